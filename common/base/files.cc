@@ -1,0 +1,139 @@
+#include "common/base/files.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "common/base/status.h"
+
+namespace quench {
+namespace {
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  ~FileDescriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+absl::Status WriteAll(int fd, std::string_view contents, const std::filesystem::path& path) {
+  while (!contents.empty()) {
+    const ssize_t written = ::write(fd, contents.data(), contents.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return ErrnoStatus(errno, "write", path);
+    }
+    contents.remove_prefix(static_cast<size_t>(written));
+  }
+  if (::fsync(fd) != 0) return ErrnoStatus(errno, "flush", path);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ErrnoStatus(int error, std::string_view action, const std::filesystem::path& path) {
+  const std::string text = fmt::format("cannot {} `{}`: {}", action, path.string(), std::strerror(error));
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::NotFoundError(text);
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::PermissionDeniedError(text);
+    case EEXIST:
+      return absl::AlreadyExistsError(text);
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case EMFILE:
+    case ENOMEM:
+      return absl::ResourceExhaustedError(text);
+    default:
+      return absl::FailedPreconditionError(text);
+  }
+}
+
+absl::StatusOr<std::shared_ptr<const FileMapping>> FileMapping::Open(const std::filesystem::path& path) {
+  FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) return ErrnoStatus(errno, "open", path);
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, "inspect", path);
+  if (!S_ISREG(info.st_mode)) return InvalidArgument("`{}` is not a regular file", path.string());
+  const size_t size = static_cast<size_t>(info.st_size);
+  void* data = nullptr;
+  if (size > 0) {
+    data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+    if (data == MAP_FAILED) return ErrnoStatus(errno, "map", path);
+  }
+  return std::shared_ptr<const FileMapping>(new FileMapping(data, size));
+}
+
+FileMapping::~FileMapping() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path, size_t limit) {
+  QUENCH_ASSIGN_OR_RETURN(std::shared_ptr<const FileMapping> mapping, FileMapping::Open(path));
+  const std::span<const std::byte> bytes = mapping->bytes();
+  if (bytes.size() > limit) {
+    return absl::ResourceExhaustedError(
+        fmt::format("`{}` has {} bytes, at most {} are read", path.string(), bytes.size(), limit));
+  }
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+absl::Status WriteFileAtomically(const std::filesystem::path& path, std::string_view contents) {
+  std::string temporary = path.string() + ".XXXXXX";
+  absl::Status status;
+  {
+    FileDescriptor fd(::mkostemp(temporary.data(), O_CLOEXEC));
+    if (fd.get() < 0) return ErrnoStatus(errno, "create", path);
+    ::fchmod(fd.get(), 0644);
+    status = WriteAll(fd.get(), contents, path);
+  }
+  if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
+    status = ErrnoStatus(errno, "rename to", path);
+  }
+  if (!status.ok()) ::unlink(temporary.c_str());
+  return status;
+}
+
+absl::StatusOr<TempDir> TempDir::Create(const std::filesystem::path& parent) {
+  std::error_code error;
+  std::filesystem::path base = parent.empty() ? std::filesystem::temp_directory_path(error) : parent;
+  if (base.empty()) base = "/tmp";
+  std::string name = (base / ".quench-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) return ErrnoStatus(errno, "create a folder in", base);
+  return TempDir(name);
+}
+
+TempDir& TempDir::operator=(TempDir&& other) noexcept {
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+TempDir::~TempDir() {
+  std::error_code ignored;
+  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+}
+
+std::filesystem::path TempDir::Release() {
+  std::filesystem::path path;
+  std::swap(path, path_);
+  return path;
+}
+
+}  // namespace quench

@@ -1,0 +1,30 @@
+// SHA-256 digests (OpenSSL).
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace quench {
+
+// Lower-case hex, 64 characters.
+std::string Sha256Hex(std::span<const std::byte> bytes);
+std::string Sha256Hex(std::string_view text);
+
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  Sha256(Sha256&&) noexcept;
+  void Update(std::span<const std::byte> bytes);
+  void Update(std::string_view text);
+  std::string HexDigest();  // ends the computation
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace quench

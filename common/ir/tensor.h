@@ -1,0 +1,76 @@
+// A concrete tensor: dtype, dims, dense row-major little-endian bytes. Bytes are shared and immutable once a
+// tensor has been copied; a tensor may point into a mapping that it keeps alive.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/dtype.h"
+
+namespace quench {
+
+class Tensor {
+ public:
+  Tensor() = default;
+
+  // Zero-filled, owned. `dims` are >= 0 and their product fits in memory (the caller has checked).
+  static Tensor Zeros(DataType dtype, std::vector<int64_t> dims);
+  // Points at `bytes` (exactly DataTypeBytes(dtype, product of dims)), kept alive by `owner`.
+  static Tensor View(DataType dtype, std::vector<int64_t> dims, std::span<const std::byte> bytes,
+                     std::shared_ptr<const void> owner);
+  static Tensor Strings(std::vector<int64_t> dims, std::vector<std::string> values);
+  template <typename T>
+  static Tensor Of(DataType dtype, std::vector<int64_t> dims, const std::vector<T>& values) {
+    Tensor tensor = Zeros(dtype, std::move(dims));
+    std::copy(values.begin(), values.end(), reinterpret_cast<T*>(tensor.mutable_bytes()));
+    return tensor;
+  }
+  static Tensor I64(const std::vector<int64_t>& values) {
+    return Of(DataType::kI64, {static_cast<int64_t>(values.size())}, values);
+  }
+  static Tensor ScalarF32(float value) { return Of(DataType::kF32, {}, std::vector<float>{value}); }
+
+  DataType dtype() const { return dtype_; }
+  const std::vector<int64_t>& dims() const { return dims_; }
+  int rank() const { return static_cast<int>(dims_.size()); }
+  int64_t size() const;  // number of elements
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+  std::byte* mutable_bytes();  // owned tensors; copies first when the bytes are shared
+  template <typename T>
+  std::span<const T> as() const {
+    return {reinterpret_cast<const T*>(bytes_.data()), bytes_.size() / sizeof(T)};
+  }
+  const std::vector<std::string>& strings() const { return *strings_; }
+
+  // Same bytes, other dims (same element count) or, for bit casts, other dtype of equal size.
+  Tensor Reshaped(std::vector<int64_t> dims) const;
+
+  // Elements as int64 (integer and bool dtypes) or double (any numeric dtype).
+  int64_t IntAt(int64_t index) const;
+  double FloatAt(int64_t index) const;
+  std::vector<int64_t> ToInts() const;
+
+ private:
+  DataType dtype_ = DataType::kUndefined;
+  std::vector<int64_t> dims_;
+  std::span<const std::byte> bytes_;
+  std::shared_ptr<const void> owner_;
+  std::shared_ptr<std::byte[]> owned_;  // set iff this tensor allocated its bytes
+  std::shared_ptr<const std::vector<std::string>> strings_;
+};
+
+// Product of dims, or nullopt when it overflows int64 or a dim is negative.
+std::optional<int64_t> ElementCount(std::span<const int64_t> dims);
+
+// Largest |a-b| divided by the largest |reference| (1e-30 when that is 0): the fp32 error of design.md 4.
+// NaN or infinity in one but not the other, and any dtype or dims mismatch, give +inf. Integers and bools
+// compare exactly: 0 or the relative difference.
+double RelativeError(const Tensor& actual, const Tensor& reference);
+
+}  // namespace quench

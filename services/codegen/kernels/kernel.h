@@ -1,0 +1,101 @@
+// Kernels: the candidates that codegen chooses from, and what a chosen one is compiled to.
+//
+// Each kernel looks at a node (an ordinary one or a q.fused group), and proposes candidates or declines. The joint
+// choice of kernel and layout takes the cheapest combination, transforms included. LLVM-free: kernels emit through
+// KernelEmitter (implemented in llvm/).
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/ir/graph.h"
+#include "common/loops/loops.h"
+#include "services/codegen/targets/target.h"
+
+namespace quench::codegen {
+
+// How a tensor lies in memory. Row-major when everything is at its default. With a blocked axis, that axis is
+// split into ceil(n / block) outer parts at its place and `block` innermost lanes: block = 8 on axis 1 of NCHW is
+// NCHW8c. Padding lanes hold 0 after every store. `halo` adds rows/columns around the two last logical axes
+// that hold `fill`; the producer writes them on every run.
+struct Layout {
+  int blocked_axis = -1;
+  int64_t block = 1;
+  std::vector<int> order;                  // axes outermost to innermost; empty: as declared
+  int64_t halo[4] = {0, 0, 0, 0};          // top, left, bottom, right
+  double fill = 0;
+  bool row_major() const;
+  friend bool operator==(const Layout&, const Layout&) = default;
+  std::string ToString() const;            // "row-major", "NCHW8c", "NCHW8c halo 1,1,1,1"
+};
+
+// A constant as a kernel wants it. Packing is plain C++ over the mapped source bytes, straight into the weight section,
+// keyed by (digests of sources, transform, params), so equal requests of kernels and variants share bytes.
+struct PackSpec {
+  std::string transform;                   // name in kernels/pack.h
+  std::map<std::string, int64_t> params;
+  std::vector<ValueId> sources;            // constants of the graph the node is in (fused: of the outer graph)
+};
+
+struct Kernel;
+
+struct Candidate {
+  const Kernel* kernel = nullptr;
+  double cost = 0;                         // predicted microseconds on one core of the target
+  std::vector<Layout> inputs;              // one per node input; ignored for omitted and packed ones
+  std::vector<Layout> outputs;
+  std::vector<bool> packed;                // per node input: consumed through `packs`, not as a buffer
+  std::vector<PackSpec> packs;
+  int64_t scratch_bytes = 0;               // per concurrent task
+  std::map<std::string, int64_t> params;   // tile sizes and the like; part of the code's identity
+  std::string reason;                      // for the compile report
+};
+
+struct KernelRequest {
+  const Graph& graph;
+  const Node& node;
+  const Target& target;
+  int opt_level = 3;
+};
+
+// Machine code of one kernel is a function
+//   int32_t kernel(void* const* buffers, const int64_t* slots, int64_t begin, int64_t end)
+// over the tasks [begin, end) of `tasks`; buffers are the node's present, unpacked inputs in order, then outputs, then packs,
+// then scratch when scratch_bytes > 0. Returns 0, or 1 + the index of the failed check in `messages`.
+struct EmittedKernel {
+  std::string symbol;
+  Dim tasks = 1;                           // 1: not parallel
+  std::vector<std::string> messages;
+};
+
+class VectorBuilder;  // explicit vector code without LLVM headers: kernels/vector_builder.h
+
+class KernelEmitter {
+ public:
+  virtual ~KernelEmitter() = default;
+  // Compiles loops IR over buffers in the given layouts (order: inputs, outputs). `vectorise` false gives the
+  // reference nest; true tiles, vectorises the unit-stride parallel loop and splits float reductions over lanes.
+  virtual absl::StatusOr<EmittedKernel> EmitLoops(const loops::Function& function, std::span<const Layout> layouts,
+                                                  SymbolTable& symbols, bool vectorise) = 0;
+  // A hand-written kernel: `body` fills the function through the builder.
+  virtual absl::StatusOr<EmittedKernel> EmitVector(const std::string& name, Dim tasks, SymbolTable& symbols,
+                                                   const std::function<absl::Status(VectorBuilder&)>& body) = 0;
+};
+
+struct Kernel {
+  std::string name;
+  // Appends candidates for the node; none is a polite refusal.
+  void (*propose)(const KernelRequest&, std::vector<Candidate>&) = nullptr;
+  absl::StatusOr<EmittedKernel> (*emit)(const KernelRequest&, const Candidate&, KernelEmitter&) = nullptr;
+};
+
+// kernels.def in order of preference; the reference nest is last and accepts every node that lowers.
+std::span<const Kernel* const> AllKernels();
+
+}  // namespace quench::codegen
