@@ -8,6 +8,7 @@
 #include <absl/status/statusor.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -52,7 +53,10 @@ struct Candidate {
   std::vector<Layout> outputs;
   std::vector<bool> packed;                // per node input: consumed through `packs`, not as a buffer
   std::vector<PackSpec> packs;
-  int64_t scratch_bytes = 0;               // per concurrent task
+  int64_t scratch_bytes = 0;               // per concurrent task; kernels emitted with EmitVector
+  // Index into the node's inputs of one whose memory output 0 may take when that input dies here: every element of
+  // it is read before the same element of the output is written, and dims, element size and layout agree. -1: none.
+  int in_place = -1;
   std::map<std::string, int64_t> params;   // tile sizes and the like; part of the code's identity
   std::string reason;                      // for the compile report
 };
@@ -65,13 +69,21 @@ struct KernelRequest {
 };
 
 // Machine code of one kernel is a function
-//   int32_t kernel(void* const* buffers, const int64_t* slots, int64_t begin, int64_t end)
-// over the tasks [begin, end) of `tasks`; buffers are the node's present, unpacked inputs in order, then outputs, then packs,
-// then scratch when scratch_bytes > 0. Returns 0, or 1 + the index of the failed check in `messages`.
+//   int32_t kernel(void* const* buffers, int64_t* slots, int64_t begin, int64_t end)
+// over the tasks [begin, end) of `tasks`; buffers are the node's present, unpacked inputs in order, then present outputs,
+// then packs, then scratch when scratch_bytes is not 0. Returns 0, or 1 + the index of the failed check in `messages`.
+//  * Any split of [0, tasks) into ranges, run in any order and at once, gives the same result; begin == end does nothing.
+//  * Buffers are aligned to 64 bytes, except graph inputs and outputs: to their element. Emit element alignment.
+//  * An output may be the very buffer of the candidate's in_place input: assume no noalias between them.
+//  * `slots` (index = symbol id) is read only, except by sizes functions (kSetSlot). A sizes function has inputs only and
+//    tasks = 1. A function may also have no buffers at all (the emitted plan is one).
+//  * Scratch: loops scratch of both scopes goes in the one scratch buffer; a function with kFunction scratch that is shared
+//    by iterations of its parallel loop has tasks = 1. Its contents are undefined on entry.
 struct EmittedKernel {
-  std::string symbol;
+  std::string symbol;                      // hidden, unique in its emitter
   Dim tasks = 1;                           // 1: not parallel
   std::vector<std::string> messages;
+  Dim scratch_bytes = 0;                   // per concurrent task, a multiple of 64
 };
 
 class VectorBuilder;  // explicit vector code without LLVM headers: kernels/vector_builder.h
@@ -83,8 +95,10 @@ class KernelEmitter {
   // reference nest; true tiles, vectorises the unit-stride parallel loop and splits float reductions over lanes.
   virtual absl::StatusOr<EmittedKernel> EmitLoops(const loops::Function& function, std::span<const Layout> layouts,
                                                   SymbolTable& symbols, bool vectorise) = 0;
-  // A hand-written kernel: `body` fills the function through the builder.
-  virtual absl::StatusOr<EmittedKernel> EmitVector(const std::string& name, Dim tasks, SymbolTable& symbols,
+  // A hand-written kernel: `body` fills the function through the builder. Equal `identity` strings (kernel, tile, every
+  // stride, halo and fill) may share one function; "" never shares.
+  virtual absl::StatusOr<EmittedKernel> EmitVector(const std::string& name, const std::string& identity, Dim tasks,
+                                                   int64_t scratch_bytes, SymbolTable& symbols,
                                                    const std::function<absl::Status(VectorBuilder&)>& body) = 0;
 };
 
