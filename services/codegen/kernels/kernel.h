@@ -53,7 +53,7 @@ struct Candidate {
   std::vector<Layout> outputs;
   std::vector<bool> packed;                // per node input: consumed through `packs`, not as a buffer
   std::vector<PackSpec> packs;
-  int64_t scratch_bytes = 0;               // per concurrent task; kernels emitted with EmitVector
+  Dim scratch_bytes = 0;                   // per concurrent task; kernels emitted with EmitVector (symbolic spatial sizes)
   // Index into the node's inputs of one whose memory output 0 may take when that input dies here: every element of
   // it is read before the same element of the output is written, and dims, element size and layout agree. -1: none.
   int in_place = -1;
@@ -98,7 +98,7 @@ class KernelEmitter {
   // A hand-written kernel: `body` fills the function through the builder. Equal `identity` strings (kernel, tile, every
   // stride, halo and fill) may share one function; "" never shares.
   virtual absl::StatusOr<EmittedKernel> EmitVector(const std::string& name, const std::string& identity, Dim tasks,
-                                                   int64_t scratch_bytes, SymbolTable& symbols,
+                                                   Dim scratch_bytes, SymbolTable& symbols,
                                                    const std::function<absl::Status(VectorBuilder&)>& body) = 0;
 };
 
