@@ -48,6 +48,9 @@ class OpContext {
   const Type& output(int i) const { return outputs_[static_cast<size_t>(i)]; }
   SymbolTable& symbols() const { return symbols_; }
 
+  // The symbol that InferContext::RuntimeDim(index, ...) made for this node: what `lower_sizes` sets.
+  SymbolId RuntimeSymbol(int index) const;
+
   // "node `name` (Op): " + text, INVALID_ARGUMENT.
   absl::Status Error(const std::string& text) const;
   absl::Status UnsupportedError(const std::string& text) const;
@@ -84,10 +87,10 @@ class InferContext : public OpContext {
   std::vector<std::optional<std::vector<Dim>>> output_elements_;
 };
 
-// Lowering: buffers for the present inputs and outputs are already declared.
+// Lowering: buffers for the present inputs and outputs are already declared (`sizes`: inputs only).
 class LowerContext : public OpContext {
  public:
-  LowerContext(const OpContext& op, loops::Builder& builder);
+  LowerContext(const OpContext& op, loops::Builder& builder, bool sizes = false);
   loops::Builder& b() { return builder_; }
   loops::B in(int i) const { return ins_[static_cast<size_t>(i)]; }    // invalid when omitted
   loops::B out(int i) const { return outs_[static_cast<size_t>(i)]; }  // invalid when unused
@@ -129,7 +132,7 @@ struct OpDef {
   int max_inputs = 1;             // -1: any number
   int min_outputs = 1;
   int max_outputs = 1;            // -1: any number
-  std::vector<AttributeSpec> attributes;
+  std::vector<AttributeSpec> attributes = {};
   QuantRole quant = QuantRole::kNone;
 
   // Output types from input types; errors name what was found and what the operator takes.

@@ -1,0 +1,25 @@
+// Bodies of control operators. Outer values reach a body as explicit inputs:
+//   If     inputs [cond, captures...]             body inputs [captures...], both bodies take all
+//   of them Loop   inputs [M, cond, v..., captures...]    body inputs [iteration, cond, v...,
+//   captures...] Scan   inputs [state..., scans..., captures...]  body inputs [state..., slices...,
+//   captures...] q.fused inputs [x...]                         body inputs [x...]
+// The int attribute `q.captures` of Loop and Scan is the number of trailing captures (default 0).
+#pragma once
+
+#include "common/ops/op.h"
+
+namespace quench::ops {
+
+// Gives the inputs of the node's bodies their types and infers the bodies in place. A dim of a
+// loop-carried value that changes from one iteration to the next becomes RuntimeDim(kCarriedDim +
+// 16 * index + axis) of the node: on entry to an iteration the current size, after the loop the
+// final one. Nodes without bodies: nothing.
+inline constexpr int kCarriedDim = 1000;
+absl::Status InferBodies(Graph& graph, Node& node, InferContext& context);
+
+// Number of loop-carried values of a Loop or Scan node.
+int CarriedCount(const Node& node);
+// Trailing captures, from `q.captures`.
+int CaptureCount(const Node& node);
+
+}  // namespace quench::ops
