@@ -1,0 +1,43 @@
+// What differs between the LLVM versions that Quench builds with (19 to 22).
+#pragma once
+
+#include <llvm/IR/Module.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/Target/TargetOptions.h>
+#include <llvm/TargetParser/Triple.h>
+
+#include <optional>
+#include <string>
+
+namespace quench::codegen::compat {
+
+inline const llvm::Target* LookupTarget(const std::string& triple, std::string& error) {
+#if LLVM_VERSION_MAJOR >= 22
+  return llvm::TargetRegistry::lookupTarget(llvm::Triple(triple), error);
+#else
+  return llvm::TargetRegistry::lookupTarget(triple, error);
+#endif
+}
+
+inline llvm::TargetMachine* CreateMachine(const llvm::Target& target, const std::string& triple,
+                                          const std::string& cpu, const std::string& features,
+                                          const llvm::TargetOptions& options) {
+#if LLVM_VERSION_MAJOR >= 21
+  const llvm::Triple name(triple);
+#else
+  const std::string& name = triple;
+#endif
+  return target.createTargetMachine(name, cpu, features, options, llvm::Reloc::PIC_,
+                                    llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default);
+}
+
+inline void SetTriple(llvm::Module& module, const std::string& triple) {
+#if LLVM_VERSION_MAJOR >= 21
+  module.setTargetTriple(llvm::Triple(triple));
+#else
+  module.setTargetTriple(triple);
+#endif
+}
+
+}  // namespace quench::codegen::compat

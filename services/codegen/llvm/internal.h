@@ -1,0 +1,62 @@
+// The inside of ModuleBuilder, shared by the files of llvm/ and nobody else.
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/Module.h>
+#include <llvm/Target/TargetMachine.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "services/codegen/kernels/kernel.h"
+#include "services/codegen/targets/target.h"
+
+namespace quench::codegen {
+
+struct ModuleState {
+  Target target;
+  std::string prefix;
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::TargetMachine> machine;
+  std::unique_ptr<llvm::Module> module;
+  std::map<std::string, EmittedKernel> by_identity;
+  std::vector<std::string> diagnostics;  // errors that LLVM reported
+  int next_kernel = 0;
+
+  llvm::Function* Kernel(const std::string& symbol) const { return module->getFunction(symbol); }
+};
+
+// Types of the kernel ABI (kernels/kernel.h): i32 (ptr buffers, ptr slots, i64 begin, i64 end).
+llvm::FunctionType* KernelType(llvm::LLVMContext& context);
+
+// A function with hidden visibility (or internal linkage) and every attribute that code of this
+// target carries: target-cpu, target-features, nounwind, no frame pointer, no builtins. Functions
+// made elsewhere pass through Attribute().
+llvm::Function* CreateFunction(
+    ModuleState& state, const std::string& name, llvm::FunctionType* type,
+    llvm::GlobalValue::LinkageTypes linkage = llvm::GlobalValue::ExternalLinkage);
+void Attribute(const ModuleState& state, llvm::Function& function);
+
+// kNest: the pass pipeline of generated nests. kKernel: sroa only, what hand-written kernels want.
+enum class Pipeline { kNest, kKernel };
+// Verifies `function`, then optimises it. A function that does not verify is INTERNAL with LLVM's
+// text.
+absl::Status Optimise(ModuleState& state, llvm::Function& function, Pipeline pipeline);
+
+// Object bytes of the module. Reports every error that LLVM raised meanwhile.
+absl::StatusOr<std::string> EmitObject(ModuleState& state);
+
+// Adds `llvm.loop.unroll.disable` to a loop's back edge.
+void DisableUnroll(llvm::BranchInst& back_edge);
+
+// Runs `body` on a VectorBuilder over the (empty) kernel function. Defined in vector_builder.cc.
+absl::Status FillVectorFunction(ModuleState& state, llvm::Function& function, SymbolTable& symbols,
+                                const std::function<absl::Status(VectorBuilder&)>& body);
+
+}  // namespace quench::codegen

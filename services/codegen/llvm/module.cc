@@ -1,0 +1,155 @@
+#include "services/codegen/llvm/module.h"
+
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include <mutex>
+#include <utility>
+
+#include "common/base/status.h"
+#include "services/codegen/llvm/compat.h"
+#include "services/codegen/llvm/internal.h"
+#include "services/codegen/llvm/nest.h"
+
+namespace quench::codegen {
+namespace {
+
+void InitialiseLlvm() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeAllTargetInfos();
+    llvm::InitializeAllTargets();
+    llvm::InitializeAllTargetMCs();
+    llvm::InitializeAllAsmPrinters();
+    llvm::InitializeAllAsmParsers();
+  });
+}
+
+absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> MakeMachine(const Target& target) {
+  std::string error;
+  const llvm::Target* backend = compat::LookupTarget(target.triple, error);
+  if (backend == nullptr) {
+    return InvalidArgument("target `{}`: triple `{}` is unknown to LLVM", target.name,
+                           target.triple);
+  }
+  llvm::TargetOptions options;
+  options.NoNaNsFPMath = false;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
+  std::unique_ptr<llvm::TargetMachine> machine(
+      compat::CreateMachine(*backend, target.triple, target.cpu, target.features, options));
+  if (machine == nullptr) {
+    return InvalidArgument("target `{}`: LLVM makes no machine for cpu `{}`", target.name,
+                           target.cpu);
+  }
+  return machine;
+}
+
+// Keeps letters and digits of a kernel's name: symbols show up in profiles.
+std::string SymbolFor(ModuleState& state, const std::string& name) {
+  std::string symbol = fmt::format("{}_k{}_", state.prefix, state.next_kernel++);
+  for (char c : name.substr(0, 40)) symbol += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return symbol;
+}
+
+void CollectDiagnostic(const llvm::DiagnosticInfo* info, void* state) {
+  if (info->getSeverity() != llvm::DS_Error) return;
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  llvm::DiagnosticPrinterRawOStream printer(stream);
+  info->print(printer);
+  static_cast<ModuleState*>(state)->diagnostics.push_back(text);
+}
+
+}  // namespace
+
+llvm::FunctionType* KernelType(llvm::LLVMContext& context) {
+  llvm::Type* ptr = llvm::PointerType::getUnqual(context);
+  llvm::Type* i64 = llvm::Type::getInt64Ty(context);
+  return llvm::FunctionType::get(llvm::Type::getInt32Ty(context), {ptr, ptr, i64, i64}, false);
+}
+
+void Attribute(const ModuleState& state, llvm::Function& function) {
+  if (!function.hasLocalLinkage()) function.setVisibility(llvm::GlobalValue::HiddenVisibility);
+  function.addFnAttr(llvm::Attribute::NoUnwind);
+  function.addFnAttr("target-cpu", state.target.cpu);
+  function.addFnAttr("target-features", state.target.features);
+  function.addFnAttr("frame-pointer", "none");
+  function.addFnAttr("no-builtins");
+  function.addFnAttr("no-trapping-math", "true");
+}
+
+llvm::Function* CreateFunction(ModuleState& state, const std::string& name,
+                               llvm::FunctionType* type, llvm::GlobalValue::LinkageTypes linkage) {
+  llvm::Function* function = llvm::Function::Create(type, linkage, name, *state.module);
+  Attribute(state, *function);
+  return function;
+}
+
+ModuleBuilder::ModuleBuilder(std::unique_ptr<ModuleState> state) : state_(std::move(state)) {}
+ModuleBuilder::~ModuleBuilder() = default;
+
+absl::StatusOr<std::unique_ptr<ModuleBuilder>> ModuleBuilder::Create(const Target& target,
+                                                                     const std::string& prefix) {
+  InitialiseLlvm();
+  auto state = std::make_unique<ModuleState>();
+  state->target = target;
+  state->prefix = prefix;
+  QUENCH_ASSIGN_OR_RETURN(state->machine, MakeMachine(target));
+  state->context.setDiagnosticHandlerCallBack(CollectDiagnostic, state.get());
+  state->module = std::make_unique<llvm::Module>(prefix, state->context);
+  compat::SetTriple(*state->module, target.triple);
+  state->module->setDataLayout(state->machine->createDataLayout());
+  state->module->setPICLevel(llvm::PICLevel::BigPIC);
+  return std::unique_ptr<ModuleBuilder>(new ModuleBuilder(std::move(state)));
+}
+
+absl::StatusOr<EmittedKernel> ModuleBuilder::EmitLoops(const loops::Function& function,
+                                                       std::span<const Layout> layouts,
+                                                       SymbolTable& symbols, bool vectorise) {
+  ModuleState& state = *state_;
+  const std::string identity = NestIdentity(function, layouts, vectorise);
+  if (auto found = state.by_identity.find(identity); found != state.by_identity.end()) {
+    return found->second;
+  }
+  const std::string symbol = SymbolFor(state, function.name);
+  absl::StatusOr<EmittedKernel> kernel =
+      EmitNest(state, symbol, function, layouts, symbols, vectorise);
+  if (!kernel.ok()) return Annotate(kernel.status(), fmt::format("loops `{}`", function.name));
+  state.by_identity.emplace(identity, *kernel);
+  return kernel;
+}
+
+absl::StatusOr<EmittedKernel> ModuleBuilder::EmitVector(
+    const std::string& name, const std::string& identity, Dim tasks, Dim scratch_bytes,
+    SymbolTable& symbols, const std::function<absl::Status(VectorBuilder&)>& body) {
+  ModuleState& state = *state_;
+  const std::string key = "kernel:" + identity;
+  auto found = state.by_identity.find(key);
+  if (identity.empty() || found == state.by_identity.end()) {
+    EmittedKernel kernel;
+    kernel.symbol = SymbolFor(state, name);
+    llvm::Function* function = CreateFunction(state, kernel.symbol, KernelType(state.context));
+    QUENCH_RETURN_IF_ERROR(FillVectorFunction(state, *function, symbols, body));
+    QUENCH_RETURN_IF_ERROR(Optimise(state, *function, Pipeline::kKernel));
+    kernel.tasks = tasks;
+    kernel.scratch_bytes = scratch_bytes;
+    if (identity.empty()) return kernel;
+    found = state.by_identity.emplace(key, kernel).first;
+  }
+  // Equal code may serve another number of tasks.
+  EmittedKernel kernel = found->second;
+  kernel.tasks = tasks;
+  kernel.scratch_bytes = scratch_bytes;
+  return kernel;
+}
+
+absl::StatusOr<std::string> ModuleBuilder::Finish() { return EmitObject(*state_); }
+
+std::string ModuleBuilder::Ir() const {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  state_->module->print(stream, nullptr);
+  return text;
+}
+
+}  // namespace quench::codegen
