@@ -1,0 +1,196 @@
+/* The binary interface between a compiled model and whatever runs it.
+ *
+ * A model library exports one symbol, quench_model_query. Everything it points at is constant,
+ * lives as long as the library is loaded, and may be read from any thread. This header needs
+ * nothing but a C11 or C++11 compiler.
+ *
+ * Every described struct starts with its size in the producer's version: a reader uses a field only
+ * if it lies within that size, so fields can be appended without a new ABI version. Data types are
+ * ONNX TensorProto numbers (1 f32, 2 u8, 3 i8, 6 i32, 7 i64, 9 bool, 10 f16, 11 f64, ...). Tensors
+ * are dense and row-major.
+ *
+ * Most users want quench_rt.h, which does all of this.
+ */
+#ifndef QUENCH_COMMON_RUNTIME_ABI_H_
+#define QUENCH_COMMON_RUNTIME_ABI_H_
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define QUENCH_ABI_VERSION 1u
+#define QUENCH_MODEL_MAGIC 0x31484351u /* "QCH1", little endian */
+
+/* CPU features a variant may require; quench_variant.cpu_features. Bits 0..31 are x86-64's, 32..63
+ * the Arms'. */
+#define QUENCH_CPU_SSE42 (UINT64_C(1) << 0)
+#define QUENCH_CPU_AVX (UINT64_C(1) << 1)
+#define QUENCH_CPU_AVX2 (UINT64_C(1) << 2)
+#define QUENCH_CPU_FMA (UINT64_C(1) << 3)
+#define QUENCH_CPU_F16C (UINT64_C(1) << 4)
+#define QUENCH_CPU_BMI2 (UINT64_C(1) << 5)
+#define QUENCH_CPU_AVX512F (UINT64_C(1) << 6)
+#define QUENCH_CPU_AVX512BW (UINT64_C(1) << 7)
+#define QUENCH_CPU_AVX512DQ (UINT64_C(1) << 8)
+#define QUENCH_CPU_AVX512VL (UINT64_C(1) << 9)
+#define QUENCH_CPU_AVX512CD (UINT64_C(1) << 10)
+#define QUENCH_CPU_AVX512VNNI (UINT64_C(1) << 11)
+#define QUENCH_CPU_NEON (UINT64_C(1) << 32)
+#define QUENCH_CPU_VFPV4 (UINT64_C(1) << 33)
+#define QUENCH_CPU_DOTPROD (UINT64_C(1) << 34)
+#define QUENCH_CPU_FP16 (UINT64_C(1) << 35)
+
+/* Codes of plan and run. */
+#define QUENCH_CODE_OK 0
+#define QUENCH_CODE_CHECK 1 /* a check on the data failed: `error_message` of node `error_node` */
+#define QUENCH_CODE_CANCELLED 2 /* the cancelled callback said so */
+#define QUENCH_CODE_MEMORY 3    /* the alloc callback returned NULL */
+
+/* One dimension. value >= 0: fixed. value < 0: the value of slot `symbol`. */
+typedef struct quench_dim {
+  int64_t value;
+  int32_t symbol;
+  int32_t reserved;
+} quench_dim;
+
+/* real = (stored - zero_point) * scale. One pair, or one per index of `axis`. */
+typedef struct quench_quantization {
+  uint32_t size;
+  int32_t axis; /* -1: one pair for the whole tensor */
+  uint64_t count;
+  const float* scales;
+  const int32_t* zero_points;
+} quench_quantization;
+
+typedef struct quench_tensor_info {
+  uint32_t size;
+  int32_t dtype;
+  int32_t rank;
+  uint32_t reserved;
+  const char* name;
+  const quench_dim* dims;                  /* `rank` of them */
+  const quench_quantization* quantization; /* NULL: not quantized */
+} quench_tensor_info;
+
+#define QUENCH_SYMBOL_INPUT 0      /* size of dim `axis` of input `input` */
+#define QUENCH_SYMBOL_EXPRESSION 1 /* computed by plan from other symbols */
+#define QUENCH_SYMBOL_RUNTIME 2    /* known after the node that computes it has run; -1 before */
+
+typedef struct quench_symbol_info {
+  uint32_t size;
+  uint32_t kind;
+  const char* name;
+  int64_t min, max, multiple_of; /* inclusive; max is INT64_MAX when unbounded */
+  int32_t input, axis;           /* QUENCH_SYMBOL_INPUT only */
+} quench_symbol_info;
+
+typedef struct quench_node_info {
+  uint32_t size;
+  uint32_t reserved;
+  const char* name; /* in the source model */
+  const char* op;
+  const char* kernel;
+} quench_node_info;
+
+typedef struct quench_plan {
+  uint32_t size;
+  int32_t error_node;        /* set with code QUENCH_CODE_CHECK; -1: no node in particular */
+  const char* error_message; /* constant of the library */
+  /* In: `num_slots` values, those of input symbols set and the rest -1. Out: all symbols but
+   * runtime ones, and the placement of buffers. */
+  int64_t* slots;
+  /* Out. Bytes of the arena, bytes of scratch per thread, and what no placement could go below. */
+  uint64_t arena_bytes;
+  uint64_t scratch_bytes;
+  uint64_t arena_lower_bound;
+} quench_plan;
+
+typedef struct quench_run quench_run;
+
+/* Does tasks [begin, end); `worker` < num_threads tells concurrent callers apart. Returns 0 to go
+ * on. */
+typedef int32_t (*quench_task)(void* arg, int64_t begin, int64_t end, uint32_t worker);
+
+/* What the host gives a run. `host` is the first argument of every callback. Callbacks may be NULL
+ * where it says so. */
+typedef struct quench_host {
+  uint32_t size;
+  uint32_t num_threads; /* at least 1; 1 means that parallel_for is never called */
+  void* host;
+  /* Calls task over a partition of [0, count) into ranges of at least `grain` (the last may be
+   * shorter), from any threads, and returns when all are done: the first non-zero result, or 0. */
+  int32_t (*parallel_for)(void* host, quench_task task, void* arg, int64_t count, int64_t grain);
+  /* 64-byte aligned memory for a tensor whose size only the run knows; NULL fails the run. output
+   * >= 0: it becomes that output's data and belongs to the host; else the run frees it, and the
+   * host frees what a failed run left. */
+  void* (*alloc)(void* host, uint64_t bytes, int32_t output);
+  void (*free)(void* host, void* memory);
+  /* Tap builds: value `tap` of the variant's taps has been computed. The slots give its dims. May
+   * be NULL. */
+  void (*on_tensor)(void* host, int32_t tap, const void* data);
+  /* Node `node` is about to run; num_nodes after the last one. May be NULL. */
+  void (*on_node)(void* host, int32_t node);
+  /* Non-zero ends the run between two nodes. May be NULL. */
+  int32_t (*cancelled)(void* host);
+} quench_host;
+
+struct quench_run {
+  uint32_t size;
+  int32_t error_node;
+  const char* error_message;
+  const quench_host* host;
+  const void* const* inputs; /* one per input: aligned to the element */
+  /* One per output: aligned to the element, large enough. Entries whose size depends on runtime
+   * symbols are set by the run to what `alloc` gave. Outputs overlap neither one another nor
+   * inputs. */
+  void** outputs;
+  int64_t* slots; /* as plan left them; runtime symbols are set by the run */
+  void* arena;    /* arena_bytes, 64-byte aligned, contents arbitrary */
+  void* scratch;  /* num_threads * scratch_bytes, 64-byte aligned */
+  uint64_t rng_seed;
+};
+
+typedef struct quench_variant {
+  uint32_t size;
+  uint32_t num_slots;    /* symbols first, by id */
+  uint64_t cpu_features; /* all of these QUENCH_CPU_* are needed */
+  const char* name;      /* "x86-64-v3" */
+  uint32_t num_nodes, num_taps;
+  const quench_node_info* const* nodes;
+  const quench_tensor_info* const* taps;
+  /* Both return a QUENCH_CODE_*; both may run on any number of threads at once with different
+   * arguments. */
+  int32_t (*plan)(quench_plan* plan);
+  int32_t (*run)(quench_run* run);
+} quench_variant;
+
+#define QUENCH_MACHINE_X86_64 1u
+#define QUENCH_MACHINE_AARCH64 2u
+#define QUENCH_MACHINE_ARMV7 3u
+
+typedef struct quench_model {
+  uint32_t size;
+  uint32_t magic;
+  uint32_t abi_version;
+  uint32_t machine;
+  const char* name;
+  const char* uuid;        /* 8-4-4-4-12 lower-case hex */
+  const char* fingerprint; /* of the graph: 64 hex digits */
+  const char* producer;    /* "quench 0.1.0" */
+  uint32_t num_inputs, num_outputs, num_symbols, num_variants;
+  const quench_tensor_info* const* inputs;
+  const quench_tensor_info* const* outputs;
+  const quench_symbol_info* const* symbols;
+  const quench_variant* const* variants; /* weakest first */
+} quench_model;
+
+/* NULL when the library's ABI version is above max_abi_version. */
+typedef const quench_model* (*quench_model_query_fn)(uint32_t max_abi_version);
+#define QUENCH_MODEL_QUERY_NAME "quench_model_query"
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* QUENCH_COMMON_RUNTIME_ABI_H_ */

@@ -1,0 +1,139 @@
+#define _POSIX_C_SOURCE 200809L /* posix_memalign */
+/* What this CPU can do, and names for people. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/runtime/rt_internal.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__) || defined(__arm__)
+#include <sys/auxv.h>
+#endif
+
+#if defined(__x86_64__)
+
+static uint64_t bit(uint32_t word, int index, uint64_t feature) {
+  return (word >> index) & 1u ? feature : 0;
+}
+
+/* Registers the operating system saves: XCR0 (Intel SDM volume 1, 13.3). */
+static uint64_t saved_state(void) {
+  uint32_t low, high;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return ((uint64_t)high << 32) | low;
+}
+
+uint64_t quench_rt_cpu_features(void) {
+  uint32_t a, b, c, d;
+  if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
+  uint64_t features = bit(c, 20, QUENCH_CPU_SSE42);
+  const uint64_t state = (c >> 27) & 1u ? saved_state() : 0;
+  const int ymm = (state & 0x6) == 0x6, zmm = (state & 0xe6) == 0xe6;
+  if (!ymm) return features;
+  features |= bit(c, 28, QUENCH_CPU_AVX) | bit(c, 12, QUENCH_CPU_FMA) | bit(c, 29, QUENCH_CPU_F16C);
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return features;
+  features |= bit(b, 5, QUENCH_CPU_AVX2) | bit(b, 8, QUENCH_CPU_BMI2);
+  if (!zmm) return features;
+  return features | bit(b, 16, QUENCH_CPU_AVX512F) | bit(b, 17, QUENCH_CPU_AVX512DQ) |
+         bit(b, 28, QUENCH_CPU_AVX512CD) | bit(b, 30, QUENCH_CPU_AVX512BW) |
+         bit(b, 31, QUENCH_CPU_AVX512VL) | bit(c, 11, QUENCH_CPU_AVX512VNNI);
+}
+
+#elif defined(__aarch64__)
+
+/* Bits of AT_HWCAP as the Linux ABI documents them (asimd 1, asimdhp 10, asimddp 20). */
+uint64_t quench_rt_cpu_features(void) {
+  const unsigned long caps = getauxval(AT_HWCAP);
+  uint64_t features = 0;
+  if (caps & (1ul << 1)) features |= QUENCH_CPU_NEON;
+  if (caps & (1ul << 10)) features |= QUENCH_CPU_FP16;
+  if (caps & (1ul << 20)) features |= QUENCH_CPU_DOTPROD;
+  return features;
+}
+
+#elif defined(__arm__)
+
+/* Bits of AT_HWCAP as the Linux ABI documents them (neon 12, vfpv4 16). */
+uint64_t quench_rt_cpu_features(void) {
+  const unsigned long caps = getauxval(AT_HWCAP);
+  uint64_t features = 0;
+  if (caps & (1ul << 12)) features |= QUENCH_CPU_NEON;
+  if (caps & (1ul << 16)) features |= QUENCH_CPU_VFPV4;
+  return features;
+}
+
+#else
+
+uint64_t quench_rt_cpu_features(void) { return 0; }
+
+#endif
+
+void quench_rt_cpu_feature_names(uint64_t features, char* text, size_t size) {
+  static const struct {
+    uint64_t bit;
+    const char* name;
+  } kNames[] = {
+      {QUENCH_CPU_SSE42, "sse4.2"},      {QUENCH_CPU_AVX, "avx"},
+      {QUENCH_CPU_AVX2, "avx2"},         {QUENCH_CPU_FMA, "fma"},
+      {QUENCH_CPU_F16C, "f16c"},         {QUENCH_CPU_BMI2, "bmi2"},
+      {QUENCH_CPU_AVX512F, "avx512f"},   {QUENCH_CPU_AVX512BW, "avx512bw"},
+      {QUENCH_CPU_AVX512DQ, "avx512dq"}, {QUENCH_CPU_AVX512VL, "avx512vl"},
+      {QUENCH_CPU_AVX512CD, "avx512cd"}, {QUENCH_CPU_AVX512VNNI, "avx512vnni"},
+      {QUENCH_CPU_NEON, "neon"},         {QUENCH_CPU_VFPV4, "vfpv4"},
+      {QUENCH_CPU_DOTPROD, "dotprod"},   {QUENCH_CPU_FP16, "fp16"},
+  };
+  if (size == 0) return;
+  text[0] = '\0';
+  size_t used = 0;
+  for (size_t i = 0; i < sizeof kNames / sizeof kNames[0]; ++i) {
+    if (!(features & kNames[i].bit)) continue;
+    const int n = snprintf(text + used, size - used, "%s%s", used ? ", " : "", kNames[i].name);
+    if (n < 0 || (size_t)n >= size - used) return;
+    used += (size_t)n;
+    features &= ~kNames[i].bit;
+  }
+  if (features != 0) snprintf(text + used, size - used, "%sothers", used ? ", " : "");
+}
+
+/* Name and bits of one element, by ONNX number. */
+static const struct {
+  const char* name;
+  uint8_t bits;
+} kDtypes[] = {
+    {"undefined", 0},  {"f32", 32},  {"u8", 8},       {"i8", 8},         {"u16", 16},
+    {"i16", 16},       {"i32", 32},  {"i64", 64},     {"string", 0},     {"bool", 8},
+    {"f16", 16},       {"f64", 64},  {"u32", 32},     {"u64", 64},       {"c64", 64},
+    {"c128", 128},     {"bf16", 16}, {"f8e4m3fn", 8}, {"f8e4m3fnuz", 8}, {"f8e5m2", 8},
+    {"f8e5m2fnuz", 8}, {"u4", 4},    {"i4", 4},       {"f4e2m1", 4},     {"f8e8m0", 8},
+    {"u2", 2},         {"i2", 2},
+};
+#define NUM_DTYPES ((int32_t)(sizeof kDtypes / sizeof kDtypes[0]))
+
+const char* quench_rt_dtype_name(int32_t dtype) {
+  return dtype < 0 || dtype >= NUM_DTYPES ? "?" : kDtypes[dtype].name;
+}
+
+int64_t quench_rt_dtype_bytes(int32_t dtype, int64_t count) {
+  if (dtype < 0 || dtype >= NUM_DTYPES || kDtypes[dtype].bits == 0 || count < 0) return -1;
+  const int64_t bits = kDtypes[dtype].bits;
+  if (count > (INT64_MAX - 7) / bits) return -1;
+  return (count * bits + 7) / 8;
+}
+
+int quench_rt_fail(quench_rt_error* error, int code, const char* format, ...) {
+  if (error == NULL) return code;
+  va_list args;
+  va_start(args, format);
+  vsnprintf(error->text, sizeof error->text, format, args);
+  va_end(args);
+  return code;
+}
+
+void* quench_rt_aligned(uint64_t bytes) {
+  if (bytes > SIZE_MAX - 64) return NULL;
+  void* memory = NULL;
+  return posix_memalign(&memory, 64, bytes == 0 ? 64 : (size_t)bytes) == 0 ? memory : NULL;
+}

@@ -1,0 +1,133 @@
+/* libquench_rt: opens compiled models and runs them. C11, needs libc and pthread only.
+ *
+ *   quench_rt_error error;
+ *   quench_rt_model* model;
+ *   quench_rt_session* session;
+ *   if (quench_rt_open_file("model.so", &model, &error)) { puts(error.text); ... }
+ *   if (quench_rt_session_create(model, NULL, &session, &error)) ...
+ *   quench_rt_tensor x = {data, dims, 1, 4};
+ *   quench_rt_set_input(session, 0, &x, &error);
+ *   quench_rt_run(session, &error);
+ *   quench_rt_get_output(session, 0, &y);
+ *
+ * Every function that can fail returns a QUENCH_RT_* code, 0 on success, and fills `error` (which
+ * may be NULL) with one sentence otherwise. A model may be used from any number of threads; a
+ * session from one at a time.
+ */
+#ifndef QUENCH_COMMON_RUNTIME_QUENCH_RT_H_
+#define QUENCH_COMMON_RUNTIME_QUENCH_RT_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/runtime/abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define QUENCH_RT_OK 0
+#define QUENCH_RT_IO 1          /* the file cannot be read */
+#define QUENCH_RT_NOT_A_MODEL 2 /* not a model library, or for another kind of machine */
+#define QUENCH_RT_ABI 3         /* made by a newer Quench than this runtime knows */
+#define QUENCH_RT_CPU 4         /* no variant for this CPU */
+#define QUENCH_RT_INVALID 5     /* a wrong argument: count, dtype, rank, size, missing input */
+#define QUENCH_RT_MEMORY 6      /* out of memory */
+#define QUENCH_RT_CHECK 7 /* the data broke a rule of the model (an index out of range, say) */
+#define QUENCH_RT_CANCELLED 8
+#define QUENCH_RT_SYSTEM 9 /* the system refused a thread */
+
+typedef struct quench_rt_error {
+  char text[1024];
+} quench_rt_error;
+
+typedef struct quench_rt_tensor {
+  void* data;          /* dense, row-major; not written through for inputs */
+  const int64_t* dims; /* `rank` of them */
+  int32_t dtype;       /* ONNX number */
+  int32_t rank;
+} quench_rt_tensor;
+
+typedef struct quench_rt_model quench_rt_model;
+typedef struct quench_rt_session quench_rt_session;
+
+/* Opens a model library. The model must outlive its sessions. */
+int quench_rt_open_file(const char* path, quench_rt_model** model, quench_rt_error* error);
+/* The same from memory, which may be freed afterwards. The bytes go into an anonymous memory file.
+ */
+int quench_rt_open_memory(const void* data, size_t size, quench_rt_model** model,
+                          quench_rt_error* error);
+/* A model that is linked into the program (model.o, model.a). */
+int quench_rt_open_linked(quench_model_query_fn query, quench_rt_model** model,
+                          quench_rt_error* error);
+void quench_rt_close(quench_rt_model* model);
+
+const quench_model* quench_rt_describe(const quench_rt_model* model);
+/* The strongest variant this CPU can run. */
+const quench_variant* quench_rt_variant(const quench_rt_model* model);
+
+/* QUENCH_CPU_* of this machine, as far as processor and kernel support them. */
+uint64_t quench_rt_cpu_features(void);
+/* Their names, "avx2, fma", cut to fit. */
+void quench_rt_cpu_feature_names(uint64_t features, char* text, size_t size);
+/* "f32", "i64", ...; "?" for unknown numbers. */
+const char* quench_rt_dtype_name(int32_t dtype);
+/* Bytes of `count` packed elements; -1 when the dtype has no fixed size or the product overflows.
+ */
+int64_t quench_rt_dtype_bytes(int32_t dtype, int64_t count);
+
+typedef struct quench_rt_options {
+  uint32_t size;        /* sizeof(quench_rt_options) */
+  uint32_t num_threads; /* 0 means 1; at most 1024 */
+  /* The caller's threads instead of the session's own; see quench_host.parallel_for. NULL: own. */
+  int32_t (*parallel_for)(void* user, quench_task task, void* arg, int64_t count, int64_t grain);
+  void* user;
+  /* Memory for arena and scratch (64-byte aligned, at least quench_rt_memory_bytes after a plan).
+   * NULL: own. */
+  void* arena;
+  uint64_t arena_bytes;
+  uint64_t rng_seed;
+} quench_rt_options;
+
+int quench_rt_session_create(quench_rt_model* model, const quench_rt_options* options,
+                             quench_rt_session** session, quench_rt_error* error);
+void quench_rt_session_free(quench_rt_session* session);
+
+/* Binds an input; data must stay valid until the run is over. Dims are copied. Sizes are checked by
+ * plan and run. */
+int quench_rt_set_input(quench_rt_session* session, uint32_t index, const quench_rt_tensor* tensor,
+                        quench_rt_error* error);
+/* Binds memory for an output; NULL goes back to memory of the session. Refused for outputs whose
+ * size only a run can tell. */
+int quench_rt_set_output(quench_rt_session* session, uint32_t index, void* data, uint64_t bytes,
+                         quench_rt_error* error);
+
+/* Checks the inputs' sizes and plans memory; run does it when it has not been done. Plans of recent
+ * sizes are kept. */
+int quench_rt_plan(quench_rt_session* session, quench_rt_error* error);
+int quench_rt_run(quench_rt_session* session, quench_rt_error* error);
+/* Output of the last run, or, after a plan, dims only (data may be NULL; a dim the run will tell is
+ * -1). Valid until the next plan or run. */
+int quench_rt_get_output(quench_rt_session* session, uint32_t index, quench_rt_tensor* tensor,
+                         quench_rt_error* error);
+/* Ends a run in progress between two nodes. The only call allowed from another thread. */
+void quench_rt_cancel(quench_rt_session* session);
+
+/* Arena plus scratch for all threads, arena alone, and the arena's lower bound, as of the last
+ * plan. */
+uint64_t quench_rt_memory_bytes(const quench_rt_session* session);
+uint64_t quench_rt_arena_bytes(const quench_rt_session* session);
+uint64_t quench_rt_arena_lower_bound(const quench_rt_session* session);
+
+/* Called with each tapped value of a tap build, during run. NULL: nobody. */
+typedef void (*quench_rt_tap_fn)(void* user, uint32_t tap, const quench_rt_tensor* tensor);
+int quench_rt_set_tap(quench_rt_session* session, quench_rt_tap_fn tap, void* user,
+                      quench_rt_error* error);
+
+/* One run with the time of each node, in seconds, added to seconds[0 .. variant->num_nodes). */
+int quench_rt_profile(quench_rt_session* session, double* seconds, quench_rt_error* error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* QUENCH_COMMON_RUNTIME_QUENCH_RT_H_ */

@@ -1,0 +1,639 @@
+/* One place to run a model: inputs, plan, memory, outputs, threads. */
+#define _POSIX_C_SOURCE 200809L
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/runtime/rt_internal.h"
+
+enum { kPlans = 4 };
+
+typedef struct input_state {
+  const void* data;
+  int64_t dims[QUENCH_RT_MAX_RANK];
+} input_state;
+
+typedef struct output_state {
+  void* data; /* what the run writes or has written */
+  int64_t dims[QUENCH_RT_MAX_RANK];
+  void* bound; /* the caller's, or NULL */
+  uint64_t bound_bytes;
+  void* owned; /* ours */
+  uint64_t owned_bytes;
+} output_state;
+
+/* A plan for one set of input sizes. */
+typedef struct plan_entry {
+  int64_t* key;   /* values of the input symbols */
+  int64_t* slots; /* after planning */
+  uint64_t arena_bytes, scratch_bytes, lower_bound;
+  uint64_t used; /* clock of last use; 0: empty */
+} plan_entry;
+
+/* Memory that a run has asked for; freed with it. */
+typedef struct heap_block {
+  struct heap_block *previous, *next;
+  int32_t output; /* >= 0: an output's data */
+} heap_block;
+
+struct quench_rt_session {
+  const quench_model* model;
+  const quench_variant* variant;
+  quench_rt_options options;
+  quench_rt_pool* pool;
+  input_state* inputs;
+  output_state* outputs;
+  int64_t* slots;
+  int64_t* key;
+  plan_entry plans[kPlans];
+  plan_entry* plan; /* NULL: the inputs changed since the last plan */
+  uint64_t clock;
+  uint64_t arena_bytes, memory_bytes, lower_bound;
+  void* memory;
+  uint64_t memory_capacity;
+  heap_block heap; /* ring */
+  const void** input_pointers;
+  void** output_pointers;
+  quench_rt_tap_fn tap;
+  void* tap_user;
+  double* seconds; /* of the profile in progress, or NULL */
+  int32_t profiled;
+  struct timespec since;
+  _Atomic int cancelled;
+};
+
+enum { kHeapHeader = 64 }; /* keeps the memory behind it aligned */
+
+static int64_t dim_value(const quench_rt_session* session, const quench_dim* dim) {
+  return dim->value >= 0 ? dim->value : session->slots[dim->symbol];
+}
+
+/* Bytes of a tensor with these dims; -1 on overflow or when a dim is not known. */
+static int64_t tensor_bytes(int32_t dtype, const int64_t* dims, int32_t rank) {
+  int64_t count = 1;
+  for (int32_t i = 0; i < rank; ++i) {
+    if (dims[i] < 0 || __builtin_mul_overflow(count, dims[i], &count)) return -1;
+  }
+  return quench_rt_dtype_bytes(dtype, count);
+}
+
+/* ---- callbacks of a run ---- */
+
+static int32_t host_parallel_for(void* host, quench_task task, void* arg, int64_t count,
+                                 int64_t grain) {
+  quench_rt_session* session = host;
+  if (session->options.parallel_for != NULL) {
+    return session->options.parallel_for(session->options.user, task, arg, count, grain);
+  }
+  return quench_rt_pool_run(session->pool, task, arg, count, grain);
+}
+
+static void heap_release(heap_block* block) {
+  block->previous->next = block->next;
+  block->next->previous = block->previous;
+  free(block);
+}
+
+static void* host_alloc(void* host, uint64_t bytes, int32_t output) {
+  quench_rt_session* session = host;
+  heap_block* block =
+      bytes > UINT64_MAX - kHeapHeader ? NULL : quench_rt_aligned(bytes + kHeapHeader);
+  if (block == NULL) return NULL;
+  block->output = output;
+  block->previous = session->heap.previous;
+  block->next = &session->heap;
+  block->previous->next = block->next->previous = block;
+  return (char*)block + kHeapHeader;
+}
+
+static void host_free(void* host, void* memory) {
+  (void)host;
+  if (memory != NULL) heap_release((heap_block*)((char*)memory - kHeapHeader));
+}
+
+/* Frees what runs left: all of it, or all but outputs. */
+static void heap_clear(quench_rt_session* session, int outputs_too) {
+  for (heap_block* block = session->heap.next; block != &session->heap;) {
+    heap_block* next = block->next;
+    if (outputs_too || block->output < 0) heap_release(block);
+    block = next;
+  }
+}
+
+static void host_on_tensor(void* host, int32_t tap, const void* data) {
+  quench_rt_session* session = host;
+  const quench_tensor_info* info = session->variant->taps[tap];
+  int64_t dims[QUENCH_RT_MAX_RANK];
+  for (int32_t i = 0; i < info->rank && i < QUENCH_RT_MAX_RANK; ++i)
+    dims[i] = dim_value(session, &info->dims[i]);
+  quench_rt_tensor view;
+  memcpy(&view.data, &data, sizeof data); /* drops const: the view is documented as read only */
+  view.dims = dims;
+  view.dtype = info->dtype;
+  view.rank = info->rank;
+  session->tap(session->tap_user, (uint32_t)tap, &view);
+}
+
+static void host_on_node(void* host, int32_t node) {
+  quench_rt_session* session = host;
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (session->profiled >= 0 && (uint32_t)session->profiled < session->variant->num_nodes) {
+    session->seconds[session->profiled] += (double)(now.tv_sec - session->since.tv_sec) +
+                                           1e-9 * (double)(now.tv_nsec - session->since.tv_nsec);
+  }
+  session->profiled = node;
+  session->since = now;
+}
+
+static int32_t host_cancelled(void* host) {
+  return atomic_load_explicit(&((quench_rt_session*)host)->cancelled, memory_order_relaxed);
+}
+
+/* ---- sessions ---- */
+
+static int allocate_state(quench_rt_session* session) {
+  const quench_model* model = session->model;
+  const size_t slots = session->variant->num_slots + 1u, symbols = model->num_symbols + 1u;
+  session->inputs = calloc(model->num_inputs + 1u, sizeof *session->inputs);
+  session->outputs = calloc(model->num_outputs + 1u, sizeof *session->outputs);
+  session->input_pointers = calloc(model->num_inputs + 1u, sizeof *session->input_pointers);
+  session->output_pointers = calloc(model->num_outputs + 1u, sizeof *session->output_pointers);
+  session->slots = calloc(slots, sizeof *session->slots);
+  session->key = calloc(symbols, sizeof *session->key);
+  int complete = session->inputs && session->outputs && session->input_pointers &&
+                 session->output_pointers && session->slots && session->key;
+  for (int i = 0; i < kPlans; ++i) {
+    session->plans[i].key = calloc(symbols, sizeof *session->key);
+    session->plans[i].slots = calloc(slots, sizeof *session->slots);
+    complete = complete && session->plans[i].key && session->plans[i].slots;
+  }
+  return complete;
+}
+
+int quench_rt_session_create(quench_rt_model* model, const quench_rt_options* options,
+                             quench_rt_session** out, quench_rt_error* error) {
+  *out = NULL;
+  quench_rt_options chosen;
+  memset(&chosen, 0, sizeof chosen);
+  if (options != NULL)
+    memcpy(&chosen, options, options->size < sizeof chosen ? options->size : sizeof chosen);
+  if (chosen.num_threads == 0) chosen.num_threads = 1;
+  if (chosen.num_threads > 1024) {
+    return quench_rt_fail(error, QUENCH_RT_INVALID, "num_threads is %u, at most 1024 are possible",
+                          chosen.num_threads);
+  }
+  if (((uintptr_t)chosen.arena & 63u) != 0) {
+    return quench_rt_fail(error, QUENCH_RT_INVALID, "the arena is not aligned to 64 bytes");
+  }
+  quench_rt_session* session = calloc(1, sizeof *session);
+  if (session == NULL) return quench_rt_fail(error, QUENCH_RT_MEMORY, "out of memory");
+  session->model = model->model;
+  session->variant = model->variant;
+  session->options = chosen;
+  session->heap.previous = session->heap.next = &session->heap;
+  if (!allocate_state(session)) {
+    quench_rt_session_free(session);
+    return quench_rt_fail(error, QUENCH_RT_MEMORY, "out of memory");
+  }
+  if (chosen.num_threads > 1 && chosen.parallel_for == NULL) {
+    session->pool = quench_rt_pool_create(chosen.num_threads);
+    if (session->pool == NULL) {
+      quench_rt_session_free(session);
+      return quench_rt_fail(error, QUENCH_RT_SYSTEM, "cannot start %u threads",
+                            chosen.num_threads - 1);
+    }
+  }
+  *out = session;
+  return QUENCH_RT_OK;
+}
+
+void quench_rt_session_free(quench_rt_session* session) {
+  if (session == NULL) return;
+  quench_rt_pool_free(session->pool);
+  heap_clear(session, 1);
+  for (uint32_t i = 0; session->outputs != NULL && i < session->model->num_outputs; ++i)
+    free(session->outputs[i].owned);
+  for (int i = 0; i < kPlans; ++i) {
+    free(session->plans[i].key);
+    free(session->plans[i].slots);
+  }
+  free(session->memory);
+  free(session->inputs);
+  free(session->outputs);
+  free(session->input_pointers);
+  free(session->output_pointers);
+  free(session->slots);
+  free(session->key);
+  free(session);
+}
+
+/* ---- inputs and outputs ---- */
+
+/* Bytes an element must be aligned to: its size, at most 8. */
+static uintptr_t alignment_of(int32_t dtype) {
+  const int64_t bytes = quench_rt_dtype_bytes(dtype, 1);
+  return bytes >= 8 ? 8 : bytes >= 4 ? 4 : bytes >= 2 ? 2 : 1;
+}
+
+int quench_rt_set_input(quench_rt_session* session, uint32_t index, const quench_rt_tensor* tensor,
+                        quench_rt_error* error) {
+  const quench_model* model = session->model;
+  if (index >= model->num_inputs) {
+    return quench_rt_fail(error, QUENCH_RT_INVALID, "there is no input %u, the model has %u", index,
+                          model->num_inputs);
+  }
+  const quench_tensor_info* info = model->inputs[index];
+  if (tensor->dtype != info->dtype) {
+    return quench_rt_fail(error, QUENCH_RT_INVALID, "input `%s`: dtype is %s, the model takes %s",
+                          info->name, quench_rt_dtype_name(tensor->dtype),
+                          quench_rt_dtype_name(info->dtype));
+  }
+  if (tensor->rank != info->rank) {
+    return quench_rt_fail(error, QUENCH_RT_INVALID, "input `%s`: rank is %d, the model takes %d",
+                          info->name, tensor->rank, info->rank);
+  }
+  const int64_t bytes = tensor_bytes(tensor->dtype, tensor->dims, tensor->rank);
+  if (bytes < 0)
+    return quench_rt_fail(error, QUENCH_RT_INVALID, "input `%s`: a size is negative or too large",
+                          info->name);
+  if (tensor->data == NULL && bytes > 0)
+    return quench_rt_fail(error, QUENCH_RT_INVALID, "input `%s`: data is NULL", info->name);
+  if (((uintptr_t)tensor->data & (alignment_of(tensor->dtype) - 1)) != 0) {
+    return quench_rt_fail(error, QUENCH_RT_INVALID,
+                          "input `%s`: data is not aligned to its elements", info->name);
+  }
+  input_state* input = &session->inputs[index];
+  /* An input without elements may have no memory; the pointer also says that the input was set. */
+  input->data = tensor->data != NULL ? tensor->data : (const void*)session;
+  if (memcmp(input->dims, tensor->dims, sizeof(int64_t) * (size_t)tensor->rank) != 0)
+    session->plan = NULL;
+  memcpy(input->dims, tensor->dims, sizeof(int64_t) * (size_t)tensor->rank);
+  return QUENCH_RT_OK;
+}
+
+/* Whether a dim of this output is known only after the run. */
+static int depends_on_run(const quench_rt_session* session, const quench_tensor_info* info) {
+  for (int32_t i = 0; i < info->rank; ++i) {
+    if (info->dims[i].value < 0 && session->plan != NULL &&
+        session->plan->slots[info->dims[i].symbol] < 0)
+      return 1;
+  }
+  return 0;
+}
+
+int quench_rt_set_output(quench_rt_session* session, uint32_t index, void* data, uint64_t bytes,
+                         quench_rt_error* error) {
+  const quench_model* model = session->model;
+  if (index >= model->num_outputs) {
+    return quench_rt_fail(error, QUENCH_RT_INVALID, "there is no output %u, the model has %u",
+                          index, model->num_outputs);
+  }
+  const quench_tensor_info* info = model->outputs[index];
+  if (((uintptr_t)data & (alignment_of(info->dtype) - 1)) != 0) {
+    return quench_rt_fail(error, QUENCH_RT_INVALID,
+                          "output `%s`: data is not aligned to its elements", info->name);
+  }
+  session->outputs[index].bound = data;
+  session->outputs[index].bound_bytes = bytes;
+  return QUENCH_RT_OK;
+}
+
+/* ---- planning ---- */
+
+/* Problems of one check, joined with "; ". */
+typedef struct problems {
+  quench_rt_error* error;
+  size_t used;
+  int count;
+} problems;
+
+__attribute__((format(printf, 2, 3))) static void add_problem(problems* list, const char* format,
+                                                              ...) {
+  ++list->count;
+  if (list->error == NULL) return;
+  char* text = list->error->text;
+  const size_t size = sizeof list->error->text;
+  va_list args;
+  va_start(args, format);
+  if (list->used + 2 < size) {
+    if (list->used > 0) {
+      memcpy(text + list->used, "; ", 3);
+      list->used += 2;
+    }
+    const int n = vsnprintf(text + list->used, size - list->used, format, args);
+    if (n > 0) list->used = list->used + (size_t)n < size ? list->used + (size_t)n : size - 1;
+  }
+  va_end(args);
+}
+
+/* Reads the input symbols from the inputs' dims into slots, and checks what can be checked before
+ * planning. */
+static int read_symbols(quench_rt_session* session, quench_rt_error* error) {
+  const quench_model* model = session->model;
+  problems list = {error, 0, 0};
+  for (uint32_t i = 0; i < model->num_inputs; ++i) {
+    const quench_tensor_info* info = model->inputs[i];
+    if (session->inputs[i].data == NULL) {
+      add_problem(&list, "input `%s` is not set", info->name);
+      continue;
+    }
+    for (int32_t axis = 0; axis < info->rank; ++axis) {
+      const int64_t found = session->inputs[i].dims[axis];
+      if (info->dims[axis].value >= 0 && found != info->dims[axis].value) {
+        add_problem(&list, "input `%s`: dim %d is %lld, the model takes %lld", info->name, axis,
+                    (long long)found, (long long)info->dims[axis].value);
+      }
+    }
+  }
+  if (list.count > 0) return QUENCH_RT_INVALID;
+  for (uint32_t i = 0; i < model->num_symbols; ++i) {
+    const quench_symbol_info* symbol = model->symbols[i];
+    session->slots[i] = -1;
+    if (symbol->kind != QUENCH_SYMBOL_INPUT || symbol->input < 0 ||
+        (uint32_t)symbol->input >= model->num_inputs)
+      continue;
+    const quench_tensor_info* info = model->inputs[symbol->input];
+    const int64_t value = session->inputs[symbol->input].dims[symbol->axis];
+    session->slots[i] = value;
+    if (value < symbol->min || value > symbol->max) {
+      char most[32] = "";
+      if (symbol->max != INT64_MAX) snprintf(most, sizeof most, "%lld", (long long)symbol->max);
+      add_problem(&list, "input `%s`: dim %d (`%s`) is %lld, the model takes %lld..%s", info->name,
+                  symbol->axis, symbol->name, (long long)value, (long long)symbol->min, most);
+    } else if (symbol->multiple_of > 1 && value % symbol->multiple_of != 0) {
+      add_problem(&list, "input `%s`: dim %d (`%s`) is %lld, the model takes multiples of %lld",
+                  info->name, symbol->axis, symbol->name, (long long)value,
+                  (long long)symbol->multiple_of);
+    }
+  }
+  return list.count > 0 ? QUENCH_RT_INVALID : QUENCH_RT_OK;
+}
+
+/* Dims that other dims determine: the same symbol twice, or an expression. */
+static int check_repeated_symbols(quench_rt_session* session, quench_rt_error* error) {
+  const quench_model* model = session->model;
+  problems list = {error, 0, 0};
+  for (uint32_t i = 0; i < model->num_inputs; ++i) {
+    const quench_tensor_info* info = model->inputs[i];
+    for (int32_t axis = 0; axis < info->rank; ++axis) {
+      if (info->dims[axis].value >= 0) continue;
+      const int64_t found = session->inputs[i].dims[axis],
+                    expected = session->slots[info->dims[axis].symbol];
+      if (found == expected) continue;
+      add_problem(&list, "input `%s`: dim %d (`%s`) is %lld, the other inputs make it %lld",
+                  info->name, axis, model->symbols[info->dims[axis].symbol]->name, (long long)found,
+                  (long long)expected);
+    }
+  }
+  return list.count > 0 ? QUENCH_RT_INVALID : QUENCH_RT_OK;
+}
+
+static int fail_of_code(quench_rt_session* session, int32_t code, int32_t node, const char* message,
+                        quench_rt_error* error) {
+  switch (code) {
+    case QUENCH_CODE_CANCELLED:
+      return quench_rt_fail(error, QUENCH_RT_CANCELLED, "cancelled");
+    case QUENCH_CODE_MEMORY:
+      return quench_rt_fail(error, QUENCH_RT_MEMORY, "out of memory");
+    default:
+      break;
+  }
+  if (message == NULL) message = "a check failed";
+  if (node < 0 || (uint32_t)node >= session->variant->num_nodes)
+    return quench_rt_fail(error, QUENCH_RT_CHECK, "%s", message);
+  const quench_node_info* info = session->variant->nodes[node];
+  return quench_rt_fail(error, QUENCH_RT_CHECK, "node `%s` (%s): %s", info->name, info->op,
+                        message);
+}
+
+/* The kept plan for the sizes in session->key, or the entry to use for a new one. */
+static plan_entry* find_plan(quench_rt_session* session, int* found) {
+  const size_t bytes = sizeof(int64_t) * session->model->num_symbols;
+  plan_entry* oldest = &session->plans[0];
+  for (int i = 0; i < kPlans; ++i) {
+    plan_entry* entry = &session->plans[i];
+    *found = entry->used != 0 && memcmp(entry->key, session->key, bytes) == 0;
+    if (*found) return entry;
+    if (entry->used < oldest->used) oldest = entry;
+  }
+  return oldest;
+}
+
+static int make_plan(quench_rt_session* session, plan_entry* entry, quench_rt_error* error) {
+  for (uint32_t i = session->model->num_symbols; i < session->variant->num_slots; ++i)
+    session->slots[i] = -1;
+  quench_plan plan;
+  memset(&plan, 0, sizeof plan);
+  plan.size = sizeof plan;
+  plan.error_node = -1;
+  plan.slots = session->slots;
+  const int32_t code = session->variant->plan(&plan);
+  if (code != QUENCH_CODE_OK) {
+    entry->used = 0;
+    const int failed = fail_of_code(session, code, plan.error_node, plan.error_message, error);
+    return failed == QUENCH_RT_CHECK ? QUENCH_RT_INVALID : failed;
+  }
+  memcpy(entry->key, session->key, sizeof(int64_t) * session->model->num_symbols);
+  memcpy(entry->slots, session->slots, sizeof(int64_t) * session->variant->num_slots);
+  entry->arena_bytes = plan.arena_bytes;
+  entry->scratch_bytes = plan.scratch_bytes;
+  entry->lower_bound = plan.arena_lower_bound;
+  return QUENCH_RT_OK;
+}
+
+static uint64_t round_up(uint64_t bytes) { return (bytes + 63) & ~UINT64_C(63); }
+
+/* Sizes of outputs as far as they are known. */
+static void read_output_dims(quench_rt_session* session) {
+  for (uint32_t i = 0; i < session->model->num_outputs; ++i) {
+    const quench_tensor_info* info = session->model->outputs[i];
+    for (int32_t axis = 0; axis < info->rank; ++axis) {
+      session->outputs[i].dims[axis] = dim_value(session, &info->dims[axis]);
+    }
+  }
+}
+
+int quench_rt_plan(quench_rt_session* session, quench_rt_error* error) {
+  session->plan = NULL;
+  int code = read_symbols(session, error);
+  if (code != QUENCH_RT_OK) return code;
+  memcpy(session->key, session->slots, sizeof(int64_t) * session->model->num_symbols);
+  int found = 0;
+  plan_entry* entry = find_plan(session, &found);
+  if (found) {
+    memcpy(session->slots, entry->slots, sizeof(int64_t) * session->variant->num_slots);
+  } else {
+    code = make_plan(session, entry, error);
+    if (code != QUENCH_RT_OK) return code;
+  }
+  code = check_repeated_symbols(session, error);
+  if (code != QUENCH_RT_OK) return code;
+  entry->used = ++session->clock;
+  const uint64_t scratch = round_up(entry->scratch_bytes);
+  if (scratch != 0 && scratch > (UINT64_MAX / 2) / session->options.num_threads) {
+    return quench_rt_fail(error, QUENCH_RT_MEMORY, "out of memory");
+  }
+  session->plan = entry;
+  session->arena_bytes = entry->arena_bytes;
+  session->lower_bound = entry->lower_bound;
+  session->memory_bytes = round_up(entry->arena_bytes) + scratch * session->options.num_threads;
+  read_output_dims(session);
+  return QUENCH_RT_OK;
+}
+
+/* ---- running ---- */
+
+static int prepare_memory(quench_rt_session* session, quench_rt_error* error) {
+  const uint64_t needed = session->memory_bytes;
+  if (session->options.arena != NULL) {
+    if (session->options.arena_bytes >= needed) return QUENCH_RT_OK;
+    return quench_rt_fail(error, QUENCH_RT_INVALID, "the arena has %llu bytes, this run needs %llu",
+                          (unsigned long long)session->options.arena_bytes,
+                          (unsigned long long)needed);
+  }
+  if (session->memory != NULL && session->memory_capacity >= needed) return QUENCH_RT_OK;
+  free(session->memory);
+  session->memory_capacity = 0;
+  session->memory = quench_rt_aligned(needed);
+  if (session->memory == NULL) {
+    return quench_rt_fail(error, QUENCH_RT_MEMORY, "no memory for an arena of %llu bytes",
+                          (unsigned long long)needed);
+  }
+  session->memory_capacity = needed;
+  return QUENCH_RT_OK;
+}
+
+static int prepare_output(quench_rt_session* session, uint32_t index, quench_rt_error* error) {
+  output_state* output = &session->outputs[index];
+  const quench_tensor_info* info = session->model->outputs[index];
+  output->data = NULL;
+  if (depends_on_run(session, info)) {
+    if (output->bound == NULL) return QUENCH_RT_OK;
+    return quench_rt_fail(
+        error, QUENCH_RT_INVALID,
+        "output `%s`: its size is known only after the run, its memory cannot be bound",
+        info->name);
+  }
+  const int64_t bytes = tensor_bytes(info->dtype, output->dims, info->rank);
+  if (bytes < 0)
+    return quench_rt_fail(error, QUENCH_RT_MEMORY, "output `%s` is too large", info->name);
+  if (output->bound != NULL) {
+    if (output->bound_bytes < (uint64_t)bytes) {
+      return quench_rt_fail(error, QUENCH_RT_INVALID,
+                            "output `%s`: %llu bytes are bound, this run writes %lld", info->name,
+                            (unsigned long long)output->bound_bytes, (long long)bytes);
+    }
+    output->data = output->bound;
+    return QUENCH_RT_OK;
+  }
+  if (output->owned == NULL || output->owned_bytes < (uint64_t)bytes) {
+    free(output->owned);
+    output->owned = quench_rt_aligned((uint64_t)bytes);
+    output->owned_bytes = output->owned == NULL ? 0 : (uint64_t)bytes;
+    if (output->owned == NULL)
+      return quench_rt_fail(error, QUENCH_RT_MEMORY, "no memory for output `%s`", info->name);
+  }
+  output->data = output->owned;
+  return QUENCH_RT_OK;
+}
+
+static int prepare(quench_rt_session* session, quench_rt_error* error) {
+  heap_clear(session, 1);
+  int code = session->plan == NULL ? quench_rt_plan(session, error) : QUENCH_RT_OK;
+  if (code == QUENCH_RT_OK) code = prepare_memory(session, error);
+  if (code != QUENCH_RT_OK) return code;
+  memcpy(session->slots, session->plan->slots, sizeof(int64_t) * session->variant->num_slots);
+  read_output_dims(session);
+  for (uint32_t i = 0; i < session->model->num_inputs; ++i)
+    session->input_pointers[i] = session->inputs[i].data;
+  for (uint32_t i = 0; i < session->model->num_outputs; ++i) {
+    code = prepare_output(session, i, error);
+    if (code != QUENCH_RT_OK) return code;
+    session->output_pointers[i] = session->outputs[i].data;
+  }
+  return QUENCH_RT_OK;
+}
+
+int quench_rt_run(quench_rt_session* session, quench_rt_error* error) {
+  int code = prepare(session, error);
+  if (code != QUENCH_RT_OK) return code;
+  const quench_host host = {
+      .size = sizeof host,
+      .num_threads = session->options.num_threads,
+      .host = session,
+      .parallel_for = host_parallel_for,
+      .alloc = host_alloc,
+      .free = host_free,
+      .on_tensor = session->tap != NULL ? host_on_tensor : NULL,
+      .on_node = session->seconds != NULL ? host_on_node : NULL,
+      .cancelled = host_cancelled,
+  };
+  char* memory = session->options.arena != NULL ? session->options.arena : session->memory;
+  quench_run run = {
+      .size = sizeof run,
+      .error_node = -1,
+      .host = &host,
+      .inputs = session->input_pointers,
+      .outputs = session->output_pointers,
+      .slots = session->slots,
+      .arena = memory,
+      .scratch = memory + round_up(session->arena_bytes),
+      .rng_seed = session->options.rng_seed,
+  };
+  const int32_t result = session->variant->run(&run);
+  atomic_store(&session->cancelled, 0);
+  heap_clear(session, result != QUENCH_CODE_OK);
+  if (result != QUENCH_CODE_OK)
+    return fail_of_code(session, result, run.error_node, run.error_message, error);
+  for (uint32_t i = 0; i < session->model->num_outputs; ++i)
+    session->outputs[i].data = session->output_pointers[i];
+  read_output_dims(session);
+  return QUENCH_RT_OK;
+}
+
+int quench_rt_profile(quench_rt_session* session, double* seconds, quench_rt_error* error) {
+  session->seconds = seconds;
+  session->profiled = -1;
+  const int code = quench_rt_run(session, error);
+  session->seconds = NULL;
+  return code;
+}
+
+int quench_rt_get_output(quench_rt_session* session, uint32_t index, quench_rt_tensor* tensor,
+                         quench_rt_error* error) {
+  const quench_model* model = session->model;
+  if (index >= model->num_outputs) {
+    return quench_rt_fail(error, QUENCH_RT_INVALID, "there is no output %u, the model has %u",
+                          index, model->num_outputs);
+  }
+  if (session->plan == NULL)
+    return quench_rt_fail(error, QUENCH_RT_INVALID, "there is no plan and no run for these inputs");
+  const output_state* output = &session->outputs[index];
+  tensor->data = output->data;
+  tensor->dims = output->dims;
+  tensor->dtype = model->outputs[index]->dtype;
+  tensor->rank = model->outputs[index]->rank;
+  return QUENCH_RT_OK;
+}
+
+void quench_rt_cancel(quench_rt_session* session) { atomic_store(&session->cancelled, 1); }
+
+uint64_t quench_rt_memory_bytes(const quench_rt_session* session) { return session->memory_bytes; }
+uint64_t quench_rt_arena_bytes(const quench_rt_session* session) { return session->arena_bytes; }
+uint64_t quench_rt_arena_lower_bound(const quench_rt_session* session) {
+  return session->lower_bound;
+}
+
+int quench_rt_set_tap(quench_rt_session* session, quench_rt_tap_fn tap, void* user,
+                      quench_rt_error* error) {
+  if (tap != NULL && session->variant->num_taps == 0) {
+    return quench_rt_fail(error, QUENCH_RT_INVALID, "the model was not built with taps");
+  }
+  session->tap = tap;
+  session->tap_user = user;
+  return QUENCH_RT_OK;
+}
