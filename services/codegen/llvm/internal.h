@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,13 @@ absl::StatusOr<std::string> EmitObject(ModuleState& state);
 
 // Adds `llvm.loop.unroll.disable` to a loop's back edge.
 void DisableUnroll(llvm::BranchInst& back_edge);
+
+// Value of a scalar function: operands are all scalars or all vectors of one length, and so is the
+// result. For the pointwise epilogues of hand-written kernels (vector_builder.cc); defined by the
+// emission of expressions, so that nests and kernels compute alike.
+absl::StatusOr<llvm::Value*> EmitScalarFunction(ModuleState& state, llvm::IRBuilderBase& b,
+                                                const loops::ScalarFunction& function,
+                                                std::span<llvm::Value* const> operands);
 
 // Runs `body` on a VectorBuilder over the (empty) kernel function. Defined in vector_builder.cc.
 absl::Status FillVectorFunction(ModuleState& state, llvm::Function& function, SymbolTable& symbols,

@@ -1,0 +1,140 @@
+// Explicit vector code without LLVM headers: what hand-written kernels are made of.
+//
+// Values are handles into the function being built; they are valid inside the loop or branch that made them. What
+// changes over iterations is a variable (a register after mem2reg). Arithmetic on constants folds as it is written,
+// so strides may be constants or run-time sizes without the kernel noticing, and `p + constant` becomes a
+// displacement.
+//
+//   PtrVar w = b.Var(weights);
+//   b.For(b.I(0), channels, 1, [&](Int) {
+//     acc.Set(b.Fma(b.Splat(b.Load(x, 1), 8), b.Load(w.Get(), 8), acc.Get()));
+//     w.Set(w.Get() + 32);
+//   });
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "common/ir/symbols.h"
+#include "common/loops/loops.h"
+
+namespace quench::codegen {
+
+class VectorBuilder;
+
+struct Handle {
+  VectorBuilder* builder = nullptr;
+  int32_t id = -1;
+  bool valid() const { return id >= 0; }
+};
+struct Int : Handle {};   // 64-bit signed integer; arithmetic wraps
+struct Bool : Handle {};
+struct Ptr : Handle {};   // byte address
+struct Vec : Handle {     // f32 values: a vector, or a scalar when lanes == 1
+  int lanes = 1;
+};
+
+// Mutable variables. They live until the function ends.
+template <typename T>
+struct Var : Handle {
+  T shape{};  // carries the type
+  T Get() const;
+  void Set(T value) const;
+};
+using IntVar = Var<Int>;
+using PtrVar = Var<Ptr>;
+using VecVar = Var<Vec>;
+
+enum class IntOp : uint8_t { kAdd, kSub, kMul, kDiv, kRem, kMin, kMax };  // div and rem of values >= 0 only
+enum class IntCompare : uint8_t { kLt, kLe, kEq, kNe };
+enum class VecOp : uint8_t { kAdd, kSub, kMul, kMin, kMax };  // min and max: the second operand when unordered
+
+class VectorBuilder {
+ public:
+  virtual ~VectorBuilder() = default;
+
+  // The function's arguments. `index` counts buffers as kernel.h's ABI does.
+  virtual Ptr Buffer(int index) = 0;
+  virtual Int Begin() = 0;
+  virtual Int End() = 0;
+  virtual Int Size(Dim dim) = 0;  // a constant or a slot
+
+  virtual Int I(int64_t value) = 0;
+  virtual Int Apply(IntOp op, Int a, Int b) = 0;
+  virtual Bool Compare(IntCompare op, Int a, Int b) = 0;
+  virtual Bool And(Bool a, Bool b) = 0;
+  virtual Int Select(Bool condition, Int a, Int b) = 0;
+  virtual Ptr Select(Bool condition, Ptr a, Ptr b) = 0;
+  virtual Ptr Offset(Ptr base, Int bytes) = 0;
+
+  // Alignment is that of one element; memory is little-endian f32.
+  virtual Vec Load(Ptr address, int lanes) = 0;
+  virtual void Store(Ptr address, Vec value) = 0;
+  // The first `count` lanes (clamped to 0..lanes): other lanes load as 0 and are not stored; their memory is not touched.
+  virtual Vec LoadFirst(Ptr address, Int count, int lanes) = 0;
+  virtual void StoreFirst(Ptr address, Vec value, Int count) = 0;
+  virtual Vec KeepFirst(Vec value, Int count) = 0;  // other lanes become 0
+
+  virtual Vec F(double value, int lanes) = 0;
+  virtual Vec Splat(Vec scalar, int lanes) = 0;
+  virtual Vec SplatLane(Vec vector, int lane, int lanes) = 0;
+  virtual Vec Apply(VecOp op, Vec a, Vec b) = 0;
+  // a * b + c: fused where the target has it, else two roundings.
+  virtual Vec Fma(Vec a, Vec b, Vec c) = 0;
+  // The 2 * lanes values a0 b0 a1 b1 ... : first half in `low`.
+  virtual void Interleave(Vec a, Vec b, Vec& low, Vec& high) = 0;
+  // The scalar function on every lane: pointwise epilogues come from the same source as nests. Operands have equal lanes.
+  virtual absl::StatusOr<Vec> Apply(const loops::ScalarFunction& function, std::span<const Vec> operands) = 0;
+
+  virtual IntVar Variable(Int initial) = 0;
+  virtual PtrVar Variable(Ptr initial) = 0;
+  virtual VecVar Variable(Vec initial) = 0;
+  virtual Int Get(const IntVar& variable) = 0;
+  virtual Ptr Get(const PtrVar& variable) = 0;
+  virtual Vec Get(const VecVar& variable) = 0;
+  virtual void Set(const IntVar& variable, Int value) = 0;
+  virtual void Set(const PtrVar& variable, Ptr value) = 0;
+  virtual void Set(const VecVar& variable, Vec value) = 0;
+
+  // for (i = begin; i < end; i += step) body(i). `step` is >= 1. A loop that provably runs once is emitted inline.
+  virtual void For(Int begin, Int end, int64_t step, const std::function<void(Int)>& body) = 0;
+  virtual void If(Bool condition, const std::function<void()>& then, const std::function<void()>& otherwise) = 0;
+  void If(Bool condition, const std::function<void()>& then) { If(condition, then, nullptr); }
+  // Hint: the line at `address` is read soon; never faults. `level` 1 is the nearest cache.
+  virtual void Prefetch(Ptr address, int level) = 0;
+
+  // The value when it is known while building, else `unknown`.
+  virtual int64_t ConstantOr(Int value, int64_t unknown) = 0;
+};
+
+template <typename T>
+T Var<T>::Get() const { return builder->Get(*this); }
+template <typename T>
+void Var<T>::Set(T value) const { builder->Set(*this, value); }
+
+inline Int operator+(Int a, Int b) { return a.builder->Apply(IntOp::kAdd, a, b); }
+inline Int operator-(Int a, Int b) { return a.builder->Apply(IntOp::kSub, a, b); }
+inline Int operator*(Int a, Int b) { return a.builder->Apply(IntOp::kMul, a, b); }
+inline Int operator/(Int a, Int b) { return a.builder->Apply(IntOp::kDiv, a, b); }
+inline Int operator%(Int a, Int b) { return a.builder->Apply(IntOp::kRem, a, b); }
+inline Int operator+(Int a, int64_t b) { return a + a.builder->I(b); }
+inline Int operator-(Int a, int64_t b) { return a - a.builder->I(b); }
+inline Int operator*(Int a, int64_t b) { return a * a.builder->I(b); }
+inline Int operator/(Int a, int64_t b) { return a / a.builder->I(b); }
+inline Int operator%(Int a, int64_t b) { return a % a.builder->I(b); }
+inline Int Min(Int a, Int b) { return a.builder->Apply(IntOp::kMin, a, b); }
+inline Int Max(Int a, Int b) { return a.builder->Apply(IntOp::kMax, a, b); }
+inline Bool operator<(Int a, Int b) { return a.builder->Compare(IntCompare::kLt, a, b); }
+inline Bool operator<=(Int a, Int b) { return a.builder->Compare(IntCompare::kLe, a, b); }
+inline Bool operator>=(Int a, Int b) { return b <= a; }
+inline Bool operator>(Int a, Int b) { return b < a; }
+inline Bool operator==(Int a, Int b) { return a.builder->Compare(IntCompare::kEq, a, b); }
+inline Bool operator!=(Int a, Int b) { return a.builder->Compare(IntCompare::kNe, a, b); }
+inline Bool operator&&(Bool a, Bool b) { return a.builder->And(a, b); }
+inline Ptr operator+(Ptr base, Int bytes) { return base.builder->Offset(base, bytes); }
+inline Ptr operator+(Ptr base, int64_t bytes) { return base + base.builder->I(bytes); }
+
+}  // namespace quench::codegen

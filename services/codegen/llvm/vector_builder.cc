@@ -1,0 +1,314 @@
+#include "services/codegen/llvm/vector_builder.h"
+
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/Intrinsics.h>
+
+#include <numeric>
+
+#include "common/base/status.h"
+
+namespace quench::codegen {
+namespace {
+
+const llvm::ConstantInt* AsConstant(const llvm::Value* value) {
+  return llvm::dyn_cast<llvm::ConstantInt>(value);
+}
+bool Is(const llvm::Value* value, int64_t constant) {
+  const llvm::ConstantInt* known = AsConstant(value);
+  return known != nullptr && known->getSExtValue() == constant;
+}
+
+}  // namespace
+
+LlvmVectorBuilder::LlvmVectorBuilder(ModuleState& state, llvm::Function* function)
+    : state_(state),
+      function_(function),
+      entry_(llvm::BasicBlock::Create(function->getContext(), "entry", function)),
+      body_(llvm::BasicBlock::Create(function->getContext(), "body", function)),
+      entry_builder_(entry_),
+      b_(body_) {}
+
+void LlvmVectorBuilder::Finish() {
+  entry_builder_.CreateBr(body_);
+  b_.CreateRet(b_.getInt32(0));
+}
+
+Ptr LlvmVectorBuilder::Buffer(int index) {
+  auto [it, fresh] = buffers_.try_emplace(index);
+  if (fresh) {
+    llvm::Type* pointer = entry_builder_.getPtrTy();
+    llvm::Value* place =
+        entry_builder_.CreateConstInBoundsGEP1_64(pointer, function_->getArg(0), static_cast<uint64_t>(index));
+    it->second = New<Ptr>(entry_builder_.CreateLoad(pointer, place));
+  }
+  return it->second;
+}
+
+Int LlvmVectorBuilder::Size(Dim dim) {
+  if (dim.is_static()) return I(dim.value());
+  auto [it, fresh] = slots_.try_emplace(dim.symbol());
+  if (fresh) {
+    llvm::Type* i64 = entry_builder_.getInt64Ty();
+    llvm::Value* place =
+        entry_builder_.CreateConstInBoundsGEP1_64(i64, function_->getArg(1), static_cast<uint64_t>(dim.symbol()));
+    it->second = New<Int>(entry_builder_.CreateLoad(i64, place));
+  }
+  return it->second;
+}
+
+Int LlvmVectorBuilder::I(int64_t value) { return New<Int>(b_.getInt64(static_cast<uint64_t>(value))); }
+
+// Operands are sizes, so they fit a pointer: 32-bit targets divide without a 64-bit library call.
+llvm::Value* LlvmVectorBuilder::Divide(llvm::Value* a, llvm::Value* b, bool remainder) {
+  const bool narrow = state_.target.pointer_bits < 64;
+  if (narrow) {
+    a = b_.CreateTrunc(a, b_.getInt32Ty());
+    b = b_.CreateTrunc(b, b_.getInt32Ty());
+  }
+  llvm::Value* result = remainder ? b_.CreateURem(a, b) : b_.CreateUDiv(a, b);
+  return narrow ? b_.CreateZExt(result, b_.getInt64Ty()) : result;
+}
+
+Int LlvmVectorBuilder::Apply(IntOp op, Int a, Int b) {
+  llvm::Value* x = At(a);
+  llvm::Value* y = At(b);
+  switch (op) {
+    case IntOp::kAdd:
+      if (Is(x, 0)) return b;
+      return Is(y, 0) ? a : New<Int>(b_.CreateAdd(x, y));
+    case IntOp::kSub:
+      return Is(y, 0) ? a : New<Int>(b_.CreateSub(x, y));
+    case IntOp::kMul:
+      if (Is(x, 1)) return b;
+      if (Is(x, 0) || Is(y, 0)) return I(0);
+      return Is(y, 1) ? a : New<Int>(b_.CreateMul(x, y));
+    case IntOp::kDiv:
+      return Is(y, 1) ? a : New<Int>(Divide(x, y, false));
+    case IntOp::kRem:
+      return Is(y, 1) ? I(0) : New<Int>(Divide(x, y, true));
+    case IntOp::kMin:
+      return New<Int>(b_.CreateSelect(b_.CreateICmpSLT(x, y), x, y));
+    case IntOp::kMax:
+      return New<Int>(b_.CreateSelect(b_.CreateICmpSGT(x, y), x, y));
+  }
+  return a;
+}
+
+Bool LlvmVectorBuilder::Compare(IntCompare op, Int a, Int b) {
+  static constexpr llvm::CmpInst::Predicate kPredicates[] = {
+      llvm::CmpInst::ICMP_SLT, llvm::CmpInst::ICMP_SLE, llvm::CmpInst::ICMP_EQ, llvm::CmpInst::ICMP_NE};
+  return New<Bool>(b_.CreateICmp(kPredicates[static_cast<size_t>(op)], At(a), At(b)));
+}
+
+Bool LlvmVectorBuilder::And(Bool a, Bool b) { return New<Bool>(b_.CreateAnd(At(a), At(b))); }
+
+Int LlvmVectorBuilder::Select(Bool condition, Int a, Int b) {
+  return New<Int>(b_.CreateSelect(At(condition), At(a), At(b)));
+}
+
+Ptr LlvmVectorBuilder::Select(Bool condition, Ptr a, Ptr b) {
+  return New<Ptr>(b_.CreateSelect(At(condition), At(a), At(b)));
+}
+
+Ptr LlvmVectorBuilder::Offset(Ptr base, Int bytes) {
+  if (Is(At(bytes), 0)) return base;
+  return New<Ptr>(b_.CreateGEP(b_.getInt8Ty(), At(base), At(bytes)));
+}
+
+llvm::Type* LlvmVectorBuilder::VecType(int lanes) const {
+  llvm::Type* f32 = llvm::Type::getFloatTy(function_->getContext());
+  return lanes == 1 ? f32 : llvm::FixedVectorType::get(f32, static_cast<unsigned>(lanes));
+}
+
+Vec LlvmVectorBuilder::NewVec(llvm::Value* value, int lanes) {
+  Vec vec = New<Vec>(value);
+  vec.lanes = lanes;
+  return vec;
+}
+
+Vec LlvmVectorBuilder::Load(Ptr address, int lanes) {
+  return NewVec(b_.CreateAlignedLoad(VecType(lanes), At(address), llvm::Align(4)), lanes);
+}
+
+void LlvmVectorBuilder::Store(Ptr address, Vec value) {
+  b_.CreateAlignedStore(At(value), At(address), llvm::Align(4));
+}
+
+llvm::Value* LlvmVectorBuilder::FirstLanes(Int count, int lanes) {
+  std::vector<uint32_t> indices(static_cast<size_t>(lanes));
+  std::iota(indices.begin(), indices.end(), 0U);
+  llvm::Constant* lane = llvm::ConstantDataVector::get(function_->getContext(), indices);
+  llvm::Value* clamped = At(Max(Min(count, I(lanes)), I(0)));
+  llvm::Value* bound =
+      b_.CreateVectorSplat(static_cast<unsigned>(lanes), b_.CreateTrunc(clamped, b_.getInt32Ty()));
+  return b_.CreateICmpULT(lane, bound);
+}
+
+Vec LlvmVectorBuilder::LoadFirst(Ptr address, Int count, int lanes) {
+  QUENCH_CHECK(lanes > 1);
+  const int64_t known = ConstantOr(count, -1);
+  if (known >= lanes) return Load(address, lanes);
+  llvm::Constant* zero = llvm::Constant::getNullValue(VecType(lanes));
+  if (known == 0) return NewVec(zero, lanes);
+  return NewVec(b_.CreateMaskedLoad(VecType(lanes), At(address), llvm::Align(4), FirstLanes(count, lanes), zero),
+                lanes);
+}
+
+void LlvmVectorBuilder::StoreFirst(Ptr address, Vec value, Int count) {
+  QUENCH_CHECK(value.lanes > 1);
+  const int64_t known = ConstantOr(count, -1);
+  if (known >= value.lanes) return Store(address, value);
+  if (known == 0) return;
+  b_.CreateMaskedStore(At(value), At(address), llvm::Align(4), FirstLanes(count, value.lanes));
+}
+
+Vec LlvmVectorBuilder::KeepFirst(Vec value, Int count) {
+  if (ConstantOr(count, -1) >= value.lanes) return value;
+  llvm::Constant* zero = llvm::Constant::getNullValue(VecType(value.lanes));
+  return NewVec(b_.CreateSelect(FirstLanes(count, value.lanes), At(value), zero), value.lanes);
+}
+
+Vec LlvmVectorBuilder::F(double value, int lanes) {
+  return NewVec(llvm::ConstantFP::get(VecType(lanes), value), lanes);
+}
+
+Vec LlvmVectorBuilder::Splat(Vec scalar, int lanes) {
+  if (lanes == 1) return scalar;
+  return NewVec(b_.CreateVectorSplat(static_cast<unsigned>(lanes), At(scalar)), lanes);
+}
+
+Vec LlvmVectorBuilder::SplatLane(Vec vector, int lane, int lanes) {
+  std::vector<int> mask(static_cast<size_t>(lanes), lane);
+  return NewVec(b_.CreateShuffleVector(At(vector), mask), lanes);
+}
+
+Vec LlvmVectorBuilder::Apply(VecOp op, Vec a, Vec b) {
+  llvm::Value* x = At(a);
+  llvm::Value* y = At(b);
+  switch (op) {
+    case VecOp::kAdd:
+      return NewVec(b_.CreateFAdd(x, y), a.lanes);
+    case VecOp::kSub:
+      return NewVec(b_.CreateFSub(x, y), a.lanes);
+    case VecOp::kMul:
+      return NewVec(b_.CreateFMul(x, y), a.lanes);
+    case VecOp::kMin:
+      return NewVec(b_.CreateSelect(b_.CreateFCmpOLT(x, y), x, y), a.lanes);
+    case VecOp::kMax:
+      return NewVec(b_.CreateSelect(b_.CreateFCmpOGT(x, y), x, y), a.lanes);
+  }
+  return a;
+}
+
+Vec LlvmVectorBuilder::Fma(Vec a, Vec b, Vec c) {
+  if (!state_.target.fma) return NewVec(b_.CreateFAdd(b_.CreateFMul(At(a), At(b)), At(c)), a.lanes);
+  return NewVec(b_.CreateIntrinsic(llvm::Intrinsic::fma, {VecType(a.lanes)}, {At(a), At(b), At(c)}), a.lanes);
+}
+
+void LlvmVectorBuilder::Interleave(Vec a, Vec b, Vec& low, Vec& high) {
+  std::vector<int> mask(static_cast<size_t>(a.lanes));
+  for (int half = 0; half < 2; ++half) {
+    for (int i = 0; i < a.lanes; ++i) {
+      const int source = half * a.lanes / 2 + i / 2;
+      mask[static_cast<size_t>(i)] = i % 2 == 0 ? source : a.lanes + source;
+    }
+    (half == 0 ? low : high) = NewVec(b_.CreateShuffleVector(At(a), At(b), mask), a.lanes);
+  }
+}
+
+absl::StatusOr<Vec> LlvmVectorBuilder::Apply(const loops::ScalarFunction& function, std::span<const Vec> operands) {
+  std::vector<llvm::Value*> values;
+  for (const Vec& operand : operands) values.push_back(At(operand));
+  QUENCH_ASSIGN_OR_RETURN(llvm::Value * result, EmitScalarFunction(state_, b_, function, values));
+  const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(result->getType());
+  return NewVec(result, vector == nullptr ? 1 : static_cast<int>(vector->getNumElements()));
+}
+
+Handle LlvmVectorBuilder::NewVariable(const Handle& initial) {
+  llvm::Value* slot = entry_builder_.CreateAlloca(At(initial)->getType());
+  b_.CreateStore(At(initial), slot);
+  return New<Handle>(slot);
+}
+
+IntVar LlvmVectorBuilder::Variable(Int initial) { return {NewVariable(initial), initial}; }
+PtrVar LlvmVectorBuilder::Variable(Ptr initial) { return {NewVariable(initial), initial}; }
+VecVar LlvmVectorBuilder::Variable(Vec initial) { return {NewVariable(initial), initial}; }
+
+Vec LlvmVectorBuilder::Get(const VecVar& variable) {
+  Vec value = GetVariable<Vec>(variable);
+  value.lanes = variable.shape.lanes;
+  return value;
+}
+
+void LlvmVectorBuilder::For(Int begin, Int end, int64_t step, const std::function<void(Int)>& body) {
+  llvm::LLVMContext& context = function_->getContext();
+  const llvm::ConstantInt* first = AsConstant(At(begin));
+  const llvm::ConstantInt* last = AsConstant(At(end));
+  const bool known = first != nullptr && last != nullptr;
+  if (known && first->getSExtValue() >= last->getSExtValue()) return;
+  if (known && first->getSExtValue() + step >= last->getSExtValue()) return body(begin);
+
+  llvm::BasicBlock* loop = llvm::BasicBlock::Create(context, "loop", function_);
+  llvm::BasicBlock* exit = llvm::BasicBlock::Create(context, "exit", function_);
+  llvm::BasicBlock* before = b_.GetInsertBlock();
+  if (known) {
+    b_.CreateBr(loop);
+  } else {
+    b_.CreateCondBr(b_.CreateICmpSLT(At(begin), At(end)), loop, exit);
+  }
+  b_.SetInsertPoint(loop);
+  llvm::PHINode* index = b_.CreatePHI(b_.getInt64Ty(), 2);
+  index->addIncoming(At(begin), before);
+  body(New<Int>(index));
+  llvm::Value* next = b_.CreateAdd(index, b_.getInt64(static_cast<uint64_t>(step)));
+  index->addIncoming(next, b_.GetInsertBlock());
+  // The kernel has unrolled what it wants unrolled.
+  DisableUnroll(*b_.CreateCondBr(b_.CreateICmpSLT(next, At(end)), loop, exit));
+  b_.SetInsertPoint(exit);
+}
+
+void LlvmVectorBuilder::If(Bool condition, const std::function<void()>& then,
+                           const std::function<void()>& otherwise) {
+  if (const llvm::ConstantInt* known = AsConstant(At(condition))) {
+    if (!known->isZero()) {
+      then();
+    } else if (otherwise) {
+      otherwise();
+    }
+    return;
+  }
+  llvm::LLVMContext& context = function_->getContext();
+  llvm::BasicBlock* yes = llvm::BasicBlock::Create(context, "then", function_);
+  llvm::BasicBlock* join = llvm::BasicBlock::Create(context, "join", function_);
+  llvm::BasicBlock* no = otherwise ? llvm::BasicBlock::Create(context, "else", function_) : join;
+  b_.CreateCondBr(At(condition), yes, no);
+  b_.SetInsertPoint(yes);
+  then();
+  b_.CreateBr(join);
+  if (otherwise) {
+    b_.SetInsertPoint(no);
+    otherwise();
+    b_.CreateBr(join);
+  }
+  b_.SetInsertPoint(join);
+}
+
+void LlvmVectorBuilder::Prefetch(Ptr address, int level) {
+  b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()},
+                     {At(address), b_.getInt32(0), b_.getInt32(static_cast<uint32_t>(4 - level)), b_.getInt32(1)});
+}
+
+int64_t LlvmVectorBuilder::ConstantOr(Int value, int64_t unknown) {
+  const llvm::ConstantInt* known = AsConstant(At(value));
+  return known == nullptr ? unknown : known->getSExtValue();
+}
+
+absl::Status FillVectorFunction(ModuleState& state, llvm::Function& function, SymbolTable&,
+                                const std::function<absl::Status(VectorBuilder&)>& body) {
+  LlvmVectorBuilder builder(state, &function);
+  QUENCH_RETURN_IF_ERROR(body(builder));
+  builder.Finish();
+  return absl::OkStatus();
+}
+
+}  // namespace quench::codegen

@@ -1,0 +1,99 @@
+// Internal to llvm/: the VectorBuilder over one LLVM function of the kernel ABI (kernels/kernel.h).
+#pragma once
+
+#include <absl/status/statusor.h>
+#include <llvm/IR/IRBuilder.h>
+
+#include <functional>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "services/codegen/kernels/vector_builder.h"
+#include "services/codegen/llvm/internal.h"
+
+namespace quench::codegen {
+
+class LlvmVectorBuilder final : public VectorBuilder {
+ public:
+  // `function` is i32(ptr buffers, ptr slots, i64 begin, i64 end), without blocks. Ends with Finish.
+  LlvmVectorBuilder(ModuleState& state, llvm::Function* function);
+  // Closes the function: it returns 0.
+  void Finish();
+
+  Ptr Buffer(int index) override;
+  Int Begin() override { return New<Int>(function_->getArg(2)); }
+  Int End() override { return New<Int>(function_->getArg(3)); }
+  Int Size(Dim dim) override;
+
+  Int I(int64_t value) override;
+  Int Apply(IntOp op, Int a, Int b) override;
+  Bool Compare(IntCompare op, Int a, Int b) override;
+  Bool And(Bool a, Bool b) override;
+  Int Select(Bool condition, Int a, Int b) override;
+  Ptr Select(Bool condition, Ptr a, Ptr b) override;
+  Ptr Offset(Ptr base, Int bytes) override;
+
+  Vec Load(Ptr address, int lanes) override;
+  void Store(Ptr address, Vec value) override;
+  Vec LoadFirst(Ptr address, Int count, int lanes) override;
+  void StoreFirst(Ptr address, Vec value, Int count) override;
+  Vec KeepFirst(Vec value, Int count) override;
+
+  Vec F(double value, int lanes) override;
+  Vec Splat(Vec scalar, int lanes) override;
+  Vec SplatLane(Vec vector, int lane, int lanes) override;
+  Vec Apply(VecOp op, Vec a, Vec b) override;
+  Vec Fma(Vec a, Vec b, Vec c) override;
+  void Interleave(Vec a, Vec b, Vec& low, Vec& high) override;
+  absl::StatusOr<Vec> Apply(const loops::ScalarFunction& function, std::span<const Vec> operands) override;
+
+  IntVar Variable(Int initial) override;
+  PtrVar Variable(Ptr initial) override;
+  VecVar Variable(Vec initial) override;
+  Int Get(const IntVar& variable) override { return GetVariable<Int>(variable); }
+  Ptr Get(const PtrVar& variable) override { return GetVariable<Ptr>(variable); }
+  Vec Get(const VecVar& variable) override;
+  void Set(const IntVar& variable, Int value) override { SetVariable(variable, value); }
+  void Set(const PtrVar& variable, Ptr value) override { SetVariable(variable, value); }
+  void Set(const VecVar& variable, Vec value) override { SetVariable(variable, value); }
+
+  void For(Int begin, Int end, int64_t step, const std::function<void(Int)>& body) override;
+  void If(Bool condition, const std::function<void()>& then, const std::function<void()>& otherwise) override;
+  void Prefetch(Ptr address, int level) override;
+  int64_t ConstantOr(Int value, int64_t unknown) override;
+
+ private:
+  template <typename T>
+  T New(llvm::Value* value) {
+    T handle;
+    handle.builder = this;
+    handle.id = static_cast<int32_t>(values_.size());
+    values_.push_back(value);
+    return handle;
+  }
+  Vec NewVec(llvm::Value* value, int lanes);
+  llvm::Value* At(const Handle& handle) const { return values_[static_cast<size_t>(handle.id)]; }
+  llvm::Type* VecType(int lanes) const;
+  llvm::Value* FirstLanes(Int count, int lanes);  // mask
+  llvm::Value* Divide(llvm::Value* a, llvm::Value* b, bool remainder);
+  template <typename T>
+  T GetVariable(const Handle& variable) {
+    llvm::Value* slot = At(variable);
+    return New<T>(b_.CreateLoad(llvm::cast<llvm::AllocaInst>(slot)->getAllocatedType(), slot));
+  }
+  void SetVariable(const Handle& variable, const Handle& value) { b_.CreateStore(At(value), At(variable)); }
+  Handle NewVariable(const Handle& initial);
+
+  ModuleState& state_;
+  llvm::Function* function_;
+  llvm::BasicBlock* entry_;         // arguments and variables; joined to the body by Finish
+  llvm::BasicBlock* body_;
+  llvm::IRBuilder<> entry_builder_;
+  llvm::IRBuilder<> b_;
+  std::vector<llvm::Value*> values_;
+  std::map<int, Ptr> buffers_;
+  std::map<SymbolId, Int> slots_;
+};
+
+}  // namespace quench::codegen
