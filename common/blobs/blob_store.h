@@ -22,7 +22,8 @@ class BlobWriter {
   virtual ~BlobWriter() = default;
   virtual absl::Status Append(std::span<const std::byte> bytes) = 0;
   virtual uint64_t size() const = 0;
-  // Makes the blob visible and returns its digest. A writer destroyed before Commit leaves nothing behind.
+  // Makes the blob visible and returns its digest. A writer destroyed before Commit leaves nothing
+  // behind.
   virtual absl::StatusOr<std::string> Commit() = 0;
 };
 
@@ -43,12 +44,14 @@ struct BlobStat {
   uint64_t limit_bytes = 0;
 };
 
-// Blobs in a folder: `blobs/sha256/ab/<digest>`, mode 0444. Write, verify, fsync, rename, fsync the folder. Least
-// recently used blobs go first when Prune is called; unfinished writes older than an hour go too.
+// Blobs in a folder: `blobs/sha256/ab/<digest>`, mode 0444. Write, verify, fsync, rename, fsync the
+// folder. Least recently used blobs go first when Prune is called; unfinished writes older than an
+// hour go too.
 class LocalBlobStore : public BlobStore {
  public:
   static absl::StatusOr<std::shared_ptr<LocalBlobStore>> Open(const std::filesystem::path& root,
-                                                              uint64_t limit_bytes = uint64_t{20} << 30);
+                                                              uint64_t limit_bytes = uint64_t{20}
+                                                                                     << 30);
   // $XDG_CACHE_HOME/quench, else ~/.cache/quench.
   static std::filesystem::path DefaultRoot();
 
@@ -61,7 +64,8 @@ class LocalBlobStore : public BlobStore {
   absl::StatusOr<BlobStat> Prune(uint64_t keep_bytes);
 
  private:
-  LocalBlobStore(std::filesystem::path root, uint64_t limit_bytes) : root_(std::move(root)), limit_bytes_(limit_bytes) {}
+  LocalBlobStore(std::filesystem::path root, uint64_t limit_bytes)
+      : root_(std::move(root)), limit_bytes_(limit_bytes) {}
   std::filesystem::path PathOf(const std::string& digest) const;
   std::filesystem::path root_;
   uint64_t limit_bytes_;

@@ -13,6 +13,9 @@ namespace quench {
 std::string Sha256Hex(std::span<const std::byte> bytes);
 std::string Sha256Hex(std::string_view text);
 
+// Whether `text` has the form of a digest: 64 lower-case hex characters.
+bool IsDigest(std::string_view text);
+
 class Sha256 {
  public:
   Sha256();

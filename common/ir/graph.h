@@ -1,9 +1,9 @@
 // Graph IR: what a model computes.
 //
-// Values and nodes live in vectors and refer to one another by index. Nodes are kept in topological order. A
-// node is an op name plus attributes; vocabulary and semantics are ONNX's at the newest opset, ops of our own
-// start with `q.`. Bodies of If/Loop/Scan and of `q.fused` are graphs in attributes that share the symbol table
-// and capture nothing: outer values are explicit inputs.
+// Values and nodes live in vectors and refer to one another by index. Nodes are kept in topological
+// order. A node is an op name plus attributes; vocabulary and semantics are ONNX's at the newest
+// opset, ops of our own start with `q.`. Bodies of If/Loop/Scan and of `q.fused` are graphs in
+// attributes that share the symbol table and capture nothing: outer values are explicit inputs.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -33,7 +33,7 @@ struct Type {
   DataType dtype = DataType::kUndefined;  // tensor: element; map: key
   bool ranked = false;                    // false: not even the rank is known
   std::vector<Dim> dims;
-  std::vector<Type> element;              // sequence, optional, map: exactly one
+  std::vector<Type> element;  // sequence, optional, map: exactly one
 
   static Type Tensor(DataType dtype, std::vector<Dim> dims) {
     return {ValueKind::kTensor, dtype, true, std::move(dims), {}};
@@ -62,21 +62,23 @@ struct Value {
   Type type;
   NodeId producer = kNone;  // kNone for inputs and constants
   std::shared_ptr<const Constant> constant;
-  // Contents of small integer tensors of rank <= 1, as dims, where inference could tell (shape arithmetic).
+  // Contents of small integer tensors of rank <= 1, as dims, where inference could tell (shape
+  // arithmetic).
   std::optional<std::vector<Dim>> elements;
 };
 
 struct Graph;
 using GraphPtr = std::shared_ptr<const Graph>;
-using Attribute = std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>,
-                               std::vector<std::string>, quench::Tensor, GraphPtr, Type>;
+using Attribute =
+    std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>,
+                 std::vector<std::string>, quench::Tensor, GraphPtr, Type>;
 
 struct Node {
   std::string name;  // unique in its graph
   std::string op;
-  std::string domain;     // imported stage only; "" is ONNX's own
-  int version = 0;        // imported stage only: the opset the node was written against
-  std::string origin;     // name in the source model, kept through passes; "" when it had none
+  std::string domain;  // imported stage only; "" is ONNX's own
+  int version = 0;     // imported stage only: the opset the node was written against
+  std::string origin;  // name in the source model, kept through passes; "" when it had none
   std::vector<ValueId> inputs;   // kNone for omitted ones
   std::vector<ValueId> outputs;  // kNone for unused ones
   std::map<std::string, Attribute> attributes;
@@ -85,9 +87,9 @@ struct Node {
   int64_t Int(const std::string& attribute, int64_t fallback) const;
   double Float(const std::string& attribute, double fallback) const;
   std::string String(const std::string& attribute, const std::string& fallback) const;
-  std::vector<int64_t> Ints(const std::string& attribute) const;   // empty when absent
+  std::vector<int64_t> Ints(const std::string& attribute) const;  // empty when absent
   std::vector<double> Floats(const std::string& attribute) const;
-  GraphPtr Body(const std::string& attribute) const;               // null when absent
+  GraphPtr Body(const std::string& attribute) const;  // null when absent
 };
 
 enum class Stage : uint8_t { kImported, kCanonical, kQuantized, kCodegenReady };
@@ -101,7 +103,8 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
-  std::map<std::string, std::string> metadata;  // producer, opset imports, doc: free text, not hashed
+  std::map<std::string, std::string>
+      metadata;  // producer, opset imports, doc: free text, not hashed
 
   const Value& value(ValueId id) const { return values[static_cast<size_t>(id)]; }
   Value& value(ValueId id) { return values[static_cast<size_t>(id)]; }
@@ -112,19 +115,22 @@ struct Graph {
   ValueId AddValue(const std::string& name, Type type = {});
   ValueId AddInput(const std::string& name, Type type);
   ValueId AddConstant(const std::string& name, quench::Tensor tensor);
-  // Appends a node with `outputs` fresh values named `name`, `name.1`, ... and sets their producers.
-  NodeId AddNode(const std::string& op, const std::string& name, std::vector<ValueId> inputs, int outputs = 1,
-                 std::map<std::string, Attribute> attributes = {});
+  // Appends a node with `outputs` fresh values named `name`, `name.1`, ... and sets their
+  // producers.
+  NodeId AddNode(const std::string& op, const std::string& name, std::vector<ValueId> inputs,
+                 int outputs = 1, std::map<std::string, Attribute> attributes = {});
   std::optional<ValueId> FindValue(const std::string& value_name) const;
 
-  // Every use of `from` (node inputs, graph outputs) becomes `to`. A graph output keeps its name: the names of
-  // the two values are swapped when `from` is an output and `to` is neither input, constant nor output; else
-  // an Identity is the caller's business.
+  // Every use of `from` (node inputs, graph outputs) becomes `to`. A graph output keeps its name:
+  // the names of the two values are swapped when `from` is an output and `to` is neither input,
+  // constant nor output; else the output still refers to `from` (an Identity in its place is the
+  // caller's business).
   void ReplaceUses(ValueId from, ValueId to);
   bool IsOutput(ValueId id) const;
 
-  // Drops nodes whose outputs nobody uses and values that nothing refers to, restores topological order and
-  // renumbers. Graph inputs always stay. Returns the number of nodes dropped. CHECKs that there is no cycle.
+  // Drops nodes whose outputs nobody uses and values that nothing refers to, restores topological
+  // order and renumbers. Graph inputs always stay; bodies are left alone. Returns the number of
+  // nodes dropped. CHECKs that there is no cycle.
   int Compact();
 
   // Number of uses (as node input or graph output) per value.
@@ -142,8 +148,8 @@ void ForEachGraph(const Graph& graph, Visit&& visit) {
   }
 }
 
-// A copy in which the named input dims (by symbol name) have a fixed size and every dim expression is folded
-// accordingly, bodies included.
+// A copy in which the named input dims (by symbol name) have a fixed size and every dim expression
+// is folded accordingly, bodies included.
 absl::StatusOr<Graph> BindSymbols(const Graph& graph, const std::map<std::string, int64_t>& sizes);
 
 }  // namespace quench

@@ -7,8 +7,8 @@
 
 namespace quench {
 
-// sha256 over structure and weights (constants by the digest of their bytes): names and the order of independent
-// nodes do not matter; input and output names do (they are the interface).
+// sha256 over structure and weights (constants by the digest of their bytes): names and the order
+// of independent nodes do not matter; input and output names do (they are the interface).
 std::string Fingerprint(const Graph& graph);
 // The same without constant contents and without any name.
 std::string StructureHash(const Graph& graph);

@@ -1,8 +1,10 @@
 // Dimensions and the symbol table.
 //
-// A Dim is an integer or a symbol id. Expressions over symbols are interned in normal form (a polynomial over
-// atoms, where an atom is an input, a runtime size, or an irreducible floordiv/ceildiv/mod/min/max), so two
-// equal shapes compare equal as ids. The table is append-only and shared by a graph and its nested bodies.
+// A Dim is an integer or a symbol id. Expressions over symbols are interned in normal form (a
+// polynomial over atoms, where an atom is an input, a runtime size, or an irreducible
+// floordiv/mod/min/max), so two equal shapes compare equal as ids. Operands of an expression always
+// have smaller ids. The table is append-only and shared by a graph and its nested bodies.
+// Polynomials stay small (64 terms, 16 factors): beyond that operands become atoms.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -31,8 +33,8 @@ class Dim {
   }
 
   constexpr bool is_static() const { return symbol_ < 0; }
-  constexpr int64_t value() const { return value_; }       // static dims only
-  constexpr SymbolId symbol() const { return symbol_; }    // symbolic dims only
+  constexpr int64_t value() const { return value_; }     // static dims only
+  constexpr SymbolId symbol() const { return symbol_; }  // symbolic dims only
   constexpr bool is(int64_t v) const { return is_static() && value_ == v; }
 
   friend constexpr bool operator==(const Dim&, const Dim&) = default;
@@ -58,8 +60,8 @@ struct InputAxis {
   friend bool operator==(const InputAxis&, const InputAxis&) = default;
 };
 
-// runtime(node): known only after the node of that name has computed its sizes. `upper` bounds it from above
-// where a bound exists.
+// runtime(node): known only after the node of that name has computed its sizes. `upper` bounds it
+// from above where a bound exists.
 struct RuntimeSize {
   std::string node;
   std::optional<Dim> upper;
@@ -101,17 +103,20 @@ class SymbolTable {
   int size() const { return static_cast<int>(symbols_.size()); }
   const Symbol& at(SymbolId id) const { return symbols_[static_cast<size_t>(id)]; }
 
-  // A new symbol read from an input. Names are unique; asking for an existing name returns the existing symbol.
+  // A new symbol read from an input. Names are unique; asking for an existing name returns the
+  // existing symbol.
   SymbolId AddInput(const std::string& name, InputAxis axis, Bounds bounds = {1, kUnbounded},
                     int64_t multiple_of = 1);
   // A new symbol that a node computes at run time.
   SymbolId AddRuntime(const std::string& name, const std::string& node, std::optional<Dim> upper);
   std::optional<SymbolId> Find(const std::string& name) const;
-  // Narrows the range of an input symbol.
+  // Narrows the range of an input symbol. Expressions made before keep their form, with the
+  // narrower range.
   absl::Status Restrict(SymbolId id, Bounds bounds, int64_t multiple_of = 1);
 
-  // Arithmetic in normal form. Division and modulo round towards minus infinity; a divisor must be > 0.
-  // Constant folding saturates at the int64 limits.
+  // Arithmetic in normal form. Division and modulo round towards minus infinity; a divisor must be
+  // > 0: one that is not makes `Evaluate` fail. `CeilDiv` is expressed through floordiv. Constant
+  // folding saturates at the int64 limits.
   Dim Add(Dim a, Dim b);
   Dim Sub(Dim a, Dim b);
   Dim Mul(Dim a, Dim b);
@@ -127,33 +132,57 @@ class SymbolTable {
   // True when the value of the dim is only known after some node has run.
   bool DependsOnRuntime(Dim dim) const;
 
-  // "batch", "2*seq + 1", "floordiv(n, 2)".
+  // "batch", "2*seq + 1", "floordiv(n, 2)". Names that are not identifiers are quoted. Expressions
+  // whose text would be long print as `$id`, so that text stays linear in the table; `Definition`
+  // spells them out.
   std::string ToString(Dim dim) const;
-  // Inverse of ToString over the names in this table.
-  absl::StatusOr<Dim> Parse(const std::string& text);
+  bool IsAbbreviated(SymbolId id) const {
+    return text_size_[static_cast<size_t>(id)] > kMaxInlineText;
+  }
+  std::string Definition(SymbolId id) const;
+  // Inverse of ToString over the names in this table. `aliases` says what `$id` stands for; without
+  // it, the symbol of that id.
+  absl::StatusOr<Dim> Parse(const std::string& text,
+                            const std::map<std::string, Dim>* aliases = nullptr);
 
-  // Values of all symbols, given those of inputs and runtime sizes (entries of expression symbols are ignored
-  // and recomputed; index = symbol id). Symbols that depend on an unset runtime size (-1) become -1.
-  // Fails with the symbol's name on division by zero or overflow.
+  // Values of all symbols, given those of inputs and runtime sizes (entries of expression symbols
+  // are ignored and recomputed; index = symbol id). Symbols that depend on an unset runtime size
+  // (-1) become -1. A shorter `base` counts as unset, as does -1 for an input. Fails with the
+  // symbol's text on a divisor <= 0 or overflow.
   absl::StatusOr<std::vector<int64_t>> Evaluate(std::span<const int64_t> base) const;
   // Value of one dim given all slots.
   static int64_t ValueOf(Dim dim, std::span<const int64_t> slots) {
     return dim.is_static() ? dim.value() : slots[static_cast<size_t>(dim.symbol())];
   }
 
-  // Rewrites `dim` of table `from` into this table, with some symbols of `from` replaced (keyed by id).
+  // Rewrites `dim` of table `from` into this table, with some symbols of `from` replaced (keyed by
+  // id).
   Dim Import(const SymbolTable& from, Dim dim, const std::map<SymbolId, Dim>& replacements);
 
  private:
-  friend class SymbolTableReader;  // ir/text and ir/wire rebuild tables symbol by symbol
+  friend class DimParser;
+  static constexpr int kMaxInlineText = 160;
+
   SymbolId Append(Symbol symbol);
-  SymbolId Intern(const Polynomial& polynomial);
-  SymbolId Intern(const DimBinary& binary);
+  void Refresh(SymbolId id);  // range and multiple of an expression, from its operands
+  Dim Intern(const Polynomial& polynomial);
+  Dim Intern(const DimBinary& binary);
   Polynomial ToPolynomial(Dim dim) const;
-  Dim FromPolynomial(Polynomial polynomial);
+  Polynomial Opaque(const Polynomial& polynomial);  // as one atom
+  Dim FromPolynomial(const Polynomial& polynomial);
+  Polynomial Sum(const Polynomial& a, const Polynomial& b, int64_t scale_b);
+  Polynomial Times(const Polynomial& a, const Polynomial& b);
+  Dim FloorDivConstant(Dim a, int64_t divisor);
+  Dim Extremum(DimOp op, Dim a, Dim b);
+  Bounds BoundsOfPolynomial(const Polynomial& polynomial) const;
+  int64_t MultipleOf(Dim dim) const;
+  int64_t MultipleOf(const Monomial& term) const;
+  std::string Quoted(SymbolId id) const;
 
   std::vector<Symbol> symbols_;
-  std::map<std::string, SymbolId> by_name_;
+  std::vector<bool> depends_on_runtime_;
+  std::vector<int> text_size_;
+  std::map<std::string, SymbolId> by_name_;  // inputs and runtime sizes
   std::map<std::string, SymbolId> by_form_;  // normal form -> id
 };
 

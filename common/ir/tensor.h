@@ -1,7 +1,8 @@
-// A concrete tensor: dtype, dims, dense row-major little-endian bytes. Bytes are shared and immutable once a
-// tensor has been copied; a tensor may point into a mapping that it keeps alive.
+// A concrete tensor: dtype, dims, dense row-major little-endian bytes. Bytes are shared and
+// immutable once a tensor has been copied; a tensor may point into a mapping that it keeps alive.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -41,17 +42,19 @@ class Tensor {
   int64_t size() const;  // number of elements
 
   std::span<const std::byte> bytes() const { return bytes_; }
-  std::byte* mutable_bytes();  // owned tensors; copies first when the bytes are shared
+  std::byte* mutable_bytes();  // copies first when the bytes are shared or not owned
   template <typename T>
   std::span<const T> as() const {
     return {reinterpret_cast<const T*>(bytes_.data()), bytes_.size() / sizeof(T)};
   }
-  const std::vector<std::string>& strings() const { return *strings_; }
+  const std::vector<std::string>& strings() const;  // empty unless dtype is kString
 
-  // Same bytes, other dims (same element count) or, for bit casts, other dtype of equal size.
+  // The same bytes under other dims (same element count), or as another dtype of equal width.
   Tensor Reshaped(std::vector<int64_t> dims) const;
+  Tensor BitCast(DataType dtype) const;
 
-  // Elements as int64 (integer and bool dtypes) or double (any numeric dtype).
+  // Elements as int64 (integer and bool dtypes; u64 wraps) or double (any real dtype). `index` is
+  // row-major.
   int64_t IntAt(int64_t index) const;
   double FloatAt(int64_t index) const;
   std::vector<int64_t> ToInts() const;
@@ -68,9 +71,9 @@ class Tensor {
 // Product of dims, or nullopt when it overflows int64 or a dim is negative.
 std::optional<int64_t> ElementCount(std::span<const int64_t> dims);
 
-// Largest |a-b| divided by the largest |reference| (1e-30 when that is 0): the fp32 error of design.md 4.
-// NaN or infinity in one but not the other, and any dtype or dims mismatch, give +inf. Integers and bools
-// compare exactly: 0 or the relative difference.
+// Largest |a-b| divided by the largest |reference| (1e-30 when that is 0): the fp32 error of
+// design.md 4. NaN or infinity in one but not the other, and any dtype or dims mismatch, give +inf.
+// Integers and bools compare exactly: 0 or the relative difference.
 double RelativeError(const Tensor& actual, const Tensor& reference);
 
 }  // namespace quench

@@ -7,9 +7,9 @@
 
 namespace quench {
 
-// Ids in range, names unique and non-empty, topological order, producers consistent, one definition per value,
-// types known from `canonical` on, no captures, bodies share the table, constants match their types, domain and
-// version only at `imported`. Reports every defect at once.
+// Ids in range, names unique and non-empty, topological order, producers consistent, one definition
+// per value, types known from `canonical` on, no captures, bodies share the table, constants match
+// their types, domain and version only at `imported`. Reports every defect at once.
 absl::Status VerifyGraph(const Graph& graph);
 
 }  // namespace quench

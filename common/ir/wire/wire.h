@@ -4,6 +4,7 @@
 #include <absl/status/statusor.h>
 
 #include <string>
+#include <string_view>
 
 #include "common/blobs/blob_store.h"
 #include "common/ir/graph.h"
@@ -16,5 +17,8 @@ absl::StatusOr<std::string> SerializeModule(const Graph& graph, BlobStore& store
 
 // Inverse; constants by location are mapped from `store`. Every count, id and size is bounded and checked.
 absl::StatusOr<Graph> ParseModule(const std::string& bytes, BlobStore& store);
+
+// Does a file that starts with `head` (64 bytes suffice) hold a serialised module? Its first field, a `format` string, tells.
+bool IsSerializedModule(std::string_view head);
 
 }  // namespace quench
