@@ -1,16 +1,24 @@
 // Loops IR: how one op computes. Knows nothing of LLVM, graphs or files.
 //
-// A Function has buffers (parameters and scratch), 64-bit slots (the sizes of symbolic dims) and a body of
-// statements over scalar expressions. Buffers are indexed *logically*, one index per dim; a layout chosen by
-// the code generator decides the address. All nodes live in vectors and refer to one another by index.
+// A Function has buffers (parameters and scratch), 64-bit slots (the sizes of symbolic dims) and a
+// body of statements over scalar expressions. Buffers are indexed *logically*, one index per dim; a
+// layout chosen by the code generator decides the address. All nodes live in vectors and refer to
+// one another by index.
 //
 // Semantics
-//  * Integers wrap. Integer division and remainder by zero give 0; INT_MIN / -1 wraps. `kDiv`/`kRem` truncate,
+//  * Integers wrap. Integer division and remainder by zero give 0; INT_MIN / -1 wraps.
+//  `kDiv`/`kRem` truncate,
 //    `kFloorDiv`/`kFloorMod` floor. Shifts by >= width give 0 (arithmetic right shift: the sign).
 //  * Float -> integer casts saturate, NaN gives 0. Integer narrowing wraps. To bool: != 0.
-//  * f16/bf16 are storage types: loads and stores of them are typed so, arithmetic happens in f32 (Builder
+//  * f16/bf16 are storage types: loads and stores of them are typed so, arithmetic happens in f32
+//  (Builder
 //    widens operands and the lowering casts back); casts round to nearest even.
 //  * kMin/kMax propagate NaN. Comparisons with NaN are false except kNe.
+//  * kPow on integers wraps; a negative exponent gives the truncated reciprocal (0 unless the base
+//  is 1 or -1).
+//  * An expression is evaluated where a statement uses it: a kLocal or kLoad gives the value at
+//  that moment. Nodes
+//    may be shared (the expressions of a statement form a DAG), so walk them with a memo.
 //  * An index out of range is a defect of the lowering, except behind a kCheck.
 #pragma once
 
@@ -45,19 +53,60 @@ enum class ExprKind : uint8_t {
 };
 
 enum class UnaryOp : uint8_t {
-  kNeg, kAbs, kNot,  // kNot: logical on bool, bitwise on integers
-  kSqrt, kExp, kLog, kSin, kCos, kTan, kAsin, kAcos, kAtan, kSinh, kCosh, kTanh, kAsinh, kAcosh, kAtanh,
-  kErf, kFloor, kCeil, kTrunc, kRoundEven, kIsNan, kIsInf,
+  kNeg,
+  kAbs,
+  kNot,  // kNot: logical on bool, bitwise on integers
+  kSqrt,
+  kExp,
+  kLog,
+  kSin,
+  kCos,
+  kTan,
+  kAsin,
+  kAcos,
+  kAtan,
+  kSinh,
+  kCosh,
+  kTanh,
+  kAsinh,
+  kAcosh,
+  kAtanh,
+  kErf,
+  kFloor,
+  kCeil,
+  kTrunc,
+  kRoundEven,
+  kIsNan,
+  kIsInf,
 };
 
 enum class BinaryOp : uint8_t {
-  kAdd, kSub, kMul, kDiv, kRem, kFloorDiv, kFloorMod, kMin, kMax, kPow,
-  kAnd, kOr, kXor, kShl, kShr,
-  kEq, kNe, kLt, kLe, kGt, kGe,  // result is bool
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kRem,
+  kFloorDiv,
+  kFloorMod,
+  kMin,
+  kMax,
+  kPow,
+  kAnd,
+  kOr,
+  kXor,
+  kShl,
+  kShr,
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,  // result is bool
 };
 
 std::string_view Name(UnaryOp op);   // "exp", "isnan", ...
 std::string_view Name(BinaryOp op);  // "+", "min", "<", ...
+bool IsComparison(BinaryOp op);      // result is bool
 
 struct Expr {
   ExprKind kind = ExprKind::kInt;
@@ -85,7 +134,8 @@ enum class StmtKind : uint8_t {
 enum class LoopMark : uint8_t {
   kSerial,
   kParallel,  // independent: any order, any number at once
-  kReduce,    // each iteration does `local = local (op) expr` on the locals in `reductions`, nothing else leaves it
+  kReduce,  // each iteration does `local = local (op) expr` on the locals in `reductions`, nothing
+            // else leaves it
 };
 
 struct Reduction {
@@ -105,7 +155,8 @@ struct Stmt {
 };
 
 enum class BufferRole : uint8_t { kInput, kOutput, kScratch };
-// How long the contents of scratch live: one iteration of the outermost parallel loop, or the whole function.
+// How long the contents of scratch live: one iteration of the outermost parallel loop, or the whole
+// function.
 enum class ScratchScope : uint8_t { kIteration, kFunction };
 
 struct Buffer {
@@ -123,31 +174,42 @@ struct Local {
 
 struct Function {
   std::string name;
-  std::vector<Buffer> buffers;  // inputs in operand order (present ones), then outputs, then scratch
+  std::vector<Buffer>
+      buffers;  // inputs in operand order (present ones), then outputs, then scratch
   std::vector<Local> locals;
-  std::vector<std::string> vars;    // names, by VarId
+  std::vector<std::string> vars;  // names, by VarId
   std::vector<Expr> exprs;
   std::vector<Stmt> stmts;
   std::vector<StmtId> body;
 };
 
-// One scalar result from scalar operands: what a pointwise op computes. Expressions use kParam leaves (index =
-// operand) and no loads; `param_types` are the operands' types after widening.
+// One scalar result from scalar operands: what a pointwise op computes. Expressions use kParam
+// leaves (index = operand) and no loads; `param_types` are the operands' types after widening.
 struct ScalarFunction {
   std::vector<DataType> param_types;
   std::vector<Expr> exprs;
   ExprId result = kNone;
 };
 
-// Type in which arithmetic on a storage type happens: f32 for f16, bf16 and f8; itself otherwise.
+// Type in which arithmetic on a storage type happens: f32 for f16, bf16, f8 and f4; itself
+// otherwise.
 DataType ComputeType(DataType storage);
 
 // Indented pseudo-code, one statement a line; stable (golden files).
 std::string Print(const Function& function);
 std::string Print(const ScalarFunction& function);
 
-// Structure: every id in range, argument counts and types as the comments above say, variables defined before
-// use, reduce marks truthful in form. Empty string when fine, else the first defect.
+// Structure: every id in range, argument counts and types as the comments above say, variables
+// defined before use, reduce and parallel marks truthful in form. Empty string when fine, else the
+// first defect.
+//  * An expression's arguments have smaller ids than it; every statement appears at most once.
+//  * Storage floats (f16, bf16, f8, f4) appear only as the type of a kLoad or a kCast.
+//  * A loop marked kReduce or kParallel contains no kSetSlot, kReduce no kStore either. Every other
+//  local it
+//    sets is private: set unconditionally before it is read, and not read outside the loop.
 std::string Verify(const Function& function);
+// The same for a scalar function: no loads, variables, locals or slots; params in range and of
+// their types.
+std::string Verify(const ScalarFunction& function);
 
 }  // namespace quench::loops
