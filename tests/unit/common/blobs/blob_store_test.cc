@@ -1,0 +1,225 @@
+#include "common/blobs/blob_store.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <thread>
+
+#include "common/blobs/digest.h"
+
+namespace quench {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::span<const std::byte> Bytes(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+class LocalBlobStoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto folder = TempDir::Create();
+    ASSERT_TRUE(folder.ok()) << folder.status();
+    folder_.emplace(*std::move(folder));
+    auto store = LocalBlobStore::Open(root(), 1000);
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *store;
+  }
+  fs::path root() const { return folder_->path() / "cache"; }
+  fs::path PathOf(const std::string& digest) const {
+    return root() / "blobs" / "sha256" / digest.substr(0, 2) / digest;
+  }
+  std::string Put(std::string_view text) {
+    const auto digest = store_->Put(Bytes(text));
+    EXPECT_TRUE(digest.ok()) << digest.status();
+    return digest.ok() ? *digest : "";
+  }
+  // Sets when a file was last used, in seconds before now.
+  static void Age(const fs::path& path, int seconds) {
+    timespec times[2];
+    ::clock_gettime(CLOCK_REALTIME, &times[0]);
+    times[0].tv_sec -= seconds;
+    times[1] = times[0];
+    ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+  }
+  size_t Temporaries() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(root() / "tmp"), {}));
+  }
+
+  std::optional<TempDir> folder_;
+  std::shared_ptr<LocalBlobStore> store_;
+};
+
+TEST_F(LocalBlobStoreTest, WhatIsPutCanBeOpened) {
+  const std::string digest = Put("hello");
+  EXPECT_EQ(digest, Sha256Hex("hello"));
+  EXPECT_TRUE(store_->Contains(digest));
+  const auto mapping = store_->Open(digest);
+  ASSERT_TRUE(mapping.ok()) << mapping.status();
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>((*mapping)->bytes().data()), 5), "hello");
+  struct stat info{};
+  ASSERT_EQ(::stat(PathOf(digest).c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0444u);
+  EXPECT_EQ(Temporaries(), 0u);
+}
+
+TEST_F(LocalBlobStoreTest, EmptyAndRepeatedBlobs) {
+  const std::string empty = Put("");
+  const auto mapping = store_->Open(empty);
+  ASSERT_TRUE(mapping.ok()) << mapping.status();
+  EXPECT_EQ((*mapping)->bytes().size(), 0u);
+  EXPECT_EQ(Put("x"), Put("x"));
+  EXPECT_EQ(store_->Stat()->count, 2u);
+  EXPECT_EQ(store_->Stat()->bytes, 1u);
+  EXPECT_EQ(store_->Stat()->limit_bytes, 1000u);
+}
+
+TEST_F(LocalBlobStoreTest, PiecesMakeOneBlob) {
+  auto writer = store_->Create();
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE((*writer)->Append(Bytes("ab")).ok());
+  ASSERT_TRUE((*writer)->Append(Bytes("c")).ok());
+  EXPECT_EQ((*writer)->size(), 3u);
+  EXPECT_EQ(*(*writer)->Commit(), Sha256Hex("abc"));
+  EXPECT_EQ((*writer)->Append(Bytes("d")).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ((*writer)->Commit().status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(LocalBlobStoreTest, AnAbandonedWriterLeavesNothing) {
+  {
+    auto writer = store_->Create();
+    ASSERT_TRUE(writer.ok());
+    ASSERT_TRUE((*writer)->Append(Bytes("ab")).ok());
+    EXPECT_EQ(Temporaries(), 1u);
+  }
+  EXPECT_EQ(Temporaries(), 0u);
+  EXPECT_EQ(store_->Stat()->count, 0u);
+}
+
+TEST_F(LocalBlobStoreTest, MissingBlobsAndBadNames) {
+  const std::string digest = Sha256Hex("never");
+  EXPECT_FALSE(store_->Contains(digest));
+  const absl::Status missing = store_->Open(digest).status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_NE(missing.message().find(digest), absl::string_view::npos);
+  for (const std::string& name : {std::string("../../etc/passwd"), std::string(),
+                                  std::string(64, '/'), "AB" + digest.substr(2)}) {
+    EXPECT_EQ(store_->Open(name).status().code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_FALSE(store_->Contains(name)) << name;
+  }
+}
+
+TEST_F(LocalBlobStoreTest, PruneRemovesLeastRecentlyUsedFirst) {
+  const std::string oldest = Put("1111");
+  const std::string middle = Put("2222");
+  const std::string newest = Put("3333");
+  Age(PathOf(oldest), 300);
+  Age(PathOf(middle), 200);
+  Age(PathOf(newest), 100);
+  ASSERT_TRUE(store_->Open(oldest).ok());  // now the most recent
+  const auto removed = store_->Prune(8);
+  ASSERT_TRUE(removed.ok()) << removed.status();
+  EXPECT_EQ(removed->count, 1u);
+  EXPECT_EQ(removed->bytes, 4u);
+  EXPECT_FALSE(store_->Contains(middle));
+  EXPECT_TRUE(store_->Contains(oldest));
+  EXPECT_TRUE(store_->Contains(newest));
+  EXPECT_EQ(store_->Prune(0)->count, 2u);
+}
+
+TEST_F(LocalBlobStoreTest, PutRenewsABlob) {
+  const std::string first = Put("1111");
+  const std::string second = Put("2222");
+  Age(PathOf(first), 300);
+  Age(PathOf(second), 200);
+  Put("1111");
+  ASSERT_TRUE(store_->Prune(4).ok());
+  EXPECT_TRUE(store_->Contains(first));
+  EXPECT_FALSE(store_->Contains(second));
+}
+
+TEST_F(LocalBlobStoreTest, AMappingSurvivesPrune) {
+  const std::string digest = Put("data");
+  const auto mapping = store_->Open(digest);
+  ASSERT_TRUE(mapping.ok());
+  ASSERT_TRUE(store_->Prune(0).ok());
+  EXPECT_FALSE(store_->Contains(digest));
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>((*mapping)->bytes().data()), 4), "data");
+}
+
+TEST_F(LocalBlobStoreTest, PruneRemovesOldUnfinishedWrites) {
+  const fs::path stale = root() / "tmp" / "stale";
+  const fs::path fresh = root() / "tmp" / "fresh";
+  std::ofstream(stale) << "x";
+  std::ofstream(fresh) << "x";
+  Age(stale, 3700);
+  ASSERT_TRUE(store_->Prune(1000).ok());
+  EXPECT_FALSE(fs::exists(stale));
+  EXPECT_TRUE(fs::exists(fresh));
+}
+
+TEST_F(LocalBlobStoreTest, ForeignFilesAreLeftAlone) {
+  const std::string digest = Put("data");
+  const fs::path foreign = PathOf(digest).parent_path() / "README";
+  std::ofstream(foreign) << "mine";
+  EXPECT_EQ(store_->Stat()->count, 1u);
+  ASSERT_TRUE(store_->Prune(0).ok());
+  EXPECT_TRUE(fs::exists(foreign));
+}
+
+// A file size limit stands in for a full disk: write(2) fails half way with EFBIG. In a child,
+// since the limit and the ignored signal belong to the process.
+TEST_F(LocalBlobStoreTest, AFullDiskIsResourceExhaustedAndLeavesNothing) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{4096, 4096};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    const absl::Status status = store_->Put(Bytes(std::string(100000, 'x'))).status();
+    const bool clean = Temporaries() == 0 && store_->Stat()->count == 0;
+    ::_exit(status.code() == absl::StatusCode::kResourceExhausted && clean ? 0 : 1);
+  }
+  int state = 0;
+  ASSERT_EQ(::waitpid(child, &state, 0), child);
+  EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 0);
+}
+
+TEST_F(LocalBlobStoreTest, AFolderThatCannotBeMadeIsAnError) {
+  std::ofstream(folder_->path() / "file") << "x";
+  EXPECT_FALSE(LocalBlobStore::Open(folder_->path() / "file" / "below").ok());
+}
+
+TEST_F(LocalBlobStoreTest, ManyThreadsPutTheSameAndDifferentBlobs) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] {
+      for (int j = 0; j < 10; ++j) {
+        const std::string text = "blob " + std::to_string(i % 2 == 0 ? j : i * 100 + j);
+        const auto digest = store_->Put(Bytes(text));
+        EXPECT_TRUE(digest.ok() && store_->Open(*digest).ok());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(store_->Stat()->count, 50u);
+  EXPECT_EQ(Temporaries(), 0u);
+}
+
+TEST(LocalBlobStoreDefaultRootTest, FollowsTheEnvironment) {
+  ::setenv("XDG_CACHE_HOME", "/cache", 1);
+  EXPECT_EQ(LocalBlobStore::DefaultRoot(), "/cache/quench");
+  ::setenv("XDG_CACHE_HOME", "relative", 1);
+  ::setenv("HOME", "/home/u", 1);
+  EXPECT_EQ(LocalBlobStore::DefaultRoot(), "/home/u/.cache/quench");
+}
+
+}  // namespace
+}  // namespace quench
