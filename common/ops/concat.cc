@@ -58,6 +58,10 @@ absl::Status Lower(LowerContext& ctx) {
   for (int i = 0; i < ctx.num_inputs(); ++i) {
     const B x = ctx.in(i);
     const E start = ExtentSum(ctx, before);
+    for (int a = 0; a < x.rank(); ++a) {
+      const auto at = static_cast<size_t>(a);
+      if (a != axis) EnsureEqual(ctx, ctx.input(i).dims[at], ctx.output(0).dims[at], fmt::format("sizes of axis {} of the inputs", a));
+    }
     b.ParallelForAll(DimsOf(x), [&](std::span<const E> at) {
       const E position = i == 0 ? at[static_cast<size_t>(axis)] : at[static_cast<size_t>(axis)] + start;
       b.Store(y, Replaced(at, axis, position), x.At(at));

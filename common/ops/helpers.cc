@@ -92,7 +92,7 @@ void InferElements(InferContext& op,
   std::optional<std::vector<Dim>> result;
   for (int i = 0; i < op.num_inputs(); ++i) {
     const std::optional<std::vector<Dim>> next = op.elements(i);
-    if (!next || !IsInteger(op.input(i).dtype)) return;
+    if (!next) return;
     if (!result) {
       result = next;
       continue;
@@ -107,6 +107,13 @@ void InferElements(InferContext& op,
     }
   }
   if (result && op.outputs()[0].rank() <= 1) op.SetElements(0, std::move(*result));
+}
+
+std::optional<bool> ProvablyLess(SymbolTable& symbols, Dim a, Dim b) {
+  const Bounds difference = symbols.BoundsOf(symbols.Sub(a, b));
+  if (difference.max < 0) return true;
+  if (difference.min >= 0) return false;
+  return std::nullopt;
 }
 
 int NormalAxis(int64_t axis, int rank) { return static_cast<int>(axis < 0 ? axis + rank : axis); }

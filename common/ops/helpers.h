@@ -2,6 +2,7 @@
 // in expressions.
 #pragma once
 
+#include <concepts>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -76,11 +77,14 @@ absl::Status InferComparison(InferContext& op, DataTypes allowed);
 absl::StatusOr<std::vector<Dim>> BroadcastInputs(const InferContext& op);
 // Output 0 is like input 0.
 absl::Status InferLikeFirst(InferContext& op, DataTypes allowed);
-// When all inputs have known integer contents: contents of output 0 = fold(symbols, a, b), left to
-// right over the inputs, broadcast between scalars and vectors. `fold` gives nullopt where no dim
-// expresses the result.
+// When all inputs have known integer or bool contents: contents of output 0 = fold(symbols, a, b),
+// left to right over the inputs, broadcast between scalars and vectors. `fold` gives nullopt where
+// no dim expresses the result.
 void InferElements(InferContext& op,
                    std::optional<Dim> (*fold)(SymbolTable& symbols, Dim a, Dim b));
+
+// a < b where the ranges of the symbols decide it: for folds that give a bool as 0 or 1.
+std::optional<bool> ProvablyLess(SymbolTable& symbols, Dim a, Dim b);
 
 // The attribute `axis` (default `fallback`) normalised for `rank`. For use after `infer` has
 // checked it.
@@ -93,10 +97,22 @@ absl::StatusOr<std::vector<int>> Axes(const InferContext& op, const std::vector<
 
 // A constant of the type of `like`.
 inline E ConstantLike(E like, double value) { return like.builder()->F(value, like.type()); }
-inline E operator+(E a, double b) { return a + ConstantLike(a, b); }
-inline E operator-(E a, double b) { return a - ConstantLike(a, b); }
-inline E operator*(E a, double b) { return a * ConstantLike(a, b); }
-inline E operator/(E a, double b) { return a / ConstantLike(a, b); }
+template <std::floating_point T>
+E operator+(E a, T b) {
+  return a + ConstantLike(a, b);
+}
+template <std::floating_point T>
+E operator-(E a, T b) {
+  return a - ConstantLike(a, b);
+}
+template <std::floating_point T>
+E operator*(E a, T b) {
+  return a * ConstantLike(a, b);
+}
+template <std::floating_point T>
+E operator/(E a, T b) {
+  return a / ConstantLike(a, b);
+}
 // Lowest and highest value of a type, as a constant (infinities for floats).
 E LowestOf(loops::Builder& b, DataType type);
 E HighestOf(loops::Builder& b, DataType type);

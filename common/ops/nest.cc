@@ -43,6 +43,11 @@ void SetRuntimeDim(LowerContext& ctx, Dim dim, E value) {
   ctx.b().SetSlot(dim.symbol(), value);
 }
 
+void EnsureEqual(LowerContext& ctx, Dim a, Dim b, const std::string& what) {
+  if (a == b) return;
+  ctx.b().Check(ctx.Extent(a) == ctx.Extent(b), fmt::format("node `{}`: {} differ", ctx.node().name, what));
+}
+
 std::vector<E> Replaced(std::span<const E> indices, int axis, E value) {
   std::vector<E> result(indices.begin(), indices.end());
   result[static_cast<size_t>(axis)] = value;

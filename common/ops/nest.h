@@ -27,6 +27,9 @@ bool IsOwnRuntimeDim(const OpContext& ctx, Dim dim);
 // In lower_sizes: gives `dim` its value if it is one of this node's runtime dims. Checks that it is not negative.
 void SetRuntimeDim(LowerContext& ctx, Dim dim, E value);
 
+// In a lowering: fails the run unless the two dims are equal; nothing when they are the same dim.
+void EnsureEqual(LowerContext& ctx, Dim a, Dim b, const std::string& what);
+
 // --- indices ---
 
 std::vector<E> Replaced(std::span<const E> indices, int axis, E value);

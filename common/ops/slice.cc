@@ -118,7 +118,7 @@ std::pair<E, E> RuntimeSlice(LowerContext& ctx, const AxisSlice& slice) {
   Builder& b = ctx.b();
   const E size = ctx.in(0).dim(slice.axis);
   const bool forward = slice.step > 0;
-  const E high = forward ? size : size - 1;
+  const E high = forward ? size : size - b.I(1);
   const auto clamp = [&](int input, E low) {
     const E raw = b.Let(Element(ctx, input, static_cast<int64_t>(slice.entry)), "raw");
     return b.Let(Max(Min(Select(raw < b.I(0), raw + size, raw), high), low), "at");

@@ -1,0 +1,43 @@
+#include "common/ops/helpers.h"
+
+namespace quench::ops {
+namespace {
+
+absl::Status Infer(InferContext& c) {
+  const int64_t to = c.node().Int("to", 0);
+  if (to <= 0 || to >= kDataTypeCount) {
+    return c.Error(fmt::format("to is {}, not an element type", to));
+  }
+  const DataType type = static_cast<DataType>(to);
+  if (Contains(kFloat8Types, type) && c.node().Int("saturate", 1) == 0) {
+    return c.UnsupportedError("saturate = 0 is not supported, casts to f8 saturate");
+  }
+  c.SetOutput(0, type, c.input(0).dims);
+  if (auto dims = c.elements(0); dims && (IsInteger(type) || type == c.input(0).dtype)) {
+    if (DataTypeBits(type) >= 32) c.SetElements(0, std::move(*dims));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<E> Element(const OpContext& c, loops::Builder&, std::span<const E> x) {
+  const DataType type = c.output(0).dtype;
+  return x[0].type() == type ? x[0] : Cast(x[0], loops::ComputeType(type));
+}
+
+}  // namespace
+
+const OpDef& CastOp() {
+  static const OpDef op = {
+      .name = "Cast",
+      .summary = "x in another element type; floats to integers truncate and saturate",
+      .kind = OpKind::kPointwise,
+      .attributes = {{"to", AttributeSpec::kInt, true},
+                     {"saturate", AttributeSpec::kInt},
+                     {"round_mode", AttributeSpec::kString}},
+      .infer = Infer,
+      .scalar = Element,
+  };
+  return op;
+}
+
+}  // namespace quench::ops

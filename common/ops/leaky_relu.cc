@@ -1,0 +1,20 @@
+#include "common/ops/helpers.h"
+
+namespace quench::ops {
+
+const OpDef& LeakyReluOp() {
+  static const OpDef op = {
+      .name = "LeakyRelu",
+      .summary = "x, below zero alpha * x",
+      .kind = OpKind::kPointwise,
+      .attributes = {{"alpha", AttributeSpec::kFloat}},
+      .quant = QuantRole::kCompute,
+      .infer = [](InferContext& c) { return InferElementwise(c, kFloatTypes); },
+      .scalar = [](const OpContext& c, loops::Builder&, std::span<const E> x) -> absl::StatusOr<E> {
+        return Select(x[0] < ConstantLike(x[0], 0), x[0] * c.node().Float("alpha", 0.01), x[0]);
+      },
+  };
+  return op;
+}
+
+}  // namespace quench::ops

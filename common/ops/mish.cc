@@ -1,0 +1,20 @@
+#include "common/ops/helpers.h"
+
+namespace quench::ops {
+
+const OpDef& MishOp() {
+  static const OpDef op = {
+      .name = "Mish",
+      .summary = "x * tanh(log(1 + exp(x)))",
+      .kind = OpKind::kPointwise,
+      .quant = QuantRole::kCompute,
+      .infer = [](InferContext& c) { return InferElementwise(c, kFloatTypes); },
+      .scalar = [](const OpContext&, loops::Builder&, std::span<const E> x) -> absl::StatusOr<E> {
+        const E softplus = Unary(UnaryOp::kLog, Unary(UnaryOp::kExp, x[0]) + 1.0);
+        return x[0] * Unary(UnaryOp::kTanh, softplus);
+      },
+  };
+  return op;
+}
+
+}  // namespace quench::ops

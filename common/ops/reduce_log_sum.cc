@@ -1,0 +1,19 @@
+#include "common/ops/reduce_common.h"
+
+namespace quench::ops {
+namespace {
+
+absl::Status Infer(InferContext& ctx) { return InferReduce(ctx, kFloatTypes); }
+
+absl::Status Lower(LowerContext& ctx) {
+  return LowerReduce(ctx, [](const ReducedElement& x) { return Unary(UnaryOp::kLog, x.Sum()); });
+}
+
+}  // namespace
+
+const OpDef& ReduceLogSumOp() {
+  static const OpDef op = ReduceDef("ReduceLogSum", "logarithm of the sum over axes", Infer, Lower);
+  return op;
+}
+
+}  // namespace quench::ops

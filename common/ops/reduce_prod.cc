@@ -1,0 +1,19 @@
+#include "common/ops/reduce_common.h"
+
+namespace quench::ops {
+namespace {
+
+absl::Status Infer(InferContext& ctx) { return InferReduce(ctx, kNumericTypes, [](SymbolTable& s, Dim a, Dim b) { return s.Mul(a, b); }); }
+
+absl::Status Lower(LowerContext& ctx) {
+  return LowerReduce(ctx, [](const ReducedElement& x) { return x.Combine(BinaryOp::kMul, x.b.F(1, x.type)); });
+}
+
+}  // namespace
+
+const OpDef& ReduceProdOp() {
+  static const OpDef op = ReduceDef("ReduceProd", "product over axes", Infer, Lower);
+  return op;
+}
+
+}  // namespace quench::ops

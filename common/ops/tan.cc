@@ -1,0 +1,19 @@
+#include "common/ops/helpers.h"
+
+namespace quench::ops {
+
+const OpDef& TanOp() {
+  static const OpDef op = {
+      .name = "Tan",
+      .summary = "tangent, element by element",
+      .kind = OpKind::kPointwise,
+      .quant = QuantRole::kCompute,
+      .infer = [](InferContext& c) { return InferElementwise(c, kFloatTypes); },
+      .scalar = [](const OpContext&, loops::Builder&, std::span<const E> x) -> absl::StatusOr<E> {
+        return Unary(UnaryOp::kTan, x[0]);
+      },
+  };
+  return op;
+}
+
+}  // namespace quench::ops
