@@ -7,9 +7,17 @@
 
 namespace quench {
 
-// Ids in range, names unique and non-empty, topological order, producers consistent, one definition
-// per value, types known from `canonical` on, no captures, bodies share the table, constants match
-// their types, domain and version only at `imported`. Reports every defect at once.
+// At every stage: ids are in range, names unique and non-empty, nodes in topological order,
+// producers consistent, every used value has exactly one definition (input, constant or node),
+// constants match their types, bodies share the stage and the symbol table and nest at most
+// kMaxBodyNesting deep, symbols of types exist. `imported` alone: domain and version on nodes,
+// unknown types, and values of a body without a definition when an enclosing graph has a value of
+// that name (ONNX's captures). From `canonical` on: no captures, every used value has a known type,
+// symbols of input sizes refer to an axis that exists, a `q.fused` node has a `body` whose inputs
+// and outputs are its own. Reports every defect at once, each as "value `x`: ..." or "node `n`:
+// ...", bodies prefixed with their node.
 absl::Status VerifyGraph(const Graph& graph);
+
+inline constexpr int kMaxBodyNesting = 32;
 
 }  // namespace quench

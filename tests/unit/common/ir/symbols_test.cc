@@ -295,7 +295,7 @@ TEST_F(SymbolsTest, RandomExpressionsMatchDirectArithmetic) {
   for (int64_t c : {-3, 1, 2, 3, 4, 6}) pool.push_back({c, [c](const auto&) { return c; }});
   const auto magnitude = [](Bounds b) { return std::max(std::abs(b.min), std::abs(b.max)); };
   int checked = 0;
-  for (int step = 0; step < 3000; ++step) {
+  for (int step = 0; step < 1200; ++step) {
     const Built x = pool[random() % pool.size()];
     const Built y = pool[random() % pool.size()];
     const int op = static_cast<int>(random() % 7);
@@ -353,7 +353,7 @@ TEST_F(SymbolsTest, RandomExpressionsMatchDirectArithmetic) {
     }
     if (pool.size() < 200) pool.push_back(built);
   }
-  EXPECT_GT(checked, 2000);
+  EXPECT_GT(checked, 1000);
 }
 
 }  // namespace
