@@ -16,29 +16,32 @@
 namespace quench::passes {
 
 struct PassOptions {
-  int64_t batch = 0;                   // set_batch_size: 0 leaves the batch as it is
-  std::set<std::string> disabled;      // passes not to run, by name
-  std::string stop_after;              // the pipeline ends after this pass; "" runs all
+  int64_t batch = 0;               // set_batch_size: 0 leaves the batch as it is
+  std::set<std::string> disabled;  // passes not to run, by name
+  std::string stop_after;          // the pipeline ends after this pass; "" runs all
   // Called after each pass with the graph it gave (dumps, tests). May be empty.
   std::function<void(std::string_view pass, const Graph&)> on_pass;
-  bool verify = true;                  // verify the graph after each pass
+  bool verify = true;  // verify the graph after each pass
 };
 
 struct PassInfo {
-  std::string_view name;   // snake_case, as in --no-NAME and --stop-after NAME
-  std::string_view doc;    // one line
+  std::string_view name;  // snake_case, as in --no-NAME and --stop-after NAME
+  std::string_view doc;   // one line
   absl::StatusOr<Graph> (*run)(Graph, const PassOptions&, const StepContext&);
 };
 
 std::span<const PassInfo> AllPasses();
 const PassInfo* FindPass(std::string_view name);
 
-// Everything around a pass: cancellation, disabling by name, progress, verification, error context ("pass
-// `fold_constants`: ..."), the on_pass hook.
-absl::StatusOr<Graph> RunPass(const PassInfo& pass, Graph graph, const PassOptions& options, const StepContext& context);
+// Everything around a pass: cancellation, disabling by name, progress, verification, error context
+// ("pass `fold_constants`: ..."), the on_pass hook.
+absl::StatusOr<Graph> RunPass(const PassInfo& pass, Graph graph, const PassOptions& options,
+                              const StepContext& context);
 
-// The standard pipeline from a canonical graph to one ready for codegen: the list in pipeline.cc, with the reason
-// for each place. An unknown name in `disabled` or `stop_after` is an error that lists the passes.
-absl::StatusOr<Graph> RunPipeline(Graph graph, const PassOptions& options, const StepContext& context);
+// The standard pipeline from a canonical graph to one ready for codegen: the list in pipeline.cc,
+// with the reason for each place. An unknown name in `disabled` or `stop_after` is an error that
+// lists the passes.
+absl::StatusOr<Graph> RunPipeline(Graph graph, const PassOptions& options,
+                                  const StepContext& context);
 
 }  // namespace quench::passes

@@ -1,0 +1,207 @@
+// Folds batch norms, scales and shifts into the weights before them.
+//   pre: types inferred; scale, bias, mean and variance are constants
+//   x -> Conv(W, b) -> BatchNormalization(s, t, m, v)   ==>   x -> Conv(W * k, (b - m) * k + t),  k
+//   = s / sqrt(v + epsilon) x -> Conv(W, b) -> Mul(k) -> Add(t)                 ==>   x -> Conv(W *
+//   k, b * k + t)         k, t per channel or scalar Conv, ConvTranspose and Gemm whose output is
+//   used once. Computed in double, rounded once. Source: Jacob et al. 2018, arXiv 1712.05877,
+//   section 3.2 (the inference-time fold). case: FoldBatchNormsTest
+#include <cmath>
+#include <optional>
+
+#include "common/base/status.h"
+#include "common/ops/op.h"
+#include "common/passes/passes.h"
+
+namespace quench::passes {
+namespace {
+
+// y = x * scale + shift, per output channel.
+struct Affine {
+  std::vector<double> scale;
+  std::vector<double> shift;
+};
+
+bool IsF32(const Tensor* tensor) { return tensor != nullptr && tensor->dtype() == DataType::kF32; }
+
+// Values per channel of a constant that broadcasts along the channel axis (1) of a rank-`rank`
+// tensor, or nullopt.
+std::optional<std::vector<double>> PerChannel(const Tensor* constant, int rank, int64_t channels) {
+  if (!IsF32(constant)) return std::nullopt;
+  std::vector<double> values(static_cast<size_t>(channels));
+  if (constant->size() == 1) {
+    if (constant->rank() > rank) return std::nullopt;
+    values.assign(values.size(), constant->FloatAt(0));
+    return values;
+  }
+  const int channel_from_end = rank - 1;  // axis 1, counted from the back
+  if (constant->size() != channels || constant->rank() < channel_from_end ||
+      constant->rank() > rank)
+    return std::nullopt;
+  if (constant->dims()[static_cast<size_t>(constant->rank() - channel_from_end)] != channels)
+    return std::nullopt;
+  for (size_t c = 0; c < values.size(); ++c) values[c] = constant->FloatAt(static_cast<int64_t>(c));
+  return values;
+}
+
+std::optional<Affine> AffineOfBatchNorm(const Graph& graph, const Node& node, int64_t channels) {
+  std::vector<double> parts[4];
+  for (size_t i = 0; i < 4; ++i) {
+    const Tensor* constant = ConstantOf(graph, node.inputs[i + 1]);
+    if (!IsF32(constant) || constant->size() != channels) return std::nullopt;
+    for (int64_t c = 0; c < channels; ++c) parts[i].push_back(constant->FloatAt(c));
+  }
+  const double epsilon = node.Float("epsilon", 1e-5);
+  Affine affine;
+  for (size_t c = 0; c < static_cast<size_t>(channels); ++c) {
+    const double scale = parts[0][c] / std::sqrt(parts[3][c] + epsilon);
+    if (!std::isfinite(scale)) return std::nullopt;
+    affine.scale.push_back(scale);
+    affine.shift.push_back(parts[1][c] - parts[2][c] * scale);
+  }
+  return affine;
+}
+
+std::optional<Affine> AffineOfArithmetic(const Graph& graph, const Node& node, ValueId x,
+                                         int64_t channels) {
+  const bool left = node.inputs[0] == x;
+  const ValueId other = node.inputs[left ? 1 : 0];
+  if (other == x) return std::nullopt;
+  const auto values = PerChannel(ConstantOf(graph, other), graph.value(x).type.rank(), channels);
+  if (!values) return std::nullopt;
+  const size_t n = static_cast<size_t>(channels);
+  Affine affine{std::vector<double>(n, 1.0), std::vector<double>(n, 0.0)};
+  for (size_t c = 0; c < n; ++c) {
+    const double v = (*values)[c];
+    if (node.op == "Mul") affine.scale[c] = v;
+    if (node.op == "Add") affine.shift[c] = v;
+    if (node.op == "Sub" && left) affine.shift[c] = -v;
+    if (node.op == "Div" && left) affine.scale[c] = 1.0 / v;
+    if (!std::isfinite(affine.scale[c]) || !std::isfinite(affine.shift[c])) return std::nullopt;
+  }
+  const bool taken =
+      node.op == "Mul" || node.op == "Add" || (left && (node.op == "Sub" || node.op == "Div"));
+  return taken ? std::optional(affine) : std::nullopt;
+}
+
+std::optional<Affine> AffineOf(const Graph& graph, const Node& node, ValueId x, int64_t channels) {
+  if (node.op == "BatchNormalization") {
+    return node.inputs[0] == x ? AffineOfBatchNorm(graph, node, channels) : std::nullopt;
+  }
+  return node.inputs.size() == 2 ? AffineOfArithmetic(graph, node, x, channels) : std::nullopt;
+}
+
+// Output channel of weight element `index`.
+int64_t ChannelOf(const Node& node, const std::vector<int64_t>& dims, int64_t index) {
+  if (node.op == "Conv") return index / (ElementCount(dims).value() / dims[0]);
+  if (node.op == "Gemm") return node.Int("transB", 0) != 0 ? index / dims[1] : index % dims[1];
+  // ConvTranspose: [C, M / group, k...]; channel m of group g is g * (M / group) + m.
+  const int64_t group = node.Int("group", 1);
+  const int64_t per_input = ElementCount(dims).value() / dims[0];
+  const int64_t spatial = per_input / dims[1];
+  const int64_t input_channel = index / per_input;
+  return input_channel / (dims[0] / group) * dims[1] + index % per_input / spatial;
+}
+
+int64_t OutputChannels(const Node& node, const std::vector<int64_t>& dims) {
+  if (node.op == "Conv") return dims[0];
+  if (node.op == "Gemm") return dims[node.Int("transB", 0) != 0 ? 0 : 1];
+  return dims[1] * node.Int("group", 1);
+}
+
+struct Foldable {
+  const Tensor* weight = nullptr;
+  std::vector<double> bias;
+};
+
+// Weight and bias of a node that can absorb an affine map, or nullopt.
+std::optional<Foldable> FoldableOf(const Graph& graph, const Node& node) {
+  if (node.op != "Conv" && node.op != "ConvTranspose" && node.op != "Gemm") return std::nullopt;
+  Foldable result;
+  result.weight = ConstantOf(graph, node.inputs[1]);
+  if (!IsF32(result.weight) || result.weight->rank() < 2 || result.weight->size() == 0)
+    return std::nullopt;
+  if (node.op == "Gemm" && (node.Float("alpha", 1) != 1 || node.Float("beta", 1) != 1))
+    return std::nullopt;
+  const int64_t channels = OutputChannels(node, result.weight->dims());
+  result.bias.assign(static_cast<size_t>(channels), 0.0);
+  if (node.inputs.size() < 3 || node.inputs[2] == kNone) return result;
+  const Tensor* bias = ConstantOf(graph, node.inputs[2]);
+  if (!IsF32(bias) || bias->rank() != 1 || bias->size() != channels) return std::nullopt;
+  for (int64_t c = 0; c < channels; ++c) result.bias[static_cast<size_t>(c)] = bias->FloatAt(c);
+  return result;
+}
+
+void FoldInto(Graph& graph, NodeId id, const Foldable& foldable, const Affine& affine) {
+  const Tensor source = *foldable.weight;
+  Tensor weight = Tensor::Zeros(DataType::kF32, source.dims());
+  float* out = reinterpret_cast<float*>(weight.mutable_bytes());
+  const std::span<const float> in = source.as<float>();
+  for (size_t i = 0; i < in.size(); ++i) {
+    const size_t channel =
+        static_cast<size_t>(ChannelOf(graph.node(id), source.dims(), static_cast<int64_t>(i)));
+    out[i] = static_cast<float>(in[i] * affine.scale[channel]);
+  }
+  std::vector<float> bias;
+  for (size_t c = 0; c < affine.scale.size(); ++c) {
+    bias.push_back(static_cast<float>(foldable.bias[c] * affine.scale[c] + affine.shift[c]));
+  }
+  const std::string base = graph.node(id).name;
+  const ValueId w = graph.AddConstant(base + ".weight", std::move(weight));
+  const int64_t channels = static_cast<int64_t>(bias.size());
+  const ValueId b = graph.AddConstant(base + ".bias", Tensor::Of(DataType::kF32, {channels}, bias));
+  Node& node = graph.node(id);
+  node.inputs.resize(3, kNone);
+  node.inputs[1] = w;
+  node.inputs[2] = b;
+}
+
+// Absorbs the single user of node `id`, if it is an affine map per channel. True if it did.
+bool AbsorbUser(Graph& graph, NodeId id, std::vector<NodeId>& user, const std::vector<int>& uses) {
+  const ValueId y = graph.node(id).outputs[0];
+  if (uses[static_cast<size_t>(y)] != 1 || graph.IsOutput(y) ||
+      user[static_cast<size_t>(y)] == kNone)
+    return false;
+  const NodeId next = user[static_cast<size_t>(y)];
+  const auto foldable = FoldableOf(graph, graph.node(id));
+  if (!foldable || !(graph.value(y).type == graph.value(graph.node(next).outputs[0]).type))
+    return false;
+  const auto affine =
+      AffineOf(graph, graph.node(next), y, static_cast<int64_t>(foldable->bias.size()));
+  if (!affine) return false;
+  FoldInto(graph, id, *foldable, *affine);
+  // The node takes over the output of the one it absorbed, name and all.
+  const ValueId result = graph.node(next).outputs[0];
+  graph.node(next).outputs[0] = y;
+  graph.node(next).inputs.assign(1, result);
+  graph.node(next).op = "Identity";
+  graph.node(next).attributes.clear();
+  graph.node(id).outputs[0] = result;
+  std::swap(graph.value(y).producer, graph.value(result).producer);
+  user[static_cast<size_t>(y)] = kNone;
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> FoldBatchNorms(Graph graph, const PassOptions& options,
+                                     const StepContext& context) {
+  std::vector<int> uses = graph.UseCounts();
+  std::vector<NodeId> user(graph.values.size(), kNone);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (const ValueId id : graph.nodes[i].inputs) {
+      if (id != kNone) user[static_cast<size_t>(id)] = static_cast<NodeId>(i);
+    }
+  }
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    QUENCH_RETURN_IF_ERROR(context.Check());
+    if (graph.nodes[i].outputs.empty() || graph.nodes[i].outputs[0] == kNone) continue;
+    while (AbsorbUser(graph, static_cast<NodeId>(i), user, uses)) {
+    }
+  }
+  graph.Compact();
+  QUENCH_RETURN_IF_ERROR(ForEachBody(
+      graph, [&](Graph body) { return FoldBatchNorms(std::move(body), options, context); }));
+  return graph;
+}
+
+}  // namespace quench::passes

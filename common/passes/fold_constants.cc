@@ -1,0 +1,86 @@
+// Computes what depends on constants only.
+//   pre: types inferred, topological order
+//   c1 -> Transpose -> t; x, t -> MatMul   ==>   x, c1' -> MatMul
+//   A result may not be much larger than what it is computed from: a 4 KB Expand that gives 4 GB
+//   stays a node. case: FoldConstantsTest
+#include <algorithm>
+
+#include "common/base/status.h"
+#include "common/ops/evaluate.h"
+#include "common/ops/op.h"
+#include "common/passes/passes.h"
+
+namespace quench::passes {
+namespace {
+
+constexpr int64_t kAlwaysFoldBytes = int64_t{1} << 20;
+constexpr int64_t kGrowth = 4;  // dequantized int8 weights are 4 times larger: worth it
+constexpr int64_t kMaxMacs = 200'000'000;
+
+int64_t BytesOf(const Type& type) {
+  if (!type.is_static()) return kUnbounded;
+  std::vector<int64_t> dims;
+  for (const Dim dim : type.dims) dims.push_back(dim.value());
+  const std::optional<int64_t> count = ElementCount(dims);
+  return count && *count < (int64_t{1} << 50) ? DataTypeBytes(type.dtype, *count) : kUnbounded;
+}
+
+bool IsTensor(const Type& type) {
+  return type.kind == ValueKind::kTensor && type.dtype != DataType::kString &&
+         type.dtype != DataType::kUndefined;
+}
+
+bool ShouldFold(const Graph& graph, const Node& node) {
+  if (node.inputs.empty()) return false;
+  const ops::OpDef* op = ops::FindOp(node.op);
+  if (op == nullptr || op->kind == ops::OpKind::kControl) return false;
+  int64_t input_bytes = 0;
+  for (const ValueId id : node.inputs) {
+    if (id == kNone) continue;
+    if (ConstantOf(graph, id) == nullptr || !IsTensor(graph.value(id).type)) return false;
+    input_bytes += BytesOf(graph.value(id).type);
+  }
+  int64_t output_bytes = 0;
+  for (const ValueId id : node.outputs) {
+    if (id == kNone) continue;
+    if (!IsTensor(graph.value(id).type)) return false;
+    const int64_t bytes = BytesOf(graph.value(id).type);
+    if (bytes == kUnbounded) return false;
+    output_bytes += bytes;
+  }
+  if (output_bytes > std::max(kAlwaysFoldBytes, kGrowth * input_bytes)) return false;
+  if (op->macs == nullptr) return true;
+  const Dim macs = op->macs(ops::ContextOf(graph, node));
+  return macs.is_static() && macs.value() <= kMaxMacs;
+}
+
+absl::Status Fold(Graph& graph, const Node node, const StepContext& context) {
+  std::vector<const Tensor*> inputs;
+  for (const ValueId id : node.inputs) inputs.push_back(ConstantOf(graph, id));
+  absl::StatusOr<std::vector<Tensor>> results = ops::EvaluateNode(node, inputs, context);
+  if (!results.ok()) return Annotate(results.status(), fmt::format("node `{}`", node.name));
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const ValueId id = node.outputs[i];
+    if (id == kNone || graph.IsOutput(id)) continue;  // an output keeps its producer
+    const ValueId constant = graph.AddConstant(graph.value(id).name, std::move((*results)[i]));
+    graph.ReplaceUses(id, constant);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> FoldConstants(Graph graph, const PassOptions& options,
+                                    const StepContext& context) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    QUENCH_RETURN_IF_ERROR(context.Check());
+    if (ShouldFold(graph, graph.nodes[i]))
+      QUENCH_RETURN_IF_ERROR(Fold(graph, graph.nodes[i], context));
+  }
+  graph.Compact();
+  QUENCH_RETURN_IF_ERROR(ForEachBody(
+      graph, [&](Graph body) { return FoldConstants(std::move(body), options, context); }));
+  return graph;
+}
+
+}  // namespace quench::passes

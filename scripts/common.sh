@@ -1,0 +1,77 @@
+# Shared by scripts/quickstart and scripts/test: packages, stages, elapsed time. Sourced, not run.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+build_packages=(
+  build-essential cmake ninja-build ccache lld-19 pkg-config
+  libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev libssl-dev
+  libspdlog-dev libfmt-dev nlohmann-json3-dev libcli11-dev libonnx-dev
+  llvm-19-dev liblld-19-dev zlib1g-dev libzstd-dev libxml2-dev)
+test_packages=(
+  libgtest-dev libonnx-testdata python3 python3-venv
+  clang-19 libclang-rt-19-dev clang-format-19 clang-tidy-19
+  qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-gnueabihf libc6-dev-armhf-cross)
+
+missing_packages() {
+  local package
+  for package in "$@"; do
+    dpkg-query -W -f='${Status}\n' "$package" 2>/dev/null | grep -q '^install ok installed$' || echo "$package"
+  done
+}
+
+# need_packages INSTALL PACKAGE...: installs what is missing (INSTALL=1), or prints the exact line and exits 2.
+need_packages() {
+  local install=$1
+  shift
+  if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+    echo "$0: this script knows Debian's packages; elsewhere install what they stand for: $*" >&2
+    return 0
+  fi
+  local missing
+  mapfile -t missing < <(missing_packages "$@")
+  [ ${#missing[@]} -eq 0 ] && return 0
+  local line="apt-get install -y --no-install-recommends ${missing[*]}"
+  local sudo=()
+  if [ "$(id -u)" -ne 0 ]; then
+    if sudo -n true 2>/dev/null; then sudo=(sudo -n); else install=0; fi
+  fi
+  if [ "$install" -ne 1 ]; then
+    echo "missing packages; as root, run:" >&2
+    echo "  $line" >&2
+    exit 2
+  fi
+  echo "installing ${#missing[@]} packages: ${missing[*]}"
+  local log
+  log=$(mktemp)
+  if ! { "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update &&
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive $line; } >"$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    rm -f "$log"
+    echo "installation failed; the line was: $line" >&2
+    exit 2
+  fi
+  rm -f "$log"
+}
+
+stage_names=()
+stage_seconds=()
+stage_start=0
+
+begin_stage() {
+  stage_names+=("$1")
+  stage_start=$SECONDS
+  echo "== $1"
+}
+
+end_stage() { stage_seconds+=($((SECONDS - stage_start))); }
+
+# print_stages BUDGET_MINUTES
+print_stages() {
+  local i total=0
+  echo "minutes per stage:"
+  for i in "${!stage_names[@]}"; do
+    awk -v s="${stage_seconds[$i]:-0}" -v n="${stage_names[$i]}" 'BEGIN { printf "  %6.1f  %s\n", s / 60, n }'
+    total=$((total + ${stage_seconds[$i]:-0}))
+  done
+  awk -v s="$total" -v b="$1" 'BEGIN { printf "  %6.1f  of %d\n", s / 60, b }'
+}

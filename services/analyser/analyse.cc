@@ -1,0 +1,209 @@
+#include <algorithm>
+#include <set>
+
+#include "common/base/status.h"
+#include "common/ir/hash.h"
+#include "common/ops/op.h"
+#include "services/analyser/analyser.h"
+
+namespace quench::analyser {
+namespace {
+
+constexpr int64_t kLargestCount = int64_t{1} << 62;
+
+int64_t SaturatingMul(int64_t a, int64_t b) {
+  int64_t result = 0;
+  return __builtin_mul_overflow(a, b, &result) || result > kLargestCount ? kLargestCount : result;
+}
+
+// Sizes at which symbolic dims are counted.
+class Sizes {
+ public:
+  static absl::StatusOr<Sizes> Of(const Graph& graph,
+                                  const std::map<std::string, int64_t>& chosen) {
+    const SymbolTable& symbols = *graph.symbols;
+    StatusCollector problems;
+    for (const auto& [name, size] : chosen) {
+      if (!symbols.Find(name))
+        problems.Add(InvalidArgument("--size: the model has no symbolic dim `{}`", name));
+    }
+    QUENCH_RETURN_IF_ERROR(problems.Finish());
+    std::vector<int64_t> base(static_cast<size_t>(symbols.size()), -1);
+    Sizes sizes;
+    for (SymbolId id = 0; id < symbols.size(); ++id) {
+      const Symbol& symbol = symbols.at(id);
+      if (symbol.is_expression()) continue;
+      const auto found = chosen.find(symbol.name);
+      // A size that only a run can tell counts as 1: the rule is printed with the report.
+      base[static_cast<size_t>(id)] =
+          found != chosen.end() ? found->second : std::max<int64_t>(symbol.min, 1);
+      sizes.used_[symbol.name] = base[static_cast<size_t>(id)];
+    }
+    QUENCH_ASSIGN_OR_RETURN(sizes.slots_, symbols.Evaluate(base));
+    return sizes;
+  }
+
+  int64_t Of(Dim dim) const {
+    return dim.is_static() ? dim.value() : SymbolTable::ValueOf(dim, slots_);
+  }
+  int64_t Elements(const Type& type) const {
+    if (type.kind != ValueKind::kTensor || !type.ranked) return 0;
+    int64_t count = 1;
+    for (const Dim dim : type.dims) count = SaturatingMul(count, std::max<int64_t>(Of(dim), 0));
+    return count;
+  }
+  int64_t Bytes(const Type& type) const {
+    const int64_t elements = Elements(type);
+    return elements > kLargestCount / 16 ? kLargestCount : DataTypeBytes(type.dtype, elements);
+  }
+  const std::map<std::string, int64_t>& used() const { return used_; }
+
+ private:
+  std::vector<int64_t> slots_;
+  std::map<std::string, int64_t> used_;
+};
+
+std::string TypeText(const Type& type, const SymbolTable& symbols) {
+  if (type.kind != ValueKind::kTensor) return "non-tensor";
+  std::string text(DataTypeName(type.dtype));
+  if (!type.ranked) return text + "[?]";
+  text += "[";
+  for (size_t i = 0; i < type.dims.size(); ++i)
+    text += (i > 0 ? ", " : "") + symbols.ToString(type.dims[i]);
+  return text + "]";
+}
+
+// Elements of the bias that an operator adds to its result: one addition per output element.
+int64_t BiasAdds(const Graph& graph, const Node& node, const Sizes& sizes) {
+  const bool biased =
+      ((node.op == "Conv" || node.op == "ConvTranspose" || node.op == "Gemm") &&
+       node.inputs.size() > 2 && node.inputs[2] != kNone) ||
+      (node.op == "QLinearConv" && node.inputs.size() > 8 && node.inputs[8] != kNone);
+  return biased ? sizes.Elements(graph.value(node.outputs[0]).type) : 0;
+}
+
+// Is this constant a learnt parameter? Numbers that steer an operator (shapes, axes, zero points)
+// are not.
+bool IsParameter(const Value& value) {
+  return value.constant != nullptr &&
+         (IsFloat(value.type.dtype) || DataTypeBits(value.type.dtype) <= 8) &&
+         value.type.dtype != DataType::kString && value.type.dtype != DataType::kBool;
+}
+
+int64_t BodyMacs(const Graph& graph, const Node& node, const Sizes& sizes) {
+  const ops::OpDef* op = ops::FindOp(node.op);
+  if (op == nullptr) return 0;
+  if (op->macs != nullptr)
+    return std::max<int64_t>(sizes.Of(op->macs(ops::ContextOf(graph, node))), 0);
+  int64_t most = 0;  // of the branches of an If; once for the body of a loop
+  for (const auto& [name, attribute] : node.attributes) {
+    const GraphPtr* body = std::get_if<GraphPtr>(&attribute);
+    if (body == nullptr) continue;
+    int64_t sum = 0;
+    for (const Node& inner : (*body)->nodes) sum += BodyMacs(**body, inner, sizes);
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+LayerReport Layer(const Graph& graph, const Node& node, const Sizes& sizes,
+                  std::set<ValueId>& counted) {
+  LayerReport layer;
+  layer.node = node.origin.empty() ? node.name : node.origin;
+  layer.op = node.op;
+  for (const ValueId id : node.outputs) {
+    if (id == kNone) continue;
+    layer.output_shapes.push_back(TypeText(graph.value(id).type, *graph.symbols));
+    layer.activation_bytes += sizes.Bytes(graph.value(id).type);
+  }
+  for (const ValueId id : node.inputs) {
+    // A weight that several nodes share counts once, for the first of them.
+    if (id == kNone || !IsParameter(graph.value(id)) || !counted.insert(id).second) continue;
+    layer.parameters += graph.value(id).constant->tensor.size();
+  }
+  layer.macs = BodyMacs(graph, node, sizes);
+  layer.macs_with_bias = layer.macs + BiasAdds(graph, node, sizes);
+  return layer;
+}
+
+// Largest sum of the sizes of values alive at once, in node order, inputs included.
+int64_t PeakActivationBytes(const Graph& graph, const Sizes& sizes) {
+  std::vector<int> uses = graph.UseCounts();
+  int64_t live = 0;
+  for (const ValueId id : graph.inputs) live += sizes.Bytes(graph.value(id).type);
+  int64_t peak = live;
+  for (const Node& node : graph.nodes) {
+    for (const ValueId id : node.outputs) {
+      if (id != kNone) live += sizes.Bytes(graph.value(id).type);
+    }
+    peak = std::max(peak, live);
+    for (const ValueId id : node.outputs) {
+      if (id != kNone && uses[static_cast<size_t>(id)] == 0)
+        live -= sizes.Bytes(graph.value(id).type);
+    }
+    for (const ValueId id : node.inputs) {
+      if (id == kNone || graph.value(id).constant != nullptr) continue;
+      if (--uses[static_cast<size_t>(id)] == 0) live -= sizes.Bytes(graph.value(id).type);
+    }
+  }
+  return peak;
+}
+
+void CountConstants(const Graph& graph, ModelReport& report) {
+  ForEachGraph(graph, [&](const Graph& part) {
+    for (const Value& value : part.values) {
+      if (value.constant == nullptr || value.type.dtype == DataType::kString) continue;
+      report.weight_bytes += static_cast<int64_t>(value.constant->tensor.bytes().size());
+      if (IsParameter(value)) report.parameters += value.constant->tensor.size();
+    }
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<ModelReport> Analyse(const Graph& imported, const Graph& canonical,
+                                    const std::map<std::string, int64_t>& sizes,
+                                    const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const Sizes counted_at, Sizes::Of(canonical, sizes));
+  ModelReport report;
+  report.name = imported.name;
+  report.fingerprint = Fingerprint(canonical);
+  report.structure_hash = StructureHash(canonical);
+  for (const ValueId id : canonical.inputs) {
+    report.inputs.emplace_back(canonical.value(id).name,
+                               TypeText(canonical.value(id).type, *canonical.symbols));
+  }
+  for (const ValueId id : canonical.outputs) {
+    report.outputs.emplace_back(canonical.value(id).name,
+                                TypeText(canonical.value(id).type, *canonical.symbols));
+  }
+  ForEachGraph(imported, [&](const Graph& part) {
+    for (const Node& node : part.nodes)
+      ++report.operators[node.domain.empty() ? node.op : node.domain + "." + node.op];
+  });
+  CountConstants(canonical, report);
+  std::set<ValueId> counted;
+  for (const Node& node : canonical.nodes) {
+    QUENCH_RETURN_IF_ERROR(context.Check());
+    LayerReport layer = Layer(canonical, node, counted_at, counted);
+    report.macs += layer.macs;
+    report.macs_with_bias += layer.macs_with_bias;
+    if (layer.macs > 0) report.macs_by_op[node.op] += layer.macs;
+    report.activation_bytes += layer.activation_bytes;
+    report.layers.push_back(std::move(layer));
+  }
+  report.peak_activation_bytes = PeakActivationBytes(canonical, counted_at);
+  report.symbol_sizes = counted_at.used();
+  report.rules = {
+      "parameters: elements of floating-point and 8-bit constants, shared ones once; batch norm "
+      "statistics included",
+      "macs: multiply-accumulates of convolutions and matrix products; bias, batch norm, pooling "
+      "and activations are not counted",
+      "macs_with_bias: macs plus one addition per output element of a biased layer",
+      "If counts its dearest branch, Loop and Scan one iteration; counted on the model as "
+      "imported, before any optimisation",
+  };
+  return report;
+}
+
+}  // namespace quench::analyser

@@ -1,0 +1,106 @@
+#include "services/cli/command.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <thread>
+
+#include "common/base/status.h"
+#include "services/cli/commands/declarations.h"
+#include "services/cli/progress.h"
+
+namespace quench::cli {
+
+namespace {
+
+constexpr Command kCommands[] = {
+#define QUENCH_COMMAND(function, name, summary) {name, summary, Declare##function},
+#include "services/cli/commands/commands.def"
+#undef QUENCH_COMMAND
+};
+
+constexpr char kFooter[] = R"(Examples:
+  quench compile model.onnx --output out       native library in out/model.so, for this machine
+  quench compile model.onnx --target aarch64   the same for a 64-bit Arm CPU
+  quench verify model.onnx out/model.so        does it compute what the model says?
+  quench bench out/model.so --seconds 3        how fast is it?
+  quench COMMAND --help                        options and examples of a command
+
+Exit codes: 0 ok, 1 failed, 2 usage, 3 unavailable, 4 not permitted, 130 cancelled.)";
+
+int ExitCode(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return 0;
+    case absl::StatusCode::kUnavailable:
+      return 3;
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+      return 4;
+    case absl::StatusCode::kCancelled:
+      return 130;
+    default:
+      return 1;
+  }
+}
+
+// The first SIGINT or SIGTERM cancels the work, the second ends the process. Signals are blocked in
+// every other thread, so that no library is interrupted in the middle of something.
+void CancelOnSignals(const std::shared_ptr<CancelToken>& token) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::thread([signals, token] {
+    int received = 0;
+    sigwait(&signals, &received);
+    token->Cancel();
+    sigwait(&signals, &received);
+    _exit(130);
+  }).detach();
+}
+
+int Report(const absl::Status& status) {
+  if (!status.ok()) fmt::print(stderr, "quench: error: {}\n", MessageOf(status));
+  return ExitCode(status);
+}
+
+}  // namespace
+
+int Main(int argc, char** argv) {
+  spdlog::set_default_logger(spdlog::stderr_color_mt("quench"));
+  spdlog::set_level(spdlog::level::warn);
+  CLI::App app("Quench: a trained model in, a fast, small, self-contained native library out.",
+               "quench");
+  app.footer(kFooter);
+  app.require_subcommand(1);
+  app.set_version_flag("--version", QUENCH_VERSION);
+  std::string progress = "auto";
+  Action chosen;
+  for (const Command& command : kCommands) {
+    CLI::App* sub = app.add_subcommand(std::string(command.name), std::string(command.summary));
+    sub->add_option("--progress", progress, "How progress is shown on stderr")
+        ->check(CLI::IsMember({"auto", "tty", "plain", "json", "none"}));
+    Action action = command.declare(*sub);
+    sub->callback([&chosen, action] { chosen = action; });
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  auto token = std::make_shared<CancelToken>();
+  CancelOnSignals(token);
+  ProgressDisplay display(progress);
+  const absl::Status status = chosen(StepContext(token, display.sink()));
+  display.Finish();
+  return Report(status);
+}
+
+}  // namespace quench::cli

@@ -1,0 +1,28 @@
+// A command of the `quench` program: one file in commands/, one row in commands.def.
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string_view>
+
+#include "common/base/context.h"
+
+namespace quench::cli {
+
+// What a command runs with once its options are parsed.
+using Action = std::function<absl::Status(const StepContext&)>;
+
+struct Command {
+  std::string_view name;
+  std::string_view summary;
+  // Declares options on `app` and returns what to do with them. The action owns the parsed values.
+  Action (*declare)(CLI::App& app);
+};
+
+// Parses, runs and maps the outcome to an exit code: 0 ok, 1 failed, 2 usage, 3 unavailable, 4 not
+// permitted, 130 cancelled. Errors go to stderr as "quench: error: ...".
+int Main(int argc, char** argv);
+
+}  // namespace quench::cli

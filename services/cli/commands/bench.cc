@@ -1,0 +1,80 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/status.h"
+#include "common/runner/runner.h"
+#include "services/cli/commands/declarations.h"
+#include "services/cli/model_source.h"
+
+namespace quench::cli {
+namespace {
+
+constexpr char kExamples[] = R"(Examples:
+  quench bench out/model.so                        three seconds of runs on random inputs, one thread
+  quench bench out/model.so --threads 2 --seconds 10 --json
+  quench bench out/model.so --size batch=8         symbolic dims at a chosen size)";
+
+struct BenchArgs {
+  std::string artifact;
+  int threads = 1;
+  double seconds = 3;
+  bool json = false;
+  std::vector<std::string> sizes;
+  uint64_t seed = 1;
+};
+
+absl::Status RunBench(const BenchArgs& args, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const auto sizes, ParseSizes(args.sizes));
+  std::vector<Tensor> inputs;
+  {
+    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
+                            Artifact::Open(args.artifact, 1));
+    QUENCH_ASSIGN_OR_RETURN(inputs, RandomInputs(artifact->inputs(), args.seed, sizes));
+  }
+  QUENCH_ASSIGN_OR_RETURN(const BenchResult result,
+                          Benchmark(args.artifact, inputs, args.threads, args.seconds, context));
+  if (args.json) {
+    const nlohmann::json json = {{"median_ms", result.median_ms},
+                                 {"min_ms", result.min_ms},
+                                 {"p99_ms", result.p99_ms},
+                                 {"arena_bytes", result.arena_bytes},
+                                 {"arena_lower_bound", result.arena_lower_bound},
+                                 {"load_ms", result.load_ms},
+                                 {"first_run_ms", result.first_run_ms},
+                                 {"runs", result.runs},
+                                 {"threads", args.threads}};
+    fmt::print("{}\n", json.dump(2));
+    return absl::OkStatus();
+  }
+  fmt::print("median {:.3f} ms   min {:.3f} ms   p99 {:.3f} ms   ({} runs, {} thread{})\n",
+             result.median_ms, result.min_ms, result.p99_ms, result.runs, args.threads,
+             args.threads == 1 ? "" : "s");
+  fmt::print("load {:.2f} ms   first run {:.2f} ms   arena {:.2f} MB (lower bound {:.2f} MB)\n",
+             result.load_ms, result.first_run_ms, static_cast<double>(result.arena_bytes) / 1e6,
+             static_cast<double>(result.arena_lower_bound) / 1e6);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Action DeclareBench(CLI::App& app) {
+  auto args = std::make_shared<BenchArgs>();
+  app.add_option("LIBRARY", args->artifact, "The compiled library")
+      ->required()
+      ->option_text("MODEL.so");
+  app.add_option("--threads", args->threads, "Threads to run on")
+      ->check(CLI::Range(1, 1024))
+      ->option_text("N (default 1)");
+  app.add_option("--seconds", args->seconds, "How long to measure")
+      ->check(CLI::Range(0.01, 86400.0))
+      ->option_text("S (default 3)");
+  app.add_option("--size", args->sizes, "Size of a symbolic dim")->option_text("NAME=N");
+  app.add_option("--seed", args->seed, "Seed of the random inputs")->option_text("N (default 1)");
+  app.add_flag("--json", args->json,
+               "Output for scripts: median_ms, min_ms, p99_ms, arena_bytes, ...");
+  app.footer(kExamples);
+  return [args](const StepContext& context) { return RunBench(*args, context); };
+}
+
+}  // namespace quench::cli

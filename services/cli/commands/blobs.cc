@@ -1,0 +1,88 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "common/base/status.h"
+#include "common/blobs/blob_store.h"
+#include "services/cli/commands/declarations.h"
+
+namespace quench::cli {
+namespace {
+
+constexpr char kExamples[] = R"(Examples:
+  quench blobs stat                  how much the local store holds, and where
+  quench blobs prune                 back under its limit, least recently used first
+  quench blobs prune --keep 5G       down to 5 GB
+  quench blobs prune --keep 0        everything)";
+
+struct BlobsArgs {
+  std::string keep;
+  bool json = false;
+};
+
+// "5G", "200M", "10K" or bytes; powers of 1024.
+absl::StatusOr<uint64_t> ParseBytes(const std::string& text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
+  const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
+  if (error != std::errc() || shift < 0 || (shift > 0 && value > (UINT64_MAX >> shift))) {
+    return InvalidArgument("--keep: `{}` is not a size like 5G, 200M or 0", text);
+  }
+  return value << shift;
+}
+
+absl::Status Stat(const BlobsArgs& args) {
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store,
+                          LocalBlobStore::Open(LocalBlobStore::DefaultRoot()));
+  QUENCH_ASSIGN_OR_RETURN(const BlobStat stat, store->Stat());
+  const std::string root = LocalBlobStore::DefaultRoot().string();
+  if (args.json) {
+    const nlohmann::json json = {{"path", root},
+                                 {"count", stat.count},
+                                 {"bytes", stat.bytes},
+                                 {"limit_bytes", stat.limit_bytes}};
+    fmt::print("{}\n", json.dump(2));
+  } else {
+    fmt::print("{} blobs, {:.1f} MB of {:.1f} GB, in {}\n", stat.count,
+               static_cast<double>(stat.bytes) / 1e6, static_cast<double>(stat.limit_bytes) / 1e9,
+               root);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Prune(const BlobsArgs& args) {
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store,
+                          LocalBlobStore::Open(LocalBlobStore::DefaultRoot()));
+  QUENCH_ASSIGN_OR_RETURN(const BlobStat before, store->Stat());
+  uint64_t keep = before.limit_bytes;
+  if (!args.keep.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(keep, ParseBytes(args.keep));
+  }
+  QUENCH_ASSIGN_OR_RETURN(const BlobStat removed, store->Prune(keep));
+  if (args.json) {
+    const nlohmann::json json = {{"removed", removed.count}, {"removed_bytes", removed.bytes}};
+    fmt::print("{}\n", json.dump(2));
+  } else {
+    fmt::print("removed {} blobs, {:.1f} MB\n", removed.count,
+               static_cast<double>(removed.bytes) / 1e6);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Action DeclareBlobs(CLI::App& app) {
+  auto args = std::make_shared<BlobsArgs>();
+  app.require_subcommand(1);
+  app.footer(kExamples);
+  CLI::App* stat = app.add_subcommand("stat", "Show how much the local store holds");
+  CLI::App* prune = app.add_subcommand("prune", "Remove least recently used blobs");
+  for (CLI::App* sub : {stat, prune}) sub->add_flag("--json", args->json, "Output for scripts");
+  prune->add_option("--keep", args->keep, "Bytes to keep (default: the store's limit)")
+      ->option_text("5G|200M|0");
+  return [args, prune](const StepContext&) { return prune->parsed() ? Prune(*args) : Stat(*args); };
+}
+
+}  // namespace quench::cli

@@ -1,0 +1,214 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "common/ir/hash.h"
+#include "common/ir/text.h"
+#include "services/cli/commands/declarations.h"
+#include "services/cli/model_source.h"
+#include "services/codegen/codegen.h"
+
+namespace quench::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kExamples[] = R"(Examples:
+  quench compile resnet50.onnx                               out in ./compile_output, for this machine
+  quench compile bert.onnx --dim seq=1..512 --output bert    any sequence length up to 512 from one library
+  quench compile yolo.onnx --target aarch64 --batch 1        for a 64-bit Arm CPU
+  quench compile m.onnx --target x86-64 --force              v2, v3 and v4 variants in one library
+  quench compile m.onnx --export-ir --export-metadata        also model.ir.txt and metadata.json
+  quench compile m.onnx --no-fold-constants --stop-after dead_code   look at the IR after a pass)";
+
+struct CompileArgs {
+  std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  codegen::CompileOptions codegen;
+  std::string output = "./compile_output";
+  std::string emit = "so";
+  std::string stop_after;
+  bool export_ir = false;
+  bool export_metadata = false;
+  bool force = false;
+};
+
+std::string LibraryName(const std::string& emit) {
+  return "model." + std::string(emit == "obj" ? "o" : emit);
+}
+
+nlohmann::json TypesToJson(const Graph& graph, const std::vector<ValueId>& ids) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const ValueId id : ids) {
+    const Value& value = graph.value(id);
+    nlohmann::json dims = nlohmann::json::array();
+    for (const Dim dim : value.type.dims) {
+      if (dim.is_static()) {
+        dims.push_back(dim.value());
+      } else {
+        dims.push_back(graph.symbols->ToString(dim));
+      }
+    }
+    list.push_back({{"name", value.name},
+                    {"dtype", std::string(DataTypeName(value.type.dtype))},
+                    {"dims", dims}});
+  }
+  return list;
+}
+
+std::string Metadata(const CompileArgs& args, const Graph& graph,
+                     const codegen::CompileReport& report) {
+  nlohmann::json kernels = nlohmann::json::array();
+  for (const codegen::KernelReport& kernel : report.kernels) {
+    kernels.push_back({{"node", kernel.node},
+                       {"op", kernel.op},
+                       {"kernel", kernel.kernel},
+                       {"runner_up", kernel.runner_up},
+                       {"reason", kernel.reason},
+                       {"cost", kernel.cost}});
+  }
+  const nlohmann::json metadata = {{"producer", fmt::format("quench {}", QUENCH_VERSION)},
+                                   {"model", fs::path(args.model->model).filename().string()},
+                                   {"uuid", report.uuid},
+                                   {"fingerprint", Fingerprint(graph)},
+                                   {"structure_hash", StructureHash(graph)},
+                                   {"target", report.target},
+                                   {"variants", report.variants},
+                                   {"opt_level", args.codegen.opt_level},
+                                   {"inputs", TypesToJson(graph, graph.inputs)},
+                                   {"outputs", TypesToJson(graph, graph.outputs)},
+                                   {"arena_bytes", report.arena_bytes},
+                                   {"arena_lower_bound", report.arena_lower_bound},
+                                   {"weight_bytes", report.weight_bytes},
+                                   {"kernels", kernels}};
+  return metadata.dump(2) + "\n";
+}
+
+// Moves a finished folder into place: as a whole when `output` does not exist, else file by file.
+absl::Status Publish(TempDir folder, const fs::path& output) {
+  std::error_code error;
+  if (!fs::exists(output, error)) {
+    fs::permissions(folder.path(), fs::perms(0755), error);
+    fs::rename(folder.path(), output, error);
+    if (error) return ErrnoStatus(error.value(), "create", output);
+    folder.Release();
+    return absl::OkStatus();
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder.path())) {
+    fs::rename(entry.path(), output / entry.path().filename(), error);
+    if (error) return ErrnoStatus(error.value(), "replace", output / entry.path().filename());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TempDir> PrepareOutput(const CompileArgs& args) {
+  std::error_code error;
+  const fs::path output = fs::absolute(args.output, error).lexically_normal();
+  if (fs::exists(output, error) && !args.force) {
+    return absl::AlreadyExistsError(
+        fmt::format("output `{}` exists; --force replaces the files in it", args.output));
+  }
+  if (fs::exists(output, error) && !fs::is_directory(output, error)) {
+    return absl::AlreadyExistsError(
+        fmt::format("output `{}` exists and is not a folder", args.output));
+  }
+  const fs::path parent =
+      output.has_filename() ? output.parent_path() : output.parent_path().parent_path();
+  fs::create_directories(parent, error);
+  if (error) return ErrnoStatus(error.value(), "create", parent);
+  return TempDir::Create(parent);
+}
+
+void PrintSummary(const CompileArgs& args, const codegen::CompileReport& report) {
+  std::map<std::string, int> kernels;
+  for (const codegen::KernelReport& kernel : report.kernels) ++kernels[kernel.kernel];
+  std::string mix;
+  for (const auto& [kernel, count] : kernels)
+    mix += fmt::format("{}{} {}", mix.empty() ? "" : ", ", count, kernel);
+  fmt::print("{}/{}\n", args.output, LibraryName(args.emit));
+  fmt::print(
+      "  target   {}\n  kernels  {}\n  weights  {:.2f} MB, arena {:.2f} MB (lower bound {:.2f} "
+      "MB)\n  uuid     {}\n",
+      report.target, mix, static_cast<double>(report.weight_bytes) / 1e6,
+      static_cast<double>(report.arena_bytes) / 1e6,
+      static_cast<double>(report.arena_lower_bound) / 1e6, report.uuid);
+}
+
+absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
+  if (args.codegen.opt_level == 4) {
+    return Unsupported(
+        "--opt-level 4 (kernels chosen by measurement) does not exist yet; 0 to 3 do");
+  }
+  QUENCH_ASSIGN_OR_RETURN(TempDir folder, PrepareOutput(args));
+  QUENCH_ASSIGN_OR_RETURN(importer::Imported imported, LoadModel(*args.model, context));
+  passes::PassOptions pass_options = PassOptionsOf(*args.model);
+  pass_options.stop_after = args.stop_after;
+  QUENCH_ASSIGN_OR_RETURN(
+      const Graph graph, passes::RunPipeline(std::move(imported.canonical), pass_options, context));
+  const bool stopped = !args.stop_after.empty();
+  if (args.export_ir || stopped) {
+    QUENCH_RETURN_IF_ERROR(WriteFileAtomically(folder.path() / "model.ir.txt", PrintGraph(graph)));
+  }
+  if (stopped) {
+    QUENCH_RETURN_IF_ERROR(Publish(std::move(folder), args.output));
+    fmt::print("{}/model.ir.txt\n  stopped after pass `{}`: no library was made\n", args.output,
+               args.stop_after);
+    return absl::OkStatus();
+  }
+  codegen::CompileOptions options = args.codegen;
+  options.emit = args.emit == "so"
+                     ? codegen::Emit::kSharedLibrary
+                     : (args.emit == "obj" ? codegen::Emit::kObject : codegen::Emit::kArchive);
+  QUENCH_ASSIGN_OR_RETURN(const codegen::CompileReport report,
+                          codegen::Compile(graph, options, folder.path() / LibraryName(args.emit),
+                                           folder.path() / "model.h", context));
+  if (args.export_metadata) {
+    QUENCH_RETURN_IF_ERROR(
+        WriteFileAtomically(folder.path() / "metadata.json", Metadata(args, graph, report)));
+  }
+  QUENCH_RETURN_IF_ERROR(context.Check());
+  QUENCH_RETURN_IF_ERROR(Publish(std::move(folder), args.output));
+  PrintSummary(args, report);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Action DeclareCompile(CLI::App& app) {
+  auto args = std::make_shared<CompileArgs>();
+  AddModelOptions(app, args->model, true);
+  app.add_option("--output,-o", args->output, "Folder for model.so and model.h")
+      ->option_text("DIR (default ./compile_output)");
+  app.add_option("--target", args->codegen.target,
+                 "CPU to compile for; `quench targets` lists them")
+      ->option_text("T (default host)");
+  app.add_option(
+         "--opt-level", args->codegen.opt_level,
+         "0 reference nests, 1 scheduled nests, 2 micro-kernels, 3 fusion and layout choice")
+      ->check(CLI::Range(0, 4))
+      ->option_text("0|1|2|3 (default 3)");
+  app.add_option("--channel-layout", args->codegen.channel_layout,
+                 "Where channels lie in images: first or last (default: free choice)")
+      ->check(CLI::IsMember({"first", "last"}))
+      ->option_text("first|last");
+  app.add_option("--uuid", args->codegen.uuid,
+                 "UUID to stamp (default: derived from model and options)")
+      ->option_text("U");
+  app.add_option("--emit", args->emit, "Shared library, object or static archive")
+      ->check(CLI::IsMember({"so", "obj", "a"}))
+      ->option_text("so|obj|a (default so)");
+  app.add_flag("--export-ir", args->export_ir, "Also write model.ir.txt");
+  app.add_flag("--export-metadata", args->export_metadata, "Also write metadata.json");
+  app.add_flag("--force,-f", args->force, "Replace the files of an existing output folder");
+  std::vector<std::string> names;
+  for (const passes::PassInfo& pass : passes::AllPasses()) names.emplace_back(pass.name);
+  app.add_option("--stop-after", args->stop_after, "End after this pass and write model.ir.txt")
+      ->check(CLI::IsMember(names))
+      ->option_text("PASS");
+  app.footer(kExamples);
+  return [args](const StepContext& context) { return RunCompile(*args, context); };
+}
+
+}  // namespace quench::cli

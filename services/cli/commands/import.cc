@@ -1,0 +1,132 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "common/ir/hash.h"
+#include "common/ir/text.h"
+#include "common/ir/wire/wire.h"
+#include "services/cli/commands/declarations.h"
+#include "services/cli/model_source.h"
+
+namespace quench::cli {
+namespace {
+
+constexpr char kExamples[] = R"(Examples:
+  quench import model.onnx                              is it supported? inputs, outputs, size, identity
+  quench import model.onnx --check                      libonnx's second opinion on structure and shapes
+  quench import model.onnx --output model.qir           a binary IR module (weights go to the local blob store)
+  quench import model.onnx --output model.ir.txt --stage codegen-ready    text, after all passes
+  quench import model.onnx --export renamed.onnx        every node named, overrides applied, as ONNX again
+  quench import big.onnx --outputs features --shape x=1,3,224,224 --export cut.onnx)";
+
+struct ImportArgs {
+  std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  std::string output;
+  std::string stage = "canonical";
+  std::string export_path;
+  bool check = false;
+  bool force = false;
+  std::string format = "table";
+};
+
+absl::Status RefuseExisting(const ImportArgs& args) {
+  for (const std::string& path : {args.output, args.export_path}) {
+    std::error_code error;
+    if (!path.empty() && !args.force && std::filesystem::exists(path, error)) {
+      return absl::AlreadyExistsError(fmt::format("output `{}` exists; --force replaces it", path));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Graph> AtStage(const ImportArgs& args, importer::Imported model,
+                              const StepContext& context) {
+  if (args.stage == "imported") return std::move(model.imported);
+  if (args.stage == "canonical") return std::move(model.canonical);
+  return passes::RunPipeline(std::move(model.canonical), PassOptionsOf(*args.model), context);
+}
+
+absl::Status WriteModule(const Graph& graph, const std::string& path) {
+  const std::string extension = std::filesystem::path(path).extension().string();
+  if (extension == ".txt") return WriteFileAtomically(path, PrintGraph(graph));
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<BlobStore> store, OpenStore());
+  QUENCH_ASSIGN_OR_RETURN(const std::string bytes, SerializeModule(graph, *store));
+  return WriteFileAtomically(path, bytes);
+}
+
+void PrintSummary(const ImportArgs& args, const Graph& graph,
+                  const std::vector<std::string>& disagreements) {
+  if (args.format == "json") {
+    nlohmann::json json = {{"name", graph.name},
+                           {"stage", std::string(StageName(graph.stage))},
+                           {"nodes", graph.nodes.size()},
+                           {"fingerprint", Fingerprint(graph)},
+                           {"structure_hash", StructureHash(graph)},
+                           {"metadata", graph.metadata}};
+    for (const auto& [key, ids] :
+         {std::pair{"inputs", &graph.inputs}, std::pair{"outputs", &graph.outputs}}) {
+      json[key] = nlohmann::json::array();
+      for (const ValueId id : *ids) {
+        json[key].push_back({{"name", graph.value(id).name},
+                             {"type", TypeText(graph.value(id).type, *graph.symbols)}});
+      }
+    }
+    if (args.check) json["disagreements"] = disagreements;
+    fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    return;
+  }
+  fmt::print("model        {}\nstage        {}\nnodes        {}\n", graph.name,
+             StageName(graph.stage), graph.nodes.size());
+  for (const ValueId id : graph.inputs)
+    fmt::print("input        {}: {}\n", graph.value(id).name,
+               TypeText(graph.value(id).type, *graph.symbols));
+  for (const ValueId id : graph.outputs)
+    fmt::print("output       {}: {}\n", graph.value(id).name,
+               TypeText(graph.value(id).type, *graph.symbols));
+  fmt::print("fingerprint  {}\nstructure    {}\n", Fingerprint(graph), StructureHash(graph));
+  for (const std::string& line : disagreements) fmt::print("libonnx      {}\n", line);
+  if (args.check && disagreements.empty()) fmt::print("libonnx      agrees\n");
+}
+
+absl::Status RunImport(const ImportArgs& args, const StepContext& context) {
+  QUENCH_RETURN_IF_ERROR(RefuseExisting(args));
+  QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
+  std::vector<std::string> disagreements;
+  if (args.check) {
+    QUENCH_ASSIGN_OR_RETURN(disagreements,
+                            importer::CheckWithLibonnx(args.model->model, model.imported));
+  }
+  QUENCH_ASSIGN_OR_RETURN(const Graph graph, AtStage(args, std::move(model), context));
+  if (!args.output.empty()) QUENCH_RETURN_IF_ERROR(WriteModule(graph, args.output));
+  if (!args.export_path.empty())
+    QUENCH_RETURN_IF_ERROR(importer::ExportOnnx(graph, args.export_path, context));
+  PrintSummary(args, graph, disagreements);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Action DeclareImport(CLI::App& app) {
+  auto args = std::make_shared<ImportArgs>();
+  AddModelOptions(app, args->model, true);
+  app.add_option("--output,-o", args->output, "Write the module: text for .txt, binary otherwise")
+      ->option_text("FILE");
+  app.add_option("--stage", args->stage,
+                 "imported: the model's own nodes; canonical; codegen-ready: after all passes")
+      ->check(CLI::IsMember({"imported", "canonical", "codegen-ready"}))
+      ->option_text("STAGE (default canonical)");
+  app.add_option("--export", args->export_path, "Write the graph as ONNX")
+      ->option_text("FILE.onnx");
+  app.add_flag("--check", args->check, "Ask libonnx for a second opinion");
+  app.add_flag("--force,-f", args->force, "Replace existing files");
+  app.add_option("--format", args->format, "Format of the summary")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->option_text("table|json");
+  app.footer(kExamples);
+  return [args](const StepContext& context) { return RunImport(*args, context); };
+}
+
+}  // namespace quench::cli

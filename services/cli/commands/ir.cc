@@ -1,0 +1,93 @@
+#include <fmt/format.h>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "common/ir/hash.h"
+#include "common/ir/text.h"
+#include "common/ir/verify.h"
+#include "common/ops/op.h"
+#include "services/cli/commands/declarations.h"
+#include "services/cli/model_source.h"
+
+namespace quench::cli {
+namespace {
+
+constexpr char kExamples[] = R"(Examples:
+  quench ir model.onnx                             canonical IR as text
+  quench ir model.onnx --stage imported --no-types the model's own nodes
+  quench ir model.ir.txt --pass fold_constants --pass dead_code     run passes one by one
+  quench ir model.ir.txt --verify --hash           is edited text legal? what is its identity?
+  quench ir model.onnx --lower conv1               the loops that node `conv1` computes)";
+
+struct IrArgs {
+  std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  std::string stage = "canonical";
+  std::vector<std::string> passes;
+  std::string lower;
+  std::string output;
+  bool no_types = false;
+  bool verify = false;
+  bool hash = false;
+};
+
+absl::Status PrintLoops(const Graph& graph, const std::string& name) {
+  for (const Node& node : graph.nodes) {
+    if (node.name != name && node.origin != name) continue;
+    QUENCH_ASSIGN_OR_RETURN(const loops::Function function,
+                            ops::LowerNode(ops::ContextOf(graph, node)));
+    fmt::print("{}", loops::Print(function));
+    return absl::OkStatus();
+  }
+  return absl::NotFoundError(fmt::format("no node is named `{}`", name));
+}
+
+absl::Status RunIr(const IrArgs& args, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
+  Graph graph = args.stage == "imported" ? std::move(model.imported) : std::move(model.canonical);
+  if (graph.stage != Stage::kImported) QUENCH_RETURN_IF_ERROR(ops::InferGraph(graph));
+  const passes::PassOptions options = PassOptionsOf(*args.model);
+  if (args.stage == "codegen-ready") {
+    QUENCH_ASSIGN_OR_RETURN(graph, passes::RunPipeline(std::move(graph), options, context));
+  }
+  for (const std::string& name : args.passes) {
+    QUENCH_ASSIGN_OR_RETURN(
+        graph, passes::RunPass(*passes::FindPass(name), std::move(graph), options, context));
+  }
+  if (!args.lower.empty()) return PrintLoops(graph, args.lower);
+  if (args.verify) {
+    QUENCH_RETURN_IF_ERROR(VerifyGraph(graph));
+    fmt::print("legal at stage {}\n", StageName(graph.stage));
+  }
+  if (args.hash)
+    fmt::print("fingerprint  {}\nstructure    {}\n", Fingerprint(graph), StructureHash(graph));
+  PrintOptions print;
+  print.types = !args.no_types;
+  if (!args.output.empty()) return WriteFileAtomically(args.output, PrintGraph(graph, print));
+  if (!args.verify && !args.hash) fmt::print("{}", PrintGraph(graph, print));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Action DeclareIr(CLI::App& app) {
+  auto args = std::make_shared<IrArgs>();
+  AddModelOptions(app, args->model, true);
+  std::vector<std::string> names;
+  for (const passes::PassInfo& pass : passes::AllPasses()) names.emplace_back(pass.name);
+  app.add_option("--stage", args->stage, "imported, canonical, or codegen-ready (after all passes)")
+      ->check(CLI::IsMember({"imported", "canonical", "codegen-ready"}))
+      ->option_text("STAGE (default canonical)");
+  app.add_option("--pass", args->passes, "Run this pass; may be repeated")
+      ->check(CLI::IsMember(names))
+      ->option_text("PASS");
+  app.add_option("--lower", args->lower, "Print the loops of one node")->option_text("NODE");
+  app.add_option("--output,-o", args->output, "Write the text to a file")->option_text("FILE");
+  app.add_flag("--no-types", args->no_types,
+               "Leave types out: they are inferred when the text is read");
+  app.add_flag("--verify", args->verify, "Check that the module is legal at its stage");
+  app.add_flag("--hash", args->hash, "Print fingerprint and structure hash");
+  app.footer(kExamples);
+  return [args](const StepContext& context) { return RunIr(*args, context); };
+}
+
+}  // namespace quench::cli

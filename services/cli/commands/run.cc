@@ -1,0 +1,198 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "common/ops/evaluate.h"
+#include "common/runner/runner.h"
+#include "services/cli/commands/declarations.h"
+#include "services/cli/model_source.h"
+#include "services/cli/npy.h"
+
+namespace quench::cli {
+namespace {
+
+constexpr char kExamples[] = R"(Examples:
+  quench run out/model.so --input image=cat.npy --output-dir result     writes result/<output>.npy
+  quench run out/model.so --random 1 --profile                          random inputs, time per layer
+  quench run model.onnx --input x=test_data_set_0/input_0.pb            the same through the interpreter
+  quench run out/model.so --random 1 --size batch=8 --threads 2         symbolic dims at chosen sizes)";
+
+struct RunArgs {
+  std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  std::vector<std::string> inputs;
+  std::vector<std::string> sizes;
+  std::optional<uint64_t> random;
+  std::string output_dir = ".";
+  int threads = 1;
+  bool profile = false;
+};
+
+std::string FileNameOf(std::string name) {
+  std::replace(name.begin(), name.end(), '/', '_');
+  std::replace(name.begin(), name.end(), ':', '_');
+  return name + ".npy";
+}
+
+std::string Describe(const Tensor& tensor) {
+  std::string text =
+      fmt::format("{}[{}]", DataTypeName(tensor.dtype()), fmt::join(tensor.dims(), ", "));
+  if (tensor.size() == 0 || (!IsFloat(tensor.dtype()) && !IsInteger(tensor.dtype()))) return text;
+  double low = INFINITY, high = -INFINITY, sum = 0;
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    const double value = tensor.FloatAt(i);
+    low = std::min(low, value);
+    high = std::max(high, value);
+    sum += value;
+  }
+  return fmt::format("{}  min {:.6g}  max {:.6g}  mean {:.6g}", text, low, high,
+                     sum / static_cast<double>(tensor.size()));
+}
+
+// Inputs in `names` order: files given by name, the rest random when a seed is given.
+absl::StatusOr<std::vector<Tensor>> GatherInputs(const RunArgs& args,
+                                                 const std::vector<ArtifactTensor>& declared) {
+  QUENCH_ASSIGN_OR_RETURN(const auto sizes, ParseSizes(args.sizes));
+  std::map<std::string, Tensor> given;
+  StatusCollector problems;
+  for (const std::string& text : args.inputs) {
+    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--input", text));
+    const auto known = std::find_if(declared.begin(), declared.end(),
+                                    [&](const ArtifactTensor& t) { return t.name == pair.first; });
+    if (known == declared.end()) {
+      std::vector<std::string> names;
+      for (const ArtifactTensor& tensor : declared) names.push_back("`" + tensor.name + "`");
+      problems.Add(InvalidArgument("--input: the model has no input `{}`; it has {}", pair.first,
+                                   fmt::join(names, ", ")));
+      continue;
+    }
+    absl::StatusOr<Tensor> tensor = ReadTensorFile(pair.second);
+    problems.Add(Annotate(tensor.status(), fmt::format("input `{}`", pair.first)));
+    if (tensor.ok()) given[pair.first] = *std::move(tensor);
+  }
+  std::vector<Tensor> random;
+  if (args.random) {
+    QUENCH_ASSIGN_OR_RETURN(random, RandomInputs(declared, *args.random, sizes));
+  }
+  std::vector<Tensor> inputs;
+  for (size_t i = 0; i < declared.size(); ++i) {
+    const auto found = given.find(declared[i].name);
+    if (found != given.end()) {
+      inputs.push_back(found->second);
+    } else if (args.random) {
+      inputs.push_back(random[i]);
+    } else {
+      problems.Add(InvalidArgument("input `{}` is missing: give --input {}=FILE, or --random SEED",
+                                   declared[i].name, declared[i].name));
+    }
+  }
+  if (!problems.ok()) return problems.Finish();
+  return inputs;
+}
+
+absl::Status WriteOutputs(const RunArgs& args, const std::vector<std::string>& names,
+                          const std::vector<Tensor>& outputs) {
+  std::error_code error;
+  std::filesystem::create_directories(args.output_dir, error);
+  if (error) return ErrnoStatus(error.value(), "create", args.output_dir);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const std::filesystem::path path =
+        std::filesystem::path(args.output_dir) / FileNameOf(names[i]);
+    QUENCH_RETURN_IF_ERROR(WriteNpy(outputs[i], path));
+    fmt::print("{:<24} {}  -> {}\n", names[i], Describe(outputs[i]), path.string());
+  }
+  return absl::OkStatus();
+}
+
+void PrintProfile(std::vector<NodeTiming> timings) {
+  double total = 0;
+  for (const NodeTiming& timing : timings) total += timing.seconds;
+  std::stable_sort(timings.begin(), timings.end(),
+                   [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+  fmt::print("{:>10} {:>6}  {:<28} {}\n", "us", "%", "kernel", "node");
+  for (const NodeTiming& timing : timings) {
+    fmt::print("{:>10.1f} {:>6.1f}  {:<28} {}\n", timing.seconds * 1e6,
+               100 * timing.seconds / std::max(total, 1e-12), timing.kernel, timing.node);
+  }
+  fmt::print("{:>10.1f} {:>6}  total\n", total * 1e6, "100.0");
+}
+
+absl::Status RunArtifact(const RunArgs& args, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
+                          Artifact::Open(args.model->model, args.threads));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, GatherInputs(args, artifact->inputs()));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> outputs, artifact->Run(inputs, context));
+  std::vector<std::string> names;
+  for (const ArtifactTensor& output : artifact->outputs()) names.push_back(output.name);
+  QUENCH_RETURN_IF_ERROR(WriteOutputs(args, names, outputs));
+  if (!args.profile) return absl::OkStatus();
+  QUENCH_ASSIGN_OR_RETURN(std::vector<NodeTiming> timings, artifact->Profile(inputs));
+  PrintProfile(std::move(timings));
+  return absl::OkStatus();
+}
+
+absl::Status RunInterpreter(const RunArgs& args, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
+  const Graph& graph = model.canonical;
+  std::vector<ArtifactTensor> declared;
+  for (const ValueId id : graph.inputs) {
+    const Value& value = graph.value(id);
+    ArtifactTensor tensor{value.name, value.type.dtype, {}};
+    for (const Dim dim : value.type.dims) {
+      const Bounds bounds = graph.symbols->BoundsOf(dim);
+      tensor.dims.push_back({dim.is_static() ? dim.value() : -1,
+                             dim.is_static() ? "" : graph.symbols->ToString(dim), bounds.min,
+                             bounds.max});
+    }
+    declared.push_back(std::move(tensor));
+  }
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, GatherInputs(args, declared));
+  std::vector<NodeTiming> timings;
+  ops::EvaluateOptions options;
+  auto last = std::chrono::steady_clock::now();
+  if (args.profile) {
+    options.on_value = [&](const std::string& name, const Tensor&) {
+      const auto now = std::chrono::steady_clock::now();
+      timings.push_back({name, "interpreter", std::chrono::duration<double>(now - last).count()});
+      last = now;
+    };
+  }
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> outputs,
+                          ops::Evaluate(graph, inputs, context, options));
+  std::vector<std::string> names;
+  for (const ValueId id : graph.outputs) names.push_back(graph.value(id).name);
+  QUENCH_RETURN_IF_ERROR(WriteOutputs(args, names, outputs));
+  if (args.profile) PrintProfile(std::move(timings));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Action DeclareRun(CLI::App& app) {
+  auto args = std::make_shared<RunArgs>();
+  AddModelOptions(app, args->model, false);
+  app.get_option("MODEL")->description("Compiled library, ONNX file or IR module");
+  app.add_option("--input,-i", args->inputs, "Tensor for an input, from a .npy or .pb file")
+      ->option_text("NAME=FILE");
+  app.add_option("--random", args->random, "Random values for inputs without a file")
+      ->option_text("SEED");
+  app.add_option("--size", args->sizes, "Size of a symbolic dim for random inputs")
+      ->option_text("NAME=N");
+  app.add_option("--output-dir", args->output_dir, "Folder for NAME.npy of every output")
+      ->option_text("D (default .)");
+  app.add_option("--threads", args->threads, "Threads for a compiled library")
+      ->check(CLI::Range(1, 1024))
+      ->option_text("N (default 1)");
+  app.add_flag("--profile", args->profile, "Show the time of every layer");
+  app.footer(kExamples);
+  return [args](const StepContext& context) -> absl::Status {
+    QUENCH_ASSIGN_OR_RETURN(const FileKind kind, KindOf(args->model->model));
+    return kind == FileKind::kArtifact ? RunArtifact(*args, context)
+                                       : RunInterpreter(*args, context);
+  };
+}
+
+}  // namespace quench::cli

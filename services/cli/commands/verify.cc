@@ -1,0 +1,131 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/status.h"
+#include "services/analyser/analyser.h"
+#include "services/cli/commands/declarations.h"
+#include "services/cli/model_source.h"
+#include "services/codegen/codegen.h"
+
+namespace quench::cli {
+namespace {
+
+constexpr char kExamples[] = R"(Examples:
+  quench verify model.onnx out/model.so                    against the interpreter (a reference build for big models)
+  quench verify model.onnx out/model.so --samples 10 --tolerance 1e-5
+  quench verify model.onnx out/model.so --per-layer        error of every layer, not only when something is wrong
+
+The error of an output is max |library - model| / max |model|. Exit code 1 when one exceeds the tolerance.)";
+
+struct VerifyArgs {
+  std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  std::string artifact;
+  analyser::VerifyOptions options;
+  std::vector<std::string> sizes;
+  std::string format = "table";
+};
+
+nlohmann::json ErrorsToJson(const std::vector<analyser::OutputError>& errors) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const analyser::OutputError& error : errors)
+    list.push_back({{"name", error.name}, {"error", error.error}});
+  return list;
+}
+
+void PrintErrors(const char* title, const std::vector<analyser::OutputError>& errors,
+                 double tolerance) {
+  if (errors.empty()) return;
+  fmt::print("{:<48} {:>12}\n", title, "error");
+  for (const analyser::OutputError& error : errors) {
+    fmt::print("{:<48} {:>12.3g}{}\n", error.name, error.error,
+               error.error <= tolerance ? "" : "  out of tolerance");
+  }
+}
+
+absl::Status Build(const Graph& graph, bool reference, bool taps,
+                   const std::filesystem::path& library, const StepContext& context) {
+  codegen::CompileOptions options;
+  options.opt_level = reference ? 0 : 3;
+  options.taps = taps;
+  std::filesystem::path header = library;
+  header.replace_extension(".h");
+  // The reference is the model as it stands; the other side takes the passes that the library took.
+  Graph prepared = graph;
+  if (!reference) {
+    QUENCH_ASSIGN_OR_RETURN(prepared, passes::RunPipeline(std::move(prepared), {}, context));
+  }
+  return codegen::Compile(prepared, options, library, header, context).status();
+}
+
+absl::Status RunVerify(const VerifyArgs& args, const StepContext& context) {
+  analyser::VerifyOptions options = args.options;
+  QUENCH_ASSIGN_OR_RETURN(options.sizes, ParseSizes(args.sizes));
+  options.build = Build;
+  QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
+  Graph graph = std::move(model.canonical);
+  if (args.model->batch > 0) {
+    const passes::PassInfo* pass = passes::FindPass("set_batch_size");
+    QUENCH_ASSIGN_OR_RETURN(
+        graph, passes::RunPass(*pass, std::move(graph), PassOptionsOf(*args.model), context));
+  }
+  QUENCH_ASSIGN_OR_RETURN(const analyser::VerifyReport report,
+                          analyser::Verify(graph, args.artifact, options, context));
+  if (args.format == "json") {
+    const nlohmann::json json = {{"passed", report.passed},
+                                 {"oracle", report.oracle},
+                                 {"tolerance", options.tolerance},
+                                 {"outputs", ErrorsToJson(report.outputs)},
+                                 {"layers", ErrorsToJson(report.layers)},
+                                 {"first_layer", report.first_layer},
+                                 {"worst_layer", report.worst_layer}};
+    fmt::print("{}\n", json.dump(2));
+  } else {
+    PrintErrors("layer", report.layers, options.tolerance);
+    PrintErrors("output", report.outputs, options.tolerance);
+    fmt::print("{} samples against the {}: {}\n", options.samples, report.oracle,
+               report.passed ? "verified" : "MISMATCH");
+  }
+  if (report.passed) return absl::OkStatus();
+  std::string text = fmt::format("`{}` does not compute what `{}` says (tolerance {:g})",
+                                 args.artifact, args.model->model, options.tolerance);
+  if (!report.first_layer.empty()) {
+    text += fmt::format("; first layer out of tolerance: `{}`, worst: `{}`", report.first_layer,
+                        report.worst_layer);
+  }
+  return absl::FailedPreconditionError(text);
+}
+
+}  // namespace
+
+Action DeclareVerify(CLI::App& app) {
+  auto args = std::make_shared<VerifyArgs>();
+  AddModelOptions(app, args->model, true);
+  app.add_option("LIBRARY", args->artifact, "The compiled library")
+      ->required()
+      ->option_text("MODEL.so");
+  app.add_option("--samples", args->options.samples, "Random inputs to try")
+      ->check(CLI::Range(1, 100000))
+      ->option_text("N (default 3)");
+  app.add_option("--tolerance", args->options.tolerance, "Largest error allowed")
+      ->check(CLI::NonNegativeNumber)
+      ->option_text("T (default 1e-4)");
+  app.add_option("--oracle", args->options.oracle,
+                 "Compare with the interpreter, or a build of reference nests (default: by size)")
+      ->check(CLI::IsMember({"interpreter", "reference"}))
+      ->option_text("interpreter|reference");
+  app.add_flag("--per-layer", args->options.per_layer, "Compare every layer");
+  app.add_option("--seed", args->options.seed, "Seed of the random inputs")
+      ->option_text("N (default 1)");
+  app.add_option("--threads", args->options.threads, "Threads the library runs on")
+      ->check(CLI::Range(1, 1024))
+      ->option_text("N (default 1)");
+  app.add_option("--size", args->sizes, "Size of a symbolic dim")->option_text("NAME=N");
+  app.add_option("--format", args->format, "Output format")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->option_text("table|json");
+  app.footer(kExamples);
+  return [args](const StepContext& context) { return RunVerify(*args, context); };
+}
+
+}  // namespace quench::cli

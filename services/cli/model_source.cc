@@ -1,0 +1,221 @@
+#include "services/cli/model_source.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "common/ir/constants.h"
+#include "common/ir/text.h"
+#include "common/ir/wire/wire.h"
+#include "services/cli/npy.h"
+#include "services/importer/onnx/tensor_file.h"
+
+namespace quench::cli {
+namespace {
+
+constexpr size_t kMaxModuleBytes = size_t{1} << 30;
+
+absl::StatusOr<int64_t> ParseInt(const std::string& option, std::string_view text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return InvalidArgument("{}: `{}` is not an integer", option, text);
+  }
+  return value;
+}
+
+absl::StatusOr<std::vector<int64_t>> ParseShape(const std::string& text) {
+  std::vector<int64_t> dims;
+  size_t start = 0;
+  while (start <= text.size() && !text.empty()) {
+    const size_t comma = std::min(text.find(',', start), text.size());
+    const std::string_view part = std::string_view(text).substr(start, comma - start);
+    if (part == "?" || part == "-1") {
+      dims.push_back(-1);
+    } else {
+      QUENCH_ASSIGN_OR_RETURN(const int64_t dim, ParseInt("--shape", part));
+      if (dim < 0)
+        return InvalidArgument("--shape: dim {} is negative; use -1 or ? to keep a dim", dim);
+      dims.push_back(dim);
+    }
+    start = comma + 1;
+  }
+  return dims;
+}
+
+absl::StatusOr<std::pair<int64_t, int64_t>> ParseRange(const std::string& text) {
+  const size_t dots = text.find("..");
+  if (dots == std::string::npos) {
+    QUENCH_ASSIGN_OR_RETURN(const int64_t value, ParseInt("--dim", text));
+    return std::pair{value, value};
+  }
+  QUENCH_ASSIGN_OR_RETURN(const int64_t low,
+                          ParseInt("--dim", std::string_view(text).substr(0, dots)));
+  QUENCH_ASSIGN_OR_RETURN(const int64_t high,
+                          ParseInt("--dim", std::string_view(text).substr(dots + 2)));
+  if (low < 0 || high < low)
+    return InvalidArgument("--dim: `{}` is not a range LOW..HIGH with 0 <= LOW <= HIGH", text);
+  return std::pair{low, high};
+}
+
+absl::StatusOr<importer::ImportOptions> ImportOptionsOf(const ModelOptions& options) {
+  importer::ImportOptions result;
+  for (const std::string& text : options.shapes) {
+    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--shape", text));
+    QUENCH_ASSIGN_OR_RETURN(result.shapes[pair.first], ParseShape(pair.second));
+  }
+  for (const std::string& text : options.dims) {
+    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--dim", text));
+    QUENCH_ASSIGN_OR_RETURN(result.dims[pair.first], ParseRange(pair.second));
+  }
+  for (const std::string& text : options.dtypes) {
+    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--dtype", text));
+    const std::optional<DataType> dtype = ParseDataType(pair.second);
+    if (!dtype)
+      return InvalidArgument("--dtype: unknown dtype `{}`; f32, f16, i64, u8 and so on are known",
+                             pair.second);
+    result.dtypes[pair.first] = *dtype;
+  }
+  for (const std::string& text : options.freeze) {
+    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--freeze", text));
+    QUENCH_ASSIGN_OR_RETURN(result.freeze_params[pair.first], ReadTensorFile(pair.second));
+  }
+  result.outputs = options.outputs;
+  result.opset = options.opset;
+  result.external_root = options.external_root;
+  return result;
+}
+
+absl::StatusOr<Graph> LoadModule(const std::string& path, FileKind kind, BlobStore& store) {
+  QUENCH_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxModuleBytes));
+  if (kind == FileKind::kBinaryModule) return ParseModule(bytes, store);
+  return ParseGraph(bytes, ConstantLoaderFrom(store));
+}
+
+}  // namespace
+
+absl::StatusOr<std::pair<std::string, std::string>> SplitAssignment(const std::string& option,
+                                                                    const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    return InvalidArgument("{}: `{}` should read NAME=VALUE", option, text);
+  }
+  return std::pair{text.substr(0, equals), text.substr(equals + 1)};
+}
+
+absl::StatusOr<std::map<std::string, int64_t>> ParseSizes(const std::vector<std::string>& texts) {
+  std::map<std::string, int64_t> sizes;
+  for (const std::string& text : texts) {
+    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--size", text));
+    QUENCH_ASSIGN_OR_RETURN(sizes[pair.first], ParseInt("--size", pair.second));
+    if (sizes[pair.first] < 0) return InvalidArgument("--size: `{}` is negative", text);
+  }
+  return sizes;
+}
+
+void AddModelOptions(CLI::App& app, const std::shared_ptr<ModelOptions>& options, bool passes) {
+  app.add_option("MODEL", options->model, "ONNX file or IR module")
+      ->required()
+      ->option_text("FILE");
+  app.add_option("--shape", options->shapes, "Fix the shape of an input; -1 or ? keeps a dim")
+      ->option_text("NAME=1,3,224,224");
+  app.add_option("--dim", options->dims, "Range (or size) of a symbolic dim")
+      ->option_text("NAME=1..64");
+  app.add_option("--dtype", options->dtypes, "Override the dtype of an input")
+      ->option_text("NAME=f32");
+  app.add_option("--freeze", options->freeze,
+                 "Make an input a constant read from a .npy or .pb file")
+      ->option_text("NAME=FILE");
+  app.add_option("--outputs", options->outputs, "Cut the model at these values")
+      ->delimiter(',')
+      ->option_text("NAME,...");
+  app.add_option("--opset", options->opset, "Read the model as this ONNX opset")->option_text("N");
+  app.add_option("--external-root", options->external_root,
+                 "Folder that external data lies beneath (default: the model's)")
+      ->option_text("DIR");
+  if (!passes) return;
+  app.add_option("--batch", options->batch, "Fix the batch size (first dim of the inputs)")
+      ->option_text("N")
+      ->check(CLI::PositiveNumber);
+  for (const passes::PassInfo& pass : passes::AllPasses()) {
+    const std::string snake(pass.name);
+    std::string kebab = snake;
+    std::replace(kebab.begin(), kebab.end(), '_', '-');
+    const std::string names = kebab == snake ? "--no-" + snake : "--no-" + kebab + ",--no-" + snake;
+    app.add_flag_callback(
+           names, [options, snake] { options->disabled.push_back(snake); },
+           fmt::format("Skip: {}", pass.doc))
+        ->group("Passes");
+  }
+}
+
+absl::StatusOr<FileKind> KindOf(const std::string& path) {
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const FileMapping> file, FileMapping::Open(path));
+  const std::span<const std::byte> bytes = file->bytes();
+  const std::string_view head(reinterpret_cast<const char*>(bytes.data()),
+                              std::min<size_t>(bytes.size(), 64));
+  if (head.substr(0, 4) ==
+      "\x7f"
+      "ELF")
+    return FileKind::kArtifact;
+  if (IsTextModule(head)) return FileKind::kTextModule;
+  if (IsSerializedModule(head)) return FileKind::kBinaryModule;
+  return FileKind::kModel;
+}
+
+absl::StatusOr<std::shared_ptr<BlobStore>> OpenStore() {
+  QUENCH_ASSIGN_OR_RETURN(std::shared_ptr<LocalBlobStore> store,
+                          LocalBlobStore::Open(LocalBlobStore::DefaultRoot()));
+  return std::shared_ptr<BlobStore>(std::move(store));
+}
+
+absl::StatusOr<importer::Imported> LoadModel(const ModelOptions& options,
+                                             const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const FileKind kind, KindOf(options.model));
+  if (kind == FileKind::kArtifact) {
+    return InvalidArgument("`{}` is a compiled library; this takes an ONNX model or an IR module",
+                           options.model);
+  }
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<BlobStore> store, OpenStore());
+  QUENCH_ASSIGN_OR_RETURN(const importer::ImportOptions import, ImportOptionsOf(options));
+  if (kind == FileKind::kModel)
+    return importer::ImportModel(options.model, import, *store, context);
+  if (!import.shapes.empty() || !import.dims.empty() || !import.dtypes.empty() ||
+      !import.freeze_params.empty() || !import.outputs.empty() || import.opset != 0) {
+    return InvalidArgument(
+        "`{}` is an IR module: --shape, --dim, --dtype, --freeze, --outputs and --opset apply to "
+        "models",
+        options.model);
+  }
+  QUENCH_ASSIGN_OR_RETURN(Graph graph, LoadModule(options.model, kind, *store));
+  return importer::Imported{graph, graph};
+}
+
+passes::PassOptions PassOptionsOf(const ModelOptions& options) {
+  passes::PassOptions result;
+  result.batch = options.batch;
+  result.disabled.insert(options.disabled.begin(), options.disabled.end());
+  return result;
+}
+
+absl::StatusOr<Tensor> ReadTensorFile(const std::string& path) {
+  const std::string extension = std::filesystem::path(path).extension().string();
+  if (extension == ".npy") return ReadNpy(path);
+  if (extension == ".pb") return importer::ReadTensorProto(path);
+  return InvalidArgument("`{}`: tensors are read from .npy and .pb (ONNX TensorProto) files", path);
+}
+
+std::string TypeText(const Type& type, const SymbolTable& symbols) {
+  if (type.kind != ValueKind::kTensor) return "non-tensor";
+  std::string text(DataTypeName(type.dtype));
+  if (!type.ranked) return text + "[?]";
+  text += "[";
+  for (size_t i = 0; i < type.dims.size(); ++i)
+    text += (i > 0 ? ", " : "") + symbols.ToString(type.dims[i]);
+  return text + "]";
+}
+
+}  // namespace quench::cli

@@ -1,0 +1,63 @@
+// Models as the commands take them: ONNX files, IR modules (text or binary), and the options that
+// shape an import.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/context.h"
+#include "common/blobs/blob_store.h"
+#include "common/ir/graph.h"
+#include "common/passes/pass.h"
+#include "services/importer/importer.h"
+
+namespace quench::cli {
+
+struct ModelOptions {
+  std::string model;
+  std::vector<std::string> shapes;   // NAME=1,3,224,224
+  std::vector<std::string> dims;     // NAME=1..64
+  std::vector<std::string> dtypes;   // NAME=f32
+  std::vector<std::string> freeze;   // NAME=FILE
+  std::vector<std::string> outputs;  // value names
+  int64_t opset = 0;
+  int64_t batch = 0;
+  std::string external_root;
+  std::vector<std::string> disabled;  // filled by the --no-PASS flags
+};
+
+// MODEL and the import options. `passes` adds --batch and one --no-PASS flag per pass.
+void AddModelOptions(CLI::App& app, const std::shared_ptr<ModelOptions>& options, bool passes);
+
+// Splits NAME=VALUE at the first '='; INVALID_ARGUMENT naming the option otherwise.
+absl::StatusOr<std::pair<std::string, std::string>> SplitAssignment(const std::string& option,
+                                                                    const std::string& text);
+
+// "N" sizes by symbol name from repeated NAME=N options.
+absl::StatusOr<std::map<std::string, int64_t>> ParseSizes(const std::vector<std::string>& texts);
+
+enum class FileKind { kArtifact, kTextModule, kBinaryModule, kModel };
+// By content: ELF, text module, binary module, anything else.
+absl::StatusOr<FileKind> KindOf(const std::string& path);
+
+// The blob store of the local user. Opened once.
+absl::StatusOr<std::shared_ptr<BlobStore>> OpenStore();
+
+// Imports a model, or reads a module (then `imported` and `canonical` are both the module's graph).
+absl::StatusOr<importer::Imported> LoadModel(const ModelOptions& options,
+                                             const StepContext& context);
+
+passes::PassOptions PassOptionsOf(const ModelOptions& options);
+
+// A tensor from NAME=FILE's file: .npy, or .pb (an ONNX TensorProto).
+absl::StatusOr<Tensor> ReadTensorFile(const std::string& path);
+
+// Type as text: "f32[batch, 3, 224, 224]".
+std::string TypeText(const Type& type, const SymbolTable& symbols);
+
+}  // namespace quench::cli

@@ -1,0 +1,186 @@
+#include "services/cli/npy.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <numeric>
+#include <optional>
+#include <string>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+
+namespace quench::cli {
+namespace {
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr size_t kMaxFile = size_t{16} << 30;
+
+struct Header {
+  std::string descr;
+  bool fortran = false;
+  std::vector<int64_t> dims;
+  size_t data_offset = 0;
+};
+
+struct Code {
+  std::string_view descr;
+  DataType dtype;
+};
+constexpr Code kCodes[] = {
+    {"<f4", DataType::kF32}, {"<f8", DataType::kF64},   {"<f2", DataType::kF16},
+    {"<i8", DataType::kI64}, {"<i4", DataType::kI32},   {"<i2", DataType::kI16},
+    {"|i1", DataType::kI8},  {"<u8", DataType::kU64},   {"<u4", DataType::kU32},
+    {"<u2", DataType::kU16}, {"|u1", DataType::kU8},    {"|b1", DataType::kBool},
+    {"<c8", DataType::kC64}, {"<c16", DataType::kC128},
+};
+
+std::optional<DataType> TypeOf(std::string_view descr) {
+  for (const Code& code : kCodes) {
+    if (code.descr == descr) return code.dtype;
+  }
+  return std::nullopt;
+}
+
+// Text after `'key':` in the header's Python dict literal, or nullopt.
+std::optional<std::string_view> Field(std::string_view header, std::string_view key) {
+  const size_t at = header.find("'" + std::string(key) + "'");
+  if (at == std::string_view::npos) return std::nullopt;
+  const size_t colon = header.find(':', at);
+  if (colon == std::string_view::npos) return std::nullopt;
+  std::string_view rest = header.substr(colon + 1);
+  while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
+  return rest;
+}
+
+bool ParseShape(std::string_view text, std::vector<int64_t>& dims) {
+  if (text.empty() || text.front() != '(') return false;
+  text.remove_prefix(1);
+  int64_t value = -1;
+  for (const char c : text) {
+    if (std::isdigit(static_cast<unsigned char>(c))) {
+      value = std::max<int64_t>(value, 0) * 10 + (c - '0');
+      if (value > (int64_t{1} << 48) || dims.size() > 64) return false;
+    } else if (c == ',' || c == ')') {
+      if (value >= 0) dims.push_back(value);
+      value = -1;
+      if (c == ')') return true;
+    } else if (c != ' ' && c != 'L') {
+      return false;
+    }
+  }
+  return false;
+}
+
+absl::StatusOr<Header> ParseHeader(std::string_view file, const std::string& path) {
+  const auto broken = [&](std::string_view what) {
+    return InvalidArgument("`{}`: {}", path, what);
+  };
+  if (file.size() < 10 || file.substr(0, 6) != kMagic)
+    return broken("not a .npy file (wrong magic bytes)");
+  const int major = file[6];
+  size_t length =
+      static_cast<uint8_t>(file[8]) | (static_cast<size_t>(static_cast<uint8_t>(file[9])) << 8);
+  size_t start = 10;
+  if (major >= 2) {
+    if (file.size() < 12) return broken("truncated header");
+    length |= (static_cast<size_t>(static_cast<uint8_t>(file[10])) << 16) |
+              (static_cast<size_t>(static_cast<uint8_t>(file[11])) << 24);
+    start = 12;
+  }
+  if (major < 1 || major > 3)
+    return broken(fmt::format("format version {}; 1 to 3 are read", major));
+  if (file.size() - start < length) return broken("truncated header");
+  const std::string_view text = file.substr(start, length);
+  Header header;
+  header.data_offset = start + length;
+  const auto descr = Field(text, "descr");
+  const auto order = Field(text, "fortran_order");
+  const auto shape = Field(text, "shape");
+  if (!descr || !order || !shape) return broken("header lacks `descr`, `fortran_order` or `shape`");
+  if (descr->empty() || descr->front() != '\'') return broken("structured dtypes are not read");
+  header.descr = std::string(descr->substr(1, descr->find('\'', 1) - 1));
+  header.fortran = order->substr(0, 4) == "True";
+  if (!ParseShape(*shape, header.dims)) return broken("malformed `shape`");
+  return header;
+}
+
+// Column-major to row-major.
+Tensor Transposed(const Tensor& source) {
+  const std::vector<int64_t>& dims = source.dims();
+  Tensor result = Tensor::Zeros(source.dtype(), dims);
+  const size_t width = static_cast<size_t>(DataTypeBits(source.dtype()) / 8);
+  std::byte* out = result.mutable_bytes();
+  std::vector<int64_t> index(dims.size(), 0);
+  for (int64_t i = 0; i < source.size(); ++i) {
+    int64_t from = 0;
+    for (size_t d = dims.size(); d-- > 0;) from = from * dims[d] + index[d];
+    std::memcpy(out + static_cast<size_t>(i) * width,
+                source.bytes().data() + static_cast<size_t>(from) * width, width);
+    for (size_t d = dims.size(); d-- > 0;) {
+      if (++index[d] < dims[d]) break;
+      index[d] = 0;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<Tensor> ReadNpy(const std::filesystem::path& path) {
+  QUENCH_ASSIGN_OR_RETURN(const std::string file, ReadFile(path, kMaxFile));
+  QUENCH_ASSIGN_OR_RETURN(Header header, ParseHeader(file, path.string()));
+  const std::optional<DataType> dtype = TypeOf(header.descr);
+  if (!dtype) {
+    return InvalidArgument("`{}`: dtype `{}` is not read; little-endian numbers and bools are",
+                           path.string(), header.descr);
+  }
+  const std::optional<int64_t> count = ElementCount(header.dims);
+  const size_t available = file.size() - header.data_offset;
+  if (!count || static_cast<uint64_t>(*count) > kMaxFile ||
+      static_cast<size_t>(DataTypeBytes(*dtype, *count)) != available) {
+    return InvalidArgument("`{}`: has {} bytes of data, its shape and dtype need {}", path.string(),
+                           available,
+                           count ? std::to_string(DataTypeBytes(*dtype, *count)) : "too many");
+  }
+  Tensor tensor = Tensor::Zeros(*dtype, header.dims);
+  if (available > 0)
+    std::memcpy(tensor.mutable_bytes(), file.data() + header.data_offset, available);
+  return header.fortran && header.dims.size() > 1 ? Transposed(tensor) : tensor;
+}
+
+absl::Status WriteNpy(const Tensor& tensor, const std::filesystem::path& path) {
+  Tensor written = tensor;
+  const Code* code = std::find_if(std::begin(kCodes), std::end(kCodes),
+                                  [&](const Code& c) { return c.dtype == tensor.dtype(); });
+  if (code == std::end(kCodes)) {
+    if (!IsFloat(tensor.dtype())) {
+      return Unsupported("`{}`: .npy has no dtype for {}", path.string(),
+                         DataTypeName(tensor.dtype()));
+    }
+    std::vector<float> wide(static_cast<size_t>(tensor.size()));
+    for (size_t i = 0; i < wide.size(); ++i)
+      wide[i] = static_cast<float>(tensor.FloatAt(static_cast<int64_t>(i)));
+    written = Tensor::Of(DataType::kF32, tensor.dims(), wide);
+    code = &kCodes[0];
+  }
+  std::string shape;
+  for (const int64_t dim : written.dims()) shape += fmt::format("{}, ", dim);
+  if (written.rank() > 1) shape.resize(shape.size() - 2);
+  if (written.rank() == 1) shape.resize(shape.size() - 1);
+  std::string header =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", code->descr, shape);
+  const size_t unpadded = 10 + header.size() + 1;
+  header.append((64 - unpadded % 64) % 64, ' ');
+  header += '\n';
+  std::string file(kMagic);
+  file += '\x01';
+  file += '\x00';
+  file += static_cast<char>(header.size() & 0xff);
+  file += static_cast<char>(header.size() >> 8);
+  file += header;
+  file.append(reinterpret_cast<const char*>(written.bytes().data()), written.bytes().size());
+  return WriteFileAtomically(path, file);
+}
+
+}  // namespace quench::cli
