@@ -162,6 +162,8 @@ LoopAnalysis::LoopAnalysis(const Function& function, StmtId loop)
     if (stmt.kind == StmtKind::kStore) stored_[static_cast<size_t>(stmt.id)] = true;
     if (stmt.kind == StmtKind::kLet) lets_[stmt.id] = stmt.args[0];
   }
+  // In order, so that long chains of lets are not walked recursively.
+  for (const auto& [var, value] : lets_) FormOf(value);
 }
 
 std::optional<int64_t> LoopAnalysis::Stride(ExprId id) const {

@@ -10,9 +10,11 @@
 //  `kDiv`/`kRem` truncate,
 //    `kFloorDiv`/`kFloorMod` floor. Shifts by >= width give 0 (arithmetic right shift: the sign).
 //  * Float -> integer casts saturate, NaN gives 0. Integer narrowing wraps. To bool: != 0.
-//  * f16/bf16 are storage types: loads and stores of them are typed so, arithmetic happens in f32
-//  (Builder
-//    widens operands and the lowering casts back); casts round to nearest even.
+//  * f16, bf16 and the f8 kinds are storage types: loads and stores of them are typed so,
+//  arithmetic happens in f32
+//    (Builder widens operands and the lowering casts back). Casts round to nearest even; a cast
+//    between a storage float and anything but f32 goes by way of f32. f8 overflow gives infinity
+//    (E5M2) or NaN (the others).
 //  * kMin/kMax propagate NaN. Comparisons with NaN are false except kNe.
 //  * kPow on integers wraps; a negative exponent gives the truncated reciprocal (0 unless the base
 //  is 1 or -1).
