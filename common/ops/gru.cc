@@ -1,0 +1,73 @@
+#include "common/ops/recurrent_common.h"
+
+namespace quench::ops {
+namespace {
+
+absl::Status Infer(InferContext& ctx) { return InferRecurrent(ctx, /*gates=*/3, /*activations=*/2); }
+
+// Gates in the order update, reset, hidden. Equations: ONNX GRU. With `linear_before_reset` the reset gate scales
+// the product with R, else the state that goes into it.
+void LowerDirection(LowerContext& ctx, Recurrent& net, int direction, B hidden, B gates) {
+  Builder& b = ctx.b();
+  const Activation f = net.ActivationOf(direction, 0, 2);
+  const Activation g = net.ActivationOf(direction, 1, 2);
+  const bool linear = ctx.node().Int("linear_before_reset", 0) != 0;
+  const E size = net.hidden();
+  const E first = b.I(2) * size;  // rows of the hidden gate
+  net.LoadState(direction, 5, hidden);
+  net.ProjectInputs(direction, linear ? 2 : 3);
+  const auto phases = [&](const Recurrent::Step& step) {
+    b.ParallelForAll(std::vector<E>{net.batch(), first}, [&](std::span<const E> i) {
+      const E sum = net.Recur(direction, hidden, i[0], i[1]);
+      b.Store(gates, i, f(step.projected(i[0], i[1]) + sum));
+    });
+    b.ParallelForAll(std::vector<E>{net.batch(), size}, [&](std::span<const E> i) {
+      const E n = i[0];
+      const E row = first + i[1];
+      const auto reset = [&](E k) { return gates.At({n, size + k}); };
+      const E sum = linear ? net.Recur(direction, hidden, n, row) + net.RecurrentBias(direction, row)
+                           : net.Recur(direction, hidden, n, row, reset);
+      b.Store(gates, {n, row}, sum);
+    });
+  };
+  const auto update = [&](const Recurrent::Step& step, E n, E unit) {
+    const E row = first + unit;
+    const E recurrent = linear ? gates.At({n, size + unit}) * gates.At({n, row}) : gates.At({n, row});
+    const E candidate = g(step.projected(n, row) + recurrent);
+    const E keep = b.Let(gates.At({n, unit}), "keep");
+    return (b.F(1, net.type()) - keep) * candidate + keep * hidden.At({n, unit});
+  };
+  net.ForEachStep(direction, phases, update, hidden);
+  net.StoreState(direction, 1, hidden);
+}
+
+absl::Status Lower(LowerContext& ctx) {
+  Recurrent net(ctx, 3);
+  const B hidden = net.MakeState("hidden");
+  const B gates = net.MakeScratch("gates", {net.batch(), ctx.b().I(3) * net.hidden()});
+  for (int d = 0; d < net.directions(); ++d) LowerDirection(ctx, net, d, hidden, gates);
+  return absl::OkStatus();
+}
+
+OpDef Define() {
+  OpDef op = {.name = "GRU",
+              .summary = "gated recurrent unit over a sequence",
+              .min_inputs = 3,
+              .max_inputs = 6,
+              .max_outputs = 2,
+              .attributes = RecurrentAttributes(),
+              .infer = Infer,
+              .macs = RecurrentMacs,
+              .lower = Lower};
+  op.attributes.push_back({"linear_before_reset", AttributeSpec::kInt});
+  return op;
+}
+
+}  // namespace
+
+const OpDef& GRUOp() {
+  static const OpDef op = Define();
+  return op;
+}
+
+}  // namespace quench::ops

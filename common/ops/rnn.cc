@@ -1,0 +1,42 @@
+#include "common/ops/recurrent_common.h"
+
+namespace quench::ops {
+namespace {
+
+absl::Status Infer(InferContext& ctx) { return InferRecurrent(ctx, /*gates=*/1, /*activations=*/1); }
+
+absl::Status Lower(LowerContext& ctx) {
+  Builder& b = ctx.b();
+  Recurrent net(ctx, 1);
+  const B hidden = net.MakeState("hidden");
+  const B sums = net.MakeState("sums");
+  for (int d = 0; d < net.directions(); ++d) {
+    const Activation f = net.ActivationOf(d, 0, 1);
+    net.LoadState(d, 5, hidden);
+    net.ProjectInputs(d, 1);
+    const auto phases = [&](const Recurrent::Step&) {
+      b.ParallelForAll(DimsOf(sums), [&](std::span<const E> i) { b.Store(sums, i, net.Recur(d, hidden, i[0], i[1])); });
+    };
+    const auto update = [&](const Recurrent::Step& step, E n, E h) { return f(step.projected(n, h) + sums.At({n, h})); };
+    net.ForEachStep(d, phases, update, hidden);
+    net.StoreState(d, 1, hidden);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+const OpDef& RNNOp() {
+  static const OpDef op = {.name = "RNN",
+                           .summary = "simple recurrent layer over a sequence",
+                           .min_inputs = 3,
+                           .max_inputs = 6,
+                           .max_outputs = 2,
+                           .attributes = RecurrentAttributes(),
+                           .infer = Infer,
+                           .macs = RecurrentMacs,
+                           .lower = Lower};
+  return op;
+}
+
+}  // namespace quench::ops
