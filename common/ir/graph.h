@@ -44,17 +44,23 @@ struct Type {
   friend bool operator==(const Type&, const Type&) = default;
 };
 
-// Where the bytes of a constant lie: part of a blob of at most 256 MiB.
+// Constants and tensor attributes above this size travel by digest, not inside messages or text.
+inline constexpr uint64_t kMaxInlineBytes = 4096;
+
+// Part of a blob; blobs have at most 256 MiB.
 struct BlobRange {
-  std::string blob;  // sha256 of the blob, hex; empty while the constant is only in memory
+  std::string blob;  // sha256 of the blob, hex
   uint64_t offset = 0;
   uint64_t size = 0;
+  friend bool operator==(const BlobRange&, const BlobRange&) = default;
 };
 
 struct Constant {
   quench::Tensor tensor;
   std::string digest;  // sha256 (hex) of the tensor's own bytes; empty until computed
-  BlobRange location;
+  // Where the bytes lie, in order: one range for almost all, several for tensors above 256 MiB,
+  // none while the constant is only in memory.
+  std::vector<BlobRange> location;
 };
 
 struct Value {

@@ -17,25 +17,6 @@ struct Overloaded : Ts... {
 template <typename... Ts>
 Overloaded(Ts...) -> Overloaded<Ts...>;
 
-// Calls visit(dim) on every operand of a symbol.
-template <typename Visit>
-void ForEachOperand(const Symbol& symbol, Visit&& visit) {
-  std::visit(Overloaded{[](const InputAxis&) {},
-                        [&](const RuntimeSize& runtime) {
-                          if (runtime.upper) visit(*runtime.upper);
-                        },
-                        [&](const Polynomial& polynomial) {
-                          for (const Monomial& term : polynomial.terms) {
-                            for (SymbolId factor : term.factors) visit(Dim::OfSymbol(factor));
-                          }
-                        },
-                        [&](const DimBinary& binary) {
-                          visit(binary.lhs);
-                          visit(binary.rhs);
-                        }},
-             symbol.definition);
-}
-
 std::optional<int64_t> CheckedValue(const Polynomial& polynomial, std::span<const int64_t> slots) {
   int64_t sum = polynomial.constant;
   for (const Monomial& term : polynomial.terms) {
@@ -73,21 +54,19 @@ std::optional<int64_t> CheckedValue(DimOp op, int64_t lhs, int64_t rhs) {
 
 SymbolId SymbolTable::Append(Symbol symbol) {
   const SymbolId id = static_cast<SymbolId>(symbols_.size());
-  bool runtime = symbol.is_runtime();
   if (symbol.is_expression()) {
-    ForEachOperand(symbol, [&](Dim dim) { runtime = runtime || DependsOnRuntime(dim); });
     symbol.name = "$" + std::to_string(id);
   } else {
     by_name_.emplace(symbol.name, id);
   }
-  const bool expression = symbol.is_expression();
   symbols_.push_back(std::move(symbol));
-  depends_on_runtime_.push_back(runtime);
-  text_size_.push_back(0);
-  if (expression) {
+  bool runtime = at(id).is_runtime();
+  if (at(id).is_expression()) {
     Refresh(id);
-    text_size_.back() = static_cast<int>(std::min<size_t>(Definition(id).size(), 1 << 20));
+    ForEachOperand(id, [&](Dim dim) { runtime = runtime || DependsOnRuntime(dim); });
   }
+  depends_on_runtime_.push_back(runtime);
+  text_size_.push_back(TextSize(id));
   return id;
 }
 
@@ -154,7 +133,7 @@ absl::StatusOr<std::vector<int64_t>> SymbolTable::Evaluate(std::span<const int64
       continue;
     }
     bool ready = true;
-    ForEachOperand(symbol, [&](Dim dim) {
+    ForEachOperand(id, [&](Dim dim) {
       ready = ready && (dim.is_static() || known[static_cast<size_t>(dim.symbol())]);
     });
     if (!ready) continue;
@@ -186,7 +165,7 @@ Dim SymbolTable::Import(const SymbolTable& from, Dim dim,
     const SymbolId id = pending.back();
     pending.pop_back();
     if (!reachable.insert(id).second || replacements.contains(id)) continue;
-    ForEachOperand(from.at(id), [&](Dim operand) {
+    from.ForEachOperand(id, [&](Dim operand) {
       if (!operand.is_static()) pending.push_back(operand.symbol());
     });
   }

@@ -136,14 +136,17 @@ class SymbolTable {
   // whose text would be long print as `$id`, so that text stays linear in the table; `Definition`
   // spells them out.
   std::string ToString(Dim dim) const;
-  bool IsAbbreviated(SymbolId id) const {
-    return text_size_[static_cast<size_t>(id)] > kMaxInlineText;
-  }
+  bool IsAbbreviated(SymbolId id) const;
   std::string Definition(SymbolId id) const;
   // Inverse of ToString over the names in this table. `aliases` says what `$id` stands for; without
   // it, the symbol of that id.
   absl::StatusOr<Dim> Parse(const std::string& text,
                             const std::map<std::string, Dim>* aliases = nullptr);
+
+  // Calls visit(dim) on every operand of a symbol's definition, the upper bound of a runtime size
+  // included.
+  template <typename Visit>
+  void ForEachOperand(SymbolId id, Visit&& visit) const;
 
   // Values of all symbols, given those of inputs and runtime sizes (entries of expression symbols
   // are ignored and recomputed; index = symbol id). Symbols that depend on an unset runtime size
@@ -178,12 +181,28 @@ class SymbolTable {
   int64_t MultipleOf(Dim dim) const;
   int64_t MultipleOf(const Monomial& term) const;
   std::string Quoted(SymbolId id) const;
+  int TextSize(SymbolId id) const;
 
   std::vector<Symbol> symbols_;
   std::vector<bool> depends_on_runtime_;
-  std::vector<int> text_size_;
+  std::vector<int> text_size_;               // estimated
   std::map<std::string, SymbolId> by_name_;  // inputs and runtime sizes
   std::map<std::string, SymbolId> by_form_;  // normal form -> id
 };
+
+template <typename Visit>
+void SymbolTable::ForEachOperand(SymbolId id, Visit&& visit) const {
+  const Symbol& symbol = at(id);
+  if (const auto* runtime = std::get_if<RuntimeSize>(&symbol.definition)) {
+    if (runtime->upper) visit(*runtime->upper);
+  } else if (const auto* polynomial = std::get_if<Polynomial>(&symbol.definition)) {
+    for (const Monomial& term : polynomial->terms) {
+      for (SymbolId factor : term.factors) visit(Dim::OfSymbol(factor));
+    }
+  } else if (const auto* binary = std::get_if<DimBinary>(&symbol.definition)) {
+    visit(binary->lhs);
+    visit(binary->rhs);
+  }
+}
 
 }  // namespace quench

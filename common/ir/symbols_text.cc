@@ -45,9 +45,14 @@ std::string SymbolTable::Quoted(SymbolId id) const {
   return IsIdentifier(name) && FindFunction(name) == nullptr ? name : Quote(name);
 }
 
+bool SymbolTable::IsAbbreviated(SymbolId id) const {
+  return at(id).is_expression() && text_size_[static_cast<size_t>(id)] > kMaxInlineText;
+}
+
 std::string SymbolTable::ToString(Dim dim) const {
   if (dim.is_static()) return std::to_string(dim.value());
   const SymbolId id = dim.symbol();
+  if (id >= size()) return "$" + std::to_string(id);  // only in graphs that the verifier refuses
   if (!at(id).is_expression()) return Quoted(id);
   return IsAbbreviated(id) ? "$" + std::to_string(id) : Definition(id);
 }
@@ -91,6 +96,30 @@ std::string SymbolTable::Definition(SymbolId id) const {
     text += std::to_string(magnitude(polynomial->constant));
   }
   return text;
+}
+
+// Length of the definition without spelling it out: a polynomial may have a thousand long factors.
+int SymbolTable::TextSize(SymbolId id) const {
+  constexpr int64_t kLimit = 1 << 20;
+  const auto size_of = [&](Dim dim) -> int64_t {
+    if (dim.is_static()) return 20;
+    const bool abbreviated = IsAbbreviated(dim.symbol());
+    return abbreviated ? 12 : text_size_[static_cast<size_t>(dim.symbol())];
+  };
+  const Symbol& symbol = at(id);
+  int64_t total = 0;
+  if (const auto* binary = std::get_if<DimBinary>(&symbol.definition)) {
+    total = size_of(binary->lhs) + size_of(binary->rhs) + 12;
+  } else if (const auto* polynomial = std::get_if<Polynomial>(&symbol.definition)) {
+    if (polynomial->constant != 0) total += 4;
+    for (const Monomial& term : polynomial->terms) {
+      total += term.coefficient == 1 ? 3 : 6;
+      for (SymbolId factor : term.factors) total += size_of(Dim::OfSymbol(factor)) + 1;
+    }
+  } else {
+    total = static_cast<int64_t>(Quoted(id).size());
+  }
+  return static_cast<int>(std::min(total, kLimit));
 }
 
 // Recursive descent; intermediate sums stay polynomials, so only the result enters the table.

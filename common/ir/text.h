@@ -17,17 +17,17 @@ struct PrintOptions {
   bool constants =
       true;  // print the elements of constants up to 4 KiB; larger ones by digest and location
 };
+// Never fails, also for graphs that VerifyGraph refuses: what cannot be named prints as `%?`.
 std::string PrintGraph(const Graph& graph, const PrintOptions& options = {});
 
-// Bytes of a constant that the text names by digest and location.
-using ConstantLoader =
-    std::function<absl::StatusOr<Tensor>(const Type&, const std::string& digest, const BlobRange&)>;
+// Bytes of a constant that the text names by digest and location. The tensor has the type's dtype
+// and dims.
+using ConstantLoader = std::function<absl::StatusOr<Tensor>(
+    const Type& type, const std::string& digest, const std::vector<BlobRange>& location)>;
 
-// Errors give line and column. Types that the text leaves out stay unknown: run ops::InferGraph.
-// Input of any size, nesting or content gives a graph or an error.
+// Errors read "line:column: problem". Types that the text leaves out stay unknown: run
+// ops::InferGraph, then VerifyGraph. Input of any size, nesting or content gives a graph or an
+// error; texts end at 64 MiB.
 absl::StatusOr<Graph> ParseGraph(const std::string& text, const ConstantLoader& loader = {});
-
-// Does a file that starts with `head` (64 bytes suffice) hold the text form?
-bool IsTextModule(std::string_view head);
 
 }  // namespace quench
