@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Quench beside ONNX Runtime on the same models, inputs and core, in one interleaved run.
+
+Usage: bench/bench_models.py --quench build/release/bin/quench [--seconds S] [--threads N] MODEL.onnx...
+
+Each round times a burst of one, then of the other; the report is the median of the ratios of round medians, because
+machines are noisy and absolute milliseconds are not comparable between runs. Symbolic dims are bound with --size NAME=N.
+Needs onnxruntime and numpy; Quench is driven through its C ABI (ctypes), so both run in this process.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+import onnxruntime as ort
+
+DTYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_,
+          "tensor(uint8)": np.uint8, "tensor(float16)": np.float16, "tensor(double)": np.float64}
+
+
+def random_inputs(session, sizes, seed=1):
+    rng = np.random.default_rng(seed)
+    inputs = {}
+    for i in session.get_inputs():
+        shape = [d if isinstance(d, int) and d > 0 else sizes.get(d, 1) for d in i.shape]
+        dtype = DTYPES[i.type]
+        if np.issubdtype(dtype, np.floating):
+            inputs[i.name] = rng.standard_normal(shape).astype(dtype)
+        else:
+            inputs[i.name] = rng.integers(0, 2, shape).astype(dtype)
+    return inputs
+
+
+class RtTensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("dims", ctypes.POINTER(ctypes.c_int64)), ("dtype", ctypes.c_int32), ("rank", ctypes.c_int32)]
+
+
+class RtOptions(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_uint32), ("num_threads", ctypes.c_uint32), ("parallel_for", ctypes.c_void_p),
+                ("user", ctypes.c_void_p), ("arena", ctypes.c_void_p), ("arena_bytes", ctypes.c_uint64), ("rng_seed", ctypes.c_uint64)]
+
+
+ONNX_DTYPES = {np.dtype(np.float32): 1, np.dtype(np.uint8): 2, np.dtype(np.int32): 6, np.dtype(np.int64): 7,
+               np.dtype(np.bool_): 9, np.dtype(np.float16): 10, np.dtype(np.float64): 11}
+
+
+class QuenchModel:
+    """A compiled library through libquench_rt's C interface (common/runtime/quench_rt.h)."""
+
+    def __init__(self, runtime, path, inputs, names, threads):
+        self.runtime, self.error = runtime, ctypes.create_string_buffer(1024)
+        self.model, self.session = ctypes.c_void_p(), ctypes.c_void_p()
+        self.check(runtime.quench_rt_open_file(str(path).encode(), ctypes.byref(self.model), self.error))
+        options = RtOptions(size=ctypes.sizeof(RtOptions), num_threads=threads)
+        self.check(runtime.quench_rt_session_create(self.model, ctypes.byref(options), ctypes.byref(self.session), self.error))
+        self.inputs = [np.ascontiguousarray(inputs[name]) for name in names]
+        for index, array in enumerate(self.inputs):
+            dims = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
+            tensor = RtTensor(array.ctypes.data, dims, ONNX_DTYPES[array.dtype], array.ndim)
+            self.check(runtime.quench_rt_set_input(self.session, ctypes.c_uint32(index), ctypes.byref(tensor), self.error))
+
+    def check(self, code):
+        if code:
+            raise RuntimeError(self.error.value.decode())
+
+    def run(self):
+        self.check(self.runtime.quench_rt_run(self.session, self.error))
+
+
+def build_runtime(folder):
+    """libquench_rt as a shared library for ctypes."""
+    root = pathlib.Path(__file__).resolve().parent.parent
+    sources = [str(p) for p in sorted((root / "common/runtime").glob("*.c")) if p.name != "demo.c"]
+    library = pathlib.Path(folder) / "libquench_rt.so"
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", f"-I{root}", *sources, "-o", str(library), "-lpthread", "-ldl"], check=True)
+    return ctypes.CDLL(str(library))
+
+
+def timed(run, seconds):
+    times = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times) < 3:
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times), min(times)
+
+
+def compare(args, runtime, model, sizes):
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = args.threads
+    options.inter_op_num_threads = 1
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    inputs = random_inputs(session, sizes)
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder) / "out"
+        before = sum(os.times()[2:4])
+        subprocess.run([args.quench, "compile", str(model), "--output", str(out), "--progress", "none"], check=True,
+                       stdout=subprocess.DEVNULL)
+        compile_cpu = sum(os.times()[2:4]) - before
+        ours = QuenchModel(runtime, out / "model.so", inputs, [i.name for i in session.get_inputs()], args.threads)
+        ours.run()
+        session.run(None, inputs)
+        ratios, our_times, their_times = [], [], []
+        for _ in range(args.rounds):
+            mine, mine_min = timed(ours.run, args.seconds)
+            theirs, theirs_min = timed(lambda: session.run(None, inputs), args.seconds)
+            ratios.append(theirs / mine)
+            our_times.append(mine_min)
+            their_times.append(theirs_min)
+    return {"model": model.name, "speedup_median": statistics.median(ratios), "quench_min_ms": min(our_times) * 1e3,
+            "ort_min_ms": min(their_times) * 1e3, "compile_cpu_s": compile_cpu}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", type=pathlib.Path)
+    parser.add_argument("--quench", required=True)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--size", action="append", default=[], metavar="NAME=N")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    sizes = {k: int(v) for k, v in (s.split("=") for s in args.size)}
+    with tempfile.TemporaryDirectory() as folder:
+        runtime = build_runtime(folder)
+        rows = [compare(args, runtime, model, sizes) for model in args.models]
+    if args.json:
+        print(json.dumps(rows, indent=2))
+        return
+    print(f"{'model':<36} {'ORT/Quench':>10} {'ours ms':>9} {'ORT ms':>9} {'compile CPU s':>14}")
+    for row in rows:
+        print(f"{row['model']:<36} {row['speedup_median']:>10.2f} {row['quench_min_ms']:>9.3f} {row['ort_min_ms']:>9.3f} "
+              f"{row['compile_cpu_s']:>14.2f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

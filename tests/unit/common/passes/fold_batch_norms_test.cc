@@ -1,0 +1,80 @@
+#include "tests/unit/common/passes/pass_test_util.h"
+
+namespace quench::passes {
+namespace {
+
+std::vector<ValueId> NormParameters(Graph& graph, int64_t channels) {
+  Tensor variance = RandomTensor({channels}, 13);
+  float* data = reinterpret_cast<float*>(variance.mutable_bytes());
+  for (int64_t c = 0; c < channels; ++c) data[c] = 0.5f + data[c] * data[c];
+  return {graph.AddConstant("scale", RandomTensor({channels}, 10)),
+          graph.AddConstant("bias", RandomTensor({channels}, 11)),
+          graph.AddConstant("mean", RandomTensor({channels}, 12)),
+          graph.AddConstant("variance", std::move(variance))};
+}
+
+ValueId AddNorm(Graph& graph, ValueId x, int64_t channels) {
+  std::vector<ValueId> inputs = {x};
+  for (const ValueId id : NormParameters(graph, channels)) inputs.push_back(id);
+  return Add(graph, "BatchNormalization", inputs);
+}
+
+TEST(FoldBatchNormsTest, IntoConvWithAndWithoutBias) {
+  for (const bool bias : {false, true}) {
+    ValueId x;
+    Graph graph = ImageGraph(&x);
+    std::vector<ValueId> inputs = {x, graph.AddConstant("w", RandomTensor({4, 3, 3, 3}, 5))};
+    if (bias) inputs.push_back(graph.AddConstant("b", RandomTensor({4}, 6)));
+    graph.outputs = {AddNorm(graph, Add(graph, "Conv", inputs), 4)};
+    const Graph after = After("fold_batch_norms", graph);
+    ASSERT_EQ(after.nodes.size(), 1u);
+    EXPECT_EQ(after.nodes[0].op, "Conv");
+    EXPECT_EQ(after.value(after.outputs[0]).name, graph.value(graph.outputs[0]).name);
+  }
+}
+
+TEST(FoldBatchNormsTest, IntoGroupedConvTranspose) {
+  ValueId x;
+  Graph graph = ImageGraph(&x, {1, 4, 5, 5});
+  const ValueId w = graph.AddConstant("w", RandomTensor({4, 3, 2, 2}, 5));
+  graph.outputs = {AddNorm(graph, Add(graph, "ConvTranspose", {x, w}, {{"group", int64_t{2}}}), 6)};
+  EXPECT_EQ(CountOps(After("fold_batch_norms", graph), "BatchNormalization"), 0);
+}
+
+TEST(FoldBatchNormsTest, IntoGemmBothWaysAround) {
+  for (const int64_t transposed : {int64_t{0}, int64_t{1}}) {
+    ValueId x;
+    Graph graph = ImageGraph(&x, {2, 3});
+    const ValueId w = graph.AddConstant(
+        "w", RandomTensor(transposed ? std::vector<int64_t>{5, 3} : std::vector<int64_t>{3, 5}, 5));
+    graph.outputs = {AddNorm(graph, Add(graph, "Gemm", {x, w}, {{"transB", transposed}}), 5)};
+    EXPECT_EQ(After("fold_batch_norms", graph).nodes.size(), 1u);
+  }
+}
+
+TEST(FoldBatchNormsTest, ScalesAndShiftsFollowingAConv) {
+  ValueId x;
+  Graph graph = ImageGraph(&x);
+  ValueId y = Add(graph, "Conv", {x, graph.AddConstant("w", RandomTensor({4, 3, 3, 3}, 5))});
+  y = Add(graph, "Mul", {y, graph.AddConstant("k", RandomTensor({4, 1, 1}, 6))});
+  y = Add(graph, "Add", {graph.AddConstant("t", RandomTensor({1, 4, 1, 1}, 7)), y});
+  y = Add(graph, "Sub", {y, graph.AddConstant("s", RandomTensor({1}, 8))});
+  graph.outputs = {y};
+  EXPECT_EQ(After("fold_batch_norms", graph).nodes.size(), 1u);
+}
+
+TEST(FoldBatchNormsTest, LeavesWhatItMayNotFold) {
+  ValueId x;
+  Graph graph = ImageGraph(&x);
+  const ValueId conv =
+      Add(graph, "Conv", {x, graph.AddConstant("w", RandomTensor({4, 3, 3, 3}, 5))});
+  // A second user sees the value before the norm; a scale along the width is not per channel; c / x
+  // is not affine.
+  graph.outputs = {AddNorm(graph, conv, 4),
+                   Add(graph, "Mul", {conv, graph.AddConstant("k", RandomTensor({4}, 6))}),
+                   Add(graph, "Div", {graph.AddConstant("d", RandomTensor({1}, 7)), conv})};
+  EXPECT_EQ(After("fold_batch_norms", graph).nodes.size(), 4u);
+}
+
+}  // namespace
+}  // namespace quench::passes
