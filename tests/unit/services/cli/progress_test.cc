@@ -1,0 +1,50 @@
+#include "services/cli/progress.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace quench::cli {
+namespace {
+
+std::string Shown(const std::string& mode) {
+  ::testing::internal::CaptureStderr();
+  {
+    ProgressDisplay display(mode);
+    const ProgressSink sink = display.sink();
+    sink({"import", "model.onnx", 0, 2});
+    sink({"codegen", "conv\"1", 1, 4});
+    sink({"codegen", "conv2", 4, 4});
+  }
+  return ::testing::internal::GetCapturedStderr();
+}
+
+TEST(ProgressTest, JsonLinesParseAndKeepOrder) {
+  std::istringstream lines(Shown("json"));
+  std::vector<std::string> stages;
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json json = nlohmann::json::parse(line);
+    stages.push_back(json.at("stage"));
+    EXPECT_GE(json.at("seconds").get<double>(), 0);
+  }
+  EXPECT_EQ(stages, (std::vector<std::string>{"import", "codegen", "codegen"}));
+}
+
+TEST(ProgressTest, PlainShowsEachStageOnce) {
+  const std::string text = Shown("plain");
+  EXPECT_NE(text.find("import 0/2 model.onnx\n"), std::string::npos);
+  EXPECT_NE(text.find("codegen 1/4"), std::string::npos);
+  EXPECT_EQ(text.find('\r'), std::string::npos);
+}
+
+TEST(ProgressTest, TheBarClearsItself) {
+  const std::string text = Shown("tty");
+  EXPECT_NE(text.find("100 %"), std::string::npos);
+  EXPECT_EQ(text.substr(text.size() - 4), "\r\033[K");
+}
+
+TEST(ProgressTest, NoneIsSilent) { EXPECT_EQ(Shown("none"), ""); }
+
+}  // namespace
+}  // namespace quench::cli
