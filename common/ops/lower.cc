@@ -115,7 +115,7 @@ std::vector<int> OperandAxes(const OpContext& op, int operand) {
 
 absl::StatusOr<loops::Function> LowerNode(const OpContext& op) {
   const OpDef* def = FindOp(op.node().op);
-  if (def == nullptr || def->kind == OpKind::kControl) {
+  if (def == nullptr || (def->lower == nullptr && def->kind == OpKind::kControl)) {
     return op.UnsupportedError("control operators have no loops of their own");
   }
   QUENCH_RETURN_IF_ERROR(CheckLowerable(op));

@@ -1,0 +1,289 @@
+#include "common/ops/evaluate.h"
+
+#include <algorithm>
+#include <set>
+
+#include "common/base/status.h"
+#include "common/loops/interpreter.h"
+#include "common/ops/control.h"
+#include "common/ops/op.h"
+
+namespace quench::ops {
+namespace {
+
+constexpr int64_t kMaxTensorBytes = int64_t{16} << 30;
+
+std::string Where(const Node& node) { return fmt::format("node `{}` ({})", node.name, node.op); }
+
+std::vector<Dim> ToDims(const std::vector<int64_t>& sizes) { return {sizes.begin(), sizes.end()}; }
+
+// Concrete sizes of an output, refused when negative or larger than memory may hold.
+absl::StatusOr<std::vector<int64_t>> Sizes(const Node& node, size_t output, const Type& type,
+                                           std::span<const int64_t> slots) {
+  std::vector<int64_t> sizes;
+  for (const Dim dim : type.dims) sizes.push_back(SymbolTable::ValueOf(dim, slots));
+  const auto negative = std::find_if(sizes.begin(), sizes.end(), [](int64_t s) { return s < 0; });
+  if (negative != sizes.end()) {
+    return InvalidArgument("{}: output {} would have a dim of {}", Where(node), output, *negative);
+  }
+  const std::optional<int64_t> count = ElementCount(sizes);
+  if (!count || *count > kMaxTensorBytes || DataTypeBytes(type.dtype, *count) > kMaxTensorBytes) {
+    return absl::ResourceExhaustedError(
+        fmt::format("{}: output {} of dims {{{}}} and type {} is over the limit of 16 GiB",
+                    Where(node), output, fmt::join(sizes, ", "), DataTypeName(type.dtype)));
+  }
+  return sizes;
+}
+
+bool HoldsBytes(const Tensor& tensor) {
+  return DataTypeBits(tensor.dtype()) > 0 && !IsComplex(tensor.dtype());
+}
+
+// A view shares the bytes, whatever they are.
+Tensor View(const Tensor& input, std::vector<int64_t> dims) {
+  if (input.dtype() == DataType::kString) return Tensor::Strings(std::move(dims), input.strings());
+  return input.Reshaped(std::move(dims));
+}
+
+// One node on concrete operands: inference, sizes, loops.
+class NodeRun {
+ public:
+  NodeRun(const Node& node, std::span<const Tensor* const> inputs, const StepContext& context)
+      : node_(node), inputs_(inputs), context_(context) {}
+
+  absl::StatusOr<std::vector<Tensor>> Run() {
+    QUENCH_RETURN_IF_ERROR(Infer());
+    QUENCH_RETURN_IF_ERROR(Allocate());
+    const OpContext op(node_, operands_, types_, symbols_);
+    if (FindOp(node_.op)->kind == OpKind::kView) {
+      if (ElementCount(sizes_[0]) != inputs_[0]->size()) {
+        return InvalidArgument("{}: {} elements do not fit dims {{{}}}", Where(node_),
+                               inputs_[0]->size(), fmt::join(sizes_[0], ", "));
+      }
+      return std::vector<Tensor>{View(*inputs_[0], sizes_[0])};
+    }
+    QUENCH_ASSIGN_OR_RETURN(const loops::Function function, LowerNode(op));
+    std::vector<Tensor> outputs(node_.outputs.size());
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (node_.outputs[i] != quench::kNone) outputs[i] = Tensor::Zeros(types_[i].dtype, sizes_[i]);
+    }
+    QUENCH_RETURN_IF_ERROR(Interpret(function, outputs));
+    return outputs;
+  }
+
+ private:
+  absl::Status Infer() {
+    for (const Tensor* input : inputs_) {
+      if (input == nullptr) {
+        operands_.emplace_back();
+      } else {
+        operands_.push_back(OpContext::Operand{Type::Tensor(input->dtype(), ToDims(input->dims())),
+                                               input, nullptr});
+      }
+    }
+    InferContext infer(node_, operands_, std::vector<Type>(node_.outputs.size()), symbols_);
+    QUENCH_RETURN_IF_ERROR(FindOp(node_.op)->infer(infer));
+    types_ = std::move(infer.outputs());
+    return absl::OkStatus();
+  }
+
+  // Runs the sizes function if there is one, and gives every output its dims.
+  absl::Status Allocate() {
+    slots_.assign(static_cast<size_t>(symbols_.size()), -1);
+    const OpContext op(node_, operands_, types_, symbols_);
+    QUENCH_ASSIGN_OR_RETURN(const std::optional<loops::Function> sizes, LowerSizes(op));
+    if (sizes) {
+      std::vector<Tensor> none;
+      QUENCH_RETURN_IF_ERROR(Interpret(*sizes, none));
+    }
+    QUENCH_RETURN_IF_ERROR(EvaluateSlots());
+    for (size_t i = 0; i < types_.size(); ++i) {
+      sizes_.emplace_back();
+      if (node_.outputs[i] == quench::kNone) continue;
+      QUENCH_ASSIGN_OR_RETURN(sizes_.back(), Sizes(node_, i, types_[i], slots_));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status EvaluateSlots() {
+    absl::StatusOr<std::vector<int64_t>> slots = symbols_.Evaluate(slots_);
+    if (!slots.ok()) return Annotate(slots.status(), Where(node_));
+    slots_ = *std::move(slots);
+    return absl::OkStatus();
+  }
+
+  absl::Status Interpret(const loops::Function& function, std::vector<Tensor>& outputs) {
+    std::vector<loops::BufferView> views;
+    for (const Tensor* input : inputs_) {
+      // The interpreter does not write inputs.
+      if (input != nullptr) {
+        views.push_back({const_cast<std::byte*>(input->bytes().data()), input->dims()});
+      }
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (node_.outputs[i] == quench::kNone) continue;
+      views.push_back({outputs[i].mutable_bytes(), outputs[i].dims()});
+    }
+    // Lowering may have added symbols of its own (expressions over the known ones).
+    slots_.resize(static_cast<size_t>(symbols_.size()), -1);
+    QUENCH_RETURN_IF_ERROR(EvaluateSlots());
+    return Annotate(loops::Interpret(function, views, slots_, context_), Where(node_));
+  }
+
+  const Node& node_;
+  std::span<const Tensor* const> inputs_;
+  const StepContext& context_;
+  SymbolTable symbols_;
+  std::vector<std::optional<OpContext::Operand>> operands_;
+  std::vector<Type> types_;
+  std::vector<int64_t> slots_;
+  std::vector<std::vector<int64_t>> sizes_;
+};
+
+absl::Status CheckElements(const Node& node, std::span<const Tensor* const> inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i] == nullptr || HoldsBytes(*inputs[i])) continue;
+    return Unsupported("{}: input {} is {}, which only views and If take", Where(node), i,
+                       DataTypeName(inputs[i]->dtype()));
+  }
+  return absl::OkStatus();
+}
+
+// Evaluates the nodes of one graph in order, freeing each tensor after its last use.
+class GraphRun {
+ public:
+  GraphRun(const Graph& graph, const StepContext& context, const EvaluateOptions& options)
+      : graph_(graph), context_(context), options_(options), uses_(graph.UseCounts()) {
+    tensors_.resize(graph.values.size());
+  }
+
+  absl::StatusOr<std::vector<Tensor>> Run(std::span<const Tensor> inputs) {
+    for (size_t i = 0; i < inputs.size(); ++i) At(graph_.inputs[i]) = inputs[i];
+    for (const Node& node : graph_.nodes) {
+      QUENCH_RETURN_IF_ERROR(context_.Check());
+      QUENCH_RETURN_IF_ERROR(RunNode(node));
+    }
+    std::vector<Tensor> outputs;
+    for (const ValueId id : graph_.outputs) outputs.push_back(*Find(id));
+    return outputs;
+  }
+
+ private:
+  Tensor& At(ValueId id) { return tensors_[static_cast<size_t>(id)]; }
+
+  const Tensor* Find(ValueId id) {
+    const Value& value = graph_.value(id);
+    return value.constant != nullptr ? &value.constant->tensor : &At(id);
+  }
+
+  absl::Status RunNode(const Node& node) {
+    std::vector<const Tensor*> operands;
+    for (const ValueId id : node.inputs)
+      operands.push_back(id == quench::kNone ? nullptr : Find(id));
+    QUENCH_ASSIGN_OR_RETURN(std::vector<Tensor> results, EvaluateNode(node, operands, context_));
+    for (size_t i = 0; i < results.size(); ++i) {
+      const ValueId id = node.outputs[i];
+      if (id == quench::kNone) continue;
+      if (options_.on_value) options_.on_value(graph_.value(id).name, results[i]);
+      if (uses_[static_cast<size_t>(id)] > 0) At(id) = std::move(results[i]);
+    }
+    for (const ValueId id : node.inputs) {
+      if (id != quench::kNone && --uses_[static_cast<size_t>(id)] == 0) At(id) = Tensor();
+    }
+    return absl::OkStatus();
+  }
+
+  const Graph& graph_;
+  const StepContext& context_;
+  const EvaluateOptions& options_;
+  std::vector<int> uses_;
+  std::vector<Tensor> tensors_;
+};
+
+// Reports a symbol that got two sizes or one out of its range.
+void CheckSymbol(const Graph& graph, Dim dim, int64_t size, const std::string& where,
+                 std::map<SymbolId, std::pair<int64_t, std::string>>& seen,
+                 StatusCollector& problems) {
+  const Symbol& symbol = graph.symbols->at(dim.symbol());
+  const auto [known, fresh] = seen.emplace(dim.symbol(), std::make_pair(size, where));
+  if (!fresh && known->second.first != size) {
+    problems.Add(InvalidArgument("{} is {}, but `{}` is {} at {}", where, size, symbol.name,
+                                 known->second.first, known->second.second));
+  } else if (fresh && (size < symbol.min || size > symbol.max)) {
+    const std::string max = symbol.max == kUnbounded ? "" : fmt::format(" to {}", symbol.max);
+    problems.Add(InvalidArgument("{} is {}, `{}` goes from {}{}", where, size, symbol.name,
+                                 symbol.min, max));
+  } else if (fresh && symbol.multiple_of > 1 && size % symbol.multiple_of != 0) {
+    problems.Add(InvalidArgument("{} is {}, `{}` is a multiple of {}", where, size, symbol.name,
+                                 symbol.multiple_of));
+  }
+}
+
+}  // namespace
+
+absl::Status CheckInputs(const Graph& graph, std::span<const Tensor> inputs) {
+  if (inputs.size() != graph.inputs.size()) {
+    return InvalidArgument("{} inputs given, the graph has {}", inputs.size(), graph.inputs.size());
+  }
+  StatusCollector problems;
+  std::map<SymbolId, std::pair<int64_t, std::string>> seen;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Value& value = graph.value(graph.inputs[i]);
+    const Tensor& tensor = inputs[i];
+    const std::string where = fmt::format("input `{}`", value.name);
+    if (value.type.known() && tensor.dtype() != value.type.dtype) {
+      problems.Add(InvalidArgument("{} is {}, the graph takes {}", where,
+                                   DataTypeName(tensor.dtype()), DataTypeName(value.type.dtype)));
+    }
+    if (!value.type.ranked) continue;
+    if (tensor.rank() != value.type.rank()) {
+      problems.Add(InvalidArgument("{} has rank {}, the graph takes {}", where, tensor.rank(),
+                                   value.type.rank()));
+      continue;
+    }
+    for (int axis = 0; axis < tensor.rank(); ++axis) {
+      const Dim dim = value.type.dims[static_cast<size_t>(axis)];
+      const int64_t size = tensor.dims()[static_cast<size_t>(axis)];
+      const std::string place = fmt::format("{} axis {}", where, axis);
+      if (!dim.is_static()) {
+        CheckSymbol(graph, dim, size, place, seen, problems);
+      } else if (dim.value() != size) {
+        problems.Add(InvalidArgument("{} is {}, the graph takes {}", place, size, dim.value()));
+      }
+    }
+  }
+  return problems.Finish();
+}
+
+absl::StatusOr<std::vector<Tensor>> EvaluateNode(const Node& node,
+                                                 std::span<const Tensor* const> inputs,
+                                                 const StepContext& context) {
+  Graph unused;
+  QUENCH_RETURN_IF_ERROR(CheckNode(unused, node));
+  if (inputs.size() != node.inputs.size()) {
+    return InvalidArgument("{}: {} inputs given, the node has {}", Where(node), inputs.size(),
+                           node.inputs.size());
+  }
+  const OpDef& op = *FindOp(node.op);
+  if (op.kind == OpKind::kControl) return EvaluateControl(node, inputs, context);
+  if (op.kind != OpKind::kView) QUENCH_RETURN_IF_ERROR(CheckElements(node, inputs));
+  return NodeRun(node, inputs, context).Run();
+}
+
+absl::StatusOr<std::vector<Tensor>> EvaluateBody(const Graph& graph, std::span<const Tensor> inputs,
+                                                 const StepContext& context,
+                                                 const EvaluateOptions& options) {
+  if (inputs.size() != graph.inputs.size()) {
+    return InvalidArgument("{} inputs given, the graph has {}", inputs.size(), graph.inputs.size());
+  }
+  return GraphRun(graph, context, options).Run(inputs);
+}
+
+absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, std::span<const Tensor> inputs,
+                                             const StepContext& context,
+                                             const EvaluateOptions& options) {
+  QUENCH_RETURN_IF_ERROR(CheckInputs(graph, inputs));
+  return EvaluateBody(graph, inputs, context, options);
+}
+
+}  // namespace quench::ops

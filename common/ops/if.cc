@@ -1,0 +1,66 @@
+#include "common/ops/bodies.h"
+#include "common/ops/helpers.h"
+
+namespace quench::ops {
+namespace {
+
+// Index of the runtime size of axis `axis` of output `output`: where the two branches differ.
+int SizeIndex(int output, int axis) { return 64 * output + axis; }
+
+absl::StatusOr<Type> Merge(InferContext& ctx, int output, const Type& then, const Type& otherwise) {
+  if (then == otherwise) return then;
+  if (then.kind != otherwise.kind || then.dtype != otherwise.dtype) {
+    return ctx.Error(fmt::format("output {} is {} in one branch and {} in the other", output,
+                                 DataTypeName(then.dtype), DataTypeName(otherwise.dtype)));
+  }
+  if (then.kind != ValueKind::kTensor || then.rank() != otherwise.rank()) {
+    return ctx.UnsupportedError(fmt::format("output {} has rank {} in one branch and {} in the other", output,
+                                            then.rank(), otherwise.rank()));
+  }
+  Type merged = then;
+  for (int axis = 0; axis < then.rank(); ++axis) {
+    const auto at = static_cast<size_t>(axis);
+    if (then.dims[at] == otherwise.dims[at]) continue;
+    merged.dims[at] = ctx.RuntimeDim(SizeIndex(output, axis), ctx.symbols().Max(then.dims[at], otherwise.dims[at]));
+  }
+  return merged;
+}
+
+absl::Status Infer(InferContext& ctx) {
+  QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kBoolType));
+  const GraphPtr then = ctx.node().Body("then_branch");
+  const GraphPtr otherwise = ctx.node().Body("else_branch");
+  const auto count = static_cast<size_t>(ctx.num_outputs());
+  if (then->outputs.size() != count || otherwise->outputs.size() != count) {
+    return ctx.Error(fmt::format("has {} outputs, its branches have {} and {}", count, then->outputs.size(), otherwise->outputs.size()));
+  }
+  const auto condition = ctx.ints(0);
+  for (size_t i = 0; i < count; ++i) {
+    const Type& a = then->value(then->outputs[i]).type;
+    const Type& c = otherwise->value(otherwise->outputs[i]).type;
+    if (condition && condition->size() == 1) {
+      ctx.SetOutput(static_cast<int>(i), condition->front() != 0 ? a : c);
+      continue;
+    }
+    QUENCH_ASSIGN_OR_RETURN(Type merged, Merge(ctx, static_cast<int>(i), a, c));
+    ctx.SetOutput(static_cast<int>(i), std::move(merged));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+const OpDef& IfOp() {
+  static const OpDef op = {
+      .name = "If",
+      .summary = "one of two bodies, by a condition",
+      .kind = OpKind::kControl,
+      .min_inputs = 1,
+      .max_inputs = -1,
+      .max_outputs = -1,
+      .attributes = {{"then_branch", AttributeSpec::kGraph, true}, {"else_branch", AttributeSpec::kGraph, true}},
+      .infer = Infer};
+  return op;
+}
+
+}  // namespace quench::ops

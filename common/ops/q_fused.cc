@@ -1,0 +1,50 @@
+#include "common/ops/helpers.h"
+
+namespace quench::ops {
+namespace {
+
+// The body has been inferred from the node's inputs (bodies.h).
+absl::Status Infer(InferContext& c) {
+  const GraphPtr body = c.node().Body("body");
+  if (static_cast<int>(body->outputs.size()) != c.num_outputs()) {
+    return c.Error(
+        fmt::format("has {} outputs, its body {}", c.num_outputs(), body->outputs.size()));
+  }
+  for (int i = 0; i < c.num_outputs(); ++i) {
+    const Value& value = body->value(body->outputs[static_cast<size_t>(i)]);
+    c.SetOutput(i, value.type);
+    if (value.elements) c.SetElements(i, *value.elements);
+  }
+  return absl::OkStatus();
+}
+
+// The sum over the body's nodes.
+Dim Macs(const OpContext& c) {
+  const GraphPtr body = c.node().Body("body");
+  Dim sum = 0;
+  for (const Node& node : body->nodes) {
+    const OpDef* op = FindOp(node.op);
+    if (op == nullptr || op->macs == nullptr) continue;
+    sum = c.symbols().Add(sum, op->macs(ContextOf(*body, node)));
+  }
+  return sum;
+}
+
+}  // namespace
+
+const OpDef& QFusedOp() {
+  static const OpDef op = {
+      .name = "q.fused",
+      .summary = "a fusion group: means what its body means",
+      .kind = OpKind::kControl,
+      .min_inputs = 0,
+      .max_inputs = -1,
+      .max_outputs = -1,
+      .attributes = {{"body", AttributeSpec::kGraph, true}},
+      .infer = Infer,
+      .macs = Macs,
+  };
+  return op;
+}
+
+}  // namespace quench::ops
