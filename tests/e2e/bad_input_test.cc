@@ -1,0 +1,131 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "common/base/files.h"
+#include "tests/e2e/quench_process.h"
+
+namespace quench::testing {
+namespace {
+
+using Names = std::vector<std::string>;
+
+void ExpectRefusal(const Outcome& outcome, int exit_code, const std::string& text) {
+  EXPECT_EQ(outcome.exit_code, exit_code) << outcome.err;
+  EXPECT_NE(outcome.err.find(text), std::string::npos)
+      << "looked for `" << text << "` in: " << outcome.err;
+}
+
+TEST(BadInputTest, UsageErrorsExitWithTwo) {
+  const Workspace work;
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{},
+                                             {"no-such-command"},
+                                             {"compile"},
+                                             {"compile", "m.onnx", "--opt-level", "5"},
+                                             {"bench", "m.so", "--threads", "0"},
+                                             {"compile", "m.onnx", "--stop-after", "no_such_pass"},
+                                             {"verify", "m.onnx"}}) {
+    EXPECT_EQ(work.Run(arguments).exit_code, 2);
+  }
+}
+
+TEST(BadInputTest, ModelsThatAreNone) {
+  const Workspace work;
+  const std::string digits = *ReadFile(DigitsModel());
+  work.Write("empty.onnx", "");
+  work.Write("text.onnx", "this is not a model, it is a sentence");
+  work.Write("half.onnx", digits.substr(0, digits.size() / 2));
+  for (const char* name : {"empty.onnx", "text.onnx", "half.onnx"}) {
+    const Outcome outcome = work.Run({"compile", name, "--output", "out"});
+    EXPECT_EQ(outcome.exit_code, 1) << name;
+    EXPECT_NE(outcome.err.find(name), std::string::npos) << outcome.err;
+  }
+  ExpectRefusal(work.Run({"compile", "missing.onnx"}), 1, "missing.onnx");
+  ExpectRefusal(work.Run({"compile", "."}), 1, "not a regular file");
+  EXPECT_EQ(work.Files(), (Names{"empty.onnx", "half.onnx", "text.onnx"}));
+}
+
+TEST(BadInputTest, EveryPrefixOfAModelIsRefusedOrRead) {
+  const Workspace work;
+  const std::string digits = *ReadFile(DigitsModel());
+  for (size_t size = 1; size < digits.size(); size += digits.size() / 12) {
+    work.Write("cut.onnx", digits.substr(0, size));
+    const int code = work.Run({"import", "cut.onnx"}).exit_code;
+    EXPECT_TRUE(code == 0 || code == 1)
+        << "exit code " << code << " for the first " << size << " bytes";
+  }
+}
+
+TEST(BadInputTest, UnknownTargetListsNearNames) {
+  const Workspace work;
+  const Outcome outcome = work.Run({"compile", DigitsModel(), "--target", "aarch46"});
+  ExpectRefusal(outcome, 1, "aarch64");
+  EXPECT_EQ(work.Files(), Names{});
+}
+
+TEST(BadInputTest, ExistingOutputIsRefusedWithoutForce) {
+  const Workspace work;
+  std::filesystem::create_directory(work.path("out"));
+  work.Write("out/precious.txt", "kept");
+  ExpectRefusal(work.Run({"compile", DigitsModel(), "--output", "out"}), 1, "--force");
+  ASSERT_EQ(work.Run({"compile", DigitsModel(), "--output", "out", "--force"}).exit_code, 0);
+  EXPECT_EQ(*ReadFile(work.path("out/precious.txt")), "kept");
+  EXPECT_TRUE(std::filesystem::exists(work.path("out/model.so")));
+}
+
+TEST(BadInputTest, UnwritableOutput) {
+  const Workspace work;
+  work.Write("file", "");
+  EXPECT_EQ(work.Run({"compile", DigitsModel(), "--output", "file/out"}).exit_code, 1);
+  if (geteuid() == 0) return;  // root may write anywhere
+  std::filesystem::create_directory(work.path("locked"));
+  std::filesystem::permissions(work.path("locked"), std::filesystem::perms(0500));
+  EXPECT_EQ(work.Run({"compile", DigitsModel(), "--output", "locked/out"}).exit_code, 4);
+}
+
+TEST(BadInputTest, WrongInputsAtRunTime) {
+  const Workspace work;
+  ASSERT_EQ(work.Run({"compile", DigitsModel(), "--output", "out"}).exit_code, 0);
+  ExpectRefusal(work.Run({"run", "out/model.so"}), 1, "`image` is missing");
+  ExpectRefusal(work.Run({"run", "out/model.so", "--input", "imgae=x.npy"}), 1, "`image`");
+  ExpectRefusal(work.Run({"run", "out/model.so", "--input", "nonsense"}), 1, "NAME=VALUE");
+  // The logits of a run have the wrong rank for an image.
+  ASSERT_EQ(work.Run({"run", "out/model.so", "--random", "1"}).exit_code, 0);
+  ExpectRefusal(work.Run({"run", "out/model.so", "--input", "image=logits.npy"}), 1, "rank");
+  ExpectRefusal(work.Run({"run", DigitsModel(), "--input", "image=logits.npy"}), 1, "rank");
+}
+
+TEST(BadInputTest, LibrariesThatAreNone) {
+  const Workspace work;
+  ASSERT_EQ(work.Run({"compile", DigitsModel(), "--output", "out"}).exit_code, 0);
+  const std::string library = *ReadFile(work.path("out/model.so"));
+  work.Write("half.so", library.substr(0, library.size() / 2));
+  work.Write("elf.so",
+             "\x7f"
+             "ELF and then nothing of the kind");
+  for (const char* name : {"half.so", "elf.so", QUENCH_BINARY}) {
+    EXPECT_EQ(work.Run({"bench", name}).exit_code, 1) << name;
+  }
+  ExpectRefusal(work.Run({"verify", "out/model.so", "out/model.so"}), 1, "compiled library");
+}
+
+TEST(BadInputTest, OptionsThatNameWhatIsNotThere) {
+  const Workspace work;
+  for (const std::vector<std::string>& extra :
+       std::vector<std::vector<std::string>>{{"--shape", "nothing=1,1,8,8"},
+                                             {"--dim", "nothing=1..4"},
+                                             {"--dtype", "image=float128"},
+                                             {"--outputs", "nothing"},
+                                             {"--freeze", "nothing=x.npy"},
+                                             {"--shape", "image=1,x"},
+                                             {"--dim", "batch=9..3"}}) {
+    std::vector<std::string> arguments = {"import", DigitsModel()};
+    arguments.insert(arguments.end(), extra.begin(), extra.end());
+    const Outcome outcome = work.Run(arguments);
+    EXPECT_EQ(outcome.exit_code, 1) << extra[1];
+    EXPECT_FALSE(outcome.err.empty());
+  }
+}
+
+}  // namespace
+}  // namespace quench::testing

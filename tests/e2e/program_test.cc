@@ -1,0 +1,156 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/e2e/quench_process.h"
+
+namespace quench::testing {
+namespace {
+
+using Names = std::vector<std::string>;
+
+TEST(ProgramTest, CompilesVerifiesRunsAndMeasuresADigitsNetwork) {
+  const Workspace work;
+  const Outcome compiled =
+      work.Run({"compile", DigitsModel(), "--output", "out", "--export-ir", "--export-metadata"});
+  ASSERT_EQ(compiled.exit_code, 0) << compiled.err;
+  for (const char* name : {"model.so", "model.h", "model.ir.txt", "metadata.json"}) {
+    EXPECT_TRUE(std::filesystem::exists(work.path("out") / name)) << name;
+  }
+  const nlohmann::json metadata =
+      nlohmann::json::parse(*ReadFile(work.path("out") / "metadata.json"));
+  EXPECT_EQ(metadata.at("inputs").at(0).at("name"), "image");
+  EXPECT_EQ(metadata.at("fingerprint").get<std::string>().size(), 64u);
+
+  const Outcome verified = work.Run({"verify", DigitsModel(), "out/model.so", "--per-layer"});
+  EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+  EXPECT_NE(verified.out.find("verified"), std::string::npos);
+
+  const Outcome run = work.Run({"run", "out/model.so", "--input",
+                                "image=" QUENCH_SOURCE_DIR "/bench/models/digits_sample.npy",
+                                "--output-dir", "result", "--profile"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_TRUE(std::filesystem::exists(work.path("result") / "logits.npy"));
+
+  const Outcome bench = work.Run({"bench", "out/model.so", "--seconds", "0.05", "--json"});
+  ASSERT_EQ(bench.exit_code, 0) << bench.err;
+  const nlohmann::json json = nlohmann::json::parse(bench.out);
+  for (const char* key : {"median_ms", "min_ms", "p99_ms", "arena_bytes", "arena_lower_bound",
+                          "load_ms", "first_run_ms"}) {
+    EXPECT_TRUE(json.contains(key)) << key;
+  }
+}
+
+TEST(ProgramTest, LibraryAndInterpreterAgreeOnFiles) {
+  const Workspace work;
+  ASSERT_EQ(work.Run({"compile", DigitsModel(), "--output", "out"}).exit_code, 0);
+  const std::string input = "image=" QUENCH_SOURCE_DIR "/bench/models/digits_sample.npy";
+  const Outcome native =
+      work.Run({"run", "out/model.so", "--input", input, "--output-dir", "native"});
+  const Outcome interpreted =
+      work.Run({"run", DigitsModel(), "--input", input, "--output-dir", "interpreted"});
+  ASSERT_EQ(native.exit_code, 0) << native.err;
+  ASSERT_EQ(interpreted.exit_code, 0) << interpreted.err;
+  // Both print name, type, range and mean to six digits: the start of the line is the same.
+  EXPECT_EQ(native.out.substr(0, 40), interpreted.out.substr(0, 40));
+}
+
+TEST(ProgramTest, SameRequestSameBytes) {
+  const Workspace work;
+  for (const char* folder : {"a", "b"})
+    ASSERT_EQ(work.Run({"compile", DigitsModel(), "--output", folder}).exit_code, 0);
+  for (const char* name : {"model.so", "model.h"}) {
+    EXPECT_EQ(*ReadFile(work.path("a") / name), *ReadFile(work.path("b") / name)) << name;
+  }
+}
+
+TEST(ProgramTest, EveryOptLevelAndEmitKind) {
+  const Workspace work;
+  for (const char* level : {"0", "1", "2", "3"}) {
+    const std::string folder = std::string("level") + level;
+    ASSERT_EQ(
+        work.Run({"compile", DigitsModel(), "--output", folder, "--opt-level", level}).exit_code,
+        0);
+    const Outcome verified =
+        work.Run({"verify", DigitsModel(), folder + "/model.so", "--samples", "1"});
+    EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+  }
+  for (const char* emit : {"obj", "a"}) {
+    ASSERT_EQ(work.Run({"compile", DigitsModel(), "--output", emit, "--emit", emit}).exit_code, 0);
+  }
+  EXPECT_TRUE(std::filesystem::exists(work.path("obj") / "model.o"));
+  EXPECT_TRUE(std::filesystem::exists(work.path("a") / "model.a"));
+  const Outcome four = work.Run({"compile", DigitsModel(), "--opt-level", "4"});
+  EXPECT_EQ(four.exit_code, 1);
+  EXPECT_NE(four.err.find("0 to 3"), std::string::npos);
+}
+
+TEST(ProgramTest, AnalyseCountsTheModel) {
+  const Workspace work;
+  const Outcome outcome = work.Run({"analyse", DigitsModel(), "--format", "json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const nlohmann::json json = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(json.at("parameters"),
+            14570 + 96);  // learnt values and the running statistics of two batch norms
+  // conv1 8x8x16x9, conv2 8x8x32x16x9, conv3 4x4x32x32x9, fc 32x10
+  EXPECT_EQ(json.at("macs").at("total"), 9216 + 294912 + 147456 + 320);
+  EXPECT_EQ(json.at("macs").at("by_op").at("Gemm"), 320);
+}
+
+TEST(ProgramTest, ModulesRoundTripThroughTextAndBinary) {
+  const Workspace work;
+  for (const char* name : {"m.ir.txt", "m.qir"}) {
+    ASSERT_EQ(work.Run({"import", DigitsModel(), "--output", name}).exit_code, 0) << name;
+  }
+  const Outcome original = work.Run({"ir", DigitsModel(), "--hash"});
+  EXPECT_EQ(work.Run({"ir", "m.ir.txt", "--hash"}).out, original.out);
+  EXPECT_EQ(work.Run({"ir", "m.qir", "--hash"}).out, original.out);
+  EXPECT_EQ(work.Run({"ir", "m.ir.txt", "--verify"}).exit_code, 0);
+  ASSERT_EQ(work.Run({"import", DigitsModel(), "--export", "again.onnx"}).exit_code, 0);
+  EXPECT_EQ(work.Run({"ir", "again.onnx", "--hash"}).out, original.out);
+}
+
+TEST(ProgramTest, StopAfterAPassWritesTheIr) {
+  const Workspace work;
+  const Outcome outcome =
+      work.Run({"compile", DigitsModel(), "--output", "out", "--stop-after", "fold_batch_norms"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(ReadFile(work.path("out") / "model.ir.txt")->find("BatchNormalization"),
+            std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(work.path("out") / "model.so"));
+}
+
+TEST(ProgramTest, InterruptedCompileLeavesNothing) {
+  const Workspace work;
+  const Outcome outcome = work.Run(
+      {"compile", DigitsModel(), "--output", "out", "--target", "x86-64", "--progress", "json"},
+      "\"passes\"");
+  EXPECT_EQ(outcome.exit_code, 130) << outcome.err;
+  EXPECT_EQ(work.Files(), Names{});
+}
+
+TEST(ProgramTest, HelpHasExamplesEverywhere) {
+  const Workspace work;
+  for (const char* command : {"compile", "run", "verify", "bench", "analyse", "import", "ir", "ops",
+                              "targets", "blobs"}) {
+    const Outcome outcome = work.Run({command, "--help"});
+    EXPECT_EQ(outcome.exit_code, 0) << command;
+    EXPECT_NE(outcome.out.find("Examples:"), std::string::npos) << command;
+  }
+}
+
+TEST(ProgramTest, ListingsForPeopleAndScripts) {
+  const Workspace work;
+  EXPECT_NE(work.Run({"ops", "Conv"}).out.find("ConvTranspose"), std::string::npos);
+  EXPECT_GT(nlohmann::json::parse(work.Run({"ops", "--format", "json"}).out).size(), 100u);
+  EXPECT_GE(nlohmann::json::parse(work.Run({"targets", "--format", "json"}).out).size(), 5u);
+  EXPECT_EQ(work.Run({"ops", "--model", DigitsModel()}).exit_code, 0);
+  EXPECT_EQ(
+      nlohmann::json::parse(work.Run({"blobs", "stat", "--json"}).out).at("count").get<int>() >= 0,
+      true);
+  EXPECT_EQ(work.Run({"blobs", "prune", "--keep", "0"}).exit_code, 0);
+  EXPECT_EQ(nlohmann::json::parse(work.Run({"blobs", "stat", "--json"}).out).at("count"), 0);
+}
+
+}  // namespace
+}  // namespace quench::testing

@@ -1,0 +1,37 @@
+// Runs the real `quench` binary in a fresh folder with a fresh cache.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/files.h"
+
+namespace quench::testing {
+
+struct Outcome {
+  int exit_code = -1;  // 128 + N when signal N ended it
+  std::string out;
+  std::string err;
+};
+
+class Workspace {
+ public:
+  Workspace();
+  std::filesystem::path path(const std::string& name) const { return dir_->path() / name; }
+  // Runs `quench` with the workspace as its current folder and waits (120 s at most).
+  // `interrupt_when` sends SIGINT once that text appears on stderr.
+  Outcome Run(const std::vector<std::string>& arguments,
+              const std::string& interrupt_when = "") const;
+  void Write(const std::string& name, const std::string& contents) const;
+  std::vector<std::string> Files() const;  // names in the workspace, cache aside, sorted
+
+ private:
+  std::unique_ptr<TempDir> dir_;
+};
+
+// The digits network that is part of the project.
+std::string DigitsModel();
+
+}  // namespace quench::testing
