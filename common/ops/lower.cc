@@ -3,17 +3,22 @@
 
 #include "common/base/status.h"
 #include "common/ops/helpers.h"
+#include "common/ops/kinds.h"
 #include "common/ops/op.h"
+#include "common/ops/quantize_shape.h"
 
 namespace quench::ops {
 namespace {
+
+// Element types that loops load and store.
+constexpr DataTypes kLoopTypes = kNumericTypes | kBoolType | kFloat8Types;
 
 absl::Status CheckLowerable(const OpContext& op) {
   auto check = [&](const Type& type, const std::string& what) -> absl::Status {
     if (type.kind != ValueKind::kTensor || !type.ranked) {
       return op.UnsupportedError(what + " has a rank that only a run can tell");
     }
-    if (DataTypeBits(type.dtype) == 0 || IsComplex(type.dtype)) {
+    if (!Contains(kLoopTypes, type.dtype)) {
       return op.UnsupportedError(
           fmt::format("{} is {}, loops have no such element", what, DataTypeName(type.dtype)));
     }
@@ -104,6 +109,12 @@ bool HasRuntimeSizes(const OpContext& op) {
 
 }  // namespace
 
+bool IsPointwise(const Node& node) {
+  const OpDef* def = FindOp(node.op);
+  if (def == nullptr || def->kind != OpKind::kPointwise) return false;
+  return def->lower == nullptr || !IsBlocked(node);
+}
+
 std::vector<int> OperandAxes(const OpContext& op, int operand) {
   const OpDef* def = FindOp(op.node().op);
   if (def != nullptr && def->operand_axes != nullptr) return def->operand_axes(op, operand);
@@ -121,16 +132,12 @@ absl::StatusOr<loops::Function> LowerNode(const OpContext& op) {
   QUENCH_RETURN_IF_ERROR(CheckLowerable(op));
   loops::Builder builder(op.node().op);
   LowerContext context(op, builder);
-  switch (def->kind) {
-    case OpKind::kPointwise:
-      QUENCH_RETURN_IF_ERROR(LowerPointwise(*def, context));
-      break;
-    case OpKind::kView:
-      QUENCH_RETURN_IF_ERROR(LowerView(context));
-      break;
-    default:
-      QUENCH_RETURN_IF_ERROR(def->lower(context));
-      break;
+  if (IsPointwise(op.node())) {
+    QUENCH_RETURN_IF_ERROR(LowerPointwise(*def, context));
+  } else if (def->kind == OpKind::kView) {
+    QUENCH_RETURN_IF_ERROR(LowerView(context));
+  } else {
+    QUENCH_RETURN_IF_ERROR(def->lower(context));
   }
   return builder.Finish();
 }
@@ -148,8 +155,8 @@ absl::StatusOr<std::optional<loops::Function>> LowerSizes(const OpContext& op) {
 
 absl::StatusOr<loops::ScalarFunction> ScalarOf(const OpContext& op) {
   const OpDef* def = FindOp(op.node().op);
-  if (def == nullptr || def->kind != OpKind::kPointwise) {
-    return op.UnsupportedError("the operator is not pointwise");
+  if (!IsPointwise(op.node())) {
+    return op.UnsupportedError("the node is not pointwise");
   }
   QUENCH_RETURN_IF_ERROR(CheckLowerable(op));
   loops::Builder builder(op.node().op);

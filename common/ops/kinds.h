@@ -1,0 +1,12 @@
+// What a node is in detail, where its operator's kind depends on attributes.
+#pragma once
+
+#include "common/ir/graph.h"
+
+namespace quench::ops {
+
+// Whether ScalarOf and OperandAxes describe the node: its operator is kPointwise, and it is not a
+// quantisation in blocks, which reads its scales at indices of their own.
+bool IsPointwise(const Node& node);
+
+}  // namespace quench::ops
