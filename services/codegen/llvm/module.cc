@@ -1,5 +1,7 @@
 #include "services/codegen/llvm/module.h"
 
+#include <llvm/IR/DiagnosticInfo.h>
+#include <llvm/IR/DiagnosticPrinter.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 
@@ -144,6 +146,10 @@ absl::StatusOr<EmittedKernel> ModuleBuilder::EmitVector(
 }
 
 absl::StatusOr<std::string> ModuleBuilder::Finish() { return EmitObject(*state_); }
+
+void ModuleBuilder::Export(const std::string& symbol) {
+  state_->Kernel(symbol)->setVisibility(llvm::GlobalValue::DefaultVisibility);
+}
 
 std::string ModuleBuilder::Ir() const {
   std::string text;

@@ -57,6 +57,8 @@ absl::Status Optimise(ModuleState& state, llvm::Function& function, Pipeline pip
 }
 
 absl::StatusOr<std::string> EmitObject(ModuleState& state) {
+  if (state.probe != nullptr) state.probe->eraseFromParent();
+  state.probe = nullptr;
   std::string text;
   llvm::raw_string_ostream problems(text);
   if (llvm::verifyModule(*state.module, &problems)) return Internal("LLVM module: {}", text);

@@ -1,0 +1,74 @@
+#include "common/base/status.h"
+#include "services/codegen/schedule/schedule.h"
+
+namespace quench::codegen {
+namespace {
+
+using loops::BinaryOp;
+using loops::Expr;
+using loops::ExprKind;
+
+absl::StatusOr<Dim> BinaryDim(const loops::Function& function, const Expr& e,
+                              SymbolTable& symbols) {
+  QUENCH_ASSIGN_OR_RETURN(const Dim a, DimOf(function, e.args[0], symbols));
+  QUENCH_ASSIGN_OR_RETURN(const Dim b, DimOf(function, e.args[1], symbols));
+  const bool divides = b.is_static() ? b.value() > 0 : symbols.BoundsOf(b).min > 0;
+  switch (e.binary) {
+    case BinaryOp::kAdd:
+      return symbols.Add(a, b);
+    case BinaryOp::kSub:
+      return symbols.Sub(a, b);
+    case BinaryOp::kMul:
+      return symbols.Mul(a, b);
+    case BinaryOp::kMin:
+      return symbols.Min(a, b);
+    case BinaryOp::kMax:
+      return symbols.Max(a, b);
+    case BinaryOp::kDiv:  // sizes are not negative: the quotients agree
+    case BinaryOp::kFloorDiv:
+      if (divides) return symbols.FloorDiv(a, b);
+      break;
+    case BinaryOp::kRem:
+    case BinaryOp::kFloorMod:
+      if (divides) return symbols.Mod(a, b);
+      break;
+    default:
+      break;
+  }
+  return Unsupported("a size is not an expression over symbols");
+}
+
+}  // namespace
+
+absl::StatusOr<Dim> DimOf(const loops::Function& function, loops::ExprId expr,
+                          SymbolTable& symbols) {
+  const Expr& e = function.exprs[static_cast<size_t>(expr)];
+  switch (e.kind) {
+    case ExprKind::kInt:
+      return Dim(e.i);
+    case ExprKind::kSlot:
+      return Dim::OfSymbol(e.id);
+    case ExprKind::kBinary:
+      return BinaryDim(function, e, symbols);
+    default:
+      return Unsupported("a size is not an expression over symbols");
+  }
+}
+
+absl::StatusOr<Dim> ScratchBytes(const loops::Function& function, SymbolTable& symbols) {
+  Dim total = 0;
+  for (const loops::Buffer& buffer : function.buffers) {
+    if (buffer.role != loops::BufferRole::kScratch) continue;
+    Dim bytes = (DataTypeBits(buffer.dtype) + 7) / 8;
+    for (loops::ExprId dim : buffer.dims) {
+      QUENCH_ASSIGN_OR_RETURN(const Dim size, DimOf(function, dim, symbols));
+      bytes = symbols.Mul(bytes, size);
+    }
+    bytes = symbols.Mul(symbols.CeilDiv(bytes, kScratchAlignment), kScratchAlignment);
+    total = symbols.Add(total, bytes);
+  }
+  if (total.is_static() && total.value() <= kStackScratchBytes) return Dim(0);
+  return total;
+}
+
+}  // namespace quench::codegen
