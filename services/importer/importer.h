@@ -17,24 +17,28 @@
 namespace quench::importer {
 
 struct ImportOptions {
-  std::string format;                                      // frontend name ("onnx"); "" picks by content
-  std::map<std::string, std::vector<int64_t>> shapes;      // input -> shape; -1 leaves a dim as declared
-  std::map<std::string, std::pair<int64_t, int64_t>> dims; // symbol -> [min, max]
-  std::map<std::string, DataType> dtypes;                  // input -> dtype override
-  int64_t opset = 0;                                       // overrides the model's default-domain opset; 0 keeps it
-  std::map<std::string, Tensor> freeze_params;             // inputs that become constants
-  std::vector<std::string> outputs;                        // cut the model at these values; empty keeps its outputs
-  std::filesystem::path external_root;                     // external data is resolved beneath; default: model's folder
+  std::string format;  // frontend name ("onnx"); "" picks by content
+  std::map<std::string, std::vector<int64_t>>
+      shapes;  // input -> shape; -1 leaves a dim as declared
+  std::map<std::string, std::pair<int64_t, int64_t>> dims;  // symbol -> [min, max]
+  std::map<std::string, DataType> dtypes;                   // input -> dtype override
+  int64_t opset = 0;  // overrides the model's default-domain opset; 0 keeps it
+  std::map<std::string, Tensor> freeze_params;  // inputs that become constants
+  std::vector<std::string> outputs;  // cut the model at these values; empty keeps its outputs
+  std::filesystem::path
+      external_root;  // external data is resolved beneath; default: model's folder
 };
 
 struct Imported {
-  Graph imported;   // stage imported: the model's own nodes; types filled where inference knows them
+  Graph imported;  // stage imported: the model's own nodes; types filled where inference knows them
   Graph canonical;  // stage canonical, before any pass
 };
 
-// Reads a model file. Weights of 4 KiB and more are copied into `store` blob by blob (never all in memory) and
-// mapped from there. Every unsupported operator is reported in one error (name, domain, opset, nodes, count).
-absl::StatusOr<Imported> ImportModel(const std::filesystem::path& path, const ImportOptions& options, BlobStore& store,
+// Reads a model file. Weights of 4 KiB and more are copied into `store` blob by blob (never all in
+// memory) and mapped from there. Every unsupported operator is reported in one error (name, domain,
+// opset, nodes, count).
+absl::StatusOr<Imported> ImportModel(const std::filesystem::path& path,
+                                     const ImportOptions& options, BlobStore& store,
                                      const StepContext& context = {});
 
 struct UnsupportedOp {
@@ -43,13 +47,17 @@ struct UnsupportedOp {
   std::vector<std::string> nodes;
 };
 // Operators of the model that Quench cannot import, without importing it.
-absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupported(const std::filesystem::path& path, const ImportOptions& options);
+absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupported(const std::filesystem::path& path,
+                                                           const ImportOptions& options);
 
-// Second opinion by libonnx: its checker and its shape inference, where it knows the opset. One line per
-// disagreement with `imported`; empty when they agree. Says so when the opset is newer than libonnx.
-absl::StatusOr<std::vector<std::string>> CheckWithLibonnx(const std::filesystem::path& path, const Graph& imported);
+// Second opinion by libonnx: its checker and its shape inference, where it knows the opset. One
+// line per disagreement with `imported`; empty when they agree. Says so when the opset is newer
+// than libonnx.
+absl::StatusOr<std::vector<std::string>> CheckWithLibonnx(const std::filesystem::path& path,
+                                                          const Graph& imported);
 
 // Writes an `imported` or `canonical` graph as an ONNX model (external data above 1 GiB).
-absl::Status ExportOnnx(const Graph& graph, const std::filesystem::path& path, const StepContext& context = {});
+absl::Status ExportOnnx(const Graph& graph, const std::filesystem::path& path,
+                        const StepContext& context = {});
 
 }  // namespace quench::importer

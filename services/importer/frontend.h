@@ -1,0 +1,33 @@
+// What a frontend gives to the importer. One folder per format, one row each in frontends.def.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "services/importer/importer.h"
+
+namespace quench::importer {
+
+struct Frontend {
+  std::string_view name;
+  std::string_view extension;
+  std::string_view doc;
+  // The bytes are a file of this format.
+  bool (*matches)(std::span<const std::byte> bytes);
+  absl::StatusOr<Imported> (*import)(const std::filesystem::path& path,
+                                     const ImportOptions& options, BlobStore& store,
+                                     const StepContext& context);
+  absl::StatusOr<std::vector<UnsupportedOp>> (*find_unsupported)(const std::filesystem::path& path,
+                                                                 const ImportOptions& options);
+};
+
+#define QUENCH_FRONTEND(name) const Frontend& name##Frontend();
+#include "services/importer/frontends.def"
+#undef QUENCH_FRONTEND
+
+}  // namespace quench::importer

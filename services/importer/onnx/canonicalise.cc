@@ -1,0 +1,392 @@
+#include "services/importer/onnx/canonicalise.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+
+#include "common/base/status.h"
+#include "common/ops/op.h"
+#include "services/importer/onnx/convert.h"
+#include "services/importer/onnx/names.h"
+
+namespace quench::importer {
+namespace {
+
+// The conversion of one graph: the main one or a body.
+struct Level {
+  const Graph* source = nullptr;
+  Graph* target = nullptr;
+  Level* outer = nullptr;
+  std::vector<ValueId> mapped;  // source value -> target value
+  std::vector<int> uses;        // of source values
+  std::unordered_map<std::string, ValueId> source_names;
+  NameSet names;              // of target values
+  std::set<ValueId> unknown;  // target values whose type could not be inferred
+};
+
+std::vector<ValueId> FreeValues(const Graph& body) {
+  std::vector<bool> bound(body.values.size(), false);
+  for (const ValueId id : body.inputs) bound[static_cast<size_t>(id)] = true;
+  std::vector<ValueId> free;
+  for (size_t i = 0; i < body.values.size(); ++i) {
+    const Value& value = body.values[i];
+    if (!bound[i] && value.producer == kNone && value.constant == nullptr)
+      free.push_back(static_cast<ValueId>(i));
+  }
+  return free;
+}
+
+class Canonicaliser {
+ public:
+  Canonicaliser(const WeightWriter& weights, const StepContext& context)
+      : weights_(weights), context_(context) {}
+
+  absl::StatusOr<Graph> Run(Graph& imported);
+
+  // Converts the nodes of `level`, whose inputs and captures are mapped already.
+  void ConvertNodes(Level& level);
+  ValueId Map(Level& level, ValueId source);
+  void Append(Level& level, Node node);
+  void Problem(const absl::Status& status) { problems_.Add(status); }
+  NameSet& node_names() { return node_names_; }
+  const WeightWriter& weights() const { return weights_; }
+
+ private:
+  void ConvertNode(Level& level, const Node& node);
+
+  const WeightWriter& weights_;
+  const StepContext& context_;
+  StatusCollector problems_;
+  NameSet node_names_;  // of the whole module: runtime sizes are named after their node
+};
+
+void Prepare(Level& level) {
+  level.mapped.assign(level.source->values.size(), kNone);
+  level.uses = level.source->UseCounts();
+  for (size_t i = 0; i < level.source->values.size(); ++i) {
+    const std::string& name = level.source->values[i].name;
+    level.source_names.emplace(name, static_cast<ValueId>(i));
+    level.names.Take(name);
+  }
+  level.target->name = level.source->name;
+  level.target->stage = Stage::kCanonical;
+  level.target->symbols = level.source->symbols;
+}
+
+// One imported node on its way into level.target.
+class NodeConverter final : public Converter {
+ public:
+  NodeConverter(Canonicaliser& owner, Level& level, const Node& node, std::vector<ValueId> inputs)
+      : Converter(node, std::move(inputs)),
+        owner_(owner),
+        level_(level),
+        first_node_(level.target->nodes.size()) {}
+
+  bool IsUsed(int output) const override {
+    if (output >= num_outputs()) return false;
+    const ValueId id = node().outputs[static_cast<size_t>(output)];
+    return id != kNone && level_.uses[static_cast<size_t>(id)] > 0;
+  }
+  const Type& type(ValueId id) const override { return level_.target->value(id).type; }
+  const Tensor* constant(ValueId id) const override {
+    const auto& constant = level_.target->value(id).constant;
+    return constant == nullptr ? nullptr : &constant->tensor;
+  }
+  ValueId AddConstant(Tensor tensor) override {
+    return PushConstant(*level_.target, level_.names.Take(node().name + "/constant"),
+                        std::make_shared<const Constant>(Constant{std::move(tensor), "", {}}));
+  }
+  ValueId Emit(const std::string& op, std::vector<ValueId> ids, Attributes attributes) override {
+    return EmitMany(op, std::move(ids), 1, std::move(attributes))[0];
+  }
+  std::vector<ValueId> EmitMany(const std::string& op, std::vector<ValueId> ids, int outputs,
+                                Attributes attributes) override;
+  absl::Status Final(const std::string& op, std::vector<ValueId> ids,
+                     Attributes attributes) override;
+  absl::Status FinalValues(const std::vector<ValueId>& ids) override;
+  absl::Status FinalConstant(Tensor tensor) override;
+  absl::Status FinalControl() override;
+
+ private:
+  Node NewNode(const std::string& op, const std::string& name, std::vector<ValueId> ids,
+               Attributes attributes) const;
+  const std::string& OutputName(size_t output) const {
+    return level_.source->value(node().outputs[output]).name;
+  }
+  std::vector<std::string> Captures(const std::vector<GraphPtr>& bodies) const;
+  GraphPtr ConvertBody(const Graph& body, const std::vector<Type>& types,
+                       const std::vector<std::string>& captures);
+  std::vector<Type> BodyInputTypes() const;
+
+  Canonicaliser& owner_;
+  Level& level_;
+  size_t first_node_;
+};
+
+Node NodeConverter::NewNode(const std::string& op, const std::string& name,
+                            std::vector<ValueId> ids, Attributes attributes) const {
+  while (!ids.empty() && ids.back() == kNone) ids.pop_back();
+  Node result;
+  result.name = owner_.node_names().Take(name);
+  result.op = op;
+  result.origin = node().origin.empty() ? node().name : node().origin;
+  result.inputs = std::move(ids);
+  result.attributes = std::move(attributes);
+  return result;
+}
+
+std::vector<ValueId> NodeConverter::EmitMany(const std::string& op, std::vector<ValueId> ids,
+                                             int outputs, Attributes attributes) {
+  const std::string name = fmt::format("{}/{}", node().name, op);
+  Node result = NewNode(op, name, std::move(ids), std::move(attributes));
+  for (int i = 0; i < outputs; ++i)
+    result.outputs.push_back(PushValue(*level_.target, level_.names.Take(name)));
+  const std::vector<ValueId> values = result.outputs;
+  owner_.Append(level_, std::move(result));
+  return values;
+}
+
+absl::Status NodeConverter::Final(const std::string& op, std::vector<ValueId> ids,
+                                  Attributes attributes) {
+  Node result = NewNode(op, node().name, std::move(ids), std::move(attributes));
+  for (size_t i = 0; i < node().outputs.size(); ++i) {
+    const ValueId source = node().outputs[i];
+    ValueId target = kNone;
+    if (source != kNone) {
+      target = PushValue(*level_.target, OutputName(i));
+      level_.mapped[static_cast<size_t>(source)] = target;
+    }
+    result.outputs.push_back(target);
+  }
+  owner_.Append(level_, std::move(result));
+  return absl::OkStatus();
+}
+
+absl::Status NodeConverter::FinalValues(const std::vector<ValueId>& ids) {
+  for (size_t i = 0; i < node().outputs.size(); ++i) {
+    const ValueId source = node().outputs[i];
+    if (source == kNone) continue;
+    if (i >= ids.size() || ids[i] == kNone) {
+      if (IsUsed(static_cast<int>(i))) return Unsupported(fmt::format("output {}", i));
+      continue;
+    }
+    ValueId id = ids[i];
+    const NodeId producer = level_.target->value(id).producer;
+    const bool fresh = producer != kNone && static_cast<size_t>(producer) >= first_node_ &&
+                       std::count(ids.begin(), ids.end(), id) == 1;
+    if (!fresh) id = Emit("Identity", {id}, {});
+    level_.target->value(id).name = OutputName(i);
+    level_.mapped[static_cast<size_t>(source)] = id;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NodeConverter::FinalConstant(Tensor tensor) {
+  if (node().outputs.size() != 1 || node().outputs[0] == kNone) return Error("has one output");
+  std::shared_ptr<const Constant> constant = owner_.weights().FindByBytes(tensor.bytes().data());
+  const bool same = constant != nullptr && constant->tensor.dims() == tensor.dims() &&
+                    constant->tensor.dtype() == tensor.dtype();
+  if (!same) constant = std::make_shared<const Constant>(Constant{std::move(tensor), "", {}});
+  level_.mapped[static_cast<size_t>(node().outputs[0])] =
+      PushConstant(*level_.target, OutputName(0), std::move(constant));
+  return absl::OkStatus();
+}
+
+// ---- Bodies ----
+
+// Outer values that the bodies use and that are no constants, by name.
+std::vector<std::string> NodeConverter::Captures(const std::vector<GraphPtr>& bodies) const {
+  std::set<std::string> names;
+  for (const GraphPtr& body : bodies) {
+    for (const ValueId id : FreeValues(*body)) {
+      const std::string& name = body->value(id).name;
+      const ValueId outer = owner_.Map(level_, level_.source_names.at(name));
+      if (level_.target->value(outer).constant == nullptr) names.insert(name);
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+// Types of a body's own inputs as far as they are known before inference settles them.
+std::vector<Type> NodeConverter::BodyInputTypes() const {
+  std::vector<Type> types;
+  const auto add = [&](ValueId id) { types.push_back(id == kNone ? Type{} : type(id)); };
+  if (node().op == "Loop") {
+    types = {Type::Tensor(DataType::kI64, {}), Type::Tensor(DataType::kBool, {})};
+    for (size_t i = 2; i < inputs().size(); ++i) add(inputs()[i]);
+  } else if (node().op == "Scan") {
+    const int64_t scans = node().Int("num_scan_inputs", 0);
+    const std::vector<int64_t> axes = node().Ints("scan_input_axes");
+    const int64_t states = static_cast<int64_t>(inputs().size()) - scans;
+    for (size_t i = 0; i < inputs().size(); ++i) {
+      add(inputs()[i]);
+      const int64_t scan = static_cast<int64_t>(i) - states;
+      Type& last = types.back();
+      if (scan < 0 || !last.ranked || last.dims.empty()) continue;
+      const size_t place = static_cast<size_t>(scan);
+      int64_t axis = place < axes.size() ? axes[place] : 0;
+      if (axis < 0) axis += last.rank();
+      if (axis >= 0 && axis < last.rank()) last.dims.erase(last.dims.begin() + axis);
+    }
+  }
+  return types;
+}
+
+GraphPtr NodeConverter::ConvertBody(const Graph& body, const std::vector<Type>& types,
+                                    const std::vector<std::string>& captures) {
+  auto target = std::make_shared<Graph>();
+  Level inner;
+  inner.source = &body;
+  inner.target = target.get();
+  inner.outer = &level_;
+  Prepare(inner);
+  const auto add_input = [&](const std::string& name, const Type& value_type) {
+    const ValueId id = PushValue(*target, name, value_type);
+    if (!value_type.known() || !value_type.ranked) inner.unknown.insert(id);
+    target->inputs.push_back(id);
+    return id;
+  };
+  for (size_t i = 0; i < body.inputs.size(); ++i) {
+    const Value& input = body.value(body.inputs[i]);
+    inner.mapped[static_cast<size_t>(body.inputs[i])] =
+        add_input(input.name, i < types.size() ? types[i] : input.type);
+  }
+  std::unordered_map<std::string, ValueId> free;
+  for (const ValueId id : FreeValues(body)) free.emplace(body.value(id).name, id);
+  for (const std::string& name : captures) {
+    const ValueId outer = level_.mapped[static_cast<size_t>(level_.source_names.at(name))];
+    const auto own = free.find(name);
+    const ValueId id = add_input(own != free.end() ? name : inner.names.Take(name), type(outer));
+    if (level_.unknown.contains(outer)) inner.unknown.insert(id);
+    target->value(id).elements = level_.target->value(outer).elements;
+    if (own != free.end()) inner.mapped[static_cast<size_t>(own->second)] = id;
+  }
+  for (const auto& [name, id] : free) {  // constants travel into the body
+    if (inner.mapped[static_cast<size_t>(id)] != kNone) continue;
+    const ValueId outer = level_.mapped[static_cast<size_t>(level_.source_names.at(name))];
+    inner.mapped[static_cast<size_t>(id)] =
+        PushConstant(*target, name, level_.target->value(outer).constant);
+  }
+  owner_.ConvertNodes(inner);
+  for (const ValueId output : body.outputs) target->outputs.push_back(owner_.Map(inner, output));
+  return target;
+}
+
+absl::Status NodeConverter::FinalControl() {
+  std::vector<GraphPtr> bodies;
+  for (const auto& [name, attribute] : node().attributes) {
+    if (const GraphPtr* body = std::get_if<GraphPtr>(&attribute)) bodies.push_back(*body);
+  }
+  const std::vector<std::string> captures = Captures(bodies);
+  std::vector<ValueId> ids = inputs();
+  if (node().op == "Loop" && ids.size() < 2)
+    ids.resize(2, kNone);  // trip count and condition may be omitted
+  for (const std::string& name : captures) {
+    ids.push_back(level_.mapped[static_cast<size_t>(level_.source_names.at(name))]);
+  }
+  Attributes attributes;
+  const std::vector<Type> types = BodyInputTypes();
+  for (const auto& [name, attribute] : node().attributes) {
+    const GraphPtr* body = std::get_if<GraphPtr>(&attribute);
+    attributes.emplace(
+        name, body == nullptr ? attribute : Attribute(ConvertBody(**body, types, captures)));
+  }
+  if (node().op != "If" && !captures.empty())
+    attributes["q.captures"] = static_cast<int64_t>(captures.size());
+  return Final(node().op, std::move(ids), std::move(attributes));
+}
+
+// ---- Graphs ----
+
+// The target value of a source value; constants come over when they are first asked for.
+ValueId Canonicaliser::Map(Level& level, ValueId source) {
+  if (source == kNone) return kNone;
+  ValueId& mapped = level.mapped[static_cast<size_t>(source)];
+  if (mapped != kNone) return mapped;
+  const Value& value = level.source->value(source);
+  if (value.constant != nullptr) {
+    mapped = PushConstant(*level.target, value.name, value.constant);
+  } else {  // its node could not be converted, which is reported already
+    mapped = PushValue(*level.target, value.name);
+    level.unknown.insert(mapped);
+  }
+  return mapped;
+}
+
+// Appends a node and infers its types at once, so that the converters after it know them.
+void Canonicaliser::Append(Level& level, Node node) {
+  Graph& graph = *level.target;
+  bool blocked = false;
+  for (const ValueId id : node.inputs) blocked = blocked || level.unknown.contains(id);
+  const NodeId id = PushNode(graph, std::move(node));
+  absl::Status status;
+  if (!blocked) status = ops::InferNode(graph, graph.node(id));
+  // In a body the input types are provisional: what is really wrong shows when the outer node is
+  // inferred.
+  if (!status.ok() && level.outer == nullptr) Problem(status);
+  if (!blocked && status.ok()) return;
+  for (const ValueId output : graph.node(id).outputs) {
+    if (output != kNone) level.unknown.insert(output);
+  }
+}
+
+void Canonicaliser::ConvertNode(Level& level, const Node& node) {
+  std::vector<ValueId> inputs;
+  bool blocked = false;
+  for (const ValueId id : node.inputs) {
+    inputs.push_back(Map(level, id));
+    blocked = blocked || (inputs.back() != kNone && level.unknown.contains(inputs.back()));
+  }
+  const OnnxOp* row = FindOnnxOp(node.domain, node.op);
+  QUENCH_CHECK(row != nullptr);  // unsupported operators are reported before
+  NodeConverter converter(*this, level, node, std::move(inputs));
+  const absl::Status status = row->convert(converter);
+  // A converter that misses a type because an earlier node failed has nothing new to say.
+  if (!status.ok() && !(blocked && level.outer == nullptr)) Problem(status);
+}
+
+void Canonicaliser::ConvertNodes(Level& level) {
+  int64_t done = 0;
+  const auto total = static_cast<int64_t>(level.source->nodes.size());
+  for (const Node& node : level.source->nodes) {
+    if (!context_.Check().ok()) return;
+    if (level.outer == nullptr && ++done % 256 == 0)
+      context_.Report({"infer types", node.name, done, total});
+    ConvertNode(level, node);
+  }
+}
+
+absl::StatusOr<Graph> Canonicaliser::Run(Graph& imported) {
+  Graph canonical;
+  Level level;
+  level.source = &imported;
+  level.target = &canonical;
+  Prepare(level);
+  canonical.metadata = imported.metadata;
+  for (const ValueId id : imported.inputs) {
+    const Value& input = imported.value(id);
+    level.mapped[static_cast<size_t>(id)] = PushValue(canonical, input.name, input.type);
+    canonical.inputs.push_back(level.mapped[static_cast<size_t>(id)]);
+  }
+  ConvertNodes(level);
+  QUENCH_RETURN_IF_ERROR(context_.Check());
+  for (const ValueId id : imported.outputs) canonical.outputs.push_back(Map(level, id));
+  QUENCH_RETURN_IF_ERROR(problems_.Finish());
+  for (size_t i = 0; i < imported.values.size(); ++i) {
+    Value& value = imported.values[i];
+    if (level.mapped[i] == kNone) continue;
+    const Value& known = canonical.value(level.mapped[i]);
+    if (!value.type.known() || !value.type.ranked) value.type = known.type;
+    value.elements = known.elements;
+  }
+  return canonical;
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> Canonicalise(Graph& imported, const WeightWriter& weights,
+                                   const StepContext& context) {
+  return Canonicaliser(weights, context).Run(imported);
+}
+
+}  // namespace quench::importer

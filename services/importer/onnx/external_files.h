@@ -1,0 +1,41 @@
+// Files of external tensor data, opened only beneath one root folder.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+namespace quench::importer {
+
+class ExternalFiles {
+ public:
+  // Nothing is opened yet; the root need not exist while no tensor refers to it.
+  explicit ExternalFiles(std::filesystem::path root);
+  ~ExternalFiles();
+  ExternalFiles(const ExternalFiles&) = delete;
+  ExternalFiles& operator=(const ExternalFiles&) = delete;
+
+  struct File {
+    int fd = -1;
+    uint64_t size = 0;
+  };
+  // A regular file beneath the root, reached without `..`, absolute paths or symbolic links
+  // anywhere below it. The descriptor stays open, and is owned here.
+  absl::StatusOr<File> Open(const std::string& location);
+
+ private:
+  absl::StatusOr<int> OpenBeneath(const std::string& location);
+  std::filesystem::path root_;
+  int root_fd_ = -1;
+  std::map<std::string, File> files_;
+};
+
+// Opens `path` beneath `root_fd` one component at a time, for kernels without openat2. Returns a
+// descriptor or -errno.
+int OpenBeneathByWalking(int root_fd, const std::filesystem::path& path);
+
+}  // namespace quench::importer

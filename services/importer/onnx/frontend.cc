@@ -1,0 +1,71 @@
+// The ONNX frontend: read, convert, check.
+#include "services/importer/frontend.h"
+
+#include "common/base/status.h"
+#include "common/ir/verify.h"
+#include "services/importer/onnx/canonicalise.h"
+#include "services/importer/onnx/names.h"
+#include "services/importer/onnx/reader.h"
+#include "services/importer/onnx/unsupported.h"
+
+namespace quench::importer {
+namespace {
+
+// A model that declares another output type than it computes was edited by hand or exported
+// wrongly.
+absl::Status CheckDeclaredOutputs(const onnx::v1::GraphProto& proto, const Graph& canonical) {
+  StatusCollector problems;
+  for (int i = 0; i < proto.output_size(); ++i) {
+    const auto& declared = proto.output(i).type();
+    if (!declared.has_tensor_type() || declared.tensor_type().elem_type() == 0) continue;
+    const Type& actual = canonical.value(canonical.outputs[static_cast<size_t>(i)]).type;
+    if (static_cast<int>(actual.dtype) == declared.tensor_type().elem_type()) continue;
+    absl::StatusOr<DataType> wanted = DataTypeOf(declared.tensor_type().elem_type());
+    problems.Add(InvalidArgument(
+        "output `{}` is declared {}, the graph computes {}", Printable(proto.output(i).name()),
+        wanted.ok() ? DataTypeName(*wanted) : "of an unknown type", DataTypeName(actual.dtype)));
+  }
+  return problems.Finish();
+}
+
+absl::StatusOr<Imported> ImportOnnx(const std::filesystem::path& path, const ImportOptions& options,
+                                    BlobStore& store, const StepContext& context) {
+  context.Report({"import", path.filename().string(), 0, 0});
+  QUENCH_ASSIGN_OR_RETURN(const ModelFile file, OpenModelFile(path));
+  QUENCH_ASSIGN_OR_RETURN(const Opsets opsets, OpsetsOf(file.proto, options.opset));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<UnsupportedOp> unsupported,
+                          FindUnsupportedOps(file.proto, opsets, options));
+  QUENCH_RETURN_IF_ERROR(UnsupportedError(unsupported));
+
+  ExternalFiles external(options.external_root.empty() ? path.parent_path()
+                                                       : options.external_root);
+  const TensorSources sources{file.mapping->bytes(), &external};
+  WeightWriter weights(store, sources, context);
+  Imported result;
+  QUENCH_ASSIGN_OR_RETURN(result.imported,
+                          ReadGraph(file, opsets, options, sources, weights, context));
+  QUENCH_ASSIGN_OR_RETURN(result.canonical, Canonicalise(result.imported, weights, context));
+  if (options.outputs.empty() && options.dtypes.empty()) {
+    QUENCH_RETURN_IF_ERROR(CheckDeclaredOutputs(file.proto.graph(), result.canonical));
+  }
+  QUENCH_RETURN_IF_ERROR(Annotate(VerifyGraph(result.canonical), "imported model"));
+  return result;
+}
+
+absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupportedOnnx(const std::filesystem::path& path,
+                                                               const ImportOptions& options) {
+  QUENCH_ASSIGN_OR_RETURN(const ModelFile file, OpenModelFile(path));
+  QUENCH_ASSIGN_OR_RETURN(const Opsets opsets, OpsetsOf(file.proto, options.opset));
+  return FindUnsupportedOps(file.proto, opsets, options);
+}
+
+}  // namespace
+
+const Frontend& OnnxFrontend() {
+  static constexpr Frontend kOnnx = {
+      "onnx",         ".onnx",     "ONNX, IR versions 3 to 14, opsets 1 to 28",
+      &LooksLikeOnnx, &ImportOnnx, &FindUnsupportedOnnx};
+  return kOnnx;
+}
+
+}  // namespace quench::importer

@@ -1,0 +1,52 @@
+// From TensorProto to bytes: types and sizes are checked first, then the data flows in pieces.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "common/ir/tensor.h"
+#include "quench/onnx/v1/onnx.pb.h"
+#include "services/importer/onnx/external_files.h"
+
+namespace quench::importer {
+
+// Where the data of tensors lies that a skeleton left out.
+struct TensorSources {
+  std::span<const std::byte> file;    // the scanned file
+  ExternalFiles* external = nullptr;  // null: external data is refused
+};
+
+struct TensorHeader {
+  DataType dtype = DataType::kUndefined;
+  std::vector<int64_t> dims;
+  int64_t count = 0;  // elements
+  int64_t bytes = 0;  // dense, 0 for strings
+};
+
+// Checks data type, rank and dims. Allocates nothing.
+absl::StatusOr<TensorHeader> HeaderOf(const onnx::v1::TensorProto& proto);
+
+using ByteSink = std::function<absl::Status(std::span<const std::byte>)>;
+
+// Feeds the tensor's dense row-major little-endian bytes to `sink`, in pieces of at most 1 MiB,
+// exactly `header.bytes` in all. That the source has as many is checked before the first piece. Not
+// for strings.
+absl::Status CopyTensorData(const onnx::v1::TensorProto& proto, const TensorHeader& header,
+                            const TensorSources& sources, const ByteSink& sink);
+
+// The tensor in memory. Allocates no more than its source has bytes (times 8 for packed numbers).
+absl::StatusOr<Tensor> ReadTensor(const onnx::v1::TensorProto& proto, const TensorSources& sources);
+
+// A sparse tensor made dense, of at most 256 MiB.
+absl::StatusOr<Tensor> ReadSparseTensor(const onnx::v1::SparseTensorProto& proto,
+                                        const TensorSources& sources);
+
+// Dtype of an `elem_type` or `data_type` number, kUndefined for 0; UNIMPLEMENTED for numbers Quench
+// has no type for.
+absl::StatusOr<DataType> DataTypeOf(int32_t number);
+
+}  // namespace quench::importer

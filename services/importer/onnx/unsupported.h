@@ -1,0 +1,22 @@
+// Which operators of a model Quench cannot import.
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <vector>
+
+#include "services/importer/importer.h"
+#include "services/importer/onnx/model_file.h"
+
+namespace quench::importer {
+
+// Sorted by domain and name. Looks into bodies and called local functions; with a cut, only at what
+// it leaves.
+absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupportedOps(const onnx::v1::ModelProto& model,
+                                                              const Opsets& opsets,
+                                                              const ImportOptions& options);
+
+// One error for all of them, OK for none.
+absl::Status UnsupportedError(const std::vector<UnsupportedOp>& ops);
+
+}  // namespace quench::importer
