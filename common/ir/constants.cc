@@ -12,74 +12,93 @@ namespace {
 constexpr uint64_t kBlobAlignment = 64;
 constexpr uintptr_t kElementAlignment = 16;
 
-struct Piece {
-  std::shared_ptr<const FileMapping> blob;
-  std::span<const std::byte> bytes;
-};
+// Bytes of a tensor of that type, or nullopt when it has no fixed size or one beyond 2^63.
+std::optional<uint64_t> BytesOf(const Type& type) {
+  const int64_t bits = DataTypeBits(type.dtype);
+  if (!type.is_static() || bits == 0) return std::nullopt;
+  std::vector<int64_t> dims;
+  for (Dim dim : type.dims) dims.push_back(dim.value());
+  const std::optional<int64_t> count = ElementCount(dims);
+  if (!count || *count > (INT64_MAX - 7) / bits) return std::nullopt;
+  return static_cast<uint64_t>(DataTypeBytes(type.dtype, *count));
+}
 
-absl::StatusOr<Piece> OpenRange(BlobStore& store, const BlobRange& range) {
-  QUENCH_ASSIGN_OR_RETURN(std::shared_ptr<const FileMapping> blob, store.Open(range.blob));
-  const uint64_t size = blob->bytes().size();
-  if (range.offset > size || range.size > size - range.offset) {
-    return InvalidArgument("bytes {} and {} on of blob `{}`, which has {}", range.offset,
-                           range.size, range.blob, size);
+// Sum of the sizes, or nullopt beyond 2^64.
+std::optional<uint64_t> SizeOf(std::span<const BlobRange> location) {
+  uint64_t total = 0;
+  for (const BlobRange& range : location) {
+    if (__builtin_add_overflow(total, range.size, &total)) return std::nullopt;
   }
-  const std::span<const std::byte> bytes = blob->bytes().subspan(range.offset, range.size);
-  return Piece{std::move(blob), bytes};
+  return total;
 }
 
 }  // namespace
 
-absl::StatusOr<Tensor> LoadConstant(BlobStore& store, const Type& type,
-                                    std::span<const BlobRange> location) {
-  if (!type.is_static() || DataTypeBits(type.dtype) == 0) {
+absl::StatusOr<std::shared_ptr<const FileMapping>> ConstantReader::Open(const std::string& digest) {
+  auto& blob = blobs_[digest];
+  if (blob == nullptr) {
+    absl::StatusOr<std::shared_ptr<const FileMapping>> opened = store_.Open(digest);
+    if (!opened.ok()) {
+      blobs_.erase(digest);
+      return opened.status();
+    }
+    blob = *std::move(opened);
+    stored_bytes_ += blob->bytes().size();
+  }
+  return blob;
+}
+
+absl::StatusOr<Tensor> ConstantReader::Read(const Type& type, std::span<const BlobRange> location) {
+  const std::optional<uint64_t> bytes = BytesOf(type);
+  if (!bytes)
     return InvalidArgument(
-        "a constant in blobs has a shape of plain numbers and elements of fixed size");
+        "a constant in blobs has plain numbers as sizes and elements of fixed size");
+  const std::optional<uint64_t> found = SizeOf(location);
+  if (found != bytes || location.empty()) {
+    return InvalidArgument("the location of a constant of {} bytes has {}", *bytes,
+                           found ? std::to_string(*found) : "more than 2^64");
+  }
+  std::vector<std::span<const std::byte>> pieces;
+  for (const BlobRange& range : location) {
+    QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const FileMapping> blob, Open(range.blob));
+    const uint64_t size = blob->bytes().size();
+    if (range.offset > size || range.size > size - range.offset) {
+      return InvalidArgument("{} bytes at {} of blob `{}`, which has {}", range.size, range.offset,
+                             range.blob, size);
+    }
+    pieces.push_back(blob->bytes().subspan(range.offset, range.size));
   }
   std::vector<int64_t> dims;
   for (Dim dim : type.dims) dims.push_back(dim.value());
-  const std::optional<int64_t> count = ElementCount(dims);
-  if (!count || *count > (INT64_MAX - 7) / DataTypeBits(type.dtype)) {
-    return InvalidArgument("the shape of a constant does not fit into memory");
-  }
-  const uint64_t bytes = static_cast<uint64_t>(DataTypeBytes(type.dtype, *count));
-  uint64_t found = 0;
-  for (const BlobRange& range : location) {
-    if (range.size > bytes - found) found = UINT64_MAX;
-    if (found == UINT64_MAX) break;
-    found += range.size;
-  }
-  if (found != bytes || location.empty()) {
-    return InvalidArgument("a constant of {} bytes whose location has {}", bytes,
-                           found == UINT64_MAX ? "more" : std::to_string(found));
-  }
-  std::vector<Piece> pieces;
-  for (const BlobRange& range : location) {
-    QUENCH_ASSIGN_OR_RETURN(Piece piece, OpenRange(store, range));
-    pieces.push_back(std::move(piece));
-  }
   // A location that a stranger chose may be unaligned; typed access to the elements may not.
-  const bool aligned = reinterpret_cast<uintptr_t>(pieces[0].bytes.data()) % kElementAlignment == 0;
-  if (pieces.size() == 1 && aligned)
-    return Tensor::View(type.dtype, dims, pieces[0].bytes, pieces[0].blob);
+  const bool aligned = reinterpret_cast<uintptr_t>(pieces[0].data()) % kElementAlignment == 0;
+  if (pieces.size() == 1 && aligned) {
+    return Tensor::View(type.dtype, dims, pieces[0], blobs_.at(location[0].blob));
+  }
+  if (*bytes > stored_bytes_ - copied_bytes_) {
+    return InvalidArgument(
+        "constants in several pieces overlap: together they have more bytes than their blobs");
+  }
+  copied_bytes_ += *bytes;
   Tensor tensor = Tensor::Zeros(type.dtype, dims);
   std::byte* to = tensor.mutable_bytes();
-  for (const Piece& piece : pieces) {
-    if (!piece.bytes.empty()) std::memcpy(to, piece.bytes.data(), piece.bytes.size());
-    to += piece.bytes.size();
+  for (const std::span<const std::byte> piece : pieces) {
+    if (!piece.empty()) std::memcpy(to, piece.data(), piece.size());
+    to += piece.size();
   }
   return tensor;
 }
 
 ConstantLoader ConstantLoaderFrom(BlobStore& store) {
-  return [&store](const Type& type, const std::string&, const std::vector<BlobRange>& location) {
-    return LoadConstant(store, type, location);
+  return [reader = std::make_shared<ConstantReader>(store)](
+             const Type& type, const std::string&, const std::vector<BlobRange>& location) {
+    return reader->Read(type, location);
   };
 }
 
 absl::Status ConstantWriter::AddPiece(std::span<const std::byte> bytes,
                                       std::vector<BlobRange>* location) {
-  if (writer_ != nullptr && writer_->size() + kBlobAlignment + bytes.size() > kMaxBlobBytes) {
+  if (writer_ != nullptr && writer_->size() + kBlobAlignment + bytes.size() > max_blob_bytes_) {
     QUENCH_RETURN_IF_ERROR(Finish());
   }
   if (writer_ == nullptr) {
@@ -97,7 +116,7 @@ absl::Status ConstantWriter::Add(const Tensor& tensor, std::vector<BlobRange>* l
   location->clear();
   std::span<const std::byte> rest = tensor.bytes();
   do {
-    const size_t piece = std::min<size_t>(rest.size(), kMaxBlobBytes);
+    const size_t piece = std::min<size_t>(rest.size(), max_blob_bytes_);
     QUENCH_RETURN_IF_ERROR(AddPiece(rest.first(piece), location));
     rest = rest.subspan(piece);
   } while (!rest.empty());

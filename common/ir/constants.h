@@ -3,6 +3,8 @@
 
 #include <absl/status/statusor.h>
 
+#include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,12 +15,26 @@
 
 namespace quench {
 
-// A tensor whose bytes lie in `location`. One range is mapped and costs no memory; several, or one
-// that is not aligned to 16 bytes, are copied into one buffer. Fails when the dims are not static
-// sizes that fit, the ranges do not add up to the tensor's bytes or reach beyond their blob.
-// Strings do not live in blobs.
-absl::StatusOr<Tensor> LoadConstant(BlobStore& store, const Type& type,
-                                    std::span<const BlobRange> location);
+// Reads the constants of one module. Blobs are mapped once. A tensor of one range is a view and
+// costs no memory; several ranges, or one that is not aligned to 16 bytes, are copied into one
+// buffer. In all, no more is copied than the blobs hold, so claims cannot take memory that nobody
+// has stored.
+class ConstantReader {
+ public:
+  explicit ConstantReader(BlobStore& store) : store_(store) {}
+
+  // Fails when the dims of `type` are not static sizes that fit, or the ranges do not add up to the
+  // tensor's bytes or reach beyond their blob. Strings do not live in blobs.
+  absl::StatusOr<Tensor> Read(const Type& type, std::span<const BlobRange> location);
+
+ private:
+  absl::StatusOr<std::shared_ptr<const FileMapping>> Open(const std::string& digest);
+
+  BlobStore& store_;
+  std::map<std::string, std::shared_ptr<const FileMapping>> blobs_;
+  uint64_t stored_bytes_ = 0;
+  uint64_t copied_bytes_ = 0;
+};
 
 // For ParseGraph. `store` outlives the loader.
 ConstantLoader ConstantLoaderFrom(BlobStore& store);
@@ -27,7 +43,8 @@ ConstantLoader ConstantLoaderFrom(BlobStore& store);
 // multiples of 64. A tensor that fits into one blob is never cut.
 class ConstantWriter {
  public:
-  explicit ConstantWriter(BlobStore& store) : store_(store) {}
+  explicit ConstantWriter(BlobStore& store, uint64_t max_blob_bytes = kMaxBlobBytes)
+      : store_(store), max_blob_bytes_(max_blob_bytes) {}
 
   // `*location` is filled in by now or by Finish; it stays where it is until then.
   absl::Status Add(const Tensor& tensor, std::vector<BlobRange>* location);
@@ -41,6 +58,7 @@ class ConstantWriter {
     size_t index;
   };
   BlobStore& store_;
+  const uint64_t max_blob_bytes_;
   std::unique_ptr<BlobWriter> writer_;
   std::vector<Pending> pending_;  // ranges in the blob that is being written
 };

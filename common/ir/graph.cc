@@ -302,6 +302,35 @@ std::vector<int> Graph::UseCounts() const {
   return counts;
 }
 
+std::vector<bool> UsedSymbols(const Graph& graph) {
+  const SymbolTable& table = *graph.symbols;
+  std::vector<bool> used(static_cast<size_t>(table.size()), false);
+  const auto use = [&](Dim dim) {
+    if (!dim.is_static() && dim.symbol() < table.size())
+      used[static_cast<size_t>(dim.symbol())] = true;
+  };
+  const auto use_type = [&](const Type& type, const auto& self) -> void {
+    std::for_each(type.dims.begin(), type.dims.end(), use);
+    for (const Type& element : type.element) self(element, self);
+  };
+  ForEachGraph(graph, [&](const Graph& g) {
+    for (const Value& value : g.values) {
+      use_type(value.type, use_type);
+      if (value.elements) std::for_each(value.elements->begin(), value.elements->end(), use);
+    }
+    for (const Node& node : g.nodes) {
+      for (const auto& [name, attribute] : node.attributes) {
+        if (const Type* type = std::get_if<Type>(&attribute)) use_type(*type, use_type);
+      }
+    }
+  });
+  for (SymbolId id = table.size() - 1; id >= 0; --id) {  // operands have smaller ids
+    if (!table.at(id).is_expression()) used[static_cast<size_t>(id)] = true;
+    if (used[static_cast<size_t>(id)]) table.ForEachOperand(id, use);
+  }
+  return used;
+}
+
 absl::StatusOr<Graph> BindSymbols(const Graph& graph, const std::map<std::string, int64_t>& sizes) {
   std::map<SymbolId, Dim> replacements;
   StatusCollector problems;

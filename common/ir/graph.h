@@ -149,10 +149,15 @@ void ForEachGraph(const Graph& graph, Visit&& visit) {
   visit(graph);
   for (const Node& node : graph.nodes) {
     for (const auto& [name, attribute] : node.attributes) {
-      if (const GraphPtr* body = std::get_if<GraphPtr>(&attribute)) ForEachGraph(**body, visit);
+      const GraphPtr* body = std::get_if<GraphPtr>(&attribute);
+      if (body != nullptr && *body != nullptr) ForEachGraph(**body, visit);
     }
   }
 }
+
+// Per symbol of the table, whether a type, known elements or a runtime size's bound needs it
+// (bodies included); inputs and runtime sizes always count.
+std::vector<bool> UsedSymbols(const Graph& graph);
 
 // A copy in which the named input dims (by symbol name) have a fixed size and every dim expression
 // is folded accordingly, bodies included.

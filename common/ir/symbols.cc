@@ -155,6 +155,35 @@ absl::StatusOr<std::vector<int64_t>> SymbolTable::Evaluate(std::span<const int64
   return slots;
 }
 
+Dim SymbolTable::Combine(const Polynomial& polynomial, const std::function<Dim(SymbolId)>& atom) {
+  Polynomial sum;
+  sum.constant = polynomial.constant;
+  for (const Monomial& term : polynomial.terms) {
+    Polynomial product;
+    product.constant = 1;
+    for (SymbolId factor : term.factors) product = Times(product, ToPolynomial(atom(factor)));
+    sum = Sum(sum, product, term.coefficient);
+  }
+  return FromPolynomial(sum);
+}
+
+Dim SymbolTable::Combine(const DimBinary& binary, const std::function<Dim(SymbolId)>& atom) {
+  const Dim lhs = binary.lhs.is_static() ? binary.lhs : atom(binary.lhs.symbol());
+  const Dim rhs = binary.rhs.is_static() ? binary.rhs : atom(binary.rhs.symbol());
+  switch (binary.op) {
+    case DimOp::kFloorDiv:
+      return FloorDiv(lhs, rhs);
+    case DimOp::kCeilDiv:
+      return CeilDiv(lhs, rhs);
+    case DimOp::kMod:
+      return Mod(lhs, rhs);
+    case DimOp::kMin:
+      return Min(lhs, rhs);
+    default:
+      return Max(lhs, rhs);
+  }
+}
+
 Dim SymbolTable::Import(const SymbolTable& from, Dim dim,
                         const std::map<SymbolId, Dim>& replacements) {
   if (dim.is_static()) return dim;
@@ -170,7 +199,7 @@ Dim SymbolTable::Import(const SymbolTable& from, Dim dim,
     });
   }
   std::map<SymbolId, Dim> done;
-  const auto rewrite = [&](Dim d) { return d.is_static() ? d : done.at(d.symbol()); };
+  const auto atom = [&](SymbolId id) { return done.at(id); };
   for (SymbolId id : reachable) {
     if (const auto it = replacements.find(id); it != replacements.end()) {
       done[id] = it->second;
@@ -184,38 +213,13 @@ Dim SymbolTable::Import(const SymbolTable& from, Dim dim,
                    },
                    [&](const RuntimeSize& runtime) {
                      std::optional<Dim> upper;
-                     if (runtime.upper) upper = rewrite(*runtime.upper);
+                     if (runtime.upper)
+                       upper = runtime.upper->is_static() ? *runtime.upper
+                                                          : atom(runtime.upper->symbol());
                      return Dim::OfSymbol(AddRuntime(symbol.name, runtime.node, upper));
                    },
-                   [&](const Polynomial& polynomial) {
-                     Polynomial sum;
-                     sum.constant = polynomial.constant;
-                     for (const Monomial& term : polynomial.terms) {
-                       Polynomial product;
-                       product.constant = 1;
-                       for (SymbolId factor : term.factors) {
-                         product = Times(product, ToPolynomial(done.at(factor)));
-                       }
-                       sum = Sum(sum, product, term.coefficient);
-                     }
-                     return FromPolynomial(sum);
-                   },
-                   [&](const DimBinary& binary) {
-                     const Dim lhs = rewrite(binary.lhs);
-                     const Dim rhs = rewrite(binary.rhs);
-                     switch (binary.op) {
-                       case DimOp::kFloorDiv:
-                         return FloorDiv(lhs, rhs);
-                       case DimOp::kCeilDiv:
-                         return CeilDiv(lhs, rhs);
-                       case DimOp::kMod:
-                         return Mod(lhs, rhs);
-                       case DimOp::kMin:
-                         return Min(lhs, rhs);
-                       default:
-                         return Max(lhs, rhs);
-                     }
-                   }},
+                   [&](const Polynomial& polynomial) { return Combine(polynomial, atom); },
+                   [&](const DimBinary& binary) { return Combine(binary, atom); }},
         symbol.definition);
   }
   return done.at(dim.symbol());

@@ -10,6 +10,7 @@
 #include <absl/status/statusor.h>
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -158,6 +159,9 @@ class SymbolTable {
     return dim.is_static() ? dim.value() : slots[static_cast<size_t>(dim.symbol())];
   }
 
+  // A definition of another table with its symbols replaced: atom(id) is a dim of this table.
+  Dim Combine(const Polynomial& polynomial, const std::function<Dim(SymbolId)>& atom);
+  Dim Combine(const DimBinary& binary, const std::function<Dim(SymbolId)>& atom);
   // Rewrites `dim` of table `from` into this table, with some symbols of `from` replaced (keyed by
   // id).
   Dim Import(const SymbolTable& from, Dim dim, const std::map<SymbolId, Dim>& replacements);

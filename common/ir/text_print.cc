@@ -198,31 +198,7 @@ void Printer::PrintNode(const Graph& graph, const Node& node, int indent) {
 
 // Long expressions get a line of their own, those that some type of the graph uses.
 void Printer::PrintSymbols(int indent) {
-  std::vector<bool> used(static_cast<size_t>(table_.size()), false);
-  const auto use = [&](Dim dim) {
-    if (!dim.is_static() && dim.symbol() < table_.size())
-      used[static_cast<size_t>(dim.symbol())] = true;
-  };
-  const auto use_type = [&](const Type& type, const auto& self) -> void {
-    std::for_each(type.dims.begin(), type.dims.end(), use);
-    for (const Type& element : type.element) self(element, self);
-  };
-  ForEachGraph(root_, [&](const Graph& graph) {
-    for (const Value& value : graph.values) {
-      use_type(value.type, use_type);
-      if (value.elements) std::for_each(value.elements->begin(), value.elements->end(), use);
-    }
-    for (const Node& node : graph.nodes) {
-      for (const auto& [name, attribute] : node.attributes) {
-        if (const Type* type = std::get_if<Type>(&attribute)) use_type(*type, use_type);
-      }
-    }
-  });
-  for (SymbolId id = table_.size() - 1; id >= 0; --id) {
-    const Symbol& symbol = table_.at(id);
-    if (symbol.is_expression() && !used[static_cast<size_t>(id)]) continue;
-    table_.ForEachOperand(id, use);
-  }
+  const std::vector<bool> used = UsedSymbols(root_);
   for (SymbolId id = 0; id < table_.size(); ++id) {
     const Symbol& symbol = table_.at(id);
     const std::string name = table_.ToString(Dim::OfSymbol(id));

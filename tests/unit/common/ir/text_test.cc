@@ -69,7 +69,7 @@ TEST(TextTest, EverythingComesBack) {
 }
 
 TEST(TextTest, RandomGraphsComeBack) {
-  for (uint32_t seed = 0; seed < 150; ++seed) {
+  for (uint32_t seed = 0; seed < 80; ++seed) {
     SCOPED_TRACE(seed);
     ExpectRoundTrip(testing::RandomGraph(seed));
   }
@@ -213,7 +213,7 @@ TEST(TextErrorTest, RandomDamage) {
   std::mt19937 random(11);
   const std::string good = PrintGraph(testing::EverythingGraph());
   int accepted = 0;
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < 1000; ++round) {
     std::string text = good;
     for (size_t i = 0, n = 1 + random() % 3; i < n; ++i) {
       const size_t at = random() % text.size();
@@ -240,7 +240,7 @@ TEST(TextErrorTest, RandomDamage) {
     ASSERT_TRUE(again.ok()) << again.status() << "\n" << text;
     ASSERT_EQ(FirstDifference(*parsed, *again), "") << text;
   }
-  EXPECT_GT(accepted, 50);
+  EXPECT_GT(accepted, 20);
 }
 
 }  // namespace
