@@ -43,7 +43,7 @@ absl::StatusOr<std::shared_ptr<const FileMapping>> ConstantReader::Open(const st
       return opened.status();
     }
     blob = *std::move(opened);
-    stored_bytes_ += blob->bytes().size();
+    allowance_ += blob->bytes().size();
   }
   return blob;
 }
@@ -75,11 +75,11 @@ absl::StatusOr<Tensor> ConstantReader::Read(const Type& type, std::span<const Bl
   if (pieces.size() == 1 && aligned) {
     return Tensor::View(type.dtype, dims, pieces[0], blobs_.at(location[0].blob));
   }
-  if (*bytes > stored_bytes_ - copied_bytes_) {
-    return InvalidArgument(
-        "constants in several pieces overlap: together they have more bytes than their blobs");
+  if (*bytes > allowance_) {
+    return absl::ResourceExhaustedError(
+        "constants in several pieces have many times more bytes than the blobs that they lie in");
   }
-  copied_bytes_ += *bytes;
+  allowance_ -= *bytes;
   Tensor tensor = Tensor::Zeros(type.dtype, dims);
   std::byte* to = tensor.mutable_bytes();
   for (const std::span<const std::byte> piece : pieces) {

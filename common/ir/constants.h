@@ -17,11 +17,12 @@ namespace quench {
 
 // Reads the constants of one module. Blobs are mapped once. A tensor of one range is a view and
 // costs no memory; several ranges, or one that is not aligned to 16 bytes, are copied into one
-// buffer. In all, no more is copied than the blobs hold, so claims cannot take memory that nobody
-// has stored.
+// buffer. At most `max_repeated_bytes` more are copied than the blobs hold, so that a message
+// cannot claim memory that nobody has stored.
 class ConstantReader {
  public:
-  explicit ConstantReader(BlobStore& store) : store_(store) {}
+  explicit ConstantReader(BlobStore& store, uint64_t max_repeated_bytes = uint64_t{2} << 30)
+      : store_(store), allowance_(max_repeated_bytes) {}
 
   // Fails when the dims of `type` are not static sizes that fit, or the ranges do not add up to the
   // tensor's bytes or reach beyond their blob. Strings do not live in blobs.
@@ -32,8 +33,7 @@ class ConstantReader {
 
   BlobStore& store_;
   std::map<std::string, std::shared_ptr<const FileMapping>> blobs_;
-  uint64_t stored_bytes_ = 0;
-  uint64_t copied_bytes_ = 0;
+  uint64_t allowance_;  // bytes that may still be copied
 };
 
 // For ParseGraph. `store` outlives the loader.
