@@ -58,6 +58,8 @@ class Artifact {
   // tap build.
   virtual absl::StatusOr<std::vector<Tensor>> Run(std::span<const Tensor> inputs, const StepContext& context = {},
                                                   const TapSink& tap = {}) = 0;
+  // Seconds that one run takes, without looking at its outputs: what a benchmark measures.
+  virtual absl::StatusOr<double> Time(std::span<const Tensor> inputs, const StepContext& context = {}) = 0;
   // Seconds per node of one run.
   virtual absl::StatusOr<std::vector<NodeTiming>> Profile(std::span<const Tensor> inputs) = 0;
   virtual int64_t arena_bytes() const = 0;       // of the last plan

@@ -19,17 +19,31 @@ struct Target {
   int vector_bits = 256;       // preferred vector register
   int vector_registers = 16;
   bool fma = true;
+  bool multiply_by_lane = false;  // a multiply-add takes one lane of a vector as its scalar
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20;
   double gflops = 50;          // fp32 peak of one core, for the cost model
   double gbytes = 10;          // memory bandwidth of one core, for the cost model
   // fp32 micro-kernel tile: rows (pixels) x vectors, with rows * vectors accumulators.
   int tile_rows = 6, tile_vectors = 2;
   uint64_t required_features = 0;  // QUENCH_CPU_* bits the runtime checks before it picks a variant
+  uint32_t machine = 0;            // QUENCH_MACHINE_* of the artifact
+  // How a relocatable object of this machine is written, and where its weights go (far from code where that matters).
+  uint16_t elf_machine = 0;
+  uint32_t elf_flags = 0;
+  std::string weight_section;
+  uint64_t weight_section_flags = 0;
   int f32_lanes() const { return vector_bits / 32; }
 };
 
 // The variants that a --target name stands for, baseline first. Unknown names are INVALID_ARGUMENT with near names.
 // "host" is resolved to the features of this machine.
 absl::StatusOr<std::vector<Target>> ResolveTarget(const std::string& name);
+
+// A name --target takes, in the order of targets.def, "host" first.
+struct TargetName {
+  std::string name;
+  std::string description;
+};
+std::vector<TargetName> TargetNames();
 
 }  // namespace quench::codegen

@@ -1,0 +1,221 @@
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "common/base/status.h"
+#include "common/runner/runner.h"
+#include "common/runtime/quench_rt.h"
+
+namespace quench {
+namespace {
+
+absl::Status ToStatus(int code, const quench_rt_error& error) {
+  switch (code) {
+    case QUENCH_RT_OK:
+      return absl::OkStatus();
+    case QUENCH_RT_IO:
+      return absl::NotFoundError(error.text);
+    case QUENCH_RT_ABI:
+    case QUENCH_RT_CPU:
+      return absl::FailedPreconditionError(error.text);
+    case QUENCH_RT_MEMORY:
+    case QUENCH_RT_SYSTEM:
+      return absl::ResourceExhaustedError(error.text);
+    case QUENCH_RT_CANCELLED:
+      return absl::CancelledError(error.text);
+    default:
+      return absl::InvalidArgumentError(error.text);
+  }
+}
+
+ArtifactTensor Describe(const quench_model& model, const quench_tensor_info& info) {
+  ArtifactTensor tensor;
+  tensor.name = info.name;
+  tensor.dtype = static_cast<DataType>(info.dtype);
+  for (int32_t i = 0; i < info.rank; ++i) {
+    ArtifactDim dim;
+    if (info.dims[i].value >= 0) {
+      dim.value = dim.min = dim.max = info.dims[i].value;
+    } else {
+      const quench_symbol_info& symbol = *model.symbols[info.dims[i].symbol];
+      dim.symbol = symbol.name;
+      dim.min = symbol.min;
+      dim.max = symbol.max;
+    }
+    tensor.dims.push_back(std::move(dim));
+  }
+  return tensor;
+}
+
+absl::StatusOr<Tensor> Copy(const std::string& name, const quench_rt_tensor& from) {
+  std::vector<int64_t> dims(from.dims, from.dims + from.rank);
+  const std::optional<int64_t> count = ElementCount(dims);
+  if (!count) return Internal("output `{}` has impossible dims", name);
+  Tensor tensor = Tensor::Zeros(static_cast<DataType>(from.dtype), std::move(dims));
+  if (!tensor.bytes().empty()) std::memcpy(tensor.mutable_bytes(), from.data, tensor.bytes().size());
+  return tensor;
+}
+
+// Forwards cancellation and the deadline of a context to a run in progress.
+class Watch {
+ public:
+  Watch(const StepContext& context, quench_rt_session* session) {
+    thread_ = std::thread([this, &context, session] {
+      std::unique_lock lock(mutex_);
+      while (!done_.wait_for(lock, std::chrono::milliseconds(50), [this] { return over_; })) {
+        if (!context.Check().ok()) quench_rt_cancel(session);
+      }
+    });
+  }
+  ~Watch() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    done_.notify_all();
+    thread_.join();
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable done_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+struct TapCall {
+  const quench_variant* variant;
+  const Artifact::TapSink* sink;
+};
+
+void OnTap(void* user, uint32_t tap, const quench_rt_tensor* tensor) {
+  const TapCall& call = *static_cast<const TapCall*>(user);
+  const std::string name = call.variant->taps[tap]->name;
+  absl::StatusOr<Tensor> copy = Copy(name, *tensor);
+  if (copy.ok()) (*call.sink)(name, *copy);
+}
+
+class RuntimeArtifact : public Artifact {
+ public:
+  explicit RuntimeArtifact(quench_rt_model* model) : model_(model) {}
+  ~RuntimeArtifact() override {
+    quench_rt_session_free(session_);
+    quench_rt_close(model_);
+  }
+
+  absl::Status Start(int threads) {
+    const quench_model& model = *quench_rt_describe(model_);
+    for (uint32_t i = 0; i < model.num_inputs; ++i) inputs_.push_back(Describe(model, *model.inputs[i]));
+    for (uint32_t i = 0; i < model.num_outputs; ++i) outputs_.push_back(Describe(model, *model.outputs[i]));
+    quench_rt_options options{};
+    options.size = sizeof options;
+    options.num_threads = static_cast<uint32_t>(std::max(threads, 1));
+    quench_rt_error error;
+    return ToStatus(quench_rt_session_create(model_, &options, &session_, &error), error);
+  }
+
+  const std::vector<ArtifactTensor>& inputs() const override { return inputs_; }
+  const std::vector<ArtifactTensor>& outputs() const override { return outputs_; }
+  std::string uuid() const override { return quench_rt_describe(model_)->uuid; }
+  std::string fingerprint() const override { return quench_rt_describe(model_)->fingerprint; }
+  std::string producer() const override { return quench_rt_describe(model_)->producer; }
+  std::string variant() const override { return quench_rt_variant(model_)->name; }
+
+  absl::StatusOr<std::vector<Tensor>> Run(std::span<const Tensor> inputs, const StepContext& context,
+                                          const TapSink& tap) override {
+    QUENCH_RETURN_IF_ERROR(Bind(inputs));
+    quench_rt_error error;
+    TapCall call{quench_rt_variant(model_), &tap};
+    QUENCH_RETURN_IF_ERROR(ToStatus(quench_rt_set_tap(session_, tap ? OnTap : nullptr, &call, &error), error));
+    int code = QUENCH_RT_OK;
+    {
+      const Watch watch(context, session_);
+      code = quench_rt_run(session_, &error);
+    }
+    quench_rt_set_tap(session_, nullptr, nullptr, nullptr);
+    if (code == QUENCH_RT_CANCELLED) {
+      const absl::Status reason = context.Check();
+      return reason.ok() ? ToStatus(code, error) : reason;
+    }
+    QUENCH_RETURN_IF_ERROR(ToStatus(code, error));
+    return Results();
+  }
+
+  absl::StatusOr<double> Time(std::span<const Tensor> inputs, const StepContext& context) override {
+    QUENCH_RETURN_IF_ERROR(context.Check());
+    QUENCH_RETURN_IF_ERROR(Bind(inputs));
+    quench_rt_error error;
+    const auto start = std::chrono::steady_clock::now();
+    const int code = quench_rt_run(session_, &error);
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    QUENCH_RETURN_IF_ERROR(ToStatus(code, error));
+    return taken.count();
+  }
+
+  absl::StatusOr<std::vector<NodeTiming>> Profile(std::span<const Tensor> inputs) override {
+    QUENCH_RETURN_IF_ERROR(Bind(inputs));
+    const quench_variant& variant = *quench_rt_variant(model_);
+    std::vector<double> seconds(variant.num_nodes, 0);
+    quench_rt_error error;
+    QUENCH_RETURN_IF_ERROR(ToStatus(quench_rt_profile(session_, seconds.data(), &error), error));
+    std::vector<NodeTiming> timings;
+    for (uint32_t i = 0; i < variant.num_nodes; ++i) {
+      timings.push_back({variant.nodes[i]->name, variant.nodes[i]->kernel, seconds[i]});
+    }
+    return timings;
+  }
+
+  int64_t arena_bytes() const override { return static_cast<int64_t>(quench_rt_arena_bytes(session_)); }
+  int64_t arena_lower_bound() const override { return static_cast<int64_t>(quench_rt_arena_lower_bound(session_)); }
+
+ private:
+  absl::Status Bind(std::span<const Tensor> inputs) {
+    if (inputs.size() != inputs_.size()) {
+      return InvalidArgument("{} inputs are given, the model takes {}", inputs.size(), inputs_.size());
+    }
+    StatusCollector problems;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      // The runtime reads inputs only; its struct serves outputs too and has no const.
+      const quench_rt_tensor tensor{const_cast<std::byte*>(inputs[i].bytes().data()), inputs[i].dims().data(),
+                                    static_cast<int32_t>(inputs[i].dtype()), inputs[i].rank()};
+      quench_rt_error error;
+      problems.Add(ToStatus(quench_rt_set_input(session_, static_cast<uint32_t>(i), &tensor, &error), error));
+    }
+    return problems.Finish();
+  }
+
+  absl::StatusOr<std::vector<Tensor>> Results() {
+    std::vector<Tensor> results;
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      quench_rt_tensor output;
+      quench_rt_error error;
+      QUENCH_RETURN_IF_ERROR(
+          ToStatus(quench_rt_get_output(session_, static_cast<uint32_t>(i), &output, &error), error));
+      QUENCH_ASSIGN_OR_RETURN(Tensor copy, Copy(outputs_[i].name, output));
+      results.push_back(std::move(copy));
+    }
+    return results;
+  }
+
+  quench_rt_model* model_;
+  quench_rt_session* session_ = nullptr;
+  std::vector<ArtifactTensor> inputs_, outputs_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Artifact>> Artifact::Open(const std::filesystem::path& path, int threads) {
+  quench_rt_model* model = nullptr;
+  quench_rt_error error;
+  QUENCH_RETURN_IF_ERROR(ToStatus(quench_rt_open_file(path.c_str(), &model, &error), error));
+  auto artifact = std::make_unique<RuntimeArtifact>(model);
+  QUENCH_RETURN_IF_ERROR(artifact->Start(threads));
+  return artifact;
+}
+
+}  // namespace quench

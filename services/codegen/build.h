@@ -1,0 +1,38 @@
+// From a graph and the choices made for its nodes to a program.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <string>
+#include <vector>
+
+#include "common/base/context.h"
+#include "services/codegen/codegen.h"
+#include "services/codegen/kernels/kernel.h"
+#include "services/codegen/program.h"
+
+namespace quench::codegen {
+
+// The weight section's contents, in the order of first use; shared by the variants of an artifact.
+class WeightTable {
+ public:
+  // The number of the entry for these bytes, made if there is none.
+  int Add(WeightEntry entry);
+  const std::vector<WeightEntry>& entries() const { return entries_; }
+
+ private:
+  std::vector<WeightEntry> entries_;
+  std::map<std::string, int> by_key_;
+};
+
+struct BuiltProgram {
+  Program program;
+  std::vector<KernelReport> reports;
+};
+
+// Emits the kernels of `graph` into `emitter` and says what is called when, over which memory. Placement comes later
+// (plan/assign.h). `graph`'s symbol table gets the symbols that kernels intern.
+absl::StatusOr<BuiltProgram> BuildProgram(const Graph& graph, const Target& target, const CompileOptions& options,
+                                          KernelEmitter& emitter, WeightTable& weights, const StepContext& context);
+
+}  // namespace quench::codegen

@@ -1,0 +1,421 @@
+// If, Loop and Scan: bodies become sequences of steps over the same arena. See common/ops/bodies.h for how the inputs
+// of a node and of its bodies correspond.
+#include <algorithm>
+
+#include "common/base/status.h"
+#include "common/ops/bodies.h"
+#include "services/codegen/build_internal.h"
+
+namespace quench::codegen {
+namespace {
+
+// Dims of `type` that are runtime symbols where `actual` has something else: they take its values.
+void AddDims(const SymbolTable& symbols, const std::vector<Dim>& dims, const std::vector<Dim>& actual,
+             std::vector<std::pair<SymbolId, Dim>>& assignments) {
+  for (size_t axis = 0; axis < dims.size() && axis < actual.size(); ++axis) {
+    if (dims[axis] == actual[axis] || dims[axis].is_static() || !symbols.at(dims[axis].symbol()).is_runtime()) continue;
+    const auto same = [&](const auto& other) { return other.first == dims[axis].symbol(); };
+    if (std::none_of(assignments.begin(), assignments.end(), same)) {
+      assignments.emplace_back(dims[axis].symbol(), actual[axis]);
+    }
+  }
+}
+
+int64_t ElementOf(const std::vector<int64_t>& list, size_t index) { return index < list.size() ? list[index] : 0; }
+
+}  // namespace
+
+absl::Status Builder::BuildControl(Frame& frame, const Node& node) {
+  ++nested_;
+  absl::Status status;
+  if (node.op == "If") {
+    status = BuildIf(frame, node);
+  } else if (node.op == "Loop") {
+    status = BuildLoop(frame, node);
+  } else if (node.op == "Scan") {
+    status = BuildScan(frame, node);
+  } else {
+    status = Unsupported("operator `{}` is not compiled", node.op);
+  }
+  --nested_;
+  return status;
+}
+
+absl::Status Builder::BindCaptures(Frame& frame, const Node& node, size_t first_operand, Frame& body,
+                                   size_t first_input) {
+  for (size_t i = first_operand; i < node.inputs.size(); ++i) {
+    const size_t input = first_input + (i - first_operand);
+    if (node.inputs[i] == quench::kNone || input >= body.graph.inputs.size()) continue;
+    QUENCH_ASSIGN_OR_RETURN(const int buffer, RowMajorOf(frame, node.inputs[i]));
+    BindValue(body, body.graph.inputs[input], buffer);
+  }
+  return absl::OkStatus();
+}
+
+int Builder::NewScalar(const std::string& name, DataType dtype) {
+  const Shape shape{dtype, {}, {}};
+  const int buffer = NewBuffer(name, shape, NewStorage(Home::kArena, shape));
+  StorageOf(buffer).shared = true;
+  return buffer;
+}
+
+// ---- If ----
+
+absl::Status Builder::BuildIf(Frame& frame, const Node& node) {
+  QUENCH_ASSIGN_OR_RETURN(const int condition, RowMajorOf(frame, node.inputs[0]));
+  std::vector<int> outputs;
+  for (const ValueId id : node.outputs) {
+    if (id == quench::kNone) {
+      outputs.push_back(-1);
+      continue;
+    }
+    const Value& value = frame.graph.value(id);
+    outputs.push_back(NewUnallocated(value.name, {value.type.dtype, value.type.dims, {}}));
+  }
+  Step step;
+  Use(condition);
+  QUENCH_RETURN_IF_ERROR(BuildBranch(frame, node, "then_branch", outputs, step.then_steps));
+  QUENCH_RETURN_IF_ERROR(BuildBranch(frame, node, "else_branch", outputs, step.else_steps));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i] < 0) continue;
+    Use(outputs[i]);
+    BindValue(frame, node.outputs[i], outputs[i]);
+  }
+  Step& added = Add(Step::Kind::kIf);
+  added.from = condition;
+  added.then_steps = std::move(step.then_steps);
+  added.else_steps = std::move(step.else_steps);
+  return absl::OkStatus();
+}
+
+absl::Status Builder::BuildBranch(Frame& frame, const Node& node, const std::string& attribute,
+                                  const std::vector<int>& outputs, Steps& steps) {
+  const GraphPtr body = node.Body(attribute);
+  Frame inner(*body);
+  QUENCH_RETURN_IF_ERROR(BindCaptures(frame, node, 1, inner, 0));
+  const int outer_node = node_;
+  OpenBlock(&steps);
+  QUENCH_RETURN_IF_ERROR(BuildGraph(inner, /*layouts=*/false));
+  node_ = outer_node;
+  std::vector<std::pair<SymbolId, Dim>> assignments;
+  std::vector<int> results(outputs.size(), -1);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i] < 0) continue;
+    QUENCH_ASSIGN_OR_RETURN(results[i], RowMajorOf(inner, body->outputs[i]));
+    AddDims(symbols_, program_.buffers[static_cast<size_t>(outputs[i])].shape.dims,
+            program_.buffers[static_cast<size_t>(results[i])].shape.dims, assignments);
+  }
+  QUENCH_RETURN_IF_ERROR(AddAssignments(assignments));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i] < 0) continue;
+    if (StorageOf(outputs[i]).home == Home::kHeap) QUENCH_RETURN_IF_ERROR(AddAllocate(outputs[i]));
+    QUENCH_RETURN_IF_ERROR(AddCopy(results[i], outputs[i]));
+  }
+  CloseBlock();
+  return absl::OkStatus();
+}
+
+// ---- carried values ----
+
+absl::Status Builder::BeginCarried(Frame& frame, const Node& node, const Graph& body, size_t first_operand,
+                                   LoopParts& parts) {
+  std::vector<std::pair<SymbolId, Dim>> assignments;
+  std::vector<int> initial;
+  for (size_t i = 0; i < parts.carried; ++i) {
+    const Value& value = body.value(body.inputs[parts.first_input + i]);
+    QUENCH_ASSIGN_OR_RETURN(const int from, RowMajorOf(frame, node.inputs[first_operand + i]));
+    initial.push_back(from);
+    AddDims(symbols_, value.type.dims, program_.buffers[static_cast<size_t>(from)].shape.dims, assignments);
+  }
+  QUENCH_RETURN_IF_ERROR(AddAssignments(assignments));
+  for (size_t i = 0; i < parts.carried; ++i) {
+    const Value& value = body.value(body.inputs[parts.first_input + i]);
+    QUENCH_ASSIGN_OR_RETURN(const int buffer, NewResult(value.name, {value.type.dtype, value.type.dims, {}}));
+    StorageOf(buffer).shared = true;
+    QUENCH_RETURN_IF_ERROR(AddCopy(initial[i], buffer));
+    parts.values.push_back({buffer, -1});
+  }
+  return absl::OkStatus();
+}
+
+// The iteration's results become what the next one reads. A result that lies in memory of another carried value (two
+// values trade places) is set aside before anything is overwritten.
+absl::Status Builder::EndCarried(Frame& body, LoopParts& parts) {
+  std::set<int> carried;
+  for (const Carried& value : parts.values) carried.insert(program_.buffers[static_cast<size_t>(value.buffer)].storage);
+  std::vector<std::pair<SymbolId, Dim>> assignments;
+  std::vector<bool> stays(parts.values.size(), false);
+  for (size_t i = 0; i < parts.values.size(); ++i) {
+    Carried& value = parts.values[i];
+    QUENCH_ASSIGN_OR_RETURN(value.result, RowMajorOf(body, body.graph.outputs[parts.first_output + i]));
+    const Buffer result = program_.buffers[static_cast<size_t>(value.result)];
+    const Buffer current = program_.buffers[static_cast<size_t>(value.buffer)];
+    AddDims(symbols_, current.shape.dims, result.shape.dims, assignments);
+    stays[i] = result.storage == current.storage;
+    const bool heap = StorageOf(value.buffer).home == Home::kHeap;
+    if (stays[i] || (!heap && !carried.contains(result.storage))) continue;
+    QUENCH_ASSIGN_OR_RETURN(const int aside, NewResult(current.name, result.shape));
+    if (heap && StorageOf(aside).home != Home::kHeap) {
+      // This iteration's size is known before the run, but the value changes its size: it must own heap memory.
+      Storage& storage = StorageOf(aside);
+      storage.home = Home::kHeap;
+      storage.index = program_.num_pointers++;
+      QUENCH_RETURN_IF_ERROR(AddAllocate(aside));
+    }
+    QUENCH_RETURN_IF_ERROR(AddCopy(value.result, aside));
+    value.result = aside;
+  }
+  for (size_t i = 0; i < parts.values.size(); ++i) {
+    const Carried& value = parts.values[i];
+    if (stays[i]) continue;
+    if (StorageOf(value.buffer).home != Home::kHeap) {
+      QUENCH_RETURN_IF_ERROR(AddCopy(value.result, value.buffer));
+      continue;
+    }
+    Use(value.result);
+    Use(value.buffer);
+    StorageOf(value.result).moved = true;
+    Step& move = Add(Step::Kind::kMove);
+    move.storage = program_.buffers[static_cast<size_t>(value.result)].storage;
+    move.target = program_.buffers[static_cast<size_t>(value.buffer)].storage;
+  }
+  return AddAssignments(assignments);
+}
+
+// ---- stacked outputs ----
+
+// One buffer per stacked output of the node: whole when the number of iterations is known, else heap memory that grows.
+absl::Status Builder::BeginStacks(Frame& frame, const Node& node, const Graph& body, LoopParts& parts,
+                                  std::vector<int>& stacks) {
+  for (size_t i = parts.carried; i < node.outputs.size(); ++i) {
+    if (node.outputs[i] == quench::kNone) {
+      stacks.push_back(-1);
+      continue;
+    }
+    const Value& value = frame.graph.value(node.outputs[i]);
+    const Shape shape{value.type.dtype, value.type.dims, {}};
+    if (DataTypeBits(shape.dtype) < 8) {
+      return Unsupported("output `{}`: cannot stack {}", value.name, DataTypeName(shape.dtype));
+    }
+    const int buffer = NewUnallocated(value.name, shape);
+    stacks.push_back(buffer);
+    StorageOf(buffer).shared = true;
+    if (parts.step.fixed_trips || StorageOf(buffer).home != Home::kHeap) {
+      if (StorageOf(buffer).home == Home::kHeap) QUENCH_RETURN_IF_ERROR(AddAllocate(buffer));
+      continue;
+    }
+    const Dim length = shape.dims[0];
+    if (length.is_static() || !symbols_.at(length.symbol()).is_runtime()) {
+      return Unsupported("output `{}` has rows whose size only the iterations know", value.name);
+    }
+    Step append;
+    append.storage = program_.buffers[static_cast<size_t>(buffer)].storage;
+    append.length_slot = length.symbol();
+    append.capacity_slot = NewSlot();
+    std::vector<std::pair<SymbolId, Dim>> zeros = {{append.length_slot, 0}, {append.capacity_slot, 0}};
+    // Without iterations nobody sets the sizes of rows.
+    const Type& row = body.value(body.outputs[parts.first_output + i]).type;
+    for (const Dim dim : row.dims) {
+      if (!dim.is_static() && symbols_.at(dim.symbol()).is_runtime()) zeros.emplace_back(dim.symbol(), 0);
+    }
+    QUENCH_RETURN_IF_ERROR(AddAssignments(zeros));
+    parts.appends.push_back(append);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Builder::AddStacks(const Node& node, Frame& body, const LoopParts& parts, const std::vector<int>& stacks) {
+  const std::vector<int64_t> axes = node.Ints("scan_output_axes");
+  const std::vector<int64_t> directions = node.Ints("scan_output_directions");
+  size_t append = 0;
+  for (size_t i = 0; i < stacks.size(); ++i) {
+    if (stacks[i] < 0) continue;
+    QUENCH_ASSIGN_OR_RETURN(const int row, RowMajorOf(body, body.graph.outputs[parts.first_output + parts.carried + i]));
+    const int storage = program_.buffers[static_cast<size_t>(stacks[i])].storage;
+    if (append < parts.appends.size() && parts.appends[append].storage == storage) {
+      const Buffer source = program_.buffers[static_cast<size_t>(row)];
+      Step size;
+      QUENCH_RETURN_IF_ERROR(SetBytes(source.shape, source.name, size));
+      Use(row);
+      UseStorage(storage);
+      Step& step = Add(Step::Kind::kAppend);
+      step.from = row;
+      step.storage = storage;
+      step.length_slot = parts.appends[append].length_slot;
+      step.capacity_slot = parts.appends[append].capacity_slot;
+      step.bytes = size.bytes;
+      step.bytes_slot = size.bytes_slot;
+      ++append;
+      continue;
+    }
+    const int rank = static_cast<int>(program_.buffers[static_cast<size_t>(stacks[i])].shape.dims.size());
+    const int64_t axis = ElementOf(axes, i);
+    QUENCH_RETURN_IF_ERROR(AddSlice(stacks[i], row, static_cast<int>(axis < 0 ? axis + rank : axis),
+                                    ElementOf(directions, i) != 0, /*store=*/true, parts));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Builder::AddSlice(int whole, int slice, int axis, bool reverse, bool store, const LoopParts& parts) {
+  const Shape& shape = program_.buffers[static_cast<size_t>(whole)].shape;
+  const Shape& part = program_.buffers[static_cast<size_t>(slice)].shape;
+  loops::Builder b(store ? "stack" : "slice");
+  auto extents = [&](const std::vector<Dim>& dims) {
+    std::vector<loops::E> result;
+    for (const Dim dim : dims) result.push_back(dim.is_static() ? b.I(dim.value()) : b.Slot(dim.symbol()));
+    return result;
+  };
+  // The tensor's own dims but for the axis: the slice may know them by other names.
+  std::vector<loops::E> dims = extents(shape.dims), part_dims = dims;
+  part_dims.erase(part_dims.begin() + axis);
+  const loops::E length = dims[static_cast<size_t>(axis)];
+  const loops::B from = b.Input("x", shape.dtype, store ? part_dims : dims);
+  const loops::B to = b.Output("y", shape.dtype, store ? dims : part_dims);
+  loops::E at = b.Slot(parts.step.iteration_slot);
+  if (reverse) at = length - 1 - at;
+  at = b.Let(at, "at");
+  b.Check(at < length, "there are more iterations than the tensor has slices");
+  b.ParallelForAll(part_dims, [&](std::span<const loops::E> index) {
+    std::vector<loops::E> full(index.begin(), index.end());
+    full.insert(full.begin() + axis, at);
+    if (store) {
+      b.Store(to, full, from.At(index));
+    } else {
+      b.Store(to, index, from.At(full));
+    }
+  });
+  if (part.dims.size() + 1 != shape.dims.size()) return Internal("a slice has rank {}", part.dims.size());
+  const std::vector<Layout> layouts(2);
+  QUENCH_ASSIGN_OR_RETURN(EmittedKernel kernel,
+                          emitter_.EmitLoops(b.Finish(), layouts, symbols_, options_.opt_level > 0));
+  Use(whole);
+  Use(slice);
+  Step& step = Add(Step::Kind::kCall);
+  step.kernel = std::move(kernel);
+  step.buffers = store ? std::vector<int>{slice, whole} : std::vector<int>{whole, slice};
+  step.first_output = 1;
+  return absl::OkStatus();
+}
+
+// ---- Loop and Scan ----
+
+absl::Status Builder::FinishLoop(Frame& frame, const Node& node, const LoopParts& parts, const std::vector<int>& stacks) {
+  std::set<SymbolId> lengths;
+  for (const Step& append : parts.appends) lengths.insert(append.length_slot);
+  AddRefresh(lengths);
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i] == quench::kNone) continue;
+    const int buffer = i < parts.carried ? parts.values[i].buffer : stacks[i - parts.carried];
+    const Value& value = frame.graph.value(node.outputs[i]);
+    const int storage = program_.buffers[static_cast<size_t>(buffer)].storage;
+    BindValue(frame, node.outputs[i], NewBuffer(value.name, {value.type.dtype, value.type.dims, {}}, storage));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Builder::BuildLoop(Frame& frame, const Node& node) {
+  const GraphPtr body = node.Body("body");
+  const int outer_node = node_;
+  LoopParts parts;
+  parts.carried = static_cast<size_t>(ops::CarriedCount(node));
+  parts.first_input = 2;
+  parts.first_output = 1;
+  Step& step = parts.step;
+  if (node.inputs[0] != quench::kNone) {
+    QUENCH_ASSIGN_OR_RETURN(step.trip_count, RowMajorOf(frame, node.inputs[0]));
+  }
+  if (node.inputs[1] != quench::kNone) {
+    QUENCH_ASSIGN_OR_RETURN(step.condition, RowMajorOf(frame, node.inputs[1]));
+  }
+  step.iteration = NewScalar("iteration", DataType::kI64);
+  step.condition_in = NewScalar("condition", DataType::kBool);
+  step.iteration_slot = NewSlot();
+  QUENCH_RETURN_IF_ERROR(BeginCarried(frame, node, *body, 2, parts));
+  std::vector<int> stacks;
+  QUENCH_RETURN_IF_ERROR(BeginStacks(frame, node, *body, parts, stacks));
+  for (const int buffer : {step.trip_count, step.condition}) {
+    if (buffer >= 0) Use(buffer);
+  }
+
+  Frame inner(*body);
+  BindValue(inner, body->inputs[0], step.iteration);
+  BindValue(inner, body->inputs[1], step.condition_in);
+  for (size_t i = 0; i < parts.carried; ++i) BindValue(inner, body->inputs[2 + i], parts.values[i].buffer);
+  QUENCH_RETURN_IF_ERROR(BindCaptures(frame, node, 2 + parts.carried, inner, 2 + parts.carried));
+  OpenBlock(&step.then_steps);
+  QUENCH_RETURN_IF_ERROR(BuildGraph(inner, /*layouts=*/false));
+  node_ = outer_node;
+  QUENCH_RETURN_IF_ERROR(AddStacks(node, inner, parts, stacks));
+  // The condition may lie in a carried value's memory: it is kept apart before that is overwritten.
+  QUENCH_ASSIGN_OR_RETURN(const int condition_out, RowMajorOf(inner, body->outputs[0]));
+  step.condition_out = NewScalar("next condition", DataType::kBool);
+  QUENCH_RETURN_IF_ERROR(AddCopy(condition_out, step.condition_out));
+  QUENCH_RETURN_IF_ERROR(EndCarried(inner, parts));
+  Use(step.condition_out);
+  for (const int buffer : {step.iteration, step.condition_in}) Use(buffer);
+  for (const Carried& value : parts.values) Use(value.buffer);
+  CloseBlock();
+  Step& added = Add(Step::Kind::kLoop);
+  const int position = added.position;
+  step.kind = Step::Kind::kLoop;
+  step.position = position;
+  step.node = node_;
+  added = std::move(step);
+  return FinishLoop(frame, node, parts, stacks);
+}
+
+absl::Status Builder::BuildScan(Frame& frame, const Node& node) {
+  const GraphPtr body = node.Body("body");
+  const int outer_node = node_;
+  LoopParts parts;
+  parts.carried = static_cast<size_t>(ops::CarriedCount(node));
+  const auto scans = static_cast<size_t>(node.Int("num_scan_inputs", 0));
+  const std::vector<int64_t> axes = node.Ints("scan_input_axes");
+  const std::vector<int64_t> directions = node.Ints("scan_input_directions");
+  parts.step.fixed_trips = true;
+  parts.step.iteration_slot = NewSlot();
+  QUENCH_RETURN_IF_ERROR(BeginCarried(frame, node, *body, 0, parts));
+  std::vector<int> sources, source_axes;
+  for (size_t i = 0; i < scans; ++i) {
+    QUENCH_ASSIGN_OR_RETURN(const int source, RowMajorOf(frame, node.inputs[parts.carried + i]));
+    const std::vector<Dim>& dims = program_.buffers[static_cast<size_t>(source)].shape.dims;
+    const int64_t axis = ElementOf(axes, i);
+    sources.push_back(source);
+    source_axes.push_back(static_cast<int>(axis < 0 ? axis + static_cast<int64_t>(dims.size()) : axis));
+    const Dim length = dims[static_cast<size_t>(source_axes.back())];
+    if (i == 0) parts.step.trips = length;
+    if (length == parts.step.trips) continue;
+    SlotFunction check("check", symbols_);
+    check.b().Check(check.Value(length) == check.Value(parts.step.trips), "scan inputs have different lengths");
+    QUENCH_RETURN_IF_ERROR(AddSlotCall(check.Finish(), {}));
+  }
+  std::vector<int> stacks;
+  QUENCH_RETURN_IF_ERROR(BeginStacks(frame, node, *body, parts, stacks));
+
+  Frame inner(*body);
+  for (size_t i = 0; i < parts.carried; ++i) BindValue(inner, body->inputs[i], parts.values[i].buffer);
+  QUENCH_RETURN_IF_ERROR(BindCaptures(frame, node, parts.carried + scans, inner, parts.carried + scans));
+  OpenBlock(&parts.step.then_steps);
+  for (size_t i = 0; i < scans; ++i) {
+    const Value& value = body->value(body->inputs[parts.carried + i]);
+    QUENCH_ASSIGN_OR_RETURN(const int slice, NewResult(value.name, {value.type.dtype, value.type.dims, {}}));
+    QUENCH_RETURN_IF_ERROR(
+        AddSlice(sources[i], slice, source_axes[i], ElementOf(directions, i) != 0, /*store=*/false, parts));
+    BindValue(inner, body->inputs[parts.carried + i], slice);
+  }
+  QUENCH_RETURN_IF_ERROR(BuildGraph(inner, /*layouts=*/false));
+  node_ = outer_node;
+  QUENCH_RETURN_IF_ERROR(AddStacks(node, inner, parts, stacks));
+  QUENCH_RETURN_IF_ERROR(EndCarried(inner, parts));
+  for (const Carried& value : parts.values) Use(value.buffer);
+  CloseBlock();
+  Step& added = Add(Step::Kind::kLoop);
+  const int position = added.position;
+  parts.step.kind = Step::Kind::kLoop;
+  parts.step.position = position;
+  parts.step.node = node_;
+  added = std::move(parts.step);
+  return FinishLoop(frame, node, parts, stacks);
+}
+
+}  // namespace quench::codegen

@@ -1,0 +1,133 @@
+// The inside of BuildProgram, shared by build.cc and build_control.cc.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "services/codegen/build.h"
+#include "services/codegen/select.h"
+#include "services/codegen/slots.h"
+
+namespace quench::codegen {
+
+// The values of one graph, as buffers. A value has one buffer per layout it is wanted in; the first is the one it was
+// produced in.
+struct Frame {
+  explicit Frame(const Graph& g) : graph(g), buffers(g.values.size()) {}
+  const Graph& graph;
+  std::vector<std::vector<int>> buffers;
+};
+
+class Builder {
+ public:
+  Builder(const Graph& graph, const Target& target, const CompileOptions& options, KernelEmitter& emitter,
+          WeightTable& weights, const StepContext& context)
+      : graph_(graph), target_(target), options_(options), emitter_(emitter), weights_(weights), context_(context),
+        symbols_(*graph.symbols) {}
+
+  absl::StatusOr<BuiltProgram> Build();
+
+ private:
+  using Steps = std::vector<Step>;
+
+  // A sequence of steps being filled: the main one, or a body. What a body uses from outside is in use until its
+  // control step is over.
+  struct Block {
+    Steps* steps = nullptr;
+    std::set<int> outer_uses;  // storages
+  };
+
+  // build.cc: nodes.
+  absl::Status BuildGraph(Frame& frame, bool layouts);
+  absl::Status BuildNode(Frame& frame, const Node& node, const Choice& choice);
+  absl::Status BuildKernel(Frame& frame, const Node& node, const Choice& choice);
+  absl::Status BuildAlias(Frame& frame, const Node& node);
+  absl::Status BuildSplit(Frame& frame, const Node& node);
+  absl::Status BuildSizes(Frame& frame, const Node& node);
+  absl::Status BindOutput(Frame& frame, int index);
+  void SetGrain(Step& step, double cost);
+
+  // build.cc: values and memory.
+  absl::StatusOr<int> BufferOf(Frame& frame, ValueId id, const Layout& layout);
+  absl::StatusOr<int> RowMajorOf(Frame& frame, ValueId id) { return BufferOf(frame, id, {}); }
+  absl::StatusOr<int> Transform(int from, const Layout& layout);
+  int ConstantBuffer(const Value& value, const Layout& layout);
+  absl::StatusOr<int> PackEntry(const Graph& graph, const PackSpec& spec);
+  int NewStorage(Home home, const Shape& shape, int index = 0);
+  int NewBuffer(const std::string& name, const Shape& shape, int storage);
+  // A fresh buffer for a result: planned, or allocated here and now when its size is known only at run time.
+  absl::StatusOr<int> NewResult(const std::string& name, const Shape& shape);
+  // The same without the allocation.
+  int NewUnallocated(const std::string& name, const Shape& shape);
+  bool IsHeap(const Shape& shape) const { return DependsOnRuntime(shape, symbols_); }
+  void Use(int buffer) { UseStorage(program_.buffers[static_cast<size_t>(buffer)].storage); }
+  void UseStorage(int storage);
+  Storage& StorageOf(int buffer) {
+    return program_.storages[static_cast<size_t>(program_.buffers[static_cast<size_t>(buffer)].storage)];
+  }
+
+  // build.cc: steps.
+  Step& Add(Step::Kind kind);
+  absl::Status AddAllocate(int buffer);
+  absl::Status AddCopy(int from, int to);
+  // Bytes of a shape into a step: fixed, or through a slot computed here.
+  absl::Status SetBytes(const Shape& shape, const std::string& name, Step& step);
+  absl::Status AddSlotCall(const loops::Function& function, const std::vector<int>& buffers);
+  int32_t NewSlot();
+  // Recomputes what follows from runtime symbols that have just been set.
+  void AddRefresh(const std::set<SymbolId>& changed);
+  absl::Status FillRefreshes(Steps& steps);
+  // Sets symbols to the values of dims, all at once, and recomputes what follows.
+  absl::Status AddAssignments(const std::vector<std::pair<SymbolId, Dim>>& assignments);
+  void OpenBlock(Steps* steps);
+  void CloseBlock();
+
+  // build_control.cc
+  absl::Status BuildControl(Frame& frame, const Node& node);
+  absl::Status BuildIf(Frame& frame, const Node& node);
+  absl::Status BuildBranch(Frame& frame, const Node& node, const std::string& attribute, const std::vector<int>& outputs,
+                           Steps& steps);
+  // A value that iterations hand on.
+  struct Carried {
+    int buffer = -1;  // what an iteration reads, and the final value after the last
+    int result = -1;  // what the iteration gives
+  };
+  struct LoopParts {
+    size_t carried = 0;               // count; inputs and outputs of the body start at
+    size_t first_input = 0, first_output = 0;
+    std::vector<Carried> values;
+    std::vector<Step> appends;        // stacks that grow, in order of the outputs
+    Step step;
+  };
+  absl::Status BuildLoop(Frame& frame, const Node& node);
+  absl::Status BuildScan(Frame& frame, const Node& node);
+  absl::Status BeginCarried(Frame& frame, const Node& node, const Graph& body, size_t first_operand, LoopParts& parts);
+  absl::Status EndCarried(Frame& body, LoopParts& parts);
+  absl::Status BeginStacks(Frame& frame, const Node& node, const Graph& body, LoopParts& parts, std::vector<int>& stacks);
+  absl::Status AddStacks(const Node& node, Frame& body, const LoopParts& parts, const std::vector<int>& stacks);
+  absl::Status FinishLoop(Frame& frame, const Node& node, const LoopParts& parts, const std::vector<int>& stacks);
+  // Copies between a tensor and its slice at the current iteration (or its mirror image) along an axis.
+  absl::Status AddSlice(int whole, int slice, int axis, bool reverse, bool store, const LoopParts& parts);
+  absl::Status BindCaptures(Frame& frame, const Node& node, size_t first_operand, Frame& body, size_t first_input);
+  void BindValue(Frame& frame, ValueId id, int buffer) { frame.buffers[static_cast<size_t>(id)] = {buffer}; }
+  int NewScalar(const std::string& name, DataType dtype);
+
+  const Graph& graph_;
+  const Target& target_;
+  const CompileOptions& options_;
+  KernelEmitter& emitter_;
+  WeightTable& weights_;
+  const StepContext& context_;
+  SymbolTable& symbols_;
+  Program program_;
+  std::vector<KernelReport> reports_;
+  std::vector<Block> blocks_;
+  std::vector<int> storage_block_;        // depth at which a storage was made
+  std::map<std::string, int> constants_;  // weight key and shape -> buffer
+  int node_ = -1;                         // report entry that steps belong to
+  int nested_ = 0;                        // depth of bodies
+};
+
+}  // namespace quench::codegen

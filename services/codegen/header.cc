@@ -1,0 +1,74 @@
+#include "services/codegen/header.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+#include <set>
+
+namespace quench::codegen {
+namespace {
+
+// Upper-case C identifier; "" becomes X, a leading digit gets one in front.
+std::string Identifier(const std::string& name) {
+  std::string text;
+  for (const char c : name) {
+    text += std::isalnum(static_cast<unsigned char>(c)) ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : '_';
+  }
+  if (text.empty() || std::isdigit(static_cast<unsigned char>(text[0]))) text = "X" + text;
+  return text;
+}
+
+// Text that cannot end a comment or a string.
+std::string Plain(const std::string& text) {
+  std::string plain;
+  for (const char c : text) plain += (c >= ' ' && c != '"' && c != '\\' && c != '*' && c != '?') ? c : '_';
+  return plain;
+}
+
+std::string TypeText(const Graph& graph, const Type& type) {
+  std::string text = std::string(DataTypeName(type.dtype)) + "[";
+  for (size_t i = 0; i < type.dims.size(); ++i) text += (i ? ", " : "") + Plain(graph.symbols->ToString(type.dims[i]));
+  return text + "]";
+}
+
+void AddTensors(const Graph& graph, const std::string& kind, const std::vector<ValueId>& ids, std::string& text) {
+  std::set<std::string> used;
+  text += fmt::format("#define MODEL_NUM_{}S {}\n", kind, ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const Value& value = graph.value(ids[i]);
+    std::string name = Identifier(value.name);
+    while (!used.insert(name).second) name += "_";
+    text += fmt::format("/* `{}`: {} */\n#define MODEL_{}_{} {}\n", Plain(value.name), TypeText(graph, value.type), kind,
+                        name, i);
+  }
+  text += "\n";
+}
+
+}  // namespace
+
+std::string ModelHeader(const Graph& graph, const std::string& library, const std::string& uuid,
+                        const std::string& producer) {
+  std::string text = fmt::format(
+      "/* {0}: a model compiled by {1}. Run it with libquench_rt:\n"
+      " *\n"
+      " *   quench_rt_open_file(\"{0}\", &model, &error);          a shared library, or\n"
+      " *   quench_rt_open_linked(quench_model_query, &model, &error);  an object linked into the program\n"
+      " *   quench_rt_session_create(model, NULL, &session, &error);\n"
+      " *   quench_rt_set_input(session, MODEL_INPUT_..., &tensor, &error);\n"
+      " *   quench_rt_run(session, &error);\n"
+      " *   quench_rt_get_output(session, MODEL_OUTPUT_..., &tensor, &error);\n"
+      " *\n"
+      " * Tensors are dense and row-major. Names in brackets are sizes that the inputs decide. */\n"
+      "#ifndef QUENCH_MODEL_H_\n#define QUENCH_MODEL_H_\n\n#include <stdint.h>\n\n"
+      "#define MODEL_NAME \"{2}\"\n#define MODEL_UUID \"{3}\"\n\n",
+      Plain(library), producer, Plain(graph.name), uuid);
+  AddTensors(graph, "INPUT", graph.inputs, text);
+  AddTensors(graph, "OUTPUT", graph.outputs, text);
+  text +=
+      "#ifdef __cplusplus\nextern \"C\" {\n#endif\nstruct quench_model;\n"
+      "const struct quench_model* quench_model_query(uint32_t max_abi_version);\n"
+      "#ifdef __cplusplus\n}\n#endif\n#endif /* QUENCH_MODEL_H_ */\n";
+  return text;
+}
+
+}  // namespace quench::codegen

@@ -1,0 +1,32 @@
+// The reference nest: any node that lowers, one scalar operation after another, row-major.
+#include "common/base/status.h"
+#include "services/codegen/kernels/catalogue.h"
+#include "services/codegen/kernels/nests.h"
+
+namespace quench::codegen {
+namespace {
+
+void Propose(const KernelRequest& request, std::vector<Candidate>& candidates) {
+  if (!LowersToNest(request)) return;
+  Candidate candidate;
+  candidate.inputs.resize(request.node.inputs.size());
+  candidate.outputs.resize(request.node.outputs.size());
+  candidate.packed.resize(request.node.inputs.size(), false);
+  candidate.cost = NestCost(request).scalar;
+  candidate.reason = "accepts every node";
+  candidates.push_back(std::move(candidate));
+}
+
+absl::StatusOr<EmittedKernel> Emit(const KernelRequest& request, const Candidate& candidate, KernelEmitter& emitter) {
+  QUENCH_ASSIGN_OR_RETURN(const loops::Function nest, LowerToNest(request));
+  return emitter.EmitLoops(nest, NestLayouts(request, candidate), *request.graph.symbols, /*vectorise=*/false);
+}
+
+}  // namespace
+
+const Kernel& ReferenceKernel() {
+  static const Kernel kernel = {"reference", Propose, Emit};
+  return kernel;
+}
+
+}  // namespace quench::codegen

@@ -1,0 +1,97 @@
+// The scheduled nest: a node's loops, vectorised along the unit-stride axis and split over threads. Row-major, and
+// channel-blocked for 4-D activations so that it fits between convolutions.
+#include <algorithm>
+
+#include "common/base/status.h"
+#include "common/ops/op.h"
+#include "services/codegen/kernels/catalogue.h"
+#include "services/codegen/kernels/nests.h"
+
+namespace quench::codegen {
+namespace {
+
+bool Pointwise(const KernelRequest& request) {
+  if (request.node.op == "q.fused") return true;  // the groups that lower are pointwise
+  const ops::OpDef* op = ops::FindOp(request.node.op);
+  return op != nullptr && op->kind == ops::OpKind::kPointwise;
+}
+
+// An operand of a pointwise node with the result's dims and element size: its memory can become the result's.
+int InPlaceInput(const KernelRequest& request) {
+  if (!Pointwise(request)) return -1;
+  const Type& result = request.graph.value(request.node.outputs[0]).type;
+  for (size_t i = 0; i < request.node.inputs.size(); ++i) {
+    if (request.node.inputs[i] == quench::kNone) continue;
+    const Value& value = request.graph.value(request.node.inputs[i]);
+    if (value.constant == nullptr && value.type.dims == result.dims &&
+        DataTypeBits(value.type.dtype) == DataTypeBits(result.dtype)) {
+      return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+Candidate RowMajorCandidate(const KernelRequest& request) {
+  Candidate candidate;
+  candidate.inputs.resize(request.node.inputs.size());
+  candidate.outputs.resize(request.node.outputs.size());
+  candidate.packed.resize(request.node.inputs.size(), false);
+  candidate.in_place = InPlaceInput(request);
+  candidate.cost = NestCost(request).vectorised;
+  candidate.reason = "vectorised nest";
+  return candidate;
+}
+
+// Operators that keep the channel axis: their nests work on blocks of channels as they are.
+bool KeepsChannels(const Node& node) {
+  static constexpr std::string_view kOps[] = {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool",
+                                              "BatchNormalization"};
+  return std::find(std::begin(kOps), std::end(kOps), node.op) != std::end(kOps);
+}
+
+bool Blockable(const Type& type, int64_t block) {
+  return type.ranked && type.dims.size() == 4 && type.dtype == DataType::kF32 && type.dims[1].is_static() &&
+         type.dims[1].value() >= block;
+}
+
+void ProposeBlocked(const KernelRequest& request, std::vector<Candidate>& candidates) {
+  const int64_t block = request.target.f32_lanes();
+  const Node& node = request.node;
+  const Type& result = request.graph.value(node.outputs[0]).type;
+  if (node.outputs.size() != 1 || !Blockable(result, block) || !(Pointwise(request) || KeepsChannels(node))) return;
+  const Layout blocked{.blocked_axis = 1, .block = block, .order = {}, .halo = {0, 0, 0, 0}, .fill = 0};
+  Candidate candidate = RowMajorCandidate(request);
+  candidate.outputs[0] = blocked;
+  bool any = false;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (node.inputs[i] == quench::kNone) continue;
+    const Value& value = request.graph.value(node.inputs[i]);
+    if (!Blockable(value.type, block) || value.type.dims[1] != result.dims[1]) continue;
+    candidate.inputs[i] = blocked;
+    any = true;
+  }
+  if (!any || candidate.inputs[0].row_major()) return;
+  if (candidate.in_place >= 0 && candidate.inputs[static_cast<size_t>(candidate.in_place)].row_major()) candidate.in_place = -1;
+  candidate.reason = "vectorised nest over blocks of channels";
+  candidates.push_back(std::move(candidate));
+}
+
+void Propose(const KernelRequest& request, std::vector<Candidate>& candidates) {
+  if (!LowersToNest(request)) return;
+  candidates.push_back(RowMajorCandidate(request));
+  if (request.opt_level >= 3) ProposeBlocked(request, candidates);
+}
+
+absl::StatusOr<EmittedKernel> Emit(const KernelRequest& request, const Candidate& candidate, KernelEmitter& emitter) {
+  QUENCH_ASSIGN_OR_RETURN(const loops::Function nest, LowerToNest(request));
+  return emitter.EmitLoops(nest, NestLayouts(request, candidate), *request.graph.symbols, /*vectorise=*/true);
+}
+
+}  // namespace
+
+const Kernel& ScheduledKernel() {
+  static const Kernel kernel = {"scheduled", Propose, Emit};
+  return kernel;
+}
+
+}  // namespace quench::codegen

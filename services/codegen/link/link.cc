@@ -1,0 +1,63 @@
+#include "services/codegen/link/link.h"
+
+#include <lld/Common/Driver.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include <mutex>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+
+LLD_HAS_DRIVER(elf)
+
+namespace quench::codegen {
+namespace {
+
+// lld keeps its state in globals: one link at a time, on one thread.
+absl::Status RunLinker(const std::vector<std::string>& args) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  static bool usable = true;
+  if (!usable) return Internal("the linker crashed earlier in this process");
+  std::vector<const char*> argv;
+  argv.reserve(args.size());
+  for (const std::string& arg : args) argv.push_back(arg.c_str());
+  std::string complaints;
+  llvm::raw_string_ostream errors(complaints);
+  const lld::Result result = lld::lldMain(argv, llvm::nulls(), errors, {{lld::Gnu, &lld::elf::link}});
+  usable = result.canRunAgain;
+  if (result.retCode != 0) return Internal("linking failed: {}", errors.str());
+  return absl::OkStatus();
+}
+
+std::vector<std::string> CommonArguments(const Target& target, const std::filesystem::path& output) {
+  return {"ld.lld", "-m", target.linker_emulation, "--threads=1", "--build-id=none", "-o", output.string()};
+}
+
+void AddObjects(const std::vector<std::filesystem::path>& objects, std::vector<std::string>& args) {
+  for (const std::filesystem::path& object : objects) args.push_back(object.string());
+}
+
+}  // namespace
+
+absl::Status LinkShared(const Target& target, const std::vector<std::filesystem::path>& objects,
+                        const std::string& soname, const std::filesystem::path& output) {
+  std::vector<std::string> args = CommonArguments(target, output);
+  for (const char* arg : {"-shared", "--hash-style=gnu", "-z", "defs", "-z", "now", "-z", "relro", "--no-rosegment",
+                          "--strip-all", "--gc-sections", "-soname"}) {
+    args.emplace_back(arg);
+  }
+  args.push_back(soname);
+  AddObjects(objects, args);
+  return RunLinker(args);
+}
+
+absl::Status LinkRelocatable(const Target& target, const std::vector<std::filesystem::path>& objects,
+                             const std::filesystem::path& output) {
+  std::vector<std::string> args = CommonArguments(target, output);
+  args.emplace_back("-r");
+  AddObjects(objects, args);
+  return RunLinker(args);
+}
+
+}  // namespace quench::codegen

@@ -1,0 +1,415 @@
+#include "services/codegen/llvm/run_emitter.h"
+
+#include <functional>
+
+#include "common/base/status.h"
+#include "common/runtime/abi.h"
+#include "services/codegen/link/weights.h"
+
+namespace quench::codegen {
+namespace {
+
+// Members of quench_run, quench_host and of the argument that parallel_for hands to the thunk.
+enum RunField : unsigned { kRunSize, kErrorNode, kErrorMessage, kHost, kInputs, kOutputs, kSlots, kArena, kScratch, kSeed };
+enum HostField : unsigned { kHostSize, kThreads, kHostArg, kParallelFor, kAlloc, kFree, kOnTensor, kOnNode, kCancelled };
+enum ArgField : unsigned { kKernel, kArgBuffers, kArgSlots, kArgCount, kArgScratch, kArgStride };
+
+void ForEachCall(const std::vector<Step>& steps, const std::function<void(const Step&)>& visit) {
+  for (const Step& step : steps) {
+    ForEachCall(step.then_steps, visit);
+    ForEachCall(step.else_steps, visit);
+    if (step.kind == Step::Kind::kCall) visit(step);
+  }
+}
+
+}  // namespace
+
+RunEmitter::RunEmitter(ModuleState& state, const Program& program, const std::vector<uint64_t>& weight_offsets)
+    : state_(state), program_(program), weight_offsets_(weight_offsets), b_(state.context), tables_(state),
+      ptr_(llvm::PointerType::getUnqual(state.context)), i8_(b_.getInt8Ty()), i32_(b_.getInt32Ty()),
+      i64_(b_.getInt64Ty()), size_(state.module->getDataLayout().getIntPtrType(state.context)) {
+  llvm::LLVMContext& context = state.context;
+  run_type_ = llvm::StructType::get(context, {i32_, i32_, ptr_, ptr_, ptr_, ptr_, ptr_, ptr_, ptr_, i64_});
+  host_type_ = llvm::StructType::get(context, {i32_, i32_, ptr_, ptr_, ptr_, ptr_, ptr_, ptr_, ptr_});
+  arg_type_ = llvm::StructType::get(context, {ptr_, ptr_, ptr_, i64_, ptr_, i64_});
+  ForEachCall(program.steps, [this](const Step& step) {
+    most_buffers_ = std::max(most_buffers_, step.buffers.size() + step.packs.size() + 1);
+  });
+}
+
+absl::StatusOr<llvm::Function*> RunEmitter::Emit() {
+  function_ = CreateFunction(state_, state_.prefix + "_run", llvm::FunctionType::get(i32_, {ptr_}, false));
+  entry_ = NewBlock("entry");
+  b_.SetInsertPoint(entry_);
+  LoadArguments();
+  EmitSteps(program_.steps);
+  When(b_.CreateIsNotNull(host_.on_node), [&] {
+    b_.CreateCall(llvm::FunctionType::get(b_.getVoidTy(), {ptr_, i32_}, false), host_.on_node,
+                  {host_.host, b_.getInt32(static_cast<uint32_t>(program_.nodes.size()))});
+  });
+  b_.CreateRet(b_.getInt32(QUENCH_CODE_OK));
+  QUENCH_RETURN_IF_ERROR(Optimise(state_, *function_, Pipeline::kKernel));
+  return function_;
+}
+
+void RunEmitter::LoadArguments() {
+  run_ = function_->getArg(0);
+  buffers_ = b_.CreateAlloca(llvm::ArrayType::get(ptr_, most_buffers_), nullptr, "buffers");
+  arg_ = b_.CreateAlloca(arg_type_, nullptr, "arg");
+  if (program_.num_pointers > 0) {
+    auto* type = llvm::ArrayType::get(ptr_, static_cast<uint64_t>(program_.num_pointers));
+    pointers_ = b_.CreateAlloca(type, nullptr, "pointers");
+    for (int i = 0; i < program_.num_pointers; ++i) {
+      b_.CreateStore(tables_.Null(), b_.CreateConstGEP1_32(ptr_, pointers_, static_cast<unsigned>(i)));
+    }
+  }
+  llvm::Value* host = Field(run_, run_type_, kHost, ptr_);
+  host_.host = Field(host, host_type_, kHostArg, ptr_);
+  host_.threads = Field(host, host_type_, kThreads, i32_);
+  host_.parallel_for = Field(host, host_type_, kParallelFor, ptr_);
+  host_.alloc = Field(host, host_type_, kAlloc, ptr_);
+  host_.free = Field(host, host_type_, kFree, ptr_);
+  host_.on_tensor = Field(host, host_type_, kOnTensor, ptr_);
+  host_.on_node = Field(host, host_type_, kOnNode, ptr_);
+  host_.cancelled = Field(host, host_type_, kCancelled, ptr_);
+  slots_ = Field(run_, run_type_, kSlots, ptr_);
+  arena_ = Field(run_, run_type_, kArena, ptr_);
+  scratch_ = Field(run_, run_type_, kScratch, ptr_);
+  outputs_ = Field(run_, run_type_, kOutputs, ptr_);
+  llvm::Value* inputs = Field(run_, run_type_, kInputs, ptr_);
+  auto load_all = [&](Home home, llvm::Value* array, std::vector<llvm::Value*>& values) {
+    for (const Storage& storage : program_.storages) {
+      if (storage.home != home) continue;
+      const auto index = static_cast<size_t>(storage.index);
+      if (values.size() <= index) values.resize(index + 1, nullptr);
+      if (values[index] != nullptr) continue;
+      values[index] = b_.CreateLoad(ptr_, b_.CreateConstGEP1_32(ptr_, array, static_cast<unsigned>(index)));
+    }
+  };
+  load_all(Home::kInput, inputs, inputs_);
+  load_all(Home::kOutput, outputs_, fixed_outputs_);
+  // Through a pointer rather than from the instruction: large weights may be out of its reach.
+  llvm::Constant* section = state_.module->getOrInsertGlobal(kWeightsSymbol, i8_);
+  llvm::cast<llvm::GlobalVariable>(section)->setVisibility(llvm::GlobalValue::HiddenVisibility);
+  auto* base = new llvm::GlobalVariable(*state_.module, ptr_, /*isConstant=*/false, llvm::GlobalValue::InternalLinkage,
+                                        section, state_.prefix + "_weights");
+  base->setSection(".data.rel.ro");
+  weights_ = b_.CreateLoad(ptr_, base);
+}
+
+// ---- values ----
+
+llvm::Value* RunEmitter::Field(llvm::Value* base, llvm::StructType* type, unsigned index, llvm::Type* load) {
+  return b_.CreateLoad(load, b_.CreateStructGEP(type, base, index));
+}
+
+llvm::Value* RunEmitter::SlotAddress(int32_t slot) {
+  return b_.CreateConstGEP1_32(i64_, slots_, static_cast<unsigned>(slot));
+}
+
+llvm::Value* RunEmitter::Slot(int32_t slot) { return b_.CreateLoad(i64_, SlotAddress(slot)); }
+
+llvm::Value* RunEmitter::DimValue(Dim dim) {
+  return dim.is_static() ? b_.getInt64(static_cast<uint64_t>(dim.value())) : Slot(dim.symbol());
+}
+
+llvm::Value* RunEmitter::Bytes(const Step& step) {
+  return step.bytes >= 0 ? b_.getInt64(static_cast<uint64_t>(step.bytes)) : Slot(step.bytes_slot);
+}
+
+llvm::Value* RunEmitter::Pointer(int storage) {
+  const Storage& heap = program_.storages[static_cast<size_t>(storage)];
+  return b_.CreateConstGEP1_32(ptr_, pointers_, static_cast<unsigned>(heap.index));
+}
+
+llvm::Value* RunEmitter::StorageAddress(int id) {
+  const Storage& storage = program_.storages[static_cast<size_t>(id)];
+  const auto index = static_cast<size_t>(storage.index);
+  switch (storage.home) {
+    case Home::kInput:
+      return inputs_[index];
+    case Home::kOutput:
+      return fixed_outputs_[index];
+    case Home::kHeap:
+      return b_.CreateLoad(ptr_, Pointer(id));
+    case Home::kWeights:
+      return b_.CreateGEP(i8_, weights_, llvm::ConstantInt::get(size_, weight_offsets_[index]));
+    case Home::kArena:
+      break;
+  }
+  if (storage.offset_slot < 0) {
+    return b_.CreateGEP(i8_, arena_, llvm::ConstantInt::get(size_, static_cast<uint64_t>(storage.offset)));
+  }
+  return b_.CreateGEP(i8_, arena_, b_.CreateTrunc(Slot(storage.offset_slot), size_));
+}
+
+llvm::Value* RunEmitter::Address(int buffer) {
+  return StorageAddress(program_.buffers[static_cast<size_t>(buffer)].storage);
+}
+
+llvm::Value* RunEmitter::LoadScalarBool(int buffer) {
+  return b_.CreateICmpNE(b_.CreateLoad(i8_, Address(buffer)), b_.getInt8(0));
+}
+
+void RunEmitter::ReturnIf(llvm::Value* condition, int code) {
+  llvm::BasicBlock* leave = NewBlock("leave");
+  llvm::BasicBlock* go_on = NewBlock("go_on");
+  b_.CreateCondBr(condition, leave, go_on);
+  b_.SetInsertPoint(leave);
+  b_.CreateRet(b_.getInt32(static_cast<uint32_t>(code)));
+  b_.SetInsertPoint(go_on);
+}
+
+void RunEmitter::CopyBytes(llvm::Value* to, llvm::Value* from, llvm::Value* bytes) {
+  b_.CreateMemCpy(to, llvm::MaybeAlign(1), from, llvm::MaybeAlign(1), b_.CreateTrunc(bytes, size_));
+}
+
+llvm::Value* RunEmitter::Allocate(llvm::Value* bytes, int output) {
+  auto* type = llvm::FunctionType::get(ptr_, {ptr_, i64_, i32_}, false);
+  llvm::Value* memory = b_.CreateCall(type, host_.alloc, {host_.host, bytes, tables_.I32(output)});
+  ReturnIf(b_.CreateIsNull(memory), QUENCH_CODE_MEMORY);
+  return memory;
+}
+
+// ---- steps ----
+
+void RunEmitter::EmitSteps(const std::vector<Step>& steps) {
+  for (const Step& step : steps) EmitStep(step);
+}
+
+void RunEmitter::EmitStep(const Step& step) {
+  switch (step.kind) {
+    case Step::Kind::kNode:
+      return EmitNode(step);
+    case Step::Kind::kCall:
+      return EmitCall(step);
+    case Step::Kind::kAllocate:
+      return EmitAllocate(step);
+    case Step::Kind::kFree:
+      return EmitFree(step.storage);
+    case Step::Kind::kMove:
+      return EmitMove(step);
+    case Step::Kind::kCopy:
+      return EmitCopy(step);
+    case Step::Kind::kAppend:
+      return EmitAppend(step);
+    case Step::Kind::kTap:
+      return EmitTap(step);
+    case Step::Kind::kIf:
+      return EmitIf(step);
+    case Step::Kind::kLoop:
+      return EmitLoop(step);
+  }
+}
+
+void RunEmitter::EmitNode(const Step& step) {
+  llvm::Value* node = b_.getInt32(static_cast<uint32_t>(step.node));
+  When(b_.CreateIsNotNull(host_.on_node), [&] {
+    b_.CreateCall(llvm::FunctionType::get(b_.getVoidTy(), {ptr_, i32_}, false), host_.on_node, {host_.host, node});
+  });
+  When(b_.CreateIsNotNull(host_.cancelled), [&] {
+    llvm::Value* stop = b_.CreateCall(llvm::FunctionType::get(i32_, {ptr_}, false), host_.cancelled, {host_.host});
+    ReturnIf(b_.CreateICmpNE(stop, b_.getInt32(0)), QUENCH_CODE_CANCELLED);
+  });
+}
+
+void RunEmitter::EmitCall(const Step& step) {
+  if (step.kernel.symbol.empty()) return;  // nothing follows from those symbols
+  llvm::Function* kernel = state_.Kernel(step.kernel.symbol);
+  QUENCH_CHECK(kernel != nullptr);  // the emitter named it
+  unsigned count = 0;
+  auto pass = [&](llvm::Value* address) { b_.CreateStore(address, b_.CreateConstGEP1_32(ptr_, buffers_, count++)); };
+  for (const int buffer : step.buffers) pass(Address(buffer));
+  for (const int entry : step.packs) {
+    pass(b_.CreateGEP(i8_, weights_, llvm::ConstantInt::get(size_, weight_offsets_[static_cast<size_t>(entry)])));
+  }
+  if (!step.kernel.scratch_bytes.is(0)) pass(step.scratch_storage >= 0 ? StorageAddress(step.scratch_storage) : scratch_);
+  llvm::Value* tasks = DimValue(step.kernel.tasks);
+  auto call = [&] { return b_.CreateCall(kernel, {buffers_, slots_, b_.getInt64(0), tasks}); };
+  if (!step.parallel) {
+    llvm::Value* result = call();
+    if (!step.kernel.messages.empty()) CheckResult(step, result);
+    return;
+  }
+  llvm::BasicBlock* alone = NewBlock("alone");
+  llvm::BasicBlock* shared = NewBlock("shared");
+  llvm::BasicBlock* done = NewBlock("done");
+  b_.CreateCondBr(b_.CreateICmpUGT(host_.threads, b_.getInt32(1)), shared, alone);
+  b_.SetInsertPoint(alone);
+  llvm::Value* result_alone = call();
+  b_.CreateBr(done);
+  b_.SetInsertPoint(shared);
+  llvm::Value* result_shared = CallParallel(step, kernel, tasks, count);
+  b_.CreateBr(done);
+  b_.SetInsertPoint(done);
+  llvm::PHINode* result = b_.CreatePHI(i32_, 2);
+  result->addIncoming(result_alone, alone);
+  result->addIncoming(result_shared, shared);
+  CheckResult(step, result);
+}
+
+llvm::Value* RunEmitter::CallParallel(const Step& step, llvm::Function* kernel, llvm::Value* tasks, size_t buffers) {
+  auto set = [&](ArgField field, llvm::Value* value) { b_.CreateStore(value, b_.CreateStructGEP(arg_type_, arg_, field)); };
+  const bool scratch = !step.kernel.scratch_bytes.is(0);
+  set(kKernel, kernel);
+  set(kArgBuffers, buffers_);
+  set(kArgSlots, slots_);
+  set(kArgCount, b_.getInt64(scratch ? buffers - 1 : 0));  // 0: the buffers as they are
+  set(kArgScratch, scratch_);
+  set(kArgStride, Slot(program_.scratch_slot));
+  auto* type = llvm::FunctionType::get(i32_, {ptr_, ptr_, ptr_, i64_, i64_}, false);
+  return b_.CreateCall(type, host_.parallel_for,
+                       {host_.host, Thunk(), arg_, tasks, b_.getInt64(static_cast<uint64_t>(step.grain))});
+}
+
+// Calls the kernel for a range of tasks; a kernel with scratch gets the worker's own, so its buffers are copied.
+llvm::Function* RunEmitter::Thunk() {
+  if (thunk_ != nullptr) return thunk_;
+  auto* type = llvm::FunctionType::get(i32_, {ptr_, i64_, i64_, i32_}, false);
+  thunk_ = CreateFunction(state_, state_.prefix + "_task", type);
+  llvm::IRBuilder<> b(llvm::BasicBlock::Create(state_.context, "entry", thunk_));
+  auto field = [&](ArgField index, llvm::Type* load) {
+    return b.CreateLoad(load, b.CreateStructGEP(arg_type_, thunk_->getArg(0), index));
+  };
+  llvm::Value* copy = b.CreateAlloca(llvm::ArrayType::get(ptr_, most_buffers_));
+  llvm::Value* buffers = field(kArgBuffers, ptr_);
+  llvm::Value* count = field(kArgCount, i64_);
+  llvm::BasicBlock* own = llvm::BasicBlock::Create(state_.context, "own", thunk_);
+  llvm::BasicBlock* go = llvm::BasicBlock::Create(state_.context, "go", thunk_);
+  llvm::BasicBlock* entry = b.GetInsertBlock();
+  b.CreateCondBr(b.CreateICmpEQ(count, b.getInt64(0)), go, own);
+  b.SetInsertPoint(own);
+  for (size_t i = 0; i + 1 < most_buffers_; ++i) {
+    const auto at = static_cast<unsigned>(i);
+    b.CreateStore(b.CreateLoad(ptr_, b.CreateConstGEP1_32(ptr_, buffers, at)), b.CreateConstGEP1_32(ptr_, copy, at));
+  }
+  llvm::Value* offset = b.CreateMul(b.CreateZExt(thunk_->getArg(3), i64_), field(kArgStride, i64_));
+  llvm::Value* scratch = b.CreateGEP(i8_, field(kArgScratch, ptr_), b.CreateTrunc(offset, size_));
+  b.CreateStore(scratch, b.CreateGEP(ptr_, copy, b.CreateTrunc(count, size_)));
+  b.CreateBr(go);
+  b.SetInsertPoint(go);
+  llvm::PHINode* passed = b.CreatePHI(ptr_, 2);
+  passed->addIncoming(buffers, entry);
+  passed->addIncoming(copy, own);
+  b.CreateRet(b.CreateCall(KernelType(state_.context), field(kKernel, ptr_),
+                           {passed, field(kArgSlots, ptr_), thunk_->getArg(1), thunk_->getArg(2)}));
+  return thunk_;
+}
+
+// A kernel's result is 0 or one more than the number of the message.
+void RunEmitter::CheckResult(const Step& step, llvm::Value* result) {
+  if (step.kernel.messages.empty()) return;
+  std::vector<llvm::Constant*> texts;
+  for (const std::string& message : step.kernel.messages) texts.push_back(tables_.Text(message));
+  llvm::Constant* messages = tables_.Pointers(texts, "messages");
+  llvm::BasicBlock* failed = NewBlock("failed");
+  llvm::BasicBlock* fine = NewBlock("fine");
+  b_.CreateCondBr(b_.CreateICmpNE(result, b_.getInt32(0)), failed, fine);
+  b_.SetInsertPoint(failed);
+  llvm::Value* index = b_.CreateSExtOrTrunc(b_.CreateSub(result, b_.getInt32(1)), size_);
+  llvm::Value* message = b_.CreateLoad(ptr_, b_.CreateGEP(ptr_, messages, index));
+  b_.CreateStore(tables_.I32(step.node), b_.CreateStructGEP(run_type_, run_, kErrorNode));
+  b_.CreateStore(message, b_.CreateStructGEP(run_type_, run_, kErrorMessage));
+  b_.CreateRet(b_.getInt32(QUENCH_CODE_CHECK));
+  b_.SetInsertPoint(fine);
+}
+
+void RunEmitter::EmitAllocate(const Step& step) {
+  const int output = program_.storages[static_cast<size_t>(step.storage)].output;
+  llvm::Value* memory = Allocate(Bytes(step), output);
+  b_.CreateStore(memory, Pointer(step.storage));
+  if (output >= 0) b_.CreateStore(memory, b_.CreateConstGEP1_32(ptr_, outputs_, static_cast<unsigned>(output)));
+}
+
+// Nothing happens when the pointer is null: memory made in a branch that was not taken.
+void RunEmitter::EmitFree(int storage) {
+  llvm::Value* memory = b_.CreateLoad(ptr_, Pointer(storage));
+  When(b_.CreateIsNotNull(memory), [&] {
+    b_.CreateCall(llvm::FunctionType::get(b_.getVoidTy(), {ptr_, ptr_}, false), host_.free, {host_.host, memory});
+    b_.CreateStore(tables_.Null(), Pointer(storage));
+  });
+}
+
+void RunEmitter::EmitMove(const Step& step) {
+  EmitFree(step.target);
+  b_.CreateStore(b_.CreateLoad(ptr_, Pointer(step.storage)), Pointer(step.target));
+  b_.CreateStore(tables_.Null(), Pointer(step.storage));
+}
+
+void RunEmitter::EmitCopy(const Step& step) { CopyBytes(Address(step.to), Address(step.from), Bytes(step)); }
+
+// Grows by doubling, so that n appends copy O(n).
+void RunEmitter::EmitAppend(const Step& step) {
+  llvm::Value* bytes = Bytes(step);
+  llvm::Value* length = Slot(step.length_slot);
+  llvm::Value* capacity = Slot(step.capacity_slot);
+  llvm::Value* used = b_.CreateMul(length, bytes);
+  llvm::Value* needed = b_.CreateAdd(used, bytes);
+  llvm::Value* missing = b_.CreateIsNull(b_.CreateLoad(ptr_, Pointer(step.storage)));
+  When(b_.CreateOr(missing, b_.CreateICmpUGT(needed, capacity)), [&] {
+    llvm::Value* twice = b_.CreateAdd(capacity, capacity);
+    llvm::Value* larger = b_.CreateSelect(b_.CreateICmpUGT(needed, twice), needed, twice);
+    llvm::Value* memory = Allocate(larger, -1);
+    llvm::Value* old = b_.CreateLoad(ptr_, Pointer(step.storage));
+    When(b_.CreateIsNotNull(old), [&] { CopyBytes(memory, old, used); });
+    EmitFree(step.storage);
+    b_.CreateStore(memory, Pointer(step.storage));
+    b_.CreateStore(larger, SlotAddress(step.capacity_slot));
+  });
+  llvm::Value* end = b_.CreateGEP(i8_, b_.CreateLoad(ptr_, Pointer(step.storage)), b_.CreateTrunc(used, size_));
+  CopyBytes(end, Address(step.from), bytes);
+  b_.CreateStore(b_.CreateAdd(length, b_.getInt64(1)), SlotAddress(step.length_slot));
+}
+
+void RunEmitter::EmitTap(const Step& step) {
+  When(b_.CreateIsNotNull(host_.on_tensor), [&] {
+    b_.CreateCall(llvm::FunctionType::get(b_.getVoidTy(), {ptr_, i32_, ptr_}, false), host_.on_tensor,
+                  {host_.host, tables_.I32(step.tap), Address(step.from)});
+  });
+}
+
+void RunEmitter::EmitIf(const Step& step) {
+  llvm::BasicBlock* yes = NewBlock("yes");
+  llvm::BasicBlock* no = NewBlock("no");
+  llvm::BasicBlock* after = NewBlock("after");
+  b_.CreateCondBr(LoadScalarBool(step.from), yes, no);
+  b_.SetInsertPoint(yes);
+  EmitSteps(step.then_steps);
+  b_.CreateBr(after);
+  b_.SetInsertPoint(no);
+  EmitSteps(step.else_steps);
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+}
+
+void RunEmitter::EmitLoop(const Step& step) {
+  llvm::Value* trips = b_.getInt64(INT64_MAX);
+  if (step.fixed_trips) trips = DimValue(step.trips);
+  if (step.trip_count >= 0) trips = b_.CreateAlignedLoad(i64_, Address(step.trip_count), llvm::Align(1));
+  llvm::Value* condition = step.condition >= 0 ? LoadScalarBool(step.condition) : b_.getTrue();
+  llvm::BasicBlock* before = b_.GetInsertBlock();
+  llvm::BasicBlock* head = NewBlock("loop");
+  llvm::BasicBlock* body = NewBlock("iteration");
+  llvm::BasicBlock* after = NewBlock("after");
+  b_.CreateBr(head);
+  b_.SetInsertPoint(head);
+  llvm::PHINode* i = b_.CreatePHI(i64_, 2);
+  llvm::PHINode* going = b_.CreatePHI(b_.getInt1Ty(), 2);
+  i->addIncoming(b_.getInt64(0), before);
+  going->addIncoming(condition, before);
+  b_.CreateCondBr(b_.CreateAnd(going, b_.CreateICmpSLT(i, trips)), body, after);
+  b_.SetInsertPoint(body);
+  b_.CreateStore(i, SlotAddress(step.iteration_slot));
+  if (step.iteration >= 0) b_.CreateStore(i, Address(step.iteration));
+  if (step.condition_in >= 0) b_.CreateStore(b_.CreateZExt(going, i8_), Address(step.condition_in));
+  // A body may have no nodes: an endless loop must still be stopped.
+  EmitNode(step);
+  EmitSteps(step.then_steps);
+  llvm::Value* next = step.condition_out >= 0 ? LoadScalarBool(step.condition_out) : b_.getTrue();
+  i->addIncoming(b_.CreateAdd(i, b_.getInt64(1)), b_.GetInsertBlock());
+  going->addIncoming(next, b_.GetInsertBlock());
+  b_.CreateBr(head);
+  b_.SetInsertPoint(after);
+}
+
+}  // namespace quench::codegen

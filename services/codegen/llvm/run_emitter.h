@@ -1,0 +1,86 @@
+// The run function of a variant: a program's steps as machine code. See common/runtime/abi.h for what it is given.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "services/codegen/llvm/internal.h"
+#include "services/codegen/llvm/tables.h"
+#include "services/codegen/program.h"
+
+namespace quench::codegen {
+
+class RunEmitter {
+ public:
+  RunEmitter(ModuleState& state, const Program& program, const std::vector<uint64_t>& weight_offsets);
+  // Emits the function and returns it.
+  absl::StatusOr<llvm::Function*> Emit();
+
+ private:
+  struct Callbacks {
+    llvm::Value *host, *threads, *parallel_for, *alloc, *free, *on_tensor, *on_node, *cancelled;
+  };
+
+  void LoadArguments();
+  void EmitSteps(const std::vector<Step>& steps);
+  void EmitStep(const Step& step);
+  void EmitNode(const Step& step);
+  void EmitCall(const Step& step);
+  llvm::Value* CallParallel(const Step& step, llvm::Function* kernel, llvm::Value* tasks, size_t buffers);
+  void CheckResult(const Step& step, llvm::Value* result);
+  void EmitAllocate(const Step& step);
+  void EmitFree(int storage);
+  void EmitMove(const Step& step);
+  void EmitCopy(const Step& step);
+  void EmitAppend(const Step& step);
+  void EmitTap(const Step& step);
+  void EmitIf(const Step& step);
+  void EmitLoop(const Step& step);
+  llvm::Function* Thunk();
+
+  llvm::Value* Address(int buffer);
+  llvm::Value* StorageAddress(int storage);
+  llvm::Value* Pointer(int storage);  // address of a heap storage's pointer variable
+  llvm::Value* DimValue(Dim dim);
+  llvm::Value* Bytes(const Step& step);
+  llvm::Value* Slot(int32_t slot);
+  llvm::Value* SlotAddress(int32_t slot);
+  llvm::Value* Field(llvm::Value* base, llvm::StructType* type, unsigned index, llvm::Type* load);
+  llvm::Value* LoadScalarBool(int buffer);
+  llvm::Value* Allocate(llvm::Value* bytes, int output);  // leaves the run when there is no memory
+  void CopyBytes(llvm::Value* to, llvm::Value* from, llvm::Value* bytes);
+  llvm::BasicBlock* NewBlock(const std::string& name) {
+    return llvm::BasicBlock::Create(state_.context, name, function_);
+  }
+  // Branches to a block that runs when `condition` holds; goes on in a new one.
+  void ReturnIf(llvm::Value* condition, int code);
+  template <typename Then>
+  void When(llvm::Value* condition, Then then) {
+    llvm::BasicBlock* yes = NewBlock("then");
+    llvm::BasicBlock* after = NewBlock("after");
+    b_.CreateCondBr(condition, yes, after);
+    b_.SetInsertPoint(yes);
+    then();
+    b_.CreateBr(after);
+    b_.SetInsertPoint(after);
+  }
+
+  ModuleState& state_;
+  const Program& program_;
+  const std::vector<uint64_t>& weight_offsets_;
+  llvm::IRBuilder<> b_;
+  Tables tables_;
+  llvm::PointerType* ptr_;
+  llvm::Type *i8_, *i32_, *i64_, *size_;
+  llvm::StructType *run_type_, *host_type_, *arg_type_;
+  llvm::Function* function_ = nullptr;
+  llvm::Function* thunk_ = nullptr;
+  size_t most_buffers_ = 1;
+  Callbacks host_{};
+  llvm::Value *run_ = nullptr, *slots_ = nullptr, *arena_ = nullptr, *scratch_ = nullptr, *outputs_ = nullptr,
+              *weights_ = nullptr, *buffers_ = nullptr, *pointers_ = nullptr, *arg_ = nullptr;
+  std::vector<llvm::Value*> inputs_, fixed_outputs_;
+  llvm::BasicBlock* entry_ = nullptr;
+};
+
+}  // namespace quench::codegen

@@ -1,0 +1,114 @@
+#include "services/codegen/llvm/tables.h"
+
+#include "common/runtime/abi.h"
+#include "services/codegen/llvm/artifact.h"
+
+namespace quench::codegen {
+
+llvm::Constant* Tables::Address(llvm::Constant* value, const std::string& name) {
+  auto* global = new llvm::GlobalVariable(module_, value->getType(), /*isConstant=*/true,
+                                          llvm::GlobalValue::InternalLinkage, value, prefix_ + "_" + name);
+  return global;
+}
+
+llvm::Constant* Tables::Text(const std::string& text) {
+  auto* global = new llvm::GlobalVariable(module_, llvm::ArrayType::get(llvm::Type::getInt8Ty(context_), text.size() + 1),
+                                          /*isConstant=*/true, llvm::GlobalValue::PrivateLinkage,
+                                          llvm::ConstantDataArray::getString(context_, text), prefix_ + "_text");
+  global->setUnnamedAddr(llvm::GlobalValue::UnnamedAddr::Global);
+  global->setAlignment(llvm::Align(1));
+  return global;
+}
+
+llvm::Constant* Tables::Struct(const std::vector<llvm::Constant*>& members) {
+  return llvm::ConstantStruct::getAnon(context_, members);
+}
+
+llvm::Constant* Tables::Sized(std::vector<llvm::Constant*> members) {
+  members.insert(members.begin(), I32(0));
+  llvm::StructType* type = llvm::ConstantStruct::getTypeForElements(context_, members);
+  members[0] = I32(static_cast<int64_t>(module_.getDataLayout().getTypeAllocSize(type).getFixedValue()));
+  return llvm::ConstantStruct::get(type, members);
+}
+
+llvm::Constant* Tables::Pointers(const std::vector<llvm::Constant*>& values, const std::string& name) {
+  if (values.empty()) return Null();
+  auto* type = llvm::ArrayType::get(llvm::PointerType::getUnqual(context_), values.size());
+  return Address(llvm::ConstantArray::get(type, values), name);
+}
+
+llvm::Constant* Tables::Tensor(const std::string& name, DataType dtype, const std::vector<Dim>& dims) {
+  std::vector<llvm::Constant*> values;
+  for (const Dim dim : dims) {
+    const bool fixed = dim.is_static();
+    values.push_back(Struct({I64(fixed ? dim.value() : -1), I32(fixed ? -1 : dim.symbol()), I32(0)}));
+  }
+  llvm::Constant* array = Null();
+  if (!values.empty()) {
+    array = Address(llvm::ConstantArray::get(llvm::ArrayType::get(values[0]->getType(), values.size()), values), "dims");
+  }
+  return Address(Sized({I32(static_cast<int64_t>(dtype)), I32(static_cast<int64_t>(dims.size())), I32(0), Text(name), array,
+                        Null()}),
+                 "tensor");
+}
+
+namespace {
+
+llvm::Constant* SymbolInfo(Tables& tables, const Symbol& symbol) {
+  int kind = QUENCH_SYMBOL_EXPRESSION;
+  InputAxis from{-1, -1};
+  if (const auto* input = std::get_if<InputAxis>(&symbol.definition)) {
+    kind = QUENCH_SYMBOL_INPUT;
+    from = *input;
+  } else if (symbol.is_runtime()) {
+    kind = QUENCH_SYMBOL_RUNTIME;
+  }
+  return tables.Address(
+      tables.Sized({tables.I32(kind), tables.Text(symbol.name), tables.I64(symbol.min), tables.I64(symbol.max),
+                    tables.I64(symbol.multiple_of), tables.I32(from.input), tables.I32(from.axis)}),
+      "symbol");
+}
+
+}  // namespace
+
+absl::Status EmitModel(ModuleBuilder& builder, const ModelTables& model) {
+  ModuleState& state = builder.state();
+  Tables tables(state);
+  llvm::Module& module = *state.module;
+  const Graph& graph = *model.graph;
+  auto tensors = [&](const std::vector<ValueId>& ids) {
+    std::vector<llvm::Constant*> all;
+    for (const ValueId id : ids) {
+      const Value& value = graph.value(id);
+      all.push_back(tables.Tensor(value.name, value.type.dtype, value.type.dims));
+    }
+    return tables.Pointers(all, "tensors");
+  };
+  std::vector<llvm::Constant*> symbols, variants;
+  for (SymbolId id = 0; id < model.num_symbols; ++id) symbols.push_back(SymbolInfo(tables, graph.symbols->at(id)));
+  for (const std::string& name : model.variants) {
+    llvm::Constant* variant = module.getOrInsertGlobal(name, llvm::Type::getInt8Ty(state.context));
+    llvm::cast<llvm::GlobalVariable>(variant)->setVisibility(llvm::GlobalValue::HiddenVisibility);
+    variants.push_back(variant);
+  }
+  auto count = [&](size_t n) { return tables.I32(static_cast<int64_t>(n)); };
+  llvm::Constant* info = tables.Address(
+      tables.Sized({tables.I32(QUENCH_MODEL_MAGIC), tables.I32(QUENCH_ABI_VERSION), tables.I32(state.target.machine),
+                    tables.Text(graph.name), tables.Text(model.uuid), tables.Text(model.fingerprint),
+                    tables.Text(model.producer), count(graph.inputs.size()), count(graph.outputs.size()),
+                    count(symbols.size()), count(variants.size()), tensors(graph.inputs), tensors(graph.outputs),
+                    tables.Pointers(symbols, "symbols"), tables.Pointers(variants, "variants")}),
+      "model");
+
+  llvm::Type* ptr = llvm::PointerType::getUnqual(state.context);
+  llvm::Type* i32 = llvm::Type::getInt32Ty(state.context);
+  llvm::Function* query =
+      CreateFunction(state, QUENCH_MODEL_QUERY_NAME, llvm::FunctionType::get(ptr, {i32}, false));
+  query->setVisibility(llvm::GlobalValue::DefaultVisibility);
+  llvm::IRBuilder<> b(llvm::BasicBlock::Create(state.context, "entry", query));
+  llvm::Value* known = b.CreateICmpUGE(query->getArg(0), tables.I32(QUENCH_ABI_VERSION));
+  b.CreateRet(b.CreateSelect(known, info, tables.Null()));
+  return Optimise(state, *query, Pipeline::kKernel);
+}
+
+}  // namespace quench::codegen

@@ -1,0 +1,231 @@
+#include "services/codegen/select.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "common/base/status.h"
+#include "common/ops/op.h"
+#include "services/codegen/shapes.h"
+
+namespace quench::codegen {
+namespace {
+
+bool RowMajor(const Candidate& candidate) {
+  auto plain = [](const Layout& layout) { return layout.row_major(); };
+  return std::all_of(candidate.inputs.begin(), candidate.inputs.end(), plain) &&
+         std::all_of(candidate.outputs.begin(), candidate.outputs.end(), plain);
+}
+
+bool AllowedAt(const Candidate& candidate, const CompileOptions& options) {
+  if (options.opt_level == 0) return candidate.kernel->name == "reference";
+  if (options.opt_level == 1 && candidate.kernel->name != "scheduled") return candidate.kernel->name == "reference";
+  return options.opt_level == 3 ? options.channel_layout.empty() || RowMajor(candidate) : RowMajor(candidate);
+}
+
+// Values and nodes as the optimiser sees them. A node's options are its candidates; nodes that are not kernels have one
+// option, row-major throughout.
+class LayoutProblem {
+ public:
+  LayoutProblem(const Graph& graph, const Target& target, std::vector<std::vector<Candidate>> options)
+      : graph_(graph), options_(std::move(options)), users_(graph.values.size()), chosen_(graph.nodes.size(), 0) {
+    const std::vector<int64_t> slots = TypicalSlots(*graph.symbols);
+    for (const Value& value : graph.values) {
+      const int64_t bytes = value.type.ranked ? BytesAt({value.type.dtype, value.type.dims, {}}, slots) : 0;
+      // Read once, written once, plus the call.
+      transform_us_.push_back(0.5 + 2e-3 * static_cast<double>(bytes) / target.gbytes);
+    }
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      const Node& node = graph.nodes[n];
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        if (node.inputs[i] != quench::kNone) users_[static_cast<size_t>(node.inputs[i])].emplace_back(n, i);
+      }
+    }
+  }
+
+  // Changes one node at a time while that helps, from three starts; the cheapest end wins.
+  std::vector<int> Solve() {
+    std::vector<int> best;
+    double best_cost = std::numeric_limits<double>::infinity();
+    for (const int start : {0, 1, 2}) {
+      for (size_t n = 0; n < options_.size(); ++n) chosen_[n] = Start(n, start);
+      Descend();
+      const double cost = Total();
+      if (cost < best_cost) {
+        best_cost = cost;
+        best = chosen_;
+      }
+    }
+    return best;
+  }
+
+ private:
+  // 0: the cheapest; 1: the cheapest row-major one; 2: the cheapest that is not.
+  int Start(size_t n, int start) const {
+    int best = -1;
+    auto better = [&](int a, int b) { return b < 0 || options_[n][static_cast<size_t>(a)].cost < options_[n][static_cast<size_t>(b)].cost; };
+    for (const bool any : {false, true}) {
+      for (int i = 0; i < static_cast<int>(options_[n].size()); ++i) {
+        const bool plain = RowMajor(options_[n][static_cast<size_t>(i)]);
+        if (!any && ((start == 1 && !plain) || (start == 2 && plain))) continue;
+        if (better(i, best)) best = i;
+      }
+      if (best >= 0) break;
+    }
+    return std::max(best, 0);
+  }
+
+  const Layout& Produced(ValueId id) const {
+    const Value& value = graph_.value(id);
+    if (value.producer == quench::kNone) return plain_;
+    const auto n = static_cast<size_t>(value.producer);
+    if (options_[n].empty()) return plain_;
+    const Candidate& candidate = options_[n][static_cast<size_t>(chosen_[n])];
+    const auto& outputs = graph_.nodes[n].outputs;
+    const auto index = static_cast<size_t>(std::find(outputs.begin(), outputs.end(), id) - outputs.begin());
+    return index < candidate.outputs.size() ? candidate.outputs[index] : plain_;
+  }
+
+  // Transforms between what a value is and what its users want, each wanted layout once.
+  double ValueCost(ValueId id) const {
+    const Value& value = graph_.value(id);
+    if (value.constant != nullptr) return 0;  // laid out at compile time
+    const Layout& produced = Produced(id);
+    std::vector<const Layout*> wanted;
+    auto want = [&](const Layout& layout) {
+      if (layout == produced) return;
+      for (const Layout* other : wanted) {
+        if (*other == layout) return;
+      }
+      wanted.push_back(&layout);
+    };
+    for (const auto& [n, i] : users_[static_cast<size_t>(id)]) {
+      if (options_[n].empty()) {
+        want(plain_);
+        continue;
+      }
+      const Candidate& candidate = options_[n][static_cast<size_t>(chosen_[n])];
+      if (i < candidate.packed.size() && candidate.packed[i]) continue;
+      want(i < candidate.inputs.size() ? candidate.inputs[i] : plain_);
+    }
+    if (graph_.IsOutput(id)) want(plain_);
+    return static_cast<double>(wanted.size()) * transform_us_[static_cast<size_t>(id)];
+  }
+
+  double Around(size_t n) const {
+    double cost = options_[n].empty() ? 0 : options_[n][static_cast<size_t>(chosen_[n])].cost;
+    for (const ValueId id : graph_.nodes[n].inputs) cost += id == quench::kNone ? 0 : ValueCost(id);
+    for (const ValueId id : graph_.nodes[n].outputs) cost += id == quench::kNone ? 0 : ValueCost(id);
+    return cost;
+  }
+
+  bool Improve(size_t n) {
+    if (options_[n].size() < 2) return false;
+    const int before = chosen_[n];
+    int best = before;
+    double best_cost = Around(n);
+    for (int i = 0; i < static_cast<int>(options_[n].size()); ++i) {
+      chosen_[n] = i;
+      if (const double cost = Around(n); cost < best_cost * (1 - 1e-9)) {
+        best_cost = cost;
+        best = i;
+      }
+    }
+    chosen_[n] = best;
+    return best != before;
+  }
+
+  void Descend() {
+    for (int sweep = 0; sweep < 8; ++sweep) {
+      bool changed = false;
+      for (size_t n = 0; n < options_.size(); ++n) changed = Improve(n) || changed;
+      for (size_t n = options_.size(); n-- > 0;) changed = Improve(n) || changed;
+      if (!changed) return;
+    }
+  }
+
+  double Total() const {
+    double cost = 0;
+    for (size_t n = 0; n < options_.size(); ++n) {
+      if (!options_[n].empty()) cost += options_[n][static_cast<size_t>(chosen_[n])].cost;
+    }
+    for (size_t v = 0; v < graph_.values.size(); ++v) cost += ValueCost(static_cast<ValueId>(v));
+    return cost;
+  }
+
+  const Graph& graph_;
+  std::vector<std::vector<Candidate>> options_;
+  std::vector<std::vector<std::pair<size_t, size_t>>> users_;  // (node, input)
+  std::vector<int> chosen_;
+  std::vector<double> transform_us_;
+  const Layout plain_;
+};
+
+std::vector<Candidate> Propose(const Graph& graph, const Node& node, const Target& target, const CompileOptions& options) {
+  std::vector<Candidate> all;
+  const KernelRequest request{graph, node, target, options.opt_level};
+  for (const Kernel* kernel : AllKernels()) {
+    const size_t before = all.size();
+    kernel->propose(request, all);
+    for (size_t i = before; i < all.size(); ++i) {
+      all[i].kernel = kernel;
+      all[i].inputs.resize(node.inputs.size());
+      all[i].outputs.resize(node.outputs.size());
+      all[i].packed.resize(node.inputs.size(), false);
+    }
+  }
+  std::erase_if(all, [&](const Candidate& candidate) { return !AllowedAt(candidate, options); });
+  return all;
+}
+
+std::string RunnerUp(const std::vector<Candidate>& candidates, int chosen) {
+  const Candidate* best = nullptr;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (static_cast<int>(i) == chosen) continue;
+    if (best == nullptr || candidates[i].cost < best->cost) best = &candidates[i];
+  }
+  return best == nullptr ? "" : fmt::format("{} ({:.3g} us)", best->kernel->name, best->cost);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Choice>> ChooseKernels(const Graph& graph, const Target& target, const CompileOptions& options,
+                                                  const StepContext& context) {
+  std::vector<Choice> choices(graph.nodes.size());
+  std::vector<std::vector<Candidate>> candidates(graph.nodes.size());
+  StatusCollector problems;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    QUENCH_RETURN_IF_ERROR(context.Check());
+    const Node& node = graph.nodes[n];
+    const ops::OpDef* op = ops::FindOp(node.op);
+    if (op == nullptr) {
+      problems.Add(Unsupported("node `{}`: operator `{}` has no kernel", node.name, node.op));
+      continue;
+    }
+    if (op->kind == ops::OpKind::kView) {
+      choices[n].kind = Choice::Kind::kAlias;
+      continue;
+    }
+    if (op->kind == ops::OpKind::kControl && node.op != "q.fused") {
+      choices[n].kind = Choice::Kind::kControl;
+      continue;
+    }
+    candidates[n] = Propose(graph, node, target, options);
+    if (!candidates[n].empty()) continue;
+    if (node.op == "q.fused") {
+      choices[n].kind = Choice::Kind::kSplit;
+    } else {
+      const absl::Status why = ops::LowerNode(ops::ContextOf(graph, node)).status();
+      problems.Add(why.ok() ? Internal("node `{}` ({}): no kernel takes it", node.name, node.op) : why);
+    }
+  }
+  QUENCH_RETURN_IF_ERROR(problems.Finish());
+  const std::vector<int> chosen = LayoutProblem(graph, target, candidates).Solve();
+  for (size_t n = 0; n < choices.size(); ++n) {
+    if (candidates[n].empty()) continue;
+    choices[n].runner_up = RunnerUp(candidates[n], chosen[n]);
+    choices[n].candidate = std::move(candidates[n][static_cast<size_t>(chosen[n])]);
+  }
+  return choices;
+}
+
+}  // namespace quench::codegen

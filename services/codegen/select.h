@@ -1,0 +1,33 @@
+// The joint choice of kernel and layout for the nodes of a graph.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <string>
+#include <vector>
+
+#include "common/base/context.h"
+#include "services/codegen/codegen.h"
+#include "services/codegen/kernels/kernel.h"
+
+namespace quench::codegen {
+
+struct Choice {
+  enum class Kind : uint8_t {
+    kKernel,   // `candidate`
+    kAlias,    // output 0 is input 0's memory under other dims
+    kControl,  // If, Loop, Scan: row-major in and out
+    kSplit,    // q.fused that no kernel takes: its nodes one by one, row-major in and out
+  };
+  Kind kind = Kind::kKernel;
+  Candidate candidate;
+  std::string runner_up;  // kernel and cost of the next best, "" without one
+};
+
+// One choice per node. Levels: 0 reference nests only, 1 also scheduled nests, 2 every kernel but row-major throughout, 3 every
+// kernel and layout: the cheapest combination found, with the cost of the transforms between unequal layouts. A node
+// that nothing takes is an error; all such nodes are in one.
+absl::StatusOr<std::vector<Choice>> ChooseKernels(const Graph& graph, const Target& target, const CompileOptions& options,
+                                                  const StepContext& context);
+
+}  // namespace quench::codegen

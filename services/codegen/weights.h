@@ -1,0 +1,21 @@
+// Fills the weight section: raw constants straight from their mapping, packed ones one at a time.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <vector>
+
+#include "common/base/context.h"
+#include "services/codegen/build.h"
+#include "services/codegen/link/weights.h"
+
+namespace quench::codegen {
+
+// Appends every entry, in order, and returns where each begins.
+absl::StatusOr<std::vector<uint64_t>> WriteWeights(const WeightTable& table, WeightsWriter& writer,
+                                                   const StepContext& context);
+
+// The bytes of a row-major tensor in another layout; padding lanes are 0, halos the layout's fill. Elements of whole bytes.
+absl::StatusOr<std::vector<std::byte>> Relayout(const Tensor& tensor, const Layout& layout);
+
+}  // namespace quench::codegen

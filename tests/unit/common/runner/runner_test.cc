@@ -1,0 +1,118 @@
+// The runner over the hand-written model of tests/unit/common/runtime.
+#include "common/runner/runner.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "common/base/status.h"
+
+namespace quench {
+namespace {
+
+std::vector<Tensor> Inputs(int64_t n, int64_t k = 0) {
+  Tensor x = Tensor::Zeros(DataType::kF32, {n, 4});
+  auto* values = reinterpret_cast<float*>(x.mutable_bytes());
+  for (int64_t i = 0; i < 4 * n; ++i) values[i] = static_cast<float>(i % 3 - 1);
+  return {x, Tensor::I64(std::vector<int64_t>(static_cast<size_t>(n), k))};
+}
+
+TEST(ArtifactTest, DescribesItself) {
+  const auto artifact = Artifact::Open(FAKE_MODEL);
+  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  ASSERT_EQ((*artifact)->inputs().size(), 2u);
+  const ArtifactTensor& x = (*artifact)->inputs()[0];
+  EXPECT_EQ(x.name, "x");
+  EXPECT_EQ(x.dtype, DataType::kF32);
+  ASSERT_EQ(x.dims.size(), 2u);
+  EXPECT_EQ(x.dims[0].symbol, "n");
+  EXPECT_EQ(x.dims[0].value, -1);
+  EXPECT_EQ(x.dims[0].min, 2);
+  EXPECT_EQ(x.dims[0].max, 6);
+  EXPECT_EQ(x.dims[1].value, 4);
+  EXPECT_EQ((*artifact)->variant(), "plain");
+  EXPECT_EQ((*artifact)->producer(), "by hand");
+}
+
+TEST(ArtifactTest, Runs) {
+  for (const int threads : {1, 3}) {
+    const auto artifact = Artifact::Open(FAKE_MODEL, threads);
+    ASSERT_TRUE(artifact.ok()) << artifact.status();
+    for (const int64_t n : {2, 6, 4}) {
+      const std::vector<Tensor> inputs = Inputs(n);
+      std::string tapped;
+      const auto outputs = (*artifact)->Run(inputs, {}, [&](const std::string& name, const Tensor& tensor) {
+        tapped = name;
+        EXPECT_EQ(tensor.dims(), (std::vector<int64_t>{n, 4}));
+      });
+      ASSERT_TRUE(outputs.ok()) << outputs.status();
+      EXPECT_EQ(tapped, "y");
+      for (int64_t i = 0; i < 4 * n; ++i) EXPECT_EQ((*outputs)[0].FloatAt(i), 2 * inputs[0].FloatAt(i));
+      for (int64_t i = 0; i < (*outputs)[1].size(); ++i) EXPECT_EQ((*outputs)[1].FloatAt(i), 1);
+    }
+  }
+}
+
+TEST(ArtifactTest, ProblemsAreNamed) {
+  const auto artifact = Artifact::Open(FAKE_MODEL);
+  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  const std::vector<Tensor> inputs = Inputs(2);
+  EXPECT_EQ(MessageOf((*artifact)->Run(std::span(inputs).first(1)).status()), "1 inputs are given, the model takes 2");
+  const std::vector<Tensor> swapped = {inputs[1], inputs[0]};
+  const absl::Status wrong = (*artifact)->Run(swapped).status();
+  EXPECT_EQ(wrong.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(MessageOf(wrong).find("`x`"), std::string::npos) << wrong;
+  EXPECT_NE(MessageOf(wrong).find("`k`"), std::string::npos) << wrong;
+  EXPECT_EQ(MessageOf((*artifact)->Run(Inputs(2, -1)).status()), "node `filter` (Compress): k is negative");
+  EXPECT_EQ(Artifact::Open("/no/such/model.so").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(ArtifactTest, CancellationReachesTheRun) {
+  const auto artifact = Artifact::Open(FAKE_MODEL);
+  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  StepContext context;
+  context.set_deadline(std::chrono::steady_clock::now() + std::chrono::milliseconds(20));
+  EXPECT_EQ((*artifact)->Run(Inputs(2, 1000), context).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE((*artifact)->Run(Inputs(2)).ok());
+}
+
+TEST(ArtifactTest, ProfileTimesEachNode) {
+  const auto artifact = Artifact::Open(FAKE_MODEL);
+  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  const auto timings = (*artifact)->Profile(Inputs(4));
+  ASSERT_TRUE(timings.ok()) << timings.status();
+  ASSERT_EQ(timings->size(), 2u);
+  EXPECT_EQ((*timings)[0].node, "twice");
+  EXPECT_EQ((*timings)[1].kernel, "by hand");
+}
+
+TEST(BenchmarkTest, MeasuresRuns) {
+  const auto result = Benchmark(FAKE_MODEL, Inputs(4), 1, 0.01);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_GE(result->runs, 1);
+  EXPECT_LE(result->min_ms, result->median_ms);
+  EXPECT_LE(result->median_ms, result->p99_ms);
+  EXPECT_EQ(result->arena_bytes, 64 + 64);
+}
+
+TEST(RandomInputsTest, SameSeedSameValues) {
+  std::vector<ArtifactTensor> types = {{"a", DataType::kF32, {{-1, "n", 0, 10}, {5, "", 5, 5}}},
+                                       {"b", DataType::kI64, {{-1, "n", 0, 10}}},
+                                       {"c", DataType::kBool, {{64, "", 64, 64}}}};
+  const auto first = RandomInputs(types, 3, {{"n", 7}}), second = RandomInputs(types, 3, {{"n", 7}});
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ((*first)[0].dims(), (std::vector<int64_t>{7, 5}));
+  for (size_t i = 0; i < types.size(); ++i) EXPECT_EQ(RelativeError((*first)[i], (*second)[i]), 0);
+  EXPECT_GT(RelativeError((*RandomInputs(types, 4, {{"n", 7}}))[0], (*first)[0]), 0);
+  for (int64_t i = 0; i < (*first)[0].size(); ++i) EXPECT_LE(std::abs((*first)[0].FloatAt(i)), 4);
+  EXPECT_EQ((*RandomInputs(types, 3))[0].dims()[0], 1);
+}
+
+TEST(RandomInputsTest, TypesWithoutValuesAreNamed) {
+  const std::vector<ArtifactTensor> types = {{"s", DataType::kString, {}}};
+  EXPECT_EQ(MessageOf(RandomInputs(types, 1).status()), "input `s`: no random values of type string");
+}
+
+}  // namespace
+}  // namespace quench

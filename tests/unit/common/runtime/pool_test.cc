@@ -1,0 +1,65 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <vector>
+
+extern "C" {
+#include "common/runtime/rt_internal.h"
+}
+
+namespace {
+
+struct Counter {
+  std::vector<std::atomic<int>> done;
+  std::atomic<uint32_t> most_workers{0};
+  int64_t grain = 1;
+  std::atomic<bool> too_small{false};
+  explicit Counter(size_t count) : done(count) {}
+};
+
+int32_t Count(void* arg, int64_t begin, int64_t end, uint32_t worker) {
+  auto& counter = *static_cast<Counter*>(arg);
+  if (end - begin < counter.grain && end != static_cast<int64_t>(counter.done.size())) counter.too_small = true;
+  for (int64_t i = begin; i < end; ++i) ++counter.done[static_cast<size_t>(i)];
+  uint32_t seen = counter.most_workers;
+  while (seen < worker && !counter.most_workers.compare_exchange_weak(seen, worker)) {
+  }
+  return 0;
+}
+
+TEST(PoolTest, EveryTaskRunsOnce) {
+  quench_rt_pool* pool = quench_rt_pool_create(4);
+  ASSERT_NE(pool, nullptr);
+  for (const int64_t count : {0, 1, 3, 17, 1000}) {
+    for (const int64_t grain : {1, 8, 5000}) {
+      for (int repeat = 0; repeat < 20; ++repeat) {
+        Counter counter(static_cast<size_t>(count));
+        counter.grain = grain;
+        EXPECT_EQ(quench_rt_pool_run(pool, Count, &counter, count, grain), 0);
+        for (const std::atomic<int>& done : counter.done) EXPECT_EQ(done, 1);
+        EXPECT_LT(counter.most_workers, 4u);
+        EXPECT_FALSE(counter.too_small);
+      }
+    }
+  }
+  quench_rt_pool_free(pool);
+}
+
+int32_t FailAt7(void*, int64_t begin, int64_t end, uint32_t) { return begin <= 7 && 7 < end ? 42 : 0; }
+
+TEST(PoolTest, FirstFailureIsTheResult) {
+  quench_rt_pool* pool = quench_rt_pool_create(3);
+  ASSERT_NE(pool, nullptr);
+  for (int repeat = 0; repeat < 50; ++repeat) EXPECT_EQ(quench_rt_pool_run(pool, FailAt7, nullptr, 100, 1), 42);
+  quench_rt_pool_free(pool);
+}
+
+TEST(PoolTest, StopsWithoutAJob) {
+  for (int i = 0; i < 20; ++i) {
+    quench_rt_pool* pool = quench_rt_pool_create(3);
+    ASSERT_NE(pool, nullptr);
+    quench_rt_pool_free(pool);
+  }
+}
+
+}  // namespace
