@@ -9,6 +9,7 @@
 #include <set>
 
 #include "common/base/status.h"
+#include "common/ops/kinds.h"
 #include "common/ops/op.h"
 #include "common/passes/passes.h"
 
@@ -24,9 +25,7 @@ bool IsRoot(const std::string& op) {
 }
 
 bool IsPointwise(const Node& node) {
-  const ops::OpDef* op = ops::FindOp(node.op);
-  return op != nullptr && op->kind == ops::OpKind::kPointwise && node.outputs.size() == 1 &&
-         node.outputs[0] != kNone;
+  return ops::IsPointwise(node) && node.outputs.size() == 1 && node.outputs[0] != kNone;
 }
 
 bool IsNumeric(const Type& type) {
