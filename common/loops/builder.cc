@@ -38,6 +38,24 @@ E Widen(E value) {
   return Cast(value, ComputeType(value.type()));
 }
 
+// `op(a, b)` as it stands: operands of one compute type.
+E Unsimplified(BinaryOp op, E a, E b) {
+  Expr expr;
+  expr.kind = ExprKind::kBinary;
+  expr.type = IsComparison(op) ? DataType::kBool : a.type();
+  expr.binary = op;
+  expr.args = {a.id(), b.id()};
+  return E(a.builder(), a.builder()->AddExpr(std::move(expr)));
+}
+
+// The next value of an accumulator. Not simplified: `acc * 0` or `acc + 0` would hide the
+// reduction.
+E Accumulate(BinaryOp op, E acc, E item) {
+  item = Widen(item);
+  QUENCH_CHECK(acc.type() == item.type());
+  return Unsimplified(op, acc, item);
+}
+
 // An integer literal beside an operand; exact for i64 where a trip through double would not be.
 E Like(E operand, int64_t value) {
   QUENCH_CHECK(operand.valid());
@@ -158,12 +176,7 @@ E Binary(BinaryOp op, E a, E b) {
   QUENCH_CHECK(a.builder() == b.builder());
   QUENCH_CHECK(a.type() == b.type());
   if (const std::optional<E> simpler = Simplify(op, a, b)) return *simpler;
-  Expr expr;
-  expr.kind = ExprKind::kBinary;
-  expr.type = IsComparison(op) ? DataType::kBool : a.type();
-  expr.binary = op;
-  expr.args = {a.id(), b.id()};
-  return E(a.builder(), a.builder()->AddExpr(std::move(expr)));
+  return Unsimplified(op, a, b);
 }
 
 int B::rank() const {
@@ -363,7 +376,7 @@ E Builder::Reduce(BinaryOp op, E init, E begin, E end, const std::function<E(E)>
       LoopMark::kReduce, {{acc.id(), op}}, begin, end,
       [&](E k) {
         const E item = value(k);
-        acc.Set(Binary(op, acc.Get(), item));
+        acc.Set(Accumulate(op, acc.Get(), item));
       },
       name);
   return acc.Get();
@@ -376,7 +389,7 @@ E Builder::ReduceAll(BinaryOp op, E init, std::span<const E> dims,
   const std::function<void()> nest = [&] {
     if (indices.size() == dims.size()) {
       const E item = value(indices);
-      return acc.Set(Binary(op, acc.Get(), item));
+      return acc.Set(Accumulate(op, acc.Get(), item));
     }
     Loop(
         LoopMark::kReduce, {{acc.id(), op}}, I(0), dims[indices.size()],

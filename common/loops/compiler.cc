@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 
 #include "common/base/status.h"
 #include "common/loops/linear.h"
@@ -327,6 +328,9 @@ class Compiler {
                      .c = parts[2].reg});
       return Finish(id, {reg, place, false}, dest);
     }
+    if (lanes) {
+      if (const std::optional<Value> value = LaneComparison(id, e, dest)) return *value;
+    }
     for (size_t i = 0; i < e.args.size(); ++i) {
       const Value value = lanes ? InLanes(e.args[i]) : Expression(e.args[i]);
       operand[i] = value.reg;
@@ -336,6 +340,31 @@ class Compiler {
     const int32_t reg = dest != kUnset && place == Current() ? dest : ResultRegister(place, lanes);
     EmitOperation(place, e, lanes, reg, operand);
     return Finish(id, {reg, place, lanes}, dest);
+  }
+
+  // A comparison of affine i64 values needs no vectors of them.
+  std::optional<Value> LaneComparison(ExprId id, const Expr& e, int32_t dest) {
+    if (e.kind != ExprKind::kBinary || !IsComparison(e.binary) ||
+        At(e.args[0]).type != DataType::kI64) {
+      return std::nullopt;
+    }
+    if (!Moderate(e.args[0]) || !Moderate(e.args[1])) return std::nullopt;
+    Linear difference = linear_.Of(e.args[0]);
+    difference.Add(linear_.Of(e.args[1]), -1);
+    if (!IsAffine(difference)) return std::nullopt;
+    int block = lane_block_;
+    for (const Linear::Term& term : difference.terms) {
+      if (!IsLaneIndex(term.atom)) block = std::max(block, Expression(term.atom).block);
+    }
+    if (Place(block) != Current())
+      return std::nullopt;  // done once before a loop, in the ordinary way
+    const Address address = Sum(difference);
+    Instr instr = {.op = Op::kLaneCompare, .a = Base(address), .c = static_cast<int32_t>(e.binary)};
+    instr.imm = address.step;
+    instr.imm2 = address.constant;
+    instr.d = dest != kUnset ? dest : TemporaryLane();
+    Emit(instr);
+    return Finish(id, {instr.d, Current(), true}, dest);
   }
 
   Value Finish(ExprId id, const Value& value, int32_t dest) {
@@ -584,8 +613,77 @@ class Compiler {
     return instr;
   }
 
+  // An index cut off at both ends (padding), whose inside is affine in the lanes.
+  struct Clamp {
+    ExprId x = kNone;
+    ExprId lo = kNone;
+    ExprId hi = kNone;
+  };
+
+  // The values stay far from where i64 wraps around.
+  bool Moderate(ExprId id) {
+    constexpr int64_t kLimit = int64_t{1} << 60;
+    const Range& range = ranges_.Of(id);
+    return range.lo > -kLimit && range.hi < kLimit;
+  }
+
+  // Varies by a constant step from lane to lane and in no other way.
+  bool IsAffine(const Linear& linear) const {
+    return std::any_of(linear.terms.begin(), linear.terms.end(),
+                       [&](const Linear::Term& term) { return IsLaneIndex(term.atom); }) &&
+           std::all_of(linear.terms.begin(), linear.terms.end(), [&](const Linear::Term& term) {
+             return IsLaneIndex(term.atom) || !Varies(term.atom);
+           });
+  }
+
+  std::optional<Clamp> ClampOf(ExprId id) {
+    const Expr& outer = At(id);
+    if (outer.kind != ExprKind::kBinary) return std::nullopt;
+    const bool max_outside = outer.binary == BinaryOp::kMax;
+    if (!max_outside && outer.binary != BinaryOp::kMin) return std::nullopt;
+    for (const size_t side : {size_t{0}, size_t{1}}) {
+      const Expr& inner = At(outer.args[side]);
+      const BinaryOp other = max_outside ? BinaryOp::kMin : BinaryOp::kMax;
+      if (inner.kind != ExprKind::kBinary || inner.binary != other || Varies(outer.args[1 - side]))
+        continue;
+      for (const size_t x : {size_t{0}, size_t{1}}) {
+        const ExprId limit = inner.args[1 - x];
+        if (Varies(limit) || !Moderate(inner.args[x]) || !IsAffine(linear_.Of(inner.args[x])))
+          continue;
+        Clamp clamp = {inner.args[x], outer.args[1 - side], limit};
+        if (!max_outside) std::swap(clamp.lo, clamp.hi);
+        // The order of the two cuts matters when they cross.
+        if (ranges_.Of(clamp.lo).hi > ranges_.Of(clamp.hi).lo) continue;
+        return clamp;
+      }
+    }
+    return std::nullopt;
+  }
+
+  Value ClampedLoad(const Expr& e, const Address& address, const Clamp& clamp, int32_t dest) {
+    const MemoryOps ops = FindMemory(e.type);
+    const Address x = Sum(linear_.Of(clamp.x));
+    Instr data = {.op = Op::kData, .a = Base(x), .imm = x.step, .imm2 = x.constant};
+    data.b = Expression(clamp.lo).reg;
+    data.c = Expression(clamp.hi).reg;
+    data.fn.gather = ops.gather;
+    Instr instr = {.op = Op::kClampedLoad, .a = Base(address), .b = mask_};
+    instr.imm = address.varying[0].coefficient;
+    instr.imm2 = address.constant;
+    instr.memory = memory_[static_cast<size_t>(e.id)];
+    instr.fn.load = ops.load;
+    instr.d = dest != kUnset ? dest : TemporaryLane();
+    Emit(instr);
+    Emit(data);
+    return {instr.d, Current(), true};
+  }
+
   Value LaneLoad(const Expr& e, int32_t dest) {
     const Address address = Offset(e.id, e.args);
+    if (address.varying.size() == 1 && address.step == 0) {
+      if (const auto clamp = ClampOf(address.varying[0].atom))
+        return ClampedLoad(e, address, *clamp, dest);
+    }
     Instr instr;
     if (address.varying.empty() && mask_ == kNoMask) {
       instr = Access(e.id, address, 0);

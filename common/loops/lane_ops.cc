@@ -473,6 +473,12 @@ Lanes<SelectFn> FindSelect(DataType type) {
                              const bool* condition = static_cast<const bool*>(c);
                              const T* x = static_cast<const T*>(a);
                              const T* y = static_cast<const T*>(b);
+                             // Often every lane goes the same way (padding, guards).
+                             const size_t count = static_cast<size_t>(n);
+                             if (std::memchr(c, 0, count) == nullptr) {
+                               std::memmove(d, a, count * sizeof(T));
+                               return;
+                             }
                              QUENCH_INDEPENDENT
                              for (int64_t i = 0; i < n; ++i) {
                                const T left = x[i];

@@ -1,8 +1,11 @@
 #include "common/loops/lanes.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 
 #include "common/loops/analysis.h"
+#include "common/loops/scalar.h"
 
 namespace quench::loops {
 namespace {
@@ -23,38 +26,82 @@ int64_t Trips(Ranges& ranges, const Stmt& loop) {
   return std::min<int64_t>(end.hi - begin.lo, int64_t{1} << 40);
 }
 
-// Mean cost of the accesses under a loop, were its iterations lanes: 1 for neighbours, more for
-// jumps in memory.
-double AccessCost(const Function& f, StmtId loop, std::span<const Access> accesses,
-                  std::span<const Shape> shapes) {
-  const LoopAnalysis analysis(f, loop);
-  double cost = 0;
-  for (const Access& access : accesses) {
-    const Shape& shape = shapes[static_cast<size_t>(access.buffer)];
-    int64_t step = 0;
-    bool affine = true;
-    for (size_t d = 0; d < access.indices.size() && affine; ++d) {
-      const std::optional<int64_t> stride = analysis.Stride(access.indices[d]);
-      affine = stride.has_value();
-      if (affine)
-        step = static_cast<int64_t>(static_cast<uint64_t>(step) +
-                                    static_cast<uint64_t>(*stride) *
-                                        static_cast<uint64_t>(shape.strides[d]));
-    }
-    cost += !affine ? 4 : step == 0 ? 0.5 : step == 1 ? 1 : 3;
+// Strips a clamp to constants or sizes: padding keeps most lanes in order.
+ExprId Unclamped(const Function& f, ExprId id) {
+  for (;;) {
+    const Expr& e = f.exprs[static_cast<size_t>(id)];
+    if (e.kind != ExprKind::kBinary || (e.binary != BinaryOp::kMin && e.binary != BinaryOp::kMax))
+      return id;
+    const ExprKind limit = f.exprs[static_cast<size_t>(e.args[1])].kind;
+    if (limit != ExprKind::kInt && limit != ExprKind::kSlot) return id;
+    id = e.args[0];
   }
-  return accesses.empty() ? 1 : cost / static_cast<double>(accesses.size());
 }
 
+// Loops around each statement under `body`.
+void AddDepths(const Function& f, std::span<const StmtId> body, int depth,
+               std::map<StmtId, int>& depths) {
+  for (const StmtId id : body) {
+    depths[id] = depth;
+    const int inner =
+        depth + (At(f, id).kind == StmtKind::kFor || At(f, id).kind == StmtKind::kWhile ? 1 : 0);
+    AddDepths(f, At(f, id).body, inner, depths);
+    AddDepths(f, At(f, id).otherwise, inner, depths);
+  }
+}
+
+// What a loop does to memory, were its iterations lanes.
+class AccessModel {
+ public:
+  AccessModel(const Function& function, std::span<const StmtId> body, std::span<const Shape> shapes)
+      : f_(function), shapes_(shapes), accesses_(Accesses(function, body)) {
+    AddDepths(function, body, 0, depths_);
+  }
+
+  // Mean cost of an access, those in deeper loops counting more: 1 for neighbours, more for jumps.
+  double Cost(StmtId loop) const {
+    const LoopAnalysis analysis(f_, loop);
+    double cost = 0;
+    double weights = 0;
+    for (const Access& access : accesses_) {
+      const double weight = std::pow(8.0, std::min(depths_.at(access.stmt), 4));
+      cost += weight * CostOf(analysis, access);
+      weights += weight;
+    }
+    return weights == 0 ? 1 : cost / weights;
+  }
+
+ private:
+  double CostOf(const LoopAnalysis& analysis, const Access& access) const {
+    const Shape& shape = shapes_[static_cast<size_t>(access.buffer)];
+    int64_t step = 0;
+    for (size_t d = 0; d < access.indices.size(); ++d) {
+      const std::optional<int64_t> stride = analysis.Stride(Unclamped(f_, access.indices[d]));
+      if (!stride) return 4;
+      step = scalar::Add(step, scalar::Mul(*stride, shape.strides[d]));
+    }
+    return step == 0 ? 0.5 : step == 1 ? 1 : 3;
+  }
+
+  const Function& f_;
+  std::span<const Shape> shapes_;
+  std::vector<Access> accesses_;
+  std::map<StmtId, int> depths_;
+};
+
+// A marked loop without loops in it, long enough to run in lanes itself.
 bool HasLongInnerLoop(const Function& f, std::span<const StmtId> body, Ranges& ranges) {
   for (const StmtId id : StatementsUnder(f, body)) {
     const Stmt& stmt = At(f, id);
     if (stmt.kind != StmtKind::kFor || stmt.mark == LoopMark::kSerial) continue;
+    const bool innermost = std::none_of(stmt.body.begin(), stmt.body.end(), [&](StmtId inner) {
+      return At(f, inner).kind == StmtKind::kFor || At(f, inner).kind == StmtKind::kWhile;
+    });
     const Expr& begin = f.exprs[static_cast<size_t>(stmt.args[0])];
     const Expr& end = f.exprs[static_cast<size_t>(stmt.args[1])];
     const bool fixed = begin.args.empty() && end.args.empty() && begin.kind != ExprKind::kVar &&
                        end.kind != ExprKind::kVar;
-    if (fixed && Trips(ranges, stmt) >= kLongLoop) return true;
+    if (innermost && fixed && Trips(ranges, stmt) >= kLongLoop) return true;
   }
   return false;
 }
@@ -178,7 +225,7 @@ std::vector<StmtId> LaneCandidates(const Function& function, StmtId loop, Ranges
   const std::span<const StmtId> innermost = At(function, chain.back()).body;
   const bool inner_loops = HasLongInnerLoop(function, innermost, ranges);
   if (work < kWorthPlanning && !inner_loops) return {};
-  const std::vector<Access> accesses = Accesses(function, innermost);
+  const AccessModel model(function, innermost, shapes);
   struct Candidate {
     StmtId loop;
     double cost;
@@ -187,7 +234,7 @@ std::vector<StmtId> LaneCandidates(const Function& function, StmtId loop, Ranges
   for (const StmtId id : chain) {
     const int64_t trips = Trips(ranges, At(function, id));
     if (trips < kWorthLanes) continue;
-    const double access = AccessCost(function, id, accesses, shapes);
+    const double access = model.Cost(id);
     if (inner_loops && access >= 2) continue;  // the loops further in walk memory in order
     candidates.push_back(
         {id, access * (1 + 24.0 / static_cast<double>(std::min<int64_t>(trips, 128)))});

@@ -118,7 +118,7 @@ struct Expr {
   int32_t id = kNone;
   int64_t i = 0;
   double f = 0;
-  std::vector<ExprId> args;
+  std::vector<ExprId> args = {};
 };
 
 enum class StmtKind : uint8_t {
@@ -149,11 +149,11 @@ struct Stmt {
   StmtKind kind = StmtKind::kFor;
   int32_t id = kNone;
   LoopMark mark = LoopMark::kSerial;
-  std::vector<Reduction> reductions;
-  std::vector<ExprId> args;
-  std::vector<StmtId> body;
-  std::vector<StmtId> otherwise;
-  std::string message;
+  std::vector<Reduction> reductions = {};
+  std::vector<ExprId> args = {};
+  std::vector<StmtId> body = {};
+  std::vector<StmtId> otherwise = {};
+  std::string message = {};
 };
 
 enum class BufferRole : uint8_t { kInput, kOutput, kScratch };

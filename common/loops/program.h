@@ -64,6 +64,10 @@ enum class Op : uint8_t {
   kLaneAffine,   // v[d] = s[a] + imm2 + v[b] * imm (i64)
   kLaneMulAdd,   // v[d] = v[a] + v[b] * imm (i64)
   kLaneLoad,     // v[d] = memory[s[a] + imm2 + lane * imm]
+  kClampedLoad,  // v[d] = memory[s[a] + imm2 + imm * clamp(x)], for lanes where v[b] (bool) or all;
+                 // the next instruction says x = s[a] + imm2 + lane * imm, clamped to s[b] .. s[c]
+  kData,         // belongs to the instruction before
+  kLaneCompare,  // v[d] = (s[a] + imm2 + lane * imm) <=> 0; c: the BinaryOp
   kLaneStore,    // memory[s[a] + imm2 + lane * imm] = v[d]
   kGather,       // v[d] = memory[v[a]] where v[c] (bool) or everywhere
   kScatter,      // memory[v[a]] = v[d] where v[c] or everywhere

@@ -66,6 +66,52 @@ class Machine {
     return absl::OkStatus();
   }
 
+  // `i` and the kData after it. Where nothing needs clamping this is an ordinary load.
+  void ClampedLoad(const Instr& i, std::byte* d, int64_t base, const bool* mask, int64_t first,
+                   int64_t lo, int64_t hi, int64_t n) const {
+    const Instr& data = (&i)[1];
+    const int64_t last = scalar::Add(first, scalar::Mul(n - 1, data.imm));
+    if (std::min(first, last) >= lo && std::max(first, last) <= hi) {
+      i.fn.load(d, i.memory, scalar::Add(base, scalar::Mul(first, i.imm)),
+                scalar::Mul(data.imm, i.imm), n);
+      return;
+    }
+    int64_t offsets[kLanes];
+    for (int64_t lane = 0; lane < n; ++lane) {
+      const int64_t x = scalar::Add(first, scalar::Mul(lane, data.imm));
+      offsets[lane] = scalar::Add(base, scalar::Mul(std::max(std::min(x, hi), lo), i.imm));
+    }
+    data.fn.gather(d, i.memory, offsets, mask, n);
+  }
+
+  static bool Holds(BinaryOp op, int64_t value) {
+    switch (op) {
+      case BinaryOp::kLt:
+        return value < 0;
+      case BinaryOp::kLe:
+        return value <= 0;
+      case BinaryOp::kGt:
+        return value > 0;
+      case BinaryOp::kGe:
+        return value >= 0;
+      case BinaryOp::kEq:
+        return value == 0;
+      default:
+        return value != 0;
+    }
+  }
+
+  // The values do not wrap around, so an ordering that holds for both ends holds between them.
+  static void Compare(BinaryOp op, bool* d, int64_t first, int64_t step, int64_t n) {
+    const bool ordering = op != BinaryOp::kEq && op != BinaryOp::kNe;
+    const bool at_first = Holds(op, first);
+    if (ordering && at_first == Holds(op, first + (n - 1) * step)) {
+      std::memset(d, at_first ? 1 : 0, static_cast<size_t>(n));
+      return;
+    }
+    for (int64_t lane = 0; lane < n; ++lane) d[lane] = Holds(op, first + lane * step);
+  }
+
   const Program& program_;
   const std::string& name_;
   std::span<int64_t> slots_;
@@ -261,6 +307,18 @@ absl::Status Machine::Run() {
       }
       case Op::kLaneLoad:
         i.fn.load(v(i.d), i.memory, scalar::Add(i64(i.a), i.imm2), i.imm, n);
+        continue;
+      case Op::kClampedLoad: {
+        const Instr& data = *pc++;
+        ClampedLoad(i, v(i.d), scalar::Add(i64(i.a), i.imm2), mask(i.b),
+                    scalar::Add(i64(data.a), data.imm2), i64(data.b), i64(data.c), n);
+        continue;
+      }
+      case Op::kData:
+        continue;
+      case Op::kLaneCompare:
+        Compare(static_cast<BinaryOp>(i.c), reinterpret_cast<bool*>(v(i.d)), i64(i.a) + i.imm2,
+                i.imm, n);
         continue;
       case Op::kLaneStore:
         i.fn.store(i.memory, v(i.d), scalar::Add(i64(i.a), i.imm2), i.imm, n);
