@@ -110,7 +110,8 @@ int quench_rt_run(quench_rt_session* session, quench_rt_error* error);
  * -1). Valid until the next plan or run. */
 int quench_rt_get_output(quench_rt_session* session, uint32_t index, quench_rt_tensor* tensor,
                          quench_rt_error* error);
-/* Ends a run in progress between two nodes. The only call allowed from another thread. */
+/* Ends the run in progress between two nodes; does nothing when there is none. The only call
+ * allowed from another thread. */
 void quench_rt_cancel(quench_rt_session* session);
 
 /* Arena plus scratch for all threads, arena alone, and the arena's lower bound, as of the last

@@ -559,6 +559,7 @@ static int prepare(quench_rt_session* session, quench_rt_error* error) {
 }
 
 int quench_rt_run(quench_rt_session* session, quench_rt_error* error) {
+  atomic_store(&session->cancelled, 0);
   int code = prepare(session, error);
   if (code != QUENCH_RT_OK) return code;
   const quench_host host = {
@@ -585,7 +586,6 @@ int quench_rt_run(quench_rt_session* session, quench_rt_error* error) {
       .rng_seed = session->options.rng_seed,
   };
   const int32_t result = session->variant->run(&run);
-  atomic_store(&session->cancelled, 0);
   heap_clear(session, result != QUENCH_CODE_OK);
   if (result != QUENCH_CODE_OK)
     return fail_of_code(session, result, run.error_node, run.error_message, error);

@@ -160,6 +160,27 @@ class LayoutProblem {
   const Layout plain_;
 };
 
+// Channels innermost for activations of rank 4 and more: NHWC. Only nests take any order of axes.
+void MoveChannelsLast(const Graph& graph, const Node& node, std::vector<Candidate>& candidates) {
+  auto is_nest = [](const Candidate& candidate) {
+    return candidate.kernel->name == "scheduled" || candidate.kernel->name == "reference";
+  };
+  auto move = [&](ValueId id, Layout& layout) {
+    if (id == quench::kNone || graph.value(id).type.rank() < 4 || graph.value(id).constant != nullptr) return false;
+    layout.order = {0};
+    for (int axis = 2; axis < graph.value(id).type.rank(); ++axis) layout.order.push_back(axis);
+    layout.order.push_back(1);
+    return true;
+  };
+  bool moved = false;
+  for (Candidate& candidate : candidates) {
+    if (!is_nest(candidate)) continue;
+    for (size_t i = 0; i < node.inputs.size(); ++i) moved = move(node.inputs[i], candidate.inputs[i]) || moved;
+    for (size_t i = 0; i < node.outputs.size(); ++i) moved = move(node.outputs[i], candidate.outputs[i]) || moved;
+  }
+  if (moved) std::erase_if(candidates, [&](const Candidate& candidate) { return !is_nest(candidate); });
+}
+
 std::vector<Candidate> Propose(const Graph& graph, const Node& node, const Target& target, const CompileOptions& options) {
   std::vector<Candidate> all;
   const KernelRequest request{graph, node, target, options.opt_level};
@@ -174,6 +195,7 @@ std::vector<Candidate> Propose(const Graph& graph, const Node& node, const Targe
     }
   }
   std::erase_if(all, [&](const Candidate& candidate) { return !AllowedAt(candidate, options); });
+  if (options.opt_level == 3 && options.channel_layout == "last") MoveChannelsLast(graph, node, all);
   return all;
 }
 

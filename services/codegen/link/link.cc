@@ -43,7 +43,7 @@ void AddObjects(const std::vector<std::filesystem::path>& objects, std::vector<s
 absl::Status LinkShared(const Target& target, const std::vector<std::filesystem::path>& objects,
                         const std::string& soname, const std::filesystem::path& output) {
   std::vector<std::string> args = CommonArguments(target, output);
-  for (const char* arg : {"-shared", "--hash-style=gnu", "-z", "defs", "-z", "now", "-z", "relro", "--no-rosegment",
+  for (const char* arg : {"-shared", "--hash-style=gnu", "-z", "defs", "-z", "now", "-z", "relro",
                           "--strip-all", "--gc-sections", "-soname"}) {
     args.emplace_back(arg);
   }

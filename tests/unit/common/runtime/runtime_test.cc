@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -169,8 +170,12 @@ TEST_F(RuntimeTest, CancelEndsARun) {
   Start();
   ASSERT_EQ(SetX(4), QUENCH_RT_OK);
   ASSERT_EQ(SetK(4, 1000), QUENCH_RT_OK);
-  std::thread canceller([this] { quench_rt_cancel(session_); });
+  std::atomic<bool> over{false};
+  std::thread canceller([&] {
+    while (!over) quench_rt_cancel(session_);  // before the run there is nothing to cancel
+  });
   EXPECT_EQ(quench_rt_run(session_, &error_), QUENCH_RT_CANCELLED);
+  over = true;
   canceller.join();
 }
 

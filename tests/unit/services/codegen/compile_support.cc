@@ -1,0 +1,78 @@
+#include "tests/unit/services/codegen/compile_support.h"
+
+#include "common/base/status.h"
+#include "common/ops/evaluate.h"
+#include "common/ops/op.h"
+
+namespace quench::codegen {
+
+void Infer(Graph& graph) {
+  const absl::Status inferred = ops::InferGraph(graph);
+  EXPECT_TRUE(inferred.ok()) << inferred;
+  QUENCH_CHECK(inferred.ok());
+}
+
+Tensor Values(std::vector<int64_t> dims, uint64_t seed) {
+  ArtifactTensor tensor{"x", DataType::kF32, {}};
+  for (const int64_t dim : dims) tensor.dims.push_back({dim, "", dim, dim});
+  return (*RandomInputs(std::vector{tensor}, seed))[0];
+}
+
+ValueId Node1(Graph& graph, const std::string& op, std::vector<ValueId> inputs, std::map<std::string, Attribute> attributes) {
+  const NodeId node = graph.AddNode(op, op, std::move(inputs), 1, std::move(attributes));
+  return graph.node(node).outputs[0];
+}
+
+absl::StatusOr<Compiled> CompileGraph(const Graph& graph, CompileOptions options) {
+  QUENCH_ASSIGN_OR_RETURN(TempDir folder, TempDir::Create());
+  Compiled compiled{std::move(folder), {}};
+  QUENCH_ASSIGN_OR_RETURN(compiled.report, Compile(graph, options, compiled.library(), compiled.header()));
+  return compiled;
+}
+
+std::vector<ArtifactTensor> InputsOf(const Graph& graph) {
+  std::vector<ArtifactTensor> inputs;
+  for (const ValueId id : graph.inputs) {
+    const Value& value = graph.value(id);
+    ArtifactTensor tensor{value.name, value.type.dtype, {}};
+    for (const Dim dim : value.type.dims) {
+      const Bounds bounds = graph.symbols->BoundsOf(dim);
+      tensor.dims.push_back({dim.is_static() ? dim.value() : -1, dim.is_static() ? "" : graph.symbols->at(dim.symbol()).name,
+                             bounds.min, bounds.max});
+    }
+    inputs.push_back(std::move(tensor));
+  }
+  return inputs;
+}
+
+void ExpectSame(const Graph& graph, const std::vector<Tensor>& inputs, int level, double tolerance) {
+  const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(graph, inputs);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  CompileOptions options;
+  options.opt_level = level;
+  const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  for (const int threads : {1, 3}) {
+    const auto artifact = Artifact::Open(compiled->library(), threads);
+    ASSERT_TRUE(artifact.ok()) << artifact.status();
+    for (int run = 0; run < 2; ++run) {  // the second sees a dirty arena
+      const absl::StatusOr<std::vector<Tensor>> actual = (*artifact)->Run(inputs);
+      ASSERT_TRUE(actual.ok()) << actual.status();
+      ASSERT_EQ(actual->size(), expected->size());
+      for (size_t i = 0; i < expected->size(); ++i) {
+        EXPECT_EQ((*actual)[i].dims(), (*expected)[i].dims()) << "output " << i << ", level " << level;
+        EXPECT_LE(RelativeError((*actual)[i], (*expected)[i]), tolerance)
+            << "output " << i << ", level " << level << ", " << threads << " threads, run " << run;
+      }
+    }
+    EXPECT_GE((*artifact)->arena_bytes(), (*artifact)->arena_lower_bound());
+  }
+}
+
+void ExpectSameAsInterpreter(const Graph& graph, const std::map<std::string, int64_t>& sizes, double tolerance) {
+  const absl::StatusOr<std::vector<Tensor>> inputs = RandomInputs(InputsOf(graph), 7, sizes);
+  ASSERT_TRUE(inputs.ok()) << inputs.status();
+  for (int level = 0; level <= 3; ++level) ExpectSame(graph, *inputs, level, tolerance);
+}
+
+}  // namespace quench::codegen

@@ -1,0 +1,42 @@
+// Small graphs, compiled and run, against the interpreter.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/files.h"
+#include "common/ir/graph.h"
+#include "common/runner/runner.h"
+#include "services/codegen/codegen.h"
+
+namespace quench::codegen {
+
+// Infers the types of a graph that a test has put together.
+void Infer(Graph& graph);
+// A tensor of small deterministic values.
+Tensor Values(std::vector<int64_t> dims, uint64_t seed = 1);
+// Appends a node with one output and returns that.
+ValueId Node1(Graph& graph, const std::string& op, std::vector<ValueId> inputs,
+              std::map<std::string, Attribute> attributes = {});
+
+// A compiled graph in a folder of its own.
+struct Compiled {
+  TempDir folder;
+  CompileReport report;
+  std::filesystem::path library() const { return folder.path() / "model.so"; }
+  std::filesystem::path header() const { return folder.path() / "model.h"; }
+};
+absl::StatusOr<Compiled> CompileGraph(const Graph& graph, CompileOptions options = {});
+
+// Compiles at every level and compares each output with ops::Evaluate on random inputs (symbolic dims at `sizes`).
+void ExpectSameAsInterpreter(const Graph& graph, const std::map<std::string, int64_t>& sizes = {}, double tolerance = 1e-5);
+// The same on given inputs, at one level.
+void ExpectSame(const Graph& graph, const std::vector<Tensor>& inputs, int level, double tolerance = 1e-5);
+
+// The interface of a graph as an artifact describes it, to make inputs from.
+std::vector<ArtifactTensor> InputsOf(const Graph& graph);
+
+}  // namespace quench::codegen

@@ -1,0 +1,327 @@
+// Whole artifacts: small graphs compiled at every level and run against the interpreter.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "common/base/status.h"
+#include "common/ops/evaluate.h"
+#include "tests/unit/services/codegen/compile_support.h"
+
+namespace quench::codegen {
+namespace {
+
+Type F32(std::vector<Dim> dims) { return Type::Tensor(DataType::kF32, std::move(dims)); }
+
+Graph ReluGraph() {
+  Graph graph;
+  graph.name = "relu";
+  const ValueId x = graph.AddInput("x", F32({3, 37}));
+  graph.outputs = {Node1(graph, "Relu", {x})};
+  Infer(graph);
+  return graph;
+}
+
+TEST(CompileTest, Relu) { ExpectSameAsInterpreter(ReluGraph()); }
+
+TEST(CompileTest, MatMulWithBias) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", F32({5, 33}));
+  const ValueId w = graph.AddConstant("w", Values({33, 50}));
+  const ValueId bias = graph.AddConstant("b", Values({50}, 2));
+  const ValueId y = Node1(graph, "Add", {Node1(graph, "MatMul", {x, w}), bias});
+  graph.outputs = {Node1(graph, "Relu", {y})};
+  Infer(graph);
+  ExpectSameAsInterpreter(graph);
+}
+
+Graph ConvGraph() {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", F32({1, 3, 20, 20}));
+  const ValueId w = graph.AddConstant("w", Values({32, 3, 3, 3}));
+  const ValueId bias = graph.AddConstant("b", Values({32}, 2));
+  const ValueId v = graph.AddConstant("v", Values({24, 32, 3, 3}, 3));
+  const std::map<std::string, Attribute> same = {{"pads", std::vector<int64_t>{1, 1, 1, 1}},
+                                                 {"kernel_shape", std::vector<int64_t>{3, 3}}};
+  const ValueId a = Node1(graph, "Relu", {Node1(graph, "Conv", {x, w, bias}, same)});
+  const ValueId b = Node1(graph, "Conv", {a, v}, same);
+  const ValueId c = Node1(graph, "MaxPool", {Node1(graph, "Sigmoid", {b})},
+                          {{"kernel_shape", std::vector<int64_t>{2, 2}}, {"strides", std::vector<int64_t>{2, 2}}});
+  graph.outputs = {c, a};
+  Infer(graph);
+  return graph;
+}
+
+TEST(CompileTest, Convolutions) { ExpectSameAsInterpreter(ConvGraph()); }
+
+TEST(CompileTest, Lstm) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", F32({6, 2, 5}));
+  const ValueId w = graph.AddConstant("w", Values({1, 16, 5}));
+  const ValueId r = graph.AddConstant("r", Values({1, 16, 4}, 2));
+  const NodeId node = graph.AddNode("LSTM", "lstm", {x, w, r}, 3, {{"hidden_size", int64_t{4}}});
+  graph.outputs = graph.node(node).outputs;
+  Infer(graph);
+  ExpectSameAsInterpreter(graph);
+}
+
+TEST(CompileTest, SymbolicBatchRunsAtAnySize) {
+  Graph graph;
+  const Dim n = Dim::OfSymbol(graph.symbols->AddInput("n", {0, 0}, {1, 64}));
+  const ValueId x = graph.AddInput("x", F32({n, 4, 6}));
+  const ValueId shape = graph.AddConstant("shape", Tensor::I64({0, 24}));
+  const ValueId w = graph.AddConstant("w", Values({24, 10}));
+  const ValueId y = Node1(graph, "MatMul", {Node1(graph, "Reshape", {x, shape}), w});
+  const ValueId z = Node1(graph, "Softmax", {Node1(graph, "Tanh", {y})});
+  graph.outputs = {z, Node1(graph, "Add", {y, z})};
+  Infer(graph);
+  for (const int64_t size : {1, 5, 64}) ExpectSameAsInterpreter(graph, {{"n", size}});
+}
+
+TEST(CompileTest, SymbolicSizesPlanEveryBuffer) {
+  Graph graph;
+  const Dim n = Dim::OfSymbol(graph.symbols->AddInput("n", {0, 0}, {1, kUnbounded}));
+  const ValueId x = graph.AddInput("x", F32({n, 7}));
+  ValueId a = Node1(graph, "Exp", {x});
+  const ValueId b = Node1(graph, "Softmax", {a});
+  for (int i = 0; i < 4; ++i) a = Node1(graph, "Concat", {Node1(graph, "Softmax", {a}), b}, {{"axis", int64_t{0}}});
+  graph.outputs = {a};
+  Infer(graph);
+  for (const int64_t size : {1, 3, 200}) ExpectSameAsInterpreter(graph, {{"n", size}});
+}
+
+TEST(CompileTest, DataDependentSizes) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", F32({5, 7}));
+  const ValueId positive = Node1(graph, "Relu", {x});
+  const ValueId indices = Node1(graph, "NonZero", {positive});
+  const ValueId columns = Node1(graph, "Transpose", {indices}, {{"perm", std::vector<int64_t>{1, 0}}});
+  const ValueId values = Node1(graph, "GatherND", {x, columns});
+  graph.outputs = {indices, Node1(graph, "Exp", {values}), values};
+  Infer(graph);
+  ExpectSameAsInterpreter(graph);
+}
+
+// If with a branch that doubles and one that negates.
+Graph IfGraph() {
+  Graph graph;
+  const ValueId condition = graph.AddInput("condition", Type::Tensor(DataType::kBool, {}));
+  const ValueId x = graph.AddInput("x", F32({4, 9}));
+  auto branch = [&](const std::string& op, bool twice) {
+    Graph body;
+    body.symbols = graph.symbols;
+    const ValueId in = body.AddInput("in", F32({4, 9}));
+    const ValueId once = Node1(body, op, twice ? std::vector<ValueId>{in, in} : std::vector<ValueId>{in});
+    body.outputs = {Node1(body, "Tanh", {once}), in};
+    return std::make_shared<const Graph>(std::move(body));
+  };
+  const NodeId node = graph.AddNode("If", "if", {condition, x}, 2,
+                                    {{"then_branch", branch("Add", true)}, {"else_branch", branch("Neg", false)}});
+  graph.outputs = {Node1(graph, "Exp", {graph.node(node).outputs[0]}), graph.node(node).outputs[1]};
+  Infer(graph);
+  return graph;
+}
+
+TEST(CompileTest, IfTakesEitherBranch) {
+  const Graph graph = IfGraph();
+  const Tensor x = Values({4, 9});
+  for (const uint8_t flag : {0, 1}) {
+    const Tensor condition = Tensor::Of(DataType::kBool, {}, std::vector<uint8_t>{flag});
+    for (int level = 0; level <= 3; ++level) ExpectSame(graph, {condition, x}, level);
+  }
+}
+
+// Iterations swap two carried values, add to one, and stack the other.
+Graph LoopGraph(bool constant_trips) {
+  Graph graph;
+  const ValueId trips = constant_trips ? graph.AddConstant("trips", Tensor::Of(DataType::kI64, {}, std::vector<int64_t>{4}))
+                                       : graph.AddInput("trips", Type::Tensor(DataType::kI64, {}));
+  const ValueId a = graph.AddInput("a", F32({6}));
+  const ValueId b = graph.AddInput("b", F32({6}));
+  Graph body;
+  body.symbols = graph.symbols;
+  const ValueId i = body.AddInput("i", Type::Tensor(DataType::kI64, {}));
+  const ValueId go = body.AddInput("go", Type::Tensor(DataType::kBool, {}));
+  const ValueId p = body.AddInput("p", F32({6}));
+  const ValueId q = body.AddInput("q", F32({6}));
+  const ValueId step = Node1(body, "Cast", {i}, {{"to", int64_t{1}}});
+  const ValueId sum = Node1(body, "Add", {p, step});
+  body.outputs = {Node1(body, "Identity", {go}), q, p, sum};
+  graph.outputs = graph.node(graph.AddNode("Loop", "loop", {trips, quench::kNone, a, b}, 3,
+                                           {{"body", std::make_shared<const Graph>(std::move(body))}}))
+                      .outputs;
+  Infer(graph);
+  return graph;
+}
+
+TEST(CompileTest, LoopCarriesSwapsAndStacks) {
+  const Graph known = LoopGraph(true), open = LoopGraph(false);
+  const Tensor a = Values({6}), b = Values({6}, 2);
+  for (int level = 0; level <= 3; ++level) {
+    ExpectSame(known, {a, b}, level);
+    for (const int64_t trips : {0, 1, 5}) {
+      ExpectSame(open, {Tensor::Of(DataType::kI64, {}, std::vector<int64_t>{trips}), a, b}, level);
+    }
+  }
+}
+
+TEST(CompileTest, LoopEndsWhenItsConditionSaysSo) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", F32({}));
+  const ValueId limit = graph.AddConstant("limit", Tensor::ScalarF32(100));
+  Graph body;
+  body.symbols = graph.symbols;
+  body.AddInput("i", Type::Tensor(DataType::kI64, {}));
+  body.AddInput("go", Type::Tensor(DataType::kBool, {}));
+  const ValueId v = body.AddInput("v", F32({}));
+  const ValueId most = body.AddInput("most", F32({}));
+  const ValueId twice = Node1(body, "Add", {v, v});
+  body.outputs = {Node1(body, "Less", {twice, most}), twice};
+  graph.outputs = graph.node(graph.AddNode("Loop", "loop", {quench::kNone, quench::kNone, x, limit}, 1,
+                                           {{"body", std::make_shared<const Graph>(std::move(body))},
+                                            {"q.captures", int64_t{1}}}))
+                      .outputs;
+  Infer(graph);
+  for (int level = 0; level <= 3; ++level) ExpectSame(graph, {Tensor::ScalarF32(1.5f)}, level);
+}
+
+TEST(CompileTest, ScanSlicesAndStacksAlongAnyAxis) {
+  Graph graph;
+  const ValueId start = graph.AddInput("start", F32({3}));
+  const ValueId x = graph.AddInput("x", F32({3, 5}));
+  Graph body;
+  body.symbols = graph.symbols;
+  const ValueId state = body.AddInput("state", F32({3}));
+  const ValueId slice = body.AddInput("slice", F32({3}));
+  const ValueId sum = Node1(body, "Add", {state, slice});
+  body.outputs = {sum, Node1(body, "Exp", {sum})};
+  graph.outputs = graph.node(graph.AddNode("Scan", "scan", {start, x}, 2,
+                                           {{"body", std::make_shared<const Graph>(std::move(body))},
+                                            {"num_scan_inputs", int64_t{1}},
+                                            {"scan_input_axes", std::vector<int64_t>{1}},
+                                            {"scan_input_directions", std::vector<int64_t>{1}},
+                                            {"scan_output_axes", std::vector<int64_t>{-1}}}))
+                      .outputs;
+  Infer(graph);
+  ExpectSameAsInterpreter(graph);
+}
+
+TEST(CompileTest, OutputsMayBeInputsConstantsAndOneAnother) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", F32({4}));
+  const ValueId c = graph.AddConstant("c", Values({4}));
+  const ValueId y = Node1(graph, "Exp", {x});
+  graph.outputs = {x, c, y, y};
+  const absl::StatusOr<Compiled> compiled = CompileGraph((Infer(graph), graph));
+  if (!compiled.ok()) GTEST_SKIP() << "the verifier refuses such graphs: " << compiled.status();
+  ExpectSameAsInterpreter(graph);
+}
+
+TEST(CompileTest, ChannelsLastGivesTheSameResults) {
+  const Graph graph = ConvGraph();
+  const std::vector<Tensor> inputs = *RandomInputs(InputsOf(graph), 3);
+  const std::vector<Tensor> expected = *ops::Evaluate(graph, inputs);
+  for (const char* layout : {"first", "last"}) {
+    CompileOptions options;
+    options.channel_layout = layout;
+    const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    const std::vector<Tensor> actual = *(*Artifact::Open(compiled->library()))->Run(inputs);
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_LE(RelativeError(actual[i], expected[i]), 1e-5) << layout;
+  }
+}
+
+TEST(CompileTest, TapsShowEveryValueRowMajor) {
+  const Graph graph = ConvGraph();
+  const std::vector<Tensor> inputs = *RandomInputs(InputsOf(graph), 3);
+  std::map<std::string, Tensor> expected;
+  ops::EvaluateOptions watch;
+  watch.on_value = [&](const std::string& name, const Tensor& tensor) { expected[name] = tensor; };
+  ASSERT_TRUE(ops::Evaluate(graph, inputs, {}, watch).ok());
+  CompileOptions options;
+  options.taps = true;
+  const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  size_t seen = 0;
+  const auto results = (*Artifact::Open(compiled->library()))->Run(inputs, {}, [&](const std::string& name, const Tensor& tensor) {
+    ++seen;
+    ASSERT_TRUE(expected.contains(name)) << name;
+    // Sums of 288 products of unit variance, through a sigmoid whose largest value is 1.
+    EXPECT_LE(RelativeError(tensor, expected[name]), 5e-5) << name;
+  });
+  ASSERT_TRUE(results.ok()) << results.status();
+  EXPECT_GE(seen, 3u);
+}
+
+std::string Bytes(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(CompileTest, SameRequestSameBytes) {
+  CompileOptions options;
+  options.target = "x86-64";
+  const absl::StatusOr<Compiled> first = CompileGraph(ConvGraph(), options), second = CompileGraph(ConvGraph(), options);
+  ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
+  EXPECT_EQ(Bytes(first->library()), Bytes(second->library()));
+  EXPECT_EQ(Bytes(first->header()), Bytes(second->header()));
+  EXPECT_EQ(first->report.uuid, second->report.uuid);
+  EXPECT_EQ(first->report.variants, (std::vector<std::string>{"x86-64-v2", "x86-64-v3", "x86-64-v4"}));
+  options.opt_level = 1;
+  const absl::StatusOr<Compiled> other = CompileGraph(ConvGraph(), options);
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_NE(first->report.uuid, other->report.uuid);
+}
+
+TEST(CompileTest, GivenUuidIsStamped) {
+  CompileOptions options;
+  options.uuid = "123E4567E89B12D3A456426614174000";
+  const absl::StatusOr<Compiled> compiled = CompileGraph(ReluGraph(), options);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_EQ((*Artifact::Open(compiled->library()))->uuid(), "123e4567-e89b-12d3-a456-426614174000");
+}
+
+TEST(CompileTest, BadOptionsAreNamedAndLeaveNothing) {
+  CompileOptions options;
+  options.target = "x86-64-v5";
+  const absl::Status target = CompileGraph(ReluGraph(), options).status();
+  EXPECT_EQ(target.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(MessageOf(target).find("`x86-64-v4`"), std::string::npos) << target;
+  options = {};
+  options.opt_level = 4;
+  EXPECT_EQ(CompileGraph(ReluGraph(), options).status().code(), absl::StatusCode::kUnimplemented);
+  options = {};
+  options.uuid = "xyz";
+  EXPECT_EQ(CompileGraph(ReluGraph(), options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CompileTest, CancelledCompileLeavesNothing) {
+  const TempDir folder = *TempDir::Create();
+  const StepContext context;
+  context.cancel_token()->Cancel();
+  const absl::Status status =
+      Compile(ConvGraph(), {}, folder.path() / "model.so", folder.path() / "model.h", context).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(CompileTest, UnwritableOutputIsAnError) {
+  const absl::Status status = Compile(ReluGraph(), {}, "/no/such/folder/model.so", "/no/such/folder/model.h").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
+}
+
+TEST(CompileTest, ReportSaysWhatRuns) {
+  const absl::StatusOr<Compiled> compiled = CompileGraph(ConvGraph());
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_FALSE(compiled->report.kernels.empty());
+  EXPECT_GE(compiled->report.arena_bytes, compiled->report.arena_lower_bound);
+  EXPECT_GT(compiled->report.weight_bytes, 0);
+  const auto artifact = Artifact::Open(compiled->library());
+  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  const auto timings = (*artifact)->Profile(*RandomInputs(InputsOf(ConvGraph()), 1));
+  ASSERT_TRUE(timings.ok()) << timings.status();
+  EXPECT_EQ(timings->size(), compiled->report.kernels.size());
+}
+
+}  // namespace
+}  // namespace quench::codegen
