@@ -1,8 +1,8 @@
 // Kernels: the candidates that codegen chooses from, and what a chosen one is compiled to.
 //
-// Each kernel looks at a node (an ordinary one or a q.fused group), and proposes candidates or declines. The joint
-// choice of kernel and layout takes the cheapest combination, transforms included. LLVM-free: kernels emit through
-// KernelEmitter (implemented in llvm/).
+// Each kernel looks at a node (an ordinary one or a q.fused group), and proposes candidates or
+// declines. The joint choice of kernel and layout takes the cheapest combination, transforms
+// included. LLVM-free: kernels emit through KernelEmitter (implemented in llvm/).
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -21,44 +21,49 @@
 
 namespace quench::codegen {
 
-// How a tensor lies in memory. Row-major when everything is at its default. With a blocked axis, that axis is
-// split into ceil(n / block) outer parts at its place and `block` innermost lanes: block = 8 on axis 1 of NCHW is
-// NCHW8c. Padding lanes hold 0 after every store. `halo` adds rows/columns around the two last logical axes
-// that hold `fill`; the producer writes them on every run.
+// How a tensor lies in memory. Row-major when everything is at its default. With a blocked axis,
+// that axis is split into ceil(n / block) outer parts at its place and `block` innermost lanes:
+// block = 8 on axis 1 of NCHW is NCHW8c. Padding lanes hold 0 after every store. `halo` adds
+// rows/columns around the two last logical axes that hold `fill`; the producer writes them on every
+// run.
 struct Layout {
   int blocked_axis = -1;
   int64_t block = 1;
-  std::vector<int> order;                  // axes outermost to innermost; empty: as declared
-  int64_t halo[4] = {0, 0, 0, 0};          // top, left, bottom, right
+  std::vector<int> order;          // axes outermost to innermost; empty: as declared
+  int64_t halo[4] = {0, 0, 0, 0};  // top, left, bottom, right
   double fill = 0;
   bool row_major() const;
   friend bool operator==(const Layout&, const Layout&) = default;
-  std::string ToString() const;            // "row-major", "NCHW8c", "NCHW8c halo 1,1,1,1"
+  std::string ToString() const;  // "row-major", "NCHW8c", "NCHW8c halo 1,1,1,1"
 };
 
-// A constant as a kernel wants it. Packing is plain C++ over the mapped source bytes, straight into the weight section,
-// keyed by (digests of sources, transform, params), so equal requests of kernels and variants share bytes.
+// A constant as a kernel wants it. Packing is plain C++ over the mapped source bytes, straight into
+// the weight section, keyed by (digests of sources, transform, params), so equal requests of
+// kernels and variants share bytes.
 struct PackSpec {
-  std::string transform;                   // name in kernels/pack.h
+  std::string transform;  // name in kernels/pack.h
   std::map<std::string, int64_t> params;
-  std::vector<ValueId> sources;            // constants of the graph the node is in (fused: of the outer graph)
+  std::vector<ValueId>
+      sources;  // constants of the graph the node is in (fused: of the outer graph)
 };
 
 struct Kernel;
 
 struct Candidate {
   const Kernel* kernel = nullptr;
-  double cost = 0;                         // predicted microseconds on one core of the target
-  std::vector<Layout> inputs;              // one per node input; ignored for omitted and packed ones
+  double cost = 0;             // predicted microseconds on one core of the target
+  std::vector<Layout> inputs;  // one per node input; ignored for omitted and packed ones
   std::vector<Layout> outputs;
-  std::vector<bool> packed;                // per node input: consumed through `packs`, not as a buffer
+  std::vector<bool> packed;  // per node input: consumed through `packs`, not as a buffer
   std::vector<PackSpec> packs;
-  Dim scratch_bytes = 0;                   // per concurrent task; kernels emitted with EmitVector (symbolic spatial sizes)
-  // Index into the node's inputs of one whose memory output 0 may take when that input dies here: every element of
-  // it is read before the same element of the output is written, and dims, element size and layout agree. -1: none.
+  Dim scratch_bytes =
+      0;  // per concurrent task; kernels emitted with EmitVector (symbolic spatial sizes)
+  // Index into the node's inputs of one whose memory output 0 may take when that input dies here:
+  // every element of it is read before the same element of the output is written, and dims, element
+  // size and layout agree. -1: none.
   int in_place = -1;
-  std::map<std::string, int64_t> params;   // tile sizes and the like; part of the code's identity
-  std::string reason;                      // for the compile report
+  std::map<std::string, int64_t> params;  // tile sizes and the like; part of the code's identity
+  std::string reason;                     // for the compile report
 };
 
 struct KernelRequest {
@@ -70,20 +75,26 @@ struct KernelRequest {
 
 // Machine code of one kernel is a function
 //   int32_t kernel(void* const* buffers, int64_t* slots, int64_t begin, int64_t end)
-// over the tasks [begin, end) of `tasks`; buffers are the node's present, unpacked inputs in order, then present outputs,
-// then packs, then scratch when scratch_bytes is not 0. Returns 0, or 1 + the index of the failed check in `messages`.
-//  * Any split of [0, tasks) into ranges, run in any order and at once, gives the same result; begin == end does nothing.
-//  * Buffers are aligned to 64 bytes, except graph inputs and outputs: to their element. Emit element alignment.
-//  * An output may be the very buffer of the candidate's in_place input: assume no noalias between them.
-//  * `slots` (index = symbol id) is read only, except by sizes functions (kSetSlot). A sizes function has inputs only and
+// over the tasks [begin, end) of `tasks`; buffers are the node's present, unpacked inputs in order,
+// then present outputs, then packs, then scratch when scratch_bytes is not 0. Returns 0, or 1 + the
+// index of the failed check in `messages`.
+//  * Any split of [0, tasks) into ranges, run in any order and at once, gives the same result;
+//  begin == end does nothing.
+//  * Buffers are aligned to 64 bytes, except graph inputs and outputs: to their element. Emit
+//  element alignment.
+//  * An output may be the very buffer of the candidate's in_place input: assume no noalias between
+//  them.
+//  * `slots` (index = symbol id) is read only, except by sizes functions (kSetSlot). A sizes
+//  function has inputs only and
 //    tasks = 1. A function may also have no buffers at all (the emitted plan is one).
-//  * Scratch: loops scratch of both scopes goes in the one scratch buffer; a function with kFunction scratch that is shared
+//  * Scratch: loops scratch of both scopes goes in the one scratch buffer; a function with
+//  kFunction scratch that is shared
 //    by iterations of its parallel loop has tasks = 1. Its contents are undefined on entry.
 struct EmittedKernel {
-  std::string symbol;                      // hidden, unique in its emitter
-  Dim tasks = 1;                           // 1: not parallel
+  std::string symbol;  // hidden, unique in its emitter
+  Dim tasks = 1;       // 1: not parallel
   std::vector<std::string> messages;
-  Dim scratch_bytes = 0;                   // per concurrent task, a multiple of 64
+  Dim scratch_bytes = 0;  // per concurrent task, a multiple of 64
 };
 
 class VectorBuilder;  // explicit vector code without LLVM headers: kernels/vector_builder.h
@@ -91,25 +102,29 @@ class VectorBuilder;  // explicit vector code without LLVM headers: kernels/vect
 class KernelEmitter {
  public:
   virtual ~KernelEmitter() = default;
-  // Compiles loops IR over buffers in the given layouts (order: inputs, outputs). `vectorise` false gives the
-  // reference nest; true tiles, vectorises the unit-stride parallel loop and splits float reductions over lanes.
-  virtual absl::StatusOr<EmittedKernel> EmitLoops(const loops::Function& function, std::span<const Layout> layouts,
+  // Compiles loops IR over buffers in the given layouts (order: inputs, outputs). `vectorise` false
+  // gives the reference nest; true tiles, vectorises the unit-stride parallel loop and splits float
+  // reductions over lanes.
+  virtual absl::StatusOr<EmittedKernel> EmitLoops(const loops::Function& function,
+                                                  std::span<const Layout> layouts,
                                                   SymbolTable& symbols, bool vectorise) = 0;
-  // A hand-written kernel: `body` fills the function through the builder. Equal `identity` strings (kernel, tile, every
-  // stride, halo and fill) may share one function; "" never shares.
-  virtual absl::StatusOr<EmittedKernel> EmitVector(const std::string& name, const std::string& identity, Dim tasks,
-                                                   Dim scratch_bytes, SymbolTable& symbols,
-                                                   const std::function<absl::Status(VectorBuilder&)>& body) = 0;
+  // A hand-written kernel: `body` fills the function through the builder. Equal `identity` strings
+  // (kernel, tile, every stride, halo and fill) may share one function; "" never shares.
+  virtual absl::StatusOr<EmittedKernel> EmitVector(
+      const std::string& name, const std::string& identity, Dim tasks, Dim scratch_bytes,
+      SymbolTable& symbols, const std::function<absl::Status(VectorBuilder&)>& body) = 0;
 };
 
 struct Kernel {
   std::string name;
   // Appends candidates for the node; none is a polite refusal.
   void (*propose)(const KernelRequest&, std::vector<Candidate>&) = nullptr;
-  absl::StatusOr<EmittedKernel> (*emit)(const KernelRequest&, const Candidate&, KernelEmitter&) = nullptr;
+  absl::StatusOr<EmittedKernel> (*emit)(const KernelRequest&, const Candidate&,
+                                        KernelEmitter&) = nullptr;
 };
 
-// kernels.def in order of preference; the reference nest is last and accepts every node that lowers.
+// kernels.def in order of preference; the reference nest is last and accepts every node that
+// lowers.
 std::span<const Kernel* const> AllKernels();
 
 }  // namespace quench::codegen

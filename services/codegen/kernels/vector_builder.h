@@ -1,9 +1,9 @@
 // Explicit vector code without LLVM headers: what hand-written kernels are made of.
 //
-// Values are handles into the function being built; they are valid inside the loop or branch that made them. What
-// changes over iterations is a variable (a register after mem2reg). Arithmetic on constants folds as it is written,
-// so strides may be constants or run-time sizes without the kernel noticing, and `p + constant` becomes a
-// displacement.
+// Values are handles into the function being built; they are valid inside the loop or branch that
+// made them. What changes over iterations is a variable (a register after mem2reg). Arithmetic on
+// constants folds as it is written, so strides may be constants or run-time sizes without the
+// kernel noticing, and `p + constant` becomes a displacement.
 //
 //   PtrVar w = b.Var(weights);
 //   b.For(b.I(0), channels, 1, [&](Int) {
@@ -30,10 +30,10 @@ struct Handle {
   int32_t id = -1;
   bool valid() const { return id >= 0; }
 };
-struct Int : Handle {};   // 64-bit signed integer; arithmetic wraps
+struct Int : Handle {};  // 64-bit signed integer; arithmetic wraps
 struct Bool : Handle {};
-struct Ptr : Handle {};   // byte address
-struct Vec : Handle {     // f32 values: a vector, or a scalar when lanes == 1
+struct Ptr : Handle {};  // byte address
+struct Vec : Handle {    // f32 values: a vector, or a scalar when lanes == 1
   int lanes = 1;
 };
 
@@ -48,9 +48,23 @@ using IntVar = Var<Int>;
 using PtrVar = Var<Ptr>;
 using VecVar = Var<Vec>;
 
-enum class IntOp : uint8_t { kAdd, kSub, kMul, kDiv, kRem, kMin, kMax };  // div and rem of values >= 0 only
+enum class IntOp : uint8_t {
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kRem,
+  kMin,
+  kMax
+};  // div and rem of values >= 0 only
 enum class IntCompare : uint8_t { kLt, kLe, kEq, kNe };
-enum class VecOp : uint8_t { kAdd, kSub, kMul, kMin, kMax };  // min and max: the second operand when unordered
+enum class VecOp : uint8_t {
+  kAdd,
+  kSub,
+  kMul,
+  kMin,
+  kMax
+};  // min and max: the second operand when unordered
 
 class VectorBuilder {
  public:
@@ -73,7 +87,8 @@ class VectorBuilder {
   // Alignment is that of one element; memory is little-endian f32.
   virtual Vec Load(Ptr address, int lanes) = 0;
   virtual void Store(Ptr address, Vec value) = 0;
-  // The first `count` lanes (clamped to 0..lanes): other lanes load as 0 and are not stored; their memory is not touched.
+  // The first `count` lanes (clamped to 0..lanes): other lanes load as 0 and are not stored; their
+  // memory is not touched.
   virtual Vec LoadFirst(Ptr address, Int count, int lanes) = 0;
   virtual void StoreFirst(Ptr address, Vec value, Int count) = 0;
   virtual Vec KeepFirst(Vec value, Int count) = 0;  // other lanes become 0
@@ -86,8 +101,10 @@ class VectorBuilder {
   virtual Vec Fma(Vec a, Vec b, Vec c) = 0;
   // The 2 * lanes values a0 b0 a1 b1 ... : first half in `low`.
   virtual void Interleave(Vec a, Vec b, Vec& low, Vec& high) = 0;
-  // The scalar function on every lane: pointwise epilogues come from the same source as nests. Operands have equal lanes.
-  virtual absl::StatusOr<Vec> Apply(const loops::ScalarFunction& function, std::span<const Vec> operands) = 0;
+  // The scalar function on every lane: pointwise epilogues come from the same source as nests.
+  // Operands have equal lanes.
+  virtual absl::StatusOr<Vec> Apply(const loops::ScalarFunction& function,
+                                    std::span<const Vec> operands) = 0;
 
   virtual IntVar Variable(Int initial) = 0;
   virtual PtrVar Variable(Ptr initial) = 0;
@@ -99,9 +116,11 @@ class VectorBuilder {
   virtual void Set(const PtrVar& variable, Ptr value) = 0;
   virtual void Set(const VecVar& variable, Vec value) = 0;
 
-  // for (i = begin; i < end; i += step) body(i). `step` is >= 1. A loop that provably runs once is emitted inline.
+  // for (i = begin; i < end; i += step) body(i). `step` is >= 1. A loop that provably runs once is
+  // emitted inline.
   virtual void For(Int begin, Int end, int64_t step, const std::function<void(Int)>& body) = 0;
-  virtual void If(Bool condition, const std::function<void()>& then, const std::function<void()>& otherwise) = 0;
+  virtual void If(Bool condition, const std::function<void()>& then,
+                  const std::function<void()>& otherwise) = 0;
   void If(Bool condition, const std::function<void()>& then) { If(condition, then, nullptr); }
   // Hint: the line at `address` is read soon; never faults. `level` 1 is the nearest cache.
   virtual void Prefetch(Ptr address, int level) = 0;
@@ -111,9 +130,13 @@ class VectorBuilder {
 };
 
 template <typename T>
-T Var<T>::Get() const { return builder->Get(*this); }
+T Var<T>::Get() const {
+  return builder->Get(*this);
+}
 template <typename T>
-void Var<T>::Set(T value) const { builder->Set(*this, value); }
+void Var<T>::Set(T value) const {
+  builder->Set(*this, value);
+}
 
 inline Int operator+(Int a, Int b) { return a.builder->Apply(IntOp::kAdd, a, b); }
 inline Int operator-(Int a, Int b) { return a.builder->Apply(IntOp::kSub, a, b); }

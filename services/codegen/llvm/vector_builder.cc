@@ -37,8 +37,8 @@ Ptr LlvmVectorBuilder::Buffer(int index) {
   auto [it, fresh] = buffers_.try_emplace(index);
   if (fresh) {
     llvm::Type* pointer = entry_builder_.getPtrTy();
-    llvm::Value* place =
-        entry_builder_.CreateConstInBoundsGEP1_64(pointer, function_->getArg(0), static_cast<uint64_t>(index));
+    llvm::Value* place = entry_builder_.CreateConstInBoundsGEP1_64(pointer, function_->getArg(0),
+                                                                   static_cast<uint64_t>(index));
     it->second = New<Ptr>(entry_builder_.CreateLoad(pointer, place));
   }
   return it->second;
@@ -49,14 +49,16 @@ Int LlvmVectorBuilder::Size(Dim dim) {
   auto [it, fresh] = slots_.try_emplace(dim.symbol());
   if (fresh) {
     llvm::Type* i64 = entry_builder_.getInt64Ty();
-    llvm::Value* place =
-        entry_builder_.CreateConstInBoundsGEP1_64(i64, function_->getArg(1), static_cast<uint64_t>(dim.symbol()));
+    llvm::Value* place = entry_builder_.CreateConstInBoundsGEP1_64(
+        i64, function_->getArg(1), static_cast<uint64_t>(dim.symbol()));
     it->second = New<Int>(entry_builder_.CreateLoad(i64, place));
   }
   return it->second;
 }
 
-Int LlvmVectorBuilder::I(int64_t value) { return New<Int>(b_.getInt64(static_cast<uint64_t>(value))); }
+Int LlvmVectorBuilder::I(int64_t value) {
+  return New<Int>(b_.getInt64(static_cast<uint64_t>(value)));
+}
 
 // Operands are sizes, so they fit a pointer: 32-bit targets divide without a 64-bit library call.
 llvm::Value* LlvmVectorBuilder::Divide(llvm::Value* a, llvm::Value* b, bool remainder) {
@@ -96,7 +98,8 @@ Int LlvmVectorBuilder::Apply(IntOp op, Int a, Int b) {
 
 Bool LlvmVectorBuilder::Compare(IntCompare op, Int a, Int b) {
   static constexpr llvm::CmpInst::Predicate kPredicates[] = {
-      llvm::CmpInst::ICMP_SLT, llvm::CmpInst::ICMP_SLE, llvm::CmpInst::ICMP_EQ, llvm::CmpInst::ICMP_NE};
+      llvm::CmpInst::ICMP_SLT, llvm::CmpInst::ICMP_SLE, llvm::CmpInst::ICMP_EQ,
+      llvm::CmpInst::ICMP_NE};
   return New<Bool>(b_.CreateICmp(kPredicates[static_cast<size_t>(op)], At(a), At(b)));
 }
 
@@ -150,7 +153,8 @@ Vec LlvmVectorBuilder::LoadFirst(Ptr address, Int count, int lanes) {
   if (known >= lanes) return Load(address, lanes);
   llvm::Constant* zero = llvm::Constant::getNullValue(VecType(lanes));
   if (known == 0) return NewVec(zero, lanes);
-  return NewVec(b_.CreateMaskedLoad(VecType(lanes), At(address), llvm::Align(4), FirstLanes(count, lanes), zero),
+  return NewVec(b_.CreateMaskedLoad(VecType(lanes), At(address), llvm::Align(4),
+                                    FirstLanes(count, lanes), zero),
                 lanes);
 }
 
@@ -202,7 +206,8 @@ Vec LlvmVectorBuilder::Apply(VecOp op, Vec a, Vec b) {
 
 Vec LlvmVectorBuilder::Fma(Vec a, Vec b, Vec c) {
   if (!state_.target.fma) return NewVec(b_.CreateFAdd(b_.CreateFMul(At(a), At(b)), At(c)), a.lanes);
-  return NewVec(b_.CreateIntrinsic(llvm::Intrinsic::fma, {VecType(a.lanes)}, {At(a), At(b), At(c)}), a.lanes);
+  return NewVec(b_.CreateIntrinsic(llvm::Intrinsic::fma, {VecType(a.lanes)}, {At(a), At(b), At(c)}),
+                a.lanes);
 }
 
 void LlvmVectorBuilder::Interleave(Vec a, Vec b, Vec& low, Vec& high) {
@@ -216,7 +221,8 @@ void LlvmVectorBuilder::Interleave(Vec a, Vec b, Vec& low, Vec& high) {
   }
 }
 
-absl::StatusOr<Vec> LlvmVectorBuilder::Apply(const loops::ScalarFunction& function, std::span<const Vec> operands) {
+absl::StatusOr<Vec> LlvmVectorBuilder::Apply(const loops::ScalarFunction& function,
+                                             std::span<const Vec> operands) {
   std::vector<llvm::Value*> values;
   for (const Vec& operand : operands) values.push_back(At(operand));
   QUENCH_ASSIGN_OR_RETURN(llvm::Value * result, EmitScalarFunction(state_, b_, function, values));
@@ -240,7 +246,8 @@ Vec LlvmVectorBuilder::Get(const VecVar& variable) {
   return value;
 }
 
-void LlvmVectorBuilder::For(Int begin, Int end, int64_t step, const std::function<void(Int)>& body) {
+void LlvmVectorBuilder::For(Int begin, Int end, int64_t step,
+                            const std::function<void(Int)>& body) {
   llvm::LLVMContext& context = function_->getContext();
   const llvm::ConstantInt* first = AsConstant(At(begin));
   const llvm::ConstantInt* last = AsConstant(At(end));
@@ -294,8 +301,9 @@ void LlvmVectorBuilder::If(Bool condition, const std::function<void()>& then,
 }
 
 void LlvmVectorBuilder::Prefetch(Ptr address, int level) {
-  b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()},
-                     {At(address), b_.getInt32(0), b_.getInt32(static_cast<uint32_t>(4 - level)), b_.getInt32(1)});
+  b_.CreateIntrinsic(
+      llvm::Intrinsic::prefetch, {b_.getPtrTy()},
+      {At(address), b_.getInt32(0), b_.getInt32(static_cast<uint32_t>(4 - level)), b_.getInt32(1)});
 }
 
 int64_t LlvmVectorBuilder::ConstantOr(Int value, int64_t unknown) {

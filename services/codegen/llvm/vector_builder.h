@@ -16,7 +16,8 @@ namespace quench::codegen {
 
 class LlvmVectorBuilder final : public VectorBuilder {
  public:
-  // `function` is i32(ptr buffers, ptr slots, i64 begin, i64 end), without blocks. Ends with Finish.
+  // `function` is i32(ptr buffers, ptr slots, i64 begin, i64 end), without blocks. Ends with
+  // Finish.
   LlvmVectorBuilder(ModuleState& state, llvm::Function* function);
   // Closes the function: it returns 0.
   void Finish();
@@ -46,7 +47,8 @@ class LlvmVectorBuilder final : public VectorBuilder {
   Vec Apply(VecOp op, Vec a, Vec b) override;
   Vec Fma(Vec a, Vec b, Vec c) override;
   void Interleave(Vec a, Vec b, Vec& low, Vec& high) override;
-  absl::StatusOr<Vec> Apply(const loops::ScalarFunction& function, std::span<const Vec> operands) override;
+  absl::StatusOr<Vec> Apply(const loops::ScalarFunction& function,
+                            std::span<const Vec> operands) override;
 
   IntVar Variable(Int initial) override;
   PtrVar Variable(Ptr initial) override;
@@ -59,7 +61,8 @@ class LlvmVectorBuilder final : public VectorBuilder {
   void Set(const VecVar& variable, Vec value) override { SetVariable(variable, value); }
 
   void For(Int begin, Int end, int64_t step, const std::function<void(Int)>& body) override;
-  void If(Bool condition, const std::function<void()>& then, const std::function<void()>& otherwise) override;
+  void If(Bool condition, const std::function<void()>& then,
+          const std::function<void()>& otherwise) override;
   void Prefetch(Ptr address, int level) override;
   int64_t ConstantOr(Int value, int64_t unknown) override;
 
@@ -82,12 +85,14 @@ class LlvmVectorBuilder final : public VectorBuilder {
     llvm::Value* slot = At(variable);
     return New<T>(b_.CreateLoad(llvm::cast<llvm::AllocaInst>(slot)->getAllocatedType(), slot));
   }
-  void SetVariable(const Handle& variable, const Handle& value) { b_.CreateStore(At(value), At(variable)); }
+  void SetVariable(const Handle& variable, const Handle& value) {
+    b_.CreateStore(At(value), At(variable));
+  }
   Handle NewVariable(const Handle& initial);
 
   ModuleState& state_;
   llvm::Function* function_;
-  llvm::BasicBlock* entry_;         // arguments and variables; joined to the body by Finish
+  llvm::BasicBlock* entry_;  // arguments and variables; joined to the body by Finish
   llvm::BasicBlock* body_;
   llvm::IRBuilder<> entry_builder_;
   llvm::IRBuilder<> b_;

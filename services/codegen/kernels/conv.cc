@@ -1,0 +1,377 @@
+// Convolution by the micro-kernel.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "common/base/status.h"
+#include "services/codegen/kernels/catalogue.h"
+#include "services/codegen/kernels/conv_plan.h"
+#include "services/codegen/kernels/pad_rows.h"
+
+namespace quench::codegen {
+namespace {
+
+// Packs of a convolution, in order: weights, bias (if any), per-channel operands of the epilogue.
+std::vector<int> AddPacks(const KernelRequest& request, const Group& group, const ConvPlan& plan,
+                          Candidate& candidate) {
+  const ConvShape& shape = plan.shape;
+  const auto input = [&](int i) {
+    return static_cast<size_t>(group.inputs[static_cast<size_t>(i)]);
+  };
+  candidate.packed[input(1)] = true;
+  candidate.packs.push_back({"conv_panels",
+                             {{"groups", shape.groups},
+                              {"merged", plan.merged},
+                              {"lanes", plan.lanes},
+                              {"block", plan.block_channels},
+                              {"vectors", plan.tile.vectors}},
+                             {request.node.inputs[input(1)]}});
+  const int64_t padded = plan.out_blocks() * plan.lanes;
+  if (shape.has_bias) {
+    candidate.packed[input(2)] = true;
+    candidate.packs.push_back({"channels",
+                               {{"channels", shape.out_channels}, {"padded", padded}},
+                               {request.node.inputs[input(2)]}});
+  }
+  return PackEpilogue(request, group, shape.out_channels, padded, candidate);
+}
+
+class ConvEmitter {
+ public:
+  ConvEmitter(VectorBuilder& b, const KernelRequest& request, const Group& group,
+              const ConvPlan& plan, const BufferMap& buffers,
+              const std::vector<int>& epilogue_packs)
+      : b_(b),
+        request_(request),
+        group_(group),
+        plan_(plan),
+        s_(plan.shape),
+        buffers_(buffers),
+        packs_(epilogue_packs) {}
+
+  absl::Status Emit() {
+    Prepare();
+    plan_.by_panels ? ByPanels() : ByBands();
+    return status_;
+  }
+
+ private:
+  // Addresses that do not depend on the task.
+  void Prepare() {
+    const int64_t vector = 4 * plan_.lanes;
+    pixels_out_ = b_.Size(s_.out_h) * b_.Size(s_.out_w);
+    image_out_ = pixels_out_ * (plan_.out_blocks() * vector);
+    input_channels_ =
+        plan_.row_major_input ? s_.in_channels : plan_.groups * plan_.blocks * plan_.lanes;
+    image_in_ = b_.Size(s_.h) * b_.Size(s_.w) * (input_channels_ * 4);
+    pixel_ = plan_.pixel_floats * 4;
+    const Int width =
+        plan_.copy ? (b_.Size(s_.out_w) - 1) * s_.stride_w + ((s_.kernel_w - 1) * s_.dilation_w + 1)
+                   : b_.Size(s_.w);
+    row_ = width * pixel_;
+    const int64_t band = plan_.by_panels && plan_.copy
+                             ? plan_.band_rows(s_.out_h.value())
+                             : plan_.band_rows(plan_.task_tiles * plan_.tile.y);
+    block_ = plan_.copy ? row_ * band : row_ * b_.Size(s_.h);
+    rows_ = {.channels = s_.in_channels,
+             .blocks = plan_.groups * plan_.blocks,
+             .row_major = plan_.row_major_input,
+             .lanes = plan_.lanes,
+             .pixel_floats = plan_.pixel_floats,
+             .height = b_.Size(s_.h),
+             .width = b_.Size(s_.w),
+             .left = s_.pad_left,
+             .row_pixels = width,
+             .row_bytes = row_,
+             .block_bytes = block_};
+    tail_ = !group_.epilogue.empty() && s_.out_channels % plan_.lanes != 0;
+  }
+
+  Ptr Image(Int n) { return b_.Buffer(buffers_.Input(group_.inputs[0])) + n * image_in_; }
+
+  void Copy(Int n, Int first_row, Int rows) {
+    PadRows(b_, rows_, Image(n), b_.Buffer(buffers_.Scratch()), first_row, rows);
+  }
+
+  void ByPanels() {
+    const auto panels = [&](Int n) {
+      b_.For(b_.Begin(), b_.End(), 1, [&](Int task) { Panel(task, n, b_.I(0), {}); });
+    };
+    if (plan_.copy) {
+      b_.For(b_.I(0), b_.Size(s_.n), 1, [&](Int n) {
+        b_.If(b_.Begin() < b_.End(), [&] {
+          Copy(n, b_.I(-s_.pad_top), b_.I(plan_.band_rows(s_.out_h.value())));
+          panels(n);
+        });
+      });
+      return;
+    }
+    b_.For(b_.Begin(), b_.End(), 1, [&](Int task) {
+      b_.For(b_.I(0), b_.Size(s_.n), 1, [&](Int n) { Panel(task, n, b_.I(0), {}); });
+    });
+  }
+
+  struct Band {
+    Int first, last;  // tiles of the outer pixel axis; invalid: all
+  };
+
+  void ByBands() {
+    const TileAxis& outer = plan_.flat ? plan_.x_axis : plan_.y_axis;
+    const Int parts = b_.Size(outer.Parts(*request_.graph.symbols));
+    const Int bands = (parts + (plan_.task_tiles - 1)) / plan_.task_tiles;
+    b_.For(b_.Begin(), b_.End(), 1, [&](Int task) {
+      const Int n = task / bands;
+      const Int first = (task - n * bands) * plan_.task_tiles;
+      const Band band{first, Min(first + plan_.task_tiles, parts)};
+      Int base = b_.I(0);
+      if (plan_.copy) {
+        base = outer.Start(b_, band.first);
+        const Int rows = outer.Start(b_, band.last) - base;
+        Copy(n, base * s_.stride_h - s_.pad_top,
+             (rows - 1) * s_.stride_h + ((s_.kernel_h - 1) * s_.dilation_h + 1));
+      }
+      b_.For(b_.I(0), b_.I(plan_.groups * plan_.panels.parts()), 1,
+             [&](Int p) { Panel(p, n, base, band); });
+    });
+  }
+
+  // One panel (of all groups' panels) over all pixels of image n, or those of a band whose first
+  // row is `base`.
+  void Panel(Int p, Int n, Int base, const Band& band) {
+    const int64_t per_group = plan_.panels.parts();
+    const Int g = plan_.groups == 1 ? b_.I(0) : p / per_group;
+    const Ptr source =
+        (plan_.copy ? b_.Buffer(buffers_.Scratch()) : Image(n)) + g * (block_ * plan_.blocks);
+    const Int row_base = plan_.copy ? base : b_.I(0);
+    ForPanel(b_, plan_.panels, p - g * per_group, tail_, [&](int vectors, Int first, bool last) {
+      PanelTiles tiles{source, row_base, n, g * plan_.vectors + first, vectors, last, {}, {}};
+      StartPrefetch(tiles);
+      Spatial(tiles, band);
+    });
+  }
+
+  struct PanelTiles {
+    Ptr source;
+    Int row_base;
+    Int n;
+    Int vector;  // first output vector
+    int vectors = 1;
+    bool last = false;
+    PanelPrefetch prefetch;
+    IntVar index;  // tiles done, while the next panel is prefetched
+  };
+
+  void Spatial(const PanelTiles& tiles, const Band& band) {
+    const auto columns = [&](Int y, int ys) {
+      const auto tile = [&](Int x, int xs) { EmitTile(tiles, y, x, ys, xs); };
+      plan_.flat&& band.first.valid() ? plan_.x_axis.For(b_, band.first, band.last, tile)
+                                      : plan_.x_axis.ForAll(b_, tile);
+    };
+    !plan_.flat&& band.first.valid() ? plan_.y_axis.For(b_, band.first, band.last, columns)
+                                     : plan_.y_axis.ForAll(b_, columns);
+  }
+
+  void StartPrefetch(PanelTiles& tiles) {
+    if (!plan_.by_panels || !plan_.x_axis.total.is_static() || !plan_.y_axis.total.is_static()) {
+      return;
+    }
+    const int64_t count = SplitEvenly(plan_.x_axis.total.value(), plan_.x_axis.most).parts() *
+                          SplitEvenly(plan_.y_axis.total.value(), plan_.y_axis.most).parts();
+    const int64_t panel = plan_.vector_weights() * 4 * tiles.vectors;
+    const int64_t run =
+        plan_.fold_width ? plan_.block_channels * s_.kernel_w : plan_.block_channels;
+    const int64_t runs = panel / (run * tiles.vectors * plan_.lanes * 4);
+    const int64_t bodies = runs * ((run + plan_.unroll - 1) / plan_.unroll);
+    tiles.prefetch = PanelPrefetch::Plan(panel, bodies, count);
+    if (tiles.prefetch.lines > 0) tiles.index = b_.Variable(b_.I(0));
+  }
+
+  void Prefetch(const PanelTiles& tiles, MicroTile& tile) {
+    if (tiles.prefetch.lines == 0) return;
+    const Int slice = Min(tiles.index.Get(), b_.I(tiles.prefetch.slices - 1));
+    const int64_t panel = plan_.vector_weights() * 4 * tiles.vectors;
+    tile.prefetch = tile.weights + panel + slice * tiles.prefetch.slice_bytes;
+    tile.prefetch_lines = tiles.prefetch.lines;
+    tiles.index.Set(tiles.index.Get() + 1);
+  }
+
+  MicroReduction Reduction() {
+    MicroReduction r;
+    r.lanes = plan_.lanes;
+    r.by_lane = request_.target.multiply_by_lane;
+    r.blocks = b_.I(plan_.blocks);
+    r.block_stride = block_;
+    r.kh = b_.I(s_.kernel_h);
+    r.kh_stride = row_ * s_.dilation_h;
+    r.kw = b_.I(plan_.fold_width ? 1 : s_.kernel_w);
+    r.kw_stride = b_.I(pixel_ * s_.dilation_w);
+    r.channels = plan_.fold_width ? plan_.block_channels * s_.kernel_w : plan_.block_channels;
+    r.channel_stride = b_.I(4);
+    r.tail = b_.I(0);
+    r.unroll = plan_.unroll;
+    return r;
+  }
+
+  void EmitTile(const PanelTiles& tiles, Int y, Int x, int ys, int xs) {
+    MicroTile tile;
+    tile.y = ys;
+    tile.x = xs;
+    tile.vectors = tiles.vectors;
+    tile.y_stride = row_ * s_.stride_h;
+    tile.x_stride = b_.I(pixel_ * s_.stride_w);
+    tile.input = tiles.source + ((y - tiles.row_base) * tile.y_stride + x * tile.x_stride);
+    const int64_t vector = 4 * plan_.lanes;
+    tile.weights = b_.Buffer(buffers_.Pack(0)) + tiles.vector * (plan_.vector_weights() * 4);
+    if (s_.has_bias) tile.bias = b_.Buffer(buffers_.Pack(1)) + tiles.vector * vector;
+    Prefetch(tiles, tile);
+    const Int line = plan_.flat ? b_.I(0) : b_.Size(s_.out_w) * vector;
+    const Int place =
+        tiles.n * image_out_ + tiles.vector * (pixels_out_ * vector) + y * line + x * vector;
+    EmitMicroTile(b_, Reduction(), tile, [&](int dy, int dx, int v, Vec value) {
+      Store(tiles, place + (line * dy + vector * dx + pixels_out_ * (vector * v)), v, value);
+    });
+  }
+
+  void Store(const PanelTiles& tiles, Int place, int v, Vec value) {
+    const auto load = [&](int operand) {
+      const EpilogueOperand& o = group_.epilogue.operands[static_cast<size_t>(operand)];
+      if (o.kind == EpilogueOperand::kTensor) {
+        return b_.Load(b_.Buffer(buffers_.Input(o.input)) + place, plan_.lanes);
+      }
+      const Ptr pack = b_.Buffer(buffers_.Pack(packs_[static_cast<size_t>(operand)]));
+      const bool scalar = o.kind == EpilogueOperand::kScalar;
+      return b_.Load(scalar ? pack : pack + (tiles.vector + v) * (4 * plan_.lanes), plan_.lanes);
+    };
+    absl::StatusOr<Vec> result = EmitEpilogue(b_, group_.epilogue, value, load);
+    if (!result.ok()) {
+      status_ = result.status();
+      return;
+    }
+    const bool padding =
+        tiles.last && v == tiles.vectors - 1;  // lanes without a channel must stay 0
+    if (padding) *result = b_.KeepFirst(*result, b_.I(s_.out_channels % plan_.lanes));
+    b_.Store(b_.Buffer(buffers_.Output()) + place, *result);
+  }
+
+  VectorBuilder& b_;
+  const KernelRequest& request_;
+  const Group& group_;
+  const ConvPlan& plan_;
+  const ConvShape& s_;
+  const BufferMap& buffers_;
+  const std::vector<int>& packs_;
+  PaddedRows rows_;
+  Int pixels_out_, image_out_, image_in_, row_, block_;
+  int64_t input_channels_ = 0;
+  int64_t pixel_ = 0;
+  bool tail_ = false;
+  absl::Status status_;
+};
+
+double Cost(const KernelRequest& request, const Group& group, const ConvPlan& plan) {
+  const SymbolTable& symbols = *request.graph.symbols;
+  const ConvShape& s = plan.shape;
+  const double n = TypicalSize(symbols, s.n);
+  const double out = TypicalSize(symbols, s.out_h) * TypicalSize(symbols, s.out_w);
+  const double in = TypicalSize(symbols, s.h) * TypicalSize(symbols, s.w);
+  // The tile's prediction is in cycles at two multiply-adds of `lanes` each: 4 * lanes flops.
+  const double per_cycle =
+      4e3 * plan.lanes / request.target.gflops * 1e-6 * (request.target.fma ? 1 : 0.5);
+  const double pixels =
+      (s.out_w.is_static() ? 1 : out / (s.out_h.is_static() ? TypicalSize(symbols, s.out_h) : 1));
+  double micros =
+      plan.tile.cycles * static_cast<double>(plan.groups) * n * pixels * per_cycle * 1e3;
+  const double activations =
+      n * (in * static_cast<double>(s.in_channels) + out * static_cast<double>(s.out_channels)) * 4;
+  const double bytes = activations + static_cast<double>(plan.weight_bytes());
+  const double l2_bandwidth = request.target.gbytes * 4;
+  if (plan.copy) micros += n * in * static_cast<double>(s.in_channels) * 8 / (l2_bandwidth * 1e3);
+  if (plan.row_major_input) micros += n * in * static_cast<double>(s.in_channels) * 1e-3;
+  for (const EpilogueOperand& operand : group.epilogue.operands) {
+    if (operand.kind == EpilogueOperand::kTensor) {
+      micros += n * out * static_cast<double>(s.out_channels) * 4 / (request.target.gbytes * 2e3);
+    }
+  }
+  return std::max(micros, bytes / (request.target.gbytes * 1e3));
+}
+
+Candidate MakeCandidate(const KernelRequest& request, const Group& group, const ConvPlan& plan) {
+  Candidate candidate;
+  candidate.kernel = &ConvKernel();
+  candidate.inputs.assign(request.node.inputs.size(), Layout{});
+  candidate.packed.assign(request.node.inputs.size(), false);
+  const Layout blocked = BlockedLayout(plan.lanes);
+  if (!plan.row_major_input) candidate.inputs[static_cast<size_t>(group.inputs[0])] = blocked;
+  candidate.outputs = {blocked};
+  for (const EpilogueOperand& operand : group.epilogue.operands) {
+    if (operand.kind != EpilogueOperand::kTensor) continue;
+    candidate.inputs[static_cast<size_t>(operand.input)] = blocked;
+    if (candidate.in_place < 0 && operand.input != group.inputs[0])
+      candidate.in_place = operand.input;
+  }
+  AddPacks(request, group, plan, candidate);
+  candidate.scratch_bytes = plan.scratch;
+  candidate.params = {{"row_major_input", plan.row_major_input ? 1 : 0},
+                      {"tile_y", plan.tile.y},
+                      {"tile_x", plan.tile.x},
+                      {"vectors", plan.tile.vectors},
+                      {"by_panels", plan.by_panels ? 1 : 0}};
+  candidate.cost = Cost(request, group, plan);
+  candidate.reason = fmt::format(
+      "tile {}x{}x{} of {} lanes, tasks by {}{}", plan.tile.y, plan.tile.x, plan.tile.vectors,
+      plan.lanes, plan.by_panels ? "panels" : "bands", plan.copy ? ", padded copy" : "");
+  return candidate;
+}
+
+// The same input cannot be both blocked and row-major.
+bool LayoutsAgree(const Group& group, bool row_major_input) {
+  for (const EpilogueOperand& operand : group.epilogue.operands) {
+    if (row_major_input && operand.kind == EpilogueOperand::kTensor &&
+        operand.input == group.inputs[0])
+      return false;
+  }
+  return true;
+}
+
+void Propose(const KernelRequest& request, std::vector<Candidate>& candidates) {
+  if (request.opt_level < 2) return;
+  const std::optional<Group> group = ReadGroup(request, 1);
+  if (!group) return;
+  for (const bool row_major : {false, true}) {
+    const std::optional<ConvPlan> plan = PlanConv(request, *group, row_major);
+    if (!plan) return;
+    // Gathering many channels is the business of a transform.
+    if (row_major && (plan->shape.in_channels > plan->lanes || !LayoutsAgree(*group, true)))
+      continue;
+    candidates.push_back(MakeCandidate(request, *group, *plan));
+  }
+}
+
+absl::StatusOr<EmittedKernel> Emit(const KernelRequest& request, const Candidate& candidate,
+                                   KernelEmitter& emitter) {
+  const std::optional<Group> group = ReadGroup(request, 1);
+  QUENCH_CHECK(group.has_value());  // the candidate was made from it
+  const std::optional<ConvPlan> plan =
+      PlanConv(request, *group, candidate.params.at("row_major_input") != 0);
+  QUENCH_CHECK(plan.has_value());
+  Candidate packed = candidate;
+  packed.packs.clear();
+  const std::vector<int> packs = AddPacks(request, *group, *plan, packed);
+  const BufferMap buffers(request.node, candidate);
+  const std::string identity =
+      fmt::format("{} {} in{} packs{}", PlanIdentity(*plan), EpilogueIdentity(group->epilogue),
+                  fmt::join(group->inputs, ","), fmt::join(packs, ","));
+  return emitter.EmitVector("conv", identity, plan->tasks, plan->scratch, *request.graph.symbols,
+                            [&](VectorBuilder& b) {
+                              return ConvEmitter(b, request, *group, *plan, buffers, packs).Emit();
+                            });
+}
+
+}  // namespace
+
+const Kernel& ConvKernel() {
+  static const Kernel kKernel{"conv", Propose, Emit};
+  return kKernel;
+}
+
+}  // namespace quench::codegen

@@ -1,0 +1,238 @@
+#include "services/codegen/kernels/conv_plan.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "common/base/status.h"
+
+namespace quench::codegen {
+namespace {
+
+// Attributes of one spatial axis (0: h, 1: w), for rank 3 only w.
+struct Axis {
+  int64_t kernel = 1, stride = 1, dilation = 1, begin = 0, end = 0;
+};
+
+int64_t Element(const std::vector<int64_t>& values, int index, int64_t fallback) {
+  return index < static_cast<int>(values.size()) ? values[static_cast<size_t>(index)] : fallback;
+}
+
+// Padding of `auto_pad` = SAME_*; needs a static size.
+bool SamePadding(const std::string& mode, Dim in, Dim out, Axis& axis) {
+  if (!in.is_static() || !out.is_static()) return false;
+  const int64_t reach = (out.value() - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1;
+  const int64_t total = std::max<int64_t>(0, reach - in.value());
+  axis.begin = mode == "SAME_LOWER" ? total - total / 2 : total / 2;
+  axis.end = total - axis.begin;
+  return true;
+}
+
+std::optional<Axis> ReadAxis(const Node& node, const Type& weight, int i, int spatial, Dim in,
+                             Dim out) {
+  Axis axis;
+  axis.kernel = weight.dims[static_cast<size_t>(2 + i)].value();
+  axis.stride = Element(node.Ints("strides"), i, 1);
+  axis.dilation = Element(node.Ints("dilations"), i, 1);
+  const std::string mode = node.String("auto_pad", "NOTSET");
+  if (mode == "NOTSET") {
+    axis.begin = Element(node.Ints("pads"), i, 0);
+    axis.end = Element(node.Ints("pads"), spatial + i, 0);
+  } else if (mode != "VALID" && !SamePadding(mode, in, out, axis)) {
+    return std::nullopt;
+  }
+  if (axis.begin < 0 || axis.end < 0) return std::nullopt;
+  return axis;
+}
+
+bool ReadSpatial(const Group& group, ConvShape& shape) {
+  const Node& node = *group.root;
+  const Type& x = group.InputType(0);
+  const Type& weight = group.InputType(1);
+  const Type& y = group.OutputType();
+  const int spatial = x.rank() - 2;
+  for (int i = 0; i < spatial; ++i) {
+    const size_t dim = static_cast<size_t>(2 + i);
+    const std::optional<Axis> axis = ReadAxis(node, weight, i, spatial, x.dims[dim], y.dims[dim]);
+    if (!axis) return false;
+    const bool is_w = i == spatial - 1;
+    (is_w ? shape.w : shape.h) = x.dims[dim];
+    (is_w ? shape.out_w : shape.out_h) = y.dims[dim];
+    (is_w ? shape.kernel_w : shape.kernel_h) = axis->kernel;
+    (is_w ? shape.stride_w : shape.stride_h) = axis->stride;
+    (is_w ? shape.dilation_w : shape.dilation_h) = axis->dilation;
+    (is_w ? shape.pad_left : shape.pad_top) = axis->begin;
+    shape.padded = shape.padded || axis->begin > 0 || axis->end > 0;
+  }
+  return true;
+}
+
+// The fewest groups to compute together so that their channels fill whole vectors; 0 when that
+// wastes too much.
+int64_t MergedGroups(const ConvShape& shape, int lanes) {
+  if (shape.groups == 1) return 1;
+  const int64_t in = shape.in_channels / shape.groups;
+  const int64_t out = shape.out_channels / shape.groups;
+  for (int64_t merged = 1; merged <= 4; merged *= 2) {
+    if (shape.groups % merged == 0 && merged * in % lanes == 0 && merged * out % lanes == 0)
+      return merged;
+  }
+  return 0;
+}
+
+void PlanChannels(const Target& target, ConvPlan& plan) {
+  const ConvShape& shape = plan.shape;
+  const int64_t in = shape.in_channels / plan.groups;
+  plan.blocks = (in + plan.lanes - 1) / plan.lanes;
+  plan.block_channels = std::min<int64_t>(in, plan.lanes);
+  plan.pixel_floats = plan.row_major_input ? plan.block_channels : plan.lanes;
+  plan.fold_width = plan.pixel_floats == plan.block_channels && shape.dilation_w == 1;
+  plan.vectors = (shape.out_channels / plan.groups + plan.lanes - 1) / plan.lanes;
+  // Bodies of about a hundred multiply-adds run as fast as longer ones and compile sooner.
+  plan.unroll = target.tile_rows * target.tile_vectors > 16 ? 4 : 8;
+  if (plan.block_channels % plan.unroll != 0 && plan.block_channels % 4 == 0) plan.unroll = 4;
+}
+
+void PlanTile(const KernelRequest& request, ConvPlan& plan) {
+  const ConvShape& shape = plan.shape;
+  SymbolTable& symbols = *request.graph.symbols;
+  plan.flat = shape.kernel_h == 1 && shape.kernel_w == 1 && shape.stride_h == 1 &&
+              shape.stride_w == 1 && !plan.copy;
+  const Dim width = plan.flat ? symbols.Mul(shape.out_h, shape.out_w) : shape.out_w;
+  const Dim height = plan.flat ? Dim(1) : shape.out_h;
+  TileProblem problem;
+  if (width.is_static()) problem.width = width.value();
+  if (height.is_static()) problem.height = height.value();
+  problem.vectors = plan.vectors;
+  problem.steps = plan.blocks * plan.taps() * plan.block_channels;
+  plan.tile = ChooseTile(request.target, problem);
+  plan.panels = SplitEvenly(plan.vectors, plan.tile.vectors);
+  plan.x_axis = {width, plan.tile.x};
+  plan.y_axis = {height, plan.tile.y};
+}
+
+// Rows of a band: its copy fits half of L2, and there are bands enough for several threads.
+int64_t BandTiles(const KernelRequest& request, const ConvPlan& plan) {
+  const SymbolTable& symbols = *request.graph.symbols;
+  const double height = TypicalSize(symbols, plan.shape.out_h);
+  const double row = TypicalSize(symbols, plan.shape.w) *
+                     static_cast<double>(plan.groups * plan.blocks) *
+                     static_cast<double>(plan.pixel_floats * 4);
+  int64_t rows = std::max<int64_t>(1, static_cast<int64_t>(height / 8));
+  while (rows > 1 && row * static_cast<double>(plan.band_rows(rows)) >
+                         static_cast<double>(request.target.l2_bytes) / 2) {
+    --rows;
+  }
+  return std::max<int64_t>(1, rows / plan.tile.y);
+}
+
+void PlanTasks(const KernelRequest& request, ConvPlan& plan) {
+  const ConvShape& shape = plan.shape;
+  SymbolTable& symbols = *request.graph.symbols;
+  const double input_bytes = TypicalSize(symbols, shape.h) * TypicalSize(symbols, shape.w) *
+                             static_cast<double>(shape.in_channels * 4);
+  const bool whole_image = shape.h.is_static() && shape.w.is_static();
+  plan.by_panels = whole_image && input_bytes <= static_cast<double>(plan.weight_bytes());
+  if (plan.by_panels) {
+    plan.tasks = plan.groups * plan.panels.parts();
+  } else {
+    const TileAxis& outer = plan.flat ? plan.x_axis : plan.y_axis;
+    plan.task_tiles =
+        plan.flat
+            ? std::max<int64_t>(
+                  1, static_cast<int64_t>(TypicalSize(symbols, outer.total) / (8.0 * outer.most)))
+            : BandTiles(request, plan);
+    plan.tasks = symbols.Mul(shape.n, symbols.CeilDiv(outer.Parts(symbols), plan.task_tiles));
+  }
+}
+
+void PlanScratch(SymbolTable& symbols, ConvPlan& plan) {
+  if (!plan.copy) return;
+  const ConvShape& shape = plan.shape;
+  const Dim width = symbols.Add(symbols.Mul(symbols.Sub(shape.out_w, 1), shape.stride_w),
+                                (shape.kernel_w - 1) * shape.dilation_w + 1);
+  const Dim rows = plan.by_panels ? Dim(plan.band_rows(shape.out_h.value()))
+                                  : Dim(plan.band_rows(plan.task_tiles * plan.tile.y));
+  const Dim dims[] = {Dim(plan.groups * plan.blocks), rows, width, Dim(plan.pixel_floats * 4)};
+  plan.scratch = symbols.Mul(symbols.CeilDiv(symbols.Product(dims), 64), 64);
+}
+
+std::string Text(Dim dim) {
+  return dim.is_static() ? fmt::format("{}", dim.value()) : fmt::format("s{}", dim.symbol());
+}
+
+}  // namespace
+
+std::optional<ConvShape> ReadConv(const KernelRequest& request, const Group& group) {
+  if (group.root->op != "Conv" || !group.HasInput(0) || !group.HasInput(1)) return std::nullopt;
+  const Type& x = group.InputType(0);
+  const Type& weight = group.InputType(1);
+  if (x.dtype != DataType::kF32 || weight.dtype != DataType::kF32 ||
+      group.OutputType().dtype != DataType::kF32 || x.rank() < 3 || x.rank() > 4 ||
+      weight.rank() != x.rank() || !weight.is_static() || !x.dims[1].is_static()) {
+    return std::nullopt;
+  }
+  if (ConstantInput(request, group, 1) == nullptr || ConstantInput(request, group, 0) != nullptr)
+    return std::nullopt;
+  ConvShape shape;
+  shape.has_bias = group.HasInput(2);
+  if (shape.has_bias && ConstantInput(request, group, 2) == nullptr) return std::nullopt;
+  shape.n = x.dims[0];
+  shape.in_channels = x.dims[1].value();
+  shape.out_channels = weight.dims[0].value();
+  shape.groups = group.root->Int("group", 1);
+  if (shape.in_channels < 1 || shape.out_channels < 1 || shape.groups < 1) return std::nullopt;
+  if (!ReadSpatial(group, shape)) return std::nullopt;
+  for (const Dim dim : {shape.n, shape.h, shape.w, shape.out_h, shape.out_w}) {
+    if (dim.is_static() && dim.value() < 1) return std::nullopt;
+  }
+  return shape;
+}
+
+std::optional<ConvPlan> PlanConv(const KernelRequest& request, const Group& group,
+                                 bool row_major_input) {
+  const std::optional<ConvShape> shape = ReadConv(request, group);
+  if (!shape) return std::nullopt;
+  ConvPlan plan;
+  plan.shape = *shape;
+  plan.lanes = request.target.f32_lanes();
+  plan.row_major_input = row_major_input;
+  plan.copy = shape->padded || row_major_input;
+  plan.merged = MergedGroups(*shape, plan.lanes);
+  if (plan.merged == 0) return std::nullopt;
+  plan.groups = shape->groups / plan.merged;
+  PlanChannels(request.target, plan);
+  PlanTile(request, plan);
+  PlanTasks(request, plan);
+  PlanScratch(*request.graph.symbols, plan);
+  return plan;
+}
+
+std::string PlanIdentity(const ConvPlan& plan) {
+  const ConvShape& s = plan.shape;
+  return fmt::format(
+      "conv n{} in{}x{}x{} out{}x{}x{} k{}x{} s{}x{} d{}x{} p{},{} {}{}{}{}{} g{}/{} lanes{} "
+      "unroll{} tile{}x{}x{} tasks{}",
+      Text(s.n), s.in_channels, Text(s.h), Text(s.w), s.out_channels, Text(s.out_h), Text(s.out_w),
+      s.kernel_h, s.kernel_w, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w, s.pad_top,
+      s.pad_left, s.has_bias ? "b" : "", plan.row_major_input ? "r" : "", plan.copy ? "c" : "",
+      plan.flat ? "f" : "", plan.by_panels ? "p" : "", plan.groups, plan.merged, plan.lanes,
+      plan.unroll, plan.tile.y, plan.tile.x, plan.tile.vectors, plan.task_tiles);
+}
+
+Layout BlockedLayout(int block) {
+  Layout layout;
+  layout.blocked_axis = 1;
+  layout.block = block;
+  return layout;
+}
+
+double TypicalSize(const SymbolTable& symbols, Dim dim) {
+  if (dim.is_static()) return static_cast<double>(dim.value());
+  const Bounds bounds = symbols.BoundsOf(dim);
+  if (bounds.max == kUnbounded) return static_cast<double>(std::max<int64_t>(bounds.min, 64));
+  return static_cast<double>(bounds.max);
+}
+
+}  // namespace quench::codegen

@@ -1,0 +1,79 @@
+// How a convolution is carried out by the micro-kernel.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "services/codegen/kernels/epilogue.h"
+#include "services/codegen/kernels/micro_kernel.h"
+
+namespace quench::codegen {
+
+// A Conv node over [n, channels, h, w] (h = 1 for rank 3).
+struct ConvShape {
+  Dim n = 1, h = 1, w = 1, out_h = 1, out_w = 1;
+  int64_t in_channels = 1, out_channels = 1, groups = 1;
+  int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
+  int64_t pad_top = 0, pad_left = 0;
+  bool padded = false;  // some tap may lie outside of the input
+  bool has_bias = false;
+};
+// Nothing when the root is not an f32 Conv of rank 3 or 4 with constant weights whose channels are
+// static.
+std::optional<ConvShape> ReadConv(const KernelRequest& request, const Group& group);
+
+// Tensors are NCHW<lanes>c. Where padding is needed, rows are copied into scratch with their
+// border, a band at a time: the copy is 1-3 % of a convolution's time, stays in L2, needs no
+// agreement with the producer about halos (two consumers may want different ones, nests need not
+// write any), and works for sizes known only at run time. The same copy gathers the channels of a
+// row-major input. Two divisions of the work into tasks:
+//  * by panels of output channels (weights larger than the input): each task streams its weights
+//  once over all pixels;
+//  * by bands of rows (input larger than the weights): each task copies its band and runs all
+//  panels over it.
+struct ConvPlan {
+  ConvShape shape;
+  int lanes = 8;
+  bool row_major_input = false;
+  bool copy = false;           // input goes through scratch
+  bool flat = false;           // 1x1, stride 1: all pixels are one row
+  int64_t merged = 1;          // groups computed as one, so that channels fill vectors
+  int64_t groups = 1;          // after merging
+  int64_t blocks = 1;          // of input channels per group
+  int64_t block_channels = 8;  // channels per block that carry weights
+  int64_t pixel_floats = 8;    // distance of pixels in the source that the micro-kernel reads
+  bool fold_width =
+      false;  // taps of a row are contiguous: one run of kernel_w * block_channels channels
+  int unroll = 8;
+  int64_t vectors = 1;  // of output channels per group
+  Tile tile;
+  Split panels;
+  bool by_panels = true;
+  int64_t task_tiles = 1;   // by bands: tiles per task along the outer pixel axis
+  TileAxis x_axis, y_axis;  // pixels per row (or all pixels when flat) and rows
+  Dim tasks = 1;
+  Dim scratch = 0;  // bytes
+
+  int64_t out_blocks() const { return groups * vectors; }
+  int64_t taps() const { return shape.kernel_h * shape.kernel_w; }
+  // Floats of weights per vector of output channels.
+  int64_t vector_weights() const { return blocks * taps() * block_channels * lanes; }
+  int64_t weight_bytes() const { return out_blocks() * vector_weights() * 4; }
+  int64_t band_rows(int64_t rows) const {  // input rows under `rows` output rows
+    return (rows - 1) * shape.stride_h + (shape.kernel_h - 1) * shape.dilation_h + 1;
+  }
+};
+
+std::optional<ConvPlan> PlanConv(const KernelRequest& request, const Group& group,
+                                 bool row_major_input);
+
+// Everything that the code depends on.
+std::string PlanIdentity(const ConvPlan& plan);
+
+// The NCHW<block>c layout of activations.
+Layout BlockedLayout(int block);
+
+// A representative value of a dim for cost models.
+double TypicalSize(const SymbolTable& symbols, Dim dim);
+
+}  // namespace quench::codegen

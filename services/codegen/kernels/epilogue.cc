@@ -1,0 +1,210 @@
+#include "services/codegen/kernels/epilogue.h"
+
+#include <algorithm>
+
+#include "common/base/status.h"
+#include "common/ops/op.h"
+
+namespace quench::codegen {
+namespace {
+
+bool IsF32(const Type& type) {
+  return type.kind == ValueKind::kTensor && type.dtype == DataType::kF32 && type.ranked;
+}
+
+// True when a constant broadcasts to `output` along nothing but the channel axis.
+bool IsPerChannel(const Type& constant, const Type& output, int channel_axis) {
+  if (!IsF32(constant) || constant.rank() > output.rank()) return false;
+  const int shift = output.rank() - constant.rank();
+  for (int i = 0; i < constant.rank(); ++i) {
+    const Dim dim = constant.dims[static_cast<size_t>(i)];
+    if (dim.is(1)) continue;
+    if (i + shift != channel_axis || dim != output.dims[static_cast<size_t>(channel_axis)])
+      return false;
+  }
+  return true;
+}
+
+// Reads the tail of a q.fused body.
+class TailReader {
+ public:
+  TailReader(const KernelRequest& request, Group& group, int channel_axis)
+      : request_(request),
+        group_(group),
+        output_(group.OutputType()),
+        channel_axis_(channel_axis) {}
+
+  bool Read() {
+    values_[group_.root->outputs[0]] = 0;
+    for (size_t i = 1; i < group_.graph->nodes.size(); ++i) {
+      if (!ReadStep(group_.graph->nodes[i])) return false;
+    }
+    const auto last = values_.find(group_.graph->outputs[0]);
+    return last != values_.end() && last->second == static_cast<int>(group_.epilogue.steps.size());
+  }
+
+ private:
+  bool ReadStep(const Node& node) {
+    const ops::OpDef* op = ops::FindOp(node.op);
+    if (op == nullptr || op->kind != ops::OpKind::kPointwise || op->operand_axes != nullptr)
+      return false;
+    if (node.outputs.size() != 1) return false;
+    const Type& type = group_.graph->value(node.outputs[0]).type;
+    if (!IsF32(type) || type.dims != output_.dims) return false;
+    EpilogueStep step;
+    for (const ValueId input : node.inputs) {
+      if (input != quench::kNone && !ReadOperand(input, step)) return false;
+    }
+    const ops::OpContext context = ops::ContextOf(*group_.graph, node);
+    absl::StatusOr<loops::ScalarFunction> function = ops::ScalarOf(context);
+    if (!function.ok() || function->param_types.size() != step.args.size()) return false;
+    for (const DataType param : function->param_types) {
+      if (param != DataType::kF32) return false;
+    }
+    step.function = *std::move(function);
+    group_.epilogue.steps.push_back(std::move(step));
+    values_[node.outputs[0]] = static_cast<int>(group_.epilogue.steps.size());
+    return true;
+  }
+
+  bool ReadOperand(ValueId id, EpilogueStep& step) {
+    if (const auto found = values_.find(id); found != values_.end()) {
+      step.args.push_back(-1 - found->second);
+      return true;
+    }
+    std::optional<EpilogueOperand> operand = Operand(id);
+    if (!operand) return false;
+    step.args.push_back(static_cast<int>(group_.epilogue.operands.size()));
+    group_.epilogue.operands.push_back(*operand);
+    return true;
+  }
+
+  std::optional<EpilogueOperand> Operand(ValueId id) {
+    const Value& value = group_.graph->value(id);
+    if (value.constant != nullptr) {
+      if (!IsF32(value.type) || value.constant->tensor.size() != 1) return std::nullopt;
+      return EpilogueOperand{EpilogueOperand::kImmediate, -1, value.constant->tensor.FloatAt(0)};
+    }
+    const auto& captures = group_.graph->inputs;
+    const auto at = std::find(captures.begin(), captures.end(), id);
+    if (at == captures.end()) return std::nullopt;
+    const int input = static_cast<int>(at - captures.begin());
+    const Value& outer = request_.graph.value(request_.node.inputs[static_cast<size_t>(input)]);
+    if (outer.constant != nullptr && IsF32(outer.type) && outer.constant->tensor.size() == 1 &&
+        outer.type.rank() <= output_.rank()) {
+      return EpilogueOperand{EpilogueOperand::kScalar, input, 0};
+    }
+    if (outer.constant != nullptr && IsPerChannel(outer.type, output_, channel_axis_)) {
+      return EpilogueOperand{EpilogueOperand::kChannels, input, 0};
+    }
+    if (outer.constant != nullptr || !IsF32(outer.type) || outer.type.dims != output_.dims)
+      return std::nullopt;
+    return EpilogueOperand{EpilogueOperand::kTensor, input, 0};
+  }
+
+  const KernelRequest& request_;
+  Group& group_;
+  const Type& output_;
+  int channel_axis_;
+  std::map<ValueId, int> values_;  // results of the root and of steps
+};
+
+}  // namespace
+
+std::optional<Group> ReadGroup(const KernelRequest& request, int channel_axis) {
+  Group group;
+  if (request.node.outputs.size() != 1) return std::nullopt;
+  if (request.node.op != "q.fused") {
+    group.graph = &request.graph;
+    group.root = &request.node;
+    for (size_t i = 0; i < request.node.inputs.size(); ++i) {
+      group.inputs.push_back(request.node.inputs[i] == quench::kNone ? -1 : static_cast<int>(i));
+    }
+    return group;
+  }
+  const GraphPtr body = request.node.Body("body");
+  if (body == nullptr || body->nodes.empty() || body->outputs.size() != 1) return std::nullopt;
+  group.graph = body.get();  // kept alive by the node
+  group.root = &body->nodes[0];
+  if (group.root->outputs.size() != 1 || body->inputs.size() != request.node.inputs.size())
+    return std::nullopt;
+  for (const ValueId id : group.root->inputs) {
+    const auto at = std::find(body->inputs.begin(), body->inputs.end(), id);
+    if (id != quench::kNone && at == body->inputs.end()) return std::nullopt;
+    group.inputs.push_back(id == quench::kNone ? -1 : static_cast<int>(at - body->inputs.begin()));
+  }
+  if (!IsF32(group.OutputType())) return std::nullopt;
+  if (channel_axis < 0) channel_axis += group.OutputType().rank();
+  if (channel_axis < 0 || channel_axis >= group.OutputType().rank()) return std::nullopt;
+  if (!TailReader(request, group, channel_axis).Read()) return std::nullopt;
+  return group;
+}
+
+const Constant* ConstantInput(const KernelRequest& request, const Group& group, int i) {
+  if (!group.HasInput(i)) return nullptr;
+  const int input = group.inputs[static_cast<size_t>(i)];
+  return request.graph.value(request.node.inputs[static_cast<size_t>(input)]).constant.get();
+}
+
+std::vector<int> PackEpilogue(const KernelRequest& request, const Group& group, int64_t channels,
+                              int64_t padded, Candidate& candidate) {
+  std::vector<int> packs;
+  for (const EpilogueOperand& operand : group.epilogue.operands) {
+    packs.push_back(-1);
+    const bool scalar = operand.kind == EpilogueOperand::kScalar;
+    if (operand.kind != EpilogueOperand::kChannels && !scalar) continue;
+    packs.back() = static_cast<int>(candidate.packs.size());
+    const size_t input = static_cast<size_t>(operand.input);
+    const int64_t lanes = request.target.f32_lanes();
+    candidate.packed[input] = true;
+    candidate.packs.push_back(
+        {"channels",
+         {{"channels", scalar ? lanes : channels}, {"padded", scalar ? lanes : padded}},
+         {request.node.inputs[input]}});
+  }
+  return packs;
+}
+
+absl::StatusOr<Vec> EmitEpilogue(VectorBuilder& b, const Epilogue& epilogue, Vec value,
+                                 const std::function<Vec(int operand)>& load) {
+  std::vector<Vec> values = {value};
+  std::vector<Vec> operands(epilogue.operands.size());
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const EpilogueOperand& operand = epilogue.operands[i];
+    operands[i] = operand.kind == EpilogueOperand::kImmediate ? b.F(operand.value, value.lanes)
+                                                              : load(static_cast<int>(i));
+  }
+  for (const EpilogueStep& step : epilogue.steps) {
+    std::vector<Vec> args;
+    for (const int arg : step.args) {
+      args.push_back(arg >= 0 ? operands[static_cast<size_t>(arg)]
+                              : values[static_cast<size_t>(-1 - arg)]);
+    }
+    QUENCH_ASSIGN_OR_RETURN(Vec result, b.Apply(step.function, args));
+    values.push_back(result);
+  }
+  return values.back();
+}
+
+std::string EpilogueIdentity(const Epilogue& epilogue) {
+  std::string text;
+  for (const EpilogueOperand& operand : epilogue.operands) {
+    text += fmt::format("[{} {} {}]", static_cast<int>(operand.kind), operand.input, operand.value);
+  }
+  for (const EpilogueStep& step : epilogue.steps) {
+    text += fmt::format("({}: {})", fmt::join(step.args, ","), loops::Print(step.function));
+  }
+  return text;
+}
+
+BufferMap::BufferMap(const Node& node, const Candidate& candidate) {
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const bool buffer = node.inputs[i] != quench::kNone && !candidate.packed[i];
+    inputs_.push_back(buffer ? first_output_++ : -1);
+  }
+  first_pack_ = first_output_;
+  for (const ValueId output : node.outputs) first_pack_ += output == quench::kNone ? 0 : 1;
+  scratch_ = first_pack_ + static_cast<int>(candidate.packs.size());
+}
+
+}  // namespace quench::codegen

@@ -1,0 +1,97 @@
+// What a kernel does to its results before they are stored: the pointwise tail of a q.fused group.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "services/codegen/kernels/kernel.h"
+#include "services/codegen/kernels/vector_builder.h"
+
+namespace quench::codegen {
+
+// Operands of the pointwise steps beside the results of earlier steps.
+struct EpilogueOperand {
+  enum Kind : uint8_t {
+    kTensor,     // node input `input`: shape and layout of the output
+    kChannels,   // node input `input`: a constant along the channel axis; packed as a vector
+    kScalar,     // node input `input`: a constant of one element; packed as one vector of it
+    kImmediate,  // `value`, a constant of the body
+  };
+  Kind kind = kTensor;
+  int input = -1;
+  double value = 0;
+};
+
+struct EpilogueStep {
+  loops::ScalarFunction function;
+  std::vector<int> args;  // >= 0: operand; -1 - k: value k, where 0 is the root's result and k the
+                          // result of step k - 1
+};
+
+struct Epilogue {
+  std::vector<EpilogueOperand> operands;
+  std::vector<EpilogueStep> steps;  // the last one gives the output
+  bool empty() const { return steps.empty(); }
+};
+
+// A node as kernels look at it: its compute node and the pointwise tail.
+struct Group {
+  const Graph* graph =
+      nullptr;  // the graph that holds `root`: the body of a q.fused node, else the node's own
+  const Node* root = nullptr;
+  std::vector<int> inputs;  // per input of the root: index into the node's inputs; -1 when omitted
+  Epilogue epilogue;
+
+  const Type& InputType(int i) const {
+    return graph->value(root->inputs[static_cast<size_t>(i)]).type;
+  }
+  const Type& OutputType() const { return graph->value(root->outputs[0]).type; }
+  bool HasInput(int i) const {
+    return i < static_cast<int>(inputs.size()) && inputs[static_cast<size_t>(i)] >= 0;
+  }
+};
+
+// Reads an ordinary node or a q.fused one whose first node is the compute node, whose other nodes
+// are f32 pointwise over the output's shape, and that has one output. `channel_axis` < 0 counts
+// from the end. Nothing when the node has another form.
+std::optional<Group> ReadGroup(const KernelRequest& request, int channel_axis);
+
+// The constant behind the root's input i in the outer graph, or null.
+const Constant* ConstantInput(const KernelRequest& request, const Group& group, int i);
+
+// Appends to the candidate one `channels` pack per constant operand of the epilogue (per-channel
+// ones padded to `padded` elements) and declares those inputs packed. Returns the pack index per
+// operand
+// (-1 for the others).
+std::vector<int> PackEpilogue(const KernelRequest& request, const Group& group, int64_t channels,
+                              int64_t padded, Candidate& candidate);
+
+// The epilogue of one vector. `load` gives an operand that is not an immediate.
+absl::StatusOr<Vec> EmitEpilogue(VectorBuilder& b, const Epilogue& epilogue, Vec value,
+                                 const std::function<Vec(int operand)>& load);
+
+// Everything about the epilogue that its code depends on.
+std::string EpilogueIdentity(const Epilogue& epilogue);
+
+// Index of buffers in the kernel ABI for a candidate of a node (kernel.h).
+class BufferMap {
+ public:
+  BufferMap(const Node& node, const Candidate& candidate);
+  int Input(int i) const { return inputs_[static_cast<size_t>(i)]; }
+  int Output() const { return first_output_; }
+  int Pack(int i) const { return first_pack_ + i; }
+  int Scratch() const { return scratch_; }
+
+ private:
+  std::vector<int> inputs_;
+  int first_output_ = 0;
+  int first_pack_ = 0;
+  int scratch_ = 0;
+};
+
+}  // namespace quench::codegen

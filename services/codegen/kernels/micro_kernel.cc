@@ -1,0 +1,220 @@
+#include "services/codegen/kernels/micro_kernel.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace quench::codegen {
+namespace {
+
+class MicroEmitter {
+ public:
+  MicroEmitter(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile)
+      : b_(b), r_(reduction), t_(tile) {}
+
+  void Emit(const std::function<void(int, int, int, Vec)>& store) {
+    Start();
+    b_.For(b_.I(0), r_.blocks, 1, [&](Int) {
+      const PtrVar row = b_.Variable(block_.Get());
+      b_.For(b_.I(0), r_.kh, 1, [&](Int) {
+        const PtrVar tap = b_.Variable(row.Get());
+        b_.For(b_.I(0), r_.kw, 1, [&](Int) {
+          Channels(tap.Get());
+          tap.Set(tap.Get() + r_.kw_stride);
+        });
+        row.Set(row.Get() + r_.kh_stride);
+      });
+      block_.Set(block_.Get() + r_.block_stride);
+    });
+    Tail();
+    int i = 0;
+    for (int y = 0; y < t_.y; ++y) {
+      for (int x = 0; x < t_.x; ++x) {
+        for (int v = 0; v < t_.vectors; ++v)
+          store(y, x, v, accumulators_[static_cast<size_t>(i++)].Get());
+      }
+    }
+  }
+
+ private:
+  void Start() {
+    for (int y = 0; y < t_.y; ++y) {
+      for (int x = 0; x < t_.x; ++x) pixels_.push_back(t_.y_stride * y + t_.x_stride * x);
+    }
+    std::vector<Vec> initial;
+    for (int v = 0; v < t_.vectors; ++v) {
+      initial.push_back(t_.bias.valid() ? b_.Load(t_.bias + 4 * r_.lanes * v, r_.lanes)
+                                        : b_.F(0, r_.lanes));
+    }
+    for (size_t p = 0; p < pixels_.size(); ++p) {
+      for (int v = 0; v < t_.vectors; ++v) {
+        accumulators_.push_back(b_.Variable(initial[static_cast<size_t>(v)]));
+      }
+    }
+    weights_ = b_.Variable(t_.weights);
+    block_ = b_.Variable(t_.input);
+    if (t_.prefetch.valid()) prefetch_ = b_.Variable(t_.prefetch);
+  }
+
+  // All channels of one tap.
+  void Channels(Ptr tap) {
+    const int64_t bodies = r_.channels / r_.unroll;
+    if (bodies > 0) {
+      const PtrVar at = b_.Variable(tap);
+      b_.For(b_.I(0), b_.I(bodies), 1, [&](Int) {
+        Body(at.Get(), r_.unroll);
+        at.Set(at.Get() + r_.channel_stride * r_.unroll);
+      });
+    }
+    const int rest = static_cast<int>(r_.channels % r_.unroll);
+    if (rest > 0) Body(tap + r_.channel_stride * (bodies * r_.unroll), rest);
+  }
+
+  void Tail() {
+    const int64_t known = b_.ConstantOr(r_.tail, -1);
+    if (known >= 0) {
+      for (int64_t done = 0; done < known; done += r_.unroll) {
+        Body(block_.Get() + r_.channel_stride * done,
+             static_cast<int>(std::min<int64_t>(r_.unroll, known - done)));
+      }
+      return;
+    }
+    b_.For(b_.I(0), r_.tail, 1, [&](Int) {
+      Body(block_.Get(), 1);
+      block_.Set(block_.Get() + r_.channel_stride);
+    });
+  }
+
+  // `channels` multiply-adds into every accumulator.
+  void Body(Ptr input, int channels) {
+    Prefetch();
+    const bool by_lane =
+        r_.by_lane && channels % 4 == 0 && b_.ConstantOr(r_.channel_stride, 0) == 4;
+    std::vector<Vec> quads(pixels_.size());
+    for (int c = 0; c < channels; ++c) {
+      std::vector<Vec> weights;
+      for (int v = 0; v < t_.vectors; ++v) {
+        const int64_t at = (static_cast<int64_t>(c) * t_.vectors + v) * r_.lanes * 4;
+        weights.push_back(b_.Load(weights_.Get() + at, r_.lanes));
+      }
+      for (size_t p = 0; p < pixels_.size(); ++p) {
+        const Ptr address = input + r_.channel_stride * c + pixels_[p];
+        if (by_lane && c % 4 == 0) quads[p] = b_.Load(address, 4);
+        const Vec x = by_lane ? b_.SplatLane(quads[p], c % 4, r_.lanes)
+                              : b_.Splat(b_.Load(address, 1), r_.lanes);
+        for (int v = 0; v < t_.vectors; ++v) {
+          const VecVar& sum =
+              accumulators_[p * static_cast<size_t>(t_.vectors) + static_cast<size_t>(v)];
+          sum.Set(b_.Fma(x, weights[static_cast<size_t>(v)], sum.Get()));
+        }
+      }
+    }
+    weights_.Set(weights_.Get() + static_cast<int64_t>(channels) * t_.vectors * r_.lanes * 4);
+  }
+
+  void Prefetch() {
+    if (!t_.prefetch.valid()) return;
+    for (int i = 0; i < t_.prefetch_lines; ++i) b_.Prefetch(prefetch_.Get() + i * 64, 2);
+    prefetch_.Set(prefetch_.Get() + t_.prefetch_lines * 64);
+  }
+
+  VectorBuilder& b_;
+  const MicroReduction& r_;
+  const MicroTile& t_;
+  std::vector<Int> pixels_;  // offsets of the tile's pixels
+  std::vector<VecVar> accumulators_;
+  PtrVar weights_, block_, prefetch_;
+};
+
+}  // namespace
+
+void EmitMicroTile(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile,
+                   const std::function<void(int, int, int, Vec)>& store) {
+  MicroEmitter(b, reduction, tile).Emit(store);
+}
+
+PanelPrefetch PanelPrefetch::Plan(int64_t panel_bytes, int64_t bodies, int64_t tiles) {
+  constexpr int64_t kLine = 64;
+  constexpr int64_t kWorthwhile = 4096;
+  PanelPrefetch plan;
+  if (tiles < 2 || bodies < 1 || panel_bytes < kWorthwhile) return plan;
+  const int64_t lines = (panel_bytes + kLine - 1) / kLine;
+  const int64_t per_body = (lines + tiles * bodies - 1) / (tiles * bodies);
+  plan.lines = static_cast<int>(per_body);
+  plan.slice_bytes = per_body * bodies * kLine;
+  plan.slices = (panel_bytes + plan.slice_bytes - 1) / plan.slice_bytes;
+  return plan;
+}
+
+Dim TileAxis::Parts(SymbolTable& symbols) const {
+  if (total.is_static()) return SplitEvenly(total.value(), most).parts();
+  return symbols.CeilDiv(total, most);
+}
+
+void TileAxis::For(VectorBuilder& b, Int first, Int last,
+                   const std::function<void(Int, int)>& body) const {
+  if (total.is_static()) {
+    const Split split = SplitEvenly(total.value(), most);
+    b.For(first, Min(last, b.I(split.bigs)), 1,
+          [&](Int i) { body(i * split.big, static_cast<int>(split.big)); });
+    if (split.smalls == 0) return;
+    b.For(Max(first, b.I(split.bigs)), last, 1, [&](Int i) {
+      body((i - split.bigs) * (split.big - 1) + split.bigs * split.big,
+           static_cast<int>(split.big - 1));
+    });
+    return;
+  }
+  const Int size = b.Size(total);
+  const Int full = size / most;
+  b.For(first, Min(last, full), 1, [&](Int i) { body(i * most, most); });
+  if (most == 1) return;
+  b.If(last > full && first <= full, [&] {
+    const IntVar at = b.Variable(full * most);
+    int part = 1;
+    while (part * 2 < most) part *= 2;
+    for (; part > 0; part /= 2) {
+      b.If(size - at.Get() >= b.I(part), [&] {
+        body(at.Get(), part);
+        at.Set(at.Get() + part);
+      });
+    }
+  });
+}
+
+Int TileAxis::Start(VectorBuilder& b, Int part) const {
+  if (!total.is_static()) return Min(part * most, b.Size(total));
+  const Split split = SplitEvenly(total.value(), most);
+  if (split.smalls == 0) return part * split.big;
+  return part * split.big - Max(part - split.bigs, b.I(0));
+}
+
+void TileAxis::ForAll(VectorBuilder& b, const std::function<void(Int, int)>& body) const {
+  const Int parts = total.is_static() ? b.I(SplitEvenly(total.value(), most).parts())
+                                      : (b.Size(total) + (most - 1)) / most;
+  For(b, b.I(0), parts, body);
+}
+
+void ForPanel(VectorBuilder& b, const Split& panels, Int p, bool peel_last,
+              const std::function<void(int, Int, bool)>& fn) {
+  const Int first =
+      panels.smalls == 0 ? p * panels.big : p * panels.big - Max(p - panels.bigs, b.I(0));
+  const auto big = [&] { fn(static_cast<int>(panels.big), first, false); };
+  const auto small = [&] { fn(static_cast<int>(panels.big) - 1, first, false); };
+  const int64_t bigs = panels.bigs - (peel_last && panels.smalls == 0 ? 1 : 0);
+  const int64_t smalls = panels.smalls - (peel_last && panels.smalls > 0 ? 1 : 0);
+  const auto others = [&] {
+    if (bigs > 0 && smalls > 0) {
+      b.If(p < b.I(panels.bigs), big, small);
+    } else if (bigs > 0) {
+      big();
+    } else if (smalls > 0) {
+      small();
+    }
+  };
+  if (!peel_last) return others();
+  if (panels.parts() == 1) return fn(static_cast<int>(panels.big), first, true);
+  b.If(
+      p == b.I(panels.parts() - 1),
+      [&] { fn(static_cast<int>(panels.big) - (panels.smalls > 0 ? 1 : 0), first, true); }, others);
+}
+
+}  // namespace quench::codegen

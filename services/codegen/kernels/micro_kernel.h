@@ -1,0 +1,71 @@
+// The micro-kernel: an output tile of pixels by vectors of channels in registers, while a reduction
+// loop blocks -> kh -> kw -> channels streams packed weights. Convolutions, GEMM and GEMV are all
+// this, with other strides; strides may be constants (then they become displacements) or run-time
+// sizes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "services/codegen/kernels/tile.h"
+#include "services/codegen/kernels/vector_builder.h"
+
+namespace quench::codegen {
+
+// Strides are in bytes. Weights lie as [blocks][kh][kw][channels][tile vectors][lanes], then
+// [tail][tile vectors][lanes].
+struct MicroReduction {
+  int lanes = 8;
+  bool by_lane = false;  // Target::multiply_by_lane
+  Int blocks, block_stride;
+  Int kh, kh_stride;
+  Int kw, kw_stride;
+  int64_t channels = 1;  // per block and tap, all in the body of the innermost loop when few
+  Int channel_stride;
+  Int tail;        // channels after the blocks, for one tap; a constant or less than `channels`
+  int unroll = 4;  // channels in one body
+};
+
+struct MicroTile {
+  int y = 1, x = 1, vectors = 1;
+  Ptr input;  // first channel of the first tap of the tile's first pixel
+  Int y_stride, x_stride;
+  Ptr weights;
+  Ptr bias;      // `vectors` vectors that the accumulators start with; 0 when invalid
+  Ptr prefetch;  // lines to fetch, one step of `prefetch_lines` per body; none when invalid
+  int prefetch_lines = 1;
+};
+
+// Calls store(y, x, vector, value) for each accumulator once.
+void EmitMicroTile(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile,
+                   const std::function<void(int y, int x, int vector, Vec value)>& store);
+
+// Weights are cold in a network: while the tiles of a panel are computed, each fetches its slice of
+// the next panel.
+struct PanelPrefetch {
+  int lines = 0;  // per body; 0: none
+  int64_t slices = 1;
+  int64_t slice_bytes = 0;
+  // `panel_bytes` of weights, `bodies` per tile, `tiles` per panel.
+  static PanelPrefetch Plan(int64_t panel_bytes, int64_t bodies, int64_t tiles);
+};
+
+// Pixels of an axis in tiles of at most `most`: evenly when the axis is static, else full tiles and
+// a remainder in tiles of powers of two.
+struct TileAxis {
+  Dim total = 1;
+  int most = 1;
+  Dim Parts(SymbolTable& symbols) const;
+  // body(first pixel, pixels) for the tiles [first, last).
+  void For(VectorBuilder& b, Int first, Int last, const std::function<void(Int, int)>& body) const;
+  Int Start(VectorBuilder& b, Int part) const;  // first pixel of a tile
+  void ForAll(VectorBuilder& b, const std::function<void(Int, int)>& body) const;
+};
+
+// Panels of output vectors: `fn(vectors, first vector, is the last panel)` for panel p of a split.
+// When `peel_last`, the last panel has code of its own and only there the third argument is true.
+void ForPanel(VectorBuilder& b, const Split& panels, Int p, bool peel_last,
+              const std::function<void(int vectors, Int first, bool last)>& fn);
+
+}  // namespace quench::codegen

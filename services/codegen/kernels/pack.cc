@@ -1,0 +1,244 @@
+#include "services/codegen/kernels/pack.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include "common/base/status.h"
+#include "services/codegen/kernels/tile.h"
+
+namespace quench::codegen {
+namespace {
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Parameters and sources of one request.
+class Request {
+ public:
+  Request(const PackSpec& spec, std::span<const Tensor* const> sources)
+      : spec_(spec), sources_(sources) {}
+
+  int64_t Param(const char* name, int64_t fallback = 0) const {
+    const auto found = spec_.params.find(name);
+    return found == spec_.params.end() ? fallback : found->second;
+  }
+  float Scale() const {
+    const auto found = spec_.params.find("scale");
+    return found == spec_.params.end() ? 1.0F
+                                       : std::bit_cast<float>(static_cast<uint32_t>(found->second));
+  }
+  const Tensor& source() const { return *sources_[0]; }
+  std::span<const float> floats() const { return source().as<float>(); }
+  int64_t dim(int i) const { return source().dims()[static_cast<size_t>(i)]; }
+
+  absl::Status CheckSource(int min_rank, int max_rank) const {
+    if (sources_.size() == 1 && source().dtype() == DataType::kF32 && source().rank() >= min_rank &&
+        source().rank() <= max_rank) {
+      return absl::OkStatus();
+    }
+    return Internal("pack `{}`: takes one f32 source of rank {} to {}", spec_.transform, min_rank,
+                    max_rank);
+  }
+  absl::Status CheckPositive(std::initializer_list<const char*> names) const {
+    for (const char* name : names) {
+      if (Param(name) < 1)
+        return Internal("pack `{}`: parameter `{}` is {}, takes 1 or more", spec_.transform, name,
+                        Param(name));
+    }
+    return absl::OkStatus();
+  }
+  const std::string& transform() const { return spec_.transform; }
+
+ private:
+  const PackSpec& spec_;
+  std::span<const Tensor* const> sources_;
+};
+
+using FloatWriter = std::function<void(std::span<float>)>;
+
+// What a transform gives: its size, and how to fill it.
+struct Packed {
+  int64_t bytes = 0;
+  std::function<void(std::byte*)> write;
+};
+
+Packed Floats(int64_t count, FloatWriter write) {
+  return {count * 4, [count, write = std::move(write)](std::byte* out) {
+            std::memset(out, 0, static_cast<size_t>(count) * 4);
+            write({reinterpret_cast<float*>(out), static_cast<size_t>(count)});
+          }};
+}
+
+absl::StatusOr<Packed> PackCopy(const Request& request) {
+  const std::span<const std::byte> bytes = request.source().bytes();
+  return Packed{static_cast<int64_t>(bytes.size()), [bytes](std::byte* out) {
+                  if (!bytes.empty()) std::memcpy(out, bytes.data(), bytes.size());
+                }};
+}
+
+absl::StatusOr<Packed> PackChannels(const Request& request) {
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(0, 64));
+  QUENCH_RETURN_IF_ERROR(request.CheckPositive({"channels", "padded"}));
+  const int64_t channels = request.Param("channels");
+  const int64_t padded = request.Param("padded");
+  const int64_t size = request.source().size();
+  if ((size != 1 && size != channels) || padded < channels) {
+    return Internal("pack `channels`: {} elements do not give {} channels in {}", size, channels,
+                    padded);
+  }
+  const float scale = request.Scale();
+  return Floats(padded, [=, source = request.floats()](std::span<float> out) {
+    for (int64_t i = 0; i < channels; ++i) {
+      out[static_cast<size_t>(i)] = source[static_cast<size_t>(size == 1 ? 0 : i)] * scale;
+    }
+  });
+}
+
+absl::StatusOr<Packed> PackConvPanels(const Request& request) {
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(3, 4));
+  QUENCH_RETURN_IF_ERROR(request.CheckPositive({"groups", "merged", "lanes", "block", "vectors"}));
+  const int64_t groups = request.Param("groups"), merged = request.Param("merged");
+  const int64_t lanes = request.Param("lanes"), block = request.Param("block");
+  const int64_t ic = request.dim(1), oc = request.dim(0) / groups;  // of one original group
+  const int64_t taps =
+      request.source().rank() == 4 ? request.dim(2) * request.dim(3) : request.dim(2);
+  const int64_t blocks = CeilDiv(ic * merged, block), vectors = CeilDiv(oc * merged, lanes);
+  const int64_t all = groups / merged;
+  if (groups % merged != 0 || request.dim(0) % groups != 0)
+    return Internal("pack `conv_panels`: groups do not divide");
+  const Split panels = SplitEvenly(vectors, request.Param("vectors"));
+  const int64_t size = all * vectors * blocks * taps * block * lanes;
+  return Floats(size, [=, source = request.floats()](std::span<float> out) {
+    size_t at = 0;
+    for (int64_t g = 0; g < all; ++g) {
+      for (int64_t p = 0; p < panels.parts(); ++p) {
+        const int64_t first = panels.Start(p) * lanes;
+        const int64_t last = panels.Start(p + 1) * lanes;
+        for (int64_t b = 0; b < blocks; ++b) {
+          for (int64_t tap = 0; tap < taps; ++tap) {
+            for (int64_t c = b * block; c < (b + 1) * block; ++c) {
+              for (int64_t o = first; o < last; ++o, ++at) {
+                const bool zero = o >= oc * merged || c >= ic * merged || o / oc != c / ic;
+                if (!zero)
+                  out[at] = source[static_cast<size_t>(
+                      ((g * merged * oc + o) * ic + c % ic) * taps + tap)];
+              }
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+absl::StatusOr<Packed> PackGemmPanels(const Request& request) {
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(2, 64));
+  QUENCH_RETURN_IF_ERROR(request.CheckPositive({"lanes", "vectors"}));
+  const bool transposed = request.Param("transposed") != 0;
+  const int rank = request.source().rank();
+  const int64_t k = request.dim(rank - (transposed ? 1 : 2)),
+                n = request.dim(rank - (transposed ? 2 : 1));
+  const int64_t lanes = request.Param("lanes");
+  const int64_t batch = k * n == 0 ? 0 : request.source().size() / (k * n);
+  const int64_t vectors = CeilDiv(n, lanes);
+  const Split panels = SplitEvenly(vectors, request.Param("vectors"));
+  const float scale = request.Scale();
+  return Floats(batch * vectors * lanes * k, [=, source = request.floats()](std::span<float> out) {
+    size_t at = 0;
+    for (int64_t matrix = 0; matrix < batch; ++matrix) {
+      const std::span<const float> b = source.subspan(static_cast<size_t>(matrix * k * n));
+      for (int64_t p = 0; p < panels.parts(); ++p) {
+        for (int64_t row = 0; row < k; ++row) {
+          for (int64_t column = panels.Start(p) * lanes; column < panels.Start(p + 1) * lanes;
+               ++column, ++at) {
+            if (column >= n) continue;
+            out[at] =
+                b[static_cast<size_t>(transposed ? column * k + row : row * n + column)] * scale;
+          }
+        }
+      }
+    }
+  });
+}
+
+absl::StatusOr<Packed> PackDepthwise(const Request& request) {
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(3, 4));
+  QUENCH_RETURN_IF_ERROR(request.CheckPositive({"lanes"}));
+  const int64_t lanes = request.Param("lanes"), channels = request.dim(0);
+  const int64_t taps =
+      request.source().rank() == 4 ? request.dim(2) * request.dim(3) : request.dim(2);
+  if (request.dim(1) != 1)
+    return Internal("pack `depthwise`: {} input channels per group, takes 1", request.dim(1));
+  return Floats(CeilDiv(channels, lanes) * lanes * taps,
+                [=, source = request.floats()](std::span<float> out) {
+                  for (int64_t c = 0; c < channels; ++c) {
+                    for (int64_t tap = 0; tap < taps; ++tap) {
+                      out[static_cast<size_t>((c / lanes * taps + tap) * lanes + c % lanes)] =
+                          source[static_cast<size_t>(c * taps + tap)];
+                    }
+                  }
+                });
+}
+
+absl::StatusOr<Packed> PackBlocked(const Request& request) {
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(1, 64));
+  QUENCH_RETURN_IF_ERROR(request.CheckPositive({"lanes"}));
+  const int64_t axis = request.Param("axis", -1), lanes = request.Param("lanes");
+  if (axis < 0 || axis >= request.source().rank())
+    return Internal("pack `blocked`: axis {} is out of range", axis);
+  int64_t outer = 1, inner = 1;
+  for (int i = 0; i < request.source().rank(); ++i) {
+    if (i < axis) outer *= request.dim(i);
+    if (i > axis) inner *= request.dim(i);
+  }
+  const int64_t n = request.dim(static_cast<int>(axis));
+  const int64_t blocks = CeilDiv(n, lanes);
+  return Floats(
+      outer * blocks * lanes * inner, [=, source = request.floats()](std::span<float> out) {
+        for (int64_t o = 0; o < outer; ++o) {
+          for (int64_t c = 0; c < n; ++c) {
+            for (int64_t i = 0; i < inner; ++i) {
+              out[static_cast<size_t>(((o * blocks + c / lanes) * inner + i) * lanes + c % lanes)] =
+                  source[static_cast<size_t>((o * n + c) * inner + i)];
+            }
+          }
+        }
+      });
+}
+
+absl::StatusOr<Packed> Dispatch(const PackSpec& spec, std::span<const Tensor* const> sources) {
+  static constexpr std::pair<const char*, absl::StatusOr<Packed> (*)(const Request&)>
+      kTransforms[] = {{"copy", PackCopy},
+                       {"channels", PackChannels},
+                       {"conv_panels", PackConvPanels},
+                       {"gemm_panels", PackGemmPanels},
+                       {"depthwise", PackDepthwise},
+                       {"blocked", PackBlocked}};
+  if (sources.empty()) return Internal("pack `{}`: no source", spec.transform);
+  for (const auto& [name, pack] : kTransforms) {
+    if (spec.transform == name) return pack(Request(spec, sources));
+  }
+  return Internal("pack `{}`: unknown transform", spec.transform);
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> PackedBytes(const PackSpec& spec, std::span<const Tensor* const> sources) {
+  QUENCH_ASSIGN_OR_RETURN(const Packed packed, Dispatch(spec, sources));
+  return packed.bytes;
+}
+
+absl::Status Pack(const PackSpec& spec, std::span<const Tensor* const> sources,
+                  std::span<std::byte> out) {
+  QUENCH_ASSIGN_OR_RETURN(const Packed packed, Dispatch(spec, sources));
+  if (static_cast<int64_t>(out.size()) != packed.bytes) {
+    return Internal("pack `{}`: room for {} bytes, needs {}", spec.transform, out.size(),
+                    packed.bytes);
+  }
+  packed.write(out.data());
+  return absl::OkStatus();
+}
+
+}  // namespace quench::codegen

@@ -1,0 +1,39 @@
+// Named transforms from constants to the bytes that kernels read. Plain C++, deterministic, no
+// LLVM. Elements are f32 unless said otherwise; the output has no padding beyond what a row says.
+//
+//   copy                     the source's bytes, any dtype
+//   channels                 {channels, padded, scale}: 1 or `channels` elements -> `padded`
+//   floats, the rest 0; times
+//                            `scale` (bits of an f32) when given
+//   conv_panels              {groups, merged, lanes, block, vectors}: [oc, ic/groups, kh, kw] (or
+//   without kh) ->
+//                            [group][panel][ic block][kh][kw][channel of the block][vectors of the
+//                            panel][lanes], where `merged` groups form one (zero off the diagonal)
+//   gemm_panels              {lanes, vectors, transposed, scale}: [batch.., k, n], or [batch.., n,
+//   k] when transposed ->
+//                            [batch][panel][k][vectors of the panel][lanes], times `scale` when
+//                            given
+//   depthwise                {lanes}: [c, 1, kh, kw] -> [c / lanes][kh][kw][lanes]
+//   blocked                  {axis, lanes}: row-major -> `axis` split into blocks of `lanes`
+//   innermost, padded with 0
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "common/ir/tensor.h"
+#include "services/codegen/kernels/kernel.h"
+
+namespace quench::codegen {
+
+// Size of a pack; INTERNAL when the transform is unknown or does not take these sources.
+absl::StatusOr<int64_t> PackedBytes(const PackSpec& spec, std::span<const Tensor* const> sources);
+
+// Writes exactly PackedBytes bytes; `out` is aligned to 4.
+absl::Status Pack(const PackSpec& spec, std::span<const Tensor* const> sources,
+                  std::span<std::byte> out);
+
+}  // namespace quench::codegen

@@ -1,0 +1,75 @@
+#include "services/codegen/kernels/tile.h"
+
+#include <algorithm>
+
+namespace quench::codegen {
+namespace {
+
+// Two loads, two multiply-adds of latency four a cycle: true of every core we tile for, or near
+// enough to rank tiles.
+double CyclesPerStep(const Target& target, int pixels, int vectors) {
+  const double fma = pixels * vectors / 2.0 * (target.fma ? 1 : 2);
+  const double loads = (target.multiply_by_lane ? pixels / 4.0 + vectors : pixels + vectors) / 2.0;
+  return std::max({fma, loads, 4.0});
+}
+
+double TileCycles(const Target& target, int64_t pixels, int64_t vectors, int64_t steps) {
+  const double body = CyclesPerStep(target, static_cast<int>(pixels), static_cast<int>(vectors));
+  return body * static_cast<double>(steps) + 16 + 1.5 * static_cast<double>(pixels * vectors);
+}
+
+// Sum over the big and small parts of three axes.
+double TotalCycles(const Target& target, const TileProblem& problem, const Tile& tile) {
+  const Split y = SplitEvenly(problem.height.value_or(tile.y), tile.y);
+  const Split x = SplitEvenly(problem.width.value_or(tile.x), tile.x);
+  const Split v = SplitEvenly(problem.vectors, tile.vectors);
+  double total = 0;
+  for (int bits = 0; bits < 8; ++bits) {
+    const auto part = [&](const Split& split, int bit) {
+      return (bits & bit) == 0 ? std::pair(split.bigs, split.big)
+                               : std::pair(split.smalls, split.big - 1);
+    };
+    const auto [ny, py] = part(y, 1);
+    const auto [nx, px] = part(x, 2);
+    const auto [nv, pv] = part(v, 4);
+    if (ny * nx * nv == 0) continue;
+    total += static_cast<double>(ny * nx * nv) * TileCycles(target, py * px, pv, problem.steps);
+  }
+  if (!problem.width) total /= static_cast<double>(tile.x);
+  if (!problem.height) total /= static_cast<double>(tile.y);
+  return total;
+}
+
+}  // namespace
+
+Split SplitEvenly(int64_t total, int64_t most) {
+  Split split;
+  if (total <= 0) return split;
+  const int64_t parts = (total + most - 1) / most;
+  split.big = (total + parts - 1) / parts;
+  split.smalls = parts * split.big - total;
+  split.bigs = parts - split.smalls;
+  return split;
+}
+
+Tile ChooseTile(const Target& target, const TileProblem& problem) {
+  const int accumulators = target.tile_rows * target.tile_vectors;
+  const int spare = target.fma ? 0 : 1;  // the product needs a register
+  Tile best;
+  best.cycles = TotalCycles(target, problem, best);
+  for (int vectors = 1; vectors <= std::min<int64_t>(8, problem.vectors); ++vectors) {
+    for (int y = 1; y <= 3; ++y) {
+      if (y > 1 && (!problem.height || !problem.width || *problem.height < y)) break;
+      for (int x = 1; x * y * vectors <= accumulators; ++x) {
+        if (x * y * vectors + vectors + 1 + spare > target.vector_registers) break;
+        if (problem.width && x > *problem.width) break;
+        Tile tile{y, x, vectors, 0};
+        tile.cycles = TotalCycles(target, problem, tile);
+        if (tile.cycles < best.cycles * 0.995) best = tile;
+      }
+    }
+  }
+  return best;
+}
+
+}  // namespace quench::codegen

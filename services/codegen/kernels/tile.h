@@ -1,0 +1,40 @@
+// Tiles: how work is cut so that accumulators fill the registers and few remainders are left.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "services/codegen/targets/target.h"
+
+namespace quench::codegen {
+
+// `total` units in as few parts of at most `most` units as possible, as even as possible: `bigs`
+// parts of `big` units, then `smalls` parts of big - 1 units.
+struct Split {
+  int64_t big = 1;
+  int64_t bigs = 0;
+  int64_t smalls = 0;
+  int64_t parts() const { return bigs + smalls; }
+  // First unit of a part.
+  int64_t Start(int64_t part) const { return part * big - (part > bigs ? part - bigs : 0); }
+};
+Split SplitEvenly(int64_t total, int64_t most);
+
+// An output tile of the micro-kernel: y rows of x pixels by `vectors` vectors of output channels.
+struct Tile {
+  int y = 1;
+  int x = 1;
+  int vectors = 1;
+  double cycles = 0;  // predicted for the whole output (per pixel when the width is symbolic)
+};
+
+struct TileProblem {
+  std::optional<int64_t> height;  // output rows and pixels per row; nothing when symbolic
+  std::optional<int64_t> width;
+  int64_t vectors = 1;  // output channels in vectors
+  int64_t steps = 1;    // length of the reduction
+};
+// The cheapest tile whose accumulators and operands fit the registers of the target.
+Tile ChooseTile(const Target& target, const TileProblem& problem);
+
+}  // namespace quench::codegen

@@ -1,0 +1,335 @@
+#include <gtest/gtest.h>
+
+#include "services/codegen/kernels/catalogue.h"
+#include "tests/support/kernel_runner.h"
+#include "tests/unit/services/codegen/kernels/reference.h"
+
+namespace quench::codegen {
+namespace {
+
+struct Model {
+  Graph graph;
+  ValueId x = 0, w = 0, bias = quench::kNone, y = 0;
+};
+
+Model ConvModel(const ConvCase& c) {
+  Model m;
+  m.x = m.graph.AddInput("x", Type::Tensor(DataType::kF32, {c.n, c.ic, c.ih, c.iw}));
+  m.w = m.graph.AddConstant("w", RandomTensor({c.oc, c.ic / c.group, c.kh, c.kw}, 2));
+  std::vector<ValueId> inputs = {m.x, m.w};
+  if (c.bias) inputs.push_back(m.bias = m.graph.AddConstant("bias", RandomTensor({c.oc}, 3)));
+  const NodeId node = m.graph.AddNode("Conv", "conv", inputs, 1,
+                                      {{"strides", c.strides},
+                                       {"pads", c.pads},
+                                       {"dilations", c.dilations},
+                                       {"group", c.group},
+                                       {"kernel_shape", std::vector<int64_t>{c.kh, c.kw}}});
+  m.y = m.graph.node(node).outputs[0];
+  m.graph.value(m.y).type = Type::Tensor(DataType::kF32, {c.n, c.oc, c.out(0), c.out(1)});
+  m.graph.outputs = {m.y};
+  return m;
+}
+
+Tensor Reference(const ConvCase& c, const Model& m, const Tensor& x) {
+  const Tensor none;
+  return NaiveConv(c, x, m.graph.value(m.w).constant->tensor,
+                   c.bias ? m.graph.value(m.bias).constant->tensor : none);
+}
+
+// Every candidate on every target that runs here, in one range of tasks and in three.
+void CheckAll(const Graph& graph, const std::map<ValueId, Tensor>& inputs,
+              std::vector<int64_t> slots, const Tensor& reference, size_t min_candidates = 1) {
+  for (const Target& target : RunnableTargets()) {
+    const KernelRequest request{graph, graph.nodes.back(), target, 3};
+    std::vector<Candidate> candidates;
+    ConvKernel().propose(request, candidates);
+    ASSERT_GE(candidates.size(), min_candidates) << target.name;
+    for (const Candidate& candidate : candidates) {
+      SCOPED_TRACE(target.name + ": " + candidate.reason);
+      auto runner = KernelRunner::Create(request, candidate);
+      ASSERT_TRUE(runner.ok()) << runner.status();
+      for (const int ranges : {1, 3}) {
+        const absl::Status prepared = (*runner)->Prepare(inputs, slots);
+        ASSERT_TRUE(prepared.ok()) << prepared;
+        ASSERT_TRUE((*runner)->Run(ranges).ok());
+        EXPECT_LT(RelativeError((*runner)->Output(), reference), 1e-5) << "ranges " << ranges;
+      }
+    }
+  }
+}
+
+class ConvTest : public testing::TestWithParam<ConvCase> {};
+
+TEST_P(ConvTest, EqualsTheNaiveSum) {
+  const ConvCase& c = GetParam();
+  const Model m = ConvModel(c);
+  const Tensor x = RandomTensor({c.n, c.ic, c.ih, c.iw}, 1);
+  CheckAll(m.graph, {{m.x, x}}, {}, Reference(c, m, x));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, ConvTest,
+    testing::Values(
+        ConvCase{.name = "pointwise", .ic = 16, .ih = 9, .iw = 7, .oc = 32},
+        ConvCase{.name = "pointwise_wide", .ic = 32, .ih = 4, .iw = 5, .oc = 104},
+        ConvCase{.name = "pointwise_large_image", .ic = 8, .ih = 40, .iw = 41, .oc = 16},
+        ConvCase{.name = "one_pixel", .ic = 40, .ih = 1, .iw = 1, .oc = 72},
+        ConvCase{.name = "odd_channels",
+                 .ic = 3,
+                 .ih = 11,
+                 .iw = 13,
+                 .oc = 17,
+                 .kh = 3,
+                 .kw = 3,
+                 .pads = {1, 1, 1, 1}},
+        ConvCase{.name = "odd_input",
+                 .ic = 17,
+                 .ih = 6,
+                 .iw = 5,
+                 .oc = 24,
+                 .kh = 3,
+                 .kw = 3,
+                 .pads = {1, 1, 1, 1}},
+        ConvCase{.name = "one_channel",
+                 .ic = 1,
+                 .ih = 9,
+                 .iw = 9,
+                 .oc = 1,
+                 .kh = 3,
+                 .kw = 3,
+                 .bias = false},
+        ConvCase{.name = "first_layer",
+                 .ic = 3,
+                 .ih = 30,
+                 .iw = 31,
+                 .oc = 64,
+                 .kh = 7,
+                 .kw = 7,
+                 .strides = {2, 2},
+                 .pads = {3, 3, 3, 3}},
+        ConvCase{.name = "three_by_three",
+                 .ic = 24,
+                 .ih = 14,
+                 .iw = 14,
+                 .oc = 48,
+                 .kh = 3,
+                 .kw = 3,
+                 .pads = {1, 1, 1, 1}},
+        ConvCase{.name = "small_map",
+                 .ic = 16,
+                 .ih = 7,
+                 .iw = 7,
+                 .oc = 64,
+                 .kh = 3,
+                 .kw = 3,
+                 .pads = {1, 1, 1, 1}},
+        ConvCase{.name = "valid", .ic = 8, .ih = 10, .iw = 9, .oc = 16, .kh = 3, .kw = 2},
+        ConvCase{
+            .name = "strided_pointwise", .ic = 16, .ih = 8, .iw = 9, .oc = 16, .strides = {2, 2}},
+        ConvCase{.name = "strided",
+                 .ic = 16,
+                 .ih = 9,
+                 .iw = 12,
+                 .oc = 16,
+                 .kh = 3,
+                 .kw = 3,
+                 .strides = {2, 3},
+                 .pads = {1, 1, 1, 1}},
+        ConvCase{.name = "dilated",
+                 .ic = 8,
+                 .ih = 12,
+                 .iw = 11,
+                 .oc = 16,
+                 .kh = 3,
+                 .kw = 3,
+                 .pads = {2, 3, 2, 3},
+                 .dilations = {2, 3}},
+        ConvCase{.name = "asymmetric",
+                 .ic = 8,
+                 .ih = 7,
+                 .iw = 6,
+                 .oc = 8,
+                 .kh = 4,
+                 .kw = 2,
+                 .pads = {0, 1, 3, 0}},
+        ConvCase{.name = "stride_beyond_kernel",
+                 .ic = 8,
+                 .ih = 13,
+                 .iw = 13,
+                 .oc = 8,
+                 .kh = 2,
+                 .kw = 2,
+                 .strides = {5, 4},
+                 .pads = {1, 1, 0, 0}},
+        ConvCase{.name = "padding_beyond_kernel",
+                 .ic = 8,
+                 .ih = 3,
+                 .iw = 3,
+                 .oc = 8,
+                 .kh = 2,
+                 .kw = 2,
+                 .pads = {4, 3, 2, 5}},
+        ConvCase{.name = "batch",
+                 .n = 3,
+                 .ic = 8,
+                 .ih = 6,
+                 .iw = 6,
+                 .oc = 24,
+                 .kh = 3,
+                 .kw = 3,
+                 .pads = {1, 1, 1, 1}},
+        ConvCase{.name = "batch_pointwise", .n = 2, .ic = 16, .ih = 3, .iw = 3, .oc = 40},
+        ConvCase{.name = "groups",
+                 .ic = 32,
+                 .ih = 7,
+                 .iw = 8,
+                 .oc = 48,
+                 .kh = 3,
+                 .kw = 3,
+                 .pads = {1, 1, 1, 1},
+                 .group = 2},
+        ConvCase{.name = "merged_groups",
+                 .ic = 32,
+                 .ih = 7,
+                 .iw = 8,
+                 .oc = 32,
+                 .kh = 3,
+                 .kw = 3,
+                 .pads = {1, 1, 1, 1},
+                 .group = 8},
+        ConvCase{.name = "many_rows",
+                 .ic = 8,
+                 .ih = 61,
+                 .iw = 60,
+                 .oc = 8,
+                 .kh = 3,
+                 .kw = 3,
+                 .pads = {1, 1, 1, 1}}),
+    [](const auto& shape) { return shape.param.name; });
+
+TEST(ConvFused, ResidualAndRelu) {
+  const ConvCase c{.name = "",
+                   .n = 2,
+                   .ic = 16,
+                   .ih = 8,
+                   .iw = 8,
+                   .oc = 24,
+                   .kh = 3,
+                   .kw = 3,
+                   .pads = {1, 1, 1, 1}};
+  Model m = ConvModel(c);
+  const ValueId residual = m.graph.AddInput("residual", m.graph.value(m.y).type);
+  Fuse(m.graph, [&](Graph& body, ValueId root, const auto& capture) {
+    const ValueId sum = Pointwise(body, "Add", {root, capture(residual)}, root);
+    return Pointwise(body, "Relu", {sum}, root);
+  });
+  const Tensor x = RandomTensor({c.n, c.ic, c.ih, c.iw}, 1);
+  const Tensor r = RandomTensor({c.n, c.oc, c.ih, c.iw}, 5);
+  Tensor reference = Reference(c, m, x);
+  float* values = reinterpret_cast<float*>(reference.mutable_bytes());
+  for (int64_t i = 0; i < reference.size(); ++i) {
+    values[i] = std::max(0.0F, values[i] + r.as<float>()[static_cast<size_t>(i)]);
+  }
+  CheckAll(m.graph, {{m.x, x}, {residual, r}}, {}, reference);
+}
+
+// Channels that fill no whole vector: the padding lanes stay 0 although sigmoid(0) is not.
+TEST(ConvFused, SiluWithScaleKeepsPaddingLanesZero) {
+  const ConvCase c{.name = "", .ic = 8, .ih = 5, .iw = 5, .oc = 19};
+  Model m = ConvModel(c);
+  const ValueId scale = m.graph.AddConstant("scale", RandomTensor({c.oc, 1, 1}, 7));
+  Fuse(m.graph, [&](Graph& body, ValueId root, const auto& capture) {
+    const ValueId one = body.AddConstant("half", Tensor::ScalarF32(0.5F));
+    const ValueId scaled = Pointwise(body, "Mul", {root, capture(scale)}, root);
+    const ValueId gate = Pointwise(body, "Sigmoid", {scaled}, root);
+    const ValueId silu = Pointwise(body, "Mul", {gate, scaled}, root);
+    return Pointwise(body, "Add", {silu, one}, root);
+  });
+  const Tensor x = RandomTensor({c.n, c.ic, c.ih, c.iw}, 1);
+  Tensor reference = Reference(c, m, x);
+  float* values = reinterpret_cast<float*>(reference.mutable_bytes());
+  const std::span<const float> factors = m.graph.value(scale).constant->tensor.as<float>();
+  for (int64_t i = 0; i < reference.size(); ++i) {
+    const float v = values[i] * factors[static_cast<size_t>(i / (c.ih * c.iw))];
+    values[i] = v / (1 + std::exp(-v)) + 0.5F;
+  }
+  CheckAll(m.graph, {{m.x, x}}, {}, reference);
+}
+
+TEST(ConvFused, DeclinesWhatItCannotDo) {
+  const ConvCase c{.name = "", .ic = 8, .ih = 5, .iw = 5, .oc = 16};
+  const Target target = RunnableTargets().back();
+  const auto candidates = [&](const Model& m) {
+    std::vector<Candidate> found;
+    ConvKernel().propose({m.graph, m.graph.nodes.back(), target, 3}, found);
+    return found.size();
+  };
+  Model broadcast = ConvModel(c);
+  const ValueId row = broadcast.graph.AddInput("row", Type::Tensor(DataType::kF32, {c.iw}));
+  Fuse(broadcast.graph, [&](Graph& body, ValueId root, const auto& capture) {
+    return Pointwise(body, "Add", {root, capture(row)}, root);
+  });
+  EXPECT_EQ(candidates(broadcast), 0U);  // a tensor that is not of the output's shape
+  Model not_last = ConvModel(c);
+  Fuse(not_last.graph, [&](Graph& body, ValueId root, const auto&) {
+    Pointwise(body, "Relu", {root}, root);
+    return root;
+  });
+  EXPECT_EQ(candidates(not_last), 0U);  // the output is not the last step
+  Model depthwise = ConvModel({.name = "", .ic = 16, .ih = 5, .iw = 5, .oc = 16, .group = 16});
+  EXPECT_EQ(candidates(depthwise), 0U);
+}
+
+// One library, any batch and any size of image.
+TEST(ConvSymbolic, BatchAndSpatialSizes) {
+  for (const bool padded : {false, true}) {
+    const int64_t k = padded ? 3 : 1;
+    const int64_t pad = padded ? 1 : 0;
+    Graph graph;
+    SymbolTable& symbols = *graph.symbols;
+    const Dim n = Dim::OfSymbol(symbols.AddInput("n", {0, 0}));
+    const Dim h = Dim::OfSymbol(symbols.AddInput("h", {0, 2}));
+    const Dim w = Dim::OfSymbol(symbols.AddInput("w", {0, 3}));
+    const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {n, 16, h, w}));
+    const ValueId weight = graph.AddConstant("w", RandomTensor({24, 16, k, k}, 2));
+    const NodeId node = graph.AddNode("Conv", "conv", {x, weight}, 1,
+                                      {{"pads", std::vector<int64_t>{pad, pad, pad, pad}}});
+    graph.value(graph.node(node).outputs[0]).type = Type::Tensor(DataType::kF32, {n, 24, h, w});
+    for (const auto& [batch, height, width] :
+         {std::tuple{1, 1, 1}, {2, 5, 3}, {1, 13, 17}, {3, 8, 30}}) {
+      const ConvCase c{.name = "",
+                       .n = batch,
+                       .ic = 16,
+                       .ih = height,
+                       .iw = width,
+                       .oc = 24,
+                       .kh = k,
+                       .kw = k,
+                       .pads = {pad, pad, pad, pad},
+                       .bias = false};
+      const Tensor input = RandomTensor({batch, 16, height, width}, 4);
+      const Tensor reference = NaiveConv(c, input, graph.value(weight).constant->tensor, Tensor());
+      // Slots are evaluated after proposing: kernels may define expressions of their own.
+      for (const Target& target : RunnableTargets()) {
+        const KernelRequest request{graph, graph.nodes.back(), target, 3};
+        std::vector<Candidate> candidates;
+        ConvKernel().propose(request, candidates);
+        ASSERT_FALSE(candidates.empty());
+        auto runner = KernelRunner::Create(request, candidates[0]);
+        ASSERT_TRUE(runner.ok()) << runner.status();
+        const std::vector<int64_t> inputs = {batch, height, width};
+        const auto slots = symbols.Evaluate(inputs);
+        ASSERT_TRUE(slots.ok()) << slots.status();
+        for (const int ranges : {1, 2}) {
+          ASSERT_TRUE((*runner)->Prepare({{x, input}}, *slots).ok());
+          ASSERT_TRUE((*runner)->Run(ranges).ok());
+          EXPECT_LT(RelativeError((*runner)->Output(), reference), 1e-5)
+              << target.name << " padded " << padded;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quench::codegen

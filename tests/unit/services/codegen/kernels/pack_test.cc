@@ -1,0 +1,111 @@
+#include "services/codegen/kernels/pack.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstring>
+
+#include "services/codegen/kernels/tile.h"
+
+namespace quench::codegen {
+namespace {
+
+Tensor Iota(std::vector<int64_t> dims) {
+  Tensor tensor = Tensor::Zeros(DataType::kF32, std::move(dims));
+  float* values = reinterpret_cast<float*>(tensor.mutable_bytes());
+  for (int64_t i = 0; i < tensor.size(); ++i) values[i] = static_cast<float>(i + 1);
+  return tensor;
+}
+
+std::vector<float> Packed(const std::string& transform,
+                          const std::map<std::string, int64_t>& params, const Tensor& source) {
+  const PackSpec spec{transform, params, {0}};
+  const Tensor* sources[] = {&source};
+  const auto bytes = PackedBytes(spec, sources);
+  EXPECT_TRUE(bytes.ok()) << bytes.status();
+  std::vector<float> out(static_cast<size_t>(*bytes) / 4);
+  EXPECT_TRUE(Pack(spec, sources, std::as_writable_bytes(std::span(out))).ok());
+  return out;
+}
+
+TEST(Pack, ChannelsAreScaledAndPadded) {
+  const int64_t half = std::bit_cast<uint32_t>(0.5F);
+  EXPECT_EQ(Packed("channels", {{"channels", 3}, {"padded", 4}, {"scale", half}}, Iota({3, 1, 1})),
+            (std::vector<float>{0.5F, 1, 1.5F, 0}));
+  EXPECT_EQ(Packed("channels", {{"channels", 3}, {"padded", 4}}, Iota({})),
+            (std::vector<float>{1, 1, 1, 0}));
+}
+
+// Three output channels of two lanes: panels of one vector each; two input channels in blocks of
+// one.
+TEST(Pack, ConvPanelsFollowTheReduction) {
+  EXPECT_EQ(Packed("conv_panels",
+                   {{"groups", 1}, {"merged", 1}, {"lanes", 2}, {"block", 1}, {"vectors", 1}},
+                   Iota({3, 2, 1, 2})),
+            (std::vector<float>{1, 5, 2, 6, 3, 7, 4, 8, 9, 0, 10, 0, 11, 0, 12, 0}));
+}
+
+// Two groups computed as one: zero off the diagonal.
+TEST(Pack, MergedGroupsAreBlockDiagonal) {
+  EXPECT_EQ(Packed("conv_panels",
+                   {{"groups", 2}, {"merged", 2}, {"lanes", 2}, {"block", 2}, {"vectors", 1}},
+                   Iota({2, 1, 1, 1})),
+            (std::vector<float>{1, 0, 0, 2}));
+}
+
+TEST(Pack, GemmPanels) {
+  const std::map<std::string, int64_t> params = {{"lanes", 2}, {"vectors", 1}};
+  EXPECT_EQ(Packed("gemm_panels", params, Iota({2, 3})),
+            (std::vector<float>{1, 2, 4, 5, 3, 0, 6, 0}));
+  std::map<std::string, int64_t> transposed = params;
+  transposed["transposed"] = 1;
+  EXPECT_EQ(Packed("gemm_panels", transposed, Iota({3, 2})),
+            (std::vector<float>{1, 3, 2, 4, 5, 0, 6, 0}));
+}
+
+TEST(Pack, DepthwiseAndBlocked) {
+  EXPECT_EQ(Packed("depthwise", {{"lanes", 2}}, Iota({3, 1, 1, 2})),
+            (std::vector<float>{1, 3, 2, 4, 5, 0, 6, 0}));
+  EXPECT_EQ(Packed("blocked", {{"axis", 1}, {"lanes", 2}}, Iota({1, 3, 2})),
+            (std::vector<float>{1, 3, 2, 4, 5, 0, 6, 0}));
+}
+
+TEST(Pack, RefusesWhatItDoesNotKnow) {
+  const Tensor source = Iota({2});
+  const Tensor* sources[] = {&source};
+  EXPECT_FALSE(PackedBytes({"nonsense", {}, {0}}, sources).ok());
+  EXPECT_FALSE(PackedBytes({"gemm_panels", {{"lanes", 4}, {"vectors", 1}}, {0}}, sources).ok());
+  EXPECT_FALSE(PackedBytes({"channels", {{"channels", 3}, {"padded", 4}}, {0}}, sources).ok());
+  std::vector<std::byte> small(4);
+  EXPECT_FALSE(Pack({"copy", {}, {0}}, sources, small).ok());
+}
+
+TEST(Tile, SplitsAreEvenAndCoverAll) {
+  for (int64_t total = 1; total <= 60; ++total) {
+    for (int64_t most = 1; most <= 9; ++most) {
+      const Split split = SplitEvenly(total, most);
+      EXPECT_LE(split.big, most);
+      EXPECT_EQ(split.bigs * split.big + split.smalls * (split.big - 1), total);
+      EXPECT_EQ(split.parts(), (total + most - 1) / most);
+      EXPECT_EQ(split.Start(split.parts()), total);
+    }
+  }
+}
+
+TEST(Tile, FitsTheRegisters) {
+  for (const char* name : {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64", "armv7"}) {
+    const Target target = ResolveTarget(name).value()[0];
+    for (const int64_t width : {1, 7, 14, 49, 56, 3136}) {
+      for (const int64_t vectors : {1, 3, 8, 64}) {
+        const Tile tile = ChooseTile(target, {1, width, vectors, 512});
+        const int accumulators = tile.y * tile.x * tile.vectors;
+        EXPECT_LE(accumulators + tile.vectors + 1, target.vector_registers)
+            << name << " " << width << " " << vectors;
+        if (width >= 49 && vectors >= 8) EXPECT_GE(accumulators, 8) << name;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quench::codegen
