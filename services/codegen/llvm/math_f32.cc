@@ -54,7 +54,7 @@ Num Tanh32(Num x) {
   const Num z = x * x;
   const Num small = Fma(Polynomial(coefficients::kTanhF32, z) * z, x, x);
   const Num large = 1 - 2 / (Exp32(a + a) + 1);
-  return Select(a < 0.6324, small, CopySign(large, x));
+  return CopySign(Select(a < 0.6324, small, large), x);
 }
 
 // |x| <= 1: x + x P(x^2); else 1 - e^(-x^2) Q((|x| - 2) / (|x| + 2)).

@@ -187,7 +187,7 @@ Num AsinAcos(Num x, bool cosine) {
 // The sine of the reduced argument, or its cosine.
 Num SinOf(Num r) {
   const Num z = r * r;
-  return Fma(Polynomial(coefficients::kSinF64, z) * z, r, r);
+  return CopySign(Fma(Polynomial(coefficients::kSinF64, z) * z, r, r), r);  // -0 too
 }
 Num CosOf(Num r) {
   const Num z = r * r;

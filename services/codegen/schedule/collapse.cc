@@ -109,7 +109,8 @@ std::vector<ExprId> MergeIndices(Function& f, std::vector<ExprId> indices, int a
   return indices;
 }
 
-std::optional<Function> Collapse(const Function& from, StmtId outer_id, StmtId inner_id) {
+std::optional<Function> Collapse(const Function& from, StmtId outer_id, StmtId inner_id,
+                                 std::span<const StmtId> fill) {
   const auto axes = MergeAxes(from, outer_id, inner_id);
   if (!axes) return std::nullopt;
   // A merged buffer that is accessed elsewhere too would need its other accesses merged: leave
@@ -161,15 +162,17 @@ std::optional<Function> Collapse(const Function& from, StmtId outer_id, StmtId i
   });
   merged_index(f);
   const ExprId extent = rebuilder.Mapped(old_extent);
-  for (StmtId id : loops::StatementsUnder(f, At(f, inner_id).body)) {
-    if (At(f, id).kind != StmtKind::kStore || axis_of(At(f, id).id) < 0) continue;
+  const auto merge_store = [&](StmtId id, ExprId index) {
+    if (At(f, id).kind != StmtKind::kStore || axis_of(At(f, id).id) < 0) return;
     const std::vector<ExprId> old(At(f, id).args.begin() + 1, At(f, id).args.end());
     const std::vector<ExprId> indices =
-        MergeIndices(f, old, axis_of(At(f, id).id), extent, merged, outer, inner);
+        MergeIndices(f, old, axis_of(At(f, id).id), extent, index, outer, inner);
     Stmt& store = f.stmts[static_cast<size_t>(id)];
     store.args.resize(1);
     store.args.insert(store.args.end(), indices.begin(), indices.end());
-  }
+  };
+  for (StmtId id : loops::StatementsUnder(f, At(f, inner_id).body)) merge_store(id, merged);
+  for (StmtId id : loops::StatementsUnder(f, fill)) merge_store(id, loops::kNone);
   if (StillUsed(f, At(f, inner_id).body, outer, inner)) return std::nullopt;
   for (size_t i = 0; i < f.buffers.size(); ++i) {
     if ((*axes)[i] < 0) continue;
@@ -194,14 +197,14 @@ bool ReadsVar(const Function& f, ExprId id, VarId var) {
                      [&](ExprId arg) { return ReadsVar(f, arg, var); });
 }
 
-bool CollapseOne(Function& function) {
+bool CollapseOne(Function& function, std::span<const StmtId> fill) {
   for (StmtId id : loops::StatementsUnder(function, function.body)) {
     const Stmt& outer = At(function, id);
     if (!IsParallelFromZero(outer, function) || outer.body.size() != 1) continue;
     const Stmt& inner = At(function, outer.body[0]);
     if (!IsParallelFromZero(inner, function) || ReadsVar(function, inner.args[1], outer.id))
       continue;
-    if (auto collapsed = Collapse(function, id, outer.body[0])) {
+    if (auto collapsed = Collapse(function, id, outer.body[0], fill)) {
       function = *std::move(collapsed);
       return true;
     }
@@ -211,8 +214,8 @@ bool CollapseOne(Function& function) {
 
 }  // namespace
 
-void CollapseLoops(Function& function) {
-  while (CollapseOne(function)) {
+void CollapseLoops(Function& function, std::span<const StmtId> fill) {
+  while (CollapseOne(function, fill)) {
   }
 }
 
@@ -258,6 +261,75 @@ void DropUnitLoops(Function& function) {
         });
     ReplaceIn(f, f.body, id, loop.body);
     function = std::move(f);
+  }
+}
+
+namespace {
+
+// How often the expressions of the statements under `body` read a variable; shared subexpressions
+// count once per statement.
+int CountReads(const Function& f, std::span<const StmtId> body, VarId var) {
+  int count = 0;
+  for (StmtId id : loops::StatementsUnder(f, body)) {
+    for (ExprId arg : At(f, id).args) count += ReadsVar(f, arg, var) ? 1 : 0;
+  }
+  return count;
+}
+
+// `let v = var (op) d`: d.
+std::optional<ExprId> DividedBy(const Function& f, const Stmt& let, VarId var, bool quotient) {
+  if (let.kind != StmtKind::kLet) return std::nullopt;
+  const Expr& e = f.exprs[static_cast<size_t>(let.args[0])];
+  if (e.kind != ExprKind::kBinary) return std::nullopt;
+  const bool fits = quotient ? e.binary == BinaryOp::kDiv || e.binary == BinaryOp::kFloorDiv
+                             : e.binary == BinaryOp::kRem || e.binary == BinaryOp::kFloorMod;
+  const Expr& dividend = f.exprs[static_cast<size_t>(e.args[0])];
+  if (!fits || dividend.kind != ExprKind::kVar || dividend.id != var || ReadsVar(f, e.args[1], var))
+    return std::nullopt;
+  return e.args[1];
+}
+
+// The innermost loop of the perfect parallel nest that starts at `loop`.
+StmtId Innermost(const Function& f, StmtId loop) {
+  while (At(f, loop).body.size() == 1 && IsParallelFromZero(At(f, At(f, loop).body[0]), f))
+    loop = At(f, loop).body[0];
+  return loop;
+}
+
+bool SplitOne(Function& f, StmtId id) {
+  const StmtId innermost = Innermost(f, id);
+  const std::vector<StmtId> body = At(f, innermost).body;
+  const VarId var = At(f, id).id;
+  if (body.size() < 3 || CountReads(f, std::span(&id, 1), var) != 2) return false;
+  const auto size = DividedBy(f, At(f, body[0]), var, false);
+  const auto same = DividedBy(f, At(f, body[1]), var, true);
+  if (!size || !same || !SameExpr(f, *size, *same)) return false;
+  const auto known = loops::ConstantOf(f, *size), total = loops::ConstantOf(f, At(f, id).args[1]);
+  if (known && *known < 1) return false;
+  const VarId minor = At(f, body[0]).id, major = At(f, body[1]).id;
+  const ExprId majors = known && total
+                            ? AddInt(f, *total / *known)
+                            : AddBinary(f, BinaryOp::kFloorDiv, At(f, id).args[1], *size);
+  f.stmts[static_cast<size_t>(innermost)].body.erase(
+      f.stmts[static_cast<size_t>(innermost)].body.begin(),
+      f.stmts[static_cast<size_t>(innermost)].body.begin() + 2);
+  Stmt inner = At(f, id);
+  inner.id = minor;
+  inner.args[1] = *size;
+  const StmtId inner_id = loops::AddStmt(f, std::move(inner));
+  Stmt& outer = f.stmts[static_cast<size_t>(id)];
+  outer.id = major;
+  outer.args[1] = majors;
+  outer.body = {inner_id};
+  return true;
+}
+
+}  // namespace
+
+void SplitFlattenedLoops(Function& function) {
+  for (StmtId id : loops::StatementsUnder(function, function.body)) {
+    while (IsParallelFromZero(At(function, id), function) && SplitOne(function, id)) {
+    }
   }
 }
 

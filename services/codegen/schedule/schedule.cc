@@ -15,13 +15,15 @@ absl::StatusOr<Schedule> MakeSchedule(const loops::Function& function,
   schedule.function = function;
   QUENCH_RETURN_IF_ERROR(ApplyLayouts(layouts, schedule));
   if (vectorise) {
+    SplitFlattenedLoops(schedule.function);  // indices by division would hide what is contiguous
     DropUnitLoops(
         schedule
             .function);  // loops of one iteration would hide that their neighbours are contiguous
     SplitBlockedLoops(schedule.function);  // block lanes become loops of their own: unit-stride
     MoveBlockLanesInside(
-        schedule.function);            // and innermost, so that the loops around them can merge
-    CollapseLoops(schedule.function);  // long loops: few tails, no inner loop overhead
+        schedule.function);  // and innermost, so that the loops around them can merge
+    CollapseLoops(schedule.function,
+                  schedule.fill);  // long loops: few tails, no inner loop overhead
     ChooseLanes(target, schedule);
     SplitFlatLoops(schedule);  // a flat loop of lanes becomes tasks of some thousand elements
   }

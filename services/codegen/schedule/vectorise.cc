@@ -177,7 +177,8 @@ class Chooser {
     if (stmt.body.empty() && stmt.otherwise.empty())
       return {CostModel(f_, std::nullopt, 1).Of(std::span(&id, 1)), {}};
     const bool parallel = stmt.kind == StmtKind::kFor && stmt.mark == LoopMark::kParallel;
-    Plan plan = OfBody(stmt.body, outermost && !parallel);
+    // Scratch of one iteration belongs to the whole perfect nest that starts outermost.
+    Plan plan = OfBody(stmt.body, outermost && (!parallel || stmt.body.size() == 1));
     Plan other = OfBody(stmt.otherwise, outermost);
     plan.cost += other.cost;
     plan.lanes.merge(other.lanes);
