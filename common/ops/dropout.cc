@@ -22,8 +22,8 @@ absl::Status Infer(InferContext& ctx) {
 
 absl::Status Lower(LowerContext& ctx) {
   Builder& b = ctx.b();
-  if (ctx.out(0).valid()) CopyAll(b, ctx.in(0), ctx.out(0));
-  if (ctx.out(1).valid()) {
+  if (ctx.has_output(0)) CopyAll(b, ctx.in(0), ctx.out(0));
+  if (ctx.has_output(1)) {
     b.ParallelForAll(DimsOf(ctx.out(1)), [&](std::span<const E> i) { b.Store(ctx.out(1), i, b.Bool(true)); });
   }
   return absl::OkStatus();

@@ -54,6 +54,7 @@ OpDef Define() {
               .summary = "gated recurrent unit over a sequence",
               .min_inputs = 3,
               .max_inputs = 6,
+              .min_outputs = 0,
               .max_outputs = 2,
               .attributes = RecurrentAttributes(),
               .infer = Infer,

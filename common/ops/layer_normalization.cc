@@ -23,8 +23,8 @@ absl::Status Lower(LowerContext& ctx) {
     const E mean = b.Let(row.Sum([](E x) { return x; }) / count, "mean");
     const E variance = row.Sum([&](E x) { return (x - mean) * (x - mean); }) / count;
     const E inverse = b.Let(b.F(1, row.type) / Unary(UnaryOp::kSqrt, variance + row.Epsilon(ctx)), "inverse");
-    if (ctx.out(1).valid()) b.Store(ctx.out(1), row.statistics, mean);
-    if (ctx.out(2).valid()) b.Store(ctx.out(2), row.statistics, inverse);
+    if (ctx.has_output(1)) b.Store(ctx.out(1), row.statistics, mean);
+    if (ctx.has_output(2)) b.Store(ctx.out(2), row.statistics, inverse);
     return [mean, inverse](E x) { return (x - mean) * inverse; };
   });
   return absl::OkStatus();

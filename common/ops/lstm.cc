@@ -57,6 +57,7 @@ OpDef Define() {
               .summary = "long short-term memory over a sequence",
               .min_inputs = 3,
               .max_inputs = 8,
+              .min_outputs = 0,
               .max_outputs = 3,
               .attributes = RecurrentAttributes(),
               .infer = Infer,

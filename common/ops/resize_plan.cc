@@ -117,6 +117,7 @@ absl::StatusOr<ResizePlan> PlanResize(const OpContext& ctx) {
   const int input = plan.by_scales ? 2 : 3;
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, input, 1, 1));
   const auto count = static_cast<int64_t>(axes.size());
+  plan.entries = static_cast<int>(count);
   QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, ctx.input(input).dims[0], count, "number of scales or sizes and axes"));
   for (int i = 0; i < static_cast<int>(count); ++i) plan.axes.push_back({.axis = axes[static_cast<size_t>(i)], .entry = i, .scale = {}, .size = {}});
   if (plan.coordinates == "tf_crop_and_resize") {
@@ -146,6 +147,7 @@ absl::Status ResizeTable::Build() {
     if (2 - 2 * first_tap_ > kMaxTaps) return ctx_.UnsupportedError(fmt::format("antialias at scale {}", *axis_.scale));
     taps_ = 2 - 2 * first_tap_;
   }
+  if (plan_.coordinates == "tf_crop_and_resize") EnsureEqual(ctx_, ctx_.input(1).dims[0], 2 * plan_.entries, "length of roi and twice the axes");
   const E in = b.Let(ctx_.in(0).dim(axis_.axis), "in");
   const E out = b.Let(ctx_.out(0).dim(axis_.axis), "out");
   const auto scope = loops::ScratchScope::kFunction;
@@ -189,9 +191,8 @@ E ResizeTable::Coordinate(E x, E in, E scale) {
     return size * 0.5 * (b.F(1, DataType::kF32) - adjustment) + half;
   }
   const B roi = ctx_.in(1);
-  const int entries = static_cast<int>(ctx_.input(1).dims[0].value()) / 2;
   const E start = Cast(roi.At({b.I(axis_.entry)}), DataType::kF32);
-  const E end = Cast(roi.At({b.I(axis_.entry + entries)}), DataType::kF32);
+  const E end = Cast(roi.At({b.I(axis_.entry + plan_.entries)}), DataType::kF32);
   const E many = start * (size - 1.0) + x * (end - start) * (size - 1.0) / steps;
   return Select(count > b.I(1), many, (start + end) * 0.5 * (size - 1.0));
 }

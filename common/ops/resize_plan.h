@@ -26,6 +26,7 @@ struct ResizePlan {
   bool antialias = false;
   bool exclude_outside = false;
   bool by_scales = false;  // else by sizes
+  int entries = 0;         // entries of scales or sizes; roi has twice as many
   double cubic_a = -0.75;
   double extrapolation = 0;
   std::vector<ResizeAxis> axes;

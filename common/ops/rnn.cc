@@ -31,6 +31,7 @@ const OpDef& RNNOp() {
                            .summary = "simple recurrent layer over a sequence",
                            .min_inputs = 3,
                            .max_inputs = 6,
+                           .min_outputs = 0,
                            .max_outputs = 2,
                            .attributes = RecurrentAttributes(),
                            .infer = Infer,

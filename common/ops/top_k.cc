@@ -39,7 +39,7 @@ absl::Status Lower(LowerContext& ctx) {
   const bool largest = ctx.node().Int("largest", 1) != 0;
   const DataType type = loops::ComputeType(x.dtype());
   const E size = x.dim(axis);
-  const E k = (ctx.out(0).valid() ? ctx.out(0) : ctx.out(1)).dim(axis);
+  const E k = (ctx.has_output(0) ? ctx.out(0) : ctx.out(1)).dim(axis);
   b.Check(k <= size, fmt::format("node `{}`: k of TopK is larger than the axis", ctx.node().name));
   const B values = b.Scratch("values", type, {size}, loops::ScratchScope::kIteration);
   const SortScratch scratch = MakeSortScratch(b, size, loops::ScratchScope::kIteration);
@@ -56,8 +56,8 @@ absl::Status Lower(LowerContext& ctx) {
     });
     b.For(k, [&](E i) {
       const E index = b.Let(scratch.items.At({side, i}), "index");
-      if (ctx.out(0).valid()) b.Store(ctx.out(0), Inserted(others, axis, i), values.At({index}));
-      if (ctx.out(1).valid()) b.Store(ctx.out(1), Inserted(others, axis, i), index);
+      if (ctx.has_output(0)) b.Store(ctx.out(0), Inserted(others, axis, i), values.At({index}));
+      if (ctx.has_output(1)) b.Store(ctx.out(1), Inserted(others, axis, i), index);
     });
   });
   return absl::OkStatus();

@@ -1,0 +1,15 @@
+#include "common/ops/window_common.h"
+
+namespace quench::ops {
+namespace {
+
+absl::Status Lower(LowerContext& ctx) { return LowerWindow(ctx, 0.42, 0.5, 0.08); }
+
+}  // namespace
+
+const OpDef& BlackmanWindowOp() {
+  static const OpDef op = WindowDef("BlackmanWindow", "window of three cosine terms", Lower);
+  return op;
+}
+
+}  // namespace quench::ops
