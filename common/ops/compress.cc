@@ -12,7 +12,9 @@ absl::Status Infer(InferContext& ctx) {
   const Type& x = ctx.input(0);
   const Dim conditions = ctx.input(1).dims[0];
   if (!HasAxis(ctx)) {
-    ctx.SetOutput(0, x.dtype, {ctx.RuntimeDim(0, ctx.symbols().Min(conditions, ctx.symbols().Product(x.dims)))});
+    ctx.SetOutput(
+        0, x.dtype,
+        {ctx.RuntimeDim(0, ctx.symbols().Min(conditions, ctx.symbols().Product(x.dims)))});
     return absl::OkStatus();
   }
   QUENCH_ASSIGN_OR_RETURN(const int axis, ctx.Axis(ctx.node().Int("axis", 0), x.rank()));
@@ -26,14 +28,18 @@ absl::Status Infer(InferContext& ctx) {
 // Conditions beyond the end of the data are not looked at; missing ones are false.
 E Considered(LowerContext& ctx) {
   const B x = ctx.in(0);
-  const E size = HasAxis(ctx) ? x.dim(NormalAxis(ctx.node().Int("axis", 0), x.rank())) : ProductOf(ctx.b(), DimsOf(x));
+  const E size = HasAxis(ctx) ? x.dim(NormalAxis(ctx.node().Int("axis", 0), x.rank()))
+                              : ProductOf(ctx.b(), DimsOf(x));
   return ctx.b().Let(Min(ctx.in(1).dim(0), size), "considered");
 }
 
 absl::Status LowerSizes(LowerContext& ctx) {
   Builder& b = ctx.b();
-  const size_t axis = HasAxis(ctx) ? static_cast<size_t>(NormalAxis(ctx.node().Int("axis", 0), ctx.input(0).rank())) : 0;
-  const E count = b.Reduce(BinaryOp::kAdd, b.I(0), Considered(ctx), [&](E i) { return Cast(ctx.in(1).At({i}), DataType::kI64); });
+  const size_t axis =
+      HasAxis(ctx) ? static_cast<size_t>(NormalAxis(ctx.node().Int("axis", 0), ctx.input(0).rank()))
+                   : 0;
+  const E count = b.Reduce(BinaryOp::kAdd, b.I(0), Considered(ctx),
+                           [&](E i) { return Cast(ctx.in(1).At({i}), DataType::kI64); });
   SetRuntimeDim(ctx, ctx.output(0).dims[axis], count);
   return absl::OkStatus();
 }

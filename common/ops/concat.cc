@@ -9,14 +9,15 @@ absl::Status CheckOperand(const InferContext& ctx, int i, int axis) {
   const Type& first = ctx.input(0);
   const Type& x = ctx.input(i);
   if (x.dtype != first.dtype) {
-    return ctx.Error(fmt::format("input {} is {}, input 0 is {}", i, DataTypeName(x.dtype), DataTypeName(first.dtype)));
+    return ctx.Error(fmt::format("input {} is {}, input 0 is {}", i, DataTypeName(x.dtype),
+                                 DataTypeName(first.dtype)));
   }
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, i, first.rank(), first.rank()));
   for (int a = 0; a < first.rank(); ++a) {
     if (a == axis) continue;
     const auto at = static_cast<size_t>(a);
-    QUENCH_RETURN_IF_ERROR(
-        RequireEqual(ctx, first.dims[at], x.dims[at], fmt::format("axis {} of inputs 0 and {}", a, i)));
+    QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, first.dims[at], x.dims[at],
+                                        fmt::format("axis {} of inputs 0 and {}", a, i)));
   }
   return absl::OkStatus();
 }
@@ -38,11 +39,13 @@ absl::Status Infer(InferContext& ctx) {
   std::vector<Dim> dims = first.dims;
   const auto at = static_cast<size_t>(axis);
   for (int i = 1; i < ctx.num_inputs(); ++i) {
-    if (!ctx.has_input(i)) return ctx.Error(fmt::format("input {} is omitted, Concat needs all", i));
+    if (!ctx.has_input(i))
+      return ctx.Error(fmt::format("input {} is omitted, Concat needs all", i));
     QUENCH_RETURN_IF_ERROR(CheckOperand(ctx, i, axis));
     dims[at] = ctx.symbols().Add(dims[at], ctx.input(i).dims[at]);
     for (size_t a = 0; a < dims.size(); ++a) {  // a fixed size tells more than a symbol
-      if (a != at && !dims[a].is_static() && ctx.input(i).dims[a].is_static()) dims[a] = ctx.input(i).dims[a];
+      if (a != at && !dims[a].is_static() && ctx.input(i).dims[a].is_static())
+        dims[a] = ctx.input(i).dims[a];
     }
   }
   ctx.SetOutput(0, first.dtype, std::move(dims));
@@ -60,10 +63,13 @@ absl::Status Lower(LowerContext& ctx) {
     const E start = ExtentSum(ctx, before);
     for (int a = 0; a < x.rank(); ++a) {
       const auto at = static_cast<size_t>(a);
-      if (a != axis) EnsureEqual(ctx, ctx.input(i).dims[at], ctx.output(0).dims[at], fmt::format("sizes of axis {} of the inputs", a));
+      if (a != axis)
+        EnsureEqual(ctx, ctx.input(i).dims[at], ctx.output(0).dims[at],
+                    fmt::format("sizes of axis {} of the inputs", a));
     }
     b.ParallelForAll(DimsOf(x), [&](std::span<const E> at) {
-      const E position = i == 0 ? at[static_cast<size_t>(axis)] : at[static_cast<size_t>(axis)] + start;
+      const E position =
+          i == 0 ? at[static_cast<size_t>(axis)] : at[static_cast<size_t>(axis)] + start;
       b.Store(y, Replaced(at, axis, position), x.At(at));
     });
     before.push_back(ctx.input(i).dims[static_cast<size_t>(axis)]);

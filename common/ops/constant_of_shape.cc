@@ -7,7 +7,8 @@ absl::StatusOr<Tensor> FillOf(const OpContext& ctx) {
   const Attribute* value = ctx.node().Find("value");
   if (value == nullptr) return Tensor::ScalarF32(0);
   const Tensor& fill = std::get<Tensor>(*value);
-  if (fill.size() != 1) return ctx.Error(fmt::format("value has {} elements, ConstantOfShape takes one", fill.size()));
+  if (fill.size() != 1)
+    return ctx.Error(fmt::format("value has {} elements, ConstantOfShape takes one", fill.size()));
   return fill;
 }
 
@@ -20,16 +21,21 @@ absl::Status Infer(InferContext& ctx) {
     dims = *shape;
   } else {
     const Dim rank = ctx.input(0).dims[0];
-    if (!rank.is_static()) return ctx.UnsupportedError("the rank of the output is known only at run time");
-    for (int axis = 0; axis < rank.value(); ++axis) dims.push_back(ctx.RuntimeDim(axis, std::nullopt));
+    if (!rank.is_static())
+      return ctx.UnsupportedError("the rank of the output is known only at run time");
+    for (int axis = 0; axis < rank.value(); ++axis)
+      dims.push_back(ctx.RuntimeDim(axis, std::nullopt));
   }
   for (Dim dim : dims) {
-    if (dim.is_static() && dim.value() < 0) return ctx.Error(fmt::format("shape has {}, sizes are at least 0", dim.value()));
+    if (dim.is_static() && dim.value() < 0)
+      return ctx.Error(fmt::format("shape has {}, sizes are at least 0", dim.value()));
   }
   ctx.SetOutput(0, fill.dtype(), dims);
-  const bool small = dims.empty() || (dims.size() == 1 && dims[0].is_static() && dims[0].value() <= 1024);
+  const bool small =
+      dims.empty() || (dims.size() == 1 && dims[0].is_static() && dims[0].value() <= 1024);
   if (small && IsInteger(fill.dtype())) {
-    ctx.SetElements(0, std::vector<Dim>(dims.empty() ? 1 : static_cast<size_t>(dims[0].value()), fill.IntAt(0)));
+    ctx.SetElements(0, std::vector<Dim>(dims.empty() ? 1 : static_cast<size_t>(dims[0].value()),
+                                        fill.IntAt(0)));
   }
   return absl::OkStatus();
 }
@@ -46,7 +52,8 @@ absl::Status Lower(LowerContext& ctx) {
   Builder& b = ctx.b();
   const DataType type = loops::ComputeType(fill.dtype());
   const E value = IsFloat(type) ? b.F(fill.FloatAt(0), type) : b.Int(fill.IntAt(0), type);
-  b.ParallelForAll(DimsOf(ctx.out(0)), [&](std::span<const E> i) { b.Store(ctx.out(0), i, value); });
+  b.ParallelForAll(DimsOf(ctx.out(0)),
+                   [&](std::span<const E> i) { b.Store(ctx.out(0), i, value); });
   return absl::OkStatus();
 }
 

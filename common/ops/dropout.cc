@@ -10,7 +10,8 @@ absl::Status CheckInference(const OpContext& ctx) {
   if (training != nullptr && training->IntAt(0) == 0) return absl::OkStatus();
   const Tensor* ratio = ctx.constant(1);
   if (ratio != nullptr && ratio->FloatAt(0) == 0) return absl::OkStatus();
-  return ctx.UnsupportedError("training_mode must be a constant that is false, Quench compiles inference");
+  return ctx.UnsupportedError(
+      "training_mode must be a constant that is false, Quench compiles inference");
 }
 
 absl::Status Infer(InferContext& ctx) {
@@ -24,7 +25,8 @@ absl::Status Lower(LowerContext& ctx) {
   Builder& b = ctx.b();
   if (ctx.has_output(0)) CopyAll(b, ctx.in(0), ctx.out(0));
   if (ctx.has_output(1)) {
-    b.ParallelForAll(DimsOf(ctx.out(1)), [&](std::span<const E> i) { b.Store(ctx.out(1), i, b.Bool(true)); });
+    b.ParallelForAll(DimsOf(ctx.out(1)),
+                     [&](std::span<const E> i) { b.Store(ctx.out(1), i, b.Bool(true)); });
   }
   return absl::OkStatus();
 }

@@ -5,10 +5,12 @@
 namespace quench::ops {
 namespace {
 
-// Dims when the shape is data: an axis of the input that is larger than 1 keeps its size, whatever a run asks for.
+// Dims when the shape is data: an axis of the input that is larger than 1 keeps its size, whatever
+// a run asks for.
 absl::StatusOr<std::vector<Dim>> RuntimeShape(InferContext& ctx) {
   const std::vector<Dim>& from = ctx.input(0).dims;
-  if (!ctx.input(1).dims[0].is_static()) return ctx.UnsupportedError("the rank of the output is known only at run time");
+  if (!ctx.input(1).dims[0].is_static())
+    return ctx.UnsupportedError("the rank of the output is known only at run time");
   const auto asked = static_cast<size_t>(ctx.input(1).dims[0].value());
   const size_t rank = std::max(asked, from.size());
   std::vector<Dim> dims;
@@ -38,7 +40,8 @@ absl::Status Infer(InferContext& ctx) {
   std::vector<Dim> dims;
   if (const auto shape = ctx.elements(1)) {
     for (const Dim dim : *shape) {
-      if (dim.is_static() && dim.value() < 0) return ctx.Error(fmt::format("shape has {}, sizes are at least 0", dim.value()));
+      if (dim.is_static() && dim.value() < 0)
+        return ctx.Error(fmt::format("shape has {}, sizes are at least 0", dim.value()));
     }
     QUENCH_ASSIGN_OR_RETURN(dims, ctx.Broadcast(std::vector<std::vector<Dim>>{x.dims, *shape}));
   } else {

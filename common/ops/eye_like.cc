@@ -27,11 +27,12 @@ absl::Status Lower(LowerContext& ctx) {
 }  // namespace
 
 const OpDef& EyeLikeOp() {
-  static const OpDef op = {.name = "EyeLike",
-                           .summary = "1 on the k-th diagonal, else 0",
-                           .attributes = {{"dtype", AttributeSpec::kInt}, {"k", AttributeSpec::kInt}},
-                           .infer = Infer,
-                           .lower = Lower};
+  static const OpDef op = {
+      .name = "EyeLike",
+      .summary = "1 on the k-th diagonal, else 0",
+      .attributes = {{"dtype", AttributeSpec::kInt}, {"k", AttributeSpec::kInt}},
+      .infer = Infer,
+      .lower = Lower};
   return op;
 }
 

@@ -13,7 +13,9 @@ absl::Status Infer(InferContext& ctx) {
   }
   const auto axis = static_cast<size_t>(raw < 0 ? raw + x.rank() : raw);
   const std::span<const Dim> dims(x.dims);
-  ctx.SetOutput(0, x.dtype, {ctx.symbols().Product(dims.first(axis)), ctx.symbols().Product(dims.subspan(axis))});
+  ctx.SetOutput(
+      0, x.dtype,
+      {ctx.symbols().Product(dims.first(axis)), ctx.symbols().Product(dims.subspan(axis))});
   return absl::OkStatus();
 }
 

@@ -20,8 +20,12 @@ absl::Status Lower(LowerContext& ctx) {
   const int axis = NormalAxis(ctx.node().Int("axis", 0), x.rank());
   const std::string what = fmt::format("node `{}`: an index of GatherElements", ctx.node().name);
   for (int a = 0; a < x.rank(); ++a) {
-    if (a == axis || ctx.input(0).dims[static_cast<size_t>(a)] == ctx.input(1).dims[static_cast<size_t>(a)]) continue;
-    b.Check(indices.dim(a) <= x.dim(a), fmt::format("node `{}`: axis {} of the indices is longer than the data's", ctx.node().name, a));
+    if (a == axis ||
+        ctx.input(0).dims[static_cast<size_t>(a)] == ctx.input(1).dims[static_cast<size_t>(a)])
+      continue;
+    b.Check(indices.dim(a) <= x.dim(a),
+            fmt::format("node `{}`: axis {} of the indices is longer than the data's",
+                        ctx.node().name, a));
   }
   b.ParallelForAll(DimsOf(indices), [&](std::span<const E> i) {
     const E index = CheckedIndex(b, indices.At(i), x.dim(axis), what);

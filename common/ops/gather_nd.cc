@@ -8,14 +8,16 @@ namespace {
 // Number of leading axes of the data that one index tuple addresses, after the batch axes.
 absl::StatusOr<int> TupleLength(const OpContext& ctx) {
   const Dim last = ctx.input(1).dims.back();
-  if (!last.is_static()) return ctx.UnsupportedError("the length of the index tuples is known only at run time");
+  if (!last.is_static())
+    return ctx.UnsupportedError("the length of the index tuples is known only at run time");
   const int64_t batch = ctx.node().Int("batch_dims", 0);
   if (batch < 0 || batch >= std::min(ctx.input(0).rank(), ctx.input(1).rank())) {
     return ctx.Error(fmt::format("batch_dims is {}, it must be less than both ranks", batch));
   }
   if (last.value() < 0 || batch + last.value() > ctx.input(0).rank()) {
-    return ctx.Error(fmt::format("index tuples have {} entries, the data has {} axes after {} batch axes", last.value(),
-                                 ctx.input(0).rank() - batch, batch));
+    return ctx.Error(
+        fmt::format("index tuples have {} entries, the data has {} axes after {} batch axes",
+                    last.value(), ctx.input(0).rank() - batch, batch));
   }
   return static_cast<int>(last.value());
 }
@@ -30,7 +32,8 @@ absl::Status Infer(InferContext& ctx) {
   const Type& indices = ctx.input(1);
   for (int64_t axis = 0; axis < batch; ++axis) {
     const auto at = static_cast<size_t>(axis);
-    QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, x.dims[at], indices.dims[at], fmt::format("batch axis {} of data and indices", axis)));
+    QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, x.dims[at], indices.dims[at],
+                                        fmt::format("batch axis {} of data and indices", axis)));
   }
   std::vector<Dim> dims(indices.dims.begin(), indices.dims.end() - 1);
   dims.insert(dims.end(), x.dims.begin() + batch + length, x.dims.end());
@@ -46,7 +49,8 @@ absl::Status Lower(LowerContext& ctx) {
   const B indices = ctx.in(1);
   const std::string what = fmt::format("node `{}`: an index of GatherND", ctx.node().name);
   for (size_t a = 0; a < batch; ++a) {
-    EnsureEqual(ctx, ctx.input(0).dims[a], ctx.input(1).dims[a], fmt::format("batch axis {} of data and indices", a));
+    EnsureEqual(ctx, ctx.input(0).dims[a], ctx.input(1).dims[a],
+                fmt::format("batch axis {} of data and indices", a));
   }
   std::vector<E> outer = DimsOf(indices);
   outer.pop_back();

@@ -10,12 +10,16 @@ struct Options {
 };
 
 absl::StatusOr<Options> ReadOptions(const OpContext& ctx) {
-  Options options{ctx.node().String("mode", "linear"), ctx.node().String("padding_mode", "zeros"), ctx.node().Int("align_corners", 0) != 0};
+  Options options{ctx.node().String("mode", "linear"), ctx.node().String("padding_mode", "zeros"),
+                  ctx.node().Int("align_corners", 0) != 0};
   if (options.mode != "linear" && options.mode != "nearest" && options.mode != "cubic") {
-    return ctx.Error(fmt::format("mode is `{}`, GridSample has linear, nearest and cubic", options.mode));
+    return ctx.Error(
+        fmt::format("mode is `{}`, GridSample has linear, nearest and cubic", options.mode));
   }
-  if (options.padding != "zeros" && options.padding != "border" && options.padding != "reflection") {
-    return ctx.Error(fmt::format("padding_mode is `{}`, it is zeros, border or reflection", options.padding));
+  if (options.padding != "zeros" && options.padding != "border" &&
+      options.padding != "reflection") {
+    return ctx.Error(
+        fmt::format("padding_mode is `{}`, it is zeros, border or reflection", options.padding));
   }
   return options;
 }
@@ -28,9 +32,11 @@ absl::Status Infer(InferContext& ctx) {
   const Type& grid = ctx.input(1);
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 1, x.rank(), x.rank()));
   QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, grid.dims[0], x.dims[0], "batch of input and grid"));
-  QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, grid.dims.back(), x.rank() - 2, "coordinates of a grid point and spatial axes"));
+  QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, grid.dims.back(), x.rank() - 2,
+                                      "coordinates of a grid point and spatial axes"));
   QUENCH_ASSIGN_OR_RETURN(const Options options, ReadOptions(ctx));
-  if (options.mode == "cubic" && x.rank() > 4) return ctx.UnsupportedError("cubic sampling of 3 spatial axes");
+  if (options.mode == "cubic" && x.rank() > 4)
+    return ctx.UnsupportedError("cubic sampling of 3 spatial axes");
   std::vector<Dim> dims = {x.dims[0], x.dims[1]};
   dims.insert(dims.end(), grid.dims.begin() + 1, grid.dims.end() - 1);
   ctx.SetOutput(0, x.dtype, std::move(dims));
@@ -90,7 +96,8 @@ struct Corner {
   E weight;
 };
 
-std::vector<Corner> CornersOf(LowerContext& ctx, const Options& options, std::span<const E> point, DataType type) {
+std::vector<Corner> CornersOf(LowerContext& ctx, const Options& options, std::span<const E> point,
+                              DataType type) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
   std::vector<Corner> corners = {{{}, E()}};
@@ -105,7 +112,8 @@ std::vector<Corner> CornersOf(LowerContext& ctx, const Options& options, std::sp
         const auto [place, counts] = Padded(b, options, taps.place[k], x.dim(axis + 2));
         Corner grown = corner;
         grown.at.push_back(place);
-        const E weight = counts.valid() ? Select(counts, taps.weight[k], b.F(0, type)) : taps.weight[k];
+        const E weight =
+            counts.valid() ? Select(counts, taps.weight[k], b.F(0, type)) : taps.weight[k];
         grown.weight = corner.weight.valid() ? corner.weight * weight : weight;
         next.push_back(std::move(grown));
       }
@@ -127,21 +135,25 @@ absl::Status Lower(LowerContext& ctx) {
   const DataType type = loops::ComputeType(x.dtype());
   EnsureEqual(ctx, ctx.input(0).dims[0], ctx.input(1).dims[0], "batch of input and grid");
   for (int axis = 2; axis < x.rank(); ++axis) {
-    b.Check(x.dim(axis) > b.I(0), fmt::format("node `{}`: GridSample of an empty axis", ctx.node().name));
+    b.Check(x.dim(axis) > b.I(0),
+            fmt::format("node `{}`: GridSample of an empty axis", ctx.node().name));
   }
   b.ParallelForAll(Erased(DimsOf(y), 1), [&](std::span<const E> point) {
     const std::vector<E> at(point.begin(), point.end());
     const std::vector<Corner> corners = CornersOf(ctx, options, at, type);
-    b.ParallelFor(x.dim(1), [&](E channel) {
-      E sum;
-      for (const Corner& corner : corners) {
-        std::vector<E> source = {at[0], channel};
-        source.insert(source.end(), corner.at.begin(), corner.at.end());
-        const E term = corner.weight * x.At(source);
-        sum = sum.valid() ? sum + term : term;
-      }
-      b.Store(y, Inserted(at, 1, channel), sum);
-    }, "c");
+    b.ParallelFor(
+        x.dim(1),
+        [&](E channel) {
+          E sum;
+          for (const Corner& corner : corners) {
+            std::vector<E> source = {at[0], channel};
+            source.insert(source.end(), corner.at.begin(), corner.at.end());
+            const E term = corner.weight * x.At(source);
+            sum = sum.valid() ? sum + term : term;
+          }
+          b.Store(y, Inserted(at, 1, channel), sum);
+        },
+        "c");
   });
   return absl::OkStatus();
 }

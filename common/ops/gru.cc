@@ -3,10 +3,12 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) { return InferRecurrent(ctx, /*gates=*/3, /*activations=*/2); }
+absl::Status Infer(InferContext& ctx) {
+  return InferRecurrent(ctx, /*gates=*/3, /*activations=*/2);
+}
 
-// Gates in the order update, reset, hidden. Equations: ONNX GRU. With `linear_before_reset` the reset gate scales
-// the product with R, else the state that goes into it.
+// Gates in the order update, reset, hidden. Equations: ONNX GRU. With `linear_before_reset` the
+// reset gate scales the product with R, else the state that goes into it.
 void LowerDirection(LowerContext& ctx, Recurrent& net, int direction, B hidden, B gates) {
   Builder& b = ctx.b();
   const Activation f = net.ActivationOf(direction, 0, 2);
@@ -25,14 +27,16 @@ void LowerDirection(LowerContext& ctx, Recurrent& net, int direction, B hidden, 
       const E n = i[0];
       const E row = first + i[1];
       const auto reset = [&](E k) { return gates.At({n, size + k}); };
-      const E sum = linear ? net.Recur(direction, hidden, n, row) + net.RecurrentBias(direction, row)
-                           : net.Recur(direction, hidden, n, row, reset);
+      const E sum = linear
+                        ? net.Recur(direction, hidden, n, row) + net.RecurrentBias(direction, row)
+                        : net.Recur(direction, hidden, n, row, reset);
       b.Store(gates, {n, row}, sum);
     });
   };
   const auto update = [&](const Recurrent::Step& step, E n, E unit) {
     const E row = first + unit;
-    const E recurrent = linear ? gates.At({n, size + unit}) * gates.At({n, row}) : gates.At({n, row});
+    const E recurrent =
+        linear ? gates.At({n, size + unit}) * gates.At({n, row}) : gates.At({n, row});
     const E candidate = g(step.projected(n, row) + recurrent);
     const E keep = b.Let(gates.At({n, unit}), "keep");
     return (b.F(1, net.type()) - keep) * candidate + keep * hidden.At({n, unit});

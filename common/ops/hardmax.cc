@@ -6,7 +6,8 @@ namespace {
 absl::Status Lower(LowerContext& ctx) {
   ForEachVector(ctx, /*scratch=*/false, [](const AxisVector& v) {
     Builder& b = v.b;
-    const E largest = b.Let(b.Reduce(BinaryOp::kMax, LowestOf(b, v.type), v.size, v.load), "largest");
+    const E largest =
+        b.Let(b.Reduce(BinaryOp::kMax, LowestOf(b, v.type), v.size, v.load), "largest");
     const E place = b.Let(b.Reduce(BinaryOp::kMin, v.size, v.size,
                                    [&](E k) { return Select(v.load(k) == largest, k, v.size); }),
                           "place");
@@ -18,7 +19,8 @@ absl::Status Lower(LowerContext& ctx) {
 }  // namespace
 
 const OpDef& HardmaxOp() {
-  static const OpDef op = AlongAxisDef("Hardmax", "1 at the first largest element along one axis, else 0", Lower);
+  static const OpDef op =
+      AlongAxisDef("Hardmax", "1 at the first largest element along one axis, else 0", Lower);
   return op;
 }
 

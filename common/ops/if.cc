@@ -14,14 +14,16 @@ absl::StatusOr<Type> Merge(InferContext& ctx, int output, const Type& then, cons
                                  DataTypeName(then.dtype), DataTypeName(otherwise.dtype)));
   }
   if (then.kind != ValueKind::kTensor || then.rank() != otherwise.rank()) {
-    return ctx.UnsupportedError(fmt::format("output {} has rank {} in one branch and {} in the other", output,
-                                            then.rank(), otherwise.rank()));
+    return ctx.UnsupportedError(
+        fmt::format("output {} has rank {} in one branch and {} in the other", output, then.rank(),
+                    otherwise.rank()));
   }
   Type merged = then;
   for (int axis = 0; axis < then.rank(); ++axis) {
     const auto at = static_cast<size_t>(axis);
     if (then.dims[at] == otherwise.dims[at]) continue;
-    merged.dims[at] = ctx.RuntimeDim(SizeIndex(output, axis), ctx.symbols().Max(then.dims[at], otherwise.dims[at]));
+    merged.dims[at] = ctx.RuntimeDim(SizeIndex(output, axis),
+                                     ctx.symbols().Max(then.dims[at], otherwise.dims[at]));
   }
   return merged;
 }
@@ -32,7 +34,8 @@ absl::Status Infer(InferContext& ctx) {
   const GraphPtr otherwise = ctx.node().Body("else_branch");
   const auto count = static_cast<size_t>(ctx.num_outputs());
   if (then->outputs.size() != count || otherwise->outputs.size() != count) {
-    return ctx.Error(fmt::format("has {} outputs, its branches have {} and {}", count, then->outputs.size(), otherwise->outputs.size()));
+    return ctx.Error(fmt::format("has {} outputs, its branches have {} and {}", count,
+                                 then->outputs.size(), otherwise->outputs.size()));
   }
   const auto condition = ctx.ints(0);
   for (size_t i = 0; i < count; ++i) {
@@ -51,15 +54,15 @@ absl::Status Infer(InferContext& ctx) {
 }  // namespace
 
 const OpDef& IfOp() {
-  static const OpDef op = {
-      .name = "If",
-      .summary = "one of two bodies, by a condition",
-      .kind = OpKind::kControl,
-      .min_inputs = 1,
-      .max_inputs = -1,
-      .max_outputs = -1,
-      .attributes = {{"then_branch", AttributeSpec::kGraph, true}, {"else_branch", AttributeSpec::kGraph, true}},
-      .infer = Infer};
+  static const OpDef op = {.name = "If",
+                           .summary = "one of two bodies, by a condition",
+                           .kind = OpKind::kControl,
+                           .min_inputs = 1,
+                           .max_inputs = -1,
+                           .max_outputs = -1,
+                           .attributes = {{"then_branch", AttributeSpec::kGraph, true},
+                                          {"else_branch", AttributeSpec::kGraph, true}},
+                           .infer = Infer};
   return op;
 }
 

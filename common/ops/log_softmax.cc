@@ -7,7 +7,8 @@ namespace {
 absl::Status Lower(LowerContext& ctx) {
   ForEachVector(ctx, /*scratch=*/false, [](const AxisVector& v) {
     Builder& b = v.b;
-    const E largest = b.Let(b.Reduce(BinaryOp::kMax, LowestOf(b, v.type), v.size, v.load), "largest");
+    const E largest =
+        b.Let(b.Reduce(BinaryOp::kMax, LowestOf(b, v.type), v.size, v.load), "largest");
     const E sum = b.Reduce(BinaryOp::kAdd, b.F(0, v.type), v.size,
                            [&](E k) { return Unary(UnaryOp::kExp, v.load(k) - largest); });
     const E log_sum = b.Let(Unary(UnaryOp::kLog, sum), "log_sum");

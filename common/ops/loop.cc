@@ -4,13 +4,15 @@
 namespace quench::ops {
 namespace {
 
-// Whether the body's condition output can never end the loop: it hands on its condition input or is constant true.
+// Whether the body's condition output can never end the loop: it hands on its condition input or is
+// constant true.
 bool NeverStops(const Graph& body) {
   ValueId id = body.outputs[0];
   for (;;) {
     if (id == body.inputs[1]) return true;
     const Value& value = body.value(id);
-    if (value.constant != nullptr) return value.constant->tensor.size() == 1 && value.constant->tensor.IntAt(0) != 0;
+    if (value.constant != nullptr)
+      return value.constant->tensor.size() == 1 && value.constant->tensor.IntAt(0) != 0;
     if (value.producer == quench::kNone) return false;
     const Node& producer = body.node(value.producer);
     if (producer.op != "Identity" && producer.op != "Cast") return false;
@@ -38,10 +40,12 @@ absl::Status Infer(InferContext& ctx) {
   const auto carried = static_cast<size_t>(CarriedCount(ctx.node()));
   const auto count = static_cast<size_t>(ctx.num_outputs());
   if (body->outputs.size() != count + 1 || count < carried) {
-    return ctx.Error(fmt::format("has {} outputs for {} carried values, its body gives {} (the condition first)", count, carried,
-                                 body->outputs.size()));
+    return ctx.Error(
+        fmt::format("has {} outputs for {} carried values, its body gives {} (the condition first)",
+                    count, carried, body->outputs.size()));
   }
-  for (size_t i = 0; i < carried; ++i) ctx.SetOutput(static_cast<int>(i), body->value(body->inputs[i + 2]).type);
+  for (size_t i = 0; i < carried; ++i)
+    ctx.SetOutput(static_cast<int>(i), body->value(body->inputs[i + 2]).type);
   if (count == carried) return absl::OkStatus();
   std::optional<Dim> upper;
   if (const auto limit = ctx.elements(0); limit && limit->size() == 1) upper = limit->front();
@@ -58,14 +62,15 @@ absl::Status Infer(InferContext& ctx) {
 }  // namespace
 
 const OpDef& LoopOp() {
-  static const OpDef op = {.name = "Loop",
-                           .summary = "a body repeated up to a count or while a condition holds",
-                           .kind = OpKind::kControl,
-                           .min_inputs = 0,
-                           .max_inputs = -1,
-                           .max_outputs = -1,
-                           .attributes = {{"body", AttributeSpec::kGraph, true}, {"q.captures", AttributeSpec::kInt}},
-                           .infer = Infer};
+  static const OpDef op = {
+      .name = "Loop",
+      .summary = "a body repeated up to a count or while a condition holds",
+      .kind = OpKind::kControl,
+      .min_inputs = 0,
+      .max_inputs = -1,
+      .max_outputs = -1,
+      .attributes = {{"body", AttributeSpec::kGraph, true}, {"q.captures", AttributeSpec::kInt}},
+      .infer = Infer};
   return op;
 }
 

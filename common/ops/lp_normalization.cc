@@ -27,11 +27,12 @@ absl::Status Lower(LowerContext& ctx) {
 }  // namespace
 
 const OpDef& LpNormalizationOp() {
-  static const OpDef op = {.name = "LpNormalization",
-                           .summary = "divides by the L1 or L2 norm along one axis",
-                           .attributes = {{"axis", AttributeSpec::kInt}, {"p", AttributeSpec::kInt}},
-                           .infer = Infer,
-                           .lower = Lower};
+  static const OpDef op = {
+      .name = "LpNormalization",
+      .summary = "divides by the L1 or L2 norm along one axis",
+      .attributes = {{"axis", AttributeSpec::kInt}, {"p", AttributeSpec::kInt}},
+      .infer = Infer,
+      .lower = Lower};
   return op;
 }
 

@@ -6,7 +6,8 @@ namespace {
 absl::Status Infer(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kFloatTypes));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 2));
-  if (ctx.node().Int("size", 1) < 1) return ctx.Error(fmt::format("size is {}, it is at least 1", ctx.node().Int("size", 1)));
+  if (ctx.node().Int("size", 1) < 1)
+    return ctx.Error(fmt::format("size is {}, it is at least 1", ctx.node().Int("size", 1)));
   ctx.SetOutput(0, ctx.input(0).dtype, ctx.input(0).dims);
   return absl::OkStatus();
 }

@@ -3,7 +3,9 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) { return InferRecurrent(ctx, /*gates=*/4, /*activations=*/3); }
+absl::Status Infer(InferContext& ctx) {
+  return InferRecurrent(ctx, /*gates=*/4, /*activations=*/3);
+}
 
 // Gates in the order input, output, forget, cell. Equations: ONNX LSTM.
 void LowerDirection(LowerContext& ctx, Recurrent& net, int direction, B hidden, B cell, B gates) {
@@ -32,7 +34,8 @@ void LowerDirection(LowerContext& ctx, Recurrent& net, int direction, B hidden, 
     };
     const E old = b.Let(cell.At({n, unit}), "old");
     const E input = b.Let(f(gate(0) + peephole(0, old)), "input");
-    const E forget = coupled ? b.F(1, net.type()) - input : b.Let(f(gate(2) + peephole(2, old)), "forget");
+    const E forget =
+        coupled ? b.F(1, net.type()) - input : b.Let(f(gate(2) + peephole(2, old)), "forget");
     const E now = b.Let(forget * old + input * g(gate(3)), "now");
     const E output = f(gate(1) + peephole(1, now));
     b.Store(cell, {n, unit}, now);

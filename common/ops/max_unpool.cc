@@ -13,7 +13,8 @@ absl::StatusOr<std::vector<Dim>> PooledFrom(const OpContext& ctx) {
   if (strides.empty()) strides.assign(axes, 1);
   if (pads.empty()) pads.assign(2 * axes, 0);
   if (kernel.size() != axes || strides.size() != axes || pads.size() != 2 * axes) {
-    return ctx.Error(fmt::format("kernel_shape, strides and pads must have {}, {} and {} entries", axes, axes, 2 * axes));
+    return ctx.Error(fmt::format("kernel_shape, strides and pads must have {}, {} and {} entries",
+                                 axes, axes, 2 * axes));
   }
   std::vector<Dim> dims = {x.dims[0], x.dims[1]};
   SymbolTable& symbols = ctx.symbols();
@@ -33,20 +34,24 @@ absl::Status Infer(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 1, x.rank(), x.rank()));
   for (int axis = 0; axis < x.rank(); ++axis) {
     const auto at = static_cast<size_t>(axis);
-    QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, ctx.input(1).dims[at], x.dims[at], fmt::format("axis {} of X and I", axis)));
+    QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, ctx.input(1).dims[at], x.dims[at],
+                                        fmt::format("axis {} of X and I", axis)));
   }
   QUENCH_ASSIGN_OR_RETURN(std::vector<Dim> dims, PooledFrom(ctx));
   if (ctx.has_input(2)) {
     const auto given = ctx.elements(2);
     if (!given) return ctx.UnsupportedError("output_shape is known only at run time");
-    if (given->size() != dims.size()) return ctx.Error(fmt::format("output_shape has {} entries, the rank is {}", given->size(), dims.size()));
+    if (given->size() != dims.size())
+      return ctx.Error(
+          fmt::format("output_shape has {} entries, the rank is {}", given->size(), dims.size()));
     dims = *given;
   }
   ctx.SetOutput(0, x.dtype, std::move(dims));
   return absl::OkStatus();
 }
 
-// Indices count in the tensor that was pooled; an `output_shape` that is larger keeps the coordinates.
+// Indices count in the tensor that was pooled; an `output_shape` that is larger keeps the
+// coordinates.
 absl::Status Lower(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Dim> pooled, PooledFrom(ctx));
   Builder& b = ctx.b();
@@ -56,13 +61,17 @@ absl::Status Lower(LowerContext& ctx) {
   for (const Dim dim : pooled) dims.push_back(b.Let(ctx.Extent(dim), "pooled"));
   for (size_t axis = 0; axis < pooled.size(); ++axis) {
     EnsureEqual(ctx, ctx.input(1).dims[axis], ctx.input(0).dims[axis], "dims of X and I");
-    b.Check(dims[axis] <= y.dim(static_cast<int>(axis)), fmt::format("node `{}`: output_shape is too small", ctx.node().name));
+    b.Check(dims[axis] <= y.dim(static_cast<int>(axis)),
+            fmt::format("node `{}`: output_shape is too small", ctx.node().name));
   }
-  b.ParallelForAll(DimsOf(y), [&](std::span<const E> i) { b.Store(y, i, b.F(0, loops::ComputeType(y.dtype()))); });
+  b.ParallelForAll(DimsOf(y), [&](std::span<const E> i) {
+    b.Store(y, i, b.F(0, loops::ComputeType(y.dtype())));
+  });
   const E total = b.Let(ProductOf(b, dims), "total");
   SerialForAll(b, DimsOf(x), [&](std::span<const E> i) {
     const E place = b.Let(ctx.in(1).At(i), "place");
-    b.Check(place >= b.I(0) && place < total, fmt::format("node `{}`: an index of MaxUnpool is out of range", ctx.node().name));
+    b.Check(place >= b.I(0) && place < total,
+            fmt::format("node `{}`: an index of MaxUnpool is out of range", ctx.node().name));
     b.Store(y, Unflatten(b, place, dims), x.At(i));
   });
   return absl::OkStatus();

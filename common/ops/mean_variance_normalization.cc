@@ -44,7 +44,8 @@ absl::Status Lower(LowerContext& ctx) {
     };
     const E count = b.Let(Cast(ProductOf(b, reduced), type), "count");
     const auto sum = [&](const std::function<E(E)>& element) {
-      return b.ReduceAll(BinaryOp::kAdd, b.F(0, type), reduced, [&](std::span<const E> k) { return element(x.At(full(k))); });
+      return b.ReduceAll(BinaryOp::kAdd, b.F(0, type), reduced,
+                         [&](std::span<const E> k) { return element(x.At(full(k))); });
     };
     const E mean = b.Let(sum([](E value) { return value; }) / count, "mean");
     const E variance = sum([&](E value) { return (value - mean) * (value - mean); }) / count;

@@ -7,7 +7,8 @@
 
 namespace quench::ops {
 
-absl::StatusOr<std::vector<int>> NormalAxes(const OpContext& ctx, std::span<const int64_t> axes, int rank) {
+absl::StatusOr<std::vector<int>> NormalAxes(const OpContext& ctx, std::span<const int64_t> axes,
+                                            int rank) {
   std::vector<int> result;
   for (int64_t raw : axes) {
     if (raw < -rank || raw >= rank) {
@@ -25,7 +26,9 @@ absl::StatusOr<std::vector<int>> NormalAxes(const OpContext& ctx, std::span<cons
 absl::StatusOr<std::optional<std::vector<int>>> AxesInput(const OpContext& ctx, int i, int rank) {
   if (!ctx.has_input(i)) return std::optional<std::vector<int>>();
   const auto axes = ctx.ints(i);
-  if (!axes) return ctx.UnsupportedError("axes are computed at run time, they must be known when the model is compiled");
+  if (!axes)
+    return ctx.UnsupportedError(
+        "axes are computed at run time, they must be known when the model is compiled");
   QUENCH_ASSIGN_OR_RETURN(std::vector<int> result, NormalAxes(ctx, *axes, rank));
   return std::optional(std::move(result));
 }
@@ -39,13 +42,15 @@ bool IsOwnRuntimeDim(const OpContext& ctx, Dim dim) {
 void SetRuntimeDim(LowerContext& ctx, Dim dim, E value) {
   if (!IsOwnRuntimeDim(ctx, dim)) return;
   value = ctx.b().Let(value, "size");
-  ctx.b().Check(value >= ctx.b().I(0), fmt::format("node `{}`: an output size is negative", ctx.node().name));
+  ctx.b().Check(value >= ctx.b().I(0),
+                fmt::format("node `{}`: an output size is negative", ctx.node().name));
   ctx.b().SetSlot(dim.symbol(), value);
 }
 
 void EnsureEqual(LowerContext& ctx, Dim a, Dim b, const std::string& what) {
   if (a == b) return;
-  ctx.b().Check(ctx.Extent(a) == ctx.Extent(b), fmt::format("node `{}`: {} differ", ctx.node().name, what));
+  ctx.b().Check(ctx.Extent(a) == ctx.Extent(b),
+                fmt::format("node `{}`: {} differ", ctx.node().name, what));
 }
 
 std::vector<E> Replaced(std::span<const E> indices, int axis, E value) {
@@ -133,7 +138,8 @@ bool ProvablyLessEqual(const OpContext& ctx, Dim a, Dim b) {
   return ctx.symbols().BoundsOf(ctx.symbols().Sub(b, a)).min >= 0;
 }
 
-void ParallelRows(Builder& b, std::span<const E> dims, const std::function<void(std::span<const E>)>& body) {
+void ParallelRows(Builder& b, std::span<const E> dims,
+                  const std::function<void(std::span<const E>)>& body) {
   b.ParallelFor(ProductOf(b, dims), [&](E row) { body(Unflatten(b, row, dims)); }, "row");
 }
 
@@ -152,7 +158,8 @@ void SerialFrom(Builder& b, std::span<const E> dims, std::vector<E>& indices,
 }
 }  // namespace
 
-void SerialForAll(Builder& b, std::span<const E> dims, const std::function<void(std::span<const E>)>& body) {
+void SerialForAll(Builder& b, std::span<const E> dims,
+                  const std::function<void(std::span<const E>)>& body) {
   std::vector<E> indices;
   SerialFrom(b, dims, indices, body);
 }

@@ -17,14 +17,18 @@ using loops::Builder;
 
 // --- shapes ---
 
-// Each of `axes` in [-rank, rank) made non-negative, in the given order; one out of range or repeated is an error.
-absl::StatusOr<std::vector<int>> NormalAxes(const OpContext& ctx, std::span<const int64_t> axes, int rank);
+// Each of `axes` in [-rank, rank) made non-negative, in the given order; one out of range or
+// repeated is an error.
+absl::StatusOr<std::vector<int>> NormalAxes(const OpContext& ctx, std::span<const int64_t> axes,
+                                            int rank);
 // Axes from input `i`, which must be known before a run; nullopt when the input is omitted.
 absl::StatusOr<std::optional<std::vector<int>>> AxesInput(const OpContext& ctx, int i, int rank);
 
-// A dim of this node's output that only a run can tell: true for the symbols of InferContext::RuntimeDim.
+// A dim of this node's output that only a run can tell: true for the symbols of
+// InferContext::RuntimeDim.
 bool IsOwnRuntimeDim(const OpContext& ctx, Dim dim);
-// In lower_sizes: gives `dim` its value if it is one of this node's runtime dims. Checks that it is not negative.
+// In lower_sizes: gives `dim` its value if it is one of this node's runtime dims. Checks that it is
+// not negative.
 void SetRuntimeDim(LowerContext& ctx, Dim dim, E value);
 
 // In a lowering: fails the run unless the two dims are equal; nothing when they are the same dim.
@@ -41,7 +45,8 @@ E ProductOf(Builder& b, std::span<const E> dims);
 E Flatten(Builder& b, std::span<const E> indices, std::span<const E> dims);
 std::vector<E> Unflatten(Builder& b, E position, std::span<const E> dims);
 
-// Index read from data as i64: negative ones count from the end; out of [-size, size) fails the run.
+// Index read from data as i64: negative ones count from the end; out of [-size, size) fails the
+// run.
 E CheckedIndex(Builder& b, E raw, E size, const std::string& what);
 // Element `i` of an integer input of rank <= 1 as i64: a constant where it is known, else a load.
 E Element(LowerContext& ctx, int input, int64_t i);
@@ -53,10 +58,13 @@ bool ProvablyLessEqual(const OpContext& ctx, Dim a, Dim b);
 
 // --- loops ---
 
-// One parallel loop over all index vectors of `dims`, flattened: scratch of iteration scope belongs to one of them.
-void ParallelRows(Builder& b, std::span<const E> dims, const std::function<void(std::span<const E>)>& body);
+// One parallel loop over all index vectors of `dims`, flattened: scratch of iteration scope belongs
+// to one of them.
+void ParallelRows(Builder& b, std::span<const E> dims,
+                  const std::function<void(std::span<const E>)>& body);
 // Nested serial loops over all indices of `dims`.
-void SerialForAll(Builder& b, std::span<const E> dims, const std::function<void(std::span<const E>)>& body);
+void SerialForAll(Builder& b, std::span<const E> dims,
+                  const std::function<void(std::span<const E>)>& body);
 
 // Copies all of `from` to `to` (same shape).
 void CopyAll(Builder& b, B from, B to);

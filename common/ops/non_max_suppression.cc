@@ -17,10 +17,12 @@ absl::Status Infer(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, boxes[1], scores[2], "number of boxes and scores"));
   QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, boxes[2], 4, "coordinates of a box and 4"));
   const int64_t center = ctx.node().Int("center_point_box", 0);
-  if (center != 0 && center != 1) return ctx.Error(fmt::format("center_point_box is {}, it is 0 or 1", center));
+  if (center != 0 && center != 1)
+    return ctx.Error(fmt::format("center_point_box is {}, it is 0 or 1", center));
   SymbolTable& symbols = ctx.symbols();
   Dim each = scores[2];
-  if (const auto limit = ctx.ints(2); limit && limit->size() == 1) each = symbols.Min(each, std::max<int64_t>(limit->front(), 0));
+  if (const auto limit = ctx.ints(2); limit && limit->size() == 1)
+    each = symbols.Min(each, std::max<int64_t>(limit->front(), 0));
   const Dim upper = symbols.Product(std::vector<Dim>{scores[0], scores[1], each});
   ctx.SetOutput(0, DataType::kI64, {ctx.RuntimeDim(0, upper), 3});
   return absl::OkStatus();
@@ -41,7 +43,8 @@ Box BoxAt(LowerContext& ctx, E batch, E index) {
   if (ctx.node().Int("center_point_box", 0) == 1) {  // x, y, width, height
     return {c[1] - c[3] * 0.5, c[0] - c[2] * 0.5, c[1] + c[3] * 0.5, c[0] + c[2] * 0.5};
   }
-  return {Min(c[0], c[2]), Min(c[1], c[3]), Max(c[0], c[2]), Max(c[1], c[3])};  // any two opposite corners
+  return {Min(c[0], c[2]), Min(c[1], c[3]), Max(c[0], c[2]),
+          Max(c[1], c[3])};  // any two opposite corners
 }
 
 // intersection / union > threshold; boxes without area never overlap.
@@ -55,7 +58,8 @@ E Overlaps(Builder& b, const Box& p, const Box& q, E threshold) {
   return area_p > zero && area_q > zero && shared / (area_p + area_q - shared) > threshold;
 }
 
-// Runs the selection and calls `selected(batch, class, index, position)` for each result in order. Returns the count.
+// Runs the selection and calls `selected(batch, class, index, position)` for each result in order.
+// Returns the count.
 E SelectBoxes(LowerContext& ctx, const std::function<void(E, E, E, E)>& selected) {
   Builder& b = ctx.b();
   const B scores = ctx.in(1);
@@ -63,7 +67,8 @@ E SelectBoxes(LowerContext& ctx, const std::function<void(E, E, E, E)>& selected
   EnsureEqual(ctx, ctx.input(0).dims[0], ctx.input(1).dims[0], "batch of boxes and scores");
   EnsureEqual(ctx, ctx.input(0).dims[1], ctx.input(1).dims[2], "number of boxes and scores");
   const E limit = b.Let(ctx.has_input(2) ? ScalarInput(ctx, 2) : b.I(0), "limit");
-  const E overlap = b.Let(ctx.has_input(3) ? ScalarInput(ctx, 3) : b.F(0, DataType::kF32), "overlap");
+  const E overlap =
+      b.Let(ctx.has_input(3) ? ScalarInput(ctx, 3) : b.F(0, DataType::kF32), "overlap");
   const SortScratch order = MakeSortScratch(b, boxes, loops::ScratchScope::kFunction);
   const B kept = b.Scratch("kept", DataType::kI64, {boxes}, loops::ScratchScope::kFunction);
   const auto total = b.Local(b.I(0), "total");

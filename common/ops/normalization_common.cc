@@ -21,12 +21,13 @@ absl::Status InferTailNormalization(InferContext& ctx) {
   for (int i = 1; i < ctx.num_inputs(); ++i) {
     if (!ctx.has_input(i)) continue;
     QUENCH_RETURN_IF_ERROR(RequireRank(ctx, i, 0, x.rank()));
-    QUENCH_ASSIGN_OR_RETURN(const std::vector<Dim> wide,
-                            ctx.Broadcast(std::vector<std::vector<Dim>>{x.dims, ctx.input(i).dims}));
+    QUENCH_ASSIGN_OR_RETURN(
+        const std::vector<Dim> wide,
+        ctx.Broadcast(std::vector<std::vector<Dim>>{x.dims, ctx.input(i).dims}));
     for (size_t axis = 0; axis < wide.size(); ++axis) {
       if (x.dims[axis].is_static() && wide[axis] != x.dims[axis]) {
-        return ctx.Error(fmt::format("input {} {} does not broadcast to {}", i, ToString(ctx, ctx.input(i).dims),
-                                     ToString(ctx, x.dims)));
+        return ctx.Error(fmt::format("input {} {} does not broadcast to {}", i,
+                                     ToString(ctx, ctx.input(i).dims), ToString(ctx, x.dims)));
       }
     }
   }
@@ -35,7 +36,8 @@ absl::Status InferTailNormalization(InferContext& ctx) {
 }
 
 E TailRow::Sum(const std::function<E(E)>& element) const {
-  return b.ReduceAll(BinaryOp::kAdd, b.F(0, type), extents, [&](std::span<const E> k) { return element(at(k)); });
+  return b.ReduceAll(BinaryOp::kAdd, b.F(0, type), extents,
+                     [&](std::span<const E> k) { return element(at(k)); });
 }
 
 void LowerTailNormalization(LowerContext& ctx,
@@ -48,7 +50,8 @@ void LowerTailNormalization(LowerContext& ctx,
   const DataType result = loops::ComputeType(y.dtype());
   const std::span<const Dim> to(ctx.input(0).dims);
   const BroadcastLoad scale = BroadcastLoad::RightAligned(ctx, 1, to);
-  const BroadcastLoad bias = ctx.has_input(2) ? BroadcastLoad::RightAligned(ctx, 2, to) : BroadcastLoad();
+  const BroadcastLoad bias =
+      ctx.has_input(2) ? BroadcastLoad::RightAligned(ctx, 2, to) : BroadcastLoad();
   const std::vector<E> dims = DimsOf(x);
   const std::vector<E> tail(dims.begin() + static_cast<int64_t>(axis), dims.end());
   b.ParallelForAll(std::span(dims).first(axis), [&](std::span<const E> outer) {
@@ -60,7 +63,8 @@ void LowerTailNormalization(LowerContext& ctx,
     };
     std::vector<E> position = head;
     position.resize(dims.size(), b.I(0));
-    const TailRow row{b, tail, position, type, [&](std::span<const E> k) { return Cast(x.At(full(k)), type); }};
+    const TailRow row{b, tail, position, type,
+                      [&](std::span<const E> k) { return Cast(x.At(full(k)), type); }};
     const std::function<E(E)> normalised = statistics(row);
     b.ParallelForAll(tail, [&](std::span<const E> k) {
       const std::vector<E> index = full(k);
@@ -89,9 +93,10 @@ void LowerGroupNormalization(LowerContext& ctx, E groups, E channels_per_group, 
     const auto load = [&](std::span<const E> k) { return Cast(x.At(full(k)), type); };
     const E count = b.Let(Cast(ProductOf(b, extents), type), "count");
     const E mean = b.Let(b.ReduceAll(BinaryOp::kAdd, b.F(0, type), extents, load) / count, "mean");
-    const E variance = b.ReduceAll(BinaryOp::kAdd, b.F(0, type), extents, [&](std::span<const E> k) {
-                         return (load(k) - mean) * (load(k) - mean);
-                       }) / count;
+    const E variance =
+        b.ReduceAll(BinaryOp::kAdd, b.F(0, type), extents,
+                    [&](std::span<const E> k) { return (load(k) - mean) * (load(k) - mean); }) /
+        count;
     const E epsilon = b.F(ctx.node().Float("epsilon", 1e-5), type);
     const E inverse = b.Let(b.F(1, type) / Unary(UnaryOp::kSqrt, variance + epsilon), "inverse");
     b.ParallelForAll(extents, [&](std::span<const E> k) {

@@ -14,10 +14,12 @@ absl::Status Infer(InferContext& ctx) {
   std::optional<Dim> depth;
   if (const auto known = ctx.elements(1); known && known->size() == 1) {
     depth = known->front();
-  } else if (const Tensor* constant = ctx.constant(1); constant != nullptr && constant->size() == 1) {
+  } else if (const Tensor* constant = ctx.constant(1);
+             constant != nullptr && constant->size() == 1) {
     depth = static_cast<int64_t>(constant->FloatAt(0));
   }
-  if (depth && depth->is_static() && depth->value() < 0) return ctx.Error(fmt::format("depth is {}", depth->value()));
+  if (depth && depth->is_static() && depth->value() < 0)
+    return ctx.Error(fmt::format("depth is {}", depth->value()));
   std::vector<Dim> dims = indices.dims;
   dims.insert(dims.begin() + axis, depth ? *depth : ctx.RuntimeDim(0, std::nullopt));
   ctx.SetOutput(0, ctx.input(2).dtype, std::move(dims));

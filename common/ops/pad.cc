@@ -5,7 +5,8 @@
 namespace quench::ops {
 namespace {
 
-// Elements added (or, when negative, removed) at both ends of one axis. Dims where known before a run.
+// Elements added (or, when negative, removed) at both ends of one axis. Dims where known before a
+// run.
 struct AxisPad {
   int axis = 0;
   int64_t begin_entry = 0;  // positions in the `pads` input
@@ -23,12 +24,17 @@ absl::StatusOr<std::vector<AxisPad>> Plan(const OpContext& ctx) {
   const auto count = static_cast<int64_t>(axes.size());
   const Dim entries = ctx.input(1).dims[0];
   if (!entries.is(2 * count)) {
-    return ctx.Error(fmt::format("pads has {} entries, {} axes take {}", ctx.symbols().ToString(entries), count, 2 * count));
+    return ctx.Error(fmt::format("pads has {} entries, {} axes take {}",
+                                 ctx.symbols().ToString(entries), count, 2 * count));
   }
   const auto pads = ctx.elements(1);
   std::vector<AxisPad> plan;
   for (int64_t i = 0; i < count; ++i) {
-    AxisPad pad{.axis = axes[static_cast<size_t>(i)], .begin_entry = i, .end_entry = i + count, .begin = {}, .end = {}};
+    AxisPad pad{.axis = axes[static_cast<size_t>(i)],
+                .begin_entry = i,
+                .end_entry = i + count,
+                .begin = {},
+                .end = {}};
     if (pads) pad.begin = (*pads)[static_cast<size_t>(i)];
     if (pads) pad.end = (*pads)[static_cast<size_t>(i + count)];
     plan.push_back(pad);
@@ -51,14 +57,16 @@ absl::Status Infer(InferContext& ctx) {
     Dim& dim = dims[static_cast<size_t>(pad.axis)];
     dim = pad.begin ? ctx.symbols().Add(ctx.symbols().Add(dim, *pad.begin), *pad.end)
                     : ctx.RuntimeDim(pad.axis, std::nullopt);
-    if (dim.is_static() && dim.value() < 0) return ctx.Error(fmt::format("axis {} would have size {}", pad.axis, dim.value()));
+    if (dim.is_static() && dim.value() < 0)
+      return ctx.Error(fmt::format("axis {} would have size {}", pad.axis, dim.value()));
   }
   ctx.SetOutput(0, ctx.input(0).dtype, std::move(dims));
   return absl::OkStatus();
 }
 
 E BeginOf(LowerContext& ctx, const AxisPad& pad) {
-  return pad.begin ? ctx.Extent(*pad.begin) : ctx.b().Let(Element(ctx, 1, pad.begin_entry), "begin");
+  return pad.begin ? ctx.Extent(*pad.begin)
+                   : ctx.b().Let(Element(ctx, 1, pad.begin_entry), "begin");
 }
 
 absl::Status LowerSizes(LowerContext& ctx) {
@@ -71,13 +79,16 @@ absl::Status LowerSizes(LowerContext& ctx) {
   return absl::OkStatus();
 }
 
-// Fills the output, then copies the part of the input that is inside it: both unit stride, no test per element.
+// Fills the output, then copies the part of the input that is inside it: both unit stride, no test
+// per element.
 void LowerConstant(LowerContext& ctx, const std::vector<AxisPad>& plan) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
   const B y = ctx.out(0);
   E fill = b.F(0, loops::ComputeType(y.dtype()));
-  if (ctx.has_input(2)) fill = b.Let(ctx.in(2).At(std::vector<E>(static_cast<size_t>(ctx.in(2).rank()), b.I(0))), "fill");
+  if (ctx.has_input(2))
+    fill =
+        b.Let(ctx.in(2).At(std::vector<E>(static_cast<size_t>(ctx.in(2).rank()), b.I(0))), "fill");
   b.ParallelForAll(DimsOf(y), [&](std::span<const E> i) { b.Store(y, i, fill); });
 
   std::vector<E> counts = DimsOf(x);
@@ -127,7 +138,8 @@ absl::Status Lower(LowerContext& ctx) {
   for (size_t k = 0; k < plan.size(); ++k) {
     shift[k] = BeginOf(ctx, plan[k]);
     b.Check(x.dim(plan[k].axis) > b.I(0) || y.dim(plan[k].axis) == b.I(0),
-            fmt::format("node `{}`: Pad has nothing to repeat, axis {} is empty", ctx.node().name, plan[k].axis));
+            fmt::format("node `{}`: Pad has nothing to repeat, axis {} is empty", ctx.node().name,
+                        plan[k].axis));
   }
   b.ParallelForAll(DimsOf(y), [&](std::span<const E> i) {
     std::vector<E> source(i.begin(), i.end());
@@ -143,15 +155,16 @@ absl::Status Lower(LowerContext& ctx) {
 }  // namespace
 
 const OpDef& PadOp() {
-  static const OpDef op = {.name = "Pad",
-                           .summary = "adds elements around a tensor: constant, reflect, edge or wrap",
-                           .min_inputs = 2,
-                           .max_inputs = 4,
-                           .attributes = {{"mode", AttributeSpec::kString}},
-                           .quant = QuantRole::kPassThrough,
-                           .infer = Infer,
-                           .lower = Lower,
-                           .lower_sizes = LowerSizes};
+  static const OpDef op = {
+      .name = "Pad",
+      .summary = "adds elements around a tensor: constant, reflect, edge or wrap",
+      .min_inputs = 2,
+      .max_inputs = 4,
+      .attributes = {{"mode", AttributeSpec::kString}},
+      .quant = QuantRole::kPassThrough,
+      .infer = Infer,
+      .lower = Lower,
+      .lower_sizes = LowerSizes};
   return op;
 }
 

@@ -8,7 +8,8 @@ absl::StatusOr<std::vector<Dim>> ParsedDims(const OpContext& ctx) {
   std::vector<Dim> dims;
   for (const std::string& text : std::get<std::vector<std::string>>(*ctx.node().Find("dims"))) {
     absl::StatusOr<Dim> dim = ctx.symbols().Parse(text);
-    if (!dim.ok()) return ctx.Error(fmt::format("dims has `{}`: {}", text, MessageOf(dim.status())));
+    if (!dim.ok())
+      return ctx.Error(fmt::format("dims has `{}`: {}", text, MessageOf(dim.status())));
     dims.push_back(*dim);
   }
   return dims;

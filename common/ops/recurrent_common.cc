@@ -24,27 +24,35 @@ const std::map<std::string, ActivationRule>& Rules() {
       {"tanh", {0, 0, 0, [](E x, E, E) { return Unary(UnaryOp::kTanh, x); }}},
       {"sigmoid", {0, 0, 0, [](E x, E, E) { return Sigmoid(x); }}},
       {"softsign", {0, 0, 0, [](E x, E, E) { return x / (One(x) + Unary(UnaryOp::kAbs, x)); }}},
-      {"softplus", {0, 0, 0, [](E x, E, E) { return Unary(UnaryOp::kLog, Unary(UnaryOp::kExp, x) + 1.0); }}},
+      {"softplus",
+       {0, 0, 0, [](E x, E, E) { return Unary(UnaryOp::kLog, Unary(UnaryOp::kExp, x) + 1.0); }}},
       {"affine", {2, 1, 0, [](E x, E a, E c) { return a * x + c; }}},
       {"scaledtanh", {2, 1, 1, [](E x, E a, E c) { return a * Unary(UnaryOp::kTanh, c * x); }}},
-      {"hardsigmoid", {2, 0.2, 0.5, [](E x, E a, E c) { return Min(Max(a * x + c, Zero(x)), One(x)); }}},
+      {"hardsigmoid",
+       {2, 0.2, 0.5, [](E x, E a, E c) { return Min(Max(a * x + c, Zero(x)), One(x)); }}},
       {"leakyrelu", {1, 0.01, 0, [](E x, E a, E) { return Select(x >= Zero(x), x, a * x); }}},
       {"thresholdedrelu", {1, 1, 0, [](E x, E a, E) { return Select(x > a, x, Zero(x)); }}},
-      {"elu", {1, 1, 0, [](E x, E a, E) { return Select(x >= Zero(x), x, a * (Unary(UnaryOp::kExp, x) - 1.0)); }}},
+      {"elu",
+       {1, 1, 0,
+        [](E x, E a, E) { return Select(x >= Zero(x), x, a * (Unary(UnaryOp::kExp, x) - 1.0)); }}},
   };
   return rules;
 }
 
 std::string Lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
 }
 
-int DirectionCount(const OpContext& ctx) { return ctx.node().String("direction", "forward") == "bidirectional" ? 2 : 1; }
+int DirectionCount(const OpContext& ctx) {
+  return ctx.node().String("direction", "forward") == "bidirectional" ? 2 : 1;
+}
 
 // Names of all activations, in order; ONNX's defaults when the node has none.
 std::vector<std::string> ActivationNames(const OpContext& ctx) {
-  if (const Attribute* given = ctx.node().Find("activations")) return std::get<std::vector<std::string>>(*given);
+  if (const Attribute* given = ctx.node().Find("activations"))
+    return std::get<std::vector<std::string>>(*given);
   std::vector<std::string> names;
   for (int d = 0; d < DirectionCount(ctx); ++d) {
     if (ctx.node().op != "RNN") names.push_back("Sigmoid");
@@ -57,17 +65,21 @@ std::vector<std::string> ActivationNames(const OpContext& ctx) {
 absl::Status CheckAttributes(const OpContext& ctx, int activations) {
   const std::string direction = ctx.node().String("direction", "forward");
   if (direction != "forward" && direction != "reverse" && direction != "bidirectional") {
-    return ctx.Error(fmt::format("direction is `{}`, it is forward, reverse or bidirectional", direction));
+    return ctx.Error(
+        fmt::format("direction is `{}`, it is forward, reverse or bidirectional", direction));
   }
   const int64_t layout = ctx.node().Int("layout", 0);
-  if (layout != 0 && layout != 1) return ctx.Error(fmt::format("layout is {}, it is 0 or 1", layout));
+  if (layout != 0 && layout != 1)
+    return ctx.Error(fmt::format("layout is {}, it is 0 or 1", layout));
   const std::vector<std::string> names = ActivationNames(ctx);
   const auto expected = static_cast<size_t>(activations * DirectionCount(ctx));
   if (names.size() != expected) {
-    return ctx.Error(fmt::format("has {} activations, direction {} takes {}", names.size(), direction, expected));
+    return ctx.Error(fmt::format("has {} activations, direction {} takes {}", names.size(),
+                                 direction, expected));
   }
   for (const std::string& name : names) {
-    if (!Rules().contains(Lower(name))) return ctx.Error(fmt::format("unknown activation `{}`", name));
+    if (!Rules().contains(Lower(name)))
+      return ctx.Error(fmt::format("unknown activation `{}`", name));
   }
   return absl::OkStatus();
 }
@@ -78,7 +90,9 @@ absl::Status CheckDims(const OpContext& ctx, int i, const std::vector<Dim>& dims
   const int rank = static_cast<int>(dims.size());
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, i, rank, rank));
   for (size_t axis = 0; axis < dims.size(); ++axis) {
-    QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, ctx.input(i).dims[axis], dims[axis], fmt::format("axis {} of input {} and what the others give", axis, i)));
+    QUENCH_RETURN_IF_ERROR(
+        RequireEqual(ctx, ctx.input(i).dims[axis], dims[axis],
+                     fmt::format("axis {} of input {} and what the others give", axis, i)));
   }
   return absl::OkStatus();
 }
@@ -86,9 +100,12 @@ absl::Status CheckDims(const OpContext& ctx, int i, const std::vector<Dim>& dims
 }  // namespace
 
 std::vector<AttributeSpec> RecurrentAttributes() {
-  return {{"activation_alpha", AttributeSpec::kFloats}, {"activation_beta", AttributeSpec::kFloats},
-          {"activations", AttributeSpec::kStrings},     {"clip", AttributeSpec::kFloat},
-          {"direction", AttributeSpec::kString},        {"hidden_size", AttributeSpec::kInt},
+  return {{"activation_alpha", AttributeSpec::kFloats},
+          {"activation_beta", AttributeSpec::kFloats},
+          {"activations", AttributeSpec::kStrings},
+          {"clip", AttributeSpec::kFloat},
+          {"direction", AttributeSpec::kString},
+          {"hidden_size", AttributeSpec::kInt},
           {"layout", AttributeSpec::kInt}};
 }
 
@@ -105,7 +122,8 @@ absl::Status InferRecurrent(InferContext& ctx, int gates, int activations) {
   const Dim hidden = ctx.input(2).dims[2];
   if (!hidden.is_static()) return ctx.UnsupportedError("hidden size is known only at run time");
   if (ctx.node().Find("hidden_size") != nullptr && !hidden.is(ctx.node().Int("hidden_size", 0))) {
-    return ctx.Error(fmt::format("hidden_size is {}, R has {}", ctx.node().Int("hidden_size", 0), hidden.value()));
+    return ctx.Error(fmt::format("hidden_size is {}, R has {}", ctx.node().Int("hidden_size", 0),
+                                 hidden.value()));
   }
   const Dim directions = DirectionCount(ctx);
   const Dim rows = gates * hidden.value();
@@ -113,11 +131,14 @@ absl::Status InferRecurrent(InferContext& ctx, int gates, int activations) {
   QUENCH_RETURN_IF_ERROR(CheckDims(ctx, 2, {directions, rows, hidden}));
   QUENCH_RETURN_IF_ERROR(CheckDims(ctx, 3, {directions, 2 * gates * hidden.value()}));
   QUENCH_RETURN_IF_ERROR(CheckDims(ctx, 4, {batch}));
-  const std::vector<Dim> state = batch_first ? std::vector<Dim>{batch, directions, hidden} : std::vector<Dim>{directions, batch, hidden};
+  const std::vector<Dim> state = batch_first ? std::vector<Dim>{batch, directions, hidden}
+                                             : std::vector<Dim>{directions, batch, hidden};
   QUENCH_RETURN_IF_ERROR(CheckDims(ctx, 5, state));
   QUENCH_RETURN_IF_ERROR(CheckDims(ctx, 6, state));
   QUENCH_RETURN_IF_ERROR(CheckDims(ctx, 7, {directions, 3 * hidden.value()}));
-  ctx.SetOutput(0, x.dtype, batch_first ? std::vector<Dim>{batch, time, directions, hidden} : std::vector<Dim>{time, directions, batch, hidden});
+  ctx.SetOutput(0, x.dtype,
+                batch_first ? std::vector<Dim>{batch, time, directions, hidden}
+                            : std::vector<Dim>{time, directions, batch, hidden});
   ctx.SetOutput(1, x.dtype, state);
   ctx.SetOutput(2, x.dtype, state);
   return absl::OkStatus();
@@ -132,7 +153,10 @@ Dim RecurrentMacs(const OpContext& ctx) {
 }
 
 Recurrent::Recurrent(LowerContext& ctx, int gates)
-    : ctx_(ctx), gates_(gates), directions_(DirectionCount(ctx)), batch_first_(ctx.node().Int("layout", 0) == 1),
+    : ctx_(ctx),
+      gates_(gates),
+      directions_(DirectionCount(ctx)),
+      batch_first_(ctx.node().Int("layout", 0) == 1),
       type_(loops::ComputeType(ctx.input(0).dtype)) {
   const B x = ctx.in(0);
   time_ = x.dim(batch_first_ ? 1 : 0);
@@ -141,19 +165,25 @@ Recurrent::Recurrent(LowerContext& ctx, int gates)
   projection_ = MakeScratch("projection", {time_, batch_, ctx.b().I(gates) * hidden_});
   const int batch_axis = batch_first_ ? 0 : 1;
   for (const int state : {5, 6}) {
-    if (ctx.has_input(state)) EnsureEqual(ctx, ctx.input(state).dims[static_cast<size_t>(batch_axis)], ctx.input(0).dims[static_cast<size_t>(batch_axis)], "batch of X and the initial states");
+    if (ctx.has_input(state))
+      EnsureEqual(ctx, ctx.input(state).dims[static_cast<size_t>(batch_axis)],
+                  ctx.input(0).dims[static_cast<size_t>(batch_axis)],
+                  "batch of X and the initial states");
   }
   EnsureEqual(ctx, ctx.input(1).dims[2], ctx.input(0).dims[2], "input sizes of W and X");
   Builder& b = ctx.b();
   if (ctx.has_input(4)) {
-    EnsureEqual(ctx, ctx.input(4).dims[0], ctx.input(0).dims[static_cast<size_t>(batch_axis)], "batch of X and sequence_lens");
+    EnsureEqual(ctx, ctx.input(4).dims[0], ctx.input(0).dims[static_cast<size_t>(batch_axis)],
+                "batch of X and sequence_lens");
     b.For(batch_, [&](E n) {
       const E length = Length(n);
-      b.Check(length >= b.I(0) && length <= time_, fmt::format("node `{}`: a sequence length is out of range", ctx.node().name));
+      b.Check(length >= b.I(0) && length <= time_,
+              fmt::format("node `{}`: a sequence length is out of range", ctx.node().name));
     });
     // Steps past the end of a sequence give 0.
     const B y = ctx.out(0);
-    if (y.valid()) b.ParallelForAll(DimsOf(y), [&](std::span<const E> i) { b.Store(y, i, b.F(0, type_)); });
+    if (y.valid())
+      b.ParallelForAll(DimsOf(y), [&](std::span<const E> i) { b.Store(y, i, b.F(0, type_)); });
   }
 }
 
@@ -161,7 +191,9 @@ bool Recurrent::Reverse(int direction) const {
   return direction == 1 || ctx_.node().String("direction", "forward") == "reverse";
 }
 
-E Recurrent::Length(E n) { return ctx_.has_input(4) ? Cast(ctx_.in(4).At({n}), DataType::kI64) : time_; }
+E Recurrent::Length(E n) {
+  return ctx_.has_input(4) ? Cast(ctx_.in(4).At({n}), DataType::kI64) : time_;
+}
 
 E Recurrent::Time(int direction, E step, E n) {
   return Reverse(direction) ? Length(n) - ctx_.b().I(1) - step : step;
@@ -185,7 +217,8 @@ Activation Recurrent::ActivationOf(int direction, int index, int per_direction) 
     beta_at += rule.parameters >= 2 ? 1 : 0;
   }
   const ActivationRule& rule = Rules().at(Lower(names[wanted]));
-  const double alpha = rule.parameters >= 1 && alpha_at < alphas.size() ? alphas[alpha_at] : rule.alpha;
+  const double alpha =
+      rule.parameters >= 1 && alpha_at < alphas.size() ? alphas[alpha_at] : rule.alpha;
   const double beta = rule.parameters >= 2 && beta_at < betas.size() ? betas[beta_at] : rule.beta;
   const double clip = ctx_.node().Float("clip", 0);
   return [&rule, alpha, beta, clip](E x) {
@@ -249,32 +282,37 @@ void Recurrent::ForEachStep(int direction, const std::function<void(const Step&)
                             const std::function<E(const Step&, E, E)>& update, B state) {
   Builder& b = ctx_.b();
   const B y = ctx_.out(0);
-  b.For(time_, [&](E s) {
-    const auto at_time = [&](E n, E g) {
-      E t = Time(direction, s, n);
-      if (ctx_.has_input(4)) t = Max(t, b.I(0));  // a sample that has ended: the value is not used
-      return projection_.At({t, n, g});
-    };
-    const Step step{s, at_time};
-    phases(step);
-    b.ParallelForAll(std::vector<E>{batch_, hidden_}, [&](std::span<const E> i) {
-      const E n = i[0];
-      const E h = i[1];
-      const auto body = [&] {
-        const E value = b.Let(update(step, n, h), "h");
-        b.Store(state, {n, h}, value);
-        if (!y.valid()) return;
-        const E t = Time(direction, s, n);
-        const E d = b.I(direction);
-        b.Store(y, batch_first_ ? std::vector<E>{n, t, d, h} : std::vector<E>{t, d, n, h}, value);
-      };
-      if (ctx_.has_input(4)) {
-        b.If(s < Length(n), body);
-      } else {
-        body();
-      }
-    });
-  }, "step");
+  b.For(
+      time_,
+      [&](E s) {
+        const auto at_time = [&](E n, E g) {
+          E t = Time(direction, s, n);
+          if (ctx_.has_input(4))
+            t = Max(t, b.I(0));  // a sample that has ended: the value is not used
+          return projection_.At({t, n, g});
+        };
+        const Step step{s, at_time};
+        phases(step);
+        b.ParallelForAll(std::vector<E>{batch_, hidden_}, [&](std::span<const E> i) {
+          const E n = i[0];
+          const E h = i[1];
+          const auto body = [&] {
+            const E value = b.Let(update(step, n, h), "h");
+            b.Store(state, {n, h}, value);
+            if (!y.valid()) return;
+            const E t = Time(direction, s, n);
+            const E d = b.I(direction);
+            b.Store(y, batch_first_ ? std::vector<E>{n, t, d, h} : std::vector<E>{t, d, n, h},
+                    value);
+          };
+          if (ctx_.has_input(4)) {
+            b.If(s < Length(n), body);
+          } else {
+            body();
+          }
+        });
+      },
+      "step");
 }
 
 }  // namespace quench::ops

@@ -1,8 +1,9 @@
-// What LSTM, GRU and RNN share: shapes, activations, the projection of the inputs and the loop over time.
+// What LSTM, GRU and RNN share: shapes, activations, the projection of the inputs and the loop over
+// time.
 //
-// X [time, batch, input], W [directions, gates * hidden, input], R [directions, gates * hidden, hidden],
-// B [directions, 2 * gates * hidden], sequence_lens [batch], initial_h [directions, batch, hidden]; with `layout` 1
-// the batch axis of X, Y and the states comes first.
+// X [time, batch, input], W [directions, gates * hidden, input], R [directions, gates * hidden,
+// hidden], B [directions, 2 * gates * hidden], sequence_lens [batch], initial_h [directions, batch,
+// hidden]; with `layout` 1 the batch axis of X, Y and the states comes first.
 #pragma once
 
 #include <functional>
@@ -49,9 +50,9 @@ class Recurrent {
   E RecurrentBias(int direction, E g);
   E Weight(int input, std::span<const E> at) { return ctx_.in(input).At(at); }
 
-  // Runs `gates(n-th sample loops)` and then `update` for every step in order. `phases` are nests that may look at
-  // all samples; `update(n, h, projected)` gives the new hidden value of one unit, where projected(gate) is the
-  // projection of this step.
+  // Runs `gates(n-th sample loops)` and then `update` for every step in order. `phases` are nests
+  // that may look at all samples; `update(n, h, projected)` gives the new hidden value of one unit,
+  // where projected(gate) is the projection of this step.
   struct Step {
     E step;
     std::function<E(E, E)> projected;  // (n, g): projection at this step's time of sample n

@@ -18,7 +18,9 @@ absl::StatusOr<std::vector<int>> ReducedAxes(const OpContext& ctx) {
   return all;
 }
 
-bool Has(const std::vector<int>& axes, int axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+bool Has(const std::vector<int>& axes, int axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
 
 std::vector<Dim> ReducedDims(const OpContext& ctx, const std::vector<int>& axes) {
   const bool keep = ctx.node().Int("keepdims", 1) != 0;
@@ -37,14 +39,16 @@ absl::Status InferArg(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kNumericTypes));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 1));
   QUENCH_ASSIGN_OR_RETURN(const int axis, ctx.Axis(ctx.node().Int("axis", 0), ctx.input(0).rank()));
-  if (ctx.input(0).dims[static_cast<size_t>(axis)].is(0)) return ctx.Error(fmt::format("axis {} is empty", axis));
+  if (ctx.input(0).dims[static_cast<size_t>(axis)].is(0))
+    return ctx.Error(fmt::format("axis {} is empty", axis));
   ctx.SetOutput(0, DataType::kI64, ReducedDims(ctx, {axis}));
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::Status InferReduce(InferContext& ctx, DataTypes allowed, Dim (*fold)(SymbolTable&, Dim, Dim)) {
+absl::Status InferReduce(InferContext& ctx, DataTypes allowed,
+                         Dim (*fold)(SymbolTable&, Dim, Dim)) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, allowed));
   QUENCH_ASSIGN_OR_RETURN(const std::vector<int> axes, ReducedAxes(ctx));
   ctx.SetOutput(0, ctx.input(0).dtype, ReducedDims(ctx, axes));
@@ -57,7 +61,8 @@ absl::Status InferReduce(InferContext& ctx, DataTypes allowed, Dim (*fold)(Symbo
 }
 
 E ReducedElement::Combine(BinaryOp op, E init, const std::function<E(E)>& element) const {
-  return b.ReduceAll(op, init, extents, [&](std::span<const E> k) { return element ? element(at(k)) : at(k); });
+  return b.ReduceAll(op, init, extents,
+                     [&](std::span<const E> k) { return element ? element(at(k)) : at(k); });
 }
 
 E ReducedElement::Sum(const std::function<E(E)>& element) const {
@@ -93,18 +98,20 @@ absl::Status LowerReduce(LowerContext& ctx, const std::function<E(const ReducedE
   return absl::OkStatus();
 }
 
-OpDef ReduceDef(const std::string& name, const std::string& summary, absl::Status (*infer)(InferContext&),
-                absl::Status (*lower)(LowerContext&)) {
+OpDef ReduceDef(const std::string& name, const std::string& summary,
+                absl::Status (*infer)(InferContext&), absl::Status (*lower)(LowerContext&)) {
   return {.name = name,
           .summary = summary,
           .min_inputs = 1,
           .max_inputs = 2,
-          .attributes = {{"keepdims", AttributeSpec::kInt}, {"noop_with_empty_axes", AttributeSpec::kInt}},
+          .attributes = {{"keepdims", AttributeSpec::kInt},
+                         {"noop_with_empty_axes", AttributeSpec::kInt}},
           .infer = infer,
           .lower = lower};
 }
 
-OpDef ArgDef(const std::string& name, const std::string& summary, absl::Status (*lower)(LowerContext&)) {
+OpDef ArgDef(const std::string& name, const std::string& summary,
+             absl::Status (*lower)(LowerContext&)) {
   return {.name = name,
           .summary = summary,
           .attributes = {{"axis", AttributeSpec::kInt},
@@ -114,7 +121,8 @@ OpDef ArgDef(const std::string& name, const std::string& summary, absl::Status (
           .lower = lower};
 }
 
-// Two reductions without branches: the extreme value, then the first place that holds it (a NaN counts as such).
+// Two reductions without branches: the extreme value, then the first place that holds it (a NaN
+// counts as such).
 absl::Status LowerArg(LowerContext& ctx, BinaryOp op) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
@@ -123,7 +131,8 @@ absl::Status LowerArg(LowerContext& ctx, BinaryOp op) {
   const bool last = ctx.node().Int("select_last_index", 0) != 0;
   const DataType type = loops::ComputeType(x.dtype());
   const E size = x.dim(axis);
-  b.Check(size > b.I(0), fmt::format("node `{}`: the axis of {} is empty", ctx.node().name, ctx.node().op));
+  b.Check(size > b.I(0),
+          fmt::format("node `{}`: the axis of {} is empty", ctx.node().name, ctx.node().op));
   b.ParallelForAll(DimsOf(ctx.out(0)), [&](std::span<const E> i) {
     const std::vector<E> at = keep ? std::vector<E>(i.begin(), i.end()) : Inserted(i, axis, b.I(0));
     const auto load = [&](E k) { return x.At(Replaced(at, axis, k)); };

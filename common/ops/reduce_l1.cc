@@ -6,9 +6,9 @@ namespace {
 absl::Status Infer(InferContext& ctx) { return InferReduce(ctx, kNumericTypes); }
 
 absl::Status Lower(LowerContext& ctx) {
-  return LowerReduce(ctx, [](const ReducedElement& x) { 
+  return LowerReduce(ctx, [](const ReducedElement& x) {
     return x.Sum([&](E value) { return IsUnsigned(x.type) ? value : Unary(UnaryOp::kAbs, value); });
-   });
+  });
 }
 
 }  // namespace

@@ -6,17 +6,18 @@ namespace {
 absl::Status Infer(InferContext& ctx) { return InferReduce(ctx, kNumericTypes); }
 
 absl::Status Lower(LowerContext& ctx) {
-  return LowerReduce(ctx, [](const ReducedElement& x) { 
+  return LowerReduce(ctx, [](const ReducedElement& x) {
     const E sum = x.Sum([](E value) { return value * value; });
     if (IsFloat(x.type)) return Unary(UnaryOp::kSqrt, sum);
     return Cast(Unary(UnaryOp::kSqrt, Cast(sum, DataType::kF64)), x.type);
-   });
+  });
 }
 
 }  // namespace
 
 const OpDef& ReduceL2Op() {
-  static const OpDef op = ReduceDef("ReduceL2", "square root of the sum of squares over axes", Infer, Lower);
+  static const OpDef op =
+      ReduceDef("ReduceL2", "square root of the sum of squares over axes", Infer, Lower);
   return op;
 }
 

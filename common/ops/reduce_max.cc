@@ -3,13 +3,16 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) { return InferReduce(ctx, kNumericTypes | kBoolType, [](SymbolTable& s, Dim a, Dim b) { return s.Max(a, b); }); }
+absl::Status Infer(InferContext& ctx) {
+  return InferReduce(ctx, kNumericTypes | kBoolType,
+                     [](SymbolTable& s, Dim a, Dim b) { return s.Max(a, b); });
+}
 
 absl::Status Lower(LowerContext& ctx) {
-  return LowerReduce(ctx, [](const ReducedElement& x) { 
+  return LowerReduce(ctx, [](const ReducedElement& x) {
     const bool boolean = x.type == DataType::kBool;
     return x.Combine(boolean ? BinaryOp::kOr : BinaryOp::kMax, LowestOf(x.b, x.type));
-   });
+  });
 }
 
 }  // namespace

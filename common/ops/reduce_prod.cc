@@ -3,10 +3,13 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) { return InferReduce(ctx, kNumericTypes, [](SymbolTable& s, Dim a, Dim b) { return s.Mul(a, b); }); }
+absl::Status Infer(InferContext& ctx) {
+  return InferReduce(ctx, kNumericTypes, [](SymbolTable& s, Dim a, Dim b) { return s.Mul(a, b); });
+}
 
 absl::Status Lower(LowerContext& ctx) {
-  return LowerReduce(ctx, [](const ReducedElement& x) { return x.Combine(BinaryOp::kMul, x.b.F(1, x.type)); });
+  return LowerReduce(
+      ctx, [](const ReducedElement& x) { return x.Combine(BinaryOp::kMul, x.b.F(1, x.type)); });
 }
 
 }  // namespace

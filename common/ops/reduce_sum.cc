@@ -3,7 +3,9 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) { return InferReduce(ctx, kNumericTypes, [](SymbolTable& s, Dim a, Dim b) { return s.Add(a, b); }); }
+absl::Status Infer(InferContext& ctx) {
+  return InferReduce(ctx, kNumericTypes, [](SymbolTable& s, Dim a, Dim b) { return s.Add(a, b); });
+}
 
 absl::Status Lower(LowerContext& ctx) {
   return LowerReduce(ctx, [](const ReducedElement& x) { return x.Sum(); });

@@ -6,9 +6,8 @@ namespace {
 absl::Status Infer(InferContext& ctx) { return InferReduce(ctx, kNumericTypes); }
 
 absl::Status Lower(LowerContext& ctx) {
-  return LowerReduce(ctx, [](const ReducedElement& x) { 
-    return x.Sum([](E value) { return value * value; });
-   });
+  return LowerReduce(
+      ctx, [](const ReducedElement& x) { return x.Sum([](E value) { return value * value; }); });
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ absl::Status Infer(InferContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const ResizePlan plan, PlanResize(ctx));
   std::vector<Dim> dims = ctx.input(0).dims;
   for (const ResizeAxis& axis : plan.axes) {
-    dims[static_cast<size_t>(axis.axis)] = axis.size ? *axis.size : ctx.RuntimeDim(axis.axis, std::nullopt);
+    dims[static_cast<size_t>(axis.axis)] =
+        axis.size ? *axis.size : ctx.RuntimeDim(axis.axis, std::nullopt);
   }
   ctx.SetOutput(0, ctx.input(0).dtype, std::move(dims));
   return absl::OkStatus();
@@ -27,8 +28,10 @@ absl::Status LowerSizes(LowerContext& ctx) {
     if (axis.size) continue;
     E size;
     if (plan.by_scales) {
-      const E scale = axis.scale ? b.F(*axis.scale, DataType::kF32) : ctx.in(2).At({b.I(axis.entry)});
-      b.Check(scale > b.F(0, DataType::kF32), fmt::format("node `{}`: a scale of Resize is not positive", ctx.node().name));
+      const E scale =
+          axis.scale ? b.F(*axis.scale, DataType::kF32) : ctx.in(2).At({b.I(axis.entry)});
+      b.Check(scale > b.F(0, DataType::kF32),
+              fmt::format("node `{}`: a scale of Resize is not positive", ctx.node().name));
       const E in = Cast(ctx.in(0).dim(axis.axis), DataType::kF32);
       size = Cast(Unary(UnaryOp::kFloor, in * scale), DataType::kI64);
     } else {
@@ -40,7 +43,8 @@ absl::Status LowerSizes(LowerContext& ctx) {
 }
 
 // Weighted sum over the taps of all resized axes; few taps are written out.
-E Interpolated(LowerContext& ctx, const ResizePlan& plan, std::span<const ResizeTable> tables, std::span<const E> at, DataType type) {
+E Interpolated(LowerContext& ctx, const ResizePlan& plan, std::span<const ResizeTable> tables,
+               std::span<const E> at, DataType type) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
   int all = 1;
@@ -107,22 +111,23 @@ absl::Status Lower(LowerContext& ctx) {
 }  // namespace
 
 const OpDef& ResizeOp() {
-  static const OpDef op = {.name = "Resize",
-                           .summary = "resamples axes: nearest, linear or cubic",
-                           .min_inputs = 1,
-                           .max_inputs = 4,
-                           .attributes = {{"antialias", AttributeSpec::kInt},
-                                          {"axes", AttributeSpec::kInts},
-                                          {"coordinate_transformation_mode", AttributeSpec::kString},
-                                          {"cubic_coeff_a", AttributeSpec::kFloat},
-                                          {"exclude_outside", AttributeSpec::kInt},
-                                          {"extrapolation_value", AttributeSpec::kFloat},
-                                          {"keep_aspect_ratio_policy", AttributeSpec::kString},
-                                          {"mode", AttributeSpec::kString},
-                                          {"nearest_mode", AttributeSpec::kString}},
-                           .infer = Infer,
-                           .lower = Lower,
-                           .lower_sizes = LowerSizes};
+  static const OpDef op = {
+      .name = "Resize",
+      .summary = "resamples axes: nearest, linear or cubic",
+      .min_inputs = 1,
+      .max_inputs = 4,
+      .attributes = {{"antialias", AttributeSpec::kInt},
+                     {"axes", AttributeSpec::kInts},
+                     {"coordinate_transformation_mode", AttributeSpec::kString},
+                     {"cubic_coeff_a", AttributeSpec::kFloat},
+                     {"exclude_outside", AttributeSpec::kInt},
+                     {"extrapolation_value", AttributeSpec::kFloat},
+                     {"keep_aspect_ratio_policy", AttributeSpec::kString},
+                     {"mode", AttributeSpec::kString},
+                     {"nearest_mode", AttributeSpec::kString}},
+      .infer = Infer,
+      .lower = Lower,
+      .lower_sizes = LowerSizes};
   return op;
 }
 

@@ -27,21 +27,28 @@ absl::Status ReadAttributes(const OpContext& ctx, ResizePlan& plan) {
     return ctx.Error(fmt::format("unknown {} `{}`", attribute, value));
   };
   if (!OneOf(plan.mode, {"nearest", "linear", "cubic"})) return unknown("mode", plan.mode);
-  if (!OneOf(plan.coordinates, {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize"})) {
+  if (!OneOf(plan.coordinates, {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel",
+                                "align_corners", "asymmetric", "tf_crop_and_resize"})) {
     return unknown("coordinate_transformation_mode", plan.coordinates);
   }
-  if (!OneOf(plan.nearest, {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"})) return unknown("nearest_mode", plan.nearest);
-  if (!OneOf(plan.policy, {"stretch", "not_larger", "not_smaller"})) return unknown("keep_aspect_ratio_policy", plan.policy);
+  if (!OneOf(plan.nearest, {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"}))
+    return unknown("nearest_mode", plan.nearest);
+  if (!OneOf(plan.policy, {"stretch", "not_larger", "not_smaller"}))
+    return unknown("keep_aspect_ratio_policy", plan.policy);
   return absl::OkStatus();
 }
 
 // An input that is there and not an empty placeholder.
-bool Given(const OpContext& ctx, int i) { return ctx.has_input(i) && !(ctx.input(i).rank() == 1 && ctx.input(i).dims[0].is(0)); }
+bool Given(const OpContext& ctx, int i) {
+  return ctx.has_input(i) && !(ctx.input(i).rank() == 1 && ctx.input(i).dims[0].is(0));
+}
 
-// floor(in * scale) in f32, as ONNX Runtime computes it; as a dim expression where the scale is a small ratio.
+// floor(in * scale) in f32, as ONNX Runtime computes it; as a dim expression where the scale is a
+// small ratio.
 std::optional<Dim> Scaled(SymbolTable& symbols, Dim in, double scale) {
   const auto factor = static_cast<float>(scale);
-  if (in.is_static()) return Dim(static_cast<int64_t>(std::floor(static_cast<float>(in.value()) * factor)));
+  if (in.is_static())
+    return Dim(static_cast<int64_t>(std::floor(static_cast<float>(in.value()) * factor)));
   for (int64_t q = 1; q <= 16; ++q) {
     const double p = std::round(scale * static_cast<double>(q));
     if (p < 1 || p > 4096 || static_cast<float>(p / static_cast<double>(q)) != factor) continue;
@@ -55,7 +62,8 @@ absl::Status ApplyScales(const OpContext& ctx, ResizePlan& plan) {
   for (ResizeAxis& axis : plan.axes) {
     if (scales == nullptr) continue;
     const double scale = scales->FloatAt(axis.entry);
-    if (!(scale > 0) || scale > 1e6) return ctx.Error(fmt::format("scale {} of axis {} must be > 0", scale, axis.axis));
+    if (!(scale > 0) || scale > 1e6)
+      return ctx.Error(fmt::format("scale {} of axis {} must be > 0", scale, axis.axis));
     const Dim in = ctx.input(0).dims[static_cast<size_t>(axis.axis)];
     axis.scale = scale;
     axis.size = Scaled(ctx.symbols(), in, scale);
@@ -70,7 +78,8 @@ absl::Status KeepAspectRatio(const OpContext& ctx, ResizePlan& plan) {
   for (const ResizeAxis& axis : plan.axes) {
     const Dim in = ctx.input(0).dims[static_cast<size_t>(axis.axis)];
     if (!axis.size || !axis.size->is_static() || !in.is_static() || in.value() < 1) {
-      return ctx.UnsupportedError("keep_aspect_ratio_policy needs input sizes that are known when the model is compiled");
+      return ctx.UnsupportedError(
+          "keep_aspect_ratio_policy needs input sizes that are known when the model is compiled");
     }
     const float scale = static_cast<float>(axis.size->value()) / static_cast<float>(in.value());
     if (!common) common = scale;
@@ -91,7 +100,8 @@ absl::Status ApplySizes(const OpContext& ctx, ResizePlan& plan) {
     if (!sizes) continue;
     const Dim in = ctx.input(0).dims[static_cast<size_t>(axis.axis)];
     const Dim size = (*sizes)[static_cast<size_t>(axis.entry)];
-    if (size.is_static() && size.value() < 0) return ctx.Error(fmt::format("size {} of axis {}", size.value(), axis.axis));
+    if (size.is_static() && size.value() < 0)
+      return ctx.Error(fmt::format("size {} of axis {}", size.value(), axis.axis));
     axis.size = size;
     axis.identity = size == in;
     if (size.is_static() && in.is_static() && in.value() > 0) {
@@ -118,15 +128,20 @@ absl::StatusOr<ResizePlan> PlanResize(const OpContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, input, 1, 1));
   const auto count = static_cast<int64_t>(axes.size());
   plan.entries = static_cast<int>(count);
-  QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, ctx.input(input).dims[0], count, "number of scales or sizes and axes"));
-  for (int i = 0; i < static_cast<int>(count); ++i) plan.axes.push_back({.axis = axes[static_cast<size_t>(i)], .entry = i, .scale = {}, .size = {}});
+  QUENCH_RETURN_IF_ERROR(
+      RequireEqual(ctx, ctx.input(input).dims[0], count, "number of scales or sizes and axes"));
+  for (int i = 0; i < static_cast<int>(count); ++i)
+    plan.axes.push_back(
+        {.axis = axes[static_cast<size_t>(i)], .entry = i, .scale = {}, .size = {}});
   if (plan.coordinates == "tf_crop_and_resize") {
     if (!Given(ctx, 1)) return ctx.Error("tf_crop_and_resize needs roi");
     QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 1, 1, 1));
-    QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, ctx.input(1).dims[0], 2 * count, "length of roi and twice the axes"));
+    QUENCH_RETURN_IF_ERROR(
+        RequireEqual(ctx, ctx.input(1).dims[0], 2 * count, "length of roi and twice the axes"));
   }
   QUENCH_RETURN_IF_ERROR(plan.by_scales ? ApplyScales(ctx, plan) : ApplySizes(ctx, plan));
-  if (plan.coordinates != "tf_crop_and_resize") {  // a region of interest may cut an axis whose size stays
+  if (plan.coordinates !=
+      "tf_crop_and_resize") {  // a region of interest may cut an axis whose size stays
     std::erase_if(plan.axes, [](const ResizeAxis& axis) { return axis.identity; });
   }
   return plan;
@@ -141,20 +156,26 @@ absl::Status ResizeTable::Build() {
   if (plan_.mode != "nearest") {
     first_tap_ = 1 - radius;
     if (plan_.antialias) {
-      if (!axis_.scale) return ctx_.UnsupportedError("antialias needs a scale that is known when the model is compiled");
+      if (!axis_.scale)
+        return ctx_.UnsupportedError(
+            "antialias needs a scale that is known when the model is compiled");
       first_tap_ = static_cast<int>(std::floor(-radius / std::min(*axis_.scale, 1.0))) + 1;
     }
-    if (2 - 2 * first_tap_ > kMaxTaps) return ctx_.UnsupportedError(fmt::format("antialias at scale {}", *axis_.scale));
+    if (2 - 2 * first_tap_ > kMaxTaps)
+      return ctx_.UnsupportedError(fmt::format("antialias at scale {}", *axis_.scale));
     taps_ = 2 - 2 * first_tap_;
   }
-  if (plan_.coordinates == "tf_crop_and_resize") EnsureEqual(ctx_, ctx_.input(1).dims[0], 2 * plan_.entries, "length of roi and twice the axes");
+  if (plan_.coordinates == "tf_crop_and_resize")
+    EnsureEqual(ctx_, ctx_.input(1).dims[0], 2 * plan_.entries, "length of roi and twice the axes");
   const E in = b.Let(ctx_.in(0).dim(axis_.axis), "in");
   const E out = b.Let(ctx_.out(0).dim(axis_.axis), "out");
   const auto scope = loops::ScratchScope::kFunction;
   index_ = b.Scratch("index", DataType::kI64, {ctx_.out(0).dim(axis_.axis), b.I(taps_)}, scope);
   weight_ = b.Scratch("weight", DataType::kF32, {ctx_.out(0).dim(axis_.axis), b.I(taps_)}, scope);
-  if (plan_.coordinates == "tf_crop_and_resize") inside_ = b.Scratch("inside", DataType::kBool, {ctx_.out(0).dim(axis_.axis)}, scope);
-  b.Check(in > b.I(0) || out == b.I(0), fmt::format("node `{}`: Resize of an empty axis", ctx_.node().name));
+  if (plan_.coordinates == "tf_crop_and_resize")
+    inside_ = b.Scratch("inside", DataType::kBool, {ctx_.out(0).dim(axis_.axis)}, scope);
+  b.Check(in > b.I(0) || out == b.I(0),
+          fmt::format("node `{}`: Resize of an empty axis", ctx_.node().name));
   E scale;
   if (axis_.scale) {
     scale = b.F(*axis_.scale, DataType::kF32);
@@ -166,7 +187,8 @@ absl::Status ResizeTable::Build() {
   b.ParallelFor(out, [&](E position) {
     const E x = b.Let(Coordinate(Cast(position, DataType::kF32), in, scale), "x");
     if (inside_.valid()) {
-      b.Store(inside_, {position}, x >= b.F(0, DataType::kF32) && x <= Cast(in - b.I(1), DataType::kF32));
+      b.Store(inside_, {position},
+              x >= b.F(0, DataType::kF32) && x <= Cast(in - b.I(1), DataType::kF32));
     }
     StoreTaps(x, position, in, scale);
   });
@@ -181,11 +203,13 @@ E ResizeTable::Coordinate(E x, E in, E scale) {
   const E resized = Cast(count, DataType::kF32);
   const E zero = b.F(0, DataType::kF32);
   const E half = (x + 0.5) / scale - 0.5;
-  const E steps = Max(resized - 1.0, b.F(1, DataType::kF32));  // not used when there is but one element
+  const E steps =
+      Max(resized - 1.0, b.F(1, DataType::kF32));  // not used when there is but one element
   if (plan_.coordinates == "half_pixel") return half;
   if (plan_.coordinates == "asymmetric") return x / scale;
   if (plan_.coordinates == "pytorch_half_pixel") return Select(count > b.I(1), half, zero);
-  if (plan_.coordinates == "align_corners") return Select(count > b.I(1), x * (size - 1.0) / steps, zero);
+  if (plan_.coordinates == "align_corners")
+    return Select(count > b.I(1), x * (size - 1.0) / steps, zero);
   if (plan_.coordinates == "half_pixel_symmetric") {
     const E adjustment = resized / (size * scale);
     return size * 0.5 * (b.F(1, DataType::kF32) - adjustment) + half;
@@ -216,8 +240,8 @@ E ResizeTable::Kernel(E distance) {
   return Select(d <= b.F(1, DataType::kF32), near, Select(d < b.F(2, DataType::kF32), far, zero));
 }
 
-// Taps are counted from the left neighbour ceil(x) - 1; places outside the input take the edge's value, or no weight
-// with exclude_outside.
+// Taps are counted from the left neighbour ceil(x) - 1; places outside the input take the edge's
+// value, or no weight with exclude_outside.
 void ResizeTable::StoreTaps(E x, E position, E in, E scale) {
   Builder& b = ctx_.b();
   const E last = in - b.I(1);
@@ -232,7 +256,8 @@ void ResizeTable::StoreTaps(E x, E position, E in, E scale) {
     const E offset = Cast(tap, DataType::kF32) + static_cast<double>(first_tap_) - ratio;
     E w = Kernel(plan_.antialias ? offset * Min(scale, b.F(1, DataType::kF32)) : offset);
     const E place = Cast(left, DataType::kI64) + tap + b.I(first_tap_);
-    if (plan_.exclude_outside) w = Select(place >= b.I(0) && place <= last, w, b.F(0, DataType::kF32));
+    if (plan_.exclude_outside)
+      w = Select(place >= b.I(0) && place <= last, w, b.F(0, DataType::kF32));
     return w;
   };
   E total = b.F(1, DataType::kF32);

@@ -10,9 +10,12 @@ absl::Status Infer(InferContext& ctx) {
   const int64_t batch = ctx.node().Int("batch_axis", 1);
   const int64_t time = ctx.node().Int("time_axis", 0);
   if (batch + time != 1 || batch * time != 0) {
-    return ctx.Error(fmt::format("batch_axis is {} and time_axis {}, one must be 0 and the other 1", batch, time));
+    return ctx.Error(fmt::format("batch_axis is {} and time_axis {}, one must be 0 and the other 1",
+                                 batch, time));
   }
-  QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, ctx.input(1).dims[0], ctx.input(0).dims[static_cast<size_t>(batch)], "number of lengths and batch"));
+  QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, ctx.input(1).dims[0],
+                                      ctx.input(0).dims[static_cast<size_t>(batch)],
+                                      "number of lengths and batch"));
   ctx.SetOutput(0, ctx.input(0).dtype, ctx.input(0).dims);
   return absl::OkStatus();
 }
@@ -27,7 +30,8 @@ absl::Status Lower(LowerContext& ctx) {
   const std::vector<E> rest(dims.begin() + 2, dims.end());
   b.ParallelForAll(std::vector<E>{dims[0], dims[1]}, [&](std::span<const E> i) {
     const E length = b.Let(ctx.in(1).At({i[batch]}), "length");
-    b.Check(length >= b.I(0) && length <= dims[time], fmt::format("node `{}`: a sequence length is out of range", ctx.node().name));
+    b.Check(length >= b.I(0) && length <= dims[time],
+            fmt::format("node `{}`: a sequence length is out of range", ctx.node().name));
     const std::vector<E> target(i.begin(), i.end());
     const E from = b.Let(Select(i[time] < length, length - b.I(1) - i[time], i[time]), "from");
     const std::vector<E> source = Replaced(i, static_cast<int>(time), from);
@@ -45,13 +49,14 @@ absl::Status Lower(LowerContext& ctx) {
 }  // namespace
 
 const OpDef& ReverseSequenceOp() {
-  static const OpDef op = {.name = "ReverseSequence",
-                           .summary = "reverses the first part of each sequence",
-                           .min_inputs = 2,
-                           .max_inputs = 2,
-                           .attributes = {{"batch_axis", AttributeSpec::kInt}, {"time_axis", AttributeSpec::kInt}},
-                           .infer = Infer,
-                           .lower = Lower};
+  static const OpDef op = {
+      .name = "ReverseSequence",
+      .summary = "reverses the first part of each sequence",
+      .min_inputs = 2,
+      .max_inputs = 2,
+      .attributes = {{"batch_axis", AttributeSpec::kInt}, {"time_axis", AttributeSpec::kInt}},
+      .infer = Infer,
+      .lower = Lower};
   return op;
 }
 

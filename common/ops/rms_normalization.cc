@@ -12,7 +12,8 @@ absl::Status Lower(LowerContext& ctx) {
   LowerTailNormalization(ctx, [&](const TailRow& row) {
     Builder& b = row.b;
     const E square = row.Sum([](E x) { return x * x; }) / row.Count();
-    const E inverse = b.Let(b.F(1, row.type) / Unary(UnaryOp::kSqrt, square + row.Epsilon(ctx)), "inverse");
+    const E inverse =
+        b.Let(b.F(1, row.type) / Unary(UnaryOp::kSqrt, square + row.Epsilon(ctx)), "inverse");
     return [inverse](E x) { return x * inverse; };
   });
   return absl::OkStatus();

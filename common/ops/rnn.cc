@@ -3,7 +3,9 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) { return InferRecurrent(ctx, /*gates=*/1, /*activations=*/1); }
+absl::Status Infer(InferContext& ctx) {
+  return InferRecurrent(ctx, /*gates=*/1, /*activations=*/1);
+}
 
 absl::Status Lower(LowerContext& ctx) {
   Builder& b = ctx.b();
@@ -15,9 +17,13 @@ absl::Status Lower(LowerContext& ctx) {
     net.LoadState(d, 5, hidden);
     net.ProjectInputs(d, 1);
     const auto phases = [&](const Recurrent::Step&) {
-      b.ParallelForAll(DimsOf(sums), [&](std::span<const E> i) { b.Store(sums, i, net.Recur(d, hidden, i[0], i[1])); });
+      b.ParallelForAll(DimsOf(sums), [&](std::span<const E> i) {
+        b.Store(sums, i, net.Recur(d, hidden, i[0], i[1]));
+      });
     };
-    const auto update = [&](const Recurrent::Step& step, E n, E h) { return f(step.projected(n, h) + sums.At({n, h})); };
+    const auto update = [&](const Recurrent::Step& step, E n, E h) {
+      return f(step.projected(n, h) + sums.At({n, h}));
+    };
     net.ForEachStep(d, phases, update, hidden);
     net.StoreState(d, 1, hidden);
   }

@@ -12,22 +12,27 @@ absl::Status Infer(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 2, 1, 1));
   const Node& node = ctx.node();
   const Dim rois = ctx.input(1).dims[0];
-  QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, ctx.input(1).dims[1], 4, "coordinates of a region and 4"));
-  QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, ctx.input(2).dims[0], rois, "number of batch indices and regions"));
+  QUENCH_RETURN_IF_ERROR(
+      RequireEqual(ctx, ctx.input(1).dims[1], 4, "coordinates of a region and 4"));
+  QUENCH_RETURN_IF_ERROR(
+      RequireEqual(ctx, ctx.input(2).dims[0], rois, "number of batch indices and regions"));
   const std::string mode = node.String("mode", "avg");
   const std::string coordinates = node.String("coordinate_transformation_mode", "half_pixel");
-  if (mode != "avg" && mode != "max") return ctx.Error(fmt::format("mode is `{}`, RoiAlign has avg and max", mode));
+  if (mode != "avg" && mode != "max")
+    return ctx.Error(fmt::format("mode is `{}`, RoiAlign has avg and max", mode));
   if (coordinates != "half_pixel" && coordinates != "output_half_pixel") {
     return ctx.Error(fmt::format("unknown coordinate_transformation_mode `{}`", coordinates));
   }
   const int64_t height = node.Int("output_height", 1);
   const int64_t width = node.Int("output_width", 1);
-  if (height < 1 || width < 1 || node.Int("sampling_ratio", 0) < 0) return ctx.Error("output sizes must be > 0 and sampling_ratio >= 0");
+  if (height < 1 || width < 1 || node.Int("sampling_ratio", 0) < 0)
+    return ctx.Error("output sizes must be > 0 and sampling_ratio >= 0");
   ctx.SetOutput(0, ctx.input(0).dtype, {rois, ctx.input(0).dims[1], height, width});
   return absl::OkStatus();
 }
 
-// The two neighbours of a sample along one axis with their weights; both weights are 0 more than one element outside.
+// The two neighbours of a sample along one axis with their weights; both weights are 0 more than
+// one element outside.
 struct Neighbours {
   E low, high, low_weight, high_weight;
 };
@@ -52,7 +57,8 @@ struct Bins {
 Bins BinsOf(LowerContext& ctx, E region, int axis, int64_t count) {  // axis 0: y, 1: x
   Builder& b = ctx.b();
   const DataType type = loops::ComputeType(ctx.input(0).dtype);
-  const bool half = ctx.node().String("coordinate_transformation_mode", "half_pixel") == "half_pixel";
+  const bool half =
+      ctx.node().String("coordinate_transformation_mode", "half_pixel") == "half_pixel";
   const E scale = b.F(ctx.node().Float("spatial_scale", 1.0), type);
   const E offset = b.F(half ? 0.5 : 0, type);
   const B rois = ctx.in(1);
@@ -75,10 +81,13 @@ absl::Status Lower(LowerContext& ctx) {
   const bool average = ctx.node().String("mode", "avg") == "avg";
   const int64_t height = ctx.node().Int("output_height", 1);
   const int64_t width = ctx.node().Int("output_width", 1);
-  EnsureEqual(ctx, ctx.input(2).dims[0], ctx.input(1).dims[0], "number of batch indices and regions");
-  b.Check(x.dim(2) > b.I(0) && x.dim(3) > b.I(0), fmt::format("node `{}`: RoiAlign of an empty image", ctx.node().name));
+  EnsureEqual(ctx, ctx.input(2).dims[0], ctx.input(1).dims[0],
+              "number of batch indices and regions");
+  b.Check(x.dim(2) > b.I(0) && x.dim(3) > b.I(0),
+          fmt::format("node `{}`: RoiAlign of an empty image", ctx.node().name));
   b.ParallelFor(y.dim(0), [&](E region) {
-    const E batch = CheckedIndex(b, ctx.in(2).At({region}), x.dim(0), fmt::format("node `{}`: a batch index", ctx.node().name));
+    const E batch = CheckedIndex(b, ctx.in(2).At({region}), x.dim(0),
+                                 fmt::format("node `{}`: a batch index", ctx.node().name));
     const Bins rows = BinsOf(ctx, region, 0, height);
     const Bins columns = BinsOf(ctx, region, 1, width);
     b.ParallelForAll(std::vector<E>{x.dim(1), b.I(height), b.I(width)}, [&](std::span<const E> i) {
@@ -97,7 +106,8 @@ absl::Status Lower(LowerContext& ctx) {
         const E c = term(v.low, h.high, v.low_weight * h.high_weight);
         const E d = term(v.high, h.low, v.high_weight * h.low_weight);
         const E e = term(v.high, h.high, v.high_weight * h.high_weight);
-        return average ? a + c + d + e : Max(Max(a, c), Max(d, e));  // as ONNX Runtime defines the maximum
+        return average ? a + c + d + e
+                       : Max(Max(a, c), Max(d, e));  // as ONNX Runtime defines the maximum
       };
       const std::vector<E> extents = {rows.samples, columns.samples};
       E result;
@@ -106,7 +116,8 @@ absl::Status Lower(LowerContext& ctx) {
         result = b.ReduceAll(BinaryOp::kAdd, b.F(0, type), extents, value) / count;
       } else {
         const E none = rows.samples * columns.samples == b.I(0);
-        result = Select(none, b.F(0, type), b.ReduceAll(BinaryOp::kMax, LowestOf(b, type), extents, value));
+        result = Select(none, b.F(0, type),
+                        b.ReduceAll(BinaryOp::kMax, LowestOf(b, type), extents, value));
       }
       b.Store(y, {region, channel, row, column}, result);
     });
@@ -117,18 +128,19 @@ absl::Status Lower(LowerContext& ctx) {
 }  // namespace
 
 const OpDef& RoiAlignOp() {
-  static const OpDef op = {.name = "RoiAlign",
-                           .summary = "pools regions of interest by bilinear samples",
-                           .min_inputs = 3,
-                           .max_inputs = 3,
-                           .attributes = {{"coordinate_transformation_mode", AttributeSpec::kString},
-                                          {"mode", AttributeSpec::kString},
-                                          {"output_height", AttributeSpec::kInt},
-                                          {"output_width", AttributeSpec::kInt},
-                                          {"sampling_ratio", AttributeSpec::kInt},
-                                          {"spatial_scale", AttributeSpec::kFloat}},
-                           .infer = Infer,
-                           .lower = Lower};
+  static const OpDef op = {
+      .name = "RoiAlign",
+      .summary = "pools regions of interest by bilinear samples",
+      .min_inputs = 3,
+      .max_inputs = 3,
+      .attributes = {{"coordinate_transformation_mode", AttributeSpec::kString},
+                     {"mode", AttributeSpec::kString},
+                     {"output_height", AttributeSpec::kInt},
+                     {"output_width", AttributeSpec::kInt},
+                     {"sampling_ratio", AttributeSpec::kInt},
+                     {"spatial_scale", AttributeSpec::kFloat}},
+      .infer = Infer,
+      .lower = Lower};
   return op;
 }
 

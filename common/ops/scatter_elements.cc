@@ -15,16 +15,20 @@ absl::Status Infer(InferContext& ctx) {
   for (int a = 0; a < x.rank(); ++a) {
     const auto at = static_cast<size_t>(a);
     const Dim size = ctx.input(1).dims[at];
-    QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, size, ctx.input(2).dims[at], fmt::format("axis {} of indices and updates", a)));
-    if (a != axis && size.is_static() && x.dims[at].is_static() && size.value() > x.dims[at].value()) {
-      return ctx.Error(fmt::format("axis {} of the indices has size {}, the data has {}", a, size.value(), x.dims[at].value()));
+    QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, size, ctx.input(2).dims[at],
+                                        fmt::format("axis {} of indices and updates", a)));
+    if (a != axis && size.is_static() && x.dims[at].is_static() &&
+        size.value() > x.dims[at].value()) {
+      return ctx.Error(fmt::format("axis {} of the indices has size {}, the data has {}", a,
+                                   size.value(), x.dims[at].value()));
     }
   }
   ctx.SetOutput(0, x.dtype, x.dims);
   return absl::OkStatus();
 }
 
-// Positions that differ in another axis than `axis` never meet, so only that axis is walked in order.
+// Positions that differ in another axis than `axis` never meet, so only that axis is walked in
+// order.
 absl::Status Lower(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const std::optional<BinaryOp> reduction, ScatterReduction(ctx));
   Builder& b = ctx.b();
@@ -33,10 +37,15 @@ absl::Status Lower(LowerContext& ctx) {
   const int axis = NormalAxis(ctx.node().Int("axis", 0), y.rank());
   const std::string what = fmt::format("node `{}`: an index of ScatterElements", ctx.node().name);
   for (int a = 0; a < y.rank(); ++a) {
-    EnsureEqual(ctx, ctx.input(1).dims[static_cast<size_t>(a)], ctx.input(2).dims[static_cast<size_t>(a)],
+    EnsureEqual(ctx, ctx.input(1).dims[static_cast<size_t>(a)],
+                ctx.input(2).dims[static_cast<size_t>(a)],
                 fmt::format("sizes of axis {} of indices and updates", a));
-    if (a == axis || ctx.input(0).dims[static_cast<size_t>(a)] == ctx.input(1).dims[static_cast<size_t>(a)]) continue;
-    b.Check(indices.dim(a) <= y.dim(a), fmt::format("node `{}`: axis {} of the indices is longer than the data's", ctx.node().name, a));
+    if (a == axis ||
+        ctx.input(0).dims[static_cast<size_t>(a)] == ctx.input(1).dims[static_cast<size_t>(a)])
+      continue;
+    b.Check(indices.dim(a) <= y.dim(a),
+            fmt::format("node `{}`: axis {} of the indices is longer than the data's",
+                        ctx.node().name, a));
   }
   CopyAll(b, ctx.in(0), y);
   b.ParallelForAll(Erased(DimsOf(indices), axis), [&](std::span<const E> others) {
@@ -53,13 +62,14 @@ absl::Status Lower(LowerContext& ctx) {
 }  // namespace
 
 const OpDef& ScatterElementsOp() {
-  static const OpDef op = {.name = "ScatterElements",
-                           .summary = "writes one element per index along one axis into a copy",
-                           .min_inputs = 3,
-                           .max_inputs = 3,
-                           .attributes = {{"axis", AttributeSpec::kInt}, {"reduction", AttributeSpec::kString}},
-                           .infer = Infer,
-                           .lower = Lower};
+  static const OpDef op = {
+      .name = "ScatterElements",
+      .summary = "writes one element per index along one axis into a copy",
+      .min_inputs = 3,
+      .max_inputs = 3,
+      .attributes = {{"axis", AttributeSpec::kInt}, {"reduction", AttributeSpec::kString}},
+      .infer = Infer,
+      .lower = Lower};
   return op;
 }
 

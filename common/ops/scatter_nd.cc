@@ -5,9 +5,11 @@ namespace {
 
 absl::StatusOr<int> TupleLength(const OpContext& ctx) {
   const Dim last = ctx.input(1).dims.back();
-  if (!last.is_static()) return ctx.UnsupportedError("the length of the index tuples is known only at run time");
+  if (!last.is_static())
+    return ctx.UnsupportedError("the length of the index tuples is known only at run time");
   if (last.value() > ctx.input(0).rank()) {
-    return ctx.Error(fmt::format("index tuples have {} entries, the data has rank {}", last.value(), ctx.input(0).rank()));
+    return ctx.Error(fmt::format("index tuples have {} entries, the data has rank {}", last.value(),
+                                 ctx.input(0).rank()));
   }
   return static_cast<int>(last.value());
 }
@@ -31,8 +33,9 @@ absl::Status Infer(InferContext& ctx) {
   const int rank = static_cast<int>(expected.size());
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 2, rank, rank));
   for (size_t a = 0; a < expected.size(); ++a) {
-    QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, ctx.input(2).dims[a], expected[a],
-                                        fmt::format("axis {} of the updates and what indices and data give", a)));
+    QUENCH_RETURN_IF_ERROR(
+        RequireEqual(ctx, ctx.input(2).dims[a], expected[a],
+                     fmt::format("axis {} of the updates and what indices and data give", a)));
   }
   ctx.SetOutput(0, x.dtype, x.dims);
   return absl::OkStatus();
@@ -44,7 +47,8 @@ absl::Status Lower(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const std::optional<BinaryOp> reduction, ScatterReduction(ctx));
   const std::vector<Dim> updates = UpdateDims(ctx, length);
   for (size_t a = 0; a < updates.size(); ++a) {
-    EnsureEqual(ctx, ctx.input(2).dims[a], updates[a], fmt::format("sizes of axis {} of the updates and what indices and data give", a));
+    EnsureEqual(ctx, ctx.input(2).dims[a], updates[a],
+                fmt::format("sizes of axis {} of the updates and what indices and data give", a));
   }
   Builder& b = ctx.b();
   const B indices = ctx.in(1);
@@ -61,13 +65,14 @@ absl::Status Lower(LowerContext& ctx) {
       target.push_back(CheckedIndex(b, raw, dims[static_cast<size_t>(k)], what));
     }
     const std::vector<E> source(tuple.begin(), tuple.end());
-    b.ParallelForAll(std::span(dims).subspan(static_cast<size_t>(length)), [&](std::span<const E> tail) {
-      std::vector<E> to = target;
-      std::vector<E> from = source;
-      to.insert(to.end(), tail.begin(), tail.end());
-      from.insert(from.end(), tail.begin(), tail.end());
-      ScatterStore(b, y, to, reduction, ctx.in(2).At(from));
-    });
+    b.ParallelForAll(std::span(dims).subspan(static_cast<size_t>(length)),
+                     [&](std::span<const E> tail) {
+                       std::vector<E> to = target;
+                       std::vector<E> from = source;
+                       to.insert(to.end(), tail.begin(), tail.end());
+                       from.insert(from.end(), tail.begin(), tail.end());
+                       ScatterStore(b, y, to, reduction, ctx.in(2).At(from));
+                     });
   });
   return absl::OkStatus();
 }

@@ -9,7 +9,9 @@ namespace {
 std::vector<Dim> Selected(const OpContext& ctx) {
   const std::vector<Dim>& dims = ctx.input(0).dims;
   const auto rank = static_cast<int64_t>(dims.size());
-  const auto clamp = [rank](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank); };
+  const auto clamp = [rank](int64_t at) {
+    return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank);
+  };
   const int64_t start = clamp(ctx.node().Int("start", 0));
   const int64_t end = std::max(start, clamp(ctx.node().Int("end", rank)));
   return {dims.begin() + start, dims.begin() + end};
@@ -33,11 +35,12 @@ absl::Status Lower(LowerContext& ctx) {
 }  // namespace
 
 const OpDef& ShapeOp() {
-  static const OpDef op = {.name = "Shape",
-                           .summary = "dims of a tensor as i64",
-                           .attributes = {{"start", AttributeSpec::kInt}, {"end", AttributeSpec::kInt}},
-                           .infer = Infer,
-                           .lower = Lower};
+  static const OpDef op = {
+      .name = "Shape",
+      .summary = "dims of a tensor as i64",
+      .attributes = {{"start", AttributeSpec::kInt}, {"end", AttributeSpec::kInt}},
+      .infer = Infer,
+      .lower = Lower};
   return op;
 }
 

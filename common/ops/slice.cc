@@ -21,7 +21,8 @@ struct AxisSlice {
   std::optional<Dim> size;
 };
 
-// A start or end, counted from the end when negative and clamped to [low, high]. Nullopt when its sign is open.
+// A start or end, counted from the end when negative and clamped to [low, high]. Nullopt when its
+// sign is open.
 std::optional<Dim> Clamped(const OpContext& ctx, Dim raw, Dim size, Dim low, Dim high) {
   SymbolTable& symbols = ctx.symbols();
   if (raw.is_static() && raw.value() >= kToTheEnd) return high;
@@ -61,16 +62,21 @@ absl::StatusOr<std::vector<AxisSlice>> Plan(const OpContext& ctx) {
   std::vector<int64_t> steps(static_cast<size_t>(count), 1);
   if (ctx.has_input(3)) {
     const auto known = ctx.ints(3);
-    if (!known) return ctx.UnsupportedError("axes are computed at run time, they must be known when the model is compiled");
+    if (!known)
+      return ctx.UnsupportedError(
+          "axes are computed at run time, they must be known when the model is compiled");
     raw_axes = *known;
   }
   if (ctx.has_input(4)) {
     const auto known = ctx.ints(4);
-    if (!known) return ctx.UnsupportedError("steps are computed at run time, they must be known when the model is compiled");
+    if (!known)
+      return ctx.UnsupportedError(
+          "steps are computed at run time, they must be known when the model is compiled");
     steps = *known;
   }
-  if (static_cast<int64_t>(raw_axes.size()) != count || static_cast<int64_t>(steps.size()) != count ||
-      ctx.input(2).rank() != 1 || !ctx.input(2).dims[0].is(count)) {
+  if (static_cast<int64_t>(raw_axes.size()) != count ||
+      static_cast<int64_t>(steps.size()) != count || ctx.input(2).rank() != 1 ||
+      !ctx.input(2).dims[0].is(count)) {
     return ctx.Error("starts, ends, axes and steps must have the same number of entries");
   }
   QUENCH_ASSIGN_OR_RETURN(const std::vector<int> axes, NormalAxes(ctx, raw_axes, rank));

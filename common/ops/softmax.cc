@@ -7,9 +7,12 @@ namespace {
 absl::Status Lower(LowerContext& ctx) {
   ForEachVector(ctx, /*scratch=*/true, [](const AxisVector& v) {
     Builder& b = v.b;
-    const E largest = b.Let(b.Reduce(BinaryOp::kMax, LowestOf(b, v.type), v.size, v.load), "largest");
-    b.ParallelFor(v.size, [&](E k) { b.Store(v.scratch, {k}, Unary(UnaryOp::kExp, v.load(k) - largest)); });
-    const E sum = b.Reduce(BinaryOp::kAdd, b.F(0, v.type), v.size, [&](E k) { return v.scratch.At({k}); });
+    const E largest =
+        b.Let(b.Reduce(BinaryOp::kMax, LowestOf(b, v.type), v.size, v.load), "largest");
+    b.ParallelFor(v.size,
+                  [&](E k) { b.Store(v.scratch, {k}, Unary(UnaryOp::kExp, v.load(k) - largest)); });
+    const E sum =
+        b.Reduce(BinaryOp::kAdd, b.F(0, v.type), v.size, [&](E k) { return v.scratch.At({k}); });
     const E scale = b.Let(b.F(1, v.type) / sum, "scale");
     b.ParallelFor(v.size, [&](E k) { v.store(k, v.scratch.At({k}) * scale); });
   });
@@ -19,7 +22,8 @@ absl::Status Lower(LowerContext& ctx) {
 }  // namespace
 
 const OpDef& SoftmaxOp() {
-  static const OpDef op = AlongAxisDef("Softmax", "exponentials along one axis, scaled to sum 1", Lower);
+  static const OpDef op =
+      AlongAxisDef("Softmax", "exponentials along one axis, scaled to sum 1", Lower);
   return op;
 }
 

@@ -10,7 +10,8 @@ absl::Status InferAlongAxis(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-void ForEachVector(LowerContext& ctx, bool scratch, const std::function<void(const AxisVector&)>& body) {
+void ForEachVector(LowerContext& ctx, bool scratch,
+                   const std::function<void(const AxisVector&)>& body) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
   const int axis = NormalAxis(ctx.node().Int("axis", -1), x.rank());
@@ -24,7 +25,8 @@ void ForEachVector(LowerContext& ctx, bool scratch, const std::function<void(con
   });
 }
 
-OpDef AlongAxisDef(const std::string& name, const std::string& summary, absl::Status (*lower)(LowerContext&)) {
+OpDef AlongAxisDef(const std::string& name, const std::string& summary,
+                   absl::Status (*lower)(LowerContext&)) {
   return {.name = name,
           .summary = summary,
           .attributes = {{"axis", AttributeSpec::kInt}},

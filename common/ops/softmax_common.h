@@ -14,15 +14,17 @@ absl::Status InferAlongAxis(InferContext& ctx);
 struct AxisVector {
   Builder& b;
   E size;
-  DataType type;                            // compute type
-  std::function<E(E)> load;                 // element k
-  std::function<void(E, E)> store;          // output element k = value
-  B scratch;                                // [size] of the compute type, this vector's own; on request
+  DataType type;                    // compute type
+  std::function<E(E)> load;         // element k
+  std::function<void(E, E)> store;  // output element k = value
+  B scratch;                        // [size] of the compute type, this vector's own; on request
 };
 
 // Calls `body` for every vector along the axis, in parallel.
-void ForEachVector(LowerContext& ctx, bool scratch, const std::function<void(const AxisVector&)>& body);
+void ForEachVector(LowerContext& ctx, bool scratch,
+                   const std::function<void(const AxisVector&)>& body);
 
-OpDef AlongAxisDef(const std::string& name, const std::string& summary, absl::Status (*lower)(LowerContext&));
+OpDef AlongAxisDef(const std::string& name, const std::string& summary,
+                   absl::Status (*lower)(LowerContext&));
 
 }  // namespace quench::ops

@@ -9,7 +9,8 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-// log-probability = score - log(sum of exp(scores)); the sum is computed once per sample, around the largest score.
+// log-probability = score - log(sum of exp(scores)); the sum is computed once per sample, around
+// the largest score.
 absl::Status Lower(LowerContext& ctx) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
@@ -19,14 +20,19 @@ absl::Status Lower(LowerContext& ctx) {
   b.ParallelForAll(samples, [&](std::span<const E> i) {
     const std::vector<E> at(i.begin(), i.end());
     const auto score = [&](E c) { return x.At(Inserted(at, 1, c)); };
-    const E largest = b.Let(b.Reduce(BinaryOp::kMax, LowestOf(b, type), x.dim(1), score), "largest");
-    const E sum = b.Reduce(BinaryOp::kAdd, b.F(0, type), x.dim(1), [&](E c) { return Unary(UnaryOp::kExp, score(c) - largest); });
+    const E largest =
+        b.Let(b.Reduce(BinaryOp::kMax, LowestOf(b, type), x.dim(1), score), "largest");
+    const E sum = b.Reduce(BinaryOp::kAdd, b.F(0, type), x.dim(1),
+                           [&](E c) { return Unary(UnaryOp::kExp, score(c) - largest); });
     b.Store(log_sum, at, largest + Unary(UnaryOp::kLog, sum));
   });
-  const auto log_probability = [&](std::span<const E> at) { return x.At(at) - log_sum.At(Erased(at, 1)); };
+  const auto log_probability = [&](std::span<const E> at) {
+    return x.At(at) - log_sum.At(Erased(at, 1));
+  };
   if (ctx.has_output(0)) LowerLoss(ctx, log_probability);
   if (ctx.has_output(1)) {
-    b.ParallelForAll(DimsOf(x), [&](std::span<const E> at) { b.Store(ctx.out(1), at, log_probability(at)); });
+    b.ParallelForAll(DimsOf(x),
+                     [&](std::span<const E> at) { b.Store(ctx.out(1), at, log_probability(at)); });
   }
   return absl::OkStatus();
 }

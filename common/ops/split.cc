@@ -5,21 +5,26 @@
 namespace quench::ops {
 namespace {
 
-// Size of each part along the axis. Without the `split` input all parts are ceil(size / parts), the last one
-// takes what is left.
+// Size of each part along the axis. Without the `split` input all parts are ceil(size / parts), the
+// last one takes what is left.
 absl::StatusOr<std::vector<Dim>> Parts(const OpContext& ctx, Dim size) {
   const int count = ctx.num_outputs();
   if (ctx.has_input(1)) {
-    if (ctx.node().Find("num_outputs") != nullptr) return ctx.Error("has both `split` and `num_outputs`");
+    if (ctx.node().Find("num_outputs") != nullptr)
+      return ctx.Error("has both `split` and `num_outputs`");
     const auto sizes = ctx.elements(1);
-    if (!sizes) return ctx.UnsupportedError("sizes are computed at run time, they must be known when the model is compiled");
+    if (!sizes)
+      return ctx.UnsupportedError(
+          "sizes are computed at run time, they must be known when the model is compiled");
     if (static_cast<int>(sizes->size()) != count) {
-      return ctx.Error(fmt::format("`split` has {} entries, the node has {} outputs", sizes->size(), count));
+      return ctx.Error(
+          fmt::format("`split` has {} entries, the node has {} outputs", sizes->size(), count));
     }
     return *sizes;
   }
   const int64_t parts = ctx.node().Int("num_outputs", count);
-  if (parts != count) return ctx.Error(fmt::format("`num_outputs` is {}, the node has {} outputs", parts, count));
+  if (parts != count)
+    return ctx.Error(fmt::format("`num_outputs` is {}, the node has {} outputs", parts, count));
   const Dim each = ctx.symbols().CeilDiv(size, parts);
   std::vector<Dim> sizes(static_cast<size_t>(count), each);
   sizes.back() = ctx.symbols().Sub(size, ctx.symbols().Mul(each, parts - 1));
@@ -35,7 +40,8 @@ absl::Status Infer(InferContext& ctx) {
   Dim offset = 0;
   for (int i = 0; i < ctx.num_outputs(); ++i) {
     const Dim part = parts[static_cast<size_t>(i)];
-    if (part.is_static() && part.value() < 0) return ctx.Error(fmt::format("part {} has size {}", i, part.value()));
+    if (part.is_static() && part.value() < 0)
+      return ctx.Error(fmt::format("part {} has size {}", i, part.value()));
     std::vector<Dim> dims = x.dims;
     dims[static_cast<size_t>(axis)] = part;
     ctx.SetOutput(i, x.dtype, std::move(dims));
@@ -56,7 +62,8 @@ absl::Status Lower(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Dim> parts, Parts(ctx, size));
   Builder& b = ctx.b();
   b.Check(ExtentSum(ctx, parts) == ctx.Extent(size),
-          fmt::format("node `{}`: the parts of Split do not add up to the size of the axis", ctx.node().name));
+          fmt::format("node `{}`: the parts of Split do not add up to the size of the axis",
+                      ctx.node().name));
   for (int i = 0; i < ctx.num_outputs(); ++i) {
     const B y = ctx.out(i);
     if (!y.valid()) continue;

@@ -7,7 +7,8 @@
 namespace quench::ops {
 namespace {
 
-// Axes to drop when the node names none: those of size 1. A symbolic size that may be 1 leaves the rank open.
+// Axes to drop when the node names none: those of size 1. A symbolic size that may be 1 leaves the
+// rank open.
 absl::StatusOr<std::vector<int>> UnitAxes(const OpContext& ctx) {
   const Type& x = ctx.input(0);
   std::vector<int> axes;
@@ -16,9 +17,10 @@ absl::StatusOr<std::vector<int>> UnitAxes(const OpContext& ctx) {
     if (dim.is(1)) {
       axes.push_back(axis);
     } else if (!dim.is_static() && ctx.symbols().BoundsOf(dim).min <= 1) {
-      return ctx.UnsupportedError(fmt::format(
-          "names no axes and dim `{}` may be 1, so the rank of the output is not known; fix that dim",
-          ctx.symbols().ToString(dim)));
+      return ctx.UnsupportedError(
+          fmt::format("names no axes and dim `{}` may be 1, so the rank of the output is not "
+                      "known; fix that dim",
+                      ctx.symbols().ToString(dim)));
     }
   }
   return axes;

@@ -7,7 +7,8 @@ absl::Status Infer(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, TypeSet({DataType::kI64})));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 1, 1, 1));
   const Type& x = ctx.input(0);
-  QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, ctx.input(1).dims[0], x.rank(), "number of repeats and rank of the input"));
+  QUENCH_RETURN_IF_ERROR(
+      RequireEqual(ctx, ctx.input(1).dims[0], x.rank(), "number of repeats and rank of the input"));
   const auto repeats = ctx.elements(1);
   std::vector<Dim> dims;
   for (int axis = 0; axis < x.rank(); ++axis) {
@@ -17,14 +18,16 @@ absl::Status Infer(InferContext& ctx) {
       continue;
     }
     const Dim repeat = (*repeats)[at];
-    if (repeat.is_static() && repeat.value() < 0) return ctx.Error(fmt::format("axis {} is repeated {} times", axis, repeat.value()));
+    if (repeat.is_static() && repeat.value() < 0)
+      return ctx.Error(fmt::format("axis {} is repeated {} times", axis, repeat.value()));
     dims.push_back(ctx.symbols().Mul(x.dims[at], repeat));
   }
   ctx.SetOutput(0, x.dtype, dims);
   const auto elements = ctx.elements(0);
   if (elements && x.rank() == 1 && dims[0].is_static() && dims[0].value() <= 1024) {
     std::vector<Dim> all;
-    for (int64_t i = 0; i < dims[0].value(); ++i) all.push_back((*elements)[static_cast<size_t>(i) % elements->size()]);
+    for (int64_t i = 0; i < dims[0].value(); ++i)
+      all.push_back((*elements)[static_cast<size_t>(i) % elements->size()]);
     ctx.SetElements(0, std::move(all));
   }
   return absl::OkStatus();
@@ -32,7 +35,8 @@ absl::Status Infer(InferContext& ctx) {
 
 absl::Status LowerSizes(LowerContext& ctx) {
   for (int axis = 0; axis < ctx.input(0).rank(); ++axis) {
-    SetRuntimeDim(ctx, ctx.output(0).dims[static_cast<size_t>(axis)], ctx.in(0).dim(axis) * Element(ctx, 1, axis));
+    SetRuntimeDim(ctx, ctx.output(0).dims[static_cast<size_t>(axis)],
+                  ctx.in(0).dim(axis) * Element(ctx, 1, axis));
   }
   return absl::OkStatus();
 }

@@ -15,7 +15,8 @@ absl::Status Infer(InferContext& ctx) {
   const auto known = ctx.elements(1);
   k = known && known->size() == 1 ? known->front() : ctx.RuntimeDim(0, size);
   if (k.is_static() && (k.value() < 0 || (size.is_static() && k.value() > size.value()))) {
-    return ctx.Error(fmt::format("k is {}, axis {} has size {}", k.value(), axis, ctx.symbols().ToString(size)));
+    return ctx.Error(
+        fmt::format("k is {}, axis {} has size {}", k.value(), axis, ctx.symbols().ToString(size)));
   }
   ctx.SetOutput(0, x.dtype, dims);
   ctx.SetOutput(1, DataType::kI64, dims);
@@ -25,13 +26,14 @@ absl::Status Infer(InferContext& ctx) {
 absl::Status LowerSizes(LowerContext& ctx) {
   const int axis = NormalAxis(ctx.node().Int("axis", -1), ctx.input(0).rank());
   for (int i = 0; i < 2; ++i) {
-    if (ctx.has_output(i)) SetRuntimeDim(ctx, ctx.output(i).dims[static_cast<size_t>(axis)], Element(ctx, 1, 0));
+    if (ctx.has_output(i))
+      SetRuntimeDim(ctx, ctx.output(i).dims[static_cast<size_t>(axis)], Element(ctx, 1, 0));
   }
   return absl::OkStatus();
 }
 
-// Equal elements come in the order of their indices, a NaN counts as the largest. `sorted` = 0 leaves the order
-// open, so it is sorted as well.
+// Equal elements come in the order of their indices, a NaN counts as the largest. `sorted` = 0
+// leaves the order open, so it is sorted as well.
 absl::Status Lower(LowerContext& ctx) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
@@ -66,17 +68,18 @@ absl::Status Lower(LowerContext& ctx) {
 }  // namespace
 
 const OpDef& TopKOp() {
-  static const OpDef op = {.name = "TopK",
-                           .summary = "the k largest or smallest elements along one axis, with their indices",
-                           .min_inputs = 2,
-                           .max_inputs = 2,
-                           .max_outputs = 2,
-                           .attributes = {{"axis", AttributeSpec::kInt},
-                                          {"largest", AttributeSpec::kInt},
-                                          {"sorted", AttributeSpec::kInt}},
-                           .infer = Infer,
-                           .lower = Lower,
-                           .lower_sizes = LowerSizes};
+  static const OpDef op = {
+      .name = "TopK",
+      .summary = "the k largest or smallest elements along one axis, with their indices",
+      .min_inputs = 2,
+      .max_inputs = 2,
+      .max_outputs = 2,
+      .attributes = {{"axis", AttributeSpec::kInt},
+                     {"largest", AttributeSpec::kInt},
+                     {"sorted", AttributeSpec::kInt}},
+      .infer = Infer,
+      .lower = Lower,
+      .lower_sizes = LowerSizes};
   return op;
 }
 

@@ -26,7 +26,8 @@ absl::Status Infer(InferContext& ctx) {
   std::vector<Dim> dims;
   for (int axis : perm) dims.push_back(ctx.input(0).dims[static_cast<size_t>(axis)]);
   ctx.SetOutput(0, ctx.input(0).dtype, std::move(dims));
-  if (const auto elements = ctx.elements(0)) ctx.SetElements(0, *elements);  // rank <= 1: nothing moves
+  if (const auto elements = ctx.elements(0))
+    ctx.SetElements(0, *elements);  // rank <= 1: nothing moves
   return absl::OkStatus();
 }
 
@@ -35,7 +36,8 @@ absl::Status Lower(LowerContext& ctx) {
   const B y = ctx.out(0);
   ctx.b().ParallelForAll(DimsOf(y), [&](std::span<const E> i) {
     std::vector<E> source(i.size());
-    for (size_t axis = 0; axis < i.size(); ++axis) source[static_cast<size_t>(perm[axis])] = i[axis];
+    for (size_t axis = 0; axis < i.size(); ++axis)
+      source[static_cast<size_t>(perm[axis])] = i[axis];
     ctx.b().Store(y, i, ctx.in(0).At(source));
   });
   return absl::OkStatus();

@@ -4,7 +4,9 @@ namespace quench::ops {
 namespace {
 
 bool Flat(const OpContext& ctx) { return ctx.node().Find("axis") == nullptr; }
-int AxisOf(const OpContext& ctx) { return Flat(ctx) ? 0 : NormalAxis(ctx.node().Int("axis", 0), ctx.input(0).rank()); }
+int AxisOf(const OpContext& ctx) {
+  return Flat(ctx) ? 0 : NormalAxis(ctx.node().Int("axis", 0), ctx.input(0).rank());
+}
 
 absl::Status Infer(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kNumericTypes | kBoolType));
@@ -27,7 +29,8 @@ absl::Status Infer(InferContext& ctx) {
 // The items among which duplicates are looked for: elements, or slices across one axis.
 class Items {
  public:
-  explicit Items(LowerContext& ctx) : b_(ctx.b()), x_(ctx.in(0)), flat_(Flat(ctx)), axis_(AxisOf(ctx)), dims_(DimsOf(x_)) {
+  explicit Items(LowerContext& ctx)
+      : b_(ctx.b()), x_(ctx.in(0)), flat_(Flat(ctx)), axis_(AxisOf(ctx)), dims_(DimsOf(x_)) {
     count_ = b_.Let(flat_ ? ProductOf(b_, dims_) : x_.dim(axis_), "items");
     if (!flat_) others_ = Erased(dims_, axis_);
     length_ = b_.Let(flat_ ? b_.I(1) : ProductOf(b_, others_), "length");
@@ -78,23 +81,29 @@ struct Groups {
   E size;
 };
 
-// Sorts the items, numbers the runs of equal ones, and renumbers them by first occurrence unless sorted.
+// Sorts the items, numbers the runs of equal ones, and renumbers them by first occurrence unless
+// sorted.
 Groups FindGroups(LowerContext& ctx, const Items& items) {
   Builder& b = ctx.b();
   const auto scope = loops::ScratchScope::kFunction;
   const std::vector<E> dims = DimsOf(ctx.in(0));
   const E capacity = Flat(ctx) ? ProductOf(b, dims) : ctx.in(0).dim(AxisOf(ctx));
   const SortScratch order = MakeSortScratch(b, capacity, scope);
-  const auto table = [&](const char* name) { return b.Scratch(name, DataType::kI64, {capacity}, scope); };
+  const auto table = [&](const char* name) {
+    return b.Scratch(name, DataType::kI64, {capacity}, scope);
+  };
   Groups groups{table("first"), table("group"), table("counts"), E()};
-  const E side = SortIndices(b, order, items.count(), [&](E i, E j) { return items.Compare(i, j) < b.I(0); });
+  const E side =
+      SortIndices(b, order, items.count(), [&](E i, E j) { return items.Compare(i, j) < b.I(0); });
   const auto size = b.Local(b.I(0), "groups");
   b.For(items.count(), [&](E k) {
     const E item = b.Let(order.items.At({side, k}), "item");
     const auto fresh = b.Local(b.Bool(true), "fresh");
-    b.If(k > b.I(0), [&] { fresh.Set(items.Compare(order.items.At({side, k - b.I(1)}), item) != b.I(0)); });
+    b.If(k > b.I(0),
+         [&] { fresh.Set(items.Compare(order.items.At({side, k - b.I(1)}), item) != b.I(0)); });
     b.If(fresh.Get(), [&] {
-      b.Store(groups.first, {size.Get()}, item);  // the sort is stable: the first of a run came first
+      b.Store(groups.first, {size.Get()},
+              item);  // the sort is stable: the first of a run came first
       b.Store(groups.counts, {size.Get()}, b.I(0));
       size.Set(size.Get() + b.I(1));
     });
@@ -106,16 +115,19 @@ Groups FindGroups(LowerContext& ctx, const Items& items) {
   if (ctx.node().Int("sorted", 1) != 0) return groups;
 
   const SortScratch by_place = MakeSortScratch(b, capacity, scope);
-  Groups renumbered{table("first_by_place"), table("group_by_place"), table("counts_by_place"), groups.size};
+  Groups renumbered{table("first_by_place"), table("group_by_place"), table("counts_by_place"),
+                    groups.size};
   const B rank = table("rank");
-  const E row = SortIndices(b, by_place, groups.size, [&](E i, E j) { return groups.first.At({i}) < groups.first.At({j}); });
+  const E row = SortIndices(b, by_place, groups.size,
+                            [&](E i, E j) { return groups.first.At({i}) < groups.first.At({j}); });
   b.For(groups.size, [&](E k) {
     const E old = b.Let(by_place.items.At({row, k}), "old");
     b.Store(rank, {old}, k);
     b.Store(renumbered.first, {k}, groups.first.At({old}));
     b.Store(renumbered.counts, {k}, groups.counts.At({old}));
   });
-  b.For(items.count(), [&](E i) { b.Store(renumbered.group, {i}, rank.At({groups.group.At({i})})); });
+  b.For(items.count(),
+        [&](E i) { b.Store(renumbered.group, {i}, rank.At({groups.group.At({i})})); });
   return renumbered;
 }
 
@@ -150,13 +162,14 @@ absl::Status Lower(LowerContext& ctx) {
 }  // namespace
 
 const OpDef& UniqueOp() {
-  static const OpDef op = {.name = "Unique",
-                           .summary = "distinct elements or slices, where they are and how often",
-                           .max_outputs = 4,
-                           .attributes = {{"axis", AttributeSpec::kInt}, {"sorted", AttributeSpec::kInt}},
-                           .infer = Infer,
-                           .lower = Lower,
-                           .lower_sizes = LowerSizes};
+  static const OpDef op = {
+      .name = "Unique",
+      .summary = "distinct elements or slices, where they are and how often",
+      .max_outputs = 4,
+      .attributes = {{"axis", AttributeSpec::kInt}, {"sorted", AttributeSpec::kInt}},
+      .infer = Infer,
+      .lower = Lower,
+      .lower_sizes = LowerSizes};
   return op;
 }
 

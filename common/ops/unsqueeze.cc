@@ -10,7 +10,9 @@ namespace {
 absl::Status Infer(InferContext& ctx) {
   const Type& x = ctx.input(0);
   const auto raw = ctx.ints(1);
-  if (!raw) return ctx.UnsupportedError("axes are computed at run time, they must be known when the model is compiled");
+  if (!raw)
+    return ctx.UnsupportedError(
+        "axes are computed at run time, they must be known when the model is compiled");
   const int rank = x.rank() + static_cast<int>(raw->size());
   QUENCH_ASSIGN_OR_RETURN(const std::vector<int> axes, NormalAxes(ctx, *raw, rank));
   std::vector<Dim> dims;

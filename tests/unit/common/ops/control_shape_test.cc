@@ -24,9 +24,11 @@ TEST(ControlShapes, BranchesThatDifferGiveARuntimeSize) {
   });
   const auto twice = Body(graph.symbols, [](Graph& body) {
     const ValueId in = body.AddInput("a", {});
-    body.outputs = body.node(body.AddNode("Concat", "r", {in, in}, 1, {{"axis", int64_t{0}}})).outputs;
+    body.outputs =
+        body.node(body.AddNode("Concat", "r", {in, in}, 1, {{"axis", int64_t{0}}})).outputs;
   });
-  const NodeId node = graph.AddNode("If", "if", {condition, x}, 1, {{"then_branch", same}, {"else_branch", twice}});
+  const NodeId node =
+      graph.AddNode("If", "if", {condition, x}, 1, {{"then_branch", same}, {"else_branch", twice}});
   graph.outputs = graph.node(node).outputs;
   ASSERT_TRUE(InferGraph(graph).ok()) << InferGraph(graph);
   const Type& type = graph.value(graph.outputs[0]).type;
@@ -64,7 +66,10 @@ TEST(ControlShapes, ScanStacksAlongItsAxis) {
     const ValueId sum = b.node(b.AddNode("Add", "add", {s, v})).outputs[0];
     b.outputs = {sum, b.node(b.AddNode("Neg", "neg", {sum})).outputs[0]};
   });
-  const Attributes attributes = {{"body", body}, {"num_scan_inputs", int64_t{1}}, {"scan_input_axes", std::vector<int64_t>{1}}, {"scan_output_axes", std::vector<int64_t>{-1}}};
+  const Attributes attributes = {{"body", body},
+                                 {"num_scan_inputs", int64_t{1}},
+                                 {"scan_input_axes", std::vector<int64_t>{1}},
+                                 {"scan_output_axes", std::vector<int64_t>{-1}}};
   const NodeId node = graph.AddNode("Scan", "scan", {state, x}, 2, attributes);
   graph.outputs = graph.node(node).outputs;
   ASSERT_TRUE(InferGraph(graph).ok()) << InferGraph(graph);
@@ -80,7 +85,8 @@ TEST(FusedGroup, PointwiseBodyIsOneNest) {
     const ValueId in = b.AddInput("a", {});
     const ValueId bias = b.AddInput("b", {});
     const ValueId half = b.AddConstant("half", F32({}, {0.5F}));
-    const ValueId positive = b.node(b.AddNode("Relu", "relu", {bias})).outputs[0];  // of the smaller shape
+    const ValueId positive =
+        b.node(b.AddNode("Relu", "relu", {bias})).outputs[0];  // of the smaller shape
     const ValueId sum = b.node(b.AddNode("Add", "add", {in, positive})).outputs[0];
     b.outputs = b.node(b.AddNode("Mul", "mul", {sum, half})).outputs;
   });

@@ -7,7 +7,8 @@ namespace {
 TEST(Indexing, GatherTakesNegativeIndices) {
   const Operands operands = {Iota({3, 2}), I64({2, 1}, {-1, 0})};
   ExpectTensor(RunUnknown("Gather", operands)[0], {2, 1, 2}, {4, 5, 0, 1});
-  ExpectTensor(RunSymbolic("Gather", {Iota({2, 3}), I32({2}, {2, 0})}, {{"axis", int64_t{1}}})[0], {2, 2}, {2, 0, 5, 3});
+  ExpectTensor(RunSymbolic("Gather", {Iota({2, 3}), I32({2}, {2, 0})}, {{"axis", int64_t{1}}})[0],
+               {2, 2}, {2, 0, 5, 3});
   ExpectTensor(RunOp("Gather", {Iota({3}), I64({}, {1})})[0], {}, {1});
 }
 
@@ -22,20 +23,28 @@ TEST(Indexing, AnIndexOutOfRangeFailsTheRun) {
 }
 
 TEST(Indexing, GatherElementsAndGatherND) {
-  ExpectTensor(RunUnknown("GatherElements", {Iota({2, 2}), I64({2, 2}, {0, 0, 1, -2})}, {{"axis", int64_t{1}}})[0], {2, 2}, {0, 0, 3, 2});
-  ExpectTensor(RunUnknown("GatherND", {Iota({2, 2, 2}), I64({2, 2}, {0, 1, 1, 0})})[0], {2, 2}, {2, 3, 4, 5});
-  ExpectTensor(RunOp("GatherND", {Iota({2, 2, 2}), I64({2, 1}, {1, 0})}, {{"batch_dims", int64_t{1}}})[0], {2, 2}, {2, 3, 4, 5});
+  ExpectTensor(RunUnknown("GatherElements", {Iota({2, 2}), I64({2, 2}, {0, 0, 1, -2})},
+                          {{"axis", int64_t{1}}})[0],
+               {2, 2}, {0, 0, 3, 2});
+  ExpectTensor(RunUnknown("GatherND", {Iota({2, 2, 2}), I64({2, 2}, {0, 1, 1, 0})})[0], {2, 2},
+               {2, 3, 4, 5});
+  ExpectTensor(
+      RunOp("GatherND", {Iota({2, 2, 2}), I64({2, 1}, {1, 0})}, {{"batch_dims", int64_t{1}}})[0],
+      {2, 2}, {2, 3, 4, 5});
 }
 
 TEST(Indexing, ScatterElementsReduces) {
   const Operands operands = {F32({3}, {1, 2, 3}), I64({3}, {0, 0, -1}), F32({3}, {5, 7, 2})};
-  const auto run = [&](const std::string& reduction) { return RunUnknown("ScatterElements", operands, {{"reduction", reduction}})[0]; };
+  const auto run = [&](const std::string& reduction) {
+    return RunUnknown("ScatterElements", operands, {{"reduction", reduction}})[0];
+  };
   ExpectTensor(run("none"), {3}, {7, 2, 2});
   ExpectTensor(run("add"), {3}, {13, 2, 5});
   ExpectTensor(run("mul"), {3}, {35, 2, 6});
   ExpectTensor(run("max"), {3}, {7, 2, 3});
   ExpectTensor(run("min"), {3}, {1, 2, 2});
-  ExpectError(TryOp("ScatterElements", operands, {{"reduction", std::string("sum")}}), "reduction is `sum`");
+  ExpectError(TryOp("ScatterElements", operands, {{"reduction", std::string("sum")}}),
+              "reduction is `sum`");
 }
 
 TEST(Indexing, ScatterNDWritesSlices) {
@@ -55,7 +64,8 @@ TEST(Indexing, OneHotWrapsAndIgnores) {
 TEST(Indexing, NonZeroAndCompressCountInTheRun) {
   ExpectTensor(RunUnknown("NonZero", {F32({2, 2}, {0, 3, 4, 0})})[0], {2, 2}, {0, 1, 1, 0});
   ExpectTensor(RunUnknown("NonZero", {Bool({3}, {0, 0, 0})})[0], {1, 0}, {});
-  ExpectTensor(RunUnknown("Compress", {Iota({2, 2}), Bool({2}, {0, 1})}, {{"axis", int64_t{1}}})[0], {2, 1}, {1, 3});
+  ExpectTensor(RunUnknown("Compress", {Iota({2, 2}), Bool({2}, {0, 1})}, {{"axis", int64_t{1}}})[0],
+               {2, 1}, {1, 3});
   ExpectTensor(RunUnknown("Compress", {Iota({2, 2}), Bool({5}, {0, 1, 0, 1, 1})})[0], {2}, {1, 3});
 }
 
@@ -64,7 +74,8 @@ TEST(Indexing, TopKKeepsTheOrderOfEqualElements) {
   const auto best = RunUnknown("TopK", {x, Tensor::I64({3})}, {}, 2);
   ExpectTensor(best[0], {2, 3}, {3, 3, 2, 4, 4, 4});
   ExpectTensor(best[1], {2, 3}, {1, 2, 3, 0, 1, 3});
-  const auto least = RunOp("TopK", {x, Tensor::I64({1})}, {{"largest", int64_t{0}}, {"axis", int64_t{0}}}, 2);
+  const auto least =
+      RunOp("TopK", {x, Tensor::I64({1})}, {{"largest", int64_t{0}}, {"axis", int64_t{0}}}, 2);
   ExpectTensor(least[0], {1, 4}, {1, 3, 0, 2});
   ExpectTensor(least[1], {1, 4}, {0, 0, 1, 0});
   ExpectError(TryOp("TopK", {x, Tensor::I64({5})}, {}, 2), "k is 5");

@@ -23,18 +23,23 @@ TEST(Reduction, EveryKindOverOneAxis) {
   ExpectTensor(run("ReduceL2"), {2}, {std::sqrt(14), std::sqrt(77)});
   ExpectTensor(run("ReduceSumSquare"), {2}, {14, 77});
   ExpectTensor(run("ReduceLogSum"), {2}, {std::log(2), std::log(3)});
-  ExpectTensor(run("ReduceLogSumExp"), {2}, {std::log(std::exp(1) + std::exp(-2) + std::exp(3)), std::log(std::exp(4) + std::exp(5) + std::exp(-6))});
+  ExpectTensor(run("ReduceLogSumExp"), {2},
+               {std::log(std::exp(1) + std::exp(-2) + std::exp(3)),
+                std::log(std::exp(4) + std::exp(5) + std::exp(-6))});
 }
 
 TEST(Reduction, AxesOmittedMeanAllOrNone) {
   ExpectTensor(RunOp("ReduceSum", {Iota({2, 2})})[0], {1, 1}, {6});
   ExpectTensor(RunOp("ReduceSum", {Iota({2, 2}), Tensor::I64({})})[0], {1, 1}, {6});
-  ExpectTensor(RunOp("ReduceSumSquare", {Iota({2, 2})}, {{"noop_with_empty_axes", int64_t{1}}})[0], {2, 2}, {0, 1, 4, 9});
+  ExpectTensor(RunOp("ReduceSumSquare", {Iota({2, 2})}, {{"noop_with_empty_axes", int64_t{1}}})[0],
+               {2, 2}, {0, 1, 4, 9});
   ExpectTensor(RunOp("ReduceSum", {Iota({2, 2, 2}), Tensor::I64({0, 2})})[0], {1, 2, 1}, {10, 18});
 }
 
 TEST(Reduction, OverNothingGivesTheNeutralElement) {
-  const auto run = [](const std::string& op) { return RunOp(op, {Iota({2, 0}), Tensor::I64({1})}, {{"keepdims", int64_t{0}}})[0]; };
+  const auto run = [](const std::string& op) {
+    return RunOp(op, {Iota({2, 0}), Tensor::I64({1})}, {{"keepdims", int64_t{0}}})[0];
+  };
   ExpectTensor(run("ReduceSum"), {2}, {0, 0});
   ExpectTensor(run("ReduceProd"), {2}, {1, 1});
   ExpectTensor(run("ReduceMax"), {2}, {-kInf, -kInf});
@@ -58,7 +63,10 @@ TEST(Reduction, LargeExponentialsDoNotOverflow) {
 TEST(Reduction, ArgMaxFindsTheFirstOrLast) {
   const Tensor x = F32({2, 3}, {2, 2, 1, 0, 5, 5});
   ExpectTensor(RunSymbolic("ArgMax", {x}, {{"axis", int64_t{1}}})[0], {2, 1}, {0, 1});
-  ExpectTensor(RunOp("ArgMax", {x}, {{"axis", int64_t{1}}, {"select_last_index", int64_t{1}}, {"keepdims", int64_t{0}}})[0], {2}, {1, 2});
+  ExpectTensor(
+      RunOp("ArgMax", {x},
+            {{"axis", int64_t{1}}, {"select_last_index", int64_t{1}}, {"keepdims", int64_t{0}}})[0],
+      {2}, {1, 2});
   ExpectTensor(RunOp("ArgMin", {x})[0], {1, 3}, {1, 0, 0});
   ExpectTensor(RunOp("ArgMax", {F32({3}, {1, kNaN, 2})})[0], {1}, {1});
 }
@@ -66,15 +74,18 @@ TEST(Reduction, ArgMaxFindsTheFirstOrLast) {
 TEST(Reduction, SoftmaxFamily) {
   const Tensor x = F32({2, 2}, {0, std::log(3.0F), 1, 1});
   ExpectTensor(RunSymbolic("Softmax", {x})[0], {2, 2}, {0.25, 0.75, 0.5, 0.5});
-  ExpectTensor(RunOp("LogSoftmax", {x})[0], {2, 2}, {std::log(0.25), std::log(0.75), std::log(0.5), std::log(0.5)});
+  ExpectTensor(RunOp("LogSoftmax", {x})[0], {2, 2},
+               {std::log(0.25), std::log(0.75), std::log(0.5), std::log(0.5)});
   ExpectTensor(RunOp("Hardmax", {x})[0], {2, 2}, {0, 1, 1, 0});
   const double e = 1 / (1 + std::exp(1.0));
-  ExpectTensor(RunSymbolic("Softmax", {F32({2, 1}, {0, 1})}, {{"axis", int64_t{0}}})[0], {2, 1}, {e, 1 - e});
+  ExpectTensor(RunSymbolic("Softmax", {F32({2, 1}, {0, 1})}, {{"axis", int64_t{0}}})[0], {2, 1},
+               {e, 1 - e});
 }
 
 TEST(Normalization, LayerNormScalesShiftsAndGivesStatistics) {
   const Operands operands = {F32({2, 2}, {1, 3, -2, 2}), F32({2}, {2, 1}), F32({2}, {0, 10})};
-  for (const auto& y : {RunOp("LayerNormalization", operands, {{"epsilon", 0.0}}, 3), RunSymbolic("LayerNormalization", operands, {{"epsilon", 0.0}}, 3)}) {
+  for (const auto& y : {RunOp("LayerNormalization", operands, {{"epsilon", 0.0}}, 3),
+                        RunSymbolic("LayerNormalization", operands, {{"epsilon", 0.0}}, 3)}) {
     ExpectTensor(y[0], {2, 2}, {-2, 11, -2, 11});
     ExpectTensor(y[1], {2, 1}, {2, 0});
     ExpectTensor(y[2], {2, 1}, {1, 0.5});
@@ -83,25 +94,35 @@ TEST(Normalization, LayerNormScalesShiftsAndGivesStatistics) {
 }
 
 TEST(Normalization, RmsLpAndMeanVariance) {
-  ExpectTensor(RunOp("RMSNormalization", {F32({1, 2}, {3, 4}), F32({2}, {1, 2})}, {{"epsilon", 0.0}})[0], {1, 2},
-               {3 / std::sqrt(12.5), 8 / std::sqrt(12.5)});
+  ExpectTensor(
+      RunOp("RMSNormalization", {F32({1, 2}, {3, 4}), F32({2}, {1, 2})}, {{"epsilon", 0.0}})[0],
+      {1, 2}, {3 / std::sqrt(12.5), 8 / std::sqrt(12.5)});
   ExpectTensor(RunOp("LpNormalization", {F32({2, 2}, {3, 4, 0, 0})})[0], {2, 2}, {0.6, 0.8, 0, 0});
-  ExpectTensor(RunOp("LpNormalization", {F32({2}, {1, -3})}, {{"p", int64_t{1}}})[0], {2}, {0.25, -0.75});
-  ExpectTensor(RunSymbolic("MeanVarianceNormalization", {F32({1, 1, 1, 2}, {1, 5})})[0], {1, 1, 1, 2}, {-1, 1});
+  ExpectTensor(RunOp("LpNormalization", {F32({2}, {1, -3})}, {{"p", int64_t{1}}})[0], {2},
+               {0.25, -0.75});
+  ExpectTensor(RunSymbolic("MeanVarianceNormalization", {F32({1, 1, 1, 2}, {1, 5})})[0],
+               {1, 1, 1, 2}, {-1, 1});
 }
 
 TEST(Normalization, InstanceAndGroupNorm) {
   const Tensor x = F32({1, 2, 2}, {1, 3, 10, 30});
-  ExpectTensor(RunSymbolic("InstanceNormalization", {x, F32({2}, {1, 2}), F32({2}, {0, 5})}, {{"epsilon", 0.0}}, 1, {1, 2})[0], {1, 2, 2}, {-1, 1, 3, 7});
+  ExpectTensor(RunSymbolic("InstanceNormalization", {x, F32({2}, {1, 2}), F32({2}, {0, 5})},
+                           {{"epsilon", 0.0}}, 1, {1, 2})[0],
+               {1, 2, 2}, {-1, 1, 3, 7});
   const double deviation = std::sqrt((100.0 + 64 + 1 + 19 * 19) / 4);  // mean 11
-  ExpectTensor(RunOp("GroupNormalization", {x, F32({2}, {1, 1}), F32({2}, {0, 0})}, {{"epsilon", 0.0}, {"num_groups", int64_t{1}}})[0], {1, 2, 2},
-               {-10 / deviation, -8 / deviation, -1 / deviation, 19 / deviation}, 1e-5);
-  ExpectError(TryOp("GroupNormalization", {x, F32({2}, {1, 1}), F32({2}, {0, 0})}, {{"num_groups", int64_t{3}}}), "must divide");
+  ExpectTensor(RunOp("GroupNormalization", {x, F32({2}, {1, 1}), F32({2}, {0, 0})},
+                     {{"epsilon", 0.0}, {"num_groups", int64_t{1}}})[0],
+               {1, 2, 2}, {-10 / deviation, -8 / deviation, -1 / deviation, 19 / deviation}, 1e-5);
+  ExpectError(TryOp("GroupNormalization", {x, F32({2}, {1, 1}), F32({2}, {0, 0})},
+                    {{"num_groups", int64_t{3}}}),
+              "must divide");
 }
 
 TEST(Normalization, LrnDividesByNeighbours) {
-  const Attributes attributes = {{"size", int64_t{3}}, {"alpha", 3.0}, {"beta", 1.0}, {"bias", 1.0}};
-  ExpectTensor(RunSymbolic("LRN", {F32({1, 3, 1}, {1, 2, 3})}, attributes)[0], {1, 3, 1}, {1.0 / 6, 2.0 / 15, 3.0 / 14});
+  const Attributes attributes = {
+      {"size", int64_t{3}}, {"alpha", 3.0}, {"beta", 1.0}, {"bias", 1.0}};
+  ExpectTensor(RunSymbolic("LRN", {F32({1, 3, 1}, {1, 2, 3})}, attributes)[0], {1, 3, 1},
+               {1.0 / 6, 2.0 / 15, 3.0 / 14});
 }
 
 TEST(Normalization, DropoutIsTheIdentityWithAFullMask) {

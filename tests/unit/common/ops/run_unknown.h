@@ -1,5 +1,6 @@
-// Runs an operator whose inputs are not known when it is lowered, as compiled code runs it: types are inferred from
-// shapes alone, then the loops that compute runtime sizes run, then the node's own.
+// Runs an operator whose inputs are not known when it is lowered, as compiled code runs it: types
+// are inferred from shapes alone, then the loops that compute runtime sizes run, then the node's
+// own.
 #pragma once
 
 #include "common/loops/interpreter.h"
@@ -7,23 +8,27 @@
 
 namespace quench::ops {
 
-// One node with symbolic input dims: every dim of an operand that is not constant is a symbol of its own.
-inline Graph SymbolicNode(const std::string& op, const Operands& operands, const Attributes& attributes = {},
-                          int outputs = 1, const std::vector<size_t>& constant = {}) {
+// One node with symbolic input dims: every dim of an operand that is not constant is a symbol of
+// its own.
+inline Graph SymbolicNode(const std::string& op, const Operands& operands,
+                          const Attributes& attributes = {}, int outputs = 1,
+                          const std::vector<size_t>& constant = {}) {
   Graph graph = OneNode(op, operands, attributes, outputs, constant);
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     Type& type = graph.value(graph.inputs[i]).type;
     for (int axis = 0; axis < type.rank(); ++axis) {
       const std::string name = "d" + std::to_string(i) + "_" + std::to_string(axis);
       const InputAxis source{static_cast<int>(i), axis};
-      type.dims[static_cast<size_t>(axis)] = Dim::OfSymbol(graph.symbols->AddInput(name, source, {0, 4096}));
+      type.dims[static_cast<size_t>(axis)] =
+          Dim::OfSymbol(graph.symbols->AddInput(name, source, {0, 4096}));
     }
   }
   return graph;
 }
 
 // Runs the only node of `graph` on the operands of its graph inputs, in order.
-inline absl::StatusOr<std::vector<Tensor>> TryLowered(Graph graph, const std::vector<Tensor>& inputs) {
+inline absl::StatusOr<std::vector<Tensor>> TryLowered(Graph graph,
+                                                      const std::vector<Tensor>& inputs) {
   if (const absl::Status status = InferGraph(graph); !status.ok()) return status;
   const OpContext context = ContextOf(graph, graph.nodes[0]);
   std::vector<Tensor> operands;
@@ -39,7 +44,8 @@ inline absl::StatusOr<std::vector<Tensor>> TryLowered(Graph graph, const std::ve
   std::vector<int64_t> slots(static_cast<size_t>(graph.symbols->size()), -1);
   for (SymbolId id = 0; id < graph.symbols->size(); ++id) {
     if (const auto* axis = std::get_if<InputAxis>(&graph.symbols->at(id).definition)) {
-      slots[static_cast<size_t>(id)] = inputs[static_cast<size_t>(axis->input)].dims()[static_cast<size_t>(axis->axis)];
+      slots[static_cast<size_t>(id)] =
+          inputs[static_cast<size_t>(axis->input)].dims()[static_cast<size_t>(axis->axis)];
     }
   }
   const auto resolve = [&]() -> absl::Status {
@@ -52,7 +58,8 @@ inline absl::StatusOr<std::vector<Tensor>> TryLowered(Graph graph, const std::ve
   const auto sizes = LowerSizes(context);
   if (!sizes.ok()) return sizes.status();
   if (*sizes) {
-    if (const absl::Status status = loops::Interpret(**sizes, views, slots); !status.ok()) return status;
+    if (const absl::Status status = loops::Interpret(**sizes, views, slots); !status.ok())
+      return status;
     if (const absl::Status status = resolve(); !status.ok()) return status;
   }
   const auto function = LowerNode(context);
@@ -70,12 +77,15 @@ inline absl::StatusOr<std::vector<Tensor>> TryLowered(Graph graph, const std::ve
   return outputs;
 }
 
-// The outputs with nothing but shapes (and the operands in `constant`) known beforehand; a failure is a test failure.
-inline std::vector<Tensor> RunUnknown(const std::string& op, const Operands& operands, const Attributes& attributes = {},
-                                      int outputs = 1, const std::vector<size_t>& constant = {}) {
+// The outputs with nothing but shapes (and the operands in `constant`) known beforehand; a failure
+// is a test failure.
+inline std::vector<Tensor> RunUnknown(const std::string& op, const Operands& operands,
+                                      const Attributes& attributes = {}, int outputs = 1,
+                                      const std::vector<size_t>& constant = {}) {
   std::vector<Tensor> inputs;
   for (size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i] && std::find(constant.begin(), constant.end(), i) == constant.end()) inputs.push_back(*operands[i]);
+    if (operands[i] && std::find(constant.begin(), constant.end(), i) == constant.end())
+      inputs.push_back(*operands[i]);
   }
   auto results = TryLowered(OneNode(op, operands, attributes, outputs, constant), inputs);
   EXPECT_TRUE(results.ok()) << results.status();
@@ -84,11 +94,13 @@ inline std::vector<Tensor> RunUnknown(const std::string& op, const Operands& ope
 }
 
 // The same with symbolic dims.
-inline std::vector<Tensor> RunSymbolic(const std::string& op, const Operands& operands, const Attributes& attributes = {},
-                                       int outputs = 1, const std::vector<size_t>& constant = {}) {
+inline std::vector<Tensor> RunSymbolic(const std::string& op, const Operands& operands,
+                                       const Attributes& attributes = {}, int outputs = 1,
+                                       const std::vector<size_t>& constant = {}) {
   std::vector<Tensor> inputs;
   for (size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i] && std::find(constant.begin(), constant.end(), i) == constant.end()) inputs.push_back(*operands[i]);
+    if (operands[i] && std::find(constant.begin(), constant.end(), i) == constant.end())
+      inputs.push_back(*operands[i]);
   }
   auto results = TryLowered(SymbolicNode(op, operands, attributes, outputs, constant), inputs);
   EXPECT_TRUE(results.ok()) << results.status();

@@ -12,19 +12,28 @@ class ShapeArithmetic : public testing::Test {
     x_ = graph_.AddInput("x", Type::Tensor(DataType::kF32, {batch_, seq_, 12}));
   }
   ValueId Add(const std::string& op, std::vector<ValueId> inputs, Attributes attributes = {}) {
-    return graph_.node(graph_.AddNode(op, op + std::to_string(next_++), std::move(inputs), 1, std::move(attributes))).outputs[0];
+    return graph_
+        .node(graph_.AddNode(op, op + std::to_string(next_++), std::move(inputs), 1,
+                             std::move(attributes)))
+        .outputs[0];
   }
-  ValueId Ints(const std::vector<int64_t>& values) { return graph_.AddConstant("c" + std::to_string(next_++), Tensor::I64(values)); }
-  ValueId Int(int64_t value) { return graph_.AddConstant("c" + std::to_string(next_++), I64({}, {value})); }
+  ValueId Ints(const std::vector<int64_t>& values) {
+    return graph_.AddConstant("c" + std::to_string(next_++), Tensor::I64(values));
+  }
+  ValueId Int(int64_t value) {
+    return graph_.AddConstant("c" + std::to_string(next_++), I64({}, {value}));
+  }
   // Dim `axis` of x as a one-element tensor, the way exporters write it.
   ValueId SizeOf(int64_t axis) {
-    return Add("Unsqueeze", {Add("Gather", {Add("Shape", {x_}), Int(axis)}, {{"axis", int64_t{0}}}), Ints({0})});
+    return Add("Unsqueeze",
+               {Add("Gather", {Add("Shape", {x_}), Int(axis)}, {{"axis", int64_t{0}}}), Ints({0})});
   }
   std::string DimsOf(ValueId id) {
     const absl::Status status = InferGraph(graph_);
     EXPECT_TRUE(status.ok()) << status;
     std::string text;
-    for (const Dim dim : graph_.value(id).type.dims) text += (text.empty() ? "" : ", ") + graph_.symbols->ToString(dim);
+    for (const Dim dim : graph_.value(id).type.dims)
+      text += (text.empty() ? "" : ", ") + graph_.symbols->ToString(dim);
     return text;
   }
   std::string ElementsOf(ValueId id) {
@@ -32,7 +41,8 @@ class ShapeArithmetic : public testing::Test {
     EXPECT_TRUE(status.ok()) << status;
     if (!graph_.value(id).elements) return "unknown";
     std::string text;
-    for (const Dim dim : *graph_.value(id).elements) text += (text.empty() ? "" : ", ") + graph_.symbols->ToString(dim);
+    for (const Dim dim : *graph_.value(id).elements)
+      text += (text.empty() ? "" : ", ") + graph_.symbols->ToString(dim);
     return text;
   }
 
@@ -43,7 +53,8 @@ class ShapeArithmetic : public testing::Test {
 };
 
 TEST_F(ShapeArithmetic, ViewSplitsHeads) {
-  const ValueId shape = Add("Concat", {SizeOf(0), SizeOf(1), Ints({3}), Ints({-1})}, {{"axis", int64_t{0}}});
+  const ValueId shape =
+      Add("Concat", {SizeOf(0), SizeOf(1), Ints({3}), Ints({-1})}, {{"axis", int64_t{0}}});
   const ValueId y = Add("Reshape", {x_, shape});
   const ValueId z = Add("Transpose", {y}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
   EXPECT_EQ(DimsOf(z), "batch, 3, seq, 4");
@@ -52,22 +63,28 @@ TEST_F(ShapeArithmetic, ViewSplitsHeads) {
 TEST_F(ShapeArithmetic, ShapeHasStartAndEnd) {
   EXPECT_EQ(ElementsOf(Add("Shape", {x_}, {{"start", int64_t{1}}})), "seq, 12");
   EXPECT_EQ(ElementsOf(Add("Shape", {x_}, {{"end", int64_t{-1}}})), "batch, seq");
-  EXPECT_EQ(ElementsOf(Add("Shape", {x_}, {{"start", int64_t{-5}}, {"end", int64_t{9}}})), "batch, seq, 12");
+  EXPECT_EQ(ElementsOf(Add("Shape", {x_}, {{"start", int64_t{-5}}, {"end", int64_t{9}}})),
+            "batch, seq, 12");
 }
 
 TEST_F(ShapeArithmetic, SliceOfAShape) {
   const ValueId shape = Add("Shape", {x_});
-  EXPECT_EQ(ElementsOf(Add("Slice", {shape, Ints({1}), Ints({std::numeric_limits<int64_t>::max()})})), "seq, 12");
-  EXPECT_EQ(ElementsOf(Add("Slice", {shape, Ints({-1}), Ints({-4}), Ints({0}), Ints({-1})})), "12, seq, batch");
+  EXPECT_EQ(
+      ElementsOf(Add("Slice", {shape, Ints({1}), Ints({std::numeric_limits<int64_t>::max()})})),
+      "seq, 12");
+  EXPECT_EQ(ElementsOf(Add("Slice", {shape, Ints({-1}), Ints({-4}), Ints({0}), Ints({-1})})),
+            "12, seq, batch");
 }
 
 TEST_F(ShapeArithmetic, SizeAndProductAgree) {
-  EXPECT_EQ(ElementsOf(Add("Size", {x_})), ElementsOf(Add("ReduceProd", {Add("Shape", {x_})}, {{"keepdims", int64_t{0}}})));
+  EXPECT_EQ(ElementsOf(Add("Size", {x_})),
+            ElementsOf(Add("ReduceProd", {Add("Shape", {x_})}, {{"keepdims", int64_t{0}}})));
 }
 
 TEST_F(ShapeArithmetic, SliceOfDataHasSymbolicSize) {
   // x[:, 1:] and x[:, :-1]
-  EXPECT_EQ(DimsOf(Add("Slice", {x_, Ints({1}), Ints({INT32_MAX}), Ints({1})})), "batch, seq - 1, 12");
+  EXPECT_EQ(DimsOf(Add("Slice", {x_, Ints({1}), Ints({INT32_MAX}), Ints({1})})),
+            "batch, seq - 1, 12");
   EXPECT_EQ(DimsOf(Add("Slice", {x_, Ints({0}), Ints({-1}), Ints({1})})), "batch, seq - 1, 12");
 }
 
@@ -105,13 +122,15 @@ TEST_F(ShapeArithmetic, PadAndResizeScale) {
 }
 
 TEST_F(ShapeArithmetic, QDimsGivesWhatItNames) {
-  const ValueId dims = Add("q.dims", {}, {{"dims", std::vector<std::string>{"batch", "2*seq + 1", "5"}}});
+  const ValueId dims =
+      Add("q.dims", {}, {{"dims", std::vector<std::string>{"batch", "2*seq + 1", "5"}}});
   EXPECT_EQ(ElementsOf(dims), "batch, 2*seq + 1, 5");
 }
 
 TEST_F(ShapeArithmetic, SymbolicAxisOfUnknownSizeIsNotDropped) {
   Add("Squeeze", {x_, Ints({0})});
-  EXPECT_NE(std::string(InferGraph(graph_).message()).find("axis 0 has size batch"), std::string::npos);
+  EXPECT_NE(std::string(InferGraph(graph_).message()).find("axis 0 has size batch"),
+            std::string::npos);
 }
 
 }  // namespace
