@@ -153,7 +153,12 @@ absl::StatusOr<std::shared_ptr<LocalBlobStore>> LocalBlobStore::Open(const fs::p
                                                                      uint64_t limit_bytes) {
   QUENCH_RETURN_IF_ERROR(MakeFolders(root / "blobs" / "sha256"));
   QUENCH_RETURN_IF_ERROR(MakeFolders(root / "tmp"));
-  return std::shared_ptr<LocalBlobStore>(new LocalBlobStore(root, limit_bytes));
+  std::shared_ptr<LocalBlobStore> store(new LocalBlobStore(root, limit_bytes));
+  // Nine tenths, so that not every start prunes.
+  if (store->Stat()->bytes > limit_bytes) {
+    QUENCH_RETURN_IF_ERROR(store->Prune(limit_bytes / 10 * 9).status());
+  }
+  return store;
 }
 
 fs::path LocalBlobStore::DefaultRoot() {

@@ -49,6 +49,7 @@ struct BlobStat {
 // hour go too.
 class LocalBlobStore : public BlobStore {
  public:
+  // Makes the folders, and prunes when more than `limit_bytes` lie there.
   static absl::StatusOr<std::shared_ptr<LocalBlobStore>> Open(const std::filesystem::path& root,
                                                               uint64_t limit_bytes = uint64_t{20}
                                                                                      << 30);

@@ -30,4 +30,7 @@ using ConstantLoader = std::function<absl::StatusOr<Tensor>(
 // error; texts end at 64 MiB.
 absl::StatusOr<Graph> ParseGraph(const std::string& text, const ConstantLoader& loader = {});
 
+// Does a file that starts with `head` (64 bytes suffice) hold the text form?
+bool IsTextModule(std::string_view head);
+
 }  // namespace quench

@@ -262,4 +262,9 @@ std::string PrintGraph(const Graph& graph, const PrintOptions& options) {
   return Printer(graph, options).Print();
 }
 
+bool IsTextModule(std::string_view head) {
+  const size_t start = head.find_first_not_of(" \t\r\n");
+  return start != std::string_view::npos && head.substr(start).starts_with("quench.ir");
+}
+
 }  // namespace quench

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "common/blobs/blob_store.h"
 #include "common/ir/graph.h"
@@ -26,5 +27,9 @@ absl::StatusOr<std::string> SerializeModule(const Graph& graph, BlobStore& store
 // taken as given: whoever trusts a fingerprint of a stranger's module recomputes them
 // (TensorDigest).
 absl::StatusOr<Graph> ParseModule(const std::string& bytes, BlobStore& store);
+
+// Does a file that starts with `head` (64 bytes suffice) hold a serialised module? By its first two fields, the format
+// version and the stage: no ONNX model starts so.
+bool IsSerializedModule(std::string_view head);
 
 }  // namespace quench

@@ -273,4 +273,9 @@ absl::StatusOr<std::string> SerializeModule(const Graph& graph, BlobStore& store
   return module.SerializeAsString();
 }
 
+bool IsSerializedModule(std::string_view head) {
+  // Field 1 (varint, 1), then field 2 (varint): an ONNX model's second field is a string.
+  return head.starts_with("\x08\x01\x10");
+}
+
 }  // namespace quench

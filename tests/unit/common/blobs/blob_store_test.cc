@@ -134,6 +134,17 @@ TEST_F(LocalBlobStoreTest, PruneRemovesLeastRecentlyUsedFirst) {
   EXPECT_EQ(store_->Prune(0)->count, 2u);
 }
 
+TEST_F(LocalBlobStoreTest, OpeningPrunesDownToTheLimit) {
+  const std::string old = Put(std::string(400, 'a'));
+  const std::string fresh = Put(std::string(400, 'b'));
+  Age(PathOf(old), 300);
+  ASSERT_TRUE(LocalBlobStore::Open(root(), 800).ok());
+  EXPECT_TRUE(store_->Contains(old));
+  ASSERT_TRUE(LocalBlobStore::Open(root(), 799).ok());
+  EXPECT_FALSE(store_->Contains(old));
+  EXPECT_TRUE(store_->Contains(fresh));
+}
+
 TEST_F(LocalBlobStoreTest, PutRenewsABlob) {
   const std::string first = Put("1111");
   const std::string second = Put("2222");
