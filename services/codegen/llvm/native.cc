@@ -60,7 +60,12 @@ bool IsNative(ModuleState& state, NativeOp op, llvm::Type* type) {
            state.target.pointer_bits == 64;
   }
   if (op == NativeOp::kDivide64) return state.target.pointer_bits == 64;
-  return lowering.isOperationLegal(Opcode(op), LegalType(state, lowering, type));
+  const llvm::EVT legal = LegalType(state, lowering, type);
+  // Back ends that lack a rounding may claim "to even" by default; they do say so of the older
+  // FRINT.
+  if (op == NativeOp::kRoundEven && !lowering.isOperationLegal(llvm::ISD::FRINT, legal))
+    return false;
+  return lowering.isOperationLegal(Opcode(op), legal);
 }
 
 bool HasMaskedMemory(ModuleState& state, llvm::Type* type) {
