@@ -92,6 +92,10 @@ void PlanChannels(const Target& target, ConvPlan& plan) {
   // Bodies of about a hundred multiply-adds run as fast as longer ones and compile sooner.
   plan.unroll = target.tile_rows * target.tile_vectors > 16 ? 4 : 8;
   if (plan.block_channels % plan.unroll != 0 && plan.block_channels % 4 == 0) plan.unroll = 4;
+  // A body in which two pixels read the same address keeps the value in a register that is not
+  // there.
+  plan.unroll =
+      static_cast<int>(std::min<int64_t>(plan.unroll, plan.pixel_floats * shape.stride_w));
 }
 
 void PlanTile(const KernelRequest& request, ConvPlan& plan) {

@@ -101,7 +101,9 @@ TEST(Tile, FitsTheRegisters) {
         const int accumulators = tile.y * tile.x * tile.vectors;
         EXPECT_LE(accumulators + tile.vectors + 1, target.vector_registers)
             << name << " " << width << " " << vectors;
-        if (width >= 49 && vectors >= 8) EXPECT_GE(accumulators, 8) << name;
+        if (width >= 49 && vectors >= 8) {
+          EXPECT_GE(accumulators, 6) << name;
+        }
       }
     }
   }
