@@ -39,17 +39,24 @@ class Sizes {
           found != chosen.end() ? found->second : std::max<int64_t>(symbol.min, 1);
       sizes.used_[symbol.name] = base[static_cast<size_t>(id)];
     }
-    QUENCH_ASSIGN_OR_RETURN(sizes.slots_, symbols.Evaluate(base));
+    sizes.symbols_ = graph.symbols;
+    sizes.base_ = std::move(base);
+    QUENCH_RETURN_IF_ERROR(sizes.Evaluate());
     return sizes;
   }
 
-  int64_t Of(Dim dim) const {
-    return dim.is_static() ? dim.value() : SymbolTable::ValueOf(dim, slots_);
+  // Counting makes new expressions: values of those are computed when they are first asked for.
+  absl::StatusOr<int64_t> Of(Dim dim) {
+    if (dim.is_static()) return dim.value();
+    if (static_cast<size_t>(dim.symbol()) >= slots_.size()) QUENCH_RETURN_IF_ERROR(Evaluate());
+    return SymbolTable::ValueOf(dim, slots_);
   }
   int64_t Elements(const Type& type) const {
     if (type.kind != ValueKind::kTensor || !type.ranked) return 0;
     int64_t count = 1;
-    for (const Dim dim : type.dims) count = SaturatingMul(count, std::max<int64_t>(Of(dim), 0));
+    for (const Dim dim : type.dims) {
+      count = SaturatingMul(count, std::max<int64_t>(SymbolTable::ValueOf(dim, slots_), 0));
+    }
     return count;
   }
   int64_t Bytes(const Type& type) const {
@@ -59,7 +66,15 @@ class Sizes {
   const std::map<std::string, int64_t>& used() const { return used_; }
 
  private:
-  std::vector<int64_t> slots_;
+  absl::Status Evaluate() {
+    base_.resize(static_cast<size_t>(symbols_->size()), -1);
+    QUENCH_ASSIGN_OR_RETURN(slots_, symbols_->Evaluate(base_));
+    return absl::OkStatus();
+  }
+
+  std::shared_ptr<const SymbolTable> symbols_;
+  std::vector<int64_t> base_;   // of inputs and runtime sizes
+  std::vector<int64_t> slots_;  // of all symbols
   std::map<std::string, int64_t> used_;
 };
 
@@ -90,24 +105,29 @@ bool IsParameter(const Value& value) {
          value.type.dtype != DataType::kString && value.type.dtype != DataType::kBool;
 }
 
-int64_t BodyMacs(const Graph& graph, const Node& node, const Sizes& sizes) {
+absl::StatusOr<int64_t> MacsOf(const Graph& graph, const Node& node, Sizes& sizes) {
   const ops::OpDef* op = ops::FindOp(node.op);
   if (op == nullptr) return 0;
-  if (op->macs != nullptr)
-    return std::max<int64_t>(sizes.Of(op->macs(ops::ContextOf(graph, node))), 0);
+  if (op->macs != nullptr) {
+    QUENCH_ASSIGN_OR_RETURN(const int64_t macs, sizes.Of(op->macs(ops::ContextOf(graph, node))));
+    return std::max<int64_t>(macs, 0);
+  }
   int64_t most = 0;  // of the branches of an If; once for the body of a loop
   for (const auto& [name, attribute] : node.attributes) {
     const GraphPtr* body = std::get_if<GraphPtr>(&attribute);
     if (body == nullptr) continue;
     int64_t sum = 0;
-    for (const Node& inner : (*body)->nodes) sum += BodyMacs(**body, inner, sizes);
+    for (const Node& inner : (*body)->nodes) {
+      QUENCH_ASSIGN_OR_RETURN(const int64_t macs, MacsOf(**body, inner, sizes));
+      sum += macs;
+    }
     most = std::max(most, sum);
   }
   return most;
 }
 
-LayerReport Layer(const Graph& graph, const Node& node, const Sizes& sizes,
-                  std::set<ValueId>& counted) {
+absl::StatusOr<LayerReport> Layer(const Graph& graph, const Node& node, Sizes& sizes,
+                                  std::set<ValueId>& counted) {
   LayerReport layer;
   layer.node = node.origin.empty() ? node.name : node.origin;
   layer.op = node.op;
@@ -121,7 +141,7 @@ LayerReport Layer(const Graph& graph, const Node& node, const Sizes& sizes,
     if (id == kNone || !IsParameter(graph.value(id)) || !counted.insert(id).second) continue;
     layer.parameters += graph.value(id).constant->tensor.size();
   }
-  layer.macs = BodyMacs(graph, node, sizes);
+  QUENCH_ASSIGN_OR_RETURN(layer.macs, MacsOf(graph, node, sizes));
   layer.macs_with_bias = layer.macs + BiasAdds(graph, node, sizes);
   return layer;
 }
@@ -164,7 +184,7 @@ void CountConstants(const Graph& graph, ModelReport& report) {
 absl::StatusOr<ModelReport> Analyse(const Graph& imported, const Graph& canonical,
                                     const std::map<std::string, int64_t>& sizes,
                                     const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(const Sizes counted_at, Sizes::Of(canonical, sizes));
+  QUENCH_ASSIGN_OR_RETURN(Sizes counted_at, Sizes::Of(canonical, sizes));
   ModelReport report;
   report.name = imported.name;
   report.fingerprint = Fingerprint(canonical);
@@ -185,7 +205,7 @@ absl::StatusOr<ModelReport> Analyse(const Graph& imported, const Graph& canonica
   std::set<ValueId> counted;
   for (const Node& node : canonical.nodes) {
     QUENCH_RETURN_IF_ERROR(context.Check());
-    LayerReport layer = Layer(canonical, node, counted_at, counted);
+    QUENCH_ASSIGN_OR_RETURN(LayerReport layer, Layer(canonical, node, counted_at, counted));
     report.macs += layer.macs;
     report.macs_with_bias += layer.macs_with_bias;
     if (layer.macs > 0) report.macs_by_op[node.op] += layer.macs;
