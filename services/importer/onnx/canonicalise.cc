@@ -149,12 +149,16 @@ std::vector<ValueId> NodeConverter::EmitMany(const std::string& op, std::vector<
 absl::Status NodeConverter::Final(const std::string& op, std::vector<ValueId> ids,
                                   Attributes attributes) {
   Node result = NewNode(op, node().name, std::move(ids), std::move(attributes));
+  const ops::OpDef* def = ops::FindOp(op);
   for (size_t i = 0; i < node().outputs.size(); ++i) {
     const ValueId source = node().outputs[i];
     ValueId target = kNone;
     if (source != kNone) {
       target = PushValue(*level_.target, OutputName(i));
       level_.mapped[static_cast<size_t>(source)] = target;
+    } else if (def != nullptr && static_cast<int>(i) < def->min_outputs) {
+      // ONNX lets a node leave any output out (the Y of an LSTM), the catalogue only optional ones.
+      target = PushValue(*level_.target, level_.names.Take(result.name + "/unused"));
     }
     result.outputs.push_back(target);
   }

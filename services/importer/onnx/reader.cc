@@ -17,7 +17,7 @@ using onnx::v1::NodeProto;
 using onnx::v1::TensorProto;
 
 constexpr int kMaxCallDepth = 64;        // local functions that call one another
-constexpr size_t kMaxNodes = 2'000'000;  // after inlining
+constexpr size_t kMaxNodes = 250'000;  // after inlining
 
 // One naming scope: a graph, a body or the inside of a function call.
 struct Scope {
@@ -87,6 +87,7 @@ class ModelReader {
   std::set<const FunctionProto*> called_;
   std::vector<const FunctionProto*> unloaded_;
   size_t node_count_ = 0;
+  bool broken_ = false;  // nodes were left out
 };
 
 // ---- Tensors ----
@@ -209,7 +210,7 @@ ValueId ModelReader::UseOf(Scope& scope, const std::string& name, const std::str
   if (own != scope.values.end())
     return own->second;  // may be kNone: an omitted input of a function
   const ValueId id = Resolve(scope, name);
-  if (id == kNone) {
+  if (id == kNone && !broken_) {
     problems_.Add(
         InvalidArgument("{}: `{}` is neither an input, an initializer nor the output of a node",
                         user, Printable(scope.prefix + name)));
@@ -235,7 +236,10 @@ void ModelReader::AddInitializers(const GraphProto& graph, Scope& scope,
 
 void ModelReader::AddNodes(const std::vector<const NodeProto*>& nodes, Scope& scope) {
   absl::StatusOr<std::vector<const NodeProto*>> sorted = SortNodes(nodes);
-  if (!sorted.ok()) return problems_.Add(sorted.status());
+  if (!sorted.ok()) {
+    broken_ = true;  // what the cycle would have defined is missing everywhere else
+    return problems_.Add(sorted.status());
+  }
   for (size_t i = 0; i < sorted->size(); ++i) AddNode(*(*sorted)[i], static_cast<int>(i), scope);
 }
 
