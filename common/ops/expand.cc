@@ -65,7 +65,25 @@ absl::Status LowerSizes(LowerContext& ctx) {
   return absl::OkStatus();
 }
 
+// Fails the run where the shape asks for a size that the input does not broadcast to.
+void EnsureShape(LowerContext& ctx) {
+  Builder& b = ctx.b();
+  const auto shape = ctx.elements(1);
+  const auto asked = static_cast<size_t>(shape ? static_cast<int64_t>(shape->size())
+                                               : ctx.input(1).dims[0].value());
+  const std::vector<Dim>& dims = ctx.output(0).dims;
+  for (size_t i = 0; i < asked; ++i) {
+    const size_t axis = dims.size() - asked + i;
+    if (shape && ((*shape)[i].is(1) || (*shape)[i] == dims[axis])) continue;
+    const E size = b.Let(Element(ctx, 1, static_cast<int64_t>(i)), "asked");
+    b.Check(size == b.I(1) || size == ctx.Extent(dims[axis]),
+            fmt::format("node `{}`: cannot broadcast the input to the shape in axis {}",
+                        ctx.node().name, axis));
+  }
+}
+
 absl::Status Lower(LowerContext& ctx) {
+  EnsureShape(ctx);
   const B y = ctx.out(0);
   const BroadcastLoad x = BroadcastLoad::RightAligned(ctx, 0, ctx.output(0).dims);
   ctx.b().ParallelForAll(DimsOf(y), [&](std::span<const E> i) { ctx.b().Store(y, i, x.At(i)); });
