@@ -55,7 +55,8 @@ absl::StatusOr<Tensor> Copy(const std::string& name, const quench_rt_tensor& fro
   const std::optional<int64_t> count = ElementCount(dims);
   if (!count) return Internal("output `{}` has impossible dims", name);
   Tensor tensor = Tensor::Zeros(static_cast<DataType>(from.dtype), std::move(dims));
-  if (!tensor.bytes().empty()) std::memcpy(tensor.mutable_bytes(), from.data, tensor.bytes().size());
+  if (!tensor.bytes().empty())
+    std::memcpy(tensor.mutable_bytes(), from.data, tensor.bytes().size());
   return tensor;
 }
 
@@ -110,8 +111,10 @@ class RuntimeArtifact : public Artifact {
 
   absl::Status Start(int threads) {
     const quench_model& model = *quench_rt_describe(model_);
-    for (uint32_t i = 0; i < model.num_inputs; ++i) inputs_.push_back(Describe(model, *model.inputs[i]));
-    for (uint32_t i = 0; i < model.num_outputs; ++i) outputs_.push_back(Describe(model, *model.outputs[i]));
+    for (uint32_t i = 0; i < model.num_inputs; ++i)
+      inputs_.push_back(Describe(model, *model.inputs[i]));
+    for (uint32_t i = 0; i < model.num_outputs; ++i)
+      outputs_.push_back(Describe(model, *model.outputs[i]));
     quench_rt_options options{};
     options.size = sizeof options;
     options.num_threads = static_cast<uint32_t>(std::max(threads, 1));
@@ -126,12 +129,13 @@ class RuntimeArtifact : public Artifact {
   std::string producer() const override { return quench_rt_describe(model_)->producer; }
   std::string variant() const override { return quench_rt_variant(model_)->name; }
 
-  absl::StatusOr<std::vector<Tensor>> Run(std::span<const Tensor> inputs, const StepContext& context,
-                                          const TapSink& tap) override {
+  absl::StatusOr<std::vector<Tensor>> Run(std::span<const Tensor> inputs,
+                                          const StepContext& context, const TapSink& tap) override {
     QUENCH_RETURN_IF_ERROR(Bind(inputs));
     quench_rt_error error;
     TapCall call{quench_rt_variant(model_), &tap};
-    QUENCH_RETURN_IF_ERROR(ToStatus(quench_rt_set_tap(session_, tap ? OnTap : nullptr, &call, &error), error));
+    QUENCH_RETURN_IF_ERROR(
+        ToStatus(quench_rt_set_tap(session_, tap ? OnTap : nullptr, &call, &error), error));
     int code = QUENCH_RT_OK;
     {
       const Watch watch(context, session_);
@@ -170,21 +174,28 @@ class RuntimeArtifact : public Artifact {
     return timings;
   }
 
-  int64_t arena_bytes() const override { return static_cast<int64_t>(quench_rt_arena_bytes(session_)); }
-  int64_t arena_lower_bound() const override { return static_cast<int64_t>(quench_rt_arena_lower_bound(session_)); }
+  int64_t arena_bytes() const override {
+    return static_cast<int64_t>(quench_rt_arena_bytes(session_));
+  }
+  int64_t arena_lower_bound() const override {
+    return static_cast<int64_t>(quench_rt_arena_lower_bound(session_));
+  }
 
  private:
   absl::Status Bind(std::span<const Tensor> inputs) {
     if (inputs.size() != inputs_.size()) {
-      return InvalidArgument("{} inputs are given, the model takes {}", inputs.size(), inputs_.size());
+      return InvalidArgument("{} inputs are given, the model takes {}", inputs.size(),
+                             inputs_.size());
     }
     StatusCollector problems;
     for (size_t i = 0; i < inputs.size(); ++i) {
       // The runtime reads inputs only; its struct serves outputs too and has no const.
-      const quench_rt_tensor tensor{const_cast<std::byte*>(inputs[i].bytes().data()), inputs[i].dims().data(),
+      const quench_rt_tensor tensor{const_cast<std::byte*>(inputs[i].bytes().data()),
+                                    inputs[i].dims().data(),
                                     static_cast<int32_t>(inputs[i].dtype()), inputs[i].rank()};
       quench_rt_error error;
-      problems.Add(ToStatus(quench_rt_set_input(session_, static_cast<uint32_t>(i), &tensor, &error), error));
+      problems.Add(ToStatus(
+          quench_rt_set_input(session_, static_cast<uint32_t>(i), &tensor, &error), error));
     }
     return problems.Finish();
   }
@@ -194,8 +205,8 @@ class RuntimeArtifact : public Artifact {
     for (size_t i = 0; i < outputs_.size(); ++i) {
       quench_rt_tensor output;
       quench_rt_error error;
-      QUENCH_RETURN_IF_ERROR(
-          ToStatus(quench_rt_get_output(session_, static_cast<uint32_t>(i), &output, &error), error));
+      QUENCH_RETURN_IF_ERROR(ToStatus(
+          quench_rt_get_output(session_, static_cast<uint32_t>(i), &output, &error), error));
       QUENCH_ASSIGN_OR_RETURN(Tensor copy, Copy(outputs_[i].name, output));
       results.push_back(std::move(copy));
     }
@@ -209,7 +220,8 @@ class RuntimeArtifact : public Artifact {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Artifact>> Artifact::Open(const std::filesystem::path& path, int threads) {
+absl::StatusOr<std::unique_ptr<Artifact>> Artifact::Open(const std::filesystem::path& path,
+                                                         int threads) {
   quench_rt_model* model = nullptr;
   quench_rt_error error;
   QUENCH_RETURN_IF_ERROR(ToStatus(quench_rt_open_file(path.c_str(), &model, &error), error));

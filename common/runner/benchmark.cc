@@ -16,8 +16,9 @@ double Milliseconds(Clock::time_point since) {
 
 }  // namespace
 
-absl::StatusOr<BenchResult> Benchmark(const std::filesystem::path& path, std::span<const Tensor> inputs, int threads,
-                                      double seconds, const StepContext& context) {
+absl::StatusOr<BenchResult> Benchmark(const std::filesystem::path& path,
+                                      std::span<const Tensor> inputs, int threads, double seconds,
+                                      const StepContext& context) {
   BenchResult result;
   const Clock::time_point opening = Clock::now();
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(path, threads));

@@ -11,7 +11,8 @@ namespace {
 
 constexpr int64_t kMaxElements = int64_t{1} << 31;
 
-// splitmix64 (Steele, Lea, Flood 2014): the same numbers on every machine, unlike the standard distributions.
+// splitmix64 (Steele, Lea, Flood 2014): the same numbers on every machine, unlike the standard
+// distributions.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
@@ -41,7 +42,8 @@ Tensor Fill(DataType dtype, std::vector<int64_t> dims, Make make) {
   return tensor;
 }
 
-absl::StatusOr<Tensor> Make(const ArtifactTensor& input, std::vector<int64_t> dims, Random& random) {
+absl::StatusOr<Tensor> Make(const ArtifactTensor& input, std::vector<int64_t> dims,
+                            Random& random) {
   auto normal = [&] { return random.Normal(); };
   auto small = [&] { return random.Next() % 8; };
   switch (input.dtype) {
@@ -50,7 +52,8 @@ absl::StatusOr<Tensor> Make(const ArtifactTensor& input, std::vector<int64_t> di
     case DataType::kF64:
       return Fill<double>(input.dtype, std::move(dims), normal);
     case DataType::kF16:
-      return Fill<uint16_t>(input.dtype, std::move(dims), [&] { return FloatToHalf(static_cast<float>(random.Normal())); });
+      return Fill<uint16_t>(input.dtype, std::move(dims),
+                            [&] { return FloatToHalf(static_cast<float>(random.Normal())); });
     case DataType::kBF16:
       return Fill<uint16_t>(input.dtype, std::move(dims),
                             [&] { return FloatToBfloat16(static_cast<float>(random.Normal())); });
@@ -69,11 +72,13 @@ absl::StatusOr<Tensor> Make(const ArtifactTensor& input, std::vector<int64_t> di
     case DataType::kU64:
       return Fill<uint64_t>(input.dtype, std::move(dims), small);
     default:
-      return Unsupported("input `{}`: no random values of type {}", input.name, DataTypeName(input.dtype));
+      return Unsupported("input `{}`: no random values of type {}", input.name,
+                         DataTypeName(input.dtype));
   }
 }
 
-absl::StatusOr<std::vector<int64_t>> SizesOf(const ArtifactTensor& input, const std::map<std::string, int64_t>& sizes) {
+absl::StatusOr<std::vector<int64_t>> SizesOf(const ArtifactTensor& input,
+                                             const std::map<std::string, int64_t>& sizes) {
   std::vector<int64_t> dims;
   for (const ArtifactDim& dim : input.dims) {
     const auto given = sizes.find(dim.symbol);
@@ -84,23 +89,29 @@ absl::StatusOr<std::vector<int64_t>> SizesOf(const ArtifactTensor& input, const 
     } else {
       dims.push_back(std::max<int64_t>(dim.min, 1));
     }
-    if (dims.back() < 0) return InvalidArgument("input `{}`: `{}` is {}, sizes are not negative", input.name, dim.symbol, dims.back());
+    if (dims.back() < 0)
+      return InvalidArgument("input `{}`: `{}` is {}, sizes are not negative", input.name,
+                             dim.symbol, dims.back());
   }
   const std::optional<int64_t> count = ElementCount(dims);
-  if (!count || *count > kMaxElements) return absl::ResourceExhaustedError("input `" + input.name + "` is too large");
+  if (!count || *count > kMaxElements)
+    return absl::ResourceExhaustedError("input `" + input.name + "` is too large");
   return dims;
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<Tensor>> RandomInputs(std::span<const ArtifactTensor> inputs, uint64_t seed,
+absl::StatusOr<std::vector<Tensor>> RandomInputs(std::span<const ArtifactTensor> inputs,
+                                                 uint64_t seed,
                                                  const std::map<std::string, int64_t>& sizes) {
   std::vector<Tensor> tensors;
   StatusCollector problems;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    Random random(seed + 0x632be59bd9b4e019u * (i + 1));  // inputs do not depend on one another's sizes
+    Random random(seed +
+                  0x632be59bd9b4e019u * (i + 1));  // inputs do not depend on one another's sizes
     absl::StatusOr<std::vector<int64_t>> dims = SizesOf(inputs[i], sizes);
-    absl::StatusOr<Tensor> tensor = dims.ok() ? Make(inputs[i], *std::move(dims), random) : dims.status();
+    absl::StatusOr<Tensor> tensor =
+        dims.ok() ? Make(inputs[i], *std::move(dims), random) : dims.status();
     problems.Add(tensor.status());
     if (tensor.ok()) tensors.push_back(*std::move(tensor));
   }

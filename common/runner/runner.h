@@ -1,4 +1,5 @@
-// Runs artifacts through libquench_rt: inference, taps, timing. The only C++ code that executes artifacts.
+// Runs artifacts through libquench_rt: inference, taps, timing. The only C++ code that executes
+// artifacts.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -19,7 +20,7 @@
 namespace quench {
 
 struct ArtifactDim {
-  int64_t value = -1;     // -1: symbolic
+  int64_t value = -1;  // -1: symbolic
   std::string symbol;
   int64_t min = 0, max = 0;
 };
@@ -43,7 +44,8 @@ struct BenchResult {
 class Artifact {
  public:
   // Refuses with a sentence: not an artifact, ABI too new, CPU features missing.
-  static absl::StatusOr<std::unique_ptr<Artifact>> Open(const std::filesystem::path& path, int threads = 1);
+  static absl::StatusOr<std::unique_ptr<Artifact>> Open(const std::filesystem::path& path,
+                                                        int threads = 1);
   virtual ~Artifact() = default;
 
   virtual const std::vector<ArtifactTensor>& inputs() const = 0;
@@ -54,25 +56,30 @@ class Artifact {
   virtual std::string variant() const = 0;  // the one chosen for this CPU
 
   using TapSink = std::function<void(const std::string& value, const Tensor& tensor)>;
-  // Inputs in artifact order; wrong count, dtype, rank or size is INVALID_ARGUMENT naming the input. `tap` needs a
-  // tap build.
-  virtual absl::StatusOr<std::vector<Tensor>> Run(std::span<const Tensor> inputs, const StepContext& context = {},
+  // Inputs in artifact order; wrong count, dtype, rank or size is INVALID_ARGUMENT naming the
+  // input. `tap` needs a tap build.
+  virtual absl::StatusOr<std::vector<Tensor>> Run(std::span<const Tensor> inputs,
+                                                  const StepContext& context = {},
                                                   const TapSink& tap = {}) = 0;
   // Seconds that one run takes, without looking at its outputs: what a benchmark measures.
-  virtual absl::StatusOr<double> Time(std::span<const Tensor> inputs, const StepContext& context = {}) = 0;
+  virtual absl::StatusOr<double> Time(std::span<const Tensor> inputs,
+                                      const StepContext& context = {}) = 0;
   // Seconds per node of one run.
   virtual absl::StatusOr<std::vector<NodeTiming>> Profile(std::span<const Tensor> inputs) = 0;
-  virtual int64_t arena_bytes() const = 0;       // of the last plan
+  virtual int64_t arena_bytes() const = 0;  // of the last plan
   virtual int64_t arena_lower_bound() const = 0;
 };
 
-// Opens the artifact afresh (load_ms), runs once (first_run_ms), warms up, then measures for `seconds`.
-absl::StatusOr<BenchResult> Benchmark(const std::filesystem::path& path, std::span<const Tensor> inputs, int threads,
-                                      double seconds, const StepContext& context = {});
+// Opens the artifact afresh (load_ms), runs once (first_run_ms), warms up, then measures for
+// `seconds`.
+absl::StatusOr<BenchResult> Benchmark(const std::filesystem::path& path,
+                                      std::span<const Tensor> inputs, int threads, double seconds,
+                                      const StepContext& context = {});
 
-// Deterministic inputs for declared types: floats from N(0,1) clipped to [-4,4], integers small and non-negative, bools
-// fair; symbolic dims take `sizes` by symbol name, else max(min, 1).
-absl::StatusOr<std::vector<Tensor>> RandomInputs(std::span<const ArtifactTensor> inputs, uint64_t seed,
+// Deterministic inputs for declared types: floats from N(0,1) clipped to [-4,4], integers small and
+// non-negative, bools fair; symbolic dims take `sizes` by symbol name, else max(min, 1).
+absl::StatusOr<std::vector<Tensor>> RandomInputs(std::span<const ArtifactTensor> inputs,
+                                                 uint64_t seed,
                                                  const std::map<std::string, int64_t>& sizes = {});
 
 }  // namespace quench

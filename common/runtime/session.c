@@ -403,6 +403,9 @@ static int fail_of_code(quench_rt_session* session, int32_t code, int32_t node, 
       break;
   }
   if (message == NULL) message = "a check failed";
+  if (strncmp(message, "node `", 6) == 0) {
+    return quench_rt_fail(error, QUENCH_RT_CHECK, "%s", message); /* says where already */
+  }
   if (node < 0 || (uint32_t)node >= session->variant->num_nodes)
     return quench_rt_fail(error, QUENCH_RT_CHECK, "%s", message);
   const quench_node_info* info = session->variant->nodes[node];

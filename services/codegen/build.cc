@@ -20,7 +20,9 @@ std::string DimsText(const std::vector<int64_t>& dims) {
   return text;
 }
 
-const std::string& OriginOf(const Node& node) { return node.origin.empty() ? node.name : node.origin; }
+const std::string& OriginOf(const Node& node) {
+  return node.origin.empty() ? node.name : node.origin;
+}
 
 // Slots that a function sets.
 std::set<SymbolId> SlotsSet(const loops::Function& function) {
@@ -71,7 +73,8 @@ absl::StatusOr<int> Builder::NewResult(const std::string& name, const Shape& sha
 void Builder::UseStorage(int id) {
   Storage& storage = program_.storages[static_cast<size_t>(id)];
   storage.end = std::max(storage.end, program_.num_positions);
-  if (storage_block_[static_cast<size_t>(id)] < static_cast<int>(blocks_.size())) blocks_.back().outer_uses.insert(id);
+  if (storage_block_[static_cast<size_t>(id)] < static_cast<int>(blocks_.size()))
+    blocks_.back().outer_uses.insert(id);
 }
 
 void Builder::OpenBlock(Steps* steps) { blocks_.push_back({steps, {}}); }
@@ -93,11 +96,15 @@ Step& Builder::Add(Step::Kind kind) {
   return blocks_.back().steps->back();
 }
 
-int32_t Builder::NewSlot() { return symbols_.AddRuntime(fmt::format("q.slot{}", symbols_.size()), "", std::nullopt); }
+int32_t Builder::NewSlot() {
+  return symbols_.AddRuntime(fmt::format("q.slot{}", symbols_.size()), "", std::nullopt);
+}
 
-absl::Status Builder::AddSlotCall(const loops::Function& function, const std::vector<int>& buffers) {
+absl::Status Builder::AddSlotCall(const loops::Function& function,
+                                  const std::vector<int>& buffers) {
   const std::vector<Layout> layouts(buffers.size());
-  QUENCH_ASSIGN_OR_RETURN(EmittedKernel kernel, emitter_.EmitLoops(function, layouts, symbols_, false));
+  QUENCH_ASSIGN_OR_RETURN(EmittedKernel kernel,
+                          emitter_.EmitLoops(function, layouts, symbols_, false));
   for (const int buffer : buffers) Use(buffer);
   Step& step = Add(Step::Kind::kCall);
   step.kernel = std::move(kernel);
@@ -120,7 +127,8 @@ absl::Status Builder::FillRefreshes(Steps& steps) {
     if (affected.empty()) continue;
     SlotFunction function("refresh", symbols_);
     for (const SymbolId id : affected) function.SetExpression(id);
-    QUENCH_ASSIGN_OR_RETURN(step.kernel, emitter_.EmitLoops(function.Finish(), {}, symbols_, false));
+    QUENCH_ASSIGN_OR_RETURN(step.kernel,
+                            emitter_.EmitLoops(function.Finish(), {}, symbols_, false));
   }
   return absl::OkStatus();
 }
@@ -130,7 +138,8 @@ absl::Status Builder::AddAssignments(const std::vector<std::pair<SymbolId, Dim>>
   SlotFunction function("assign", symbols_);
   std::vector<loops::E> values;
   std::set<SymbolId> changed;
-  for (const auto& [symbol, dim] : assignments) values.push_back(function.b().Let(function.Value(dim)));
+  for (const auto& [symbol, dim] : assignments)
+    values.push_back(function.b().Let(function.Value(dim)));
   for (size_t i = 0; i < values.size(); ++i) {
     function.Set(assignments[i].first, values[i]);
     changed.insert(assignments[i].first);
@@ -205,9 +214,11 @@ absl::StatusOr<int> Builder::PackEntry(const Graph& graph, const PackSpec& spec)
   for (const auto& [name, value] : spec.params) entry.key += fmt::format(" {}={}", name, value);
   for (const ValueId id : spec.sources) {
     const Value& value = graph.value(id);
-    if (value.constant == nullptr) return Internal("value `{}` is packed but is not a constant", value.name);
+    if (value.constant == nullptr)
+      return Internal("value `{}` is packed but is not a constant", value.name);
     entry.sources.push_back(value.constant.get());
-    entry.key += fmt::format(" {} {} {}", DigestOf(*value.constant), DataTypeName(value.constant->tensor.dtype()),
+    entry.key += fmt::format(" {} {} {}", DigestOf(*value.constant),
+                             DataTypeName(value.constant->tensor.dtype()),
                              DimsText(value.constant->tensor.dims()));
   }
   return weights_.Add(std::move(entry));
@@ -218,23 +229,26 @@ absl::StatusOr<int> Builder::Transform(int from, const Layout& layout) {
   const Buffer source = program_.buffers[static_cast<size_t>(from)];
   loops::Builder b("transform");
   std::vector<loops::E> dims;
-  for (const Dim dim : source.shape.dims) dims.push_back(dim.is_static() ? b.I(dim.value()) : b.Slot(dim.symbol()));
+  for (const Dim dim : source.shape.dims)
+    dims.push_back(dim.is_static() ? b.I(dim.value()) : b.Slot(dim.symbol()));
   const loops::B in = b.Input("x", source.shape.dtype, dims);
   const loops::B out = b.Output("y", source.shape.dtype, dims);
-  b.ParallelForAll(dims, [&](std::span<const loops::E> index) { b.Store(out, index, in.At(index)); });
+  b.ParallelForAll(dims,
+                   [&](std::span<const loops::E> index) { b.Store(out, index, in.At(index)); });
   Shape shape = source.shape;
   shape.layout = layout;
   QUENCH_ASSIGN_OR_RETURN(const int to, NewResult(source.name, shape));
   const std::vector<Layout> layouts = {source.shape.layout, layout};
-  QUENCH_ASSIGN_OR_RETURN(EmittedKernel kernel,
-                          emitter_.EmitLoops(b.Finish(), layouts, symbols_, options_.opt_level > 0));
+  QUENCH_ASSIGN_OR_RETURN(EmittedKernel kernel, emitter_.EmitLoops(b.Finish(), layouts, symbols_,
+                                                                   options_.opt_level > 0));
   Use(from);
   Use(to);
   Step& step = Add(Step::Kind::kCall);
   step.kernel = std::move(kernel);
   step.buffers = {from, to};
   step.first_output = 1;
-  SetGrain(step, 2e-3 * static_cast<double>(BytesAt(shape, TypicalSlots(symbols_))) / target_.gbytes);
+  SetGrain(step,
+           2e-3 * static_cast<double>(BytesAt(shape, TypicalSlots(symbols_))) / target_.gbytes);
   return to;
 }
 
@@ -256,11 +270,13 @@ absl::StatusOr<int> Builder::BufferOf(Frame& frame, ValueId id, const Layout& la
 
 void Builder::SetGrain(Step& step, double cost) {
   constexpr double kWorthSplitting = 20;  // microseconds; waking a thread costs a few
-  const double tasks =
-      static_cast<double>(std::max<int64_t>(1, SymbolTable::ValueOf(step.kernel.tasks, TypicalSlots(symbols_))));
-  const bool single = step.kernel.tasks.is(1) || symbols_.DependsOnRuntime(step.kernel.scratch_bytes);
+  const double tasks = static_cast<double>(
+      std::max<int64_t>(1, SymbolTable::ValueOf(step.kernel.tasks, TypicalSlots(symbols_))));
+  const bool single =
+      step.kernel.tasks.is(1) || symbols_.DependsOnRuntime(step.kernel.scratch_bytes);
   step.parallel = !single && (cost >= kWorthSplitting || !step.kernel.tasks.is_static());
-  step.grain = static_cast<int64_t>(std::clamp(0.5 * kWorthSplitting * tasks / std::max(cost, 1e-3), 1.0, 1e15));
+  step.grain = static_cast<int64_t>(
+      std::clamp(0.5 * kWorthSplitting * tasks / std::max(cost, 1e-3), 1.0, 1e15));
 }
 
 absl::Status Builder::BuildSizes(Frame& frame, const Node& node) {
@@ -290,13 +306,15 @@ absl::Status Builder::BuildKernel(Frame& frame, const Node& node, const Choice& 
   }
   QUENCH_RETURN_IF_ERROR(BuildSizes(frame, node));
   const KernelRequest request{frame.graph, node, target_, options_.opt_level};
-  QUENCH_ASSIGN_OR_RETURN(EmittedKernel kernel, candidate.kernel->emit(request, candidate, emitter_));
+  QUENCH_ASSIGN_OR_RETURN(EmittedKernel kernel,
+                          candidate.kernel->emit(request, candidate, emitter_));
   const int first_output = static_cast<int>(buffers.size());
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i] == quench::kNone) continue;
     const Value& value = frame.graph.value(node.outputs[i]);
-    QUENCH_ASSIGN_OR_RETURN(const int buffer,
-                            NewResult(value.name, {value.type.dtype, value.type.dims, candidate.outputs[i]}));
+    QUENCH_ASSIGN_OR_RETURN(
+        const int buffer,
+        NewResult(value.name, {value.type.dtype, value.type.dims, candidate.outputs[i]}));
     buffers.push_back(buffer);
     BindValue(frame, node.outputs[i], buffer);
   }
@@ -307,7 +325,8 @@ absl::Status Builder::BuildKernel(Frame& frame, const Node& node, const Choice& 
   }
   int scratch = -1;
   if (symbols_.DependsOnRuntime(kernel.scratch_bytes)) {
-    QUENCH_ASSIGN_OR_RETURN(const int buffer, NewResult("scratch", {DataType::kU8, {kernel.scratch_bytes}, {}}));
+    QUENCH_ASSIGN_OR_RETURN(const int buffer,
+                            NewResult("scratch", {DataType::kU8, {kernel.scratch_bytes}, {}}));
     scratch = program_.buffers[static_cast<size_t>(buffer)].storage;
     UseStorage(scratch);
   }
@@ -323,7 +342,8 @@ absl::Status Builder::BuildKernel(Frame& frame, const Node& node, const Choice& 
   return absl::OkStatus();
 }
 
-// Output 0 is input 0 under other dims. Where the number of elements is not provably the same, the run checks it.
+// Output 0 is input 0 under other dims. Where the number of elements is not provably the same, the
+// run checks it.
 absl::Status Builder::BuildAlias(Frame& frame, const Node& node) {
   QUENCH_RETURN_IF_ERROR(BuildSizes(frame, node));
   QUENCH_ASSIGN_OR_RETURN(const int from, RowMajorOf(frame, node.inputs[0]));
@@ -336,7 +356,8 @@ absl::Status Builder::BuildAlias(Frame& frame, const Node& node) {
     loops::E have = check.b().I(1), want = check.b().I(1);
     for (const Dim dim : dims) have = have * check.Value(dim);
     for (const Dim dim : to.type.dims) want = want * check.Value(dim);
-    check.b().Check(have == want, "the dims asked for have another number of elements than the input");
+    check.b().Check(have == want,
+                    "the dims asked for have another number of elements than the input");
     QUENCH_RETURN_IF_ERROR(AddSlotCall(check.Finish(), {}));
   }
   const int storage = program_.buffers[static_cast<size_t>(from)].storage;
@@ -349,7 +370,7 @@ absl::Status Builder::BuildSplit(Frame& frame, const Node& node) {
   const GraphPtr body = node.Body("body");
   Frame inner(*body);
   QUENCH_RETURN_IF_ERROR(BindCaptures(frame, node, 0, inner, 0));
-  QUENCH_RETURN_IF_ERROR(BuildGraph(inner, /*layouts=*/false));
+  QUENCH_RETURN_IF_ERROR(BuildGraph(inner));
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i] == quench::kNone) continue;
     QUENCH_ASSIGN_OR_RETURN(const int buffer, RowMajorOf(inner, body->outputs[i]));
@@ -366,20 +387,22 @@ absl::Status Builder::BuildNode(Frame& frame, const Node& node, const Choice& ch
   const std::string kernel = control ? "control" : choice.candidate.kernel->name;
   node_ = static_cast<int>(program_.nodes.size());
   program_.nodes.push_back({OriginOf(node), node.op, kernel});
-  reports_.push_back({OriginOf(node), node.op, kernel, choice.runner_up, choice.candidate.reason, choice.candidate.cost});
+  reports_.push_back({OriginOf(node), node.op, kernel, choice.runner_up, choice.candidate.reason,
+                      choice.candidate.cost});
   Add(Step::Kind::kNode);
-  const absl::Status status = control ? BuildControl(frame, node) : BuildKernel(frame, node, choice);
+  const absl::Status status =
+      control ? BuildControl(frame, node) : BuildKernel(frame, node, choice);
   return Annotate(status, fmt::format("node `{}`", OriginOf(node)));
 }
 
-absl::Status Builder::BuildGraph(Frame& frame, bool layouts) {
-  CompileOptions options = options_;
-  if (!layouts) options.opt_level = std::min(options.opt_level, 2);
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<Choice> choices, ChooseKernels(frame.graph, target_, options, context_));
+absl::Status Builder::BuildGraph(Frame& frame) {
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<Choice> choices,
+                          ChooseKernels(frame.graph, target_, options_, context_));
   for (size_t n = 0; n < frame.graph.nodes.size(); ++n) {
     const Node& node = frame.graph.nodes[n];
     if (nested_ == 0 && blocks_.size() == 1) {
-      context_.Report({"kernels", node.name, static_cast<int64_t>(n), static_cast<int64_t>(frame.graph.nodes.size())});
+      context_.Report({"kernels", node.name, static_cast<int64_t>(n),
+                       static_cast<int64_t>(frame.graph.nodes.size())});
     }
     QUENCH_RETURN_IF_ERROR(BuildNode(frame, node, choices[n]));
     if (!options_.taps || &frame.graph != &graph_) continue;
@@ -403,16 +426,19 @@ absl::StatusOr<BuiltProgram> Builder::Build() {
   for (size_t i = 0; i < graph_.inputs.size(); ++i) {
     const Value& value = graph_.value(graph_.inputs[i]);
     const Shape shape{value.type.dtype, value.type.dims, {}};
-    BindValue(frame, graph_.inputs[i], NewBuffer(value.name, shape, NewStorage(Home::kInput, shape, static_cast<int>(i))));
+    BindValue(frame, graph_.inputs[i],
+              NewBuffer(value.name, shape, NewStorage(Home::kInput, shape, static_cast<int>(i))));
   }
-  QUENCH_RETURN_IF_ERROR(BuildGraph(frame, options_.opt_level >= 3));
+  QUENCH_RETURN_IF_ERROR(BuildGraph(frame));
   node_ = -1;
-  for (size_t i = 0; i < graph_.outputs.size(); ++i) QUENCH_RETURN_IF_ERROR(BindOutput(frame, static_cast<int>(i)));
+  for (size_t i = 0; i < graph_.outputs.size(); ++i)
+    QUENCH_RETURN_IF_ERROR(BindOutput(frame, static_cast<int>(i)));
   QUENCH_RETURN_IF_ERROR(FillRefreshes(program_.steps));
   return BuiltProgram{std::move(program_), std::move(reports_)};
 }
 
-// The result is computed straight into the caller's memory where nothing else claims its storage; else it is copied.
+// The result is computed straight into the caller's memory where nothing else claims its storage;
+// else it is copied.
 absl::Status Builder::BindOutput(Frame& frame, int index) {
   const ValueId id = graph_.outputs[static_cast<size_t>(index)];
   QUENCH_ASSIGN_OR_RETURN(const int buffer, RowMajorOf(frame, id));
@@ -428,15 +454,17 @@ absl::Status Builder::BindOutput(Frame& frame, int index) {
   }
   const Value& value = graph_.value(id);
   const Shape shape{value.type.dtype, value.type.dims, {}};
-  if (!IsHeap(shape)) return AddCopy(buffer, NewBuffer(value.name, shape, NewStorage(Home::kOutput, shape, index)));
+  if (!IsHeap(shape))
+    return AddCopy(buffer, NewBuffer(value.name, shape, NewStorage(Home::kOutput, shape, index)));
   const int copy = NewUnallocated(value.name, shape);
   StorageOf(copy).output = index;
   QUENCH_RETURN_IF_ERROR(AddAllocate(copy));
   return AddCopy(buffer, copy);
 }
 
-absl::StatusOr<BuiltProgram> BuildProgram(const Graph& graph, const Target& target, const CompileOptions& options,
-                                          KernelEmitter& emitter, WeightTable& weights, const StepContext& context) {
+absl::StatusOr<BuiltProgram> BuildProgram(const Graph& graph, const Target& target,
+                                          const CompileOptions& options, KernelEmitter& emitter,
+                                          WeightTable& weights, const StepContext& context) {
   return Builder(graph, target, options, emitter, weights, context).Build();
 }
 

@@ -30,9 +30,11 @@ struct BuiltProgram {
   std::vector<KernelReport> reports;
 };
 
-// Emits the kernels of `graph` into `emitter` and says what is called when, over which memory. Placement comes later
-// (plan/assign.h). `graph`'s symbol table gets the symbols that kernels intern.
-absl::StatusOr<BuiltProgram> BuildProgram(const Graph& graph, const Target& target, const CompileOptions& options,
-                                          KernelEmitter& emitter, WeightTable& weights, const StepContext& context);
+// Emits the kernels of `graph` into `emitter` and says what is called when, over which memory.
+// Placement comes later (plan/assign.h). `graph`'s symbol table gets the symbols that kernels
+// intern.
+absl::StatusOr<BuiltProgram> BuildProgram(const Graph& graph, const Target& target,
+                                          const CompileOptions& options, KernelEmitter& emitter,
+                                          WeightTable& weights, const StepContext& context);
 
 }  // namespace quench::codegen

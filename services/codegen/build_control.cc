@@ -1,5 +1,5 @@
-// If, Loop and Scan: bodies become sequences of steps over the same arena. See common/ops/bodies.h for how the inputs
-// of a node and of its bodies correspond.
+// If, Loop and Scan: bodies become sequences of steps over the same arena. See common/ops/bodies.h
+// for how the inputs of a node and of its bodies correspond.
 #include <algorithm>
 
 #include "common/base/status.h"
@@ -10,10 +10,12 @@ namespace quench::codegen {
 namespace {
 
 // Dims of `type` that are runtime symbols where `actual` has something else: they take its values.
-void AddDims(const SymbolTable& symbols, const std::vector<Dim>& dims, const std::vector<Dim>& actual,
-             std::vector<std::pair<SymbolId, Dim>>& assignments) {
+void AddDims(const SymbolTable& symbols, const std::vector<Dim>& dims,
+             const std::vector<Dim>& actual, std::vector<std::pair<SymbolId, Dim>>& assignments) {
   for (size_t axis = 0; axis < dims.size() && axis < actual.size(); ++axis) {
-    if (dims[axis] == actual[axis] || dims[axis].is_static() || !symbols.at(dims[axis].symbol()).is_runtime()) continue;
+    if (dims[axis] == actual[axis] || dims[axis].is_static() ||
+        !symbols.at(dims[axis].symbol()).is_runtime())
+      continue;
     const auto same = [&](const auto& other) { return other.first == dims[axis].symbol(); };
     if (std::none_of(assignments.begin(), assignments.end(), same)) {
       assignments.emplace_back(dims[axis].symbol(), actual[axis]);
@@ -21,7 +23,9 @@ void AddDims(const SymbolTable& symbols, const std::vector<Dim>& dims, const std
   }
 }
 
-int64_t ElementOf(const std::vector<int64_t>& list, size_t index) { return index < list.size() ? list[index] : 0; }
+int64_t ElementOf(const std::vector<int64_t>& list, size_t index) {
+  return index < list.size() ? list[index] : 0;
+}
 
 }  // namespace
 
@@ -41,8 +45,8 @@ absl::Status Builder::BuildControl(Frame& frame, const Node& node) {
   return status;
 }
 
-absl::Status Builder::BindCaptures(Frame& frame, const Node& node, size_t first_operand, Frame& body,
-                                   size_t first_input) {
+absl::Status Builder::BindCaptures(Frame& frame, const Node& node, size_t first_operand,
+                                   Frame& body, size_t first_input) {
   for (size_t i = first_operand; i < node.inputs.size(); ++i) {
     const size_t input = first_input + (i - first_operand);
     if (node.inputs[i] == quench::kNone || input >= body.graph.inputs.size()) continue;
@@ -95,7 +99,7 @@ absl::Status Builder::BuildBranch(Frame& frame, const Node& node, const std::str
   QUENCH_RETURN_IF_ERROR(BindCaptures(frame, node, 1, inner, 0));
   const int outer_node = node_;
   OpenBlock(&steps);
-  QUENCH_RETURN_IF_ERROR(BuildGraph(inner, /*layouts=*/false));
+  QUENCH_RETURN_IF_ERROR(BuildGraph(inner));
   node_ = outer_node;
   std::vector<std::pair<SymbolId, Dim>> assignments;
   std::vector<int> results(outputs.size(), -1);
@@ -117,20 +121,22 @@ absl::Status Builder::BuildBranch(Frame& frame, const Node& node, const std::str
 
 // ---- carried values ----
 
-absl::Status Builder::BeginCarried(Frame& frame, const Node& node, const Graph& body, size_t first_operand,
-                                   LoopParts& parts) {
+absl::Status Builder::BeginCarried(Frame& frame, const Node& node, const Graph& body,
+                                   size_t first_operand, LoopParts& parts) {
   std::vector<std::pair<SymbolId, Dim>> assignments;
   std::vector<int> initial;
   for (size_t i = 0; i < parts.carried; ++i) {
     const Value& value = body.value(body.inputs[parts.first_input + i]);
     QUENCH_ASSIGN_OR_RETURN(const int from, RowMajorOf(frame, node.inputs[first_operand + i]));
     initial.push_back(from);
-    AddDims(symbols_, value.type.dims, program_.buffers[static_cast<size_t>(from)].shape.dims, assignments);
+    AddDims(symbols_, value.type.dims, program_.buffers[static_cast<size_t>(from)].shape.dims,
+            assignments);
   }
   QUENCH_RETURN_IF_ERROR(AddAssignments(assignments));
   for (size_t i = 0; i < parts.carried; ++i) {
     const Value& value = body.value(body.inputs[parts.first_input + i]);
-    QUENCH_ASSIGN_OR_RETURN(const int buffer, NewResult(value.name, {value.type.dtype, value.type.dims, {}}));
+    QUENCH_ASSIGN_OR_RETURN(const int buffer,
+                            NewResult(value.name, {value.type.dtype, value.type.dims, {}}));
     StorageOf(buffer).shared = true;
     QUENCH_RETURN_IF_ERROR(AddCopy(initial[i], buffer));
     parts.values.push_back({buffer, -1});
@@ -138,16 +144,18 @@ absl::Status Builder::BeginCarried(Frame& frame, const Node& node, const Graph& 
   return absl::OkStatus();
 }
 
-// The iteration's results become what the next one reads. A result that lies in memory of another carried value (two
-// values trade places) is set aside before anything is overwritten.
+// The iteration's results become what the next one reads. A result that lies in memory of another
+// carried value (two values trade places) is set aside before anything is overwritten.
 absl::Status Builder::EndCarried(Frame& body, LoopParts& parts) {
   std::set<int> carried;
-  for (const Carried& value : parts.values) carried.insert(program_.buffers[static_cast<size_t>(value.buffer)].storage);
+  for (const Carried& value : parts.values)
+    carried.insert(program_.buffers[static_cast<size_t>(value.buffer)].storage);
   std::vector<std::pair<SymbolId, Dim>> assignments;
   std::vector<bool> stays(parts.values.size(), false);
   for (size_t i = 0; i < parts.values.size(); ++i) {
     Carried& value = parts.values[i];
-    QUENCH_ASSIGN_OR_RETURN(value.result, RowMajorOf(body, body.graph.outputs[parts.first_output + i]));
+    QUENCH_ASSIGN_OR_RETURN(value.result,
+                            RowMajorOf(body, body.graph.outputs[parts.first_output + i]));
     const Buffer result = program_.buffers[static_cast<size_t>(value.result)];
     const Buffer current = program_.buffers[static_cast<size_t>(value.buffer)];
     AddDims(symbols_, current.shape.dims, result.shape.dims, assignments);
@@ -156,7 +164,8 @@ absl::Status Builder::EndCarried(Frame& body, LoopParts& parts) {
     if (stays[i] || (!heap && !carried.contains(result.storage))) continue;
     QUENCH_ASSIGN_OR_RETURN(const int aside, NewResult(current.name, result.shape));
     if (heap && StorageOf(aside).home != Home::kHeap) {
-      // This iteration's size is known before the run, but the value changes its size: it must own heap memory.
+      // This iteration's size is known before the run, but the value changes its size: it must own
+      // heap memory.
       Storage& storage = StorageOf(aside);
       storage.home = Home::kHeap;
       storage.index = program_.num_pointers++;
@@ -184,9 +193,10 @@ absl::Status Builder::EndCarried(Frame& body, LoopParts& parts) {
 
 // ---- stacked outputs ----
 
-// One buffer per stacked output of the node: whole when the number of iterations is known, else heap memory that grows.
-absl::Status Builder::BeginStacks(Frame& frame, const Node& node, const Graph& body, LoopParts& parts,
-                                  std::vector<int>& stacks) {
+// One buffer per stacked output of the node: whole when the number of iterations is known, else
+// heap memory that grows.
+absl::Status Builder::BeginStacks(Frame& frame, const Node& node, const Graph& body,
+                                  LoopParts& parts, std::vector<int>& stacks) {
   for (size_t i = parts.carried; i < node.outputs.size(); ++i) {
     if (node.outputs[i] == quench::kNone) {
       stacks.push_back(-1);
@@ -212,11 +222,13 @@ absl::Status Builder::BeginStacks(Frame& frame, const Node& node, const Graph& b
     append.storage = program_.buffers[static_cast<size_t>(buffer)].storage;
     append.length_slot = length.symbol();
     append.capacity_slot = NewSlot();
-    std::vector<std::pair<SymbolId, Dim>> zeros = {{append.length_slot, 0}, {append.capacity_slot, 0}};
+    std::vector<std::pair<SymbolId, Dim>> zeros = {{append.length_slot, 0},
+                                                   {append.capacity_slot, 0}};
     // Without iterations nobody sets the sizes of rows.
     const Type& row = body.value(body.outputs[parts.first_output + i]).type;
     for (const Dim dim : row.dims) {
-      if (!dim.is_static() && symbols_.at(dim.symbol()).is_runtime()) zeros.emplace_back(dim.symbol(), 0);
+      if (!dim.is_static() && symbols_.at(dim.symbol()).is_runtime())
+        zeros.emplace_back(dim.symbol(), 0);
     }
     QUENCH_RETURN_IF_ERROR(AddAssignments(zeros));
     parts.appends.push_back(append);
@@ -224,13 +236,16 @@ absl::Status Builder::BeginStacks(Frame& frame, const Node& node, const Graph& b
   return absl::OkStatus();
 }
 
-absl::Status Builder::AddStacks(const Node& node, Frame& body, const LoopParts& parts, const std::vector<int>& stacks) {
+absl::Status Builder::AddStacks(const Node& node, Frame& body, const LoopParts& parts,
+                                const std::vector<int>& stacks) {
   const std::vector<int64_t> axes = node.Ints("scan_output_axes");
   const std::vector<int64_t> directions = node.Ints("scan_output_directions");
   size_t append = 0;
   for (size_t i = 0; i < stacks.size(); ++i) {
     if (stacks[i] < 0) continue;
-    QUENCH_ASSIGN_OR_RETURN(const int row, RowMajorOf(body, body.graph.outputs[parts.first_output + parts.carried + i]));
+    QUENCH_ASSIGN_OR_RETURN(
+        const int row,
+        RowMajorOf(body, body.graph.outputs[parts.first_output + parts.carried + i]));
     const int storage = program_.buffers[static_cast<size_t>(stacks[i])].storage;
     if (append < parts.appends.size() && parts.appends[append].storage == storage) {
       const Buffer source = program_.buffers[static_cast<size_t>(row)];
@@ -248,7 +263,8 @@ absl::Status Builder::AddStacks(const Node& node, Frame& body, const LoopParts& 
       ++append;
       continue;
     }
-    const int rank = static_cast<int>(program_.buffers[static_cast<size_t>(stacks[i])].shape.dims.size());
+    const int rank =
+        static_cast<int>(program_.buffers[static_cast<size_t>(stacks[i])].shape.dims.size());
     const int64_t axis = ElementOf(axes, i);
     QUENCH_RETURN_IF_ERROR(AddSlice(stacks[i], row, static_cast<int>(axis < 0 ? axis + rank : axis),
                                     ElementOf(directions, i) != 0, /*store=*/true, parts));
@@ -256,13 +272,15 @@ absl::Status Builder::AddStacks(const Node& node, Frame& body, const LoopParts& 
   return absl::OkStatus();
 }
 
-absl::Status Builder::AddSlice(int whole, int slice, int axis, bool reverse, bool store, const LoopParts& parts) {
+absl::Status Builder::AddSlice(int whole, int slice, int axis, bool reverse, bool store,
+                               const LoopParts& parts) {
   const Shape& shape = program_.buffers[static_cast<size_t>(whole)].shape;
   const Shape& part = program_.buffers[static_cast<size_t>(slice)].shape;
   loops::Builder b(store ? "stack" : "slice");
   auto extents = [&](const std::vector<Dim>& dims) {
     std::vector<loops::E> result;
-    for (const Dim dim : dims) result.push_back(dim.is_static() ? b.I(dim.value()) : b.Slot(dim.symbol()));
+    for (const Dim dim : dims)
+      result.push_back(dim.is_static() ? b.I(dim.value()) : b.Slot(dim.symbol()));
     return result;
   };
   // The tensor's own dims but for the axis: the slice may know them by other names.
@@ -284,10 +302,11 @@ absl::Status Builder::AddSlice(int whole, int slice, int axis, bool reverse, boo
       b.Store(to, index, from.At(full));
     }
   });
-  if (part.dims.size() + 1 != shape.dims.size()) return Internal("a slice has rank {}", part.dims.size());
+  if (part.dims.size() + 1 != shape.dims.size())
+    return Internal("a slice has rank {}", part.dims.size());
   const std::vector<Layout> layouts(2);
-  QUENCH_ASSIGN_OR_RETURN(EmittedKernel kernel,
-                          emitter_.EmitLoops(b.Finish(), layouts, symbols_, options_.opt_level > 0));
+  QUENCH_ASSIGN_OR_RETURN(EmittedKernel kernel, emitter_.EmitLoops(b.Finish(), layouts, symbols_,
+                                                                   options_.opt_level > 0));
   Use(whole);
   Use(slice);
   Step& step = Add(Step::Kind::kCall);
@@ -299,7 +318,8 @@ absl::Status Builder::AddSlice(int whole, int slice, int axis, bool reverse, boo
 
 // ---- Loop and Scan ----
 
-absl::Status Builder::FinishLoop(Frame& frame, const Node& node, const LoopParts& parts, const std::vector<int>& stacks) {
+absl::Status Builder::FinishLoop(Frame& frame, const Node& node, const LoopParts& parts,
+                                 const std::vector<int>& stacks) {
   std::set<SymbolId> lengths;
   for (const Step& append : parts.appends) lengths.insert(append.length_slot);
   AddRefresh(lengths);
@@ -308,7 +328,8 @@ absl::Status Builder::FinishLoop(Frame& frame, const Node& node, const LoopParts
     const int buffer = i < parts.carried ? parts.values[i].buffer : stacks[i - parts.carried];
     const Value& value = frame.graph.value(node.outputs[i]);
     const int storage = program_.buffers[static_cast<size_t>(buffer)].storage;
-    BindValue(frame, node.outputs[i], NewBuffer(value.name, {value.type.dtype, value.type.dims, {}}, storage));
+    BindValue(frame, node.outputs[i],
+              NewBuffer(value.name, {value.type.dtype, value.type.dims, {}}, storage));
   }
   return absl::OkStatus();
 }
@@ -340,10 +361,11 @@ absl::Status Builder::BuildLoop(Frame& frame, const Node& node) {
   Frame inner(*body);
   BindValue(inner, body->inputs[0], step.iteration);
   BindValue(inner, body->inputs[1], step.condition_in);
-  for (size_t i = 0; i < parts.carried; ++i) BindValue(inner, body->inputs[2 + i], parts.values[i].buffer);
+  for (size_t i = 0; i < parts.carried; ++i)
+    BindValue(inner, body->inputs[2 + i], parts.values[i].buffer);
   QUENCH_RETURN_IF_ERROR(BindCaptures(frame, node, 2 + parts.carried, inner, 2 + parts.carried));
   OpenBlock(&step.then_steps);
-  QUENCH_RETURN_IF_ERROR(BuildGraph(inner, /*layouts=*/false));
+  QUENCH_RETURN_IF_ERROR(BuildGraph(inner));
   node_ = outer_node;
   QUENCH_RETURN_IF_ERROR(AddStacks(node, inner, parts, stacks));
   // The condition may lie in a carried value's memory: it is kept apart before that is overwritten.
@@ -381,29 +403,34 @@ absl::Status Builder::BuildScan(Frame& frame, const Node& node) {
     const std::vector<Dim>& dims = program_.buffers[static_cast<size_t>(source)].shape.dims;
     const int64_t axis = ElementOf(axes, i);
     sources.push_back(source);
-    source_axes.push_back(static_cast<int>(axis < 0 ? axis + static_cast<int64_t>(dims.size()) : axis));
+    source_axes.push_back(
+        static_cast<int>(axis < 0 ? axis + static_cast<int64_t>(dims.size()) : axis));
     const Dim length = dims[static_cast<size_t>(source_axes.back())];
     if (i == 0) parts.step.trips = length;
     if (length == parts.step.trips) continue;
     SlotFunction check("check", symbols_);
-    check.b().Check(check.Value(length) == check.Value(parts.step.trips), "scan inputs have different lengths");
+    check.b().Check(check.Value(length) == check.Value(parts.step.trips),
+                    "scan inputs have different lengths");
     QUENCH_RETURN_IF_ERROR(AddSlotCall(check.Finish(), {}));
   }
   std::vector<int> stacks;
   QUENCH_RETURN_IF_ERROR(BeginStacks(frame, node, *body, parts, stacks));
 
   Frame inner(*body);
-  for (size_t i = 0; i < parts.carried; ++i) BindValue(inner, body->inputs[i], parts.values[i].buffer);
-  QUENCH_RETURN_IF_ERROR(BindCaptures(frame, node, parts.carried + scans, inner, parts.carried + scans));
+  for (size_t i = 0; i < parts.carried; ++i)
+    BindValue(inner, body->inputs[i], parts.values[i].buffer);
+  QUENCH_RETURN_IF_ERROR(
+      BindCaptures(frame, node, parts.carried + scans, inner, parts.carried + scans));
   OpenBlock(&parts.step.then_steps);
   for (size_t i = 0; i < scans; ++i) {
     const Value& value = body->value(body->inputs[parts.carried + i]);
-    QUENCH_ASSIGN_OR_RETURN(const int slice, NewResult(value.name, {value.type.dtype, value.type.dims, {}}));
-    QUENCH_RETURN_IF_ERROR(
-        AddSlice(sources[i], slice, source_axes[i], ElementOf(directions, i) != 0, /*store=*/false, parts));
+    QUENCH_ASSIGN_OR_RETURN(const int slice,
+                            NewResult(value.name, {value.type.dtype, value.type.dims, {}}));
+    QUENCH_RETURN_IF_ERROR(AddSlice(sources[i], slice, source_axes[i],
+                                    ElementOf(directions, i) != 0, /*store=*/false, parts));
     BindValue(inner, body->inputs[parts.carried + i], slice);
   }
-  QUENCH_RETURN_IF_ERROR(BuildGraph(inner, /*layouts=*/false));
+  QUENCH_RETURN_IF_ERROR(BuildGraph(inner));
   node_ = outer_node;
   QUENCH_RETURN_IF_ERROR(AddStacks(node, inner, parts, stacks));
   QUENCH_RETURN_IF_ERROR(EndCarried(inner, parts));

@@ -12,8 +12,8 @@
 
 namespace quench::codegen {
 
-// The values of one graph, as buffers. A value has one buffer per layout it is wanted in; the first is the one it was
-// produced in.
+// The values of one graph, as buffers. A value has one buffer per layout it is wanted in; the first
+// is the one it was produced in.
 struct Frame {
   explicit Frame(const Graph& g) : graph(g), buffers(g.values.size()) {}
   const Graph& graph;
@@ -22,9 +22,14 @@ struct Frame {
 
 class Builder {
  public:
-  Builder(const Graph& graph, const Target& target, const CompileOptions& options, KernelEmitter& emitter,
-          WeightTable& weights, const StepContext& context)
-      : graph_(graph), target_(target), options_(options), emitter_(emitter), weights_(weights), context_(context),
+  Builder(const Graph& graph, const Target& target, const CompileOptions& options,
+          KernelEmitter& emitter, WeightTable& weights, const StepContext& context)
+      : graph_(graph),
+        target_(target),
+        options_(options),
+        emitter_(emitter),
+        weights_(weights),
+        context_(context),
         symbols_(*graph.symbols) {}
 
   absl::StatusOr<BuiltProgram> Build();
@@ -32,15 +37,15 @@ class Builder {
  private:
   using Steps = std::vector<Step>;
 
-  // A sequence of steps being filled: the main one, or a body. What a body uses from outside is in use until its
-  // control step is over.
+  // A sequence of steps being filled: the main one, or a body. What a body uses from outside is in
+  // use until its control step is over.
   struct Block {
     Steps* steps = nullptr;
     std::set<int> outer_uses;  // storages
   };
 
   // build.cc: nodes.
-  absl::Status BuildGraph(Frame& frame, bool layouts);
+  absl::Status BuildGraph(Frame& frame);
   absl::Status BuildNode(Frame& frame, const Node& node, const Choice& choice);
   absl::Status BuildKernel(Frame& frame, const Node& node, const Choice& choice);
   absl::Status BuildAlias(Frame& frame, const Node& node);
@@ -57,7 +62,8 @@ class Builder {
   absl::StatusOr<int> PackEntry(const Graph& graph, const PackSpec& spec);
   int NewStorage(Home home, const Shape& shape, int index = 0);
   int NewBuffer(const std::string& name, const Shape& shape, int storage);
-  // A fresh buffer for a result: planned, or allocated here and now when its size is known only at run time.
+  // A fresh buffer for a result: planned, or allocated here and now when its size is known only at
+  // run time.
   absl::StatusOr<int> NewResult(const std::string& name, const Shape& shape);
   // The same without the allocation.
   int NewUnallocated(const std::string& name, const Shape& shape);
@@ -65,7 +71,8 @@ class Builder {
   void Use(int buffer) { UseStorage(program_.buffers[static_cast<size_t>(buffer)].storage); }
   void UseStorage(int storage);
   Storage& StorageOf(int buffer) {
-    return program_.storages[static_cast<size_t>(program_.buffers[static_cast<size_t>(buffer)].storage)];
+    return program_
+        .storages[static_cast<size_t>(program_.buffers[static_cast<size_t>(buffer)].storage)];
   }
 
   // build.cc: steps.
@@ -87,31 +94,40 @@ class Builder {
   // build_control.cc
   absl::Status BuildControl(Frame& frame, const Node& node);
   absl::Status BuildIf(Frame& frame, const Node& node);
-  absl::Status BuildBranch(Frame& frame, const Node& node, const std::string& attribute, const std::vector<int>& outputs,
-                           Steps& steps);
+  absl::Status BuildBranch(Frame& frame, const Node& node, const std::string& attribute,
+                           const std::vector<int>& outputs, Steps& steps);
   // A value that iterations hand on.
   struct Carried {
     int buffer = -1;  // what an iteration reads, and the final value after the last
     int result = -1;  // what the iteration gives
   };
   struct LoopParts {
-    size_t carried = 0;               // count; inputs and outputs of the body start at
+    size_t carried = 0;  // count; inputs and outputs of the body start at
     size_t first_input = 0, first_output = 0;
     std::vector<Carried> values;
-    std::vector<Step> appends;        // stacks that grow, in order of the outputs
+    std::vector<Step> appends;  // stacks that grow, in order of the outputs
     Step step;
   };
   absl::Status BuildLoop(Frame& frame, const Node& node);
   absl::Status BuildScan(Frame& frame, const Node& node);
-  absl::Status BeginCarried(Frame& frame, const Node& node, const Graph& body, size_t first_operand, LoopParts& parts);
+  absl::Status BeginCarried(Frame& frame, const Node& node, const Graph& body, size_t first_operand,
+                            LoopParts& parts);
   absl::Status EndCarried(Frame& body, LoopParts& parts);
-  absl::Status BeginStacks(Frame& frame, const Node& node, const Graph& body, LoopParts& parts, std::vector<int>& stacks);
-  absl::Status AddStacks(const Node& node, Frame& body, const LoopParts& parts, const std::vector<int>& stacks);
-  absl::Status FinishLoop(Frame& frame, const Node& node, const LoopParts& parts, const std::vector<int>& stacks);
-  // Copies between a tensor and its slice at the current iteration (or its mirror image) along an axis.
-  absl::Status AddSlice(int whole, int slice, int axis, bool reverse, bool store, const LoopParts& parts);
-  absl::Status BindCaptures(Frame& frame, const Node& node, size_t first_operand, Frame& body, size_t first_input);
-  void BindValue(Frame& frame, ValueId id, int buffer) { frame.buffers[static_cast<size_t>(id)] = {buffer}; }
+  absl::Status BeginStacks(Frame& frame, const Node& node, const Graph& body, LoopParts& parts,
+                           std::vector<int>& stacks);
+  absl::Status AddStacks(const Node& node, Frame& body, const LoopParts& parts,
+                         const std::vector<int>& stacks);
+  absl::Status FinishLoop(Frame& frame, const Node& node, const LoopParts& parts,
+                          const std::vector<int>& stacks);
+  // Copies between a tensor and its slice at the current iteration (or its mirror image) along an
+  // axis.
+  absl::Status AddSlice(int whole, int slice, int axis, bool reverse, bool store,
+                        const LoopParts& parts);
+  absl::Status BindCaptures(Frame& frame, const Node& node, size_t first_operand, Frame& body,
+                            size_t first_input);
+  void BindValue(Frame& frame, ValueId id, int buffer) {
+    frame.buffers[static_cast<size_t>(id)] = {buffer};
+  }
   int NewScalar(const std::string& name, DataType dtype);
 
   const Graph& graph_;

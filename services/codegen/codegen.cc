@@ -15,6 +15,7 @@
 #include "common/blobs/digest.h"
 #include "common/ir/hash.h"
 #include "common/ir/verify.h"
+#include "common/ops/op.h"
 #include "common/passes/pass.h"
 #include "common/runtime/abi.h"
 #include "services/codegen/build.h"
@@ -36,8 +37,10 @@ absl::Status CheckOptions(const CompileOptions& options) {
   } else if (options.opt_level < 0 || options.opt_level > 3) {
     problems.Add(InvalidArgument("opt level is {}, it must be 0 to 3", options.opt_level));
   }
-  if (!options.channel_layout.empty() && options.channel_layout != "first" && options.channel_layout != "last") {
-    problems.Add(InvalidArgument("channel layout is `{}`, it must be `first` or `last`", options.channel_layout));
+  if (!options.channel_layout.empty() && options.channel_layout != "first" &&
+      options.channel_layout != "last") {
+    problems.Add(InvalidArgument("channel layout is `{}`, it must be `first` or `last`",
+                                 options.channel_layout));
   }
   return problems.Finish();
 }
@@ -52,17 +55,22 @@ absl::StatusOr<std::string> NormalUuid(const std::string& text) {
     digits += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
   if (digits.size() != 32) {
-    return InvalidArgument("uuid is `{}`, it must be 32 hex digits like 123e4567-e89b-12d3-a456-426614174000", text.substr(0, 64));
+    return InvalidArgument(
+        "uuid is `{}`, it must be 32 hex digits like 123e4567-e89b-12d3-a456-426614174000",
+        text.substr(0, 64));
   }
   for (const size_t at : {20, 16, 12, 8}) digits.insert(at, "-");
   return digits;
 }
 
 // Version 8 (RFC 9562: custom) from what decides the bytes.
-std::string DerivedUuid(const std::string& fingerprint, const CompileOptions& options, const std::vector<Target>& targets) {
-  std::string text = fmt::format("{} {} {} {} {} {}", kProducer, fingerprint, options.opt_level, options.channel_layout,
-                                 static_cast<int>(options.emit), options.taps);
-  for (const Target& target : targets) text += fmt::format(" {} {} {}", target.triple, target.cpu, target.features);
+std::string DerivedUuid(const std::string& fingerprint, const CompileOptions& options,
+                        const std::vector<Target>& targets) {
+  std::string text =
+      fmt::format("{} {} {} {} {} {}", kProducer, fingerprint, options.opt_level,
+                  options.channel_layout, static_cast<int>(options.emit), options.taps);
+  for (const Target& target : targets)
+    text += fmt::format(" {} {} {}", target.triple, target.cpu, target.features);
   std::string digits = Sha256Hex(text).substr(0, 32);
   digits[12] = '8';
   digits[16] = "89ab"[(digits[16] <= '9' ? digits[16] - '0' : digits[16] - 'a' + 10) & 3];
@@ -83,7 +91,8 @@ void UseTable(Graph& graph, const std::shared_ptr<SymbolTable>& table) {
   }
 }
 
-// A copy with a symbol table of its own, bodies included: kernels of one variant must not name symbols of another's.
+// A copy with a symbol table of its own, bodies included: kernels of one variant must not name
+// symbols of another's.
 Graph WithOwnSymbols(const Graph& graph) {
   Graph copy = graph;
   UseTable(copy, std::make_shared<SymbolTable>(*graph.symbols));
@@ -103,21 +112,26 @@ class Compiler {
   Compiler(const Graph& graph, const CompileOptions& options, const StepContext& context)
       : source_(graph), options_(options), context_(context) {}
 
-  absl::StatusOr<CompileReport> Run(const std::filesystem::path& library, const std::filesystem::path& header) {
+  absl::StatusOr<CompileReport> Run(const std::filesystem::path& library,
+                                    const std::filesystem::path& header) {
     const auto start = std::chrono::steady_clock::now();
     QUENCH_RETURN_IF_ERROR(CheckOptions(options_));
-    if (source_.stage == Stage::kImported) return InvalidArgument("the module is at stage `imported`, codegen takes `canonical`");
+    if (source_.stage == Stage::kImported)
+      return InvalidArgument("the module is at stage `imported`, codegen takes `canonical`");
     QUENCH_RETURN_IF_ERROR(VerifyGraph(source_));
+    QUENCH_RETURN_IF_ERROR(Refine());
     QUENCH_ASSIGN_OR_RETURN(const std::vector<Target> targets, ResolveTarget(options_.target));
     QUENCH_RETURN_IF_ERROR(Identify(targets));
-    QUENCH_ASSIGN_OR_RETURN(folder_, TempDir::Create(library.has_parent_path() ? library.parent_path() : "."));
+    QUENCH_ASSIGN_OR_RETURN(
+        folder_, TempDir::Create(library.has_parent_path() ? library.parent_path() : "."));
     QUENCH_RETURN_IF_ERROR(BuildVariants(targets));
     QUENCH_ASSIGN_OR_RETURN(const std::vector<uint64_t> offsets, PackWeights(targets[0]));
     QUENCH_RETURN_IF_ERROR(EmitObjects(offsets));
     QUENCH_RETURN_IF_ERROR(Link(targets[0], library));
     QUENCH_RETURN_IF_ERROR(Publish(library, header));
     FillReport(targets);
-    report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    report_.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return std::move(report_);
   }
 
@@ -132,18 +146,32 @@ class Compiler {
     return absl::OkStatus();
   }
 
+  // Passes know more than the importer did: sizes that were for the run to tell may be fixed by
+  // now.
+  absl::Status Refine() {
+    graph_ = WithOwnSymbols(source_);
+    return ops::InferGraph(graph_);
+  }
+
   absl::Status BuildVariants(const std::vector<Target>& targets) {
-    Graph graph = source_;
+    Graph graph = graph_;
     if (options_.opt_level >= 3) {
       const passes::PassInfo* fuse = passes::FindPass("fuse_groups");
       QUENCH_CHECK(fuse != nullptr);
-      QUENCH_ASSIGN_OR_RETURN(graph, passes::RunPass(*fuse, WithOwnSymbols(source_), {}, context_));
+      QUENCH_ASSIGN_OR_RETURN(graph, passes::RunPass(*fuse, WithOwnSymbols(graph_), {}, context_));
     }
     for (const Target& target : targets) {
-      Variant variant{target, WithOwnSymbols(graph), nullptr, {}, fmt::format("quench_variant_{}", variants_.size())};
-      QUENCH_ASSIGN_OR_RETURN(variant.module, ModuleBuilder::Create(target, fmt::format("v{}", variants_.size())));
-      QUENCH_ASSIGN_OR_RETURN(variant.built, BuildProgram(variant.graph, target, options_, *variant.module, weights_, context_));
-      QUENCH_RETURN_IF_ERROR(AssignMemory(variant.built.program, *variant.graph.symbols, *variant.module));
+      Variant variant{target,
+                      WithOwnSymbols(graph),
+                      nullptr,
+                      {},
+                      fmt::format("quench_variant_{}", variants_.size())};
+      QUENCH_ASSIGN_OR_RETURN(variant.module,
+                              ModuleBuilder::Create(target, fmt::format("v{}", variants_.size())));
+      QUENCH_ASSIGN_OR_RETURN(variant.built, BuildProgram(variant.graph, target, options_,
+                                                          *variant.module, weights_, context_));
+      QUENCH_RETURN_IF_ERROR(
+          AssignMemory(variant.built.program, *variant.graph.symbols, *variant.module));
       variants_.push_back(std::move(variant));
     }
     return absl::OkStatus();
@@ -152,7 +180,8 @@ class Compiler {
   absl::StatusOr<std::vector<uint64_t>> PackWeights(const Target& target) {
     objects_.push_back(folder_->path() / "weights.o");
     QUENCH_ASSIGN_OR_RETURN(const auto writer, WeightsWriter::Create(objects_.back(), target));
-    QUENCH_ASSIGN_OR_RETURN(std::vector<uint64_t> offsets, WriteWeights(weights_, *writer, context_));
+    QUENCH_ASSIGN_OR_RETURN(std::vector<uint64_t> offsets,
+                            WriteWeights(weights_, *writer, context_));
     report_.weight_bytes = static_cast<int64_t>(writer->size());
     QUENCH_RETURN_IF_ERROR(writer->Finish());
     return offsets;
@@ -161,19 +190,23 @@ class Compiler {
   // Machine code of each variant on a thread of its own: their LLVM contexts share nothing.
   absl::Status EmitObjects(const std::vector<uint64_t>& offsets) {
     context_.Report({"machine code", "", 0, static_cast<int64_t>(variants_.size())});
-    ModelTables model{&source_, source_.symbols->size(), report_.uuid, fingerprint_, kProducer, {}};
+    ModelTables model{&graph_, graph_.symbols->size(), report_.uuid, fingerprint_, kProducer, {}};
     for (const Variant& variant : variants_) model.variants.push_back(variant.symbol);
     for (Variant& variant : variants_) {
-      QUENCH_RETURN_IF_ERROR(EmitVariant(*variant.module, variant.built.program, variant.target, offsets, variant.symbol));
+      QUENCH_RETURN_IF_ERROR(EmitVariant(*variant.module, variant.built.program, variant.target,
+                                         offsets, variant.symbol));
     }
     QUENCH_RETURN_IF_ERROR(EmitModel(*variants_[0].module, model));
     std::vector<std::future<absl::StatusOr<std::string>>> running;
     for (size_t i = 1; i < variants_.size(); ++i) {
-      running.push_back(std::async(std::launch::async, [this, i] { return variants_[i].module->Finish(); }));
+      running.push_back(
+          std::async(std::launch::async, [this, i] { return variants_[i].module->Finish(); }));
     }
     QUENCH_RETURN_IF_ERROR(AddObject(variants_[0].module->Finish(), "v0.o"));
-    for (size_t i = 0; i < running.size(); ++i) QUENCH_RETURN_IF_ERROR(AddObject(running[i].get(), fmt::format("v{}.o", i + 1)));
-    if (options_.emit != Emit::kSharedLibrary) return context_.Check();  // the program it goes into has a C library
+    for (size_t i = 0; i < running.size(); ++i)
+      QUENCH_RETURN_IF_ERROR(AddObject(running[i].get(), fmt::format("v{}.o", i + 1)));
+    if (options_.emit != Emit::kSharedLibrary)
+      return context_.Check();  // the program it goes into has a C library
     QUENCH_ASSIGN_OR_RETURN(const auto memory, ModuleBuilder::Create(variants_[0].target, "m"));
     QUENCH_RETURN_IF_ERROR(EmitMemoryFunctions(*memory));
     QUENCH_RETURN_IF_ERROR(AddObject(memory->Finish(), "memory.o"));
@@ -192,7 +225,8 @@ class Compiler {
   absl::Status Link(const Target& target, const std::filesystem::path& library) {
     context_.Report({"link", library.filename().string(), 0, 1});
     linked_ = folder_->path() / "linked";
-    if (options_.emit == Emit::kSharedLibrary) return LinkShared(target, objects_, library.filename().string(), linked_);
+    if (options_.emit == Emit::kSharedLibrary)
+      return LinkShared(target, objects_, library.filename().string(), linked_);
     if (options_.emit == Emit::kObject) return LinkRelocatable(target, objects_, linked_);
     const std::filesystem::path object = folder_->path() / "model.o";
     QUENCH_RETURN_IF_ERROR(LinkRelocatable(target, objects_, object));
@@ -204,7 +238,7 @@ class Compiler {
     QUENCH_RETURN_IF_ERROR(context_.Check());
     QUENCH_RETURN_IF_ERROR(Flush(linked_));
     QUENCH_RETURN_IF_ERROR(WriteFileAtomically(
-        header, ModelHeader(source_, library.filename().string(), report_.uuid, kProducer)));
+        header, ModelHeader(graph_, library.filename().string(), report_.uuid, kProducer)));
     std::error_code error;
     std::filesystem::rename(linked_, library, error);
     if (!error) return absl::OkStatus();
@@ -224,8 +258,9 @@ class Compiler {
 
   void FillReport(const std::vector<Target>& targets) {
     const Variant& best = variants_.back();
-    report_.target = fmt::format("{} ({}, {}{})", options_.target, best.target.triple, best.target.cpu,
-                                 best.target.features.empty() ? "" : " " + best.target.features);
+    report_.target =
+        fmt::format("{} ({}, {}{})", options_.target, best.target.triple, best.target.cpu,
+                    best.target.features.empty() ? "" : " " + best.target.features);
     for (const Target& target : targets) report_.variants.push_back(target.name);
     report_.kernels = best.built.reports;
     report_.arena_bytes = best.built.program.typical_arena_bytes;
@@ -233,6 +268,7 @@ class Compiler {
   }
 
   const Graph& source_;
+  Graph graph_;
   const CompileOptions& options_;
   const StepContext& context_;
   CompileReport report_;
@@ -247,7 +283,8 @@ class Compiler {
 }  // namespace
 
 absl::StatusOr<CompileReport> Compile(const Graph& graph, const CompileOptions& options,
-                                      const std::filesystem::path& library, const std::filesystem::path& header,
+                                      const std::filesystem::path& library,
+                                      const std::filesystem::path& header,
                                       const StepContext& context) {
   return Compiler(graph, options, context).Run(library, header);
 }
@@ -262,7 +299,8 @@ std::vector<TargetInfo> ListTargets() {
     } else {
       info.triple = variants->front().triple;
       for (const Target& variant : *variants) {
-        info.variants.push_back(variant.name + ": cpu " + variant.cpu + (variant.features.empty() ? "" : " " + variant.features));
+        info.variants.push_back(variant.name + ": cpu " + variant.cpu +
+                                (variant.features.empty() ? "" : " " + variant.features));
       }
     }
     all.push_back(std::move(info));

@@ -16,43 +16,46 @@ namespace quench::codegen {
 enum class Emit { kSharedLibrary, kObject, kArchive };
 
 struct CompileOptions {
-  std::string target = "host";      // see ListTargets
-  int opt_level = 3;                // 0 reference nests, 1 scheduled nests, 2 micro-kernels, 3 fusion and layout choice
-  std::string channel_layout;       // "", "first" or "last": layout of 4-D+ activations at level 3 is free if ""
-  std::string uuid;                 // "" derives one from the fingerprint and the options (deterministic)
+  std::string target = "host";  // see ListTargets
+  int opt_level =
+      3;  // 0 reference nests, 1 scheduled nests, 2 micro-kernels, 3 fusion and layout choice
+  std::string
+      channel_layout;  // "", "first" or "last": layout of 4-D+ activations at level 3 is free if ""
+  std::string uuid;    // "" derives one from the fingerprint and the options (deterministic)
   Emit emit = Emit::kSharedLibrary;
-  bool taps = false;                // tap build: on_tensor after every value
+  bool taps = false;  // tap build: on_tensor after every value
 };
 
 // One kernel call of the compiled model, in execution order, for the compile report.
 struct KernelReport {
-  std::string node;        // root node's origin name
+  std::string node;  // root node's origin name
   std::string op;
-  std::string kernel;      // chosen candidate
-  std::string runner_up;   // next best, "" if none
+  std::string kernel;     // chosen candidate
+  std::string runner_up;  // next best, "" if none
   std::string reason;
-  double cost = 0;         // predicted, in cost-model units
+  double cost = 0;  // predicted, in cost-model units
 };
 
 struct CompileReport {
   std::string uuid;
-  std::string target;                   // resolved: triple, cpu, features
+  std::string target;  // resolved: triple, cpu, features
   std::vector<std::string> variants;
   std::vector<KernelReport> kernels;
-  int64_t arena_bytes = 0;              // at typical sizes
+  int64_t arena_bytes = 0;  // at typical sizes
   int64_t arena_lower_bound = 0;
-  int64_t weight_bytes = 0;             // packed
+  int64_t weight_bytes = 0;  // packed
   double seconds = 0;
 };
 
-// Compiles a canonical (or codegen-ready) graph into `library` (model.so, model.o or model.a) and `header`. Files appear whole or
-// not at all.
+// Compiles a canonical (or codegen-ready) graph into `library` (model.so, model.o or model.a) and
+// `header`. Files appear whole or not at all.
 absl::StatusOr<CompileReport> Compile(const Graph& graph, const CompileOptions& options,
-                                      const std::filesystem::path& library, const std::filesystem::path& header,
+                                      const std::filesystem::path& library,
+                                      const std::filesystem::path& header,
                                       const StepContext& context = {});
 
 struct TargetInfo {
-  std::string name;      // "host", "x86-64", "x86-64-v3", "aarch64", "armv7", ...
+  std::string name;  // "host", "x86-64", "x86-64-v3", "aarch64", "armv7", ...
   std::string triple;
   std::vector<std::string> variants;  // each with cpu and features
   std::string description;

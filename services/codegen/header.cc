@@ -12,7 +12,9 @@ namespace {
 std::string Identifier(const std::string& name) {
   std::string text;
   for (const char c : name) {
-    text += std::isalnum(static_cast<unsigned char>(c)) ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : '_';
+    text += std::isalnum(static_cast<unsigned char>(c))
+                ? static_cast<char>(std::toupper(static_cast<unsigned char>(c)))
+                : '_';
   }
   if (text.empty() || std::isdigit(static_cast<unsigned char>(text[0]))) text = "X" + text;
   return text;
@@ -21,25 +23,28 @@ std::string Identifier(const std::string& name) {
 // Text that cannot end a comment or a string.
 std::string Plain(const std::string& text) {
   std::string plain;
-  for (const char c : text) plain += (c >= ' ' && c != '"' && c != '\\' && c != '*' && c != '?') ? c : '_';
+  for (const char c : text)
+    plain += (c >= ' ' && c != '"' && c != '\\' && c != '*' && c != '?') ? c : '_';
   return plain;
 }
 
 std::string TypeText(const Graph& graph, const Type& type) {
   std::string text = std::string(DataTypeName(type.dtype)) + "[";
-  for (size_t i = 0; i < type.dims.size(); ++i) text += (i ? ", " : "") + Plain(graph.symbols->ToString(type.dims[i]));
+  for (size_t i = 0; i < type.dims.size(); ++i)
+    text += (i ? ", " : "") + Plain(graph.symbols->ToString(type.dims[i]));
   return text + "]";
 }
 
-void AddTensors(const Graph& graph, const std::string& kind, const std::vector<ValueId>& ids, std::string& text) {
+void AddTensors(const Graph& graph, const std::string& kind, const std::vector<ValueId>& ids,
+                std::string& text) {
   std::set<std::string> used;
   text += fmt::format("#define MODEL_NUM_{}S {}\n", kind, ids.size());
   for (size_t i = 0; i < ids.size(); ++i) {
     const Value& value = graph.value(ids[i]);
     std::string name = Identifier(value.name);
     while (!used.insert(name).second) name += "_";
-    text += fmt::format("/* `{}`: {} */\n#define MODEL_{}_{} {}\n", Plain(value.name), TypeText(graph, value.type), kind,
-                        name, i);
+    text += fmt::format("/* `{}`: {} */\n#define MODEL_{}_{} {}\n", Plain(value.name),
+                        TypeText(graph, value.type), kind, name, i);
   }
   text += "\n";
 }
@@ -52,7 +57,8 @@ std::string ModelHeader(const Graph& graph, const std::string& library, const st
       "/* {0}: a model compiled by {1}. Run it with libquench_rt:\n"
       " *\n"
       " *   quench_rt_open_file(\"{0}\", &model, &error);          a shared library, or\n"
-      " *   quench_rt_open_linked(quench_model_query, &model, &error);  an object linked into the program\n"
+      " *   quench_rt_open_linked(quench_model_query, &model, &error);  an object linked into the "
+      "program\n"
       " *   quench_rt_session_create(model, NULL, &session, &error);\n"
       " *   quench_rt_set_input(session, MODEL_INPUT_..., &tensor, &error);\n"
       " *   quench_rt_run(session, &error);\n"

@@ -7,7 +7,8 @@
 
 namespace quench::codegen {
 
-// Names, shapes and types of inputs and outputs as comments and constants, and how to run the model.
+// Names, shapes and types of inputs and outputs as comments and constants, and how to run the
+// model.
 std::string ModelHeader(const Graph& graph, const std::string& library, const std::string& uuid,
                         const std::string& producer);
 

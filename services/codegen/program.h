@@ -1,5 +1,5 @@
-// What an artifact does, before it is machine code: buffers, where they live, and a sequence of steps. One program per
-// variant. LLVM-free.
+// What an artifact does, before it is machine code: buffers, where they live, and a sequence of
+// steps. One program per variant. LLVM-free.
 #pragma once
 
 #include <cstdint>
@@ -32,12 +32,13 @@ enum class Home : uint8_t {
 struct Storage {
   Home home = Home::kArena;
   int index = 0;
-  Shape shape;             // of the buffer it was made for: gives the size
+  Shape shape;  // of the buffer it was made for: gives the size
   int begin = 0, end = 0;
-  bool shared = false;     // written more than once or handed over: neither becomes an output nor is reused in place
-  bool moved = false;      // kHeap: a kMove takes it, nobody frees it
-  int output = -1;         // kHeap: it becomes this output
-  int64_t offset = -1;     // kArena: fixed offset, or
+  bool shared = false;  // written more than once or handed over: neither becomes an output nor is
+                        // reused in place
+  bool moved = false;   // kHeap: a kMove takes it, nobody frees it
+  int output = -1;      // kHeap: it becomes this output
+  int64_t offset = -1;  // kArena: fixed offset, or
   int32_t offset_slot = -1;  // slot that has it
 };
 
@@ -47,13 +48,14 @@ struct Buffer {
   int storage = -1;
 };
 
-// Bytes of the weight section. Filled from one constant as it is, from one in another layout, or by a pack transform.
+// Bytes of the weight section. Filled from one constant as it is, from one in another layout, or by
+// a pack transform.
 struct WeightEntry {
-  std::string key;                  // equal keys have equal bytes, across variants
+  std::string key;  // equal keys have equal bytes, across variants
   std::vector<const Constant*> sources;
   bool packed = false;
-  PackSpec spec;                    // packed
-  Layout layout;                    // not packed
+  PackSpec spec;  // packed
+  Layout layout;  // not packed
 };
 
 struct Step {
@@ -64,44 +66,46 @@ struct Step {
     kFree,      // of `storage`
     kMove,      // heap memory of `storage` passes to `target`, whose old memory is freed
     kCopy,      // `bytes` of buffer `from` to buffer `to`
-    kAppend,    // `bytes` of buffer `from` to the end of heap `storage`, which grows; slot `length` counts
+    kAppend,    // `bytes` of buffer `from` to the end of heap `storage`, which grows; slot `length`
+                // counts
     kTap,       // buffer `from` is tap `tap`
     kIf,        // scalar bool buffer `from`: then_steps or else_steps
     kLoop,
   };
   Kind kind = Kind::kNode;
   int position = 0;
-  int node = -1;   // report entry
+  int node = -1;  // report entry
 
   // kCall
   EmittedKernel kernel;
-  std::vector<int> buffers;       // inputs, outputs
-  std::vector<int> packs;         // weight entries
-  int in_place = -1;              // position in `buffers` of the input that output `first_output` may take over
+  std::vector<int> buffers;  // inputs, outputs
+  std::vector<int> packs;    // weight entries
+  int in_place = -1;  // position in `buffers` of the input that output `first_output` may take over
   int first_output = 0;
-  int scratch_storage = -1;       // heap scratch, when its size is known only at run time
-  std::set<SymbolId> refresh;     // the kernel recomputes what follows from these: emitted last, "" when nothing does
-  int64_t grain = 1;              // tasks worth handing to a thread
+  int scratch_storage = -1;  // heap scratch, when its size is known only at run time
+  std::set<SymbolId>
+      refresh;  // the kernel recomputes what follows from these: emitted last, "" when nothing does
+  int64_t grain = 1;  // tasks worth handing to a thread
   bool parallel = false;
 
   int storage = -1, target = -1;
   int from = -1, to = -1;
-  int64_t bytes = -1;             // fixed, or
-  int32_t bytes_slot = -1;        // slot that has them
+  int64_t bytes = -1;                            // fixed, or
+  int32_t bytes_slot = -1;                       // slot that has them
   int32_t length_slot = -1, capacity_slot = -1;  // kAppend; capacity in bytes
   int tap = -1;
   std::vector<Step> then_steps, else_steps;  // kLoop: the body is then_steps
 
-  // kLoop. Buffers of scalars, -1 where absent. Each iteration sets `iteration` and `condition_in`, does then_steps, and
-  // reads `condition_out`.
-  int trip_count = -1;            // i64: Loop's M
-  bool fixed_trips = false;       // Scan: `trips` iterations
+  // kLoop. Buffers of scalars, -1 where absent. Each iteration sets `iteration` and `condition_in`,
+  // does then_steps, and reads `condition_out`.
+  int trip_count = -1;       // i64: Loop's M
+  bool fixed_trips = false;  // Scan: `trips` iterations
   Dim trips = 0;
-  int condition = -1;             // bool, before the first iteration
-  int iteration = -1;             // i64
+  int condition = -1;  // bool, before the first iteration
+  int iteration = -1;  // i64
   int32_t iteration_slot = -1;
-  int condition_in = -1;          // bool
-  int condition_out = -1;         // bool
+  int condition_in = -1;   // bool
+  int condition_out = -1;  // bool
 };
 
 struct NodeEntry {
@@ -113,13 +117,13 @@ struct Program {
   std::vector<Storage> storages;
   std::vector<Step> steps;
   std::vector<NodeEntry> nodes;
-  std::vector<int> taps;                  // buffers
+  std::vector<int> taps;  // buffers
   std::vector<std::string> tap_names;
-  int num_pointers = 0;                   // pointer variables
+  int num_pointers = 0;  // pointer variables
   int num_positions = 0;
 
   // Set by planning.
-  EmittedKernel plan;                     // sets slots: expression symbols, offsets, and the next three
+  EmittedKernel plan;  // sets slots: expression symbols, offsets, and the next three
   int32_t arena_slot = -1, scratch_slot = -1, lower_bound_slot = -1;
   int32_t num_slots = 0;
   int64_t typical_arena_bytes = 0, typical_lower_bound = 0;

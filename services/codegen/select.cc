@@ -16,28 +16,45 @@ bool RowMajor(const Candidate& candidate) {
          std::all_of(candidate.outputs.begin(), candidate.outputs.end(), plain);
 }
 
-bool AllowedAt(const Candidate& candidate, const CompileOptions& options) {
-  if (options.opt_level == 0) return candidate.kernel->name == "reference";
-  if (options.opt_level == 1 && candidate.kernel->name != "scheduled") return candidate.kernel->name == "reference";
-  return options.opt_level == 3 ? options.channel_layout.empty() || RowMajor(candidate) : RowMajor(candidate);
+bool IsNest(const Candidate& candidate) {
+  return candidate.kernel->name == "scheduled" || candidate.kernel->name == "reference";
 }
 
-// Values and nodes as the optimiser sees them. A node's options are its candidates; nodes that are not kernels have one
-// option, row-major throughout.
+bool AllowedAt(const Candidate& candidate, const CompileOptions& options) {
+  switch (options.opt_level) {
+    case 0:
+      return candidate.kernel->name == "reference";
+    case 1:
+      return IsNest(candidate) && RowMajor(candidate);
+    case 2:
+      return !IsNest(candidate) || RowMajor(candidate);
+    default:
+      return options.channel_layout.empty() || RowMajor(candidate);
+  }
+}
+
+// Values and nodes as the optimiser sees them. A node's options are its candidates; nodes that are
+// not kernels have one option, row-major throughout.
 class LayoutProblem {
  public:
-  LayoutProblem(const Graph& graph, const Target& target, std::vector<std::vector<Candidate>> options)
-      : graph_(graph), options_(std::move(options)), users_(graph.values.size()), chosen_(graph.nodes.size(), 0) {
+  LayoutProblem(const Graph& graph, const Target& target,
+                std::vector<std::vector<Candidate>> options)
+      : graph_(graph),
+        options_(std::move(options)),
+        users_(graph.values.size()),
+        chosen_(graph.nodes.size(), 0) {
     const std::vector<int64_t> slots = TypicalSlots(*graph.symbols);
     for (const Value& value : graph.values) {
-      const int64_t bytes = value.type.ranked ? BytesAt({value.type.dtype, value.type.dims, {}}, slots) : 0;
+      const int64_t bytes =
+          value.type.ranked ? BytesAt({value.type.dtype, value.type.dims, {}}, slots) : 0;
       // Read once, written once, plus the call.
       transform_us_.push_back(0.5 + 2e-3 * static_cast<double>(bytes) / target.gbytes);
     }
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       const Node& node = graph.nodes[n];
       for (size_t i = 0; i < node.inputs.size(); ++i) {
-        if (node.inputs[i] != quench::kNone) users_[static_cast<size_t>(node.inputs[i])].emplace_back(n, i);
+        if (node.inputs[i] != quench::kNone)
+          users_[static_cast<size_t>(node.inputs[i])].emplace_back(n, i);
       }
     }
   }
@@ -62,7 +79,10 @@ class LayoutProblem {
   // 0: the cheapest; 1: the cheapest row-major one; 2: the cheapest that is not.
   int Start(size_t n, int start) const {
     int best = -1;
-    auto better = [&](int a, int b) { return b < 0 || options_[n][static_cast<size_t>(a)].cost < options_[n][static_cast<size_t>(b)].cost; };
+    auto better = [&](int a, int b) {
+      return b < 0 ||
+             options_[n][static_cast<size_t>(a)].cost < options_[n][static_cast<size_t>(b)].cost;
+    };
     for (const bool any : {false, true}) {
       for (int i = 0; i < static_cast<int>(options_[n].size()); ++i) {
         const bool plain = RowMajor(options_[n][static_cast<size_t>(i)]);
@@ -81,7 +101,8 @@ class LayoutProblem {
     if (options_[n].empty()) return plain_;
     const Candidate& candidate = options_[n][static_cast<size_t>(chosen_[n])];
     const auto& outputs = graph_.nodes[n].outputs;
-    const auto index = static_cast<size_t>(std::find(outputs.begin(), outputs.end(), id) - outputs.begin());
+    const auto index =
+        static_cast<size_t>(std::find(outputs.begin(), outputs.end(), id) - outputs.begin());
     return index < candidate.outputs.size() ? candidate.outputs[index] : plain_;
   }
 
@@ -114,7 +135,8 @@ class LayoutProblem {
   double Around(size_t n) const {
     double cost = options_[n].empty() ? 0 : options_[n][static_cast<size_t>(chosen_[n])].cost;
     for (const ValueId id : graph_.nodes[n].inputs) cost += id == quench::kNone ? 0 : ValueCost(id);
-    for (const ValueId id : graph_.nodes[n].outputs) cost += id == quench::kNone ? 0 : ValueCost(id);
+    for (const ValueId id : graph_.nodes[n].outputs)
+      cost += id == quench::kNone ? 0 : ValueCost(id);
     return cost;
   }
 
@@ -162,11 +184,10 @@ class LayoutProblem {
 
 // Channels innermost for activations of rank 4 and more: NHWC. Only nests take any order of axes.
 void MoveChannelsLast(const Graph& graph, const Node& node, std::vector<Candidate>& candidates) {
-  auto is_nest = [](const Candidate& candidate) {
-    return candidate.kernel->name == "scheduled" || candidate.kernel->name == "reference";
-  };
   auto move = [&](ValueId id, Layout& layout) {
-    if (id == quench::kNone || graph.value(id).type.rank() < 4 || graph.value(id).constant != nullptr) return false;
+    if (id == quench::kNone || graph.value(id).type.rank() < 4 ||
+        graph.value(id).constant != nullptr)
+      return false;
     layout.order = {0};
     for (int axis = 2; axis < graph.value(id).type.rank(); ++axis) layout.order.push_back(axis);
     layout.order.push_back(1);
@@ -174,14 +195,18 @@ void MoveChannelsLast(const Graph& graph, const Node& node, std::vector<Candidat
   };
   bool moved = false;
   for (Candidate& candidate : candidates) {
-    if (!is_nest(candidate)) continue;
-    for (size_t i = 0; i < node.inputs.size(); ++i) moved = move(node.inputs[i], candidate.inputs[i]) || moved;
-    for (size_t i = 0; i < node.outputs.size(); ++i) moved = move(node.outputs[i], candidate.outputs[i]) || moved;
+    if (!IsNest(candidate)) continue;
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      moved = move(node.inputs[i], candidate.inputs[i]) || moved;
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      moved = move(node.outputs[i], candidate.outputs[i]) || moved;
   }
-  if (moved) std::erase_if(candidates, [&](const Candidate& candidate) { return !is_nest(candidate); });
+  if (moved)
+    std::erase_if(candidates, [](const Candidate& candidate) { return !IsNest(candidate); });
 }
 
-std::vector<Candidate> Propose(const Graph& graph, const Node& node, const Target& target, const CompileOptions& options) {
+std::vector<Candidate> Propose(const Graph& graph, const Node& node, const Target& target,
+                               const CompileOptions& options) {
   std::vector<Candidate> all;
   const KernelRequest request{graph, node, target, options.opt_level};
   for (const Kernel* kernel : AllKernels()) {
@@ -195,7 +220,8 @@ std::vector<Candidate> Propose(const Graph& graph, const Node& node, const Targe
     }
   }
   std::erase_if(all, [&](const Candidate& candidate) { return !AllowedAt(candidate, options); });
-  if (options.opt_level == 3 && options.channel_layout == "last") MoveChannelsLast(graph, node, all);
+  if (options.opt_level == 3 && options.channel_layout == "last")
+    MoveChannelsLast(graph, node, all);
   return all;
 }
 
@@ -210,7 +236,8 @@ std::string RunnerUp(const std::vector<Candidate>& candidates, int chosen) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Choice>> ChooseKernels(const Graph& graph, const Target& target, const CompileOptions& options,
+absl::StatusOr<std::vector<Choice>> ChooseKernels(const Graph& graph, const Target& target,
+                                                  const CompileOptions& options,
                                                   const StepContext& context) {
   std::vector<Choice> choices(graph.nodes.size());
   std::vector<std::vector<Candidate>> candidates(graph.nodes.size());
@@ -237,7 +264,8 @@ absl::StatusOr<std::vector<Choice>> ChooseKernels(const Graph& graph, const Targ
       choices[n].kind = Choice::Kind::kSplit;
     } else {
       const absl::Status why = ops::LowerNode(ops::ContextOf(graph, node)).status();
-      problems.Add(why.ok() ? Internal("node `{}` ({}): no kernel takes it", node.name, node.op) : why);
+      problems.Add(why.ok() ? Internal("node `{}` ({}): no kernel takes it", node.name, node.op)
+                            : why);
     }
   }
   QUENCH_RETURN_IF_ERROR(problems.Finish());

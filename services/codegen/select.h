@@ -24,10 +24,12 @@ struct Choice {
   std::string runner_up;  // kernel and cost of the next best, "" without one
 };
 
-// One choice per node. Levels: 0 reference nests only, 1 also scheduled nests, 2 every kernel but row-major throughout, 3 every
-// kernel and layout: the cheapest combination found, with the cost of the transforms between unequal layouts. A node
-// that nothing takes is an error; all such nodes are in one.
-absl::StatusOr<std::vector<Choice>> ChooseKernels(const Graph& graph, const Target& target, const CompileOptions& options,
+// One choice per node. Levels: 0 reference nests only, 1 also scheduled nests, 2 every kernel, with
+// nests row-major, 3 every kernel and layout: the cheapest combination found, with the cost of the
+// transforms between unequal layouts. A node that nothing takes is an error; all such nodes are in
+// one.
+absl::StatusOr<std::vector<Choice>> ChooseKernels(const Graph& graph, const Target& target,
+                                                  const CompileOptions& options,
                                                   const StepContext& context);
 
 }  // namespace quench::codegen

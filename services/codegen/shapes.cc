@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "services/codegen/kernels/typical.h"
+
 namespace quench::codegen {
 namespace {
 
@@ -20,34 +22,12 @@ int64_t HaloOf(const Layout& layout, int axis, int rank) {
   return 0;
 }
 
-int64_t TypicalOf(const Symbol& symbol, const std::vector<int64_t>& slots) {
-  if (const auto* size = std::get_if<RuntimeSize>(&symbol.definition); size != nullptr && size->upper) {
-    const int64_t upper = SymbolTable::ValueOf(*size->upper, slots);
-    if (upper >= 0) return upper;
-  }
-  int64_t value = std::clamp<int64_t>(8, symbol.min, std::max(symbol.min, symbol.max));
-  const int64_t step = std::max<int64_t>(symbol.multiple_of, 1);
-  const int64_t up = (value + step - 1) / step * step;
-  return up <= symbol.max ? up : value / step * step;
-}
-
 }  // namespace
 
 std::vector<int64_t> TypicalSlots(const SymbolTable& symbols) {
-  std::vector<int64_t> slots(static_cast<size_t>(symbols.size()), -1);
-  auto evaluate = [&] {
-    absl::StatusOr<std::vector<int64_t>> all = symbols.Evaluate(slots);
-    if (all.ok()) slots = *std::move(all);
-  };
-  for (SymbolId id = 0; id < symbols.size(); ++id) {
-    if (symbols.at(id).is_input()) slots[static_cast<size_t>(id)] = TypicalOf(symbols.at(id), slots);
-  }
-  evaluate();
-  for (SymbolId id = 0; id < symbols.size(); ++id) {
-    if (!symbols.at(id).is_runtime()) continue;
-    slots[static_cast<size_t>(id)] = TypicalOf(symbols.at(id), slots);
-    evaluate();  // the next one's upper bound may be in terms of this one
-  }
+  std::vector<int64_t> slots;
+  for (SymbolId id = 0; id < symbols.size(); ++id)
+    slots.push_back(TypicalValue(symbols, Dim::OfSymbol(id)));
   return slots;
 }
 
@@ -64,8 +44,10 @@ int64_t BytesAt(const Shape& shape, std::span<const int64_t> slots) {
   const int rank = static_cast<int>(shape.dims.size());
   int64_t count = 1;
   for (int axis = 0; axis < rank; ++axis) {
-    int64_t value = std::max<int64_t>(SymbolTable::ValueOf(shape.dims[static_cast<size_t>(axis)], slots), 0);
-    if (axis == shape.layout.blocked_axis) value = (value + shape.layout.block - 1) / shape.layout.block * shape.layout.block;
+    int64_t value =
+        std::max<int64_t>(SymbolTable::ValueOf(shape.dims[static_cast<size_t>(axis)], slots), 0);
+    if (axis == shape.layout.blocked_axis)
+      value = (value + shape.layout.block - 1) / shape.layout.block * shape.layout.block;
     count = Multiply(count, value + HaloOf(shape.layout, axis, rank));
   }
   return (Multiply(count, DataTypeBits(shape.dtype)) + 7) / 8;
@@ -76,11 +58,12 @@ bool IsFixed(const Shape& shape) {
 }
 
 bool DependsOnRuntime(const Shape& shape, const SymbolTable& symbols) {
-  return std::any_of(shape.dims.begin(), shape.dims.end(), [&](Dim dim) { return symbols.DependsOnRuntime(dim); });
+  return std::any_of(shape.dims.begin(), shape.dims.end(),
+                     [&](Dim dim) { return symbols.DependsOnRuntime(dim); });
 }
 
-loops::E BytesOf(loops::Builder& b, const Shape& shape, const SymbolTable& symbols, const DimValue& value,
-                 const std::string& name) {
+loops::E BytesOf(loops::Builder& b, const Shape& shape, const SymbolTable& symbols,
+                 const DimValue& value, const std::string& name) {
   if (IsFixed(shape)) return b.I(BytesAt(shape, {}));
   const int rank = static_cast<int>(shape.dims.size());
   loops::E count = b.I(1);

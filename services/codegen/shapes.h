@@ -9,8 +9,7 @@
 
 namespace quench::codegen {
 
-// Sizes that symbolic dims are judged at when costs and placements are compared: an input's is 8 clamped to its range (and
-// rounded to a multiple it must be), a runtime size's is its upper bound at these sizes, else 8.
+// TypicalValue of every symbol.
 std::vector<int64_t> TypicalSlots(const SymbolTable& symbols);
 
 // Elements of a row-major tensor, saturating; unknown sizes count as 1.
@@ -24,7 +23,7 @@ bool DependsOnRuntime(const Shape& shape, const SymbolTable& symbols);
 // The value of a dim inside the function being built.
 using DimValue = std::function<loops::E(Dim)>;
 // The same bytes as an i64; a failed check says that `name` is too large.
-loops::E BytesOf(loops::Builder& builder, const Shape& shape, const SymbolTable& symbols, const DimValue& value,
-                 const std::string& name);
+loops::E BytesOf(loops::Builder& builder, const Shape& shape, const SymbolTable& symbols,
+                 const DimValue& value, const std::string& name);
 
 }  // namespace quench::codegen

@@ -13,7 +13,8 @@ namespace quench::codegen {
 // Builds one such function. What it has set is read back as a value, never from the slot.
 class SlotFunction {
  public:
-  SlotFunction(const std::string& name, const SymbolTable& symbols) : builder_(name), symbols_(symbols) {}
+  SlotFunction(const std::string& name, const SymbolTable& symbols)
+      : builder_(name), symbols_(symbols) {}
 
   loops::Builder& b() { return builder_; }
   // A dim: a constant, something set by this function, or a slot.

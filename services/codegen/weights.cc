@@ -25,7 +25,8 @@ absl::StatusOr<std::vector<std::byte>> Relayout(const Tensor& tensor, const Layo
   const int bits = DataTypeBits(tensor.dtype());
   const int rank = tensor.rank();
   if (bits % 8 != 0 || bits == 0 || layout.blocked_axis >= rank) {
-    return Internal("cannot lay out {} of rank {} as {}", DataTypeName(tensor.dtype()), rank, layout.ToString());
+    return Internal("cannot lay out {} of rank {} as {}", DataTypeName(tensor.dtype()), rank,
+                    layout.ToString());
   }
   const auto element = static_cast<size_t>(bits / 8);
   std::vector<int> order = layout.order;
@@ -36,7 +37,8 @@ absl::StatusOr<std::vector<std::byte>> Relayout(const Tensor& tensor, const Layo
   std::vector<Dim> dims(tensor.dims().begin(), tensor.dims().end());
   std::vector<std::byte> out(static_cast<size_t>(BytesAt({tensor.dtype(), dims, layout}, {})));
   if (layout.fill != 0) return Internal("constants have no halo");
-  // Strides of the logical axes in the new memory, in elements; a blocked axis has its blocks at its place.
+  // Strides of the logical axes in the new memory, in elements; a blocked axis has its blocks at
+  // its place.
   const int64_t block = layout.blocked_axis >= 0 ? layout.block : 1;
   std::vector<int64_t> strides(static_cast<size_t>(rank), 0);
   int64_t stride = block;
@@ -78,8 +80,9 @@ absl::StatusOr<std::vector<uint64_t>> WriteWeights(const WeightTable& table, Wei
       QUENCH_RETURN_IF_ERROR(writer.Append(entry.sources[0]->tensor.bytes()));
       continue;
     }
-    QUENCH_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes,
-                            entry.packed ? PackEntry(entry) : Relayout(entry.sources[0]->tensor, entry.layout));
+    QUENCH_ASSIGN_OR_RETURN(
+        const std::vector<std::byte> bytes,
+        entry.packed ? PackEntry(entry) : Relayout(entry.sources[0]->tensor, entry.layout));
     QUENCH_RETURN_IF_ERROR(writer.Append(bytes));
   }
   return offsets;

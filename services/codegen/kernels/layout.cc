@@ -8,13 +8,16 @@ bool Layout::row_major() const {
   for (size_t i = 0; i < order.size(); ++i) {
     if (order[i] != static_cast<int>(i)) return false;
   }
-  return (blocked_axis < 0 || block == 1) && halo[0] == 0 && halo[1] == 0 && halo[2] == 0 && halo[3] == 0;
+  return (blocked_axis < 0 || block == 1) && halo[0] == 0 && halo[1] == 0 && halo[2] == 0 &&
+         halo[3] == 0;
 }
 
 std::string Layout::ToString() const {
   if (row_major()) return "row-major";
   // Letters of the usual activations; other axes by number.
-  auto letter = [](int axis) { return axis < 4 ? std::string(1, "NCHW"[axis]) : fmt::format("[{}]", axis); };
+  auto letter = [](int axis) {
+    return axis < 4 ? std::string(1, "NCHW"[axis]) : fmt::format("[{}]", axis);
+  };
   std::string text;
   const size_t rank = order.empty() ? 4 : order.size();
   for (size_t i = 0; i < rank; ++i) text += letter(order.empty() ? static_cast<int>(i) : order[i]);

@@ -6,6 +6,7 @@
 #include "common/base/status.h"
 #include "common/loops/builder.h"
 #include "common/ops/op.h"
+#include "services/codegen/kernels/typical.h"
 
 namespace quench::codegen {
 namespace {
@@ -15,7 +16,8 @@ using loops::E;
 
 const Type& ResultType(const KernelRequest& request) {
   const auto& outputs = request.node.outputs;
-  const auto present = std::find_if(outputs.begin(), outputs.end(), [](ValueId id) { return id != quench::kNone; });
+  const auto present =
+      std::find_if(outputs.begin(), outputs.end(), [](ValueId id) { return id != quench::kNone; });
   return request.graph.value(*present).type;
 }
 
@@ -30,7 +32,8 @@ bool PointwiseGroup(const Graph& body, const std::vector<Dim>& dims) {
 // The element of every value of a group at one index, computed as it is asked for.
 class GroupElements {
  public:
-  GroupElements(const Graph& body, loops::Builder& builder, const std::map<ValueId, B>& buffers, std::span<const E> index)
+  GroupElements(const Graph& body, loops::Builder& builder, const std::map<ValueId, B>& buffers,
+                std::span<const E> index)
       : body_(body), b_(builder), buffers_(buffers), index_(index) {}
 
   absl::StatusOr<E> Of(ValueId id) {
@@ -93,7 +96,8 @@ absl::StatusOr<loops::Function> LowerGroup(const KernelRequest& request, const G
   std::map<ValueId, B> buffers;
   auto extents = [&](const std::vector<Dim>& dims) {
     std::vector<E> result;
-    for (const Dim dim : dims) result.push_back(dim.is_static() ? b.I(dim.value()) : b.Slot(dim.symbol()));
+    for (const Dim dim : dims)
+      result.push_back(dim.is_static() ? b.I(dim.value()) : b.Slot(dim.symbol()));
     return result;
   };
   for (const ValueId id : body.inputs) {
@@ -119,22 +123,19 @@ bool IsGroup(const KernelRequest& request) {
   if (body == nullptr || body->outputs.size() != 1 || body->nodes.empty()) return false;
   const bool plain = std::all_of(body->values.begin(), body->values.end(), [](const Value& value) {
     const bool constant = value.constant != nullptr;  // groups take constants as inputs
-    return !constant && value.type.kind == ValueKind::kTensor && value.type.ranked && DataTypeBits(value.type.dtype) >= 8 &&
-           !IsComplex(value.type.dtype);
+    return !constant && value.type.kind == ValueKind::kTensor && value.type.ranked &&
+           DataTypeBits(value.type.dtype) >= 8 && !IsComplex(value.type.dtype);
   });
   return plain && body->value(body->outputs[0]).producer != quench::kNone &&
          PointwiseGroup(*body, ResultType(request).dims);
 }
 
-int64_t Elements(const Graph& graph, const Type& type) {
+double Elements(const Graph& graph, const std::vector<Dim>& dims) {
   double count = 1;
-  for (const Dim dim : type.dims) {
-    // Cost only: unknown sizes count as 8, bounded as codegen's typical sizes do.
-    const Bounds bounds = graph.symbols->BoundsOf(dim);
-    const int64_t value = dim.is_static() ? dim.value() : std::clamp<int64_t>(8, bounds.min, std::max(bounds.min, bounds.max));
-    count *= static_cast<double>(std::max<int64_t>(value, 1));
+  for (const Dim dim : dims) {
+    count *= static_cast<double>(std::max<int64_t>(TypicalValue(*graph.symbols, dim), 1));
   }
-  return static_cast<int64_t>(std::min(count, 1e15));
+  return std::min(count, 1e15);
 }
 
 }  // namespace
@@ -166,7 +167,7 @@ NestCosts NestCost(const KernelRequest& request) {
   auto touch = [&](ValueId id) {
     const Type& type = graph.value(id).type;
     if (!type.ranked) return;
-    const auto count = static_cast<double>(Elements(graph, type));
+    const double count = Elements(graph, type.dims);
     elements = std::max(elements, count);
     bytes += count * DataTypeBits(type.dtype) / 8;
   };
@@ -179,16 +180,18 @@ NestCosts NestCost(const KernelRequest& request) {
   const ops::OpDef* op = ops::FindOp(request.node.op);
   if (op != nullptr && op->macs != nullptr) {
     const Dim count = op->macs(ops::ContextOf(graph, request.node));
-    macs = static_cast<double>(Elements(graph, Type::Tensor(DataType::kF32, {count})));
+    macs = Elements(graph, {count});
   }
   const Target& target = request.target;
   const double memory = 1e-3 * bytes / target.gbytes;  // microseconds
   const double overhead = 0.2;
-  // A scalar step is about a nanosecond; a vector step serves its lanes, with loads that do not overlap well. Multiply-adds
-  // of a nest reach a small part of peak: operands come from memory each time.
+  // A scalar step is about a nanosecond; a vector step serves its lanes, with loads that do not
+  // overlap well. Multiply-adds of a nest reach a small part of peak: operands come from memory
+  // each time.
   NestCosts costs;
   costs.scalar = overhead + memory + 1e-3 * (2 * elements + 1.2 * macs);
-  costs.vectorised = overhead + memory + 1e-3 * (2 * elements / target.f32_lanes()) + 1e-3 * 2 * macs / (0.12 * target.gflops);
+  costs.vectorised = overhead + memory + 1e-3 * (2 * elements / target.f32_lanes()) +
+                     1e-3 * 2 * macs / (0.12 * target.gflops);
   return costs;
 }
 

@@ -12,8 +12,8 @@ namespace quench::codegen {
 
 // Whether LowerToNest gives a function: nodes that lower, and groups of pointwise nodes.
 bool LowersToNest(const KernelRequest& request);
-// Buffers: the node's present inputs, then its present outputs. A group of pointwise nodes is one nest over the elements of
-// its result, without memory for what is between.
+// Buffers: the node's present inputs, then its present outputs. A group of pointwise nodes is one
+// nest over the elements of its result, without memory for what is between.
 absl::StatusOr<loops::Function> LowerToNest(const KernelRequest& request);
 // The candidate's layouts of those buffers.
 std::vector<Layout> NestLayouts(const KernelRequest& request, const Candidate& candidate);

@@ -17,9 +17,11 @@ void Propose(const KernelRequest& request, std::vector<Candidate>& candidates) {
   candidates.push_back(std::move(candidate));
 }
 
-absl::StatusOr<EmittedKernel> Emit(const KernelRequest& request, const Candidate& candidate, KernelEmitter& emitter) {
+absl::StatusOr<EmittedKernel> Emit(const KernelRequest& request, const Candidate& candidate,
+                                   KernelEmitter& emitter) {
   QUENCH_ASSIGN_OR_RETURN(const loops::Function nest, LowerToNest(request));
-  return emitter.EmitLoops(nest, NestLayouts(request, candidate), *request.graph.symbols, /*vectorise=*/false);
+  return emitter.EmitLoops(nest, NestLayouts(request, candidate), *request.graph.symbols,
+                           /*vectorise=*/false);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The scheduled nest: a node's loops, vectorised along the unit-stride axis and split over threads. Row-major, and
-// channel-blocked for 4-D activations so that it fits between convolutions.
+// The scheduled nest: a node's loops, vectorised along the unit-stride axis and split over threads.
+// Row-major, and channel-blocked for 4-D activations so that it fits between convolutions.
 #include <algorithm>
 
 #include "common/base/status.h"
@@ -16,7 +16,8 @@ bool Pointwise(const KernelRequest& request) {
   return op != nullptr && op->kind == ops::OpKind::kPointwise;
 }
 
-// An operand of a pointwise node with the result's dims and element size: its memory can become the result's.
+// An operand of a pointwise node with the result's dims and element size: its memory can become the
+// result's.
 int InPlaceInput(const KernelRequest& request) {
   if (!Pointwise(request)) return -1;
   const Type& result = request.graph.value(request.node.outputs[0]).type;
@@ -44,22 +45,25 @@ Candidate RowMajorCandidate(const KernelRequest& request) {
 
 // Operators that keep the channel axis: their nests work on blocks of channels as they are.
 bool KeepsChannels(const Node& node) {
-  static constexpr std::string_view kOps[] = {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool",
-                                              "BatchNormalization"};
+  static constexpr std::string_view kOps[] = {"MaxPool", "AveragePool", "GlobalAveragePool",
+                                              "GlobalMaxPool", "BatchNormalization"};
   return std::find(std::begin(kOps), std::end(kOps), node.op) != std::end(kOps);
 }
 
 bool Blockable(const Type& type, int64_t block) {
-  return type.ranked && type.dims.size() == 4 && type.dtype == DataType::kF32 && type.dims[1].is_static() &&
-         type.dims[1].value() >= block;
+  return type.ranked && type.dims.size() == 4 && type.dtype == DataType::kF32 &&
+         type.dims[1].is_static() && type.dims[1].value() >= block;
 }
 
 void ProposeBlocked(const KernelRequest& request, std::vector<Candidate>& candidates) {
   const int64_t block = request.target.f32_lanes();
   const Node& node = request.node;
   const Type& result = request.graph.value(node.outputs[0]).type;
-  if (node.outputs.size() != 1 || !Blockable(result, block) || !(Pointwise(request) || KeepsChannels(node))) return;
-  const Layout blocked{.blocked_axis = 1, .block = block, .order = {}, .halo = {0, 0, 0, 0}, .fill = 0};
+  if (node.outputs.size() != 1 || !Blockable(result, block) ||
+      !(Pointwise(request) || KeepsChannels(node)))
+    return;
+  const Layout blocked{
+      .blocked_axis = 1, .block = block, .order = {}, .halo = {0, 0, 0, 0}, .fill = 0};
   Candidate candidate = RowMajorCandidate(request);
   candidate.outputs[0] = blocked;
   bool any = false;
@@ -71,7 +75,9 @@ void ProposeBlocked(const KernelRequest& request, std::vector<Candidate>& candid
     any = true;
   }
   if (!any || candidate.inputs[0].row_major()) return;
-  if (candidate.in_place >= 0 && candidate.inputs[static_cast<size_t>(candidate.in_place)].row_major()) candidate.in_place = -1;
+  if (candidate.in_place >= 0 &&
+      candidate.inputs[static_cast<size_t>(candidate.in_place)].row_major())
+    candidate.in_place = -1;
   candidate.reason = "vectorised nest over blocks of channels";
   candidates.push_back(std::move(candidate));
 }
@@ -82,9 +88,11 @@ void Propose(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (request.opt_level >= 3) ProposeBlocked(request, candidates);
 }
 
-absl::StatusOr<EmittedKernel> Emit(const KernelRequest& request, const Candidate& candidate, KernelEmitter& emitter) {
+absl::StatusOr<EmittedKernel> Emit(const KernelRequest& request, const Candidate& candidate,
+                                   KernelEmitter& emitter) {
   QUENCH_ASSIGN_OR_RETURN(const loops::Function nest, LowerToNest(request));
-  return emitter.EmitLoops(nest, NestLayouts(request, candidate), *request.graph.symbols, /*vectorise=*/true);
+  return emitter.EmitLoops(nest, NestLayouts(request, candidate), *request.graph.symbols,
+                           /*vectorise=*/true);
 }
 
 }  // namespace

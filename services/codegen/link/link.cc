@@ -24,14 +24,17 @@ absl::Status RunLinker(const std::vector<std::string>& args) {
   for (const std::string& arg : args) argv.push_back(arg.c_str());
   std::string complaints;
   llvm::raw_string_ostream errors(complaints);
-  const lld::Result result = lld::lldMain(argv, llvm::nulls(), errors, {{lld::Gnu, &lld::elf::link}});
+  const lld::Result result =
+      lld::lldMain(argv, llvm::nulls(), errors, {{lld::Gnu, &lld::elf::link}});
   usable = result.canRunAgain;
   if (result.retCode != 0) return Internal("linking failed: {}", errors.str());
   return absl::OkStatus();
 }
 
-std::vector<std::string> CommonArguments(const Target& target, const std::filesystem::path& output) {
-  return {"ld.lld", "-m", target.linker_emulation, "--threads=1", "--build-id=none", "-o", output.string()};
+std::vector<std::string> CommonArguments(const Target& target,
+                                         const std::filesystem::path& output) {
+  return {"ld.lld",          "-m", target.linker_emulation, "--threads=1",
+          "--build-id=none", "-o", output.string()};
 }
 
 void AddObjects(const std::vector<std::filesystem::path>& objects, std::vector<std::string>& args) {
@@ -52,7 +55,8 @@ absl::Status LinkShared(const Target& target, const std::vector<std::filesystem:
   return RunLinker(args);
 }
 
-absl::Status LinkRelocatable(const Target& target, const std::vector<std::filesystem::path>& objects,
+absl::Status LinkRelocatable(const Target& target,
+                             const std::vector<std::filesystem::path>& objects,
                              const std::filesystem::path& output) {
   std::vector<std::string> args = CommonArguments(target, output);
   args.emplace_back("-r");

@@ -60,7 +60,8 @@ typename E::Ehdr FileHeader(const Target& target, uint64_t section_headers) {
 }
 
 template <typename E>
-typename E::Shdr Section(uint32_t name, uint32_t type, uint64_t offset, uint64_t size, uint64_t alignment) {
+typename E::Shdr Section(uint32_t name, uint32_t type, uint64_t offset, uint64_t size,
+                         uint64_t alignment) {
   typename E::Shdr section{};
   section.sh_name = name;
   section.sh_type = type;
@@ -73,7 +74,8 @@ typename E::Shdr Section(uint32_t name, uint32_t type, uint64_t offset, uint64_t
 // What follows the weights, which end at `end` in the file; and the header that goes in front.
 template <typename E>
 std::pair<std::string, std::string> Tables(const Target& target, uint64_t size) {
-  const std::string names = std::string(kSectionNames, sizeof kSectionNames) + target.weight_section + '\0';
+  const std::string names =
+      std::string(kSectionNames, sizeof kSectionNames) + target.weight_section + '\0';
   const std::string strings = std::string(1, '\0') + kWeightsSymbol + '\0';
   typename E::Sym symbols[2]{};
   symbols[1].st_name = 1;
@@ -94,8 +96,10 @@ std::pair<std::string, std::string> Tables(const Target& target, uint64_t size) 
   const uint64_t headers = end + tail.size();
 
   typename E::Shdr sections[kSections]{};
-  sections[kWeights] = Section<E>(sizeof kSectionNames, SHT_PROGBITS, kSectionOffset, size, kWeightAlignment);
-  sections[kWeights].sh_flags = static_cast<decltype(sections[0].sh_flags)>(SHF_ALLOC | target.weight_section_flags);
+  sections[kWeights] =
+      Section<E>(sizeof kSectionNames, SHT_PROGBITS, kSectionOffset, size, kWeightAlignment);
+  sections[kWeights].sh_flags =
+      static_cast<decltype(sections[0].sh_flags)>(SHF_ALLOC | target.weight_section_flags);
   sections[kSymtab] = Section<E>(kSymtabName, SHT_SYMTAB, symtab, sizeof symbols, 8);
   sections[kSymtab].sh_link = kStrtab;
   sections[kSymtab].sh_info = 1;  // the first symbol that is not local
@@ -107,7 +111,8 @@ std::pair<std::string, std::string> Tables(const Target& target, uint64_t size) 
   return {std::string(BytesOf(FileHeader<E>(target, headers))), tail};
 }
 
-absl::Status WriteAt(int fd, std::string_view bytes, off_t offset, const std::filesystem::path& path) {
+absl::Status WriteAt(int fd, std::string_view bytes, off_t offset,
+                     const std::filesystem::path& path) {
   while (!bytes.empty()) {
     const ssize_t written = ::pwrite(fd, bytes.data(), bytes.size(), offset);
     if (written < 0 && errno == EINTR) continue;
@@ -125,8 +130,8 @@ WeightsWriter::WeightsWriter(std::filesystem::path path, int fd, const Target& t
 
 WeightsWriter::~WeightsWriter() { ::close(fd_); }
 
-absl::StatusOr<std::unique_ptr<WeightsWriter>> WeightsWriter::Create(const std::filesystem::path& path,
-                                                                     const Target& target) {
+absl::StatusOr<std::unique_ptr<WeightsWriter>> WeightsWriter::Create(
+    const std::filesystem::path& path, const Target& target) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) return ErrnoStatus(errno, "create", path);
   return std::unique_ptr<WeightsWriter>(new WeightsWriter(path, fd, target));
@@ -152,17 +157,19 @@ absl::Status WeightsWriter::Append(std::span<const std::byte> bytes) {
 }
 
 absl::Status WeightsWriter::Flush() {
-  QUENCH_RETURN_IF_ERROR(WriteAt(fd_, buffer_, static_cast<off_t>(kSectionOffset + size_ - buffer_.size()), path_));
+  QUENCH_RETURN_IF_ERROR(
+      WriteAt(fd_, buffer_, static_cast<off_t>(kSectionOffset + size_ - buffer_.size()), path_));
   buffer_.clear();
   return absl::OkStatus();
 }
 
 absl::Status WeightsWriter::Finish() {
   if (target_.pointer_bits == 32 && size_ > (uint64_t{1} << 31)) {
-    return absl::ResourceExhaustedError(
-        fmt::format("the model has {} bytes of weights, target `{}` takes at most 2 GiB", size_, target_.name));
+    return absl::ResourceExhaustedError(fmt::format(
+        "the model has {} bytes of weights, target `{}` takes at most 2 GiB", size_, target_.name));
   }
-  if (size_ == 0) QUENCH_RETURN_IF_ERROR(Append(std::as_bytes(std::span("\0", 1))));  // the symbol needs a place
+  if (size_ == 0)
+    QUENCH_RETURN_IF_ERROR(Append(std::as_bytes(std::span("\0", 1))));  // the symbol needs a place
   QUENCH_RETURN_IF_ERROR(Flush());
   const auto [head, tail] =
       target_.pointer_bits == 64 ? Tables<Elf64>(target_, size_) : Tables<Elf32>(target_, size_);

@@ -1,7 +1,7 @@
 // The weight section: a relocatable object that we write ourselves, straight to a file.
 //
-// Weights never enter an LLVM module and never sit in anonymous memory: they are appended piece by piece in execution order,
-// and the linker maps the file.
+// Weights never enter an LLVM module and never sit in anonymous memory: they are appended piece by
+// piece in execution order, and the linker maps the file.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -24,7 +24,8 @@ inline constexpr uint64_t kWeightAlignment = 64;
 class WeightsWriter {
  public:
   // Creates the file. The object is of `target`'s machine; it is complete after Finish.
-  static absl::StatusOr<std::unique_ptr<WeightsWriter>> Create(const std::filesystem::path& path, const Target& target);
+  static absl::StatusOr<std::unique_ptr<WeightsWriter>> Create(const std::filesystem::path& path,
+                                                               const Target& target);
   ~WeightsWriter();
   WeightsWriter(const WeightsWriter&) = delete;
   WeightsWriter& operator=(const WeightsWriter&) = delete;

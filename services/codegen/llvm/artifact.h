@@ -12,13 +12,14 @@
 
 namespace quench::codegen {
 
-// Adds plan and run functions and the hidden quench_variant `symbol`. weight_offsets[i] is where weight entry i begins in the
-// weight section.
+// Adds plan and run functions and the hidden quench_variant `symbol`. weight_offsets[i] is where
+// weight entry i begins in the weight section.
 absl::Status EmitVariant(ModuleBuilder& module, const Program& program, const Target& target,
                          const std::vector<uint64_t>& weight_offsets, const std::string& symbol);
 
 struct ModelTables {
-  const Graph* graph = nullptr;  // inputs, outputs, symbols (those of the graph itself: codegen's own stay inside)
+  const Graph* graph =
+      nullptr;  // inputs, outputs, symbols (those of the graph itself: codegen's own stay inside)
   int num_symbols = 0;
   std::string uuid;
   std::string fingerprint;
@@ -28,8 +29,8 @@ struct ModelTables {
 // Adds the model's description and the exported quench_model_query.
 absl::Status EmitModel(ModuleBuilder& module, const ModelTables& model);
 
-// Adds memcpy, memmove, memset and memcmp (and the names an Arm compiler calls them by), hidden: what LLVM may call and a
-// library without dependencies must bring along.
+// Adds memcpy, memmove, memset and memcmp (and the names an Arm compiler calls them by), hidden:
+// what LLVM may call and a library without dependencies must bring along.
 absl::Status EmitMemoryFunctions(ModuleBuilder& module);
 
 }  // namespace quench::codegen

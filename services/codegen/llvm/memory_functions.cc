@@ -1,6 +1,7 @@
-// memcpy and friends as plain loops. Attribute "no-builtins" keeps LLVM from recognising them as calls of themselves.
-#include "services/codegen/llvm/artifact.h"
+// memcpy and friends as plain loops. Attribute "no-builtins" keeps LLVM from recognising them as
+// calls of themselves.
 #include "common/base/status.h"
+#include "services/codegen/llvm/artifact.h"
 #include "services/codegen/llvm/internal.h"
 
 namespace quench::codegen {
@@ -9,8 +10,12 @@ namespace {
 class MemoryFunctions {
  public:
   explicit MemoryFunctions(ModuleState& state)
-      : state_(state), b_(state.context), ptr_(llvm::PointerType::getUnqual(state.context)), i8_(b_.getInt8Ty()),
-        i32_(b_.getInt32Ty()), size_(state.module->getDataLayout().getIntPtrType(state.context)) {}
+      : state_(state),
+        b_(state.context),
+        ptr_(llvm::PointerType::getUnqual(state.context)),
+        i8_(b_.getInt8Ty()),
+        i32_(b_.getInt32Ty()),
+        size_(state.module->getDataLayout().getIntPtrType(state.context)) {}
 
   absl::Status Emit() {
     Begin("memcpy", ptr_, {ptr_, ptr_, size_});
@@ -40,7 +45,9 @@ class MemoryFunctions {
     return Optimise(state_, *function_, Pipeline::kKernel);
   }
   llvm::Value* Size(uint64_t value) { return llvm::ConstantInt::get(size_, value); }
-  llvm::Value* At(llvm::Value* base, llvm::Value* offset) { return b_.CreateGEP(i8_, base, offset); }
+  llvm::Value* At(llvm::Value* base, llvm::Value* offset) {
+    return b_.CreateGEP(i8_, base, offset);
+  }
 
   // for (i = begin; i + step <= end; i += step) body(i); returns the first i that does not fit.
   template <typename Body>
@@ -69,7 +76,8 @@ class MemoryFunctions {
 
   void CopyUp(llvm::Value* to, llvm::Value* from, llvm::Value* bytes) {
     llvm::Type* block = llvm::FixedVectorType::get(i8_, kBlock);
-    llvm::Value* rest = Up(Size(0), bytes, kBlock, [&](llvm::Value* i) { Move(block, to, from, i); });
+    llvm::Value* rest =
+        Up(Size(0), bytes, kBlock, [&](llvm::Value* i) { Move(block, to, from, i); });
     Up(rest, bytes, 1, [&](llvm::Value* i) { Move(i8_, to, from, i); });
   }
 
@@ -79,7 +87,8 @@ class MemoryFunctions {
     llvm::Value* done = Up(Size(0), bytes, kBlock, [&](llvm::Value* i) {
       Move(block, to, from, b_.CreateSub(b_.CreateSub(bytes, i), Size(kBlock)));
     });
-    Up(done, bytes, 1, [&](llvm::Value* i) { Move(i8_, to, from, b_.CreateSub(b_.CreateSub(bytes, i), Size(1))); });
+    Up(done, bytes, 1,
+       [&](llvm::Value* i) { Move(i8_, to, from, b_.CreateSub(b_.CreateSub(bytes, i), Size(1))); });
   }
 
   absl::Status EmitMove() {
@@ -87,7 +96,8 @@ class MemoryFunctions {
     llvm::BasicBlock* up = llvm::BasicBlock::Create(state_.context, "up", function_);
     llvm::BasicBlock* down = llvm::BasicBlock::Create(state_.context, "down", function_);
     // Upwards is right unless the target begins inside the source.
-    llvm::Value* distance = b_.CreateSub(b_.CreatePtrToInt(Arg(0), size_), b_.CreatePtrToInt(Arg(1), size_));
+    llvm::Value* distance =
+        b_.CreateSub(b_.CreatePtrToInt(Arg(0), size_), b_.CreatePtrToInt(Arg(1), size_));
     b_.CreateCondBr(b_.CreateICmpUGE(distance, Arg(2)), up, down);
     b_.SetInsertPoint(up);
     CopyUp(Arg(0), Arg(1), Arg(2));
@@ -100,9 +110,11 @@ class MemoryFunctions {
   void Fill(llvm::Value* to, llvm::Value* byte, llvm::Value* bytes) {
     llvm::Value* value = b_.CreateTrunc(byte, i8_);
     llvm::Value* block = b_.CreateVectorSplat(kBlock, value);
-    llvm::Value* rest = Up(Size(0), bytes, kBlock,
-                           [&](llvm::Value* i) { b_.CreateAlignedStore(block, At(to, i), llvm::Align(1)); });
-    Up(rest, bytes, 1, [&](llvm::Value* i) { b_.CreateAlignedStore(value, At(to, i), llvm::Align(1)); });
+    llvm::Value* rest = Up(Size(0), bytes, kBlock, [&](llvm::Value* i) {
+      b_.CreateAlignedStore(block, At(to, i), llvm::Align(1));
+    });
+    Up(rest, bytes, 1,
+       [&](llvm::Value* i) { b_.CreateAlignedStore(value, At(to, i), llvm::Align(1)); });
   }
 
   absl::Status EmitSet() {
@@ -130,7 +142,8 @@ class MemoryFunctions {
     return End(b_.getInt32(0));
   }
 
-  // Run-time ABI for the Arm architecture, section 4.3.4: no result, and memset takes its size second.
+  // Run-time ABI for the Arm architecture, section 4.3.4: no result, and memset takes its size
+  // second.
   absl::Status EmitArmNames() {
     for (const char* suffix : {"", "4", "8"}) {
       Begin(std::string("__aeabi_memcpy") + suffix, b_.getVoidTy(), {ptr_, ptr_, size_});
@@ -160,6 +173,8 @@ class MemoryFunctions {
 
 }  // namespace
 
-absl::Status EmitMemoryFunctions(ModuleBuilder& module) { return MemoryFunctions(module.state()).Emit(); }
+absl::Status EmitMemoryFunctions(ModuleBuilder& module) {
+  return MemoryFunctions(module.state()).Emit();
+}
 
 }  // namespace quench::codegen

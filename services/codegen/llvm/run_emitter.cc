@@ -10,8 +10,29 @@ namespace quench::codegen {
 namespace {
 
 // Members of quench_run, quench_host and of the argument that parallel_for hands to the thunk.
-enum RunField : unsigned { kRunSize, kErrorNode, kErrorMessage, kHost, kInputs, kOutputs, kSlots, kArena, kScratch, kSeed };
-enum HostField : unsigned { kHostSize, kThreads, kHostArg, kParallelFor, kAlloc, kFree, kOnTensor, kOnNode, kCancelled };
+enum RunField : unsigned {
+  kRunSize,
+  kErrorNode,
+  kErrorMessage,
+  kHost,
+  kInputs,
+  kOutputs,
+  kSlots,
+  kArena,
+  kScratch,
+  kSeed
+};
+enum HostField : unsigned {
+  kHostSize,
+  kThreads,
+  kHostArg,
+  kParallelFor,
+  kAlloc,
+  kFree,
+  kOnTensor,
+  kOnNode,
+  kCancelled
+};
 enum ArgField : unsigned { kKernel, kArgBuffers, kArgSlots, kArgCount, kArgScratch, kArgStride };
 
 void ForEachCall(const std::vector<Step>& steps, const std::function<void(const Step&)>& visit) {
@@ -24,13 +45,23 @@ void ForEachCall(const std::vector<Step>& steps, const std::function<void(const 
 
 }  // namespace
 
-RunEmitter::RunEmitter(ModuleState& state, const Program& program, const std::vector<uint64_t>& weight_offsets)
-    : state_(state), program_(program), weight_offsets_(weight_offsets), b_(state.context), tables_(state),
-      ptr_(llvm::PointerType::getUnqual(state.context)), i8_(b_.getInt8Ty()), i32_(b_.getInt32Ty()),
-      i64_(b_.getInt64Ty()), size_(state.module->getDataLayout().getIntPtrType(state.context)) {
+RunEmitter::RunEmitter(ModuleState& state, const Program& program,
+                       const std::vector<uint64_t>& weight_offsets)
+    : state_(state),
+      program_(program),
+      weight_offsets_(weight_offsets),
+      b_(state.context),
+      tables_(state),
+      ptr_(llvm::PointerType::getUnqual(state.context)),
+      i8_(b_.getInt8Ty()),
+      i32_(b_.getInt32Ty()),
+      i64_(b_.getInt64Ty()),
+      size_(state.module->getDataLayout().getIntPtrType(state.context)) {
   llvm::LLVMContext& context = state.context;
-  run_type_ = llvm::StructType::get(context, {i32_, i32_, ptr_, ptr_, ptr_, ptr_, ptr_, ptr_, ptr_, i64_});
-  host_type_ = llvm::StructType::get(context, {i32_, i32_, ptr_, ptr_, ptr_, ptr_, ptr_, ptr_, ptr_});
+  run_type_ =
+      llvm::StructType::get(context, {i32_, i32_, ptr_, ptr_, ptr_, ptr_, ptr_, ptr_, ptr_, i64_});
+  host_type_ =
+      llvm::StructType::get(context, {i32_, i32_, ptr_, ptr_, ptr_, ptr_, ptr_, ptr_, ptr_});
   arg_type_ = llvm::StructType::get(context, {ptr_, ptr_, ptr_, i64_, ptr_, i64_});
   ForEachCall(program.steps, [this](const Step& step) {
     most_buffers_ = std::max(most_buffers_, step.buffers.size() + step.packs.size() + 1);
@@ -38,7 +69,8 @@ RunEmitter::RunEmitter(ModuleState& state, const Program& program, const std::ve
 }
 
 absl::StatusOr<llvm::Function*> RunEmitter::Emit() {
-  function_ = CreateFunction(state_, state_.prefix + "_run", llvm::FunctionType::get(i32_, {ptr_}, false));
+  function_ =
+      CreateFunction(state_, state_.prefix + "_run", llvm::FunctionType::get(i32_, {ptr_}, false));
   entry_ = NewBlock("entry");
   b_.SetInsertPoint(entry_);
   LoadArguments();
@@ -60,7 +92,8 @@ void RunEmitter::LoadArguments() {
     auto* type = llvm::ArrayType::get(ptr_, static_cast<uint64_t>(program_.num_pointers));
     pointers_ = b_.CreateAlloca(type, nullptr, "pointers");
     for (int i = 0; i < program_.num_pointers; ++i) {
-      b_.CreateStore(tables_.Null(), b_.CreateConstGEP1_32(ptr_, pointers_, static_cast<unsigned>(i)));
+      b_.CreateStore(tables_.Null(),
+                     b_.CreateConstGEP1_32(ptr_, pointers_, static_cast<unsigned>(i)));
     }
   }
   llvm::Value* host = Field(run_, run_type_, kHost, ptr_);
@@ -83,7 +116,8 @@ void RunEmitter::LoadArguments() {
       const auto index = static_cast<size_t>(storage.index);
       if (values.size() <= index) values.resize(index + 1, nullptr);
       if (values[index] != nullptr) continue;
-      values[index] = b_.CreateLoad(ptr_, b_.CreateConstGEP1_32(ptr_, array, static_cast<unsigned>(index)));
+      values[index] =
+          b_.CreateLoad(ptr_, b_.CreateConstGEP1_32(ptr_, array, static_cast<unsigned>(index)));
     }
   };
   load_all(Home::kInput, inputs, inputs_);
@@ -91,15 +125,17 @@ void RunEmitter::LoadArguments() {
   // Through a pointer rather than from the instruction: large weights may be out of its reach.
   llvm::Constant* section = state_.module->getOrInsertGlobal(kWeightsSymbol, i8_);
   llvm::cast<llvm::GlobalVariable>(section)->setVisibility(llvm::GlobalValue::HiddenVisibility);
-  auto* base = new llvm::GlobalVariable(*state_.module, ptr_, /*isConstant=*/false, llvm::GlobalValue::InternalLinkage,
-                                        section, state_.prefix + "_weights");
+  auto* base = new llvm::GlobalVariable(*state_.module, ptr_, /*isConstant=*/false,
+                                        llvm::GlobalValue::InternalLinkage, section,
+                                        state_.prefix + "_weights");
   base->setSection(".data.rel.ro");
   weights_ = b_.CreateLoad(ptr_, base);
 }
 
 // ---- values ----
 
-llvm::Value* RunEmitter::Field(llvm::Value* base, llvm::StructType* type, unsigned index, llvm::Type* load) {
+llvm::Value* RunEmitter::Field(llvm::Value* base, llvm::StructType* type, unsigned index,
+                               llvm::Type* load) {
   return b_.CreateLoad(load, b_.CreateStructGEP(type, base, index));
 }
 
@@ -138,7 +174,8 @@ llvm::Value* RunEmitter::StorageAddress(int id) {
       break;
   }
   if (storage.offset_slot < 0) {
-    return b_.CreateGEP(i8_, arena_, llvm::ConstantInt::get(size_, static_cast<uint64_t>(storage.offset)));
+    return b_.CreateGEP(i8_, arena_,
+                        llvm::ConstantInt::get(size_, static_cast<uint64_t>(storage.offset)));
   }
   return b_.CreateGEP(i8_, arena_, b_.CreateTrunc(Slot(storage.offset_slot), size_));
 }
@@ -205,10 +242,12 @@ void RunEmitter::EmitStep(const Step& step) {
 void RunEmitter::EmitNode(const Step& step) {
   llvm::Value* node = b_.getInt32(static_cast<uint32_t>(step.node));
   When(b_.CreateIsNotNull(host_.on_node), [&] {
-    b_.CreateCall(llvm::FunctionType::get(b_.getVoidTy(), {ptr_, i32_}, false), host_.on_node, {host_.host, node});
+    b_.CreateCall(llvm::FunctionType::get(b_.getVoidTy(), {ptr_, i32_}, false), host_.on_node,
+                  {host_.host, node});
   });
   When(b_.CreateIsNotNull(host_.cancelled), [&] {
-    llvm::Value* stop = b_.CreateCall(llvm::FunctionType::get(i32_, {ptr_}, false), host_.cancelled, {host_.host});
+    llvm::Value* stop =
+        b_.CreateCall(llvm::FunctionType::get(i32_, {ptr_}, false), host_.cancelled, {host_.host});
     ReturnIf(b_.CreateICmpNE(stop, b_.getInt32(0)), QUENCH_CODE_CANCELLED);
   });
 }
@@ -218,12 +257,16 @@ void RunEmitter::EmitCall(const Step& step) {
   llvm::Function* kernel = state_.Kernel(step.kernel.symbol);
   QUENCH_CHECK(kernel != nullptr);  // the emitter named it
   unsigned count = 0;
-  auto pass = [&](llvm::Value* address) { b_.CreateStore(address, b_.CreateConstGEP1_32(ptr_, buffers_, count++)); };
+  auto pass = [&](llvm::Value* address) {
+    b_.CreateStore(address, b_.CreateConstGEP1_32(ptr_, buffers_, count++));
+  };
   for (const int buffer : step.buffers) pass(Address(buffer));
   for (const int entry : step.packs) {
-    pass(b_.CreateGEP(i8_, weights_, llvm::ConstantInt::get(size_, weight_offsets_[static_cast<size_t>(entry)])));
+    pass(b_.CreateGEP(i8_, weights_,
+                      llvm::ConstantInt::get(size_, weight_offsets_[static_cast<size_t>(entry)])));
   }
-  if (!step.kernel.scratch_bytes.is(0)) pass(step.scratch_storage >= 0 ? StorageAddress(step.scratch_storage) : scratch_);
+  if (!step.kernel.scratch_bytes.is(0))
+    pass(step.scratch_storage >= 0 ? StorageAddress(step.scratch_storage) : scratch_);
   llvm::Value* tasks = DimValue(step.kernel.tasks);
   auto call = [&] { return b_.CreateCall(kernel, {buffers_, slots_, b_.getInt64(0), tasks}); };
   if (!step.parallel) {
@@ -248,8 +291,11 @@ void RunEmitter::EmitCall(const Step& step) {
   CheckResult(step, result);
 }
 
-llvm::Value* RunEmitter::CallParallel(const Step& step, llvm::Function* kernel, llvm::Value* tasks, size_t buffers) {
-  auto set = [&](ArgField field, llvm::Value* value) { b_.CreateStore(value, b_.CreateStructGEP(arg_type_, arg_, field)); };
+llvm::Value* RunEmitter::CallParallel(const Step& step, llvm::Function* kernel, llvm::Value* tasks,
+                                      size_t buffers) {
+  auto set = [&](ArgField field, llvm::Value* value) {
+    b_.CreateStore(value, b_.CreateStructGEP(arg_type_, arg_, field));
+  };
   const bool scratch = !step.kernel.scratch_bytes.is(0);
   set(kKernel, kernel);
   set(kArgBuffers, buffers_);
@@ -258,11 +304,13 @@ llvm::Value* RunEmitter::CallParallel(const Step& step, llvm::Function* kernel, 
   set(kArgScratch, scratch_);
   set(kArgStride, Slot(program_.scratch_slot));
   auto* type = llvm::FunctionType::get(i32_, {ptr_, ptr_, ptr_, i64_, i64_}, false);
-  return b_.CreateCall(type, host_.parallel_for,
-                       {host_.host, Thunk(), arg_, tasks, b_.getInt64(static_cast<uint64_t>(step.grain))});
+  return b_.CreateCall(
+      type, host_.parallel_for,
+      {host_.host, Thunk(), arg_, tasks, b_.getInt64(static_cast<uint64_t>(step.grain))});
 }
 
-// Calls the kernel for a range of tasks; a kernel with scratch gets the worker's own, so its buffers are copied.
+// Calls the kernel for a range of tasks; a kernel with scratch gets the worker's own, so its
+// buffers are copied.
 llvm::Function* RunEmitter::Thunk() {
   if (thunk_ != nullptr) return thunk_;
   auto* type = llvm::FunctionType::get(i32_, {ptr_, i64_, i64_, i32_}, false);
@@ -281,7 +329,8 @@ llvm::Function* RunEmitter::Thunk() {
   b.SetInsertPoint(own);
   for (size_t i = 0; i + 1 < most_buffers_; ++i) {
     const auto at = static_cast<unsigned>(i);
-    b.CreateStore(b.CreateLoad(ptr_, b.CreateConstGEP1_32(ptr_, buffers, at)), b.CreateConstGEP1_32(ptr_, copy, at));
+    b.CreateStore(b.CreateLoad(ptr_, b.CreateConstGEP1_32(ptr_, buffers, at)),
+                  b.CreateConstGEP1_32(ptr_, copy, at));
   }
   llvm::Value* offset = b.CreateMul(b.CreateZExt(thunk_->getArg(3), i64_), field(kArgStride, i64_));
   llvm::Value* scratch = b.CreateGEP(i8_, field(kArgScratch, ptr_), b.CreateTrunc(offset, size_));
@@ -318,14 +367,16 @@ void RunEmitter::EmitAllocate(const Step& step) {
   const int output = program_.storages[static_cast<size_t>(step.storage)].output;
   llvm::Value* memory = Allocate(Bytes(step), output);
   b_.CreateStore(memory, Pointer(step.storage));
-  if (output >= 0) b_.CreateStore(memory, b_.CreateConstGEP1_32(ptr_, outputs_, static_cast<unsigned>(output)));
+  if (output >= 0)
+    b_.CreateStore(memory, b_.CreateConstGEP1_32(ptr_, outputs_, static_cast<unsigned>(output)));
 }
 
 // Nothing happens when the pointer is null: memory made in a branch that was not taken.
 void RunEmitter::EmitFree(int storage) {
   llvm::Value* memory = b_.CreateLoad(ptr_, Pointer(storage));
   When(b_.CreateIsNotNull(memory), [&] {
-    b_.CreateCall(llvm::FunctionType::get(b_.getVoidTy(), {ptr_, ptr_}, false), host_.free, {host_.host, memory});
+    b_.CreateCall(llvm::FunctionType::get(b_.getVoidTy(), {ptr_, ptr_}, false), host_.free,
+                  {host_.host, memory});
     b_.CreateStore(tables_.Null(), Pointer(storage));
   });
 }
@@ -336,7 +387,9 @@ void RunEmitter::EmitMove(const Step& step) {
   b_.CreateStore(tables_.Null(), Pointer(step.storage));
 }
 
-void RunEmitter::EmitCopy(const Step& step) { CopyBytes(Address(step.to), Address(step.from), Bytes(step)); }
+void RunEmitter::EmitCopy(const Step& step) {
+  CopyBytes(Address(step.to), Address(step.from), Bytes(step));
+}
 
 // Grows by doubling, so that n appends copy O(n).
 void RunEmitter::EmitAppend(const Step& step) {
@@ -356,15 +409,16 @@ void RunEmitter::EmitAppend(const Step& step) {
     b_.CreateStore(memory, Pointer(step.storage));
     b_.CreateStore(larger, SlotAddress(step.capacity_slot));
   });
-  llvm::Value* end = b_.CreateGEP(i8_, b_.CreateLoad(ptr_, Pointer(step.storage)), b_.CreateTrunc(used, size_));
+  llvm::Value* end =
+      b_.CreateGEP(i8_, b_.CreateLoad(ptr_, Pointer(step.storage)), b_.CreateTrunc(used, size_));
   CopyBytes(end, Address(step.from), bytes);
   b_.CreateStore(b_.CreateAdd(length, b_.getInt64(1)), SlotAddress(step.length_slot));
 }
 
 void RunEmitter::EmitTap(const Step& step) {
   When(b_.CreateIsNotNull(host_.on_tensor), [&] {
-    b_.CreateCall(llvm::FunctionType::get(b_.getVoidTy(), {ptr_, i32_, ptr_}, false), host_.on_tensor,
-                  {host_.host, tables_.I32(step.tap), Address(step.from)});
+    b_.CreateCall(llvm::FunctionType::get(b_.getVoidTy(), {ptr_, i32_, ptr_}, false),
+                  host_.on_tensor, {host_.host, tables_.I32(step.tap), Address(step.from)});
   });
 }
 
@@ -385,7 +439,8 @@ void RunEmitter::EmitIf(const Step& step) {
 void RunEmitter::EmitLoop(const Step& step) {
   llvm::Value* trips = b_.getInt64(INT64_MAX);
   if (step.fixed_trips) trips = DimValue(step.trips);
-  if (step.trip_count >= 0) trips = b_.CreateAlignedLoad(i64_, Address(step.trip_count), llvm::Align(1));
+  if (step.trip_count >= 0)
+    trips = b_.CreateAlignedLoad(i64_, Address(step.trip_count), llvm::Align(1));
   llvm::Value* condition = step.condition >= 0 ? LoadScalarBool(step.condition) : b_.getTrue();
   llvm::BasicBlock* before = b_.GetInsertBlock();
   llvm::BasicBlock* head = NewBlock("loop");

@@ -1,4 +1,5 @@
-// The run function of a variant: a program's steps as machine code. See common/runtime/abi.h for what it is given.
+// The run function of a variant: a program's steps as machine code. See common/runtime/abi.h for
+// what it is given.
 #pragma once
 
 #include <string>
@@ -12,7 +13,8 @@ namespace quench::codegen {
 
 class RunEmitter {
  public:
-  RunEmitter(ModuleState& state, const Program& program, const std::vector<uint64_t>& weight_offsets);
+  RunEmitter(ModuleState& state, const Program& program,
+             const std::vector<uint64_t>& weight_offsets);
   // Emits the function and returns it.
   absl::StatusOr<llvm::Function*> Emit();
 
@@ -26,7 +28,8 @@ class RunEmitter {
   void EmitStep(const Step& step);
   void EmitNode(const Step& step);
   void EmitCall(const Step& step);
-  llvm::Value* CallParallel(const Step& step, llvm::Function* kernel, llvm::Value* tasks, size_t buffers);
+  llvm::Value* CallParallel(const Step& step, llvm::Function* kernel, llvm::Value* tasks,
+                            size_t buffers);
   void CheckResult(const Step& step, llvm::Value* result);
   void EmitAllocate(const Step& step);
   void EmitFree(int storage);
@@ -77,8 +80,9 @@ class RunEmitter {
   llvm::Function* thunk_ = nullptr;
   size_t most_buffers_ = 1;
   Callbacks host_{};
-  llvm::Value *run_ = nullptr, *slots_ = nullptr, *arena_ = nullptr, *scratch_ = nullptr, *outputs_ = nullptr,
-              *weights_ = nullptr, *buffers_ = nullptr, *pointers_ = nullptr, *arg_ = nullptr;
+  llvm::Value *run_ = nullptr, *slots_ = nullptr, *arena_ = nullptr, *scratch_ = nullptr,
+              *outputs_ = nullptr, *weights_ = nullptr, *buffers_ = nullptr, *pointers_ = nullptr,
+              *arg_ = nullptr;
   std::vector<llvm::Value*> inputs_, fixed_outputs_;
   llvm::BasicBlock* entry_ = nullptr;
 };

@@ -6,15 +6,17 @@
 namespace quench::codegen {
 
 llvm::Constant* Tables::Address(llvm::Constant* value, const std::string& name) {
-  auto* global = new llvm::GlobalVariable(module_, value->getType(), /*isConstant=*/true,
-                                          llvm::GlobalValue::InternalLinkage, value, prefix_ + "_" + name);
+  auto* global =
+      new llvm::GlobalVariable(module_, value->getType(), /*isConstant=*/true,
+                               llvm::GlobalValue::InternalLinkage, value, prefix_ + "_" + name);
   return global;
 }
 
 llvm::Constant* Tables::Text(const std::string& text) {
-  auto* global = new llvm::GlobalVariable(module_, llvm::ArrayType::get(llvm::Type::getInt8Ty(context_), text.size() + 1),
-                                          /*isConstant=*/true, llvm::GlobalValue::PrivateLinkage,
-                                          llvm::ConstantDataArray::getString(context_, text), prefix_ + "_text");
+  auto* global = new llvm::GlobalVariable(
+      module_, llvm::ArrayType::get(llvm::Type::getInt8Ty(context_), text.size() + 1),
+      /*isConstant=*/true, llvm::GlobalValue::PrivateLinkage,
+      llvm::ConstantDataArray::getString(context_, text), prefix_ + "_text");
   global->setUnnamedAddr(llvm::GlobalValue::UnnamedAddr::Global);
   global->setAlignment(llvm::Align(1));
   return global;
@@ -27,28 +29,34 @@ llvm::Constant* Tables::Struct(const std::vector<llvm::Constant*>& members) {
 llvm::Constant* Tables::Sized(std::vector<llvm::Constant*> members) {
   members.insert(members.begin(), I32(0));
   llvm::StructType* type = llvm::ConstantStruct::getTypeForElements(context_, members);
-  members[0] = I32(static_cast<int64_t>(module_.getDataLayout().getTypeAllocSize(type).getFixedValue()));
+  members[0] =
+      I32(static_cast<int64_t>(module_.getDataLayout().getTypeAllocSize(type).getFixedValue()));
   return llvm::ConstantStruct::get(type, members);
 }
 
-llvm::Constant* Tables::Pointers(const std::vector<llvm::Constant*>& values, const std::string& name) {
+llvm::Constant* Tables::Pointers(const std::vector<llvm::Constant*>& values,
+                                 const std::string& name) {
   if (values.empty()) return Null();
   auto* type = llvm::ArrayType::get(llvm::PointerType::getUnqual(context_), values.size());
   return Address(llvm::ConstantArray::get(type, values), name);
 }
 
-llvm::Constant* Tables::Tensor(const std::string& name, DataType dtype, const std::vector<Dim>& dims) {
+llvm::Constant* Tables::Tensor(const std::string& name, DataType dtype,
+                               const std::vector<Dim>& dims) {
   std::vector<llvm::Constant*> values;
   for (const Dim dim : dims) {
     const bool fixed = dim.is_static();
-    values.push_back(Struct({I64(fixed ? dim.value() : -1), I32(fixed ? -1 : dim.symbol()), I32(0)}));
+    values.push_back(
+        Struct({I64(fixed ? dim.value() : -1), I32(fixed ? -1 : dim.symbol()), I32(0)}));
   }
   llvm::Constant* array = Null();
   if (!values.empty()) {
-    array = Address(llvm::ConstantArray::get(llvm::ArrayType::get(values[0]->getType(), values.size()), values), "dims");
+    array = Address(
+        llvm::ConstantArray::get(llvm::ArrayType::get(values[0]->getType(), values.size()), values),
+        "dims");
   }
-  return Address(Sized({I32(static_cast<int64_t>(dtype)), I32(static_cast<int64_t>(dims.size())), I32(0), Text(name), array,
-                        Null()}),
+  return Address(Sized({I32(static_cast<int64_t>(dtype)), I32(static_cast<int64_t>(dims.size())),
+                        I32(0), Text(name), array, Null()}),
                  "tensor");
 }
 
@@ -64,8 +72,9 @@ llvm::Constant* SymbolInfo(Tables& tables, const Symbol& symbol) {
     kind = QUENCH_SYMBOL_RUNTIME;
   }
   return tables.Address(
-      tables.Sized({tables.I32(kind), tables.Text(symbol.name), tables.I64(symbol.min), tables.I64(symbol.max),
-                    tables.I64(symbol.multiple_of), tables.I32(from.input), tables.I32(from.axis)}),
+      tables.Sized({tables.I32(kind), tables.Text(symbol.name), tables.I64(symbol.min),
+                    tables.I64(symbol.max), tables.I64(symbol.multiple_of), tables.I32(from.input),
+                    tables.I32(from.axis)}),
       "symbol");
 }
 
@@ -85,7 +94,8 @@ absl::Status EmitModel(ModuleBuilder& builder, const ModelTables& model) {
     return tables.Pointers(all, "tensors");
   };
   std::vector<llvm::Constant*> symbols, variants;
-  for (SymbolId id = 0; id < model.num_symbols; ++id) symbols.push_back(SymbolInfo(tables, graph.symbols->at(id)));
+  for (SymbolId id = 0; id < model.num_symbols; ++id)
+    symbols.push_back(SymbolInfo(tables, graph.symbols->at(id)));
   for (const std::string& name : model.variants) {
     llvm::Constant* variant = module.getOrInsertGlobal(name, llvm::Type::getInt8Ty(state.context));
     llvm::cast<llvm::GlobalVariable>(variant)->setVisibility(llvm::GlobalValue::HiddenVisibility);
@@ -93,10 +103,12 @@ absl::Status EmitModel(ModuleBuilder& builder, const ModelTables& model) {
   }
   auto count = [&](size_t n) { return tables.I32(static_cast<int64_t>(n)); };
   llvm::Constant* info = tables.Address(
-      tables.Sized({tables.I32(QUENCH_MODEL_MAGIC), tables.I32(QUENCH_ABI_VERSION), tables.I32(state.target.machine),
-                    tables.Text(graph.name), tables.Text(model.uuid), tables.Text(model.fingerprint),
-                    tables.Text(model.producer), count(graph.inputs.size()), count(graph.outputs.size()),
-                    count(symbols.size()), count(variants.size()), tensors(graph.inputs), tensors(graph.outputs),
+      tables.Sized({tables.I32(QUENCH_MODEL_MAGIC), tables.I32(QUENCH_ABI_VERSION),
+                    tables.I32(state.target.machine), tables.Text(graph.name),
+                    tables.Text(model.uuid), tables.Text(model.fingerprint),
+                    tables.Text(model.producer), count(graph.inputs.size()),
+                    count(graph.outputs.size()), count(symbols.size()), count(variants.size()),
+                    tensors(graph.inputs), tensors(graph.outputs),
                     tables.Pointers(symbols, "symbols"), tables.Pointers(variants, "variants")}),
       "model");
 

@@ -12,11 +12,18 @@ namespace quench::codegen {
 
 class Tables {
  public:
-  explicit Tables(ModuleState& state) : module_(*state.module), context_(state.context), prefix_(state.prefix) {}
+  explicit Tables(ModuleState& state)
+      : module_(*state.module), context_(state.context), prefix_(state.prefix) {}
 
-  llvm::Constant* I32(int64_t value) { return llvm::ConstantInt::getSigned(llvm::Type::getInt32Ty(context_), value); }
-  llvm::Constant* I64(int64_t value) { return llvm::ConstantInt::getSigned(llvm::Type::getInt64Ty(context_), value); }
-  llvm::Constant* Null() { return llvm::ConstantPointerNull::get(llvm::PointerType::getUnqual(context_)); }
+  llvm::Constant* I32(int64_t value) {
+    return llvm::ConstantInt::getSigned(llvm::Type::getInt32Ty(context_), value);
+  }
+  llvm::Constant* I64(int64_t value) {
+    return llvm::ConstantInt::getSigned(llvm::Type::getInt64Ty(context_), value);
+  }
+  llvm::Constant* Null() {
+    return llvm::ConstantPointerNull::get(llvm::PointerType::getUnqual(context_));
+  }
   // Address of a zero-terminated string.
   llvm::Constant* Text(const std::string& text);
   // Struct whose first member is its own size as u32.

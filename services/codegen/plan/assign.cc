@@ -32,7 +32,8 @@ class Assigner {
 
  private:
   Storage& StorageOf(int buffer) {
-    return program_.storages[static_cast<size_t>(program_.buffers[static_cast<size_t>(buffer)].storage)];
+    return program_
+        .storages[static_cast<size_t>(program_.buffers[static_cast<size_t>(buffer)].storage)];
   }
 
   // The output takes the input's storage when that is used here for the last time.
@@ -40,20 +41,25 @@ class Assigner {
     if (step.kind != Step::Kind::kCall || step.in_place < 0) return;
     const auto output_at = static_cast<size_t>(step.first_output);
     if (output_at >= step.buffers.size()) return;
-    const int input = step.buffers[static_cast<size_t>(step.in_place)], output = step.buffers[output_at];
+    const int input = step.buffers[static_cast<size_t>(step.in_place)],
+              output = step.buffers[output_at];
     const int from = program_.buffers[static_cast<size_t>(input)].storage;
     const int to = program_.buffers[static_cast<size_t>(output)].storage;
     Storage& source = program_.storages[static_cast<size_t>(from)];
     const Storage& result = program_.storages[static_cast<size_t>(to)];
     if (from == to || source.home != Home::kArena || result.home != Home::kArena) return;
-    if (source.shared || result.shared || source.end != step.position || result.begin > step.position) return;
-    if (!SameBytes(input, output) || !(source.shape == program_.buffers[static_cast<size_t>(input)].shape ||
-                                       IsFixed(source.shape))) {
+    if (source.shared || result.shared || source.end != step.position ||
+        result.begin > step.position)
+      return;
+    if (!SameBytes(input, output) ||
+        !(source.shape == program_.buffers[static_cast<size_t>(input)].shape ||
+          IsFixed(source.shape))) {
       return;
     }
     // Another operand in the same memory would be overwritten while it is read at other places.
     for (size_t i = 0; i < output_at; ++i) {
-      if (static_cast<int>(i) != step.in_place && program_.buffers[static_cast<size_t>(step.buffers[i])].storage == from) {
+      if (static_cast<int>(i) != step.in_place &&
+          program_.buffers[static_cast<size_t>(step.buffers[i])].storage == from) {
         return;
       }
     }
@@ -68,11 +74,13 @@ class Assigner {
   bool SameBytes(int a, int b) const {
     const Shape& x = program_.buffers[static_cast<size_t>(a)].shape;
     const Shape& y = program_.buffers[static_cast<size_t>(b)].shape;
-    return x.dims == y.dims && x.layout == y.layout && DataTypeBits(x.dtype) == DataTypeBits(y.dtype);
+    return x.dims == y.dims && x.layout == y.layout &&
+           DataTypeBits(x.dtype) == DataTypeBits(y.dtype);
   }
 
-  // Heap memory allocated in this sequence is freed after the step that uses it last; what a nested sequence uses from
-  // outside counts as used by the control step. Memory that is made in a branch for use after it is freed out here.
+  // Heap memory allocated in this sequence is freed after the step that uses it last; what a nested
+  // sequence uses from outside counts as used by the control step. Memory that is made in a branch
+  // for use after it is freed out here.
   void AddFrees(std::vector<Step>& steps, int depth) {
     for (Step& step : steps) {
       AddFrees(step.then_steps, depth + 1);
@@ -83,8 +91,9 @@ class Assigner {
     for (const int id : made) {
       const Storage& storage = program_.storages[static_cast<size_t>(id)];
       if (storage.moved || storage.output >= 0) continue;
-      const auto last = std::find_if(steps.begin(), steps.end(),
-                                     [&](const Step& step) { return step.position >= storage.end; });
+      const auto last = std::find_if(steps.begin(), steps.end(), [&](const Step& step) {
+        return step.position >= storage.end;
+      });
       const bool covers = last != steps.end() || depth == 0;
       if (!covers) continue;  // used further out
       Step free;
@@ -99,7 +108,8 @@ class Assigner {
   // Storages allocated by a step or, where no nested sequence freed them, inside it.
   void FindAllocated(const Step& step, std::vector<int>& made) const {
     auto add = [&](int storage) {
-      if (!freed_.contains(storage) && std::find(made.begin(), made.end(), storage) == made.end()) made.push_back(storage);
+      if (!freed_.contains(storage) && std::find(made.begin(), made.end(), storage) == made.end())
+        made.push_back(storage);
     };
     if (step.kind == Step::Kind::kAllocate || step.kind == Step::Kind::kAppend) add(step.storage);
     for (const Step& inner : step.then_steps) FindAllocated(inner, made);
@@ -109,7 +119,8 @@ class Assigner {
   void Collect() {
     for (size_t i = 0; i < program_.storages.size(); ++i) {
       const Storage& storage = program_.storages[i];
-      if (storage.home == Home::kArena && storage.begin <= storage.end) planned_.push_back(static_cast<int>(i));
+      if (storage.home == Home::kArena && storage.begin <= storage.end)
+        planned_.push_back(static_cast<int>(i));
     }
   }
 
@@ -130,14 +141,17 @@ class Assigner {
   }
 
   absl::Status Place() {
-    const std::vector<ArenaItem> items = Items([this](const Shape& shape) { return BytesAt(shape, typical_); });
+    const std::vector<ArenaItem> items =
+        Items([this](const Shape& shape) { return BytesAt(shape, typical_); });
     const ArenaPlan plan = PlanArena(items);
     program_.typical_arena_bytes = plan.bytes;
     program_.typical_lower_bound = plan.lower_bound;
     bool fixed = true;
-    for (const int id : planned_) fixed = fixed && IsFixed(program_.storages[static_cast<size_t>(id)].shape);
+    for (const int id : planned_)
+      fixed = fixed && IsFixed(program_.storages[static_cast<size_t>(id)].shape);
     if (fixed) return EmitPlan(&plan, items, plan);
-    const std::vector<ArenaItem> largest = Items([this](const Shape& shape) { return MostBytes(shape); });
+    const std::vector<ArenaItem> largest =
+        Items([this](const Shape& shape) { return MostBytes(shape); });
     int64_t sum = 0;
     for (const ArenaItem& item : largest) sum = std::min(sum + item.bytes, int64_t{1} << 46);
     if (sum < (int64_t{1} << 46)) {
@@ -148,7 +162,8 @@ class Assigner {
   }
 
   // `fixed`: offsets for all sizes; null: the order of `typical` decides at run time.
-  absl::Status EmitPlan(const ArenaPlan* fixed, const std::vector<ArenaItem>& items, const ArenaPlan& typical) {
+  absl::Status EmitPlan(const ArenaPlan* fixed, const std::vector<ArenaItem>& items,
+                        const ArenaPlan& typical) {
     SlotFunction function("plan", symbols_);
     for (const SymbolId id : RuntimeDependence(symbols_).Planned()) function.SetExpression(id);
     int32_t next = symbols_.size();
@@ -171,17 +186,19 @@ class Assigner {
     function.Set(program_.lower_bound_slot, bound);
     function.Set(program_.scratch_slot, Scratch(function));
     const int32_t symbols_before = symbols_.size();
-    QUENCH_ASSIGN_OR_RETURN(program_.plan, emitter_.EmitLoops(function.Finish(), {}, symbols_, false));
+    QUENCH_ASSIGN_OR_RETURN(program_.plan,
+                            emitter_.EmitLoops(function.Finish(), {}, symbols_, false));
     QUENCH_CHECK(symbols_.size() == symbols_before);  // slots after the symbols are taken
     return absl::OkStatus();
   }
 
-  void StackUp(SlotFunction& function, const std::vector<ArenaItem>& items, const ArenaPlan& typical, int32_t& next,
-               loops::E& arena, loops::E& bound) {
+  void StackUp(SlotFunction& function, const std::vector<ArenaItem>& items,
+               const ArenaPlan& typical, int32_t& next, loops::E& arena, loops::E& bound) {
     loops::Builder& b = function.b();
     std::vector<loops::E> bytes, ends(items.size());
     for (const int id : planned_) {
-      const loops::E exact = function.Bytes(program_.storages[static_cast<size_t>(id)].shape, NameOf(id));
+      const loops::E exact =
+          function.Bytes(program_.storages[static_cast<size_t>(id)].shape, NameOf(id));
       bytes.push_back(b.Let(CeilDiv(exact, b.I(kArenaAlignment)) * kArenaAlignment, "rounded"));
     }
     const StackingOrder stacking = StackingOf(items, typical);
@@ -193,10 +210,12 @@ class Assigner {
         offset = first ? end : Max(offset, end);
         first = false;
       }
-      Storage& storage = program_.storages[static_cast<size_t>(planned_[static_cast<size_t>(item)])];
+      Storage& storage =
+          program_.storages[static_cast<size_t>(planned_[static_cast<size_t>(item)])];
       storage.offset_slot = next++;
       function.Set(storage.offset_slot, offset);
-      const loops::E end = b.Let(function.Value(Dim::OfSymbol(storage.offset_slot)) + bytes[static_cast<size_t>(item)]);
+      const loops::E end = b.Let(function.Value(Dim::OfSymbol(storage.offset_slot)) +
+                                 bytes[static_cast<size_t>(item)]);
       ends[static_cast<size_t>(item)] = end;
       arena = b.Let(Max(arena, end), "arena");
     }

@@ -8,9 +8,13 @@ namespace {
 
 using Graph = std::vector<std::vector<int>>;  // items that are live together
 
-bool Overlap(const ArenaItem& a, const ArenaItem& b) { return a.begin <= b.end && b.begin <= a.end; }
+bool Overlap(const ArenaItem& a, const ArenaItem& b) {
+  return a.begin <= b.end && b.begin <= a.end;
+}
 
-int64_t RoundUp(int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
+int64_t RoundUp(int64_t bytes) {
+  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+}
 
 Graph Conflicts(std::span<const ArenaItem> items) {
   std::vector<int> by_begin(items.size());
@@ -33,7 +37,8 @@ Graph Conflicts(std::span<const ArenaItem> items) {
 }
 
 // Places items in `order`, each in the lowest gap among those it is live with.
-ArenaPlan FirstFit(std::span<const ArenaItem> items, const Graph& conflicts, std::span<const int> order) {
+ArenaPlan FirstFit(std::span<const ArenaItem> items, const Graph& conflicts,
+                   std::span<const int> order) {
   ArenaPlan plan;
   plan.offsets.assign(items.size(), -1);
   std::vector<std::pair<int64_t, int64_t>> taken;
@@ -41,7 +46,8 @@ ArenaPlan FirstFit(std::span<const ArenaItem> items, const Graph& conflicts, std
     taken.clear();
     for (const int other : conflicts[static_cast<size_t>(id)]) {
       const int64_t offset = plan.offsets[static_cast<size_t>(other)];
-      if (offset >= 0) taken.emplace_back(offset, offset + RoundUp(items[static_cast<size_t>(other)].bytes));
+      if (offset >= 0)
+        taken.emplace_back(offset, offset + RoundUp(items[static_cast<size_t>(other)].bytes));
     }
     std::sort(taken.begin(), taken.end());
     const int64_t bytes = RoundUp(items[static_cast<size_t>(id)].bytes);
@@ -79,8 +85,8 @@ int64_t LowerBound(std::span<const ArenaItem> items) {
 }
 
 // Swaps pairs of the order and keeps what is not worse, within a budget of conflict visits.
-void HillClimb(std::span<const ArenaItem> items, const Graph& conflicts, int64_t goal, std::vector<int> order,
-               ArenaPlan& best) {
+void HillClimb(std::span<const ArenaItem> items, const Graph& conflicts, int64_t goal,
+               std::vector<int> order, ArenaPlan& best) {
   size_t edges = items.size();
   for (const auto& list : conflicts) edges += list.size();
   const size_t tries = std::min<size_t>(500, 20'000'000 / std::max<size_t>(edges, 1));
@@ -130,7 +136,8 @@ StackingOrder StackingOf(std::span<const ArenaItem> items, const ArenaPlan& plan
   std::iota(result.order.begin(), result.order.end(), 0);
   // Ties (items without bytes) go by number, which still gives every pair one direction.
   auto lower = [&](int a, int b) {
-    return std::pair(plan.offsets[static_cast<size_t>(a)], a) < std::pair(plan.offsets[static_cast<size_t>(b)], b);
+    return std::pair(plan.offsets[static_cast<size_t>(a)], a) <
+           std::pair(plan.offsets[static_cast<size_t>(b)], b);
   };
   std::sort(result.order.begin(), result.order.end(), lower);
   result.below.resize(items.size());
@@ -173,7 +180,8 @@ std::vector<std::vector<int>> MaximalLiveSets(std::span<const ArenaItem> items) 
     if (events[i].second != 1 || i == 0 || events[i - 1].second != 0) continue;
     std::vector<int> live;
     for (size_t id = 0; id < items.size(); ++id) {
-      if (items[id].begin <= events[i].first && events[i].first <= items[id].end) live.push_back(static_cast<int>(id));
+      if (items[id].begin <= events[i].first && events[i].first <= items[id].end)
+        live.push_back(static_cast<int>(id));
     }
     sets.push_back(std::move(live));
   }

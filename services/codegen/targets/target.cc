@@ -13,31 +13,33 @@ namespace {
 
 const std::vector<Target>& Variants() {
   static const auto* const kVariants = new std::vector<Target>{
-#define QUENCH_VARIANT(name_, triple_, cpu_, features_, emulation_, machine_, elf_machine_, elf_flags_, section_,      \
-                       section_flags_, pointer_bits_, vector_bits_, registers_, fma_, l1_, l2_, gflops_, gbytes_,      \
-                       rows_, vectors_, cpu_features_)                                                                 \
-  Target{.name = name_,                                                                                                \
-         .triple = triple_,                                                                                            \
-         .cpu = cpu_,                                                                                                  \
-         .features = features_,                                                                                        \
-         .linker_emulation = emulation_,                                                                               \
-         .pointer_bits = pointer_bits_,                                                                                \
-         .vector_bits = vector_bits_,                                                                                  \
-         .vector_registers = registers_,                                                                               \
-         .fma = fma_,                                                                                                  \
-         .multiply_by_lane = machine_ == QUENCH_MACHINE_AARCH64 || machine_ == QUENCH_MACHINE_ARMV7,                   \
-         .l1_bytes = l1_,                                                                                              \
-         .l2_bytes = l2_,                                                                                              \
-         .gflops = gflops_,                                                                                            \
-         .gbytes = gbytes_,                                                                                            \
-         .tile_rows = rows_,                                                                                           \
-         .tile_vectors = vectors_,                                                                                     \
-         .required_features = cpu_features_,                                                                           \
-         .machine = machine_,                                                                                          \
-         .elf_machine = elf_machine_,                                                                                  \
-         .elf_flags = elf_flags_,                                                                                      \
-         .weight_section = section_,                                                                                   \
-         .weight_section_flags = section_flags_},
+#define QUENCH_VARIANT(name_, triple_, cpu_, features_, emulation_, machine_, elf_machine_,       \
+                       elf_flags_, section_, section_flags_, pointer_bits_, vector_bits_,         \
+                       registers_, fma_, l1_, l2_, gflops_, gbytes_, rows_, vectors_,             \
+                       cpu_features_)                                                             \
+  Target{                                                                                         \
+      .name = name_,                                                                              \
+      .triple = triple_,                                                                          \
+      .cpu = cpu_,                                                                                \
+      .features = features_,                                                                      \
+      .linker_emulation = emulation_,                                                             \
+      .pointer_bits = pointer_bits_,                                                              \
+      .vector_bits = vector_bits_,                                                                \
+      .vector_registers = registers_,                                                             \
+      .fma = fma_,                                                                                \
+      .multiply_by_lane = machine_ == QUENCH_MACHINE_AARCH64 || machine_ == QUENCH_MACHINE_ARMV7, \
+      .l1_bytes = l1_,                                                                            \
+      .l2_bytes = l2_,                                                                            \
+      .gflops = gflops_,                                                                          \
+      .gbytes = gbytes_,                                                                          \
+      .tile_rows = rows_,                                                                         \
+      .tile_vectors = vectors_,                                                                   \
+      .required_features = cpu_features_,                                                         \
+      .machine = machine_,                                                                        \
+      .elf_machine = elf_machine_,                                                                \
+      .elf_flags = elf_flags_,                                                                    \
+      .weight_section = section_,                                                                 \
+      .weight_section_flags = section_flags_},
 #include "services/codegen/targets/targets.def"
   };
   return *kVariants;
@@ -67,16 +69,18 @@ constexpr uint32_t kThisMachine = QUENCH_MACHINE_ARMV7;
 constexpr uint32_t kThisMachine = 0;
 #endif
 
-// The strongest variant that this machine runs: by what it reports, never by its model name, so that equal
-// machines give equal bytes.
+// The strongest variant that this machine runs: by what it reports, never by its model name, so
+// that equal machines give equal bytes.
 absl::StatusOr<std::vector<Target>> ResolveHost() {
   const uint64_t features = quench_rt_cpu_features();
   const Target* best = nullptr;
   for (const Target& variant : Variants()) {
-    if (variant.machine == kThisMachine && (variant.required_features & ~features) == 0) best = &variant;
+    if (variant.machine == kThisMachine && (variant.required_features & ~features) == 0)
+      best = &variant;
   }
   if (best == nullptr) {
-    return Unsupported("target `host`: this CPU is older than every target; name one to cross-compile");
+    return Unsupported(
+        "target `host`: this CPU is older than every target; name one to cross-compile");
   }
   return std::vector<Target>{*best};
 }
@@ -100,8 +104,10 @@ size_t EditDistance(const std::string& a, const std::string& b) {
 absl::Status UnknownTarget(const std::string& name) {
   std::vector<std::pair<size_t, std::string>> near;
   const std::string wanted = name.substr(0, 64);
-  for (const TargetName& target : TargetNames()) near.emplace_back(EditDistance(wanted, target.name), target.name);
-  std::stable_sort(near.begin(), near.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const TargetName& target : TargetNames())
+    near.emplace_back(EditDistance(wanted, target.name), target.name);
+  std::stable_sort(near.begin(), near.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string> names;
   for (size_t i = 0; i < near.size() && i < 3; ++i) names.push_back("`" + near[i].second + "`");
   return InvalidArgument("unknown target `{}`, the nearest are {}", wanted, fmt::join(names, ", "));
@@ -115,9 +121,10 @@ absl::StatusOr<std::vector<Target>> ResolveTarget(const std::string& name) {
     if (row.name != name) continue;
     std::vector<Target> result;
     for (const std::string& variant : row.variants) {
-      const auto found =
-          std::find_if(Variants().begin(), Variants().end(), [&](const Target& t) { return t.name == variant; });
-      QUENCH_CHECK(found != Variants().end());  // a row of targets.def names a variant that is not there
+      const auto found = std::find_if(Variants().begin(), Variants().end(),
+                                      [&](const Target& t) { return t.name == variant; });
+      QUENCH_CHECK(found !=
+                   Variants().end());  // a row of targets.def names a variant that is not there
       result.push_back(*found);
     }
     return result;

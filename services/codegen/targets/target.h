@@ -1,4 +1,5 @@
-// A target is data: triple, CPU, features, widths, registers, tiles, caches. Nothing outside targets/ names an ISA.
+// A target is data: triple, CPU, features, widths, registers, tiles, caches. Nothing outside
+// targets/ names an ISA.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -10,24 +11,25 @@
 namespace quench::codegen {
 
 struct Target {
-  std::string name;            // "x86-64-v3"
+  std::string name;  // "x86-64-v3"
   std::string triple;
-  std::string cpu;             // LLVM's name
-  std::string features;        // LLVM's feature string: "+avx2,+fma"
+  std::string cpu;       // LLVM's name
+  std::string features;  // LLVM's feature string: "+avx2,+fma"
   std::string linker_emulation;
   int pointer_bits = 64;
-  int vector_bits = 256;       // preferred vector register
+  int vector_bits = 256;  // preferred vector register
   int vector_registers = 16;
   bool fma = true;
   bool multiply_by_lane = false;  // a multiply-add takes one lane of a vector as its scalar
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20;
-  double gflops = 50;          // fp32 peak of one core, for the cost model
-  double gbytes = 10;          // memory bandwidth of one core, for the cost model
+  double gflops = 50;  // fp32 peak of one core, for the cost model
+  double gbytes = 10;  // memory bandwidth of one core, for the cost model
   // fp32 micro-kernel tile: rows (pixels) x vectors, with rows * vectors accumulators.
   int tile_rows = 6, tile_vectors = 2;
   uint64_t required_features = 0;  // QUENCH_CPU_* bits the runtime checks before it picks a variant
   uint32_t machine = 0;            // QUENCH_MACHINE_* of the artifact
-  // How a relocatable object of this machine is written, and where its weights go (far from code where that matters).
+  // How a relocatable object of this machine is written, and where its weights go (far from code
+  // where that matters).
   uint16_t elf_machine = 0;
   uint32_t elf_flags = 0;
   std::string weight_section;
@@ -35,8 +37,8 @@ struct Target {
   int f32_lanes() const { return vector_bits / 32; }
 };
 
-// The variants that a --target name stands for, baseline first. Unknown names are INVALID_ARGUMENT with near names.
-// "host" is resolved to the features of this machine.
+// The variants that a --target name stands for, baseline first. Unknown names are INVALID_ARGUMENT
+// with near names. "host" is resolved to the features of this machine.
 absl::StatusOr<std::vector<Target>> ResolveTarget(const std::string& name);
 
 // A name --target takes, in the order of targets.def, "host" first.

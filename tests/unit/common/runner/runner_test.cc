@@ -42,13 +42,15 @@ TEST(ArtifactTest, Runs) {
     for (const int64_t n : {2, 6, 4}) {
       const std::vector<Tensor> inputs = Inputs(n);
       std::string tapped;
-      const auto outputs = (*artifact)->Run(inputs, {}, [&](const std::string& name, const Tensor& tensor) {
-        tapped = name;
-        EXPECT_EQ(tensor.dims(), (std::vector<int64_t>{n, 4}));
-      });
+      const auto outputs =
+          (*artifact)->Run(inputs, {}, [&](const std::string& name, const Tensor& tensor) {
+            tapped = name;
+            EXPECT_EQ(tensor.dims(), (std::vector<int64_t>{n, 4}));
+          });
       ASSERT_TRUE(outputs.ok()) << outputs.status();
       EXPECT_EQ(tapped, "y");
-      for (int64_t i = 0; i < 4 * n; ++i) EXPECT_EQ((*outputs)[0].FloatAt(i), 2 * inputs[0].FloatAt(i));
+      for (int64_t i = 0; i < 4 * n; ++i)
+        EXPECT_EQ((*outputs)[0].FloatAt(i), 2 * inputs[0].FloatAt(i));
       for (int64_t i = 0; i < (*outputs)[1].size(); ++i) EXPECT_EQ((*outputs)[1].FloatAt(i), 1);
     }
   }
@@ -58,13 +60,15 @@ TEST(ArtifactTest, ProblemsAreNamed) {
   const auto artifact = Artifact::Open(FAKE_MODEL);
   ASSERT_TRUE(artifact.ok()) << artifact.status();
   const std::vector<Tensor> inputs = Inputs(2);
-  EXPECT_EQ(MessageOf((*artifact)->Run(std::span(inputs).first(1)).status()), "1 inputs are given, the model takes 2");
+  EXPECT_EQ(MessageOf((*artifact)->Run(std::span(inputs).first(1)).status()),
+            "1 inputs are given, the model takes 2");
   const std::vector<Tensor> swapped = {inputs[1], inputs[0]};
   const absl::Status wrong = (*artifact)->Run(swapped).status();
   EXPECT_EQ(wrong.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(MessageOf(wrong).find("`x`"), std::string::npos) << wrong;
   EXPECT_NE(MessageOf(wrong).find("`k`"), std::string::npos) << wrong;
-  EXPECT_EQ(MessageOf((*artifact)->Run(Inputs(2, -1)).status()), "node `filter` (Compress): k is negative");
+  EXPECT_EQ(MessageOf((*artifact)->Run(Inputs(2, -1)).status()),
+            "node `filter` (Compress): k is negative");
   EXPECT_EQ(Artifact::Open("/no/such/model.so").status().code(), absl::StatusCode::kNotFound);
 }
 
@@ -73,7 +77,8 @@ TEST(ArtifactTest, CancellationReachesTheRun) {
   ASSERT_TRUE(artifact.ok()) << artifact.status();
   StepContext context;
   context.set_deadline(std::chrono::steady_clock::now() + std::chrono::milliseconds(20));
-  EXPECT_EQ((*artifact)->Run(Inputs(2, 1000), context).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ((*artifact)->Run(Inputs(2, 1000), context).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
   EXPECT_TRUE((*artifact)->Run(Inputs(2)).ok());
 }
 
@@ -100,7 +105,8 @@ TEST(RandomInputsTest, SameSeedSameValues) {
   std::vector<ArtifactTensor> types = {{"a", DataType::kF32, {{-1, "n", 0, 10}, {5, "", 5, 5}}},
                                        {"b", DataType::kI64, {{-1, "n", 0, 10}}},
                                        {"c", DataType::kBool, {{64, "", 64, 64}}}};
-  const auto first = RandomInputs(types, 3, {{"n", 7}}), second = RandomInputs(types, 3, {{"n", 7}});
+  const auto first = RandomInputs(types, 3, {{"n", 7}}),
+             second = RandomInputs(types, 3, {{"n", 7}});
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_EQ((*first)[0].dims(), (std::vector<int64_t>{7, 5}));
   for (size_t i = 0; i < types.size(); ++i) EXPECT_EQ(RelativeError((*first)[i], (*second)[i]), 0);
@@ -111,7 +117,8 @@ TEST(RandomInputsTest, SameSeedSameValues) {
 
 TEST(RandomInputsTest, TypesWithoutValuesAreNamed) {
   const std::vector<ArtifactTensor> types = {{"s", DataType::kString, {}}};
-  EXPECT_EQ(MessageOf(RandomInputs(types, 1).status()), "input `s`: no random values of type string");
+  EXPECT_EQ(MessageOf(RandomInputs(types, 1).status()),
+            "input `s`: no random values of type string");
 }
 
 }  // namespace

@@ -1,16 +1,17 @@
-/* The runtime from C, with nothing else: a program that prints nothing and exits 0 when all is well. */
+/* The runtime from C, with nothing else: a program that prints nothing and exits 0 when all is
+ * well. */
 #include <stdio.h>
 #include <string.h>
 
 #include "common/runtime/quench_rt.h"
 #include "tests/unit/common/runtime/fake_model.h"
 
-#define EXPECT(condition)                                          \
-  do {                                                             \
-    if (!(condition)) {                                            \
-      fprintf(stderr, "line %d: %s\n", __LINE__, #condition);      \
-      return 1;                                                    \
-    }                                                              \
+#define EXPECT(condition)                                     \
+  do {                                                        \
+    if (!(condition)) {                                       \
+      fprintf(stderr, "line %d: %s\n", __LINE__, #condition); \
+      return 1;                                               \
+    }                                                         \
   } while (0)
 
 int main(int argc, char** argv) {

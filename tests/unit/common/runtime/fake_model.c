@@ -98,36 +98,57 @@ static const quench_tensor_info* const kOutputs[] = {&kY, &kPositive};
 static const quench_tensor_info* const kTaps[] = {&kY};
 
 static const quench_symbol_info kN = {sizeof kN, QUENCH_SYMBOL_INPUT, "n", 2, 6, 2, 0, 0};
-static const quench_symbol_info kCount = {sizeof kCount, QUENCH_SYMBOL_RUNTIME, "count", 0, INT64_MAX, 1, -1, -1};
-static const quench_symbol_info kSize = {sizeof kSize, QUENCH_SYMBOL_EXPRESSION, "4*n", 8, 24, 1, -1, -1};
+static const quench_symbol_info kCount = {
+    sizeof kCount, QUENCH_SYMBOL_RUNTIME, "count", 0, INT64_MAX, 1, -1, -1};
+static const quench_symbol_info kSize = {
+    sizeof kSize, QUENCH_SYMBOL_EXPRESSION, "4*n", 8, 24, 1, -1, -1};
 static const quench_symbol_info* const kSymbols[] = {&kN, &kCount, &kSize};
 
 static const quench_node_info kTwice = {sizeof kTwice, 0, "twice", "Mul", "by hand"};
 static const quench_node_info kFilter = {sizeof kFilter, 0, "filter", "Compress", "by hand"};
 static const quench_node_info* const kNodes[] = {&kTwice, &kFilter};
 
-static const quench_variant kPlain = {sizeof kPlain, SLOTS, 0, "plain", 2, 1, kNodes, kTaps, plan, run};
-static const quench_variant kStrong = {sizeof kStrong, SLOTS, UINT64_C(1) << 63, "strong", 2, 1, kNodes, kTaps, plan, run};
+static const quench_variant kPlain = {sizeof kPlain, SLOTS, 0,    "plain", 2, 1,
+                                      kNodes,        kTaps, plan, run};
+static const quench_variant kStrong = {
+    sizeof kStrong, SLOTS, UINT64_C(1) << 63, "strong", 2, 1, kNodes, kTaps, plan, run};
 static const quench_variant* const kVariants[] = {&kPlain, &kStrong};
 static const quench_variant* const kOnlyStrong[] = {&kStrong};
 
-#define FAKE(version, variants, num_variants)                                                                        \
-  {                                                                                                                  \
-    sizeof(quench_model), QUENCH_MODEL_MAGIC, version, THIS_MACHINE, "fake", "00000000-0000-8000-8000-000000000000",  \
-        "0000000000000000000000000000000000000000000000000000000000000000", "by hand", 2, 2, 3, num_variants, kInputs, \
-        kOutputs, kSymbols, variants                                                                                 \
-  }
+#define FAKE(version, variants, num_variants)                          \
+  {sizeof(quench_model),                                               \
+   QUENCH_MODEL_MAGIC,                                                 \
+   version,                                                            \
+   THIS_MACHINE,                                                       \
+   "fake",                                                             \
+   "00000000-0000-8000-8000-000000000000",                             \
+   "0000000000000000000000000000000000000000000000000000000000000000", \
+   "by hand",                                                          \
+   2,                                                                  \
+   2,                                                                  \
+   3,                                                                  \
+   num_variants,                                                       \
+   kInputs,                                                            \
+   kOutputs,                                                           \
+   kSymbols,                                                           \
+   variants}
 
 static const quench_model kModel = FAKE(QUENCH_ABI_VERSION, kVariants, 2);
 static const quench_model kDemanding = FAKE(QUENCH_ABI_VERSION, kOnlyStrong, 1);
 
-const quench_model* fake_model_query(uint32_t max_abi_version) { return max_abi_version >= 1 ? &kModel : NULL; }
-const quench_model* fake_new_model_query(uint32_t max_abi_version) { return max_abi_version >= 1000 ? &kModel : NULL; }
+const quench_model* fake_model_query(uint32_t max_abi_version) {
+  return max_abi_version >= 1 ? &kModel : NULL;
+}
+const quench_model* fake_new_model_query(uint32_t max_abi_version) {
+  return max_abi_version >= 1000 ? &kModel : NULL;
+}
 const quench_model* fake_demanding_model_query(uint32_t max_abi_version) {
   return max_abi_version >= 1 ? &kDemanding : NULL;
 }
 
 #ifdef FAKE_LIBRARY
 const quench_model* quench_model_query(uint32_t max_abi_version);
-const quench_model* quench_model_query(uint32_t max_abi_version) { return fake_model_query(max_abi_version); }
+const quench_model* quench_model_query(uint32_t max_abi_version) {
+  return fake_model_query(max_abi_version);
+}
 #endif

@@ -19,7 +19,8 @@ struct Counter {
 
 int32_t Count(void* arg, int64_t begin, int64_t end, uint32_t worker) {
   auto& counter = *static_cast<Counter*>(arg);
-  if (end - begin < counter.grain && end != static_cast<int64_t>(counter.done.size())) counter.too_small = true;
+  if (end - begin < counter.grain && end != static_cast<int64_t>(counter.done.size()))
+    counter.too_small = true;
   for (int64_t i = begin; i < end; ++i) ++counter.done[static_cast<size_t>(i)];
   uint32_t seen = counter.most_workers;
   while (seen < worker && !counter.most_workers.compare_exchange_weak(seen, worker)) {
@@ -45,12 +46,15 @@ TEST(PoolTest, EveryTaskRunsOnce) {
   quench_rt_pool_free(pool);
 }
 
-int32_t FailAt7(void*, int64_t begin, int64_t end, uint32_t) { return begin <= 7 && 7 < end ? 42 : 0; }
+int32_t FailAt7(void*, int64_t begin, int64_t end, uint32_t) {
+  return begin <= 7 && 7 < end ? 42 : 0;
+}
 
 TEST(PoolTest, FirstFailureIsTheResult) {
   quench_rt_pool* pool = quench_rt_pool_create(3);
   ASSERT_NE(pool, nullptr);
-  for (int repeat = 0; repeat < 50; ++repeat) EXPECT_EQ(quench_rt_pool_run(pool, FailAt7, nullptr, 100, 1), 42);
+  for (int repeat = 0; repeat < 50; ++repeat)
+    EXPECT_EQ(quench_rt_pool_run(pool, FailAt7, nullptr, 100, 1), 42);
   quench_rt_pool_free(pool);
 }
 

@@ -22,16 +22,18 @@ class RuntimeTest : public ::testing::Test {
   }
 
   void Start(uint32_t threads = 1) {
-    ASSERT_EQ(quench_rt_open_linked(fake_model_query, &model_, &error_), QUENCH_RT_OK) << error_.text;
+    ASSERT_EQ(quench_rt_open_linked(fake_model_query, &model_, &error_), QUENCH_RT_OK)
+        << error_.text;
     quench_rt_options options{};
     options.size = sizeof options;
     options.num_threads = threads;
-    ASSERT_EQ(quench_rt_session_create(model_, &options, &session_, &error_), QUENCH_RT_OK) << error_.text;
+    ASSERT_EQ(quench_rt_session_create(model_, &options, &session_, &error_), QUENCH_RT_OK)
+        << error_.text;
   }
 
   int SetX(int64_t n, int32_t dtype = 1) {
     x_.assign(static_cast<size_t>(n) * 4, 0);
-    for (size_t i = 0; i < x_.size(); ++i) x_[i] = static_cast<float>(i % 2 == 0 ? i + 1 : -1);
+    for (size_t i = 0; i < x_.size(); ++i) x_[i] = i % 2 == 0 ? static_cast<float>(i + 1) : -1.0f;
     const int64_t dims[] = {n, 4};
     const quench_rt_tensor tensor = {x_.data(), dims, dtype, 2};
     return quench_rt_set_input(session_, 0, &tensor, &error_);
@@ -52,10 +54,12 @@ class RuntimeTest : public ::testing::Test {
     quench_rt_tensor y;
     ASSERT_EQ(quench_rt_get_output(session_, 0, &y, &error_), QUENCH_RT_OK);
     ASSERT_EQ(static_cast<size_t>(y.dims[0]) * 4, x_.size());
-    for (size_t i = 0; i < x_.size(); ++i) EXPECT_EQ(static_cast<const float*>(y.data)[i], 2 * x_[i]);
+    for (size_t i = 0; i < x_.size(); ++i)
+      EXPECT_EQ(static_cast<const float*>(y.data)[i], 2 * x_[i]);
     ASSERT_EQ(quench_rt_get_output(session_, 1, &y, &error_), QUENCH_RT_OK);
     ASSERT_EQ(static_cast<size_t>(y.dims[0]), x_.size() / 2);
-    for (size_t i = 0; i < x_.size() / 2; ++i) EXPECT_EQ(static_cast<const float*>(y.data)[i], x_[2 * i]);
+    for (size_t i = 0; i < x_.size() / 2; ++i)
+      EXPECT_EQ(static_cast<const float*>(y.data)[i], x_[2 * i]);
   }
 
   quench_rt_model* model_ = nullptr;
@@ -229,7 +233,8 @@ TEST_F(RuntimeTest, OpensFromFileAndMemory) {
   const std::string bytes = *ReadFile(FAKE_MODEL);
   quench_rt_model* copies[2] = {};
   for (quench_rt_model*& copy : copies) {
-    ASSERT_EQ(quench_rt_open_memory(bytes.data(), bytes.size(), &copy, &error_), QUENCH_RT_OK) << error_.text;
+    ASSERT_EQ(quench_rt_open_memory(bytes.data(), bytes.size(), &copy, &error_), QUENCH_RT_OK)
+        << error_.text;
     EXPECT_STREQ(quench_rt_describe(copy)->name, "fake");
   }
   for (quench_rt_model* copy : copies) quench_rt_close(copy);
@@ -242,27 +247,36 @@ TEST_F(RuntimeTest, RefusesWithASentence) {
   EXPECT_EQ(std::string(error_.text), "cannot open `" + path + "`: No such file or directory");
   std::ofstream(path) << "hello";
   EXPECT_EQ(quench_rt_open_file(path.c_str(), &model_, &error_), QUENCH_RT_NOT_A_MODEL);
-  EXPECT_EQ(std::string(error_.text), "`" + path + "` is not a model library: it is not an ELF file");
+  EXPECT_EQ(std::string(error_.text),
+            "`" + path + "` is not a model library: it is not an ELF file");
   EXPECT_EQ(quench_rt_open_file(RUNTIME_LIBRARY, &model_, &error_), QUENCH_RT_NOT_A_MODEL);
-  EXPECT_NE(std::string(error_.text).find("does not export `quench_model_query`"), std::string::npos) << error_.text;
+  EXPECT_NE(std::string(error_.text).find("does not export `quench_model_query`"),
+            std::string::npos)
+      << error_.text;
   EXPECT_EQ(quench_rt_open_linked(fake_new_model_query, &model_, &error_), QUENCH_RT_ABI);
-  EXPECT_STREQ(error_.text, "`linked model` needs a newer runtime: this one knows ABI versions up to 1");
+  EXPECT_STREQ(error_.text,
+               "`linked model` needs a newer runtime: this one knows ABI versions up to 1");
   EXPECT_EQ(quench_rt_open_linked(fake_demanding_model_query, &model_, &error_), QUENCH_RT_CPU);
-  EXPECT_STREQ(error_.text, "`linked model` cannot run here: variant `strong` needs others, which this CPU lacks");
+  EXPECT_STREQ(
+      error_.text,
+      "`linked model` cannot run here: variant `strong` needs others, which this CPU lacks");
 }
 
 TEST_F(RuntimeTest, DamagedLibrariesNeverCrash) {
   const std::string good = *ReadFile(FAKE_MODEL);
-  // Every truncation, and headers with bytes changed: inspected, never loaded unless the tables hold.
+  // Every truncation, and headers with bytes changed: inspected, never loaded unless the tables
+  // hold.
   for (size_t size = 0; size < std::min<size_t>(good.size(), 4096); size += 7) {
     quench_rt_model* model = nullptr;
     EXPECT_NE(quench_rt_open_memory(good.data(), size, &model, &error_), QUENCH_RT_OK) << size;
     EXPECT_EQ(model, nullptr);
   }
   std::string other = good;
-  other[18] = static_cast<char>(0xb7);  // e_machine: AArch64 on an x86 machine, or x86 where that is at home
+  other[18] = static_cast<char>(
+      0xb7);  // e_machine: AArch64 on an x86 machine, or x86 where that is at home
   if (other == good) other[18] = 62;
-  EXPECT_EQ(quench_rt_open_memory(other.data(), other.size(), &model_, &error_), QUENCH_RT_NOT_A_MODEL);
+  EXPECT_EQ(quench_rt_open_memory(other.data(), other.size(), &model_, &error_),
+            QUENCH_RT_NOT_A_MODEL);
   EXPECT_NE(std::string(error_.text).find("this machine is"), std::string::npos) << error_.text;
 }
 

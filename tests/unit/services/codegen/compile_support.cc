@@ -18,7 +18,8 @@ Tensor Values(std::vector<int64_t> dims, uint64_t seed) {
   return (*RandomInputs(std::vector{tensor}, seed))[0];
 }
 
-ValueId Node1(Graph& graph, const std::string& op, std::vector<ValueId> inputs, std::map<std::string, Attribute> attributes) {
+ValueId Node1(Graph& graph, const std::string& op, std::vector<ValueId> inputs,
+              std::map<std::string, Attribute> attributes) {
   const NodeId node = graph.AddNode(op, op, std::move(inputs), 1, std::move(attributes));
   return graph.node(node).outputs[0];
 }
@@ -26,7 +27,8 @@ ValueId Node1(Graph& graph, const std::string& op, std::vector<ValueId> inputs, 
 absl::StatusOr<Compiled> CompileGraph(const Graph& graph, CompileOptions options) {
   QUENCH_ASSIGN_OR_RETURN(TempDir folder, TempDir::Create());
   Compiled compiled{std::move(folder), {}};
-  QUENCH_ASSIGN_OR_RETURN(compiled.report, Compile(graph, options, compiled.library(), compiled.header()));
+  QUENCH_ASSIGN_OR_RETURN(compiled.report,
+                          Compile(graph, options, compiled.library(), compiled.header()));
   return compiled;
 }
 
@@ -37,7 +39,8 @@ std::vector<ArtifactTensor> InputsOf(const Graph& graph) {
     ArtifactTensor tensor{value.name, value.type.dtype, {}};
     for (const Dim dim : value.type.dims) {
       const Bounds bounds = graph.symbols->BoundsOf(dim);
-      tensor.dims.push_back({dim.is_static() ? dim.value() : -1, dim.is_static() ? "" : graph.symbols->at(dim.symbol()).name,
+      tensor.dims.push_back({dim.is_static() ? dim.value() : -1,
+                             dim.is_static() ? "" : graph.symbols->at(dim.symbol()).name,
                              bounds.min, bounds.max});
     }
     inputs.push_back(std::move(tensor));
@@ -45,7 +48,8 @@ std::vector<ArtifactTensor> InputsOf(const Graph& graph) {
   return inputs;
 }
 
-void ExpectSame(const Graph& graph, const std::vector<Tensor>& inputs, int level, double tolerance) {
+void ExpectSame(const Graph& graph, const std::vector<Tensor>& inputs, int level,
+                double tolerance) {
   const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(graph, inputs);
   ASSERT_TRUE(expected.ok()) << expected.status();
   CompileOptions options;
@@ -60,7 +64,8 @@ void ExpectSame(const Graph& graph, const std::vector<Tensor>& inputs, int level
       ASSERT_TRUE(actual.ok()) << actual.status();
       ASSERT_EQ(actual->size(), expected->size());
       for (size_t i = 0; i < expected->size(); ++i) {
-        EXPECT_EQ((*actual)[i].dims(), (*expected)[i].dims()) << "output " << i << ", level " << level;
+        EXPECT_EQ((*actual)[i].dims(), (*expected)[i].dims())
+            << "output " << i << ", level " << level;
         EXPECT_LE(RelativeError((*actual)[i], (*expected)[i]), tolerance)
             << "output " << i << ", level " << level << ", " << threads << " threads, run " << run;
       }
@@ -69,7 +74,8 @@ void ExpectSame(const Graph& graph, const std::vector<Tensor>& inputs, int level
   }
 }
 
-void ExpectSameAsInterpreter(const Graph& graph, const std::map<std::string, int64_t>& sizes, double tolerance) {
+void ExpectSameAsInterpreter(const Graph& graph, const std::map<std::string, int64_t>& sizes,
+                             double tolerance) {
   const absl::StatusOr<std::vector<Tensor>> inputs = RandomInputs(InputsOf(graph), 7, sizes);
   ASSERT_TRUE(inputs.ok()) << inputs.status();
   for (int level = 0; level <= 3; ++level) ExpectSame(graph, *inputs, level, tolerance);

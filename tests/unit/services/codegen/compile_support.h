@@ -31,10 +31,13 @@ struct Compiled {
 };
 absl::StatusOr<Compiled> CompileGraph(const Graph& graph, CompileOptions options = {});
 
-// Compiles at every level and compares each output with ops::Evaluate on random inputs (symbolic dims at `sizes`).
-void ExpectSameAsInterpreter(const Graph& graph, const std::map<std::string, int64_t>& sizes = {}, double tolerance = 1e-5);
+// Compiles at every level and compares each output with ops::Evaluate on random inputs (symbolic
+// dims at `sizes`).
+void ExpectSameAsInterpreter(const Graph& graph, const std::map<std::string, int64_t>& sizes = {},
+                             double tolerance = 1e-5);
 // The same on given inputs, at one level.
-void ExpectSame(const Graph& graph, const std::vector<Tensor>& inputs, int level, double tolerance = 1e-5);
+void ExpectSame(const Graph& graph, const std::vector<Tensor>& inputs, int level,
+                double tolerance = 1e-5);
 
 // The interface of a graph as an artifact describes it, to make inputs from.
 std::vector<ArtifactTensor> InputsOf(const Graph& graph);

@@ -45,8 +45,9 @@ Graph ConvGraph() {
                                                  {"kernel_shape", std::vector<int64_t>{3, 3}}};
   const ValueId a = Node1(graph, "Relu", {Node1(graph, "Conv", {x, w, bias}, same)});
   const ValueId b = Node1(graph, "Conv", {a, v}, same);
-  const ValueId c = Node1(graph, "MaxPool", {Node1(graph, "Sigmoid", {b})},
-                          {{"kernel_shape", std::vector<int64_t>{2, 2}}, {"strides", std::vector<int64_t>{2, 2}}});
+  const ValueId c = Node1(
+      graph, "MaxPool", {Node1(graph, "Sigmoid", {b})},
+      {{"kernel_shape", std::vector<int64_t>{2, 2}}, {"strides", std::vector<int64_t>{2, 2}}});
   graph.outputs = {c, a};
   Infer(graph);
   return graph;
@@ -84,7 +85,8 @@ TEST(CompileTest, SymbolicSizesPlanEveryBuffer) {
   const ValueId x = graph.AddInput("x", F32({n, 7}));
   ValueId a = Node1(graph, "Exp", {x});
   const ValueId b = Node1(graph, "Softmax", {a});
-  for (int i = 0; i < 4; ++i) a = Node1(graph, "Concat", {Node1(graph, "Softmax", {a}), b}, {{"axis", int64_t{0}}});
+  for (int i = 0; i < 4; ++i)
+    a = Node1(graph, "Concat", {Node1(graph, "Softmax", {a}), b}, {{"axis", int64_t{0}}});
   graph.outputs = {a};
   Infer(graph);
   for (const int64_t size : {1, 3, 200}) ExpectSameAsInterpreter(graph, {{"n", size}});
@@ -95,7 +97,8 @@ TEST(CompileTest, DataDependentSizes) {
   const ValueId x = graph.AddInput("x", F32({5, 7}));
   const ValueId positive = Node1(graph, "Relu", {x});
   const ValueId indices = Node1(graph, "NonZero", {positive});
-  const ValueId columns = Node1(graph, "Transpose", {indices}, {{"perm", std::vector<int64_t>{1, 0}}});
+  const ValueId columns =
+      Node1(graph, "Transpose", {indices}, {{"perm", std::vector<int64_t>{1, 0}}});
   const ValueId values = Node1(graph, "GatherND", {x, columns});
   graph.outputs = {indices, Node1(graph, "Exp", {values}), values};
   Infer(graph);
@@ -111,12 +114,14 @@ Graph IfGraph() {
     Graph body;
     body.symbols = graph.symbols;
     const ValueId in = body.AddInput("in", F32({4, 9}));
-    const ValueId once = Node1(body, op, twice ? std::vector<ValueId>{in, in} : std::vector<ValueId>{in});
+    const ValueId once =
+        Node1(body, op, twice ? std::vector<ValueId>{in, in} : std::vector<ValueId>{in});
     body.outputs = {Node1(body, "Tanh", {once}), in};
     return std::make_shared<const Graph>(std::move(body));
   };
-  const NodeId node = graph.AddNode("If", "if", {condition, x}, 2,
-                                    {{"then_branch", branch("Add", true)}, {"else_branch", branch("Neg", false)}});
+  const NodeId node =
+      graph.AddNode("If", "if", {condition, x}, 2,
+                    {{"then_branch", branch("Add", true)}, {"else_branch", branch("Neg", false)}});
   graph.outputs = {Node1(graph, "Exp", {graph.node(node).outputs[0]}), graph.node(node).outputs[1]};
   Infer(graph);
   return graph;
@@ -134,8 +139,10 @@ TEST(CompileTest, IfTakesEitherBranch) {
 // Iterations swap two carried values, add to one, and stack the other.
 Graph LoopGraph(bool constant_trips) {
   Graph graph;
-  const ValueId trips = constant_trips ? graph.AddConstant("trips", Tensor::Of(DataType::kI64, {}, std::vector<int64_t>{4}))
-                                       : graph.AddInput("trips", Type::Tensor(DataType::kI64, {}));
+  const ValueId trips =
+      constant_trips
+          ? graph.AddConstant("trips", Tensor::Of(DataType::kI64, {}, std::vector<int64_t>{4}))
+          : graph.AddInput("trips", Type::Tensor(DataType::kI64, {}));
   const ValueId a = graph.AddInput("a", F32({6}));
   const ValueId b = graph.AddInput("b", F32({6}));
   Graph body;
@@ -147,9 +154,11 @@ Graph LoopGraph(bool constant_trips) {
   const ValueId step = Node1(body, "Cast", {i}, {{"to", int64_t{1}}});
   const ValueId sum = Node1(body, "Add", {p, step});
   body.outputs = {Node1(body, "Identity", {go}), q, p, sum};
-  graph.outputs = graph.node(graph.AddNode("Loop", "loop", {trips, quench::kNone, a, b}, 3,
-                                           {{"body", std::make_shared<const Graph>(std::move(body))}}))
-                      .outputs;
+  graph.outputs =
+      graph
+          .node(graph.AddNode("Loop", "loop", {trips, quench::kNone, a, b}, 3,
+                              {{"body", std::make_shared<const Graph>(std::move(body))}}))
+          .outputs;
   Infer(graph);
   return graph;
 }
@@ -177,10 +186,12 @@ TEST(CompileTest, LoopEndsWhenItsConditionSaysSo) {
   const ValueId most = body.AddInput("most", F32({}));
   const ValueId twice = Node1(body, "Add", {v, v});
   body.outputs = {Node1(body, "Less", {twice, most}), twice};
-  graph.outputs = graph.node(graph.AddNode("Loop", "loop", {quench::kNone, quench::kNone, x, limit}, 1,
-                                           {{"body", std::make_shared<const Graph>(std::move(body))},
-                                            {"q.captures", int64_t{1}}}))
-                      .outputs;
+  graph.outputs =
+      graph
+          .node(graph.AddNode("Loop", "loop", {quench::kNone, quench::kNone, x, limit}, 1,
+                              {{"body", std::make_shared<const Graph>(std::move(body))},
+                               {"q.captures", int64_t{1}}}))
+          .outputs;
   Infer(graph);
   for (int level = 0; level <= 3; ++level) ExpectSame(graph, {Tensor::ScalarF32(1.5f)}, level);
 }
@@ -195,12 +206,13 @@ TEST(CompileTest, ScanSlicesAndStacksAlongAnyAxis) {
   const ValueId slice = body.AddInput("slice", F32({3}));
   const ValueId sum = Node1(body, "Add", {state, slice});
   body.outputs = {sum, Node1(body, "Exp", {sum})};
-  graph.outputs = graph.node(graph.AddNode("Scan", "scan", {start, x}, 2,
-                                           {{"body", std::make_shared<const Graph>(std::move(body))},
-                                            {"num_scan_inputs", int64_t{1}},
-                                            {"scan_input_axes", std::vector<int64_t>{1}},
-                                            {"scan_input_directions", std::vector<int64_t>{1}},
-                                            {"scan_output_axes", std::vector<int64_t>{-1}}}))
+  graph.outputs = graph
+                      .node(graph.AddNode("Scan", "scan", {start, x}, 2,
+                                          {{"body", std::make_shared<const Graph>(std::move(body))},
+                                           {"num_scan_inputs", int64_t{1}},
+                                           {"scan_input_axes", std::vector<int64_t>{1}},
+                                           {"scan_input_directions", std::vector<int64_t>{1}},
+                                           {"scan_output_axes", std::vector<int64_t>{-1}}}))
                       .outputs;
   Infer(graph);
   ExpectSameAsInterpreter(graph);
@@ -227,7 +239,8 @@ TEST(CompileTest, ChannelsLastGivesTheSameResults) {
     const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     const std::vector<Tensor> actual = *(*Artifact::Open(compiled->library()))->Run(inputs);
-    for (size_t i = 0; i < expected.size(); ++i) EXPECT_LE(RelativeError(actual[i], expected[i]), 1e-5) << layout;
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_LE(RelativeError(actual[i], expected[i]), 1e-5) << layout;
   }
 }
 
@@ -243,12 +256,14 @@ TEST(CompileTest, TapsShowEveryValueRowMajor) {
   const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   size_t seen = 0;
-  const auto results = (*Artifact::Open(compiled->library()))->Run(inputs, {}, [&](const std::string& name, const Tensor& tensor) {
-    ++seen;
-    ASSERT_TRUE(expected.contains(name)) << name;
-    // Sums of 288 products of unit variance, through a sigmoid whose largest value is 1.
-    EXPECT_LE(RelativeError(tensor, expected[name]), 5e-5) << name;
-  });
+  const auto results = (*Artifact::Open(compiled->library()))
+                           ->Run(inputs, {}, [&](const std::string& name, const Tensor& tensor) {
+                             ++seen;
+                             ASSERT_TRUE(expected.contains(name)) << name;
+                             // Sums of 288 products of unit variance, through a sigmoid whose
+                             // largest value is 1.
+                             EXPECT_LE(RelativeError(tensor, expected[name]), 5e-5) << name;
+                           });
   ASSERT_TRUE(results.ok()) << results.status();
   EXPECT_GE(seen, 3u);
 }
@@ -261,12 +276,14 @@ std::string Bytes(const std::filesystem::path& path) {
 TEST(CompileTest, SameRequestSameBytes) {
   CompileOptions options;
   options.target = "x86-64";
-  const absl::StatusOr<Compiled> first = CompileGraph(ConvGraph(), options), second = CompileGraph(ConvGraph(), options);
+  const absl::StatusOr<Compiled> first = CompileGraph(ConvGraph(), options),
+                                 second = CompileGraph(ConvGraph(), options);
   ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
   EXPECT_EQ(Bytes(first->library()), Bytes(second->library()));
   EXPECT_EQ(Bytes(first->header()), Bytes(second->header()));
   EXPECT_EQ(first->report.uuid, second->report.uuid);
-  EXPECT_EQ(first->report.variants, (std::vector<std::string>{"x86-64-v2", "x86-64-v3", "x86-64-v4"}));
+  EXPECT_EQ(first->report.variants,
+            (std::vector<std::string>{"x86-64-v2", "x86-64-v3", "x86-64-v4"}));
   options.opt_level = 1;
   const absl::StatusOr<Compiled> other = CompileGraph(ConvGraph(), options);
   ASSERT_TRUE(other.ok()) << other.status();
@@ -300,13 +317,15 @@ TEST(CompileTest, CancelledCompileLeavesNothing) {
   const StepContext context;
   context.cancel_token()->Cancel();
   const absl::Status status =
-      Compile(ConvGraph(), {}, folder.path() / "model.so", folder.path() / "model.h", context).status();
+      Compile(ConvGraph(), {}, folder.path() / "model.so", folder.path() / "model.h", context)
+          .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 TEST(CompileTest, UnwritableOutputIsAnError) {
-  const absl::Status status = Compile(ReluGraph(), {}, "/no/such/folder/model.so", "/no/such/folder/model.h").status();
+  const absl::Status status =
+      Compile(ReluGraph(), {}, "/no/such/folder/model.so", "/no/such/folder/model.h").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
 }
 

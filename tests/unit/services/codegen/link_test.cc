@@ -13,9 +13,12 @@
 namespace quench::codegen {
 namespace {
 
-std::span<const std::byte> BytesOf(const std::string& text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> BytesOf(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
 
-absl::Status WriteObject(const std::filesystem::path& path, const Target& target, const std::vector<std::string>& entries) {
+absl::Status WriteObject(const std::filesystem::path& path, const Target& target,
+                         const std::vector<std::string>& entries) {
   QUENCH_ASSIGN_OR_RETURN(const auto writer, WeightsWriter::Create(path, target));
   for (const std::string& entry : entries) {
     QUENCH_RETURN_IF_ERROR(writer->Begin().status());
@@ -55,11 +58,15 @@ TEST(LinkTest, WeightsOfEveryTargetLink) {
     const TempDir folder = *TempDir::Create();
     const Target target = (*ResolveTarget(name.name))[0];
     ASSERT_TRUE(WriteObject(folder.path() / "w.o", target, {"one", "two"}).ok());
-    const absl::Status shared = LinkShared(target, {folder.path() / "w.o"}, "w.so", folder.path() / "w.so");
+    const absl::Status shared =
+        LinkShared(target, {folder.path() / "w.o"}, "w.so", folder.path() / "w.so");
     EXPECT_TRUE(shared.ok()) << name.name << ": " << shared;
-    const absl::Status partial = LinkRelocatable(target, {folder.path() / "w.o"}, folder.path() / "r.o");
+    const absl::Status partial =
+        LinkRelocatable(target, {folder.path() / "w.o"}, folder.path() / "r.o");
     EXPECT_TRUE(partial.ok()) << name.name << ": " << partial;
-    EXPECT_TRUE(WriteArchive(folder.path() / "r.o", "model.o", "quench_model_query", folder.path() / "m.a").ok());
+    EXPECT_TRUE(
+        WriteArchive(folder.path() / "r.o", "model.o", "quench_model_query", folder.path() / "m.a")
+            .ok());
     EXPECT_EQ(ReadFile(folder.path() / "m.a")->substr(0, 9), "!<arch>\n/");
   }
 }
@@ -68,7 +75,8 @@ TEST(LinkTest, ComplaintsBecomeTheErrorAndTheLinkerGoesOn) {
   const TempDir folder = *TempDir::Create();
   const Target target = (*ResolveTarget("x86-64-v2"))[0];
   ASSERT_TRUE(WriteFileAtomically(folder.path() / "bad.o", "not an object").ok());
-  const absl::Status bad = LinkShared(target, {folder.path() / "bad.o"}, "x.so", folder.path() / "x.so");
+  const absl::Status bad =
+      LinkShared(target, {folder.path() / "bad.o"}, "x.so", folder.path() / "x.so");
   EXPECT_FALSE(bad.ok());
   EXPECT_NE(MessageOf(bad).find("bad.o"), std::string::npos) << bad;
   ASSERT_TRUE(WriteObject(folder.path() / "w.o", target, {"one"}).ok());
@@ -83,7 +91,8 @@ TEST(LinkTest, ThreadsTakeTurns) {
   std::vector<absl::Status> results(4);
   for (size_t i = 0; i < results.size(); ++i) {
     threads.emplace_back([&, i] {
-      results[i] = LinkShared(target, {folder.path() / "w.o"}, "w.so", folder.path() / fmt::format("{}.so", i));
+      results[i] = LinkShared(target, {folder.path() / "w.o"}, "w.so",
+                              folder.path() / fmt::format("{}.so", i));
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -16,7 +16,8 @@ void ExpectDisjoint(const std::vector<ArenaItem>& items, const std::vector<int64
     EXPECT_EQ(offsets[i] % kArenaAlignment, 0);
     for (size_t j = i + 1; j < items.size(); ++j) {
       if (!Live(items[i], items[j]) || items[i].bytes == 0 || items[j].bytes == 0) continue;
-      EXPECT_TRUE(offsets[i] + items[i].bytes <= offsets[j] || offsets[j] + items[j].bytes <= offsets[i])
+      EXPECT_TRUE(offsets[i] + items[i].bytes <= offsets[j] ||
+                  offsets[j] + items[j].bytes <= offsets[i])
           << "items " << i << " and " << j;
     }
   }
@@ -27,7 +28,8 @@ std::vector<ArenaItem> RandomItems(uint32_t seed, int count) {
   std::vector<ArenaItem> items;
   for (int i = 0; i < count; ++i) {
     const int begin = static_cast<int>(random() % 40);
-    items.push_back({static_cast<int64_t>(random() % 5000), begin, begin + static_cast<int>(random() % 8)});
+    items.push_back(
+        {static_cast<int64_t>(random() % 5000), begin, begin + static_cast<int>(random() % 8)});
   }
   return items;
 }
@@ -53,13 +55,15 @@ TEST(MemoryPlanTest, RandomPlansAreDisjointAndCloseToTheBound) {
     const ArenaPlan plan = PlanArena(items);
     ExpectDisjoint(items, plan.offsets);
     EXPECT_GE(plan.bytes, plan.lower_bound);
-    EXPECT_LE(static_cast<double>(plan.bytes), 1.25 * static_cast<double>(plan.lower_bound)) << "seed " << seed;
+    EXPECT_LE(static_cast<double>(plan.bytes), 1.25 * static_cast<double>(plan.lower_bound))
+        << "seed " << seed;
     EXPECT_EQ(PlanArena(items).offsets, plan.offsets);  // deterministic
   }
 }
 
 // Offsets as the emitted plan function computes them.
-std::vector<int64_t> Stack(const StackingOrder& stacking, const std::vector<ArenaItem>& items, int64_t& bytes) {
+std::vector<int64_t> Stack(const StackingOrder& stacking, const std::vector<ArenaItem>& items,
+                           int64_t& bytes) {
   std::vector<int64_t> offsets(items.size(), 0);
   bytes = 0;
   for (const int item : stacking.order) {

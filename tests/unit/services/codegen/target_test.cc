@@ -29,7 +29,8 @@ TEST(TargetTest, VariantsGrowStronger) {
 TEST(TargetTest, UnknownNameListsNearOnes) {
   const absl::Status status = ResolveTarget("aarch46").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(MessageOf(status).find("unknown target `aarch46`, the nearest are `aarch64`"), 0u) << status;
+  EXPECT_EQ(MessageOf(status).find("unknown target `aarch46`, the nearest are `aarch64`"), 0u)
+      << status;
 }
 
 TEST(TargetTest, EveryListedTargetResolves) {

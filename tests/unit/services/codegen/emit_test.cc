@@ -1,0 +1,131 @@
+// What a C compiler makes of model.o, model.a, model.h, and of the memory functions that libraries
+// bring along.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "common/base/status.h"
+#include "services/codegen/llvm/artifact.h"
+#include "tests/unit/services/codegen/compile_support.h"
+
+namespace quench::codegen {
+namespace {
+
+bool Shell(const std::string& command) {
+  return std::system((command + " > /dev/null 2>&1").c_str()) == 0;
+}
+
+constexpr char kLinkedProgram[] = R"(
+#include "common/runtime/quench_rt.h"
+#include "model.h"
+int main(void) {
+  quench_rt_error error;
+  quench_rt_model* model;
+  quench_rt_session* session;
+  if (quench_rt_open_linked(quench_model_query, &model, &error)) return 1;
+  if (quench_rt_session_create(model, 0, &session, &error)) return 2;
+  float x[6] = {-1, 2, -3, 4, -5, 6};
+  const int64_t dims[] = {2, 3};
+  const quench_rt_tensor tensor = {x, dims, 1, 2};
+  if (quench_rt_set_input(session, MODEL_INPUT_X, &tensor, &error)) return 3;
+  if (quench_rt_run(session, &error)) return 4;
+  quench_rt_tensor y;
+  if (quench_rt_get_output(session, MODEL_OUTPUT_RELU, &y, &error)) return 5;
+  for (int i = 0; i < 6; ++i) {
+    if (((const float*)y.data)[i] != (x[i] > 0 ? x[i] : 0)) return 6;
+  }
+  quench_rt_session_free(session);
+  quench_rt_close(model);
+  return 0;
+}
+)";
+
+TEST(EmitTest, ObjectsAndArchivesLinkIntoPrograms) {
+  if (!Shell("cc --version")) GTEST_SKIP() << "there is no C compiler";
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {2, 3}));
+  graph.outputs = {Node1(graph, "Relu", {x})};
+  graph.value(graph.outputs[0]).name = "relu";
+  Infer(graph);
+  const std::string runtime = std::string(QUENCH_SOURCE_DIR) + "/common/runtime/";
+  for (const Emit emit : {Emit::kObject, Emit::kArchive}) {
+    const TempDir folder = *TempDir::Create();
+    const std::string library = folder.path() / (emit == Emit::kObject ? "model.o" : "model.a");
+    CompileOptions options;
+    options.emit = emit;
+    const absl::StatusOr<CompileReport> report =
+        Compile(graph, options, library, folder.path() / "model.h");
+    ASSERT_TRUE(report.ok()) << report.status();
+    std::ofstream(folder.path() / "main.c") << kLinkedProgram;
+    const std::string program = folder.path() / "program";
+    ASSERT_TRUE(Shell("cc -std=c11 -I" QUENCH_SOURCE_DIR " -I" + folder.path().string() + " " +
+                      (folder.path() / "main.c").string() + " " + library + " " + runtime +
+                      "cpu.c " + runtime + "open.c " + runtime + "pool.c " + runtime +
+                      "session.c -o " + program + " -ldl -lpthread"));
+    EXPECT_TRUE(Shell(program)) << library;
+  }
+}
+
+constexpr char kMemoryProgram[] = R"(
+#include <stddef.h>
+void* memcpy(void*, const void*, size_t);
+void* memmove(void*, const void*, size_t);
+void* memset(void*, int, size_t);
+int memcmp(const void*, const void*, size_t);
+static unsigned char a[300], b[300], c[300];
+static void fill(void) {
+  for (int i = 0; i < 300; ++i) a[i] = c[i] = (unsigned char)(i * 7 + 1), b[i] = 0;
+}
+int main(void) {
+  for (int n = 0; n < 130; ++n) {
+    fill();
+    if (memcpy(b + 3, a + 5, n) != b + 3) return 1;
+    for (int i = 0; i < 300; ++i) {
+      if (b[i] != (i >= 3 && i < 3 + n ? a[i + 2] : 0)) return 2;
+    }
+    for (int shift = -40; shift <= 40; ++shift) {
+      fill();
+      if (memmove(a + 100 + shift, a + 100, n) != a + 100 + shift) return 3;
+      for (int i = 0; i < 300; ++i) {
+        const int in = i >= 100 + shift && i < 100 + shift + n;
+        if (a[i] != (in ? c[i - shift] : c[i])) return 4;
+      }
+    }
+    fill();
+    if (memset(a + 9, 0x1ab, n) != a + 9) return 5;
+    for (int i = 0; i < 300; ++i) {
+      if (a[i] != (i >= 9 && i < 9 + n ? 0xab : c[i])) return 6;
+    }
+    fill();
+    if (memcmp(a, c, n) != 0) return 7;
+    if (n > 0) {
+      c[n - 1] = (unsigned char)(a[n - 1] + 1);
+      if (a[n - 1] != 255 && memcmp(a, c, n) >= 0) return 8;
+      if (a[n - 1] != 255 && memcmp(c, a, n) <= 0) return 9;
+      if (memcmp(a, c, n - 1) != 0) return 10;
+    }
+  }
+  return 0;
+}
+)";
+
+TEST(EmitTest, MemoryFunctionsDoWhatCSays) {
+  if (!Shell("cc --version")) GTEST_SKIP() << "there is no C compiler";
+  const TempDir folder = *TempDir::Create();
+  const Target target = (*ResolveTarget("host"))[0];
+  const auto module = ModuleBuilder::Create(target, "m");
+  ASSERT_TRUE(module.ok()) << module.status();
+  ASSERT_TRUE(EmitMemoryFunctions(**module).ok());
+  const absl::StatusOr<std::string> object = (*module)->Finish();
+  ASSERT_TRUE(object.ok()) << object.status();
+  std::ofstream(folder.path() / "memory.o", std::ios::binary) << *object;
+  std::ofstream(folder.path() / "main.c") << kMemoryProgram;
+  const std::string program = folder.path() / "program";
+  ASSERT_TRUE(Shell("cc -std=c11 -O0 -fno-builtin " + (folder.path() / "main.c").string() + " " +
+                    (folder.path() / "memory.o").string() + " -o " + program));
+  EXPECT_TRUE(Shell(program));
+}
+
+}  // namespace
+}  // namespace quench::codegen
