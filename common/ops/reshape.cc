@@ -1,16 +1,68 @@
 #include <limits>
 
 #include "common/ops/helpers.h"
+#include "common/ops/nest.h"
 
 namespace quench::ops {
 namespace {
+
+// The shape comes from data: its length gives the rank, a run the sizes.
+absl::Status InferRuntime(InferContext& c) {
+  const Dim rank = c.input(1).dims[0];
+  if (!rank.is_static())
+    return c.UnsupportedError("the rank of the result is known only at run time");
+  std::vector<Dim> dims;
+  for (int64_t i = 0; i < rank.value(); ++i) {
+    dims.push_back(c.RuntimeDim(static_cast<int>(i), std::nullopt));
+  }
+  c.SetOutput(0, c.input(0).dtype, std::move(dims));
+  return absl::OkStatus();
+}
+
+// The rules of Infer, on numbers.
+absl::Status LowerSizes(LowerContext& c) {
+  loops::Builder& b = c.b();
+  const bool allow_zero = c.node().Int("allowzero", 0) != 0;
+  const std::vector<E> from = c.Extents(c.input(0).dims);
+  const E zero = b.I(0);
+  const E one = b.I(1);
+  E have = one;
+  for (const E dim : from) have = have * dim;
+  std::vector<E> wanted;
+  E rest = one;
+  E open = zero;  // how many -1 there are
+  for (int64_t i = 0; i < c.input(1).dims[0].value(); ++i) {
+    E dim = c.in(1).At({b.I(i)});
+    b.Check(dim >= b.I(-1), c.node().name + ": the shape has a negative size other than -1");
+    if (!allow_zero) {
+      const bool copies = static_cast<size_t>(i) < from.size();
+      if (!copies)
+        b.Check(dim != zero, c.node().name + ": the shape copies a dim that is not there");
+      if (copies) dim = Select(dim == zero, from[static_cast<size_t>(i)], dim);
+    }
+    wanted.push_back(b.Let(dim, "dim"));
+    const E inferred = wanted.back() == b.I(-1);
+    open = open + Cast(inferred, DataType::kI64);
+    rest = rest * Select(inferred, one, wanted.back());
+  }
+  have = b.Let(have, "have");
+  rest = b.Let(rest, "rest");
+  open = b.Let(open, "open");
+  b.Check(open <= one, c.node().name + ": the shape has -1 twice");
+  const E fits = Select(open == one, rest != zero && have % rest == zero, rest == have);
+  b.Check(fits, c.node().name + ": the shape does not fit the number of elements");
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    SetRuntimeDim(c, c.output(0).dims[i], Select(wanted[i] == b.I(-1), have / rest, wanted[i]));
+  }
+  return absl::OkStatus();
+}
 
 // ONNX Reshape: -1 once takes what is left, 0 copies the input's dim unless `allowzero`.
 absl::Status Infer(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(RequireType(c, 1, TypeSet({DataType::kI64})));
   QUENCH_RETURN_IF_ERROR(RequireRank(c, 1, 1, 1));
   const std::optional<std::vector<Dim>> shape = c.elements(1);
-  if (!shape) return c.UnsupportedError("the shape is known only at run time");
+  if (!shape) return InferRuntime(c);
   const std::vector<Dim>& from = c.input(0).dims;
   const bool allow_zero = c.node().Int("allowzero", 0) != 0;
   SymbolTable& symbols = c.symbols();
@@ -64,6 +116,7 @@ const OpDef& ReshapeOp() {
       .attributes = {{"allowzero", AttributeSpec::kInt}},
       .quant = QuantRole::kPassThrough,
       .infer = Infer,
+      .lower_sizes = LowerSizes,
   };
   return op;
 }

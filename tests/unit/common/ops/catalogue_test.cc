@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "common/loops/interpreter.h"
 #include "run_op.h"
 
 namespace quench::ops {
@@ -160,6 +161,41 @@ TEST(Reshape, ResolvesMinusOneAndZero) {
   ExpectError(TryOp("Reshape", {x, Tensor::I64({-1, -1})}), "-1 twice");
   ExpectError(TryOp("Reshape", {x, Tensor::I64({5, -1})}), "do not divide");
   ExpectError(TryOp("Reshape", {x, Tensor::I64({5, 5})}), "has 25 elements, the input has 24");
+}
+
+// The sizes function of a Reshape whose shape is data: the slots, or the text of the failed check.
+struct RuntimeShape {
+  std::vector<int64_t> dims;
+  std::string error;
+};
+RuntimeShape SizesAtRunTime(const std::vector<int64_t>& shape) {
+  Tensor data = Iota({2, 3, 4});
+  Tensor wanted = Tensor::I64(shape);
+  Graph graph = OneNode("Reshape", {data, wanted});
+  EXPECT_TRUE(InferGraph(graph).ok());
+  const OpContext context = ContextOf(graph, graph.nodes[0]);
+  const auto sizes = LowerSizes(context);
+  EXPECT_TRUE(sizes.ok() && sizes->has_value()) << sizes.status();
+  std::vector<int64_t> slots(static_cast<size_t>(graph.symbols->size()), -1);
+  const std::vector<loops::BufferView> buffers = {{data.mutable_bytes(), data.dims()},
+                                                  {wanted.mutable_bytes(), wanted.dims()}};
+  const absl::Status status = loops::Interpret(**sizes, buffers, slots);
+  RuntimeShape result;
+  result.error = std::string(status.message());
+  for (const Dim dim : context.output(0).dims) {
+    result.dims.push_back(SymbolTable::ValueOf(dim, slots));
+  }
+  return result;
+}
+
+TEST(Reshape, ShapesFromDataSetTheirSizes) {
+  EXPECT_EQ(SizesAtRunTime({4, 6}).dims, (Dims{4, 6}));
+  EXPECT_EQ(SizesAtRunTime({0, -1}).dims, (Dims{2, 12}));
+  EXPECT_EQ(SizesAtRunTime({-1}).dims, (Dims{24}));
+  EXPECT_NE(SizesAtRunTime({-1, -1}).error.find("-1 twice"), std::string::npos);
+  EXPECT_NE(SizesAtRunTime({5, 5}).error.find("does not fit"), std::string::npos);
+  EXPECT_NE(SizesAtRunTime({-2, 3}).error.find("negative size"), std::string::npos);
+  EXPECT_NE(SizesAtRunTime({2, 3, 4, 0}).error.find("not there"), std::string::npos);
 }
 
 // The nest of a view keeps the order of elements, whatever dims match on the left and right.

@@ -1,6 +1,7 @@
 // Matrix products, Einsum, running sums, determinants.
 #include <gtest/gtest.h>
 
+#include "common/loops/interpreter.h"
 #include "run_op.h"
 
 namespace quench::ops {
@@ -122,6 +123,30 @@ TEST(CumSum, EveryDirection) {
   ExpectTensor(RunOp("CumSum", {x, last}, both)[0], {2, 3}, {5, 3, 0, 11, 6, 0});
   ExpectTensor(RunOp("CumProd", {x, last})[0], {2, 3}, {1, 2, 6, 4, 20, 120});
   ExpectError(TryOp("CumSum", {x, I64({}, {2})}), "axis 2 is out of range");
+}
+
+// The axis is an ordinary input: its contents are not known when the nest is made.
+TEST(CumSum, AxisFromData) {
+  for (const int64_t wanted : {0, 1, -1}) {
+    for (const int64_t exclusive : {0, 1}) {
+      for (const int64_t reverse : {0, 1}) {
+        const Attributes attributes = {{"exclusive", exclusive}, {"reverse", reverse}};
+        Tensor x = F32({2, 3}, {1, 2, 3, 4, 5, 6});
+        Tensor axis = I64({}, {wanted});
+        const Tensor expected = RunOp("CumSum", {x, axis}, attributes)[0];
+        Graph graph = OneNode("CumSum", {x, axis}, attributes);
+        ASSERT_TRUE(InferGraph(graph).ok());
+        const auto function = LowerNode(ContextOf(graph, graph.nodes[0]));
+        ASSERT_TRUE(function.ok()) << function.status();
+        Tensor y = Tensor::Zeros(DataType::kF32, {2, 3});
+        const std::vector<loops::BufferView> buffers = {{x.mutable_bytes(), x.dims()},
+                                                        {axis.mutable_bytes(), axis.dims()},
+                                                        {y.mutable_bytes(), y.dims()}};
+        ASSERT_TRUE(loops::Interpret(*function, buffers, {}).ok());
+        ExpectTensor(y, {2, 3}, Doubles(expected));
+      }
+    }
+  }
 }
 
 TEST(Det, PivotsAndBatches) {
