@@ -1,10 +1,10 @@
-// Types of If, Loop and Scan, and fusion groups as one nest.
-#include "tests/unit/common/ops/run_unknown.h"
+// Types of If, Loop and Scan.
+#include "tests/unit/common/ops/run_op.h"
 
 namespace quench::ops {
 namespace {
 
-// A body with one f32 input of `dims`, ended by `build`, which gives its outputs.
+// A body that `build` fills: inputs, nodes and outputs.
 template <typename Build>
 GraphPtr Body(const std::shared_ptr<SymbolTable>& symbols, Build build) {
   Graph body;
@@ -75,36 +75,6 @@ TEST(ControlShapes, ScanStacksAlongItsAxis) {
   ASSERT_TRUE(InferGraph(graph).ok()) << InferGraph(graph);
   EXPECT_EQ(graph.value(graph.outputs[0]).type, Type::Tensor(DataType::kF32, {2}));
   EXPECT_EQ(graph.value(graph.outputs[1]).type, Type::Tensor(DataType::kF32, {2, 7}));
-}
-
-TEST(FusedGroup, PointwiseBodyIsOneNest) {
-  Graph graph;
-  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {2, 3}));
-  const ValueId row = graph.AddInput("row", Type::Tensor(DataType::kF32, {3}));
-  const auto body = Body(graph.symbols, [](Graph& b) {
-    const ValueId in = b.AddInput("a", {});
-    const ValueId bias = b.AddInput("b", {});
-    const ValueId half = b.AddConstant("half", F32({}, {0.5F}));
-    const ValueId positive =
-        b.node(b.AddNode("Relu", "relu", {bias})).outputs[0];  // of the smaller shape
-    const ValueId sum = b.node(b.AddNode("Add", "add", {in, positive})).outputs[0];
-    b.outputs = b.node(b.AddNode("Mul", "mul", {sum, half})).outputs;
-  });
-  graph.outputs = graph.node(graph.AddNode("q.fused", "f", {x, row}, 1, {{"body", body}})).outputs;
-  const auto y = TryLowered(graph, {Iota({2, 3}), F32({3}, {2, -4, 6})});
-  ASSERT_TRUE(y.ok()) << y.status();
-  ExpectTensor((*y)[0], {2, 3}, {1, 0.5, 4, 2.5, 2, 5.5});
-}
-
-TEST(FusedGroup, OtherBodiesAreNotOneNest) {
-  Graph graph;
-  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {2, 2}));
-  const auto body = Body(graph.symbols, [](Graph& b) {
-    const ValueId in = b.AddInput("a", {});
-    b.outputs = b.node(b.AddNode("MatMul", "m", {in, in})).outputs;
-  });
-  graph.outputs = graph.node(graph.AddNode("q.fused", "f", {x}, 1, {{"body", body}})).outputs;
-  ExpectError(TryLowered(graph, {Iota({2, 2})}), "only pointwise bodies");
 }
 
 }  // namespace
