@@ -220,7 +220,7 @@ class DimParser {
       if (at_ >= text_.size()) return Error("the quoted name does not end");
       ++at_;
       QUENCH_ASSIGN_OR_RETURN(const std::string name, Unquote(text_.substr(start, at_ - start)));
-      return Lookup(name);
+      return Lookup(name, start);
     }
     if (text_[at_] == '$') return ParseAlias();
     const size_t start = at_;
@@ -228,11 +228,12 @@ class DimParser {
     const std::string name = text_.substr(start, at_ - start);
     if (!IsIdentifier(name)) return Error("a number, a name or `(` was expected");
     const FunctionName* function = FindFunction(name);
-    return function == nullptr ? Lookup(name) : ParseCall(function->op, depth);
+    return function == nullptr ? Lookup(name, start) : ParseCall(function->op, depth);
   }
 
-  absl::StatusOr<Dim> Lookup(const std::string& name) {
+  absl::StatusOr<Dim> Lookup(const std::string& name, size_t start) {
     if (const auto id = table_.Find(name)) return Dim::OfSymbol(*id);
+    at_ = start;
     return Error(fmt::format("there is no symbol `{}`", name));
   }
 

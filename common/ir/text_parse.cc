@@ -18,9 +18,10 @@ absl::StatusOr<Graph> Parser::Parse() {
   if (!reader_.now().IsName("quench.ir"))
     return reader_.Error("the text starts with `quench.ir 1`");
   QUENCH_RETURN_IF_ERROR(reader_.Advance());
+  const Token at = reader_.now();
   QUENCH_ASSIGN_OR_RETURN(const int64_t version, reader_.Integer());
   if (version != 1)
-    return reader_.Error(fmt::format("text version {}, this is version 1", version));
+    return reader_.ErrorAt(at, fmt::format("text version {}, this is version 1", version));
   QUENCH_RETURN_IF_ERROR(reader_.Keyword("module"));
   Scope scope;
   QUENCH_ASSIGN_OR_RETURN(scope.graph.name, reader_.String());

@@ -162,7 +162,7 @@ TEST_F(SymbolsTest, Prints) {
 TEST_F(SymbolsTest, ParseErrorsNameTheCharacter) {
   Input("n");
   const auto error = [&](const std::string& text) { return MessageOf(t.Parse(text).status()); };
-  EXPECT_EQ(error("n + q"), "size `n + q`, character 6: there is no symbol `q`");
+  EXPECT_EQ(error("n + q"), "size `n + q`, character 5: there is no symbol `q`");
   EXPECT_EQ(error("n +"), "size `n +`, character 4: a number, a name or `(` was expected");
   EXPECT_EQ(error("n n"),
             "size `n n`, character 3: `+`, `-`, `*` or the end of the expression was expected");

@@ -158,14 +158,14 @@ TEST(TextErrorTest, NameLineAndColumn) {
   EXPECT_EQ(Problem("%x = A()\n%y = B() as \"x\""), "4:10: node `x` is already defined");
   EXPECT_EQ(Problem("input %x: f33[1]"),
             "3:11: an element type like `f32` was expected, not `f33`");
-  EXPECT_EQ(Problem("input %x: f32[q]"), "3:15: size `q`, character 2: there is no symbol `q`");
+  EXPECT_EQ(Problem("input %x: f32[q]"), "3:15: size `q`, character 1: there is no symbol `q`");
   EXPECT_EQ(Problem("input %x: f32[-1]"), "3:15: a size is not negative");
   EXPECT_EQ(Problem("const %c: f32[2] = [1.0]"), "3:21: 1 elements, the type has 2");
   EXPECT_EQ(Problem("const %c: u8[1] = [256]"), "3:20: `256` is not a value of type u8");
   EXPECT_EQ(Problem("const %c: f8e4m3fn[1] = [3.3]"),
             "3:26: `3.3` is not a value of type f8e4m3fn");
   EXPECT_EQ(Problem("const %c: f32[n] = [1.0]"),
-            "3:15: size `n`, character 2: there is no symbol `n`");
+            "3:15: size `n`, character 1: there is no symbol `n`");
   EXPECT_EQ(Problem("const %c: f32[9223372036854775807, 2] = [1.0]"),
             "3:41: the shape of the constant exceeds 2^63 elements");
   EXPECT_EQ(Problem("%y = A() {a = 1, a = 2}"), "3:18: attribute `a` is given twice");
@@ -188,7 +188,7 @@ TEST(TextErrorTest, NameLineAndColumn) {
 TEST(TextErrorTest, Headers) {
   const auto problem = [](const std::string& text) { return MessageOf(ParseGraph(text).status()); };
   EXPECT_EQ(problem(""), "1:1: the text starts with `quench.ir 1`");
-  EXPECT_EQ(problem("quench.ir 2"), "1:12: text version 2, this is version 1");
+  EXPECT_EQ(problem("quench.ir 2"), "1:11: text version 2, this is version 1");
   EXPECT_EQ(problem("quench.ir 1 module \"m\" fancy {}"),
             "1:24: a stage was expected: imported, canonical, quantized or codegen-ready");
   EXPECT_EQ(problem("quench.ir 1 module \"m\" canonical {} x"),
