@@ -233,14 +233,11 @@ class ConvEmitter {
   }
 
   void Store(const PanelTiles& tiles, Int place, int v, Vec value) {
+    const Int channel = (tiles.vector + v) * (4 * plan_.lanes);
     const auto load = [&](int operand) {
-      const EpilogueOperand& o = group_.epilogue.operands[static_cast<size_t>(operand)];
-      if (o.kind == EpilogueOperand::kTensor) {
-        return b_.Load(b_.Buffer(buffers_.Input(o.input)) + place, plan_.lanes);
-      }
-      const Ptr pack = b_.Buffer(buffers_.Pack(packs_[static_cast<size_t>(operand)]));
-      const bool scalar = o.kind == EpilogueOperand::kScalar;
-      return b_.Load(scalar ? pack : pack + (tiles.vector + v) * (4 * plan_.lanes), plan_.lanes);
+      const size_t i = static_cast<size_t>(operand);
+      return LoadOperand(b_, group_.epilogue.operands[i], buffers_, packs_[i], place, channel,
+                         plan_.lanes);
     };
     absl::StatusOr<Vec> result = EmitEpilogue(b_, group_.epilogue, value, load);
     if (!result.ok()) {

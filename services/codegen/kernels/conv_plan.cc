@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "common/base/status.h"
+#include "services/codegen/kernels/typical.h"
 
 namespace quench::codegen {
 namespace {
@@ -233,10 +234,7 @@ Layout BlockedLayout(int block) {
 }
 
 double TypicalSize(const SymbolTable& symbols, Dim dim) {
-  if (dim.is_static()) return static_cast<double>(dim.value());
-  const Bounds bounds = symbols.BoundsOf(dim);
-  if (bounds.max == kUnbounded) return static_cast<double>(std::max<int64_t>(bounds.min, 64));
-  return static_cast<double>(bounds.max);
+  return static_cast<double>(TypicalValue(symbols, dim));
 }
 
 }  // namespace quench::codegen

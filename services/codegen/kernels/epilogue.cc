@@ -207,4 +207,13 @@ BufferMap::BufferMap(const Node& node, const Candidate& candidate) {
   scratch_ = first_pack_ + static_cast<int>(candidate.packs.size());
 }
 
+Vec LoadOperand(VectorBuilder& b, const EpilogueOperand& operand, const BufferMap& buffers,
+                int pack, Int place, Int channel, int lanes) {
+  if (operand.kind == EpilogueOperand::kTensor) {
+    return b.Load(b.Buffer(buffers.Input(operand.input)) + place, lanes);
+  }
+  const Ptr constant = b.Buffer(buffers.Pack(pack));
+  return b.Load(operand.kind == EpilogueOperand::kScalar ? constant : constant + channel, lanes);
+}
+
 }  // namespace quench::codegen

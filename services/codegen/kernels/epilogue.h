@@ -94,4 +94,10 @@ class BufferMap {
   int scratch_ = 0;
 };
 
+// An operand of the epilogue for one vector: `place` is the byte offset of the vector in the
+// output, `channel` that of its first channel in a per-channel pack; `packs` is PackEpilogue's
+// result.
+Vec LoadOperand(VectorBuilder& b, const EpilogueOperand& operand, const BufferMap& buffers,
+                int pack, Int place, Int channel, int lanes);
+
 }  // namespace quench::codegen

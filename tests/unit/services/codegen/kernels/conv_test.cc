@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "services/codegen/kernels/catalogue.h"
 #include "tests/support/kernel_runner.h"
 #include "tests/unit/services/codegen/kernels/reference.h"
@@ -43,6 +46,7 @@ void CheckAll(const Graph& graph, const std::map<ValueId, Tensor>& inputs,
     const KernelRequest request{graph, graph.nodes.back(), target, 3};
     std::vector<Candidate> candidates;
     ConvKernel().propose(request, candidates);
+    DepthwiseKernel().propose(request, candidates);
     ASSERT_GE(candidates.size(), min_candidates) << target.name;
     for (const Candidate& candidate : candidates) {
       SCOPED_TRACE(target.name + ": " + candidate.reason);
@@ -197,6 +201,64 @@ INSTANTIATE_TEST_SUITE_P(
                  .kw = 3,
                  .pads = {1, 1, 1, 1},
                  .group = 8},
+        ConvCase{.name = "depthwise",
+                 .ic = 16,
+                 .ih = 14,
+                 .iw = 13,
+                 .oc = 16,
+                 .kh = 3,
+                 .kw = 3,
+                 .pads = {1, 1, 1, 1},
+                 .group = 16},
+        ConvCase{.name = "depthwise_odd",
+                 .n = 2,
+                 .ic = 19,
+                 .ih = 7,
+                 .iw = 7,
+                 .oc = 19,
+                 .kh = 3,
+                 .kw = 3,
+                 .pads = {1, 1, 1, 1},
+                 .group = 19},
+        ConvCase{.name = "depthwise_strided",
+                 .ic = 16,
+                 .ih = 15,
+                 .iw = 40,
+                 .oc = 16,
+                 .kh = 3,
+                 .kw = 3,
+                 .strides = {2, 2},
+                 .pads = {0, 0, 1, 1},
+                 .group = 16},
+        ConvCase{.name = "depthwise_five",
+                 .ic = 8,
+                 .ih = 60,
+                 .iw = 61,
+                 .oc = 8,
+                 .kh = 5,
+                 .kw = 5,
+                 .pads = {2, 2, 2, 2},
+                 .group = 8},
+        ConvCase{.name = "depthwise_dilated",
+                 .ic = 8,
+                 .ih = 12,
+                 .iw = 13,
+                 .oc = 8,
+                 .kh = 3,
+                 .kw = 3,
+                 .strides = {1, 2},
+                 .pads = {2, 3, 2, 3},
+                 .dilations = {2, 3},
+                 .group = 8,
+                 .bias = false},
+        ConvCase{.name = "depthwise_valid",
+                 .ic = 24,
+                 .ih = 9,
+                 .iw = 9,
+                 .oc = 24,
+                 .kh = 2,
+                 .kw = 4,
+                 .group = 24},
         ConvCase{.name = "many_rows",
                  .ic = 8,
                  .ih = 61,
@@ -254,6 +316,35 @@ TEST(ConvFused, SiluWithScaleKeepsPaddingLanesZero) {
     values[i] = v / (1 + std::exp(-v)) + 0.5F;
   }
   CheckAll(m.graph, {{m.x, x}}, {}, reference);
+}
+
+TEST(ConvFused, DepthwiseHardSwishWithResidual) {
+  const ConvCase c{.name = "",
+                   .ic = 21,
+                   .ih = 6,
+                   .iw = 9,
+                   .oc = 21,
+                   .kh = 3,
+                   .kw = 3,
+                   .pads = {1, 1, 1, 1},
+                   .group = 21};
+  Model m = ConvModel(c);
+  const ValueId residual = m.graph.AddInput("residual", m.graph.value(m.y).type);
+  Fuse(m.graph, [&](Graph& body, ValueId root, const auto& capture) {
+    const ValueId one = body.AddConstant("one", Tensor::ScalarF32(1.0F));
+    const ValueId swish = Pointwise(body, "HardSwish", {root}, root);
+    const ValueId sum = Pointwise(body, "Add", {swish, capture(residual)}, root);
+    return Pointwise(body, "Add", {sum, one}, root);
+  });
+  const Tensor x = RandomTensor({c.n, c.ic, c.ih, c.iw}, 1);
+  const Tensor r = RandomTensor({c.n, c.oc, c.ih, c.iw}, 5);
+  Tensor reference = Reference(c, m, x);
+  float* values = reinterpret_cast<float*>(reference.mutable_bytes());
+  for (int64_t i = 0; i < reference.size(); ++i) {
+    const float gate = std::clamp(values[i] / 6 + 0.5F, 0.0F, 1.0F);
+    values[i] = values[i] * gate + r.as<float>()[static_cast<size_t>(i)] + 1;
+  }
+  CheckAll(m.graph, {{m.x, x}, {residual, r}}, {}, reference);
 }
 
 TEST(ConvFused, DeclinesWhatItCannotDo) {

@@ -1,0 +1,271 @@
+// Depthwise convolution over NCHW<lanes>c: a row of output pixels in registers, one row of taps at
+// a time, every input vector loaded once per row. Padding is copied into scratch, a band of rows of
+// one block of channels at a time, small enough for the nearest cache.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "common/base/status.h"
+#include "services/codegen/kernels/catalogue.h"
+#include "services/codegen/kernels/conv_plan.h"
+#include "services/codegen/kernels/pad_rows.h"
+
+namespace quench::codegen {
+namespace {
+
+struct DepthwisePlan {
+  ConvShape shape;
+  int lanes = 8;
+  int64_t blocks = 1;
+  TileAxis x_axis;
+  int64_t band = 1;  // output rows per copy
+  Dim tasks = 1, scratch = 0;
+  int64_t reach_h() const { return (shape.kernel_h - 1) * shape.dilation_h + 1; }
+  int64_t reach_w() const { return (shape.kernel_w - 1) * shape.dilation_w + 1; }
+  int64_t band_rows() const { return (band - 1) * shape.stride_h + reach_h(); }
+};
+
+std::optional<DepthwisePlan> MakePlan(const KernelRequest& request, const Group& group) {
+  const std::optional<ConvShape> shape = ReadConv(request, group);
+  constexpr int64_t kMaxRow = 11;  // taps of a row, unrolled
+  if (!shape || shape->groups != shape->in_channels || shape->out_channels != shape->in_channels ||
+      shape->groups == 1 || shape->kernel_w > kMaxRow) {
+    return std::nullopt;
+  }
+  SymbolTable& symbols = *request.graph.symbols;
+  DepthwisePlan plan;
+  plan.shape = *shape;
+  plan.lanes = request.target.f32_lanes();
+  plan.blocks = (shape->in_channels + plan.lanes - 1) / plan.lanes;
+  // Accumulators, the taps of a row and one input, with a product where there is no fused
+  // multiply-add.
+  const int64_t free =
+      request.target.vector_registers - shape->kernel_w - (request.target.fma ? 2 : 3);
+  plan.x_axis = {shape->out_w, static_cast<int>(std::clamp<int64_t>(free, 4, 14))};
+  plan.tasks = symbols.Mul(shape->n, plan.blocks);
+  if (!shape->padded) return plan;
+  const double row = TypicalSize(symbols, shape->w) * plan.lanes * 4;
+  const double room = 0.75 * static_cast<double>(request.target.l1_bytes);
+  const int64_t height = static_cast<int64_t>(TypicalSize(symbols, shape->out_h));
+  while (plan.band < height &&
+         row * static_cast<double>(plan.band_rows() + shape->stride_h) <= room)
+    ++plan.band;
+  plan.band = std::min(height, std::max<int64_t>(plan.band, plan.reach_h()));
+  const Dim width =
+      symbols.Add(symbols.Mul(symbols.Sub(shape->out_w, 1), shape->stride_w), plan.reach_w());
+  plan.scratch =
+      symbols.Mul(symbols.CeilDiv(symbols.Mul(width, plan.band_rows() * plan.lanes * 4), 64), 64);
+  return plan;
+}
+
+std::vector<int> AddPacks(const KernelRequest& request, const Group& group,
+                          const DepthwisePlan& plan, Candidate& candidate) {
+  const auto input = [&](int i) {
+    return static_cast<size_t>(group.inputs[static_cast<size_t>(i)]);
+  };
+  const int64_t channels = plan.shape.in_channels, padded = plan.blocks * plan.lanes;
+  candidate.packed[input(1)] = true;
+  candidate.packs.push_back(
+      {"depthwise", {{"lanes", plan.lanes}}, {request.node.inputs[input(1)]}});
+  if (plan.shape.has_bias) {
+    candidate.packed[input(2)] = true;
+    candidate.packs.push_back({"channels",
+                               {{"channels", channels}, {"padded", padded}},
+                               {request.node.inputs[input(2)]}});
+  }
+  return PackEpilogue(request, group, channels, padded, candidate);
+}
+
+class DepthwiseEmitter {
+ public:
+  DepthwiseEmitter(VectorBuilder& b, const Group& group, const DepthwisePlan& plan,
+                   const BufferMap& buffers, const std::vector<int>& packs)
+      : b_(b),
+        group_(group),
+        plan_(plan),
+        s_(plan.shape),
+        buffers_(buffers),
+        packs_(packs),
+        vector_(4 * plan.lanes) {}
+
+  absl::Status Emit() {
+    out_h_ = b_.Size(s_.out_h);
+    out_w_ = b_.Size(s_.out_w);
+    const Int width = s_.padded ? (out_w_ - 1) * s_.stride_w + plan_.reach_w() : b_.Size(s_.w);
+    row_ = width * vector_;
+    rows_ = {.channels = plan_.lanes,
+             .blocks = 1,
+             .row_major = false,
+             .lanes = plan_.lanes,
+             .pixel_floats = plan_.lanes,
+             .height = b_.Size(s_.h),
+             .width = b_.Size(s_.w),
+             .left = s_.pad_left,
+             .row_pixels = width,
+             .row_bytes = row_,
+             .block_bytes = row_ * plan_.band_rows()};
+    const Int plane = b_.Size(s_.h) * b_.Size(s_.w) * vector_;
+    b_.For(b_.Begin(), b_.End(), 1, [&](Int task) {  // one block of channels of one image
+      const Ptr source = b_.Buffer(buffers_.Input(group_.inputs[0])) + task * plane;
+      block_ = task % plan_.blocks;
+      if (!s_.padded) return Rows(source, task, b_.I(0), out_h_);
+      const Ptr scratch = b_.Buffer(buffers_.Scratch());
+      b_.For(b_.I(0), out_h_, plan_.band, [&](Int first) {
+        const Int rows = Min(b_.I(plan_.band), out_h_ - first);
+        PadRows(b_, rows_, source, scratch, first * s_.stride_h - s_.pad_top,
+                (rows - 1) * s_.stride_h + plan_.reach_h());
+        Rows(scratch, task, first, rows);
+      });
+    });
+    return status_;
+  }
+
+ private:
+  // Output rows first .. first + rows - 1 from `source`, where the first one's taps begin.
+  void Rows(Ptr source, Int task, Int first, Int rows) {
+    b_.For(b_.I(0), rows, 1, [&](Int y) {
+      plan_.x_axis.ForAll(b_, [&](Int x, int xs) {
+        const Ptr input = source + (y * row_ * s_.stride_h + x * (s_.stride_w * vector_));
+        const Int place = ((task * out_h_ + first + y) * out_w_ + x) * vector_;
+        Pixels(input, place, xs);
+      });
+    });
+  }
+
+  void Pixels(Ptr input, Int place, int pixels) {
+    const Vec start = s_.has_bias
+                          ? b_.Load(b_.Buffer(buffers_.Pack(1)) + block_ * vector_, plan_.lanes)
+                          : b_.F(0, plan_.lanes);
+    std::vector<VecVar> sums;
+    for (int x = 0; x < pixels; ++x) sums.push_back(b_.Variable(start));
+    const PtrVar row = b_.Variable(input);
+    const PtrVar weights =
+        b_.Variable(b_.Buffer(buffers_.Pack(0)) + block_ * (s_.kernel_h * s_.kernel_w * vector_));
+    b_.For(b_.I(0), b_.I(s_.kernel_h), 1, [&](Int) {
+      RowOfTaps(row.Get(), weights.Get(), sums);
+      row.Set(row.Get() + row_ * s_.dilation_h);
+      weights.Set(weights.Get() + s_.kernel_w * vector_);
+    });
+    for (int x = 0; x < pixels; ++x) Store(place + x * vector_, sums[static_cast<size_t>(x)].Get());
+  }
+
+  void RowOfTaps(Ptr input, Ptr weights, const std::vector<VecVar>& sums) {
+    std::vector<Vec> taps;
+    for (int64_t k = 0; k < s_.kernel_w; ++k)
+      taps.push_back(b_.Load(weights + k * vector_, plan_.lanes));
+    const int64_t pixels = static_cast<int64_t>(sums.size());
+    const int64_t columns = (pixels - 1) * s_.stride_w + plan_.reach_w();
+    for (int64_t column = 0; column < columns; ++column) {
+      Vec value;
+      for (int64_t k = 0; k < s_.kernel_w; ++k) {
+        const int64_t offset = column - k * s_.dilation_w;
+        if (offset < 0 || offset % s_.stride_w != 0 || offset / s_.stride_w >= pixels) continue;
+        if (!value.valid()) value = b_.Load(input + column * vector_, plan_.lanes);
+        const VecVar& sum = sums[static_cast<size_t>(offset / s_.stride_w)];
+        sum.Set(b_.Fma(value, taps[static_cast<size_t>(k)], sum.Get()));
+      }
+    }
+  }
+
+  void Store(Int place, Vec value) {
+    const Int channel = block_ * vector_;
+    const auto load = [&](int operand) {
+      const size_t i = static_cast<size_t>(operand);
+      return LoadOperand(b_, group_.epilogue.operands[i], buffers_, packs_[i], place, channel,
+                         plan_.lanes);
+    };
+    absl::StatusOr<Vec> result = EmitEpilogue(b_, group_.epilogue, value, load);
+    if (!result.ok()) {
+      status_ = result.status();
+      return;
+    }
+    const bool padding = !group_.epilogue.empty() && s_.in_channels % plan_.lanes != 0;
+    if (padding) *result = b_.KeepFirst(*result, b_.I(s_.in_channels) - block_ * plan_.lanes);
+    b_.Store(b_.Buffer(buffers_.Output()) + place, *result);
+  }
+
+  VectorBuilder& b_;
+  const Group& group_;
+  const DepthwisePlan& plan_;
+  const ConvShape& s_;
+  const BufferMap& buffers_;
+  const std::vector<int>& packs_;
+  int64_t vector_;  // bytes
+  PaddedRows rows_;
+  Int out_h_, out_w_, row_, block_;
+  absl::Status status_;
+};
+
+double Cost(const KernelRequest& request, const DepthwisePlan& plan) {
+  const SymbolTable& symbols = *request.graph.symbols;
+  const ConvShape& s = plan.shape;
+  const double in = TypicalSize(symbols, s.h) * TypicalSize(symbols, s.w);
+  const double out = TypicalSize(symbols, s.out_h) * TypicalSize(symbols, s.out_w);
+  const double vectors = TypicalSize(symbols, s.n) * static_cast<double>(plan.blocks);
+  const double steps = out * static_cast<double>(s.kernel_h * s.kernel_w) * 0.75 + out * 3 +
+                       (s.padded ? in * 1.5 : 0);
+  const double micros = vectors * steps * 4 * plan.lanes / (request.target.gflops * 1e3);
+  return std::max(micros, vectors * (in + out) * 4 * plan.lanes / (request.target.gbytes * 1e3));
+}
+
+std::string Identity(const Group& group, const DepthwisePlan& plan, const std::vector<int>& packs) {
+  ConvPlan shape;
+  shape.shape = plan.shape;
+  return fmt::format("depthwise {} lanes{} x{} band{} in{} packs{} {}", PlanIdentity(shape),
+                     plan.lanes, plan.x_axis.most, plan.band, fmt::join(group.inputs, ","),
+                     fmt::join(packs, ","), EpilogueIdentity(group.epilogue));
+}
+
+void Propose(const KernelRequest& request, std::vector<Candidate>& candidates) {
+  if (request.opt_level < 2) return;
+  const std::optional<Group> group = ReadGroup(request, 1);
+  if (!group) return;
+  const std::optional<DepthwisePlan> plan = MakePlan(request, *group);
+  if (!plan) return;
+  Candidate candidate;
+  candidate.kernel = &DepthwiseKernel();
+  candidate.inputs.assign(request.node.inputs.size(), Layout{});
+  candidate.packed.assign(request.node.inputs.size(), false);
+  const Layout blocked = BlockedLayout(plan->lanes);
+  candidate.inputs[static_cast<size_t>(group->inputs[0])] = blocked;
+  candidate.outputs = {blocked};
+  for (const EpilogueOperand& operand : group->epilogue.operands) {
+    if (operand.kind != EpilogueOperand::kTensor) continue;
+    candidate.inputs[static_cast<size_t>(operand.input)] = blocked;
+    if (candidate.in_place < 0 && operand.input != group->inputs[0])
+      candidate.in_place = operand.input;
+  }
+  AddPacks(request, *group, *plan, candidate);
+  candidate.scratch_bytes = plan->scratch;
+  candidate.params = {{"pixels", plan->x_axis.most}, {"band", plan->band}};
+  candidate.cost = Cost(request, *plan);
+  candidate.reason =
+      fmt::format("{} pixels of {} lanes{}", plan->x_axis.most, plan->lanes,
+                  plan->shape.padded ? fmt::format(", padded copy of {} rows", plan->band) : "");
+  candidates.push_back(std::move(candidate));
+}
+
+absl::StatusOr<EmittedKernel> Emit(const KernelRequest& request, const Candidate& candidate,
+                                   KernelEmitter& emitter) {
+  const std::optional<Group> group = ReadGroup(request, 1);
+  QUENCH_CHECK(group.has_value());  // the candidate was made from it
+  const std::optional<DepthwisePlan> plan = MakePlan(request, *group);
+  QUENCH_CHECK(plan.has_value());
+  Candidate packed = candidate;
+  packed.packs.clear();
+  const std::vector<int> packs = AddPacks(request, *group, *plan, packed);
+  const BufferMap buffers(request.node, candidate);
+  return emitter.EmitVector("depthwise", Identity(*group, *plan, packs), plan->tasks, plan->scratch,
+                            *request.graph.symbols, [&](VectorBuilder& b) {
+                              return DepthwiseEmitter(b, *group, *plan, buffers, packs).Emit();
+                            });
+}
+
+}  // namespace
+
+const Kernel& DepthwiseKernel() {
+  static const Kernel kKernel{"depthwise", Propose, Emit};
+  return kKernel;
+}
+
+}  // namespace quench::codegen

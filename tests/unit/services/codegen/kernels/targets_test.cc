@@ -1,0 +1,82 @@
+// Every hand-written kernel becomes a library on every target, without a symbol from elsewhere.
+#include <gtest/gtest.h>
+
+#include "common/base/files.h"
+#include "services/codegen/kernels/catalogue.h"
+#include "services/codegen/link/link.h"
+#include "services/codegen/llvm/module.h"
+#include "tests/unit/services/codegen/kernels/reference.h"
+
+namespace quench::codegen {
+namespace {
+
+Graph ConvGraph(int64_t ic, int64_t oc, int64_t k, int64_t group, bool symbolic) {
+  Graph graph;
+  const Dim size = symbolic ? Dim::OfSymbol(graph.symbols->AddInput("size", {0, 2})) : Dim(9);
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {1, ic, size, size}));
+  const ValueId w = graph.AddConstant("w", RandomTensor({oc, ic / group, k, k}, 1));
+  const std::vector<int64_t> pads(4, k / 2);
+  const NodeId node = graph.AddNode("Conv", "conv", {x, w}, 1, {{"pads", pads}, {"group", group}});
+  graph.value(graph.node(node).outputs[0]).type = Type::Tensor(DataType::kF32, {1, oc, size, size});
+  graph.outputs = {graph.node(node).outputs[0]};
+  Fuse(graph, [](Graph& body, ValueId root, const auto&) {
+    return Pointwise(body, "Gelu", {Pointwise(body, "Sigmoid", {root}, root)}, root);
+  });
+  return graph;
+}
+
+Graph AttentionGraph() {
+  Graph graph;
+  const Dim seq = Dim::OfSymbol(graph.symbols->AddInput("seq", {0, 1}));
+  const ValueId a = graph.AddInput("a", Type::Tensor(DataType::kF32, {4, seq, 24}));
+  const ValueId b = graph.AddInput("b", Type::Tensor(DataType::kF32, {4, 24, seq}));
+  const NodeId node = graph.AddNode("MatMul", "matmul", {a, b});
+  graph.value(graph.node(node).outputs[0]).type = Type::Tensor(DataType::kF32, {4, seq, seq});
+  return graph;
+}
+
+std::vector<Graph> Graphs() {
+  std::vector<Graph> graphs;
+  graphs.push_back(ConvGraph(3, 20, 3, 1, false));
+  graphs.push_back(ConvGraph(32, 64, 1, 1, true));
+  graphs.push_back(ConvGraph(32, 64, 3, 2, true));
+  graphs.push_back(ConvGraph(24, 24, 3, 24, true));
+  graphs.push_back(AttentionGraph());
+  return graphs;
+}
+
+TEST(KernelTargets, EveryKernelLinksForEveryTarget) {
+  for (const char* name : {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64", "armv7"}) {
+    const Target target = ResolveTarget(name).value()[0];
+    auto module = ModuleBuilder::Create(target);
+    ASSERT_TRUE(module.ok()) << module.status();
+    size_t emitted = 0;
+    const std::vector<Graph> graphs = Graphs();
+    for (const Graph& graph : graphs) {
+      const KernelRequest request{graph, graph.nodes.back(), target, 3};
+      std::vector<Candidate> candidates;
+      for (const Kernel* kernel : {&ConvKernel(), &DepthwiseKernel(), &MatMulKernel()}) {
+        kernel->propose(request, candidates);
+      }
+      ASSERT_FALSE(candidates.empty()) << name;
+      for (const Candidate& candidate : candidates) {
+        EXPECT_GT(candidate.cost, 0) << name << " " << candidate.reason;
+        const auto kernel = candidate.kernel->emit(request, candidate, **module);
+        ASSERT_TRUE(kernel.ok()) << name << ": " << kernel.status();
+        ++emitted;
+      }
+    }
+    EXPECT_EQ(emitted, graphs.size() + 1);  // the first layer also from a row-major input
+    const auto object = (*module)->Finish();
+    ASSERT_TRUE(object.ok()) << name << ": " << object.status();
+    const auto folder = TempDir::Create();
+    ASSERT_TRUE(folder.ok());
+    ASSERT_TRUE(WriteFileAtomically(folder->path() / "k.o", *object).ok());
+    const absl::Status linked =
+        LinkShared(target, {folder->path() / "k.o"}, "k.so", folder->path() / "k.so");
+    EXPECT_TRUE(linked.ok()) << name << ": " << linked;
+  }
+}
+
+}  // namespace
+}  // namespace quench::codegen
