@@ -12,8 +12,8 @@
 
 namespace quench::loops {
 
-// ---- Questions
-// -------------------------------------------------------------------------------------------------
+// ---- Questions: they change nothing, and their answers hold until the
+// function is changed ----
 
 // The value of a kInt expression.
 std::optional<int64_t> ConstantOf(const Function& function, ExprId id);
@@ -70,8 +70,8 @@ class LoopAnalysis {
   mutable std::vector<std::optional<Form>> memo_;
 };
 
-// ---- Rewriting: expressions and statements are appended, existing ones stay as they are
-// -------------------------
+// ---- Rewriting: expressions and statements are appended, existing ones stay
+// as they are ----
 
 ExprId AddInt(Function& function, int64_t value);
 // Folds constants and neutral operands (x + 0, x * 1, x * 0, x / 1).

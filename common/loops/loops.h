@@ -6,22 +6,22 @@
 // one another by index.
 //
 // Semantics
-//  * Integers wrap. Integer division and remainder by zero give 0; INT_MIN / -1 wraps.
-//  `kDiv`/`kRem` truncate,
-//    `kFloorDiv`/`kFloorMod` floor. Shifts by >= width give 0 (arithmetic right shift: the sign).
+//  * Integers wrap. Integer division and remainder by zero give 0; INT_MIN / -1 wraps. `kDiv` and
+//    `kRem` truncate, `kFloorDiv` and `kFloorMod` floor. Shifts by >= width give 0 (arithmetic
+//    right shift: the sign).
 //  * Float -> integer casts saturate, NaN gives 0. Integer narrowing wraps. To bool: != 0.
-//  * f16, bf16 and the f8 kinds are storage types: loads and stores of them are typed so,
-//  arithmetic happens in f32
-//    (Builder widens operands and the lowering casts back). Casts round to nearest even; a cast
-//    between a storage float and anything but f32 goes by way of f32. f8 overflow gives infinity
-//    (E5M2) or NaN (the others).
+//  * f16, bf16 and the f8 kinds are storage types: loads and stores of them are typed so, and
+//    arithmetic happens in f32 (Builder widens operands and the lowering casts back). Casts round
+//    to nearest even; a cast between a storage float and anything but f32 goes by way of f32. f8
+//    overflow gives infinity (E5M2) or NaN (the others).
 //  * kMin/kMax propagate NaN. Comparisons with NaN are false except kNe.
-//  * kPow on integers wraps; a negative exponent gives the truncated reciprocal (0 unless the base
-//  is 1 or -1).
-//  * An expression is evaluated where a statement uses it: a kLocal or kLoad gives the value at
-//  that moment. Nodes
-//    may be shared (the expressions of a statement form a DAG), so walk them with a memo.
+//  * kPow on integers wraps; a negative exponent gives the truncated reciprocal, which is 0 unless
+//    the base is 1 or -1.
+//  * An expression is evaluated where a statement uses it: a kLocal or kLoad gives the value of
+//    that moment.
+//  * Nodes may be shared (the expressions of a statement form a DAG): walk them with a memo.
 //  * An index out of range is a defect of the lowering, except behind a kCheck.
+//  * Locals start out undefined: they are set before they are read.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@ namespace {
 
 // Instructions (as Instr::imm of loop ends estimates them) between two looks at the context: a few
 // milliseconds.
-constexpr int64_t kBudget = 2'000'000;
+constexpr int64_t kBudget = 1'000'000;
 
 class Machine {
  public:

@@ -116,12 +116,28 @@ TEST(Interpreter, LongChainsOfLetsRun) {
   const B y = b.Output("y", kI64, {b.I(200)});
   b.ParallelFor(b.I(200), [&](E i) {
     E v = i;
-    for (int k = 0; k < 20000; ++k) v = b.Let(v + k % 3);
+    for (int k = 0; k < 20000; ++k) v = b.Let(v + 1);
     b.Store(y, {i}, v);
   });
   Array<int64_t> ys({200});
   ASSERT_TRUE(RunFunction(b.Finish(), {ys.view()}).ok());
-  EXPECT_EQ(ys.data[5], 5 + 19999);
+  EXPECT_EQ(ys.data[5], 5 + 20000);
+}
+
+TEST(Interpreter, NearlyTooDeepExpressionsRun) {
+  Builder b("deep");
+  const B x = b.Input("x", kF32, {b.I(100)}), y = b.Output("y", kF32, {b.I(100)});
+  b.ParallelFor(b.I(100), [&](E i) {
+    E v = x.At({i});
+    for (int k = 0; k < 990; ++k) v = v + b.F(1, kF32);
+    b.Store(y, {i}, v);
+  });
+  const Function f = b.Finish();
+  Array<float> xs({100}), ys({100});
+  for (const bool lanes : {false, true}) {
+    ASSERT_TRUE(RunFunction(f, {xs.view(), ys.view()}, {}, lanes).ok());
+    EXPECT_EQ(ys.data[99], 990);
+  }
 }
 
 // Counts to 2^62, one way or the other.

@@ -203,7 +203,7 @@ class Nests {
   }
 
   void Make() {
-    const E rows = b_.I(2 + random_.Below(20)), columns = b_.I(1 + random_.Below(180));
+    const E rows = b_.I(2 + random_.Below(4)), columns = b_.I(1 + random_.Below(150));
     for (const DataType type : {kF32, kI64, DataType::kU8}) {
       inputs_.push_back(b_.Input("x_" + std::string(DataTypeName(type)), type, {rows, columns}));
     }
@@ -282,7 +282,7 @@ class Nests {
   void Iteration() {
     const size_t lets = lets_.size();
     for (int i = 0; i < 3; ++i) locals_.push_back(b_.Local(Any(AnyType())));
-    Statements(3);
+    Statements(2);
     for (const B& output : outputs_) b_.Store(output, {row_, column_}, Any(output.dtype()));
     if (random_.Chance(30)) {
       b_.If(Any(kBool), [&] { b_.Store(outputs_[0], {row_, column_}, Any(kF32)); });
@@ -327,7 +327,7 @@ class Nests {
       case 4: {
         const bool integer = random_.Chance(50);
         const E sum = b_.Reduce(random_.Chance(50) ? BinaryOp::kAdd : BinaryOp::kMax,
-                                b_.F(1, integer ? kI64 : kF32), b_.I(random_.Below(90)), [&](E k) {
+                                b_.F(1, integer ? kI64 : kF32), b_.I(random_.Below(12)), [&](E k) {
                                   inner_.push_back(k);
                                   const E value = Any(integer ? kI64 : kF32);
                                   inner_.pop_back();
@@ -361,7 +361,7 @@ class Nests {
 };
 
 TEST_P(Property, RandomNests) {
-  for (uint32_t i = 0; i < 5; ++i) {
+  for (uint32_t i = 0; i < 4; ++i) {
     Random random(1000 * static_cast<uint32_t>(GetParam()) + i);
     Builder b("nest");
     Nests(b, random).Make();
