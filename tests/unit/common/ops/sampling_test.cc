@@ -55,6 +55,14 @@ TEST(Sampling, MaxUnpoolPutsMaximaBack) {
               "out of range");
 }
 
+TEST(Sampling, Col2ImAddsWhatOverlaps) {
+  const Operands operands = {F32({1, 2, 2}, {1, 2, 3, 4}), Tensor::I64({3}), Tensor::I64({2})};
+  ExpectTensor(RunOp("Col2Im", operands)[0], {1, 1, 3}, {1, 5, 4});
+  ExpectTensor(RunSymbolic("Col2Im", operands, {}, 1, {1, 2})[0], {1, 1, 3}, {1, 5, 4});
+  ExpectError(TryOp("Col2Im", {Iota({1, 2, 3}), Tensor::I64({3}), Tensor::I64({2})}),
+              "number of blocks");
+}
+
 TEST(Sampling, CenterCropPadKeepsTheMiddle) {
   ExpectTensor(RunUnknown("CenterCropPad", {Iota({5}), Tensor::I64({2})})[0], {2}, {1, 2});
   ExpectTensor(RunUnknown("CenterCropPad", {Iota({2}, 1), Tensor::I64({5})})[0], {5},
