@@ -74,6 +74,15 @@ class QuenchModel:
     def run(self):
         self.check(self.runtime.quench_rt_run(self.session, self.error))
 
+    def output(self, index):
+        tensor = RtTensor()
+        self.check(self.runtime.quench_rt_get_output(self.session, ctypes.c_uint32(index), ctypes.byref(tensor), self.error))
+        dtype = next(d for d, code in ONNX_DTYPES.items() if code == tensor.dtype)
+        shape = [tensor.dims[i] for i in range(tensor.rank)]
+        count = int(np.prod(shape)) if shape else 1
+        data = ctypes.string_at(tensor.data, count * dtype.itemsize) if count else b""
+        return np.frombuffer(data, dtype).reshape(shape)
+
 
 def build_runtime(folder):
     """libquench_rt as a shared library for ctypes."""

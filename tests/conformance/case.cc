@@ -1,0 +1,203 @@
+#include "tests/conformance/case.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/blobs/blob_store.h"
+#include "common/ops/evaluate.h"
+#include "common/runner/runner.h"
+#include "services/codegen/codegen.h"
+#include "services/importer/importer.h"
+#include "services/importer/onnx/model_file.h"
+#include "services/importer/onnx/tensor_file.h"
+
+namespace quench::conformance {
+namespace {
+
+constexpr double kRelative = 1e-3;
+constexpr double kAbsolute = 1e-7;
+constexpr char kPass[] = "pass";
+
+struct DataSet {
+  std::vector<Tensor> inputs;
+  std::vector<Tensor> outputs;
+};
+
+absl::StatusOr<std::vector<Tensor>> ReadTensors(const std::filesystem::path& folder,
+                                                const std::string& prefix) {
+  std::vector<Tensor> tensors;
+  for (int i = 0;; ++i) {
+    const std::filesystem::path path = folder / fmt::format("{}_{}.pb", prefix, i);
+    if (!std::filesystem::exists(path)) return tensors;
+    QUENCH_ASSIGN_OR_RETURN(Tensor tensor, importer::ReadTensorProto(path));
+    tensors.push_back(std::move(tensor));
+  }
+}
+
+absl::StatusOr<std::vector<DataSet>> ReadDataSets(const std::filesystem::path& folder) {
+  std::vector<DataSet> sets;
+  for (int i = 0;; ++i) {
+    const std::filesystem::path path = folder / fmt::format("test_data_set_{}", i);
+    if (!std::filesystem::exists(path)) break;
+    DataSet set;
+    QUENCH_ASSIGN_OR_RETURN(set.inputs, ReadTensors(path, "input"));
+    QUENCH_ASSIGN_OR_RETURN(set.outputs, ReadTensors(path, "output"));
+    sets.push_back(std::move(set));
+  }
+  if (sets.empty()) return absl::NotFoundError("no test data");
+  return sets;
+}
+
+bool Close(double actual, double expected) {
+  if (std::isnan(actual) || std::isnan(expected)) return std::isnan(actual) == std::isnan(expected);
+  if (std::isinf(actual) || std::isinf(expected)) return actual == expected;
+  return std::abs(actual - expected) <= kAbsolute + kRelative * std::abs(expected);
+}
+
+absl::Status CompareTensors(const Tensor& actual, const Tensor& expected, size_t index) {
+  const std::string where = fmt::format("output {}", index);
+  if (actual.dtype() != expected.dtype() || actual.dims() != expected.dims()) {
+    return InvalidArgument("{} is {}[{}], expected {}[{}]", where, DataTypeName(actual.dtype()),
+                           fmt::join(actual.dims(), ", "), DataTypeName(expected.dtype()),
+                           fmt::join(expected.dims(), ", "));
+  }
+  if (actual.dtype() == DataType::kString) {
+    if (actual.strings() == expected.strings()) return absl::OkStatus();
+    return InvalidArgument("{} has other strings than expected", where);
+  }
+  if (IsComplex(actual.dtype())) {
+    const auto same =
+        std::equal(actual.bytes().begin(), actual.bytes().end(), expected.bytes().begin());
+    return same ? absl::OkStatus() : InvalidArgument("{} differs", where);
+  }
+  int64_t wrong = 0, first = -1;
+  for (int64_t i = 0; i < expected.size(); ++i) {
+    if (Close(actual.FloatAt(i), expected.FloatAt(i))) continue;
+    if (wrong++ == 0) first = i;
+  }
+  if (wrong == 0) return absl::OkStatus();
+  return InvalidArgument("{} differs in {} of {} elements, at {} it is {:.6g} rather than {:.6g}",
+                         where, wrong, expected.size(), first, actual.FloatAt(first),
+                         expected.FloatAt(first));
+}
+
+absl::Status CompareAll(const std::vector<Tensor>& actual, const std::vector<Tensor>& expected) {
+  if (actual.size() != expected.size()) {
+    return InvalidArgument("{} outputs, expected {}", actual.size(), expected.size());
+  }
+  for (size_t i = 0; i < actual.size(); ++i)
+    QUENCH_RETURN_IF_ERROR(CompareTensors(actual[i], expected[i], i));
+  return absl::OkStatus();
+}
+
+absl::Status RunInterpreted(const Graph& graph, const std::vector<DataSet>& sets) {
+  for (const DataSet& set : sets) {
+    QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> actual, ops::Evaluate(graph, set.inputs));
+    QUENCH_RETURN_IF_ERROR(CompareAll(actual, set.outputs));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunCompiled(const Graph& graph, const std::vector<DataSet>& sets, int level,
+                         const std::filesystem::path& scratch) {
+  codegen::CompileOptions options;
+  options.opt_level = level;
+  const std::filesystem::path library = scratch / fmt::format("case{}.so", level);
+  const std::filesystem::path header = scratch / fmt::format("case{}.h", level);
+  absl::StatusOr<codegen::CompileReport> report = codegen::Compile(graph, options, library, header);
+  if (!report.ok()) return Annotate(report.status(), fmt::format("compile at level {}", level));
+  absl::StatusOr<std::unique_ptr<Artifact>> artifact = Artifact::Open(library);
+  if (!artifact.ok()) return Annotate(artifact.status(), "open");
+  for (const DataSet& set : sets) {
+    absl::StatusOr<std::vector<Tensor>> actual = (*artifact)->Run(set.inputs);
+    if (!actual.ok()) return Annotate(actual.status(), fmt::format("run at level {}", level));
+    QUENCH_RETURN_IF_ERROR(
+        Annotate(CompareAll(*actual, set.outputs), fmt::format("level {}", level)));
+  }
+  return absl::OkStatus();
+}
+
+// One line, tab-free, of bounded length.
+std::string Reason(const absl::Status& status) {
+  if (status.ok()) return kPass;
+  std::string text = MessageOf(status);
+  for (char& c : text) c = c == '\n' || c == '\t' ? ' ' : c;
+  constexpr size_t kMaxLength = 160;
+  return text.size() <= kMaxLength ? text : text.substr(0, kMaxLength) + "...";
+}
+
+// Debian's cases keep bf16 as the u16 of the same bits.
+void RestoreBfloat16(const Graph& graph, std::vector<DataSet>& sets) {
+  const auto restore = [&](const std::vector<ValueId>& ids, std::vector<Tensor>& tensors) {
+    for (size_t i = 0; i < std::min(ids.size(), tensors.size()); ++i) {
+      const bool wanted = graph.value(ids[i]).type.dtype == DataType::kBF16;
+      if (!wanted || tensors[i].dtype() != DataType::kU16) continue;
+      tensors[i] = Tensor::Of(DataType::kBF16, tensors[i].dims(),
+                              std::vector<uint16_t>(tensors[i].as<uint16_t>().begin(),
+                                                    tensors[i].as<uint16_t>().end()));
+    }
+  };
+  for (DataSet& set : sets) {
+    restore(graph.inputs, set.inputs);
+    restore(graph.outputs, set.outputs);
+  }
+}
+
+// Axes, sizes and the like are inputs in the cases, and Quench wants to know most of them when it
+// imports: small integer inputs then become constants, with the values of the first data set.
+importer::ImportOptions FreezeIntegers(const onnx::v1::ModelProto& model, DataSet& set) {
+  importer::ImportOptions options;
+  std::vector<Tensor> rest;
+  for (size_t i = 0; i < set.inputs.size(); ++i) {
+    const Tensor& tensor = set.inputs[i];
+    const bool index = tensor.dtype() == DataType::kI64 || tensor.dtype() == DataType::kI32;
+    if (i > 0 && index && tensor.rank() <= 1 && static_cast<int>(i) < model.graph().input_size()) {
+      options.freeze_params[model.graph().input(static_cast<int>(i)).name()] = tensor;
+    } else {
+      rest.push_back(tensor);
+    }
+  }
+  set.inputs = std::move(rest);
+  return options;
+}
+
+}  // namespace
+
+CaseResult RunCase(const std::filesystem::path& folder, const CaseOptions& options) {
+  const auto both = [](const absl::Status& status) {
+    return CaseResult{Reason(status), Reason(status)};
+  };
+  absl::StatusOr<std::shared_ptr<LocalBlobStore>> store = LocalBlobStore::Open(options.scratch);
+  if (!store.ok()) return both(store.status());
+  const std::filesystem::path file = folder / "model.onnx";
+  absl::StatusOr<importer::Imported> model = importer::ImportModel(file, {}, **store);
+  absl::StatusOr<std::vector<DataSet>> sets = ReadDataSets(folder);
+  if (!model.ok() && sets.ok() && sets->size() == 1) {
+    const absl::StatusOr<importer::ModelFile> proto = importer::OpenModelFile(file);
+    std::vector<DataSet> rest = *sets;
+    importer::ImportOptions frozen;
+    if (proto.ok()) frozen = FreezeIntegers(proto->proto, rest[0]);
+    if (!frozen.freeze_params.empty()) {
+      absl::StatusOr<importer::Imported> again = importer::ImportModel(file, frozen, **store);
+      if (again.ok()) {
+        model = std::move(again);
+        sets = std::move(rest);
+      }
+    }
+  }
+  if (!model.ok()) return both(Annotate(model.status(), "import"));
+  if (!sets.ok()) return both(Annotate(sets.status(), "test data"));
+  RestoreBfloat16(model->canonical, *sets);
+  CaseResult result;
+  result.interpreted = Reason(RunInterpreted(model->canonical, *sets));
+  if (!options.compile) return result;
+  for (const int level : {0, 3}) {
+    result.compiled = Reason(RunCompiled(model->canonical, *sets, level, options.scratch));
+    if (result.compiled != kPass) break;
+  }
+  return result;
+}
+
+}  // namespace quench::conformance

@@ -1,0 +1,25 @@
+// One of ONNX's node cases: a model of one operator with inputs and expected outputs.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace quench::conformance {
+
+struct CaseResult {
+  // "pass", or the reason why not, in one line.
+  std::string interpreted;
+  std::string compiled;
+};
+
+struct CaseOptions {
+  bool compile = true;
+  std::filesystem::path scratch;  // for weights and libraries
+};
+
+// Runs the case in `folder` (model.onnx, test_data_set_N/{input,output}_M.pb) through import,
+// interpreter and, when asked, through native code at optimisation levels 0 and 3. Upstream's
+// tolerance: rtol 1e-3, atol 1e-7.
+CaseResult RunCase(const std::filesystem::path& folder, const CaseOptions& options);
+
+}  // namespace quench::conformance
