@@ -1,5 +1,6 @@
 #include "services/codegen/schedule/rebuild.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace quench::codegen {
@@ -99,6 +100,85 @@ std::vector<bool> Reachable(const Function& f, std::span<const loops::StmtId> bo
     stack.insert(stack.end(), f.exprs[id].args.begin(), f.exprs[id].args.end());
   }
   return seen;
+}
+
+void FoldConstants(Function& function) {
+  function = Rebuilder(function).Run([](Function& out, const Expr& copy) -> std::optional<ExprId> {
+    const bool integer = copy.kind == ExprKind::kBinary && copy.type == DataType::kI64;
+    if (!integer) return std::nullopt;
+    return AddBinary(out, copy.binary, copy.args[0], copy.args[1]);
+  });
+}
+
+std::optional<int64_t> ElementStep(const Function& f, const loops::LoopAnalysis& analysis,
+                                   loops::BufferId buffer, std::span<const ExprId> indices) {
+  const std::vector<ExprId>& dims = f.buffers[static_cast<size_t>(buffer)].dims;
+  int64_t step = 0;
+  std::optional<int64_t> stride = 1;
+  for (size_t d = indices.size(); d-- > 0;) {
+    const auto by = analysis.Stride(indices[d]);
+    if (!by || (*by != 0 && !stride)) return std::nullopt;
+    if (*by != 0) step += *by * *stride;
+    const auto size = loops::ConstantOf(f, dims[d]);
+    stride = stride && size ? std::optional(*stride * *size) : std::nullopt;
+  }
+  return step;
+}
+
+namespace {
+
+// A bound of an integer expression from constants, minima and maxima; lets are looked through.
+class Bounds {
+ public:
+  explicit Bounds(const Function& f) : f_(f) {}
+
+  std::optional<int64_t> Of(ExprId id, bool upper, int depth = 0) {
+    const Expr& e = f_.exprs[static_cast<size_t>(id)];
+    if (e.kind == ExprKind::kInt) return e.i;
+    if (depth > 16) return std::nullopt;
+    if (e.kind == ExprKind::kVar) {
+      for (const loops::Stmt& stmt : f_.stmts) {
+        if (stmt.kind == loops::StmtKind::kLet && stmt.id == e.id)
+          return Of(stmt.args[0], upper, depth + 1);
+      }
+      return std::nullopt;
+    }
+    if (e.kind != ExprKind::kBinary) return std::nullopt;
+    const bool difference = e.binary == BinaryOp::kSub;
+    const auto a = Of(e.args[0], upper, depth + 1);
+    const auto b = Of(e.args[1], difference ? !upper : upper, depth + 1);
+    return Combine(e.binary, upper, a, b);
+  }
+
+ private:
+  static std::optional<int64_t> Combine(BinaryOp op, bool upper, std::optional<int64_t> a,
+                                        std::optional<int64_t> b) {
+    switch (op) {
+      case BinaryOp::kAdd:
+        return a && b ? std::optional(*a + *b) : std::nullopt;
+      case BinaryOp::kSub:
+        return a && b ? std::optional(*a - *b) : std::nullopt;
+      case BinaryOp::kMin:
+        if (upper && (!a || !b)) return a ? a : b;
+        return a && b ? std::optional(std::min(*a, *b)) : std::nullopt;
+      case BinaryOp::kMax:
+        if (!upper && (!a || !b)) return a ? a : b;
+        return a && b ? std::optional(std::max(*a, *b)) : std::nullopt;
+      default:
+        return std::nullopt;
+    }
+  }
+
+  const Function& f_;
+};
+
+}  // namespace
+
+std::optional<int64_t> MaxTrips(const Function& f, const loops::Stmt& loop) {
+  Bounds bounds(f);
+  const auto begin = bounds.Of(loop.args[0], false), end = bounds.Of(loop.args[1], true);
+  if (!begin || !end) return std::nullopt;
+  return std::max<int64_t>(0, *end - *begin);
 }
 
 }  // namespace quench::codegen

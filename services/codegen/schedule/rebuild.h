@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "common/loops/analysis.h"
@@ -34,6 +35,15 @@ loops::ExprId AddFloorDiv(loops::Function& function, loops::ExprId value, int64_
 loops::ExprId AddFloorMod(loops::Function& function, loops::ExprId value, int64_t divisor);
 // Structural equality of two expressions.
 bool SameExpr(const loops::Function& function, loops::ExprId a, loops::ExprId b);
+// Folds constants and neutral operands of integer arithmetic everywhere.
+void FoldConstants(loops::Function& function);
+// Elements between neighbouring iterations of the analysed loop at an access; nothing when that is
+// not a constant.
+std::optional<int64_t> ElementStep(const loops::Function& function,
+                                   const loops::LoopAnalysis& analysis, loops::BufferId buffer,
+                                   std::span<const loops::ExprId> indices);
+// Largest trip count of a loop that its bounds reveal.
+std::optional<int64_t> MaxTrips(const loops::Function& function, const loops::Stmt& loop);
 // Expressions reachable from the body (and `extra`), by id.
 std::vector<bool> Reachable(const loops::Function& function, std::span<const loops::StmtId> body);
 

@@ -5,6 +5,7 @@
 #include "services/codegen/schedule/layout.h"
 #include "services/codegen/schedule/tasks.h"
 #include "services/codegen/schedule/vectorise.h"
+#include "services/codegen/schedule/window.h"
 
 namespace quench::codegen {
 
@@ -23,7 +24,8 @@ absl::StatusOr<Schedule> MakeSchedule(const loops::Function& function,
     MoveBlockLanesInside(
         schedule.function);  // and innermost, so that the loops around them can merge
     CollapseLoops(schedule.function,
-                  schedule.fill);  // long loops: few tails, no inner loop overhead
+                  schedule.fill);     // long loops: few tails, no inner loop overhead
+    SplitWindows(schedule.function);  // interiors have constant windows; borders stay apart
     ChooseLanes(target, schedule);
     SplitFlatLoops(schedule);  // a flat loop of lanes becomes tasks of some thousand elements
   }

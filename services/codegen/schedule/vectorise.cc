@@ -8,6 +8,7 @@
 
 #include "services/codegen/schedule/rebuild.h"
 #include "services/codegen/schedule/tasks.h"
+#include "services/codegen/schedule/tile.h"
 
 namespace quench::codegen {
 namespace {
@@ -105,27 +106,12 @@ class CostModel {
 
   double OfAccess(loops::BufferId buffer, std::span<const ExprId> indices, bool store) const {
     if (!analysis_) return 1;
-    const auto step = Step(buffer, indices);
+    const auto step = ElementStep(f_, *analysis_, buffer, indices);
     if (step == 0 || step == 1) return 1;
     const double per_lane = store ? kScatter : kGather;
     if (step && !store && std::abs(*step) <= 4)
       return std::min<double>(2.0 * std::abs(static_cast<double>(*step)), per_lane * lanes_);
     return per_lane * lanes_;
-  }
-
-  // Elements between neighbouring lanes.
-  std::optional<int64_t> Step(loops::BufferId buffer, std::span<const ExprId> indices) const {
-    const std::vector<ExprId>& dims = f_.buffers[static_cast<size_t>(buffer)].dims;
-    int64_t step = 0;
-    std::optional<int64_t> stride = 1;
-    for (size_t d = indices.size(); d-- > 0;) {
-      const auto by = analysis_->Stride(indices[d]);
-      if (!by || (*by != 0 && !stride)) return std::nullopt;
-      if (*by != 0) step += *by * *stride;
-      const auto size = loops::ConstantOf(f_, dims[d]);
-      stride = stride && size ? std::optional(*stride * *size) : std::nullopt;
-    }
-    return step;
   }
 
   const Function& f_;
@@ -135,12 +121,11 @@ class CostModel {
 
  public:
   static double Trips(const Function& f, const Stmt& loop) {
-    const auto begin = loops::ConstantOf(f, loop.args[0]), end = loops::ConstantOf(f, loop.args[1]);
-    if (begin && end) return std::max<double>(0, static_cast<double>(*end - *begin));
-    // A bound like min(n, ...) is at most its constant.
-    const Expr& e = f.exprs[static_cast<size_t>(loop.args[1])];
-    if (e.kind == ExprKind::kBinary && e.binary == BinaryOp::kMin) {
-      for (ExprId arg : e.args) {
+    if (const auto trips = MaxTrips(f, loop)) return static_cast<double>(*trips);
+    // Steps of a range, [r w, r w + w): the distance is what matters.
+    const Expr& end = f.exprs[static_cast<size_t>(loop.args[1])];
+    if (end.kind == ExprKind::kBinary && end.binary == BinaryOp::kMin) {
+      for (ExprId arg : end.args) {
         if (const auto limit = loops::ConstantOf(f, arg))
           return std::min<double>(static_cast<double>(*limit), kUnknownTrips);
       }
@@ -232,14 +217,7 @@ class Chooser {
     for (StmtId inner : loops::StatementsUnder(f_, stmt.body)) {
       if (At(inner).kind == StmtKind::kSetSlot) return false;
     }
-    // Scratch of one iteration would be needed once per lane.
-    for (const loops::Access& access : loops::Accesses(f_, stmt.body)) {
-      const loops::Buffer& buffer = f_.buffers[static_cast<size_t>(access.buffer)];
-      const bool own = buffer.role == loops::BufferRole::kScratch &&
-                       buffer.scope == loops::ScratchScope::kIteration;
-      if (own && outermost) return false;
-    }
-    return true;
+    return !outermost || OwnScratch(f_, id).empty() || CanPrivatise(f_, id);
   }
 
   // Lanes to try for a loop: a register's worth, or several for independent chains of additions. 1:
@@ -308,6 +286,8 @@ void SinkLanes(Schedule& schedule) {
 void ChooseLanes(const Target& target, Schedule& schedule) {
   schedule.lanes = Chooser(schedule.function, target).OfBody(schedule.function.body, true).lanes;
   SinkLanes(schedule);
+  PrivatiseScratch(schedule);
+  TileTransposes(schedule);
 }
 
 }  // namespace quench::codegen
