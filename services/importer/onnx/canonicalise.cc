@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "common/base/status.h"
+#include "common/ops/evaluate.h"
 #include "common/ops/op.h"
 #include "services/importer/onnx/convert.h"
 #include "services/importer/onnx/names.h"
@@ -12,17 +13,38 @@
 namespace quench::importer {
 namespace {
 
-// The conversion of one graph: the main one or a body.
+// A canonical graph as it grows.
+struct Target {
+  Graph* graph = nullptr;
+  NameSet names;              // of its values
+  std::set<ValueId> unknown;  // values whose type could not be inferred
+  bool is_body = false;
+};
+
+// The conversion of one graph, the main one or a body, into a target: one of its own, or that of
+// the outer level when the branch of an If is known.
 struct Level {
   const Graph* source = nullptr;
-  Graph* target = nullptr;
-  Level* outer = nullptr;
-  std::vector<ValueId> mapped;  // source value -> target value
-  std::vector<int> uses;        // of source values
+  Target* into = nullptr;
+  Graph* target = nullptr;                // into->graph
+  std::vector<ValueId> mapped;            // source value -> target value
+  std::vector<std::string> output_names;  // source value -> its name in the target
+  std::vector<int> uses;                  // of source values
   std::unordered_map<std::string, ValueId> source_names;
-  NameSet names;              // of target values
-  std::set<ValueId> unknown;  // target values whose type could not be inferred
 };
+
+constexpr int64_t kMaxFoldedBytes = 4096;
+
+bool IsSmallIndexType(const Type& type) {
+  if (!IsInteger(type.dtype) && type.dtype != DataType::kBool) return false;
+  int64_t count = 1;
+  for (const Dim dim : type.dims) {
+    if (!dim.is_static() || dim.value() > kMaxFoldedBytes) return false;
+    count *= dim.value();
+    if (count > kMaxFoldedBytes) return false;
+  }
+  return DataTypeBytes(type.dtype, count) <= kMaxFoldedBytes;
+}
 
 std::vector<ValueId> FreeValues(const Graph& body) {
   std::vector<bool> bound(body.values.size(), false);
@@ -52,6 +74,7 @@ class Canonicaliser {
   const WeightWriter& weights() const { return weights_; }
 
  private:
+  bool Fold(Target& into, NodeId id);
   void ConvertNode(Level& level, const Node& node);
 
   const WeightWriter& weights_;
@@ -60,17 +83,23 @@ class Canonicaliser {
   NameSet node_names_;  // of the whole module: runtime sizes are named after their node
 };
 
-void Prepare(Level& level) {
-  level.mapped.assign(level.source->values.size(), kNone);
-  level.uses = level.source->UseCounts();
-  for (size_t i = 0; i < level.source->values.size(); ++i) {
-    const std::string& name = level.source->values[i].name;
+void Prepare(Level& level, const Graph& source, Target& into) {
+  level.source = &source;
+  level.into = &into;
+  level.target = into.graph;
+  level.mapped.assign(source.values.size(), kNone);
+  level.uses = source.UseCounts();
+  for (size_t i = 0; i < source.values.size(); ++i) {
+    const std::string& name = source.values[i].name;
     level.source_names.emplace(name, static_cast<ValueId>(i));
-    level.names.Take(name);
+    level.output_names.push_back(into.names.Take(name));
   }
-  level.target->name = level.source->name;
-  level.target->stage = Stage::kCanonical;
-  level.target->symbols = level.source->symbols;
+}
+
+void Describe(const Graph& source, Graph& target) {
+  target.name = source.name;
+  target.stage = Stage::kCanonical;
+  target.symbols = source.symbols;
 }
 
 // One imported node on its way into level.target.
@@ -93,7 +122,7 @@ class NodeConverter final : public Converter {
     return constant == nullptr ? nullptr : &constant->tensor;
   }
   ValueId AddConstant(Tensor tensor) override {
-    return PushConstant(*level_.target, level_.names.Take(node().name + "/constant"),
+    return PushConstant(*level_.target, level_.into->names.Take(node().name + "/constant"),
                         std::make_shared<const Constant>(Constant{std::move(tensor), "", {}}));
   }
   ValueId Emit(const std::string& op, std::vector<ValueId> ids, Attributes attributes) override {
@@ -111,12 +140,14 @@ class NodeConverter final : public Converter {
   Node NewNode(const std::string& op, const std::string& name, std::vector<ValueId> ids,
                Attributes attributes) const;
   const std::string& OutputName(size_t output) const {
-    return level_.source->value(node().outputs[output]).name;
+    return level_.output_names[static_cast<size_t>(node().outputs[output])];
   }
   std::vector<std::string> Captures(const std::vector<GraphPtr>& bodies) const;
   GraphPtr ConvertBody(const Graph& body, const std::vector<Type>& types,
                        const std::vector<std::string>& captures);
   std::vector<Type> BodyInputTypes() const;
+  GraphPtr KnownBranch() const;
+  absl::Status InlineBranch(const Graph& body);
 
   Canonicaliser& owner_;
   Level& level_;
@@ -140,7 +171,7 @@ std::vector<ValueId> NodeConverter::EmitMany(const std::string& op, std::vector<
   const std::string name = fmt::format("{}/{}", node().name, op);
   Node result = NewNode(op, name, std::move(ids), std::move(attributes));
   for (int i = 0; i < outputs; ++i)
-    result.outputs.push_back(PushValue(*level_.target, level_.names.Take(name)));
+    result.outputs.push_back(PushValue(*level_.target, level_.into->names.Take(name)));
   const std::vector<ValueId> values = result.outputs;
   owner_.Append(level_, std::move(result));
   return values;
@@ -158,7 +189,7 @@ absl::Status NodeConverter::Final(const std::string& op, std::vector<ValueId> id
       level_.mapped[static_cast<size_t>(source)] = target;
     } else if (def != nullptr && static_cast<int>(i) < def->min_outputs) {
       // ONNX lets a node leave any output out (the Y of an LSTM), the catalogue only optional ones.
-      target = PushValue(*level_.target, level_.names.Take(result.name + "/unused"));
+      target = PushValue(*level_.target, level_.into->names.Take(result.name + "/unused"));
     }
     result.outputs.push_back(target);
   }
@@ -239,14 +270,15 @@ std::vector<Type> NodeConverter::BodyInputTypes() const {
 GraphPtr NodeConverter::ConvertBody(const Graph& body, const std::vector<Type>& types,
                                     const std::vector<std::string>& captures) {
   auto target = std::make_shared<Graph>();
+  Describe(body, *target);
+  Target into;
+  into.graph = target.get();
+  into.is_body = true;
   Level inner;
-  inner.source = &body;
-  inner.target = target.get();
-  inner.outer = &level_;
-  Prepare(inner);
+  Prepare(inner, body, into);
   const auto add_input = [&](const std::string& name, const Type& value_type) {
     const ValueId id = PushValue(*target, name, value_type);
-    if (!value_type.known() || !value_type.ranked) inner.unknown.insert(id);
+    if (!value_type.known() || !value_type.ranked) into.unknown.insert(id);
     target->inputs.push_back(id);
     return id;
   };
@@ -260,8 +292,8 @@ GraphPtr NodeConverter::ConvertBody(const Graph& body, const std::vector<Type>& 
   for (const std::string& name : captures) {
     const ValueId outer = level_.mapped[static_cast<size_t>(level_.source_names.at(name))];
     const auto own = free.find(name);
-    const ValueId id = add_input(own != free.end() ? name : inner.names.Take(name), type(outer));
-    if (level_.unknown.contains(outer)) inner.unknown.insert(id);
+    const ValueId id = add_input(own != free.end() ? name : into.names.Take(name), type(outer));
+    if (level_.into->unknown.contains(outer)) into.unknown.insert(id);
     target->value(id).elements = level_.target->value(outer).elements;
     if (own != free.end()) inner.mapped[static_cast<size_t>(own->second)] = id;
   }
@@ -276,7 +308,38 @@ GraphPtr NodeConverter::ConvertBody(const Graph& body, const std::vector<Type>& 
   return target;
 }
 
+// The branch that an If takes when its condition follows from shapes and constants. Exporters write
+// such tests for shapes they could not see, and the other branch need not even be valid for the
+// shapes there are.
+GraphPtr NodeConverter::KnownBranch() const {
+  if (node().op != "If" || inputs().size() != 1 || inputs()[0] == kNone) return nullptr;
+  const Value& condition = level_.target->value(inputs()[0]);
+  std::optional<bool> known;
+  if (condition.constant != nullptr && condition.constant->tensor.dtype() == DataType::kBool &&
+      condition.constant->tensor.size() == 1) {
+    known = condition.constant->tensor.IntAt(0) != 0;
+  } else if (condition.elements && condition.elements->size() == 1 &&
+             (*condition.elements)[0].is_static()) {
+    known = (*condition.elements)[0].value() != 0;
+  }
+  return known ? node().Body(*known ? "then_branch" : "else_branch") : nullptr;
+}
+
+absl::Status NodeConverter::InlineBranch(const Graph& body) {
+  Level inner;
+  Prepare(inner, body, *level_.into);
+  for (const ValueId id : FreeValues(body)) {
+    inner.mapped[static_cast<size_t>(id)] =
+        owner_.Map(level_, level_.source_names.at(body.value(id).name));
+  }
+  owner_.ConvertNodes(inner);
+  std::vector<ValueId> ids;
+  for (const ValueId output : body.outputs) ids.push_back(owner_.Map(inner, output));
+  return FinalValues(ids);
+}
+
 absl::Status NodeConverter::FinalControl() {
+  if (const GraphPtr branch = KnownBranch()) return InlineBranch(*branch);
   std::vector<GraphPtr> bodies;
   for (const auto& [name, attribute] : node().attributes) {
     if (const GraphPtr* body = std::get_if<GraphPtr>(&attribute)) bodies.push_back(*body);
@@ -308,29 +371,64 @@ ValueId Canonicaliser::Map(Level& level, ValueId source) {
   ValueId& mapped = level.mapped[static_cast<size_t>(source)];
   if (mapped != kNone) return mapped;
   const Value& value = level.source->value(source);
+  const std::string& name = level.output_names[static_cast<size_t>(source)];
   if (value.constant != nullptr) {
-    mapped = PushConstant(*level.target, value.name, value.constant);
+    mapped = PushConstant(*level.target, name, value.constant);
   } else {  // its node could not be converted, which is reported already
-    mapped = PushValue(*level.target, value.name);
-    level.unknown.insert(mapped);
+    mapped = PushValue(*level.target, name);
+    level.into->unknown.insert(mapped);
   }
   return mapped;
 }
 
+// Arithmetic on small integer constants is done at once: axes, pads and shapes come out of it, and
+// types depend on them. True when the node, the last of its graph, has become constants.
+bool Canonicaliser::Fold(Target& into, NodeId id) {
+  Graph& graph = *into.graph;
+  const Node& node = graph.node(id);
+  if (node.inputs.empty() || ops::FindOp(node.op)->kind == ops::OpKind::kControl) return false;
+  std::vector<const Tensor*> inputs;
+  for (const ValueId input : node.inputs) {
+    const Constant* constant = input == kNone ? nullptr : graph.value(input).constant.get();
+    if (input != kNone && (constant == nullptr || !IsSmallIndexType(graph.value(input).type)))
+      return false;
+    inputs.push_back(constant == nullptr ? nullptr : &constant->tensor);
+  }
+  for (const ValueId output : node.outputs) {
+    if (output != kNone && !IsSmallIndexType(graph.value(output).type)) return false;
+  }
+  absl::StatusOr<std::vector<Tensor>> results = ops::EvaluateNode(node, inputs, context_);
+  if (!results.ok() || results->size() != node.outputs.size())
+    return false;  // a run will say what is wrong
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i] == kNone) continue;
+    Value& value = graph.value(node.outputs[i]);
+    value.producer = kNone;
+    value.elements = std::nullopt;
+    value.constant = std::make_shared<const Constant>(Constant{std::move((*results)[i]), "", {}});
+  }
+  graph.nodes.pop_back();
+  return true;
+}
+
 // Appends a node and infers its types at once, so that the converters after it know them.
 void Canonicaliser::Append(Level& level, Node node) {
-  Graph& graph = *level.target;
+  Target& into = *level.into;
+  Graph& graph = *into.graph;
   bool blocked = false;
-  for (const ValueId id : node.inputs) blocked = blocked || level.unknown.contains(id);
+  for (const ValueId id : node.inputs) blocked = blocked || into.unknown.contains(id);
   const NodeId id = PushNode(graph, std::move(node));
   absl::Status status;
   if (!blocked) status = ops::InferNode(graph, graph.node(id));
   // In a body the input types are provisional: what is really wrong shows when the outer node is
   // inferred.
-  if (!status.ok() && level.outer == nullptr) Problem(status);
-  if (!blocked && status.ok()) return;
+  if (!status.ok() && !into.is_body) Problem(status);
+  if (!blocked && status.ok()) {
+    Fold(into, id);
+    return;
+  }
   for (const ValueId output : graph.node(id).outputs) {
-    if (output != kNone) level.unknown.insert(output);
+    if (output != kNone) into.unknown.insert(output);
   }
 }
 
@@ -339,14 +437,14 @@ void Canonicaliser::ConvertNode(Level& level, const Node& node) {
   bool blocked = false;
   for (const ValueId id : node.inputs) {
     inputs.push_back(Map(level, id));
-    blocked = blocked || (inputs.back() != kNone && level.unknown.contains(inputs.back()));
+    blocked = blocked || (inputs.back() != kNone && level.into->unknown.contains(inputs.back()));
   }
   const OnnxOp* row = FindOnnxOp(node.domain, node.op);
   QUENCH_CHECK(row != nullptr);  // unsupported operators are reported before
   NodeConverter converter(*this, level, node, std::move(inputs));
   const absl::Status status = row->convert(converter);
   // A converter that misses a type because an earlier node failed has nothing new to say.
-  if (!status.ok() && !(blocked && level.outer == nullptr)) Problem(status);
+  if (!status.ok() && !(blocked && !level.into->is_body)) Problem(status);
 }
 
 void Canonicaliser::ConvertNodes(Level& level) {
@@ -354,19 +452,21 @@ void Canonicaliser::ConvertNodes(Level& level) {
   const auto total = static_cast<int64_t>(level.source->nodes.size());
   for (const Node& node : level.source->nodes) {
     if (!context_.Check().ok()) return;
-    if (level.outer == nullptr && ++done % 256 == 0)
+    if (!level.into->is_body && ++done % 256 == 0) {
       context_.Report({"infer types", node.name, done, total});
+    }
     ConvertNode(level, node);
   }
 }
 
 absl::StatusOr<Graph> Canonicaliser::Run(Graph& imported) {
   Graph canonical;
-  Level level;
-  level.source = &imported;
-  level.target = &canonical;
-  Prepare(level);
+  Describe(imported, canonical);
   canonical.metadata = imported.metadata;
+  Target into;
+  into.graph = &canonical;
+  Level level;
+  Prepare(level, imported, into);
   for (const ValueId id : imported.inputs) {
     const Value& input = imported.value(id);
     level.mapped[static_cast<size_t>(id)] = PushValue(canonical, input.name, input.type);

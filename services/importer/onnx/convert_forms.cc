@@ -265,6 +265,13 @@ absl::Status ConvertDropout(Converter& c) {
   return c.FinalValues({c.Emit("Identity", {c.in(0)}), typed});
 }
 
+// Up to opset 6 C only broadcast if `broadcast` said so; now it does where it has to.
+absl::Status ConvertGemm(Converter& c) {
+  Attributes attributes = Own(c);
+  if (c.version() < 7) attributes.erase("broadcast");
+  return c.Final("Gemm", c.inputs(), std::move(attributes));
+}
+
 absl::Status ConvertGridSample(Converter& c) {
   Attributes attributes = Own(c);
   if (const std::string mode = c.node().String("mode", "");

@@ -17,6 +17,7 @@ absl::Status ConvertConcat(Converter& c);              // opset < 4: axis defaul
 absl::Status ConvertConstant(Converter& c);
 absl::Status ConvertDft(Converter& c);                 // axis became input 2
 absl::Status ConvertDropout(Converter& c);             // the identity in inference
+absl::Status ConvertGemm(Converter& c);                // opset < 7: attribute `broadcast`
 absl::Status ConvertGridSample(Converter& c);          // opset < 20: mode names
 absl::Status ConvertGroupNormalization(Converter& c);  // opset < 21: scale and bias per group
 absl::Status ConvertPad(Converter& c);                 // pads and value became inputs

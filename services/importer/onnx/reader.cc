@@ -16,7 +16,7 @@ using onnx::v1::GraphProto;
 using onnx::v1::NodeProto;
 using onnx::v1::TensorProto;
 
-constexpr int kMaxCallDepth = 64;        // local functions that call one another
+constexpr int kMaxCallDepth = 64;      // local functions that call one another
 constexpr size_t kMaxNodes = 250'000;  // after inlining
 
 // One naming scope: a graph, a body or the inside of a function call.
