@@ -35,6 +35,15 @@ def error_of(ours, theirs):
     return float(np.abs(ours[finite] - theirs[finite]).max() / max(np.abs(theirs[finite]).max(), 1e-30))
 
 
+def reference_order(arrays, names):
+    """Index of each model output among the reference's: they name their own order ("... order: a,b") or keep the model's."""
+    producer = str(arrays["producer"]) if "producer" in arrays else ""
+    listed = producer.split("order: ")[1].split(",") if "order: " in producer else names
+    listed = [n.strip() for n in listed]
+    order = [listed.index(n) for n in names] if set(names) == set(listed) else range(len(names))
+    return [k for k in order if f"out{k}" in arrays]
+
+
 def compare(args, runtime, model):
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "out"
@@ -55,7 +64,7 @@ def compare(args, runtime, model):
             arrays = np.load(reference)
             names = [i.name for i in session.get_inputs()]
             inputs = {n: arrays[f"in{k}"] for k, n in enumerate(names) if f"in{k}" in arrays}
-            expected = [arrays[f"out{k}"] for k in range(len(session.get_outputs())) if f"out{k}" in arrays]
+            expected = [arrays[f"out{k}"] for k in reference_order(arrays, [o.name for o in session.get_outputs()])]
             results.append(("ref", names, inputs, expected))
         if session:
             inputs = random_inputs(session, {})
@@ -84,6 +93,7 @@ def main():
     parser.add_argument("--min-bytes", type=int, default=0, help="skip smaller files (single-operator tests)")
     args = parser.parse_args()
     counts = {}
+    ort.set_default_logger_severity(4)
     with tempfile.TemporaryDirectory() as folder:
         runtime = build_runtime(folder)
         for model in sorted(args.folder.rglob("*.onnx")):

@@ -159,6 +159,7 @@ class GraphRun {
 
   absl::StatusOr<std::vector<Tensor>> Run(std::span<const Tensor> inputs) {
     for (size_t i = 0; i < inputs.size(); ++i) At(graph_.inputs[i]) = inputs[i];
+    inputs_ = inputs;
     for (const Node& node : graph_.nodes) {
       QUENCH_RETURN_IF_ERROR(context_.Check());
       QUENCH_RETURN_IF_ERROR(RunNode(node));
@@ -180,7 +181,9 @@ class GraphRun {
     std::vector<const Tensor*> operands;
     for (const ValueId id : node.inputs)
       operands.push_back(id == quench::kNone ? nullptr : Find(id));
-    QUENCH_ASSIGN_OR_RETURN(std::vector<Tensor> results, EvaluateNode(node, operands, context_));
+    QUENCH_ASSIGN_OR_RETURN(
+        std::vector<Tensor> results,
+        node.op == "q.dims" ? RunDims(node) : EvaluateNode(node, operands, context_));
     for (size_t i = 0; i < results.size(); ++i) {
       const ValueId id = node.outputs[i];
       if (id == quench::kNone) continue;
@@ -193,9 +196,36 @@ class GraphRun {
     return absl::OkStatus();
   }
 
+  // The one operator whose result depends on the run as a whole: sizes of the graph's inputs.
+  absl::StatusOr<std::vector<Tensor>> RunDims(const Node& node) {
+    QUENCH_RETURN_IF_ERROR(CheckNode(graph_, node));
+    SymbolTable symbols = *graph_.symbols;
+    std::vector<Dim> dims;
+    for (const std::string& text : std::get<std::vector<std::string>>(*node.Find("dims"))) {
+      absl::StatusOr<Dim> dim = symbols.Parse(text);
+      if (!dim.ok()) return Annotate(dim.status(), Where(node));
+      dims.push_back(*dim);
+    }
+    std::vector<int64_t> slots(static_cast<size_t>(symbols.size()), -1);
+    for (SymbolId id = 0; id < symbols.size(); ++id) {
+      const InputAxis* source = std::get_if<InputAxis>(&symbols.at(id).definition);
+      if (source == nullptr || source->input >= static_cast<int>(inputs_.size())) continue;
+      const std::vector<int64_t>& sizes = inputs_[static_cast<size_t>(source->input)].dims();
+      if (source->axis < static_cast<int>(sizes.size())) {
+        slots[static_cast<size_t>(id)] = sizes[static_cast<size_t>(source->axis)];
+      }
+    }
+    absl::StatusOr<std::vector<int64_t>> values = symbols.Evaluate(slots);
+    if (!values.ok()) return Annotate(values.status(), Where(node));
+    std::vector<int64_t> elements;
+    for (const Dim dim : dims) elements.push_back(SymbolTable::ValueOf(dim, *values));
+    return std::vector<Tensor>{Tensor::I64(elements)};
+  }
+
   const Graph& graph_;
   const StepContext& context_;
   const EvaluateOptions& options_;
+  std::span<const Tensor> inputs_;
   std::vector<int> uses_;
   std::vector<Tensor> tensors_;
 };

@@ -48,11 +48,11 @@ absl::StatusOr<Graph> SetBatchSize(Graph graph, const PassOptions& options,
     }
     QUENCH_ASSIGN_OR_RETURN(graph, BindSymbols(graph, {{symbol.name, options.batch}}));
   } else {
+    if (batch.value() != options.batch) FreeReshapeTargets(graph, batch.value());
     for (const ValueId id : graph.inputs) {
       Type& type = graph.value(id).type;
       if (type.rank() > 0 && type.dims[0] == batch) type.dims[0] = options.batch;
     }
-    if (batch.value() != options.batch) FreeReshapeTargets(graph, batch.value());
   }
   QUENCH_RETURN_IF_ERROR(ops::InferGraph(graph));
   return graph;

@@ -35,7 +35,9 @@ bool Resolvable(const Graph& graph, const Value& value) {
   return value.type.rank() == 1 || value.elements->size() == 1;
 }
 
-absl::Status Resolve(Graph& graph, ValueId id) {
+// `symbolic`: may a q.dims node be made? Not in bodies: their symbols are those of the whole
+// module.
+absl::Status Resolve(Graph& graph, ValueId id, bool symbolic) {
   const std::vector<Dim> elements = *graph.value(id).elements;
   const Type type = graph.value(id).type;
   const std::string name = graph.value(id).name;
@@ -46,7 +48,8 @@ absl::Status Resolve(Graph& graph, ValueId id) {
   const bool at_run_time = std::any_of(elements.begin(), elements.end(), [&](Dim dim) {
     return graph.symbols->DependsOnRuntime(dim);
   });
-  if (at_run_time || type.rank() != 1 || type.dtype != DataType::kI64) return absl::OkStatus();
+  if (!symbolic || at_run_time || type.rank() != 1 || type.dtype != DataType::kI64)
+    return absl::OkStatus();
   std::vector<std::string> texts;
   for (const Dim element : elements) texts.push_back(graph.symbols->ToString(element));
   const NodeId node = graph.AddNode("q.dims", name, {}, 1, {{"dims", texts}});
@@ -55,23 +58,27 @@ absl::Status Resolve(Graph& graph, ValueId id) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<Graph> ResolveShapeArithmetic(Graph graph, const PassOptions& options,
-                                             const StepContext& context) {
+absl::StatusOr<Graph> ResolveGraph(Graph graph, bool symbolic) {
   const std::vector<int> uses = graph.UseCounts();
   const size_t count = graph.values.size();
   for (size_t i = 0; i < count; ++i) {
     const ValueId id = static_cast<ValueId>(i);
     if (uses[i] > 0 && !graph.IsOutput(id) && Resolvable(graph, graph.value(id))) {
-      QUENCH_RETURN_IF_ERROR(Resolve(graph, id));
+      QUENCH_RETURN_IF_ERROR(Resolve(graph, id, symbolic));
     }
   }
   graph.Compact();
-  QUENCH_RETURN_IF_ERROR(ForEachBody(graph, [&](Graph body) {
-    return ResolveShapeArithmetic(std::move(body), options, context);
-  }));
+  QUENCH_RETURN_IF_ERROR(
+      ForEachBody(graph, [](Graph body) { return ResolveGraph(std::move(body), false); }));
   return graph;
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> ResolveShapeArithmetic(Graph graph, const PassOptions&,
+                                             const StepContext& context) {
+  QUENCH_RETURN_IF_ERROR(context.Check());
+  return ResolveGraph(std::move(graph), true);
 }
 
 }  // namespace quench::passes

@@ -79,6 +79,8 @@ absl::StatusOr<Header> ParseHeader(std::string_view file, const std::string& pat
   if (file.size() < 10 || file.substr(0, 6) != kMagic)
     return broken("not a .npy file (wrong magic bytes)");
   const int major = file[6];
+  if (major < 1 || major > 3)
+    return broken(fmt::format("format version {}; 1 to 3 are read", major));
   size_t length =
       static_cast<uint8_t>(file[8]) | (static_cast<size_t>(static_cast<uint8_t>(file[9])) << 8);
   size_t start = 10;
@@ -88,8 +90,6 @@ absl::StatusOr<Header> ParseHeader(std::string_view file, const std::string& pat
               (static_cast<size_t>(static_cast<uint8_t>(file[11])) << 24);
     start = 12;
   }
-  if (major < 1 || major > 3)
-    return broken(fmt::format("format version {}; 1 to 3 are read", major));
   if (file.size() - start < length) return broken("truncated header");
   const std::string_view text = file.substr(start, length);
   Header header;

@@ -57,7 +57,7 @@ TEST_F(VerifyTest, PassesAgainstBothOracles) {
     ASSERT_TRUE(report.ok()) << report.status();
     EXPECT_TRUE(report->passed) << oracle;
     EXPECT_EQ(report->oracle, oracle);
-    EXPECT_GE(report->layers.size(), 3u);
+    EXPECT_GE(report->layers.size(), 2u);  // values inside a fused group are not tapped
     EXPECT_EQ(report->first_layer, "");
   }
 }
