@@ -67,6 +67,61 @@ TEST(Nest, TransposeAndReverse) {
   EXPECT_EQ(CompareEverywhere(r.Finish(), {RandomBuffer(kF32, {101}, 1)}, symbols), "");
 }
 
+// Large enough to run in tiles, with ragged ones at both ends.
+TEST(Nest, TransposesInTiles) {
+  SymbolTable symbols;
+  Builder b("transpose");
+  const B x = b.Input("x", kF32, {b.I(3), b.I(70), b.I(45)});
+  const B y = b.Output("y", kF32, {b.I(45), b.I(3), b.I(70)});
+  const E dims[] = {b.I(45), b.I(3), b.I(70)};
+  b.ParallelForAll(dims, [&](std::span<const E> i) { b.Store(y, i, x.At({i[1], i[2], i[0]})); });
+  EXPECT_EQ(CompareEverywhere(b.Finish(), {RandomBuffer(kF32, {3, 70, 45}, 1)}, symbols), "");
+}
+
+// Rows numbered by hand, scratch per row: lanes run over rows, each with its own scratch.
+TEST(Nest, LanesOverRowsHaveTheirOwnScratch) {
+  SymbolTable symbols;
+  for (int64_t inner : {1, 5, 37}) {
+    Builder b("softmax");
+    const B x = b.Input("x", kF32, {b.I(3), b.I(9), b.I(inner)});
+    const B y = b.Output("y", kF32, {b.I(3), b.I(9), b.I(inner)});
+    const B row = b.Scratch("row", kF32, {b.I(9)}, ScratchScope::kIteration);
+    b.ParallelFor(b.I(3 * inner), [&](E r) {
+      const E i = b.Let(r % inner), n = b.Let(r / inner);
+      b.ParallelFor(b.I(9), [&](E k) { b.Store(row, {k}, Unary(UnaryOp::kExp, x.At({n, k, i}))); });
+      const E sum =
+          b.Let(b.Reduce(BinaryOp::kAdd, b.F(0, kF32), b.I(9), [&](E k) { return row.At({k}); }));
+      b.ParallelFor(b.I(9), [&](E k) { b.Store(y, {n, k, i}, row.At({k}) / sum); });
+    });
+    EXPECT_EQ(
+        CompareEverywhere(b.Finish(), {RandomBuffer(kF32, {3, 9, inner}, 8)}, symbols, {}, 1e-5),
+        "")
+        << inner;
+  }
+}
+
+// Extents known at run time only: the interior may be empty, or everything.
+TEST(Nest, WindowsOfSymbolicSize) {
+  SymbolTable symbols;
+  symbols.AddInput("w", {0, 1});
+  Builder b("average");
+  const E w = b.Slot(0);
+  const B x = b.Input("x", kF32, {b.I(4), w});
+  const B y = b.Output("y", kF32, {b.I(4), w});
+  const E dims[] = {b.I(4), w};
+  b.ParallelForAll(dims, [&](std::span<const E> i) {
+    const E lo = b.Let(Max(i[1] - 2, b.I(0))), hi = b.Let(Min(i[1] + 3, w));
+    const E sum =
+        b.Reduce(BinaryOp::kAdd, b.F(0, kF32), hi - lo, [&](E k) { return x.At({i[0], lo + k}); });
+    b.Store(y, i, sum);
+  });
+  const loops::Function f = b.Finish();
+  for (int64_t size : {1, 2, 4, 5, 6, 40, 131}) {
+    EXPECT_EQ(CompareEverywhere(f, {RandomBuffer(kF32, {4, size}, 6)}, symbols, {size}, 1e-5), "")
+        << size;
+  }
+}
+
 TEST(Nest, StridedReadsAndWrites) {
   SymbolTable symbols;
   for (int64_t step : {2, 3, 4, 7}) {
