@@ -194,8 +194,8 @@ E BroadcastLoad::At(std::span<const E> output_index, std::span<const E> tail) co
       index.push_back(own);
     } else {
       const loops::Expr& factor = own.builder()->expr(factors_[k].id());
-      const bool zero = factor.kind == loops::ExprKind::kInt;
-      index.push_back(zero ? factors_[k] : own * factors_[k]);
+      const bool known = factor.kind == loops::ExprKind::kInt;
+      index.push_back(!known ? own * factors_[k] : factor.i == 0 ? factors_[k] : own);
     }
   }
   index.insert(index.end(), tail.begin(), tail.end());

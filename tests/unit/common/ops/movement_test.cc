@@ -94,6 +94,11 @@ TEST(Movement, ExpandBroadcastsBothWays) {
       "broadcast");
 }
 
+TEST(Movement, FixedOperandMeetsSymbolicAxis) {
+  const Operands operands = {U8({1, 3}, {10, 20, 30}), F32({3}, {1, 2, 4}), U8({3}, {10, 10, 10})};
+  ExpectTensor(RunSymbolic("DequantizeLinear", operands, {}, 1, {1, 2})[0], {1, 3}, {0, 20, 80});
+}
+
 TEST(Movement, TileRepeats) {
   const Operands operands = {Iota({1, 2}), Tensor::I64({2, 2})};
   const std::vector<double> expected = {0, 1, 0, 1, 0, 1, 0, 1};
