@@ -34,6 +34,9 @@ class ModuleBuilder : public KernelEmitter {
   // Bytes of the relocatable object. Call once, last.
   absl::StatusOr<std::string> Finish();
 
+  // Makes a kernel visible outside of its library, for tests and benchmarks that call it by name.
+  void Export(const std::string& symbol);
+
   // The module as LLVM assembly, optimised so far: for dumps and tests.
   std::string Ir() const;
 
