@@ -26,7 +26,7 @@ class Net:
 
     def constant(self, array, name=None):
         name = name or f"c_{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self.constants.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
     def weight(self, shape, fan_in):

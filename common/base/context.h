@@ -23,10 +23,10 @@ class CancelToken {
 };
 
 struct Progress {
-  std::string stage;    // "import", "pack weights", ...
-  std::string detail;   // what is being worked on, may be empty
-  int64_t done = 0;     // units finished
-  int64_t total = 0;    // units in all; 0 when unknown
+  std::string stage;   // "import", "pack weights", ...
+  std::string detail;  // what is being worked on, may be empty
+  int64_t done = 0;    // units finished
+  int64_t total = 0;   // units in all; 0 when unknown
 };
 using ProgressSink = std::function<void(const Progress&)>;
 

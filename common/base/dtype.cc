@@ -60,9 +60,7 @@ std::optional<DataType> ParseDataType(std::string_view name) {
 
 int DataTypeBits(DataType type) { return RowOf(type).bits; }
 
-int64_t DataTypeBytes(DataType type, int64_t count) {
-  return (count * DataTypeBits(type) + 7) / 8;
-}
+int64_t DataTypeBytes(DataType type, int64_t count) { return (count * DataTypeBits(type) + 7) / 8; }
 
 bool IsFloat(DataType type) {
   switch (type) {

@@ -1,5 +1,5 @@
-// Element types of tensors and scalars. The numbers are the ONNX TensorProto ones: they appear in the
-// wire format, in artifacts and in the C ABI, and never change.
+// Element types of tensors and scalars. The numbers are the ONNX TensorProto ones: they appear in
+// the wire format, in artifacts and in the C ABI, and never change.
 #pragma once
 
 #include <cstdint>
@@ -52,10 +52,10 @@ int DataTypeBits(DataType type);
 // Bytes that `count` densely packed elements take (sub-byte types are packed, low nibble first).
 int64_t DataTypeBytes(DataType type, int64_t count);
 
-bool IsFloat(DataType type);    // f64 f32 f16 bf16 f8* f4
-bool IsSigned(DataType type);   // i64 .. i2
-bool IsUnsigned(DataType type); // u64 .. u2, not bool
-bool IsInteger(DataType type);  // signed or unsigned, not bool
+bool IsFloat(DataType type);     // f64 f32 f16 bf16 f8* f4
+bool IsSigned(DataType type);    // i64 .. i2
+bool IsUnsigned(DataType type);  // u64 .. u2, not bool
+bool IsInteger(DataType type);   // signed or unsigned, not bool
 bool IsComplex(DataType type);
 
 }  // namespace quench

@@ -44,7 +44,8 @@ absl::Status WriteAll(int fd, std::string_view contents, const std::filesystem::
 }  // namespace
 
 absl::Status ErrnoStatus(int error, std::string_view action, const std::filesystem::path& path) {
-  const std::string text = fmt::format("cannot {} `{}`: {}", action, path.string(), std::strerror(error));
+  const std::string text =
+      fmt::format("cannot {} `{}`: {}", action, path.string(), std::strerror(error));
   switch (error) {
     case ENOENT:
     case ENOTDIR:
@@ -66,10 +67,11 @@ absl::Status ErrnoStatus(int error, std::string_view action, const std::filesyst
   }
 }
 
-absl::StatusOr<std::shared_ptr<const FileMapping>> FileMapping::Open(const std::filesystem::path& path) {
+absl::StatusOr<std::shared_ptr<const FileMapping>> FileMapping::Open(
+    const std::filesystem::path& path) {
   FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (fd.get() < 0) return ErrnoStatus(errno, "open", path);
-  struct stat info {};
+  struct stat info{};
   if (::fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, "inspect", path);
   if (!S_ISREG(info.st_mode)) return InvalidArgument("`{}` is not a regular file", path.string());
   const size_t size = static_cast<size_t>(info.st_size);
@@ -113,7 +115,8 @@ absl::Status WriteFileAtomically(const std::filesystem::path& path, std::string_
 
 absl::StatusOr<TempDir> TempDir::Create(const std::filesystem::path& parent) {
   std::error_code error;
-  std::filesystem::path base = parent.empty() ? std::filesystem::temp_directory_path(error) : parent;
+  std::filesystem::path base =
+      parent.empty() ? std::filesystem::temp_directory_path(error) : parent;
   if (base.empty()) base = "/tmp";
   std::string name = (base / ".quench-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) return ErrnoStatus(errno, "create a folder in", base);

@@ -13,8 +13,8 @@
 
 namespace quench {
 
-// A read-only mapping of a whole file, or a buffer with the same interface. Shared by everything that
-// points into it; unmapped with the last owner.
+// A read-only mapping of a whole file, or a buffer with the same interface. Shared by everything
+// that points into it; unmapped with the last owner.
 class FileMapping {
  public:
   static absl::StatusOr<std::shared_ptr<const FileMapping>> Open(const std::filesystem::path& path);
@@ -31,7 +31,8 @@ class FileMapping {
 };
 
 // Reads a file of at most `limit` bytes; a larger one is RESOURCE_EXHAUSTED.
-absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path, size_t limit = size_t{1} << 30);
+absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path,
+                                     size_t limit = size_t{1} << 30);
 
 // Writes to a temporary name beside `path`, fsyncs, renames. On failure nothing remains.
 absl::Status WriteFileAtomically(const std::filesystem::path& path, std::string_view contents);
@@ -39,8 +40,8 @@ absl::Status WriteFileAtomically(const std::filesystem::path& path, std::string_
 // Turns errno into a status that names the path and what would be right.
 absl::Status ErrnoStatus(int error, std::string_view action, const std::filesystem::path& path);
 
-// A fresh directory under `parent` (default: the system's temporary folder), removed with its contents on
-// destruction.
+// A fresh directory under `parent` (default: the system's temporary folder), removed with its
+// contents on destruction.
 class TempDir {
  public:
   static absl::StatusOr<TempDir> Create(const std::filesystem::path& parent = {});

@@ -27,7 +27,8 @@ absl::Status StatusCollector::Finish() const {
     if (!text.empty()) text += "\n";
     text += message;
   }
-  if (count_ > messages_.size()) text += fmt::format("\n... and {} more", count_ - messages_.size());
+  if (count_ > messages_.size())
+    text += fmt::format("\n... and {} more", count_ - messages_.size());
   return absl::Status(code_, text);
 }
 

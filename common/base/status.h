@@ -1,7 +1,8 @@
 // Errors. Every fallible function returns absl::Status or absl::StatusOr; Quench throws nothing.
 //
-// Messages read like ``node `conv1`: weight has rank 3, Conv takes 4``: lower case, no full stop, names
-// in backticks, what was found, then the rule. The user's fault is a Status, ours is QUENCH_CHECK.
+// Messages read like ``node `conv1`: weight has rank 3, Conv takes 4``: lower case, no full stop,
+// names in backticks, what was found, then the rule. The user's fault is a Status, ours is
+// QUENCH_CHECK.
 #pragma once
 
 #include <absl/status/status.h>
@@ -49,23 +50,24 @@ class StatusCollector {
   std::vector<std::string> messages_;
 };
 
-// Prints the failed condition with file and line and aborts: a defect of Quench, never of its input.
+// Prints the failed condition with file and line and aborts: a defect of Quench, never of its
+// input.
 [[noreturn]] void CheckFailed(const char* condition, const char* file, int line);
 
 }  // namespace quench
 
-#define QUENCH_CHECK(condition)                                           \
-  do {                                                                    \
+#define QUENCH_CHECK(condition)                                              \
+  do {                                                                       \
     if (!(condition)) ::quench::CheckFailed(#condition, __FILE__, __LINE__); \
   } while (false)
 
 #define QUENCH_CONCAT_INNER(a, b) a##b
 #define QUENCH_CONCAT(a, b) QUENCH_CONCAT_INNER(a, b)
 
-#define QUENCH_RETURN_IF_ERROR(expr)                          \
-  do {                                                        \
-    ::absl::Status quench_status_ = (expr);                   \
-    if (!quench_status_.ok()) return quench_status_;          \
+#define QUENCH_RETURN_IF_ERROR(expr)                 \
+  do {                                               \
+    ::absl::Status quench_status_ = (expr);          \
+    if (!quench_status_.ok()) return quench_status_; \
   } while (false)
 
 #define QUENCH_ASSIGN_OR_RETURN(lhs, expr) \

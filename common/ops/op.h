@@ -1,7 +1,8 @@
 // The operator catalogue: one file per operator, one row in ops.def.
 //
-// An operator's file holds everything Quench knows about it: arity and attribute checks, shape inference, MAC
-// counts, quantization role, lowering to loops. Importer, analyser, quantizer and codegen read the same truth.
+// An operator's file holds everything Quench knows about it: arity and attribute checks, shape
+// inference, MAC counts, quantization role, lowering to loops. Importer, analyser, quantizer and
+// codegen read the same truth.
 #pragma once
 
 #include <absl/status/status.h>
@@ -25,7 +26,7 @@ class OpContext {
  public:
   struct Operand {
     Type type;
-    const Tensor* constant = nullptr;                        // contents, when known
+    const Tensor* constant = nullptr;                           // contents, when known
     const std::optional<std::vector<Dim>>* elements = nullptr;  // symbolic contents, when known
   };
   OpContext(const Node& node, std::vector<std::optional<Operand>> inputs, std::vector<Type> outputs,
@@ -34,21 +35,28 @@ class OpContext {
 
   const Node& node() const { return node_; }
   int num_inputs() const { return static_cast<int>(inputs_.size()); }
-  bool has_input(int i) const { return i < num_inputs() && inputs_[static_cast<size_t>(i)].has_value(); }
+  bool has_input(int i) const {
+    return i < num_inputs() && inputs_[static_cast<size_t>(i)].has_value();
+  }
   const Type& input(int i) const { return inputs_[static_cast<size_t>(i)]->type; }
   // Concrete contents of input i, or null.
-  const Tensor* constant(int i) const { return has_input(i) ? inputs_[static_cast<size_t>(i)]->constant : nullptr; }
+  const Tensor* constant(int i) const {
+    return has_input(i) ? inputs_[static_cast<size_t>(i)]->constant : nullptr;
+  }
   // Contents of an integer input of rank <= 1 as dims, from a constant or from shape arithmetic.
   std::optional<std::vector<Dim>> elements(int i) const;
   // The same when every element is a plain integer.
   std::optional<std::vector<int64_t>> ints(int i) const;
 
   int num_outputs() const { return static_cast<int>(node_.outputs.size()); }
-  bool has_output(int i) const { return i < num_outputs() && node_.outputs[static_cast<size_t>(i)] != quench::kNone; }
+  bool has_output(int i) const {
+    return i < num_outputs() && node_.outputs[static_cast<size_t>(i)] != quench::kNone;
+  }
   const Type& output(int i) const { return outputs_[static_cast<size_t>(i)]; }
   SymbolTable& symbols() const { return symbols_; }
 
-  // The symbol that InferContext::RuntimeDim(index, ...) made for this node: what `lower_sizes` sets.
+  // The symbol that InferContext::RuntimeDim(index, ...) made for this node: what `lower_sizes`
+  // sets.
   SymbolId RuntimeSymbol(int index) const;
 
   // "node `name` (Op): " + text, INVALID_ARGUMENT.
@@ -70,14 +78,15 @@ class InferContext : public OpContext {
   void SetOutput(int i, Type type);
   // Symbolic contents of a small integer output, for shape arithmetic.
   void SetElements(int i, std::vector<Dim> elements);
-  // A size that only a run can tell; the operator must have `lower_sizes` that sets it. `index` tells several
-  // runtime sizes of one node apart. Idempotent: the same node and index give the same symbol.
+  // A size that only a run can tell; the operator must have `lower_sizes` that sets it. `index`
+  // tells several runtime sizes of one node apart. Idempotent: the same node and index give the
+  // same symbol.
   Dim RuntimeDim(int index, std::optional<Dim> upper);
 
   // Validates and normalises an axis in [-rank, rank).
   absl::StatusOr<int> Axis(int64_t axis, int rank) const;
-  // NumPy broadcasting of two or more shapes. Symbolic dims broadcast against 1 and themselves; of two different
-  // dims where one is static > 1 the static one wins (checked when a run is planned).
+  // NumPy broadcasting of two or more shapes. Symbolic dims broadcast against 1 and themselves; of
+  // two different dims where one is static > 1 the static one wins (checked when a run is planned).
   absl::StatusOr<std::vector<Dim>> Broadcast(std::span<const std::vector<Dim>> shapes) const;
 
   std::vector<Type>& outputs() { return outputs_; }
@@ -107,8 +116,8 @@ class LowerContext : public OpContext {
 enum class OpKind : uint8_t {
   kNest,       // lowered by `lower`
   kPointwise,  // one scalar expression per element, given by `scalar`; lowered by the catalogue
-  kView,       // output is the input's bytes with other dims (Reshape, Squeeze, Flatten, Identity, ...)
-  kControl,    // If, Loop, Scan: run by the evaluator and by codegen, not lowered
+  kView,  // output is the input's bytes with other dims (Reshape, Squeeze, Flatten, Identity, ...)
+  kControl,  // If, Loop, Scan: run by the evaluator and by codegen, not lowered
 };
 
 // What the quantizer may do with the operator.
@@ -126,12 +135,12 @@ struct AttributeSpec {
 
 struct OpDef {
   std::string name;
-  std::string summary;            // one line for `quench ops`
+  std::string summary;  // one line for `quench ops`
   OpKind kind = OpKind::kNest;
   int min_inputs = 1;
-  int max_inputs = 1;             // -1: any number
+  int max_inputs = 1;  // -1: any number
   int min_outputs = 1;
-  int max_outputs = 1;            // -1: any number
+  int max_outputs = 1;  // -1: any number
   std::vector<AttributeSpec> attributes = {};
   QuantRole quant = QuantRole::kNone;
 
@@ -139,13 +148,16 @@ struct OpDef {
   absl::Status (*infer)(InferContext&) = nullptr;
   // Multiply-accumulates without bias, as a dim expression. Null: none.
   Dim (*macs)(const OpContext&) = nullptr;
-  // kPointwise: the element, from operands already widened to their compute types (invalid E for omitted ones).
-  absl::StatusOr<loops::E> (*scalar)(const OpContext&, loops::Builder&, std::span<const loops::E> operands) = nullptr;
+  // kPointwise: the element, from operands already widened to their compute types (invalid E for
+  // omitted ones).
+  absl::StatusOr<loops::E> (*scalar)(const OpContext&, loops::Builder&,
+                                     std::span<const loops::E> operands) = nullptr;
   // kPointwise: output axis of each dim of operand i; null means right-aligned NumPy broadcasting.
   std::vector<int> (*operand_axes)(const OpContext&, int operand) = nullptr;
   // kNest: the computation.
   absl::Status (*lower)(LowerContext&) = nullptr;
-  // Present iff `infer` may create runtime dims: a function over the same inputs (no outputs) that sets them.
+  // Present iff `infer` may create runtime dims: a function over the same inputs (no outputs) that
+  // sets them.
   absl::Status (*lower_sizes)(LowerContext&) = nullptr;
 };
 
@@ -163,16 +175,19 @@ OpContext ContextOf(const Graph& graph, const Node& node);
 
 // Infers output types (and elements) of one node and writes them to its output values.
 absl::Status InferNode(Graph& graph, Node& node);
-// Infers every node, bodies included; reports all failing nodes at once. Requires topological order.
+// Infers every node, bodies included; reports all failing nodes at once. Requires topological
+// order.
 absl::Status InferGraph(Graph& graph);
 
-// Loops of a kNest, kPointwise or kView operator for the given types. Buffers: present inputs, then present outputs.
+// Loops of a kNest, kPointwise or kView operator for the given types. Buffers: present inputs, then
+// present outputs.
 absl::StatusOr<loops::Function> LowerNode(const OpContext& op);
 // Loops that compute the node's runtime sizes, or nullopt when it has none.
 absl::StatusOr<std::optional<loops::Function>> LowerSizes(const OpContext& op);
 // The scalar function of a kPointwise operator. Parameters: present inputs in order.
 absl::StatusOr<loops::ScalarFunction> ScalarOf(const OpContext& op);
-// Output axis of every dim of operand i of a pointwise operator (right-aligned unless the op says otherwise).
+// Output axis of every dim of operand i of a pointwise operator (right-aligned unless the op says
+// otherwise).
 std::vector<int> OperandAxes(const OpContext& op, int operand);
 
 }  // namespace quench::ops

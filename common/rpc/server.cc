@@ -24,8 +24,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   for (grpc::Service* service : services) builder.RegisterService(service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || port == 0) {
-    return absl::UnavailableError(
-        fmt::format("cannot listen on `{}`: the address is in use or not of this machine", options.listen));
+    return absl::UnavailableError(fmt::format(
+        "cannot listen on `{}`: the address is in use or not of this machine", options.listen));
   }
   for (const std::string& name : options.health_services) {
     server->GetHealthCheckService()->SetServingStatus(name, true);

@@ -28,8 +28,8 @@ absl::StatusOr<std::string> SerializeModule(const Graph& graph, BlobStore& store
 // (TensorDigest).
 absl::StatusOr<Graph> ParseModule(const std::string& bytes, BlobStore& store);
 
-// Does a file that starts with `head` (64 bytes suffice) hold a serialised module? By its first two fields, the format
-// version and the stage: no ONNX model starts so.
+// Does a file that starts with `head` (64 bytes suffice) hold a serialised module? By its first two
+// fields, the format version and the stage: no ONNX model starts so.
 bool IsSerializedModule(std::string_view head);
 
 }  // namespace quench

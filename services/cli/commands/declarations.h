@@ -1,4 +1,5 @@
-// The commands, declared from their table: a file without a row does not compile, a row without a file does not link.
+// The commands, declared from their table: a file without a row does not compile, a row without a
+// file does not link.
 #pragma once
 
 #include "services/cli/command.h"

@@ -284,7 +284,8 @@ class MatMulEmitter {
     tile.input = b_.Buffer(buffers_.Input(group_.inputs[0])) + row * row_stride_;
     if (s_.a_batched) tile.input = tile.input + batch * m_ * k_ * 4;
     tile.weights = weights;
-    if (s_.has_bias) tile.bias = b_.Buffer(buffers_.Pack(s_.constant_b ? 1 : 0)) + columns.first * vector;
+    if (s_.has_bias)
+      tile.bias = b_.Buffer(buffers_.Pack(s_.constant_b ? 1 : 0)) + columns.first * vector;
     if (prefetch.lines > 0) {
       const Int slice = Min(index.Get(), b_.I(prefetch.slices - 1));
       tile.prefetch =

@@ -12,7 +12,6 @@
 #include <map>
 #include <memory>
 #include <span>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -30,7 +29,8 @@ struct ModuleState {
   std::map<std::string, EmittedKernel> by_identity;
   std::vector<std::string> diagnostics;  // errors that LLVM reported
   int next_kernel = 0;
-  llvm::Function* probe = nullptr;       // carries the target's features for questions about it; erased before emission
+  llvm::Function* probe =
+      nullptr;  // carries the target's features for questions about it; erased before emission
 
   llvm::Function* Kernel(const std::string& symbol) const { return module->getFunction(symbol); }
 };
@@ -55,8 +55,9 @@ absl::Status Optimise(ModuleState& state, llvm::Function& function, Pipeline pip
 // Object bytes of the module. Reports every error that LLVM raised meanwhile.
 absl::StatusOr<std::string> EmitObject(ModuleState& state);
 
-// Value of a scalar function on operands that are all scalars or all vectors of equal lanes (types: common/loops/loops.h;
-// bool is i1, f16, bf16 and f8 are integers of their width). May add blocks: `builder` ends in the last one.
+// Value of a scalar function on operands that are all scalars or all vectors of equal lanes (types:
+// common/loops/loops.h; bool is i1, f16, bf16 and f8 are integers of their width). May add blocks:
+// `builder` ends in the last one.
 absl::StatusOr<llvm::Value*> EmitScalarFunction(ModuleState& state, llvm::IRBuilder<>& builder,
                                                 const loops::ScalarFunction& function,
                                                 std::span<llvm::Value* const> operands);

@@ -28,8 +28,8 @@ TEST(DataTypeTest, NamesParseBackAndAreUnique) {
 TEST(DataTypeTest, EveryTypeHasOneClass) {
   for (int i = 1; i < kDataTypeCount; ++i) {
     const DataType type = static_cast<DataType>(i);
-    const int classes = IsFloat(type) + IsInteger(type) + IsComplex(type) + (type == DataType::kBool) +
-                        (type == DataType::kString);
+    const int classes = IsFloat(type) + IsInteger(type) + IsComplex(type) +
+                        (type == DataType::kBool) + (type == DataType::kString);
     EXPECT_EQ(classes, 1) << DataTypeName(type);
   }
 }
@@ -58,11 +58,11 @@ TEST(HalfTest, EveryHalfSurvivesTheRoundTrip) {
 }
 
 TEST(HalfTest, RoundsToNearestEven) {
-  EXPECT_EQ(FloatToHalf(1.0f + 0x1p-11f), 0x3c00);            // tie, down to even
-  EXPECT_EQ(FloatToHalf(1.0f + 3 * 0x1p-11f), 0x3c02);        // tie, up to even
-  EXPECT_EQ(FloatToHalf(65519.0f), 0x7bff);                   // largest that stays finite
+  EXPECT_EQ(FloatToHalf(1.0f + 0x1p-11f), 0x3c00);      // tie, down to even
+  EXPECT_EQ(FloatToHalf(1.0f + 3 * 0x1p-11f), 0x3c02);  // tie, up to even
+  EXPECT_EQ(FloatToHalf(65519.0f), 0x7bff);             // largest that stays finite
   EXPECT_EQ(FloatToHalf(65520.0f), 0x7c00);
-  EXPECT_EQ(FloatToHalf(0x1p-25f), 0x0000);                   // tie between 0 and the smallest subnormal
+  EXPECT_EQ(FloatToHalf(0x1p-25f), 0x0000);  // tie between 0 and the smallest subnormal
   EXPECT_EQ(FloatToHalf(0x1.8p-25f), 0x0001);
   EXPECT_EQ(FloatToHalf(-std::numeric_limits<float>::infinity()), 0xfc00);
   EXPECT_EQ(FloatToBfloat16(1.0f + 0x1p-8f), 0x3f80);

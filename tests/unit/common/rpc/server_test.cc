@@ -19,7 +19,8 @@ using grpc::health::v1::HealthCheckResponse;
 std::string AddressOf(int port) { return "127.0.0.1:" + std::to_string(port); }
 
 grpc::Status CheckHealth(int port, const std::string& service, HealthCheckResponse* response) {
-  auto stub = Health::NewStub(grpc::CreateChannel(AddressOf(port), grpc::InsecureChannelCredentials()));
+  auto stub =
+      Health::NewStub(grpc::CreateChannel(AddressOf(port), grpc::InsecureChannelCredentials()));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
   context.set_wait_for_ready(true);
@@ -40,7 +41,8 @@ TEST(ServerTest, AnswersHealthForItselfAndItsServices) {
     EXPECT_EQ(response.status(), HealthCheckResponse::SERVING) << service;
   }
   HealthCheckResponse response;
-  EXPECT_EQ(CheckHealth((*server)->port(), "no.such.Service", &response).error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(CheckHealth((*server)->port(), "no.such.Service", &response).error_code(),
+            grpc::StatusCode::NOT_FOUND);
 }
 
 TEST(ServerTest, RefusesAnAddressInUse) {
