@@ -105,6 +105,17 @@ bool IsParameter(const Value& value) {
          value.type.dtype != DataType::kString && value.type.dtype != DataType::kBool;
 }
 
+// Constants that are the running mean or variance of a batch norm: gathered, not learnt.
+std::set<ValueId> Statistics(const Graph& graph) {
+  std::set<ValueId> statistics;
+  for (const Node& node : graph.nodes) {
+    if (node.op != "BatchNormalization") continue;
+    for (size_t i = 3; i < std::min<size_t>(node.inputs.size(), 5); ++i)
+      statistics.insert(node.inputs[i]);
+  }
+  return statistics;
+}
+
 absl::StatusOr<int64_t> MacsOf(const Graph& graph, const Node& node, Sizes& sizes) {
   const ops::OpDef* op = ops::FindOp(node.op);
   if (op == nullptr) return 0;
@@ -171,10 +182,14 @@ int64_t PeakActivationBytes(const Graph& graph, const Sizes& sizes) {
 
 void CountConstants(const Graph& graph, ModelReport& report) {
   ForEachGraph(graph, [&](const Graph& part) {
-    for (const Value& value : part.values) {
+    const std::set<ValueId> statistics = Statistics(part);
+    for (size_t i = 0; i < part.values.size(); ++i) {
+      const Value& value = part.values[i];
       if (value.constant == nullptr || value.type.dtype == DataType::kString) continue;
       report.weight_bytes += static_cast<int64_t>(value.constant->tensor.bytes().size());
-      if (IsParameter(value)) report.parameters += value.constant->tensor.size();
+      if (IsParameter(value) && !statistics.contains(static_cast<ValueId>(i))) {
+        report.parameters += value.constant->tensor.size();
+      }
     }
   });
 }
@@ -202,7 +217,7 @@ absl::StatusOr<ModelReport> Analyse(const Graph& imported, const Graph& canonica
       ++report.operators[node.domain.empty() ? node.op : node.domain + "." + node.op];
   });
   CountConstants(canonical, report);
-  std::set<ValueId> counted;
+  std::set<ValueId> counted = Statistics(canonical);  // never a layer's parameters
   for (const Node& node : canonical.nodes) {
     QUENCH_RETURN_IF_ERROR(context.Check());
     QUENCH_ASSIGN_OR_RETURN(LayerReport layer, Layer(canonical, node, counted_at, counted));
