@@ -230,8 +230,8 @@ absl::StatusOr<ModelReport> Analyse(const Graph& imported, const Graph& canonica
   report.peak_activation_bytes = PeakActivationBytes(canonical, counted_at);
   report.symbol_sizes = counted_at.used();
   report.rules = {
-      "parameters: elements of floating-point and 8-bit constants, shared ones once; batch norm "
-      "statistics included",
+      "parameters: elements of floating-point and 8-bit constants, shared ones once; running mean "
+      "and variance of batch norms are statistics and not counted",
       "macs: multiply-accumulates of convolutions and matrix products; bias, batch norm, pooling "
       "and activations are not counted",
       "macs_with_bias: macs plus one addition per output element of a biased layer",
