@@ -90,18 +90,28 @@ void LowerGroupNormalization(LowerContext& ctx, E groups, E channels_per_group, 
       index.insert(index.end(), k.begin() + 1, k.end());
       return index;
     };
+    // A plane has up to millions of elements, often far from zero beside their deviation: a running
+    // f32 sum loses what makes the result.
+    const DataType wide = type == DataType::kF32 ? DataType::kF64 : type;
+    const E count = b.Let(Cast(ProductOf(b, extents), wide), "count");
+    const auto sum = [&](const std::function<E(std::span<const E>)>& element) {
+      return b.ReduceAll(BinaryOp::kAdd, b.F(0, wide), extents,
+                         [&](std::span<const E> k) { return Cast(element(k), wide); });
+    };
     const auto load = [&](std::span<const E> k) { return Cast(x.At(full(k)), type); };
-    const E count = b.Let(Cast(ProductOf(b, extents), type), "count");
-    const E mean = b.Let(b.ReduceAll(BinaryOp::kAdd, b.F(0, type), extents, load) / count, "mean");
-    const E variance =
-        b.ReduceAll(BinaryOp::kAdd, b.F(0, type), extents,
-                    [&](std::span<const E> k) { return (load(k) - mean) * (load(k) - mean); }) /
-        count;
-    const E epsilon = b.F(ctx.node().Float("epsilon", 1e-5), type);
-    const E inverse = b.Let(b.F(1, type) / Unary(UnaryOp::kSqrt, variance + epsilon), "inverse");
+    const E mean = b.Let(sum(load) / count, "mean");
+    // In two parts, so that the differences lose nothing though they are `type`.
+    const E upper = b.Let(Cast(mean, type), "upper");
+    const E lower = b.Let(Cast(mean - Cast(upper, wide), type), "lower");
+    const auto centred = [&](std::span<const E> k) { return load(k) - upper - lower; };
+    const auto square = [&](std::span<const E> k) { return centred(k) * centred(k); };
+    const E variance = sum(square) / count;
+    const E epsilon = b.F(ctx.node().Float("epsilon", 1e-5), wide);
+    const E deviation = Unary(UnaryOp::kSqrt, variance + epsilon);
+    const E inverse = b.Let(Cast(b.F(1, wide) / deviation, type), "inverse");
     b.ParallelForAll(extents, [&](std::span<const E> k) {
       const std::vector<E> index = full(k);
-      const E normalised = Cast((load(k) - mean) * inverse, result);
+      const E normalised = Cast(centred(k) * inverse, result);
       b.Store(y, index, normalised * ctx.in(1).At({index[1]}) + ctx.in(2).At({index[1]}));
     });
   });

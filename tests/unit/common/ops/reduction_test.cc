@@ -118,6 +118,20 @@ TEST(Normalization, InstanceAndGroupNorm) {
               "must divide");
 }
 
+TEST(Normalization, LongPlanesFarFromZeroKeepTheirDigits) {
+  // 1000 and 1002 in turn: mean 1001, deviation 1. A running f32 sum of so many is off by more.
+  std::vector<float> values(200'000);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = i % 2 == 0 ? 1000 : 1002;
+  const Tensor x = F32({1, 1, static_cast<int64_t>(values.size())}, values);
+  for (const std::string op : {"InstanceNormalization", "GroupNormalization"}) {
+    Attributes attributes = {{"epsilon", 0.0}};
+    if (op == "GroupNormalization") attributes["num_groups"] = int64_t{1};
+    const Tensor y = RunOp(op, {x, F32({1}, {1}), F32({1}, {0})}, attributes)[0];
+    EXPECT_NEAR(y.FloatAt(0), -1, 1e-6) << op;
+    EXPECT_NEAR(y.FloatAt(1), 1, 1e-6) << op;
+  }
+}
+
 TEST(Normalization, LrnDividesByNeighbours) {
   const Attributes attributes = {
       {"size", int64_t{3}}, {"alpha", 3.0}, {"beta", 1.0}, {"bias", 1.0}};
