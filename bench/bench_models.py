@@ -23,7 +23,8 @@ import numpy as np
 import onnxruntime as ort
 
 DTYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_,
-          "tensor(uint8)": np.uint8, "tensor(float16)": np.float16, "tensor(double)": np.float64}
+          "tensor(uint8)": np.uint8, "tensor(float16)": np.float16, "tensor(double)": np.float64, "tensor(int8)": np.int8,
+          "tensor(int16)": np.int16, "tensor(uint16)": np.uint16, "tensor(uint32)": np.uint32, "tensor(uint64)": np.uint64}
 
 
 def random_inputs(session, sizes, seed=1):
@@ -48,8 +49,9 @@ class RtOptions(ctypes.Structure):
                 ("user", ctypes.c_void_p), ("arena", ctypes.c_void_p), ("arena_bytes", ctypes.c_uint64), ("rng_seed", ctypes.c_uint64)]
 
 
-ONNX_DTYPES = {np.dtype(np.float32): 1, np.dtype(np.uint8): 2, np.dtype(np.int32): 6, np.dtype(np.int64): 7,
-               np.dtype(np.bool_): 9, np.dtype(np.float16): 10, np.dtype(np.float64): 11}
+ONNX_DTYPES = {np.dtype(np.float32): 1, np.dtype(np.uint8): 2, np.dtype(np.int8): 3, np.dtype(np.uint16): 4, np.dtype(np.int16): 5,
+               np.dtype(np.int32): 6, np.dtype(np.int64): 7, np.dtype(np.bool_): 9, np.dtype(np.float16): 10, np.dtype(np.float64): 11,
+               np.dtype(np.uint32): 12, np.dtype(np.uint64): 13}
 
 
 class QuenchModel:
