@@ -1,4 +1,4 @@
-# Shared by scripts/quickstart and scripts/test: packages, stages, elapsed time. Sourced, not run.
+# Shared by scripts/quickstart and scripts/test: packages, builds, stages, elapsed time. Sourced, not run.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -51,6 +51,41 @@ need_packages() {
     exit 2
   fi
   rm -f "$log"
+}
+
+# build PRESET LOG CMAKE_ARGUMENT... -- TARGET...: configures and builds, with a line that says how far it is and, from
+# the pace so far, how long is left. On failure shows what went wrong and returns 1; LOG has everything.
+build() {
+  local preset=$1 log=$2 arguments=()
+  shift 2
+  while [ "$1" != -- ]; do
+    arguments+=("$1")
+    shift
+  done
+  shift
+  cmake --preset "$preset" "${arguments[@]}" >"$log" 2>&1 || {
+    tail -n 30 "$log" >&2
+    return 1
+  }
+  local started=$SECONDS
+  NINJA_STATUS='[%f/%t] ' ninja -C "build/$preset" "$@" 2>&1 | tee -a "$log" | while IFS= read -r line; do
+    if [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]]; then
+      local finished=${BASH_REMATCH[1]} all=${BASH_REMATCH[2]}
+      local left=$(((SECONDS - started) * (all - finished) / (finished > 0 ? finished : 1)))
+      if [ -t 1 ]; then
+        printf '\r\033[Kbuilding: %d of %d, about %d s left' "$finished" "$all" "$left"
+      elif ((finished % 25 == 0 || finished == all)); then
+        printf 'building: %d of %d, about %d s left\n' "$finished" "$all" "$left"
+      fi
+    fi
+  done
+  local status=${PIPESTATUS[0]}
+  [ -t 1 ] && echo
+  if [ "$status" -ne 0 ]; then
+    grep -E 'error|FAILED' "$log" | head -n 40 >&2
+    echo "the build of $preset failed; all of it is in $log" >&2
+    return 1
+  fi
 }
 
 stage_names=()

@@ -229,7 +229,7 @@ def main():
     report = {
         "accuracy": round(accuracy, 4),
         "test_images": len(x_test),
-        "parameters": int(sum(np.prod(t.dims) for t in model.graph.initializer)),
+        "parameters": sum(getattr(layer, name).size for layer in layers for name, _ in layer.parameters()),
         "sample_labels": y_test[:8].tolist(),
         "how": "scripts/train_digits.py: scikit-learn digits, 80/20 stratified split, seed 7",
     }

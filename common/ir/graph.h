@@ -109,8 +109,8 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
-  std::map<std::string, std::string>
-      metadata;  // producer, opset imports, doc: free text, not hashed
+  // producer, opset imports, doc: free text, not hashed
+  std::map<std::string, std::string> metadata;
 
   const Value& value(ValueId id) const { return values[static_cast<size_t>(id)]; }
   Value& value(ValueId id) { return values[static_cast<size_t>(id)]; }

@@ -14,8 +14,8 @@ namespace quench {
 
 struct PrintOptions {
   bool types = true;  // print the type of every value (parses either way)
-  bool constants =
-      true;  // print the elements of constants up to 4 KiB; larger ones by digest and location
+  // print the elements of constants up to 4 KiB; larger ones by digest and location
+  bool constants = true;
 };
 // Never fails, also for graphs that VerifyGraph refuses: what cannot be named prints as `%?`.
 std::string PrintGraph(const Graph& graph, const PrintOptions& options = {});

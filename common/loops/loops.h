@@ -176,8 +176,8 @@ struct Local {
 
 struct Function {
   std::string name;
-  std::vector<Buffer>
-      buffers;  // inputs in operand order (present ones), then outputs, then scratch
+  // inputs in operand order (present ones), then outputs, then scratch
+  std::vector<Buffer> buffers;
   std::vector<Local> locals;
   std::vector<std::string> vars;  // names, by VarId
   std::vector<Expr> exprs;

@@ -19,8 +19,8 @@ Dim ConvMacs(const OpContext& op, int w);
 // What one output element is made of: the sum of x(...) * w(...) over the terms.
 struct ConvTerms {
   std::span<const E> index;  // of output 0; index[1] is the output channel
-  std::span<const E>
-      extents;  // number of terms per reduced dim: channels of the group, then kernel positions
+  // number of terms per reduced dim: channels of the group, then kernel positions
+  std::span<const E> extents;
   std::function<E(std::span<const E>)> x;  // in the compute type
   std::function<E(std::span<const E>)> w;
 };

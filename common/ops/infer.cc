@@ -75,8 +75,8 @@ absl::Status InferNode(Graph& graph, Node& node) {
 
 absl::Status InferGraph(Graph& graph) {
   StatusCollector problems;
-  std::set<ValueId>
-      failed;  // outputs of nodes that could not be inferred: their users say nothing new
+  // outputs of nodes that could not be inferred: their users say nothing new
+  std::set<ValueId> failed;
   for (Node& node : graph.nodes) {
     bool blocked = false;
     for (const ValueId id : node.inputs) blocked = blocked || failed.contains(id);

@@ -203,8 +203,8 @@ E ResizeTable::Coordinate(E x, E in, E scale) {
   const E resized = Cast(count, DataType::kF32);
   const E zero = b.F(0, DataType::kF32);
   const E half = (x + 0.5) / scale - 0.5;
-  const E steps =
-      Max(resized - 1.0, b.F(1, DataType::kF32));  // not used when there is but one element
+  // not used when there is but one element
+  const E steps = Max(resized - 1.0, b.F(1, DataType::kF32));
   if (plan_.coordinates == "half_pixel") return half;
   if (plan_.coordinates == "asymmetric") return x / scale;
   if (plan_.coordinates == "pytorch_half_pixel") return Select(count > b.I(1), half, zero);

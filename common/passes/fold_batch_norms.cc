@@ -1,10 +1,12 @@
 // Folds batch norms, scales and shifts into the weights before them.
 //   pre: types inferred; scale, bias, mean and variance are constants
-//   x -> Conv(W, b) -> BatchNormalization(s, t, m, v)   ==>   x -> Conv(W * k, (b - m) * k + t),  k
-//   = s / sqrt(v + epsilon) x -> Conv(W, b) -> Mul(k) -> Add(t)                 ==>   x -> Conv(W *
-//   k, b * k + t)         k, t per channel or scalar Conv, ConvTranspose and Gemm whose output is
-//   used once. Computed in double, rounded once. Source: Jacob et al. 2018, arXiv 1712.05877,
-//   section 3.2 (the inference-time fold). case: FoldBatchNormsTest
+//   x -> Conv(W, b) -> BatchNormalization(s, t, m, v)
+//     ==>   x -> Conv(W * k, (b - m) * k + t), k = s / sqrt(v + epsilon)
+//   x -> Conv(W, b) -> Mul(k) -> Add(t)
+//     ==>   x -> Conv(W * k, b * k + t), k and t per channel or scalar
+//   For Conv, ConvTranspose and Gemm whose output is used once. Computed in double, rounded once.
+//   source: Jacob et al. 2018, arXiv 1712.05877, section 3.2 (the inference-time fold)
+//   case: FoldBatchNormsTest
 #include <cmath>
 #include <optional>
 

@@ -2,7 +2,8 @@
 //   pre: types inferred, topological order
 //   c1 -> Transpose -> t; x, t -> MatMul   ==>   x, c1' -> MatMul
 //   A result may not be much larger than what it is computed from: a 4 KB Expand that gives 4 GB
-//   stays a node. case: FoldConstantsTest
+//   stays a node.
+//   case: FoldConstantsTest
 #include <algorithm>
 
 #include "common/base/status.h"

@@ -1,9 +1,11 @@
 // Gathers each computation and the pointwise operations after it into one group.
 //   pre: types inferred, topological order
-//   x -> Conv -> y; y -> Sigmoid -> s; y, s -> Mul -> z   ==>   x -> q.fused{ Conv, Sigmoid, Mul }
-//   -> z A group has one root (a compute node, or the first of a pointwise chain), takes pointwise
-//   nodes of the root's shape, and lets only its last value escape. Its meaning is its body, so
-//   splitting it (InlineGroups) is always legal. case: FuseGroupsTest
+//   x -> Conv -> y; y -> Sigmoid -> s; y, s -> Mul -> z
+//     ==>   x -> q.fused{ Conv, Sigmoid, Mul } -> z
+//   A group has one root (a compute node, or the first of a pointwise chain), takes pointwise nodes
+//   of the root's shape, and lets only its last value escape. Its meaning is its body, so splitting
+//   it (InlineGroups) is always legal.
+//   case: FuseGroupsTest
 #include <algorithm>
 #include <map>
 #include <set>
@@ -95,7 +97,13 @@ class Grouper {
   std::vector<bool> grouped_;
 };
 
-// The q.fused node for `members`; its body has one input per value that comes from outside.
+// One number that a pointwise member takes: part of the body, so that kernels see its value.
+bool IsScalarConstant(const Value& value) {
+  return value.constant != nullptr && IsNumeric(value.type) && value.constant->tensor.size() == 1;
+}
+
+// The q.fused node for `members`; its body has one input per value that comes from outside, except
+// for single numbers.
 Node MakeGroup(const Graph& graph, const std::vector<NodeId>& members) {
   Graph body;
   body.symbols = graph.symbols;
@@ -111,7 +119,11 @@ Node MakeGroup(const Graph& graph, const std::vector<NodeId>& members) {
         (group.origin.empty() ? "" : "+") + (node.origin.empty() ? node.name : node.origin);
     std::vector<ValueId> inputs;
     for (const ValueId input : node.inputs) {
-      if (input != kNone && !inner.contains(input)) {
+      if (input != kNone && !inner.contains(input) && IsPointwise(node) &&
+          IsScalarConstant(graph.value(input))) {
+        const Value& value = graph.value(input);
+        inner[input] = body.AddConstant(value.name, value.constant->tensor);
+      } else if (input != kNone && !inner.contains(input)) {
         inner[input] = body.AddInput(graph.value(input).name, graph.value(input).type);
         body.value(inner[input]).elements = graph.value(input).elements;
         group.inputs.push_back(input);
@@ -182,8 +194,10 @@ void InlineOne(Graph& graph, std::vector<Node>& nodes, const Node& group) {
     const ValueId id = static_cast<ValueId>(i);
     if (outer.contains(id)) continue;
     const Value& value = body->value(id);
-    outer[id] = value.constant != nullptr ? graph.AddConstant(value.name, value.constant->tensor)
-                                          : graph.AddValue(value.name, value.type);
+    // Groups may share a number, so its name is that of the group too.
+    outer[id] = value.constant != nullptr
+                    ? graph.AddConstant(group.name + "." + value.name, value.constant->tensor)
+                    : graph.AddValue(value.name, value.type);
   }
   for (Node node : body->nodes) {
     for (ValueId& id : node.inputs) id = id == kNone ? kNone : outer[id];

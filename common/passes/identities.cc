@@ -1,8 +1,9 @@
 // Removes operations that change nothing.
 //   pre: types inferred
 //   Identity, Dropout without mask, Cast to the same dtype, Reshape/Expand/Flatten/... to the same
-//   shape, Transpose in order, Concat or Sum of one, x * 1, x + 0 ...   ==>   their input case:
-//   IdentitiesTest
+//   shape, Transpose in order, Concat or Sum of one, x * 1, x + 0 ...
+//     ==>   their input
+//   case: IdentitiesTest
 #include <algorithm>
 
 #include "common/base/status.h"

@@ -2,7 +2,8 @@
 //   pre: options.batch > 0, else nothing happens
 //   x: f32[n, 3, 224, 224]  ==>  x: f32[8, 3, 224, 224], everywhere n was
 //   x: f32[1, 3, 224, 224]  ==>  the same; Reshape targets that repeat the old batch size keep
-//   their input's instead case: SetBatchSizeTest
+//   their input's instead
+//   case: SetBatchSizeTest
 #include "common/base/status.h"
 #include "common/ops/op.h"
 #include "common/passes/passes.h"

@@ -1,9 +1,8 @@
 // Computes shapes while compiling instead of while running.
 //   pre: types and elements inferred
-//   x -> Shape -> Gather -> Concat -> s; y, s -> Reshape   ==>   y, [1, 64] -> Reshape when all
-//   sizes are known
-//                                                          ==>   y, q.dims(n, 64) -> Reshape when
-//                                                          some are symbolic
+//   x -> Shape -> Gather -> Concat -> s; y, s -> Reshape
+//     ==>   y, [1, 64] -> Reshape         when all sizes are known
+//     ==>   y, q.dims(n, 64) -> Reshape   when some are symbolic
 //   case: ShapeArithmeticTest
 #include <algorithm>
 

@@ -5,14 +5,15 @@
 
 find_program(QUENCH_CCACHE ccache)
 if(QUENCH_CCACHE)
-  set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${QUENCH_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${QUENCH_CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_C_COMPILER_LAUNCHER})
 endif()
-find_program(QUENCH_LLD NAMES ld.lld ld.lld-19)
-if(QUENCH_LLD)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" OR QUENCH_LLD MATCHES "ld\\.lld$")
-    add_link_options(-fuse-ld=lld)
-  endif()
+# GCC looks for a program of exactly this name; Debian's lld-19 has it in LLVM's own folder.
+find_program(QUENCH_LD_LLD NAMES ld.lld PATHS /usr/lib/llvm-19/bin)
+if(QUENCH_LD_LLD)
+  cmake_path(GET QUENCH_LD_LLD PARENT_PATH QUENCH_LD_FOLDER)
+  add_link_options(-fuse-ld=lld -B${QUENCH_LD_FOLDER})
 endif()
 
 set(QUENCH_WARNINGS -Wall -Wextra -Wshadow -Wmissing-declarations -Wnon-virtual-dtor -Werror)
@@ -22,6 +23,36 @@ target_compile_options(quench_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:${QUENCH_WARNINGS}>
   $<$<COMPILE_LANGUAGE:C>:-Wall;-Wextra;-Wshadow;-Wmissing-prototypes;-Werror>)
 target_include_directories(quench_options INTERFACE ${CMAKE_SOURCE_DIR})
+
+# Parsing the standard library, absl and fmt is a third of a build: done once, in quench_base, and once with gtest,
+# in test_base. Only headers of others are precompiled, so that no file forgets to include what it uses of ours.
+set(QUENCH_PRECOMPILED
+  <absl/status/status.h> <absl/status/statusor.h> <fmt/format.h> <fmt/ranges.h>
+  <algorithm> <array> <chrono> <cmath> <cstring> <filesystem> <fstream> <functional> <future> <map> <memory> <mutex>
+  <numeric> <optional> <set> <span> <sstream> <string> <string_view> <unordered_map> <utility> <variant> <vector>)
+
+# Every C++ target below `folder` that has no precompiled headers of its own uses those of `owner`, if it is compiled
+# as that is: libraries are position-independent in another way than executables.
+function(reuse_precompiled_headers folder owner)
+  get_target_property(wanted ${owner} TYPE)
+  get_property(subfolders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
+  foreach(subfolder ${subfolders})
+    reuse_precompiled_headers(${subfolder} ${owner})
+  endforeach()
+  get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+  foreach(target ${targets})
+    get_target_property(type ${target} TYPE)
+    get_target_property(sources ${target} SOURCES)
+    get_target_property(own ${target} PRECOMPILE_HEADERS)
+    if(NOT own AND sources MATCHES "\\.cc(;|$)" AND NOT sources MATCHES "\\.c(;|$)" AND type STREQUAL wanted)
+      target_precompile_headers(${target} REUSE_FROM ${owner})
+    endif()
+  endforeach()
+endfunction()
+add_compile_options(-pthread)  # gRPC brings it for some; precompiled headers hold for one set of flags
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # lets ccache see through them
+endif()
 
 find_package(Threads REQUIRED)
 find_package(OpenSSL 3 REQUIRED)

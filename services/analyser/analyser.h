@@ -69,8 +69,8 @@ struct VerifyReport {
   std::string oracle;
   std::vector<OutputError> outputs;
   std::vector<OutputError> layers;  // with per_layer, in execution order
-  std::string first_layer,
-      worst_layer;  // out of tolerance; found by a tap build when an output fails
+  // out of tolerance; found by a tap build when an output fails
+  std::string first_layer, worst_layer;
 };
 // Compares an artifact with its model on random inputs. A mismatch is a report with passed = false,
 // not an error.

@@ -69,6 +69,7 @@ std::string DerivedUuid(const std::string& fingerprint, const CompileOptions& op
   std::string text =
       fmt::format("{} {} {} {} {} {}", kProducer, fingerprint, options.opt_level,
                   options.channel_layout, static_cast<int>(options.emit), options.taps);
+  for (const std::string& pass : options.passes.disabled) text += " no-" + pass;
   for (const Target& target : targets)
     text += fmt::format(" {} {} {}", target.triple, target.cpu, target.features);
   std::string digits = Sha256Hex(text).substr(0, 32);
@@ -158,7 +159,8 @@ class Compiler {
     if (options_.opt_level >= 3) {
       const passes::PassInfo* fuse = passes::FindPass("fuse_groups");
       QUENCH_CHECK(fuse != nullptr);
-      QUENCH_ASSIGN_OR_RETURN(graph, passes::RunPass(*fuse, WithOwnSymbols(graph_), {}, context_));
+      QUENCH_ASSIGN_OR_RETURN(
+          graph, passes::RunPass(*fuse, WithOwnSymbols(graph_), options_.passes, context_));
     }
     for (const Target& target : targets) {
       Variant variant{target,

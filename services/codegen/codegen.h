@@ -10,6 +10,7 @@
 
 #include "common/base/context.h"
 #include "common/ir/graph.h"
+#include "common/passes/pass.h"
 
 namespace quench::codegen {
 
@@ -17,13 +18,14 @@ enum class Emit { kSharedLibrary, kObject, kArchive };
 
 struct CompileOptions {
   std::string target = "host";  // see ListTargets
-  int opt_level =
-      3;  // 0 reference nests, 1 scheduled nests, 2 micro-kernels, 3 fusion and layout choice
-  std::string
-      channel_layout;  // "", "first" or "last": layout of 4-D+ activations at level 3 is free if ""
-  std::string uuid;    // "" derives one from the fingerprint and the options (deterministic)
+  // 0 reference nests, 1 scheduled nests, 2 micro-kernels, 3 fusion and layout choice
+  int opt_level = 3;
+  // "", "first" or "last": layout of 4-D+ activations at level 3 is free if ""
+  std::string channel_layout;
+  std::string uuid;  // "" derives one from the fingerprint and the options (deterministic)
   Emit emit = Emit::kSharedLibrary;
-  bool taps = false;  // tap build: on_tensor after every value
+  bool taps = false;           // tap build: on_tensor after every value
+  passes::PassOptions passes;  // for the passes codegen runs itself: fuse_groups, at level 3
 };
 
 // One kernel call of the compiled model, in execution order, for the compile report.

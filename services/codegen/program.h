@@ -83,8 +83,8 @@ struct Step {
   int in_place = -1;  // position in `buffers` of the input that output `first_output` may take over
   int first_output = 0;
   int scratch_storage = -1;  // heap scratch, when its size is known only at run time
-  std::set<SymbolId>
-      refresh;  // the kernel recomputes what follows from these: emitted last, "" when nothing does
+  // the kernel recomputes what follows from these: emitted last, "" when nothing does
+  std::set<SymbolId> refresh;
   int64_t grain = 1;  // tasks worth handing to a thread
   bool parallel = false;
 

@@ -18,15 +18,15 @@ namespace quench::importer {
 
 struct ImportOptions {
   std::string format;  // frontend name ("onnx"); "" picks by content
-  std::map<std::string, std::vector<int64_t>>
-      shapes;  // input -> shape; -1 leaves a dim as declared
+  // input -> shape; -1 leaves a dim as declared
+  std::map<std::string, std::vector<int64_t>> shapes;
   std::map<std::string, std::pair<int64_t, int64_t>> dims;  // symbol -> [min, max]
   std::map<std::string, DataType> dtypes;                   // input -> dtype override
   int64_t opset = 0;  // overrides the model's default-domain opset; 0 keeps it
   std::map<std::string, Tensor> freeze_params;  // inputs that become constants
   std::vector<std::string> outputs;  // cut the model at these values; empty keeps its outputs
-  std::filesystem::path
-      external_root;  // external data is resolved beneath; default: model's folder
+  // external data is resolved beneath; default: model's folder
+  std::filesystem::path external_root;
 };
 
 struct Imported {

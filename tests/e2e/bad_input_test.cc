@@ -83,6 +83,37 @@ TEST(BadInputTest, UnwritableOutput) {
   EXPECT_EQ(work.Run({"compile", DigitsModel(), "--output", "locked/out"}).exit_code, 4);
 }
 
+// Mounts a file system of `kilobytes` at `folder` that only the commands of `script` see.
+Outcome OnSmallDisk(const Workspace& work, const std::string& folder, int kilobytes,
+                    const std::string& script) {
+  std::filesystem::create_directory(work.path(folder));
+  const std::string mount =
+      "mount -t tmpfs -o size=" + std::to_string(kilobytes) + "k none " + folder;
+  return work.RunProgram(
+      "unshare", {"--map-root-user", "--mount", "sh", "-c", mount + " || exit 77; " + script});
+}
+
+TEST(BadInputTest, FullDiskLeavesNothing) {
+  const Workspace work;
+  const std::string list = "; code=$?; ls -A small; exit $code";
+  const std::string quench = QUENCH_BINARY;
+  const Outcome compile = OnSmallDisk(
+      work, "small", 64, quench + " compile " + DigitsModel() + " --output small/out" + list);
+  if (compile.exit_code == 77 || compile.exit_code == 127) {
+    GTEST_SKIP() << "no right to mount a small file system";
+  }
+  ExpectRefusal(compile, 1, "No space left");
+  EXPECT_EQ(compile.out, "");
+  const Outcome whole = OnSmallDisk(
+      work, "small", 16384, quench + " compile " + DigitsModel() + " --output small/out" + list);
+  EXPECT_EQ(whole.exit_code, 0) << whole.err;
+  const Outcome run = OnSmallDisk(
+      work, "small", 4,
+      quench + " run " + DigitsModel() + " --random 1 --size batch=500 --output-dir small" + list);
+  ExpectRefusal(run, 1, "No space left");
+  EXPECT_EQ(run.out.find(".npy"), std::string::npos) << run.out;
+}
+
 TEST(BadInputTest, WrongInputsAtRunTime) {
   const Workspace work;
   ASSERT_EQ(work.Run({"compile", DigitsModel(), "--output", "out"}).exit_code, 0);

@@ -50,7 +50,12 @@ Workspace::Workspace() {
 
 Outcome Workspace::Run(const std::vector<std::string>& arguments,
                        const std::string& interrupt_when) const {
-  std::vector<std::string> words = {QUENCH_BINARY};
+  return RunProgram(QUENCH_BINARY, arguments, interrupt_when);
+}
+
+Outcome Workspace::RunProgram(const std::string& program, const std::vector<std::string>& arguments,
+                              const std::string& interrupt_when) const {
+  std::vector<std::string> words = {program};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -70,7 +75,7 @@ Outcome Workspace::Run(const std::vector<std::string>& arguments,
   posix_spawn_file_actions_adddup2(&actions, err.ends[1], STDERR_FILENO);
   posix_spawn_file_actions_addchdir_np(&actions, dir_->path().c_str());
   pid_t child = -1;
-  EXPECT_EQ(posix_spawn(&child, QUENCH_BINARY, &actions, nullptr, argv.data(), envp.data()), 0);
+  EXPECT_EQ(posix_spawnp(&child, program.c_str(), &actions, nullptr, argv.data(), envp.data()), 0);
   posix_spawn_file_actions_destroy(&actions);
   out.CloseWriter();
   err.CloseWriter();
@@ -84,7 +89,7 @@ Outcome Workspace::Run(const std::vector<std::string>& arguments,
                         {err_open ? err.ends[0] : -1, POLLIN, 0}};
     poll(polled, 2, 1000);
     if (std::chrono::steady_clock::now() > deadline) {
-      ADD_FAILURE() << "quench ran for more than two minutes";
+      ADD_FAILURE() << program << " ran for more than two minutes";
       kill(child, SIGKILL);
     }
     if (polled[0].revents != 0) out_open = Drain(out.ends[0], outcome.out);

@@ -24,6 +24,9 @@ class Workspace {
   // `interrupt_when` sends SIGINT once that text appears on stderr.
   Outcome Run(const std::vector<std::string>& arguments,
               const std::string& interrupt_when = "") const;
+  // The same for any program in PATH.
+  Outcome RunProgram(const std::string& program, const std::vector<std::string>& arguments,
+                     const std::string& interrupt_when = "") const;
   void Write(const std::string& name, const std::string& contents) const;
   std::vector<std::string> Files() const;  // names in the workspace, cache aside, sorted
 

@@ -158,6 +158,7 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
     return absl::OkStatus();
   }
   codegen::CompileOptions options = args.codegen;
+  options.passes = PassOptionsOf(*args.model);
   options.emit = args.emit == "so"
                      ? codegen::Emit::kSharedLibrary
                      : (args.emit == "obj" ? codegen::Emit::kObject : codegen::Emit::kArchive);

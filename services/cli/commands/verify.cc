@@ -24,6 +24,7 @@ struct VerifyArgs {
   analyser::VerifyOptions options;
   std::vector<std::string> sizes;
   std::string format = "table";
+  int opt_level = 3;
 };
 
 nlohmann::json ErrorsToJson(const std::vector<analyser::OutputError>& errors) {
@@ -43,17 +44,19 @@ void PrintErrors(const char* title, const std::vector<analyser::OutputError>& er
   }
 }
 
-absl::Status Build(const Graph& graph, bool reference, bool taps,
+// The reference is the model as it stands; the other side is built as the library was.
+absl::Status Build(const VerifyArgs& args, const Graph& graph, bool reference, bool taps,
                    const std::filesystem::path& library, const StepContext& context) {
   codegen::CompileOptions options;
-  options.opt_level = reference ? 0 : 3;
+  options.opt_level = reference ? 0 : args.opt_level;
   options.taps = taps;
+  options.passes = PassOptionsOf(*args.model);
   std::filesystem::path header = library;
   header.replace_extension(".h");
-  // The reference is the model as it stands; the other side takes the passes that the library took.
   Graph prepared = graph;
   if (!reference) {
-    QUENCH_ASSIGN_OR_RETURN(prepared, passes::RunPipeline(std::move(prepared), {}, context));
+    QUENCH_ASSIGN_OR_RETURN(prepared,
+                            passes::RunPipeline(std::move(prepared), options.passes, context));
   }
   return codegen::Compile(prepared, options, library, header, context).status();
 }
@@ -61,7 +64,10 @@ absl::Status Build(const Graph& graph, bool reference, bool taps,
 absl::Status RunVerify(const VerifyArgs& args, const StepContext& context) {
   analyser::VerifyOptions options = args.options;
   QUENCH_ASSIGN_OR_RETURN(options.sizes, ParseSizes(args.sizes));
-  options.build = Build;
+  options.build = [&args](const Graph& graph, bool reference, bool taps,
+                          const std::filesystem::path& library, const StepContext& step) {
+    return Build(args, graph, reference, taps, library, step);
+  };
   QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
   Graph graph = std::move(model.canonical);
   if (args.model->batch > 0) {
@@ -120,6 +126,10 @@ Action DeclareVerify(CLI::App& app) {
   app.add_option("--threads", args->options.threads, "Threads the library runs on")
       ->check(CLI::Range(1, 1024))
       ->option_text("N (default 1)");
+  app.add_option("--opt-level", args->opt_level,
+                 "What the library was compiled with; --no-PASS flags likewise, to find a layer")
+      ->check(CLI::Range(0, 3))
+      ->option_text("0|1|2|3 (default 3)");
   app.add_option("--size", args->sizes, "Size of a symbolic dim")->option_text("NAME=N");
   app.add_option("--format", args->format, "Output format")
       ->check(CLI::IsMember({"table", "json"}))

@@ -42,8 +42,8 @@ struct ConvPlan {
   int64_t blocks = 1;          // of input channels per group
   int64_t block_channels = 8;  // channels per block that carry weights
   int64_t pixel_floats = 8;    // distance of pixels in the source that the micro-kernel reads
-  bool fold_width =
-      false;  // taps of a row are contiguous: one run of kernel_w * block_channels channels
+  // taps of a row are contiguous: one run of kernel_w * block_channels channels
+  bool fold_width = false;
   int unroll = 8;
   int64_t vectors = 1;  // of output channels per group
   Tile tile;

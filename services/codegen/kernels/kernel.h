@@ -43,8 +43,8 @@ struct Layout {
 struct PackSpec {
   std::string transform;  // name in kernels/pack.h
   std::map<std::string, int64_t> params;
-  std::vector<ValueId>
-      sources;  // constants of the graph the node is in (fused: of the outer graph)
+  // constants of the graph the node is in (fused: of the outer graph)
+  std::vector<ValueId> sources;
 };
 
 struct Kernel;
@@ -56,8 +56,8 @@ struct Candidate {
   std::vector<Layout> outputs;
   std::vector<bool> packed;  // per node input: consumed through `packs`, not as a buffer
   std::vector<PackSpec> packs;
-  Dim scratch_bytes =
-      0;  // per concurrent task; kernels emitted with EmitVector (symbolic spatial sizes)
+  // per concurrent task; kernels emitted with EmitVector (symbolic spatial sizes)
+  Dim scratch_bytes = 0;
   // Index into the node's inputs of one whose memory output 0 may take when that input dies here:
   // every element of it is read before the same element of the output is written, and dims, element
   // size and layout agree. -1: none.

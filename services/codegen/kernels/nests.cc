@@ -67,6 +67,11 @@ class GroupElements {
   }
 
   E Load(const ops::OpContext& op, int operand, ValueId id) {
+    if (const auto& constant = body_.value(id).constant; constant != nullptr) {
+      const DataType type = loops::ComputeType(constant->tensor.dtype());
+      return IsFloat(type) ? b_.F(constant->tensor.FloatAt(0), type)
+                           : b_.Int(constant->tensor.IntAt(0), type);
+    }
     const B& buffer = buffers_.at(id);
     const std::vector<int> axes = ops::OperandAxes(op, operand);
     std::vector<E> at;
@@ -122,8 +127,8 @@ bool IsGroup(const KernelRequest& request) {
   const GraphPtr body = request.node.Body("body");
   if (body == nullptr || body->outputs.size() != 1 || body->nodes.empty()) return false;
   const bool plain = std::all_of(body->values.begin(), body->values.end(), [](const Value& value) {
-    const bool constant = value.constant != nullptr;  // groups take constants as inputs
-    return !constant && value.type.kind == ValueKind::kTensor && value.type.ranked &&
+    const bool number = value.constant == nullptr || value.constant->tensor.size() == 1;
+    return number && value.type.kind == ValueKind::kTensor && value.type.ranked &&
            DataTypeBits(value.type.dtype) >= 8 && !IsComplex(value.type.dtype);
   });
   return plain && body->value(body->outputs[0]).producer != quench::kNone &&

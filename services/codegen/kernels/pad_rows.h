@@ -10,16 +10,16 @@ namespace quench::codegen {
 struct PaddedRows {
   int64_t channels = 1;  // of the image
   int64_t blocks = 1;    // of channels, all copied
-  bool row_major =
-      false;  // source is [channels][height][width], else [blocks][height][width][lanes]
+  // source is [channels][height][width], else [blocks][height][width][lanes]
+  bool row_major = false;
   int lanes = 8;
-  int64_t pixel_floats =
-      8;  // of the destination: lanes, or fewer for a row-major source with few channels
+  // of the destination: lanes, or fewer for a row-major source with few channels
+  int64_t pixel_floats = 8;
   Int height, width;  // of the source
   int64_t left = 0;   // zero pixels before each row
   Int row_pixels;     // of a destination row; columns of the source beyond it are not copied
-  Int row_bytes,
-      block_bytes;  // strides of the destination [blocks][rows][row_pixels][pixel_floats]
+  // strides of the destination [blocks][rows][row_pixels][pixel_floats]
+  Int row_bytes, block_bytes;
 };
 
 // Rows first .. first + rows - 1 of the source; those outside of it become zeros.

@@ -36,8 +36,8 @@ TEST(FuseGroupsTest, NoCycleThroughAnOutsideNode) {
   const ValueId w = graph.AddConstant("w", RandomTensor({4, 4}, 5));
   const ValueId first = Add(graph, "MatMul", {x, w});
   const ValueId relu = Add(graph, "Relu", {first});
-  const ValueId soft =
-      Add(graph, "Softmax", {relu});  // not pointwise: depends on the group, feeds what follows
+  // Not pointwise: depends on the group, feeds what follows.
+  const ValueId soft = Add(graph, "Softmax", {relu});
   graph.outputs = {Add(graph, "Add", {relu, soft})};
   const Graph after = After("fuse_groups", graph);
   EXPECT_EQ(after.nodes.size(), 3u);
@@ -49,6 +49,23 @@ TEST(FuseGroupsTest, ABroadcastThatGrowsStaysOutside) {
   const ValueId y = Add(graph, "Relu", {x});
   graph.outputs = {Add(graph, "Add", {y, graph.AddConstant("c", RandomTensor({3, 4}, 1))})};
   EXPECT_EQ(CountOps(After("fuse_groups", graph), "q.fused"), 0);
+}
+
+TEST(FuseGroupsTest, NumbersBecomePartOfTheBody) {
+  ValueId x;
+  Graph graph = ImageGraph(&x);
+  const ValueId two = graph.AddConstant("two", Tensor::ScalarF32(2));
+  const ValueId channel = graph.AddConstant("k", RandomTensor({3, 1, 1}, 1));
+  const ValueId a = Add(graph, "Mul", {Add(graph, "Pow", {x, two}), channel});
+  const ValueId soft = Add(graph, "Softmax", {a});
+  graph.outputs = {Add(graph, "Relu", {Add(graph, "Mul", {soft, two})})};
+  const Graph fused = After("fuse_groups", graph);
+  ASSERT_EQ(fused.nodes.size(), 3u);
+  EXPECT_EQ(fused.nodes[0].inputs.size(), 2u);  // x and k
+  EXPECT_EQ(fused.nodes[2].inputs.size(), 1u);
+  const auto inlined = InlineGroups(fused, [](const Node&) { return true; });
+  ASSERT_TRUE(inlined.ok()) << inlined.status();
+  EXPECT_EQ(Difference(graph, *inlined), 0);
 }
 
 TEST(FuseGroupsTest, InliningGivesTheNodesBack) {

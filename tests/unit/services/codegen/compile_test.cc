@@ -55,6 +55,22 @@ Graph ConvGraph() {
 
 TEST(CompileTest, Convolutions) { ExpectSameAsInterpreter(ConvGraph()); }
 
+TEST(CompileTest, NumbersInGroupsOfEveryType) {
+  const std::vector<Tensor> threes = {Tensor::ScalarF32(3),
+                                      Tensor::Of(DataType::kF16, {}, std::vector<uint16_t>{0x4200}),
+                                      Tensor::Of(DataType::kF64, {1}, std::vector<double>{3}),
+                                      Tensor::Of(DataType::kI32, {1, 1}, std::vector<int32_t>{3})};
+  for (const Tensor& three : threes) {
+    Graph graph;
+    const ValueId x = graph.AddInput("x", Type::Tensor(three.dtype(), {3, 40}));
+    const ValueId c = graph.AddConstant("c", three);
+    const ValueId y = Node1(graph, "Sub", {Node1(graph, "Mul", {x, c}), c});
+    graph.outputs = {Node1(graph, "Abs", {y})};
+    Infer(graph);
+    ExpectSameAsInterpreter(graph, {}, three.dtype() == DataType::kF16 ? 2e-3 : 1e-5);
+  }
+}
+
 TEST(CompileTest, Lstm) {
   Graph graph;
   const ValueId x = graph.AddInput("x", F32({6, 2, 5}));
@@ -327,6 +343,16 @@ TEST(CompileTest, UnwritableOutputIsAnError) {
   const absl::Status status =
       Compile(ReluGraph(), {}, "/no/such/folder/model.so", "/no/such/folder/model.h").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
+}
+
+TEST(CompileTest, GroupsAreOnlyFusedWhenAskedTo) {
+  CompileOptions options;
+  const absl::StatusOr<Compiled> fused = CompileGraph(ConvGraph(), options);
+  options.passes.disabled = {"fuse_groups"};
+  const absl::StatusOr<Compiled> single = CompileGraph(ConvGraph(), options);
+  ASSERT_TRUE(fused.ok() && single.ok()) << fused.status() << single.status();
+  EXPECT_LT(fused->report.kernels.size(), single->report.kernels.size());
+  EXPECT_NE(fused->report.uuid, single->report.uuid);
 }
 
 TEST(CompileTest, ReportSaysWhatRuns) {
