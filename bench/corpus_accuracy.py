@@ -206,7 +206,8 @@ def compare(args, runtime, model, row):
             except NotImplementedError:
                 runs = True
             if runs is None:
-                row.verdict, row.remark = "invalid", f"{row.remark}; ONNX Runtime: {peers.short_problem()}"
+                row.verdict = "refused" if "not supported" in row.remark else "invalid"
+                row.remark = f"{row.remark}; ONNX Runtime: {peers.short_problem()}"
             return
         described = peers.session or Described(path)
         names = [i.name for i in described.get_inputs()]

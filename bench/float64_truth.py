@@ -215,6 +215,16 @@ class LogSoftmax(OpRun):
         return (np.log(flattened_softmax(x, axis)),)
 
 
+class Gemm(OpRun):
+    """With the `broadcast` of opset 6, without which that states shapes that do not fit."""
+
+    op_domain = ""
+
+    def _run(self, a, b, c=None, alpha=1.0, beta=1.0, transA=0, transB=0, broadcast=None):
+        y = alpha * ((a.T if transA else a) @ (b.T if transB else b))
+        return (y if c is None else y + beta * c,)
+
+
 class Resize(OpRun):
     """Nearest with whole factors, as detectors upsample; onnx's own code does the rest."""
 
@@ -258,5 +268,5 @@ class Crop(OpRun):
         return (x[:, :, top:x.shape[2] - bottom, left:x.shape[3] - right],)
 
 
-ALWAYS = [Conv, ConvTranspose, MaxPool, AveragePool, BatchNormalization, Resize, ImageScaler, Affine, Crop]
+ALWAYS = [Conv, ConvTranspose, MaxPool, AveragePool, BatchNormalization, Gemm, Resize, ImageScaler, Affine, Crop]
 BEFORE_OPSET_13 = [Softmax, LogSoftmax]

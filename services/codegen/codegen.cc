@@ -45,6 +45,24 @@ absl::Status CheckOptions(const CompileOptions& options) {
   return problems.Finish();
 }
 
+// What a run takes and gives are tensors of numbers, though nodes between may not even look at
+// them.
+absl::Status CheckInterface(const Graph& graph) {
+  StatusCollector problems;
+  const auto check = [&](const std::string& what, ValueId id) {
+    const Value& value = graph.value(id);
+    if (value.type.kind != ValueKind::kTensor) {
+      problems.Add(Unsupported("{} `{}` is no tensor", what, value.name));
+    } else if (value.type.dtype == DataType::kString) {
+      problems.Add(Unsupported("{} `{}` is string, compiled models take and give numbers", what,
+                               value.name));
+    }
+  };
+  for (const ValueId id : graph.inputs) check("input", id);
+  for (const ValueId id : graph.outputs) check("output", id);
+  return problems.Finish();
+}
+
 // 32 hex digits, with or without dashes, in any case; gives 8-4-4-4-12 in lower case.
 absl::StatusOr<std::string> NormalUuid(const std::string& text) {
   std::string digits;
@@ -120,6 +138,7 @@ class Compiler {
     if (source_.stage == Stage::kImported)
       return InvalidArgument("the module is at stage `imported`, codegen takes `canonical`");
     QUENCH_RETURN_IF_ERROR(VerifyGraph(source_));
+    QUENCH_RETURN_IF_ERROR(CheckInterface(source_));
     QUENCH_RETURN_IF_ERROR(Refine());
     QUENCH_ASSIGN_OR_RETURN(const std::vector<Target> targets, ResolveTarget(options_.target));
     QUENCH_RETURN_IF_ERROR(Identify(targets));

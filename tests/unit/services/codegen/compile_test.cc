@@ -328,6 +328,18 @@ TEST(CompileTest, BadOptionsAreNamedAndLeaveNothing) {
   EXPECT_EQ(CompileGraph(ReluGraph(), options).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(CompileTest, InterfacesOfStringsAreRefusedTogether) {
+  Graph graph;
+  const ValueId text = graph.AddInput("text", Type::Tensor(DataType::kString, {2}));
+  graph.AddInput("unused", Type::Tensor(DataType::kString, {2}));
+  graph.outputs = {Node1(graph, "Identity", {text})};
+  Infer(graph);
+  const absl::Status status = CompileGraph(graph).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
+  for (const std::string part : {"input `text` is string", "input `unused` is string", "output `"})
+    EXPECT_NE(MessageOf(status).find(part), std::string::npos) << status;
+}
+
 TEST(CompileTest, CancelledCompileLeavesNothing) {
   const TempDir folder = *TempDir::Create();
   const StepContext context;
