@@ -188,7 +188,7 @@ class BatchNormalization(OpRun):
 
     op_domain = ""
 
-    def _run(self, x, scale, bias, mean, var, epsilon=1e-5, momentum=None, training_mode=None, spatial=None):
+    def _run(self, x, scale, bias, mean, var, epsilon=1e-5, momentum=None, training_mode=None, spatial=None, is_test=None):
         shape = [-1 if k == 1 else 1 for k in range(x.ndim)]
         scale, bias, mean, var = (v.reshape(shape) for v in (scale, bias, mean, var))
         return (scale * (x - mean) / np.sqrt(var + epsilon) + bias,)
