@@ -269,9 +269,10 @@ int quench_rt_set_input(quench_rt_session* session, uint32_t index, const quench
   input_state* input = &session->inputs[index];
   /* An input without elements may have no memory; the pointer also says that the input was set. */
   input->data = tensor->data != NULL ? tensor->data : (const void*)session;
-  if (memcmp(input->dims, tensor->dims, sizeof(int64_t) * (size_t)tensor->rank) != 0)
-    session->plan = NULL;
-  memcpy(input->dims, tensor->dims, sizeof(int64_t) * (size_t)tensor->rank);
+  for (int i = 0; i < tensor->rank; ++i) {
+    if (input->dims[i] != tensor->dims[i]) session->plan = NULL;
+    input->dims[i] = tensor->dims[i];
+  }
   return QUENCH_RT_OK;
 }
 
