@@ -50,13 +50,25 @@ absl::StatusOr<std::vector<DataSet>> ReadDataSets(const std::filesystem::path& f
   return sets;
 }
 
-bool Close(double actual, double expected) {
+bool Close(double actual, double expected, double absolute) {
   if (std::isnan(actual) || std::isnan(expected)) return std::isnan(actual) == std::isnan(expected);
   if (std::isinf(actual) || std::isinf(expected)) return actual == expected;
-  return std::abs(actual - expected) <= kAbsolute + kRelative * std::abs(expected);
+  return std::abs(actual - expected) <= absolute + kRelative * std::abs(expected);
 }
 
-absl::Status CompareTensors(const Tensor& actual, const Tensor& expected, size_t index) {
+// What an element of `expected` may be off by, however small it is itself.
+double AbsoluteTolerance(const Tensor& expected, double of_largest) {
+  if (of_largest == 0 || !IsFloat(expected.dtype())) return kAbsolute;
+  double largest = 0;
+  for (int64_t i = 0; i < expected.size(); ++i) {
+    const double magnitude = std::abs(expected.FloatAt(i));
+    if (std::isfinite(magnitude)) largest = std::max(largest, magnitude);
+  }
+  return std::max(kAbsolute, of_largest * largest);
+}
+
+absl::Status CompareTensors(const Tensor& actual, const Tensor& expected, size_t index,
+                            double of_largest) {
   const std::string where = fmt::format("output {}", index);
   if (actual.dtype() != expected.dtype() || actual.dims() != expected.dims()) {
     return InvalidArgument("{} is {}[{}], expected {}[{}]", where, DataTypeName(actual.dtype()),
@@ -72,9 +84,10 @@ absl::Status CompareTensors(const Tensor& actual, const Tensor& expected, size_t
         std::equal(actual.bytes().begin(), actual.bytes().end(), expected.bytes().begin());
     return same ? absl::OkStatus() : InvalidArgument("{} differs", where);
   }
+  const double absolute = AbsoluteTolerance(expected, of_largest);
   int64_t wrong = 0, first = -1;
   for (int64_t i = 0; i < expected.size(); ++i) {
-    if (Close(actual.FloatAt(i), expected.FloatAt(i))) continue;
+    if (Close(actual.FloatAt(i), expected.FloatAt(i), absolute)) continue;
     if (wrong++ == 0) first = i;
   }
   if (wrong == 0) return absl::OkStatus();
@@ -83,29 +96,31 @@ absl::Status CompareTensors(const Tensor& actual, const Tensor& expected, size_t
                          expected.FloatAt(first));
 }
 
-absl::Status CompareAll(const std::vector<Tensor>& actual, const std::vector<Tensor>& expected) {
+absl::Status CompareAll(const std::vector<Tensor>& actual, const std::vector<Tensor>& expected,
+                        double of_largest) {
   if (actual.size() != expected.size()) {
     return InvalidArgument("{} outputs, expected {}", actual.size(), expected.size());
   }
   for (size_t i = 0; i < actual.size(); ++i)
-    QUENCH_RETURN_IF_ERROR(CompareTensors(actual[i], expected[i], i));
+    QUENCH_RETURN_IF_ERROR(CompareTensors(actual[i], expected[i], i, of_largest));
   return absl::OkStatus();
 }
 
-absl::Status RunInterpreted(const Graph& graph, const std::vector<DataSet>& sets) {
+absl::Status RunInterpreted(const Graph& graph, const std::vector<DataSet>& sets,
+                            double of_largest) {
   for (const DataSet& set : sets) {
     QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> actual, ops::Evaluate(graph, set.inputs));
-    QUENCH_RETURN_IF_ERROR(CompareAll(actual, set.outputs));
+    QUENCH_RETURN_IF_ERROR(CompareAll(actual, set.outputs, of_largest));
   }
   return absl::OkStatus();
 }
 
 absl::Status RunCompiled(const Graph& graph, const std::vector<DataSet>& sets, int level,
-                         const std::filesystem::path& scratch) {
+                         const CaseOptions& settings) {
   codegen::CompileOptions options;
   options.opt_level = level;
-  const std::filesystem::path library = scratch / fmt::format("case{}.so", level);
-  const std::filesystem::path header = scratch / fmt::format("case{}.h", level);
+  const std::filesystem::path library = settings.scratch / fmt::format("case{}.so", level);
+  const std::filesystem::path header = settings.scratch / fmt::format("case{}.h", level);
   absl::StatusOr<codegen::CompileReport> report = codegen::Compile(graph, options, library, header);
   if (!report.ok()) return Annotate(report.status(), fmt::format("compile at level {}", level));
   absl::StatusOr<std::unique_ptr<Artifact>> artifact = Artifact::Open(library);
@@ -113,8 +128,8 @@ absl::Status RunCompiled(const Graph& graph, const std::vector<DataSet>& sets, i
   for (const DataSet& set : sets) {
     absl::StatusOr<std::vector<Tensor>> actual = (*artifact)->Run(set.inputs);
     if (!actual.ok()) return Annotate(actual.status(), fmt::format("run at level {}", level));
-    QUENCH_RETURN_IF_ERROR(
-        Annotate(CompareAll(*actual, set.outputs), fmt::format("level {}", level)));
+    QUENCH_RETURN_IF_ERROR(Annotate(CompareAll(*actual, set.outputs, settings.of_largest),
+                                    fmt::format("level {}", level)));
   }
   return absl::OkStatus();
 }
@@ -191,10 +206,10 @@ CaseResult RunCase(const std::filesystem::path& folder, const CaseOptions& optio
   if (!sets.ok()) return both(Annotate(sets.status(), "test data"));
   RestoreBfloat16(model->canonical, *sets);
   CaseResult result;
-  result.interpreted = Reason(RunInterpreted(model->canonical, *sets));
+  result.interpreted = Reason(RunInterpreted(model->canonical, *sets, options.of_largest));
   if (!options.compile) return result;
   for (const int level : {0, 3}) {
-    result.compiled = Reason(RunCompiled(model->canonical, *sets, level, options.scratch));
+    result.compiled = Reason(RunCompiled(model->canonical, *sets, level, options));
     if (result.compiled != kPass) break;
   }
   return result;

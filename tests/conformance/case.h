@@ -15,6 +15,9 @@ struct CaseResult {
 struct CaseOptions {
   bool compile = true;
   std::filesystem::path scratch;  // for weights and libraries
+  // Floating-point elements that differ by at most this part of their output's largest magnitude
+  // are close too: sums that cancel are judged by what was summed.
+  double of_largest = 0;
 };
 
 // Runs the case in `folder` (model.onnx, test_data_set_N/{input,output}_M.pb) through import,

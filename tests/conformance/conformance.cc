@@ -26,6 +26,7 @@ struct Options {
   int limit_seconds = 120;
   bool update = false;
   bool interpreted_only = false;
+  double of_largest = 0;
   std::string worker;  // scratch folder; set in children only
 };
 
@@ -126,6 +127,7 @@ int Run(const Options& options) {
   }
   std::vector<std::string> arguments = {"quench_conformance", "--worker", scratch->path().string()};
   if (options.interpreted_only) arguments.push_back("--interpreted-only");
+  arguments.insert(arguments.end(), {"--of-largest", fmt::format("{}", options.of_largest)});
   Manifest results;
   RunInWorkers(folders, options.jobs, std::chrono::seconds(options.limit_seconds), arguments,
                [&](size_t index, const CaseResult& result) {
@@ -159,11 +161,15 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 3600));
   app.add_flag("--update", options.update, "rewrite the manifest");
   app.add_flag("--interpreted-only", options.interpreted_only, "do not compile");
+  app.add_option("--of-largest", options.of_largest,
+                 "part of an output's largest magnitude that its elements may be off by")
+      ->check(CLI::Range(0.0, 1.0));
   app.add_option("--worker", options.worker, "")->group("");
   CLI11_PARSE(app, argc, argv);
   if (options.worker.empty()) return quench::conformance::Run(options);
   quench::conformance::CaseOptions cases;
   cases.compile = !options.interpreted_only;
+  cases.of_largest = options.of_largest;
   cases.scratch = std::filesystem::path(options.worker) / std::to_string(::getpid());
   return quench::conformance::ServeCases(cases);
 }
