@@ -220,7 +220,11 @@ absl::Status Builder::BeginStacks(Frame& frame, const Node& node, const Graph& b
     }
     Step append;
     append.storage = program_.buffers[static_cast<size_t>(buffer)].storage;
-    append.length_slot = length.symbol();
+    // All of them are as long as the loop ran: the first counts in the symbol itself.
+    const bool counted =
+        std::any_of(parts.appends.begin(), parts.appends.end(),
+                    [&](const Step& other) { return other.length_slot == length.symbol(); });
+    append.length_slot = counted ? NewSlot() : length.symbol();
     append.capacity_slot = NewSlot();
     std::vector<std::pair<SymbolId, Dim>> zeros = {{append.length_slot, 0},
                                                    {append.capacity_slot, 0}};

@@ -152,7 +152,7 @@ TEST(CompileTest, IfTakesEitherBranch) {
   }
 }
 
-// Iterations swap two carried values, add to one, and stack the other.
+// Iterations swap two carried values, and stack a sum and their number.
 Graph LoopGraph(bool constant_trips) {
   Graph graph;
   const ValueId trips =
@@ -169,10 +169,10 @@ Graph LoopGraph(bool constant_trips) {
   const ValueId q = body.AddInput("q", F32({6}));
   const ValueId step = Node1(body, "Cast", {i}, {{"to", int64_t{1}}});
   const ValueId sum = Node1(body, "Add", {p, step});
-  body.outputs = {Node1(body, "Identity", {go}), q, p, sum};
+  body.outputs = {Node1(body, "Identity", {go}), q, p, sum, step};
   graph.outputs =
       graph
-          .node(graph.AddNode("Loop", "loop", {trips, quench::kNone, a, b}, 3,
+          .node(graph.AddNode("Loop", "loop", {trips, quench::kNone, a, b}, 4,
                               {{"body", std::make_shared<const Graph>(std::move(body))}}))
           .outputs;
   Infer(graph);
