@@ -35,6 +35,8 @@ def random_inputs(session, sizes, seed=1):
         dtype = DTYPES[i.type]
         if np.issubdtype(dtype, np.floating):
             inputs[i.name] = rng.standard_normal(shape).astype(dtype)
+        elif i.name == "lengths":  # of sequences: at least one step, and those of networks.py have as many as x
+            inputs[i.name] = rng.integers(1, session.get_inputs()[0].shape[1] + 1, shape).astype(dtype)
         else:
             inputs[i.name] = rng.integers(0, 2, shape).astype(dtype)
     return inputs

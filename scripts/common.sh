@@ -8,7 +8,7 @@ build_packages=(
   libspdlog-dev libfmt-dev nlohmann-json3-dev libcli11-dev libonnx-dev
   llvm-19-dev liblld-19-dev zlib1g-dev libzstd-dev libxml2-dev)
 test_packages=(
-  libgtest-dev libonnx-testdata python3
+  libgtest-dev libonnx-testdata python3 python3-venv
   clang-19 libclang-rt-19-dev clang-format-19 clang-tidy-19
   qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-gnueabihf libc6-dev-armhf-cross)
 
@@ -86,6 +86,23 @@ build() {
     echo "the build of $preset failed; all of it is in $log" >&2
     return 1
   fi
+}
+
+# need_peer INSTALL: a Python with ONNX Runtime for tests/conformance/run_peer: the system's, or one of our own in build/peer-venv.
+# Where neither can be had, that test skips and says so.
+need_peer() {
+  local modules="import ml_dtypes, numpy, onnx, onnxruntime" venv=$root/build/peer-venv log
+  [ -x "$venv/bin/python" ] && "$venv/bin/python" -c "$modules" 2>/dev/null && return 0
+  rm -rf "$venv"
+  python3 -c "$modules" 2>/dev/null && return 0
+  [ "$1" -eq 1 ] || return 0
+  log=$(mktemp)
+  if ! { python3 -m venv "$venv" &&
+    timeout 300 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 ml_dtypes numpy onnx onnxruntime; } >"$log" 2>&1; then
+    echo "no ONNX Runtime to compare with: $(grep -i error "$log" | tail -n 1)"
+    rm -rf "$venv"
+  fi
+  rm -f "$log"
 }
 
 stage_names=()

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Writes well-known networks as ONNX graphs with random weights: for counts, speed and comparisons, not for accuracy.
 
-Usage: bench/models/networks.py OUTPUT_FOLDER [NAME...]      without names: all of them
+Usage: bench/models/networks.py [--tiny] OUTPUT_FOLDER [NAME...]      without names: all of them
 
 Layer by layer as their papers and torchvision define them, BatchNorm kept, opset 17, batch symbolic. Weights are scaled so that
-activations stay of order one (He et al. 2015), seeded by the layer's number: the same file every time.
+activations stay of order one (He et al. 2015), seeded by the layer's number: the same file every time. `--tiny` divides the channels
+and the image, for tests: the same operators in the same order.
 """
 
 import math
@@ -13,84 +14,12 @@ import sys
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
 
-
-class Net:
-    def __init__(self, name, inputs):
-        self.name, self.nodes, self.constants = name, [], []
-        self.inputs = [helper.make_tensor_value_info(n, t, s) for n, t, s in inputs]
-
-    def fresh(self, op):
-        return f"{op.lower()}_{len(self.nodes)}"
-
-    def constant(self, array, name=None):
-        name = name or f"c_{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
-        return name
-
-    def weight(self, shape, fan_in):
-        rng = np.random.default_rng(len(self.constants))
-        return self.constant(rng.standard_normal(shape, dtype=np.float32) * np.float32(math.sqrt(2.0 / fan_in)))
-
-    def vector(self, n, low, high):
-        rng = np.random.default_rng(len(self.constants))
-        return self.constant(rng.uniform(low, high, n).astype(np.float32))
-
-    def op(self, op, *inputs, **attributes):
-        out = self.fresh(op)
-        self.nodes.append(helper.make_node(op, list(inputs), [out], out, **attributes))
-        return out
-
-    def conv(self, x, c_in, c_out, k, s=1, p=None, g=1, bias=False):
-        kh, kw = (k, k) if isinstance(k, int) else k
-        p = ((kh - 1) // 2, (kw - 1) // 2) if p is None else ((p, p) if isinstance(p, int) else p)
-        inputs = [x, self.weight((c_out, c_in // g, kh, kw), c_in // g * kh * kw)]
-        if bias:
-            inputs.append(self.vector(c_out, -0.1, 0.1))
-        return self.op("Conv", *inputs, kernel_shape=[kh, kw], strides=[s, s], pads=[p[0], p[1], p[0], p[1]], group=g)
-
-    def bn(self, x, c):
-        return self.op("BatchNormalization", x, self.vector(c, 0.5, 1.0), self.vector(c, -0.1, 0.1), self.vector(c, -0.1, 0.1),
-                       self.vector(c, 0.5, 1.5))
-
-    def conv_bn(self, x, c_in, c_out, k, s=1, g=1, act="Relu", p=None):
-        x = self.bn(self.conv(x, c_in, c_out, k, s, p, g), c_out)
-        return self.act(x, act)
-
-    def act(self, x, act):
-        if act == "Relu6":
-            return self.op("Clip", x, self.constant(np.float32(0)), self.constant(np.float32(6)))
-        if act == "Silu":
-            return self.op("Mul", x, self.op("Sigmoid", x))
-        return self.op(act, x) if act else x
-
-    def pool(self, x, k, s, p=0, ceil=0):
-        return self.op("MaxPool", x, kernel_shape=[k, k], strides=[s, s], pads=[p] * 4, ceil_mode=ceil)
-
-    def fc(self, x, c_in, c_out):
-        return self.op("Gemm", x, self.weight((c_out, c_in), c_in), self.vector(c_out, -0.1, 0.1), transB=1)
-
-    def head(self, x, c, classes=1000):
-        return self.fc(self.op("Flatten", self.op("GlobalAveragePool", x)), c, classes)
-
-    def linear(self, x, c_in, c_out):
-        y = self.op("MatMul", x, self.weight((c_in, c_out), 2 * c_in))
-        return self.op("Add", y, self.vector(c_out, -0.1, 0.1))
-
-    def norm(self, x, c):
-        return self.op("LayerNormalization", x, self.vector(c, 0.9, 1.1), self.vector(c, -0.1, 0.1), axis=-1, epsilon=1e-5)
-
-    def model(self, *outputs):
-        infos = [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in outputs]
-        graph = helper.make_graph(self.nodes, self.name, self.inputs, infos, self.constants)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], producer_name="quench-networks")
-        model.ir_version = 8
-        return onnx.shape_inference.infer_shapes(model)
-
-
-def image_net(name, size=224):
-    return Net(name, [("image", TensorProto.FLOAT, ["batch", 3, size, size])])
+from detection import unet, unet_resize, yolov3_tiny, yolov5n
+from mobile import inception_v3, mobilenet_v1, mobilenet_v1_nhwc, mobilenet_v3_large, mobilenet_v3_small, shufflenet_v2
+from net import Net, image_net
+from sequences import gpt2, gru_net, lstm_net, lstm_net_tf
 
 
 def alexnet():
@@ -101,7 +30,7 @@ def alexnet():
     for c_in, c_out in ((192, 384), (384, 256), (256, 256)):
         x = n.act(n.conv(x, c_in, c_out, 3, bias=True), "Relu")
     x = n.op("Flatten", n.pool(x, 3, 2))
-    x = n.act(n.fc(x, 9216, 4096), "Relu")
+    x = n.act(n.fc(x, 256 if Net.side else 9216, 4096), "Relu")
     x = n.act(n.fc(x, 4096, 4096), "Relu")
     return n.model(n.fc(x, 4096, 1000))
 
@@ -113,7 +42,7 @@ def vgg16():
             x, c = n.act(n.conv(x, c, width, 3, bias=True), "Relu"), width
         x = n.pool(x, 2, 2)
     x = n.op("Flatten", x)
-    x = n.act(n.fc(x, 25088, 4096), "Relu")
+    x = n.act(n.fc(x, 2048 if Net.side else 25088, 4096), "Relu")
     x = n.act(n.fc(x, 4096, 4096), "Relu")
     return n.model(n.fc(x, 4096, 1000))
 
@@ -250,30 +179,31 @@ def transformer_block(n, x, width, heads, seq, hidden, pre_norm):
 
 
 def vit_b16():
-    n, width = image_net("vit_b16"), 768
-    x = n.conv("image", 3, width, 16, 16, 0, bias=True)
-    x = n.op("Transpose", n.op("Reshape", x, n.constant(np.array([0, width, 196], np.int64))), perm=[0, 2, 1])
+    n, width, seq = image_net("vit_b16"), Net.channels(768), (Net.side or 224) ** 2 // 256
+    x = n.conv("image", 3, 768, 16, 16, 0, bias=True)
+    x = n.op("Transpose", n.op("Reshape", x, n.constant(np.array([0, width, seq], np.int64))), perm=[0, 2, 1])
     shape = n.op("Concat", n.op("Slice", n.op("Shape", x), n.constant(np.array([0], np.int64)), n.constant(np.array([1], np.int64))),
                  n.constant(np.array([1, width], np.int64)), axis=0)
     token = n.op("Expand", n.constant(np.random.default_rng(1).standard_normal((1, 1, width)).astype(np.float32)), shape)
     x = n.op("Concat", token, x, axis=1)
-    x = n.op("Add", x, n.constant((np.random.default_rng(2).standard_normal((1, 197, width)) * 0.02).astype(np.float32)))
-    for _ in range(12):
-        x = transformer_block(n, x, width, 12, 197, 3072, True)
+    x = n.op("Add", x, n.constant((np.random.default_rng(2).standard_normal((1, seq + 1, width)) * 0.02).astype(np.float32)))
+    for _ in range(2 if Net.side else 12):
+        x = transformer_block(n, x, width, 12, seq + 1, 4 * width, True)
     x = n.op("Gather", n.norm(x, width), n.constant(np.array(0, np.int64)), axis=1)
-    return n.model(n.fc(x, width, 1000))
+    return n.model(n.fc(x, 768, 1000))
 
 
 def bert_base(seq=128):
-    n, width = Net("bert_base", [("ids", TensorProto.INT64, ["batch", seq]), ("types", TensorProto.INT64, ["batch", seq])]), 768
-    words = n.op("Gather", n.weight((30522, width), 2 * width), "ids")
+    seq, vocabulary = (16, 100) if Net.side else (seq, 30522)
+    n, width = Net("bert_base", [("ids", TensorProto.INT64, ["batch", seq]), ("types", TensorProto.INT64, ["batch", seq])]), Net.channels(768)
+    words = n.op("Gather", n.weight((vocabulary, width), 2 * width), "ids")
     types = n.op("Gather", n.weight((2, width), 2 * width), "types")
     places = n.constant((np.random.default_rng(3).standard_normal((512, width)) * 0.02).astype(np.float32))
     places = n.op("Slice", places, n.constant(np.array([0], np.int64)), n.constant(np.array([seq], np.int64)), n.constant(np.array([0], np.int64)))
     x = n.norm(n.op("Add", n.op("Add", words, types), places), width)
-    for _ in range(12):
-        x = transformer_block(n, x, width, 12, seq, 3072, False)
-    pooled = n.op("Tanh", n.fc(n.op("Gather", x, n.constant(np.array(0, np.int64)), axis=1), width, width))
+    for _ in range(2 if Net.side else 12):
+        x = transformer_block(n, x, width, 12, seq, 4 * width, False)
+    pooled = n.op("Tanh", n.fc(n.op("Gather", x, n.constant(np.array(0, np.int64)), axis=1), 768, 768))
     return n.model(x, pooled)
 
 
@@ -281,20 +211,31 @@ NETWORKS = {
     "alexnet": alexnet, "vgg16": vgg16, "googlenet": googlenet, "squeezenet1_0": squeezenet, "densenet121": densenet121,
     "resnet18": lambda: resnet("resnet18", (2, 2, 2, 2), False), "resnet50": lambda: resnet("resnet50", (3, 4, 6, 3), True),
     "mobilenet_v2": mobilenet_v2, "efficientnet_b0": efficientnet_b0, "vit_b16": vit_b16, "bert_base": bert_base,
+    "inception_v3": inception_v3, "shufflenet_v2_x1_0": shufflenet_v2, "mobilenet_v1": mobilenet_v1, "mobilenet_v1_nhwc": mobilenet_v1_nhwc,
+    "mobilenet_v3_large": mobilenet_v3_large, "mobilenet_v3_small": mobilenet_v3_small, "unet": unet, "unet_resize": unet_resize,
+    "yolov3_tiny": yolov3_tiny, "yolov5n": yolov5n, "gpt2_4": gpt2, "gpt2": lambda: gpt2(12), "lstm_net": lstm_net, "lstm_net_tf": lstm_net_tf, "gru_net": gru_net,
 }
 
 
+def make_tiny():
+    """For tests: a sixteenth of the channels, images of 64 pixels, two transformer blocks."""
+    Net.narrow, Net.side = 16, 64
+
+
 def main():
-    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+    arguments = [a for a in sys.argv[1:] if a != "--tiny"]
+    if not arguments or arguments[0].startswith("-"):
         print(__doc__)
-        return 0 if sys.argv[1:] in (["-h"], ["--help"]) else 2
-    folder = pathlib.Path(sys.argv[1])
+        return 0 if arguments in (["-h"], ["--help"]) else 2
+    folder = pathlib.Path(arguments[0])
     folder.mkdir(parents=True, exist_ok=True)
-    unknown = [n for n in sys.argv[2:] if n not in NETWORKS]
+    unknown = [n for n in arguments[1:] if n not in NETWORKS]
     if unknown:
         print(f"unknown networks {unknown}; known: {', '.join(NETWORKS)}", file=sys.stderr)
         return 2
-    for name in sys.argv[2:] or NETWORKS:
+    if "--tiny" in sys.argv:
+        make_tiny()
+    for name in arguments[1:] or NETWORKS:
         onnx.save(NETWORKS[name](), folder / f"{name}.onnx")
         print(folder / f"{name}.onnx")
     return 0

@@ -1,4 +1,4 @@
-"""Compares every operator with ONNX Runtime on random attributes, shapes, types and opsets.
+"""Compares every operator with ONNX Runtime on random attributes, shapes, types and opsets, and the networks of bench/models, made tiny.
 
 Usage: python3 -m peer --harness build/debug/bin/quench_conformance --quench build/debug/bin/quench [--cases N] [--seed S] [--only OP,OP]
 (from tests/conformance; needs onnx, onnxruntime and numpy)
@@ -12,11 +12,13 @@ import argparse
 import collections
 import concurrent.futures
 import json
+import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree as ElementTree
 
 SKIPPED = 77  # what ctest takes for "skipped"
 HERE = pathlib.Path(__file__).resolve().parent
@@ -29,10 +31,11 @@ except ImportError as problem:
     print(f"skipped: no ONNX Runtime to compare with: {problem}")
     sys.exit(SKIPPED)
 
-from . import control, elementwise, movement, nn, quantized, reductions, spectral  # noqa: F401: they register generators
+from . import control, elementwise, movement, networks, nn, quantized, reductions, spectral  # noqa: F401: they register generators
 from .case import GENERATORS, Case, Excluded
 
 NEWEST_OPSET = 26  # that ONNX Runtime 1.23 and later read
+NETWORK = "network"  # stands where operators have their domain
 DRAWS = 40  # for one accepted case, before the generator counts as broken
 
 
@@ -116,6 +119,12 @@ def draw(key, folder, seed, count, newest, exclusions):
     return written, excluded, declined
 
 
+def draw_network(name, folder):
+    ort.set_default_logger_severity(4)
+    networks.draw(name, folder / f"{label((NETWORK, name))}_0000", quiet())
+    return 1, collections.Counter(), collections.Counter()
+
+
 def uncovered(quench, exclusions):
     listed = json.loads(subprocess.run([quench, "ops", "--format", "json"], check=True, capture_output=True, text=True).stdout)
     drawn = {op for _, op in GENERATORS}
@@ -131,62 +140,88 @@ def judge(harness, folder, results, jobs):
     return {name: (interpreted, compiled) for name, interpreted, compiled in rows}
 
 
+def write_report(verdicts):
+    """One test per operator where scripts/test looks for GoogleTest's results: (operator, failures, reason to skip)."""
+    kind, _, folder = os.environ.get("GTEST_OUTPUT", "").partition(":")
+    if kind != "xml":
+        return
+    suite = ElementTree.Element("testsuite", name="quench_peer")
+    for op, failures, skip in verdicts:
+        test = ElementTree.SubElement(suite, "testcase", name=op, status="run")
+        if skip:
+            ElementTree.SubElement(test, "skipped", message=f"quench_peer {op}: {skip}")
+        elif failures:
+            ElementTree.SubElement(test, "failure", message="\n".join(failures))
+    ElementTree.ElementTree(suite).write(pathlib.Path(folder) / "quench_peer.xml")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--harness", required=True)
     parser.add_argument("--quench", required=True)
     parser.add_argument("--cases", type=int, default=6, help="per operator")
     parser.add_argument("--seed", default="1")
-    parser.add_argument("--only", default="", help="operators, separated by commas")
-    parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("build/peer"))
+    parser.add_argument("--only", default="", help="operators and networks, separated by commas")
+    parser.add_argument("--work", type=pathlib.Path, default=HERE.parents[2] / "build" / "peer")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--verbose", action="store_true", help="also why ONNX Runtime declined what it declined")
     args = parser.parse_args()
     start = time.monotonic()
     exclusions, newest = read_exclusions(), newest_opset()
-    missing = uncovered(args.quench, exclusions)
-    wanted = set(filter(None, args.only.split(",")))
-    keys = [k for k in sorted(GENERATORS, key=lambda k: (k[1], k[0])) if not wanted or k[1] in wanted]
+    wanted, pattern = set(filter(None, args.only.split(","))), os.environ.get("QUENCH_TEST_PATTERN", "").lower()
+    known = sorted(GENERATORS, key=lambda k: (k[1], k[0])) + [(NETWORK, name) for name in networks.names()]
+    keys = [k for k in known if (not wanted or k[1] in wanted) and pattern in k[1].lower()]
+    if not keys:
+        print(f"skipped: no operator matches `{args.only or pattern}`")
+        return SKIPPED
     cases = args.work / "cases"
     shutil.rmtree(args.work, ignore_errors=True)
     cases.mkdir(parents=True)
     with concurrent.futures.ProcessPoolExecutor(args.jobs) as pool:
-        futures = [pool.submit(draw, k, cases, args.seed, args.cases, newest, exclusions) for k in keys]
+        futures = [pool.submit(draw_network, k[1], cases) if k[0] == NETWORK else
+                   pool.submit(draw, k, cases, args.seed, args.cases, newest, exclusions) for k in keys]
         drawn = {k: f.result() for k, f in zip(keys, futures)}
     drawn_seconds = time.monotonic() - start
-    verdicts = judge(args.harness, cases, args.work / "results.tsv", args.jobs)
-    failures = [f"{op}: in `quench ops`, but with neither generator nor exclusion" for op in missing]
-    excluded = collections.Counter()
-    print(f"{'operator':<28} {'cases':>5} {'failed':>6}")
+    results = judge(args.harness, cases, args.work / "results.tsv", args.jobs)
+    verdicts, excluded = [], collections.Counter()
+    if not wanted and not pattern:
+        missing = uncovered(args.quench, exclusions)
+        verdicts += [(op, ["in `quench ops`, but with neither generator nor exclusion"], "") for op in missing]
+        verdicts += [(op, [], reason) for op, reason in exclusions.items() if ":" not in op]
+    print(f"{'operator':<40} {'cases':>5} {'failed':>6}")
     for key in keys:
         op, (written, left_out, declined) = label(key), drawn[key]
         excluded.update(left_out)
-        mine = {n: v for n, v in verdicts.items() if n.rsplit("_", 1)[0] == op}
-        bad = [n for n, v in mine.items() if v != ("pass", "pass")]
-        print(f"{op:<28} {written:>5} {len(bad):>6}")
+        mine = {n: v for n, v in results.items() if n.rsplit("_", 1)[0] == op}
+        failures = []
+        if written < args.cases and key[0] != NETWORK:
+            reason = (declined.most_common(1) or [("nothing but exclusions", 0)])[0][0]
+            failures.append(f"{written} of {args.cases} cases could be drawn; ONNX Runtime: {reason}")
+        if len(mine) != written:
+            failures.append(f"{len(mine)} of {written} cases were run")
+        for name, (interpreted, compiled) in sorted(mine.items()):
+            if (interpreted, compiled) == ("pass", "pass"):
+                shutil.rmtree(cases / name)
+            else:
+                failures.append(f"{name}: " + (f"interpreted: {interpreted}" if interpreted != "pass" else f"compiled: {compiled}"))
+        print(f"{op:<40} {written:>5} {len(failures):>6}")
         if args.verbose:
             for reason, count in declined.most_common(4):
                 print(f"    declined {count}: {reason}")
-        if written < args.cases:
-            reason = (declined.most_common(1) or [("nothing but exclusions", 0)])[0][0]
-            failures.append(f"{op}: {written} of {args.cases} cases could be drawn; ONNX Runtime: {reason}")
-        for name in sorted(mine):
-            if name in bad:
-                interpreted, compiled = mine[name]
-                failures.append(f"{name}: " + (f"interpreted: {interpreted}" if interpreted != "pass" else compiled))
-            else:
-                shutil.rmtree(cases / name)
+        verdicts.append((op, failures, ""))
     for row, count in sorted(excluded.items()):
         if row in exclusions:
             print(f"excluded {count}: {row}: {exclusions[row]}")
-    for line in failures:
-        print(f"FAIL {line}")
-    if failures:
-        print(f"the failing cases are in {cases}; --seed {args.seed} --cases {args.cases} draws them again")
-    total = sum(w for w, _, _ in drawn.values())
-    print(f"{total} cases of {len(keys)} operators against ONNX Runtime {ort.__version__} up to opset {newest}, seed {args.seed}: "
-          f"{len(failures)} failures; drawn in {drawn_seconds:.0f} s, run in {time.monotonic() - start - drawn_seconds:.0f} s")
-    return 1 if failures else 0
+    for op, failures, _ in verdicts:
+        for line in failures:
+            print(f"FAIL {op}: {line}")
+    failed = sum(1 for _, failures, _ in verdicts if failures)
+    if failed:
+        print(f"the failing cases are in {cases}; --seed {args.seed} draws them again")
+    write_report(verdicts)
+    print(f"{sum(w for w, _, _ in drawn.values())} cases of {len(keys)} operators and networks against ONNX Runtime {ort.__version__} up to opset {newest}, "
+          f"seed {args.seed}: {failed} of them fail; drawn in {drawn_seconds:.0f} s, run in {time.monotonic() - start - drawn_seconds:.0f} s")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -139,9 +139,11 @@ class Case:
     def name(self, stem):
         return f"{stem}{len(self.inputs) + len(self.initializers) + len(self.nodes)}"
 
-    def input(self, array):
+    def input(self, array, fixed=()):
+        """An input of the model. Some dims may be symbolic, but not the axes `fixed`: attributes or the operator depend on their size."""
         name, array = self.name("x"), np.asarray(array)
-        dims = [f"{name}_{i}" if self.symbolic and d and self.chance(0.5) else d for i, d in enumerate(array.shape)]
+        fixed = [a % array.ndim for a in fixed]
+        dims = [f"{name}_{i}" if self.symbolic and d and i not in fixed and self.chance(0.5) else d for i, d in enumerate(array.shape)]
         self.inputs.append((name, array, dims))
         return name
 

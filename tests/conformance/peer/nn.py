@@ -48,6 +48,8 @@ def conv_transpose(c):
     strides, dilations = attributes.get("strides", [1] * rank), attributes.get("dilations", [1] * rank)
     if c.chance(0.3):
         attributes["output_padding"] = [c.integer(0, max(s, d) - 1) for s, d in zip(strides, dilations)]
+    if "SAME" in attributes.get("auto_pad", "") and any(s > (k - 1) * d + 1 for s, k, d in zip(strides, kernel, dilations)):
+        c.exclude("SAME with strides beyond the kernel")
     x = c.input(c.values(dtype, [c.integer(1, 3), inputs] + space))
     w = c.parameter(c.values(dtype, [inputs, outputs // group] + kernel))
     bias = c.maybe(c.parameter(c.values(dtype, [outputs])))
@@ -63,6 +65,8 @@ def pool(c):
     ceil = {"MaxPool": 10, "AveragePool": 10, "LpPool": 18}[c.op]
     if not c.at_least(dilated):
         attributes.pop("dilations", None)
+    if "SAME" in attributes.get("auto_pad", "") and any(d > 1 for d in attributes.get("dilations", [])):
+        c.exclude("SAME with dilations")
     if "pads" in attributes:  # less than the kernel
         attributes["pads"] = [min(p, k - 1) for p, k in zip(attributes["pads"], kernel + kernel)]
     if c.at_least(ceil) and c.chance(0.4):
@@ -91,7 +95,9 @@ def max_unpool(c):
     size = n * ch * h * w * 4
     places = np.sort(c.rng.permutation(size)[:size // 4]).reshape(n, ch, h, w).astype(np.int64)
     x = c.input(c.values(F32, [n, ch, h, w]))
-    shape = c.maybe(c.constant(np.array([n, ch, 2 * h + c.integer(0, 1), 2 * w], np.int64)), 0.4)
+    if c.chance(0.2):
+        c.exclude("output_shape")
+    shape = c.maybe(c.constant(np.array([n, ch, 2 * h, 2 * w], np.int64)), 0.4)
     c.finish([x, c.input(places), shape], kernel_shape=kernel, strides=[2, 2])
 
 

@@ -24,7 +24,7 @@ def dft(c):
     if c.chance(0.3):
         axis -= len(shape)
     length = c.maybe(c.setting(np.array(c.integer(1, 14), c.pick(I32, I64))), 0.3)
-    inputs = [c.input(c.values(dtype, shape)), length]
+    inputs = [c.input(c.values(dtype, shape), fixed=[-1]), length]
     attributes = {"inverse": inverse if inverse else c.maybe(0), "onesided": onesided if onesided else c.maybe(0)}
     if c.at_least(20):
         c.finish(inputs + [c.setting(np.array(axis, np.int64))], **attributes)
@@ -36,7 +36,7 @@ def dft(c):
 def stft(c):
     dtype = c.dtype("T1", (F32, F32, F64))
     frame, step = c.integer(4, 9), c.integer(1, 4)
-    signal = c.input(c.values(dtype, [c.integer(1, 2), frame + c.integer(0, 12), 1]))
+    signal = c.input(c.values(dtype, [c.integer(1, 2), frame + c.integer(0, 12), 1]), fixed=[-1])
     integer = c.pick(I32, I64)
     shape = c.setting(np.array(frame, integer))
     given = c.parameter(c.values(dtype, [frame], 0, 1)) if c.chance(0.6) else None
