@@ -33,10 +33,11 @@ def recurrent(c):
         inputs.append(c.maybe(weights(d, 3 * hidden), 0.3))
     attributes = {"hidden_size": hidden, "direction": direction if direction != "forward" else c.maybe(direction)}
     if c.chance(0.3):
-        names = ["Sigmoid", "Tanh", "Relu", "HardSigmoid", "Softsign", "Softplus", "Elu", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "Affine"]
-        picked = [c.pick(*names[:7]) for _ in range(ACTIVATIONS[c.op])] * d
-        attributes["activations"] = picked
+        names = ["Sigmoid", "Tanh", "Relu", "HardSigmoid", "Softsign", "Softplus", "Elu"]
+        attributes["activations"] = [c.pick(*names) for _ in range(ACTIVATIONS[c.op])] * d
     attributes["clip"] = c.maybe(c.real(0.3, 2), 0.2)
+    if c.op == "LSTM" and attributes["clip"] is not None:
+        c.exclude("clip")
     if c.op == "GRU":
         attributes["linear_before_reset"] = c.maybe(c.integer(0, 1))
     if c.op == "LSTM":

@@ -259,6 +259,8 @@ def col2im(c):
     rank, n, ch = c.pick(1, 2, 2, 3), c.integer(1, 2), c.integer(1, 3)
     block = [c.integer(1, 3) for _ in range(rank)]
     dilations = [c.pick(1, 1, 2) for _ in range(rank)]
+    if rank != 2 and max(dilations) > 1:
+        c.exclude("dilations outside of 2-D")
     strides = [c.integer(1, 2) for _ in range(rank)]
     pads = [c.integer(0, 1) for _ in range(2 * rank)]
     sizes = [c.integer((b - 1) * d + 1, 7) for b, d in zip(block, dilations)]
