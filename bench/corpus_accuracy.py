@@ -153,6 +153,8 @@ class Peers:
         self.session, self.problem = None, ""
         options = ort.SessionOptions()
         options.log_severity_level = 4
+        # As written: ONNX Runtime 1.31's optimiser, for one, makes a Pad of zeros before a MaxPool part of the pool, which pads with -inf.
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         try:
             self.session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as problem:

@@ -27,8 +27,9 @@ absl::Status ReadAttributes(const OpContext& ctx, ResizePlan& plan) {
     return ctx.Error(fmt::format("unknown {} `{}`", attribute, value));
   };
   if (!OneOf(plan.mode, {"nearest", "linear", "cubic"})) return unknown("mode", plan.mode);
-  if (!OneOf(plan.coordinates, {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel",
-                                "align_corners", "asymmetric", "tf_crop_and_resize"})) {
+  if (!OneOf(plan.coordinates,
+             {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
+              "asymmetric", "tf_crop_and_resize", "tf_half_pixel_for_nn"})) {
     return unknown("coordinate_transformation_mode", plan.coordinates);
   }
   if (!OneOf(plan.nearest, {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"}))
@@ -207,6 +208,7 @@ E ResizeTable::Coordinate(E x, E in, E scale) {
   const E steps = Max(resized - 1.0, b.F(1, DataType::kF32));
   if (plan_.coordinates == "half_pixel") return half;
   if (plan_.coordinates == "asymmetric") return x / scale;
+  if (plan_.coordinates == "tf_half_pixel_for_nn") return (x + 0.5) / scale;  // opset 11 and 12
   if (plan_.coordinates == "pytorch_half_pixel") return Select(count > b.I(1), half, zero);
   if (plan_.coordinates == "align_corners")
     return Select(count > b.I(1), x * (size - 1.0) / steps, zero);

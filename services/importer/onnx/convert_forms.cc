@@ -329,13 +329,40 @@ absl::Status ConvertReshape(Converter& c) {
   return c.Final("Reshape", std::move(inputs), std::move(attributes));
 }
 
-absl::Status ConvertResize(Converter& c) {
+namespace {
+
+// Opset 10: the nearest element is the previous one along axes that grow, the next one along axes
+// that shrink. Both need two resizes, which do not mind each other: their axes differ.
+absl::Status ConvertResize10(Converter& c) {
   Attributes attributes = Own(c);
-  if (c.version() < 11) {
-    attributes["coordinate_transformation_mode"] = std::string("asymmetric");
-    attributes["nearest_mode"] = std::string("floor");
-    return c.Final("Resize", {c.in(0), kNone, c.in(1)}, std::move(attributes));
+  attributes["coordinate_transformation_mode"] = std::string("asymmetric");
+  attributes["nearest_mode"] = std::string("floor");
+  const Tensor* scales = c.constant(c.in(1));
+  ValueId x = c.in(0), growing = c.in(1);
+  if (c.node().String("mode", "nearest") == "nearest" && scales != nullptr) {
+    std::vector<float> smaller, larger;
+    for (int64_t i = 0; i < scales->size(); ++i) {
+      const auto scale = static_cast<float>(scales->FloatAt(i));
+      smaller.push_back(std::min(scale, 1.0F));
+      larger.push_back(std::max(scale, 1.0F));
+    }
+    if (smaller != std::vector<float>(smaller.size(), 1.0F)) {
+      Attributes shrink = attributes;
+      shrink["nearest_mode"] = std::string("ceil");
+      x = c.Emit("Resize",
+                 {x, kNone, c.AddConstant(Tensor::Of(DataType::kF32, scales->dims(), smaller))},
+                 std::move(shrink));
+      growing = c.AddConstant(Tensor::Of(DataType::kF32, scales->dims(), larger));
+    }
   }
+  return c.Final("Resize", {x, kNone, growing}, std::move(attributes));
+}
+
+}  // namespace
+
+absl::Status ConvertResize(Converter& c) {
+  if (c.version() < 11) return ConvertResize10(c);
+  Attributes attributes = Own(c);
   std::vector<ValueId> inputs = c.inputs();
   for (int i = 1; i < static_cast<int>(inputs.size()); ++i) {
     if (IsEmptyConstant(c, i)) inputs[static_cast<size_t>(i)] = kNone;

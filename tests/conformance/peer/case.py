@@ -157,8 +157,8 @@ class Case:
         return name
 
     def parameter(self, array):
-        """Weights and the like: constants in most models."""
-        return self.constant(array) if self.chance(0.7) else self.input(array)
+        """Weights and the like: constants in most models, of a known size in all."""
+        return self.constant(array) if self.chance(0.7) else self.input(array, fixed=range(np.ndim(array)))
 
     def setting(self, array):
         """Axes, sizes and the like: constants in nearly all models."""

@@ -1,6 +1,7 @@
 """Operators that work element by element."""
 
 import numpy as np
+from onnx import TensorProto
 
 from .case import BOOL, F16, F32, F64, FLOATS, I32, I64, NUMBERS, SIGNED, UNSIGNED, element_type, generator
 
@@ -157,10 +158,22 @@ def dropout(c):
     c.finish([x, ratio, c.maybe(c.constant(np.array(False)), 0.3)], outputs, seed=c.maybe(7, 0.2))
 
 
+NARROW = ((13, TensorProto.BFLOAT16), (19, TensorProto.FLOAT8E4M3FN), (19, TensorProto.FLOAT8E4M3FNUZ), (19, TensorProto.FLOAT8E5M2),
+          (19, TensorProto.FLOAT8E5M2FNUZ), (21, TensorProto.INT4), (21, TensorProto.UINT4))
+
+
 # Any number to any number, but for what C leaves open: a float outside of the integer's range.
 @generator("Cast")
 def cast(c):
     source, target = c.dtype("T1", NUMBERS + (BOOL,)), c.dtype("T2", NUMBERS + (BOOL,))
+    narrow = [n for opset, n in NARROW if c.at_least(opset)]
+    if narrow and c.chance(0.35):  # there and back, because NumPy lacks them
+        kind = c.pick(*narrow)
+        low, high = {TensorProto.INT4: (-8, 7.4), TensorProto.UINT4: (0, 15.4)}.get(kind, (-300, 300))
+        source = F32 if kind in (TensorProto.INT4, TensorProto.UINT4) else c.pick(F32, F32, F16)
+        x = c.input(c.values(source, c.shape(), low, high, special=low == -300))
+        c.outputs += c.node("Cast", c.node("Cast", [x], to=kind), to=TensorProto.FLOAT)
+        return
     c.finish([c.input(cast_values(c, source, target))], to=element_type(target))
 
 

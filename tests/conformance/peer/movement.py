@@ -136,10 +136,10 @@ def squeeze(c):
         longer.insert(p, 1)
     axes = [p - rank if c.at_least(11) and c.chance(0.3) else p for p in places]
     if c.op == "Squeeze":
-        c.symbolic = c.symbolic and c.chance(0.5)
+        c.symbolic = False  # of a dim whose size is open it is not known whether it can go
         every = [i for i, d in enumerate(longer) if d == 1]
         inputs = [c.input(c.values(dtype, longer))]
-        if every == places and not c.symbolic and c.chance(0.3):
+        if every == places and c.chance(0.3):
             c.finish(inputs)
             return
     else:
@@ -256,7 +256,10 @@ def compress(c):
 
 @generator("NonZero")
 def non_zero(c):
-    c.finish([c.input(c.values(c.dtype(among=ANY), c.shape(0 if c.at_least(13) else 1, 4), -1, 1))])
+    shape = c.shape(0 if c.at_least(13) else 1, 4)
+    if not shape:
+        c.exclude("scalar")
+    c.finish([c.input(c.values(c.dtype(among=ANY), shape, -1, 1))])
 
 
 @generator("OneHot")

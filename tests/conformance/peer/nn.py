@@ -65,6 +65,9 @@ def pool(c):
     ceil = {"MaxPool": 10, "AveragePool": 10, "LpPool": 18}[c.op]
     if not c.at_least(dilated):
         attributes.pop("dilations", None)
+    strides = attributes.get("strides", [1] * rank)
+    if c.op == "LpPool" and "SAME" in attributes.get("auto_pad", "") and any(s > k for s, k in zip(strides, kernel)):
+        c.exclude("SAME with strides beyond the kernel")
     if "SAME" in attributes.get("auto_pad", "") and any(d > 1 for d in attributes.get("dilations", [])):
         c.exclude("SAME with dilations")
     if "pads" in attributes:  # less than the kernel
@@ -158,9 +161,9 @@ def resize(c):
     factors = {a: c.pick(0.5, 2.0, 1.5, 3.0, 0.6, 1.0, 0.75) for a in moved}
     scales = np.array([factors.get(a, 1.0) for a in range(rank)], np.float32)
     sizes = [max(1, int(np.floor(d * s))) for d, s in zip(shape, scales)]
-    x = c.input(c.values(dtype, shape, -20, 20))
+    values = c.values(dtype, shape, -20, 20)
     if not c.at_least(11):
-        c.finish([x, c.constant(scales)], mode=mode)
+        c.finish([c.input(values), c.constant(scales)], mode=mode)
         return
     coordinates = c.pick(*COORDINATES, *(("half_pixel_symmetric",) if c.at_least(19) else ()), "tf_crop_and_resize" if mode != "cubic" else "half_pixel",
                          *(("tf_half_pixel_for_nn",) if not c.at_least(13) and mode == "nearest" else ()))
@@ -173,6 +176,9 @@ def resize(c):
         attributes["exclude_outside"] = c.maybe(c.integer(0, 1))
     if c.at_least(18) and mode != "nearest" and c.chance(0.3):
         attributes["antialias"] = 1
+        if dtype == I8:
+            c.exclude("antialias of int8")
+    x = c.input(values, fixed=moved if "antialias" in attributes else ())
     roi = c.constant(np.array([], np.float32)) if c.chance(0.5) or not c.at_least(13) else None
     if coordinates == "tf_crop_and_resize":
         starts, ends = [0.0] * rank, [1.0] * rank
@@ -181,6 +187,8 @@ def resize(c):
         roi = c.constant(np.array(starts + ends, np.float32))
         attributes["extrapolation_value"] = c.maybe(c.real(-5, 5))
         attributes.pop("antialias", None)
+        if set(factors.values()) == {1.0}:
+            c.exclude("tf_crop_and_resize at scale 1")
     if c.chance(0.5):
         if c.at_least(18) and c.chance(0.3) and coordinates != "tf_crop_and_resize":
             attributes["axes"] = moved
@@ -279,7 +287,9 @@ def attention(c):
     flat = c.chance(0.4)
 
     def operand(h, length, width):
-        return c.input(c.values(F32, [batch, length, h * width] if flat else [batch, h, length, width]))
+        if flat:
+            return c.input(c.values(F32, [batch, length, h * width]), fixed=[-1])
+        return c.input(c.values(F32, [batch, h, length, width]), fixed=[1, -1])
 
     inputs = [operand(heads, q_len, head), operand(kv_heads, kv_len, head), operand(kv_heads, kv_len, value_head)]
     past = c.integer(1, 4) if c.chance(0.25) else 0
@@ -307,7 +317,7 @@ def rotary_embedding(c):
     width = (rotated or head) // 2
     flat = c.chance(0.5)
     dtype = c.dtype(among=(F32, F32, F16))
-    x = c.input(c.values(dtype, [batch, length, heads * head] if flat else [batch, heads, length, head]))
+    x = c.input(c.values(dtype, [batch, length, heads * head] if flat else [batch, heads, length, head]), fixed=[-1] if flat else [1, -1])
     if c.chance(0.7):
         most = length + c.integer(0, 4)
         caches, places = [most, width], c.input(c.values(I64, [batch, length], 0, most - 1))

@@ -3,6 +3,7 @@
 import numpy as np
 
 from .case import BOOL, F16, F32, F64, I16, I32, I64, I8, U16, U8, generator
+from .elementwise import NARROW
 from .nn import window
 
 
@@ -38,6 +39,13 @@ def blocked(c, shape):
 def quantize(c):
     shape = [max(d, 1) for d in c.shape(0, 4)]
     axis, block, scales = blocked(c, shape)
+    narrow = [n for opset, n in NARROW if opset > 13 and c.at_least(opset)]
+    if narrow and c.chance(0.3):  # there and back, because NumPy lacks them
+        zero = c.node("Cast", [c.constant(np.zeros(scales, F32))], to=c.pick(*narrow))
+        x, step = c.input(c.values(F32, shape, -30, 30)), scale(c, scales)
+        quantized = c.node("QuantizeLinear", [x, step, *zero], axis=axis, block_size=block)
+        c.outputs += c.node("DequantizeLinear", [*quantized, step, *zero], axis=axis, block_size=block)
+        return
     target = c.pick(U8, I8, *((U16, I16) if c.at_least(21) else ()))
     zero = c.parameter(zero_point(c, target, scales)) if c.chance(0.8) else None
     if zero is None and target != U8:

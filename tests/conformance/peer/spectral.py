@@ -8,8 +8,10 @@ from .case import F32, F64, I32, I64, element_type, generator
 @generator("BlackmanWindow", "HammingWindow", "HannWindow")
 def windows(c):
     target = c.maybe(c.dtype("T2", (F32, F64, F32)), 0.4)
-    size = np.array(c.integer(1, 20), c.pick(I32, I64))
-    c.finish([c.setting(size)], periodic=c.maybe(c.integer(0, 1)), output_datatype=None if target is None else element_type(target))
+    size, periodic = np.array(c.integer(1, 20), c.pick(I32, I64)), c.maybe(c.integer(0, 1))
+    if size == 1 and periodic == 0:
+        c.exclude("one symmetric value")
+    c.finish([c.setting(size)], periodic=periodic, output_datatype=None if target is None else element_type(target))
 
 
 @generator("DFT")

@@ -52,6 +52,14 @@ TEST(Resize, NearestFloorAsymmetric) {
                {1, 1, 2, 3, 3, 4, 5, 5, 6, 7, 7, 8});
 }
 
+TEST(Resize, NearestOfTensorFlowsHalfPixels) {
+  const Operands operands = {Iota({1, 1, 4, 4}, 1), kNothing, kNothing, Tensor::I64({1, 1, 3, 2})};
+  ExpectTensor(
+      RunUnknown("Resize", operands,
+                 {{"coordinate_transformation_mode", std::string("tf_half_pixel_for_nn")}})[0],
+      {1, 1, 3, 2}, {6, 8, 10, 12, 14, 16});
+}
+
 TEST(Resize, NearestTakesAnyType) {
   ExpectTensor(
       RunOp("Resize", {I64({2}, {int64_t{1} << 60, 5}), kNothing, F32({1}, {2})})[0], {4},

@@ -142,6 +142,18 @@ TEST(Canonicalise, UpsampleIsResizeFromTheCorner) {
   }
 }
 
+// The expected numbers come from ONNX Runtime 1.31.
+TEST(Canonicalise, ResizeOfOpset10TakesTheNextElementWhereItShrinks) {
+  OnnxModel model(10);
+  model.Input("x", DataType::kF32, {1, 1, 2, 5}).Output("y");
+  model.Initializer("s", F32({4}, {1, 1, 1.5F, 0.6F}));
+  model.Node("Resize", {"x", "s"}, {"y"});
+  EXPECT_THAT(
+      ImportAndRun(model, {F32({1, 1, 2, 5}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9})}, {"Resize", "Resize"})
+          .as<float>(),
+      ElementsAre(0, 2, 4, 0, 2, 4, 5, 7, 9));
+}
+
 TEST(Canonicalise, ArithmeticBroadcastsFromAnAxisBeforeOpset7) {
   OnnxModel model(6);
   model.Input("x", DataType::kF32, {1, 2, 2}).Input("b", DataType::kF32, {2}).Output("y");
