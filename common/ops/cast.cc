@@ -1,4 +1,5 @@
 #include "common/ops/helpers.h"
+#include "common/ops/integer.h"
 
 namespace quench::ops {
 namespace {
@@ -9,9 +10,6 @@ absl::Status Infer(InferContext& c) {
     return c.Error(fmt::format("to is {}, not an element type", to));
   }
   const DataType type = static_cast<DataType>(to);
-  if (Contains(kFloat8Types, type) && c.node().Int("saturate", 1) == 0) {
-    return c.UnsupportedError("saturate = 0 is not supported, casts to f8 saturate");
-  }
   c.SetOutput(0, type, c.input(0).dims);
   if (auto dims = c.elements(0); dims && (IsInteger(type) || type == c.input(0).dtype)) {
     if (DataTypeBits(type) >= 32) c.SetElements(0, std::move(*dims));
@@ -21,6 +19,7 @@ absl::Status Infer(InferContext& c) {
 
 absl::StatusOr<E> Element(const OpContext& c, loops::Builder&, std::span<const E> x) {
   const DataType type = c.output(0).dtype;
+  if (Contains(kFloat8Types, type)) return ToFloat8(x[0], type, c.node().Int("saturate", 1) != 0);
   return x[0].type() == type ? x[0] : Cast(x[0], loops::ComputeType(type));
 }
 
@@ -29,7 +28,9 @@ absl::StatusOr<E> Element(const OpContext& c, loops::Builder&, std::span<const E
 const OpDef& CastOp() {
   static const OpDef op = {
       .name = "Cast",
-      .summary = "x in another element type; floats to integers truncate and saturate",
+      .summary =
+          "x in another element type; floats to integers truncate and saturate, to f8 they "
+          "saturate",
       .kind = OpKind::kPointwise,
       .attributes = {{"to", AttributeSpec::kInt, true},
                      {"saturate", AttributeSpec::kInt},

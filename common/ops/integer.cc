@@ -1,5 +1,7 @@
 #include "common/ops/integer.h"
 
+#include "common/base/float8.h"
+
 namespace quench::ops {
 
 absl::Status RequireByte(const OpContext& op, std::initializer_list<int> inputs) {
@@ -48,6 +50,14 @@ E RoundToInteger(E value, E zero_point, DataType type) {
   const E low = Cast(LowestOf(b, type), value.type());
   const E high = Cast(HighestOf(b, type), value.type());
   return Cast(Max(Min(rounded, high), low), type);
+}
+
+E ToFloat8(E value, DataType type, bool saturate) {
+  value = Cast(value, DataType::kF32);
+  if (!saturate) return value;
+  loops::Builder& b = *value.builder();
+  const double largest = Float8Max(type);
+  return Max(Min(value, b.F(largest, DataType::kF32)), b.F(-largest, DataType::kF32));
 }
 
 E Requantise(E sum, E scale, E zero_point, DataType type) {

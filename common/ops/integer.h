@@ -26,5 +26,8 @@ E Requantise(E sum, E scale, E zero_point, DataType type);
 // clamp(rne(value) + zero_point) in integer `type`; value is a float, zero_point may be invalid
 // (0). NaN gives 0.
 E RoundToInteger(E value, E zero_point, DataType type);
+// The f32 that becomes `type` (one of the f8 kinds) when it is stored: what is too large is the
+// largest finite value of the type, or, if not `saturate`, infinity or NaN.
+E ToFloat8(E value, DataType type, bool saturate);
 
 }  // namespace quench::ops

@@ -26,9 +26,6 @@ absl::Status Infer(InferContext& c) {
     return c.Error(fmt::format("cannot quantise to {}, QuantizeLinear gives {}", DataTypeName(type),
                                ToString(kQuantizedTypes)));
   }
-  if (c.node().Int("saturate", 1) == 0 && Contains(kFloat8Types, type)) {
-    return c.UnsupportedError("saturate = 0 is not supported, casts to f8 saturate");
-  }
   const int64_t precision = c.node().Int("precision", 0);
   if (precision != 0 && precision != static_cast<int64_t>(DataType::kF32)) {
     return c.UnsupportedError("precision other than f32 is not supported");
@@ -38,20 +35,22 @@ absl::Status Infer(InferContext& c) {
 }
 
 // clamp(rne(x / scale) + zero point), the division in f32.
-E Quantise(std::span<const E> x, DataType type) {
+E Quantise(std::span<const E> x, const OpContext& c) {
+  const DataType type = c.output(0).dtype;
   const E scaled = Cast(x[0], DataType::kF32) / x[1];
   const E zero = x.size() > 2 ? x[2] : E();
   if (!IsFloat(type)) return RoundToInteger(scaled, zero, type);
-  return zero.valid() ? scaled + zero : scaled;
+  const E moved = zero.valid() ? scaled + zero : scaled;
+  if (!Contains(kFloat8Types, type)) return moved;
+  return ToFloat8(moved, type, c.node().Int("saturate", 1) != 0);
 }
 
 absl::StatusOr<E> Element(const OpContext& c, loops::Builder&, std::span<const E> x) {
-  return Quantise(x, c.output(0).dtype);
+  return Quantise(x, c);
 }
 
 absl::Status Lower(LowerContext& c) {
-  return LowerBlocked(
-      c, [&](std::span<const E> x) -> absl::StatusOr<E> { return Quantise(x, c.output(0).dtype); });
+  return LowerBlocked(c, [&](std::span<const E> x) -> absl::StatusOr<E> { return Quantise(x, c); });
 }
 
 }  // namespace

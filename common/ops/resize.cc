@@ -101,7 +101,14 @@ absl::Status Lower(LowerContext& ctx) {
       if (here.valid()) inside = inside.valid() ? inside && here : here;
     }
     const bool pick = tables.empty() || plan.mode == "nearest";
-    value = pick ? x.At(source) : Cast(Interpolated(ctx, plan, tables, at, type), own);
+    if (pick) {
+      value = x.At(source);
+    } else {
+      value = Interpolated(ctx, plan, tables, at, type);
+      // As ONNX Runtime and Pillow do; without antialias, integers are truncated.
+      if (plan.antialias && !IsFloat(own)) value = Unary(UnaryOp::kRoundEven, value);
+      value = Cast(value, own);
+    }
     if (inside.valid()) value = Select(inside, value, Cast(b.F(plan.extrapolation, type), own));
     b.Store(y, at, value);
   });

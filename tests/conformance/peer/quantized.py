@@ -1,6 +1,7 @@
 """Quantization, integer products, and ONNX Runtime's own operators that the importer reads."""
 
 import numpy as np
+from onnx import TensorProto
 
 from .case import BOOL, F16, F32, F64, I16, I32, I64, I8, U16, U8, generator
 from .elementwise import NARROW
@@ -41,7 +42,10 @@ def quantize(c):
     axis, block, scales = blocked(c, shape)
     narrow = [n for opset, n in NARROW if opset > 13 and c.at_least(opset)]
     if narrow and c.chance(0.3):  # there and back, because NumPy lacks them
-        zero = c.node("Cast", [c.constant(np.zeros(scales, F32))], to=c.pick(*narrow))
+        kind = c.pick(*narrow)
+        if kind in (TensorProto.INT4, TensorProto.UINT4):
+            c.exclude("4-bit integers")
+        zero = c.node("Cast", [c.constant(np.zeros(scales, F32))], to=kind)
         x, step = c.input(c.values(F32, shape, -30, 30)), scale(c, scales)
         quantized = c.node("QuantizeLinear", [x, step, *zero], axis=axis, block_size=block)
         c.outputs += c.node("DequantizeLinear", [*quantized, step, *zero], axis=axis, block_size=block)

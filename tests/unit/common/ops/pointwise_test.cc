@@ -283,6 +283,20 @@ TEST(Pointwise, CastTruncatesSaturatesAndTests) {
   ExpectError(TryOp("Cast", {x}, {{"to", int64_t{99}}}), "to is 99");
 }
 
+// The expected numbers come from ONNX Runtime 1.31.
+TEST(Pointwise, CastToFloat8SaturatesUnlessToldNotTo) {
+  const Tensor x = F32({6}, {static_cast<float>(kInf), -static_cast<float>(kInf), 1000, 465,
+                             static_cast<float>(kNan), 250});
+  const auto cast = [&](DataType type, int64_t saturate) {
+    return RunOp("Cast", {x}, {{"to", static_cast<int64_t>(type)}, {"saturate", saturate}})[0];
+  };
+  ExpectTensor(cast(DataType::kF8E4M3FN, 1), {6}, {448, -448, 448, 448, kNan, 256});
+  ExpectTensor(cast(DataType::kF8E4M3FNUZ, 1), {6}, {240, -240, 240, 240, kNan, 240});
+  ExpectTensor(cast(DataType::kF8E5M2, 1), {6}, {57344, -57344, 1024, 448, kNan, 256});
+  ExpectTensor(cast(DataType::kF8E4M3FN, 0), {6}, {kNan, kNan, kNan, 448, kNan, 256});
+  ExpectTensor(cast(DataType::kF8E5M2, 0), {6}, {kInf, -kInf, 1024, 448, kNan, 256});
+}
+
 TEST(Pointwise, BatchNormalizationNormalisesChannels) {
   const std::vector<Tensor> y = RunOp("BatchNormalization",
                                       {F32({1, 2, 2}, {1, 2, 3, 4}), F32({2}, {1, 2}),

@@ -94,6 +94,12 @@ TEST(Resize, AntialiasAveragesWhatItSkips) {
                {2}, {5, 19});
 }
 
+TEST(Resize, AntialiasRoundsIntegers) {
+  ExpectTensor(RunOp("Resize", {I32({2}, {-7, -20}), kNothing, F32({1}, {3})},
+                     {{"mode", std::string("linear")}, {"antialias", int64_t{1}}})[0],
+               {6}, {-7, -7, -11, -16, -20, -20});
+}
+
 TEST(Resize, ErrorsNameWhatIsWrong) {
   ExpectError(
       TryOp("Resize", {Iota({2}), kNothing, F32({1}, {2})}, {{"mode", std::string("quadratic")}}),
