@@ -22,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr rlim_t kMemoryLimit = rlim_t{6} << 30;
+[[maybe_unused]] constexpr rlim_t kMemoryLimit = rlim_t{6} << 30;
 constexpr char kAnswer[] = "\x1e";  // starts an answer: libraries may print to stdout too
 
 class Worker {
@@ -129,8 +129,10 @@ CaseResult Worker::Kill(const std::string& reason) {
 }  // namespace
 
 int ServeCases(const CaseOptions& options) {
+#if !defined(__SANITIZE_ADDRESS__)  // it reserves terabytes of addresses
   const rlimit memory{kMemoryLimit, kMemoryLimit};
   ::setrlimit(RLIMIT_AS, &memory);
+#endif
   const rlimit core{0, 0};
   ::setrlimit(RLIMIT_CORE, &core);
   for (std::string folder; std::getline(std::cin, folder);) {

@@ -163,6 +163,8 @@ def resize(c):
     sizes = [max(1, int(np.floor(d * s))) for d, s in zip(shape, scales)]
     values = c.values(dtype, shape, -20, 20)
     if not c.at_least(11):
+        if mode != "nearest" and not np.issubdtype(dtype, np.floating):
+            c.exclude("truncated integers")
         c.finish([c.input(values), c.constant(scales)], mode=mode)
         return
     coordinates = c.pick(*COORDINATES, *(("half_pixel_symmetric",) if c.at_least(19) else ()), "tf_crop_and_resize" if mode != "cubic" else "half_pixel",
@@ -174,11 +176,14 @@ def resize(c):
     if mode == "cubic":
         attributes["cubic_coeff_a"] = c.maybe(c.pick(-0.5, -0.75))
         attributes["exclude_outside"] = c.maybe(c.integer(0, 1))
-    if c.at_least(18) and mode != "nearest" and c.chance(0.3):
+    if c.at_least(18) and mode != "nearest" and coordinates != "tf_crop_and_resize" and c.chance(0.3):
         attributes["antialias"] = 1
         if dtype == I8:
             c.exclude("antialias of int8")
+    if mode != "nearest" and not np.issubdtype(dtype, np.floating) and "antialias" not in attributes:
+        c.exclude("truncated integers")
     x = c.input(values, fixed=moved if "antialias" in attributes else ())
+    known = c.constant if "antialias" in attributes else c.setting  # without its scale it is refused
     roi = c.constant(np.array([], np.float32)) if c.chance(0.5) or not c.at_least(13) else None
     if coordinates == "tf_crop_and_resize":
         starts, ends = [0.0] * rank, [1.0] * rank
@@ -186,14 +191,13 @@ def resize(c):
             starts[a], ends[a] = c.real(0, 0.4), c.real(0.6, 1.2)
         roi = c.constant(np.array(starts + ends, np.float32))
         attributes["extrapolation_value"] = c.maybe(c.real(-5, 5))
-        attributes.pop("antialias", None)
-        if set(factors.values()) == {1.0}:
+        if any(factors[a] == 1.0 or sizes[a] == shape[a] for a in moved):
             c.exclude("tf_crop_and_resize at scale 1")
     if c.chance(0.5):
         if c.at_least(18) and c.chance(0.3) and coordinates != "tf_crop_and_resize":
             attributes["axes"] = moved
             scales = scales[moved]
-        c.finish([x, roi, c.setting(scales)], **attributes)
+        c.finish([x, roi, known(scales)], **attributes)
         return
     if c.at_least(18) and c.chance(0.3) and coordinates != "tf_crop_and_resize":
         attributes["axes"] = moved
@@ -201,14 +205,15 @@ def resize(c):
         if c.chance(0.4):
             attributes["keep_aspect_ratio_policy"] = c.pick("not_larger", "not_smaller")
     none = c.constant(np.array([], np.float32)) if not c.at_least(13) else None
-    c.finish([x, roi, none, c.ints(sizes)], **attributes)
+    c.finish([x, roi, none, known(np.array(sizes, np.int64))], **attributes)
 
 
 @generator("Upsample")
 def upsample(c):
     shape = [c.integer(1, 2), c.integer(1, 3), c.integer(2, 5), c.integer(2, 5)]
     scales = [1.0, 1.0, float(c.integer(1, 3)), float(c.integer(1, 3))]
-    x, mode = c.input(c.values(c.dtype(among=(F32, F32, I32, U8)), shape)), c.maybe(c.pick("nearest", "linear"))
+    mode = c.maybe(c.pick("nearest", "linear"))
+    x = c.input(c.values(c.dtype(among=(F32,) if mode == "linear" else (F32, I32, U8)), shape))
     if c.at_least(9):
         c.finish([x, c.constant(np.array(scales, np.float32))], mode=mode)
     else:
