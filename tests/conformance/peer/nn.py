@@ -202,7 +202,7 @@ def resize(c):
     if c.at_least(18) and c.chance(0.3) and coordinates != "tf_crop_and_resize":
         attributes["axes"] = moved
         sizes = [sizes[a] for a in moved]
-        if c.chance(0.4):
+        if not c.symbolic and c.chance(0.4):  # refused where a size is open
             attributes["keep_aspect_ratio_policy"] = c.pick("not_larger", "not_smaller")
     none = c.constant(np.array([], np.float32)) if not c.at_least(13) else None
     c.finish([x, roi, none, known(np.array(sizes, np.int64))], **attributes)
