@@ -164,7 +164,7 @@ def resize(c):
     values = c.values(dtype, shape, -20, 20)
     if not c.at_least(11):
         if mode != "nearest" and not np.issubdtype(dtype, np.floating):
-            c.exclude("truncated integers")
+            c.exclude("integers in between")
         c.finish([c.input(values), c.constant(scales)], mode=mode)
         return
     coordinates = c.pick(*COORDINATES, *(("half_pixel_symmetric",) if c.at_least(19) else ()), "tf_crop_and_resize" if mode != "cubic" else "half_pixel",
@@ -178,10 +178,8 @@ def resize(c):
         attributes["exclude_outside"] = c.maybe(c.integer(0, 1))
     if c.at_least(18) and mode != "nearest" and coordinates != "tf_crop_and_resize" and c.chance(0.3):
         attributes["antialias"] = 1
-        if dtype == I8:
-            c.exclude("antialias of int8")
-    if mode != "nearest" and not np.issubdtype(dtype, np.floating) and "antialias" not in attributes:
-        c.exclude("truncated integers")
+    if mode != "nearest" and not np.issubdtype(dtype, np.floating):
+        c.exclude("integers in between")
     x = c.input(values, fixed=moved if "antialias" in attributes else ())
     known = c.constant if "antialias" in attributes else c.setting  # without its scale it is refused
     roi = c.constant(np.array([], np.float32)) if c.chance(0.5) or not c.at_least(13) else None
