@@ -97,10 +97,10 @@ int64_t BiasAdds(const Graph& graph, const Node& node, const Sizes& sizes) {
   return biased ? sizes.Elements(graph.value(node.outputs[0]).type) : 0;
 }
 
-// Is this constant a learnt parameter? Numbers that steer an operator (shapes, axes, zero points)
-// are not.
+// Is this constant a learnt parameter? Numbers that steer an operator (shapes, axes, zero points,
+// the bounds of a Clip) are not.
 bool IsParameter(const Value& value) {
-  return value.constant != nullptr &&
+  return value.constant != nullptr && value.type.rank() > 0 &&
          (IsFloat(value.type.dtype) || DataTypeBits(value.type.dtype) <= 8) &&
          value.type.dtype != DataType::kString && value.type.dtype != DataType::kBool;
 }
@@ -231,7 +231,7 @@ absl::StatusOr<ModelReport> Analyse(const Graph& imported, const Graph& canonica
   report.symbol_sizes = counted_at.used();
   report.rules = {
       "parameters: elements of floating-point and 8-bit constants, shared ones once; running mean "
-      "and variance of batch norms are statistics and not counted",
+      "and variance of batch norms are statistics, numbers of rank 0 settings: neither is counted",
       "macs: multiply-accumulates of convolutions and matrix products; bias, batch norm, pooling "
       "and activations are not counted",
       "macs_with_bias: macs plus one addition per output element of a biased layer",

@@ -39,6 +39,23 @@ TEST(AnalyseTest, CountsSharedWeightsOnceAndMacsTwice) {
   EXPECT_EQ(report->operators.at("Conv"), 2);
 }
 
+TEST(AnalyseTest, StatisticsAndSettingsAreNotParameters) {
+  Graph graph;
+  graph.name = "norm";
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {1, 4, 6, 6}));
+  std::vector<ValueId> inputs = {x};
+  for (const char* name : {"scale", "bias", "mean", "variance"})
+    inputs.push_back(graph.AddConstant(name, RandomTensor({4}, inputs.size())));
+  const ValueId y = Add(graph, "BatchNormalization", inputs);
+  graph.outputs = {Add(graph, "Clip",
+                       {y, graph.AddConstant("low", Tensor::ScalarF32(0)),
+                        graph.AddConstant("high", Tensor::ScalarF32(6))})};
+  const auto report = Analyse(graph, graph);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->parameters, 8);
+  EXPECT_EQ(report->weight_bytes, 4 * 18);
+}
+
 TEST(AnalyseTest, SymbolicDimsCountAtTheSizesAskedFor) {
   const Graph graph = SharedWeights();
   const auto one = Analyse(graph, graph);
