@@ -68,7 +68,7 @@ build() {
     return 1
   }
   local started=$SECONDS
-  NINJA_STATUS='[%f/%t] ' ninja -C "build/$preset" "$@" 2>&1 | tee -a "$log" | while IFS= read -r line; do
+  NINJA_STATUS='[%f/%t] ' ninja -C "build/$preset" -j"$(nproc)" "$@" 2>&1 | tee -a "$log" | while IFS= read -r line; do
     if [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]]; then
       local finished=${BASH_REMATCH[1]} all=${BASH_REMATCH[2]}
       local left=$(((SECONDS - started) * (all - finished) / (finished > 0 ? finished : 1)))

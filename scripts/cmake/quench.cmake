@@ -32,7 +32,7 @@ target_compile_options(quench_options INTERFACE
 target_include_directories(quench_options INTERFACE ${CMAKE_SOURCE_DIR})
 
 # Parsing the standard library, absl and fmt is a third of a build: done once, in quench_base, and once with gtest,
-# in test_base. Only headers of others are precompiled, so that no file forgets to include what it uses of ours.
+# in test_base. Our own headers are not among them, so that no file forgets to include what it uses.
 set(QUENCH_PRECOMPILED
   <absl/status/status.h> <absl/status/statusor.h> <fmt/format.h> <fmt/ranges.h>
   <algorithm> <array> <chrono> <cmath> <cstring> <filesystem> <fstream> <functional> <future> <map> <memory> <mutex>

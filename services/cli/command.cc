@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "common/base/status.h"
+#include "services/cli/cli.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/progress.h"
 

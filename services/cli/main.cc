@@ -1,3 +1,3 @@
-#include "services/cli/command.h"
+#include "services/cli/cli.h"
 
 int main(int argc, char** argv) { return quench::cli::Main(argc, argv); }
