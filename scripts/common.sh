@@ -89,7 +89,7 @@ build() {
 }
 
 # need_peer INSTALL: a Python with ONNX Runtime for tests/conformance/run_peer: the system's, or one of our own in build/peer-venv.
-# Where neither can be had, that test skips and says so.
+# Where neither can be had, that test skips and says so. The versions are those that exclusions.tsv was written for.
 need_peer() {
   local modules="import ml_dtypes, numpy, onnx, onnxruntime" venv=$root/build/peer-venv log
   [ -x "$venv/bin/python" ] && "$venv/bin/python" -c "$modules" 2>/dev/null && return 0
@@ -98,7 +98,7 @@ need_peer() {
   [ "$1" -eq 1 ] || return 0
   log=$(mktemp)
   if ! { python3 -m venv "$venv" &&
-    timeout 300 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 ml_dtypes numpy onnx onnxruntime; } >"$log" 2>&1; then
+    timeout 300 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 ml_dtypes numpy 'onnx==1.23.*' 'onnxruntime==1.31.*'; } >"$log" 2>&1; then
     echo "no ONNX Runtime to compare with: $(grep -i error "$log" | tail -n 1)"
     rm -rf "$venv"
   fi
