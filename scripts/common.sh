@@ -74,7 +74,7 @@ build() {
       local left=$(((SECONDS - started) * (all - finished) / (finished > 0 ? finished : 1)))
       if [ -t 1 ]; then
         printf '\r\033[Kbuilding: %d of %d, about %d s left' "$finished" "$all" "$left"
-      elif ((finished % 25 == 0 || finished == all)); then
+      elif ((finished > 0 && (finished % 25 == 0 || finished == all))); then
         printf 'building: %d of %d, about %d s left\n' "$finished" "$all" "$left"
       fi
     fi

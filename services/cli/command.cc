@@ -77,25 +77,21 @@ int Report(const absl::Status& status) {
 int Main(int argc, char** argv) {
   spdlog::set_default_logger(spdlog::stderr_color_mt("quench"));
   spdlog::set_level(spdlog::level::warn);
-  CLI::App app("Quench: a trained model in, a fast, small, self-contained native library out.",
-               "quench");
-  app.footer(kFooter);
-  app.require_subcommand(1);
-  app.set_version_flag("--version", QUENCH_VERSION);
+  CommandLine line("quench",
+                   "Quench: a trained model in, a fast, small, self-contained native library out.",
+                   QUENCH_VERSION, kFooter);
   std::string progress = "auto";
   Action chosen;
-  for (const Command& command : kCommands) {
-    CLI::App* sub = app.add_subcommand(std::string(command.name), std::string(command.summary));
-    sub->add_option("--progress", progress, "How progress is shown on stderr")
-        ->check(CLI::IsMember({"auto", "tty", "plain", "json", "none"}));
-    Action action = command.declare(*sub);
-    sub->callback([&chosen, action] { chosen = action; });
+  std::vector<Action> actions(std::size(kCommands));
+  for (size_t i = 0; i < std::size(kCommands); ++i) {
+    const Options options =
+        line.Command(std::string(kCommands[i].name), std::string(kCommands[i].summary),
+                     [&chosen, &actions, i] { chosen = actions[i]; });
+    options.Add("--progress", progress, "How progress is shown on stderr")
+        .OneOf({"auto", "tty", "plain", "json", "none"});
+    actions[i] = kCommands[i].declare(options);
   }
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
   auto token = std::make_shared<CancelToken>();
   CancelOnSignals(token);
   ProgressDisplay display(progress);

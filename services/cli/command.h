@@ -3,11 +3,11 @@
 
 #include <absl/status/status.h>
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string_view>
 
 #include "common/base/context.h"
+#include "services/cli/options.h"
 
 namespace quench::cli {
 
@@ -17,8 +17,8 @@ using Action = std::function<absl::Status(const StepContext&)>;
 struct Command {
   std::string_view name;
   std::string_view summary;
-  // Declares options on `app` and returns what to do with them. The action owns the parsed values.
-  Action (*declare)(CLI::App& app);
+  // Declares options and returns what to do with them. The action owns the parsed values.
+  Action (*declare)(const Options& options);
 };
 
 }  // namespace quench::cli

@@ -116,39 +116,31 @@ absl::StatusOr<std::map<std::string, int64_t>> ParseSizes(const std::vector<std:
   return sizes;
 }
 
-void AddModelOptions(CLI::App& app, const std::shared_ptr<ModelOptions>& options, bool passes) {
-  app.add_option("MODEL", options->model, "ONNX file or IR module")
-      ->required()
-      ->option_text("FILE");
-  app.add_option("--shape", options->shapes, "Fix the shape of an input; -1 or ? keeps a dim")
-      ->option_text("NAME=1,3,224,224");
-  app.add_option("--dim", options->dims, "Range (or size) of a symbolic dim")
-      ->option_text("NAME=1..64");
-  app.add_option("--dtype", options->dtypes, "Override the dtype of an input")
-      ->option_text("NAME=f32");
-  app.add_option("--freeze", options->freeze,
-                 "Make an input a constant read from a .npy or .pb file")
-      ->option_text("NAME=FILE");
-  app.add_option("--outputs", options->outputs, "Cut the model at these values")
-      ->delimiter(',')
-      ->option_text("NAME,...");
-  app.add_option("--opset", options->opset, "Read the model as this ONNX opset")->option_text("N");
-  app.add_option("--external-root", options->external_root,
-                 "Folder that external data lies beneath (default: the model's)")
-      ->option_text("DIR");
+void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>& model,
+                     bool passes) {
+  options.Add("MODEL", model->model, "ONNX file or IR module", "FILE").Required();
+  options.Add("--shape", model->shapes, "Fix the shape of an input; -1 or ? keeps a dim",
+              "NAME=1,3,224,224");
+  options.Add("--dim", model->dims, "Range (or size) of a symbolic dim", "NAME=1..64");
+  options.Add("--dtype", model->dtypes, "Override the dtype of an input", "NAME=f32");
+  options.Add("--freeze", model->freeze, "Make an input a constant read from a .npy or .pb file",
+              "NAME=FILE");
+  options.Add("--outputs", model->outputs, "Cut the model at these values", "NAME,...")
+      .Delimiter(',');
+  options.Add("--opset", model->opset, "Read the model as this ONNX opset", "N");
+  options.Add("--external-root", model->external_root,
+              "Folder that external data lies beneath (default: the model's)", "DIR");
   if (!passes) return;
-  app.add_option("--batch", options->batch, "Fix the batch size (first dim of the inputs)")
-      ->option_text("N")
-      ->check(CLI::PositiveNumber);
+  options.Add("--batch", model->batch, "Fix the batch size (first dim of the inputs)", "N")
+      .AtLeast(1);
   for (const passes::PassInfo& pass : passes::AllPasses()) {
     const std::string snake(pass.name);
     std::string kebab = snake;
     std::replace(kebab.begin(), kebab.end(), '_', '-');
     const std::string names = kebab == snake ? "--no-" + snake : "--no-" + kebab + ",--no-" + snake;
-    app.add_flag_callback(
-           names, [options, snake] { options->disabled.push_back(snake); },
-           fmt::format("Skip: {}", pass.doc))
-        ->group("Passes");
+    options.Flag(
+        names, [model, snake] { model->disabled.push_back(snake); },
+        fmt::format("Skip: {}", pass.doc), "Passes");
   }
 }
 

@@ -4,7 +4,6 @@
 
 #include <absl/status/statusor.h>
 
-#include <CLI/CLI.hpp>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,6 +13,7 @@
 #include "common/blobs/blob_store.h"
 #include "common/ir/graph.h"
 #include "common/passes/pass.h"
+#include "services/cli/options.h"
 #include "services/importer/importer.h"
 
 namespace quench::cli {
@@ -32,7 +32,8 @@ struct ModelOptions {
 };
 
 // MODEL and the import options. `passes` adds --batch and one --no-PASS flag per pass.
-void AddModelOptions(CLI::App& app, const std::shared_ptr<ModelOptions>& options, bool passes);
+void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>& model,
+                     bool passes);
 
 // Splits NAME=VALUE at the first '='; INVALID_ARGUMENT naming the option otherwise.
 absl::StatusOr<std::pair<std::string, std::string>> SplitAssignment(const std::string& option,

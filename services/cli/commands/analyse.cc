@@ -30,16 +30,13 @@ absl::Status RunAnalyse(const AnalyseArgs& args, const StepContext& context) {
 
 }  // namespace
 
-Action DeclareAnalyse(CLI::App& app) {
+Action DeclareAnalyse(const Options& options) {
   auto args = std::make_shared<AnalyseArgs>();
-  AddModelOptions(app, args->model, false);
-  app.add_option("--size", args->sizes,
-                 "Size at which a symbolic dim is counted (default: its smallest)")
-      ->option_text("NAME=N");
-  app.add_option("--format", args->format, "Output format")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->option_text("table|json");
-  app.footer(kExamples);
+  AddModelOptions(options, args->model, false);
+  options.Add("--size", args->sizes,
+              "Size at which a symbolic dim is counted (default: its smallest)", "NAME=N");
+  options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
+  options.Examples(kExamples);
   return [args](const StepContext& context) { return RunAnalyse(*args, context); };
 }
 

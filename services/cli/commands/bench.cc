@@ -58,22 +58,17 @@ absl::Status RunBench(const BenchArgs& args, const StepContext& context) {
 
 }  // namespace
 
-Action DeclareBench(CLI::App& app) {
+Action DeclareBench(const Options& options) {
   auto args = std::make_shared<BenchArgs>();
-  app.add_option("LIBRARY", args->artifact, "The compiled library")
-      ->required()
-      ->option_text("MODEL.so");
-  app.add_option("--threads", args->threads, "Threads to run on")
-      ->check(CLI::Range(1, 1024))
-      ->option_text("N (default 1)");
-  app.add_option("--seconds", args->seconds, "How long to measure")
-      ->check(CLI::Range(0.01, 86400.0))
-      ->option_text("S (default 3)");
-  app.add_option("--size", args->sizes, "Size of a symbolic dim")->option_text("NAME=N");
-  app.add_option("--seed", args->seed, "Seed of the random inputs")->option_text("N (default 1)");
-  app.add_flag("--json", args->json,
+  options.Add("LIBRARY", args->artifact, "The compiled library", "MODEL.so").Required();
+  options.Add("--threads", args->threads, "Threads to run on", "N (default 1)").Range(1, 1024);
+  options.Add("--seconds", args->seconds, "How long to measure", "S (default 3)")
+      .Range(0.01, 86400.0);
+  options.Add("--size", args->sizes, "Size of a symbolic dim", "NAME=N");
+  options.Add("--seed", args->seed, "Seed of the random inputs", "N (default 1)");
+  options.Flag("--json", args->json,
                "Output for scripts: median_ms, min_ms, p99_ms, arena_bytes, ...");
-  app.footer(kExamples);
+  options.Examples(kExamples);
   return [args](const StepContext& context) { return RunBench(*args, context); };
 }
 

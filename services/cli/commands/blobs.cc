@@ -73,16 +73,14 @@ absl::Status Prune(const BlobsArgs& args) {
 
 }  // namespace
 
-Action DeclareBlobs(CLI::App& app) {
+Action DeclareBlobs(const Options& options) {
   auto args = std::make_shared<BlobsArgs>();
-  app.require_subcommand(1);
-  app.footer(kExamples);
-  CLI::App* stat = app.add_subcommand("stat", "Show how much the local store holds");
-  CLI::App* prune = app.add_subcommand("prune", "Remove least recently used blobs");
-  for (CLI::App* sub : {stat, prune}) sub->add_flag("--json", args->json, "Output for scripts");
-  prune->add_option("--keep", args->keep, "Bytes to keep (default: the store's limit)")
-      ->option_text("5G|200M|0");
-  return [args, prune](const StepContext&) { return prune->parsed() ? Prune(*args) : Stat(*args); };
+  options.Examples(kExamples);
+  const Options stat = options.Subcommand("stat", "Show how much the local store holds");
+  const Options prune = options.Subcommand("prune", "Remove least recently used blobs");
+  for (const Options& sub : {stat, prune}) sub.Flag("--json", args->json, "Output for scripts");
+  prune.Add("--keep", args->keep, "Bytes to keep (default: the store's limit)", "5G|200M|0");
+  return [args, prune](const StepContext&) { return prune.parsed() ? Prune(*args) : Stat(*args); };
 }
 
 }  // namespace quench::cli

@@ -177,38 +177,37 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
 
 }  // namespace
 
-Action DeclareCompile(CLI::App& app) {
+Action DeclareCompile(const Options& options) {
   auto args = std::make_shared<CompileArgs>();
-  AddModelOptions(app, args->model, true);
-  app.add_option("--output,-o", args->output, "Folder for model.so and model.h")
-      ->option_text("DIR (default ./compile_output)");
-  app.add_option("--target", args->codegen.target,
-                 "CPU to compile for; `quench targets` lists them")
-      ->option_text("T (default host)");
-  app.add_option(
-         "--opt-level", args->codegen.opt_level,
-         "0 reference nests, 1 scheduled nests, 2 micro-kernels, 3 fusion and layout choice")
-      ->check(CLI::Range(0, 4))
-      ->option_text("0|1|2|3 (default 3)");
-  app.add_option("--channel-layout", args->codegen.channel_layout,
-                 "Where channels lie in images: first or last (default: free choice)")
-      ->check(CLI::IsMember({"first", "last"}))
-      ->option_text("first|last");
-  app.add_option("--uuid", args->codegen.uuid,
-                 "UUID to stamp (default: derived from model and options)")
-      ->option_text("U");
-  app.add_option("--emit", args->emit, "Shared library, object or static archive")
-      ->check(CLI::IsMember({"so", "obj", "a"}))
-      ->option_text("so|obj|a (default so)");
-  app.add_flag("--export-ir", args->export_ir, "Also write model.ir.txt");
-  app.add_flag("--export-metadata", args->export_metadata, "Also write metadata.json");
-  app.add_flag("--force,-f", args->force, "Replace the files of an existing output folder");
+  AddModelOptions(options, args->model, true);
+  options.Add("--output,-o", args->output, "Folder for model.so and model.h",
+              "DIR (default ./compile_output)");
+  options.Add("--target", args->codegen.target, "CPU to compile for; `quench targets` lists them",
+              "T (default host)");
+  options
+      .Add("--opt-level", args->codegen.opt_level,
+           "0 reference nests, 1 scheduled nests, 2 micro-kernels, 3 fusion and layout choice",
+           "0|1|2|3 (default 3)")
+      .Range(0, 4);
+  options
+      .Add("--channel-layout", args->codegen.channel_layout,
+           "Where channels lie in images: first or last (default: free choice)", "first|last")
+      .OneOf({"first", "last"});
+  options.Add("--uuid", args->codegen.uuid,
+              "UUID to stamp (default: derived from model and options)", "U");
+  options
+      .Add("--emit", args->emit, "Shared library, object or static archive",
+           "so|obj|a (default so)")
+      .OneOf({"so", "obj", "a"});
+  options.Flag("--export-ir", args->export_ir, "Also write model.ir.txt");
+  options.Flag("--export-metadata", args->export_metadata, "Also write metadata.json");
+  options.Flag("--force,-f", args->force, "Replace the files of an existing output folder");
   std::vector<std::string> names;
   for (const passes::PassInfo& pass : passes::AllPasses()) names.emplace_back(pass.name);
-  app.add_option("--stop-after", args->stop_after, "End after this pass and write model.ir.txt")
-      ->check(CLI::IsMember(names))
-      ->option_text("PASS");
-  app.footer(kExamples);
+  options
+      .Add("--stop-after", args->stop_after, "End after this pass and write model.ir.txt", "PASS")
+      .OneOf(names);
+  options.Examples(kExamples);
   return [args](const StepContext& context) { return RunCompile(*args, context); };
 }
 

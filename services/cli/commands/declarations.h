@@ -6,7 +6,7 @@
 
 namespace quench::cli {
 
-#define QUENCH_COMMAND(function, name, summary) Action Declare##function(CLI::App& app);
+#define QUENCH_COMMAND(function, name, summary) Action Declare##function(const Options& options);
 #include "services/cli/commands/commands.def"
 #undef QUENCH_COMMAND
 

@@ -109,23 +109,22 @@ absl::Status RunImport(const ImportArgs& args, const StepContext& context) {
 
 }  // namespace
 
-Action DeclareImport(CLI::App& app) {
+Action DeclareImport(const Options& options) {
   auto args = std::make_shared<ImportArgs>();
-  AddModelOptions(app, args->model, true);
-  app.add_option("--output,-o", args->output, "Write the module: text for .txt, binary otherwise")
-      ->option_text("FILE");
-  app.add_option("--stage", args->stage,
-                 "imported: the model's own nodes; canonical; codegen-ready: after all passes")
-      ->check(CLI::IsMember({"imported", "canonical", "codegen-ready"}))
-      ->option_text("STAGE (default canonical)");
-  app.add_option("--export", args->export_path, "Write the graph as ONNX")
-      ->option_text("FILE.onnx");
-  app.add_flag("--check", args->check, "Ask libonnx for a second opinion");
-  app.add_flag("--force,-f", args->force, "Replace existing files");
-  app.add_option("--format", args->format, "Format of the summary")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->option_text("table|json");
-  app.footer(kExamples);
+  AddModelOptions(options, args->model, true);
+  options.Add("--output,-o", args->output, "Write the module: text for .txt, binary otherwise",
+              "FILE");
+  options
+      .Add("--stage", args->stage,
+           "imported: the model's own nodes; canonical; codegen-ready: after all passes",
+           "STAGE (default canonical)")
+      .OneOf({"imported", "canonical", "codegen-ready"});
+  options.Add("--export", args->export_path, "Write the graph as ONNX", "FILE.onnx");
+  options.Flag("--check", args->check, "Ask libonnx for a second opinion");
+  options.Flag("--force,-f", args->force, "Replace existing files");
+  options.Add("--format", args->format, "Format of the summary", "table|json")
+      .OneOf({"table", "json"});
+  options.Examples(kExamples);
   return [args](const StepContext& context) { return RunImport(*args, context); };
 }
 

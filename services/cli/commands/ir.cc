@@ -69,24 +69,23 @@ absl::Status RunIr(const IrArgs& args, const StepContext& context) {
 
 }  // namespace
 
-Action DeclareIr(CLI::App& app) {
+Action DeclareIr(const Options& options) {
   auto args = std::make_shared<IrArgs>();
-  AddModelOptions(app, args->model, true);
+  AddModelOptions(options, args->model, true);
   std::vector<std::string> names;
   for (const passes::PassInfo& pass : passes::AllPasses()) names.emplace_back(pass.name);
-  app.add_option("--stage", args->stage, "imported, canonical, or codegen-ready (after all passes)")
-      ->check(CLI::IsMember({"imported", "canonical", "codegen-ready"}))
-      ->option_text("STAGE (default canonical)");
-  app.add_option("--pass", args->passes, "Run this pass; may be repeated")
-      ->check(CLI::IsMember(names))
-      ->option_text("PASS");
-  app.add_option("--lower", args->lower, "Print the loops of one node")->option_text("NODE");
-  app.add_option("--output,-o", args->output, "Write the text to a file")->option_text("FILE");
-  app.add_flag("--no-types", args->no_types,
+  options
+      .Add("--stage", args->stage, "imported, canonical, or codegen-ready (after all passes)",
+           "STAGE (default canonical)")
+      .OneOf({"imported", "canonical", "codegen-ready"});
+  options.Add("--pass", args->passes, "Run this pass; may be repeated", "PASS").OneOf(names);
+  options.Add("--lower", args->lower, "Print the loops of one node", "NODE");
+  options.Add("--output,-o", args->output, "Write the text to a file", "FILE");
+  options.Flag("--no-types", args->no_types,
                "Leave types out: they are inferred when the text is read");
-  app.add_flag("--verify", args->verify, "Check that the module is legal at its stage");
-  app.add_flag("--hash", args->hash, "Print fingerprint and structure hash");
-  app.footer(kExamples);
+  options.Flag("--verify", args->verify, "Check that the module is legal at its stage");
+  options.Flag("--hash", args->hash, "Print fingerprint and structure hash");
+  options.Examples(kExamples);
   return [args](const StepContext& context) { return RunIr(*args, context); };
 }
 

@@ -78,15 +78,13 @@ absl::Status RunOps(const OpsArgs& args) {
 
 }  // namespace
 
-Action DeclareOps(CLI::App& app) {
+Action DeclareOps(const Options& options) {
   auto args = std::make_shared<OpsArgs>();
-  app.add_option("PATTERN", args->pattern, "Part of an operator's name");
-  app.add_option("--model", args->model, "List the operators of this model that are not supported")
-      ->option_text("FILE");
-  app.add_option("--format", args->format, "Output format")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->option_text("table|json");
-  app.footer(kExamples);
+  options.Add("PATTERN", args->pattern, "Part of an operator's name");
+  options.Add("--model", args->model, "List the operators of this model that are not supported",
+              "FILE");
+  options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
+  options.Examples(kExamples);
   return [args](const StepContext&) { return RunOps(*args); };
 }
 

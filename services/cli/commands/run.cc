@@ -171,23 +171,20 @@ absl::Status RunInterpreter(const RunArgs& args, const StepContext& context) {
 
 }  // namespace
 
-Action DeclareRun(CLI::App& app) {
+Action DeclareRun(const Options& options) {
   auto args = std::make_shared<RunArgs>();
-  AddModelOptions(app, args->model, false);
-  app.get_option("MODEL")->description("Compiled library, ONNX file or IR module");
-  app.add_option("--input,-i", args->inputs, "Tensor for an input, from a .npy or .pb file")
-      ->option_text("NAME=FILE");
-  app.add_option("--random", args->random, "Random values for inputs without a file")
-      ->option_text("SEED");
-  app.add_option("--size", args->sizes, "Size of a symbolic dim for random inputs")
-      ->option_text("NAME=N");
-  app.add_option("--output-dir", args->output_dir, "Folder for NAME.npy of every output")
-      ->option_text("D (default .)");
-  app.add_option("--threads", args->threads, "Threads for a compiled library")
-      ->check(CLI::Range(1, 1024))
-      ->option_text("N (default 1)");
-  app.add_flag("--profile", args->profile, "Show the time of every layer");
-  app.footer(kExamples);
+  AddModelOptions(options, args->model, false);
+  options.Describe("MODEL", "Compiled library, ONNX file or IR module");
+  options.Add("--input,-i", args->inputs, "Tensor for an input, from a .npy or .pb file",
+              "NAME=FILE");
+  options.Add("--random", args->random, "Random values for inputs without a file", "SEED");
+  options.Add("--size", args->sizes, "Size of a symbolic dim for random inputs", "NAME=N");
+  options.Add("--output-dir", args->output_dir, "Folder for NAME.npy of every output",
+              "D (default .)");
+  options.Add("--threads", args->threads, "Threads for a compiled library", "N (default 1)")
+      .Range(1, 1024);
+  options.Flag("--profile", args->profile, "Show the time of every layer");
+  options.Examples(kExamples);
   return [args](const StepContext& context) -> absl::Status {
     QUENCH_ASSIGN_OR_RETURN(const FileKind kind, KindOf(args->model->model));
     return kind == FileKind::kArtifact ? RunArtifact(*args, context)

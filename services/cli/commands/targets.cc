@@ -33,12 +33,10 @@ absl::Status RunTargets(const std::string& format) {
 
 }  // namespace
 
-Action DeclareTargets(CLI::App& app) {
+Action DeclareTargets(const Options& options) {
   auto format = std::make_shared<std::string>("table");
-  app.add_option("--format", *format, "Output format")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->option_text("table|json");
-  app.footer(kExamples);
+  options.Add("--format", *format, "Output format", "table|json").OneOf({"table", "json"});
+  options.Examples(kExamples);
   return [format](const StepContext&) { return RunTargets(*format); };
 }
 

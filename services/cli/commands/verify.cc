@@ -104,37 +104,31 @@ absl::Status RunVerify(const VerifyArgs& args, const StepContext& context) {
 
 }  // namespace
 
-Action DeclareVerify(CLI::App& app) {
+Action DeclareVerify(const Options& options) {
   auto args = std::make_shared<VerifyArgs>();
-  AddModelOptions(app, args->model, true);
-  app.add_option("LIBRARY", args->artifact, "The compiled library")
-      ->required()
-      ->option_text("MODEL.so");
-  app.add_option("--samples", args->options.samples, "Random inputs to try")
-      ->check(CLI::Range(1, 100000))
-      ->option_text("N (default 3)");
-  app.add_option("--tolerance", args->options.tolerance, "Largest error allowed")
-      ->check(CLI::NonNegativeNumber)
-      ->option_text("T (default 1e-4)");
-  app.add_option("--oracle", args->options.oracle,
-                 "Compare with the interpreter, or a build of reference nests (default: by size)")
-      ->check(CLI::IsMember({"interpreter", "reference"}))
-      ->option_text("interpreter|reference");
-  app.add_flag("--per-layer", args->options.per_layer, "Compare every layer");
-  app.add_option("--seed", args->options.seed, "Seed of the random inputs")
-      ->option_text("N (default 1)");
-  app.add_option("--threads", args->options.threads, "Threads the library runs on")
-      ->check(CLI::Range(1, 1024))
-      ->option_text("N (default 1)");
-  app.add_option("--opt-level", args->opt_level,
-                 "What the library was compiled with; --no-PASS flags likewise, to find a layer")
-      ->check(CLI::Range(0, 3))
-      ->option_text("0|1|2|3 (default 3)");
-  app.add_option("--size", args->sizes, "Size of a symbolic dim")->option_text("NAME=N");
-  app.add_option("--format", args->format, "Output format")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->option_text("table|json");
-  app.footer(kExamples);
+  AddModelOptions(options, args->model, true);
+  options.Add("LIBRARY", args->artifact, "The compiled library", "MODEL.so").Required();
+  options.Add("--samples", args->options.samples, "Random inputs to try", "N (default 3)")
+      .Range(1, 100000);
+  options.Add("--tolerance", args->options.tolerance, "Largest error allowed", "T (default 1e-4)")
+      .AtLeast(0);
+  options
+      .Add("--oracle", args->options.oracle,
+           "Compare with the interpreter, or a build of reference nests (default: by size)",
+           "interpreter|reference")
+      .OneOf({"interpreter", "reference"});
+  options.Flag("--per-layer", args->options.per_layer, "Compare every layer");
+  options.Add("--seed", args->options.seed, "Seed of the random inputs", "N (default 1)");
+  options.Add("--threads", args->options.threads, "Threads the library runs on", "N (default 1)")
+      .Range(1, 1024);
+  options
+      .Add("--opt-level", args->opt_level,
+           "What the library was compiled with; --no-PASS flags likewise, to find a layer",
+           "0|1|2|3 (default 3)")
+      .Range(0, 3);
+  options.Add("--size", args->sizes, "Size of a symbolic dim", "NAME=N");
+  options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
+  options.Examples(kExamples);
   return [args](const StepContext& context) { return RunVerify(*args, context); };
 }
 

@@ -346,7 +346,7 @@ absl::Status ConvertResize10(Converter& c) {
       smaller.push_back(std::min(scale, 1.0F));
       larger.push_back(std::max(scale, 1.0F));
     }
-    if (smaller != std::vector<float>(smaller.size(), 1.0F)) {
+    if (std::ranges::any_of(smaller, [](float scale) { return scale < 1; })) {
       Attributes shrink = attributes;
       shrink["nearest_mode"] = std::string("ceil");
       x = c.Emit("Resize",

@@ -85,6 +85,16 @@ TEST(Canonicalise, SoftmaxFlattensBeforeOpset13) {
               ElementsAre(0.5f, 0.5f, 0.5f, 0.5f));
 }
 
+TEST(Canonicalise, GemmSaidUpToOpset6ThatItBroadcasts) {
+  OnnxModel model(6);
+  model.Input("x", DataType::kF32, {2, 1}).Output("y");
+  model.Initializer("w", F32({1, 2}, {10, 100}));
+  model.Initializer("b", F32({2}, {1, 2}));
+  testing::SetInt(model.Node("Gemm", {"x", "w", "b"}, {"y"}), "broadcast", 1);
+  EXPECT_THAT(ImportAndRun(model, {F32({2, 1}, {3, 4})}, {"Gemm"}).as<float>(),
+              ElementsAre(31, 302, 41, 402));
+}
+
 TEST(Canonicalise, SplitAndTopKTakeInputs) {
   OnnxModel model(9);
   model.Input("x", DataType::kF32, {5}).Output("y");

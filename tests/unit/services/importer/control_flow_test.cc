@@ -146,6 +146,47 @@ TEST(ControlFlow, ScanTakesSlices) {
   EXPECT_THAT((*outputs)[1].as<float>(), ElementsAre(1, 20, 4, 60, 9, 120));
 }
 
+// Exporters ask at run time for shapes that are known; the branch not taken need not fit them.
+TEST(ControlFlow, AConditionThatFollowsFromShapesLeavesOneBranch) {
+  OnnxModel model(16);
+  model.Input("x", DataType::kF32, {2}).Output("y");
+  model.Initializer("one", Tensor::Of(DataType::kI64, {1}, std::vector<int64_t>{1}));
+  model.Initializer("first", Tensor::Of(DataType::kI64, {}, std::vector<int64_t>{0}));
+  model.Node("Shape", {"x"}, {"shape"});
+  model.Node("Gather", {"shape", "first"}, {"rows"});
+  model.Node("Equal", {"rows", "one"}, {"is_one"});
+  auto& branch = model.Node("If", {"is_one"}, {"y"}, "if");
+  GraphProto& then_graph = testing::SetGraph(branch, "then_branch");
+  AddNode(then_graph, "Squeeze", {"x", "one"}, {"t"});  // no axis 1 in a vector
+  AddOutput(then_graph, "t");
+  GraphProto& else_graph = testing::SetGraph(branch, "else_branch");
+  AddNode(else_graph, "Neg", {"x"}, {"e"});
+  AddOutput(else_graph, "e");
+  ImportFolder folder;
+  const auto result = folder.Import(model);
+  ASSERT_TRUE(result.ok()) << MessageOf(result.status());
+  for (const Node& node : result->canonical.nodes) EXPECT_NE(node.op, "If");
+  const auto outputs = ops::Evaluate(result->canonical, std::vector<Tensor>{F32({2}, {1, -2})});
+  ASSERT_TRUE(outputs.ok()) << MessageOf(outputs.status());
+  EXPECT_THAT((*outputs)[0].as<float>(), ElementsAre(-1, 2));
+}
+
+TEST(ControlFlow, AConstantConditionLeavesOneBranchWithItsCaptures) {
+  for (const bool condition : {true, false}) {
+    OnnxModel model = IfModel();
+    model.graph().mutable_input()->DeleteSubrange(0, 1);
+    model.Initializer("c", Bool(condition));
+    ImportFolder folder;
+    const auto result = folder.Import(model);
+    ASSERT_TRUE(result.ok()) << MessageOf(result.status());
+    EXPECT_EQ(result->canonical.nodes.back().op, condition ? "Add" : "Mul");
+    const std::vector<Tensor> inputs = {F32({2}, {-1, 2}), F32({2}, {3, 4})};
+    const auto outputs = ops::Evaluate(result->canonical, inputs);
+    ASSERT_TRUE(outputs.ok()) << MessageOf(outputs.status());
+    EXPECT_EQ((*outputs)[0].as<float>()[1], condition ? 12 : 40);
+  }
+}
+
 TEST(ControlFlow, DeepNestingIsRefused) {
   OnnxModel model(16);
   model.Input("c", DataType::kBool, {}).Input("x", DataType::kF32, {2}).Output("y");

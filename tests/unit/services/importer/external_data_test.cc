@@ -66,6 +66,27 @@ TEST(ExternalData, LargeTensorsGoIntoTheStore) {
   EXPECT_EQ(weight.constant->tensor.FloatAt((1 << 20) - 1), 0.25);
 }
 
+// A tensor of 320 MiB in a sparse file: its bytes lie in two blobs, and read as one tensor.
+TEST(ExternalData, TensorsAboveOneBlobAreCut) {
+  constexpr int64_t kElements = int64_t{80} << 20;
+  ImportFolder folder;
+  const std::filesystem::path file = folder.Write("w.bin", Floats({7}));
+  const int fd = ::open(file.c_str(), O_WRONLY | O_CLOEXEC);
+  const float last = 9;
+  ASSERT_EQ(::pwrite(fd, &last, sizeof last, (kElements - 1) * 4),
+            static_cast<ssize_t>(sizeof last));
+  ::close(fd);
+  OnnxModel model = ModelWithExternal({{"location", "w.bin"}}, kElements);
+  const auto result = folder.Import(model);
+  ASSERT_TRUE(result.ok()) << MessageOf(result.status());
+  const Constant& weight = *result->canonical.value(*result->canonical.FindValue("w")).constant;
+  ASSERT_EQ(weight.location.size(), 2u);
+  EXPECT_EQ(weight.location[0].size, kMaxBlobBytes);
+  EXPECT_EQ(weight.location[0].size + weight.location[1].size, uint64_t{kElements} * 4);
+  EXPECT_EQ(weight.tensor.FloatAt(0), 7);
+  EXPECT_EQ(weight.tensor.FloatAt(kElements - 1), 9);
+}
+
 TEST(ExternalData, AnotherRootCanBeGiven) {
   ImportFolder folder, other;
   other.Write("w.bin", Floats({1, 2, 3, 4}));
