@@ -17,12 +17,23 @@
 
 extern char** environ;
 
+// A case may take 6 GiB. AddressSanitizer reserves terabytes of addresses, and limits itself.
+#if defined(__SANITIZE_ADDRESS__)
+extern "C" const char* __asan_default_options();
+extern "C" const char* __asan_default_options() { return "hard_rss_limit_mb=6144"; }
+static void LimitMemory() {}
+#else
+static void LimitMemory() {
+  const rlimit memory{rlim_t{6} << 30, rlim_t{6} << 30};
+  ::setrlimit(RLIMIT_AS, &memory);
+}
+#endif
+
 namespace quench::conformance {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-[[maybe_unused]] constexpr rlim_t kMemoryLimit = rlim_t{6} << 30;
 constexpr char kAnswer[] = "\x1e";  // starts an answer: libraries may print to stdout too
 
 class Worker {
@@ -129,10 +140,7 @@ CaseResult Worker::Kill(const std::string& reason) {
 }  // namespace
 
 int ServeCases(const CaseOptions& options) {
-#if !defined(__SANITIZE_ADDRESS__)  // it reserves terabytes of addresses
-  const rlimit memory{kMemoryLimit, kMemoryLimit};
-  ::setrlimit(RLIMIT_AS, &memory);
-#endif
+  LimitMemory();
   const rlimit core{0, 0};
   ::setrlimit(RLIMIT_CORE, &core);
   for (std::string folder; std::getline(std::cin, folder);) {
