@@ -1,6 +1,7 @@
 #include "services/cli/command.h"
 
 #include <fmt/format.h>
+#include <google/protobuf/stubs/logging.h>
 #include <pthread.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
@@ -77,6 +78,7 @@ int Report(const absl::Status& status) {
 int Main(int argc, char** argv) {
   spdlog::set_default_logger(spdlog::stderr_color_mt("quench"));
   spdlog::set_level(spdlog::level::warn);
+  google::protobuf::SetLogHandler(nullptr);  // what it would print of a bad model is in our errors
   CommandLine line("quench",
                    "Quench: a trained model in, a fast, small, self-contained native library out.",
                    QUENCH_VERSION, kFooter);

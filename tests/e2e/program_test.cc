@@ -141,7 +141,8 @@ TEST(ProgramTest, HelpHasExamplesEverywhere) {
 
 TEST(ProgramTest, ListingsForPeopleAndScripts) {
   const Workspace work;
-  EXPECT_NE(work.Run({"ops", "Conv"}).out.find("ConvTranspose"), std::string::npos);
+  EXPECT_NE(work.Run({"ops", "conv"}).out.find("ConvTranspose"), std::string::npos);
+  EXPECT_EQ(work.Run({"ops", "convoluted"}).exit_code, 1);
   EXPECT_GT(nlohmann::json::parse(work.Run({"ops", "--format", "json"}).out).size(), 100u);
   EXPECT_GE(nlohmann::json::parse(work.Run({"targets", "--format", "json"}).out).size(), 5u);
   EXPECT_EQ(work.Run({"ops", "--model", DigitsModel()}).exit_code, 0);

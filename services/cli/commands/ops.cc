@@ -1,3 +1,4 @@
+#include <absl/strings/ascii.h>
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -12,7 +13,7 @@ namespace {
 
 constexpr char kExamples[] = R"(Examples:
   quench ops                         every operator, one a line
-  quench ops Conv                    those whose name contains "Conv"
+  quench ops conv                    those whose name contains "conv", in any case
   quench ops --model model.onnx      what the model needs that Quench lacks; exit code 1 if anything
   quench ops --format json)";
 
@@ -51,8 +52,9 @@ absl::Status ListUnsupported(const OpsArgs& args) {
     fmt::print("{}\n", list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
     for (const importer::UnsupportedOp& op : missing) {
-      fmt::print("{:<28} domain {:<16} opset {:<3} {} node{}\n", op.op,
-                 op.domain.empty() ? "ai.onnx" : op.domain, op.opset, op.nodes.size(),
+      fmt::print("{:<28} domain {:<16} opset {:<7} {} node{}\n", op.op,
+                 op.domain.empty() ? "ai.onnx" : op.domain,
+                 op.opset == 0 ? "unknown" : std::to_string(op.opset), op.nodes.size(),
                  op.nodes.size() == 1 ? "" : "s");
     }
     if (missing.empty()) fmt::print("every operator of the model is supported\n");
@@ -64,8 +66,11 @@ absl::Status ListUnsupported(const OpsArgs& args) {
 absl::Status RunOps(const OpsArgs& args) {
   if (!args.model.empty()) return ListUnsupported(args);
   nlohmann::json list = nlohmann::json::array();
+  const std::string pattern = absl::AsciiStrToLower(args.pattern);
+  bool found = false;
   for (const ops::OpDef* op : ops::AllOps()) {
-    if (op->name.find(args.pattern) == std::string::npos) continue;
+    if (absl::AsciiStrToLower(op->name).find(pattern) == std::string::npos) continue;
+    found = true;
     if (args.format == "json") {
       list.push_back({{"name", op->name}, {"kind", KindName(op->kind)}, {"summary", op->summary}});
     } else {
@@ -73,6 +78,8 @@ absl::Status RunOps(const OpsArgs& args) {
     }
   }
   if (args.format == "json") fmt::print("{}\n", list.dump(2));
+  if (!found)
+    return absl::NotFoundError(fmt::format("no operator's name contains `{}`", args.pattern));
   return absl::OkStatus();
 }
 
@@ -80,7 +87,7 @@ absl::Status RunOps(const OpsArgs& args) {
 
 Action DeclareOps(const Options& options) {
   auto args = std::make_shared<OpsArgs>();
-  options.Add("PATTERN", args->pattern, "Part of an operator's name");
+  options.Add("PATTERN", args->pattern, "Part of an operator's name, in any case");
   options.Add("--model", args->model, "List the operators of this model that are not supported",
               "FILE");
   options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});

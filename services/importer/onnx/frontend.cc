@@ -6,6 +6,7 @@
 #include "services/importer/onnx/canonicalise.h"
 #include "services/importer/onnx/names.h"
 #include "services/importer/onnx/reader.h"
+#include "services/importer/onnx/tensor_data.h"
 #include "services/importer/onnx/unsupported.h"
 
 namespace quench::importer {
@@ -28,6 +29,17 @@ absl::Status CheckDeclaredOutputs(const onnx::v1::GraphProto& proto, const Graph
   return problems.Finish();
 }
 
+// Bytes of the initializers that go into blobs: nearly all there is to do. Broken ones count nothing
+// here and are reported where they are read.
+int64_t LargeTensorBytes(const onnx::v1::GraphProto& graph) {
+  int64_t bytes = 0;
+  for (const onnx::v1::TensorProto& tensor : graph.initializer()) {
+    const absl::StatusOr<TensorHeader> header = HeaderOf(tensor);
+    if (header.ok() && header->bytes >= kBlobTensorBytes) bytes += header->bytes;
+  }
+  return bytes;
+}
+
 absl::StatusOr<Imported> ImportOnnx(const std::filesystem::path& path, const ImportOptions& options,
                                     BlobStore& store, const StepContext& context) {
   context.Report({"import", path.filename().string(), 0, 0});
@@ -41,6 +53,7 @@ absl::StatusOr<Imported> ImportOnnx(const std::filesystem::path& path, const Imp
                                                        : options.external_root);
   const TensorSources sources{file.mapping->bytes(), &external};
   WeightWriter weights(store, sources, context);
+  weights.set_total_bytes(LargeTensorBytes(file.proto.graph()));
   Imported result;
   QUENCH_ASSIGN_OR_RETURN(result.imported,
                           ReadGraph(file, opsets, options, sources, weights, context));

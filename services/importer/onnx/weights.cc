@@ -57,12 +57,13 @@ absl::StatusOr<std::shared_ptr<const Constant>> WeightWriter::AddLarge(const std
     if (absl::Status cancelled = context_.Check(); !cancelled.ok()) return cancelled;
     digest.Update(piece);
     done_bytes_ += static_cast<int64_t>(piece.size());
+    // Tensors in attributes and given inputs are not in the total.
+    context_.Report({"import", name, done_bytes_, std::max(done_bytes_, total_bytes_)});
     return Append(*constant, piece);
   }));
   constant->digest = digest.HexDigest();
   unread_.push_back(
       {constant, Type::Tensor(header.dtype, {header.dims.begin(), header.dims.end()})});
-  context_.Report({"import", name, done_bytes_, total_bytes_});
   return std::shared_ptr<const Constant>(constant);
 }
 

@@ -66,6 +66,23 @@ TEST(ExternalData, LargeTensorsGoIntoTheStore) {
   EXPECT_EQ(weight.constant->tensor.FloatAt((1 << 20) - 1), 0.25);
 }
 
+TEST(ExternalData, ProgressCountsTheBytesOfLargeTensors) {
+  ImportFolder folder;
+  folder.Write("w.bin", Floats(std::vector<float>(1 << 20, 0.25f)));
+  OnnxModel model = ModelWithExternal({{"location", "w.bin"}}, 1 << 20);
+  std::vector<Progress> seen;
+  const StepContext context(std::make_shared<CancelToken>(),
+                            [&](const Progress& progress) { seen.push_back(progress); });
+  const auto path = folder.Write("m.onnx", model.proto().SerializeAsString());
+  ASSERT_TRUE(ImportModel(path, {}, folder.store(), context).ok());
+  ASSERT_GE(seen.size(), 3u);  // the start, and more than one piece
+  for (size_t i = 1; i < seen.size(); ++i) {
+    EXPECT_EQ(seen[i].total, 4 << 20);
+    EXPECT_GT(seen[i].done, seen[i - 1].done);
+  }
+  EXPECT_EQ(seen.back().done, 4 << 20);
+}
+
 // A tensor of 320 MiB in a sparse file: its bytes lie in two blobs, and read as one tensor.
 TEST(ExternalData, TensorsAboveOneBlobAreCut) {
   constexpr int64_t kElements = int64_t{80} << 20;

@@ -1,6 +1,7 @@
 #include "tests/unit/services/codegen/kernels/reference.h"
 
 #include "common/runtime/quench_rt.h"
+#include "tests/support/targets.h"
 
 namespace quench::codegen {
 
@@ -105,6 +106,7 @@ ValueId Pointwise(Graph& body, const std::string& op, std::vector<ValueId> input
 std::vector<Target> RunnableTargets() {
   const std::vector<Target> host = ResolveTarget("host").value();
   std::vector<Target> runnable;
+  if (const std::optional<Target> foreign = ForeignShape()) runnable.push_back(*foreign);
   for (const char* name : {"x86-64", "aarch64", "armv7"}) {
     const std::vector<Target> variants = ResolveTarget(name).value();
     for (const Target& target : variants) {

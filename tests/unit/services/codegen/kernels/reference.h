@@ -45,7 +45,7 @@ void Fuse(Graph& graph, const Tail& tail);
 // A pointwise node in a body with the type of `like`.
 ValueId Pointwise(Graph& body, const std::string& op, std::vector<ValueId> inputs, ValueId like);
 
-// Targets of this machine's kind that it can run, weakest first.
+// Targets of this machine's kind that it can run, weakest first, after its ForeignShape().
 std::vector<Target> RunnableTargets();
 
 }  // namespace quench::codegen

@@ -14,6 +14,7 @@
 #include "services/codegen/link/link.h"
 #include "services/codegen/llvm/internal.h"
 #include "services/codegen/schedule/schedule.h"
+#include "tests/support/targets.h"
 
 namespace quench::codegen {
 
@@ -312,7 +313,9 @@ std::string CompareWithInterpreter(const loops::Function& function,
 
 std::string CompareEverywhere(const loops::Function& function, const std::vector<Buffer>& inputs,
                               SymbolTable& symbols, std::vector<int64_t> slots, double tolerance) {
-  for (const Target& target : {HostTarget(), PlainTarget()}) {
+  std::vector<Target> targets = {HostTarget(), PlainTarget()};
+  if (const std::optional<Target> foreign = ForeignShape()) targets.push_back(*foreign);
+  for (const Target& target : targets) {
     for (bool vectorise : {false, true}) {
       CompareOptions options;
       options.target = target;
