@@ -247,8 +247,7 @@ absl::StatusOr<int> Builder::Transform(int from, const Layout& layout) {
   step.kernel = std::move(kernel);
   step.buffers = {from, to};
   step.first_output = 1;
-  SetGrain(step,
-           2e-3 * static_cast<double>(BytesAt(shape, TypicalSlots(symbols_))) / target_.gbytes);
+  SetGrain(step, 2e-3 * static_cast<double>(BytesAt(shape, typical_.Slots())) / target_.gbytes);
   return to;
 }
 
@@ -270,8 +269,7 @@ absl::StatusOr<int> Builder::BufferOf(Frame& frame, ValueId id, const Layout& la
 
 void Builder::SetGrain(Step& step, double cost) {
   constexpr double kWorthSplitting = 20;  // microseconds; waking a thread costs a few
-  const double tasks = static_cast<double>(
-      std::max<int64_t>(1, SymbolTable::ValueOf(step.kernel.tasks, TypicalSlots(symbols_))));
+  const double tasks = static_cast<double>(std::max<int64_t>(1, typical_.Of(step.kernel.tasks)));
   const bool single =
       step.kernel.tasks.is(1) || symbols_.DependsOnRuntime(step.kernel.scratch_bytes);
   step.parallel = !single && (cost >= kWorthSplitting || !step.kernel.tasks.is_static());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "services/codegen/build.h"
+#include "services/codegen/kernels/typical.h"
 #include "services/codegen/select.h"
 #include "services/codegen/slots.h"
 
@@ -30,7 +31,8 @@ class Builder {
         emitter_(emitter),
         weights_(weights),
         context_(context),
-        symbols_(*graph.symbols) {}
+        symbols_(*graph.symbols),
+        typical_(symbols_) {}
 
   absl::StatusOr<BuiltProgram> Build();
 
@@ -137,6 +139,7 @@ class Builder {
   WeightTable& weights_;
   const StepContext& context_;
   SymbolTable& symbols_;
+  TypicalSizes typical_;
   Program program_;
   std::vector<KernelReport> reports_;
   std::vector<Block> blocks_;

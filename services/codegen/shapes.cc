@@ -25,10 +25,7 @@ int64_t HaloOf(const Layout& layout, int axis, int rank) {
 }  // namespace
 
 std::vector<int64_t> TypicalSlots(const SymbolTable& symbols) {
-  std::vector<int64_t> slots;
-  for (SymbolId id = 0; id < symbols.size(); ++id)
-    slots.push_back(TypicalValue(symbols, Dim::OfSymbol(id)));
-  return slots;
+  return TypicalSizes(symbols).Slots();
 }
 
 int64_t ElementsAt(std::span<const Dim> dims, std::span<const int64_t> slots) {

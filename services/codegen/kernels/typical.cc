@@ -18,25 +18,56 @@ int64_t Within(const Symbol& symbol, int64_t wanted) {
   return down >= symbol.min ? down : down + step;
 }
 
-double Evaluate(const SymbolTable& symbols, const Polynomial& polynomial) {
-  auto sum = static_cast<double>(polynomial.constant);
-  for (const Monomial& term : polynomial.terms) {
-    auto product = static_cast<double>(term.coefficient);
-    for (const SymbolId factor : term.factors) {
-      product *= static_cast<double>(TypicalValue(symbols, Dim::OfSymbol(factor)));
-    }
-    sum += product;
-  }
-  return sum;
-}
-
 int64_t FloorDiv(int64_t a, int64_t b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
 }
 
-int64_t Evaluate(const SymbolTable& symbols, const DimBinary& binary) {
-  const int64_t a = TypicalValue(symbols, binary.lhs);
-  const int64_t b = TypicalValue(symbols, binary.rhs);
+}  // namespace
+
+int64_t TypicalSizes::Of(Dim dim) {
+  if (dim.is_static()) return dim.value();
+  const auto id = static_cast<size_t>(dim.symbol());
+  if (id >= known_.size()) known_.resize(id + 1);
+  if (!known_[id]) {
+    const int64_t value = Evaluate(symbols_.at(dim.symbol()));
+    known_[id] = value;
+  }
+  return *known_[id];
+}
+
+std::vector<int64_t> TypicalSizes::Slots() {
+  std::vector<int64_t> slots;
+  for (SymbolId id = 0; id < symbols_.size(); ++id) slots.push_back(Of(Dim::OfSymbol(id)));
+  return slots;
+}
+
+int64_t TypicalSizes::Evaluate(const Symbol& symbol) {
+  if (const auto* input = std::get_if<InputAxis>(&symbol.definition)) {
+    return Within(symbol, input->axis == 0 ? kOuter : kInner);
+  }
+  if (const auto* size = std::get_if<RuntimeSize>(&symbol.definition)) {
+    return size->upper ? Of(*size->upper) : kInner;
+  }
+  if (const auto* polynomial = std::get_if<Polynomial>(&symbol.definition))
+    return Evaluate(*polynomial);
+  return Evaluate(std::get<DimBinary>(symbol.definition));
+}
+
+int64_t TypicalSizes::Evaluate(const Polynomial& polynomial) {
+  auto sum = static_cast<double>(polynomial.constant);
+  for (const Monomial& term : polynomial.terms) {
+    auto product = static_cast<double>(term.coefficient);
+    for (const SymbolId factor : term.factors) {
+      product *= static_cast<double>(Of(Dim::OfSymbol(factor)));
+    }
+    sum += product;
+  }
+  return Clamped(sum);
+}
+
+int64_t TypicalSizes::Evaluate(const DimBinary& binary) {
+  const int64_t a = Of(binary.lhs);
+  const int64_t b = Of(binary.rhs);
   switch (binary.op) {
     case DimOp::kFloorDiv:
       return b == 0 ? 0 : FloorDiv(a, b);
@@ -50,23 +81,6 @@ int64_t Evaluate(const SymbolTable& symbols, const DimBinary& binary) {
       return std::max(a, b);
   }
   return 0;
-}
-
-}  // namespace
-
-int64_t TypicalValue(const SymbolTable& symbols, Dim dim) {
-  if (dim.is_static()) return dim.value();
-  const Symbol& symbol = symbols.at(dim.symbol());
-  if (const auto* input = std::get_if<InputAxis>(&symbol.definition)) {
-    return Within(symbol, input->axis == 0 ? kOuter : kInner);
-  }
-  if (const auto* size = std::get_if<RuntimeSize>(&symbol.definition)) {
-    return size->upper ? TypicalValue(symbols, *size->upper) : kInner;
-  }
-  if (const auto* polynomial = std::get_if<Polynomial>(&symbol.definition)) {
-    return Clamped(Evaluate(symbols, *polynomial));
-  }
-  return Evaluate(symbols, std::get<DimBinary>(symbol.definition));
 }
 
 }  // namespace quench::codegen
