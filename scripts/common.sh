@@ -9,7 +9,7 @@ build_packages=(
   llvm-19-dev liblld-19-dev zlib1g-dev libzstd-dev libxml2-dev)
 test_packages=(
   libgtest-dev libonnx-testdata python3 python3-venv
-  clang-19 libclang-rt-19-dev clang-format-19 clang-tidy-19
+  clang-19 libclang-rt-19-dev clang-format-19 clang-tidy-22
   qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-gnueabihf libc6-dev-armhf-cross)
 
 missing_packages() {

@@ -86,7 +86,7 @@ absl::Status LocalBlobWriter::Append(std::span<const std::byte> bytes) {
 absl::StatusOr<std::string> LocalBlobWriter::Commit() {
   QUENCH_RETURN_IF_ERROR(failure_);
   if (fd_ < 0) return absl::FailedPreconditionError("the blob is already committed");
-  const std::string digest = sha_.HexDigest();
+  std::string digest = sha_.HexDigest();
   const fs::path folder = blobs_ / digest.substr(0, 2);
   const fs::path target = folder / digest;
   const int fd = std::exchange(fd_, -1);

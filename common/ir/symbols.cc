@@ -205,7 +205,8 @@ Dim SymbolTable::Import(const SymbolTable& from, Dim dim,
       done[id] = it->second;
       continue;
     }
-    const Symbol symbol = from.at(id);  // a copy: `from` may be this table
+    // A copy: `from` may be this table.  NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
+    const Symbol symbol = from.at(id);
     done[id] = std::visit(
         Overloaded{[&](const InputAxis& axis) {
                      return Dim::OfSymbol(

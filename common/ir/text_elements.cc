@@ -99,7 +99,7 @@ std::string DecimalFloat(DataType dtype, uint64_t bits) {
 }
 
 std::string FormatFloatBits(DataType dtype, uint64_t bits) {
-  const std::string decimal = DecimalFloat(dtype, bits);
+  std::string decimal = DecimalFloat(dtype, bits);
   const bool negative = decimal[0] == '-';
   // NaNs with a payload or a sign, mostly.
   if (EncodeFloat(dtype, std::string_view(decimal).substr(negative ? 1 : 0), negative) != bits) {

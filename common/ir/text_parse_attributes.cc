@@ -123,12 +123,12 @@ absl::StatusOr<Attribute> Parser::ParseList() {
 }
 
 absl::StatusOr<Attribute> Parser::ParseEmptyList(const std::string& word) {
-  const std::string kind = word;  // outlives the token
+  const bool ints = word == "ints", floats = word == "floats";  // asked while the token lives
   QUENCH_RETURN_IF_ERROR(reader_.Advance());
   QUENCH_RETURN_IF_ERROR(reader_.Punct("["));
   QUENCH_RETURN_IF_ERROR(reader_.Punct("]"));
-  if (kind == "ints") return std::vector<int64_t>();
-  if (kind == "floats") return std::vector<double>();
+  if (ints) return std::vector<int64_t>();
+  if (floats) return std::vector<double>();
   return std::vector<std::string>();
 }
 
