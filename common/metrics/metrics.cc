@@ -1,0 +1,217 @@
+#include "common/metrics/metrics.h"
+
+#include <prometheus/family.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <set>
+#include <sstream>
+#include <string_view>
+#include <variant>
+
+#include "common/base/status.h"
+#include "common/metrics/process.h"
+
+namespace quench::metrics {
+namespace internal {
+namespace {
+
+struct Label {
+  const char* name;
+  std::vector<const char*> texts;  // empty: open
+  size_t most;                     // values of an open label
+};
+
+// Indexed by LabelIndex.
+const std::vector<Label>& LabelTable() {
+  static const auto* table = new std::vector<Label>{
+#define QUENCH_VALUE(name, text) text,
+#define QUENCH_LABEL(type, text, values) {text, {values}, 0},
+#define QUENCH_OPEN_LABEL(type, text, most) {text, {}, most},
+#define QUENCH_METRIC(name, type, text, labels, help)
+#define QUENCH_PROCESS_METRIC(field, type, text, help)
+#include "common/metrics/metrics.def"
+#undef QUENCH_LABEL
+#undef QUENCH_OPEN_LABEL
+#undef QUENCH_METRIC
+  };
+  return *table;
+}
+
+template <typename... Labels>
+std::vector<LabelIndex> IndicesOf(void (*)(Labels...)) {
+  return {LabelOf<Labels>::kIndex...};
+}
+
+struct Row {
+  const char* name;
+  const char* help;
+  prometheus::MetricType type;
+  std::vector<LabelIndex> labels;
+};
+
+// Indexed by RowIndex.
+const std::vector<Row>& RowTable() {
+  static const auto* table = new std::vector<Row>{
+#define QUENCH_LABEL(type, text, values)
+#define QUENCH_OPEN_LABEL(type, text, most)
+#define QUENCH_METRIC(name, type, text, labels, help) \
+  {text, help, type::metric_type, IndicesOf(static_cast<void(*) labels>(nullptr))},
+#include "common/metrics/metrics.def"
+#undef QUENCH_METRIC
+  };
+  return *table;
+}
+
+constexpr bool NameFits(std::string_view name, prometheus::MetricType type) {
+  const bool total = name.ends_with("_total");
+  if (type == prometheus::MetricType::Counter) return total;
+  if (type == prometheus::MetricType::Histogram) return name.ends_with("_seconds");
+  return !total;
+}
+#define QUENCH_METRIC(name, type, text, labels, help)                 \
+  static_assert(NameFits(text, type::metric_type) && help[0] != '\0', \
+                "counters end in _total, histograms in _seconds; all have help");
+#undef QUENCH_PROCESS_METRIC
+#define QUENCH_PROCESS_METRIC(field, type, text, help) QUENCH_METRIC(field, type, text, (), help)
+#include "common/metrics/metrics.def"
+#undef QUENCH_LABEL
+#undef QUENCH_OPEN_LABEL
+#undef QUENCH_METRIC
+#undef QUENCH_PROCESS_METRIC
+#undef QUENCH_VALUE
+
+// From a cached answer to the longest step: calls and steps share them, so that they compare.
+const std::vector<double>& Buckets() {
+  static const auto* buckets = new std::vector<double>{
+      0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200};
+  return *buckets;
+}
+
+}  // namespace
+
+#define QUENCH_VALUE(name, text)
+#define QUENCH_LABEL(type, text, values)                              \
+  std::string LabelOf<type>::Text(type value) {                       \
+    return LabelTable()[kIndex].texts.at(static_cast<size_t>(value)); \
+  }
+#define QUENCH_OPEN_LABEL(type, text, most)
+#define QUENCH_METRIC(name, type, text, labels, help)
+#define QUENCH_PROCESS_METRIC(field, type, text, help)
+#include "common/metrics/metrics.def"
+
+}  // namespace internal
+
+namespace {
+
+using AnyFamily = std::variant<prometheus::Family<Counter>*, prometheus::Family<Gauge>*,
+                               prometheus::Family<Histogram>*>;
+
+AnyFamily Build(const internal::Row& row, prometheus::Registry& registry) {
+  const auto build = [&](auto builder) -> AnyFamily {
+    return &builder.Name(row.name).Help(row.help).Register(registry);
+  };
+  switch (row.type) {
+    case prometheus::MetricType::Counter:
+      return build(prometheus::BuildCounter());
+    case prometheus::MetricType::Gauge:
+      return build(prometheus::BuildGauge());
+    default:
+      return build(prometheus::BuildHistogram());
+  }
+}
+
+}  // namespace
+
+struct Registry::Families {
+  prometheus::Registry registry;
+  std::vector<AnyFamily> rows;
+  std::mutex mutex;  // of `open`
+  std::array<std::set<std::string>, internal::kLabelCount> open;
+
+  // The value itself while the label has room for it.
+  std::string Bounded(internal::LabelIndex index, std::string value) {
+    const internal::Label& label = internal::LabelTable()[index];
+    if (!label.texts.empty()) return value;
+    const std::lock_guard lock(mutex);
+    std::set<std::string>& seen = open[index];
+    if (seen.contains(value)) return value;
+    if (seen.size() >= label.most) return "other";
+    seen.insert(value);
+    return value;
+  }
+};
+
+template <typename Type>
+Type& Registry::Series(internal::RowIndex row, std::vector<std::string> values) {
+  const std::vector<internal::LabelIndex>& indices = internal::RowTable()[row].labels;
+  prometheus::Labels labels;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    labels[internal::LabelTable()[indices[i]].name] =
+        families_->Bounded(indices[i], std::move(values[i]));
+  }
+  auto& family = *std::get<prometheus::Family<Type>*>(families_->rows[row]);
+  if constexpr (std::is_same_v<Type, Histogram>) {
+    return family.Add(labels, internal::Buckets());
+  } else {
+    return family.Add(labels);
+  }
+}
+template Counter& Registry::Series(internal::RowIndex, std::vector<std::string>);
+template Gauge& Registry::Series(internal::RowIndex, std::vector<std::string>);
+template Histogram& Registry::Series(internal::RowIndex, std::vector<std::string>);
+
+// Every combination of closed values after those in `values`.
+void Registry::Initialise(internal::RowIndex row, std::vector<std::string>* values) {
+  const internal::Row& what = internal::RowTable()[row];
+  if (values->size() == what.labels.size()) {
+    std::visit([&]<typename Type>(prometheus::Family<Type>*) { Series<Type>(row, *values); },
+               families_->rows[row]);
+    return;
+  }
+  for (const char* value : internal::LabelTable()[what.labels[values->size()]].texts) {
+    values->push_back(value);
+    Initialise(row, values);
+    values->pop_back();
+  }
+}
+
+Registry::Registry() : families_(std::make_unique<Families>()) {
+  for (const internal::Row& row : internal::RowTable()) {
+    families_->rows.push_back(Build(row, families_->registry));
+  }
+  for (int row = 0; row < internal::kRowCount; ++row) {
+    std::vector<std::string> values;
+    Initialise(static_cast<internal::RowIndex>(row), &values);
+  }
+}
+
+Registry::~Registry() = default;
+
+std::vector<prometheus::MetricFamily> Registry::Collect() const {
+  std::vector<prometheus::MetricFamily> families = families_->registry.Collect();
+  for (prometheus::MetricFamily& family : CollectProcess()) families.push_back(std::move(family));
+  std::sort(families.begin(), families.end(),
+            [](const auto& a, const auto& b) { return a.name < b.name; });
+  for (prometheus::MetricFamily& family : families) {
+    std::sort(family.metric.begin(), family.metric.end(),
+              [](const auto& a, const auto& b) { return a.label < b.label; });
+  }
+  return families;
+}
+
+std::string Registry::Text() const {
+  std::ostringstream out;
+  prometheus::TextSerializer().Serialize(out, Collect());
+  return out.str();
+}
+
+Registry& Global() {
+  static auto* const registry = new Registry();
+  return *registry;
+}
+
+}  // namespace quench::metrics

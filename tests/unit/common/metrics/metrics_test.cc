@@ -1,0 +1,134 @@
+#include "common/metrics/metrics.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <thread>
+
+#include "common/metrics/process.h"
+#include "tests/support/matchers.h"
+
+namespace quench::metrics {
+namespace {
+
+using quench::testing::HasSubstr;
+using quench::testing::Not;
+
+template <typename MetricRow, typename... Values>
+concept Gettable =
+    requires(Registry& registry, MetricRow row, Values... values) { registry.Get(row, values...); };
+using RetriesRow = std::remove_const_t<decltype(kStepRetries)>;
+static_assert(Gettable<RetriesRow, Stage, RetryReason>);
+static_assert(!Gettable<RetriesRow, Stage>, "a label is missing");
+static_assert(!Gettable<RetriesRow, RetryReason, Stage>, "labels are swapped");
+static_assert(!Gettable<RetriesRow, const char*, RetryReason>, "a label is no free text");
+static_assert(!Gettable<RetriesRow, Stage, RetryReason, Result>, "a label is too many");
+
+TEST(RegistryTest, KnownSeriesStartAtZero) {
+  const Registry registry;
+  const std::string text = registry.Text();
+  EXPECT_THAT(text, HasSubstr("quench_step_retries_total{reason=\"shed\",stage=\"compile\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("quench_cas_size_bytes 0\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("quench_step_seconds_bucket{result=\"failed\",stage=\"import\",le=\"1200\"} 0\n"));
+  EXPECT_THAT(text, Not(HasSubstr("grpc_method=")));
+}
+
+TEST(RegistryTest, CountsPerSeries) {
+  Registry registry;
+  registry.Get(kStepRetries, Stage::kImport, RetryReason::kCrashed).Increment();
+  registry.Get(kStepRetries, Stage::kImport, RetryReason::kCrashed).Increment();
+  registry.Get(kCasSize).Set(7);
+  registry.Get(kStepSeconds, Stage::kCompile, Result::kOk).Observe(40);
+  const std::string text = registry.Text();
+  EXPECT_THAT(text, HasSubstr("retries_total{reason=\"crashed\",stage=\"import\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("retries_total{reason=\"crashed\",stage=\"compile\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("quench_cas_size_bytes 7\n"));
+  EXPECT_THAT(text, HasSubstr("bucket{result=\"ok\",stage=\"compile\",le=\"30\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("bucket{result=\"ok\",stage=\"compile\",le=\"60\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("quench_step_seconds_sum{result=\"ok\",stage=\"compile\"} 40\n"));
+}
+
+TEST(RegistryTest, SeriesKeepTheirAddress) {
+  Registry registry;
+  Counter* const first =
+      &registry.Get(kRpcStarted, GrpcType::kUnary, GrpcService("a"), GrpcMethod("first"));
+  for (int i = 0; i < 50; ++i) {
+    registry.Get(kRpcStarted, GrpcType::kUnary, GrpcService("a"), GrpcMethod(std::to_string(i)));
+  }
+  EXPECT_EQ(first,
+            &registry.Get(kRpcStarted, GrpcType::kUnary, GrpcService("a"), GrpcMethod("first")));
+}
+
+TEST(RegistryTest, OpenLabelsAreBounded) {
+  Registry registry;
+  for (int i = 0; i < 1000; ++i) {
+    registry
+        .Get(kRpcStarted, GrpcType::kUnary, GrpcService("s"), GrpcMethod("m" + std::to_string(i)))
+        .Increment();
+  }
+  const std::string text = registry.Text();
+  size_t series = 0;
+  for (size_t at = text.find("grpc_server_started_total{"); at != std::string::npos;
+       at = text.find("grpc_server_started_total{", at + 1)) {
+    ++series;
+  }
+  EXPECT_EQ(series, 97u);  // 96 methods and "other"
+  EXPECT_THAT(text,
+              HasSubstr("grpc_method=\"other\",grpc_service=\"s\",grpc_type=\"unary\"} 904\n"));
+}
+
+TEST(RegistryTest, CountsFromManyThreads) {
+  Registry registry;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 1000; ++i) {
+        registry
+            .Get(kRpcStarted, GrpcType::kUnary, GrpcService("s"), GrpcMethod(std::to_string(i % 7)))
+            .Increment();
+        if (i % 100 == 0) registry.Collect();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  double sum = 0;
+  for (int i = 0; i < 7; ++i) {
+    sum +=
+        registry.Get(kRpcStarted, GrpcType::kUnary, GrpcService("s"), GrpcMethod(std::to_string(i)))
+            .Value();
+  }
+  EXPECT_EQ(sum, 4000);
+}
+
+TEST(ProcessStatsTest, SeesTheProcess) {
+  const ProcessStats before = ReadProcessStats();
+  const int fd = open("/dev/null", O_RDONLY);
+  ASSERT_GE(fd, 0);
+  EXPECT_EQ(ReadProcessStats().open_fds, before.open_fds + 1);
+  close(fd);
+  const long page = sysconf(_SC_PAGESIZE);
+  EXPECT_GT(before.resident_bytes, page * 100.0);
+  EXPECT_GE(before.virtual_bytes, before.resident_bytes);
+  const double now = static_cast<double>(time(nullptr));
+  EXPECT_LE(before.start_time_seconds, now + 2);
+  EXPECT_GT(before.start_time_seconds, now - 3600);
+  rlimit limit;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(before.max_fds, static_cast<double>(limit.rlim_cur));
+}
+
+TEST(ProcessStatsTest, ProcessorTimeGrowsWithWork) {
+  const double before = ReadProcessStats().cpu_seconds;
+  volatile uint64_t sum = 0;
+  // Two clock ticks of work at least; `clock` is the processor time as libc measures it.
+  for (const clock_t start = clock(); clock() - start < CLOCKS_PER_SEC / 20;) sum = sum + 1;
+  EXPECT_GT(ReadProcessStats().cpu_seconds, before);
+}
+
+}  // namespace
+}  // namespace quench::metrics
