@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <list>
 #include <mutex>
 #include <set>
 #include <sstream>
@@ -131,6 +132,8 @@ struct Registry::Families {
   std::vector<AnyFamily> rows;
   std::mutex mutex;  // of `open`
   std::array<std::set<std::string>, internal::kLabelCount> open;
+  std::mutex refresh_mutex;  // held while hooks run: one that is removed has returned
+  std::list<std::function<void()>> refresh;
 
   // The value itself while the label has room for it.
   std::string Bounded(internal::LabelIndex index, std::string value) {
@@ -191,7 +194,21 @@ Registry::Registry() : families_(std::make_unique<Families>()) {
 
 Registry::~Registry() = default;
 
+Registry::Refresh Registry::AddRefresh(std::function<void()> refresh) {
+  const std::lock_guard lock(families_->refresh_mutex);
+  const auto at = families_->refresh.insert(families_->refresh.end(), std::move(refresh));
+  const auto remove = [this, at](void*) {
+    const std::lock_guard removing(families_->refresh_mutex);
+    families_->refresh.erase(at);
+  };
+  return Refresh(this, remove);
+}
+
 std::vector<prometheus::MetricFamily> Registry::Collect() const {
+  {
+    const std::lock_guard lock(families_->refresh_mutex);
+    for (const std::function<void()>& refresh : families_->refresh) refresh();
+  }
   std::vector<prometheus::MetricFamily> families = families_->registry.Collect();
   for (prometheus::MetricFamily& family : CollectProcess()) families.push_back(std::move(family));
   std::sort(families.begin(), families.end(),

@@ -10,6 +10,7 @@
 #include <prometheus/histogram.h>
 #include <prometheus/metric_family.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -112,6 +113,11 @@ class Registry {
   Type& Get(Metric<Type, void(Labels...)> metric, const std::type_identity_t<Labels>&... values) {
     return Series<Type>(metric.row, {internal::LabelOf<Labels>::Text(values)...});
   }
+
+  // Calls `refresh` before each collection, for gauges that are computed when they are read, until
+  // what this returns is gone. The registry must outlive that.
+  using Refresh = std::shared_ptr<void>;
+  Refresh AddRefresh(std::function<void()> refresh);
 
   // All series and the process's own numbers, by name and labels.
   std::vector<prometheus::MetricFamily> Collect() const;

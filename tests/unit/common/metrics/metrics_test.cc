@@ -105,6 +105,17 @@ TEST(RegistryTest, CountsFromManyThreads) {
   EXPECT_EQ(sum, 4000);
 }
 
+TEST(RegistryTest, RefreshesBeforeACollection) {
+  Registry registry;
+  int calls = 0;
+  Registry::Refresh refresh =
+      registry.AddRefresh([&] { registry.Get(kCasSize).Set(static_cast<double>(++calls)); });
+  EXPECT_THAT(registry.Text(), HasSubstr("quench_cas_size_bytes 1\n"));
+  EXPECT_THAT(registry.Text(), HasSubstr("quench_cas_size_bytes 2\n"));
+  refresh.reset();
+  EXPECT_THAT(registry.Text(), HasSubstr("quench_cas_size_bytes 2\n"));
+}
+
 TEST(ProcessStatsTest, SeesTheProcess) {
   const ProcessStats before = ReadProcessStats();
   const int fd = open("/dev/null", O_RDONLY);
