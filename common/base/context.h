@@ -1,25 +1,29 @@
-// What every long-running function carries: cancellation, a deadline, and where progress goes.
+// What every long-running function carries: cancellation, a deadline, where progress goes, and on
+// whose behalf it runs.
 #pragma once
 
 #include <absl/status/status.h>
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <utility>
 
 namespace quench {
 
-// Set once, from any thread (or a signal-handling thread); read by the work.
+// Set once, from any thread (or a thread that waits for signals); read by the work.
 class CancelToken {
  public:
-  void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }
-  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+  void Cancel() { source_.request_stop(); }
+  bool cancelled() const { return source_.stop_requested(); }
+  // For std::stop_callback: what must be told, rather than ask, that it is cancelled.
+  std::stop_token stop_token() const { return source_.get_token(); }
 
  private:
-  std::atomic<bool> cancelled_{false};
+  std::stop_source source_;
 };
 
 struct Progress {
@@ -44,15 +48,24 @@ class StepContext {
   }
 
   const std::shared_ptr<CancelToken>& cancel_token() const { return cancel_; }
+  const std::optional<std::chrono::steady_clock::time_point>& deadline() const { return deadline_; }
   void set_deadline(std::chrono::steady_clock::time_point deadline) { deadline_ = deadline; }
   const std::string& request_id() const { return request_id_; }
   void set_request_id(std::string id) { request_id_ = std::move(id); }
+  // W3C's trace context, passed on in every call that the work makes; "" outside a trace.
+  const std::string& traceparent() const { return traceparent_; }
+  void set_traceparent(std::string text) { traceparent_ = std::move(text); }
+  // Whose token the caller brought; "" where nobody needs one.
+  const std::string& tenant() const { return tenant_; }
+  void set_tenant(std::string tenant) { tenant_ = std::move(tenant); }
 
  private:
   std::shared_ptr<CancelToken> cancel_;
   ProgressSink sink_;
   std::optional<std::chrono::steady_clock::time_point> deadline_;
   std::string request_id_;
+  std::string traceparent_;
+  std::string tenant_;
 };
 
 }  // namespace quench

@@ -1,5 +1,7 @@
 #include "common/base/status.h"
 
+#include <absl/strings/cord.h>
+
 #include <cstdio>
 #include <cstdlib>
 
@@ -11,7 +13,11 @@ std::string MessageOf(const absl::Status& status) {
 
 absl::Status Annotate(const absl::Status& status, const std::string& context) {
   if (status.ok()) return status;
-  return absl::Status(status.code(), context + ": " + MessageOf(status));
+  absl::Status annotated(status.code(), context + ": " + MessageOf(status));
+  status.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {
+    annotated.SetPayload(type, payload);
+  });
+  return annotated;
 }
 
 void StatusCollector::Add(const absl::Status& status) {

@@ -15,7 +15,8 @@
 
 namespace quench {
 
-// Prefixes the message with `context` and ": ", keeping the code. OK stays OK.
+// Prefixes the message with `context` and ": ", keeping the code and what else the status carries.
+// OK stays OK.
 absl::Status Annotate(const absl::Status& status, const std::string& context);
 
 template <typename... Args>
