@@ -225,15 +225,15 @@ BufferId Builder::AddBuffer(const std::string& name, DataType dtype, BufferRole 
   return static_cast<BufferId>(function_.buffers.size()) - 1;
 }
 
-B Builder::Input(const std::string& name, DataType dtype, std::vector<E> dims) {
+B Builder::Input(const std::string& name, DataType dtype, const std::vector<E>& dims) {
   return B(this, AddBuffer(name, dtype, BufferRole::kInput, ScratchScope::kFunction, dims));
 }
 
-B Builder::Output(const std::string& name, DataType dtype, std::vector<E> dims) {
+B Builder::Output(const std::string& name, DataType dtype, const std::vector<E>& dims) {
   return B(this, AddBuffer(name, dtype, BufferRole::kOutput, ScratchScope::kFunction, dims));
 }
 
-B Builder::Scratch(const std::string& name, DataType dtype, std::vector<E> dims,
+B Builder::Scratch(const std::string& name, DataType dtype, const std::vector<E>& dims,
                    ScratchScope scope) {
   return B(this, AddBuffer(name, dtype, BufferRole::kScratch, scope, dims));
 }

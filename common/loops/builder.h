@@ -104,9 +104,10 @@ class Builder {
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
-  B Input(const std::string& name, DataType dtype, std::vector<E> dims);
-  B Output(const std::string& name, DataType dtype, std::vector<E> dims);
-  B Scratch(const std::string& name, DataType dtype, std::vector<E> dims, ScratchScope scope);
+  B Input(const std::string& name, DataType dtype, const std::vector<E>& dims);
+  B Output(const std::string& name, DataType dtype, const std::vector<E>& dims);
+  B Scratch(const std::string& name, DataType dtype, const std::vector<E>& dims,
+            ScratchScope scope);
 
   E I(int64_t value);                   // i64 constant
   E Int(int64_t value, DataType type);  // wrapped to the type's range; bool: != 0

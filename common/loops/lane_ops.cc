@@ -112,7 +112,7 @@ QUENCH_MATHS(RoundEven, nearbyint);  // the rounding mode is never changed from 
 struct IsNanOp {
   template <typename T>
   static bool Of(T a) {
-    return a != a;
+    return std::isnan(a);
   }
 };
 struct IsInfOp {

@@ -118,7 +118,7 @@ T FloorMod(T a, T b) {
 template <typename T>
 T Min(T a, T b) {
   if constexpr (kIsFloat<T>) {
-    return (a < b || a != a) ? a : b;
+    return (a < b || std::isnan(a)) ? a : b;
   } else {
     return a < b ? a : b;
   }
@@ -127,7 +127,7 @@ T Min(T a, T b) {
 template <typename T>
 T Max(T a, T b) {
   if constexpr (kIsFloat<T>) {
-    return (a > b || a != a) ? a : b;
+    return (a > b || std::isnan(a)) ? a : b;
   } else {
     return a > b ? a : b;
   }
@@ -176,7 +176,7 @@ To Convert(From value) {
   if constexpr (kIsBool<To>) {
     return value != From{0};
   } else if constexpr (kIsFloat<From> && !kIsFloat<To>) {
-    if (value != value) return 0;
+    if (std::isnan(value)) return 0;
     // 2^digits is exact in From, and every From below it fits in To after truncation.
     const From limit = std::ldexp(From{1}, std::numeric_limits<To>::digits);
     if (value >= limit) return std::numeric_limits<To>::max();
