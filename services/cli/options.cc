@@ -5,17 +5,6 @@
 #include <CLI/CLI.hpp>
 
 namespace quench::cli {
-namespace {
-
-template <typename T>
-Option AddTo(CLI::App* app, const std::string& names, T& value, const std::string& help,
-             const std::string& shown) {
-  CLI::Option* option = app->add_option(names, value, help);
-  if (!shown.empty()) option->option_text(shown);
-  return Option(option);
-}
-
-}  // namespace
 
 const Option& Option::Required() const {
   option_->required();
@@ -46,34 +35,22 @@ const Option& Option::Delimiter(char between) const {
   return *this;
 }
 
-Option Options::Add(const std::string& names, std::string& value, const std::string& help,
+template <typename T>
+Option Options::Add(const std::string& names, T& value, const std::string& help,
                     const std::string& shown) const {
-  return AddTo(app_, names, value, help, shown);
+  CLI::Option* option = app_->add_option(names, value, help);
+  if (!shown.empty()) option->option_text(shown);
+  return Option(option);
 }
-Option Options::Add(const std::string& names, int& value, const std::string& help,
-                    const std::string& shown) const {
-  return AddTo(app_, names, value, help, shown);
-}
-Option Options::Add(const std::string& names, int64_t& value, const std::string& help,
-                    const std::string& shown) const {
-  return AddTo(app_, names, value, help, shown);
-}
-Option Options::Add(const std::string& names, uint64_t& value, const std::string& help,
-                    const std::string& shown) const {
-  return AddTo(app_, names, value, help, shown);
-}
-Option Options::Add(const std::string& names, double& value, const std::string& help,
-                    const std::string& shown) const {
-  return AddTo(app_, names, value, help, shown);
-}
-Option Options::Add(const std::string& names, std::optional<uint64_t>& value,
-                    const std::string& help, const std::string& shown) const {
-  return AddTo(app_, names, value, help, shown);
-}
-Option Options::Add(const std::string& names, std::vector<std::string>& values,
-                    const std::string& help, const std::string& shown) const {
-  return AddTo(app_, names, values, help, shown);
-}
+
+using Text = const std::string&;
+template Option Options::Add(Text, std::string&, Text, Text) const;
+template Option Options::Add(Text, int&, Text, Text) const;
+template Option Options::Add(Text, int64_t&, Text, Text) const;
+template Option Options::Add(Text, uint64_t&, Text, Text) const;
+template Option Options::Add(Text, double&, Text, Text) const;
+template Option Options::Add(Text, std::optional<uint64_t>&, Text, Text) const;
+template Option Options::Add(Text, std::vector<std::string>&, Text, Text) const;
 
 void Options::Flag(const std::string& names, bool& value, const std::string& help) const {
   app_->add_flag(names, value, help);

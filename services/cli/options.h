@@ -37,20 +37,10 @@ class Options {
   explicit Options(CLI::App* app) : app_(app) {}
 
   // `names`: "--long,-s", or "NAME" for a positional. `shown` is how --help writes the value and its
-  // default. A vector takes the option again and again.
-  Option Add(const std::string& names, std::string& value, const std::string& help,
-             const std::string& shown = "") const;
-  Option Add(const std::string& names, int& value, const std::string& help,
-             const std::string& shown = "") const;
-  Option Add(const std::string& names, int64_t& value, const std::string& help,
-             const std::string& shown = "") const;
-  Option Add(const std::string& names, uint64_t& value, const std::string& help,
-             const std::string& shown = "") const;
-  Option Add(const std::string& names, double& value, const std::string& help,
-             const std::string& shown = "") const;
-  Option Add(const std::string& names, std::optional<uint64_t>& value, const std::string& help,
-             const std::string& shown = "") const;
-  Option Add(const std::string& names, std::vector<std::string>& values, const std::string& help,
+  // default. T is a string, an integer, double, std::optional<uint64_t>, or a vector of strings,
+  // which takes the option again and again.
+  template <typename T>
+  Option Add(const std::string& names, T& value, const std::string& help,
              const std::string& shown = "") const;
   void Flag(const std::string& names, bool& value, const std::string& help) const;
   // Calls `given` if the flag is there; --help lists it under `group`.
