@@ -26,7 +26,7 @@ absl::StatusOr<std::vector<int64_t>> Kernel(const OpContext& c) {
 
 absl::StatusOr<std::vector<int64_t>> Extra(const OpContext& c, const std::string& name,
                                            size_t count) {
-  const std::vector<int64_t> values = c.node().Ints(name);
+  std::vector<int64_t> values = c.node().Ints(name);
   if (!values.empty() && values.size() != count) {
     return c.Error(fmt::format("{} has {} values, an input of this rank needs {}", name,
                                values.size(), count));
