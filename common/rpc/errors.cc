@@ -1,0 +1,204 @@
+#include "common/rpc/errors.h"
+
+#include <absl/strings/cord.h>
+#include <grpcpp/support/status.h>
+
+#include "common/base/status.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+
+namespace quench::rpc {
+namespace {
+
+constexpr char kDomain[] = "quench";
+constexpr char kTypePrefix[] = "type.googleapis.com/";
+// Of the 8 KiB that all trailers may take: grpc-message, in which a byte may become three, and the
+// details in base64.
+constexpr size_t kMessageBytes = 1000;
+constexpr size_t kDetailsBytes = 3500;
+
+struct Row {
+  const char* name;
+  absl::StatusCode code;
+};
+constexpr Row kReasons[] = {
+#define QUENCH_REASON(name, text, code, meaning) {text, absl::StatusCode::code},
+#include "common/rpc/reasons.def"
+#undef QUENCH_REASON
+};
+
+template <typename Message>
+std::string TypeUrl() {
+  return kTypePrefix + Message::descriptor()->full_name();
+}
+
+// The detail of this type, or an empty one.
+template <typename Message>
+Message DetailOf(const absl::Status& status) {
+  Message message;
+  if (const auto payload = status.GetPayload(TypeUrl<Message>())) {
+    message.ParseFromString(std::string(*payload));
+  }
+  return message;
+}
+
+template <typename Message>
+absl::Status WithDetail(absl::Status status, const Message& message) {
+  if (!status.ok()) status.SetPayload(TypeUrl<Message>(), absl::Cord(message.SerializeAsString()));
+  return status;
+}
+
+// At most `limit` bytes of UTF-8, ending at a character.
+std::string Shortened(const std::string& text, size_t limit) {
+  if (text.size() <= limit) return text;
+  size_t end = limit;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end) + " ...";
+}
+
+// Cuts a list of violations until the message has room for it.
+template <typename Message, typename List>
+std::string FittingViolations(Message message, List* (Message::*mutable_list)(), size_t room) {
+  List* list = (message.*mutable_list)();
+  while (list->size() > 0 && message.ByteSizeLong() > room) {
+    list->DeleteSubrange(list->size() / 2, list->size() - list->size() / 2);
+  }
+  return list->empty() ? "" : message.SerializeAsString();
+}
+
+// Details in the order of their worth, as many as fit.
+class Details {
+ public:
+  explicit Details(google::rpc::Status* out) : out_(out) {}
+  size_t room() const {
+    const size_t used = out_->ByteSizeLong() + 80;  // 80: type URL and lengths of one more
+    return used < kDetailsBytes ? kDetailsBytes - used : 0;
+  }
+  void Add(const std::string& type_url, const std::string& value) {
+    if (value.empty() || value.size() > room()) return;
+    google::protobuf::Any* any = out_->add_details();
+    any->set_type_url(type_url);
+    any->set_value(value);
+  }
+
+ private:
+  google::rpc::Status* out_;
+};
+
+}  // namespace
+
+const char* ReasonName(Reason reason) { return kReasons[static_cast<size_t>(reason)].name; }
+
+Reason DefaultReason(absl::StatusCode code) {
+  for (size_t i = 0; i < std::size(kReasons); ++i) {
+    if (kReasons[i].code == code) return static_cast<Reason>(i);
+  }
+  return Reason::kUnknown;
+}
+
+absl::Status Error(Reason reason, const std::string& message) {
+  return WithReason(absl::Status(kReasons[static_cast<size_t>(reason)].code, message), reason);
+}
+
+absl::Status WithReason(absl::Status status, Reason reason,
+                        const std::map<std::string, std::string>& metadata) {
+  google::rpc::ErrorInfo info;
+  info.set_reason(ReasonName(reason));
+  info.set_domain(kDomain);
+  info.mutable_metadata()->insert(metadata.begin(), metadata.end());
+  return WithDetail(std::move(status), info);
+}
+
+absl::Status WithRetryAfter(absl::Status status, std::chrono::milliseconds delay) {
+  google::rpc::RetryInfo info;
+  info.mutable_retry_delay()->set_seconds(delay.count() / 1000);
+  info.mutable_retry_delay()->set_nanos(static_cast<int32_t>(delay.count() % 1000 * 1'000'000));
+  return WithDetail(std::move(status), info);
+}
+
+absl::Status WithField(absl::Status status, const FieldViolation& violation) {
+  auto request = DetailOf<google::rpc::BadRequest>(status);
+  auto* added = request.add_field_violations();
+  added->set_field(violation.field);
+  added->set_description(violation.description);
+  return WithDetail(std::move(status), request);
+}
+
+absl::Status WithPrecondition(absl::Status status, const PreconditionViolation& violation) {
+  auto failure = DetailOf<google::rpc::PreconditionFailure>(status);
+  auto* added = failure.add_violations();
+  added->set_type(violation.type);
+  added->set_subject(violation.subject);
+  added->set_description(violation.description);
+  return WithDetail(std::move(status), failure);
+}
+
+std::string ReasonOf(const absl::Status& status) {
+  return DetailOf<google::rpc::ErrorInfo>(status).reason();
+}
+
+std::map<std::string, std::string> MetadataOf(const absl::Status& status) {
+  const auto info = DetailOf<google::rpc::ErrorInfo>(status);
+  return {info.metadata().begin(), info.metadata().end()};
+}
+
+std::optional<std::chrono::milliseconds> RetryAfterOf(const absl::Status& status) {
+  const auto info = DetailOf<google::rpc::RetryInfo>(status);
+  if (!info.has_retry_delay()) return std::nullopt;
+  return std::chrono::seconds(info.retry_delay().seconds()) +
+         std::chrono::milliseconds(info.retry_delay().nanos() / 1'000'000);
+}
+
+std::vector<FieldViolation> FieldsOf(const absl::Status& status) {
+  std::vector<FieldViolation> fields;
+  const auto request = DetailOf<google::rpc::BadRequest>(status);
+  for (const auto& field : request.field_violations()) {
+    fields.push_back({field.field(), field.description()});
+  }
+  return fields;
+}
+
+std::vector<PreconditionViolation> PreconditionsOf(const absl::Status& status) {
+  std::vector<PreconditionViolation> violations;
+  const auto failure = DetailOf<google::rpc::PreconditionFailure>(status);
+  for (const auto& each : failure.violations()) {
+    violations.push_back({each.type(), each.subject(), each.description()});
+  }
+  return violations;
+}
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  if (ReasonOf(status).empty()) return ToGrpc(WithReason(status, DefaultReason(status.code())));
+  const std::string message = Shortened(MessageOf(status), kMessageBytes);
+  google::rpc::Status rich;
+  rich.set_code(static_cast<int>(status.code()));
+  rich.set_message(message);
+  Details details(&rich);
+  using google::rpc::BadRequest, google::rpc::ErrorInfo, google::rpc::RetryInfo,
+      google::rpc::PreconditionFailure;
+  for (const std::string& url : {TypeUrl<ErrorInfo>(), TypeUrl<RetryInfo>()}) {
+    if (const auto payload = status.GetPayload(url)) details.Add(url, std::string(*payload));
+  }
+  details.Add(TypeUrl<PreconditionFailure>(),
+              FittingViolations(DetailOf<PreconditionFailure>(status),
+                                &PreconditionFailure::mutable_violations, details.room()));
+  details.Add(TypeUrl<BadRequest>(),
+              FittingViolations(DetailOf<BadRequest>(status), &BadRequest::mutable_field_violations,
+                                details.room()));
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), message,
+                      rich.SerializeAsString());
+}
+
+absl::Status FromGrpc(const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  absl::Status result(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  google::rpc::Status rich;
+  if (!rich.ParseFromString(status.error_details())) return result;
+  for (const google::protobuf::Any& detail : rich.details()) {
+    result.SetPayload(detail.type_url(), absl::Cord(detail.value()));
+  }
+  return result;
+}
+
+}  // namespace quench::rpc

@@ -1,0 +1,65 @@
+// Errors on the wire. Inside, an error is an absl::Status; what clients decide by - reason, fields,
+// delay, preconditions - are payloads of it, the messages of google/rpc/error_details.proto. At the
+// border both become google.rpc.Status in `grpc-status-details-bin`, and back.
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace grpc {
+class Status;
+}
+
+namespace quench::rpc {
+
+// reasons.def is the registry.
+enum class Reason {
+#define QUENCH_REASON(name, text, code, meaning) name,
+#include "common/rpc/reasons.def"
+#undef QUENCH_REASON
+};
+const char* ReasonName(Reason reason);
+// What errors of this code get that were given no reason.
+Reason DefaultReason(absl::StatusCode code);
+
+struct FieldViolation {
+  std::string field;  // path in the request: `module.digest`
+  std::string description;
+  bool operator==(const FieldViolation&) const = default;
+};
+struct PreconditionViolation {
+  std::string type;     // `MISSING`
+  std::string subject;  // `blobs/HASH/SIZE`
+  std::string description;
+  bool operator==(const PreconditionViolation&) const = default;
+};
+
+// An error with a reason and the code that the registry gives it.
+absl::Status Error(Reason reason, const std::string& message);
+// Each puts one detail on a status that is not OK. A detail that is there already is replaced;
+// violations are added to those there.
+absl::Status WithReason(absl::Status status, Reason reason,
+                        const std::map<std::string, std::string>& metadata = {});
+absl::Status WithRetryAfter(absl::Status status, std::chrono::milliseconds delay);
+absl::Status WithField(absl::Status status, const FieldViolation& violation);
+absl::Status WithPrecondition(absl::Status status, const PreconditionViolation& violation);
+
+// What a status carries; empty if it has none.
+std::string ReasonOf(const absl::Status& status);
+std::map<std::string, std::string> MetadataOf(const absl::Status& status);
+std::optional<std::chrono::milliseconds> RetryAfterOf(const absl::Status& status);
+std::vector<FieldViolation> FieldsOf(const absl::Status& status);
+std::vector<PreconditionViolation> PreconditionsOf(const absl::Status& status);
+
+// Every error gets a reason here. Trailers of more than 8 KiB are refused by some clients: long
+// messages and lists of violations are cut to fit.
+grpc::Status ToGrpc(const absl::Status& status);
+// Code, message and details as the server gave them.
+absl::Status FromGrpc(const grpc::Status& status);
+
+}  // namespace quench::rpc
