@@ -1,0 +1,152 @@
+#include "common/rpc/call.h"
+
+#include <grpcpp/server_context.h>
+#include <openssl/rand.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "common/base/status.h"
+#include "common/rpc/errors.h"
+
+namespace quench::rpc {
+namespace {
+
+std::string MetadataOf(const grpc::CallbackServerContext& context, const char* key) {
+  const auto found = context.client_metadata().find(key);
+  if (found == context.client_metadata().end()) return "";
+  return {found->second.data(), found->second.size()};
+}
+
+// Printable ASCII, short enough for logs: what callers may choose freely.
+bool IsRequestId(const std::string& text) {
+  if (text.empty() || text.size() > 128) return false;
+  return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
+}
+
+// https://www.w3.org/TR/trace-context: version, trace id, parent id, flags, in lower-case hex.
+bool IsTraceparent(const std::string& text) {
+  if (text.size() != 55) return false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool dash = i == 2 || i == 35 || i == 52;
+    const bool hex = (text[i] >= '0' && text[i] <= '9') || (text[i] >= 'a' && text[i] <= 'f');
+    if (dash ? text[i] != '-' : !hex) return false;
+  }
+  return !text.starts_with("ff");
+}
+
+std::string NewRequestId() {
+  std::array<unsigned char, 16> bytes{};
+  RAND_bytes(bytes.data(), bytes.size());
+  return fmt::format("{:02x}", fmt::join(bytes, ""));
+}
+
+// For logs, in which a line is a call: callers have a say in messages.
+std::string OneLine(const std::string& text) {
+  constexpr size_t kLongest = 500;
+  std::string line;
+  for (const char c : text.substr(0, kLongest)) {
+    if (c == '\n') {
+      line += "\\n";
+    } else {
+      line += static_cast<unsigned char>(c) < ' ' || c == '\x7f' ? '?' : c;
+    }
+  }
+  return text.size() > kLongest ? line + " ..." : line;
+}
+
+}  // namespace
+
+Method::Method(CallPool& pool, const std::string& service, const std::string& name,
+               metrics::GrpcType type)
+    : pool_(pool), full_name_(service + "/" + name) {
+  const metrics::GrpcService service_label(service);
+  const metrics::GrpcMethod method_label(name);
+  metrics::Registry& registry = *pool.options().registry;
+  started_ = &registry.Get(metrics::kRpcStarted, type, service_label, method_label);
+  seconds_ = &registry.Get(metrics::kRpcSeconds, type, service_label, method_label);
+  for (size_t code = 0; code < handled_.size(); ++code) {
+    handled_[code] = &registry.Get(metrics::kRpcHandled, type, service_label, method_label,
+                                   static_cast<metrics::GrpcCode>(code));
+  }
+}
+
+void Method::CountHandled(absl::StatusCode code, double seconds) const {
+  handled_.at(static_cast<size_t>(code))->Increment();
+  seconds_->Observe(seconds);
+}
+
+ServerCall::ServerCall(const Method& method, grpc::CallbackServerContext* context,
+                       const std::string& request_id)
+    : method_(method),
+      authorization_(MetadataOf(*context, kAuthorizationKey)),
+      peer_(context->peer()) {
+  method_.CountStarted();
+  step_ = StepContext(cancel_, {});
+  std::string id = IsRequestId(request_id) ? request_id : MetadataOf(*context, kRequestIdKey);
+  step_.set_request_id(IsRequestId(id) ? std::move(id) : NewRequestId());
+  // In the trailers: an error with headers before it is never sent again by a client.
+  context->AddTrailingMetadata(kRequestIdKey, step_.request_id());
+  std::string trace = MetadataOf(*context, kTraceparentKey);
+  if (IsTraceparent(trace)) step_.set_traceparent(std::move(trace));
+  const auto left = context->deadline() - std::chrono::system_clock::now();
+  if (left < std::chrono::hours(24 * 365)) {  // else there is none
+    step_.set_deadline(std::chrono::steady_clock::now() + left);
+  }
+}
+
+absl::Status ServerCall::Admit() {
+  CallPool& pool = method_.pool();
+  if (TokenList* tokens = pool.options().tokens; tokens != nullptr) {
+    QUENCH_ASSIGN_OR_RETURN(std::string tenant, tokens->TenantOf(authorization_));
+    step_.set_tenant(std::move(tenant));
+  }
+  return pool.Admit();
+}
+
+void ServerCall::SendProgressTo(ProgressSink sink) {
+  StepContext step(cancel_, std::move(sink));
+  if (step_.deadline()) step.set_deadline(*step_.deadline());
+  step.set_request_id(step_.request_id());
+  step.set_traceparent(step_.traceparent());
+  step.set_tenant(step_.tenant());
+  step_ = std::move(step);
+}
+
+absl::Status ServerCall::Run(const std::function<absl::Status(const StepContext&)>& work) {
+  QUENCH_RETURN_IF_ERROR(step_.Check());  // it may have waited for its thread
+  try {
+    return work(step_);
+  } catch (const std::exception& error) {
+    return Internal("an exception came out of the handler: {}", error.what());
+  } catch (...) {
+    return Internal("an exception came out of the handler");
+  }
+}
+
+grpc::Status ServerCall::End(const absl::Status& status) {
+  QUENCH_CHECK(!ended_.exchange(true));
+  const auto now = std::chrono::steady_clock::now();
+  absl::Status outcome = status;
+  // gRPC cancels a call whose deadline passes; metrics and logs tell the two apart.
+  if (outcome.code() == absl::StatusCode::kCancelled && step_.deadline() &&
+      now >= *step_.deadline()) {
+    outcome = absl::DeadlineExceededError("deadline exceeded");
+  }
+  const double seconds = std::chrono::duration<double>(now - arrival_).count();
+  method_.CountHandled(outcome.code(), seconds);
+  const bool ours = outcome.code() == absl::StatusCode::kInternal ||
+                    outcome.code() == absl::StatusCode::kUnknown ||
+                    outcome.code() == absl::StatusCode::kDataLoss;
+  const auto level = ours           ? spdlog::level::err
+                     : outcome.ok() ? spdlog::level::debug
+                                    : spdlog::level::info;
+  spdlog::log(level, "call={} code={} seconds={:.3f} request={} tenant={} trace={} peer={}{}{}",
+              method_.full_name(), absl::StatusCodeToString(outcome.code()), seconds, request_id(),
+              step_.tenant(), step_.traceparent(), peer_, outcome.ok() ? "" : ": ",
+              OneLine(MessageOf(outcome)));
+  return ToGrpc(outcome);
+}
+
+}  // namespace quench::rpc

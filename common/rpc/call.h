@@ -1,0 +1,84 @@
+// One call as the server sees it, apart from its messages: who calls, what it runs under, how it is
+// counted and logged.
+#pragma once
+
+#include <absl/status/status.h>
+#include <grpcpp/support/status.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "common/base/context.h"
+#include "common/metrics/metrics.h"
+#include "common/rpc/call_pool.h"
+
+namespace grpc {
+class CallbackServerContext;
+}
+
+namespace quench::rpc {
+
+// Metadata that travels with calls, in both directions of a chain of services.
+inline constexpr char kAuthorizationKey[] = "authorization";
+inline constexpr char kRequestIdKey[] = "x-request-id";
+inline constexpr char kTraceparentKey[] = "traceparent";
+
+// A method that a service answers: where its calls run, and its series, found once. A member of the
+// service, which outlives its calls.
+class Method {
+ public:
+  // `service` as in the proto: "quench.codegen.v1.Codegen".
+  Method(CallPool& pool, const std::string& service, const std::string& name,
+         metrics::GrpcType type);
+
+  CallPool& pool() const { return pool_; }
+  const std::string& full_name() const { return full_name_; }
+  void CountStarted() const { started_->Increment(); }
+  void CountHandled(absl::StatusCode code, double seconds) const;
+
+ private:
+  CallPool& pool_;
+  std::string full_name_;
+  metrics::Counter* started_;
+  metrics::Histogram* seconds_;
+  std::array<metrics::Counter*, 17> handled_;
+};
+
+class ServerCall {
+ public:
+  // Reads what the caller sent beside the request; `request_id` is the request's own, if it has one.
+  ServerCall(const Method& method, grpc::CallbackServerContext* context,
+             const std::string& request_id);
+
+  // Authenticates, then takes a slot.
+  absl::Status Admit();
+  // Gives the slot back. Before the caller learns the outcome, so that its next call finds it.
+  void ReleaseSlot() { method_.pool().Release(); }
+
+  // Where the handler's progress goes; before Run.
+  void SendProgressTo(ProgressSink sink);
+  const std::string& request_id() const { return step_.request_id(); }
+  // From gRPC's threads: the caller has gone or its deadline has passed.
+  void Cancel() { cancel_->Cancel(); }
+
+  // Runs `work` unless the caller has gone already; exceptions of libraries become INTERNAL.
+  absl::Status Run(const std::function<absl::Status(const StepContext&)>& work);
+
+  // Counts and logs the call's end, once, and gives the status for the wire.
+  grpc::Status End(const absl::Status& status);
+
+ private:
+  const Method& method_;
+  std::chrono::steady_clock::time_point arrival_ = std::chrono::steady_clock::now();
+  std::shared_ptr<CancelToken> cancel_ = std::make_shared<CancelToken>();
+  StepContext step_;
+  std::string authorization_;
+  std::string peer_;
+  std::atomic<bool> ended_{false};
+};
+
+}  // namespace quench::rpc

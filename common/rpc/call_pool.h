@@ -1,0 +1,76 @@
+// Where handlers run: threads of ours, never gRPC's, and as many calls as there are slots.
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "common/metrics/metrics.h"
+#include "common/rpc/tokens.h"
+
+namespace quench::rpc {
+
+// Told the time now and then while it lives.
+class Ticked {
+ public:
+  virtual ~Ticked() = default;
+  virtual void Tick(std::chrono::steady_clock::time_point now) = 0;
+};
+
+// A service has one for its steps, where nothing queues, and another with a queue for its short
+// calls, which so are answered while all steps' slots are taken.
+class CallPool {
+ public:
+  struct Options {
+    int threads = 0;  // calls that run at once; 0: half of the CPUs, at least 1
+    int queue = 0;    // calls that may wait for a thread; more are shed
+    std::chrono::milliseconds retry_after{1000};  // what a shed caller is told
+    // Of streamed calls: an event at least so often, progress at most so often.
+    std::chrono::milliseconds heartbeat{5000};
+    std::chrono::milliseconds progress_gap{100};
+    TokenList* tokens = nullptr;  // not owned; null: anybody may call
+    metrics::Registry* registry = &metrics::Global();
+    std::optional<metrics::Service> slots_of;  // whose quench_slots shows these threads
+  };
+
+  explicit CallPool(const Options& options);
+  // Waits for the calls that run; the server is shut down before.
+  ~CallPool();
+
+  // Takes a place, or RESOURCE_EXHAUSTED with SLOTS_FULL and RetryInfo. Never waits.
+  absl::Status Admit();
+  // Gives an admitted call's place back, once its handler has returned.
+  void Release();
+  // Runs the job of an admitted call.
+  void Run(std::function<void()> job);
+  // Ticks at least every progress gap and heartbeat until `what` is gone.
+  void Watch(std::weak_ptr<Ticked> what);
+
+  const Options& options() const { return options_; }
+
+ private:
+  void Work();
+  void TickAll();
+  void ShowSlots();
+
+  Options options_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> jobs_;
+  int admitted_ = 0;
+  bool stopping_ = false;
+
+  std::condition_variable tick_;
+  std::vector<std::weak_ptr<Ticked>> ticked_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace quench::rpc

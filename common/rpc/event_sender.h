@@ -1,0 +1,147 @@
+// What a streamed call sends, and when: `accepted`, then progress, then the result, then the end -
+// with one write outstanding. Knows no gRPC.
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "common/base/status.h"
+#include "common/metrics/metrics.h"
+#include "common/rpc/call_pool.h"
+
+namespace quench::rpc {
+
+// The wire below. Never called with a lock held; never again after End.
+template <typename Event>
+class EventTransport {
+ public:
+  virtual ~EventTransport() = default;
+  // Starts a write; `event` stays as it is until EventSender::OnWritten.
+  virtual void Write(const Event* event) = 0;
+  virtual void End(const absl::Status& status) = 0;
+};
+
+struct EventCounters {
+  explicit EventCounters(metrics::Registry& registry)
+      : sent(&registry.Get(metrics::kStreamEvents, metrics::EventFate::kSent)),
+        conflated(&registry.Get(metrics::kStreamEvents, metrics::EventFate::kConflated)),
+        heartbeat(&registry.Get(metrics::kStreamEvents, metrics::EventFate::kHeartbeat)) {}
+  metrics::Counter* sent;
+  metrics::Counter* conflated;
+  metrics::Counter* heartbeat;
+};
+
+// Holds five events at most, however slow the reader: progress that the reader has not taken is
+// replaced by newer progress. Thread-safe; the transport must live until its End.
+template <typename Event>
+class EventSender final : public Ticked {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  EventSender(EventTransport<Event>* transport, const CallPool::Options& options)
+      : transport_(transport), options_(options), counters_(*options.registry) {}
+
+  // The first event, before any progress.
+  void Accept(Event accepted) {
+    std::unique_lock lock(mutex_);
+    QUENCH_CHECK(!accepted_);
+    accepted_ = true;
+    first_ = std::move(accepted);
+    Advance(std::move(lock), Clock::now());
+  }
+
+  void Report(Event progress) {
+    std::unique_lock lock(mutex_);
+    if (closed_) return;
+    if (progress_) counters_.conflated->Increment();
+    newest_ = progress;
+    progress_ = std::move(progress);
+    Advance(std::move(lock), Clock::now());
+  }
+
+  // Ends the call: after the result if there is one, which goes out behind what waits.
+  void Close(absl::Status status, std::optional<Event> result) {
+    std::unique_lock lock(mutex_);
+    QUENCH_CHECK(!closed_);
+    closed_ = true;
+    status_ = std::move(status);
+    last_ = std::move(result);
+    if (!status_.ok()) progress_.reset();
+    Advance(std::move(lock), Clock::now());
+  }
+
+  // The write that was started has left (`ok`), or nothing can leave any more.
+  void OnWritten(bool ok) {
+    std::unique_lock lock(mutex_);
+    writing_ = false;
+    broken_ = broken_ || !ok;
+    Advance(std::move(lock), Clock::now());
+  }
+
+  void Tick(Clock::time_point now) override {
+    std::unique_lock lock(mutex_);
+    if (accepted_ && !closed_ && !writing_ && !progress_ &&
+        now - last_write_ >= options_.heartbeat) {
+      progress_ = newest_;
+      counters_.heartbeat->Increment();
+    }
+    Advance(std::move(lock), now);
+  }
+
+ private:
+  // Starts what is due, if nothing is on its way.
+  void Advance(std::unique_lock<std::mutex> lock, Clock::time_point now) {
+    if (writing_ || ended_) return;
+    if (!broken_ && TakeNext(now)) {
+      writing_ = true;
+      last_write_ = now;
+      counters_.sent->Increment();
+      lock.unlock();
+      transport_->Write(&outgoing_);
+    } else if (closed_) {
+      ended_ = true;
+      const absl::Status status = status_;
+      lock.unlock();
+      transport_->End(status);
+    }
+  }
+
+  bool TakeNext(Clock::time_point now) {
+    if (first_) return Take(first_);
+    if (progress_ && (closed_ || now - last_progress_ >= options_.progress_gap)) {
+      last_progress_ = now;
+      return Take(progress_);
+    }
+    return last_ && Take(last_);
+  }
+
+  bool Take(std::optional<Event>& event) {
+    outgoing_ = *std::move(event);
+    event.reset();
+    return true;
+  }
+
+  EventTransport<Event>* const transport_;
+  const CallPool::Options& options_;
+  const EventCounters counters_;
+  std::mutex mutex_;
+  std::optional<Event> first_, progress_, last_;
+  Event newest_ = EmptyProgress();  // what a heartbeat repeats
+  Event outgoing_;                  // belongs to the transport while writing_
+  Clock::time_point last_write_ = Clock::now(), last_progress_ = {};
+  absl::Status status_;
+  bool accepted_ = false, writing_ = false, broken_ = false, closed_ = false, ended_ = false;
+
+  static Event EmptyProgress() {
+    Event event;
+    event.mutable_progress();
+    return event;
+  }
+};
+
+}  // namespace quench::rpc

@@ -1,0 +1,142 @@
+// The two adapters between gRPC's callback API and handlers: authenticate, admit or shed, build the
+// StepContext, run on the pool, turn the outcome into a rich error, finish exactly once, count and
+// log. A handler is a function of the request; with them a method of a service reads
+//
+//   grpc::ServerWriteReactor<CompileEvent>* Compile(grpc::CallbackServerContext* context,
+//                                                   const CompileRequest* request) override {
+//     return rpc::StreamOnPool<CompileEvent>(compile_, context, request, DoCompile);
+//   }
+//
+// where `rpc::Method compile_` is a member and DoCompile(const CompileRequest&, const StepContext&)
+// gives an absl::StatusOr<CompileResult>.
+#pragma once
+
+#include <grpcpp/support/server_callback.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "common/base/context.h"
+#include "common/base/status.h"
+#include "common/rpc/call.h"
+#include "common/rpc/event_sender.h"
+
+namespace quench::rpc {
+namespace internal {
+
+using Work = std::function<absl::Status(const StepContext&)>;
+
+// Runs `work`, then finishes the call with its status.
+grpc::ServerUnaryReactor* RunUnary(const Method& method, grpc::CallbackServerContext* context,
+                                   const std::string& request_id, Work work);
+
+// The id that a request itself brings in StepOptions, if it is of a step.
+template <typename Request>
+std::string RequestIdOf(const Request& request) {
+  if constexpr (requires { request.step().request_id(); }) {
+    return request.step().request_id();
+  } else {
+    return "";
+  }
+}
+
+template <typename Event>
+class StreamReactor final : public grpc::ServerWriteReactor<Event>, public EventTransport<Event> {
+ public:
+  StreamReactor(const Method& method, grpc::CallbackServerContext* context,
+                const std::string& request_id)
+      : call_(std::make_shared<ServerCall>(method, context, request_id)),
+        sender_(std::make_shared<EventSender<Event>>(this, method.pool().options())) {}
+
+  const std::shared_ptr<ServerCall>& call() const { return call_; }
+  const std::shared_ptr<EventSender<Event>>& sender() const { return sender_; }
+
+  void Write(const Event* event) override { this->StartWrite(event); }
+  void End(const absl::Status& status) override { this->Finish(call_->End(status)); }
+  void OnWriteDone(bool ok) override {
+    const std::shared_ptr<EventSender<Event>> sender = sender_;  // the reactor may go meanwhile
+    sender->OnWritten(ok);
+  }
+  void OnCancel() override { call_->Cancel(); }
+  void OnDone() override { delete this; }
+
+ private:
+  std::shared_ptr<ServerCall> call_;
+  std::shared_ptr<EventSender<Event>> sender_;
+};
+
+template <typename Event>
+Event ProgressEvent(const Progress& progress) {
+  Event event;
+  auto* out = event.mutable_progress();
+  out->set_stage(progress.stage);
+  out->set_detail(progress.detail);
+  out->set_done(progress.done);
+  out->set_total(progress.total);
+  return event;
+}
+
+}  // namespace internal
+
+// A call with one answer: handler(const Request&, const StepContext&) -> absl::StatusOr<Response>.
+// The request is valid while the handler runs.
+template <typename Request, typename Response, typename Handler>
+grpc::ServerUnaryReactor* UnaryOnPool(const Method& method, grpc::CallbackServerContext* context,
+                                      const Request* request, Response* response, Handler handler) {
+  return internal::RunUnary(
+      method, context, internal::RequestIdOf(*request),
+      [request, response, handler = std::move(handler)](const StepContext& step) -> absl::Status {
+        QUENCH_ASSIGN_OR_RETURN(*response, handler(*request, step));
+        return absl::OkStatus();
+      });
+}
+
+// A step: handler(const Request&, const StepContext&) -> absl::StatusOr<Result>, whose reports
+// become progress events. `Event` is a oneof of accepted, progress and result. `accept`(const
+// Request&, Accepted*) fills in what only the service knows of the first event.
+template <typename Event, typename Request, typename Handler, typename Accept>
+grpc::ServerWriteReactor<Event>* StreamOnPool(const Method& method,
+                                              grpc::CallbackServerContext* context,
+                                              const Request* request, Handler handler,
+                                              Accept accept) {
+  auto* reactor =
+      new internal::StreamReactor<Event>(method, context, internal::RequestIdOf(*request));
+  const std::shared_ptr<ServerCall> call = reactor->call();
+  const std::shared_ptr<EventSender<Event>> sender = reactor->sender();
+  if (const absl::Status admitted = call->Admit(); !admitted.ok()) {
+    sender->Close(admitted, std::nullopt);
+    return reactor;
+  }
+  call->SendProgressTo([sender](const Progress& progress) {
+    sender->Report(internal::ProgressEvent<Event>(progress));
+  });
+  method.pool().Watch(sender);
+  method.pool().Run(
+      [call, sender, request, handler = std::move(handler), accept = std::move(accept)] {
+        Event event;
+        const absl::Status status = call->Run([&](const StepContext& step) -> absl::Status {
+          Event first;
+          first.mutable_accepted()->set_request_id(call->request_id());
+          accept(*request, first.mutable_accepted());
+          sender->Accept(std::move(first));
+          QUENCH_ASSIGN_OR_RETURN(*event.mutable_result(), handler(*request, step));
+          return absl::OkStatus();
+        });
+        call->ReleaseSlot();
+        sender->Close(status, status.ok() ? std::optional<Event>(std::move(event)) : std::nullopt);
+      });
+  return reactor;
+}
+
+template <typename Event, typename Request, typename Handler>
+grpc::ServerWriteReactor<Event>* StreamOnPool(const Method& method,
+                                              grpc::CallbackServerContext* context,
+                                              const Request* request, Handler handler) {
+  return StreamOnPool<Event>(method, context, request, std::move(handler),
+                             [](const Request&, auto*) {});
+}
+
+}  // namespace quench::rpc

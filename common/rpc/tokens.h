@@ -1,0 +1,58 @@
+// Bearer tokens: the server's list of whose token is whose, and the one that a client brings.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/rpc/watched_file.h"
+
+namespace quench::rpc {
+
+// A file with a line `TENANT SHA256` for each token, the hash in lower-case hex; a tenant may have
+// several. Empty lines and those that begin with # are left out. Read again when it changes; a
+// change that cannot be read leaves the tokens as they were and is logged. Thread-safe.
+class TokenList {
+ public:
+  // INVALID_ARGUMENT names the line; a file without tokens is an error too.
+  static absl::StatusOr<std::unique_ptr<TokenList>> Open(const std::filesystem::path& path);
+
+  // The tenant of the token in an `authorization` header's value, which is empty when the call has
+  // none. UNAUTHENTICATED otherwise. Takes as long for a wrong token as for a right one.
+  absl::StatusOr<std::string> TenantOf(std::string_view authorization);
+
+ private:
+  struct Entry {
+    std::string tenant;
+    std::string sha256;
+  };
+  explicit TokenList(const std::filesystem::path& path) : file_(path) {}
+  absl::Status Refresh();
+  static absl::StatusOr<std::vector<Entry>> Parse(const std::string& text);
+
+  std::mutex mutex_;
+  WatchedFile file_;
+  std::vector<Entry> entries_;
+};
+
+// A file that holds one token. Read again when it changes. Thread-safe.
+class TokenSource {
+ public:
+  static absl::StatusOr<std::unique_ptr<TokenSource>> Open(const std::filesystem::path& path);
+  std::string Get();
+
+ private:
+  explicit TokenSource(const std::filesystem::path& path) : file_(path) {}
+  absl::Status Refresh();
+
+  std::mutex mutex_;
+  WatchedFile file_;
+  std::string token_;
+};
+
+}  // namespace quench::rpc

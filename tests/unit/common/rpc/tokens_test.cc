@@ -1,0 +1,98 @@
+#include "common/rpc/tokens.h"
+
+#include <gtest/gtest.h>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "common/blobs/digest.h"
+#include "common/rpc/errors.h"
+#include "tests/support/matchers.h"
+
+namespace quench::rpc {
+namespace {
+
+using quench::testing::HasSubstr;
+
+class TokensTest : public ::testing::Test {
+ protected:
+  void Write(const std::string& text) { ASSERT_TRUE(WriteFileAtomically(path_, text).ok()); }
+  TempDir folder_ = *TempDir::Create();
+  std::filesystem::path path_ = folder_.path() / "tokens";
+};
+
+TEST_F(TokensTest, KnowsWhoseTokenItIs) {
+  Write("# two for alice\nalice " + Sha256Hex("old") + "\nalice " + Sha256Hex("new") + "\n\nbob " +
+        Sha256Hex("secret") + "\n");
+  const auto list = TokenList::Open(path_);
+  ASSERT_TRUE(list.ok()) << list.status();
+  EXPECT_EQ(*(*list)->TenantOf("Bearer old"), "alice");
+  EXPECT_EQ(*(*list)->TenantOf("Bearer new"), "alice");
+  EXPECT_EQ(*(*list)->TenantOf("Bearer secret"), "bob");
+  for (const std::string text :
+       {"Bearer", "Bearer ", "Bearer secre", "Bearer secret ", "Bearer  secret"}) {
+    EXPECT_EQ((*list)->TenantOf(text).status().code(), absl::StatusCode::kUnauthenticated) << text;
+  }
+  EXPECT_EQ(ReasonOf((*list)->TenantOf("").status()), "TOKEN_MISSING");
+  EXPECT_EQ(ReasonOf((*list)->TenantOf("Basic secret").status()), "TOKEN_MISSING");
+  EXPECT_EQ(ReasonOf((*list)->TenantOf("Bearer nobody").status()), "TOKEN_INVALID");
+  // The file holds hashes: one of them is no token.
+  EXPECT_FALSE((*list)->TenantOf("Bearer " + Sha256Hex("secret")).ok());
+}
+
+TEST_F(TokensTest, ReadsItsFileAgainWhenItChanges) {
+  Write("alice " + Sha256Hex("one"));
+  const auto list = TokenList::Open(path_);
+  ASSERT_TRUE(list.ok()) << list.status();
+  EXPECT_TRUE((*list)->TenantOf("Bearer one").ok());
+  Write("alice " + Sha256Hex("two"));
+  EXPECT_FALSE((*list)->TenantOf("Bearer one").ok());
+  EXPECT_TRUE((*list)->TenantOf("Bearer two").ok());
+}
+
+TEST_F(TokensTest, AChangeThatIsMalformedChangesNothing) {
+  Write("alice " + Sha256Hex("one"));
+  const auto list = TokenList::Open(path_);
+  ASSERT_TRUE(list.ok()) << list.status();
+  for (const std::string text : {"", "alice", "# nobody\n"}) {
+    Write(text);
+    EXPECT_TRUE((*list)->TenantOf("Bearer one").ok()) << text;
+  }
+  std::filesystem::remove(path_);
+  EXPECT_TRUE((*list)->TenantOf("Bearer one").ok());
+  Write("alice " + Sha256Hex("two"));
+  EXPECT_TRUE((*list)->TenantOf("Bearer two").ok());
+}
+
+TEST_F(TokensTest, SaysWhichLineIsWrong) {
+  const std::string good = "alice " + Sha256Hex("x") + "\n";
+  for (const std::string& bad :
+       std::vector<std::string>{"alice", "alice secret", "Alice " + Sha256Hex("x"),
+                                "alice " + Sha256Hex("x") + " more"}) {
+    Write(good + bad + "\n");
+    const absl::Status status = TokenList::Open(path_).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad;
+    EXPECT_THAT(MessageOf(status), HasSubstr("line 2")) << bad;
+    EXPECT_EQ(MessageOf(status).find("secret"), std::string::npos) << "a token in an error";
+  }
+  Write("\n");
+  EXPECT_THAT(MessageOf(TokenList::Open(path_).status()), HasSubstr("has no tokens"));
+  EXPECT_FALSE(TokenList::Open(folder_.path() / "none").ok());
+}
+
+TEST_F(TokensTest, SourceFollowsItsFile) {
+  Write("  one\n");
+  const auto source = TokenSource::Open(path_);
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_EQ((*source)->Get(), "one");
+  Write("two\n");
+  EXPECT_EQ((*source)->Get(), "two");
+  Write("");
+  EXPECT_EQ((*source)->Get(), "two");
+  for (const std::string text : {"", " \n", "a b", "a\nb"}) {
+    Write(text);
+    EXPECT_EQ(TokenSource::Open(path_).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+}
+
+}  // namespace
+}  // namespace quench::rpc
