@@ -6,41 +6,107 @@
 #include <spdlog/spdlog.h>
 
 #include <csignal>
+#include <thread>
 
 #include "common/base/status.h"
+#include "common/rpc/address.h"
 
 namespace quench::rpc {
 
+namespace {
+
+int Milliseconds(std::chrono::milliseconds duration) { return static_cast<int>(duration.count()); }
+
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> CredentialsOf(
+    const ServerOptions& options) {
+  if (options.tls) return ServerTls(*options.tls);
+  if (!options.insecure && !IsLocal(options.listen)) {
+    return InvalidArgument(
+        "`{}` is reached from other machines, and there is no TLS: give a certificate, listen on "
+        "127.0.0.1, or say that plain text is meant",
+        options.listen);
+  }
+  return grpc::InsecureServerCredentials();
+}
+
+// Calls may be silent for long on purpose, and machines vanish without a word: both sides ask.
+void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(options.max_message_bytes);
+  builder.SetMaxSendMessageSize(options.max_message_bytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_calls);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                             Milliseconds(options.max_connection_age));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // Clients ask every 30 s: more than that is tolerated, else they would be cut off for it.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
+  // Two servers on one port would share its calls silently: refuse instead.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
                                                       const std::vector<grpc::Service*>& services) {
+  const std::string path = UnixPath(options.listen);
+  if (!options.listen.empty()) QUENCH_RETURN_IF_ERROR(CheckAddress(options.listen, false));
+  if (!path.empty()) QUENCH_RETURN_IF_ERROR(CheckUnixSocketIsFree(path));
+  std::unique_ptr<metrics::Endpoint> metrics;
+  if (!options.metrics_listen.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(metrics,
+                            metrics::Endpoint::Start(options.metrics_listen, *options.registry));
+  }
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &port);
-  builder.SetMaxReceiveMessageSize(options.max_message_bytes);
-  // Two servers on one port would share its calls silently: refuse instead.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  if (!options.listen.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(const auto credentials, CredentialsOf(options));
+    builder.AddListeningPort(options.listen, credentials, &port);
+  }
+  SetLimits(options, builder);
   for (grpc::Service* service : services) builder.RegisterService(service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr || port == 0) {
+  if (server == nullptr || (port == 0 && !options.listen.empty())) {
     return absl::UnavailableError(fmt::format(
         "cannot listen on `{}`: the address is in use or not of this machine", options.listen));
   }
   for (const std::string& name : options.health_services) {
     server->GetHealthCheckService()->SetServingStatus(name, true);
   }
-  return std::unique_ptr<Server>(new Server(options, std::move(server), port));
+  return std::unique_ptr<Server>(
+      new Server(options, std::move(server), path.empty() ? port : 0, std::move(metrics)));
 }
 
-Server::Server(ServerOptions options, std::unique_ptr<grpc::Server> server, int port)
-    : options_(std::move(options)), server_(std::move(server)), port_(port) {}
+Server::Server(ServerOptions options, std::unique_ptr<grpc::Server> server, int port,
+               std::unique_ptr<metrics::Endpoint> metrics)
+    : options_(std::move(options)),
+      server_(std::move(server)),
+      port_(port),
+      metrics_(std::move(metrics)) {
+  if (!options_.tls) return;
+  expiry_ = options_.registry->AddRefresh(
+      [path = options_.tls->certificate, registry = options_.registry] {
+        const auto expiry = CertificateExpiry(path);
+        if (!expiry.ok()) return;
+        registry->Get(metrics::kCertificateExpiry)
+            .Set(std::chrono::duration<double>(expiry->time_since_epoch()).count());
+      });
+}
+
+std::string Server::address() const {
+  if (port_ == 0) return options_.listen;
+  return fmt::format("{}:{}", options_.listen.substr(0, options_.listen.rfind(':')), port_);
+}
 
 Server::~Server() { Drain(); }
 
 void Server::Drain() {
   if (server_ == nullptr) return;
   server_->GetHealthCheckService()->SetServingStatus(false);
+  std::this_thread::sleep_for(options_.drain_delay);
   server_->Shutdown(std::chrono::system_clock::now() + options_.grace);
   server_->Wait();
   server_.reset();

@@ -1,4 +1,5 @@
-// A gRPC server with what every service of ours has: health per service, reflection, drain.
+// A gRPC server with what every service of ours has: health per service, reflection, TLS, limits,
+// keepalive, drain.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -6,8 +7,13 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "common/metrics/endpoint.h"
+#include "common/metrics/metrics.h"
+#include "common/rpc/tls.h"
 
 namespace grpc {
 class Server;
@@ -16,32 +22,52 @@ class Service;
 
 namespace quench::rpc {
 
+class Channel;
+
 struct ServerOptions {
-  std::string listen = "127.0.0.1:0";  // host:port; port 0 takes a free one
-  std::vector<std::string>
-      health_services;                      // full names reported beside "" (the server as a whole)
-  int max_message_bytes = 8 << 20;          // largest message received
-  std::chrono::milliseconds grace{10'000};  // what a drain waits for running calls
+  // HOST:PORT, where port 0 takes a free one; or unix:PATH of at most 107 bytes, in a folder that
+  // only its users may enter. Empty: reached in this process only, through Channel::InProcess.
+  std::string listen = "127.0.0.1:0";
+  std::optional<TlsFiles> tls;
+  bool insecure = false;                     // plain text beyond this machine
+  std::vector<std::string> health_services;  // full names reported beside "" (the whole server)
+  int max_message_bytes = 8 << 20;           // largest message received or sent
+  int max_calls = 1000;                      // at once, on one connection
+  // Clients of a name with several addresses look it up anew when a connection ends.
+  std::chrono::milliseconds max_connection_age{30 * 60'000};
+  std::string metrics_listen;                // HOST:PORT of /metrics; empty: none
+  std::chrono::milliseconds drain_delay{0};  // NOT_SERVING, and still serving
+  std::chrono::milliseconds grace{10'000};   // what a drain then waits for running calls
+  metrics::Registry* registry = &metrics::Global();
 };
 
 class Server {
  public:
   // Listens and serves `services` (not owned, outliving the server) beside health and reflection.
-  // UNAVAILABLE when the address cannot be taken.
+  // UNAVAILABLE when the address cannot be taken, INVALID_ARGUMENT when the options are wrong.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,
                                                        const std::vector<grpc::Service*>& services);
   ~Server();
 
+  // The port taken; 0 for unix sockets.
   int port() const { return port_; }
-  // NOT_SERVING for everyone, then no new calls, then waits up to `grace` for running ones.
-  // Idempotent.
+  int metrics_port() const { return metrics_ == nullptr ? 0 : metrics_->port(); }
+  // What a Channel opens: `listen` with the port taken.
+  std::string address() const;
+
+  // NOT_SERVING for everyone, `drain_delay` later no new calls, then waits up to `grace` for
+  // running ones and cancels the rest. Idempotent.
   void Drain();
 
  private:
-  Server(ServerOptions options, std::unique_ptr<grpc::Server> server, int port);
+  friend class Channel;
+  Server(ServerOptions options, std::unique_ptr<grpc::Server> server, int port,
+         std::unique_ptr<metrics::Endpoint> metrics);
   ServerOptions options_;
   std::unique_ptr<grpc::Server> server_;
   int port_;
+  std::unique_ptr<metrics::Endpoint> metrics_;
+  metrics::Registry::Refresh expiry_;
 };
 
 // Blocks SIGINT and SIGTERM for this thread and all it starts; call before the first gRPC or LLVM

@@ -7,6 +7,8 @@
 
 #include <thread>
 
+#include "common/base/files.h"
+#include "common/base/status.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 
 namespace quench::rpc {
@@ -73,6 +75,47 @@ TEST(ServerTest, WatchersSeeTheDrain) {
   context.TryCancel();
   reader->Finish();
   drain.join();
+}
+
+TEST(ServerTest, RefusesAUnixSocketInUse) {
+  const auto folder = TempDir::Create("/tmp");
+  ASSERT_TRUE(folder.ok());
+  ServerOptions options;
+  options.listen = "unix:" + (folder->path() / "s").string();
+  auto first = Server::Start(options, {});
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ((*first)->address(), options.listen);
+  EXPECT_EQ(Server::Start(options, {}).status().code(), absl::StatusCode::kUnavailable);
+  first->reset();
+  // What a crash leaves behind is no server.
+  ASSERT_TRUE(WriteFileAtomically(folder->path() / "s", "").ok());
+  std::filesystem::remove(folder->path() / "s");
+  EXPECT_TRUE(Server::Start(options, {}).ok());
+}
+
+TEST(ServerTest, RefusesWhatIsNoAddress) {
+  for (const std::string listen :
+       {"127.0.0.1", ":80", "127.0.0.1:", "127.0.0.1:x", "unix:", "127.0.0.1:65536", "dns:///x"}) {
+    ServerOptions options;
+    options.listen = listen;
+    EXPECT_EQ(Server::Start(options, {}).status().code(), absl::StatusCode::kInvalidArgument)
+        << listen;
+  }
+  ServerOptions options;
+  options.listen = "unix:/tmp/" + std::string(120, 'x');
+  const absl::Status status = Server::Start(options, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(MessageOf(status).find("1 to 107 bytes"), std::string::npos) << status;
+}
+
+TEST(ServerTest, ServesMetricsBesideCalls) {
+  ServerOptions options;
+  options.metrics_listen = "127.0.0.1:0";
+  auto server = Server::Start(options, {});
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_GT((*server)->metrics_port(), 0);
+  options.metrics_listen = AddressOf((*server)->metrics_port());
+  EXPECT_EQ(Server::Start(options, {}).status().code(), absl::StatusCode::kUnavailable);
 }
 
 // In a fresh process, as a binary would: a signal ends the server with exit code 0.

@@ -1,0 +1,22 @@
+// Addresses as users write them: HOST:PORT, [V6]:PORT, unix:PATH.
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <string>
+
+namespace quench::rpc {
+
+// The path of `unix:PATH`, else "".
+std::string UnixPath(const std::string& address);
+
+// Whether only this machine reaches it: a unix socket, 127.0.0.0/8, ::1, localhost.
+bool IsLocal(const std::string& address);
+
+// INVALID_ARGUMENT for what nobody can listen on or call; `schemes` permits resolvers' `dns:///...`.
+absl::Status CheckAddress(const std::string& address, bool schemes);
+
+// UNAVAILABLE if a server answers on the socket: gRPC would take its place silently.
+absl::Status CheckUnixSocketIsFree(const std::string& path);
+
+}  // namespace quench::rpc
