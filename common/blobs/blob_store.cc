@@ -1,147 +1,144 @@
 #include "common/blobs/blob_store.h"
 
-#include <dirent.h>
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <ctime>
 #include <system_error>
+#include <tuple>
 
 #include "common/base/status.h"
 #include "common/blobs/digest.h"
+#include "common/blobs/eviction.h"
+#include "common/blobs/folder.h"
 
 namespace quench {
 namespace {
 
 namespace fs = std::filesystem;
+using blobs::UniqueFd;
 
 constexpr time_t kUnfinishedSeconds = 3600;
-
-absl::Status MakeFolders(const fs::path& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  return error ? ErrnoStatus(error.value(), "create folder", path) : absl::OkStatus();
-}
-
-absl::Status SyncFolder(const fs::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return ErrnoStatus(errno, "open", path);
-  const int result = ::fsync(fd);
-  const int error = errno;
-  ::close(fd);
-  return result == 0 ? absl::OkStatus() : ErrnoStatus(error, "flush", path);
-}
+constexpr size_t kPieceBytes = size_t{1} << 20;
 
 // A file under `tmp/` that becomes `<folder of digest>/<digest>`.
 class LocalBlobWriter : public BlobWriter {
  public:
-  LocalBlobWriter(int fd, fs::path temporary, fs::path blobs)
-      : fd_(fd), temporary_(std::move(temporary)), blobs_(std::move(blobs)) {}
+  LocalBlobWriter(UniqueFd fd, fs::path temporary, fs::path blobs, std::shared_ptr<BlobSpace> space)
+      : fd_(std::move(fd)),
+        temporary_(std::move(temporary)),
+        blobs_(std::move(blobs)),
+        space_(std::move(space)) {}
   ~LocalBlobWriter() override {
-    if (fd_ >= 0) ::close(fd_);
-    if (!temporary_.empty()) ::unlink(temporary_.c_str());
+    if (temporary_.empty()) return;
+    ::unlink(temporary_.c_str());
+    if (space_ != nullptr) space_->Give(size_);
   }
   LocalBlobWriter(const LocalBlobWriter&) = delete;
   LocalBlobWriter& operator=(const LocalBlobWriter&) = delete;
 
   absl::Status Append(std::span<const std::byte> bytes) override;
+  // Takes in a whole file that nothing was appended to before.
+  absl::Status Copy(int source, const fs::path& path, const StepContext& step);
   uint64_t size() const override { return size_; }
   absl::StatusOr<std::string> Commit() override;
+  absl::Status CommitAs(const BlobId& id) override;
 
  private:
-  int fd_;
+  absl::Status CheckOpen() const;
+  absl::Status Count(std::span<const std::byte> bytes);
+
+  UniqueFd fd_;
   fs::path temporary_;
   fs::path blobs_;
+  std::shared_ptr<BlobSpace> space_;
   Sha256 sha_;
   uint64_t size_ = 0;
   absl::Status failure_;  // the first failed write; nothing is committed after it
 };
 
-absl::Status LocalBlobWriter::Append(std::span<const std::byte> bytes) {
+absl::Status LocalBlobWriter::CheckOpen() const {
   QUENCH_RETURN_IF_ERROR(failure_);
-  if (fd_ < 0) return absl::FailedPreconditionError("the blob is already committed");
-  if (bytes.size() > kMaxBlobBytes - size_) {
-    failure_ = absl::ResourceExhaustedError(
-        fmt::format("a blob of more than {} bytes, at most that is stored", kMaxBlobBytes));
-    return failure_;
-  }
+  if (fd_.get() < 0) return absl::FailedPreconditionError("the blob is already committed");
+  return absl::OkStatus();
+}
+
+absl::Status LocalBlobWriter::Count(std::span<const std::byte> bytes) {
+  if (space_ != nullptr) QUENCH_RETURN_IF_ERROR(space_->Take(bytes.size()));
   sha_.Update(bytes);
   size_ += bytes.size();
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      failure_ = ErrnoStatus(errno, "write", temporary_);
-      return failure_;
-    }
-    bytes = bytes.subspan(static_cast<size_t>(written));
+  return absl::OkStatus();
+}
+
+absl::Status LocalBlobWriter::Append(std::span<const std::byte> bytes) {
+  QUENCH_RETURN_IF_ERROR(CheckOpen());
+  const uint64_t offset = size_;
+  failure_ = Count(bytes);
+  if (failure_.ok()) failure_ = blobs::WriteAllAt(fd_.get(), bytes, offset, temporary_);
+  return failure_;
+}
+
+absl::Status LocalBlobWriter::Copy(int source, const fs::path& path, const StepContext& step) {
+  // Bytes are hashed as they lie in the store's file, or as they go into it: never as they may be
+  // in the user's file a moment later.
+  const bool shared = ::ioctl(fd_.get(), FICLONE, source) == 0;
+  const int from = shared ? fd_.get() : source;
+  std::vector<std::byte> buffer(kPieceBytes);
+  for (size_t read = buffer.size(); read == buffer.size();) {
+    QUENCH_RETURN_IF_ERROR(step.Check());
+    QUENCH_RETURN_IF_ERROR(blobs::ReadAllAt(from, size_, buffer, &read, path));
+    const auto piece = std::span<const std::byte>(buffer).first(read);
+    QUENCH_RETURN_IF_ERROR(shared ? Count(piece) : Append(piece));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> LocalBlobWriter::Commit() {
-  QUENCH_RETURN_IF_ERROR(failure_);
-  if (fd_ < 0) return absl::FailedPreconditionError("the blob is already committed");
+  QUENCH_RETURN_IF_ERROR(CheckOpen());
   std::string digest = sha_.HexDigest();
-  const fs::path folder = blobs_ / digest.substr(0, 2);
-  const fs::path target = folder / digest;
-  const int fd = std::exchange(fd_, -1);
-  absl::Status status;
-  if (::fchmod(fd, 0444) != 0) status = ErrnoStatus(errno, "make read-only", temporary_);
-  if (status.ok() && ::fsync(fd) != 0) status = ErrnoStatus(errno, "flush", temporary_);
-  if (::close(fd) != 0 && status.ok()) status = ErrnoStatus(errno, "close", temporary_);
-  QUENCH_RETURN_IF_ERROR(status);
-  QUENCH_RETURN_IF_ERROR(MakeFolders(folder));
-  if (::rename(temporary_.c_str(), target.c_str()) != 0) {
-    return ErrnoStatus(errno, "rename to", target);
-  }
+  QUENCH_RETURN_IF_ERROR(blobs::Publish(std::move(fd_), temporary_, blobs_, digest));
   temporary_.clear();
-  QUENCH_RETURN_IF_ERROR(SyncFolder(folder));
   return digest;
 }
 
-struct StoredBlob {
-  fs::path path;
-  uint64_t bytes = 0;
-  timespec used{};
-};
-
-// Every blob of the store; files that vanish meanwhile (another process prunes) are left out.
-std::vector<StoredBlob> ListBlobs(const fs::path& blobs) {
-  std::vector<StoredBlob> found;
-  std::error_code error;
-  for (fs::directory_iterator folder(blobs, error), end; !error && folder != end;
-       folder.increment(error)) {
-    std::error_code inner;
-    for (fs::directory_iterator file(folder->path(), inner); !inner && file != end;
-         file.increment(inner)) {
-      struct stat info{};
-      if (!IsDigest(file->path().filename().string())) continue;
-      if (::lstat(file->path().c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
-      found.push_back({file->path(), static_cast<uint64_t>(info.st_size), info.st_mtim});
-    }
+absl::Status LocalBlobWriter::CommitAs(const BlobId& id) {
+  QUENCH_RETURN_IF_ERROR(CheckOpen());
+  const std::string digest = sha_.HexDigest();
+  if (digest != id.hash || size_ != id.size) {
+    failure_ = InvalidArgument("the bytes are blob `{}` of {} bytes, not `{}` of {}", digest, size_,
+                               id.hash, id.size);
+    return failure_;
   }
-  return found;
+  QUENCH_RETURN_IF_ERROR(blobs::Publish(std::move(fd_), temporary_, blobs_, digest));
+  temporary_.clear();
+  return absl::OkStatus();
 }
 
-void RemoveUnfinished(const fs::path& folder) {
-  std::error_code error;
-  const time_t now = ::time(nullptr);
-  for (fs::directory_iterator file(folder, error), end; !error && file != end;
-       file.increment(error)) {
-    struct stat info{};
-    if (::lstat(file->path().c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
-        now - info.st_mtim.tv_sec > kUnfinishedSeconds) {
-      ::unlink(file->path().c_str());
-    }
-  }
+absl::Status CheckDigest(const std::string& digest) {
+  if (IsDigest(digest)) return absl::OkStatus();
+  return InvalidArgument("`{}` is not a blob digest, those have 64 lower-case hex characters",
+                         digest.substr(0, 80));
+}
+
+absl::Status Missing(const std::string& digest) {
+  return absl::NotFoundError(fmt::format("blob `{}` is not in the store", digest));
 }
 
 }  // namespace
+
+BlobReader::~BlobReader() { ::close(fd_); }
+
+absl::Status BlobReader::ReadAt(uint64_t offset, std::span<std::byte> into) const {
+  size_t read = 0;
+  QUENCH_RETURN_IF_ERROR(blobs::ReadAllAt(fd_, offset, into, &read, path_));
+  if (read == into.size()) return absl::OkStatus();
+  return absl::DataLossError(fmt::format("blob `{}` ends after {} of {} bytes",
+                                         path_.filename().string(), offset + read, size_));
+}
 
 absl::StatusOr<std::string> BlobStore::Put(std::span<const std::byte> bytes) {
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<BlobWriter> writer, Create());
@@ -151,14 +148,22 @@ absl::StatusOr<std::string> BlobStore::Put(std::span<const std::byte> bytes) {
 
 absl::StatusOr<std::shared_ptr<LocalBlobStore>> LocalBlobStore::Open(const fs::path& root,
                                                                      uint64_t limit_bytes) {
-  QUENCH_RETURN_IF_ERROR(MakeFolders(root / "blobs" / "sha256"));
-  QUENCH_RETURN_IF_ERROR(MakeFolders(root / "tmp"));
-  std::shared_ptr<LocalBlobStore> store(new LocalBlobStore(root, limit_bytes));
+  QUENCH_ASSIGN_OR_RETURN(std::shared_ptr<LocalBlobStore> store, Open(root, nullptr));
+  store->limit_bytes_ = limit_bytes;
   // Nine tenths, so that not every start prunes.
   if (store->Stat()->bytes > limit_bytes) {
     QUENCH_RETURN_IF_ERROR(store->Prune(limit_bytes / 10 * 9).status());
   }
   return store;
+}
+
+absl::StatusOr<std::shared_ptr<LocalBlobStore>> LocalBlobStore::Open(
+    const fs::path& root, std::shared_ptr<BlobSpace> space) {
+  QUENCH_RETURN_IF_ERROR(blobs::MakeFolders(root / "blobs" / "sha256"));
+  QUENCH_RETURN_IF_ERROR(blobs::MakeFolders(root / "tmp"));
+  const uint64_t limit = space == nullptr ? 0 : space->max_bytes();
+  if (space != nullptr) space->AddRoot(root);
+  return std::shared_ptr<LocalBlobStore>(new LocalBlobStore(root, limit, std::move(space)));
 }
 
 fs::path LocalBlobStore::DefaultRoot() {
@@ -176,35 +181,82 @@ fs::path LocalBlobStore::PathOf(const std::string& digest) const {
   return root_ / "blobs" / "sha256" / digest.substr(0, 2) / digest;
 }
 
-absl::StatusOr<std::unique_ptr<BlobWriter>> LocalBlobStore::Create() {
-  std::string temporary = (root_ / "tmp" / "XXXXXX").string();
-  const int fd = ::mkostemp(temporary.data(), O_CLOEXEC);
-  if (fd < 0) return ErrnoStatus(errno, "create a file in", root_ / "tmp");
-  return std::make_unique<LocalBlobWriter>(fd, temporary, root_ / "blobs" / "sha256");
+namespace {
+
+absl::StatusOr<std::unique_ptr<LocalBlobWriter>> NewWriter(const LocalBlobStore& store) {
+  std::string temporary = (store.root() / "tmp" / "XXXXXX").string();
+  UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));
+  if (fd.get() < 0) return ErrnoStatus(errno, "create a file in", store.root() / "tmp");
+  return std::make_unique<LocalBlobWriter>(std::move(fd), temporary, store.blobs(), store.space());
 }
 
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<BlobWriter>> LocalBlobStore::Create() { return NewWriter(*this); }
+
 absl::StatusOr<std::shared_ptr<const FileMapping>> LocalBlobStore::Open(const std::string& digest) {
-  if (!IsDigest(digest)) {
-    return InvalidArgument("`{}` is not a blob digest, those have 64 lower-case hex characters",
-                           digest.substr(0, 80));
-  }
+  QUENCH_RETURN_IF_ERROR(CheckDigest(digest));
   const fs::path path = PathOf(digest);
   absl::StatusOr<std::shared_ptr<const FileMapping>> mapping = FileMapping::Open(path);
-  if (absl::IsNotFound(mapping.status())) {
-    return absl::NotFoundError(fmt::format("blob `{}` is not in the store", digest));
-  }
-  // The file's own time stamps carry the order of use; a read-only store simply has none.
-  if (mapping.ok()) (void)::utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+  if (absl::IsNotFound(mapping.status())) return Missing(digest);
+  if (mapping.ok()) blobs::MarkUsed(path);
   return mapping;
+}
+
+absl::StatusOr<std::unique_ptr<BlobReader>> LocalBlobStore::OpenReader(const BlobId& id) {
+  QUENCH_RETURN_IF_ERROR(CheckDigest(id.hash));
+  const fs::path path = PathOf(id.hash);
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) return errno == ENOENT ? Missing(id.hash) : ErrnoStatus(errno, "open", path);
+  struct stat info{};
+  if (::fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, "inspect", path);
+  if (static_cast<uint64_t>(info.st_size) != id.size) {
+    return absl::NotFoundError(
+        fmt::format("blob `{}` has {} bytes, not {}", id.hash, info.st_size, id.size));
+  }
+  blobs::MarkUsed(path);
+  return std::make_unique<BlobReader>(fd.Release(), id.size, path);
 }
 
 bool LocalBlobStore::Contains(const std::string& digest) {
   return IsDigest(digest) && ::access(PathOf(digest).c_str(), R_OK) == 0;
 }
 
+std::optional<uint64_t> LocalBlobStore::SizeOf(const std::string& digest) const {
+  struct stat info{};
+  if (!IsDigest(digest) || ::lstat(PathOf(digest).c_str(), &info) != 0) return std::nullopt;
+  return static_cast<uint64_t>(info.st_size);
+}
+
+bool LocalBlobStore::Use(const BlobId& id) {
+  if (SizeOf(id.hash) != id.size) return false;
+  blobs::MarkUsed(PathOf(id.hash));
+  return true;
+}
+
+absl::StatusOr<BlobId> LocalBlobStore::Import(const fs::path& file, const StepContext& step) {
+  const UniqueFd source(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  if (source.get() < 0) return ErrnoStatus(errno, "open", file);
+  struct stat before{}, after{};
+  if (::fstat(source.get(), &before) != 0) return ErrnoStatus(errno, "inspect", file);
+  if (!S_ISREG(before.st_mode)) return InvalidArgument("`{}` is not a regular file", file.string());
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<LocalBlobWriter> writer, NewWriter(*this));
+  QUENCH_RETURN_IF_ERROR(writer->Copy(source.get(), file, step));
+  if (::fstat(source.get(), &after) != 0) return ErrnoStatus(errno, "inspect", file);
+  if (static_cast<uint64_t>(after.st_size) != writer->size() ||
+      std::tie(before.st_mtim.tv_sec, before.st_mtim.tv_nsec) !=
+          std::tie(after.st_mtim.tv_sec, after.st_mtim.tv_nsec)) {
+    return absl::AbortedError(
+        fmt::format("`{}` changed while it was read, it must stay as it is", file.string()));
+  }
+  const uint64_t size = writer->size();
+  QUENCH_ASSIGN_OR_RETURN(std::string digest, writer->Commit());
+  return BlobId{std::move(digest), size};
+}
+
 absl::StatusOr<BlobStat> LocalBlobStore::Stat() const {
   BlobStat stat{0, 0, limit_bytes_};
-  for (const StoredBlob& blob : ListBlobs(root_ / "blobs" / "sha256")) {
+  for (const blobs::StoredFile& blob : blobs::ListDigests(blobs())) {
     ++stat.count;
     stat.bytes += blob.bytes;
   }
@@ -212,27 +264,12 @@ absl::StatusOr<BlobStat> LocalBlobStore::Stat() const {
 }
 
 absl::StatusOr<BlobStat> LocalBlobStore::Prune(uint64_t keep_bytes) {
-  RemoveUnfinished(root_ / "tmp");
-  std::vector<StoredBlob> blobs = ListBlobs(root_ / "blobs" / "sha256");
-  std::sort(blobs.begin(), blobs.end(), [](const StoredBlob& a, const StoredBlob& b) {
-    return std::tie(a.used.tv_sec, a.used.tv_nsec, a.path) <
-           std::tie(b.used.tv_sec, b.used.tv_nsec, b.path);
-  });
-  uint64_t kept = 0;
-  for (const StoredBlob& blob : blobs) kept += blob.bytes;
-  BlobStat removed{0, 0, limit_bytes_};
-  for (const StoredBlob& blob : blobs) {
-    if (kept <= keep_bytes) break;
-    // Whoever has it open or mapped keeps it until done.
-    if (::unlink(blob.path.c_str()) != 0) {
-      if (errno == ENOENT) continue;
-      return ErrnoStatus(errno, "remove", blob.path);
-    }
-    kept -= blob.bytes;
-    ++removed.count;
-    removed.bytes += blob.bytes;
-  }
-  return removed;
+  blobs::RemoveStale(root_ / "tmp", kUnfinishedSeconds);
+  QUENCH_ASSIGN_OR_RETURN(
+      Eviction eviction,
+      Evict({{this, nullptr}}, {keep_bytes, keep_bytes, keep_bytes, std::chrono::seconds(0)}));
+  eviction.removed.limit_bytes = limit_bytes_;
+  return eviction.removed;
 }
 
 }  // namespace quench

@@ -3,18 +3,18 @@
 
 #include <absl/status/statusor.h>
 
-#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
+#include "common/base/context.h"
 #include "common/base/files.h"
+#include "common/blobs/blob_id.h"
+#include "common/blobs/space.h"
 
 namespace quench {
-
-inline constexpr uint64_t kMaxBlobBytes = uint64_t{256} << 20;
 
 // Streams one blob into a store.
 class BlobWriter {
@@ -25,6 +25,8 @@ class BlobWriter {
   // Makes the blob visible and returns its digest. A writer destroyed before Commit leaves nothing
   // behind.
   virtual absl::StatusOr<std::string> Commit() = 0;
+  // Commit if the bytes are those of `id`, else INVALID_ARGUMENT, and nothing is left behind.
+  virtual absl::Status CommitAs(const BlobId& id) = 0;
 };
 
 class BlobStore {
@@ -38,6 +40,25 @@ class BlobStore {
   absl::StatusOr<std::string> Put(std::span<const std::byte> bytes);
 };
 
+// A blob read piece by piece, unmapped. Holds its bytes while it lives, whoever prunes.
+class BlobReader {
+ public:
+  BlobReader(int fd, uint64_t size, std::filesystem::path path)
+      : fd_(fd), size_(size), path_(std::move(path)) {}
+  ~BlobReader();
+  BlobReader(const BlobReader&) = delete;
+  BlobReader& operator=(const BlobReader&) = delete;
+
+  uint64_t size() const { return size_; }
+  // Fills `into`, which must lie within the blob. DATA_LOSS when the file is shorter than it was.
+  absl::Status ReadAt(uint64_t offset, std::span<std::byte> into) const;
+
+ private:
+  int fd_;
+  uint64_t size_;
+  std::filesystem::path path_;
+};
+
 struct BlobStat {
   uint64_t count = 0;
   uint64_t bytes = 0;
@@ -45,14 +66,17 @@ struct BlobStat {
 };
 
 // Blobs in a folder: `blobs/sha256/ab/<digest>`, mode 0444. Write, verify, fsync, rename, fsync the
-// folder. Least recently used blobs go first when Prune is called; unfinished writes older than an
-// hour go too.
+// folder. Processes may share it. Unfinished writes older than an hour go with Prune.
 class LocalBlobStore : public BlobStore {
  public:
-  // Makes the folders, and prunes when more than `limit_bytes` lie there.
+  // Makes the folders, and prunes when more than `limit_bytes` lie there; writes are not limited.
   static absl::StatusOr<std::shared_ptr<LocalBlobStore>> Open(const std::filesystem::path& root,
                                                               uint64_t limit_bytes = uint64_t{20}
                                                                                      << 30);
+  // Never prunes by itself (eviction.h does); writes that do not fit into `space`, which other
+  // stores may share, are RESOURCE_EXHAUSTED. Null: no limit.
+  static absl::StatusOr<std::shared_ptr<LocalBlobStore>> Open(const std::filesystem::path& root,
+                                                              std::shared_ptr<BlobSpace> space);
   // $XDG_CACHE_HOME/quench, else ~/.cache/quench.
   static std::filesystem::path DefaultRoot();
 
@@ -60,16 +84,30 @@ class LocalBlobStore : public BlobStore {
   absl::StatusOr<std::shared_ptr<const FileMapping>> Open(const std::string& digest) override;
   bool Contains(const std::string& digest) override;
 
+  // NOT_FOUND also when the blob has another size.
+  absl::StatusOr<std::unique_ptr<BlobReader>> OpenReader(const BlobId& id);
+  std::optional<uint64_t> SizeOf(const std::string& digest) const;
+  // Whether the blob is there with this size; counts as a use of it.
+  bool Use(const BlobId& id);
+  // Takes in a file of the user, as a reflink where the file system has them, else as a copy: what
+  // happens to the file later is nothing to the store. ABORTED if it changes meanwhile.
+  absl::StatusOr<BlobId> Import(const std::filesystem::path& file, const StepContext& step);
+
   absl::StatusOr<BlobStat> Stat() const;
   // Removes least recently used blobs until at most `keep_bytes` remain; returns what was removed.
   absl::StatusOr<BlobStat> Prune(uint64_t keep_bytes);
 
+  const std::filesystem::path& root() const { return root_; }
+  std::filesystem::path blobs() const { return root_ / "blobs" / "sha256"; }
+  const std::shared_ptr<BlobSpace>& space() const { return space_; }
+
  private:
-  LocalBlobStore(std::filesystem::path root, uint64_t limit_bytes)
-      : root_(std::move(root)), limit_bytes_(limit_bytes) {}
+  LocalBlobStore(std::filesystem::path root, uint64_t limit_bytes, std::shared_ptr<BlobSpace> space)
+      : root_(std::move(root)), limit_bytes_(limit_bytes), space_(std::move(space)) {}
   std::filesystem::path PathOf(const std::string& digest) const;
   std::filesystem::path root_;
   uint64_t limit_bytes_;
+  std::shared_ptr<BlobSpace> space_;
 };
 
 }  // namespace quench

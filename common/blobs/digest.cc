@@ -22,6 +22,7 @@ struct Sha256::State {
 Sha256::Sha256() : state_(std::make_unique<State>()) {}
 Sha256::~Sha256() = default;
 Sha256::Sha256(Sha256&&) noexcept = default;
+Sha256& Sha256::operator=(Sha256&&) noexcept = default;
 
 void Sha256::Update(std::span<const std::byte> bytes) {
   QUENCH_CHECK(EVP_DigestUpdate(state_->context, bytes.data(), bytes.size()) == 1);

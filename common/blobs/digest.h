@@ -21,6 +21,7 @@ class Sha256 {
   Sha256();
   ~Sha256();
   Sha256(Sha256&&) noexcept;
+  Sha256& operator=(Sha256&&) noexcept;
   void Update(std::span<const std::byte> bytes);
   void Update(std::string_view text);
   std::string HexDigest();  // ends the computation

@@ -15,6 +15,9 @@
 
 namespace quench {
 
+// Weights are packed into blobs of at most this size, so that a reader maps no more than it needs.
+inline constexpr uint64_t kMaxWeightBlobBytes = uint64_t{256} << 20;
+
 // Reads the constants of one module. Blobs are mapped once. A tensor of one range is a view and
 // costs no memory; several ranges, or one that is not aligned to 16 bytes, are copied into one
 // buffer. At most `max_repeated_bytes` more are copied than the blobs hold, so that a message
@@ -39,11 +42,11 @@ class ConstantReader {
 // For ParseGraph. `store` outlives the loader.
 ConstantLoader ConstantLoaderFrom(BlobStore& store);
 
-// Writes tensors one after the other into blobs of at most kMaxBlobBytes, at offsets that are
+// Writes tensors one after the other into blobs of at most kMaxWeightBlobBytes, at offsets that are
 // multiples of 64. A tensor that fits into one blob is never cut.
 class ConstantWriter {
  public:
-  explicit ConstantWriter(BlobStore& store, uint64_t max_blob_bytes = kMaxBlobBytes)
+  explicit ConstantWriter(BlobStore& store, uint64_t max_blob_bytes = kMaxWeightBlobBytes)
       : store_(store), max_blob_bytes_(max_blob_bytes) {}
 
   // `*location` is filled in by now or by Finish; it stays where it is until then.

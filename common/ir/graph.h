@@ -47,7 +47,7 @@ struct Type {
 // Constants and tensor attributes above this size travel by digest, not inside messages or text.
 inline constexpr uint64_t kMaxInlineBytes = 4096;
 
-// Part of a blob; blobs have at most 256 MiB.
+// Part of a blob; blobs of weights have at most 256 MiB.
 struct BlobRange {
   std::string blob;  // sha256 of the blob, hex
   uint64_t offset = 0;

@@ -69,7 +69,7 @@ absl::StatusOr<std::shared_ptr<const Constant>> WeightWriter::AddLarge(const std
 
 // A tensor that fits into one blob is never cut.
 absl::Status WeightWriter::MakeRoom(uint64_t bytes) {
-  if (writer_ != nullptr && writer_->size() + kAlignment + bytes > kMaxBlobBytes)
+  if (writer_ != nullptr && writer_->size() + kAlignment + bytes > kMaxWeightBlobBytes)
     QUENCH_RETURN_IF_ERROR(Commit());
   if (writer_ == nullptr) return absl::OkStatus();
   static constexpr std::array<std::byte, kAlignment> kZeros{};
@@ -79,7 +79,8 @@ absl::Status WeightWriter::MakeRoom(uint64_t bytes) {
 
 absl::Status WeightWriter::Append(Constant& constant, std::span<const std::byte> piece) {
   while (!piece.empty()) {
-    if (writer_ != nullptr && writer_->size() == kMaxBlobBytes) QUENCH_RETURN_IF_ERROR(Commit());
+    if (writer_ != nullptr && writer_->size() == kMaxWeightBlobBytes)
+      QUENCH_RETURN_IF_ERROR(Commit());
     if (writer_ == nullptr) {
       QUENCH_ASSIGN_OR_RETURN(writer_, store_.Create());
     }
@@ -88,7 +89,7 @@ absl::Status WeightWriter::Append(Constant& constant, std::span<const std::byte>
       constant.location.push_back({"", writer_->size(), 0});
     }
     const std::span<const std::byte> part =
-        piece.first(std::min<uint64_t>(piece.size(), kMaxBlobBytes - writer_->size()));
+        piece.first(std::min<uint64_t>(piece.size(), kMaxWeightBlobBytes - writer_->size()));
     QUENCH_RETURN_IF_ERROR(writer_->Append(part));
     constant.location.back().size += part.size();
     piece = piece.subspan(part.size());

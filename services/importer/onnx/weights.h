@@ -19,7 +19,7 @@ namespace quench::importer {
 // Tensors of this size and more go into blobs; smaller ones are kept in memory.
 inline constexpr int64_t kBlobTensorBytes = 4096;
 
-// Packs large tensors into blobs of at most kMaxBlobBytes, streaming: no tensor is in memory as a
+// Packs large tensors into blobs of at most kMaxWeightBlobBytes, streaming: no tensor is in memory as a
 // whole while it is written. A tensor above that size goes over several blobs. Constants are usable
 // after Finish.
 class WeightWriter {

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <fstream>
 #include <thread>
@@ -201,6 +202,88 @@ TEST_F(LocalBlobStoreTest, AFullDiskIsResourceExhaustedAndLeavesNothing) {
   int state = 0;
   ASSERT_EQ(::waitpid(child, &state, 0), child);
   EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 0);
+}
+
+TEST_F(LocalBlobStoreTest, CommitAsTakesOnlyTheRightBytes) {
+  const BlobId id{Sha256Hex("right"), 5};
+  for (const std::string text : {"wrong", "right, and more"}) {
+    auto writer = store_->Create();
+    ASSERT_TRUE((*writer)->Append(Bytes(text)).ok());
+    EXPECT_EQ((*writer)->CommitAs(id).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_FALSE(store_->Contains(Sha256Hex(text)));
+  }
+  auto writer = store_->Create();
+  ASSERT_TRUE((*writer)->Append(Bytes("right")).ok());
+  EXPECT_EQ((*writer)->CommitAs(id), absl::OkStatus());
+  EXPECT_EQ(store_->SizeOf(id.hash), 5u);
+  EXPECT_EQ(store_->SizeOf(Sha256Hex("other")), std::nullopt);
+  writer->reset();
+  EXPECT_EQ(Temporaries(), 0u);
+}
+
+TEST_F(LocalBlobStoreTest, ReadersReadPieces) {
+  const BlobId id{Put("0123456789"), 10};
+  const auto reader = store_->OpenReader(id);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ((*reader)->size(), 10u);
+  std::string piece(3, ' ');
+  const auto into = std::as_writable_bytes(std::span(piece.data(), piece.size()));
+  ASSERT_TRUE(store_->Prune(0).ok());
+  ASSERT_EQ((*reader)->ReadAt(4, into), absl::OkStatus());
+  EXPECT_EQ(piece, "456");
+  EXPECT_EQ((*reader)->ReadAt(8, into).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(store_->OpenReader(id).status().code(), absl::StatusCode::kNotFound);
+  Put("0123456789");
+  EXPECT_EQ(store_->OpenReader({id.hash, 9}).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(LocalBlobStoreTest, ImportedFilesAreIndependentOfTheirSource) {
+  const fs::path source = folder_->path() / "model";
+  const std::string text = std::string(3'000'000, 'm') + "end";
+  std::ofstream(source) << text;
+  const auto id = store_->Import(source, {});
+  ASSERT_TRUE(id.ok()) << id.status();
+  EXPECT_EQ(*id, (BlobId{Sha256Hex(text), text.size()}));
+  std::ofstream(source) << "now another one";
+  const auto mapping = store_->Open(id->hash);
+  ASSERT_TRUE(mapping.ok());
+  EXPECT_EQ(Sha256Hex((*mapping)->bytes()), id->hash);
+  EXPECT_EQ(store_->Import(folder_->path(), {}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->Import(folder_->path() / "none", {}).status().code(),
+            absl::StatusCode::kNotFound);
+  const StepContext cancelled;
+  cancelled.cancel_token()->Cancel();
+  EXPECT_EQ(store_->Import(source, cancelled).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(Temporaries(), 0u);
+}
+
+// The file is written over and over while it is taken in.
+TEST_F(LocalBlobStoreTest, AFileThatChangesMeanwhileNeverCorruptsTheStore) {
+  const fs::path source = folder_->path() / "model";
+  std::atomic<bool> stop{false};
+  std::ofstream(source) << std::string(2'000'000, 'a');
+  std::thread writer([&] {
+    for (char c = 'a'; !stop; c = c == 'z' ? 'a' : static_cast<char>(c + 1)) {
+      std::fstream(source, std::ios::in | std::ios::out) << std::string(2'000'000, c);
+    }
+  });
+  for (int i = 0; i < 20; ++i) {
+    const auto id = store_->Import(source, {});
+    if (!id.ok()) {
+      EXPECT_EQ(id.status().code(), absl::StatusCode::kAborted) << id.status();
+      continue;
+    }
+    const auto mapping = store_->Open(id->hash);
+    EXPECT_TRUE(mapping.ok() && Sha256Hex((*mapping)->bytes()) == id->hash);
+  }
+  stop = true;
+  writer.join();
+  for (const auto& entry : fs::recursive_directory_iterator(root() / "blobs")) {
+    if (!entry.is_regular_file()) continue;
+    EXPECT_EQ(Sha256Hex(*ReadFile(entry.path())), entry.path().filename().string());
+  }
+  EXPECT_EQ(Temporaries(), 0u);
 }
 
 TEST_F(LocalBlobStoreTest, AFolderThatCannotBeMadeIsAnError) {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "common/base/status.h"
+#include "common/ir/constants.h"
 #include "services/importer/onnx/external_files.h"
 #include "tests/support/matchers.h"
 #include "tests/support/onnx_models.h"
@@ -98,7 +99,7 @@ TEST(ExternalData, TensorsAboveOneBlobAreCut) {
   ASSERT_TRUE(result.ok()) << MessageOf(result.status());
   const Constant& weight = *result->canonical.value(*result->canonical.FindValue("w")).constant;
   ASSERT_EQ(weight.location.size(), 2u);
-  EXPECT_EQ(weight.location[0].size, kMaxBlobBytes);
+  EXPECT_EQ(weight.location[0].size, kMaxWeightBlobBytes);
   EXPECT_EQ(weight.location[0].size + weight.location[1].size, uint64_t{kElements} * 4);
   EXPECT_EQ(weight.tensor.FloatAt(0), 7);
   EXPECT_EQ(weight.tensor.FloatAt(kElements - 1), 9);

@@ -1,0 +1,62 @@
+// The files of a blob folder, for the classes of this folder only.
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <ctime>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace quench::blobs {
+
+class UniqueFd {
+ public:
+  explicit UniqueFd(int fd = -1) : fd_(fd) {}
+  ~UniqueFd() { (void)Close(); }
+  UniqueFd(UniqueFd&& other) noexcept : fd_(other.Release()) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept;
+  int get() const { return fd_; }
+  int Release();
+  // 0, or errno.
+  int Close();
+
+ private:
+  int fd_;
+};
+
+absl::Status MakeFolders(const std::filesystem::path& path);
+absl::Status SyncFolder(const std::filesystem::path& path);
+absl::Status WriteAllAt(int fd, std::span<const std::byte> bytes, uint64_t offset,
+                        const std::filesystem::path& path);
+// What was read is shorter than `into` only at the end of the file.
+absl::Status ReadAllAt(int fd, uint64_t offset, std::span<std::byte> into, size_t* read,
+                       const std::filesystem::path& path);
+
+// Gives a complete file at `temporary` its place in the folder `blobs`: read-only, on the disk,
+// renamed, the folder on the disk too.
+absl::Status Publish(UniqueFd fd, const std::filesystem::path& temporary,
+                     const std::filesystem::path& blobs, const std::string& digest);
+
+struct StoredFile {
+  std::filesystem::path path;
+  uint64_t bytes = 0;
+  timespec used{};
+};
+// Orders by last use.
+bool UsedBefore(const StoredFile& a, const StoredFile& b);
+
+// The files named by a digest in the folders `ab` below `root`; those that vanish meanwhile
+// (another process prunes) are left out.
+std::vector<StoredFile> ListDigests(const std::filesystem::path& root);
+// The regular files of one folder, with the space that they take or have reserved.
+std::vector<StoredFile> ListFiles(const std::filesystem::path& folder);
+
+// Marks a file as used now: the files' own time stamps carry the order of use.
+void MarkUsed(const std::filesystem::path& path);
+
+// Removes files of `folder` that were not written to for so long.
+void RemoveStale(const std::filesystem::path& folder, time_t seconds);
+
+}  // namespace quench::blobs
