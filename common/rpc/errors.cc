@@ -133,6 +133,14 @@ absl::Status WithPrecondition(absl::Status status, const PreconditionViolation& 
   return WithDetail(std::move(status), failure);
 }
 
+absl::Status WithQuota(absl::Status status, const QuotaViolation& violation) {
+  auto failure = DetailOf<google::rpc::QuotaFailure>(status);
+  auto* added = failure.add_violations();
+  added->set_subject(violation.subject);
+  added->set_description(violation.description);
+  return WithDetail(std::move(status), failure);
+}
+
 std::string ReasonOf(const absl::Status& status) {
   return DetailOf<google::rpc::ErrorInfo>(status).reason();
 }
@@ -167,6 +175,15 @@ std::vector<PreconditionViolation> PreconditionsOf(const absl::Status& status) {
   return violations;
 }
 
+std::vector<QuotaViolation> QuotasOf(const absl::Status& status) {
+  const auto failure = DetailOf<google::rpc::QuotaFailure>(status);
+  std::vector<QuotaViolation> violations;
+  for (const auto& violation : failure.violations()) {
+    violations.push_back({violation.subject(), violation.description()});
+  }
+  return violations;
+}
+
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   if (ReasonOf(status).empty()) return ToGrpc(WithReason(status, DefaultReason(status.code())));
@@ -176,8 +193,9 @@ grpc::Status ToGrpc(const absl::Status& status) {
   rich.set_message(message);
   Details details(&rich);
   using google::rpc::BadRequest, google::rpc::ErrorInfo, google::rpc::RetryInfo,
-      google::rpc::PreconditionFailure;
-  for (const std::string& url : {TypeUrl<ErrorInfo>(), TypeUrl<RetryInfo>()}) {
+      google::rpc::PreconditionFailure, google::rpc::QuotaFailure;
+  for (const std::string& url :
+       {TypeUrl<ErrorInfo>(), TypeUrl<RetryInfo>(), TypeUrl<QuotaFailure>()}) {
     if (const auto payload = status.GetPayload(url)) details.Add(url, std::string(*payload));
   }
   details.Add(TypeUrl<PreconditionFailure>(),

@@ -39,6 +39,12 @@ struct PreconditionViolation {
   bool operator==(const PreconditionViolation&) const = default;
 };
 
+struct QuotaViolation {
+  std::string subject;  // `tenant:NAME`
+  std::string description;
+  bool operator==(const QuotaViolation&) const = default;
+};
+
 // An error with a reason and the code that the registry gives it.
 absl::Status Error(Reason reason, const std::string& message);
 // Each puts one detail on a status that is not OK. A detail that is there already is replaced;
@@ -48,6 +54,7 @@ absl::Status WithReason(absl::Status status, Reason reason,
 absl::Status WithRetryAfter(absl::Status status, std::chrono::milliseconds delay);
 absl::Status WithField(absl::Status status, const FieldViolation& violation);
 absl::Status WithPrecondition(absl::Status status, const PreconditionViolation& violation);
+absl::Status WithQuota(absl::Status status, const QuotaViolation& violation);
 
 // What a status carries; empty if it has none.
 std::string ReasonOf(const absl::Status& status);
@@ -55,6 +62,7 @@ std::map<std::string, std::string> MetadataOf(const absl::Status& status);
 std::optional<std::chrono::milliseconds> RetryAfterOf(const absl::Status& status);
 std::vector<FieldViolation> FieldsOf(const absl::Status& status);
 std::vector<PreconditionViolation> PreconditionsOf(const absl::Status& status);
+std::vector<QuotaViolation> QuotasOf(const absl::Status& status);
 
 // Every error gets a reason here. Trailers of more than 8 KiB are refused by some clients: long
 // messages and lists of violations are cut to fit.

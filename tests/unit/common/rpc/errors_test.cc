@@ -39,8 +39,10 @@ TEST(ErrorsTest, RoundTripKeepsEverything) {
   status = WithField(status, {"module.digest", "must be 64 hex characters"});
   status = WithField(status, {"target.name", "is empty"});
   status = WithPrecondition(status, {"MISSING", "blobs/ab/12", "upload it"});
+  status = WithQuota(status, {"tenant:a", "at most 10"});
   const absl::Status back = FromGrpc(ToGrpc(status));
   EXPECT_EQ(back, status);
+  EXPECT_EQ(QuotasOf(back), (std::vector<QuotaViolation>{{"tenant:a", "at most 10"}}));
   EXPECT_EQ(back.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(MessageOf(back), "node `conv1`: weights are not here");
   EXPECT_EQ(ReasonOf(back), "BLOB_MISSING");

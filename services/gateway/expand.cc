@@ -1,0 +1,129 @@
+#include "services/gateway/expand.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "common/base/status.h"
+
+namespace quench::gateway {
+namespace {
+
+constexpr size_t kMaxTitle = 255;
+constexpr size_t kMaxSalt = 128;
+// Of all dependencies' names: each stands in every message that has the whole workflow.
+constexpr size_t kMaxNameBytes = size_t{2} << 20;
+
+void CheckCommon(const v1::WorkflowSpec& spec, Violations* violations) {
+  if (spec.title().size() > kMaxTitle) {
+    violations->Add("spec.title", fmt::format("has {} bytes, at most {} are kept",
+                                              spec.title().size(), kMaxTitle));
+  }
+  if (spec.salt().size() > kMaxSalt) {
+    violations->Add("spec.salt",
+                    fmt::format("has {} bytes, at most {} count", spec.salt().size(), kMaxSalt));
+  }
+  if (!step::v1::CacheMode_IsValid(spec.cache())) {
+    violations->Add("spec.cache", fmt::format("is {}, which is none of CacheMode's",
+                                              static_cast<int>(spec.cache())));
+  }
+}
+
+void CheckNameBytes(const v1::StepList& steps, const std::string& path, Violations* violations) {
+  size_t bytes = 0;
+  for (const v1::StepSpec& spec : steps.steps()) {
+    bytes += spec.name().size();
+    for (const v1::Binding& binding : spec.bindings()) bytes += binding.step().size();
+  }
+  if (bytes > kMaxNameBytes) {
+    violations->Add(path, fmt::format("has {} bytes of names in steps and bindings, at most {} fit "
+                                      "into a message: give shorter names",
+                                      bytes, kMaxNameBytes));
+  }
+}
+
+}  // namespace
+
+bool IsStepName(const std::string& text, bool slash) {
+  if (text.empty() || text.size() > 255) return false;
+  return std::all_of(text.begin(), text.end(), [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-' || c == '.' || (slash && c == '/');
+  });
+}
+
+std::vector<std::vector<int>> DependenciesOf(const v1::StepList& steps) {
+  std::map<std::string, int> positions;
+  for (int i = 0; i < steps.steps_size(); ++i) positions.emplace(steps.steps(i).name(), i);
+  std::vector<std::vector<int>> dependencies;
+  for (const v1::StepSpec& spec : steps.steps()) {
+    std::set<int> found;
+    for (const v1::Binding& binding : spec.bindings()) {
+      const auto position = positions.find(binding.step());
+      if (position != positions.end()) found.insert(position->second);
+    }
+    dependencies.emplace_back(found.begin(), found.end());
+  }
+  return dependencies;
+}
+
+absl::StatusOr<v1::WorkflowSpec> Expand(const v1::WorkflowSpec& spec) {
+  Violations violations;
+  CheckCommon(spec, &violations);
+  v1::StepList steps;
+  std::string path = "spec.steps.steps";
+  switch (spec.work_case()) {
+    case v1::WorkflowSpec::kCompile:
+      steps = internal::WriteOut(spec.compile(), &violations);
+      path = "spec.compile";
+      break;
+    case v1::WorkflowSpec::kAnalyse:
+      steps = internal::WriteOut(spec.analyse(), &violations);
+      path = "spec.analyse";
+      break;
+    case v1::WorkflowSpec::kSteps:
+      steps = spec.steps();
+      break;
+    case v1::WorkflowSpec::WORK_NOT_SET:
+      violations.Add("spec.work", "is missing: `compile`, `analyse` or `steps`");
+  }
+  // A preset that is wrong gave no steps, and has been reported.
+  std::vector<int> order;
+  if (spec.has_steps() || violations.empty()) {
+    order = internal::CheckSteps(steps, path, &violations);
+    CheckNameBytes(steps, path, &violations);
+  }
+  QUENCH_RETURN_IF_ERROR(violations.Finish());
+  v1::WorkflowSpec expanded = spec;
+  v1::StepList* sorted = expanded.mutable_steps();
+  sorted->clear_steps();
+  for (const int i : order) sorted->add_steps()->Swap(steps.mutable_steps(i));
+  return expanded;
+}
+
+std::vector<Digest> InputsOf(const v1::StepList& steps) {
+  std::map<std::string, Digest> inputs;
+  for (const v1::StepSpec& spec : steps.steps()) {
+    for (const Digest& digest : DigestsIn(RequestOf(spec))) inputs.emplace(digest.hash(), digest);
+  }
+  std::vector<Digest> digests;
+  for (const auto& [hash, digest] : inputs) digests.push_back(digest);
+  return digests;
+}
+
+absl::Status CheckBlobs(const std::vector<Digest>& needed, const MissingBlobs& missing) {
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> absent, missing(needed));
+  if (absent.empty()) return absl::OkStatus();
+  absl::Status status = rpc::Error(
+      rpc::Reason::kBlobMissing,
+      fmt::format("{} of {} blobs are not here: upload them first", absent.size(), needed.size()));
+  for (const Digest& digest : absent) {
+    status = rpc::WithPrecondition(
+        std::move(status),
+        {"MISSING", fmt::format("blobs/{}/{}", digest.hash(), digest.size_bytes()),
+         "must be uploaded before the workflow is created"});
+  }
+  return status;
+}
+
+}  // namespace quench::gateway

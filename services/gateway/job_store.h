@@ -1,0 +1,105 @@
+// Where workflows outlive their gateway. Writes are queued and answered when they are durable, reads
+// see what was answered. Several gateways may share a store that is made for it: a change needs the
+// revision that it was made from.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "quench/gateway/v1/workflows.pb.h"
+
+namespace quench::gateway {
+
+struct StoredWorkflow {
+  v1::Workflow workflow;
+  v1::WorkflowSpec spec;    // presets written out
+  std::string spec_hash;    // of the spec as it came
+  std::string traceparent;  // of the call that created it
+};
+
+struct WorkflowUpdate {
+  v1::Workflow header;  // without steps
+  int64_t previous_revision = 0;
+  std::vector<std::pair<int, std::shared_ptr<const v1::Step>>> steps;  // by position: what changed
+};
+
+struct StoredRequest {
+  std::string id;
+  std::string spec_hash;
+};
+
+struct ListQuery {
+  std::string tenant;
+  std::vector<v1::State> states;  // none: all
+  int page_size = 100;
+  std::string page_token;
+};
+
+struct WorkflowPage {
+  std::vector<v1::Workflow> workflows;  // newest first, without steps
+  std::string next_page_token;
+};
+
+// Thread-safe. Workflows are named by id: `workflows/{id}` without what stands before.
+class JobStore {
+ public:
+  // Called once, on any thread, maybe before the call returns.
+  using Done = std::function<void(const absl::Status&)>;
+
+  virtual ~JobStore() = default;
+
+  // Writes take effect in the order of the calls. RESOURCE_EXHAUSTED when there is no room: nothing
+  // of that write has happened.
+  //
+  // ALREADY_EXISTS when the tenant has a workflow with this request_id, unless that is empty.
+  virtual void Create(StoredWorkflow workflow, Done done) = 0;
+  // ABORTED when the workflow has another revision than `previous_revision`, NOT_FOUND without it.
+  virtual void Update(WorkflowUpdate update, Done done) = 0;
+  // NOT_FOUND, or FAILED_PRECONDITION for one that has not ended.
+  virtual void Delete(const std::string& tenant, const std::string& id, Done done) = 0;
+  // Forgets what ended and whose expire_time has come; `now_us` is Unix time in microseconds.
+  virtual void Expire(int64_t now_us, Done done) = 0;
+
+  // With its steps; NOT_FOUND also for those of other tenants.
+  virtual absl::StatusOr<StoredWorkflow> Get(const std::string& tenant, const std::string& id) = 0;
+  virtual absl::StatusOr<std::optional<StoredRequest>> FindRequest(
+      const std::string& tenant, const std::string& request_id) = 0;
+  // INVALID_ARGUMENT for a page token that no page gave.
+  virtual absl::StatusOr<WorkflowPage> List(const ListQuery& query) = 0;
+  // What has not ended, oldest first: a gateway's at its start.
+  virtual absl::StatusOr<std::vector<StoredWorkflow>> LoadUnfinished() = 0;
+};
+
+std::string WorkflowName(const std::string& id);
+std::string OperationName(const std::string& id);
+// The id in `workflows/{id}` or `operations/{id}`; "" for anything else.
+std::string IdOf(const std::string& name);
+// 32 hex digits that nobody has drawn before.
+std::string NewWorkflowId();
+
+bool HasEnded(v1::State state);
+int64_t Microseconds(const google::protobuf::Timestamp& time);
+google::protobuf::Timestamp TimestampOf(int64_t microseconds);
+
+// Where a page begins: after this workflow, in the order newest first, then by id downwards.
+struct PagePosition {
+  int64_t create_us = 0;
+  std::string id;
+  bool operator<(const PagePosition& other) const {
+    return std::pair(create_us, id) < std::pair(other.create_us, other.id);
+  }
+};
+std::string PageToken(const PagePosition& position);
+absl::StatusOr<PagePosition> ParsePageToken(const std::string& token);
+
+absl::Status NoSuchWorkflow(const std::string& id);
+absl::Status NotEnded(const std::string& id);
+absl::Status RequestIdInUse(const std::string& request_id);
+
+}  // namespace quench::gateway

@@ -1,0 +1,34 @@
+// Workflows of one process, gone with it.
+#pragma once
+
+#include <map>
+#include <mutex>
+
+#include "services/gateway/job_store.h"
+
+namespace quench::gateway {
+
+class MemoryJobStore final : public JobStore {
+ public:
+  void Create(StoredWorkflow workflow, Done done) override;
+  void Update(WorkflowUpdate update, Done done) override;
+  void Delete(const std::string& tenant, const std::string& id, Done done) override;
+  void Expire(int64_t now_us, Done done) override;
+  absl::StatusOr<StoredWorkflow> Get(const std::string& tenant, const std::string& id) override;
+  absl::StatusOr<std::optional<StoredRequest>> FindRequest(const std::string& tenant,
+                                                           const std::string& request_id) override;
+  absl::StatusOr<WorkflowPage> List(const ListQuery& query) override;
+  absl::StatusOr<std::vector<StoredWorkflow>> LoadUnfinished() override;
+
+ private:
+  absl::Status CreateLocked(StoredWorkflow workflow);
+  absl::Status UpdateLocked(const WorkflowUpdate& update);
+  absl::Status DeleteLocked(const std::string& tenant, const std::string& id);
+  void Forget(const std::string& id);
+
+  std::mutex mutex_;
+  std::map<std::string, StoredWorkflow> workflows_;                        // by id
+  std::map<std::pair<std::string, std::string>, StoredRequest> requests_;  // tenant, request_id
+};
+
+}  // namespace quench::gateway

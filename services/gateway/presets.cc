@@ -1,0 +1,195 @@
+#include <set>
+
+#include "common/base/status.h"
+#include "services/gateway/expand.h"
+
+namespace quench::gateway::internal {
+namespace {
+
+constexpr char kNameRule[] = "must be 1 to 255 letters, digits, `_`, `-` and `.`";
+
+void Bind(v1::StepSpec* spec, const std::string& field, const std::string& step,
+          const std::string& output) {
+  v1::Binding* binding = spec->add_bindings();
+  binding->set_field(field);
+  binding->set_step(step);
+  binding->set_output(output);
+}
+
+v1::StepSpec* AddStep(v1::StepList* list, std::string name) {
+  v1::StepSpec* spec = list->add_steps();
+  spec->set_name(std::move(name));
+  return spec;
+}
+
+void AddImport(const v1::BatchModel& model, v1::StepList* list) {
+  v1::StepSpec* spec = AddStep(list, model.name() + "/import");
+  *spec->mutable_import_model()->mutable_model() = model.model();
+  if (model.has_import_options()) {
+    *spec->mutable_import_model()->mutable_options() = model.import_options();
+  }
+}
+
+void CheckName(const std::string& name, const std::string& path, std::set<std::string>* names,
+               Violations* violations) {
+  if (!IsStepName(name, false)) {
+    violations->Add(path, fmt::format("is `{}`, {}", name, kNameRule));
+  } else if (!names->insert(name).second) {
+    violations->Add(path, fmt::format("is `{}`, as another one's: names must be unique", name));
+  }
+}
+
+void CheckModels(const google::protobuf::RepeatedPtrField<v1::BatchModel>& models,
+                 const std::string& path, Violations* violations) {
+  if (models.empty()) violations->Add(path, "is empty, a batch needs at least one model");
+  std::set<std::string> names;
+  for (int i = 0; i < models.size(); ++i) {
+    const v1::BatchModel& model = models[i];
+    const std::string at = fmt::format("{}[{}]", path, i);
+    CheckName(model.name(), at + ".name", &names, violations);
+    if (model.source_case() == v1::BatchModel::SOURCE_NOT_SET) {
+      violations->Add(at, "has neither `model` nor `module`, one of them must be there");
+    }
+    if (model.has_model() && !model.model().has_file()) {
+      violations->Add(at + ".model.file", "is missing");
+    }
+    if (model.has_module() && !model.module().has_digest()) {
+      violations->Add(at + ".module.digest", "is missing");
+    }
+    if (model.has_module() && model.has_import_options()) {
+      violations->Add(at + ".import_options", "is given for a module, which is not imported");
+    }
+  }
+}
+
+bool IsUuid(std::string text) {
+  std::erase(text, '-');
+  return text.size() == 32 && text.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
+}
+
+void CheckUuid(const v1::CompileChoice& choice, const std::string& path, int cells,
+               std::set<std::string>* uuids, Violations* violations) {
+  if (choice.uuid().empty()) return;
+  if (!IsUuid(choice.uuid())) {
+    violations->Add(path, fmt::format("is `{}`, must be 32 hex digits", choice.uuid()));
+  } else if (cells != 1) {
+    violations->Add(path, fmt::format("stamps one library, and {} come of these options", cells));
+  } else if (!uuids->insert(choice.uuid()).second) {
+    violations->Add(path, "is that of other options too, a UUID stamps one library");
+  } else if (!choice.passes().stop_after().empty()) {
+    violations->Add(path, "stamps a library, and with `passes.stop_after` there is none");
+  }
+}
+
+void CheckTargets(const v1::CompileBatch& batch, const std::string& path, Violations* violations) {
+  if (batch.targets().empty()) violations->Add(path, "is empty, a batch needs at least one target");
+  std::set<std::string> names;
+  for (int i = 0; i < batch.targets_size(); ++i) {
+    const codegen::v1::Target& target = batch.targets(i);
+    const std::string at = fmt::format("{}[{}]", path, i);
+    if (!IsStepName(target.name(), true)) {
+      violations->Add(at + ".name", fmt::format("is `{}`, must be a name of ListTargets or `host`",
+                                                target.name()));
+    } else if (!names.insert(target.name()).second) {
+      violations->Add(at + ".name", fmt::format("is `{}`, as another one's: names must be unique",
+                                                target.name()));
+    }
+    if ((target.name() == "host") != target.has_host()) {
+      violations->Add(at + ".host", "goes with the name `host`, and that with it");
+    }
+  }
+}
+
+void AddCompile(const v1::CompileChoice& choice, const codegen::v1::Target& target,
+                const std::string& prefix, const std::string& transform, v1::StepList* list) {
+  const std::string compile = prefix + "/compile";
+  v1::StepSpec* spec = AddStep(list, compile);
+  codegen::v1::CompileRequest* request = spec->mutable_compile();
+  *request->mutable_target() = target;
+  *request->mutable_options() = choice.compile_options();
+  request->mutable_options()->clear_passes();
+  if (choice.has_passes()) *request->mutable_options()->mutable_passes() = choice.passes();
+  Bind(spec, "module", transform, "module");
+  if (choice.uuid().empty()) return;
+  v1::StepSpec* package = AddStep(list, prefix + "/package");
+  package->mutable_package_library()->set_uuid(choice.uuid());
+  Bind(package, "library", compile, "library");
+  Bind(package, "header", compile, "header");
+}
+
+void AddCells(const v1::CompileBatch& batch, const v1::BatchModel& model, v1::StepList* list) {
+  if (model.has_model()) AddImport(model, list);
+  for (const v1::CompileChoice& choice : batch.choices()) {
+    const std::string prefix = model.name() + "/" + choice.name();
+    const std::string transform = prefix + "/transform";
+    v1::StepSpec* spec = AddStep(list, transform);
+    *spec->mutable_transform()->mutable_options() = choice.passes();
+    if (model.has_model()) {
+      Bind(spec, "module", model.name() + "/import", "canonical");
+    } else {
+      *spec->mutable_transform()->mutable_module() = model.module();
+    }
+    if (!choice.passes().stop_after().empty()) continue;
+    for (const codegen::v1::Target& target : batch.targets()) {
+      AddCompile(choice, target, prefix + "/" + target.name(), transform, list);
+    }
+  }
+}
+
+}  // namespace
+
+v1::StepList WriteOut(const v1::CompileBatch& batch, Violations* violations) {
+  const std::string path = "spec.compile";
+  CheckModels(batch.models(), path + ".models", violations);
+  CheckTargets(batch, path + ".targets", violations);
+  if (batch.choices().empty()) {
+    violations->Add(path + ".choices", "is empty, a batch needs at least one set of options");
+  }
+  std::set<std::string> names, uuids;
+  for (int i = 0; i < batch.choices_size(); ++i) {
+    const std::string at = fmt::format("{}.choices[{}]", path, i);
+    CheckName(batch.choices(i).name(), at + ".name", &names, violations);
+    CheckUuid(batch.choices(i), at + ".uuid", batch.models_size() * batch.targets_size(), &uuids,
+              violations);
+  }
+  v1::StepList list;
+  // Bounded before it is written out: three short lists may ask for millions of steps.
+  const double cells =
+      double{1} * batch.models_size() * batch.choices_size() * std::max(1, batch.targets_size());
+  if (cells > kMaxSteps) {
+    violations->Add(path, fmt::format("asks for {:.0f} libraries, a workflow has at most {} steps",
+                                      cells, kMaxSteps));
+  }
+  if (!violations->empty()) return list;
+  for (const v1::BatchModel& model : batch.models()) AddCells(batch, model, &list);
+  return list;
+}
+
+v1::StepList WriteOut(const v1::AnalyseBatch& batch, Violations* violations) {
+  CheckModels(batch.models(), "spec.analyse.models", violations);
+  v1::StepList list;
+  if (!violations->empty() || batch.models_size() > kMaxSteps) {
+    if (batch.models_size() > kMaxSteps) {
+      violations->Add("spec.analyse.models", fmt::format("has {} models, a workflow has at most {} "
+                                                         "steps",
+                                                         batch.models_size(), kMaxSteps));
+    }
+    return list;
+  }
+  for (const v1::BatchModel& model : batch.models()) {
+    if (model.has_model()) AddImport(model, &list);
+    v1::StepSpec* spec = AddStep(&list, model.name() + "/analyse");
+    analyser::v1::AnalyseRequest* request = spec->mutable_analyse();
+    *request->mutable_sizes() = batch.sizes();
+    if (model.has_model()) {
+      Bind(spec, "imported", model.name() + "/import", "imported");
+      Bind(spec, "canonical", model.name() + "/import", "canonical");
+    } else {
+      *request->mutable_imported() = model.module();
+      *request->mutable_canonical() = model.module();
+    }
+  }
+  return list;
+}
+
+}  // namespace quench::gateway::internal

@@ -1,0 +1,411 @@
+#include "services/gateway/sqlite_store.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <limits>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "common/rpc/errors.h"
+
+namespace quench::gateway {
+namespace {
+
+// `header` is the workflow without its steps. Ended ones keep neither spec nor traceparent.
+constexpr int kSchemaVersion = 1;
+constexpr char kSchema[] = R"sql(
+CREATE TABLE workflows(
+  key INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE,
+  tenant TEXT NOT NULL,
+  request_id TEXT,
+  spec_hash TEXT NOT NULL,
+  state INTEGER NOT NULL,
+  revision INTEGER NOT NULL,
+  create_us INTEGER NOT NULL,
+  expire_us INTEGER,
+  header BLOB NOT NULL,
+  traceparent TEXT,
+  spec BLOB);
+CREATE UNIQUE INDEX workflows_by_request ON workflows(tenant, request_id) WHERE request_id IS NOT NULL;
+CREATE INDEX workflows_by_time ON workflows(tenant, create_us, id, state);
+CREATE INDEX workflows_by_expiry ON workflows(expire_us) WHERE expire_us IS NOT NULL;
+CREATE INDEX workflows_unfinished ON workflows(create_us) WHERE state < 3;
+CREATE TABLE steps(
+  workflow INTEGER NOT NULL REFERENCES workflows(key) ON DELETE CASCADE,
+  position INTEGER NOT NULL,
+  step BLOB NOT NULL,
+  PRIMARY KEY(workflow, position)) WITHOUT ROWID;
+)sql";
+static_assert(v1::STATE_QUEUED < 3 && v1::STATE_RUNNING < 3 && v1::STATE_SUCCEEDED == 3);
+
+constexpr char kCreate[] =
+    "INSERT INTO workflows(id, tenant, request_id, spec_hash, state, revision, create_us, header, "
+    "traceparent, spec) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+constexpr char kPutStep[] =
+    "INSERT OR REPLACE INTO steps(workflow, position, step) SELECT key, ?, ? FROM workflows WHERE "
+    "id = ?";
+constexpr char kUpdate[] =
+    "UPDATE workflows SET state = ?, revision = ?, header = ? WHERE id = ? AND revision = ?";
+constexpr char kEnd[] =
+    "UPDATE workflows SET expire_us = ?, traceparent = NULL, spec = NULL WHERE id = ?";
+constexpr char kStateOf[] = "SELECT state, revision FROM workflows WHERE id = ? AND tenant = ?";
+constexpr char kRevisionOf[] = "SELECT revision FROM workflows WHERE id = ?";
+constexpr char kDelete[] = "DELETE FROM workflows WHERE id = ?";
+constexpr char kExpire[] =
+    "DELETE FROM workflows WHERE key IN "
+    "(SELECT key FROM workflows WHERE expire_us <= ? ORDER BY expire_us LIMIT 200)";
+constexpr char kGet[] =
+    "SELECT key, header, spec_hash, traceparent, spec FROM workflows WHERE id = ? AND tenant = ?";
+constexpr char kStepsOf[] = "SELECT step FROM steps WHERE workflow = ? ORDER BY position";
+constexpr char kFindRequest[] =
+    "SELECT id, spec_hash FROM workflows WHERE tenant = ? AND request_id = ?";
+// The last parameter has a bit for each state that is wanted.
+constexpr char kList[] =
+    "SELECT header FROM workflows WHERE tenant = ? AND (create_us, id) < (?, ?) AND "
+    "(? >> state) & 1 ORDER BY create_us DESC, id DESC LIMIT ?";
+constexpr char kUnfinished[] =
+    "SELECT key, header, spec_hash, traceparent, spec FROM workflows WHERE state < 3 ORDER BY "
+    "create_us";
+
+absl::Status Damaged(const std::string& what) {
+  return absl::DataLossError(fmt::format("the job store holds {} that cannot be read", what));
+}
+
+absl::Status Prepare(Sqlite& db, const std::filesystem::path& file) {
+  QUENCH_RETURN_IF_ERROR(
+      db.Execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON"));
+  int64_t version = 0;
+  {
+    Sqlite::Query query = db.Prepared("PRAGMA user_version");
+    QUENCH_ASSIGN_OR_RETURN(const bool row, query.Next());
+    if (row) version = query.IntAt(0);
+  }
+  if (version == kSchemaVersion) return absl::OkStatus();
+  if (version != 0) {
+    return absl::FailedPreconditionError(
+        fmt::format("`{}` has schema {}, this Quench knows {}: it was written by a newer one",
+                    file.string(), version, kSchemaVersion));
+  }
+  return db.Execute(
+      fmt::format("BEGIN IMMEDIATE; {} PRAGMA user_version = {}; COMMIT", kSchema, kSchemaVersion));
+}
+
+absl::Status PutStep(Sqlite& db, const std::string& id, int position, const v1::Step& step) {
+  const std::string bytes = step.SerializeAsString();
+  return db.Prepared(kPutStep).Int(position).Blob(bytes).Text(id).Run();
+}
+
+absl::Status CreateRow(Sqlite& db, const StoredWorkflow& stored) {
+  v1::Workflow header = stored.workflow;
+  header.clear_steps();
+  const std::string id = IdOf(header.name());
+  const std::string header_bytes = header.SerializeAsString();
+  const std::string spec_bytes = stored.spec.SerializeAsString();
+  const absl::Status inserted = db.Prepared(kCreate)
+                                    .Text(id)
+                                    .Text(header.tenant())
+                                    .TextOrNull(header.request_id())
+                                    .Text(stored.spec_hash)
+                                    .Int(header.state())
+                                    .Int(header.revision())
+                                    .Int(Microseconds(header.create_time()))
+                                    .Blob(header_bytes)
+                                    .TextOrNull(stored.traceparent)
+                                    .Blob(spec_bytes)
+                                    .Run();
+  if (absl::IsAlreadyExists(inserted)) return RequestIdInUse(header.request_id());
+  QUENCH_RETURN_IF_ERROR(inserted);
+  for (int i = 0; i < stored.workflow.steps_size(); ++i) {
+    QUENCH_RETURN_IF_ERROR(PutStep(db, id, i, stored.workflow.steps(i)));
+  }
+  return absl::OkStatus();
+}
+
+// Why an update found no row.
+absl::Status Unchanged(Sqlite& db, const WorkflowUpdate& update) {
+  const std::string id = IdOf(update.header.name());
+  Sqlite::Query query = db.Prepared(kRevisionOf);
+  QUENCH_ASSIGN_OR_RETURN(const bool row, query.Text(id).Next());
+  if (!row) return NoSuchWorkflow(id);
+  return absl::AbortedError(fmt::format("workflow `{}` is at revision {}, not {}",
+                                        update.header.name(), query.IntAt(0),
+                                        update.previous_revision));
+}
+
+absl::Status UpdateRow(Sqlite& db, const WorkflowUpdate& update) {
+  const std::string id = IdOf(update.header.name());
+  const std::string header = update.header.SerializeAsString();
+  QUENCH_RETURN_IF_ERROR(db.Prepared(kUpdate)
+                             .Int(update.header.state())
+                             .Int(update.header.revision())
+                             .Blob(header)
+                             .Text(id)
+                             .Int(update.previous_revision)
+                             .Run());
+  if (db.Changes() == 0) return Unchanged(db, update);
+  for (const auto& [position, step] : update.steps) {
+    QUENCH_RETURN_IF_ERROR(PutStep(db, id, position, *step));
+  }
+  if (!HasEnded(update.header.state())) return absl::OkStatus();
+  return db.Prepared(kEnd).Int(Microseconds(update.header.expire_time())).Text(id).Run();
+}
+
+absl::Status DeleteRow(Sqlite& db, const std::string& tenant, const std::string& id) {
+  {
+    Sqlite::Query query = db.Prepared(kStateOf);
+    QUENCH_ASSIGN_OR_RETURN(const bool row, query.Text(id).Text(tenant).Next());
+    if (!row) return NoSuchWorkflow(id);
+    if (!HasEnded(static_cast<v1::State>(query.IntAt(0)))) return NotEnded(id);
+  }
+  return db.Prepared(kDelete).Text(id).Run();
+}
+
+// A row of kGet or kUnfinished, with the workflow's steps.
+absl::StatusOr<StoredWorkflow> ReadRow(Sqlite& db, const Sqlite::Query& row) {
+  StoredWorkflow stored;
+  if (!stored.workflow.ParseFromString(row.BytesAt(1)) ||
+      !stored.spec.ParseFromString(row.BytesAt(4))) {
+    return Damaged("a workflow");
+  }
+  stored.spec_hash = row.BytesAt(2);
+  stored.traceparent = row.BytesAt(3);
+  Sqlite::Query steps = db.Prepared(kStepsOf);
+  steps.Int(row.IntAt(0));
+  while (true) {
+    QUENCH_ASSIGN_OR_RETURN(const bool more, steps.Next());
+    if (!more) return stored;
+    if (!stored.workflow.add_steps()->ParseFromString(steps.BytesAt(0))) return Damaged("a step");
+  }
+}
+
+}  // namespace
+
+// Advisory: keeps gateways apart, and goes with its process however that ends.
+class SqliteJobStore::FolderLock {
+ public:
+  static absl::StatusOr<std::unique_ptr<FolderLock>> Take(const std::filesystem::path& folder) {
+    const std::filesystem::path path = folder / "lock";
+    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) return ErrnoStatus(errno, "open", path);
+    std::unique_ptr<FolderLock> lock(new FolderLock(fd));
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return lock;
+    if (errno != EWOULDBLOCK) return ErrnoStatus(errno, "lock", path);
+    return absl::UnavailableError(fmt::format(
+        "state dir `{}` is used by another gateway: stop that one, or use another folder",
+        folder.string()));
+  }
+  ~FolderLock() { ::close(fd_); }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  explicit FolderLock(int fd) : fd_(fd) {}
+  const int fd_;
+};
+
+// A connection lent from the idle ones, within one transaction: what it reads is of one moment.
+class SqliteJobStore::Reader {
+ public:
+  static absl::StatusOr<std::unique_ptr<Reader>> Take(SqliteJobStore* store) {
+    std::unique_ptr<Sqlite> db;
+    {
+      const std::lock_guard lock(store->readers_mutex_);
+      if (!store->idle_readers_.empty()) {
+        db = std::move(store->idle_readers_.back());
+        store->idle_readers_.pop_back();
+      }
+    }
+    if (db == nullptr) {
+      QUENCH_ASSIGN_OR_RETURN(db, Sqlite::Open(store->file_));
+      QUENCH_RETURN_IF_ERROR(db->Execute("PRAGMA query_only = ON"));
+    }
+    QUENCH_RETURN_IF_ERROR(db->Execute("BEGIN"));
+    return std::unique_ptr<Reader>(new Reader(store, std::move(db)));
+  }
+  ~Reader() {
+    if (!db_->Execute("COMMIT").ok()) return;  // a broken connection is not lent again
+    const std::lock_guard lock(store_->readers_mutex_);
+    store_->idle_readers_.push_back(std::move(db_));
+  }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+  Sqlite& db() { return *db_; }
+
+ private:
+  Reader(SqliteJobStore* store, std::unique_ptr<Sqlite> db) : store_(store), db_(std::move(db)) {}
+  SqliteJobStore* const store_;
+  std::unique_ptr<Sqlite> db_;
+};
+
+absl::StatusOr<std::unique_ptr<SqliteJobStore>> SqliteJobStore::Open(
+    const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return ErrnoStatus(error.value(), "create", folder);
+  QUENCH_ASSIGN_OR_RETURN(std::unique_ptr<FolderLock> lock, FolderLock::Take(folder));
+  const std::filesystem::path file = folder / "workflows.db";
+  QUENCH_ASSIGN_OR_RETURN(std::unique_ptr<Sqlite> writer, Sqlite::Open(file));
+  QUENCH_RETURN_IF_ERROR(Annotate(Prepare(*writer, file), "`" + file.string() + "`"));
+  return std::unique_ptr<SqliteJobStore>(
+      new SqliteJobStore(file, std::move(lock), std::move(writer)));
+}
+
+SqliteJobStore::SqliteJobStore(std::filesystem::path file, std::unique_ptr<FolderLock> lock,
+                               std::unique_ptr<Sqlite> writer)
+    : file_(std::move(file)),
+      lock_(std::move(lock)),
+      writer_(std::move(writer)),
+      thread_([this] { WriteAll(); }) {}
+
+SqliteJobStore::~SqliteJobStore() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+void SqliteJobStore::Enqueue(std::function<absl::Status(Sqlite&)> apply, Done done) {
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back({std::move(apply), std::move(done)});
+  }
+  wake_.notify_one();
+}
+
+void SqliteJobStore::WriteAll() {
+  constexpr size_t kMostAtOnce = 1000;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    std::vector<Write> batch;
+    while (!queue_.empty() && batch.size() < kMostAtOnce) {
+      batch.push_back(std::move(queue_.front()));
+      queue_.pop_front();
+    }
+    lock.unlock();
+    const std::vector<absl::Status> statuses = Commit(batch);
+    for (size_t i = 0; i < batch.size(); ++i) batch[i].done(statuses[i]);
+    batch.clear();
+    lock.lock();
+  }
+}
+
+std::vector<absl::Status> SqliteJobStore::Commit(const std::vector<Write>& batch) {
+  std::vector<absl::Status> statuses;
+  absl::Status status = writer_->Execute("BEGIN IMMEDIATE");
+  for (const Write& write : batch) {
+    if (status.ok()) status = writer_->Execute("SAVEPOINT one");
+    if (!status.ok()) break;
+    statuses.push_back(write.apply(*writer_));
+    // Without a transaction, SQLite has undone it all.
+    if (!writer_->InTransaction()) status = absl::ResourceExhaustedError("undone");
+    if (status.ok() && !statuses.back().ok()) status = writer_->Execute("ROLLBACK TO one");
+    if (status.ok()) status = writer_->Execute("RELEASE one");
+  }
+  if (status.ok()) status = writer_->Execute("COMMIT");
+  if (status.ok()) return statuses;
+  if (writer_->InTransaction()) writer_->Execute("ROLLBACK").IgnoreError();
+  // What there is room for still goes through, and each learns its own fate.
+  statuses.clear();
+  for (const Write& write : batch) statuses.push_back(CommitOne(write));
+  return statuses;
+}
+
+absl::Status SqliteJobStore::CommitOne(const Write& write) {
+  absl::Status status = writer_->Execute("BEGIN IMMEDIATE");
+  if (status.ok()) status = write.apply(*writer_);
+  if (status.ok()) status = writer_->Execute("COMMIT");
+  if (!status.ok() && writer_->InTransaction()) writer_->Execute("ROLLBACK").IgnoreError();
+  return status;
+}
+
+void SqliteJobStore::Create(StoredWorkflow workflow, Done done) {
+  Enqueue([stored = std::make_shared<StoredWorkflow>(std::move(workflow))](
+              Sqlite& db) { return CreateRow(db, *stored); },
+          std::move(done));
+}
+
+void SqliteJobStore::Update(WorkflowUpdate update, Done done) {
+  Enqueue([shared = std::make_shared<WorkflowUpdate>(std::move(update))](
+              Sqlite& db) { return UpdateRow(db, *shared); },
+          std::move(done));
+}
+
+void SqliteJobStore::Delete(const std::string& tenant, const std::string& id, Done done) {
+  Enqueue([tenant, id](Sqlite& db) { return DeleteRow(db, tenant, id); }, std::move(done));
+}
+
+void SqliteJobStore::Expire(int64_t now_us, Done done) {
+  Enqueue(
+      [this, now_us](Sqlite& db) -> absl::Status {
+        QUENCH_RETURN_IF_ERROR(db.Prepared(kExpire).Int(now_us).Run());
+        // The rest in turns, so that others' writes do not wait for a long one.
+        if (db.Changes() > 0) Expire(now_us, [](const absl::Status&) {});
+        return absl::OkStatus();
+      },
+      std::move(done));
+}
+
+absl::StatusOr<StoredWorkflow> SqliteJobStore::Get(const std::string& tenant,
+                                                   const std::string& id) {
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Reader> reader, Reader::Take(this));
+  Sqlite::Query query = reader->db().Prepared(kGet);
+  QUENCH_ASSIGN_OR_RETURN(const bool row, query.Text(id).Text(tenant).Next());
+  if (!row) return NoSuchWorkflow(id);
+  return ReadRow(reader->db(), query);
+}
+
+absl::StatusOr<std::optional<StoredRequest>> SqliteJobStore::FindRequest(
+    const std::string& tenant, const std::string& request_id) {
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Reader> reader, Reader::Take(this));
+  Sqlite::Query query = reader->db().Prepared(kFindRequest);
+  QUENCH_ASSIGN_OR_RETURN(const bool row, query.Text(tenant).Text(request_id).Next());
+  if (!row) return std::nullopt;
+  return StoredRequest{query.BytesAt(0), query.BytesAt(1)};
+}
+
+absl::StatusOr<WorkflowPage> SqliteJobStore::List(const ListQuery& query) {
+  PagePosition after{std::numeric_limits<int64_t>::max(), ""};
+  if (!query.page_token.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(after, ParsePageToken(query.page_token));
+  }
+  int64_t states = 0;
+  for (const v1::State state : query.states) states |= int64_t{1} << state;
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Reader> reader, Reader::Take(this));
+  Sqlite::Query rows = reader->db().Prepared(kList);
+  rows.Text(query.tenant).Int(after.create_us).Text(after.id).Int(states == 0 ? -1 : states);
+  rows.Int(query.page_size + 1);  // one more tells whether another page follows
+  WorkflowPage page;
+  while (true) {
+    QUENCH_ASSIGN_OR_RETURN(const bool more, rows.Next());
+    if (!more) return page;
+    if (static_cast<int>(page.workflows.size()) == query.page_size) {
+      const v1::Workflow& last = page.workflows.back();
+      page.next_page_token = PageToken({Microseconds(last.create_time()), IdOf(last.name())});
+      return page;
+    }
+    v1::Workflow& workflow = page.workflows.emplace_back();
+    if (!workflow.ParseFromString(rows.BytesAt(0))) return Damaged("a workflow");
+  }
+}
+
+absl::StatusOr<std::vector<StoredWorkflow>> SqliteJobStore::LoadUnfinished() {
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Reader> reader, Reader::Take(this));
+  Sqlite::Query rows = reader->db().Prepared(kUnfinished);
+  std::vector<StoredWorkflow> unfinished;
+  while (true) {
+    QUENCH_ASSIGN_OR_RETURN(const bool more, rows.Next());
+    if (!more) return unfinished;
+    QUENCH_ASSIGN_OR_RETURN(StoredWorkflow stored, ReadRow(reader->db(), rows));
+    unfinished.push_back(std::move(stored));
+  }
+}
+
+}  // namespace quench::gateway

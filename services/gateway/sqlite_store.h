@@ -1,0 +1,63 @@
+// Workflows in a folder of one machine, in SQLite: one writer, which commits what has gathered in
+// one transaction, and any number of readers beside it.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include "services/gateway/job_store.h"
+#include "services/gateway/sqlite.h"
+
+namespace quench::gateway {
+
+class SqliteJobStore final : public JobStore {
+ public:
+  // Makes the folder. UNAVAILABLE while another gateway has it, FAILED_PRECONDITION for one that a
+  // newer Quench wrote, DATA_LOSS for a damaged one.
+  static absl::StatusOr<std::unique_ptr<SqliteJobStore>> Open(const std::filesystem::path& folder);
+  // Writes what is queued.
+  ~SqliteJobStore() override;
+
+  void Create(StoredWorkflow workflow, Done done) override;
+  void Update(WorkflowUpdate update, Done done) override;
+  void Delete(const std::string& tenant, const std::string& id, Done done) override;
+  void Expire(int64_t now_us, Done done) override;
+  absl::StatusOr<StoredWorkflow> Get(const std::string& tenant, const std::string& id) override;
+  absl::StatusOr<std::optional<StoredRequest>> FindRequest(const std::string& tenant,
+                                                           const std::string& request_id) override;
+  absl::StatusOr<WorkflowPage> List(const ListQuery& query) override;
+  absl::StatusOr<std::vector<StoredWorkflow>> LoadUnfinished() override;
+
+ private:
+  struct Write {
+    std::function<absl::Status(Sqlite&)> apply;
+    Done done;
+  };
+  class Reader;
+  class FolderLock;
+
+  SqliteJobStore(std::filesystem::path file, std::unique_ptr<FolderLock> lock,
+                 std::unique_ptr<Sqlite> writer);
+  void Enqueue(std::function<absl::Status(Sqlite&)> apply, Done done);
+  void WriteAll();
+  // What became of each; those that fail leave no trace and do not harm the others.
+  std::vector<absl::Status> Commit(const std::vector<Write>& batch);
+  absl::Status CommitOne(const Write& write);
+
+  const std::filesystem::path file_;
+  std::unique_ptr<FolderLock> lock_;
+  std::unique_ptr<Sqlite> writer_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Write> queue_;
+  bool stopping_ = false;
+  std::mutex readers_mutex_;
+  std::vector<std::unique_ptr<Sqlite>> idle_readers_;
+  std::thread thread_;
+};
+
+}  // namespace quench::gateway

@@ -1,0 +1,52 @@
+// What the gateway knows of the services' steps: steps.def is the table, reflection does the rest.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/metrics/metrics.h"
+#include "quench/gateway/v1/workflows.pb.h"
+
+namespace quench::gateway {
+
+using Digest = ::build::bazel::remote::execution::v2::Digest;
+
+struct StepRow {
+  std::string request;  // field of StepSpec.request
+  std::string method;   // "Import"
+  std::string service;  // "importer"
+  metrics::Service service_label;
+  metrics::Stage stage;
+  const google::protobuf::Descriptor* result;
+  std::vector<std::string> required;  // fields of the request
+};
+
+// In the order of steps.def.
+const std::vector<StepRow>& StepTable();
+// The row of a spec that has a request; null without one.
+const StepRow* RowOf(const v1::StepSpec& spec);
+// The request that a spec holds, as it is.
+const google::protobuf::Message& RequestOf(const v1::StepSpec& spec);
+
+enum class OutputKind { kNone, kDigest, kModule };
+// Of a field of a request, or of an output by StepOutput.name. Whether an `external_data/...` exists
+// is known when the step has ended.
+OutputKind KindOfField(const google::protobuf::Descriptor& message, const std::string& field);
+OutputKind KindOfOutput(const StepRow& row, const std::string& output);
+
+// What a result gives, except for `result` itself.
+std::vector<v1::StepOutput> OutputsOf(const google::protobuf::Message& result);
+// Every digest in a message that is not empty, at any depth.
+std::vector<Digest> DigestsIn(const google::protobuf::Message& message);
+
+// The request of `spec` with its bindings filled in by `find`(step, output), which gives null for an
+// output that does not exist: then the error names it.
+absl::StatusOr<std::unique_ptr<google::protobuf::Message>> BindRequest(
+    const v1::StepSpec& spec,
+    const std::function<const v1::StepOutput*(const std::string&, const std::string&)>& find);
+
+// The same bytes for the same message, in this build.
+std::string Serialised(const google::protobuf::Message& message);
+
+}  // namespace quench::gateway

@@ -1,0 +1,399 @@
+// What every job store does, then what SQLite's does beyond.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <future>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "common/rpc/errors.h"
+#include "services/gateway/memory_store.h"
+#include "services/gateway/sqlite_store.h"
+#include "tests/support/matchers.h"
+#include "tests/support/wait.h"
+#include "tests/unit/services/gateway/sample_specs.h"
+
+namespace quench::gateway {
+namespace {
+
+using quench::testing::ElementsAre;
+using quench::testing::HasSubstr;
+using quench::testing::IsEmpty;
+using quench::testing::WaitFor;
+
+StoredWorkflow Sample(const std::string& id, int64_t create_us, const std::string& tenant = "t",
+                      const std::string& request_id = "") {
+  StoredWorkflow stored;
+  stored.workflow.set_name(WorkflowName(id));
+  stored.workflow.set_tenant(tenant);
+  stored.workflow.set_request_id(request_id);
+  stored.workflow.set_state(v1::STATE_QUEUED);
+  stored.workflow.set_revision(1);
+  *stored.workflow.mutable_create_time() = TimestampOf(create_us);
+  for (const std::string name : {"import", "transform", "compile"}) {
+    v1::Step* step = stored.workflow.add_steps();
+    step->set_name(name);
+    step->set_state(v1::STATE_QUEUED);
+  }
+  stored.spec = ChainSpec();
+  stored.spec_hash = "hash of " + id;
+  stored.traceparent = "trace of " + id;
+  return stored;
+}
+
+// Waits for a write.
+template <typename Start>
+absl::Status Await(Start start) {
+  std::promise<absl::Status> promise;
+  start([&](const absl::Status& status) { promise.set_value(status); });
+  return promise.get_future().get();
+}
+absl::Status Create(JobStore& store, StoredWorkflow stored) {
+  return Await([&](auto done) { store.Create(std::move(stored), done); });
+}
+absl::Status Update(JobStore& store, WorkflowUpdate update) {
+  return Await([&](auto done) { store.Update(std::move(update), done); });
+}
+absl::Status Delete(JobStore& store, const std::string& tenant, const std::string& id) {
+  return Await([&](auto done) { store.Delete(tenant, id, done); });
+}
+
+// The update that takes a workflow of Sample() to `state` at the next revision.
+WorkflowUpdate To(const StoredWorkflow& stored, v1::State state, int64_t expire_us = 0) {
+  WorkflowUpdate update;
+  update.header = stored.workflow;
+  update.header.clear_steps();
+  update.previous_revision = update.header.revision();
+  update.header.set_revision(update.previous_revision + 1);
+  update.header.set_state(state);
+  if (expire_us > 0) *update.header.mutable_expire_time() = TimestampOf(expire_us);
+  return update;
+}
+
+std::vector<std::string> IdsOf(const absl::StatusOr<WorkflowPage>& page) {
+  std::vector<std::string> ids;
+  if (!page.ok()) return {page.status().ToString()};
+  for (const v1::Workflow& workflow : page->workflows) ids.push_back(IdOf(workflow.name()));
+  return ids;
+}
+
+struct StoreCase {
+  std::string name;
+  std::function<std::unique_ptr<JobStore>(const std::filesystem::path&)> open;
+};
+
+class JobStoreTest : public ::testing::TestWithParam<StoreCase> {
+ protected:
+  const TempDir folder_ = *TempDir::Create();
+  const std::unique_ptr<JobStore> store_ = GetParam().open(folder_.path());
+};
+
+TEST_P(JobStoreTest, GivesBackWhatItTook) {
+  const StoredWorkflow sample = Sample("a", 5, "t", "r");
+  ASSERT_EQ(Create(*store_, sample), absl::OkStatus());
+  const auto stored = store_->Get("t", "a");
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  EXPECT_EQ(stored->workflow.SerializeAsString(), sample.workflow.SerializeAsString());
+  EXPECT_EQ(stored->spec.SerializeAsString(), sample.spec.SerializeAsString());
+  EXPECT_EQ(stored->spec_hash, "hash of a");
+  EXPECT_EQ(stored->traceparent, "trace of a");
+}
+
+TEST_P(JobStoreTest, OtherTenantsSeeNothing) {
+  ASSERT_EQ(Create(*store_, Sample("a", 5, "t", "r")), absl::OkStatus());
+  EXPECT_EQ(store_->Get("u", "a").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->Get("t", "b").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(*store_->FindRequest("u", "r"), std::nullopt);
+  EXPECT_EQ(Delete(*store_, "u", "a").code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(IdsOf(store_->List({"u", {}, 10, ""})), IsEmpty());
+}
+
+TEST_P(JobStoreTest, ARequestIdIsUsedOnce) {
+  ASSERT_EQ(Create(*store_, Sample("a", 5, "t", "r")), absl::OkStatus());
+  const absl::Status again = Create(*store_, Sample("b", 6, "t", "r"));
+  EXPECT_EQ(again.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(MessageOf(again), HasSubstr("`r`"));
+  EXPECT_EQ(store_->Get("t", "b").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Create(*store_, Sample("c", 7, "u", "r")), absl::OkStatus());
+  EXPECT_EQ(Create(*store_, Sample("d", 8)), absl::OkStatus());
+  EXPECT_EQ(Create(*store_, Sample("e", 9)), absl::OkStatus());
+  const auto found = store_->FindRequest("t", "r");
+  ASSERT_TRUE(found.ok() && found->has_value());
+  EXPECT_EQ((*found)->id, "a");
+  EXPECT_EQ((*found)->spec_hash, "hash of a");
+  EXPECT_EQ(*store_->FindRequest("t", ""), std::nullopt);
+}
+
+TEST_P(JobStoreTest, UpdatesNeedTheRevisionThatTheyWereMadeFrom) {
+  const StoredWorkflow sample = Sample("a", 5);
+  ASSERT_EQ(Create(*store_, sample), absl::OkStatus());
+  WorkflowUpdate update = To(sample, v1::STATE_RUNNING);
+  auto step = std::make_shared<v1::Step>(sample.workflow.steps(1));
+  step->set_attempt(7);
+  update.steps.emplace_back(1, step);
+  ASSERT_EQ(Update(*store_, update), absl::OkStatus());
+  const auto stored = store_->Get("t", "a");
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  EXPECT_EQ(stored->workflow.state(), v1::STATE_RUNNING);
+  EXPECT_EQ(stored->workflow.revision(), 2);
+  ASSERT_EQ(stored->workflow.steps_size(), 3);
+  EXPECT_EQ(stored->workflow.steps(1).attempt(), 7);
+  EXPECT_EQ(stored->workflow.steps(0).attempt(), 0);
+  step->set_attempt(8);
+  EXPECT_EQ(Update(*store_, update).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(Update(*store_, To(Sample("b", 5), v1::STATE_RUNNING)).code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_P(JobStoreTest, DeletesWhatHasEnded) {
+  const StoredWorkflow sample = Sample("a", 5, "t", "r");
+  ASSERT_EQ(Create(*store_, sample), absl::OkStatus());
+  EXPECT_EQ(Delete(*store_, "t", "a").code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_EQ(Update(*store_, To(sample, v1::STATE_FAILED)), absl::OkStatus());
+  EXPECT_EQ(Delete(*store_, "t", "a"), absl::OkStatus());
+  EXPECT_EQ(store_->Get("t", "a").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Delete(*store_, "t", "a").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Create(*store_, Sample("b", 6, "t", "r")), absl::OkStatus());
+}
+
+TEST_P(JobStoreTest, ListsNewestFirstInPages) {
+  for (int i = 0; i < 7; ++i) {
+    const StoredWorkflow sample = Sample("w" + std::to_string(i), 100 + i / 2);  // pairs of a time
+    ASSERT_EQ(Create(*store_, sample), absl::OkStatus());
+    if (i % 3 == 0) {
+      ASSERT_EQ(Update(*store_, To(sample, v1::STATE_SUCCEEDED)), absl::OkStatus());
+    }
+  }
+  ListQuery query{"t", {}, 3, ""};
+  auto page = store_->List(query);
+  EXPECT_THAT(IdsOf(page), ElementsAre("w6", "w5", "w4"));
+  EXPECT_EQ(page->workflows[0].steps_size(), 0);
+  query.page_token = page->next_page_token;
+  page = store_->List(query);
+  EXPECT_THAT(IdsOf(page), ElementsAre("w3", "w2", "w1"));
+  query.page_token = page->next_page_token;
+  page = store_->List(query);
+  EXPECT_THAT(IdsOf(page), ElementsAre("w0"));
+  EXPECT_EQ(page->next_page_token, "");
+  EXPECT_THAT(IdsOf(store_->List({"t", {v1::STATE_SUCCEEDED}, 10, ""})),
+              ElementsAre("w6", "w3", "w0"));
+  EXPECT_THAT(IdsOf(store_->List({"t", {v1::STATE_RUNNING, v1::STATE_QUEUED}, 4, ""})),
+              ElementsAre("w5", "w4", "w2", "w1"));
+  for (const std::string token : {"x", "1", "1x.", ".a"}) {
+    EXPECT_EQ(store_->List({"t", {}, 10, token}).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << token;
+  }
+}
+
+TEST_P(JobStoreTest, LoadsWhatHasNotEnded) {
+  for (const std::string id : {"c", "a", "b"}) {
+    const StoredWorkflow sample = Sample(id, 1000 - id[0]);
+    ASSERT_EQ(Create(*store_, sample), absl::OkStatus());
+    if (id == "c") continue;
+    const v1::State state = id == "b" ? v1::STATE_CANCELLED : v1::STATE_RUNNING;
+    ASSERT_EQ(Update(*store_, To(sample, state)), absl::OkStatus());
+  }
+  const auto unfinished = store_->LoadUnfinished();
+  ASSERT_TRUE(unfinished.ok()) << unfinished.status();
+  ASSERT_EQ(unfinished->size(), 2u);
+  EXPECT_EQ(unfinished->at(0).workflow.name(), "workflows/c");
+  EXPECT_EQ(unfinished->at(1).workflow.name(), "workflows/a");
+  EXPECT_EQ(unfinished->at(1).workflow.steps_size(), 3);
+  EXPECT_EQ(unfinished->at(1).spec.steps().steps_size(), 3);
+}
+
+TEST_P(JobStoreTest, ForgetsWhatHasExpired) {
+  for (int i = 0; i < 500; ++i) {
+    const StoredWorkflow sample = Sample("w" + std::to_string(i), i, "t", "r" + std::to_string(i));
+    store_->Create(sample, [](const absl::Status&) {});
+    if (i > 0) store_->Update(To(sample, v1::STATE_FAILED, 1000 + i), [](const absl::Status&) {});
+  }
+  ASSERT_EQ(Await([&](auto done) { store_->Expire(1450, done); }), absl::OkStatus());
+  ASSERT_TRUE(WaitFor([&] { return store_->List({"t", {}, 1000, ""})->workflows.size() == 50; }));
+  EXPECT_TRUE(store_->Get("t", "w451").ok());
+  EXPECT_FALSE(store_->Get("t", "w450").ok());
+  EXPECT_TRUE(store_->Get("t", "w0").ok());  // has not ended
+  EXPECT_EQ(*store_->FindRequest("t", "r450"), std::nullopt);
+}
+
+TEST_P(JobStoreTest, ManyWritersAtOnce) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([this, t] {
+      for (int i = 0; i < 50; ++i) {
+        const StoredWorkflow sample = Sample(std::to_string(t) + "-" + std::to_string(i), i);
+        EXPECT_EQ(Create(*store_, sample), absl::OkStatus());
+        EXPECT_EQ(Update(*store_, To(sample, v1::STATE_RUNNING)), absl::OkStatus());
+        EXPECT_EQ(store_->Get("t", IdOf(sample.workflow.name()))->workflow.revision(), 2);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(store_->List({"t", {}, 1000, ""})->workflows.size(), 200u);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Stores, JobStoreTest,
+    ::testing::Values(StoreCase{"memory",
+                                [](const auto&) { return std::make_unique<MemoryJobStore>(); }},
+                      StoreCase{"sqlite",
+                                [](const auto& folder) -> std::unique_ptr<JobStore> {
+                                  auto store = SqliteJobStore::Open(folder / "state");
+                                  EXPECT_TRUE(store.ok()) << store.status();
+                                  return *std::move(store);
+                                }}),
+    [](const auto& each) { return each.param.name; });
+
+TEST(SqliteJobStoreTest, KeepsWhatItHasWhenItIsOpenedAgain) {
+  const TempDir folder = *TempDir::Create();
+  const StoredWorkflow sample = Sample("a", 5, "t", "r");
+  {
+    const auto store = SqliteJobStore::Open(folder.path());
+    ASSERT_TRUE(store.ok()) << store.status();
+    ASSERT_EQ(Create(**store, sample), absl::OkStatus());
+  }
+  const auto store = SqliteJobStore::Open(folder.path());
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ((*store)->Get("t", "a")->workflow.SerializeAsString(),
+            sample.workflow.SerializeAsString());
+  EXPECT_EQ(Create(**store, Sample("b", 5, "t", "r")).code(), absl::StatusCode::kAlreadyExists);
+}
+
+TEST(SqliteJobStoreTest, AFolderHasOneGateway) {
+  const TempDir folder = *TempDir::Create();
+  auto first = SqliteJobStore::Open(folder.path());
+  ASSERT_TRUE(first.ok()) << first.status();
+  const absl::Status second = SqliteJobStore::Open(folder.path()).status();
+  EXPECT_EQ(second.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(MessageOf(second), HasSubstr("is used by another gateway"));
+  first->reset();
+  EXPECT_TRUE(SqliteJobStore::Open(folder.path()).ok());
+}
+
+TEST(SqliteJobStoreTest, RefusesWhatItCannotRead) {
+  const TempDir folder = *TempDir::Create();
+  ASSERT_TRUE(SqliteJobStore::Open(folder.path()).ok());
+  {
+    const auto db = Sqlite::Open(folder.path() / "workflows.db");
+    ASSERT_EQ((*db)->Execute("PRAGMA user_version = 2"), absl::OkStatus());
+  }
+  const absl::Status newer = SqliteJobStore::Open(folder.path()).status();
+  EXPECT_EQ(newer.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(MessageOf(newer), HasSubstr("has schema 2, this Quench knows 1"));
+  for (const std::string end : {"-wal", "-shm"}) {
+    std::filesystem::remove(folder.path() / ("workflows.db" + end));
+  }
+  std::ofstream(folder.path() / "workflows.db") << std::string(5000, 'x');
+  EXPECT_EQ(SqliteJobStore::Open(folder.path()).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_FALSE(SqliteJobStore::Open(folder.path() / "lock" / "below a file").ok());
+}
+
+// A defect or a crash of SQLite's own would end the transaction: others' writes must not suffer.
+TEST(SqliteJobStoreTest, AFailedWriteLeavesItsNeighboursAlone) {
+  const TempDir folder = *TempDir::Create();
+  const auto store = SqliteJobStore::Open(folder.path());
+  ASSERT_TRUE(store.ok()) << store.status();
+  std::vector<std::future<absl::Status>> outcomes;
+  for (int i = 0; i < 300; ++i) {  // every third has the request id of the one before
+    auto promise = std::make_shared<std::promise<absl::Status>>();
+    outcomes.push_back(promise->get_future());
+    (*store)->Create(Sample(std::to_string(i), i, "t", std::to_string(i - (i % 3 == 2 ? 1 : 0))),
+                     [promise](const absl::Status& status) { promise->set_value(status); });
+  }
+  for (int i = 0; i < 300; ++i) {
+    EXPECT_EQ(outcomes[i].get().code(),
+              i % 3 == 2 ? absl::StatusCode::kAlreadyExists : absl::StatusCode::kOk);
+    EXPECT_EQ((*store)->Get("t", std::to_string(i)).ok(), i % 3 != 2);
+  }
+}
+
+// Runs below, on a file system of 600 KiB.
+TEST(SqliteJobStoreTest, DISABLED_OnASmallDisk) {
+  const std::filesystem::path folder = std::getenv("QUENCH_SMALL_DISK");
+  auto store = SqliteJobStore::Open(folder);
+  ASSERT_TRUE(store.ok()) << store.status();
+  int created = 0;
+  absl::Status status;
+  while (true) {
+    StoredWorkflow sample = Sample(std::to_string(created), created);
+    sample.workflow.set_title(std::string(3000, 'x'));
+    status = Create(**store, sample);
+    if (!status.ok()) break;
+    ASSERT_LT(++created, 1000);
+  }
+  ASSERT_GT(created, 5);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  // What was answered is there, the rest is not, and it can be listed.
+  EXPECT_EQ((*store)->List({"t", {}, 1000, ""})->workflows.size(), static_cast<size_t>(created));
+  EXPECT_FALSE((*store)->Get("t", std::to_string(created)).ok());
+  for (int i = 0; i < created; ++i) {
+    ASSERT_EQ((*store)->Get("t", std::to_string(i))->workflow.steps_size(), 3) << i;
+  }
+  const absl::Status again = Create(**store, Sample("more", 1));
+  EXPECT_TRUE(again.ok() || absl::IsResourceExhausted(again)) << again;
+  // The same after it was closed and opened, as far as there is room to open it.
+  store->reset();
+  const auto reopened = SqliteJobStore::Open(folder);
+  ASSERT_TRUE(reopened.ok()) << reopened.status();
+  EXPECT_GE((*reopened)->List({"t", {}, 1000, ""})->workflows.size(), static_cast<size_t>(created));
+}
+
+TEST(SqliteJobStoreTest, AFullDiskRefusesWritesAndServesReads) {
+  const TempDir folder = *TempDir::Create();
+  const std::string small = (folder.path() / "small").string();
+  std::filesystem::create_directory(small);
+  const std::string unshare =
+      std::string("unshare --mount ") + (geteuid() == 0 ? "" : "--map-root-user ") + "sh -c '" +
+      "mount -t tmpfs -o size=600k none " + small + " 2>/dev/null || exit 77; ";
+  if (std::system((unshare + "true' 2>/dev/null").c_str()) != 0) {
+    GTEST_SKIP() << "no right to mount a small file system";
+  }
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::string command =
+      unshare + "GTEST_OUTPUT= QUENCH_SMALL_DISK=" + small + " exec " + self +
+      " --gtest_also_run_disabled_tests --gtest_brief=1 --gtest_filter=*DISABLED_OnASmallDisk'";
+  EXPECT_EQ(std::system(command.c_str()), 0);
+}
+
+TEST(SqliteJobStoreTest, TenThousandEndedWorkflowsAreQuickToOpenAndList) {
+  const TempDir folder = *TempDir::Create();
+  constexpr int kCount = 10'000;
+  {
+    const auto store = SqliteJobStore::Open(folder.path());
+    ASSERT_TRUE(store.ok()) << store.status();
+    for (int i = 0; i < kCount; ++i) {
+      const StoredWorkflow sample = Sample(std::to_string(i), i);
+      (*store)->Create(sample, [](const absl::Status&) {});
+      (*store)->Update(To(sample, v1::STATE_SUCCEEDED, 1), [](const absl::Status&) {});
+    }
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const auto store = SqliteJobStore::Open(folder.path());
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_TRUE((*store)->LoadUnfinished()->empty());
+  const auto opened = std::chrono::steady_clock::now();
+  EXPECT_THAT(IdsOf((*store)->List({"t", {v1::STATE_RUNNING}, 1000, ""})), IsEmpty());
+  size_t listed = 0;
+  ListQuery query{"t", {}, 1000, ""};
+  do {
+    const auto page = (*store)->List(query);
+    ASSERT_TRUE(page.ok()) << page.status();
+    listed += page->workflows.size();
+    query.page_token = page->next_page_token;
+  } while (!query.page_token.empty());
+  const auto end = std::chrono::steady_clock::now();
+  EXPECT_EQ(listed, static_cast<size_t>(kCount));
+  const auto seconds = [](auto duration) {
+    return std::chrono::duration<double>(duration).count();
+  };
+  std::cout << "opened in " << seconds(opened - start) << " s, all listed in "
+            << seconds(end - opened) << " s\n";
+  EXPECT_LT(seconds(end - start), 30);
+}
+
+}  // namespace
+}  // namespace quench::gateway
