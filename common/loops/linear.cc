@@ -37,7 +37,7 @@ const Linear& LinearForms::Of(ExprId id) {
 Linear LinearForms::Compute(ExprId id) {
   if (const auto value = ranges_.ConstantOf(id)) return {*value, {}};
   const Expr& e = function_.exprs[static_cast<size_t>(id)];
-  const Linear atom = {0, {{id, 1}}};
+  Linear atom = {0, {{id, 1}}};
   Linear form;
   if (e.kind == ExprKind::kVar) {
     const auto let = lets_.find(e.id);

@@ -257,7 +257,7 @@ class FunctionVerifier {
           return fmt::format("buffer `{}`: a dim is an i64 expression", buffer.name);
         }
       }
-      const std::string defect = Walk(buffer.dims, [](const Expr& e) -> std::string {
+      std::string defect = Walk(buffer.dims, [](const Expr& e) -> std::string {
         const bool runs =
             e.kind == ExprKind::kVar || e.kind == ExprKind::kLocal || e.kind == ExprKind::kLoad;
         return runs ? "a dim depends on constants and slots only" : "";
@@ -494,7 +494,7 @@ class FunctionVerifier {
         }
         roots = {value.args[self(0) ? 1 : 0]};
       }
-      const std::string defect = Walk(roots, [&](const Expr& e) -> std::string {
+      std::string defect = Walk(roots, [&](const Expr& e) -> std::string {
         if (e.kind != ExprKind::kLocal || Find(loop, e.id) == nullptr) return "";
         return fmt::format("reduced local `{}` is read", LocalName(e.id));
       });

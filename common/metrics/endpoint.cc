@@ -2,6 +2,7 @@
 
 #include <prometheus/collectable.h>
 #include <prometheus/exposer.h>
+#include <spdlog/spdlog.h>
 
 #include <exception>
 #include <string_view>
@@ -60,8 +61,8 @@ absl::StatusOr<std::unique_ptr<Endpoint>> Endpoint::Start(const std::string& lis
     if (!ports.empty()) {
       return std::unique_ptr<Endpoint>(new Endpoint(std::move(http), ports.front()));
     }
-  } catch (const std::exception&) {
-    // Its text names only the library's own types.
+  } catch (const std::exception& error) {
+    spdlog::debug("metrics on `{}`: {}", listen, error.what());  // types of the library's own
   }
   return absl::UnavailableError(fmt::format(
       "cannot serve metrics on `{}`: the address is in use or not of this machine", listen));

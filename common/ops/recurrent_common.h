@@ -39,8 +39,8 @@ class Recurrent {
   // Writes `state` to an output [directions, batch, hidden]; nothing when the output is unused.
   void StoreState(int direction, int output, B state);
   B MakeState(const std::string& name) { return MakeScratch(name, {batch_, hidden_}); }
-  B MakeScratch(const std::string& name, std::vector<E> dims) {
-    return ctx_.b().Scratch(name, type_, std::move(dims), loops::ScratchScope::kFunction);
+  B MakeScratch(const std::string& name, const std::vector<E>& dims) {
+    return ctx_.b().Scratch(name, type_, dims, loops::ScratchScope::kFunction);
   }
 
   // projection(t, n, g) = W[g] . X[t, n] + Wb[g], plus Rb[g] for gates below `recurrent_bias`.

@@ -55,7 +55,8 @@ bool ShouldFold(const Graph& graph, const Node& node) {
   return macs.is_static() && macs.value() <= kMaxMacs;
 }
 
-absl::Status Fold(Graph& graph, const Node node, const StepContext& context) {
+// `node` is not one of `graph`: adding constants may move those.
+absl::Status Fold(Graph& graph, const Node& node, const StepContext& context) {
   std::vector<const Tensor*> inputs;
   for (const ValueId id : node.inputs) inputs.push_back(ConstantOf(graph, id));
   absl::StatusOr<std::vector<Tensor>> results = ops::EvaluateNode(node, inputs, context);
@@ -76,7 +77,7 @@ absl::StatusOr<Graph> FoldConstants(Graph graph, const PassOptions& options,
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     QUENCH_RETURN_IF_ERROR(context.Check());
     if (ShouldFold(graph, graph.nodes[i]))
-      QUENCH_RETURN_IF_ERROR(Fold(graph, graph.nodes[i], context));
+      QUENCH_RETURN_IF_ERROR(Fold(graph, Node(graph.nodes[i]), context));
   }
   graph.Compact();
   QUENCH_RETURN_IF_ERROR(ForEachBody(

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "services/analyser/analyser.h"
@@ -24,7 +25,7 @@ std::string Megabytes(int64_t bytes) {
 }
 
 std::string Bar(double share) {
-  return std::string(static_cast<size_t>(std::clamp(share, 0.0, 1.0) * 20 + 0.5), '#');
+  return std::string(static_cast<size_t>(std::lround(std::clamp(share, 0.0, 1.0) * 20)), '#');
 }
 
 std::string LayerTable(const ModelReport& report) {

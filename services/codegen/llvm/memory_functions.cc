@@ -30,7 +30,8 @@ class MemoryFunctions {
  private:
   static constexpr uint64_t kBlock = 32;  // bytes moved at once
 
-  void Begin(const std::string& name, llvm::Type* result, std::vector<llvm::Type*> arguments) {
+  void Begin(const std::string& name, llvm::Type* result,
+             const std::vector<llvm::Type*>& arguments) {
     function_ = CreateFunction(state_, name, llvm::FunctionType::get(result, arguments, false),
                                llvm::GlobalValue::WeakAnyLinkage);
     b_.SetInsertPoint(llvm::BasicBlock::Create(state_.context, "entry", function_));

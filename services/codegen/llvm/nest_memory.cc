@@ -151,6 +151,7 @@ llvm::Value* NestEmitter::LoadStrided(const Memory& memory, const Address& addre
     }
     count += lanes_;
   }
+  QUENCH_CHECK(all != nullptr);  // elements >= lanes_ >= 1
   std::vector<int> pick;
   for (int64_t lane = 0; lane < lanes_; ++lane) {
     pick.push_back(position[static_cast<size_t>(lane * address.step - low)]);

@@ -155,7 +155,7 @@ absl::Status DimReader::CheckDimOptions() const {
 
 absl::StatusOr<Type> TensorTypeOf(const ValueInfoProto& info, const ImportOptions& options,
                                   int index, DimReader& dims) {
-  const std::string name = info.name();
+  const std::string& name = info.name();
   const TypeProto::Tensor& declared = info.type().tensor_type();
   const auto dtype_option = options.dtypes.find(name);
   Type type;
