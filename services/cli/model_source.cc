@@ -8,9 +8,9 @@
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/ir/constants.h"
+#include "common/ir/npy.h"
 #include "common/ir/text.h"
 #include "common/ir/wire/wire.h"
-#include "services/cli/npy.h"
 #include "services/importer/onnx/tensor_file.h"
 
 namespace quench::cli {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/blobs/blob_store.h"
 #include "common/ir/graph.h"
@@ -27,6 +28,9 @@ absl::StatusOr<std::string> SerializeModule(const Graph& graph, BlobStore& store
 // taken as given: whoever trusts a fingerprint of a stranger's module recomputes them
 // (TensorDigest).
 absl::StatusOr<Graph> ParseModule(const std::string& bytes, BlobStore& store);
+
+// Digests of the blobs that a serialised module's tensors lie in, each once, sorted.
+absl::StatusOr<std::vector<std::string>> ModuleBlobs(const std::string& bytes);
 
 // Does a file that starts with `head` (64 bytes suffice) hold a serialised module? By its first two
 // fields, the format version and the stage: no ONNX model starts so.

@@ -8,6 +8,7 @@
 #include "common/blobs/digest.h"
 #include "common/ir/constants.h"
 #include "common/ir/verify.h"
+#include "common/ir/wire/walk.h"
 #include "common/ir/wire/wire.h"
 #include "common/ir/wire/wire_scan.h"
 #include "quench/ir/v1/module.pb.h"
@@ -323,6 +324,15 @@ absl::StatusOr<Graph> Reader::ReadGraph(const pb::Graph& in, int depth) {
 }
 
 }  // namespace
+
+absl::StatusOr<std::vector<std::string>> ModuleBlobs(const std::string& bytes) {
+  pb::Module module;
+  if (!module.ParseFromString(bytes)) return InvalidArgument("not a serialised module");
+  std::set<std::string> blobs;
+  wire::ForEachMessage<pb::BlobRange>(
+      module, [&](const pb::BlobRange& range, const std::string&) { blobs.insert(range.blob()); });
+  return std::vector<std::string>(blobs.begin(), blobs.end());
+}
 
 absl::StatusOr<Graph> ParseModule(const std::string& bytes, BlobStore& store) {
   if (bytes.size() > kMaxModuleBytes) {

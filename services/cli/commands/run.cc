@@ -6,11 +6,11 @@
 
 #include "common/base/files.h"
 #include "common/base/status.h"
+#include "common/ir/npy.h"
 #include "common/ops/evaluate.h"
 #include "common/runner/runner.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
-#include "services/cli/npy.h"
 
 namespace quench::cli {
 namespace {

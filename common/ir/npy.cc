@@ -1,4 +1,4 @@
-#include "services/cli/npy.h"
+#include "common/ir/npy.h"
 
 #include <algorithm>
 #include <cctype>
@@ -10,7 +10,7 @@
 #include "common/base/files.h"
 #include "common/base/status.h"
 
-namespace quench::cli {
+namespace quench {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
@@ -78,7 +78,7 @@ absl::StatusOr<Header> ParseHeader(std::string_view file, const std::string& pat
   };
   if (file.size() < 10 || file.substr(0, 6) != kMagic)
     return broken("not a .npy file (wrong magic bytes)");
-  const int major = file[6];
+  const int major = static_cast<uint8_t>(file[6]);
   if (major < 1 || major > 3)
     return broken(fmt::format("format version {}; 1 to 3 are read", major));
   size_t length =
@@ -183,4 +183,4 @@ absl::Status WriteNpy(const Tensor& tensor, const std::filesystem::path& path) {
   return WriteFileAtomically(path, file);
 }
 
-}  // namespace quench::cli
+}  // namespace quench

@@ -1,11 +1,11 @@
-#include "services/cli/npy.h"
+#include "common/ir/npy.h"
 
 #include <gtest/gtest.h>
 
 #include "common/base/files.h"
 #include "common/base/status.h"
 
-namespace quench::cli {
+namespace quench {
 namespace {
 
 class NpyTest : public ::testing::Test {
@@ -96,4 +96,4 @@ TEST_F(NpyTest, BadFilesGetAnErrorThatNamesThem) {
 }
 
 }  // namespace
-}  // namespace quench::cli
+}  // namespace quench

@@ -8,7 +8,7 @@
 
 #include "common/ir/tensor.h"
 
-namespace quench::cli {
+namespace quench {
 
 // Reads C- or Fortran-ordered little-endian numeric and bool arrays. Errors name the file and what
 // was found.
@@ -18,4 +18,4 @@ absl::StatusOr<Tensor> ReadNpy(const std::filesystem::path& path);
 // Whole or not at all.
 absl::Status WriteNpy(const Tensor& tensor, const std::filesystem::path& path);
 
-}  // namespace quench::cli
+}  // namespace quench
