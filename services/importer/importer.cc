@@ -52,4 +52,10 @@ absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupported(const std::filesystem
   return frontend->find_unsupported(path, options);
 }
 
+absl::StatusOr<std::vector<std::string>> ExternalLocations(const std::filesystem::path& path,
+                                                           const ImportOptions& options) {
+  QUENCH_ASSIGN_OR_RETURN(const Frontend* frontend, PickFrontend(path, options.format));
+  return frontend->external_locations(path);
+}
+
 }  // namespace quench::importer

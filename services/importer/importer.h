@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -27,6 +28,9 @@ struct ImportOptions {
   std::vector<std::string> outputs;  // cut the model at these values; empty keeps its outputs
   // external data is resolved beneath; default: model's folder
   std::filesystem::path external_root;
+  // Where each file of external data lies, by the location that the model names: then nothing is
+  // looked for in folders.
+  std::optional<std::map<std::string, std::filesystem::path>> external_files;
 };
 
 struct Imported {
@@ -48,6 +52,10 @@ struct UnsupportedOp {
 };
 // Operators of the model that Quench cannot import, without importing it.
 absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupported(const std::filesystem::path& path,
+                                                           const ImportOptions& options);
+
+// Locations of the external data that the model's tensors name, each once.
+absl::StatusOr<std::vector<std::string>> ExternalLocations(const std::filesystem::path& path,
                                                            const ImportOptions& options);
 
 // Second opinion by libonnx: its checker and its shape inference, where it knows the opset. One

@@ -37,6 +37,11 @@ absl::Status CheckLocation(const std::string& location) {
   return absl::OkStatus();
 }
 
+// `a/./b` and `a/b` are one file.
+std::string Normal(const std::string& location) {
+  return std::filesystem::path(location).lexically_normal().string();
+}
+
 absl::Status OpenError(int error, const std::string& location) {
   if (error == ELOOP || error == EXDEV) {
     return InvalidArgument(
@@ -49,6 +54,11 @@ absl::Status OpenError(int error, const std::string& location) {
 
 ExternalFiles::ExternalFiles(std::filesystem::path root) : root_(std::move(root)) {
   if (root_.empty()) root_ = ".";
+}
+
+ExternalFiles::ExternalFiles(const std::map<std::string, std::filesystem::path>& files) {
+  given_.emplace();
+  for (const auto& [location, path] : files) given_->emplace(Normal(location), path);
 }
 
 ExternalFiles::~ExternalFiles() {
@@ -98,6 +108,15 @@ absl::StatusOr<int> ExternalFiles::OpenBeneath(const std::string& location) {
   return walked;
 }
 
+absl::StatusOr<int> ExternalFiles::OpenGiven(const std::string& location) const {
+  const auto found = given_->find(Normal(location));
+  if (found == given_->end()) {
+    return InvalidArgument("location `{}`: no such file came with the model", location);
+  }
+  const int fd = ::open(found->second.c_str(), O_RDONLY | O_CLOEXEC);
+  return fd >= 0 ? absl::StatusOr<int>(fd) : OpenError(errno, location);
+}
+
 absl::StatusOr<ExternalFiles::File> ExternalFiles::Open(const std::string& location) {
   if (const auto known = files_.find(location); known != files_.end()) return known->second;
   QUENCH_RETURN_IF_ERROR(CheckLocation(location));
@@ -105,7 +124,7 @@ absl::StatusOr<ExternalFiles::File> ExternalFiles::Open(const std::string& locat
     return absl::ResourceExhaustedError(
         fmt::format("external data in more than {} files", kMaxOpenFiles));
   }
-  QUENCH_ASSIGN_OR_RETURN(const int fd, OpenBeneath(location));
+  QUENCH_ASSIGN_OR_RETURN(const int fd, given_ ? OpenGiven(location) : OpenBeneath(location));
   struct stat info{};
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
     ::close(fd);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace quench::importer {
@@ -15,6 +16,8 @@ class ExternalFiles {
  public:
   // Nothing is opened yet; the root need not exist while no tensor refers to it.
   explicit ExternalFiles(std::filesystem::path root);
+  // The files of these locations, and no others.
+  explicit ExternalFiles(const std::map<std::string, std::filesystem::path>& files);
   ~ExternalFiles();
   ExternalFiles(const ExternalFiles&) = delete;
   ExternalFiles& operator=(const ExternalFiles&) = delete;
@@ -29,7 +32,9 @@ class ExternalFiles {
 
  private:
   absl::StatusOr<int> OpenBeneath(const std::string& location);
+  absl::StatusOr<int> OpenGiven(const std::string& location) const;
   std::filesystem::path root_;
+  std::optional<std::map<std::string, std::filesystem::path>> given_;
   int root_fd_ = -1;
   std::map<std::string, File> files_;
 };

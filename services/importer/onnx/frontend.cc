@@ -49,8 +49,10 @@ absl::StatusOr<Imported> ImportOnnx(const std::filesystem::path& path, const Imp
                           FindUnsupportedOps(file.proto, opsets, options));
   QUENCH_RETURN_IF_ERROR(UnsupportedError(unsupported));
 
-  ExternalFiles external(options.external_root.empty() ? path.parent_path()
-                                                       : options.external_root);
+  ExternalFiles external =
+      options.external_files ? ExternalFiles(*options.external_files)
+                             : ExternalFiles(options.external_root.empty() ? path.parent_path()
+                                                                           : options.external_root);
   const TensorSources sources{file.mapping->bytes(), &external};
   WeightWriter weights(store, sources, context);
   weights.set_total_bytes(LargeTensorBytes(file.proto.graph()));
@@ -72,12 +74,21 @@ absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupportedOnnx(const std::filesy
   return FindUnsupportedOps(file.proto, opsets, options);
 }
 
+absl::StatusOr<std::vector<std::string>> ExternalLocationsOnnx(const std::filesystem::path& path) {
+  QUENCH_ASSIGN_OR_RETURN(const ModelFile file, OpenModelFile(path));
+  return ExternalLocationsIn(file.proto);
+}
+
 }  // namespace
 
 const Frontend& OnnxFrontend() {
-  static constexpr Frontend kOnnx = {
-      "onnx",         ".onnx",     "ONNX, IR versions 3 to 14, opsets 1 to 28",
-      &LooksLikeOnnx, &ImportOnnx, &FindUnsupportedOnnx};
+  static constexpr Frontend kOnnx = {"onnx",
+                                     ".onnx",
+                                     "ONNX, IR versions 3 to 14, opsets 1 to 28",
+                                     &LooksLikeOnnx,
+                                     &ImportOnnx,
+                                     &FindUnsupportedOnnx,
+                                     &ExternalLocationsOnnx};
   return kOnnx;
 }
 

@@ -7,9 +7,11 @@
 #include <charconv>
 #include <cstring>
 #include <optional>
+#include <set>
 
 #include "common/base/files.h"
 #include "common/base/status.h"
+#include "common/ir/wire/walk.h"
 
 namespace quench::importer {
 namespace {
@@ -276,6 +278,17 @@ absl::StatusOr<Tensor> ReadStrings(const TensorProto& proto, const TensorHeader&
 }
 
 }  // namespace
+
+std::vector<std::string> ExternalLocationsIn(const google::protobuf::Message& message) {
+  std::set<std::string> found;
+  wire::ForEachMessage<TensorProto>(message, [&](const TensorProto& tensor, const std::string&) {
+    if (tensor.data_location() != TensorProto::EXTERNAL) return;
+    for (const onnx::v1::StringStringEntryProto& entry : tensor.external_data()) {
+      if (entry.key() == "location") found.insert(entry.value());
+    }
+  });
+  return {found.begin(), found.end()};
+}
 
 absl::StatusOr<DataType> DataTypeOf(int32_t number) {
   if (number >= 0 && number < kDataTypeCount) return static_cast<DataType>(number);

@@ -49,4 +49,7 @@ absl::StatusOr<Tensor> ReadSparseTensor(const onnx::v1::SparseTensorProto& proto
 // has no type for.
 absl::StatusOr<DataType> DataTypeOf(int32_t number);
 
+// Locations of all external data inside `message` (a model, a graph), each once, sorted.
+std::vector<std::string> ExternalLocationsIn(const google::protobuf::Message& message);
+
 }  // namespace quench::importer
