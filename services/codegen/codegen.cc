@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <fstream>
 #include <future>
@@ -22,6 +21,7 @@
 #include "services/codegen/header.h"
 #include "services/codegen/link/link.h"
 #include "services/codegen/llvm/artifact.h"
+#include "services/codegen/package.h"
 #include "services/codegen/plan/assign.h"
 #include "services/codegen/weights.h"
 
@@ -61,24 +61,6 @@ absl::Status CheckInterface(const Graph& graph) {
   for (const ValueId id : graph.inputs) check("input", id);
   for (const ValueId id : graph.outputs) check("output", id);
   return problems.Finish();
-}
-
-// 32 hex digits, with or without dashes, in any case; gives 8-4-4-4-12 in lower case.
-absl::StatusOr<std::string> NormalUuid(const std::string& text) {
-  std::string digits;
-  for (const char c : text) {
-    if (c == '-') continue;
-    if (!std::isxdigit(static_cast<unsigned char>(c))) digits.clear();
-    if (!std::isxdigit(static_cast<unsigned char>(c))) break;
-    digits += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
-  if (digits.size() != 32) {
-    return InvalidArgument(
-        "uuid is `{}`, it must be 32 hex digits like 123e4567-e89b-12d3-a456-426614174000",
-        text.substr(0, 64));
-  }
-  for (const size_t at : {20, 16, 12, 8}) digits.insert(at, "-");
-  return digits;
 }
 
 // Version 8 (RFC 9562: custom) from what decides the bytes.
@@ -140,7 +122,8 @@ class Compiler {
     QUENCH_RETURN_IF_ERROR(VerifyGraph(source_));
     QUENCH_RETURN_IF_ERROR(CheckInterface(source_));
     QUENCH_RETURN_IF_ERROR(Refine());
-    QUENCH_ASSIGN_OR_RETURN(const std::vector<Target> targets, ResolveTarget(options_.target));
+    QUENCH_ASSIGN_OR_RETURN(const std::vector<Target> targets,
+                            ResolveTarget(options_.target, options_.host));
     QUENCH_RETURN_IF_ERROR(Identify(targets));
     QUENCH_ASSIGN_OR_RETURN(
         folder_, TempDir::Create(library.has_parent_path() ? library.parent_path() : "."));
@@ -314,7 +297,7 @@ std::vector<TargetInfo> ListTargets() {
   std::vector<TargetInfo> all;
   for (const TargetName& name : TargetNames()) {
     TargetInfo info{name.name, "", {}, name.description};
-    const absl::StatusOr<std::vector<Target>> variants = ResolveTarget(name.name);
+    const absl::StatusOr<std::vector<Target>> variants = ResolveTarget(name.name, std::nullopt);
     if (!variants.ok()) {  // host, where nothing fits
       info.description = MessageOf(variants.status());
     } else {

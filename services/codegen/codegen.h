@@ -5,12 +5,14 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/base/context.h"
 #include "common/ir/graph.h"
 #include "common/passes/pass.h"
+#include "services/codegen/targets/host_cpu.h"
 
 namespace quench::codegen {
 
@@ -18,6 +20,7 @@ enum class Emit { kSharedLibrary, kObject, kArchive };
 
 struct CompileOptions {
   std::string target = "host";  // see ListTargets
+  std::optional<HostCpu> host;  // what `host` means; absent: this machine
   // 0 reference nests, 1 scheduled nests, 2 micro-kernels, 3 fusion and layout choice
   int opt_level = 3;
   // "", "first" or "last": layout of 4-D+ activations at level 3 is free if ""

@@ -102,13 +102,15 @@ absl::Status EmitModel(ModuleBuilder& builder, const ModelTables& model) {
     variants.push_back(variant);
   }
   auto count = [&](size_t n) { return tables.I32(static_cast<int64_t>(n)); };
+  // By itself, not among strings that a linker merges and sorts: StampUuid replaces it.
+  llvm::Constant* uuid =
+      tables.Address(llvm::ConstantDataArray::getString(state.context, model.uuid), "uuid");
   llvm::Constant* info = tables.Address(
       tables.Sized({tables.I32(QUENCH_MODEL_MAGIC), tables.I32(QUENCH_ABI_VERSION),
-                    tables.I32(state.target.machine), tables.Text(graph.name),
-                    tables.Text(model.uuid), tables.Text(model.fingerprint),
-                    tables.Text(model.producer), count(graph.inputs.size()),
-                    count(graph.outputs.size()), count(symbols.size()), count(variants.size()),
-                    tensors(graph.inputs), tensors(graph.outputs),
+                    tables.I32(state.target.machine), tables.Text(graph.name), uuid,
+                    tables.Text(model.fingerprint), tables.Text(model.producer),
+                    count(graph.inputs.size()), count(graph.outputs.size()), count(symbols.size()),
+                    count(variants.size()), tensors(graph.inputs), tensors(graph.outputs),
                     tables.Pointers(symbols, "symbols"), tables.Pointers(variants, "variants")}),
       "model");
 

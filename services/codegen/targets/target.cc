@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "common/base/status.h"
@@ -69,13 +70,45 @@ constexpr uint32_t kThisMachine = QUENCH_MACHINE_ARMV7;
 constexpr uint32_t kThisMachine = 0;
 #endif
 
-// The strongest variant that this machine runs: by what it reports, never by its model name, so
-// that equal machines give equal bytes.
-absl::StatusOr<std::vector<Target>> ResolveHost() {
-  const uint64_t features = quench_rt_cpu_features();
+// Machines as they are called in requests.
+struct MachineName {
+  const char* name;
+  uint32_t machine;
+};
+constexpr MachineName kMachines[] = {{"x86_64", QUENCH_MACHINE_X86_64},
+                                     {"aarch64", QUENCH_MACHINE_AARCH64},
+                                     {"armv7", QUENCH_MACHINE_ARMV7}};
+
+// What the runtime calls bits without a name.
+constexpr char kUnnamed[] = "others";
+
+std::string FeatureNames(uint64_t features) {
+  std::array<char, 512> names{};
+  quench_rt_cpu_feature_names(features, names.data(), names.size());
+  return names.data();
+}
+
+// The strongest variant that the CPU runs: by what it reports, never by its model name, so that
+// equal machines give equal bytes.
+absl::StatusOr<std::vector<Target>> ResolveHost(const HostCpu& cpu) {
+  const auto machine =
+      std::find_if(std::begin(kMachines), std::end(kMachines),
+                   [&](const MachineName& each) { return each.name == cpu.machine; });
+  if (machine == std::end(kMachines)) {
+    return Unsupported("target `host`: machine `{}`, known are x86_64, aarch64 and armv7",
+                       cpu.machine.substr(0, 64));
+  }
+  uint64_t features = 0;
+  for (int bit = 0; bit < 64; ++bit) {
+    const std::string name = FeatureNames(uint64_t{1} << bit);
+    if (name != kUnnamed &&
+        std::find(cpu.features.begin(), cpu.features.end(), name) != cpu.features.end()) {
+      features |= uint64_t{1} << bit;
+    }
+  }
   const Target* best = nullptr;
   for (const Target& variant : Variants()) {
-    if (variant.machine == kThisMachine && (variant.required_features & ~features) == 0)
+    if (variant.machine == machine->machine && (variant.required_features & ~features) == 0)
       best = &variant;
   }
   if (best == nullptr) {
@@ -115,8 +148,24 @@ absl::Status UnknownTarget(const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Target>> ResolveTarget(const std::string& name) {
-  if (name == "host") return ResolveHost();
+HostCpu ThisCpu() {
+  HostCpu cpu;
+  for (const MachineName& each : kMachines) {
+    if (each.machine == kThisMachine) cpu.machine = each.name;
+  }
+  for (int bit = 0; bit < 64; ++bit) {
+    const uint64_t feature = uint64_t{1} << bit;
+    if ((quench_rt_cpu_features() & feature) == 0) continue;
+    const std::string name = FeatureNames(feature);
+    if (name != kUnnamed) cpu.features.push_back(name);
+  }
+  std::sort(cpu.features.begin(), cpu.features.end());
+  return cpu;
+}
+
+absl::StatusOr<std::vector<Target>> ResolveTarget(const std::string& name,
+                                                  const std::optional<HostCpu>& host) {
+  if (name == "host") return ResolveHost(host ? *host : ThisCpu());
   for (const Row& row : Rows()) {
     if (row.name != name) continue;
     std::vector<Target> result;

@@ -5,8 +5,11 @@
 #include <absl/status/statusor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "services/codegen/targets/host_cpu.h"
 
 namespace quench::codegen {
 
@@ -38,8 +41,9 @@ struct Target {
 };
 
 // The variants that a --target name stands for, baseline first. Unknown names are INVALID_ARGUMENT
-// with near names. "host" is resolved to the features of this machine.
-absl::StatusOr<std::vector<Target>> ResolveTarget(const std::string& name);
+// with near names. "host" is resolved to what `host` describes; absent: this machine.
+absl::StatusOr<std::vector<Target>> ResolveTarget(const std::string& name,
+                                                  const std::optional<HostCpu>& host = {});
 
 // A name --target takes, in the order of targets.def, "host" first.
 struct TargetName {

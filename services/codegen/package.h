@@ -1,0 +1,25 @@
+// What is done to a finished library before it is delivered.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace quench::codegen {
+
+// 32 hex digits, with or without dashes, in the form 123e4567-e89b-12d3-a456-426614174000.
+absl::StatusOr<std::string> NormalUuid(const std::string& text);
+
+struct Stamped {
+  std::string library;
+  std::string header;
+};
+
+// Library and header as Compile would have made them with `uuid`. `header` says which UUID they have
+// now; INVALID_ARGUMENT when that is not what stands in the library.
+absl::StatusOr<Stamped> StampUuid(std::span<const std::byte> library,
+                                  std::span<const std::byte> header, const std::string& uuid);
+
+}  // namespace quench::codegen
