@@ -97,6 +97,8 @@ class LocalBlobStore : public BlobStore {
   // Removes least recently used blobs until at most `keep_bytes` remain; returns what was removed.
   absl::StatusOr<BlobStat> Prune(uint64_t keep_bytes);
 
+  // Where the blob lies, if it is there.
+  std::filesystem::path PathOf(const std::string& digest) const;
   const std::filesystem::path& root() const { return root_; }
   std::filesystem::path blobs() const { return root_ / "blobs" / "sha256"; }
   const std::shared_ptr<BlobSpace>& space() const { return space_; }
@@ -104,7 +106,6 @@ class LocalBlobStore : public BlobStore {
  private:
   LocalBlobStore(std::filesystem::path root, uint64_t limit_bytes, std::shared_ptr<BlobSpace> space)
       : root_(std::move(root)), limit_bytes_(limit_bytes), space_(std::move(space)) {}
-  std::filesystem::path PathOf(const std::string& digest) const;
   std::filesystem::path root_;
   uint64_t limit_bytes_;
   std::shared_ptr<BlobSpace> space_;

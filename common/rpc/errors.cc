@@ -141,6 +141,10 @@ absl::Status WithQuota(absl::Status status, const QuotaViolation& violation) {
   return WithDetail(std::move(status), failure);
 }
 
+absl::Status FieldError(const std::string& field, const std::string& what) {
+  return WithField(InvalidArgument("{}: {}", field, what), {field, what});
+}
+
 std::string ReasonOf(const absl::Status& status) {
   return DetailOf<google::rpc::ErrorInfo>(status).reason();
 }
@@ -208,15 +212,33 @@ grpc::Status ToGrpc(const absl::Status& status) {
                       rich.SerializeAsString());
 }
 
+google::rpc::Status ToProto(const absl::Status& status) {
+  google::rpc::Status message;
+  message.set_code(static_cast<int>(status.code()));
+  message.set_message(MessageOf(status));
+  status.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {
+    google::protobuf::Any* any = message.add_details();
+    any->set_type_url(std::string(type.data(), type.size()));
+    any->set_value(std::string(payload));
+  });
+  return message;
+}
+
+absl::Status FromProto(const google::rpc::Status& message) {
+  absl::Status status(static_cast<absl::StatusCode>(message.code()), message.message());
+  for (const google::protobuf::Any& detail : message.details()) {
+    status.SetPayload(detail.type_url(), absl::Cord(detail.value()));
+  }
+  return status;
+}
+
 absl::Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
-  absl::Status result(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
   google::rpc::Status rich;
-  if (!rich.ParseFromString(status.error_details())) return result;
-  for (const google::protobuf::Any& detail : rich.details()) {
-    result.SetPayload(detail.type_url(), absl::Cord(detail.value()));
-  }
-  return result;
+  if (!rich.ParseFromString(status.error_details())) rich.Clear();
+  rich.set_code(status.error_code());
+  rich.set_message(status.error_message());
+  return FromProto(rich);
 }
 
 }  // namespace quench::rpc

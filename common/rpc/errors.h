@@ -11,6 +11,9 @@
 #include <string>
 #include <vector>
 
+namespace google::rpc {
+class Status;
+}
 namespace grpc {
 class Status;
 }
@@ -56,6 +59,9 @@ absl::Status WithField(absl::Status status, const FieldViolation& violation);
 absl::Status WithPrecondition(absl::Status status, const PreconditionViolation& violation);
 absl::Status WithQuota(absl::Status status, const QuotaViolation& violation);
 
+// INVALID_ARGUMENT "`field`: `what`" with that one violation.
+absl::Status FieldError(const std::string& field, const std::string& what);
+
 // What a status carries; empty if it has none.
 std::string ReasonOf(const absl::Status& status);
 std::map<std::string, std::string> MetadataOf(const absl::Status& status);
@@ -69,5 +75,9 @@ std::vector<QuotaViolation> QuotasOf(const absl::Status& status);
 grpc::Status ToGrpc(const absl::Status& status);
 // Code, message and details as the server gave them.
 absl::Status FromGrpc(const grpc::Status& status);
+
+// The same as a message, whole: where nothing limits its size.
+google::rpc::Status ToProto(const absl::Status& status);
+absl::Status FromProto(const google::rpc::Status& status);
 
 }  // namespace quench::rpc

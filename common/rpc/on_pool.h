@@ -96,7 +96,8 @@ grpc::ServerUnaryReactor* UnaryOnPool(const Method& method, grpc::CallbackServer
 
 // A step: handler(const Request&, const StepContext&) -> absl::StatusOr<Result>, whose reports
 // become progress events. `Event` is a oneof of accepted, progress and result. `accept`(const
-// Request&, Accepted*) fills in what only the service knows of the first event.
+// Request&, const StepContext&, Accepted*) fills in what only the service knows of the first event,
+// or refuses the call with a status.
 template <typename Event, typename Request, typename Handler, typename Accept>
 grpc::ServerWriteReactor<Event>* StreamOnPool(const Method& method,
                                               grpc::CallbackServerContext* context,
@@ -120,7 +121,7 @@ grpc::ServerWriteReactor<Event>* StreamOnPool(const Method& method,
         const absl::Status status = call->Run([&](const StepContext& step) -> absl::Status {
           Event first;
           first.mutable_accepted()->set_request_id(call->request_id());
-          accept(*request, first.mutable_accepted());
+          QUENCH_RETURN_IF_ERROR(accept(*request, step, first.mutable_accepted()));
           sender->Accept(std::move(first));
           QUENCH_ASSIGN_OR_RETURN(*event.mutable_result(), handler(*request, step));
           return absl::OkStatus();
@@ -135,8 +136,9 @@ template <typename Event, typename Request, typename Handler>
 grpc::ServerWriteReactor<Event>* StreamOnPool(const Method& method,
                                               grpc::CallbackServerContext* context,
                                               const Request* request, Handler handler) {
-  return StreamOnPool<Event>(method, context, request, std::move(handler),
-                             [](const Request&, auto*) {});
+  return StreamOnPool<Event>(
+      method, context, request, std::move(handler),
+      [](const Request&, const StepContext&, auto*) { return absl::OkStatus(); });
 }
 
 }  // namespace quench::rpc

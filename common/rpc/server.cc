@@ -36,6 +36,8 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_calls);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
                              Milliseconds(options.max_connection_age));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                             Milliseconds(options.max_connection_idle));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -129,20 +131,12 @@ void BlockTerminationSignals() {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }
 
-int RunServer(const ServerOptions& options, const std::vector<grpc::Service*>& services,
-              const std::function<void(int port)>& on_ready) {
-  absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options, services);
-  if (!server.ok()) {
-    spdlog::error("{}", MessageOf(server.status()));
-    return 3;
-  }
-  if (on_ready) on_ready((*server)->port());
+int AwaitTermination() {
   const sigset_t signals = TerminationSignals();
   int received = 0;
   sigwait(&signals, &received);
   spdlog::info("signal {}: draining", received);
-  (*server)->Drain();
-  return 0;
+  return received;
 }
 
 }  // namespace quench::rpc

@@ -5,7 +5,6 @@
 #include <absl/status/statusor.h>
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +34,7 @@ struct ServerOptions {
   int max_calls = 1000;                      // at once, on one connection
   // Clients of a name with several addresses look it up anew when a connection ends.
   std::chrono::milliseconds max_connection_age{30 * 60'000};
+  std::chrono::milliseconds max_connection_idle{2 * 60 * 60'000};  // without a call
   std::string metrics_listen;                // HOST:PORT of /metrics; empty: none
   std::chrono::milliseconds drain_delay{0};  // NOT_SERVING, and still serving
   std::chrono::milliseconds grace{10'000};   // what a drain then waits for running calls
@@ -74,9 +74,7 @@ class Server {
 // call.
 void BlockTerminationSignals();
 
-// Serves until SIGINT or SIGTERM, then drains. Returns the exit code: 0, or 3 when the address
-// cannot be taken. `on_ready` is told the port. Needs BlockTerminationSignals().
-int RunServer(const ServerOptions& options, const std::vector<grpc::Service*>& services,
-              const std::function<void(int port)>& on_ready = {});
+// Waits for SIGINT or SIGTERM, and gives it. Needs BlockTerminationSignals().
+int AwaitTermination();
 
 }  // namespace quench::rpc

@@ -1,6 +1,6 @@
 # Compiler settings shared by every target, and the project's CMake helpers:
 #   add_catalogue(target DIR deps...)   a library from every .cc of a catalogue folder (one file per entry)
-#   add_service(name deps...)           a service binary `quench-<name>` from its main.cc
+#   add_service(name deps...)           library quench_<name>_service from service.cc, binary `quench-<name>` from main.cc
 #   add_case_tests(binary labels)       registers a GoogleTest binary with ctest, with labels
 
 find_program(QUENCH_CCACHE ccache)
@@ -15,6 +15,8 @@ if(QUENCH_LD_LLD)
   cmake_path(GET QUENCH_LD_LLD PARENT_PATH QUENCH_LD_FOLDER)
   add_link_options(-fuse-ld=lld -B${QUENCH_LD_FOLDER})
 endif()
+
+add_link_options(-Wl,--build-id=sha1)  # common/base/build_id.h: part of the key of every cached result
 
 set(QUENCH_WARNINGS -Wall -Wextra -Wshadow -Wmissing-declarations -Wnon-virtual-dtor -Werror)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_FLAGS MATCHES "-O[123]")
@@ -76,8 +78,10 @@ function(add_catalogue target dir)
 endfunction()
 
 function(add_service name)
+  add_library(quench_${name}_service STATIC service.cc)
+  target_link_libraries(quench_${name}_service PUBLIC quench_steps ${ARGN})
   add_executable(quench-${name} main.cc)
-  target_link_libraries(quench-${name} PRIVATE quench_options ${ARGN})
+  target_link_libraries(quench-${name} PRIVATE quench_${name}_service)
 endfunction()
 
 function(add_case_tests binary labels)

@@ -124,7 +124,11 @@ TEST(ServerDeathTest, TerminationSignalDrainsAndExitsCleanly) {
   EXPECT_EXIT(
       {
         BlockTerminationSignals();
-        _exit(RunServer({}, {}, [](int) { kill(getpid(), SIGTERM); }));
+        const auto server = Server::Start({}, {});
+        kill(getpid(), SIGTERM);
+        const int received = AwaitTermination();
+        (*server)->Drain();
+        _exit(received == SIGTERM ? 0 : 1);
       },
       ::testing::ExitedWithCode(0), "");
 }

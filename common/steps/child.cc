@@ -1,0 +1,274 @@
+#include "common/steps/child.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <optional>
+#include <stop_token>
+#include <utility>
+
+#include "common/base/files.h"
+#include "common/rpc/errors.h"
+#include "common/steps/child_internal.h"
+#include "common/steps/pipes.h"
+#include "quench/child/v1/child.pb.h"
+
+extern char** environ;
+
+namespace quench::steps {
+namespace {
+
+using child::v1::News;
+using child::v1::Order;
+using metrics::ChildEnd;
+using metrics::ChildState;
+using Clock = std::chrono::steady_clock;
+
+// A descriptor of ours.
+class Fd {
+ public:
+  explicit Fd(int fd = -1) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    Close();
+    fd_ = std::exchange(other.fd_, -1);
+    return *this;
+  }
+  ~Fd() { Close(); }
+  int get() const { return fd_; }
+  void Close() {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+  }
+
+ private:
+  int fd_;
+};
+
+absl::StatusOr<std::pair<Fd, Fd>> MakePipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return ErrnoStatus(errno, "make a pipe for", "a step");
+  return std::pair{Fd(ends[0]), Fd(ends[1])};
+}
+
+// Counts a child as long as it is in this state.
+class InState {
+ public:
+  InState(metrics::Registry& registry, ChildState state)
+      : registry_(registry), gauge_(&registry.Get(metrics::kChildren, state)) {
+    gauge_->Increment();
+  }
+  ~InState() { gauge_->Decrement(); }
+  InState(const InState&) = delete;
+  InState& operator=(const InState&) = delete;
+  void Become(ChildState state) {
+    gauge_->Decrement();
+    gauge_ = &registry_.Get(metrics::kChildren, state);
+    gauge_->Increment();
+  }
+
+ private:
+  metrics::Registry& registry_;
+  metrics::Gauge* gauge_;
+};
+
+class Child {
+ public:
+  Child(const Order& order, const StepContext& context, metrics::Registry& registry)
+      : order_(order), context_(context), registry_(registry) {}
+  ~Child() { Reap(); }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  absl::Status Start(const std::filesystem::path& program);
+  // Until the child's stdout ends, or we end it.
+  void Attend();
+  absl::StatusOr<std::string> Outcome();
+  Usage usage() const { return usage_; }
+
+ private:
+  void Take(const std::string& bytes);
+  void Kill(absl::Status why, ChildEnd cause);
+  void Reap();
+  int PollMilliseconds() const;
+  absl::Status CauseOfDeath();
+
+  const Order& order_;
+  const StepContext& context_;
+  metrics::Registry& registry_;
+  InState state_{registry_, ChildState::kStarting};
+  pid_t pid_ = -1;
+  int wait_status_ = 0;
+  Fd to_child_, from_child_, cancelled_;
+  FrameBuffer buffer_;
+  Usage usage_;
+  ChildEnd cause_ = ChildEnd::kDone;
+  absl::Status killed_;  // why we ended it
+  std::optional<absl::StatusOr<std::string>> answer_;
+};
+
+absl::Status Child::Start(const std::filesystem::path& program) {
+  QUENCH_ASSIGN_OR_RETURN(auto input, MakePipe());
+  QUENCH_ASSIGN_OR_RETURN(auto output, MakePipe());
+  cancelled_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, input.first.get(), STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, output.second.get(), STDOUT_FILENO);
+  posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  // A group of its own: Ctrl-C at a terminal goes to the service, which decides.
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  std::string path = program.string(), argument = kChildArgument;
+  std::array<char*, 3> arguments = {path.data(), argument.data(), nullptr};
+  const int error =
+      ::posix_spawn(&pid_, path.c_str(), &actions, &attributes, arguments.data(), environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) {
+    pid_ = -1;
+    return ErrnoStatus(error, "start", program);
+  }
+  to_child_ = std::move(input.second);
+  from_child_ = std::move(output.first);
+  return absl::OkStatus();
+}
+
+void Child::Attend() {
+  const std::stop_callback on_cancel(context_.cancel_token()->stop_token(), [this] {
+    const uint64_t one = 1;
+    (void)!::write(cancelled_.get(), &one, sizeof one);
+  });
+  // A child that died at once is known by the end of its stdout.
+  (void)WriteFrame(to_child_.get(), order_);
+  state_.Become(ChildState::kRunning);
+  std::array<pollfd, 2> fds = {pollfd{from_child_.get(), POLLIN, 0},
+                               pollfd{cancelled_.get(), POLLIN, 0}};
+  while (killed_.ok()) {
+    const int ready = ::poll(fds.data(), fds.size(), PollMilliseconds());
+    if (ready < 0 && errno != EINTR) return Kill(Internal("poll failed"), ChildEnd::kCrashed);
+    if (const absl::Status status = context_.Check(); !status.ok()) {
+      return Kill(status, absl::IsCancelled(status) ? ChildEnd::kCancelled : ChildEnd::kDeadline);
+    }
+    if ((fds[0].revents & (POLLIN | POLLHUP | POLLERR)) == 0) continue;
+    if (!buffer_.Fill(from_child_.get())) return;
+    for (;;) {
+      const auto next = buffer_.Next();
+      if (!next.ok()) return Kill(next.status(), ChildEnd::kCrashed);
+      if (!next->has_value()) break;
+      Take(**next);
+    }
+  }
+}
+
+int Child::PollMilliseconds() const {
+  if (!context_.deadline()) return -1;
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(*context_.deadline() - Clock::now());
+  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 60'000));
+}
+
+void Child::Take(const std::string& bytes) {
+  News news;
+  if (!news.ParseFromString(bytes)) {
+    return Kill(Internal("the step's process sent what is no message"), ChildEnd::kCrashed);
+  }
+  if (news.has_progress()) {
+    const auto& progress = news.progress();
+    context_.Report({progress.stage(), progress.detail(), progress.done(), progress.total()});
+  } else if (news.has_error()) {
+    answer_ = rpc::FromProto(news.error());
+  } else {
+    answer_ = news.result();
+  }
+}
+
+void Child::Kill(absl::Status why, ChildEnd cause) {
+  state_.Become(ChildState::kStopping);
+  killed_ = std::move(why);
+  cause_ = cause;
+  ::kill(pid_, SIGKILL);
+}
+
+// A child that has closed its stdout and does not end gets a moment, then is killed.
+void Child::Reap() {
+  if (pid_ < 0) return;
+  to_child_.Close();
+  rusage usage{};
+  constexpr auto kPatience = std::chrono::seconds(2);
+  const auto patience = Clock::now() + kPatience;
+  pid_t ended = 0;
+  while (ended == 0 && Clock::now() < patience) {
+    ended = ::wait4(pid_, &wait_status_, killed_.ok() ? WNOHANG : 0, &usage);
+    if (ended == 0) ::poll(nullptr, 0, 1);
+  }
+  if (ended == 0) {
+    ::kill(pid_, SIGKILL);
+    ::wait4(pid_, &wait_status_, 0, &usage);
+  }
+  pid_ = -1;
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  usage_.cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  usage_.peak_memory_bytes = int64_t{usage.ru_maxrss} * 1024;
+}
+
+absl::Status Child::CauseOfDeath() {
+  if (WIFEXITED(wait_status_) && WEXITSTATUS(wait_status_) == kExitOutOfMemory) {
+    cause_ = ChildEnd::kMemory;
+    return rpc::Error(rpc::Reason::kResourceLimit,
+                      order_.max_memory_bytes() == 0
+                          ? "the step needed more memory than the machine has"
+                          : fmt::format("the step needed more than the {} MiB that it may take",
+                                        order_.max_memory_bytes() >> 20));
+  }
+  if (WIFSIGNALED(wait_status_) && WTERMSIG(wait_status_) == SIGXCPU) {
+    cause_ = ChildEnd::kDeadline;
+    return rpc::Error(rpc::Reason::kResourceLimit,
+                      fmt::format("the step needed more than the {} s of CPU time that it may take",
+                                  order_.max_cpu_seconds()));
+  }
+  cause_ = ChildEnd::kCrashed;
+  const std::string how = WIFSIGNALED(wait_status_)
+                              ? fmt::format("signal {}", sigabbrev_np(WTERMSIG(wait_status_)))
+                              : fmt::format("exit code {}", WEXITSTATUS(wait_status_));
+  return rpc::WithReason(Internal("the step's process crashed ({})", how),
+                         rpc::Reason::kStepCrashed);
+}
+
+absl::StatusOr<std::string> Child::Outcome() {
+  Reap();
+  if (!answer_) answer_ = killed_.ok() ? CauseOfDeath() : killed_;
+  registry_.Get(metrics::kChildrenEnded, cause_).Increment();
+  return *std::move(answer_);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> RunInChild(const std::filesystem::path& program, const Order& order,
+                                       const StepContext& context, metrics::Registry& registry,
+                                       Usage* usage) {
+  QUENCH_RETURN_IF_ERROR(context.Check());
+  Child child(order, context, registry);
+  QUENCH_RETURN_IF_ERROR(child.Start(program));
+  child.Attend();
+  absl::StatusOr<std::string> outcome = child.Outcome();
+  if (usage != nullptr) *usage = child.usage();
+  return outcome;
+}
+
+}  // namespace quench::steps

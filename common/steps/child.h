@@ -1,0 +1,42 @@
+// Steps in child processes: a crash, a limit or a cancelled call ends that one, and nothing else.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "common/base/context.h"
+#include "common/metrics/metrics.h"
+#include "common/steps/step.h"
+
+namespace quench::child::v1 {
+class Order;
+}
+
+namespace quench::steps {
+
+// The only argument of a program that is to do one step: RunAsChild.
+inline constexpr char kChildArgument[] = "--step";
+
+// What a step's process took.
+struct Usage {
+  double cpu_seconds = 0;
+  int64_t peak_memory_bytes = 0;
+};
+
+// Starts `program` with kChildArgument, gives it the order, passes its progress on and waits for
+// its result, serialised. When the call is cancelled or its deadline passes, the child is killed at
+// once. Beside the step's own errors: INTERNAL with STEP_CRASHED when it died, RESOURCE_EXHAUSTED
+// with RESOURCE_LIMIT when it went over a limit of the order. Whatever happens, no process remains.
+absl::StatusOr<std::string> RunInChild(const std::filesystem::path& program,
+                                       const child::v1::Order& order, const StepContext& context,
+                                       metrics::Registry& registry, Usage* usage);
+
+// The other side: reads the order from stdin, does the step, writes progress and result to stdout.
+// Ends at once when stdin ends: then the service has gone. Returns the process's exit code.
+int RunAsChild(std::span<const Step> steps);
+
+}  // namespace quench::steps

@@ -1,0 +1,186 @@
+#include <fcntl.h>
+#include <google/protobuf/stubs/logging.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <thread>
+
+#include "common/rpc/errors.h"
+#include "common/steps/child.h"
+#include "common/steps/child_internal.h"
+#include "common/steps/pipes.h"
+#include "common/steps/sandbox.h"
+#include "google/rpc/status.pb.h"
+#include "quench/child/v1/child.pb.h"
+
+namespace quench::steps {
+namespace {
+
+using child::v1::News;
+using child::v1::Order;
+
+constexpr auto kProgressGap = std::chrono::milliseconds(50);
+
+// The pipe to the service. Anything that prints to stdout does it on stderr from here on.
+class Reporter {
+ public:
+  Reporter() : fd_(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)) {
+    ::dup2(STDERR_FILENO, STDOUT_FILENO);
+  }
+
+  void Send(const News& news) {
+    const std::lock_guard lock(mutex_);
+    (void)WriteFrame(fd_, news);  // nobody is left to be told
+  }
+
+  void Report(const Progress& progress) {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto now = std::chrono::steady_clock::now();
+      if (progress.stage == stage_ && now - last_ < kProgressGap) return;
+      stage_ = progress.stage;
+      last_ = now;
+    }
+    News news;
+    news.mutable_progress()->set_stage(progress.stage);
+    news.mutable_progress()->set_detail(progress.detail);
+    news.mutable_progress()->set_done(progress.done);
+    news.mutable_progress()->set_total(progress.total);
+    Send(news);
+  }
+
+ private:
+  const int fd_;
+  std::mutex mutex_;
+  std::string stage_;
+  std::chrono::steady_clock::time_point last_;
+};
+
+absl::StatusOr<Order> ReadOrder() {
+  FrameBuffer buffer;
+  Order order;
+  for (;;) {
+    QUENCH_ASSIGN_OR_RETURN(const std::optional<std::string> frame, buffer.Next());
+    if (frame) {
+      if (!order.ParseFromString(*frame)) return Internal("the order is damaged");
+      return order;
+    }
+    if (!buffer.Fill(STDIN_FILENO)) return absl::UnavailableError("stdin ended before the order");
+  }
+}
+
+// Whoever gave the order holds the other end of stdin as long as it wants the result.
+void EndWithStdin() {
+  std::thread([] {
+    char byte = 0;
+    while (::read(STDIN_FILENO, &byte, 1) > 0) {
+    }
+    ::_exit(1);
+  }).detach();
+}
+
+// Whether there is no address space left: what a library that aborts for want of memory has met.
+bool OutOfMemory() {
+  constexpr size_t kProbeBytes = size_t{32} << 20;
+  void* const probe =
+      ::mmap(nullptr, kProbeBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (probe == MAP_FAILED) return true;
+  ::munmap(probe, kProbeBytes);
+  return false;
+}
+
+void OnAbort(int) {
+  if (OutOfMemory()) ::_exit(kExitOutOfMemory);
+  (void)std::signal(SIGABRT, SIG_DFL);
+  (void)std::raise(SIGABRT);
+}
+
+// Sanitizers reserve more address space than any limit allows.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kLimitsAddressSpace = false;
+#else
+constexpr bool kLimitsAddressSpace = true;
+#endif
+
+absl::Status SetLimits(const Order& order) {
+  const auto set = [](auto resource, int64_t soft, int64_t more = 0) {
+    const rlimit limit{static_cast<rlim_t>(soft), static_cast<rlim_t>(soft + more)};
+    return ::setrlimit(resource, &limit) == 0;
+  };
+  std::set_new_handler([] { ::_exit(kExitOutOfMemory); });
+  (void)std::signal(SIGABRT, OnAbort);
+  bool ok = set(RLIMIT_CORE, 0);
+  if (order.max_memory_bytes() > 0 && kLimitsAddressSpace) {
+    ok = set(RLIMIT_AS, order.max_memory_bytes()) && ok;
+  }
+  // The kernel sends SIGXCPU at the first limit, by which the service knows the cause, and SIGKILL at
+  // the second.
+  if (order.max_cpu_seconds() > 0) ok = set(RLIMIT_CPU, order.max_cpu_seconds(), 1) && ok;
+  return ok ? absl::OkStatus() : Internal("the step's limits cannot be set");
+}
+
+// Tests make a step crash by a text that its request contains.
+void CrashIfAsked(const Order& order) {
+  const char* text = std::getenv("QUENCH_TEST_CRASH");
+  if (text == nullptr || *text == '\0') return;
+  if (order.request().find(text) != std::string::npos) (void)std::raise(SIGSEGV);
+}
+
+absl::StatusOr<std::string> Do(const Order& order, std::span<const Step> steps,
+                               Reporter& reporter) {
+  const auto step = std::find_if(steps.begin(), steps.end(),
+                                 [&](const Step& each) { return each.method == order.method(); });
+  if (step == steps.end()) return Internal("this program has no step `{}`", order.method());
+  QUENCH_RETURN_IF_ERROR(SetLimits(order));
+  QUENCH_RETURN_IF_ERROR(EnterSandbox(order.blobs(), order.scratch()));
+  CrashIfAsked(order);
+  // Where libraries look for a place for temporary files.
+  if (::setenv("TMPDIR", order.scratch().c_str(), 1) != 0) return Internal("no environment");
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> blobs,
+                          LocalBlobStore::Open(order.blobs(), nullptr));
+  StepContext context(std::make_shared<CancelToken>(),
+                      [&reporter](const Progress& progress) { reporter.Report(progress); });
+  context.set_request_id(order.request_id());
+  context.set_traceparent(order.traceparent());
+  const Workplace place{*blobs, order.scratch(), std::max(order.max_threads(), 1)};
+  try {
+    return step->run(order.request(), place, context);
+  } catch (const std::bad_alloc&) {
+    ::_exit(kExitOutOfMemory);
+  } catch (const std::exception& error) {
+    return Internal("an exception came out of the step: {}", error.what());
+  }
+}
+
+}  // namespace
+
+int RunAsChild(std::span<const Step> steps) {
+  (void)std::signal(SIGPIPE, SIG_IGN);
+  spdlog::set_default_logger(spdlog::stderr_color_mt("step"));
+  spdlog::set_level(spdlog::level::warn);
+  google::protobuf::SetLogHandler(nullptr);  // what it would print of bad input is in our errors
+  Reporter reporter;
+  absl::StatusOr<Order> order = ReadOrder();
+  if (!order.ok()) return 2;
+  EndWithStdin();
+  const absl::StatusOr<std::string> result = Do(*order, steps, reporter);
+  News news;
+  if (result.ok()) {
+    news.set_result(*result);
+  } else {
+    *news.mutable_error() = rpc::ToProto(result.status());
+  }
+  reporter.Send(news);
+  // Without destructors: threads of libraries may still run, and nothing here has to be flushed.
+  ::_exit(0);
+}
+
+}  // namespace quench::steps

@@ -1,0 +1,173 @@
+#include "common/steps/config.h"
+
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/text_format.h>
+#include <google/protobuf/util/json_util.h>
+#include <google/protobuf/util/time_util.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <thread>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "quench/config/v1/config.pb.h"
+
+namespace quench::steps {
+namespace {
+
+using google::protobuf::Duration;
+using google::protobuf::util::TimeUtil;
+
+constexpr size_t kMaxConfigBytes = size_t{1} << 20;
+constexpr std::chrono::milliseconds kDefaultGrace{30'000};
+
+class Mistakes final : public google::protobuf::io::ErrorCollector {
+ public:
+  explicit Mistakes(std::string file) : file_(std::move(file)) {}
+  // Line and column count from 0.
+  void AddError(int line, int column, const std::string& message) override {
+    problems_.Add(InvalidArgument("{}:{}:{}: {}", file_, line + 1, column + 1, message));
+  }
+  absl::Status Finish() const { return problems_.Finish(); }
+
+ private:
+  std::string file_;
+  StatusCollector problems_;
+};
+
+// Collects what is wrong with one message.
+class Checker {
+ public:
+  explicit Checker(std::string message) : message_(std::move(message)) {}
+
+  template <typename Int>
+  Int Range(const char* field, int64_t value, int64_t low, int64_t high) {
+    if (value < low || value > high) {
+      problems_.Add(
+          InvalidArgument("{}.{}: {}, must be {} to {}", message_, field, value, low, high));
+      return Int{};
+    }
+    return static_cast<Int>(value);
+  }
+
+  // `fallback` when the field is absent; not negative, at most a year.
+  std::chrono::milliseconds Time(const char* field, bool present, const Duration& value,
+                                 std::chrono::milliseconds fallback) {
+    if (!present) return fallback;
+    constexpr int64_t kYearSeconds = 366LL * 24 * 3600;
+    if (value.seconds() < 0 || value.nanos() < 0 || value.seconds() > kYearSeconds) {
+      problems_.Add(
+          InvalidArgument("{}.{}: {} s, must be 0 to a year", message_, field, value.seconds()));
+      return fallback;
+    }
+    return std::chrono::milliseconds(TimeUtil::DurationToMilliseconds(value));
+  }
+
+  void Add(const absl::Status& status) { problems_.Add(Annotate(status, message_)); }
+  absl::Status Finish() const { return problems_.Finish(); }
+
+ private:
+  std::string message_;
+  StatusCollector problems_;
+};
+
+rpc::TlsFiles TlsOf(const config::v1::Tls& tls) {
+  rpc::TlsFiles files;
+  files.certificate = tls.certificate_file();
+  files.key = tls.key_file();
+  files.ca = tls.ca_file();
+  files.require_client_certificate = tls.require_client_certificate();
+  return files;
+}
+
+}  // namespace
+
+absl::Status ReadConfig(const std::filesystem::path& path, google::protobuf::Message* config) {
+  QUENCH_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigBytes));
+  if (path.extension() == ".json") {
+    const auto status = google::protobuf::util::JsonStringToMessage(text, config);
+    if (status.ok()) return absl::OkStatus();
+    return InvalidArgument("{}: {}", path.string(),
+                           std::string(status.message().data(), status.message().size()));
+  }
+  if (path.extension() != ".txtpb") {
+    return InvalidArgument("{}: configuration is read from .txtpb (protobuf text) or .json files",
+                           path.string());
+  }
+  google::protobuf::TextFormat::Parser parser;
+  Mistakes mistakes(path.string());
+  parser.RecordErrorsTo(&mistakes);
+  if (parser.ParseFromString(text, config)) return absl::OkStatus();
+  return mistakes.Finish();
+}
+
+absl::StatusOr<rpc::ServerOptions> ServerOptionsOf(const config::v1::Server& server,
+                                                   const std::string& default_listen) {
+  Checker check("server");
+  rpc::ServerOptions options;
+  options.listen = server.listen().empty() ? default_listen : server.listen();
+  options.metrics_listen = server.metrics_listen();
+  if (server.has_tls()) options.tls = TlsOf(server.tls());
+  options.insecure = server.insecure();
+  const config::v1::Limits& limits = server.limits();
+  if (limits.max_message_bytes() != 0) {
+    options.max_message_bytes = check.Range<int>(
+        "limits.max_message_bytes", limits.max_message_bytes(), int64_t{1} << 20, int64_t{1} << 30);
+  }
+  if (limits.max_calls() != 0) {
+    options.max_calls = check.Range<int>("limits.max_calls", limits.max_calls(), 1, 1'000'000);
+  }
+  options.max_connection_idle = check.Time("limits.idle_timeout", limits.has_idle_timeout(),
+                                           limits.idle_timeout(), options.max_connection_idle);
+  options.grace = check.Time("grace", server.has_grace(), server.grace(), kDefaultGrace);
+  options.drain_delay = check.Time("drain_delay", server.has_drain_delay(), server.drain_delay(),
+                                   options.drain_delay);
+  QUENCH_RETURN_IF_ERROR(check.Finish());
+  return options;
+}
+
+absl::StatusOr<rpc::ChannelOptions> ChannelOptionsOf(const config::v1::Remote& remote) {
+  rpc::ChannelOptions options;
+  if (remote.address().empty()) return InvalidArgument("address: missing, must be HOST:PORT");
+  options.address = remote.address();
+  if (remote.has_tls()) options.tls = TlsOf(remote.tls());
+  options.token_file = remote.token_file();
+  return options;
+}
+
+absl::StatusOr<RunnerOptions> RunnerOptionsOf(const config::v1::Steps& steps) {
+  Checker check("steps");
+  RunnerOptions options;
+  options.in_process = steps.isolation() == config::v1::ISOLATION_NONE;
+  if (!config::v1::Isolation_IsValid(steps.isolation())) {
+    check.Add(
+        InvalidArgument("isolation: {} is no isolation", static_cast<int>(steps.isolation())));
+  }
+  constexpr int64_t kLeastMemory = int64_t{64} << 20;
+  if (steps.max_memory_bytes() != 0) {
+    options.max_memory_bytes =
+        check.Range<int64_t>("max_memory_bytes", steps.max_memory_bytes(), kLeastMemory,
+                             std::numeric_limits<int64_t>::max());
+  }
+  const auto cpu = check.Time("max_cpu_time", steps.has_max_cpu_time(), steps.max_cpu_time(), {});
+  options.max_cpu_seconds = std::chrono::ceil<std::chrono::seconds>(cpu).count();
+  if (options.in_process && (options.max_memory_bytes > 0 || options.max_cpu_seconds > 0)) {
+    check.Add(InvalidArgument("limits of memory and CPU time need isolation PROCESS"));
+  }
+  options.max_threads = check.Range<int>("max_threads", steps.max_threads(), 0, 1024);
+  options.scratch = steps.scratch_dir();
+  QUENCH_RETURN_IF_ERROR(check.Finish());
+  return options;
+}
+
+absl::StatusOr<int> SlotsOf(const config::v1::Steps& steps) {
+  Checker check("steps");
+  int slots = check.Range<int>("slots", steps.slots(), 0, 10'000);
+  QUENCH_RETURN_IF_ERROR(check.Finish());
+  if (slots == 0) slots = static_cast<int>(std::max(1U, std::thread::hardware_concurrency() / 2));
+  return slots;
+}
+
+}  // namespace quench::steps

@@ -1,0 +1,37 @@
+// Configuration files: quench.config.v1 messages as protobuf text or JSON, and what they say in
+// terms of common/rpc and common/steps.
+#pragma once
+
+#include <absl/status/statusor.h>
+#include <google/protobuf/message.h>
+
+#include <filesystem>
+#include <string>
+
+#include "common/rpc/call_pool.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/server.h"
+#include "common/steps/runner.h"
+
+namespace quench::config::v1 {
+class BlobStore;
+class Remote;
+class Server;
+class Steps;
+}  // namespace quench::config::v1
+
+namespace quench::steps {
+
+// Reads a .txtpb or .json file of at most 1 MiB. Unknown fields are errors; INVALID_ARGUMENT names
+// file, line and column of every mistake.
+absl::Status ReadConfig(const std::filesystem::path& path, google::protobuf::Message* config);
+
+// Each checks every field and fills in the defaults that config.proto states.
+absl::StatusOr<rpc::ServerOptions> ServerOptionsOf(const config::v1::Server& server,
+                                                   const std::string& default_listen);
+absl::StatusOr<rpc::ChannelOptions> ChannelOptionsOf(const config::v1::Remote& remote);
+absl::StatusOr<RunnerOptions> RunnerOptionsOf(const config::v1::Steps& steps);
+// Steps at once.
+absl::StatusOr<int> SlotsOf(const config::v1::Steps& steps);
+
+}  // namespace quench::steps

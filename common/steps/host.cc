@@ -1,0 +1,92 @@
+#include "common/steps/host.h"
+
+#include <grpcpp/impl/service_type.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include "common/base/status.h"
+#include "common/steps/config.h"
+#include "common/steps/sandbox.h"
+#include "common/steps/storage.h"
+
+namespace quench::steps {
+namespace {
+
+// For operators: which of several servers did it.
+std::string ThisServer(const std::string& name) {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  return fmt::format("{}@{}/{}", name, host.data(), ::getpid());
+}
+
+rpc::CallPool::Options PoolOptions(rpc::TokenList* tokens, metrics::Registry* registry) {
+  rpc::CallPool::Options options;
+  options.tokens = tokens;
+  options.registry = registry;
+  return options;
+}
+
+}  // namespace
+
+StepMethod::StepMethod(const ServiceParts& parts, const Step& step)
+    : runner_(parts.runner),
+      step_(step),
+      method_(parts.steps, step.method.substr(0, step.method.find('/')),
+              step.method.substr(step.method.find('/') + 1), metrics::GrpcType::kServerStream) {}
+
+absl::StatusOr<ServiceConfig> ReadServiceConfig(const std::filesystem::path& path) {
+  config::v1::ImporterConfig read;
+  QUENCH_RETURN_IF_ERROR(ReadConfig(path, &read));
+  return ServiceConfig{read.server(), read.blobs(), read.steps()};
+}
+
+absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(const ServiceDefinition& definition,
+                                                                Options options) {
+  const ServiceConfig& config = options.config;
+  std::unique_ptr<ServiceHost> host(new ServiceHost());
+  QUENCH_ASSIGN_OR_RETURN(
+      rpc::ServerOptions server,
+      ServerOptionsOf(config.server, fmt::format("127.0.0.1:{}", definition.port)));
+  QUENCH_ASSIGN_OR_RETURN(RunnerOptions runner, RunnerOptionsOf(config.steps));
+  if (options.in_process) server.listen.clear();
+  server.registry = options.registry;
+  server.health_services = {definition.full_name};
+  runner.registry = options.registry;
+  runner.program = options.program;
+  runner.server = ThisServer(definition.name);
+  if (!config.server.token_file().empty()) {
+    QUENCH_ASSIGN_OR_RETURN(host->tokens_, rpc::TokenList::Open(config.server.token_file()));
+  }
+  if (!options.storage) {
+    QUENCH_ASSIGN_OR_RETURN(options.storage,
+                            OpenStorage(config.blobs, !config.steps.no_action_cache()));
+  }
+  QUENCH_ASSIGN_OR_RETURN(host->runner_, StepRunner::Create(runner, std::move(options.storage)));
+
+  rpc::CallPool::Options steps = PoolOptions(host->tokens_.get(), options.registry);
+  QUENCH_ASSIGN_OR_RETURN(steps.threads, SlotsOf(config.steps));
+  steps.slots_of = definition.service;
+  rpc::CallPool::Options control = PoolOptions(host->tokens_.get(), options.registry);
+  control.threads = 2;
+  control.queue = server.max_calls;
+  host->step_pool_ = std::make_unique<rpc::CallPool>(steps);
+  host->control_pool_ = std::make_unique<rpc::CallPool>(control);
+  host->service_ =
+      definition.make({*host->step_pool_, *host->control_pool_, *host->runner_}, definition.steps);
+  QUENCH_ASSIGN_OR_RETURN(host->server_, rpc::Server::Start(server, {host->service_.get()}));
+  spdlog::info("{} serves on {}{}, {} slots, steps {}", definition.name,
+               options.in_process ? "no address" : host->server_->address(),
+               server.metrics_listen.empty()
+                   ? ""
+                   : fmt::format(", metrics on port {}", host->server_->metrics_port()),
+               steps.threads,
+               runner.in_process ? "on threads" : "in processes: " + SandboxSupport());
+  return host;
+}
+
+// The server before what its calls use.
+ServiceHost::~ServiceHost() {
+  if (server_ != nullptr) server_->Drain();
+}
+
+}  // namespace quench::steps

@@ -1,0 +1,96 @@
+#include "common/steps/modules.h"
+
+#include "common/base/status.h"
+#include "common/ir/constants.h"
+#include "common/ir/hash.h"
+#include "common/ir/text.h"
+#include "common/ir/wire/wire.h"
+#include "common/rpc/errors.h"
+
+namespace quench::steps {
+namespace {
+
+absl::StatusOr<ir::v1::Stage> StageOf(const Graph& graph) {
+  switch (graph.stage) {
+    case Stage::kImported:
+      return ir::v1::STAGE_IMPORTED;
+    case Stage::kCanonical:
+      return ir::v1::STAGE_CANONICAL;
+    case Stage::kQuantized:
+      return ir::v1::STAGE_QUANTIZED;
+    case Stage::kCodegenReady:
+      return ir::v1::STAGE_CODEGEN_READY;
+  }
+  return Internal("a graph of an unknown stage");
+}
+
+absl::StatusOr<Graph> Parse(const std::string& bytes, LocalBlobStore& blobs) {
+  if (IsTextModule(bytes)) return ParseGraph(bytes, ConstantLoaderFrom(blobs));
+  if (IsSerializedModule(bytes)) return ParseModule(bytes, blobs);
+  return InvalidArgument("the blob is no IR module, neither serialised nor as text");
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> LoadModule(const step::v1::Module& module, const std::string& field,
+                                 LocalBlobStore& blobs) {
+  if (!module.has_digest()) {
+    return rpc::FieldError(field + ".digest", "missing, must be the digest of a module");
+  }
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const FileMapping> file,
+                          blobs.Open(module.digest().hash()));
+  if (file->bytes().size() > kMaxModuleBytes) {
+    return InvalidArgument("{}: {} bytes, modules have at most {}", field, file->bytes().size(),
+                           kMaxModuleBytes);
+  }
+  const std::string bytes(reinterpret_cast<const char*>(file->bytes().data()),
+                          file->bytes().size());
+  absl::StatusOr<Graph> graph = Parse(bytes, blobs);
+  if (!graph.ok()) return Annotate(graph.status(), field);
+  return graph;
+}
+
+absl::StatusOr<step::v1::Module> StoreModule(const Graph& graph, LocalBlobStore& blobs) {
+  step::v1::Module module;
+  QUENCH_ASSIGN_OR_RETURN(const std::string bytes, SerializeModule(graph, blobs));
+  QUENCH_ASSIGN_OR_RETURN(*module.mutable_digest(), StoreBytes(bytes, blobs));
+  QUENCH_ASSIGN_OR_RETURN(const ir::v1::Stage stage, StageOf(graph));
+  module.set_stage(stage);
+  module.set_fingerprint(Fingerprint(graph));
+  module.set_structure_hash(StructureHash(graph));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<std::string> digests, ModuleBlobs(bytes));
+  for (const std::string& digest : digests) {
+    const std::optional<uint64_t> size = blobs.SizeOf(digest);
+    if (!size) return absl::NotFoundError(fmt::format("blob `{}` is not in the store", digest));
+    BlobDigest* blob = module.add_blobs();
+    blob->set_hash(digest);
+    blob->set_size_bytes(static_cast<int64_t>(*size));
+  }
+  return module;
+}
+
+absl::StatusOr<BlobDigest> StoreBytes(const std::string& bytes, LocalBlobStore& blobs) {
+  BlobDigest digest;
+  QUENCH_ASSIGN_OR_RETURN(*digest.mutable_hash(),
+                          blobs.Put(std::as_bytes(std::span(bytes.data(), bytes.size()))));
+  digest.set_size_bytes(static_cast<int64_t>(bytes.size()));
+  return digest;
+}
+
+absl::StatusOr<BlobDigest> StoreFile(const std::filesystem::path& path, LocalBlobStore& blobs,
+                                     const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const BlobId id, blobs.Import(path, context));
+  BlobDigest digest;
+  digest.set_hash(id.hash);
+  digest.set_size_bytes(static_cast<int64_t>(id.size));
+  return digest;
+}
+
+absl::Status LinkBlob(const BlobDigest& digest, const std::filesystem::path& path,
+                      const LocalBlobStore& blobs) {
+  std::error_code error;
+  std::filesystem::create_symlink(blobs.PathOf(digest.hash()), path, error);
+  return error ? ErrnoStatus(error.value(), "link", path) : absl::OkStatus();
+}
+
+}  // namespace quench::steps

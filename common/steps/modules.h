@@ -1,0 +1,33 @@
+// IR modules as steps take and give them: messages in the blob store.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <filesystem>
+#include <string>
+
+#include "common/blobs/blob_store.h"
+#include "common/ir/graph.h"
+#include "quench/step/v1/step.pb.h"
+
+namespace quench::steps {
+
+// `field` names the module in errors: `module`. Serialised modules and their text form are read.
+absl::StatusOr<Graph> LoadModule(const step::v1::Module& module, const std::string& field,
+                                 LocalBlobStore& blobs);
+
+// Stores the graph and whatever of its tensors is not stored yet, and describes it in full.
+absl::StatusOr<step::v1::Module> StoreModule(const Graph& graph, LocalBlobStore& blobs);
+
+using BlobDigest = build::bazel::remote::execution::v2::Digest;
+
+// Puts bytes or a file into the store.
+absl::StatusOr<BlobDigest> StoreBytes(const std::string& bytes, LocalBlobStore& blobs);
+absl::StatusOr<BlobDigest> StoreFile(const std::filesystem::path& path, LocalBlobStore& blobs,
+                                     const StepContext& context);
+
+// Makes a blob appear as the file `path`: a link to it.
+absl::Status LinkBlob(const BlobDigest& digest, const std::filesystem::path& path,
+                      const LocalBlobStore& blobs);
+
+}  // namespace quench::steps

@@ -1,0 +1,282 @@
+#include "common/steps/runner.h"
+
+#include <google/protobuf/util/time_util.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include "build/bazel/remote/execution/v2/remote_execution.pb.h"
+#include "common/base/build_id.h"
+#include "common/rpc/errors.h"
+#include "common/runtime/quench_rt.h"
+#include "common/steps/child.h"
+#include "common/steps/digests.h"
+#include "quench/child/v1/child.pb.h"
+#include "quench/step/v1/step.pb.h"
+
+namespace quench::steps {
+namespace {
+
+using build::bazel::remote::execution::v2::ActionResult;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::util::TimeUtil;
+using step::v1::Execution;
+using step::v1::StepOptions;
+
+constexpr size_t kLongestSalt = 128;
+
+const std::string& ThisBuild() {
+  static const std::string id = BuildId();
+  return id;
+}
+
+// The field `name` of a request or result; every step's has it.
+const Message& PartOf(const Message& message, const char* name) {
+  const FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(name);
+  QUENCH_CHECK(field != nullptr);
+  return message.GetReflection()->GetMessage(message, field);
+}
+
+const StepOptions& OptionsOf(const Message& request) {
+  return static_cast<const StepOptions&>(PartOf(request, "step"));
+}
+
+Execution* ExecutionOf(Message* result) {
+  const FieldDescriptor* field = result->GetDescriptor()->FindFieldByName("execution");
+  QUENCH_CHECK(field != nullptr);
+  return static_cast<Execution*>(result->GetReflection()->MutableMessage(result, field));
+}
+
+bool IsTenant(const std::string& text) {
+  return text.size() <= 63 &&
+         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
+}
+
+bool IsPrintable(const std::string& text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
+}
+
+std::string TenantOf(const Message& request, const StepContext& context) {
+  const StepOptions& options = OptionsOf(request);
+  if (!options.tenant().empty()) return options.tenant();
+  const std::string& caller = context.tenant();
+  return caller.empty() || caller == kGatewayTenant ? "default" : caller;
+}
+
+absl::Status CheckOptions(const StepOptions& options) {
+  StatusCollector problems;
+  std::vector<rpc::FieldViolation> violations;
+  const auto wrong = [&](const char* field, const std::string& what) {
+    problems.Add(InvalidArgument("step.{}: {}", field, what));
+    violations.push_back({fmt::format("step.{}", field), what});
+  };
+  if (!IsTenant(options.tenant())) {
+    wrong("tenant", "must be lower-case letters, digits and `-`, at most 63");
+  }
+  if (options.request_id().size() > 128 || !IsPrintable(options.request_id())) {
+    wrong("request_id", "must be printable ASCII without spaces, at most 128 characters");
+  }
+  if (options.salt().size() > kLongestSalt) {
+    wrong("salt", fmt::format("has {} characters, at most {} are taken", options.salt().size(),
+                              kLongestSalt));
+  }
+  if (!step::v1::CacheMode_IsValid(options.cache())) {
+    wrong("cache", fmt::format("{} is no cache mode", static_cast<int>(options.cache())));
+  }
+  absl::Status status = problems.Finish();
+  for (const auto& violation : violations) status = rpc::WithField(std::move(status), violation);
+  return status;
+}
+
+// Of the CPU that libraries of this server run on.
+std::string ThisCpu() {
+  std::array<char, 512> names{};
+  quench_rt_cpu_feature_names(quench_rt_cpu_features(), names.data(), names.size());
+  return names.data();
+}
+
+void AddBlobs(const std::vector<BlobId>& blobs, ActionResult* action) {
+  for (const BlobId& blob : blobs) {
+    auto* file = action->add_output_files();
+    file->set_path(blob.hash);
+    file->mutable_digest()->set_hash(blob.hash);
+    file->mutable_digest()->set_size_bytes(static_cast<int64_t>(blob.size));
+  }
+}
+
+}  // namespace
+
+// One step on its way.
+struct StepRunner::Job {
+  const Step& step;
+  const Message& request;
+  const StepContext& context;
+  Message* result;
+  std::string tenant;
+  std::string key;
+  Storage storage;
+  Execution execution;
+};
+
+absl::StatusOr<std::unique_ptr<StepRunner>> StepRunner::Create(const RunnerOptions& options,
+                                                               StorageOf storage) {
+  QUENCH_ASSIGN_OR_RETURN(ScratchFolder scratch, ScratchFolder::Create(options.scratch));
+  RunnerOptions checked = options;
+  if (checked.max_threads == 0) {
+    checked.max_threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  }
+  return std::unique_ptr<StepRunner>(
+      new StepRunner(std::move(checked), std::move(storage), std::move(scratch)));
+}
+
+std::string StepRunner::KeyOf(const Step& step, const Message& request,
+                              const std::string& tenant) const {
+  return StepKey(step.method, request, tenant, ThisBuild(),
+                 step.caching == Caching::kOfThisCpu ? ThisCpu() : "");
+}
+
+absl::Status StepRunner::Accept(const Step& step, const Message& request,
+                                const StepContext& context, step::v1::Accepted* accepted) const {
+  QUENCH_RETURN_IF_ERROR(CheckOptions(OptionsOf(request)));
+  QUENCH_RETURN_IF_ERROR(CheckDigests(request));
+  const std::string tenant = TenantOf(request, context);
+  if (!context.tenant().empty() && context.tenant() != kGatewayTenant &&
+      context.tenant() != tenant) {
+    return absl::PermissionDeniedError(
+        fmt::format("the token is of tenant `{}`, the step of `{}`", context.tenant(), tenant));
+  }
+  accepted->set_step_key(KeyOf(step, request, tenant));
+  accepted->set_build_id(ThisBuild());
+  accepted->set_server(options_.server);
+  *accepted->mutable_time() = TimeUtil::GetCurrentTime();
+  return absl::OkStatus();
+}
+
+absl::Status StepRunner::Run(const Step& step, const Message& request, const StepContext& context,
+                             Message* result) const {
+  Job job{step, request, context, result, TenantOf(request, context), "", {}, {}};
+  job.key = KeyOf(step, request, job.tenant);
+  QUENCH_ASSIGN_OR_RETURN(job.storage, storage_(job.tenant));
+  *job.execution.mutable_phases()->mutable_accepted() = TimeUtil::GetCurrentTime();
+  QUENCH_ASSIGN_OR_RETURN(const bool hit, LookUp(job));
+  if (hit) return absl::OkStatus();
+  const auto start = std::chrono::steady_clock::now();
+  const absl::Status status = Work(job);
+  const auto outcome = status.ok()                 ? metrics::Result::kOk
+                       : absl::IsCancelled(status) ? metrics::Result::kCancelled
+                                                   : metrics::Result::kFailed;
+  options_.registry->Get(metrics::kStepSeconds, step.stage, outcome)
+      .Observe(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  return status;
+}
+
+absl::StatusOr<bool> StepRunner::LookUp(Job& job) const {
+  const StepOptions& options = OptionsOf(job.request);
+  const bool reads = options.cache() == step::v1::CACHE_MODE_UNSPECIFIED ||
+                     options.cache() == step::v1::CACHE_MODE_USE;
+  if (job.step.caching == Caching::kNever || job.storage.cache == nullptr || !reads) return false;
+  const auto count = [&](metrics::CacheResult result) {
+    options_.registry->Get(metrics::kActionCacheRequests, result).Increment();
+  };
+  QUENCH_ASSIGN_OR_RETURN(const std::optional<std::string> bytes,
+                          job.storage.cache->Get(job.key, job.context));
+  ActionResult action;
+  if (!bytes || !action.ParseFromString(*bytes) ||
+      !job.result->ParseFromString(action.stdout_raw())) {
+    count(metrics::CacheResult::kMiss);
+    return false;
+  }
+  const std::vector<BlobId> blobs = DigestsIn(*job.result);
+  std::vector<BlobId> missing;
+  for (const BlobId& blob : blobs) {
+    if (!job.storage.blobs->Use(blob)) missing.push_back(blob);
+  }
+  if (!missing.empty()) {
+    job.result->Clear();
+    count(metrics::CacheResult::kIncomplete);
+    return false;
+  }
+  ExecutionOf(job.result)->set_cache_hit(true);
+  count(metrics::CacheResult::kHit);
+  return true;
+}
+
+absl::Status StepRunner::FetchInputs(Job& job) const {
+  const std::vector<BlobId> inputs = DigestsIn(job.request);
+  std::vector<BlobId> missing;
+  for (const BlobId& blob : inputs) {
+    if (!job.storage.blobs->Use(blob)) missing.push_back(blob);
+  }
+  return MissingBlobs(missing);
+}
+
+absl::Status StepRunner::Work(Job& job) const {
+  QUENCH_RETURN_IF_ERROR(FetchInputs(job));
+  auto& phases = *job.execution.mutable_phases();
+  *phases.mutable_inputs_fetched() = TimeUtil::GetCurrentTime();
+  QUENCH_ASSIGN_OR_RETURN(const TempDir scratch, scratch_.Step());
+  *phases.mutable_started() = TimeUtil::GetCurrentTime();
+  std::string bytes;
+  if (options_.in_process) {
+    const Workplace place{*job.storage.blobs, scratch.path(), options_.max_threads};
+    QUENCH_ASSIGN_OR_RETURN(bytes,
+                            job.step.run(job.request.SerializeAsString(), place, job.context));
+  } else {
+    QUENCH_ASSIGN_OR_RETURN(bytes, WorkInChild(job, scratch.path()));
+  }
+  *phases.mutable_work_done() = TimeUtil::GetCurrentTime();
+  if (!job.result->ParseFromString(bytes)) return Internal("the step's result is damaged");
+  return StoreOutputs(job);
+}
+
+absl::StatusOr<std::string> StepRunner::WorkInChild(Job& job,
+                                                    const std::filesystem::path& scratch) const {
+  child::v1::Order order;
+  order.set_method(job.step.method);
+  order.set_request(job.request.SerializeAsString());
+  order.set_request_id(job.context.request_id());
+  order.set_traceparent(job.context.traceparent());
+  order.set_blobs(job.storage.blobs->root().string());
+  order.set_scratch(scratch.string());
+  order.set_max_threads(options_.max_threads);
+  order.set_max_memory_bytes(options_.max_memory_bytes);
+  order.set_max_cpu_seconds(options_.max_cpu_seconds);
+  Usage usage;
+  absl::StatusOr<std::string> result =
+      RunInChild(options_.program, order, job.context, *options_.registry, &usage);
+  *job.execution.mutable_cpu_time() =
+      TimeUtil::MillisecondsToDuration(std::llround(usage.cpu_seconds * 1e3));
+  job.execution.set_peak_memory_bytes(usage.peak_memory_bytes);
+  if (rpc::ReasonOf(result.status()) == rpc::ReasonName(rpc::Reason::kStepCrashed)) {
+    spdlog::error("step={} request={} {}", job.step.method, job.context.request_id(),
+                  MessageOf(result.status()));
+  }
+  return result;
+}
+
+absl::Status StepRunner::StoreOutputs(Job& job) const {
+  const std::vector<BlobId> outputs = DigestsIn(*job.result);
+  *job.execution.mutable_phases()->mutable_outputs_stored() = TimeUtil::GetCurrentTime();
+  job.execution.set_step_key(job.key);
+  job.execution.set_build_id(ThisBuild());
+  job.execution.set_server(options_.server);
+  *ExecutionOf(job.result) = job.execution;
+  if (job.step.caching == Caching::kNever || job.storage.cache == nullptr ||
+      OptionsOf(job.request).cache() == step::v1::CACHE_MODE_OFF) {
+    return absl::OkStatus();
+  }
+  ActionResult action;
+  AddBlobs(outputs, &action);
+  action.set_stdout_raw(job.result->SerializeAsString());
+  // A result that cannot be remembered is a result all the same.
+  const absl::Status status =
+      job.storage.cache->Put(job.key, action.SerializeAsString(), job.context);
+  if (!status.ok()) spdlog::warn("action cache: {}", MessageOf(status));
+  return absl::OkStatus();
+}
+
+}  // namespace quench::steps

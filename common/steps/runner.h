@@ -1,0 +1,75 @@
+// Does steps for a server: looks into the action cache, sees that every input is there, does the
+// work in a child process or on this thread, stores outputs and remembers the result.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "common/blobs/action_cache.h"
+#include "common/steps/scratch.h"
+#include "common/steps/step.h"
+
+namespace quench::step::v1 {
+class Accepted;
+class Execution;
+class StepOptions;
+}  // namespace quench::step::v1
+
+namespace quench::steps {
+
+// Where the bytes of one tenant lie.
+struct Storage {
+  std::shared_ptr<LocalBlobStore> blobs;  // where steps read and write
+  std::shared_ptr<ActionCache> cache;     // null: there is none
+};
+
+// Tokens of this tenant may ask for steps of all tenants: the gateway's.
+inline constexpr char kGatewayTenant[] = "gateway";
+
+struct RunnerOptions {
+  bool in_process = false;  // on the calling thread, for debugging
+  // Started for each step, with kChildArgument.
+  std::filesystem::path program = "/proc/self/exe";
+  std::filesystem::path scratch;  // folder for the steps' own; default: the system's
+  int64_t max_memory_bytes = 0;   // address space of one step; 0: no limit
+  int64_t max_cpu_seconds = 0;    // 0: no limit
+  int max_threads = 0;            // that libraries run on; 0: all CPUs
+  std::string server;             // who did it, for callers
+  metrics::Registry* registry = &metrics::Global();
+};
+
+class StepRunner {
+ public:
+  using StorageOf = std::function<absl::StatusOr<Storage>(const std::string& tenant)>;
+  static absl::StatusOr<std::unique_ptr<StepRunner>> Create(const RunnerOptions& options,
+                                                            StorageOf storage);
+
+  // Fills in the first event of a call. INVALID_ARGUMENT lists what is wrong in StepOptions and
+  // digests; PERMISSION_DENIED when the caller's token is of another tenant.
+  absl::Status Accept(const Step& step, const google::protobuf::Message& request,
+                      const StepContext& context, step::v1::Accepted* accepted) const;
+  // Fills in `result`, its `execution` included. The request has been accepted.
+  absl::Status Run(const Step& step, const google::protobuf::Message& request,
+                   const StepContext& context, google::protobuf::Message* result) const;
+
+ private:
+  struct Job;
+  StepRunner(RunnerOptions options, StorageOf storage, ScratchFolder scratch)
+      : options_(std::move(options)), storage_(std::move(storage)), scratch_(std::move(scratch)) {}
+  std::string KeyOf(const Step& step, const google::protobuf::Message& request,
+                    const std::string& tenant) const;
+  absl::StatusOr<bool> LookUp(Job& job) const;
+  absl::Status FetchInputs(Job& job) const;
+  absl::Status Work(Job& job) const;
+  absl::StatusOr<std::string> WorkInChild(Job& job, const std::filesystem::path& scratch) const;
+  absl::Status StoreOutputs(Job& job) const;
+
+  RunnerOptions options_;
+  StorageOf storage_;
+  ScratchFolder scratch_;
+};
+
+}  // namespace quench::steps

@@ -1,0 +1,57 @@
+// A step: one unit of a service's work, from a request to a result, both messages of the service's
+// contract, with bytes in the blob store. The same function answers a call in a server, runs in a
+// child process, or on a thread of `quench`.
+#pragma once
+
+#include <absl/status/statusor.h>
+#include <google/protobuf/message.h>
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "common/base/context.h"
+#include "common/base/status.h"
+#include "common/blobs/blob_store.h"
+#include "common/metrics/metrics.h"
+
+namespace quench::steps {
+
+// What a step works with, beside its request.
+struct Workplace {
+  LocalBlobStore& blobs;          // holds every blob that the request names
+  std::filesystem::path scratch;  // an empty folder, removed afterwards
+  int max_threads = 1;            // that compiled libraries may run on
+};
+
+enum class Caching {
+  kPure,       // equal requests give equal results
+  kOfThisCpu,  // the same on equal CPUs
+  kNever,
+};
+
+struct Step {
+  std::string method;  // "quench.codegen.v1.Codegen/Compile"
+  metrics::Stage stage;
+  Caching caching;
+  std::function<absl::StatusOr<std::string>(const std::string& request, const Workplace& place,
+                                            const StepContext& context)>
+      run;  // on serialised messages
+};
+
+// `function`(const Request&, const Workplace&, const StepContext&) -> absl::StatusOr<Result>.
+template <typename Request, typename Result>
+Step MakeStep(std::string method, metrics::Stage stage, Caching caching,
+              absl::StatusOr<Result> (*function)(const Request&, const Workplace&,
+                                                 const StepContext&)) {
+  return {std::move(method), stage, caching,
+          [function](const std::string& bytes, const Workplace& place,
+                     const StepContext& context) -> absl::StatusOr<std::string> {
+            Request request;
+            if (!request.ParseFromString(bytes)) return Internal("the step's request is damaged");
+            QUENCH_ASSIGN_OR_RETURN(const Result result, function(request, place, context));
+            return result.SerializeAsString();
+          }};
+}
+
+}  // namespace quench::steps

@@ -1,0 +1,15 @@
+// Reports as messages of the analyser's contract, and back.
+#pragma once
+
+#include "quench/analyser/v1/analyser.pb.h"
+#include "services/analyser/analyser.h"
+
+namespace quench::analyser {
+
+v1::ModelReport ToProto(const ModelReport& report);
+ModelReport FromProto(const v1::ModelReport& message);
+
+v1::VerifyResult ToProto(const VerifyReport& report);
+VerifyReport FromProto(const v1::VerifyResult& message);
+
+}  // namespace quench::analyser

@@ -1,0 +1,218 @@
+#include "services/analyser/service.h"
+
+#include <google/protobuf/util/time_util.h>
+
+#include <cmath>
+
+#include "common/rpc/errors.h"
+#include "common/runner/runner.h"
+#include "common/steps/modules.h"
+#include "quench/analyser/v1/analyser.grpc.pb.h"
+#include "services/analyser/analyser.h"
+#include "services/analyser/report_proto.h"
+
+namespace quench::analyser {
+namespace {
+
+// Its own messages beside ours of the same names.
+namespace pb = ::quench::analyser::v1;
+
+using google::protobuf::Duration;
+using google::protobuf::util::TimeUtil;
+using rpc::FieldError;
+using steps::Workplace;
+
+using Sizes = google::protobuf::RepeatedPtrField<step::v1::SymbolSize>;
+
+absl::StatusOr<std::map<std::string, int64_t>> SizesOf(const Sizes& message,
+                                                       const std::string& field) {
+  std::map<std::string, int64_t> sizes;
+  for (const step::v1::SymbolSize& each : message) {
+    if (each.size() < 0) {
+      return FieldError(
+          field, fmt::format("`{}` is {}, must not be negative", each.symbol(), each.size()));
+    }
+    sizes[each.symbol()] = each.size();
+  }
+  return sizes;
+}
+
+absl::StatusOr<int> ThreadsOf(int threads, const Workplace& place) {
+  if (threads < 0 || threads > 1024) {
+    return FieldError("options.threads", fmt::format("{}, must be 1 to 1024", threads));
+  }
+  return std::min(std::max(threads, 1), place.max_threads);
+}
+
+// A library of the request as a file that can be opened.
+absl::StatusOr<std::filesystem::path> PlaceLibrary(const steps::BlobDigest& digest,
+                                                   const std::string& field,
+                                                   const std::string& name,
+                                                   const Workplace& place) {
+  if (digest.hash().empty()) return FieldError(field, "missing, must be a library's digest");
+  std::filesystem::path path = place.scratch / name;
+  QUENCH_RETURN_IF_ERROR(steps::LinkBlob(digest, path, place.blobs));
+  return path;
+}
+
+absl::StatusOr<pb::AnalyseResult> AnalyseStep(const pb::AnalyseRequest& request,
+                                              const Workplace& place, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const Graph canonical,
+                          steps::LoadModule(request.canonical(), "canonical", place.blobs));
+  // A caller without the imported module has the canonical one's operators listed.
+  Graph imported = canonical;
+  if (request.has_imported()) {
+    QUENCH_ASSIGN_OR_RETURN(imported,
+                            steps::LoadModule(request.imported(), "imported", place.blobs));
+  }
+  QUENCH_ASSIGN_OR_RETURN(const auto sizes, SizesOf(request.sizes(), "sizes"));
+  QUENCH_ASSIGN_OR_RETURN(const ModelReport report, Analyse(imported, canonical, sizes, context));
+  pb::AnalyseResult result;
+  *result.mutable_summary() = ToProto(report);
+  QUENCH_ASSIGN_OR_RETURN(*result.mutable_report(),
+                          steps::StoreBytes(result.summary().SerializeAsString(), place.blobs));
+  QUENCH_ASSIGN_OR_RETURN(*result.mutable_report_json(),
+                          steps::StoreBytes(ToJson(report), place.blobs));
+  result.mutable_summary()->clear_layers();
+  return result;
+}
+
+// What Verify builds, the caller has built already.
+BuildFunction BuildFrom(const pb::VerifyRequest& request, const Workplace& place) {
+  return [&request, &place](const Graph&, bool reference, bool taps,
+                            const std::filesystem::path& library,
+                            const StepContext&) -> absl::Status {
+    const std::string field = reference ? "reference_library" : "tap_library";
+    if (reference ? !request.has_reference_library() : !request.has_tap_library()) {
+      return FieldError(field, reference ? "missing: the reference oracle needs a build at level 0 "
+                                           "with taps"
+                                         : "missing: comparing layers needs a build with taps");
+    }
+    (void)taps;  // both have them
+    return steps::LinkBlob(reference ? request.reference_library() : request.tap_library(), library,
+                           place.blobs);
+  };
+}
+
+absl::StatusOr<VerifyOptions> OptionsOf(const pb::VerifyRequest& request, const Workplace& place) {
+  const pb::VerifyOptions& asked = request.options();
+  VerifyOptions options;
+  if (asked.samples() < 0 || asked.samples() > 100'000) {
+    return FieldError("options.samples", fmt::format("{}, must be 1 to 100000", asked.samples()));
+  }
+  if (asked.samples() != 0) options.samples = asked.samples();
+  if (asked.has_tolerance()) options.tolerance = asked.tolerance();
+  if (!(options.tolerance >= 0)) {
+    return FieldError("options.tolerance",
+                      fmt::format("{}, must not be negative", options.tolerance));
+  }
+  if (asked.oracle() == pb::ORACLE_INTERPRETER) options.oracle = "interpreter";
+  if (asked.oracle() == pb::ORACLE_REFERENCE) options.oracle = "reference";
+  if (!pb::Oracle_IsValid(asked.oracle())) {
+    return FieldError("options.oracle", fmt::format("{} is no oracle", int{asked.oracle()}));
+  }
+  options.per_layer = asked.per_layer();
+  if (asked.has_seed()) options.seed = asked.seed();
+  QUENCH_ASSIGN_OR_RETURN(options.threads, ThreadsOf(asked.threads(), place));
+  QUENCH_ASSIGN_OR_RETURN(options.sizes, SizesOf(asked.sizes(), "options.sizes"));
+  return options;
+}
+
+absl::StatusOr<pb::VerifyResult> VerifyStep(const pb::VerifyRequest& request,
+                                            const Workplace& place, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(VerifyOptions options, OptionsOf(request, place));
+  // Without them a mismatch is told without its layers.
+  if (options.per_layer || request.has_tap_library() || request.has_reference_library()) {
+    options.build = BuildFrom(request, place);
+  }
+  QUENCH_ASSIGN_OR_RETURN(const Graph graph,
+                          steps::LoadModule(request.canonical(), "canonical", place.blobs));
+  QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path library,
+                          PlaceLibrary(request.library(), "library", "model.so", place));
+  QUENCH_ASSIGN_OR_RETURN(const VerifyReport report, Verify(graph, library, options, context));
+  return ToProto(report);
+}
+
+Duration Milliseconds(double value) {
+  return TimeUtil::NanosecondsToDuration(std::llround(value * 1e6));
+}
+
+absl::StatusOr<pb::BenchmarkResult> BenchmarkStep(const pb::BenchmarkRequest& request,
+                                                  const Workplace& place,
+                                                  const StepContext& context) {
+  const pb::BenchmarkOptions& asked = request.options();
+  QUENCH_ASSIGN_OR_RETURN(const int threads, ThreadsOf(asked.threads(), place));
+  QUENCH_ASSIGN_OR_RETURN(const auto sizes, SizesOf(asked.sizes(), "options.sizes"));
+  const double seconds =
+      asked.has_time() ? static_cast<double>(TimeUtil::DurationToMilliseconds(asked.time())) / 1e3
+                       : 3;
+  if (seconds < 0.01 || seconds > 86400) {
+    return FieldError("options.time", fmt::format("{} s, must be 10 ms to 1 day", seconds));
+  }
+  QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path library,
+                          PlaceLibrary(request.library(), "library", "model.so", place));
+  std::vector<Tensor> inputs;
+  pb::BenchmarkResult result;
+  {
+    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library, 1));
+    QUENCH_ASSIGN_OR_RETURN(
+        inputs, RandomInputs(artifact->inputs(), asked.has_seed() ? asked.seed() : 1, sizes));
+    result.set_variant(artifact->variant());
+  }
+  QUENCH_ASSIGN_OR_RETURN(const BenchResult measured,
+                          Benchmark(library, inputs, threads, seconds, context));
+  *result.mutable_median() = Milliseconds(measured.median_ms);
+  *result.mutable_min() = Milliseconds(measured.min_ms);
+  *result.mutable_p99() = Milliseconds(measured.p99_ms);
+  *result.mutable_load() = Milliseconds(measured.load_ms);
+  *result.mutable_first_run() = Milliseconds(measured.first_run_ms);
+  result.set_runs(measured.runs);
+  result.set_arena_bytes(measured.arena_bytes);
+  result.set_arena_lower_bound_bytes(measured.arena_lower_bound);
+  result.set_threads(threads);
+  return result;
+}
+
+class AnalyserService final : public pb::Analyser::CallbackService {
+ public:
+  AnalyserService(const steps::ServiceParts& parts, const std::vector<steps::Step>& list)
+      : analyse_(parts, list[0]), verify_(parts, list[1]), benchmark_(parts, list[2]) {}
+
+ private:
+  grpc::ServerWriteReactor<pb::AnalyseEvent>* Analyse(grpc::CallbackServerContext* context,
+                                                      const pb::AnalyseRequest* request) override {
+    return analyse_.Serve<pb::AnalyseEvent>(context, request);
+  }
+  grpc::ServerWriteReactor<pb::VerifyEvent>* Verify(grpc::CallbackServerContext* context,
+                                                    const pb::VerifyRequest* request) override {
+    return verify_.Serve<pb::VerifyEvent>(context, request);
+  }
+  grpc::ServerWriteReactor<pb::BenchmarkEvent>* Benchmark(
+      grpc::CallbackServerContext* context, const pb::BenchmarkRequest* request) override {
+    return benchmark_.Serve<pb::BenchmarkEvent>(context, request);
+  }
+
+  steps::StepMethod analyse_, verify_, benchmark_;
+};
+
+}  // namespace
+
+const steps::ServiceDefinition& AnalyserDefinition() {
+  static const steps::ServiceDefinition* const definition = new steps::ServiceDefinition{
+      metrics::Service::kAnalyser,
+      "analyser",
+      pb::Analyser::service_full_name(),
+      7452,
+      {steps::MakeStep("quench.analyser.v1.Analyser/Analyse", metrics::Stage::kAnalyse,
+                       steps::Caching::kPure, AnalyseStep),
+       steps::MakeStep("quench.analyser.v1.Analyser/Verify", metrics::Stage::kVerify,
+                       steps::Caching::kOfThisCpu, VerifyStep),
+       steps::MakeStep("quench.analyser.v1.Analyser/Benchmark", metrics::Stage::kBenchmark,
+                       steps::Caching::kNever, BenchmarkStep)},
+      [](const steps::ServiceParts& parts, const std::vector<steps::Step>& list) {
+        return std::make_unique<AnalyserService>(parts, list);
+      }};
+  return *definition;
+}
+
+}  // namespace quench::analyser

@@ -1,0 +1,187 @@
+#include "services/codegen/service.h"
+
+#include "common/rpc/errors.h"
+#include "common/steps/modules.h"
+#include "quench/codegen/v1/codegen.grpc.pb.h"
+#include "services/codegen/codegen.h"
+#include "services/codegen/package.h"
+
+namespace quench::codegen {
+namespace {
+
+// Its own messages beside ours of the same names.
+namespace pb = ::quench::codegen::v1;
+
+using rpc::FieldError;
+using steps::Workplace;
+
+absl::StatusOr<CompileOptions> OptionsOf(const pb::CompileRequest& request) {
+  CompileOptions options;
+  const pb::CompileOptions& asked = request.options();
+  options.target = request.target().name();
+  if (options.target.empty()) return FieldError("target.name", "missing; ListTargets has them");
+  if (options.target == "host") {
+    if (!request.target().has_host()) {
+      return FieldError("target.host",
+                        "missing: `host` is the caller's CPU, which must be described");
+    }
+    const pb::Cpu& cpu = request.target().host();
+    options.host = HostCpu{cpu.machine(), {cpu.features().begin(), cpu.features().end()}};
+  } else if (request.target().has_host()) {
+    return FieldError("target.host", fmt::format("given with target `{}`, is for `host` only",
+                                                 options.target.substr(0, 64)));
+  }
+  if (asked.has_opt_level()) options.opt_level = asked.opt_level();
+  switch (asked.channel_layout()) {
+    case pb::CHANNEL_LAYOUT_UNSPECIFIED:
+      break;
+    case pb::CHANNEL_LAYOUT_FIRST:
+      options.channel_layout = "first";
+      break;
+    case pb::CHANNEL_LAYOUT_LAST:
+      options.channel_layout = "last";
+      break;
+    default:
+      return FieldError("options.channel_layout",
+                        fmt::format("{} is no layout", int{asked.channel_layout()}));
+  }
+  switch (asked.emit()) {
+    case pb::EMIT_UNSPECIFIED:
+    case pb::EMIT_SHARED_LIBRARY:
+      break;
+    case pb::EMIT_OBJECT:
+      options.emit = Emit::kObject;
+      break;
+    case pb::EMIT_ARCHIVE:
+      options.emit = Emit::kArchive;
+      break;
+    default:
+      return FieldError("options.emit", fmt::format("{} is no output", int{asked.emit()}));
+  }
+  options.taps = asked.taps();
+  options.passes.batch = asked.passes().batch();
+  options.passes.disabled = {asked.passes().disabled().begin(), asked.passes().disabled().end()};
+  options.passes.stop_after = asked.passes().stop_after();
+  return options;
+}
+
+// As `quench compile` calls it: the library knows its own name.
+std::string LibraryName(Emit emit) {
+  return emit == Emit::kObject ? "model.o" : emit == Emit::kArchive ? "model.a" : "model.so";
+}
+
+pb::CompileReport ToProto(const CompileReport& report) {
+  pb::CompileReport message;
+  message.set_uuid(report.uuid);
+  message.set_target(report.target);
+  message.mutable_variants()->Assign(report.variants.begin(), report.variants.end());
+  for (const KernelReport& kernel : report.kernels) {
+    pb::KernelReport* out = message.add_kernels();
+    out->set_node(kernel.node);
+    out->set_op(kernel.op);
+    out->set_kernel(kernel.kernel);
+    out->set_runner_up(kernel.runner_up);
+    out->set_reason(kernel.reason);
+    out->set_cost(kernel.cost);
+  }
+  message.set_arena_bytes(report.arena_bytes);
+  message.set_arena_lower_bound_bytes(report.arena_lower_bound);
+  message.set_weight_bytes(report.weight_bytes);
+  return message;
+}
+
+absl::StatusOr<pb::CompileResult> CompileStep(const pb::CompileRequest& request,
+                                              const Workplace& place, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const CompileOptions options, OptionsOf(request));
+  QUENCH_ASSIGN_OR_RETURN(const Graph graph,
+                          steps::LoadModule(request.module(), "module", place.blobs));
+  const std::filesystem::path library = place.scratch / LibraryName(options.emit);
+  const std::filesystem::path header = place.scratch / "model.h";
+  QUENCH_ASSIGN_OR_RETURN(const CompileReport report,
+                          Compile(graph, options, library, header, context));
+  pb::CompileResult result;
+  QUENCH_ASSIGN_OR_RETURN(*result.mutable_library(),
+                          steps::StoreFile(library, place.blobs, context));
+  QUENCH_ASSIGN_OR_RETURN(*result.mutable_header(), steps::StoreFile(header, place.blobs, context));
+  *result.mutable_summary() = ToProto(report);
+  QUENCH_ASSIGN_OR_RETURN(*result.mutable_report(),
+                          steps::StoreBytes(result.summary().SerializeAsString(), place.blobs));
+  result.mutable_summary()->clear_kernels();
+  return result;
+}
+
+absl::StatusOr<pb::PackageResult> PackageStep(const pb::PackageRequest& request,
+                                              const Workplace& place, const StepContext& context) {
+  if (!request.has_library()) return FieldError("library", "missing, must be a library's digest");
+  if (!request.has_header()) return FieldError("header", "missing, must be its header's digest");
+  QUENCH_ASSIGN_OR_RETURN(const auto library, place.blobs.Open(request.library().hash()));
+  QUENCH_ASSIGN_OR_RETURN(const auto header, place.blobs.Open(request.header().hash()));
+  QUENCH_RETURN_IF_ERROR(context.Check());
+  QUENCH_ASSIGN_OR_RETURN(const Stamped stamped,
+                          StampUuid(library->bytes(), header->bytes(), request.uuid()));
+  pb::PackageResult result;
+  QUENCH_ASSIGN_OR_RETURN(*result.mutable_library(),
+                          steps::StoreBytes(stamped.library, place.blobs));
+  QUENCH_ASSIGN_OR_RETURN(*result.mutable_header(), steps::StoreBytes(stamped.header, place.blobs));
+  return result;
+}
+
+absl::StatusOr<pb::ListTargetsResponse> ListTargetsCall(const pb::ListTargetsRequest&,
+                                                        const StepContext&) {
+  pb::ListTargetsResponse response;
+  for (const TargetInfo& target : ListTargets()) {
+    pb::TargetInfo* out = response.add_targets();
+    out->set_name(target.name);
+    out->set_triple(target.triple);
+    out->mutable_variants()->Assign(target.variants.begin(), target.variants.end());
+    out->set_description(target.description);
+  }
+  return response;
+}
+
+class CodegenService final : public pb::Codegen::CallbackService {
+ public:
+  CodegenService(const steps::ServiceParts& parts, const std::vector<steps::Step>& list)
+      : compile_(parts, list[0]),
+        package_(parts, list[1]),
+        list_targets_(parts.control, pb::Codegen::service_full_name(), "ListTargets",
+                      metrics::GrpcType::kUnary) {}
+
+ private:
+  grpc::ServerWriteReactor<pb::CompileEvent>* Compile(grpc::CallbackServerContext* context,
+                                                      const pb::CompileRequest* request) override {
+    return compile_.Serve<pb::CompileEvent>(context, request);
+  }
+  grpc::ServerWriteReactor<pb::PackageEvent>* Package(grpc::CallbackServerContext* context,
+                                                      const pb::PackageRequest* request) override {
+    return package_.Serve<pb::PackageEvent>(context, request);
+  }
+  grpc::ServerUnaryReactor* ListTargets(grpc::CallbackServerContext* context,
+                                        const pb::ListTargetsRequest* request,
+                                        pb::ListTargetsResponse* response) override {
+    return rpc::UnaryOnPool(list_targets_, context, request, response, ListTargetsCall);
+  }
+
+  steps::StepMethod compile_, package_;
+  rpc::Method list_targets_;
+};
+
+}  // namespace
+
+const steps::ServiceDefinition& CodegenDefinition() {
+  static const steps::ServiceDefinition* const definition = new steps::ServiceDefinition{
+      metrics::Service::kCodegen,
+      "codegen",
+      pb::Codegen::service_full_name(),
+      7454,
+      {steps::MakeStep("quench.codegen.v1.Codegen/Compile", metrics::Stage::kCompile,
+                       steps::Caching::kPure, CompileStep),
+       steps::MakeStep("quench.codegen.v1.Codegen/Package", metrics::Stage::kPackage,
+                       steps::Caching::kNever, PackageStep)},
+      [](const steps::ServiceParts& parts, const std::vector<steps::Step>& list) {
+        return std::make_unique<CodegenService>(parts, list);
+      }};
+  return *definition;
+}
+
+}  // namespace quench::codegen

@@ -1,0 +1,328 @@
+// The four services behind their gRPC contracts: what they give is what one process gives.
+#include <grpcpp/channel.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "common/base/files.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/errors.h"
+#include "common/steps/host.h"
+#include "common/steps/modules.h"
+#include "common/steps/storage.h"
+#include "quench/analyser/v1/analyser.grpc.pb.h"
+#include "quench/codegen/v1/codegen.grpc.pb.h"
+#include "quench/importer/v1/importer.grpc.pb.h"
+#include "quench/quantizer/v1/quantizer.grpc.pb.h"
+#include "services/analyser/service.h"
+#include "services/codegen/codegen.h"
+#include "services/codegen/service.h"
+#include "services/importer/service.h"
+#include "services/quantizer/service.h"
+#include "tests/support/matchers.h"
+
+namespace quench {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kDigits = std::string(QUENCH_SOURCE_DIR) + "/bench/models/digits.onnx";
+
+template <typename Result>
+struct Seen {
+  absl::Status status;
+  bool accepted = false;
+  std::vector<std::string> stages;
+  Result result;
+};
+
+class Services : public ::testing::TestWithParam<bool> {
+ protected:
+  Services() {
+    config_.mutable_folder()->append((folder_.path() / "store").string());
+    storage_ = *steps::OpenStorage(config_, true);
+    importer_ = Start(importer::ImporterDefinition());
+    analyser_ = Start(analyser::AnalyserDefinition());
+    codegen_ = Start(codegen::CodegenDefinition());
+    quantizer_ = Start(quantizer::QuantizerDefinition());
+  }
+
+  std::unique_ptr<steps::ServiceHost> Start(const steps::ServiceDefinition& definition) {
+    steps::ServiceHost::Options options;
+    options.config.server.set_listen("127.0.0.1:0");
+    *options.config.blobs.mutable_folder() = config_.folder();
+    options.config.steps.set_slots(2);
+    if (GetParam()) options.config.steps.set_isolation(config::v1::ISOLATION_NONE);
+    options.config.steps.set_scratch_dir((folder_.path() / "scratch").string());
+    options.program = std::string(QUENCH_BINARIES) + "/quench-" + definition.name;
+    options.registry = &registry_;
+    auto host = steps::ServiceHost::Start(definition, std::move(options));
+    EXPECT_TRUE(host.ok()) << host.status();
+    return *std::move(host);
+  }
+
+  // A step through a channel of its own, as any client calls it.
+  template <typename Stub, typename Event, typename Request, typename Method>
+  auto Call(steps::ServiceHost& host, Method method, const Request& request,
+            const StepContext& step = {}) {
+    rpc::ChannelOptions options;
+    options.address = host.server().address();
+    const auto channel = *rpc::Channel::Open(options);
+    Stub stub(channel->grpc());
+    rpc::ClientCall call(*channel, step);
+    const std::unique_ptr<grpc::ClientReader<Event>> reader =
+        (stub.*method)(call.context(), request);
+    Seen<std::remove_cvref_t<decltype(Event().result())>> seen;
+    for (Event event; reader->Read(&event);) {
+      if (event.has_accepted()) seen.accepted = true;
+      if (event.has_progress()) seen.stages.push_back(event.progress().stage());
+      if (event.has_result()) seen.result = event.result();
+    }
+    seen.status = rpc::FromGrpc(reader->Finish());
+    return seen;
+  }
+
+  steps::BlobDigest Put(const std::filesystem::path& path) {
+    return *steps::StoreFile(path, *storage_("default")->blobs, {});
+  }
+  std::string Get(const steps::BlobDigest& digest) {
+    const auto file = storage_("default")->blobs->Open(digest.hash());
+    EXPECT_TRUE(file.ok()) << file.status();
+    if (!file.ok()) return "";
+    EXPECT_EQ((*file)->bytes().size(), static_cast<size_t>(digest.size_bytes()));
+    return {reinterpret_cast<const char*>((*file)->bytes().data()), (*file)->bytes().size()};
+  }
+
+  auto Import(const importer::v1::ImportRequest& request) {
+    return Call<importer::v1::Importer::Stub, importer::v1::ImportEvent>(
+        *importer_, &importer::v1::Importer::Stub::Import, request);
+  }
+  importer::v1::ImportRequest DigitsRequest() {
+    importer::v1::ImportRequest request;
+    *request.mutable_model()->mutable_file() = Put(kDigits);
+    request.mutable_model()->set_name("digits.onnx");
+    return request;
+  }
+  auto Transform(const importer::v1::TransformRequest& request) {
+    return Call<importer::v1::Importer::Stub, importer::v1::TransformEvent>(
+        *importer_, &importer::v1::Importer::Stub::Transform, request);
+  }
+  auto Compile(const codegen::v1::CompileRequest& request) {
+    return Call<codegen::v1::Codegen::Stub, codegen::v1::CompileEvent>(
+        *codegen_, &codegen::v1::Codegen::Stub::Compile, request);
+  }
+  codegen::v1::CompileRequest CompileFor(const step::v1::Module& module) {
+    codegen::v1::CompileRequest request;
+    *request.mutable_module() = module;
+    request.mutable_target()->set_name("host");
+    const codegen::HostCpu cpu = codegen::ThisCpu();
+    request.mutable_target()->mutable_host()->set_machine(cpu.machine);
+    request.mutable_target()->mutable_host()->mutable_features()->Assign(cpu.features.begin(),
+                                                                         cpu.features.end());
+    return request;
+  }
+  step::v1::Module Ready() {
+    const auto imported = Import(DigitsRequest());
+    EXPECT_TRUE(imported.status.ok()) << imported.status;
+    importer::v1::TransformRequest request;
+    *request.mutable_module() = imported.result.canonical();
+    const auto transformed = Transform(request);
+    EXPECT_TRUE(transformed.status.ok()) << transformed.status;
+    return transformed.result.module();
+  }
+
+  TempDir folder_ = *TempDir::Create();
+  metrics::Registry registry_;
+  config::v1::BlobStore config_;
+  steps::StepRunner::StorageOf storage_;
+  std::unique_ptr<steps::ServiceHost> importer_, analyser_, codegen_, quantizer_;
+};
+
+TEST_P(Services, CompileTheBytesThatOneProcessCompiles) {
+  const auto compiled = Compile(CompileFor(Ready()));
+  ASSERT_TRUE(compiled.status.ok()) << compiled.status;
+  EXPECT_TRUE(compiled.accepted);
+  EXPECT_FALSE(compiled.stages.empty());
+  EXPECT_FALSE(compiled.result.summary().uuid().empty());
+  const std::filesystem::path local = folder_.path() / "local";
+  const std::string command =
+      fmt::format("XDG_CACHE_HOME={} {}/quench compile {} --output {} --progress none >/dev/null",
+                  (folder_.path() / "cache").string(), QUENCH_BINARIES, kDigits, local.string());
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  EXPECT_TRUE(Get(compiled.result.library()) == *ReadFile(local / "model.so"));
+  EXPECT_EQ(Get(compiled.result.header()), *ReadFile(local / "model.h"));
+  codegen::v1::CompileReport report;
+  ASSERT_TRUE(report.ParseFromString(Get(compiled.result.report())));
+  EXPECT_GT(report.kernels_size(), 0);
+}
+
+TEST_P(Services, AnotherUuidIsStampedAsIfItHadBeenCompiledIn) {
+  const auto compiled = Compile(CompileFor(Ready()));
+  ASSERT_TRUE(compiled.status.ok()) << compiled.status;
+  codegen::v1::PackageRequest request;
+  *request.mutable_library() = compiled.result.library();
+  *request.mutable_header() = compiled.result.header();
+  request.set_uuid("123E4567E89B12D3A456426614174000");
+  const auto package = [&] {
+    return Call<codegen::v1::Codegen::Stub, codegen::v1::PackageEvent>(
+        *codegen_, &codegen::v1::Codegen::Stub::Package, request);
+  };
+  const auto packaged = package();
+  ASSERT_TRUE(packaged.status.ok()) << packaged.status;
+  const std::filesystem::path local = folder_.path() / "local";
+  const std::string command = fmt::format(
+      "XDG_CACHE_HOME={} {}/quench compile {} --output {} --progress none --uuid {} >/dev/null",
+      (folder_.path() / "cache").string(), QUENCH_BINARIES, kDigits, local.string(),
+      "123e4567-e89b-12d3-a456-426614174000");
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  EXPECT_TRUE(Get(packaged.result.library()) == *ReadFile(local / "model.so"));
+  EXPECT_EQ(Get(packaged.result.header()), *ReadFile(local / "model.h"));
+  request.set_uuid("short");
+  EXPECT_EQ(package().status.code(), absl::StatusCode::kInvalidArgument);
+  request.set_uuid("123E4567E89B12D3A456426614174000");
+  *request.mutable_header() = packaged.result.header();
+  EXPECT_THAT(MessageOf(package().status), HasSubstr("does not have the UUID"));
+}
+
+TEST_P(Services, TheSecondTimeEverythingIsCached) {
+  const step::v1::Module first = Ready();
+  EXPECT_FALSE(Compile(CompileFor(first)).result.execution().cache_hit());
+  EXPECT_TRUE(Import(DigitsRequest()).result.execution().cache_hit());
+  EXPECT_TRUE(Compile(CompileFor(Ready())).result.execution().cache_hit());
+}
+
+TEST_P(Services, VerifyAndBenchmarkLibraries) {
+  const auto imported = Import(DigitsRequest());
+  const auto compiled = Compile(CompileFor(Ready()));
+  analyser::v1::VerifyRequest request;
+  *request.mutable_canonical() = imported.result.canonical();
+  *request.mutable_library() = compiled.result.library();
+  const auto verify = [&] {
+    return Call<analyser::v1::Analyser::Stub, analyser::v1::VerifyEvent>(
+        *analyser_, &analyser::v1::Analyser::Stub::Verify, request);
+  };
+  const auto verified = verify();
+  ASSERT_TRUE(verified.status.ok()) << verified.status;
+  EXPECT_TRUE(verified.result.passed());
+  EXPECT_EQ(verified.result.oracle(), analyser::v1::ORACLE_INTERPRETER);
+  EXPECT_TRUE(verify().result.execution().cache_hit());
+  request.mutable_options()->set_tolerance(0);
+  const auto mismatch = verify();
+  ASSERT_TRUE(mismatch.status.ok()) << mismatch.status;
+  EXPECT_FALSE(mismatch.result.passed());
+  request.mutable_options()->set_oracle(analyser::v1::ORACLE_REFERENCE);
+  EXPECT_THAT(MessageOf(verify().status), HasSubstr("reference oracle"));
+  // With a build at level 0 with taps, the reference oracle works, layer by layer.
+  codegen::v1::CompileRequest reference = CompileFor(imported.result.canonical());
+  reference.mutable_options()->set_opt_level(0);
+  reference.mutable_options()->set_taps(true);
+  *request.mutable_reference_library() = Compile(reference).result.library();
+  codegen::v1::CompileRequest taps = CompileFor(Ready());
+  taps.mutable_options()->set_taps(true);
+  *request.mutable_tap_library() = Compile(taps).result.library();
+  request.mutable_options()->set_tolerance(1e-4);
+  request.mutable_options()->set_per_layer(true);
+  const auto layers = verify();
+  ASSERT_TRUE(layers.status.ok()) << layers.status;
+  EXPECT_TRUE(layers.result.passed());
+  EXPECT_GT(layers.result.layers_size(), 3);
+
+  analyser::v1::BenchmarkRequest bench;
+  *bench.mutable_library() = compiled.result.library();
+  bench.mutable_options()->mutable_time()->set_nanos(50'000'000);
+  const auto measured = Call<analyser::v1::Analyser::Stub, analyser::v1::BenchmarkEvent>(
+      *analyser_, &analyser::v1::Analyser::Stub::Benchmark, bench);
+  ASSERT_TRUE(measured.status.ok()) << measured.status;
+  EXPECT_GT(measured.result.runs(), 0);
+  EXPECT_FALSE(measured.result.variant().empty());
+}
+
+TEST_P(Services, AnalyseCountsWhatOneProcessCounts) {
+  const auto imported = Import(DigitsRequest());
+  analyser::v1::AnalyseRequest request;
+  *request.mutable_imported() = imported.result.imported();
+  *request.mutable_canonical() = imported.result.canonical();
+  const auto analysed = Call<analyser::v1::Analyser::Stub, analyser::v1::AnalyseEvent>(
+      *analyser_, &analyser::v1::Analyser::Stub::Analyse, request);
+  ASSERT_TRUE(analysed.status.ok()) << analysed.status;
+  const std::filesystem::path local = folder_.path() / "report.json";
+  const std::string command =
+      fmt::format("XDG_CACHE_HOME={} {}/quench analyse {} --format json --progress none > {}",
+                  (folder_.path() / "cache").string(), QUENCH_BINARIES, kDigits, local.string());
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  EXPECT_EQ(Get(analysed.result.report_json()), *ReadFile(local));
+  EXPECT_EQ(analysed.result.summary().layers_size(), 0);
+  analyser::v1::ModelReport report;
+  ASSERT_TRUE(report.ParseFromString(Get(analysed.result.report())));
+  EXPECT_GT(report.layers_size(), 3);
+  EXPECT_EQ(report.parameters(), analysed.result.summary().parameters());
+}
+
+TEST_P(Services, ExportGivesAModelThatImportsToTheSame) {
+  const auto imported = Import(DigitsRequest());
+  importer::v1::ExportRequest request;
+  *request.mutable_module() = imported.result.imported();
+  const auto exported = Call<importer::v1::Importer::Stub, importer::v1::ExportEvent>(
+      *importer_, &importer::v1::Importer::Stub::Export, request);
+  ASSERT_TRUE(exported.status.ok()) << exported.status;
+  importer::v1::ImportRequest again;
+  *again.mutable_model()->mutable_file() = exported.result.file();
+  const auto back = Import(again);
+  ASSERT_TRUE(back.status.ok()) << back.status;
+  EXPECT_EQ(back.result.canonical().fingerprint(), imported.result.canonical().fingerprint());
+}
+
+TEST_P(Services, WrongRequestsAreAnsweredWithTheirFields) {
+  importer::v1::ImportRequest request = DigitsRequest();
+  request.mutable_model()->set_name("../digits.onnx");
+  absl::Status status = Import(request).status;
+  ASSERT_EQ(rpc::FieldsOf(status).size(), 1u) << status;
+  EXPECT_EQ(rpc::FieldsOf(status)[0].field, "model.name");
+  request = DigitsRequest();
+  request.mutable_model()->mutable_file()->set_hash(std::string(64, 'a'));
+  status = Import(request).status;
+  EXPECT_EQ(rpc::ReasonOf(status), "BLOB_MISSING") << status;
+  ASSERT_EQ(rpc::PreconditionsOf(status).size(), 1u);
+  // A module is no model, and a model no module.
+  codegen::v1::CompileRequest compile = CompileFor({});
+  *compile.mutable_module()->mutable_digest() = Put(kDigits);
+  EXPECT_THAT(MessageOf(Compile(compile).status), HasSubstr("no IR module"));
+  compile = CompileFor(Import(DigitsRequest()).result.imported());
+  EXPECT_THAT(MessageOf(Compile(compile).status), HasSubstr("codegen takes `canonical`"));
+  compile = CompileFor(Ready());
+  compile.mutable_target()->clear_host();
+  EXPECT_EQ(rpc::FieldsOf(Compile(compile).status)[0].field, "target.host");
+  compile.mutable_target()->set_name("x86_64");
+  EXPECT_THAT(MessageOf(Compile(compile).status), HasSubstr("the nearest are"));
+  importer::v1::TransformRequest transform;
+  *transform.mutable_module() = Ready();
+  transform.add_passes("fold_everything");
+  EXPECT_THAT(MessageOf(Transform(transform).status), HasSubstr("known are"));
+}
+
+TEST_P(Services, ListsAreThere) {
+  rpc::ChannelOptions options;
+  options.address = codegen_->server().address();
+  const auto channel = *rpc::Channel::Open(options);
+  rpc::ClientCall call(*channel, {});
+  codegen::v1::ListTargetsResponse targets;
+  ASSERT_TRUE(codegen::v1::Codegen::NewStub(channel->grpc())
+                  ->ListTargets(call.context(), {}, &targets)
+                  .ok());
+  EXPECT_GT(targets.targets_size(), 5);
+  options.address = quantizer_->server().address();
+  const auto other = *rpc::Channel::Open(options);
+  rpc::ClientCall list(*other, {});
+  quantizer::v1::ListMethodsResponse methods;
+  EXPECT_TRUE(quantizer::v1::Quantizer::NewStub(other->grpc())
+                  ->ListMethods(list.context(), {}, &methods)
+                  .ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Isolation, Services, ::testing::Values(false, true),
+                         [](const auto& isolation) {
+                           return isolation.param ? "OnThreads" : "InProcesses";
+                         });
+
+}  // namespace
+}  // namespace quench

@@ -1,0 +1,206 @@
+#include "common/steps/child.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <thread>
+
+#include "common/base/files.h"
+#include "common/rpc/errors.h"
+#include "common/steps/pipes.h"
+#include "common/steps/sandbox.h"
+#include "quench/child/v1/child.pb.h"
+#include "tests/support/wait.h"
+#include "tests/unit/common/steps/test_steps.h"
+
+namespace quench::steps {
+namespace {
+
+using testing::WaitFor;
+
+class ChildTest : public ::testing::Test {
+ protected:
+  ChildTest() {
+    std::filesystem::create_directory(folder_.path() / "blobs");
+    std::filesystem::create_directory(folder_.path() / "scratch");
+    order_.set_method(TestStep().method);
+    order_.set_blobs((folder_.path() / "blobs").string());
+    order_.set_scratch((folder_.path() / "scratch").string());
+  }
+
+  absl::StatusOr<std::string> Run(const std::string& what, const StepContext& context = {}) {
+    order_.set_request(TestRequest(what).SerializeAsString());
+    return RunInChild(STEP_PROGRAM, order_, context, registry_, &usage_);
+  }
+  // What the step says it was told; "" when it failed.
+  std::string Told(const std::string& what) {
+    const auto bytes = Run(what);
+    EXPECT_TRUE(bytes.ok()) << bytes.status();
+    codegen::v1::PackageResult result;
+    if (!bytes.ok() || !result.ParseFromString(*bytes)) return "";
+    const auto blobs = LocalBlobStore::Open(order_.blobs(), nullptr);
+    const auto file = (*blobs)->Open(result.library().hash());
+    EXPECT_TRUE(file.ok()) << file.status();
+    return {reinterpret_cast<const char*>((*file)->bytes().data()), (*file)->bytes().size()};
+  }
+  double Ended(metrics::ChildEnd cause) {
+    return registry_.Get(metrics::kChildrenEnded, cause).Value();
+  }
+  void ExpectNoChildren() {
+    EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
+    EXPECT_EQ(errno, ECHILD);
+    for (const auto state : {metrics::ChildState::kStarting, metrics::ChildState::kRunning,
+                             metrics::ChildState::kStopping}) {
+      EXPECT_EQ(registry_.Get(metrics::kChildren, state).Value(), 0);
+    }
+  }
+
+  TempDir folder_ = *TempDir::Create();
+  metrics::Registry registry_;
+  child::v1::Order order_;
+  Usage usage_;
+};
+
+TEST_F(ChildTest, GivesTheResult) {
+  EXPECT_EQ(Told("echo:hello"), "hello");
+  EXPECT_EQ(Ended(metrics::ChildEnd::kDone), 1);
+  EXPECT_GT(usage_.peak_memory_bytes, 1 << 20);
+  ExpectNoChildren();
+}
+
+TEST_F(ChildTest, PassesProgressOn) {
+  std::vector<std::string> stages;
+  const StepContext context(std::make_shared<CancelToken>(), [&](const Progress& progress) {
+    stages.push_back(
+        fmt::format("{} {} {}/{}", progress.stage, progress.detail, progress.done, progress.total));
+  });
+  ASSERT_TRUE(Run("progress", context).ok());
+  EXPECT_EQ(stages, (std::vector<std::string>{"first a 1/2", "second b 2/2"}));
+}
+
+TEST_F(ChildTest, ErrorsKeepTheirDetails) {
+  const absl::Status status = Run("fail").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(rpc::FieldsOf(status), (std::vector<rpc::FieldViolation>{{"uuid", "no good"}}));
+  EXPECT_EQ(Ended(metrics::ChildEnd::kDone), 1);
+}
+
+TEST_F(ChildTest, WhatIsPrintedDoesNotDisturb) { EXPECT_EQ(Told("stdout:x"), "x"); }
+
+TEST_F(ChildTest, ACrashIsAnErrorOfThatStep) {
+  for (const char* what : {"crash", "exit"}) {
+    const absl::Status status = Run(what).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << what;
+    EXPECT_EQ(rpc::ReasonOf(status), "STEP_CRASHED") << what;
+  }
+  EXPECT_EQ(Ended(metrics::ChildEnd::kCrashed), 2);
+  ExpectNoChildren();
+  EXPECT_EQ(Told("echo:next"), "next");
+}
+
+TEST_F(ChildTest, AProgramThatCannotBeStartedIsAnError) {
+  const absl::Status status =
+      RunInChild("/nowhere/program", order_, {}, registry_, nullptr).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
+  ExpectNoChildren();
+}
+
+TEST_F(ChildTest, CancelEndsItAtOnce) {
+  for (const char* what : {"spin", "hang"}) {
+    const auto token = std::make_shared<CancelToken>();
+    std::thread cancel([&] {
+      EXPECT_TRUE(WaitFor([&] {
+        return registry_.Get(metrics::kChildren, metrics::ChildState::kRunning).Value() == 1;
+      }));
+      token->Cancel();
+    });
+    const auto start = std::chrono::steady_clock::now();
+    const absl::Status status = Run(what, StepContext(token, {})).status();
+    cancel.join();
+    EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << what;
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30)) << what;
+  }
+  EXPECT_EQ(Ended(metrics::ChildEnd::kCancelled), 2);
+  ExpectNoChildren();
+}
+
+TEST_F(ChildTest, ADeadlineEndsIt) {
+  StepContext context;
+  context.set_deadline(std::chrono::steady_clock::now() + std::chrono::milliseconds(200));
+  EXPECT_EQ(Run("hang", context).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(Ended(metrics::ChildEnd::kDeadline), 1);
+  ExpectNoChildren();
+}
+
+TEST_F(ChildTest, MemoryIsLimited) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer reserves more address space than any limit allows";
+#endif
+  order_.set_max_memory_bytes(int64_t{512} << 20);
+  EXPECT_TRUE(Run("memory:10").ok());
+  const absl::Status status = Run("memory:2000").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_EQ(rpc::ReasonOf(status), "RESOURCE_LIMIT");
+  EXPECT_EQ(Ended(metrics::ChildEnd::kMemory), 1);
+  ExpectNoChildren();
+}
+
+TEST_F(ChildTest, TimeOnTheCpuIsLimited) {
+  order_.set_max_cpu_seconds(1);
+  const absl::Status status = Run("spin").status();
+  EXPECT_EQ(rpc::ReasonOf(status), "RESOURCE_LIMIT") << status;
+  EXPECT_GT(usage_.cpu_seconds, 0.5);
+  ExpectNoChildren();
+}
+
+TEST_F(ChildTest, TheSandboxRefusesWhatNoStepNeeds) {
+  const std::string refused = std::strerror(EPERM);
+  EXPECT_EQ(Told("socket"), refused);
+  EXPECT_EQ(Told("exec"), refused);
+  EXPECT_TRUE(Told("scratch").ends_with(" ok"));
+  if (SandboxSupport().find("Landlock on") == std::string::npos) {
+    GTEST_SKIP() << "this kernel has no Landlock: files beside the step's stay reachable";
+  }
+  const std::string hidden = std::strerror(EACCES);
+  EXPECT_EQ(Told("write:" + (folder_.path() / "outside").string()), hidden);
+  EXPECT_EQ(Told("read:/etc/passwd"), "ok");
+  ASSERT_TRUE(WriteFileAtomically(folder_.path() / "secret", "x").ok());
+  EXPECT_EQ(Told("read:" + (folder_.path() / "secret").string()), hidden);
+}
+
+// Killed service: the children see the end of their stdin.
+TEST_F(ChildTest, EndsWhenTheServiceHasGone) {
+  std::array<int, 2> input{}, output{};
+  ASSERT_EQ(::pipe2(input.data(), O_CLOEXEC), 0);
+  ASSERT_EQ(::pipe2(output.data(), O_CLOEXEC), 0);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::dup2(input[0], STDIN_FILENO);
+    ::dup2(output[1], STDOUT_FILENO);
+    ::execl(STEP_PROGRAM, STEP_PROGRAM, kChildArgument, nullptr);
+    ::_exit(127);
+  }
+  ::close(input[0]);
+  ::close(output[1]);
+  order_.set_request(TestRequest("hang").SerializeAsString());
+  ASSERT_TRUE(WriteFrame(input[1], order_).ok());
+  ::close(input[1]);
+  int status = 0;
+  EXPECT_TRUE(WaitFor([&] { return ::waitpid(pid, &status, WNOHANG) == pid; }));
+  ::close(output[0]);
+}
+
+TEST_F(ChildTest, CrashesOnTheTextThatATestNames) {
+  ::setenv("QUENCH_TEST_CRASH", "unlucky", 1);
+  EXPECT_EQ(rpc::ReasonOf(Run("echo:unlucky model").status()), "STEP_CRASHED");
+  EXPECT_TRUE(Run("echo:lucky").ok());
+  ::unsetenv("QUENCH_TEST_CRASH");
+  EXPECT_TRUE(Run("echo:unlucky model").ok());
+}
+
+}  // namespace
+}  // namespace quench::steps

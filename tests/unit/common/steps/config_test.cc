@@ -1,0 +1,88 @@
+#include "common/steps/config.h"
+
+#include <gtest/gtest.h>
+
+#include "common/base/status.h"
+#include "common/steps/host.h"
+#include "quench/config/v1/config.pb.h"
+#include "tests/support/matchers.h"
+
+namespace quench::steps {
+namespace {
+
+using testing::HasSubstr;
+
+class ConfigTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<ServiceConfig> Read(const std::string& name, const std::string& text) {
+    EXPECT_TRUE(WriteFileAtomically(folder_.path() / name, text).ok());
+    return ReadServiceConfig(folder_.path() / name);
+  }
+  TempDir folder_ = *TempDir::Create();
+};
+
+TEST_F(ConfigTest, ReadsProtobufTextAndJson) {
+  const auto text = Read("c.txtpb",
+                         "server { listen: \"127.0.0.1:1\" grace { seconds: 5 } }\n"
+                         "steps { slots: 3 isolation: ISOLATION_NONE }");
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_EQ(text->server.listen(), "127.0.0.1:1");
+  EXPECT_EQ(*SlotsOf(text->steps), 3);
+  EXPECT_TRUE(RunnerOptionsOf(text->steps)->in_process);
+  const auto json = Read("c.json", R"({"server": {"listen": "127.0.0.1:1", "grace": "5s"}})");
+  ASSERT_TRUE(json.ok()) << json.status();
+  const auto server = ServerOptionsOf(json->server, "127.0.0.1:7");
+  ASSERT_TRUE(server.ok());
+  EXPECT_EQ(server->listen, "127.0.0.1:1");
+  EXPECT_EQ(server->grace, std::chrono::seconds(5));
+}
+
+TEST_F(ConfigTest, AbsentFieldsTakeTheStatedDefaults) {
+  const auto server = ServerOptionsOf({}, "127.0.0.1:7");
+  ASSERT_TRUE(server.ok());
+  EXPECT_EQ(server->listen, "127.0.0.1:7");
+  EXPECT_EQ(server->grace, std::chrono::seconds(30));
+  EXPECT_EQ(server->drain_delay, std::chrono::seconds(0));
+  EXPECT_EQ(server->max_message_bytes, 8 << 20);
+  EXPECT_EQ(server->max_calls, 1000);
+  EXPECT_EQ(server->max_connection_idle, std::chrono::hours(2));
+  EXPECT_GE(*SlotsOf({}), 1);
+  const auto runner = RunnerOptionsOf({});
+  ASSERT_TRUE(runner.ok());
+  EXPECT_FALSE(runner->in_process);
+  EXPECT_EQ(runner->max_memory_bytes, 0);
+}
+
+TEST_F(ConfigTest, MistakesSayWhere) {
+  const absl::Status unknown = Read("c.txtpb", "server {\n  lisen: \"x\"\n}").status();
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(MessageOf(unknown), HasSubstr("c.txtpb:2:"));
+  EXPECT_THAT(MessageOf(unknown), HasSubstr("lisen"));
+  EXPECT_THAT(MessageOf(Read("c.json", R"({"sever": {}})").status()), HasSubstr("sever"));
+  EXPECT_THAT(MessageOf(Read("c.yaml", "").status()), HasSubstr(".txtpb"));
+  EXPECT_EQ(ReadServiceConfig(folder_.path() / "none.txtpb").status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(ConfigTest, EveryFieldOutOfRangeIsNamed) {
+  config::v1::Server server;
+  server.mutable_limits()->set_max_calls(-1);
+  server.mutable_grace()->set_seconds(-5);
+  const std::string message = MessageOf(ServerOptionsOf(server, "x:1").status());
+  EXPECT_THAT(message, HasSubstr("server.limits.max_calls: -1"));
+  EXPECT_THAT(message, HasSubstr("server.grace"));
+  config::v1::Steps steps;
+  steps.set_max_memory_bytes(5);
+  steps.set_max_threads(5000);
+  const std::string limits = MessageOf(RunnerOptionsOf(steps).status());
+  EXPECT_THAT(limits, HasSubstr("steps.max_memory_bytes: 5"));
+  EXPECT_THAT(limits, HasSubstr("steps.max_threads: 5000"));
+  steps = {};
+  steps.set_isolation(config::v1::ISOLATION_NONE);
+  steps.set_max_memory_bytes(int64_t{1} << 30);
+  EXPECT_THAT(MessageOf(RunnerOptionsOf(steps).status()), HasSubstr("isolation PROCESS"));
+  EXPECT_THAT(MessageOf(ChannelOptionsOf({}).status()), HasSubstr("address"));
+}
+
+}  // namespace
+}  // namespace quench::steps

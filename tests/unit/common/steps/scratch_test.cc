@@ -1,0 +1,49 @@
+#include "common/steps/scratch.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace quench::steps {
+namespace {
+
+size_t EntriesIn(const std::filesystem::path& folder) {
+  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder),
+                                           std::filesystem::directory_iterator()));
+}
+
+TEST(ScratchFolderTest, GoesWithItsServer) {
+  const TempDir parent = *TempDir::Create();
+  {
+    auto scratch = ScratchFolder::Create(parent.path());
+    ASSERT_TRUE(scratch.ok()) << scratch.status();
+    {
+      const auto step = scratch->Step();
+      ASSERT_TRUE(step.ok());
+      EXPECT_TRUE(WriteFileAtomically(step->path() / "file", "x").ok());
+      EXPECT_EQ(EntriesIn(scratch->path()), 2u);  // and the lock
+    }
+    EXPECT_EQ(EntriesIn(scratch->path()), 1u);
+  }
+  EXPECT_EQ(EntriesIn(parent.path()), 0u);
+}
+
+TEST(ScratchFolderTest, RemovesWhatAKilledServerLeftAndNothingElse) {
+  const TempDir parent = *TempDir::Create();
+  std::filesystem::create_directories(parent.path() / "quench-steps-killed" / "step");
+  ASSERT_TRUE(WriteFileAtomically(parent.path() / "quench-steps-killed" / "lock", "").ok());
+  std::filesystem::create_directories(parent.path() / "quench-steps-of-somebody");
+  std::filesystem::create_directories(parent.path() / "other");
+  const auto first = ScratchFolder::Create(parent.path());
+  ASSERT_TRUE(first.ok());
+  EXPECT_FALSE(std::filesystem::exists(parent.path() / "quench-steps-killed"));
+  EXPECT_TRUE(std::filesystem::exists(parent.path() / "quench-steps-of-somebody"));
+  EXPECT_TRUE(std::filesystem::exists(parent.path() / "other"));
+  const auto second = ScratchFolder::Create(parent.path());
+  ASSERT_TRUE(second.ok());
+  EXPECT_TRUE(std::filesystem::exists(first->path()));
+  EXPECT_NE(first->path(), second->path());
+}
+
+}  // namespace
+}  // namespace quench::steps

@@ -1,0 +1,9 @@
+#include <cstring>
+
+#include "common/steps/child.h"
+#include "tests/unit/common/steps/test_steps.h"
+
+int main(int argc, char** argv) {
+  if (argc != 2 || std::strcmp(argv[1], quench::steps::kChildArgument) != 0) return 2;
+  return quench::steps::RunAsChild({&quench::steps::TestStep(), 1});
+}

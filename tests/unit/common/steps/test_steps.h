@@ -1,0 +1,17 @@
+// A step that does what its request's `uuid` says: one word, and its argument behind a colon.
+#pragma once
+
+#include "common/steps/step.h"
+#include "quench/codegen/v1/codegen.pb.h"
+
+namespace quench::steps {
+
+// echo: gives a library whose blob is the argument. fail, crash, exit, spin, sleep, hang, stdout,
+// progress, memory:MIB, write:PATH, read:PATH, socket, exec, fork, kill.
+const Step& TestStep();
+// The same step, never cached.
+const Step& UncachedTestStep();
+
+codegen::v1::PackageRequest TestRequest(const std::string& what);
+
+}  // namespace quench::steps
