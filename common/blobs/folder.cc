@@ -115,10 +115,10 @@ std::vector<StoredFile> ListFiles(const fs::path& folder) {
        file.increment(error)) {
     struct stat info{};
     if (::lstat(file->path().c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
+    const auto bytes = static_cast<uint64_t>(info.st_size);
     constexpr uint64_t kBlock = 512;  // st_blocks' unit
-    const uint64_t taken = std::max(static_cast<uint64_t>(info.st_size),
-                                    static_cast<uint64_t>(info.st_blocks) * kBlock);
-    found.push_back({file->path(), taken, info.st_mtim});
+    found.push_back({file->path(), bytes, info.st_mtim,
+                     std::max(bytes, static_cast<uint64_t>(info.st_blocks) * kBlock)});
   }
   return found;
 }

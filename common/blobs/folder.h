@@ -43,6 +43,7 @@ struct StoredFile {
   std::filesystem::path path;
   uint64_t bytes = 0;
   timespec used{};
+  uint64_t reserved = 0;  // of ListFiles: with space that no byte was written to yet
 };
 // Orders by last use.
 bool UsedBefore(const StoredFile& a, const StoredFile& b);
@@ -50,7 +51,7 @@ bool UsedBefore(const StoredFile& a, const StoredFile& b);
 // The files named by a digest in the folders `ab` below `root`; those that vanish meanwhile
 // (another process prunes) are left out.
 std::vector<StoredFile> ListDigests(const std::filesystem::path& root);
-// The regular files of one folder, with the space that they take or have reserved.
+// The regular files of one folder.
 std::vector<StoredFile> ListFiles(const std::filesystem::path& folder);
 
 // Marks a file as used now: the files' own time stamps carry the order of use.

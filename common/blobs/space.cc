@@ -50,7 +50,7 @@ uint64_t BlobSpace::Measure() {
   for (const std::filesystem::path& root : roots) {
     for (const auto& file : blobs::ListDigests(root / "blobs" / "sha256")) bytes += file.bytes;
     for (const auto& file : blobs::ListFiles(root / "tmp")) bytes += file.bytes;
-    for (const auto& file : blobs::ListFiles(root / "uploads")) bytes += file.bytes;
+    for (const auto& file : blobs::ListFiles(root / "uploads")) bytes += file.reserved;
   }
   const std::lock_guard lock(mutex_);
   used_ = bytes + taken_meanwhile_;

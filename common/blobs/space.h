@@ -26,6 +26,11 @@ class BlobSpace {
   // Looks at the folders; returns what they hold.
   uint64_t Measure();
 
+  // As far as this process knows.
+  uint64_t used() {
+    const std::lock_guard lock(mutex_);
+    return used_;
+  }
   uint64_t max_bytes() const { return max_bytes_; }
 
  private:

@@ -125,7 +125,11 @@ Upload::~Upload() { uploads_->Leave(file_, turn_); }
 
 uint64_t Upload::committed() const { return file_->committed; }
 
-bool Upload::complete() { return uploads_->store_->Use(file_->id); }
+bool Upload::complete() {
+  if (!uploads_->store_->Use(file_->id)) return false;
+  if (file_->turn == turn_) uploads_->Drop(file_);  // another upload was faster
+  return true;
+}
 
 absl::Status Upload::CheckTurn() const {
   if (file_->turn != turn_) return absl::AbortedError("another writer has taken over the upload");
@@ -306,7 +310,7 @@ int Uploads::DropExpired() {
       files_.erase(found);
     }
     if (::unlink(each.path.c_str()) != 0) continue;
-    if (store_->space() != nullptr) store_->space()->Give(each.bytes);
+    if (store_->space() != nullptr) store_->space()->Give(each.reserved);
     ++dropped;
   }
   return dropped;

@@ -10,6 +10,7 @@
 #include "common/base/status.h"
 #include "common/rpc/address.h"
 #include "common/rpc/call.h"
+#include "common/rpc/window.h"
 
 namespace quench::rpc {
 namespace {
@@ -38,6 +39,10 @@ grpc::ChannelArguments Arguments(const ChannelOptions& options) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // A server that restarts is back within seconds; gRPC would look for it after up to two minutes.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5'000);
+  SetWindow([&](const char* name, int value) { arguments.SetInt(name, value); });
   // Services stand in one network; a proxy set for the web would take their calls out of it.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   // Each channel connects for itself: with the certificates of now, and bulk beside control.

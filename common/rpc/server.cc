@@ -10,6 +10,7 @@
 
 #include "common/base/status.h"
 #include "common/rpc/address.h"
+#include "common/rpc/window.h"
 
 namespace quench::rpc {
 
@@ -44,6 +45,7 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // Clients ask every 30 s: more than that is tolerated, else they would be cut off for it.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
+  SetWindow([&](const char* name, int value) { builder.AddChannelArgument(name, value); });
   // Two servers on one port would share its calls silently: refuse instead.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }

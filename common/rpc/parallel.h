@@ -1,0 +1,19 @@
+// A few tasks at a time.
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <functional>
+#include <vector>
+
+#include "common/base/context.h"
+
+namespace quench::rpc {
+
+using Task = std::function<absl::Status(const StepContext&)>;
+
+// Runs all tasks, `parallel` at a time, as parts of `step`; after the first that fails no others
+// begin, and those that run are cancelled. Their progress may come from several threads.
+absl::Status RunTasks(const std::vector<Task>& tasks, int parallel, const StepContext& step);
+
+}  // namespace quench::rpc

@@ -1,0 +1,35 @@
+// An action cache in a server of the Remote Execution API.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "common/blobs/action_cache.h"
+#include "common/rpc/channel.h"
+
+namespace quench::rpc {
+
+// A key becomes the hash of an action's digest, of 64 bytes: there is no message behind it. Calls
+// are tried again for `retry_time`.
+class RemoteActionCache : public ActionCache {
+ public:
+  RemoteActionCache(std::shared_ptr<Channel> channel, std::string instance,
+                    std::chrono::milliseconds retry_time = std::chrono::milliseconds(60'000));
+  ~RemoteActionCache() override;
+
+  // INVALID_ARGUMENT from Put for values that are not an ActionResult.
+  absl::StatusOr<std::optional<std::string>> Get(const std::string& key,
+                                                 const StepContext& step) override;
+  absl::Status Put(const std::string& key, const std::string& value,
+                   const StepContext& step) override;
+
+ private:
+  struct Stub;
+  const std::shared_ptr<Channel> channel_;
+  const std::string instance_;
+  const std::chrono::milliseconds retry_time_;
+  const std::unique_ptr<Stub> stub_;
+};
+
+}  // namespace quench::rpc

@@ -1,0 +1,59 @@
+// Blobs in a store that speaks the Remote Execution API: a gateway of ours, or any other server.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/blobs/blob_store.h"
+#include "common/rpc/channel.h"
+
+namespace quench::rpc {
+
+// FAILED_PRECONDITION with reason BLOB_MISSING and a violation `MISSING` for each blob, whose
+// subject is `blobs/HASH/SIZE`.
+absl::Status BlobsMissing(const std::vector<BlobId>& blobs);
+
+struct RemoteBlobsOptions {
+  std::string instance;  // REAPI's instance name
+  // How long what fails is tried again without getting any further.
+  std::chrono::milliseconds retry_time{60'000};
+  int parallel = 4;  // transfers at once
+};
+
+// Transfers are resumed where they broke off, verified by their digest, and stop within a second of
+// their step's cancellation. Progress is reported in bytes. Thread-safe.
+class RemoteBlobs {
+ public:
+  RemoteBlobs(std::shared_ptr<Channel> channel, const RemoteBlobsOptions& options);
+  ~RemoteBlobs();
+
+  absl::StatusOr<std::vector<BlobId>> FindMissing(const std::vector<BlobId>& blobs,
+                                                  const StepContext& step);
+  // What the server lacks of them. NOT_FOUND if `from` does.
+  absl::Status Upload(LocalBlobStore& from, const std::vector<BlobId>& blobs,
+                      const StepContext& step);
+  // What `into` lacks of them: each appears there when it is whole and right. BlobsMissing names
+  // all that the server has not; the others are there then.
+  absl::Status Download(const std::vector<BlobId>& blobs, LocalBlobStore& into,
+                        const StepContext& step);
+
+ private:
+  struct Stubs;
+  class Transfer;
+  // Largest sum of bytes in one batch.
+  absl::StatusOr<uint64_t> BatchLimit(const StepContext& step);
+
+  const std::shared_ptr<Channel> channel_;
+  const RemoteBlobsOptions options_;
+  const std::unique_ptr<Stubs> stubs_;
+  std::mutex mutex_;
+  std::optional<uint64_t> batch_limit_;
+};
+
+}  // namespace quench::rpc

@@ -1,0 +1,49 @@
+#include "services/gateway/blobs/blob_services.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "services/gateway/blobs/action_cache.h"
+#include "services/gateway/blobs/byte_stream.h"
+#include "services/gateway/blobs/capabilities.h"
+#include "services/gateway/blobs/storage.h"
+
+namespace quench::gateway {
+
+struct BlobServices::Servers {
+  explicit Servers(BlobServerParts& parts)
+      : bytes(parts), storage(parts), actions(parts), capabilities(parts) {}
+  ByteStreamService bytes;
+  StorageService storage;
+  ActionCacheService actions;
+  CapabilitiesService capabilities;
+};
+
+rpc::CallPool::Options BlobPoolOptions() {
+  rpc::CallPool::Options options;
+  // Some wait for the disk while others hash.
+  options.threads = std::max(4, static_cast<int>(std::thread::hardware_concurrency()));
+  options.queue = 1000;
+  return options;
+}
+
+BlobServices::BlobServices(BlobFolders& folders, rpc::CallPool& pool,
+                           const BlobServerOptions& options)
+    : parts_{folders, pool, options,
+             pool.options().registry->Get(metrics::kCasBytes, metrics::CasOp::kRead),
+             pool.options().registry->Get(metrics::kCasBytes, metrics::CasOp::kWritten)},
+      servers_(new Servers(parts_)) {}
+
+BlobServices::~BlobServices() = default;
+
+std::vector<grpc::Service*> BlobServices::services() const {
+  return {&servers_->bytes, &servers_->storage, &servers_->actions, &servers_->capabilities};
+}
+
+std::vector<std::string> BlobServices::names() {
+  return {bytestream::ByteStream::service_full_name(),
+          reapi::ContentAddressableStorage::service_full_name(),
+          reapi::ActionCache::service_full_name(), reapi::Capabilities::service_full_name()};
+}
+
+}  // namespace quench::gateway

@@ -1,0 +1,36 @@
+// The gateway's servers of blobs, as a part of a server: ByteStream, ContentAddressableStorage,
+// ActionCache, Capabilities.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "services/gateway/blobs/requests.h"
+
+namespace grpc {
+class Service;
+}
+
+namespace quench::gateway {
+
+// Options of a pool for BlobServices: a stream keeps its place until it ends, and takes a thread
+// only while a chunk of it is worked on.
+rpc::CallPool::Options BlobPoolOptions();
+
+class BlobServices {
+ public:
+  // `folders` and `pool` outlive the services, these the server. The pool's tokens say who calls.
+  BlobServices(BlobFolders& folders, rpc::CallPool& pool, const BlobServerOptions& options = {});
+  ~BlobServices();
+
+  std::vector<grpc::Service*> services() const;
+  static std::vector<std::string> names();  // for health
+
+ private:
+  struct Servers;
+  BlobServerParts parts_;
+  const std::unique_ptr<Servers> servers_;
+};
+
+}  // namespace quench::gateway

@@ -1,0 +1,47 @@
+// Keeps the gateway's blobs within their limits, in the background.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "common/blobs/eviction.h"
+#include "common/metrics/metrics.h"
+#include "services/gateway/blobs/folders.h"
+
+namespace quench::gateway {
+
+struct BlobKeeperOptions {
+  EvictionLimits limits;  // of all tenants together
+  // Blobs that queued or running work needs; null: none. Called from the keeper's thread.
+  std::function<bool(const std::string& tenant, const std::string& hash)> pinned;
+  std::chrono::milliseconds period{60'000};  // between two looks at the folders
+  metrics::Registry* registry = &metrics::Global();
+};
+
+// Every period, and soon (5 s) after the space that is used went above `high`: evicts, drops uploads
+// that expired, measures. Failures are logged, and tried again.
+class BlobKeeper {
+ public:
+  BlobKeeper(BlobFolders& folders, BlobKeeperOptions options);
+  ~BlobKeeper();
+
+  // One round, now, in this thread; returns what was removed.
+  absl::StatusOr<BlobStat> Sweep();
+
+ private:
+  void Work();
+
+  BlobFolders& folders_;
+  const BlobKeeperOptions options_;
+  std::mutex sweeping_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace quench::gateway

@@ -1,0 +1,96 @@
+#include "services/gateway/blobs/action_cache.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include "common/rpc/remote_action_cache.h"
+#include "tests/unit/services/gateway/blobs/blob_server.h"
+
+namespace quench::gateway {
+namespace {
+
+using absl::StatusCode;
+using metrics::CacheResult;
+
+class ActionCacheTest : public BlobServerTest {
+ protected:
+  void SetUp() override {
+    BlobServerTest::SetUp();
+    Start();
+  }
+  void Start() {
+    ASSERT_EQ(server_->Start(), absl::OkStatus());
+    cache_.emplace(server_->channel, "");
+  }
+  double Count(CacheResult result) {
+    return server_->registry.Get(metrics::kActionCacheRequests, result).Value();
+  }
+  static void Name(const std::string& text, reapi::Digest* digest) {
+    digest->set_hash(Sha256Hex(text));
+    digest->set_size_bytes(static_cast<int64_t>(text.size()));
+  }
+  void Put(const std::string& text) { ASSERT_TRUE(server_->store().Put(Bytes(text)).ok()); }
+
+  const std::string key_ = Sha256Hex("key");
+  const StepContext step_;
+  std::optional<rpc::RemoteActionCache> cache_;
+};
+
+TEST_F(ActionCacheTest, AResultIsKnownAsLongAsItsBlobsAreThere) {
+  EXPECT_EQ(*cache_->Get(key_, step_), std::nullopt);
+  EXPECT_EQ(Count(CacheResult::kMiss), 1);
+  reapi::ActionResult result;
+  Name("library", result.add_output_files()->mutable_digest());
+  Name("log", result.mutable_stdout_digest());
+  ASSERT_EQ(cache_->Put(key_, result.SerializeAsString(), step_), absl::OkStatus());
+  Put("library");
+  EXPECT_EQ(*cache_->Get(key_, step_), std::nullopt);
+  EXPECT_EQ(Count(CacheResult::kIncomplete), 1);
+  Put("log");
+  EXPECT_EQ(*cache_->Get(key_, step_), result.SerializeAsString());
+  EXPECT_EQ(Count(CacheResult::kHit), 1);
+  // What services on this machine see in the folder.
+  EXPECT_EQ(*(*LocalActionCache::Open(server_->store().root()))->Get(key_, step_),
+            result.SerializeAsString());
+  ASSERT_TRUE(server_->store().Prune(3).ok());
+  EXPECT_EQ(*cache_->Get(key_, step_), std::nullopt);
+}
+
+TEST_F(ActionCacheTest, FilesOfTreesCount) {
+  reapi::Tree tree;
+  Name("a", tree.mutable_root()->add_files()->mutable_digest());
+  Name("b", tree.add_children()->add_files()->mutable_digest());
+  reapi::ActionResult result;
+  Name(tree.SerializeAsString(), result.add_output_directories()->mutable_tree_digest());
+  LocalBlobStore& store = server_->store();
+  EXPECT_FALSE(IsComplete(result, store));
+  Put(tree.SerializeAsString());
+  EXPECT_FALSE(IsComplete(result, store));
+  Put("a");
+  EXPECT_FALSE(IsComplete(result, store));
+  Put("b");
+  EXPECT_TRUE(IsComplete(result, store));
+  Put("no tree");
+  Name("no tree", result.mutable_output_directories(0)->mutable_tree_digest());
+  EXPECT_FALSE(IsComplete(result, store));
+}
+
+TEST_F(ActionCacheTest, ADamagedEntryIsAMiss) {
+  const auto local = *LocalActionCache::Open(server_->store().root());
+  ASSERT_EQ(local->Put(key_, "not an ActionResult", step_), absl::OkStatus());
+  EXPECT_EQ(*cache_->Get(key_, step_), std::nullopt);
+  EXPECT_EQ(Count(CacheResult::kMiss), 1);
+}
+
+TEST_F(ActionCacheTest, BadRequestsAreRefused) {
+  EXPECT_EQ(cache_->Get("key", step_).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(cache_->Put(key_, "not an ActionResult", step_).code(), StatusCode::kInvalidArgument);
+  rpc::RemoteActionCache other(server_->channel, "other");
+  EXPECT_EQ(other.Get(key_, step_).status().code(), StatusCode::kInvalidArgument);
+  server_->Stop();
+  server_->options.update_actions = false;
+  Start();
+  EXPECT_EQ(cache_->Put(key_, "", step_).code(), StatusCode::kPermissionDenied);
+}
+
+}  // namespace
+}  // namespace quench::gateway
