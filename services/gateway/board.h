@@ -1,0 +1,57 @@
+// Where the engine pins up what readers may see: the live workflows, and the blobs that they need.
+// Readers never wait for the engine.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "services/gateway/view.h"
+
+namespace quench::gateway {
+
+// Told of every view of one workflow; must not block.
+class Watcher {
+ public:
+  virtual ~Watcher() = default;
+  virtual void OnView(const ViewPtr& view) = 0;
+};
+
+class Board {
+ public:
+  // Null when it is not live: then the store has it, if it exists.
+  ViewPtr Find(const std::string& id) const;
+  // As Find, and until it is gone `watcher` is told of every later view, maybe from another thread
+  // before this returns.
+  ViewPtr Watch(const std::string& id, const std::weak_ptr<Watcher>& watcher);
+
+  void Publish(const std::string& id, ViewPtr view);
+  void Remove(const std::string& id);
+
+ private:
+  struct Entry {
+    ViewPtr view;
+    std::vector<std::weak_ptr<Watcher>> watchers;
+  };
+  mutable std::mutex mutex_;
+  std::map<std::string, Entry> entries_;
+};
+
+// Blobs that must stay, by whom they are needed.
+class Pins {
+ public:
+  bool IsPinned(const std::string& hash) const;
+  // Adds to what `owner` needs.
+  void Add(const std::string& owner, const std::vector<std::string>& hashes);
+  void Remove(const std::string& owner);
+  size_t size() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::vector<std::string>> owners_;
+  std::map<std::string, int> counts_;
+};
+
+}  // namespace quench::gateway

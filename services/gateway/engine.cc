@@ -1,0 +1,342 @@
+#include "services/gateway/engine.h"
+
+#include <spdlog/spdlog.h>
+
+#include "common/base/status.h"
+#include "common/rpc/errors.h"
+
+namespace quench::gateway {
+
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr auto kWatchPeriod = milliseconds(1000);
+constexpr auto kExpirePeriod = milliseconds(60'000);
+constexpr auto kSaveAgain = milliseconds(1000);
+// Revisions of progress are not stored: no gateway has given so many between two that are.
+constexpr int64_t kRevisionJump = int64_t{1} << 32;
+
+metrics::Result ResultOf(v1::State state) {
+  if (state == v1::STATE_SUCCEEDED) return metrics::Result::kOk;
+  return state == v1::STATE_FAILED ? metrics::Result::kFailed : metrics::Result::kCancelled;
+}
+
+}  // namespace
+
+Engine::Engine(const EngineOptions& options, Loop& loop, JobStore& store, StepRunner& runner,
+               Board& board, Pins& pins)
+    : options_(options),
+      loop_(loop),
+      store_(store),
+      runner_(runner),
+      board_(board),
+      pins_(pins),
+      random_(options.seed),
+      queue_(options.max_running_steps) {
+  for (const StepRow& row : StepTable()) {
+    options_.registry->Get(metrics::kWorkers, row.service_label, metrics::WorkerState::kReady)
+        .Set(runner_.Serves(row.service_label) ? 1 : 0);
+  }
+  After(kWatchPeriod, [this] { Watch(); });
+  Post([this] { ExpireOld(); });
+}
+
+Engine::~Engine() {
+  alive_.reset();
+  for (const auto& [id, workflow] : workflows_) {
+    if (!HasEnded(workflow->header.state())) Gauge(workflow->header.state()).Decrement();
+  }
+}
+
+metrics::Gauge& Engine::Gauge(v1::State state) {
+  return options_.registry->Get(metrics::kWorkflows, state == v1::STATE_RUNNING
+                                                         ? metrics::WorkflowState::kRunning
+                                                         : metrics::WorkflowState::kQueued);
+}
+
+// A job that runs if the engine is there still, and what follows from it.
+std::function<void()> Engine::Guarded(std::function<void()> job) {
+  return [this, alive = std::weak_ptr<bool>(alive_), job = std::move(job)] {
+    if (alive.expired()) return;
+    job();
+    Settle();
+  };
+}
+
+void Engine::Post(std::function<void()> job) { loop_.Post(Guarded(std::move(job))); }
+
+void Engine::After(milliseconds delay, std::function<void()> job) {
+  loop_.After(delay, Guarded(std::move(job)));
+}
+
+void Engine::Settle() {
+  if (halted_) return;
+  Pump();
+  ShowQueue();
+  for (const std::string& id : std::exchange(touched_, {})) {
+    const auto found = workflows_.find(id);
+    if (found == workflows_.end()) continue;
+    const WorkflowPtr workflow = found->second;
+    EndIfDone(workflow);
+    Save(workflow);
+    if (workflow->progressed && !progress_planned_) {
+      progress_planned_ = true;
+      After(options_.progress_gap, [this] { ShowProgress(); });
+    }
+  }
+  if (!on_drained_ || !runs_.empty()) return;
+  for (const auto& [id, workflow] : workflows_) {
+    if (workflow->saving || workflow->changed) return;
+  }
+  std::exchange(on_drained_, nullptr)();
+}
+
+absl::Status Engine::Recover() {
+  QUENCH_ASSIGN_OR_RETURN(std::vector<StoredWorkflow> unfinished, store_.LoadUnfinished());
+  for (StoredWorkflow& stored : unfinished) {
+    std::vector<std::string> needed;
+    for (const Digest& digest : DigestsIn(stored.spec)) needed.push_back(digest.hash());
+    for (const v1::Step& step : stored.workflow.steps()) {
+      for (std::string& hash : HashesOf(step)) needed.push_back(std::move(hash));
+    }
+    pins_.Add(IdOf(stored.workflow.name()), needed);
+    Post([this, shared = std::make_shared<StoredWorkflow>(std::move(stored))] {
+      Adopt(std::move(*shared), true);
+    });
+  }
+  return absl::OkStatus();
+}
+
+void Engine::Create(StoredWorkflow workflow, Done done) {
+  auto shared = std::make_shared<StoredWorkflow>(std::move(workflow));
+  Post([this, shared, done = std::move(done)] {
+    const std::string& tenant = shared->workflow.tenant();
+    const int steps = shared->workflow.steps_size();
+    if (draining_) {
+      done(rpc::WithRetryAfter(
+          rpc::Error(rpc::Reason::kUnavailable, "the gateway drains: ask again"),
+          milliseconds(1000)));
+      return;
+    }
+    const auto open = open_steps_.find(tenant);
+    const int waiting = open == open_steps_.end() ? 0 : open->second;
+    if (waiting + steps > options_.max_queued_steps) {
+      const std::string limit =
+          fmt::format("{} steps wait or run, with {} more it were over the limit of {}", waiting,
+                      steps, options_.max_queued_steps);
+      done(rpc::WithQuota(
+          rpc::Error(rpc::Reason::kQuotaExceeded, fmt::format("of tenant `{}` {}", tenant, limit)),
+          {"tenant:" + tenant, limit}));
+      return;
+    }
+    open_steps_[tenant] += steps;
+    const StoredWorkflow copy = *shared;
+    store_.Create(copy, [this, alive = std::weak_ptr<bool>(alive_), shared, done,
+                         steps](const absl::Status& status) {
+      const auto job = [this, shared, done, steps, status] {
+        if (status.ok()) {
+          Adopt(std::move(*shared), false);
+        } else {
+          open_steps_[shared->workflow.tenant()] -= steps;
+        }
+        done(status);
+      };
+      if (!alive.expired()) Post(job);
+    });
+  });
+}
+
+void Engine::Adopt(StoredWorkflow stored, bool recovered) {
+  auto workflow = std::make_shared<LiveWorkflow>(std::move(stored));
+  workflows_[workflow->id] = workflow;
+  Gauge(workflow->header.state()).Increment();
+  if (recovered) {
+    open_steps_[workflow->header.tenant()] += workflow->open;
+    workflow->header.set_revision(workflow->stored_revision + kRevisionJump);
+    Reclaim(*workflow);
+  }
+  board_.Publish(workflow->id, recovered ? workflow->TakeView() : workflow->FirstView());
+  for (size_t i = 0; i < workflow->steps.size(); ++i) {
+    const LiveStep& step = workflow->steps[i];
+    if (step.failures.reclaimed > kReclaims && !HasEnded(step.value->state())) {
+      Fail(workflow, static_cast<int>(i),
+           Internal("the gateway has ended {} times while the step ran", step.failures.reclaimed));
+    } else if (step.value->state() == v1::STATE_QUEUED && step.unmet == 0) {
+      Ready(workflow, static_cast<int>(i));
+    }
+  }
+  Touch(workflow);
+}
+
+// What ran when the gateway ended is begun again, as another attempt.
+void Engine::Reclaim(LiveWorkflow& workflow) {
+  for (size_t i = 0; i < workflow.steps.size(); ++i) {
+    if (workflow.steps[i].value->state() != v1::STATE_RUNNING) continue;
+    v1::Step& step = workflow.Edit(static_cast<int>(i));
+    step.set_state(v1::STATE_QUEUED);
+    step.set_max_attempts(step.max_attempts() + 1);
+    AddFailedAttempt(
+        step, "", step.start_time(),
+        rpc::Error(rpc::Reason::kGatewayRestarted, "the gateway ended while the step ran"));
+    ++workflow.steps[i].failures.reclaimed;
+    CountRetry(workflow.steps[i], metrics::RetryReason::kWorkerLost);
+  }
+}
+
+void Engine::Cancel(const std::string& tenant, const std::string& id, Done done) {
+  Post([this, tenant, id, done = std::move(done)] {
+    const auto found = workflows_.find(id);
+    if (found == workflows_.end() || found->second->header.tenant() != tenant) {
+      done(NoSuchWorkflow(id));
+      return;
+    }
+    const WorkflowPtr workflow = found->second;
+    if (workflow->open > 0) {
+      CancelNow(workflow, rpc::Error(rpc::Reason::kCancelled, "the workflow was cancelled"));
+    }
+    workflow->on_saved.emplace_back([done] { done(absl::OkStatus()); });
+    Touch(workflow);
+  });
+}
+
+void Engine::CancelNow(const WorkflowPtr& workflow, const absl::Status& why) {
+  if (!workflow->header.has_error()) *workflow->header.mutable_error() = ToProto(why);
+  for (size_t i = 0; i < workflow->steps.size(); ++i) {
+    const int step = static_cast<int>(i);
+    if (workflow->steps[i].rerunning) Detach(workflow, step);
+    workflow->steps[i].rerunning = false;
+    if (!HasEnded(workflow->steps[i].value->state())) {
+      EndStep(workflow, step, v1::STATE_CANCELLED, why);
+    }
+  }
+}
+
+void Engine::EndIfDone(const WorkflowPtr& workflow) {
+  v1::Workflow& header = workflow->header;
+  if (workflow->open > 0 || HasEnded(header.state())) return;
+  const bool cancelled = header.error().code() == static_cast<int>(absl::StatusCode::kCancelled);
+  SetState(*workflow, !header.has_error() ? v1::STATE_SUCCEEDED
+                      : cancelled         ? v1::STATE_CANCELLED
+                                          : v1::STATE_FAILED);
+  const int64_t now = loop_.UnixMicroseconds();
+  *header.mutable_end_time() = TimestampOf(now);
+  *header.mutable_expire_time() = TimestampOf(now + options_.keep_workflows.count() * 1000);
+}
+
+void Engine::SetState(LiveWorkflow& workflow, v1::State state) {
+  Gauge(workflow.header.state()).Decrement();
+  if (HasEnded(state)) {
+    options_.registry->Get(metrics::kWorkflowsEnded, ResultOf(state)).Increment();
+  } else {
+    Gauge(state).Increment();
+  }
+  workflow.header.set_state(state);
+  workflow.changed = true;
+}
+
+// One save at a time for each workflow: what changes meanwhile goes with the next.
+void Engine::Save(const WorkflowPtr& workflow) {
+  if (workflow->saving) return;
+  if (!workflow->changed) {
+    for (const auto& job : std::exchange(workflow->on_saved, {})) job();
+    return;
+  }
+  workflow->saving = true;
+  const ViewPtr view = workflow->TakeView();
+  const WorkflowUpdate update = workflow->TakeUpdate(view);
+  store_.Update(update, [this, alive = std::weak_ptr<bool>(alive_), workflow, view,
+                         update](const absl::Status& status) {
+    if (alive.expired()) return;
+    Post([this, workflow, view, update, status] { OnSaved(workflow, view, update, status); });
+  });
+}
+
+void Engine::OnSaved(const WorkflowPtr& workflow, const ViewPtr& view, const WorkflowUpdate& update,
+                     const absl::Status& status) {
+  if (absl::IsAborted(status) || absl::IsNotFound(status)) {
+    spdlog::error("workflow={} was taken by another gateway: {}", workflow->id, MessageOf(status));
+    Forget(workflow);
+    return;
+  }
+  if (!status.ok()) {
+    spdlog::error("workflow={} cannot be saved, tried again: {}", workflow->id, MessageOf(status));
+    workflow->Unsave(update);
+    After(kSaveAgain, [this, workflow] {
+      workflow->saving = false;
+      Touch(workflow);
+    });
+    return;
+  }
+  workflow->saving = false;
+  workflow->stored_revision = update.header.revision();
+  board_.Publish(workflow->id, view);
+  if (view->ended()) {
+    Forget(workflow);
+  } else {
+    Touch(workflow);
+  }
+}
+
+void Engine::Forget(const WorkflowPtr& workflow) {
+  for (size_t i = 0; i < workflow->steps.size(); ++i) Detach(workflow, static_cast<int>(i));
+  if (workflow->open > 0) open_steps_[workflow->header.tenant()] -= workflow->open;
+  if (!HasEnded(workflow->header.state())) Gauge(workflow->header.state()).Decrement();
+  pins_.Remove(workflow->id);
+  board_.Remove(workflow->id);
+  workflows_.erase(workflow->id);
+  for (const auto& job : std::exchange(workflow->on_saved, {})) job();
+}
+
+void Engine::ShowProgress() {
+  progress_planned_ = false;
+  for (const auto& [id, workflow] : workflows_) {
+    if (!workflow->progressed || workflow->saving || workflow->changed) continue;
+    board_.Publish(id, workflow->TakeView());
+  }
+}
+
+// Looks for workers that have gone silent.
+void Engine::Watch() {
+  const auto now = loop_.Now();
+  std::vector<uint64_t> silent;
+  for (const auto& [id, run] : runs_) {
+    if (!run.abandoned && now - run.last_event >= options_.silence) silent.push_back(id);
+  }
+  for (const uint64_t id : silent) {
+    Run& run = runs_.at(id);
+    Run lost = run;
+    run.followers.clear();
+    Abandon(id, run);
+    OnDone(std::move(lost),
+           rpc::Error(rpc::Reason::kUnavailable, fmt::format("the worker has said nothing for {} s",
+                                                             options_.silence.count() / 1000)),
+           nullptr);
+  }
+  ShowAges();
+  After(kWatchPeriod, [this] { Watch(); });
+}
+
+void Engine::ExpireOld() {
+  store_.Expire(loop_.UnixMicroseconds(), [](const absl::Status& status) {
+    if (!status.ok()) spdlog::error("workflows cannot be expired: {}", MessageOf(status));
+  });
+  After(kExpirePeriod, [this] { ExpireOld(); });
+}
+
+void Engine::Drain(std::function<void()> done) {
+  Post([this, done = std::move(done)] {
+    draining_ = true;
+    on_drained_ = done;
+  });
+}
+
+void Engine::Halt(std::function<void()> done) {
+  Post([this, done = std::move(done)] {
+    draining_ = halted_ = true;
+    for (const auto& [id, run] : runs_) runner_.Cancel(id);
+    done();
+  });
+}
+
+}  // namespace quench::gateway

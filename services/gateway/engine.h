@@ -1,0 +1,145 @@
+// Runs workflows: which step is done when, by whom, how often, and what is written down of it. All
+// of its state belongs to one thread, its loop's.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+
+#include "services/gateway/board.h"
+#include "services/gateway/fair_queue.h"
+#include "services/gateway/live_workflow.h"
+#include "services/gateway/loop.h"
+#include "services/gateway/service_load.h"
+#include "services/gateway/step_runner.h"
+
+namespace quench::gateway {
+
+struct EngineOptions {
+  int max_queued_steps = 10'000;  // of a tenant, waiting or running
+  int max_running_steps = 0;      // of a tenant; 0: no limit
+  std::chrono::milliseconds keep_workflows{std::chrono::hours(24 * 7)};
+  std::chrono::milliseconds silence{30'000};    // without an event a worker is lost
+  std::chrono::milliseconds patience{120'000};  // with a service that nobody answers for
+  std::chrono::milliseconds backoff{1000};      // before the second attempt
+  std::chrono::milliseconds progress_gap{100};  // between views that show progress only
+  metrics::Registry* registry = &metrics::Global();
+  uint64_t seed = std::random_device()();
+};
+
+class Engine {
+ public:
+  using Done = JobStore::Done;
+
+  // None is owned. `store` and `runner` call back: they go before the engine does, or call from the
+  // loop's thread only.
+  Engine(const EngineOptions& options, Loop& loop, JobStore& store, StepRunner& runner,
+         Board& board, Pins& pins);
+  // On the loop's thread, or when that has stopped.
+  ~Engine();
+
+  // Takes up what the store remembers: before any other call, once.
+  absl::Status Recover();
+
+  // Thread-safe from here.
+
+  // `done` when the workflow is durable and on the board. RESOURCE_EXHAUSTED with QuotaFailure, or
+  // what the store says. The blobs are pinned under the workflow's id already.
+  void Create(StoredWorkflow workflow, Done done);
+  // `done` when it will stay cancelled; NOT_FOUND for one that is not live.
+  void Cancel(const std::string& tenant, const std::string& id, Done done);
+  // No step is begun any more; `done` when none runs and all is durable.
+  void Drain(std::function<void()> done);
+  // Ends the calls that still run, and leaves their steps to the next engine.
+  void Halt(std::function<void()> done);
+
+ private:
+  using WorkflowPtr = std::shared_ptr<LiveWorkflow>;
+  // A call to a service.
+  struct Run {
+    WorkflowPtr workflow;
+    int step = 0;
+    metrics::Service service{};
+    bool accepted = false;
+    bool abandoned = false;  // only its slot counts still
+    Loop::Clock::time_point last_event;
+    int64_t start_us = 0;
+    std::string server;
+    std::vector<std::pair<WorkflowPtr, int>> followers;  // identical steps
+  };
+
+  // engine.cc: workflows.
+  std::function<void()> Guarded(std::function<void()> job);
+  void Post(std::function<void()> job);
+  void After(std::chrono::milliseconds delay, std::function<void()> job);
+  void Settle();
+  void Adopt(StoredWorkflow stored, bool recovered);
+  void Reclaim(LiveWorkflow& workflow);
+  void CancelNow(const WorkflowPtr& workflow, const absl::Status& why);
+  void EndIfDone(const WorkflowPtr& workflow);
+  void Save(const WorkflowPtr& workflow);
+  void OnSaved(const WorkflowPtr& workflow, const ViewPtr& view, const WorkflowUpdate& update,
+               const absl::Status& status);
+  void Forget(const WorkflowPtr& workflow);
+  void SetState(LiveWorkflow& workflow, v1::State state);
+  metrics::Gauge& Gauge(v1::State state);
+  void Touch(const WorkflowPtr& workflow) { touched_.insert(workflow->id); }
+  void ShowProgress();
+  void Watch();
+  void ExpireOld();
+  google::protobuf::Timestamp Now() const { return TimestampOf(loop_.UnixMicroseconds()); }
+
+  // engine_steps.cc: steps.
+  void Ready(const WorkflowPtr& workflow, int step);
+  absl::Status MakeRequest(LiveWorkflow& workflow, int step);
+  bool Follow(const WorkflowPtr& workflow, int step);
+  void Pump();
+  void Launch(const WorkflowPtr& workflow, int step);
+  void OnEvent(uint64_t run, StepEvent event);
+  void OnAccepted(Run& run);
+  void OnDone(Run run, const absl::Status& status, const StepResult* result);
+  void Succeed(const WorkflowPtr& workflow, int step, const StepResult& result);
+  void AddFailedAttempt(v1::Step& step, const std::string& server,
+                        const google::protobuf::Timestamp& start, const absl::Status& status);
+  void NoteFailure(const Run& run, const absl::Status& status);
+  void Retry(const Run& run, const absl::Status& status, Ending ending);
+  void Unreached(const Run& run, const absl::Status& status);
+  void Requeue(const WorkflowPtr& workflow, int step);
+  void Rewind(const WorkflowPtr& workflow, int step, const absl::Status& status);
+  void Fail(const WorkflowPtr& workflow, int step, const absl::Status& status);
+  void CancelDependents(const WorkflowPtr& workflow, int step, const absl::Status& why);
+  void EndStep(const WorkflowPtr& workflow, int step, v1::State state, const absl::Status& why);
+  void Detach(const WorkflowPtr& workflow, int step);
+  void Abandon(uint64_t id, Run& run);
+  void ReleaseFollowers(std::vector<std::pair<WorkflowPtr, int>> followers);
+  void CountRetry(const LiveStep& step, metrics::RetryReason reason);
+  void ShowQueue();
+  void ShowAges();
+  double Jitter() { return std::uniform_real_distribution<double>(0, 1)(random_); }
+
+  const EngineOptions options_;
+  Loop& loop_;
+  JobStore& store_;
+  StepRunner& runner_;
+  Board& board_;
+  Pins& pins_;
+  std::mt19937_64 random_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+
+  std::map<std::string, WorkflowPtr> workflows_;
+  std::set<std::string> touched_;          // workflows, since the last Settle
+  std::map<std::string, int> open_steps_;  // by tenant
+  std::map<uint64_t, Run> runs_;
+  std::map<std::string, uint64_t> by_key_;  // of runs that are not abandoned
+  FairQueue queue_;
+  std::array<ServiceLoad, FairQueue::kServices> loads_;
+  std::array<bool, FairQueue::kServices> chance_planned_{};
+  uint64_t next_run_ = 1, next_order_ = 1;
+  bool draining_ = false, halted_ = false, progress_planned_ = false;
+  std::function<void()> on_drained_;
+};
+
+}  // namespace quench::gateway

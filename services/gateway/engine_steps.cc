@@ -1,0 +1,496 @@
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <set>
+
+#include "common/base/status.h"
+#include "common/blobs/digest.h"
+#include "common/rpc/errors.h"
+#include "services/gateway/engine.h"
+
+namespace quench::gateway {
+
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr int kFailedAttemptsKept = 10;
+constexpr auto kUnreachedPause = milliseconds(500);
+constexpr auto kLongestPause = milliseconds(5000);
+
+step::v1::StepOptions* OptionsOf(google::protobuf::Message* request) {
+  const auto* field = request->GetDescriptor()->FindFieldByName("step");
+  return static_cast<step::v1::StepOptions*>(
+      request->GetReflection()->MutableMessage(request, field));
+}
+
+// Whether there is something to do, or to wait for.
+bool IsDue(const LiveStep& step) {
+  return step.rerunning || step.value->state() == v1::STATE_QUEUED ||
+         step.value->state() == v1::STATE_RUNNING;
+}
+
+// `blobs/{hash}/{size}` of what is missing.
+std::set<std::string> MissingHashes(const absl::Status& status) {
+  std::set<std::string> hashes;
+  for (const rpc::PreconditionViolation& violation : rpc::PreconditionsOf(status)) {
+    if (violation.type != "MISSING") continue;
+    const size_t start = violation.subject.find('/') + 1;
+    hashes.insert(violation.subject.substr(start, violation.subject.find('/', start) - start));
+  }
+  return hashes;
+}
+
+}  // namespace
+
+absl::Status Engine::MakeRequest(LiveWorkflow& workflow, int step) {
+  LiveStep& live = workflow.steps[step];
+  QUENCH_ASSIGN_OR_RETURN(live.request,
+                          BindRequest(*live.spec, [&](const auto& from, const auto& output) {
+                            return workflow.FindOutput(from, output);
+                          }));
+  step::v1::StepOptions* options = OptionsOf(live.request.get());
+  options->set_tenant(workflow.header.tenant());
+  options->set_cache(workflow.spec.cache());
+  options->set_salt(workflow.spec.salt());
+  const bool alone = workflow.spec.cache() == step::v1::CACHE_MODE_OFF;
+  live.key = alone ? "" : Sha256Hex(live.row->method + '\n' + Serialised(*live.request));
+  return absl::OkStatus();
+}
+
+// All that it waited for is there: it waits for its turn.
+void Engine::Ready(const WorkflowPtr& workflow, int step) {
+  LiveStep& live = workflow->steps[step];
+  if (!IsDue(live)) return;
+  ++live.epoch;
+  if (!runner_.Serves(live.row->service_label)) {
+    Fail(workflow, step,
+         rpc::Error(
+             rpc::Reason::kUnavailable,
+             fmt::format("service `{}` is not configured at this gateway", live.row->service)));
+    return;
+  }
+  if (live.request == nullptr) {
+    if (const absl::Status made = MakeRequest(*workflow, step); !made.ok()) {
+      Fail(workflow, step, made);
+      return;
+    }
+  }
+  if (!live.value->has_ready_time()) *workflow->Edit(step).mutable_ready_time() = Now();
+  if (live.order == 0) live.order = next_order_++;
+  Touch(workflow);
+  if (Follow(workflow, step)) return;
+  queue_.Add({{workflow->id, step},
+              live.row->service_label,
+              live.row->stage,
+              workflow->header.tenant(),
+              live.order,
+              loop_.UnixMicroseconds()});
+}
+
+// Whether an identical step runs already, whose result it takes.
+bool Engine::Follow(const WorkflowPtr& workflow, int step) {
+  LiveStep& live = workflow->steps[step];
+  const auto twin = by_key_.find(live.key);
+  if (live.key.empty() || twin == by_key_.end()) return false;
+  runs_.at(twin->second).followers.emplace_back(workflow, step);
+  live.run = twin->second;
+  return true;
+}
+
+void Engine::Pump() {
+  if (draining_) return;
+  const auto now = loop_.Now();
+  for (int i = 0; i < FairQueue::kServices; ++i) {
+    const auto service = static_cast<metrics::Service>(i);
+    ServiceLoad& load = loads_[i];
+    while (load.CanStart(now)) {
+      const std::optional<FairQueue::Entry> entry = queue_.Pop(service);
+      if (!entry) break;
+      const WorkflowPtr workflow = workflows_.at(entry->ref.workflow);
+      if (!Follow(workflow, entry->ref.step)) Launch(workflow, entry->ref.step);
+    }
+    if (load.NextChance(now) > now && !chance_planned_[i]) {
+      chance_planned_[i] = true;
+      After(std::chrono::ceil<milliseconds>(load.NextChance(now) - now),
+            [this, i] { chance_planned_[i] = false; });
+    }
+  }
+}
+
+void Engine::Launch(const WorkflowPtr& workflow, int step) {
+  LiveStep& live = workflow->steps[step];
+  const uint64_t id = next_run_++;
+  Run& run = runs_[id];
+  run.workflow = workflow;
+  run.step = step;
+  run.service = live.row->service_label;
+  run.last_event = loop_.Now();
+  run.start_us = loop_.UnixMicroseconds();
+  live.run = id;
+  if (!live.key.empty()) by_key_[live.key] = id;
+  loads_[static_cast<size_t>(run.service)].Started();
+  queue_.Started(workflow->header.tenant());
+  StepCall call;
+  call.run = id;
+  call.row = live.row;
+  call.request_id = fmt::format("{}.{}.{}", workflow->id, step, live.value->attempt() + 1);
+  call.traceparent = workflow->traceparent;
+  std::shared_ptr<google::protobuf::Message> request(live.request->New());
+  request->CopyFrom(*live.request);
+  OptionsOf(request.get())->set_request_id(call.request_id);
+  call.request = std::move(request);
+  runner_.Start(call, [this, alive = std::weak_ptr<bool>(alive_), id](StepEvent event) {
+    if (alive.expired()) return;
+    Post([this, id, event = std::move(event)]() mutable { OnEvent(id, std::move(event)); });
+  });
+}
+
+void Engine::OnEvent(uint64_t id, StepEvent event) {
+  const auto found = runs_.find(id);
+  if (halted_ || found == runs_.end()) return;
+  Run& run = found->second;
+  const LiveStep& live = run.workflow->steps[run.step];
+  if (event.kind == StepEvent::kDone) {
+    loads_[static_cast<size_t>(run.service)].Ended();
+    queue_.Ended(run.workflow->header.tenant());
+    Run ended = std::move(run);
+    runs_.erase(found);
+    if (ended.abandoned) {
+      if (!event.status.ok()) return;
+      options_.registry->Get(metrics::kStepsRefused, live.row->stage).Increment();
+      spdlog::warn("workflow={} step={}: a late completion of {} is refused", ended.workflow->id,
+                   live.spec->name(), ended.server);
+      return;
+    }
+    if (!live.key.empty()) by_key_.erase(live.key);
+    if (event.status.ok() && !ended.accepted) OnAccepted(ended);
+    OnDone(std::move(ended), event.status, event.result.get());
+    return;
+  }
+  if (run.abandoned) return;
+  run.last_event = loop_.Now();
+  if (event.kind == StepEvent::kAccepted) {
+    run.server = event.server;
+    if (!run.accepted) OnAccepted(run);
+  } else {
+    *run.workflow->EditProgress(run.step).mutable_progress() = event.progress;
+    Touch(run.workflow);
+  }
+}
+
+void Engine::OnAccepted(Run& run) {
+  LiveWorkflow& workflow = *run.workflow;
+  LiveStep& live = workflow.steps[run.step];
+  run.accepted = true;
+  live.refused_since_us = 0;
+  loads_[static_cast<size_t>(run.service)].Accepted();
+  options_.registry->Get(metrics::kWorkers, run.service, metrics::WorkerState::kReady).Set(1);
+  options_.registry->Get(metrics::kWorkers, run.service, metrics::WorkerState::kLost).Set(0);
+  const int64_t now = loop_.UnixMicroseconds();
+  v1::Step& step = workflow.Edit(run.step);
+  options_.registry->Get(metrics::kQueuedSeconds, live.row->stage)
+      .Observe(static_cast<double>(now - Microseconds(step.ready_time())) / 1e6);
+  step.set_attempt(step.attempt() + 1);
+  if (!live.rerunning) {
+    step.set_state(v1::STATE_RUNNING);
+    *step.mutable_start_time() = TimestampOf(now);
+  }
+  if (workflow.header.state() == v1::STATE_QUEUED) {
+    SetState(workflow, v1::STATE_RUNNING);
+    if (!workflow.header.has_start_time()) {
+      *workflow.header.mutable_start_time() = TimestampOf(now);
+    }
+  }
+  Touch(run.workflow);
+}
+
+// `run` is no longer among runs_.
+void Engine::OnDone(Run run, const absl::Status& status, const StepResult* result) {
+  const WorkflowPtr workflow = run.workflow;
+  LiveStep& live = workflow->steps[run.step];
+  live.run = 0;
+  Touch(workflow);
+  std::vector<std::pair<WorkflowPtr, int>> followers = std::move(run.followers);
+  if (status.ok() && result != nullptr) {
+    Succeed(workflow, run.step, *result);
+    for (const auto& [other, step] : followers) {
+      LiveStep& follower = other->steps[step];
+      follower.run = 0;
+      if (!IsDue(follower)) continue;
+      options_.registry->Get(metrics::kStepsMerged, follower.row->stage).Increment();
+      Run shared;  // begun and ended at once
+      shared.workflow = other;
+      shared.step = step;
+      shared.service = run.service;
+      OnAccepted(shared);
+      Succeed(other, step, *result);
+    }
+    return;
+  }
+  const Ending ending = status.ok() ? Ending::kFinal : Classify(status, run.accepted);
+  switch (ending) {
+    case Ending::kShed: {
+      const milliseconds delay = *rpc::RetryAfterOf(status);
+      CountRetry(live, metrics::RetryReason::kShed);
+      loads_[static_cast<size_t>(run.service)].Shed(loop_.Now(), delay);
+      Requeue(workflow, run.step);
+      break;
+    }
+    case Ending::kUnreached:
+      Unreached(run, status);
+      break;
+    case Ending::kLost:
+    case Ending::kCrashed:
+      Retry(run, status, ending);
+      break;
+    case Ending::kMissingBlob:
+      NoteFailure(run, status);
+      Rewind(workflow, run.step, status);
+      break;
+    case Ending::kFinal: {
+      const absl::Status error =
+          status.ok() ? Internal("the service ended the step without a result") : status;
+      NoteFailure(run, error);
+      Fail(workflow, run.step, error);
+      for (const auto& [other, step] : std::exchange(followers, {})) {
+        other->steps[step].run = 0;
+        if (IsDue(other->steps[step])) Fail(other, step, error);
+      }
+    }
+  }
+  ReleaseFollowers(std::move(followers));
+}
+
+void Engine::ReleaseFollowers(std::vector<std::pair<WorkflowPtr, int>> followers) {
+  for (const auto& [workflow, step] : followers) {
+    workflow->steps[step].run = 0;
+    Ready(workflow, step);
+  }
+}
+
+void Engine::Succeed(const WorkflowPtr& workflow, int step, const StepResult& result) {
+  LiveStep& live = workflow->steps[step];
+  v1::Step& value = workflow->Edit(step);
+  value.clear_progress();
+  value.clear_outputs();
+  for (const v1::StepOutput& output : result.outputs) *value.add_outputs() = output;
+  *value.mutable_execution() = result.execution;
+  value.set_cache_hit(result.execution.cache_hit());
+  pins_.Add(workflow->id, HashesOf(value));
+  live.request = nullptr;
+  std::vector<int> freed = live.dependents;
+  if (live.rerunning) {
+    live.rerunning = false;
+    freed = std::exchange(live.waiters, {});
+  } else {
+    EndStep(workflow, step, v1::STATE_SUCCEEDED, absl::OkStatus());
+  }
+  for (const int waiting : freed) {
+    LiveStep& waiter = workflow->steps[waiting];
+    if (--waiter.unmet == 0) Ready(workflow, waiting);
+  }
+  Touch(workflow);
+}
+
+void Engine::NoteFailure(const Run& run, const absl::Status& status) {
+  if (!run.accepted) return;
+  LiveWorkflow& workflow = *run.workflow;
+  v1::Step& step = workflow.Edit(run.step);
+  if (!workflow.steps[run.step].rerunning) step.set_state(v1::STATE_QUEUED);
+  AddFailedAttempt(step, run.server, TimestampOf(run.start_us), status);
+}
+
+void Engine::AddFailedAttempt(v1::Step& step, const std::string& server,
+                              const google::protobuf::Timestamp& start,
+                              const absl::Status& status) {
+  step.clear_progress();
+  auto* attempts = step.mutable_failed_attempts();
+  if (attempts->size() >= kFailedAttemptsKept) attempts->DeleteSubrange(0, 1);
+  v1::FailedAttempt* attempt = attempts->Add();
+  attempt->set_attempt(step.attempt());
+  attempt->set_server(server);
+  *attempt->mutable_start_time() = start;
+  *attempt->mutable_end_time() = Now();
+  *attempt->mutable_error() = ToProto(status);
+}
+
+void Engine::Retry(const Run& run, const absl::Status& status, Ending ending) {
+  const WorkflowPtr& workflow = run.workflow;
+  LiveStep& live = workflow->steps[run.step];
+  const bool crashed = ending == Ending::kCrashed;
+  int& failures = crashed ? live.failures.crashed : live.failures.lost;
+  ++failures;
+  NoteFailure(run, status);
+  const int most = crashed ? kCrashedAttempts : kLostAttempts;
+  if (failures >= most || live.failures.crashed + live.failures.lost >= kLostAttempts) {
+    Fail(workflow, run.step, status);
+    return;
+  }
+  CountRetry(live, crashed ? metrics::RetryReason::kCrashed : metrics::RetryReason::kWorkerLost);
+  const uint64_t epoch = ++live.epoch;
+  After(Backoff(options_.backoff, failures, Jitter()), [this, workflow, step = run.step, epoch] {
+    if (workflow->steps[step].epoch == epoch) Ready(workflow, step);
+  });
+}
+
+// Costs no attempt, but not for ever.
+void Engine::Unreached(const Run& run, const absl::Status& status) {
+  LiveStep& live = run.workflow->steps[run.step];
+  ServiceLoad& load = loads_[static_cast<size_t>(run.service)];
+  const int64_t now = loop_.UnixMicroseconds();
+  if (live.refused_since_us == 0) live.refused_since_us = run.start_us;
+  options_.registry->Get(metrics::kWorkers, run.service, metrics::WorkerState::kReady).Set(0);
+  options_.registry->Get(metrics::kWorkers, run.service, metrics::WorkerState::kLost).Set(1);
+  if (now - live.refused_since_us >= options_.patience.count() * 1000) {
+    Fail(run.workflow, run.step,
+         Annotate(status, fmt::format("service `{}` has taken nothing for {} s", live.row->service,
+                                      options_.patience.count() / 1000)));
+    return;
+  }
+  CountRetry(live, metrics::RetryReason::kWorkerLost);
+  load.Unreached(loop_.Now(),
+                 std::min(kLongestPause, Backoff(kUnreachedPause, load.unreached() + 1, Jitter())));
+  Requeue(run.workflow, run.step);
+}
+
+void Engine::Requeue(const WorkflowPtr& workflow, int step) {
+  LiveStep& live = workflow->steps[step];
+  ++live.epoch;
+  if (Follow(workflow, step)) return;
+  queue_.Add({{workflow->id, step},
+              live.row->service_label,
+              live.row->stage,
+              workflow->header.tenant(),
+              live.order,
+              Microseconds(live.value->ready_time())});
+}
+
+// Steps that gave the missing blobs do so once more; `step` waits for them.
+void Engine::Rewind(const WorkflowPtr& workflow, int step, const absl::Status& status) {
+  LiveStep& live = workflow->steps[step];
+  std::set<int> producers;
+  for (const std::string& hash : MissingHashes(status)) {
+    producers.insert(workflow->ProducerOf(hash, step));
+  }
+  if (live.rewound || producers.empty() || producers.contains(-1)) {
+    Fail(workflow, step, status);
+    return;
+  }
+  live.rewound = true;
+  live.request = nullptr;
+  CountRetry(live, metrics::RetryReason::kMissingBlob);
+  workflow->Edit(step).set_max_attempts(live.value->max_attempts() + 1);
+  for (const int producer : producers) {
+    LiveStep& source = workflow->steps[producer];
+    source.waiters.push_back(step);
+    ++live.unmet;
+    if (std::exchange(source.rerunning, true)) continue;
+    source.failures = {};
+    source.request = nullptr;
+    workflow->Edit(producer).set_max_attempts(source.value->attempt() + kLostAttempts);
+    Ready(workflow, producer);
+  }
+}
+
+void Engine::Fail(const WorkflowPtr& workflow, int step, const absl::Status& status) {
+  LiveStep& live = workflow->steps[step];
+  if (std::exchange(live.rerunning, false)) {
+    const absl::Status why = Annotate(
+        status,
+        fmt::format("blobs of step `{}` are gone and it cannot be done again", live.spec->name()));
+    for (const int waiter : std::exchange(live.waiters, {})) {
+      if (workflow->steps[waiter].rerunning || !HasEnded(workflow->steps[waiter].value->state())) {
+        Fail(workflow, waiter, why);
+      }
+    }
+    return;
+  }
+  if (!workflow->header.has_error()) {
+    *workflow->header.mutable_error() =
+        ToProto(Annotate(status, fmt::format("step `{}`", live.spec->name())));
+  }
+  EndStep(workflow, step, v1::STATE_FAILED, status);
+  if (workflow->spec.fail_fast()) {
+    CancelNow(workflow, rpc::Error(rpc::Reason::kCancelled,
+                                   fmt::format("step `{}` failed", live.spec->name())));
+  } else {
+    CancelDependents(
+        workflow, step,
+        rpc::Error(rpc::Reason::kCancelled,
+                   fmt::format("step `{}` failed, which it needs", live.spec->name())));
+  }
+}
+
+// Steps stand behind what they depend on: one pass finds them all.
+void Engine::CancelDependents(const WorkflowPtr& workflow, int step, const absl::Status& why) {
+  std::set<int> ended = {step};
+  for (size_t i = static_cast<size_t>(step) + 1; i < workflow->steps.size(); ++i) {
+    const LiveStep& live = workflow->steps[i];
+    const bool depends = std::any_of(live.dependencies.begin(), live.dependencies.end(),
+                                     [&](int each) { return ended.contains(each); });
+    if (!depends || HasEnded(live.value->state())) continue;
+    ended.insert(static_cast<int>(i));
+    EndStep(workflow, static_cast<int>(i), v1::STATE_CANCELLED, why);
+  }
+}
+
+void Engine::EndStep(const WorkflowPtr& workflow, int step, v1::State state,
+                     const absl::Status& why) {
+  Detach(workflow, step);
+  v1::Step& value = workflow->Edit(step);
+  value.set_state(state);
+  value.clear_progress();
+  *value.mutable_end_time() = Now();
+  if (!why.ok()) *value.mutable_error() = ToProto(why);
+  workflow->steps[step].request = nullptr;
+  --workflow->open;
+  --open_steps_[workflow->header.tenant()];
+  Touch(workflow);
+}
+
+// Nothing is done for the step any more.
+void Engine::Detach(const WorkflowPtr& workflow, int step) {
+  LiveStep& live = workflow->steps[step];
+  ++live.epoch;
+  queue_.Remove({workflow->id, step});
+  const auto found = runs_.find(std::exchange(live.run, 0));
+  if (found == runs_.end()) return;
+  Run& run = found->second;
+  if (run.workflow != workflow || run.step != step) {
+    std::erase(run.followers, std::pair(workflow, step));
+    return;
+  }
+  std::vector<std::pair<WorkflowPtr, int>> followers = std::exchange(run.followers, {});
+  Abandon(found->first, run);
+  ReleaseFollowers(std::move(followers));
+}
+
+// The call is ended; its slot counts until it has.
+void Engine::Abandon(uint64_t id, Run& run) {
+  if (std::exchange(run.abandoned, true)) return;
+  const auto key = by_key_.find(run.workflow->steps[run.step].key);
+  if (key != by_key_.end() && key->second == id) by_key_.erase(key);
+  runner_.Cancel(id);
+}
+
+void Engine::CountRetry(const LiveStep& step, metrics::RetryReason reason) {
+  options_.registry->Get(metrics::kStepRetries, step.row->stage, reason).Increment();
+}
+
+void Engine::ShowQueue() {
+  for (const StepRow& row : StepTable()) {
+    options_.registry->Get(metrics::kQueueDepth, row.stage).Set(queue_.Depth(row.stage));
+  }
+}
+
+void Engine::ShowAges() {
+  const int64_t now = loop_.UnixMicroseconds();
+  for (const StepRow& row : StepTable()) {
+    const int64_t ready = queue_.OldestReady(row.stage).value_or(now);
+    options_.registry->Get(metrics::kQueueOldestAge, row.stage)
+        .Set(static_cast<double>(now - ready) / 1e6);
+  }
+}
+
+}  // namespace quench::gateway

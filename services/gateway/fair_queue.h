@@ -1,0 +1,62 @@
+// Steps that wait for a slot of their service, and whose turn it is: the tenant's with the fewest
+// running steps, among those the one whose first step has waited longest.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "common/metrics/metrics.h"
+
+namespace quench::gateway {
+
+struct StepRef {
+  std::string workflow;  // id
+  int step = 0;
+  auto operator<=>(const StepRef&) const = default;
+};
+
+class FairQueue {
+ public:
+  static constexpr int kServices = static_cast<int>(metrics::Service::kGateway) + 1;
+  static constexpr int kStages = static_cast<int>(metrics::Stage::kPackage) + 1;
+
+  struct Entry {
+    StepRef ref;
+    metrics::Service service;
+    metrics::Stage stage;
+    std::string tenant;
+    uint64_t order = 0;  // as they became ready; unique
+    int64_t ready_us = 0;
+  };
+
+  // At most so many steps of a tenant run at once; 0: no limit.
+  explicit FairQueue(int max_running = 0) : max_running_(max_running) {}
+
+  void Add(Entry entry);
+  void Remove(const StepRef& ref);
+  // Takes the next for this service out; none when all that wait are of tenants at their limit.
+  std::optional<Entry> Pop(metrics::Service service);
+
+  void Started(const std::string& tenant) { ++running_[tenant]; }
+  void Ended(const std::string& tenant);
+
+  int Depth(metrics::Stage stage) const { return depth_[static_cast<size_t>(stage)]; }
+  // When the step of this stage that waits longest became ready; none waits: nothing.
+  std::optional<int64_t> OldestReady(metrics::Stage stage) const;
+
+ private:
+  using Waiting = std::map<uint64_t, Entry>;  // by order
+  int Running(const std::string& tenant) const;
+
+  const int max_running_;
+  std::array<std::map<std::string, Waiting>, kServices> waiting_;  // by tenant; none is empty
+  std::map<StepRef, std::pair<metrics::Service, uint64_t>> places_;
+  std::map<std::string, int> running_;
+  std::array<int, kStages> depth_{};
+};
+
+}  // namespace quench::gateway

@@ -1,0 +1,92 @@
+#include "services/gateway/gateway.h"
+
+#include "common/base/status.h"
+#include "services/gateway/memory_store.h"
+#include "services/gateway/sqlite_store.h"
+
+namespace quench::gateway {
+namespace {
+
+constexpr int kStoringThreads = 4;
+
+rpc::CallPool::Options ControlOptions(const GatewayOptions& options) {
+  rpc::CallPool::Options control;
+  control.threads = options.threads;
+  control.queue = 1000;
+  control.tokens = options.tokens;
+  control.registry = options.engine.registry;
+  return control;
+}
+
+rpc::CallPool::Options WatchOptions(const GatewayOptions& options) {
+  rpc::CallPool::Options watches = ControlOptions(options);
+  watches.threads = 1;  // for the first look only
+  watches.queue = options.max_watches - 1;
+  return watches;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(const GatewayOptions& options) {
+  std::unique_ptr<JobStore> store;
+  if (options.state_dir.empty()) {
+    store = std::make_unique<MemoryJobStore>();
+  } else {
+    QUENCH_ASSIGN_OR_RETURN(store, SqliteJobStore::Open(options.state_dir));
+  }
+  std::unique_ptr<Gateway> gateway(new Gateway(options, std::move(store)));
+  QUENCH_RETURN_IF_ERROR(gateway->engine_->Recover());
+  return gateway;
+}
+
+Gateway::Gateway(const GatewayOptions& options, std::unique_ptr<JobStore> store)
+    : store_(std::move(store)),
+      runner_(std::make_unique<StepClient>(options.channels, options.put_blob, kStoringThreads,
+                                           options.engine.registry)),
+      engine_(std::make_unique<Engine>(options.engine, loop_, *store_, *runner_, board_, pins_)),
+      api_(std::make_unique<WorkflowApi>(*engine_, *store_, board_, pins_, options.missing)),
+      control_(std::make_unique<rpc::CallPool>(ControlOptions(options))),
+      watches_(std::make_unique<rpc::CallPool>(WatchOptions(options))),
+      workflows_(std::make_unique<WorkflowsService>(*api_, *control_, *watches_)),
+      operations_(std::make_unique<OperationsService>(*api_, *control_, *watches_)) {}
+
+Gateway::~Gateway() {
+  workflows_->EndWatches();
+  loop_.Stop();
+  control_.reset();
+  watches_.reset();
+  runner_.reset();  // waits for its calls, whose ends nobody hears
+  store_.reset();
+  engine_.reset();
+}
+
+std::vector<grpc::Service*> Gateway::services() { return {workflows_.get(), operations_.get()}; }
+
+void Gateway::BeginDrain() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(draining_, true)) return;
+  }
+  workflows_->EndWatches();
+  engine_->Drain([this] {
+    const std::lock_guard lock(mutex_);
+    is_drained_ = true;
+    drained_.notify_all();
+  });
+}
+
+void Gateway::Stop(std::chrono::milliseconds grace) {
+  BeginDrain();
+  std::unique_lock lock(mutex_);
+  drained_.wait_for(lock, grace, [this] { return is_drained_; });
+  lock.unlock();
+  engine_->Halt([this] {
+    const std::lock_guard halting(mutex_);
+    halted_ = true;
+    drained_.notify_all();
+  });
+  lock.lock();
+  drained_.wait(lock, [this] { return halted_; });
+}
+
+}  // namespace quench::gateway

@@ -1,0 +1,62 @@
+// The gateway's workflows, put together: what a server registers, and how it starts and stops.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "services/gateway/step_client.h"
+#include "services/gateway/workflows_service.h"
+
+namespace quench::gateway {
+
+struct GatewayOptions {
+  std::filesystem::path state_dir;  // empty: workflows are gone with the process
+  ServiceChannels channels;
+  MissingBlobs missing;              // which blobs are not in the store
+  PutBlob put_blob;                  // stores results
+  rpc::TokenList* tokens = nullptr;  // not owned; null: anybody may call
+  EngineOptions engine;              // its registry is everybody's
+  int threads = 8;                   // of short calls; they wait for commits
+  int max_watches = 1000;            // calls at once that wait for a workflow
+};
+
+class Gateway {
+ public:
+  // Opens the state dir and takes up what it holds. UNAVAILABLE while another gateway has it.
+  static absl::StatusOr<std::unique_ptr<Gateway>> Start(const GatewayOptions& options);
+  // As a crash would, but for what is being written: Stop first. The server must be gone.
+  ~Gateway();
+
+  // For Server::Start; they live as long as this.
+  std::vector<grpc::Service*> services();
+  // Whether queued or running workflows need a blob. Thread-safe.
+  bool IsPinned(const std::string& hash) const { return pins_.IsPinned(hash); }
+
+  // When the drain begins: no step is started any more, watchers come back later.
+  void BeginDrain();
+  // Waits up to `grace` for running steps; those that remain are done again by the next gateway on
+  // the same state dir.
+  void Stop(std::chrono::milliseconds grace);
+
+ private:
+  explicit Gateway(const GatewayOptions& options, std::unique_ptr<JobStore> store);
+
+  Pins pins_;
+  Board board_;
+  // Everybody posts to the loop until he is gone; it runs nothing once it is stopped.
+  ThreadLoop loop_;
+  std::unique_ptr<JobStore> store_;
+  std::unique_ptr<StepClient> runner_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<WorkflowApi> api_;
+  std::unique_ptr<rpc::CallPool> control_, watches_;
+  std::unique_ptr<WorkflowsService> workflows_;
+  std::unique_ptr<OperationsService> operations_;
+  std::mutex mutex_;
+  std::condition_variable drained_;
+  bool is_drained_ = false, draining_ = false, halted_ = false;
+};
+
+}  // namespace quench::gateway

@@ -1,0 +1,63 @@
+#include "services/gateway/retry.h"
+
+#include <algorithm>
+
+#include "common/rpc/errors.h"
+#include "google/rpc/error_details.pb.h"
+
+namespace quench::gateway {
+namespace {
+
+std::string ReasonOf(const google::rpc::Status& status) {
+  google::rpc::ErrorInfo info;
+  for (const google::protobuf::Any& detail : status.details()) {
+    if (detail.UnpackTo(&info)) return info.reason();
+  }
+  return "";
+}
+
+// Errors of our services have a reason; those that gRPC makes of broken streams have none.
+bool IsOfTheTransport(const absl::Status& status) {
+  return (absl::IsInternal(status) || absl::IsUnknown(status)) && rpc::ReasonOf(status).empty();
+}
+
+}  // namespace
+
+Ending Classify(const absl::Status& status, bool accepted) {
+  const std::string reason = rpc::ReasonOf(status);
+  if (absl::IsResourceExhausted(status) && rpc::RetryAfterOf(status)) return Ending::kShed;
+  if (reason == rpc::ReasonName(rpc::Reason::kStepCrashed)) return Ending::kCrashed;
+  // Nobody here cancelled it: its server went down.
+  if (absl::IsUnavailable(status) || absl::IsCancelled(status) || IsOfTheTransport(status)) {
+    return accepted ? Ending::kLost : Ending::kUnreached;
+  }
+  if (absl::IsFailedPrecondition(status)) {
+    for (const rpc::PreconditionViolation& violation : rpc::PreconditionsOf(status)) {
+      if (violation.type == "MISSING") return Ending::kMissingBlob;
+    }
+  }
+  return Ending::kFinal;
+}
+
+Failures FailuresOf(const v1::Step& step) {
+  Failures failures;
+  for (const v1::FailedAttempt& attempt : step.failed_attempts()) {
+    const std::string reason = ReasonOf(attempt.error());
+    if (reason == rpc::ReasonName(rpc::Reason::kGatewayRestarted)) {
+      ++failures.reclaimed;
+    } else if (reason == rpc::ReasonName(rpc::Reason::kStepCrashed)) {
+      ++failures.crashed;
+    } else if (reason != rpc::ReasonName(rpc::Reason::kBlobMissing)) {
+      ++failures.lost;
+    }
+  }
+  return failures;
+}
+
+std::chrono::milliseconds Backoff(std::chrono::milliseconds base, int failures, double jitter) {
+  const auto full = base * (1 << std::clamp(failures - 1, 0, 6));
+  return std::chrono::milliseconds(
+      static_cast<int64_t>(static_cast<double>(full.count()) * (1 - jitter / 2)));
+}
+
+}  // namespace quench::gateway

@@ -1,0 +1,41 @@
+// What the end of an attempt means for its step.
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <chrono>
+
+#include "quench/gateway/v1/workflows.pb.h"
+
+namespace quench::gateway {
+
+enum class Ending {
+  kFinal,        // another attempt would end the same way
+  kShed,         // RESOURCE_EXHAUSTED with RetryInfo: not begun, the service says when to ask again
+  kUnreached,    // not begun: nobody took it
+  kLost,         // the worker vanished: another may do it
+  kCrashed,      // the process that did the work was killed by a signal
+  kMissingBlob,  // blobs that it needs are gone
+};
+
+// `accepted`: the service had begun.
+Ending Classify(const absl::Status& status, bool accepted);
+
+// How often a step is begun before its failure is final.
+inline constexpr int kLostAttempts = 3;
+inline constexpr int kCrashedAttempts = 2;
+// The gateway's own restarts do not count, up to here: a step may be what brings it down.
+inline constexpr int kReclaims = 10;
+
+// From the attempts that a store remembers.
+struct Failures {
+  int lost = 0;
+  int crashed = 0;
+  int reclaimed = 0;
+};
+Failures FailuresOf(const v1::Step& step);
+
+// Doubles with each failure; `jitter` is in [0, 1) and takes off up to half.
+std::chrono::milliseconds Backoff(std::chrono::milliseconds base, int failures, double jitter);
+
+}  // namespace quench::gateway

@@ -1,0 +1,58 @@
+// Steps over gRPC: each is a streamed call to its service.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "common/rpc/call_pool.h"
+#include "common/rpc/channel.h"
+#include "services/gateway/step_runner.h"
+
+namespace quench::gateway {
+
+// Where the services are. Absent: their steps fail.
+struct ServiceChannels {
+  std::shared_ptr<rpc::Channel> importer, analyser, codegen;
+};
+
+// Stores bytes; may block.
+using PutBlob = std::function<absl::StatusOr<Digest>(const std::string& bytes)>;
+
+class StepClient final : public StepRunner {
+ public:
+  // Result messages are stored by `put_blob`, on `threads` threads.
+  StepClient(ServiceChannels channels, PutBlob put_blob, int threads, metrics::Registry* registry);
+  // Cancels what runs, and waits for it.
+  ~StepClient() override;
+
+  bool Serves(metrics::Service service) const override;
+  void Start(const StepCall& call, OnEvent on_event) override;
+  void Cancel(uint64_t run) override;
+
+  // One call, from gRPC's side.
+  class Call {
+   public:
+    virtual ~Call() = default;
+    virtual void Begin() = 0;
+    virtual void TryCancel() = 0;
+  };
+  // From a call: its result, or null, and how it ended. The last that a call does.
+  void End(uint64_t run, OnEvent on_event, std::shared_ptr<google::protobuf::Message> result,
+           const absl::Status& status);
+
+ private:
+  std::shared_ptr<rpc::Channel> ChannelOf(metrics::Service service) const;
+  absl::StatusOr<std::shared_ptr<StepResult>> Store(const google::protobuf::Message& result);
+
+  const ServiceChannels channels_;
+  const PutBlob put_blob_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  std::map<uint64_t, std::shared_ptr<Call>> calls_;
+  int ending_ = 0;  // calls that have ended, and whose results are being stored
+  rpc::CallPool pool_;
+};
+
+}  // namespace quench::gateway

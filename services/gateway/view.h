@@ -1,0 +1,43 @@
+// A workflow as readers see it: of one revision, durable as far as it is final, never changed again.
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <memory>
+#include <vector>
+
+#include "services/gateway/job_store.h"
+
+namespace quench::gateway {
+
+struct StepView {
+  std::shared_ptr<const v1::Step> step;
+  int64_t revision = 0;  // of its last change
+};
+
+struct WorkflowView {
+  v1::Workflow header;  // without steps
+  std::vector<StepView> steps;
+  // What changed after this revision is known, what changed before is not.
+  int64_t known_since = 0;
+
+  bool ended() const { return HasEnded(header.state()); }
+};
+using ViewPtr = std::shared_ptr<const WorkflowView>;
+
+// Of one that is not live: nothing of its history is known.
+WorkflowView ViewOf(const v1::Workflow& stored);
+
+// All of it, in at most `most_bytes`: what a reader can do without is left out first - lists of
+// modules' blobs, then failed attempts, then details of errors.
+inline constexpr size_t kMostBytes = (size_t{8} << 20) - 4096;
+v1::Workflow FullMessage(const WorkflowView& view, size_t most_bytes = kMostBytes);
+
+// What a reader who knows `revision` needs; a snapshot if that is 0, too long ago, or not of now.
+v1::WatchWorkflowEvent EventSince(const WorkflowView& view, int64_t revision);
+
+v1::Counts CountsOf(const std::vector<StepView>& steps);
+
+google::rpc::Status ToProto(const absl::Status& status);
+
+}  // namespace quench::gateway

@@ -1,0 +1,176 @@
+#include "services/gateway/workflow_api.h"
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+
+#include "common/base/status.h"
+#include "common/blobs/digest.h"
+#include "google/longrunning/operations.pb.h"
+
+namespace quench::gateway {
+namespace {
+
+constexpr int kLargestPage = 1000;
+constexpr int kUsualPage = 100;
+
+absl::Status CheckRequestId(const std::string& id) {
+  const bool printable =
+      std::all_of(id.begin(), id.end(), [](char c) { return c >= ' ' && c <= '~'; });
+  if (id.size() <= 128 && printable) return absl::OkStatus();
+  Violations violations;
+  violations.Add("request_id", "must be at most 128 printable ASCII characters");
+  return violations.Finish();
+}
+
+// Waits for what `start` passes on to its argument.
+absl::Status Await(const std::function<void(JobStore::Done)>& start) {
+  auto outcome = std::make_shared<std::promise<absl::Status>>();
+  std::future<absl::Status> future = outcome->get_future();
+  start([outcome](const absl::Status& status) { outcome->set_value(status); });
+  // A store that does not answer must not take the caller's thread with it.
+  if (future.wait_for(std::chrono::seconds(60)) == std::future_status::ready) return future.get();
+  return rpc::Error(rpc::Reason::kUnavailable, "the job store has not answered for 60 s");
+}
+
+int64_t UnixMicroseconds() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+std::string TenantOf(const StepContext& step) {
+  return step.tenant().empty() ? "default" : step.tenant();
+}
+
+absl::StatusOr<ViewPtr> WorkflowApi::Create(const v1::CreateWorkflowRequest& request,
+                                            const StepContext& step) {
+  QUENCH_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
+  const std::string tenant = TenantOf(step), spec_hash = Sha256Hex(Serialised(request.spec()));
+  if (!request.request_id().empty()) {
+    QUENCH_ASSIGN_OR_RETURN(ViewPtr earlier, FindEarlier(tenant, request.request_id(), spec_hash));
+    if (earlier != nullptr) return earlier;
+  }
+  QUENCH_ASSIGN_OR_RETURN(const v1::WorkflowSpec spec, Expand(request.spec()));
+  const std::string id = NewWorkflowId();
+  StoredWorkflow workflow =
+      NewWorkflow(id, tenant, request.request_id(), spec, spec_hash, UnixMicroseconds());
+  workflow.traceparent = step.traceparent();
+  const absl::Status status = Submit(workflow);
+  if (absl::IsAlreadyExists(status)) {  // by a call beside this one
+    QUENCH_ASSIGN_OR_RETURN(ViewPtr earlier, FindEarlier(tenant, request.request_id(), spec_hash));
+    if (earlier != nullptr) return earlier;
+  }
+  QUENCH_RETURN_IF_ERROR(status);
+  return FindById(tenant, id, nullptr);
+}
+
+// The blobs are pinned before they are looked for: nothing evicts them in between.
+absl::Status WorkflowApi::Submit(const StoredWorkflow& workflow) {
+  const std::string id = IdOf(workflow.workflow.name());
+  const std::vector<Digest> inputs = InputsOf(workflow.spec.steps());
+  std::vector<std::string> hashes;
+  for (const Digest& digest : inputs) hashes.push_back(digest.hash());
+  pins_.Add(id, hashes);
+  absl::Status status = CheckBlobs(inputs, missing_);
+  if (status.ok()) {
+    status = Await([&](JobStore::Done done) { engine_.Create(workflow, std::move(done)); });
+  }
+  if (!status.ok()) pins_.Remove(id);
+  return status;
+}
+
+// Null: the id is free.
+absl::StatusOr<ViewPtr> WorkflowApi::FindEarlier(const std::string& tenant,
+                                                 const std::string& request_id,
+                                                 const std::string& spec_hash) {
+  QUENCH_ASSIGN_OR_RETURN(const std::optional<StoredRequest> found,
+                          store_.FindRequest(tenant, request_id));
+  if (!found) return nullptr;
+  if (found->spec_hash != spec_hash) return RequestIdInUse(request_id);
+  return FindById(tenant, found->id, nullptr);
+}
+
+absl::StatusOr<ViewPtr> WorkflowApi::FindById(const std::string& tenant, const std::string& id,
+                                              const std::weak_ptr<Watcher>* watcher) {
+  ViewPtr live = watcher == nullptr ? board_.Find(id) : board_.Watch(id, *watcher);
+  if (live != nullptr) {
+    if (live->header.tenant() != tenant) return NoSuchWorkflow(id);
+    return live;
+  }
+  QUENCH_ASSIGN_OR_RETURN(const StoredWorkflow stored, store_.Get(tenant, id));
+  return std::make_shared<WorkflowView>(ViewOf(stored.workflow));
+}
+
+absl::StatusOr<ViewPtr> WorkflowApi::Get(const std::string& name, const StepContext& step) {
+  return FindById(TenantOf(step), IdOf(name), nullptr);
+}
+
+absl::StatusOr<ViewPtr> WorkflowApi::Watch(const std::string& name, const StepContext& step,
+                                           const std::weak_ptr<Watcher>& watcher) {
+  return FindById(TenantOf(step), IdOf(name), &watcher);
+}
+
+absl::StatusOr<v1::ListWorkflowsResponse> WorkflowApi::List(const v1::ListWorkflowsRequest& request,
+                                                            const StepContext& step) {
+  Violations violations;
+  if (request.page_size() < 0 || request.page_size() > kLargestPage) {
+    violations.Add("page_size",
+                   fmt::format("is {}, must be 0 to {}", request.page_size(), kLargestPage));
+  }
+  ListQuery query{TenantOf(step), {}, request.page_size(), request.page_token()};
+  for (int i = 0; i < request.states_size(); ++i) {
+    const v1::State state = request.states(i);
+    if (state == v1::STATE_UNSPECIFIED || !v1::State_IsValid(state)) {
+      violations.Add(fmt::format("states[{}]", i),
+                     fmt::format("is {}, which is no state", static_cast<int>(state)));
+    }
+    query.states.push_back(state);
+  }
+  QUENCH_RETURN_IF_ERROR(violations.Finish());
+  if (query.page_size == 0) query.page_size = kUsualPage;
+  QUENCH_ASSIGN_OR_RETURN(WorkflowPage page, store_.List(query));
+  v1::ListWorkflowsResponse response;
+  for (v1::Workflow& workflow : page.workflows) response.add_workflows()->Swap(&workflow);
+  response.set_next_page_token(page.next_page_token);
+  return response;
+}
+
+absl::Status WorkflowApi::Cancel(const std::string& name, const StepContext& step) {
+  const std::string tenant = TenantOf(step), id = IdOf(name);
+  const absl::Status status =
+      Await([&](JobStore::Done done) { engine_.Cancel(tenant, id, std::move(done)); });
+  if (!absl::IsNotFound(status)) return status;
+  return store_.Get(tenant, id).status();  // one that has ended stays as it is
+}
+
+absl::Status WorkflowApi::Delete(const std::string& name, const StepContext& step) {
+  const std::string tenant = TenantOf(step), id = IdOf(name);
+  return Await([&](JobStore::Done done) { store_.Delete(tenant, id, std::move(done)); });
+}
+
+google::longrunning::Operation OperationOf(const WorkflowView& view) {
+  const v1::Workflow& header = view.header;
+  google::longrunning::Operation operation;
+  operation.set_name(OperationName(IdOf(header.name())));
+  v1::WorkflowMetadata metadata;
+  metadata.set_workflow(header.name());
+  metadata.set_state(header.state());
+  *metadata.mutable_create_time() = header.create_time();
+  if (header.has_start_time()) *metadata.mutable_start_time() = header.start_time();
+  if (header.has_end_time()) *metadata.mutable_end_time() = header.end_time();
+  metadata.set_revision(header.revision());
+  *metadata.mutable_counts() = header.counts();
+  operation.mutable_metadata()->PackFrom(metadata);
+  operation.set_done(view.ended());
+  if (header.state() == v1::STATE_SUCCEEDED) {
+    operation.mutable_response()->PackFrom(FullMessage(view));
+  } else if (view.ended()) {
+    *operation.mutable_error() = header.error();
+  }
+  return operation;
+}
+
+}  // namespace quench::gateway

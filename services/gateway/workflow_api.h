@@ -1,0 +1,54 @@
+// What both services of the gateway - Workflows and google.longrunning.Operations - do, without
+// their transport.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "common/base/context.h"
+#include "services/gateway/engine.h"
+#include "services/gateway/expand.h"
+
+namespace google::longrunning {
+class Operation;
+}
+
+namespace quench::gateway {
+
+class WorkflowApi {
+ public:
+  // None is owned.
+  WorkflowApi(Engine& engine, JobStore& store, Board& board, Pins& pins, MissingBlobs missing)
+      : engine_(engine), store_(store), board_(board), pins_(pins), missing_(std::move(missing)) {}
+
+  absl::StatusOr<ViewPtr> Create(const v1::CreateWorkflowRequest& request, const StepContext& step);
+  // `name` is that of the workflow or of its operation.
+  absl::StatusOr<ViewPtr> Get(const std::string& name, const StepContext& step);
+  absl::StatusOr<v1::ListWorkflowsResponse> List(const v1::ListWorkflowsRequest& request,
+                                                 const StepContext& step);
+  absl::Status Cancel(const std::string& name, const StepContext& step);
+  absl::Status Delete(const std::string& name, const StepContext& step);
+  // As Get, and while it is live `watcher` is told of what follows.
+  absl::StatusOr<ViewPtr> Watch(const std::string& name, const StepContext& step,
+                                const std::weak_ptr<Watcher>& watcher);
+
+ private:
+  absl::StatusOr<ViewPtr> FindEarlier(const std::string& tenant, const std::string& request_id,
+                                      const std::string& spec_hash);
+  absl::StatusOr<ViewPtr> FindById(const std::string& tenant, const std::string& id,
+                                   const std::weak_ptr<Watcher>* watcher);
+  absl::Status Submit(const StoredWorkflow& workflow);
+
+  Engine& engine_;
+  JobStore& store_;
+  Board& board_;
+  Pins& pins_;
+  const MissingBlobs missing_;
+};
+
+google::longrunning::Operation OperationOf(const WorkflowView& view);
+// Whose workflows a caller sees.
+std::string TenantOf(const StepContext& step);
+
+}  // namespace quench::gateway

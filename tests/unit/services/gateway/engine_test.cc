@@ -1,0 +1,639 @@
+#include "services/gateway/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/support/matchers.h"
+#include "tests/unit/services/gateway/engine_harness.h"
+
+namespace quench::gateway {
+namespace {
+
+using metrics::RetryReason;
+using metrics::Stage;
+using quench::testing::ElementsAre;
+using quench::testing::HasSubstr;
+
+const absl::Status kLost = rpc::Error(rpc::Reason::kUnavailable, "socket closed");
+const absl::Status kCrash = rpc::Error(rpc::Reason::kStepCrashed, "signal 11");
+
+class EngineTest : public ::testing::Test, protected EngineHarness {
+ protected:
+  // The calls so far, as METHOD.
+  std::vector<std::string> Methods() {
+    std::vector<std::string> methods;
+    for (const StepCall& call : runner.calls) methods.push_back(call.row->method);
+    return methods;
+  }
+  double Retries(Stage stage, RetryReason reason) {
+    return registry.Get(metrics::kStepRetries, stage, reason).Value();
+  }
+  static v1::WorkflowSpec OneImport(const std::string& model = "model") {
+    v1::WorkflowSpec spec;
+    AddImport(&spec, "import", model);
+    return spec;
+  }
+};
+
+TEST_F(EngineTest, StepsRunInOrderAndPassOutputsOn) {
+  const std::string id = Create(ChainSpec());
+  EXPECT_EQ(Get(id).steps_size(), 3);
+  loop.RunFor(milliseconds(500));
+  const v1::Workflow workflow = Get(id);
+  EXPECT_EQ(workflow.state(), v1::STATE_SUCCEEDED) << workflow.DebugString();
+  EXPECT_THAT(Methods(), ElementsAre("Import", "Transform", "Compile"));
+  EXPECT_EQ(workflow.counts().succeeded(), 3);
+  EXPECT_TRUE(workflow.has_start_time() && workflow.has_end_time());
+  EXPECT_EQ(Microseconds(workflow.expire_time()) - Microseconds(workflow.end_time()),
+            int64_t{7} * 24 * 3600 * 1'000'000);
+  const auto& transform =
+      static_cast<const importer::v1::TransformRequest&>(*runner.calls[1].request);
+  EXPECT_EQ(transform.module().digest().hash(), workflow.steps(0).outputs(1).digest().hash());
+  EXPECT_EQ(transform.step().tenant(), "t");
+  EXPECT_EQ(transform.step().request_id(), id + ".1.1");
+  EXPECT_EQ(workflow.steps(2).attempt(), 1);
+  EXPECT_EQ(registry.Get(metrics::kWorkflowsEnded, metrics::Result::kOk).Value(), 1);
+  EXPECT_EQ(registry.Get(metrics::kWorkflows, metrics::WorkflowState::kRunning).Value(), 0);
+  EXPECT_EQ(board->Find(id), nullptr);
+}
+
+TEST_F(EngineTest, PinsWhatLiveWorkflowsNeed) {
+  runner.behave = [](const StepCall& call) {
+    return call.row->method == "Compile" ? Hangs() : Behaviour();
+  };
+  const std::string id = Create(ChainSpec());
+  EXPECT_TRUE(pins->IsPinned(DigestOf("model").hash()));
+  loop.RunFor(milliseconds(500));
+  const std::string canonical = StepOf(id, "import").outputs(1).digest().hash();
+  EXPECT_TRUE(pins->IsPinned(canonical));
+  EXPECT_EQ(Cancel(id), absl::OkStatus());
+  EXPECT_FALSE(pins->IsPinned(canonical));
+  EXPECT_EQ(pins->size(), 0u);
+}
+
+TEST_F(EngineTest, ALostWorkerHasThreeAttempts) {
+  runner.behave = [](const StepCall&) { return Fails(kLost); };
+  const std::string id = Create(ChainSpec());
+  loop.RunFor(milliseconds(60'000));
+  const v1::Workflow workflow = Get(id);
+  EXPECT_EQ(workflow.state(), v1::STATE_FAILED);
+  EXPECT_EQ(workflow.error().message(), "step `import`: socket closed");
+  EXPECT_EQ(runner.calls.size(), 3u);
+  EXPECT_EQ(workflow.steps(0).attempt(), 3);
+  EXPECT_EQ(workflow.steps(0).failed_attempts_size(), 3);
+  EXPECT_EQ(workflow.steps(0).failed_attempts(0).server(), "fake");
+  EXPECT_EQ(workflow.steps(1).state(), v1::STATE_CANCELLED);
+  EXPECT_THAT(workflow.steps(1).error().message(), HasSubstr("step `import` failed"));
+  EXPECT_EQ(Retries(Stage::kImport, RetryReason::kWorkerLost), 2);
+}
+
+TEST_F(EngineTest, AnotherAttemptMaySucceed) {
+  runner.behave = [this](const StepCall&) {
+    return runner.calls.size() < 3 ? Fails(kLost) : Behaviour();
+  };
+  const std::string id = Create(OneImport());
+  loop.RunFor(milliseconds(60'000));
+  EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED);
+  EXPECT_EQ(StepOf(id, "import").attempt(), 3);
+}
+
+TEST_F(EngineTest, ACrashHasTwoAttempts) {
+  runner.behave = [](const StepCall&) { return Fails(kCrash); };
+  const std::string id = Create(OneImport());
+  loop.RunFor(milliseconds(60'000));
+  EXPECT_EQ(StateOf(id), v1::STATE_FAILED);
+  EXPECT_EQ(runner.calls.size(), 2u);
+  EXPECT_EQ(Get(id).error().code(), static_cast<int>(absl::StatusCode::kInternal));
+  EXPECT_EQ(Retries(Stage::kImport, RetryReason::kCrashed), 1);
+}
+
+TEST_F(EngineTest, OtherFailuresAreFinal) {
+  for (const absl::Status& status :
+       {rpc::Error(rpc::Reason::kResourceLimit, "out of memory"), absl::InvalidArgumentError("bad"),
+        absl::UnimplementedError("no such operator"),
+        rpc::Error(rpc::Reason::kInternal, "a defect"), absl::DeadlineExceededError("late"),
+        absl::FailedPreconditionError("cpu lacks avx512f")}) {
+    runner.calls.clear();
+    runner.behave = [&](const StepCall&) { return Fails(status); };
+    const std::string id = Create(OneImport());
+    loop.RunFor(milliseconds(60'000));
+    EXPECT_EQ(StateOf(id), v1::STATE_FAILED) << status;
+    EXPECT_EQ(runner.calls.size(), 1u) << status;
+    EXPECT_EQ(Get(id).error().code(), static_cast<int>(status.code()));
+    EXPECT_EQ(Get(id).steps(0).failed_attempts_size(), 1);
+  }
+}
+
+TEST_F(EngineTest, SilenceIsALostWorkerAndItsLateCompletionIsRefused) {
+  runner.behave = [this](const StepCall&) {
+    Behaviour hangs = Hangs();
+    hangs.ignores_cancel = true;
+    return runner.calls.size() == 1 ? hangs : Behaviour();
+  };
+  const std::string id = Create(OneImport());
+  loop.RunFor(milliseconds(29'000));
+  EXPECT_EQ(StateOf(id), v1::STATE_RUNNING);
+  EXPECT_EQ(runner.calls.size(), 1u);
+  loop.RunFor(milliseconds(5'000));
+  EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED);
+  EXPECT_EQ(StepOf(id, "import").attempt(), 2);
+  const std::string stored = Get(id).SerializeAsString();
+  runner.End(runner.calls[0].run, absl::OkStatus());
+  loop.RunFor(milliseconds(1'000));
+  EXPECT_EQ(registry.Get(metrics::kStepsRefused, Stage::kImport).Value(), 1);
+  EXPECT_EQ(Get(id).SerializeAsString(), stored);
+}
+
+TEST_F(EngineTest, ProgressKeepsAWorkerAlive) {
+  runner.behave = [](const StepCall&) { return Behaviour{true, milliseconds(200'000), {}, 20}; };
+  const std::string id = Create(OneImport());
+  loop.RunFor(milliseconds(100'000));
+  EXPECT_EQ(runner.calls.size(), 1u);
+  EXPECT_GT(StepOf(id, "import").progress().done(), 5);
+  loop.RunFor(milliseconds(110'000));
+  EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED);
+}
+
+TEST_F(EngineTest, SheddingCostsNoAttempt) {
+  runner.behave = [this](const StepCall&) {
+    return runner.calls.size() <= 20 ? Fails(ShedFor(milliseconds(1000)), false) : Behaviour();
+  };
+  const std::string id = Create(OneImport());
+  loop.RunFor(milliseconds(10'000));
+  EXPECT_LE(runner.calls.size(), 11u);  // asked as often as it was told to
+  EXPECT_EQ(StateOf(id), v1::STATE_QUEUED);
+  loop.RunFor(milliseconds(30'000));
+  EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED);
+  EXPECT_EQ(StepOf(id, "import").attempt(), 1);
+  EXPECT_EQ(Retries(Stage::kImport, RetryReason::kShed), 20);
+}
+
+TEST_F(EngineTest, LearnsHowManyRunAtOnce) {
+  v1::WorkflowSpec spec;
+  for (int i = 0; i < 200; ++i) AddImport(&spec, std::to_string(i), std::to_string(i));
+  runner.behave = [this](const StepCall&) {
+    if (runner.running() >= 2)
+      return Behaviour{false, milliseconds(0), ShedFor(milliseconds(1000))};
+    return Behaviour{true, milliseconds(100), {}};
+  };
+  const std::string id = Create(spec);
+  loop.RunFor(milliseconds(20'000));
+  EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED);
+  // Two at a time take 10 s; a probe each second finds that there are no more slots.
+  EXPECT_LT(runner.calls.size(), 300u);
+}
+
+TEST_F(EngineTest, AServiceThatNobodyAnswersForIsWaitedFor) {
+  runner.behave = [](const StepCall&) { return Fails(kLost, false); };
+  const std::string id = Create(OneImport());
+  loop.RunFor(milliseconds(60'000));
+  EXPECT_EQ(StateOf(id), v1::STATE_QUEUED);
+  EXPECT_EQ(
+      registry.Get(metrics::kWorkers, metrics::Service::kImporter, metrics::WorkerState::kLost)
+          .Value(),
+      1);
+  runner.behave = [](const StepCall&) { return Behaviour(); };
+  loop.RunFor(milliseconds(10'000));
+  EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED);
+  EXPECT_EQ(StepOf(id, "import").attempt(), 1);
+  runner.behave = [](const StepCall&) { return Fails(kLost, false); };
+  const std::string other = Create(OneImport("other"));
+  loop.RunFor(milliseconds(200'000));
+  EXPECT_EQ(StateOf(other), v1::STATE_FAILED);
+  EXPECT_THAT(Get(other).error().message(),
+              HasSubstr("step `import`: service `importer` has taken nothing for 120 s"));
+}
+
+TEST_F(EngineTest, AServiceThatIsNotConfiguredFailsItsSteps) {
+  runner.serves = [](metrics::Service service) { return service != metrics::Service::kCodegen; };
+  const std::string id = Create(ChainSpec());
+  loop.RunFor(milliseconds(1'000));
+  EXPECT_EQ(StateOf(id), v1::STATE_FAILED);
+  EXPECT_EQ(Get(id).error().message(),
+            "step `compile`: service `codegen` is not configured at this gateway");
+  EXPECT_EQ(Get(id).error().code(), static_cast<int>(absl::StatusCode::kUnavailable));
+}
+
+TEST_F(EngineTest, AMissingBlobIsMadeAgainOnce) {
+  std::string hash;
+  int losses = 1;
+  runner.behave = [&](const StepCall& call) {
+    if (call.row->method != "Compile" || losses-- <= 0) return Behaviour();
+    hash = static_cast<const codegen::v1::CompileRequest&>(*call.request).module().digest().hash();
+    return Fails(Missing(hash));
+  };
+  const std::string id = Create(ChainSpec());
+  loop.RunFor(milliseconds(5'000));
+  EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED) << Get(id).DebugString();
+  EXPECT_THAT(Methods(), ElementsAre("Import", "Transform", "Compile", "Transform", "Compile"));
+  EXPECT_EQ(StepOf(id, "transform").attempt(), 2);
+  EXPECT_EQ(StepOf(id, "compile").attempt(), 2);
+  EXPECT_EQ(Retries(Stage::kCompile, RetryReason::kMissingBlob), 1);
+
+  runner.calls.clear();
+  losses = 1000;
+  const std::string hopeless = Create(ChainSpec("another"));
+  loop.RunFor(milliseconds(5'000));
+  EXPECT_EQ(StateOf(hopeless), v1::STATE_FAILED);
+  EXPECT_THAT(Methods(), ElementsAre("Import", "Transform", "Compile", "Transform", "Compile"));
+}
+
+TEST_F(EngineTest, ProducersOfProducersRunAgainToo) {
+  int losses = 1;
+  runner.behave = [&](const StepCall& call) {
+    if (call.row->method == "Compile" && losses == 1) {
+      ++losses;
+      return Fails(Missing(
+          static_cast<const codegen::v1::CompileRequest&>(*call.request).module().digest().hash()));
+    }
+    if (call.row->method == "Transform" && losses == 2) {
+      ++losses;
+      return Fails(Missing(static_cast<const importer::v1::TransformRequest&>(*call.request)
+                               .module()
+                               .digest()
+                               .hash()));
+    }
+    return Behaviour();
+  };
+  const std::string id = Create(ChainSpec());
+  loop.RunFor(milliseconds(5'000));
+  EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED) << Get(id).DebugString();
+  EXPECT_THAT(Methods(), ElementsAre("Import", "Transform", "Compile", "Transform", "Import",
+                                     "Transform", "Compile"));
+  EXPECT_EQ(StepOf(id, "import").state(), v1::STATE_SUCCEEDED);
+}
+
+TEST_F(EngineTest, ABlobThatNoStepGaveFailsAtOnce) {
+  runner.behave = [](const StepCall&) { return Fails(Missing(DigestOf("model").hash())); };
+  const std::string id = Create(ChainSpec());
+  loop.RunFor(milliseconds(5'000));
+  EXPECT_EQ(StateOf(id), v1::STATE_FAILED);
+  EXPECT_EQ(runner.calls.size(), 1u);
+}
+
+TEST_F(EngineTest, IdenticalStepsOfATenantMerge) {
+  runner.behave = [](const StepCall&) { return Behaviour{true, milliseconds(1000), {}}; };
+  const std::string a = Create(OneImport()), b = Create(OneImport());
+  const std::string other_tenant = Create(OneImport(), "u");
+  v1::WorkflowSpec off = OneImport();
+  off.set_cache(step::v1::CACHE_MODE_OFF);
+  const std::string c = Create(off), d = Create(off);
+  loop.RunFor(milliseconds(3'000));
+  EXPECT_EQ(runner.calls.size(), 4u);
+  for (const std::string& id : {a, b, c, d}) EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED);
+  EXPECT_EQ(Get(other_tenant, "u").state(), v1::STATE_SUCCEEDED);
+  EXPECT_EQ(StepOf(b, "import").outputs(0).digest().hash(),
+            StepOf(a, "import").outputs(0).digest().hash());
+  EXPECT_EQ(StepOf(b, "import").attempt(), 1);
+  EXPECT_EQ(registry.Get(metrics::kStepsMerged, Stage::kImport).Value(), 1);
+}
+
+TEST_F(EngineTest, ACancelledFirstDoesNotFailTheSecond) {
+  runner.behave = [](const StepCall&) { return Behaviour{true, milliseconds(1000), {}}; };
+  const std::string a = Create(OneImport()), b = Create(OneImport()), c = Create(OneImport());
+  loop.RunFor(milliseconds(100));
+  EXPECT_EQ(runner.calls.size(), 1u);
+  EXPECT_EQ(Cancel(a), absl::OkStatus());
+  loop.RunFor(milliseconds(3'000));
+  EXPECT_EQ(StateOf(a), v1::STATE_CANCELLED);
+  EXPECT_EQ(StateOf(b), v1::STATE_SUCCEEDED);
+  EXPECT_EQ(StateOf(c), v1::STATE_SUCCEEDED);
+  EXPECT_EQ(runner.calls.size(), 2u);
+  // A follower that is cancelled leaves the first alone.
+  const std::string d = Create(OneImport("m")), e = Create(OneImport("m"));
+  EXPECT_EQ(Cancel(e), absl::OkStatus());
+  loop.RunFor(milliseconds(3'000));
+  EXPECT_EQ(StateOf(d), v1::STATE_SUCCEEDED);
+  EXPECT_EQ(StateOf(e), v1::STATE_CANCELLED);
+}
+
+TEST_F(EngineTest, TwinsInOneWorkflowShareAFailure) {
+  v1::WorkflowSpec spec;
+  AddImport(&spec, "a");
+  AddImport(&spec, "b");
+  spec.set_fail_fast(true);
+  runner.behave = [](const StepCall&) { return Fails(absl::InvalidArgumentError("bad")); };
+  const std::string id = Create(spec);
+  loop.RunFor(milliseconds(1'000));
+  EXPECT_EQ(StateOf(id), v1::STATE_FAILED);
+  EXPECT_EQ(runner.calls.size(), 1u);
+  EXPECT_EQ(Get(id).counts().failed(), 1);
+  EXPECT_EQ(Get(id).counts().cancelled(), 1);
+}
+
+TEST_F(EngineTest, OneFailureLeavesTheRestToRunUnlessFailFast) {
+  v1::WorkflowSpec spec;
+  AddImport(&spec, "bad", "bad");
+  AddTransform(&spec, "after_bad", "bad", "canonical");
+  AddImport(&spec, "good", "good");
+  AddTransform(&spec, "after_good", "good", "canonical");
+  runner.behave = [](const StepCall& call) {
+    if (call.row->method != "Import") return Behaviour{true, milliseconds(100), {}};
+    const auto& request = static_cast<const importer::v1::ImportRequest&>(*call.request);
+    return request.model().file().hash() == DigestOf("bad").hash()
+               ? Fails(absl::InvalidArgumentError("bad"))
+               : Behaviour();
+  };
+  const std::string patient = Create(spec);
+  loop.RunFor(milliseconds(1'000));
+  EXPECT_EQ(StateOf(patient), v1::STATE_FAILED);
+  EXPECT_EQ(StepOf(patient, "after_good").state(), v1::STATE_SUCCEEDED);
+  EXPECT_EQ(StepOf(patient, "after_bad").state(), v1::STATE_CANCELLED);
+  spec.set_fail_fast(true);
+  spec.set_salt("again");
+  const std::string fast = Create(spec);
+  loop.RunFor(milliseconds(1'000));
+  EXPECT_EQ(StateOf(fast), v1::STATE_FAILED);
+  EXPECT_EQ(StepOf(fast, "after_good").state(), v1::STATE_CANCELLED);
+  EXPECT_EQ(Get(fast).error().message(), "step `bad`: bad");
+}
+
+TEST_F(EngineTest, CancelEndsAWorkflowForGood) {
+  runner.behave = [](const StepCall& call) {
+    return call.row->method == "Transform" ? Hangs() : Behaviour();
+  };
+  const std::string id = Create(ChainSpec());
+  loop.RunFor(milliseconds(1'000));
+  EXPECT_EQ(Cancel(id, "u").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Cancel("nobody").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Cancel(id), absl::OkStatus());
+  const v1::Workflow workflow = Get(id);
+  EXPECT_EQ(workflow.state(), v1::STATE_CANCELLED);
+  EXPECT_EQ(workflow.error().code(), static_cast<int>(absl::StatusCode::kCancelled));
+  EXPECT_EQ(workflow.counts().succeeded(), 1);
+  EXPECT_EQ(workflow.counts().cancelled(), 2);
+  EXPECT_EQ(runner.cancelled.size(), 1u);
+  loop.RunFor(milliseconds(60'000));
+  EXPECT_EQ(Get(id).SerializeAsString(), workflow.SerializeAsString());
+  EXPECT_EQ(runner.calls.size(), 2u);
+  EXPECT_EQ(registry.Get(metrics::kWorkflowsEnded, metrics::Result::kCancelled).Value(), 1);
+}
+
+TEST_F(EngineTest, TheTenantsLimitOfQueuedSteps) {
+  Options().max_queued_steps = 5;
+  runner.behave = [](const StepCall&) { return Hangs(); };
+  const std::string first = Create(ChainSpec());
+  absl::Status status;
+  CreateAs("x", ChainSpec("b"), "t", &status);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(rpc::ReasonOf(status), "QUOTA_EXCEEDED");
+  EXPECT_EQ(rpc::RetryAfterOf(status), std::nullopt);
+  ASSERT_EQ(rpc::QuotasOf(status).size(), 1u);
+  EXPECT_EQ(rpc::QuotasOf(status)[0].subject, "tenant:t");
+  Create(ChainSpec("b"), "u");
+  EXPECT_EQ(Cancel(first), absl::OkStatus());
+  Create(ChainSpec("b"));
+}
+
+TEST_F(EngineTest, ATenantRunsAtMostSoManySteps) {
+  Options().max_running_steps = 3;
+  v1::WorkflowSpec spec;
+  for (int i = 0; i < 20; ++i) AddImport(&spec, std::to_string(i), std::to_string(i));
+  const std::string id = Create(spec);
+  loop.RunFor(milliseconds(10'000));
+  EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED);
+  EXPECT_EQ(runner.most_at_once, 3u);
+}
+
+TEST_F(EngineTest, TenantsTakeTurns) {
+  runner.behave = [this](const StepCall&) {
+    if (runner.running() >= 4)
+      return Behaviour{false, milliseconds(0), ShedFor(milliseconds(60'000))};
+    return Behaviour{true, milliseconds(100), {}};
+  };
+  v1::WorkflowSpec big, small;
+  for (int i = 0; i < 200; ++i) AddImport(&big, std::to_string(i), "big" + std::to_string(i));
+  for (int i = 0; i < 20; ++i) AddImport(&small, std::to_string(i), "small" + std::to_string(i));
+  Create(big, "heavy");
+  loop.RunFor(milliseconds(1'000));  // it has all slots
+  const size_t before = runner.calls.size();
+  const std::string light = Create(small, "light");
+  loop.RunFor(milliseconds(1'300));
+  EXPECT_EQ(Get(light, "light").state(), v1::STATE_SUCCEEDED);
+  int heavy = 0, last_light = 0;
+  for (size_t i = before; i < runner.calls.size(); ++i) {
+    const auto& request = static_cast<const importer::v1::ImportRequest&>(*runner.calls[i].request);
+    if (request.step().tenant() == "light") last_light = static_cast<int>(i - before);
+  }
+  for (int i = 0; i < last_light; ++i) {
+    const auto& request =
+        static_cast<const importer::v1::ImportRequest&>(*runner.calls[before + i].request);
+    if (request.step().tenant() == "heavy") ++heavy;
+  }
+  EXPECT_LE(heavy, 30);  // 20 steps of the other's: as many turns, and the slots that ended first
+}
+
+TEST_F(EngineTest, RunningStepsAreReclaimedAtBoot) {
+  runner.behave = [](const StepCall& call) {
+    return call.row->method == "Transform" ? Hangs() : Behaviour();
+  };
+  const std::string id = Create(ChainSpec());
+  loop.RunFor(milliseconds(1'000));
+  const int64_t revision = Get(id).revision();
+  runner.behave = [](const StepCall&) { return Behaviour(); };
+  Boot();
+  EXPECT_GT(Get(id).revision(), revision);
+  EXPECT_TRUE(pins->IsPinned(StepOf(id, "import").outputs(1).digest().hash()));
+  loop.RunFor(milliseconds(1'000));
+  EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED);
+  EXPECT_THAT(Methods(), ElementsAre("Import", "Transform", "Transform", "Compile"));
+  const v1::Step transform = StepOf(id, "transform");
+  EXPECT_EQ(transform.attempt(), 2);
+  ASSERT_EQ(transform.failed_attempts_size(), 1);
+  EXPECT_THAT(transform.failed_attempts(0).error().message(), HasSubstr("the gateway ended"));
+  EXPECT_LE(transform.attempt(), transform.max_attempts());
+}
+
+TEST_F(EngineTest, AStepThatBringsTheGatewayDownEnds) {
+  runner.behave = [](const StepCall&) { return Hangs(); };
+  const std::string id = Create(OneImport());
+  for (int i = 0; i < 10; ++i) {
+    loop.RunFor(milliseconds(1'000));
+    ASSERT_EQ(StateOf(id), v1::STATE_RUNNING) << i;
+    Boot();
+  }
+  loop.RunFor(milliseconds(1'000));
+  Boot();
+  loop.RunFor(milliseconds(1'000));
+  EXPECT_EQ(StateOf(id), v1::STATE_FAILED);
+  EXPECT_THAT(Get(id).error().message(), HasSubstr("the gateway has ended 11 times"));
+}
+
+TEST_F(EngineTest, EndedWorkflowsExpire) {
+  Options().keep_workflows = std::chrono::hours(1);
+  const std::string id = Create(OneImport());
+  loop.RunFor(std::chrono::minutes(59));
+  EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED);
+  loop.RunFor(std::chrono::minutes(3));
+  EXPECT_EQ(store.Get("t", id).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(EngineTest, ADrainLetsRunningStepsEndAndBeginsNone) {
+  runner.behave = [](const StepCall&) { return Behaviour{true, milliseconds(1000), {}}; };
+  const std::string id = Create(ChainSpec());
+  loop.RunFor(milliseconds(500));
+  bool drained = false;
+  engine->Drain([&] { drained = true; });
+  loop.RunFor(milliseconds(100));
+  EXPECT_FALSE(drained);
+  absl::Status status;
+  CreateAs("x", OneImport("b"), "t", &status);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(rpc::RetryAfterOf(status), std::nullopt);
+  loop.RunFor(milliseconds(2'000));
+  EXPECT_TRUE(drained);
+  EXPECT_EQ(StepOf(id, "import").state(), v1::STATE_SUCCEEDED);
+  EXPECT_THAT(Methods(), ElementsAre("Import"));
+  Boot();
+  loop.RunFor(milliseconds(5'000));
+  EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED);
+}
+
+TEST_F(EngineTest, QueueMetricsFollowTheQueue) {
+  Options().max_running_steps = 1;
+  runner.behave = [](const StepCall&) { return Hangs(); };
+  v1::WorkflowSpec spec;
+  for (int i = 0; i < 4; ++i) AddImport(&spec, std::to_string(i), std::to_string(i));
+  const std::string id = Create(spec);
+  loop.RunFor(milliseconds(12'000));
+  EXPECT_EQ(registry.Get(metrics::kQueueDepth, Stage::kImport).Value(), 3);
+  EXPECT_GE(registry.Get(metrics::kQueueOldestAge, Stage::kImport).Value(), 10);
+  EXPECT_EQ(registry.Get(metrics::kWorkflows, metrics::WorkflowState::kRunning).Value(), 1);
+  EXPECT_EQ(Cancel(id), absl::OkStatus());
+  EXPECT_EQ(registry.Get(metrics::kQueueDepth, Stage::kImport).Value(), 0);
+}
+
+TEST_F(EngineTest, WatchersSeeEveryChangeInTheEnd) {
+  class Follower : public Watcher {
+   public:
+    void OnView(const ViewPtr& view) override {
+      const v1::WatchWorkflowEvent event = EventSince(*view, revision);
+      if (event.has_snapshot()) {
+        steps.clear();
+        for (const v1::Step& step : event.snapshot().steps()) steps[step.name()] = step;
+      }
+      for (const v1::Step& step : event.change().steps()) steps[step.name()] = step;
+      EXPECT_GT(event.revision(), revision);
+      revision = event.revision();
+      ended = view->ended();
+    }
+    int64_t revision = 0;
+    bool ended = false;
+    std::map<std::string, v1::Step> steps;
+  };
+  runner.behave = [](const StepCall&) { return Behaviour{true, milliseconds(1000), {}, 5}; };
+  const std::string id = Create(ChainSpec());
+  const auto follower = std::make_shared<Follower>();
+  follower->OnView(board->Watch(id, follower));
+  loop.RunFor(milliseconds(1'500));
+  EXPECT_GE(follower->steps["transform"].progress().done(), 1);
+  EXPECT_FALSE(follower->ended);
+  loop.RunFor(milliseconds(5'000));
+  EXPECT_TRUE(follower->ended);
+  const v1::Workflow workflow = Get(id);
+  for (const v1::Step& step : workflow.steps()) {
+    EXPECT_EQ(follower->steps[step.name()].SerializeAsString(), step.SerializeAsString());
+  }
+}
+
+// Whatever services, callers and gateways do: a workflow ends once, and attempts stay in limits.
+class RandomRun : public ::testing::TestWithParam<int>, protected EngineHarness {};
+
+TEST_P(RandomRun, EveryWorkflowEndsOnce) {
+  std::mt19937 random(static_cast<unsigned>(GetParam()));
+  const auto draw = [&](int below) { return static_cast<int>(random() % below); };
+  Options().max_running_steps = 6;
+  Options().seed = static_cast<uint64_t>(GetParam());
+  runner.behave = [&](const StepCall& call) -> Behaviour {
+    const milliseconds after(draw(2000));
+    switch (draw(14)) {
+      case 0:
+        return {true, after, kLost};
+      case 1:
+        return {true, after, kCrash};
+      case 2:
+        return {false, milliseconds(0), ShedFor(milliseconds(1 + draw(2000)))};
+      case 3:
+        return {false, after, kLost};
+      case 4:
+        return draw(3) == 0 ? Hangs() : Behaviour{true, after, {}};
+      case 5: {
+        const std::vector<Digest> inputs = DigestsIn(*call.request);
+        return {draw(2) == 0, after, Missing(inputs[draw(static_cast<int>(inputs.size()))].hash())};
+      }
+      case 6:
+        return {true, after, absl::InvalidArgumentError("bad")};
+      case 7: {
+        Behaviour late = Hangs();
+        late.ignores_cancel = true;
+        late.after = milliseconds(draw(90'000));
+        return late;
+      }
+      default:
+        return {true, after, {}, draw(5)};
+    }
+  };
+  std::map<std::string, std::string> tenants;  // by id
+  std::map<std::string, std::string> ended;
+  for (int turn = 0; turn < 300; ++turn) {
+    if (tenants.size() < 40 && draw(3) == 0) {
+      v1::WorkflowSpec spec;
+      const int chains = 1 + draw(4);
+      for (int c = 0; c < chains; ++c) {
+        const std::string name = std::to_string(c);
+        AddImport(&spec, name + "/i", "model" + std::to_string(draw(5)));
+        AddTransform(&spec, name + "/t", name + "/i", "canonical");
+        for (int k = draw(3); k >= 0; --k) {
+          AddCompile(&spec, name + "/c" + std::to_string(k), name + "/t");
+        }
+      }
+      spec.set_fail_fast(draw(4) == 0);
+      const std::string tenant = "t" + std::to_string(draw(3));
+      tenants[Create(spec, tenant)] = tenant;
+    }
+    loop.RunFor(milliseconds(draw(1500)));
+    if (!tenants.empty() && draw(12) == 0) {
+      auto some = tenants.begin();
+      std::advance(some, draw(static_cast<int>(tenants.size())));
+      Cancel(some->first, some->second).IgnoreError();  // it may have ended
+    }
+    if (draw(40) == 0) Boot();
+    for (const auto& [id, tenant] : tenants) {
+      const v1::Workflow workflow = Get(id, tenant);
+      if (!ended[id].empty()) {
+        ASSERT_EQ(workflow.SerializeAsString(), ended[id]) << "changed after its end";
+      } else if (HasEnded(workflow.state())) {
+        ended[id] = workflow.SerializeAsString();
+      }
+    }
+  }
+  loop.RunFor(std::chrono::hours(2));
+  EXPECT_EQ(pins->size(), 0u);
+  for (const auto& [id, tenant] : tenants) {
+    const v1::Workflow workflow = Get(id, tenant);
+    EXPECT_TRUE(HasEnded(workflow.state())) << workflow.DebugString();
+    EXPECT_EQ(board->Find(id), nullptr);
+    for (const v1::Step& step : workflow.steps()) {
+      EXPECT_TRUE(HasEnded(step.state())) << step.DebugString();
+      EXPECT_LE(step.attempt(), step.max_attempts()) << step.DebugString();
+      EXPECT_EQ(step.state() == v1::STATE_SUCCEEDED, step.outputs_size() > 0);
+    }
+    const v1::Counts& counts = workflow.counts();
+    EXPECT_EQ(counts.queued() + counts.running(), 0);
+    EXPECT_EQ(counts.succeeded() + counts.failed() + counts.cancelled(), workflow.steps_size());
+    if (workflow.state() == v1::STATE_SUCCEEDED) {
+      EXPECT_EQ(counts.succeeded(), workflow.steps_size());
+    } else {
+      EXPECT_TRUE(workflow.has_error());
+    }
+  }
+  EXPECT_EQ(registry.Get(metrics::kWorkflows, metrics::WorkflowState::kQueued).Value() +
+                registry.Get(metrics::kWorkflows, metrics::WorkflowState::kRunning).Value(),
+            0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomRun, ::testing::Range(1, 21));
+
+}  // namespace
+}  // namespace quench::gateway
