@@ -111,8 +111,9 @@ std::vector<Digest> InputsOf(const v1::StepList& steps) {
   return digests;
 }
 
-absl::Status CheckBlobs(const std::vector<Digest>& needed, const MissingBlobs& missing) {
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> absent, missing(needed));
+absl::Status CheckBlobs(const std::string& tenant, const std::vector<Digest>& needed,
+                        const MissingBlobs& missing) {
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> absent, missing(tenant, needed));
   if (absent.empty()) return absl::OkStatus();
   absl::Status status = rpc::Error(
       rpc::Reason::kBlobMissing,

@@ -24,10 +24,12 @@ std::vector<std::vector<int>> DependenciesOf(const v1::StepList& steps);
 // The blobs that the steps read and no step gives, each once.
 std::vector<Digest> InputsOf(const v1::StepList& steps);
 
-// Which of these are not there.
-using MissingBlobs = std::function<absl::StatusOr<std::vector<Digest>>(const std::vector<Digest>&)>;
+// Which of these a tenant has not.
+using MissingBlobs = std::function<absl::StatusOr<std::vector<Digest>>(
+    const std::string& tenant, const std::vector<Digest>& digests)>;
 // FAILED_PRECONDITION with a violation `MISSING` for every blob that is not there.
-absl::Status CheckBlobs(const std::vector<Digest>& needed, const MissingBlobs& missing);
+absl::Status CheckBlobs(const std::string& tenant, const std::vector<Digest>& needed,
+                        const MissingBlobs& missing);
 
 // Whether `text` is of letters, digits, `_`, `-`, `.` and, where `slash`, `/`; 1 to 255 bytes.
 bool IsStepName(const std::string& text, bool slash);

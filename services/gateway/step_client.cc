@@ -61,7 +61,8 @@ class StreamCall final : public StepClient::Call,
   }
   void OnDone(const grpc::Status& status) override {
     const std::shared_ptr<StreamCall> self = std::move(self_);
-    client_->End(run_, std::move(on_event_), std::move(result_), rpc::FromGrpc(status));
+    client_->End(run_, request_->step().tenant(), std::move(on_event_), std::move(result_),
+                 rpc::FromGrpc(status));
   }
 
  private:
@@ -168,7 +169,7 @@ void StepClient::Cancel(uint64_t run) {
   if (call != nullptr) call->TryCancel();
 }
 
-void StepClient::End(uint64_t run, OnEvent on_event,
+void StepClient::End(uint64_t run, const std::string& tenant, OnEvent on_event,
                      std::shared_ptr<google::protobuf::Message> result,
                      const absl::Status& status) {
   {
@@ -177,12 +178,12 @@ void StepClient::End(uint64_t run, OnEvent on_event,
     ++ending_;
   }
   // On a thread of ours: storing waits for the disk, and gRPC's threads must not.
-  pool_.Run([this, on_event = std::move(on_event), result = std::move(result), status] {
+  pool_.Run([this, tenant, on_event = std::move(on_event), result = std::move(result), status] {
     StepEvent event;
     event.kind = StepEvent::kDone;
     event.status = status;
     if (status.ok() && result != nullptr) {
-      absl::StatusOr<std::shared_ptr<StepResult>> stored = Store(*result);
+      absl::StatusOr<std::shared_ptr<StepResult>> stored = Store(tenant, *result);
       event.status = stored.status();
       if (stored.ok()) event.result = *std::move(stored);
     }
@@ -194,13 +195,13 @@ void StepClient::End(uint64_t run, OnEvent on_event,
 }
 
 absl::StatusOr<std::shared_ptr<StepResult>> StepClient::Store(
-    const google::protobuf::Message& result) {
+    const std::string& tenant, const google::protobuf::Message& result) {
   auto stored = std::make_shared<StepResult>();
   stored->outputs = OutputsOf(result);
   const auto* field = result.GetDescriptor()->FindFieldByName("execution");
   stored->execution =
       static_cast<const step::v1::Execution&>(result.GetReflection()->GetMessage(result, field));
-  absl::StatusOr<Digest> digest = put_blob_(Serialised(result));
+  absl::StatusOr<Digest> digest = put_blob_(tenant, Serialised(result));
   if (!digest.ok()) return Annotate(digest.status(), "the step's result cannot be stored");
   v1::StepOutput& whole = stored->outputs.emplace_back();
   whole.set_name("result");

@@ -17,8 +17,9 @@ struct ServiceChannels {
   std::shared_ptr<rpc::Channel> importer, analyser, codegen;
 };
 
-// Stores bytes; may block.
-using PutBlob = std::function<absl::StatusOr<Digest>(const std::string& bytes)>;
+// Stores bytes of a tenant; may block.
+using PutBlob =
+    std::function<absl::StatusOr<Digest>(const std::string& tenant, const std::string& bytes)>;
 
 class StepClient final : public StepRunner {
  public:
@@ -39,12 +40,13 @@ class StepClient final : public StepRunner {
     virtual void TryCancel() = 0;
   };
   // From a call: its result, or null, and how it ended. The last that a call does.
-  void End(uint64_t run, OnEvent on_event, std::shared_ptr<google::protobuf::Message> result,
-           const absl::Status& status);
+  void End(uint64_t run, const std::string& tenant, OnEvent on_event,
+           std::shared_ptr<google::protobuf::Message> result, const absl::Status& status);
 
  private:
   std::shared_ptr<rpc::Channel> ChannelOf(metrics::Service service) const;
-  absl::StatusOr<std::shared_ptr<StepResult>> Store(const google::protobuf::Message& result);
+  absl::StatusOr<std::shared_ptr<StepResult>> Store(const std::string& tenant,
+                                                    const google::protobuf::Message& result);
 
   const ServiceChannels channels_;
   const PutBlob put_blob_;

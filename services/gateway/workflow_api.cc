@@ -74,7 +74,7 @@ absl::Status WorkflowApi::Submit(const StoredWorkflow& workflow) {
   std::vector<std::string> hashes;
   for (const Digest& digest : inputs) hashes.push_back(digest.hash());
   pins_.Add(id, hashes);
-  absl::Status status = CheckBlobs(inputs, missing_);
+  absl::Status status = CheckBlobs(workflow.workflow.tenant(), inputs, missing_);
   if (status.ok()) {
     status = Await([&](JobStore::Done done) { engine_.Create(workflow, std::move(done)); });
   }

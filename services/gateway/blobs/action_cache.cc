@@ -36,10 +36,10 @@ bool HasTree(LocalBlobStore& store, const reapi::Digest& digest) {
 absl::StatusOr<reapi::ActionResult> GetResult(const BlobServerParts& parts,
                                               const reapi::GetActionResultRequest& request,
                                               const StepContext& step) {
-  QUENCH_RETURN_IF_ERROR(CheckInstance(parts, request.instance_name()));
   QUENCH_RETURN_IF_ERROR(CheckFunction(request.digest_function()));
   QUENCH_ASSIGN_OR_RETURN(const BlobId key, BlobIdOf(request.action_digest(), "action_digest"));
-  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<TenantBlobs> blobs, BlobsOf(parts, step));
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<TenantBlobs> blobs,
+                          BlobsOf(parts, request.instance_name(), step));
   QUENCH_ASSIGN_OR_RETURN(const std::optional<std::string> value,
                           blobs->actions->Get(key.hash, step));
   const auto count = [&](CacheResult result) {
@@ -67,13 +67,13 @@ absl::StatusOr<reapi::ActionResult> GetResult(const BlobServerParts& parts,
 absl::StatusOr<reapi::ActionResult> UpdateResult(const BlobServerParts& parts,
                                                  const reapi::UpdateActionResultRequest& request,
                                                  const StepContext& step) {
-  QUENCH_RETURN_IF_ERROR(CheckInstance(parts, request.instance_name()));
   QUENCH_RETURN_IF_ERROR(CheckFunction(request.digest_function()));
   QUENCH_ASSIGN_OR_RETURN(const BlobId key, BlobIdOf(request.action_digest(), "action_digest"));
-  if (!parts.options.update_actions) {
+  if (!MayUpdateActions(step)) {
     return absl::PermissionDeniedError("results of actions are written by services only");
   }
-  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<TenantBlobs> blobs, BlobsOf(parts, step));
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<TenantBlobs> blobs,
+                          BlobsOf(parts, request.instance_name(), step));
   QUENCH_RETURN_IF_ERROR(
       blobs->actions->Put(key.hash, request.action_result().SerializeAsString(), step));
   return request.action_result();

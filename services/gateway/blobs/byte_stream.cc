@@ -32,7 +32,6 @@ class BlobProducer final : public rpc::Producer<bytestream::ReadResponse> {
   absl::Status Open(const StepContext& step) {
     QUENCH_ASSIGN_OR_RETURN(const rpc::ResourceName name,
                             rpc::ParseReadName(request_.resource_name()));
-    QUENCH_RETURN_IF_ERROR(CheckInstance(parts_, name.instance));
     if (request_.read_limit() < 0) {
       return InvalidArgument("`read_limit` is {}, it must not be negative", request_.read_limit());
     }
@@ -41,7 +40,8 @@ class BlobProducer final : public rpc::Producer<bytestream::ReadResponse> {
       return absl::OutOfRangeError(fmt::format("`read_offset` is {}, the blob has {} bytes",
                                                request_.read_offset(), name.blob.size));
     }
-    QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<TenantBlobs> blobs, BlobsOf(parts_, step));
+    QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<TenantBlobs> blobs,
+                            BlobsOf(parts_, name.instance, step));
     QUENCH_ASSIGN_OR_RETURN(reader_, blobs->store->OpenReader(name.blob));
     position_ = static_cast<uint64_t>(request_.read_offset());
     const auto limit = static_cast<uint64_t>(request_.read_limit());
@@ -98,13 +98,12 @@ class BlobReceiver final
   absl::Status Open(const bytestream::WriteRequest& request, const StepContext& step) {
     name_ = request.resource_name();
     QUENCH_ASSIGN_OR_RETURN(const rpc::ResourceName name, rpc::ParseWriteName(name_));
-    QUENCH_RETURN_IF_ERROR(CheckInstance(parts_, name.instance));
     size_ = name.blob.size;
     if (size_ > static_cast<uint64_t>(parts_.options.max_blob_bytes)) {
       return InvalidArgument("a blob of {} bytes, at most {} are taken", size_,
                              parts_.options.max_blob_bytes);
     }
-    QUENCH_ASSIGN_OR_RETURN(blobs_, BlobsOf(parts_, step));
+    QUENCH_ASSIGN_OR_RETURN(blobs_, BlobsOf(parts_, name.instance, step));
     QUENCH_ASSIGN_OR_RETURN(upload_,
                             blobs_->uploads->Begin(name.upload_id, name.blob, [abort = abort_] {
                               abort(absl::AbortedError("another call has taken over the upload"));
@@ -126,8 +125,8 @@ absl::StatusOr<bytestream::QueryWriteStatusResponse> QueryUpload(
     const StepContext& step) {
   QUENCH_ASSIGN_OR_RETURN(const rpc::ResourceName name,
                           rpc::ParseWriteName(request.resource_name()));
-  QUENCH_RETURN_IF_ERROR(CheckInstance(parts, name.instance));
-  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<TenantBlobs> blobs, BlobsOf(parts, step));
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<TenantBlobs> blobs,
+                          BlobsOf(parts, name.instance, step));
   QUENCH_ASSIGN_OR_RETURN(const Uploads::State state,
                           blobs->uploads->Query(name.upload_id, name.blob));
   bytestream::QueryWriteStatusResponse response;

@@ -7,13 +7,11 @@ namespace quench::gateway {
 namespace {
 
 absl::StatusOr<reapi::ServerCapabilities> Describe(const BlobServerParts& parts,
-                                                   const reapi::GetCapabilitiesRequest& request) {
-  QUENCH_RETURN_IF_ERROR(CheckInstance(parts, request.instance_name()));
+                                                   const StepContext& step) {
   reapi::ServerCapabilities capabilities;
   auto* cache = capabilities.mutable_cache_capabilities();
   cache->add_digest_functions(reapi::DigestFunction::SHA256);
-  cache->mutable_action_cache_update_capabilities()->set_update_enabled(
-      parts.options.update_actions);
+  cache->mutable_action_cache_update_capabilities()->set_update_enabled(MayUpdateActions(step));
   cache->set_max_batch_total_size_bytes(parts.options.max_batch_bytes);
   cache->set_max_cas_blob_size_bytes(static_cast<int64_t>(std::min(
       parts.folders.space()->max_bytes(), static_cast<uint64_t>(parts.options.max_blob_bytes))));
@@ -36,7 +34,7 @@ grpc::ServerUnaryReactor* CapabilitiesService::GetCapabilities(
     reapi::ServerCapabilities* response) {
   return rpc::UnaryOnPool(
       get_, context, request, response,
-      [this](const auto& asked, const StepContext&) { return Describe(parts_, asked); });
+      [this](const auto&, const StepContext& step) { return Describe(parts_, step); });
 }
 
 }  // namespace quench::gateway

@@ -3,6 +3,7 @@
 #include <system_error>
 
 #include "common/base/status.h"
+#include "common/rpc/tokens.h"
 
 namespace quench::gateway {
 namespace {
@@ -36,7 +37,8 @@ absl::StatusOr<std::unique_ptr<BlobFolders>> BlobFolders::Open(const std::filesy
   return folders;
 }
 
-absl::StatusOr<std::shared_ptr<TenantBlobs>> BlobFolders::Of(const std::string& tenant) {
+absl::StatusOr<std::shared_ptr<TenantBlobs>> BlobFolders::Of(const std::string& name) {
+  const std::string tenant = name == rpc::kDefaultTenant ? "" : name;
   if (!tenant.empty() && !IsTenant(tenant)) {
     return InvalidArgument("`{}` is not a tenant: 1 to 64 lower-case letters, digits and `-`",
                            tenant.substr(0, 80));

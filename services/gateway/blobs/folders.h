@@ -24,8 +24,8 @@ struct TenantBlobs {
 
 // Tenants share the space and nothing else: each has a whole folder of its own - blobs, unfinished
 // uploads, action cache - so that no answer depends on what another one stored. A blob that two
-// tenants have lies there twice. Where nobody needs a token, the only tenant is "", whose folder is
-// `root` itself: what LocalBlobStore::Open(root) of a service on this machine opens. The folder of
+// tenants have lies there twice. Where nobody needs a token, callers are of tenant "", which is also
+// called rpc::kDefaultTenant, and whose folder is `root` itself: what LocalBlobStore::Open(root) of a service on this machine opens. The folder of
 // tenant `t` is `root/tenants/t`. Thread-safe.
 class BlobFolders {
  public:
@@ -34,7 +34,7 @@ class BlobFolders {
                                                            uint64_t max_bytes);
 
   // Made when it is not there.
-  absl::StatusOr<std::shared_ptr<TenantBlobs>> Of(const std::string& tenant);
+  absl::StatusOr<std::shared_ptr<TenantBlobs>> Of(const std::string& name);
   std::vector<std::shared_ptr<TenantBlobs>> All();
   const std::shared_ptr<BlobSpace>& space() const { return space_; }
 

@@ -3,6 +3,7 @@
 #include "common/base/status.h"
 #include "common/blobs/digest.h"
 #include "common/rpc/errors.h"
+#include "common/rpc/tokens.h"
 
 namespace quench::gateway {
 namespace {
@@ -12,12 +13,6 @@ absl::Status BadField(const std::string& field, const std::string& description) 
 }
 
 }  // namespace
-
-absl::Status CheckInstance(const BlobServerParts& parts, const std::string& instance) {
-  if (instance == parts.options.instance) return absl::OkStatus();
-  return BadField("instance_name", fmt::format("`{}` is not served here, only `{}` is",
-                                               instance.substr(0, 80), parts.options.instance));
-}
 
 absl::Status CheckFunction(reapi::DigestFunction::Value function) {
   if (function == reapi::DigestFunction::UNKNOWN || function == reapi::DigestFunction::SHA256) {
@@ -35,9 +30,24 @@ absl::StatusOr<BlobId> BlobIdOf(const reapi::Digest& digest, const std::string& 
   return BlobId{digest.hash(), static_cast<uint64_t>(digest.size_bytes())};
 }
 
+bool MayUpdateActions(const StepContext& step) {
+  return step.tenant().empty() || step.tenant() == rpc::kGatewayTenant;
+}
+
 absl::StatusOr<std::shared_ptr<TenantBlobs>> BlobsOf(const BlobServerParts& parts,
+                                                     const std::string& instance,
                                                      const StepContext& step) {
-  return parts.folders.Of(step.tenant());
+  const std::string& caller = step.tenant();
+  if (!instance.empty() && !caller.empty() && caller != rpc::kGatewayTenant && caller != instance) {
+    return absl::PermissionDeniedError(fmt::format("the token is of tenant `{}`, the blobs of `{}`",
+                                                   caller, instance.substr(0, 80)));
+  }
+  absl::StatusOr<std::shared_ptr<TenantBlobs>> blobs =
+      parts.folders.Of(instance.empty() ? caller : instance);
+  if (absl::IsInvalidArgument(blobs.status())) {
+    return BadField("instance_name", MessageOf(blobs.status()));
+  }
+  return blobs;
 }
 
 }  // namespace quench::gateway

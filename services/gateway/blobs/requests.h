@@ -17,10 +17,8 @@ namespace quench::gateway {
 namespace reapi = ::build::bazel::remote::execution::v2;
 
 struct BlobServerOptions {
-  std::string instance;                        // REAPI's instance name, the only one
   int64_t max_batch_bytes = int64_t{4} << 20;  // data of a batch, less than a message may have
   int64_t max_blob_bytes = int64_t{1} << 40;
-  bool update_actions = true;  // whether UpdateActionResult is served
 };
 
 // What the servers work on; outlives them. Calls run on `pool`: file I/O, hashing and fsync.
@@ -33,12 +31,17 @@ struct BlobServerParts {
 };
 
 // INVALID_ARGUMENT with the field at fault.
-absl::Status CheckInstance(const BlobServerParts& parts, const std::string& instance);
 absl::Status CheckFunction(reapi::DigestFunction::Value function);
 absl::StatusOr<BlobId> BlobIdOf(const reapi::Digest& digest, const std::string& field);
 
-// Those of the caller.
+// Services may, and everybody where nobody needs a token.
+bool MayUpdateActions(const StepContext& step);
+
+// Those of the tenant that REAPI's instance name says; empty: the caller's. PERMISSION_DENIED when
+// they are another tenant's, unless the caller is a service (rpc::kGatewayTenant) or nobody needs a
+// token.
 absl::StatusOr<std::shared_ptr<TenantBlobs>> BlobsOf(const BlobServerParts& parts,
+                                                     const std::string& instance,
                                                      const StepContext& step);
 
 }  // namespace quench::gateway

@@ -23,9 +23,9 @@ absl::Status CheckBatch(const BlobServerParts& parts, int64_t bytes) {
 absl::StatusOr<reapi::FindMissingBlobsResponse> FindMissing(
     const BlobServerParts& parts, const reapi::FindMissingBlobsRequest& request,
     const StepContext& step) {
-  QUENCH_RETURN_IF_ERROR(CheckInstance(parts, request.instance_name()));
   QUENCH_RETURN_IF_ERROR(CheckFunction(request.digest_function()));
-  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<TenantBlobs> blobs, BlobsOf(parts, step));
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<TenantBlobs> blobs,
+                          BlobsOf(parts, request.instance_name(), step));
   reapi::FindMissingBlobsResponse response;
   std::set<BlobId> missing;
   for (int i = 0; i < request.blob_digests_size(); ++i) {
@@ -56,12 +56,12 @@ absl::Status Store(const BlobServerParts& parts, TenantBlobs& blobs,
 absl::StatusOr<reapi::BatchUpdateBlobsResponse> UpdateBatch(
     const BlobServerParts& parts, const reapi::BatchUpdateBlobsRequest& request,
     const StepContext& step) {
-  QUENCH_RETURN_IF_ERROR(CheckInstance(parts, request.instance_name()));
   QUENCH_RETURN_IF_ERROR(CheckFunction(request.digest_function()));
   int64_t bytes = 0;
   for (const auto& each : request.requests()) bytes += static_cast<int64_t>(each.data().size());
   QUENCH_RETURN_IF_ERROR(CheckBatch(parts, bytes));
-  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<TenantBlobs> blobs, BlobsOf(parts, step));
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<TenantBlobs> blobs,
+                          BlobsOf(parts, request.instance_name(), step));
   reapi::BatchUpdateBlobsResponse response;
   for (int i = 0; i < request.requests_size(); ++i) {
     QUENCH_RETURN_IF_ERROR(step.Check());
@@ -89,7 +89,6 @@ absl::Status Load(const BlobServerParts& parts, TenantBlobs& blobs, const BlobId
 absl::StatusOr<reapi::BatchReadBlobsResponse> ReadBatch(const BlobServerParts& parts,
                                                         const reapi::BatchReadBlobsRequest& request,
                                                         const StepContext& step) {
-  QUENCH_RETURN_IF_ERROR(CheckInstance(parts, request.instance_name()));
   QUENCH_RETURN_IF_ERROR(CheckFunction(request.digest_function()));
   std::vector<BlobId> ids;
   int64_t bytes = 0;
@@ -101,7 +100,8 @@ absl::StatusOr<reapi::BatchReadBlobsResponse> ReadBatch(const BlobServerParts& p
     ids.push_back(std::move(id));
   }
   QUENCH_RETURN_IF_ERROR(CheckBatch(parts, bytes));
-  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<TenantBlobs> blobs, BlobsOf(parts, step));
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<TenantBlobs> blobs,
+                          BlobsOf(parts, request.instance_name(), step));
   reapi::BatchReadBlobsResponse response;
   for (size_t i = 0; i < ids.size(); ++i) {
     QUENCH_RETURN_IF_ERROR(step.Check());

@@ -193,9 +193,10 @@ TEST(ExpandTest, MissingBlobsAreNamedTogether) {
   AddImport(&spec, "c", "y");
   const std::vector<Digest> inputs = InputsOf(Expand(spec)->steps());
   ASSERT_EQ(inputs.size(), 2u);
-  EXPECT_EQ(CheckBlobs(inputs, [](const auto&) { return std::vector<Digest>(); }),
+  EXPECT_EQ(CheckBlobs("", inputs, [](const auto&, const auto&) { return std::vector<Digest>(); }),
             absl::OkStatus());
-  const absl::Status status = CheckBlobs(inputs, [](const auto& all) { return all; });
+  const absl::Status status =
+      CheckBlobs("", inputs, [](const auto&, const auto& all) { return all; });
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(rpc::ReasonOf(status), "BLOB_MISSING");
   ASSERT_EQ(rpc::PreconditionsOf(status).size(), 2u);

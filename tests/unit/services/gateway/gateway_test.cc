@@ -33,14 +33,14 @@ class GatewayProcess {
     GatewayOptions options;
     options.state_dir = state_dir;
     options.channels = channels;
-    options.missing = [missing](const std::vector<Digest>& all) {
+    options.missing = [missing](const std::string&, const std::vector<Digest>& all) {
       std::vector<Digest> absent;
       for (const Digest& digest : all) {
         if (missing.contains(digest.hash())) absent.push_back(digest);
       }
       return absent;
     };
-    options.put_blob = [](const std::string& bytes) { return DigestOf(bytes); };
+    options.put_blob = [](const std::string&, const std::string& bytes) { return DigestOf(bytes); };
     options.engine.registry = &registry;
     options.engine.backoff = milliseconds(20);
     auto started = Gateway::Start(options);

@@ -84,12 +84,28 @@ TEST_F(ActionCacheTest, ADamagedEntryIsAMiss) {
 TEST_F(ActionCacheTest, BadRequestsAreRefused) {
   EXPECT_EQ(cache_->Get("key", step_).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(cache_->Put(key_, "not an ActionResult", step_).code(), StatusCode::kInvalidArgument);
-  rpc::RemoteActionCache other(server_->channel, "other");
+  rpc::RemoteActionCache other(server_->channel, "No-Tenant");
   EXPECT_EQ(other.Get(key_, step_).status().code(), StatusCode::kInvalidArgument);
+}
+
+// Users of the gateway may not say what a step gave.
+TEST_F(ActionCacheTest, OnlyServicesWriteIt) {
   server_->Stop();
-  server_->options.update_actions = false;
+  const std::filesystem::path path = folder_->path();
+  ASSERT_TRUE(WriteFileAtomically(path / "tokens", "red " + Sha256Hex("red-token") + "\ngateway " +
+                                                       Sha256Hex("gateway-token") + "\n")
+                  .ok());
+  ASSERT_TRUE(WriteFileAtomically(path / "red", "red-token").ok());
+  ASSERT_TRUE(WriteFileAtomically(path / "gateway", "gateway-token").ok());
+  const auto tokens = *rpc::TokenList::Open(path / "tokens");
+  server_->pool_options.tokens = tokens.get();
   Start();
-  EXPECT_EQ(cache_->Put(key_, "", step_).code(), StatusCode::kPermissionDenied);
+  rpc::RemoteActionCache user(*server_->Connect(path / "red"), "red");
+  EXPECT_EQ(user.Put(key_, "", step_).code(), StatusCode::kPermissionDenied);
+  rpc::RemoteActionCache service(*server_->Connect(path / "gateway"), "red");
+  EXPECT_TRUE(service.Put(key_, "", step_).ok());
+  EXPECT_EQ(*user.Get(key_, step_), "");
+  server_->Stop();
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ TEST_F(ByteStreamTest, BadReadsAreRefused) {
       {ReadName(id), -1, 0, StatusCode::kOutOfRange, "`read_offset` is -1"},
       {ReadName(id), 0, -1, StatusCode::kInvalidArgument, "`read_limit` is -1"},
       {"", 0, 0, StatusCode::kInvalidArgument, "a segment is empty"},
-      {"x/" + ReadName(id), 0, 0, StatusCode::kInvalidArgument, "`x` is not served here"},
+      {"X/" + ReadName(id), 0, 0, StatusCode::kInvalidArgument, "`X` is not a tenant"},
       {"compressed-" + ReadName(id), 0, 0, StatusCode::kUnimplemented, "not compressed here"},
   };
   for (const auto& each : kCases) {
@@ -122,7 +122,7 @@ TEST_F(ByteStreamTest, BadWritesAreRefusedAndLeaveNothing) {
       {WriteName(id), "hell", "after 4 of 5 bytes"},
       {ReadName(id), "hello", "`uploads/` is missing"},
       {"uploads/1/blobs/" + id.hash + "/5", "hello", "followed by a UUID"},
-      {"instance/" + WriteName(id), "hello", "`instance` is not served here"},
+      {"No-Tenant/" + WriteName(id), "hello", "`No-Tenant` is not a tenant"},
       {WriteName({id.hash, uint64_t{1} << 41}), "hello", "at most"},
   };
   for (const auto& each : kCases) {

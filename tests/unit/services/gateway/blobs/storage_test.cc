@@ -99,7 +99,7 @@ TEST_F(StorageTest, MalformedDigestsNameTheirField) {
   request.mutable_blob_digests(0)->set_size_bytes(-1);
   EXPECT_EQ(rpc::FieldsOf(Find(request).status())[0].field, "blob_digests[0].size_bytes");
   request = Asking({});
-  request.set_instance_name("main");
+  request.set_instance_name("Main");
   EXPECT_EQ(rpc::FieldsOf(Find(request).status())[0].field, "instance_name");
   request = Asking({});
   request.set_digest_function(reapi::DigestFunction::BLAKE3);
@@ -195,6 +195,8 @@ TEST_F(StorageTest, TenantsSeeNothingOfEachOther) {
   const auto path = folder_->path();
   std::ofstream(path / "tokens") << "red " << Sha256Hex("red-token") << "\nblue "
                                  << Sha256Hex("blue-token") << "\n";
+  std::ofstream(path / "tokens", std::ios::app) << "gateway " << Sha256Hex("gateway-token") << "\n";
+  std::ofstream(path / "gateway") << "gateway-token";
   std::ofstream(path / "red") << "red-token";
   std::ofstream(path / "blue") << "blue-token";
   const auto tokens = *rpc::TokenList::Open(path / "tokens");
@@ -218,6 +220,15 @@ TEST_F(StorageTest, TenantsSeeNothingOfEachOther) {
   EXPECT_EQ(Find(Asking({"secret"}))->missing_blob_digests_size(), 1);
   EXPECT_EQ(server_->Read(ReadName(IdOf("secret"))).status().code(), StatusCode::kNotFound);
   EXPECT_EQ(server_->Query(WriteName(IdOf("secret")))->committed_size(), 0);
+  // Naming the other one does not help either, unless the caller is a service.
+  reapi::FindMissingBlobsRequest theirs = Asking({"secret"});
+  theirs.set_instance_name("red");
+  EXPECT_EQ(Find(theirs).status().code(), StatusCode::kPermissionDenied);
+  server_->channel = *server_->Connect(path / "gateway");
+  server_->storage = reapi::ContentAddressableStorage::NewStub(server_->channel->grpc());
+  EXPECT_EQ(Find(theirs)->missing_blob_digests_size(), 0);
+  theirs.set_instance_name("blue");
+  EXPECT_EQ(Find(theirs)->missing_blob_digests_size(), 1);
   server_->Stop();
 }
 
