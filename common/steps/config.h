@@ -14,7 +14,6 @@
 #include "common/steps/runner.h"
 
 namespace quench::config::v1 {
-class BlobStore;
 class Remote;
 class Server;
 class Steps;

@@ -99,20 +99,6 @@ absl::Status CheckDigests(const Message& message) {
   return status;
 }
 
-absl::Status MissingBlobs(const std::vector<BlobId>& missing) {
-  if (missing.empty()) return absl::OkStatus();
-  absl::Status status =
-      rpc::Error(rpc::Reason::kBlobMissing,
-                 fmt::format("{} blob{} not in the store, the first is `{}`; upload {} first",
-                             missing.size(), missing.size() == 1 ? " is" : "s are",
-                             missing.front().hash, missing.size() == 1 ? "it" : "them"));
-  for (const BlobId& blob : missing) {
-    status = rpc::WithPrecondition(
-        std::move(status), {"MISSING", fmt::format("blobs/{}/{}", blob.hash, blob.size), ""});
-  }
-  return status;
-}
-
 std::string StepKey(const std::string& method, const Message& request, const std::string& tenant,
                     const std::string& build_id, const std::string& cpu) {
   const std::unique_ptr<Message> reduced(request.New());

@@ -19,9 +19,6 @@ std::vector<BlobId> DigestsIn(const google::protobuf::Message& message);
 // violation for each.
 absl::Status CheckDigests(const google::protobuf::Message& message);
 
-// FAILED_PRECONDITION with BLOB_MISSING: one violation for each blob.
-absl::Status MissingBlobs(const std::vector<BlobId>& missing);
-
 // Equal for requests whose results are equal: sha256 over tenant, method, `build_id`, `cpu` (empty
 // where results do not depend on it), the salt and the request without what only says who asks and
 // how (StepOptions) or repeats what digests say (all of a Module but its digest).

@@ -3,10 +3,13 @@
 #include <getopt.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
+#include <cctype>
 #include <csignal>
 #include <cstdio>
 #include <optional>
+#include <thread>
 
 #include "common/base/build_id.h"
 #include "common/base/status.h"
@@ -16,39 +19,38 @@
 namespace quench::steps {
 namespace {
 
-struct Arguments {
-  std::string config, listen, metrics_listen;
-};
+constexpr int kMetricsPortsAbove = 2000;
 
-void PrintHelp(const ServiceDefinition& definition) {
+void PrintHelp(const ServerProgram& program) {
   fmt::print(
-      "Usage: quench-{0} [--config FILE] [--listen ADDR] [--metrics-listen ADDR]\n\n"
-      "Serves {1} until SIGINT or SIGTERM, then lets running calls finish.\n\n"
-      "  --config FILE          configuration: a .txtpb or .json file of "
-      "quench.config.v1.{2}Config\n"
-      "  --listen ADDR          HOST:PORT or unix:PATH (default 127.0.0.1:{3}); port 0 takes a "
+      "Usage: quench-{0} [--config FILE] [--listen ADDR] [--metrics-listen ADDR]{1}\n\n"
+      "Serves {2} until SIGINT or SIGTERM, then lets running calls finish.\n\n"
+      "  --config FILE          configuration: a .txtpb or .json file of quench.config.v1.{3}\n"
+      "  --listen ADDR          HOST:PORT or unix:PATH (default 127.0.0.1:{4}); port 0 takes a "
       "free one\n"
-      "  --metrics-listen ADDR  HOST:PORT of /metrics (default: none)\n"
+      "  --metrics-listen ADDR  HOST:PORT of /metrics (default: none)\n{5}"
       "  --version              version and build\n"
       "  --help                 this text\n\n"
       "Examples:\n"
-      "  quench-{0}                                       for this machine, blobs in "
-      "~/.cache/quench\n"
-      "  quench-{0} --listen 127.0.0.1:0 --metrics-listen 127.0.0.1:{4}\n"
+      "  quench-{0}                                      for this machine\n"
+      "  quench-{0} --listen 127.0.0.1:0 --metrics-listen 127.0.0.1:{6}\n"
       "  quench-{0} --config /etc/quench/{0}.txtpb\n\n"
       "Exit codes: 0 ok, 2 usage or configuration, 3 an address or a store cannot be had.\n",
-      definition.name, definition.full_name,
-      std::string(1, static_cast<char>(std::toupper(definition.name[0]))) +
-          definition.name.substr(1),
-      definition.port, definition.port + 2000);
+      program.name, program.has_state ? " [--state-dir DIR]" : "", program.full_name,
+      program.config, program.port,
+      program.has_state
+          ? "  --state-dir DIR        workflows and blobs (default ~/.local/state/quench)\n"
+          : "",
+      program.port + kMetricsPortsAbove);
 }
 
 // The exit code where the program ends with that.
-std::optional<int> Parse(int argc, char** argv, const ServiceDefinition& definition,
-                         Arguments* arguments) {
+std::optional<int> Parse(int argc, char** argv, const ServerProgram& program,
+                         ServerArguments* arguments) {
   constexpr option kOptions[] = {{"config", required_argument, nullptr, 'c'},
                                  {"listen", required_argument, nullptr, 'l'},
                                  {"metrics-listen", required_argument, nullptr, 'm'},
+                                 {"state-dir", required_argument, nullptr, 's'},
                                  {"version", no_argument, nullptr, 'v'},
                                  {"help", no_argument, nullptr, 'h'},
                                  {nullptr, 0, nullptr, 0}};
@@ -63,25 +65,67 @@ std::optional<int> Parse(int argc, char** argv, const ServiceDefinition& definit
       case 'm':
         arguments->metrics_listen = optarg;
         break;
+      case 's':
+        if (!program.has_state) {
+          fmt::print(stderr, "quench-{}: --state-dir: it keeps no state\n", program.name);
+          return 2;
+        }
+        arguments->state_dir = optarg;
+        break;
       case 'v':
-        fmt::print("quench-{} {} (build {})\n", definition.name, QUENCH_VERSION, BuildId());
+        fmt::print("quench-{} {} (build {})\n", program.name, QUENCH_VERSION, BuildId());
         return 0;
       case 'h':
-        PrintHelp(definition);
+        PrintHelp(program);
         return 0;
       default:
-        fmt::print(stderr, "see quench-{} --help\n", definition.name);
+        fmt::print(stderr, "see quench-{} --help\n", program.name);
         return 2;
     }
   }
   if (optind == argc) return std::nullopt;
-  fmt::print(stderr, "quench-{}: `{}`: takes options only; see --help\n", definition.name,
+  fmt::print(stderr, "quench-{}: `{}`: takes options only; see --help\n", program.name,
              argv[optind]);
   return 2;
 }
 
-absl::StatusOr<std::unique_ptr<ServiceHost>> Start(const ServiceDefinition& definition,
-                                                   const Arguments& arguments) {
+class ServingHost final : public Serving {
+ public:
+  explicit ServingHost(std::unique_ptr<ServiceHost> host) : host_(std::move(host)) {}
+  void Drain() override { host_->Drain(); }
+
+ private:
+  std::unique_ptr<ServiceHost> host_;
+};
+
+}  // namespace
+
+int ServeUntilSignal(const std::function<absl::StatusOr<std::unique_ptr<Serving>>()>& start) {
+  (void)std::signal(SIGPIPE, SIG_IGN);
+  const auto serving = start();
+  if (!serving.ok()) {
+    spdlog::error("{}", MessageOf(serving.status()));
+    return absl::IsUnavailable(serving.status()) ? 3 : 2;
+  }
+  rpc::AwaitTermination();
+  std::thread([] {
+    rpc::AwaitTermination();
+    ::_exit(130);
+  }).detach();
+  (*serving)->Drain();
+  return 0;
+}
+
+int ServerMain(int argc, char** argv, const ServerProgram& program) {
+  ServerArguments arguments;
+  if (const auto code = Parse(argc, argv, program, &arguments)) return *code;
+  rpc::BlockTerminationSignals();
+  spdlog::set_default_logger(spdlog::stderr_color_mt(program.name));
+  return ServeUntilSignal([&] { return program.start(arguments); });
+}
+
+absl::StatusOr<std::unique_ptr<Serving>> StartService(const ServiceDefinition& definition,
+                                                      const ServerArguments& arguments) {
   ServiceHost::Options options;
   ServiceConfig& config = options.config;
   if (!arguments.config.empty()) {
@@ -91,26 +135,22 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> Start(const ServiceDefinition& defi
   if (!arguments.metrics_listen.empty()) {
     config.server.set_metrics_listen(arguments.metrics_listen);
   }
-  return ServiceHost::Start(definition, std::move(options));
+  QUENCH_ASSIGN_OR_RETURN(auto host, ServiceHost::Start(definition, std::move(options)));
+  return std::unique_ptr<Serving>(std::make_unique<ServingHost>(std::move(host)));
 }
-
-}  // namespace
 
 int ServiceMain(int argc, char** argv, const ServiceDefinition& definition) {
   if (argc == 2 && std::string(argv[1]) == kChildArgument) return RunAsChild(definition.steps);
-  Arguments arguments;
-  if (const auto code = Parse(argc, argv, definition, &arguments)) return *code;
-  rpc::BlockTerminationSignals();
-  (void)std::signal(SIGPIPE, SIG_IGN);
-  spdlog::set_default_logger(spdlog::stderr_color_mt(definition.name));
-  const auto host = Start(definition, arguments);
-  if (!host.ok()) {
-    spdlog::error("{}", MessageOf(host.status()));
-    return absl::IsUnavailable(host.status()) ? 3 : 2;
-  }
-  rpc::AwaitTermination();
-  (*host)->Drain();
-  return 0;
+  ServerProgram program;
+  program.name = definition.name;
+  program.full_name = definition.full_name;
+  program.config = definition.name + "Config";
+  program.config[0] = static_cast<char>(std::toupper(program.config[0]));
+  program.port = definition.port;
+  program.start = [&](const ServerArguments& arguments) {
+    return StartService(definition, arguments);
+  };
+  return ServerMain(argc, argv, program);
 }
 
 }  // namespace quench::steps

@@ -1,6 +1,10 @@
 // The program of one service.
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <string>
+
 #include "common/steps/host.h"
 
 namespace quench::steps {
@@ -9,5 +13,37 @@ namespace quench::steps {
 // then drains. As a child (kChildArgument) does one step instead. Exit codes: 0 ok, 2 usage or
 // configuration, 3 the address or the store cannot be had.
 int ServiceMain(int argc, char** argv, const ServiceDefinition& definition);
+
+// What every server's program is told.
+struct ServerArguments {
+  std::string config, listen, metrics_listen, state_dir;
+};
+
+// Something that serves, as a program sees it; goes down when it is destroyed.
+class Serving {
+ public:
+  virtual ~Serving() = default;
+  virtual void Drain() = 0;
+};
+
+struct ServerProgram {
+  std::string name;       // "importer": the program is quench-importer
+  std::string full_name;  // of what it serves, for --help
+  std::string config;     // name of its configuration message, for --help
+  int port = 0;
+  bool has_state = false;  // takes --state-dir
+  std::function<absl::StatusOr<std::unique_ptr<Serving>>(const ServerArguments&)> start;
+};
+
+// The service with its configuration file, if there is one, and the arguments over it.
+absl::StatusOr<std::unique_ptr<Serving>> StartService(const ServiceDefinition& definition,
+                                                      const ServerArguments& arguments);
+
+// The same for any server.
+int ServerMain(int argc, char** argv, const ServerProgram& program);
+
+// Serves until SIGINT or SIGTERM, then drains; a second signal ends the program at once. Gives the
+// exit code; errors are logged. Needs rpc::BlockTerminationSignals().
+int ServeUntilSignal(const std::function<absl::StatusOr<std::unique_ptr<Serving>>()>& start);
 
 }  // namespace quench::steps

@@ -89,7 +89,9 @@ absl::StatusOr<BlobDigest> StoreFile(const std::filesystem::path& path, LocalBlo
 absl::Status LinkBlob(const BlobDigest& digest, const std::filesystem::path& path,
                       const LocalBlobStore& blobs) {
   std::error_code error;
-  std::filesystem::create_symlink(blobs.PathOf(digest.hash()), path, error);
+  // A relative target would be looked for beside the link.
+  std::filesystem::create_symlink(std::filesystem::absolute(blobs.PathOf(digest.hash())), path,
+                                  error);
   return error ? ErrnoStatus(error.value(), "link", path) : absl::OkStatus();
 }
 

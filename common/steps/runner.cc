@@ -11,6 +11,7 @@
 #include "build/bazel/remote/execution/v2/remote_execution.pb.h"
 #include "common/base/build_id.h"
 #include "common/rpc/errors.h"
+#include "common/rpc/tokens.h"
 #include "common/runtime/quench_rt.h"
 #include "common/steps/child.h"
 #include "common/steps/digests.h"
@@ -64,7 +65,7 @@ std::string TenantOf(const Message& request, const StepContext& context) {
   const StepOptions& options = OptionsOf(request);
   if (!options.tenant().empty()) return options.tenant();
   const std::string& caller = context.tenant();
-  return caller.empty() || caller == kGatewayTenant ? "default" : caller;
+  return caller.empty() || caller == rpc::kGatewayTenant ? rpc::kDefaultTenant : caller;
 }
 
 absl::Status CheckOptions(const StepOptions& options) {
@@ -144,7 +145,7 @@ absl::Status StepRunner::Accept(const Step& step, const Message& request,
   QUENCH_RETURN_IF_ERROR(CheckOptions(OptionsOf(request)));
   QUENCH_RETURN_IF_ERROR(CheckDigests(request));
   const std::string tenant = TenantOf(request, context);
-  if (!context.tenant().empty() && context.tenant() != kGatewayTenant &&
+  if (!context.tenant().empty() && context.tenant() != rpc::kGatewayTenant &&
       context.tenant() != tenant) {
     return absl::PermissionDeniedError(
         fmt::format("the token is of tenant `{}`, the step of `{}`", context.tenant(), tenant));
@@ -192,8 +193,12 @@ absl::StatusOr<bool> StepRunner::LookUp(Job& job) const {
   }
   const std::vector<BlobId> blobs = DigestsIn(*job.result);
   std::vector<BlobId> missing;
-  for (const BlobId& blob : blobs) {
-    if (!job.storage.blobs->Use(blob)) missing.push_back(blob);
+  if (job.storage.remote != nullptr) {
+    QUENCH_ASSIGN_OR_RETURN(missing, job.storage.remote->FindMissing(blobs, job.context));
+  } else {
+    for (const BlobId& blob : blobs) {
+      if (!job.storage.blobs->Use(blob)) missing.push_back(blob);
+    }
   }
   if (!missing.empty()) {
     job.result->Clear();
@@ -211,7 +216,9 @@ absl::Status StepRunner::FetchInputs(Job& job) const {
   for (const BlobId& blob : inputs) {
     if (!job.storage.blobs->Use(blob)) missing.push_back(blob);
   }
-  return MissingBlobs(missing);
+  if (missing.empty()) return absl::OkStatus();
+  if (job.storage.remote == nullptr) return rpc::BlobsMissing(missing);
+  return job.storage.remote->Download(missing, *job.storage.blobs, job.context);
 }
 
 absl::Status StepRunner::Work(Job& job) const {
@@ -260,6 +267,9 @@ absl::StatusOr<std::string> StepRunner::WorkInChild(Job& job,
 
 absl::Status StepRunner::StoreOutputs(Job& job) const {
   const std::vector<BlobId> outputs = DigestsIn(*job.result);
+  if (job.storage.remote != nullptr) {
+    QUENCH_RETURN_IF_ERROR(job.storage.remote->Upload(*job.storage.blobs, outputs, job.context));
+  }
   *job.execution.mutable_phases()->mutable_outputs_stored() = TimeUtil::GetCurrentTime();
   job.execution.set_step_key(job.key);
   job.execution.set_build_id(ThisBuild());

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/blobs/action_cache.h"
+#include "common/rpc/remote_blobs.h"
 #include "common/steps/scratch.h"
 #include "common/steps/step.h"
 
@@ -22,12 +23,10 @@ namespace quench::steps {
 
 // Where the bytes of one tenant lie.
 struct Storage {
-  std::shared_ptr<LocalBlobStore> blobs;  // where steps read and write
-  std::shared_ptr<ActionCache> cache;     // null: there is none
+  std::shared_ptr<LocalBlobStore> blobs;     // where steps read and write
+  std::shared_ptr<ActionCache> cache;        // null: there is none
+  std::shared_ptr<rpc::RemoteBlobs> remote;  // null: `blobs` is what clients see; else a copy of it
 };
-
-// Tokens of this tenant may ask for steps of all tenants: the gateway's.
-inline constexpr char kGatewayTenant[] = "gateway";
 
 struct RunnerOptions {
   bool in_process = false;  // on the calling thread, for debugging

@@ -16,7 +16,7 @@ namespace quench::steps {
 absl::StatusOr<StepRunner::StorageOf> OpenStorage(const config::v1::BlobStore& blobs,
                                                   bool action_cache);
 
-// One tenant's part of a store folder.
+// One tenant's part of a store folder; that of rpc::kDefaultTenant is the folder itself.
 std::filesystem::path TenantFolder(const std::filesystem::path& root, const std::string& tenant);
 
 }  // namespace quench::steps

@@ -50,6 +50,9 @@ using BuildFunction =
     std::function<absl::Status(const Graph& graph, bool reference, bool taps,
                                const std::filesystem::path& library, const StepContext& context)>;
 
+// What the interpreter is asked to compute; larger models are compared with a build.
+inline constexpr int64_t kInterpreterMacs = 200'000'000;
+
 struct VerifyOptions {
   int samples = 3;
   double tolerance = 1e-4;

@@ -10,8 +10,6 @@
 namespace quench::analyser {
 namespace {
 
-constexpr int64_t kInterpreterMacs = 200'000'000;
-
 using TensorSink = std::function<void(const std::string&, const Tensor&)>;
 
 // The model's answer: by the interpreter, or by a build in which every layer is on its reference

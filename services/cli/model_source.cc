@@ -61,34 +61,6 @@ absl::StatusOr<std::pair<int64_t, int64_t>> ParseRange(const std::string& text) 
   return std::pair{low, high};
 }
 
-absl::StatusOr<importer::ImportOptions> ImportOptionsOf(const ModelOptions& options) {
-  importer::ImportOptions result;
-  for (const std::string& text : options.shapes) {
-    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--shape", text));
-    QUENCH_ASSIGN_OR_RETURN(result.shapes[pair.first], ParseShape(pair.second));
-  }
-  for (const std::string& text : options.dims) {
-    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--dim", text));
-    QUENCH_ASSIGN_OR_RETURN(result.dims[pair.first], ParseRange(pair.second));
-  }
-  for (const std::string& text : options.dtypes) {
-    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--dtype", text));
-    const std::optional<DataType> dtype = ParseDataType(pair.second);
-    if (!dtype)
-      return InvalidArgument("--dtype: unknown dtype `{}`; f32, f16, i64, u8 and so on are known",
-                             pair.second);
-    result.dtypes[pair.first] = *dtype;
-  }
-  for (const std::string& text : options.freeze) {
-    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--freeze", text));
-    QUENCH_ASSIGN_OR_RETURN(result.freeze_params[pair.first], ReadTensorFile(pair.second));
-  }
-  result.outputs = options.outputs;
-  result.opset = options.opset;
-  result.external_root = options.external_root;
-  return result;
-}
-
 absl::StatusOr<Graph> LoadModule(const std::string& path, FileKind kind, BlobStore& store) {
   QUENCH_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxModuleBytes));
   if (kind == FileKind::kBinaryModule) return ParseModule(bytes, store);
@@ -158,10 +130,36 @@ absl::StatusOr<FileKind> KindOf(const std::string& path) {
   return FileKind::kModel;
 }
 
-absl::StatusOr<std::shared_ptr<BlobStore>> OpenStore() {
-  QUENCH_ASSIGN_OR_RETURN(std::shared_ptr<LocalBlobStore> store,
-                          LocalBlobStore::Open(LocalBlobStore::DefaultRoot()));
-  return std::shared_ptr<BlobStore>(std::move(store));
+absl::StatusOr<std::shared_ptr<LocalBlobStore>> OpenStore() {
+  return LocalBlobStore::Open(LocalBlobStore::DefaultRoot());
+}
+
+absl::StatusOr<importer::ImportOptions> ImportOptionsOf(const ModelOptions& options) {
+  importer::ImportOptions result;
+  for (const std::string& text : options.shapes) {
+    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--shape", text));
+    QUENCH_ASSIGN_OR_RETURN(result.shapes[pair.first], ParseShape(pair.second));
+  }
+  for (const std::string& text : options.dims) {
+    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--dim", text));
+    QUENCH_ASSIGN_OR_RETURN(result.dims[pair.first], ParseRange(pair.second));
+  }
+  for (const std::string& text : options.dtypes) {
+    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--dtype", text));
+    const std::optional<DataType> dtype = ParseDataType(pair.second);
+    if (!dtype)
+      return InvalidArgument("--dtype: unknown dtype `{}`; f32, f16, i64, u8 and so on are known",
+                             pair.second);
+    result.dtypes[pair.first] = *dtype;
+  }
+  for (const std::string& text : options.freeze) {
+    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--freeze", text));
+    QUENCH_ASSIGN_OR_RETURN(result.freeze_params[pair.first], ReadTensorFile(pair.second));
+  }
+  result.outputs = options.outputs;
+  result.opset = options.opset;
+  result.external_root = options.external_root;
+  return result;
 }
 
 absl::StatusOr<importer::Imported> LoadModel(const ModelOptions& options,
@@ -171,7 +169,7 @@ absl::StatusOr<importer::Imported> LoadModel(const ModelOptions& options,
     return InvalidArgument("`{}` is a compiled library; this takes an ONNX model or an IR module",
                            options.model);
   }
-  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<BlobStore> store, OpenStore());
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
   QUENCH_ASSIGN_OR_RETURN(const importer::ImportOptions import, ImportOptionsOf(options));
   if (kind == FileKind::kModel)
     return importer::ImportModel(options.model, import, *store, context);

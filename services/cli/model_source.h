@@ -47,7 +47,10 @@ enum class FileKind { kArtifact, kTextModule, kBinaryModule, kModel };
 absl::StatusOr<FileKind> KindOf(const std::string& path);
 
 // The blob store of the local user. Opened once.
-absl::StatusOr<std::shared_ptr<BlobStore>> OpenStore();
+absl::StatusOr<std::shared_ptr<LocalBlobStore>> OpenStore();
+
+// The options of an import, without --batch and passes.
+absl::StatusOr<importer::ImportOptions> ImportOptionsOf(const ModelOptions& options);
 
 // Imports a model, or reads a module (then `imported` and `canonical` are both the module's graph).
 absl::StatusOr<importer::Imported> LoadModel(const ModelOptions& options,

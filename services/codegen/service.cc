@@ -5,6 +5,7 @@
 #include "quench/codegen/v1/codegen.grpc.pb.h"
 #include "services/codegen/codegen.h"
 #include "services/codegen/package.h"
+#include "services/codegen/report_proto.h"
 
 namespace quench::codegen {
 namespace {
@@ -68,26 +69,6 @@ absl::StatusOr<CompileOptions> OptionsOf(const pb::CompileRequest& request) {
 // As `quench compile` calls it: the library knows its own name.
 std::string LibraryName(Emit emit) {
   return emit == Emit::kObject ? "model.o" : emit == Emit::kArchive ? "model.a" : "model.so";
-}
-
-pb::CompileReport ToProto(const CompileReport& report) {
-  pb::CompileReport message;
-  message.set_uuid(report.uuid);
-  message.set_target(report.target);
-  message.mutable_variants()->Assign(report.variants.begin(), report.variants.end());
-  for (const KernelReport& kernel : report.kernels) {
-    pb::KernelReport* out = message.add_kernels();
-    out->set_node(kernel.node);
-    out->set_op(kernel.op);
-    out->set_kernel(kernel.kernel);
-    out->set_runner_up(kernel.runner_up);
-    out->set_reason(kernel.reason);
-    out->set_cost(kernel.cost);
-  }
-  message.set_arena_bytes(report.arena_bytes);
-  message.set_arena_lower_bound_bytes(report.arena_lower_bound);
-  message.set_weight_bytes(report.weight_bytes);
-  return message;
 }
 
 absl::StatusOr<pb::CompileResult> CompileStep(const pb::CompileRequest& request,

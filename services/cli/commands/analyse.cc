@@ -2,8 +2,11 @@
 
 #include "common/base/status.h"
 #include "services/analyser/analyser.h"
+#include "services/analyser/report_proto.h"
 #include "services/cli/commands/declarations.h"
+#include "services/cli/gateway_client.h"
 #include "services/cli/model_source.h"
+#include "services/cli/remote_model.h"
 
 namespace quench::cli {
 namespace {
@@ -11,19 +14,48 @@ namespace {
 constexpr char kExamples[] = R"(Examples:
   quench analyse model.onnx                        layers, parameters, MACs, activation memory
   quench analyse model.onnx --format json          the same for scripts
-  quench analyse bert.onnx --size batch=1 --size seq=128   symbolic dims counted at these sizes)";
+  quench analyse bert.onnx --size batch=1 --size seq=128   symbolic dims counted at these sizes
+  quench analyse model.onnx --gateway build-farm:7450)";
 
 struct AnalyseArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   std::vector<std::string> sizes;
   std::string format = "table";
 };
 
-absl::Status RunAnalyse(const AnalyseArgs& args, const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(const auto sizes, ParseSizes(args.sizes));
+using Sizes = std::map<std::string, int64_t>;
+
+absl::StatusOr<analyser::ModelReport> AnalyseHere(const AnalyseArgs& args, const Sizes& sizes,
+                                                  const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const importer::Imported model, LoadModel(*args.model, context));
+  return analyser::Analyse(model.imported, model.canonical, sizes, context);
+}
+
+absl::StatusOr<analyser::ModelReport> AnalyseThere(const AnalyseArgs& args, const Sizes& sizes,
+                                                   const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
+  QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(*args.gateway, store));
+  gateway::v1::WorkflowSpec spec;
+  gateway::v1::AnalyseBatch& batch = *spec.mutable_analyse();
+  QUENCH_ASSIGN_OR_RETURN(*batch.add_models(), UploadModel(*args.model, *client, context));
+  for (const auto& [symbol, size] : sizes) {
+    step::v1::SymbolSize* added = batch.add_sizes();
+    added->set_symbol(symbol);
+    added->set_size(size);
+  }
+  const std::string step = batch.models(0).name() + "/analyse";
+  QUENCH_ASSIGN_OR_RETURN(const gateway::v1::Workflow workflow, client->Run(spec, context));
+  QUENCH_ASSIGN_OR_RETURN(const auto report, DownloadMessage<analyser::v1::ModelReport>(
+                                                 workflow, step, "report", *client, context));
+  return analyser::FromProto(report);
+}
+
+absl::Status RunAnalyse(const AnalyseArgs& args, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const Sizes sizes, ParseSizes(args.sizes));
   QUENCH_ASSIGN_OR_RETURN(const analyser::ModelReport report,
-                          analyser::Analyse(model.imported, model.canonical, sizes, context));
+                          UsesGateway(*args.gateway) ? AnalyseThere(args, sizes, context)
+                                                     : AnalyseHere(args, sizes, context));
   fmt::print("{}", args.format == "json" ? analyser::ToJson(report) : analyser::ToTable(report));
   return absl::OkStatus();
 }
@@ -36,6 +68,7 @@ Action DeclareAnalyse(const Options& options) {
   options.Add("--size", args->sizes,
               "Size at which a symbolic dim is counted (default: its smallest)", "NAME=N");
   options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
+  AddGatewayOptions(options, args->gateway);
   options.Examples(kExamples);
   return [args](const StepContext& context) { return RunAnalyse(*args, context); };
 }

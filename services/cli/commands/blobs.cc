@@ -3,9 +3,13 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "build/bazel/remote/execution/v2/remote_execution.pb.h"
 #include "common/base/status.h"
 #include "common/blobs/blob_store.h"
+#include "common/blobs/digest.h"
 #include "services/cli/commands/declarations.h"
+#include "services/cli/gateway_client.h"
+#include "services/cli/model_source.h"
 
 namespace quench::cli {
 namespace {
@@ -14,9 +18,14 @@ constexpr char kExamples[] = R"(Examples:
   quench blobs stat                  how much the local store holds, and where
   quench blobs prune                 back under its limit, least recently used first
   quench blobs prune --keep 5G       down to 5 GB
-  quench blobs prune --keep 0        everything)";
+  quench blobs prune --keep 0        everything
+  quench blobs put model.onnx weights.bin --gateway build-farm:7450   uploads; prints digest and size of each
+  quench blobs get DIGEST/SIZE --output model.so --gateway build-farm:7450)";
 
 struct BlobsArgs {
+  std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
+  std::vector<std::string> files;
+  std::string digest, output;
   std::string keep;
   bool json = false;
 };
@@ -71,6 +80,59 @@ absl::Status Prune(const BlobsArgs& args) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::unique_ptr<GatewayClient>> OpenGateway(const BlobsArgs& args) {
+  if (!UsesGateway(*args.gateway)) {
+    return InvalidArgument("blobs go to a gateway: give --gateway or set QUENCH_GATEWAY");
+  }
+  QUENCH_ASSIGN_OR_RETURN(std::shared_ptr<LocalBlobStore> store, OpenStore());
+  return GatewayClient::Open(*args.gateway, std::move(store));
+}
+
+absl::Status Put(const BlobsArgs& args, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const auto client, OpenGateway(args));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> digests,
+                          client->UploadFiles({args.files.begin(), args.files.end()}, context));
+  nlohmann::json list = nlohmann::json::array();
+  for (size_t i = 0; i < digests.size(); ++i) {
+    list.push_back({{"file", args.files[i]},
+                    {"hash", digests[i].hash()},
+                    {"size_bytes", digests[i].size_bytes()}});
+    if (!args.json) {
+      fmt::print("{}/{}  {}\n", digests[i].hash(), digests[i].size_bytes(), args.files[i]);
+    }
+  }
+  if (args.json) fmt::print("{}\n", list.dump(2));
+  return absl::OkStatus();
+}
+
+// HASH/SIZE, as `put` prints it.
+absl::StatusOr<Digest> ParseDigest(const std::string& text) {
+  const size_t slash = text.find('/');
+  Digest digest;
+  digest.set_hash(text.substr(0, slash));
+  int64_t size = -1;
+  if (slash != std::string::npos) {
+    const auto [end, error] =
+        std::from_chars(text.data() + slash + 1, text.data() + text.size(), size);
+    if (error != std::errc() || end != text.data() + text.size()) size = -1;
+  }
+  if (!IsDigest(digest.hash()) || size < 0) {
+    return InvalidArgument(
+        "`{}` is not HASH/SIZE, as `quench blobs put` and `workflow get` show it",
+        text.substr(0, 120));
+  }
+  digest.set_size_bytes(size);
+  return digest;
+}
+
+absl::Status Get(const BlobsArgs& args, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const Digest digest, ParseDigest(args.digest));
+  QUENCH_ASSIGN_OR_RETURN(const auto client, OpenGateway(args));
+  QUENCH_RETURN_IF_ERROR(client->DownloadFile(digest, args.output, context));
+  fmt::print("{}\n", args.output);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 Action DeclareBlobs(const Options& options) {
@@ -80,7 +142,20 @@ Action DeclareBlobs(const Options& options) {
   const Options prune = options.Subcommand("prune", "Remove least recently used blobs");
   for (const Options& sub : {stat, prune}) sub.Flag("--json", args->json, "Output for scripts");
   prune.Add("--keep", args->keep, "Bytes to keep (default: the store's limit)", "5G|200M|0");
-  return [args, prune](const StepContext&) { return prune.parsed() ? Prune(*args) : Stat(*args); };
+  const Options put = options.Subcommand("put", "Upload files to a gateway");
+  put.Add("FILE", args->files, "What to upload", "FILE...").Required();
+  put.Flag("--json", args->json, "Output for scripts");
+  const Options get = options.Subcommand("get", "Download a blob from a gateway");
+  get.Add("DIGEST", args->digest, "As `put` prints it", "HASH/SIZE").Required();
+  get.Add("--output,-o", args->output, "Where to write it", "FILE").Required();
+  AddGatewayOptions(put, args->gateway);
+  AddGatewayOptions(get, args->gateway);
+  return [args, prune, put, get](const StepContext& context) {
+    return put.parsed()     ? Put(*args, context)
+           : get.parsed()   ? Get(*args, context)
+           : prune.parsed() ? Prune(*args)
+                            : Stat(*args);
+  };
 }
 
 }  // namespace quench::cli

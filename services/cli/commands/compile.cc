@@ -2,14 +2,19 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/ir/hash.h"
 #include "common/ir/text.h"
 #include "services/cli/commands/declarations.h"
+#include "services/cli/gateway_client.h"
 #include "services/cli/model_source.h"
+#include "services/cli/remote_model.h"
 #include "services/codegen/codegen.h"
+#include "services/codegen/package.h"
+#include "services/codegen/report_proto.h"
 
 namespace quench::cli {
 namespace {
@@ -22,10 +27,12 @@ constexpr char kExamples[] = R"(Examples:
   quench compile yolo.onnx --target aarch64 --batch 1        for a 64-bit Arm CPU
   quench compile m.onnx --target x86-64 --force              v2, v3 and v4 variants in one library
   quench compile m.onnx --export-ir --export-metadata        also model.ir.txt and metadata.json
-  quench compile m.onnx --no-fold-constants --stop-after dead_code   look at the IR after a pass)";
+  quench compile m.onnx --no-fold-constants --stop-after dead_code   look at the IR after a pass
+  quench compile m.onnx --gateway build-farm:7450            the same bytes, compiled elsewhere)";
 
 struct CompileArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   codegen::CompileOptions codegen;
   std::string output = "./compile_output";
   std::string emit = "so";
@@ -136,42 +143,123 @@ void PrintSummary(const CompileArgs& args, const codegen::CompileReport& report)
       static_cast<double>(report.arena_lower_bound) / 1e6, report.uuid);
 }
 
+codegen::Emit EmitOf(const CompileArgs& args) {
+  return args.emit == "so"    ? codegen::Emit::kSharedLibrary
+         : args.emit == "obj" ? codegen::Emit::kObject
+                              : codegen::Emit::kArchive;
+}
+
+// What was made, beside the library and its header in the folder; `report` is empty where a pass was
+// the last thing to run.
+struct Made {
+  std::optional<Graph> graph;  // where somebody asked for it
+  std::optional<codegen::CompileReport> report;
+};
+
+bool WantsGraph(const CompileArgs& args) {
+  return args.export_ir || args.export_metadata || !args.stop_after.empty();
+}
+
+absl::StatusOr<Made> MakeHere(const CompileArgs& args, const fs::path& folder,
+                              const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(importer::Imported imported, LoadModel(*args.model, context));
+  passes::PassOptions pass_options = PassOptionsOf(*args.model);
+  pass_options.stop_after = args.stop_after;
+  Made made;
+  QUENCH_ASSIGN_OR_RETURN(
+      made.graph, passes::RunPipeline(std::move(imported.canonical), pass_options, context));
+  if (!args.stop_after.empty()) return made;
+  codegen::CompileOptions options = args.codegen;
+  options.passes = PassOptionsOf(*args.model);
+  options.emit = EmitOf(args);
+  QUENCH_ASSIGN_OR_RETURN(made.report,
+                          codegen::Compile(*made.graph, options, folder / LibraryName(args.emit),
+                                           folder / "model.h", context));
+  return made;
+}
+
+gateway::v1::WorkflowSpec SpecOf(const CompileArgs& args, gateway::v1::BatchModel model) {
+  gateway::v1::WorkflowSpec spec;
+  spec.set_title("compile " + fs::path(args.model->model).filename().string().substr(0, 200));
+  gateway::v1::CompileBatch& batch = *spec.mutable_compile();
+  *batch.add_models() = std::move(model);
+  *batch.add_targets() = TargetOf(args.codegen.target);
+  gateway::v1::CompileChoice& choice = *batch.add_choices();
+  choice.set_name("options");
+  *choice.mutable_passes() = PassesOf(*args.model, args.stop_after);
+  choice.set_uuid(args.codegen.uuid);
+  codegen::v1::CompileOptions& options = *choice.mutable_compile_options();
+  options.set_opt_level(args.codegen.opt_level);
+  if (!args.codegen.channel_layout.empty()) {
+    options.set_channel_layout(args.codegen.channel_layout == "first"
+                                   ? codegen::v1::CHANNEL_LAYOUT_FIRST
+                                   : codegen::v1::CHANNEL_LAYOUT_LAST);
+  }
+  options.set_emit(args.emit == "so"    ? codegen::v1::EMIT_SHARED_LIBRARY
+                   : args.emit == "obj" ? codegen::v1::EMIT_OBJECT
+                                        : codegen::v1::EMIT_ARCHIVE);
+  return spec;
+}
+
+absl::StatusOr<Made> MakeThere(const CompileArgs& args, const fs::path& folder,
+                               const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
+  QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(*args.gateway, store));
+  QUENCH_ASSIGN_OR_RETURN(gateway::v1::BatchModel model,
+                          UploadModel(*args.model, *client, context));
+  const std::string transform = model.name() + "/options/transform";
+  const std::string compile =
+      fmt::format("{}/options/{}/compile", model.name(), args.codegen.target);
+  QUENCH_ASSIGN_OR_RETURN(const gateway::v1::Workflow workflow,
+                          client->Run(SpecOf(args, std::move(model)), context));
+  Made made;
+  if (WantsGraph(args)) {
+    QUENCH_ASSIGN_OR_RETURN(made.graph,
+                            DownloadModule(workflow, transform, "module", *client, context));
+  }
+  if (!args.stop_after.empty()) return made;
+  QUENCH_ASSIGN_OR_RETURN(const auto report, DownloadMessage<codegen::v1::CompileReport>(
+                                                 workflow, compile, "report", *client, context));
+  made.report = codegen::FromProto(report);
+  std::string last = compile;
+  if (!args.codegen.uuid.empty()) {
+    last.replace(last.rfind('/') + 1, std::string::npos, "package");
+    QUENCH_ASSIGN_OR_RETURN(made.report->uuid, codegen::NormalUuid(args.codegen.uuid));
+  }
+  QUENCH_ASSIGN_OR_RETURN(const Digest library, OutputOf(workflow, last, "library"));
+  QUENCH_ASSIGN_OR_RETURN(const Digest header, OutputOf(workflow, last, "header"));
+  QUENCH_RETURN_IF_ERROR(client->Download({library, header}, context));
+  QUENCH_RETURN_IF_ERROR(client->DownloadFile(library, folder / LibraryName(args.emit), context));
+  QUENCH_RETURN_IF_ERROR(client->DownloadFile(header, folder / "model.h", context));
+  return made;
+}
+
 absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
   if (args.codegen.opt_level == 4) {
     return Unsupported(
         "--opt-level 4 (kernels chosen by measurement) does not exist yet; 0 to 3 do");
   }
   QUENCH_ASSIGN_OR_RETURN(TempDir folder, PrepareOutput(args));
-  QUENCH_ASSIGN_OR_RETURN(importer::Imported imported, LoadModel(*args.model, context));
-  passes::PassOptions pass_options = PassOptionsOf(*args.model);
-  pass_options.stop_after = args.stop_after;
-  QUENCH_ASSIGN_OR_RETURN(
-      const Graph graph, passes::RunPipeline(std::move(imported.canonical), pass_options, context));
-  const bool stopped = !args.stop_after.empty();
-  if (args.export_ir || stopped) {
-    QUENCH_RETURN_IF_ERROR(WriteFileAtomically(folder.path() / "model.ir.txt", PrintGraph(graph)));
+  QUENCH_ASSIGN_OR_RETURN(const Made made, UsesGateway(*args.gateway)
+                                               ? MakeThere(args, folder.path(), context)
+                                               : MakeHere(args, folder.path(), context));
+  if (args.export_ir || !made.report) {
+    QUENCH_RETURN_IF_ERROR(
+        WriteFileAtomically(folder.path() / "model.ir.txt", PrintGraph(*made.graph)));
   }
-  if (stopped) {
+  if (!made.report) {
     QUENCH_RETURN_IF_ERROR(Publish(std::move(folder), args.output));
     fmt::print("{}/model.ir.txt\n  stopped after pass `{}`: no library was made\n", args.output,
                args.stop_after);
     return absl::OkStatus();
   }
-  codegen::CompileOptions options = args.codegen;
-  options.passes = PassOptionsOf(*args.model);
-  options.emit = args.emit == "so"
-                     ? codegen::Emit::kSharedLibrary
-                     : (args.emit == "obj" ? codegen::Emit::kObject : codegen::Emit::kArchive);
-  QUENCH_ASSIGN_OR_RETURN(const codegen::CompileReport report,
-                          codegen::Compile(graph, options, folder.path() / LibraryName(args.emit),
-                                           folder.path() / "model.h", context));
   if (args.export_metadata) {
-    QUENCH_RETURN_IF_ERROR(
-        WriteFileAtomically(folder.path() / "metadata.json", Metadata(args, graph, report)));
+    QUENCH_RETURN_IF_ERROR(WriteFileAtomically(folder.path() / "metadata.json",
+                                               Metadata(args, *made.graph, *made.report)));
   }
   QUENCH_RETURN_IF_ERROR(context.Check());
   QUENCH_RETURN_IF_ERROR(Publish(std::move(folder), args.output));
-  PrintSummary(args, report);
+  PrintSummary(args, *made.report);
   return absl::OkStatus();
 }
 
@@ -207,6 +295,7 @@ Action DeclareCompile(const Options& options) {
   options
       .Add("--stop-after", args->stop_after, "End after this pass and write model.ir.txt", "PASS")
       .OneOf(names);
+  AddGatewayOptions(options, args->gateway);
   options.Examples(kExamples);
   return [args](const StepContext& context) { return RunCompile(*args, context); };
 }

@@ -52,7 +52,7 @@ absl::StatusOr<Graph> AtStage(const ImportArgs& args, importer::Imported model,
 absl::Status WriteModule(const Graph& graph, const std::string& path) {
   const std::string extension = std::filesystem::path(path).extension().string();
   if (extension == ".txt") return WriteFileAtomically(path, PrintGraph(graph));
-  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<BlobStore> store, OpenStore());
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
   QUENCH_ASSIGN_OR_RETURN(const std::string bytes, SerializeModule(graph, *store));
   return WriteFileAtomically(path, bytes);
 }

@@ -6,6 +6,7 @@
 #include "services/analyser/analyser.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
+#include "services/cli/verify_there.h"
 #include "services/codegen/codegen.h"
 
 namespace quench::cli {
@@ -15,11 +16,13 @@ constexpr char kExamples[] = R"(Examples:
   quench verify model.onnx out/model.so                    against the interpreter (a reference build for big models)
   quench verify model.onnx out/model.so --samples 10 --tolerance 1e-5
   quench verify model.onnx out/model.so --per-layer        error of every layer, not only when something is wrong
+  quench verify model.onnx out/model.so --gateway build-farm:7450   on the analyser's CPU
 
 The error of an output is max |library - model| / max |model|. Exit code 1 when one exceeds the tolerance.)";
 
 struct VerifyArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   std::string artifact;
   analyser::VerifyOptions options;
   std::vector<std::string> sizes;
@@ -61,9 +64,9 @@ absl::Status Build(const VerifyArgs& args, const Graph& graph, bool reference, b
   return codegen::Compile(prepared, options, library, header, context).status();
 }
 
-absl::Status RunVerify(const VerifyArgs& args, const StepContext& context) {
-  analyser::VerifyOptions options = args.options;
-  QUENCH_ASSIGN_OR_RETURN(options.sizes, ParseSizes(args.sizes));
+absl::StatusOr<analyser::VerifyReport> VerifyHere(const VerifyArgs& args,
+                                                  analyser::VerifyOptions options,
+                                                  const StepContext& context) {
   options.build = [&args](const Graph& graph, bool reference, bool taps,
                           const std::filesystem::path& library, const StepContext& step) {
     return Build(args, graph, reference, taps, library, step);
@@ -75,8 +78,18 @@ absl::Status RunVerify(const VerifyArgs& args, const StepContext& context) {
     QUENCH_ASSIGN_OR_RETURN(
         graph, passes::RunPass(*pass, std::move(graph), PassOptionsOf(*args.model), context));
   }
-  QUENCH_ASSIGN_OR_RETURN(const analyser::VerifyReport report,
-                          analyser::Verify(graph, args.artifact, options, context));
+  return analyser::Verify(graph, args.artifact, options, context);
+}
+
+absl::Status RunVerify(const VerifyArgs& args, const StepContext& context) {
+  analyser::VerifyOptions options = args.options;
+  QUENCH_ASSIGN_OR_RETURN(options.sizes, ParseSizes(args.sizes));
+  QUENCH_ASSIGN_OR_RETURN(
+      const analyser::VerifyReport report,
+      UsesGateway(*args.gateway)
+          ? VerifyThere({*args.gateway, *args.model, args.artifact, options, args.opt_level},
+                        context)
+          : VerifyHere(args, options, context));
   if (args.format == "json") {
     const nlohmann::json json = {{"passed", report.passed},
                                  {"oracle", report.oracle},
@@ -128,6 +141,7 @@ Action DeclareVerify(const Options& options) {
       .Range(0, 3);
   options.Add("--size", args->sizes, "Size of a symbolic dim", "NAME=N");
   options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
+  AddGatewayOptions(options, args->gateway);
   options.Examples(kExamples);
   return [args](const StepContext& context) { return RunVerify(*args, context); };
 }

@@ -51,16 +51,6 @@ TEST(DigestsTest, EveryWrongDigestIsNamed) {
   EXPECT_EQ(fields[1].field, "model.external_data[0].digest");
 }
 
-TEST(DigestsTest, MissingBlobsAreNamedAllAtOnce) {
-  EXPECT_TRUE(MissingBlobs({}).ok());
-  const absl::Status status = MissingBlobs({{kHashA, 1}, {kHashB, 2}});
-  EXPECT_EQ(rpc::ReasonOf(status), "BLOB_MISSING");
-  const auto violations = rpc::PreconditionsOf(status);
-  ASSERT_EQ(violations.size(), 2u);
-  EXPECT_EQ(violations[1].type, "MISSING");
-  EXPECT_EQ(violations[1].subject, "blobs/" + kHashB + "/2");
-}
-
 TEST(StepKeyTest, WhoAsksAndWhatDigestsSayAnywayDoesNotMatter) {
   const auto plain = Request();
   auto full = plain;

@@ -5,6 +5,7 @@
 #include "common/base/build_id.h"
 #include "common/blobs/digest.h"
 #include "common/rpc/errors.h"
+#include "common/rpc/tokens.h"
 #include "common/steps/storage.h"
 #include "tests/support/matchers.h"
 #include "tests/unit/common/steps/test_steps.h"
@@ -146,7 +147,7 @@ TEST_P(RunnerTest, ATokenIsGoodForItsTenantOnly) {
   EXPECT_TRUE(Run(request, context).ok());
   request.mutable_step()->set_tenant("theirs");
   EXPECT_EQ(Run(request, context).status().code(), absl::StatusCode::kPermissionDenied);
-  context.set_tenant(kGatewayTenant);
+  context.set_tenant(rpc::kGatewayTenant);
   EXPECT_TRUE(Run(request, context).ok());
 }
 

@@ -1,0 +1,329 @@
+#include "services/cli/gateway_client.h"
+
+#include <grpcpp/channel.h>
+#include <openssl/rand.h>
+
+#include <array>
+#include <condition_variable>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "build/bazel/remote/execution/v2/remote_execution.pb.h"
+#include "common/base/status.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/errors.h"
+#include "common/rpc/remote_blobs.h"
+#include "quench/gateway/v1/workflows.grpc.pb.h"
+
+namespace quench::cli {
+namespace {
+
+namespace pb = ::quench::gateway::v1;
+
+constexpr auto kReconnectFor = std::chrono::minutes(5);
+constexpr auto kReconnectPause = std::chrono::milliseconds(500);
+
+std::string NewRequestId() {
+  std::array<unsigned char, 16> bytes{};
+  RAND_bytes(bytes.data(), bytes.size());
+  return fmt::format("{:02x}", fmt::join(bytes, ""));
+}
+
+BlobId IdOf(const Digest& digest) {
+  return {digest.hash(), static_cast<uint64_t>(digest.size_bytes())};
+}
+
+std::string EnvironmentOr(const std::string& value, const char* name) {
+  if (!value.empty()) return value;
+  const char* found = std::getenv(name);
+  return found == nullptr ? "" : found;
+}
+
+// `compile` of `m/c/host/compile`: what users know a step by.
+std::string ShortName(const std::string& step) { return step.substr(step.rfind('/') + 1); }
+
+bool Ended(pb::State state) {
+  return state == pb::STATE_SUCCEEDED || state == pb::STATE_FAILED || state == pb::STATE_CANCELLED;
+}
+
+// A workflow as it changes, and what of that is worth showing.
+class Follower {
+ public:
+  explicit Follower(const StepContext& context) : context_(context) {}
+
+  void Take(const pb::WatchWorkflowEvent& event) {
+    revision_ = event.revision();
+    if (event.has_snapshot()) {
+      workflow_ = event.snapshot();
+      for (const pb::Step& step : workflow_.steps()) Show(step);
+      return;
+    }
+    const pb::WorkflowChange& change = event.change();
+    if (change.has_workflow()) {
+      google::protobuf::RepeatedPtrField<pb::Step> steps;
+      steps.Swap(workflow_.mutable_steps());
+      workflow_ = change.workflow();
+      workflow_.mutable_steps()->Swap(&steps);
+    }
+    for (const pb::Step& changed : change.steps()) {
+      for (pb::Step& step : *workflow_.mutable_steps()) {
+        if (step.name() == changed.name()) step = changed;
+      }
+      Show(changed);
+    }
+  }
+  int64_t revision() const { return revision_; }
+  const pb::Workflow& workflow() const { return workflow_; }
+
+ private:
+  void Show(const pb::Step& step) {
+    const std::string name = ShortName(step.name());
+    if (step.state() == pb::STATE_RUNNING) {
+      const auto& progress = step.progress();
+      context_.Report({progress.stage().empty() ? name : progress.stage(),
+                       progress.stage().empty() ? "at the gateway" : progress.detail(),
+                       progress.done(), progress.total()});
+    } else if (step.state() == pb::STATE_SUCCEEDED && step.cache_hit() &&
+               told_.insert(step.name()).second) {
+      context_.Report({name, "cached", 1, 1});
+    } else if (step.state() == pb::STATE_QUEUED && step.attempt() > 0) {
+      context_.Report(
+          {name, fmt::format("attempt {} failed, waits for another", step.attempt()), 0, 0});
+    }
+  }
+
+  const StepContext& context_;
+  pb::Workflow workflow_;
+  int64_t revision_ = 0;
+  std::set<std::string> told_;
+};
+
+class Client final : public GatewayClient {
+ public:
+  Client(std::shared_ptr<rpc::Channel> control, std::shared_ptr<rpc::Channel> bulk,
+         std::shared_ptr<LocalBlobStore> local)
+      : GatewayClient(std::move(local)),
+        channel_(std::move(control)),
+        stub_(pb::Workflows::NewStub(channel_->grpc())),
+        blobs_(std::move(bulk), {}) {}
+
+  absl::StatusOr<std::vector<Digest>> UploadFiles(const std::vector<std::filesystem::path>& paths,
+                                                  const StepContext& context) override {
+    std::vector<Digest> digests;
+    std::vector<BlobId> ids;
+    for (const std::filesystem::path& path : paths) {
+      context.Report({"read", path.filename().string(), 0, 0});
+      QUENCH_ASSIGN_OR_RETURN(const BlobId id, local_->Import(path, context));
+      Digest& digest = digests.emplace_back();
+      digest.set_hash(id.hash);
+      digest.set_size_bytes(static_cast<int64_t>(id.size));
+      ids.push_back(id);
+    }
+    QUENCH_RETURN_IF_ERROR(UploadBlobs(ids, context));
+    return digests;
+  }
+
+  absl::Status UploadBlobs(const std::vector<BlobId>& blobs, const StepContext& context) override {
+    return blobs_.Upload(*local_, blobs, context);
+  }
+
+  absl::Status Download(const std::vector<Digest>& digests, const StepContext& context) override {
+    std::vector<BlobId> ids;
+    for (const Digest& digest : digests) ids.push_back(IdOf(digest));
+    return blobs_.Download(ids, *local_, context);
+  }
+
+  absl::StatusOr<std::string> Create(const pb::WorkflowSpec& spec, const std::string& request_id,
+                                     const StepContext& context) override {
+    pb::CreateWorkflowRequest request;
+    request.set_request_id(request_id.empty() ? NewRequestId() : request_id);
+    *request.mutable_spec() = spec;
+    rpc::ClientCall call(*channel_, context);
+    google::longrunning::Operation operation;
+    QUENCH_RETURN_IF_ERROR(
+        rpc::FromGrpc(stub_->CreateWorkflow(call.context(), request, &operation)));
+    return WorkflowNameOf(operation.name());
+  }
+
+  absl::StatusOr<pb::Workflow> Get(const std::string& name, const StepContext& context) override {
+    pb::GetWorkflowRequest request;
+    request.set_name(name);
+    rpc::ClientCall call(*channel_, context);
+    pb::GetWorkflowResponse response;
+    QUENCH_RETURN_IF_ERROR(rpc::FromGrpc(stub_->GetWorkflow(call.context(), request, &response)));
+    return response.workflow();
+  }
+
+  absl::StatusOr<std::vector<pb::Workflow>> List(const std::vector<std::string>& states, int limit,
+                                                 const StepContext& context) override {
+    pb::ListWorkflowsRequest request;
+    for (const std::string& name : states) {
+      std::string upper = "STATE_" + name;
+      for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+      pb::State state = pb::STATE_UNSPECIFIED;
+      if (!pb::State_Parse(upper, &state) || state == pb::STATE_UNSPECIFIED) {
+        return InvalidArgument(
+            "state `{}`, known are queued, running, succeeded, failed and cancelled", name);
+      }
+      request.add_states(state);
+    }
+    std::vector<pb::Workflow> found;
+    do {
+      request.set_page_size(std::min(limit - static_cast<int>(found.size()), 1000));
+      rpc::ClientCall call(*channel_, context);
+      pb::ListWorkflowsResponse page;
+      QUENCH_RETURN_IF_ERROR(rpc::FromGrpc(stub_->ListWorkflows(call.context(), request, &page)));
+      found.insert(found.end(), page.workflows().begin(), page.workflows().end());
+      request.set_page_token(page.next_page_token());
+    } while (!request.page_token().empty() && static_cast<int>(found.size()) < limit);
+    return found;
+  }
+
+  absl::StatusOr<pb::Workflow> Watch(const std::string& name, const StepContext& context) override {
+    Follower follower(context);
+    auto give_up = std::chrono::steady_clock::now() + kReconnectFor;
+    for (;;) {
+      const int64_t before = follower.revision();
+      absl::Status status = WatchOnce(name, follower, context);
+      if (Ended(follower.workflow().state())) return follower.workflow();
+      QUENCH_RETURN_IF_ERROR(context.Check());
+      const auto now = std::chrono::steady_clock::now();
+      if (follower.revision() != before) give_up = now + kReconnectFor;
+      if (!status.ok() && (!absl::IsUnavailable(status) || now > give_up)) return status;
+      if (!status.ok()) context.Report({"connect", MessageOf(status), 0, 0});
+      Pause(context);
+    }
+  }
+
+  absl::Status Cancel(const std::string& name) override {
+    pb::CancelWorkflowRequest request;
+    request.set_name(name);
+    StepContext context;  // the caller's may be what is cancelled
+    context.set_deadline(std::chrono::steady_clock::now() + std::chrono::seconds(10));
+    rpc::ClientCall call(*channel_, context);
+    pb::CancelWorkflowResponse response;
+    return rpc::FromGrpc(stub_->CancelWorkflow(call.context(), request, &response));
+  }
+
+  absl::Status Delete(const std::string& name, const StepContext& context) override {
+    pb::DeleteWorkflowRequest request;
+    request.set_name(name);
+    rpc::ClientCall call(*channel_, context);
+    pb::DeleteWorkflowResponse response;
+    return rpc::FromGrpc(stub_->DeleteWorkflow(call.context(), request, &response));
+  }
+
+ private:
+  absl::Status WatchOnce(const std::string& name, Follower& follower, const StepContext& context) {
+    pb::WatchWorkflowRequest request;
+    request.set_name(name);
+    request.set_after_revision(follower.revision());
+    rpc::ClientCall call(*channel_, context);
+    const auto reader = stub_->WatchWorkflow(call.context(), request);
+    for (pb::WatchWorkflowEvent event; reader->Read(&event);) follower.Take(event);
+    return rpc::FromGrpc(reader->Finish());
+  }
+
+  static void Pause(const StepContext& context) {
+    std::mutex mutex;
+    std::condition_variable_any wake;
+    std::unique_lock lock(mutex);
+    wake.wait_for(lock, context.cancel_token()->stop_token(), kReconnectPause,
+                  [] { return false; });
+  }
+
+  std::shared_ptr<rpc::Channel> channel_;
+  std::unique_ptr<pb::Workflows::Stub> stub_;
+  rpc::RemoteBlobs blobs_;
+};
+
+}  // namespace
+
+void AddGatewayOptions(const Options& options, const std::shared_ptr<GatewayOptions>& gateway) {
+  options.Add("--gateway", gateway->address,
+              "Do the work at a gateway (default: QUENCH_GATEWAY; without either, here)",
+              "HOST:PORT");
+  options.Flag("--tls", gateway->tls, "Talk TLS to the gateway, with the system's authorities");
+  options.Add("--tls-ca", gateway->tls_ca, "Whom to believe that he is the gateway", "FILE");
+  options.Add("--tls-cert", gateway->tls_certificate, "Certificate of one's own, with --tls-key",
+              "FILE");
+  options.Add("--tls-key", gateway->tls_key, "Key of --tls-cert", "FILE");
+  options.Add("--token-file", gateway->token_file,
+              "File with the token to bring (default: QUENCH_TOKEN_FILE)", "FILE");
+}
+
+bool UsesGateway(GatewayOptions& gateway) {
+  gateway.address = EnvironmentOr(gateway.address, "QUENCH_GATEWAY");
+  gateway.token_file = EnvironmentOr(gateway.token_file, "QUENCH_TOKEN_FILE");
+  return !gateway.address.empty();
+}
+
+absl::StatusOr<std::unique_ptr<GatewayClient>> GatewayClient::Open(
+    const GatewayOptions& options, std::shared_ptr<LocalBlobStore> local) {
+  rpc::ChannelOptions channel;
+  channel.address = options.address;
+  channel.token_file = options.token_file;
+  if (options.tls_certificate.empty() != options.tls_key.empty()) {
+    return InvalidArgument("--tls-cert and --tls-key go together, one of them is missing");
+  }
+  if (options.tls || !options.tls_ca.empty() || !options.tls_certificate.empty()) {
+    channel.tls.emplace();
+    channel.tls->ca = options.tls_ca;
+    channel.tls->certificate = options.tls_certificate;
+    channel.tls->key = options.tls_key;
+  }
+  // Bulk beside control: a transfer does not hold up what is asked meanwhile.
+  QUENCH_ASSIGN_OR_RETURN(auto control, rpc::Channel::Open(channel));
+  QUENCH_ASSIGN_OR_RETURN(auto bulk, rpc::Channel::Open(channel));
+  return std::unique_ptr<GatewayClient>(
+      std::make_unique<Client>(std::move(control), std::move(bulk), std::move(local)));
+}
+
+absl::StatusOr<std::string> GatewayClient::DownloadBytes(const Digest& digest,
+                                                         const StepContext& context) {
+  QUENCH_RETURN_IF_ERROR(Download({digest}, context));
+  QUENCH_ASSIGN_OR_RETURN(const auto file, local_->Open(digest.hash()));
+  return std::string(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
+}
+
+absl::Status GatewayClient::DownloadFile(const Digest& digest, const std::filesystem::path& path,
+                                         const StepContext& context) {
+  QUENCH_RETURN_IF_ERROR(Download({digest}, context));
+  QUENCH_ASSIGN_OR_RETURN(const auto file, local_->Open(digest.hash()));
+  return WriteFileAtomically(
+      path, {reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
+}
+
+absl::StatusOr<pb::Workflow> GatewayClient::Run(const pb::WorkflowSpec& spec,
+                                                const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const std::string name, Create(spec, "", context));
+  absl::StatusOr<pb::Workflow> workflow = Watch(name, context);
+  if (!context.Check().ok()) {
+    QUENCH_RETURN_IF_ERROR(Annotate(Cancel(name), "the gateway may go on with " + name));
+    return context.Check();
+  }
+  QUENCH_RETURN_IF_ERROR(Annotate(workflow.status(), name));
+  if (workflow->state() == pb::STATE_SUCCEEDED) return workflow;
+  absl::Status error = rpc::FromProto(workflow->error());
+  if (error.ok()) error = absl::CancelledError("cancelled at the gateway");
+  return error;
+}
+
+absl::StatusOr<Digest> OutputOf(const pb::Workflow& workflow, const std::string& step,
+                                const std::string& output) {
+  for (const pb::Step& each : workflow.steps()) {
+    if (each.name() != step) continue;
+    for (const pb::StepOutput& found : each.outputs()) {
+      if (found.name() == output) return found.digest();
+    }
+  }
+  return Internal("{}: step `{}` has no output `{}`", workflow.name(), step, output);
+}
+
+std::string WorkflowNameOf(const std::string& text) {
+  return "workflows/" + text.substr(text.find('/') == std::string::npos ? 0 : text.find('/') + 1);
+}
+
+}  // namespace quench::cli

@@ -1,0 +1,95 @@
+// A gateway as the commands use it: blobs up, a workflow, blobs down.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/context.h"
+#include "common/blobs/blob_store.h"
+#include "services/cli/options.h"
+
+namespace quench::gateway::v1 {
+class Workflow;
+class WorkflowSpec;
+}  // namespace quench::gateway::v1
+namespace build::bazel::remote::execution::v2 {
+class Digest;
+}
+
+namespace quench::cli {
+
+// Where the gateway is, and how it is reached.
+struct GatewayOptions {
+  std::string address;  // HOST:PORT, unix:PATH, dns:///NAME:PORT; "" without one
+  std::string tls_ca, tls_certificate, tls_key;
+  bool tls = false;  // also without a certificate of one's own: the system's authorities
+  std::string token_file;
+};
+
+// --gateway and its companions. The address may come from QUENCH_GATEWAY, the token from a file that
+// QUENCH_TOKEN_FILE names.
+void AddGatewayOptions(const Options& options, const std::shared_ptr<GatewayOptions>& gateway);
+// Whether the command goes to a gateway: fills in what comes from the environment.
+bool UsesGateway(GatewayOptions& gateway);
+
+using Digest = build::bazel::remote::execution::v2::Digest;
+
+class GatewayClient {
+ public:
+  // Does not connect yet. `local` holds copies of what goes up and comes down.
+  static absl::StatusOr<std::unique_ptr<GatewayClient>> Open(const GatewayOptions& options,
+                                                             std::shared_ptr<LocalBlobStore> local);
+  virtual ~GatewayClient() = default;
+
+  LocalBlobStore& local() { return *local_; }
+
+  // Takes files into the local store and uploads what the gateway lacks of them, in order.
+  virtual absl::StatusOr<std::vector<Digest>> UploadFiles(
+      const std::vector<std::filesystem::path>& paths, const StepContext& context) = 0;
+  // The same for blobs of the local store.
+  virtual absl::Status UploadBlobs(const std::vector<BlobId>& blobs,
+                                   const StepContext& context) = 0;
+  // Into the local store.
+  virtual absl::Status Download(const std::vector<Digest>& digests, const StepContext& context) = 0;
+  absl::StatusOr<std::string> DownloadBytes(const Digest& digest, const StepContext& context);
+  // The file appears whole or not at all.
+  absl::Status DownloadFile(const Digest& digest, const std::filesystem::path& path,
+                            const StepContext& context);
+
+  // `request_id` makes it safe to repeat; "" draws one. Gives `workflows/{id}`.
+  virtual absl::StatusOr<std::string> Create(const gateway::v1::WorkflowSpec& spec,
+                                             const std::string& request_id,
+                                             const StepContext& context) = 0;
+  virtual absl::StatusOr<gateway::v1::Workflow> Get(const std::string& name,
+                                                    const StepContext& context) = 0;
+  // Newest first, at most `limit`; `states` by name (queued, running, ...), none lists all.
+  virtual absl::StatusOr<std::vector<gateway::v1::Workflow>> List(
+      const std::vector<std::string>& states, int limit, const StepContext& context) = 0;
+  // Until it has ended; `context` is told how far its steps are. A broken connection is taken up
+  // again. Does not cancel the workflow when `context` is cancelled.
+  virtual absl::StatusOr<gateway::v1::Workflow> Watch(const std::string& name,
+                                                      const StepContext& context) = 0;
+  virtual absl::Status Cancel(const std::string& name) = 0;
+  virtual absl::Status Delete(const std::string& name, const StepContext& context) = 0;
+
+  // Create and Watch; cancels the workflow if `context` is cancelled. An error if it failed.
+  absl::StatusOr<gateway::v1::Workflow> Run(const gateway::v1::WorkflowSpec& spec,
+                                            const StepContext& context);
+
+ protected:
+  explicit GatewayClient(std::shared_ptr<LocalBlobStore> local) : local_(std::move(local)) {}
+  std::shared_ptr<LocalBlobStore> local_;
+};
+
+// The output of a step that has succeeded; INTERNAL when the workflow has none of that name.
+absl::StatusOr<Digest> OutputOf(const gateway::v1::Workflow& workflow, const std::string& step,
+                                const std::string& output);
+
+// `workflows/ID` from what users type: that, `operations/ID` or ID alone.
+std::string WorkflowNameOf(const std::string& text);
+
+}  // namespace quench::cli

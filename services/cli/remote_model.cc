@@ -1,0 +1,148 @@
+#include "services/cli/remote_model.h"
+
+#include "common/base/status.h"
+#include "common/steps/modules.h"
+#include "services/codegen/codegen.h"
+#include "services/importer/importer.h"
+#include "services/importer/onnx/external_files.h"
+
+namespace quench::cli {
+namespace {
+
+namespace pb = ::quench::gateway::v1;
+
+// Step names are of letters, digits, `_`, `-` and `.`.
+constexpr char kModelName[] = "model";
+
+absl::StatusOr<importer::v1::ImportOptions> ImportOptionsProto(
+    const ModelOptions& options, const importer::ImportOptions& parsed) {
+  importer::v1::ImportOptions message;
+  for (const auto& [input, dims] : parsed.shapes) {
+    importer::v1::InputShape* shape = message.add_shapes();
+    shape->set_input(input);
+    shape->mutable_dims()->Assign(dims.begin(), dims.end());
+  }
+  for (const auto& [symbol, range] : parsed.dims) {
+    importer::v1::SymbolRange* added = message.add_dims();
+    added->set_symbol(symbol);
+    added->set_min(range.first);
+    added->set_max(range.second);
+  }
+  for (const auto& [input, dtype] : parsed.dtypes) {
+    importer::v1::InputType* type = message.add_types();
+    type->set_input(input);
+    type->set_element_type(static_cast<ir::v1::ElementType>(dtype));
+  }
+  message.set_opset(options.opset);
+  message.mutable_outputs()->Assign(options.outputs.begin(), options.outputs.end());
+  return message;
+}
+
+std::filesystem::path ExternalRoot(const ModelOptions& options) {
+  if (!options.external_root.empty()) return options.external_root;
+  return std::filesystem::path(options.model).parent_path();
+}
+
+absl::Status AddModel(const ModelOptions& options, GatewayClient& client,
+                      const StepContext& context, pb::BatchModel& model) {
+  QUENCH_ASSIGN_OR_RETURN(const importer::ImportOptions parsed, ImportOptionsOf(options));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<std::string> locations,
+                          importer::ExternalLocations(options.model, parsed));
+  std::vector<std::filesystem::path> files = {options.model};
+  // A model decides what is read here: as for an import, only what lies beneath its folder.
+  importer::ExternalFiles beneath(ExternalRoot(options));
+  for (const std::string& location : locations) {
+    QUENCH_RETURN_IF_ERROR(beneath.Open(location).status());
+    files.push_back(ExternalRoot(options) / location);
+  }
+  std::vector<std::string> frozen;
+  for (const std::string& text : options.freeze) {
+    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--freeze", text));
+    frozen.push_back(pair.first);
+    files.emplace_back(pair.second);
+  }
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> digests, client.UploadFiles(files, context));
+  QUENCH_ASSIGN_OR_RETURN(*model.mutable_import_options(), ImportOptionsProto(options, parsed));
+  size_t next = 0;
+  *model.mutable_model()->mutable_file() = digests[next++];
+  model.mutable_model()->set_name(std::filesystem::path(options.model).filename().string());
+  for (const std::string& location : locations) {
+    step::v1::File* file = model.mutable_model()->add_external_data();
+    file->set_path(location);
+    *file->mutable_digest() = digests[next++];
+  }
+  for (const std::string& input : frozen) {
+    importer::v1::FrozenInput* added = model.mutable_import_options()->add_freeze();
+    added->set_input(input);
+    *added->mutable_tensor() = digests[next++];
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AddModule(const ModelOptions& options, GatewayClient& client,
+                       const StepContext& context, pb::BatchModel& model) {
+  QUENCH_ASSIGN_OR_RETURN(const importer::Imported loaded, LoadModel(options, context));
+  QUENCH_ASSIGN_OR_RETURN(*model.mutable_module(),
+                          steps::StoreModule(loaded.canonical, client.local()));
+  std::vector<BlobId> blobs = {{model.module().digest().hash(),
+                                static_cast<uint64_t>(model.module().digest().size_bytes())}};
+  for (const auto& blob : model.module().blobs()) {
+    blobs.push_back({blob.hash(), static_cast<uint64_t>(blob.size_bytes())});
+  }
+  return client.UploadBlobs(blobs, context);
+}
+
+}  // namespace
+
+absl::StatusOr<pb::BatchModel> UploadModel(const ModelOptions& options, GatewayClient& client,
+                                           const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const FileKind kind, KindOf(options.model));
+  if (kind == FileKind::kArtifact) {
+    return InvalidArgument("`{}` is a compiled library; this takes an ONNX model or an IR module",
+                           options.model);
+  }
+  pb::BatchModel model;
+  model.set_name(kModelName);
+  if (kind == FileKind::kModel) {
+    QUENCH_RETURN_IF_ERROR(AddModel(options, client, context, model));
+  } else {
+    QUENCH_RETURN_IF_ERROR(AddModule(options, client, context, model));
+  }
+  return model;
+}
+
+step::v1::PassOptions PassesOf(const ModelOptions& options, const std::string& stop_after) {
+  step::v1::PassOptions passes;
+  passes.set_batch(options.batch);
+  passes.mutable_disabled()->Assign(options.disabled.begin(), options.disabled.end());
+  passes.set_stop_after(stop_after);
+  return passes;
+}
+
+codegen::v1::Target TargetOf(const std::string& name) {
+  codegen::v1::Target target;
+  target.set_name(name);
+  if (name != "host") return target;
+  const codegen::HostCpu cpu = codegen::ThisCpu();
+  target.mutable_host()->set_machine(cpu.machine);
+  target.mutable_host()->mutable_features()->Assign(cpu.features.begin(), cpu.features.end());
+  return target;
+}
+
+absl::StatusOr<Graph> DownloadModule(const pb::Workflow& workflow, const std::string& step,
+                                     const std::string& output, GatewayClient& client,
+                                     const StepContext& context) {
+  for (const pb::Step& each : workflow.steps()) {
+    if (each.name() != step) continue;
+    for (const pb::StepOutput& found : each.outputs()) {
+      if (found.name() != output || !found.has_module()) continue;
+      std::vector<Digest> digests = {found.module().digest()};
+      digests.insert(digests.end(), found.module().blobs().begin(), found.module().blobs().end());
+      QUENCH_RETURN_IF_ERROR(client.Download(digests, context));
+      return steps::LoadModule(found.module(), output, client.local());
+    }
+  }
+  return Internal("{}: step `{}` has no module `{}`", workflow.name(), step, output);
+}
+
+}  // namespace quench::cli

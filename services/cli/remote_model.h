@@ -1,0 +1,44 @@
+// What the options of a command are in a gateway's terms.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <string>
+
+#include "build/bazel/remote/execution/v2/remote_execution.pb.h"
+#include "common/base/status.h"
+#include "common/ir/graph.h"
+#include "quench/gateway/v1/workflows.pb.h"
+#include "services/cli/gateway_client.h"
+#include "services/cli/model_source.h"
+
+namespace quench::cli {
+
+// Uploads the model with its external data and frozen inputs, or the module with its weights.
+absl::StatusOr<gateway::v1::BatchModel> UploadModel(const ModelOptions& options,
+                                                    GatewayClient& client,
+                                                    const StepContext& context);
+
+step::v1::PassOptions PassesOf(const ModelOptions& options, const std::string& stop_after = "");
+
+// `host` is this machine.
+codegen::v1::Target TargetOf(const std::string& name);
+
+// A module that a step gave, with its weights.
+absl::StatusOr<Graph> DownloadModule(const gateway::v1::Workflow& workflow, const std::string& step,
+                                     const std::string& output, GatewayClient& client,
+                                     const StepContext& context);
+
+// A result message that a step gave.
+template <typename Result>
+absl::StatusOr<Result> DownloadMessage(const gateway::v1::Workflow& workflow,
+                                       const std::string& step, const std::string& output,
+                                       GatewayClient& client, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const Digest digest, OutputOf(workflow, step, output));
+  QUENCH_ASSIGN_OR_RETURN(const std::string bytes, client.DownloadBytes(digest, context));
+  Result result;
+  if (!result.ParseFromString(bytes)) return Internal("`{}` of `{}` is damaged", output, step);
+  return result;
+}
+
+}  // namespace quench::cli

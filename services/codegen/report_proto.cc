@@ -1,0 +1,40 @@
+#include "services/codegen/report_proto.h"
+
+namespace quench::codegen {
+
+v1::CompileReport ToProto(const CompileReport& report) {
+  v1::CompileReport message;
+  message.set_uuid(report.uuid);
+  message.set_target(report.target);
+  message.mutable_variants()->Assign(report.variants.begin(), report.variants.end());
+  for (const KernelReport& kernel : report.kernels) {
+    v1::KernelReport* out = message.add_kernels();
+    out->set_node(kernel.node);
+    out->set_op(kernel.op);
+    out->set_kernel(kernel.kernel);
+    out->set_runner_up(kernel.runner_up);
+    out->set_reason(kernel.reason);
+    out->set_cost(kernel.cost);
+  }
+  message.set_arena_bytes(report.arena_bytes);
+  message.set_arena_lower_bound_bytes(report.arena_lower_bound);
+  message.set_weight_bytes(report.weight_bytes);
+  return message;
+}
+
+CompileReport FromProto(const v1::CompileReport& message) {
+  CompileReport report;
+  report.uuid = message.uuid();
+  report.target = message.target();
+  report.variants = {message.variants().begin(), message.variants().end()};
+  for (const v1::KernelReport& kernel : message.kernels()) {
+    report.kernels.push_back({kernel.node(), kernel.op(), kernel.kernel(), kernel.runner_up(),
+                              kernel.reason(), kernel.cost()});
+  }
+  report.arena_bytes = message.arena_bytes();
+  report.arena_lower_bound = message.arena_lower_bound_bytes();
+  report.weight_bytes = message.weight_bytes();
+  return report;
+}
+
+}  // namespace quench::codegen

@@ -1,0 +1,185 @@
+#include "services/gateway/host.h"
+
+#include <spdlog/spdlog.h>
+
+#include <cstdlib>
+
+#include "common/base/status.h"
+#include "common/steps/config.h"
+#include "common/steps/storage.h"
+
+namespace quench::gateway {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kDefaultHighBytes = int64_t{20} << 30;
+
+// XDG base directory specification: relative values are ignored.
+absl::StatusOr<fs::path> StateDir(const config::v1::GatewayConfig& config) {
+  if (!config.state_dir().empty()) return fs::path(config.state_dir());
+  const char* state = std::getenv("XDG_STATE_HOME");
+  if (state != nullptr && state[0] == '/') return fs::path(state) / "quench";
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && home[0] == '/') return fs::path(home) / ".local" / "state" / "quench";
+  return InvalidArgument("state_dir: missing, and there is no HOME to put it into");
+}
+
+absl::StatusOr<EvictionLimits> LimitsOf(const config::v1::BlobLimits& limits) {
+  StatusCollector problems;
+  const int64_t high = limits.high_bytes() == 0 ? kDefaultHighBytes : limits.high_bytes();
+  const int64_t low = limits.low_bytes() == 0 ? high / 10 * 9 : limits.low_bytes();
+  const int64_t max = limits.max_bytes() == 0 ? high + high / 10 : limits.max_bytes();
+  if (high < 0 || low < 0 || max < 0) {
+    problems.Add(InvalidArgument("blob_limits: sizes must not be negative"));
+  } else if (low > high || high > max) {
+    problems.Add(
+        InvalidArgument("blob_limits: low {}, high {}, max {}: must not go down", low, high, max));
+  }
+  QUENCH_RETURN_IF_ERROR(problems.Finish());
+  EvictionLimits result;
+  result.low = static_cast<uint64_t>(low);
+  result.high = static_cast<uint64_t>(high);
+  result.max = static_cast<uint64_t>(max);
+  return result;
+}
+
+absl::StatusOr<std::shared_ptr<rpc::Channel>> ChannelTo(bool present,
+                                                        const config::v1::Remote& remote,
+                                                        const std::string& name) {
+  if (!present) return std::shared_ptr<rpc::Channel>();
+  absl::StatusOr<rpc::ChannelOptions> options = steps::ChannelOptionsOf(remote);
+  if (!options.ok()) return Annotate(options.status(), "services." + name);
+  absl::StatusOr<std::shared_ptr<rpc::Channel>> channel = rpc::Channel::Open(*options);
+  return channel.ok() ? std::move(channel) : Annotate(channel.status(), "services." + name);
+}
+
+absl::StatusOr<ServiceChannels> ChannelsOf(const config::v1::Services& services) {
+  ServiceChannels channels;
+  QUENCH_ASSIGN_OR_RETURN(channels.importer,
+                          ChannelTo(services.has_importer(), services.importer(), "importer"));
+  QUENCH_ASSIGN_OR_RETURN(channels.analyser,
+                          ChannelTo(services.has_analyser(), services.analyser(), "analyser"));
+  QUENCH_ASSIGN_OR_RETURN(channels.codegen,
+                          ChannelTo(services.has_codegen(), services.codegen(), "codegen"));
+  return channels;
+}
+
+absl::StatusOr<EngineOptions> EngineOptionsOf(const config::v1::GatewayConfig& config) {
+  EngineOptions engine;
+  const config::v1::Tenants& tenants = config.tenants();
+  if (tenants.max_queued_steps() < 0 || tenants.max_running_steps() < 0) {
+    return InvalidArgument("tenants: limits must not be negative");
+  }
+  if (tenants.max_queued_steps() > 0) engine.max_queued_steps = tenants.max_queued_steps();
+  engine.max_running_steps = tenants.max_running_steps();
+  if (config.has_keep_workflows()) {
+    if (config.keep_workflows().seconds() < 0) {
+      return InvalidArgument("keep_workflows: must not be negative");
+    }
+    engine.keep_workflows = std::chrono::seconds(config.keep_workflows().seconds());
+  }
+  return engine;
+}
+
+MissingBlobs MissingIn(BlobFolders& folders) {
+  return [&folders](const std::string& tenant,
+                    const std::vector<Digest>& digests) -> absl::StatusOr<std::vector<Digest>> {
+    QUENCH_ASSIGN_OR_RETURN(const auto blobs, folders.Of(tenant));
+    std::vector<Digest> missing;
+    for (const Digest& digest : digests) {
+      const BlobId id{digest.hash(), static_cast<uint64_t>(digest.size_bytes())};
+      if (!blobs->store->Use(id)) missing.push_back(digest);
+    }
+    return missing;
+  };
+}
+
+PutBlob PutInto(BlobFolders& folders) {
+  return [&folders](const std::string& tenant, const std::string& bytes) -> absl::StatusOr<Digest> {
+    QUENCH_ASSIGN_OR_RETURN(const auto blobs, folders.Of(tenant));
+    Digest digest;
+    QUENCH_ASSIGN_OR_RETURN(*digest.mutable_hash(),
+                            blobs->store->Put(std::as_bytes(std::span(bytes))));
+    digest.set_size_bytes(static_cast<int64_t>(bytes.size()));
+    return digest;
+  };
+}
+
+}  // namespace
+
+absl::StatusOr<fs::path> GatewayHost::BlobRoot(const config::v1::GatewayConfig& config) {
+  if (config.blobs().has_remote()) {
+    return Unsupported(
+        "blobs.remote: a gateway keeps its blobs in a folder; services reach them there or through "
+        "the gateway");
+  }
+  if (!config.blobs().folder().empty()) return fs::path(config.blobs().folder());
+  QUENCH_ASSIGN_OR_RETURN(const fs::path state, StateDir(config));
+  return state / "store";
+}
+
+absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& options) {
+  const config::v1::GatewayConfig& config = options.config;
+  QUENCH_ASSIGN_OR_RETURN(
+      rpc::ServerOptions server,
+      steps::ServerOptionsOf(config.server(), fmt::format("127.0.0.1:{}", kDefaultPort)));
+  QUENCH_ASSIGN_OR_RETURN(const EvictionLimits limits, LimitsOf(config.blob_limits()));
+  QUENCH_ASSIGN_OR_RETURN(const fs::path root, BlobRoot(config));
+  std::unique_ptr<GatewayHost> host(new GatewayHost());
+  host->grace_ = server.grace;
+  server.registry = options.registry;
+  if (!config.server().token_file().empty()) {
+    QUENCH_ASSIGN_OR_RETURN(host->tokens_, rpc::TokenList::Open(config.server().token_file()));
+  }
+  GatewayOptions gateway;
+  QUENCH_ASSIGN_OR_RETURN(gateway.state_dir, StateDir(config));
+  gateway.channels = options.channels;
+  if (gateway.channels.importer == nullptr) {
+    QUENCH_ASSIGN_OR_RETURN(gateway.channels, ChannelsOf(config.services()));
+  }
+  QUENCH_ASSIGN_OR_RETURN(gateway.engine, EngineOptionsOf(config));
+  gateway.engine.registry = options.registry;
+  gateway.tokens = host->tokens_.get();
+  QUENCH_ASSIGN_OR_RETURN(host->folders_, BlobFolders::Open(root, limits.max));
+  gateway.missing = MissingIn(*host->folders_);
+  gateway.put_blob = PutInto(*host->folders_);
+  QUENCH_ASSIGN_OR_RETURN(host->gateway_, Gateway::Start(gateway));
+
+  rpc::CallPool::Options pool = BlobPoolOptions();
+  pool.tokens = host->tokens_.get();
+  pool.registry = options.registry;
+  host->blob_pool_ = std::make_unique<rpc::CallPool>(pool);
+  host->blobs_ = std::make_unique<BlobServices>(*host->folders_, *host->blob_pool_);
+  BlobKeeperOptions keeper;
+  keeper.limits = limits;
+  keeper.registry = options.registry;
+  keeper.pinned = [gateway = host->gateway_.get()](const std::string&, const std::string& hash) {
+    return gateway->IsPinned(hash);
+  };
+  host->keeper_ = std::make_unique<BlobKeeper>(*host->folders_, keeper);
+
+  std::vector<grpc::Service*> services = host->gateway_->services();
+  for (grpc::Service* service : host->blobs_->services()) services.push_back(service);
+  server.health_services = BlobServices::names();
+  server.health_services.push_back(v1::Workflows::service_full_name());
+  server.health_services.push_back(google::longrunning::Operations::service_full_name());
+  QUENCH_ASSIGN_OR_RETURN(host->server_, rpc::Server::Start(server, services));
+  spdlog::info("gateway serves on {}{}, state in {}, blobs in {}", host->server_->address(),
+               server.metrics_listen.empty()
+                   ? ""
+                   : fmt::format(", metrics on port {}", host->server_->metrics_port()),
+               gateway.state_dir.string(), root.string());
+  return host;
+}
+
+void GatewayHost::Drain() {
+  gateway_->BeginDrain();
+  server_->Drain();
+  gateway_->Stop(grace_);
+}
+
+// The server goes before what its calls use.
+GatewayHost::~GatewayHost() { server_.reset(); }
+
+}  // namespace quench::gateway

@@ -1,0 +1,3 @@
+#include "services/gateway/main.h"
+
+int main(int argc, char** argv) { return quench::gateway::GatewayMain(argc, argv); }

@@ -1,0 +1,14 @@
+// The program quench-gateway.
+#pragma once
+
+#include "common/steps/main.h"
+
+namespace quench::gateway {
+
+// With its configuration file, if there is one, and the arguments over it.
+absl::StatusOr<std::unique_ptr<steps::Serving>> StartGateway(
+    const steps::ServerArguments& arguments);
+
+int GatewayMain(int argc, char** argv);
+
+}  // namespace quench::gateway

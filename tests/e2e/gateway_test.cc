@@ -1,0 +1,212 @@
+// `quench serve` and the commands that use it, as users run them.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "tests/e2e/quench_process.h"
+#include "tests/support/background.h"
+#include "tests/support/matchers.h"
+#include "tests/support/wait.h"
+
+namespace quench::testing {
+namespace {
+
+class GatewayTest : public ::testing::Test {
+ protected:
+  GatewayTest() { Serve(); }
+
+  void Serve(const std::vector<std::string>& variables = {}) {
+    server_ = std::make_unique<Background>(
+        std::vector<std::string>{QUENCH_BINARY, "serve", "--listen", "127.0.0.1:0",
+                                 "--metrics-listen", "127.0.0.1:0", "--state-dir",
+                                 work_.path("state").string()},
+        work_.path("log" + std::to_string(++servers_)), variables);
+    ASSERT_TRUE(server_->WaitForLog("gateway serves on ")) << server_->Log();
+    ASSERT_TRUE(server_->WaitForLog("blobs in ")) << server_->Log();
+    address_ = server_->FromLog("gateway serves on ");
+  }
+  Outcome Run(std::vector<std::string> arguments, const std::string& interrupt_when = "") {
+    arguments.insert(arguments.end(), {"--gateway", address_});
+    return work_.Run(arguments, interrupt_when);
+  }
+  nlohmann::json List() {
+    const Outcome listed = Run({"workflow", "list", "--format", "json"});
+    EXPECT_EQ(listed.exit_code, 0) << listed.err;
+    return nlohmann::json::parse(listed.out).value("workflows", nlohmann::json::array());
+  }
+
+  Workspace work_;
+  int servers_ = 0;
+  std::unique_ptr<Background> server_;
+  std::string address_;
+};
+
+TEST_F(GatewayTest, CompilesTheBytesThatOneProcessCompiles) {
+  const std::vector<std::string> command = {"compile", DigitsModel(), "--export-ir",
+                                            "--export-metadata", "--output"};
+  const auto to = [&](const std::string& folder) {
+    std::vector<std::string> words = command;
+    words.push_back(folder);
+    return words;
+  };
+  ASSERT_EQ(work_.Run(to("here")).exit_code, 0);
+  const Outcome there = Run(to("there"));
+  ASSERT_EQ(there.exit_code, 0) << there.err << server_->Log();
+  for (const char* name : {"model.so", "model.h", "metadata.json"}) {
+    EXPECT_TRUE(*ReadFile(work_.path("here") / name) == *ReadFile(work_.path("there") / name))
+        << name;
+  }
+  // What passes computed lies in blobs after a service has stored it; the tensors are the same.
+  const std::regex place(R"re( at "[0-9a-f]+"\[[0-9, ]+\])re");
+  const auto text = [&](const std::string& folder) {
+    return std::regex_replace(*ReadFile(work_.path(folder) / "model.ir.txt"), place, "");
+  };
+  EXPECT_EQ(text("here"), text("there"));
+  const Outcome again = Run(to("again"));
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("cached"));
+  EXPECT_TRUE(*ReadFile(work_.path("here") / "model.so") ==
+              *ReadFile(work_.path("again") / "model.so"));
+}
+
+TEST_F(GatewayTest, OtherCompilationsAreTheSameToo) {
+  const std::vector<std::vector<std::string>> choices = {
+      {"--target", "aarch64", "--emit", "a"},
+      {"--uuid", "123e4567-e89b-12d3-a456-426614174000"},
+      {"--opt-level", "1", "--batch", "2", "--no-fold-constants", "--channel-layout", "last"}};
+  for (const std::vector<std::string>& choice : choices) {
+    std::vector<std::string> command = {"compile", DigitsModel(), "--force", "--output", "here"};
+    command.insert(command.end(), choice.begin(), choice.end());
+    ASSERT_EQ(work_.Run(command).exit_code, 0);
+    command[4] = "there";
+    const Outcome there = Run(command);
+    ASSERT_EQ(there.exit_code, 0) << there.err;
+    for (const char* name : {"model.so", "model.a", "model.h"}) {
+      const auto here = ReadFile(work_.path("here") / name);
+      const auto copy = ReadFile(work_.path("there") / name);
+      EXPECT_EQ(here.ok(), copy.ok()) << name;
+      EXPECT_TRUE(!here.ok() || *here == *copy) << name << " " << choice[0];
+    }
+  }
+}
+
+TEST_F(GatewayTest, AnalysesAndVerifiesAsOneProcessDoes) {
+  ASSERT_EQ(Run({"compile", DigitsModel(), "--output", "out"}).exit_code, 0);
+  const Outcome here = work_.Run({"analyse", DigitsModel(), "--format", "json"});
+  const Outcome there = Run({"analyse", DigitsModel(), "--format", "json"});
+  EXPECT_EQ(here.out, there.out) << there.err;
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{}, {"--per-layer"}, {"--oracle", "reference"}}) {
+    std::vector<std::string> command = {"verify", DigitsModel(), "out/model.so"};
+    command.insert(command.end(), more.begin(), more.end());
+    const Outcome verified = Run(command);
+    EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+    EXPECT_EQ(verified.out, work_.Run(command).out);
+  }
+  const Outcome mismatch = Run({"verify", DigitsModel(), "out/model.so", "--tolerance", "0"});
+  EXPECT_EQ(mismatch.exit_code, 1);
+  EXPECT_THAT(mismatch.err, HasSubstr("first layer out of tolerance"));
+}
+
+TEST_F(GatewayTest, ErrorsAreThoseOfOneProcess) {
+  work_.Write("bad.onnx", "this is no model");
+  const Outcome bad = Run({"compile", "bad.onnx", "--output", "out"});
+  EXPECT_EQ(bad.exit_code, 1);
+  EXPECT_THAT(bad.err, HasSubstr("bad.onnx"));
+  EXPECT_FALSE(std::filesystem::exists(work_.path("out")));
+  const Outcome unknown = Run({"compile", DigitsModel(), "--target", "x86-65", "--output", "out"});
+  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_THAT(unknown.err, HasSubstr("nearest"));
+  const std::string address = address_;
+  server_->Signal(SIGTERM);
+  EXPECT_EQ(server_->Wait(), 0);
+  const Outcome gone = Run({"workflow", "list"});
+  EXPECT_EQ(gone.exit_code, 3) << gone.err;
+}
+
+TEST_F(GatewayTest, WorkflowsAreListedShownWatchedAndForgotten) {
+  const Outcome put = Run({"blobs", "put", DigitsModel(), "--json"});
+  ASSERT_EQ(put.exit_code, 0) << put.err;
+  const nlohmann::json blob = nlohmann::json::parse(put.out).at(0);
+  const std::string digest = fmt::format("{}/{}", blob.at("hash").get<std::string>(),
+                                         blob.at("size_bytes").get<int64_t>());
+  ASSERT_EQ(Run({"blobs", "get", digest, "--output", "copy.onnx"}).exit_code, 0);
+  EXPECT_TRUE(*ReadFile(work_.path("copy.onnx")) == *ReadFile(DigitsModel()));
+
+  work_.Write("spec.txtpb", fmt::format(R"(
+      title: "two targets"
+      compile {{
+        models {{ name: "digits" model {{ file {{ hash: "{}" size_bytes: {} }} name: "digits.onnx" }} }}
+        choices {{ name: "plain" }}
+        targets {{ name: "x86-64-v2" }}
+        targets {{ name: "aarch64" }}
+      }})",
+                                        blob.at("hash").get<std::string>(),
+                                        blob.at("size_bytes").get<int64_t>()));
+  const Outcome created =
+      Run({"workflow", "create", "spec.txtpb", "--request-id", "nightly-1", "--watch"});
+  ASSERT_EQ(created.exit_code, 0) << created.err;
+  EXPECT_THAT(created.out, HasSubstr("digits/plain/aarch64/compile"));
+  // The same id again is the same workflow.
+  const Outcome same = Run({"workflow", "create", "spec.txtpb", "--request-id", "nightly-1"});
+  ASSERT_EQ(same.exit_code, 0) << same.err;
+  const nlohmann::json workflows = List();
+  ASSERT_EQ(workflows.size(), 1u);
+  const std::string name = workflows[0].at("name");
+  EXPECT_EQ(name + "\n", same.out);
+  EXPECT_EQ(workflows[0].at("state"), "STATE_SUCCEEDED");
+  const Outcome shown = Run({"workflow", "get", name});
+  EXPECT_THAT(shown.out, HasSubstr("library"));
+  EXPECT_EQ(Run({"workflow", "watch", name}).exit_code, 0);
+  EXPECT_EQ(Run({"workflow", "delete", name}).exit_code, 0);
+  EXPECT_EQ(Run({"workflow", "get", name}).exit_code, 1);
+  EXPECT_TRUE(List().empty());
+}
+
+TEST_F(GatewayTest, CtrlCCancelsTheWorkflow) {
+  server_.reset();
+  // The step takes as long as the test needs.
+  Serve({"QUENCH_TEST_HANG=digits.onnx"});
+  const Outcome cancelled =
+      Run({"compile", DigitsModel(), "--output", "out", "--progress", "json"}, "at the gateway");
+  EXPECT_EQ(cancelled.exit_code, 130) << cancelled.err;
+  EXPECT_FALSE(std::filesystem::exists(work_.path("out")));
+  EXPECT_TRUE(WaitFor([&] {
+    const nlohmann::json workflows = List();
+    return workflows.size() == 1 && workflows[0].at("state") == "STATE_CANCELLED";
+  }));
+}
+
+TEST_F(GatewayTest, AKilledGatewayGoesOnWhereItWas) {
+  ASSERT_EQ(Run({"compile", DigitsModel(), "--output", "before"}).exit_code, 0);
+  server_->Signal(SIGKILL);
+  EXPECT_EQ(server_->Wait(), 128 + SIGKILL);
+  Serve();
+  EXPECT_EQ(List().size(), 1u);
+  const Outcome after = Run({"compile", DigitsModel(), "--output", "after"});
+  ASSERT_EQ(after.exit_code, 0) << after.err;
+  EXPECT_THAT(after.err, HasSubstr("cached"));
+}
+
+TEST_F(GatewayTest, ACrashFailsItsWorkflowAfterTwoAttemptsAndNothingElse) {
+  server_.reset();
+  std::filesystem::copy_file(DigitsModel(), work_.path("unlucky.onnx"));
+  Serve({"QUENCH_TEST_CRASH=unlucky.onnx"});
+  const Outcome crashed = Run({"compile", "unlucky.onnx", "--output", "out"});
+  EXPECT_EQ(crashed.exit_code, 1) << crashed.err;
+  EXPECT_THAT(crashed.err, HasSubstr("crashed"));
+  EXPECT_EQ(Run({"compile", DigitsModel(), "--output", "other"}).exit_code, 0);
+  const Outcome shown = Run({"workflow", "list", "--state", "failed", "--format", "json"});
+  ASSERT_EQ(nlohmann::json::parse(shown.out).at("workflows").size(), 1u);
+}
+
+TEST_F(GatewayTest, OneGatewayAtATimeHasAStateDir) {
+  const Outcome second =
+      work_.Run({"serve", "--listen", "127.0.0.1:0", "--state-dir", work_.path("state").string()});
+  EXPECT_EQ(second.exit_code, 3) << second.err;
+}
+
+}  // namespace
+}  // namespace quench::testing
