@@ -1,11 +1,8 @@
-// Configuration files: quench.config.v1 messages as protobuf text or JSON, and what they say in
-// terms of common/rpc and common/steps.
+// What configuration (quench.config.v1) says, in terms of common/rpc and common/steps.
 #pragma once
 
 #include <absl/status/statusor.h>
-#include <google/protobuf/message.h>
 
-#include <filesystem>
 #include <string>
 
 #include "common/rpc/call_pool.h"
@@ -20,10 +17,6 @@ class Steps;
 }  // namespace quench::config::v1
 
 namespace quench::steps {
-
-// Reads a .txtpb or .json file of at most 1 MiB. Unknown fields are errors; INVALID_ARGUMENT names
-// file, line and column of every mistake.
-absl::Status ReadConfig(const std::filesystem::path& path, google::protobuf::Message* config);
 
 // Each checks every field and fills in the defaults that config.proto states.
 absl::StatusOr<rpc::ServerOptions> ServerOptionsOf(const config::v1::Server& server,

@@ -6,6 +6,7 @@
 
 #include "common/base/status.h"
 #include "common/steps/config.h"
+#include "common/steps/read_config.h"
 #include "common/steps/sandbox.h"
 #include "common/steps/storage.h"
 

@@ -12,8 +12,6 @@
 #include <thread>
 
 #include "common/base/status.h"
-#include "common/steps/child.h"
-#include "services/cli/all_steps.h"
 #include "services/cli/cli.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/progress.h"
@@ -78,9 +76,6 @@ int Report(const absl::Status& status) {
 }  // namespace
 
 int Main(int argc, char** argv) {
-  if (argc == 2 && std::string(argv[1]) == steps::kChildArgument) {
-    return steps::RunAsChild(AllSteps());
-  }
   spdlog::set_default_logger(spdlog::stderr_color_mt("quench"));
   spdlog::set_level(spdlog::level::warn);
   google::protobuf::SetLogHandler(nullptr);  // what it would print of a bad model is in our errors

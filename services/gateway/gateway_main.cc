@@ -1,5 +1,5 @@
 #include "common/base/status.h"
-#include "common/steps/config.h"
+#include "common/steps/read_config.h"
 #include "services/gateway/host.h"
 #include "services/gateway/main.h"
 

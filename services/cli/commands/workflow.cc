@@ -4,7 +4,7 @@
 
 #include "common/base/status.h"
 #include "common/rpc/errors.h"
-#include "common/steps/config.h"
+#include "common/steps/read_config.h"
 #include "quench/gateway/v1/workflows.pb.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/gateway_client.h"

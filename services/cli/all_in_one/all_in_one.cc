@@ -1,0 +1,91 @@
+#include "services/cli/all_in_one/all_in_one.h"
+
+#include "common/base/status.h"
+#include "common/steps/read_config.h"
+#include "common/steps/storage.h"
+#include "services/analyser/service.h"
+#include "services/codegen/service.h"
+#include "services/gateway/host.h"
+#include "services/importer/service.h"
+#include "services/quantizer/service.h"
+
+namespace quench::all_in_one {
+namespace {
+
+const std::vector<const steps::ServiceDefinition*>& Definitions() {
+  static const auto* const definitions = new std::vector<const steps::ServiceDefinition*>{
+      &importer::ImporterDefinition(), &analyser::AnalyserDefinition(),
+      &quantizer::QuantizerDefinition(), &codegen::CodegenDefinition()};
+  return *definitions;
+}
+
+// The gateway and the services behind it, without sockets between them.
+class AllInOne final : public steps::Serving {
+ public:
+  static absl::StatusOr<std::unique_ptr<Serving>> Start(const config::v1::AllInOneConfig& config) {
+    auto all = std::make_unique<AllInOne>();
+    gateway::GatewayHost::Options options;
+    options.config = config.gateway();
+    QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path root,
+                            gateway::GatewayHost::BlobRoot(config.gateway()));
+    config::v1::BlobStore blobs;
+    blobs.set_folder(root.string());
+    QUENCH_ASSIGN_OR_RETURN(const steps::StepRunner::StorageOf storage,
+                            steps::OpenStorage(blobs, !config.steps().no_action_cache()));
+    const auto channel_of = [&](metrics::Service service) {
+      for (size_t i = 0; i < Definitions().size(); ++i) {
+        if (Definitions()[i]->service == service) {
+          return rpc::Channel::InProcess(all->services_[i]->server());
+        }
+      }
+      return std::shared_ptr<rpc::Channel>();
+    };
+    for (const steps::ServiceDefinition* definition : Definitions()) {
+      steps::ServiceHost::Options service;
+      service.config.steps = config.steps();
+      service.in_process = true;
+      service.storage = storage;
+      QUENCH_ASSIGN_OR_RETURN(auto host, steps::ServiceHost::Start(*definition, service));
+      all->services_.push_back(std::move(host));
+    }
+    options.channels.importer = channel_of(metrics::Service::kImporter);
+    options.channels.analyser = channel_of(metrics::Service::kAnalyser);
+    options.channels.codegen = channel_of(metrics::Service::kCodegen);
+    QUENCH_ASSIGN_OR_RETURN(all->gateway_, gateway::GatewayHost::Start(options));
+    return std::unique_ptr<Serving>(std::move(all));
+  }
+
+  // The gateway's channels before the servers that they lead to.
+  ~AllInOne() override { gateway_.reset(); }
+  void Drain() override { gateway_->Drain(); }
+
+ private:
+  std::vector<std::unique_ptr<steps::ServiceHost>> services_;
+  std::unique_ptr<gateway::GatewayHost> gateway_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<steps::Serving>> Start(const steps::ServerArguments& arguments) {
+  config::v1::AllInOneConfig config;
+  if (!arguments.config.empty()) {
+    QUENCH_RETURN_IF_ERROR(steps::ReadConfig(arguments.config, &config));
+  }
+  config::v1::GatewayConfig& gateway = *config.mutable_gateway();
+  if (!arguments.listen.empty()) gateway.mutable_server()->set_listen(arguments.listen);
+  if (!arguments.metrics_listen.empty()) {
+    gateway.mutable_server()->set_metrics_listen(arguments.metrics_listen);
+  }
+  if (!arguments.state_dir.empty()) gateway.set_state_dir(arguments.state_dir);
+  return AllInOne::Start(config);
+}
+
+std::vector<steps::Step> AllSteps() {
+  std::vector<steps::Step> all;
+  for (const steps::ServiceDefinition* definition : Definitions()) {
+    all.insert(all.end(), definition->steps.begin(), definition->steps.end());
+  }
+  return all;
+}
+
+}  // namespace quench::all_in_one
