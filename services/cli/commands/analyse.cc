@@ -2,11 +2,9 @@
 
 #include "common/base/status.h"
 #include "services/analyser/analyser.h"
-#include "services/analyser/report_proto.h"
 #include "services/cli/commands/declarations.h"
-#include "services/cli/gateway_client.h"
 #include "services/cli/model_source.h"
-#include "services/cli/remote_model.h"
+#include "services/cli/remote.h"
 
 namespace quench::cli {
 namespace {
@@ -32,30 +30,12 @@ absl::StatusOr<analyser::ModelReport> AnalyseHere(const AnalyseArgs& args, const
   return analyser::Analyse(model.imported, model.canonical, sizes, context);
 }
 
-absl::StatusOr<analyser::ModelReport> AnalyseThere(const AnalyseArgs& args, const Sizes& sizes,
-                                                   const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
-  QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(*args.gateway, store));
-  gateway::v1::WorkflowSpec spec;
-  gateway::v1::AnalyseBatch& batch = *spec.mutable_analyse();
-  QUENCH_ASSIGN_OR_RETURN(*batch.add_models(), UploadModel(*args.model, *client, context));
-  for (const auto& [symbol, size] : sizes) {
-    step::v1::SymbolSize* added = batch.add_sizes();
-    added->set_symbol(symbol);
-    added->set_size(size);
-  }
-  const std::string step = batch.models(0).name() + "/analyse";
-  QUENCH_ASSIGN_OR_RETURN(const gateway::v1::Workflow workflow, client->Run(spec, context));
-  QUENCH_ASSIGN_OR_RETURN(const auto report, DownloadMessage<analyser::v1::ModelReport>(
-                                                 workflow, step, "report", *client, context));
-  return analyser::FromProto(report);
-}
-
 absl::Status RunAnalyse(const AnalyseArgs& args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const Sizes sizes, ParseSizes(args.sizes));
   QUENCH_ASSIGN_OR_RETURN(const analyser::ModelReport report,
-                          UsesGateway(*args.gateway) ? AnalyseThere(args, sizes, context)
-                                                     : AnalyseHere(args, sizes, context));
+                          UsesGateway(*args.gateway)
+                              ? AnalyseThere(*args.gateway, *args.model, sizes, context)
+                              : AnalyseHere(args, sizes, context));
   fmt::print("{}", args.format == "json" ? analyser::ToJson(report) : analyser::ToTable(report));
   return absl::OkStatus();
 }
@@ -68,7 +48,7 @@ Action DeclareAnalyse(const Options& options) {
   options.Add("--size", args->sizes,
               "Size at which a symbolic dim is counted (default: its smallest)", "NAME=N");
   options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
-  AddGatewayOptions(options, args->gateway);
+  AddWorkOptions(options, args->gateway);
   options.Examples(kExamples);
   return [args](const StepContext& context) { return RunAnalyse(*args, context); };
 }

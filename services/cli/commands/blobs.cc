@@ -3,13 +3,10 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "build/bazel/remote/execution/v2/remote_execution.pb.h"
 #include "common/base/status.h"
 #include "common/blobs/blob_store.h"
-#include "common/blobs/digest.h"
 #include "services/cli/commands/declarations.h"
-#include "services/cli/gateway_client.h"
-#include "services/cli/model_source.h"
+#include "services/cli/remote.h"
 
 namespace quench::cli {
 namespace {
@@ -80,57 +77,19 @@ absl::Status Prune(const BlobsArgs& args) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<GatewayClient>> OpenGateway(const BlobsArgs& args) {
-  if (!UsesGateway(*args.gateway)) {
-    return InvalidArgument("blobs go to a gateway: give --gateway or set QUENCH_GATEWAY");
-  }
-  QUENCH_ASSIGN_OR_RETURN(std::shared_ptr<LocalBlobStore> store, OpenStore());
-  return GatewayClient::Open(*args.gateway, std::move(store));
+absl::Status NeedGateway(const BlobsArgs& args) {
+  if (UsesGateway(*args.gateway)) return absl::OkStatus();
+  return InvalidArgument("blobs go to a gateway: give --gateway or set QUENCH_GATEWAY");
 }
 
 absl::Status Put(const BlobsArgs& args, const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(const auto client, OpenGateway(args));
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> digests,
-                          client->UploadFiles({args.files.begin(), args.files.end()}, context));
-  nlohmann::json list = nlohmann::json::array();
-  for (size_t i = 0; i < digests.size(); ++i) {
-    list.push_back({{"file", args.files[i]},
-                    {"hash", digests[i].hash()},
-                    {"size_bytes", digests[i].size_bytes()}});
-    if (!args.json) {
-      fmt::print("{}/{}  {}\n", digests[i].hash(), digests[i].size_bytes(), args.files[i]);
-    }
-  }
-  if (args.json) fmt::print("{}\n", list.dump(2));
-  return absl::OkStatus();
-}
-
-// HASH/SIZE, as `put` prints it.
-absl::StatusOr<Digest> ParseDigest(const std::string& text) {
-  const size_t slash = text.find('/');
-  Digest digest;
-  digest.set_hash(text.substr(0, slash));
-  int64_t size = -1;
-  if (slash != std::string::npos) {
-    const auto [end, error] =
-        std::from_chars(text.data() + slash + 1, text.data() + text.size(), size);
-    if (error != std::errc() || end != text.data() + text.size()) size = -1;
-  }
-  if (!IsDigest(digest.hash()) || size < 0) {
-    return InvalidArgument(
-        "`{}` is not HASH/SIZE, as `quench blobs put` and `workflow get` show it",
-        text.substr(0, 120));
-  }
-  digest.set_size_bytes(size);
-  return digest;
+  QUENCH_RETURN_IF_ERROR(NeedGateway(args));
+  return PutThere(*args.gateway, args.files, args.json, context);
 }
 
 absl::Status Get(const BlobsArgs& args, const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(const Digest digest, ParseDigest(args.digest));
-  QUENCH_ASSIGN_OR_RETURN(const auto client, OpenGateway(args));
-  QUENCH_RETURN_IF_ERROR(client->DownloadFile(digest, args.output, context));
-  fmt::print("{}\n", args.output);
-  return absl::OkStatus();
+  QUENCH_RETURN_IF_ERROR(NeedGateway(args));
+  return GetThere(*args.gateway, args.digest, args.output, context);
 }
 
 }  // namespace

@@ -9,14 +9,17 @@
 #include "common/ir/hash.h"
 #include "common/ir/text.h"
 #include "services/cli/commands/declarations.h"
-#include "services/cli/gateway_client.h"
 #include "services/cli/model_source.h"
-#include "services/cli/remote_model.h"
-#include "services/codegen/codegen.h"
-#include "services/codegen/package.h"
-#include "services/codegen/report_proto.h"
+#include "services/cli/remote.h"
 
 namespace quench::cli {
+
+std::string LibraryName(codegen::Emit emit) {
+  return emit == codegen::Emit::kSharedLibrary ? "model.so"
+         : emit == codegen::Emit::kObject      ? "model.o"
+                                               : "model.a";
+}
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -41,10 +44,6 @@ struct CompileArgs {
   bool export_metadata = false;
   bool force = false;
 };
-
-std::string LibraryName(const std::string& emit) {
-  return "model." + std::string(emit == "obj" ? "o" : emit);
-}
 
 nlohmann::json TypesToJson(const Graph& graph, const std::vector<ValueId>& ids) {
   nlohmann::json list = nlohmann::json::array();
@@ -134,7 +133,7 @@ void PrintSummary(const CompileArgs& args, const codegen::CompileReport& report)
   std::string mix;
   for (const auto& [kernel, count] : kernels)
     mix += fmt::format("{}{} {}", mix.empty() ? "" : ", ", count, kernel);
-  fmt::print("{}/{}\n", args.output, LibraryName(args.emit));
+  fmt::print("{}/{}\n", args.output, LibraryName(args.codegen.emit));
   fmt::print(
       "  target   {}\n  kernels  {}\n  weights  {:.2f} MB, arena {:.2f} MB (lower bound {:.2f} "
       "MB)\n  uuid     {}\n",
@@ -142,19 +141,6 @@ void PrintSummary(const CompileArgs& args, const codegen::CompileReport& report)
       static_cast<double>(report.arena_bytes) / 1e6,
       static_cast<double>(report.arena_lower_bound) / 1e6, report.uuid);
 }
-
-codegen::Emit EmitOf(const CompileArgs& args) {
-  return args.emit == "so"    ? codegen::Emit::kSharedLibrary
-         : args.emit == "obj" ? codegen::Emit::kObject
-                              : codegen::Emit::kArchive;
-}
-
-// What was made, beside the library and its header in the folder; `report` is empty where a pass was
-// the last thing to run.
-struct Made {
-  std::optional<Graph> graph;  // where somebody asked for it
-  std::optional<codegen::CompileReport> report;
-};
 
 bool WantsGraph(const CompileArgs& args) {
   return args.export_ir || args.export_metadata || !args.stop_after.empty();
@@ -171,66 +157,9 @@ absl::StatusOr<Made> MakeHere(const CompileArgs& args, const fs::path& folder,
   if (!args.stop_after.empty()) return made;
   codegen::CompileOptions options = args.codegen;
   options.passes = PassOptionsOf(*args.model);
-  options.emit = EmitOf(args);
-  QUENCH_ASSIGN_OR_RETURN(made.report,
-                          codegen::Compile(*made.graph, options, folder / LibraryName(args.emit),
-                                           folder / "model.h", context));
-  return made;
-}
-
-gateway::v1::WorkflowSpec SpecOf(const CompileArgs& args, gateway::v1::BatchModel model) {
-  gateway::v1::WorkflowSpec spec;
-  spec.set_title("compile " + fs::path(args.model->model).filename().string().substr(0, 200));
-  gateway::v1::CompileBatch& batch = *spec.mutable_compile();
-  *batch.add_models() = std::move(model);
-  *batch.add_targets() = TargetOf(args.codegen.target);
-  gateway::v1::CompileChoice& choice = *batch.add_choices();
-  choice.set_name("options");
-  *choice.mutable_passes() = PassesOf(*args.model, args.stop_after);
-  choice.set_uuid(args.codegen.uuid);
-  codegen::v1::CompileOptions& options = *choice.mutable_compile_options();
-  options.set_opt_level(args.codegen.opt_level);
-  if (!args.codegen.channel_layout.empty()) {
-    options.set_channel_layout(args.codegen.channel_layout == "first"
-                                   ? codegen::v1::CHANNEL_LAYOUT_FIRST
-                                   : codegen::v1::CHANNEL_LAYOUT_LAST);
-  }
-  options.set_emit(args.emit == "so"    ? codegen::v1::EMIT_SHARED_LIBRARY
-                   : args.emit == "obj" ? codegen::v1::EMIT_OBJECT
-                                        : codegen::v1::EMIT_ARCHIVE);
-  return spec;
-}
-
-absl::StatusOr<Made> MakeThere(const CompileArgs& args, const fs::path& folder,
-                               const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
-  QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(*args.gateway, store));
-  QUENCH_ASSIGN_OR_RETURN(gateway::v1::BatchModel model,
-                          UploadModel(*args.model, *client, context));
-  const std::string transform = model.name() + "/options/transform";
-  const std::string compile =
-      fmt::format("{}/options/{}/compile", model.name(), args.codegen.target);
-  QUENCH_ASSIGN_OR_RETURN(const gateway::v1::Workflow workflow,
-                          client->Run(SpecOf(args, std::move(model)), context));
-  Made made;
-  if (WantsGraph(args)) {
-    QUENCH_ASSIGN_OR_RETURN(made.graph,
-                            DownloadModule(workflow, transform, "module", *client, context));
-  }
-  if (!args.stop_after.empty()) return made;
-  QUENCH_ASSIGN_OR_RETURN(const auto report, DownloadMessage<codegen::v1::CompileReport>(
-                                                 workflow, compile, "report", *client, context));
-  made.report = codegen::FromProto(report);
-  std::string last = compile;
-  if (!args.codegen.uuid.empty()) {
-    last.replace(last.rfind('/') + 1, std::string::npos, "package");
-    QUENCH_ASSIGN_OR_RETURN(made.report->uuid, codegen::NormalUuid(args.codegen.uuid));
-  }
-  QUENCH_ASSIGN_OR_RETURN(const Digest library, OutputOf(workflow, last, "library"));
-  QUENCH_ASSIGN_OR_RETURN(const Digest header, OutputOf(workflow, last, "header"));
-  QUENCH_RETURN_IF_ERROR(client->Download({library, header}, context));
-  QUENCH_RETURN_IF_ERROR(client->DownloadFile(library, folder / LibraryName(args.emit), context));
-  QUENCH_RETURN_IF_ERROR(client->DownloadFile(header, folder / "model.h", context));
+  QUENCH_ASSIGN_OR_RETURN(
+      made.report, codegen::Compile(*made.graph, options, folder / LibraryName(args.codegen.emit),
+                                    folder / "model.h", context));
   return made;
 }
 
@@ -240,9 +169,12 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
         "--opt-level 4 (kernels chosen by measurement) does not exist yet; 0 to 3 do");
   }
   QUENCH_ASSIGN_OR_RETURN(TempDir folder, PrepareOutput(args));
-  QUENCH_ASSIGN_OR_RETURN(const Made made, UsesGateway(*args.gateway)
-                                               ? MakeThere(args, folder.path(), context)
-                                               : MakeHere(args, folder.path(), context));
+  QUENCH_ASSIGN_OR_RETURN(const Made made,
+                          UsesGateway(*args.gateway)
+                              ? CompileThere({*args.gateway, *args.model, args.codegen,
+                                              args.stop_after, WantsGraph(args)},
+                                             folder.path(), context)
+                              : MakeHere(args, folder.path(), context));
   if (args.export_ir || !made.report) {
     QUENCH_RETURN_IF_ERROR(
         WriteFileAtomically(folder.path() / "model.ir.txt", PrintGraph(*made.graph)));
@@ -295,9 +227,14 @@ Action DeclareCompile(const Options& options) {
   options
       .Add("--stop-after", args->stop_after, "End after this pass and write model.ir.txt", "PASS")
       .OneOf(names);
-  AddGatewayOptions(options, args->gateway);
+  AddWorkOptions(options, args->gateway);
   options.Examples(kExamples);
-  return [args](const StepContext& context) { return RunCompile(*args, context); };
+  return [args](const StepContext& context) {
+    args->codegen.emit = args->emit == "so"    ? codegen::Emit::kSharedLibrary
+                         : args->emit == "obj" ? codegen::Emit::kObject
+                                               : codegen::Emit::kArchive;
+    return RunCompile(*args, context);
+  };
 }
 
 }  // namespace quench::cli

@@ -1,10 +1,6 @@
-#include <unistd.h>
-
-#include <filesystem>
-
-#include "common/base/files.h"
 #include "common/base/status.h"
 #include "services/cli/commands/declarations.h"
+#include "services/cli/remote.h"
 
 namespace quench::cli {
 namespace {
@@ -29,27 +25,14 @@ absl::Status Serve(const ServeArgs& args) {
   if (args.all_in_one && !args.service.empty()) {
     return InvalidArgument("--all-in-one and --service exclude each other");
   }
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string name = "quench-" + (args.service.empty() ? "serve" : args.service);
-  const std::string program = (self.parent_path() / name).string();
-  if (::access(program.c_str(), X_OK) != 0) {
-    return absl::UnavailableError(fmt::format(
-        "`{}` is not beside `quench`: build it with `cmake --build --preset release --target {}`",
-        name, name));
-  }
-  std::vector<std::string> words = {program};
+  std::vector<std::string> words;
   for (const auto& [option, value] : {std::pair{"--config", args.config},
                                       {"--listen", args.listen},
                                       {"--metrics-listen", args.metrics_listen},
                                       {"--state-dir", args.state_dir}}) {
     if (!value.empty()) words.insert(words.end(), {option, value});
   }
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  ::execv(program.c_str(), arguments.data());
-  return ErrnoStatus(errno, "start", program);
+  return Become("quench-" + (args.service.empty() ? "serve" : args.service), words);
 }
 
 }  // namespace

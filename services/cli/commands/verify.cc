@@ -6,7 +6,7 @@
 #include "services/analyser/analyser.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
-#include "services/cli/verify_there.h"
+#include "services/cli/remote.h"
 #include "services/codegen/codegen.h"
 
 namespace quench::cli {
@@ -141,7 +141,7 @@ Action DeclareVerify(const Options& options) {
       .Range(0, 3);
   options.Add("--size", args->sizes, "Size of a symbolic dim", "NAME=N");
   options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
-  AddGatewayOptions(options, args->gateway);
+  AddWorkOptions(options, args->gateway);
   options.Examples(kExamples);
   return [args](const StepContext& context) { return RunVerify(*args, context); };
 }

@@ -1,10 +1,9 @@
-#include "services/cli/verify_there.h"
-
 #include <functional>
 
 #include "common/base/status.h"
 #include "services/analyser/report_proto.h"
-#include "services/cli/remote_model.h"
+#include "services/cli/remote.h"
+#include "services/cli/remote/model.h"
 
 namespace quench::cli {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "common/base/context.h"
 #include "common/blobs/blob_store.h"
-#include "services/cli/options.h"
+#include "services/cli/gateway_options.h"
 
 namespace quench::gateway::v1 {
 class Workflow;
@@ -21,20 +21,6 @@ class Digest;
 }
 
 namespace quench::cli {
-
-// Where the gateway is, and how it is reached.
-struct GatewayOptions {
-  std::string address;  // HOST:PORT, unix:PATH, dns:///NAME:PORT; "" without one
-  std::string tls_ca, tls_certificate, tls_key;
-  bool tls = false;  // also without a certificate of one's own: the system's authorities
-  std::string token_file;
-};
-
-// --gateway and its companions. The address may come from QUENCH_GATEWAY, the token from a file that
-// QUENCH_TOKEN_FILE names.
-void AddGatewayOptions(const Options& options, const std::shared_ptr<GatewayOptions>& gateway);
-// Whether the command goes to a gateway: fills in what comes from the environment.
-bool UsesGateway(GatewayOptions& gateway);
 
 using Digest = build::bazel::remote::execution::v2::Digest;
 
@@ -76,13 +62,15 @@ class GatewayClient {
   virtual absl::Status Cancel(const std::string& name) = 0;
   virtual absl::Status Delete(const std::string& name, const StepContext& context) = 0;
 
-  // Create and Watch; cancels the workflow if `context` is cancelled. An error if it failed.
+  // Create and Watch, by the options' rule for the cache; cancels the workflow if `context` is cancelled. An error if it failed.
   absl::StatusOr<gateway::v1::Workflow> Run(const gateway::v1::WorkflowSpec& spec,
                                             const StepContext& context);
 
  protected:
-  explicit GatewayClient(std::shared_ptr<LocalBlobStore> local) : local_(std::move(local)) {}
+  GatewayClient(std::shared_ptr<LocalBlobStore> local, bool refresh)
+      : local_(std::move(local)), refresh_(refresh) {}
   std::shared_ptr<LocalBlobStore> local_;
+  const bool refresh_;
 };
 
 // The output of a step that has succeeded; INTERNAL when the workflow has none of that name.

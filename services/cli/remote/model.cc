@@ -1,4 +1,4 @@
-#include "services/cli/remote_model.h"
+#include "services/cli/remote/model.h"
 
 #include "common/base/status.h"
 #include "common/steps/modules.h"

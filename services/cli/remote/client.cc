@@ -1,11 +1,10 @@
-#include "services/cli/gateway_client.h"
+#include "services/cli/remote/client.h"
 
 #include <grpcpp/channel.h>
 #include <openssl/rand.h>
 
 #include <array>
 #include <condition_variable>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <set>
@@ -33,12 +32,6 @@ std::string NewRequestId() {
 
 BlobId IdOf(const Digest& digest) {
   return {digest.hash(), static_cast<uint64_t>(digest.size_bytes())};
-}
-
-std::string EnvironmentOr(const std::string& value, const char* name) {
-  if (!value.empty()) return value;
-  const char* found = std::getenv(name);
-  return found == nullptr ? "" : found;
 }
 
 // `compile` of `m/c/host/compile`: what users know a step by.
@@ -103,8 +96,8 @@ class Follower {
 class Client final : public GatewayClient {
  public:
   Client(std::shared_ptr<rpc::Channel> control, std::shared_ptr<rpc::Channel> bulk,
-         std::shared_ptr<LocalBlobStore> local)
-      : GatewayClient(std::move(local)),
+         std::shared_ptr<LocalBlobStore> local, bool refresh)
+      : GatewayClient(std::move(local), refresh),
         channel_(std::move(control)),
         stub_(pb::Workflows::NewStub(channel_->grpc())),
         blobs_(std::move(bulk), {}) {}
@@ -241,25 +234,6 @@ class Client final : public GatewayClient {
 
 }  // namespace
 
-void AddGatewayOptions(const Options& options, const std::shared_ptr<GatewayOptions>& gateway) {
-  options.Add("--gateway", gateway->address,
-              "Do the work at a gateway (default: QUENCH_GATEWAY; without either, here)",
-              "HOST:PORT");
-  options.Flag("--tls", gateway->tls, "Talk TLS to the gateway, with the system's authorities");
-  options.Add("--tls-ca", gateway->tls_ca, "Whom to believe that he is the gateway", "FILE");
-  options.Add("--tls-cert", gateway->tls_certificate, "Certificate of one's own, with --tls-key",
-              "FILE");
-  options.Add("--tls-key", gateway->tls_key, "Key of --tls-cert", "FILE");
-  options.Add("--token-file", gateway->token_file,
-              "File with the token to bring (default: QUENCH_TOKEN_FILE)", "FILE");
-}
-
-bool UsesGateway(GatewayOptions& gateway) {
-  gateway.address = EnvironmentOr(gateway.address, "QUENCH_GATEWAY");
-  gateway.token_file = EnvironmentOr(gateway.token_file, "QUENCH_TOKEN_FILE");
-  return !gateway.address.empty();
-}
-
 absl::StatusOr<std::unique_ptr<GatewayClient>> GatewayClient::Open(
     const GatewayOptions& options, std::shared_ptr<LocalBlobStore> local) {
   rpc::ChannelOptions channel;
@@ -277,8 +251,8 @@ absl::StatusOr<std::unique_ptr<GatewayClient>> GatewayClient::Open(
   // Bulk beside control: a transfer does not hold up what is asked meanwhile.
   QUENCH_ASSIGN_OR_RETURN(auto control, rpc::Channel::Open(channel));
   QUENCH_ASSIGN_OR_RETURN(auto bulk, rpc::Channel::Open(channel));
-  return std::unique_ptr<GatewayClient>(
-      std::make_unique<Client>(std::move(control), std::move(bulk), std::move(local)));
+  return std::unique_ptr<GatewayClient>(std::make_unique<Client>(
+      std::move(control), std::move(bulk), std::move(local), options.refresh));
 }
 
 absl::StatusOr<std::string> GatewayClient::DownloadBytes(const Digest& digest,
@@ -298,7 +272,9 @@ absl::Status GatewayClient::DownloadFile(const Digest& digest, const std::filesy
 
 absl::StatusOr<pb::Workflow> GatewayClient::Run(const pb::WorkflowSpec& spec,
                                                 const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(const std::string name, Create(spec, "", context));
+  pb::WorkflowSpec asked = spec;
+  if (refresh_) asked.set_cache(step::v1::CACHE_MODE_REFRESH);
+  QUENCH_ASSIGN_OR_RETURN(const std::string name, Create(asked, "", context));
   absl::StatusOr<pb::Workflow> workflow = Watch(name, context);
   if (!context.Check().ok()) {
     QUENCH_RETURN_IF_ERROR(Annotate(Cancel(name), "the gateway may go on with " + name));

@@ -9,8 +9,8 @@
 #include "common/base/status.h"
 #include "common/ir/graph.h"
 #include "quench/gateway/v1/workflows.pb.h"
-#include "services/cli/gateway_client.h"
 #include "services/cli/model_source.h"
+#include "services/cli/remote/client.h"
 
 namespace quench::cli {
 

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""The same compilation through five processes and in one: CPU seconds, wall seconds, and what a cached answer takes.
+
+Usage: bench/services/bench_services.py --build-dir build/release [--rounds N] [--json] MODEL.onnx
+
+Each round compiles one variant of the model that nobody has seen (its last weight byte differs), first by `quench compile`,
+then through a gateway and its services, which share a folder; the CPU seconds of every process and its children are summed.
+The report is the median of the rounds' ratios, because machines are noisy. Then the last variant is compiled again through
+the gateway, where every step is cached.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import resource
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+
+SERVICES = ["importer", "analyser", "codegen"]
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_of(pid):
+    """User and system seconds of a process and of its children that have ended."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return sum(int(x) for x in fields[11:15]) / TICKS
+
+
+def start(command, log, environment):
+    process = subprocess.Popen(command, stdout=log.open("w"), stderr=subprocess.STDOUT, env=environment)
+    for _ in range(1000):
+        found = re.search(r" serves on (\S+?)[,\s]", log.read_text())
+        if found:
+            return process, found.group(1)
+        time.sleep(0.01)
+    raise SystemExit(f"{command[0]} did not start: {log.read_text()}")
+
+
+class Cluster:
+    def __init__(self, bin_dir, folder):
+        self.processes = {}
+        state = folder / "state"
+        gateway = f'state_dir: "{state}"\nserver {{ listen: "127.0.0.1:0" }}\nservices {{\n'
+        for name in SERVICES:
+            config = folder / f"{name}.txtpb"
+            config.write_text(f'server {{ listen: "127.0.0.1:0" }}\nblobs {{ folder: "{state}/store" }}\n')
+            self.processes[name], address = start([bin_dir / f"quench-{name}", "--config", config], folder / f"{name}.log", None)
+            gateway += f'  {name} {{ address: "{address}" }}\n'
+        config = folder / "gateway.txtpb"
+        config.write_text(gateway + "}\n")
+        self.processes["gateway"], self.address = start([bin_dir / "quench-gateway", "--config", config], folder / "gateway.log",
+                                                        None)
+
+    def cpu(self):
+        return sum(cpu_of(p.pid) for p in self.processes.values())
+
+    def stop(self):
+        for process in self.processes.values():
+            process.terminate()
+        for process in self.processes.values():
+            process.wait()
+
+
+def timed(command, cache):
+    environment = dict(os.environ, XDG_CACHE_HOME=str(cache))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    start_time = time.monotonic()
+    subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wall = time.monotonic() - start_time
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=pathlib.Path)
+    parser.add_argument("--build-dir", type=pathlib.Path, default=pathlib.Path("build/release"))
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    bin_dir = (args.build_dir / "bin").resolve()
+    quench = bin_dir / "quench"
+    contents = bytearray(args.model.read_bytes())
+    # A weight's byte: the longest run of bytes that are no text lies in the middle of any model worth measuring.
+    place = len(contents) // 2
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        cluster = Cluster(bin_dir, folder)
+        try:
+            for i in range(args.rounds):
+                model = folder / "model.onnx"
+                contents[place] ^= i + 1
+                model.write_bytes(contents)
+                base = [quench, "compile", model, "--target", "x86-64-v3", "--force", "--progress", "none"]
+                shutil.rmtree(folder / "here-cache", ignore_errors=True)
+                wall, cpu = timed(base + ["--output", folder / "here"], folder / "here-cache")
+                shutil.rmtree(folder / "there-cache", ignore_errors=True)
+                before = cluster.cpu()
+                there = base + ["--output", folder / "there", "--gateway", cluster.address]
+                gateway_wall, client = timed(there, folder / "there-cache")
+                services = cluster.cpu() - before
+                if (folder / "here/model.so").read_bytes() != (folder / "there/model.so").read_bytes():
+                    raise SystemExit("the libraries differ")
+                rows.append({"wall": wall, "cpu": cpu, "gateway_wall": gateway_wall, "gateway_cpu": client + services,
+                             "client_cpu": client})
+            cached = [timed(there, folder / "there-cache")[0] for _ in range(args.rounds)]
+        finally:
+            cluster.stop()
+    median = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
+    ratios = sorted(row["gateway_cpu"] / row["cpu"] for row in rows)
+    result = {"rounds": args.rounds, "median": median, "cpu_ratio": statistics.median(ratios),
+              "cpu_ratio_range": [ratios[0], ratios[-1]],
+              "wall_ratio": statistics.median(row["gateway_wall"] / row["wall"] for row in rows),
+              "cached_seconds": statistics.median(cached)}
+    if args.json:
+        print(json.dumps(result, indent=2))
+        return
+    print(f"one process     {median['cpu']:7.2f} CPU s  {median['wall']:7.2f} s")
+    print(f"five processes  {median['gateway_cpu']:7.2f} CPU s  {median['gateway_wall']:7.2f} s   ({median['client_cpu']:.2f} CPU s of "
+          f"them the client's)")
+    print(f"CPU ratio       {result['cpu_ratio']:7.3f}  ({ratios[0]:.3f} to {ratios[-1]:.3f})")
+    print(f"cached          {result['cached_seconds'] * 1e3:7.1f} ms for the whole command")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+// What commands do at a gateway.
+//
+// `quench` has no gRPC in it, and builds in half the time for that: there each of these becomes
+// quench-remote, the program beside it that is the same with remote/.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "services/analyser/analyser.h"
+#include "services/cli/gateway_options.h"
+#include "services/cli/model_source.h"
+#include "services/codegen/codegen.h"
+
+namespace quench::cli {
+
+// model.so, model.o or model.a.
+std::string LibraryName(codegen::Emit emit);
+
+// What was made, beside the library and its header in a folder; `report` is empty where a pass was
+// the last thing to run.
+struct Made {
+  std::optional<Graph> graph;  // where somebody asked for it
+  std::optional<codegen::CompileReport> report;
+};
+
+struct CompileJob {
+  const GatewayOptions& gateway;
+  const ModelOptions& model;
+  const codegen::CompileOptions& options;
+  std::string stop_after;
+  bool wants_graph = false;
+};
+// Library and header appear in `folder`.
+absl::StatusOr<Made> CompileThere(const CompileJob& job, const std::filesystem::path& folder,
+                                  const StepContext& context);
+
+absl::StatusOr<analyser::ModelReport> AnalyseThere(const GatewayOptions& gateway,
+                                                   const ModelOptions& model,
+                                                   const std::map<std::string, int64_t>& sizes,
+                                                   const StepContext& context);
+
+struct VerifyJob {
+  const GatewayOptions& gateway;
+  const ModelOptions& model;
+  std::string library;
+  analyser::VerifyOptions options;
+  int opt_level = 3;  // of the build whose layers are compared
+};
+// As analyser::Verify, on the CPU of the gateway's analyser: what has to be built for it is built
+// there.
+absl::StatusOr<analyser::VerifyReport> VerifyThere(const VerifyJob& job,
+                                                   const StepContext& context);
+
+enum class WorkflowVerb { kCreate, kList, kGet, kWatch, kCancel, kDelete };
+struct WorkflowJob {
+  GatewayOptions gateway;
+  WorkflowVerb verb = WorkflowVerb::kList;
+  std::string spec, name, request_id;
+  std::vector<std::string> states;
+  int limit = 50;
+  bool watch = false;
+  std::string format = "table";
+};
+// Prints what it did.
+absl::Status WorkflowThere(const WorkflowJob& job, const StepContext& context);
+
+// Prints digest and size of each file.
+absl::Status PutThere(const GatewayOptions& gateway, const std::vector<std::string>& files,
+                      bool json, const StepContext& context);
+// `digest` is HASH/SIZE.
+absl::Status GetThere(const GatewayOptions& gateway, const std::string& digest,
+                      const std::string& output, const StepContext& context);
+
+// Becomes another program of Quench, beside this one, with these arguments. Comes back only with
+// UNAVAILABLE: it is not there, and how to build it.
+absl::Status Become(const std::string& program, const std::vector<std::string>& arguments);
+
+}  // namespace quench::cli

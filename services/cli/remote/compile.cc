@@ -1,0 +1,70 @@
+#include "common/base/status.h"
+#include "services/cli/remote.h"
+#include "services/cli/remote/client.h"
+#include "services/cli/remote/model.h"
+#include "services/codegen/package.h"
+#include "services/codegen/report_proto.h"
+
+namespace quench::cli {
+namespace {
+
+gateway::v1::WorkflowSpec SpecOf(const CompileJob& job, gateway::v1::BatchModel model) {
+  gateway::v1::WorkflowSpec spec;
+  spec.set_title("compile " + std::filesystem::path(job.model.model).filename().string().substr(0, 200));
+  gateway::v1::CompileBatch& batch = *spec.mutable_compile();
+  *batch.add_models() = std::move(model);
+  *batch.add_targets() = TargetOf(job.options.target);
+  gateway::v1::CompileChoice& choice = *batch.add_choices();
+  choice.set_name("options");
+  *choice.mutable_passes() = PassesOf(job.model, job.stop_after);
+  choice.set_uuid(job.options.uuid);
+  codegen::v1::CompileOptions& options = *choice.mutable_compile_options();
+  options.set_opt_level(job.options.opt_level);
+  if (!job.options.channel_layout.empty()) {
+    options.set_channel_layout(job.options.channel_layout == "first"
+                                   ? codegen::v1::CHANNEL_LAYOUT_FIRST
+                                   : codegen::v1::CHANNEL_LAYOUT_LAST);
+  }
+  options.set_emit(job.options.emit == codegen::Emit::kSharedLibrary
+                       ? codegen::v1::EMIT_SHARED_LIBRARY
+                   : job.options.emit == codegen::Emit::kObject ? codegen::v1::EMIT_OBJECT
+                                                                : codegen::v1::EMIT_ARCHIVE);
+  return spec;
+}
+
+}  // namespace
+
+absl::StatusOr<Made> CompileThere(const CompileJob& job, const std::filesystem::path& folder,
+                                  const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
+  QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(job.gateway, store));
+  QUENCH_ASSIGN_OR_RETURN(gateway::v1::BatchModel model,
+                          UploadModel(job.model, *client, context));
+  const std::string transform = model.name() + "/options/transform";
+  const std::string compile =
+      fmt::format("{}/options/{}/compile", model.name(), job.options.target);
+  QUENCH_ASSIGN_OR_RETURN(const gateway::v1::Workflow workflow,
+                          client->Run(SpecOf(job, std::move(model)), context));
+  Made made;
+  if (job.wants_graph) {
+    QUENCH_ASSIGN_OR_RETURN(made.graph,
+                            DownloadModule(workflow, transform, "module", *client, context));
+  }
+  if (!job.stop_after.empty()) return made;
+  QUENCH_ASSIGN_OR_RETURN(const auto report, DownloadMessage<codegen::v1::CompileReport>(
+                                                 workflow, compile, "report", *client, context));
+  made.report = codegen::FromProto(report);
+  std::string last = compile;
+  if (!job.options.uuid.empty()) {
+    last.replace(last.rfind('/') + 1, std::string::npos, "package");
+    QUENCH_ASSIGN_OR_RETURN(made.report->uuid, codegen::NormalUuid(job.options.uuid));
+  }
+  QUENCH_ASSIGN_OR_RETURN(const Digest library, OutputOf(workflow, last, "library"));
+  QUENCH_ASSIGN_OR_RETURN(const Digest header, OutputOf(workflow, last, "header"));
+  QUENCH_RETURN_IF_ERROR(client->Download({library, header}, context));
+  QUENCH_RETURN_IF_ERROR(client->DownloadFile(library, folder / LibraryName(job.options.emit), context));
+  QUENCH_RETURN_IF_ERROR(client->DownloadFile(header, folder / "model.h", context));
+  return made;
+}
+
+}  // namespace quench::cli

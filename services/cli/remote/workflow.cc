@@ -1,0 +1,144 @@
+#include <fmt/format.h>
+#include <google/protobuf/util/json_util.h>
+#include <google/protobuf/util/time_util.h>
+
+#include "common/base/status.h"
+#include "common/rpc/errors.h"
+#include "common/steps/read_config.h"
+#include "quench/gateway/v1/workflows.pb.h"
+#include "services/cli/remote.h"
+#include "services/cli/remote/client.h"
+
+namespace quench::cli {
+namespace {
+
+namespace pb = ::quench::gateway::v1;
+
+std::string StateText(pb::State state) {
+  std::string text = pb::State_Name(state);
+  text = text.substr(text.find('_') + 1);
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+std::string Age(const google::protobuf::Timestamp& time) {
+  const int64_t seconds = google::protobuf::util::TimeUtil::TimestampToSeconds(
+                              google::protobuf::util::TimeUtil::GetCurrentTime()) -
+                          time.seconds();
+  if (seconds < 120) return fmt::format("{} s", seconds);
+  if (seconds < 7200) return fmt::format("{} min", seconds / 60);
+  if (seconds < 172800) return fmt::format("{} h", seconds / 3600);
+  return fmt::format("{} d", seconds / 86400);
+}
+
+absl::Status PrintJson(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  options.preserve_proto_field_names = true;
+  std::string json;
+  if (!google::protobuf::util::MessageToJsonString(message, &json, options).ok()) {
+    return Internal("a message cannot be written as JSON");
+  }
+  fmt::print("{}", json);
+  return absl::OkStatus();
+}
+
+void PrintHeader() {
+  fmt::print("{:<42} {:<10} {:>9} {:>7} {:>7}  {}\n", "workflow", "state", "steps", "cached", "age",
+             "title");
+}
+
+void PrintLine(const pb::Workflow& workflow) {
+  const pb::Counts& counts = workflow.counts();
+  const int all = counts.queued() + counts.running() + counts.succeeded() + counts.failed() +
+                  counts.cancelled();
+  fmt::print("{:<42} {:<10} {:>9} {:>7} {:>7}  {}\n", workflow.name(), StateText(workflow.state()),
+             fmt::format("{}/{}", counts.succeeded(), all), counts.cache_hits(),
+             Age(workflow.create_time()), workflow.title());
+}
+
+void PrintSteps(const pb::Workflow& workflow) {
+  for (const pb::Step& step : workflow.steps()) {
+    fmt::print("  {:<40} {:<10} attempt {}/{}{}\n", step.name(), StateText(step.state()),
+               step.attempt(), step.max_attempts(), step.cache_hit() ? ", cached" : "");
+    if (step.has_error()) fmt::print("    {}\n", step.error().message());
+    for (const pb::FailedAttempt& attempt : step.failed_attempts()) {
+      fmt::print("    attempt {}: {}\n", attempt.attempt(), attempt.error().message());
+    }
+    for (const pb::StepOutput& output : step.outputs()) {
+      fmt::print("    {:<14} {} ({} bytes)\n", output.name(), output.digest().hash(),
+                 output.digest().size_bytes());
+    }
+  }
+}
+
+absl::Status Print(const pb::Workflow& workflow, const std::string& format) {
+  if (format == "json") return PrintJson(workflow);
+  PrintHeader();
+  PrintLine(workflow);
+  if (workflow.has_error()) fmt::print("  {}\n", workflow.error().message());
+  PrintSteps(workflow);
+  return absl::OkStatus();
+}
+
+absl::Status Watch(const WorkflowJob& job, const std::string& name, GatewayClient& client,
+                   const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const pb::Workflow workflow, client.Watch(name, context));
+  QUENCH_RETURN_IF_ERROR(Print(workflow, job.format));
+  if (workflow.state() == pb::STATE_SUCCEEDED) return absl::OkStatus();
+  if (workflow.state() == pb::STATE_CANCELLED) return absl::CancelledError("it was cancelled");
+  return rpc::FromProto(workflow.error());
+}
+
+absl::Status Create(const WorkflowJob& job, GatewayClient& client, const StepContext& context) {
+  pb::WorkflowSpec spec;
+  QUENCH_RETURN_IF_ERROR(steps::ReadConfig(job.spec, &spec));
+  QUENCH_ASSIGN_OR_RETURN(const std::string name, client.Create(spec, job.request_id, context));
+  if (job.watch) return Watch(job, name, client, context);
+  fmt::print("{}\n", name);
+  return absl::OkStatus();
+}
+
+absl::Status List(const WorkflowJob& job, GatewayClient& client, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<pb::Workflow> found,
+                          client.List(job.states, job.limit, context));
+  if (job.format == "json") {
+    pb::ListWorkflowsResponse all;
+    all.mutable_workflows()->Assign(found.begin(), found.end());
+    return PrintJson(all);
+  }
+  PrintHeader();
+  for (const pb::Workflow& workflow : found) PrintLine(workflow);
+  return absl::OkStatus();
+}
+
+absl::Status Get(const WorkflowJob& job, GatewayClient& client, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const pb::Workflow workflow,
+                          client.Get(WorkflowNameOf(job.name), context));
+  return Print(workflow, job.format);
+}
+
+}  // namespace
+
+absl::Status WorkflowThere(const WorkflowJob& job, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
+  QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(job.gateway, store));
+  const std::string name = WorkflowNameOf(job.name);
+  switch (job.verb) {
+    case WorkflowVerb::kCreate:
+      return Create(job, *client, context);
+    case WorkflowVerb::kList:
+      return List(job, *client, context);
+    case WorkflowVerb::kGet:
+      return Get(job, *client, context);
+    case WorkflowVerb::kWatch:
+      return Watch(job, name, *client, context);
+    case WorkflowVerb::kCancel:
+      return client->Cancel(name);
+    case WorkflowVerb::kDelete:
+      return client->Delete(name, context);
+  }
+  return Internal("an unknown verb");
+}
+
+}  // namespace quench::cli
