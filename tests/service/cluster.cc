@@ -1,14 +1,14 @@
 #include "tests/service/cluster.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-
-#include <fmt/format.h>
 
 namespace quench::testing {
 
 const std::vector<std::string>& Cluster::Services() {
-  static const auto* const services = new std::vector<std::string>{"importer", "analyser", "codegen"};
+  static const auto* const services =
+      new std::vector<std::string>{"importer", "analyser", "codegen"};
   return *services;
 }
 
@@ -28,8 +28,8 @@ Cluster::Cluster(bool remote) : remote_(remote) {
 
 std::string Cluster::Config(const std::string& name) const {
   const std::string state = (folder_.path() / "state").string();
-  std::string config = fmt::format("server {{ listen: \"{}\" grace {{ seconds: 20 }} }}\n",
-                                   addresses_.at(name));
+  std::string config =
+      fmt::format("server {{ listen: \"{}\" grace {{ seconds: 20 }} }}\n", addresses_.at(name));
   if (name == "gateway") {
     config += fmt::format("state_dir: \"{}\"\nservices {{\n", state);
     for (const std::string& service : Services()) {

@@ -46,9 +46,8 @@ absl::Status PutThere(const GatewayOptions& gateway, const std::vector<std::stri
                           client->UploadFiles({files.begin(), files.end()}, context));
   nlohmann::json list = nlohmann::json::array();
   for (size_t i = 0; i < digests.size(); ++i) {
-    list.push_back({{"file", files[i]},
-                    {"hash", digests[i].hash()},
-                    {"size_bytes", digests[i].size_bytes()}});
+    list.push_back(
+        {{"file", files[i]}, {"hash", digests[i].hash()}, {"size_bytes", digests[i].size_bytes()}});
     if (!json) fmt::print("{}/{}  {}\n", digests[i].hash(), digests[i].size_bytes(), files[i]);
   }
   if (json) fmt::print("{}\n", list.dump(2));

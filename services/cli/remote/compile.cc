@@ -10,7 +10,8 @@ namespace {
 
 gateway::v1::WorkflowSpec SpecOf(const CompileJob& job, gateway::v1::BatchModel model) {
   gateway::v1::WorkflowSpec spec;
-  spec.set_title("compile " + std::filesystem::path(job.model.model).filename().string().substr(0, 200));
+  spec.set_title("compile " +
+                 std::filesystem::path(job.model.model).filename().string().substr(0, 200));
   gateway::v1::CompileBatch& batch = *spec.mutable_compile();
   *batch.add_models() = std::move(model);
   *batch.add_targets() = TargetOf(job.options.target);
@@ -38,8 +39,7 @@ absl::StatusOr<Made> CompileThere(const CompileJob& job, const std::filesystem::
                                   const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
   QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(job.gateway, store));
-  QUENCH_ASSIGN_OR_RETURN(gateway::v1::BatchModel model,
-                          UploadModel(job.model, *client, context));
+  QUENCH_ASSIGN_OR_RETURN(gateway::v1::BatchModel model, UploadModel(job.model, *client, context));
   const std::string transform = model.name() + "/options/transform";
   const std::string compile =
       fmt::format("{}/options/{}/compile", model.name(), job.options.target);
@@ -62,7 +62,8 @@ absl::StatusOr<Made> CompileThere(const CompileJob& job, const std::filesystem::
   QUENCH_ASSIGN_OR_RETURN(const Digest library, OutputOf(workflow, last, "library"));
   QUENCH_ASSIGN_OR_RETURN(const Digest header, OutputOf(workflow, last, "header"));
   QUENCH_RETURN_IF_ERROR(client->Download({library, header}, context));
-  QUENCH_RETURN_IF_ERROR(client->DownloadFile(library, folder / LibraryName(job.options.emit), context));
+  QUENCH_RETURN_IF_ERROR(
+      client->DownloadFile(library, folder / LibraryName(job.options.emit), context));
   QUENCH_RETURN_IF_ERROR(client->DownloadFile(header, folder / "model.h", context));
   return made;
 }
