@@ -113,6 +113,16 @@ class Working(unittest.TestCase):
             self.assertEqual(set(), series - set(known), name)
             self.assertEqual(set(), closed - series, name)
 
+    @unittest.skipUnless(shutil.which("curl"), "no curl")
+    def test_each_says_that_it_is_healthy(self):
+        with socket.socket() as nobody:
+            nobody.bind(("127.0.0.1", 0))
+            addresses = {**{name: (0, address) for name, (address, _) in self.table.items()}, "nobody": (1, f"127.0.0.1:{nobody.getsockname()[1]}")}
+            for name, (code, address) in addresses.items():
+                config = self.folder / f"{name}.txtpb"
+                config.write_text(f'server {{\n  listen: "{address}"\n  metrics_listen: "127.0.0.1:1"\n}}\n')
+                self.assertEqual(code, subprocess.run([support.DOCKER / "health", config], timeout=PATIENCE).returncode, name)
+
     @unittest.skipUnless(shutil.which("prometheus"), "no Prometheus (Debian's package `prometheus`)")
     def test_prometheus_scrapes_all_and_evaluates_the_rules(self):
         address = prometheus_for(self, self.folder, self.table)
