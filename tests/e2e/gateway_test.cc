@@ -5,8 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "common/blobs/digest.h"
 #include "tests/e2e/quench_process.h"
 #include "tests/support/background.h"
+#include "tests/support/certificates.h"
 #include "tests/support/matchers.h"
 #include "tests/support/wait.h"
 
@@ -206,6 +208,59 @@ TEST_F(GatewayTest, OneGatewayAtATimeHasAStateDir) {
   const Outcome second =
       work_.Run({"serve", "--listen", "127.0.0.1:0", "--state-dir", work_.path("state").string()});
   EXPECT_EQ(second.exit_code, 3) << second.err;
+}
+
+// The quickstart builds `quench` alone.
+TEST(QuenchAloneTest, SaysWhatIsMissingForAGateway) {
+  const Workspace work;
+  std::filesystem::copy_file(QUENCH_BINARY, work.path("quench"));
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"workflow", "list", "--gateway", "127.0.0.1:1"}, {"serve"}}) {
+    const Outcome outcome = work.RunProgram("./quench", command);
+    EXPECT_EQ(outcome.exit_code, 3) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("is not beside `quench`: build it with"));
+  }
+}
+
+// TLS, tokens and tenants, from the flags of a user to the folder of a tenant.
+TEST(SecureGatewayTest, TokensOverTlsSayWhoseWorkItIs) {
+  const Workspace work;
+  const Authority authority("test authority");
+  work.Write("ca.pem", authority.certificate());
+  WritePair(work.path("server"), authority.Issue("gateway"));
+  work.Write("tokens",
+             "red " + Sha256Hex("red-token") + "\nblue " + Sha256Hex("blue-token") + "\n");
+  work.Write("red", "red-token");
+  work.Write("blue", "blue-token");
+  work.Write("nobody", "wrong-token");
+  work.Write("serve.txtpb",
+             fmt::format("gateway {{ state_dir: \"{0}/state\" server {{ listen: \"127.0.0.1:0\" "
+                         "token_file: \"{0}/tokens\" tls {{ certificate_file: \"{0}/server.crt\" "
+                         "key_file: \"{0}/server.key\" }} }} }}",
+                         work.path("").string()));
+  Background server({QUENCH_BINARY, "serve", "--config", work.path("serve.txtpb").string()},
+                    work.path("log"));
+  ASSERT_TRUE(server.WaitForLog("blobs in ")) << server.Log();
+  const std::string address = server.FromLog("gateway serves on ");
+  const auto run = [&](const std::string& token, std::vector<std::string> words) {
+    words.insert(words.end(), {"--gateway", address, "--tls-ca", "ca.pem", "--token-file", token});
+    return work.Run(words);
+  };
+  const Outcome compiled = run("red", {"compile", DigitsModel(), "--output", "out"});
+  ASSERT_EQ(compiled.exit_code, 0) << compiled.err << server.Log();
+  EXPECT_THAT(run("red", {"workflow", "list"}).out, HasSubstr("succeeded"));
+  EXPECT_THAT(run("blue", {"workflow", "list"}).out, Not(HasSubstr("succeeded")));
+  EXPECT_TRUE(std::filesystem::exists(work.path("state/store/tenants/red/blobs")));
+  // Nothing of one tenant's work is another's: blue's is done anew.
+  const Outcome again = run("blue", {"compile", DigitsModel(), "--output", "blue-out"});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_THAT(again.err, Not(HasSubstr("cached")));
+  EXPECT_EQ(run("nobody", {"workflow", "list"}).exit_code, 4);
+  EXPECT_EQ(work.Run({"workflow", "list", "--gateway", address}).exit_code, 3);
+  const Outcome plain =
+      work.Run({"workflow", "list", "--gateway", "build-farm.example:7450", "--token-file", "red"});
+  EXPECT_EQ(plain.exit_code, 1);
+  EXPECT_THAT(plain.err, HasSubstr("needs TLS"));
 }
 
 }  // namespace
