@@ -1,18 +1,23 @@
 """Builds the clients as README.md says, in copies of their folders: WORK/LANGUAGE. What has not changed is not built again."""
 
 import hashlib
+import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
 
-LANGUAGES = ("python",)
+LANGUAGES = ("python", "go", "node", "java")
 # One download at its slowest; a build is part of it where a tool does both.
 STEP_SECONDS = 600
 UNREACHABLE = re.compile(
     r"Could not transfer|UnknownHost|Unknown host|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|ECONNREFUSED|ECONNRESET|no such host|i/o timeout"
     r"|dial tcp|name resolution|Failed to establish a new connection|Network is unreachable|Read timed out|network timeout|ReadTimeout")
+
+
+# What README.md's commands leave in a client's own folder.
+MADE = shutil.ignore_patterns("gen", "venv", "bin", "client", "node_modules", "target", "__pycache__")
 
 
 class Skipped(Exception):
@@ -32,7 +37,7 @@ def build(language, root, work):
     stamp_file = folder / ".built"
     if not stamp_file.exists() or stamp_file.read_text() != stamp:
         stamp_file.unlink(missing_ok=True)
-        shutil.copytree(source, folder, dirs_exist_ok=True)
+        shutil.copytree(source, folder, ignore=MADE, dirs_exist_ok=True)
         globals()[f"build_{language}"](folder, root / "proto")
         stamp_file.write_text(stamp)
     return [word.replace("{}", str(folder)) for word in command]
@@ -41,8 +46,10 @@ def build(language, root, work):
 def stamp_of(command, *folders):
     sha256 = hashlib.sha256(repr(command).encode())
     for folder in folders:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
+        for at, folders_in, files in os.walk(folder):
+            made = MADE(at, folders_in + files)
+            folders_in[:] = sorted(set(folders_in) - made)
+            for path in sorted(pathlib.Path(at, name) for name in set(files) - made):
                 sha256.update(f"{path.relative_to(folder)} {path.stat().st_size} ".encode())
                 sha256.update(path.read_bytes())
     return sha256.hexdigest()
@@ -61,6 +68,16 @@ def step(words, folder):
     if found := UNREACHABLE.search(output):
         raise Skipped(f"`{what}` could not reach its registry: {found.group(0)}")
     raise Failed(f"`{what}` ended with {done.returncode}:\n{output[-4000:]}")
+
+
+def need_tool(name, version_words, least, pattern=r"(\d+)\.(\d+)"):
+    """`least`: (major, minor)."""
+    if shutil.which(name) is None:
+        raise Skipped(f"{name} is not installed")
+    found = re.search(pattern, step([name, *version_words], None))
+    version = tuple(int(number) for number in found.groups())
+    if version < least:
+        raise Skipped(f"{name} is version {version[0]}.{version[1]}, the client needs {least[0]}.{least[1]}")
 
 
 def protos_of(proto, but=()):
@@ -89,3 +106,51 @@ def build_python(folder, proto):
     (folder / "gen").mkdir()
     step(["venv/bin/python", "-m", "grpc_tools.protoc", "-I", proto, "--python_out=gen", "--grpc_python_out=gen", *protos_of(proto)],
          folder)
+
+
+# Go: google's packages come as modules, the rest is generated.
+
+GO_MODULE = "example.com/quench-client"
+
+
+def needs_go(source):
+    need_tool("go", ["version"], (1, 24), r"go(\d+)\.(\d+)")
+    if shutil.which("protoc") is None:
+        raise Skipped("protoc is not installed")
+    return ["{}/client"]
+
+
+def build_go(folder, proto):
+    for tool in ("google.golang.org/protobuf/cmd/protoc-gen-go", "google.golang.org/grpc/cmd/protoc-gen-go-grpc"):
+        step(["go", "build", "-o", "bin/", tool], folder)
+    names = protos_of(proto, but=("google/",))
+    packages = [f"M{name}={GO_MODULE}/gen/{name.rpartition('/')[0]}" for name in names]
+    options = [f"--go{kind}_opt=module={GO_MODULE},{','.join(packages)}" for kind in ("", "-grpc")]
+    shutil.rmtree(folder / "gen", ignore_errors=True)
+    step(["protoc", "-I", proto, "--plugin=bin/protoc-gen-go", "--plugin=bin/protoc-gen-go-grpc", "--go_out=.", "--go-grpc_out=.",
+          *options, *names], folder)
+    step(["go", "build", "-buildvcs=false", "-o", "client", "."], folder)
+
+
+# Node: the contracts are read when the client starts.
+
+def needs_node(_):
+    need_tool("node", ["--version"], (18, 0))
+    need_tool("npm", ["--version"], (8, 0))
+    return ["node", "{}/client.js"]
+
+
+def build_node(folder, _):
+    step(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], folder)
+
+
+# Java: Maven generates everything.
+
+def needs_java(_):
+    need_tool("javac", ["-version"], (17, 0))
+    need_tool("mvn", ["-version"], (3, 6), r"Maven (\d+)\.(\d+)")
+    return ["java", "-jar", "{}/target/client.jar"]
+
+
+def build_java(folder, _):
+    step(["mvn", "-B", "-q", "package"], folder)
