@@ -146,8 +146,11 @@ Figures Measure(const Options& options, const std::filesystem::path& folder) {
   GatewayOptions gateway_options;
   gateway_options.state_dir = folder / "state";
   gateway_options.channels = services.Channels();
-  gateway_options.missing = [](const std::vector<Digest>&) { return std::vector<Digest>(); };
-  gateway_options.put_blob = [&](const std::string& bytes) -> absl::StatusOr<Digest> {
+  gateway_options.missing = [](const std::string&, const std::vector<Digest>&) {
+    return std::vector<Digest>();
+  };
+  gateway_options.put_blob = [&](const std::string&,
+                                 const std::string& bytes) -> absl::StatusOr<Digest> {
     const Digest digest = DigestOf(bytes);
     if (!(*blobs)->Contains(digest.hash())) {
       const auto put = (*blobs)->Put(std::as_bytes(std::span(bytes)));
