@@ -17,7 +17,7 @@ ViewPtr Board::Watch(const std::string& id, const std::weak_ptr<Watcher>& watche
   return found->second.view;
 }
 
-void Board::Publish(const std::string& id, ViewPtr view) {
+void Board::Publish(const std::string& id, const ViewPtr& view) {
   std::vector<std::shared_ptr<Watcher>> watchers;
   {
     const std::lock_guard lock(mutex_);

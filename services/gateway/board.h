@@ -27,7 +27,7 @@ class Board {
   // before this returns.
   ViewPtr Watch(const std::string& id, const std::weak_ptr<Watcher>& watcher);
 
-  void Publish(const std::string& id, ViewPtr view);
+  void Publish(const std::string& id, const ViewPtr& view);
   void Remove(const std::string& id);
 
  private:

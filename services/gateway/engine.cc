@@ -131,9 +131,8 @@ void Engine::Create(StoredWorkflow workflow, Done done) {
       return;
     }
     open_steps_[tenant] += steps;
-    const StoredWorkflow copy = *shared;
-    store_.Create(copy, [this, alive = std::weak_ptr<bool>(alive_), shared, done,
-                         steps](const absl::Status& status) {
+    store_.Create(*shared, [this, alive = std::weak_ptr<bool>(alive_), shared, done,
+                            steps](const absl::Status& status) {
       const auto job = [this, shared, done, steps, status] {
         if (status.ok()) {
           Adopt(std::move(*shared), false);

@@ -98,7 +98,7 @@ class Engine {
   bool Follow(const WorkflowPtr& workflow, int step);
   void Pump();
   void Launch(const WorkflowPtr& workflow, int step);
-  void OnEvent(uint64_t run, StepEvent event);
+  void OnEvent(uint64_t run, const StepEvent& event);
   void OnAccepted(Run& run);
   void OnDone(Run run, const absl::Status& status, const StepResult* result);
   void Succeed(const WorkflowPtr& workflow, int step, const StepResult& result);
@@ -114,7 +114,7 @@ class Engine {
   void EndStep(const WorkflowPtr& workflow, int step, v1::State state, const absl::Status& why);
   void Detach(const WorkflowPtr& workflow, int step);
   void Abandon(uint64_t id, Run& run);
-  void ReleaseFollowers(std::vector<std::pair<WorkflowPtr, int>> followers);
+  void ReleaseFollowers(const std::vector<std::pair<WorkflowPtr, int>>& followers);
   void CountRetry(const LiveStep& step, metrics::RetryReason reason);
   void ShowQueue();
   void ShowAges();
@@ -137,6 +137,7 @@ class Engine {
   FairQueue queue_;
   std::array<ServiceLoad, FairQueue::kServices> loads_;
   std::array<bool, FairQueue::kServices> chance_planned_{};
+  std::array<int, FairQueue::kStages> shown_depth_{};
   uint64_t next_run_ = 1, next_order_ = 1;
   bool draining_ = false, halted_ = false, progress_planned_ = false;
   std::function<void()> on_drained_;

@@ -142,11 +142,11 @@ void Engine::Launch(const WorkflowPtr& workflow, int step) {
   call.request = std::move(request);
   runner_.Start(call, [this, alive = std::weak_ptr<bool>(alive_), id](StepEvent event) {
     if (alive.expired()) return;
-    Post([this, id, event = std::move(event)]() mutable { OnEvent(id, std::move(event)); });
+    Post([this, id, event = std::move(event)] { OnEvent(id, event); });
   });
 }
 
-void Engine::OnEvent(uint64_t id, StepEvent event) {
+void Engine::OnEvent(uint64_t id, const StepEvent& event) {
   const auto found = runs_.find(id);
   if (halted_ || found == runs_.end()) return;
   Run& run = found->second;
@@ -259,10 +259,10 @@ void Engine::OnDone(Run run, const absl::Status& status, const StepResult* resul
       }
     }
   }
-  ReleaseFollowers(std::move(followers));
+  ReleaseFollowers(followers);
 }
 
-void Engine::ReleaseFollowers(std::vector<std::pair<WorkflowPtr, int>> followers) {
+void Engine::ReleaseFollowers(const std::vector<std::pair<WorkflowPtr, int>>& followers) {
   for (const auto& [workflow, step] : followers) {
     workflow->steps[step].run = 0;
     Ready(workflow, step);
@@ -461,9 +461,9 @@ void Engine::Detach(const WorkflowPtr& workflow, int step) {
     std::erase(run.followers, std::pair(workflow, step));
     return;
   }
-  std::vector<std::pair<WorkflowPtr, int>> followers = std::exchange(run.followers, {});
+  const std::vector<std::pair<WorkflowPtr, int>> followers = std::exchange(run.followers, {});
   Abandon(found->first, run);
-  ReleaseFollowers(std::move(followers));
+  ReleaseFollowers(followers);
 }
 
 // The call is ended; its slot counts until it has.
@@ -480,7 +480,10 @@ void Engine::CountRetry(const LiveStep& step, metrics::RetryReason reason) {
 
 void Engine::ShowQueue() {
   for (const StepRow& row : StepTable()) {
-    options_.registry->Get(metrics::kQueueDepth, row.stage).Set(queue_.Depth(row.stage));
+    const int depth = queue_.Depth(row.stage);
+    int& shown = shown_depth_[static_cast<size_t>(row.stage)];
+    if (std::exchange(shown, depth) == depth) continue;
+    options_.registry->Get(metrics::kQueueDepth, row.stage).Set(depth);
   }
 }
 
