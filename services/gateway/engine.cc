@@ -269,6 +269,8 @@ void Engine::OnSaved(const WorkflowPtr& workflow, const ViewPtr& view, const Wor
   }
   workflow->saving = false;
   workflow->stored_revision = update.header.revision();
+  // Whoever hears of the end finds the blobs free.
+  if (view->ended()) pins_.Remove(workflow->id);
   board_.Publish(workflow->id, view);
   if (view->ended()) {
     Forget(workflow);

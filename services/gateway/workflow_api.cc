@@ -140,7 +140,7 @@ absl::StatusOr<v1::ListWorkflowsResponse> WorkflowApi::List(const v1::ListWorkfl
 
 absl::Status WorkflowApi::Cancel(const std::string& name, const StepContext& step) {
   const std::string tenant = TenantOf(step), id = IdOf(name);
-  const absl::Status status =
+  absl::Status status =
       Await([&](JobStore::Done done) { engine_.Cancel(tenant, id, std::move(done)); });
   if (!absl::IsNotFound(status)) return status;
   return store_.Get(tenant, id).status();  // one that has ended stays as it is
