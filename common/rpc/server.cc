@@ -8,6 +8,7 @@
 #include <csignal>
 #include <thread>
 
+#include "common/base/build_id.h"
 #include "common/base/status.h"
 #include "common/rpc/address.h"
 #include "common/rpc/window.h"
@@ -80,6 +81,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   for (const std::string& name : options.health_services) {
     server->GetHealthCheckService()->SetServingStatus(name, true);
   }
+  options.registry
+      ->Get(metrics::kBuildInfo, metrics::Version(QUENCH_VERSION), metrics::BuildId(BuildId()))
+      .Set(1);
   return std::unique_ptr<Server>(
       new Server(options, std::move(server), path.empty() ? port : 0, std::move(metrics)));
 }

@@ -124,4 +124,15 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelTls(const TlsFi
   return grpc::experimental::TlsCredentials(options);
 }
 
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> OwnTls(const TlsFiles& files) {
+  QUENCH_RETURN_IF_ERROR(CheckPair(files));
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(Watch(files));
+  options.watch_identity_key_cert_pairs();
+  options.set_verify_server_certs(false);
+  options.set_check_call_host(false);
+  options.set_certificate_verifier(std::make_shared<grpc::experimental::NoOpCertificateVerifier>());
+  return grpc::experimental::TlsCredentials(options);
+}
+
 }  // namespace quench::rpc

@@ -28,6 +28,10 @@ struct TlsFiles {
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerTls(const TlsFiles& files);
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelTls(const TlsFiles& files);
 
+// For a server's own health check: shows the server's certificate to it, and takes what it shows
+// whatever its name, which need not be that of loopback. Not for calls that carry anything.
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> OwnTls(const TlsFiles& files);
+
 // When the first certificate of the file expires.
 absl::StatusOr<std::chrono::system_clock::time_point> CertificateExpiry(
     const std::filesystem::path& path);

@@ -1,6 +1,7 @@
 #include "common/steps/main.h"
 
 #include <getopt.h>
+#include <google/protobuf/message.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -13,13 +14,17 @@
 
 #include "common/base/build_id.h"
 #include "common/base/status.h"
+#include "common/rpc/health.h"
 #include "common/steps/child.h"
 #include "common/steps/config.h"
+#include "common/steps/read_config.h"
+#include "quench/config/v1/config.pb.h"
 
 namespace quench::steps {
 namespace {
 
 constexpr int kMetricsPortsAbove = 2000;
+constexpr std::chrono::seconds kHealthTimeout{4};
 
 void PrintHelp(const ServerProgram& program) {
   fmt::print(
@@ -29,13 +34,16 @@ void PrintHelp(const ServerProgram& program) {
       "  --listen ADDR          HOST:PORT or unix:PATH (default 127.0.0.1:{4}); port 0 takes a "
       "free one\n"
       "  --metrics-listen ADDR  HOST:PORT of /metrics (default: none)\n{5}"
+      "  --health               asks the server that runs here with this configuration whether it "
+      "serves: exit code 0 or 1\n"
       "  --version              version and build\n"
       "  --help                 this text\n\n"
       "Examples:\n"
       "  quench-{0}                                      for this machine\n"
       "  quench-{0} --listen 127.0.0.1:0 --metrics-listen 127.0.0.1:{6}\n"
       "  quench-{0} --config /etc/quench/{0}.txtpb\n\n"
-      "Exit codes: 0 ok, 2 usage or configuration, 3 an address or a store cannot be had.\n",
+      "Exit codes: 0 ok, 1 --health: does not serve, 2 usage or configuration, 3 an address or a "
+      "store cannot be had.\n",
       program.name, program.has_state ? " [--state-dir DIR]" : "", program.full_name,
       program.config, program.port,
       program.has_state
@@ -46,11 +54,12 @@ void PrintHelp(const ServerProgram& program) {
 
 // The exit code where the program ends with that.
 std::optional<int> Parse(int argc, char** argv, const ServerProgram& program,
-                         ServerArguments* arguments) {
+                         ServerArguments* arguments, bool* health) {
   constexpr option kOptions[] = {{"config", required_argument, nullptr, 'c'},
                                  {"listen", required_argument, nullptr, 'l'},
                                  {"metrics-listen", required_argument, nullptr, 'm'},
                                  {"state-dir", required_argument, nullptr, 's'},
+                                 {"health", no_argument, nullptr, 'H'},
                                  {"version", no_argument, nullptr, 'v'},
                                  {"help", no_argument, nullptr, 'h'},
                                  {nullptr, 0, nullptr, 0}};
@@ -72,6 +81,9 @@ std::optional<int> Parse(int argc, char** argv, const ServerProgram& program,
         }
         arguments->state_dir = optarg;
         break;
+      case 'H':
+        *health = true;
+        break;
       case 'v':
         fmt::print("quench-{} {} (build {})\n", program.name, QUENCH_VERSION, BuildId());
         return 0;
@@ -87,6 +99,32 @@ std::optional<int> Parse(int argc, char** argv, const ServerProgram& program,
   fmt::print(stderr, "quench-{}: `{}`: takes options only; see --help\n", program.name,
              argv[optind]);
   return 2;
+}
+
+// Every configuration message has a field `server`.
+absl::StatusOr<rpc::ServerOptions> ReadServerOptions(const ServerProgram& program,
+                                                     const ServerArguments& arguments) {
+  using google::protobuf::Message;
+  const auto* type = google::protobuf::DescriptorPool::generated_pool()->FindMessageTypeByName(
+      "quench.config.v1." + program.config);
+  const std::unique_ptr<Message> config(
+      google::protobuf::MessageFactory::generated_factory()->GetPrototype(type)->New());
+  if (!arguments.config.empty()) {
+    QUENCH_RETURN_IF_ERROR(ReadConfig(arguments.config, config.get()));
+  }
+  config::v1::Server server;
+  server.CopyFrom(config->GetReflection()->GetMessage(*config, type->FindFieldByName("server")));
+  if (!arguments.listen.empty()) server.set_listen(arguments.listen);
+  return ServerOptionsOf(server, fmt::format("127.0.0.1:{}", program.port));
+}
+
+int AskForHealth(const ServerProgram& program, const ServerArguments& arguments) {
+  const auto options = ReadServerOptions(program, arguments);
+  const absl::Status status =
+      options.ok() ? rpc::CheckHealth(*options, kHealthTimeout) : options.status();
+  if (status.ok()) return 0;
+  fmt::print(stderr, "quench-{}: {}\n", program.name, MessageOf(status));
+  return absl::IsUnavailable(status) ? 1 : 2;
 }
 
 class ServingHost final : public Serving {
@@ -118,7 +156,9 @@ int ServeUntilSignal(const std::function<absl::StatusOr<std::unique_ptr<Serving>
 
 int ServerMain(int argc, char** argv, const ServerProgram& program) {
   ServerArguments arguments;
-  if (const auto code = Parse(argc, argv, program, &arguments)) return *code;
+  bool health = false;
+  if (const auto code = Parse(argc, argv, program, &arguments, &health)) return *code;
+  if (health) return AskForHealth(program, arguments);
   rpc::BlockTerminationSignals();
   spdlog::set_default_logger(spdlog::stderr_color_mt(program.name));
   return ServeUntilSignal([&] { return program.start(arguments); });
