@@ -172,6 +172,11 @@ TEST(FaultsTest, AStoppedServiceIsGivenUp) {
   ASSERT_TRUE(reference.ok()) << reference.status();
   const auto name = user.Create(user.Spec("stopped"), "stopped");
   ASSERT_TRUE(name.ok()) << name.status();
+  // In the middle of the step: one that has not begun waits, and costs no attempt.
+  ASSERT_TRUE(WaitFor([&] {
+    const auto now = user.client().Get(*name, {});
+    return now.ok() && now->steps_size() == 3 && now->steps(2).state() == pb::STATE_RUNNING;
+  }));
   cluster.process("codegen").Signal(SIGSTOP);
   std::thread resume([&] {
     std::this_thread::sleep_for(std::chrono::seconds(60));
