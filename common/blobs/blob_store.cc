@@ -22,7 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using blobs::UniqueFd;
 
-constexpr time_t kUnfinishedSeconds = 3600;
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
 // A file under `tmp/` that becomes `<folder of digest>/<digest>`.
@@ -161,6 +160,7 @@ absl::StatusOr<std::shared_ptr<LocalBlobStore>> LocalBlobStore::Open(
     const fs::path& root, std::shared_ptr<BlobSpace> space) {
   QUENCH_RETURN_IF_ERROR(blobs::MakeFolders(root / "blobs" / "sha256"));
   QUENCH_RETURN_IF_ERROR(blobs::MakeFolders(root / "tmp"));
+  blobs::RemoveAbandoned(root / "tmp");
   const uint64_t limit = space == nullptr ? 0 : space->max_bytes();
   if (space != nullptr) space->AddRoot(root);
   return std::shared_ptr<LocalBlobStore>(new LocalBlobStore(root, limit, std::move(space)));
@@ -184,9 +184,8 @@ fs::path LocalBlobStore::PathOf(const std::string& digest) const {
 namespace {
 
 absl::StatusOr<std::unique_ptr<LocalBlobWriter>> NewWriter(const LocalBlobStore& store) {
-  std::string temporary = (store.root() / "tmp" / "XXXXXX").string();
-  UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (fd.get() < 0) return ErrnoStatus(errno, "create a file in", store.root() / "tmp");
+  fs::path temporary;
+  QUENCH_ASSIGN_OR_RETURN(UniqueFd fd, blobs::MakeTemporary(store.root() / "tmp", &temporary));
   return std::make_unique<LocalBlobWriter>(std::move(fd), temporary, store.blobs(), store.space());
 }
 
@@ -263,8 +262,10 @@ absl::StatusOr<BlobStat> LocalBlobStore::Stat() const {
   return stat;
 }
 
+void LocalBlobStore::RemoveAbandoned() { blobs::RemoveAbandoned(root_ / "tmp"); }
+
 absl::StatusOr<BlobStat> LocalBlobStore::Prune(uint64_t keep_bytes) {
-  blobs::RemoveStale(root_ / "tmp", kUnfinishedSeconds);
+  RemoveAbandoned();
   QUENCH_ASSIGN_OR_RETURN(
       Eviction eviction,
       Evict({{this, nullptr}}, {keep_bytes, keep_bytes, keep_bytes, std::chrono::seconds(0)}));

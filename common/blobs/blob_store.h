@@ -66,7 +66,8 @@ struct BlobStat {
 };
 
 // Blobs in a folder: `blobs/sha256/ab/<digest>`, mode 0444. Write, verify, fsync, rename, fsync the
-// folder. Processes may share it. Unfinished writes older than an hour go with Prune.
+// folder. Processes may share it. What a writer that crashed has left is removed by the next Open,
+// RemoveAbandoned or Prune of any of them.
 class LocalBlobStore : public BlobStore {
  public:
   // Makes the folders, and prunes when more than `limit_bytes` lie there; writes are not limited.
@@ -94,6 +95,8 @@ class LocalBlobStore : public BlobStore {
   absl::StatusOr<BlobId> Import(const std::filesystem::path& file, const StepContext& step);
 
   absl::StatusOr<BlobStat> Stat() const;
+  // Removes what writers have left that ended in the middle; files that are being written stay.
+  void RemoveAbandoned();
   // Removes least recently used blobs until at most `keep_bytes` remain; returns what was removed.
   absl::StatusOr<BlobStat> Prune(uint64_t keep_bytes);
 

@@ -1,6 +1,7 @@
 #include "common/blobs/folder.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -78,7 +79,6 @@ absl::Status Publish(UniqueFd fd, const fs::path& temporary, const fs::path& blo
   const fs::path target = folder / digest;
   if (::fchmod(fd.get(), 0444) != 0) return ErrnoStatus(errno, "make read-only", temporary);
   if (::fsync(fd.get()) != 0) return ErrnoStatus(errno, "flush", temporary);
-  if (const int error = fd.Close(); error != 0) return ErrnoStatus(error, "close", temporary);
   QUENCH_RETURN_IF_ERROR(MakeFolders(folder));
   if (::rename(temporary.c_str(), target.c_str()) != 0) {
     return ErrnoStatus(errno, "rename to", target);
@@ -128,10 +128,28 @@ void MarkUsed(const fs::path& path) {
   (void)::utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
 }
 
-void RemoveStale(const fs::path& folder, time_t seconds) {
-  const time_t now = ::time(nullptr);
+absl::StatusOr<UniqueFd> MakeTemporary(const fs::path& folder, fs::path* path) {
+  while (true) {
+    std::string name = (folder / "XXXXXX").string();
+    UniqueFd fd(::mkostemp(name.data(), O_CLOEXEC));
+    if (fd.get() < 0) return ErrnoStatus(errno, "create a file in", folder);
+    *path = name;
+    if (::flock(fd.get(), LOCK_EX) != 0) {
+      const int error = errno;
+      ::unlink(name.c_str());
+      return ErrnoStatus(error, "lock", *path);
+    }
+    struct stat info{};
+    if (::fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, "inspect", *path);
+    if (info.st_nlink > 0) return fd;  // else it was taken for abandoned before it was locked
+  }
+}
+
+void RemoveAbandoned(const fs::path& folder) {
   for (const StoredFile& file : ListFiles(folder)) {
-    if (now - file.used.tv_sec > seconds) ::unlink(file.path.c_str());
+    const UniqueFd fd(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (fd.get() < 0 || ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    ::unlink(file.path.c_str());
   }
 }
 

@@ -1,7 +1,7 @@
 // The files of a blob folder, for the classes of this folder only.
 #pragma once
 
-#include <absl/status/status.h>
+#include <absl/status/statusor.h>
 
 #include <ctime>
 #include <filesystem>
@@ -35,7 +35,7 @@ absl::Status ReadAllAt(int fd, uint64_t offset, std::span<std::byte> into, size_
                        const std::filesystem::path& path);
 
 // Gives a complete file at `temporary` its place in the folder `blobs`: read-only, on the disk,
-// renamed, the folder on the disk too.
+// renamed, the folder on the disk too. Open, and thus locked, until it has its place.
 absl::Status Publish(UniqueFd fd, const std::filesystem::path& temporary,
                      const std::filesystem::path& blobs, const std::string& digest);
 
@@ -57,7 +57,11 @@ std::vector<StoredFile> ListFiles(const std::filesystem::path& folder);
 // Marks a file as used now: the files' own time stamps carry the order of use.
 void MarkUsed(const std::filesystem::path& path);
 
-// Removes files of `folder` that were not written to for so long.
-void RemoveStale(const std::filesystem::path& folder, time_t seconds);
+// A new file in `folder`, open for writing and locked: RemoveAbandoned lets it be as long as that
+// lasts, in whichever process. `path` is where it lies.
+absl::StatusOr<UniqueFd> MakeTemporary(const std::filesystem::path& folder,
+                                       std::filesystem::path* path);
+// Removes the files of `folder` whose writers have ended without a word, by a crash perhaps.
+void RemoveAbandoned(const std::filesystem::path& folder);
 
 }  // namespace quench::blobs

@@ -21,6 +21,20 @@ std::string OwnAddress(const std::string& listen) {
   return listen;
 }
 
+absl::Status Ask(const std::shared_ptr<grpc::Channel>& channel, const std::string& server,
+                 grpc::ClientContext* context) {
+  const auto stub = grpc::health::v1::Health::NewStub(channel);
+  HealthCheckResponse response;
+  const grpc::Status status = stub->Check(context, {}, &response);
+  if (!status.ok()) {
+    return absl::UnavailableError(
+        fmt::format("{} does not answer: {}", server, status.error_message()));
+  }
+  if (response.status() == HealthCheckResponse::SERVING) return absl::OkStatus();
+  return absl::UnavailableError(fmt::format(
+      "{} reports {}", server, HealthCheckResponse::ServingStatus_Name(response.status())));
+}
+
 }  // namespace
 
 absl::Status CheckHealth(const ServerOptions& options, std::chrono::milliseconds timeout) {
@@ -36,19 +50,15 @@ absl::Status CheckHealth(const ServerOptions& options, std::chrono::milliseconds
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   const std::string address = OwnAddress(options.listen);
-  const auto stub =
-      grpc::health::v1::Health::NewStub(grpc::CreateCustomChannel(address, credentials, arguments));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + timeout);
-  HealthCheckResponse response;
-  const grpc::Status status = stub->Check(&context, {}, &response);
-  if (!status.ok()) {
-    return absl::UnavailableError(
-        fmt::format("`{}` does not answer: {}", address, status.error_message()));
-  }
-  if (response.status() == HealthCheckResponse::SERVING) return absl::OkStatus();
-  return absl::UnavailableError(fmt::format(
-      "`{}` reports {}", address, HealthCheckResponse::ServingStatus_Name(response.status())));
+  return Ask(grpc::CreateCustomChannel(address, credentials, arguments),
+             fmt::format("`{}`", address), &context);
+}
+
+absl::Status CheckHealth(const Channel& channel, const StepContext& step) {
+  ClientCall call(channel, step);
+  return Ask(channel.grpc(), "the server", call.context());
 }
 
 }  // namespace quench::rpc

@@ -1,10 +1,11 @@
-// Health checks of containers and scripts.
+// Health checks: of containers and scripts, and of one server by another.
 #pragma once
 
 #include <absl/status/status.h>
 
 #include <chrono>
 
+#include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 
 namespace quench::rpc {
@@ -13,5 +14,9 @@ namespace quench::rpc {
 // UNAVAILABLE when it does not answer within `timeout`, or says that it does not serve;
 // INVALID_ARGUMENT when `options.listen` is no address with a port of its own.
 absl::Status CheckHealth(const ServerOptions& options, std::chrono::milliseconds timeout);
+
+// The same of the server that `channel` leads to; where it leads to many, of any that serves. Until
+// the deadline of `step`.
+absl::Status CheckHealth(const Channel& channel, const StepContext& step);
 
 }  // namespace quench::rpc

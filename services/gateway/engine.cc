@@ -34,10 +34,6 @@ Engine::Engine(const EngineOptions& options, Loop& loop, JobStore& store, StepRu
       pins_(pins),
       random_(options.seed),
       queue_(options.max_running_steps) {
-  for (const StepRow& row : StepTable()) {
-    options_.registry->Get(metrics::kWorkers, row.service_label, metrics::WorkerState::kReady)
-        .Set(runner_.Serves(row.service_label) ? 1 : 0);
-  }
   After(kWatchPeriod, [this] { Watch(); });
   Post([this] { ExpireOld(); });
 }

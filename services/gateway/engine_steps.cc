@@ -185,8 +185,6 @@ void Engine::OnAccepted(Run& run) {
   run.accepted = true;
   live.refused_since_us = 0;
   loads_[static_cast<size_t>(run.service)].Accepted();
-  options_.registry->Get(metrics::kWorkers, run.service, metrics::WorkerState::kReady).Set(1);
-  options_.registry->Get(metrics::kWorkers, run.service, metrics::WorkerState::kLost).Set(0);
   const int64_t now = loop_.UnixMicroseconds();
   v1::Step& step = workflow.Edit(run.step);
   options_.registry->Get(metrics::kQueuedSeconds, live.row->stage)
@@ -340,8 +338,6 @@ void Engine::Unreached(const Run& run, const absl::Status& status) {
   ServiceLoad& load = loads_[static_cast<size_t>(run.service)];
   const int64_t now = loop_.UnixMicroseconds();
   if (live.refused_since_us == 0) live.refused_since_us = run.start_us;
-  options_.registry->Get(metrics::kWorkers, run.service, metrics::WorkerState::kReady).Set(0);
-  options_.registry->Get(metrics::kWorkers, run.service, metrics::WorkerState::kLost).Set(1);
   if (now - live.refused_since_us >= options_.patience.count() * 1000) {
     Fail(run.workflow, run.step,
          Annotate(status, fmt::format("service `{}` has taken nothing for {} s", live.row->service,

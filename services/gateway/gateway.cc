@@ -48,7 +48,8 @@ Gateway::Gateway(const GatewayOptions& options, std::unique_ptr<JobStore> store)
       control_(std::make_unique<rpc::CallPool>(ControlOptions(options))),
       watches_(std::make_unique<rpc::CallPool>(WatchOptions(options))),
       workflows_(std::make_unique<WorkflowsService>(*api_, *control_, *watches_)),
-      operations_(std::make_unique<OperationsService>(*api_, *control_, *watches_)) {}
+      operations_(std::make_unique<OperationsService>(*api_, *control_, *watches_)),
+      workers_(options.channels, options.ask_workers, options.engine.registry) {}
 
 Gateway::~Gateway() {
   workflows_->EndWatches();

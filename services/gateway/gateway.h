@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "services/gateway/step_client.h"
+#include "services/gateway/worker_watch.h"
 #include "services/gateway/workflows_service.h"
 
 namespace quench::gateway {
@@ -14,12 +15,13 @@ namespace quench::gateway {
 struct GatewayOptions {
   std::filesystem::path state_dir;  // empty: workflows are gone with the process
   ServiceChannels channels;
-  MissingBlobs missing;              // which blobs are not in the store
-  PutBlob put_blob;                  // stores results
-  rpc::TokenList* tokens = nullptr;  // not owned; null: anybody may call
-  EngineOptions engine;              // its registry is everybody's
-  int threads = 8;                   // of short calls; they wait for commits
-  int max_watches = 1000;            // calls at once that wait for a workflow
+  MissingBlobs missing;                         // which blobs are not in the store
+  PutBlob put_blob;                             // stores results
+  rpc::TokenList* tokens = nullptr;             // not owned; null: anybody may call
+  EngineOptions engine;                         // its registry is everybody's
+  int threads = 8;                              // of short calls; they wait for commits
+  int max_watches = 1000;                       // calls at once that wait for a workflow
+  std::chrono::milliseconds ask_workers{5000};  // how often services are asked whether they serve
 };
 
 class Gateway {
@@ -54,6 +56,7 @@ class Gateway {
   std::unique_ptr<rpc::CallPool> control_, watches_;
   std::unique_ptr<WorkflowsService> workflows_;
   std::unique_ptr<OperationsService> operations_;
+  WorkerWatch workers_;
   std::mutex mutex_;
   std::condition_variable drained_;
   bool is_drained_ = false, draining_ = false, halted_ = false;

@@ -60,6 +60,8 @@ absl::StatusOr<ServiceChannels> ChannelsOf(const config::v1::Services& services)
                           ChannelTo(services.has_importer(), services.importer(), "importer"));
   QUENCH_ASSIGN_OR_RETURN(channels.analyser,
                           ChannelTo(services.has_analyser(), services.analyser(), "analyser"));
+  QUENCH_ASSIGN_OR_RETURN(channels.quantizer,
+                          ChannelTo(services.has_quantizer(), services.quantizer(), "quantizer"));
   QUENCH_ASSIGN_OR_RETURN(channels.codegen,
                           ChannelTo(services.has_codegen(), services.codegen(), "codegen"));
   return channels;

@@ -139,6 +139,8 @@ std::shared_ptr<rpc::Channel> StepClient::ChannelOf(metrics::Service service) co
       return channels_.importer;
     case metrics::Service::kAnalyser:
       return channels_.analyser;
+    case metrics::Service::kQuantizer:
+      return channels_.quantizer;
     case metrics::Service::kCodegen:
       return channels_.codegen;
     default:

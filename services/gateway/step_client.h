@@ -14,7 +14,7 @@ namespace quench::gateway {
 
 // Where the services are. Absent: their steps fail.
 struct ServiceChannels {
-  std::shared_ptr<rpc::Channel> importer, analyser, codegen;
+  std::shared_ptr<rpc::Channel> importer, analyser, quantizer, codegen;
 };
 
 // Stores bytes of a tenant; may block.

@@ -4,6 +4,7 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include "common/base/status.h"
+#include "common/ir/wire/walk.h"
 #include "common/rpc/errors.h"
 
 namespace quench::gateway {
@@ -51,27 +52,6 @@ v1::StepOutput DigestOutput(const std::string& name, const Digest& digest) {
   output.set_name(name);
   *output.mutable_digest() = digest;
   return output;
-}
-
-void CollectDigests(const Message& message, std::vector<Digest>* digests) {
-  if (message.GetDescriptor() == Digest::descriptor()) {
-    const auto& digest = static_cast<const Digest&>(message);
-    if (!digest.hash().empty()) digests->push_back(digest);
-    return;
-  }
-  const Reflection& reflection = *message.GetReflection();
-  std::vector<const FieldDescriptor*> fields;
-  reflection.ListFields(message, &fields);
-  for (const FieldDescriptor* field : fields) {
-    if (field->message_type() == nullptr) continue;
-    if (!field->is_repeated()) {
-      CollectDigests(reflection.GetMessage(message, field), digests);
-      continue;
-    }
-    for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
-      CollectDigests(reflection.GetRepeatedMessage(message, field, i), digests);
-    }
-  }
 }
 
 }  // namespace
@@ -150,7 +130,9 @@ std::vector<v1::StepOutput> OutputsOf(const Message& result) {
 
 std::vector<Digest> DigestsIn(const Message& message) {
   std::vector<Digest> digests;
-  CollectDigests(message, &digests);
+  wire::ForEachMessage<Digest>(message, [&](const Digest& digest, const std::string&) {
+    if (!digest.hash().empty()) digests.push_back(digest);
+  });
   return digests;
 }
 

@@ -50,6 +50,7 @@ class AllInOne final : public steps::Serving {
     }
     options.channels.importer = channel_of(metrics::Service::kImporter);
     options.channels.analyser = channel_of(metrics::Service::kAnalyser);
+    options.channels.quantizer = channel_of(metrics::Service::kQuantizer);
     options.channels.codegen = channel_of(metrics::Service::kCodegen);
     QUENCH_ASSIGN_OR_RETURN(all->gateway_, gateway::GatewayHost::Start(options));
     return std::unique_ptr<Serving>(std::move(all));

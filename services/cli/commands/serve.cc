@@ -10,13 +10,14 @@ constexpr char kExamples[] = R"(Examples:
   quench serve --listen 127.0.0.1:0 --state-dir /tmp/q    elsewhere; the port is logged
   quench serve --metrics-listen 127.0.0.1:9450            http://127.0.0.1:9450/metrics for Prometheus
   quench serve --service codegen --config codegen.txtpb   one service by itself, as quench-codegen
+  quench serve --health                                   exit code 0 if the server here serves, else 1
   quench compile model.onnx --gateway 127.0.0.1:7450      uses it
 
 Configuration files are protobuf text (.txtpb) or JSON (.json): quench.config.v1.AllInOneConfig, or the message of the
 service. Steps run in processes of their own. SIGTERM or Ctrl-C drains: running steps finish, a second one ends at once.)";
 
 struct ServeArgs {
-  bool all_in_one = false;
+  bool all_in_one = false, health = false;
   std::string service, config, listen, metrics_listen, state_dir;
 };
 
@@ -32,6 +33,7 @@ absl::Status Serve(const ServeArgs& args) {
                                       {"--state-dir", args.state_dir}}) {
     if (!value.empty()) words.insert(words.end(), {option, value});
   }
+  if (args.health) words.emplace_back("--health");
   return Become("quench-" + (args.service.empty() ? "serve" : args.service), words);
 }
 
@@ -50,6 +52,8 @@ Action DeclareServe(const Options& options) {
               "HOST:PORT (default: nowhere)");
   options.Add("--state-dir", args->state_dir, "Workflows and blobs",
               "DIR (default ~/.local/state/quench)");
+  options.Flag("--health", args->health,
+               "Asks the server that runs here with this configuration whether it serves");
   options.Examples(kExamples);
   return [args](const StepContext&) { return Serve(*args); };
 }

@@ -32,6 +32,7 @@ absl::StatusOr<BlobStat> BlobKeeper::Sweep() {
   int expired = 0;
   for (const std::shared_ptr<TenantBlobs>& each : all) {
     expired += each->uploads->DropExpired();
+    each->store->RemoveAbandoned();
     std::function<bool(const std::string&)> pinned;
     if (options_.pinned) {
       pinned = [this, &each](const std::string& hash) {

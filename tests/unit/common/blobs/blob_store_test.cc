@@ -166,15 +166,38 @@ TEST_F(LocalBlobStoreTest, AMappingSurvivesPrune) {
   EXPECT_EQ(std::string(reinterpret_cast<const char*>((*mapping)->bytes().data()), 4), "data");
 }
 
-TEST_F(LocalBlobStoreTest, PruneRemovesOldUnfinishedWrites) {
-  const fs::path stale = root() / "tmp" / "stale";
-  const fs::path fresh = root() / "tmp" / "fresh";
-  std::ofstream(stale) << "x";
-  std::ofstream(fresh) << "x";
-  Age(stale, 3700);
-  ASSERT_TRUE(store_->Prune(1000).ok());
-  EXPECT_FALSE(fs::exists(stale));
-  EXPECT_TRUE(fs::exists(fresh));
+TEST_F(LocalBlobStoreTest, WhatACrashedWriterLeavesIsRemovedAndNothingElse) {
+  const auto writer = store_->Create();
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE((*writer)->Append(Bytes("half")).ok());
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const auto lost = store_->Create();
+    if (lost.ok() && (*lost)->Append(Bytes("lost")).ok()) ::raise(SIGKILL);
+    ::_exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(Temporaries(), 2u);
+  store_->RemoveAbandoned();
+  EXPECT_EQ(Temporaries(), 1u);
+  const auto digest = (*writer)->Commit();
+  ASSERT_TRUE(digest.ok());
+  EXPECT_TRUE(store_->Contains(*digest));
+  EXPECT_EQ(Temporaries(), 0u);
+}
+
+TEST_F(LocalBlobStoreTest, WritersAndCleanersDoNotDisturbEachOther) {
+  std::atomic<bool> done{false};
+  std::thread cleaner([&] {
+    while (!done) store_->RemoveAbandoned();
+  });
+  for (int i = 0; i < 200; ++i) EXPECT_TRUE(store_->Put(Bytes(std::to_string(i))).ok());
+  done = true;
+  cleaner.join();
+  EXPECT_EQ(store_->Stat()->count, 200u);
 }
 
 TEST_F(LocalBlobStoreTest, ForeignFilesAreLeftAlone) {

@@ -63,6 +63,8 @@ TEST_P(RunnerTest, DescribesWhatWasDone) {
   EXPECT_TRUE(execution.phases().has_started());
   EXPECT_TRUE(execution.phases().has_outputs_stored());
   EXPECT_EQ(execution.peak_memory_bytes() > 0, !GetParam());
+  EXPECT_EQ(registry_.Get(metrics::kStepPeakMemory, TestStep().stage).Value(),
+            static_cast<double>(execution.peak_memory_bytes()));
   // Only the lock remains.
   size_t entries = 0;
   for (const auto& entry :

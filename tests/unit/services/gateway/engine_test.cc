@@ -189,10 +189,6 @@ TEST_F(EngineTest, AServiceThatNobodyAnswersForIsWaitedFor) {
   const std::string id = Create(OneImport());
   loop.RunFor(milliseconds(60'000));
   EXPECT_EQ(StateOf(id), v1::STATE_QUEUED);
-  EXPECT_EQ(
-      registry.Get(metrics::kWorkers, metrics::Service::kImporter, metrics::WorkerState::kLost)
-          .Value(),
-      1);
   runner.behave = [](const StepCall&) { return Behaviour(); };
   loop.RunFor(milliseconds(10'000));
   EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED);

@@ -1,0 +1,36 @@
+// Which services serve, for operators: asked again and again, whether there is work for them or not.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "common/base/context.h"
+#include "common/metrics/metrics.h"
+#include "services/gateway/step_client.h"
+
+namespace quench::gateway {
+
+class WorkerWatch {
+ public:
+  // Asks each service there is a channel to, every `period`, and shows in `registry` (not owned)
+  // whether it serves. Nothing is shown of the others.
+  WorkerWatch(ServiceChannels channels, std::chrono::milliseconds period,
+              metrics::Registry* registry);
+  ~WorkerWatch();
+
+ private:
+  void Run();
+
+  const ServiceChannels channels_;
+  const std::chrono::milliseconds period_;
+  metrics::Registry* const registry_;
+  const std::shared_ptr<CancelToken> cancel_ = std::make_shared<CancelToken>();
+  std::mutex mutex_;
+  std::condition_variable_any stopped_;
+  std::jthread thread_;  // last: it uses the others
+};
+
+}  // namespace quench::gateway
