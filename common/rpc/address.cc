@@ -43,7 +43,8 @@ absl::Status CheckAddress(const std::string& address, bool schemes) {
   const bool digits = !port.empty() && port.size() <= 5 &&
                       port.find_first_not_of("0123456789") == std::string::npos;
   if (!digits || colon == 0 || std::stoi(port) > 65535) {
-    return InvalidArgument("`{}` is no address: must be HOST:PORT or unix:PATH", address);
+    return InvalidArgument(
+        "`{}` is no address: must be HOST:PORT, where ports end at 65535, or unix:PATH", address);
   }
   return absl::OkStatus();
 }

@@ -374,7 +374,12 @@ RemoteBlobs::RemoteBlobs(std::shared_ptr<Channel> channel, const RemoteBlobsOpti
 
 RemoteBlobs::~RemoteBlobs() = default;
 
-absl::StatusOr<uint64_t> RemoteBlobs::BatchLimit(const StepContext& step) {
+absl::Status RemoteBlobs::Reach(const StepContext& step, std::chrono::milliseconds patience) {
+  return BatchLimit(step, patience).status();
+}
+
+absl::StatusOr<uint64_t> RemoteBlobs::BatchLimit(const StepContext& step,
+                                                 std::chrono::milliseconds retry_time) {
   {
     const std::lock_guard lock(mutex_);
     if (batch_limit_) return *batch_limit_;
@@ -383,7 +388,7 @@ absl::StatusOr<uint64_t> RemoteBlobs::BatchLimit(const StepContext& step) {
   request.set_instance_name(options_.instance);
   reapi::ServerCapabilities response;
   absl::Status status =
-      CallWithRetry(*channel_, step, options_.retry_time, [&](grpc::ClientContext* context) {
+      CallWithRetry(*channel_, step, retry_time, [&](grpc::ClientContext* context) {
         return stubs_->capabilities->GetCapabilities(context, request, &response);
       });
   uint64_t limit = kUsualBatchBytes;
@@ -426,7 +431,7 @@ absl::Status RemoteBlobs::Upload(LocalBlobStore& from, const std::vector<BlobId>
   if (missing.empty()) return absl::OkStatus();
   uint64_t batch_limit = 0;
   if (missing.size() > 1) {
-    QUENCH_ASSIGN_OR_RETURN(batch_limit, BatchLimit(step));
+    QUENCH_ASSIGN_OR_RETURN(batch_limit, BatchLimit(step, options_.retry_time));
   }
   uint64_t total = 0;
   for (const BlobId& id : missing) total += id.size;
@@ -453,7 +458,7 @@ absl::Status RemoteBlobs::Download(const std::vector<BlobId>& blobs, LocalBlobSt
   if (wanted.empty()) return absl::OkStatus();
   uint64_t batch_limit = 0;
   if (wanted.size() > 1) {
-    QUENCH_ASSIGN_OR_RETURN(batch_limit, BatchLimit(step));
+    QUENCH_ASSIGN_OR_RETURN(batch_limit, BatchLimit(step, options_.retry_time));
   }
   Transfer transfer(*this, into, "download", total);
   std::vector<Task> tasks;

@@ -33,6 +33,8 @@ class RemoteBlobs {
   RemoteBlobs(std::shared_ptr<Channel> channel, const RemoteBlobsOptions& options);
   ~RemoteBlobs();
 
+  // Whether somebody answers, asked for so long.
+  absl::Status Reach(const StepContext& step, std::chrono::milliseconds patience);
   absl::StatusOr<std::vector<BlobId>> FindMissing(const std::vector<BlobId>& blobs,
                                                   const StepContext& step);
   // What the server lacks of them. NOT_FOUND if `from` does.
@@ -47,7 +49,8 @@ class RemoteBlobs {
   struct Stubs;
   class Transfer;
   // Largest sum of bytes in one batch.
-  absl::StatusOr<uint64_t> BatchLimit(const StepContext& step);
+  absl::StatusOr<uint64_t> BatchLimit(const StepContext& step,
+                                      std::chrono::milliseconds retry_time);
 
   const std::shared_ptr<Channel> channel_;
   const RemoteBlobsOptions options_;

@@ -25,7 +25,7 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> CredentialsOf(
   if (!options.insecure && !IsLocal(options.listen)) {
     return InvalidArgument(
         "`{}` is reached from other machines, and there is no TLS: give a certificate, listen on "
-        "127.0.0.1, or say that plain text is meant",
+        "127.0.0.1, or set `insecure` if plain text is meant",
         options.listen);
   }
   return grpc::InsecureServerCredentials();

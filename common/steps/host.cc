@@ -75,8 +75,8 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(const ServiceDef
   host->service_ =
       definition.make({*host->step_pool_, *host->control_pool_, *host->runner_}, definition.steps);
   QUENCH_ASSIGN_OR_RETURN(host->server_, rpc::Server::Start(server, {host->service_.get()}));
-  spdlog::info("{} serves on {}{}, {} slots, steps {}", definition.name,
-               options.in_process ? "no address" : host->server_->address(),
+  spdlog::info("{} serves {}{}, {} slots, steps {}", definition.name,
+               options.in_process ? "this process" : "on " + host->server_->address(),
                server.metrics_listen.empty()
                    ? ""
                    : fmt::format(", metrics on port {}", host->server_->metrics_port()),

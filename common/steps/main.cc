@@ -14,6 +14,7 @@
 
 #include "common/base/build_id.h"
 #include "common/base/status.h"
+#include "common/ir/wire/walk.h"
 #include "common/rpc/health.h"
 #include "common/steps/child.h"
 #include "common/steps/config.h"
@@ -101,19 +102,21 @@ std::optional<int> Parse(int argc, char** argv, const ServerProgram& program,
   return 2;
 }
 
-// Every configuration message has a field `server`.
+// Every configuration message has a Server, itself or in its gateway's.
 absl::StatusOr<rpc::ServerOptions> ReadServerOptions(const ServerProgram& program,
                                                      const ServerArguments& arguments) {
   using google::protobuf::Message;
   const auto* type = google::protobuf::DescriptorPool::generated_pool()->FindMessageTypeByName(
       "quench.config.v1." + program.config);
+  QUENCH_CHECK(type != nullptr);
   const std::unique_ptr<Message> config(
       google::protobuf::MessageFactory::generated_factory()->GetPrototype(type)->New());
   if (!arguments.config.empty()) {
     QUENCH_RETURN_IF_ERROR(ReadConfig(arguments.config, config.get()));
   }
   config::v1::Server server;
-  server.CopyFrom(config->GetReflection()->GetMessage(*config, type->FindFieldByName("server")));
+  wire::ForEachMessage<config::v1::Server>(
+      *config, [&](const config::v1::Server& found, const std::string&) { server = found; });
   if (!arguments.listen.empty()) server.set_listen(arguments.listen);
   return ServerOptionsOf(server, fmt::format("127.0.0.1:{}", program.port));
 }

@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 
 #include <array>
-#include <optional>
 
 #include "common/base/status.h"
 #include "common/rpc/health.h"
@@ -20,7 +19,7 @@ struct Watched {
   Service service;
   const char* name;
   std::shared_ptr<rpc::Channel> channel;
-  std::optional<bool> serves;  // as last logged
+  bool serves = true;  // as far as the log says
 };
 
 }  // namespace
@@ -35,11 +34,10 @@ WorkerWatch::WorkerWatch(ServiceChannels channels, std::chrono::milliseconds per
 WorkerWatch::~WorkerWatch() { cancel_->Cancel(); }
 
 void WorkerWatch::Run() {
-  std::array<Watched, 4> all = {
-      Watched{Service::kImporter, "importer", channels_.importer, std::nullopt},
-      Watched{Service::kAnalyser, "analyser", channels_.analyser, std::nullopt},
-      Watched{Service::kQuantizer, "quantizer", channels_.quantizer, std::nullopt},
-      Watched{Service::kCodegen, "codegen", channels_.codegen, std::nullopt}};
+  std::array<Watched, 4> all = {Watched{Service::kImporter, "importer", channels_.importer},
+                                Watched{Service::kAnalyser, "analyser", channels_.analyser},
+                                Watched{Service::kQuantizer, "quantizer", channels_.quantizer},
+                                Watched{Service::kCodegen, "codegen", channels_.codegen}};
   while (!cancel_->cancelled()) {
     for (Watched& each : all) {
       if (each.channel == nullptr) continue;
@@ -51,7 +49,7 @@ void WorkerWatch::Run() {
       registry_->Get(metrics::kWorkers, each.service, WorkerState::kLost).Set(status.ok() ? 0 : 1);
       if (std::exchange(each.serves, status.ok()) == status.ok()) continue;
       if (status.ok()) {
-        spdlog::info("service {} serves", each.name);
+        spdlog::info("service {} serves again", each.name);
       } else {
         spdlog::warn("service {}: {}", each.name, MessageOf(status));
       }

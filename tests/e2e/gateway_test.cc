@@ -126,6 +126,7 @@ TEST_F(GatewayTest, ErrorsAreThoseOfOneProcess) {
   EXPECT_EQ(server_->Wait(), 0);
   const Outcome gone = Run({"workflow", "list"});
   EXPECT_EQ(gone.exit_code, 3) << gone.err;
+  EXPECT_THAT(gone.err, HasSubstr("gateway `127.0.0.1:"));
 }
 
 TEST_F(GatewayTest, WorkflowsAreListedShownWatchedAndForgotten) {
@@ -208,6 +209,16 @@ TEST_F(GatewayTest, OneGatewayAtATimeHasAStateDir) {
   const Outcome second =
       work_.Run({"serve", "--listen", "127.0.0.1:0", "--state-dir", work_.path("state").string()});
   EXPECT_EQ(second.exit_code, 3) << second.err;
+}
+
+TEST_F(GatewayTest, ItsHealthCanBeAsked) {
+  EXPECT_EQ(work_.Run({"serve", "--health", "--listen", address_}).exit_code, 0);
+  work_.Write("serve.txtpb", fmt::format("gateway {{ server {{ listen: \"{}\" }} }}", address_));
+  EXPECT_EQ(work_.Run({"serve", "--health", "--config", "serve.txtpb"}).exit_code, 0);
+  server_.reset();
+  const Outcome gone = work_.Run({"serve", "--health", "--config", "serve.txtpb"});
+  EXPECT_EQ(gone.exit_code, 1);
+  EXPECT_THAT(gone.err, HasSubstr("does not answer"));
 }
 
 // The quickstart builds `quench` alone.

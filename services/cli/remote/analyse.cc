@@ -13,7 +13,7 @@ absl::StatusOr<analyser::ModelReport> AnalyseThere(const GatewayOptions& gateway
                                                    const std::map<std::string, int64_t>& sizes,
                                                    const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
-  QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(gateway, store));
+  QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(gateway, store, context));
   v1::WorkflowSpec spec;
   v1::AnalyseBatch& batch = *spec.mutable_analyse();
   QUENCH_ASSIGN_OR_RETURN(*batch.add_models(), UploadModel(model, *client, context));

@@ -32,16 +32,17 @@ absl::StatusOr<Digest> ParseDigest(const std::string& text) {
   return digest;
 }
 
-absl::StatusOr<std::unique_ptr<GatewayClient>> Open(const GatewayOptions& gateway) {
+absl::StatusOr<std::unique_ptr<GatewayClient>> Open(const GatewayOptions& gateway,
+                                                    const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(std::shared_ptr<LocalBlobStore> store, OpenStore());
-  return GatewayClient::Open(gateway, std::move(store));
+  return GatewayClient::Open(gateway, std::move(store), context);
 }
 
 }  // namespace
 
 absl::Status PutThere(const GatewayOptions& gateway, const std::vector<std::string>& files,
                       bool json, const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(const auto client, Open(gateway));
+  QUENCH_ASSIGN_OR_RETURN(const auto client, Open(gateway, context));
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> digests,
                           client->UploadFiles({files.begin(), files.end()}, context));
   nlohmann::json list = nlohmann::json::array();
@@ -57,7 +58,7 @@ absl::Status PutThere(const GatewayOptions& gateway, const std::vector<std::stri
 absl::Status GetThere(const GatewayOptions& gateway, const std::string& digest,
                       const std::string& output, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const Digest parsed, ParseDigest(digest));
-  QUENCH_ASSIGN_OR_RETURN(const auto client, Open(gateway));
+  QUENCH_ASSIGN_OR_RETURN(const auto client, Open(gateway, context));
   QUENCH_RETURN_IF_ERROR(client->DownloadFile(parsed, output, context));
   fmt::print("{}\n", output);
   return absl::OkStatus();

@@ -21,6 +21,7 @@ namespace {
 
 namespace pb = ::quench::gateway::v1;
 
+constexpr auto kReachFor = std::chrono::milliseconds(5000);
 constexpr auto kReconnectFor = std::chrono::minutes(5);
 constexpr auto kReconnectPause = std::chrono::milliseconds(500);
 
@@ -101,6 +102,15 @@ class Client final : public GatewayClient {
         channel_(std::move(control)),
         stub_(pb::Workflows::NewStub(channel_->grpc())),
         blobs_(std::move(bulk), {}) {}
+
+  absl::Status Reach(const std::string& address, const StepContext& context) {
+    absl::Status status = blobs_.Reach(context, std::chrono::milliseconds(0));
+    if (absl::IsUnavailable(status)) {
+      context.Report({"wait", fmt::format("for gateway {}", address), 0, 0});
+      status = blobs_.Reach(context, kReachFor);
+    }
+    return Annotate(status, fmt::format("gateway `{}`", address));
+  }
 
   absl::StatusOr<std::vector<Digest>> UploadFiles(const std::vector<std::filesystem::path>& paths,
                                                   const StepContext& context) override {
@@ -235,7 +245,8 @@ class Client final : public GatewayClient {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GatewayClient>> GatewayClient::Open(
-    const GatewayOptions& options, std::shared_ptr<LocalBlobStore> local) {
+    const GatewayOptions& options, std::shared_ptr<LocalBlobStore> local,
+    const StepContext& context) {
   rpc::ChannelOptions channel;
   channel.address = options.address;
   channel.token_file = options.token_file;
@@ -251,8 +262,10 @@ absl::StatusOr<std::unique_ptr<GatewayClient>> GatewayClient::Open(
   // Bulk beside control: a transfer does not hold up what is asked meanwhile.
   QUENCH_ASSIGN_OR_RETURN(auto control, rpc::Channel::Open(channel));
   QUENCH_ASSIGN_OR_RETURN(auto bulk, rpc::Channel::Open(channel));
-  return std::unique_ptr<GatewayClient>(std::make_unique<Client>(
-      std::move(control), std::move(bulk), std::move(local), options.refresh));
+  auto client = std::make_unique<Client>(std::move(control), std::move(bulk), std::move(local),
+                                         options.refresh);
+  QUENCH_RETURN_IF_ERROR(client->Reach(options.address, context));
+  return client;
 }
 
 absl::StatusOr<std::string> GatewayClient::DownloadBytes(const Digest& digest,

@@ -26,9 +26,11 @@ using Digest = build::bazel::remote::execution::v2::Digest;
 
 class GatewayClient {
  public:
-  // Does not connect yet. `local` holds copies of what goes up and comes down.
+  // UNAVAILABLE where nobody answers for 5 s; calls of the client have more patience.
+  // `local` holds copies of what goes up and comes down.
   static absl::StatusOr<std::unique_ptr<GatewayClient>> Open(const GatewayOptions& options,
-                                                             std::shared_ptr<LocalBlobStore> local);
+                                                             std::shared_ptr<LocalBlobStore> local,
+                                                             const StepContext& context);
   virtual ~GatewayClient() = default;
 
   LocalBlobStore& local() { return *local_; }

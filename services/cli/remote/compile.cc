@@ -38,7 +38,7 @@ gateway::v1::WorkflowSpec SpecOf(const CompileJob& job, gateway::v1::BatchModel 
 absl::StatusOr<Made> CompileThere(const CompileJob& job, const std::filesystem::path& folder,
                                   const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
-  QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(job.gateway, store));
+  QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(job.gateway, store, context));
   QUENCH_ASSIGN_OR_RETURN(gateway::v1::BatchModel model, UploadModel(job.model, *client, context));
   const std::string transform = model.name() + "/options/transform";
   const std::string compile =

@@ -151,7 +151,7 @@ absl::StatusOr<analyser::VerifyReport> Compare(const VerifyJob& job, const pb::B
 absl::StatusOr<analyser::VerifyReport> VerifyThere(const VerifyJob& job,
                                                    const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
-  QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(job.gateway, store));
+  QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(job.gateway, store, context));
   QUENCH_ASSIGN_OR_RETURN(const pb::BatchModel model, UploadModel(job.model, *client, context));
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> library,
                           client->UploadFiles({job.library}, context));

@@ -122,7 +122,7 @@ absl::Status Get(const WorkflowJob& job, GatewayClient& client, const StepContex
 
 absl::Status WorkflowThere(const WorkflowJob& job, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
-  QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(job.gateway, store));
+  QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(job.gateway, store, context));
   const std::string name = WorkflowNameOf(job.name);
   switch (job.verb) {
     case WorkflowVerb::kCreate:
