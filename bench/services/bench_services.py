@@ -45,7 +45,7 @@ class Cluster:
     def __init__(self, bin_dir, folder):
         self.processes = {}
         state = folder / "state"
-        gateway = f'state_dir: "{state}"\nserver {{ listen: "127.0.0.1:0" }}\nservices {{\n'
+        gateway = f'state_dir: "{state}"\nserver {{ listen: "127.0.0.1:0" metrics_listen: "127.0.0.1:0" }}\nservices {{\n'
         for name in SERVICES:
             config = folder / f"{name}.txtpb"
             config.write_text(f'server {{ listen: "127.0.0.1:0" }}\nblobs {{ folder: "{state}/store" }}\n')
@@ -53,8 +53,9 @@ class Cluster:
             gateway += f'  {name} {{ address: "{address}" }}\n'
         config = folder / "gateway.txtpb"
         config.write_text(gateway + "}\n")
-        self.processes["gateway"], self.address = start([bin_dir / "quench-gateway", "--config", config], folder / "gateway.log",
-                                                        None)
+        log = folder / "gateway.log"
+        self.processes["gateway"], self.address = start([bin_dir / "quench-gateway", "--config", config], log, None)
+        self.metrics = "127.0.0.1:" + re.search(r"metrics on port (\d+)", log.read_text()).group(1)
 
     def cpu(self):
         return sum(cpu_of(p.pid) for p in self.processes.values())

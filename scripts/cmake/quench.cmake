@@ -57,6 +57,13 @@ function(around_calls)
   endforeach()
 endfunction()
 
+# The same for tests and benchmarks of these: executables, with GoogleTest, that share test_rpc's.
+function(tests_around_calls)
+  foreach(target ${ARGN})
+    target_precompile_headers(${target} REUSE_FROM test_rpc)
+  endforeach()
+endfunction()
+
 # Every C++ target below `folder` that has no precompiled headers of its own uses those of `owner`, if it is compiled
 # as that is: libraries are position-independent in another way than executables.
 function(reuse_precompiled_headers folder owner)

@@ -96,15 +96,10 @@ TEST(BadInputTest, UnwritableOutput) {
   EXPECT_EQ(work.Run({"compile", DigitsModel(), "--output", "locked/out"}).exit_code, 4);
 }
 
-// Mounts a file system of `kilobytes` at `folder` that only the commands of `script` see.
 Outcome OnSmallDisk(const Workspace& work, const std::string& folder, int kilobytes,
                     const std::string& script) {
-  std::filesystem::create_directory(work.path(folder));
-  const std::string mount =
-      "mount -t tmpfs -o size=" + std::to_string(kilobytes) + "k none " + folder;
-  std::vector<std::string> arguments = {"--mount", "sh", "-c", mount + " && { " + script + "; }"};
-  if (geteuid() != 0) arguments.insert(arguments.begin(), "--map-root-user");
-  return work.RunProgram("unshare", arguments);
+  const std::vector<std::string> words = SmallDiskCommand(work, folder, kilobytes, script);
+  return work.RunProgram(words.front(), {words.begin() + 1, words.end()});
 }
 
 TEST(BadInputTest, FullDiskLeavesNothing) {

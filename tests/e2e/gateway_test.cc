@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <nlohmann/json.hpp>
+#include <random>
 #include <regex>
 
 #include "common/blobs/digest.h"
@@ -219,6 +220,55 @@ TEST_F(GatewayTest, ItsHealthCanBeAsked) {
   const Outcome gone = work_.Run({"serve", "--health", "--config", "serve.txtpb"});
   EXPECT_EQ(gone.exit_code, 1);
   EXPECT_THAT(gone.err, HasSubstr("does not answer"));
+}
+
+// Writes are refused at once and by name; reads are served, and nothing is torn.
+TEST(SmallDiskTest, AFullDiskRefusesWritesOnly) {
+  const Workspace work;
+  const auto on_disk = [&](const std::string& script) {
+    return SmallDiskCommand(work, "small", 3072, script);
+  };
+  const std::vector<std::string> mounts = on_disk("true");
+  if (work.RunProgram(mounts.front(), {mounts.begin() + 1, mounts.end()}).exit_code != 0) {
+    GTEST_SKIP() << "no right to mount a small file system";
+  }
+  Background server(on_disk(fmt::format("exec {} serve --listen 127.0.0.1:0 --state-dir {}",
+                                        QUENCH_BINARY, work.path("small/state").string())),
+                    work.path("log"));
+  ASSERT_TRUE(server.WaitForLog("blobs in ")) << server.Log();
+  const std::string address = server.FromLog("gateway serves on ");
+  const auto run = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--gateway", address});
+    return work.Run(words);
+  };
+  ASSERT_EQ(run({"compile", DigitsModel(), "--output", "out"}).exit_code, 0) << server.Log();
+  std::mt19937 random(1);
+  Outcome put;
+  std::string kept, digest;
+  // Ever smaller files, until not even 1 KB fits.
+  for (const size_t bytes : {1'000'000, 100'000, 10'000, 1'000}) {
+    for (put.exit_code = 0; put.exit_code == 0;) {
+      std::string contents(bytes, 0);
+      for (char& c : contents) c = static_cast<char>(random());
+      work.Write("file", contents);
+      put = run({"blobs", "put", "file"});
+      if (put.exit_code != 0) continue;
+      kept = contents;
+      digest = put.out.substr(0, put.out.find(' '));
+    }
+    EXPECT_EQ(put.exit_code, 1);
+    EXPECT_THAT(put.err, HasSubstr("No space left"));
+  }
+  const Outcome refused = run({"compile", DigitsModel(), "--target", "aarch64", "--output", "arm"});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("disk is full"));
+  EXPECT_FALSE(std::filesystem::exists(work.path("arm")));
+  const Outcome listed = run({"workflow", "list", "--format", "json"});
+  ASSERT_EQ(listed.exit_code, 0) << listed.err;
+  EXPECT_EQ(nlohmann::json::parse(listed.out).at("workflows").size(), 1u);
+  std::filesystem::remove_all(work.path(".cache"));  // the client's own copies
+  ASSERT_EQ(run({"blobs", "get", digest, "--output", "back"}).exit_code, 0);
+  EXPECT_TRUE(*ReadFile(work.path("back")) == kept);
 }
 
 // The quickstart builds `quench` alone.

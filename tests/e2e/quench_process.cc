@@ -119,6 +119,17 @@ std::vector<std::string> Workspace::Files() const {
   return names;
 }
 
+std::vector<std::string> SmallDiskCommand(const Workspace& work, const std::string& folder,
+                                          int kilobytes, const std::string& script) {
+  std::filesystem::create_directory(work.path(folder));
+  const std::string mount = "mount -t tmpfs -o size=" + std::to_string(kilobytes) + "k none " +
+                            work.path(folder).string();
+  std::vector<std::string> command = {"unshare", "--mount", "sh", "-c",
+                                      mount + " && { " + script + "; }"};
+  if (geteuid() != 0) command.insert(command.begin() + 1, "--map-root-user");
+  return command;
+}
+
 std::string DigitsModel() { return QUENCH_SOURCE_DIR "/bench/models/digits.onnx"; }
 
 }  // namespace quench::testing

@@ -34,6 +34,11 @@ class Workspace {
   std::unique_ptr<TempDir> dir_;
 };
 
+// A command that runs `script` where a file system of `kilobytes` is mounted at `folder` of the
+// workspace, for nobody else to see. It fails where there is no right to mount.
+std::vector<std::string> SmallDiskCommand(const Workspace& work, const std::string& folder,
+                                          int kilobytes, const std::string& script);
+
 // The digits network that is part of the project.
 std::string DigitsModel();
 

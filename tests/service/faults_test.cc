@@ -94,14 +94,8 @@ class User {
     Bind(*steps["package"], "header", kCompile, "header");
     return spec;
   }
-  // As the documented retry policy says: what is UNAVAILABLE is tried again.
   absl::StatusOr<std::string> Create(const pb::WorkflowSpec& spec, const std::string& id) {
-    absl::StatusOr<std::string> name = absl::UnavailableError("");
-    EXPECT_TRUE(WaitFor([&] {
-      name = client_->Create(spec, id, {});
-      return !absl::IsUnavailable(name.status());
-    })) << name.status();
-    return name;
+    return client_->Create(spec, id, {});
   }
   cli::GatewayClient& client() { return *client_; }
 
@@ -208,6 +202,7 @@ TEST(FaultsTest, KilledProcessesCostAttemptsAndNothingElse) {
   }
 }
 
+// The client retries as tests/clients/README.md says; it sees no error.
 TEST(FaultsTest, RestartsUnderLoadLoseNothing) {
   Cluster cluster;
   User user(cluster);

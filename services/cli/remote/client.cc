@@ -14,6 +14,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/errors.h"
 #include "common/rpc/remote_blobs.h"
+#include "common/rpc/unary_call.h"
 #include "quench/gateway/v1/workflows.grpc.pb.h"
 
 namespace quench::cli {
@@ -22,6 +23,7 @@ namespace {
 namespace pb = ::quench::gateway::v1;
 
 constexpr auto kReachFor = std::chrono::milliseconds(5000);
+constexpr auto kRetryFor = std::chrono::milliseconds(60'000);
 constexpr auto kReconnectFor = std::chrono::minutes(5);
 constexpr auto kReconnectPause = std::chrono::milliseconds(500);
 
@@ -143,19 +145,17 @@ class Client final : public GatewayClient {
     pb::CreateWorkflowRequest request;
     request.set_request_id(request_id.empty() ? NewRequestId() : request_id);
     *request.mutable_spec() = spec;
-    rpc::ClientCall call(*channel_, context);
     google::longrunning::Operation operation;
     QUENCH_RETURN_IF_ERROR(
-        rpc::FromGrpc(stub_->CreateWorkflow(call.context(), request, &operation)));
+        Call(&pb::Workflows::Stub::CreateWorkflow, request, &operation, context));
     return WorkflowNameOf(operation.name());
   }
 
   absl::StatusOr<pb::Workflow> Get(const std::string& name, const StepContext& context) override {
     pb::GetWorkflowRequest request;
     request.set_name(name);
-    rpc::ClientCall call(*channel_, context);
     pb::GetWorkflowResponse response;
-    QUENCH_RETURN_IF_ERROR(rpc::FromGrpc(stub_->GetWorkflow(call.context(), request, &response)));
+    QUENCH_RETURN_IF_ERROR(Call(&pb::Workflows::Stub::GetWorkflow, request, &response, context));
     return response.workflow();
   }
 
@@ -175,9 +175,8 @@ class Client final : public GatewayClient {
     std::vector<pb::Workflow> found;
     do {
       request.set_page_size(std::min(limit - static_cast<int>(found.size()), 1000));
-      rpc::ClientCall call(*channel_, context);
       pb::ListWorkflowsResponse page;
-      QUENCH_RETURN_IF_ERROR(rpc::FromGrpc(stub_->ListWorkflows(call.context(), request, &page)));
+      QUENCH_RETURN_IF_ERROR(Call(&pb::Workflows::Stub::ListWorkflows, request, &page, context));
       found.insert(found.end(), page.workflows().begin(), page.workflows().end());
       request.set_page_token(page.next_page_token());
     } while (!request.page_token().empty() && static_cast<int>(found.size()) < limit);
@@ -194,7 +193,7 @@ class Client final : public GatewayClient {
       QUENCH_RETURN_IF_ERROR(context.Check());
       const auto now = std::chrono::steady_clock::now();
       if (follower.revision() != before) give_up = now + kReconnectFor;
-      if (!status.ok() && (!absl::IsUnavailable(status) || now > give_up)) return status;
+      if (!status.ok() && (!rpc::IsTransient(status) || now > give_up)) return status;
       if (!status.ok()) context.Report({"connect", MessageOf(status), 0, 0});
       Pause(context);
     }
@@ -205,20 +204,28 @@ class Client final : public GatewayClient {
     request.set_name(name);
     StepContext context;  // the caller's may be what is cancelled
     context.set_deadline(std::chrono::steady_clock::now() + std::chrono::seconds(10));
-    rpc::ClientCall call(*channel_, context);
     pb::CancelWorkflowResponse response;
-    return rpc::FromGrpc(stub_->CancelWorkflow(call.context(), request, &response));
+    return Call(&pb::Workflows::Stub::CancelWorkflow, request, &response, context);
   }
 
   absl::Status Delete(const std::string& name, const StepContext& context) override {
     pb::DeleteWorkflowRequest request;
     request.set_name(name);
-    rpc::ClientCall call(*channel_, context);
     pb::DeleteWorkflowResponse response;
-    return rpc::FromGrpc(stub_->DeleteWorkflow(call.context(), request, &response));
+    return Call(&pb::Workflows::Stub::DeleteWorkflow, request, &response, context);
   }
 
  private:
+  // By the retry policy of tests/clients/README.md; all of these calls may be repeated.
+  template <typename Request, typename Response>
+  absl::Status Call(grpc::Status (pb::Workflows::Stub::*method)(grpc::ClientContext*,
+                                                                const Request&, Response*),
+                    const Request& request, Response* response, const StepContext& context) {
+    return rpc::CallWithRetry(*channel_, context, kRetryFor, [&](grpc::ClientContext* call) {
+      return (*stub_.*method)(call, request, response);
+    });
+  }
+
   absl::Status WatchOnce(const std::string& name, Follower& follower, const StepContext& context) {
     pb::WatchWorkflowRequest request;
     request.set_name(name);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <random>
 
 #include "tests/support/matchers.h"
@@ -629,7 +630,9 @@ TEST_P(RandomRun, EveryWorkflowEndsOnce) {
             0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, RandomRun, ::testing::Range(1, 21));
+// scripts/test --full looks longer.
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomRun,
+                         ::testing::Range(1, std::getenv("QUENCH_FAULTS") != nullptr ? 31 : 7));
 
 }  // namespace
 }  // namespace quench::gateway
