@@ -33,6 +33,7 @@ int Visit(dl_phdr_info* info, size_t, void* result) {
   for (int i = 0; i < info->dlpi_phnum; ++i) {
     const ElfW(Phdr)& segment = info->dlpi_phdr[i];
     if (segment.p_type != PT_NOTE) continue;
+    // The loader gives addresses as integers.  NOLINTNEXTLINE(performance-no-int-to-ptr)
     const auto* start = reinterpret_cast<const unsigned char*>(info->dlpi_addr + segment.p_vaddr);
     const std::string id = BuildIdIn({start, segment.p_memsz});
     if (id.empty()) continue;
