@@ -59,6 +59,14 @@ class BlobReader {
   std::filesystem::path path_;
 };
 
+// Where blobs are read from.
+class BlobSource {
+ public:
+  virtual ~BlobSource() = default;
+  // NOT_FOUND also when the blob has another size.
+  virtual absl::StatusOr<std::unique_ptr<BlobReader>> OpenReader(const BlobId& id) = 0;
+};
+
 struct BlobStat {
   uint64_t count = 0;
   uint64_t bytes = 0;
@@ -68,7 +76,7 @@ struct BlobStat {
 // Blobs in a folder: `blobs/sha256/ab/<digest>`, mode 0444. Write, verify, fsync, rename, fsync the
 // folder. Processes may share it. What a writer that crashed has left is removed by the next Open,
 // RemoveAbandoned or Prune of any of them.
-class LocalBlobStore : public BlobStore {
+class LocalBlobStore : public BlobStore, public BlobSource {
  public:
   // Makes the folders, and prunes when more than `limit_bytes` lie there; writes are not limited.
   static absl::StatusOr<std::shared_ptr<LocalBlobStore>> Open(const std::filesystem::path& root,
@@ -85,8 +93,7 @@ class LocalBlobStore : public BlobStore {
   absl::StatusOr<std::shared_ptr<const FileMapping>> Open(const std::string& digest) override;
   bool Contains(const std::string& digest) override;
 
-  // NOT_FOUND also when the blob has another size.
-  absl::StatusOr<std::unique_ptr<BlobReader>> OpenReader(const BlobId& id);
+  absl::StatusOr<std::unique_ptr<BlobReader>> OpenReader(const BlobId& id) override;
   std::optional<uint64_t> SizeOf(const std::string& digest) const;
   // Whether the blob is there with this size; counts as a use of it.
   bool Use(const BlobId& id);

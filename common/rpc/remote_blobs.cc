@@ -115,8 +115,10 @@ absl::Status BlobsMissing(const std::vector<BlobId>& blobs) {
 // One Upload or Download: what its tasks share.
 class RemoteBlobs::Transfer {
  public:
-  Transfer(RemoteBlobs& remote, LocalBlobStore& local, std::string stage, uint64_t total)
-      : remote_(remote), local_(local), stage_(std::move(stage)), total_(total) {}
+  Transfer(RemoteBlobs& remote, BlobSource& from, uint64_t total)
+      : remote_(remote), from_(&from), stage_("upload"), total_(total) {}
+  Transfer(RemoteBlobs& remote, LocalBlobStore& into, uint64_t total)
+      : remote_(remote), into_(&into), stage_("download"), total_(total) {}
 
   absl::Status UploadOne(const BlobId& id, const StepContext& step);
   absl::Status UploadBatch(const std::vector<BlobId>& ids, const StepContext& step);
@@ -138,7 +140,8 @@ class RemoteBlobs::Transfer {
   void AddMissing(const BlobId& id);
 
   RemoteBlobs& remote_;
-  LocalBlobStore& local_;
+  BlobSource* const from_ = nullptr;      // of uploads
+  LocalBlobStore* const into_ = nullptr;  // of downloads
   const std::string stage_;
   const uint64_t total_;
   std::mutex mutex_;
@@ -213,7 +216,7 @@ absl::StatusOr<bool> RemoteBlobs::Transfer::AskPosition(ResourceName* name, uint
 }
 
 absl::Status RemoteBlobs::Transfer::UploadOne(const BlobId& id, const StepContext& step) {
-  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<BlobReader> reader, local_.OpenReader(id));
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<BlobReader> reader, from_->OpenReader(id));
   ResourceName name{remote_.options_.instance, NewUuid(), id};
   Backoff backoff(step, remote_.options_.retry_time);
   uint64_t position = 0, furthest = 0;
@@ -257,7 +260,7 @@ absl::Status RemoteBlobs::Transfer::UploadBatch(const std::vector<BlobId>& ids,
   request.set_digest_function(reapi::DigestFunction::SHA256);
   uint64_t bytes = 0;
   for (const BlobId& id : ids) {
-    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<BlobReader> reader, local_.OpenReader(id));
+    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<BlobReader> reader, from_->OpenReader(id));
     reapi::BatchUpdateBlobsRequest::Request* const each = request.add_requests();
     SetDigest(id, each->mutable_digest());
     std::string* const data = each->mutable_data();
@@ -311,7 +314,7 @@ absl::Status RemoteBlobs::Transfer::Fetch(const BlobId& id, BlobWriter& writer,
 }
 
 absl::Status RemoteBlobs::Transfer::DownloadOne(const BlobId& id, const StepContext& step) {
-  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<BlobWriter> writer, local_.Create());
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<BlobWriter> writer, into_->Create());
   Backoff backoff(step, remote_.options_.retry_time);
   while (true) {
     QUENCH_RETURN_IF_ERROR(step.Check());
@@ -356,7 +359,7 @@ absl::Status RemoteBlobs::Transfer::DownloadBatch(const std::vector<BlobId>& ids
       continue;
     }
     QUENCH_RETURN_IF_ERROR(Annotate(status, fmt::format("download of blob `{}`", id.hash)));
-    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<BlobWriter> writer, local_.Create());
+    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<BlobWriter> writer, into_->Create());
     QUENCH_RETURN_IF_ERROR(writer->Append(AsBytes(each.data())));
     const absl::Status committed = writer->CommitAs(id);
     if (committed.code() == absl::StatusCode::kInvalidArgument) {
@@ -424,7 +427,7 @@ absl::StatusOr<std::vector<BlobId>> RemoteBlobs::FindMissing(const std::vector<B
   return missing;
 }
 
-absl::Status RemoteBlobs::Upload(LocalBlobStore& from, const std::vector<BlobId>& blobs,
+absl::Status RemoteBlobs::Upload(BlobSource& from, const std::vector<BlobId>& blobs,
                                  const StepContext& step) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<BlobId> missing,
                           FindMissing(WithoutRepetitions(blobs), step));
@@ -435,7 +438,7 @@ absl::Status RemoteBlobs::Upload(LocalBlobStore& from, const std::vector<BlobId>
   }
   uint64_t total = 0;
   for (const BlobId& id : missing) total += id.size;
-  Transfer transfer(*this, from, "upload", total);
+  Transfer transfer(*this, from, total);
   std::vector<Task> tasks;
   for (const std::vector<BlobId>& group : Groups(missing, batch_limit)) {
     tasks.emplace_back([&transfer, group](const StepContext& part) {
@@ -460,7 +463,7 @@ absl::Status RemoteBlobs::Download(const std::vector<BlobId>& blobs, LocalBlobSt
   if (wanted.size() > 1) {
     QUENCH_ASSIGN_OR_RETURN(batch_limit, BatchLimit(step, options_.retry_time));
   }
-  Transfer transfer(*this, into, "download", total);
+  Transfer transfer(*this, into, total);
   std::vector<Task> tasks;
   for (const std::vector<BlobId>& group : Groups(wanted, batch_limit)) {
     tasks.emplace_back([&transfer, group](const StepContext& part) {

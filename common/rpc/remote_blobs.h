@@ -38,8 +38,7 @@ class RemoteBlobs {
   absl::StatusOr<std::vector<BlobId>> FindMissing(const std::vector<BlobId>& blobs,
                                                   const StepContext& step);
   // What the server lacks of them. NOT_FOUND if `from` does.
-  absl::Status Upload(LocalBlobStore& from, const std::vector<BlobId>& blobs,
-                      const StepContext& step);
+  absl::Status Upload(BlobSource& from, const std::vector<BlobId>& blobs, const StepContext& step);
   // What `into` lacks of them: each appears there when it is whole and right. BlobsMissing names
   // all that the server has not; the others are there then.
   absl::Status Download(const std::vector<BlobId>& blobs, LocalBlobStore& into,

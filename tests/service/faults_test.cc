@@ -134,7 +134,10 @@ TEST(FaultsTest, ServicesThatReachBlobsOverTheNetworkGiveTheSame) {
   ExpectDone(second, LibraryOf(*first));
   const auto cached = there.client().Run(there.Spec(""), {});
   ASSERT_TRUE(cached.ok()) << cached.status();
-  EXPECT_EQ(cached->counts().cache_hits(), cached->steps_size());
+  for (const pb::Step& step : cached->steps()) {
+    EXPECT_EQ(step.cache_hit(), step.name() != "benchmark" && step.name() != "package")
+        << step.name();
+  }
 }
 
 // The service of a step is killed while the step runs: it is done once more, by name of each step.

@@ -11,6 +11,7 @@
 
 #include "build/bazel/remote/execution/v2/remote_execution.pb.h"
 #include "common/base/status.h"
+#include "common/blobs/file_blobs.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/errors.h"
 #include "common/rpc/remote_blobs.h"
@@ -118,15 +119,17 @@ class Client final : public GatewayClient {
                                                   const StepContext& context) override {
     std::vector<Digest> digests;
     std::vector<BlobId> ids;
+    FileBlobs files;
     for (const std::filesystem::path& path : paths) {
-      context.Report({"read", path.filename().string(), 0, 0});
-      QUENCH_ASSIGN_OR_RETURN(const BlobId id, local_->Import(path, context));
+      QUENCH_ASSIGN_OR_RETURN(const BlobId id, files.Add(path, context));
       Digest& digest = digests.emplace_back();
       digest.set_hash(id.hash);
       digest.set_size_bytes(static_cast<int64_t>(id.size));
       ids.push_back(id);
     }
-    QUENCH_RETURN_IF_ERROR(UploadBlobs(ids, context));
+    const absl::Status uploaded = blobs_.Upload(files, ids, context);
+    if (!absl::IsCancelled(uploaded)) QUENCH_RETURN_IF_ERROR(files.CheckUnchanged());
+    QUENCH_RETURN_IF_ERROR(uploaded);
     return digests;
   }
 

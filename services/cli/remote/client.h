@@ -35,10 +35,11 @@ class GatewayClient {
 
   LocalBlobStore& local() { return *local_; }
 
-  // Takes files into the local store and uploads what the gateway lacks of them, in order.
+  // Uploads what the gateway lacks of files, in order, from where they lie. ABORTED when they change
+  // meanwhile.
   virtual absl::StatusOr<std::vector<Digest>> UploadFiles(
       const std::vector<std::filesystem::path>& paths, const StepContext& context) = 0;
-  // The same for blobs of the local store.
+  // Uploads what the gateway lacks of blobs of the local store.
   virtual absl::Status UploadBlobs(const std::vector<BlobId>& blobs,
                                    const StepContext& context) = 0;
   // Into the local store.

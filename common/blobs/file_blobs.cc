@@ -1,0 +1,78 @@
+#include "common/blobs/file_blobs.h"
+
+#include <fcntl.h>
+
+#include <cerrno>
+#include <tuple>
+
+#include "common/base/status.h"
+#include "common/blobs/digest.h"
+#include "common/blobs/folder.h"
+
+namespace quench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kPieceBytes = size_t{1} << 20;
+
+auto Version(const struct stat& info) {
+  return std::tie(info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec,
+                  info.st_mtim.tv_nsec);
+}
+
+absl::Status Changed(const fs::path& path) {
+  return absl::AbortedError(
+      fmt::format("`{}` changed while it was read, it must stay as it is", path.string()));
+}
+
+}  // namespace
+
+absl::StatusOr<BlobId> FileBlobs::Add(const fs::path& file, const StepContext& step) {
+  const blobs::UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) return ErrnoStatus(errno, "open", file);
+  File added{file, {}};
+  if (::fstat(fd.get(), &added.added) != 0) return ErrnoStatus(errno, "inspect", file);
+  if (!S_ISREG(added.added.st_mode)) {
+    return InvalidArgument("`{}` is not a regular file", file.string());
+  }
+  const auto size = static_cast<uint64_t>(added.added.st_size);
+  Sha256 sha;
+  std::vector<std::byte> buffer(kPieceBytes);
+  uint64_t done = 0;
+  for (size_t read = buffer.size(); read == buffer.size();) {
+    QUENCH_RETURN_IF_ERROR(step.Check());
+    QUENCH_RETURN_IF_ERROR(blobs::ReadAllAt(fd.get(), done, buffer, &read, file));
+    sha.Update(std::span<const std::byte>(buffer).first(read));
+    done += read;
+    step.Report({"read", file.filename().string(), static_cast<int64_t>(done),
+                 static_cast<int64_t>(std::max(done, size))});
+  }
+  if (done != size) return Changed(file);
+  BlobId id{sha.HexDigest(), size};
+  files_.emplace(id, std::move(added));
+  return id;
+}
+
+absl::StatusOr<std::unique_ptr<BlobReader>> FileBlobs::OpenReader(const BlobId& id) {
+  const auto found = files_.find(id);
+  if (found == files_.end()) {
+    return absl::NotFoundError(fmt::format("blob `{}` is none of these files", id.hash));
+  }
+  const fs::path& path = found->second.path;
+  blobs::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) return ErrnoStatus(errno, "open", path);
+  return std::make_unique<BlobReader>(fd.Release(), id.size, path);
+}
+
+absl::Status FileBlobs::CheckUnchanged() const {
+  for (const auto& [id, file] : files_) {
+    struct stat now{};
+    if (::stat(file.path.c_str(), &now) != 0 || Version(now) != Version(file.added)) {
+      return Changed(file.path);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace quench
