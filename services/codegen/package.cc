@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kUuidDefine = "#define MODEL_UUID \"";
 constexpr size_t kUuidChars = 36;
 
-std::string TextOf(std::span<const std::byte> bytes) {
+std::string_view TextOf(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
@@ -37,8 +37,9 @@ absl::StatusOr<std::string> NormalUuid(const std::string& text) {
 
 absl::StatusOr<Stamped> StampUuid(std::span<const std::byte> library,
                                   std::span<const std::byte> header, const std::string& uuid) {
-  QUENCH_ASSIGN_OR_RETURN(const std::string wanted, NormalUuid(uuid));
-  Stamped stamped{TextOf(library), TextOf(header)};
+  Stamped stamped;
+  QUENCH_ASSIGN_OR_RETURN(stamped.uuid, NormalUuid(uuid));
+  stamped.header = TextOf(header);
   const size_t define = stamped.header.find(kUuidDefine);
   if (define == std::string::npos ||
       stamped.header.size() < define + kUuidDefine.size() + kUuidChars) {
@@ -47,14 +48,14 @@ absl::StatusOr<Stamped> StampUuid(std::span<const std::byte> library,
   const size_t in_header = define + kUuidDefine.size();
   // With its end: a longer text that begins so is another one.
   const std::string present = stamped.header.substr(in_header, kUuidChars) + '\0';
-  const size_t in_library = stamped.library.find(present);
-  if (in_library == std::string::npos ||
-      stamped.library.find(present, in_library + 1) != std::string::npos) {
+  const std::string_view text = TextOf(library);
+  stamped.offset = text.find(present);
+  if (stamped.offset == std::string::npos ||
+      text.find(present, stamped.offset + 1) != std::string::npos) {
     return InvalidArgument("the library does not have the UUID `{}` that its header names",
                            present.substr(0, kUuidChars));
   }
-  stamped.library.replace(in_library, kUuidChars, wanted);
-  stamped.header.replace(in_header, kUuidChars, wanted);
+  stamped.header.replace(in_header, kUuidChars, stamped.uuid);
   return stamped;
 }
 

@@ -13,12 +13,14 @@ namespace quench::codegen {
 absl::StatusOr<std::string> NormalUuid(const std::string& text);
 
 struct Stamped {
-  std::string library;
+  std::string uuid;
+  size_t offset = 0;  // where it belongs in the library, instead of as many bytes
   std::string header;
 };
 
-// Library and header as Compile would have made them with `uuid`. `header` says which UUID they have
-// now; INVALID_ARGUMENT when that is not what stands in the library.
+// Library and header as Compile would have made them with `uuid`; a library may be larger than memory
+// and is not copied. `header` says which UUID they have now; INVALID_ARGUMENT when that is not what
+// stands in the library.
 absl::StatusOr<Stamped> StampUuid(std::span<const std::byte> library,
                                   std::span<const std::byte> header, const std::string& uuid);
 

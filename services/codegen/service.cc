@@ -91,6 +91,28 @@ absl::StatusOr<pb::CompileResult> CompileStep(const pb::CompileRequest& request,
   return result;
 }
 
+// `library` with its stamp, piece by piece.
+absl::StatusOr<steps::BlobDigest> StoreStamped(std::span<const std::byte> library,
+                                               const Stamped& stamped, LocalBlobStore& blobs,
+                                               const StepContext& context) {
+  constexpr size_t kPieceBytes = size_t{1} << 20;
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<BlobWriter> writer, blobs.Create());
+  const auto uuid = std::as_bytes(std::span(stamped.uuid));
+  for (auto rest : {library.first(stamped.offset), uuid,
+                    library.subspan(stamped.offset + uuid.size())}) {
+    while (!rest.empty()) {
+      QUENCH_RETURN_IF_ERROR(context.Check());
+      const auto piece = rest.first(std::min(rest.size(), kPieceBytes));
+      QUENCH_RETURN_IF_ERROR(writer->Append(piece));
+      rest = rest.subspan(piece.size());
+    }
+  }
+  steps::BlobDigest digest;
+  digest.set_size_bytes(static_cast<int64_t>(writer->size()));
+  QUENCH_ASSIGN_OR_RETURN(*digest.mutable_hash(), writer->Commit());
+  return digest;
+}
+
 absl::StatusOr<pb::PackageResult> PackageStep(const pb::PackageRequest& request,
                                               const Workplace& place, const StepContext& context) {
   if (!request.has_library()) return FieldError("library", "missing, must be a library's digest");
@@ -102,7 +124,7 @@ absl::StatusOr<pb::PackageResult> PackageStep(const pb::PackageRequest& request,
                           StampUuid(library->bytes(), header->bytes(), request.uuid()));
   pb::PackageResult result;
   QUENCH_ASSIGN_OR_RETURN(*result.mutable_library(),
-                          steps::StoreBytes(stamped.library, place.blobs));
+                          StoreStamped(library->bytes(), stamped, place.blobs, context));
   QUENCH_ASSIGN_OR_RETURN(*result.mutable_header(), steps::StoreBytes(stamped.header, place.blobs));
   return result;
 }
