@@ -136,6 +136,8 @@ absl::StatusOr<UniqueFd> MakeTemporary(const fs::path& folder, fs::path* path) {
     *path = name;
     if (::flock(fd.get(), LOCK_EX) != 0) {
       const int error = errno;
+      // File systems without locks: nothing is taken for abandoned there.
+      if (error == ENOSYS || error == EOPNOTSUPP) return fd;
       ::unlink(name.c_str());
       return ErrnoStatus(error, "lock", *path);
     }
@@ -148,7 +150,8 @@ absl::StatusOr<UniqueFd> MakeTemporary(const fs::path& folder, fs::path* path) {
 void RemoveAbandoned(const fs::path& folder) {
   for (const StoredFile& file : ListFiles(folder)) {
     const UniqueFd fd(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    if (fd.get() < 0 || ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    // Shared: over NFS, only a file that is open for writing can be locked for itself.
+    if (fd.get() < 0 || ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0) continue;
     ::unlink(file.path.c_str());
   }
 }

@@ -259,8 +259,10 @@ absl::StatusOr<std::string> StepRunner::WorkInChild(Job& job,
       TimeUtil::MillisecondsToDuration(std::llround(usage.cpu_seconds * 1e3));
   job.execution.set_peak_memory_bytes(usage.peak_memory_bytes);
   options_.registry->Get(metrics::kStepCpuSeconds, job.step.stage).Increment(usage.cpu_seconds);
-  options_.registry->Get(metrics::kStepPeakMemory, job.step.stage)
-      .Set(static_cast<double>(usage.peak_memory_bytes));
+  if (usage.peak_memory_bytes > 0) {  // there was a process
+    options_.registry->Get(metrics::kStepPeakMemory, job.step.stage)
+        .Set(static_cast<double>(usage.peak_memory_bytes));
+  }
   if (!result.ok()) job.storage.blobs->RemoveAbandoned();
   if (rpc::ReasonOf(result.status()) == rpc::ReasonName(rpc::Reason::kStepCrashed)) {
     spdlog::error("step={} request={} {}", job.step.method, job.context.request_id(),

@@ -2,6 +2,8 @@
 #   add_catalogue(target DIR deps...)   a library from every .cc of a catalogue folder (one file per entry)
 #   add_service(name deps...)           library quench_<name>_service from service.cc, binary `quench-<name>` from main.cc
 #   add_case_tests(binary labels)       registers a GoogleTest binary with ctest, with labels
+#   around_calls(targets...)            libraries around gRPC: headers precompiled once, light optimisation;
+#                                       tests_around_calls(targets...) the same headers for their tests
 
 find_program(QUENCH_CCACHE ccache)
 if(QUENCH_CCACHE)

@@ -98,8 +98,8 @@ absl::StatusOr<steps::BlobDigest> StoreStamped(std::span<const std::byte> librar
   constexpr size_t kPieceBytes = size_t{1} << 20;
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<BlobWriter> writer, blobs.Create());
   const auto uuid = std::as_bytes(std::span(stamped.uuid));
-  for (auto rest : {library.first(stamped.offset), uuid,
-                    library.subspan(stamped.offset + uuid.size())}) {
+  for (auto rest :
+       {library.first(stamped.offset), uuid, library.subspan(stamped.offset + uuid.size())}) {
     while (!rest.empty()) {
       QUENCH_RETURN_IF_ERROR(context.Check());
       const auto piece = rest.first(std::min(rest.size(), kPieceBytes));

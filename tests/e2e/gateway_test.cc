@@ -1,6 +1,9 @@
 // `quench serve` and the commands that use it, as users run them.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 #include <random>
@@ -269,6 +272,26 @@ TEST(SmallDiskTest, AFullDiskRefusesWritesOnly) {
   std::filesystem::remove_all(work.path(".cache"));  // the client's own copies
   ASSERT_EQ(run({"blobs", "get", digest, "--output", "back"}).exit_code, 0);
   EXPECT_TRUE(*ReadFile(work.path("back")) == kept);
+}
+
+// A port that takes connections and stays silent.
+TEST(SilentGatewayTest, IsGivenUp) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_GE(listener, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::listen(listener, 8), 0);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const Workspace work;
+  const std::string gateway = fmt::format("127.0.0.1:{}", ntohs(address.sin_port));
+  const Outcome outcome = work.Run({"workflow", "list", "--gateway", gateway});
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("wait for gateway " + gateway));
+  EXPECT_THAT(outcome.err, HasSubstr("gateway `" + gateway + "`: it does not answer"));
+  ::close(listener);
 }
 
 // The quickstart builds `quench` alone.

@@ -165,6 +165,7 @@ TEST(FaultsTest, AServiceKilledInAnyOfItsStepsCostsOneAttempt) {
       ExpectDone(workflow, library);
       if (::testing::Test::HasFailure()) return;
       hit = StepOf(*workflow, step).failed_attempts_size() > 0;
+      EXPECT_LE(StepOf(*workflow, step).failed_attempts_size(), 1) << workflow->DebugString();
     }
     EXPECT_TRUE(hit);
   }

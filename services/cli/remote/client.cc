@@ -23,7 +23,9 @@ namespace {
 
 namespace pb = ::quench::gateway::v1;
 
+constexpr auto kReachAtOnce = std::chrono::milliseconds(1000);
 constexpr auto kReachFor = std::chrono::milliseconds(5000);
+constexpr auto kCancelFor = std::chrono::seconds(3);  // the user waits for it
 constexpr auto kRetryFor = std::chrono::milliseconds(60'000);
 constexpr auto kReconnectFor = std::chrono::minutes(5);
 constexpr auto kReconnectPause = std::chrono::milliseconds(500);
@@ -106,11 +108,19 @@ class Client final : public GatewayClient {
         stub_(pb::Workflows::NewStub(channel_->grpc())),
         blobs_(std::move(bulk), {}) {}
 
+  // Whatever it is that passes: refused, silent, or busy with others.
   absl::Status Reach(const std::string& address, const StepContext& context) {
-    absl::Status status = blobs_.Reach(context, std::chrono::milliseconds(0));
-    if (absl::IsUnavailable(status)) {
+    const auto try_for = [&](std::chrono::milliseconds time, std::chrono::milliseconds patience) {
+      StepContext limited = context;
+      limited.set_deadline(std::chrono::steady_clock::now() + time);
+      const absl::Status status = blobs_.Reach(limited, patience);
+      if (!absl::IsDeadlineExceeded(status)) return status;
+      return absl::UnavailableError("it does not answer");
+    };
+    absl::Status status = try_for(kReachAtOnce, std::chrono::milliseconds(0));
+    if (rpc::IsTransient(status) && context.Check().ok()) {
       context.Report({"wait", fmt::format("for gateway {}", address), 0, 0});
-      status = blobs_.Reach(context, kReachFor);
+      status = try_for(kReachFor, kReachFor);
     }
     return Annotate(status, fmt::format("gateway `{}`", address));
   }
@@ -206,7 +216,7 @@ class Client final : public GatewayClient {
     pb::CancelWorkflowRequest request;
     request.set_name(name);
     StepContext context;  // the caller's may be what is cancelled
-    context.set_deadline(std::chrono::steady_clock::now() + std::chrono::seconds(10));
+    context.set_deadline(std::chrono::steady_clock::now() + kCancelFor);
     pb::CancelWorkflowResponse response;
     return Call(&pb::Workflows::Stub::CancelWorkflow, request, &response, context);
   }
@@ -214,12 +224,14 @@ class Client final : public GatewayClient {
   absl::Status Delete(const std::string& name, const StepContext& context) override {
     pb::DeleteWorkflowRequest request;
     request.set_name(name);
+    // Once: a second try may find that the first has done it.
+    rpc::ClientCall call(*channel_, context);
     pb::DeleteWorkflowResponse response;
-    return Call(&pb::Workflows::Stub::DeleteWorkflow, request, &response, context);
+    return rpc::FromGrpc(stub_->DeleteWorkflow(call.context(), request, &response));
   }
 
  private:
-  // By the retry policy of tests/clients/README.md; all of these calls may be repeated.
+  // By the retry policy of tests/clients/README.md, for calls that may be repeated.
   template <typename Request, typename Response>
   absl::Status Call(grpc::Status (pb::Workflows::Stub::*method)(grpc::ClientContext*,
                                                                 const Request&, Response*),

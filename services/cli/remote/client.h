@@ -27,7 +27,7 @@ using Digest = build::bazel::remote::execution::v2::Digest;
 class GatewayClient {
  public:
   // UNAVAILABLE where nobody answers for 5 s; calls of the client have more patience.
-  // `local` holds copies of what goes up and comes down.
+  // `local` holds copies of what comes down, and modules that go up.
   static absl::StatusOr<std::unique_ptr<GatewayClient>> Open(const GatewayOptions& options,
                                                              std::shared_ptr<LocalBlobStore> local,
                                                              const StepContext& context);
