@@ -113,7 +113,7 @@ class Client final : public GatewayClient {
     const auto try_for = [&](std::chrono::milliseconds time, std::chrono::milliseconds patience) {
       StepContext limited = context;
       limited.set_deadline(std::chrono::steady_clock::now() + time);
-      const absl::Status status = blobs_.Reach(limited, patience);
+      absl::Status status = blobs_.Reach(limited, patience);
       if (!absl::IsDeadlineExceeded(status)) return status;
       return absl::UnavailableError("it does not answer");
     };
