@@ -234,7 +234,8 @@ bool LocalBlobStore::Use(const BlobId& id) {
 }
 
 absl::StatusOr<BlobId> LocalBlobStore::Import(const fs::path& file, const StepContext& step) {
-  const UniqueFd source(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  // Not to wait for the other end of a pipe.
+  const UniqueFd source(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (source.get() < 0) return ErrnoStatus(errno, "open", file);
   struct stat before{}, after{};
   if (::fstat(source.get(), &before) != 0) return ErrnoStatus(errno, "inspect", file);

@@ -29,7 +29,8 @@ absl::Status Changed(const fs::path& path) {
 }  // namespace
 
 absl::StatusOr<BlobId> FileBlobs::Add(const fs::path& file, const StepContext& step) {
-  const blobs::UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  // Not to wait for the other end of a pipe.
+  const blobs::UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd.get() < 0) return ErrnoStatus(errno, "open", file);
   File added{file, {}};
   if (::fstat(fd.get(), &added.added) != 0) return ErrnoStatus(errno, "inspect", file);

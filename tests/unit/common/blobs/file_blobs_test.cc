@@ -44,6 +44,9 @@ TEST_F(FileBlobsTest, GivesTheBytesOfAFileByItsDigest) {
 TEST_F(FileBlobsTest, WhatIsNoFileOrChangesIsRefused) {
   EXPECT_EQ(files_.Add(folder_.path() / "none", {}).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(files_.Add(folder_.path(), {}).status().code(), absl::StatusCode::kInvalidArgument);
+  const std::filesystem::path pipe = folder_.path() / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(files_.Add(pipe, {}).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(files_.OpenReader({Sha256Hex("other"), 5}).status().code(),
             absl::StatusCode::kNotFound);
   ASSERT_TRUE(files_.Add(Write("model", "first"), {}).ok());
