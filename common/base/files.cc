@@ -9,6 +9,7 @@
 #include <cstring>
 #include <vector>
 
+#include "common/base/atomic_file.h"
 #include "common/base/status.h"
 
 namespace quench {
@@ -27,19 +28,6 @@ class FileDescriptor {
  private:
   int fd_;
 };
-
-absl::Status WriteAll(int fd, std::string_view contents, const std::filesystem::path& path) {
-  while (!contents.empty()) {
-    const ssize_t written = ::write(fd, contents.data(), contents.size());
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      return ErrnoStatus(errno, "write", path);
-    }
-    contents.remove_prefix(static_cast<size_t>(written));
-  }
-  if (::fsync(fd) != 0) return ErrnoStatus(errno, "flush", path);
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -69,7 +57,8 @@ absl::Status ErrnoStatus(int error, std::string_view action, const std::filesyst
 
 absl::StatusOr<std::shared_ptr<const FileMapping>> FileMapping::Open(
     const std::filesystem::path& path) {
-  FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // A pipe is refused below, not waited for.
+  FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd.get() < 0) return ErrnoStatus(errno, "open", path);
   struct stat info{};
   if (::fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, "inspect", path);
@@ -98,19 +87,9 @@ absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path, size_t l
 }
 
 absl::Status WriteFileAtomically(const std::filesystem::path& path, std::string_view contents) {
-  std::string temporary = path.string() + ".XXXXXX";
-  absl::Status status;
-  {
-    FileDescriptor fd(::mkostemp(temporary.data(), O_CLOEXEC));
-    if (fd.get() < 0) return ErrnoStatus(errno, "create", path);
-    ::fchmod(fd.get(), 0644);
-    status = WriteAll(fd.get(), contents, path);
-  }
-  if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
-    status = ErrnoStatus(errno, "rename to", path);
-  }
-  if (!status.ok()) ::unlink(temporary.c_str());
-  return status;
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(path));
+  QUENCH_RETURN_IF_ERROR(file->Append(std::as_bytes(std::span(contents))));
+  return file->Commit();
 }
 
 absl::StatusOr<TempDir> TempDir::Create(const std::filesystem::path& parent) {

@@ -184,7 +184,8 @@ static int load(const char* path, const char* name, quench_rt_model** out, quenc
 
 int quench_rt_open_file(const char* path, quench_rt_model** model, quench_rt_error* error) {
   *model = NULL;
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  /* A pipe is refused below, not waited for. */
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)
     return quench_rt_fail(error, QUENCH_RT_IO, "cannot open `%s`: %s", path, strerror(errno));
   struct stat info;

@@ -1,15 +1,13 @@
 // Graph -> ONNX file. An imported graph goes out as it came in, renamed nodes included; a canonical
 // one at the newest opset, operators of Quench's own in domain `quench`, captures of bodies by name
 // again.
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
-#include <cerrno>
 #include <charconv>
 #include <set>
 
-#include "common/base/files.h"
+#include "common/base/atomic_file.h"
 #include "common/base/status.h"
 #include "services/importer/importer.h"
 #include "services/importer/onnx/model_file.h"
@@ -28,51 +26,8 @@ using onnx::v1::TypeProto;
 
 constexpr int64_t kInlineLimit = int64_t{1} << 30;  // weights of a model whose weights stay in it
 constexpr size_t kExternalBytes = 1024;             // smaller tensors stay inline in any case
-
-// A file that appears whole or not at all, written piece by piece.
-class StreamedFile {
- public:
-  static absl::StatusOr<std::unique_ptr<StreamedFile>> Create(const std::filesystem::path& path) {
-    std::string temporary = path.string() + ".XXXXXX";
-    const int fd = ::mkostemp(temporary.data(), O_CLOEXEC);
-    if (fd < 0) return ErrnoStatus(errno, "create", path);
-    return std::unique_ptr<StreamedFile>(new StreamedFile(fd, path, temporary));
-  }
-  ~StreamedFile() {
-    ::close(fd_);
-    if (!temporary_.empty()) ::unlink(temporary_.c_str());
-  }
-  StreamedFile(const StreamedFile&) = delete;
-  StreamedFile& operator=(const StreamedFile&) = delete;
-
-  uint64_t size() const { return size_; }
-  absl::Status Append(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return ErrnoStatus(errno, "write", path_);
-      bytes = bytes.subspan(static_cast<size_t>(written));
-      size_ += static_cast<uint64_t>(written);
-    }
-    return absl::OkStatus();
-  }
-  absl::Status Commit() {
-    ::fchmod(fd_, 0644);
-    if (::fsync(fd_) != 0) return ErrnoStatus(errno, "flush", path_);
-    if (::rename(temporary_.c_str(), path_.c_str()) != 0)
-      return ErrnoStatus(errno, "rename to", path_);
-    temporary_.clear();
-    return absl::OkStatus();
-  }
-
- private:
-  StreamedFile(int fd, std::filesystem::path path, std::string temporary)
-      : fd_(fd), path_(std::move(path)), temporary_(std::move(temporary)) {}
-  int fd_;
-  std::filesystem::path path_;
-  std::string temporary_;
-  uint64_t size_ = 0;
-};
+constexpr size_t kPieceBytes = size_t{16} << 20;    // between two looks at the context
+constexpr size_t kLargeBytes = size_t{64} << 10;    // of a tensor that is written by itself
 
 class Exporter {
  public:
@@ -93,6 +48,10 @@ class Exporter {
   absl::Status FillBody(const ExportNames& outer_names, const Node& node, const Graph& body,
                         GraphProto& proto);
   absl::Status FillTensor(const Tensor& tensor, TensorProto& proto);
+  absl::Status FillInitializer(const Graph& graph, const std::string& name, const Tensor& tensor,
+                               GraphProto& proto);
+  absl::Status AppendTo(AtomicFile& file, const Tensor& tensor);
+  absl::Status Write(const ModelProto& model, const GraphProto& graph);
   void FillType(const Type& type, TypeProto& proto) const;
   ExportNames NamesOf(const Graph& graph);
   absl::Status FillOpsets(ModelProto& model) const;
@@ -102,8 +61,15 @@ class Exporter {
   const StepContext& context_;
   const bool imported_;
   NameSet taken_;
-  std::unique_ptr<StreamedFile> data_;
+  std::unique_ptr<AtomicFile> data_;
   std::string data_name_;
+  // Initializers of the main graph that stay in the file and are too large to be in memory together.
+  struct Large {
+    TensorProto header;  // without its bytes
+    const Tensor* tensor;
+  };
+  std::vector<Large> large_;
+  int64_t written_ = 0, total_ = 0;  // bytes of weights
 };
 
 int64_t WeightBytes(const Graph& graph) {
@@ -146,16 +112,26 @@ Exporter::ExportNames Exporter::NamesOf(const Graph& graph) {
   return names;
 }
 
+absl::Status Exporter::AppendTo(AtomicFile& file, const Tensor& tensor) {
+  for (std::span<const std::byte> rest = tensor.bytes(); !rest.empty();) {
+    QUENCH_RETURN_IF_ERROR(context_.Check());
+    const auto piece = rest.first(std::min(rest.size(), kPieceBytes));
+    QUENCH_RETURN_IF_ERROR(file.Append(piece));
+    written_ += static_cast<int64_t>(piece.size());
+    context_.Report({"export", "", written_, total_});
+    rest = rest.subspan(piece.size());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Exporter::FillTensor(const Tensor& tensor, TensorProto& proto) {
-  QUENCH_RETURN_IF_ERROR(context_.Check());
   if (data_ == nullptr || tensor.bytes().size() < kExternalBytes) {
     FillTensorProto(tensor, proto);
     return absl::OkStatus();
   }
   static constexpr std::byte kZeros[64] = {};
   QUENCH_RETURN_IF_ERROR(data_->Append(std::span(kZeros).first((64 - data_->size() % 64) % 64)));
-  proto.set_data_type(static_cast<int>(tensor.dtype()));
-  for (const int64_t dim : tensor.dims()) proto.add_dims(dim);
+  FillTensorHeader(tensor, proto);
   proto.set_data_location(TensorProto::EXTERNAL);
   const auto entry = [&](const char* key, std::string value) {
     auto* pair = proto.add_external_data();
@@ -165,7 +141,21 @@ absl::Status Exporter::FillTensor(const Tensor& tensor, TensorProto& proto) {
   entry("location", data_name_);
   entry("offset", std::to_string(data_->size()));
   entry("length", std::to_string(tensor.bytes().size()));
-  return data_->Append(tensor.bytes());
+  return AppendTo(*data_, tensor);
+}
+
+absl::Status Exporter::FillInitializer(const Graph& graph, const std::string& name,
+                                       const Tensor& tensor, GraphProto& proto) {
+  if (data_ == nullptr && &graph == &graph_ && tensor.bytes().size() >= kLargeBytes) {
+    TensorProto header;
+    header.set_name(name);
+    FillTensorHeader(tensor, header);
+    large_.push_back({std::move(header), &tensor});
+    return absl::OkStatus();
+  }
+  TensorProto* initializer = proto.add_initializer();
+  initializer->set_name(name);
+  return FillTensor(tensor, *initializer);
 }
 
 void Exporter::FillType(const Type& type, TypeProto& proto) const {
@@ -283,9 +273,7 @@ absl::Status Exporter::FillGraph(const Graph& graph, const ExportNames& names, G
     const auto id = static_cast<ValueId>(i);
     if (value.constant != nullptr) {
       if (uses[i] == 0) continue;
-      TensorProto* tensor = proto.add_initializer();
-      tensor->set_name(names[i]);
-      QUENCH_RETURN_IF_ERROR(FillTensor(value.constant->tensor, *tensor));
+      QUENCH_RETURN_IF_ERROR(FillInitializer(graph, names[i], value.constant->tensor, proto));
     } else if (value.producer != kNone && value.type.known() && value.type.ranked &&
                !interface.contains(id)) {
       info(id, *proto.add_value_info());
@@ -321,9 +309,10 @@ absl::Status Exporter::FillOpsets(ModelProto& model) const {
 }
 
 absl::Status Exporter::Run() {
-  if (graph_.stage != Stage::kImported && graph_.stage != Stage::kCanonical) {
-    return InvalidArgument("a graph at stage `{}` does not export, `imported` and `canonical` do",
-                           StageName(graph_.stage));
+  if (graph_.stage == Stage::kCodegenReady) {
+    return InvalidArgument(
+        "a graph at stage `{}` does not export; `imported`, `canonical` and `quantized` do",
+        StageName(graph_.stage));
   }
   ModelProto model;
   model.set_ir_version(kNewestIrVersion);
@@ -345,15 +334,56 @@ absl::Status Exporter::Run() {
   }
   QUENCH_RETURN_IF_ERROR(FillOpsets(model));
   const std::filesystem::path data_path = path_.string() + ".data";
-  if (WeightBytes(graph_) > kInlineLimit) {
+  total_ = WeightBytes(graph_);
+  if (total_ > kInlineLimit) {
     data_name_ = data_path.filename().string();
-    QUENCH_ASSIGN_OR_RETURN(data_, StreamedFile::Create(data_path));
+    QUENCH_ASSIGN_OR_RETURN(data_, AtomicFile::Create(data_path));
   }
-  QUENCH_RETURN_IF_ERROR(FillGraph(graph_, NamesOf(graph_), *model.mutable_graph()));
+  GraphProto graph;
+  QUENCH_RETURN_IF_ERROR(FillGraph(graph_, NamesOf(graph_), graph));
   if (data_ != nullptr) QUENCH_RETURN_IF_ERROR(data_->Commit());
-  const absl::Status status = WriteFileAtomically(path_, model.SerializeAsString());
-  if (!status.ok() && data_ != nullptr) ::unlink(data_path.c_str());
+  const absl::Status status = Write(model, graph);
+  std::error_code ignored;
+  if (!status.ok() && data_ != nullptr) std::filesystem::remove(data_path, ignored);
   return status;
+}
+
+// What goes before the bytes of a length-delimited field.
+std::string FieldHead(int field, uint64_t length) {
+  std::string head;
+  google::protobuf::io::StringOutputStream stream(&head);
+  google::protobuf::io::CodedOutputStream out(&stream);
+  out.WriteTag(static_cast<uint32_t>(field) << 3 | 2);  // wire type 2: length-delimited
+  out.WriteVarint64(length);
+  out.Trim();
+  return head;
+}
+
+// `model` without its graph, then the graph: its large initializers one by one after its other
+// fields, whose order is free.
+absl::Status Exporter::Write(const ModelProto& model, const GraphProto& graph) {
+  const std::string small = graph.SerializeAsString();
+  std::vector<std::string> heads;  // of each large initializer: all but its bytes
+  uint64_t graph_bytes = small.size();
+  for (const Large& large : large_) {
+    const size_t bytes = large.tensor->bytes().size();
+    const std::string fields =
+        large.header.SerializeAsString() + FieldHead(TensorProto::kRawDataFieldNumber, bytes);
+    heads.push_back(FieldHead(GraphProto::kInitializerFieldNumber, fields.size() + bytes) + fields);
+    graph_bytes += heads.back().size() + bytes;
+  }
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(path_));
+  const auto append = [&](std::string_view text) {
+    return file->Append(std::as_bytes(std::span(text)));
+  };
+  QUENCH_RETURN_IF_ERROR(append(model.SerializeAsString()));
+  QUENCH_RETURN_IF_ERROR(append(FieldHead(ModelProto::kGraphFieldNumber, graph_bytes)));
+  QUENCH_RETURN_IF_ERROR(append(small));
+  for (size_t i = 0; i < large_.size(); ++i) {
+    QUENCH_RETURN_IF_ERROR(append(heads[i]));
+    QUENCH_RETURN_IF_ERROR(AppendTo(*file, *large_[i].tensor));
+  }
+  return file->Commit();
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Tensor -> TensorProto, inline.
+// Tensor -> TensorProto.
 #pragma once
 
 #include "common/ir/tensor.h"
@@ -6,6 +6,8 @@
 
 namespace quench::importer {
 
+// Data type and dims.
+void FillTensorHeader(const Tensor& tensor, onnx::v1::TensorProto& proto);
 // Data type, dims and data (raw, strings in `string_data`); the name stays as it is.
 void FillTensorProto(const Tensor& tensor, onnx::v1::TensorProto& proto);
 

@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "common/base/atomic_file.h"
 #include "common/base/status.h"
 
 namespace quench {
@@ -48,6 +49,34 @@ TEST_F(FilesTest, MapsEmptyAndRefusesFolders) {
   EXPECT_TRUE((*mapping)->bytes().empty());
   EXPECT_EQ(FileMapping::Open(dir_->path()).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(FileMapping::Open(dir_->path() / "no").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(FilesTest, APipeIsRefusedAtOnce) {
+  ASSERT_EQ(::mkfifo((dir_->path() / "pipe").c_str(), 0600), 0);
+  EXPECT_EQ(FileMapping::Open(dir_->path() / "pipe").status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(FilesTest, AFileIsThereWhenItIsCommitted) {
+  const auto path = dir_->path() / "a";
+  const auto append = [](AtomicFile& file, std::string_view text) {
+    return file.Append(std::as_bytes(std::span(text)));
+  };
+  {
+    auto file = AtomicFile::Create(path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    ASSERT_TRUE(append(**file, "lost").ok());
+  }
+  EXPECT_EQ(FilesIn(dir_->path()), 0u);
+  auto file = AtomicFile::Create(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE(append(**file, "one ").ok());
+  ASSERT_TRUE(append(**file, "two").ok());
+  EXPECT_FALSE(std::filesystem::exists(path));
+  ASSERT_TRUE((*file)->Commit().ok());
+  EXPECT_EQ((*file)->size(), 7u);
+  EXPECT_EQ(*ReadFile(path), "one two");
+  EXPECT_EQ(FilesIn(dir_->path()), 1u);
 }
 
 TEST_F(FilesTest, ReadFileHoldsItsLimit) {

@@ -1,6 +1,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "common/base/status.h"
 #include "common/ir/hash.h"
 #include "common/ops/evaluate.h"
@@ -73,6 +75,43 @@ TEST(Export, CanonicalGraphsComeBack) {
   ASSERT_TRUE(second.ok()) << MessageOf(second.status());
   EXPECT_EQ(second->imported.metadata.at("opset.ai.onnx"), "28");
   CheckSame(first->canonical, second->canonical);
+}
+
+TEST(Export, LargeWeightsComeBackWithTheirBytes) {
+  OnnxModel model(16);
+  model.Input("x", DataType::kF32, {1, 300}).Output("y");
+  std::vector<float> first(300 * 100), second(100 * 200);  // 120,000 and 80,000 bytes
+  for (size_t i = 0; i < first.size(); ++i) first[i] = static_cast<float>(i) / 1000;
+  for (size_t i = 0; i < second.size(); ++i) second[i] = -static_cast<float>(i) / 500;
+  model.Initializer("a", F32({300, 100}, first)).Initializer("b", F32({100, 200}, second));
+  model.Initializer("c", F32({200}, std::vector<float>(200, 2)));
+  model.Node("MatMul", {"x", "a"}, {"xa"});
+  model.Node("MatMul", {"xa", "b"}, {"xab"});
+  model.Node("Add", {"xab", "c"}, {"y"});
+  ImportFolder folder;
+  const auto imported = folder.Import(model);
+  ASSERT_TRUE(imported.ok()) << MessageOf(imported.status());
+  const auto path = folder.path() / "out.onnx";
+  int64_t done = 0;
+  const StepContext context(std::make_shared<CancelToken>(), [&](const Progress& progress) {
+    EXPECT_EQ(progress.total, 200'800);
+    EXPECT_GT(progress.done, done);
+    done = progress.done;
+  });
+  const absl::Status status = ExportOnnx(imported->imported, path, context);
+  ASSERT_TRUE(status.ok()) << MessageOf(status);
+  EXPECT_EQ(done, 200'000);
+  // Standard protobuf reads it as one message.
+  onnx::v1::ModelProto proto;
+  std::ifstream stream(path, std::ios::binary);
+  ASSERT_TRUE(proto.ParseFromIstream(&stream));
+  ASSERT_EQ(proto.graph().initializer_size(), 3);
+  EXPECT_EQ(proto.graph().initializer(1).name(), "a");
+  EXPECT_THAT(proto.graph().initializer(1).dims(), ElementsAre(300, 100));
+  EXPECT_EQ(proto.graph().initializer(1).raw_data().size(), 120'000u);
+  const auto again = ImportModel(path, {}, folder.store());
+  ASSERT_TRUE(again.ok()) << MessageOf(again.status());
+  EXPECT_EQ(Fingerprint(imported->canonical), Fingerprint(again->canonical));
 }
 
 TEST(Export, OtherStagesAreRefused) {

@@ -1,0 +1,46 @@
+#include "common/base/atomic_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "common/base/files.h"
+
+namespace quench {
+
+absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::filesystem::path& path) {
+  std::string temporary = path.string() + ".XXXXXX";
+  const int fd = ::mkostemp(temporary.data(), O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(errno, "create", path);
+  return std::unique_ptr<AtomicFile>(new AtomicFile(fd, path, std::move(temporary)));
+}
+
+AtomicFile::~AtomicFile() {
+  ::close(fd_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+absl::Status AtomicFile::Append(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return ErrnoStatus(errno, "write", path_);
+    bytes = bytes.subspan(static_cast<size_t>(written));
+    size_ += static_cast<uint64_t>(written);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::Commit() {
+  if (::fchmod(fd_, 0644) != 0) return ErrnoStatus(errno, "set the mode of", path_);
+  if (::fsync(fd_) != 0) return ErrnoStatus(errno, "flush", path_);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    return ErrnoStatus(errno, "rename to", path_);
+  }
+  temporary_.clear();
+  return absl::OkStatus();
+}
+
+}  // namespace quench

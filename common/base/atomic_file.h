@@ -1,0 +1,38 @@
+// A file that appears whole or not at all, written piece by piece.
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace quench {
+
+// Written under a temporary name beside `path`. One that ends before Commit leaves nothing.
+class AtomicFile {
+ public:
+  static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(const std::filesystem::path& path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  uint64_t size() const { return size_; }  // bytes appended
+  absl::Status Append(std::span<const std::byte> bytes);
+  // Flushes to the disk and takes the place of what was at `path`; mode 0644.
+  absl::Status Commit();
+
+ private:
+  AtomicFile(int fd, std::filesystem::path path, std::string temporary)
+      : fd_(fd), path_(std::move(path)), temporary_(std::move(temporary)) {}
+  int fd_;
+  std::filesystem::path path_;
+  std::string temporary_;  // empty after Commit
+  uint64_t size_ = 0;
+};
+
+}  // namespace quench
