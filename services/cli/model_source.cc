@@ -134,6 +134,24 @@ absl::StatusOr<std::shared_ptr<LocalBlobStore>> OpenStore() {
   return LocalBlobStore::Open(LocalBlobStore::DefaultRoot());
 }
 
+absl::StatusOr<std::string> ModuleText(const Graph& graph, const PrintOptions& options) {
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
+  // What passes made is in memory only; stored, it has a place that the text can name.
+  QUENCH_ASSIGN_OR_RETURN(const std::string bytes, SerializeModule(graph, *store));
+  QUENCH_ASSIGN_OR_RETURN(const Graph stored, ParseModule(bytes, *store));
+  return PrintGraph(stored, options);
+}
+
+absl::Status WriteModule(const Graph& graph, const std::string& path) {
+  if (std::filesystem::path(path).extension() == ".txt") {
+    QUENCH_ASSIGN_OR_RETURN(const std::string text, ModuleText(graph));
+    return WriteFileAtomically(path, text);
+  }
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
+  QUENCH_ASSIGN_OR_RETURN(const std::string bytes, SerializeModule(graph, *store));
+  return WriteFileAtomically(path, bytes);
+}
+
 absl::StatusOr<importer::ImportOptions> ImportOptionsOf(const ModelOptions& options) {
   importer::ImportOptions result;
   for (const std::string& text : options.shapes) {

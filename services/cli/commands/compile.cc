@@ -7,7 +7,6 @@
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/ir/hash.h"
-#include "common/ir/text.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
 #include "services/cli/remote.h"
@@ -176,8 +175,8 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
                                              folder.path(), context)
                               : MakeHere(args, folder.path(), context));
   if (args.export_ir || !made.report) {
-    QUENCH_RETURN_IF_ERROR(
-        WriteFileAtomically(folder.path() / "model.ir.txt", PrintGraph(*made.graph)));
+    QUENCH_ASSIGN_OR_RETURN(const std::string text, ModuleText(*made.graph));
+    QUENCH_RETURN_IF_ERROR(WriteFileAtomically(folder.path() / "model.ir.txt", text));
   }
   if (!made.report) {
     QUENCH_RETURN_IF_ERROR(Publish(std::move(folder), args.output));

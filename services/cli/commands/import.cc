@@ -3,11 +3,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/ir/hash.h"
-#include "common/ir/text.h"
-#include "common/ir/wire/wire.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
 
@@ -47,14 +44,6 @@ absl::StatusOr<Graph> AtStage(const ImportArgs& args, importer::Imported model,
   if (args.stage == "imported") return std::move(model.imported);
   if (args.stage == "canonical") return std::move(model.canonical);
   return passes::RunPipeline(std::move(model.canonical), PassOptionsOf(*args.model), context);
-}
-
-absl::Status WriteModule(const Graph& graph, const std::string& path) {
-  const std::string extension = std::filesystem::path(path).extension().string();
-  if (extension == ".txt") return WriteFileAtomically(path, PrintGraph(graph));
-  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
-  QUENCH_ASSIGN_OR_RETURN(const std::string bytes, SerializeModule(graph, *store));
-  return WriteFileAtomically(path, bytes);
 }
 
 void PrintSummary(const ImportArgs& args, const Graph& graph,

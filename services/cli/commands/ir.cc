@@ -62,8 +62,10 @@ absl::Status RunIr(const IrArgs& args, const StepContext& context) {
     fmt::print("fingerprint  {}\nstructure    {}\n", Fingerprint(graph), StructureHash(graph));
   PrintOptions print;
   print.types = !args.no_types;
-  if (!args.output.empty()) return WriteFileAtomically(args.output, PrintGraph(graph, print));
-  if (!args.verify && !args.hash) fmt::print("{}", PrintGraph(graph, print));
+  if (args.output.empty() && (args.verify || args.hash)) return absl::OkStatus();
+  QUENCH_ASSIGN_OR_RETURN(const std::string text, ModuleText(graph, print));
+  if (!args.output.empty()) return WriteFileAtomically(args.output, text);
+  fmt::print("{}", text);
   return absl::OkStatus();
 }
 
