@@ -1,7 +1,12 @@
 #include "common/ir/npy.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cstring>
 #include <numeric>
 #include <optional>
@@ -15,6 +20,7 @@ namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr size_t kMaxFile = size_t{16} << 30;
+constexpr uint64_t kMaxHeader = uint64_t{1} << 20;  // NumPy's own limit is 10,000 characters
 
 struct Header {
   std::string descr;
@@ -72,26 +78,27 @@ bool ParseShape(std::string_view text, std::vector<int64_t>& dims) {
   return false;
 }
 
-absl::StatusOr<Header> ParseHeader(std::string_view file, const std::string& path) {
+// `begin` is the file's beginning: all of the header, or all there is.
+absl::StatusOr<Header> ParseHeader(std::string_view begin, const std::string& path) {
   const auto broken = [&](std::string_view what) {
     return InvalidArgument("`{}`: {}", path, what);
   };
-  if (file.size() < 10 || file.substr(0, 6) != kMagic)
+  if (begin.size() < 10 || begin.substr(0, 6) != kMagic)
     return broken("not a .npy file (wrong magic bytes)");
-  const int major = static_cast<uint8_t>(file[6]);
+  const int major = static_cast<uint8_t>(begin[6]);
   if (major < 1 || major > 3)
     return broken(fmt::format("format version {}; 1 to 3 are read", major));
   size_t length =
-      static_cast<uint8_t>(file[8]) | (static_cast<size_t>(static_cast<uint8_t>(file[9])) << 8);
+      static_cast<uint8_t>(begin[8]) | (static_cast<size_t>(static_cast<uint8_t>(begin[9])) << 8);
   size_t start = 10;
   if (major >= 2) {
-    if (file.size() < 12) return broken("truncated header");
-    length |= (static_cast<size_t>(static_cast<uint8_t>(file[10])) << 16) |
-              (static_cast<size_t>(static_cast<uint8_t>(file[11])) << 24);
+    if (begin.size() < 12) return broken("truncated header");
+    length |= (static_cast<size_t>(static_cast<uint8_t>(begin[10])) << 16) |
+              (static_cast<size_t>(static_cast<uint8_t>(begin[11])) << 24);
     start = 12;
   }
-  if (file.size() - start < length) return broken("truncated header");
-  const std::string_view text = file.substr(start, length);
+  if (begin.size() - start < length) return broken("truncated header");
+  const std::string_view text = begin.substr(start, length);
   Header header;
   header.data_offset = start + length;
   const auto descr = Field(text, "descr");
@@ -127,26 +134,81 @@ Tensor Transposed(const Tensor& source) {
 
 }  // namespace
 
-absl::StatusOr<Tensor> ReadNpy(const std::filesystem::path& path) {
-  QUENCH_ASSIGN_OR_RETURN(const std::string file, ReadFile(path, kMaxFile));
-  QUENCH_ASSIGN_OR_RETURN(Header header, ParseHeader(file, path.string()));
+absl::StatusOr<std::unique_ptr<NpyFile>> NpyFile::Open(const std::filesystem::path& path) {
+  // A pipe is refused below, not waited for.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return ErrnoStatus(errno, "open", path);
+  std::unique_ptr<NpyFile> file(new NpyFile(fd, path));
+  struct stat info{};
+  if (::fstat(fd, &info) != 0) return ErrnoStatus(errno, "inspect", path);
+  if (!S_ISREG(info.st_mode)) return InvalidArgument("`{}` is not a regular file", path.string());
+  const auto size = static_cast<uint64_t>(info.st_size);
+  std::string begin(static_cast<size_t>(std::min<uint64_t>(size, kMaxHeader)), '\0');
+  QUENCH_RETURN_IF_ERROR(
+      file->ReadAt(0, std::as_writable_bytes(std::span(begin.data(), begin.size()))));
+  QUENCH_ASSIGN_OR_RETURN(Header header, ParseHeader(begin, path.string()));
   const std::optional<DataType> dtype = TypeOf(header.descr);
   if (!dtype) {
     return InvalidArgument("`{}`: dtype `{}` is not read; little-endian numbers and bools are",
                            path.string(), header.descr);
   }
   const std::optional<int64_t> count = ElementCount(header.dims);
-  const size_t available = file.size() - header.data_offset;
+  const uint64_t available = size - header.data_offset;
   if (!count || static_cast<uint64_t>(*count) > kMaxFile ||
-      static_cast<size_t>(DataTypeBytes(*dtype, *count)) != available) {
+      static_cast<uint64_t>(DataTypeBytes(*dtype, *count)) != available) {
     return InvalidArgument("`{}`: has {} bytes of data, its shape and dtype need {}", path.string(),
                            available,
                            count ? std::to_string(DataTypeBytes(*dtype, *count)) : "too many");
   }
-  Tensor tensor = Tensor::Zeros(*dtype, header.dims);
-  if (available > 0)
-    std::memcpy(tensor.mutable_bytes(), file.data() + header.data_offset, available);
-  return header.fortran && header.dims.size() > 1 ? Transposed(tensor) : tensor;
+  file->dtype_ = *dtype;
+  file->fortran_ = header.fortran && header.dims.size() > 1;
+  file->dims_ = std::move(header.dims);
+  file->data_offset_ = header.data_offset;
+  return file;
+}
+
+NpyFile::~NpyFile() { ::close(fd_); }
+
+absl::Status NpyFile::ReadAt(uint64_t offset, std::span<std::byte> into) const {
+  while (!into.empty()) {
+    const ssize_t got = ::pread(fd_, into.data(), into.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ErrnoStatus(errno, "read", path_);
+    if (got == 0)
+      return absl::DataLossError(
+          fmt::format("`{}` became shorter while it was read", path_.string()));
+    into = into.subspan(static_cast<size_t>(got));
+    offset += static_cast<uint64_t>(got);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Tensor> NpyFile::Rows(int64_t first, int64_t count) const {
+  if (fortran_ && (first != 0 || count != dims_[0])) {
+    return Unsupported(
+        "`{}`: rows of a column-major array are not read one by one; store it in "
+        "row-major (C) order",
+        path_.string());
+  }
+  std::vector<int64_t> dims = dims_;
+  dims[0] = count;
+  Tensor rows = Tensor::Zeros(dtype_, dims);
+  const uint64_t row_bytes = count == 0 ? 0 : rows.bytes().size() / static_cast<uint64_t>(count);
+  QUENCH_RETURN_IF_ERROR(ReadAt(data_offset_ + static_cast<uint64_t>(first) * row_bytes,
+                                {rows.mutable_bytes(), rows.bytes().size()}));
+  return fortran_ ? Transposed(rows) : rows;
+}
+
+absl::StatusOr<Tensor> NpyFile::All() const {
+  if (!dims_.empty()) return Rows(0, dims_[0]);
+  Tensor scalar = Tensor::Zeros(dtype_, {});
+  QUENCH_RETURN_IF_ERROR(ReadAt(data_offset_, {scalar.mutable_bytes(), scalar.bytes().size()}));
+  return scalar;
+}
+
+absl::StatusOr<Tensor> ReadNpy(const std::filesystem::path& path) {
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<NpyFile> file, NpyFile::Open(path));
+  return file->All();
 }
 
 absl::Status WriteNpy(const Tensor& tensor, const std::filesystem::path& path) {

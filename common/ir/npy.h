@@ -5,6 +5,9 @@
 #include <absl/status/statusor.h>
 
 #include <filesystem>
+#include <memory>
+#include <span>
+#include <vector>
 
 #include "common/ir/tensor.h"
 
@@ -13,6 +16,32 @@ namespace quench {
 // Reads C- or Fortran-ordered little-endian numeric and bool arrays. Errors name the file and what
 // was found.
 absl::StatusOr<Tensor> ReadNpy(const std::filesystem::path& path);
+
+// A .npy file of which parts are read: as little as is asked for is ever in memory.
+class NpyFile {
+ public:
+  static absl::StatusOr<std::unique_ptr<NpyFile>> Open(const std::filesystem::path& path);
+  ~NpyFile();
+  NpyFile(const NpyFile&) = delete;
+  NpyFile& operator=(const NpyFile&) = delete;
+
+  DataType dtype() const { return dtype_; }
+  const std::vector<int64_t>& dims() const { return dims_; }
+  // Rows [first, first + count) of the first axis; the array has rank >= 1 and these rows.
+  absl::StatusOr<Tensor> Rows(int64_t first, int64_t count) const;
+  absl::StatusOr<Tensor> All() const;
+
+ private:
+  NpyFile(int fd, std::filesystem::path path) : fd_(fd), path_(std::move(path)) {}
+  absl::Status ReadAt(uint64_t offset, std::span<std::byte> into) const;
+
+  int fd_;
+  std::filesystem::path path_;
+  DataType dtype_ = DataType::kUndefined;
+  bool fortran_ = false;
+  std::vector<int64_t> dims_;
+  uint64_t data_offset_ = 0;
+};
 
 // Writes version 1.0, C order. bf16 and the 8-bit floats, which NumPy lacks, are written as f32.
 // Whole or not at all.

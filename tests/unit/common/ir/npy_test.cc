@@ -62,6 +62,21 @@ TEST_F(NpyTest, ReadsFortranOrder) {
   for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(tensor->FloatAt(i), static_cast<double>(i));
 }
 
+TEST_F(NpyTest, RowsAreReadByThemselves) {
+  const auto path = dir_->path() / "t.npy";
+  ASSERT_TRUE(
+      WriteNpy(Tensor::Of(DataType::kF32, {3, 2}, std::vector<float>{0, 1, 2, 3, 4, 5}), path)
+          .ok());
+  const auto file = NpyFile::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ((*file)->dims(), (std::vector<int64_t>{3, 2}));
+  const auto rows = (*file)->Rows(1, 2);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_EQ(rows->dims(), (std::vector<int64_t>{2, 2}));
+  EXPECT_EQ(rows->FloatAt(0), 2);
+  EXPECT_EQ(rows->FloatAt(3), 5);
+}
+
 TEST_F(NpyTest, HalfPrecisionAndBfloat16) {
   const auto path = dir_->path() / "t.npy";
   ASSERT_TRUE(WriteNpy(Tensor::Of(DataType::kBF16, {1}, std::vector<uint16_t>{0x3fc0}), path).ok());

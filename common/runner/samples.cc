@@ -1,0 +1,278 @@
+#include "common/runner/samples.h"
+
+#include <algorithm>
+#include <set>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "common/ir/npy.h"
+
+namespace quench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxItems = 10'000'000;
+
+// A file per input; samples are its rows in turn.
+struct Item {
+  std::vector<fs::path> files;
+  int64_t samples = 0;
+};
+
+bool IsTensorFile(const fs::path& path) {
+  return path.extension() == ".npy" || path.extension() == ".pb";
+}
+
+std::string FileNameOf(std::string input) {
+  std::replace(input.begin(), input.end(), '/', '_');
+  std::replace(input.begin(), input.end(), ':', '_');
+  return input;
+}
+
+std::string Describe(DataType dtype, std::span<const int64_t> dims) {
+  return fmt::format("{}[{}]", DataTypeName(dtype), fmt::join(dims, ", "));
+}
+
+std::string Describe(const ArtifactTensor& input) {
+  std::vector<std::string> dims;
+  for (const ArtifactDim& dim : input.dims) {
+    dims.push_back(dim.value >= 0 ? std::to_string(dim.value)
+                                  : fmt::format("{}={}..{}", dim.symbol, dim.min, dim.max));
+  }
+  return fmt::format("{}[{}]", DataTypeName(input.dtype), fmt::join(dims, ", "));
+}
+
+bool Fits(int64_t size, const ArtifactDim& dim) { return size >= dim.min && size <= dim.max; }
+
+// How many samples an array of these dims holds; 0 if it does not fit the input.
+int64_t SamplesIn(std::span<const int64_t> dims, const ArtifactTensor& input) {
+  const std::vector<ArtifactDim>& wanted = input.dims;
+  const auto fit = [&](std::span<const int64_t> got, size_t from) {
+    if (got.size() != wanted.size() - from) return false;
+    for (size_t i = 0; i < got.size(); ++i) {
+      if (!Fits(got[i], wanted[i + from])) return false;
+    }
+    return true;
+  };
+  if (fit(dims, 0)) return 1;
+  if (wanted.empty()) return 0;
+  if (Fits(1, wanted[0]) && fit(dims, 1)) return 1;
+  const int64_t rows = wanted[0].value;
+  if (rows <= 0 || dims.empty() || !fit(dims.subspan(1), 1)) return 0;
+  return dims[0] % rows == 0 ? dims[0] / rows : 0;
+}
+
+class FileSamples final : public Samples {
+ public:
+  FileSamples(std::span<const ArtifactTensor> inputs, TensorFileReader read_pb)
+      : inputs_(inputs.begin(), inputs.end()), read_pb_(std::move(read_pb)) {}
+
+  absl::Status Add(std::vector<fs::path> files) {
+    Item item{std::move(files), 0};
+    StatusCollector problems;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const absl::StatusOr<int64_t> samples = Look(item.files[i], inputs_[i]);
+      problems.Add(samples.status());
+      if (!samples.ok()) continue;
+      if (i > 0 && problems.ok() && *samples != item.samples) {
+        problems.Add(InvalidArgument("`{}` has {} samples of input `{}`, `{}` {} of input `{}`",
+                                     item.files[i].string(), *samples, inputs_[i].name,
+                                     item.files[0].string(), item.samples, inputs_[0].name));
+      }
+      item.samples = *samples;
+    }
+    QUENCH_RETURN_IF_ERROR(problems.Finish());
+    first_.push_back(count_);
+    count_ += item.samples;
+    items_.push_back(std::move(item));
+    return absl::OkStatus();
+  }
+
+  int64_t count() const override { return count_; }
+
+  absl::StatusOr<std::vector<Tensor>> Read(int64_t sample) const override {
+    const auto [item, row] = Find(sample);
+    std::vector<Tensor> tensors;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      QUENCH_ASSIGN_OR_RETURN(Tensor tensor, ReadOne(*item, i, row));
+      // The first axis may be left out where it has size 1.
+      if (tensor.rank() + 1 == static_cast<int>(inputs_[i].dims.size())) {
+        std::vector<int64_t> dims = tensor.dims();
+        dims.insert(dims.begin(), 1);
+        tensor = tensor.Reshaped(std::move(dims));
+      }
+      tensors.push_back(std::move(tensor));
+    }
+    return tensors;
+  }
+
+  std::string NameOf(int64_t sample) const override {
+    const auto [item, row] = Find(sample);
+    const std::string name =
+        "`" + (inputs_.size() == 1 ? item->files[0] : item->files[0].parent_path()).string() + "`";
+    return item->samples == 1 ? name : fmt::format("row {} of {}", row, name);
+  }
+
+ private:
+  std::pair<const Item*, int64_t> Find(int64_t sample) const {
+    const auto after = std::upper_bound(first_.begin(), first_.end(), sample);
+    const auto place = static_cast<size_t>(after - first_.begin()) - 1;
+    return {&items_[place], sample - first_[place]};
+  }
+
+  absl::StatusOr<Tensor> ReadPb(const fs::path& file) const {
+    if (!read_pb_) return Unsupported("`{}`: .pb files are not read here", file.string());
+    return read_pb_(file);
+  }
+
+  absl::StatusOr<int64_t> Look(const fs::path& file, const ArtifactTensor& input) const {
+    DataType dtype = DataType::kUndefined;
+    std::vector<int64_t> dims;
+    if (file.extension() == ".npy") {
+      QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<NpyFile> npy, NpyFile::Open(file));
+      dtype = npy->dtype();
+      dims = npy->dims();
+    } else {
+      QUENCH_ASSIGN_OR_RETURN(const Tensor tensor, ReadPb(file));
+      dtype = tensor.dtype();
+      dims = tensor.dims();
+    }
+    const int64_t samples = dtype == input.dtype ? SamplesIn(dims, input) : 0;
+    if (samples > 0) return samples;
+    return InvalidArgument("`{}` is {}, input `{}` is {}", file.string(), Describe(dtype, dims),
+                           input.name, Describe(input));
+  }
+
+  absl::StatusOr<Tensor> ReadOne(const Item& item, size_t input, int64_t row) const {
+    const fs::path& file = item.files[input];
+    const int64_t rows = inputs_[input].dims.empty() ? 1 : inputs_[input].dims[0].value;
+    if (file.extension() == ".npy") {
+      QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<NpyFile> npy, NpyFile::Open(file));
+      return item.samples == 1 ? npy->All() : npy->Rows(row * rows, rows);
+    }
+    QUENCH_ASSIGN_OR_RETURN(Tensor tensor, ReadPb(file));
+    if (item.samples == 1) return tensor;
+    std::vector<int64_t> dims = tensor.dims();
+    dims[0] = rows;
+    const size_t bytes = tensor.bytes().size() / static_cast<size_t>(item.samples);
+    Tensor part = Tensor::Zeros(tensor.dtype(), std::move(dims));
+    const auto from = tensor.bytes().subspan(static_cast<size_t>(row) * bytes, bytes);
+    std::copy(from.begin(), from.end(), part.mutable_bytes());
+    return part;
+  }
+
+  const std::vector<ArtifactTensor> inputs_;
+  const TensorFileReader read_pb_;
+  std::vector<Item> items_;
+  std::vector<int64_t> first_;  // sample of each item
+  int64_t count_ = 0;
+};
+
+// The file of each input in a sample's folder.
+absl::StatusOr<std::vector<fs::path>> FilesOf(const fs::path& folder,
+                                              std::span<const ArtifactTensor> inputs) {
+  std::vector<fs::path> files;
+  StatusCollector problems;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    std::vector<std::string> names;
+    for (const std::string& stem : {FileNameOf(inputs[i].name), fmt::format("input_{}", i)}) {
+      for (const char* extension : {".npy", ".pb"}) names.push_back(stem + extension);
+    }
+    std::error_code error;
+    const auto found = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
+      return fs::exists(folder / name, error);
+    });
+    if (found == names.end()) {
+      problems.Add(InvalidArgument("`{}` has no file of input `{}`: none of {}", folder.string(),
+                                   inputs[i].name, fmt::join(names, ", ")));
+      continue;
+    }
+    files.push_back(folder / *found);
+  }
+  if (!problems.ok()) return problems.Finish();
+  return files;
+}
+
+class RandomSamples final : public Samples {
+ public:
+  RandomSamples(int64_t count, uint64_t seed, std::vector<ArtifactTensor> inputs)
+      : count_(count), seed_(seed), inputs_(std::move(inputs)) {}
+  int64_t count() const override { return count_; }
+  absl::StatusOr<std::vector<Tensor>> Read(int64_t sample) const override {
+    return RandomInputs(inputs_, seed_ + static_cast<uint64_t>(sample));
+  }
+  std::string NameOf(int64_t sample) const override {
+    return fmt::format("random sample {}", sample);
+  }
+
+ private:
+  const int64_t count_;
+  const uint64_t seed_;
+  const std::vector<ArtifactTensor> inputs_;
+};
+
+absl::StatusOr<std::vector<fs::path>> Sorted(const fs::path& folder) {
+  std::vector<fs::path> entries;
+  std::error_code error;
+  fs::directory_iterator iterator(folder, error);
+  for (; !error && iterator != fs::directory_iterator(); iterator.increment(error)) {
+    if (entries.size() == kMaxItems) {
+      return absl::ResourceExhaustedError(
+          fmt::format("`{}` has more than {} files", folder.string(), kMaxItems));
+    }
+    entries.push_back(iterator->path());
+  }
+  if (error) return ErrnoStatus(error.value(), "list", folder);
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Samples>> OpenSamples(const fs::path& path,
+                                                     std::span<const ArtifactTensor> inputs,
+                                                     const TensorFileReader& read_pb,
+                                                     const StepContext& context) {
+  auto samples = std::make_unique<FileSamples>(inputs, read_pb);
+  std::error_code error;
+  const bool folder = fs::is_directory(path, error);
+  std::vector<fs::path> entries = {path};
+  if (folder) {
+    QUENCH_ASSIGN_OR_RETURN(entries, Sorted(path));
+  } else if (!IsTensorFile(path)) {
+    return InvalidArgument("`{}`: samples are .npy or .pb files, or folders of them",
+                           path.string());
+  }
+  StatusCollector problems;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    QUENCH_RETURN_IF_ERROR(context.Check());
+    context.Report(
+        {"look at samples", "", static_cast<int64_t>(i), static_cast<int64_t>(entries.size())});
+    const fs::path& entry = entries[i];
+    if (fs::is_directory(entry, error)) {
+      absl::StatusOr<std::vector<fs::path>> files = FilesOf(entry, inputs);
+      problems.Add(files.ok() ? samples->Add(*std::move(files)) : files.status());
+    } else if (IsTensorFile(entry)) {
+      problems.Add(
+          inputs.size() == 1
+              ? samples->Add({entry})
+              : InvalidArgument("`{}`: the model has {} inputs, so each sample is a folder "
+                                "with a file for each of them",
+                                entry.string(), inputs.size()));
+    }
+  }
+  QUENCH_RETURN_IF_ERROR(problems.Finish());
+  if (samples->count() == 0) {
+    return InvalidArgument("`{}` has no samples: no .npy or .pb files{}", path.string(),
+                           inputs.size() == 1 ? "" : " in folders, one for each sample");
+  }
+  return samples;
+}
+
+std::unique_ptr<Samples> MakeRandomSamples(int64_t count, uint64_t seed,
+                                           std::vector<ArtifactTensor> inputs) {
+  return std::make_unique<RandomSamples>(count, seed, std::move(inputs));
+}
+
+}  // namespace quench

@@ -1,0 +1,49 @@
+// Samples: the inputs that a model is calibrated and compared on.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/context.h"
+#include "common/runner/runner.h"
+
+namespace quench {
+
+// Each sample is one run's inputs.
+class Samples {
+ public:
+  virtual ~Samples() = default;
+  virtual int64_t count() const = 0;
+  // In the order of the model's inputs. Thread-safe.
+  virtual absl::StatusOr<std::vector<Tensor>> Read(int64_t sample) const = 0;
+  // For messages: "`cat.npy`", "row 7 of `cats.npy`".
+  virtual std::string NameOf(int64_t sample) const = 0;
+};
+
+// What a .pb file holds: given by whoever knows ONNX's messages. May be empty: then none are read.
+using TensorFileReader = std::function<absl::StatusOr<Tensor>(const std::filesystem::path&)>;
+
+// Samples in files, at `path`:
+//   FILE.npy or FILE.pb                   for a model with one input
+//   FOLDER of such files                  the same, by name
+//   FOLDER of folders, one per sample     a file for each input: its name (`/` and `:` as `_`), or
+//                                         input_0, input_1, ... as in ONNX's test data
+// An array whose first axis is k times that of the input (or k, if the input's is symbolic) holds k
+// samples, one lacking the first axis of size 1 holds one. Every file is looked at: all that do not
+// fit are told at once, and none at all is an error too.
+absl::StatusOr<std::unique_ptr<Samples>> OpenSamples(const std::filesystem::path& path,
+                                                     std::span<const ArtifactTensor> inputs,
+                                                     const TensorFileReader& read_pb,
+                                                     const StepContext& context);
+
+// Reproducible, from N(0, 1) as RandomInputs has them.
+std::unique_ptr<Samples> MakeRandomSamples(int64_t count, uint64_t seed,
+                                           std::vector<ArtifactTensor> inputs);
+
+}  // namespace quench

@@ -1,0 +1,305 @@
+#include "services/analyser/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "common/base/status.h"
+#include "common/runner/runner.h"
+
+namespace quench::analyser {
+namespace {
+
+// Name of a value's quantized form, as the quantizer gives it.
+constexpr std::string_view kQuantizedSuffix = ".q";
+constexpr int64_t kTop = 5;
+
+// Sums of one value over samples.
+struct Sums {
+  int64_t elements = 0;
+  double a2 = 0, b2 = 0, ab = 0, noise = 0, max_a = 0, max_error = 0;
+
+  void Add(const Tensor& a, const Tensor& b) {
+    elements += a.size();
+    if (a.dtype() == DataType::kF32) return AddAll(a.as<float>(), b.as<float>());
+    for (int64_t i = 0; i < a.size(); ++i) AddOne(a.FloatAt(i), b.FloatAt(i));
+  }
+  ValueComparison Finish(const std::string& name) const {
+    ValueComparison result;
+    result.value = name;
+    result.elements = elements;
+    result.sqnr_db = noise == 0 ? INFINITY : 10 * std::log10(a2 / noise);
+    result.cosine = a2 == 0 && b2 == 0 ? 1 : ab / std::sqrt(a2 * b2);
+    result.max_error = max_error;
+    result.error = max_error == 0 ? 0 : max_error / std::max(max_a, 1e-30);
+    return result;
+  }
+
+ private:
+  void AddAll(std::span<const float> a, std::span<const float> b) {
+    for (size_t i = 0; i < a.size(); ++i) AddOne(a[i], b[i]);
+  }
+  void AddOne(double a, double b) {
+    const double difference = a - b;
+    a2 += a * a;
+    b2 += b * b;
+    ab += a * b;
+    noise += difference * difference;
+    max_a = std::max(max_a, std::abs(a));
+    // A NaN stays: it must not get lost among numbers.
+    if (!std::isnan(max_error) && !(std::abs(difference) <= max_error)) {
+      max_error = std::abs(difference);
+    }
+  }
+};
+
+struct Saturated {
+  int64_t elements = 0, at_ends = 0;
+
+  void Add(const Tensor& tensor) {
+    const int64_t least = tensor.dtype() == DataType::kI8 ? -128 : 0;
+    for (int64_t i = 0; i < tensor.size(); ++i) {
+      const int64_t value = tensor.IntAt(i);
+      at_ends += value == least || value == least + 255 ? 1 : 0;
+    }
+    elements += tensor.size();
+  }
+};
+
+bool IsComparable(DataType dtype) { return IsFloat(dtype) || IsInteger(dtype); }
+
+absl::Status CheckInterfaces(const Artifact& reference, const Artifact& other) {
+  StatusCollector problems;
+  const auto compare = [&](const char* what, const std::vector<ArtifactTensor>& a,
+                           const std::vector<ArtifactTensor>& b) {
+    if (a.size() != b.size()) {
+      problems.Add(
+          InvalidArgument("the reference has {} {}s, the other {}", a.size(), what, b.size()));
+      return;
+    }
+    for (size_t i = 0; i < a.size(); ++i) {
+      if (a[i].name == b[i].name && a[i].dtype == b[i].dtype &&
+          a[i].dims.size() == b[i].dims.size())
+        continue;
+      problems.Add(
+          InvalidArgument("{} {} is `{}` ({}, rank {}) in the reference and `{}` ({}, rank "
+                          "{}) in the other",
+                          what, i, a[i].name, DataTypeName(a[i].dtype), a[i].dims.size(), b[i].name,
+                          DataTypeName(b[i].dtype), b[i].dims.size()));
+    }
+  };
+  compare("input", reference.inputs(), other.inputs());
+  compare("output", reference.outputs(), other.outputs());
+  return problems.Finish();
+}
+
+// Classes of each row, best first, at most kTop.
+std::vector<std::vector<int64_t>> TopClasses(const Tensor& scores) {
+  const int64_t classes = scores.dims().back();
+  std::vector<std::vector<int64_t>> rows;
+  for (int64_t begin = 0; begin < scores.size(); begin += classes) {
+    std::vector<int64_t> order(static_cast<size_t>(classes));
+    for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
+    const auto count = static_cast<std::ptrdiff_t>(std::min(kTop, classes));
+    std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](int64_t a, int64_t b) {
+      const double x = scores.FloatAt(begin + a), y = scores.FloatAt(begin + b);
+      return x != y ? x > y : a < b;
+    });
+    order.resize(static_cast<size_t>(count));
+    rows.push_back(std::move(order));
+  }
+  return rows;
+}
+
+class Comparison {
+ public:
+  Comparison(Artifact& reference, Artifact& other, const CompareOptions& options)
+      : reference_(reference), other_(other), options_(options) {}
+
+  absl::Status Run(const std::vector<Tensor>& inputs, const StepContext& context) {
+    std::map<std::string, Tensor> expected;
+    const auto keep = [&](const std::string& name, const Tensor& tensor) {
+      if (IsComparable(tensor.dtype())) expected[name] = tensor;
+    };
+    QUENCH_ASSIGN_OR_RETURN(
+        const std::vector<Tensor> a,
+        reference_.Run(inputs, context, options_.layers ? keep : Artifact::TapSink()));
+    const auto compare = [&](const std::string& name, const Tensor& tensor) {
+      if (name.ends_with(kQuantizedSuffix) &&
+          (tensor.dtype() == DataType::kI8 || tensor.dtype() == DataType::kU8)) {
+        saturated_[name.substr(0, name.size() - kQuantizedSuffix.size())].Add(tensor);
+      }
+      const auto found = expected.find(name);
+      if (found == expected.end() || found->second.dtype() != tensor.dtype() ||
+          found->second.dims() != tensor.dims())
+        return;
+      const auto [sums, fresh] = layers_.try_emplace(name);
+      if (fresh) order_.push_back(name);
+      sums->second.Add(found->second, tensor);
+    };
+    QUENCH_ASSIGN_OR_RETURN(
+        const std::vector<Tensor> b,
+        other_.Run(inputs, context, options_.layers ? compare : Artifact::TapSink()));
+    outputs_.resize(a.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      const std::string& name = reference_.outputs()[i].name;
+      if (a[i].dims() != b[i].dims()) {
+        return InvalidArgument("output `{}` is [{}] in the reference and [{}] in the other", name,
+                               fmt::join(a[i].dims(), ", "), fmt::join(b[i].dims(), ", "));
+      }
+      if (IsComparable(a[i].dtype())) outputs_[i].Add(a[i], b[i]);
+    }
+    if (!a.empty()) Classify(a[0], b[0]);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<CompareReport> Finish(int64_t samples) const {
+    CompareReport report;
+    report.samples = samples;
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      report.outputs.push_back(outputs_[i].Finish(reference_.outputs()[i].name));
+    }
+    for (const std::string& name : order_) {
+      ValueComparison& layer = report.layers.emplace_back(layers_.at(name).Finish(name));
+      const auto found = saturated_.find(name);
+      if (found != saturated_.end() && found->second.elements > 0) {
+        layer.saturation = static_cast<double>(found->second.at_ends) /
+                           static_cast<double>(found->second.elements);
+      }
+    }
+    if (!options_.labels.empty() && static_cast<int64_t>(options_.labels.size()) != rows_) {
+      return InvalidArgument("{} labels for {} rows of output `{}`", options_.labels.size(), rows_,
+                             reference_.outputs().empty() ? "" : reference_.outputs()[0].name);
+    }
+    if (rows_ == 0) return report;
+    const auto part = [&](int64_t count) {
+      return static_cast<double>(count) / static_cast<double>(rows_);
+    };
+    Accuracy& accuracy = report.accuracy.emplace();
+    accuracy.rows = rows_;
+    accuracy.agreement = part(agreeing_);
+    if (options_.labels.empty()) return report;
+    accuracy.reference_top1 = part(hits_[0][0]);
+    accuracy.reference_top5 = part(hits_[0][1]);
+    accuracy.other_top1 = part(hits_[1][0]);
+    accuracy.other_top5 = part(hits_[1][1]);
+    return report;
+  }
+
+ private:
+  void Classify(const Tensor& a, const Tensor& b) {
+    if (a.rank() < 1 || a.dims().back() < 2 || !IsComparable(a.dtype())) return;
+    const std::vector<std::vector<int64_t>> best[2] = {TopClasses(a), TopClasses(b)};
+    for (size_t row = 0; row < best[0].size(); ++row, ++rows_) {
+      agreeing_ += best[0][row][0] == best[1][row][0] ? 1 : 0;
+      if (rows_ >= static_cast<int64_t>(options_.labels.size())) continue;
+      const int64_t label = options_.labels[static_cast<size_t>(rows_)];
+      for (const size_t side : {0, 1}) {
+        const std::vector<int64_t>& classes = best[side][row];
+        hits_[side][0] += classes[0] == label ? 1 : 0;
+        hits_[side][1] += std::find(classes.begin(), classes.end(), label) != classes.end() ? 1 : 0;
+      }
+    }
+  }
+
+  Artifact& reference_;
+  Artifact& other_;
+  const CompareOptions& options_;
+  std::vector<Sums> outputs_;
+  std::map<std::string, Sums> layers_;
+  std::vector<std::string> order_;  // of layers
+  std::map<std::string, Saturated> saturated_;
+  int64_t rows_ = 0, agreeing_ = 0;
+  int64_t hits_[2][2] = {};  // of the reference and the other: first, among the first five
+};
+
+nlohmann::json Number(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+}
+
+nlohmann::json ValuesToJson(const std::vector<ValueComparison>& values) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const ValueComparison& value : values) {
+    nlohmann::json entry = {{"value", value.value},
+                            {"elements", value.elements},
+                            {"sqnr_db", Number(value.sqnr_db)},
+                            {"cosine", Number(value.cosine)},
+                            {"max_error", Number(value.max_error)},
+                            {"error", Number(value.error)}};
+    if (value.saturation) entry["saturation"] = *value.saturation;
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+void PrintValues(const char* title, const std::vector<ValueComparison>& values, std::string& text) {
+  if (values.empty()) return;
+  text += fmt::format("{:<40} {:>8} {:>9} {:>11} {:>9} {:>10}\n", title, "SQNR dB", "cosine",
+                      "max error", "relative", "saturated");
+  for (const ValueComparison& value : values) {
+    text += fmt::format("{:<40} {:>8.2f} {:>9.6f} {:>11.4g} {:>9.2g} {:>10}\n", value.value,
+                        value.sqnr_db, value.cosine, value.max_error, value.error,
+                        value.saturation ? fmt::format("{:.3f} %", 100 * *value.saturation) : "");
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<CompareReport> Compare(const std::filesystem::path& reference,
+                                      const std::filesystem::path& other, const Samples& samples,
+                                      const CompareOptions& options, const StepContext& context) {
+  if (samples.count() < 1) return InvalidArgument("no samples to compare on");
+  QUENCH_ASSIGN_OR_RETURN(const auto a, Artifact::Open(reference, options.threads));
+  QUENCH_ASSIGN_OR_RETURN(const auto b, Artifact::Open(other, options.threads));
+  QUENCH_RETURN_IF_ERROR(CheckInterfaces(*a, *b));
+  Comparison comparison(*a, *b, options);
+  for (int64_t i = 0; i < samples.count(); ++i) {
+    QUENCH_RETURN_IF_ERROR(context.Check());
+    context.Report({"compare", "", i, samples.count()});
+    QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, samples.Read(i));
+    QUENCH_RETURN_IF_ERROR(
+        Annotate(comparison.Run(inputs, context), fmt::format("sample {}", samples.NameOf(i))));
+  }
+  return comparison.Finish(samples.count());
+}
+
+std::string ToTable(const CompareReport& report) {
+  std::string text;
+  PrintValues("layer", report.layers, text);
+  PrintValues("output", report.outputs, text);
+  text += fmt::format("samples    {}\n", report.samples);
+  if (!report.accuracy) return text;
+  const Accuracy& accuracy = *report.accuracy;
+  text += fmt::format("agreement  {:.2f} % of {} rows\n", 100 * accuracy.agreement, accuracy.rows);
+  if (!accuracy.reference_top1) return text;
+  const auto line = [&](const char* name, double a, double b) {
+    text += fmt::format("{:<9}  {:.2f} % -> {:.2f} %  ({:+.2f} points)\n", name, 100 * a, 100 * b,
+                        100 * (b - a));
+  };
+  line("top-1", *accuracy.reference_top1, *accuracy.other_top1);
+  line("top-5", *accuracy.reference_top5, *accuracy.other_top5);
+  return text;
+}
+
+std::string ToJson(const CompareReport& report) {
+  nlohmann::json json = {{"samples", report.samples},
+                         {"outputs", ValuesToJson(report.outputs)},
+                         {"layers", ValuesToJson(report.layers)}};
+  if (report.accuracy) {
+    const Accuracy& accuracy = *report.accuracy;
+    json["accuracy"] = {{"rows", accuracy.rows}, {"agreement", accuracy.agreement}};
+    const auto add = [&](const char* name, const std::optional<double>& value) {
+      if (value) json["accuracy"][name] = *value;
+    };
+    add("reference_top1", accuracy.reference_top1);
+    add("other_top1", accuracy.other_top1);
+    add("reference_top5", accuracy.reference_top5);
+    add("other_top5", accuracy.other_top5);
+  }
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace quench::analyser

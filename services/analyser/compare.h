@@ -1,0 +1,59 @@
+// What did a change cost? Two builds on the same samples, output by output and layer by layer.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/context.h"
+#include "common/runner/samples.h"
+
+namespace quench::analyser {
+
+// Of one value, over all elements of all samples. a: the reference's, b: the other's.
+struct ValueComparison {
+  std::string value;
+  int64_t elements = 0;
+  double sqnr_db = 0;    // 10 log10(sum a^2 / sum (a - b)^2); infinite if they are equal
+  double cosine = 1;     // sum ab / sqrt(sum a^2 * sum b^2); 1 if both are zero
+  double max_error = 0;  // max |a - b|
+  double error = 0;      // max |a - b| / max |a|
+  // Integers at either end of their type, of the value's quantized form; absent if it has none.
+  std::optional<double> saturation;
+};
+
+// Of the first output's last axis, the classes.
+struct Accuracy {
+  int64_t rows = 0;
+  double agreement = 0;  // rows in which both give the same class
+  // With labels.
+  std::optional<double> reference_top1, other_top1, reference_top5, other_top5;
+};
+
+struct CompareReport {
+  int64_t samples = 0;
+  std::vector<ValueComparison> outputs;
+  std::vector<ValueComparison> layers;  // values of both, in order of execution
+  std::optional<Accuracy> accuracy;     // absent where the first output has no axis of classes
+};
+
+struct CompareOptions {
+  bool layers = false;          // both libraries are tap builds
+  std::vector<int64_t> labels;  // a class for each row of the first output; empty: none
+  int threads = 1;
+};
+
+// Runs both on every sample. INVALID_ARGUMENT when they have other inputs or outputs, or there are
+// not as many labels as rows; a sample that does not run is named.
+absl::StatusOr<CompareReport> Compare(const std::filesystem::path& reference,
+                                      const std::filesystem::path& other, const Samples& samples,
+                                      const CompareOptions& options,
+                                      const StepContext& context = {});
+
+std::string ToTable(const CompareReport& report);
+std::string ToJson(const CompareReport& report);
+
+}  // namespace quench::analyser

@@ -1,0 +1,223 @@
+#include "services/quantizer/calibrate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "services/cli/commands/declarations.h"
+#include "services/cli/model_source.h"
+#include "services/codegen/codegen.h"
+#include "services/quantizer/statistics_file.h"
+
+namespace quench::cli {
+namespace {
+
+constexpr char kExamples[] = R"(Examples:
+  quench calibrate model.onnx --data samples             statistics in ./calibration.stats
+  quench calibrate model.onnx --data more --add          of these samples too
+  quench calibrate model.onnx --random 20 --output r.stats --force    no data at hand: a warning, and poor ranges
+  quench calibrate calibration.stats                     show what was seen: ranges and histograms
+  quench calibrate calibration.stats --format json       everything, for scripts
+
+Samples are .npy or .pb files, one sample each or stacked along the first axis, or folders with a file for each input
+(NAME.npy, or input_0.pb as in ONNX's test data). A model with a symbolic first axis takes each file whole; --batch 1
+takes it row by row. Real inputs, preprocessed as the model wants them: a hundred are enough.)";
+
+struct CalibrateArgs {
+  std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  std::string data;
+  int64_t random = 0;
+  uint64_t seed = 1;
+  std::string output = "./calibration.stats";
+  int64_t workers = 0;
+  bool add = false;
+  bool force = false;
+  bool show = false;
+  bool use_cuda = false;
+  std::string format = "table";
+};
+
+// How often which values: low bars are rare ones, on a scale of logarithms, so that outliers show.
+std::string Bars(const quantizer::Histogram& histogram, size_t width) {
+  const char* const kBars[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  const size_t bins = histogram.counts().size();
+  width = std::min(width, bins);
+  std::vector<double> columns(width, 0);
+  for (size_t i = 0; i < bins; ++i) {
+    columns[i * width / bins] += static_cast<double>(histogram.counts()[i]);
+  }
+  double most = 0;
+  for (const double column : columns) most = std::max(most, std::log1p(column));
+  std::string text;
+  for (const double column : columns) {
+    const double height = most == 0 ? 0 : std::log1p(column) / most * 8;
+    text += kBars[static_cast<size_t>(std::ceil(height))];
+  }
+  return text;
+}
+
+nlohmann::json ToJson(const quantizer::Statistics& statistics) {
+  nlohmann::json values = nlohmann::json::array();
+  for (const auto& [name, value] : statistics.values) {
+    nlohmann::json channels = nlohmann::json::array();
+    for (const quantizer::ChannelStatistics& channel : value.channels) {
+      const double elements = std::max<double>(1, static_cast<double>(channel.elements));
+      channels.push_back(
+          {{"low", channel.low}, {"high", channel.high}, {"mean", channel.sum / elements}});
+    }
+    values.push_back({{"name", name},
+                      {"samples", value.samples},
+                      {"elements", value.elements},
+                      {"low", value.low},
+                      {"high", value.high},
+                      {"mean_low", value.sum_of_lows / static_cast<double>(value.samples)},
+                      {"mean_high", value.sum_of_highs / static_cast<double>(value.samples)},
+                      {"mean", value.mean()},
+                      {"standard_deviation", std::sqrt(value.variance())},
+                      {"histogram",
+                       {{"first_edge", value.histogram.Edge(0)},
+                        {"width", value.histogram.width()},
+                        {"counts", value.histogram.counts()}}},
+                      {"channels", channels}});
+  }
+  return {{"fingerprint", statistics.fingerprint},
+          {"samples", statistics.samples},
+          {"random", statistics.random},
+          {"values", values}};
+}
+
+void Show(const quantizer::Statistics& statistics, const std::string& format) {
+  if (format == "json") {
+    fmt::print("{}\n",
+               ToJson(statistics).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    return;
+  }
+  fmt::print("{} {}samples of module {}\n", statistics.samples, statistics.random ? "random " : "",
+             statistics.fingerprint.substr(0, 16));
+  fmt::print("{:<40} {:>11} {:>11} {:>11} {:>11}  low to high, counts as logarithms\n", "value",
+             "low", "high", "mean", "std");
+  for (const auto& [name, value] : statistics.values) {
+    fmt::print("{:<40} {:>11.4g} {:>11.4g} {:>11.4g} {:>11.4g}  {}\n", name, value.low, value.high,
+               value.mean(), std::sqrt(value.variance()), Bars(value.histogram, 40));
+  }
+}
+
+absl::StatusOr<bool> IsStatisticsFile(const std::string& path) {
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const FileMapping> file, FileMapping::Open(path));
+  const std::span<const std::byte> head =
+      file->bytes().first(std::min<size_t>(file->bytes().size(), 64));
+  return quantizer::IsStatistics({reinterpret_cast<const char*>(head.data()), head.size()});
+}
+
+absl::StatusOr<std::unique_ptr<Samples>> SamplesOf(const CalibrateArgs& args,
+                                                   const Artifact& artifact,
+                                                   const StepContext& context) {
+  if (args.random > 0) return MakeRandomSamples(args.random, args.seed, artifact.inputs());
+  return OpenSamples(args.data, artifact.inputs(), ReadTensorFile, context);
+}
+
+absl::StatusOr<quantizer::Statistics> CalibrateHere(const CalibrateArgs& args,
+                                                    const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
+  QUENCH_ASSIGN_OR_RETURN(
+      const Graph graph,
+      passes::RunPipeline(std::move(model.canonical), PassOptionsOf(*args.model), context));
+  QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
+  const std::filesystem::path library = folder.path() / "taps.so";
+  codegen::CompileOptions options;
+  options.opt_level = 2;  // fast kernels, and every value is to be seen: nothing is fused
+  options.taps = true;
+  QUENCH_RETURN_IF_ERROR(
+      codegen::Compile(graph, options, library, folder.path() / "taps.h", context).status());
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library));
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> samples,
+                          SamplesOf(args, *artifact, context));
+  quantizer::CalibrateOptions how;
+  how.random = args.random > 0;
+  how.workers =
+      static_cast<int>(args.workers > 0 ? args.workers : std::thread::hardware_concurrency());
+  return quantizer::Calibrate(graph, library, *samples, how, context);
+}
+
+absl::Status RunCalibrate(const CalibrateArgs& args, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const bool shown, IsStatisticsFile(args.model->model));
+  if (shown) {
+    if (!args.data.empty() || args.random > 0) {
+      return InvalidArgument("`{}` holds statistics; --data and --random calibrate a model",
+                             args.model->model);
+    }
+    QUENCH_ASSIGN_OR_RETURN(const quantizer::Statistics statistics,
+                            quantizer::ReadStatistics(args.model->model));
+    Show(statistics, args.format);
+    return absl::OkStatus();
+  }
+  if (args.data.empty() == (args.random == 0)) {
+    return InvalidArgument("samples are wanted: --data PATH, or --random N without any data");
+  }
+  std::error_code error;
+  const bool exists = std::filesystem::exists(args.output, error);
+  if (exists && !args.add && !args.force) {
+    return absl::AlreadyExistsError(fmt::format(
+        "output `{}` exists; --add adds to its statistics, --force replaces them", args.output));
+  }
+  quantizer::Statistics before;
+  if (exists && args.add) {
+    QUENCH_ASSIGN_OR_RETURN(before, quantizer::ReadStatistics(args.output));
+  }
+  QUENCH_ASSIGN_OR_RETURN(quantizer::Statistics statistics, CalibrateHere(args, context));
+  if (exists && args.add) {
+    QUENCH_RETURN_IF_ERROR(Annotate(before.Merge(statistics), fmt::format("`{}`", args.output)));
+    statistics = std::move(before);
+  }
+  QUENCH_RETURN_IF_ERROR(quantizer::WriteStatistics(statistics, args.output));
+  if (args.use_cuda) {
+    fmt::print(stderr, "quench: note: there is no code for GPUs yet, the samples ran on the CPU\n");
+  }
+  if (statistics.random) {
+    fmt::print(stderr,
+               "quench: warning: random inputs; the ranges of real data are others, and accuracy "
+               "will suffer\n");
+  }
+  if (args.show || args.format == "json") {
+    Show(statistics, args.format);
+  } else {
+    fmt::print("{}\n  samples  {}\n  values   {}\n", args.output, statistics.samples,
+               statistics.values.size());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Action DeclareCalibrate(const Options& options) {
+  auto args = std::make_shared<CalibrateArgs>();
+  AddModelOptions(options, args->model, true);
+  options.Describe("MODEL", "ONNX file or IR module; or statistics, to be shown");
+  options.Add("--data,-d", args->data, "Samples: a file or a folder", "PATH");
+  options.Add("--random", args->random, "Random samples, where there are no real ones", "N")
+      .AtLeast(1);
+  options.Add("--seed", args->seed, "Of random samples", "N (default 1)");
+  options.Add("--output,-o", args->output, "Where statistics go",
+              "FILE (default ./calibration.stats)");
+  options.Flag("--add", args->add, "Add to the statistics that FILE has");
+  options.Flag("--force,-f", args->force, "Replace FILE");
+  options
+      .Add("--workers", args->workers,
+           "Samples that run side by side; statistics do not depend on it",
+           "N (default: one for each CPU)")
+      .Range(1, 1024);
+  options.Flag("--use-cuda", args->use_cuda, "Run samples on a GPU where that is possible");
+  options.Flag("--show", args->show, "Print the statistics");
+  options.Add("--format", args->format, "Format of what is printed", "table|json")
+      .OneOf({"table", "json"});
+  options.Examples(kExamples);
+  return [args](const StepContext& context) { return RunCalibrate(*args, context); };
+}
+
+}  // namespace quench::cli

@@ -1,0 +1,143 @@
+#include "services/analyser/compare.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "services/cli/commands/declarations.h"
+#include "services/cli/model_source.h"
+#include "services/codegen/codegen.h"
+
+namespace quench::cli {
+namespace {
+
+constexpr char kExamples[] = R"(Examples:
+  quench compare model.onnx quantized.qir --data samples               error of the outputs, agreement of classes
+  quench compare model.onnx quantized.qir --data samples --labels labels.txt --layers
+                                                                       top-1 and top-5 too, and every layer
+  quench compare fp32/model.so int8/model.so --data samples --format json
+
+Labels: one class for each row of the first output, in the order of the samples; .npy, or a number a line.
+Samples are as `quench calibrate` takes them.)";
+
+struct CompareArgs {
+  std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  std::string other;
+  std::string data;
+  int64_t random = 0;
+  uint64_t seed = 1;
+  std::string labels;
+  analyser::CompareOptions options;
+  std::string format = "table";
+};
+
+// One number a line.
+absl::StatusOr<std::vector<int64_t>> ParseLabels(const std::string& path, std::string_view text) {
+  std::vector<int64_t> labels;
+  for (size_t line = 1; !text.empty(); ++line) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view word = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    while (!word.empty() && (word.back() == '\r' || word.back() == ' ')) word.remove_suffix(1);
+    if (word.empty()) continue;
+    int64_t label = 0;
+    const auto [last, error] = std::from_chars(word.data(), word.data() + word.size(), label);
+    if (error != std::errc() || last != word.data() + word.size()) {
+      return InvalidArgument("`{}`, line {}: `{}` is no class; a number a line is wanted", path,
+                             line, word.substr(0, 40));
+    }
+    labels.push_back(label);
+  }
+  return labels;
+}
+
+absl::StatusOr<std::vector<int64_t>> ReadLabels(const std::string& path) {
+  if (path.empty()) return std::vector<int64_t>();
+  if (std::filesystem::path(path).extension() == ".npy") {
+    QUENCH_ASSIGN_OR_RETURN(const Tensor tensor, ReadTensorFile(path));
+    if (!IsInteger(tensor.dtype())) {
+      return InvalidArgument("`{}` is {}, labels are integers", path, DataTypeName(tensor.dtype()));
+    }
+    return tensor.ToInts();
+  }
+  QUENCH_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  return ParseLabels(path, text);
+}
+
+// A library as it is; anything else compiled, with taps where layers are to be seen.
+absl::StatusOr<std::filesystem::path> LibraryOf(const CompareArgs& args, const std::string& path,
+                                                const std::filesystem::path& folder,
+                                                const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const FileKind kind, KindOf(path));
+  if (kind == FileKind::kArtifact) return std::filesystem::path(path);
+  ModelOptions model = *args.model;
+  model.model = path;
+  QUENCH_ASSIGN_OR_RETURN(importer::Imported imported, LoadModel(model, context));
+  QUENCH_ASSIGN_OR_RETURN(const Graph graph, passes::RunPipeline(std::move(imported.canonical),
+                                                                 PassOptionsOf(model), context));
+  codegen::CompileOptions options;
+  options.taps = args.options.layers;
+  if (options.taps) options.opt_level = 2;  // every value is to be seen: nothing is fused
+  std::error_code error;
+  std::filesystem::create_directory(folder, error);
+  if (error) return ErrnoStatus(error.value(), "create folder", folder);
+  const std::filesystem::path library = folder / "model.so";
+  QUENCH_RETURN_IF_ERROR(
+      Annotate(codegen::Compile(graph, options, library, folder / "model.h", context).status(),
+               fmt::format("`{}`", path)));
+  return library;
+}
+
+absl::Status RunCompare(const CompareArgs& args, const StepContext& context) {
+  if (args.data.empty() == (args.random == 0)) {
+    return InvalidArgument("samples are wanted: --data PATH, or --random N without any data");
+  }
+  analyser::CompareOptions options = args.options;
+  QUENCH_ASSIGN_OR_RETURN(options.labels, ReadLabels(args.labels));
+  QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
+  QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path reference,
+                          LibraryOf(args, args.model->model, folder.path() / "a", context));
+  QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path other,
+                          LibraryOf(args, args.other, folder.path() / "b", context));
+  std::unique_ptr<Samples> samples;
+  {
+    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(reference));
+    if (args.random > 0) {
+      samples = MakeRandomSamples(args.random, args.seed, artifact->inputs());
+    } else {
+      QUENCH_ASSIGN_OR_RETURN(samples,
+                              OpenSamples(args.data, artifact->inputs(), ReadTensorFile, context));
+    }
+  }
+  QUENCH_ASSIGN_OR_RETURN(const analyser::CompareReport report,
+                          analyser::Compare(reference, other, *samples, options, context));
+  fmt::print("{}",
+             args.format == "json" ? analyser::ToJson(report) + "\n" : analyser::ToTable(report));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Action DeclareCompare(const Options& options) {
+  auto args = std::make_shared<CompareArgs>();
+  AddModelOptions(options, args->model, true);
+  options.Describe("MODEL", "The reference: ONNX file, IR module or compiled library");
+  options.Add("OTHER", args->other, "What is compared with it, of any of these kinds", "FILE")
+      .Required();
+  options.Add("--data,-d", args->data, "Samples: a file or a folder", "PATH");
+  options.Add("--random", args->random, "Random samples, where there are no real ones", "N")
+      .AtLeast(1);
+  options.Add("--seed", args->seed, "Of random samples", "N (default 1)");
+  options.Add("--labels", args->labels, "The right class of each row of the first output", "FILE");
+  options.Flag("--layers", args->options.layers, "Compare the values of every layer too");
+  options.Add("--threads", args->options.threads, "Threads the libraries run on", "N (default 1)")
+      .Range(1, 1024);
+  options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
+  options.Examples(kExamples);
+  return [args](const StepContext& context) { return RunCompare(*args, context); };
+}
+
+}  // namespace quench::cli

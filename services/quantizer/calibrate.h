@@ -1,0 +1,34 @@
+// Calibration: a tap build of a module runs over samples, and statistics of its values are kept.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "common/base/context.h"
+#include "common/ir/graph.h"
+#include "common/runner/samples.h"
+#include "services/quantizer/statistics.h"
+
+namespace quench::quantizer {
+
+// The axis that the channels of each float value of the main graph lie along, by the operators that
+// give and take it: 1 around convolutions and pooling, the last around matrix products; others have
+// none, -1. Constants are no values here.
+std::map<std::string, int> ChannelAxes(const Graph& graph);
+
+struct CalibrateOptions {
+  int workers = 1;      // that run samples side by side; the statistics do not depend on it
+  bool random = false;  // the samples are: noted in the statistics
+};
+
+// `tap_library` is a tap build of `graph` in which values keep their names and no operators are
+// fused. NaN or infinity in a value, and samples that do not run, are INVALID_ARGUMENT with the
+// sample's name.
+absl::StatusOr<Statistics> Calibrate(const Graph& graph, const std::filesystem::path& tap_library,
+                                     const Samples& samples, const CalibrateOptions& options,
+                                     const StepContext& context = {});
+
+}  // namespace quench::quantizer

@@ -1,0 +1,141 @@
+#include "services/quantizer/constants.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "common/base/status.h"
+
+namespace quench::quantizer {
+namespace {
+
+// Position along `axis` of a row-major element: one channel for axis -1.
+class Channels {
+ public:
+  Channels(const Tensor& tensor, int axis) {
+    if (axis < 0) return;
+    count_ = tensor.dims()[static_cast<size_t>(axis)];
+    inner_ = 1;
+    for (int i = axis + 1; i < tensor.rank(); ++i) inner_ *= tensor.dims()[static_cast<size_t>(i)];
+  }
+  int64_t count() const { return count_; }
+  size_t of(int64_t element) const {
+    return static_cast<size_t>(inner_ == 0 ? 0 : element / inner_ % count_);
+  }
+
+ private:
+  int64_t count_ = 1, inner_ = 0;
+};
+
+void Store(Tensor& tensor, int64_t index, int32_t value) {
+  std::byte* const bytes = tensor.mutable_bytes();
+  switch (tensor.dtype()) {
+    case DataType::kI8:
+      reinterpret_cast<int8_t*>(bytes)[index] = static_cast<int8_t>(value);
+      break;
+    case DataType::kU8:
+      reinterpret_cast<uint8_t*>(bytes)[index] = static_cast<uint8_t>(value);
+      break;
+    default:
+      reinterpret_cast<int32_t*>(bytes)[index] = value;
+  }
+}
+
+absl::Status CheckFinite(const Tensor& tensor) {
+  int64_t nans = 0, infinities = 0;
+  for (const float value : tensor.as<float>()) {
+    nans += std::isnan(value) ? 1 : 0;
+    infinities += std::isinf(value) ? 1 : 0;
+  }
+  if (nans == 0 && infinities == 0) return absl::OkStatus();
+  return InvalidArgument("{} NaN and {} infinite of {} elements", nans, infinities, tensor.size());
+}
+
+std::vector<int64_t> ScaleDims(int axis, int64_t channels) {
+  return axis < 0 ? std::vector<int64_t>() : std::vector<int64_t>{channels};
+}
+
+}  // namespace
+
+absl::StatusOr<QuantizedConstant> QuantizeKernel(const Tensor& kernel, int axis,
+                                                 const Scheme& scheme) {
+  QUENCH_RETURN_IF_ERROR(CheckFinite(kernel));
+  const Channels channels(kernel, axis);
+  const std::span<const float> values = kernel.as<float>();
+  std::vector<double> largest(static_cast<size_t>(channels.count()), 0);
+  for (size_t i = 0; i < values.size(); ++i) {
+    double& bound = largest[channels.of(static_cast<int64_t>(i))];
+    bound = std::max(bound, std::abs(double{values[i]}));
+  }
+  Scheme symmetric = scheme;
+  symmetric.symmetric = true;
+  std::vector<Affine> affines;
+  for (const double bound : largest) affines.push_back(AffineFor({-bound, bound}, symmetric));
+  QuantizedConstant result;
+  result.integers = Tensor::Zeros(scheme.dtype, kernel.dims());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto index = static_cast<int64_t>(i);
+    Store(result.integers, index, Quantized(values[i], affines[channels.of(index)]));
+  }
+  const std::vector<int64_t> dims = ScaleDims(axis, channels.count());
+  std::vector<float> scales;
+  for (const Affine& affine : affines) scales.push_back(affine.scale);
+  result.scale = Tensor::Of(DataType::kF32, dims, scales);
+  result.zero_point = Tensor::Zeros(scheme.dtype, dims);
+  for (size_t i = 0; i < affines.size(); ++i) {
+    Store(result.zero_point, static_cast<int64_t>(i), affines[i].zero_point);
+  }
+  return result;
+}
+
+absl::StatusOr<QuantizedConstant> QuantizeBias(const Tensor& bias, float input_scale,
+                                               const Tensor& kernel_scale) {
+  QUENCH_RETURN_IF_ERROR(CheckFinite(bias));
+  QuantizedConstant result;
+  result.integers = Tensor::Zeros(DataType::kI32, bias.dims());
+  const bool per_channel = kernel_scale.rank() == 1;
+  std::vector<float> scales;
+  for (const float scale : kernel_scale.as<float>()) {
+    scales.push_back(std::max(input_scale * scale, std::numeric_limits<float>::min()));
+  }
+  const std::span<const float> values = bias.as<float>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double steps =
+        std::nearbyint(double{values[i]} / double{scales[per_channel ? i % scales.size() : 0]});
+    if (std::abs(steps) > std::numeric_limits<int32_t>::max()) {
+      return absl::FailedPreconditionError(fmt::format(
+          "element {} is {:g}, {:g} steps of the sums it is added to: no 32-bit integer", i,
+          values[i], steps));
+    }
+    Store(result.integers, static_cast<int64_t>(i), static_cast<int32_t>(steps));
+  }
+  result.scale = Tensor::Of(DataType::kF32, kernel_scale.dims(), scales);
+  result.zero_point = Tensor::Zeros(DataType::kI32, kernel_scale.dims());
+  return result;
+}
+
+double LargestAccumulator(const QuantizedConstant& kernel, int axis, const Affine& input,
+                          const Tensor* bias) {
+  const Channels channels(kernel.integers, axis);
+  std::vector<double> sums(static_cast<size_t>(channels.count()), 0);
+  for (int64_t i = 0; i < kernel.integers.size(); ++i) {
+    const size_t c = channels.of(i);
+    const int64_t zero =
+        kernel.zero_point.IntAt(kernel.zero_point.rank() == 0 ? 0 : static_cast<int64_t>(c));
+    sums[c] += std::abs(static_cast<double>(kernel.integers.IntAt(i) - zero));
+  }
+  // Kernels multiply the integers as they are, or less their zero point: the larger of both.
+  const double most =
+      std::max({std::abs(double(input.least)), std::abs(double(input.greatest)),
+                double(input.greatest - input.zero_point), double(input.zero_point - input.least)});
+  double largest = 0;
+  for (size_t c = 0; c < sums.size(); ++c) {
+    const bool own = bias != nullptr && bias->size() == static_cast<int64_t>(sums.size());
+    const double added =
+        own ? std::abs(static_cast<double>(bias->IntAt(static_cast<int64_t>(c)))) : 0;
+    largest = std::max(largest, sums[c] * most + added);
+  }
+  return largest;
+}
+
+}  // namespace quench::quantizer

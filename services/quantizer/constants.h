@@ -1,0 +1,35 @@
+// Weights and biases as integers.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <vector>
+
+#include "common/ir/tensor.h"
+#include "services/quantizer/scheme.h"
+
+namespace quench::quantizer {
+
+struct QuantizedConstant {
+  Tensor integers;
+  Tensor scale;       // f32: a scalar, or one per channel
+  Tensor zero_point;  // of the integers' dtype, shaped as the scale
+};
+
+// Symmetric, so that sums over a kernel need no correction for its zero point: scale =
+// max |w| / 127, over the whole tensor (axis -1) or along `axis`. NaN and infinity are
+// INVALID_ARGUMENT with their counts.
+absl::StatusOr<QuantizedConstant> QuantizeKernel(const Tensor& kernel, int axis,
+                                                 const Scheme& scheme);
+
+// A bias that is added to sums of products: integers in steps of input_scale * kernel_scale[c], as
+// i32. FAILED_PRECONDITION if one does not fit.
+absl::StatusOr<QuantizedConstant> QuantizeBias(const Tensor& bias, float input_scale,
+                                               const Tensor& kernel_scale);
+
+// The largest sum of products that inputs between the ends of `input` can give with any channel of
+// the kernel, biases included: what an accumulator must hold. `axis` is that of output channels.
+double LargestAccumulator(const QuantizedConstant& kernel, int axis, const Affine& input,
+                          const Tensor* bias);
+
+}  // namespace quench::quantizer

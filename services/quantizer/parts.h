@@ -1,0 +1,35 @@
+// What quantization may do with each node of a graph whose groups are fused: the decision which
+// values become integers, apart from how.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <string>
+#include <vector>
+
+#include "common/ir/graph.h"
+#include "services/quantizer/quantize.h"
+
+namespace quench::quantizer {
+
+enum class Part : uint8_t {
+  kFloat,      // stays as it is
+  kCompute,    // Conv, ConvTranspose, Gemm, MatMul, with the pointwise operations after it
+  kPointwise,  // Add, Mul, activations: integers in and out, arithmetic in float
+  kPool,       // averages: likewise
+  kMoves,      // MaxPool, Reshape, Concat, ...: output has the input's scale
+};
+
+// The computation that a group is named after: the first of its members.
+const Node& RootOf(const Node& node);
+Part PartOf(const Graph& graph, const Node& node);
+// Inputs whose elements reach the output: those that are quantized with it. Constants among them.
+std::vector<int> DataInputs(const Node& node);
+// Which input of `node` is the root's operand; -1 if the root has no such operand, or it is within.
+int OperandInput(const Node& node, int operand);
+
+// Which nodes options.include and options.exclude leave. INVALID_ARGUMENT names patterns that fit
+// nothing.
+absl::StatusOr<std::vector<bool>> Selected(const Graph& fused, const QuantizeOptions& options);
+
+}  // namespace quench::quantizer

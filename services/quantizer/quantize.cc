@@ -1,0 +1,436 @@
+#include "services/quantizer/quantize.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "common/base/status.h"
+#include "common/ir/hash.h"
+#include "common/ops/op.h"
+#include "common/passes/passes.h"
+#include "services/quantizer/constants.h"
+#include "services/quantizer/parts.h"
+
+namespace quench::quantizer {
+namespace {
+
+absl::Status CheckOptions(const QuantizeOptions& options) {
+  StatusCollector problems;
+  const auto one_of = [&](const char* what, DataType dtype, DataType a, DataType b) {
+    if (dtype == a || dtype == b) return;
+    problems.Add(InvalidArgument("{} dtype is {}, it must be {} or {}", what, DataTypeName(dtype),
+                                 DataTypeName(a), DataTypeName(b)));
+  };
+  one_of("activation", options.activation_dtype, DataType::kI8, DataType::kU8);
+  if (options.kernel_dtype != DataType::kUndefined)
+    one_of("kernel", options.kernel_dtype, DataType::kI8, DataType::kU8);
+  one_of("bias", options.bias_dtype, DataType::kI32, DataType::kI8);
+  if (!(options.percentile > 50 && options.percentile <= 100)) {
+    problems.Add(InvalidArgument("percentile is {}, it must be above 50 and at most 100",
+                                 options.percentile));
+  }
+  problems.Add(FindMethod(options.method).status());
+  return problems.Finish();
+}
+
+absl::Status CheckStage(const Graph& graph) {
+  const bool has_integers =
+      std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+        return node.op == "QuantizeLinear" || node.op == "DynamicQuantizeLinear" ||
+               node.op == "QLinearConv" || node.op == "QLinearMatMul";
+      });
+  if (graph.stage == Stage::kQuantized || has_integers) {
+    return absl::FailedPreconditionError(
+        "the module is quantized already; quantize the float module it was made from");
+  }
+  if (graph.stage == Stage::kCanonical) return absl::OkStatus();
+  return InvalidArgument("the module is at stage `{}`, quantization takes `canonical`",
+                         StageName(graph.stage));
+}
+
+void SetStage(Graph& graph, Stage stage) {
+  graph.stage = stage;
+  for (Node& node : graph.nodes) {
+    for (auto& [name, attribute] : node.attributes) {
+      GraphPtr* body = std::get_if<GraphPtr>(&attribute);
+      if (body == nullptr) continue;
+      Graph copy = **body;
+      SetStage(copy, stage);
+      *body = std::make_shared<const Graph>(std::move(copy));
+    }
+  }
+}
+
+class Quantizer {
+ public:
+  Quantizer(Graph fused, const Statistics* statistics, const QuantizeOptions& options,
+            const StepContext& context)
+      : graph_(std::move(fused)),
+        statistics_(statistics),
+        options_(options),
+        method_(*FindMethod(options.method)),
+        context_(context) {}
+
+  absl::StatusOr<QuantizedModule> Run() {
+    QUENCH_ASSIGN_OR_RETURN(selected_, Selected(graph_, options_));
+    for (const Node& node : graph_.nodes) parts_.push_back(PartOf(graph_, node));
+    Exclude();
+    Demand();
+    QUENCH_RETURN_IF_ERROR(CheckStatistics());
+    ShareScales();
+    QUENCH_RETURN_IF_ERROR(QuantizeWeights());
+    QuantizeValues();
+    Warn();
+    graph_.Compact();
+    QUENCH_ASSIGN_OR_RETURN(
+        graph_, passes::InlineGroups(std::move(graph_), [](const Node&) { return true; }));
+    graph_.Compact();
+    SetStage(graph_, Stage::kQuantized);
+    graph_.metadata["is_quantized"] = "true";
+    if (report_.static_values > 0) graph_.metadata["is_calibrated"] = "true";
+    QUENCH_RETURN_IF_ERROR(ops::InferGraph(graph_));
+    return QuantizedModule{std::move(graph_), std::move(report_)};
+  }
+
+ private:
+  Scheme scheme() const {
+    return {options_.activation_dtype, options_.symmetric, options_.power_of_two};
+  }
+  DataType kernel_dtype() const {
+    return options_.kernel_dtype == DataType::kUndefined ? options_.activation_dtype
+                                                         : options_.kernel_dtype;
+  }
+
+  const TensorStatistics* StatisticsOf(ValueId id) const {
+    if (statistics_ == nullptr || options_.source == RangeSource::kDynamic) return nullptr;
+    const auto found = statistics_->values.find(graph_.value(id).name);
+    return found == statistics_->values.end() ? nullptr : &found->second;
+  }
+
+  bool IsActivation(ValueId id) const {
+    if (id == kNone) return false;
+    const Value& value = graph_.value(id);
+    return value.constant == nullptr && value.type.kind == ValueKind::kTensor &&
+           value.type.ranked && value.type.dtype == DataType::kF32;
+  }
+
+  // Compute nodes that stay in float, and why.
+  void Exclude() {
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& node = graph_.nodes[i];
+      const Node& root = RootOf(node);
+      const bool product = root.op == "Conv" || root.op == "ConvTranspose" || root.op == "Gemm" ||
+                           root.op == "MatMul";
+      if (!product) continue;
+      LayerChoice choice{root.origin.empty() ? root.name : root.origin, root.op, true, ""};
+      if (parts_[i] != Part::kCompute) {
+        choice.reason = "its elements are not f32";
+      } else if (!selected_[i]) {
+        choice.reason = "excluded";
+      } else {
+        choice.reason = WhyFloat(node);
+      }
+      choice.quantized = choice.reason.empty();
+      if (!choice.quantized) parts_[i] = Part::kFloat;
+      report_.layers.push_back(std::move(choice));
+    }
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      if (!selected_[i]) parts_[i] = Part::kFloat;
+    }
+  }
+
+  std::string WhyFloat(const Node& node) const {
+    for (const int operand : {0, 1}) {
+      const int input = OperandInput(node, operand);
+      if (input < 0) return "an operand is a number";
+      const ValueId id = node.inputs[static_cast<size_t>(input)];
+      const Value& value = graph_.value(id);
+      if (operand == 0 && value.constant != nullptr) return "its first operand is a constant";
+      if (value.constant == nullptr && !IsActivation(id))
+        return "the rank of an operand is unknown";
+    }
+    const std::string& op = RootOf(node).op;
+    const ValueId kernel = node.inputs[static_cast<size_t>(OperandInput(node, 1))];
+    if ((op == "Conv" || op == "ConvTranspose") && graph_.value(kernel).constant == nullptr)
+      return "its kernel is computed while running";
+    return "";
+  }
+
+  // Integers are wanted where a selected product reads, and from there backwards through what can
+  // work on them.
+  void Demand() {
+    wanted_.assign(graph_.values.size(), false);
+    for (size_t i = graph_.nodes.size(); i-- > 0;) {
+      const Node& node = graph_.nodes[i];
+      const bool out = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {
+        return id != kNone && wanted_[static_cast<size_t>(id)];
+      });
+      if (parts_[i] != Part::kCompute && (parts_[i] == Part::kFloat || !out)) continue;
+      for (const int input : DataInputs(node)) {
+        const ValueId id = node.inputs[static_cast<size_t>(input)];
+        if (!IsActivation(id)) continue;
+        // Ranges of each run are worth their cost at products only.
+        if (parts_[i] != Part::kCompute && StatisticsOf(id) == nullptr) continue;
+        wanted_[static_cast<size_t>(id)] = true;
+      }
+    }
+  }
+
+  absl::Status CheckStatistics() const {
+    if (options_.source != RangeSource::kStatic) return absl::OkStatus();
+    std::vector<std::string> missing;
+    for (size_t i = 0; i < wanted_.size(); ++i) {
+      if (wanted_[i] && StatisticsOf(static_cast<ValueId>(i)) == nullptr)
+        missing.push_back("`" + graph_.values[i].name + "`");
+    }
+    if (missing.empty()) return absl::OkStatus();
+    if (statistics_ == nullptr) {
+      return absl::FailedPreconditionError(
+          "static quantization needs statistics: calibrate first, or use dynamic ranges");
+    }
+    return absl::FailedPreconditionError(fmt::format(
+        "static quantization needs statistics of {} values that calibration has not seen: {}",
+        missing.size(), fmt::join(missing, ", ")));
+  }
+
+  // Of the values that have one scale; `id` is among those that there were at first.
+  ValueId Representative(ValueId id) {
+    ValueId& parent = parent_[static_cast<size_t>(id)];
+    return parent == id ? id : parent = Representative(parent);
+  }
+
+  // What only moves has one scale before and after; so have all that are joined.
+  void ShareScales() {
+    for (size_t i = 0; i < graph_.values.size(); ++i) parent_.push_back(static_cast<ValueId>(i));
+    std::vector<bool> moved(graph_.values.size(), false);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (parts_[i] != Part::kMoves) continue;
+      const Node& node = graph_.nodes[i];
+      const ValueId first = node.inputs[0];
+      for (const int input : DataInputs(node)) Join(first, node.inputs[static_cast<size_t>(input)]);
+      for (const ValueId id : node.outputs) {
+        if (id == kNone) continue;
+        Join(first, id);
+        moved[static_cast<size_t>(id)] = IsActivation(first);
+      }
+    }
+    std::map<ValueId, Range> ranges;
+    for (const bool sources : {true, false}) {
+      for (size_t i = 0; i < graph_.values.size(); ++i) {
+        const auto id = static_cast<ValueId>(i);
+        if (!wanted_[i] || moved[i] == sources || StatisticsOf(id) == nullptr) continue;
+        const ValueId root = Representative(id);
+        const Range range = method_->choose(*StatisticsOf(id), {options_.percentile, scheme()});
+        const auto [known, fresh] = ranges.emplace(root, range);
+        if (fresh || !sources) continue;  // moved values say nothing that their source has not said
+        known->second = {std::min(known->second.low, range.low),
+                         std::max(known->second.high, range.high)};
+      }
+    }
+    for (const auto& [root, range] : ranges) affines_[root] = AffineFor(range, scheme());
+  }
+
+  // Of a value whose range is fixed, else null.
+  const Affine* AffineOf(ValueId id) {
+    const auto found = affines_.find(Representative(id));
+    return found == affines_.end() || StatisticsOf(id) == nullptr ? nullptr : &found->second;
+  }
+
+  void Join(ValueId a, ValueId b) {
+    if (!IsActivation(a) || !IsActivation(b)) return;
+    parent_[static_cast<size_t>(Representative(b))] = Representative(a);
+  }
+
+  ValueId Dequantize(const std::string& name, ValueId integers, ValueId scale, ValueId zero_point,
+                     int axis) {
+    std::map<std::string, Attribute> attributes;
+    if (axis >= 0) attributes["axis"] = int64_t{axis};
+    const NodeId node = graph_.AddNode("DequantizeLinear", name, {integers, scale, zero_point}, 1,
+                                       std::move(attributes));
+    return graph_.node(node).outputs[0];
+  }
+
+  ValueId AddConstant(const std::string& name, const QuantizedConstant& constant, int axis) {
+    const ValueId integers = graph_.AddConstant(name + ".q", constant.integers);
+    const ValueId scale = graph_.AddConstant(name + ".scale", constant.scale);
+    const ValueId zero = graph_.AddConstant(name + ".zero_point", constant.zero_point);
+    ++report_.weights;
+    return Dequantize(name + ".real", integers, scale, zero, axis);
+  }
+
+  // Axis of output channels in the kernel, -1 where a scale for each cannot be expressed.
+  static int ChannelAxis(const Node& root, const Tensor& kernel) {
+    if (root.op == "Conv") return 0;
+    if (root.op == "ConvTranspose") return root.Int("group", 1) == 1 ? 1 : -1;
+    if (root.op == "Gemm") return root.Int("transB", 0) != 0 ? 0 : 1;
+    return kernel.rank() >= 2 ? kernel.rank() - 1 : -1;
+  }
+
+  absl::Status QuantizeWeights() {
+    StatusCollector problems;
+    const size_t nodes = graph_.nodes.size();  // what is added stands behind them
+    for (size_t i = 0; i < nodes; ++i) {
+      if (parts_[i] != Part::kCompute) continue;
+      QUENCH_RETURN_IF_ERROR(context_.Check());
+      context_.Report(
+          {"quantize", graph_.nodes[i].name, static_cast<int64_t>(i), static_cast<int64_t>(nodes)});
+      problems.Add(QuantizeOperands(i));
+    }
+    return problems.Finish();
+  }
+
+  absl::Status QuantizeOperands(size_t i) {
+    const Node root = RootOf(graph_.nodes[i]);
+    const auto where = [&](const std::string& what) {
+      return fmt::format("node `{}`: {}", root.name, what);
+    };
+    const auto input = static_cast<size_t>(OperandInput(graph_.nodes[i], 1));
+    const ValueId id = graph_.nodes[i].inputs[input];
+    if (graph_.value(id).constant == nullptr) return absl::OkStatus();
+    const Tensor kernel = graph_.value(id).constant->tensor;
+    const int channels = ChannelAxis(root, kernel);
+    const int axis = options_.per_channel ? channels : -1;
+    const auto quantized =
+        QuantizeKernel(kernel, axis, {kernel_dtype(), true, options_.power_of_two});
+    if (!quantized.ok()) return Annotate(quantized.status(), where("weights"));
+    // A kernel that several nodes use with the same axis is quantized once.
+    const auto [known, fresh] = kernels_.emplace(std::pair(id, axis), kNone);
+    if (fresh) known->second = AddConstant(graph_.value(id).name, *quantized, axis);
+    graph_.nodes[i].inputs[input] = known->second;
+    const auto data = static_cast<size_t>(OperandInput(graph_.nodes[i], 0));
+    const Affine* const affine = AffineOf(graph_.nodes[i].inputs[data]);
+    std::optional<QuantizedConstant> bias;
+    if (affine != nullptr) {
+      QUENCH_ASSIGN_OR_RETURN(bias, BiasOf(i, root, *affine, *quantized));
+    }
+    const Affine used = affine != nullptr ? *affine : Affine{1, 0, 0, 255};
+    const double largest =
+        LargestAccumulator(*quantized, channels, used, bias ? &bias->integers : nullptr);
+    if (largest <= std::numeric_limits<int32_t>::max()) return absl::OkStatus();
+    return absl::FailedPreconditionError(where(fmt::format(
+        "its sums may reach {:g}, a 32-bit accumulator holds 2147483647; exclude it", largest)));
+  }
+
+  // The bias as integers, put in its place; none where it stays in float.
+  absl::StatusOr<std::optional<QuantizedConstant>> BiasOf(size_t i, const Node& root,
+                                                          const Affine& input,
+                                                          const QuantizedConstant& kernel) {
+    const int place = OperandInput(graph_.nodes[i], 2);
+    if (place < 0) return std::nullopt;
+    const ValueId id = graph_.nodes[i].inputs[static_cast<size_t>(place)];
+    const Value& value = graph_.value(id);
+    // A matrix, or a factor that is not 1, is no bias of sums.
+    if (value.constant == nullptr || value.constant->tensor.rank() != 1 ||
+        root.Float("alpha", 1) != 1 || root.Float("beta", 1) != 1)
+      return std::nullopt;
+    const Tensor tensor = value.constant->tensor;
+    if (kernel.scale.rank() == 1 && kernel.scale.size() != tensor.size()) return std::nullopt;
+    absl::StatusOr<QuantizedConstant> bias =
+        options_.bias_dtype == DataType::kI8
+            ? QuantizeKernel(tensor, -1, {DataType::kI8, true, options_.power_of_two})
+            : QuantizeBias(tensor, input.scale, kernel.scale);
+    if (!bias.ok()) return Annotate(bias.status(), fmt::format("node `{}`: bias", root.name));
+    const int axis = bias->scale.rank() == 1 ? 0 : -1;
+    const std::string name = root.name + "." + value.name;
+    graph_.nodes[i].inputs[static_cast<size_t>(place)] = AddConstant(name, *bias, axis);
+    if (options_.bias_dtype == DataType::kI8) return std::nullopt;
+    return *std::move(bias);
+  }
+
+  // Pairs of QuantizeLinear and DequantizeLinear behind every wanted value; its readers take the
+  // second's. A graph output stays the value itself.
+  void QuantizeValues() {
+    const size_t nodes = graph_.nodes.size();
+    std::map<ValueId, ValueId> real;
+    for (size_t i = 0; i < wanted_.size(); ++i) {
+      if (wanted_[i]) real[static_cast<ValueId>(i)] = AddPair(static_cast<ValueId>(i));
+    }
+    for (size_t i = 0; i < nodes; ++i) {
+      for (ValueId& id : graph_.nodes[i].inputs) {
+        if (const auto found = real.find(id); found != real.end()) id = found->second;
+      }
+    }
+  }
+
+  ValueId AddPair(ValueId id) {
+    const std::string name = graph_.value(id).name;
+    const Affine* const affine = AffineOf(id);
+    if (affine == nullptr) {
+      ++report_.dynamic_values;
+      const NodeId node = graph_.AddNode("DynamicQuantizeLinear", name + ".q", {id}, 3);
+      const std::vector<ValueId> parts = graph_.node(node).outputs;
+      return Dequantize(name + ".real", parts[0], parts[1], parts[2], -1);
+    }
+    ++report_.static_values;
+    Tensor zero = Tensor::Zeros(options_.activation_dtype, {});
+    *zero.mutable_bytes() = static_cast<std::byte>(affine->zero_point);
+    const ValueId scale = graph_.AddConstant(name + ".scale", Tensor::ScalarF32(affine->scale));
+    const ValueId zero_point = graph_.AddConstant(name + ".zero_point", zero);
+    const NodeId node = graph_.AddNode("QuantizeLinear", name + ".q", {id, scale, zero_point});
+    return Dequantize(name + ".real", graph_.node(node).outputs[0], scale, zero_point, -1);
+  }
+
+  void Warn() {
+    const auto warn = [&](std::string text) { report_.warnings.push_back(std::move(text)); };
+    if (report_.static_values > 0 && statistics_->random) {
+      warn("calibrated on random inputs: ranges of real data are others");
+    }
+    if (report_.static_values > 0 && statistics_->samples < 10) {
+      warn(fmt::format("calibrated on {} {}: a hundred give steadier ranges", statistics_->samples,
+                       statistics_->samples == 1 ? "sample" : "samples"));
+    }
+    if (report_.dynamic_values > 0 && options_.activation_dtype != DataType::kU8) {
+      warn(fmt::format("{} values get their ranges while running, as u8", report_.dynamic_values));
+    }
+    if (options_.bias_dtype == DataType::kI8) {
+      warn("biases of 8 bits lose most of their precision; 32 bits cost nothing");
+    }
+    if (report_.weights == 0) warn("nothing was quantized");
+    std::vector<std::string> flat;
+    for (size_t i = 0; i < wanted_.size(); ++i) {
+      const TensorStatistics* seen = wanted_[i] ? StatisticsOf(static_cast<ValueId>(i)) : nullptr;
+      if (seen != nullptr && seen->low == seen->high)
+        flat.push_back("`" + graph_.values[i].name + "`");
+    }
+    if (!flat.empty()) {
+      warn(fmt::format("{} values were the same in every element of every sample: {}", flat.size(),
+                       fmt::join(flat, ", ")));
+    }
+  }
+
+  Graph graph_;
+  const Statistics* const statistics_;
+  const QuantizeOptions& options_;
+  const MethodInfo* const method_;
+  const StepContext& context_;
+  std::vector<bool> selected_;
+  std::vector<Part> parts_;                             // per node
+  std::vector<bool> wanted_;                            // per value: as integers
+  std::vector<ValueId> parent_;                         // per value: union of those with one scale
+  std::map<ValueId, Affine> affines_;                   // by representative
+  std::map<std::pair<ValueId, int>, ValueId> kernels_;  // dequantized, by constant and axis
+  QuantizeReport report_;
+};
+
+}  // namespace
+
+absl::StatusOr<QuantizedModule> Quantize(const Graph& graph, const Statistics* statistics,
+                                         const QuantizeOptions& options,
+                                         const StepContext& context) {
+  QUENCH_RETURN_IF_ERROR(CheckOptions(options));
+  QUENCH_RETURN_IF_ERROR(CheckStage(graph));
+  if (statistics != nullptr) {
+    const std::string fingerprint = Fingerprint(graph);
+    if (statistics->fingerprint != fingerprint) {
+      return absl::FailedPreconditionError(fmt::format(
+          "the statistics are of module `{}`, this is `{}`: another model, or other passes; "
+          "calibrate again",
+          statistics->fingerprint.substr(0, 16), fingerprint.substr(0, 16)));
+    }
+  }
+  QUENCH_ASSIGN_OR_RETURN(Graph fused, passes::FuseGroups(graph, {}, context));
+  return Quantizer(std::move(fused), statistics, options, context).Run();
+}
+
+}  // namespace quench::quantizer

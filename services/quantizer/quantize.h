@@ -1,0 +1,65 @@
+// Post-training quantization: a module in, the same module out with QuantizeLinear and
+// DequantizeLinear around everything that integers will compute.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <string>
+#include <vector>
+
+#include "common/base/context.h"
+#include "common/ir/graph.h"
+#include "services/quantizer/methods/method.h"
+#include "services/quantizer/statistics.h"
+
+namespace quench::quantizer {
+
+// Where the ranges of activations come from.
+enum class RangeSource : uint8_t {
+  kStatic,   // statistics of calibration; all that are needed must be there
+  kDynamic,  // each run's own extrema, always asymmetric u8 (ONNX's DynamicQuantizeLinear)
+  kAny,      // statistics where there are any, else as kDynamic
+};
+
+struct QuantizeOptions {
+  DataType activation_dtype = DataType::kI8;     // i8 or u8
+  DataType kernel_dtype = DataType::kUndefined;  // i8 or u8; undefined: that of activations
+  DataType bias_dtype = DataType::kI32;          // i32, or i8, which costs accuracy
+  bool per_channel = false;                      // kernels: a scale for each output channel
+  bool symmetric = false;                        // activations; kernels always are
+  bool power_of_two = false;                     // scales
+  std::string method;                            // "": the catalogue's first
+  double percentile = 99;                        // of that method
+  RangeSource source = RangeSource::kAny;
+  // Nodes by name, or `op:NAME` for all of one operator; `*`, `?` and [] as in the shell. With
+  // include, only what it names; exclude goes before it. A pattern that fits nothing is an error.
+  std::vector<std::string> include, exclude;
+};
+
+struct LayerChoice {
+  std::string node, op;
+  bool quantized = false;
+  std::string reason;  // why it stays in float
+};
+
+struct QuantizeReport {
+  std::vector<LayerChoice> layers;  // every convolution and matrix product, in order
+  int static_values = 0;            // activations with fixed ranges
+  int dynamic_values = 0;           // activations with ranges of each run
+  int weights = 0;                  // constants that are integers now
+  std::vector<std::string> warnings;
+};
+
+struct QuantizedModule {
+  Graph graph;  // stage `quantized`
+  QuantizeReport report;
+};
+
+// `graph` is at stage `canonical`, after the passes; `statistics` (null: none) are those of this
+// very graph. FAILED_PRECONDITION: already quantized, statistics of another module, or some are
+// missing that RangeSource::kStatic needs (all named).
+absl::StatusOr<QuantizedModule> Quantize(const Graph& graph, const Statistics* statistics,
+                                         const QuantizeOptions& options,
+                                         const StepContext& context = {});
+
+}  // namespace quench::quantizer

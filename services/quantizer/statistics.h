@@ -1,0 +1,54 @@
+// What calibration saw of a model's values: as much as every method of choosing ranges needs, in
+// memory that the number of samples does not change.
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/ir/tensor.h"
+#include "services/quantizer/histogram.h"
+
+namespace quench::quantizer {
+
+struct ChannelStatistics {
+  float low = 0, high = 0;
+  double sum = 0;
+  int64_t elements = 0;
+};
+
+// Of one value, over `samples` runs of the model.
+struct TensorStatistics {
+  int64_t samples = 0;   // runs that gave elements
+  int64_t elements = 0;  // in all of them
+  float low = 0, high = 0;
+  double sum_of_lows = 0, sum_of_highs = 0;  // of each sample's extrema
+  double sum = 0, sum_of_squares = 0;
+  Histogram histogram;
+  std::vector<ChannelStatistics> channels;  // along the value's channel axis; empty: it has none
+
+  // A float tensor. `axis` is that of channels, -1 for none. NaN and infinity are
+  // INVALID_ARGUMENT that says how many of each there are, and nothing is added then.
+  absl::Status Add(const Tensor& tensor, int axis);
+  // FAILED_PRECONDITION when the two have different numbers of channels.
+  absl::Status Merge(const TensorStatistics& other);
+
+  double mean() const;
+  double variance() const;
+};
+
+struct Statistics {
+  std::string fingerprint;  // of the module that was calibrated
+  int64_t samples = 0;
+  bool random = false;  // from random inputs: ranges of real data are others
+  std::map<std::string, TensorStatistics> values;
+
+  // Statistics of the same module, from other samples. FAILED_PRECONDITION for another module's.
+  absl::Status Merge(const Statistics& other);
+};
+
+}  // namespace quench::quantizer

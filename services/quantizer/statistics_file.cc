@@ -1,0 +1,35 @@
+#include "services/quantizer/statistics_file.h"
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "services/quantizer/statistics_proto.h"
+
+namespace quench::quantizer {
+namespace {
+
+// Before the message, as serialised modules have theirs.
+constexpr std::string_view kMagic = "QUENCHSTATISTICS1\n";
+constexpr size_t kMaxBytes = size_t{1} << 30;
+
+}  // namespace
+
+bool IsStatistics(std::string_view head) { return head.starts_with(kMagic); }
+
+absl::Status WriteStatistics(const Statistics& statistics, const std::filesystem::path& path) {
+  return WriteFileAtomically(path, std::string(kMagic) + ToProto(statistics).SerializeAsString());
+}
+
+absl::StatusOr<Statistics> ReadStatistics(const std::filesystem::path& path) {
+  QUENCH_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxBytes));
+  v1::Statistics message;
+  if (!IsStatistics(bytes) ||
+      !message.ParseFromArray(bytes.data() + kMagic.size(),
+                              static_cast<int>(bytes.size() - kMagic.size()))) {
+    return InvalidArgument("`{}` has no statistics of calibration", path.string());
+  }
+  absl::StatusOr<Statistics> statistics = FromProto(message);
+  if (!statistics.ok()) return Annotate(statistics.status(), fmt::format("`{}`", path.string()));
+  return statistics;
+}
+
+}  // namespace quench::quantizer

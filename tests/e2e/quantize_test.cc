@@ -1,0 +1,122 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/e2e/quench_process.h"
+
+namespace quench::testing {
+namespace {
+
+constexpr char kSamples[] = QUENCH_SOURCE_DIR "/bench/models/digits_sample.npy";
+
+class QuantizeTest : public ::testing::Test {
+ protected:
+  Outcome Calibrate(const std::string& output, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> line = {"calibrate", DigitsModel(), "--batch", "1",
+                                     "--data",    kSamples,      "-o",      output};
+    line.insert(line.end(), more.begin(), more.end());
+    return work_.Run(line);
+  }
+  nlohmann::json Compare(const std::string& other, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> line = {"compare", DigitsModel(), other,      "--batch", "1",
+                                     "--data",  kSamples,      "--format", "json"};
+    line.insert(line.end(), more.begin(), more.end());
+    const Outcome outcome = work_.Run(line);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return nlohmann::json::parse(outcome.out, nullptr, false);
+  }
+  const Workspace work_;
+};
+
+TEST_F(QuantizeTest, CalibratedQuantizedAndCompared) {
+  const Outcome calibrated = Calibrate("s.stats");
+  ASSERT_EQ(calibrated.exit_code, 0) << calibrated.err;
+  const Outcome shown = work_.Run({"calibrate", "s.stats", "--format", "json"});
+  ASSERT_EQ(shown.exit_code, 0) << shown.err;
+  const nlohmann::json statistics = nlohmann::json::parse(shown.out);
+  EXPECT_EQ(statistics.at("samples"), 8);
+  EXPECT_FALSE(statistics.at("random"));
+  EXPECT_GT(statistics.at("values").size(), 5u);
+  EXPECT_NE(work_.Run({"calibrate", "s.stats"}).out.find("8 samples"), std::string::npos);
+
+  for (const char* output : {"q.qir", "q.ir.txt", "q.onnx"}) {
+    const Outcome quantized = work_.Run({"quantize", DigitsModel(), "--batch", "1", "-c", "s.stats",
+                                         "--per-channel", "--type", "static", "-o", output});
+    ASSERT_EQ(quantized.exit_code, 0) << quantized.err;
+    EXPECT_NE(quantized.err.find("calibrated on 8 samples"), std::string::npos);
+    EXPECT_NE(quantized.out.find("4 of 4 are integers"), std::string::npos) << quantized.out;
+    const nlohmann::json report = Compare(output);
+    EXPECT_EQ(report.at("accuracy").at("agreement"), 1) << output;
+    EXPECT_GT(report.at("outputs").at(0).at("sqnr_db"), 25) << output;
+  }
+}
+
+TEST_F(QuantizeTest, LayersAndLabelsAreCompared) {
+  ASSERT_EQ(Calibrate("s.stats").exit_code, 0);
+  ASSERT_EQ(work_.Run({"quantize", DigitsModel(), "--batch", "1", "-c", "s.stats", "-o", "q.qir"})
+                .exit_code,
+            0);
+  ASSERT_TRUE(WriteFileAtomically(work_.path("labels.txt"), "0\n1\n2\n3\n4\n5\n6\n7\n").ok());
+  const nlohmann::json report = Compare("q.qir", {"--layers", "--labels", "labels.txt"});
+  EXPECT_GT(report.at("layers").size(), 4u);
+  int saturated = 0;
+  for (const nlohmann::json& layer : report.at("layers")) {
+    EXPECT_GT(layer.at("cosine"), 0.99) << layer;
+    saturated += layer.contains("saturation") ? 1 : 0;
+  }
+  EXPECT_GT(saturated, 2);
+  EXPECT_EQ(report.at("accuracy").at("reference_top1"), report.at("accuracy").at("other_top1"));
+  ASSERT_TRUE(WriteFileAtomically(work_.path("labels.txt"), "0\n1\n").ok());
+  const Outcome few = work_.Run({"compare", DigitsModel(), "q.qir", "--batch", "1", "--data",
+                                 kSamples, "--labels", "labels.txt"});
+  EXPECT_EQ(few.exit_code, 1);
+  EXPECT_NE(few.err.find("2 labels for 8 rows"), std::string::npos) << few.err;
+}
+
+TEST_F(QuantizeTest, MoreSamplesAreAddedOnRequest) {
+  ASSERT_EQ(Calibrate("s.stats").exit_code, 0);
+  const Outcome again = Calibrate("s.stats");
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_NE(again.err.find("--add"), std::string::npos) << again.err;
+  const Outcome added = Calibrate("s.stats", {"--add"});
+  ASSERT_EQ(added.exit_code, 0) << added.err;
+  EXPECT_NE(added.out.find("samples  16"), std::string::npos) << added.out;
+  // Of another model: with its batch norms, values and weights are others.
+  const Outcome other = Calibrate("s.stats", {"--add", "--no-fold-batch-norms"});
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_NE(other.err.find("do not go together"), std::string::npos) << other.err;
+  const Outcome wrong = work_.Run({"quantize", DigitsModel(), "-c", "s.stats"});
+  EXPECT_EQ(wrong.exit_code, 1);
+  EXPECT_NE(wrong.err.find("calibrate again"), std::string::npos) << wrong.err;
+}
+
+TEST_F(QuantizeTest, RandomSamplesAreWarnedOf) {
+  const Outcome outcome =
+      work_.Run({"calibrate", DigitsModel(), "--random", "3", "--use-cuda", "--show"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("random inputs"), std::string::npos);
+  EXPECT_NE(outcome.err.find("on the CPU"), std::string::npos);
+  EXPECT_NE(outcome.out.find("3 random samples"), std::string::npos);
+}
+
+TEST_F(QuantizeTest, BadRequestsSayWhatIsWanted) {
+  const auto expect = [&](const std::vector<std::string>& line, int code, const char* text) {
+    const Outcome outcome = work_.Run(line);
+    EXPECT_EQ(outcome.exit_code, code) << outcome.err;
+    EXPECT_NE((outcome.out + outcome.err).find(text), std::string::npos) << outcome.err;
+  };
+  expect({"calibrate", DigitsModel()}, 1, "samples are wanted");
+  expect({"calibrate", DigitsModel(), "--data", "missing.npy"}, 1, "missing.npy");
+  expect({"calibrate", DigitsModel(), "--data", DigitsModel()}, 1, ".npy or .pb");
+  expect({"quantize", DigitsModel(), "--type", "static"}, 1, "calibrate first");
+  expect({"quantize", DigitsModel(), "--method", "kl"}, 2, "average");
+  expect({"quantize", DigitsModel(), "--include", "nothing"}, 1, "no node fits `nothing`");
+  expect({"quantize", DigitsModel(), "-c", DigitsModel()}, 1, "no statistics of calibration");
+  ASSERT_EQ(work_.Run({"quantize", DigitsModel(), "--type", "dynamic"}).exit_code, 0);
+  expect({"quantize", DigitsModel(), "--type", "dynamic"}, 1, "--force");
+  expect({"quantize", "quantized.qir", "--type", "dynamic", "--force"}, 1, "quantized already");
+  expect({"compare", DigitsModel(), "quantized.qir"}, 1, "samples are wanted");
+}
+
+}  // namespace
+}  // namespace quench::testing

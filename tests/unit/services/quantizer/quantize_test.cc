@@ -1,0 +1,316 @@
+#include "services/quantizer/quantize.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "common/base/status.h"
+#include "common/ir/hash.h"
+#include "common/ir/verify.h"
+#include "common/ops/evaluate.h"
+#include "services/quantizer/calibrate.h"
+#include "tests/support/graphs.h"
+#include "tests/support/matchers.h"
+
+namespace quench::quantizer {
+namespace {
+
+using ::quench::testing::Add;
+using ::quench::testing::CountOps;
+using ::quench::testing::HasSubstr;
+using ::quench::testing::RandomInputsFor;
+using ::quench::testing::RandomTensor;
+
+// Statistics by the interpreter.
+Statistics Seen(const Graph& graph, int samples = 12) {
+  Statistics statistics;
+  statistics.fingerprint = Fingerprint(graph);
+  const std::map<std::string, int> axes = ChannelAxes(graph);
+  const auto take = [&](const std::string& name, const Tensor& tensor) {
+    if (!axes.contains(name)) return;
+    EXPECT_TRUE(statistics.values[name].Add(tensor, axes.at(name)).ok());
+  };
+  for (int i = 0; i < samples; ++i) {
+    const std::vector<Tensor> inputs = RandomInputsFor(graph, static_cast<uint64_t>(i) + 1);
+    for (size_t k = 0; k < inputs.size(); ++k) take(graph.value(graph.inputs[k]).name, inputs[k]);
+    ops::EvaluateOptions options;
+    options.on_value = take;
+    EXPECT_TRUE(ops::Evaluate(graph, inputs, {}, options).ok());
+    ++statistics.samples;
+  }
+  return statistics;
+}
+
+// Signal to quantization noise, in decibels.
+double Sqnr(const Graph& graph, const Graph& quantized) {
+  double signal = 0, noise = 0;
+  for (uint64_t seed = 1; seed < 3; ++seed) {
+    const std::vector<Tensor> inputs = RandomInputsFor(graph, seed);
+    const auto a = ops::Evaluate(graph, inputs), b = ops::Evaluate(quantized, inputs);
+    EXPECT_TRUE(a.ok()) << a.status();
+    EXPECT_TRUE(b.ok()) << b.status();
+    if (!a.ok() || !b.ok()) return -1;
+    for (int64_t i = 0; i < (*a)[0].size(); ++i) {
+      const double x = (*a)[0].FloatAt(i), y = (*b)[0].FloatAt(i);
+      signal += x * x;
+      noise += (x - y) * (x - y);
+    }
+  }
+  return 10 * std::log10(signal / std::max(noise, 1e-300));
+}
+
+// Two convolutions with a residual, pooling, and a Gemm: x -> c1+relu -> c2 (+ c1) relu -> pool ->
+// flatten -> gemm.
+Graph Network(bool hostile = false) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {1, 3, 8, 8}));
+  Tensor w1 = RandomTensor({4, 3, 3, 3}, 1);
+  if (hostile) {  // one channel a thousand times the others
+    auto* values = reinterpret_cast<float*>(w1.mutable_bytes());
+    for (int i = 27; i < 108; ++i) values[i] /= 1000;
+  }
+  ValueId y = Add(graph, "Conv",
+                  {x, graph.AddConstant("w1", w1), graph.AddConstant("b1", RandomTensor({4}, 2))},
+                  {{"pads", std::vector<int64_t>{1, 1, 1, 1}}}, "c1");
+  const ValueId r1 = Add(graph, "Relu", {y}, {}, "r1");
+  y = Add(graph, "Conv", {r1, graph.AddConstant("w2", RandomTensor({4, 4, 3, 3}, 3))},
+          {{"pads", std::vector<int64_t>{1, 1, 1, 1}}}, "c2");
+  y = Add(graph, "Add", {y, r1}, {}, "sum");
+  y = Add(graph, "Relu", {y}, {}, "r2");
+  y = Add(graph, "MaxPool", {y},
+          {{"kernel_shape", std::vector<int64_t>{2, 2}}, {"strides", std::vector<int64_t>{2, 2}}},
+          "pool");
+  y = Add(graph, "Flatten", {y}, {}, "flat");
+  y = Add(graph, "Gemm",
+          {y, graph.AddConstant("w3", RandomTensor({5, 64}, 4)),
+           graph.AddConstant("b3", RandomTensor({5}, 5))},
+          {{"transB", int64_t{1}}}, "fc");
+  graph.outputs = {y};
+  return graph;
+}
+
+const Node* NodeOf(const Graph& graph, const std::string& value) {
+  const auto id = graph.FindValue(value);
+  return id && graph.value(*id).producer != kNone ? &graph.node(graph.value(*id).producer)
+                                                  : nullptr;
+}
+
+TEST(Quantize, PutsPairsAroundProductsAndLeavesTheirInsides) {
+  const Graph graph = Network();
+  const Statistics statistics = Seen(graph);
+  const auto result = Quantize(graph, &statistics, {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  const Graph& quantized = result->graph;
+  EXPECT_TRUE(VerifyGraph(quantized).ok()) << VerifyGraph(quantized);
+  EXPECT_EQ(quantized.stage, Stage::kQuantized);
+  EXPECT_EQ(quantized.metadata.at("is_quantized"), "true");
+  EXPECT_EQ(quantized.metadata.at("is_calibrated"), "true");
+  // x, r1, r2, pool, flat; c1, c2 and sum are inside of what is computed at once, fc is the output.
+  EXPECT_EQ(CountOps(quantized, "QuantizeLinear"), 5);
+  EXPECT_EQ(result->report.static_values, 5);
+  // Those and three kernels and two biases.
+  EXPECT_EQ(CountOps(quantized, "DequantizeLinear"), 10);
+  EXPECT_EQ(result->report.weights, 5);
+  EXPECT_NE(NodeOf(quantized, "r1.q"), nullptr);
+  EXPECT_EQ(NodeOf(quantized, "c1.q"), nullptr);
+  EXPECT_EQ(quantized.value(quantized.outputs[0]).name, "fc");
+  EXPECT_GT(Sqnr(graph, quantized), 30);
+  for (const LayerChoice& layer : result->report.layers) EXPECT_TRUE(layer.quantized);
+}
+
+TEST(Quantize, WhatMovesSharesItsScale) {
+  const Graph graph = Network();
+  const Statistics statistics = Seen(graph);
+  const auto result = Quantize(graph, &statistics, {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  const auto scale = [&](const std::string& value) {
+    const Node* node = NodeOf(result->graph, value + ".q");
+    return node == nullptr ? -1 : result->graph.value(node->inputs[1]).constant->tensor.FloatAt(0);
+  };
+  EXPECT_EQ(scale("r2"), scale("pool"));
+  EXPECT_EQ(scale("r2"), scale("flat"));
+  EXPECT_NE(scale("r2"), scale("r1"));
+}
+
+TEST(Quantize, PerChannelRescuesUnevenChannels) {
+  const Graph graph = Network(true);
+  const Statistics statistics = Seen(graph);
+  QuantizeOptions options;
+  const auto one = Quantize(graph, &statistics, options);
+  options.per_channel = true;
+  const auto each = Quantize(graph, &statistics, options);
+  ASSERT_TRUE(one.ok()) << one.status();
+  ASSERT_TRUE(each.ok()) << each.status();
+  const Node* kernel = NodeOf(each->graph, "w1.real");
+  ASSERT_NE(kernel, nullptr);
+  EXPECT_EQ(kernel->Int("axis", -1), 0);
+  EXPECT_EQ(each->graph.value(kernel->inputs[1]).type.dims.size(), 1u);
+  EXPECT_GT(Sqnr(graph, each->graph), 30);
+}
+
+class QuantizeOptionsTest : public ::testing::Test {
+ protected:
+  double SqnrWith(const QuantizeOptions& options) const {
+    const auto result = Quantize(graph_, &statistics_, options);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? Sqnr(graph_, result->graph) : -1;
+  }
+  const Graph graph_ = Network();
+  const Statistics statistics_ = Seen(graph_);
+};
+
+TEST_F(QuantizeOptionsTest, EveryMethodKeepsTheFunction) {
+  for (const MethodInfo& method : AllMethods()) {
+    for (const bool symmetric : {false, true}) {
+      QuantizeOptions options;
+      options.symmetric = symmetric;
+      options.method = method.name;
+      options.percentile = 99.99;
+      EXPECT_GT(SqnrWith(options), 18) << method.name << " " << symmetric;
+    }
+  }
+}
+
+TEST_F(QuantizeOptionsTest, EveryDtypeKeepsTheFunction) {
+  for (const DataType activation : {DataType::kI8, DataType::kU8}) {
+    for (const DataType kernel : {DataType::kI8, DataType::kU8}) {
+      for (const bool per_channel : {false, true}) {
+        QuantizeOptions options;
+        options.activation_dtype = activation;
+        options.kernel_dtype = kernel;
+        options.per_channel = per_channel;
+        EXPECT_GT(SqnrWith(options), 30) << DataTypeName(activation) << DataTypeName(kernel);
+      }
+    }
+  }
+}
+
+TEST_F(QuantizeOptionsTest, CoarserStepsCostDecibels) {
+  QuantizeOptions options;
+  options.method = "minmax";
+  const double free = SqnrWith(options);
+  options.power_of_two = true;
+  const double shifts = SqnrWith(options);
+  EXPECT_LT(shifts, free);
+  EXPECT_GT(shifts, 24);
+  options.bias_dtype = DataType::kI8;
+  EXPECT_GT(SqnrWith(options), 20);
+}
+
+TEST(Quantize, DynamicNeedsNoStatistics) {
+  const Graph graph = Network();
+  QuantizeOptions options;
+  options.source = RangeSource::kDynamic;
+  const auto result = Quantize(graph, nullptr, options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(CountOps(result->graph, "DynamicQuantizeLinear"), 3);  // inputs of products only
+  EXPECT_EQ(CountOps(result->graph, "QuantizeLinear"), 0);
+  EXPECT_FALSE(result->graph.metadata.contains("is_calibrated"));
+  EXPECT_GT(Sqnr(graph, result->graph), 30);
+}
+
+TEST(Quantize, AnyTakesStatisticsWhereThereAreSome) {
+  const Graph graph = Network();
+  Statistics statistics = Seen(graph);
+  statistics.values.erase("r1");
+  const auto result = Quantize(graph, &statistics, {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->report.dynamic_values, 1);
+  EXPECT_GT(result->report.static_values, 2);
+  EXPECT_GT(Sqnr(graph, result->graph), 30);
+  QuantizeOptions options;
+  options.source = RangeSource::kStatic;
+  EXPECT_PRED1(HasSubstr("`r1`"), MessageOf(Quantize(graph, &statistics, options).status()));
+  EXPECT_PRED1(HasSubstr("calibrate first"), MessageOf(Quantize(graph, nullptr, options).status()));
+}
+
+TEST(Quantize, IncludeAndExcludeChooseNodes) {
+  const Graph graph = Network();
+  const Statistics statistics = Seen(graph);
+  QuantizeOptions options;
+  options.exclude = {"fc"};
+  auto result = Quantize(graph, &statistics, options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(CountOps(result->graph, "QuantizeLinear"), 2);  // x and r1: nobody wants the others
+  EXPECT_EQ(result->report.layers.at(2).reason, "excluded");
+  options.exclude = {};
+  options.include = {"op:Gemm"};
+  result = Quantize(graph, &statistics, options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(CountOps(result->graph, "QuantizeLinear"), 1);
+  options.include = {"c*", "nothing*"};
+  options.exclude = {"op:LSTM"};
+  const std::string text = MessageOf(Quantize(graph, &statistics, options).status());
+  EXPECT_PRED1(HasSubstr("include: no node fits `nothing*`"), text);
+  EXPECT_PRED1(HasSubstr("exclude: no node fits `op:LSTM`"), text);
+}
+
+TEST(Quantize, TwiceOrWithOthersStatisticsIsRefused) {
+  const Graph graph = Network();
+  Statistics statistics = Seen(graph);
+  const auto once = Quantize(graph, &statistics, {});
+  ASSERT_TRUE(once.ok()) << once.status();
+  EXPECT_PRED1(HasSubstr("quantized already"),
+               MessageOf(Quantize(once->graph, nullptr, {}).status()));
+  Graph reread = once->graph;
+  reread.stage = Stage::kCanonical;  // as an importer gives it
+  EXPECT_EQ(Quantize(reread, nullptr, {}).status().code(), absl::StatusCode::kFailedPrecondition);
+  statistics.fingerprint = "0123456789abcdef0123";
+  EXPECT_PRED1(HasSubstr("calibrate again"), MessageOf(Quantize(graph, &statistics, {}).status()));
+}
+
+TEST(Quantize, BadOptionsAreToldTogether) {
+  QuantizeOptions options;
+  options.activation_dtype = DataType::kI16;
+  options.kernel_dtype = DataType::kF32;
+  options.bias_dtype = DataType::kF32;
+  options.percentile = 20;
+  options.method = "kl";
+  const std::string text = MessageOf(Quantize(Network(), nullptr, options).status());
+  for (const char* part : {"activation dtype is i16, it must be i8 or u8", "kernel dtype is f32",
+                           "bias dtype is f32", "percentile is 20", "unknown method `kl`"}) {
+    EXPECT_PRED1(HasSubstr(part), text);
+  }
+}
+
+TEST(Quantize, WeightsThatAreNoNumbersAreNamed) {
+  Graph graph = Network();
+  const Statistics statistics = Seen(graph);
+  Tensor w = RandomTensor({4, 4, 3, 3}, 3);
+  reinterpret_cast<float*>(w.mutable_bytes())[7] = NAN;
+  auto constant = std::make_shared<Constant>();
+  constant->tensor = w;
+  graph.value(*graph.FindValue("w2")).constant = constant;
+  const absl::Status status = Quantize(graph, nullptr, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_PRED1(HasSubstr("node `c2`: weights: 1 NaN"), MessageOf(status));
+}
+
+TEST(Quantize, SumsThatOverflowAreRefused) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {1, 80'000}));
+  graph.outputs = {Add(graph, "MatMul",
+                       {x, graph.AddConstant("w", Tensor::Of(DataType::kF32, {80'000, 1},
+                                                             std::vector<float>(80'000, 1)))},
+                       {}, "y")};
+  const absl::Status status = Quantize(graph, nullptr, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_PRED1(HasSubstr("node `y`: its sums may reach 2.59"), MessageOf(status));
+}
+
+TEST(Quantize, WarnsOfWhatCostsAccuracy) {
+  const Graph graph = Network();
+  Statistics statistics = Seen(graph, 1);
+  statistics.random = true;
+  QuantizeOptions options;
+  options.bias_dtype = DataType::kI8;
+  const auto result = Quantize(graph, &statistics, options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  const std::string text = fmt::format("{}", fmt::join(result->report.warnings, "\n"));
+  EXPECT_PRED1(HasSubstr("random inputs"), text);
+  EXPECT_PRED1(HasSubstr("1 sample:"), text);
+  EXPECT_PRED1(HasSubstr("8 bits"), text);
+}
+
+}  // namespace
+}  // namespace quench::quantizer
