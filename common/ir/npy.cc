@@ -134,29 +134,31 @@ Tensor Transposed(const Tensor& source) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<NpyFile>> NpyFile::Open(const std::filesystem::path& path) {
+absl::StatusOr<std::unique_ptr<NpyFile>> NpyFile::Open(const std::filesystem::path& path,
+                                                       const std::string& shown) {
+  const std::string name = shown.empty() ? path.string() : shown;
   // A pipe is refused below, not waited for.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return ErrnoStatus(errno, "open", path);
-  std::unique_ptr<NpyFile> file(new NpyFile(fd, path));
+  if (fd < 0) return ErrnoStatus(errno, "open", name);
+  std::unique_ptr<NpyFile> file(new NpyFile(fd, name));
   struct stat info{};
-  if (::fstat(fd, &info) != 0) return ErrnoStatus(errno, "inspect", path);
-  if (!S_ISREG(info.st_mode)) return InvalidArgument("`{}` is not a regular file", path.string());
+  if (::fstat(fd, &info) != 0) return ErrnoStatus(errno, "inspect", name);
+  if (!S_ISREG(info.st_mode)) return InvalidArgument("`{}` is not a regular file", name);
   const auto size = static_cast<uint64_t>(info.st_size);
   std::string begin(static_cast<size_t>(std::min<uint64_t>(size, kMaxHeader)), '\0');
   QUENCH_RETURN_IF_ERROR(
       file->ReadAt(0, std::as_writable_bytes(std::span(begin.data(), begin.size()))));
-  QUENCH_ASSIGN_OR_RETURN(Header header, ParseHeader(begin, path.string()));
+  QUENCH_ASSIGN_OR_RETURN(Header header, ParseHeader(begin, name));
   const std::optional<DataType> dtype = TypeOf(header.descr);
   if (!dtype) {
     return InvalidArgument("`{}`: dtype `{}` is not read; little-endian numbers and bools are",
-                           path.string(), header.descr);
+                           name, header.descr);
   }
   const std::optional<int64_t> count = ElementCount(header.dims);
   const uint64_t available = size - header.data_offset;
   if (!count || static_cast<uint64_t>(*count) > kMaxFile ||
       static_cast<uint64_t>(DataTypeBytes(*dtype, *count)) != available) {
-    return InvalidArgument("`{}`: has {} bytes of data, its shape and dtype need {}", path.string(),
+    return InvalidArgument("`{}`: has {} bytes of data, its shape and dtype need {}", name,
                            available,
                            count ? std::to_string(DataTypeBytes(*dtype, *count)) : "too many");
   }
@@ -173,10 +175,9 @@ absl::Status NpyFile::ReadAt(uint64_t offset, std::span<std::byte> into) const {
   while (!into.empty()) {
     const ssize_t got = ::pread(fd_, into.data(), into.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return ErrnoStatus(errno, "read", path_);
+    if (got < 0) return ErrnoStatus(errno, "read", shown_);
     if (got == 0)
-      return absl::DataLossError(
-          fmt::format("`{}` became shorter while it was read", path_.string()));
+      return absl::DataLossError(fmt::format("`{}` became shorter while it was read", shown_));
     into = into.subspan(static_cast<size_t>(got));
     offset += static_cast<uint64_t>(got);
   }
@@ -188,7 +189,7 @@ absl::StatusOr<Tensor> NpyFile::Rows(int64_t first, int64_t count) const {
     return Unsupported(
         "`{}`: rows of a column-major array are not read one by one; store it in "
         "row-major (C) order",
-        path_.string());
+        shown_);
   }
   std::vector<int64_t> dims = dims_;
   dims[0] = count;

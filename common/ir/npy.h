@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/ir/tensor.h"
@@ -20,7 +21,9 @@ absl::StatusOr<Tensor> ReadNpy(const std::filesystem::path& path);
 // A .npy file of which parts are read: as little as is asked for is ever in memory.
 class NpyFile {
  public:
-  static absl::StatusOr<std::unique_ptr<NpyFile>> Open(const std::filesystem::path& path);
+  // `shown` is what messages call it; empty: its path.
+  static absl::StatusOr<std::unique_ptr<NpyFile>> Open(const std::filesystem::path& path,
+                                                       const std::string& shown = "");
   ~NpyFile();
   NpyFile(const NpyFile&) = delete;
   NpyFile& operator=(const NpyFile&) = delete;
@@ -32,11 +35,11 @@ class NpyFile {
   absl::StatusOr<Tensor> All() const;
 
  private:
-  NpyFile(int fd, std::filesystem::path path) : fd_(fd), path_(std::move(path)) {}
+  NpyFile(int fd, std::string shown) : fd_(fd), shown_(std::move(shown)) {}
   absl::Status ReadAt(uint64_t offset, std::span<std::byte> into) const;
 
   int fd_;
-  std::filesystem::path path_;
+  std::string shown_;
   DataType dtype_ = DataType::kUndefined;
   bool fortran_ = false;
   std::vector<int64_t> dims_;

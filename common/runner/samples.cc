@@ -65,8 +65,13 @@ int64_t SamplesIn(std::span<const int64_t> dims, const ArtifactTensor& input) {
 
 class FileSamples final : public Samples {
  public:
-  FileSamples(std::span<const ArtifactTensor> inputs, TensorFileReader read_pb)
-      : inputs_(inputs.begin(), inputs.end()), read_pb_(std::move(read_pb)) {}
+  // Messages name files relative to `root`.
+  FileSamples(fs::path root, std::span<const ArtifactTensor> inputs, TensorFileReader read_pb)
+      : root_(std::move(root)),
+        inputs_(inputs.begin(), inputs.end()),
+        read_pb_(std::move(read_pb)) {}
+
+  std::string Shown(const fs::path& path) const { return path.lexically_relative(root_).string(); }
 
   absl::Status Add(std::vector<fs::path> files) {
     Item item{std::move(files), 0};
@@ -77,8 +82,8 @@ class FileSamples final : public Samples {
       if (!samples.ok()) continue;
       if (i > 0 && problems.ok() && *samples != item.samples) {
         problems.Add(InvalidArgument("`{}` has {} samples of input `{}`, `{}` {} of input `{}`",
-                                     item.files[i].string(), *samples, inputs_[i].name,
-                                     item.files[0].string(), item.samples, inputs_[0].name));
+                                     Shown(item.files[i]), *samples, inputs_[i].name,
+                                     Shown(item.files[0]), item.samples, inputs_[0].name));
       }
       item.samples = *samples;
     }
@@ -110,7 +115,7 @@ class FileSamples final : public Samples {
   std::string NameOf(int64_t sample) const override {
     const auto [item, row] = Find(sample);
     const std::string name =
-        "`" + (inputs_.size() == 1 ? item->files[0] : item->files[0].parent_path()).string() + "`";
+        "`" + Shown(inputs_.size() == 1 ? item->files[0] : item->files[0].parent_path()) + "`";
     return item->samples == 1 ? name : fmt::format("row {} of {}", row, name);
   }
 
@@ -122,7 +127,7 @@ class FileSamples final : public Samples {
   }
 
   absl::StatusOr<Tensor> ReadPb(const fs::path& file) const {
-    if (!read_pb_) return Unsupported("`{}`: .pb files are not read here", file.string());
+    if (!read_pb_) return Unsupported("`{}`: .pb files are not read here", Shown(file));
     return read_pb_(file);
   }
 
@@ -130,7 +135,7 @@ class FileSamples final : public Samples {
     DataType dtype = DataType::kUndefined;
     std::vector<int64_t> dims;
     if (file.extension() == ".npy") {
-      QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<NpyFile> npy, NpyFile::Open(file));
+      QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<NpyFile> npy, NpyFile::Open(file, Shown(file)));
       dtype = npy->dtype();
       dims = npy->dims();
     } else {
@@ -140,7 +145,7 @@ class FileSamples final : public Samples {
     }
     const int64_t samples = dtype == input.dtype ? SamplesIn(dims, input) : 0;
     if (samples > 0) return samples;
-    return InvalidArgument("`{}` is {}, input `{}` is {}", file.string(), Describe(dtype, dims),
+    return InvalidArgument("`{}` is {}, input `{}` is {}", Shown(file), Describe(dtype, dims),
                            input.name, Describe(input));
   }
 
@@ -148,7 +153,7 @@ class FileSamples final : public Samples {
     const fs::path& file = item.files[input];
     const int64_t rows = inputs_[input].dims.empty() ? 1 : inputs_[input].dims[0].value;
     if (file.extension() == ".npy") {
-      QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<NpyFile> npy, NpyFile::Open(file));
+      QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<NpyFile> npy, NpyFile::Open(file, Shown(file)));
       return item.samples == 1 ? npy->All() : npy->Rows(row * rows, rows);
     }
     QUENCH_ASSIGN_OR_RETURN(Tensor tensor, ReadPb(file));
@@ -162,6 +167,7 @@ class FileSamples final : public Samples {
     return part;
   }
 
+  const fs::path root_;
   const std::vector<ArtifactTensor> inputs_;
   const TensorFileReader read_pb_;
   std::vector<Item> items_;
@@ -172,6 +178,7 @@ class FileSamples final : public Samples {
 // The file of each input in a sample's folder.
 absl::StatusOr<std::vector<fs::path>> FilesOf(const fs::path& folder,
                                               std::span<const ArtifactTensor> inputs) {
+  const std::string shown = folder.filename().string();
   std::vector<fs::path> files;
   StatusCollector problems;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -184,7 +191,7 @@ absl::StatusOr<std::vector<fs::path>> FilesOf(const fs::path& folder,
       return fs::exists(folder / name, error);
     });
     if (found == names.end()) {
-      problems.Add(InvalidArgument("`{}` has no file of input `{}`: none of {}", folder.string(),
+      problems.Add(InvalidArgument("`{}` has no file of input `{}`: none of {}", shown,
                                    inputs[i].name, fmt::join(names, ", ")));
       continue;
     }
@@ -234,9 +241,9 @@ absl::StatusOr<std::unique_ptr<Samples>> OpenSamples(const fs::path& path,
                                                      std::span<const ArtifactTensor> inputs,
                                                      const TensorFileReader& read_pb,
                                                      const StepContext& context) {
-  auto samples = std::make_unique<FileSamples>(inputs, read_pb);
   std::error_code error;
   const bool folder = fs::is_directory(path, error);
+  auto samples = std::make_unique<FileSamples>(folder ? path : path.parent_path(), inputs, read_pb);
   std::vector<fs::path> entries = {path};
   if (folder) {
     QUENCH_ASSIGN_OR_RETURN(entries, Sorted(path));

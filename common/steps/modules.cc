@@ -86,6 +86,36 @@ absl::StatusOr<BlobDigest> StoreFile(const std::filesystem::path& path, LocalBlo
   return digest;
 }
 
+bool IsRelativePath(const std::string& text) {
+  const std::filesystem::path path(text);
+  if (text.empty() || text.size() > 4096 || path.is_absolute()) return false;
+  return text.find('\0') == std::string::npos &&
+         std::none_of(path.begin(), path.end(), [](const auto& part) { return part == ".."; });
+}
+
+absl::Status LinkFiles(const google::protobuf::RepeatedPtrField<step::v1::File>& files,
+                       const std::string& field, const std::filesystem::path& folder,
+                       const LocalBlobStore& blobs) {
+  std::vector<std::string> wrong;
+  for (const step::v1::File& file : files) {
+    if (!IsRelativePath(file.path())) wrong.push_back("`" + file.path().substr(0, 80) + "`");
+  }
+  if (!wrong.empty()) {
+    wrong.resize(std::min<size_t>(wrong.size(), 20));
+    return rpc::FieldError(
+        field, fmt::format("paths must be relative, without `..`, of at most 4096 bytes: {}",
+                           fmt::join(wrong, ", ")));
+  }
+  for (const step::v1::File& file : files) {
+    const std::filesystem::path path = folder / file.path();
+    std::error_code error;
+    std::filesystem::create_directories(path.parent_path(), error);
+    if (error) return ErrnoStatus(error.value(), "create folder", file.path());
+    QUENCH_RETURN_IF_ERROR(LinkBlob(file.digest(), path, blobs));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status LinkBlob(const BlobDigest& digest, const std::filesystem::path& path,
                       const LocalBlobStore& blobs) {
   std::error_code error;

@@ -26,6 +26,15 @@ absl::StatusOr<BlobDigest> StoreBytes(const std::string& bytes, LocalBlobStore& 
 absl::StatusOr<BlobDigest> StoreFile(const std::filesystem::path& path, LocalBlobStore& blobs,
                                      const StepContext& context);
 
+// Relative, without `..`, of at most 4,096 bytes.
+bool IsRelativePath(const std::string& text);
+
+// Makes the files of a request appear beneath `folder` by their paths, as links. INVALID_ARGUMENT
+// names those whose paths are none; `field` is where they stand in the request.
+absl::Status LinkFiles(const google::protobuf::RepeatedPtrField<step::v1::File>& files,
+                       const std::string& field, const std::filesystem::path& folder,
+                       const LocalBlobStore& blobs);
+
 // Makes a blob appear as the file `path`: a link to it.
 absl::Status LinkBlob(const BlobDigest& digest, const std::filesystem::path& path,
                       const LocalBlobStore& blobs);

@@ -141,4 +141,33 @@ VerifyReport FromProto(const v1::VerifyResult& message) {
   return report;
 }
 
+v1::CompareResult ToProto(const CompareReport& report) {
+  v1::CompareResult out;
+  out.set_samples(report.samples);
+  const auto add = [](const ValueComparison& value, v1::ValueComparison* added) {
+    added->set_value(value.value);
+    added->set_elements(value.elements);
+    added->set_sqnr_db(value.sqnr_db);
+    added->set_cosine(value.cosine);
+    added->set_max_error(value.max_error);
+    added->set_error(value.error);
+    if (value.saturation) added->set_saturation(*value.saturation);
+  };
+  for (const ValueComparison& value : report.outputs) add(value, out.add_outputs());
+  for (const ValueComparison& value : report.layers) {
+    if (out.layers_size() < kMaxLayers) add(value, out.add_layers());
+  }
+  if (!report.accuracy) return out;
+  v1::Accuracy& accuracy = *out.mutable_accuracy();
+  accuracy.set_rows(report.accuracy->rows);
+  accuracy.set_agreement(report.accuracy->agreement);
+  if (report.accuracy->reference_top1) {
+    accuracy.set_reference_top1(*report.accuracy->reference_top1);
+    accuracy.set_top1(*report.accuracy->other_top1);
+    accuracy.set_reference_top5(*report.accuracy->reference_top5);
+    accuracy.set_top5(*report.accuracy->other_top5);
+  }
+  return out;
+}
+
 }  // namespace quench::analyser

@@ -3,6 +3,7 @@
 
 #include "quench/analyser/v1/analyser.pb.h"
 #include "services/analyser/analyser.h"
+#include "services/analyser/compare.h"
 
 namespace quench::analyser {
 
@@ -11,5 +12,7 @@ ModelReport FromProto(const v1::ModelReport& message);
 
 v1::VerifyResult ToProto(const VerifyReport& report);
 VerifyReport FromProto(const v1::VerifyResult& message);
+
+v1::CompareResult ToProto(const CompareReport& report);
 
 }  // namespace quench::analyser

@@ -37,9 +37,9 @@ absl::StatusOr<std::map<std::string, int64_t>> SizesOf(const Sizes& message,
   return sizes;
 }
 
-absl::StatusOr<int> ThreadsOf(int threads, const Workplace& place) {
+absl::StatusOr<int> ThreadsOf(int threads, const std::string& field, const Workplace& place) {
   if (threads < 0 || threads > 1024) {
-    return FieldError("options.threads", fmt::format("{}, must be 1 to 1024", threads));
+    return FieldError(field, fmt::format("{}, must be 1 to 1024", threads));
   }
   return std::min(std::max(threads, 1), place.max_threads);
 }
@@ -113,7 +113,7 @@ absl::StatusOr<VerifyOptions> OptionsOf(const pb::VerifyRequest& request, const 
   }
   options.per_layer = asked.per_layer();
   if (asked.has_seed()) options.seed = asked.seed();
-  QUENCH_ASSIGN_OR_RETURN(options.threads, ThreadsOf(asked.threads(), place));
+  QUENCH_ASSIGN_OR_RETURN(options.threads, ThreadsOf(asked.threads(), "options.threads", place));
   QUENCH_ASSIGN_OR_RETURN(options.sizes, SizesOf(asked.sizes(), "options.sizes"));
   return options;
 }
@@ -133,6 +133,51 @@ absl::StatusOr<pb::VerifyResult> VerifyStep(const pb::VerifyRequest& request,
   return ToProto(report);
 }
 
+absl::StatusOr<std::unique_ptr<Samples>> SamplesOf(const pb::CompareRequest& request,
+                                                   const std::vector<ArtifactTensor>& inputs,
+                                                   const Workplace& place,
+                                                   const StepContext& context) {
+  constexpr int kMaxRandomSamples = 100'000;
+  if (request.random_samples() < 0 || request.random_samples() > kMaxRandomSamples) {
+    return FieldError("random_samples", fmt::format("{}, must be 1 to {}", request.random_samples(),
+                                                    kMaxRandomSamples));
+  }
+  if (request.samples().empty() == (request.random_samples() == 0)) {
+    return FieldError("samples", "either these or random_samples must be there");
+  }
+  if (request.random_samples() > 0) {
+    return MakeRandomSamples(request.random_samples(), request.has_seed() ? request.seed() : 1,
+                             inputs);
+  }
+  const std::filesystem::path folder = place.scratch / "samples";
+  QUENCH_RETURN_IF_ERROR(steps::LinkFiles(request.samples(), "samples", folder, place.blobs));
+  return OpenSamples(folder, inputs, {}, context);
+}
+
+absl::StatusOr<pb::CompareResult> CompareStep(const pb::CompareRequest& request,
+                                              const Workplace& place, const StepContext& context) {
+  CompareOptions options;
+  options.layers = request.layers();
+  options.labels = {request.labels().begin(), request.labels().end()};
+  QUENCH_ASSIGN_OR_RETURN(options.threads, ThreadsOf(request.threads(), "threads", place));
+  QUENCH_ASSIGN_OR_RETURN(
+      const std::filesystem::path reference,
+      PlaceLibrary(request.reference_library(), "reference_library", "reference.so", place));
+  QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path library,
+                          PlaceLibrary(request.library(), "library", "model.so", place));
+  std::unique_ptr<Samples> samples;
+  {
+    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(reference));
+    QUENCH_ASSIGN_OR_RETURN(samples, SamplesOf(request, artifact->inputs(), place, context));
+  }
+  QUENCH_ASSIGN_OR_RETURN(const CompareReport report,
+                          Compare(reference, library, *samples, options, context));
+  pb::CompareResult result = ToProto(report);
+  QUENCH_ASSIGN_OR_RETURN(*result.mutable_report_json(),
+                          steps::StoreBytes(ToJson(report), place.blobs));
+  return result;
+}
+
 Duration Milliseconds(double value) {
   return TimeUtil::NanosecondsToDuration(std::llround(value * 1e6));
 }
@@ -141,7 +186,7 @@ absl::StatusOr<pb::BenchmarkResult> BenchmarkStep(const pb::BenchmarkRequest& re
                                                   const Workplace& place,
                                                   const StepContext& context) {
   const pb::BenchmarkOptions& asked = request.options();
-  QUENCH_ASSIGN_OR_RETURN(const int threads, ThreadsOf(asked.threads(), place));
+  QUENCH_ASSIGN_OR_RETURN(const int threads, ThreadsOf(asked.threads(), "options.threads", place));
   QUENCH_ASSIGN_OR_RETURN(const auto sizes, SizesOf(asked.sizes(), "options.sizes"));
   const double seconds =
       asked.has_time() ? static_cast<double>(TimeUtil::DurationToMilliseconds(asked.time())) / 1e3
@@ -176,7 +221,10 @@ absl::StatusOr<pb::BenchmarkResult> BenchmarkStep(const pb::BenchmarkRequest& re
 class AnalyserService final : public pb::Analyser::CallbackService {
  public:
   AnalyserService(const steps::ServiceParts& parts, const std::vector<steps::Step>& list)
-      : analyse_(parts, list[0]), verify_(parts, list[1]), benchmark_(parts, list[2]) {}
+      : analyse_(parts, list[0]),
+        verify_(parts, list[1]),
+        compare_(parts, list[2]),
+        benchmark_(parts, list[3]) {}
 
  private:
   grpc::ServerWriteReactor<pb::AnalyseEvent>* Analyse(grpc::CallbackServerContext* context,
@@ -187,12 +235,16 @@ class AnalyserService final : public pb::Analyser::CallbackService {
                                                     const pb::VerifyRequest* request) override {
     return verify_.Serve<pb::VerifyEvent>(context, request);
   }
+  grpc::ServerWriteReactor<pb::CompareEvent>* Compare(grpc::CallbackServerContext* context,
+                                                      const pb::CompareRequest* request) override {
+    return compare_.Serve<pb::CompareEvent>(context, request);
+  }
   grpc::ServerWriteReactor<pb::BenchmarkEvent>* Benchmark(
       grpc::CallbackServerContext* context, const pb::BenchmarkRequest* request) override {
     return benchmark_.Serve<pb::BenchmarkEvent>(context, request);
   }
 
-  steps::StepMethod analyse_, verify_, benchmark_;
+  steps::StepMethod analyse_, verify_, compare_, benchmark_;
 };
 
 }  // namespace
@@ -207,6 +259,8 @@ const steps::ServiceDefinition& AnalyserDefinition() {
                        steps::Caching::kPure, AnalyseStep),
        steps::MakeStep("quench.analyser.v1.Analyser/Verify", metrics::Stage::kVerify,
                        steps::Caching::kOfThisCpu, VerifyStep),
+       steps::MakeStep("quench.analyser.v1.Analyser/Compare", metrics::Stage::kCompare,
+                       steps::Caching::kOfThisCpu, CompareStep),
        steps::MakeStep("quench.analyser.v1.Analyser/Benchmark", metrics::Stage::kBenchmark,
                        steps::Caching::kNever, BenchmarkStep)},
       [](const steps::ServiceParts& parts, const std::vector<steps::Step>& list) {

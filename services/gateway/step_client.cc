@@ -8,6 +8,7 @@
 #include "quench/analyser/v1/analyser.grpc.pb.h"
 #include "quench/codegen/v1/codegen.grpc.pb.h"
 #include "quench/importer/v1/importer.grpc.pb.h"
+#include "quench/quantizer/v1/quantizer.grpc.pb.h"
 
 namespace quench::gateway {
 namespace {

@@ -21,6 +21,7 @@ constexpr char kExternalData[] = "external_data/";
 metrics::Service ServiceLabel(const std::string& area) {
   if (area == "importer") return metrics::Service::kImporter;
   if (area == "analyser") return metrics::Service::kAnalyser;
+  if (area == "quantizer") return metrics::Service::kQuantizer;
   QUENCH_CHECK(area == "codegen");  // steps.def names no other
   return metrics::Service::kCodegen;
 }

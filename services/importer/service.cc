@@ -22,13 +22,6 @@ bool IsFileName(const std::string& name) {
          name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
 }
 
-bool IsRelativePath(const std::string& text) {
-  const std::filesystem::path path(text);
-  if (text.empty() || text.size() > 4096 || path.is_absolute()) return false;
-  return text.find('\0') == std::string::npos &&
-         std::none_of(path.begin(), path.end(), [](const auto& part) { return part == ".."; });
-}
-
 // .npy by its first bytes, else a TensorProto.
 absl::StatusOr<Tensor> ReadFrozen(const steps::BlobDigest& digest, const std::string& field,
                                   const Workplace& place, int number) {
@@ -93,7 +86,7 @@ absl::StatusOr<std::filesystem::path> PlaceModel(const pb::Model& model, const W
   QUENCH_RETURN_IF_ERROR(steps::LinkBlob(model.file(), folder / name, place.blobs));
   options.external_files.emplace();
   for (const step::v1::File& file : model.external_data()) {
-    if (!IsRelativePath(file.path())) {
+    if (!steps::IsRelativePath(file.path())) {
       return FieldError("model.external_data",
                         fmt::format("path `{}`: must be relative, without `..`, of at most 4096 "
                                     "bytes",
@@ -114,19 +107,6 @@ absl::StatusOr<std::filesystem::path> PlaceModel(const pb::Model& model, const W
                   missing.size() == 1 ? "a file" : "files", fmt::join(missing, ", ")));
 }
 
-// libonnx looks for external data beside the model.
-absl::Status LinkExternalData(const pb::Model& model, const std::filesystem::path& folder,
-                              const Workplace& place) {
-  for (const step::v1::File& file : model.external_data()) {
-    const std::filesystem::path path = folder / file.path();
-    std::error_code error;
-    std::filesystem::create_directories(path.parent_path(), error);
-    if (error) return ErrnoStatus(error.value(), "create folder", path.parent_path());
-    QUENCH_RETURN_IF_ERROR(steps::LinkBlob(file.digest(), path, place.blobs));
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<pb::ImportResult> ImportStep(const pb::ImportRequest& request,
                                             const Workplace& place, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(ImportOptions options, OptionsOf(request.options(), place));
@@ -140,7 +120,9 @@ absl::StatusOr<pb::ImportResult> ImportStep(const pb::ImportRequest& request,
   QUENCH_ASSIGN_OR_RETURN(*result.mutable_canonical(),
                           steps::StoreModule(imported.canonical, place.blobs));
   if (request.options().check()) {
-    QUENCH_RETURN_IF_ERROR(LinkExternalData(request.model(), path.parent_path(), place));
+    // libonnx looks for external data beside the model.
+    QUENCH_RETURN_IF_ERROR(steps::LinkFiles(request.model().external_data(), "model.external_data",
+                                            path.parent_path(), place.blobs));
     QUENCH_ASSIGN_OR_RETURN(const std::vector<std::string> disagreements,
                             CheckWithLibonnx(path, imported.imported));
     result.mutable_disagreements()->Assign(disagreements.begin(), disagreements.end());

@@ -114,6 +114,30 @@ absl::StatusOr<QuantizedConstant> QuantizeBias(const Tensor& bias, float input_s
   return result;
 }
 
+std::vector<double> ExpectedShift(const Tensor& kernel, const QuantizedConstant& quantized,
+                                  int axis, const KernelLayout& layout,
+                                  std::span<const double> input_means) {
+  const Channels channels(kernel, axis);
+  const std::span<const float> real = kernel.as<float>();
+  const std::span<const float> scale = quantized.scale.as<float>();
+  const int64_t per_group = layout.inputs / layout.groups;
+  const int64_t outputs_of_group = layout.outputs / layout.groups;
+  std::vector<double> shift(static_cast<size_t>(layout.outputs), 0);
+  for (int64_t i = 0; i < kernel.size(); ++i) {
+    const size_t c = channels.of(i);
+    const int64_t zero = quantized.zero_point.IntAt(static_cast<int64_t>(c));
+    const double used = static_cast<double>(quantized.integers.IntAt(i) - zero) * scale[c];
+    int64_t output = i % layout.outputs, input = i / layout.outputs;  // [K, N]
+    if (!layout.inputs_first) {
+      output = i / layout.spatial / per_group;
+      input = output / outputs_of_group * per_group + i / layout.spatial % per_group;
+    }
+    shift[static_cast<size_t>(output)] +=
+        (used - real[static_cast<size_t>(i)]) * input_means[static_cast<size_t>(input)];
+  }
+  return shift;
+}
+
 double LargestAccumulator(const QuantizedConstant& kernel, int axis, const Affine& input,
                           const Tensor* bias) {
   const Channels channels(kernel.integers, axis);

@@ -3,6 +3,7 @@
 
 #include <absl/status/statusor.h>
 
+#include <span>
 #include <vector>
 
 #include "common/ir/tensor.h"
@@ -26,6 +27,22 @@ absl::StatusOr<QuantizedConstant> QuantizeKernel(const Tensor& kernel, int axis,
 // i32. FAILED_PRECONDITION if one does not fit.
 absl::StatusOr<QuantizedConstant> QuantizeBias(const Tensor& bias, float input_scale,
                                                const Tensor& kernel_scale);
+
+// Where an element of a kernel of Conv or Gemm stands.
+struct KernelLayout {
+  int64_t outputs = 1, inputs = 1, groups = 1;
+  int64_t spatial = 1;        // elements for each pair of channels
+  bool inputs_first = false;  // Gemm's [K, N]
+};
+
+// What rounding the kernel adds to the mean of each output channel, given the mean of each input
+// channel:
+//   sum_i mean(x_i) * sum_k (quantized w - w)[c, i, k]
+// (Nagel et al. 2019, arXiv 1906.04721, section 4.2). Where padding is read instead of x it is a
+// little too much. `axis` is that of the scale.
+std::vector<double> ExpectedShift(const Tensor& kernel, const QuantizedConstant& quantized,
+                                  int axis, const KernelLayout& layout,
+                                  std::span<const double> input_means);
 
 // The largest sum of products that inputs between the ends of `input` can give with any channel of
 // the kernel, biases included: what an accumulator must hold. `axis` is that of output channels.

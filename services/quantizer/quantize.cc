@@ -298,6 +298,7 @@ class Quantizer {
     const auto [known, fresh] = kernels_.emplace(std::pair(id, axis), kNone);
     if (fresh) known->second = AddConstant(graph_.value(id).name, *quantized, axis);
     graph_.nodes[i].inputs[input] = known->second;
+    if (options_.bias_correction) CorrectBias(i, root, kernel, *quantized, axis);
     const auto data = static_cast<size_t>(OperandInput(graph_.nodes[i], 0));
     const Affine* const affine = AffineOf(graph_.nodes[i].inputs[data]);
     std::optional<QuantizedConstant> bias;
@@ -310,6 +311,67 @@ class Quantizer {
     if (largest <= std::numeric_limits<int32_t>::max()) return absl::OkStatus();
     return absl::FailedPreconditionError(where(fmt::format(
         "its sums may reach {:g}, a 32-bit accumulator holds 2147483647; exclude it", largest)));
+  }
+
+  static std::optional<KernelLayout> LayoutOf(const Node& root, const Tensor& kernel) {
+    const std::vector<int64_t>& dims = kernel.dims();
+    if (root.op == "Conv") {
+      const int64_t groups = root.Int("group", 1);
+      return KernelLayout{dims[0], dims[1] * groups, groups, kernel.size() / dims[0] / dims[1],
+                          false};
+    }
+    if (root.op != "Gemm" || root.Int("transA", 0) != 0 || root.Float("alpha", 1) != 1 ||
+        root.Float("beta", 1) != 1)
+      return std::nullopt;
+    const bool inputs_first = root.Int("transB", 0) == 0;
+    return KernelLayout{dims[inputs_first ? 1 : 0], dims[inputs_first ? 0 : 1], 1, 1, inputs_first};
+  }
+
+  // Adds the bias that a root has not got: zeros for each output channel.
+  size_t AddBias(size_t i, int64_t channels) {
+    const std::string name = graph_.nodes[i].name + ".bias";
+    const ValueId zeros = graph_.AddConstant(name, Tensor::Zeros(DataType::kF32, {channels}));
+    Node& node = graph_.nodes[i];
+    if (node.op != "q.fused") {
+      node.inputs.resize(3, kNone);
+      node.inputs[2] = zeros;
+      return 2;
+    }
+    Graph body = *node.Body("body");
+    const ValueId inside = body.AddInput(name, graph_.value(zeros).type);
+    body.nodes[0].inputs.resize(3, kNone);
+    body.nodes[0].inputs[2] = inside;
+    node.attributes["body"] = std::make_shared<const Graph>(std::move(body));
+    node.inputs.push_back(zeros);
+    return node.inputs.size() - 1;
+  }
+
+  void CorrectBias(size_t i, const Node& root, const Tensor& kernel,
+                   const QuantizedConstant& quantized, int axis) {
+    const std::optional<KernelLayout> layout = LayoutOf(root, kernel);
+    const auto data = static_cast<size_t>(OperandInput(graph_.nodes[i], 0));
+    const TensorStatistics* seen = StatisticsOf(graph_.nodes[i].inputs[data]);
+    if (!layout || seen == nullptr || static_cast<int64_t>(seen->channels.size()) != layout->inputs)
+      return;
+    std::vector<double> means;
+    for (const ChannelStatistics& channel : seen->channels) {
+      means.push_back(channel.sum / std::max<double>(1, static_cast<double>(channel.elements)));
+    }
+    const int operand = OperandInput(graph_.nodes[i], 2);
+    const size_t place = operand >= 0 ? static_cast<size_t>(operand) : AddBias(i, layout->outputs);
+    const Value& bias = graph_.value(graph_.nodes[i].inputs[place]);
+    if (bias.constant == nullptr || bias.constant->tensor.rank() != 1 ||
+        bias.constant->tensor.size() != layout->outputs)
+      return;
+    const std::vector<double> shift = ExpectedShift(kernel, quantized, axis, *layout, means);
+    std::vector<float> corrected;
+    for (size_t c = 0; c < shift.size(); ++c) {
+      corrected.push_back(
+          static_cast<float>(bias.constant->tensor.FloatAt(static_cast<int64_t>(c)) - shift[c]));
+    }
+    graph_.nodes[i].inputs[place] = graph_.AddConstant(
+        root.name + ".corrected", Tensor::Of(DataType::kF32, {layout->outputs}, corrected));
+    ++report_.corrected_biases;
   }
 
   // The bias as integers, put in its place; none where it stays in float.
@@ -386,6 +448,9 @@ class Quantizer {
     if (options_.bias_dtype == DataType::kI8) {
       warn("biases of 8 bits lose most of their precision; 32 bits cost nothing");
     }
+    if (options_.bias_correction && report_.corrected_biases == 0) {
+      warn("no bias was corrected: statistics of the inputs of Conv or Gemm are needed");
+    }
     if (report_.weights == 0) warn("nothing was quantized");
     std::vector<std::string> flat;
     for (size_t i = 0; i < wanted_.size(); ++i) {
@@ -429,7 +494,8 @@ absl::StatusOr<QuantizedModule> Quantize(const Graph& graph, const Statistics* s
           statistics->fingerprint.substr(0, 16), fingerprint.substr(0, 16)));
     }
   }
-  QUENCH_ASSIGN_OR_RETURN(Graph fused, passes::FuseGroups(graph, {}, context));
+  QUENCH_ASSIGN_OR_RETURN(Graph fused, passes::RunPass(*passes::FindPass("fuse_groups"), graph,
+                                                       options.passes, context));
   return Quantizer(std::move(fused), statistics, options, context).Run();
 }
 

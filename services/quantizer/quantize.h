@@ -9,6 +9,7 @@
 
 #include "common/base/context.h"
 #include "common/ir/graph.h"
+#include "common/passes/pass.h"
 #include "services/quantizer/methods/method.h"
 #include "services/quantizer/statistics.h"
 
@@ -28,12 +29,16 @@ struct QuantizeOptions {
   bool per_channel = false;                      // kernels: a scale for each output channel
   bool symmetric = false;                        // activations; kernels always are
   bool power_of_two = false;                     // scales
-  std::string method;                            // "": the catalogue's first
-  double percentile = 99;                        // of that method
+  // Biases of Conv and Gemm take back what rounding the kernel adds to the mean of each output
+  // channel; needs statistics of their inputs.
+  bool bias_correction = false;
+  std::string method;      // "": the catalogue's first
+  double percentile = 99;  // of that method
   RangeSource source = RangeSource::kAny;
   // Nodes by name, or `op:NAME` for all of one operator; `*`, `?` and [] as in the shell. With
   // include, only what it names; exclude goes before it. A pattern that fits nothing is an error.
   std::vector<std::string> include, exclude;
+  passes::PassOptions passes;  // of fuse_groups: integers stand between groups, not inside
 };
 
 struct LayerChoice {
@@ -47,6 +52,7 @@ struct QuantizeReport {
   int static_values = 0;            // activations with fixed ranges
   int dynamic_values = 0;           // activations with ranges of each run
   int weights = 0;                  // constants that are integers now
+  int corrected_biases = 0;
   std::vector<std::string> warnings;
 };
 

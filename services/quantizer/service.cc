@@ -1,29 +1,214 @@
 #include "services/quantizer/service.h"
 
+#include "common/rpc/errors.h"
+#include "common/steps/modules.h"
 #include "quench/quantizer/v1/quantizer.grpc.pb.h"
+#include "services/quantizer/calibrate.h"
+#include "services/quantizer/equalize.h"
+#include "services/quantizer/quantize.h"
+#include "services/quantizer/statistics_file.h"
 
 namespace quench::quantizer {
 namespace {
 
-absl::StatusOr<v1::ListMethodsResponse> ListMethodsCall(const v1::ListMethodsRequest&,
+// Its own messages beside ours of the same names.
+namespace pb = ::quench::quantizer::v1;
+
+using rpc::FieldError;
+using steps::Workplace;
+
+constexpr int kMaxRandomSamples = 100'000;
+constexpr size_t kMaxLayers = 10'000;  // in a result
+
+absl::StatusOr<pb::ListMethodsResponse> ListMethodsCall(const pb::ListMethodsRequest&,
                                                         const StepContext&) {
-  return v1::ListMethodsResponse();
+  pb::ListMethodsResponse response;
+  for (const MethodInfo& method : AllMethods()) {
+    pb::Method& added = *response.add_methods();
+    added.set_name(std::string(method.name));
+    added.set_description(std::string(method.doc));
+  }
+  return response;
 }
 
-class QuantizerService final : public v1::Quantizer::CallbackService {
+absl::StatusOr<pb::EqualizeResult> EqualizeStep(const pb::EqualizeRequest& request,
+                                                const Workplace& place,
+                                                const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(Graph graph, steps::LoadModule(request.module(), "module", place.blobs));
+  QUENCH_ASSIGN_OR_RETURN(const Equalized equalized, Equalize(std::move(graph), context));
+  pb::EqualizeResult result;
+  QUENCH_ASSIGN_OR_RETURN(*result.mutable_module(),
+                          steps::StoreModule(equalized.graph, place.blobs));
+  result.set_pairs(equalized.pairs);
+  result.set_spread(equalized.spread);
+  result.set_remaining_spread(equalized.remains);
+  return result;
+}
+
+absl::StatusOr<Statistics> ReadFrom(const steps::BlobDigest& digest, const std::string& field,
+                                    const Workplace& place) {
+  const std::filesystem::path path = place.scratch / "statistics";
+  QUENCH_RETURN_IF_ERROR(steps::LinkBlob(digest, path, place.blobs));
+  absl::StatusOr<Statistics> statistics = ReadStatistics(path);
+  if (!statistics.ok()) return FieldError(field, "has no statistics that Calibrate gave");
+  return statistics;
+}
+
+absl::StatusOr<std::unique_ptr<Samples>> SamplesOf(const pb::CalibrateRequest& request,
+                                                   const std::vector<ArtifactTensor>& inputs,
+                                                   const Workplace& place,
+                                                   const StepContext& context) {
+  if (request.random_samples() < 0 || request.random_samples() > kMaxRandomSamples) {
+    return FieldError("random_samples", fmt::format("{}, must be 1 to {}", request.random_samples(),
+                                                    kMaxRandomSamples));
+  }
+  if (request.samples().empty() == (request.random_samples() == 0)) {
+    return FieldError("samples", "either these or random_samples must be there");
+  }
+  if (request.random_samples() > 0) {
+    return MakeRandomSamples(request.random_samples(), request.has_seed() ? request.seed() : 1,
+                             inputs);
+  }
+  const std::filesystem::path folder = place.scratch / "samples";
+  QUENCH_RETURN_IF_ERROR(steps::LinkFiles(request.samples(), "samples", folder, place.blobs));
+  return OpenSamples(folder, inputs, {}, context);
+}
+
+absl::StatusOr<pb::CalibrateResult> CalibrateStep(const pb::CalibrateRequest& request,
+                                                  const Workplace& place,
+                                                  const StepContext& context) {
+  if (request.workers() < 0) {
+    return FieldError("workers", fmt::format("{}, must not be negative", request.workers()));
+  }
+  if (!request.has_tap_library()) return FieldError("tap_library", "missing, must be a digest");
+  std::optional<Statistics> before;
+  if (request.has_statistics()) {
+    QUENCH_ASSIGN_OR_RETURN(before, ReadFrom(request.statistics(), "statistics", place));
+  }
+  QUENCH_ASSIGN_OR_RETURN(const Graph graph,
+                          steps::LoadModule(request.module(), "module", place.blobs));
+  const std::filesystem::path library = place.scratch / "taps.so";
+  QUENCH_RETURN_IF_ERROR(steps::LinkBlob(request.tap_library(), library, place.blobs));
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library));
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> samples,
+                          SamplesOf(request, artifact->inputs(), place, context));
+  CalibrateOptions options;
+  options.random = request.random_samples() > 0;
+  options.workers =
+      request.workers() == 0 ? place.max_threads : std::min(request.workers(), place.max_threads);
+  QUENCH_ASSIGN_OR_RETURN(Statistics statistics,
+                          Calibrate(graph, library, *samples, options, context));
+  if (before) {
+    QUENCH_RETURN_IF_ERROR(Annotate(before->Merge(statistics), "statistics"));
+    statistics = *std::move(before);
+  }
+  pb::CalibrateResult result;
+  QUENCH_ASSIGN_OR_RETURN(*result.mutable_statistics(),
+                          steps::StoreBytes(StatisticsBytes(statistics), place.blobs));
+  result.set_samples(statistics.samples);
+  result.set_values(static_cast<int32_t>(statistics.values.size()));
+  return result;
+}
+
+absl::StatusOr<DataType> TypeOf(ir::v1::ElementType type, DataType absent) {
+  if (type == ir::v1::ELEMENT_TYPE_UNSPECIFIED) return absent;
+  // The numbers of quench.ir.v1.ElementType are those of DataType.
+  if (!ir::v1::ElementType_IsValid(type)) {
+    return FieldError("options", fmt::format("{} is no element type", int{type}));
+  }
+  return static_cast<DataType>(type);
+}
+
+absl::StatusOr<QuantizeOptions> OptionsOf(const pb::QuantizeOptions& asked) {
+  QuantizeOptions options;
+  QUENCH_ASSIGN_OR_RETURN(options.activation_dtype,
+                          TypeOf(asked.activation_type(), options.activation_dtype));
+  QUENCH_ASSIGN_OR_RETURN(options.kernel_dtype, TypeOf(asked.kernel_type(), options.kernel_dtype));
+  QUENCH_ASSIGN_OR_RETURN(options.bias_dtype, TypeOf(asked.bias_type(), options.bias_dtype));
+  options.per_channel = asked.per_channel();
+  options.symmetric = asked.symmetric();
+  options.power_of_two = asked.power_of_two();
+  options.bias_correction = asked.bias_correction();
+  options.method = asked.method();
+  if (asked.has_percentile()) options.percentile = asked.percentile();
+  if (!pb::RangeSource_IsValid(asked.source())) {
+    return FieldError("options.source", fmt::format("{} is no source", int{asked.source()}));
+  }
+  if (asked.source() == pb::RANGE_SOURCE_STATIC) options.source = RangeSource::kStatic;
+  if (asked.source() == pb::RANGE_SOURCE_DYNAMIC) options.source = RangeSource::kDynamic;
+  options.include = {asked.include().begin(), asked.include().end()};
+  options.exclude = {asked.exclude().begin(), asked.exclude().end()};
+  for (const std::string& name : asked.disabled_passes()) {
+    if (name != "fuse_groups") {
+      return FieldError("options.disabled_passes",
+                        fmt::format("`{}` does not run here, only fuse_groups does", name));
+    }
+    options.passes.disabled.insert(name);
+  }
+  return options;
+}
+
+absl::StatusOr<pb::QuantizeResult> QuantizeStep(const pb::QuantizeRequest& request,
+                                                const Workplace& place,
+                                                const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const QuantizeOptions options, OptionsOf(request.options()));
+  std::optional<Statistics> statistics;
+  if (request.has_statistics()) {
+    QUENCH_ASSIGN_OR_RETURN(statistics, ReadFrom(request.statistics(), "statistics", place));
+  }
+  QUENCH_ASSIGN_OR_RETURN(const Graph graph,
+                          steps::LoadModule(request.module(), "module", place.blobs));
+  QUENCH_ASSIGN_OR_RETURN(const QuantizedModule quantized,
+                          Quantize(graph, statistics ? &*statistics : nullptr, options, context));
+  pb::QuantizeResult result;
+  QUENCH_ASSIGN_OR_RETURN(*result.mutable_module(),
+                          steps::StoreModule(quantized.graph, place.blobs));
+  const QuantizeReport& report = quantized.report;
+  for (size_t i = 0; i < std::min(report.layers.size(), kMaxLayers); ++i) {
+    pb::LayerChoice& layer = *result.add_layers();
+    layer.set_node(report.layers[i].node);
+    layer.set_op(report.layers[i].op);
+    layer.set_quantized(report.layers[i].quantized);
+    layer.set_reason(report.layers[i].reason);
+  }
+  result.set_static_values(report.static_values);
+  result.set_dynamic_values(report.dynamic_values);
+  result.set_weights(report.weights);
+  result.set_corrected_biases(report.corrected_biases);
+  result.mutable_warnings()->Assign(report.warnings.begin(), report.warnings.end());
+  return result;
+}
+
+class QuantizerService final : public pb::Quantizer::CallbackService {
  public:
-  explicit QuantizerService(const steps::ServiceParts& parts)
-      : list_methods_(parts.control, v1::Quantizer::service_full_name(), "ListMethods",
-                      metrics::GrpcType::kUnary) {}
+  QuantizerService(const steps::ServiceParts& parts, const std::vector<steps::Step>& list)
+      : list_methods_(parts.control, pb::Quantizer::service_full_name(), "ListMethods",
+                      metrics::GrpcType::kUnary),
+        equalize_(parts, list[0]),
+        calibrate_(parts, list[1]),
+        quantize_(parts, list[2]) {}
 
  private:
   grpc::ServerUnaryReactor* ListMethods(grpc::CallbackServerContext* context,
-                                        const v1::ListMethodsRequest* request,
-                                        v1::ListMethodsResponse* response) override {
+                                        const pb::ListMethodsRequest* request,
+                                        pb::ListMethodsResponse* response) override {
     return rpc::UnaryOnPool(list_methods_, context, request, response, ListMethodsCall);
+  }
+  grpc::ServerWriteReactor<pb::EqualizeEvent>* Equalize(
+      grpc::CallbackServerContext* context, const pb::EqualizeRequest* request) override {
+    return equalize_.Serve<pb::EqualizeEvent>(context, request);
+  }
+  grpc::ServerWriteReactor<pb::CalibrateEvent>* Calibrate(
+      grpc::CallbackServerContext* context, const pb::CalibrateRequest* request) override {
+    return calibrate_.Serve<pb::CalibrateEvent>(context, request);
+  }
+  grpc::ServerWriteReactor<pb::QuantizeEvent>* Quantize(
+      grpc::CallbackServerContext* context, const pb::QuantizeRequest* request) override {
+    return quantize_.Serve<pb::QuantizeEvent>(context, request);
   }
 
   rpc::Method list_methods_;
+  steps::StepMethod equalize_, calibrate_, quantize_;
 };
 
 }  // namespace
@@ -32,11 +217,16 @@ const steps::ServiceDefinition& QuantizerDefinition() {
   static const steps::ServiceDefinition* const definition = new steps::ServiceDefinition{
       metrics::Service::kQuantizer,
       "quantizer",
-      v1::Quantizer::service_full_name(),
+      pb::Quantizer::service_full_name(),
       7453,
-      {},
-      [](const steps::ServiceParts& parts, const std::vector<steps::Step>&) {
-        return std::make_unique<QuantizerService>(parts);
+      {steps::MakeStep("quench.quantizer.v1.Quantizer/Equalize", metrics::Stage::kQuantize,
+                       steps::Caching::kPure, EqualizeStep),
+       steps::MakeStep("quench.quantizer.v1.Quantizer/Calibrate", metrics::Stage::kCalibrate,
+                       steps::Caching::kOfThisCpu, CalibrateStep),
+       steps::MakeStep("quench.quantizer.v1.Quantizer/Quantize", metrics::Stage::kQuantize,
+                       steps::Caching::kPure, QuantizeStep)},
+      [](const steps::ServiceParts& parts, const std::vector<steps::Step>& list) {
+        return std::make_unique<QuantizerService>(parts, list);
       }};
   return *definition;
 }

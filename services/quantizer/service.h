@@ -1,4 +1,4 @@
-// The quantizer service. It has no steps yet: what it knows of methods is all it can be asked.
+// The quantizer service: Equalize, Calibrate and Quantize behind gRPC.
 #pragma once
 
 #include "common/steps/host.h"

@@ -15,8 +15,12 @@ constexpr size_t kMaxBytes = size_t{1} << 30;
 
 bool IsStatistics(std::string_view head) { return head.starts_with(kMagic); }
 
+std::string StatisticsBytes(const Statistics& statistics) {
+  return std::string(kMagic) + ToProto(statistics).SerializeAsString();
+}
+
 absl::Status WriteStatistics(const Statistics& statistics, const std::filesystem::path& path) {
-  return WriteFileAtomically(path, std::string(kMagic) + ToProto(statistics).SerializeAsString());
+  return WriteFileAtomically(path, StatisticsBytes(statistics));
 }
 
 absl::StatusOr<Statistics> ReadStatistics(const std::filesystem::path& path) {

@@ -4,6 +4,7 @@
 #include <absl/status/statusor.h>
 
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 #include "services/quantizer/statistics.h"
@@ -12,6 +13,8 @@ namespace quench::quantizer {
 
 // Whether a file that begins so was written by WriteStatistics.
 bool IsStatistics(std::string_view head);
+// What WriteStatistics writes.
+std::string StatisticsBytes(const Statistics& statistics);
 // Replaces the file; whole or not at all.
 absl::Status WriteStatistics(const Statistics& statistics, const std::filesystem::path& path);
 absl::StatusOr<Statistics> ReadStatistics(const std::filesystem::path& path);

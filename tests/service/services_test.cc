@@ -317,6 +317,81 @@ TEST_P(Services, ListsAreThere) {
   EXPECT_TRUE(quantizer::v1::Quantizer::NewStub(other->grpc())
                   ->ListMethods(list.context(), {}, &methods)
                   .ok());
+  ASSERT_EQ(methods.methods_size(), 5);
+  EXPECT_EQ(methods.methods(0).name(), "average");
+}
+
+// A module at batch 1 compiled so that every value can be seen.
+TEST_P(Services, QuantizeWhatTheyHaveCalibrated) {
+  namespace qpb = quantizer::v1;
+  const auto imported = Import(DigitsRequest());
+  importer::v1::TransformRequest transform;
+  *transform.mutable_module() = imported.result.canonical();
+  transform.mutable_options()->set_batch(1);
+  qpb::EqualizeRequest equalize;
+  *equalize.mutable_module() = Transform(transform).result.module();
+  const auto equalized = Call<qpb::Quantizer::Stub, qpb::EqualizeEvent>(
+      *quantizer_, &qpb::Quantizer::Stub::Equalize, equalize);
+  ASSERT_TRUE(equalized.status.ok()) << equalized.status;
+  EXPECT_GT(equalized.result.pairs(), 0);
+  EXPECT_LT(equalized.result.remaining_spread(), equalized.result.spread());
+  const auto build = [&](const step::v1::Module& module) {
+    codegen::v1::CompileRequest compile = CompileFor(module);
+    compile.mutable_options()->set_taps(true);
+    compile.mutable_options()->set_opt_level(2);
+    const auto compiled = Compile(compile);
+    EXPECT_TRUE(compiled.status.ok()) << compiled.status;
+    return compiled.result.library();
+  };
+  qpb::CalibrateRequest calibrate;
+  *calibrate.mutable_module() = equalized.result.module();
+  *calibrate.mutable_tap_library() = build(calibrate.module());
+  step::v1::File* samples = calibrate.add_samples();
+  samples->set_path("digits/sample.npy");
+  const auto run = [&] {
+    return Call<qpb::Quantizer::Stub, qpb::CalibrateEvent>(
+        *quantizer_, &qpb::Quantizer::Stub::Calibrate, calibrate);
+  };
+  *samples->mutable_digest() =
+      Put(std::string(QUENCH_SOURCE_DIR) + "/bench/models/digits_sample.npy");
+  EXPECT_THAT(MessageOf(run().status), HasSubstr("`digits` has no file of input `image`"));
+  samples->set_path("../sample.npy");
+  EXPECT_THAT(MessageOf(run().status), HasSubstr("samples: paths must be relative"));
+  samples->set_path("sample.npy");
+  const auto calibrated = run();
+  ASSERT_TRUE(calibrated.status.ok()) << calibrated.status;
+  EXPECT_EQ(calibrated.result.samples(), 8);
+  *calibrate.mutable_statistics() = calibrated.result.statistics();
+  const auto more = run();
+  ASSERT_TRUE(more.status.ok()) << more.status;
+  EXPECT_EQ(more.result.samples(), 16);
+  *calibrate.mutable_statistics() = samples->digest();
+  EXPECT_THAT(MessageOf(run().status), HasSubstr("statistics: has no statistics"));
+
+  qpb::QuantizeRequest quantize;
+  *quantize.mutable_module() = calibrate.module();
+  *quantize.mutable_statistics() = calibrated.result.statistics();
+  quantize.mutable_options()->set_per_channel(true);
+  quantize.mutable_options()->set_bias_correction(true);
+  quantize.mutable_options()->set_source(qpb::RANGE_SOURCE_STATIC);
+  const auto quantized = Call<qpb::Quantizer::Stub, qpb::QuantizeEvent>(
+      *quantizer_, &qpb::Quantizer::Stub::Quantize, quantize);
+  ASSERT_TRUE(quantized.status.ok()) << quantized.status;
+  EXPECT_EQ(quantized.result.layers_size(), 4);
+  EXPECT_GT(quantized.result.corrected_biases(), 0);
+
+  analyser::v1::CompareRequest compare;
+  *compare.mutable_reference_library() = build(equalize.module());
+  *compare.mutable_library() = build(quantized.result.module());
+  *compare.add_samples() = calibrate.samples(0);
+  compare.set_layers(true);
+  const auto compared = Call<analyser::v1::Analyser::Stub, analyser::v1::CompareEvent>(
+      *analyser_, &analyser::v1::Analyser::Stub::Compare, compare);
+  ASSERT_TRUE(compared.status.ok()) << compared.status;
+  EXPECT_EQ(compared.result.accuracy().agreement(), 1);
+  EXPECT_GT(compared.result.outputs(0).sqnr_db(), 25);
+  EXPECT_GT(compared.result.layers_size(), 2);
+  EXPECT_THAT(Get(compared.result.report_json()), HasSubstr("sqnr_db"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Isolation, Services, ::testing::Values(false, true),

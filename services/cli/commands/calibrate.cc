@@ -12,6 +12,7 @@
 #include "common/base/status.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
+#include "services/cli/quantization.h"
 #include "services/codegen/codegen.h"
 #include "services/quantizer/statistics_file.h"
 
@@ -36,6 +37,7 @@ struct CalibrateArgs {
   uint64_t seed = 1;
   std::string output = "./calibration.stats";
   int64_t workers = 0;
+  bool equalize = false;
   bool add = false;
   bool force = false;
   bool show = false;
@@ -124,10 +126,8 @@ absl::StatusOr<std::unique_ptr<Samples>> SamplesOf(const CalibrateArgs& args,
 
 absl::StatusOr<quantizer::Statistics> CalibrateHere(const CalibrateArgs& args,
                                                     const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
-  QUENCH_ASSIGN_OR_RETURN(
-      const Graph graph,
-      passes::RunPipeline(std::move(model.canonical), PassOptionsOf(*args.model), context));
+  QUENCH_ASSIGN_OR_RETURN(const Graph graph,
+                          PrepareForQuantization(*args.model, args.equalize, context));
   QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
   const std::filesystem::path library = folder.path() / "taps.so";
   codegen::CompileOptions options;
@@ -205,6 +205,8 @@ Action DeclareCalibrate(const Options& options) {
   options.Add("--seed", args->seed, "Of random samples", "N (default 1)");
   options.Add("--output,-o", args->output, "Where statistics go",
               "FILE (default ./calibration.stats)");
+  options.Flag("--equalize", args->equalize,
+               "Even out the ranges of channels across layers first; quantize with it too");
   options.Flag("--add", args->add, "Add to the statistics that FILE has");
   options.Flag("--force,-f", args->force, "Replace FILE");
   options

@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
+#include "services/cli/quantization.h"
 #include "services/quantizer/statistics_file.h"
 
 namespace quench::cli {
@@ -18,6 +19,8 @@ constexpr char kExamples[] = R"(Examples:
                                                        8-bit module in ./quantized.qir
   quench quantize model.onnx -c calibration.stats --method entropy --output model.int8.onnx
                                                        as ONNX, with QuantizeLinear and DequantizeLinear
+  quench quantize model.onnx -c equalized.stats --equalize --bias-correction
+                                                       channels of very uneven ranges, as MobileNets have
   quench quantize model.onnx --type dynamic            ranges of each run, no calibration
   quench quantize model.onnx -c calibration.stats --exclude 'head.*' --exclude op:Gemm
                                                        what must stay in float
@@ -31,6 +34,7 @@ struct QuantizeArgs {
   std::string activation_dtype = "int8", kernel_dtype, bias_dtype = "int32";
   std::string type = "any";
   std::string output = "./quantized.qir";
+  bool equalize = false;
   bool force = false;
   std::string format = "table";
 };
@@ -40,6 +44,7 @@ quantizer::QuantizeOptions OptionsOf(const QuantizeArgs& args) {
   options.activation_dtype = *ParseDataType(args.activation_dtype);
   if (!args.kernel_dtype.empty()) options.kernel_dtype = *ParseDataType(args.kernel_dtype);
   options.bias_dtype = *ParseDataType(args.bias_dtype);
+  options.passes = PassOptionsOf(*args.model);
   options.source = args.type == "static"    ? quantizer::RangeSource::kStatic
                    : args.type == "dynamic" ? quantizer::RangeSource::kDynamic
                                             : quantizer::RangeSource::kAny;
@@ -90,10 +95,8 @@ absl::Status RunQuantize(const QuantizeArgs& args, const StepContext& context) {
   if (!args.calibration.empty()) {
     QUENCH_ASSIGN_OR_RETURN(statistics, quantizer::ReadStatistics(args.calibration));
   }
-  QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
-  QUENCH_ASSIGN_OR_RETURN(
-      const Graph graph,
-      passes::RunPipeline(std::move(model.canonical), PassOptionsOf(*args.model), context));
+  QUENCH_ASSIGN_OR_RETURN(const Graph graph,
+                          PrepareForQuantization(*args.model, args.equalize, context));
   QUENCH_ASSIGN_OR_RETURN(
       const quantizer::QuantizedModule quantized,
       quantizer::Quantize(graph, statistics ? &*statistics : nullptr, OptionsOf(args), context));
@@ -149,6 +152,10 @@ Action DeclareQuantize(const Options& options) {
                "A scale for each output channel of weights, instead of one for all");
   options.Flag("--symmetric", args->options.symmetric,
                "Ranges of activations are [-m, m]; those of weights always are");
+  options.Flag("--bias-correction", args->options.bias_correction,
+               "Biases take back what rounding the weights adds to the mean (needs --calibration)");
+  options.Flag("--equalize", args->equalize,
+               "Even out the ranges of channels across layers first; calibrate with it too");
   options.Flag("--power-of-two", args->options.power_of_two, "Scales are powers of two");
   options.Add("--include", args->options.include,
               "Quantize only these nodes: a name, a pattern, op:NAME", "PATTERN");

@@ -185,6 +185,52 @@ TEST_F(QuantizeOptionsTest, EveryDtypeKeepsTheFunction) {
   }
 }
 
+// Means of each output, of both graphs over many samples.
+double MeanError(const Graph& graph, const Graph& quantized) {
+  std::map<int64_t, double> error;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    const std::vector<Tensor> inputs = RandomInputsFor(graph, seed);
+    const auto a = ops::Evaluate(graph, inputs), b = ops::Evaluate(quantized, inputs);
+    for (int64_t i = 0; i < (*a)[0].size(); ++i)
+      error[i] += (*b)[0].FloatAt(i) - (*a)[0].FloatAt(i);
+  }
+  double sum = 0;
+  for (const auto& [i, each] : error) sum += std::abs(each);
+  return sum;
+}
+
+TEST(Quantize, BiasCorrectionTakesTheMeanErrorAway) {
+  // Kernels of few levels, with inputs whose mean is far from zero: rounding moves the mean.
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {1, 3, 8, 8}));
+  const ValueId moved =
+      Add(graph, "Add", {x, graph.AddConstant("two", Tensor::ScalarF32(2))}, {}, "moved");
+  Tensor w = RandomTensor({4, 3, 3, 3}, 3);
+  for (int i = 0; i < 4; ++i) reinterpret_cast<float*>(w.mutable_bytes())[i * 27] = 40;
+  ValueId y = Add(graph, "Conv", {moved, graph.AddConstant("w", w)}, {}, "conv");
+  y = Add(graph, "Relu", {y}, {}, "r");
+  y = Add(graph, "Flatten", {y}, {}, "flat");
+  graph.outputs = {Add(graph, "Gemm",
+                       {y, graph.AddConstant("v", RandomTensor({144, 5}, 4)),
+                        graph.AddConstant("b", RandomTensor({5}, 5))},
+                       {}, "fc")};
+  const Statistics statistics = Seen(graph);
+  QuantizeOptions options;
+  options.method = "minmax";
+  const auto plain = Quantize(graph, &statistics, options);
+  options.bias_correction = true;
+  const auto corrected = Quantize(graph, &statistics, options);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  ASSERT_TRUE(corrected.ok()) << corrected.status();
+  EXPECT_EQ(corrected->report.corrected_biases, 2);  // the convolution had none
+  EXPECT_TRUE(VerifyGraph(corrected->graph).ok());
+  EXPECT_LT(MeanError(graph, corrected->graph), 0.5 * MeanError(graph, plain->graph));
+  const auto none = Quantize(graph, nullptr, options);
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_PRED1(HasSubstr("no bias was corrected"),
+               fmt::format("{}", fmt::join(none->report.warnings, "\n")));
+}
+
 TEST_F(QuantizeOptionsTest, CoarserStepsCostDecibels) {
   QuantizeOptions options;
   options.method = "minmax";

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""What quantization costs: every method, per tensor and per channel, static and dynamic, beside ONNX Runtime's quantizer.
+
+Usage: bench/quantization_accuracy.py --quench build/release/bin/quench MODEL.onnx --data SAMPLES.npy [--labels LABELS.npy]
+                                      [--calibrate N] [--equalize] [--bias-correction] [--import-option OPTION ...]
+                                      [--no-peer] [--json]
+
+SAMPLES.npy has one sample a row (batch 1 each); the first N of them (default 200) calibrate, all of them are measured. Rows:
+top-1 with labels, else agreement with the float model; and the signal-to-quantization-noise ratio of the first output over
+all samples. ONNX Runtime quantizes to the same format (QDQ, 8-bit activations and weights, 32-bit biases) and its models run
+in ONNX Runtime. Needs numpy, onnx and onnxruntime.
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import logging
+import pathlib
+import subprocess
+import tempfile
+
+import numpy as np
+
+METHODS = ["average", "minmax", "percentile", "entropy", "mse"]
+
+
+def run(command):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(str(word) for word in command)}\n{done.stderr}")
+    return done.stdout
+
+
+def score(reference, outputs, labels):
+    noise = float(((reference - outputs) ** 2).sum())
+    sqnr = 10 * np.log10(float((reference**2).sum()) / noise) if noise else float("inf")
+    best, ours = reference.argmax(-1).ravel(), outputs.argmax(-1).ravel()
+    return {"sqnr_db": sqnr, "agreement": float((best == ours).mean()),
+            "top1": float((ours == labels).mean()) if labels is not None else None}
+
+
+class Quench:
+    def __init__(self, args, folder):
+        self.args, self.folder = args, folder
+        self.options = ["--batch", "1"] + args.import_option
+        self.prepare = ["--equalize"] if args.equalize else []
+        self.correct = ["--bias-correction"] if args.bias_correction else []
+        np.save(folder / "calibration.npy", np.load(args.data)[: args.calibrate])
+        run([args.quench, "calibrate", args.model, *self.options, *self.prepare, "--data", folder / "calibration.npy", "-o", folder / "stats",
+             "--progress", "none"])
+
+    def measure(self, options):
+        module = self.folder / "q.qir"
+        report = json.loads(run([self.args.quench, "quantize", self.args.model, *self.options, *self.prepare, *self.correct, "-c",
+                                 self.folder / "stats", *options,
+                                 "-o", module, "--force", "--format", "json", "--progress", "none"]))
+        compare = [self.args.quench, "compare", self.args.model, module, *self.options, "--data", self.args.data, "--format", "json",
+                   "--progress", "none"]
+        if self.args.labels:
+            compare += ["--labels", self.args.labels]
+        compared = json.loads(run(compare))
+        accuracy = compared.get("accuracy", {})
+        return {"sqnr_db": compared["outputs"][0]["sqnr_db"], "agreement": accuracy.get("agreement"),
+                "top1": accuracy.get("other_top1"), "float_top1": accuracy.get("reference_top1"),
+                "float_layers": sum(not layer["quantized"] for layer in report["layers"])}
+
+
+class Peer:
+    """ONNX Runtime's static and dynamic quantizers."""
+
+    NAMES = {"minmax": "MinMax", "percentile": "Percentile", "entropy": "Entropy"}
+
+    def __init__(self, args, folder):
+        import onnxruntime
+        from onnxruntime.quantization.shape_inference import quant_pre_process
+        self.args, self.folder, self.ort = args, folder, onnxruntime
+        logging.getLogger().setLevel(logging.ERROR)
+        self.samples = np.load(args.data)
+        self.labels = np.load(args.labels) if args.labels else None
+        self.model = folder / "preprocessed.onnx"
+        quant_pre_process(str(args.model), str(self.model), skip_symbolic_shape=True)
+        self.reference = self.outputs(args.model)
+
+    def outputs(self, model):
+        options = self.ort.SessionOptions()
+        options.log_severity_level = 3
+        session = self.ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        name = session.get_inputs()[0].name
+        return np.concatenate([session.run(None, {name: self.samples[i : i + 1]})[0] for i in range(len(self.samples))])
+
+    def measure(self, method, per_channel):
+        from onnxruntime.quantization import (CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_dynamic,
+                                              quantize_static)
+        target = self.folder / "peer.onnx"
+        if method == "dynamic":
+            quantize_dynamic(str(self.model), str(target), per_channel=per_channel, weight_type=QuantType.QInt8)
+        else:
+            name = self.ort.InferenceSession(str(self.model)).get_inputs()[0].name
+            rows = iter([{name: self.samples[i : i + 1]} for i in range(self.args.calibrate)])
+
+            class Reader(CalibrationDataReader):
+                def get_next(self):
+                    return next(rows, None)
+
+            with contextlib.redirect_stdout(io.StringIO()):  # it prints its histograms
+                quantize_static(str(self.model), str(target), Reader(), quant_format=QuantFormat.QDQ, per_channel=per_channel,
+                                activation_type=QuantType.QInt8, weight_type=QuantType.QInt8,
+                                calibrate_method=CalibrationMethod[self.NAMES[method]])
+        return score(self.reference, self.outputs(target), self.labels)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=pathlib.Path)
+    parser.add_argument("--quench", type=pathlib.Path, required=True)
+    parser.add_argument("--data", type=pathlib.Path, required=True)
+    parser.add_argument("--labels", type=pathlib.Path)
+    parser.add_argument("--calibrate", type=int, default=200)
+    parser.add_argument("--import-option", action="append", default=[], help="for quench, as --import-option=--shape=x=1,3,32,32")
+    parser.add_argument("--equalize", action="store_true")
+    parser.add_argument("--bias-correction", action="store_true")
+    parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        quench = Quench(args, folder)
+        peer = None if args.no_peer else Peer(args, folder)
+        for kind in METHODS + ["dynamic"]:
+            for per_channel in (False, True):
+                options = ["--type", "dynamic"] if kind == "dynamic" else ["--type", "static", "--method", kind]
+                row = {"kind": kind, "per_channel": per_channel, "quench": quench.measure(options + ["--per-channel"] * per_channel)}
+                if peer and (kind in Peer.NAMES or kind == "dynamic"):
+                    row["peer"] = peer.measure(kind, per_channel)
+                rows.append(row)
+                if not args.json:
+                    show(row, header=len(rows) == 1)
+    if args.json:
+        print(json.dumps(rows, indent=2))
+
+
+def percent(value):
+    return "" if value is None else f"{100 * value:.1f}"
+
+
+def show(row, header):
+    if header:
+        print(f"float top-1 {percent(row['quench']['float_top1']) or '-'} %")
+        print(f"{'ranges':<12} {'kernels':<12} {'SQNR dB':>8} {'agree %':>8} {'top-1 %':>8}   ONNX Runtime: SQNR, agree, top-1", flush=True)
+    ours, theirs = row["quench"], row.get("peer")
+    line = (f"{row['kind']:<12} {'per channel' if row['per_channel'] else 'per tensor':<12} {ours['sqnr_db']:>8.2f} "
+            f"{percent(ours['agreement']):>8} {percent(ours['top1']):>8}")
+    if theirs:
+        line += f"   {theirs['sqnr_db']:>21.2f} {percent(theirs['agreement']):>6} {percent(theirs['top1']):>6}"
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
