@@ -172,6 +172,76 @@ TEST_F(GatewayTest, WorkflowsAreListedShownWatchedAndForgotten) {
   EXPECT_TRUE(List().empty());
 }
 
+// Every part of quantization is a step, and steps take what others give.
+TEST_F(GatewayTest, AWorkflowQuantizesAndComparesWithTheFloatModel) {
+  const auto put = [&](const std::string& path) {
+    const Outcome outcome = Run({"blobs", "put", path, "--json"});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    const nlohmann::json blob = nlohmann::json::parse(outcome.out).at(0);
+    return fmt::format("hash: \"{}\" size_bytes: {}", blob.at("hash").get<std::string>(),
+                       blob.at("size_bytes").get<int64_t>());
+  };
+  const std::string model = put(DigitsModel());
+  const std::string samples = put(QUENCH_SOURCE_DIR "/bench/models/digits_sample.npy");
+  const auto compile = [](const std::string& name, const std::string& from) {
+    return fmt::format(
+        "steps {{ name: \"{}\" compile {{ target {{ name: \"x86-64-v2\" }} options {{ taps: true "
+        "opt_level: 2 }} }} bindings {{ field: \"module\" step: \"{}\" output: \"module\" }} }}\n",
+        name, from);
+  };
+  work_.Write(
+      "spec.txtpb",
+      "steps {\n" +
+          fmt::format(
+              "steps {{ name: \"import\" import_model {{ model {{ file {{ {} }} name: "
+              "\"digits.onnx\" "
+              "}} }} }}\n"
+              "steps {{ name: \"transform\" transform {{ options {{ batch: 1 }} }}\n"
+              "  bindings {{ field: \"module\" step: \"import\" output: \"canonical\" }} }}\n"
+              "steps {{ name: \"equalize\" equalize {{}}\n"
+              "  bindings {{ field: \"module\" step: \"transform\" output: \"module\" }} }}\n"
+              "steps {{ name: \"calibrate\" calibrate {{ samples {{ path: \"s.npy\" digest {{ {} "
+              "}} }} "
+              "}}\n"
+              "  bindings {{ field: \"module\" step: \"equalize\" output: \"module\" }}\n"
+              "  bindings {{ field: \"tap_library\" step: \"taps\" output: \"library\" }} }}\n"
+              "steps {{ name: \"quantize\" quantize {{ options {{ per_channel: true method: "
+              "\"mse\" }} "
+              "}}\n"
+              "  bindings {{ field: \"module\" step: \"equalize\" output: \"module\" }}\n"
+              "  bindings {{ field: \"statistics\" step: \"calibrate\" output: \"statistics\" }} "
+              "}}\n"
+              "steps {{ name: \"compare\" compare {{ layers: true\n"
+              "    samples {{ path: \"s.npy\" digest {{ {} }} }} }}\n"
+              "  bindings {{ field: \"reference_library\" step: \"float\" output: \"library\" }}\n"
+              "  bindings {{ field: \"library\" step: \"int8\" output: \"library\" }} }}\n",
+              model, samples, samples) +
+          compile("taps", "equalize") + compile("float", "transform") +
+          compile("int8", "quantize") + "}");
+  const Outcome created = Run({"workflow", "create", "spec.txtpb", "--watch"});
+  ASSERT_EQ(created.exit_code, 0) << created.err;
+  const Outcome shown = Run({"workflow", "get", List()[0].at("name"), "--format", "json"});
+  ASSERT_EQ(shown.exit_code, 0) << shown.err;
+  std::string report;
+  const nlohmann::json workflow = nlohmann::json::parse(shown.out);
+  for (const nlohmann::json& step : workflow.at("steps")) {
+    if (step.at("name") != "compare") continue;
+    for (const nlohmann::json& output : step.at("outputs")) {
+      if (output.at("name") != "report_json") continue;
+      const nlohmann::json& digest = output.at("digest");
+      const nlohmann::json size =
+          digest.contains("size_bytes") ? digest.at("size_bytes") : digest.at("sizeBytes");
+      report = digest.at("hash").get<std::string>() + "/" +
+               (size.is_string() ? size.get<std::string>() : size.dump());
+    }
+  }
+  ASSERT_NE(report, "") << shown.out;
+  ASSERT_EQ(Run({"blobs", "get", report, "--output", "report.json"}).exit_code, 0);
+  const nlohmann::json compared = nlohmann::json::parse(*ReadFile(work_.path("report.json")));
+  EXPECT_EQ(compared.at("samples"), 8);
+  EXPECT_EQ(compared.at("accuracy").at("agreement"), 1);
+}
+
 TEST_F(GatewayTest, CtrlCCancelsTheWorkflow) {
   server_.reset();
   // The step takes as long as the test needs.
