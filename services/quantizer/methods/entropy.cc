@@ -5,7 +5,9 @@
 //       evenly over its bins that are not empty
 //   T = argmin sum_i p_i * log(p_i / q_i)      p, q: P, Q divided by their sums
 // Zeros, which every range has exactly, count no more than their neighbours. Few elements are
-// counted in fewer bins, or what is compared is chance. The range is [-T, T] cut to what was seen.
+// counted in fewer bins, or what is compared is chance. At most one element in a thousand is
+// clipped: values of few kinds (an image's background) are all alike to P and Q, however many of
+// them lie beyond T. The range is [-T, T] cut to what was seen.
 // One-sided values of an asymmetric scheme have all its integers in [0, T], others half of them.
 #include <algorithm>
 #include <cmath>
@@ -17,6 +19,7 @@ namespace quench::quantizer {
 namespace {
 
 constexpr size_t kCandidates = 256;
+constexpr double kMostClipped = 1e-3;  // of all elements
 constexpr uint64_t kEnough = 64;  // elements in a bin that is not empty, on average
 
 // Of the first `bins` of `counts`, joined into `levels`.
@@ -77,12 +80,17 @@ Range Entropy(const TensorStatistics& statistics, const MethodOptions& options) 
   const auto integers = size_t{1} << DataTypeBits(options.scheme.dtype);
   const size_t levels = one_sided && !options.scheme.symmetric ? integers : integers / 2;
   const double width = statistics.histogram.width() * static_cast<double>(JoinBins(counts, levels));
+  const auto total = static_cast<double>(statistics.histogram.total());
   if (counts.size() > 1) counts[0] = std::min(counts[0], counts[1]);
   double bound = std::max(std::abs(double{statistics.low}), std::abs(double{statistics.high}));
   const size_t step = std::max<size_t>(1, counts.size() / kCandidates);
   double least = std::numeric_limits<double>::infinity();
   // From all of them down, so that of equals the one that clips least is taken.
+  double clipped = 0;
+  size_t passed = counts.size();
   for (size_t bins = counts.size(); bins >= levels && bins > 0; bins -= std::min(bins, step)) {
+    while (passed > bins) clipped += static_cast<double>(counts[--passed]);
+    if (clipped > kMostClipped * total) break;
     const double divergence = Divergence(counts, bins, levels);
     if (divergence >= least) continue;
     least = divergence;
