@@ -258,8 +258,8 @@ absl::StatusOr<std::unique_ptr<Samples>> OpenSamples(const fs::path& path,
         {"look at samples", "", static_cast<int64_t>(i), static_cast<int64_t>(entries.size())});
     const fs::path& entry = entries[i];
     if (fs::is_directory(entry, error)) {
-      absl::StatusOr<std::vector<fs::path>> files = FilesOf(entry, inputs);
-      problems.Add(files.ok() ? samples->Add(*std::move(files)) : files.status());
+      const absl::StatusOr<std::vector<fs::path>> files = FilesOf(entry, inputs);
+      problems.Add(files.ok() ? samples->Add(*files) : files.status());
     } else if (IsTensorFile(entry)) {
       problems.Add(
           inputs.size() == 1
