@@ -21,6 +21,10 @@ std::vector<const Node*> MembersOf(const Node& node) {
   return members;
 }
 
+bool IsProduct(const std::string& op) {
+  return IsAmong(op, {"Conv", "ConvTranspose", "Gemm", "MatMul"});
+}
+
 bool IsF32(const Graph& graph, ValueId id) {
   if (id == kNone) return false;
   const Type& type = graph.value(id).type;
@@ -49,7 +53,7 @@ Part PartOf(const Graph& graph, const Node& node) {
   }
   const std::vector<const Node*> members = MembersOf(node);
   const std::string& root = members.front()->op;
-  if (IsAmong(root, {"Conv", "ConvTranspose", "Gemm", "MatMul"})) return Part::kCompute;
+  if (IsProduct(root)) return Part::kCompute;
   const auto pointwise = [](const Node* member) {
     const ops::OpDef* op = ops::FindOp(member->op);
     return op != nullptr && op->kind == ops::OpKind::kPointwise &&
@@ -66,8 +70,8 @@ Part PartOf(const Graph& graph, const Node& node) {
 std::vector<int> DataInputs(const Node& node) {
   const std::string& root = RootOf(node).op;
   const ops::OpDef* op = ops::FindOp(root);
-  const bool only_first = op != nullptr && op->kind != ops::OpKind::kPointwise &&
-                          !IsAmong(root, {"Conv", "ConvTranspose", "Gemm", "MatMul", "Concat"});
+  const bool only_first =
+      op != nullptr && op->kind != ops::OpKind::kPointwise && !IsProduct(root) && root != "Concat";
   std::vector<int> inputs;
   for (size_t i = 0; i < node.inputs.size() && (i == 0 || !only_first); ++i) {
     inputs.push_back(static_cast<int>(i));
@@ -84,6 +88,19 @@ int OperandInput(const Node& node, int operand) {
   const auto found = std::find(body.inputs.begin(), body.inputs.end(), root.inputs[place]);
   return found == body.inputs.end() ? -1 : static_cast<int>(found - body.inputs.begin());
 }
+
+bool IsActivation(const Graph& graph, ValueId id) {
+  return IsF32(graph, id) && graph.value(id).constant == nullptr;
+}
+
+const TensorStatistics* StatisticsOf(const Graph& graph, ValueId id, const Statistics* statistics,
+                                     const QuantizeOptions& options) {
+  if (statistics == nullptr || options.source == RangeSource::kDynamic) return nullptr;
+  const auto found = statistics->values.find(graph.value(id).name);
+  return found == statistics->values.end() ? nullptr : &found->second;
+}
+
+namespace {
 
 absl::StatusOr<std::vector<bool>> Selected(const Graph& fused, const QuantizeOptions& options) {
   std::vector<bool> selected(fused.nodes.size(), options.include.empty());
@@ -104,6 +121,70 @@ absl::StatusOr<std::vector<bool>> Selected(const Graph& fused, const QuantizeOpt
   }
   if (!problems.ok()) return problems.Finish();
   return selected;
+}
+
+std::string WhyFloat(const Graph& graph, const Node& node) {
+  for (const int operand : {0, 1}) {
+    const int input = OperandInput(node, operand);
+    if (input < 0) return "an operand is a number";
+    const ValueId id = node.inputs[static_cast<size_t>(input)];
+    const Value& value = graph.value(id);
+    if (operand == 0 && value.constant != nullptr) return "its first operand is a constant";
+    if (value.constant == nullptr && !IsActivation(graph, id))
+      return "the rank of an operand is unknown";
+  }
+  const std::string& op = RootOf(node).op;
+  const ValueId kernel = node.inputs[static_cast<size_t>(OperandInput(node, 1))];
+  if ((op == "Conv" || op == "ConvTranspose") && graph.value(kernel).constant == nullptr)
+    return "its kernel is computed while running";
+  return "";
+}
+
+// Products that stay in float, and why; whatever is not selected stays too.
+void Exclude(const Graph& graph, const std::vector<bool>& selected, Plan& plan) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    const Node& root = RootOf(node);
+    if (IsProduct(root.op)) {
+      LayerChoice choice{root.origin.empty() ? root.name : root.origin, root.op, true, ""};
+      if (plan.parts[i] != Part::kCompute) {
+        choice.reason = "its elements are not f32";
+      } else {
+        choice.reason = selected[i] ? WhyFloat(graph, node) : "excluded";
+      }
+      choice.quantized = choice.reason.empty();
+      if (!choice.quantized) plan.parts[i] = Part::kFloat;
+      plan.layers.push_back(std::move(choice));
+    }
+    if (!selected[i]) plan.parts[i] = Part::kFloat;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> PlanParts(const Graph& fused, const Statistics* statistics,
+                               const QuantizeOptions& options) {
+  Plan plan;
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<bool> selected, Selected(fused, options));
+  for (const Node& node : fused.nodes) plan.parts.push_back(PartOf(fused, node));
+  Exclude(fused, selected, plan);
+  plan.wanted.assign(fused.values.size(), false);
+  for (size_t i = fused.nodes.size(); i-- > 0;) {
+    const Node& node = fused.nodes[i];
+    const bool product = plan.parts[i] == Part::kCompute;
+    const bool out = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {
+      return id != kNone && plan.wanted[static_cast<size_t>(id)];
+    });
+    if (!product && (plan.parts[i] == Part::kFloat || !out)) continue;
+    for (const int input : DataInputs(node)) {
+      const ValueId id = node.inputs[static_cast<size_t>(input)];
+      if (!IsActivation(fused, id)) continue;
+      // Ranges of each run are worth their cost at products only.
+      if (!product && StatisticsOf(fused, id, statistics, options) == nullptr) continue;
+      plan.wanted[static_cast<size_t>(id)] = true;
+    }
+  }
+  return plan;
 }
 
 }  // namespace quench::quantizer

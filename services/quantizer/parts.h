@@ -28,8 +28,20 @@ std::vector<int> DataInputs(const Node& node);
 // Which input of `node` is the root's operand; -1 if the root has no such operand, or it is within.
 int OperandInput(const Node& node, int operand);
 
-// Which nodes options.include and options.exclude leave. INVALID_ARGUMENT names patterns that fit
-// nothing.
-absl::StatusOr<std::vector<bool>> Selected(const Graph& fused, const QuantizeOptions& options);
+// An f32 tensor of known rank that is computed while running.
+bool IsActivation(const Graph& graph, ValueId id);
+// Of the value, where options ask for statistics and there are some; else null.
+const TensorStatistics* StatisticsOf(const Graph& graph, ValueId id, const Statistics* statistics,
+                                     const QuantizeOptions& options);
+
+struct Plan {
+  std::vector<Part> parts;          // per node
+  std::vector<bool> wanted;         // per value: as integers
+  std::vector<LayerChoice> layers;  // convolutions and products
+};
+// Integers are wanted where a product that options leave reads, and from there backwards through
+// what can work on them. INVALID_ARGUMENT names patterns of options that fit no node.
+absl::StatusOr<Plan> PlanParts(const Graph& fused, const Statistics* statistics,
+                               const QuantizeOptions& options);
 
 }  // namespace quench::quantizer

@@ -73,10 +73,10 @@ class Quantizer {
         context_(context) {}
 
   absl::StatusOr<QuantizedModule> Run() {
-    QUENCH_ASSIGN_OR_RETURN(selected_, Selected(graph_, options_));
-    for (const Node& node : graph_.nodes) parts_.push_back(PartOf(graph_, node));
-    Exclude();
-    Demand();
+    QUENCH_ASSIGN_OR_RETURN(Plan plan, PlanParts(graph_, statistics_, options_));
+    parts_ = std::move(plan.parts);
+    wanted_ = std::move(plan.wanted);
+    report_.layers = std::move(plan.layers);
     QUENCH_RETURN_IF_ERROR(CheckStatistics());
     ShareScales();
     QUENCH_RETURN_IF_ERROR(QuantizeWeights());
@@ -103,78 +103,7 @@ class Quantizer {
   }
 
   const TensorStatistics* StatisticsOf(ValueId id) const {
-    if (statistics_ == nullptr || options_.source == RangeSource::kDynamic) return nullptr;
-    const auto found = statistics_->values.find(graph_.value(id).name);
-    return found == statistics_->values.end() ? nullptr : &found->second;
-  }
-
-  bool IsActivation(ValueId id) const {
-    if (id == kNone) return false;
-    const Value& value = graph_.value(id);
-    return value.constant == nullptr && value.type.kind == ValueKind::kTensor &&
-           value.type.ranked && value.type.dtype == DataType::kF32;
-  }
-
-  // Compute nodes that stay in float, and why.
-  void Exclude() {
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      const Node& node = graph_.nodes[i];
-      const Node& root = RootOf(node);
-      const bool product = root.op == "Conv" || root.op == "ConvTranspose" || root.op == "Gemm" ||
-                           root.op == "MatMul";
-      if (!product) continue;
-      LayerChoice choice{root.origin.empty() ? root.name : root.origin, root.op, true, ""};
-      if (parts_[i] != Part::kCompute) {
-        choice.reason = "its elements are not f32";
-      } else if (!selected_[i]) {
-        choice.reason = "excluded";
-      } else {
-        choice.reason = WhyFloat(node);
-      }
-      choice.quantized = choice.reason.empty();
-      if (!choice.quantized) parts_[i] = Part::kFloat;
-      report_.layers.push_back(std::move(choice));
-    }
-    for (size_t i = 0; i < parts_.size(); ++i) {
-      if (!selected_[i]) parts_[i] = Part::kFloat;
-    }
-  }
-
-  std::string WhyFloat(const Node& node) const {
-    for (const int operand : {0, 1}) {
-      const int input = OperandInput(node, operand);
-      if (input < 0) return "an operand is a number";
-      const ValueId id = node.inputs[static_cast<size_t>(input)];
-      const Value& value = graph_.value(id);
-      if (operand == 0 && value.constant != nullptr) return "its first operand is a constant";
-      if (value.constant == nullptr && !IsActivation(id))
-        return "the rank of an operand is unknown";
-    }
-    const std::string& op = RootOf(node).op;
-    const ValueId kernel = node.inputs[static_cast<size_t>(OperandInput(node, 1))];
-    if ((op == "Conv" || op == "ConvTranspose") && graph_.value(kernel).constant == nullptr)
-      return "its kernel is computed while running";
-    return "";
-  }
-
-  // Integers are wanted where a selected product reads, and from there backwards through what can
-  // work on them.
-  void Demand() {
-    wanted_.assign(graph_.values.size(), false);
-    for (size_t i = graph_.nodes.size(); i-- > 0;) {
-      const Node& node = graph_.nodes[i];
-      const bool out = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {
-        return id != kNone && wanted_[static_cast<size_t>(id)];
-      });
-      if (parts_[i] != Part::kCompute && (parts_[i] == Part::kFloat || !out)) continue;
-      for (const int input : DataInputs(node)) {
-        const ValueId id = node.inputs[static_cast<size_t>(input)];
-        if (!IsActivation(id)) continue;
-        // Ranges of each run are worth their cost at products only.
-        if (parts_[i] != Part::kCompute && StatisticsOf(id) == nullptr) continue;
-        wanted_[static_cast<size_t>(id)] = true;
-      }
-    }
+    return quantizer::StatisticsOf(graph_, id, statistics_, options_);
   }
 
   absl::Status CheckStatistics() const {
@@ -212,7 +141,7 @@ class Quantizer {
       for (const ValueId id : node.outputs) {
         if (id == kNone) continue;
         Join(first, id);
-        moved[static_cast<size_t>(id)] = IsActivation(first);
+        moved[static_cast<size_t>(id)] = IsActivation(graph_, first);
       }
     }
     std::map<ValueId, Range> ranges;
@@ -238,7 +167,7 @@ class Quantizer {
   }
 
   void Join(ValueId a, ValueId b) {
-    if (!IsActivation(a) || !IsActivation(b)) return;
+    if (!IsActivation(graph_, a) || !IsActivation(graph_, b)) return;
     parent_[static_cast<size_t>(Representative(b))] = Representative(a);
   }
 
@@ -469,7 +398,6 @@ class Quantizer {
   const QuantizeOptions& options_;
   const MethodInfo* const method_;
   const StepContext& context_;
-  std::vector<bool> selected_;
   std::vector<Part> parts_;                             // per node
   std::vector<bool> wanted_;                            // per value: as integers
   std::vector<ValueId> parent_;                         // per value: union of those with one scale

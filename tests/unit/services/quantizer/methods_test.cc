@@ -109,7 +109,8 @@ TEST(Methods, MseHasLessErrorThanTheOthers) {
 // in the sense of the formula, and everything else.
 TEST(Methods, FewKindsOfValuesAreNotClippedAway) {
   std::vector<float> values(8000, -0.42f);
-  for (int i = 0; i < 2000; ++i) values.push_back(-0.42f + 3.2f * static_cast<float>(i % 256) / 255);
+  for (int i = 0; i < 2000; ++i)
+    values.push_back(-0.42f + 3.2f * static_cast<float>(i % 256) / 255);
   const TensorStatistics seen = Seen({values});
   for (const char* name : {"average", "minmax", "entropy", "mse"}) {
     EXPECT_GT(Choose(name, seen).high, 2) << name;
