@@ -7,6 +7,7 @@
 #include "common/rpc/errors.h"
 #include "common/runner/runner.h"
 #include "common/steps/modules.h"
+#include "common/steps/samples.h"
 #include "quench/analyser/v1/analyser.grpc.pb.h"
 #include "services/analyser/analyser.h"
 #include "services/analyser/report_proto.h"
@@ -133,27 +134,6 @@ absl::StatusOr<pb::VerifyResult> VerifyStep(const pb::VerifyRequest& request,
   return ToProto(report);
 }
 
-absl::StatusOr<std::unique_ptr<Samples>> SamplesOf(const pb::CompareRequest& request,
-                                                   const std::vector<ArtifactTensor>& inputs,
-                                                   const Workplace& place,
-                                                   const StepContext& context) {
-  constexpr int kMaxRandomSamples = 100'000;
-  if (request.random_samples() < 0 || request.random_samples() > kMaxRandomSamples) {
-    return FieldError("random_samples", fmt::format("{}, must be 1 to {}", request.random_samples(),
-                                                    kMaxRandomSamples));
-  }
-  if (request.samples().empty() == (request.random_samples() == 0)) {
-    return FieldError("samples", "either these or random_samples must be there");
-  }
-  if (request.random_samples() > 0) {
-    return MakeRandomSamples(request.random_samples(), request.has_seed() ? request.seed() : 1,
-                             inputs);
-  }
-  const std::filesystem::path folder = place.scratch / "samples";
-  QUENCH_RETURN_IF_ERROR(steps::LinkFiles(request.samples(), "samples", folder, place.blobs));
-  return OpenSamples(folder, inputs, {}, context);
-}
-
 absl::StatusOr<pb::CompareResult> CompareStep(const pb::CompareRequest& request,
                                               const Workplace& place, const StepContext& context) {
   CompareOptions options;
@@ -168,7 +148,7 @@ absl::StatusOr<pb::CompareResult> CompareStep(const pb::CompareRequest& request,
   std::unique_ptr<Samples> samples;
   {
     QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(reference));
-    QUENCH_ASSIGN_OR_RETURN(samples, SamplesOf(request, artifact->inputs(), place, context));
+    QUENCH_ASSIGN_OR_RETURN(samples, steps::SamplesOf(request, artifact->inputs(), place, context));
   }
   QUENCH_ASSIGN_OR_RETURN(const CompareReport report,
                           Compare(reference, library, *samples, options, context));

@@ -2,6 +2,7 @@
 
 #include "common/rpc/errors.h"
 #include "common/steps/modules.h"
+#include "common/steps/samples.h"
 #include "quench/quantizer/v1/quantizer.grpc.pb.h"
 #include "services/quantizer/calibrate.h"
 #include "services/quantizer/equalize.h"
@@ -17,7 +18,6 @@ namespace pb = ::quench::quantizer::v1;
 using rpc::FieldError;
 using steps::Workplace;
 
-constexpr int kMaxRandomSamples = 100'000;
 constexpr size_t kMaxLayers = 10'000;  // in a result
 
 absl::StatusOr<pb::ListMethodsResponse> ListMethodsCall(const pb::ListMethodsRequest&,
@@ -54,26 +54,6 @@ absl::StatusOr<Statistics> ReadFrom(const steps::BlobDigest& digest, const std::
   return statistics;
 }
 
-absl::StatusOr<std::unique_ptr<Samples>> SamplesOf(const pb::CalibrateRequest& request,
-                                                   const std::vector<ArtifactTensor>& inputs,
-                                                   const Workplace& place,
-                                                   const StepContext& context) {
-  if (request.random_samples() < 0 || request.random_samples() > kMaxRandomSamples) {
-    return FieldError("random_samples", fmt::format("{}, must be 1 to {}", request.random_samples(),
-                                                    kMaxRandomSamples));
-  }
-  if (request.samples().empty() == (request.random_samples() == 0)) {
-    return FieldError("samples", "either these or random_samples must be there");
-  }
-  if (request.random_samples() > 0) {
-    return MakeRandomSamples(request.random_samples(), request.has_seed() ? request.seed() : 1,
-                             inputs);
-  }
-  const std::filesystem::path folder = place.scratch / "samples";
-  QUENCH_RETURN_IF_ERROR(steps::LinkFiles(request.samples(), "samples", folder, place.blobs));
-  return OpenSamples(folder, inputs, {}, context);
-}
-
 absl::StatusOr<pb::CalibrateResult> CalibrateStep(const pb::CalibrateRequest& request,
                                                   const Workplace& place,
                                                   const StepContext& context) {
@@ -91,7 +71,7 @@ absl::StatusOr<pb::CalibrateResult> CalibrateStep(const pb::CalibrateRequest& re
   QUENCH_RETURN_IF_ERROR(steps::LinkBlob(request.tap_library(), library, place.blobs));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> samples,
-                          SamplesOf(request, artifact->inputs(), place, context));
+                          steps::SamplesOf(request, artifact->inputs(), place, context));
   CalibrateOptions options;
   options.random = request.random_samples() > 0;
   options.workers =
