@@ -132,6 +132,24 @@ Tensor Transposed(const Tensor& source) {
   return result;
 }
 
+// The dtype, if a file of `size` bytes holds just the array that its header announces.
+absl::StatusOr<DataType> CheckData(const Header& header, uint64_t size, const std::string& name) {
+  const std::optional<DataType> dtype = TypeOf(header.descr);
+  if (!dtype) {
+    return InvalidArgument("`{}`: dtype `{}` is not read; little-endian numbers and bools are",
+                           name, header.descr);
+  }
+  const std::optional<int64_t> count = ElementCount(header.dims);
+  const uint64_t available = size - header.data_offset;
+  if (!count || static_cast<uint64_t>(*count) > kMaxFile ||
+      static_cast<uint64_t>(DataTypeBytes(*dtype, *count)) != available) {
+    return InvalidArgument("`{}`: has {} bytes of data, its shape and dtype need {}", name,
+                           available,
+                           count ? std::to_string(DataTypeBytes(*dtype, *count)) : "too many");
+  }
+  return *dtype;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NpyFile>> NpyFile::Open(const std::filesystem::path& path,
@@ -149,24 +167,20 @@ absl::StatusOr<std::unique_ptr<NpyFile>> NpyFile::Open(const std::filesystem::pa
   QUENCH_RETURN_IF_ERROR(
       file->ReadAt(0, std::as_writable_bytes(std::span(begin.data(), begin.size()))));
   QUENCH_ASSIGN_OR_RETURN(Header header, ParseHeader(begin, name));
-  const std::optional<DataType> dtype = TypeOf(header.descr);
-  if (!dtype) {
-    return InvalidArgument("`{}`: dtype `{}` is not read; little-endian numbers and bools are",
-                           name, header.descr);
-  }
-  const std::optional<int64_t> count = ElementCount(header.dims);
-  const uint64_t available = size - header.data_offset;
-  if (!count || static_cast<uint64_t>(*count) > kMaxFile ||
-      static_cast<uint64_t>(DataTypeBytes(*dtype, *count)) != available) {
-    return InvalidArgument("`{}`: has {} bytes of data, its shape and dtype need {}", name,
-                           available,
-                           count ? std::to_string(DataTypeBytes(*dtype, *count)) : "too many");
-  }
-  file->dtype_ = *dtype;
+  QUENCH_ASSIGN_OR_RETURN(file->dtype_, CheckData(header, size, name));
   file->fortran_ = header.fortran && header.dims.size() > 1;
   file->dims_ = std::move(header.dims);
   file->data_offset_ = header.data_offset;
   return file;
+}
+
+absl::StatusOr<Tensor> ParseNpy(std::string_view bytes, const std::string& name) {
+  QUENCH_ASSIGN_OR_RETURN(const Header header, ParseHeader(bytes.substr(0, kMaxHeader), name));
+  QUENCH_ASSIGN_OR_RETURN(const DataType dtype, CheckData(header, bytes.size(), name));
+  Tensor tensor = Tensor::Zeros(dtype, header.dims);
+  const std::string_view data = bytes.substr(header.data_offset);
+  if (!data.empty()) std::memcpy(tensor.mutable_bytes(), data.data(), data.size());
+  return header.fortran && header.dims.size() > 1 ? Transposed(tensor) : tensor;
 }
 
 NpyFile::~NpyFile() { ::close(fd_); }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/ir/tensor.h"
@@ -17,6 +18,9 @@ namespace quench {
 // Reads C- or Fortran-ordered little-endian numeric and bool arrays. Errors name the file and what
 // was found.
 absl::StatusOr<Tensor> ReadNpy(const std::filesystem::path& path);
+
+// The same from a file's bytes; `name` is what messages call it.
+absl::StatusOr<Tensor> ParseNpy(std::string_view bytes, const std::string& name);
 
 // A .npy file of which parts are read: as little as is asked for is ever in memory.
 class NpyFile {

@@ -1,11 +1,13 @@
 #include "common/runner/samples.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
+#include <mutex>
 
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/ir/npy.h"
+#include "common/ir/npz.h"
 
 namespace quench {
 namespace {
@@ -17,11 +19,12 @@ constexpr size_t kMaxItems = 10'000'000;
 // A file per input; samples are its rows in turn.
 struct Item {
   std::vector<fs::path> files;
+  bool own_folder = false;  // that of the sample
   int64_t samples = 0;
 };
 
 bool IsTensorFile(const fs::path& path) {
-  return path.extension() == ".npy" || path.extension() == ".pb";
+  return path.extension() == ".npy" || path.extension() == ".pb" || path.extension() == ".npz";
 }
 
 std::string FileNameOf(std::string input) {
@@ -73,11 +76,11 @@ class FileSamples final : public Samples {
 
   std::string Shown(const fs::path& path) const { return path.lexically_relative(root_).string(); }
 
-  absl::Status Add(std::vector<fs::path> files) {
-    Item item{std::move(files), 0};
+  absl::Status Add(std::vector<fs::path> files, bool own_folder) {
+    Item item{std::move(files), own_folder, 0};
     StatusCollector problems;
     for (size_t i = 0; i < inputs_.size(); ++i) {
-      const absl::StatusOr<int64_t> samples = Look(item.files[i], inputs_[i]);
+      const absl::StatusOr<int64_t> samples = Look(item.files[i], i);
       problems.Add(samples.status());
       if (!samples.ok()) continue;
       if (i > 0 && problems.ok() && *samples != item.samples) {
@@ -115,7 +118,7 @@ class FileSamples final : public Samples {
   std::string NameOf(int64_t sample) const override {
     const auto [item, row] = Find(sample);
     const std::string name =
-        "`" + Shown(inputs_.size() == 1 ? item->files[0] : item->files[0].parent_path()) + "`";
+        "`" + Shown(item->own_folder ? item->files[0].parent_path() : item->files[0]) + "`";
     return item->samples == 1 ? name : fmt::format("row {} of {}", row, name);
   }
 
@@ -126,12 +129,43 @@ class FileSamples final : public Samples {
     return {&items_[place], sample - first_[place]};
   }
 
-  absl::StatusOr<Tensor> ReadPb(const fs::path& file) const {
+  // Of a .pb or .npz file.
+  absl::StatusOr<Tensor> ReadWhole(const fs::path& file, size_t input) const {
+    if (file.extension() == ".npz") return FromArchive(file, input);
     if (!read_pb_) return Unsupported("`{}`: .pb files are not read here", Shown(file));
     return read_pb_(file);
   }
 
-  absl::StatusOr<int64_t> Look(const fs::path& file, const ArtifactTensor& input) const {
+  absl::StatusOr<Tensor> FromArchive(const fs::path& file, size_t input) const {
+    QUENCH_ASSIGN_OR_RETURN(const auto arrays, Archive(file));
+    const std::string& name = inputs_[input].name;
+    for (const std::string& each : {name, FileNameOf(name), fmt::format("arr_{}", input)}) {
+      if (const auto found = arrays->find(each); found != arrays->end()) return found->second;
+    }
+    if (inputs_.size() == 1 && arrays->size() == 1) return arrays->begin()->second;
+    std::vector<std::string> names;
+    for (const auto& [each, tensor] : *arrays) {
+      if (names.size() < 20) names.push_back("`" + each + "`");
+    }
+    return InvalidArgument(
+        "`{}` has no array of input `{}`, but {}", Shown(file), name,
+        names.empty() ? "none at all" : fmt::format("{}", fmt::join(names, ", ")));
+  }
+
+  // The last one is kept: its rows are asked for in turn.
+  using Arrays = std::shared_ptr<const std::map<std::string, Tensor>>;
+  absl::StatusOr<Arrays> Archive(const fs::path& file) const {
+    const std::lock_guard lock(mutex_);
+    if (archive_ != nullptr && archive_path_ == file) return archive_;
+    archive_ = nullptr;  // two of them need not fit into memory
+    QUENCH_ASSIGN_OR_RETURN(auto arrays, ReadNpz(file, Shown(file)));
+    archive_ = std::make_shared<const std::map<std::string, Tensor>>(std::move(arrays));
+    archive_path_ = file;
+    return archive_;
+  }
+
+  absl::StatusOr<int64_t> Look(const fs::path& file, size_t index) const {
+    const ArtifactTensor& input = inputs_[index];
     DataType dtype = DataType::kUndefined;
     std::vector<int64_t> dims;
     if (file.extension() == ".npy") {
@@ -139,7 +173,7 @@ class FileSamples final : public Samples {
       dtype = npy->dtype();
       dims = npy->dims();
     } else {
-      QUENCH_ASSIGN_OR_RETURN(const Tensor tensor, ReadPb(file));
+      QUENCH_ASSIGN_OR_RETURN(const Tensor tensor, ReadWhole(file, index));
       dtype = tensor.dtype();
       dims = tensor.dims();
     }
@@ -156,7 +190,7 @@ class FileSamples final : public Samples {
       QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<NpyFile> npy, NpyFile::Open(file, Shown(file)));
       return item.samples == 1 ? npy->All() : npy->Rows(row * rows, rows);
     }
-    QUENCH_ASSIGN_OR_RETURN(Tensor tensor, ReadPb(file));
+    QUENCH_ASSIGN_OR_RETURN(const Tensor tensor, ReadWhole(file, input));
     if (item.samples == 1) return tensor;
     std::vector<int64_t> dims = tensor.dims();
     dims[0] = rows;
@@ -173,6 +207,9 @@ class FileSamples final : public Samples {
   std::vector<Item> items_;
   std::vector<int64_t> first_;  // sample of each item
   int64_t count_ = 0;
+  mutable std::mutex mutex_;
+  mutable fs::path archive_path_;
+  mutable Arrays archive_;
 };
 
 // The file of each input in a sample's folder.
@@ -248,7 +285,7 @@ absl::StatusOr<std::unique_ptr<Samples>> OpenSamples(const fs::path& path,
   if (folder) {
     QUENCH_ASSIGN_OR_RETURN(entries, Sorted(path));
   } else if (!IsTensorFile(path)) {
-    return InvalidArgument("`{}`: samples are .npy or .pb files, or folders of them",
+    return InvalidArgument("`{}`: samples are .npy, .npz or .pb files, or folders of them",
                            path.string());
   }
   StatusCollector problems;
@@ -259,19 +296,20 @@ absl::StatusOr<std::unique_ptr<Samples>> OpenSamples(const fs::path& path,
     const fs::path& entry = entries[i];
     if (fs::is_directory(entry, error)) {
       const absl::StatusOr<std::vector<fs::path>> files = FilesOf(entry, inputs);
-      problems.Add(files.ok() ? samples->Add(*files) : files.status());
+      problems.Add(files.ok() ? samples->Add(*files, true) : files.status());
     } else if (IsTensorFile(entry)) {
+      // An archive has all inputs.
       problems.Add(
-          inputs.size() == 1
-              ? samples->Add({entry})
+          inputs.size() == 1 || entry.extension() == ".npz"
+              ? samples->Add(std::vector<fs::path>(inputs.size(), entry), false)
               : InvalidArgument("`{}`: the model has {} inputs, so each sample is a folder "
                                 "with a file for each of them",
-                                entry.string(), inputs.size()));
+                                samples->Shown(entry), inputs.size()));
     }
   }
   QUENCH_RETURN_IF_ERROR(problems.Finish());
   if (samples->count() == 0) {
-    return InvalidArgument("`{}` has no samples: no .npy or .pb files{}", path.string(),
+    return InvalidArgument("`{}` has no samples: no .npy, .npz or .pb files{}", path.string(),
                            inputs.size() == 1 ? "" : " in folders, one for each sample");
   }
   return samples;

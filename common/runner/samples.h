@@ -31,6 +31,7 @@ using TensorFileReader = std::function<absl::StatusOr<Tensor>(const std::filesys
 
 // Samples in files, at `path`:
 //   FILE.npy or FILE.pb                   for a model with one input
+//   FILE.npz                              arrays by the inputs' names (or arr_0, arr_1, ...)
 //   FOLDER of such files                  the same, by name
 //   FOLDER of folders, one per sample     a file for each input: its name (`/` and `:` as `_`), or
 //                                         input_0, input_1, ... as in ONNX's test data

@@ -107,7 +107,7 @@ TEST_F(QuantizeTest, BadRequestsSayWhatIsWanted) {
   };
   expect({"calibrate", DigitsModel()}, 1, "samples are wanted");
   expect({"calibrate", DigitsModel(), "--data", "missing.npy"}, 1, "missing.npy");
-  expect({"calibrate", DigitsModel(), "--data", DigitsModel()}, 1, ".npy or .pb");
+  expect({"calibrate", DigitsModel(), "--data", DigitsModel()}, 1, ".npy, .npz or .pb");
   expect({"quantize", DigitsModel(), "--type", "static"}, 1, "calibrate first");
   expect({"quantize", DigitsModel(), "--method", "kl"}, 2, "average");
   expect({"quantize", DigitsModel(), "--include", "nothing"}, 1, "no node fits `nothing`");

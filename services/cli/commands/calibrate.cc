@@ -26,8 +26,8 @@ constexpr char kExamples[] = R"(Examples:
   quench calibrate calibration.stats                     show what was seen: ranges and histograms
   quench calibrate calibration.stats --format json       everything, for scripts
 
-Samples are .npy or .pb files, one sample each or stacked along the first axis, or folders with a file for each input
-(NAME.npy, or input_0.pb as in ONNX's test data). A model with a symbolic first axis takes each file whole; --batch 1
+Samples are .npy, .npz (arrays by the inputs' names) or .pb files, one sample each or stacked along the first axis, or
+folders with a file for each input (NAME.npy, or input_0.pb as in ONNX's test data). A model with a symbolic first axis takes each file whole; --batch 1
 takes it row by row. Real inputs, preprocessed as the model wants them: a hundred are enough.)";
 
 struct CalibrateArgs {

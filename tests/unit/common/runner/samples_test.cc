@@ -1,6 +1,7 @@
 #include "common/runner/samples.h"
 
 #include <gtest/gtest.h>
+#include <zip.h>
 
 #include <numeric>
 
@@ -84,6 +85,36 @@ TEST_F(SamplesTest, SeveralInputsHaveAFolderForEachSample) {
   EXPECT_EQ((*samples)->count(), 2);
   EXPECT_EQ((*samples)->Read(1)->at(1).dims(), (std::vector<int64_t>{3}));
   EXPECT_PRED1(HasSubstr("s2`"), (*samples)->NameOf(1));
+}
+
+TEST_F(SamplesTest, ArchivesHaveAnArrayForEachInput) {
+  const std::vector<ArtifactTensor> inputs = {{"a/b", DataType::kF32, {Fixed(1), Fixed(2)}},
+                                              {"c", DataType::kF32, {Fixed(1), Fixed(3)}}};
+  const auto archive = [&](const std::map<std::string, Tensor>& arrays) {
+    const std::string path = (dir_->path() / "data.npz").string();
+    zip_t* zip = zip_open(path.c_str(), ZIP_CREATE | ZIP_TRUNCATE, nullptr);
+    std::vector<std::string> kept;
+    kept.reserve(arrays.size());
+    for (const auto& [name, tensor] : arrays) {
+      EXPECT_TRUE(WriteNpy(tensor, dir_->path() / "one").ok());
+      kept.push_back(*ReadFile(dir_->path() / "one"));
+      zip_source_t* source = zip_source_buffer(zip, kept.back().data(), kept.back().size(), 0);
+      zip_file_add(zip, (name + ".npy").c_str(), source, 0);
+    }
+    EXPECT_EQ(zip_close(zip), 0);
+  };
+  archive({{"a_b", Counting({4, 2})}, {"arr_1", Counting({4, 3})}, {"other", Counting({1})}});
+  const auto samples = Open(inputs);
+  ASSERT_TRUE(samples.ok()) << samples.status();
+  ASSERT_EQ((*samples)->count(), 4);
+  const auto third = (*samples)->Read(2);
+  ASSERT_TRUE(third.ok()) << third.status();
+  EXPECT_EQ(third->at(0).FloatAt(0), 4);
+  EXPECT_EQ(third->at(1).FloatAt(0), 6);
+  EXPECT_EQ((*samples)->NameOf(2), "row 2 of `data.npz`");
+  archive({{"a_b", Counting({4, 2})}, {"d", Counting({4, 3})}});
+  EXPECT_PRED1(HasSubstr("`data.npz` has no array of input `c`, but `a_b`, `d`"),
+               MessageOf(Open(inputs).status()));
 }
 
 TEST_F(SamplesTest, AllThatDoNotFitAreTold) {
