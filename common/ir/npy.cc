@@ -141,11 +141,11 @@ absl::StatusOr<DataType> CheckData(const Header& header, uint64_t size, const st
   }
   const std::optional<int64_t> count = ElementCount(header.dims);
   const uint64_t available = size - header.data_offset;
-  if (!count || static_cast<uint64_t>(*count) > kMaxFile ||
-      static_cast<uint64_t>(DataTypeBytes(*dtype, *count)) != available) {
+  const bool fits = count && static_cast<uint64_t>(*count) <= kMaxFile;
+  const std::string needed = fits ? std::to_string(DataTypeBytes(*dtype, *count)) : "too many";
+  if (needed != std::to_string(available)) {
     return InvalidArgument("`{}`: has {} bytes of data, its shape and dtype need {}", name,
-                           available,
-                           count ? std::to_string(DataTypeBytes(*dtype, *count)) : "too many");
+                           available, needed);
   }
   return *dtype;
 }

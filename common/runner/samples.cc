@@ -309,7 +309,8 @@ absl::StatusOr<std::unique_ptr<Samples>> OpenSamples(const fs::path& path,
   }
   QUENCH_RETURN_IF_ERROR(problems.Finish());
   if (samples->count() == 0) {
-    return InvalidArgument("`{}` has no samples: no .npy, .npz or .pb files{}", path.string(),
+    return InvalidArgument("`{}` has no samples: no .npy, .npz or .pb files{}",
+                           path.filename().string(),
                            inputs.size() == 1 ? "" : " in folders, one for each sample");
   }
   return samples;

@@ -35,8 +35,8 @@ using TensorFileReader = std::function<absl::StatusOr<Tensor>(const std::filesys
 //   FOLDER of such files                  the same, by name
 //   FOLDER of folders, one per sample     a file for each input: its name (`/` and `:` as `_`), or
 //                                         input_0, input_1, ... as in ONNX's test data
-// An array whose first axis is k times that of the input (or k, if the input's is symbolic) holds k
-// samples, one lacking the first axis of size 1 holds one. Every file is looked at: all that do not
+// An array whose first axis is k times that of the input holds k samples, one lacking the first axis
+// of size 1 holds one; where the input's first axis is symbolic, a file is one sample as it is. Every file is looked at: all that do not
 // fit are told at once, by their paths beneath `path`, and none at all is an error too.
 absl::StatusOr<std::unique_ptr<Samples>> OpenSamples(const std::filesystem::path& path,
                                                      std::span<const ArtifactTensor> inputs,

@@ -1,5 +1,7 @@
 #include "common/steps/modules.h"
 
+#include <set>
+
 #include "common/base/status.h"
 #include "common/ir/constants.h"
 #include "common/ir/hash.h"
@@ -105,6 +107,20 @@ absl::Status LinkFiles(const google::protobuf::RepeatedPtrField<step::v1::File>&
     return rpc::FieldError(
         field, fmt::format("paths must be relative, without `..`, of at most 4096 bytes: {}",
                            fmt::join(wrong, ", ")));
+  }
+  // As files and folders are: two of one name, or one within another, cannot be.
+  std::set<std::filesystem::path> taken;
+  for (const step::v1::File& file : files) {
+    if (!taken.insert(std::filesystem::path(file.path()).lexically_normal()).second) {
+      return rpc::FieldError(field, fmt::format("path `{}` comes twice", file.path()));
+    }
+  }
+  for (const std::filesystem::path& path : taken) {
+    for (auto above = path.parent_path(); !above.empty(); above = above.parent_path()) {
+      if (!taken.contains(above)) continue;
+      return rpc::FieldError(
+          field, fmt::format("path `{}` is beneath the file `{}`", path.string(), above.string()));
+    }
   }
   for (const step::v1::File& file : files) {
     const std::filesystem::path path = folder / file.path();

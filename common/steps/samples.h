@@ -8,6 +8,20 @@
 
 namespace quench::steps {
 
+// A library of a request; errors name its field, not where it lies.
+inline absl::StatusOr<std::unique_ptr<Artifact>> OpenLibrary(const std::filesystem::path& path,
+                                                             const std::string& field) {
+  absl::StatusOr<std::unique_ptr<Artifact>> artifact = Artifact::Open(path);
+  if (artifact.ok()) return artifact;
+  std::string text = MessageOf(artifact.status());
+  for (size_t at = text.find(path.string()); at != std::string::npos;
+       at = text.find(path.string())) {
+    text.replace(at, path.string().size(), field);
+  }
+  if (absl::IsInvalidArgument(artifact.status())) return rpc::FieldError(field, text);
+  return absl::Status(artifact.status().code(), text);
+}
+
 // `Request` has the fields samples, random_samples and seed; `inputs` are those of the library that
 // will run. FieldError names what is wrong with them; samples that do not fit are named by their
 // paths in the request.

@@ -31,7 +31,7 @@ struct Sums {
     result.value = name;
     result.elements = elements;
     result.sqnr_db = noise == 0 ? INFINITY : 10 * std::log10(a2 / noise);
-    result.cosine = a2 == 0 && b2 == 0 ? 1 : ab / std::sqrt(a2 * b2);
+    result.cosine = a2 == 0 && b2 == 0 ? 1 : a2 == 0 || b2 == 0 ? 0 : ab / std::sqrt(a2 * b2);
     result.max_error = max_error;
     result.error = max_error == 0 ? 0 : max_error / std::max(max_a, 1e-30);
     return result;
@@ -58,11 +58,13 @@ struct Sums {
 struct Saturated {
   int64_t elements = 0, at_ends = 0;
 
-  void Add(const Tensor& tensor) {
+  // `real` is what was quantized: zeros are exact at whatever end they lie.
+  void Add(const Tensor& tensor, const Tensor& real) {
     const int64_t least = tensor.dtype() == DataType::kI8 ? -128 : 0;
     for (int64_t i = 0; i < tensor.size(); ++i) {
       const int64_t value = tensor.IntAt(i);
-      at_ends += value == least || value == least + 255 ? 1 : 0;
+      const bool at_end = value == least || value == least + 255;
+      at_ends += at_end && real.FloatAt(i) != 0 ? 1 : 0;
     }
     elements += tensor.size();
   }
@@ -108,6 +110,8 @@ std::vector<std::vector<int64_t>> TopClasses(const Tensor& scores) {
       return x != y ? x > y : a < b;
     });
     order.resize(static_cast<size_t>(count));
+    // NaN is no class.
+    while (!order.empty() && std::isnan(scores.FloatAt(begin + order.back()))) order.pop_back();
     rows.push_back(std::move(order));
   }
   return rows;
@@ -126,11 +130,17 @@ class Comparison {
     QUENCH_ASSIGN_OR_RETURN(
         const std::vector<Tensor> a,
         reference_.Run(inputs, context, options_.layers ? keep : Artifact::TapSink()));
+    std::map<std::string, Tensor> reals;  // the other's own
+    for (size_t i = 0; i < inputs.size(); ++i) reals[other_.inputs()[i].name] = inputs[i];
     const auto compare = [&](const std::string& name, const Tensor& tensor) {
       if (name.ends_with(kQuantizedSuffix) &&
           (tensor.dtype() == DataType::kI8 || tensor.dtype() == DataType::kU8)) {
-        saturated_[name.substr(0, name.size() - kQuantizedSuffix.size())].Add(tensor);
+        const std::string value = name.substr(0, name.size() - kQuantizedSuffix.size());
+        const auto real = reals.find(value);
+        if (real != reals.end() && real->second.size() == tensor.size())
+          saturated_[value].Add(tensor, real->second);
       }
+      if (IsFloat(tensor.dtype())) reals[name] = tensor;
       const auto found = expected.find(name);
       if (found == expected.end() || found->second.dtype() != tensor.dtype() ||
           found->second.dims() != tensor.dims())
@@ -193,12 +203,13 @@ class Comparison {
     if (a.rank() < 1 || a.dims().back() < 2 || !IsComparable(a.dtype())) return;
     const std::vector<std::vector<int64_t>> best[2] = {TopClasses(a), TopClasses(b)};
     for (size_t row = 0; row < best[0].size(); ++row, ++rows_) {
-      agreeing_ += best[0][row][0] == best[1][row][0] ? 1 : 0;
+      const bool classified = !best[0][row].empty() && !best[1][row].empty();
+      agreeing_ += classified && best[0][row][0] == best[1][row][0] ? 1 : 0;
       if (rows_ >= static_cast<int64_t>(options_.labels.size())) continue;
       const int64_t label = options_.labels[static_cast<size_t>(rows_)];
       for (const size_t side : {0, 1}) {
         const std::vector<int64_t>& classes = best[side][row];
-        hits_[side][0] += classes[0] == label ? 1 : 0;
+        hits_[side][0] += !classes.empty() && classes[0] == label ? 1 : 0;
         hits_[side][1] += std::find(classes.begin(), classes.end(), label) != classes.end() ? 1 : 0;
       }
     }

@@ -18,10 +18,11 @@ struct ValueComparison {
   std::string value;
   int64_t elements = 0;
   double sqnr_db = 0;    // 10 log10(sum a^2 / sum (a - b)^2); infinite if they are equal
-  double cosine = 1;     // sum ab / sqrt(sum a^2 * sum b^2); 1 if both are zero
+  double cosine = 1;     // sum ab / sqrt(sum a^2 * sum b^2); 1 if both are zero, 0 if one is
   double max_error = 0;  // max |a - b|
   double error = 0;      // max |a - b| / max |a|
-  // Integers at either end of their type, of the value's quantized form; absent if it has none.
+  // Integers at either end of their type, of the value's quantized form, that do not stand for zero;
+  // absent if it has none.
   std::optional<double> saturation;
 };
 

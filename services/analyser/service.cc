@@ -147,7 +147,9 @@ absl::StatusOr<pb::CompareResult> CompareStep(const pb::CompareRequest& request,
                           PlaceLibrary(request.library(), "library", "model.so", place));
   std::unique_ptr<Samples> samples;
   {
-    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(reference));
+    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
+                            steps::OpenLibrary(reference, "reference_library"));
+    QUENCH_RETURN_IF_ERROR(steps::OpenLibrary(library, "library").status());
     QUENCH_ASSIGN_OR_RETURN(samples, steps::SamplesOf(request, artifact->inputs(), place, context));
   }
   QUENCH_ASSIGN_OR_RETURN(const CompareReport report,

@@ -27,15 +27,26 @@ class Block {
       : axes_(axes), artifact_(artifact) {}
 
   absl::Status Run(const std::vector<Tensor>& inputs, const StepContext& context) {
-    StatusCollector problems(3);  // NaN spreads: what comes after says no more
-    const auto take = [&](const std::string& name, const Tensor& tensor) {
+    StatusCollector problems;
+    const auto add = [&](const std::string& name, const Tensor& tensor) -> absl::Status {
       const auto axis = axes_.find(name);
-      if (axis == axes_.end()) return;
-      problems.Add(Annotate(statistics_.values[name].Add(tensor, axis->second),
-                            fmt::format("value `{}`", name)));
+      if (axis == axes_.end() || tensor.size() == 0) return absl::OkStatus();
+      return Annotate(statistics_.values[name].Add(tensor, axis->second),
+                      fmt::format("value `{}`", name));
     };
-    for (size_t i = 0; i < inputs.size(); ++i) take(artifact_.inputs()[i].name, inputs[i]);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      problems.Add(add(artifact_.inputs()[i].name, inputs[i]));
+    }
     QUENCH_RETURN_IF_ERROR(problems.Finish());
+    // What a model makes of finite inputs may be infinite on purpose, as masks of attention are.
+    const auto take = [&](const std::string& name, const Tensor& tensor) {
+      const absl::Status status = add(name, tensor);
+      if (absl::IsInvalidArgument(status)) {
+        statistics_.not_finite.insert(name);
+      } else {
+        problems.Add(status);
+      }
+    };
     QUENCH_RETURN_IF_ERROR(artifact_.Run(inputs, context, take).status());
     ++statistics_.samples;
     return problems.Finish();
@@ -72,6 +83,7 @@ class Calibration {
     for (std::thread& thread : threads) thread.join();
     QUENCH_RETURN_IF_ERROR(context_.Check());
     if (!failures_.empty()) return failures_.begin()->second;
+    for (const std::string& name : total_.not_finite) total_.values.erase(name);
     return std::move(total_);
   }
 
@@ -149,8 +161,11 @@ std::map<std::string, int> ChannelAxes(const Graph& graph) {
     if (value.type.kind != ValueKind::kTensor || !IsFloat(value.type.dtype)) return;
     int& known = axes.emplace(value.name, -1).first->second;
     const int last = value.type.ranked ? value.type.rank() - 1 : -1;
-    if (known == -1 && axis == 1 && last >= 1) known = 1;
-    if (known == -1 && axis == -2 && last >= 0) known = last;
+    const int wanted = axis == -2 ? last : axis;
+    // A size that changes from sample to sample is none of channels.
+    if (known == -1 && wanted >= 0 && wanted <= last &&
+        value.type.dims[static_cast<size_t>(wanted)].is_static())
+      known = wanted;
   };
   for (const ValueId id : graph.inputs) note(id, -1);
   // Convolutions first: their axis holds where both meet.
@@ -172,6 +187,14 @@ absl::StatusOr<Statistics> Calibrate(const Graph& graph, const std::filesystem::
                                      const Samples& samples, const CalibrateOptions& options,
                                      const StepContext& context) {
   if (samples.count() < 1) return InvalidArgument("no samples to calibrate on");
+  {
+    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(tap_library));
+    if (artifact->fingerprint() != Fingerprint(graph)) {
+      return absl::FailedPreconditionError(
+          fmt::format("the tap library is of module `{}`, the module is `{}`: compile that one",
+                      artifact->fingerprint().substr(0, 16), Fingerprint(graph).substr(0, 16)));
+    }
+  }
   return Calibration(graph, samples, options, context).Run(tap_library);
 }
 

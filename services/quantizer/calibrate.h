@@ -16,7 +16,7 @@ namespace quench::quantizer {
 
 // The axis that the channels of each float value of the main graph lie along, by the operators that
 // give and take it: 1 around convolutions and pooling, the last around matrix products; others have
-// none, -1. Constants are no values here.
+// none, -1, as have those of symbolic size. Constants are no values here.
 std::map<std::string, int> ChannelAxes(const Graph& graph);
 
 struct CalibrateOptions {
@@ -25,8 +25,9 @@ struct CalibrateOptions {
 };
 
 // `tap_library` is a tap build of `graph` in which values keep their names and no operators are
-// fused. NaN or infinity in a value, and samples that do not run, are INVALID_ARGUMENT with the
-// sample's name.
+// fused; FAILED_PRECONDITION if it is of another graph. NaN or infinity in an input, and samples
+// that do not run, are INVALID_ARGUMENT with the sample's name; values inside that are not finite
+// have no statistics and are listed.
 absl::StatusOr<Statistics> Calibrate(const Graph& graph, const std::filesystem::path& tap_library,
                                      const Samples& samples, const CalibrateOptions& options,
                                      const StepContext& context = {});

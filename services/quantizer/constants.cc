@@ -69,8 +69,12 @@ absl::StatusOr<QuantizedConstant> QuantizeKernel(const Tensor& kernel, int axis,
   }
   Scheme symmetric = scheme;
   symmetric.symmetric = true;
+  const double widest = largest.empty() ? 0 : *std::max_element(largest.begin(), largest.end());
   std::vector<Affine> affines;
-  for (const double bound : largest) affines.push_back(AffineFor({-bound, bound}, symmetric));
+  for (const double bound : largest) {
+    const double used = bound == 0 ? widest : bound;
+    affines.push_back(AffineFor({-used, used}, symmetric));
+  }
   QuantizedConstant result;
   result.integers = Tensor::Zeros(scheme.dtype, kernel.dims());
   for (size_t i = 0; i < values.size(); ++i) {
@@ -138,15 +142,15 @@ std::vector<double> ExpectedShift(const Tensor& kernel, const QuantizedConstant&
   return shift;
 }
 
-double LargestAccumulator(const QuantizedConstant& kernel, int axis, const Affine& input,
+double LargestAccumulator(const QuantizedConstant& kernel, int axis, int64_t outputs,
+                          const std::function<int64_t(int64_t)>& output_of, const Affine& input,
                           const Tensor* bias) {
   const Channels channels(kernel.integers, axis);
-  std::vector<double> sums(static_cast<size_t>(channels.count()), 0);
+  std::vector<double> sums(static_cast<size_t>(outputs), 0);
   for (int64_t i = 0; i < kernel.integers.size(); ++i) {
-    const size_t c = channels.of(i);
-    const int64_t zero =
-        kernel.zero_point.IntAt(kernel.zero_point.rank() == 0 ? 0 : static_cast<int64_t>(c));
-    sums[c] += std::abs(static_cast<double>(kernel.integers.IntAt(i) - zero));
+    const int64_t zero = kernel.zero_point.IntAt(static_cast<int64_t>(channels.of(i)));
+    sums[static_cast<size_t>(output_of(i))] +=
+        std::abs(static_cast<double>(kernel.integers.IntAt(i) - zero));
   }
   // Kernels multiply the integers as they are, or less their zero point: the larger of both.
   const double most =
@@ -154,7 +158,7 @@ double LargestAccumulator(const QuantizedConstant& kernel, int axis, const Affin
                 double(input.greatest - input.zero_point), double(input.zero_point - input.least)});
   double largest = 0;
   for (size_t c = 0; c < sums.size(); ++c) {
-    const bool own = bias != nullptr && bias->size() == static_cast<int64_t>(sums.size());
+    const bool own = bias != nullptr && bias->size() == outputs;
     const double added =
         own ? std::abs(static_cast<double>(bias->IntAt(static_cast<int64_t>(c)))) : 0;
     largest = std::max(largest, sums[c] * most + added);

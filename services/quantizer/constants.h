@@ -3,6 +3,7 @@
 
 #include <absl/status/statusor.h>
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -18,7 +19,8 @@ struct QuantizedConstant {
 };
 
 // Symmetric, so that sums over a kernel need no correction for its zero point: scale =
-// max |w| / 127, over the whole tensor (axis -1) or along `axis`. NaN and infinity are
+// max |w| / 127, over the whole tensor (axis -1) or along `axis`; a channel of zeros has the largest
+// scale of the others, so that its bias has steps like theirs. NaN and infinity are
 // INVALID_ARGUMENT with their counts.
 absl::StatusOr<QuantizedConstant> QuantizeKernel(const Tensor& kernel, int axis,
                                                  const Scheme& scheme);
@@ -44,9 +46,11 @@ std::vector<double> ExpectedShift(const Tensor& kernel, const QuantizedConstant&
                                   int axis, const KernelLayout& layout,
                                   std::span<const double> input_means);
 
-// The largest sum of products that inputs between the ends of `input` can give with any channel of
-// the kernel, biases included: what an accumulator must hold. `axis` is that of output channels.
-double LargestAccumulator(const QuantizedConstant& kernel, int axis, const Affine& input,
+// The largest sum of products that inputs between the ends of `input` can give with the kernel, biases
+// included: what an accumulator must hold. `output_of` says which of `outputs` an element of the
+// kernel counts towards.
+double LargestAccumulator(const QuantizedConstant& kernel, int axis, int64_t outputs,
+                          const std::function<int64_t(int64_t)>& output_of, const Affine& input,
                           const Tensor* bias);
 
 }  // namespace quench::quantizer

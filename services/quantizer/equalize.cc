@@ -120,7 +120,7 @@ class Equalizer {
       if (kernel == nullptr || kernel->rank() < 3 || kernel->size() == 0) continue;
       const bool biased = node.inputs.size() > 2 && node.inputs[2] != kNone;
       const Tensor* bias = biased ? F32(node, 2) : nullptr;
-      if (biased && bias == nullptr) continue;
+      if (biased && (bias == nullptr || bias->size() != kernel->dims()[0])) continue;
       Layer layer;
       layer.node = static_cast<NodeId>(i);
       layer.kernel.assign(kernel->as<float>().begin(), kernel->as<float>().end());
@@ -145,13 +145,20 @@ class Equalizer {
   }
   // Bounds of a Clip that become those of each channel.
   bool IsBounded(const Node& node) const {
-    if (node.op != "Clip") return false;
+    if (node.op != "Clip" || !IsImage(node)) return false;
     for (size_t i = 1; i < node.inputs.size(); ++i) {
       if (node.inputs[i] != kNone && F32(node, i) == nullptr) return false;
     }
     return true;
   }
-  static bool IsGated(const Node& node) { return node.op == "HardSwish" || node.op == "Swish"; }
+  bool IsGated(const Node& node) const {
+    return (node.op == "HardSwish" || node.op == "Swish") && IsImage(node);
+  }
+  // With an axis of channels.
+  bool IsImage(const Node& node) const {
+    const Type& type = graph_.value(node.inputs[0]).type;
+    return type.ranked && type.rank() >= 2;
+  }
 
   NodeId OnlyReader(ValueId id) const {
     const auto place = static_cast<size_t>(id);
@@ -164,7 +171,9 @@ class Equalizer {
     if (uses_[place] != 2 || readers_[place].size() != 2) return std::nullopt;
     for (const size_t first : {0, 1}) {
       const NodeId gate = readers_[place][first], product = readers_[place][1 - first];
-      if (graph_.node(gate).op != "Sigmoid" || graph_.node(product).op != "Mul") continue;
+      if (graph_.node(gate).op != "Sigmoid" || graph_.node(product).op != "Mul" ||
+          !IsImage(graph_.node(gate)))
+        continue;
       const ValueId s = graph_.node(gate).outputs[0];
       const std::vector<ValueId>& inputs = graph_.node(product).inputs;
       if (OnlyReader(s) == product &&
@@ -339,6 +348,7 @@ absl::StatusOr<Equalized> Equalize(Graph graph, const StepContext& context) {
     return InvalidArgument("the module is at stage `{}`, equalization takes `canonical`",
                            StageName(graph.stage));
   }
+  QUENCH_RETURN_IF_ERROR(ops::InferGraph(graph));  // a module may come from anywhere
   return Equalizer(std::move(graph), context).Run();
 }
 

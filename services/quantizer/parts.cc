@@ -148,7 +148,7 @@ void Exclude(const Graph& graph, const std::vector<bool>& selected, Plan& plan) 
     if (IsProduct(root.op)) {
       LayerChoice choice{root.origin.empty() ? root.name : root.origin, root.op, true, ""};
       if (plan.parts[i] != Part::kCompute) {
-        choice.reason = "its elements are not f32";
+        choice.reason = "its output is no f32 tensor of known rank";
       } else {
         choice.reason = selected[i] ? WhyFloat(graph, node) : "excluded";
       }

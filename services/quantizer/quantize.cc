@@ -1,6 +1,7 @@
 #include "services/quantizer/quantize.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -43,6 +44,10 @@ absl::Status CheckStage(const Graph& graph) {
   if (graph.stage == Stage::kQuantized || has_integers) {
     return absl::FailedPreconditionError(
         "the module is quantized already; quantize the float module it was made from");
+  }
+  for (const Node& node : graph.nodes) {
+    if (node.op == "q.fused")
+      return InvalidArgument("node `{}` is a fused group; quantization makes its own", node.name);
   }
   if (graph.stage == Stage::kCanonical) return absl::OkStatus();
   return InvalidArgument("the module is at stage `{}`, quantization takes `canonical`",
@@ -141,7 +146,7 @@ class Quantizer {
       for (const ValueId id : node.outputs) {
         if (id == kNone) continue;
         Join(first, id);
-        moved[static_cast<size_t>(id)] = IsActivation(graph_, first);
+        moved[static_cast<size_t>(id)] = OnlyMoves(node);
       }
     }
     std::map<ValueId, Range> ranges;
@@ -158,6 +163,17 @@ class Quantizer {
       }
     }
     for (const auto& [root, range] : ranges) affines_[root] = AffineFor(range, scheme());
+  }
+
+  // Whether all that comes out was in values with ranges: a constant that is joined to them, or
+  // that fills up, was not.
+  bool OnlyMoves(const Node& node) const {
+    if (RootOf(node).op == "Pad" && node.inputs.size() > 2 && node.inputs[2] != kNone) return false;
+    const std::vector<int> inputs = DataInputs(node);
+    return std::all_of(inputs.begin(), inputs.end(), [&](int input) {
+      const ValueId id = node.inputs[static_cast<size_t>(input)];
+      return IsActivation(graph_, id) && StatisticsOf(id) != nullptr;
+    });
   }
 
   // Of a value whose range is fixed, else null.
@@ -180,7 +196,8 @@ class Quantizer {
     return graph_.node(node).outputs[0];
   }
 
-  ValueId AddConstant(const std::string& name, const QuantizedConstant& constant, int axis) {
+  // `name` by value: adding a constant moves the values, and their names.
+  ValueId AddConstant(std::string name, const QuantizedConstant& constant, int axis) {
     const ValueId integers = graph_.AddConstant(name + ".q", constant.integers);
     const ValueId scale = graph_.AddConstant(name + ".scale", constant.scale);
     const ValueId zero = graph_.AddConstant(name + ".zero_point", constant.zero_point);
@@ -209,17 +226,59 @@ class Quantizer {
     return problems.Finish();
   }
 
+  // Which input only the root's operand reads: one that pointwise operations of the group read too
+  // is given twice.
+  size_t OwnOperand(size_t i, int operand) {
+    Node& node = graph_.nodes[i];
+    const auto place = static_cast<size_t>(OperandInput(node, operand));
+    if (node.op != "q.fused") return place;
+    Graph body = *node.Body("body");
+    const ValueId inside = body.inputs[place];
+    if (body.UseCounts()[static_cast<size_t>(inside)] < 2) return place;
+    const std::string name = body.value(inside).name;
+    const Type type = body.value(inside).type;
+    body.nodes[0].inputs[static_cast<size_t>(operand)] = body.AddInput(name, type);
+    node.attributes["body"] = std::make_shared<const Graph>(std::move(body));
+    node.inputs.push_back(ValueId{node.inputs[place]});
+    return node.inputs.size() - 1;
+  }
+
+  // Outputs of a root, and which of them an element of its kernel counts towards.
+  static std::pair<int64_t, std::function<int64_t(int64_t)>> OutputsOf(const Node& root,
+                                                                       const Tensor& kernel) {
+    const std::vector<int64_t>& dims = kernel.dims();
+    const auto size = [&](size_t axis) { return dims[axis]; };
+    if (root.op == "Conv" || (root.op == "Gemm" && root.Int("transB", 0) != 0)) {
+      const int64_t run = std::max<int64_t>(1, kernel.size() / std::max<int64_t>(1, size(0)));
+      return {size(0), [run](int64_t i) { return i / run; }};
+    }
+    if (root.op == "ConvTranspose") {
+      const int64_t group = root.Int("group", 1), outputs = size(1);
+      const int64_t run = std::max<int64_t>(1, kernel.size() / std::max<int64_t>(1, size(0)));
+      const int64_t spatial = std::max<int64_t>(1, run / std::max<int64_t>(1, outputs));
+      const int64_t inputs_of_group = std::max<int64_t>(1, size(0) / group);
+      return {outputs * group,
+              [=](int64_t i) { return i / run / inputs_of_group * outputs + i % run / spatial; }};
+    }
+    if (kernel.rank() < 2) return {1, [](int64_t) { return int64_t{0}; }};
+    const int64_t n = size(dims.size() - 1), k = size(dims.size() - 2);
+    const int64_t matrix = std::max<int64_t>(1, k * n);
+    return {kernel.size() / std::max<int64_t>(1, k),
+            [=](int64_t i) { return i / matrix * n + i % n; }};
+  }
+
   absl::Status QuantizeOperands(size_t i) {
     const Node root = RootOf(graph_.nodes[i]);
     const auto where = [&](const std::string& what) {
       return fmt::format("node `{}`: {}", root.name, what);
     };
-    const auto input = static_cast<size_t>(OperandInput(graph_.nodes[i], 1));
+    if (graph_.value(graph_.nodes[i].inputs[static_cast<size_t>(OperandInput(graph_.nodes[i], 1))])
+            .constant == nullptr)
+      return absl::OkStatus();
+    const size_t input = OwnOperand(i, 1);
     const ValueId id = graph_.nodes[i].inputs[input];
-    if (graph_.value(id).constant == nullptr) return absl::OkStatus();
     const Tensor kernel = graph_.value(id).constant->tensor;
-    const int channels = ChannelAxis(root, kernel);
-    const int axis = options_.per_channel ? channels : -1;
+    const int axis = options_.per_channel ? ChannelAxis(root, kernel) : -1;
     const auto quantized =
         QuantizeKernel(kernel, axis, {kernel_dtype(), true, options_.power_of_two});
     if (!quantized.ok()) return Annotate(quantized.status(), where("weights"));
@@ -235,8 +294,9 @@ class Quantizer {
       QUENCH_ASSIGN_OR_RETURN(bias, BiasOf(i, root, *affine, *quantized));
     }
     const Affine used = affine != nullptr ? *affine : Affine{1, 0, 0, 255};
-    const double largest =
-        LargestAccumulator(*quantized, channels, used, bias ? &bias->integers : nullptr);
+    const auto [outputs, output_of] = OutputsOf(root, kernel);
+    const double largest = LargestAccumulator(*quantized, axis, outputs, output_of, used,
+                                              bias ? &bias->integers : nullptr);
     if (largest <= std::numeric_limits<int32_t>::max()) return absl::OkStatus();
     return absl::FailedPreconditionError(where(fmt::format(
         "its sums may reach {:g}, a 32-bit accumulator holds 2147483647; exclude it", largest)));
@@ -244,6 +304,7 @@ class Quantizer {
 
   static std::optional<KernelLayout> LayoutOf(const Node& root, const Tensor& kernel) {
     const std::vector<int64_t>& dims = kernel.dims();
+    if (kernel.size() == 0) return std::nullopt;
     if (root.op == "Conv") {
       const int64_t groups = root.Int("group", 1);
       return KernelLayout{dims[0], dims[1] * groups, groups, kernel.size() / dims[0] / dims[1],
@@ -286,8 +347,8 @@ class Quantizer {
     for (const ChannelStatistics& channel : seen->channels) {
       means.push_back(channel.sum / std::max<double>(1, static_cast<double>(channel.elements)));
     }
-    const int operand = OperandInput(graph_.nodes[i], 2);
-    const size_t place = operand >= 0 ? static_cast<size_t>(operand) : AddBias(i, layout->outputs);
+    const bool biased = OperandInput(graph_.nodes[i], 2) >= 0;
+    const size_t place = biased ? OwnOperand(i, 2) : AddBias(i, layout->outputs);
     const Value& bias = graph_.value(graph_.nodes[i].inputs[place]);
     if (bias.constant == nullptr || bias.constant->tensor.rank() != 1 ||
         bias.constant->tensor.size() != layout->outputs)
@@ -307,24 +368,29 @@ class Quantizer {
   absl::StatusOr<std::optional<QuantizedConstant>> BiasOf(size_t i, const Node& root,
                                                           const Affine& input,
                                                           const QuantizedConstant& kernel) {
-    const int place = OperandInput(graph_.nodes[i], 2);
-    if (place < 0) return std::nullopt;
-    const ValueId id = graph_.nodes[i].inputs[static_cast<size_t>(place)];
-    const Value& value = graph_.value(id);
+    if (OperandInput(graph_.nodes[i], 2) < 0) return std::nullopt;
+    const size_t place = OwnOperand(i, 2);
+    const Value& value = graph_.value(graph_.nodes[i].inputs[place]);
     // A matrix, or a factor that is not 1, is no bias of sums.
     if (value.constant == nullptr || value.constant->tensor.rank() != 1 ||
         root.Float("alpha", 1) != 1 || root.Float("beta", 1) != 1)
       return std::nullopt;
     const Tensor tensor = value.constant->tensor;
+    const std::string name = root.name + "." + value.name;
     if (kernel.scale.rank() == 1 && kernel.scale.size() != tensor.size()) return std::nullopt;
     absl::StatusOr<QuantizedConstant> bias =
         options_.bias_dtype == DataType::kI8
             ? QuantizeKernel(tensor, -1, {DataType::kI8, true, options_.power_of_two})
             : QuantizeBias(tensor, input.scale, kernel.scale);
+    // A channel whose weights are next to nothing has steps too small for its bias.
+    if (absl::IsFailedPrecondition(bias.status())) {
+      float_biases_.push_back("`" + root.name + "`");
+      return std::nullopt;
+    }
     if (!bias.ok()) return Annotate(bias.status(), fmt::format("node `{}`: bias", root.name));
     const int axis = bias->scale.rank() == 1 ? 0 : -1;
-    const std::string name = root.name + "." + value.name;
-    graph_.nodes[i].inputs[static_cast<size_t>(place)] = AddConstant(name, *bias, axis);
+    graph_.nodes[i].inputs[place] = AddConstant(name, *bias, axis);
+    small_biases_ |= options_.bias_dtype == DataType::kI8;
     if (options_.bias_dtype == DataType::kI8) return std::nullopt;
     return *std::move(bias);
   }
@@ -374,7 +440,17 @@ class Quantizer {
     if (report_.dynamic_values > 0 && options_.activation_dtype != DataType::kU8) {
       warn(fmt::format("{} values get their ranges while running, as u8", report_.dynamic_values));
     }
-    if (options_.bias_dtype == DataType::kI8) {
+    if (report_.static_values == 0 &&
+        (options_.symmetric || options_.power_of_two || !options_.method.empty())) {
+      warn(
+          "ranges of each run are asymmetric extrema: method, symmetric and power_of_two are for "
+          "static ones");
+    }
+    if (!float_biases_.empty()) {
+      warn(fmt::format("biases too large for steps of their channels stay in float: {}",
+                       fmt::join(float_biases_, ", ")));
+    }
+    if (small_biases_) {
       warn("biases of 8 bits lose most of their precision; 32 bits cost nothing");
     }
     if (options_.bias_correction && report_.corrected_biases == 0) {
@@ -403,6 +479,8 @@ class Quantizer {
   std::vector<ValueId> parent_;                         // per value: union of those with one scale
   std::map<ValueId, Affine> affines_;                   // by representative
   std::map<std::pair<ValueId, int>, ValueId> kernels_;  // dequantized, by constant and axis
+  std::vector<std::string> float_biases_;               // nodes whose biases do not fit
+  bool small_biases_ = false;                           // some have 8 bits
   QuantizeReport report_;
 };
 
@@ -413,6 +491,8 @@ absl::StatusOr<QuantizedModule> Quantize(const Graph& graph, const Statistics* s
                                          const StepContext& context) {
   QUENCH_RETURN_IF_ERROR(CheckOptions(options));
   QUENCH_RETURN_IF_ERROR(CheckStage(graph));
+  Graph checked = graph;  // a module may come from anywhere
+  QUENCH_RETURN_IF_ERROR(ops::InferGraph(checked));
   if (statistics != nullptr) {
     const std::string fingerprint = Fingerprint(graph);
     if (statistics->fingerprint != fingerprint) {

@@ -1,5 +1,6 @@
 #include "services/quantizer/service.h"
 
+#include "common/ir/hash.h"
 #include "common/rpc/errors.h"
 #include "common/steps/modules.h"
 #include "common/steps/samples.h"
@@ -69,7 +70,11 @@ absl::StatusOr<pb::CalibrateResult> CalibrateStep(const pb::CalibrateRequest& re
                           steps::LoadModule(request.module(), "module", place.blobs));
   const std::filesystem::path library = place.scratch / "taps.so";
   QUENCH_RETURN_IF_ERROR(steps::LinkBlob(request.tap_library(), library, place.blobs));
-  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library));
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
+                          steps::OpenLibrary(library, "tap_library"));
+  if (before && before->fingerprint != Fingerprint(graph)) {
+    return FieldError("statistics", "are of another module");
+  }
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> samples,
                           steps::SamplesOf(request, artifact->inputs(), place, context));
   CalibrateOptions options;

@@ -136,6 +136,8 @@ absl::Status Statistics::Merge(const Statistics& other) {
   for (const auto& [name, value] : other.values) {
     QUENCH_RETURN_IF_ERROR(Annotate(values[name].Merge(value), fmt::format("value `{}`", name)));
   }
+  not_finite.insert(other.not_finite.begin(), other.not_finite.end());
+  for (const std::string& name : not_finite) values.erase(name);
   samples += other.samples;
   random = random || other.random;
   return absl::OkStatus();

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,7 @@ struct Statistics {
   int64_t samples = 0;
   bool random = false;  // from random inputs: ranges of real data are others
   std::map<std::string, TensorStatistics> values;
+  std::set<std::string> not_finite;  // values that were NaN or infinite, and have no statistics
 
   // Statistics of the same module, from other samples. FAILED_PRECONDITION for another module's.
   absl::Status Merge(const Statistics& other);

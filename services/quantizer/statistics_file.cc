@@ -2,6 +2,7 @@
 
 #include "common/base/files.h"
 #include "common/base/status.h"
+#include "common/ir/wire/wire_scan.h"
 #include "services/quantizer/statistics_proto.h"
 
 namespace quench::quantizer {
@@ -10,6 +11,7 @@ namespace {
 // Before the message, as serialised modules have theirs.
 constexpr std::string_view kMagic = "QUENCHSTATISTICS1\n";
 constexpr size_t kMaxBytes = size_t{1} << 30;
+constexpr size_t kMaxParts = 20'000'000;  // values, histograms and channels
 
 }  // namespace
 
@@ -26,9 +28,10 @@ absl::Status WriteStatistics(const Statistics& statistics, const std::filesystem
 absl::StatusOr<Statistics> ReadStatistics(const std::filesystem::path& path) {
   QUENCH_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxBytes));
   v1::Statistics message;
+  const std::string serialised = IsStatistics(bytes) ? bytes.substr(kMagic.size()) : "";
   if (!IsStatistics(bytes) ||
-      !message.ParseFromArray(bytes.data() + kMagic.size(),
-                              static_cast<int>(bytes.size() - kMagic.size()))) {
+      !wire::ScanMessage(serialised, *v1::Statistics::descriptor(), kMaxParts, 8).ok() ||
+      !message.ParseFromString(serialised)) {
     return InvalidArgument("`{}` has no statistics of calibration", path.string());
   }
   absl::StatusOr<Statistics> statistics = FromProto(message);

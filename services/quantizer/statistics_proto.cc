@@ -49,6 +49,7 @@ v1::Statistics ToProto(const Statistics& statistics) {
   message.set_fingerprint(statistics.fingerprint);
   message.set_samples(statistics.samples);
   message.set_random(statistics.random);
+  for (const std::string& name : statistics.not_finite) message.add_not_finite(name);
   for (const auto& [name, value] : statistics.values) {
     v1::ValueStatistics& added = *message.add_values();
     added.set_value(name);
@@ -81,6 +82,7 @@ absl::StatusOr<Statistics> FromProto(const v1::Statistics& message) {
   statistics.fingerprint = message.fingerprint();
   statistics.samples = message.samples();
   statistics.random = message.random();
+  statistics.not_finite = {message.not_finite().begin(), message.not_finite().end()};
   StatusCollector problems;
   if (message.samples() < 0) problems.Add(InvalidArgument("{} samples", message.samples()));
   for (const v1::ValueStatistics& each : message.values()) {

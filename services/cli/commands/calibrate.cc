@@ -1,6 +1,7 @@
 #include "services/quantizer/calibrate.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -89,6 +90,7 @@ nlohmann::json ToJson(const quantizer::Statistics& statistics) {
                       {"channels", channels}});
   }
   return {{"fingerprint", statistics.fingerprint},
+          {"not_finite", statistics.not_finite},
           {"samples", statistics.samples},
           {"random", statistics.random},
           {"values", values}};
@@ -178,6 +180,11 @@ absl::Status RunCalibrate(const CalibrateArgs& args, const StepContext& context)
   QUENCH_RETURN_IF_ERROR(quantizer::WriteStatistics(statistics, args.output));
   if (args.use_cuda) {
     fmt::print(stderr, "quench: note: there is no code for GPUs yet, the samples ran on the CPU\n");
+  }
+  if (!statistics.not_finite.empty()) {
+    fmt::print(stderr,
+               "quench: warning: {} values were NaN or infinite and have no statistics: {}\n",
+               statistics.not_finite.size(), fmt::join(statistics.not_finite, ", "));
   }
   if (statistics.random) {
     fmt::print(stderr,

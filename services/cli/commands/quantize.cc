@@ -67,6 +67,7 @@ void Print(const QuantizeArgs& args, const quantizer::QuantizeReport& report) {
                                  {"static_values", report.static_values},
                                  {"dynamic_values", report.dynamic_values},
                                  {"weights", report.weights},
+                                 {"corrected_biases", report.corrected_biases},
                                  {"layers", layers},
                                  {"warnings", report.warnings}};
     fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -79,6 +80,8 @@ void Print(const QuantizeArgs& args, const quantizer::QuantizeReport& report) {
       "each run\n  weights  {} tensors\n",
       args.output, quantized, report.layers.size(), report.static_values, report.dynamic_values,
       report.weights);
+  if (args.options.bias_correction)
+    fmt::print("  biases   {} corrected\n", report.corrected_biases);
   for (const quantizer::LayerChoice& layer : report.layers) {
     if (!layer.quantized)
       fmt::print("  float    {} ({}): {}\n", layer.node, layer.op, layer.reason);

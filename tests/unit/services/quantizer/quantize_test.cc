@@ -61,14 +61,10 @@ double Sqnr(const Graph& graph, const Graph& quantized) {
 
 // Two convolutions with a residual, pooling, and a Gemm: x -> c1+relu -> c2 (+ c1) relu -> pool ->
 // flatten -> gemm.
-Graph Network(bool hostile = false) {
+Graph Network() {
   Graph graph;
   const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {1, 3, 8, 8}));
-  Tensor w1 = RandomTensor({4, 3, 3, 3}, 1);
-  if (hostile) {  // one channel a thousand times the others
-    auto* values = reinterpret_cast<float*>(w1.mutable_bytes());
-    for (int i = 27; i < 108; ++i) values[i] /= 1000;
-  }
+  const Tensor w1 = RandomTensor({4, 3, 3, 3}, 1);
   ValueId y = Add(graph, "Conv",
                   {x, graph.AddConstant("w1", w1), graph.AddConstant("b1", RandomTensor({4}, 2))},
                   {{"pads", std::vector<int64_t>{1, 1, 1, 1}}}, "c1");
@@ -133,19 +129,27 @@ TEST(Quantize, WhatMovesSharesItsScale) {
 }
 
 TEST(Quantize, PerChannelRescuesUnevenChannels) {
-  const Graph graph = Network(true);
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {1, 16}));
+  Tensor w = RandomTensor({16, 2}, 1);
+  for (int i = 0; i < 32; i += 2) reinterpret_cast<float*>(w.mutable_bytes())[i] /= 1000;
+  graph.outputs = {Add(graph, "MatMul", {x, graph.AddConstant("w", w)}, {}, "y")};
   const Statistics statistics = Seen(graph);
-  QuantizeOptions options;
-  const auto one = Quantize(graph, &statistics, options);
-  options.per_channel = true;
-  const auto each = Quantize(graph, &statistics, options);
-  ASSERT_TRUE(one.ok()) << one.status();
-  ASSERT_TRUE(each.ok()) << each.status();
-  const Node* kernel = NodeOf(each->graph, "w1.real");
-  ASSERT_NE(kernel, nullptr);
-  EXPECT_EQ(kernel->Int("axis", -1), 0);
-  EXPECT_EQ(each->graph.value(kernel->inputs[1]).type.dims.size(), 1u);
-  EXPECT_GT(Sqnr(graph, each->graph), 30);
+  // Of the output whose weights are small.
+  const auto error = [&](bool per_channel) {
+    QuantizeOptions options;
+    options.per_channel = per_channel;
+    const auto result = Quantize(graph, &statistics, options);
+    EXPECT_TRUE(result.ok()) << result.status();
+    const Node* kernel = NodeOf(result->graph, "w.real");
+    EXPECT_EQ(kernel->Int("axis", -1), per_channel ? 1 : -1);
+    const std::vector<Tensor> inputs = RandomInputsFor(graph, 1);
+    const double exact = (*ops::Evaluate(graph, inputs))[0].FloatAt(0);
+    return std::abs((*ops::Evaluate(result->graph, inputs))[0].FloatAt(0) - exact) /
+           std::abs(exact);
+  };
+  EXPECT_GT(error(false), 0.5);
+  EXPECT_LT(error(true), 0.1);
 }
 
 class QuantizeOptionsTest : public ::testing::Test {
@@ -342,6 +346,75 @@ TEST(Quantize, SumsThatOverflowAreRefused) {
   const absl::Status status = Quantize(graph, nullptr, {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_PRED1(HasSubstr("node `y`: its sums may reach 2.59"), MessageOf(status));
+}
+
+// Each output has its own sum, in whatever layout.
+TEST(Quantize, SumsAreCountedForEachOutput) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {1, 64, 2, 2}));
+  Tensor w = Tensor::Zeros(DataType::kF32, {64, 600, 2, 2});  // 153,600 elements, 128 for an output
+  for (int64_t i = 0; i < w.size(); ++i) reinterpret_cast<float*>(w.mutable_bytes())[i] = 1;
+  graph.outputs = {
+      Add(graph, "ConvTranspose", {x, graph.AddConstant("w", w)}, {{"group", int64_t{2}}}, "y")};
+  EXPECT_TRUE(Quantize(graph, nullptr, {}).ok()) << Quantize(graph, nullptr, {}).status();
+}
+
+TEST(Quantize, WhatIsJoinedToMovedValuesIsNotClipped) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {1, 2, 4, 4}));
+  Tensor ten = Tensor::Zeros(DataType::kF32, {1, 1, 4, 4});
+  for (int i = 0; i < 16; ++i) reinterpret_cast<float*>(ten.mutable_bytes())[i] = 10;
+  const ValueId joined =
+      Add(graph, "Concat", {x, graph.AddConstant("ten", ten)}, {{"axis", int64_t{1}}}, "joined");
+  graph.outputs = {
+      Add(graph, "Conv", {joined, graph.AddConstant("w", RandomTensor({4, 3, 3, 3}, 3))}, {}, "y")};
+  const Statistics statistics = Seen(graph);
+  const auto result = Quantize(graph, &statistics, {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_GT(Sqnr(graph, result->graph), 25);
+}
+
+TEST(Quantize, NearlyDeadChannelsKeepTheirBiases) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {1, 3, 4, 4}));
+  Tensor w = RandomTensor({4, 3, 3, 3}, 3);
+  auto* values = reinterpret_cast<float*>(w.mutable_bytes());
+  for (int i = 0; i < 27; ++i) values[i] *= 1e-9f;
+  for (int i = 27; i < 54; ++i) values[i] = 0;
+  graph.outputs = {Add(graph, "Conv",
+                       {x, graph.AddConstant("w", w), graph.AddConstant("b", RandomTensor({4}, 5))},
+                       {}, "y")};
+  const Statistics statistics = Seen(graph);
+  QuantizeOptions options;
+  options.per_channel = true;
+  const auto result = Quantize(graph, &statistics, options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_GT(Sqnr(graph, result->graph), 35);
+  EXPECT_PRED1(HasSubstr("stay in float: `y`"),
+               fmt::format("{}", fmt::join(result->report.warnings, "\n")));
+}
+
+// One number as bias and as factor of the same group: only the bias changes.
+TEST(Quantize, ConstantsThatOthersReadTooStayTheirs) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {1, 2, 4, 4}));
+  Tensor w = RandomTensor({1, 2, 3, 3}, 3);
+  reinterpret_cast<float*>(w.mutable_bytes())[0] = 30;  // coarse steps: the mean moves
+  const ValueId half =
+      graph.AddConstant("half", Tensor::Of(DataType::kF32, {1}, std::vector<float>{0.5f}));
+  const ValueId y = Add(graph, "Conv", {x, graph.AddConstant("w", w), half}, {}, "y");
+  graph.outputs = {Add(graph, "Mul", {y, half}, {}, "z")};
+  const Statistics statistics = Seen(graph);
+  QuantizeOptions options;
+  options.bias_correction = true;
+  const auto result = Quantize(graph, &statistics, options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_GT(Sqnr(graph, result->graph), 30);
+  const Node* product = NodeOf(result->graph, "z");
+  ASSERT_NE(product, nullptr);
+  const Value& factor = result->graph.value(product->inputs[1]);
+  ASSERT_NE(factor.constant, nullptr);
+  EXPECT_EQ(factor.constant->tensor.FloatAt(0), 0.5);
 }
 
 TEST(Quantize, WarnsOfWhatCostsAccuracy) {
