@@ -2,6 +2,7 @@
 
 #include <zip.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "common/base/files.h"
@@ -65,7 +66,8 @@ absl::StatusOr<std::map<std::string, Tensor>> ReadNpz(const std::filesystem::pat
             (ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE)) {
       return InvalidArgument("`{}` is damaged at entry {}", name, i);
     }
-    if (info.size > kMaxBytes || (total += info.size) > kMaxBytes ||
+    total += std::min(info.size, kMaxBytes);
+    if (info.size > kMaxBytes || total > kMaxBytes ||
         (info.size > kFreeBytes && info.size / kMaxRatio > info.comp_size)) {
       return absl::ResourceExhaustedError(
           fmt::format("`{}`: entry `{}` unpacks to {} bytes from {}; at most 4 GiB in all and a "

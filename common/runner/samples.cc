@@ -190,7 +190,7 @@ class FileSamples final : public Samples {
       QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<NpyFile> npy, NpyFile::Open(file, Shown(file)));
       return item.samples == 1 ? npy->All() : npy->Rows(row * rows, rows);
     }
-    QUENCH_ASSIGN_OR_RETURN(const Tensor tensor, ReadWhole(file, input));
+    QUENCH_ASSIGN_OR_RETURN(Tensor tensor, ReadWhole(file, input));
     if (item.samples == 1) return tensor;
     std::vector<int64_t> dims = tensor.dims();
     dims[0] = rows;

@@ -94,7 +94,7 @@ class Calibration {
       if (block >= blocks || failed_) return;
       absl::StatusOr<Statistics> statistics = RunBlock(artifact, block);
       if (statistics.ok()) {
-        Finish(block, *std::move(statistics));
+        Finish(block, *statistics);
       } else {
         Fail(block, statistics.status());
       }
@@ -118,7 +118,7 @@ class Calibration {
   }
 
   // Blocks are added in order; those before their turn wait, few of them at a time.
-  void Finish(int64_t block, Statistics statistics) {
+  void Finish(int64_t block, const Statistics& statistics) {
     std::unique_lock lock(mutex_);
     turn_.wait(lock, [&] { return merged_ == block || failed_; });
     if (failed_) return;

@@ -196,13 +196,15 @@ class Quantizer {
     return graph_.node(node).outputs[0];
   }
 
-  // `name` by value: adding a constant moves the values, and their names.
-  ValueId AddConstant(std::string name, const QuantizedConstant& constant, int axis) {
+  ValueId AddConstant(const std::string& name, const QuantizedConstant& constant, int axis) {
+    // First: adding a constant moves the values, and `name` may be one's.
+    const std::string real = name + ".real", scale_name = name + ".scale";
+    const std::string zero_name = name + ".zero_point";
     const ValueId integers = graph_.AddConstant(name + ".q", constant.integers);
-    const ValueId scale = graph_.AddConstant(name + ".scale", constant.scale);
-    const ValueId zero = graph_.AddConstant(name + ".zero_point", constant.zero_point);
+    const ValueId scale = graph_.AddConstant(scale_name, constant.scale);
+    const ValueId zero = graph_.AddConstant(zero_name, constant.zero_point);
     ++report_.weights;
-    return Dequantize(name + ".real", integers, scale, zero, axis);
+    return Dequantize(real, integers, scale, zero, axis);
   }
 
   // Axis of output channels in the kernel, -1 where a scale for each cannot be expressed.
