@@ -31,6 +31,10 @@ absl::Status CheckOptions(const QuantizeOptions& options) {
     problems.Add(InvalidArgument("percentile is {}, it must be above 50 and at most 100",
                                  options.percentile));
   }
+  if (options.percentile != QuantizeOptions().percentile && options.method != "percentile") {
+    problems.Add(InvalidArgument("percentile is {}, and only the method `percentile` has one",
+                                 options.percentile));
+  }
   problems.Add(FindMethod(options.method).status());
   return problems.Finish();
 }
@@ -504,8 +508,9 @@ absl::StatusOr<QuantizedModule> Quantize(const Graph& graph, const Statistics* s
           statistics->fingerprint.substr(0, 16), fingerprint.substr(0, 16)));
     }
   }
-  QUENCH_ASSIGN_OR_RETURN(Graph fused, passes::RunPass(*passes::FindPass("fuse_groups"), graph,
-                                                       options.passes, context));
+  QUENCH_ASSIGN_OR_RETURN(Graph fused,
+                          passes::RunPass(*passes::FindPass("fuse_groups"), std::move(checked),
+                                          options.passes, context));
   return Quantizer(std::move(fused), statistics, options, context).Run();
 }
 

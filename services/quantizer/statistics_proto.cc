@@ -84,7 +84,10 @@ absl::StatusOr<Statistics> FromProto(const v1::Statistics& message) {
   statistics.random = message.random();
   statistics.not_finite = {message.not_finite().begin(), message.not_finite().end()};
   StatusCollector problems;
-  if (message.samples() < 0) problems.Add(InvalidArgument("{} samples", message.samples()));
+  if (message.samples() < 1 || message.fingerprint().empty()) {
+    problems.Add(InvalidArgument("{} samples of module `{}`: nothing was calibrated",
+                                 message.samples(), message.fingerprint().substr(0, 16)));
+  }
   for (const v1::ValueStatistics& each : message.values()) {
     const auto [place, fresh] = statistics.values.emplace(each.value(), ValueFromProto(each));
     if (!fresh) problems.Add(InvalidArgument("value `{}` comes twice", each.value()));

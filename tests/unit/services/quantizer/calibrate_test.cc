@@ -157,6 +157,7 @@ TEST_F(CalibrateTest, FilesGiveStatisticsBack) {
 }
 
 TEST_F(CalibrateTest, DamagedStatisticsAreRefused) {
+  EXPECT_PRED1(HasSubstr("nothing was calibrated"), MessageOf(FromProto({}).status()));
   v1::Statistics message = ToProto(*Run(SomeSamples(1)));
   message.mutable_values(0)->set_low(NAN);
   message.mutable_values(1)->mutable_histogram()->set_counts(0, 1'000'000);
