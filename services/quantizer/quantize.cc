@@ -11,6 +11,7 @@
 #include "common/ops/op.h"
 #include "common/passes/passes.h"
 #include "services/quantizer/constants.h"
+#include "services/quantizer/operands.h"
 #include "services/quantizer/parts.h"
 
 namespace quench::quantizer {
@@ -211,14 +212,6 @@ class Quantizer {
     return Dequantize(real, integers, scale, zero, axis);
   }
 
-  // Axis of output channels in the kernel, -1 where a scale for each cannot be expressed.
-  static int ChannelAxis(const Node& root, const Tensor& kernel) {
-    if (root.op == "Conv") return 0;
-    if (root.op == "ConvTranspose") return root.Int("group", 1) == 1 ? 1 : -1;
-    if (root.op == "Gemm") return root.Int("transB", 0) != 0 ? 0 : 1;
-    return kernel.rank() >= 2 ? kernel.rank() - 1 : -1;
-  }
-
   absl::Status QuantizeWeights() {
     StatusCollector problems;
     const size_t nodes = graph_.nodes.size();  // what is added stands behind them
@@ -232,47 +225,6 @@ class Quantizer {
     return problems.Finish();
   }
 
-  // Which input only the root's operand reads: one that pointwise operations of the group read too
-  // is given twice.
-  size_t OwnOperand(size_t i, int operand) {
-    Node& node = graph_.nodes[i];
-    const auto place = static_cast<size_t>(OperandInput(node, operand));
-    if (node.op != "q.fused") return place;
-    Graph body = *node.Body("body");
-    const ValueId inside = body.inputs[place];
-    if (body.UseCounts()[static_cast<size_t>(inside)] < 2) return place;
-    const std::string name = body.value(inside).name;
-    const Type type = body.value(inside).type;
-    body.nodes[0].inputs[static_cast<size_t>(operand)] = body.AddInput(name, type);
-    node.attributes["body"] = std::make_shared<const Graph>(std::move(body));
-    node.inputs.push_back(ValueId{node.inputs[place]});
-    return node.inputs.size() - 1;
-  }
-
-  // Outputs of a root, and which of them an element of its kernel counts towards.
-  static std::pair<int64_t, std::function<int64_t(int64_t)>> OutputsOf(const Node& root,
-                                                                       const Tensor& kernel) {
-    const std::vector<int64_t>& dims = kernel.dims();
-    const auto size = [&](size_t axis) { return dims[axis]; };
-    if (root.op == "Conv" || (root.op == "Gemm" && root.Int("transB", 0) != 0)) {
-      const int64_t run = std::max<int64_t>(1, kernel.size() / std::max<int64_t>(1, size(0)));
-      return {size(0), [run](int64_t i) { return i / run; }};
-    }
-    if (root.op == "ConvTranspose") {
-      const int64_t group = root.Int("group", 1), outputs = size(1);
-      const int64_t run = std::max<int64_t>(1, kernel.size() / std::max<int64_t>(1, size(0)));
-      const int64_t spatial = std::max<int64_t>(1, run / std::max<int64_t>(1, outputs));
-      const int64_t inputs_of_group = std::max<int64_t>(1, size(0) / group);
-      return {outputs * group,
-              [=](int64_t i) { return i / run / inputs_of_group * outputs + i % run / spatial; }};
-    }
-    if (kernel.rank() < 2) return {1, [](int64_t) { return int64_t{0}; }};
-    const int64_t n = size(dims.size() - 1), k = size(dims.size() - 2);
-    const int64_t matrix = std::max<int64_t>(1, k * n);
-    return {kernel.size() / std::max<int64_t>(1, k),
-            [=](int64_t i) { return i / matrix * n + i % n; }};
-  }
-
   absl::Status QuantizeOperands(size_t i) {
     const Node root = RootOf(graph_.nodes[i]);
     const auto where = [&](const std::string& what) {
@@ -281,7 +233,7 @@ class Quantizer {
     if (graph_.value(graph_.nodes[i].inputs[static_cast<size_t>(OperandInput(graph_.nodes[i], 1))])
             .constant == nullptr)
       return absl::OkStatus();
-    const size_t input = OwnOperand(i, 1);
+    const size_t input = OwnOperand(graph_.nodes[i], 1);
     const ValueId id = graph_.nodes[i].inputs[input];
     const Tensor kernel = graph_.value(id).constant->tensor;
     const int axis = options_.per_channel ? ChannelAxis(root, kernel) : -1;
@@ -308,40 +260,6 @@ class Quantizer {
         "its sums may reach {:g}, a 32-bit accumulator holds 2147483647; exclude it", largest)));
   }
 
-  static std::optional<KernelLayout> LayoutOf(const Node& root, const Tensor& kernel) {
-    const std::vector<int64_t>& dims = kernel.dims();
-    if (kernel.size() == 0) return std::nullopt;
-    if (root.op == "Conv") {
-      const int64_t groups = root.Int("group", 1);
-      return KernelLayout{dims[0], dims[1] * groups, groups, kernel.size() / dims[0] / dims[1],
-                          false};
-    }
-    if (root.op != "Gemm" || root.Int("transA", 0) != 0 || root.Float("alpha", 1) != 1 ||
-        root.Float("beta", 1) != 1)
-      return std::nullopt;
-    const bool inputs_first = root.Int("transB", 0) == 0;
-    return KernelLayout{dims[inputs_first ? 1 : 0], dims[inputs_first ? 0 : 1], 1, 1, inputs_first};
-  }
-
-  // Adds the bias that a root has not got: zeros for each output channel.
-  size_t AddBias(size_t i, int64_t channels) {
-    const std::string name = graph_.nodes[i].name + ".bias";
-    const ValueId zeros = graph_.AddConstant(name, Tensor::Zeros(DataType::kF32, {channels}));
-    Node& node = graph_.nodes[i];
-    if (node.op != "q.fused") {
-      node.inputs.resize(3, kNone);
-      node.inputs[2] = zeros;
-      return 2;
-    }
-    Graph body = *node.Body("body");
-    const ValueId inside = body.AddInput(name, graph_.value(zeros).type);
-    body.nodes[0].inputs.resize(3, kNone);
-    body.nodes[0].inputs[2] = inside;
-    node.attributes["body"] = std::make_shared<const Graph>(std::move(body));
-    node.inputs.push_back(zeros);
-    return node.inputs.size() - 1;
-  }
-
   void CorrectBias(size_t i, const Node& root, const Tensor& kernel,
                    const QuantizedConstant& quantized, int axis) {
     const std::optional<KernelLayout> layout = LayoutOf(root, kernel);
@@ -354,7 +272,8 @@ class Quantizer {
       means.push_back(channel.sum / std::max<double>(1, static_cast<double>(channel.elements)));
     }
     const bool biased = OperandInput(graph_.nodes[i], 2) >= 0;
-    const size_t place = biased ? OwnOperand(i, 2) : AddBias(i, layout->outputs);
+    const size_t place = biased ? OwnOperand(graph_.nodes[i], 2)
+                                : AddBias(graph_, static_cast<NodeId>(i), layout->outputs);
     const Value& bias = graph_.value(graph_.nodes[i].inputs[place]);
     if (bias.constant == nullptr || bias.constant->tensor.rank() != 1 ||
         bias.constant->tensor.size() != layout->outputs)
@@ -375,7 +294,7 @@ class Quantizer {
                                                           const Affine& input,
                                                           const QuantizedConstant& kernel) {
     if (OperandInput(graph_.nodes[i], 2) < 0) return std::nullopt;
-    const size_t place = OwnOperand(i, 2);
+    const size_t place = OwnOperand(graph_.nodes[i], 2);
     const Value& value = graph_.value(graph_.nodes[i].inputs[place]);
     // A matrix, or a factor that is not 1, is no bias of sums.
     if (value.constant == nullptr || value.constant->tensor.rank() != 1 ||
