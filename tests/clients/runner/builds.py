@@ -83,7 +83,7 @@ def need_tool(name, version_words, least, pattern=r"(\d+)\.(\d+)"):
 def protos_of(proto, but=()):
     """What a client needs; paths as they are imported."""
     names = sorted(str(path.relative_to(proto)) for path in proto.rglob("*.proto"))
-    inside = ("grpc/", "quench/child/", "quench/config/", "quench/onnx/", "quench/quantizer/", *but)
+    inside = ("grpc/", "quench/child/", "quench/config/", "quench/onnx/", *but)
     return [name for name in names if not name.startswith(inside)]
 
 
