@@ -9,13 +9,14 @@
 #include "common/base/status.h"
 #include "common/ops/evaluate.h"
 #include "common/ops/op.h"
+#include "common/passes/fold.h"
 #include "common/passes/passes.h"
 
 namespace quench::passes {
 namespace {
 
 constexpr int64_t kAlwaysFoldBytes = int64_t{1} << 20;
-constexpr int64_t kGrowth = 4;  // dequantized int8 weights are 4 times larger: worth it
+constexpr int64_t kGrowth = 4;
 constexpr int64_t kMaxMacs = 200'000'000;
 
 int64_t BytesOf(const Type& type) {
@@ -32,7 +33,8 @@ bool IsTensor(const Type& type) {
 }
 
 bool ShouldFold(const Graph& graph, const Node& node) {
-  if (node.inputs.empty()) return false;
+  // What is quantized stays so: integer_arithmetic decides which constants are wanted in float.
+  if (node.inputs.empty() || node.op == "DequantizeLinear") return false;
   const ops::OpDef* op = ops::FindOp(node.op);
   if (op == nullptr || op->kind == ops::OpKind::kControl) return false;
   int64_t input_bytes = 0;
@@ -55,29 +57,41 @@ bool ShouldFold(const Graph& graph, const Node& node) {
   return macs.is_static() && macs.value() <= kMaxMacs;
 }
 
-// `node` is not one of `graph`: adding constants may move those.
-absl::Status Fold(Graph& graph, const Node& node, const StepContext& context) {
+absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, const Node& node,
+                                             const StepContext& context) {
   std::vector<const Tensor*> inputs;
   for (const ValueId id : node.inputs) inputs.push_back(ConstantOf(graph, id));
   absl::StatusOr<std::vector<Tensor>> results = ops::EvaluateNode(node, inputs, context);
   if (!results.ok()) return Annotate(results.status(), fmt::format("node `{}`", node.name));
+  return results;
+}
+
+}  // namespace
+
+absl::Status FoldNode(Graph& graph, const Node& node, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(std::vector<Tensor> results, Evaluate(graph, node, context));
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const ValueId id = node.outputs[i];
     if (id == kNone || graph.IsOutput(id)) continue;  // an output keeps its producer
-    const ValueId constant = graph.AddConstant(graph.value(id).name, std::move((*results)[i]));
+    const std::string name = graph.value(id).name;
+    const ValueId constant = graph.AddConstant(name, std::move(results[i]));
     graph.ReplaceUses(id, constant);
   }
   return absl::OkStatus();
 }
 
-}  // namespace
+absl::StatusOr<Tensor> EvaluateConstant(const Graph& graph, const Node& node,
+                                        const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(std::vector<Tensor> results, Evaluate(graph, node, context));
+  return std::move(results[0]);
+}
 
 absl::StatusOr<Graph> FoldConstants(Graph graph, const PassOptions& options,
                                     const StepContext& context) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     QUENCH_RETURN_IF_ERROR(context.Check());
     if (ShouldFold(graph, graph.nodes[i]))
-      QUENCH_RETURN_IF_ERROR(Fold(graph, Node(graph.nodes[i]), context));
+      QUENCH_RETURN_IF_ERROR(FoldNode(graph, Node(graph.nodes[i]), context));
   }
   graph.Compact();
   QUENCH_RETURN_IF_ERROR(ForEachBody(

@@ -22,7 +22,8 @@ constexpr size_t kMaxMembers = 24;  // beyond this a kernel body gains nothing a
 constexpr size_t kMaxScan = 256;    // nodes looked at after a root
 
 bool IsRoot(const std::string& op) {
-  static constexpr std::string_view kRoots[] = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
+  static constexpr std::string_view kRoots[] = {"Conv", "ConvInteger", "ConvTranspose",
+                                                "Gemm", "MatMul",      "MatMulInteger"};
   return std::find(std::begin(kRoots), std::end(kRoots), op) != std::end(kRoots);
 }
 
@@ -85,6 +86,8 @@ class Grouper {
     const Node& node = graph_.node(id);
     if (grouped_[static_cast<size_t>(id)] || !IsPointwise(node) || Touches(node, tainted))
       return false;
+    // Integers are what groups hand on; who reads them dequantizes (Recomputed).
+    if (node.op == "DequantizeLinear") return false;
     const Type& type = graph_.value(node.outputs[0]).type;
     if (!IsNumeric(type) || type.dims != shape.dims) return false;
     return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
@@ -102,8 +105,22 @@ bool IsScalarConstant(const Value& value) {
   return value.constant != nullptr && IsNumeric(value.type) && value.constant->tensor.size() == 1;
 }
 
+// A dequantized tensor of the group's shape that is not one of its members: cheaper to compute again
+// than to keep in float.
+const Node* Recomputed(const Graph& graph, ValueId id, const Type& shape) {
+  const NodeId producer = graph.value(id).producer;
+  if (producer == kNone) return nullptr;
+  const Node& node = graph.node(producer);
+  const bool plain =
+      node.op == "DequantizeLinear" && IsPointwise(node) && graph.value(id).type.dims == shape.dims;
+  for (size_t i = 1; plain && i < node.inputs.size(); ++i) {
+    if (node.inputs[i] != kNone && !IsScalarConstant(graph.value(node.inputs[i]))) return nullptr;
+  }
+  return plain ? &node : nullptr;
+}
+
 // The q.fused node for `members`; its body has one input per value that comes from outside, except
-// for single numbers.
+// for single numbers, and dequantizes what comes in quantized.
 Node MakeGroup(const Graph& graph, const std::vector<NodeId>& members) {
   Graph body;
   body.symbols = graph.symbols;
@@ -112,29 +129,39 @@ Node MakeGroup(const Graph& graph, const std::vector<NodeId>& members) {
   group.op = "q.fused";
   group.name = graph.node(members.front()).name;
   std::map<ValueId, ValueId> inner;
-  for (const NodeId id : members) {
-    const Node& node = graph.node(id);
-    body.name = group.name;
-    group.origin +=
-        (group.origin.empty() ? "" : "+") + (node.origin.empty() ? node.name : node.origin);
+  const Type& shape = graph.value(graph.node(members.front()).outputs[0]).type;
+  const std::function<void(const Node&)> add = [&](const Node& node) {
     std::vector<ValueId> inputs;
     for (const ValueId input : node.inputs) {
-      if (input != kNone && !inner.contains(input) && IsPointwise(node) &&
-          IsScalarConstant(graph.value(input))) {
-        const Value& value = graph.value(input);
+      if (input == kNone || inner.contains(input)) {
+        inputs.push_back(input == kNone ? kNone : inner[input]);
+        continue;
+      }
+      const Value& value = graph.value(input);
+      if (IsPointwise(node) && IsScalarConstant(value)) {
         inner[input] = body.AddConstant(value.name, value.constant->tensor);
-      } else if (input != kNone && !inner.contains(input)) {
-        inner[input] = body.AddInput(graph.value(input).name, graph.value(input).type);
-        body.value(inner[input]).elements = graph.value(input).elements;
+      } else if (const Node* again = Recomputed(graph, input, shape);
+                 again != nullptr && IsPointwise(node)) {
+        add(*again);
+      } else {
+        inner[input] = body.AddInput(value.name, value.type);
+        body.value(inner[input]).elements = value.elements;
         group.inputs.push_back(input);
       }
-      inputs.push_back(input == kNone ? kNone : inner[input]);
+      inputs.push_back(inner[input]);
     }
     const NodeId copy = body.AddNode(node.op, node.name, inputs, 1, node.attributes);
     body.node(copy).origin = node.origin;
     const ValueId output = body.node(copy).outputs[0];
     body.value(output).type = graph.value(node.outputs[0]).type;
     inner[node.outputs[0]] = output;
+  };
+  body.name = group.name;
+  for (const NodeId id : members) {
+    const Node& node = graph.node(id);
+    group.origin +=
+        (group.origin.empty() ? "" : "+") + (node.origin.empty() ? node.name : node.origin);
+    add(node);
   }
   const ValueId last = graph.node(members.back()).outputs[0];
   body.outputs = {inner[last]};

@@ -11,8 +11,7 @@ constexpr std::string_view kPipeline[] = {
     "set_batch_size",    // first: everything below sees the sizes that will run
     "identities",        // before folding: a dropped Cast or Dropout exposes Conv + BatchNorm pairs
     "shape_arithmetic",  // Shape/Gather/Concat chains become constants that folding can use
-    "fold_constants",    // weights computed in the model (transposed, dequantized) become plain
-                         // constants
+    "fold_constants",    // weights computed in the model (transposed, cast) become plain constants
     "fold_batch_norms",  // after folding: its scale and shift must be constants by now
     "identities",        // folding leaves scales of 1 and shifts of 0 behind
     "common_subexpressions",  // last of the rewrites: equal nodes are equal now
@@ -47,10 +46,12 @@ absl::StatusOr<Graph> RunPipeline(Graph graph, const PassOptions& options,
     QUENCH_ASSIGN_OR_RETURN(graph, RunPass(*FindPass(name), std::move(graph), options, context));
     if (options.stop_after == name) return graph;
   }
-  if (options.stop_after == "fuse_groups") {
-    // Codegen runs this one itself, at --opt-level 3; asked for by name, it shows what codegen will
-    // see.
-    return RunPass(*FindPass("fuse_groups"), std::move(graph), options, context);
+  // Codegen runs these itself, the second at --opt-level 3; asked for by name, they show what
+  // codegen will see.
+  for (const std::string_view name : {"integer_arithmetic", "fuse_groups"}) {
+    if (options.stop_after != "integer_arithmetic" && options.stop_after != "fuse_groups") break;
+    QUENCH_ASSIGN_OR_RETURN(graph, RunPass(*FindPass(name), std::move(graph), options, context));
+    if (options.stop_after == name) break;
   }
   return graph;
 }

@@ -4,6 +4,7 @@
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/ops/evaluate.h"
+#include "common/passes/pass.h"
 #include "common/runner/runner.h"
 #include "services/analyser/analyser.h"
 
@@ -129,8 +130,12 @@ absl::StatusOr<VerifyReport> Verify(const Graph& canonical,
                           Artifact::Open(artifact_path, options.threads));
   QUENCH_RETURN_IF_ERROR(CheckInterface(canonical, *artifact));
   QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
+  // As codegen does, so that integers are the same to the last bit.
+  const passes::PassInfo* pass = passes::FindPass("integer_arithmetic");
+  QUENCH_CHECK(pass != nullptr);
+  QUENCH_ASSIGN_OR_RETURN(const Graph integers, passes::RunPass(*pass, canonical, {}, context));
   QUENCH_ASSIGN_OR_RETURN(const Oracle oracle,
-                          Oracle::Create(canonical, options, false, folder.path(), context));
+                          Oracle::Create(integers, options, false, folder.path(), context));
   VerifyReport report;
   report.oracle = oracle.kind();
   std::vector<Tensor> worst_inputs;

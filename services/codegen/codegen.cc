@@ -157,12 +157,14 @@ class Compiler {
   }
 
   absl::Status BuildVariants(const std::vector<Target>& targets) {
-    Graph graph = graph_;
-    if (options_.opt_level >= 3) {
-      const passes::PassInfo* fuse = passes::FindPass("fuse_groups");
-      QUENCH_CHECK(fuse != nullptr);
-      QUENCH_ASSIGN_OR_RETURN(
-          graph, passes::RunPass(*fuse, WithOwnSymbols(graph_), options_.passes, context_));
+    // Integers wherever the model is quantized, at every level: results are the same.
+    Graph graph = WithOwnSymbols(graph_);
+    for (const char* name : {"integer_arithmetic", "fuse_groups"}) {
+      if (options_.opt_level < 3 && std::string_view(name) == "fuse_groups") continue;
+      const passes::PassInfo* pass = passes::FindPass(name);
+      QUENCH_CHECK(pass != nullptr);
+      QUENCH_ASSIGN_OR_RETURN(graph,
+                              passes::RunPass(*pass, std::move(graph), options_.passes, context_));
     }
     for (const Target& target : targets) {
       Variant variant{target,

@@ -19,7 +19,7 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group, cons
     return static_cast<size_t>(group.inputs[static_cast<size_t>(i)]);
   };
   candidate.packed[input(1)] = true;
-  candidate.packs.push_back({"conv_panels",
+  candidate.packs.push_back({shape.bytes ? "conv_panels_bytes" : "conv_panels",
                              {{"groups", shape.groups},
                               {"merged", plan.merged},
                               {"lanes", plan.lanes},
@@ -27,7 +27,13 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group, cons
                               {"vectors", plan.tile.vectors}},
                              {request.node.inputs[input(1)]}});
   const int64_t padded = plan.out_blocks() * plan.lanes;
-  if (shape.has_bias) {
+  if (shape.bytes) {
+    candidate.packs.push_back(
+        ByteSums(request, group, *shape.bytes, 0, shape.out_channels, padded));
+    for (const int i : {2, 3}) {  // zero points are in the sums
+      if (group.HasInput(i)) candidate.packed[input(i)] = true;
+    }
+  } else if (shape.has_bias) {
     candidate.packed[input(2)] = true;
     candidate.packs.push_back({"channels",
                                {{"channels", shape.out_channels}, {"padded", padded}},
@@ -58,13 +64,12 @@ class ConvEmitter {
  private:
   // Addresses that do not depend on the task.
   void Prepare() {
-    const int64_t vector = 4 * plan_.lanes;
     pixels_out_ = b_.Size(s_.out_h) * b_.Size(s_.out_w);
-    image_out_ = pixels_out_ * (plan_.out_blocks() * vector);
+    image_out_ = pixels_out_ * (plan_.out_blocks() * plan_.lanes);
     input_channels_ =
         plan_.row_major_input ? s_.in_channels : plan_.groups * plan_.blocks * plan_.lanes;
-    image_in_ = b_.Size(s_.h) * b_.Size(s_.w) * (input_channels_ * 4);
-    pixel_ = plan_.pixel_floats * 4;
+    image_in_ = b_.Size(s_.h) * b_.Size(s_.w) * (input_channels_ * plan_.element());
+    pixel_ = plan_.pixel_words * 4;
     const Int width =
         plan_.copy ? (b_.Size(s_.out_w) - 1) * s_.stride_w + ((s_.kernel_w - 1) * s_.dilation_w + 1)
                    : b_.Size(s_.w);
@@ -77,7 +82,9 @@ class ConvEmitter {
              .blocks = plan_.groups * plan_.blocks,
              .row_major = plan_.row_major_input,
              .lanes = plan_.lanes,
-             .pixel_floats = plan_.pixel_floats,
+             .pixel_words = plan_.pixel_words,
+             .type = group_.InputType(0).dtype,
+             .fill = s_.bytes ? s_.bytes->zero : 0,
              .height = b_.Size(s_.h),
              .width = b_.Size(s_.w),
              .left = s_.pad_left,
@@ -199,6 +206,7 @@ class ConvEmitter {
     MicroReduction r;
     r.lanes = plan_.lanes;
     r.by_lane = request_.target.multiply_by_lane;
+    r.bytes = s_.bytes ? &*s_.bytes : nullptr;
     r.blocks = b_.I(plan_.blocks);
     r.block_stride = block_;
     r.kh = b_.I(s_.kernel_h);
@@ -224,15 +232,16 @@ class ConvEmitter {
     tile.weights = b_.Buffer(buffers_.Pack(0)) + tiles.vector * (plan_.vector_weights() * 4);
     if (s_.has_bias) tile.bias = b_.Buffer(buffers_.Pack(1)) + tiles.vector * vector;
     Prefetch(tiles, tile);
-    const Int line = plan_.flat ? b_.I(0) : b_.Size(s_.out_w) * vector;
-    const Int place =
-        tiles.n * image_out_ + tiles.vector * (pixels_out_ * vector) + y * line + x * vector;
+    const int64_t lanes = plan_.lanes;
+    const Int line = plan_.flat ? b_.I(0) : b_.Size(s_.out_w) * lanes;
+    const Place place = Place::Of(tiles.n * image_out_ + tiles.vector * (pixels_out_ * lanes) +
+                                  y * line + x * lanes);
     EmitMicroTile(b_, Reduction(), tile, [&](int dy, int dx, int v, Vec value) {
-      Store(tiles, place + (line * dy + vector * dx + pixels_out_ * (vector * v)), v, value);
+      Store(tiles, place + (line * dy + lanes * dx + pixels_out_ * (lanes * v)), v, value);
     });
   }
 
-  void Store(const PanelTiles& tiles, Int place, int v, Vec value) {
+  void Store(const PanelTiles& tiles, const Place& place, int v, Vec value) {
     const Int channel = (tiles.vector + v) * (4 * plan_.lanes);
     const auto load = [&](int operand) {
       const size_t i = static_cast<size_t>(operand);
@@ -247,7 +256,7 @@ class ConvEmitter {
     const bool padding =
         tiles.last && v == tiles.vectors - 1;  // lanes without a channel must stay 0
     if (padding) *result = b_.KeepFirst(*result, b_.I(s_.out_channels % plan_.lanes));
-    b_.Store(b_.Buffer(buffers_.Output()) + place, *result);
+    b_.Store(b_.Buffer(buffers_.Output()) + place.At(result->type), *result);
   }
 
   VectorBuilder& b_;
@@ -277,15 +286,19 @@ double Cost(const KernelRequest& request, const Group& group, const ConvPlan& pl
   const double pixels =
       s.out_w.is_static() ? 1 : out / (s.out_h.is_static() ? TypicalSize(symbols, s.out_h) : 1);
   double micros = plan.tile.cycles * static_cast<double>(plan.groups) * n * pixels * per_cycle;
-  const double activations =
-      n * (in * static_cast<double>(s.in_channels) + out * static_cast<double>(s.out_channels)) * 4;
+  const auto element = static_cast<double>(plan.element());
+  const double result = DataTypeBits(group.ResultType()) / 8.0;
+  const double activations = n * (in * static_cast<double>(s.in_channels) * element +
+                                  out * static_cast<double>(s.out_channels) * result);
   const double bytes = activations + static_cast<double>(plan.weight_bytes());
   const double l2_bandwidth = request.target.gbytes * 4;
-  if (plan.copy) micros += n * in * static_cast<double>(s.in_channels) * 8 / (l2_bandwidth * 1e3);
+  if (plan.copy)
+    micros += n * in * static_cast<double>(s.in_channels) * 2 * element / (l2_bandwidth * 1e3);
   if (plan.row_major_input) micros += n * in * static_cast<double>(s.in_channels) * 1e-3;
   for (const EpilogueOperand& operand : group.epilogue.operands) {
     if (operand.kind == EpilogueOperand::kTensor) {
-      micros += n * out * static_cast<double>(s.out_channels) * 4 / (request.target.gbytes * 2e3);
+      micros += n * out * static_cast<double>(s.out_channels) * DataTypeBits(operand.type) / 8 /
+                (request.target.gbytes * 2e3);
     }
   }
   return std::max(micros, bytes / (request.target.gbytes * 1e3));
@@ -302,9 +315,8 @@ Candidate MakeCandidate(const KernelRequest& request, const Group& group, const 
   for (const EpilogueOperand& operand : group.epilogue.operands) {
     if (operand.kind != EpilogueOperand::kTensor) continue;
     candidate.inputs[static_cast<size_t>(operand.input)] = blocked;
-    if (candidate.in_place < 0 && operand.input != group.inputs[0])
-      candidate.in_place = operand.input;
   }
+  candidate.in_place = InPlaceOperand(group);
   AddPacks(request, group, plan, candidate);
   candidate.scratch_bytes = plan.scratch;
   candidate.params = {{"row_major_input", plan.row_major_input ? 1 : 0},
@@ -313,9 +325,11 @@ Candidate MakeCandidate(const KernelRequest& request, const Group& group, const 
                       {"vectors", plan.tile.vectors},
                       {"by_panels", plan.by_panels ? 1 : 0}};
   candidate.cost = Cost(request, group, plan);
-  candidate.reason = fmt::format(
-      "tile {}x{}x{} of {} lanes, tasks by {}{}", plan.tile.y, plan.tile.x, plan.tile.vectors,
-      plan.lanes, plan.by_panels ? "panels" : "bands", plan.copy ? ", padded copy" : "");
+  candidate.reason =
+      fmt::format("{}tile {}x{}x{} of {} lanes, tasks by {}{}",
+                  plan.shape.bytes ? plan.shape.bytes->ToString() + ", " : "", plan.tile.y,
+                  plan.tile.x, plan.tile.vectors, plan.lanes, plan.by_panels ? "panels" : "bands",
+                  plan.copy ? ", padded copy" : "");
   return candidate;
 }
 
@@ -331,9 +345,9 @@ bool LayoutsAgree(const Group& group, bool row_major_input) {
 
 void Propose(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (request.opt_level < 2) return;
-  const std::optional<Group> group = ReadGroup(request, 1);
-  if (!group) return;
   for (const bool row_major : {false, true}) {
+    std::optional<Group> group = ReadGroup(request, 1);
+    if (!group) return;
     const std::optional<ConvPlan> plan = PlanConv(request, *group, row_major);
     if (!plan) return;
     // Gathering many channels is the business of a transform.
@@ -345,7 +359,7 @@ void Propose(const KernelRequest& request, std::vector<Candidate>& candidates) {
 
 absl::StatusOr<EmittedKernel> Emit(const KernelRequest& request, const Candidate& candidate,
                                    KernelEmitter& emitter) {
-  const std::optional<Group> group = ReadGroup(request, 1);
+  std::optional<Group> group = ReadGroup(request, 1);
   QUENCH_CHECK(group.has_value());  // the candidate was made from it
   const std::optional<ConvPlan> plan =
       PlanConv(request, *group, candidate.params.at("row_major_input") != 0);

@@ -85,18 +85,18 @@ int64_t MergedGroups(const ConvShape& shape, int lanes) {
 void PlanChannels(const Target& target, ConvPlan& plan) {
   const ConvShape& shape = plan.shape;
   const int64_t in = shape.in_channels / plan.groups;
+  const int64_t unit = 4 / plan.element();  // channels of a word
   plan.blocks = (in + plan.lanes - 1) / plan.lanes;
-  plan.block_channels = std::min<int64_t>(in, plan.lanes);
-  plan.pixel_floats = plan.row_major_input ? plan.block_channels : plan.lanes;
-  plan.fold_width = plan.pixel_floats == plan.block_channels && shape.dilation_w == 1;
+  plan.block_channels = (std::min<int64_t>(in, plan.lanes) + unit - 1) / unit;
+  plan.pixel_words = plan.row_major_input ? plan.block_channels : plan.lanes / unit;
+  plan.fold_width = plan.pixel_words == plan.block_channels && shape.dilation_w == 1;
   plan.vectors = (shape.out_channels / plan.groups + plan.lanes - 1) / plan.lanes;
   // Bodies of about a hundred multiply-adds run as fast as longer ones and compile sooner.
   plan.unroll = target.tile_rows * target.tile_vectors > 16 ? 4 : 8;
   if (plan.block_channels % plan.unroll != 0 && plan.block_channels % 4 == 0) plan.unroll = 4;
   // A body in which two pixels read the same address keeps the value in a register that is not
   // there.
-  plan.unroll =
-      static_cast<int>(std::min<int64_t>(plan.unroll, plan.pixel_floats * shape.stride_w));
+  plan.unroll = static_cast<int>(std::min<int64_t>(plan.unroll, plan.pixel_words * shape.stride_w));
 }
 
 void PlanTile(const KernelRequest& request, ConvPlan& plan) {
@@ -111,6 +111,10 @@ void PlanTile(const KernelRequest& request, ConvPlan& plan) {
   if (height.is_static()) problem.height = height.value();
   problem.vectors = plan.vectors;
   problem.steps = plan.blocks * plan.taps() * plan.block_channels;
+  if (shape.bytes) {
+    problem.operations = ProductsCost(shape.bytes->form);
+    problem.spare = SpareRegisters(shape.bytes->form);
+  }
   plan.tile = ChooseTile(request.target, problem);
   plan.panels = SplitEvenly(plan.vectors, plan.tile.vectors);
   plan.x_axis = {width, plan.tile.x};
@@ -123,7 +127,7 @@ int64_t BandTiles(const KernelRequest& request, const ConvPlan& plan) {
   const double height = TypicalSize(symbols, plan.shape.out_h);
   const double row = TypicalSize(symbols, plan.shape.w) *
                      static_cast<double>(plan.groups * plan.blocks) *
-                     static_cast<double>(plan.pixel_floats * 4);
+                     static_cast<double>(plan.pixel_words * 4);
   int64_t rows = std::max<int64_t>(1, static_cast<int64_t>(height / 8));
   while (rows > 1 && row * static_cast<double>(plan.band_rows(rows)) >
                          static_cast<double>(request.target.l2_bytes) / 2) {
@@ -136,7 +140,7 @@ void PlanTasks(const KernelRequest& request, ConvPlan& plan) {
   const ConvShape& shape = plan.shape;
   SymbolTable& symbols = *request.graph.symbols;
   const double input_bytes = TypicalSize(symbols, shape.h) * TypicalSize(symbols, shape.w) *
-                             static_cast<double>(shape.in_channels * 4);
+                             static_cast<double>(shape.in_channels * plan.element());
   const bool whole_image = shape.h.is_static() && shape.w.is_static();
   plan.by_panels = whole_image && input_bytes <= static_cast<double>(plan.weight_bytes());
   if (plan.by_panels) {
@@ -159,7 +163,7 @@ void PlanScratch(SymbolTable& symbols, ConvPlan& plan) {
                                 (shape.kernel_w - 1) * shape.dilation_w + 1);
   const Dim rows = plan.by_panels ? Dim(plan.band_rows(shape.out_h.value()))
                                   : Dim(plan.band_rows(plan.task_tiles * plan.tile.y));
-  const Dim dims[] = {Dim(plan.groups * plan.blocks), rows, width, Dim(plan.pixel_floats * 4)};
+  const Dim dims[] = {Dim(plan.groups * plan.blocks), rows, width, Dim(plan.pixel_words * 4)};
   plan.scratch = symbols.Mul(symbols.CeilDiv(symbols.Product(dims), 64), 64);
 }
 
@@ -169,20 +173,29 @@ std::string Text(Dim dim) {
 
 }  // namespace
 
-std::optional<ConvShape> ReadConv(const KernelRequest& request, const Group& group) {
-  if (group.root->op != "Conv" || !group.HasInput(0) || !group.HasInput(1)) return std::nullopt;
+std::optional<ConvShape> ReadConv(const KernelRequest& request, Group& group) {
+  const bool bytes = group.root->op == "ConvInteger";
+  if ((group.root->op != "Conv" && !bytes) || !group.HasInput(0) || !group.HasInput(1))
+    return std::nullopt;
   const Type& x = group.InputType(0);
   const Type& weight = group.InputType(1);
-  if (x.dtype != DataType::kF32 || weight.dtype != DataType::kF32 ||
-      group.OutputType().dtype != DataType::kF32 || x.rank() < 3 || x.rank() > 4 ||
-      weight.rank() != x.rank() || !weight.is_static() || !x.dims[1].is_static()) {
+  if (x.rank() < 3 || x.rank() > 4 || weight.rank() != x.rank() || !weight.is_static() ||
+      !x.dims[1].is_static()) {
+    return std::nullopt;
+  }
+  if (!bytes && (x.dtype != DataType::kF32 || weight.dtype != DataType::kF32 ||
+                 group.OutputType().dtype != DataType::kF32)) {
     return std::nullopt;
   }
   if (ConstantInput(request, group, 1) == nullptr || ConstantInput(request, group, 0) != nullptr)
     return std::nullopt;
   ConvShape shape;
-  shape.has_bias = group.HasInput(2);
-  if (shape.has_bias && ConstantInput(request, group, 2) == nullptr) return std::nullopt;
+  if (bytes) {
+    shape.bytes = ReadByteRoot(request, 0, group);
+    if (!shape.bytes) return std::nullopt;
+  }
+  shape.has_bias = bytes || group.HasInput(2);
+  if (!bytes && shape.has_bias && ConstantInput(request, group, 2) == nullptr) return std::nullopt;
   shape.n = x.dims[0];
   shape.in_channels = x.dims[1].value();
   shape.out_channels = weight.dims[0].value();
@@ -195,8 +208,7 @@ std::optional<ConvShape> ReadConv(const KernelRequest& request, const Group& gro
   return shape;
 }
 
-std::optional<ConvPlan> PlanConv(const KernelRequest& request, const Group& group,
-                                 bool row_major_input) {
+std::optional<ConvPlan> PlanConv(const KernelRequest& request, Group& group, bool row_major_input) {
   const std::optional<ConvShape> shape = ReadConv(request, group);
   if (!shape) return std::nullopt;
   ConvPlan plan;
@@ -218,12 +230,13 @@ std::string PlanIdentity(const ConvPlan& plan) {
   const ConvShape& s = plan.shape;
   return fmt::format(
       "conv n{} in{}x{}x{} out{}x{}x{} k{}x{} s{}x{} d{}x{} p{},{} {}{}{}{}{} g{}/{} lanes{} "
-      "unroll{} tile{}x{}x{} tasks{}",
+      "unroll{} tile{}x{}x{} tasks{} {}",
       Text(s.n), s.in_channels, Text(s.h), Text(s.w), s.out_channels, Text(s.out_h), Text(s.out_w),
       s.kernel_h, s.kernel_w, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w, s.pad_top,
       s.pad_left, s.has_bias ? "b" : "", plan.row_major_input ? "r" : "", plan.copy ? "c" : "",
       plan.flat ? "f" : "", plan.by_panels ? "p" : "", plan.groups, plan.merged, plan.lanes,
-      plan.unroll, plan.tile.y, plan.tile.x, plan.tile.vectors, plan.task_tiles);
+      plan.unroll, plan.tile.y, plan.tile.x, plan.tile.vectors, plan.task_tiles,
+      s.bytes ? fmt::format("{} zero {}", s.bytes->ToString(), s.bytes->zero) : "floats");
 }
 
 Layout BlockedLayout(int block) {

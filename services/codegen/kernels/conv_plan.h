@@ -4,13 +4,15 @@
 #include <optional>
 #include <string>
 
+#include "services/codegen/kernels/byte_root.h"
 #include "services/codegen/kernels/epilogue.h"
 #include "services/codegen/kernels/micro_kernel.h"
 
 namespace quench::codegen {
 
-// A Conv node over [n, channels, h, w] (h = 1 for rank 3).
+// A Conv node, or a ConvInteger, over [n, channels, h, w] (h = 1 for rank 3).
 struct ConvShape {
+  std::optional<ByteRoot> bytes;  // of a ConvInteger
   Dim n = 1, h = 1, w = 1, out_h = 1, out_w = 1;
   int64_t in_channels = 1, out_channels = 1, groups = 1;
   int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
@@ -18,11 +20,12 @@ struct ConvShape {
   bool padded = false;  // some tap may lie outside of the input
   bool has_bias = false;
 };
-// Nothing when the root is not an f32 Conv of rank 3 or 4 with constant weights whose channels are
-// static.
-std::optional<ConvShape> ReadConv(const KernelRequest& request, const Group& group);
+// Nothing when the root is not a convolution of floats or bytes, of rank 3 or 4, with constant
+// weights whose channels are static. Of bytes, takes the bias out of the epilogue.
+std::optional<ConvShape> ReadConv(const KernelRequest& request, Group& group);
 
-// Tensors are NCHW<lanes>c. Where padding is needed, rows are copied into scratch with their
+// Tensors are NCHW<lanes>c. Bytes are counted in words: four channels of a pixel, which a lane
+// multiplies at once, as it multiplies one float. Where padding is needed, rows are copied into scratch with their
 // border, a band at a time: the copy is 1-3 % of a convolution's time, stays in L2, needs no
 // agreement with the producer about halos (two consumers may want different ones, nests need not
 // write any), and works for sizes known only at run time. The same copy gathers the channels of a
@@ -40,8 +43,8 @@ struct ConvPlan {
   int64_t merged = 1;          // groups computed as one, so that channels fill vectors
   int64_t groups = 1;          // after merging
   int64_t blocks = 1;          // of input channels per group
-  int64_t block_channels = 8;  // channels per block that carry weights
-  int64_t pixel_floats = 8;    // distance of pixels in the source that the micro-kernel reads
+  int64_t block_channels = 8;  // channels (or words) per block that carry weights
+  int64_t pixel_words = 8;     // distance of pixels in the source that the micro-kernel reads
   // taps of a row are contiguous: one run of kernel_w * block_channels channels
   bool fold_width = false;
   int unroll = 8;
@@ -54,9 +57,10 @@ struct ConvPlan {
   Dim tasks = 1;
   Dim scratch = 0;  // bytes
 
+  int64_t element() const { return shape.bytes ? 1 : 4; }  // bytes of one of the input
   int64_t out_blocks() const { return groups * vectors; }
   int64_t taps() const { return shape.kernel_h * shape.kernel_w; }
-  // Floats of weights per vector of output channels.
+  // Words of weights per vector of output channels.
   int64_t vector_weights() const { return blocks * taps() * block_channels * lanes; }
   int64_t weight_bytes() const { return out_blocks() * vector_weights() * 4; }
   int64_t band_rows(int64_t rows) const {  // input rows under `rows` output rows
@@ -64,8 +68,8 @@ struct ConvPlan {
   }
 };
 
-std::optional<ConvPlan> PlanConv(const KernelRequest& request, const Group& group,
-                                 bool row_major_input);
+// Reads the convolution as ReadConv does.
+std::optional<ConvPlan> PlanConv(const KernelRequest& request, Group& group, bool row_major_input);
 
 // Everything that the code depends on.
 std::string PlanIdentity(const ConvPlan& plan);

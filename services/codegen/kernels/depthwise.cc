@@ -1,6 +1,7 @@
 // Depthwise convolution over NCHW<lanes>c: a row of output pixels in registers, one row of taps at
 // a time, every input vector loaded once per row. Padding is copied into scratch, a band of rows of
-// one block of channels at a time, small enough for the nearest cache.
+// one block of channels at a time, small enough for the nearest cache. Bytes become floats in that
+// copy, less their zero point: sums below 2^24 are exact in f32, in any order, fused or not.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -25,13 +26,18 @@ struct DepthwisePlan {
   int64_t band_rows() const { return (band - 1) * shape.stride_h + reach_h(); }
 };
 
-std::optional<DepthwisePlan> MakePlan(const KernelRequest& request, const Group& group) {
+// Bytes are always copied.
+bool Copies(const ConvShape& shape) { return shape.padded || shape.bytes; }
+
+std::optional<DepthwisePlan> MakePlan(const KernelRequest& request, Group& group) {
   const std::optional<ConvShape> shape = ReadConv(request, group);
   constexpr int64_t kMaxRow = 11;  // taps of a row, unrolled
   if (!shape || shape->groups != shape->in_channels || shape->out_channels != shape->in_channels ||
       shape->groups == 1 || shape->kernel_w > kMaxRow) {
     return std::nullopt;
   }
+  constexpr double kExact = 1 << 24;
+  if (shape->bytes && shape->bytes->weight_reach >= kExact) return std::nullopt;
   SymbolTable& symbols = *request.graph.symbols;
   DepthwisePlan plan;
   plan.shape = *shape;
@@ -43,7 +49,7 @@ std::optional<DepthwisePlan> MakePlan(const KernelRequest& request, const Group&
       request.target.vector_registers - shape->kernel_w - (request.target.fma ? 2 : 3);
   plan.x_axis = {shape->out_w, static_cast<int>(std::clamp<int64_t>(free, 4, 14))};
   plan.tasks = symbols.Mul(shape->n, plan.blocks);
-  if (!shape->padded) return plan;
+  if (!Copies(*shape)) return plan;
   const double row = TypicalSize(symbols, shape->w) * plan.lanes * 4;
   const double room = 0.75 * static_cast<double>(request.target.l1_bytes);
   const int64_t height = static_cast<int64_t>(TypicalSize(symbols, shape->out_h));
@@ -58,6 +64,13 @@ std::optional<DepthwisePlan> MakePlan(const KernelRequest& request, const Group&
   return plan;
 }
 
+PackSpec Bias(const KernelRequest& request, const Group& group, const DepthwisePlan& plan,
+              int64_t padded) {
+  PackSpec spec = ByteSums(request, group, *plan.shape.bytes, 0, plan.shape.in_channels, padded);
+  spec.params["factor"] = 0;
+  return spec;
+}
+
 std::vector<int> AddPacks(const KernelRequest& request, const Group& group,
                           const DepthwisePlan& plan, Candidate& candidate) {
   const auto input = [&](int i) {
@@ -67,7 +80,13 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group,
   candidate.packed[input(1)] = true;
   candidate.packs.push_back(
       {"depthwise", {{"lanes", plan.lanes}}, {request.node.inputs[input(1)]}});
-  if (plan.shape.has_bias) {
+  if (plan.shape.bytes) {
+    // The zero point goes with the copy: sums start from the bias alone.
+    candidate.packs.push_back(Bias(request, group, plan, padded));
+    for (const int i : {2, 3}) {
+      if (group.HasInput(i)) candidate.packed[input(i)] = true;
+    }
+  } else if (plan.shape.has_bias) {
     candidate.packed[input(2)] = true;
     candidate.packs.push_back({"channels",
                                {{"channels", channels}, {"padded", padded}},
@@ -91,24 +110,27 @@ class DepthwiseEmitter {
   absl::Status Emit() {
     out_h_ = b_.Size(s_.out_h);
     out_w_ = b_.Size(s_.out_w);
-    const Int width = s_.padded ? (out_w_ - 1) * s_.stride_w + plan_.reach_w() : b_.Size(s_.w);
+    const Int width = Copies(s_) ? (out_w_ - 1) * s_.stride_w + plan_.reach_w() : b_.Size(s_.w);
     row_ = width * vector_;
     rows_ = {.channels = plan_.lanes,
              .blocks = 1,
              .row_major = false,
              .lanes = plan_.lanes,
-             .pixel_floats = plan_.lanes,
+             .pixel_words = plan_.lanes,
+             .type = group_.InputType(0).dtype,
+             .fill = s_.bytes ? s_.bytes->zero : 0,
+             .to_floats = s_.bytes.has_value(),
              .height = b_.Size(s_.h),
              .width = b_.Size(s_.w),
              .left = s_.pad_left,
              .row_pixels = width,
              .row_bytes = row_,
              .block_bytes = row_ * plan_.band_rows()};
-    const Int plane = b_.Size(s_.h) * b_.Size(s_.w) * vector_;
+    const Int plane = b_.Size(s_.h) * b_.Size(s_.w) * (s_.bytes ? plan_.lanes : vector_);
     b_.For(b_.Begin(), b_.End(), 1, [&](Int task) {  // one block of channels of one image
       const Ptr source = b_.Buffer(buffers_.Input(group_.inputs[0])) + task * plane;
       block_ = task % plan_.blocks;
-      if (!s_.padded) return Rows(source, task, b_.I(0), out_h_);
+      if (!Copies(s_)) return Rows(source, task, b_.I(0), out_h_);
       const Ptr scratch = b_.Buffer(buffers_.Scratch());
       b_.For(b_.I(0), out_h_, plan_.band, [&](Int first) {
         const Int rows = Min(b_.I(plan_.band), out_h_ - first);
@@ -126,16 +148,15 @@ class DepthwiseEmitter {
     b_.For(b_.I(0), rows, 1, [&](Int y) {
       plan_.x_axis.ForAll(b_, [&](Int x, int xs) {
         const Ptr input = source + (y * row_ * s_.stride_h + x * (s_.stride_w * vector_));
-        const Int place = ((task * out_h_ + first + y) * out_w_ + x) * vector_;
-        Pixels(input, place, xs);
+        const Int pixel = (task * out_h_ + first + y) * out_w_ + x;
+        Pixels(input, Place::Of(pixel * plan_.lanes), xs);
       });
     });
   }
 
-  void Pixels(Ptr input, Int place, int pixels) {
-    const Vec start = s_.has_bias
-                          ? b_.Load(b_.Buffer(buffers_.Pack(1)) + block_ * vector_, plan_.lanes)
-                          : b_.F(0, plan_.lanes);
+  void Pixels(Ptr input, const Place& place, int pixels) {
+    const Ptr bias = s_.has_bias ? b_.Buffer(buffers_.Pack(1)) + block_ * vector_ : Ptr{};
+    const Vec start = s_.has_bias && !s_.bytes ? b_.Load(bias, plan_.lanes) : b_.F(0, plan_.lanes);
     std::vector<VecVar> sums;
     for (int x = 0; x < pixels; ++x) sums.push_back(b_.Variable(start));
     const PtrVar row = b_.Variable(input);
@@ -146,7 +167,13 @@ class DepthwiseEmitter {
       row.Set(row.Get() + row_ * s_.dilation_h);
       weights.Set(weights.Get() + s_.kernel_w * vector_);
     });
-    for (int x = 0; x < pixels; ++x) Store(place + x * vector_, sums[static_cast<size_t>(x)].Get());
+    for (int x = 0; x < pixels; ++x) {
+      Vec sum = sums[static_cast<size_t>(x)].Get();
+      if (s_.bytes) {
+        sum = b_.Apply(VecOp::kAdd, b_.ToI32(sum), b_.Load(bias, plan_.lanes, DataType::kI32));
+      }
+      Store(place + b_.I(x * plan_.lanes), sum);
+    }
   }
 
   void RowOfTaps(Ptr input, Ptr weights, const std::vector<VecVar>& sums) {
@@ -167,7 +194,7 @@ class DepthwiseEmitter {
     }
   }
 
-  void Store(Int place, Vec value) {
+  void Store(const Place& place, Vec value) {
     const Int channel = block_ * vector_;
     const auto load = [&](int operand) {
       const size_t i = static_cast<size_t>(operand);
@@ -181,7 +208,7 @@ class DepthwiseEmitter {
     }
     const bool padding = !group_.epilogue.empty() && s_.in_channels % plan_.lanes != 0;
     if (padding) *result = b_.KeepFirst(*result, b_.I(s_.in_channels) - block_ * plan_.lanes);
-    b_.Store(b_.Buffer(buffers_.Output()) + place, *result);
+    b_.Store(b_.Buffer(buffers_.Output()) + place.At(result->type), *result);
   }
 
   VectorBuilder& b_;
@@ -203,9 +230,13 @@ double Cost(const KernelRequest& request, const DepthwisePlan& plan) {
   const double out = TypicalSize(symbols, s.out_h) * TypicalSize(symbols, s.out_w);
   const double vectors = TypicalSize(symbols, s.n) * static_cast<double>(plan.blocks);
   const double steps = out * static_cast<double>(s.kernel_h * s.kernel_w) * 0.75 + out * 3 +
-                       (s.padded ? in * 1.5 : 0);
+                       (s.bytes    ? in * 3
+                        : s.padded ? in * 1.5
+                                   : 0);
   const double micros = vectors * steps * 4 * plan.lanes / (request.target.gflops * 1e3);
-  return std::max(micros, vectors * (in + out) * 4 * plan.lanes / (request.target.gbytes * 1e3));
+  const double bytes = s.bytes ? 1 : 4;
+  return std::max(micros,
+                  vectors * (in + out) * bytes * plan.lanes / (request.target.gbytes * 1e3));
 }
 
 std::string Identity(const Group& group, const DepthwisePlan& plan, const std::vector<int>& packs) {
@@ -218,7 +249,7 @@ std::string Identity(const Group& group, const DepthwisePlan& plan, const std::v
 
 void Propose(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (request.opt_level < 2) return;
-  const std::optional<Group> group = ReadGroup(request, 1);
+  std::optional<Group> group = ReadGroup(request, 1);
   if (!group) return;
   const std::optional<DepthwisePlan> plan = MakePlan(request, *group);
   if (!plan) return;
@@ -230,24 +261,23 @@ void Propose(const KernelRequest& request, std::vector<Candidate>& candidates) {
   candidate.inputs[static_cast<size_t>(group->inputs[0])] = blocked;
   candidate.outputs = {blocked};
   for (const EpilogueOperand& operand : group->epilogue.operands) {
-    if (operand.kind != EpilogueOperand::kTensor) continue;
-    candidate.inputs[static_cast<size_t>(operand.input)] = blocked;
-    if (candidate.in_place < 0 && operand.input != group->inputs[0])
-      candidate.in_place = operand.input;
+    if (operand.kind == EpilogueOperand::kTensor)
+      candidate.inputs[static_cast<size_t>(operand.input)] = blocked;
   }
+  candidate.in_place = InPlaceOperand(*group);
   AddPacks(request, *group, *plan, candidate);
   candidate.scratch_bytes = plan->scratch;
   candidate.params = {{"pixels", plan->x_axis.most}, {"band", plan->band}};
   candidate.cost = Cost(request, *plan);
-  candidate.reason =
-      fmt::format("{} pixels of {} lanes{}", plan->x_axis.most, plan->lanes,
-                  plan->shape.padded ? fmt::format(", padded copy of {} rows", plan->band) : "");
+  candidate.reason = fmt::format(
+      "{}{} pixels of {} lanes{}", plan->shape.bytes ? "bytes as floats, " : "", plan->x_axis.most,
+      plan->lanes, Copies(plan->shape) ? fmt::format(", padded copy of {} rows", plan->band) : "");
   candidates.push_back(std::move(candidate));
 }
 
 absl::StatusOr<EmittedKernel> Emit(const KernelRequest& request, const Candidate& candidate,
                                    KernelEmitter& emitter) {
-  const std::optional<Group> group = ReadGroup(request, 1);
+  std::optional<Group> group = ReadGroup(request, 1);
   QUENCH_CHECK(group.has_value());  // the candidate was made from it
   const std::optional<DepthwisePlan> plan = MakePlan(request, *group);
   QUENCH_CHECK(plan.has_value());

@@ -3,18 +3,25 @@
 #include <algorithm>
 
 #include "common/base/status.h"
+#include "common/ops/kinds.h"
 #include "common/ops/op.h"
 
 namespace quench::codegen {
 namespace {
 
-bool IsF32(const Type& type) {
-  return type.kind == ValueKind::kTensor && type.dtype == DataType::kF32 && type.ranked;
+// What registers hold in the tail of a group.
+bool IsPlain(const Type& type) {
+  const bool plain = type.dtype == DataType::kF32 || type.dtype == DataType::kI32 ||
+                     type.dtype == DataType::kI8 || type.dtype == DataType::kU8;
+  return type.kind == ValueKind::kTensor && type.ranked && plain;
 }
+
+// What packs hold.
+bool IsWords(const Type& type) { return IsPlain(type) && DataTypeBits(type.dtype) == 32; }
 
 // True when a constant broadcasts to `output` along nothing but the channel axis.
 bool IsPerChannel(const Type& constant, const Type& output, int channel_axis) {
-  if (!IsF32(constant) || constant.rank() > output.rank()) return false;
+  if (!IsWords(constant) || constant.rank() > output.rank()) return false;
   const int shift = output.rank() - constant.rank();
   for (int i = 0; i < constant.rank(); ++i) {
     const Dim dim = constant.dims[static_cast<size_t>(i)];
@@ -46,25 +53,38 @@ class TailReader {
  private:
   bool ReadStep(const Node& node) {
     const ops::OpDef* op = ops::FindOp(node.op);
-    if (op == nullptr || op->kind != ops::OpKind::kPointwise || op->operand_axes != nullptr)
-      return false;
-    if (node.outputs.size() != 1) return false;
+    if (op == nullptr || !ops::IsPointwise(node) || node.outputs.size() != 1) return false;
     const Type& type = group_.graph->value(node.outputs[0]).type;
-    if (!IsF32(type) || type.dims != output_.dims) return false;
+    if (!IsPlain(type) || type.dims != output_.dims) return false;
     EpilogueStep step;
+    step.type = type.dtype;
     for (const ValueId input : node.inputs) {
       if (input != quench::kNone && !ReadOperand(input, step)) return false;
     }
     const ops::OpContext context = ops::ContextOf(*group_.graph, node);
     absl::StatusOr<loops::ScalarFunction> function = ops::ScalarOf(context);
     if (!function.ok() || function->param_types.size() != step.args.size()) return false;
-    for (const DataType param : function->param_types) {
-      if (param != DataType::kF32) return false;
+    if (function->exprs[static_cast<size_t>(function->result)].type != step.type) return false;
+    for (size_t i = 0; i < step.args.size(); ++i) {
+      if (function->param_types[i] != TypeOf(step.args[i])) return false;
+      // Its scales do not lie along the axes that NumPy's broadcasting would give them.
+      if (op->operand_axes != nullptr && i > 0 && !IsNumber(step.args[i])) return false;
     }
     step.function = *std::move(function);
     group_.epilogue.steps.push_back(std::move(step));
     values_[node.outputs[0]] = static_cast<int>(group_.epilogue.steps.size());
     return true;
+  }
+
+  DataType TypeOf(int arg) const {
+    if (arg >= 0) return group_.epilogue.operands[static_cast<size_t>(arg)].type;
+    return arg == -1 ? output_.dtype : group_.epilogue.steps[static_cast<size_t>(-2 - arg)].type;
+  }
+
+  bool IsNumber(int arg) const {
+    if (arg < 0) return false;
+    const EpilogueOperand::Kind kind = group_.epilogue.operands[static_cast<size_t>(arg)].kind;
+    return kind == EpilogueOperand::kImmediate || kind == EpilogueOperand::kScalar;
   }
 
   bool ReadOperand(ValueId id, EpilogueStep& step) {
@@ -82,24 +102,26 @@ class TailReader {
   std::optional<EpilogueOperand> Operand(ValueId id) {
     const Value& value = group_.graph->value(id);
     if (value.constant != nullptr) {
-      if (!IsF32(value.type) || value.constant->tensor.size() != 1) return std::nullopt;
-      return EpilogueOperand{EpilogueOperand::kImmediate, -1, value.constant->tensor.FloatAt(0)};
+      if (!IsPlain(value.type) || value.constant->tensor.size() != 1) return std::nullopt;
+      return EpilogueOperand{EpilogueOperand::kImmediate, -1, value.constant->tensor.FloatAt(0),
+                             value.type.dtype};
     }
     const auto& captures = group_.graph->inputs;
     const auto at = std::find(captures.begin(), captures.end(), id);
     if (at == captures.end()) return std::nullopt;
     const int input = static_cast<int>(at - captures.begin());
     const Value& outer = request_.graph.value(request_.node.inputs[static_cast<size_t>(input)]);
-    if (outer.constant != nullptr && IsF32(outer.type) && outer.constant->tensor.size() == 1 &&
+    const DataType type = outer.type.dtype;
+    if (outer.constant != nullptr && IsWords(outer.type) && outer.constant->tensor.size() == 1 &&
         outer.type.rank() <= output_.rank()) {
-      return EpilogueOperand{EpilogueOperand::kScalar, input, 0};
+      return EpilogueOperand{EpilogueOperand::kScalar, input, 0, type};
     }
     if (outer.constant != nullptr && IsPerChannel(outer.type, output_, channel_axis_)) {
-      return EpilogueOperand{EpilogueOperand::kChannels, input, 0};
+      return EpilogueOperand{EpilogueOperand::kChannels, input, 0, type};
     }
-    if (outer.constant != nullptr || !IsF32(outer.type) || outer.type.dims != output_.dims)
+    if (outer.constant != nullptr || !IsPlain(outer.type) || outer.type.dims != output_.dims)
       return std::nullopt;
-    return EpilogueOperand{EpilogueOperand::kTensor, input, 0};
+    return EpilogueOperand{EpilogueOperand::kTensor, input, 0, type};
   }
 
   const KernelRequest& request_;
@@ -133,7 +155,7 @@ std::optional<Group> ReadGroup(const KernelRequest& request, int channel_axis) {
     if (id != quench::kNone && at == body->inputs.end()) return std::nullopt;
     group.inputs.push_back(id == quench::kNone ? -1 : static_cast<int>(at - body->inputs.begin()));
   }
-  if (!IsF32(group.OutputType())) return std::nullopt;
+  if (!IsWords(group.OutputType())) return std::nullopt;
   if (channel_axis < 0) channel_axis += group.OutputType().rank();
   if (channel_axis < 0 || channel_axis >= group.OutputType().rank()) return std::nullopt;
   if (!TailReader(request, group, channel_axis).Read()) return std::nullopt;
@@ -151,6 +173,8 @@ std::vector<int> PackEpilogue(const KernelRequest& request, const Group& group, 
   std::vector<int> packs;
   for (const EpilogueOperand& operand : group.epilogue.operands) {
     packs.push_back(-1);
+    if (operand.kind == EpilogueOperand::kTaken)
+      candidate.packed[static_cast<size_t>(operand.input)] = true;
     const bool scalar = operand.kind == EpilogueOperand::kScalar;
     if (operand.kind != EpilogueOperand::kChannels && !scalar) continue;
     packs.back() = static_cast<int>(candidate.packs.size());
@@ -171,8 +195,10 @@ absl::StatusOr<Vec> EmitEpilogue(VectorBuilder& b, const Epilogue& epilogue, Vec
   std::vector<Vec> operands(epilogue.operands.size());
   for (size_t i = 0; i < operands.size(); ++i) {
     const EpilogueOperand& operand = epilogue.operands[i];
-    operands[i] = operand.kind == EpilogueOperand::kImmediate ? b.F(operand.value, value.lanes)
-                                                              : load(static_cast<int>(i));
+    if (operand.kind == EpilogueOperand::kTaken) continue;
+    operands[i] = operand.kind == EpilogueOperand::kImmediate
+                      ? b.Constant(operand.type, operand.value, value.lanes)
+                      : load(static_cast<int>(i));
   }
   for (const EpilogueStep& step : epilogue.steps) {
     std::vector<Vec> args;
@@ -189,7 +215,8 @@ absl::StatusOr<Vec> EmitEpilogue(VectorBuilder& b, const Epilogue& epilogue, Vec
 std::string EpilogueIdentity(const Epilogue& epilogue) {
   std::string text;
   for (const EpilogueOperand& operand : epilogue.operands) {
-    text += fmt::format("[{} {} {}]", static_cast<int>(operand.kind), operand.input, operand.value);
+    text += fmt::format("[{} {} {} {}]", static_cast<int>(operand.kind), operand.input,
+                        operand.value, DataTypeName(operand.type));
   }
   for (const EpilogueStep& step : epilogue.steps) {
     text += fmt::format("({}: {})", fmt::join(step.args, ","), loops::Print(step.function));
@@ -208,12 +235,26 @@ BufferMap::BufferMap(const Node& node, const Candidate& candidate) {
 }
 
 Vec LoadOperand(VectorBuilder& b, const EpilogueOperand& operand, const BufferMap& buffers,
-                int pack, Int place, Int channel, int lanes) {
+                int pack, const Place& place, Int channel, int lanes) {
   if (operand.kind == EpilogueOperand::kTensor) {
-    return b.Load(b.Buffer(buffers.Input(operand.input)) + place, lanes);
+    return b.Load(b.Buffer(buffers.Input(operand.input)) + place.At(operand.type), lanes,
+                  operand.type);
   }
   const Ptr constant = b.Buffer(buffers.Pack(pack));
-  return b.Load(operand.kind == EpilogueOperand::kScalar ? constant : constant + channel, lanes);
+  return b.Load(operand.kind == EpilogueOperand::kScalar ? constant : constant + channel, lanes,
+                operand.type);
+}
+
+int InPlaceOperand(const Group& group) {
+  for (const EpilogueOperand& operand : group.epilogue.operands) {
+    const bool read_early =
+        std::find(group.inputs.begin(), group.inputs.end(), operand.input) != group.inputs.end();
+    if (operand.kind == EpilogueOperand::kTensor && !read_early &&
+        DataTypeBits(operand.type) == DataTypeBits(group.ResultType())) {
+      return operand.input;
+    }
+  }
+  return -1;
 }
 
 }  // namespace quench::codegen

@@ -21,16 +21,19 @@ struct EpilogueOperand {
     kChannels,   // node input `input`: a constant along the channel axis; packed as a vector
     kScalar,     // node input `input`: a constant of one element; packed as one vector of it
     kImmediate,  // `value`, a constant of the body
+    kTaken,      // node input `input`: a constant that the kernel's own packs hold; no step has it
   };
   Kind kind = kTensor;
   int input = -1;
   double value = 0;
+  DataType type = DataType::kF32;  // constants along channels: f32 or i32
 };
 
 struct EpilogueStep {
   loops::ScalarFunction function;
   std::vector<int> args;  // >= 0: operand; -1 - k: value k, where 0 is the root's result and k the
                           // result of step k - 1
+  DataType type = DataType::kF32;
 };
 
 struct Epilogue {
@@ -50,14 +53,17 @@ struct Group {
   const Type& InputType(int i) const {
     return graph->value(root->inputs[static_cast<size_t>(i)]).type;
   }
-  const Type& OutputType() const { return graph->value(root->outputs[0]).type; }
+  const Type& OutputType() const { return graph->value(root->outputs[0]).type; }  // the root's
+  DataType ResultType() const {
+    return epilogue.empty() ? OutputType().dtype : epilogue.steps.back().type;
+  }
   bool HasInput(int i) const {
     return i < static_cast<int>(inputs.size()) && inputs[static_cast<size_t>(i)] >= 0;
   }
 };
 
 // Reads an ordinary node or a q.fused one whose first node is the compute node, whose other nodes
-// are f32 pointwise over the output's shape, and that has one output. `channel_axis` < 0 counts
+// are pointwise over the output's shape, on f32, i32 and bytes, and that has one output. `channel_axis` < 0 counts
 // from the end. Nothing when the node has another form.
 std::optional<Group> ReadGroup(const KernelRequest& request, int channel_axis);
 
@@ -94,10 +100,21 @@ class BufferMap {
   int scratch_ = 0;
 };
 
-// An operand of the epilogue for one vector: `place` is the byte offset of the vector in the
-// output, `channel` that of its first channel in a per-channel pack; `packs` is PackEpilogue's
-// result.
+// Where elements lie in tensors of one shape and layout: byte offsets for elements of each size.
+struct Place {
+  Int words, bytes;
+  static Place Of(Int elements) { return {elements * 4, elements}; }
+  Place operator+(Int elements) const { return {words + elements * 4, bytes + elements}; }
+  Int At(DataType type) const { return DataTypeBits(type) == 8 ? bytes : words; }
+};
+
+// An operand of the epilogue for one vector at `place` of the output; `channel` is the byte offset
+// of its first channel in a per-channel pack, `pack` of PackEpilogue's result.
 Vec LoadOperand(VectorBuilder& b, const EpilogueOperand& operand, const BufferMap& buffers,
-                int pack, Int place, Int channel, int lanes);
+                int pack, const Place& place, Int channel, int lanes);
+
+// The tensor operand whose memory the output may take: of its element size, and read by nothing but
+// the epilogue. -1: none.
+int InPlaceOperand(const Group& group);
 
 }  // namespace quench::codegen

@@ -1,6 +1,7 @@
 // MatMul and Gemm by the micro-kernel: rows of the left side are the pixels, columns of the right
 // side the channels. A constant right side is packed at compile time; of two activations the right
-// one is packed at run time, a panel at a time, into scratch. Tensors are row-major.
+// one is packed at run time, a panel at a time, into scratch. Tensors are row-major. Bytes are
+// multiplied four along k at once: k counts words of four.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@ namespace {
 
 // [batch, m, k] x [batch, k, n]; a side without batch is the same matrix for all.
 struct MatMulShape {
+  std::optional<ByteRoot> bytes;  // of a MatMulInteger
   Dim batch = 1, m = 1, k = 1, n = 1;
   bool a_batched = false, b_batched = false;
   bool a_transposed = false, b_transposed = false;
@@ -37,9 +39,9 @@ struct MatMulPlan {
   Dim panel_count = 1, tasks = 1, scratch = 0;
 };
 
-bool IsMatrix(const Type& type) {
-  return type.kind == ValueKind::kTensor && type.dtype == DataType::kF32 && type.ranked &&
-         type.rank() >= 2;
+bool IsMatrix(const Type& type, bool floats) {
+  return type.kind == ValueKind::kTensor && (type.dtype == DataType::kF32 || !floats) &&
+         type.ranked && type.rank() >= 2;
 }
 
 std::vector<Dim> Leading(const Type& type) { return {type.dims.begin(), type.dims.end() - 2}; }
@@ -105,24 +107,37 @@ std::optional<MatMulShape> ReadGemm(const KernelRequest& request, const Group& g
   return shape;
 }
 
-std::optional<MatMulShape> ReadShape(const KernelRequest& request, const Group& group) {
+// Rows of bytes are read in words, so k is a multiple of four; the right side is constant.
+bool ReadBytes(const KernelRequest& request, Group& group, MatMulShape& shape) {
+  shape.bytes = ReadByteRoot(request, 1, group);
+  if (!shape.bytes || group.InputType(1).rank() != 2) return false;
+  const Dim k = group.InputType(1).dims[0];
+  return k.is_static() && k.value() % 4 == 0;
+}
+
+std::optional<MatMulShape> ReadShape(const KernelRequest& request, Group& group) {
   const std::string& op = group.root->op;
-  if ((op != "MatMul" && op != "Gemm") || !group.HasInput(0) || !group.HasInput(1))
+  const bool bytes = op == "MatMulInteger";
+  if ((op != "MatMul" && op != "Gemm" && !bytes) || !group.HasInput(0) || !group.HasInput(1))
     return std::nullopt;
-  if (!IsMatrix(group.InputType(0)) || !IsMatrix(group.InputType(1)) ||
-      !IsMatrix(group.OutputType())) {
+  if (!IsMatrix(group.InputType(0), !bytes) || !IsMatrix(group.InputType(1), !bytes) ||
+      !IsMatrix(group.OutputType(), !bytes)) {
     return std::nullopt;
   }
   MatMulShape shape;
   shape.constant_b = ConstantInput(request, group, 1) != nullptr;
-  const std::optional<MatMulShape> read = op == "MatMul"
-                                              ? ReadMatMul(group, *request.graph.symbols, shape)
-                                              : ReadGemm(request, group, shape);
+  if (bytes && !ReadBytes(request, group, shape)) return std::nullopt;
+  std::optional<MatMulShape> read = op == "Gemm" ? ReadGemm(request, group, shape)
+                                                 : ReadMatMul(group, *request.graph.symbols, shape);
   if (!read) return std::nullopt;
   for (const Dim dim : {read->m, read->k, read->n}) {
     if (dim.is_static() && dim.value() < 1) return std::nullopt;
   }
   if (read->constant_b && !(read->k.is_static() && read->n.is_static())) return std::nullopt;
+  if (bytes) {
+    read->k = read->k.value() / 4;
+    read->has_bias = true;
+  }
   return read;
 }
 
@@ -138,6 +153,10 @@ MatMulPlan MakePlan(const KernelRequest& request, const MatMulShape& shape) {
   problem.vectors =
       static_cast<int64_t>((TypicalSize(symbols, shape.n) + plan.lanes - 1) / plan.lanes);
   problem.steps = static_cast<int64_t>(TypicalSize(symbols, shape.k));
+  if (shape.bytes) {
+    problem.operations = ProductsCost(shape.bytes->form);
+    problem.spare = SpareRegisters(shape.bytes->form);
+  }
   if (!shape.n.is_static()) problem.vectors = std::max<int64_t>(problem.vectors, 8) / 8 * 8;
   plan.tile = ChooseTile(request.target, problem);
   plan.rows = {shape.m, plan.tile.x};
@@ -239,9 +258,9 @@ class MatMulEmitter {
       const Ptr from = source + row * n_ * 4;
       const Ptr to = scratch + row * (vector * columns.vectors);
       for (int v = 0; v < columns.vectors; ++v) {
-        const Vec value = columns.last
-                              ? b_.LoadFirst(from + v * vector, Valid(columns, v), plan_.lanes)
-                              : b_.Load(from + v * vector, plan_.lanes);
+        const Vec value = columns.last ? b_.LoadFirst(from + v * vector, Valid(columns, v),
+                                                      plan_.lanes, DataType::kF32)
+                                       : b_.Load(from + v * vector, plan_.lanes);
         b_.Store(to + v * vector, value);
       }
     });
@@ -266,6 +285,7 @@ class MatMulEmitter {
     MicroReduction r;
     r.lanes = plan_.lanes;
     r.by_lane = request_.target.multiply_by_lane;
+    r.bytes = s_.bytes ? &*s_.bytes : nullptr;
     r.unroll = plan_.unroll;
     r.channels = plan_.unroll;
     r.blocks = k_ / plan_.unroll;
@@ -293,29 +313,31 @@ class MatMulEmitter {
       tile.prefetch_lines = prefetch.lines;
       index.Set(index.Get() + 1);
     }
-    const Int place = (batch * m_ + row) * n_ * 4 + columns.first * vector;
+    const Place place = Place::Of((batch * m_ + row) * n_ + columns.first * plan_.lanes);
     EmitMicroTile(b_, r, tile, [&](int, int x, int v, Vec value) {
-      Store(columns, place + (n_ * (4 * x) + vector * v), v, value);
+      Store(columns, place + (n_ * x + static_cast<int64_t>(plan_.lanes) * v), v, value);
     });
   }
 
-  void Store(const Columns& columns, Int place, int v, Vec value) {
+  void Store(const Columns& columns, const Place& place, int v, Vec value) {
     const Int valid = columns.last ? Valid(columns, v) : b_.I(plan_.lanes);
     const auto load = [&](int operand) {
       const EpilogueOperand& o = group_.epilogue.operands[static_cast<size_t>(operand)];
       if (o.kind == EpilogueOperand::kTensor) {
-        return b_.LoadFirst(b_.Buffer(buffers_.Input(o.input)) + place, valid, plan_.lanes);
+        return b_.LoadFirst(b_.Buffer(buffers_.Input(o.input)) + place.At(o.type), valid,
+                            plan_.lanes, o.type);
       }
       const Ptr pack = b_.Buffer(buffers_.Pack(packs_[static_cast<size_t>(operand)]));
       const bool scalar = o.kind == EpilogueOperand::kScalar;
-      return b_.Load(scalar ? pack : pack + (columns.first + v) * (4 * plan_.lanes), plan_.lanes);
+      return b_.Load(scalar ? pack : pack + (columns.first + v) * (4 * plan_.lanes), plan_.lanes,
+                     o.type);
     };
     absl::StatusOr<Vec> result = EmitEpilogue(b_, group_.epilogue, value, load);
     if (!result.ok()) {
       status_ = result.status();
       return;
     }
-    b_.StoreFirst(b_.Buffer(buffers_.Output()) + place, *result, valid);
+    b_.StoreFirst(b_.Buffer(buffers_.Output()) + place.At(result->type), *result, valid);
   }
 
   VectorBuilder& b_;
@@ -340,7 +362,17 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group, cons
   };
   const int64_t n = s.n.is_static() ? s.n.value() : 1;
   const int64_t padded = (n + plan.lanes - 1) / plan.lanes * plan.lanes;
-  if (group.HasInput(2)) candidate.packed[input(2)] = true;  // a bias, or a C with beta = 0
+  for (const int i : {2, 3}) {  // a bias, or a C with beta = 0; zero points
+    if (group.HasInput(i)) candidate.packed[input(i)] = true;
+  }
+  if (s.bytes) {
+    candidate.packed[input(1)] = true;
+    candidate.packs.push_back({"gemm_panels_bytes",
+                               {{"lanes", plan.lanes}, {"vectors", plan.tile.vectors}},
+                               {request.node.inputs[input(1)]}});
+    candidate.packs.push_back(ByteSums(request, group, *s.bytes, 1, n, padded));
+    return PackEpilogue(request, group, n, padded, candidate);
+  }
   if (s.constant_b) {
     candidate.packed[input(1)] = true;
     candidate.packs.push_back({"gemm_panels",
@@ -358,7 +390,8 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group, cons
   return PackEpilogue(request, group, n, padded, candidate);
 }
 
-double Cost(const KernelRequest& request, const MatMulPlan& plan) {
+// `type` is that of the result.
+double Cost(const KernelRequest& request, const MatMulPlan& plan, DataType type) {
   const SymbolTable& symbols = *request.graph.symbols;
   const MatMulShape& s = plan.shape;
   const double batch = TypicalSize(symbols, s.batch), m = TypicalSize(symbols, s.m);
@@ -367,7 +400,9 @@ double Cost(const KernelRequest& request, const MatMulPlan& plan) {
   // The tile's cycles do two multiply-adds of `lanes`: 4 * lanes flops.
   const double micros = batch * cycles * 4 * plan.lanes / (request.target.gflops * 1e3);
   const double packing = s.constant_b ? 0 : batch * k * n * 8 / (request.target.gbytes * 4e3);
-  const double bytes = 4 * (batch * (m * k + m * n) + (s.b_batched ? batch : 1) * k * n);
+  // A word of k is four bytes or a float.
+  const double result = DataTypeBits(type) / 8.0;
+  const double bytes = batch * (m * k * 4 + m * n * result) + (s.b_batched ? batch : 1) * k * n * 4;
   return std::max(micros + packing, bytes / (request.target.gbytes * 1e3));
 }
 
@@ -377,17 +412,18 @@ std::string Identity(const Group& group, const MatMulPlan& plan, const std::vect
     return dim.is_static() ? fmt::format("{}", dim.value()) : fmt::format("s{}", dim.symbol());
   };
   return fmt::format(
-      "matmul {}x{}x{}x{} {}{}{}{}{}{} lanes{} unroll{} tile{}x{} tasks{}{} in{} packs{} {}",
+      "matmul {}x{}x{}x{} {}{}{}{}{}{} lanes{} unroll{} tile{}x{} tasks{}{} in{} packs{} {} {}",
       text(s.batch), text(s.m), text(s.k), text(s.n), s.a_batched ? "A" : "",
       s.b_batched ? "B" : "", s.a_transposed ? "a" : "", s.b_transposed ? "b" : "",
       s.constant_b ? "c" : "", s.has_bias ? "i" : "", plan.lanes, plan.unroll, plan.tile.x,
       plan.tile.vectors, plan.by_rows ? "r" : "p", plan.task_tiles, fmt::join(group.inputs, ","),
-      fmt::join(packs, ","), EpilogueIdentity(group.epilogue));
+      fmt::join(packs, ","), s.bytes ? s.bytes->ToString() : "floats",
+      EpilogueIdentity(group.epilogue));
 }
 
 void Propose(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (request.opt_level < 2) return;
-  const std::optional<Group> group = ReadGroup(request, -1);
+  std::optional<Group> group = ReadGroup(request, -1);
   if (!group) return;
   const std::optional<MatMulShape> shape = ReadShape(request, *group);
   if (!shape) return;
@@ -398,18 +434,13 @@ void Propose(const KernelRequest& request, std::vector<Candidate>& candidates) {
   candidate.packed.assign(request.node.inputs.size(), false);
   candidate.outputs = {Layout{}};
   AddPacks(request, *group, plan, candidate);
-  for (const EpilogueOperand& operand : group->epilogue.operands) {
-    const bool read_late =
-        std::find(group->inputs.begin(), group->inputs.end(), operand.input) != group->inputs.end();
-    if (operand.kind == EpilogueOperand::kTensor && !read_late && candidate.in_place < 0) {
-      candidate.in_place = operand.input;
-    }
-  }
+  candidate.in_place = InPlaceOperand(*group);
   candidate.scratch_bytes = plan.scratch;
   candidate.params = {
       {"rows", plan.tile.x}, {"vectors", plan.tile.vectors}, {"by_rows", plan.by_rows ? 1 : 0}};
-  candidate.cost = Cost(request, plan);
-  candidate.reason = fmt::format("tile {}x{} of {} lanes, tasks by {}{}", plan.tile.x,
+  candidate.cost = Cost(request, plan, group->ResultType());
+  candidate.reason = fmt::format("{}tile {}x{} of {} lanes, tasks by {}{}",
+                                 shape->bytes ? shape->bytes->ToString() + ", " : "", plan.tile.x,
                                  plan.tile.vectors, plan.lanes, plan.by_rows ? "rows" : "panels",
                                  shape->constant_b ? "" : ", packs at run time");
   candidates.push_back(std::move(candidate));
@@ -417,7 +448,7 @@ void Propose(const KernelRequest& request, std::vector<Candidate>& candidates) {
 
 absl::StatusOr<EmittedKernel> Emit(const KernelRequest& request, const Candidate& candidate,
                                    KernelEmitter& emitter) {
-  const std::optional<Group> group = ReadGroup(request, -1);
+  std::optional<Group> group = ReadGroup(request, -1);
   QUENCH_CHECK(group.has_value());  // the candidate was made from it
   const std::optional<MatMulShape> shape = ReadShape(request, *group);
   QUENCH_CHECK(shape.has_value());

@@ -42,8 +42,9 @@ class MicroEmitter {
     }
     std::vector<Vec> initial;
     for (int v = 0; v < t_.vectors; ++v) {
-      initial.push_back(t_.bias.valid() ? b_.Load(t_.bias + 4 * r_.lanes * v, r_.lanes)
-                                        : b_.F(0, r_.lanes));
+      const DataType type = r_.bytes != nullptr ? DataType::kI32 : DataType::kF32;
+      initial.push_back(t_.bias.valid() ? b_.Load(t_.bias + 4 * r_.lanes * v, r_.lanes, type)
+                                        : b_.Constant(type, 0, r_.lanes));
     }
     for (size_t p = 0; p < pixels_.size(); ++p) {
       for (int v = 0; v < t_.vectors; ++v) {
@@ -87,6 +88,7 @@ class MicroEmitter {
   // `channels` multiply-adds into every accumulator.
   void Body(Ptr input, int channels) {
     Prefetch();
+    if (r_.bytes != nullptr) return BytesBody(input, channels);
     const bool by_lane =
         r_.by_lane && channels % 4 == 0 && b_.ConstantOr(r_.channel_stride, 0) == 4;
     std::vector<Vec> quads(pixels_.size());
@@ -109,6 +111,27 @@ class MicroEmitter {
       }
     }
     weights_.Set(weights_.Get() + static_cast<int64_t>(channels) * t_.vectors * r_.lanes * 4);
+  }
+
+  void BytesBody(Ptr input, int words) {
+    const ByteRoot& root = *r_.bytes;
+    for (int c = 0; c < words; ++c) {
+      std::vector<Vec> weights;
+      for (int v = 0; v < t_.vectors; ++v) {
+        const int64_t at = (static_cast<int64_t>(c) * t_.vectors + v) * r_.lanes * 4;
+        weights.push_back(b_.Load(weights_.Get() + at, r_.lanes, DataType::kI32));
+      }
+      for (size_t p = 0; p < pixels_.size(); ++p) {
+        const Vec word = b_.LoadWord(input + r_.channel_stride * c + pixels_[p]);
+        const BytesOperand x = b_.PrepareBytes(root.form, b_.Splat(word, r_.lanes), root.flip);
+        for (int v = 0; v < t_.vectors; ++v) {
+          const VecVar& sum =
+              accumulators_[p * static_cast<size_t>(t_.vectors) + static_cast<size_t>(v)];
+          sum.Set(b_.AddProducts(root.form, sum.Get(), x, weights[static_cast<size_t>(v)]));
+        }
+      }
+    }
+    weights_.Set(weights_.Get() + static_cast<int64_t>(words) * t_.vectors * r_.lanes * 4);
   }
 
   void Prefetch() {

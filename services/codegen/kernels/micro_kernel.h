@@ -8,16 +8,19 @@
 #include <functional>
 #include <optional>
 
+#include "services/codegen/kernels/byte_root.h"
 #include "services/codegen/kernels/tile.h"
 #include "services/codegen/kernels/vector_builder.h"
 
 namespace quench::codegen {
 
-// Strides are in bytes. Weights lie as [blocks][kh][kw][channels][tile vectors][lanes], then
+// Strides are in bytes. Of bytes a channel is a word of four: sums are i32, and so is the bias.
+// Weights lie as [blocks][kh][kw][channels][tile vectors][lanes], then
 // [tail][tile vectors][lanes].
 struct MicroReduction {
   int lanes = 8;
-  bool by_lane = false;  // Target::multiply_by_lane
+  bool by_lane = false;             // Target::multiply_by_lane
+  const ByteRoot* bytes = nullptr;  // products of bytes instead of floats
   Int blocks, block_stride;
   Int kh, kh_stride;
   Int kw, kw_stride;

@@ -30,16 +30,18 @@ class Request {
                                        : std::bit_cast<float>(static_cast<uint32_t>(found->second));
   }
   const Tensor& source() const { return *sources_[0]; }
+  const Tensor* second() const { return sources_.size() > 1 ? sources_[1] : nullptr; }
+  std::span<const int8_t> bytes() const { return source().as<int8_t>(); }
   std::span<const float> floats() const { return source().as<float>(); }
   int64_t dim(int i) const { return source().dims()[static_cast<size_t>(i)]; }
 
-  absl::Status CheckSource(int min_rank, int max_rank) const {
-    if (sources_.size() == 1 && source().dtype() == DataType::kF32 && source().rank() >= min_rank &&
+  absl::Status CheckSource(int min_rank, int max_rank, DataType dtype = DataType::kF32) const {
+    if (sources_.size() == 1 && source().dtype() == dtype && source().rank() >= min_rank &&
         source().rank() <= max_rank) {
       return absl::OkStatus();
     }
-    return Internal("pack `{}`: takes one f32 source of rank {} to {}", spec_.transform, min_rank,
-                    max_rank);
+    return Internal("pack `{}`: takes one {} source of rank {} to {}", spec_.transform,
+                    DataTypeName(dtype), min_rank, max_rank);
   }
   absl::Status CheckPositive(std::initializer_list<const char*> names) const {
     for (const char* name : names) {
@@ -64,11 +66,18 @@ struct Packed {
   std::function<void(std::byte*)> write;
 };
 
-Packed Floats(int64_t count, FloatWriter write) {
-  return {count * 4, [count, write = std::move(write)](std::byte* out) {
-            std::memset(out, 0, static_cast<size_t>(count) * 4);
-            write({reinterpret_cast<float*>(out), static_cast<size_t>(count)});
+// Over zeros.
+Packed Filled(int64_t bytes, std::function<void(std::byte*)> write) {
+  return {bytes, [bytes, write = std::move(write)](std::byte* out) {
+            std::memset(out, 0, static_cast<size_t>(bytes));
+            write(out);
           }};
+}
+
+Packed Floats(int64_t count, FloatWriter write) {
+  return Filled(count * 4, [count, write = std::move(write)](std::byte* out) {
+    write({reinterpret_cast<float*>(out), static_cast<size_t>(count)});
+  });
 }
 
 absl::StatusOr<Packed> PackCopy(const Request& request) {
@@ -79,7 +88,8 @@ absl::StatusOr<Packed> PackCopy(const Request& request) {
 }
 
 absl::StatusOr<Packed> PackChannels(const Request& request) {
-  QUENCH_RETURN_IF_ERROR(request.CheckSource(0, 64));
+  const bool integers = request.source().dtype() == DataType::kI32;
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(0, 64, integers ? DataType::kI32 : DataType::kF32));
   QUENCH_RETURN_IF_ERROR(request.CheckPositive({"channels", "padded"}));
   const int64_t channels = request.Param("channels");
   const int64_t padded = request.Param("padded");
@@ -87,6 +97,12 @@ absl::StatusOr<Packed> PackChannels(const Request& request) {
   if ((size != 1 && size != channels) || padded < channels) {
     return Internal("pack `channels`: {} elements do not give {} channels in {}", size, channels,
                     padded);
+  }
+  if (integers) {
+    return Filled(padded * 4, [=, source = request.source().as<int32_t>()](std::byte* out) {
+      for (int64_t i = 0; i < channels; ++i)
+        reinterpret_cast<int32_t*>(out)[i] = source[static_cast<size_t>(size == 1 ? 0 : i)];
+    });
   }
   const float scale = request.Scale();
   return Floats(padded, [=, source = request.floats()](std::span<float> out) {
@@ -96,40 +112,112 @@ absl::StatusOr<Packed> PackChannels(const Request& request) {
   });
 }
 
-absl::StatusOr<Packed> PackConvPanels(const Request& request) {
-  QUENCH_RETURN_IF_ERROR(request.CheckSource(3, 4));
+// Panels of a convolution's weights: `unit` channels lie side by side innermost, and `block` counts
+// units. Calls place(element, target element) for each weight; the number of target elements.
+template <typename Place>
+absl::StatusOr<int64_t> ConvPanels(const Request& request, int64_t unit, const Place& place) {
+  constexpr bool kSizeOnly = std::is_same_v<Place, std::nullptr_t>;
   QUENCH_RETURN_IF_ERROR(request.CheckPositive({"groups", "merged", "lanes", "block", "vectors"}));
   const int64_t groups = request.Param("groups"), merged = request.Param("merged");
   const int64_t lanes = request.Param("lanes"), block = request.Param("block");
   const int64_t ic = request.dim(1), oc = request.dim(0) / groups;  // of one original group
   const int64_t taps =
       request.source().rank() == 4 ? request.dim(2) * request.dim(3) : request.dim(2);
-  const int64_t blocks = CeilDiv(ic * merged, block), vectors = CeilDiv(oc * merged, lanes);
+  const int64_t blocks = CeilDiv(ic * merged, block * unit), vectors = CeilDiv(oc * merged, lanes);
   const int64_t all = groups / merged;
   if (groups % merged != 0 || request.dim(0) % groups != 0)
-    return Internal("pack `conv_panels`: groups do not divide");
+    return Internal("pack `{}`: groups do not divide", request.transform());
   const Split panels = SplitEvenly(vectors, request.Param("vectors"));
-  const int64_t size = all * vectors * blocks * taps * block * lanes;
-  return Floats(size, [=, source = request.floats()](std::span<float> out) {
-    size_t at = 0;
-    for (int64_t g = 0; g < all; ++g) {
-      for (int64_t p = 0; p < panels.parts(); ++p) {
-        const int64_t first = panels.Start(p) * lanes;
-        const int64_t last = panels.Start(p + 1) * lanes;
-        for (int64_t b = 0; b < blocks; ++b) {
-          for (int64_t tap = 0; tap < taps; ++tap) {
-            for (int64_t c = b * block; c < (b + 1) * block; ++c) {
-              for (int64_t o = first; o < last; ++o, ++at) {
-                const bool zero = o >= oc * merged || c >= ic * merged || o / oc != c / ic;
-                if (!zero)
-                  out[at] = source[static_cast<size_t>(
-                      ((g * merged * oc + o) * ic + c % ic) * taps + tap)];
-              }
-            }
+  size_t at = 0;
+  const auto vector = [&](int64_t g, int64_t first, int64_t last, int64_t word, int64_t tap) {
+    for (int64_t o = first; o < last; ++o) {
+      for (int64_t c = word * unit; c < (word + 1) * unit; ++c, ++at) {
+        const bool zero = o >= oc * merged || c >= ic * merged || o / oc != c / ic;
+        if constexpr (!kSizeOnly) {
+          if (!zero)
+            place(static_cast<size_t>(((g * merged * oc + o) * ic + c % ic) * taps + tap), at);
+        }
+      }
+    }
+  };
+  for (int64_t g = 0; !kSizeOnly && g < all; ++g) {
+    for (int64_t p = 0; p < panels.parts(); ++p) {
+      for (int64_t b = 0; b < blocks; ++b) {
+        for (int64_t tap = 0; tap < taps; ++tap) {
+          for (int64_t word = b * block; word < (b + 1) * block; ++word)
+            vector(g, panels.Start(p) * lanes, panels.Start(p + 1) * lanes, word, tap);
+        }
+      }
+    }
+  }
+  return all * vectors * blocks * taps * block * lanes * unit;
+}
+
+absl::StatusOr<Packed> PackConvPanels(const Request& request) {
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(3, 4));
+  QUENCH_ASSIGN_OR_RETURN(const int64_t size, ConvPanels(request, 1, nullptr));
+  return Floats(size, [request, source = request.floats()](std::span<float> out) {
+    ConvPanels(request, 1, [&](size_t from, size_t to) { out[to] = source[from]; }).IgnoreError();
+  });
+}
+
+absl::StatusOr<Packed> PackConvPanelsBytes(const Request& request) {
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(3, 4, DataType::kI8));
+  QUENCH_ASSIGN_OR_RETURN(const int64_t size, ConvPanels(request, 4, nullptr));
+  return Filled(size, [request, source = request.bytes()](std::byte* out) {
+    ConvPanels(request, 4, [&](size_t from, size_t to) {
+      out[to] = static_cast<std::byte>(source[from]);
+    }).IgnoreError();
+  });
+}
+
+absl::StatusOr<Packed> PackGemmPanelsBytes(const Request& request) {
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(2, 2, DataType::kI8));
+  QUENCH_RETURN_IF_ERROR(request.CheckPositive({"lanes", "vectors"}));
+  constexpr int64_t kUnit = 4;
+  const int64_t k = request.dim(0), n = request.dim(1), lanes = request.Param("lanes");
+  if (k % kUnit != 0)
+    return Internal("pack `gemm_panels_bytes`: {} rows, takes a multiple of 4", k);
+  const int64_t vectors = CeilDiv(n, lanes);
+  const Split panels = SplitEvenly(vectors, request.Param("vectors"));
+  return Filled(vectors * lanes * k, [=, source = request.bytes()](std::byte* out) {
+    for (int64_t p = 0; p < panels.parts(); ++p) {
+      for (int64_t word = 0; word < k; word += kUnit) {
+        for (int64_t column = panels.Start(p) * lanes; column < panels.Start(p + 1) * lanes;
+             ++column) {
+          for (int64_t row = word; row < word + kUnit; ++row, ++out) {
+            if (column < n)
+              *out = static_cast<std::byte>(source[static_cast<size_t>(row * n + column)]);
           }
         }
       }
     }
+  });
+}
+
+absl::StatusOr<Packed> PackByteSums(const Request& request) {
+  QUENCH_RETURN_IF_ERROR(request.CheckPositive({"channels", "padded"}));
+  const int64_t axis = request.Param("axis"), channels = request.Param("channels");
+  const Tensor& weights = request.source();
+  const Tensor* bias = request.second();
+  if (weights.dtype() != DataType::kI8 || axis < 0 || axis >= weights.rank() ||
+      request.dim(static_cast<int>(axis)) != channels || request.Param("padded") < channels ||
+      (bias != nullptr &&
+       (bias->dtype() != DataType::kI32 || (bias->size() != 1 && bias->size() != channels)))) {
+    return Internal("pack `byte_sums`: sources do not give {} channels", channels);
+  }
+  size_t inner = 1;
+  for (int i = static_cast<int>(axis) + 1; i < weights.rank(); ++i)
+    inner *= static_cast<size_t>(request.dim(i));
+  const auto factor = static_cast<uint32_t>(request.Param("factor"));
+  return Filled(request.Param("padded") * 4, [=, values = request.bytes()](std::byte* out) {
+    auto* sums = reinterpret_cast<uint32_t*>(out);  // wraps
+    for (size_t i = 0; i < values.size(); ++i) {
+      sums[i / inner % static_cast<size_t>(channels)] +=
+          factor * static_cast<uint32_t>(int32_t{values[i]});
+    }
+    for (int64_t c = 0; bias != nullptr && c < channels; ++c)
+      sums[c] += static_cast<uint32_t>(bias->IntAt(bias->size() == 1 ? 0 : c));
   });
 }
 
@@ -164,7 +252,8 @@ absl::StatusOr<Packed> PackGemmPanels(const Request& request) {
 }
 
 absl::StatusOr<Packed> PackDepthwise(const Request& request) {
-  QUENCH_RETURN_IF_ERROR(request.CheckSource(3, 4));
+  const bool integers = request.source().dtype() == DataType::kI8;
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(3, 4, integers ? DataType::kI8 : DataType::kF32));
   QUENCH_RETURN_IF_ERROR(request.CheckPositive({"lanes"}));
   const int64_t lanes = request.Param("lanes"), channels = request.dim(0);
   const int64_t taps =
@@ -172,11 +261,12 @@ absl::StatusOr<Packed> PackDepthwise(const Request& request) {
   if (request.dim(1) != 1)
     return Internal("pack `depthwise`: {} input channels per group, takes 1", request.dim(1));
   return Floats(CeilDiv(channels, lanes) * lanes * taps,
-                [=, source = request.floats()](std::span<float> out) {
+                [=, floats = request.floats(), bytes = request.bytes()](std::span<float> out) {
                   for (int64_t c = 0; c < channels; ++c) {
                     for (int64_t tap = 0; tap < taps; ++tap) {
+                      const auto from = static_cast<size_t>(c * taps + tap);
                       out[static_cast<size_t>((c / lanes * taps + tap) * lanes + c % lanes)] =
-                          source[static_cast<size_t>(c * taps + tap)];
+                          integers ? static_cast<float>(bytes[from]) : floats[from];
                     }
                   }
                 });
@@ -214,6 +304,9 @@ absl::StatusOr<Packed> Dispatch(const PackSpec& spec, std::span<const Tensor* co
                        {"channels", PackChannels},
                        {"conv_panels", PackConvPanels},
                        {"gemm_panels", PackGemmPanels},
+                       {"conv_panels_bytes", PackConvPanelsBytes},
+                       {"gemm_panels_bytes", PackGemmPanelsBytes},
+                       {"byte_sums", PackByteSums},
                        {"depthwise", PackDepthwise},
                        {"blocked", PackBlocked}};
   if (sources.empty()) return Internal("pack `{}`: no source", spec.transform);

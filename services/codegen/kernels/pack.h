@@ -2,9 +2,16 @@
 // LLVM. Elements are f32 unless said otherwise; the output has no padding beyond what a row says.
 //
 //   copy                     the source's bytes, any dtype
-//   channels                 {channels, padded, scale}: 1 or `channels` elements -> `padded`
-//   floats, the rest 0; times
-//                            `scale` (bits of an f32) when given
+//   channels                 {channels, padded, scale}: 1 or `channels` elements, f32 or i32 ->
+//                            `padded` of them, the rest 0; f32 times `scale` (bits of an f32) when
+//                            given
+//   byte_sums                {axis, channels, padded, factor}: i8 weights, and an i32 bias of 1 or
+//                            `channels` elements -> `padded` i32, the rest 0: bias + factor * (sum
+//                            of the weights of that index of `axis`), modulo 2^32
+//   conv_panels_bytes        as conv_panels, from i8: `block` counts words of four channels ->
+//                            [group][panel][ic block][kh][kw][word][vectors][lanes][4]
+//   gemm_panels_bytes        {lanes, vectors}: i8 [k, n], k a multiple of 4 ->
+//                            [panel][k / 4][vectors of the panel][lanes][4]
 //   conv_panels              {groups, merged, lanes, block, vectors}: [oc, ic/groups, kh, kw] (or
 //   without kh) ->
 //                            [group][panel][ic block][kh][kw][channel of the block][vectors of the
@@ -13,7 +20,7 @@
 //   k] when transposed ->
 //                            [batch][panel][k][vectors of the panel][lanes], times `scale` when
 //                            given
-//   depthwise                {lanes}: [c, 1, kh, kw] -> [c / lanes][kh][kw][lanes]
+//   depthwise                {lanes}: [c, 1, kh, kw], f32 or i8 -> [c / lanes][kh][kw][lanes]
 //   blocked                  {axis, lanes}: row-major -> `axis` split into blocks of `lanes`
 //   innermost, padded with 0
 #pragma once

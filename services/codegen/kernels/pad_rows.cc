@@ -10,7 +10,8 @@ class Copier {
   Copier(VectorBuilder& b, const PaddedRows& p)
       : b_(b),
         p_(p),
-        pixel_(p.pixel_floats * 4),
+        pixel_(p.pixel_words * 4),
+        element_(DataTypeBits(p.type) / 8),
         copied_(Max(Min(p.width, p.row_pixels - p.left), b.I(0))) {}
 
   void Run(Ptr source, Ptr destination, Int first, Int rows) {
@@ -20,7 +21,7 @@ class Copier {
         const Int y = first + row;
         b_.If(
             y >= b_.I(0) && y < p_.height, [&] { Row(source, block, y, to); },
-            [&] { Zero(to, p_.row_pixels * p_.pixel_floats); });
+            [&] { Fill(to, p_.row_pixels * p_.pixel_words); });
       });
     });
   }
@@ -28,58 +29,84 @@ class Copier {
  private:
   void Row(Ptr source, Int block, Int y, Ptr to) {
     const Ptr body = to + p_.left * pixel_;
-    Zero(to, Min(b_.I(p_.left), p_.row_pixels) * p_.pixel_floats);
+    Fill(to, Min(b_.I(p_.left), p_.row_pixels) * p_.pixel_words);
+    const Ptr blocked = source + ((block * p_.height + y) * p_.width) * (element_ * p_.lanes);
     if (p_.row_major) {
       GatherBlock(source, block, y, body);
+    } else if (p_.to_floats) {
+      Convert(blocked, body);
     } else {
-      Copy(source + ((block * p_.height + y) * p_.width) * (4 * p_.lanes), body,
-           copied_ * p_.lanes);
+      Copy(blocked, body, copied_ * p_.pixel_words);
     }
-    Zero(body + copied_ * pixel_, (p_.row_pixels - p_.left - copied_) * p_.pixel_floats);
+    Fill(body + copied_ * pixel_, (p_.row_pixels - p_.left - copied_) * p_.pixel_words);
   }
 
   // One row of one block of channels; the last block may have fewer.
   void GatherBlock(Ptr source, Int block, Int y, Ptr body) {
     const int64_t per_block = p_.blocks == 1 ? p_.channels : p_.lanes;
-    const Ptr plane = source + ((block * per_block * p_.height + y) * p_.width) * 4;
+    const Ptr plane = source + ((block * per_block * p_.height + y) * p_.width) * element_;
     const int rest = static_cast<int>(p_.channels % per_block);
     const auto whole = [&] { Gather(plane, body, static_cast<int>(per_block)); };
     if (rest == 0) return whole();
     b_.If(block == b_.I(p_.blocks - 1), [&] { Gather(plane, body, rest); }, whole);
   }
 
-  // `floats` is a multiple of the vector length where pixels are whole vectors.
-  void Zero(Ptr to, Int floats) {
-    const int lanes = p_.pixel_floats == p_.lanes ? p_.lanes : 1;
-    b_.For(b_.I(0), floats, lanes, [&](Int i) { b_.Store(to + i * 4, b_.F(0, lanes)); });
+  // `words` is a multiple of a pixel's.
+  void Fill(Ptr to, Int words) {
+    const int lanes = p_.pixel_words == p_.lanes ? p_.lanes : 1;
+    const bool bytes = element_ == 1 && !p_.to_floats;
+    const Vec value = bytes ? b_.Constant(DataType::kI32, Pattern(), lanes) : b_.F(0, lanes);
+    b_.For(b_.I(0), words, lanes, [&](Int i) { b_.Store(to + i * 4, value); });
   }
 
-  void Copy(Ptr from, Ptr to, Int floats) {
+  // The byte `fill`, four times.
+  double Pattern() const {
+    const auto byte = static_cast<uint32_t>(static_cast<uint8_t>(p_.fill));
+    return static_cast<int32_t>(byte * 0x01010101U);
+  }
+
+  void Copy(Ptr from, Ptr to, Int words) {
     const int64_t step = 4 * p_.lanes;
-    const Int whole = floats / step * step;
+    const Int whole = words / step * step;
+    const auto load = [&](Int i, int lanes) {
+      return b_.Load(from + i * 4, lanes, DataType::kI32);
+    };
     b_.For(b_.I(0), whole, step, [&](Int i) {
       Vec values[4];
-      for (int k = 0; k < 4; ++k) values[k] = b_.Load(from + i * 4 + k * step, p_.lanes);
+      for (int k = 0; k < 4; ++k) values[k] = load(i + k * p_.lanes, p_.lanes);
       for (int k = 0; k < 4; ++k) b_.Store(to + i * 4 + k * step, values[k]);
     });
-    b_.For(whole, floats, p_.lanes,
-           [&](Int i) { b_.Store(to + i * 4, b_.Load(from + i * 4, p_.lanes)); });
+    const Int vectors = words / p_.lanes * p_.lanes;
+    b_.For(whole, vectors, p_.lanes, [&](Int i) { b_.Store(to + i * 4, load(i, p_.lanes)); });
+    if (p_.pixel_words % p_.lanes == 0) return;
+    b_.For(vectors, words, 1, [&](Int i) { b_.Store(to + i * 4, load(i, 1)); });
+  }
+
+  void Convert(Ptr from, Ptr to) {
+    b_.For(b_.I(0), copied_, 1, [&](Int x) {
+      const Vec value = b_.ToF32(b_.Load(from + x * p_.lanes, p_.lanes, p_.type));
+      const Vec zero = b_.F(static_cast<double>(p_.fill), p_.lanes);
+      b_.Store(to + x * pixel_, p_.fill == 0 ? value : b_.Apply(VecOp::kSub, value, zero));
+    });
   }
 
   // Pixels of `channels` planes, side by side; missing channels become 0.
   void Gather(Ptr plane, Ptr to, int channels) {
-    const Int plane_bytes = p_.height * p_.width * 4;
+    const Int plane_bytes = p_.height * p_.width * element_;
+    const int all = static_cast<int>(pixel_ / element_);
     b_.For(b_.I(0), copied_, 1, [&](Int x) {
-      for (int c = 0; c < static_cast<int>(p_.pixel_floats); ++c) {
-        const Vec value = c < channels ? b_.Load(plane + plane_bytes * c + x * 4, 1) : b_.F(0, 1);
-        b_.Store(to + x * pixel_ + c * 4, value);
+      for (int c = 0; c < all; ++c) {
+        const Vec value = c < channels ? b_.Load(plane + plane_bytes * c + x * element_, 1, p_.type)
+                                       : b_.Constant(p_.type, 0, 1);
+        b_.Store(to + x * pixel_ + c * element_, value);
       }
     });
   }
 
   VectorBuilder& b_;
   const PaddedRows& p_;
-  int64_t pixel_;
+  int64_t pixel_;    // bytes of the destination
+  int64_t element_;  // bytes of the source
   Int copied_;
 };
 

@@ -1,4 +1,4 @@
-// Copies rows of an image into scratch with a border of zeros, blocked by channels.
+// Copies rows of an image into scratch with a border, blocked by channels.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,20 @@ struct PaddedRows {
   // source is [channels][height][width], else [blocks][height][width][lanes]
   bool row_major = false;
   int lanes = 8;
-  // of the destination: lanes, or fewer for a row-major source with few channels
-  int64_t pixel_floats = 8;
-  Int height, width;  // of the source
-  int64_t left = 0;   // zero pixels before each row
-  Int row_pixels;     // of a destination row; columns of the source beyond it are not copied
-  // strides of the destination [blocks][rows][row_pixels][pixel_floats]
+  // Words of four bytes of a pixel of the destination: `lanes` floats, or a quarter as many words
+  // of bytes; fewer for a row-major source with few channels.
+  int64_t pixel_words = 8;
+  DataType type = DataType::kF32;  // or i8, u8
+  int64_t fill = 0;                // of the border, a byte; floats have 0
+  bool to_floats = false;          // of blocked bytes: less `fill`, as `lanes` floats a pixel
+  Int height, width;               // of the source
+  int64_t left = 0;                // pixels of border before each row
+  Int row_pixels;  // of a destination row; columns of the source beyond it are not copied
+  // strides of the destination [blocks][rows][row_pixels][pixel_words]
   Int row_bytes, block_bytes;
 };
 
-// Rows first .. first + rows - 1 of the source; those outside of it become zeros.
+// Rows first .. first + rows - 1 of the source; those outside of it become border.
 void PadRows(VectorBuilder& b, const PaddedRows& p, Ptr source, Ptr destination, Int first,
              Int rows);
 

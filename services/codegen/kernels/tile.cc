@@ -7,16 +7,19 @@ namespace {
 
 // Two loads, two multiply-adds of latency four a cycle: true of every core we tile for, or near
 // enough to rank tiles.
-double CyclesPerStep(const Target& target, int pixels, int vectors) {
-  const double fma = pixels * vectors / 2.0 * (target.fma ? 1 : 2);
+double CyclesPerStep(const Target& target, double operations, int pixels, int vectors) {
+  const double fma = pixels * vectors / 2.0 * (target.fma ? 1 : 2) * operations;
   const double loads = (target.multiply_by_lane ? pixels / 4.0 + vectors : pixels + vectors) / 2.0;
   // Loads that miss the nearest cache cost a little even under the multiply-adds; weights most.
   return std::max({fma, loads, 4.0}) + 0.05 * pixels + 0.11 * vectors;
 }
 
-double TileCycles(const Target& target, int64_t pixels, int64_t vectors, int64_t steps) {
-  const double body = CyclesPerStep(target, static_cast<int>(pixels), static_cast<int>(vectors));
-  return body * static_cast<double>(steps) + 16 + 1.5 * static_cast<double>(pixels * vectors);
+double TileCycles(const Target& target, const TileProblem& problem, int64_t pixels,
+                  int64_t vectors) {
+  const double body = CyclesPerStep(target, problem.operations, static_cast<int>(pixels),
+                                    static_cast<int>(vectors));
+  return body * static_cast<double>(problem.steps) + 16 +
+         1.5 * static_cast<double>(pixels * vectors);
 }
 
 // Sum over the big and small parts of three axes.
@@ -34,7 +37,7 @@ double TotalCycles(const Target& target, const TileProblem& problem, const Tile&
     const auto [nx, px] = part(x, 2);
     const auto [nv, pv] = part(v, 4);
     if (ny * nx * nv == 0) continue;
-    total += static_cast<double>(ny * nx * nv) * TileCycles(target, py * px, pv, problem.steps);
+    total += static_cast<double>(ny * nx * nv) * TileCycles(target, problem, py * px, pv);
   }
   if (!problem.width) total /= static_cast<double>(tile.x);
   if (!problem.height) total /= static_cast<double>(tile.y);
@@ -55,7 +58,8 @@ Split SplitEvenly(int64_t total, int64_t most) {
 
 Tile ChooseTile(const Target& target, const TileProblem& problem) {
   const int accumulators = target.tile_rows * target.tile_vectors;
-  const int spare = target.fma ? 0 : 1;  // the product needs a register
+  // Without a fused multiply-add, the product needs a register.
+  const int spare = std::max(problem.spare, target.fma ? 0 : 1);
   Tile best;
   best.cycles = TotalCycles(target, problem, best);
   for (int vectors = 1; vectors <= std::min<int64_t>(8, problem.vectors); ++vectors) {

@@ -18,6 +18,7 @@
 #include <functional>
 #include <span>
 
+#include "common/base/dtype.h"
 #include "common/ir/symbols.h"
 #include "common/loops/loops.h"
 
@@ -33,8 +34,9 @@ struct Handle {
 struct Int : Handle {};  // 64-bit signed integer; arithmetic wraps
 struct Bool : Handle {};
 struct Ptr : Handle {};  // byte address
-struct Vec : Handle {    // f32 values: a vector, or a scalar when lanes == 1
+struct Vec : Handle {    // a vector, or a scalar when lanes == 1
   int lanes = 1;
+  DataType type = DataType::kF32;  // or i32, i8, u8
 };
 
 // Mutable variables. They live until the function ends.
@@ -64,7 +66,19 @@ enum class VecOp : uint8_t {
   kMul,
   kMin,
   kMax
-};  // min and max: the second operand when unordered
+};  // of f32, and kAdd also of i32; min and max: the second operand when unordered
+
+// Ways to multiply bytes that CPUs have. Weights are always i8.
+enum class BytesForm : uint8_t {
+  kUnsigned,    // x is u8: one instruction
+  kSigned,      // x is i8: one instruction, or plain code where there is none
+  kPairs,       // x is u8: pairs of products are added in i16, so for neighbours (2 i, 2 i + 1)
+                // 255 (w0 + w1) over the positive ones, and likewise the negative ones, fits i16
+  kMagnitudes,  // x is i8: |x| times w with the sign of x, in pairs; no weight is -128
+};
+struct BytesOperand {
+  Vec value, magnitude;
+};
 
 class VectorBuilder {
  public:
@@ -84,21 +98,32 @@ class VectorBuilder {
   virtual Ptr Select(Bool condition, Ptr a, Ptr b) = 0;
   virtual Ptr Offset(Ptr base, Int bytes) = 0;
 
-  // Alignment is that of one element; memory is little-endian f32.
-  virtual Vec Load(Ptr address, int lanes) = 0;
+  // Alignment is that of one element; memory is little-endian.
+  virtual Vec Load(Ptr address, int lanes, DataType type) = 0;
+  Vec Load(Ptr address, int lanes) { return Load(address, lanes, DataType::kF32); }
+  virtual Vec LoadWord(Ptr address) = 0;  // four bytes as an i32, aligned or not
   virtual void Store(Ptr address, Vec value) = 0;
   // The first `count` lanes (clamped to 0..lanes): other lanes load as 0 and are not stored; their
   // memory is not touched.
-  virtual Vec LoadFirst(Ptr address, Int count, int lanes) = 0;
+  virtual Vec LoadFirst(Ptr address, Int count, int lanes, DataType type) = 0;
   virtual void StoreFirst(Ptr address, Vec value, Int count) = 0;
   virtual Vec KeepFirst(Vec value, Int count) = 0;  // other lanes become 0
 
-  virtual Vec F(double value, int lanes) = 0;
+  virtual Vec Constant(DataType type, double value, int lanes) = 0;
+  Vec F(double value, int lanes) { return Constant(DataType::kF32, value, lanes); }
   virtual Vec Splat(Vec scalar, int lanes) = 0;
   virtual Vec SplatLane(Vec vector, int lane, int lanes) = 0;
   virtual Vec Apply(VecOp op, Vec a, Vec b) = 0;
   // a * b + c: fused where the target has it, else two roundings.
   virtual Vec Fma(Vec a, Vec b, Vec c) = 0;
+  // Sums of products of bytes, for i32 vectors whose lanes hold four bytes each: lane l of the
+  // result is sum[l] + the four products of the bytes of x[l] and w[l]. Exact, modulo 2^32, under
+  // the condition that the form states (BytesForm). `x` is what BytesOperand gave for this form.
+  virtual Vec AddProducts(BytesForm form, Vec sum, const BytesOperand& x, Vec w) = 0;
+  // `flip` changes between i8 and u8 first: every byte's highest bit.
+  virtual BytesOperand PrepareBytes(BytesForm form, Vec x, bool flip) = 0;
+  virtual Vec ToI32(Vec value) = 0;  // of f32 whole numbers that fit
+  virtual Vec ToF32(Vec value) = 0;  // of integers
   // The 2 * lanes values a0 b0 a1 b1 ... : first half in `low`.
   virtual void Interleave(Vec a, Vec b, Vec& low, Vec& high) = 0;
   // The scalar function on every lane: pointwise epilogues come from the same source as nests.

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "common/base/status.h"
+#include "services/codegen/llvm/arith.h"
 
 namespace quench::codegen {
 namespace {
@@ -118,23 +119,25 @@ Ptr LlvmVectorBuilder::Offset(Ptr base, Int bytes) {
   return New<Ptr>(b_.CreateGEP(b_.getInt8Ty(), At(base), At(bytes)));
 }
 
-llvm::Type* LlvmVectorBuilder::VecType(int lanes) const {
-  llvm::Type* f32 = llvm::Type::getFloatTy(function_->getContext());
-  return lanes == 1 ? f32 : llvm::FixedVectorType::get(f32, static_cast<unsigned>(lanes));
+llvm::Type* LlvmVectorBuilder::VecType(int lanes, DataType type) const {
+  llvm::Type* element = RegisterType(function_->getContext(), type);
+  return lanes == 1 ? element : llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes));
 }
 
-Vec LlvmVectorBuilder::NewVec(llvm::Value* value, int lanes) {
+Vec LlvmVectorBuilder::NewVec(llvm::Value* value, int lanes, DataType type) {
   Vec vec = New<Vec>(value);
   vec.lanes = lanes;
+  vec.type = type;
   return vec;
 }
 
-Vec LlvmVectorBuilder::Load(Ptr address, int lanes) {
-  return NewVec(b_.CreateAlignedLoad(VecType(lanes), At(address), llvm::Align(4)), lanes);
+Vec LlvmVectorBuilder::Load(Ptr address, int lanes, DataType type) {
+  return NewVec(b_.CreateAlignedLoad(VecType(lanes, type), At(address), AlignOf(type)), lanes,
+                type);
 }
 
 void LlvmVectorBuilder::Store(Ptr address, Vec value) {
-  b_.CreateAlignedStore(At(value), At(address), llvm::Align(4));
+  b_.CreateAlignedStore(At(value), At(address), AlignOf(value.type));
 }
 
 llvm::Value* LlvmVectorBuilder::FirstLanes(Int count, int lanes) {
@@ -147,15 +150,15 @@ llvm::Value* LlvmVectorBuilder::FirstLanes(Int count, int lanes) {
   return b_.CreateICmpULT(lane, bound);
 }
 
-Vec LlvmVectorBuilder::LoadFirst(Ptr address, Int count, int lanes) {
+Vec LlvmVectorBuilder::LoadFirst(Ptr address, Int count, int lanes, DataType type) {
   QUENCH_CHECK(lanes > 1);
   const int64_t known = ConstantOr(count, -1);
-  if (known >= lanes) return Load(address, lanes);
-  llvm::Constant* zero = llvm::Constant::getNullValue(VecType(lanes));
-  if (known == 0) return NewVec(zero, lanes);
-  return NewVec(b_.CreateMaskedLoad(VecType(lanes), At(address), llvm::Align(4),
+  if (known >= lanes) return Load(address, lanes, type);
+  llvm::Constant* zero = llvm::Constant::getNullValue(VecType(lanes, type));
+  if (known == 0) return NewVec(zero, lanes, type);
+  return NewVec(b_.CreateMaskedLoad(VecType(lanes, type), At(address), AlignOf(type),
                                     FirstLanes(count, lanes), zero),
-                lanes);
+                lanes, type);
 }
 
 void LlvmVectorBuilder::StoreFirst(Ptr address, Vec value, Int count) {
@@ -163,27 +166,33 @@ void LlvmVectorBuilder::StoreFirst(Ptr address, Vec value, Int count) {
   const int64_t known = ConstantOr(count, -1);
   if (known >= value.lanes) return Store(address, value);
   if (known == 0) return;
-  b_.CreateMaskedStore(At(value), At(address), llvm::Align(4), FirstLanes(count, value.lanes));
+  b_.CreateMaskedStore(At(value), At(address), AlignOf(value.type), FirstLanes(count, value.lanes));
 }
 
 Vec LlvmVectorBuilder::KeepFirst(Vec value, Int count) {
   if (ConstantOr(count, -1) >= value.lanes) return value;
-  llvm::Constant* zero = llvm::Constant::getNullValue(VecType(value.lanes));
-  return NewVec(b_.CreateSelect(FirstLanes(count, value.lanes), At(value), zero), value.lanes);
+  llvm::Constant* zero = llvm::Constant::getNullValue(VecType(value.lanes, value.type));
+  return NewVec(b_.CreateSelect(FirstLanes(count, value.lanes), At(value), zero), value.lanes,
+                value.type);
 }
 
-Vec LlvmVectorBuilder::F(double value, int lanes) {
-  return NewVec(llvm::ConstantFP::get(VecType(lanes), value), lanes);
+Vec LlvmVectorBuilder::Constant(DataType type, double value, int lanes) {
+  llvm::Type* shape = VecType(lanes, type);
+  llvm::Constant* constant =
+      IsFloat(type)
+          ? llvm::ConstantFP::get(shape, value)
+          : llvm::ConstantInt::get(shape, static_cast<uint64_t>(static_cast<int64_t>(value)), true);
+  return NewVec(constant, lanes, type);
 }
 
 Vec LlvmVectorBuilder::Splat(Vec scalar, int lanes) {
   if (lanes == 1) return scalar;
-  return NewVec(b_.CreateVectorSplat(static_cast<unsigned>(lanes), At(scalar)), lanes);
+  return NewVec(b_.CreateVectorSplat(static_cast<unsigned>(lanes), At(scalar)), lanes, scalar.type);
 }
 
 Vec LlvmVectorBuilder::SplatLane(Vec vector, int lane, int lanes) {
   std::vector<int> mask(static_cast<size_t>(lanes), lane);
-  return NewVec(b_.CreateShuffleVector(At(vector), mask), lanes);
+  return NewVec(b_.CreateShuffleVector(At(vector), mask), lanes, vector.type);
 }
 
 Vec LlvmVectorBuilder::Apply(VecOp op, Vec a, Vec b) {
@@ -191,7 +200,8 @@ Vec LlvmVectorBuilder::Apply(VecOp op, Vec a, Vec b) {
   llvm::Value* y = At(b);
   switch (op) {
     case VecOp::kAdd:
-      return NewVec(b_.CreateFAdd(x, y), a.lanes);
+      return a.type == DataType::kF32 ? NewVec(b_.CreateFAdd(x, y), a.lanes)
+                                      : NewVec(b_.CreateAdd(x, y), a.lanes, a.type);
     case VecOp::kSub:
       return NewVec(b_.CreateFSub(x, y), a.lanes);
     case VecOp::kMul:
@@ -227,7 +237,8 @@ absl::StatusOr<Vec> LlvmVectorBuilder::Apply(const loops::ScalarFunction& functi
   for (const Vec& operand : operands) values.push_back(At(operand));
   QUENCH_ASSIGN_OR_RETURN(llvm::Value * result, EmitScalarFunction(state_, b_, function, values));
   const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(result->getType());
-  return NewVec(result, vector == nullptr ? 1 : static_cast<int>(vector->getNumElements()));
+  return NewVec(result, vector == nullptr ? 1 : static_cast<int>(vector->getNumElements()),
+                function.exprs[static_cast<size_t>(function.result)].type);
 }
 
 Handle LlvmVectorBuilder::NewVariable(const Handle& initial) {
@@ -243,6 +254,7 @@ VecVar LlvmVectorBuilder::Variable(Vec initial) { return {NewVariable(initial), 
 Vec LlvmVectorBuilder::Get(const VecVar& variable) {
   Vec value = GetVariable<Vec>(variable);
   value.lanes = variable.shape.lanes;
+  value.type = variable.shape.type;
   return value;
 }
 

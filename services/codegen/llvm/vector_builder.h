@@ -35,17 +35,22 @@ class LlvmVectorBuilder final : public VectorBuilder {
   Ptr Select(Bool condition, Ptr a, Ptr b) override;
   Ptr Offset(Ptr base, Int bytes) override;
 
-  Vec Load(Ptr address, int lanes) override;
+  Vec Load(Ptr address, int lanes, DataType type) override;
+  Vec LoadWord(Ptr address) override;
   void Store(Ptr address, Vec value) override;
-  Vec LoadFirst(Ptr address, Int count, int lanes) override;
+  Vec LoadFirst(Ptr address, Int count, int lanes, DataType type) override;
   void StoreFirst(Ptr address, Vec value, Int count) override;
   Vec KeepFirst(Vec value, Int count) override;
 
-  Vec F(double value, int lanes) override;
+  Vec Constant(DataType type, double value, int lanes) override;
   Vec Splat(Vec scalar, int lanes) override;
   Vec SplatLane(Vec vector, int lane, int lanes) override;
   Vec Apply(VecOp op, Vec a, Vec b) override;
   Vec Fma(Vec a, Vec b, Vec c) override;
+  Vec AddProducts(BytesForm form, Vec sum, const BytesOperand& x, Vec w) override;
+  BytesOperand PrepareBytes(BytesForm form, Vec x, bool flip) override;
+  Vec ToI32(Vec value) override;
+  Vec ToF32(Vec value) override;
   void Interleave(Vec a, Vec b, Vec& low, Vec& high) override;
   absl::StatusOr<Vec> Apply(const loops::ScalarFunction& function,
                             std::span<const Vec> operands) override;
@@ -75,9 +80,12 @@ class LlvmVectorBuilder final : public VectorBuilder {
     values_.push_back(value);
     return handle;
   }
-  Vec NewVec(llvm::Value* value, int lanes);
+  Vec NewVec(llvm::Value* value, int lanes, DataType type = DataType::kF32);
   llvm::Value* At(const Handle& handle) const { return values_[static_cast<size_t>(handle.id)]; }
-  llvm::Type* VecType(int lanes) const;
+  llvm::Type* VecType(int lanes, DataType type = DataType::kF32) const;
+  static llvm::Align AlignOf(DataType type) {
+    return llvm::Align(static_cast<uint64_t>(DataTypeBits(type)) / 8);
+  }
   llvm::Value* FirstLanes(Int count, int lanes);  // mask
   llvm::Value* Divide(llvm::Value* a, llvm::Value* b, bool remainder);
   template <typename T>

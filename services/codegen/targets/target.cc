@@ -12,12 +12,32 @@
 namespace quench::codegen {
 namespace {
 
+// Instructions on bytes: Target's fields of these names.
+struct ByteInstructions {
+  const char* u8 = "";
+  const char* i8 = "";
+  const char* pairs = "";
+  const char* words = "";
+  const char* sign = "";
+};
+constexpr ByteInstructions kNoBytes;
+constexpr ByteInstructions kSse{.pairs = "llvm.x86.ssse3.pmadd.ub.sw.128",
+                                .words = "llvm.x86.sse2.pmadd.wd",
+                                .sign = "llvm.x86.ssse3.psign.b.128"};
+constexpr ByteInstructions kAvx2{.pairs = "llvm.x86.avx2.pmadd.ub.sw",
+                                 .words = "llvm.x86.avx2.pmadd.wd",
+                                 .sign = "llvm.x86.avx2.psign.b"};
+constexpr ByteInstructions kAvx512{.pairs = "llvm.x86.avx512.pmaddubs.w.512",
+                                   .words = "llvm.x86.avx512.pmaddw.d.512"};
+constexpr ByteInstructions kVnni{.u8 = "llvm.x86.avx512.vpdpbusd.512"};
+constexpr ByteInstructions kDotprod{.i8 = "llvm.aarch64.neon.sdot.v4i32.v16i8"};
+
 const std::vector<Target>& Variants() {
   static const auto* const kVariants = new std::vector<Target>{
 #define QUENCH_VARIANT(name_, triple_, cpu_, features_, emulation_, machine_, elf_machine_,       \
                        elf_flags_, section_, section_flags_, pointer_bits_, vector_bits_,         \
                        registers_, fma_, l1_, l2_, gflops_, gbytes_, rows_, vectors_,             \
-                       cpu_features_)                                                             \
+                       cpu_features_, bytes_)                                                     \
   Target{                                                                                         \
       .name = name_,                                                                              \
       .triple = triple_,                                                                          \
@@ -40,7 +60,12 @@ const std::vector<Target>& Variants() {
       .elf_machine = elf_machine_,                                                                \
       .elf_flags = elf_flags_,                                                                    \
       .weight_section = section_,                                                                 \
-      .weight_section_flags = section_flags_},
+      .weight_section_flags = section_flags_,                                                     \
+      .add_products_u8 = bytes_.u8,                                                               \
+      .add_products_i8 = bytes_.i8,                                                               \
+      .add_pairs_of_bytes = bytes_.pairs,                                                         \
+      .add_pairs_of_words = bytes_.words,                                                         \
+      .sign_of_bytes = bytes_.sign},
 #include "services/codegen/targets/targets.def"
   };
   return *kVariants;

@@ -37,6 +37,11 @@ struct Target {
   uint32_t elf_flags = 0;
   std::string weight_section;
   uint64_t weight_section_flags = 0;
+  // LLVM's names of instructions on a whole vector register of bytes; "" where there is none. Sums of four products a
+  // 32-bit lane: of u8 and i8, of i8 and i8. In pairs: u8 times i8 into saturating i16, i16 times i16 into i32; i8 with
+  // the sign of another.
+  std::string add_products_u8, add_products_i8;
+  std::string add_pairs_of_bytes, add_pairs_of_words, sign_of_bytes;
   int f32_lanes() const { return vector_bits / 32; }
 };
 

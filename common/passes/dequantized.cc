@@ -1,0 +1,110 @@
+#include "common/passes/dequantized.h"
+
+#include <cmath>
+#include <limits>
+
+#include "common/passes/passes.h"
+
+namespace quench::passes {
+namespace {
+
+bool IsByte(DataType type) { return type == DataType::kI8 || type == DataType::kU8; }
+
+}  // namespace
+
+bool IsNormal(double x) { return std::isnormal(static_cast<float>(x)); }
+
+const Node* ProducerOf(const Graph& graph, ValueId id, std::string_view op) {
+  if (id == kNone || graph.value(id).producer == kNone) return nullptr;
+  const Node& node = graph.node(graph.value(id).producer);
+  return node.op == op ? &node : nullptr;
+}
+
+std::optional<Dequantized> OneScale(const Graph& graph, const Node& node, DataType dtype) {
+  const Tensor* scale = ConstantOf(graph, node.inputs[1]);
+  if (scale == nullptr || scale->dtype() != DataType::kF32 || scale->size() != 1 ||
+      !IsByte(dtype) || node.Int("block_size", 0) != 0) {
+    return std::nullopt;
+  }
+  Dequantized result{kNone, node.inputs[1], kNone, dtype, static_cast<float>(scale->FloatAt(0)), 0};
+  if (!IsNormal(result.scale) || result.scale < 0) return std::nullopt;
+  if (node.inputs.size() > 2 && node.inputs[2] != kNone) {
+    const Tensor* zero = ConstantOf(graph, node.inputs[2]);
+    if (zero == nullptr || zero->size() != 1) return std::nullopt;
+    result.zero_id = node.inputs[2];
+    result.zero = zero->IntAt(0);
+  }
+  return result;
+}
+
+std::optional<Dequantized> ReadDequantized(const Graph& graph, ValueId id) {
+  const Node* node = ProducerOf(graph, id, "DequantizeLinear");
+  if (node == nullptr || graph.value(id).type.dtype != DataType::kF32) return std::nullopt;
+  std::optional<Dequantized> result =
+      OneScale(graph, *node, graph.value(node->inputs[0]).type.dtype);
+  if (result) result->integers = node->inputs[0];
+  return result;
+}
+
+namespace {
+
+// u8 around 128 is i8 around 0.
+std::optional<Tensor> AsSigned(const Tensor& integers, const Tensor* zero) {
+  int64_t wanted = 0;
+  if (integers.dtype() == DataType::kU8) wanted = 128;
+  if (zero == nullptr && wanted != 0) return std::nullopt;
+  for (int64_t i = 0; zero != nullptr && i < zero->size(); ++i) {
+    if (zero->IntAt(i) != wanted) return std::nullopt;
+  }
+  if (wanted == 0) return integers;
+  Tensor result = Tensor::Zeros(DataType::kI8, integers.dims());
+  std::byte* out = result.mutable_bytes();
+  for (const std::byte byte : integers.bytes()) *out++ = byte ^ std::byte{0x80};
+  return result;
+}
+
+}  // namespace
+
+std::optional<Kernel> ReadKernel(const Graph& graph, ValueId id) {
+  const Node* node = ProducerOf(graph, id, "DequantizeLinear");
+  if (node == nullptr || node->Int("block_size", 0) != 0) return std::nullopt;
+  const Tensor* integers = ConstantOf(graph, node->inputs[0]);
+  const Tensor* scale = ConstantOf(graph, node->inputs[1]);
+  if (integers == nullptr || scale == nullptr || !IsByte(integers->dtype()) ||
+      scale->dtype() != DataType::kF32 || scale->rank() > 1 || scale->size() < 1) {
+    return std::nullopt;
+  }
+  const bool has_zero = node->inputs.size() > 2 && node->inputs[2] != kNone;
+  const Tensor* zero = has_zero ? ConstantOf(graph, node->inputs[2]) : nullptr;
+  if (has_zero && zero == nullptr) return std::nullopt;
+  std::optional<Tensor> as_signed = AsSigned(*integers, zero);
+  if (!as_signed) return std::nullopt;
+  Kernel kernel{
+      *std::move(as_signed), integers->dtype() == DataType::kI8 ? node->inputs[0] : kNone, {}, 0};
+  const int64_t axis = node->Int("axis", 1);
+  kernel.scale_axis = axis < 0 ? axis + integers->rank() : axis;
+  for (int64_t i = 0; i < scale->size(); ++i) kernel.scales.push_back(scale->FloatAt(i));
+  return kernel;
+}
+
+bool SumsFit(const Tensor& integers, int64_t channel_axis, const Dequantized& input,
+             const Tensor* bias) {
+  const int64_t low = input.dtype == DataType::kI8 ? -128 : 0, high = low + 255;
+  const int64_t reach = std::max(high - input.zero, input.zero - low);
+  const auto axis = static_cast<size_t>(channel_axis);
+  const int64_t channels = integers.dims()[axis];
+  int64_t inner = 1;
+  for (size_t i = axis + 1; i < integers.dims().size(); ++i) inner *= integers.dims()[i];
+  std::vector<int64_t> sums(static_cast<size_t>(channels), 0);
+  const std::span<const int8_t> values = integers.as<int8_t>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    sums[i / static_cast<size_t>(inner) % sums.size()] += std::abs(int64_t{values[i]}) * reach;
+  }
+  for (int64_t c = 0; c < channels; ++c) {
+    const int64_t start = bias == nullptr ? 0 : std::abs(bias->IntAt(c));
+    if (sums[static_cast<size_t>(c)] + start > std::numeric_limits<int32_t>::max()) return false;
+  }
+  return true;
+}
+
+}  // namespace quench::passes

@@ -1,0 +1,47 @@
+// What QuantizeLinear and DequantizeLinear around 8-bit integers say.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "common/ir/graph.h"
+
+namespace quench::passes {
+
+// What a DequantizeLinear with one scale reads.
+struct Dequantized {
+  ValueId integers = kNone;
+  ValueId scale_id = kNone, zero_id = kNone;
+  DataType dtype = DataType::kUndefined;  // i8 or u8
+  float scale = 1;                        // normal, positive
+  int64_t zero = 0;
+  bool SameAs(const Dequantized& other) const {
+    return dtype == other.dtype && scale == other.scale && zero == other.zero;
+  }
+};
+std::optional<Dequantized> ReadDequantized(const Graph& graph, ValueId id);
+// Scale and zero point of a node that quantizes to or dequantizes from `dtype` with one of each,
+// both constants; `integers` is not set.
+std::optional<Dequantized> OneScale(const Graph& graph, const Node& node, DataType dtype);
+
+// A dequantized constant with symmetric ranges.
+struct Kernel {
+  Tensor integers;     // i8
+  ValueId id = kNone;  // of the same, where the graph has it
+  std::vector<double> scales;
+  int64_t scale_axis = 0;  // of more than one
+};
+std::optional<Kernel> ReadKernel(const Graph& graph, ValueId id);
+
+// Whether every sum of products of a channel fits i32 with its bias (i32 per channel, or null),
+// whatever the input.
+bool SumsFit(const Tensor& integers, int64_t channel_axis, const Dequantized& input,
+             const Tensor* bias);
+
+// The node that makes a value, if it is one of `op`; else null.
+const Node* ProducerOf(const Graph& graph, ValueId id, std::string_view op);
+// Whether the nearest f32 is neither 0, subnormal nor beyond the range.
+bool IsNormal(double x);
+
+}  // namespace quench::passes

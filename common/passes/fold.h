@@ -1,0 +1,19 @@
+// Constants computed while compiling.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include "common/base/context.h"
+#include "common/ir/graph.h"
+
+namespace quench::passes {
+
+// Replaces the outputs of `node`, whose inputs are all constants, by constants. It may be a copy of
+// one of the graph's: adding constants moves those. An output of the graph keeps its producer.
+absl::Status FoldNode(Graph& graph, const Node& node, const StepContext& context);
+
+// The first output of such a node.
+absl::StatusOr<Tensor> EvaluateConstant(const Graph& graph, const Node& node,
+                                        const StepContext& context);
+
+}  // namespace quench::passes

@@ -1,0 +1,421 @@
+// Computes in integers what is quantized on both sides.
+//   pre: types inferred, topological order
+//   DQ(x, sx, zx), DQ(w, sw), DQ(b, sx sw) -> Conv -> y
+//     ==>   x, w, zx -> ConvInteger -> Add(b) -> Cast(f32) -> Mul(sx sw) -> y
+//   ... -> Mul(s) -> Relu -> QuantizeLinear(sy)   ==>   ... -> Mul(s / sy) -> Relu -> QuantizeLinear(1)
+//   DQ(x) -> MaxPool -> y   ==>   x -> MaxPool -> DQ -> y; likewise all that only moves elements
+//   QuantizeLinear(DQ(x)) with the same scale and zero point   ==>   x
+//   Gemm and MatMul become MatMulInteger. Exact up to the last rounding: the sum is an integer, its
+//   scale one f32 product. What stays in float gets its dequantized constants.
+//   source: Jacob et al. 2018, arXiv 1712.05877, section 2.2
+//   case: IntegerArithmeticTest
+#include <cmath>
+#include <optional>
+
+#include "common/base/status.h"
+#include "common/ops/op.h"
+#include "common/passes/dequantized.h"
+#include "common/passes/fold.h"
+#include "common/passes/passes.h"
+
+namespace quench::passes {
+namespace {
+
+Tensor TransposedMatrix(const Tensor& matrix) {
+  const int64_t rows = matrix.dims()[0], columns = matrix.dims()[1];
+  Tensor result = Tensor::Zeros(DataType::kI8, {columns, rows});
+  std::byte* out = result.mutable_bytes();
+  for (int64_t c = 0; c < columns; ++c) {
+    for (int64_t r = 0; r < rows; ++r)
+      *out++ = matrix.bytes()[static_cast<size_t>(r * columns + c)];
+  }
+  return result;
+}
+
+// Operators that hand elements on as they are, for any element type.
+bool OnlyMoves(const Node& node) {
+  const ops::OpDef* op = ops::FindOp(node.op);
+  if (op == nullptr || op->quant != ops::QuantRole::kPassThrough ||
+      op->kind == ops::OpKind::kPointwise) {
+    return false;
+  }
+  if (node.op == "MaxPool") return node.outputs.size() < 2 || node.outputs[1] == kNone;
+  return node.op != "GlobalMaxPool" && node.op != "Pad" && node.op != "CenterCropPad" &&
+         node.op != "Dropout";
+}
+
+class Converter {
+ public:
+  Converter(Graph graph, const StepContext& context)
+      : graph_(std::move(graph)), context_(context) {}
+
+  absl::StatusOr<Graph> Run() {
+    const size_t nodes = graph_.nodes.size();
+    for (size_t i = 0; i < nodes; ++i) {
+      QUENCH_RETURN_IF_ERROR(context_.Check());
+      const Node node = graph_.nodes[i];  // adding nodes moves them
+      if (OnlyMoves(node)) QUENCH_RETURN_IF_ERROR(SinkBelow(node));
+      if (node.op == "QuantizeLinear") CancelPair(node);
+      if (node.op == "Conv" || node.op == "Gemm" || node.op == "MatMul") ToIntegers(node);
+    }
+    FindReaders();
+    for (const ValueId product : scaled_) FoldScale(product);
+    graph_.Compact();
+    QUENCH_RETURN_IF_ERROR(FoldRest());
+    QUENCH_RETURN_IF_ERROR(ops::InferGraph(graph_));
+    return std::move(graph_);
+  }
+
+ private:
+  ValueId Add(const std::string& op, const std::string& name, std::vector<ValueId> inputs,
+              Type type, std::map<std::string, Attribute> attributes = {}) {
+    const NodeId id = graph_.AddNode(op, name, std::move(inputs), 1, std::move(attributes));
+    const ValueId output = graph_.node(id).outputs[0];
+    graph_.value(output).type = std::move(type);
+    return output;
+  }
+
+  // DQ -> move  ==>  move -> DQ.
+  absl::Status SinkBelow(const Node& node) {
+    const size_t data = node.op == "Concat" ? node.inputs.size() : 1;
+    if (node.op == "Transpose" && SinkTransposed(node)) return absl::OkStatus();
+    std::optional<Dequantized> common;
+    Node moved = node;
+    for (size_t i = 0; i < data; ++i) {
+      const std::optional<Dequantized> each = ReadDequantized(graph_, node.inputs[i]);
+      if (!each || (common && !common->SameAs(*each))) return absl::OkStatus();
+      if (!common) common = each;
+      moved.inputs[i] = each->integers;
+    }
+    const NodeId id = graph_.AddNode(moved.op, moved.name, moved.inputs,
+                                     static_cast<int>(moved.outputs.size()), moved.attributes);
+    graph_.node(id).origin = node.origin;
+    const std::vector<ValueId> outputs = graph_.node(id).outputs;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (node.outputs[i] == kNone) {
+        graph_.node(id).outputs[i] = kNone;
+        continue;
+      }
+      Type type = graph_.value(node.outputs[i]).type;
+      type.dtype = common->dtype;
+      graph_.value(outputs[i]).type = type;
+      type.dtype = DataType::kF32;
+      std::vector<ValueId> operands = {outputs[i], common->scale_id};
+      if (common->zero_id != kNone) operands.push_back(common->zero_id);
+      graph_.ReplaceUses(node.outputs[i],
+                         Add("DequantizeLinear", node.name + ".real", operands, type));
+    }
+    return FoldConstantInputs(id);
+  }
+
+  // A transposed kernel with a scale per channel: the channels' axis moves along.
+  bool SinkTransposed(const Node& node) {
+    const Node* dequantize = ProducerOf(graph_, node.inputs[0], "DequantizeLinear");
+    if (dequantize == nullptr || ConstantOf(graph_, dequantize->inputs[0]) == nullptr) return false;
+    const Tensor* scale = ConstantOf(graph_, dequantize->inputs[1]);
+    if (scale == nullptr || scale->size() == 1 || dequantize->Int("block_size", 0) != 0)
+      return false;
+    const Node old = *dequantize;
+    const int rank = graph_.value(node.inputs[0]).type.rank();
+    std::vector<int64_t> order = node.Ints("perm");
+    for (int i = rank - 1; order.size() < static_cast<size_t>(rank); --i) order.push_back(i);
+    const int64_t axis = old.Int("axis", 1) + (old.Int("axis", 1) < 0 ? rank : 0);
+    const auto place = std::find(order.begin(), order.end(), axis) - order.begin();
+    Type type = graph_.value(node.outputs[0]).type;
+    type.dtype = graph_.value(old.inputs[0]).type.dtype;
+    const ValueId moved = Add("Transpose", node.name, {old.inputs[0]}, type, node.attributes);
+    type.dtype = DataType::kF32;
+    std::vector<ValueId> operands = old.inputs;
+    operands[0] = moved;
+    std::map<std::string, Attribute> attributes = old.attributes;
+    attributes["axis"] = static_cast<int64_t>(place);
+    graph_.ReplaceUses(node.outputs[0], Add("DequantizeLinear", node.name + ".real", operands, type,
+                                            std::move(attributes)));
+    return FoldConstantInputs(graph_.value(moved).producer).ok();
+  }
+
+  absl::Status FoldConstantInputs(NodeId id) {
+    const Node node = graph_.node(id);
+    for (const ValueId input : node.inputs) {
+      if (input != kNone && ConstantOf(graph_, input) == nullptr) return absl::OkStatus();
+    }
+    return FoldNode(graph_, node, context_);
+  }
+
+  void CancelPair(const Node& node) {
+    const std::optional<Dequantized> before = ReadDequantized(graph_, node.inputs[0]);
+    const std::optional<Dequantized> after =
+        OneScale(graph_, node, graph_.value(node.outputs[0]).type.dtype);
+    if (before && after && before->SameAs(*after))
+      Replace(graph_, node.outputs[0], before->integers);
+  }
+
+  void ToIntegers(const Node& node) {
+    const bool conv = node.op == "Conv";
+    const std::optional<Dequantized> input = ReadDequantized(graph_, node.inputs[0]);
+    std::optional<Kernel> kernel = input ? ReadKernel(graph_, node.inputs[1]) : std::nullopt;
+    if (!kernel || graph_.value(node.outputs[0]).type.dtype != DataType::kF32) return;
+    if (graph_.value(node.inputs[0]).type.rank() < 2) return;
+    if (!conv && !PrepareMatrix(node, *kernel)) return;
+    const int64_t channel_axis = conv ? 0 : 1;
+    const int64_t channels = kernel->integers.dims()[static_cast<size_t>(channel_axis)];
+    const bool per_channel = kernel->scales.size() > 1;
+    if (per_channel && (kernel->scale_axis != channel_axis ||
+                        static_cast<int64_t>(kernel->scales.size()) != channels)) {
+      return;
+    }
+    std::vector<double> scales;
+    for (const double scale : kernel->scales) {
+      scales.push_back(static_cast<double>(input->scale) * scale * node.Float("alpha", 1));
+      if (!IsNormal(scales.back())) return;
+    }
+    const Bias bias = ReadBias(node, scales, channels);
+    if (bias.none) return;
+    if (!SumsFit(kernel->integers, channel_axis, *input, bias.integers ? &*bias.integers : nullptr))
+      return;
+    Emit(node, *input, *kernel, scales, bias);
+  }
+
+  // A matrix as MatMulInteger takes it: [k, n].
+  bool PrepareMatrix(const Node& node, Kernel& kernel) {
+    if (kernel.integers.rank() != 2 || node.Int("transA", 0) != 0) return false;
+    if (node.Int("transB", 0) == 0) return true;
+    kernel.integers = TransposedMatrix(kernel.integers);
+    kernel.id = kNone;
+    kernel.scale_axis = 1 - kernel.scale_axis;
+    return true;
+  }
+
+  struct Bias {
+    bool none = false;  // there is one that this pass cannot add
+    std::optional<Tensor> integers;
+    std::optional<Tensor> floats;
+  };
+
+  // In steps of the sums where it is quantized so, else in float.
+  Bias ReadBias(const Node& node, const std::vector<double>& scales, int64_t channels) {
+    Bias bias;
+    if (node.inputs.size() < 3 || node.inputs[2] == kNone) return bias;
+    const double beta = node.Float("beta", 1);
+    const Tensor* floats = ConstantOf(graph_, node.inputs[2]);
+    if (const Node* dequantize = ProducerOf(graph_, node.inputs[2], "DequantizeLinear")) {
+      const Tensor* integers = ConstantOf(graph_, dequantize->inputs[0]);
+      const Tensor* steps = ConstantOf(graph_, dequantize->inputs[1]);
+      if (integers != nullptr && steps != nullptr && integers->dtype() == DataType::kI32 &&
+          integers->size() == channels && beta == 1 && StepsAre(*steps, scales) &&
+          IsZero(*dequantize)) {
+        bias.integers = *integers;
+        return bias;
+      }
+      absl::StatusOr<Tensor> value = EvaluateConstant(graph_, *dequantize, context_);
+      if (!value.ok()) {
+        bias.none = true;
+        return bias;
+      }
+      bias.floats = *std::move(value);
+      floats = &*bias.floats;
+    }
+    if (floats == nullptr || floats->dtype() != DataType::kF32 || floats->size() != channels ||
+        floats->rank() > 2 || (floats->rank() == 2 && floats->dims()[0] != 1)) {
+      bias.none = true;
+      return bias;
+    }
+    Tensor scaled = Tensor::Zeros(DataType::kF32, {channels});
+    auto* out = reinterpret_cast<float*>(scaled.mutable_bytes());
+    for (int64_t c = 0; c < channels; ++c) out[c] = static_cast<float>(floats->FloatAt(c) * beta);
+    bias.floats = std::move(scaled);
+    return bias;
+  }
+
+  bool IsZero(const Node& dequantize) const {
+    if (dequantize.inputs.size() < 3 || dequantize.inputs[2] == kNone) return true;
+    const Tensor* zero = ConstantOf(graph_, dequantize.inputs[2]);
+    for (int64_t i = 0; zero != nullptr && i < zero->size(); ++i) {
+      if (zero->IntAt(i) != 0) return false;
+    }
+    return zero != nullptr;
+  }
+
+  static bool StepsAre(const Tensor& steps, const std::vector<double>& scales) {
+    const auto count = static_cast<int64_t>(scales.size());
+    if (steps.size() != 1 && steps.size() != count) return false;
+    for (int64_t i = 0; i < count; ++i) {
+      const double scale = scales[static_cast<size_t>(i)];
+      if (std::abs(steps.FloatAt(steps.size() == 1 ? 0 : i) - scale) > 1e-5 * scale) return false;
+    }
+    return true;
+  }
+
+  void Emit(const Node& node, const Dequantized& input, const Kernel& kernel,
+            const std::vector<double>& scales, const Bias& bias) {
+    const bool conv = node.op == "Conv";
+    Type type = graph_.value(node.outputs[0]).type;
+    // Per channel along axis 1 of a convolution, the last one of a product.
+    const auto shaped = [&](int64_t count) {
+      std::vector<int64_t> dims(count == 1 ? 0 : 1, count);
+      if (conv && count != 1) dims.resize(static_cast<size_t>(type.rank() - 1), 1);
+      return dims;
+    };
+    const ValueId weights =
+        kernel.id != kNone ? kernel.id : graph_.AddConstant(node.name + ".w", kernel.integers);
+    std::vector<ValueId> operands = {input.integers, weights};
+    if (input.zero != 0) operands.push_back(input.zero_id);
+    type.dtype = DataType::kI32;
+    ValueId sum = Add(conv ? "ConvInteger" : "MatMulInteger", node.name, operands, type,
+                      conv ? node.attributes : std::map<std::string, Attribute>{});
+    graph_.node(graph_.value(sum).producer).origin = node.origin;
+    if (bias.integers) {
+      const ValueId b = graph_.AddConstant(node.name + ".b",
+                                           bias.integers->Reshaped(shaped(bias.integers->size())));
+      sum = Add("Add", node.name + ".biased", {sum, b}, type);
+    }
+    type.dtype = DataType::kF32;
+    const ValueId whole = Add("Cast", node.name + ".whole", {sum}, type,
+                              {{"to", static_cast<int64_t>(DataType::kF32)}});
+    std::vector<float> factors(scales.begin(), scales.end());
+    const ValueId factor = graph_.AddConstant(
+        node.name + ".scale",
+        Tensor::Of(DataType::kF32, shaped(static_cast<int64_t>(factors.size())), factors));
+    ValueId real = Add("Mul", node.name + ".real", {whole, factor}, type);
+    scaled_.push_back(real);
+    if (bias.floats) {
+      const ValueId b =
+          graph_.AddConstant(node.name + ".b", bias.floats->Reshaped(shaped(bias.floats->size())));
+      real = Add("Add", node.name + ".biased", {real, b}, type);
+    }
+    graph_.ReplaceUses(node.outputs[0], real);
+  }
+
+  void FindReaders() {
+    readers_.assign(graph_.values.size(), {});
+    const std::vector<bool> live = LiveNodes();
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (!live[i]) continue;
+      for (const ValueId id : graph_.nodes[i].inputs) {
+        if (id != kNone) readers_[static_cast<size_t>(id)].push_back(static_cast<NodeId>(i));
+      }
+    }
+  }
+
+  std::vector<bool> LiveNodes() const {
+    std::vector<bool> live(graph_.nodes.size(), false);
+    std::vector<ValueId> pending = graph_.outputs;
+    while (!pending.empty()) {
+      const NodeId producer = graph_.value(pending.back()).producer;
+      pending.pop_back();
+      if (producer == kNone || live[static_cast<size_t>(producer)]) continue;
+      live[static_cast<size_t>(producer)] = true;
+      for (const ValueId id : graph_.node(producer).inputs) {
+        if (id != kNone) pending.push_back(id);
+      }
+    }
+    return live;
+  }
+
+  // Products are scaled straight to the steps of the integers they become, where all between the
+  // two commutes with a positive factor.
+  void FoldScale(ValueId product) {
+    std::vector<NodeId> between;
+    ValueId at = product;
+    const Node* last = nullptr;
+    while (true) {
+      const std::vector<NodeId>& readers = readers_[static_cast<size_t>(at)];
+      if (graph_.IsOutput(at) || readers.size() != 1) return;
+      last = &graph_.node(readers[0]);
+      if (last->op == "QuantizeLinear" && last->inputs[0] == at) break;
+      if (!Commutes(*last, at)) return;
+      between.push_back(readers[0]);
+      at = last->outputs[0];
+    }
+    const DataType dtype = graph_.value(last->outputs[0]).type.dtype;
+    const std::optional<Dequantized> quantized = OneScale(graph_, *last, dtype);
+    if (!quantized || quantized->scale == 1) return;
+    const double factor = 1.0 / static_cast<double>(quantized->scale);
+    const NodeId quantize = readers_[static_cast<size_t>(at)][0];
+    const NodeId multiply = graph_.value(product).producer;
+    const Tensor* scales = ConstantOf(graph_, graph_.node(multiply).inputs[1]);
+    for (int64_t i = 0; i < scales->size(); ++i) {
+      if (!IsNormal(scales->FloatAt(i) * factor)) return;
+    }
+    ScaleInput(multiply, 1, factor);
+    for (const NodeId id : between) {
+      for (size_t i = 0; i < graph_.node(id).inputs.size(); ++i) {
+        if (Scales(graph_.node(id), i)) ScaleInput(id, i, factor);
+      }
+    }
+    const ValueId one = graph_.AddConstant("one", Tensor::ScalarF32(1));
+    graph_.node(quantize).inputs[1] = one;
+  }
+
+  // f(c x) = c f(x) for c > 0, once the other operands are scaled too.
+  bool Commutes(const Node& node, ValueId at) const {
+    if (node.op == "Relu" || node.op == "LeakyRelu") return true;
+    if (node.op == "PRelu") return node.inputs[0] == at && node.inputs[1] != at;
+    if (node.op != "Add" && node.op != "Clip") return false;
+    for (const ValueId id : node.inputs) {
+      if (id == at || id == kNone) continue;
+      const Tensor* constant = ConstantOf(graph_, id);
+      const bool number = constant != nullptr && constant->dtype() == DataType::kF32;
+      if (!number && (node.op == "Clip" || !ReadDequantized(graph_, id))) return false;
+    }
+    return node.inputs[0] != node.inputs[1];
+  }
+
+  // Whether input i is one that Commutes wants scaled.
+  bool Scales(const Node& node, size_t i) const {
+    const ValueId id = node.inputs[i];
+    if (id == kNone || (node.op != "Add" && node.op != "Clip")) return false;
+    return ConstantOf(graph_, id) != nullptr || (node.op == "Add" && ReadDequantized(graph_, id));
+  }
+
+  void ScaleInput(NodeId node, size_t i, double factor) {
+    const ValueId id = graph_.node(node).inputs[i];
+    const std::string name = graph_.value(id).name;  // adding values moves them
+    ValueId scaled = kNone;
+    if (const Tensor* constant = ConstantOf(graph_, id)) {
+      Tensor result = Tensor::Zeros(DataType::kF32, constant->dims());
+      auto* out = reinterpret_cast<float*>(result.mutable_bytes());
+      for (int64_t k = 0; k < constant->size(); ++k)
+        out[k] = static_cast<float>(constant->FloatAt(k) * factor);
+      scaled = graph_.AddConstant(name, std::move(result));
+    } else {
+      const std::optional<Dequantized> read = ReadDequantized(graph_, id);
+      QUENCH_CHECK(read.has_value());  // Scales has seen it
+      const std::string scale_name = graph_.value(read->scale_id).name;
+      const ValueId scale = graph_.AddConstant(
+          scale_name,
+          Tensor::ScalarF32(static_cast<float>(static_cast<double>(read->scale) * factor)));
+      std::vector<ValueId> operands = {read->integers, scale};
+      if (read->zero_id != kNone) operands.push_back(read->zero_id);
+      scaled = Add("DequantizeLinear", name, operands, graph_.value(id).type);
+    }
+    graph_.node(node).inputs[i] = scaled;
+  }
+
+  // Constants that are dequantized for what stays in float.
+  absl::Status FoldRest() {
+    const size_t nodes = graph_.nodes.size();
+    for (size_t i = 0; i < nodes; ++i) {
+      if (graph_.nodes[i].op == "DequantizeLinear")
+        QUENCH_RETURN_IF_ERROR(FoldConstantInputs(static_cast<NodeId>(i)));
+    }
+    graph_.Compact();
+    return absl::OkStatus();
+  }
+
+  Graph graph_;
+  const StepContext& context_;
+  std::vector<ValueId> scaled_;               // products in float
+  std::vector<std::vector<NodeId>> readers_;  // per value
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> IntegerArithmetic(Graph graph, const PassOptions& options,
+                                        const StepContext& context) {
+  QUENCH_RETURN_IF_ERROR(ForEachBody(
+      graph, [&](Graph body) { return IntegerArithmetic(std::move(body), options, context); }));
+  return Converter(std::move(graph), context).Run();
+}
+
+}  // namespace quench::passes

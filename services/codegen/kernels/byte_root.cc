@@ -1,0 +1,189 @@
+#include "services/codegen/kernels/byte_root.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+
+#include "common/ops/op.h"
+
+namespace quench::codegen {
+namespace {
+
+const Tensor* ConstantTensor(const KernelRequest& request, const Group& group, int i) {
+  const Constant* constant = ConstantInput(request, group, i);
+  if (constant != nullptr) return &constant->tensor;
+  // A number that fusion has put into the body.
+  const ValueId id = group.root->inputs[static_cast<size_t>(i)];
+  const auto& inside = group.graph->value(id).constant;
+  return inside == nullptr ? nullptr : &inside->tensor;
+}
+
+// Zero points of root input i: present, all equal and constant, or none.
+std::optional<int64_t> ZeroOf(const KernelRequest& request, const Group& group, int i) {
+  if (i >= static_cast<int>(group.root->inputs.size()) ||
+      group.root->inputs[static_cast<size_t>(i)] == quench::kNone) {
+    return 0;
+  }
+  const Tensor* zero = ConstantTensor(request, group, i);
+  if (zero == nullptr || zero->size() < 1) return std::nullopt;
+  for (int64_t k = 1; k < zero->size(); ++k) {
+    if (zero->IntAt(k) != zero->IntAt(0)) return std::nullopt;
+  }
+  return zero->IntAt(0);
+}
+
+// What the forms ask of weights.
+struct WeightBounds {
+  int64_t least = 0;
+  // Largest sums of one sign of neighbours along the axis that is summed over.
+  int64_t positive_pair = 0, negative_pair = 0;
+  int64_t largest_sum = 0;  // of |w| of a channel
+};
+
+int64_t ElementsAfter(const Tensor& tensor, size_t axis) {
+  int64_t inner = 1;
+  for (size_t i = axis + 1; i < tensor.dims().size(); ++i) inner *= tensor.dims()[i];
+  return inner;
+}
+
+// Convolutions have [channels][summed][taps], products [summed][channels].
+WeightBounds BoundsOf(const Tensor& weights, int channel_axis) {
+  const size_t summed_axis = channel_axis == 0 ? 1 : 0;
+  const int64_t inner = ElementsAfter(weights, static_cast<size_t>(channel_axis));
+  const int64_t step = ElementsAfter(weights, summed_axis);
+  const int64_t summed = weights.dims()[summed_axis];
+  std::vector<int64_t> sums(static_cast<size_t>(weights.dims()[static_cast<size_t>(channel_axis)]));
+  const std::span<const int8_t> values = weights.as<int8_t>();
+  WeightBounds bounds;
+  for (int64_t i = 0; i < static_cast<int64_t>(values.size()); ++i) {
+    const int64_t w = values[static_cast<size_t>(i)];
+    sums[static_cast<size_t>(i / inner) % sums.size()] += std::abs(w);
+    bounds.least = std::min(bounds.least, w);
+    const bool last = i / step % summed == summed - 1;
+    const int64_t next = last ? 0 : values[static_cast<size_t>(i + step)];
+    bounds.positive_pair =
+        std::max(bounds.positive_pair, std::max<int64_t>(w, 0) + std::max<int64_t>(next, 0));
+    bounds.negative_pair =
+        std::min(bounds.negative_pair, std::min<int64_t>(w, 0) + std::min<int64_t>(next, 0));
+  }
+  if (!sums.empty()) bounds.largest_sum = *std::max_element(sums.begin(), sums.end());
+  return bounds;
+}
+
+// The fastest that is exact for these weights.
+BytesForm ChooseForm(const Target& target, const WeightBounds& bounds) {
+  if (!target.add_products_u8.empty()) return BytesForm::kUnsigned;
+  if (!target.add_products_i8.empty() || target.add_pairs_of_bytes.empty())
+    return BytesForm::kSigned;
+  constexpr int64_t kMost = 255;
+  if (bounds.positive_pair * kMost <= std::numeric_limits<int16_t>::max() &&
+      bounds.negative_pair * kMost >= std::numeric_limits<int16_t>::min()) {
+    return BytesForm::kPairs;
+  }
+  return bounds.least > -128 ? BytesForm::kMagnitudes : BytesForm::kSigned;
+}
+
+// The first step, if it adds an i32 constant to the sums that nothing else reads.
+void TakeBias(Group& group, ByteRoot& root) {
+  Epilogue& epilogue = group.epilogue;
+  if (epilogue.empty() || group.graph->nodes.size() < 2 || group.graph->nodes[1].op != "Add")
+    return;
+  const EpilogueStep& first = epilogue.steps[0];
+  if (first.type != DataType::kI32 || first.args.size() != 2) return;
+  const bool left = first.args[0] == -1;
+  const int operand = first.args[left ? 1 : 0];
+  if ((!left && first.args[1] != -1) || operand < 0) return;
+  const EpilogueOperand::Kind kind = epilogue.operands[static_cast<size_t>(operand)].kind;
+  if (kind != EpilogueOperand::kChannels && kind != EpilogueOperand::kScalar) return;
+  for (size_t i = 1; i < epilogue.steps.size(); ++i) {
+    for (const int arg : epilogue.steps[i].args) {
+      if (arg == -1 || arg == operand) return;
+    }
+  }
+  epilogue.steps.erase(epilogue.steps.begin());
+  for (EpilogueStep& step : epilogue.steps) {
+    for (int& arg : step.args) arg += arg < 0 ? 1 : 0;
+  }
+  epilogue.operands[static_cast<size_t>(operand)].kind = EpilogueOperand::kTaken;
+  root.bias_operand = operand;
+}
+
+}  // namespace
+
+std::string ByteRoot::ToString() const {
+  static constexpr const char* kForms[] = {"products", "signed products", "pairs", "magnitudes"};
+  return fmt::format("{}{} by {}", DataTypeName(input), flip ? " shifted" : "",
+                     kForms[static_cast<size_t>(form)]);
+}
+
+std::optional<ByteRoot> ReadByteRoot(const KernelRequest& request, int channel_axis, Group& group) {
+  if (!group.HasInput(0) || !group.HasInput(1) || group.OutputType().dtype != DataType::kI32)
+    return std::nullopt;
+  ByteRoot root;
+  root.input = group.InputType(0).dtype;
+  const Constant* weights = ConstantInput(request, group, 1);
+  if ((root.input != DataType::kI8 && root.input != DataType::kU8) || weights == nullptr ||
+      weights->tensor.dtype() != DataType::kI8 || weights->tensor.rank() <= channel_axis ||
+      ConstantInput(request, group, 0) != nullptr) {
+    return std::nullopt;
+  }
+  const std::optional<int64_t> zero = ZeroOf(request, group, 2);
+  if (!zero || ZeroOf(request, group, 3) != 0) return std::nullopt;
+  root.zero = *zero;
+  const WeightBounds bounds = BoundsOf(weights->tensor, channel_axis);
+  root.form = ChooseForm(request.target, bounds);
+  const bool wants_u8 = root.form == BytesForm::kUnsigned || root.form == BytesForm::kPairs;
+  root.flip = wants_u8 != (root.input == DataType::kU8);
+  const int64_t low = root.input == DataType::kI8 ? -128 : 0;
+  root.weight_reach = static_cast<double>(bounds.largest_sum) *
+                      static_cast<double>(std::max(low + 255 - root.zero, root.zero - low));
+  TakeBias(group, root);
+  return root;
+}
+
+PackSpec ByteSums(const KernelRequest& request, const Group& group, const ByteRoot& root,
+                  int channel_axis, int64_t channels, int64_t padded) {
+  PackSpec spec{"byte_sums",
+                {{"axis", channel_axis},
+                 {"channels", channels},
+                 {"padded", padded},
+                 {"factor", -(root.zero + root.shift())}},
+                {request.node.inputs[static_cast<size_t>(group.inputs[1])]}};
+  if (root.bias_operand >= 0) {
+    const EpilogueOperand& bias = group.epilogue.operands[static_cast<size_t>(root.bias_operand)];
+    spec.sources.push_back(request.node.inputs[static_cast<size_t>(bias.input)]);
+  }
+  return spec;
+}
+
+double ProductsCost(BytesForm form) {
+  switch (form) {
+    case BytesForm::kUnsigned:
+      return 1;
+    case BytesForm::kPairs:
+      return 2;  // additions have ports of their own
+    case BytesForm::kMagnitudes:
+      return 2.6;
+    case BytesForm::kSigned:
+      return 1;
+  }
+  return 1;
+}
+
+int SpareRegisters(BytesForm form) {
+  switch (form) {
+    case BytesForm::kUnsigned:
+      return 0;
+    case BytesForm::kPairs:
+      return 2;  // the products, and ones to add pairs with
+    case BytesForm::kMagnitudes:
+      return 3;  // and the magnitude
+    case BytesForm::kSigned:
+      return 2;
+  }
+  return 0;
+}
+
+}  // namespace quench::codegen

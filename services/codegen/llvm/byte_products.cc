@@ -1,0 +1,142 @@
+// Sums of products of bytes, by the instructions that a target names or by plain code.
+#include <llvm/IR/DerivedTypes.h>
+
+#include "common/base/status.h"
+#include "services/codegen/llvm/vector_builder.h"
+
+namespace quench::codegen {
+namespace {
+
+// Vectors of other widths over the same bits.
+llvm::Type* Lanes(llvm::Value* vector, unsigned bits) {
+  const auto* type = llvm::cast<llvm::FixedVectorType>(vector->getType());
+  const unsigned all = type->getNumElements() * type->getScalarSizeInBits();
+  return llvm::FixedVectorType::get(llvm::Type::getIntNTy(vector->getContext(), bits), all / bits);
+}
+
+class ByteProducts {
+ public:
+  ByteProducts(ModuleState& state, llvm::IRBuilder<>& b) : state_(state), b_(b) {}
+
+  llvm::Value* Flipped(llvm::Value* x) {
+    llvm::Type* bytes = Lanes(x, 8);
+    return b_.CreateBitCast(
+        b_.CreateXor(b_.CreateBitCast(x, bytes), llvm::ConstantInt::get(bytes, 0x80)),
+        x->getType());
+  }
+
+  llvm::Value* Magnitude(llvm::Value* x) {
+    llvm::Type* bytes = Lanes(x, 8);
+    return b_.CreateBitCast(
+        b_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, b_.CreateBitCast(x, bytes), b_.getFalse()),
+        x->getType());
+  }
+
+  llvm::Value* Add(BytesForm form, llvm::Value* sum, llvm::Value* x, llvm::Value* magnitude,
+                   llvm::Value* w) {
+    const Target& target = state_.target;
+    switch (form) {
+      case BytesForm::kUnsigned:
+        return Call(target.add_products_u8, sum->getType(), {sum, x, w});
+      case BytesForm::kPairs:
+        return b_.CreateAdd(sum, Pairs(x, w));
+      case BytesForm::kMagnitudes:
+        return b_.CreateAdd(sum, Pairs(magnitude, WithSign(w, x)));
+      case BytesForm::kSigned:
+        break;
+    }
+    if (target.add_products_i8.empty()) return b_.CreateAdd(sum, Plain(x, w));
+    llvm::Type* bytes = Lanes(x, 8);
+    return Call(target.add_products_i8, sum->getType(),
+                {sum, b_.CreateBitCast(x, bytes), b_.CreateBitCast(w, bytes)});
+  }
+
+ private:
+  // An instruction by its name in the target's table.
+  llvm::Value* Call(const std::string& name, llvm::Type* result,
+                    llvm::ArrayRef<llvm::Value*> arguments) {
+    std::vector<llvm::Type*> types;
+    for (llvm::Value* argument : arguments) types.push_back(argument->getType());
+    return b_.CreateCall(state_.module->getOrInsertFunction(
+                             name, llvm::FunctionType::get(result, types, /*isVarArg=*/false)),
+                         arguments);
+  }
+
+  // u8 x times i8 w, neighbours added in i16, then in i32.
+  llvm::Value* Pairs(llvm::Value* x, llvm::Value* w) {
+    llvm::Type* bytes = Lanes(x, 8);
+    llvm::Type* words = Lanes(x, 16);
+    llvm::Value* pairs = Call(state_.target.add_pairs_of_bytes, words,
+                              {b_.CreateBitCast(x, bytes), b_.CreateBitCast(w, bytes)});
+    return Call(state_.target.add_pairs_of_words, x->getType(),
+                {pairs, llvm::ConstantInt::get(words, 1)});
+  }
+
+  llvm::Value* WithSign(llvm::Value* w, llvm::Value* x) {
+    llvm::Type* bytes = Lanes(x, 8);
+    llvm::Value* weights = b_.CreateBitCast(w, bytes);
+    llvm::Value* signs = b_.CreateBitCast(x, bytes);
+    if (!state_.target.sign_of_bytes.empty())
+      return Call(state_.target.sign_of_bytes, bytes, {weights, signs});
+    llvm::Value* zero = llvm::Constant::getNullValue(bytes);
+    return b_.CreateSelect(b_.CreateICmpSLT(signs, zero), b_.CreateNeg(weights), weights);
+  }
+
+  // Products in i16, which they fit; pairs and pairs of pairs in i32.
+  llvm::Value* Plain(llvm::Value* x, llvm::Value* w) {
+    llvm::Type* bytes = Lanes(x, 8);
+    const unsigned count = llvm::cast<llvm::FixedVectorType>(bytes)->getNumElements();
+    llvm::Type* words = llvm::FixedVectorType::get(b_.getInt16Ty(), count);
+    llvm::Value* products = b_.CreateMul(b_.CreateSExt(b_.CreateBitCast(x, bytes), words),
+                                         b_.CreateSExt(b_.CreateBitCast(w, bytes), words));
+    llvm::Value* sums = b_.CreateSExt(products, llvm::FixedVectorType::get(b_.getInt32Ty(), count));
+    for (unsigned size = count; size > count / 4; size /= 2) {
+      std::vector<int> even, odd;
+      for (unsigned i = 0; i < size; i += 2) {
+        even.push_back(static_cast<int>(i));
+        odd.push_back(static_cast<int>(i + 1));
+      }
+      sums = b_.CreateAdd(b_.CreateShuffleVector(sums, even), b_.CreateShuffleVector(sums, odd));
+    }
+    return sums;
+  }
+
+  ModuleState& state_;
+  llvm::IRBuilder<>& b_;
+};
+
+}  // namespace
+
+Vec LlvmVectorBuilder::LoadWord(Ptr address) {
+  return NewVec(b_.CreateAlignedLoad(b_.getInt32Ty(), At(address), llvm::Align(1)), 1,
+                DataType::kI32);
+}
+
+BytesOperand LlvmVectorBuilder::PrepareBytes(BytesForm form, Vec x, bool flip) {
+  ByteProducts products(state_, b_);
+  llvm::Value* value = flip ? products.Flipped(At(x)) : At(x);
+  BytesOperand operand{NewVec(value, x.lanes, DataType::kI32), {}};
+  if (form == BytesForm::kMagnitudes)
+    operand.magnitude = NewVec(products.Magnitude(value), x.lanes, DataType::kI32);
+  return operand;
+}
+
+Vec LlvmVectorBuilder::AddProducts(BytesForm form, Vec sum, const BytesOperand& x, Vec w) {
+  llvm::Value* magnitude = x.magnitude.valid() ? At(x.magnitude) : nullptr;
+  return NewVec(ByteProducts(state_, b_).Add(form, At(sum), At(x.value), magnitude, At(w)),
+                sum.lanes, DataType::kI32);
+}
+
+Vec LlvmVectorBuilder::ToI32(Vec value) {
+  return NewVec(b_.CreateFPToSI(At(value), VecType(value.lanes, DataType::kI32)), value.lanes,
+                DataType::kI32);
+}
+
+Vec LlvmVectorBuilder::ToF32(Vec value) {
+  llvm::Type* i32 = VecType(value.lanes, DataType::kI32);
+  llvm::Value* whole =
+      IsSigned(value.type) ? b_.CreateSExt(At(value), i32) : b_.CreateZExt(At(value), i32);
+  return NewVec(b_.CreateSIToFP(whole, VecType(value.lanes)), value.lanes);
+}
+
+}  // namespace quench::codegen

@@ -1,0 +1,186 @@
+#include "common/ops/evaluate.h"
+#include "common/passes/passes.h"
+#include "tests/unit/common/passes/pass_test_util.h"
+
+namespace quench::passes {
+namespace {
+
+// Builds quantized graphs the way that quantization and other tools write them.
+struct Quantized {
+  Graph graph;
+  ValueId x = kNone;
+
+  explicit Quantized(std::vector<Dim> dims) { x = Input("x", std::move(dims)); }
+
+  ValueId Input(const std::string& name, std::vector<Dim> dims) {
+    return graph.AddInput(name, Type::Tensor(DataType::kF32, std::move(dims)));
+  }
+  ValueId Scale(float value) { return graph.AddConstant("scale", Tensor::ScalarF32(value)); }
+  ValueId Zero(int8_t value) {
+    return graph.AddConstant("zero", Tensor::Of(DataType::kI8, {}, std::vector<int8_t>{value}));
+  }
+  ValueId Q(ValueId value, float scale, int8_t zero) {
+    return Add(graph, "QuantizeLinear", {value, Scale(scale), Zero(zero)});
+  }
+  ValueId DQ(ValueId value, float scale, int8_t zero) {
+    return Add(graph, "DequantizeLinear", {value, Scale(scale), Zero(zero)});
+  }
+  ValueId Pair(ValueId value, float scale, int8_t zero) {
+    return DQ(Q(value, scale, zero), scale, zero);
+  }
+  // i8 weights with a scale per index of `axis`.
+  ValueId Kernel(const std::vector<int64_t>& dims, int64_t axis) {
+    Tensor integers = Tensor::Zeros(DataType::kI8, dims);
+    std::byte* out = integers.mutable_bytes();
+    for (int64_t i = 0; i < integers.size(); ++i)
+      out[i] = static_cast<std::byte>(i * 37 % 255 - 127);
+    std::vector<float> scales;
+    for (int64_t c = 0; c < dims[static_cast<size_t>(axis)]; ++c)
+      scales.push_back(0.004F * static_cast<float>(1 + c % 3));
+    const ValueId scale = graph.AddConstant(
+        "scales", Tensor::Of(DataType::kF32, {static_cast<int64_t>(scales.size())}, scales));
+    return Add(graph, "DequantizeLinear", {graph.AddConstant("w", integers), scale},
+               {{"axis", axis}});
+  }
+};
+
+// After the pass, and at most `steps` apart in outputs that are `step` wide: the last rounding may
+// fall to the other side.
+Graph Integers(const Graph& before, double step) {
+  const absl::StatusOr<Graph> after = RunPass(*FindPass("integer_arithmetic"), before, {}, {});
+  EXPECT_TRUE(after.ok()) << after.status();
+  if (!after.ok()) return before;
+  const std::vector<Tensor> inputs = testing::RandomInputsFor(before, 3);
+  const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(before, inputs);
+  const absl::StatusOr<std::vector<Tensor>> actual = ops::Evaluate(*after, inputs);
+  EXPECT_TRUE(expected.ok() && actual.ok()) << expected.status() << actual.status();
+  if (!expected.ok() || !actual.ok()) return *after;
+  int64_t apart = 0;
+  for (int64_t i = 0; i < (*expected)[0].size(); ++i) {
+    const double difference = std::abs((*expected)[0].FloatAt(i) - (*actual)[0].FloatAt(i));
+    EXPECT_LE(difference, step * 1.001) << "element " << i;
+    apart += difference > step * 0.001 ? 1 : 0;
+  }
+  EXPECT_LE(apart, (*expected)[0].size() / 50 + 1);
+  return *after;
+}
+
+const Node* Find(const Graph& graph, const std::string& op) {
+  for (const Node& node : graph.nodes) {
+    if (node.op == op) return &node;
+  }
+  return nullptr;
+}
+
+TEST(IntegerArithmeticTest, AConvolutionBetweenIntegers) {
+  Quantized q({1, 3, 8, 8});
+  const ValueId conv = Add(q.graph, "Conv", {q.Pair(q.x, 0.01F, -5), q.Kernel({8, 3, 3, 3}, 0)});
+  q.graph.outputs = {q.Pair(Add(q.graph, "Relu", {conv}), 0.02F, -128)};
+  const Graph after = Integers(q.graph, 0.02);
+  EXPECT_EQ(CountOps(after, "Conv"), 0);
+  ASSERT_EQ(CountOps(after, "ConvInteger"), 1);
+  EXPECT_EQ(CountOps(after, "DequantizeLinear"), 1);  // the output
+  // One product scales the sums to steps of the result, whose own scale is 1 then.
+  for (const Node& node : after.nodes) {
+    if (node.op != "QuantizeLinear" || after.value(node.outputs[0]).name == "zero") continue;
+    if (node.inputs[0] == after.inputs[0]) continue;
+    EXPECT_EQ(ConstantOf(after, node.inputs[1])->FloatAt(0), 1);
+  }
+}
+
+TEST(IntegerArithmeticTest, ResidualsAndClipsAreScaledAlong) {
+  Quantized q({1, 4, 6, 6});
+  const ValueId x = q.Pair(q.x, 0.01F, 3);
+  const ValueId conv = Add(q.graph, "Conv", {x, q.Kernel({4, 4, 1, 1}, 0)});
+  const ValueId sum = Add(q.graph, "Add", {conv, x});
+  const ValueId six = q.graph.AddConstant("six", Tensor::ScalarF32(0.6F));
+  const ValueId none = q.graph.AddConstant("none", Tensor::ScalarF32(0));
+  q.graph.outputs = {q.Pair(Add(q.graph, "Clip", {sum, none, six}), 0.005F, -128)};
+  const Graph after = Integers(q.graph, 0.005);
+  EXPECT_EQ(CountOps(after, "ConvInteger"), 1);
+  const Node* clip = Find(after, "Clip");
+  ASSERT_NE(clip, nullptr);
+  EXPECT_FLOAT_EQ(static_cast<float>(ConstantOf(after, clip->inputs[2])->FloatAt(0)),
+                  0.6F / 0.005F);
+}
+
+TEST(IntegerArithmeticTest, OtherReadersKeepTheScale) {
+  Quantized q({1, 4, 6, 6});
+  const ValueId conv = Add(q.graph, "Conv", {q.Pair(q.x, 0.01F, 3), q.Kernel({4, 4, 1, 1}, 0)});
+  q.graph.outputs = {q.Pair(conv, 0.02F, 0), Add(q.graph, "Sigmoid", {conv})};
+  const Graph after = Integers(q.graph, 0.02);
+  EXPECT_EQ(CountOps(after, "ConvInteger"), 1);
+  EXPECT_LE(Difference(q.graph, after), 0.02);
+}
+
+TEST(IntegerArithmeticTest, ProductsOfMatrices) {
+  Quantized q({4, 16});
+  std::vector<float> bias(10);
+  for (size_t i = 0; i < bias.size(); ++i) bias[i] = 0.01F * static_cast<float>(i);
+  const ValueId dense = Add(q.graph, "Gemm",
+                            {q.Pair(q.x, 0.01F, 3), q.Kernel({10, 16}, 0),
+                             q.graph.AddConstant("bias", Tensor::Of(DataType::kF32, {10}, bias))},
+                            {{"transB", int64_t{1}}});
+  const ValueId next = Add(q.graph, "MatMul", {q.Pair(dense, 0.03F, 1), q.Kernel({10, 6}, 1)});
+  q.graph.outputs = {next};
+  const Graph after = Integers(q.graph, 0.05);
+  EXPECT_EQ(CountOps(after, "MatMulInteger"), 2);
+  EXPECT_EQ(CountOps(after, "DequantizeLinear"), 0);
+}
+
+TEST(IntegerArithmeticTest, WhatMovesWorksOnIntegers) {
+  Quantized q({1, 4, 8, 8});
+  const ValueId x = q.Pair(q.x, 0.01F, 3);
+  const ValueId pooled =
+      Add(q.graph, "MaxPool", {x},
+          {{"kernel_shape", std::vector<int64_t>{2, 2}}, {"strides", std::vector<int64_t>{2, 2}}});
+  const ValueId again = q.Pair(pooled, 0.01F, 3);
+  const ValueId conv = Add(q.graph, "Conv", {again, q.Kernel({4, 4, 1, 1}, 0)});
+  q.graph.outputs = {q.Pair(conv, 0.02F, 0)};
+  const Graph after = Integers(q.graph, 0.02);
+  EXPECT_EQ(CountOps(after, "QuantizeLinear"), 2);
+  const Node* pool = Find(after, "MaxPool");
+  ASSERT_NE(pool, nullptr);
+  EXPECT_EQ(after.value(pool->outputs[0]).type.dtype, DataType::kI8);
+}
+
+TEST(IntegerArithmeticTest, ATransposedKernelIsStillOne) {
+  Quantized q({4, 16});
+  const ValueId w =
+      Add(q.graph, "Transpose", {q.Kernel({6, 16}, 0)}, {{"perm", std::vector<int64_t>{1, 0}}});
+  q.graph.outputs = {Add(q.graph, "MatMul", {q.Pair(q.x, 0.01F, 0), w})};
+  const Graph after = Integers(q.graph, 0.05);
+  EXPECT_EQ(CountOps(after, "MatMulInteger"), 1);
+  EXPECT_EQ(CountOps(after, "Transpose"), 0);
+}
+
+TEST(IntegerArithmeticTest, SumsThatOverflowStayInFloat) {
+  Quantized q({1, 70000});
+  Tensor integers = Tensor::Zeros(DataType::kI8, {70000, 1});
+  for (int64_t i = 0; i < integers.size(); ++i) integers.mutable_bytes()[i] = std::byte{127};
+  const ValueId w = Add(q.graph, "DequantizeLinear",
+                        {q.graph.AddConstant("w", integers), q.Scale(0.001F), q.Zero(0)});
+  q.graph.outputs = {Add(q.graph, "MatMul", {q.Pair(q.x, 0.01F, -128), w})};
+  const Graph after = Integers(q.graph, 1e-3);
+  EXPECT_EQ(CountOps(after, "MatMul"), 1);
+  EXPECT_EQ(CountOps(after, "MatMulInteger"), 0);
+  EXPECT_EQ(CountOps(after, "DequantizeLinear"), 1);  // not the weights: they are floats again
+}
+
+TEST(FuseGroupsTest, GroupsHandOnIntegers) {
+  Quantized q({1, 4, 6, 6});
+  const ValueId x = q.Pair(q.x, 0.01F, 3);
+  const ValueId a = q.Pair(Add(q.graph, "Conv", {x, q.Kernel({4, 4, 1, 1}, 0)}), 0.03F, 1);
+  const ValueId b = Add(q.graph, "Conv", {x, q.Kernel({4, 4, 1, 1}, 0)});
+  q.graph.outputs = {q.Pair(Add(q.graph, "Relu", {Add(q.graph, "Add", {b, a})}), 0.02F, -128)};
+  const Graph after = After("fuse_groups", Integers(q.graph, 0.02));
+  for (const Node& node : after.nodes) {
+    if (node.op != "q.fused") continue;
+    EXPECT_EQ(after.value(node.outputs[0]).type.dtype, DataType::kI8) << node.name;
+  }
+  EXPECT_EQ(CountOps(after, "q.fused"), 2);
+  EXPECT_EQ(CountOps(after, "DequantizeLinear"), 1);  // the output
+}
+
+}  // namespace
+}  // namespace quench::passes

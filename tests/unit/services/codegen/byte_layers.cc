@@ -1,0 +1,259 @@
+#include "tests/unit/services/codegen/byte_layers.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "common/passes/pass.h"
+#include "tests/unit/services/codegen/compile_support.h"
+
+namespace quench::codegen {
+namespace {
+
+Tensor Bytes(DataType dtype, const std::vector<int64_t>& dims, uint32_t seed, Weights kind) {
+  std::mt19937 random(seed);
+  Tensor tensor = Tensor::Zeros(dtype, dims);
+  std::byte* out = tensor.mutable_bytes();
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    const auto draw = static_cast<int>(random() >> 8);
+    int value = draw % 255 - 127;
+    if (kind == Weights::kLargest) value = draw % 2 == 0 ? 127 : -127;
+    if (kind == Weights::kSmall) value = draw % 121 - 60;
+    if (kind == Weights::kLowest) value = draw % 4 == 0 ? -128 : draw % 256 - 128;
+    out[i] = static_cast<std::byte>(value);
+  }
+  return tensor;
+}
+
+// Zero points and scales as quantization writes them.
+class Builder {
+ public:
+  explicit Builder(Graph& graph) : graph_(graph) {}
+
+  ValueId Zero(DataType dtype, int64_t value) {
+    Tensor zero = Tensor::Zeros(dtype, {});
+    *zero.mutable_bytes() = static_cast<std::byte>(value);
+    return graph_.AddConstant("zero", zero);
+  }
+  ValueId Scale(float value) { return graph_.AddConstant("scale", Tensor::ScalarF32(value)); }
+  ValueId Real(ValueId integers, float scale, DataType dtype, int64_t zero) {
+    return Node1(graph_, "DequantizeLinear", {integers, Scale(scale), Zero(dtype, zero)});
+  }
+  ValueId Real(const Tensor& integers, const std::vector<float>& scales, int64_t axis) {
+    const auto count = static_cast<int64_t>(scales.size());
+    const ValueId scale = graph_.AddConstant(
+        "scales",
+        Tensor::Of(DataType::kF32,
+                   count == 1 ? std::vector<int64_t>{} : std::vector<int64_t>{count}, scales));
+    return Node1(graph_, "DequantizeLinear", {graph_.AddConstant("w", integers), scale},
+                 {{"axis", axis}});
+  }
+
+ private:
+  Graph& graph_;
+};
+
+}  // namespace
+
+Graph ByteGraph(const ByteLayer& layer) {
+  Graph graph;
+  graph.name = layer.name;
+  Builder add(graph);
+  std::vector<Dim> dims(layer.x.begin(), layer.x.end());
+  const ValueId x = graph.AddInput("x", Type::Tensor(layer.input, dims));
+  const bool conv = layer.op == "Conv";
+  const bool transposed = layer.op == "Gemm";
+  const int64_t axis = conv || transposed ? 0 : 1;
+  const int64_t channels = layer.w[static_cast<size_t>(axis)];
+  constexpr float kInput = 0.02F, kKernel = 0.005F;
+  std::vector<float> scales = {kKernel};
+  for (int64_t c = 1; layer.per_channel && c < channels; ++c)
+    scales.push_back(kKernel * static_cast<float>(1 + c % 7));
+  std::vector<ValueId> operands = {
+      add.Real(x, kInput, layer.input, layer.zero),
+      add.Real(Bytes(DataType::kI8, layer.w, 2, layer.weights), scales, axis)};
+  if (layer.bias && layer.op != "MatMul") {
+    std::vector<int32_t> values;
+    for (int64_t c = 0; c < channels; ++c)
+      values.push_back(static_cast<int32_t>(c * 997 % 4001) - 2000);
+    std::vector<float> steps;
+    for (const float scale : scales)
+      steps.push_back(static_cast<float>(static_cast<double>(kInput) * scale));
+    operands.push_back(add.Real(Tensor::Of(DataType::kI32, {channels}, values), steps, 0));
+  }
+  std::map<std::string, Attribute> attributes = layer.attributes;
+  if (transposed) attributes["transB"] = int64_t{1};
+  ValueId y = Node1(graph, layer.op, operands, attributes);
+  Infer(graph);
+  if (layer.residual) {
+    const ValueId r = graph.AddInput(
+        "r", Type::Tensor(DataType::kI8, std::vector<Dim>(graph.value(y).type.dims)));
+    y = Node1(graph, "Add", {y, add.Real(r, 0.1F, DataType::kI8, 3)});
+  }
+  if (layer.relu) y = Node1(graph, "Relu", {y});
+  if (layer.output != DataType::kF32) {
+    y = Node1(graph, "QuantizeLinear",
+              {y, add.Scale(0.37F), add.Zero(layer.output, layer.output_zero)});
+  }
+  graph.outputs = {y};
+  Infer(graph);
+  return graph;
+}
+
+Graph InIntegers(const Graph& graph) {
+  const absl::StatusOr<Graph> result =
+      passes::RunPass(*passes::FindPass("integer_arithmetic"), graph, {}, {});
+  EXPECT_TRUE(result.ok()) << result.status();
+  if (!result.ok()) return graph;
+  for (const Node& node : result->nodes) {
+    EXPECT_NE(node.op, "Conv");
+    EXPECT_NE(node.op, "MatMul");
+    EXPECT_NE(node.op, "Gemm");
+  }
+  return *result;
+}
+
+std::vector<Tensor> ByteInputs(const Graph& graph, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<Tensor> inputs;
+  for (const ValueId id : graph.inputs) {
+    std::vector<int64_t> dims;
+    for (const Dim dim : graph.value(id).type.dims) dims.push_back(dim.value());
+    const DataType dtype = graph.value(id).type.dtype;
+    Tensor tensor = Tensor::Zeros(dtype, dims);
+    std::byte* out = tensor.mutable_bytes();
+    const int low = dtype == DataType::kI8 ? -128 : 0;
+    for (int64_t i = 0; i < tensor.size(); ++i) {
+      const uint32_t draw = random() >> 8;
+      const int value = draw % 4 == 0 ? 255 : draw % 4 == 1 ? 0 : static_cast<int>(draw >> 2) % 256;
+      out[i] = static_cast<std::byte>(low + value);
+    }
+    inputs.push_back(std::move(tensor));
+  }
+  return inputs;
+}
+
+std::vector<ByteLayer> ByteLayers() {
+  using Ints = std::vector<int64_t>;
+  const auto window = [](int64_t kernel, int64_t stride, int64_t group = 1, int64_t dilation = 1) {
+    const int64_t pad = kernel / 2 * dilation;
+    return std::map<std::string, Attribute>{{"strides", Ints{stride, stride}},
+                                            {"pads", Ints{pad, pad, pad, pad}},
+                                            {"dilations", Ints{dilation, dilation}},
+                                            {"group", group}};
+  };
+  return {
+      {.name = "pointwise"},
+      {.name = "pointwise_i8",
+       .input = DataType::kI8,
+       .zero = -7,
+       .output = DataType::kI8,
+       .output_zero = -128},
+      {.name = "largest", .w = {24, 16, 1, 1}, .zero = 3, .weights = Weights::kLargest},
+      {.name = "largest_i8",
+       .input = DataType::kI8,
+       .weights = Weights::kLargest,
+       .output = DataType::kI8},
+      {.name = "small", .zero = 128, .weights = Weights::kSmall},
+      {.name = "small_i8", .input = DataType::kI8, .zero = 1, .weights = Weights::kSmall},
+      {.name = "lowest", .zero = 200, .weights = Weights::kLowest},
+      {.name = "lowest_i8", .input = DataType::kI8, .weights = Weights::kLowest},
+      {.name = "odd_channels",
+       .x = {2, 13, 6, 5},
+       .w = {17, 13, 3, 3},
+       .attributes = window(3, 1),
+       .zero = 9,
+       .output_zero = 5},
+      {.name = "first_layer",
+       .x = {1, 3, 21, 20},
+       .w = {20, 3, 7, 7},
+       .attributes = window(7, 2),
+       .zero = 120,
+       .weights = Weights::kLargest,
+       .per_channel = false},
+      {.name = "first_layer_i8",
+       .x = {1, 3, 12, 12},
+       .w = {16, 3, 3, 3},
+       .attributes = window(3, 2),
+       .input = DataType::kI8,
+       .zero = -3},
+      {.name = "three_by_three",
+       .x = {1, 32, 14, 14},
+       .w = {32, 32, 3, 3},
+       .attributes = window(3, 1),
+       .zero = 2,
+       .output = DataType::kI8,
+       .output_zero = 11},
+      {.name = "residual",
+       .x = {1, 32, 7, 7},
+       .w = {40, 32, 1, 1},
+       .residual = true,
+       .output = DataType::kI8},
+      {.name = "residual_odd",
+       .x = {1, 8, 5, 7},
+       .w = {11, 8, 3, 3},
+       .attributes = window(3, 1),
+       .relu = false,
+       .residual = true,
+       .output_zero = 77},
+      {.name = "dilated",
+       .x = {1, 16, 9, 9},
+       .w = {8, 16, 3, 3},
+       .attributes = window(3, 1, 1, 2),
+       .zero = 4},
+      {.name = "groups",
+       .x = {1, 32, 8, 8},
+       .w = {32, 8, 3, 3},
+       .attributes = window(3, 1, 4),
+       .zero = 255},
+      {.name = "depthwise",
+       .x = {1, 24, 10, 9},
+       .w = {24, 1, 3, 3},
+       .attributes = window(3, 1, 24),
+       .zero = 31,
+       .weights = Weights::kLargest},
+      {.name = "depthwise_i8",
+       .x = {1, 19, 9, 9},
+       .w = {19, 1, 5, 5},
+       .attributes = window(5, 2, 19),
+       .input = DataType::kI8,
+       .zero = -128,
+       .weights = Weights::kLowest,
+       .output = DataType::kI8,
+       .output_zero = -100},
+      {.name = "to_floats",
+       .x = {1, 16, 6, 6},
+       .w = {16, 16, 3, 3},
+       .attributes = window(3, 1),
+       .zero = 17,
+       .relu = false,
+       .output = DataType::kF32},
+      {.name = "no_bias", .bias = false, .relu = false, .output_zero = 100},
+      {.name = "product", .op = "MatMul", .x = {5, 64}, .w = {64, 40}, .zero = 12},
+      {.name = "product_i8",
+       .op = "MatMul",
+       .x = {2, 3, 32},
+       .w = {32, 19},
+       .input = DataType::kI8,
+       .zero = 5,
+       .weights = Weights::kLargest,
+       .output = DataType::kI8},
+      {.name = "product_odd", .op = "MatMul", .x = {7, 30}, .w = {30, 9}, .zero = 1},
+      {.name = "dense",
+       .op = "Gemm",
+       .x = {1, 128},
+       .w = {10, 128},
+       .zero = 3,
+       .relu = false,
+       .output = DataType::kF32},
+      {.name = "dense_largest",
+       .op = "Gemm",
+       .x = {9, 256},
+       .w = {33, 256},
+       .zero = 255,
+       .weights = Weights::kLargest,
+       .output = DataType::kI8},
+  };
+}
+
+}  // namespace quench::codegen

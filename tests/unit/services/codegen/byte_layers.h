@@ -1,0 +1,47 @@
+// Quantized layers for tests: one convolution or product between integers, with everything that
+// kernels tell apart.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "common/ir/graph.h"
+
+namespace quench::codegen {
+
+// How weights are drawn.
+enum class Weights : uint8_t {
+  kAny,      // from -127 to 127
+  kLargest,  // 127 and -127 only: what saturates if anything does
+  kSmall,    // from -60 to 60: neighbours may be added in 16 bits
+  kLowest,   // -128 among them
+};
+
+struct ByteLayer {
+  std::string name;
+  std::string op = "Conv";  // or Gemm, MatMul
+  std::vector<int64_t> x = {1, 16, 9, 7};
+  std::vector<int64_t> w = {24, 16, 1, 1};
+  std::map<std::string, Attribute> attributes = {};
+  DataType input = DataType::kU8;
+  int64_t zero = 0;
+  Weights weights = Weights::kAny;
+  bool per_channel = true, bias = true, relu = true, residual = false;
+  DataType output = DataType::kU8;  // f32: not quantized
+  int64_t output_zero = 0;
+};
+inline void PrintTo(const ByteLayer& layer, std::ostream* out) { *out << layer.name; }
+
+// Inputs `x`, and `r` where there is a residual, as integers; DequantizeLinear and QuantizeLinear
+// around the layer.
+Graph ByteGraph(const ByteLayer& layer);
+// What the graph means in integers: after integer_arithmetic, which must have taken the layer.
+Graph InIntegers(const Graph& graph);
+// Integers over their whole range, both ends often.
+std::vector<Tensor> ByteInputs(const Graph& graph, uint32_t seed = 1);
+
+// Layers that together reach every path of the kernels.
+std::vector<ByteLayer> ByteLayers();
+
+}  // namespace quench::codegen
