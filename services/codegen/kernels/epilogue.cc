@@ -116,6 +116,9 @@ class TailReader {
         outer.type.rank() <= output_.rank()) {
       return EpilogueOperand{EpilogueOperand::kScalar, input, 0, type};
     }
+    if (outer.constant != nullptr && IsPlain(outer.type) && outer.constant->tensor.size() == 1)
+      return EpilogueOperand{EpilogueOperand::kImmediate, input, outer.constant->tensor.FloatAt(0),
+                             type};
     if (outer.constant != nullptr && IsPerChannel(outer.type, output_, channel_axis_)) {
       return EpilogueOperand{EpilogueOperand::kChannels, input, 0, type};
     }
@@ -173,8 +176,9 @@ std::vector<int> PackEpilogue(const KernelRequest& request, const Group& group, 
   std::vector<int> packs;
   for (const EpilogueOperand& operand : group.epilogue.operands) {
     packs.push_back(-1);
-    if (operand.kind == EpilogueOperand::kTaken)
-      candidate.packed[static_cast<size_t>(operand.input)] = true;
+    const bool known = operand.kind == EpilogueOperand::kTaken ||
+                       (operand.kind == EpilogueOperand::kImmediate && operand.input >= 0);
+    if (known) candidate.packed[static_cast<size_t>(operand.input)] = true;
     const bool scalar = operand.kind == EpilogueOperand::kScalar;
     if (operand.kind != EpilogueOperand::kChannels && !scalar) continue;
     packs.back() = static_cast<int>(candidate.packs.size());

@@ -20,7 +20,7 @@ struct EpilogueOperand {
     kTensor,     // node input `input`: shape and layout of the output
     kChannels,   // node input `input`: a constant along the channel axis; packed as a vector
     kScalar,     // node input `input`: a constant of one element; packed as one vector of it
-    kImmediate,  // `value`, a constant of the body
+    kImmediate,  // `value`, a constant of the body; or a byte, node input `input`
     kTaken,      // node input `input`: a constant that the kernel's own packs hold; no step has it
   };
   Kind kind = kTensor;

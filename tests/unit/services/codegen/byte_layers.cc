@@ -92,8 +92,10 @@ Graph ByteGraph(const ByteLayer& layer) {
   }
   if (layer.relu) y = Node1(graph, "Relu", {y});
   if (layer.output != DataType::kF32) {
-    y = Node1(graph, "QuantizeLinear",
-              {y, add.Scale(0.37F), add.Zero(layer.output, layer.output_zero)});
+    // As tools write it, the same zero point is the same value.
+    const bool same = layer.output == layer.input && layer.output_zero == layer.zero;
+    const ValueId zero = same ? graph.node(0).inputs[2] : add.Zero(layer.output, layer.output_zero);
+    y = Node1(graph, "QuantizeLinear", {y, add.Scale(0.37F), zero});
   }
   graph.outputs = {y};
   Infer(graph);
@@ -131,6 +133,28 @@ std::vector<Tensor> ByteInputs(const Graph& graph, uint32_t seed) {
     inputs.push_back(std::move(tensor));
   }
   return inputs;
+}
+
+std::vector<ValueId> AppendGraph(Graph& graph, const Graph& part, const std::string& prefix) {
+  std::vector<ValueId> values;
+  for (const Value& value : part.values) {
+    const std::string name = prefix + "." + value.name;
+    values.push_back(value.constant == nullptr ? graph.AddValue(name, value.type)
+                                               : graph.AddConstant(name, value.constant->tensor));
+  }
+  const auto here = [&](std::vector<ValueId> ids) {
+    for (ValueId& id : ids) id = id == kNone ? kNone : values[static_cast<size_t>(id)];
+    return ids;
+  };
+  for (Node node : part.nodes) {
+    node.name = prefix + "." + node.name;
+    node.inputs = here(node.inputs);
+    node.outputs = here(node.outputs);
+    for (const ValueId id : node.outputs)
+      graph.value(id).producer = static_cast<NodeId>(graph.nodes.size());
+    graph.nodes.push_back(std::move(node));
+  }
+  return values;
 }
 
 std::vector<ByteLayer> ByteLayers() {

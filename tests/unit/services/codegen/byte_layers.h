@@ -41,6 +41,10 @@ Graph InIntegers(const Graph& graph);
 // Integers over their whole range, both ends often.
 std::vector<Tensor> ByteInputs(const Graph& graph, uint32_t seed = 1);
 
+// Adds values and nodes of `part`, their names with a prefix. Per value of it, the new one; its
+// inputs are values without a producer.
+std::vector<ValueId> AppendGraph(Graph& graph, const Graph& part, const std::string& prefix);
+
 // Layers that together reach every path of the kernels.
 std::vector<ByteLayer> ByteLayers();
 

@@ -10,6 +10,8 @@
 #include <sstream>
 
 #include "common/base/status.h"
+#include "common/ops/evaluate.h"
+#include "tests/unit/services/codegen/byte_layers.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
 namespace quench::codegen {
@@ -62,6 +64,26 @@ Graph TestGraph() {
   return graph;
 }
 
+// The demo program for another CPU; "" when it cannot be built.
+std::string BuildDemo(const Cross& cross, const std::filesystem::path& folder) {
+  const std::string demo = folder / "demo";
+  const std::string runtime = std::string(QUENCH_SOURCE_DIR) + "/common/runtime/";
+  const std::string build = cross.compiler + " -std=c11 -O1 -I" + QUENCH_SOURCE_DIR + " " +
+                            runtime + "cpu.c " + runtime + "open.c " + runtime + "pool.c " +
+                            runtime + "session.c " + runtime + "demo.c -o " + demo +
+                            " -ldl -lpthread && echo built";
+  return Output(build) == "built\n" ? demo : "";
+}
+
+std::string RunThere(const Cross& cross, const std::string& demo,
+                     const std::filesystem::path& library) {
+  return Output(cross.emulator + " -L " + cross.sysroot + " " + demo + " " + library.string() +
+                " 2 61");
+}
+std::string RunHere(const std::filesystem::path& library) {
+  return Output(std::string(QUENCH_DEMO) + " " + library.string() + " 2 61");
+}
+
 class QemuTest : public ::testing::TestWithParam<Cross> {};
 
 TEST_P(QemuTest, RunsWithTheHostsResults) {
@@ -71,14 +93,8 @@ TEST_P(QemuTest, RunsWithTheHostsResults) {
     GTEST_SKIP() << cross.compiler << " or " << cross.emulator << " is not installed";
   }
   const TempDir folder = *TempDir::Create();
-  const std::string demo = folder.path() / "demo";
-  const std::string runtime = std::string(QUENCH_SOURCE_DIR) + "/common/runtime/";
-  const std::string build = cross.compiler + " -std=c11 -O1 -I" + QUENCH_SOURCE_DIR + " " +
-                            runtime + "cpu.c " + runtime + "open.c " + runtime + "pool.c " +
-                            runtime + "session.c " + runtime + "demo.c -o " + demo +
-                            " -ldl -lpthread && echo built";
-  ASSERT_EQ(Output(build), "built\n");
-
+  const std::string demo = BuildDemo(cross, folder.path());
+  ASSERT_FALSE(demo.empty());
   const Graph graph = TestGraph();
   for (const int level : {0, 1, 3}) {
     CompileOptions options;
@@ -89,17 +105,66 @@ TEST_P(QemuTest, RunsWithTheHostsResults) {
     const absl::StatusOr<Compiled> other = CompileGraph(graph, options);
     ASSERT_TRUE(other.ok()) << other.status();
     // Every input byte is 61: elements of 0x3d3d3d3d, about 0.046.
-    const std::string there = Output(cross.emulator + " -L " + cross.sysroot + " " + demo + " " +
-                                     other->library().string() + " 2 61");
-    const std::string here =
-        Output(std::string(QUENCH_DEMO) + " " + host->library().string() + " 2 61");
-    const std::vector<double> actual = Numbers(there), expected = Numbers(here);
-    ASSERT_FALSE(expected.empty()) << here;
-    ASSERT_EQ(actual.size(), expected.size()) << there;
+    const std::vector<double> actual = Numbers(RunThere(cross, demo, other->library()));
+    const std::vector<double> expected = Numbers(RunHere(host->library()));
+    ASSERT_FALSE(expected.empty());
+    ASSERT_EQ(actual.size(), expected.size());
     for (size_t i = 0; i < expected.size(); ++i) {
       EXPECT_NEAR(actual[i], expected[i], 1e-4 * std::max(1.0, std::abs(expected[i])))
           << "level " << level << ", value " << i;
     }
+  }
+}
+
+// Every layer of bytes, on inputs that differ from 61 by a constant; outputs are how many elements
+// have the bits that the integers mean.
+Graph CheckedByteLayers(std::vector<double>& sizes) {
+  Graph all;
+  all.name = "bytes";
+  for (const ByteLayer& layer : ByteLayers()) {
+    const Graph graph = ByteGraph(layer);
+    std::vector<Tensor> inputs = ByteInputs(graph);
+    const std::vector<Tensor> expected = ops::Evaluate(InIntegers(graph), inputs).value();
+    const std::vector<ValueId> values = AppendGraph(all, graph, layer.name);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const ValueId input = values[static_cast<size_t>(graph.inputs[i])];
+      for (int64_t k = 0; k < inputs[i].size(); ++k) inputs[i].mutable_bytes()[k] ^= std::byte{61};
+      const ValueId seed = all.AddInput("seed", all.value(input).type);
+      const ValueId pattern = all.AddConstant("pattern", inputs[i]);
+      all.ReplaceUses(input, Node1(all, "BitwiseXor", {seed, pattern}));
+    }
+    const ValueId right = Node1(
+        all, "Equal",
+        {values[static_cast<size_t>(graph.outputs[0])], all.AddConstant("expected", expected[0])});
+    const ValueId ones =
+        Node1(all, "Cast", {right}, {{"to", static_cast<int64_t>(DataType::kI32)}});
+    all.outputs.push_back(Node1(all, "ReduceSum", {ones}, {{"keepdims", int64_t{0}}}));
+    sizes.push_back(static_cast<double>(expected[0].size()));
+  }
+  all.Compact();
+  Infer(all);
+  return all;
+}
+
+TEST_P(QemuTest, IntegersHaveTheSameBits) {
+  const Cross& cross = GetParam();
+  if (Output("command -v " + cross.compiler).empty() ||
+      Output("command -v " + cross.emulator).empty()) {
+    GTEST_SKIP() << cross.compiler << " or " << cross.emulator << " is not installed";
+  }
+  const TempDir folder = *TempDir::Create();
+  const std::string demo = BuildDemo(cross, folder.path());
+  ASSERT_FALSE(demo.empty());
+  std::vector<double> sizes;
+  const Graph graph = CheckedByteLayers(sizes);
+  std::vector<std::string> targets = {cross.target};
+  if (cross.target == "aarch64") targets.push_back("aarch64-dotprod");
+  for (const std::string& target : targets) {
+    CompileOptions options;
+    options.target = target;
+    const absl::StatusOr<Compiled> other = CompileGraph(graph, options);
+    ASSERT_TRUE(other.ok()) << other.status();
+    EXPECT_EQ(Numbers(RunThere(cross, demo, other->library())), sizes) << target;
   }
 }
 

@@ -25,6 +25,21 @@ Graph ConvGraph(int64_t ic, int64_t oc, int64_t k, int64_t group, bool symbolic)
   return graph;
 }
 
+// Bytes; the weights decide the form of multiplication where a target has several.
+Graph ByteConvGraph(int64_t ic, int64_t oc, int64_t k, int64_t group, int largest) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kU8, {1, ic, 9, 9}));
+  Tensor weights = Tensor::Zeros(DataType::kI8, {oc, ic / group, k, k});
+  for (int64_t i = 0; i < weights.size(); ++i)
+    weights.mutable_bytes()[i] = static_cast<std::byte>(i % 2 == 0 ? largest : -largest);
+  const std::vector<int64_t> pads(4, k / 2);
+  const NodeId node = graph.AddNode("ConvInteger", "conv", {x, graph.AddConstant("w", weights)}, 1,
+                                    {{"pads", pads}, {"group", group}});
+  graph.value(graph.node(node).outputs[0]).type = Type::Tensor(DataType::kI32, {1, oc, 9, 9});
+  graph.outputs = {graph.node(node).outputs[0]};
+  return graph;
+}
+
 Graph AttentionGraph() {
   Graph graph;
   const Dim seq = Dim::OfSymbol(graph.symbols->AddInput("seq", {0, 1}));
@@ -42,11 +57,14 @@ std::vector<Graph> Graphs() {
   graphs.push_back(ConvGraph(32, 64, 3, 2, true));
   graphs.push_back(ConvGraph(24, 24, 3, 24, true));
   graphs.push_back(AttentionGraph());
+  for (const int largest : {60, 127, 128}) graphs.push_back(ByteConvGraph(16, 24, 3, 1, largest));
+  graphs.push_back(ByteConvGraph(24, 24, 3, 24, 127));
   return graphs;
 }
 
 TEST(KernelTargets, EveryKernelLinksForEveryTarget) {
-  for (const char* name : {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64", "armv7"}) {
+  for (const char* name : {"x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-vnni", "aarch64",
+                           "aarch64-dotprod", "armv7"}) {
     const Target target = ResolveTarget(name).value()[0];
     auto module = ModuleBuilder::Create(target);
     ASSERT_TRUE(module.ok()) << module.status();
