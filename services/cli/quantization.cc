@@ -1,8 +1,14 @@
 #include "services/cli/quantization.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "common/base/files.h"
 #include "common/base/status.h"
+#include "services/codegen/codegen.h"
 #include "services/quantizer/equalize.h"
 
 namespace quench::cli {
@@ -21,6 +27,130 @@ absl::StatusOr<Graph> PrepareForQuantization(const ModelOptions& options, bool e
              "{:.3g}\n",
              equalized.pairs, equalized.remains, equalized.spread);
   return std::move(equalized.graph);
+}
+
+absl::StatusOr<quantizer::Statistics> CalibrateHere(const Graph& graph,
+                                                    const SampleOptions& samples,
+                                                    const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
+  const std::filesystem::path library = folder.path() / "taps.so";
+  codegen::CompileOptions options;
+  options.opt_level = 2;  // fast kernels, and every value is to be seen: nothing is fused
+  options.taps = true;
+  QUENCH_RETURN_IF_ERROR(
+      codegen::Compile(graph, options, library, folder.path() / "taps.h", context).status());
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library));
+  QUENCH_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Samples> opened,
+      samples.random > 0 ? MakeRandomSamples(samples.random, samples.seed, artifact->inputs())
+                         : OpenSamples(samples.data, artifact->inputs(), ReadTensorFile, context));
+  quantizer::CalibrateOptions how;
+  how.random = samples.random > 0;
+  how.workers =
+      static_cast<int>(samples.workers > 0 ? samples.workers : std::thread::hardware_concurrency());
+  return quantizer::Calibrate(graph, library, *opened, how, context);
+}
+
+void WarnOf(const quantizer::Statistics& statistics) {
+  if (!statistics.not_finite.empty()) {
+    fmt::print(stderr,
+               "quench: warning: {} values were NaN or infinite and have no statistics: {}\n",
+               statistics.not_finite.size(), fmt::join(statistics.not_finite, ", "));
+  }
+  if (statistics.random) {
+    fmt::print(stderr,
+               "quench: warning: random inputs; the ranges of real data are others, and accuracy "
+               "will suffer\n");
+  }
+}
+
+namespace {
+
+std::string MethodHelp() {
+  std::string text = "How ranges are chosen from statistics:";
+  for (const quantizer::MethodInfo& method : quantizer::AllMethods()) {
+    text += fmt::format("{} {}: {}", &method == quantizer::AllMethods().data() ? "" : ";",
+                        method.name, method.doc);
+  }
+  return text;
+}
+
+}  // namespace
+
+void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlags>& flags) {
+  options
+      .Add("--type", flags->type,
+           "Ranges of activations: static (calibrated), dynamic (of each run), any (static where "
+           "there are statistics)",
+           "static|dynamic|any (default any)")
+      .OneOf({"static", "dynamic", "any"});
+  std::vector<std::string> methods;
+  for (const quantizer::MethodInfo& method : quantizer::AllMethods())
+    methods.emplace_back(method.name);
+  options
+      .Add("--method", flags->options.method, MethodHelp(),
+           fmt::format("{} (default {})", fmt::join(methods, "|"), methods[0]))
+      .OneOf(methods);
+  options
+      .Add("--percentile", flags->options.percentile, "Of the method percentile", "P (default 99)")
+      .Range(50, 100);
+  options
+      .Add("--kernel-dtype", flags->kernel_dtype, "Of weights",
+           "int8|uint8 (default: that of activations)")
+      .OneOf({"int8", "uint8"});
+  options.Add("--bias-dtype", flags->bias_dtype, "Of biases", "int32|int8 (default int32)")
+      .OneOf({"int32", "int8"});
+  options.Flag("--per-channel", flags->options.per_channel,
+               "A scale for each output channel of weights, instead of one for all");
+  options.Flag("--symmetric", flags->options.symmetric,
+               "Ranges of activations are [-m, m]; those of weights always are");
+  options.Flag("--bias-correction", flags->options.bias_correction,
+               "Biases take back what rounding the weights adds to the mean (needs --calibration)");
+  options.Flag("--equalize", flags->equalize,
+               "Even out the ranges of channels across layers first; calibrate with it too");
+  options.Flag("--power-of-two", flags->options.power_of_two, "Scales are powers of two");
+  options.Add("--include", flags->options.include,
+              "Quantize only these nodes: a name, a pattern, op:NAME", "PATTERN");
+  options.Add("--exclude", flags->options.exclude, "Leave these nodes in float", "PATTERN");
+}
+
+absl::StatusOr<quantizer::QuantizedModule> QuantizeHere(const Graph& graph,
+                                                        const quantizer::Statistics* statistics,
+                                                        const QuantizeFlags& flags,
+                                                        const passes::PassOptions& passes,
+                                                        const StepContext& context) {
+  quantizer::QuantizeOptions options = flags.options;
+  options.activation_dtype = *ParseDataType(flags.activation_dtype);
+  if (!flags.kernel_dtype.empty()) options.kernel_dtype = *ParseDataType(flags.kernel_dtype);
+  options.bias_dtype = *ParseDataType(flags.bias_dtype);
+  options.passes = passes;
+  options.source = flags.type == "static"    ? quantizer::RangeSource::kStatic
+                   : flags.type == "dynamic" ? quantizer::RangeSource::kDynamic
+                                             : quantizer::RangeSource::kAny;
+  return quantizer::Quantize(graph, statistics, options, context);
+}
+
+void PrintLayers(const quantizer::QuantizeReport& report) {
+  for (const std::string& warning : report.warnings)
+    fmt::print(stderr, "quench: warning: {}\n", warning);
+  int quantized = 0;
+  for (const quantizer::LayerChoice& layer : report.layers) quantized += layer.quantized ? 1 : 0;
+  fmt::print("  layers   {} of {} are integers\n", quantized, report.layers.size());
+  for (const quantizer::LayerChoice& layer : report.layers) {
+    if (!layer.quantized)
+      fmt::print("  float    {} ({}): {}\n", layer.node, layer.op, layer.reason);
+  }
+}
+
+nlohmann::json LayersToJson(const quantizer::QuantizeReport& report) {
+  nlohmann::json layers = nlohmann::json::array();
+  for (const quantizer::LayerChoice& layer : report.layers) {
+    layers.push_back({{"node", layer.node},
+                      {"op", layer.op},
+                      {"quantized", layer.quantized},
+                      {"reason", layer.reason}});
+  }
+  return layers;
 }
 
 }  // namespace quench::cli

@@ -51,6 +51,34 @@ TEST_F(QuantizeTest, CalibratedQuantizedAndCompared) {
   }
 }
 
+TEST_F(QuantizeTest, CompiledToIntegersInOneGo) {
+  const Outcome compiled =
+      work_.Run({"compile", DigitsModel(), "--batch", "1", "--quantize", "int8", "--per-channel",
+                 "--calibration-data", kSamples, "--export-metadata", "-o", "out"});
+  ASSERT_EQ(compiled.exit_code, 0) << compiled.err;
+  EXPECT_NE(compiled.out.find("4 of 4 are integers"), std::string::npos) << compiled.out;
+  const nlohmann::json metadata = nlohmann::json::parse(*ReadFile(work_.path("out/metadata.json")));
+  EXPECT_EQ(metadata.at("layers").size(), 4u);
+  int of_bytes = 0;
+  for (const nlohmann::json& kernel : metadata.at("kernels")) {
+    of_bytes += kernel.at("reason").get<std::string>().starts_with("i8") ? 1 : 0;
+  }
+  EXPECT_EQ(of_bytes, 4);
+  EXPECT_EQ(Compare("out/model.so").at("accuracy").at("agreement"), 1);
+
+  // The same through the commands one by one, and held against the interpreter to the last bit.
+  ASSERT_EQ(Calibrate("s.stats").exit_code, 0);
+  ASSERT_EQ(work_
+                .Run({"quantize", DigitsModel(), "--batch", "1", "-c", "s.stats", "--per-channel",
+                      "-o", "q.qir"})
+                .exit_code,
+            0);
+  ASSERT_EQ(work_.Run({"compile", "q.qir", "-o", "steps"}).exit_code, 0);
+  EXPECT_EQ(*ReadFile(work_.path("steps/model.so")), *ReadFile(work_.path("out/model.so")));
+  const Outcome verified = work_.Run({"verify", "q.qir", "out/model.so", "--tolerance", "0"});
+  EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+}
+
 TEST_F(QuantizeTest, LayersAndLabelsAreCompared) {
   ASSERT_EQ(Calibrate("s.stats").exit_code, 0);
   ASSERT_EQ(work_.Run({"quantize", DigitsModel(), "--batch", "1", "-c", "s.stats", "-o", "q.qir"})
@@ -116,6 +144,12 @@ TEST_F(QuantizeTest, BadRequestsSayWhatIsWanted) {
   expect({"quantize", DigitsModel(), "--type", "dynamic"}, 1, "--force");
   expect({"quantize", "quantized.qir", "--type", "dynamic", "--force"}, 1, "quantized already");
   expect({"compare", DigitsModel(), "quantized.qir"}, 1, "samples are wanted");
+  expect({"compile", DigitsModel(), "--quantize", "int8"}, 1, "--calibration-data PATH");
+  expect({"compile", DigitsModel(), "--quantize", "int4"}, 2, "int8");
+  expect({"compile", DigitsModel(), "--calibration-data", kSamples}, 1, "--quantize");
+  expect({"compile", DigitsModel(), "--quantize", "int8", "--calibration-random", "2", "--gateway",
+          "localhost:1"},
+         1, "quench workflow create");
 }
 
 }  // namespace

@@ -33,11 +33,8 @@ takes it row by row. Real inputs, preprocessed as the model wants them: a hundre
 
 struct CalibrateArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
-  std::string data;
-  int64_t random = 0;
-  uint64_t seed = 1;
+  SampleOptions samples;
   std::string output = "./calibration.stats";
-  int64_t workers = 0;
   bool equalize = false;
   bool add = false;
   bool force = false;
@@ -119,38 +116,10 @@ absl::StatusOr<bool> IsStatisticsFile(const std::string& path) {
   return quantizer::IsStatistics({reinterpret_cast<const char*>(head.data()), head.size()});
 }
 
-absl::StatusOr<std::unique_ptr<Samples>> SamplesOf(const CalibrateArgs& args,
-                                                   const Artifact& artifact,
-                                                   const StepContext& context) {
-  if (args.random > 0) return MakeRandomSamples(args.random, args.seed, artifact.inputs());
-  return OpenSamples(args.data, artifact.inputs(), ReadTensorFile, context);
-}
-
-absl::StatusOr<quantizer::Statistics> CalibrateHere(const CalibrateArgs& args,
-                                                    const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(const Graph graph,
-                          PrepareForQuantization(*args.model, args.equalize, context));
-  QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
-  const std::filesystem::path library = folder.path() / "taps.so";
-  codegen::CompileOptions options;
-  options.opt_level = 2;  // fast kernels, and every value is to be seen: nothing is fused
-  options.taps = true;
-  QUENCH_RETURN_IF_ERROR(
-      codegen::Compile(graph, options, library, folder.path() / "taps.h", context).status());
-  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library));
-  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> samples,
-                          SamplesOf(args, *artifact, context));
-  quantizer::CalibrateOptions how;
-  how.random = args.random > 0;
-  how.workers =
-      static_cast<int>(args.workers > 0 ? args.workers : std::thread::hardware_concurrency());
-  return quantizer::Calibrate(graph, library, *samples, how, context);
-}
-
 absl::Status RunCalibrate(const CalibrateArgs& args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const bool shown, IsStatisticsFile(args.model->model));
   if (shown) {
-    if (!args.data.empty() || args.random > 0) {
+    if (!args.samples.data.empty() || args.samples.random > 0) {
       return InvalidArgument("`{}` holds statistics; --data and --random calibrate a model",
                              args.model->model);
     }
@@ -159,7 +128,7 @@ absl::Status RunCalibrate(const CalibrateArgs& args, const StepContext& context)
     Show(statistics, args.format);
     return absl::OkStatus();
   }
-  if (args.data.empty() == (args.random == 0)) {
+  if (args.samples.data.empty() == (args.samples.random == 0)) {
     return InvalidArgument("samples are wanted: --data PATH, or --random N without any data");
   }
   std::error_code error;
@@ -172,7 +141,10 @@ absl::Status RunCalibrate(const CalibrateArgs& args, const StepContext& context)
   if (exists && args.add) {
     QUENCH_ASSIGN_OR_RETURN(before, quantizer::ReadStatistics(args.output));
   }
-  QUENCH_ASSIGN_OR_RETURN(quantizer::Statistics statistics, CalibrateHere(args, context));
+  QUENCH_ASSIGN_OR_RETURN(const Graph graph,
+                          PrepareForQuantization(*args.model, args.equalize, context));
+  QUENCH_ASSIGN_OR_RETURN(quantizer::Statistics statistics,
+                          CalibrateHere(graph, args.samples, context));
   if (exists && args.add) {
     QUENCH_RETURN_IF_ERROR(Annotate(before.Merge(statistics), fmt::format("`{}`", args.output)));
     statistics = std::move(before);
@@ -181,16 +153,7 @@ absl::Status RunCalibrate(const CalibrateArgs& args, const StepContext& context)
   if (args.use_cuda) {
     fmt::print(stderr, "quench: note: there is no code for GPUs yet, the samples ran on the CPU\n");
   }
-  if (!statistics.not_finite.empty()) {
-    fmt::print(stderr,
-               "quench: warning: {} values were NaN or infinite and have no statistics: {}\n",
-               statistics.not_finite.size(), fmt::join(statistics.not_finite, ", "));
-  }
-  if (statistics.random) {
-    fmt::print(stderr,
-               "quench: warning: random inputs; the ranges of real data are others, and accuracy "
-               "will suffer\n");
-  }
+  WarnOf(statistics);
   if (args.show || args.format == "json") {
     Show(statistics, args.format);
   } else {
@@ -206,10 +169,10 @@ Action DeclareCalibrate(const Options& options) {
   auto args = std::make_shared<CalibrateArgs>();
   AddModelOptions(options, args->model, true);
   options.Describe("MODEL", "ONNX file or IR module; or statistics, to be shown");
-  options.Add("--data,-d", args->data, "Samples: a file or a folder", "PATH");
-  options.Add("--random", args->random, "Random samples, where there are no real ones", "N")
+  options.Add("--data,-d", args->samples.data, "Samples: a file or a folder", "PATH");
+  options.Add("--random", args->samples.random, "Random samples, where there are no real ones", "N")
       .AtLeast(1);
-  options.Add("--seed", args->seed, "Of random samples", "N (default 1)");
+  options.Add("--seed", args->samples.seed, "Of random samples", "N (default 1)");
   options.Add("--output,-o", args->output, "Where statistics go",
               "FILE (default ./calibration.stats)");
   options.Flag("--equalize", args->equalize,
@@ -217,7 +180,7 @@ Action DeclareCalibrate(const Options& options) {
   options.Flag("--add", args->add, "Add to the statistics that FILE has");
   options.Flag("--force,-f", args->force, "Replace FILE");
   options
-      .Add("--workers", args->workers,
+      .Add("--workers", args->samples.workers,
            "Samples that run side by side; statistics do not depend on it",
            "N (default: one for each CPU)")
       .Range(1, 1024);

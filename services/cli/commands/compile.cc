@@ -9,7 +9,9 @@
 #include "common/ir/hash.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
+#include "services/cli/quantization.h"
 #include "services/cli/remote.h"
+#include "services/quantizer/statistics_file.h"
 
 namespace quench::cli {
 
@@ -30,6 +32,7 @@ constexpr char kExamples[] = R"(Examples:
   quench compile m.onnx --target x86-64 --force              v2, v3 and v4 variants in one library
   quench compile m.onnx --export-ir --export-metadata        also model.ir.txt and metadata.json
   quench compile m.onnx --no-fold-constants --stop-after dead_code   look at the IR after a pass
+  quench compile m.onnx --quantize int8 --per-channel --calibration-data samples   in 8-bit integers
   quench compile m.onnx --gateway build-farm:7450            the same bytes, compiled elsewhere)";
 
 struct CompileArgs {
@@ -39,6 +42,11 @@ struct CompileArgs {
   std::string output = "./compile_output";
   std::string emit = "so";
   std::string stop_after;
+  // Not quantized when `quantize` is empty.
+  std::string quantize;
+  std::shared_ptr<QuantizeFlags> how = std::make_shared<QuantizeFlags>();
+  std::string calibration;
+  SampleOptions samples;
   bool export_ir = false;
   bool export_metadata = false;
   bool force = false;
@@ -63,8 +71,9 @@ nlohmann::json TypesToJson(const Graph& graph, const std::vector<ValueId>& ids) 
   return list;
 }
 
-std::string Metadata(const CompileArgs& args, const Graph& graph,
-                     const codegen::CompileReport& report) {
+std::string Metadata(const CompileArgs& args, const Made& made) {
+  const Graph& graph = *made.graph;
+  const codegen::CompileReport& report = *made.report;
   nlohmann::json kernels = nlohmann::json::array();
   for (const codegen::KernelReport& kernel : report.kernels) {
     kernels.push_back({{"node", kernel.node},
@@ -74,20 +83,21 @@ std::string Metadata(const CompileArgs& args, const Graph& graph,
                        {"reason", kernel.reason},
                        {"cost", kernel.cost}});
   }
-  const nlohmann::json metadata = {{"producer", fmt::format("quench {}", QUENCH_VERSION)},
-                                   {"model", fs::path(args.model->model).filename().string()},
-                                   {"uuid", report.uuid},
-                                   {"fingerprint", Fingerprint(graph)},
-                                   {"structure_hash", StructureHash(graph)},
-                                   {"target", report.target},
-                                   {"variants", report.variants},
-                                   {"opt_level", args.codegen.opt_level},
-                                   {"inputs", TypesToJson(graph, graph.inputs)},
-                                   {"outputs", TypesToJson(graph, graph.outputs)},
-                                   {"arena_bytes", report.arena_bytes},
-                                   {"arena_lower_bound", report.arena_lower_bound},
-                                   {"weight_bytes", report.weight_bytes},
-                                   {"kernels", kernels}};
+  nlohmann::json metadata = {{"producer", fmt::format("quench {}", QUENCH_VERSION)},
+                             {"model", fs::path(args.model->model).filename().string()},
+                             {"uuid", report.uuid},
+                             {"fingerprint", Fingerprint(graph)},
+                             {"structure_hash", StructureHash(graph)},
+                             {"target", report.target},
+                             {"variants", report.variants},
+                             {"opt_level", args.codegen.opt_level},
+                             {"inputs", TypesToJson(graph, graph.inputs)},
+                             {"outputs", TypesToJson(graph, graph.outputs)},
+                             {"arena_bytes", report.arena_bytes},
+                             {"arena_lower_bound", report.arena_lower_bound},
+                             {"weight_bytes", report.weight_bytes},
+                             {"kernels", kernels}};
+  if (made.quantized) metadata["layers"] = LayersToJson(*made.quantized);
   return metadata.dump(2) + "\n";
 }
 
@@ -145,14 +155,39 @@ bool WantsGraph(const CompileArgs& args) {
   return args.export_ir || args.export_metadata || !args.stop_after.empty();
 }
 
+// Integers wherever options and statistics allow, before kernels are chosen.
+absl::StatusOr<quantizer::QuantizedModule> QuantizeModel(const CompileArgs& args,
+                                                         const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const Graph graph,
+                          PrepareForQuantization(*args.model, args.how->equalize, context));
+  std::optional<quantizer::Statistics> statistics;
+  if (!args.calibration.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(statistics, quantizer::ReadStatistics(args.calibration));
+  } else if (args.how->type != "dynamic") {
+    QUENCH_ASSIGN_OR_RETURN(statistics, CalibrateHere(graph, args.samples, context));
+    WarnOf(*statistics);
+  }
+  QuantizeFlags how = *args.how;
+  how.activation_dtype = args.quantize;
+  return QuantizeHere(graph, statistics ? &*statistics : nullptr, how, PassOptionsOf(*args.model),
+                      context);
+}
+
 absl::StatusOr<Made> MakeHere(const CompileArgs& args, const fs::path& folder,
                               const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(importer::Imported imported, LoadModel(*args.model, context));
   passes::PassOptions pass_options = PassOptionsOf(*args.model);
   pass_options.stop_after = args.stop_after;
   Made made;
-  QUENCH_ASSIGN_OR_RETURN(
-      made.graph, passes::RunPipeline(std::move(imported.canonical), pass_options, context));
+  if (args.quantize.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(importer::Imported imported, LoadModel(*args.model, context));
+    made.graph = std::move(imported.canonical);
+  } else {
+    QUENCH_ASSIGN_OR_RETURN(quantizer::QuantizedModule quantized, QuantizeModel(args, context));
+    made.graph = std::move(quantized.graph);
+    made.quantized = std::move(quantized.report);
+  }
+  QUENCH_ASSIGN_OR_RETURN(made.graph,
+                          passes::RunPipeline(*std::move(made.graph), pass_options, context));
   if (!args.stop_after.empty()) return made;
   codegen::CompileOptions options = args.codegen;
   options.passes = PassOptionsOf(*args.model);
@@ -162,11 +197,31 @@ absl::StatusOr<Made> MakeHere(const CompileArgs& args, const fs::path& folder,
   return made;
 }
 
+absl::Status CheckQuantization(const CompileArgs& args) {
+  const int sources = (args.calibration.empty() ? 0 : 1) + (args.samples.data.empty() ? 0 : 1) +
+                      (args.samples.random > 0 ? 1 : 0);
+  if (args.quantize.empty()) {
+    if (sources == 0) return absl::OkStatus();
+    return InvalidArgument("calibration is for --quantize int8 or uint8");
+  }
+  if (UsesGateway(*args.gateway)) {
+    return Unsupported(
+        "--quantize works here only; through a gateway, name the steps: `quench workflow create`");
+  }
+  if (args.how->type == "dynamic" ? sources > 0 : sources != 1) {
+    return InvalidArgument(
+        "--quantize wants one of --calibration-data PATH, --calibration FILE and "
+        "--calibration-random N; with --type dynamic none of them");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
   if (args.codegen.opt_level == 4) {
     return Unsupported(
         "--opt-level 4 (kernels chosen by measurement) does not exist yet; 0 to 3 do");
   }
+  QUENCH_RETURN_IF_ERROR(CheckQuantization(args));
   QUENCH_ASSIGN_OR_RETURN(TempDir folder, PrepareOutput(args));
   QUENCH_ASSIGN_OR_RETURN(const Made made,
                           UsesGateway(*args.gateway)
@@ -185,12 +240,13 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
     return absl::OkStatus();
   }
   if (args.export_metadata) {
-    QUENCH_RETURN_IF_ERROR(WriteFileAtomically(folder.path() / "metadata.json",
-                                               Metadata(args, *made.graph, *made.report)));
+    QUENCH_RETURN_IF_ERROR(
+        WriteFileAtomically(folder.path() / "metadata.json", Metadata(args, made)));
   }
   QUENCH_RETURN_IF_ERROR(context.Check());
   QUENCH_RETURN_IF_ERROR(Publish(std::move(folder), args.output));
   PrintSummary(args, *made.report);
+  if (made.quantized) PrintLayers(*made.quantized);
   return absl::OkStatus();
 }
 
@@ -226,6 +282,20 @@ Action DeclareCompile(const Options& options) {
   options
       .Add("--stop-after", args->stop_after, "End after this pass and write model.ir.txt", "PASS")
       .OneOf(names);
+  options
+      .Add("--quantize", args->quantize,
+           "Compute in 8-bit integers; the options of `quench quantize` say how", "int8|uint8")
+      .OneOf({"int8", "uint8"});
+  options.Add("--calibration-data", args->samples.data,
+              "Samples that ranges are taken from: a file or a folder, see `quench calibrate`",
+              "PATH");
+  options.Add("--calibration", args->calibration,
+              "Instead: statistics of `quench calibrate` for this model", "FILE");
+  options
+      .Add("--calibration-random", args->samples.random,
+           "Instead: random samples, where there are no real ones", "N")
+      .AtLeast(1);
+  AddQuantizeFlags(options, args->how);
   AddWorkOptions(options, args->gateway);
   options.Examples(kExamples);
   return [args](const StepContext& context) {
