@@ -47,6 +47,7 @@ E RoundToInteger(E value, E zero_point, DataType type) {
   loops::Builder& b = *value.builder();
   E rounded = Unary(UnaryOp::kRoundEven, value);
   if (zero_point.valid()) rounded = rounded + Cast(zero_point, value.type());
+  if (DataTypeBits(type) >= 8) return Cast(rounded, type);  // saturates
   const E low = Cast(LowestOf(b, type), value.type());
   const E high = Cast(HighestOf(b, type), value.type());
   return Cast(Max(Min(rounded, high), low), type);

@@ -345,6 +345,25 @@ class Converter {
     }
     const ValueId one = graph_.AddConstant("one", Tensor::ScalarF32(1));
     graph_.node(quantize).inputs[1] = one;
+    while (!between.empty() && SaturationDoes(graph_.node(between.back()), *quantized)) {
+      graph_.node(quantize).inputs[0] = graph_.node(between.back()).inputs[0];
+      between.pop_back();
+    }
+  }
+
+  // Whether a limit in steps of the result lies where its integers end anyway.
+  bool SaturationDoes(const Node& node, const Dequantized& quantized) const {
+    const int64_t low = quantized.dtype == DataType::kI8 ? -128 : 0, high = low + 255;
+    if (node.op == "Relu") return quantized.zero <= low;
+    if (node.op != "Clip") return false;
+    const auto limit = [&](size_t i, double otherwise) {
+      const bool given = i < node.inputs.size() && node.inputs[i] != kNone;
+      return given ? ConstantOf(graph_, node.inputs[i])->FloatAt(0) : otherwise;
+    };
+    // Above a half the nearest integer is beyond the last one, which saturates.
+    const double first = static_cast<double>(low - quantized.zero);
+    const double last = static_cast<double>(high - quantized.zero);
+    return limit(1, first) < first + 0.5 && limit(2, last) > last - 0.5;
   }
 
   // f(c x) = c f(x) for c > 0, once the other operands are scaled too.

@@ -84,7 +84,7 @@ absl::StatusOr<std::filesystem::path> LibraryOf(const CompareArgs& args, const s
   std::error_code error;
   std::filesystem::create_directory(folder, error);
   if (error) return ErrnoStatus(error.value(), "create folder", folder);
-  const std::filesystem::path library = folder / "model.so";
+  std::filesystem::path library = folder / "model.so";
   QUENCH_RETURN_IF_ERROR(
       Annotate(codegen::Compile(graph, options, library, folder / "model.h", context).status(),
                fmt::format("`{}`", path)));

@@ -58,6 +58,7 @@ class Arith {
   llvm::Value* ToStorage(DataType type, llvm::Value* f32);
   llvm::Value* FloatToInt(DataType to, llvm::Value* x);
   llvm::Value* IntToFloat(DataType from, DataType to, llvm::Value* x);
+  llvm::Value* NarrowToInt(DataType to, llvm::Value* x);
   llvm::Value* WideToInt(bool is_signed, llvm::Value* x);
   llvm::Value* WideFromInt(bool is_signed, bool to_f32, llvm::Value* x);
 

@@ -109,10 +109,25 @@ llvm::Value* Arith::ToStorage(DataType type, llvm::Value* f32) {
 llvm::Value* Arith::FloatToInt(DataType to, llvm::Value* x) {
   const bool is_signed = IsSigned(to);
   if (DataTypeBits(to) == 64 && state_.target.pointer_bits == 32) return WideToInt(is_signed, x);
+  if (DataTypeBits(to) < 32) return NarrowToInt(to, x);
   llvm::Type* type = Shaped(x, RegisterType(b_.getContext(), to));
   const llvm::Intrinsic::ID id =
       is_signed ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
   return b_.CreateIntrinsic(id, {type, x->getType()}, {x});
+}
+
+// Limits are exact in f32, and between them every conversion to i32 is defined: code that stays in
+// vectors, which LLVM's saturating conversion to narrow integers does not.
+llvm::Value* Arith::NarrowToInt(DataType to, llvm::Value* x) {
+  const int bits = static_cast<int>(DataTypeBits(to));
+  const double high = std::ldexp(1.0, IsSigned(to) ? bits - 1 : bits) - 1;
+  const double low = IsSigned(to) ? -high - 1 : 0;
+  const auto constant = [&](double value) { return llvm::ConstantFP::get(x->getType(), value); };
+  llvm::Value* number = b_.CreateSelect(b_.CreateFCmpORD(x, x), x, constant(0));
+  number = b_.CreateSelect(b_.CreateFCmpOLT(number, constant(high)), number, constant(high));
+  number = b_.CreateSelect(b_.CreateFCmpOGT(number, constant(low)), number, constant(low));
+  return b_.CreateTrunc(b_.CreateFPToSI(number, Shaped(x, b_.getInt32Ty())),
+                        Shaped(x, RegisterType(b_.getContext(), to)));
 }
 
 // |x| = high * 2^32 + low, each half converted to 32 bits.

@@ -1,3 +1,5 @@
+#include <tuple>
+
 #include "common/ops/evaluate.h"
 #include "common/passes/passes.h"
 #include "tests/unit/common/passes/pass_test_util.h"
@@ -102,6 +104,21 @@ TEST(IntegerArithmeticTest, ResidualsAndClipsAreScaledAlong) {
   ASSERT_NE(clip, nullptr);
   EXPECT_FLOAT_EQ(static_cast<float>(ConstantOf(after, clip->inputs[2])->FloatAt(0)),
                   0.6F / 0.005F);
+}
+
+TEST(IntegerArithmeticTest, LimitsWhereIntegersEndAreTheirs) {
+  for (const auto& [zero, limit, stays] :
+       {std::tuple(-128, 1.275F, 0), std::tuple(-128, 1.2F, 1), std::tuple(-100, 1.14F, 1)}) {
+    Quantized q({1, 4, 6, 6});
+    const ValueId conv = Add(q.graph, "Conv", {q.Pair(q.x, 0.01F, 3), q.Kernel({4, 4, 1, 1}, 0)});
+    const ValueId high = q.graph.AddConstant("high", Tensor::ScalarF32(limit));
+    const ValueId low = q.graph.AddConstant("low", Tensor::ScalarF32(0));
+    const ValueId clip = Add(q.graph, "Clip", {Add(q.graph, "Relu", {conv}), low, high});
+    q.graph.outputs = {q.Pair(clip, 0.005F, static_cast<int8_t>(zero))};
+    const Graph after = Integers(q.graph, 0.005);
+    EXPECT_EQ(CountOps(after, "Clip"), stays) << zero << " " << limit;
+    EXPECT_EQ(CountOps(after, "Relu"), stays) << zero << " " << limit;
+  }
 }
 
 TEST(IntegerArithmeticTest, OtherReadersKeepTheScale) {
