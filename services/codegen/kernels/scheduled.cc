@@ -51,8 +51,10 @@ bool KeepsChannels(const Node& node) {
 }
 
 bool Blockable(const Type& type, int64_t block) {
-  return type.ranked && type.dims.size() == 4 && type.dtype == DataType::kF32 &&
-         type.dims[1].is_static() && type.dims[1].value() >= block;
+  const bool fits =
+      type.dtype == DataType::kF32 || type.dtype == DataType::kI8 || type.dtype == DataType::kU8;
+  return type.ranked && type.dims.size() == 4 && fits && type.dims[1].is_static() &&
+         type.dims[1].value() >= block;
 }
 
 void ProposeBlocked(const KernelRequest& request, std::vector<Candidate>& candidates) {

@@ -65,6 +65,69 @@ TEST_P(ByteLayerTest, HasTheIntegersBits) {
 INSTANTIATE_TEST_SUITE_P(Layers, ByteLayerTest, ::testing::ValuesIn(ByteLayers()),
                          [](const auto& test) { return test.param.name; });
 
+// From floats to floats, with all that stands between layers: pooling, a residual sum of two
+// quantized branches, channels joined, an average.
+Graph Network() {
+  Graph graph;
+  graph.name = "network";
+  const ValueId scale = graph.AddConstant("scale", Tensor::ScalarF32(0.02F));
+  const ValueId zero =
+      graph.AddConstant("zero", Tensor::Of(DataType::kU8, {}, std::vector<uint8_t>{117}));
+  const auto pair = [&](ValueId x) {
+    return Node1(graph, "DequantizeLinear",
+                 {Node1(graph, "QuantizeLinear", {x, scale, zero}), scale, zero});
+  };
+  int seed = 1;
+  const auto conv = [&](ValueId x, int64_t out, int64_t in, int64_t k) {
+    Tensor weights = Tensor::Zeros(DataType::kI8, {out, in, k, k});
+    for (int64_t i = 0; i < weights.size(); ++i)
+      weights.mutable_bytes()[i] = static_cast<std::byte>((i * 89 + ++seed) % 255 - 127);
+    const ValueId w = Node1(
+        graph, "DequantizeLinear",
+        {graph.AddConstant("w", weights), graph.AddConstant("ws", Tensor::ScalarF32(0.002F))});
+    return Node1(graph, "Conv", {x, w}, {{"pads", std::vector<int64_t>(4, k / 2)}});
+  };
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {1, 3, 20, 18}));
+  const ValueId stem = pair(Node1(graph, "Relu", {conv(pair(x), 24, 3, 3)}));
+  const ValueId pooled = pair(Node1(graph, "MaxPool", {stem},
+                                    {{"kernel_shape", std::vector<int64_t>{3, 3}},
+                                     {"strides", std::vector<int64_t>{2, 2}},
+                                     {"pads", std::vector<int64_t>{1, 1, 1, 1}}}));
+  const ValueId left = pair(conv(pooled, 16, 24, 1)), right = pair(conv(pooled, 16, 24, 3));
+  const ValueId sum = pair(Node1(graph, "Add", {left, right}));
+  const ValueId joined = Node1(graph, "Concat", {sum, left}, {{"axis", int64_t{1}}});
+  const ValueId last = conv(joined, 20, 32, 1);
+  graph.outputs = {Node1(graph, "GlobalAveragePool", {pair(Node1(graph, "Relu", {last}))}),
+                   Node1(graph, "QuantizeLinear", {last, scale, zero})};
+  Infer(graph);
+  return graph;
+}
+
+TEST(ByteNetwork, HasTheIntegersBits) {
+  const Graph graph = Network();
+  const Graph integers = InIntegers(graph);
+  for (const Node& node : integers.nodes) {
+    if (node.op == "MaxPool" || node.op == "Concat") {
+      EXPECT_EQ(integers.value(node.outputs[0]).type.dtype, DataType::kU8) << node.name;
+    }
+  }
+  const std::vector<Tensor> inputs = {Values({1, 3, 20, 18})};
+  const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(integers, inputs);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (const std::string& target : Runnable()) {
+    CompileOptions options;
+    options.target = target;
+    const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    const auto artifact = Artifact::Open(compiled->library(), 2);
+    ASSERT_TRUE(artifact.ok()) << artifact.status();
+    const absl::StatusOr<std::vector<Tensor>> actual = (*artifact)->Run(inputs);
+    ASSERT_TRUE(actual.ok()) << actual.status();
+    ExpectBits((*actual)[1], (*expected)[1], target);
+    EXPECT_LE(RelativeError((*actual)[0], (*expected)[0]), 1e-6) << target;  // a sum of floats
+  }
+}
+
 // Kernels of bytes take these layers, and name the form they multiply by.
 TEST(ByteLayers, AreNotLeftToNests) {
   for (const ByteLayer& layer : ByteLayers()) {
