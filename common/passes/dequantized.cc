@@ -26,7 +26,10 @@ std::optional<Dequantized> OneScale(const Graph& graph, const Node& node, DataTy
       !IsByte(dtype) || node.Int("block_size", 0) != 0) {
     return std::nullopt;
   }
-  Dequantized result{kNone, node.inputs[1], kNone, dtype, static_cast<float>(scale->FloatAt(0)), 0};
+  Dequantized result;
+  result.scale_id = node.inputs[1];
+  result.dtype = dtype;
+  result.scale = static_cast<float>(scale->FloatAt(0));
   if (!IsNormal(result.scale) || result.scale < 0) return std::nullopt;
   if (node.inputs.size() > 2 && node.inputs[2] != kNone) {
     const Tensor* zero = ConstantOf(graph, node.inputs[2]);
@@ -37,13 +40,40 @@ std::optional<Dequantized> OneScale(const Graph& graph, const Node& node, DataTy
   return result;
 }
 
+namespace {
+
+// As DynamicQuantizeLinear gives them: numbers that are computed while running.
+std::optional<Dequantized> OneScaleOfRun(const Graph& graph, const Node& node, DataType dtype) {
+  if (!IsByte(dtype) || node.Int("block_size", 0) != 0) return std::nullopt;
+  for (size_t i = 1; i < node.inputs.size(); ++i) {
+    if (node.inputs[i] == kNone) continue;
+    const Type& type = graph.value(node.inputs[i]).type;
+    if (!type.ranked || type.rank() != 0) return std::nullopt;
+  }
+  if (graph.value(node.inputs[1]).type.dtype != DataType::kF32) return std::nullopt;
+  Dequantized result;
+  result.scale_id = node.inputs[1];
+  result.zero_id = node.inputs.size() > 2 ? node.inputs[2] : kNone;
+  result.dtype = dtype;
+  result.known = false;
+  return result;
+}
+
+}  // namespace
+
 std::optional<Dequantized> ReadDequantized(const Graph& graph, ValueId id) {
   const Node* node = ProducerOf(graph, id, "DequantizeLinear");
   if (node == nullptr || graph.value(id).type.dtype != DataType::kF32) return std::nullopt;
-  std::optional<Dequantized> result =
-      OneScale(graph, *node, graph.value(node->inputs[0]).type.dtype);
+  const DataType dtype = graph.value(node->inputs[0]).type.dtype;
+  std::optional<Dequantized> result = OneScale(graph, *node, dtype);
+  if (!result) result = OneScaleOfRun(graph, *node, dtype);
   if (result) result->integers = node->inputs[0];
   return result;
+}
+
+std::optional<Dequantized> ReadKnown(const Graph& graph, ValueId id) {
+  const std::optional<Dequantized> result = ReadDequantized(graph, id);
+  return result && result->known ? result : std::nullopt;
 }
 
 namespace {
@@ -90,7 +120,7 @@ std::optional<Kernel> ReadKernel(const Graph& graph, ValueId id) {
 bool SumsFit(const Tensor& integers, int64_t channel_axis, const Dequantized& input,
              const Tensor* bias) {
   const int64_t low = input.dtype == DataType::kI8 ? -128 : 0, high = low + 255;
-  const int64_t reach = std::max(high - input.zero, input.zero - low);
+  const int64_t reach = input.known ? std::max(high - input.zero, input.zero - low) : high - low;
   const auto axis = static_cast<size_t>(channel_axis);
   const int64_t channels = integers.dims()[axis];
   int64_t inner = 1;

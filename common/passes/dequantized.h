@@ -14,13 +14,18 @@ struct Dequantized {
   ValueId integers = kNone;
   ValueId scale_id = kNone, zero_id = kNone;
   DataType dtype = DataType::kUndefined;  // i8 or u8
+  bool known = true;                      // scale and zero point: constants, else of each run
   float scale = 1;                        // normal, positive
   int64_t zero = 0;
   bool SameAs(const Dequantized& other) const {
+    if (!known || !other.known)
+      return dtype == other.dtype && scale_id == other.scale_id && zero_id == other.zero_id;
     return dtype == other.dtype && scale == other.scale && zero == other.zero;
   }
 };
 std::optional<Dequantized> ReadDequantized(const Graph& graph, ValueId id);
+// The same, if scale and zero point are constants.
+std::optional<Dequantized> ReadKnown(const Graph& graph, ValueId id);
 // Scale and zero point of a node that quantizes to or dequantizes from `dtype` with one of each,
 // both constants; `integers` is not set.
 std::optional<Dequantized> OneScale(const Graph& graph, const Node& node, DataType dtype);

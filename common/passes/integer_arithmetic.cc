@@ -5,6 +5,7 @@
 //   ... -> Mul(s) -> Relu -> QuantizeLinear(sy)   ==>   ... -> Mul(s / sy) -> Relu -> QuantizeLinear(1)
 //   DQ(x) -> MaxPool -> y   ==>   x -> MaxPool -> DQ -> y; likewise all that only moves elements
 //   QuantizeLinear(DQ(x)) with the same scale and zero point   ==>   x
+//   A scale of each run (DynamicQuantizeLinear) is multiplied first: ... -> Cast -> Mul(sx) -> Mul(sw) -> y
 //   Gemm and MatMul become MatMulInteger. Exact up to the last rounding: the sum is an integer, its
 //   scale one f32 product. What stays in float gets its dequantized constants.
 //   source: Jacob et al. 2018, arXiv 1712.05877, section 2.2
@@ -143,7 +144,7 @@ class Converter {
   }
 
   void CancelPair(const Node& node) {
-    const std::optional<Dequantized> before = ReadDequantized(graph_, node.inputs[0]);
+    const std::optional<Dequantized> before = ReadKnown(graph_, node.inputs[0]);
     const std::optional<Dequantized> after =
         OneScale(graph_, node, graph_.value(node.outputs[0]).type.dtype);
     if (before && after && before->SameAs(*after))
@@ -166,10 +167,11 @@ class Converter {
     }
     std::vector<double> scales;
     for (const double scale : kernel->scales) {
+      // A scale of each run is a factor of its own.
       scales.push_back(static_cast<double>(input->scale) * scale * node.Float("alpha", 1));
       if (!IsNormal(scales.back())) return;
     }
-    const Bias bias = ReadBias(node, scales, channels);
+    const Bias bias = ReadBias(node, *input, scales, channels);
     if (bias.none) return;
     if (!SumsFit(kernel->integers, channel_axis, *input, bias.integers ? &*bias.integers : nullptr))
       return;
@@ -193,7 +195,8 @@ class Converter {
   };
 
   // In steps of the sums where it is quantized so, else in float.
-  Bias ReadBias(const Node& node, const std::vector<double>& scales, int64_t channels) {
+  Bias ReadBias(const Node& node, const Dequantized& input, const std::vector<double>& scales,
+                int64_t channels) {
     Bias bias;
     if (node.inputs.size() < 3 || node.inputs[2] == kNone) return bias;
     const double beta = node.Float("beta", 1);
@@ -202,7 +205,7 @@ class Converter {
       const Tensor* integers = ConstantOf(graph_, dequantize->inputs[0]);
       const Tensor* steps = ConstantOf(graph_, dequantize->inputs[1]);
       if (integers != nullptr && steps != nullptr && integers->dtype() == DataType::kI32 &&
-          integers->size() == channels && beta == 1 && StepsAre(*steps, scales) &&
+          integers->size() == channels && beta == 1 && input.known && StepsAre(*steps, scales) &&
           IsZero(*dequantize)) {
         bias.integers = *integers;
         return bias;
@@ -259,7 +262,8 @@ class Converter {
     const ValueId weights =
         kernel.id != kNone ? kernel.id : graph_.AddConstant(node.name + ".w", kernel.integers);
     std::vector<ValueId> operands = {input.integers, weights};
-    if (input.zero != 0) operands.push_back(input.zero_id);
+    if ((input.zero != 0 || !input.known) && input.zero_id != kNone)
+      operands.push_back(input.zero_id);
     type.dtype = DataType::kI32;
     ValueId sum = Add(conv ? "ConvInteger" : "MatMulInteger", node.name, operands, type,
                       conv ? node.attributes : std::map<std::string, Attribute>{});
@@ -270,14 +274,15 @@ class Converter {
       sum = Add("Add", node.name + ".biased", {sum, b}, type);
     }
     type.dtype = DataType::kF32;
-    const ValueId whole = Add("Cast", node.name + ".whole", {sum}, type,
-                              {{"to", static_cast<int64_t>(DataType::kF32)}});
+    ValueId whole = Add("Cast", node.name + ".whole", {sum}, type,
+                        {{"to", static_cast<int64_t>(DataType::kF32)}});
+    if (!input.known) whole = Add("Mul", node.name + ".steps", {whole, input.scale_id}, type);
     std::vector<float> factors(scales.begin(), scales.end());
     const ValueId factor = graph_.AddConstant(
         node.name + ".scale",
         Tensor::Of(DataType::kF32, shaped(static_cast<int64_t>(factors.size())), factors));
     ValueId real = Add("Mul", node.name + ".real", {whole, factor}, type);
-    scaled_.push_back(real);
+    if (input.known) scaled_.push_back(real);
     if (bias.floats) {
       const ValueId b =
           graph_.AddConstant(node.name + ".b", bias.floats->Reshaped(shaped(bias.floats->size())));
@@ -375,7 +380,7 @@ class Converter {
       if (id == at || id == kNone) continue;
       const Tensor* constant = ConstantOf(graph_, id);
       const bool number = constant != nullptr && constant->dtype() == DataType::kF32;
-      if (!number && (node.op == "Clip" || !ReadDequantized(graph_, id))) return false;
+      if (!number && (node.op == "Clip" || !ReadKnown(graph_, id))) return false;
     }
     return node.inputs[0] != node.inputs[1];
   }
@@ -384,7 +389,7 @@ class Converter {
   bool Scales(const Node& node, size_t i) const {
     const ValueId id = node.inputs[i];
     if (id == kNone || (node.op != "Add" && node.op != "Clip")) return false;
-    return ConstantOf(graph_, id) != nullptr || (node.op == "Add" && ReadDequantized(graph_, id));
+    return ConstantOf(graph_, id) != nullptr || (node.op == "Add" && ReadKnown(graph_, id));
   }
 
   void ScaleInput(NodeId node, size_t i, double factor) {
@@ -398,7 +403,7 @@ class Converter {
         out[k] = static_cast<float>(constant->FloatAt(k) * factor);
       scaled = graph_.AddConstant(name, std::move(result));
     } else {
-      const std::optional<Dequantized> read = ReadDequantized(graph_, id);
+      const std::optional<Dequantized> read = ReadKnown(graph_, id);
       QUENCH_CHECK(read.has_value());  // Scales has seen it
       const std::string scale_name = graph_.value(read->scale_id).name;
       const ValueId scale = graph_.AddConstant(

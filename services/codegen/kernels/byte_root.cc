@@ -34,6 +34,14 @@ std::optional<int64_t> ZeroOf(const KernelRequest& request, const Group& group, 
   return zero->IntAt(0);
 }
 
+// Whether root input i is a tensor of one element that is computed while running.
+bool IsNumberOfRun(const KernelRequest& request, const Group& group, int i) {
+  if (!group.HasInput(i) || ConstantInput(request, group, i) != nullptr) return false;
+  const Type& type = group.InputType(i);
+  return type.ranked &&
+         std::all_of(type.dims.begin(), type.dims.end(), [](Dim dim) { return dim.is(1); });
+}
+
 // What the forms ask of weights.
 struct WeightBounds {
   int64_t least = 0;
@@ -130,32 +138,56 @@ std::optional<ByteRoot> ReadByteRoot(const KernelRequest& request, int channel_a
     return std::nullopt;
   }
   const std::optional<int64_t> zero = ZeroOf(request, group, 2);
-  if (!zero || ZeroOf(request, group, 3) != 0) return std::nullopt;
-  root.zero = *zero;
+  if ((!zero && !IsNumberOfRun(request, group, 2)) || ZeroOf(request, group, 3) != 0)
+    return std::nullopt;
+  root.zero = zero.value_or(0);
+  if (!zero) root.zero_input = 2;
   const WeightBounds bounds = BoundsOf(weights->tensor, channel_axis);
   root.form = ChooseForm(request.target, bounds);
   const bool wants_u8 = root.form == BytesForm::kUnsigned || root.form == BytesForm::kPairs;
   root.flip = wants_u8 != (root.input == DataType::kU8);
   const int64_t low = root.input == DataType::kI8 ? -128 : 0;
   root.weight_reach = static_cast<double>(bounds.largest_sum) *
-                      static_cast<double>(std::max(low + 255 - root.zero, root.zero - low));
+                      static_cast<double>(zero ? std::max(low + 255 - *zero, *zero - low) : 255);
   TakeBias(group, root);
   return root;
 }
 
-PackSpec ByteSums(const KernelRequest& request, const Group& group, const ByteRoot& root,
+PackSpec ByteBias(const KernelRequest& request, const Group& group, const ByteRoot& root,
                   int channel_axis, int64_t channels, int64_t padded) {
   PackSpec spec{"byte_sums",
-                {{"axis", channel_axis},
-                 {"channels", channels},
-                 {"padded", padded},
-                 {"factor", -(root.zero + root.shift())}},
+                {{"axis", channel_axis}, {"channels", channels}, {"padded", padded}, {"factor", 0}},
                 {request.node.inputs[static_cast<size_t>(group.inputs[1])]}};
   if (root.bias_operand >= 0) {
     const EpilogueOperand& bias = group.epilogue.operands[static_cast<size_t>(root.bias_operand)];
     spec.sources.push_back(request.node.inputs[static_cast<size_t>(bias.input)]);
   }
   return spec;
+}
+
+void AddByteSums(const KernelRequest& request, const Group& group, const ByteRoot& root,
+                 int channel_axis, int64_t channels, int64_t padded, Candidate& candidate) {
+  PackSpec sums = ByteBias(request, group, root, channel_axis, channels, padded);
+  sums.params["factor"] = -(root.zero + root.shift());
+  candidate.packs.push_back(sums);
+  if (root.zero_input >= 0) {
+    sums.params["factor"] = -1;
+    sums.sources.resize(1);
+    candidate.packs.push_back(sums);
+  }
+  for (const int i : {2, 3}) {
+    if (group.HasInput(i) && i != root.zero_input)
+      candidate.packed[static_cast<size_t>(group.inputs[static_cast<size_t>(i)])] = true;
+  }
+}
+
+RunZero LoadRunZero(VectorBuilder& b, const Group& group, const ByteRoot& root,
+                    const BufferMap& buffers) {
+  if (root.zero_input < 0) return {};
+  const Ptr zero = b.Buffer(buffers.Input(group.inputs[static_cast<size_t>(root.zero_input)]));
+  const Vec byte = b.ToI32(b.Load(zero, 1, DataType::kU8));
+  return {b.ToI32(b.Load(zero, 1, root.input)),
+          b.Apply(VecOp::kMul, byte, b.Constant(DataType::kI32, 0x01010101, 1))};
 }
 
 double ProductsCost(BytesForm form) {

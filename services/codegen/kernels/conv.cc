@@ -28,11 +28,7 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group, cons
                              {request.node.inputs[input(1)]}});
   const int64_t padded = plan.out_blocks() * plan.lanes;
   if (shape.bytes) {
-    candidate.packs.push_back(
-        ByteSums(request, group, *shape.bytes, 0, shape.out_channels, padded));
-    for (const int i : {2, 3}) {  // zero points are in the sums
-      if (group.HasInput(i)) candidate.packed[input(i)] = true;
-    }
+    AddByteSums(request, group, *shape.bytes, 0, shape.out_channels, padded, candidate);
   } else if (shape.has_bias) {
     candidate.packed[input(2)] = true;
     candidate.packs.push_back({"channels",
@@ -64,6 +60,7 @@ class ConvEmitter {
  private:
   // Addresses that do not depend on the task.
   void Prepare() {
+    if (s_.bytes) zero_ = LoadRunZero(b_, group_, *s_.bytes, buffers_);
     pixels_out_ = b_.Size(s_.out_h) * b_.Size(s_.out_w);
     image_out_ = pixels_out_ * (plan_.out_blocks() * plan_.lanes);
     input_channels_ =
@@ -85,6 +82,7 @@ class ConvEmitter {
              .pixel_words = plan_.pixel_words,
              .type = group_.InputType(0).dtype,
              .fill = s_.bytes ? s_.bytes->zero : 0,
+             .run_fill = zero_,
              .height = b_.Size(s_.h),
              .width = b_.Size(s_.w),
              .left = s_.pad_left,
@@ -231,6 +229,10 @@ class ConvEmitter {
     const int64_t vector = 4 * plan_.lanes;
     tile.weights = b_.Buffer(buffers_.Pack(0)) + tiles.vector * (plan_.vector_weights() * 4);
     if (s_.has_bias) tile.bias = b_.Buffer(buffers_.Pack(1)) + tiles.vector * vector;
+    if (zero_.value.valid()) {
+      tile.factors = b_.Buffer(buffers_.Pack(2)) + tiles.vector * vector;
+      tile.zero = zero_.value;
+    }
     Prefetch(tiles, tile);
     const int64_t lanes = plan_.lanes;
     const Int line = plan_.flat ? b_.I(0) : b_.Size(s_.out_w) * lanes;
@@ -248,7 +250,7 @@ class ConvEmitter {
       return LoadOperand(b_, group_.epilogue.operands[i], buffers_, packs_[i], place, channel,
                          plan_.lanes);
     };
-    absl::StatusOr<Vec> result = EmitEpilogue(b_, group_.epilogue, value, load);
+    absl::StatusOr<Vec> result = EmitEpilogue(b_, group_.epilogue, buffers_, value, load);
     if (!result.ok()) {
       status_ = result.status();
       return;
@@ -268,6 +270,7 @@ class ConvEmitter {
   const std::vector<int>& packs_;
   PaddedRows rows_;
   Int pixels_out_, image_out_, image_in_, row_, block_;
+  RunZero zero_;
   int64_t input_channels_ = 0;
   int64_t pixel_ = 0;
   bool tail_ = false;

@@ -64,13 +64,6 @@ std::optional<DepthwisePlan> MakePlan(const KernelRequest& request, Group& group
   return plan;
 }
 
-PackSpec Bias(const KernelRequest& request, const Group& group, const DepthwisePlan& plan,
-              int64_t padded) {
-  PackSpec spec = ByteSums(request, group, *plan.shape.bytes, 0, plan.shape.in_channels, padded);
-  spec.params["factor"] = 0;
-  return spec;
-}
-
 std::vector<int> AddPacks(const KernelRequest& request, const Group& group,
                           const DepthwisePlan& plan, Candidate& candidate) {
   const auto input = [&](int i) {
@@ -82,9 +75,9 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group,
       {"depthwise", {{"lanes", plan.lanes}}, {request.node.inputs[input(1)]}});
   if (plan.shape.bytes) {
     // The zero point goes with the copy: sums start from the bias alone.
-    candidate.packs.push_back(Bias(request, group, plan, padded));
+    candidate.packs.push_back(ByteBias(request, group, *plan.shape.bytes, 0, channels, padded));
     for (const int i : {2, 3}) {
-      if (group.HasInput(i)) candidate.packed[input(i)] = true;
+      if (group.HasInput(i) && i != plan.shape.bytes->zero_input) candidate.packed[input(i)] = true;
     }
   } else if (plan.shape.has_bias) {
     candidate.packed[input(2)] = true;
@@ -119,6 +112,7 @@ class DepthwiseEmitter {
              .pixel_words = plan_.lanes,
              .type = group_.InputType(0).dtype,
              .fill = s_.bytes ? s_.bytes->zero : 0,
+             .run_fill = s_.bytes ? LoadRunZero(b_, group_, *s_.bytes, buffers_) : RunZero{},
              .to_floats = s_.bytes.has_value(),
              .height = b_.Size(s_.h),
              .width = b_.Size(s_.w),
@@ -201,7 +195,7 @@ class DepthwiseEmitter {
       return LoadOperand(b_, group_.epilogue.operands[i], buffers_, packs_[i], place, channel,
                          plan_.lanes);
     };
-    absl::StatusOr<Vec> result = EmitEpilogue(b_, group_.epilogue, value, load);
+    absl::StatusOr<Vec> result = EmitEpilogue(b_, group_.epilogue, buffers_, value, load);
     if (!result.ok()) {
       status_ = result.status();
       return;

@@ -122,6 +122,12 @@ class TailReader {
     if (outer.constant != nullptr && IsPerChannel(outer.type, output_, channel_axis_)) {
       return EpilogueOperand{EpilogueOperand::kChannels, input, 0, type};
     }
+    const bool one = std::all_of(outer.type.dims.begin(), outer.type.dims.end(),
+                                 [](Dim dim) { return dim.is(1); });
+    if (outer.constant == nullptr && IsPlain(outer.type) && one &&
+        outer.type.rank() <= output_.rank() && outer.type.dims != output_.dims) {
+      return EpilogueOperand{EpilogueOperand::kNumber, input, 0, type};
+    }
     if (outer.constant != nullptr || !IsPlain(outer.type) || outer.type.dims != output_.dims)
       return std::nullopt;
     return EpilogueOperand{EpilogueOperand::kTensor, input, 0, type};
@@ -193,13 +199,19 @@ std::vector<int> PackEpilogue(const KernelRequest& request, const Group& group, 
   return packs;
 }
 
-absl::StatusOr<Vec> EmitEpilogue(VectorBuilder& b, const Epilogue& epilogue, Vec value,
+absl::StatusOr<Vec> EmitEpilogue(VectorBuilder& b, const Epilogue& epilogue,
+                                 const BufferMap& buffers, Vec value,
                                  const std::function<Vec(int operand)>& load) {
   std::vector<Vec> values = {value};
   std::vector<Vec> operands(epilogue.operands.size());
   for (size_t i = 0; i < operands.size(); ++i) {
     const EpilogueOperand& operand = epilogue.operands[i];
     if (operand.kind == EpilogueOperand::kTaken) continue;
+    if (operand.kind == EpilogueOperand::kNumber) {
+      const Ptr number = b.Buffer(buffers.Input(operand.input));
+      operands[i] = b.Splat(b.Load(number, 1, operand.type), value.lanes);
+      continue;
+    }
     operands[i] = operand.kind == EpilogueOperand::kImmediate
                       ? b.Constant(operand.type, operand.value, value.lanes)
                       : load(static_cast<int>(i));

@@ -21,6 +21,7 @@ struct EpilogueOperand {
     kChannels,   // node input `input`: a constant along the channel axis; packed as a vector
     kScalar,     // node input `input`: a constant of one element; packed as one vector of it
     kImmediate,  // `value`, a constant of the body; or a byte, node input `input`
+    kNumber,     // node input `input`: one element that is computed while running
     kTaken,      // node input `input`: a constant that the kernel's own packs hold; no step has it
   };
   Kind kind = kTensor;
@@ -77,10 +78,6 @@ const Constant* ConstantInput(const KernelRequest& request, const Group& group, 
 std::vector<int> PackEpilogue(const KernelRequest& request, const Group& group, int64_t channels,
                               int64_t padded, Candidate& candidate);
 
-// The epilogue of one vector. `load` gives an operand that is not an immediate.
-absl::StatusOr<Vec> EmitEpilogue(VectorBuilder& b, const Epilogue& epilogue, Vec value,
-                                 const std::function<Vec(int operand)>& load);
-
 // Everything about the epilogue that its code depends on.
 std::string EpilogueIdentity(const Epilogue& epilogue);
 
@@ -107,6 +104,11 @@ struct Place {
   Place operator+(Int elements) const { return {words + elements * 4, bytes + elements}; }
   Int At(DataType type) const { return DataTypeBits(type) == 8 ? bytes : words; }
 };
+
+// The epilogue of one vector. `load` gives operands that are tensors, or constants in packs.
+absl::StatusOr<Vec> EmitEpilogue(VectorBuilder& b, const Epilogue& epilogue,
+                                 const BufferMap& buffers, Vec value,
+                                 const std::function<Vec(int operand)>& load);
 
 // An operand of the epilogue for one vector at `place` of the output; `channel` is the byte offset
 // of its first channel in a per-channel pack, `pack` of PackEpilogue's result.

@@ -193,6 +193,7 @@ class MatMulEmitter {
         packs_(packs) {}
 
   absl::Status Emit() {
+    if (s_.bytes) zero_ = LoadRunZero(b_, group_, *s_.bytes, buffers_);
     m_ = b_.Size(s_.m);
     k_ = b_.Size(s_.k);
     n_ = b_.Size(s_.n);
@@ -306,6 +307,10 @@ class MatMulEmitter {
     tile.weights = weights;
     if (s_.has_bias)
       tile.bias = b_.Buffer(buffers_.Pack(s_.constant_b ? 1 : 0)) + columns.first * vector;
+    if (zero_.value.valid()) {
+      tile.factors = b_.Buffer(buffers_.Pack(2)) + columns.first * vector;
+      tile.zero = zero_.value;
+    }
     if (prefetch.lines > 0) {
       const Int slice = Min(index.Get(), b_.I(prefetch.slices - 1));
       tile.prefetch =
@@ -332,7 +337,7 @@ class MatMulEmitter {
       return b_.Load(scalar ? pack : pack + (columns.first + v) * (4 * plan_.lanes), plan_.lanes,
                      o.type);
     };
-    absl::StatusOr<Vec> result = EmitEpilogue(b_, group_.epilogue, value, load);
+    absl::StatusOr<Vec> result = EmitEpilogue(b_, group_.epilogue, buffers_, value, load);
     if (!result.ok()) {
       status_ = result.status();
       return;
@@ -347,6 +352,7 @@ class MatMulEmitter {
   const MatMulShape& s_;
   const BufferMap& buffers_;
   const std::vector<int>& packs_;
+  RunZero zero_;
   Int m_, k_, n_, row_stride_, channel_stride_;
   absl::Status status_;
 };
@@ -362,15 +368,14 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group, cons
   };
   const int64_t n = s.n.is_static() ? s.n.value() : 1;
   const int64_t padded = (n + plan.lanes - 1) / plan.lanes * plan.lanes;
-  for (const int i : {2, 3}) {  // a bias, or a C with beta = 0; zero points
-    if (group.HasInput(i)) candidate.packed[input(i)] = true;
-  }
+  if (group.HasInput(2) && !s.bytes)
+    candidate.packed[input(2)] = true;  // a bias, or a C with beta = 0
   if (s.bytes) {
     candidate.packed[input(1)] = true;
     candidate.packs.push_back({"gemm_panels_bytes",
                                {{"lanes", plan.lanes}, {"vectors", plan.tile.vectors}},
                                {request.node.inputs[input(1)]}});
-    candidate.packs.push_back(ByteSums(request, group, *s.bytes, 1, n, padded));
+    AddByteSums(request, group, *s.bytes, 1, n, padded, candidate);
     return PackEpilogue(request, group, n, padded, candidate);
   }
   if (s.constant_b) {
@@ -417,7 +422,8 @@ std::string Identity(const Group& group, const MatMulPlan& plan, const std::vect
       s.b_batched ? "B" : "", s.a_transposed ? "a" : "", s.b_transposed ? "b" : "",
       s.constant_b ? "c" : "", s.has_bias ? "i" : "", plan.lanes, plan.unroll, plan.tile.x,
       plan.tile.vectors, plan.by_rows ? "r" : "p", plan.task_tiles, fmt::join(group.inputs, ","),
-      fmt::join(packs, ","), s.bytes ? s.bytes->ToString() : "floats",
+      fmt::join(packs, ","),
+      s.bytes ? fmt::format("{} zero {}", s.bytes->ToString(), s.bytes->zero_input) : "floats",
       EpilogueIdentity(group.epilogue));
 }
 

@@ -45,6 +45,10 @@ class MicroEmitter {
       const DataType type = r_.bytes != nullptr ? DataType::kI32 : DataType::kF32;
       initial.push_back(t_.bias.valid() ? b_.Load(t_.bias + 4 * r_.lanes * v, r_.lanes, type)
                                         : b_.Constant(type, 0, r_.lanes));
+      if (!t_.factors.valid()) continue;
+      const Vec factor = b_.Load(t_.factors + 4 * r_.lanes * v, r_.lanes, type);
+      const Vec moved = b_.Apply(VecOp::kMul, factor, b_.Splat(t_.zero, r_.lanes));
+      initial.back() = b_.Apply(VecOp::kAdd, initial.back(), moved);
     }
     for (size_t p = 0; p < pixels_.size(); ++p) {
       for (int v = 0; v < t_.vectors; ++v) {

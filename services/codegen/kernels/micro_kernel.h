@@ -35,7 +35,9 @@ struct MicroTile {
   Ptr input;  // first channel of the first tap of the tile's first pixel
   Int y_stride, x_stride;
   Ptr weights;
-  Ptr bias;      // `vectors` vectors that the accumulators start with; 0 when invalid
+  Ptr bias;     // `vectors` vectors that the accumulators start with; 0 when invalid
+  Ptr factors;  // of bytes: with `vectors` more that `zero`, an i32, is multiplied by; or invalid
+  Vec zero;
   Ptr prefetch;  // lines to fetch, one step of `prefetch_lines` per body; none when invalid
   int prefetch_lines = 1;
 };

@@ -55,7 +55,9 @@ class Copier {
   void Fill(Ptr to, Int words) {
     const int lanes = p_.pixel_words == p_.lanes ? p_.lanes : 1;
     const bool bytes = element_ == 1 && !p_.to_floats;
-    const Vec value = bytes ? b_.Constant(DataType::kI32, Pattern(), lanes) : b_.F(0, lanes);
+    const Vec value = !bytes                        ? b_.F(0, lanes)
+                      : p_.run_fill.pattern.valid() ? b_.Splat(p_.run_fill.pattern, lanes)
+                                                    : b_.Constant(DataType::kI32, Pattern(), lanes);
     b_.For(b_.I(0), words, lanes, [&](Int i) { b_.Store(to + i * 4, value); });
   }
 
@@ -83,10 +85,12 @@ class Copier {
   }
 
   void Convert(Ptr from, Ptr to) {
+    const Vec zero = p_.run_fill.value.valid() ? b_.Splat(b_.ToF32(p_.run_fill.value), p_.lanes)
+                                               : b_.F(static_cast<double>(p_.fill), p_.lanes);
+    const bool moved = p_.fill != 0 || p_.run_fill.value.valid();
     b_.For(b_.I(0), copied_, 1, [&](Int x) {
       const Vec value = b_.ToF32(b_.Load(from + x * p_.lanes, p_.lanes, p_.type));
-      const Vec zero = b_.F(static_cast<double>(p_.fill), p_.lanes);
-      b_.Store(to + x * pixel_, p_.fill == 0 ? value : b_.Apply(VecOp::kSub, value, zero));
+      b_.Store(to + x * pixel_, moved ? b_.Apply(VecOp::kSub, value, zero) : value);
     });
   }
 

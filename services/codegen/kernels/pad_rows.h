@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "services/codegen/kernels/byte_root.h"
 #include "services/codegen/kernels/vector_builder.h"
 
 namespace quench::codegen {
@@ -18,6 +19,7 @@ struct PaddedRows {
   int64_t pixel_words = 8;
   DataType type = DataType::kF32;  // or i8, u8
   int64_t fill = 0;                // of the border, a byte; floats have 0
+  RunZero run_fill;                // instead of `fill`, where it is valid
   bool to_floats = false;          // of blocked bytes: less `fill`, as `lanes` floats a pixel
   Int height, width;               // of the source
   int64_t left = 0;                // pixels of border before each row

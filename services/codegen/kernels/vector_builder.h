@@ -66,7 +66,7 @@ enum class VecOp : uint8_t {
   kMul,
   kMin,
   kMax
-};  // of f32, and kAdd also of i32; min and max: the second operand when unordered
+};  // of f32, kAdd and kMul also of i32; min and max: the second operand when unordered
 
 // Ways to multiply bytes that CPUs have. Weights are always i8.
 enum class BytesForm : uint8_t {
@@ -122,7 +122,7 @@ class VectorBuilder {
   virtual Vec AddProducts(BytesForm form, Vec sum, const BytesOperand& x, Vec w) = 0;
   // `flip` changes between i8 and u8 first: every byte's highest bit.
   virtual BytesOperand PrepareBytes(BytesForm form, Vec x, bool flip) = 0;
-  virtual Vec ToI32(Vec value) = 0;  // of f32 whole numbers that fit
+  virtual Vec ToI32(Vec value) = 0;  // of integers, and of f32 whole numbers that fit
   virtual Vec ToF32(Vec value) = 0;  // of integers
   // The 2 * lanes values a0 b0 a1 b1 ... : first half in `low`.
   virtual void Interleave(Vec a, Vec b, Vec& low, Vec& high) = 0;

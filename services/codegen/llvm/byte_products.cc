@@ -128,15 +128,15 @@ Vec LlvmVectorBuilder::AddProducts(BytesForm form, Vec sum, const BytesOperand& 
 }
 
 Vec LlvmVectorBuilder::ToI32(Vec value) {
-  return NewVec(b_.CreateFPToSI(At(value), VecType(value.lanes, DataType::kI32)), value.lanes,
-                DataType::kI32);
+  llvm::Type* i32 = VecType(value.lanes, DataType::kI32);
+  llvm::Value* whole = IsFloat(value.type)    ? b_.CreateFPToSI(At(value), i32)
+                       : IsSigned(value.type) ? b_.CreateSExt(At(value), i32)
+                                              : b_.CreateZExt(At(value), i32);
+  return NewVec(whole, value.lanes, DataType::kI32);
 }
 
 Vec LlvmVectorBuilder::ToF32(Vec value) {
-  llvm::Type* i32 = VecType(value.lanes, DataType::kI32);
-  llvm::Value* whole =
-      IsSigned(value.type) ? b_.CreateSExt(At(value), i32) : b_.CreateZExt(At(value), i32);
-  return NewVec(b_.CreateSIToFP(whole, VecType(value.lanes)), value.lanes);
+  return NewVec(b_.CreateSIToFP(At(ToI32(value)), VecType(value.lanes)), value.lanes);
 }
 
 }  // namespace quench::codegen

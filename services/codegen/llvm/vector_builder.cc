@@ -205,7 +205,8 @@ Vec LlvmVectorBuilder::Apply(VecOp op, Vec a, Vec b) {
     case VecOp::kSub:
       return NewVec(b_.CreateFSub(x, y), a.lanes);
     case VecOp::kMul:
-      return NewVec(b_.CreateFMul(x, y), a.lanes);
+      return a.type == DataType::kF32 ? NewVec(b_.CreateFMul(x, y), a.lanes)
+                                      : NewVec(b_.CreateMul(x, y), a.lanes, a.type);
     case VecOp::kMin:
       return NewVec(b_.CreateSelect(b_.CreateFCmpOLT(x, y), x, y), a.lanes);
     case VecOp::kMax:

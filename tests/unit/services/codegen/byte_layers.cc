@@ -39,6 +39,14 @@ class Builder {
   ValueId Real(ValueId integers, float scale, DataType dtype, int64_t zero) {
     return Node1(graph_, "DequantizeLinear", {integers, Scale(scale), Zero(dtype, zero)});
   }
+  ValueId RealOfRun(ValueId integers, DataType dtype) {
+    const ValueId zero = graph_.AddInput("z", Type::Tensor(dtype, {}));
+    const ValueId number =
+        Node1(graph_, "Cast", {zero}, {{"to", static_cast<int64_t>(DataType::kF32)}});
+    const ValueId scale =
+        Node1(graph_, "Add", {Node1(graph_, "Mul", {number, Scale(1e-5F)}), Scale(0.02F)});
+    return Node1(graph_, "DequantizeLinear", {integers, scale, zero});
+  }
   ValueId Real(const Tensor& integers, const std::vector<float>& scales, int64_t axis) {
     const auto count = static_cast<int64_t>(scales.size());
     const ValueId scale = graph_.AddConstant(
@@ -70,7 +78,7 @@ Graph ByteGraph(const ByteLayer& layer) {
   for (int64_t c = 1; layer.per_channel && c < channels; ++c)
     scales.push_back(kKernel * static_cast<float>(1 + c % 7));
   std::vector<ValueId> operands = {
-      add.Real(x, kInput, layer.input, layer.zero),
+      layer.of_run ? add.RealOfRun(x, layer.input) : add.Real(x, kInput, layer.input, layer.zero),
       add.Real(Bytes(DataType::kI8, layer.w, 2, layer.weights), scales, axis)};
   if (layer.bias && layer.op != "MatMul") {
     std::vector<int32_t> values;
@@ -93,7 +101,8 @@ Graph ByteGraph(const ByteLayer& layer) {
   if (layer.relu) y = Node1(graph, "Relu", {y});
   if (layer.output != DataType::kF32) {
     // As tools write it, the same zero point is the same value.
-    const bool same = layer.output == layer.input && layer.output_zero == layer.zero;
+    const bool same =
+        !layer.of_run && layer.output == layer.input && layer.output_zero == layer.zero;
     const ValueId zero = same ? graph.node(0).inputs[2] : add.Zero(layer.output, layer.output_zero);
     y = Node1(graph, "QuantizeLinear", {y, add.Scale(0.37F), zero});
   }
@@ -253,6 +262,39 @@ std::vector<ByteLayer> ByteLayers() {
        .relu = false,
        .output = DataType::kF32},
       {.name = "no_bias", .bias = false, .relu = false, .output_zero = 100},
+      {.name = "run_pointwise", .of_run = true},
+      {.name = "run_three",
+       .x = {1, 24, 9, 9},
+       .w = {20, 24, 3, 3},
+       .attributes = window(3, 1),
+       .input = DataType::kI8,
+       .of_run = true,
+       .residual = true,
+       .output = DataType::kI8},
+      {.name = "run_first",
+       .x = {1, 3, 13, 12},
+       .w = {16, 3, 5, 5},
+       .attributes = window(5, 2),
+       .of_run = true,
+       .weights = Weights::kLargest},
+      {.name = "run_depthwise",
+       .x = {1, 24, 9, 8},
+       .w = {24, 1, 3, 3},
+       .attributes = window(3, 1, 24),
+       .of_run = true},
+      {.name = "run_product",
+       .op = "MatMul",
+       .x = {5, 64},
+       .w = {64, 20},
+       .of_run = true,
+       .relu = false,
+       .output = DataType::kF32},
+      {.name = "run_dense_i8",
+       .op = "Gemm",
+       .x = {3, 32},
+       .w = {9, 32},
+       .input = DataType::kI8,
+       .of_run = true},
       {.name = "product", .op = "MatMul", .x = {5, 64}, .w = {64, 40}, .zero = 12},
       {.name = "product_i8",
        .op = "MatMul",

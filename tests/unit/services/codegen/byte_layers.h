@@ -26,6 +26,7 @@ struct ByteLayer {
   std::map<std::string, Attribute> attributes = {};
   DataType input = DataType::kU8;
   int64_t zero = 0;
+  bool of_run = false;  // the zero point is an input `z`, and the scale depends on it
   Weights weights = Weights::kAny;
   bool per_channel = true, bias = true, relu = true, residual = false;
   DataType output = DataType::kU8;  // f32: not quantized
@@ -33,7 +34,7 @@ struct ByteLayer {
 };
 inline void PrintTo(const ByteLayer& layer, std::ostream* out) { *out << layer.name; }
 
-// Inputs `x`, and `r` where there is a residual, as integers; DequantizeLinear and QuantizeLinear
+// Inputs `x`, `r` where there is a residual, and `z`, as integers; DequantizeLinear and QuantizeLinear
 // around the layer.
 Graph ByteGraph(const ByteLayer& layer);
 // What the graph means in integers: after integer_arithmetic, which must have taken the layer.

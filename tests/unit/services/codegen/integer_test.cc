@@ -134,10 +134,14 @@ TEST(ByteLayers, AreNotLeftToNests) {
     if (layer.name == "product_odd") continue;  // k is not a multiple of 4
     const absl::StatusOr<Compiled> compiled = CompileGraph(ByteGraph(layer));
     ASSERT_TRUE(compiled.ok()) << compiled.status();
-    ASSERT_EQ(compiled->report.kernels.size(), 1u) << layer.name;
-    const std::string& kernel = compiled->report.kernels[0].kernel;
-    EXPECT_TRUE(kernel == "conv" || kernel == "depthwise" || kernel == "matmul")
-        << layer.name << ": " << kernel;
+    int products = 0;
+    for (const KernelReport& report : compiled->report.kernels) {
+      const bool product =
+          report.kernel == "conv" || report.kernel == "depthwise" || report.kernel == "matmul";
+      products += product ? 1 : 0;
+      EXPECT_TRUE(product || layer.of_run) << layer.name << ": " << report.kernel;
+    }
+    EXPECT_EQ(products, 1) << layer.name;
   }
 }
 
