@@ -76,9 +76,6 @@ std::optional<Dequantized> ReadKnown(const Graph& graph, ValueId id) {
   return result && result->known ? result : std::nullopt;
 }
 
-namespace {
-
-// u8 around 128 is i8 around 0.
 std::optional<Tensor> AsSigned(const Tensor& integers, const Tensor* zero) {
   int64_t wanted = 0;
   if (integers.dtype() == DataType::kU8) wanted = 128;
@@ -92,8 +89,6 @@ std::optional<Tensor> AsSigned(const Tensor& integers, const Tensor* zero) {
   for (const std::byte byte : integers.bytes()) *out++ = byte ^ std::byte{0x80};
   return result;
 }
-
-}  // namespace
 
 std::optional<Kernel> ReadKernel(const Graph& graph, ValueId id) {
   const Node* node = ProducerOf(graph, id, "DequantizeLinear");

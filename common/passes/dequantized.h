@@ -37,6 +37,8 @@ struct Kernel {
   std::vector<double> scales;
   int64_t scale_axis = 0;  // of more than one
 };
+// Integers around 128 (u8) or 0 (i8; `zero` may be null) as i8 around 0; nothing when they are not.
+std::optional<Tensor> AsSigned(const Tensor& integers, const Tensor* zero);
 std::optional<Kernel> ReadKernel(const Graph& graph, ValueId id);
 
 // Whether every sum of products of a channel fits i32 with its bias (i32 per channel, or null),

@@ -12,6 +12,9 @@ namespace quench::passes {
 // one of the graph's: adding constants moves those. An output of the graph keeps its producer.
 absl::Status FoldNode(Graph& graph, const Node& node, const StepContext& context);
 
+// The same for a node of the graph, if its inputs are all constants.
+absl::Status FoldIfConstant(Graph& graph, NodeId id, const StepContext& context);
+
 // The first output of such a node.
 absl::StatusOr<Tensor> EvaluateConstant(const Graph& graph, const Node& node,
                                         const StepContext& context);

@@ -80,6 +80,14 @@ absl::Status FoldNode(Graph& graph, const Node& node, const StepContext& context
   return absl::OkStatus();
 }
 
+absl::Status FoldIfConstant(Graph& graph, NodeId id, const StepContext& context) {
+  const Node node = graph.node(id);
+  for (const ValueId input : node.inputs) {
+    if (input != kNone && ConstantOf(graph, input) == nullptr) return absl::OkStatus();
+  }
+  return FoldNode(graph, node, context);
+}
+
 absl::StatusOr<Tensor> EvaluateConstant(const Graph& graph, const Node& node,
                                         const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(std::vector<Tensor> results, Evaluate(graph, node, context));

@@ -6,6 +6,7 @@
 //   DQ(x) -> MaxPool -> y   ==>   x -> MaxPool -> DQ -> y; likewise all that only moves elements
 //   QuantizeLinear(DQ(x)) with the same scale and zero point   ==>   x
 //   A scale of each run (DynamicQuantizeLinear) is multiplied first: ... -> Cast -> Mul(sx) -> Mul(sw) -> y
+//   QLinearConv and QLinearMatMul are what they stand for; weights of u8 around 128 become i8.
 //   Gemm and MatMul become MatMulInteger. Exact up to the last rounding: the sum is an integer, its
 //   scale one f32 product. What stays in float gets its dequantized constants.
 //   source: Jacob et al. 2018, arXiv 1712.05877, section 2.2
@@ -18,6 +19,7 @@
 #include "common/passes/dequantized.h"
 #include "common/passes/fold.h"
 #include "common/passes/passes.h"
+#include "common/passes/sink_dequantize.h"
 
 namespace quench::passes {
 namespace {
@@ -33,31 +35,23 @@ Tensor TransposedMatrix(const Tensor& matrix) {
   return result;
 }
 
-// Operators that hand elements on as they are, for any element type.
-bool OnlyMoves(const Node& node) {
-  const ops::OpDef* op = ops::FindOp(node.op);
-  if (op == nullptr || op->quant != ops::QuantRole::kPassThrough ||
-      op->kind == ops::OpKind::kPointwise) {
-    return false;
-  }
-  if (node.op == "MaxPool") return node.outputs.size() < 2 || node.outputs[1] == kNone;
-  return node.op != "GlobalMaxPool" && node.op != "Pad" && node.op != "CenterCropPad" &&
-         node.op != "Dropout";
-}
-
 class Converter {
  public:
   Converter(Graph graph, const StepContext& context)
       : graph_(std::move(graph)), context_(context) {}
 
   absl::StatusOr<Graph> Run() {
+    QUENCH_RETURN_IF_ERROR(SinkDequantize(graph_, context_));
     const size_t nodes = graph_.nodes.size();
     for (size_t i = 0; i < nodes; ++i) {
       QUENCH_RETURN_IF_ERROR(context_.Check());
       const Node node = graph_.nodes[i];  // adding nodes moves them
-      if (OnlyMoves(node)) QUENCH_RETURN_IF_ERROR(SinkBelow(node));
       if (node.op == "QuantizeLinear") CancelPair(node);
-      if (node.op == "Conv" || node.op == "Gemm" || node.op == "MatMul") ToIntegers(node);
+      if (node.op == "Conv" || node.op == "Gemm" || node.op == "MatMul")
+        Substitute(node, ToIntegers(node));
+      if (node.op == "QLinearConv" || node.op == "QLinearMatMul") Substitute(node, OfLinear(node));
+      if (node.op == "ConvInteger" || node.op == "MatMulInteger")
+        SignWeights(static_cast<NodeId>(i));
     }
     FindReaders();
     for (const ValueId product : scaled_) FoldScale(product);
@@ -70,77 +64,7 @@ class Converter {
  private:
   ValueId Add(const std::string& op, const std::string& name, std::vector<ValueId> inputs,
               Type type, std::map<std::string, Attribute> attributes = {}) {
-    const NodeId id = graph_.AddNode(op, name, std::move(inputs), 1, std::move(attributes));
-    const ValueId output = graph_.node(id).outputs[0];
-    graph_.value(output).type = std::move(type);
-    return output;
-  }
-
-  // DQ -> move  ==>  move -> DQ.
-  absl::Status SinkBelow(const Node& node) {
-    const size_t data = node.op == "Concat" ? node.inputs.size() : 1;
-    if (node.op == "Transpose" && SinkTransposed(node)) return absl::OkStatus();
-    std::optional<Dequantized> common;
-    Node moved = node;
-    for (size_t i = 0; i < data; ++i) {
-      const std::optional<Dequantized> each = ReadDequantized(graph_, node.inputs[i]);
-      if (!each || (common && !common->SameAs(*each))) return absl::OkStatus();
-      if (!common) common = each;
-      moved.inputs[i] = each->integers;
-    }
-    const NodeId id = graph_.AddNode(moved.op, moved.name, moved.inputs,
-                                     static_cast<int>(moved.outputs.size()), moved.attributes);
-    graph_.node(id).origin = node.origin;
-    const std::vector<ValueId> outputs = graph_.node(id).outputs;
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      if (node.outputs[i] == kNone) {
-        graph_.node(id).outputs[i] = kNone;
-        continue;
-      }
-      Type type = graph_.value(node.outputs[i]).type;
-      type.dtype = common->dtype;
-      graph_.value(outputs[i]).type = type;
-      type.dtype = DataType::kF32;
-      std::vector<ValueId> operands = {outputs[i], common->scale_id};
-      if (common->zero_id != kNone) operands.push_back(common->zero_id);
-      graph_.ReplaceUses(node.outputs[i],
-                         Add("DequantizeLinear", node.name + ".real", operands, type));
-    }
-    return FoldConstantInputs(id);
-  }
-
-  // A transposed kernel with a scale per channel: the channels' axis moves along.
-  bool SinkTransposed(const Node& node) {
-    const Node* dequantize = ProducerOf(graph_, node.inputs[0], "DequantizeLinear");
-    if (dequantize == nullptr || ConstantOf(graph_, dequantize->inputs[0]) == nullptr) return false;
-    const Tensor* scale = ConstantOf(graph_, dequantize->inputs[1]);
-    if (scale == nullptr || scale->size() == 1 || dequantize->Int("block_size", 0) != 0)
-      return false;
-    const Node old = *dequantize;
-    const int rank = graph_.value(node.inputs[0]).type.rank();
-    std::vector<int64_t> order = node.Ints("perm");
-    for (int i = rank - 1; order.size() < static_cast<size_t>(rank); --i) order.push_back(i);
-    const int64_t axis = old.Int("axis", 1) + (old.Int("axis", 1) < 0 ? rank : 0);
-    const auto place = std::find(order.begin(), order.end(), axis) - order.begin();
-    Type type = graph_.value(node.outputs[0]).type;
-    type.dtype = graph_.value(old.inputs[0]).type.dtype;
-    const ValueId moved = Add("Transpose", node.name, {old.inputs[0]}, type, node.attributes);
-    type.dtype = DataType::kF32;
-    std::vector<ValueId> operands = old.inputs;
-    operands[0] = moved;
-    std::map<std::string, Attribute> attributes = old.attributes;
-    attributes["axis"] = static_cast<int64_t>(place);
-    graph_.ReplaceUses(node.outputs[0], Add("DequantizeLinear", node.name + ".real", operands, type,
-                                            std::move(attributes)));
-    return FoldConstantInputs(graph_.value(moved).producer).ok();
-  }
-
-  absl::Status FoldConstantInputs(NodeId id) {
-    const Node node = graph_.node(id);
-    for (const ValueId input : node.inputs) {
-      if (input != kNone && ConstantOf(graph_, input) == nullptr) return absl::OkStatus();
-    }
-    return FoldNode(graph_, node, context_);
+    return AddTyped(graph_, op, name, std::move(inputs), std::move(type), std::move(attributes));
   }
 
   void CancelPair(const Node& node) {
@@ -151,31 +75,85 @@ class Converter {
       Replace(graph_, node.outputs[0], before->integers);
   }
 
-  void ToIntegers(const Node& node) {
+  void Substitute(const Node& node, std::optional<ValueId> with) {
+    if (with) graph_.ReplaceUses(node.outputs[0], *with);
+  }
+
+  // The scaled sums in float, in place of the node's output; nothing when it stays as it is.
+  std::optional<ValueId> ToIntegers(const Node& node) {
     const bool conv = node.op == "Conv";
     const std::optional<Dequantized> input = ReadDequantized(graph_, node.inputs[0]);
     std::optional<Kernel> kernel = input ? ReadKernel(graph_, node.inputs[1]) : std::nullopt;
-    if (!kernel || graph_.value(node.outputs[0]).type.dtype != DataType::kF32) return;
-    if (graph_.value(node.inputs[0]).type.rank() < 2) return;
-    if (!conv && !PrepareMatrix(node, *kernel)) return;
+    if (!kernel || graph_.value(node.outputs[0]).type.dtype != DataType::kF32) return std::nullopt;
+    if (graph_.value(node.inputs[0]).type.rank() < 2) return std::nullopt;
+    if (!conv && !PrepareMatrix(node, *kernel)) return std::nullopt;
     const int64_t channel_axis = conv ? 0 : 1;
     const int64_t channels = kernel->integers.dims()[static_cast<size_t>(channel_axis)];
     const bool per_channel = kernel->scales.size() > 1;
     if (per_channel && (kernel->scale_axis != channel_axis ||
                         static_cast<int64_t>(kernel->scales.size()) != channels)) {
-      return;
+      return std::nullopt;
     }
     std::vector<double> scales;
     for (const double scale : kernel->scales) {
       // A scale of each run is a factor of its own.
       scales.push_back(static_cast<double>(input->scale) * scale * node.Float("alpha", 1));
-      if (!IsNormal(scales.back())) return;
+      if (!IsNormal(scales.back())) return std::nullopt;
     }
     const Bias bias = ReadBias(node, *input, scales, channels);
-    if (bias.none) return;
+    if (bias.none) return std::nullopt;
     if (!SumsFit(kernel->integers, channel_axis, *input, bias.integers ? &*bias.integers : nullptr))
-      return;
-    Emit(node, *input, *kernel, scales, bias);
+      return std::nullopt;
+    return Emit(node, *input, *kernel, scales, bias);
+  }
+
+  // QLinearConv and QLinearMatMul through what they stand for.
+  std::optional<ValueId> OfLinear(const Node& node) {
+    const bool conv = node.op == "QLinearConv";
+    const std::vector<ValueId>& in = node.inputs;
+    const auto real = [&](size_t first, int64_t axis) {
+      Type type = graph_.value(in[first]).type;
+      type.dtype = DataType::kF32;
+      return Add("DequantizeLinear", node.name + ".in", {in[first], in[first + 1], in[first + 2]},
+                 type, {{"axis", axis}});
+    };
+    std::vector<ValueId> operands = {real(0, 1), real(3, conv ? 0 : 1)};
+    if (conv && in.size() > 8 && in[8] != kNone) {
+      const Tensor* x_scale = ConstantOf(graph_, in[1]);
+      const Tensor* w_scale = ConstantOf(graph_, in[4]);
+      if (x_scale == nullptr || w_scale == nullptr || x_scale->size() != 1) return std::nullopt;
+      std::vector<float> steps;
+      for (int64_t c = 0; c < w_scale->size(); ++c)
+        steps.push_back(static_cast<float>(x_scale->FloatAt(0) * w_scale->FloatAt(c)));
+      const ValueId scale = graph_.AddConstant(node.name + ".steps",
+                                               Tensor::Of(DataType::kF32, w_scale->dims(), steps));
+      Type type = graph_.value(in[8]).type;
+      type.dtype = DataType::kF32;
+      operands.push_back(Add("DequantizeLinear", node.name + ".bias", {in[8], scale}, type,
+                             {{"axis", int64_t{0}}}));
+    }
+    Type type = graph_.value(node.outputs[0]).type;
+    const Type integers = type;
+    type.dtype = DataType::kF32;
+    const ValueId y = Add(conv ? "Conv" : "MatMul", node.name, operands, type, node.attributes);
+    graph_.node(graph_.value(y).producer).origin = node.origin;
+    const std::optional<ValueId> scaled = ToIntegers(Node(graph_.node(graph_.value(y).producer)));
+    if (!scaled) return std::nullopt;
+    return Add("QuantizeLinear", node.name + ".q", {*scaled, in[6], in[7]}, integers);
+  }
+
+  // Kernels multiply by i8 around 0.
+  void SignWeights(NodeId id) {
+    const std::vector<ValueId> in = graph_.node(id).inputs;
+    const Tensor* weights = ConstantOf(graph_, in[1]);
+    const Tensor* zero = in.size() > 3 ? ConstantOf(graph_, in[3]) : nullptr;
+    if (weights == nullptr || zero == nullptr || weights->dtype() != DataType::kU8) return;
+    std::optional<Tensor> around_zero = AsSigned(*weights, zero);
+    if (!around_zero) return;
+    const std::string name = graph_.value(in[1]).name;
+    const ValueId constant = graph_.AddConstant(name, *std::move(around_zero));
+    graph_.node(id).inputs[1] = constant;
+    graph_.node(id).inputs.resize(3);
   }
 
   // A matrix as MatMulInteger takes it: [k, n].
@@ -249,8 +227,8 @@ class Converter {
     return true;
   }
 
-  void Emit(const Node& node, const Dequantized& input, const Kernel& kernel,
-            const std::vector<double>& scales, const Bias& bias) {
+  ValueId Emit(const Node& node, const Dequantized& input, const Kernel& kernel,
+               const std::vector<double>& scales, const Bias& bias) {
     const bool conv = node.op == "Conv";
     Type type = graph_.value(node.outputs[0]).type;
     // Per channel along axis 1 of a convolution, the last one of a product.
@@ -288,7 +266,7 @@ class Converter {
           graph_.AddConstant(node.name + ".b", bias.floats->Reshaped(shaped(bias.floats->size())));
       real = Add("Add", node.name + ".biased", {real, b}, type);
     }
-    graph_.ReplaceUses(node.outputs[0], real);
+    return real;
   }
 
   void FindReaders() {
@@ -421,7 +399,7 @@ class Converter {
     const size_t nodes = graph_.nodes.size();
     for (size_t i = 0; i < nodes; ++i) {
       if (graph_.nodes[i].op == "DequantizeLinear")
-        QUENCH_RETURN_IF_ERROR(FoldConstantInputs(static_cast<NodeId>(i)));
+        QUENCH_RETURN_IF_ERROR(FoldIfConstant(graph_, static_cast<NodeId>(i), context_));
     }
     graph_.Compact();
     return absl::OkStatus();

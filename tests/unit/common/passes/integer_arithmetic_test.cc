@@ -171,6 +171,76 @@ TEST(IntegerArithmeticTest, ATransposedKernelIsStillOne) {
   EXPECT_EQ(CountOps(after, "Transpose"), 0);
 }
 
+TEST(IntegerArithmeticTest, LinearOperatorsAreWhatTheyStandFor) {
+  Quantized q({1, 2, 5, 5});
+  const auto u8 = [&](uint8_t value) {
+    return q.graph.AddConstant("zero", Tensor::Of(DataType::kU8, {}, std::vector<uint8_t>{value}));
+  };
+  Tensor weights = Tensor::Zeros(DataType::kU8, {3, 2, 3, 3});
+  for (int64_t i = 0; i < weights.size(); ++i)
+    weights.mutable_bytes()[i] = static_cast<std::byte>(i * 29);
+  const ValueId scales = q.graph.AddConstant(
+      "scales", Tensor::Of(DataType::kF32, {3}, std::vector<float>{0.004F, 0.01F, 0.002F}));
+  const ValueId zeros = q.graph.AddConstant(
+      "zeros", Tensor::Of(DataType::kU8, {3}, std::vector<uint8_t>{128, 128, 128}));
+  const ValueId bias = q.graph.AddConstant(
+      "bias", Tensor::Of(DataType::kI32, {3}, std::vector<int32_t>{5, -700, 90}));
+  const ValueId x = Add(q.graph, "QuantizeLinear", {q.x, q.Scale(0.01F), u8(120)});
+  const ValueId conv = Add(q.graph, "QLinearConv",
+                           {x, q.Scale(0.01F), u8(120), q.graph.AddConstant("w", weights), scales,
+                            zeros, q.Scale(0.03F), u8(100), bias});
+  const ValueId flat =
+      Add(q.graph, "Reshape", {conv, q.graph.AddConstant("to", Tensor::I64({3, 9}))});
+  Tensor matrix = Tensor::Zeros(DataType::kI8, {9, 4});
+  for (int64_t i = 0; i < matrix.size(); ++i)
+    matrix.mutable_bytes()[i] = static_cast<std::byte>(i * 53);
+  const ValueId y = Add(q.graph, "QLinearMatMul",
+                        {flat, q.Scale(0.03F), u8(100), q.graph.AddConstant("m", matrix),
+                         q.Scale(0.01F), q.Zero(0), q.Scale(0.2F), u8(130)});
+  q.graph.outputs = {Add(q.graph, "DequantizeLinear", {y, q.Scale(0.2F), u8(130)})};
+  const Graph after = Integers(q.graph, 0.2);
+  EXPECT_EQ(CountOps(after, "ConvInteger"), 1);
+  EXPECT_EQ(CountOps(after, "MatMulInteger"), 1);
+  EXPECT_EQ(CountOps(after, "QLinearConv") + CountOps(after, "QLinearMatMul"), 0);
+  for (const Node& node : after.nodes) {
+    if (node.op == "ConvInteger") {
+      EXPECT_EQ(ConstantOf(after, node.inputs[1])->dtype(), DataType::kI8);
+    }
+  }
+}
+
+TEST(IntegerArithmeticTest, DynamicRangesAreAFactor) {
+  Quantized q({2, 16});
+  const NodeId dynamic = q.graph.AddNode("DynamicQuantizeLinear", "dynamic", {q.x}, 3);
+  const std::vector<ValueId> parts = q.graph.node(dynamic).outputs;
+  q.graph.value(parts[0]).type = Type::Tensor(DataType::kU8, {2, 16});
+  q.graph.value(parts[1]).type = Type::Tensor(DataType::kF32, {});
+  q.graph.value(parts[2]).type = Type::Tensor(DataType::kU8, {});
+  const ValueId x = Add(q.graph, "DequantizeLinear", {parts[0], parts[1], parts[2]});
+  q.graph.outputs = {Add(q.graph, "MatMul", {x, q.Kernel({16, 6}, 1)})};
+  const Graph after = Integers(q.graph, 1e-2);
+  EXPECT_EQ(CountOps(after, "MatMulInteger"), 1);
+  EXPECT_EQ(CountOps(after, "Mul"), 2);
+  EXPECT_EQ(CountOps(after, "DequantizeLinear"), 0);
+}
+
+TEST(IntegerArithmeticTest, WeightsAround128AreSigned) {
+  Quantized q({2, 8});
+  Tensor weights = Tensor::Zeros(DataType::kU8, {8, 3});
+  for (int64_t i = 0; i < weights.size(); ++i)
+    weights.mutable_bytes()[i] = static_cast<std::byte>(i * 31);
+  const ValueId zero =
+      q.graph.AddConstant("zero", Tensor::Of(DataType::kU8, {}, std::vector<uint8_t>{128}));
+  const ValueId x = q.Q(q.x, 0.01F, 3);
+  q.graph.outputs = {
+      Add(q.graph, "MatMulInteger", {x, q.graph.AddConstant("w", weights), q.Zero(3), zero})};
+  const Graph after = Integers(q.graph, 0);
+  const Node* product = Find(after, "MatMulInteger");
+  ASSERT_NE(product, nullptr);
+  EXPECT_EQ(ConstantOf(after, product->inputs[1])->dtype(), DataType::kI8);
+  EXPECT_EQ(product->inputs.size(), 3u);
+}
+
 TEST(IntegerArithmeticTest, SumsThatOverflowStayInFloat) {
   Quantized q({1, 70000});
   Tensor integers = Tensor::Zeros(DataType::kI8, {70000, 1});

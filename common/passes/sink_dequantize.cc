@@ -1,0 +1,117 @@
+#include "common/passes/sink_dequantize.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "common/base/status.h"
+#include "common/ops/op.h"
+#include "common/passes/dequantized.h"
+#include "common/passes/fold.h"
+#include "common/passes/passes.h"
+
+namespace quench::passes {
+namespace {
+
+// Operators that hand elements on as they are, for any element type.
+bool OnlyMoves(const Node& node) {
+  const ops::OpDef* op = ops::FindOp(node.op);
+  if (op == nullptr || op->quant != ops::QuantRole::kPassThrough ||
+      op->kind == ops::OpKind::kPointwise) {
+    return false;
+  }
+  if (node.op == "MaxPool") return node.outputs.size() < 2 || node.outputs[1] == kNone;
+  return node.op != "GlobalMaxPool" && node.op != "Pad" && node.op != "CenterCropPad" &&
+         node.op != "Dropout";
+}
+
+class Sinker {
+ public:
+  Sinker(Graph& graph, const StepContext& context) : graph_(graph), context_(context) {}
+
+  // DQ -> move  ==>  move -> DQ.
+  absl::Status SinkBelow(const Node& node) {
+    const size_t data = node.op == "Concat" ? node.inputs.size() : 1;
+    if (node.op == "Transpose" && SinkTransposed(node)) return absl::OkStatus();
+    std::optional<Dequantized> common;
+    Node moved = node;
+    for (size_t i = 0; i < data; ++i) {
+      const std::optional<Dequantized> each = ReadDequantized(graph_, node.inputs[i]);
+      if (!each || (common && !common->SameAs(*each))) return absl::OkStatus();
+      if (!common) common = each;
+      moved.inputs[i] = each->integers;
+    }
+    const NodeId id = graph_.AddNode(moved.op, moved.name, moved.inputs,
+                                     static_cast<int>(moved.outputs.size()), moved.attributes);
+    graph_.node(id).origin = node.origin;
+    const std::vector<ValueId> outputs = graph_.node(id).outputs;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (node.outputs[i] == kNone) {
+        graph_.node(id).outputs[i] = kNone;
+        continue;
+      }
+      Type type = graph_.value(node.outputs[i]).type;
+      type.dtype = common->dtype;
+      graph_.value(outputs[i]).type = type;
+      type.dtype = DataType::kF32;
+      std::vector<ValueId> operands = {outputs[i], common->scale_id};
+      if (common->zero_id != kNone) operands.push_back(common->zero_id);
+      graph_.ReplaceUses(node.outputs[i],
+                         AddTyped(graph_, "DequantizeLinear", node.name + ".real", operands, type));
+    }
+    return FoldIfConstant(graph_, id, context_);
+  }
+
+  // A transposed kernel with a scale per channel: the channels' axis moves along.
+  bool SinkTransposed(const Node& node) {
+    const Node* dequantize = ProducerOf(graph_, node.inputs[0], "DequantizeLinear");
+    if (dequantize == nullptr || ConstantOf(graph_, dequantize->inputs[0]) == nullptr) return false;
+    const Tensor* scale = ConstantOf(graph_, dequantize->inputs[1]);
+    if (scale == nullptr || scale->size() == 1 || dequantize->Int("block_size", 0) != 0)
+      return false;
+    const Node old = *dequantize;
+    const int rank = graph_.value(node.inputs[0]).type.rank();
+    std::vector<int64_t> order = node.Ints("perm");
+    for (int i = rank - 1; order.size() < static_cast<size_t>(rank); --i) order.push_back(i);
+    const int64_t axis = old.Int("axis", 1) + (old.Int("axis", 1) < 0 ? rank : 0);
+    const auto place = std::find(order.begin(), order.end(), axis) - order.begin();
+    Type type = graph_.value(node.outputs[0]).type;
+    type.dtype = graph_.value(old.inputs[0]).type.dtype;
+    const ValueId moved =
+        AddTyped(graph_, "Transpose", node.name, {old.inputs[0]}, type, node.attributes);
+    type.dtype = DataType::kF32;
+    std::vector<ValueId> operands = old.inputs;
+    operands[0] = moved;
+    std::map<std::string, Attribute> attributes = old.attributes;
+    attributes["axis"] = static_cast<int64_t>(place);
+    graph_.ReplaceUses(node.outputs[0], AddTyped(graph_, "DequantizeLinear", node.name + ".real",
+                                                 operands, type, std::move(attributes)));
+    return FoldIfConstant(graph_, graph_.value(moved).producer, context_).ok();
+  }
+
+ private:
+  Graph& graph_;
+  const StepContext& context_;
+};
+
+}  // namespace
+
+absl::Status SinkDequantize(Graph& graph, const StepContext& context) {
+  const size_t nodes = graph.nodes.size();
+  for (size_t i = 0; i < nodes; ++i) {
+    QUENCH_RETURN_IF_ERROR(context.Check());
+    const Node node = graph.nodes[i];  // adding nodes moves them
+    if (OnlyMoves(node)) QUENCH_RETURN_IF_ERROR(Sinker(graph, context).SinkBelow(node));
+  }
+  return absl::OkStatus();
+}
+
+ValueId AddTyped(Graph& graph, const std::string& op, const std::string& name,
+                 std::vector<ValueId> inputs, Type type,
+                 std::map<std::string, Attribute> attributes) {
+  const NodeId id = graph.AddNode(op, name, std::move(inputs), 1, std::move(attributes));
+  const ValueId output = graph.node(id).outputs[0];
+  graph.value(output).type = std::move(type);
+  return output;
+}
+
+}  // namespace quench::passes
