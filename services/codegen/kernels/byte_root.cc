@@ -66,11 +66,11 @@ WeightBounds BoundsOf(const Tensor& weights, int channel_axis) {
   const std::span<const int8_t> values = weights.as<int8_t>();
   WeightBounds bounds;
   for (int64_t i = 0; i < static_cast<int64_t>(values.size()); ++i) {
-    const int64_t w = values[static_cast<size_t>(i)];
+    const auto w = int64_t{values[static_cast<size_t>(i)]};
     sums[static_cast<size_t>(i / inner) % sums.size()] += std::abs(w);
     bounds.least = std::min(bounds.least, w);
     const bool last = i / step % summed == summed - 1;
-    const int64_t next = last ? 0 : values[static_cast<size_t>(i + step)];
+    const int64_t next = last ? 0 : int64_t{values[static_cast<size_t>(i + step)]};
     bounds.positive_pair =
         std::max(bounds.positive_pair, std::max<int64_t>(w, 0) + std::max<int64_t>(next, 0));
     bounds.negative_pair =
