@@ -50,7 +50,10 @@ std::optional<Dequantized> OneScaleOfRun(const Graph& graph, const Node& node, D
     const Type& type = graph.value(node.inputs[i]).type;
     if (!type.ranked || type.rank() != 0) return std::nullopt;
   }
-  if (graph.value(node.inputs[1]).type.dtype != DataType::kF32) return std::nullopt;
+  if (graph.value(node.inputs[1]).type.dtype != DataType::kF32 ||
+      ConstantOf(graph, node.inputs[1]) != nullptr) {
+    return std::nullopt;
+  }
   Dequantized result;
   result.scale_id = node.inputs[1];
   result.zero_id = node.inputs.size() > 2 ? node.inputs[2] : kNone;

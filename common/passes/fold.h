@@ -12,10 +12,13 @@ namespace quench::passes {
 // one of the graph's: adding constants moves those. An output of the graph keeps its producer.
 absl::Status FoldNode(Graph& graph, const Node& node, const StepContext& context);
 
-// The same for a node of the graph, if its inputs are all constants.
+// The same for a node of the graph, if its inputs are all constants and its outputs not much larger.
 absl::Status FoldIfConstant(Graph& graph, NodeId id, const StepContext& context);
 
-// The first output of such a node.
+// Folds dequantized constants and what depends on nothing else.
+absl::Status FoldDequantized(Graph& graph, const StepContext& context);
+
+// The first output of such a node; INVALID_ARGUMENT if it is not one.
 absl::StatusOr<Tensor> EvaluateConstant(const Graph& graph, const Node& node,
                                         const StepContext& context);
 

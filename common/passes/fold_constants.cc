@@ -33,8 +33,7 @@ bool IsTensor(const Type& type) {
 }
 
 bool ShouldFold(const Graph& graph, const Node& node) {
-  // What is quantized stays so: integer_arithmetic decides which constants are wanted in float.
-  if (node.inputs.empty() || node.op == "DequantizeLinear") return false;
+  if (node.inputs.empty()) return false;
   const ops::OpDef* op = ops::FindOp(node.op);
   if (op == nullptr || op->kind == ops::OpKind::kControl) return false;
   int64_t input_bytes = 0;
@@ -55,6 +54,32 @@ bool ShouldFold(const Graph& graph, const Node& node) {
   if (op->macs == nullptr) return true;
   const Dim macs = op->macs(ops::ContextOf(graph, node));
   return macs.is_static() && macs.value() <= kMaxMacs;
+}
+
+bool IsDequantized(const Graph& graph, ValueId id) {
+  const NodeId producer = id == kNone ? kNone : graph.value(id).producer;
+  return producer != kNone && graph.node(producer).op == "DequantizeLinear";
+}
+
+// Nodes that dequantize (and transpose) constants for a product whose other side is quantized too:
+// integer_arithmetic computes that in integers.
+std::vector<bool> KeptForIntegers(const Graph& graph) {
+  std::vector<bool> kept(graph.nodes.size(), false);
+  for (const Node& node : graph.nodes) {
+    const bool product = node.op == "Conv" || node.op == "Gemm" || node.op == "MatMul";
+    if (!product || !IsDequantized(graph, node.inputs[0])) continue;
+    for (size_t i = 1; i < node.inputs.size(); ++i) {
+      ValueId id = node.inputs[i];
+      while (id != kNone && graph.value(id).producer != kNone) {
+        const NodeId producer = graph.value(id).producer;
+        const std::string& op = graph.node(producer).op;
+        if (op != "DequantizeLinear" && op != "Transpose") break;
+        kept[static_cast<size_t>(producer)] = true;
+        id = op == "Transpose" ? graph.node(producer).inputs[0] : kNone;
+      }
+    }
+  }
+  return kept;
 }
 
 absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, const Node& node,
@@ -82,23 +107,33 @@ absl::Status FoldNode(Graph& graph, const Node& node, const StepContext& context
 
 absl::Status FoldIfConstant(Graph& graph, NodeId id, const StepContext& context) {
   const Node node = graph.node(id);
-  for (const ValueId input : node.inputs) {
-    if (input != kNone && ConstantOf(graph, input) == nullptr) return absl::OkStatus();
-  }
-  return FoldNode(graph, node, context);
+  return ShouldFold(graph, node) ? FoldNode(graph, node, context) : absl::OkStatus();
+}
+
+absl::Status FoldDequantized(Graph& graph, const StepContext& context) {
+  const size_t nodes = graph.nodes.size();
+  for (size_t i = 0; i < nodes; ++i)
+    QUENCH_RETURN_IF_ERROR(FoldIfConstant(graph, static_cast<NodeId>(i), context));
+  graph.Compact();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Tensor> EvaluateConstant(const Graph& graph, const Node& node,
                                         const StepContext& context) {
+  for (const ValueId input : node.inputs) {
+    if (input != kNone && ConstantOf(graph, input) == nullptr)
+      return InvalidArgument("node `{}`: an input is no constant", node.name);
+  }
   QUENCH_ASSIGN_OR_RETURN(std::vector<Tensor> results, Evaluate(graph, node, context));
   return std::move(results[0]);
 }
 
 absl::StatusOr<Graph> FoldConstants(Graph graph, const PassOptions& options,
                                     const StepContext& context) {
+  const std::vector<bool> kept = KeptForIntegers(graph);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     QUENCH_RETURN_IF_ERROR(context.Check());
-    if (ShouldFold(graph, graph.nodes[i]))
+    if (!kept[i] && ShouldFold(graph, graph.nodes[i]))
       QUENCH_RETURN_IF_ERROR(FoldNode(graph, Node(graph.nodes[i]), context));
   }
   graph.Compact();

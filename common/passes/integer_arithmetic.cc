@@ -56,7 +56,7 @@ class Converter {
     FindReaders();
     for (const ValueId product : scaled_) FoldScale(product);
     graph_.Compact();
-    QUENCH_RETURN_IF_ERROR(FoldRest());
+    QUENCH_RETURN_IF_ERROR(FoldDequantized(graph_, context_));  // for what stays in float
     QUENCH_RETURN_IF_ERROR(ops::InferGraph(graph_));
     return std::move(graph_);
   }
@@ -183,8 +183,8 @@ class Converter {
       const Tensor* integers = ConstantOf(graph_, dequantize->inputs[0]);
       const Tensor* steps = ConstantOf(graph_, dequantize->inputs[1]);
       if (integers != nullptr && steps != nullptr && integers->dtype() == DataType::kI32 &&
-          integers->size() == channels && beta == 1 && input.known && StepsAre(*steps, scales) &&
-          IsZero(*dequantize)) {
+          integers->size() == channels && IsRow(*integers) && beta == 1 && input.known &&
+          StepsAre(*steps, scales) && IsZero(*dequantize)) {
         bias.integers = *integers;
         return bias;
       }
@@ -197,7 +197,7 @@ class Converter {
       floats = &*bias.floats;
     }
     if (floats == nullptr || floats->dtype() != DataType::kF32 || floats->size() != channels ||
-        floats->rank() > 2 || (floats->rank() == 2 && floats->dims()[0] != 1)) {
+        !IsRow(*floats)) {
       bias.none = true;
       return bias;
     }
@@ -206,6 +206,10 @@ class Converter {
     for (int64_t c = 0; c < channels; ++c) out[c] = static_cast<float>(floats->FloatAt(c) * beta);
     bias.floats = std::move(scaled);
     return bias;
+  }
+
+  static bool IsRow(const Tensor& bias) {
+    return bias.rank() <= 1 || (bias.rank() == 2 && bias.dims()[0] == 1);
   }
 
   bool IsZero(const Node& dequantize) const {
@@ -392,17 +396,6 @@ class Converter {
       scaled = Add("DequantizeLinear", name, operands, graph_.value(id).type);
     }
     graph_.node(node).inputs[i] = scaled;
-  }
-
-  // Constants that are dequantized for what stays in float.
-  absl::Status FoldRest() {
-    const size_t nodes = graph_.nodes.size();
-    for (size_t i = 0; i < nodes; ++i) {
-      if (graph_.nodes[i].op == "DequantizeLinear")
-        QUENCH_RETURN_IF_ERROR(FoldIfConstant(graph_, static_cast<NodeId>(i), context_));
-    }
-    graph_.Compact();
-    return absl::OkStatus();
   }
 
   Graph graph_;

@@ -29,7 +29,8 @@ class Sinker {
   Sinker(Graph& graph, const StepContext& context) : graph_(graph), context_(context) {}
 
   // DQ -> move  ==>  move -> DQ.
-  absl::Status SinkBelow(const Node& node) {
+  absl::Status SinkBelow(NodeId place) {
+    const Node node = graph_.node(place);  // adding nodes moves them
     const size_t data = node.op == "Concat" ? node.inputs.size() : 1;
     if (node.op == "Transpose" && SinkTransposed(node)) return absl::OkStatus();
     std::optional<Dequantized> common;
@@ -37,12 +38,16 @@ class Sinker {
     for (size_t i = 0; i < data; ++i) {
       const std::optional<Dequantized> each = ReadDequantized(graph_, node.inputs[i]);
       if (!each || (common && !common->SameAs(*each))) return absl::OkStatus();
+      // The largest is the largest only while the scale is positive.
+      if (node.op == "MaxPool" && !IsPositive(*each)) return absl::OkStatus();
       if (!common) common = each;
       moved.inputs[i] = each->integers;
     }
     const NodeId id = graph_.AddNode(moved.op, moved.name, moved.inputs,
                                      static_cast<int>(moved.outputs.size()), moved.attributes);
     graph_.node(id).origin = node.origin;
+    // Sizes that only the run knows go by the name of the node that finds them out.
+    std::swap(graph_.node(id).name, graph_.node(place).name);
     const std::vector<ValueId> outputs = graph_.node(id).outputs;
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (node.outputs[i] == kNone) {
@@ -89,6 +94,10 @@ class Sinker {
   }
 
  private:
+  bool IsPositive(const Dequantized& read) const {
+    return read.known || ProducerOf(graph_, read.scale_id, "DynamicQuantizeLinear") != nullptr;
+  }
+
   Graph& graph_;
   const StepContext& context_;
 };
@@ -99,8 +108,9 @@ absl::Status SinkDequantize(Graph& graph, const StepContext& context) {
   const size_t nodes = graph.nodes.size();
   for (size_t i = 0; i < nodes; ++i) {
     QUENCH_RETURN_IF_ERROR(context.Check());
-    const Node node = graph.nodes[i];  // adding nodes moves them
-    if (OnlyMoves(node)) QUENCH_RETURN_IF_ERROR(Sinker(graph, context).SinkBelow(node));
+    const Node& node = graph.nodes[i];
+    if (OnlyMoves(node))
+      QUENCH_RETURN_IF_ERROR(Sinker(graph, context).SinkBelow(static_cast<NodeId>(i)));
   }
   return absl::OkStatus();
 }

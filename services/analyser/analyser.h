@@ -11,6 +11,7 @@
 
 #include "common/base/context.h"
 #include "common/ir/graph.h"
+#include "common/passes/pass.h"
 
 namespace quench::analyser {
 
@@ -62,6 +63,7 @@ struct VerifyOptions {
   int threads = 1;
   std::map<std::string, int64_t> sizes;  // of symbolic dims, by name
   BuildFunction build;                   // needed by the reference oracle and for layers
+  passes::PassOptions passes;            // those that the library was compiled with
 };
 struct OutputError {
   std::string name;

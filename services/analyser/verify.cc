@@ -133,7 +133,8 @@ absl::StatusOr<VerifyReport> Verify(const Graph& canonical,
   // As codegen does, so that integers are the same to the last bit.
   const passes::PassInfo* pass = passes::FindPass("integer_arithmetic");
   QUENCH_CHECK(pass != nullptr);
-  QUENCH_ASSIGN_OR_RETURN(const Graph integers, passes::RunPass(*pass, canonical, {}, context));
+  QUENCH_ASSIGN_OR_RETURN(const Graph integers,
+                          passes::RunPass(*pass, canonical, options.passes, context));
   QUENCH_ASSIGN_OR_RETURN(const Oracle oracle,
                           Oracle::Create(integers, options, false, folder.path(), context));
   VerifyReport report;

@@ -77,6 +77,18 @@ std::string MethodHelp() {
 
 }  // namespace
 
+bool IsChanged(const QuantizeFlags& flags) {
+  const QuantizeFlags other;
+  const auto text = [](const QuantizeFlags& each) {
+    const quantizer::QuantizeOptions& o = each.options;
+    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}", each.kernel_dtype, each.bias_dtype,
+                       each.type, each.equalize, o.per_channel, o.symmetric, o.power_of_two,
+                       o.bias_correction, o.method, o.percentile, fmt::join(o.include, " "),
+                       fmt::join(o.exclude, " "), each.activation_dtype);
+  };
+  return text(flags) != text(other);
+}
+
 void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlags>& flags) {
   options
       .Add("--type", flags->type,

@@ -38,6 +38,8 @@ struct QuantizeFlags {
   std::string type = "any";
   bool equalize = false;
 };
+// Whether any of them was given.
+bool IsChanged(const QuantizeFlags& flags);
 void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlags>& flags);
 absl::StatusOr<quantizer::QuantizedModule> QuantizeHere(const Graph& graph,
                                                         const quantizer::Statistics* statistics,

@@ -15,6 +15,7 @@
 #include "common/ir/hash.h"
 #include "common/ir/verify.h"
 #include "common/ops/op.h"
+#include "common/passes/fold.h"
 #include "common/passes/pass.h"
 #include "common/runtime/abi.h"
 #include "services/codegen/build.h"
@@ -158,9 +159,12 @@ class Compiler {
 
   absl::Status BuildVariants(const std::vector<Target>& targets) {
     // Integers wherever the model is quantized, at every level: results are the same.
+    // Taps show every value of the model itself: those stay in float.
     Graph graph = WithOwnSymbols(graph_);
+    if (options_.taps) QUENCH_RETURN_IF_ERROR(passes::FoldDequantized(graph, context_));
     for (const char* name : {"integer_arithmetic", "fuse_groups"}) {
       if (options_.opt_level < 3 && std::string_view(name) == "fuse_groups") continue;
+      if (options_.taps && std::string_view(name) == "integer_arithmetic") continue;
       const passes::PassInfo* pass = passes::FindPass(name);
       QUENCH_CHECK(pass != nullptr);
       QUENCH_ASSIGN_OR_RETURN(graph,

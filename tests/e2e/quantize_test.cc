@@ -147,6 +147,7 @@ TEST_F(QuantizeTest, BadRequestsSayWhatIsWanted) {
   expect({"compile", DigitsModel(), "--quantize", "int8"}, 1, "--calibration-data PATH");
   expect({"compile", DigitsModel(), "--quantize", "int4"}, 2, "int8");
   expect({"compile", DigitsModel(), "--calibration-data", kSamples}, 1, "--quantize");
+  expect({"compile", DigitsModel(), "--per-channel"}, 1, "--quantize");
   expect({"compile", DigitsModel(), "--quantize", "int8", "--calibration-random", "2", "--gateway",
           "localhost:1"},
          1, "quench workflow create");

@@ -201,8 +201,9 @@ absl::Status CheckQuantization(const CompileArgs& args) {
   const int sources = (args.calibration.empty() ? 0 : 1) + (args.samples.data.empty() ? 0 : 1) +
                       (args.samples.random > 0 ? 1 : 0);
   if (args.quantize.empty()) {
-    if (sources == 0) return absl::OkStatus();
-    return InvalidArgument("calibration is for --quantize int8 or uint8");
+    if (sources == 0 && !IsChanged(*args.how)) return absl::OkStatus();
+    return InvalidArgument(
+        "options of calibration and quantization are for --quantize int8 or uint8");
   }
   if (UsesGateway(*args.gateway)) {
     return Unsupported(

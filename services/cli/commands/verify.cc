@@ -83,6 +83,7 @@ absl::StatusOr<analyser::VerifyReport> VerifyHere(const VerifyArgs& args,
 
 absl::Status RunVerify(const VerifyArgs& args, const StepContext& context) {
   analyser::VerifyOptions options = args.options;
+  options.passes = PassOptionsOf(*args.model);
   QUENCH_ASSIGN_OR_RETURN(options.sizes, ParseSizes(args.sizes));
   QUENCH_ASSIGN_OR_RETURN(
       const analyser::VerifyReport report,

@@ -241,6 +241,56 @@ TEST(IntegerArithmeticTest, WeightsAround128AreSigned) {
   EXPECT_EQ(product->inputs.size(), 3u);
 }
 
+TEST(IntegerArithmeticTest, BiasesOfOtherFormsStayInFloat) {
+  // One that is computed while running, and a column, which is added to rows.
+  for (const bool column : {false, true}) {
+    Quantized q({8, 16});
+    const ValueId bias =
+        column ? Add(q.graph, "DequantizeLinear",
+                     {q.graph.AddConstant("b",
+                                          Tensor::Of(DataType::kI32, {8, 1},
+                                                     std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 8})),
+                      q.Scale(0.01F * 0.004F)})
+               : q.Pair(q.Input("c", {8}), 0.01F, 2);
+    Tensor integers = Tensor::Zeros(DataType::kI8, {16, 8});
+    for (int64_t i = 0; i < integers.size(); ++i)
+      integers.mutable_bytes()[i] = static_cast<std::byte>(i * 7);
+    const ValueId w =
+        Add(q.graph, "DequantizeLinear", {q.graph.AddConstant("w", integers), q.Scale(0.004F)});
+    q.graph.outputs = {Add(q.graph, "Gemm", {q.Pair(q.x, 0.01F, 0), w, bias})};
+    const Graph after = Integers(q.graph, 1e-3);
+    EXPECT_EQ(CountOps(after, "Gemm"), 1);
+  }
+}
+
+TEST(IntegerArithmeticTest, AScaleThatMayBeNegativeStaysBeforeMaxPool) {
+  Quantized q({1, 2, 4, 4});
+  const ValueId scale = q.graph.AddInput("s", Type::Tensor(DataType::kF32, {}));
+  const ValueId real = Add(q.graph, "DequantizeLinear", {q.Q(q.x, 0.01F, 3), scale, q.Zero(3)});
+  q.graph.outputs = {
+      Add(q.graph, "MaxPool", {real}, {{"kernel_shape", std::vector<int64_t>{2, 2}}})};
+  const Graph after = Integers(q.graph, 1e-6);
+  EXPECT_EQ(after.value(Find(after, "MaxPool")->outputs[0]).type.dtype, DataType::kF32);
+}
+
+TEST(IntegerArithmeticTest, WhatMovesKeepsItsName) {
+  Quantized q({1, 2, 4, 4});
+  const ValueId pooled = Add(q.graph, "MaxPool", {q.Pair(q.x, 0.01F, 3)},
+                             {{"kernel_shape", std::vector<int64_t>{2, 2}}}, "pool");
+  q.graph.outputs = {Add(q.graph, "Relu", {pooled})};
+  EXPECT_EQ(Find(Integers(q.graph, 1e-6), "MaxPool")->name, "pool");
+}
+
+TEST(FoldConstantsTest, DequantizedConstantsWaitForIntegersOnly) {
+  for (const bool quantized : {false, true}) {
+    Quantized q({1, 3, 6, 6});
+    const ValueId x = quantized ? q.Pair(q.x, 0.01F, 0) : q.x;
+    q.graph.outputs = {Add(q.graph, "Conv", {x, q.Kernel({4, 3, 3, 3}, 0)})};
+    const Graph after = After("fold_constants", q.graph);
+    EXPECT_EQ(CountOps(after, "DequantizeLinear"), quantized ? 2 : 0);
+  }
+}
+
 TEST(IntegerArithmeticTest, SumsThatOverflowStayInFloat) {
   Quantized q({1, 70000});
   Tensor integers = Tensor::Zeros(DataType::kI8, {70000, 1});
