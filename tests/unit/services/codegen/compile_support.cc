@@ -48,6 +48,21 @@ std::vector<ArtifactTensor> InputsOf(const Graph& graph) {
   return inputs;
 }
 
+void ForEachRun(const Compiled& compiled, const std::vector<Tensor>& inputs,
+                const std::function<void(const std::vector<Tensor>& outputs,
+                                         const std::string& where)>& check) {
+  for (const int threads : {1, 3}) {
+    const auto artifact = Artifact::Open(compiled.library(), threads);
+    ASSERT_TRUE(artifact.ok()) << artifact.status();
+    for (int run = 0; run < 2; ++run) {
+      const absl::StatusOr<std::vector<Tensor>> outputs = (*artifact)->Run(inputs);
+      ASSERT_TRUE(outputs.ok()) << outputs.status();
+      check(*outputs, fmt::format("{} threads, run {}", threads, run));
+    }
+    EXPECT_GE((*artifact)->arena_bytes(), (*artifact)->arena_lower_bound());
+  }
+}
+
 void ExpectSame(const Graph& graph, const std::vector<Tensor>& inputs, int level,
                 double tolerance) {
   const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(graph, inputs);
@@ -56,22 +71,14 @@ void ExpectSame(const Graph& graph, const std::vector<Tensor>& inputs, int level
   options.opt_level = level;
   const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
   ASSERT_TRUE(compiled.ok()) << compiled.status();
-  for (const int threads : {1, 3}) {
-    const auto artifact = Artifact::Open(compiled->library(), threads);
-    ASSERT_TRUE(artifact.ok()) << artifact.status();
-    for (int run = 0; run < 2; ++run) {  // the second sees a dirty arena
-      const absl::StatusOr<std::vector<Tensor>> actual = (*artifact)->Run(inputs);
-      ASSERT_TRUE(actual.ok()) << actual.status();
-      ASSERT_EQ(actual->size(), expected->size());
-      for (size_t i = 0; i < expected->size(); ++i) {
-        EXPECT_EQ((*actual)[i].dims(), (*expected)[i].dims())
-            << "output " << i << ", level " << level;
-        EXPECT_LE(RelativeError((*actual)[i], (*expected)[i]), tolerance)
-            << "output " << i << ", level " << level << ", " << threads << " threads, run " << run;
-      }
+  ForEachRun(*compiled, inputs, [&](const std::vector<Tensor>& actual, const std::string& where) {
+    ASSERT_EQ(actual.size(), expected->size());
+    for (size_t i = 0; i < expected->size(); ++i) {
+      EXPECT_EQ(actual[i].dims(), (*expected)[i].dims()) << "output " << i << ", level " << level;
+      EXPECT_LE(RelativeError(actual[i], (*expected)[i]), tolerance)
+          << "output " << i << ", level " << level << ", " << where;
     }
-    EXPECT_GE((*artifact)->arena_bytes(), (*artifact)->arena_lower_bound());
-  }
+  });
 }
 
 void ExpectSameAsInterpreter(const Graph& graph, const std::map<std::string, int64_t>& sizes,

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -38,6 +39,12 @@ void ExpectSameAsInterpreter(const Graph& graph, const std::map<std::string, int
 // The same on given inputs, at one level.
 void ExpectSame(const Graph& graph, const std::vector<Tensor>& inputs, int level,
                 double tolerance = 1e-5);
+
+// Runs the library twice with one thread and twice with three (the second run of a session sees a
+// dirty arena), and hands the outputs of each run to `check`, with words for which run it was.
+void ForEachRun(
+    const Compiled& compiled, const std::vector<Tensor>& inputs,
+    const std::function<void(const std::vector<Tensor>& outputs, const std::string& where)>& check);
 
 // The interface of a graph as an artifact describes it, to make inputs from.
 std::vector<ArtifactTensor> InputsOf(const Graph& graph);

@@ -1,5 +1,6 @@
 // Quantized layers as kernels compute them: bit for bit what the integers mean, by every form of
 // multiplication that this CPU has.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "common/ops/evaluate.h"
@@ -47,17 +48,11 @@ TEST_P(ByteLayerTest, HasTheIntegersBits) {
       options.target = target;
       const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
       ASSERT_TRUE(compiled.ok()) << compiled.status();
-      for (const int threads : {1, 3}) {
-        const auto artifact = Artifact::Open(compiled->library(), threads);
-        ASSERT_TRUE(artifact.ok()) << artifact.status();
-        for (int run = 0; run < 2; ++run) {  // the second sees a dirty arena
-          const absl::StatusOr<std::vector<Tensor>> actual = (*artifact)->Run(inputs);
-          ASSERT_TRUE(actual.ok()) << actual.status();
-          ExpectBits(
-              (*actual)[0], (*expected)[0],
-              target + ", level " + std::to_string(level) + ", threads " + std::to_string(threads));
-        }
-      }
+      ForEachRun(*compiled, inputs,
+                 [&](const std::vector<Tensor>& actual, const std::string& where) {
+                   ExpectBits(actual[0], (*expected)[0],
+                              fmt::format("{}, level {}, {}", target, level, where));
+                 });
     }
   }
 }
@@ -119,12 +114,11 @@ TEST(ByteNetwork, HasTheIntegersBits) {
     options.target = target;
     const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
     ASSERT_TRUE(compiled.ok()) << compiled.status();
-    const auto artifact = Artifact::Open(compiled->library(), 2);
-    ASSERT_TRUE(artifact.ok()) << artifact.status();
-    const absl::StatusOr<std::vector<Tensor>> actual = (*artifact)->Run(inputs);
-    ASSERT_TRUE(actual.ok()) << actual.status();
-    ExpectBits((*actual)[1], (*expected)[1], target);
-    EXPECT_LE(RelativeError((*actual)[0], (*expected)[0]), 1e-6) << target;  // a sum of floats
+    ForEachRun(*compiled, inputs, [&](const std::vector<Tensor>& actual, const std::string& where) {
+      ExpectBits(actual[1], (*expected)[1], target + ", " + where);
+      EXPECT_LE(RelativeError(actual[0], (*expected)[0]), 1e-6)  // a sum of floats
+          << target << ", " << where;
+    });
   }
 }
 

@@ -75,37 +75,45 @@ std::string BuildDemo(const Cross& cross, const std::filesystem::path& folder) {
   return Output(build) == "built\n" ? demo : "";
 }
 
-std::string RunThere(const Cross& cross, const std::string& demo,
-                     const std::filesystem::path& library) {
-  return Output(cross.emulator + " -L " + cross.sysroot + " " + demo + " " + library.string() +
-                " 2 61");
-}
 std::string RunHere(const std::filesystem::path& library) {
   return Output(std::string(QUENCH_DEMO) + " " + library.string() + " 2 61");
 }
 
-class QemuTest : public ::testing::TestWithParam<Cross> {};
+class QemuTest : public ::testing::TestWithParam<Cross> {
+ protected:
+  void SetUp() override {
+    if (Output("command -v " + cross_.compiler).empty() ||
+        Output("command -v " + cross_.emulator).empty()) {
+      GTEST_SKIP() << cross_.compiler << " or " << cross_.emulator << " is not installed";
+    }
+    demo_ = BuildDemo(cross_, folder_.path());
+    ASSERT_FALSE(demo_.empty());
+  }
+  // What the demo computes on the emulated CPU, every input byte being 61.
+  std::vector<double> Run(const Compiled& compiled) const {
+    return Numbers(Output(cross_.emulator + " -L " + cross_.sysroot + " " + demo_ + " " +
+                          compiled.library().string() + " 2 61"));
+  }
+
+  const Cross cross_ = GetParam();
+
+ private:
+  const TempDir folder_ = *TempDir::Create();
+  std::string demo_;
+};
 
 TEST_P(QemuTest, RunsWithTheHostsResults) {
-  const Cross& cross = GetParam();
-  if (Output("command -v " + cross.compiler).empty() ||
-      Output("command -v " + cross.emulator).empty()) {
-    GTEST_SKIP() << cross.compiler << " or " << cross.emulator << " is not installed";
-  }
-  const TempDir folder = *TempDir::Create();
-  const std::string demo = BuildDemo(cross, folder.path());
-  ASSERT_FALSE(demo.empty());
   const Graph graph = TestGraph();
   for (const int level : {0, 1, 3}) {
     CompileOptions options;
     options.opt_level = level;
     const absl::StatusOr<Compiled> host = CompileGraph(graph, options);
     ASSERT_TRUE(host.ok()) << host.status();
-    options.target = cross.target;
+    options.target = cross_.target;
     const absl::StatusOr<Compiled> other = CompileGraph(graph, options);
     ASSERT_TRUE(other.ok()) << other.status();
     // Every input byte is 61: elements of 0x3d3d3d3d, about 0.046.
-    const std::vector<double> actual = Numbers(RunThere(cross, demo, other->library()));
+    const std::vector<double> actual = Run(*other);
     const std::vector<double> expected = Numbers(RunHere(host->library()));
     ASSERT_FALSE(expected.empty());
     ASSERT_EQ(actual.size(), expected.size());
@@ -147,24 +155,16 @@ Graph CheckedByteLayers(std::vector<double>& sizes) {
 }
 
 TEST_P(QemuTest, IntegersHaveTheSameBits) {
-  const Cross& cross = GetParam();
-  if (Output("command -v " + cross.compiler).empty() ||
-      Output("command -v " + cross.emulator).empty()) {
-    GTEST_SKIP() << cross.compiler << " or " << cross.emulator << " is not installed";
-  }
-  const TempDir folder = *TempDir::Create();
-  const std::string demo = BuildDemo(cross, folder.path());
-  ASSERT_FALSE(demo.empty());
   std::vector<double> sizes;
   const Graph graph = CheckedByteLayers(sizes);
-  std::vector<std::string> targets = {cross.target};
-  if (cross.target == "aarch64") targets.push_back("aarch64-dotprod");
+  std::vector<std::string> targets = {cross_.target};
+  if (cross_.target == "aarch64") targets.push_back("aarch64-dotprod");
   for (const std::string& target : targets) {
     CompileOptions options;
     options.target = target;
     const absl::StatusOr<Compiled> other = CompileGraph(graph, options);
     ASSERT_TRUE(other.ok()) << other.status();
-    EXPECT_EQ(Numbers(RunThere(cross, demo, other->library())), sizes) << target;
+    EXPECT_EQ(Run(*other), sizes) << target;
   }
 }
 
