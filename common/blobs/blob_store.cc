@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using blobs::UniqueFd;
 
-constexpr size_t kPieceBytes = size_t{1} << 20;
+constexpr size_t kHashedBytes = size_t{1} << 20;
 
 // A file under `tmp/` that becomes `<folder of digest>/<digest>`.
 class LocalBlobWriter : public BlobWriter {
@@ -86,7 +86,7 @@ absl::Status LocalBlobWriter::Copy(int source, const fs::path& path, const StepC
   // in the user's file a moment later.
   const bool shared = ::ioctl(fd_.get(), FICLONE, source) == 0;
   const int from = shared ? fd_.get() : source;
-  std::vector<std::byte> buffer(kPieceBytes);
+  std::vector<std::byte> buffer(kHashedBytes);
   for (size_t read = buffer.size(); read == buffer.size();) {
     QUENCH_RETURN_IF_ERROR(step.Check());
     QUENCH_RETURN_IF_ERROR(blobs::ReadAllAt(from, size_, buffer, &read, path));

@@ -10,8 +10,6 @@
 namespace quench::loops {
 namespace {
 
-const Stmt& At(const Function& f, StmtId id) { return f.stmts[static_cast<size_t>(id)]; }
-
 // Iterations below which planning costs more than it saves.
 constexpr int64_t kWorthPlanning = 64;
 // A loop with fewer iterations fills too few lanes.

@@ -185,6 +185,9 @@ struct Function {
   std::vector<StmtId> body;
 };
 
+inline Stmt& At(Function& f, StmtId id) { return f.stmts[static_cast<size_t>(id)]; }
+inline const Stmt& At(const Function& f, StmtId id) { return f.stmts[static_cast<size_t>(id)]; }
+
 // One scalar result from scalar operands: what a pointwise op computes. Expressions use kParam
 // leaves (index = operand) and no loads; `param_types` are the operands' types after widening.
 struct ScalarFunction {

@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferAffineGrid(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kFloatTypes));
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, TypeSet({DataType::kI64})));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 3, 3));
@@ -30,7 +30,7 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status LowerSizes(LowerContext& ctx) {
+absl::Status LowerSizesOfAffineGrid(LowerContext& ctx) {
   for (int axis = 1; axis + 1 < ctx.output(0).rank(); ++axis) {
     SetRuntimeDim(ctx, ctx.output(0).dims[static_cast<size_t>(axis)], Element(ctx, 1, axis + 1));
   }
@@ -46,7 +46,7 @@ E Coordinate(Builder& b, E i, E size, bool align, DataType type) {
   return place * 2.0 / Max(count - 1.0, b.F(1, type)) - 1.0;
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerAffineGrid(LowerContext& ctx) {
   Builder& b = ctx.b();
   const B theta = ctx.in(0);
   const B y = ctx.out(0);
@@ -81,9 +81,9 @@ const OpDef& AffineGridOp() {
                            .min_inputs = 2,
                            .max_inputs = 2,
                            .attributes = {{"align_corners", AttributeSpec::kInt}},
-                           .infer = Infer,
-                           .lower = Lower,
-                           .lower_sizes = LowerSizes};
+                           .infer = InferAffineGrid,
+                           .lower = LowerAffineGrid,
+                           .lower_sizes = LowerSizesOfAffineGrid};
   return op;
 }
 

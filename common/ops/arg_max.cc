@@ -3,12 +3,13 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Lower(LowerContext& ctx) { return LowerArg(ctx, BinaryOp::kMax); }
+absl::Status LowerArgMax(LowerContext& ctx) { return LowerArg(ctx, BinaryOp::kMax); }
 
 }  // namespace
 
 const OpDef& ArgMaxOp() {
-  static const OpDef op = ArgDef("ArgMax", "place of the largest element along one axis", Lower);
+  static const OpDef op =
+      ArgDef("ArgMax", "place of the largest element along one axis", LowerArgMax);
   return op;
 }
 

@@ -3,12 +3,13 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Lower(LowerContext& ctx) { return LowerArg(ctx, BinaryOp::kMin); }
+absl::Status LowerArgMin(LowerContext& ctx) { return LowerArg(ctx, BinaryOp::kMin); }
 
 }  // namespace
 
 const OpDef& ArgMinOp() {
-  static const OpDef op = ArgDef("ArgMin", "place of the smallest element along one axis", Lower);
+  static const OpDef op =
+      ArgDef("ArgMin", "place of the smallest element along one axis", LowerArgMin);
   return op;
 }
 

@@ -69,7 +69,7 @@ absl::Status CheckAttributes(const OpContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferAttention(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, kQuery, kFloatTypes));
   QUENCH_RETURN_IF_ERROR(RequireSameType(ctx, {kQuery, kKey, kValue, kPastKey, kPastValue}));
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, kMask, kFloatTypes | kBoolType));
@@ -231,7 +231,7 @@ void EnsureShapes(LowerContext& ctx, const Shapes& s) {
     EnsureEqual(ctx, ctx.input(kPastValue).dims[2], s.past, "past positions of K and V");
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerAttention(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const Shapes s, ShapesOf(ctx));
   EnsureShapes(ctx, s);
   Builder& b = ctx.b();
@@ -319,9 +319,9 @@ const OpDef& AttentionOp() {
                      {"scale", AttributeSpec::kFloat},
                      {"softcap", AttributeSpec::kFloat},
                      {"softmax_precision", AttributeSpec::kInt}},
-      .infer = Infer,
+      .infer = InferAttention,
       .macs = Macs,
-      .lower = Lower};
+      .lower = LowerAttention};
   return op;
 }
 

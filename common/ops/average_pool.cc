@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Lower(LowerContext& c) {
+absl::Status LowerAveragePool(LowerContext& c) {
   LowerPool(c, [](LowerContext& op, const PoolWindow& window) {
     loops::Builder& b = op.b();
     const DataType type = loops::ComputeType(op.input(0).dtype);
@@ -32,7 +32,7 @@ const OpDef& AveragePoolOp() {
           {{"ceil_mode", AttributeSpec::kInt}, {"count_include_pad", AttributeSpec::kInt}}),
       .quant = QuantRole::kCompute,
       .infer = [](InferContext& c) { return InferPool(c, kFloatTypes); },
-      .lower = Lower,
+      .lower = LowerAveragePool,
   };
   return op;
 }

@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferBatchNormalization(InferContext& c) {
   if (c.node().Int("training_mode", 0) != 0) {
     return c.UnsupportedError("training_mode is 1, only inference is supported");
   }
@@ -54,7 +54,7 @@ const OpDef& BatchNormalizationOp() {
                      {"momentum", AttributeSpec::kFloat},
                      {"training_mode", AttributeSpec::kInt}},
       .quant = QuantRole::kCompute,
-      .infer = Infer,
+      .infer = InferBatchNormalization,
       .scalar = Element,
       .operand_axes = Axes,
   };

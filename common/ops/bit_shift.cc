@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferBitShift(InferContext& c) {
   const std::string direction = c.node().String("direction", "");
   if (direction != "LEFT" && direction != "RIGHT") {
     return c.Error(fmt::format("direction is `{}`, BitShift takes LEFT or RIGHT", direction));
@@ -21,7 +21,7 @@ const OpDef& BitShiftOp() {
       .min_inputs = 2,
       .max_inputs = 2,
       .attributes = {{"direction", AttributeSpec::kString, true}},
-      .infer = Infer,
+      .infer = InferBitShift,
       .scalar = [](const OpContext& c, loops::Builder&, std::span<const E> x) -> absl::StatusOr<E> {
         return Binary(c.node().String("direction", "") == "LEFT" ? BinaryOp::kShl : BinaryOp::kShr,
                       x[0], x[1]);

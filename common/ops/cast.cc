@@ -4,7 +4,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferCast(InferContext& c) {
   const int64_t to = c.node().Int("to", 0);
   if (to <= 0 || to >= kDataTypeCount) {
     return c.Error(fmt::format("to is {}, not an element type", to));
@@ -35,7 +35,7 @@ const OpDef& CastOp() {
       .attributes = {{"to", AttributeSpec::kInt, true},
                      {"saturate", AttributeSpec::kInt},
                      {"round_mode", AttributeSpec::kString}},
-      .infer = Infer,
+      .infer = InferCast,
       .scalar = Element,
   };
   return op;

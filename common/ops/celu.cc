@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferCelu(InferContext& c) {
   if (c.node().Float("alpha", 1.0) == 0) return c.Error("alpha is 0, Celu divides by it");
   return InferElementwise(c, kFloatTypes);
 }
@@ -17,7 +17,7 @@ const OpDef& CeluOp() {
       .kind = OpKind::kPointwise,
       .attributes = {{"alpha", AttributeSpec::kFloat}},
       .quant = QuantRole::kCompute,
-      .infer = Infer,
+      .infer = InferCelu,
       .scalar = [](const OpContext& c, loops::Builder&, std::span<const E> x) -> absl::StatusOr<E> {
         const double alpha = c.node().Float("alpha", 1.0);
         const E zero = ConstantLike(x[0], 0);

@@ -13,7 +13,7 @@ absl::StatusOr<std::vector<int>> AxesOf(const OpContext& ctx) {
   return axes;
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferCenterCropPad(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kPlainTypes));
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, kIndexTypes));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 1, 1, 1));
@@ -32,7 +32,7 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status LowerSizes(LowerContext& ctx) {
+absl::Status LowerSizesOfCenterCropPad(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<int> axes, AxesOf(ctx));
   for (size_t i = 0; i < axes.size(); ++i) {
     SetRuntimeDim(ctx, ctx.output(0).dims[static_cast<size_t>(axes[i])],
@@ -42,7 +42,7 @@ absl::Status LowerSizes(LowerContext& ctx) {
 }
 
 // Of an odd difference, the larger half goes to the end.
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerCenterCropPad(LowerContext& ctx) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
   const B y = ctx.out(0);
@@ -83,9 +83,9 @@ const OpDef& CenterCropPadOp() {
                            .max_inputs = 2,
                            .attributes = {{"axes", AttributeSpec::kInts}},
                            .quant = QuantRole::kPassThrough,
-                           .infer = Infer,
-                           .lower = Lower,
-                           .lower_sizes = LowerSizes};
+                           .infer = InferCenterCropPad,
+                           .lower = LowerCenterCropPad,
+                           .lower_sizes = LowerSizesOfCenterCropPad};
   return op;
 }
 

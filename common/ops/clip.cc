@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferClip(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(RequireType(c, 0, kNumericTypes));
   QUENCH_RETURN_IF_ERROR(RequireSameType(c));
   for (const int i : {1, 2}) {
@@ -34,7 +34,7 @@ const OpDef& ClipOp() {
       .kind = OpKind::kPointwise,
       .max_inputs = 3,
       .quant = QuantRole::kPassThrough,
-      .infer = Infer,
+      .infer = InferClip,
       .scalar = Element,
   };
   return op;

@@ -59,7 +59,7 @@ absl::StatusOr<Geometry> GeometryOf(const OpContext& ctx) {
   return g;
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferCol2Im(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kNumericTypes));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 3, 3));
   for (int i = 1; i <= 2; ++i) {
@@ -82,7 +82,7 @@ absl::Status Infer(InferContext& ctx) {
 
 // Every pixel gathers from the blocks that cover it: pixel = place * stride + element * dilation -
 // pad.
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerCol2Im(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const Geometry g, GeometryOf(ctx));
   Builder& b = ctx.b();
   const B x = ctx.in(0);
@@ -123,8 +123,8 @@ const OpDef& Col2ImOp() {
                            .attributes = {{"dilations", AttributeSpec::kInts},
                                           {"pads", AttributeSpec::kInts},
                                           {"strides", AttributeSpec::kInts}},
-                           .infer = Infer,
-                           .lower = Lower};
+                           .infer = InferCol2Im,
+                           .lower = LowerCol2Im};
   return op;
 }
 

@@ -5,7 +5,7 @@ namespace {
 
 bool HasAxis(const OpContext& ctx) { return ctx.node().Find("axis") != nullptr; }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferCompress(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, kBoolType));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 1, 1, 1));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 1));
@@ -33,7 +33,7 @@ E Considered(LowerContext& ctx) {
   return ctx.b().Let(Min(ctx.in(1).dim(0), size), "considered");
 }
 
-absl::Status LowerSizes(LowerContext& ctx) {
+absl::Status LowerSizesOfCompress(LowerContext& ctx) {
   Builder& b = ctx.b();
   const size_t axis =
       HasAxis(ctx) ? static_cast<size_t>(NormalAxis(ctx.node().Int("axis", 0), ctx.input(0).rank()))
@@ -44,7 +44,7 @@ absl::Status LowerSizes(LowerContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerCompress(LowerContext& ctx) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
   const B y = ctx.out(0);
@@ -74,9 +74,9 @@ const OpDef& CompressOp() {
                            .min_inputs = 2,
                            .max_inputs = 2,
                            .attributes = {{"axis", AttributeSpec::kInt}},
-                           .infer = Infer,
-                           .lower = Lower,
-                           .lower_sizes = LowerSizes};
+                           .infer = InferCompress,
+                           .lower = LowerCompress,
+                           .lower_sizes = LowerSizesOfCompress};
   return op;
 }
 

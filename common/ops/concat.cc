@@ -32,7 +32,7 @@ void PropagateElements(InferContext& ctx) {
   ctx.SetElements(0, std::move(all));
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferConcat(InferContext& ctx) {
   const Type& first = ctx.input(0);
   if (first.rank() == 0) return ctx.Error("input 0 is a scalar, Concat takes rank 1 and more");
   QUENCH_ASSIGN_OR_RETURN(const int axis, ctx.Axis(ctx.node().Int("axis", 0), first.rank()));
@@ -53,7 +53,7 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerConcat(LowerContext& ctx) {
   const int axis = NormalAxis(ctx.node().Int("axis", 0), ctx.output(0).rank());
   Builder& b = ctx.b();
   const B y = ctx.out(0);
@@ -86,8 +86,8 @@ const OpDef& ConcatOp() {
                            .max_inputs = -1,
                            .attributes = {{"axis", AttributeSpec::kInt, true}},
                            .quant = QuantRole::kPassThrough,
-                           .infer = Infer,
-                           .lower = Lower};
+                           .infer = InferConcat,
+                           .lower = LowerConcat};
   return op;
 }
 

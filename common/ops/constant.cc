@@ -29,7 +29,7 @@ absl::StatusOr<Tensor> ValueOf(const OpContext& ctx) {
   return FloatTensor({static_cast<int64_t>(floats.size())}, floats);
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferConstant(InferContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const Tensor value, ValueOf(ctx));
   ctx.SetOutput(0, value.dtype(), {value.dims().begin(), value.dims().end()});
   if (value.rank() <= 1 && IsInteger(value.dtype()) && value.size() <= kMaxInline) {
@@ -39,7 +39,7 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerConstant(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const Tensor value, ValueOf(ctx));
   if (value.size() > kMaxInline) {
     return ctx.UnsupportedError(
@@ -74,8 +74,8 @@ const OpDef& ConstantOp() {
                                           {"value_ints", AttributeSpec::kInts},
                                           {"value_float", AttributeSpec::kFloat},
                                           {"value_floats", AttributeSpec::kFloats}},
-                           .infer = Infer,
-                           .lower = Lower};
+                           .infer = InferConstant,
+                           .lower = LowerConstant};
   return op;
 }
 

@@ -12,7 +12,7 @@ absl::StatusOr<Tensor> FillOf(const OpContext& ctx) {
   return fill;
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferConstantOfShape(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, TypeSet({DataType::kI64})));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 1, 1));
   QUENCH_ASSIGN_OR_RETURN(const Tensor fill, FillOf(ctx));
@@ -40,14 +40,14 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status LowerSizes(LowerContext& ctx) {
+absl::Status LowerSizesOfConstantOfShape(LowerContext& ctx) {
   for (int axis = 0; axis < ctx.output(0).rank(); ++axis) {
     SetRuntimeDim(ctx, ctx.output(0).dims[static_cast<size_t>(axis)], Element(ctx, 0, axis));
   }
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerConstantOfShape(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const Tensor fill, FillOf(ctx));
   Builder& b = ctx.b();
   const DataType type = loops::ComputeType(fill.dtype());
@@ -63,9 +63,9 @@ const OpDef& ConstantOfShapeOp() {
   static const OpDef op = {.name = "ConstantOfShape",
                            .summary = "a tensor of one repeated value",
                            .attributes = {{"value", AttributeSpec::kTensor}},
-                           .infer = Infer,
-                           .lower = Lower,
-                           .lower_sizes = LowerSizes};
+                           .infer = InferConstantOfShape,
+                           .lower = LowerConstantOfShape,
+                           .lower_sizes = LowerSizesOfConstantOfShape};
   return op;
 }
 

@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferConv(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(RequireType(c, 0, kFloatTypes));
   QUENCH_RETURN_IF_ERROR(RequireSameType(c));
   QUENCH_ASSIGN_OR_RETURN(std::vector<Dim> dims, ConvDims(c, 0, 1));
@@ -16,7 +16,7 @@ absl::Status Infer(InferContext& c) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& c) {
+absl::Status LowerConvNode(LowerContext& c) {
   LowerConv(c, 0, 1, [](LowerContext& op, const ConvTerms& terms) {
     const DataType type = loops::ComputeType(op.output(0).dtype);
     E value =
@@ -38,9 +38,9 @@ const OpDef& ConvOp() {
       .max_inputs = 3,
       .attributes = ConvAttributes(),
       .quant = QuantRole::kCompute,
-      .infer = Infer,
+      .infer = InferConv,
       .macs = [](const OpContext& c) { return ConvMacs(c, 1); },
-      .lower = Lower,
+      .lower = LowerConvNode,
   };
   return op;
 }

@@ -4,7 +4,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferConvInteger(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(RequireByte(c, {0, 1, 2, 3}));
   QUENCH_RETURN_IF_ERROR(RequireSameType(c, {0, 2}));
   QUENCH_RETURN_IF_ERROR(RequireSameType(c, {1, 3}));
@@ -15,7 +15,7 @@ absl::Status Infer(InferContext& c) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& c) {
+absl::Status LowerConvInteger(LowerContext& c) {
   LowerConv(c, 0, 1, [](LowerContext& op, const ConvTerms& terms) {
     op.b().Store(op.out(0), terms.index, ConvAccumulator(op, terms, 2, 3));
   });
@@ -31,9 +31,9 @@ const OpDef& ConvIntegerOp() {
       .min_inputs = 2,
       .max_inputs = 4,
       .attributes = ConvAttributes(),
-      .infer = Infer,
+      .infer = InferConvInteger,
       .macs = [](const OpContext& c) { return ConvMacs(c, 1); },
-      .lower = Lower,
+      .lower = LowerConvInteger,
   };
   return op;
 }

@@ -73,7 +73,7 @@ absl::StatusOr<Plan> MakePlan(const OpContext& c) {
   return plan;
 }
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferConvTranspose(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(RequireType(c, 0, kFloatTypes));
   QUENCH_RETURN_IF_ERROR(RequireSameType(c));
   QUENCH_RETURN_IF_ERROR(RequireRank(c, 0, 3));
@@ -145,7 +145,7 @@ Terms TermsOf(loops::Builder& b, const Windows& windows, size_t d, E begin, E in
   return terms;
 }
 
-absl::Status Lower(LowerContext& c) {
+absl::Status LowerConvTranspose(LowerContext& c) {
   loops::Builder& b = c.b();
   QUENCH_ASSIGN_OR_RETURN(const Plan plan, MakePlan(c));
   const size_t rank = plan.out.size();
@@ -203,9 +203,9 @@ const OpDef& ConvTransposeOp() {
                                                          {"output_padding", AttributeSpec::kInts},
                                                          {"output_shape", AttributeSpec::kInts}}),
       .quant = QuantRole::kCompute,
-      .infer = Infer,
+      .infer = InferConvTranspose,
       .macs = Macs,
-      .lower = Lower,
+      .lower = LowerConvTranspose,
   };
   return op;
 }

@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferDepthToSpace(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 4, 4));
   const std::string mode = ctx.node().String("mode", "DCR");
   if (mode != "DCR" && mode != "CRD")
@@ -24,7 +24,7 @@ absl::Status Infer(InferContext& ctx) {
 
 // Loops over (n, c, h, i, w, j) with output row h * block + i and column w * block + j: no
 // division.
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerDepthToSpace(LowerContext& ctx) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
   const B y = ctx.out(0);
@@ -50,8 +50,8 @@ const OpDef& DepthToSpaceOp() {
       .summary = "moves blocks of channels into height and width",
       .attributes = {{"blocksize", AttributeSpec::kInt, true}, {"mode", AttributeSpec::kString}},
       .quant = QuantRole::kPassThrough,
-      .infer = Infer,
-      .lower = Lower};
+      .infer = InferDepthToSpace,
+      .lower = LowerDepthToSpace};
   return op;
 }
 

@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferDequantizeLinear(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(RequireType(c, 0, kQuantizedTypes | TypeSet({DataType::kI32})));
   QUENCH_RETURN_IF_ERROR(RequireSameType(c, {0, 2}));
   QUENCH_RETURN_IF_ERROR(RequireScales(c));
@@ -30,7 +30,7 @@ absl::StatusOr<E> Element(const OpContext&, loops::Builder&, std::span<const E> 
   return Dequantise(x);
 }
 
-absl::Status Lower(LowerContext& c) {
+absl::Status LowerDequantizeLinear(LowerContext& c) {
   return LowerBlocked(c, [](std::span<const E> x) -> absl::StatusOr<E> { return Dequantise(x); });
 }
 
@@ -46,10 +46,10 @@ const OpDef& DequantizeLinearOp() {
       .attributes = {{"axis", AttributeSpec::kInt},
                      {"block_size", AttributeSpec::kInt},
                      {"output_dtype", AttributeSpec::kInt}},
-      .infer = Infer,
+      .infer = InferDequantizeLinear,
       .scalar = Element,
       .operand_axes = ScaleAxes,
-      .lower = Lower,
+      .lower = LowerDequantizeLinear,
   };
   return op;
 }

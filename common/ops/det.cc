@@ -4,7 +4,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferDet(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(RequireType(c, 0, kFloatTypes));
   QUENCH_RETURN_IF_ERROR(RequireRank(c, 0, 2));
   const std::vector<Dim>& dims = c.input(0).dims;
@@ -52,7 +52,7 @@ void Eliminate(Builder& b, B m, E n, E k, Builder::LocalRef determinant) {
   });
 }
 
-absl::Status Lower(LowerContext& c) {
+absl::Status LowerDet(LowerContext& c) {
   Builder& b = c.b();
   const DataType type = loops::ComputeType(c.input(0).dtype);
   const E n = c.Extent(c.input(0).dims.back());
@@ -78,8 +78,8 @@ const OpDef& DetOp() {
   static const OpDef op = {
       .name = "Det",
       .summary = "determinants of square matrices, batch dims kept",
-      .infer = Infer,
-      .lower = Lower,
+      .infer = InferDet,
+      .lower = LowerDet,
   };
   return op;
 }

@@ -32,7 +32,7 @@ std::optional<Dim> LengthOf(const OpContext& ctx, int axis) {
   return given && given->size() == 1 ? std::optional(given->front()) : std::nullopt;
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferDFT(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kFloatTypes));
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, kIndexTypes));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 2));
@@ -56,12 +56,12 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status LowerSizes(LowerContext& ctx) {
+absl::Status LowerSizesOfDFT(LowerContext& ctx) {
   SetRuntimeDim(ctx, Dim::OfSymbol(ctx.RuntimeSymbol(0)), Element(ctx, 1, 0));
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerDFT(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const int axis, AxisOf(ctx));
   Builder& b = ctx.b();
   const B x = ctx.in(0);
@@ -109,9 +109,9 @@ const OpDef& DFTOp() {
       .min_inputs = 1,
       .max_inputs = 3,
       .attributes = {{"inverse", AttributeSpec::kInt}, {"onesided", AttributeSpec::kInt}},
-      .infer = Infer,
-      .lower = Lower,
-      .lower_sizes = LowerSizes};
+      .infer = InferDFT,
+      .lower = LowerDFT,
+      .lower_sizes = LowerSizesOfDFT};
   return op;
 }
 

@@ -14,14 +14,14 @@ absl::Status CheckInference(const OpContext& ctx) {
       "training_mode must be a constant that is false, Quench compiles inference");
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferDropout(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(CheckInference(ctx));
   ctx.SetOutput(0, ctx.input(0).dtype, ctx.input(0).dims);
   ctx.SetOutput(1, DataType::kBool, ctx.input(0).dims);
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerDropout(LowerContext& ctx) {
   Builder& b = ctx.b();
   if (ctx.has_output(0)) CopyAll(b, ctx.in(0), ctx.out(0));
   if (ctx.has_output(1)) {
@@ -42,8 +42,8 @@ const OpDef& DropoutOp() {
                            .max_outputs = 2,
                            .attributes = {{"seed", AttributeSpec::kInt}},
                            .quant = QuantRole::kPassThrough,
-                           .infer = Infer,
-                           .lower = Lower};
+                           .infer = InferDropout,
+                           .lower = LowerDropout};
   return op;
 }
 

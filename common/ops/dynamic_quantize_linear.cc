@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferDynamicQuantizeLinear(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(RequireType(c, 0, TypeSet({DataType::kF32})));
   c.SetOutput(0, DataType::kU8, c.input(0).dims);
   c.SetOutput(1, DataType::kF32, {});
@@ -12,7 +12,7 @@ absl::Status Infer(InferContext& c) {
 }
 
 // The range of x, widened to hold 0, onto [0, 255]. An x of nothing but zeros has scale 1.
-absl::Status Lower(LowerContext& c) {
+absl::Status LowerDynamicQuantizeLinear(LowerContext& c) {
   loops::Builder& b = c.b();
   const std::vector<E> dims = c.Extents(c.input(0).dims);
   auto load = [&](std::span<const E> index) { return c.in(0).At(index); };
@@ -37,8 +37,8 @@ const OpDef& DynamicQuantizeLinearOp() {
       .summary = "f32 to u8 with scale and zero point from the range of the input",
       .min_outputs = 3,
       .max_outputs = 3,
-      .infer = Infer,
-      .lower = Lower,
+      .infer = InferDynamicQuantizeLinear,
+      .lower = LowerDynamicQuantizeLinear,
   };
   return op;
 }

@@ -129,7 +129,7 @@ absl::StatusOr<Plan> MakePlan(const OpContext& c) {
   return plan;
 }
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferEinsum(InferContext& c) {
   for (int i = 0; i < c.num_inputs(); ++i) {
     if (!c.has_input(i)) return c.Error(fmt::format("input {} is omitted", i));
   }
@@ -156,7 +156,7 @@ void CheckSizes(LowerContext& c, const Plan& plan) {
   }
 }
 
-absl::Status Lower(LowerContext& c) {
+absl::Status LowerEinsum(LowerContext& c) {
   loops::Builder& b = c.b();
   QUENCH_ASSIGN_OR_RETURN(const Plan plan, MakePlan(c));
   CheckSizes(c, plan);
@@ -206,9 +206,9 @@ const OpDef& EinsumOp() {
       .min_inputs = 1,
       .max_inputs = -1,
       .attributes = {{"equation", AttributeSpec::kString, true}},
-      .infer = Infer,
+      .infer = InferEinsum,
       .macs = Macs,
-      .lower = Lower,
+      .lower = LowerEinsum,
   };
   return op;
 }

@@ -33,7 +33,7 @@ void PropagateElements(InferContext& ctx, const std::vector<Dim>& dims) {
   }
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferExpand(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, TypeSet({DataType::kI64})));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 1, 1, 1));
   const Type& x = ctx.input(0);
@@ -52,7 +52,7 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status LowerSizes(LowerContext& ctx) {
+absl::Status LowerSizesOfExpand(LowerContext& ctx) {
   const std::vector<Dim>& dims = ctx.output(0).dims;
   const int64_t asked = ctx.input(1).dims[0].value();
   const auto rank = static_cast<int64_t>(dims.size());
@@ -82,7 +82,7 @@ void EnsureShape(LowerContext& ctx) {
   }
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerExpand(LowerContext& ctx) {
   EnsureShape(ctx);
   const B y = ctx.out(0);
   const BroadcastLoad x = BroadcastLoad::RightAligned(ctx, 0, ctx.output(0).dims);
@@ -98,9 +98,9 @@ const OpDef& ExpandOp() {
                            .min_inputs = 2,
                            .max_inputs = 2,
                            .quant = QuantRole::kPassThrough,
-                           .infer = Infer,
-                           .lower = Lower,
-                           .lower_sizes = LowerSizes};
+                           .infer = InferExpand,
+                           .lower = LowerExpand,
+                           .lower_sizes = LowerSizesOfExpand};
   return op;
 }
 

@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferEyeLike(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 2, 2));
   const int64_t number = ctx.node().Int("dtype", static_cast<int64_t>(ctx.input(0).dtype));
   const auto type = static_cast<DataType>(number);
@@ -14,7 +14,7 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerEyeLike(LowerContext& ctx) {
   Builder& b = ctx.b();
   const B y = ctx.out(0);
   const E k = b.I(ctx.node().Int("k", 0));
@@ -31,8 +31,8 @@ const OpDef& EyeLikeOp() {
       .name = "EyeLike",
       .summary = "1 on the k-th diagonal, else 0",
       .attributes = {{"dtype", AttributeSpec::kInt}, {"k", AttributeSpec::kInt}},
-      .infer = Infer,
-      .lower = Lower};
+      .infer = InferEyeLike,
+      .lower = LowerEyeLike};
   return op;
 }
 

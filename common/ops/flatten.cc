@@ -5,7 +5,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferFlatten(InferContext& ctx) {
   const Type& x = ctx.input(0);
   const int64_t raw = ctx.node().Int("axis", 1);
   if (raw < -x.rank() || raw > x.rank()) {  // one past the end is allowed here
@@ -27,7 +27,7 @@ const OpDef& FlattenOp() {
                            .kind = OpKind::kView,
                            .attributes = {{"axis", AttributeSpec::kInt}},
                            .quant = QuantRole::kPassThrough,
-                           .infer = Infer};
+                           .infer = InferFlatten};
   return op;
 }
 

@@ -17,7 +17,7 @@ void PropagateElements(InferContext& ctx) {
   ctx.SetElements(0, std::move(picked));
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferGather(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, kIndexTypes));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 1));
   const Type& x = ctx.input(0);
@@ -30,7 +30,7 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerGather(LowerContext& ctx) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
   const B indices = ctx.in(1);
@@ -67,8 +67,8 @@ const OpDef& GatherOp() {
                            .max_inputs = 2,
                            .attributes = {{"axis", AttributeSpec::kInt}},
                            .quant = QuantRole::kPassThrough,
-                           .infer = Infer,
-                           .lower = Lower};
+                           .infer = InferGather,
+                           .lower = LowerGather};
   return op;
 }
 

@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferGatherElements(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, kIndexTypes));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 1));
   const Type& x = ctx.input(0);
@@ -13,7 +13,7 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerGatherElements(LowerContext& ctx) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
   const B indices = ctx.in(1);
@@ -43,8 +43,8 @@ const OpDef& GatherElementsOp() {
                            .max_inputs = 2,
                            .attributes = {{"axis", AttributeSpec::kInt}},
                            .quant = QuantRole::kPassThrough,
-                           .infer = Infer,
-                           .lower = Lower};
+                           .infer = InferGatherElements,
+                           .lower = LowerGatherElements};
   return op;
 }
 

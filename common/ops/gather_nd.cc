@@ -22,7 +22,7 @@ absl::StatusOr<int> TupleLength(const OpContext& ctx) {
   return static_cast<int>(last.value());
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferGatherND(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, TypeSet({DataType::kI64})));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 1));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 1, 1));
@@ -41,7 +41,7 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerGatherND(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const int length, TupleLength(ctx));
   const auto batch = static_cast<size_t>(ctx.node().Int("batch_dims", 0));
   Builder& b = ctx.b();
@@ -83,8 +83,8 @@ const OpDef& GatherNDOp() {
                            .max_inputs = 2,
                            .attributes = {{"batch_dims", AttributeSpec::kInt}},
                            .quant = QuantRole::kPassThrough,
-                           .infer = Infer,
-                           .lower = Lower};
+                           .infer = InferGatherND,
+                           .lower = LowerGatherND};
   return op;
 }
 

@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferGelu(InferContext& c) {
   const std::string mode = c.node().String("approximate", "none");
   if (mode != "none" && mode != "tanh") {
     return c.Error(fmt::format("approximate is `{}`, Gelu takes none or tanh", mode));
@@ -31,7 +31,7 @@ const OpDef& GeluOp() {
       .kind = OpKind::kPointwise,
       .attributes = {{"approximate", AttributeSpec::kString}},
       .quant = QuantRole::kCompute,
-      .infer = Infer,
+      .infer = InferGelu,
       .scalar = Element,
   };
   return op;

@@ -6,7 +6,7 @@ namespace {
 bool TransA(const OpContext& c) { return c.node().Int("transA", 0) != 0; }
 bool TransB(const OpContext& c) { return c.node().Int("transB", 0) != 0; }
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferGemm(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(RequireType(
       c, 0,
       kFloatTypes | TypeSet({DataType::kI32, DataType::kI64, DataType::kU32, DataType::kU64})));
@@ -36,7 +36,7 @@ E Scale(E value, double factor) {
   return Cast(Cast(value, DataType::kF64) * factor, value.type());
 }
 
-absl::Status Lower(LowerContext& c) {
+absl::Status LowerGemm(LowerContext& c) {
   loops::Builder& b = c.b();
   const std::vector<Dim>& dims = c.output(0).dims;
   const E depth = c.Extent(c.input(0).dims[TransA(c) ? 0 : 1]);
@@ -75,9 +75,9 @@ const OpDef& GemmOp() {
                      {"transA", AttributeSpec::kInt},
                      {"transB", AttributeSpec::kInt}},
       .quant = QuantRole::kCompute,
-      .infer = Infer,
+      .infer = InferGemm,
       .macs = Macs,
-      .lower = Lower,
+      .lower = LowerGemm,
   };
   return op;
 }

@@ -3,12 +3,12 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferGlobalLpPool(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(NormOrder(c).status());
   return InferGlobalPool(c, kFloatTypes);
 }
 
-absl::Status Lower(LowerContext& c) {
+absl::Status LowerGlobalLpPool(LowerContext& c) {
   QUENCH_ASSIGN_OR_RETURN(const int64_t p, NormOrder(c));
   return LowerGlobalPool(
       c, BinaryOp::kAdd, [p](E x) { return PowerOfAbs(x, p); },
@@ -22,8 +22,8 @@ const OpDef& GlobalLpPoolOp() {
       .name = "GlobalLpPool",
       .summary = "p-norm over all spatial dims",
       .attributes = {{"p", AttributeSpec::kInt}},
-      .infer = Infer,
-      .lower = Lower,
+      .infer = InferGlobalLpPool,
+      .lower = LowerGlobalLpPool,
   };
   return op;
 }

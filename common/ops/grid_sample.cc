@@ -24,7 +24,7 @@ absl::StatusOr<Options> ReadOptions(const OpContext& ctx) {
   return options;
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferGridSample(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kFloatTypes));
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, kFloatTypes));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 3, 5));
@@ -127,7 +127,7 @@ std::vector<Corner> CornersOf(LowerContext& ctx, const Options& options, std::sp
   return corners;
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerGridSample(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const Options options, ReadOptions(ctx));
   Builder& b = ctx.b();
   const B x = ctx.in(0);
@@ -168,8 +168,8 @@ const OpDef& GridSampleOp() {
                            .attributes = {{"align_corners", AttributeSpec::kInt},
                                           {"mode", AttributeSpec::kString},
                                           {"padding_mode", AttributeSpec::kString}},
-                           .infer = Infer,
-                           .lower = Lower};
+                           .infer = InferGridSample,
+                           .lower = LowerGridSample};
   return op;
 }
 

@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferGroupNormalization(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kFloatTypes));
   QUENCH_RETURN_IF_ERROR(RequireSameType(ctx));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 2));
@@ -24,7 +24,7 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerGroupNormalizationNode(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const DataType stash, StashType(ctx));
   const Dim channels = ctx.input(0).dims[1];
   const int64_t groups = ctx.node().Int("num_groups", 1);
@@ -52,8 +52,8 @@ const OpDef& GroupNormalizationOp() {
       .attributes = {{"num_groups", AttributeSpec::kInt, true},
                      {"epsilon", AttributeSpec::kFloat},
                      {"stash_type", AttributeSpec::kInt}},
-      .infer = Infer,
-      .lower = Lower};
+      .infer = InferGroupNormalization,
+      .lower = LowerGroupNormalizationNode};
   return op;
 }
 

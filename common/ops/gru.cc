@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferGRU(InferContext& ctx) {
   return InferRecurrent(ctx, /*gates=*/3, /*activations=*/2);
 }
 
@@ -45,7 +45,7 @@ void LowerDirection(LowerContext& ctx, Recurrent& net, int direction, B hidden, 
   net.StoreState(direction, 1, hidden);
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerGRU(LowerContext& ctx) {
   Recurrent net(ctx, 3);
   const B hidden = net.MakeState("hidden");
   const B gates = net.MakeScratch("gates", {net.batch(), ctx.b().I(3) * net.hidden()});
@@ -61,9 +61,9 @@ OpDef Define() {
               .min_outputs = 0,
               .max_outputs = 2,
               .attributes = RecurrentAttributes(),
-              .infer = Infer,
+              .infer = InferGRU,
               .macs = RecurrentMacs,
-              .lower = Lower};
+              .lower = LowerGRU};
   op.attributes.push_back({"linear_before_reset", AttributeSpec::kInt});
   return op;
 }

@@ -3,12 +3,15 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Lower(LowerContext& ctx) { return LowerWindow(ctx, 25.0 / 46, 21.0 / 46, 0); }
+absl::Status LowerHammingWindow(LowerContext& ctx) {
+  return LowerWindow(ctx, 25.0 / 46, 21.0 / 46, 0);
+}
 
 }  // namespace
 
 const OpDef& HammingWindowOp() {
-  static const OpDef op = WindowDef("HammingWindow", "raised cosine window on a pedestal", Lower);
+  static const OpDef op =
+      WindowDef("HammingWindow", "raised cosine window on a pedestal", LowerHammingWindow);
   return op;
 }
 

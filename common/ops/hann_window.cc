@@ -3,12 +3,12 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Lower(LowerContext& ctx) { return LowerWindow(ctx, 0.5, 0.5, 0); }
+absl::Status LowerHannWindow(LowerContext& ctx) { return LowerWindow(ctx, 0.5, 0.5, 0); }
 
 }  // namespace
 
 const OpDef& HannWindowOp() {
-  static const OpDef op = WindowDef("HannWindow", "raised cosine window", Lower);
+  static const OpDef op = WindowDef("HannWindow", "raised cosine window", LowerHannWindow);
   return op;
 }
 

@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerHardmax(LowerContext& ctx) {
   ForEachVector(ctx, /*scratch=*/false, [](const AxisVector& v) {
     Builder& b = v.b;
     const E largest =
@@ -19,8 +19,8 @@ absl::Status Lower(LowerContext& ctx) {
 }  // namespace
 
 const OpDef& HardmaxOp() {
-  static const OpDef op =
-      AlongAxisDef("Hardmax", "1 at the first largest element along one axis, else 0", Lower);
+  static const OpDef op = AlongAxisDef(
+      "Hardmax", "1 at the first largest element along one axis, else 0", LowerHardmax);
   return op;
 }
 

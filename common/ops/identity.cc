@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferIdentity(InferContext& c) {
   c.SetOutput(0, c.input(0));
   if (const auto elements = c.elements(0)) c.SetElements(0, *elements);
   return absl::OkStatus();
@@ -17,7 +17,7 @@ const OpDef& IdentityOp() {
       .summary = "the input itself",
       .kind = OpKind::kView,
       .quant = QuantRole::kPassThrough,
-      .infer = Infer,
+      .infer = InferIdentity,
   };
   return op;
 }

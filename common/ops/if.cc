@@ -28,7 +28,7 @@ absl::StatusOr<Type> Merge(InferContext& ctx, int output, const Type& then, cons
   return merged;
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferIf(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kBoolType));
   const GraphPtr then = ctx.node().Body("then_branch");
   const GraphPtr otherwise = ctx.node().Body("else_branch");
@@ -62,7 +62,7 @@ const OpDef& IfOp() {
                            .max_outputs = -1,
                            .attributes = {{"then_branch", AttributeSpec::kGraph, true},
                                           {"else_branch", AttributeSpec::kGraph, true}},
-                           .infer = Infer};
+                           .infer = InferIf};
   return op;
 }
 

@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferInstanceNormalization(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kFloatTypes));
   QUENCH_RETURN_IF_ERROR(RequireSameType(ctx));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 3));
@@ -17,7 +17,7 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerInstanceNormalization(LowerContext& ctx) {
   for (int i = 1; i <= 2; ++i)
     EnsureEqual(ctx, ctx.input(i).dims[0], ctx.input(0).dims[1],
                 "sizes of scale, bias and channels");
@@ -35,8 +35,8 @@ const OpDef& InstanceNormalizationOp() {
       .min_inputs = 3,
       .max_inputs = 3,
       .attributes = {{"epsilon", AttributeSpec::kFloat}},
-      .infer = Infer,
-      .lower = Lower};
+      .infer = InferInstanceNormalization,
+      .lower = LowerInstanceNormalization};
   return op;
 }
 

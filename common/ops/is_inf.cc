@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferIsInf(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(RequireType(c, 0, kFloatTypes | kFloat8Types));
   c.SetOutput(0, DataType::kBool, c.input(0).dims);
   return absl::OkStatus();
@@ -29,7 +29,7 @@ const OpDef& IsInfOp() {
       .kind = OpKind::kPointwise,
       .attributes = {{"detect_negative", AttributeSpec::kInt},
                      {"detect_positive", AttributeSpec::kInt}},
-      .infer = Infer,
+      .infer = InferIsInf,
       .scalar = Element,
   };
   return op;

@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferIsNaN(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(RequireType(c, 0, kFloatTypes | kFloat8Types));
   c.SetOutput(0, DataType::kBool, c.input(0).dims);
   return absl::OkStatus();
@@ -16,7 +16,7 @@ const OpDef& IsNaNOp() {
       .name = "IsNaN",
       .summary = "whether x is NaN",
       .kind = OpKind::kPointwise,
-      .infer = Infer,
+      .infer = InferIsNaN,
       .scalar = [](const OpContext&, loops::Builder&, std::span<const E> x) -> absl::StatusOr<E> {
         return Unary(UnaryOp::kIsNan, x[0]);
       },

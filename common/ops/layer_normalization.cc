@@ -5,7 +5,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferLayerNormalization(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(InferTailNormalization(ctx));
   QUENCH_ASSIGN_OR_RETURN(const DataType stash, StashType(ctx));
   const auto axis =
@@ -17,7 +17,7 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerLayerNormalization(LowerContext& ctx) {
   LowerTailNormalization(ctx, [&](const TailRow& row) {
     Builder& b = row.b;
     const E count = row.Count();
@@ -44,8 +44,8 @@ const OpDef& LayerNormalizationOp() {
       .attributes = {{"axis", AttributeSpec::kInt},
                      {"epsilon", AttributeSpec::kFloat},
                      {"stash_type", AttributeSpec::kInt}},
-      .infer = Infer,
-      .lower = Lower};
+      .infer = InferLayerNormalization,
+      .lower = LowerLayerNormalization};
   return op;
 }
 

@@ -4,7 +4,7 @@ namespace quench::ops {
 namespace {
 
 // x - max - log(sum of exp(x - max))
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerLogSoftmax(LowerContext& ctx) {
   ForEachVector(ctx, /*scratch=*/false, [](const AxisVector& v) {
     Builder& b = v.b;
     const E largest =
@@ -20,7 +20,7 @@ absl::Status Lower(LowerContext& ctx) {
 }  // namespace
 
 const OpDef& LogSoftmaxOp() {
-  static const OpDef op = AlongAxisDef("LogSoftmax", "logarithm of Softmax", Lower);
+  static const OpDef op = AlongAxisDef("LogSoftmax", "logarithm of Softmax", LowerLogSoftmax);
   return op;
 }
 

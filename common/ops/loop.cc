@@ -33,7 +33,7 @@ std::optional<Dim> TripCount(const InferContext& ctx, const Graph& body) {
   return ctx.symbols().BoundsOf(count).min >= 0 ? count : ctx.symbols().Max(count, 0);
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferLoop(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, TypeSet({DataType::kI64})));
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, kBoolType));
   const GraphPtr body = ctx.node().Body("body");
@@ -70,7 +70,7 @@ const OpDef& LoopOp() {
       .max_inputs = -1,
       .max_outputs = -1,
       .attributes = {{"body", AttributeSpec::kGraph, true}, {"q.captures", AttributeSpec::kInt}},
-      .infer = Infer};
+      .infer = InferLoop};
   return op;
 }
 

@@ -3,14 +3,14 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferLpNormalization(InferContext& ctx) {
   const int64_t p = ctx.node().Int("p", 2);
   if (p != 1 && p != 2) return ctx.Error(fmt::format("p is {}, LpNormalization takes 1 and 2", p));
   return InferAlongAxis(ctx);
 }
 
 // A vector of zeros stays as it is.
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerLpNormalization(LowerContext& ctx) {
   const bool squares = ctx.node().Int("p", 2) == 2;
   ForEachVector(ctx, /*scratch=*/false, [&](const AxisVector& v) {
     Builder& b = v.b;
@@ -31,8 +31,8 @@ const OpDef& LpNormalizationOp() {
       .name = "LpNormalization",
       .summary = "divides by the L1 or L2 norm along one axis",
       .attributes = {{"axis", AttributeSpec::kInt}, {"p", AttributeSpec::kInt}},
-      .infer = Infer,
-      .lower = Lower};
+      .infer = InferLpNormalization,
+      .lower = LowerLpNormalization};
   return op;
 }
 

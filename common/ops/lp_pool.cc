@@ -3,12 +3,12 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferLpPool(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(NormOrder(c).status());
   return InferPool(c, kFloatTypes);
 }
 
-absl::Status Lower(LowerContext& c) {
+absl::Status LowerLpPool(LowerContext& c) {
   QUENCH_ASSIGN_OR_RETURN(const int64_t p, NormOrder(c));
   LowerPool(c, [p](LowerContext& op, const PoolWindow& window) {
     const DataType type = loops::ComputeType(op.input(0).dtype);
@@ -28,8 +28,8 @@ const OpDef& LpPoolOp() {
       .summary = "p-norm of each window",
       .attributes = WindowAttributes(
           /*pooling=*/true, {{"ceil_mode", AttributeSpec::kInt}, {"p", AttributeSpec::kInt}}),
-      .infer = Infer,
-      .lower = Lower,
+      .infer = InferLpPool,
+      .lower = LowerLpPool,
   };
   return op;
 }

@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferLRN(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kFloatTypes));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 2));
   if (ctx.node().Int("size", 1) < 1)
@@ -13,7 +13,7 @@ absl::Status Infer(InferContext& ctx) {
 }
 
 // x / (bias + alpha / size * sum of squares of the nearest `size` channels) ^ beta
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerLRN(LowerContext& ctx) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
   const DataType type = loops::ComputeType(x.dtype());
@@ -45,8 +45,8 @@ const OpDef& LRNOp() {
                                           {"alpha", AttributeSpec::kFloat},
                                           {"beta", AttributeSpec::kFloat},
                                           {"bias", AttributeSpec::kFloat}},
-                           .infer = Infer,
-                           .lower = Lower};
+                           .infer = InferLRN,
+                           .lower = LowerLRN};
   return op;
 }
 

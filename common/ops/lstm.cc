@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferLSTM(InferContext& ctx) {
   return InferRecurrent(ctx, /*gates=*/4, /*activations=*/3);
 }
 
@@ -46,7 +46,7 @@ void LowerDirection(LowerContext& ctx, Recurrent& net, int direction, B hidden, 
   net.StoreState(direction, 2, cell);
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerLSTM(LowerContext& ctx) {
   Recurrent net(ctx, 4);
   const B hidden = net.MakeState("hidden");
   const B cell = net.MakeState("cell");
@@ -63,9 +63,9 @@ OpDef Define() {
               .min_outputs = 0,
               .max_outputs = 3,
               .attributes = RecurrentAttributes(),
-              .infer = Infer,
+              .infer = InferLSTM,
               .macs = RecurrentMacs,
-              .lower = Lower};
+              .lower = LowerLSTM};
   op.attributes.push_back({"input_forget", AttributeSpec::kInt});
   return op;
 }

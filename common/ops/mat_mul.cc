@@ -4,7 +4,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferMatMul(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(RequireType(c, 0, kNumericTypes));
   QUENCH_RETURN_IF_ERROR(RequireSameType(c));
   QUENCH_ASSIGN_OR_RETURN(std::vector<Dim> dims, MatMulDims(c, 0, 1));
@@ -12,7 +12,7 @@ absl::Status Infer(InferContext& c) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& c) {
+absl::Status LowerMatMulNode(LowerContext& c) {
   LowerMatMul(c, 0, 1, [](LowerContext& op, const MatMulTerms& terms) {
     const DataType type = loops::ComputeType(op.output(0).dtype);
     op.b().Store(op.out(0), terms.index,
@@ -31,9 +31,9 @@ const OpDef& MatMulOp() {
       .min_inputs = 2,
       .max_inputs = 2,
       .quant = QuantRole::kCompute,
-      .infer = Infer,
+      .infer = InferMatMul,
       .macs = [](const OpContext& c) { return MatMulMacs(c, 0, 1); },
-      .lower = Lower,
+      .lower = LowerMatMulNode,
   };
   return op;
 }

@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferMatMulInteger(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(RequireByte(c, {0, 1, 2, 3}));
   QUENCH_RETURN_IF_ERROR(RequireSameType(c, {0, 2}));
   QUENCH_RETURN_IF_ERROR(RequireSameType(c, {1, 3}));
@@ -14,7 +14,7 @@ absl::Status Infer(InferContext& c) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& c) {
+absl::Status LowerMatMulInteger(LowerContext& c) {
   const MatrixParameter a_zero(c, 2, /*rows=*/true);
   const MatrixParameter b_zero(c, 3, /*rows=*/false);
   LowerMatMul(c, 0, 1, [&](LowerContext& op, const MatMulTerms& terms) {
@@ -31,9 +31,9 @@ const OpDef& MatMulIntegerOp() {
       .summary = "matrix product of 8-bit integers less their zero points, into i32",
       .min_inputs = 2,
       .max_inputs = 4,
-      .infer = Infer,
+      .infer = InferMatMulInteger,
       .macs = [](const OpContext& c) { return MatMulMacs(c, 0, 1); },
-      .lower = Lower,
+      .lower = LowerMatMulInteger,
   };
   return op;
 }

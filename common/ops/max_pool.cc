@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferMaxPool(InferContext& c) {
   const int64_t order = c.node().Int("storage_order", 0);
   if (order != 0 && order != 1) {
     return c.Error(fmt::format("storage_order is {}, it takes 0 or 1", order));
@@ -56,7 +56,7 @@ void StoreWithIndex(LowerContext& c, const PoolWindow& window) {
   b.Store(c.out(1), window.index, where.Get());
 }
 
-absl::Status Lower(LowerContext& c) {
+absl::Status LowerMaxPool(LowerContext& c) {
   LowerPool(c, [](LowerContext& op, const PoolWindow& window) {
     if (op.has_output(1)) return StoreWithIndex(op, window);
     const DataType type = loops::ComputeType(op.input(0).dtype);
@@ -78,8 +78,8 @@ const OpDef& MaxPoolOp() {
       .attributes = WindowAttributes(/*pooling=*/true, {{"ceil_mode", AttributeSpec::kInt},
                                                         {"storage_order", AttributeSpec::kInt}}),
       .quant = QuantRole::kPassThrough,
-      .infer = Infer,
-      .lower = Lower,
+      .infer = InferMaxPool,
+      .lower = LowerMaxPool,
   };
   return op;
 }

@@ -26,7 +26,7 @@ absl::StatusOr<std::vector<Dim>> PooledFrom(const OpContext& ctx) {
   return dims;
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferMaxUnpool(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kNumericTypes));
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, TypeSet({DataType::kI64})));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 3));
@@ -52,7 +52,7 @@ absl::Status Infer(InferContext& ctx) {
 
 // Indices count in the tensor that was pooled; an `output_shape` that is larger keeps the
 // coordinates.
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerMaxUnpool(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Dim> pooled, PooledFrom(ctx));
   Builder& b = ctx.b();
   const B x = ctx.in(0);
@@ -87,8 +87,8 @@ const OpDef& MaxUnpoolOp() {
                            .attributes = {{"kernel_shape", AttributeSpec::kInts, true},
                                           {"pads", AttributeSpec::kInts},
                                           {"strides", AttributeSpec::kInts}},
-                           .infer = Infer,
-                           .lower = Lower};
+                           .infer = InferMaxUnpool,
+                           .lower = LowerMaxUnpool};
   return op;
 }
 

@@ -14,14 +14,14 @@ absl::StatusOr<std::vector<int>> AxesOf(const OpContext& ctx) {
   return NormalAxes(ctx, axes, ctx.input(0).rank());
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferMeanVarianceNormalization(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kFloatTypes));
   QUENCH_RETURN_IF_ERROR(AxesOf(ctx).status());
   ctx.SetOutput(0, ctx.input(0).dtype, ctx.input(0).dims);
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerMeanVarianceNormalization(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<int> axes, AxesOf(ctx));
   Builder& b = ctx.b();
   const B x = ctx.in(0);
@@ -64,8 +64,8 @@ const OpDef& MeanVarianceNormalizationOp() {
   static const OpDef op = {.name = "MeanVarianceNormalization",
                            .summary = "mean 0 and variance 1 over the given axes",
                            .attributes = {{"axes", AttributeSpec::kInts}},
-                           .infer = Infer,
-                           .lower = Lower};
+                           .infer = InferMeanVarianceNormalization,
+                           .lower = LowerMeanVarianceNormalization};
   return op;
 }
 

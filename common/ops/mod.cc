@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferMod(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(InferElementwise(c, kNumericTypes));
   if (IsFloat(c.input(0).dtype) && c.node().Int("fmod", 0) == 0) {
     return c.Error("fmod is 0, floats need fmod = 1");
@@ -25,7 +25,7 @@ const OpDef& ModOp() {
       .min_inputs = 2,
       .max_inputs = 2,
       .attributes = {{"fmod", AttributeSpec::kInt}},
-      .infer = Infer,
+      .infer = InferMod,
       .scalar = [](const OpContext& c, loops::Builder&, std::span<const E> x) -> absl::StatusOr<E> {
         return c.node().Int("fmod", 0) != 0 ? x[0] % x[1] : FloorMod(x[0], x[1]);
       },

@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferNeg(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(InferElementwise(c, kFloatTypes | kSignedTypes));
   if (std::optional<std::vector<Dim>> dims = c.elements(0); dims && c.input(0).rank() <= 1) {
     for (Dim& dim : *dims) dim = c.symbols().Sub(0, dim);
@@ -20,7 +20,7 @@ const OpDef& NegOp() {
       .summary = "-x",
       .kind = OpKind::kPointwise,
       .quant = QuantRole::kCompute,
-      .infer = Infer,
+      .infer = InferNeg,
       .scalar = [](const OpContext&, loops::Builder&, std::span<const E> x) -> absl::StatusOr<E> {
         return -x[0];
       },

@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerNegativeLogLikelihoodLoss(LowerContext& ctx) {
   LowerLoss(ctx, [&](std::span<const E> at) { return ctx.in(0).At(at); });
   return absl::OkStatus();
 }
@@ -17,7 +17,7 @@ const OpDef& NegativeLogLikelihoodLossOp() {
                            .max_inputs = 3,
                            .attributes = LossAttributes(),
                            .infer = InferLoss,
-                           .lower = Lower};
+                           .lower = LowerNegativeLogLikelihoodLoss};
   return op;
 }
 

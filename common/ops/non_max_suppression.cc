@@ -5,7 +5,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferNonMaxSuppression(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, TypeSet({DataType::kF32})));
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, TypeSet({DataType::kF32})));
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 2, TypeSet({DataType::kI64})));
@@ -104,13 +104,13 @@ E SelectBoxes(LowerContext& ctx, const std::function<void(E, E, E, E)>& selected
   return total.Get();
 }
 
-absl::Status LowerSizes(LowerContext& ctx) {
+absl::Status LowerSizesOfNonMaxSuppression(LowerContext& ctx) {
   const E count = SelectBoxes(ctx, [](E, E, E, E) {});
   SetRuntimeDim(ctx, ctx.output(0).dims[0], count);
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerNonMaxSuppression(LowerContext& ctx) {
   Builder& b = ctx.b();
   SelectBoxes(ctx, [&](E batch, E category, E index, E position) {
     b.Store(ctx.out(0), {position, b.I(0)}, batch);
@@ -128,9 +128,9 @@ const OpDef& NonMaxSuppressionOp() {
                            .min_inputs = 2,
                            .max_inputs = 5,
                            .attributes = {{"center_point_box", AttributeSpec::kInt}},
-                           .infer = Infer,
-                           .lower = Lower,
-                           .lower_sizes = LowerSizes};
+                           .infer = InferNonMaxSuppression,
+                           .lower = LowerNonMaxSuppression,
+                           .lower_sizes = LowerSizesOfNonMaxSuppression};
   return op;
 }
 

@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferNonZero(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kPlainTypes));
   const Type& x = ctx.input(0);
   ctx.SetOutput(0, DataType::kI64, {x.rank(), ctx.RuntimeDim(0, ctx.symbols().Product(x.dims))});
@@ -14,7 +14,7 @@ E IsNonZero(Builder& b, E value) {
   return value.type() == DataType::kBool ? value : value != b.F(0, value.type());
 }
 
-absl::Status LowerSizes(LowerContext& ctx) {
+absl::Status LowerSizesOfNonZero(LowerContext& ctx) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
   const E count = b.ReduceAll(BinaryOp::kAdd, b.I(0), DimsOf(x), [&](std::span<const E> i) {
@@ -24,7 +24,7 @@ absl::Status LowerSizes(LowerContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerNonZero(LowerContext& ctx) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
   const auto count = b.Local(b.I(0), "count");
@@ -45,9 +45,9 @@ absl::Status Lower(LowerContext& ctx) {
 const OpDef& NonZeroOp() {
   static const OpDef op = {.name = "NonZero",
                            .summary = "indices of the elements that are not 0, one column each",
-                           .infer = Infer,
-                           .lower = Lower,
-                           .lower_sizes = LowerSizes};
+                           .infer = InferNonZero,
+                           .lower = LowerNonZero,
+                           .lower_sizes = LowerSizesOfNonZero};
   return op;
 }
 

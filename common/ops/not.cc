@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferNot(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(InferElementwise(c, kBoolType));
   if (std::optional<std::vector<int64_t>> known = c.ints(0); known && c.input(0).rank() <= 1) {
     std::vector<Dim> inverted;
@@ -20,7 +20,7 @@ const OpDef& NotOp() {
       .name = "Not",
       .summary = "logical not",
       .kind = OpKind::kPointwise,
-      .infer = Infer,
+      .infer = InferNot,
       .scalar = [](const OpContext&, loops::Builder&, std::span<const E> x) -> absl::StatusOr<E> {
         return !x[0];
       },

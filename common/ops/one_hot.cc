@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferOneHot(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kNumericTypes));
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, kNumericTypes));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 1, 0, 1));
@@ -26,14 +26,14 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status LowerSizes(LowerContext& ctx) {
+absl::Status LowerSizesOfOneHot(LowerContext& ctx) {
   const int axis = NormalAxis(ctx.node().Int("axis", -1), ctx.input(0).rank() + 1);
   SetRuntimeDim(ctx, ctx.output(0).dims[static_cast<size_t>(axis)], Element(ctx, 1, 0));
   return absl::OkStatus();
 }
 
 // An index outside [-depth, depth) gives a row of off values.
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerOneHot(LowerContext& ctx) {
   Builder& b = ctx.b();
   const B y = ctx.out(0);
   const int axis = NormalAxis(ctx.node().Int("axis", -1), y.rank());
@@ -56,9 +56,9 @@ const OpDef& OneHotOp() {
                            .min_inputs = 3,
                            .max_inputs = 3,
                            .attributes = {{"axis", AttributeSpec::kInt}},
-                           .infer = Infer,
-                           .lower = Lower,
-                           .lower_sizes = LowerSizes};
+                           .infer = InferOneHot,
+                           .lower = LowerOneHot,
+                           .lower_sizes = LowerSizesOfOneHot};
   return op;
 }
 

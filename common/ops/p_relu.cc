@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferPRelu(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(InferElementwise(c, kNumericTypes));
   if (c.outputs()[0].rank() != c.input(0).rank()) {
     return c.Error(fmt::format("slope {} does not broadcast to x {}", ToString(c, c.input(1).dims),
@@ -23,7 +23,7 @@ const OpDef& PReluOp() {
       .min_inputs = 2,
       .max_inputs = 2,
       .quant = QuantRole::kCompute,
-      .infer = Infer,
+      .infer = InferPRelu,
       .scalar = [](const OpContext&, loops::Builder&, std::span<const E> x) -> absl::StatusOr<E> {
         return Select(x[0] < ConstantLike(x[0], 0), x[0] * x[1], x[0]);
       },

@@ -42,7 +42,7 @@ absl::StatusOr<std::vector<AxisPad>> Plan(const OpContext& ctx) {
   return plan;
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferPad(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kPlainTypes));
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, TypeSet({DataType::kI64})));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 1, 1, 1));
@@ -69,7 +69,7 @@ E BeginOf(LowerContext& ctx, const AxisPad& pad) {
                    : ctx.b().Let(Element(ctx, 1, pad.begin_entry), "begin");
 }
 
-absl::Status LowerSizes(LowerContext& ctx) {
+absl::Status LowerSizesOfPad(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<AxisPad> plan, Plan(ctx));
   for (const AxisPad& pad : plan) {
     if (pad.begin) continue;
@@ -124,7 +124,7 @@ E Mirrored(Builder& b, const std::string& mode, E position, E size) {
   return Min(phase, period - phase);
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerPad(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<AxisPad> plan, Plan(ctx));
   const std::string mode = ctx.node().String("mode", "constant");
   if (mode == "constant") {
@@ -162,9 +162,9 @@ const OpDef& PadOp() {
       .max_inputs = 4,
       .attributes = {{"mode", AttributeSpec::kString}},
       .quant = QuantRole::kPassThrough,
-      .infer = Infer,
-      .lower = Lower,
-      .lower_sizes = LowerSizes};
+      .infer = InferPad,
+      .lower = LowerPad,
+      .lower_sizes = LowerSizesOfPad};
   return op;
 }
 

@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferPow(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(RequireType(c, 0, kFloatTypes | kIndexTypes));
   QUENCH_RETURN_IF_ERROR(RequireType(c, 1, kNumericTypes));
   QUENCH_ASSIGN_OR_RETURN(std::vector<Dim> dims, BroadcastInputs(c));
@@ -47,7 +47,7 @@ const OpDef& PowOp() {
       .min_inputs = 2,
       .max_inputs = 2,
       .quant = QuantRole::kCompute,
-      .infer = Infer,
+      .infer = InferPow,
       .scalar = Element,
   };
   return op;

@@ -15,14 +15,14 @@ absl::StatusOr<std::vector<Dim>> ParsedDims(const OpContext& ctx) {
   return dims;
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferQDims(InferContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(std::vector<Dim> dims, ParsedDims(ctx));
   ctx.SetOutput(0, DataType::kI64, {static_cast<int64_t>(dims.size())});
   ctx.SetElements(0, std::move(dims));
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerQDims(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Dim> dims, ParsedDims(ctx));
   for (size_t i = 0; i < dims.size(); ++i) {
     ctx.b().Store(ctx.out(0), {ctx.b().I(static_cast<int64_t>(i))}, ctx.Extent(dims[i]));
@@ -38,8 +38,8 @@ const OpDef& QDimsOp() {
                            .min_inputs = 0,
                            .max_inputs = 0,
                            .attributes = {{"dims", AttributeSpec::kStrings, true}},
-                           .infer = Infer,
-                           .lower = Lower};
+                           .infer = InferQDims,
+                           .lower = LowerQDims};
   return op;
 }
 

@@ -4,7 +4,7 @@ namespace quench::ops {
 namespace {
 
 // The body has been inferred from the node's inputs (bodies.h).
-absl::Status Infer(InferContext& c) {
+absl::Status InferQFused(InferContext& c) {
   const GraphPtr body = c.node().Body("body");
   if (static_cast<int>(body->outputs.size()) != c.num_outputs()) {
     return c.Error(
@@ -41,7 +41,7 @@ const OpDef& QFusedOp() {
       .max_inputs = -1,
       .max_outputs = -1,
       .attributes = {{"body", AttributeSpec::kGraph, true}},
-      .infer = Infer,
+      .infer = InferQFused,
       .macs = Macs,
   };
   return op;

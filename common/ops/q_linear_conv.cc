@@ -7,7 +7,7 @@ namespace {
 constexpr DataTypes kF32 = TypeSet({DataType::kF32});
 
 // Inputs: x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, bias.
-absl::Status Infer(InferContext& c) {
+absl::Status InferQLinearConv(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(RequireByte(c, {0, 2, 3, 5, 7}));
   for (const int scale : {1, 4, 6}) QUENCH_RETURN_IF_ERROR(RequireType(c, scale, kF32));
   QUENCH_RETURN_IF_ERROR(RequireType(c, 8, TypeSet({DataType::kI32})));
@@ -20,7 +20,7 @@ absl::Status Infer(InferContext& c) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& c) {
+absl::Status LowerQLinearConv(LowerContext& c) {
   LowerConv(c, 0, 3, [](LowerContext& op, const ConvTerms& terms) {
     const E channel = terms.index[1];
     E sum = ConvAccumulator(op, terms, 2, 5);
@@ -42,9 +42,9 @@ const OpDef& QLinearConvOp() {
       .min_inputs = 8,
       .max_inputs = 9,
       .attributes = ConvAttributes(),
-      .infer = Infer,
+      .infer = InferQLinearConv,
       .macs = [](const OpContext& c) { return ConvMacs(c, 3); },
-      .lower = Lower,
+      .lower = LowerQLinearConv,
   };
   return op;
 }

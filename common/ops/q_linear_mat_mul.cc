@@ -6,7 +6,7 @@ namespace {
 constexpr DataTypes kScales = TypeSet({DataType::kF32, DataType::kF16, DataType::kBF16});
 
 // Inputs: a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point.
-absl::Status Infer(InferContext& c) {
+absl::Status InferQLinearMatMul(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(RequireByte(c, {0, 2, 3, 5, 7}));
   for (const int scale : {1, 4, 6}) QUENCH_RETURN_IF_ERROR(RequireType(c, scale, kScales));
   QUENCH_RETURN_IF_ERROR(RequireSameType(c, {0, 2}));
@@ -19,7 +19,7 @@ absl::Status Infer(InferContext& c) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& c) {
+absl::Status LowerQLinearMatMul(LowerContext& c) {
   const MatrixParameter a_scale(c, 1, true), a_zero(c, 2, true);
   const MatrixParameter b_scale(c, 4, false), b_zero(c, 5, false);
   LowerMatMul(c, 0, 3, [&](LowerContext& op, const MatMulTerms& terms) {
@@ -40,9 +40,9 @@ const OpDef& QLinearMatMulOp() {
       .summary = "matrix product of 8-bit integers with scales and zero points, requantised",
       .min_inputs = 8,
       .max_inputs = 8,
-      .infer = Infer,
+      .infer = InferQLinearMatMul,
       .macs = [](const OpContext& c) { return MatMulMacs(c, 0, 3); },
-      .lower = Lower,
+      .lower = LowerQLinearMatMul,
   };
   return op;
 }

@@ -18,7 +18,7 @@ absl::StatusOr<DataType> TargetType(const InferContext& c) {
   return wanted == DataType::kUndefined ? DataType::kU8 : wanted;
 }
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferQuantizeLinear(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(RequireType(c, 0, kScaleTypes | TypeSet({DataType::kI32})));
   QUENCH_RETURN_IF_ERROR(RequireScales(c));
   QUENCH_ASSIGN_OR_RETURN(const DataType type, TargetType(c));
@@ -49,7 +49,7 @@ absl::StatusOr<E> Element(const OpContext& c, loops::Builder&, std::span<const E
   return Quantise(x, c);
 }
 
-absl::Status Lower(LowerContext& c) {
+absl::Status LowerQuantizeLinear(LowerContext& c) {
   return LowerBlocked(c, [&](std::span<const E> x) -> absl::StatusOr<E> { return Quantise(x, c); });
 }
 
@@ -67,10 +67,10 @@ const OpDef& QuantizeLinearOp() {
                      {"output_dtype", AttributeSpec::kInt},
                      {"precision", AttributeSpec::kInt},
                      {"saturate", AttributeSpec::kInt}},
-      .infer = Infer,
+      .infer = InferQuantizeLinear,
       .scalar = Element,
       .operand_axes = ScaleAxes,
-      .lower = Lower,
+      .lower = LowerQuantizeLinear,
   };
   return op;
 }

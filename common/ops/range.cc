@@ -38,7 +38,7 @@ absl::StatusOr<std::optional<Dim>> FloatCount(const OpContext& ctx) {
   return std::optional(Dim(static_cast<int64_t>(std::max(count, 0.0))));
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferRange(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kRangeTypes));
   QUENCH_RETURN_IF_ERROR(RequireSameType(ctx));
   for (int i = 0; i < 3; ++i) QUENCH_RETURN_IF_ERROR(RequireRank(ctx, i, 0, 0));
@@ -58,7 +58,7 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status LowerSizes(LowerContext& ctx) {
+absl::Status LowerSizesOfRange(LowerContext& ctx) {
   Builder& b = ctx.b();
   const E start = b.Let(ctx.in(0).At({}), "start");
   const E limit = b.Let(ctx.in(1).At({}), "limit");
@@ -77,7 +77,7 @@ absl::Status LowerSizes(LowerContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerRange(LowerContext& ctx) {
   Builder& b = ctx.b();
   const E start = b.Let(ctx.in(0).At({}), "start");
   const E delta = b.Let(ctx.in(2).At({}), "delta");
@@ -94,9 +94,9 @@ const OpDef& RangeOp() {
                            .min_inputs = 3,
                            .max_inputs = 3,
                            .attributes = {{"stash_type", AttributeSpec::kInt}},
-                           .infer = Infer,
-                           .lower = Lower,
-                           .lower_sizes = LowerSizes};
+                           .infer = InferRange,
+                           .lower = LowerRange,
+                           .lower_sizes = LowerSizesOfRange};
   return op;
 }
 

@@ -3,9 +3,9 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) { return InferReduce(ctx, kNumericTypes); }
+absl::Status InferReduceL1(InferContext& ctx) { return InferReduce(ctx, kNumericTypes); }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerReduceL1(LowerContext& ctx) {
   return LowerReduce(ctx, [](const ReducedElement& x) {
     return x.Sum([&](E value) { return IsUnsigned(x.type) ? value : Unary(UnaryOp::kAbs, value); });
   });
@@ -14,7 +14,8 @@ absl::Status Lower(LowerContext& ctx) {
 }  // namespace
 
 const OpDef& ReduceL1Op() {
-  static const OpDef op = ReduceDef("ReduceL1", "sum of absolute values over axes", Infer, Lower);
+  static const OpDef op =
+      ReduceDef("ReduceL1", "sum of absolute values over axes", InferReduceL1, LowerReduceL1);
   return op;
 }
 

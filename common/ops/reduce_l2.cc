@@ -3,9 +3,9 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) { return InferReduce(ctx, kNumericTypes); }
+absl::Status InferReduceL2(InferContext& ctx) { return InferReduce(ctx, kNumericTypes); }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerReduceL2(LowerContext& ctx) {
   return LowerReduce(ctx, [](const ReducedElement& x) {
     const E sum = x.Sum([](E value) { return value * value; });
     if (IsFloat(x.type)) return Unary(UnaryOp::kSqrt, sum);
@@ -16,8 +16,8 @@ absl::Status Lower(LowerContext& ctx) {
 }  // namespace
 
 const OpDef& ReduceL2Op() {
-  static const OpDef op =
-      ReduceDef("ReduceL2", "square root of the sum of squares over axes", Infer, Lower);
+  static const OpDef op = ReduceDef("ReduceL2", "square root of the sum of squares over axes",
+                                    InferReduceL2, LowerReduceL2);
   return op;
 }
 

@@ -3,16 +3,17 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) { return InferReduce(ctx, kFloatTypes); }
+absl::Status InferReduceLogSum(InferContext& ctx) { return InferReduce(ctx, kFloatTypes); }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerReduceLogSum(LowerContext& ctx) {
   return LowerReduce(ctx, [](const ReducedElement& x) { return Unary(UnaryOp::kLog, x.Sum()); });
 }
 
 }  // namespace
 
 const OpDef& ReduceLogSumOp() {
-  static const OpDef op = ReduceDef("ReduceLogSum", "logarithm of the sum over axes", Infer, Lower);
+  static const OpDef op = ReduceDef("ReduceLogSum", "logarithm of the sum over axes",
+                                    InferReduceLogSum, LowerReduceLogSum);
   return op;
 }
 

@@ -3,9 +3,9 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) { return InferReduce(ctx, kFloatTypes); }
+absl::Status InferReduceLogSumExp(InferContext& ctx) { return InferReduce(ctx, kFloatTypes); }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerReduceLogSumExp(LowerContext& ctx) {
   return LowerReduce(ctx, [](const ReducedElement& x) {
     // The largest element is taken out, so that no exponential overflows; an infinite one is left
     // in.
@@ -22,7 +22,8 @@ absl::Status Lower(LowerContext& ctx) {
 
 const OpDef& ReduceLogSumExpOp() {
   static const OpDef op =
-      ReduceDef("ReduceLogSumExp", "logarithm of the sum of exponentials over axes", Infer, Lower);
+      ReduceDef("ReduceLogSumExp", "logarithm of the sum of exponentials over axes",
+                InferReduceLogSumExp, LowerReduceLogSumExp);
   return op;
 }
 

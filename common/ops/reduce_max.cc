@@ -3,12 +3,12 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferReduceMax(InferContext& ctx) {
   return InferReduce(ctx, kNumericTypes | kBoolType,
                      [](SymbolTable& s, Dim a, Dim b) { return s.Max(a, b); });
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerReduceMax(LowerContext& ctx) {
   return LowerReduce(ctx, [](const ReducedElement& x) {
     const bool boolean = x.type == DataType::kBool;
     return x.Combine(boolean ? BinaryOp::kOr : BinaryOp::kMax, LowestOf(x.b, x.type));
@@ -18,7 +18,8 @@ absl::Status Lower(LowerContext& ctx) {
 }  // namespace
 
 const OpDef& ReduceMaxOp() {
-  static const OpDef op = ReduceDef("ReduceMax", "maximum over axes", Infer, Lower);
+  static const OpDef op =
+      ReduceDef("ReduceMax", "maximum over axes", InferReduceMax, LowerReduceMax);
   return op;
 }
 

@@ -3,16 +3,17 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) { return InferReduce(ctx, kNumericTypes); }
+absl::Status InferReduceMean(InferContext& ctx) { return InferReduce(ctx, kNumericTypes); }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerReduceMean(LowerContext& ctx) {
   return LowerReduce(ctx, [](const ReducedElement& x) { return x.Sum() / x.Count(); });
 }
 
 }  // namespace
 
 const OpDef& ReduceMeanOp() {
-  static const OpDef op = ReduceDef("ReduceMean", "mean over axes", Infer, Lower);
+  static const OpDef op =
+      ReduceDef("ReduceMean", "mean over axes", InferReduceMean, LowerReduceMean);
   return op;
 }
 

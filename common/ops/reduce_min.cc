@@ -3,12 +3,12 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferReduceMin(InferContext& ctx) {
   return InferReduce(ctx, kNumericTypes | kBoolType,
                      [](SymbolTable& s, Dim a, Dim b) { return s.Min(a, b); });
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerReduceMin(LowerContext& ctx) {
   return LowerReduce(ctx, [](const ReducedElement& x) {
     const bool boolean = x.type == DataType::kBool;
     return x.Combine(boolean ? BinaryOp::kAnd : BinaryOp::kMin, HighestOf(x.b, x.type));
@@ -18,7 +18,8 @@ absl::Status Lower(LowerContext& ctx) {
 }  // namespace
 
 const OpDef& ReduceMinOp() {
-  static const OpDef op = ReduceDef("ReduceMin", "minimum over axes", Infer, Lower);
+  static const OpDef op =
+      ReduceDef("ReduceMin", "minimum over axes", InferReduceMin, LowerReduceMin);
   return op;
 }
 

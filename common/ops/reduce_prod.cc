@@ -3,11 +3,11 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferReduceProd(InferContext& ctx) {
   return InferReduce(ctx, kNumericTypes, [](SymbolTable& s, Dim a, Dim b) { return s.Mul(a, b); });
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerReduceProd(LowerContext& ctx) {
   return LowerReduce(
       ctx, [](const ReducedElement& x) { return x.Combine(BinaryOp::kMul, x.b.F(1, x.type)); });
 }
@@ -15,7 +15,8 @@ absl::Status Lower(LowerContext& ctx) {
 }  // namespace
 
 const OpDef& ReduceProdOp() {
-  static const OpDef op = ReduceDef("ReduceProd", "product over axes", Infer, Lower);
+  static const OpDef op =
+      ReduceDef("ReduceProd", "product over axes", InferReduceProd, LowerReduceProd);
   return op;
 }
 

@@ -3,9 +3,9 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) { return InferReduce(ctx, kNumericTypes); }
+absl::Status InferReduceSumSquare(InferContext& ctx) { return InferReduce(ctx, kNumericTypes); }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerReduceSumSquare(LowerContext& ctx) {
   return LowerReduce(
       ctx, [](const ReducedElement& x) { return x.Sum([](E value) { return value * value; }); });
 }
@@ -13,7 +13,8 @@ absl::Status Lower(LowerContext& ctx) {
 }  // namespace
 
 const OpDef& ReduceSumSquareOp() {
-  static const OpDef op = ReduceDef("ReduceSumSquare", "sum of squares over axes", Infer, Lower);
+  static const OpDef op = ReduceDef("ReduceSumSquare", "sum of squares over axes",
+                                    InferReduceSumSquare, LowerReduceSumSquare);
   return op;
 }
 

@@ -19,8 +19,8 @@ absl::Status InferRuntime(InferContext& c) {
   return absl::OkStatus();
 }
 
-// The rules of Infer, on numbers.
-absl::Status LowerSizes(LowerContext& c) {
+// The rules of InferReshape, on numbers.
+absl::Status LowerSizesOfReshape(LowerContext& c) {
   loops::Builder& b = c.b();
   const bool allow_zero = c.node().Int("allowzero", 0) != 0;
   const std::vector<E> from = c.Extents(c.input(0).dims);
@@ -58,7 +58,7 @@ absl::Status LowerSizes(LowerContext& c) {
 }
 
 // ONNX Reshape: -1 once takes what is left, 0 copies the input's dim unless `allowzero`.
-absl::Status Infer(InferContext& c) {
+absl::Status InferReshape(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(RequireType(c, 1, TypeSet({DataType::kI64})));
   QUENCH_RETURN_IF_ERROR(RequireRank(c, 1, 1, 1));
   const std::optional<std::vector<Dim>> shape = c.elements(1);
@@ -115,8 +115,8 @@ const OpDef& ReshapeOp() {
       .max_inputs = 2,
       .attributes = {{"allowzero", AttributeSpec::kInt}},
       .quant = QuantRole::kPassThrough,
-      .infer = Infer,
-      .lower_sizes = LowerSizes,
+      .infer = InferReshape,
+      .lower_sizes = LowerSizesOfReshape,
   };
   return op;
 }

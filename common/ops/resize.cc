@@ -5,7 +5,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferResize(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kNumericTypes | kBoolType));
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, kFloatTypes));
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 2, TypeSet({DataType::kF32})));
@@ -21,7 +21,7 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status LowerSizes(LowerContext& ctx) {
+absl::Status LowerSizesOfResize(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const ResizePlan plan, PlanResize(ctx));
   Builder& b = ctx.b();
   for (const ResizeAxis& axis : plan.axes) {
@@ -78,7 +78,7 @@ E Interpolated(LowerContext& ctx, const ResizePlan& plan, std::span<const Resize
   return sum;
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerResize(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const ResizePlan plan, PlanResize(ctx));
   Builder& b = ctx.b();
   const B x = ctx.in(0);
@@ -132,9 +132,9 @@ const OpDef& ResizeOp() {
                      {"keep_aspect_ratio_policy", AttributeSpec::kString},
                      {"mode", AttributeSpec::kString},
                      {"nearest_mode", AttributeSpec::kString}},
-      .infer = Infer,
-      .lower = Lower,
-      .lower_sizes = LowerSizes};
+      .infer = InferResize,
+      .lower = LowerResize,
+      .lower_sizes = LowerSizesOfResize};
   return op;
 }
 

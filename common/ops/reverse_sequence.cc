@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferReverseSequence(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, TypeSet({DataType::kI64})));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 2));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 1, 1, 1));
@@ -20,7 +20,7 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerReverseSequence(LowerContext& ctx) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
   const auto batch = static_cast<size_t>(ctx.node().Int("batch_axis", 1));
@@ -55,8 +55,8 @@ const OpDef& ReverseSequenceOp() {
       .min_inputs = 2,
       .max_inputs = 2,
       .attributes = {{"batch_axis", AttributeSpec::kInt}, {"time_axis", AttributeSpec::kInt}},
-      .infer = Infer,
-      .lower = Lower};
+      .infer = InferReverseSequence,
+      .lower = LowerReverseSequence};
   return op;
 }
 

@@ -3,12 +3,12 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferRMSNormalization(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(StashType(ctx).status());
   return InferTailNormalization(ctx);
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerRMSNormalization(LowerContext& ctx) {
   LowerTailNormalization(ctx, [&](const TailRow& row) {
     Builder& b = row.b;
     const E square = row.Sum([](E x) { return x * x; }) / row.Count();
@@ -29,8 +29,8 @@ const OpDef& RMSNormalizationOp() {
                            .attributes = {{"axis", AttributeSpec::kInt},
                                           {"epsilon", AttributeSpec::kFloat},
                                           {"stash_type", AttributeSpec::kInt}},
-                           .infer = Infer,
-                           .lower = Lower};
+                           .infer = InferRMSNormalization,
+                           .lower = LowerRMSNormalization};
   return op;
 }
 

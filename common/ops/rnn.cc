@@ -3,11 +3,11 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferRNN(InferContext& ctx) {
   return InferRecurrent(ctx, /*gates=*/1, /*activations=*/1);
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerRNN(LowerContext& ctx) {
   Builder& b = ctx.b();
   Recurrent net(ctx, 1);
   const B hidden = net.MakeState("hidden");
@@ -40,9 +40,9 @@ const OpDef& RNNOp() {
                            .min_outputs = 0,
                            .max_outputs = 2,
                            .attributes = RecurrentAttributes(),
-                           .infer = Infer,
+                           .infer = InferRNN,
                            .macs = RecurrentMacs,
-                           .lower = Lower};
+                           .lower = LowerRNN};
   return op;
 }
 

@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferRoiAlign(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kFloatTypes));
   QUENCH_RETURN_IF_ERROR(RequireSameType(ctx, {0, 1}));
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 2, kIndexTypes));
@@ -73,7 +73,7 @@ Bins BinsOf(LowerContext& ctx, E region, int axis, int64_t count) {  // axis 0: 
   return {begin, size, ratio > 0 ? b.I(ratio) : b.Let(Max(adaptive, b.I(0)), "samples")};
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerRoiAlign(LowerContext& ctx) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
   const B y = ctx.out(0);
@@ -139,8 +139,8 @@ const OpDef& RoiAlignOp() {
                      {"output_width", AttributeSpec::kInt},
                      {"sampling_ratio", AttributeSpec::kInt},
                      {"spatial_scale", AttributeSpec::kFloat}},
-      .infer = Infer,
-      .lower = Lower};
+      .infer = InferRoiAlign,
+      .lower = LowerRoiAlign};
   return op;
 }
 

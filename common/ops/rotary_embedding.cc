@@ -15,7 +15,7 @@ absl::StatusOr<int64_t> RotatedSize(const OpContext& ctx, const HeadDims& x) {
   return rotated;
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferRotaryEmbedding(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kFloatTypes));
   QUENCH_RETURN_IF_ERROR(RequireSameType(ctx, {0, 1, 2}));
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 3, TypeSet({DataType::kI64})));
@@ -32,7 +32,7 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerRotaryEmbedding(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const HeadDims dims, HeadDimsOf(ctx, 0, ctx.node().Int("num_heads", 0)));
   QUENCH_ASSIGN_OR_RETURN(const int64_t rotated, RotatedSize(ctx, dims));
   Builder& b = ctx.b();
@@ -90,8 +90,8 @@ const OpDef& RotaryEmbeddingOp() {
                            .attributes = {{"interleaved", AttributeSpec::kInt},
                                           {"num_heads", AttributeSpec::kInt},
                                           {"rotary_embedding_dim", AttributeSpec::kInt}},
-                           .infer = Infer,
-                           .lower = Lower};
+                           .infer = InferRotaryEmbedding,
+                           .lower = LowerRotaryEmbedding};
   return op;
 }
 

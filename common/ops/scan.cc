@@ -32,7 +32,7 @@ absl::Status CheckDirections(const InferContext& ctx, const std::string& attribu
   return absl::OkStatus();
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferScan(InferContext& ctx) {
   const GraphPtr body = ctx.node().Body("body");
   const auto carried = static_cast<size_t>(CarriedCount(ctx.node()));
   const auto scans = static_cast<size_t>(ctx.node().Int("num_scan_inputs", 0));
@@ -73,7 +73,7 @@ const OpDef& ScanOp() {
                                           {"scan_output_axes", AttributeSpec::kInts},
                                           {"scan_output_directions", AttributeSpec::kInts},
                                           {"q.captures", AttributeSpec::kInt}},
-                           .infer = Infer};
+                           .infer = InferScan};
   return op;
 }
 

@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferScatterElements(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, kIndexTypes));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 1));
   QUENCH_RETURN_IF_ERROR(RequireSameType(ctx, {0, 2}));
@@ -29,7 +29,7 @@ absl::Status Infer(InferContext& ctx) {
 
 // Positions that differ in another axis than `axis` never meet, so only that axis is walked in
 // order.
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerScatterElements(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const std::optional<BinaryOp> reduction, ScatterReduction(ctx));
   Builder& b = ctx.b();
   const B indices = ctx.in(1);
@@ -68,8 +68,8 @@ const OpDef& ScatterElementsOp() {
       .min_inputs = 3,
       .max_inputs = 3,
       .attributes = {{"axis", AttributeSpec::kInt}, {"reduction", AttributeSpec::kString}},
-      .infer = Infer,
-      .lower = Lower};
+      .infer = InferScatterElements,
+      .lower = LowerScatterElements};
   return op;
 }
 

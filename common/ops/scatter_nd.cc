@@ -21,7 +21,7 @@ std::vector<Dim> UpdateDims(const OpContext& ctx, int length) {
   return dims;
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferScatterND(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, TypeSet({DataType::kI64})));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 1));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 1, 1));
@@ -42,7 +42,7 @@ absl::Status Infer(InferContext& ctx) {
 }
 
 // Index tuples may repeat, so they are taken in order; the elements of a slice are independent.
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerScatterND(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const int length, TupleLength(ctx));
   QUENCH_ASSIGN_OR_RETURN(const std::optional<BinaryOp> reduction, ScatterReduction(ctx));
   const std::vector<Dim> updates = UpdateDims(ctx, length);
@@ -85,8 +85,8 @@ const OpDef& ScatterNDOp() {
                            .min_inputs = 3,
                            .max_inputs = 3,
                            .attributes = {{"reduction", AttributeSpec::kString}},
-                           .infer = Infer,
-                           .lower = Lower};
+                           .infer = InferScatterND,
+                           .lower = LowerScatterND};
   return op;
 }
 

@@ -17,14 +17,14 @@ std::vector<Dim> Selected(const OpContext& ctx) {
   return {dims.begin() + start, dims.begin() + end};
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferShape(InferContext& ctx) {
   std::vector<Dim> selected = Selected(ctx);
   ctx.SetOutput(0, DataType::kI64, {static_cast<int64_t>(selected.size())});
   ctx.SetElements(0, std::move(selected));
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerShape(LowerContext& ctx) {
   const std::vector<Dim> selected = Selected(ctx);
   for (size_t i = 0; i < selected.size(); ++i) {
     ctx.b().Store(ctx.out(0), {ctx.b().I(static_cast<int64_t>(i))}, ctx.Extent(selected[i]));
@@ -39,8 +39,8 @@ const OpDef& ShapeOp() {
       .name = "Shape",
       .summary = "dims of a tensor as i64",
       .attributes = {{"start", AttributeSpec::kInt}, {"end", AttributeSpec::kInt}},
-      .infer = Infer,
-      .lower = Lower};
+      .infer = InferShape,
+      .lower = LowerShape};
   return op;
 }
 

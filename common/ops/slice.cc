@@ -106,7 +106,7 @@ void PropagateElements(InferContext& ctx, const std::vector<AxisSlice>& plan) {
   ctx.SetElements(0, std::move(result));
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferSlice(InferContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<AxisSlice> plan, Plan(ctx));
   const Type& x = ctx.input(0);
   std::vector<Dim> dims = x.dims;
@@ -135,7 +135,7 @@ std::pair<E, E> RuntimeSlice(LowerContext& ctx, const AxisSlice& slice) {
   return {start, b.Let(Max(CeilDiv(span, b.I(std::abs(slice.step))), b.I(0)), "count")};
 }
 
-absl::Status LowerSizes(LowerContext& ctx) {
+absl::Status LowerSizesOfSlice(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<AxisSlice> plan, Plan(ctx));
   for (const AxisSlice& slice : plan) {
     const Dim dim = ctx.output(0).dims[static_cast<size_t>(slice.axis)];
@@ -144,7 +144,7 @@ absl::Status LowerSizes(LowerContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerSlice(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<AxisSlice> plan, Plan(ctx));
   Builder& b = ctx.b();
   std::vector<E> starts;
@@ -172,9 +172,9 @@ const OpDef& SliceOp() {
                            .max_inputs = 5,
                            .attributes = {},
                            .quant = QuantRole::kPassThrough,
-                           .infer = Infer,
-                           .lower = Lower,
-                           .lower_sizes = LowerSizes};
+                           .infer = InferSlice,
+                           .lower = LowerSlice,
+                           .lower_sizes = LowerSizesOfSlice};
   return op;
 }
 

@@ -4,7 +4,7 @@ namespace quench::ops {
 namespace {
 
 // exp(x - max) / sum: the maximum keeps the exponentials in range; each is computed once.
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerSoftmax(LowerContext& ctx) {
   ForEachVector(ctx, /*scratch=*/true, [](const AxisVector& v) {
     Builder& b = v.b;
     const E largest =
@@ -23,7 +23,7 @@ absl::Status Lower(LowerContext& ctx) {
 
 const OpDef& SoftmaxOp() {
   static const OpDef op =
-      AlongAxisDef("Softmax", "exponentials along one axis, scaled to sum 1", Lower);
+      AlongAxisDef("Softmax", "exponentials along one axis, scaled to sum 1", LowerSoftmax);
   return op;
 }
 

@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferSoftmaxCrossEntropyLoss(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(InferLoss(ctx));
   ctx.SetOutput(1, ctx.input(0).dtype, ctx.input(0).dims);
   return absl::OkStatus();
@@ -11,7 +11,7 @@ absl::Status Infer(InferContext& ctx) {
 
 // log-probability = score - log(sum of exp(scores)); the sum is computed once per sample, around
 // the largest score.
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerSoftmaxCrossEntropyLoss(LowerContext& ctx) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
   const DataType type = loops::ComputeType(x.dtype());
@@ -46,8 +46,8 @@ const OpDef& SoftmaxCrossEntropyLossOp() {
                            .max_inputs = 3,
                            .max_outputs = 2,
                            .attributes = LossAttributes(),
-                           .infer = Infer,
-                           .lower = Lower};
+                           .infer = InferSoftmaxCrossEntropyLoss,
+                           .lower = LowerSoftmaxCrossEntropyLoss};
   return op;
 }
 

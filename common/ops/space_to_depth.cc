@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferSpaceToDepth(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 4, 4));
   const std::string mode = ctx.node().String("mode", "DCR");
   if (mode != "DCR" && mode != "CRD")
@@ -23,7 +23,7 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerSpaceToDepth(LowerContext& ctx) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
   const B y = ctx.out(0);
@@ -53,8 +53,8 @@ const OpDef& SpaceToDepthOp() {
       .summary = "moves blocks of height and width into channels",
       .attributes = {{"blocksize", AttributeSpec::kInt, true}, {"mode", AttributeSpec::kString}},
       .quant = QuantRole::kPassThrough,
-      .infer = Infer,
-      .lower = Lower};
+      .infer = InferSpaceToDepth,
+      .lower = LowerSpaceToDepth};
   return op;
 }
 

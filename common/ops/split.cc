@@ -31,7 +31,7 @@ absl::StatusOr<std::vector<Dim>> Parts(const OpContext& ctx, Dim size) {
   return sizes;
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferSplit(InferContext& ctx) {
   const Type& x = ctx.input(0);
   QUENCH_ASSIGN_OR_RETURN(const int axis, ctx.Axis(ctx.node().Int("axis", 0), x.rank()));
   const Dim size = x.dims[static_cast<size_t>(axis)];
@@ -55,7 +55,7 @@ absl::Status Infer(InferContext& ctx) {
   return RequireEqual(ctx, offset, size, fmt::format("sum of the parts and size of axis {}", axis));
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerSplit(LowerContext& ctx) {
   const Type& x = ctx.input(0);
   const int axis = NormalAxis(ctx.node().Int("axis", 0), x.rank());
   const Dim size = x.dims[static_cast<size_t>(axis)];
@@ -88,8 +88,8 @@ const OpDef& SplitOp() {
       .max_outputs = -1,
       .attributes = {{"axis", AttributeSpec::kInt}, {"num_outputs", AttributeSpec::kInt}},
       .quant = QuantRole::kPassThrough,
-      .infer = Infer,
-      .lower = Lower};
+      .infer = InferSplit,
+      .lower = LowerSplit};
   return op;
 }
 

@@ -26,7 +26,7 @@ absl::StatusOr<std::vector<int>> UnitAxes(const OpContext& ctx) {
   return axes;
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferSqueeze(InferContext& ctx) {
   const Type& x = ctx.input(0);
   QUENCH_ASSIGN_OR_RETURN(std::optional<std::vector<int>> axes, AxesInput(ctx, 1, x.rank()));
   if (!axes) {
@@ -57,7 +57,7 @@ const OpDef& SqueezeOp() {
                            .max_inputs = 2,
                            .attributes = {},
                            .quant = QuantRole::kPassThrough,
-                           .infer = Infer};
+                           .infer = InferSqueeze};
   return op;
 }
 

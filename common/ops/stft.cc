@@ -26,7 +26,7 @@ absl::StatusOr<std::pair<Dim, Dim>> FrameOf(const OpContext& ctx) {
   return std::pair(length, step->front());
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferSTFT(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kFloatTypes));
   QUENCH_RETURN_IF_ERROR(RequireSameType(ctx, {0, 2}));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 3, 3));
@@ -50,7 +50,7 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerSTFT(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const auto frame, FrameOf(ctx));
   Builder& b = ctx.b();
   const B x = ctx.in(0);
@@ -88,8 +88,8 @@ const OpDef& STFTOp() {
                            .min_inputs = 2,
                            .max_inputs = 4,
                            .attributes = {{"onesided", AttributeSpec::kInt}},
-                           .infer = Infer,
-                           .lower = Lower};
+                           .infer = InferSTFT,
+                           .lower = LowerSTFT};
   return op;
 }
 

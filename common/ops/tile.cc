@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferTile(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, TypeSet({DataType::kI64})));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 1, 1, 1));
   const Type& x = ctx.input(0);
@@ -33,7 +33,7 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status LowerSizes(LowerContext& ctx) {
+absl::Status LowerSizesOfTile(LowerContext& ctx) {
   for (int axis = 0; axis < ctx.input(0).rank(); ++axis) {
     SetRuntimeDim(ctx, ctx.output(0).dims[static_cast<size_t>(axis)],
                   ctx.in(0).dim(axis) * Element(ctx, 1, axis));
@@ -42,7 +42,7 @@ absl::Status LowerSizes(LowerContext& ctx) {
 }
 
 // Loops over (repeat, element) per repeated axis, so that indices need no division.
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerTile(LowerContext& ctx) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
   const auto repeats = ctx.elements(1);
@@ -76,9 +76,9 @@ const OpDef& TileOp() {
                            .min_inputs = 2,
                            .max_inputs = 2,
                            .quant = QuantRole::kPassThrough,
-                           .infer = Infer,
-                           .lower = Lower,
-                           .lower_sizes = LowerSizes};
+                           .infer = InferTile,
+                           .lower = LowerTile,
+                           .lower_sizes = LowerSizesOfTile};
   return op;
 }
 

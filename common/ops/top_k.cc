@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferTopK(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kNumericTypes));
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, TypeSet({DataType::kI64})));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 1));
@@ -23,7 +23,7 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status LowerSizes(LowerContext& ctx) {
+absl::Status LowerSizesOfTopK(LowerContext& ctx) {
   const int axis = NormalAxis(ctx.node().Int("axis", -1), ctx.input(0).rank());
   for (int i = 0; i < 2; ++i) {
     if (ctx.has_output(i))
@@ -34,7 +34,7 @@ absl::Status LowerSizes(LowerContext& ctx) {
 
 // Equal elements come in the order of their indices, a NaN counts as the largest. `sorted` = 0
 // leaves the order open, so it is sorted as well.
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerTopK(LowerContext& ctx) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
   const int axis = NormalAxis(ctx.node().Int("axis", -1), x.rank());
@@ -77,9 +77,9 @@ const OpDef& TopKOp() {
       .attributes = {{"axis", AttributeSpec::kInt},
                      {"largest", AttributeSpec::kInt},
                      {"sorted", AttributeSpec::kInt}},
-      .infer = Infer,
-      .lower = Lower,
-      .lower_sizes = LowerSizes};
+      .infer = InferTopK,
+      .lower = LowerTopK,
+      .lower_sizes = LowerSizesOfTopK};
   return op;
 }
 

@@ -21,7 +21,7 @@ absl::StatusOr<std::vector<int>> Permutation(const OpContext& ctx) {
   return NormalAxes(ctx, perm, rank);
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferTranspose(InferContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<int> perm, Permutation(ctx));
   std::vector<Dim> dims;
   for (int axis : perm) dims.push_back(ctx.input(0).dims[static_cast<size_t>(axis)]);
@@ -31,7 +31,7 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerTranspose(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<int> perm, Permutation(ctx));
   const B y = ctx.out(0);
   ctx.b().ParallelForAll(DimsOf(y), [&](std::span<const E> i) {
@@ -50,8 +50,8 @@ const OpDef& TransposeOp() {
                            .summary = "permutes the axes",
                            .attributes = {{"perm", AttributeSpec::kInts}},
                            .quant = QuantRole::kPassThrough,
-                           .infer = Infer,
-                           .lower = Lower};
+                           .infer = InferTranspose,
+                           .lower = LowerTranspose};
   return op;
 }
 

@@ -3,7 +3,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferTrilu(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kPlainTypes));
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, TypeSet({DataType::kI64})));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 2));
@@ -11,7 +11,7 @@ absl::Status Infer(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerTrilu(LowerContext& ctx) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
   const bool upper = ctx.node().Int("upper", 1) != 0;
@@ -32,8 +32,8 @@ const OpDef& TriluOp() {
                            .min_inputs = 1,
                            .max_inputs = 2,
                            .attributes = {{"upper", AttributeSpec::kInt}},
-                           .infer = Infer,
-                           .lower = Lower};
+                           .infer = InferTrilu,
+                           .lower = LowerTrilu};
   return op;
 }
 

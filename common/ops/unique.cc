@@ -8,7 +8,7 @@ int AxisOf(const OpContext& ctx) {
   return Flat(ctx) ? 0 : NormalAxis(ctx.node().Int("axis", 0), ctx.input(0).rank());
 }
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferUnique(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kNumericTypes | kBoolType));
   const Type& x = ctx.input(0);
   Dim items = ctx.symbols().Product(x.dims);
@@ -131,14 +131,14 @@ Groups FindGroups(LowerContext& ctx, const Items& items) {
   return renumbered;
 }
 
-absl::Status LowerSizes(LowerContext& ctx) {
+absl::Status LowerSizesOfUnique(LowerContext& ctx) {
   const Items items(ctx);
   const Groups groups = FindGroups(ctx, items);
   SetRuntimeDim(ctx, Dim::OfSymbol(ctx.RuntimeSymbol(0)), groups.size);
   return absl::OkStatus();
 }
 
-absl::Status Lower(LowerContext& ctx) {
+absl::Status LowerUnique(LowerContext& ctx) {
   Builder& b = ctx.b();
   const Items items(ctx);
   const Groups groups = FindGroups(ctx, items);
@@ -167,9 +167,9 @@ const OpDef& UniqueOp() {
       .summary = "distinct elements or slices, where they are and how often",
       .max_outputs = 4,
       .attributes = {{"axis", AttributeSpec::kInt}, {"sorted", AttributeSpec::kInt}},
-      .infer = Infer,
-      .lower = Lower,
-      .lower_sizes = LowerSizes};
+      .infer = InferUnique,
+      .lower = LowerUnique,
+      .lower_sizes = LowerSizesOfUnique};
   return op;
 }
 

@@ -7,7 +7,7 @@
 namespace quench::ops {
 namespace {
 
-absl::Status Infer(InferContext& ctx) {
+absl::Status InferUnsqueeze(InferContext& ctx) {
   const Type& x = ctx.input(0);
   const auto raw = ctx.ints(1);
   if (!raw)
@@ -36,7 +36,7 @@ const OpDef& UnsqueezeOp() {
                            .max_inputs = 2,
                            .attributes = {},
                            .quant = QuantRole::kPassThrough,
-                           .infer = Infer};
+                           .infer = InferUnsqueeze};
   return op;
 }
 

@@ -17,7 +17,7 @@ void InferContents(InferContext& c) {
   c.SetElements(0, std::move(result));
 }
 
-absl::Status Infer(InferContext& c) {
+absl::Status InferWhere(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(RequireType(c, 0, kBoolType));
   QUENCH_RETURN_IF_ERROR(RequireType(c, 1, kAllTypes));
   QUENCH_RETURN_IF_ERROR(RequireSameType(c, {1, 2}));
@@ -36,7 +36,7 @@ const OpDef& WhereOp() {
       .kind = OpKind::kPointwise,
       .min_inputs = 3,
       .max_inputs = 3,
-      .infer = Infer,
+      .infer = InferWhere,
       .scalar = [](const OpContext&, loops::Builder&, std::span<const E> x) -> absl::StatusOr<E> {
         return Select(x[0], x[1], x[2]);
       },

@@ -9,7 +9,7 @@
 namespace quench::rpc {
 namespace {
 
-constexpr std::chrono::milliseconds kFirst{50}, kLongest{5000};
+constexpr std::chrono::milliseconds kFirstDelay{50}, kLongestDelay{5000};
 
 }  // namespace
 
@@ -28,7 +28,7 @@ bool Backoff::Wait(const absl::Status& failure) {
   delay = std::max(delay, RetryAfterOf(failure).value_or(milliseconds(0)));
   if (now + delay > begin_ + retry_time_) return false;
   if (step_.deadline() && now + delay > *step_.deadline()) return false;
-  delay_ = std::min(delay_ * 2, kLongest);
+  delay_ = std::min(delay_ * 2, kLongestDelay);
   std::mutex mutex;
   std::condition_variable_any cancelled;
   std::unique_lock lock(mutex);
@@ -38,7 +38,7 @@ bool Backoff::Wait(const absl::Status& failure) {
 
 void Backoff::Progressed() {
   begin_ = std::chrono::steady_clock::now();
-  delay_ = kFirst;
+  delay_ = kFirstDelay;
 }
 
 }  // namespace quench::rpc

@@ -23,8 +23,9 @@ add_link_options(-Wl,--build-id=sha1)  # common/base/build_id.h: part of the key
 
 set(QUENCH_WARNINGS -Wall -Wextra -Wshadow -Wmissing-declarations -Wnon-virtual-dtor -Werror)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_FLAGS MATCHES "-O[123]")
-  # GCC 12's optimiser warns of impossible lengths in libstdc++'s own copies of short strings (char_traits.h:431).
-  list(APPEND QUENCH_WARNINGS -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow)
+  # GCC 12's optimiser warns of impossible lengths in libstdc++'s own copies of short strings (char_traits.h:431), and of
+  # LLVM's classes that bring an operator new and delete each, of which it inlines one.
+  list(APPEND QUENCH_WARNINGS -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow -Wno-mismatched-new-delete)
 elseif(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   list(APPEND QUENCH_WARNINGS -Wno-pass-failed)  # loops marked for the vectoriser stay scalar in builds for fuzzing
 endif()
@@ -97,6 +98,11 @@ function(reuse_precompiled_headers folder owner)
     endif()
   endforeach()
 endfunction()
+# Presets but `debug` compile our libraries several files at a time (CMAKE_UNITY_BUILD): parsing headers and what they
+# instantiate is most of a build. `debug` takes each file by itself: clang-tidy reads its list of commands, and a file
+# that forgets to include what it uses fails there. So names in anonymous namespaces are a library's, not a file's.
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
+
 add_compile_options(-pthread)  # gRPC brings it for some; precompiled headers hold for one set of flags
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # lets ccache see through them

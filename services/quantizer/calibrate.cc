@@ -8,6 +8,7 @@
 
 #include "common/base/status.h"
 #include "common/ir/hash.h"
+#include "services/quantizer/parts.h"
 
 namespace quench::quantizer {
 namespace {
@@ -15,10 +16,6 @@ namespace {
 // Sums are added sample by sample within a block and block by block after: the same additions
 // however many workers there are.
 constexpr int64_t kBlock = 8;
-
-bool IsAmong(const std::string& op, std::initializer_list<std::string_view> ops) {
-  return std::find(ops.begin(), ops.end(), op) != ops.end();
-}
 
 // Statistics of one block of samples.
 class Block {

@@ -8,11 +8,12 @@
 #include "common/ops/op.h"
 
 namespace quench::quantizer {
-namespace {
 
 bool IsAmong(const std::string& op, std::initializer_list<std::string_view> ops) {
   return std::find(ops.begin(), ops.end(), op) != ops.end();
 }
+
+namespace {
 
 std::vector<const Node*> MembersOf(const Node& node) {
   if (node.op != "q.fused") return {&node};

@@ -20,6 +20,8 @@ enum class Part : uint8_t {
   kMoves,      // MaxPool, Reshape, Concat, ...: output has the input's scale
 };
 
+bool IsAmong(const std::string& op, std::initializer_list<std::string_view> ops);
+
 // The computation that a group is named after: the first of its members.
 const Node& RootOf(const Node& node);
 Part PartOf(const Graph& graph, const Node& node);

@@ -9,7 +9,7 @@
 namespace quench::cli {
 namespace {
 
-constexpr char kExamples[] = R"(Examples:
+constexpr char kAnalyseExamples[] = R"(Examples:
   quench analyse model.onnx                        layers, parameters, MACs, activation memory
   quench analyse model.onnx --format json          the same for scripts
   quench analyse bert.onnx --size batch=1 --size seq=128   symbolic dims counted at these sizes
@@ -49,7 +49,7 @@ Action DeclareAnalyse(const Options& options) {
               "Size at which a symbolic dim is counted (default: its smallest)", "NAME=N");
   options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
   AddWorkOptions(options, args->gateway);
-  options.Examples(kExamples);
+  options.Examples(kAnalyseExamples);
   return [args](const StepContext& context) { return RunAnalyse(*args, context); };
 }
 

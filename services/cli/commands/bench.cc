@@ -10,7 +10,7 @@
 namespace quench::cli {
 namespace {
 
-constexpr char kExamples[] = R"(Examples:
+constexpr char kBenchExamples[] = R"(Examples:
   quench bench out/model.so                        three seconds of runs on random inputs, one thread
   quench bench out/model.so --threads 2 --seconds 10 --json
   quench bench out/model.so --size batch=8         symbolic dims at a chosen size)";
@@ -68,7 +68,7 @@ Action DeclareBench(const Options& options) {
   options.Add("--seed", args->seed, "Seed of the random inputs", "N (default 1)");
   options.Flag("--json", args->json,
                "Output for scripts: median_ms, min_ms, p99_ms, arena_bytes, ...");
-  options.Examples(kExamples);
+  options.Examples(kBenchExamples);
   return [args](const StepContext& context) { return RunBench(*args, context); };
 }
 

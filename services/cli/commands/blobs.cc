@@ -11,7 +11,7 @@
 namespace quench::cli {
 namespace {
 
-constexpr char kExamples[] = R"(Examples:
+constexpr char kBlobsExamples[] = R"(Examples:
   quench blobs stat                  how much the local store holds, and where
   quench blobs prune                 back under its limit, least recently used first
   quench blobs prune --keep 5G       down to 5 GB
@@ -96,7 +96,7 @@ absl::Status Get(const BlobsArgs& args, const StepContext& context) {
 
 Action DeclareBlobs(const Options& options) {
   auto args = std::make_shared<BlobsArgs>();
-  options.Examples(kExamples);
+  options.Examples(kBlobsExamples);
   const Options stat = options.Subcommand("stat", "Show how much the local store holds");
   const Options prune = options.Subcommand("prune", "Remove least recently used blobs");
   for (const Options& sub : {stat, prune}) sub.Flag("--json", args->json, "Output for scripts");

@@ -20,7 +20,7 @@
 namespace quench::cli {
 namespace {
 
-constexpr char kExamples[] = R"(Examples:
+constexpr char kCalibrateExamples[] = R"(Examples:
   quench calibrate model.onnx --data samples             statistics in ./calibration.stats
   quench calibrate model.onnx --data more --add          of these samples too
   quench calibrate model.onnx --random 20 --output r.stats --force    no data at hand: a warning, and poor ranges
@@ -188,7 +188,7 @@ Action DeclareCalibrate(const Options& options) {
   options.Flag("--show", args->show, "Print the statistics");
   options.Add("--format", args->format, "Format of what is printed", "table|json")
       .OneOf({"table", "json"});
-  options.Examples(kExamples);
+  options.Examples(kCalibrateExamples);
   return [args](const StepContext& context) { return RunCalibrate(*args, context); };
 }
 

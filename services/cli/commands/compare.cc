@@ -14,7 +14,7 @@
 namespace quench::cli {
 namespace {
 
-constexpr char kExamples[] = R"(Examples:
+constexpr char kCompareExamples[] = R"(Examples:
   quench compare model.onnx quantized.qir --data samples               error of the outputs, agreement of classes
   quench compare model.onnx quantized.qir --data samples --labels labels.txt --layers
                                                                        top-1 and top-5 too, and every layer
@@ -136,7 +136,7 @@ Action DeclareCompare(const Options& options) {
   options.Add("--threads", args->options.threads, "Threads the libraries run on", "N (default 1)")
       .Range(1, 1024);
   options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
-  options.Examples(kExamples);
+  options.Examples(kCompareExamples);
   return [args](const StepContext& context) { return RunCompare(*args, context); };
 }
 

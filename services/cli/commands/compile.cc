@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kExamples[] = R"(Examples:
+constexpr char kCompileExamples[] = R"(Examples:
   quench compile resnet50.onnx                               out in ./compile_output, for this machine
   quench compile bert.onnx --dim seq=1..512 --output bert    any sequence length up to 512 from one library
   quench compile yolo.onnx --target aarch64 --batch 1        for a 64-bit Arm CPU
@@ -298,7 +298,7 @@ Action DeclareCompile(const Options& options) {
       .AtLeast(1);
   AddQuantizeFlags(options, args->how);
   AddWorkOptions(options, args->gateway);
-  options.Examples(kExamples);
+  options.Examples(kCompileExamples);
   return [args](const StepContext& context) {
     args->codegen.emit = args->emit == "so"    ? codegen::Emit::kSharedLibrary
                          : args->emit == "obj" ? codegen::Emit::kObject

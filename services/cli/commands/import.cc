@@ -11,7 +11,7 @@
 namespace quench::cli {
 namespace {
 
-constexpr char kExamples[] = R"(Examples:
+constexpr char kImportExamples[] = R"(Examples:
   quench import model.onnx                              is it supported? inputs, outputs, size, identity
   quench import model.onnx --check                      libonnx's second opinion on structure and shapes
   quench import model.onnx --output model.qir           a binary IR module (weights go to the local blob store)
@@ -113,7 +113,7 @@ Action DeclareImport(const Options& options) {
   options.Flag("--force,-f", args->force, "Replace existing files");
   options.Add("--format", args->format, "Format of the summary", "table|json")
       .OneOf({"table", "json"});
-  options.Examples(kExamples);
+  options.Examples(kImportExamples);
   return [args](const StepContext& context) { return RunImport(*args, context); };
 }
 

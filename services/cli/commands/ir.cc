@@ -12,7 +12,7 @@
 namespace quench::cli {
 namespace {
 
-constexpr char kExamples[] = R"(Examples:
+constexpr char kIrExamples[] = R"(Examples:
   quench ir model.onnx                             canonical IR as text
   quench ir model.onnx --stage imported --no-types the model's own nodes
   quench ir model.ir.txt --pass fold_constants --pass dead_code     run passes one by one
@@ -87,7 +87,7 @@ Action DeclareIr(const Options& options) {
                "Leave types out: they are inferred when the text is read");
   options.Flag("--verify", args->verify, "Check that the module is legal at its stage");
   options.Flag("--hash", args->hash, "Print fingerprint and structure hash");
-  options.Examples(kExamples);
+  options.Examples(kIrExamples);
   return [args](const StepContext& context) { return RunIr(*args, context); };
 }
 

@@ -11,7 +11,7 @@
 namespace quench::cli {
 namespace {
 
-constexpr char kExamples[] = R"(Examples:
+constexpr char kOpsExamples[] = R"(Examples:
   quench ops                         every operator, one a line
   quench ops conv                    those whose name contains "conv", in any case
   quench ops --model model.onnx      what the model needs that Quench lacks; exit code 1 if anything
@@ -91,7 +91,7 @@ Action DeclareOps(const Options& options) {
   options.Add("--model", args->model, "List the operators of this model that are not supported",
               "FILE");
   options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
-  options.Examples(kExamples);
+  options.Examples(kOpsExamples);
   return [args](const StepContext&) { return RunOps(*args); };
 }
 

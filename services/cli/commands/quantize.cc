@@ -14,7 +14,7 @@
 namespace quench::cli {
 namespace {
 
-constexpr char kExamples[] = R"(Examples:
+constexpr char kQuantizeExamples[] = R"(Examples:
   quench quantize model.onnx --calibration calibration.stats --per-channel
                                                        8-bit module in ./quantized.qir
   quench quantize model.onnx -c calibration.stats --method entropy --output model.int8.onnx
@@ -96,7 +96,7 @@ Action DeclareQuantize(const Options& options) {
   options.Flag("--force,-f", args->force, "Replace FILE");
   options.Add("--format", args->format, "Format of the report", "table|json")
       .OneOf({"table", "json"});
-  options.Examples(kExamples);
+  options.Examples(kQuantizeExamples);
   return [args](const StepContext& context) { return RunQuantize(*args, context); };
 }
 

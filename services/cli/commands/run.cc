@@ -15,7 +15,7 @@
 namespace quench::cli {
 namespace {
 
-constexpr char kExamples[] = R"(Examples:
+constexpr char kRunExamples[] = R"(Examples:
   quench run out/model.so --input image=cat.npy --output-dir result     writes result/<output>.npy
   quench run out/model.so --random 1 --profile                          random inputs, time per layer
   quench run model.onnx --input x=test_data_set_0/input_0.pb            the same through the interpreter
@@ -184,7 +184,7 @@ Action DeclareRun(const Options& options) {
   options.Add("--threads", args->threads, "Threads for a compiled library", "N (default 1)")
       .Range(1, 1024);
   options.Flag("--profile", args->profile, "Show the time of every layer");
-  options.Examples(kExamples);
+  options.Examples(kRunExamples);
   return [args](const StepContext& context) -> absl::Status {
     QUENCH_ASSIGN_OR_RETURN(const FileKind kind, KindOf(args->model->model));
     return kind == FileKind::kArtifact ? RunArtifact(*args, context)

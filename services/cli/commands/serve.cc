@@ -5,7 +5,7 @@
 namespace quench::cli {
 namespace {
 
-constexpr char kExamples[] = R"(Examples:
+constexpr char kServeExamples[] = R"(Examples:
   quench serve                                            gateway and services in one process, on 127.0.0.1:7450
   quench serve --listen 127.0.0.1:0 --state-dir /tmp/q    elsewhere; the port is logged
   quench serve --metrics-listen 127.0.0.1:9450            http://127.0.0.1:9450/metrics for Prometheus
@@ -54,7 +54,7 @@ Action DeclareServe(const Options& options) {
               "DIR (default ~/.local/state/quench)");
   options.Flag("--health", args->health,
                "Asks the server that runs here with this configuration whether it serves");
-  options.Examples(kExamples);
+  options.Examples(kServeExamples);
   return [args](const StepContext&) { return Serve(*args); };
 }
 

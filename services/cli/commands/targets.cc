@@ -9,7 +9,7 @@
 namespace quench::cli {
 namespace {
 
-constexpr char kExamples[] = R"(Examples:
+constexpr char kTargetsExamples[] = R"(Examples:
   quench targets                   every target with its variants
   quench targets --format json
   quench compile model.onnx --target aarch64)";
@@ -36,7 +36,7 @@ absl::Status RunTargets(const std::string& format) {
 Action DeclareTargets(const Options& options) {
   auto format = std::make_shared<std::string>("table");
   options.Add("--format", *format, "Output format", "table|json").OneOf({"table", "json"});
-  options.Examples(kExamples);
+  options.Examples(kTargetsExamples);
   return [format](const StepContext&) { return RunTargets(*format); };
 }
 

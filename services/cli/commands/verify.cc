@@ -12,7 +12,7 @@
 namespace quench::cli {
 namespace {
 
-constexpr char kExamples[] = R"(Examples:
+constexpr char kVerifyExamples[] = R"(Examples:
   quench verify model.onnx out/model.so                    against the interpreter (a reference build for big models)
   quench verify model.onnx out/model.so --samples 10 --tolerance 1e-5
   quench verify model.onnx out/model.so --per-layer        error of every layer, not only when something is wrong
@@ -143,7 +143,7 @@ Action DeclareVerify(const Options& options) {
   options.Add("--size", args->sizes, "Size of a symbolic dim", "NAME=N");
   options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
   AddWorkOptions(options, args->gateway);
-  options.Examples(kExamples);
+  options.Examples(kVerifyExamples);
   return [args](const StepContext& context) { return RunVerify(*args, context); };
 }
 

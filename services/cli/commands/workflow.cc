@@ -5,7 +5,7 @@
 namespace quench::cli {
 namespace {
 
-constexpr char kExamples[] = R"(Examples:
+constexpr char kWorkflowExamples[] = R"(Examples:
   quench workflow create batch.txtpb --gateway build-farm:7450    a quench.gateway.v1.WorkflowSpec; prints its name
   quench workflow create batch.json --watch                       the same, and waits (QUENCH_GATEWAY says where)
   quench workflow list --state failed --limit 20
@@ -33,7 +33,7 @@ absl::Status Run(WorkflowArgs& args, WorkflowVerb verb, const StepContext& conte
 Action DeclareWorkflow(const Options& options) {
   auto args = std::make_shared<WorkflowArgs>();
   WorkflowJob& job = args->job;
-  options.Examples(kExamples);
+  options.Examples(kWorkflowExamples);
   const Options create = options.Subcommand("create", "Start a workflow from a file");
   create.Add("SPEC", job.spec, "A quench.gateway.v1.WorkflowSpec", "FILE.txtpb|FILE.json")
       .Required();

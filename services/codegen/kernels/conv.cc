@@ -346,7 +346,7 @@ bool LayoutsAgree(const Group& group, bool row_major_input) {
   return true;
 }
 
-void Propose(const KernelRequest& request, std::vector<Candidate>& candidates) {
+void ProposeConv(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (request.opt_level < 2) return;
   for (const bool row_major : {false, true}) {
     std::optional<Group> group = ReadGroup(request, 1);
@@ -360,8 +360,8 @@ void Propose(const KernelRequest& request, std::vector<Candidate>& candidates) {
   }
 }
 
-absl::StatusOr<EmittedKernel> Emit(const KernelRequest& request, const Candidate& candidate,
-                                   KernelEmitter& emitter) {
+absl::StatusOr<EmittedKernel> EmitConv(const KernelRequest& request, const Candidate& candidate,
+                                       KernelEmitter& emitter) {
   std::optional<Group> group = ReadGroup(request, 1);
   QUENCH_CHECK(group.has_value());  // the candidate was made from it
   const std::optional<ConvPlan> plan =
@@ -383,7 +383,7 @@ absl::StatusOr<EmittedKernel> Emit(const KernelRequest& request, const Candidate
 }  // namespace
 
 const Kernel& ConvKernel() {
-  static const Kernel kKernel{"conv", Propose, Emit};
+  static const Kernel kKernel{"conv", ProposeConv, EmitConv};
   return kKernel;
 }
 

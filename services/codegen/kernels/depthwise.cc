@@ -241,7 +241,7 @@ std::string Identity(const Group& group, const DepthwisePlan& plan, const std::v
                      fmt::join(packs, ","), EpilogueIdentity(group.epilogue));
 }
 
-void Propose(const KernelRequest& request, std::vector<Candidate>& candidates) {
+void ProposeDepthwise(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (request.opt_level < 2) return;
   std::optional<Group> group = ReadGroup(request, 1);
   if (!group) return;
@@ -269,8 +269,8 @@ void Propose(const KernelRequest& request, std::vector<Candidate>& candidates) {
   candidates.push_back(std::move(candidate));
 }
 
-absl::StatusOr<EmittedKernel> Emit(const KernelRequest& request, const Candidate& candidate,
-                                   KernelEmitter& emitter) {
+absl::StatusOr<EmittedKernel> EmitDepthwise(const KernelRequest& request,
+                                            const Candidate& candidate, KernelEmitter& emitter) {
   std::optional<Group> group = ReadGroup(request, 1);
   QUENCH_CHECK(group.has_value());  // the candidate was made from it
   const std::optional<DepthwisePlan> plan = MakePlan(request, *group);
@@ -288,7 +288,7 @@ absl::StatusOr<EmittedKernel> Emit(const KernelRequest& request, const Candidate
 }  // namespace
 
 const Kernel& DepthwiseKernel() {
-  static const Kernel kKernel{"depthwise", Propose, Emit};
+  static const Kernel kKernel{"depthwise", ProposeDepthwise, EmitDepthwise};
   return kKernel;
 }
 

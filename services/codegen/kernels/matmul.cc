@@ -427,7 +427,7 @@ std::string Identity(const Group& group, const MatMulPlan& plan, const std::vect
       EpilogueIdentity(group.epilogue));
 }
 
-void Propose(const KernelRequest& request, std::vector<Candidate>& candidates) {
+void ProposeMatMul(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (request.opt_level < 2) return;
   std::optional<Group> group = ReadGroup(request, -1);
   if (!group) return;
@@ -452,8 +452,8 @@ void Propose(const KernelRequest& request, std::vector<Candidate>& candidates) {
   candidates.push_back(std::move(candidate));
 }
 
-absl::StatusOr<EmittedKernel> Emit(const KernelRequest& request, const Candidate& candidate,
-                                   KernelEmitter& emitter) {
+absl::StatusOr<EmittedKernel> EmitMatMul(const KernelRequest& request, const Candidate& candidate,
+                                         KernelEmitter& emitter) {
   std::optional<Group> group = ReadGroup(request, -1);
   QUENCH_CHECK(group.has_value());  // the candidate was made from it
   const std::optional<MatMulShape> shape = ReadShape(request, *group);
@@ -472,7 +472,7 @@ absl::StatusOr<EmittedKernel> Emit(const KernelRequest& request, const Candidate
 }  // namespace
 
 const Kernel& MatMulKernel() {
-  static const Kernel kKernel{"matmul", Propose, Emit};
+  static const Kernel kKernel{"matmul", ProposeMatMul, EmitMatMul};
   return kKernel;
 }
 

@@ -6,7 +6,7 @@
 namespace quench::codegen {
 namespace {
 
-void Propose(const KernelRequest& request, std::vector<Candidate>& candidates) {
+void ProposeReference(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (!LowersToNest(request)) return;
   Candidate candidate;
   candidate.inputs.resize(request.node.inputs.size());
@@ -17,8 +17,8 @@ void Propose(const KernelRequest& request, std::vector<Candidate>& candidates) {
   candidates.push_back(std::move(candidate));
 }
 
-absl::StatusOr<EmittedKernel> Emit(const KernelRequest& request, const Candidate& candidate,
-                                   KernelEmitter& emitter) {
+absl::StatusOr<EmittedKernel> EmitReference(const KernelRequest& request,
+                                            const Candidate& candidate, KernelEmitter& emitter) {
   QUENCH_ASSIGN_OR_RETURN(const loops::Function nest, LowerToNest(request));
   return emitter.EmitLoops(nest, NestLayouts(request, candidate), *request.graph.symbols,
                            /*vectorise=*/false);
@@ -27,7 +27,7 @@ absl::StatusOr<EmittedKernel> Emit(const KernelRequest& request, const Candidate
 }  // namespace
 
 const Kernel& ReferenceKernel() {
-  static const Kernel kernel = {"reference", Propose, Emit};
+  static const Kernel kernel = {"reference", ProposeReference, EmitReference};
   return kernel;
 }
 

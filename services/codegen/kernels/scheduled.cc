@@ -84,14 +84,14 @@ void ProposeBlocked(const KernelRequest& request, std::vector<Candidate>& candid
   candidates.push_back(std::move(candidate));
 }
 
-void Propose(const KernelRequest& request, std::vector<Candidate>& candidates) {
+void ProposeScheduled(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (!LowersToNest(request)) return;
   candidates.push_back(RowMajorCandidate(request));
   if (request.opt_level >= 3) ProposeBlocked(request, candidates);
 }
 
-absl::StatusOr<EmittedKernel> Emit(const KernelRequest& request, const Candidate& candidate,
-                                   KernelEmitter& emitter) {
+absl::StatusOr<EmittedKernel> EmitScheduled(const KernelRequest& request,
+                                            const Candidate& candidate, KernelEmitter& emitter) {
   QUENCH_ASSIGN_OR_RETURN(const loops::Function nest, LowerToNest(request));
   return emitter.EmitLoops(nest, NestLayouts(request, candidate), *request.graph.symbols,
                            /*vectorise=*/true);
@@ -100,7 +100,7 @@ absl::StatusOr<EmittedKernel> Emit(const KernelRequest& request, const Candidate
 }  // namespace
 
 const Kernel& ScheduledKernel() {
-  static const Kernel kernel = {"scheduled", Propose, Emit};
+  static const Kernel kernel = {"scheduled", ProposeScheduled, EmitScheduled};
   return kernel;
 }
 

@@ -6,7 +6,7 @@
 namespace quench::codegen {
 namespace {
 
-using Graph = std::vector<std::vector<int>>;  // items that are live together
+using LiveTogether = std::vector<std::vector<int>>;  // for each item, the others
 
 bool Overlap(const ArenaItem& a, const ArenaItem& b) {
   return a.begin <= b.end && b.begin <= a.end;
@@ -16,13 +16,13 @@ int64_t RoundUp(int64_t bytes) {
   return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
 }
 
-Graph Conflicts(std::span<const ArenaItem> items) {
+LiveTogether Conflicts(std::span<const ArenaItem> items) {
   std::vector<int> by_begin(items.size());
   std::iota(by_begin.begin(), by_begin.end(), 0);
   std::stable_sort(by_begin.begin(), by_begin.end(), [&](int a, int b) {
     return items[static_cast<size_t>(a)].begin < items[static_cast<size_t>(b)].begin;
   });
-  Graph conflicts(items.size());
+  LiveTogether conflicts(items.size());
   for (size_t i = 0; i < by_begin.size(); ++i) {
     const ArenaItem& first = items[static_cast<size_t>(by_begin[i])];
     for (size_t j = i + 1; j < by_begin.size(); ++j) {
@@ -37,7 +37,7 @@ Graph Conflicts(std::span<const ArenaItem> items) {
 }
 
 // Places items in `order`, each in the lowest gap among those it is live with.
-ArenaPlan FirstFit(std::span<const ArenaItem> items, const Graph& conflicts,
+ArenaPlan FirstFit(std::span<const ArenaItem> items, const LiveTogether& conflicts,
                    std::span<const int> order) {
   ArenaPlan plan;
   plan.offsets.assign(items.size(), -1);
@@ -85,7 +85,7 @@ int64_t LowerBound(std::span<const ArenaItem> items) {
 }
 
 // Swaps pairs of the order and keeps what is not worse, within a budget of conflict visits.
-void HillClimb(std::span<const ArenaItem> items, const Graph& conflicts, int64_t goal,
+void HillClimb(std::span<const ArenaItem> items, const LiveTogether& conflicts, int64_t goal,
                std::vector<int> order, ArenaPlan& best) {
   size_t edges = items.size();
   for (const auto& list : conflicts) edges += list.size();
@@ -112,7 +112,7 @@ void HillClimb(std::span<const ArenaItem> items, const Graph& conflicts, int64_t
 }  // namespace
 
 ArenaPlan PlanArena(std::span<const ArenaItem> items) {
-  const Graph conflicts = Conflicts(items);
+  const LiveTogether conflicts = Conflicts(items);
   const int64_t lower_bound = LowerBound(items);
   std::vector<int> order = OrderBy(items, [](const ArenaItem& item) { return item.bytes; });
   ArenaPlan best = FirstFit(items, conflicts, order);
@@ -130,7 +130,7 @@ ArenaPlan PlanArena(std::span<const ArenaItem> items) {
 }
 
 StackingOrder StackingOf(std::span<const ArenaItem> items, const ArenaPlan& plan) {
-  const Graph conflicts = Conflicts(items);
+  const LiveTogether conflicts = Conflicts(items);
   StackingOrder result;
   result.order.resize(items.size());
   std::iota(result.order.begin(), result.order.end(), 0);

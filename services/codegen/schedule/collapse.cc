@@ -24,8 +24,6 @@ using loops::StmtId;
 using loops::StmtKind;
 using loops::VarId;
 
-const Stmt& At(const Function& f, StmtId id) { return f.stmts[static_cast<size_t>(id)]; }
-
 bool IsParallelFromZero(const Stmt& stmt, const Function& f) {
   return stmt.kind == StmtKind::kFor && stmt.mark == LoopMark::kParallel &&
          loops::ConstantOf(f, stmt.args[0]) == 0;

@@ -23,9 +23,6 @@ using loops::StmtId;
 
 constexpr int64_t kTile = 16;  // a cache line of f32
 
-Stmt& At(Function& f, StmtId id) { return f.stmts[static_cast<size_t>(id)]; }
-const Stmt& At(const Function& f, StmtId id) { return f.stmts[static_cast<size_t>(id)]; }
-
 // for v in [0, n): body  ->  for block in [0, ceil(n / size)): inner, where inner = for v in [block
 // size, min(n, + size)): body. Returns the inner loop, and the expression of block * size.
 struct Cut {

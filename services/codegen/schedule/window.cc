@@ -20,8 +20,6 @@ using loops::StmtId;
 using loops::StmtKind;
 using loops::Substitution;
 
-const Stmt& At(const Function& f, StmtId id) { return f.stmts[static_cast<size_t>(id)]; }
-
 // An innermost parallel loop around other loops: the windows.
 bool HasWindows(const Function& f, StmtId id) {
   const Stmt& loop = At(f, id);

@@ -13,8 +13,6 @@ using onnx::v1::TensorShapeProto;
 using onnx::v1::TypeProto;
 using onnx::v1::ValueInfoProto;
 
-constexpr int kMaxRank = 64;
-
 template <typename Map>
 std::string KeysOf(const Map& map) {
   std::string list;

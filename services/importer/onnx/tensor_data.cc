@@ -19,7 +19,6 @@ namespace {
 using onnx::v1::TensorProto;
 
 constexpr size_t kPiece = 1 << 20;
-constexpr int kMaxRank = 64;
 constexpr int64_t kMaxDenseBytes = int64_t{256} << 20;
 
 // Data field in which elements of a type lie when they are not raw.

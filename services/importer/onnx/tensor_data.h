@@ -14,6 +14,8 @@
 
 namespace quench::importer {
 
+constexpr int kMaxRank = 64;  // of any tensor that is read
+
 // Where the data of tensors lies that a skeleton left out.
 struct TensorSources {
   std::span<const std::byte> file;    // the scanned file
