@@ -1,6 +1,6 @@
 // Graph -> ONNX file. An imported graph goes out as it came in, renamed nodes included; a canonical
-// one at the newest opset, operators of Quench's own in domain `quench`, captures of bodies by name
-// again.
+// one at the oldest opset that means the same, operators of Quench's own in domain `quench`,
+// captures of bodies by name again.
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
@@ -12,6 +12,7 @@
 #include "services/importer/importer.h"
 #include "services/importer/onnx/model_file.h"
 #include "services/importer/onnx/names.h"
+#include "services/importer/onnx/oldest_opset.h"
 #include "services/importer/onnx/tensor_proto.h"
 
 namespace quench::importer {
@@ -35,7 +36,8 @@ class Exporter {
       : graph_(graph),
         path_(std::move(path)),
         context_(context),
-        imported_(graph.stage == Stage::kImported) {}
+        imported_(graph.stage == Stage::kImported),
+        version_(imported_ ? OnnxVersion{kNewestOpset, kNewestIrVersion} : OldestOpset(graph)) {}
 
   absl::Status Run();
 
@@ -60,6 +62,7 @@ class Exporter {
   const std::filesystem::path path_;
   const StepContext& context_;
   const bool imported_;
+  const OnnxVersion version_;
   NameSet taken_;
   std::unique_ptr<AtomicFile> data_;
   std::string data_name_;
@@ -290,7 +293,7 @@ absl::Status Exporter::FillOpsets(ModelProto& model) const {
   ForEachGraph(graph_, [&](const Graph& graph) {
     for (const Node& node : graph.nodes) {
       const std::string domain = node.op.starts_with("q.") ? "quench" : node.domain;
-      const int64_t version = imported_ ? node.version : domain.empty() ? kNewestOpset : 1;
+      const int64_t version = imported_ ? node.version : domain.empty() ? version_.opset : 1;
       const auto [known, fresh] = opsets.emplace(domain, version);
       if (!fresh && known->second != version) {
         problems.Add(InvalidArgument(
@@ -299,7 +302,7 @@ absl::Status Exporter::FillOpsets(ModelProto& model) const {
       }
     }
   });
-  opsets.emplace("", kNewestOpset);
+  opsets.emplace("", version_.opset);
   for (const auto& [domain, version] : opsets) {
     auto* entry = model.add_opset_import();
     entry->set_domain(domain);
@@ -315,7 +318,7 @@ absl::Status Exporter::Run() {
         StageName(graph_.stage));
   }
   ModelProto model;
-  model.set_ir_version(kNewestIrVersion);
+  model.set_ir_version(version_.ir_version);
   if (const auto version = graph_.metadata.find("ir_version");
       imported_ && version != graph_.metadata.end()) {
     int64_t number = 0;

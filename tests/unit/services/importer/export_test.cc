@@ -73,8 +73,45 @@ TEST(Export, CanonicalGraphsComeBack) {
   ASSERT_TRUE(status.ok()) << MessageOf(status);
   const auto second = ImportModel(path, {}, folder.store());
   ASSERT_TRUE(second.ok()) << MessageOf(second.status());
-  EXPECT_EQ(second->imported.metadata.at("opset.ai.onnx"), "28");
+  EXPECT_EQ(second->imported.metadata.at("opset.ai.onnx"), "21");
+  EXPECT_EQ(second->imported.metadata.at("ir_version"), "10");
   CheckSame(first->canonical, second->canonical);
+}
+
+// Runtimes refuse files that are newer than they are: no newer than the operators, their attributes
+// and types ask for.
+TEST(Export, DeclaresTheOldestOpset) {
+  struct Case {
+    std::string op;
+    DataType type;
+    std::map<std::string, int64_t> attributes;
+    int64_t opset, ir_version;
+  };
+  const std::vector<Case> cases = {
+      {"Relu", DataType::kF32, {}, 21, 10},           {"Relu", DataType::kBF16, {}, 24, 12},
+      {"Swish", DataType::kF32, {}, 24, 12},          {"Celu", DataType::kF32, {}, 21, 10},
+      {"Celu", DataType::kF64, {}, 28, 14},           {"Mod", DataType::kI32, {}, 21, 10},
+      {"Mod", DataType::kF32, {{"fmod", 1}}, 21, 10}, {"Identity", DataType::kI2, {}, 25, 13},
+  };
+  for (const Case& each : cases) {
+    OnnxModel model(28);
+    model.Input("x", each.type, {2}).Input("y", each.type, {2}).Output("z", each.type);
+    auto& node = model.Node(each.op, {"x"}, {"z"});
+    if (each.op == "Mod") node.add_input("y");
+    for (const auto& [name, value] : each.attributes) testing::SetInt(node, name, value);
+    ImportFolder folder;
+    const auto first = folder.Import(model);
+    ASSERT_TRUE(first.ok()) << MessageOf(first.status());
+    const auto path = folder.path() / "out.onnx";
+    const absl::Status status = ExportOnnx(first->canonical, path);
+    ASSERT_TRUE(status.ok()) << MessageOf(status);
+    const auto second = ImportModel(path, {}, folder.store());
+    ASSERT_TRUE(second.ok()) << MessageOf(second.status());
+    EXPECT_EQ(second->imported.metadata.at("opset.ai.onnx"), std::to_string(each.opset)) << each.op;
+    EXPECT_EQ(second->imported.metadata.at("ir_version"), std::to_string(each.ir_version))
+        << each.op;
+    EXPECT_EQ(Fingerprint(first->canonical), Fingerprint(second->canonical)) << each.op;
+  }
 }
 
 TEST(Export, LargeWeightsComeBackWithTheirBytes) {

@@ -1,0 +1,21 @@
+// Which version of ONNX a canonical graph needs.
+#pragma once
+
+#include <cstdint>
+
+#include "common/ir/graph.h"
+
+namespace quench::importer {
+
+// What a model's file declares.
+struct OnnxVersion {
+  int64_t opset = 0;
+  int64_t ir_version = 0;
+};
+
+// The oldest opset, 21 or newer, at which every operator of ONNX's in a canonical graph means what
+// it means at the newest, and the IR version that came with it: runtimes refuse files that are newer
+// than they are. A node whose types are not known needs the newest.
+OnnxVersion OldestOpset(const Graph& graph);
+
+}  // namespace quench::importer
