@@ -10,6 +10,7 @@
 #include "common/base/atomic_file.h"
 #include "common/base/status.h"
 #include "services/importer/importer.h"
+#include "services/importer/onnx/export_dims.h"
 #include "services/importer/onnx/model_file.h"
 #include "services/importer/onnx/names.h"
 #include "services/importer/onnx/oldest_opset.h"
@@ -393,7 +394,10 @@ absl::Status Exporter::Write(const ModelProto& model, const GraphProto& graph) {
 
 absl::Status ExportOnnx(const Graph& graph, const std::filesystem::path& path,
                         const StepContext& context) {
-  return Exporter(graph, path, context).Run();
+  if (graph.stage == Stage::kImported) return Exporter(graph, path, context).Run();
+  Graph plain = graph;
+  WriteDimsAsConstants(plain);
+  return Exporter(plain, path, context).Run();
 }
 
 }  // namespace quench::importer

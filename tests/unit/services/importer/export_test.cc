@@ -6,6 +6,7 @@
 #include "common/base/status.h"
 #include "common/ir/hash.h"
 #include "common/ops/evaluate.h"
+#include "common/passes/pass.h"
 #include "tests/support/matchers.h"
 #include "tests/support/onnx_models.h"
 
@@ -112,6 +113,32 @@ TEST(Export, DeclaresTheOldestOpset) {
         << each.op;
     EXPECT_EQ(Fingerprint(first->canonical), Fingerprint(second->canonical)) << each.op;
   }
+}
+
+// Other runtimes have no operator for dims of the run: a Reshape with one of them is written with -1.
+TEST(Export, ReshapesAreOrdinary) {
+  OnnxModel model(21);
+  model.Input("x", DataType::kF32, {"n", 2, 3}).Output("y");
+  model.Node("Shape", {"x"}, {"dims"});
+  model.Initializer("zero", Tensor::I64({0})).Initializer("rest", Tensor::I64({6}));
+  model.Node("Gather", {"dims", "zero"}, {"n"});
+  auto& shape = model.Node("Concat", {"n", "rest"}, {"shape"});
+  testing::SetInt(shape, "axis", 0);
+  model.Node("Reshape", {"x", "shape"}, {"y"});
+  ImportFolder folder;
+  const auto first = folder.Import(model);
+  ASSERT_TRUE(first.ok()) << MessageOf(first.status());
+  const auto passed = passes::RunPipeline(first->canonical, {}, {});
+  ASSERT_TRUE(passed.ok()) << passed.status();
+  ASSERT_EQ(passed->nodes[0].op, "q.dims");
+  const auto path = folder.path() / "out.onnx";
+  ASSERT_TRUE(ExportOnnx(*passed, path).ok());
+  const auto second = ImportModel(path, {}, folder.store());
+  ASSERT_TRUE(second.ok()) << MessageOf(second.status());
+  ASSERT_EQ(second->imported.nodes.size(), 1);
+  const Node& reshape = second->imported.nodes[0];
+  EXPECT_THAT(second->imported.value(reshape.inputs[1]).constant->tensor.ToInts(),
+              ElementsAre(-1, 6));
 }
 
 TEST(Export, LargeWeightsComeBackWithTheirBytes) {
