@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "common/base/status.h"
+#include "common/runner/fidelity.h"
 #include "common/runner/runner.h"
 
 namespace quench::analyser {
@@ -16,44 +16,16 @@ namespace {
 constexpr std::string_view kQuantizedSuffix = ".q";
 constexpr int64_t kTop = 5;
 
-// Sums of one value over samples.
-struct Sums {
-  int64_t elements = 0;
-  double a2 = 0, b2 = 0, ab = 0, noise = 0, max_a = 0, max_error = 0;
-
-  void Add(const Tensor& a, const Tensor& b) {
-    elements += a.size();
-    if (a.dtype() == DataType::kF32) return AddAll(a.as<float>(), b.as<float>());
-    for (int64_t i = 0; i < a.size(); ++i) AddOne(a.FloatAt(i), b.FloatAt(i));
-  }
-  ValueComparison Finish(const std::string& name) const {
-    ValueComparison result;
-    result.value = name;
-    result.elements = elements;
-    result.sqnr_db = noise == 0 ? INFINITY : 10 * std::log10(a2 / noise);
-    result.cosine = a2 == 0 && b2 == 0 ? 1 : a2 == 0 || b2 == 0 ? 0 : ab / std::sqrt(a2 * b2);
-    result.max_error = max_error;
-    result.error = max_error == 0 ? 0 : max_error / std::max(max_a, 1e-30);
-    return result;
-  }
-
- private:
-  void AddAll(std::span<const float> a, std::span<const float> b) {
-    for (size_t i = 0; i < a.size(); ++i) AddOne(a[i], b[i]);
-  }
-  void AddOne(double a, double b) {
-    const double difference = a - b;
-    a2 += a * a;
-    b2 += b * b;
-    ab += a * b;
-    noise += difference * difference;
-    max_a = std::max(max_a, std::abs(a));
-    // A NaN stays: it must not get lost among numbers.
-    if (!std::isnan(max_error) && !(std::abs(difference) <= max_error)) {
-      max_error = std::abs(difference);
-    }
-  }
-};
+ValueComparison ComparisonOf(const std::string& name, const NoiseSums& sums) {
+  ValueComparison result;
+  result.value = name;
+  result.elements = sums.elements;
+  result.sqnr_db = sums.SqnrDb();
+  result.cosine = sums.Cosine();
+  result.max_error = sums.max_error;
+  result.error = sums.max_error == 0 ? 0 : sums.max_error / std::max(sums.max_a, 1e-30);
+  return result;
+}
 
 struct Saturated {
   int64_t elements = 0, at_ends = 0;
@@ -95,26 +67,6 @@ absl::Status CheckInterfaces(const Artifact& reference, const Artifact& other) {
   compare("input", reference.inputs(), other.inputs());
   compare("output", reference.outputs(), other.outputs());
   return problems.Finish();
-}
-
-// Classes of each row, best first, at most kTop.
-std::vector<std::vector<int64_t>> TopClasses(const Tensor& scores) {
-  const int64_t classes = scores.dims().back();
-  std::vector<std::vector<int64_t>> rows;
-  for (int64_t begin = 0; begin < scores.size(); begin += classes) {
-    std::vector<int64_t> order(static_cast<size_t>(classes));
-    for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
-    const auto count = static_cast<std::ptrdiff_t>(std::min(kTop, classes));
-    std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](int64_t a, int64_t b) {
-      const double x = scores.FloatAt(begin + a), y = scores.FloatAt(begin + b);
-      return x != y ? x > y : a < b;
-    });
-    order.resize(static_cast<size_t>(count));
-    // NaN is no class.
-    while (!order.empty() && std::isnan(scores.FloatAt(begin + order.back()))) order.pop_back();
-    rows.push_back(std::move(order));
-  }
-  return rows;
 }
 
 class Comparison {
@@ -169,10 +121,10 @@ class Comparison {
     CompareReport report;
     report.samples = samples;
     for (size_t i = 0; i < outputs_.size(); ++i) {
-      report.outputs.push_back(outputs_[i].Finish(reference_.outputs()[i].name));
+      report.outputs.push_back(ComparisonOf(reference_.outputs()[i].name, outputs_[i]));
     }
     for (const std::string& name : order_) {
-      ValueComparison& layer = report.layers.emplace_back(layers_.at(name).Finish(name));
+      ValueComparison& layer = report.layers.emplace_back(ComparisonOf(name, layers_.at(name)));
       const auto found = saturated_.find(name);
       if (found != saturated_.end() && found->second.elements > 0) {
         layer.saturation = static_cast<double>(found->second.at_ends) /
@@ -200,8 +152,8 @@ class Comparison {
 
  private:
   void Classify(const Tensor& a, const Tensor& b) {
-    if (a.rank() < 1 || a.dims().back() < 2 || !IsComparable(a.dtype())) return;
-    const std::vector<std::vector<int64_t>> best[2] = {TopClasses(a), TopClasses(b)};
+    if (!HasClasses(a)) return;
+    const std::vector<std::vector<int64_t>> best[2] = {TopClasses(a, kTop), TopClasses(b, kTop)};
     for (size_t row = 0; row < best[0].size(); ++row, ++rows_) {
       const bool classified = !best[0][row].empty() && !best[1][row].empty();
       agreeing_ += classified && best[0][row][0] == best[1][row][0] ? 1 : 0;
@@ -218,8 +170,8 @@ class Comparison {
   Artifact& reference_;
   Artifact& other_;
   const CompareOptions& options_;
-  std::vector<Sums> outputs_;
-  std::map<std::string, Sums> layers_;
+  std::vector<NoiseSums> outputs_;
+  std::map<std::string, NoiseSums> layers_;
   std::vector<std::string> order_;  // of layers
   std::map<std::string, Saturated> saturated_;
   int64_t rows_ = 0, agreeing_ = 0;

@@ -10,23 +10,49 @@
 #include "common/base/status.h"
 #include "services/codegen/codegen.h"
 #include "services/quantizer/equalize.h"
+#include "services/quantizer/split_tensors.h"
 
 namespace quench::cli {
 
-absl::StatusOr<Graph> PrepareForQuantization(const ModelOptions& options, bool equalize,
+void AddRescueFlags(const Options& options, RescueFlags& flags) {
+  options.Flag("--equalize", flags.equalize,
+               "Even out the ranges of channels across layers first; the same when calibrating "
+               "and quantizing");
+  options
+      .Add(
+          "--split-tensors", flags.split_tensors,
+          "Cut convolutions whose channels have very uneven ranges into so many, each with its own "
+          "range; the same when calibrating and quantizing",
+          "N (2 to 8)")
+      .Range(2, 8);
+}
+
+absl::StatusOr<Graph> PrepareForQuantization(const ModelOptions& options, const RescueFlags& rescue,
                                              const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(options, context));
   if (model.canonical.stage == Stage::kQuantized) return std::move(model.canonical);
   QUENCH_ASSIGN_OR_RETURN(Graph graph, passes::RunPipeline(std::move(model.canonical),
                                                            PassOptionsOf(options), context));
-  if (!equalize) return graph;
-  QUENCH_ASSIGN_OR_RETURN(quantizer::Equalized equalized,
-                          quantizer::Equalize(std::move(graph), context));
-  fmt::print(stderr,
-             "quench: equalized {} pairs of layers; ranges of channels differ by {:.3g}, before by "
-             "{:.3g}\n",
-             equalized.pairs, equalized.remains, equalized.spread);
-  return std::move(equalized.graph);
+  if (rescue.equalize) {
+    QUENCH_ASSIGN_OR_RETURN(quantizer::Equalized equalized,
+                            quantizer::Equalize(std::move(graph), context));
+    fmt::print(stderr,
+               "quench: equalized {} pairs of layers; ranges of channels differ by {:.3g}, before "
+               "by {:.3g}\n",
+               equalized.pairs, equalized.remains, equalized.spread);
+    graph = std::move(equalized.graph);
+  }
+  if (rescue.split_tensors == 0) return graph;
+  quantizer::SplitOptions how;
+  how.parts = static_cast<int>(rescue.split_tensors);
+  QUENCH_ASSIGN_OR_RETURN(quantizer::SplitModule split,
+                          quantizer::SplitTensors(std::move(graph), how, context));
+  fmt::print(stderr, "quench: split {} layers\n", split.layers.size());
+  for (const quantizer::SplitLayer& layer : split.layers) {
+    fmt::print(stderr, "quench:   {}: {} channels, {:.1f} bits lost instead of {:.1f}\n",
+               layer.node, fmt::join(layer.channels, " + "), layer.bits_after, layer.bits_before);
+  }
+  return std::move(split.graph);
 }
 
 absl::StatusOr<quantizer::Statistics> CalibrateHere(const Graph& graph,
@@ -81,12 +107,13 @@ bool IsChanged(const QuantizeFlags& flags) {
   const QuantizeFlags other;
   const auto text = [](const QuantizeFlags& each) {
     const quantizer::QuantizeOptions& o = each.options;
-    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}", each.kernel_dtype, each.bias_dtype,
-                       each.type, each.equalize, o.per_channel, o.symmetric, o.power_of_two,
-                       o.bias_correction, o.method, o.percentile, fmt::join(o.include, " "),
-                       fmt::join(o.exclude, " "), each.activation_dtype);
+    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {}", each.kernel_dtype,
+                       each.bias_dtype, each.type, each.rescue.equalize, each.rescue.split_tensors,
+                       o.per_channel, o.symmetric, o.power_of_two, o.bias_correction, o.method,
+                       o.percentile, fmt::join(o.include, " "), fmt::join(o.exclude, " "),
+                       each.activation_dtype);
   };
-  return text(flags) != text(other);
+  return text(flags) != text(other) || IsChanged(*flags.budget);
 }
 
 void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlags>& flags) {
@@ -118,19 +145,19 @@ void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlag
                "Ranges of activations are [-m, m]; those of weights always are");
   options.Flag("--bias-correction", flags->options.bias_correction,
                "Biases take back what rounding the weights adds to the mean (needs --calibration)");
-  options.Flag("--equalize", flags->equalize,
-               "Even out the ranges of channels across layers first; calibrate with it too");
+  AddRescueFlags(options, flags->rescue);
   options.Flag("--power-of-two", flags->options.power_of_two, "Scales are powers of two");
   options.Add("--include", flags->options.include,
               "Quantize only these nodes: a name, a pattern, op:NAME", "PATTERN");
   options.Add("--exclude", flags->options.exclude, "Leave these nodes in float", "PATTERN");
+  AddBudgetFlags(options, flags->budget);
 }
 
-absl::StatusOr<quantizer::QuantizedModule> QuantizeHere(const Graph& graph,
-                                                        const quantizer::Statistics* statistics,
-                                                        const QuantizeFlags& flags,
-                                                        const passes::PassOptions& passes,
-                                                        const StepContext& context) {
+absl::StatusOr<QuantizedModel> QuantizeHere(const Graph& graph,
+                                            const quantizer::Statistics* statistics,
+                                            const QuantizeFlags& flags,
+                                            const passes::PassOptions& passes,
+                                            const StepContext& context) {
   quantizer::QuantizeOptions options = flags.options;
   options.activation_dtype = *ParseDataType(flags.activation_dtype);
   if (!flags.kernel_dtype.empty()) options.kernel_dtype = *ParseDataType(flags.kernel_dtype);
@@ -139,12 +166,23 @@ absl::StatusOr<quantizer::QuantizedModule> QuantizeHere(const Graph& graph,
   options.source = flags.type == "static"    ? quantizer::RangeSource::kStatic
                    : flags.type == "dynamic" ? quantizer::RangeSource::kDynamic
                                              : quantizer::RangeSource::kAny;
-  return quantizer::Quantize(graph, statistics, options, context);
+  Quantization quantization;
+  if (HasBudget(*flags.budget)) {
+    QUENCH_ASSIGN_OR_RETURN(quantization.selection,
+                            SelectHere(graph, statistics, options, *flags.budget, context));
+    QUENCH_RETURN_IF_ERROR(quantizer::KeepSelected(*quantization.selection, graph, options));
+  }
+  QUENCH_ASSIGN_OR_RETURN(quantizer::QuantizedModule module,
+                          quantizer::Quantize(graph, statistics, options, context));
+  quantization.report = std::move(module.report);
+  return QuantizedModel{std::move(module.graph), std::move(quantization)};
 }
 
-void PrintLayers(const quantizer::QuantizeReport& report) {
+void PrintLayers(const Quantization& quantization) {
+  const quantizer::QuantizeReport& report = quantization.report;
   for (const std::string& warning : report.warnings)
     fmt::print(stderr, "quench: warning: {}\n", warning);
+  if (quantization.selection) fmt::print("{}", quantizer::ToTable(*quantization.selection));
   int quantized = 0;
   for (const quantizer::LayerChoice& layer : report.layers) quantized += layer.quantized ? 1 : 0;
   fmt::print("  layers   {} of {} are integers\n", quantized, report.layers.size());

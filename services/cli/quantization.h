@@ -5,17 +5,25 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
+#include "services/cli/budget.h"
 #include "services/cli/model_source.h"
 #include "services/quantizer/calibrate.h"
 #include "services/quantizer/quantize.h"
 
 namespace quench::cli {
 
-// The model after its passes, equalized if that is asked for (then told on stderr what it did):
-// statistics are of the very module that is quantized.
-absl::StatusOr<Graph> PrepareForQuantization(const ModelOptions& options, bool equalize,
+// What makes a model fitter for integers and leaves its function as it is.
+struct RescueFlags {
+  bool equalize = false;
+  int64_t split_tensors = 0;  // parts; 0: none are split
+};
+void AddRescueFlags(const Options& options, RescueFlags& flags);
+// The model after its passes and what is asked for (then told on stderr what it did): statistics are
+// of the very module that is quantized.
+absl::StatusOr<Graph> PrepareForQuantization(const ModelOptions& options, const RescueFlags& rescue,
                                              const StepContext& context);
 
 // Where samples come from: `data`, or `random` of them.
@@ -36,18 +44,30 @@ struct QuantizeFlags {
   quantizer::QuantizeOptions options;
   std::string activation_dtype = "int8", kernel_dtype, bias_dtype = "int32";
   std::string type = "any";
-  bool equalize = false;
+  RescueFlags rescue;
+  std::shared_ptr<BudgetFlags> budget = std::make_shared<BudgetFlags>();
 };
 // Whether any of them was given.
 bool IsChanged(const QuantizeFlags& flags);
 void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlags>& flags);
-absl::StatusOr<quantizer::QuantizedModule> QuantizeHere(const Graph& graph,
-                                                        const quantizer::Statistics* statistics,
-                                                        const QuantizeFlags& flags,
-                                                        const passes::PassOptions& passes,
-                                                        const StepContext& context);
-// Warnings on stderr, and how many layers became integers on stdout, with those that did not.
-void PrintLayers(const quantizer::QuantizeReport& report);
+// What became of the layers, and what was tried for a budget if there was one.
+struct Quantization {
+  quantizer::QuantizeReport report;
+  std::optional<quantizer::Selection> selection;
+};
+struct QuantizedModel {
+  Graph graph;  // stage `quantized`
+  Quantization quantization;
+};
+// With a budget, layers that it keeps in float are looked for first.
+absl::StatusOr<QuantizedModel> QuantizeHere(const Graph& graph,
+                                            const quantizer::Statistics* statistics,
+                                            const QuantizeFlags& flags,
+                                            const passes::PassOptions& passes,
+                                            const StepContext& context);
+// Warnings on stderr; on stdout what was tried for a budget, and how many layers became integers,
+// with those that did not.
+void PrintLayers(const Quantization& quantization);
 // Every convolution and product: node, op, quantized, reason.
 nlohmann::json LayersToJson(const quantizer::QuantizeReport& report);
 

@@ -15,8 +15,8 @@
 #include "services/analyser/analyser.h"
 #include "services/cli/gateway_options.h"
 #include "services/cli/model_source.h"
+#include "services/cli/quantization.h"
 #include "services/codegen/codegen.h"
-#include "services/quantizer/quantize.h"
 
 namespace quench::cli {
 
@@ -28,7 +28,7 @@ std::string LibraryName(codegen::Emit emit);
 struct Made {
   std::optional<Graph> graph;  // where somebody asked for it
   std::optional<codegen::CompileReport> report;
-  std::optional<quantizer::QuantizeReport> quantized;
+  std::optional<Quantization> quantized;
 };
 
 struct CompileJob {

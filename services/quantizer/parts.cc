@@ -141,15 +141,38 @@ std::string WhyFloat(const Graph& graph, const Node& node) {
   return "";
 }
 
+// By what users know it: its name in the model, where no other product came from there too.
+std::string NameOf(const Graph& graph, const Node& root) {
+  const auto same = [&](const Node& node) {
+    return IsProduct(RootOf(node).op) && RootOf(node).origin == root.origin;
+  };
+  const bool unique = std::count_if(graph.nodes.begin(), graph.nodes.end(), same) == 1;
+  return root.origin.empty() || !unique ? root.name : root.origin;
+}
+
+// Whether `input` is what another part of the same convolution gave, to be added (SplitTensors): a
+// sum is rounded when it is whole.
+bool IsPartialSum(const Graph& graph, const Node& node, int input) {
+  if (input == OperandInput(node, 0) || input == OperandInput(node, 1)) return false;
+  const NodeId producer = graph.value(node.inputs[static_cast<size_t>(input)]).producer;
+  if (producer == kNone) return false;
+  const Node& other = RootOf(graph.node(producer));
+  const std::string& origin = RootOf(node).origin;
+  return IsProduct(other.op) && !origin.empty() && other.origin == origin;
+}
+
 // Products that stay in float, and why; whatever is not selected stays too.
-void Exclude(const Graph& graph, const std::vector<bool>& selected, Plan& plan) {
+void Exclude(const Graph& graph, const std::vector<bool>& selected,
+             const std::map<std::string, std::string>& kept, Plan& plan) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     const Node& root = RootOf(node);
     if (IsProduct(root.op)) {
-      LayerChoice choice{root.origin.empty() ? root.name : root.origin, root.op, true, ""};
+      LayerChoice choice{NameOf(graph, root), root.op, true, ""};
       if (plan.parts[i] != Part::kCompute) {
         choice.reason = "its output is no f32 tensor of known rank";
+      } else if (const auto why = kept.find(root.name); why != kept.end()) {
+        choice.reason = why->second;
       } else {
         choice.reason = selected[i] ? WhyFloat(graph, node) : "excluded";
       }
@@ -168,7 +191,7 @@ absl::StatusOr<Plan> PlanParts(const Graph& fused, const Statistics* statistics,
   Plan plan;
   QUENCH_ASSIGN_OR_RETURN(const std::vector<bool> selected, Selected(fused, options));
   for (const Node& node : fused.nodes) plan.parts.push_back(PartOf(fused, node));
-  Exclude(fused, selected, plan);
+  Exclude(fused, selected, options.kept, plan);
   plan.wanted.assign(fused.values.size(), false);
   for (size_t i = fused.nodes.size(); i-- > 0;) {
     const Node& node = fused.nodes[i];
@@ -179,7 +202,7 @@ absl::StatusOr<Plan> PlanParts(const Graph& fused, const Statistics* statistics,
     if (!product && (plan.parts[i] == Part::kFloat || !out)) continue;
     for (const int input : DataInputs(node)) {
       const ValueId id = node.inputs[static_cast<size_t>(input)];
-      if (!IsActivation(fused, id)) continue;
+      if (!IsActivation(fused, id) || (product && IsPartialSum(fused, node, input))) continue;
       // Ranges of each run are worth their cost at products only.
       if (!product && StatisticsOf(fused, id, statistics, options) == nullptr) continue;
       plan.wanted[static_cast<size_t>(id)] = true;

@@ -13,6 +13,7 @@
 #include "services/quantizer/constants.h"
 #include "services/quantizer/operands.h"
 #include "services/quantizer/parts.h"
+#include "services/quantizer/switches.h"
 
 namespace quench::quantizer {
 namespace {
@@ -74,9 +75,10 @@ void SetStage(Graph& graph, Stage stage) {
 
 class Quantizer {
  public:
-  Quantizer(Graph fused, const Statistics* statistics, const QuantizeOptions& options,
-            const StepContext& context)
+  Quantizer(Graph fused, std::string fingerprint, const Statistics* statistics,
+            const QuantizeOptions& options, const StepContext& context)
       : graph_(std::move(fused)),
+        fingerprint_(std::move(fingerprint)),
         statistics_(statistics),
         options_(options),
         method_(*FindMethod(options.method)),
@@ -89,8 +91,17 @@ class Quantizer {
     report_.layers = std::move(plan.layers);
     QUENCH_RETURN_IF_ERROR(CheckStatistics());
     ShareScales();
+    QuantizationPoints points{
+        parts_, graph_.nodes, {}, [this](ValueId id) { return StatisticsOf(id) != nullptr; }};
     QUENCH_RETURN_IF_ERROR(QuantizeWeights());
-    QuantizeValues();
+    points.real = QuantizeValues();
+    if (options_.switches) {
+      if (std::find(parts_.begin(), parts_.end(), Part::kCompute) == parts_.end())
+        return absl::FailedPreconditionError("no layer can be quantized, so none can be switched");
+      AddSwitches(graph_, points, fingerprint_);
+    } else {
+      ReadIntegers(graph_, points);
+    }
     Warn();
     graph_.Compact();
     QUENCH_ASSIGN_OR_RETURN(
@@ -320,19 +331,14 @@ class Quantizer {
     return *std::move(bias);
   }
 
-  // Pairs of QuantizeLinear and DequantizeLinear behind every wanted value; its readers take the
-  // second's. A graph output stays the value itself.
-  void QuantizeValues() {
-    const size_t nodes = graph_.nodes.size();
+  // Pairs of QuantizeLinear and DequantizeLinear behind every wanted value; returns what comes out
+  // of the second. A graph output stays the value itself.
+  std::map<ValueId, ValueId> QuantizeValues() {
     std::map<ValueId, ValueId> real;
     for (size_t i = 0; i < wanted_.size(); ++i) {
       if (wanted_[i]) real[static_cast<ValueId>(i)] = AddPair(static_cast<ValueId>(i));
     }
-    for (size_t i = 0; i < nodes; ++i) {
-      for (ValueId& id : graph_.nodes[i].inputs) {
-        if (const auto found = real.find(id); found != real.end()) id = found->second;
-      }
-    }
+    return real;
   }
 
   ValueId AddPair(ValueId id) {
@@ -395,6 +401,7 @@ class Quantizer {
   }
 
   Graph graph_;
+  const std::string fingerprint_;  // of the module before
   const Statistics* const statistics_;
   const QuantizeOptions& options_;
   const MethodInfo* const method_;
@@ -418,19 +425,17 @@ absl::StatusOr<QuantizedModule> Quantize(const Graph& graph, const Statistics* s
   QUENCH_RETURN_IF_ERROR(CheckStage(graph));
   Graph checked = graph;  // a module may come from anywhere
   QUENCH_RETURN_IF_ERROR(ops::InferGraph(checked));
-  if (statistics != nullptr) {
-    const std::string fingerprint = Fingerprint(graph);
-    if (statistics->fingerprint != fingerprint) {
-      return absl::FailedPreconditionError(fmt::format(
-          "the statistics are of module `{}`, this is `{}`: another model, or other passes; "
-          "calibrate again",
-          statistics->fingerprint.substr(0, 16), fingerprint.substr(0, 16)));
-    }
+  const std::string fingerprint = Fingerprint(graph);
+  if (statistics != nullptr && statistics->fingerprint != fingerprint) {
+    return absl::FailedPreconditionError(fmt::format(
+        "the statistics are of module `{}`, this is `{}`: another model, or other passes; "
+        "calibrate again",
+        statistics->fingerprint.substr(0, 16), fingerprint.substr(0, 16)));
   }
   QUENCH_ASSIGN_OR_RETURN(Graph fused,
                           passes::RunPass(*passes::FindPass("fuse_groups"), std::move(checked),
                                           options.passes, context));
-  return Quantizer(std::move(fused), statistics, options, context).Run();
+  return Quantizer(std::move(fused), fingerprint, statistics, options, context).Run();
 }
 
 }  // namespace quench::quantizer

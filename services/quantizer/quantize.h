@@ -4,6 +4,7 @@
 
 #include <absl/status/statusor.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,10 @@ struct QuantizeOptions {
   // Nodes by name, or `op:NAME` for all of one operator; `*`, `?` and [] as in the shell. With
   // include, only what it names; exclude goes before it. A pattern that fits nothing is an error.
   std::vector<std::string> include, exclude;
+  // Nodes that stay in float for other reasons, by the names that switches have: node -> why.
+  std::map<std::string, std::string> kept;
+  // Makes a module for trials (switches.h) instead.
+  bool switches = false;
   passes::PassOptions passes;  // of fuse_groups: integers stand between groups, not inside
 };
 

@@ -8,7 +8,10 @@
 #include "services/quantizer/calibrate.h"
 #include "services/quantizer/equalize.h"
 #include "services/quantizer/quantize.h"
+#include "services/quantizer/selection_file.h"
+#include "services/quantizer/split_tensors.h"
 #include "services/quantizer/statistics_file.h"
+#include "services/quantizer/switches.h"
 
 namespace quench::quantizer {
 namespace {
@@ -53,6 +56,37 @@ absl::StatusOr<Statistics> ReadFrom(const steps::BlobDigest& digest, const std::
   absl::StatusOr<Statistics> statistics = ReadStatistics(path);
   if (!statistics.ok()) return FieldError(field, "has no statistics that Calibrate gave");
   return statistics;
+}
+
+absl::StatusOr<pb::SplitTensorsResult> SplitTensorsStep(const pb::SplitTensorsRequest& request,
+                                                        const Workplace& place,
+                                                        const StepContext& context) {
+  SplitOptions options;
+  if (request.parts() != 0) options.parts = request.parts();
+  if (request.has_least_gain()) options.least_gain = request.least_gain();
+  QUENCH_ASSIGN_OR_RETURN(Graph graph, steps::LoadModule(request.module(), "module", place.blobs));
+  if (request.has_statistics() && !request.force()) {
+    QUENCH_ASSIGN_OR_RETURN(const Statistics statistics,
+                            ReadFrom(request.statistics(), "statistics", place));
+    if (statistics.fingerprint == Fingerprint(graph)) {
+      return absl::FailedPreconditionError(fmt::format(
+          "statistics of {} samples would fit the module no longer; force gives them up",
+          statistics.samples));
+    }
+  }
+  QUENCH_ASSIGN_OR_RETURN(const SplitModule split,
+                          SplitTensors(std::move(graph), options, context));
+  pb::SplitTensorsResult result;
+  QUENCH_ASSIGN_OR_RETURN(*result.mutable_module(), steps::StoreModule(split.graph, place.blobs));
+  for (size_t i = 0; i < std::min(split.layers.size(), kMaxLayers); ++i) {
+    pb::SplitLayer& layer = *result.add_layers();
+    layer.set_node(split.layers[i].node);
+    layer.mutable_channels()->Assign(split.layers[i].channels.begin(),
+                                     split.layers[i].channels.end());
+    layer.set_bits_before(split.layers[i].bits_before);
+    layer.set_bits_after(split.layers[i].bits_after);
+  }
+  return result;
 }
 
 absl::StatusOr<pb::CalibrateResult> CalibrateStep(const pb::CalibrateRequest& request,
@@ -121,6 +155,7 @@ absl::StatusOr<QuantizeOptions> OptionsOf(const pb::QuantizeOptions& asked) {
   }
   if (asked.source() == pb::RANGE_SOURCE_STATIC) options.source = RangeSource::kStatic;
   if (asked.source() == pb::RANGE_SOURCE_DYNAMIC) options.source = RangeSource::kDynamic;
+  options.switches = asked.switches();
   options.include = {asked.include().begin(), asked.include().end()};
   options.exclude = {asked.exclude().begin(), asked.exclude().end()};
   for (const std::string& name : asked.disabled_passes()) {
@@ -133,16 +168,70 @@ absl::StatusOr<QuantizeOptions> OptionsOf(const pb::QuantizeOptions& asked) {
   return options;
 }
 
+// Samples are for the inputs of the float module: all but the last.
+absl::StatusOr<std::unique_ptr<Samples>> TrialSamples(const pb::SelectRequest& request,
+                                                      const std::filesystem::path& library,
+                                                      const Workplace& place,
+                                                      const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
+                          steps::OpenLibrary(library, "library"));
+  std::vector<ArtifactTensor> inputs = artifact->inputs();
+  if (inputs.empty() || inputs.back().name != kSwitchesInput) {
+    return FieldError("library", fmt::format("has no input `{}`: it is no build of a module that "
+                                             "was quantized with switches",
+                                             kSwitchesInput));
+  }
+  inputs.pop_back();
+  return steps::SamplesOf(request, inputs, place, context);
+}
+
+absl::StatusOr<pb::SelectResult> SelectStep(const pb::SelectRequest& request,
+                                            const Workplace& place, const StepContext& context) {
+  SelectOptions options;
+  const pb::AccuracyBudget& budget = request.budget();
+  if (budget.has_max_drop()) options.budget.max_drop = budget.max_drop();
+  if (budget.has_min_sqnr_db()) options.budget.min_sqnr_db = budget.min_sqnr_db();
+  options.labels = {request.labels().begin(), request.labels().end()};
+  if (request.sensitivity_samples() != 0)
+    options.sensitivity_samples = request.sensitivity_samples();
+  if (request.threads() < 0) {
+    return FieldError("threads", fmt::format("{}, must not be negative", request.threads()));
+  }
+  options.threads =
+      request.threads() == 0 ? place.max_threads : std::min(request.threads(), place.max_threads);
+  if (!request.has_library()) return FieldError("library", "missing, must be a digest");
+  QUENCH_ASSIGN_OR_RETURN(const Graph graph,
+                          steps::LoadModule(request.module(), "module", place.blobs));
+  const std::filesystem::path library = place.scratch / "trials.so";
+  QUENCH_RETURN_IF_ERROR(steps::LinkBlob(request.library(), library, place.blobs));
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> samples,
+                          TrialSamples(request, library, place, context));
+  QUENCH_ASSIGN_OR_RETURN(const Selection selection,
+                          Select(graph, library, *samples, options, context));
+  pb::SelectResult result;
+  QUENCH_ASSIGN_OR_RETURN(*result.mutable_selection(),
+                          steps::StoreBytes(SelectionBytes(selection), place.blobs));
+  *result.mutable_report() = ToProto(selection);
+  return result;
+}
+
 absl::StatusOr<pb::QuantizeResult> QuantizeStep(const pb::QuantizeRequest& request,
                                                 const Workplace& place,
                                                 const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(const QuantizeOptions options, OptionsOf(request.options()));
+  QUENCH_ASSIGN_OR_RETURN(QuantizeOptions options, OptionsOf(request.options()));
   std::optional<Statistics> statistics;
   if (request.has_statistics()) {
     QUENCH_ASSIGN_OR_RETURN(statistics, ReadFrom(request.statistics(), "statistics", place));
   }
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,
                           steps::LoadModule(request.module(), "module", place.blobs));
+  if (request.has_selection()) {
+    const std::filesystem::path path = place.scratch / "selection";
+    QUENCH_RETURN_IF_ERROR(steps::LinkBlob(request.selection(), path, place.blobs));
+    const absl::StatusOr<Selection> selection = ReadSelection(path);
+    if (!selection.ok()) return FieldError("selection", "is none that Select gave");
+    QUENCH_RETURN_IF_ERROR(KeepSelected(*selection, graph, options));
+  }
   QUENCH_ASSIGN_OR_RETURN(const QuantizedModule quantized,
                           Quantize(graph, statistics ? &*statistics : nullptr, options, context));
   pb::QuantizeResult result;
@@ -171,7 +260,9 @@ class QuantizerService final : public pb::Quantizer::CallbackService {
                       metrics::GrpcType::kUnary),
         equalize_(parts, list[0]),
         calibrate_(parts, list[1]),
-        quantize_(parts, list[2]) {}
+        quantize_(parts, list[2]),
+        select_(parts, list[3]),
+        split_tensors_(parts, list[4]) {}
 
  private:
   grpc::ServerUnaryReactor* ListMethods(grpc::CallbackServerContext* context,
@@ -191,9 +282,17 @@ class QuantizerService final : public pb::Quantizer::CallbackService {
       grpc::CallbackServerContext* context, const pb::QuantizeRequest* request) override {
     return quantize_.Serve<pb::QuantizeEvent>(context, request);
   }
+  grpc::ServerWriteReactor<pb::SplitTensorsEvent>* SplitTensors(
+      grpc::CallbackServerContext* context, const pb::SplitTensorsRequest* request) override {
+    return split_tensors_.Serve<pb::SplitTensorsEvent>(context, request);
+  }
+  grpc::ServerWriteReactor<pb::SelectEvent>* Select(grpc::CallbackServerContext* context,
+                                                    const pb::SelectRequest* request) override {
+    return select_.Serve<pb::SelectEvent>(context, request);
+  }
 
   rpc::Method list_methods_;
-  steps::StepMethod equalize_, calibrate_, quantize_;
+  steps::StepMethod equalize_, calibrate_, quantize_, select_, split_tensors_;
 };
 
 }  // namespace
@@ -209,7 +308,11 @@ const steps::ServiceDefinition& QuantizerDefinition() {
        steps::MakeStep("quench.quantizer.v1.Quantizer/Calibrate", metrics::Stage::kCalibrate,
                        steps::Caching::kOfThisCpu, CalibrateStep),
        steps::MakeStep("quench.quantizer.v1.Quantizer/Quantize", metrics::Stage::kQuantize,
-                       steps::Caching::kPure, QuantizeStep)},
+                       steps::Caching::kPure, QuantizeStep),
+       steps::MakeStep("quench.quantizer.v1.Quantizer/Select", metrics::Stage::kSelect,
+                       steps::Caching::kOfThisCpu, SelectStep),
+       steps::MakeStep("quench.quantizer.v1.Quantizer/SplitTensors", metrics::Stage::kQuantize,
+                       steps::Caching::kPure, SplitTensorsStep)},
       [](const steps::ServiceParts& parts, const std::vector<steps::Step>& list) {
         return std::make_unique<QuantizerService>(parts, list);
       }};

@@ -2,7 +2,7 @@
 
 #include "common/base/files.h"
 #include "common/base/status.h"
-#include "common/ir/wire/wire_scan.h"
+#include "services/quantizer/message_file.h"
 #include "services/quantizer/statistics_proto.h"
 
 namespace quench::quantizer {
@@ -10,8 +10,6 @@ namespace {
 
 // Before the message, as serialised modules have theirs.
 constexpr std::string_view kMagic = "QUENCHSTATISTICS1\n";
-constexpr size_t kMaxBytes = size_t{1} << 30;
-constexpr size_t kMaxParts = 20'000'000;  // values, histograms and channels
 
 }  // namespace
 
@@ -26,14 +24,8 @@ absl::Status WriteStatistics(const Statistics& statistics, const std::filesystem
 }
 
 absl::StatusOr<Statistics> ReadStatistics(const std::filesystem::path& path) {
-  QUENCH_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxBytes));
   v1::Statistics message;
-  const std::string serialised = IsStatistics(bytes) ? bytes.substr(kMagic.size()) : "";
-  if (!IsStatistics(bytes) ||
-      !wire::ScanMessage(serialised, *v1::Statistics::descriptor(), kMaxParts, 8).ok() ||
-      !message.ParseFromString(serialised)) {
-    return InvalidArgument("`{}` has no statistics of calibration", path.string());
-  }
+  QUENCH_RETURN_IF_ERROR(ReadMessageFile(path, kMagic, "statistics of calibration", message));
   absl::StatusOr<Statistics> statistics = FromProto(message);
   if (!statistics.ok()) return Annotate(statistics.status(), fmt::format("`{}`", path.string()));
   return statistics;

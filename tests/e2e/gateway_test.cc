@@ -200,23 +200,35 @@ TEST_F(GatewayTest, AWorkflowQuantizesAndComparesWithTheFloatModel) {
               "  bindings {{ field: \"module\" step: \"import\" output: \"canonical\" }} }}\n"
               "steps {{ name: \"equalize\" equalize {{}}\n"
               "  bindings {{ field: \"module\" step: \"transform\" output: \"module\" }} }}\n"
+              "steps {{ name: \"split\" split_tensors {{ least_gain: 0.01 }}\n"
+              "  bindings {{ field: \"module\" step: \"equalize\" output: \"module\" }} }}\n"
               "steps {{ name: \"calibrate\" calibrate {{ samples {{ path: \"s.npy\" digest {{ {} "
               "}} }} "
               "}}\n"
-              "  bindings {{ field: \"module\" step: \"equalize\" output: \"module\" }}\n"
+              "  bindings {{ field: \"module\" step: \"split\" output: \"module\" }}\n"
               "  bindings {{ field: \"tap_library\" step: \"taps\" output: \"library\" }} }}\n"
+              "steps {{ name: \"switched\" quantize {{ options {{ per_channel: true switches: true "
+              "}} }}\n"
+              "  bindings {{ field: \"module\" step: \"split\" output: \"module\" }}\n"
+              "  bindings {{ field: \"statistics\" step: \"calibrate\" output: \"statistics\" }} "
+              "}}\n"
+              "steps {{ name: \"select\" select {{ budget {{ max_drop: 0.2 min_sqnr_db: 25 }}\n"
+              "    samples {{ path: \"s.npy\" digest {{ {} }} }} }}\n"
+              "  bindings {{ field: \"module\" step: \"switched\" output: \"module\" }}\n"
+              "  bindings {{ field: \"library\" step: \"trials\" output: \"library\" }} }}\n"
               "steps {{ name: \"quantize\" quantize {{ options {{ per_channel: true method: "
               "\"mse\" }} "
               "}}\n"
-              "  bindings {{ field: \"module\" step: \"equalize\" output: \"module\" }}\n"
+              "  bindings {{ field: \"module\" step: \"split\" output: \"module\" }}\n"
+              "  bindings {{ field: \"selection\" step: \"select\" output: \"selection\" }}\n"
               "  bindings {{ field: \"statistics\" step: \"calibrate\" output: \"statistics\" }} "
               "}}\n"
               "steps {{ name: \"compare\" compare {{ layers: true\n"
               "    samples {{ path: \"s.npy\" digest {{ {} }} }} }}\n"
               "  bindings {{ field: \"reference_library\" step: \"float\" output: \"library\" }}\n"
               "  bindings {{ field: \"library\" step: \"int8\" output: \"library\" }} }}\n",
-              model, samples, samples) +
-          compile("taps", "equalize") + compile("float", "transform") +
+              model, samples, samples, samples) +
+          compile("taps", "split") + compile("trials", "switched") + compile("float", "transform") +
           compile("int8", "quantize") + "}");
   const Outcome created = Run({"workflow", "create", "spec.txtpb", "--watch"});
   ASSERT_EQ(created.exit_code, 0) << created.err;

@@ -79,6 +79,48 @@ TEST_F(QuantizeTest, CompiledToIntegersInOneGo) {
   EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
 }
 
+TEST_F(QuantizeTest, ABudgetKeepsLayersInFloat) {
+  const auto compile = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {"compile",
+                                      DigitsModel(),
+                                      "--batch",
+                                      "1",
+                                      "--quantize",
+                                      "int8",
+                                      "--calibration-data",
+                                      kSamples,
+                                      "--split-tensors",
+                                      "2",
+                                      "--export-metadata",
+                                      "--force",
+                                      "-o",
+                                      "out"};
+    words.insert(words.end(), more.begin(), more.end());
+    return work_.Run(words);
+  };
+  const auto selection = [&] {
+    return nlohmann::json::parse(*ReadFile(work_.path("out/metadata.json"))).at("selection");
+  };
+  Outcome compiled = compile({"--max-drop", "20%"});
+  ASSERT_EQ(compiled.exit_code, 0) << compiled.err;
+  EXPECT_EQ(selection().at("trials").size(), 1u);
+  const double all = selection().at("cost").at("sqnr_db");
+  compiled = compile({"--min-sqnr", std::to_string(all + 1)});
+  ASSERT_EQ(compiled.exit_code, 0) << compiled.err;
+  EXPECT_NE(compiled.out.find("kept by the budget"), std::string::npos) << compiled.out;
+  EXPECT_GE(selection().at("cost").at("sqnr_db"), all + 1);
+  EXPECT_GE(Compare("out/model.so").at("outputs")[0].at("sqnr_db"), all + 0.9);
+
+  compiled = compile({"--min-sqnr", "500"});
+  EXPECT_EQ(compiled.exit_code, 1);
+  EXPECT_NE(compiled.err.find("can be in integers within this budget"), std::string::npos)
+      << compiled.err;
+  compiled = compile({"--max-drop", "0.5"});
+  EXPECT_NE(compiled.err.find("write 0.5%"), std::string::npos) << compiled.err;
+  compiled = compile({"--labels", "labels.txt"});
+  EXPECT_NE(compiled.err.find("go with --max-drop"), std::string::npos) << compiled.err;
+}
+
 TEST_F(QuantizeTest, LayersAndLabelsAreCompared) {
   ASSERT_EQ(Calibrate("s.stats").exit_code, 0);
   ASSERT_EQ(work_.Run({"quantize", DigitsModel(), "--batch", "1", "-c", "s.stats", "-o", "q.qir"})

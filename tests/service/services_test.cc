@@ -394,6 +394,97 @@ TEST_P(Services, QuantizeWhatTheyHaveCalibrated) {
   EXPECT_THAT(Get(compared.result.report_json()), HasSubstr("sqnr_db"));
 }
 
+// Split, calibrated, tried with switches, and quantized as the trials say.
+TEST_P(Services, KeepLayersInFloatWithinABudget) {
+  namespace qpb = quantizer::v1;
+  const auto imported = Import(DigitsRequest());
+  importer::v1::TransformRequest transform;
+  *transform.mutable_module() = imported.result.canonical();
+  transform.mutable_options()->set_batch(1);
+  const auto build = [&](const step::v1::Module& module, bool taps) {
+    codegen::v1::CompileRequest compile = CompileFor(module);
+    compile.mutable_options()->set_taps(taps);
+    if (taps) compile.mutable_options()->set_opt_level(2);
+    const auto compiled = Compile(compile);
+    EXPECT_TRUE(compiled.status.ok()) << compiled.status;
+    return compiled.result.library();
+  };
+  qpb::SplitTensorsRequest split;
+  *split.mutable_module() = Transform(transform).result.module();
+  split.set_parts(9);
+  const auto cut = [&] {
+    return Call<qpb::Quantizer::Stub, qpb::SplitTensorsEvent>(
+        *quantizer_, &qpb::Quantizer::Stub::SplitTensors, split);
+  };
+  EXPECT_THAT(MessageOf(cut().status), HasSubstr("9 parts, must be 2 to 8"));
+  split.set_parts(2);
+  split.set_least_gain(0.01);
+  const auto parts = cut();
+  ASSERT_TRUE(parts.status.ok()) << parts.status;
+  ASSERT_GT(parts.result.layers_size(), 0);
+  EXPECT_EQ(parts.result.layers(0).channels_size(), 2);
+
+  qpb::CalibrateRequest calibrate;
+  *calibrate.mutable_module() = parts.result.module();
+  *calibrate.mutable_tap_library() = build(calibrate.module(), true);
+  step::v1::File* samples = calibrate.add_samples();
+  samples->set_path("sample.npy");
+  *samples->mutable_digest() =
+      Put(std::string(QUENCH_SOURCE_DIR) + "/bench/models/digits_sample.npy");
+  const auto calibrated = Call<qpb::Quantizer::Stub, qpb::CalibrateEvent>(
+      *quantizer_, &qpb::Quantizer::Stub::Calibrate, calibrate);
+  ASSERT_TRUE(calibrated.status.ok()) << calibrated.status;
+  *split.mutable_module() = calibrate.module();
+  *split.mutable_statistics() = calibrated.result.statistics();
+  EXPECT_THAT(MessageOf(cut().status), HasSubstr("force gives them up"));
+  split.set_force(true);
+  EXPECT_THAT(MessageOf(cut().status), HasSubstr("split already"));
+
+  qpb::QuantizeRequest quantize;
+  *quantize.mutable_module() = calibrate.module();
+  *quantize.mutable_statistics() = calibrated.result.statistics();
+  quantize.mutable_options()->set_switches(true);
+  const auto run = [&] {
+    return Call<qpb::Quantizer::Stub, qpb::QuantizeEvent>(
+        *quantizer_, &qpb::Quantizer::Stub::Quantize, quantize);
+  };
+  const auto switched = run();
+  ASSERT_TRUE(switched.status.ok()) << switched.status;
+  qpb::SelectRequest select;
+  *select.mutable_module() = switched.result.module();
+  *select.mutable_library() = build(select.module(), false);
+  *select.add_samples() = *samples;
+  const auto choose = [&] {
+    return Call<qpb::Quantizer::Stub, qpb::SelectEvent>(*quantizer_, &qpb::Quantizer::Stub::Select,
+                                                        select);
+  };
+  EXPECT_THAT(MessageOf(choose().status), HasSubstr("no budget"));
+  select.mutable_budget()->set_min_sqnr_db(300);
+  EXPECT_THAT(MessageOf(choose().status), HasSubstr("can be in integers"));
+  const double all = [&] {
+    select.mutable_budget()->set_min_sqnr_db(-100);
+    return choose().result.report().cost().sqnr_db();
+  }();
+  EXPECT_GT(all, 10);
+  select.mutable_budget()->set_min_sqnr_db(all + 1);
+  const auto selected = choose();
+  ASSERT_TRUE(selected.status.ok()) << selected.status;
+  EXPECT_GE(selected.result.report().cost().sqnr_db(), all + 1);
+  EXPECT_EQ(selected.result.report().samples(), 8);
+
+  quantize.mutable_options()->set_switches(false);
+  *quantize.mutable_selection() = samples->digest();
+  EXPECT_THAT(MessageOf(run().status), HasSubstr("selection: is none that Select gave"));
+  *quantize.mutable_selection() = selected.result.selection();
+  const auto quantized = run();
+  ASSERT_TRUE(quantized.status.ok()) << quantized.status;
+  int kept = 0, sensitive = 0;
+  for (const qpb::LayerChoice& layer : quantized.result.layers()) kept += !layer.quantized();
+  for (const auto& layer : selected.result.report().layers()) sensitive += layer.kept();
+  EXPECT_EQ(kept, sensitive);
+  EXPECT_GT(kept, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Isolation, Services, ::testing::Values(false, true),
                          [](const auto& isolation) {
                            return isolation.param ? "OnThreads" : "InProcesses";

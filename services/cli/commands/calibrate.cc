@@ -35,7 +35,7 @@ struct CalibrateArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   SampleOptions samples;
   std::string output = "./calibration.stats";
-  bool equalize = false;
+  RescueFlags rescue;
   bool add = false;
   bool force = false;
   bool show = false;
@@ -142,7 +142,7 @@ absl::Status RunCalibrate(const CalibrateArgs& args, const StepContext& context)
     QUENCH_ASSIGN_OR_RETURN(before, quantizer::ReadStatistics(args.output));
   }
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,
-                          PrepareForQuantization(*args.model, args.equalize, context));
+                          PrepareForQuantization(*args.model, args.rescue, context));
   QUENCH_ASSIGN_OR_RETURN(quantizer::Statistics statistics,
                           CalibrateHere(graph, args.samples, context));
   if (exists && args.add) {
@@ -175,8 +175,7 @@ Action DeclareCalibrate(const Options& options) {
   options.Add("--seed", args->samples.seed, "Of random samples", "N (default 1)");
   options.Add("--output,-o", args->output, "Where statistics go",
               "FILE (default ./calibration.stats)");
-  options.Flag("--equalize", args->equalize,
-               "Even out the ranges of channels across layers first; quantize with it too");
+  AddRescueFlags(options, args->rescue);
   options.Flag("--add", args->add, "Add to the statistics that FILE has");
   options.Flag("--force,-f", args->force, "Replace FILE");
   options

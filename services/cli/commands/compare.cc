@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <filesystem>
 
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "services/cli/commands/declarations.h"
+#include "services/cli/labels.h"
 #include "services/cli/model_source.h"
 #include "services/codegen/codegen.h"
 
@@ -33,39 +33,6 @@ struct CompareArgs {
   analyser::CompareOptions options;
   std::string format = "table";
 };
-
-// One number a line.
-absl::StatusOr<std::vector<int64_t>> ParseLabels(const std::string& path, std::string_view text) {
-  std::vector<int64_t> labels;
-  for (size_t line = 1; !text.empty(); ++line) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    std::string_view word = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    while (!word.empty() && (word.back() == '\r' || word.back() == ' ')) word.remove_suffix(1);
-    if (word.empty()) continue;
-    int64_t label = 0;
-    const auto [last, error] = std::from_chars(word.data(), word.data() + word.size(), label);
-    if (error != std::errc() || last != word.data() + word.size()) {
-      return InvalidArgument("`{}`, line {}: `{}` is no class; a number a line is wanted", path,
-                             line, word.substr(0, 40));
-    }
-    labels.push_back(label);
-  }
-  return labels;
-}
-
-absl::StatusOr<std::vector<int64_t>> ReadLabels(const std::string& path) {
-  if (path.empty()) return std::vector<int64_t>();
-  if (std::filesystem::path(path).extension() == ".npy") {
-    QUENCH_ASSIGN_OR_RETURN(const Tensor tensor, ReadTensorFile(path));
-    if (!IsInteger(tensor.dtype())) {
-      return InvalidArgument("`{}` is {}, labels are integers", path, DataTypeName(tensor.dtype()));
-    }
-    return tensor.ToInts();
-  }
-  QUENCH_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  return ParseLabels(path, text);
-}
 
 // A library as it is; anything else compiled, with taps where layers are to be seen.
 absl::StatusOr<std::filesystem::path> LibraryOf(const CompareArgs& args, const std::string& path,

@@ -33,6 +33,8 @@ constexpr char kCompileExamples[] = R"(Examples:
   quench compile m.onnx --export-ir --export-metadata        also model.ir.txt and metadata.json
   quench compile m.onnx --no-fold-constants --stop-after dead_code   look at the IR after a pass
   quench compile m.onnx --quantize int8 --per-channel --calibration-data samples   in 8-bit integers
+  quench compile m.onnx --quantize int8 --calibration-data samples --max-drop 0.5% --labels labels.txt
+                                                             no more than half a point of accuracy lost
   quench compile m.onnx --gateway build-farm:7450            the same bytes, compiled elsewhere)";
 
 struct CompileArgs {
@@ -97,7 +99,10 @@ std::string Metadata(const CompileArgs& args, const Made& made) {
                              {"arena_lower_bound", report.arena_lower_bound},
                              {"weight_bytes", report.weight_bytes},
                              {"kernels", kernels}};
-  if (made.quantized) metadata["layers"] = LayersToJson(*made.quantized);
+  if (made.quantized) {
+    metadata["layers"] = LayersToJson(made.quantized->report);
+    if (made.quantized->selection) metadata["selection"] = ToJson(*made.quantized->selection);
+  }
   return metadata.dump(2) + "\n";
 }
 
@@ -156,10 +161,9 @@ bool WantsGraph(const CompileArgs& args) {
 }
 
 // Integers wherever options and statistics allow, before kernels are chosen.
-absl::StatusOr<quantizer::QuantizedModule> QuantizeModel(const CompileArgs& args,
-                                                         const StepContext& context) {
+absl::StatusOr<QuantizedModel> QuantizeModel(const CompileArgs& args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,
-                          PrepareForQuantization(*args.model, args.how->equalize, context));
+                          PrepareForQuantization(*args.model, args.how->rescue, context));
   std::optional<quantizer::Statistics> statistics;
   if (!args.calibration.empty()) {
     QUENCH_ASSIGN_OR_RETURN(statistics, quantizer::ReadStatistics(args.calibration));
@@ -169,6 +173,8 @@ absl::StatusOr<quantizer::QuantizedModule> QuantizeModel(const CompileArgs& args
   }
   QuantizeFlags how = *args.how;
   how.activation_dtype = args.quantize;
+  how.budget = std::make_shared<BudgetFlags>(*args.how->budget);
+  if (how.budget->data.empty()) how.budget->data = args.samples.data;
   return QuantizeHere(graph, statistics ? &*statistics : nullptr, how, PassOptionsOf(*args.model),
                       context);
 }
@@ -182,9 +188,9 @@ absl::StatusOr<Made> MakeHere(const CompileArgs& args, const fs::path& folder,
     QUENCH_ASSIGN_OR_RETURN(importer::Imported imported, LoadModel(*args.model, context));
     made.graph = std::move(imported.canonical);
   } else {
-    QUENCH_ASSIGN_OR_RETURN(quantizer::QuantizedModule quantized, QuantizeModel(args, context));
+    QUENCH_ASSIGN_OR_RETURN(QuantizedModel quantized, QuantizeModel(args, context));
     made.graph = std::move(quantized.graph);
-    made.quantized = std::move(quantized.report);
+    made.quantized = std::move(quantized.quantization);
   }
   QUENCH_ASSIGN_OR_RETURN(made.graph,
                           passes::RunPipeline(*std::move(made.graph), pass_options, context));
@@ -214,7 +220,8 @@ absl::Status CheckQuantization(const CompileArgs& args) {
         "--quantize wants one of --calibration-data PATH, --calibration FILE and "
         "--calibration-random N; with --type dynamic none of them");
   }
-  return absl::OkStatus();
+  const BudgetFlags& budget = *args.how->budget;
+  return CheckBudget(budget, budget.data.empty() ? args.samples.data : budget.data);
 }
 
 absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {

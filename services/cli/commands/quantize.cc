@@ -22,6 +22,8 @@ constexpr char kQuantizeExamples[] = R"(Examples:
   quench quantize model.onnx -c equalized.stats --equalize --bias-correction
                                                        channels of very uneven ranges, as MobileNets have
   quench quantize model.onnx --type dynamic            ranges of each run, no calibration
+  quench quantize model.onnx -c calibration.stats --max-drop 0.5% --evaluation-data test --labels test.txt
+                                                       as many layers as half a point of accuracy allows
   quench quantize model.onnx -c calibration.stats --exclude 'head.*' --exclude op:Gemm
                                                        what must stay in float
 
@@ -36,22 +38,24 @@ struct QuantizeArgs {
   std::string format = "table";
 };
 
-void Print(const QuantizeArgs& args, const quantizer::QuantizeReport& report) {
+void Print(const QuantizeArgs& args, const Quantization& quantization) {
+  const quantizer::QuantizeReport& report = quantization.report;
   if (args.format == "json") {
     for (const std::string& warning : report.warnings)
       fmt::print(stderr, "quench: warning: {}\n", warning);
-    const nlohmann::json json = {{"output", args.output},
-                                 {"static_values", report.static_values},
-                                 {"dynamic_values", report.dynamic_values},
-                                 {"weights", report.weights},
-                                 {"corrected_biases", report.corrected_biases},
-                                 {"layers", LayersToJson(report)},
-                                 {"warnings", report.warnings}};
+    nlohmann::json json = {{"output", args.output},
+                           {"static_values", report.static_values},
+                           {"dynamic_values", report.dynamic_values},
+                           {"weights", report.weights},
+                           {"corrected_biases", report.corrected_biases},
+                           {"layers", LayersToJson(report)},
+                           {"warnings", report.warnings}};
+    if (quantization.selection) json["selection"] = ToJson(*quantization.selection);
     fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
     return;
   }
   fmt::print("{}\n", args.output);
-  PrintLayers(report);
+  PrintLayers(quantization);
   fmt::print("  values   {} with fixed ranges, {} with those of each run\n  weights  {} tensors\n",
              report.static_values, report.dynamic_values, report.weights);
   if (args.how->options.bias_correction)
@@ -64,19 +68,20 @@ absl::Status RunQuantize(const QuantizeArgs& args, const StepContext& context) {
     return absl::AlreadyExistsError(
         fmt::format("output `{}` exists; --force replaces it", args.output));
   }
+  QUENCH_RETURN_IF_ERROR(CheckBudget(*args.how->budget, args.how->budget->data));
   std::optional<quantizer::Statistics> statistics;
   if (!args.calibration.empty()) {
     QUENCH_ASSIGN_OR_RETURN(statistics, quantizer::ReadStatistics(args.calibration));
   }
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,
-                          PrepareForQuantization(*args.model, args.how->equalize, context));
-  QUENCH_ASSIGN_OR_RETURN(const quantizer::QuantizedModule quantized,
+                          PrepareForQuantization(*args.model, args.how->rescue, context));
+  QUENCH_ASSIGN_OR_RETURN(const QuantizedModel quantized,
                           QuantizeHere(graph, statistics ? &*statistics : nullptr, *args.how,
                                        PassOptionsOf(*args.model), context));
   QUENCH_RETURN_IF_ERROR(std::filesystem::path(args.output).extension() == ".onnx"
                              ? importer::ExportOnnx(quantized.graph, args.output, context)
                              : WriteModule(quantized.graph, args.output));
-  Print(args, quantized.report);
+  Print(args, quantized.quantization);
   return absl::OkStatus();
 }
 

@@ -12,6 +12,7 @@
 #include "services/quantizer/statistics_proto.h"
 #include "tests/support/graphs.h"
 #include "tests/support/matchers.h"
+#include "tests/unit/services/quantizer/support.h"
 
 namespace quench::quantizer {
 namespace {
@@ -34,19 +35,6 @@ Graph Network() {
       Add(graph, "MatMul", {f, graph.AddConstant("v", RandomTensor({3, 2}, 2))}, {}, "y")};
   return graph;
 }
-
-class Given final : public Samples {
- public:
-  explicit Given(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {}
-  int64_t count() const override { return static_cast<int64_t>(tensors_.size()); }
-  absl::StatusOr<std::vector<Tensor>> Read(int64_t sample) const override {
-    return std::vector<Tensor>{tensors_[static_cast<size_t>(sample)]};
-  }
-  std::string NameOf(int64_t sample) const override { return std::to_string(sample); }
-
- private:
-  std::vector<Tensor> tensors_;
-};
 
 class CalibrateTest : public ::testing::Test {
  protected:

@@ -11,6 +11,7 @@
 #include "services/quantizer/calibrate.h"
 #include "tests/support/graphs.h"
 #include "tests/support/matchers.h"
+#include "tests/unit/services/quantizer/support.h"
 
 namespace quench::quantizer {
 namespace {
@@ -20,26 +21,6 @@ using ::quench::testing::CountOps;
 using ::quench::testing::HasSubstr;
 using ::quench::testing::RandomInputsFor;
 using ::quench::testing::RandomTensor;
-
-// Statistics by the interpreter.
-Statistics Seen(const Graph& graph, int samples = 12) {
-  Statistics statistics;
-  statistics.fingerprint = Fingerprint(graph);
-  const std::map<std::string, int> axes = ChannelAxes(graph);
-  const auto take = [&](const std::string& name, const Tensor& tensor) {
-    if (!axes.contains(name)) return;
-    EXPECT_TRUE(statistics.values[name].Add(tensor, axes.at(name)).ok());
-  };
-  for (int i = 0; i < samples; ++i) {
-    const std::vector<Tensor> inputs = RandomInputsFor(graph, static_cast<uint64_t>(i) + 1);
-    for (size_t k = 0; k < inputs.size(); ++k) take(graph.value(graph.inputs[k]).name, inputs[k]);
-    ops::EvaluateOptions options;
-    options.on_value = take;
-    EXPECT_TRUE(ops::Evaluate(graph, inputs, {}, options).ok());
-    ++statistics.samples;
-  }
-  return statistics;
-}
 
 // Signal to quantization noise, in decibels.
 double Sqnr(const Graph& graph, const Graph& quantized) {
@@ -59,32 +40,6 @@ double Sqnr(const Graph& graph, const Graph& quantized) {
   return 10 * std::log10(signal / std::max(noise, 1e-300));
 }
 
-// Two convolutions with a residual, pooling, and a Gemm: x -> c1+relu -> c2 (+ c1) relu -> pool ->
-// flatten -> gemm.
-Graph Network() {
-  Graph graph;
-  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {1, 3, 8, 8}));
-  const Tensor w1 = RandomTensor({4, 3, 3, 3}, 1);
-  ValueId y = Add(graph, "Conv",
-                  {x, graph.AddConstant("w1", w1), graph.AddConstant("b1", RandomTensor({4}, 2))},
-                  {{"pads", std::vector<int64_t>{1, 1, 1, 1}}}, "c1");
-  const ValueId r1 = Add(graph, "Relu", {y}, {}, "r1");
-  y = Add(graph, "Conv", {r1, graph.AddConstant("w2", RandomTensor({4, 4, 3, 3}, 3))},
-          {{"pads", std::vector<int64_t>{1, 1, 1, 1}}}, "c2");
-  y = Add(graph, "Add", {y, r1}, {}, "sum");
-  y = Add(graph, "Relu", {y}, {}, "r2");
-  y = Add(graph, "MaxPool", {y},
-          {{"kernel_shape", std::vector<int64_t>{2, 2}}, {"strides", std::vector<int64_t>{2, 2}}},
-          "pool");
-  y = Add(graph, "Flatten", {y}, {}, "flat");
-  y = Add(graph, "Gemm",
-          {y, graph.AddConstant("w3", RandomTensor({5, 64}, 4)),
-           graph.AddConstant("b3", RandomTensor({5}, 5))},
-          {{"transB", int64_t{1}}}, "fc");
-  graph.outputs = {y};
-  return graph;
-}
-
 const Node* NodeOf(const Graph& graph, const std::string& value) {
   const auto id = graph.FindValue(value);
   return id && graph.value(*id).producer != kNone ? &graph.node(graph.value(*id).producer)
@@ -92,7 +47,7 @@ const Node* NodeOf(const Graph& graph, const std::string& value) {
 }
 
 TEST(Quantize, PutsPairsAroundProductsAndLeavesTheirInsides) {
-  const Graph graph = Network();
+  const Graph graph = ResidualNetwork();
   const Statistics statistics = Seen(graph);
   const auto result = Quantize(graph, &statistics, {});
   ASSERT_TRUE(result.ok()) << result.status();
@@ -116,7 +71,7 @@ TEST(Quantize, PutsPairsAroundProductsAndLeavesTheirInsides) {
 
 // A module may come from anywhere: what it says of its values is inferred again.
 TEST(Quantize, TypesAreInferredAfresh) {
-  Graph graph = Network();
+  Graph graph = ResidualNetwork();
   Statistics statistics = Seen(graph);
   for (Value& value : graph.values) {
     if (value.producer != kNone) value.type = {};
@@ -128,7 +83,7 @@ TEST(Quantize, TypesAreInferredAfresh) {
 }
 
 TEST(Quantize, WhatMovesSharesItsScale) {
-  const Graph graph = Network();
+  const Graph graph = ResidualNetwork();
   const Statistics statistics = Seen(graph);
   const auto result = Quantize(graph, &statistics, {});
   ASSERT_TRUE(result.ok()) << result.status();
@@ -172,7 +127,7 @@ class QuantizeOptionsTest : public ::testing::Test {
     EXPECT_TRUE(result.ok()) << result.status();
     return result.ok() ? Sqnr(graph_, result->graph) : -1;
   }
-  const Graph graph_ = Network();
+  const Graph graph_ = ResidualNetwork();
   const Statistics statistics_ = Seen(graph_);
 };
 
@@ -261,7 +216,7 @@ TEST_F(QuantizeOptionsTest, CoarserStepsCostDecibels) {
 }
 
 TEST(Quantize, DynamicNeedsNoStatistics) {
-  const Graph graph = Network();
+  const Graph graph = ResidualNetwork();
   QuantizeOptions options;
   options.source = RangeSource::kDynamic;
   const auto result = Quantize(graph, nullptr, options);
@@ -273,7 +228,7 @@ TEST(Quantize, DynamicNeedsNoStatistics) {
 }
 
 TEST(Quantize, AnyTakesStatisticsWhereThereAreSome) {
-  const Graph graph = Network();
+  const Graph graph = ResidualNetwork();
   Statistics statistics = Seen(graph);
   statistics.values.erase("r1");
   const auto result = Quantize(graph, &statistics, {});
@@ -288,7 +243,7 @@ TEST(Quantize, AnyTakesStatisticsWhereThereAreSome) {
 }
 
 TEST(Quantize, IncludeAndExcludeChooseNodes) {
-  const Graph graph = Network();
+  const Graph graph = ResidualNetwork();
   const Statistics statistics = Seen(graph);
   QuantizeOptions options;
   options.exclude = {"fc"};
@@ -309,7 +264,7 @@ TEST(Quantize, IncludeAndExcludeChooseNodes) {
 }
 
 TEST(Quantize, TwiceOrWithOthersStatisticsIsRefused) {
-  const Graph graph = Network();
+  const Graph graph = ResidualNetwork();
   Statistics statistics = Seen(graph);
   const auto once = Quantize(graph, &statistics, {});
   ASSERT_TRUE(once.ok()) << once.status();
@@ -329,7 +284,7 @@ TEST(Quantize, BadOptionsAreToldTogether) {
   options.bias_dtype = DataType::kF32;
   options.percentile = 20;
   options.method = "kl";
-  const std::string text = MessageOf(Quantize(Network(), nullptr, options).status());
+  const std::string text = MessageOf(Quantize(ResidualNetwork(), nullptr, options).status());
   for (const char* part : {"activation dtype is i16, it must be i8 or u8", "kernel dtype is f32",
                            "bias dtype is f32", "percentile is 20", "unknown method `kl`"}) {
     EXPECT_PRED1(HasSubstr(part), text);
@@ -337,7 +292,7 @@ TEST(Quantize, BadOptionsAreToldTogether) {
 }
 
 TEST(Quantize, WeightsThatAreNoNumbersAreNamed) {
-  Graph graph = Network();
+  Graph graph = ResidualNetwork();
   const Statistics statistics = Seen(graph);
   Tensor w = RandomTensor({4, 4, 3, 3}, 3);
   reinterpret_cast<float*>(w.mutable_bytes())[7] = NAN;
@@ -431,7 +386,7 @@ TEST(Quantize, ConstantsThatOthersReadTooStayTheirs) {
 }
 
 TEST(Quantize, WarnsOfWhatCostsAccuracy) {
-  const Graph graph = Network();
+  const Graph graph = ResidualNetwork();
   Statistics statistics = Seen(graph, 1);
   statistics.random = true;
   QuantizeOptions options;

@@ -1,0 +1,135 @@
+#include "services/cli/budget.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "services/cli/labels.h"
+#include "services/cli/model_source.h"
+#include "services/codegen/codegen.h"
+#include "services/quantizer/switches.h"
+
+namespace quench::cli {
+namespace {
+
+absl::StatusOr<double> ParseNumber(std::string_view text, const char* option, const char* example) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc() && end == text.data() + text.size()) return number;
+  return InvalidArgument("{}: `{}` is no number; {} is one", option, text, example);
+}
+
+absl::StatusOr<quantizer::Budget> BudgetOf(const BudgetFlags& flags) {
+  quantizer::Budget budget;
+  if (std::string_view text = flags.max_drop; !text.empty()) {
+    const bool percent = text.ends_with('%');
+    if (percent) text.remove_suffix(1);
+    QUENCH_ASSIGN_OR_RETURN(const double drop, ParseNumber(text, "--max-drop", "0.5%"));
+    if (!percent && drop > 0) {
+      return InvalidArgument("--max-drop is `{}`: write {}% for {} of a hundred rows", text, text,
+                             text);
+    }
+    budget.max_drop = drop / 100;
+  }
+  if (!flags.min_sqnr.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(budget.min_sqnr_db, ParseNumber(flags.min_sqnr, "--min-sqnr", "30"));
+  }
+  return budget;
+}
+
+nlohmann::json ToJson(const quantizer::Cost& cost) {
+  nlohmann::json json;
+  json["sqnr_db"] = std::isfinite(cost.sqnr_db) ? nlohmann::json(cost.sqnr_db)
+                    : cost.sqnr_db > 0          ? nlohmann::json("inf")
+                                                : nlohmann::json("-inf");
+  if (cost.drop) json["drop"] = *cost.drop;
+  return json;
+}
+
+}  // namespace
+
+void AddBudgetFlags(const Options& options, const std::shared_ptr<BudgetFlags>& flags) {
+  options.Add("--max-drop", flags->max_drop,
+              "Leave the most sensitive layers in float until at most so many more rows are wrong "
+              "than in float (by --labels, else: get another class)",
+              "P%");
+  options.Add("--min-sqnr", flags->min_sqnr,
+              "The same until every output has so little quantization noise", "DB");
+  options.Add("--evaluation-data", flags->data,
+              "Samples that a budget is measured on, see `quench calibrate`", "PATH");
+  options.Add("--labels", flags->labels, "The right class of each row of the first output", "FILE");
+  options
+      .Add("--sensitivity-samples", flags->options.sensitivity_samples,
+           "Samples that each layer is tried on by itself", "N (default 32)")
+      .AtLeast(1);
+}
+
+bool HasBudget(const BudgetFlags& flags) {
+  return !flags.max_drop.empty() || !flags.min_sqnr.empty();
+}
+
+absl::Status CheckBudget(const BudgetFlags& flags, const std::string& data) {
+  if (HasBudget(flags) && data.empty()) {
+    return InvalidArgument(
+        "--max-drop and --min-sqnr need data that they are measured on: --evaluation-data PATH");
+  }
+  if (!HasBudget(flags) && IsChanged(flags)) {
+    return InvalidArgument(
+        "--evaluation-data, --labels and --sensitivity-samples go with --max-drop or --min-sqnr");
+  }
+  return BudgetOf(flags).status();
+}
+
+bool IsChanged(const BudgetFlags& flags) {
+  return HasBudget(flags) || !flags.data.empty() || !flags.labels.empty() ||
+         flags.options.sensitivity_samples != quantizer::SelectOptions().sensitivity_samples;
+}
+
+absl::StatusOr<quantizer::Selection> SelectHere(const Graph& graph,
+                                                const quantizer::Statistics* statistics,
+                                                const quantizer::QuantizeOptions& how,
+                                                const BudgetFlags& flags,
+                                                const StepContext& context) {
+  quantizer::SelectOptions options = flags.options;
+  QUENCH_ASSIGN_OR_RETURN(options.budget, BudgetOf(flags));
+  QUENCH_ASSIGN_OR_RETURN(options.labels, ReadLabels(flags.labels));
+  options.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  quantizer::QuantizeOptions switched = how;
+  switched.switches = true;
+  QUENCH_ASSIGN_OR_RETURN(const quantizer::QuantizedModule trial,
+                          quantizer::Quantize(graph, statistics, switched, context));
+  QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
+  const std::filesystem::path library = folder.path() / "trials.so";
+  codegen::CompileOptions build;
+  build.passes = how.passes;
+  QUENCH_RETURN_IF_ERROR(
+      codegen::Compile(trial.graph, build, library, folder.path() / "trials.h", context).status());
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library));
+  std::vector<ArtifactTensor> inputs = artifact->inputs();
+  inputs.pop_back();  // the switches
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> samples,
+                          OpenSamples(flags.data, inputs, ReadTensorFile, context));
+  return quantizer::Select(trial.graph, library, *samples, options, context);
+}
+
+nlohmann::json ToJson(const quantizer::Selection& selection) {
+  nlohmann::json layers = nlohmann::json::array(), trials = nlohmann::json::array();
+  for (const quantizer::LayerSensitivity& layer : selection.layers) {
+    layers.push_back(
+        {{"node", layer.node}, {"alone", ToJson(layer.alone)}, {"kept_in_float", layer.kept}});
+  }
+  for (const quantizer::Trial& trial : selection.trials)
+    trials.push_back({{"kept_in_float", trial.kept}, {"cost", ToJson(trial.cost)}});
+  return {{"samples", selection.samples},
+          {"sensitivity_samples", selection.sensitivity_samples},
+          {"layers", layers},
+          {"trials", trials},
+          {"cost", ToJson(selection.cost)}};
+}
+
+}  // namespace quench::cli

@@ -1,0 +1,38 @@
+// Accuracy budgets of `quantize` and `compile --quantize`.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "services/cli/options.h"
+#include "services/quantizer/select.h"
+
+namespace quench::cli {
+
+struct BudgetFlags {
+  std::string max_drop, min_sqnr;  // as they were written; empty: none
+  std::string data;                // samples to measure on
+  std::string labels;
+  quantizer::SelectOptions options;
+};
+void AddBudgetFlags(const Options& options, const std::shared_ptr<BudgetFlags>& flags);
+bool HasBudget(const BudgetFlags& flags);
+// A budget needs `data` to be measured on; what is given without a budget is an error.
+absl::Status CheckBudget(const BudgetFlags& flags, const std::string& data);
+// Whether any flag was given.
+bool IsChanged(const BudgetFlags& flags);
+
+// Which layers of `graph`, quantized as `how` says, must stay in float: a build with switches is
+// tried on the samples.
+absl::StatusOr<quantizer::Selection> SelectHere(const Graph& graph,
+                                                const quantizer::Statistics* statistics,
+                                                const quantizer::QuantizeOptions& how,
+                                                const BudgetFlags& flags,
+                                                const StepContext& context);
+
+nlohmann::json ToJson(const quantizer::Selection& selection);
+
+}  // namespace quench::cli

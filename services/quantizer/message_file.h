@@ -1,0 +1,18 @@
+// What the quantizer keeps in files: a line that says what it is, then a serialised message.
+#pragma once
+
+#include <google/protobuf/message.h>
+
+#include <filesystem>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace quench::quantizer {
+
+// Reads the message behind the line `magic`. INVALID_ARGUMENT `... has no WHAT` where the file is
+// anything else, has over 1 GiB, or more than 20 million fields.
+absl::Status ReadMessageFile(const std::filesystem::path& path, std::string_view magic,
+                             std::string_view what, google::protobuf::Message& message);
+
+}  // namespace quench::quantizer

@@ -1,0 +1,294 @@
+#include "services/quantizer/select.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "common/base/status.h"
+#include "common/ir/hash.h"
+#include "common/runner/fidelity.h"
+#include "common/runner/runner.h"
+#include "services/quantizer/switches.h"
+
+namespace quench::quantizer {
+namespace {
+
+constexpr int64_t kReferenceBytes = int64_t{256} << 20;  // of outputs in float that are kept
+
+std::string Percent(double part) { return fmt::format("{:.2f} %", 100 * part); }
+
+std::string Words(const Cost& cost) {
+  std::string text = std::isinf(cost.sqnr_db) ? "exact" : fmt::format("{:.2f} dB", cost.sqnr_db);
+  if (cost.drop) text += ", drop " + Percent(*cost.drop);
+  return text;
+}
+
+// What some layers in integers cost, over the samples that were added.
+class Score {
+ public:
+  explicit Score(const std::vector<int64_t>& labels) : labels_(labels) {}
+
+  // Outputs in float, and with some layers in integers.
+  void Add(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+    outputs_.resize(a.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      if (IsFloat(a[i].dtype())) outputs_[i].Add(a[i], b[i]);
+    }
+    if (a.empty() || !HasClasses(a[0])) return;
+    const auto best = TopClasses(a[0], 1), other = TopClasses(b[0], 1);
+    for (size_t row = 0; row < best.size(); ++row, ++rows_) {
+      const bool labelled = rows_ < static_cast<int64_t>(labels_.size());
+      // Without labels the float module is right.
+      const std::vector<int64_t> label =
+          labelled ? std::vector{labels_[static_cast<size_t>(rows_)]} : best[row];
+      lost_ += (best[row] == label ? 1 : 0) - (other[row] == label ? 1 : 0);
+    }
+  }
+  Cost cost() const {
+    Cost cost{std::numeric_limits<double>::infinity(), std::nullopt};
+    for (const NoiseSums& sums : outputs_) {
+      // NaN is worse than anything.
+      const double db = sums.SqnrDb();
+      cost.sqnr_db =
+          std::isnan(db) ? -std::numeric_limits<double>::infinity() : std::min(cost.sqnr_db, db);
+    }
+    if (rows_ > 0) cost.drop = static_cast<double>(lost_) / static_cast<double>(rows_);
+    return cost;
+  }
+  int64_t rows() const { return rows_; }
+
+ private:
+  const std::vector<int64_t>& labels_;
+  std::vector<NoiseSums> outputs_;
+  int64_t rows_ = 0, lost_ = 0;
+};
+
+class Search {
+ public:
+  Search(std::vector<std::string> layers, Artifact& artifact, const Samples& samples,
+         const SelectOptions& options, const StepContext& context)
+      : layers_(std::move(layers)),
+        artifact_(artifact),
+        samples_(samples),
+        options_(options),
+        context_(context),
+        sensitivity_samples_(std::min(options.sensitivity_samples, samples.count())) {
+    const auto count = static_cast<int64_t>(layers_.size());
+    // Every layer on the first samples, then a trial with none in float and a bisection on all.
+    total_ = sensitivity_samples_ * count +
+             samples.count() * (1 + static_cast<int64_t>(std::ceil(std::log2(count + 1))));
+  }
+
+  absl::StatusOr<Selection> Run() {
+    result_.samples = samples_.count();
+    QUENCH_ASSIGN_OR_RETURN(const bool holds, Try(0));
+    if (!holds) {
+      QUENCH_RETURN_IF_ERROR(MeasureSensitivity());
+      QUENCH_RETURN_IF_ERROR(Bisect());
+    }
+    return std::move(result_);
+  }
+
+ private:
+  absl::StatusOr<std::vector<Tensor>> Evaluate(std::vector<Tensor> inputs,
+                                               const std::vector<uint8_t>& on) {
+    const auto count = static_cast<int64_t>(on.size());
+    Tensor switches = Tensor::Zeros(DataType::kBool, {count});
+    for (size_t k = 0; k < on.size(); ++k) switches.mutable_bytes()[k] = std::byte{on[k]};
+    inputs.push_back(std::move(switches));
+    return artifact_.Run(inputs, context_);
+  }
+
+  absl::StatusOr<std::vector<Tensor>> Reference(int64_t sample, const std::vector<Tensor>& inputs) {
+    if (const auto found = references_.find(sample); found != references_.end())
+      return found->second;
+    QUENCH_ASSIGN_OR_RETURN(std::vector<Tensor> outputs,
+                            Evaluate(inputs, std::vector<uint8_t>(layers_.size(), 0)));
+    int64_t bytes = 0;
+    for (const Tensor& output : outputs) bytes += static_cast<int64_t>(output.bytes().size());
+    if (reference_bytes_ + bytes > kReferenceBytes) return outputs;
+    reference_bytes_ += bytes;
+    return references_.emplace(sample, std::move(outputs)).first->second;
+  }
+
+  absl::Status AddSample(int64_t sample, const std::vector<Tensor>& inputs,
+                         const std::vector<uint8_t>& on, Score& score) {
+    QUENCH_RETURN_IF_ERROR(context_.Check());
+    const auto named = [&](const absl::Status& status) {
+      return Annotate(status, fmt::format("sample {}", samples_.NameOf(sample)));
+    };
+    const auto a = Reference(sample, inputs);
+    if (!a.ok()) return named(a.status());
+    const auto b = Evaluate(inputs, on);
+    if (!b.ok()) return named(b.status());
+    score.Add(*a, *b);
+    return absl::OkStatus();
+  }
+
+  bool Holds(const Cost& cost) const {
+    const Budget& budget = options_.budget;
+    return (!budget.max_drop || *cost.drop <= *budget.max_drop) &&
+           (!budget.min_sqnr_db || cost.sqnr_db >= *budget.min_sqnr_db);
+  }
+
+  // The `kept` most sensitive layers in float, all samples.
+  absl::StatusOr<bool> Try(int kept) {
+    std::vector<uint8_t> on(layers_.size(), 1);
+    for (int i = 0; i < kept; ++i) on[order_[static_cast<size_t>(i)]] = 0;
+    Score score(options_.labels);
+    for (int64_t sample = 0; sample < samples_.count(); ++sample) {
+      context_.Report({"select", fmt::format("{} layers in float", kept), done_++, total_});
+      QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, samples_.Read(sample));
+      QUENCH_RETURN_IF_ERROR(AddSample(sample, inputs, on, score));
+    }
+    const Cost cost = score.cost();
+    if (options_.budget.max_drop && !cost.drop) {
+      return absl::FailedPreconditionError(
+          "the first output has no axis of classes to lose accuracy in; give a floor of SQNR");
+    }
+    if (!options_.labels.empty() && score.rows() != static_cast<int64_t>(options_.labels.size())) {
+      return InvalidArgument("{} labels for {} rows of the first output", options_.labels.size(),
+                             score.rows());
+    }
+    result_.trials.push_back({kept, cost});
+    result_.cost = cost;
+    return Holds(cost);
+  }
+
+  absl::Status MeasureSensitivity() {
+    result_.sensitivity_samples = sensitivity_samples_;
+    std::vector<Score> scores(layers_.size(), Score(options_.labels));
+    for (int64_t sample = 0; sample < sensitivity_samples_; ++sample) {
+      QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, samples_.Read(sample));
+      for (size_t k = 0; k < layers_.size(); ++k) {
+        context_.Report({"select", layers_[k], done_++, total_});
+        std::vector<uint8_t> on(layers_.size(), 0);
+        on[k] = 1;
+        QUENCH_RETURN_IF_ERROR(AddSample(sample, inputs, on, scores[k]));
+      }
+    }
+    for (size_t k = 0; k < layers_.size(); ++k) order_.push_back(k);
+    std::stable_sort(order_.begin(), order_.end(), [&](size_t a, size_t b) {
+      return scores[a].cost().sqnr_db < scores[b].cost().sqnr_db;
+    });
+    for (const size_t k : order_) result_.layers.push_back({layers_[k], scores[k].cost(), false});
+    return absl::OkStatus();
+  }
+
+  // Fails at `low` kept layers, holds at `high`; with all of them in float there is no cost.
+  absl::Status Bisect() {
+    int low = 0, high = static_cast<int>(layers_.size());
+    Cost cost;
+    while (high - low > 1) {
+      const int middle = low + (high - low) / 2;
+      QUENCH_ASSIGN_OR_RETURN(const bool holds, Try(middle));
+      if (holds) cost = result_.cost;
+      (holds ? high : low) = middle;
+    }
+    if (high == static_cast<int>(layers_.size())) {
+      return absl::FailedPreconditionError(fmt::format(
+          "no layer of {} can be in integers within this budget: with all in integers {}, with "
+          "only "
+          "`{}`, the least sensitive, {}",
+          layers_.size(), Words(result_.trials.front().cost), result_.layers.back().node,
+          Words(result_.layers.size() > 1 ? result_.trials.back().cost
+                                          : result_.trials.front().cost)));
+    }
+    result_.cost = cost;
+    for (int i = 0; i < high; ++i) result_.layers[static_cast<size_t>(i)].kept = true;
+    return absl::OkStatus();
+  }
+
+  const std::vector<std::string> layers_;
+  Artifact& artifact_;
+  const Samples& samples_;
+  const SelectOptions& options_;
+  const StepContext& context_;
+  const int64_t sensitivity_samples_;
+  std::map<int64_t, std::vector<Tensor>> references_;  // by sample
+  int64_t reference_bytes_ = 0;
+  std::vector<size_t> order_;  // of layers, most sensitive first
+  int64_t done_ = 0, total_ = 0;
+  Selection result_;
+};
+
+absl::Status CheckOptions(const SelectOptions& options) {
+  StatusCollector problems;
+  const Budget& budget = options.budget;
+  if (!budget.max_drop && !budget.min_sqnr_db) {
+    problems.Add(InvalidArgument("no budget: a largest drop, or a floor of SQNR"));
+  }
+  if (budget.max_drop && !(*budget.max_drop >= 0 && *budget.max_drop < 1)) {
+    problems.Add(InvalidArgument("the largest drop is {}, it must be at least 0 and below 1",
+                                 *budget.max_drop));
+  }
+  if (budget.min_sqnr_db && !std::isfinite(*budget.min_sqnr_db)) {
+    problems.Add(InvalidArgument("the floor of SQNR is {} dB", *budget.min_sqnr_db));
+  }
+  if (options.sensitivity_samples < 1) {
+    problems.Add(InvalidArgument("sensitivity is measured on {} samples, 1 is the least",
+                                 options.sensitivity_samples));
+  }
+  return problems.Finish();
+}
+
+}  // namespace
+
+absl::Status KeepSelected(const Selection& selection, const Graph& graph,
+                          QuantizeOptions& options) {
+  const std::string fingerprint = Fingerprint(graph);
+  if (selection.fingerprint != fingerprint) {
+    return absl::FailedPreconditionError(
+        fmt::format("the selection is of module `{}`, this is `{}`: another model, or other passes",
+                    selection.fingerprint.substr(0, 16), fingerprint.substr(0, 16)));
+  }
+  for (const LayerSensitivity& layer : selection.layers) {
+    if (layer.kept)
+      options.kept[layer.node] = "kept by the budget: alone it costs " + Words(layer.alone);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Selection> Select(const Graph& module, const std::filesystem::path& library,
+                                 const Samples& samples, const SelectOptions& options,
+                                 const StepContext& context) {
+  QUENCH_RETURN_IF_ERROR(CheckOptions(options));
+  std::vector<std::string> layers = SwitchedLayers(module);
+  if (layers.empty()) {
+    return absl::FailedPreconditionError(
+        "the module has no switches: quantize with them, and compile that");
+  }
+  if (samples.count() < 1) return InvalidArgument("no samples to measure on");
+  QUENCH_ASSIGN_OR_RETURN(const auto artifact, Artifact::Open(library, options.threads));
+  const std::vector<ArtifactTensor>& inputs = artifact->inputs();
+  if (inputs.empty() || inputs.back().name != kSwitchesInput || inputs.back().dims.size() != 1 ||
+      inputs.back().dims[0].value != static_cast<int64_t>(layers.size())) {
+    return absl::FailedPreconditionError(
+        fmt::format("the library is no build of this module: its last input is not `{}` of {}",
+                    kSwitchesInput, layers.size()));
+  }
+  QUENCH_ASSIGN_OR_RETURN(Selection selection,
+                          Search(std::move(layers), *artifact, samples, options, context).Run());
+  selection.fingerprint = FloatModuleOf(module);
+  return selection;
+}
+
+std::string ToTable(const Selection& selection) {
+  std::string text;
+  if (!selection.layers.empty()) {
+    text += fmt::format("{:<40} {:>16} {:>10}\n", "layer, alone in integers", "cost", "");
+    for (const LayerSensitivity& layer : selection.layers) {
+      text += fmt::format("{:<40} {:>16} {:>10}\n", layer.node,
+                          Words({layer.alone.sqnr_db, std::nullopt}), layer.kept ? "float" : "");
+    }
+  }
+  for (const Trial& trial : selection.trials) {
+    text += fmt::format("{:>4} in float: {}\n", trial.kept, Words(trial.cost));
+  }
+  return text;
+}
+
+}  // namespace quench::quantizer

@@ -1,0 +1,74 @@
+// Which layers must stay in float for a module to be as good as it has to be.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/context.h"
+#include "common/ir/graph.h"
+#include "common/runner/samples.h"
+#include "services/quantizer/quantize.h"
+
+namespace quench::quantizer {
+
+// What quantization may cost; one of them at least, and all that are given must hold.
+struct Budget {
+  // Part of rows, 0 to 1: by how much fewer are right with labels, how many get another class than
+  // in float without.
+  std::optional<double> max_drop;
+  // Of every output, over all samples (NoiseSums::SqnrDb).
+  std::optional<double> min_sqnr_db;
+};
+
+struct SelectOptions {
+  Budget budget;
+  std::vector<int64_t> labels;  // a class for each row of the first output; empty: none
+  // Samples that each layer is tried on by itself, the first of all.
+  int64_t sensitivity_samples = 32;
+  int threads = 1;
+};
+
+// What it costs to have some layers in integers, the others in float.
+struct Cost {
+  double sqnr_db = 0;          // of the worst output
+  std::optional<double> drop;  // absent where the first output has no classes
+};
+
+struct LayerSensitivity {
+  std::string node;
+  Cost alone;  // only this layer in integers, on the first samples
+  bool kept = false;
+};
+
+struct Trial {
+  int kept = 0;  // layers in float: the most sensitive
+  Cost cost;     // on all samples
+};
+
+struct Selection {
+  std::string fingerprint;               // of the float module
+  std::vector<LayerSensitivity> layers;  // most sensitive first: by SQNR
+  std::vector<Trial> trials;             // in the order they were made; the first keeps none
+  int64_t samples = 0, sensitivity_samples = 0;
+  Cost cost;  // of what is selected
+};
+
+// `library` is a build of `module`, which was quantized with switches. Layers go back to float, the
+// most sensitive first, until the budget holds: how many is found by bisection, each time measured
+// on all samples. FAILED_PRECONDITION if no layer can be in integers, or the budget needs classes
+// and there are none.
+absl::StatusOr<Selection> Select(const Graph& module, const std::filesystem::path& library,
+                                 const Samples& samples, const SelectOptions& options,
+                                 const StepContext& context = {});
+
+// Quantization of `graph` leaves in float what `selection` keeps. FAILED_PRECONDITION if it is of
+// another module.
+absl::Status KeepSelected(const Selection& selection, const Graph& graph, QuantizeOptions& options);
+
+std::string ToTable(const Selection& selection);
+
+}  // namespace quench::quantizer

@@ -1,0 +1,165 @@
+#include "services/quantizer/switches.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace quench::quantizer {
+namespace {
+
+// Of a module's metadata: what it was made from, and the layer of each switch.
+constexpr char kFloatModule[] = "switches.of";
+std::string KeyOf(size_t k) { return fmt::format("switch.{}", k); }
+
+class SwitchBuilder {
+ public:
+  SwitchBuilder(Graph& graph, const QuantizationPoints& points)
+      : graph_(graph), points_(points), nodes_(points.before.size()) {}
+
+  void Run() {
+    AddLayerSwitches();
+    FindReaders();
+    for (const auto& [value, real] : points_.real) {
+      chosen_[value] =
+          Choose(graph_.value(value).name + ".chosen", Any(readers_[value]), real, value);
+    }
+    for (size_t i = 0; i < nodes_; ++i) {
+      if (layer_of_.contains(i)) {
+        AddTwin(i);
+      } else {
+        Redirect(graph_.nodes[i].inputs, chosen_);
+      }
+    }
+  }
+
+ private:
+  using Ids = std::vector<ValueId>;
+
+  static void Redirect(Ids& inputs, const std::map<ValueId, ValueId>& to) {
+    for (ValueId& id : inputs) {
+      if (const auto found = to.find(id); found != to.end()) id = found->second;
+    }
+  }
+
+  ValueId Node1(const std::string& op, const std::string& name, Ids inputs) {
+    return graph_.node(graph_.AddNode(op, name, std::move(inputs))).outputs[0];
+  }
+
+  ValueId Choose(const std::string& name, ValueId on, ValueId integers, ValueId real) {
+    return Node1("Where", name, {on, integers, real});
+  }
+
+  void AddLayerSwitches() {
+    int64_t layers = 0;
+    for (const Part part : points_.parts) layers += part == Part::kCompute ? 1 : 0;
+    const ValueId all =
+        graph_.AddInput(std::string(kSwitchesInput), Type::Tensor(DataType::kBool, {Dim(layers)}));
+    for (size_t i = 0; i < nodes_; ++i) {
+      if (points_.parts[i] != Part::kCompute) continue;
+      const size_t k = layer_of_.size();
+      const std::string name = RootOf(points_.before[i]).name;
+      graph_.metadata[KeyOf(k)] = name;
+      const ValueId place =
+          graph_.AddConstant(name + ".switch_place",
+                             Tensor::Of(DataType::kI64, {}, std::vector{static_cast<int64_t>(k)}));
+      layer_of_[i] = Node1("Gather", name + ".switch", {all, place});
+    }
+  }
+
+  // As PlanParts wants values, with what each depends on.
+  void FindReaders() {
+    for (size_t i = nodes_; i-- > 0;) {
+      if (points_.parts[i] == Part::kFloat) continue;
+      const Node& node = points_.before[i];
+      const auto layer = layer_of_.find(i);
+      Ids on;
+      if (layer != layer_of_.end()) {
+        on.push_back(layer->second);
+      } else {
+        for (const ValueId id : node.outputs) {
+          const auto found = readers_.find(id);
+          if (found != readers_.end()) Join(found->second, on);
+        }
+      }
+      for (const int input : DataInputs(node)) {
+        const ValueId id = node.inputs[static_cast<size_t>(input)];
+        if (!points_.real.contains(id)) continue;
+        if (layer != layer_of_.end() || points_.fixed(id)) Join(on, readers_[id]);
+      }
+    }
+  }
+  static void Join(const Ids& more, Ids& ids) {
+    for (const ValueId id : more) {
+      if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+    }
+  }
+  ValueId Any(Ids ids) {
+    std::sort(ids.begin(), ids.end());
+    const auto known = any_.find(ids);
+    if (known != any_.end()) return known->second;
+    ValueId any = ids[0];
+    for (size_t i = 1; i < ids.size(); ++i) any = Node1("Or", "any.switch", {any, ids[i]});
+    return any_[ids] = any;
+  }
+
+  // The product as it was, beside the one in integers; whoever reads it takes the one that is on.
+  void AddTwin(size_t i) {
+    Redirect(graph_.nodes[i].inputs, points_.real);
+    const Node& before = points_.before[i];
+    Ids inputs = before.inputs;
+    Redirect(inputs, chosen_);
+    const NodeId twin = graph_.AddNode(before.op, before.name + ".float", std::move(inputs),
+                                       static_cast<int>(before.outputs.size()), before.attributes);
+    for (size_t k = 0; k < before.outputs.size(); ++k) {
+      const ValueId out = before.outputs[k];
+      if (out == kNone) continue;
+      const std::string name = graph_.value(out).name;
+      const ValueId integers = graph_.AddValue(name + ".integers", graph_.value(out).type);
+      graph_.nodes[i].outputs[k] = integers;
+      graph_.value(integers).producer = static_cast<NodeId>(i);
+      const NodeId choice = graph_.AddNode("Where", name + ".choice",
+                                           {layer_of_[i], integers, graph_.node(twin).outputs[k]});
+      graph_.node(choice).outputs[0] = out;  // keeps its name and its readers
+      graph_.value(out).producer = choice;
+    }
+  }
+
+  Graph& graph_;
+  const QuantizationPoints& points_;
+  const size_t nodes_;                  // that there were at first
+  std::map<size_t, ValueId> layer_of_;  // product -> its switch
+  std::map<ValueId, Ids> readers_;      // wanted value -> switches that need it as integers
+  std::map<Ids, ValueId> any_;          // of switches
+  std::map<ValueId, ValueId> chosen_;   // wanted value -> as it is read
+};
+
+}  // namespace
+
+void ReadIntegers(Graph& graph, const QuantizationPoints& points) {
+  for (size_t i = 0; i < points.before.size(); ++i) {
+    for (ValueId& id : graph.nodes[i].inputs) {
+      if (const auto found = points.real.find(id); found != points.real.end()) id = found->second;
+    }
+  }
+}
+
+void AddSwitches(Graph& graph, const QuantizationPoints& points, const std::string& float_module) {
+  SwitchBuilder(graph, points).Run();
+  graph.metadata[kFloatModule] = float_module;
+}
+
+std::string FloatModuleOf(const Graph& graph) {
+  const auto found = graph.metadata.find(kFloatModule);
+  return found == graph.metadata.end() ? "" : found->second;
+}
+
+std::vector<std::string> SwitchedLayers(const Graph& graph) {
+  std::vector<std::string> layers;
+  for (size_t k = 0;; ++k) {
+    const auto found = graph.metadata.find(KeyOf(k));
+    if (found == graph.metadata.end()) return layers;
+    layers.push_back(found->second);
+  }
+}
+
+}  // namespace quench::quantizer
