@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "common/ir/npy.h"
 #include "common/ir/npz.h"
+#include "common/runner/unpack.h"
 
 namespace quench {
 namespace {
@@ -26,6 +27,7 @@ struct Item {
 bool IsTensorFile(const fs::path& path) {
   return path.extension() == ".npy" || path.extension() == ".pb" || path.extension() == ".npz";
 }
+bool IsSampleFile(const fs::path& path) { return IsTensorFile(path) || IsImageFile(path); }
 
 std::string FileNameOf(std::string input) {
   std::replace(input.begin(), input.end(), '/', '_');
@@ -69,10 +71,8 @@ int64_t SamplesIn(std::span<const int64_t> dims, const ArtifactTensor& input) {
 class FileSamples final : public Samples {
  public:
   // Messages name files relative to `root`.
-  FileSamples(fs::path root, std::span<const ArtifactTensor> inputs, TensorFileReader read_pb)
-      : root_(std::move(root)),
-        inputs_(inputs.begin(), inputs.end()),
-        read_pb_(std::move(read_pb)) {}
+  FileSamples(fs::path root, std::span<const ArtifactTensor> inputs, SampleFormat format)
+      : root_(std::move(root)), inputs_(inputs.begin(), inputs.end()), format_(std::move(format)) {}
 
   std::string Shown(const fs::path& path) const { return path.lexically_relative(root_).string(); }
 
@@ -104,13 +104,12 @@ class FileSamples final : public Samples {
     std::vector<Tensor> tensors;
     for (size_t i = 0; i < inputs_.size(); ++i) {
       QUENCH_ASSIGN_OR_RETURN(Tensor tensor, ReadOne(*item, i, row));
-      // The first axis may be left out where it has size 1.
-      if (tensor.rank() + 1 == static_cast<int>(inputs_[i].dims.size())) {
-        std::vector<int64_t> dims = tensor.dims();
-        dims.insert(dims.begin(), 1);
-        tensor = tensor.Reshaped(std::move(dims));
-      }
-      tensors.push_back(std::move(tensor));
+      const auto rank = static_cast<int>(inputs_[i].dims.size());
+      std::vector<int64_t> dims = tensor.dims();
+      // The first axis may be left out where it has size 1; images always have one.
+      if (tensor.rank() + 1 == rank) dims.insert(dims.begin(), 1);
+      if (tensor.rank() == rank + 1) dims.erase(dims.begin());
+      tensors.push_back(tensor.Reshaped(std::move(dims)));
     }
     return tensors;
   }
@@ -132,8 +131,8 @@ class FileSamples final : public Samples {
   // Of a .pb or .npz file.
   absl::StatusOr<Tensor> ReadWhole(const fs::path& file, size_t input) const {
     if (file.extension() == ".npz") return FromArchive(file, input);
-    if (!read_pb_) return Unsupported("`{}`: .pb files are not read here", Shown(file));
-    return read_pb_(file);
+    if (!format_.read_pb) return Unsupported("`{}`: .pb files are not read here", Shown(file));
+    return format_.read_pb(file);
   }
 
   absl::StatusOr<Tensor> FromArchive(const fs::path& file, size_t input) const {
@@ -166,6 +165,17 @@ class FileSamples final : public Samples {
 
   absl::StatusOr<int64_t> Look(const fs::path& file, size_t index) const {
     const ArtifactTensor& input = inputs_[index];
+    if (IsImageFile(file)) {
+      if (!format_.images) {
+        return InvalidArgument(
+            "`{}` is an image, and nothing says how it is scaled: imagenet, unit, "
+            "signed or bytes",
+            Shown(file));
+      }
+      QUENCH_RETURN_IF_ERROR(ImagePlaceOf(input).status());
+      QUENCH_RETURN_IF_ERROR(CheckImage(file, Shown(file)));
+      return 1;
+    }
     DataType dtype = DataType::kUndefined;
     std::vector<int64_t> dims;
     if (file.extension() == ".npy") {
@@ -185,6 +195,10 @@ class FileSamples final : public Samples {
 
   absl::StatusOr<Tensor> ReadOne(const Item& item, size_t input, int64_t row) const {
     const fs::path& file = item.files[input];
+    if (IsImageFile(file)) {
+      QUENCH_ASSIGN_OR_RETURN(const ImagePlace place, ImagePlaceOf(inputs_[input]));
+      return ReadImage(file, place, inputs_[input].dtype, *format_.images, Shown(file));
+    }
     const int64_t rows = inputs_[input].dims.empty() ? 1 : inputs_[input].dims[0].value;
     if (file.extension() == ".npy") {
       QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<NpyFile> npy, NpyFile::Open(file, Shown(file)));
@@ -203,13 +217,29 @@ class FileSamples final : public Samples {
 
   const fs::path root_;
   const std::vector<ArtifactTensor> inputs_;
-  const TensorFileReader read_pb_;
+  const SampleFormat format_;
   std::vector<Item> items_;
   std::vector<int64_t> first_;  // sample of each item
   int64_t count_ = 0;
   mutable std::mutex mutex_;
   mutable fs::path archive_path_;
   mutable Arrays archive_;
+};
+
+// Those of an archive, which is there as long as they are.
+class ArchiveSamples final : public Samples {
+ public:
+  ArchiveSamples(std::unique_ptr<UnpackedArchive> archive, std::unique_ptr<Samples> samples)
+      : archive_(std::move(archive)), samples_(std::move(samples)) {}
+  int64_t count() const override { return samples_->count(); }
+  absl::StatusOr<std::vector<Tensor>> Read(int64_t sample) const override {
+    return samples_->Read(sample);
+  }
+  std::string NameOf(int64_t sample) const override { return samples_->NameOf(sample); }
+
+ private:
+  const std::unique_ptr<UnpackedArchive> archive_;
+  const std::unique_ptr<Samples> samples_;
 };
 
 // The file of each input in a sample's folder.
@@ -272,21 +302,49 @@ absl::StatusOr<std::vector<fs::path>> Sorted(const fs::path& folder) {
   return entries;
 }
 
+// Of a folder whose entries are samples, and folders of samples: what there is to look at.
+absl::StatusOr<std::vector<fs::path>> EntriesOf(const fs::path& folder, bool images) {
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, Sorted(folder));
+  std::vector<fs::path> all;
+  for (const fs::path& entry : entries) {
+    std::error_code error;
+    if (!images || !fs::is_directory(entry, error)) {
+      all.push_back(entry);
+      continue;
+    }
+    QUENCH_ASSIGN_OR_RETURN(const std::vector<fs::path> inner, Sorted(entry));
+    const bool of_images = std::any_of(inner.begin(), inner.end(), IsImageFile);
+    if (!of_images) all.push_back(entry);
+    for (const fs::path& file : inner) {
+      if (IsImageFile(file)) all.push_back(file);
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Samples>> OpenSamples(const fs::path& path,
                                                      std::span<const ArtifactTensor> inputs,
-                                                     const TensorFileReader& read_pb,
+                                                     const SampleFormat& format,
                                                      const StepContext& context) {
+  if (path.extension() == ".zip") {
+    QUENCH_ASSIGN_OR_RETURN(std::unique_ptr<UnpackedArchive> archive,
+                            UnpackedArchive::Open(path, context));
+    QUENCH_ASSIGN_OR_RETURN(std::unique_ptr<Samples> inner,
+                            OpenSamples(archive->samples(), inputs, format, context));
+    return std::make_unique<ArchiveSamples>(std::move(archive), std::move(inner));
+  }
   std::error_code error;
   const bool folder = fs::is_directory(path, error);
-  auto samples = std::make_unique<FileSamples>(folder ? path : path.parent_path(), inputs, read_pb);
+  auto samples = std::make_unique<FileSamples>(folder ? path : path.parent_path(), inputs, format);
   std::vector<fs::path> entries = {path};
   if (folder) {
-    QUENCH_ASSIGN_OR_RETURN(entries, Sorted(path));
-  } else if (!IsTensorFile(path)) {
-    return InvalidArgument("`{}`: samples are .npy, .npz or .pb files, or folders of them",
-                           path.string());
+    QUENCH_ASSIGN_OR_RETURN(entries, EntriesOf(path, inputs.size() == 1));
+  } else if (!IsSampleFile(path)) {
+    return InvalidArgument(
+        "`{}`: samples are .npy, .npz, .pb, .png or .jpg files, folders or .zip archives of them",
+        path.string());
   }
   StatusCollector problems;
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -297,7 +355,7 @@ absl::StatusOr<std::unique_ptr<Samples>> OpenSamples(const fs::path& path,
     if (fs::is_directory(entry, error)) {
       const absl::StatusOr<std::vector<fs::path>> files = FilesOf(entry, inputs);
       problems.Add(files.ok() ? samples->Add(*files, true) : files.status());
-    } else if (IsTensorFile(entry)) {
+    } else if (IsSampleFile(entry)) {
       // An archive has all inputs.
       problems.Add(
           inputs.size() == 1 || entry.extension() == ".npz"
@@ -309,7 +367,7 @@ absl::StatusOr<std::unique_ptr<Samples>> OpenSamples(const fs::path& path,
   }
   QUENCH_RETURN_IF_ERROR(problems.Finish());
   if (samples->count() == 0) {
-    return InvalidArgument("`{}` has no samples: no .npy, .npz or .pb files{}",
+    return InvalidArgument("`{}` has no samples: no .npy, .npz, .pb, .png or .jpg files{}",
                            path.filename().string(),
                            inputs.size() == 1 ? "" : " in folders, one for each sample");
   }

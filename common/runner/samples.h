@@ -6,11 +6,13 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "common/base/context.h"
+#include "common/runner/images.h"
 #include "common/runner/runner.h"
 
 namespace quench {
@@ -29,18 +31,26 @@ class Samples {
 // What a .pb file holds: given by whoever knows ONNX's messages. May be empty: then none are read.
 using TensorFileReader = std::function<absl::StatusOr<Tensor>(const std::filesystem::path&)>;
 
+// How files become tensors.
+struct SampleFormat {
+  TensorFileReader read_pb;
+  std::optional<ImageOptions> images;  // absent: images are refused, for nobody said what to do
+};
+
 // Samples in files, at `path`:
 //   FILE.npy or FILE.pb                   for a model with one input
+//   FILE.png, FILE.jpg                    likewise, preprocessed as `format` says
 //   FILE.npz                              arrays by the inputs' names (or arr_0, arr_1, ...)
-//   FOLDER of such files                  the same, by name
+//   FOLDER of such files                  the same, by name; of images, folders of them too
 //   FOLDER of folders, one per sample     a file for each input: its name (`/` and `:` as `_`), or
 //                                         input_0, input_1, ... as in ONNX's test data
+//   FILE.zip                              of any of these
 // An array whose first axis is k times that of the input holds k samples, one lacking the first axis
 // of size 1 holds one; where the input's first axis is symbolic, a file is one sample as it is. Every file is looked at: all that do not
 // fit are told at once, by their paths beneath `path`, and none at all is an error too.
 absl::StatusOr<std::unique_ptr<Samples>> OpenSamples(const std::filesystem::path& path,
                                                      std::span<const ArtifactTensor> inputs,
-                                                     const TensorFileReader& read_pb,
+                                                     const SampleFormat& format,
                                                      const StepContext& context);
 
 // Reproducible, from N(0, 1) as RandomInputs has them.

@@ -22,7 +22,7 @@ inline absl::StatusOr<std::unique_ptr<Artifact>> OpenLibrary(const std::filesyst
   return absl::Status(artifact.status().code(), text);
 }
 
-// `Request` has the fields samples, random_samples and seed; `inputs` are those of the library that
+// `Request` has the fields samples, random_samples, seed and images; `inputs` are those of the library that
 // will run. FieldError names what is wrong with them; samples that do not fit are named by their
 // paths in the request.
 template <typename Request>
@@ -45,7 +45,13 @@ absl::StatusOr<std::unique_ptr<Samples>> SamplesOf(const Request& request,
   }
   const std::filesystem::path folder = place.scratch / "samples";
   QUENCH_RETURN_IF_ERROR(LinkFiles(request.samples(), "samples", folder, place.blobs));
-  return OpenSamples(folder, inputs, {}, context);
+  SampleFormat format;
+  if (!request.images().empty()) {
+    absl::StatusOr<ImageOptions> images = ParseImageOptions(request.images());
+    if (!images.ok()) return rpc::FieldError("images", MessageOf(images.status()));
+    format.images = *images;
+  }
+  return OpenSamples(folder, inputs, format, context);
 }
 
 }  // namespace quench::steps

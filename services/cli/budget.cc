@@ -10,7 +10,6 @@
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "services/cli/labels.h"
-#include "services/cli/model_source.h"
 #include "services/codegen/codegen.h"
 #include "services/quantizer/switches.h"
 
@@ -23,6 +22,17 @@ absl::StatusOr<double> ParseNumber(std::string_view text, const char* option, co
   if (error == std::errc() && end == text.data() + text.size()) return number;
   return InvalidArgument("{}: `{}` is no number; {} is one", option, text, example);
 }
+
+nlohmann::json CostToJson(const quantizer::Cost& cost) {
+  nlohmann::json json;
+  json["sqnr_db"] = std::isfinite(cost.sqnr_db) ? nlohmann::json(cost.sqnr_db)
+                    : cost.sqnr_db > 0          ? nlohmann::json("inf")
+                                                : nlohmann::json("-inf");
+  if (cost.drop) json["drop"] = *cost.drop;
+  return json;
+}
+
+}  // namespace
 
 absl::StatusOr<quantizer::Budget> BudgetOf(const BudgetFlags& flags) {
   quantizer::Budget budget;
@@ -41,17 +51,6 @@ absl::StatusOr<quantizer::Budget> BudgetOf(const BudgetFlags& flags) {
   }
   return budget;
 }
-
-nlohmann::json ToJson(const quantizer::Cost& cost) {
-  nlohmann::json json;
-  json["sqnr_db"] = std::isfinite(cost.sqnr_db) ? nlohmann::json(cost.sqnr_db)
-                    : cost.sqnr_db > 0          ? nlohmann::json("inf")
-                                                : nlohmann::json("-inf");
-  if (cost.drop) json["drop"] = *cost.drop;
-  return json;
-}
-
-}  // namespace
 
 void AddBudgetFlags(const Options& options, const std::shared_ptr<BudgetFlags>& flags) {
   options.Add("--max-drop", flags->max_drop,
@@ -113,23 +112,23 @@ absl::StatusOr<quantizer::Selection> SelectHere(const Graph& graph,
   std::vector<ArtifactTensor> inputs = artifact->inputs();
   inputs.pop_back();  // the switches
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> samples,
-                          OpenSamples(flags.data, inputs, ReadTensorFile, context));
+                          OpenSamples(flags.data, inputs, flags.format, context));
   return quantizer::Select(trial.graph, library, *samples, options, context);
 }
 
-nlohmann::json ToJson(const quantizer::Selection& selection) {
+nlohmann::json SelectionToJson(const quantizer::Selection& selection) {
   nlohmann::json layers = nlohmann::json::array(), trials = nlohmann::json::array();
   for (const quantizer::LayerSensitivity& layer : selection.layers) {
     layers.push_back(
-        {{"node", layer.node}, {"alone", ToJson(layer.alone)}, {"kept_in_float", layer.kept}});
+        {{"node", layer.node}, {"alone", CostToJson(layer.alone)}, {"kept_in_float", layer.kept}});
   }
   for (const quantizer::Trial& trial : selection.trials)
-    trials.push_back({{"kept_in_float", trial.kept}, {"cost", ToJson(trial.cost)}});
+    trials.push_back({{"kept_in_float", trial.kept}, {"cost", CostToJson(trial.cost)}});
   return {{"samples", selection.samples},
           {"sensitivity_samples", selection.sensitivity_samples},
           {"layers", layers},
           {"trials", trials},
-          {"cost", ToJson(selection.cost)}};
+          {"cost", CostToJson(selection.cost)}};
 }
 
 }  // namespace quench::cli

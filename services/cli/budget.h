@@ -16,9 +16,12 @@ struct BudgetFlags {
   std::string max_drop, min_sqnr;  // as they were written; empty: none
   std::string data;                // samples to measure on
   std::string labels;
+  SampleFormat format;
   quantizer::SelectOptions options;
 };
 void AddBudgetFlags(const Options& options, const std::shared_ptr<BudgetFlags>& flags);
+// As it was written; INVALID_ARGUMENT says what is wrong.
+absl::StatusOr<quantizer::Budget> BudgetOf(const BudgetFlags& flags);
 bool HasBudget(const BudgetFlags& flags);
 // A budget needs `data` to be measured on; what is given without a budget is an error.
 absl::Status CheckBudget(const BudgetFlags& flags, const std::string& data);
@@ -33,6 +36,6 @@ absl::StatusOr<quantizer::Selection> SelectHere(const Graph& graph,
                                                 const BudgetFlags& flags,
                                                 const StepContext& context);
 
-nlohmann::json ToJson(const quantizer::Selection& selection);
+nlohmann::json SelectionToJson(const quantizer::Selection& selection);
 
 }  // namespace quench::cli

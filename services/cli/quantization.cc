@@ -55,9 +55,27 @@ absl::StatusOr<Graph> PrepareForQuantization(const ModelOptions& options, const 
   return std::move(split.graph);
 }
 
+void AddImageFlag(const Options& options, std::string& images) {
+  options.Add(
+      "--images", images,
+      "How .png and .jpg samples are scaled: imagenet, unit (0..1), signed (-1..1) or bytes "
+      "(0..255), then what differs: mean=R/G/B, std=R/G/B, divide=N, order=rgb|bgr, "
+      "fit=stretch|crop|pad",
+      "SPEC");
+}
+
+absl::StatusOr<SampleFormat> SampleFormatOf(const std::string& images) {
+  SampleFormat format{ReadTensorFile, std::nullopt};
+  if (!images.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(format.images, ParseImageOptions(images));
+  }
+  return format;
+}
+
 absl::StatusOr<quantizer::Statistics> CalibrateHere(const Graph& graph,
                                                     const SampleOptions& samples,
                                                     const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const SampleFormat format, SampleFormatOf(samples.images));
   QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
   const std::filesystem::path library = folder.path() / "taps.so";
   codegen::CompileOptions options;
@@ -66,10 +84,10 @@ absl::StatusOr<quantizer::Statistics> CalibrateHere(const Graph& graph,
   QUENCH_RETURN_IF_ERROR(
       codegen::Compile(graph, options, library, folder.path() / "taps.h", context).status());
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library));
-  QUENCH_ASSIGN_OR_RETURN(
-      const std::unique_ptr<Samples> opened,
-      samples.random > 0 ? MakeRandomSamples(samples.random, samples.seed, artifact->inputs())
-                         : OpenSamples(samples.data, artifact->inputs(), ReadTensorFile, context));
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> opened,
+                          samples.random > 0
+                              ? MakeRandomSamples(samples.random, samples.seed, artifact->inputs())
+                              : OpenSamples(samples.data, artifact->inputs(), format, context));
   quantizer::CalibrateOptions how;
   how.random = samples.random > 0;
   how.workers =
@@ -153,19 +171,24 @@ void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlag
   AddBudgetFlags(options, flags->budget);
 }
 
+quantizer::QuantizeOptions OptionsOf(const QuantizeFlags& flags) {
+  quantizer::QuantizeOptions options = flags.options;
+  options.activation_dtype = *ParseDataType(flags.activation_dtype);
+  if (!flags.kernel_dtype.empty()) options.kernel_dtype = *ParseDataType(flags.kernel_dtype);
+  options.bias_dtype = *ParseDataType(flags.bias_dtype);
+  options.source = flags.type == "static"    ? quantizer::RangeSource::kStatic
+                   : flags.type == "dynamic" ? quantizer::RangeSource::kDynamic
+                                             : quantizer::RangeSource::kAny;
+  return options;
+}
+
 absl::StatusOr<QuantizedModel> QuantizeHere(const Graph& graph,
                                             const quantizer::Statistics* statistics,
                                             const QuantizeFlags& flags,
                                             const passes::PassOptions& passes,
                                             const StepContext& context) {
-  quantizer::QuantizeOptions options = flags.options;
-  options.activation_dtype = *ParseDataType(flags.activation_dtype);
-  if (!flags.kernel_dtype.empty()) options.kernel_dtype = *ParseDataType(flags.kernel_dtype);
-  options.bias_dtype = *ParseDataType(flags.bias_dtype);
+  quantizer::QuantizeOptions options = OptionsOf(flags);
   options.passes = passes;
-  options.source = flags.type == "static"    ? quantizer::RangeSource::kStatic
-                   : flags.type == "dynamic" ? quantizer::RangeSource::kDynamic
-                                             : quantizer::RangeSource::kAny;
   Quantization quantization;
   if (HasBudget(*flags.budget)) {
     QUENCH_ASSIGN_OR_RETURN(quantization.selection,

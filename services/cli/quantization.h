@@ -29,10 +29,13 @@ absl::StatusOr<Graph> PrepareForQuantization(const ModelOptions& options, const 
 // Where samples come from: `data`, or `random` of them.
 struct SampleOptions {
   std::string data;
+  std::string images;  // how they are scaled; empty: nobody said
   int64_t random = 0;
   uint64_t seed = 1;
   int64_t workers = 0;  // 0: one for each CPU
 };
+void AddImageFlag(const Options& options, std::string& images);
+absl::StatusOr<SampleFormat> SampleFormatOf(const std::string& images);
 absl::StatusOr<quantizer::Statistics> CalibrateHere(const Graph& graph,
                                                     const SampleOptions& samples,
                                                     const StepContext& context);
@@ -47,6 +50,14 @@ struct QuantizeFlags {
   RescueFlags rescue;
   std::shared_ptr<BudgetFlags> budget = std::make_shared<BudgetFlags>();
 };
+// What `compile --quantize` was asked for.
+struct QuantizeJob {
+  QuantizeFlags how;
+  SampleOptions samples;    // of calibration, where `calibration` is empty
+  std::string calibration;  // a file of statistics
+};
+// As the quantizer takes them, the passes left out.
+quantizer::QuantizeOptions OptionsOf(const QuantizeFlags& flags);
 // Whether any of them was given.
 bool IsChanged(const QuantizeFlags& flags);
 void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlags>& flags);

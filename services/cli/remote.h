@@ -37,6 +37,7 @@ struct CompileJob {
   const codegen::CompileOptions& options;
   std::string stop_after;
   bool wants_graph = false;
+  const QuantizeJob* quantize = nullptr;  // null: computed in float
 };
 // Library and header appear in `folder`.
 absl::StatusOr<Made> CompileThere(const CompileJob& job, const std::filesystem::path& folder,

@@ -117,6 +117,97 @@ void AddCompile(const v1::CompileChoice& choice, const codegen::v1::Target& targ
   Bind(package, "header", compile, "header");
 }
 
+// What is between the passes of a choice and its compilation; the name of the step that gives the
+// module to compile.
+class QuantizeSteps {
+ public:
+  QuantizeSteps(const v1::CompileChoice& choice, std::string prefix, std::string module,
+                v1::StepList* list)
+      : how_(choice.quantize()),
+        passes_(choice.passes()),
+        prefix_(std::move(prefix)),
+        module_(std::move(module)),
+        list_(list) {}
+
+  std::string Write() {
+    if (how_.equalize()) {
+      v1::StepSpec* spec = Next("equalize", module_, &module_);
+      spec->mutable_equalize();
+    }
+    if (how_.split_parts() != 0) {
+      v1::StepSpec* spec = Next("split", module_, &module_);
+      spec->mutable_split_tensors()->set_parts(how_.split_parts());
+    }
+    if (how_.has_calibrate()) Calibrate();
+    if (how_.has_select()) Select();
+    std::string quantized;
+    v1::StepSpec* quantize = Quantize("quantize", false, &quantized);
+    if (how_.has_select()) Bind(quantize, "selection", prefix_ + "/select", "selection");
+    v1::StepSpec* optimise = Next("optimise", quantized, &quantized);
+    *optimise->mutable_transform()->mutable_options() = passes_;
+    // Set already, and the batch of a quantized module is what its statistics are of.
+    optimise->mutable_transform()->mutable_options()->clear_batch();
+    return quantized;
+  }
+
+ private:
+  // A step whose `module` another gives.
+  v1::StepSpec* Next(const std::string& name, const std::string& from, std::string* called) {
+    v1::StepSpec* spec = AddStep(list_, prefix_ + "/" + name);
+    Bind(spec, "module", from, "module");
+    *called = spec->name();
+    return spec;
+  }
+  v1::StepSpec* Quantize(const std::string& name, bool switches, std::string* called) {
+    v1::StepSpec* spec = Next(name, module_, called);
+    quantizer::v1::QuantizeRequest* request = spec->mutable_quantize();
+    *request->mutable_options() = how_.options();
+    request->mutable_options()->set_switches(switches);
+    if (how_.has_statistics()) *request->mutable_statistics() = how_.statistics();
+    if (how_.has_calibrate()) Bind(spec, "statistics", prefix_ + "/calibrate", "statistics");
+    return spec;
+  }
+  // A build that the quantizer runs.
+  std::string Build(const std::string& name, const std::string& from, bool taps) {
+    std::string called;
+    codegen::v1::CompileRequest* request = Next(name, from, &called)->mutable_compile();
+    if (how_.has_trial_target()) {
+      *request->mutable_target() = how_.trial_target();
+    } else {
+      request->mutable_target()->set_name("x86-64");
+    }
+    request->mutable_options()->set_opt_level(taps ? 2 : 3);  // with taps every value is seen
+    request->mutable_options()->set_taps(taps);
+    *request->mutable_options()->mutable_passes()->mutable_disabled() = passes_.disabled();
+    return called;
+  }
+  void Calibrate() {
+    const std::string taps = Build("taps", module_, true);
+    std::string called;
+    v1::StepSpec* spec = Next("calibrate", module_, &called);
+    *spec->mutable_calibrate() = how_.calibrate();
+    spec->mutable_calibrate()->clear_module();
+    spec->mutable_calibrate()->clear_tap_library();
+    Bind(spec, "tap_library", taps, "library");
+  }
+  void Select() {
+    std::string switched, called;
+    Quantize("switched", true, &switched);
+    const std::string trials = Build("trials", switched, false);
+    v1::StepSpec* spec = Next("select", switched, &called);
+    *spec->mutable_select() = how_.select();
+    spec->mutable_select()->clear_module();
+    spec->mutable_select()->clear_library();
+    Bind(spec, "library", trials, "library");
+  }
+
+  const v1::QuantizeChoice& how_;
+  const step::v1::PassOptions& passes_;
+  const std::string prefix_;
+  std::string module_;  // the step that gives it
+  v1::StepList* list_;
+};
+
 void AddCells(const v1::CompileBatch& batch, const v1::BatchModel& model, v1::StepList* list) {
   if (model.has_model()) AddImport(model, list);
   for (const v1::CompileChoice& choice : batch.choices()) {
@@ -130,8 +221,10 @@ void AddCells(const v1::CompileBatch& batch, const v1::BatchModel& model, v1::St
       *spec->mutable_transform()->mutable_module() = model.module();
     }
     if (!choice.passes().stop_after().empty()) continue;
+    const std::string module =
+        choice.has_quantize() ? QuantizeSteps(choice, prefix, transform, list).Write() : transform;
     for (const codegen::v1::Target& target : batch.targets()) {
-      AddCompile(choice, target, prefix + "/" + target.name(), transform, list);
+      AddCompile(choice, target, prefix + "/" + target.name(), module, list);
     }
   }
 }
@@ -149,6 +242,10 @@ v1::StepList WriteOut(const v1::CompileBatch& batch, Violations* violations) {
   for (int i = 0; i < batch.choices_size(); ++i) {
     const std::string at = fmt::format("{}.choices[{}]", path, i);
     CheckName(batch.choices(i).name(), at + ".name", &names, violations);
+    if (batch.choices(i).has_quantize() && !batch.choices(i).passes().stop_after().empty()) {
+      violations->Add(at + ".quantize",
+                      "comes after all passes, and `passes.stop_after` ends them");
+    }
     CheckUuid(batch.choices(i), at + ".uuid", batch.models_size() * batch.targets_size(), &uuids,
               violations);
   }

@@ -98,6 +98,38 @@ TEST_F(GatewayTest, OtherCompilationsAreTheSameToo) {
   }
 }
 
+// Quantized by the same statistics, by samples that go up, and within a budget.
+TEST_F(GatewayTest, CompilesToIntegersAsOneProcessDoes) {
+  const std::string samples = std::string(QUENCH_SOURCE_DIR) + "/bench/models/digits_sample.npy";
+  ASSERT_EQ(work_
+                .Run({"calibrate", DigitsModel(), "--batch", "1", "--split-tensors", "2", "--data",
+                      samples, "-o", "s.stats"})
+                .exit_code,
+            0);
+  const std::vector<std::vector<std::string>> choices = {
+      {"--calibration", "s.stats", "--split-tensors", "2", "--per-channel"},
+      {"--type", "dynamic"},
+      {"--calibration-data", samples, "--equalize", "--min-sqnr", "20", "--max-drop", "50%"}};
+  for (const std::vector<std::string>& choice : choices) {
+    std::vector<std::string> command = {"compile", DigitsModel(),       "--force",    "--output",
+                                        "here",    "--batch",           "1",          "--quantize",
+                                        "int8",    "--export-metadata", "--export-ir"};
+    command.insert(command.end(), choice.begin(), choice.end());
+    const Outcome here = work_.Run(command);
+    ASSERT_EQ(here.exit_code, 0) << here.err;
+    command[4] = "there";
+    const Outcome there = Run(command);
+    ASSERT_EQ(there.exit_code, 0) << there.err;
+    const auto metadata = [&](const std::string& folder) {
+      return nlohmann::json::parse(*ReadFile(work_.path(folder) / "metadata.json"));
+    };
+    EXPECT_EQ(metadata("here").at("layers"), metadata("there").at("layers")) << choice[0];
+    EXPECT_EQ(metadata("here").contains("selection"), metadata("there").contains("selection"));
+    EXPECT_TRUE(*ReadFile(work_.path("here/model.so")) == *ReadFile(work_.path("there/model.so")))
+        << choice[0];
+  }
+}
+
 TEST_F(GatewayTest, AnalysesAndVerifiesAsOneProcessDoes) {
   ASSERT_EQ(Run({"compile", DigitsModel(), "--output", "out"}).exit_code, 0);
   const Outcome here = work_.Run({"analyse", DigitsModel(), "--format", "json"});

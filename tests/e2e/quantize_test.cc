@@ -177,7 +177,8 @@ TEST_F(QuantizeTest, BadRequestsSayWhatIsWanted) {
   };
   expect({"calibrate", DigitsModel()}, 1, "samples are wanted");
   expect({"calibrate", DigitsModel(), "--data", "missing.npy"}, 1, "missing.npy");
-  expect({"calibrate", DigitsModel(), "--data", DigitsModel()}, 1, ".npy, .npz or .pb");
+  expect({"calibrate", DigitsModel(), "--data", DigitsModel()}, 1,
+         "samples are .npy, .npz, .pb, .png or .jpg");
   expect({"quantize", DigitsModel(), "--type", "static"}, 1, "calibrate first");
   expect({"quantize", DigitsModel(), "--method", "kl"}, 2, "average");
   expect({"quantize", DigitsModel(), "--include", "nothing"}, 1, "no node fits `nothing`");
@@ -190,9 +191,8 @@ TEST_F(QuantizeTest, BadRequestsSayWhatIsWanted) {
   expect({"compile", DigitsModel(), "--quantize", "int4"}, 2, "int8");
   expect({"compile", DigitsModel(), "--calibration-data", kSamples}, 1, "--quantize");
   expect({"compile", DigitsModel(), "--per-channel"}, 1, "--quantize");
-  expect({"compile", DigitsModel(), "--quantize", "int8", "--calibration-random", "2", "--gateway",
-          "localhost:1"},
-         1, "quench workflow create");
+  expect({"calibrate", DigitsModel(), "--data", kSamples, "--images", "imagnet"}, 1,
+         "there are imagenet, unit, signed and bytes");
 }
 
 }  // namespace

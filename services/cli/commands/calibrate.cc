@@ -24,12 +24,15 @@ constexpr char kCalibrateExamples[] = R"(Examples:
   quench calibrate model.onnx --data samples             statistics in ./calibration.stats
   quench calibrate model.onnx --data more --add          of these samples too
   quench calibrate model.onnx --random 20 --output r.stats --force    no data at hand: a warning, and poor ranges
+  quench calibrate model.onnx --data photos --images imagenet,fit=stretch     of .jpg and .png files
   quench calibrate calibration.stats                     show what was seen: ranges and histograms
   quench calibrate calibration.stats --format json       everything, for scripts
 
-Samples are .npy, .npz (arrays by the inputs' names) or .pb files, one sample each or stacked along the first axis, or
-folders with a file for each input (NAME.npy, or input_0.pb as in ONNX's test data). A model with a symbolic first axis takes each file whole; --batch 1
-takes it row by row. Real inputs, preprocessed as the model wants them: a hundred are enough.)";
+Samples are .npy, .npz (arrays by the inputs' names) or .pb files, one sample each or stacked along the first axis,
+.png or .jpg files (--images says how they are scaled; folders of folders are walked), .zip archives of any of these,
+or folders with a file for each input (NAME.npy, or input_0.pb as in ONNX's test data). A model with a symbolic first
+axis takes each file whole; --batch 1 takes it row by row. Real inputs, preprocessed as the model wants them: a hundred
+are enough.)";
 
 struct CalibrateArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
@@ -172,6 +175,7 @@ Action DeclareCalibrate(const Options& options) {
   options.Add("--data,-d", args->samples.data, "Samples: a file or a folder", "PATH");
   options.Add("--random", args->samples.random, "Random samples, where there are no real ones", "N")
       .AtLeast(1);
+  AddImageFlag(options, args->samples.images);
   options.Add("--seed", args->samples.seed, "Of random samples", "N (default 1)");
   options.Add("--output,-o", args->output, "Where statistics go",
               "FILE (default ./calibration.stats)");

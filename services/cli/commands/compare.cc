@@ -9,6 +9,7 @@
 #include "services/cli/commands/declarations.h"
 #include "services/cli/labels.h"
 #include "services/cli/model_source.h"
+#include "services/cli/quantization.h"
 #include "services/codegen/codegen.h"
 
 namespace quench::cli {
@@ -27,6 +28,7 @@ struct CompareArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   std::string other;
   std::string data;
+  std::string images;
   int64_t random = 0;
   uint64_t seed = 1;
   std::string labels;
@@ -64,6 +66,7 @@ absl::Status RunCompare(const CompareArgs& args, const StepContext& context) {
   }
   analyser::CompareOptions options = args.options;
   QUENCH_ASSIGN_OR_RETURN(options.labels, ReadLabels(args.labels));
+  QUENCH_ASSIGN_OR_RETURN(const SampleFormat format, SampleFormatOf(args.images));
   QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
   QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path reference,
                           LibraryOf(args, args.model->model, folder.path() / "a", context));
@@ -75,8 +78,7 @@ absl::Status RunCompare(const CompareArgs& args, const StepContext& context) {
     if (args.random > 0) {
       samples = MakeRandomSamples(args.random, args.seed, artifact->inputs());
     } else {
-      QUENCH_ASSIGN_OR_RETURN(samples,
-                              OpenSamples(args.data, artifact->inputs(), ReadTensorFile, context));
+      QUENCH_ASSIGN_OR_RETURN(samples, OpenSamples(args.data, artifact->inputs(), format, context));
     }
   }
   QUENCH_ASSIGN_OR_RETURN(const analyser::CompareReport report,
@@ -95,6 +97,7 @@ Action DeclareCompare(const Options& options) {
   options.Add("OTHER", args->other, "What is compared with it, of any of these kinds", "FILE")
       .Required();
   options.Add("--data,-d", args->data, "Samples: a file or a folder", "PATH");
+  AddImageFlag(options, args->images);
   options.Add("--random", args->random, "Random samples, where there are no real ones", "N")
       .AtLeast(1);
   options.Add("--seed", args->seed, "Of random samples", "N (default 1)");

@@ -47,8 +47,7 @@ struct CompileArgs {
   // Not quantized when `quantize` is empty.
   std::string quantize;
   std::shared_ptr<QuantizeFlags> how = std::make_shared<QuantizeFlags>();
-  std::string calibration;
-  SampleOptions samples;
+  QuantizeJob job;  // but `how`
   bool export_ir = false;
   bool export_metadata = false;
   bool force = false;
@@ -101,7 +100,8 @@ std::string Metadata(const CompileArgs& args, const Made& made) {
                              {"kernels", kernels}};
   if (made.quantized) {
     metadata["layers"] = LayersToJson(made.quantized->report);
-    if (made.quantized->selection) metadata["selection"] = ToJson(*made.quantized->selection);
+    if (made.quantized->selection)
+      metadata["selection"] = SelectionToJson(*made.quantized->selection);
   }
   return metadata.dump(2) + "\n";
 }
@@ -161,26 +161,23 @@ bool WantsGraph(const CompileArgs& args) {
 }
 
 // Integers wherever options and statistics allow, before kernels are chosen.
-absl::StatusOr<QuantizedModel> QuantizeModel(const CompileArgs& args, const StepContext& context) {
+absl::StatusOr<QuantizedModel> QuantizeModel(const CompileArgs& args, const QuantizeJob& job,
+                                             const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,
-                          PrepareForQuantization(*args.model, args.how->rescue, context));
+                          PrepareForQuantization(*args.model, job.how.rescue, context));
   std::optional<quantizer::Statistics> statistics;
-  if (!args.calibration.empty()) {
-    QUENCH_ASSIGN_OR_RETURN(statistics, quantizer::ReadStatistics(args.calibration));
-  } else if (args.how->type != "dynamic") {
-    QUENCH_ASSIGN_OR_RETURN(statistics, CalibrateHere(graph, args.samples, context));
+  if (!job.calibration.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(statistics, quantizer::ReadStatistics(job.calibration));
+  } else if (job.how.type != "dynamic") {
+    QUENCH_ASSIGN_OR_RETURN(statistics, CalibrateHere(graph, job.samples, context));
     WarnOf(*statistics);
   }
-  QuantizeFlags how = *args.how;
-  how.activation_dtype = args.quantize;
-  how.budget = std::make_shared<BudgetFlags>(*args.how->budget);
-  if (how.budget->data.empty()) how.budget->data = args.samples.data;
-  return QuantizeHere(graph, statistics ? &*statistics : nullptr, how, PassOptionsOf(*args.model),
-                      context);
+  return QuantizeHere(graph, statistics ? &*statistics : nullptr, job.how,
+                      PassOptionsOf(*args.model), context);
 }
 
-absl::StatusOr<Made> MakeHere(const CompileArgs& args, const fs::path& folder,
-                              const StepContext& context) {
+absl::StatusOr<Made> MakeHere(const CompileArgs& args, const QuantizeJob& job,
+                              const fs::path& folder, const StepContext& context) {
   passes::PassOptions pass_options = PassOptionsOf(*args.model);
   pass_options.stop_after = args.stop_after;
   Made made;
@@ -188,7 +185,7 @@ absl::StatusOr<Made> MakeHere(const CompileArgs& args, const fs::path& folder,
     QUENCH_ASSIGN_OR_RETURN(importer::Imported imported, LoadModel(*args.model, context));
     made.graph = std::move(imported.canonical);
   } else {
-    QUENCH_ASSIGN_OR_RETURN(QuantizedModel quantized, QuantizeModel(args, context));
+    QUENCH_ASSIGN_OR_RETURN(QuantizedModel quantized, QuantizeModel(args, job, context));
     made.graph = std::move(quantized.graph);
     made.quantized = std::move(quantized.quantization);
   }
@@ -204,16 +201,14 @@ absl::StatusOr<Made> MakeHere(const CompileArgs& args, const fs::path& folder,
 }
 
 absl::Status CheckQuantization(const CompileArgs& args) {
-  const int sources = (args.calibration.empty() ? 0 : 1) + (args.samples.data.empty() ? 0 : 1) +
-                      (args.samples.random > 0 ? 1 : 0);
+  const int sources = (args.job.calibration.empty() ? 0 : 1) +
+                      (args.job.samples.data.empty() ? 0 : 1) +
+                      (args.job.samples.random > 0 ? 1 : 0);
   if (args.quantize.empty()) {
-    if (sources == 0 && !IsChanged(*args.how)) return absl::OkStatus();
+    if (sources == 0 && args.job.samples.images.empty() && !IsChanged(*args.how))
+      return absl::OkStatus();
     return InvalidArgument(
         "options of calibration and quantization are for --quantize int8 or uint8");
-  }
-  if (UsesGateway(*args.gateway)) {
-    return Unsupported(
-        "--quantize works here only; through a gateway, name the steps: `quench workflow create`");
   }
   if (args.how->type == "dynamic" ? sources > 0 : sources != 1) {
     return InvalidArgument(
@@ -221,7 +216,17 @@ absl::Status CheckQuantization(const CompileArgs& args) {
         "--calibration-random N; with --type dynamic none of them");
   }
   const BudgetFlags& budget = *args.how->budget;
-  return CheckBudget(budget, budget.data.empty() ? args.samples.data : budget.data);
+  return CheckBudget(budget, budget.data.empty() ? args.job.samples.data : budget.data);
+}
+
+absl::StatusOr<QuantizeJob> JobOf(const CompileArgs& args) {
+  QuantizeJob job = args.job;
+  job.how = *args.how;
+  job.how.activation_dtype = args.quantize;
+  job.how.budget = std::make_shared<BudgetFlags>(*args.how->budget);
+  QUENCH_ASSIGN_OR_RETURN(job.how.budget->format, SampleFormatOf(job.samples.images));
+  if (job.how.budget->data.empty()) job.how.budget->data = job.samples.data;
+  return job;
 }
 
 absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
@@ -230,13 +235,15 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
         "--opt-level 4 (kernels chosen by measurement) does not exist yet; 0 to 3 do");
   }
   QUENCH_RETURN_IF_ERROR(CheckQuantization(args));
+  QUENCH_ASSIGN_OR_RETURN(const QuantizeJob job, JobOf(args));
   QUENCH_ASSIGN_OR_RETURN(TempDir folder, PrepareOutput(args));
-  QUENCH_ASSIGN_OR_RETURN(const Made made,
-                          UsesGateway(*args.gateway)
-                              ? CompileThere({*args.gateway, *args.model, args.codegen,
-                                              args.stop_after, WantsGraph(args)},
-                                             folder.path(), context)
-                              : MakeHere(args, folder.path(), context));
+  QUENCH_ASSIGN_OR_RETURN(
+      const Made made,
+      UsesGateway(*args.gateway)
+          ? CompileThere({*args.gateway, *args.model, args.codegen, args.stop_after,
+                          WantsGraph(args), args.quantize.empty() ? nullptr : &job},
+                         folder.path(), context)
+          : MakeHere(args, job, folder.path(), context));
   if (args.export_ir || !made.report) {
     QUENCH_ASSIGN_OR_RETURN(const std::string text, ModuleText(*made.graph));
     QUENCH_RETURN_IF_ERROR(WriteFileAtomically(folder.path() / "model.ir.txt", text));
@@ -294,13 +301,14 @@ Action DeclareCompile(const Options& options) {
       .Add("--quantize", args->quantize,
            "Compute in 8-bit integers; the options of `quench quantize` say how", "int8|uint8")
       .OneOf({"int8", "uint8"});
-  options.Add("--calibration-data", args->samples.data,
+  options.Add("--calibration-data", args->job.samples.data,
               "Samples that ranges are taken from: a file or a folder, see `quench calibrate`",
               "PATH");
-  options.Add("--calibration", args->calibration,
+  AddImageFlag(options, args->job.samples.images);
+  options.Add("--calibration", args->job.calibration,
               "Instead: statistics of `quench calibrate` for this model", "FILE");
   options
-      .Add("--calibration-random", args->samples.random,
+      .Add("--calibration-random", args->job.samples.random,
            "Instead: random samples, where there are no real ones", "N")
       .AtLeast(1);
   AddQuantizeFlags(options, args->how);

@@ -33,6 +33,7 @@ struct QuantizeArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   std::shared_ptr<QuantizeFlags> how = std::make_shared<QuantizeFlags>();
   std::string calibration;
+  std::string images;
   std::string output = "./quantized.qir";
   bool force = false;
   std::string format = "table";
@@ -50,7 +51,7 @@ void Print(const QuantizeArgs& args, const Quantization& quantization) {
                            {"corrected_biases", report.corrected_biases},
                            {"layers", LayersToJson(report)},
                            {"warnings", report.warnings}};
-    if (quantization.selection) json["selection"] = ToJson(*quantization.selection);
+    if (quantization.selection) json["selection"] = SelectionToJson(*quantization.selection);
     fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
     return;
   }
@@ -68,7 +69,9 @@ absl::Status RunQuantize(const QuantizeArgs& args, const StepContext& context) {
     return absl::AlreadyExistsError(
         fmt::format("output `{}` exists; --force replaces it", args.output));
   }
-  QUENCH_RETURN_IF_ERROR(CheckBudget(*args.how->budget, args.how->budget->data));
+  BudgetFlags& budget = *args.how->budget;
+  QUENCH_RETURN_IF_ERROR(CheckBudget(budget, budget.data));
+  QUENCH_ASSIGN_OR_RETURN(budget.format, SampleFormatOf(args.images));
   std::optional<quantizer::Statistics> statistics;
   if (!args.calibration.empty()) {
     QUENCH_ASSIGN_OR_RETURN(statistics, quantizer::ReadStatistics(args.calibration));
@@ -96,6 +99,7 @@ Action DeclareQuantize(const Options& options) {
            "int8|uint8 (default int8)")
       .OneOf({"int8", "uint8"});
   AddQuantizeFlags(options, args->how);
+  AddImageFlag(options, args->images);
   options.Add("--output,-o", args->output, "The module: ONNX for .onnx, text for .txt, else binary",
               "FILE (default ./quantized.qir)");
   options.Flag("--force,-f", args->force, "Replace FILE");

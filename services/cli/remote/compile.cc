@@ -2,6 +2,7 @@
 #include "services/cli/remote.h"
 #include "services/cli/remote/client.h"
 #include "services/cli/remote/model.h"
+#include "services/cli/remote/quantize.h"
 #include "services/codegen/package.h"
 #include "services/codegen/report_proto.h"
 
@@ -40,12 +41,24 @@ absl::StatusOr<Made> CompileThere(const CompileJob& job, const std::filesystem::
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
   QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(job.gateway, store, context));
   QUENCH_ASSIGN_OR_RETURN(gateway::v1::BatchModel model, UploadModel(job.model, *client, context));
-  const std::string transform = model.name() + "/options/transform";
+  // The last step before compilation.
+  const std::string transform =
+      model.name() + "/options/" + (job.quantize != nullptr ? "optimise" : "transform");
   const std::string compile =
       fmt::format("{}/options/{}/compile", model.name(), job.options.target);
-  QUENCH_ASSIGN_OR_RETURN(const gateway::v1::Workflow workflow,
-                          client->Run(SpecOf(job, std::move(model)), context));
+  gateway::v1::WorkflowSpec spec = SpecOf(job, model);
+  if (job.quantize != nullptr) {
+    QUENCH_ASSIGN_OR_RETURN(*spec.mutable_compile()->mutable_choices(0)->mutable_quantize(),
+                            ChoiceOf(*job.quantize, job.model, *client, context));
+  }
+  QUENCH_ASSIGN_OR_RETURN(const gateway::v1::Workflow workflow, client->Run(spec, context));
   Made made;
+  if (job.quantize != nullptr) {
+    QUENCH_ASSIGN_OR_RETURN(
+        made.quantized,
+        DownloadQuantization(workflow, model.name() + "/options",
+                             spec.compile().choices(0).quantize().has_select(), *client, context));
+  }
   if (job.wants_graph) {
     QUENCH_ASSIGN_OR_RETURN(made.graph,
                             DownloadModule(workflow, transform, "module", *client, context));

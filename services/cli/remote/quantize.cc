@@ -1,0 +1,134 @@
+#include "services/cli/remote/quantize.h"
+
+#include <algorithm>
+
+#include "common/base/status.h"
+#include "common/runner/images.h"
+#include "services/cli/labels.h"
+#include "services/cli/remote/model.h"
+#include "services/quantizer/selection_file.h"
+
+namespace quench::cli {
+namespace {
+
+namespace fs = std::filesystem;
+namespace qpb = ::quench::quantizer::v1;
+
+using Files = google::protobuf::RepeatedPtrField<step::v1::File>;
+
+absl::Status UploadSamples(const std::string& data, GatewayClient& client,
+                           const StepContext& context, Files& files) {
+  std::error_code error;
+  std::vector<fs::path> paths;
+  const bool folder = fs::is_directory(data, error);
+  if (!folder) {
+    paths.emplace_back(data);
+  } else {
+    fs::recursive_directory_iterator entries(data, error);
+    for (; !error && entries != fs::recursive_directory_iterator(); entries.increment(error)) {
+      const fs::path& path = entries->path();
+      if (IsImageFile(path) || path.extension() == ".npy" || path.extension() == ".npz")
+        paths.push_back(path);
+    }
+    if (error) return ErrnoStatus(error.value(), "list", data);
+  }
+  if (paths.empty()) return InvalidArgument("`{}` has no .npy, .npz, .png or .jpg files", data);
+  std::sort(paths.begin(), paths.end());
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> digests, client.UploadFiles(paths, context));
+  for (size_t i = 0; i < paths.size(); ++i) {
+    step::v1::File& file = *files.Add();
+    file.set_path((folder ? paths[i].lexically_relative(data) : paths[i].filename()).string());
+    *file.mutable_digest() = digests[i];
+  }
+  return absl::OkStatus();
+}
+
+qpb::QuantizeOptions ToProto(const quantizer::QuantizeOptions& options, const ModelOptions& model) {
+  qpb::QuantizeOptions message;
+  const auto type = [](DataType dtype) { return static_cast<ir::v1::ElementType>(dtype); };
+  message.set_activation_type(type(options.activation_dtype));
+  message.set_kernel_type(type(options.kernel_dtype));
+  message.set_bias_type(type(options.bias_dtype));
+  message.set_per_channel(options.per_channel);
+  message.set_symmetric(options.symmetric);
+  message.set_power_of_two(options.power_of_two);
+  message.set_bias_correction(options.bias_correction);
+  message.set_method(options.method);
+  message.set_percentile(options.percentile);
+  message.set_source(options.source == quantizer::RangeSource::kStatic ? qpb::RANGE_SOURCE_STATIC
+                     : options.source == quantizer::RangeSource::kDynamic
+                         ? qpb::RANGE_SOURCE_DYNAMIC
+                         : qpb::RANGE_SOURCE_UNSPECIFIED);
+  message.mutable_include()->Assign(options.include.begin(), options.include.end());
+  message.mutable_exclude()->Assign(options.exclude.begin(), options.exclude.end());
+  const auto& disabled = model.disabled;
+  if (std::find(disabled.begin(), disabled.end(), "fuse_groups") != disabled.end())
+    message.add_disabled_passes("fuse_groups");
+  return message;
+}
+
+absl::Status FillSelect(const QuantizeJob& job, GatewayClient& client, const StepContext& context,
+                        qpb::SelectRequest& select) {
+  const BudgetFlags& flags = *job.how.budget;
+  QUENCH_ASSIGN_OR_RETURN(const quantizer::Budget budget, BudgetOf(flags));
+  if (budget.max_drop) select.mutable_budget()->set_max_drop(*budget.max_drop);
+  if (budget.min_sqnr_db) select.mutable_budget()->set_min_sqnr_db(*budget.min_sqnr_db);
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<int64_t> labels, ReadLabels(flags.labels));
+  select.mutable_labels()->Assign(labels.begin(), labels.end());
+  select.set_sensitivity_samples(static_cast<int32_t>(flags.options.sensitivity_samples));
+  select.set_images(job.samples.images);
+  return UploadSamples(flags.data, client, context, *select.mutable_samples());
+}
+
+}  // namespace
+
+absl::StatusOr<gateway::v1::QuantizeChoice> ChoiceOf(const QuantizeJob& job,
+                                                     const ModelOptions& model,
+                                                     GatewayClient& client,
+                                                     const StepContext& context) {
+  gateway::v1::QuantizeChoice choice;
+  *choice.mutable_options() = ToProto(OptionsOf(job.how), model);
+  choice.set_equalize(job.how.rescue.equalize);
+  choice.set_split_parts(static_cast<int32_t>(job.how.rescue.split_tensors));
+  if (!job.calibration.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> digests,
+                            client.UploadFiles({job.calibration}, context));
+    *choice.mutable_statistics() = digests[0];
+  } else if (job.how.type != "dynamic") {
+    qpb::CalibrateRequest& calibrate = *choice.mutable_calibrate();
+    calibrate.set_random_samples(static_cast<int32_t>(job.samples.random));
+    calibrate.set_seed(job.samples.seed);
+    calibrate.set_images(job.samples.images);
+    if (job.samples.random == 0) {
+      QUENCH_RETURN_IF_ERROR(
+          UploadSamples(job.samples.data, client, context, *calibrate.mutable_samples()));
+    }
+  }
+  if (HasBudget(*job.how.budget)) {
+    QUENCH_RETURN_IF_ERROR(FillSelect(job, client, context, *choice.mutable_select()));
+  }
+  return choice;
+}
+
+absl::StatusOr<Quantization> DownloadQuantization(const gateway::v1::Workflow& workflow,
+                                                  const std::string& prefix, bool selected,
+                                                  GatewayClient& client,
+                                                  const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const auto result,
+                          DownloadMessage<qpb::QuantizeResult>(workflow, prefix + "/quantize",
+                                                               "result", client, context));
+  Quantization quantization;
+  for (const qpb::LayerChoice& layer : result.layers()) {
+    quantization.report.layers.push_back(
+        {layer.node(), layer.op(), layer.quantized(), layer.reason()});
+  }
+  quantization.report.warnings = {result.warnings().begin(), result.warnings().end()};
+  if (!selected) return quantization;
+  QUENCH_ASSIGN_OR_RETURN(
+      const auto found,
+      DownloadMessage<qpb::SelectResult>(workflow, prefix + "/select", "result", client, context));
+  quantization.selection = quantizer::FromProto(found.report());
+  return quantization;
+}
+
+}  // namespace quench::cli
