@@ -4,10 +4,14 @@
 #include <cmath>
 #include <limits>
 
+#include "common/base/status.h"
+
 namespace quench {
 
 void NoiseSums::Add(const Tensor& a, const Tensor& b) {
+  QUENCH_CHECK(a.size() == b.size() && a.dtype() == b.dtype());
   const auto add = [this](double x, double y) {
+    if (x == y && std::isinf(x)) return;  // no noise, and no finite signal: masks
     const double difference = x - y;
     a2 += x * x;
     b2 += y * y;

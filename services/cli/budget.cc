@@ -81,7 +81,17 @@ absl::Status CheckBudget(const BudgetFlags& flags, const std::string& data) {
     return InvalidArgument(
         "--evaluation-data, --labels and --sensitivity-samples go with --max-drop or --min-sqnr");
   }
-  return BudgetOf(flags).status();
+  if (!HasBudget(flags)) return absl::OkStatus();
+  StatusCollector problems;  // all there is to see before hours of work
+  quantizer::SelectOptions options = flags.options;
+  const absl::StatusOr<quantizer::Budget> budget = BudgetOf(flags);
+  problems.Add(budget.status());
+  if (budget.ok()) {
+    options.budget = *budget;
+    problems.Add(quantizer::CheckOptions(options));
+  }
+  problems.Add(ReadLabels(flags.labels).status());
+  return problems.Finish();
 }
 
 bool IsChanged(const BudgetFlags& flags) {

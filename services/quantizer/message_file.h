@@ -11,7 +11,7 @@
 namespace quench::quantizer {
 
 // Reads the message behind the line `magic`. INVALID_ARGUMENT `... has no WHAT` where the file is
-// anything else, has over 1 GiB, or more than 20 million fields.
+// anything else, or has more than 20 million fields; RESOURCE_EXHAUSTED above 1 GiB.
 absl::Status ReadMessageFile(const std::filesystem::path& path, std::string_view magic,
                              std::string_view what, google::protobuf::Message& message);
 

@@ -32,6 +32,18 @@ bool IsF32(const Graph& graph, ValueId id) {
   return type.kind == ValueKind::kTensor && type.dtype == DataType::kF32 && type.ranked;
 }
 
+constexpr std::string_view kPartMark = ".part";
+
+// What PartName made a part's name of; empty if this is no such name.
+std::string WholeOf(const std::string& name) {
+  const size_t mark = name.rfind(kPartMark);
+  if (mark == std::string::npos) return "";
+  const std::string_view number = std::string_view(name).substr(mark + kPartMark.size());
+  const bool digits =
+      !number.empty() && number.find_first_not_of("0123456789") == std::string::npos;
+  return digits ? name.substr(0, mark) : "";
+}
+
 bool Matches(const std::string& pattern, const Node& node) {
   for (const Node* member : MembersOf(node)) {
     if (pattern.starts_with("op:")) {
@@ -46,7 +58,9 @@ bool Matches(const std::string& pattern, const Node& node) {
 
 }  // namespace
 
-const Node& RootOf(const Node& node) { return *MembersOf(node).front(); }
+const Node& RootOf(const Node& node) {
+  return node.op == "q.fused" ? node.Body("body")->nodes.front() : node;
+}
 
 Part PartOf(const Graph& graph, const Node& node) {
   for (const ValueId id : node.outputs) {
@@ -88,6 +102,18 @@ int OperandInput(const Node& node, int operand) {
   const Graph& body = *node.Body("body");
   const auto found = std::find(body.inputs.begin(), body.inputs.end(), root.inputs[place]);
   return found == body.inputs.end() ? -1 : static_cast<int>(found - body.inputs.begin());
+}
+
+std::string PartName(const std::string& whole, size_t part) {
+  return fmt::format("{}{}{}", whole, kPartMark, part);
+}
+
+bool IsPartialSum(const Graph& graph, const Node& node, int input) {
+  if (input == OperandInput(node, 0) || input == OperandInput(node, 1)) return false;
+  const NodeId producer = graph.value(node.inputs[static_cast<size_t>(input)]).producer;
+  if (producer == kNone) return false;
+  const std::string whole = WholeOf(RootOf(node).name);
+  return !whole.empty() && WholeOf(RootOf(graph.node(producer)).name) == whole;
 }
 
 bool IsActivation(const Graph& graph, ValueId id) {
@@ -141,34 +167,38 @@ std::string WhyFloat(const Graph& graph, const Node& node) {
   return "";
 }
 
-// By what users know it: its name in the model, where no other product came from there too.
-std::string NameOf(const Graph& graph, const Node& root) {
-  const auto same = [&](const Node& node) {
-    return IsProduct(RootOf(node).op) && RootOf(node).origin == root.origin;
-  };
-  const bool unique = std::count_if(graph.nodes.begin(), graph.nodes.end(), same) == 1;
-  return root.origin.empty() || !unique ? root.name : root.origin;
-}
-
-// Whether `input` is what another part of the same convolution gave, to be added (SplitTensors): a
-// sum is rounded when it is whole.
-bool IsPartialSum(const Graph& graph, const Node& node, int input) {
-  if (input == OperandInput(node, 0) || input == OperandInput(node, 1)) return false;
-  const NodeId producer = graph.value(node.inputs[static_cast<size_t>(input)]).producer;
-  if (producer == kNone) return false;
-  const Node& other = RootOf(graph.node(producer));
-  const std::string& origin = RootOf(node).origin;
-  return IsProduct(other.op) && !origin.empty() && other.origin == origin;
+// Every name of `kept` is one product's.
+absl::Status CheckKept(const Graph& graph, const std::map<std::string, std::string>& kept) {
+  std::map<std::string, int> products;
+  for (const Node& node : graph.nodes) {
+    if (IsProduct(RootOf(node).op)) ++products[RootOf(node).name];
+  }
+  StatusCollector problems;
+  for (const auto& [name, why] : kept) {
+    const auto found = products.find(name);
+    const int count = found == products.end() ? 0 : found->second;
+    if (count != 1) {
+      problems.Add(absl::FailedPreconditionError(fmt::format(
+          "`{}` is to stay in float, and {} products of the module are called so", name, count)));
+    }
+  }
+  return problems.Finish();
 }
 
 // Products that stay in float, and why; whatever is not selected stays too.
 void Exclude(const Graph& graph, const std::vector<bool>& selected,
              const std::map<std::string, std::string>& kept, Plan& plan) {
+  std::map<std::string, int> origins;  // of products
+  for (const Node& node : graph.nodes) {
+    if (IsProduct(RootOf(node).op)) ++origins[RootOf(node).origin];
+  }
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     const Node& root = RootOf(node);
     if (IsProduct(root.op)) {
-      LayerChoice choice{NameOf(graph, root), root.op, true, ""};
+      // By what users know it: its name in the model, where no other product came from there too.
+      const bool known = !root.origin.empty() && origins[root.origin] == 1;
+      LayerChoice choice{known ? root.origin : root.name, root.op, true, ""};
       if (plan.parts[i] != Part::kCompute) {
         choice.reason = "its output is no f32 tensor of known rank";
       } else if (const auto why = kept.find(root.name); why != kept.end()) {
@@ -190,6 +220,7 @@ absl::StatusOr<Plan> PlanParts(const Graph& fused, const Statistics* statistics,
                                const QuantizeOptions& options) {
   Plan plan;
   QUENCH_ASSIGN_OR_RETURN(const std::vector<bool> selected, Selected(fused, options));
+  QUENCH_RETURN_IF_ERROR(CheckKept(fused, options.kept));
   for (const Node& node : fused.nodes) plan.parts.push_back(PartOf(fused, node));
   Exclude(fused, selected, options.kept, plan);
   plan.wanted.assign(fused.values.size(), false);

@@ -30,6 +30,12 @@ std::vector<int> DataInputs(const Node& node);
 // Which input of `node` is the root's operand; -1 if the root has no such operand, or it is within.
 int OperandInput(const Node& node, int operand);
 
+// Parts of a convolution that was split (SplitTensors) are called by its name and their number.
+std::string PartName(const std::string& whole, size_t part);
+// Of a product, whether `input` is what another part of the same convolution gave, to be added: it
+// stays as it is, for a sum is rounded when it is whole.
+bool IsPartialSum(const Graph& graph, const Node& node, int input);
+
 // An f32 tensor of known rank that is computed while running.
 bool IsActivation(const Graph& graph, ValueId id);
 // Of the value, where options ask for statistics and there are some; else null.

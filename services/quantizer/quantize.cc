@@ -98,6 +98,10 @@ class Quantizer {
     if (options_.switches) {
       if (std::find(parts_.begin(), parts_.end(), Part::kCompute) == parts_.end())
         return absl::FailedPreconditionError("no layer can be quantized, so none can be switched");
+      if (graph_.FindValue(std::string(kSwitchesInput))) {
+        return InvalidArgument("the module has a value `{}` already, the name of the switches",
+                               kSwitchesInput);
+      }
       AddSwitches(graph_, points, fingerprint_);
     } else {
       ReadIntegers(graph_, points);

@@ -21,7 +21,9 @@ constexpr int64_t kReferenceBytes = int64_t{256} << 20;  // of outputs in float 
 std::string Percent(double part) { return fmt::format("{:.2f} %", 100 * part); }
 
 std::string Words(const Cost& cost) {
-  std::string text = std::isinf(cost.sqnr_db) ? "exact" : fmt::format("{:.2f} dB", cost.sqnr_db);
+  std::string text = std::isfinite(cost.sqnr_db) ? fmt::format("{:.2f} dB", cost.sqnr_db)
+                     : cost.sqnr_db > 0          ? "exact"
+                                                 : "all noise";
   if (cost.drop) text += ", drop " + Percent(*cost.drop);
   return text;
 }
@@ -31,13 +33,20 @@ class Score {
  public:
   explicit Score(const std::vector<int64_t>& labels) : labels_(labels) {}
 
-  // Outputs in float, and with some layers in integers.
-  void Add(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  // Outputs in float, and with some layers in integers. INVALID_ARGUMENT where they have other sizes,
+  // or there are fewer labels than rows.
+  absl::Status Add(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
     outputs_.resize(a.size());
     for (size_t i = 0; i < a.size(); ++i) {
+      if (a[i].dims() != b[i].dims()) {
+        return InvalidArgument(
+            "output {} is [{}] in float and [{}] in integers: its size depends on values, so that "
+            "nothing can be compared",
+            i, fmt::join(a[i].dims(), ", "), fmt::join(b[i].dims(), ", "));
+      }
       if (IsFloat(a[i].dtype())) outputs_[i].Add(a[i], b[i]);
     }
-    if (a.empty() || !HasClasses(a[0])) return;
+    if (a.empty() || !HasClasses(a[0])) return absl::OkStatus();
     const auto best = TopClasses(a[0], 1), other = TopClasses(b[0], 1);
     for (size_t row = 0; row < best.size(); ++row, ++rows_) {
       const bool labelled = rows_ < static_cast<int64_t>(labels_.size());
@@ -46,6 +55,8 @@ class Score {
           labelled ? std::vector{labels_[static_cast<size_t>(rows_)]} : best[row];
       lost_ += (best[row] == label ? 1 : 0) - (other[row] == label ? 1 : 0);
     }
+    if (labels_.empty() || rows_ <= static_cast<int64_t>(labels_.size())) return absl::OkStatus();
+    return InvalidArgument("{} labels, and the first output has more rows", labels_.size());
   }
   Cost cost() const {
     Cost cost{std::numeric_limits<double>::infinity(), std::nullopt};
@@ -105,11 +116,15 @@ class Search {
   absl::StatusOr<std::vector<Tensor>> Reference(int64_t sample, const std::vector<Tensor>& inputs) {
     if (const auto found = references_.find(sample); found != references_.end())
       return found->second;
+    if (last_reference_ == sample) return last_outputs_;
     QUENCH_ASSIGN_OR_RETURN(std::vector<Tensor> outputs,
                             Evaluate(inputs, std::vector<uint8_t>(layers_.size(), 0)));
     int64_t bytes = 0;
     for (const Tensor& output : outputs) bytes += static_cast<int64_t>(output.bytes().size());
-    if (reference_bytes_ + bytes > kReferenceBytes) return outputs;
+    if (reference_bytes_ + bytes > kReferenceBytes) {  // the last one, for the next layer
+      last_reference_ = sample;
+      return last_outputs_ = std::move(outputs);
+    }
     reference_bytes_ += bytes;
     return references_.emplace(sample, std::move(outputs)).first->second;
   }
@@ -124,8 +139,7 @@ class Search {
     if (!a.ok()) return named(a.status());
     const auto b = Evaluate(inputs, on);
     if (!b.ok()) return named(b.status());
-    score.Add(*a, *b);
-    return absl::OkStatus();
+    return named(score.Add(*a, *b));
   }
 
   bool Holds(const Cost& cost) const {
@@ -147,7 +161,7 @@ class Search {
     const Cost cost = score.cost();
     if (options_.budget.max_drop && !cost.drop) {
       return absl::FailedPreconditionError(
-          "the first output has no axis of classes to lose accuracy in; give a floor of SQNR");
+          "the first output has no rows to lose accuracy in; give a floor of SQNR");
     }
     if (!options_.labels.empty() && score.rows() != static_cast<int64_t>(options_.labels.size())) {
       return InvalidArgument("{} labels for {} rows of the first output", options_.labels.size(),
@@ -171,10 +185,13 @@ class Search {
       }
     }
     for (size_t k = 0; k < layers_.size(); ++k) order_.push_back(k);
+    std::vector<Cost> costs;
+    for (const Score& score : scores) costs.push_back(score.cost());
     std::stable_sort(order_.begin(), order_.end(), [&](size_t a, size_t b) {
-      return scores[a].cost().sqnr_db < scores[b].cost().sqnr_db;
+      if (costs[a].sqnr_db != costs[b].sqnr_db) return costs[a].sqnr_db < costs[b].sqnr_db;
+      return costs[a].drop.value_or(0) > costs[b].drop.value_or(0);
     });
-    for (const size_t k : order_) result_.layers.push_back({layers_[k], scores[k].cost(), false});
+    for (const size_t k : order_) result_.layers.push_back({layers_[k], costs[k], false});
     return absl::OkStatus();
   }
 
@@ -210,10 +227,33 @@ class Search {
   const int64_t sensitivity_samples_;
   std::map<int64_t, std::vector<Tensor>> references_;  // by sample
   int64_t reference_bytes_ = 0;
+  int64_t last_reference_ = -1;
+  std::vector<Tensor> last_outputs_;
   std::vector<size_t> order_;  // of layers, most sensitive first
   int64_t done_ = 0, total_ = 0;
   Selection result_;
 };
+
+// Whether the outputs can tell what the budget asks for.
+absl::Status CheckOutputs(const std::vector<ArtifactTensor>& outputs, const Budget& budget) {
+  StatusCollector problems;
+  const bool classes = !outputs.empty() && !outputs[0].dims.empty() &&
+                       outputs[0].dims.back().max >= 2 &&
+                       (IsFloat(outputs[0].dtype) || IsInteger(outputs[0].dtype));
+  if (budget.max_drop && !classes) {
+    problems.Add(absl::FailedPreconditionError(
+        "the first output has no axis of classes to lose accuracy in; give a floor of SQNR"));
+  }
+  const bool real = std::any_of(outputs.begin(), outputs.end(),
+                                [](const ArtifactTensor& output) { return IsFloat(output.dtype); });
+  if (budget.min_sqnr_db && !real) {
+    problems.Add(absl::FailedPreconditionError(
+        "no output is a float, so that none has quantization noise; give a largest drop"));
+  }
+  return problems.Finish();
+}
+
+}  // namespace
 
 absl::Status CheckOptions(const SelectOptions& options) {
   StatusCollector problems;
@@ -234,8 +274,6 @@ absl::Status CheckOptions(const SelectOptions& options) {
   }
   return problems.Finish();
 }
-
-}  // namespace
 
 absl::Status KeepSelected(const Selection& selection, const Graph& graph,
                           QuantizeOptions& options) {
@@ -270,6 +308,7 @@ absl::StatusOr<Selection> Select(const Graph& module, const std::filesystem::pat
         fmt::format("the library is no build of this module: its last input is not `{}` of {}",
                     kSwitchesInput, layers.size()));
   }
+  QUENCH_RETURN_IF_ERROR(CheckOutputs(artifact->outputs(), options.budget));
   QUENCH_ASSIGN_OR_RETURN(Selection selection,
                           Search(std::move(layers), *artifact, samples, options, context).Run());
   selection.fingerprint = FloatModuleOf(module);

@@ -38,6 +38,9 @@ struct Cost {
   std::optional<double> drop;  // absent where the first output has no classes
 };
 
+// All that is wrong with a budget and how it is measured.
+absl::Status CheckOptions(const SelectOptions& options);
+
 struct LayerSensitivity {
   std::string node;
   Cost alone;  // only this layer in integers, on the first samples
@@ -54,7 +57,9 @@ struct Selection {
   std::vector<LayerSensitivity> layers;  // most sensitive first: by SQNR
   std::vector<Trial> trials;             // in the order they were made; the first keeps none
   int64_t samples = 0, sensitivity_samples = 0;
-  Cost cost;  // of what is selected
+  // Of what is selected, as it was tried. A module of it may differ by a little where layers share
+  // ranges: there those that are kept widen none.
+  Cost cost;
 };
 
 // `library` is a build of `module`, which was quantized with switches. Layers go back to float, the

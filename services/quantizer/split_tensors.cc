@@ -61,56 +61,65 @@ std::vector<double> RowRanges(const Tensor& kernel) {
   return ranges;
 }
 
-// The cut of channels into at most `parts`, of sizes that are multiples of `step`, at which they
-// lose the fewest bits; and how many, per channel and point.
+// Cuts channels into parts, of sizes that are multiples of 8 where there are enough, so that they
+// lose few bits.
 class Cutter {
  public:
   explicit Cutter(const std::vector<std::vector<double>>& points) : points_(points) {
-    order_.resize(points[0].size());
+    std::vector<double> weights(points[0].size(), 0);
+    for (const std::vector<double>& ranges : points) {
+      for (size_t c = 0; c < ranges.size(); ++c)
+        weights[c] += std::log(std::max(ranges[c], 1e-300));
+    }
+    order_.resize(weights.size());
     std::iota(order_.begin(), order_.end(), 0);
-    std::stable_sort(order_.begin(), order_.end(),
-                     [&](int64_t a, int64_t b) { return Weight(a) < Weight(b); });
+    std::stable_sort(order_.begin(), order_.end(), [&](int64_t a, int64_t b) {
+      return weights[static_cast<size_t>(a)] < weights[static_cast<size_t>(b)];
+    });
   }
+  int64_t count() const { return static_cast<int64_t>(order_.size()); }
 
-  // Bits that channels lose together, the places [begin, end) of the order.
+  // Bits that the places [begin, end) of the order lose as one part, per channel of all and point.
   double Loss(int64_t begin, int64_t end) const {
     double loss = 0;
     for (const std::vector<double>& ranges : points_) {
+      const auto range = [&](int64_t place) {
+        return ranges[static_cast<size_t>(order_[static_cast<size_t>(place)])];
+      };
       double largest = 0;
-      for (int64_t i = begin; i < end; ++i) largest = std::max(largest, RangeAt(ranges, i));
+      for (int64_t i = begin; i < end; ++i) largest = std::max(largest, range(i));
       for (int64_t i = begin; i < end; ++i) {
-        // A channel of zeros loses nothing.
-        if (const double range = RangeAt(ranges, i); range > 0)
-          loss += std::min(8.0, std::log2(largest / range));
+        // A channel of zeros loses nothing, and none more than there are.
+        if (range(i) > 0) loss += std::min(8.0, std::log2(largest / range(i)));
       }
-    }
-    return loss;
-  }
-  double MeanLoss(const std::vector<int64_t>& ends) const {
-    double loss = 0;
-    int64_t begin = 0;
-    for (const int64_t end : ends) {
-      loss += Loss(begin, end);
-      begin = end;
     }
     return loss / static_cast<double>(order_.size() * points_.size());
   }
 
-  // Ends of the parts in the order: one cut after the other, each where it gains most.
-  std::vector<int64_t> Cut(int parts) const {
-    const auto count = static_cast<int64_t>(order_.size());
-    const int64_t step = count >= 2 * kVector ? kVector : std::min<int64_t>(4, count / 2);
-    std::vector<int64_t> ends = {count};
-    while (static_cast<int>(ends.size()) < parts && step > 0) {
-      std::vector<int64_t> best = ends;
-      for (int64_t cut = step; cut < count; cut += step) {
-        if (std::find(ends.begin(), ends.end(), cut) != ends.end()) continue;
-        std::vector<int64_t> tried = ends;
-        tried.insert(std::lower_bound(tried.begin(), tried.end(), cut), cut);
-        if (best == ends || MeanLoss(tried) < MeanLoss(best)) best = tried;
+  // Ends of at most `parts` parts in the order: one cut after the other, each where it gains most of
+  // some 64 places, as long as it gains `least`.
+  std::vector<int64_t> Cut(int parts, double least) const {
+    const int64_t unit = count() >= 2 * kVector ? kVector : std::min<int64_t>(4, count() / 2);
+    std::vector<int64_t> ends = {count()};
+    if (unit == 0) return ends;
+    const int64_t step = (count() / (kPlaces * unit) + 1) * unit;
+    while (static_cast<int>(ends.size()) < parts) {
+      int64_t best = 0;
+      double gain = least;
+      int64_t begin = 0;
+      for (const int64_t end : ends) {
+        const double whole = Loss(begin, end);
+        for (int64_t cut = (begin / step + 1) * step; cut < end && whole >= gain; cut += step) {
+          const double gained = whole - Loss(begin, cut) - Loss(cut, end);
+          if (gained >= gain) {
+            gain = gained;
+            best = cut;
+          }
+        }
+        begin = end;
       }
-      if (best == ends) break;
-      ends = best;
+      if (best == 0) break;
+      ends.insert(std::lower_bound(ends.begin(), ends.end(), best), best);
     }
     return ends;
   }
@@ -122,15 +131,7 @@ class Cutter {
   }
 
  private:
-  double RangeAt(const std::vector<double>& ranges, int64_t place) const {
-    return ranges[static_cast<size_t>(order_[static_cast<size_t>(place)])];
-  }
-  double Weight(int64_t channel) const {
-    double weight = 0;
-    for (const std::vector<double>& ranges : points_)
-      weight += std::log(std::max(ranges[static_cast<size_t>(channel)], 1e-300));
-    return weight;
-  }
+  static constexpr int64_t kPlaces = 64;
 
   const std::vector<std::vector<double>>& points_;
   std::vector<int64_t> order_;  // channels, by range
@@ -153,23 +154,26 @@ class Splitter {
       const std::optional<Region> region = RegionOf(id);
       if (!region) continue;
       const Cutter cutter(region->ranges);
-      const std::vector<int64_t> ends = cutter.Cut(options_.parts);
-      const double before = cutter.MeanLoss({ends.back()}), after = cutter.MeanLoss(ends);
-      if (ends.size() < 2 || before - after < options_.least_gain) continue;
-      SplitLayer layer{graph_.node(id).name, {}, before, after};
+      const double before = cutter.Loss(0, cutter.count());
+      if (before < options_.least_gain) continue;
+      // Later cuts gain less; what gains next to nothing is not worth a convolution.
+      const std::vector<int64_t> ends = cutter.Cut(options_.parts, options_.least_gain / 4);
+      SplitLayer layer{graph_.node(id).name, {}, before, 0};
       std::vector<Channels> parts;
       int64_t begin = 0;
       for (const int64_t end : ends) {
+        layer.bits_after += cutter.Loss(begin, end);
         parts.push_back(cutter.ChannelsOf(begin, end));
         layer.channels.push_back(end - begin);
         begin = end;
       }
+      if (before - layer.bits_after < options_.least_gain) continue;
       Split(*region, parts);
       result.layers.push_back(std::move(layer));
     }
     graph_.Compact();
     QUENCH_RETURN_IF_ERROR(ops::InferGraph(graph_));
-    graph_.metadata["is_split_tensors"] = "true";
+    if (!result.layers.empty()) graph_.metadata["is_split_tensors"] = "true";
     result.graph = std::move(graph_);
     return result;
   }
@@ -207,7 +211,8 @@ class Splitter {
   }
 
   // Each channel of the output from the same channel of inputs within the region.
-  bool IsChannelwise(const Node& node, const std::set<ValueId>& inside, int64_t channels) const {
+  bool IsChannelwise(const Node& node, const std::map<ValueId, size_t>& inside,
+                     int64_t channels) const {
     if (node.outputs.size() != 1) return false;
     if (node.op == "Conv") return inside.contains(node.inputs[0]) && IsDepthwise(node, channels);
     if (IsAmong(node.op, {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"}))
@@ -228,28 +233,27 @@ class Splitter {
     const Tensor& kernel = *KernelOf(graph_.node(source));
     const int64_t channels = kernel.dims()[0];
     region.ranges = {RowRanges(kernel)};
-    std::set<ValueId> inside;
-    std::map<ValueId, size_t> range_of;  // value -> its point
+    std::map<ValueId, size_t> inside;  // value -> its point
+    std::set<NodeId> next;             // readers of those, in topological order
     const auto enter = [&](ValueId id, size_t point) {
-      inside.insert(id);
-      range_of[id] = point;
-      return !graph_.IsOutput(id) && !users_[static_cast<size_t>(id)].empty();
+      const std::set<NodeId>& users = users_[static_cast<size_t>(id)];
+      inside[id] = point;
+      next.insert(users.begin(), users.end());
+      return !graph_.IsOutput(id) && !users.empty();
     };
     if (!enter(graph_.node(source).outputs[0], 0)) return std::nullopt;
-    for (NodeId id = source + 1; id < nodes_; ++id) {
-      const Node& node = graph_.node(id);
-      const bool reads = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
-        return input != kNone && inside.contains(input);
-      });
-      if (!reads) continue;
+    while (!next.empty()) {
+      const NodeId id = next.extract(next.begin()).value();
       if (rewritten_.contains(id)) return std::nullopt;
       if (IsDense(id)) {
         region.readers.push_back(id);
         continue;
       }
+      const Node& node = graph_.node(id);
       if (!IsChannelwise(node, inside, channels)) return std::nullopt;
-      size_t point = range_of.at(*std::find_if(node.inputs.begin(), node.inputs.end(),
-                                               [&](ValueId i) { return inside.contains(i); }));
+      const auto first = std::find_if(node.inputs.begin(), node.inputs.end(),
+                                      [&](ValueId input) { return inside.contains(input); });
+      size_t point = inside.at(*first);
       if (node.op == "Conv") {
         std::vector<double> ranges = RowRanges(*KernelOf(node));
         for (size_t c = 0; c < ranges.size(); ++c) ranges[c] *= region.ranges[point][c];
@@ -268,9 +272,9 @@ class Splitter {
     for (ValueId& id : inputs) {
       if (const auto found = to.find(id); found != to.end()) id = found->second;
     }
-    const NodeId copy = graph_.AddNode(node.op, fmt::format("{}.part{}", node.name, part), inputs,
+    const NodeId copy = graph_.AddNode(node.op, PartName(node.name, part), inputs,
                                        static_cast<int>(node.outputs.size()), node.attributes);
-    graph_.node(copy).origin = node.origin.empty() ? node.name : node.origin;
+    graph_.node(copy).origin = node.origin;
     return copy;
   }
   void TakeInput(NodeId id, size_t input, int axis, const Channels& channels) {
@@ -350,8 +354,12 @@ absl::StatusOr<SplitModule> SplitTensors(Graph graph, const SplitOptions& option
       flag != graph.metadata.end() && flag->second == "true") {
     return absl::FailedPreconditionError("the tensors of this module are split already");
   }
+  StatusCollector problems;
   if (options.parts < 2 || options.parts > 8)
-    return InvalidArgument("{} parts, must be 2 to 8", options.parts);
+    problems.Add(InvalidArgument("{} parts, must be 2 to 8", options.parts));
+  if (!(options.least_gain >= 0))
+    problems.Add(InvalidArgument("a least gain of {} bits, must be 0 or more", options.least_gain));
+  QUENCH_RETURN_IF_ERROR(problems.Finish());
   QUENCH_RETURN_IF_ERROR(ops::InferGraph(graph));  // a module may come from anywhere
   graph.Compact();                                 // in topological order
   return Splitter(std::move(graph), options, context).Run();

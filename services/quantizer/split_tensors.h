@@ -19,7 +19,7 @@ struct SplitLayer {
 };
 
 struct SplitModule {
-  Graph graph;  // metadata `is_split_tensors` is "true"
+  Graph graph;  // metadata `is_split_tensors` is "true" if any layer was split
   std::vector<SplitLayer> layers;
 };
 
@@ -30,11 +30,12 @@ struct SplitOptions {
 
 // Channel c of range r_c, quantized with others of which the largest has range R, loses
 // log2(R / r_c) bits of its resolution. A convolution of group 1 whose channels lose many, between
-// itself and the convolutions of group 1 that alone read them, is cut where the mean loss is least:
-// its output channels in two (or `parts`), in the order of their ranges; each part goes through the
+// itself and the convolutions of group 1 that alone read them, is cut where that gains most: its
+// output channels in two (at most `parts`), in the order of their ranges; each part goes through the
 // activations, pooling and depthwise convolutions between by itself, and each reader becomes one
 // convolution per part, whose results are added. Ranges are those of kernels (max |w|), multiplied
-// along depthwise convolutions. The function stays, up to the rounding of those sums; so does nearly
+// along depthwise convolutions. Layers are looked at in order, and one that reads split channels is
+// not split itself. The function stays, up to the rounding of those sums; so does nearly
 // the work.
 //
 // `graph` is at stage `canonical`, after the passes. FAILED_PRECONDITION: it was split before.

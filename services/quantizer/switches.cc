@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <iterator>
+#include <set>
 
 namespace quench::quantizer {
 namespace {
@@ -72,40 +73,46 @@ class SwitchBuilder {
       if (points_.parts[i] == Part::kFloat) continue;
       const Node& node = points_.before[i];
       const auto layer = layer_of_.find(i);
-      Ids on;
+      std::set<ValueId> on;
       if (layer != layer_of_.end()) {
-        on.push_back(layer->second);
+        on.insert(layer->second);
       } else {
         for (const ValueId id : node.outputs) {
           const auto found = readers_.find(id);
-          if (found != readers_.end()) Join(found->second, on);
+          if (found != readers_.end()) on.insert(found->second.begin(), found->second.end());
         }
       }
       for (const int input : DataInputs(node)) {
         const ValueId id = node.inputs[static_cast<size_t>(input)];
         if (!points_.real.contains(id)) continue;
-        if (layer != layer_of_.end() || points_.fixed(id)) Join(on, readers_[id]);
+        if (layer != layer_of_.end() && IsPartialSum(graph_, node, input)) {
+          partial_.insert({i, input});
+          continue;
+        }
+        if (layer != layer_of_.end() || points_.fixed(id))
+          readers_[id].insert(on.begin(), on.end());
       }
     }
   }
-  static void Join(const Ids& more, Ids& ids) {
-    for (const ValueId id : more) {
-      if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+  // From the last to the first, so that values which the same later layers read share their sums.
+  ValueId Any(const std::set<ValueId>& switches) {
+    ValueId any = *switches.rbegin();
+    for (auto next = std::next(switches.rbegin()); next != switches.rend(); ++next) {
+      const auto [known, fresh] = any_.emplace(std::pair(*next, any), kNone);
+      if (fresh) known->second = Node1("Or", graph_.value(*next).name + ".any", {*next, any});
+      any = known->second;
     }
-  }
-  ValueId Any(Ids ids) {
-    std::sort(ids.begin(), ids.end());
-    const auto known = any_.find(ids);
-    if (known != any_.end()) return known->second;
-    ValueId any = ids[0];
-    for (size_t i = 1; i < ids.size(); ++i) any = Node1("Or", "any.switch", {any, ids[i]});
-    return any_[ids] = any;
+    return any;
   }
 
   // The product as it was, beside the one in integers; whoever reads it takes the one that is on.
   void AddTwin(size_t i) {
-    Redirect(graph_.nodes[i].inputs, points_.real);
     const Node& before = points_.before[i];
+    Ids& operands = graph_.nodes[i].inputs;
+    for (size_t k = 0; k < operands.size(); ++k) {
+      const auto& to = partial_.contains({i, static_cast<int>(k)}) ? chosen_ : points_.real;
+      if (const auto found = to.find(operands[k]); found != to.end()) operands[k] = found->second;
+    }
     Ids inputs = before.inputs;
     Redirect(inputs, chosen_);
     const NodeId twin = graph_.AddNode(before.op, before.name + ".float", std::move(inputs),
@@ -126,11 +133,12 @@ class SwitchBuilder {
 
   Graph& graph_;
   const QuantizationPoints& points_;
-  const size_t nodes_;                  // that there were at first
-  std::map<size_t, ValueId> layer_of_;  // product -> its switch
-  std::map<ValueId, Ids> readers_;      // wanted value -> switches that need it as integers
-  std::map<Ids, ValueId> any_;          // of switches
-  std::map<ValueId, ValueId> chosen_;   // wanted value -> as it is read
+  const size_t nodes_;                                  // that there were at first
+  std::map<size_t, ValueId> layer_of_;                  // product -> its switch
+  std::map<ValueId, std::set<ValueId>> readers_;        // wanted value -> switches that need it so
+  std::map<std::pair<ValueId, ValueId>, ValueId> any_;  // of two
+  std::set<std::pair<size_t, int>> partial_;            // inputs of products, see IsPartialSum
+  std::map<ValueId, ValueId> chosen_;                   // wanted value -> as it is read
 };
 
 }  // namespace

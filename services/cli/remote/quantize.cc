@@ -4,6 +4,7 @@
 
 #include "common/base/status.h"
 #include "common/runner/images.h"
+#include "common/runner/unpack.h"
 #include "services/cli/labels.h"
 #include "services/cli/remote/model.h"
 #include "services/quantizer/selection_file.h"
@@ -18,6 +19,11 @@ using Files = google::protobuf::RepeatedPtrField<step::v1::File>;
 
 absl::Status UploadSamples(const std::string& data, GatewayClient& client,
                            const StepContext& context, Files& files) {
+  if (data.ends_with(".zip")) {
+    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<UnpackedArchive> archive,
+                            UnpackedArchive::Open(data, context));
+    return UploadSamples(archive->samples().string(), client, context, files);
+  }
   std::error_code error;
   std::vector<fs::path> paths;
   const bool folder = fs::is_directory(data, error);

@@ -249,7 +249,8 @@ absl::Status Exporter::FillNode(const ExportNames& names, const Node& node, Node
   for (size_t i = 0; i < inputs; ++i) proto.add_input(name_of(node.inputs[i]));
   for (const ValueId id : node.outputs) proto.add_output(name_of(id));
   for (const auto& [name, attribute] : node.attributes) {
-    if (name == "q.captures") continue;
+    if (name == "q.captures" || (!imported_ && IsNewerAttribute(node, name, version_.opset)))
+      continue;
     AttributeProto* out = proto.add_attribute();
     out->set_name(name);
     if (const GraphPtr* body = std::get_if<GraphPtr>(&attribute)) {

@@ -31,6 +31,11 @@ struct Use {
     }
     return false;
   }
+  DataType TypeOf(size_t input) const {
+    return input < node.inputs.size() && node.inputs[input] != kNone
+               ? ElementType(graph.value(node.inputs[input]).type)
+               : DataType::kUndefined;
+  }
   bool Among(std::initializer_list<DataType> types) const {
     return AnyType(
         [&](DataType each) { return std::find(types.begin(), types.end(), each) != types.end(); });
@@ -98,7 +103,11 @@ constexpr std::array kNewer = {
     Newer{"Optional", 28, NewerThanSequences},
     Newer{"OptionalGetElement", 28, NewerThanSequences},
     Newer{"OptionalHasElement", 28, NewerThanSequences},
-    Newer{"QuantizeLinear", 23, [](const Use& use) { return use.node.Int("precision", 0) != 0; }},
+    // Before, x had its scale's type.
+    Newer{"QuantizeLinear", 23,
+          [](const Use& use) {
+            return use.node.Int("precision", 0) != 0 || use.TypeOf(0) != use.TypeOf(1);
+          }},
     Newer{"RMSNormalization", 23, Always},
     Newer{"Range", 27, [](const Use& use) { return use.Among({DataType::kF16, DataType::kBF16}); }},
     Newer{"ReverseSequence", 28, Brain},
@@ -111,6 +120,21 @@ constexpr std::array kNewer = {
     Newer{"Unique", 28, Brain},
 };
 
+// Attributes that operators got after opset 21.
+struct NewerAttribute {
+  std::string_view op, attribute;
+  int64_t opset;
+};
+constexpr std::array kNewerAttributes = {
+    NewerAttribute{"Attention", "left_window_size", 25},
+    NewerAttribute{"Attention", "right_window_size", 25},
+    NewerAttribute{"Cast", "round_mode", 24},
+    NewerAttribute{"DequantizeLinear", "output_dtype", 23},
+    NewerAttribute{"QuantizeLinear", "precision", 23},
+    NewerAttribute{"Range", "stash_type", 27},
+    NewerAttribute{"SpaceToDepth", "mode", 28},
+};
+
 // The releases of ONNX: the IR version that each opset came with.
 int64_t IrVersionOf(int64_t opset) {
   if (opset <= 22) return 10;
@@ -120,6 +144,13 @@ int64_t IrVersionOf(int64_t opset) {
 }
 
 }  // namespace
+
+bool IsNewerAttribute(const Node& node, std::string_view attribute, int64_t opset) {
+  return std::any_of(
+      kNewerAttributes.begin(), kNewerAttributes.end(), [&](const NewerAttribute& newer) {
+        return newer.op == node.op && newer.attribute == attribute && newer.opset > opset;
+      });
+}
 
 OnnxVersion OldestOpset(const Graph& graph) {
   int64_t opset = kOldest;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "common/ir/graph.h"
 
@@ -17,5 +18,7 @@ struct OnnxVersion {
 // it means at the newest, and the IR version that came with it: runtimes refuse files that are newer
 // than they are. A node whose types are not known needs the newest.
 OnnxVersion OldestOpset(const Graph& graph);
+// Whether an attribute came only after `opset`: there it says what is meant without it.
+bool IsNewerAttribute(const Node& node, std::string_view attribute, int64_t opset);
 
 }  // namespace quench::importer

@@ -209,13 +209,19 @@ def digest_of(path, sha256=None):
     return reapi.Digest(hash=sha256, size_bytes=path.stat().st_size)
 
 
-def compile_spec(model, digest, target):
-    """One cell of a batch: its steps are `model/import`, `model/default/transform` and `model/default/{target}/compile`."""
+def compile_spec(model, digest, target, samples=None):
+    """One cell of a batch: its steps are `model/import`, `model/default/transform` and `model/default/{target}/compile`.
+
+    With the digest of an .npy of samples, layers compute in 8-bit integers, whose ranges are taken from those.
+    """
     spec = gateway.WorkflowSpec(title=f"compile {model.name}")
     entry = spec.compile.models.add(name="model")
     entry.model.file.CopyFrom(digest)
     entry.model.name = model.name
-    spec.compile.choices.add(name="default")
+    choice = spec.compile.choices.add(name="default")
+    if samples is not None:
+        choice.quantize.options.per_channel = True
+        choice.quantize.calibrate.samples.add(path="samples.npy").digest.CopyFrom(samples)
     spec.compile.targets.add(name=target)
     return spec
 
@@ -223,7 +229,11 @@ def compile_spec(model, digest, target):
 def compile_model(client, arguments):
     digest = digest_of(arguments.model, arguments.sha256)
     client.upload(arguments.model, digest, arguments.break_upload)
-    name = client.create(compile_spec(arguments.model, digest, arguments.target))
+    samples = None
+    if arguments.quantize is not None:
+        samples = digest_of(arguments.quantize)
+        client.upload(arguments.quantize, samples)
+    name = client.create(compile_spec(arguments.model, digest, arguments.target, samples))
     print(name, file=sys.stderr)
     workflow, steps = client.watch(name)
     if workflow.state != gateway.STATE_SUCCEEDED:
@@ -247,6 +257,7 @@ def parse_arguments():
     parser.add_argument("--ca", type=pathlib.Path, metavar="FILE", help="PEM of who signs the gateway's certificate; absent: plain text")
     parser.add_argument("--token-file", type=pathlib.Path, metavar="FILE", help="holds a bearer token")
     parser.add_argument("--target", default="x86-64-v3", metavar="NAME")
+    parser.add_argument("--quantize", type=pathlib.Path, metavar="SAMPLES.npy", help="compute in 8-bit integers, calibrated on these")
     parser.add_argument("--sha256", metavar="HEX", help="of MODEL, where it is known already")
     parser.add_argument("--break-upload", action="store_true", help="for tests: the upload stops half way once, and resumes")
     parser.add_argument("model", type=pathlib.Path, metavar="MODEL")

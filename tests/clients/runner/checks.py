@@ -107,11 +107,11 @@ class Checks:
             if part not in text:
                 raise Failed(f"the client should have printed `{part}`:\n{text}")
 
-    def expect_reference(self, model, output):
-        """What the client wrote is what one process gives, byte for byte."""
-        reference = self.folder / f"{model.stem}-reference"
+    def expect_reference(self, model, output, *options):
+        """What the client wrote is what one process gives with these options, byte for byte."""
+        reference = self.folder / f"{model.stem}-reference{len(options)}"
         if not reference.exists():
-            words = [self.binaries / "quench", "compile", model, "--target", TARGET, "--output", reference]
+            words = [self.binaries / "quench", "compile", model, "--target", TARGET, "--output", reference, *options]
             done = subprocess.run(words, capture_output=True, text=True, env={**self.environment, "XDG_CACHE_HOME": str(self.folder / "cache")})
             if done.returncode != 0:
                 raise Failed(f"`quench compile` ended with {done.returncode}:\n{done.stderr[-2000:]}")
@@ -204,6 +204,16 @@ def check_tls_and_token(checks, gateway):
     return "TLS and token"
 
 
+def check_quantize(checks, gateway):
+    """Python only: integers, calibrated by the gateway on samples that the client uploads."""
+    model, output, samples = checks.model(1), checks.folder / "integers", checks.folder / "samples.npy"
+    models.write_samples(samples, 8)
+    text = checks.client(gateway, "--quantize", samples, model, output)
+    checks.expect(text, "model/default/calibrate", "model/default/quantize")
+    checks.expect_reference(model, output, "--quantize", "int8", "--per-channel", "--calibration-data", samples)
+    return "8-bit integers"
+
+
 def check_coexistence(checks, _):
     """Python only: googleapis' own packages in the same process, before and after ours."""
     python, client = checks.command
@@ -219,6 +229,6 @@ def run_all(language, command, binaries, folder):
     checks = Checks(language, command, binaries, folder)
     todo = [check_compile, check_cached, check_errors, check_tls_and_token, check_restart]
     if language == "python":
-        todo.append(check_coexistence)
+        todo += [check_quantize, check_coexistence]
     with Gateway(binaries, folder / "plain") as gateway:
         return [check(checks, gateway) for check in todo]

@@ -1,4 +1,4 @@
-"""A small ONNX model, written without any package: two dense layers, whose weights follow from a seed."""
+"""A small ONNX model and samples for it, written without any package: two dense layers, whose weights follow from a seed."""
 
 import random
 import struct
@@ -49,3 +49,12 @@ def write_model(path, seed):
     graph += field(5, tensor("w1", (INNER, OUTER), generator)) + field(5, tensor("w2", (OUTER, 16), generator))
     graph += field(11, value_info("x", (1, INNER))) + field(12, value_info("y", (1, 16)))
     path.write_bytes(field(1, 8) + field(7, graph) + field(8, field(2, 17)))
+
+
+def write_samples(path, count):
+    """`count` inputs of such a model, stacked in an .npy."""
+    generator = random.Random(count)
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({count}, {INNER}), }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    values = [generator.uniform(-1, 1) for _ in range(count * INNER)]
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + struct.pack(f"<{len(values)}f", *values))

@@ -174,7 +174,43 @@ TEST_F(SelectTest, LabelsCountWhatIsLost) {
   ASSERT_TRUE(wrong.ok()) << wrong.status();
   EXPECT_EQ(wrong->trials.size(), 1);
   options.labels.pop_back();
-  EXPECT_THAT(MessageOf(Find(options).status()), HasSubstr("19 labels for 20 rows"));
+  EXPECT_THAT(MessageOf(Find(options).status()),
+              HasSubstr("19 labels, and the first output has more rows"));
+}
+
+TEST_F(SelectTest, TooManyLabelsAreCounted) {
+  SelectOptions options;
+  options.budget.max_drop = 0.5;
+  options.labels.assign(21, 0);
+  EXPECT_THAT(MessageOf(Find(options).status()), HasSubstr("21 labels for 20 rows"));
+}
+
+// A layer that the module does not have is not passed over.
+TEST_F(SelectTest, KeptLayersMustBeThere) {
+  const Statistics statistics = Seen(graph_);
+  QuantizeOptions options;
+  options.kept = {{"c1", "a test"}, {"c9", "a test"}};
+  const absl::Status status = Quantize(graph_, &statistics, options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(MessageOf(status), HasSubstr("`c9` is to stay in float, and 0 products"));
+}
+
+// Of integers only, there is no noise to measure.
+TEST_F(SelectTest, OutputsMustTellWhatTheBudgetAsks) {
+  Graph graph = ResidualNetwork();
+  graph.outputs = {
+      testing::Add(graph, "ArgMax", {graph.outputs[0]}, {{"axis", int64_t{1}}}, "best")};
+  const Statistics statistics = Seen(graph);
+  const Graph module = Switched(graph, &statistics);
+  const auto library = folder_.path() / "classes.so";
+  ASSERT_TRUE(
+      codegen::Compile(module, {}, library, folder_.path() / "classes.h", StepContext()).ok());
+  SelectOptions options;
+  options.budget = {0.1, 30};
+  const std::string text =
+      MessageOf(Select(module, library, Given({RandomTensor({1, 3, 8, 8}, 1)}), options).status());
+  EXPECT_THAT(text, HasSubstr("no axis of classes"));
+  EXPECT_THAT(text, HasSubstr("no output is a float"));
 }
 
 TEST_F(SelectTest, ImpossibleBudgetsFail) {

@@ -130,6 +130,25 @@ TEST(SplitTensors, LeavesWhatOthersRead) {
   EXPECT_TRUE(split->layers.empty());
 }
 
+// Two sorts of channels make two parts, however many there may be.
+TEST(SplitTensors, CutsOnlyWhereItGains) {
+  Graph graph;
+  ValueId y = graph.AddInput("x", Type::Tensor(DataType::kF32, {1, 1, 6, 6}));
+  std::vector<float> weights(32, 1);
+  for (size_t c = 16; c < 32; ++c) weights[c] = 1000;
+  const ValueId w = graph.AddConstant("w", Tensor::Of(DataType::kF32, {32, 1, 1, 1}, weights));
+  y = Relu(graph, Add(graph, "Conv", {y, w}, {}, "first"), "a");
+  const ValueId v = graph.AddConstant("v", RandomTensor({4, 32, 1, 1}, 1));
+  graph.outputs = {Add(graph, "Conv", {y, v}, {}, "second")};
+  SplitOptions options;
+  options.parts = 8;
+  const auto split = SplitTensors(graph, options);
+  ASSERT_TRUE(split.ok()) << split.status();
+  ASSERT_EQ(split->layers.size(), 1);
+  EXPECT_THAT(split->layers[0].channels, ElementsAre(16, 16));
+  EXPECT_EQ(split->layers[0].bits_after, 0);
+}
+
 TEST(SplitTensors, LeavesEvenChannels) {
   Graph graph = ResidualNetwork();
   const auto split = SplitTensors(graph);
@@ -143,8 +162,10 @@ TEST(SplitTensors, TwiceIsRefused) {
   EXPECT_THAT(MessageOf(SplitTensors(split->graph).status()), HasSubstr("split already"));
   SplitOptions options;
   options.parts = 1;
-  EXPECT_THAT(MessageOf(SplitTensors(HostilePair(16), options).status()),
-              HasSubstr("1 parts, must be 2 to 8"));
+  options.least_gain = NAN;
+  const std::string text = MessageOf(SplitTensors(HostilePair(16), options).status());
+  EXPECT_THAT(text, HasSubstr("1 parts, must be 2 to 8"));
+  EXPECT_THAT(text, HasSubstr("a least gain of nan bits"));
 }
 
 }  // namespace
