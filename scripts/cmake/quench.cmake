@@ -98,8 +98,8 @@ function(reuse_precompiled_headers folder owner)
     endif()
   endforeach()
 endfunction()
-# Presets but `debug` compile our libraries several files at a time (CMAKE_UNITY_BUILD): parsing headers and what they
-# instantiate is most of a build. `debug` takes each file by itself: clang-tidy reads its list of commands, and a file
+# GCC's presets but `debug` compile our libraries several files at a time (CMAKE_UNITY_BUILD): parsing headers and what
+# they instantiate is most of a build. `debug` takes each file by itself: clang-tidy reads its list of commands, and a file
 # that forgets to include what it uses fails there. So names in anonymous namespaces are a library's, not a file's.
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
 
