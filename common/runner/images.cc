@@ -115,10 +115,13 @@ class JpegDecoder final : public Decoder {
 absl::StatusOr<std::unique_ptr<Decoder>> OpenImage(std::span<const std::byte> file,
                                                    const std::string& shown) {
   std::unique_ptr<Decoder> decoder;
-  if (!file.empty() && file[0] == std::byte{0x89}) {
+  const std::byte first = file.empty() ? std::byte{0} : file[0];
+  if (first == std::byte{0x89}) {
     decoder = std::make_unique<PngDecoder>(file, shown);
-  } else {
+  } else if (first == std::byte{0xFF}) {
     decoder = std::make_unique<JpegDecoder>(file, shown);
+  } else {
+    return InvalidArgument("`{}` is neither PNG nor JPEG ({} bytes)", shown, file.size());
   }
   QUENCH_RETURN_IF_ERROR(decoder->ReadHead());
   QUENCH_RETURN_IF_ERROR(CheckSize(decoder->width, decoder->height, shown));

@@ -193,6 +193,10 @@ TEST_F(QuantizeTest, BadRequestsSayWhatIsWanted) {
   expect({"compile", DigitsModel(), "--per-channel"}, 1, "--quantize");
   expect({"calibrate", DigitsModel(), "--data", kSamples, "--images", "imagnet"}, 1,
          "there are imagenet, unit, signed and bytes");
+  expect({"quantize", DigitsModel(), "--type", "dynamic", "--images", "unit", "--force"}, 1,
+         "--images is of --evaluation-data");
+  expect({"compile", DigitsModel(), "--quantize", "int8", "--type", "dynamic", "--images", "unit"},
+         1, "--images is of --calibration-data");
 }
 
 }  // namespace

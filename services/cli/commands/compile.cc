@@ -216,6 +216,10 @@ absl::Status CheckQuantization(const CompileArgs& args) {
         "--calibration-random N; with --type dynamic none of them");
   }
   const BudgetFlags& budget = *args.how->budget;
+  if (!args.job.samples.images.empty() && args.job.samples.data.empty() && budget.data.empty()) {
+    return InvalidArgument(
+        "--images is of --calibration-data or --evaluation-data, and there are neither");
+  }
   return CheckBudget(budget, budget.data.empty() ? args.job.samples.data : budget.data);
 }
 

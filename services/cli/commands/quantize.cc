@@ -71,6 +71,8 @@ absl::Status RunQuantize(const QuantizeArgs& args, const StepContext& context) {
   }
   BudgetFlags& budget = *args.how->budget;
   QUENCH_RETURN_IF_ERROR(CheckBudget(budget, budget.data));
+  if (!args.images.empty() && budget.data.empty())
+    return InvalidArgument("--images is of --evaluation-data PATH, and there is none");
   QUENCH_ASSIGN_OR_RETURN(budget.format, SampleFormatOf(args.images));
   std::optional<quantizer::Statistics> statistics;
   if (!args.calibration.empty()) {

@@ -161,8 +161,9 @@ TEST_F(ImagesTest, WhatIsNoImageIsNamed) {
     EXPECT_EQ(CheckImage(Path(name), name).ok() || !status.ok(), true);
     return MessageOf(status);
   };
-  EXPECT_THAT(read("a.png", "no image"), HasSubstr("`a.png` is no JPEG"));
-  EXPECT_THAT(read("b.png", ""), HasSubstr("`b.png`"));
+  EXPECT_THAT(read("a.png", "no image"), HasSubstr("`a.png` is neither PNG nor JPEG (8 bytes)"));
+  EXPECT_THAT(read("b.png", ""), HasSubstr("`b.png` is neither PNG nor JPEG (0 bytes)"));
+  EXPECT_THAT(read("i.jpg", "\xFF\xD8"), HasSubstr("`i.jpg` has no pixels"));
   EXPECT_THAT(read("c.png", "\x89PNG\r\n\x1a\nxx"), HasSubstr("`c.png` is no PNG"));
   std::string png = *ReadFile(Png("d.png", 2, 2, kFour));
   EXPECT_THAT(read("e.png", png.substr(0, png.size() - 20)), HasSubstr("damaged PNG"));
