@@ -72,13 +72,14 @@ class ImagesTest : public ::testing::Test {
   const TempDir folder_ = *TempDir::Create();
 };
 
-const Pixels kFour = {10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120};  // 2 x 2
+Pixels Four() { return {10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120}; }  // 2 x 2
 
 TEST_F(ImagesTest, PixelsGoWhereTheInputHasThem) {
-  const auto path = Png("a.png", 2, 2, kFour);
+  const auto path = Png("a.png", 2, 2, Four());
   EXPECT_EQ(Read(path, {1, 3, 2, 2}, "bytes"),
             (std::vector<float>{10, 40, 70, 100, 20, 50, 80, 110, 30, 60, 90, 120}));
-  EXPECT_EQ(Read(path, {1, 2, 2, 3}, "bytes"), (std::vector<float>(kFour.begin(), kFour.end())));
+  EXPECT_EQ(Read(path, {1, 2, 2, 3}, "bytes"),
+            (std::vector<float>{10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120}));
   EXPECT_EQ(Read(path, {1, 3, 2, 2}, "bytes,order=bgr"),
             (std::vector<float>{30, 60, 90, 120, 20, 50, 80, 110, 10, 40, 70, 100}));
   const std::vector<float> gray = Read(path, {1, 1, 2, 2}, "bytes");
@@ -144,7 +145,7 @@ TEST_F(ImagesTest, JpegsAndTransparencyAreRead) {
 }
 
 TEST_F(ImagesTest, BytesTakeBytes) {
-  const auto path = Png("a.png", 2, 2, kFour);
+  const auto path = Png("a.png", 2, 2, Four());
   const auto place = ImagePlaceOf(Input({1, 2, 2, 3}, DataType::kU8));
   ASSERT_TRUE(place.ok()) << place.status();
   const auto tensor = ReadImage(path, *place, DataType::kU8, *ParseImageOptions("bytes"), "a.png");
@@ -165,7 +166,7 @@ TEST_F(ImagesTest, WhatIsNoImageIsNamed) {
   EXPECT_THAT(read("b.png", ""), HasSubstr("`b.png` is neither PNG nor JPEG (0 bytes)"));
   EXPECT_THAT(read("i.jpg", "\xFF\xD8"), HasSubstr("`i.jpg` has no pixels"));
   EXPECT_THAT(read("c.png", "\x89PNG\r\n\x1a\nxx"), HasSubstr("`c.png` is no PNG"));
-  std::string png = *ReadFile(Png("d.png", 2, 2, kFour));
+  std::string png = *ReadFile(Png("d.png", 2, 2, Four()));
   EXPECT_THAT(read("e.png", png.substr(0, png.size() - 20)), HasSubstr("damaged PNG"));
   Pixels noise;
   for (int i = 0; i < 64 * 64 * 3; ++i) noise.push_back(static_cast<uint8_t>(i * 97 % 251));
@@ -201,7 +202,7 @@ TEST_F(ImagesTest, InputsThatTakeNoImagesAreNamed) {
 }
 
 TEST_F(ImagesTest, FoldersAndArchivesOfImagesAreSamples) {
-  Png("data/cats/1.png", 2, 2, kFour);
+  Png("data/cats/1.png", 2, 2, Four());
   Png("data/dogs/2.png", 1, 1, {1, 2, 3});
   SampleFormat format;
   const std::vector<ArtifactTensor> inputs = {Input({1, 3, 2, 2})};
