@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Quench beside ONNX Runtime on the same models, inputs and core, in one interleaved run.
 
-Usage: bench/bench_models.py --quench build/release/bin/quench [--seconds S] [--threads N] MODEL.onnx...
+Usage: bench/bench_models.py --quench build/release/bin/quench [--quantize] [--seconds S] [--threads N] MODEL.onnx...
 
 Each round times a burst of one, then of the other; the report is the median of the ratios of round medians, because
 machines are noisy and absolute milliseconds are not comparable between runs. Symbolic dims are bound with --size NAME=N.
+With --quantize four take turns: each side in f32 and in 8-bit integers (static ranges, a scale for each output channel).
 Needs onnxruntime and numpy; Quench is driven through its C ABI (ctypes), so both run in this process.
 """
 
@@ -107,31 +108,74 @@ def timed(run, seconds):
     return statistics.median(times), min(times)
 
 
-def compare(args, runtime, model, sizes):
+def peer_session(args, model):
     options = ort.SessionOptions()
     options.intra_op_num_threads = args.threads
     options.inter_op_num_threads = 1
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
-    session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    inputs = random_inputs(session, sizes)
-    with tempfile.TemporaryDirectory() as folder:
-        out = pathlib.Path(folder) / "out"
+    options.log_severity_level = 3
+    return ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+
+
+def quench(args, command, model, *options):
+    done = subprocess.run([args.quench, command, str(model), *map(str, options), "--progress", "none"], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"quench {command} {model}: {done.stderr}")
+
+
+def quantized(args, model, folder):
+    """The model in 8-bit integers, as the module that Quench compiles and as the QDQ model that ONNX Runtime takes.
+
+    Ranges come from random samples: they decide how exact the results are, not how fast they come.
+    """
+    statistics_file, module, exported = folder / "ranges.stats", folder / "int8.qir", folder / f"{model.stem}.int8.onnx"
+    shape = [word for size in args.size for word in ("--dim", size)] or ["--batch", 1]
+    quench(args, "calibrate", model, *shape, "--random", 2, "-o", statistics_file)
+    for target, activations in ((module, "int8"), (exported, args.peer_activations)):
+        quench(args, "quantize", model, *shape, "-c", statistics_file, "--type", "static", "--method", "minmax", "--per-channel",
+               "--activation-dtype", activations, "--kernel-dtype", "int8", "-o", target)
+    return module, exported
+
+
+def compare(args, runtime, model, sizes):
+    sessions = {"ort": peer_session(args, model)}
+    inputs = random_inputs(sessions["ort"], sizes)
+    names = [i.name for i in sessions["ort"].get_inputs()]
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        models = {"quench": model}
+        if args.quantize:
+            models["quench_int8"], exported = quantized(args, model, folder)
+            sessions["ort_int8"] = peer_session(args, exported)
         before = sum(os.times()[2:4])
-        subprocess.run([args.quench, "compile", str(model), "--output", str(out), "--progress", "none"], check=True,
-                       stdout=subprocess.DEVNULL)
+        quench(args, "compile", model, "--output", folder / "quench")
         compile_cpu = sum(os.times()[2:4]) - before
-        ours = QuenchModel(runtime, out / "model.so", inputs, [i.name for i in session.get_inputs()], args.threads)
-        ours.run()
-        session.run(None, inputs)
-        ratios, our_times, their_times = [], [], []
+        if args.quantize:
+            quench(args, "compile", models["quench_int8"], "--output", folder / "quench_int8")
+        competitors = {}
+        for key in models:
+            competitors[key] = QuenchModel(runtime, folder / key / "model.so", inputs, names, args.threads).run
+        for key, session in sessions.items():
+            competitors[key] = lambda session=session: session.run(None, inputs)
+        for run in competitors.values():
+            run()
+        rounds = []
         for _ in range(args.rounds):
-            mine, mine_min = timed(ours.run, args.seconds)
-            theirs, theirs_min = timed(lambda: session.run(None, inputs), args.seconds)
-            ratios.append(theirs / mine)
-            our_times.append(mine_min)
-            their_times.append(theirs_min)
-    return {"model": model.name, "speedup_median": statistics.median(ratios), "quench_min_ms": min(our_times) * 1e3,
-            "ort_min_ms": min(their_times) * 1e3, "compile_cpu_s": compile_cpu}
+            rounds.append({key: timed(run, args.seconds) for key, run in competitors.items()})
+
+    def ratio(slow, fast):
+        return statistics.median(r[slow][0] / r[fast][0] for r in rounds)
+
+    row = {"model": model.name, "speedup_median": ratio("ort", "quench"), "compile_cpu_s": compile_cpu}
+    if args.quantize:
+        row |= {"int8_speedup_median": ratio("ort_int8", "quench_int8"), "int8_over_f32_median": ratio("quench", "quench_int8"),
+                "ort_int8_over_f32_median": ratio("ort", "ort_int8")}
+    return row | {f"{key}_min_ms": min(r[key][1] for r in rounds) * 1e3 for key in competitors}
+
+
+COLUMNS = [("speedup_median", "ORT/Quench"), ("int8_speedup_median", "the same int8"), ("int8_over_f32_median", "f32/int8"),
+           ("ort_int8_over_f32_median", "f32/int8 of ORT"), ("quench_min_ms", "ours ms"), ("ort_min_ms", "ORT ms"),
+           ("quench_int8_min_ms", "ours int8 ms"), ("ort_int8_min_ms", "ORT int8 ms"), ("compile_cpu_s", "compile CPU s")]
 
 
 def main():
@@ -142,6 +186,9 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--size", action="append", default=[], metavar="NAME=N")
+    parser.add_argument("--quantize", action="store_true", help="beside the models, the same in 8-bit integers, both sides")
+    parser.add_argument("--peer-activations", choices=["int8", "uint8"], default="uint8",
+                        help="dtype of activations in the model that ONNX Runtime is given (its kernels for x86 prefer uint8)")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     sizes = {k: int(v) for k, v in (s.split("=") for s in args.size)}
@@ -151,10 +198,10 @@ def main():
     if args.json:
         print(json.dumps(rows, indent=2))
         return
-    print(f"{'model':<36} {'ORT/Quench':>10} {'ours ms':>9} {'ORT ms':>9} {'compile CPU s':>14}")
+    columns = [(key, title) for key, title in COLUMNS if key in rows[0]]
+    print(f"{'model':<28}" + "".join(f"  {title}" for _, title in columns))
     for row in rows:
-        print(f"{row['model']:<36} {row['speedup_median']:>10.2f} {row['quench_min_ms']:>9.3f} {row['ort_min_ms']:>9.3f} "
-              f"{row['compile_cpu_s']:>14.2f}")
+        print(f"{row['model']:<28}" + "".join(f"  {row[key]:>{len(title)}.{2 if 'ms' not in title else 3}f}" for key, title in columns))
 
 
 if __name__ == "__main__":

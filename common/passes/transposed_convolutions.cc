@@ -1,0 +1,242 @@
+// Computes transposed convolutions as convolutions whose channels become pixels.
+//   pre: types inferred; the kernel is a constant
+//   x -> ConvTranspose(W[C, M, k, k], stride s) -> y
+//     ==>   x -> Conv(V[M s s, C, t, t]) -> DepthToSpace(s) -> Slice -> y,   t = ceil(k / s)
+//   Position s q + r of the whole result is the sum over j < t of x[q - j] W[r + s j]: the s s
+//   remainders r are channels of one convolution, with zeros where r + s j is not below k. The slice
+//   cuts off what padding does, whole blocks aside, which the convolution does not compute.
+//   Pointwise operations of one tensor that follow go before the pixels move: they can be fused.
+//   For images with the same stride along both axes and no dilation.
+//   source: Shi et al. 2016, arXiv 1609.07009
+//   case: TransposedConvolutionsTest
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "common/base/status.h"
+#include "common/ops/kinds.h"
+#include "common/ops/op.h"
+#include "common/passes/passes.h"
+
+namespace quench::passes {
+namespace {
+
+constexpr size_t kAxes = 2;
+
+// One spatial axis.
+struct Axis {
+  int64_t kernel = 1, taps = 1;
+  int64_t pad_begin = 0, pad_end = 0;  // of the convolution
+  int64_t cut_begin = 0, cut_end = 0;  // of what its pixels become
+};
+
+struct Form {
+  int64_t stride = 1, groups = 1;
+  Axis axes[kAxes];
+};
+
+// `begin` and `end`: positions cut off the whole result, which is stride * (taps - 1) + stride
+// positions longer than stride * (size - 1); none if more is asked for than there is.
+std::optional<Axis> AxisOf(int64_t kernel, int64_t stride, int64_t begin, int64_t end) {
+  Axis axis;
+  axis.kernel = kernel;
+  axis.taps = (kernel + stride - 1) / stride;
+  end += stride * axis.taps - kernel;  // zeros that fill up the last block
+  if (begin < 0 || end < 0) return std::nullopt;
+  const int64_t whole_begin = std::min(begin / stride, axis.taps - 1);
+  const int64_t whole_end = std::min(end / stride, axis.taps - 1);
+  axis.pad_begin = axis.taps - 1 - whole_begin;
+  axis.pad_end = axis.taps - 1 - whole_end;
+  axis.cut_begin = begin - whole_begin * stride;
+  axis.cut_end = end - whole_end * stride;
+  return axis;
+}
+
+std::optional<Form> FormOf(const Graph& graph, const Node& node) {
+  if (node.op != "ConvTranspose") return std::nullopt;
+  const Tensor* kernel = ConstantOf(graph, node.inputs[1]);
+  if (kernel == nullptr || kernel->dtype() != DataType::kF32 || kernel->rank() != 2 + kAxes ||
+      kernel->size() == 0)
+    return std::nullopt;
+  const bool biased = node.inputs.size() > 2 && node.inputs[2] != kNone;
+  if (biased && ConstantOf(graph, node.inputs[2]) == nullptr) return std::nullopt;
+  const std::string padding = node.String("auto_pad", "NOTSET");
+  if ((padding != "NOTSET" && padding != "VALID") || !node.Ints("output_shape").empty())
+    return std::nullopt;
+  std::vector<int64_t> strides = node.Ints("strides"), pads = node.Ints("pads");
+  std::vector<int64_t> extra = node.Ints("output_padding");
+  strides.resize(kAxes, 1);
+  pads.resize(2 * kAxes, 0);
+  extra.resize(kAxes, 0);
+  if (padding == "VALID") pads.assign(2 * kAxes, 0);
+  for (const int64_t dilation : node.Ints("dilations")) {
+    if (dilation != 1) return std::nullopt;
+  }
+  if (strides[0] != strides[1]) return std::nullopt;
+  Form form;
+  form.stride = strides[0];
+  form.groups = node.Int("group", 1);
+  for (size_t i = 0; i < kAxes; ++i) {
+    const std::optional<Axis> axis =
+        AxisOf(kernel->dims()[2 + i], form.stride, pads[i], pads[kAxes + i] - extra[i]);
+    if (!axis) return std::nullopt;
+    form.axes[i] = *axis;
+  }
+  return form;
+}
+
+// [C, M / groups, kh, kw] as [M s s, C / groups, taps, taps], taps in reverse order.
+Tensor KernelOf(const Tensor& kernel, const Form& form) {
+  const int64_t inputs = kernel.dims()[0] / form.groups, outputs = kernel.dims()[1];
+  const auto& [h, w] = form.axes;
+  Tensor result = Tensor::Zeros(DataType::kF32, {outputs * form.groups * form.stride * form.stride,
+                                                 inputs, h.taps, w.taps});
+  auto* out = reinterpret_cast<float*>(result.mutable_bytes());
+  const std::span<const float> in = kernel.as<float>();
+  for (int64_t c = 0; c < kernel.dims()[0]; ++c) {
+    for (int64_t m = 0; m < outputs; ++m) {
+      for (int64_t y = 0; y < h.kernel; ++y) {
+        for (int64_t x = 0; x < w.kernel; ++x) {
+          const int64_t pixel = y % form.stride * form.stride + x % form.stride;
+          const int64_t channel =
+              (c / inputs * outputs + m) * form.stride * form.stride + pixel;
+          const int64_t tap_y = h.taps - 1 - y / form.stride, tap_x = w.taps - 1 - x / form.stride;
+          out[((channel * inputs + c % inputs) * h.taps + tap_y) * w.taps + tap_x] =
+              in[static_cast<size_t>(((c * outputs + m) * h.kernel + y) * w.kernel + x)];
+        }
+      }
+    }
+  }
+  return result;
+}
+
+Tensor Repeated(const Tensor& bias, int64_t times) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < bias.size(); ++i)
+    values.insert(values.end(), static_cast<size_t>(times), static_cast<float>(bias.FloatAt(i)));
+  const auto size = static_cast<int64_t>(values.size());
+  return Tensor::Of(DataType::kF32, {size}, values);
+}
+
+class Rewriter {
+ public:
+  explicit Rewriter(Graph& graph)
+      : graph_(graph), uses_(graph.UseCounts()), reader_(graph.values.size(), kNone) {
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      for (const ValueId id : graph.nodes[i].inputs) {
+        if (id != kNone) reader_[static_cast<size_t>(id)] = static_cast<NodeId>(i);
+      }
+    }
+  }
+
+  void Rewrite(NodeId id, const Form& form) {
+    const Node node = graph_.node(id);  // adding nodes moves them
+    const int64_t area = form.stride * form.stride;
+    const auto& [h, w] = form.axes;
+    std::vector<ValueId> inputs = {
+        node.inputs[0],
+        graph_.AddConstant(node.name + ".weight",
+                           KernelOf(*ConstantOf(graph_, node.inputs[1]), form))};
+    if (node.inputs.size() > 2 && node.inputs[2] != kNone) {
+      inputs.push_back(graph_.AddConstant(
+          node.name + ".bias", Repeated(*ConstantOf(graph_, node.inputs[2]), area)));
+    }
+    const std::vector<int64_t> kernel = {h.taps, w.taps};
+    const std::vector<int64_t> pads = {h.pad_begin, w.pad_begin, h.pad_end, w.pad_end};
+    ValueId y = InPlaceOf(id, "Conv", std::move(inputs),
+                          {{"kernel_shape", kernel}, {"pads", pads}, {"group", form.groups}});
+    ValueId old = node.outputs[0];
+    for (NodeId next = OnlyPointwiseReader(old); next != kNone; next = OnlyPointwiseReader(old)) {
+      const Node reader = graph_.node(next);
+      std::vector<ValueId> operands = reader.inputs;
+      std::replace(operands.begin(), operands.end(), old, y);
+      y = InPlaceOf(next, reader.op, std::move(operands), reader.attributes);
+      old = reader.outputs[0];
+    }
+    if (form.stride > 1) {
+      y = Add("DepthToSpace", node, {y},
+              {{"blocksize", form.stride}, {"mode", std::string("CRD")}});
+    }
+    graph_.ReplaceUses(old, Cut(node, form, y));
+  }
+
+ private:
+  ValueId Add(const std::string& op, const Node& of, std::vector<ValueId> inputs,
+              std::map<std::string, Attribute> attributes) {
+    const NodeId id = graph_.AddNode(op, of.name, std::move(inputs), 1, std::move(attributes));
+    graph_.node(id).origin = of.origin;
+    return graph_.node(id).outputs[0];
+  }
+
+  // With the name of the node whose work it does.
+  ValueId InPlaceOf(NodeId old, const std::string& op, std::vector<ValueId> inputs,
+                    std::map<std::string, Attribute> attributes) {
+    const Node of = graph_.node(old);
+    const ValueId y = Add(op, of, std::move(inputs), std::move(attributes));
+    std::swap(graph_.node(graph_.value(y).producer).name, graph_.node(old).name);
+    return y;
+  }
+
+  // The one node that reads a value, if it works on each of its elements with numbers only.
+  NodeId OnlyPointwiseReader(ValueId id) const {
+    const auto place = static_cast<size_t>(id);
+    if (uses_[place] != 1 || graph_.IsOutput(id)) return kNone;
+    const Node& node = graph_.node(reader_[place]);
+    if (!ops::IsPointwise(node) || node.outputs.size() != 1 ||
+        !(graph_.value(node.outputs[0]).type == graph_.value(id).type))
+      return kNone;
+    for (const ValueId input : node.inputs) {
+      if (input == id || input == kNone) continue;
+      const Tensor* number = ConstantOf(graph_, input);
+      if (number == nullptr || number->size() != 1) return kNone;
+    }
+    return reader_[place];
+  }
+
+  ValueId Cut(const Node& node, const Form& form, ValueId y) {
+    std::vector<int64_t> starts, ends, axes;
+    for (size_t i = 0; i < kAxes; ++i) {
+      const Axis& axis = form.axes[i];
+      if (axis.cut_begin == 0 && axis.cut_end == 0) continue;
+      starts.push_back(axis.cut_begin);
+      ends.push_back(axis.cut_end == 0 ? std::numeric_limits<int64_t>::max() : -axis.cut_end);
+      axes.push_back(static_cast<int64_t>(2 + i));
+    }
+    if (axes.empty()) return y;
+    const auto list = [&](const char* name, const std::vector<int64_t>& values) {
+      const auto size = static_cast<int64_t>(values.size());
+      return graph_.AddConstant(node.name + name, Tensor::Of(DataType::kI64, {size}, values));
+    };
+    const ValueId first = list(".starts", starts), last = list(".ends", ends);
+    return Add("Slice", node, {y, first, last, list(".axes", axes)}, {});
+  }
+
+  Graph& graph_;
+  const std::vector<int> uses_;
+  std::vector<NodeId> reader_;  // per value: one of them
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> RewriteTransposedConvolutions(Graph graph, const PassOptions& options,
+                                                    const StepContext& context) {
+  QUENCH_RETURN_IF_ERROR(ForEachBody(graph, [&](Graph body) {
+    return RewriteTransposedConvolutions(std::move(body), options, context);
+  }));
+  Rewriter rewriter(graph);
+  bool changed = false;
+  const size_t nodes = graph.nodes.size();
+  for (size_t i = 0; i < nodes; ++i) {
+    QUENCH_RETURN_IF_ERROR(context.Check());
+    const std::optional<Form> form = FormOf(graph, graph.nodes[i]);
+    if (!form) continue;
+    rewriter.Rewrite(static_cast<NodeId>(i), *form);
+    changed = true;
+  }
+  if (!changed) return graph;
+  graph.Compact();
+  QUENCH_RETURN_IF_ERROR(ops::InferGraph(graph));
+  return graph;
+}
+
+}  // namespace quench::passes

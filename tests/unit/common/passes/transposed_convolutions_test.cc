@@ -1,0 +1,98 @@
+#include "tests/unit/common/passes/pass_test_util.h"
+
+namespace quench::passes {
+namespace {
+
+using Attributes = std::map<std::string, Attribute>;
+using Ints = std::vector<int64_t>;
+
+struct Transposed {
+  std::string name;
+  Ints kernel;  // [C, M / groups, kh, kw]
+  Attributes attributes;
+  bool rewritten = true;
+};
+
+std::vector<Transposed> Cases() {
+  return {
+      {"blocks", {4, 3, 2, 2}, {{"strides", Ints{2, 2}}}},
+      {"overlapping", {4, 3, 4, 4}, {{"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}}},
+      {"rest_of_a_block",
+       {4, 3, 3, 3},
+       {{"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}, {"output_padding", Ints{1, 1}}}},
+      {"uneven", {4, 2, 5, 3}, {{"strides", Ints{3, 3}}, {"pads", Ints{0, 2, 4, 1}}}},
+      {"gaps", {4, 3, 2, 1}, {{"strides", Ints{3, 3}}, {"output_padding", Ints{1, 2}}}},
+      {"groups", {4, 3, 3, 3}, {{"strides", Ints{2, 2}}, {"group", int64_t{2}}}},
+      {"depthwise", {4, 1, 4, 4}, {{"strides", Ints{2, 2}}, {"group", int64_t{4}}}},
+      {"stride_1", {4, 3, 3, 3}, {{"pads", Ints{1, 1, 1, 1}}}},
+      {"whole_blocks_cut", {4, 3, 6, 6}, {{"strides", Ints{2, 2}}, {"pads", Ints{4, 3, 5, 4}}}},
+      {"all_cut", {4, 3, 2, 2}, {{"strides", Ints{2, 2}}, {"pads", Ints{5, 0, 0, 5}}}},
+      {"valid", {4, 3, 3, 3}, {{"strides", Ints{2, 2}}, {"auto_pad", std::string("VALID")}}},
+      // More rows than the kernel reaches.
+      {"padded_beyond", {4, 3, 1, 1}, {{"strides", Ints{2, 2}}, {"output_padding", Ints{1, 1}}}},
+      {"same", {4, 3, 3, 3}, {{"strides", Ints{2, 2}}, {"auto_pad", std::string("SAME_UPPER")}},
+       false},
+      {"dilated", {4, 3, 2, 2}, {{"strides", Ints{2, 2}}, {"dilations", Ints{2, 2}}}, false},
+      {"two_strides", {4, 3, 2, 2}, {{"strides", Ints{2, 1}}}, false},
+  };
+}
+
+class TransposedConvolutionsTest : public ::testing::TestWithParam<Transposed> {};
+
+TEST_P(TransposedConvolutionsTest, ComputesTheSame) {
+  const Transposed& form = GetParam();
+  for (const bool bias : {false, true}) {
+    ValueId x;
+    Graph graph = ImageGraph(&x, {2, 4, 5, 6});
+    std::vector<ValueId> inputs = {x, graph.AddConstant("w", RandomTensor(form.kernel, 5))};
+    const auto group = form.attributes.find("group");
+    const int64_t groups =
+        group == form.attributes.end() ? 1 : std::get<int64_t>(group->second);
+    if (bias)
+      inputs.push_back(graph.AddConstant("b", RandomTensor({form.kernel[1] * groups}, 6)));
+    graph.outputs = {Add(graph, "Relu", {Add(graph, "ConvTranspose", inputs, form.attributes)})};
+    const Graph after = After("transposed_convolutions", graph);
+    EXPECT_EQ(CountOps(after, "ConvTranspose"), form.rewritten ? 0 : 1);
+    if (!form.rewritten) continue;
+    // Relu can be part of the convolution.
+    EXPECT_EQ(after.nodes[0].op, "Conv");
+    EXPECT_EQ(after.nodes[1].op, "Relu");
+    EXPECT_EQ(after.value(after.outputs[0]).name, graph.value(graph.outputs[0]).name);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, TransposedConvolutionsTest, ::testing::ValuesIn(Cases()),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(TransposedConvolutionsTest, SizesOfTheRun) {
+  Graph graph;
+  const SymbolId size = graph.symbols->AddInput("size", {0, 2}, {1, 64});
+  const ValueId x = graph.AddInput("image", Type::Tensor(DataType::kF32, {1, 4, Dim::OfSymbol(size), 6}));
+  const ValueId w = graph.AddConstant("w", RandomTensor({4, 3, 4, 4}, 5));
+  graph.outputs = {Add(graph, "ConvTranspose", {x, w},
+                       {{"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}})};
+  EXPECT_EQ(CountOps(After("transposed_convolutions", graph), "ConvTranspose"), 0);
+}
+
+// What several read, or what a tensor is added to, stays behind the pixels.
+TEST(TransposedConvolutionsTest, OnlyLoneElementsMove) {
+  ValueId x;
+  Graph graph = ImageGraph(&x, {1, 4, 5, 6});
+  const ValueId w = graph.AddConstant("w", RandomTensor({4, 3, 2, 2}, 5));
+  const ValueId y = Add(graph, "ConvTranspose", {x, w}, {{"strides", Ints{2, 2}}});
+  const ValueId relu = Add(graph, "Relu", {y});
+  graph.outputs = {Add(graph, "Add", {relu, y})};
+  const Graph after = After("transposed_convolutions", graph);
+  EXPECT_EQ(after.nodes[1].op, "DepthToSpace");
+}
+
+TEST(TransposedConvolutionsTest, KernelsOfTheRunStay) {
+  ValueId x;
+  Graph graph = ImageGraph(&x, {1, 4, 5, 6});
+  const ValueId w = graph.AddInput("w", Type::Tensor(DataType::kF32, {4, 3, 2, 2}));
+  graph.outputs = {Add(graph, "ConvTranspose", {x, w}, {{"strides", Ints{2, 2}}})};
+  EXPECT_EQ(CountOps(After("transposed_convolutions", graph), "ConvTranspose"), 1);
+}
+
+}  // namespace
+}  // namespace quench::passes
