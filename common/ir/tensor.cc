@@ -196,6 +196,14 @@ int64_t Tensor::IntAt(int64_t index) const {
   }
 }
 
+Tensor Tensor::Widened() const {
+  const bool is_signed = dtype_ == DataType::kI4 || dtype_ == DataType::kI2;
+  Tensor wide = Zeros(is_signed ? DataType::kI8 : DataType::kU8, dims_);
+  std::byte* const out = wide.mutable_bytes();
+  for (int64_t i = 0; i < size(); ++i) out[i] = static_cast<std::byte>(IntAt(i));
+  return wide;
+}
+
 double Tensor::FloatAt(int64_t index) const {
   switch (dtype_) {
     case DataType::kF64:

@@ -56,6 +56,8 @@ class Tensor {
   // Elements as int64 (integer and bool dtypes; u64 wraps) or double (any real dtype). `index` is
   // row-major.
   int64_t IntAt(int64_t index) const;
+  // The same numbers, a byte each: of i4 and i2 as i8, of u4 and u2 as u8.
+  Tensor Widened() const;
   double FloatAt(int64_t index) const;
   std::vector<int64_t> ToInts() const;
 

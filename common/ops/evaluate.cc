@@ -49,7 +49,7 @@ Tensor View(const Tensor& input, std::vector<int64_t> dims) {
 class NodeRun {
  public:
   NodeRun(const Node& node, std::span<const Tensor* const> inputs, const StepContext& context)
-      : node_(node), inputs_(inputs), context_(context) {}
+      : node_(node), inputs_(inputs.begin(), inputs.end()), context_(context) {}
 
   absl::StatusOr<std::vector<Tensor>> Run() {
     QUENCH_RETURN_IF_ERROR(Infer());
@@ -72,6 +72,23 @@ class NodeRun {
   }
 
  private:
+  // Loops have no elements that share a byte: nodes that make none read them widened.
+  void Widen() {
+    const auto narrow = [](DataType type) {
+      return type != DataType::kUndefined && DataTypeBits(type) > 0 && DataTypeBits(type) < 8 &&
+             !IsFloat(type);
+    };
+    const bool makes = std::any_of(types_.begin(), types_.end(),
+                                   [&](const Type& type) { return narrow(type.dtype); });
+    for (size_t i = 0; i < inputs_.size() && !makes; ++i) {
+      if (inputs_[i] == nullptr || !narrow(inputs_[i]->dtype())) continue;
+      widened_.push_back(std::make_unique<const Tensor>(inputs_[i]->Widened()));
+      inputs_[i] = widened_.back().get();
+      operands_[i]->type.dtype = inputs_[i]->dtype();
+      operands_[i]->constant = inputs_[i];
+    }
+  }
+
   absl::Status Infer() {
     for (const Tensor* input : inputs_) {
       if (input == nullptr) {
@@ -84,6 +101,7 @@ class NodeRun {
     InferContext infer(node_, operands_, std::vector<Type>(node_.outputs.size()), symbols_);
     QUENCH_RETURN_IF_ERROR(FindOp(node_.op)->infer(infer));
     types_ = std::move(infer.outputs());
+    Widen();
     return absl::OkStatus();
   }
 
@@ -131,7 +149,8 @@ class NodeRun {
   }
 
   const Node& node_;
-  std::span<const Tensor* const> inputs_;
+  std::vector<const Tensor*> inputs_;
+  std::vector<std::unique_ptr<const Tensor>> widened_;
   const StepContext& context_;
   SymbolTable symbols_;
   std::vector<std::optional<OpContext::Operand>> operands_;

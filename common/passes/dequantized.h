@@ -41,6 +41,22 @@ struct Kernel {
 std::optional<Tensor> AsSigned(const Tensor& integers, const Tensor* zero);
 std::optional<Kernel> ReadKernel(const Graph& graph, ValueId id);
 
+// Weights of a product that stay integers while the rest is float: b [k, n] of i8, u8, i4 or u4, one
+// scale (and zero point, unless `zero` is missing) for each `block_size` of k and each column.
+struct StoredMatrix {
+  Tensor integers, scale;
+  std::optional<Tensor> zero;
+  int64_t block_size = 1;
+};
+// Of the right side of a MatMul or Gemm, where it is a dequantized constant that is large enough to
+// be worth it.
+bool HasStoredMatrix(const Graph& graph, const Node& product);
+std::optional<StoredMatrix> ReadStoredMatrix(const Graph& graph, const Node& product);
+
+// Whether a node takes rows of a large dequantized constant, with scales for each row or for blocks
+// of rows.
+bool HasStoredTable(const Graph& graph, const Node& gather);
+
 // Whether every sum of products of a channel fits i32 with its bias (i32 per channel, or null),
 // whatever the input.
 bool SumsFit(const Tensor& integers, int64_t channel_axis, const Dequantized& input,

@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/ops/evaluate.h"
 #include "common/ops/op.h"
+#include "common/passes/dequantized.h"
 #include "common/passes/fold.h"
 #include "common/passes/passes.h"
 
@@ -61,12 +62,16 @@ bool IsDequantized(const Graph& graph, ValueId id) {
   return producer != kNone && graph.node(producer).op == "DequantizeLinear";
 }
 
-// Nodes that dequantize (and transpose) constants for a product whose other side is quantized too:
-// integer_arithmetic computes that in integers.
+// Nodes that dequantize (and transpose) constants for a product whose other side is quantized too, or
+// that can read them as they are: integer_arithmetic computes that.
 std::vector<bool> KeptForIntegers(const Graph& graph) {
   std::vector<bool> kept(graph.nodes.size(), false);
   for (const Node& node : graph.nodes) {
     const bool product = node.op == "Conv" || node.op == "Gemm" || node.op == "MatMul";
+    if (product && HasStoredMatrix(graph, node))
+      kept[static_cast<size_t>(graph.value(node.inputs[1]).producer)] = true;
+    if (HasStoredTable(graph, node))
+      kept[static_cast<size_t>(graph.value(node.inputs[0]).producer)] = true;
     if (!product || !IsDequantized(graph, node.inputs[0])) continue;
     for (size_t i = 1; i < node.inputs.size(); ++i) {
       ValueId id = node.inputs[i];

@@ -22,8 +22,9 @@ constexpr size_t kMaxMembers = 24;  // beyond this a kernel body gains nothing a
 constexpr size_t kMaxScan = 256;    // nodes looked at after a root
 
 bool IsRoot(const std::string& op) {
-  static constexpr std::string_view kRoots[] = {"Conv", "ConvInteger", "ConvTranspose",
-                                                "Gemm", "MatMul",      "MatMulInteger"};
+  static constexpr std::string_view kRoots[] = {
+      "Conv",   "ConvInteger",   "ConvTranspose",       "Gemm",
+      "MatMul", "MatMulInteger", "q.weight_only_matmul"};
   return std::find(std::begin(kRoots), std::end(kRoots), op) != std::end(kRoots);
 }
 

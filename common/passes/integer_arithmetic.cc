@@ -48,7 +48,7 @@ class Converter {
       const Node node = graph_.nodes[i];  // adding nodes moves them
       if (node.op == "QuantizeLinear") CancelPair(node);
       if (node.op == "Conv" || node.op == "Gemm" || node.op == "MatMul")
-        Substitute(node, ToIntegers(node));
+        Substitute(node, Product(node));
       if (node.op == "QLinearConv" || node.op == "QLinearMatMul") Substitute(node, OfLinear(node));
       if (node.op == "ConvInteger" || node.op == "MatMulInteger")
         SignWeights(static_cast<NodeId>(i));
@@ -79,6 +79,11 @@ class Converter {
     if (with) graph_.ReplaceUses(node.outputs[0], *with);
   }
 
+  std::optional<ValueId> Product(const Node& node) {
+    const std::optional<ValueId> integers = ToIntegers(node);
+    return integers ? integers : WithStoredWeights(node);
+  }
+
   // The scaled sums in float, in place of the node's output; nothing when it stays as it is.
   std::optional<ValueId> ToIntegers(const Node& node) {
     const bool conv = node.op == "Conv";
@@ -105,6 +110,30 @@ class Converter {
     if (!SumsFit(kernel->integers, channel_axis, *input, bias.integers ? &*bias.integers : nullptr))
       return std::nullopt;
     return Emit(node, *input, *kernel, scales, bias);
+  }
+
+  // A product of floats by integers that are scaled where they are read.
+  std::optional<ValueId> WithStoredWeights(const Node& node) {
+    std::optional<StoredMatrix> stored = ReadStoredMatrix(graph_, node);
+    if (!stored) return std::nullopt;
+    const double alpha = node.Float("alpha", 1), beta = node.Float("beta", 1);
+    const bool biased = node.inputs.size() > 2 && node.inputs[2] != kNone && beta != 0;
+    if (biased && beta != 1) return std::nullopt;
+    if (alpha != 1) {
+      auto* scale = reinterpret_cast<float*>(stored->scale.mutable_bytes());
+      for (int64_t i = 0; i < stored->scale.size(); ++i)
+        scale[i] = static_cast<float>(scale[i] * alpha);
+    }
+    std::vector<ValueId> operands = {node.inputs[0],
+                                     graph_.AddConstant(node.name + ".w", stored->integers),
+                                     graph_.AddConstant(node.name + ".scale", stored->scale)};
+    if (stored->zero) operands.push_back(graph_.AddConstant(node.name + ".zero", *stored->zero));
+    const Type type = graph_.value(node.outputs[0]).type;
+    ValueId y = Add("q.weight_only_matmul", node.name, std::move(operands), type,
+                    {{"block_size", stored->block_size}});
+    graph_.node(graph_.value(y).producer).origin = node.origin;
+    if (biased) y = Add("Add", node.name + ".biased", {y, node.inputs[2]}, type);
+    return y;
   }
 
   // QLinearConv and QLinearMatMul through what they stand for.

@@ -33,6 +33,10 @@ class Sinker {
     const Node node = graph_.node(place);  // adding nodes moves them
     const size_t data = node.op == "Concat" ? node.inputs.size() : 1;
     if (node.op == "Transpose" && SinkTransposed(node)) return absl::OkStatus();
+    if (HasStoredTable(graph_, node)) {
+      SinkGathered(place);
+      return absl::OkStatus();
+    }
     std::optional<Dequantized> common;
     Node moved = node;
     for (size_t i = 0; i < data; ++i) {
@@ -94,6 +98,33 @@ class Sinker {
   }
 
  private:
+  // Rows of a table are taken as integers, with their scales.
+  void SinkGathered(NodeId place) {
+    const Node node = graph_.node(place);  // adding nodes moves them
+    const Node table = *ProducerOf(graph_, node.inputs[0], "DequantizeLinear");
+    const std::vector<int64_t> dims = ConstantOf(graph_, table.inputs[0])->dims();
+    const int64_t block = table.Int("block_size", 0);
+    const auto rows_of = [&](const char* what, ValueId from) {
+      Tensor rows = *ConstantOf(graph_, from);
+      const bool shared = DataTypeBits(rows.dtype()) < 8;  // bytes: they can't be taken apart
+      if (shared) rows = rows.Widened();
+      if (rows.rank() == 1) rows = rows.Reshaped({dims[0], 1});
+      if (shared || rows.dims() != ConstantOf(graph_, from)->dims())
+        from = graph_.AddConstant(node.name + what, std::move(rows));
+      const NodeId id = graph_.AddNode("Gather", node.name + what, {from, node.inputs[1]});
+      return graph_.node(id).outputs[0];
+    };
+    std::vector<ValueId> operands = {rows_of(".q", table.inputs[0]),
+                                     rows_of(".scale", table.inputs[1])};
+    if (table.inputs.size() > 2 && table.inputs[2] != kNone)
+      operands.push_back(rows_of(".zero", table.inputs[2]));
+    const Type type = graph_.value(node.outputs[0]).type;
+    graph_.ReplaceUses(node.outputs[0],
+                       AddTyped(graph_, "DequantizeLinear", node.name, std::move(operands), type,
+                                {{"axis", int64_t{type.rank() - 1}},
+                                 {"block_size", block > 0 ? block : dims[1]}}));
+  }
+
   bool IsPositive(const Dequantized& read) const {
     return read.known || ProducerOf(graph_, read.scale_id, "DynamicQuantizeLinear") != nullptr;
   }

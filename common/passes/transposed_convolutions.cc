@@ -89,8 +89,8 @@ std::optional<Form> FormOf(const Graph& graph, const Node& node) {
 Tensor KernelOf(const Tensor& kernel, const Form& form) {
   const int64_t inputs = kernel.dims()[0] / form.groups, outputs = kernel.dims()[1];
   const auto& [h, w] = form.axes;
-  Tensor result = Tensor::Zeros(DataType::kF32, {outputs * form.groups * form.stride * form.stride,
-                                                 inputs, h.taps, w.taps});
+  Tensor result = Tensor::Zeros(
+      DataType::kF32, {outputs * form.groups * form.stride * form.stride, inputs, h.taps, w.taps});
   auto* out = reinterpret_cast<float*>(result.mutable_bytes());
   const std::span<const float> in = kernel.as<float>();
   for (int64_t c = 0; c < kernel.dims()[0]; ++c) {
@@ -98,8 +98,7 @@ Tensor KernelOf(const Tensor& kernel, const Form& form) {
       for (int64_t y = 0; y < h.kernel; ++y) {
         for (int64_t x = 0; x < w.kernel; ++x) {
           const int64_t pixel = y % form.stride * form.stride + x % form.stride;
-          const int64_t channel =
-              (c / inputs * outputs + m) * form.stride * form.stride + pixel;
+          const int64_t channel = (c / inputs * outputs + m) * form.stride * form.stride + pixel;
           const int64_t tap_y = h.taps - 1 - y / form.stride, tap_x = w.taps - 1 - x / form.stride;
           out[((channel * inputs + c % inputs) * h.taps + tap_y) * w.taps + tap_x] =
               in[static_cast<size_t>(((c * outputs + m) * h.kernel + y) * w.kernel + x)];
@@ -134,12 +133,11 @@ class Rewriter {
     const int64_t area = form.stride * form.stride;
     const auto& [h, w] = form.axes;
     std::vector<ValueId> inputs = {
-        node.inputs[0],
-        graph_.AddConstant(node.name + ".weight",
-                           KernelOf(*ConstantOf(graph_, node.inputs[1]), form))};
+        node.inputs[0], graph_.AddConstant(node.name + ".weight",
+                                           KernelOf(*ConstantOf(graph_, node.inputs[1]), form))};
     if (node.inputs.size() > 2 && node.inputs[2] != kNone) {
-      inputs.push_back(graph_.AddConstant(
-          node.name + ".bias", Repeated(*ConstantOf(graph_, node.inputs[2]), area)));
+      inputs.push_back(graph_.AddConstant(node.name + ".bias",
+                                          Repeated(*ConstantOf(graph_, node.inputs[2]), area)));
     }
     const std::vector<int64_t> kernel = {h.taps, w.taps};
     const std::vector<int64_t> pads = {h.pad_begin, w.pad_begin, h.pad_end, w.pad_end};

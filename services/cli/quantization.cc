@@ -121,15 +121,19 @@ std::string MethodHelp() {
 
 }  // namespace
 
+bool WantsRanges(const QuantizeFlags& flags) {
+  return flags.type != "dynamic" && flags.type != "weights";
+}
+
 bool IsChanged(const QuantizeFlags& flags) {
   const QuantizeFlags other;
   const auto text = [](const QuantizeFlags& each) {
     const quantizer::QuantizeOptions& o = each.options;
-    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {}", each.kernel_dtype,
-                       each.bias_dtype, each.type, each.rescue.equalize, each.rescue.split_tensors,
-                       o.per_channel, o.symmetric, o.power_of_two, o.bias_correction, o.method,
-                       o.percentile, fmt::join(o.include, " "), fmt::join(o.exclude, " "),
-                       each.activation_dtype);
+    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", each.block_size,
+                       each.kernel_dtype, each.bias_dtype, each.type, each.rescue.equalize,
+                       each.rescue.split_tensors, o.per_channel, o.symmetric, o.power_of_two,
+                       o.bias_correction, o.method, o.percentile, fmt::join(o.include, " "),
+                       fmt::join(o.exclude, " "), each.activation_dtype);
   };
   return text(flags) != text(other) || IsChanged(*flags.budget);
 }
@@ -138,9 +142,10 @@ void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlag
   options
       .Add("--type", flags->type,
            "Ranges of activations: static (calibrated), dynamic (of each run), any (static where "
-           "there are statistics)",
-           "static|dynamic|any (default any)")
-      .OneOf({"static", "dynamic", "any"});
+           "there are statistics), weights (activations stay in float: only weights of matrix "
+           "products and embedding tables become integers)",
+           "static|dynamic|any|weights (default any)")
+      .OneOf({"static", "dynamic", "any", "weights"});
   std::vector<std::string> methods;
   for (const quantizer::MethodInfo& method : quantizer::AllMethods())
     methods.emplace_back(method.name);
@@ -152,9 +157,17 @@ void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlag
       .Add("--percentile", flags->options.percentile, "Of the method percentile", "P (default 99)")
       .Range(50, 100);
   options
-      .Add("--kernel-dtype", flags->kernel_dtype, "Of weights",
-           "int8|uint8 (default: that of activations)")
-      .OneOf({"int8", "uint8"});
+      .Add("--kernel-dtype", flags->kernel_dtype,
+           "Of weights; four bits with --type weights, where unsigned ones have asymmetric ranges",
+           "int8|uint8|int4|uint4 (default: that of activations)")
+      .OneOf({"int8", "uint8", "int4", "uint4"});
+  options
+      .Add(
+          "--block-size", flags->block_size,
+          "With --type weights: so many weights that are summed share a scale; 0: all of an output "
+          "channel",
+          "N (default 32 of four bits, 0 of eight)")
+      .Range(0, 1 << 20);
   options.Add("--bias-dtype", flags->bias_dtype, "Of biases", "int32|int8 (default int32)")
       .OneOf({"int32", "int8"});
   options.Flag("--per-channel", flags->options.per_channel,
@@ -176,8 +189,10 @@ quantizer::QuantizeOptions OptionsOf(const QuantizeFlags& flags) {
   options.activation_dtype = *ParseDataType(flags.activation_dtype);
   if (!flags.kernel_dtype.empty()) options.kernel_dtype = *ParseDataType(flags.kernel_dtype);
   options.bias_dtype = *ParseDataType(flags.bias_dtype);
+  if (flags.block_size >= 0) options.block_size = flags.block_size;
   options.source = flags.type == "static"    ? quantizer::RangeSource::kStatic
                    : flags.type == "dynamic" ? quantizer::RangeSource::kDynamic
+                   : flags.type == "weights" ? quantizer::RangeSource::kWeights
                                              : quantizer::RangeSource::kAny;
   return options;
 }

@@ -47,6 +47,7 @@ struct QuantizeFlags {
   quantizer::QuantizeOptions options;
   std::string activation_dtype = "int8", kernel_dtype, bias_dtype = "int32";
   std::string type = "any";
+  int64_t block_size = -1;  // not given
   RescueFlags rescue;
   std::shared_ptr<BudgetFlags> budget = std::make_shared<BudgetFlags>();
 };
@@ -58,6 +59,8 @@ struct QuantizeJob {
 };
 // As the quantizer takes them, the passes left out.
 quantizer::QuantizeOptions OptionsOf(const QuantizeFlags& flags);
+// Whether ranges of activations are to come from statistics.
+bool WantsRanges(const QuantizeFlags& flags);
 // Whether any of them was given.
 bool IsChanged(const QuantizeFlags& flags);
 void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlags>& flags);

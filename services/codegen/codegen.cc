@@ -17,6 +17,7 @@
 #include "common/ops/op.h"
 #include "common/passes/fold.h"
 #include "common/passes/pass.h"
+#include "common/passes/passes.h"
 #include "common/runtime/abi.h"
 #include "services/codegen/build.h"
 #include "services/codegen/header.h"
@@ -157,19 +158,29 @@ class Compiler {
     return ops::InferGraph(graph_);
   }
 
+  absl::Status RunPass(const char* name, Graph& graph) const {
+    const passes::PassInfo* pass = passes::FindPass(name);
+    QUENCH_CHECK(pass != nullptr);
+    QUENCH_ASSIGN_OR_RETURN(graph,
+                            passes::RunPass(*pass, std::move(graph), options_.passes, context_));
+    return absl::OkStatus();
+  }
+
+  // Only micro-kernels take numbers that share a byte.
+  absl::Status Widen(Graph& graph) const {
+    return passes::WidenIntegers(graph, [&](const Node& node) {
+      return options_.opt_level >= 2 && node.op == "q.weight_only_matmul";
+    });
+  }
+
   absl::Status BuildVariants(const std::vector<Target>& targets) {
     // Integers wherever the model is quantized, at every level: results are the same.
     // Taps show every value of the model itself: those stay in float.
     Graph graph = WithOwnSymbols(graph_);
     if (options_.taps) QUENCH_RETURN_IF_ERROR(passes::FoldDequantized(graph, context_));
-    for (const char* name : {"integer_arithmetic", "fuse_groups"}) {
-      if (options_.opt_level < 3 && std::string_view(name) == "fuse_groups") continue;
-      if (options_.taps && std::string_view(name) == "integer_arithmetic") continue;
-      const passes::PassInfo* pass = passes::FindPass(name);
-      QUENCH_CHECK(pass != nullptr);
-      QUENCH_ASSIGN_OR_RETURN(graph,
-                              passes::RunPass(*pass, std::move(graph), options_.passes, context_));
-    }
+    if (!options_.taps) QUENCH_RETURN_IF_ERROR(RunPass("integer_arithmetic", graph));
+    QUENCH_RETURN_IF_ERROR(Widen(graph));
+    if (options_.opt_level >= 3) QUENCH_RETURN_IF_ERROR(RunPass("fuse_groups", graph));
     for (const Target& target : targets) {
       Variant variant{target,
                       WithOwnSymbols(graph),

@@ -36,6 +36,10 @@ void Store(Tensor& tensor, int64_t index, int32_t value) {
     case DataType::kU8:
       reinterpret_cast<uint8_t*>(bytes)[index] = static_cast<uint8_t>(value);
       break;
+    case DataType::kI4:
+    case DataType::kU4:  // in a tensor of zeros
+      bytes[index / 2] |= static_cast<std::byte>((value & 15) << (index % 2 * 4));
+      break;
     default:
       reinterpret_cast<int32_t*>(bytes)[index] = value;
   }
@@ -88,6 +92,71 @@ absl::StatusOr<QuantizedConstant> QuantizeKernel(const Tensor& kernel, int axis,
   result.zero_point = Tensor::Zeros(scheme.dtype, dims);
   for (size_t i = 0; i < affines.size(); ++i) {
     Store(result.zero_point, static_cast<int64_t>(i), affines[i].zero_point);
+  }
+  return result;
+}
+
+namespace {
+
+double SquaredError(std::span<const float> values, const Affine& affine) {
+  double error = 0;
+  for (const float value : values) {
+    const double off = value - Dequantized(Quantized(value, affine), affine);
+    error += off * off;
+  }
+  return error;
+}
+
+Affine AffineOfBlock(std::span<const float> values, const Scheme& scheme, bool least_error) {
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  Affine best = AffineFor({*low, *high}, scheme);
+  constexpr double kStep = 0.05, kNarrowest = 0.7;
+  double error = least_error ? SquaredError(values, best) : 0;
+  for (double part = 1 - kStep; least_error && part > kNarrowest; part -= kStep) {
+    const Affine narrower = AffineFor({*low * part, *high * part}, scheme);
+    const double other = SquaredError(values, narrower);
+    if (other >= error) continue;
+    best = narrower;
+    error = other;
+  }
+  return best;
+}
+
+}  // namespace
+
+absl::StatusOr<QuantizedConstant> QuantizeBlocks(const Tensor& matrix, int axis, int64_t block,
+                                                 const Scheme& scheme, bool least_error) {
+  QUENCH_RETURN_IF_ERROR(CheckFinite(matrix));
+  Scheme used = scheme;
+  used.symmetric = IsSigned(scheme.dtype);
+  const int64_t columns = matrix.dims()[1];
+  const int64_t length = matrix.dims()[static_cast<size_t>(axis)];
+  const int64_t others = matrix.dims()[static_cast<size_t>(1 - axis)];
+  const int64_t blocks = (length + block - 1) / block;
+  std::vector<int64_t> dims = matrix.dims();
+  dims[static_cast<size_t>(axis)] = blocks;
+  QuantizedConstant result{Tensor::Zeros(scheme.dtype, matrix.dims()),
+                           Tensor::Zeros(DataType::kF32, dims), Tensor::Zeros(scheme.dtype, dims)};
+  const std::span<const float> all = matrix.as<float>();
+  auto* scales = reinterpret_cast<float*>(result.scale.mutable_bytes());
+  std::vector<float> values;
+  for (int64_t other = 0; other < others; ++other) {
+    for (int64_t b = 0; b < blocks; ++b) {
+      const auto place = [&](int64_t i) {
+        return axis == 0 ? i * columns + other : other * columns + i;
+      };
+      const int64_t end = std::min(length, (b + 1) * block);
+      values.clear();
+      for (int64_t i = b * block; i < end; ++i)
+        values.push_back(all[static_cast<size_t>(place(i))]);
+      const Affine affine = AffineOfBlock(values, used, least_error);
+      for (int64_t i = b * block; i < end; ++i)
+        Store(result.integers, place(i),
+              Quantized(values[static_cast<size_t>(i - b * block)], affine));
+      const int64_t at = axis == 0 ? b * others + other : other * blocks + b;
+      scales[at] = affine.scale;
+      Store(result.zero_point, at, affine.zero_point);
+    }
   }
   return result;
 }

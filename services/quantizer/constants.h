@@ -25,6 +25,13 @@ struct QuantizedConstant {
 absl::StatusOr<QuantizedConstant> QuantizeKernel(const Tensor& kernel, int axis,
                                                  const Scheme& scheme);
 
+// The same with a range for each `block` elements along `axis` and each index of the other one: scale
+// and zero point have ceil(size / block) there. Unsigned integers have asymmetric ranges. With
+// `least_error` a block's range is, of itself and up to 30 % less, the one whose squared error is
+// least.
+absl::StatusOr<QuantizedConstant> QuantizeBlocks(const Tensor& matrix, int axis, int64_t block,
+                                                 const Scheme& scheme, bool least_error);
+
 // A bias that is added to sums of products: integers in steps of input_scale * kernel_scale[c], as
 // i32. FAILED_PRECONDITION if one does not fit.
 absl::StatusOr<QuantizedConstant> QuantizeBias(const Tensor& bias, float input_scale,

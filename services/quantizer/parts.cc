@@ -127,9 +127,8 @@ const TensorStatistics* StatisticsOf(const Graph& graph, ValueId id, const Stati
   return found == statistics->values.end() ? nullptr : &found->second;
 }
 
-namespace {
-
-absl::StatusOr<std::vector<bool>> Selected(const Graph& fused, const QuantizeOptions& options) {
+absl::StatusOr<std::vector<bool>> SelectedNodes(const Graph& fused,
+                                                const QuantizeOptions& options) {
   std::vector<bool> selected(fused.nodes.size(), options.include.empty());
   StatusCollector problems;
   for (const bool including : {true, false}) {
@@ -149,6 +148,8 @@ absl::StatusOr<std::vector<bool>> Selected(const Graph& fused, const QuantizeOpt
   if (!problems.ok()) return problems.Finish();
   return selected;
 }
+
+namespace {
 
 std::string WhyFloat(const Graph& graph, const Node& node) {
   for (const int operand : {0, 1}) {
@@ -219,7 +220,7 @@ void Exclude(const Graph& graph, const std::vector<bool>& selected,
 absl::StatusOr<Plan> PlanParts(const Graph& fused, const Statistics* statistics,
                                const QuantizeOptions& options) {
   Plan plan;
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<bool> selected, Selected(fused, options));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<bool> selected, SelectedNodes(fused, options));
   QUENCH_RETURN_IF_ERROR(CheckKept(fused, options.kept));
   for (const Node& node : fused.nodes) plan.parts.push_back(PartOf(fused, node));
   Exclude(fused, selected, options.kept, plan);

@@ -42,6 +42,9 @@ bool IsActivation(const Graph& graph, ValueId id);
 const TensorStatistics* StatisticsOf(const Graph& graph, ValueId id, const Statistics* statistics,
                                      const QuantizeOptions& options);
 
+// Per node, whether include and exclude leave it. INVALID_ARGUMENT names patterns that fit no node.
+absl::StatusOr<std::vector<bool>> SelectedNodes(const Graph& graph, const QuantizeOptions& options);
+
 struct Plan {
   std::vector<Part> parts;          // per node
   std::vector<bool> wanted;         // per value: as integers

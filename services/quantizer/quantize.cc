@@ -14,9 +14,29 @@
 #include "services/quantizer/operands.h"
 #include "services/quantizer/parts.h"
 #include "services/quantizer/switches.h"
+#include "services/quantizer/weight_only.h"
 
 namespace quench::quantizer {
 namespace {
+
+// What has no meaning, or another one, where activations stay in float.
+void CheckWeightsOnly(const QuantizeOptions& options, StatusCollector& problems) {
+  const int64_t block = options.block_size.value_or(0);
+  if (block < 0 || block % 2 != 0 || block > (1 << 20)) {
+    problems.Add(InvalidArgument(
+        "block_size is {}, it must be even, at least 0 and at most 1048576", block));
+  }
+  const auto none = [&](bool given, const char* what) {
+    if (given) problems.Add(InvalidArgument("{} is for activations, which stay in float", what));
+  };
+  none(options.switches, "a budget");
+  none(options.symmetric, "symmetric");
+  none(options.bias_correction, "bias_correction");
+  if (!options.method.empty() && options.method != "minmax" && options.method != "mse") {
+    problems.Add(InvalidArgument("method is `{}`; ranges of weights alone are `minmax` or `mse`",
+                                 options.method));
+  }
+}
 
 absl::Status CheckOptions(const QuantizeOptions& options) {
   StatusCollector problems;
@@ -26,8 +46,16 @@ absl::Status CheckOptions(const QuantizeOptions& options) {
                                  DataTypeName(a), DataTypeName(b)));
   };
   one_of("activation", options.activation_dtype, DataType::kI8, DataType::kU8);
-  if (options.kernel_dtype != DataType::kUndefined)
-    one_of("kernel", options.kernel_dtype, DataType::kI8, DataType::kU8);
+  const bool weights_only = options.source == RangeSource::kWeights;
+  const DataType kernel = options.kernel_dtype;
+  if (kernel != DataType::kUndefined && !(weights_only && DataTypeBits(kernel) == 4))
+    one_of("kernel", kernel, DataType::kI8, DataType::kU8);
+  if (weights_only) {
+    CheckWeightsOnly(options, problems);
+  } else if (options.block_size) {
+    problems.Add(InvalidArgument("block_size is {}, and only weights alone (`weights`) have blocks",
+                                 *options.block_size));
+  }
   one_of("bias", options.bias_dtype, DataType::kI32, DataType::kI8);
   if (!(options.percentile > 50 && options.percentile <= 100)) {
     problems.Add(InvalidArgument("percentile is {}, it must be above 50 and at most 100",
@@ -429,6 +457,11 @@ absl::StatusOr<QuantizedModule> Quantize(const Graph& graph, const Statistics* s
   QUENCH_RETURN_IF_ERROR(CheckStage(graph));
   Graph checked = graph;  // a module may come from anywhere
   QUENCH_RETURN_IF_ERROR(ops::InferGraph(checked));
+  if (options.source == RangeSource::kWeights) {
+    if (statistics != nullptr)
+      return InvalidArgument("statistics are for activations, which stay in float");
+    return QuantizeWeightsOnly(std::move(checked), options, context);
+  }
   const std::string fingerprint = Fingerprint(graph);
   if (statistics != nullptr && statistics->fingerprint != fingerprint) {
     return absl::FailedPreconditionError(fmt::format(

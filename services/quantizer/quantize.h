@@ -5,6 +5,7 @@
 #include <absl/status/statusor.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,15 +22,20 @@ enum class RangeSource : uint8_t {
   kStatic,   // statistics of calibration; all that are needed must be there
   kDynamic,  // each run's own extrema, always asymmetric u8 (ONNX's DynamicQuantizeLinear)
   kAny,      // statistics where there are any, else as kDynamic
+  kWeights,  // none: activations stay in float, and only weights become integers (weight_only.h)
 };
 
 struct QuantizeOptions {
-  DataType activation_dtype = DataType::kI8;     // i8 or u8
-  DataType kernel_dtype = DataType::kUndefined;  // i8 or u8; undefined: that of activations
-  DataType bias_dtype = DataType::kI32;          // i32, or i8, which costs accuracy
-  bool per_channel = false;                      // kernels: a scale for each output channel
-  bool symmetric = false;                        // activations; kernels always are
-  bool power_of_two = false;                     // scales
+  DataType activation_dtype = DataType::kI8;  // i8 or u8
+  // i8 or u8, of weights alone also i4 or u4; undefined: that of activations
+  DataType kernel_dtype = DataType::kUndefined;
+  DataType bias_dtype = DataType::kI32;  // i32, or i8, which costs accuracy
+  bool per_channel = false;              // kernels: a scale for each output channel
+  // Of weights alone: so many that are summed share a scale; 0: all of an output channel. Absent: 32
+  // of four bits, 0 of eight.
+  std::optional<int64_t> block_size;
+  bool symmetric = false;     // activations; kernels always are
+  bool power_of_two = false;  // scales
   // Biases of Conv and Gemm take back what rounding the kernel adds to the mean of each output
   // channel; needs statistics of their inputs.
   bool bias_correction = false;

@@ -155,6 +155,8 @@ absl::StatusOr<QuantizeOptions> OptionsOf(const pb::QuantizeOptions& asked) {
   }
   if (asked.source() == pb::RANGE_SOURCE_STATIC) options.source = RangeSource::kStatic;
   if (asked.source() == pb::RANGE_SOURCE_DYNAMIC) options.source = RangeSource::kDynamic;
+  if (asked.source() == pb::RANGE_SOURCE_WEIGHTS_ONLY) options.source = RangeSource::kWeights;
+  if (asked.has_block_size()) options.block_size = asked.block_size();
   options.switches = asked.switches();
   options.include = {asked.include().begin(), asked.include().end()};
   options.exclude = {asked.exclude().begin(), asked.exclude().end()};

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -143,6 +144,44 @@ TEST_F(QuantizeTest, LayersAndLabelsAreCompared) {
   EXPECT_NE(few.err.find("2 labels for 8 rows"), std::string::npos) << few.err;
 }
 
+TEST_F(QuantizeTest, WeightsAloneInFourBits) {
+  std::string numbers;
+  for (int i = 0; i < 64 * 80; ++i)
+    numbers += fmt::format("{}{}", i == 0 ? "" : ", ", 0.01 * (i * 37 % 101 - 50));
+  ASSERT_TRUE(WriteFileAtomically(work_.path("lm.ir.txt"), fmt::format(R"(quench.ir 1
+module "lm" canonical {{
+  input %x: f32[2, 64]
+  const %w: f32[64, 80] = [{}]
+  %y: f32[2, 80] = MatMul(%x, %w)
+  output %y
+}}
+)",
+                                                                       numbers))
+                  .ok());
+  const auto compile = [&](const std::vector<std::string>& how, const std::string& output) {
+    std::vector<std::string> line = {"compile", "lm.ir.txt", "-o", output, "--export-metadata"};
+    line.insert(line.end(), how.begin(), how.end());
+    const Outcome outcome = work_.Run(line);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    const auto text = ReadFile(work_.path(output) / "metadata.json");
+    return nlohmann::json::parse(text.value_or(""), nullptr, false);
+  };
+  const nlohmann::json plain = compile({}, "f32"), four = compile({"--quantize", "int4"}, "i4");
+  EXPECT_EQ(plain.at("weight_bytes"), 64 * 80 * 4);
+  EXPECT_EQ(four.at("weight_bytes"), 64 * 80 / 2 + 2 * 80 * 4 * 2);  // scales and offsets
+  EXPECT_TRUE(four.at("kernels").at(0).at("reason").get<std::string>().starts_with("i4 weights"))
+      << four.at("kernels").dump();
+
+  // The same in three steps: quantized, compiled, verified.
+  const Outcome quantized = work_.Run(
+      {"quantize", "lm.ir.txt", "--type", "weights", "--kernel-dtype", "int4", "-o", "q.qir"});
+  ASSERT_EQ(quantized.exit_code, 0) << quantized.err;
+  ASSERT_EQ(work_.Run({"compile", "q.qir", "-o", "q"}).exit_code, 0);
+  EXPECT_EQ(ReadFile(work_.path("q") / "model.so"), ReadFile(work_.path("i4") / "model.so"));
+  const Outcome verified = work_.Run({"verify", "q.qir", "q/model.so"});
+  EXPECT_EQ(verified.exit_code, 0) << verified.err;
+}
+
 TEST_F(QuantizeTest, MoreSamplesAreAddedOnRequest) {
   ASSERT_EQ(Calibrate("s.stats").exit_code, 0);
   const Outcome again = Calibrate("s.stats");
@@ -188,7 +227,14 @@ TEST_F(QuantizeTest, BadRequestsSayWhatIsWanted) {
   expect({"quantize", "quantized.qir", "--type", "dynamic", "--force"}, 1, "quantized already");
   expect({"compare", DigitsModel(), "quantized.qir"}, 1, "samples are wanted");
   expect({"compile", DigitsModel(), "--quantize", "int8"}, 1, "--calibration-data PATH");
-  expect({"compile", DigitsModel(), "--quantize", "int4"}, 2, "int8");
+  expect({"compile", DigitsModel(), "--quantize", "int2"}, 2, "int8");
+  expect({"compile", DigitsModel(), "--quantize", "int4", "--type", "static"}, 1,
+         "weights alone (--type weights)");
+  expect({"compile", DigitsModel(), "--quantize", "int4", "--kernel-dtype", "int8"}, 1,
+         "different things");
+  expect({"compile", DigitsModel(), "--quantize", "int4", "--calibration-random", "3"}, 1,
+         "none of them");
+  expect({"quantize", DigitsModel(), "--kernel-dtype", "int4", "--force"}, 1, "kernel dtype is i4");
   expect({"compile", DigitsModel(), "--calibration-data", kSamples}, 1, "--quantize");
   expect({"compile", DigitsModel(), "--per-channel"}, 1, "--quantize");
   expect({"calibrate", DigitsModel(), "--data", kSamples, "--images", "imagnet"}, 1,

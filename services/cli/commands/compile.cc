@@ -35,6 +35,7 @@ constexpr char kCompileExamples[] = R"(Examples:
   quench compile m.onnx --quantize int8 --per-channel --calibration-data samples   in 8-bit integers
   quench compile m.onnx --quantize int8 --calibration-data samples --max-drop 0.5% --labels labels.txt
                                                              no more than half a point of accuracy lost
+  quench compile gpt.onnx --quantize int4                    weights of products in 4 bits, 32 to a scale
   quench compile m.onnx --gateway build-farm:7450            the same bytes, compiled elsewhere)";
 
 struct CompileArgs {
@@ -168,7 +169,7 @@ absl::StatusOr<QuantizedModel> QuantizeModel(const CompileArgs& args, const Quan
   std::optional<quantizer::Statistics> statistics;
   if (!job.calibration.empty()) {
     QUENCH_ASSIGN_OR_RETURN(statistics, quantizer::ReadStatistics(job.calibration));
-  } else if (job.how.type != "dynamic") {
+  } else if (WantsRanges(job.how)) {
     QUENCH_ASSIGN_OR_RETURN(statistics, CalibrateHere(graph, job.samples, context));
     WarnOf(*statistics);
   }
@@ -200,6 +201,8 @@ absl::StatusOr<Made> MakeHere(const CompileArgs& args, const QuantizeJob& job,
   return made;
 }
 
+bool IsFourBits(const std::string& dtype) { return dtype == "int4" || dtype == "uint4"; }
+
 absl::Status CheckQuantization(const CompileArgs& args) {
   const int sources = (args.job.calibration.empty() ? 0 : 1) +
                       (args.job.samples.data.empty() ? 0 : 1) +
@@ -210,10 +213,21 @@ absl::Status CheckQuantization(const CompileArgs& args) {
     return InvalidArgument(
         "options of calibration and quantization are for --quantize int8 or uint8");
   }
-  if (args.how->type == "dynamic" ? sources > 0 : sources != 1) {
+  const bool four_bits = IsFourBits(args.quantize);
+  if (four_bits && args.how->type != "any" && args.how->type != "weights") {
+    return InvalidArgument("--quantize {} is for weights alone (--type weights), not --type {}",
+                           args.quantize, args.how->type);
+  }
+  if (four_bits && !args.how->kernel_dtype.empty() && args.how->kernel_dtype != args.quantize) {
+    return InvalidArgument(
+        "--quantize {} and --kernel-dtype {} say different things of the weights", args.quantize,
+        args.how->kernel_dtype);
+  }
+  if (WantsRanges(*args.how) && !four_bits ? sources != 1 : sources > 0) {
     return InvalidArgument(
         "--quantize wants one of --calibration-data PATH, --calibration FILE and "
-        "--calibration-random N; with --type dynamic none of them");
+        "--calibration-random N; of weights alone (int4, uint4, --type weights) and with --type "
+        "dynamic none of them");
   }
   const BudgetFlags& budget = *args.how->budget;
   if (!args.job.samples.images.empty() && args.job.samples.data.empty() && budget.data.empty()) {
@@ -226,7 +240,12 @@ absl::Status CheckQuantization(const CompileArgs& args) {
 absl::StatusOr<QuantizeJob> JobOf(const CompileArgs& args) {
   QuantizeJob job = args.job;
   job.how = *args.how;
-  job.how.activation_dtype = args.quantize;
+  if (IsFourBits(args.quantize)) {
+    job.how.type = "weights";
+    job.how.kernel_dtype = args.quantize;
+  } else {
+    job.how.activation_dtype = args.quantize;
+  }
   job.how.budget = std::make_shared<BudgetFlags>(*args.how->budget);
   QUENCH_ASSIGN_OR_RETURN(job.how.budget->format, SampleFormatOf(job.samples.images));
   if (job.how.budget->data.empty()) job.how.budget->data = job.samples.data;
@@ -303,8 +322,10 @@ Action DeclareCompile(const Options& options) {
       .OneOf(names);
   options
       .Add("--quantize", args->quantize,
-           "Compute in 8-bit integers; the options of `quench quantize` say how", "int8|uint8")
-      .OneOf({"int8", "uint8"});
+           "Compute in 8-bit integers, or keep weights in 4 bits (--type weights); the options of "
+           "`quench quantize` say how",
+           "int8|uint8|int4|uint4")
+      .OneOf({"int8", "uint8", "int4", "uint4"});
   options.Add("--calibration-data", args->job.samples.data,
               "Samples that ranges are taken from: a file or a folder, see `quench calibrate`",
               "PATH");

@@ -24,6 +24,8 @@ constexpr char kQuantizeExamples[] = R"(Examples:
   quench quantize model.onnx --type dynamic            ranges of each run, no calibration
   quench quantize model.onnx -c calibration.stats --max-drop 0.5% --evaluation-data test --labels test.txt
                                                        as many layers as half a point of accuracy allows
+  quench quantize gpt.onnx --type weights --kernel-dtype int4 --block-size 64 --method mse
+                                                       products read 4-bit weights, activations stay in float
   quench quantize model.onnx -c calibration.stats --exclude 'head.*' --exclude op:Gemm
                                                        what must stay in float
 

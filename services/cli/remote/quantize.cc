@@ -61,10 +61,12 @@ qpb::QuantizeOptions ToProto(const quantizer::QuantizeOptions& options, const Mo
   message.set_bias_correction(options.bias_correction);
   message.set_method(options.method);
   message.set_percentile(options.percentile);
-  message.set_source(options.source == quantizer::RangeSource::kStatic ? qpb::RANGE_SOURCE_STATIC
-                     : options.source == quantizer::RangeSource::kDynamic
-                         ? qpb::RANGE_SOURCE_DYNAMIC
-                         : qpb::RANGE_SOURCE_UNSPECIFIED);
+  if (options.block_size) message.set_block_size(*options.block_size);
+  message.set_source(
+      options.source == quantizer::RangeSource::kStatic    ? qpb::RANGE_SOURCE_STATIC
+      : options.source == quantizer::RangeSource::kWeights ? qpb::RANGE_SOURCE_WEIGHTS_ONLY
+      : options.source == quantizer::RangeSource::kDynamic ? qpb::RANGE_SOURCE_DYNAMIC
+                                                           : qpb::RANGE_SOURCE_UNSPECIFIED);
   message.mutable_include()->Assign(options.include.begin(), options.include.end());
   message.mutable_exclude()->Assign(options.exclude.begin(), options.exclude.end());
   const auto& disabled = model.disabled;
@@ -100,7 +102,7 @@ absl::StatusOr<gateway::v1::QuantizeChoice> ChoiceOf(const QuantizeJob& job,
     QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> digests,
                             client.UploadFiles({job.calibration}, context));
     *choice.mutable_statistics() = digests[0];
-  } else if (job.how.type != "dynamic") {
+  } else if (WantsRanges(job.how)) {
     qpb::CalibrateRequest& calibrate = *choice.mutable_calibrate();
     calibrate.set_random_samples(static_cast<int32_t>(job.samples.random));
     calibrate.set_seed(job.samples.seed);

@@ -24,6 +24,7 @@ class MicroEmitter {
         row.Set(row.Get() + r_.kh_stride);
       });
       block_.Set(block_.Get() + r_.block_stride);
+      NextScales();
     });
     Tail();
     int i = 0;
@@ -58,6 +59,15 @@ class MicroEmitter {
     weights_ = b_.Variable(t_.weights);
     block_ = b_.Variable(t_.input);
     if (t_.prefetch.valid()) prefetch_ = b_.Variable(t_.prefetch);
+    if (t_.scales.valid()) scales_ = b_.Variable(t_.scales);
+    if (t_.offsets.valid()) offsets_ = b_.Variable(t_.offsets);
+  }
+
+  void NextScales() {
+    if (r_.stored == nullptr || !r_.stored->blocked) return;
+    const int64_t bytes = int64_t{4} * r_.lanes * t_.vectors;
+    scales_.Set(scales_.Get() + bytes);
+    if (t_.offsets.valid()) offsets_.Set(offsets_.Get() + bytes);
   }
 
   // All channels of one tap.
@@ -89,19 +99,40 @@ class MicroEmitter {
     });
   }
 
+  // The weights of channel c, in floats. Of stored ones that share a byte all are made at once.
+  const std::vector<Vec>& Row(int c, std::vector<std::vector<Vec>>& rows) {
+    if (r_.stored == nullptr) {
+      rows.assign(1, FloatRow(c));
+      return rows[0];
+    }
+    const int shared = r_.stored->rows_per_byte();
+    if (c % shared == 0) {
+      const Ptr offsets = t_.offsets.valid() ? offsets_.Get() : Ptr{};
+      const StoredReader reader(b_, *r_.stored, r_.lanes, t_.vectors, scales_.Get(), offsets);
+      rows = reader.Read(weights_.Get() + int64_t{c / shared} * t_.vectors * r_.lanes);
+    }
+    return rows[static_cast<size_t>(c % shared)];
+  }
+
+  std::vector<Vec> FloatRow(int c) {
+    std::vector<Vec> weights;
+    for (int v = 0; v < t_.vectors; ++v) {
+      const int64_t at = (static_cast<int64_t>(c) * t_.vectors + v) * r_.lanes * 4;
+      weights.push_back(b_.Load(weights_.Get() + at, r_.lanes));
+    }
+    return weights;
+  }
+
   // `channels` multiply-adds into every accumulator.
   void Body(Ptr input, int channels) {
     Prefetch();
     if (r_.bytes != nullptr) return BytesBody(input, channels);
+    std::vector<std::vector<Vec>> rows;
     const bool by_lane =
         r_.by_lane && channels % 4 == 0 && b_.ConstantOr(r_.channel_stride, 0) == 4;
     std::vector<Vec> quads(pixels_.size());
     for (int c = 0; c < channels; ++c) {
-      std::vector<Vec> weights;
-      for (int v = 0; v < t_.vectors; ++v) {
-        const int64_t at = (static_cast<int64_t>(c) * t_.vectors + v) * r_.lanes * 4;
-        weights.push_back(b_.Load(weights_.Get() + at, r_.lanes));
-      }
+      const std::vector<Vec>& weights = Row(c, rows);
       for (size_t p = 0; p < pixels_.size(); ++p) {
         const Ptr address = input + r_.channel_stride * c + pixels_[p];
         if (by_lane && c % 4 == 0) quads[p] = b_.Load(address, 4);
@@ -114,7 +145,9 @@ class MicroEmitter {
         }
       }
     }
-    weights_.Set(weights_.Get() + static_cast<int64_t>(channels) * t_.vectors * r_.lanes * 4);
+    const int64_t row = int64_t{t_.vectors} * r_.lanes;
+    weights_.Set(weights_.Get() +
+                 (r_.stored != nullptr ? r_.stored->Rows(channels) * row : channels * row * 4));
   }
 
   void BytesBody(Ptr input, int words) {
@@ -149,7 +182,7 @@ class MicroEmitter {
   const MicroTile& t_;
   std::vector<Int> pixels_;  // offsets of the tile's pixels
   std::vector<VecVar> accumulators_;
-  PtrVar weights_, block_, prefetch_;
+  PtrVar weights_, block_, prefetch_, scales_, offsets_;
 };
 
 }  // namespace

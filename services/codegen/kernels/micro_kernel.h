@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "services/codegen/kernels/byte_root.h"
+#include "services/codegen/kernels/stored_weights.h"
 #include "services/codegen/kernels/tile.h"
 #include "services/codegen/kernels/vector_builder.h"
 
@@ -21,6 +22,9 @@ struct MicroReduction {
   int lanes = 8;
   bool by_lane = false;             // Target::multiply_by_lane
   const ByteRoot* bytes = nullptr;  // products of bytes instead of floats
+  // Weights are integers, scaled as they are read: each block has scales of its own if it has
+  // `stored->block` channels, else all have the same.
+  const StoredWeights* stored = nullptr;
   Int blocks, block_stride;
   Int kh, kh_stride;
   Int kw, kw_stride;
@@ -38,6 +42,9 @@ struct MicroTile {
   Ptr bias;     // `vectors` vectors that the accumulators start with; 0 when invalid
   Ptr factors;  // of bytes: with `vectors` more that `zero`, an i32, is multiplied by; or invalid
   Vec zero;
+  // Of stored weights: [blocks][vectors][lanes] f32, what an integer is multiplied by, and what is
+  // added then; offsets are 0 when invalid.
+  Ptr scales, offsets;
   Ptr prefetch;  // lines to fetch, one step of `prefetch_lines` per body; none when invalid
   int prefetch_lines = 1;
 };

@@ -251,6 +251,80 @@ absl::StatusOr<Packed> PackGemmPanels(const Request& request) {
   });
 }
 
+// Calls visit(column) for the columns of a panel after another, beyond the last one too.
+template <typename Visit>
+void ForPanelColumns(const Split& panels, int64_t p, int64_t lanes, const Visit& visit) {
+  for (int64_t column = panels.Start(p) * lanes; column < panels.Start(p + 1) * lanes; ++column)
+    visit(column);
+}
+
+absl::StatusOr<Packed> PackGemmPanelsStored(const Request& request) {
+  const DataType type = request.source().dtype();
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(2, 2, type));
+  QUENCH_RETURN_IF_ERROR(request.CheckPositive({"lanes", "vectors"}));
+  const bool bytes = type == DataType::kI8 || type == DataType::kU8;
+  if (!bytes && type != DataType::kI4 && type != DataType::kU4)
+    return Internal("pack `gemm_panels_stored`: takes no {}", DataTypeName(type));
+  const int64_t k = request.dim(0), n = request.dim(1), lanes = request.Param("lanes");
+  const int64_t shared = bytes ? 1 : 2;  // rows of a byte
+  const int64_t moved = type == DataType::kU8 ? -128 : (type == DataType::kI4 ? 8 : 0);
+  const int64_t vectors = CeilDiv(n, lanes), width = bytes ? 8 : 4;
+  const Split panels = SplitEvenly(vectors, request.Param("vectors"));
+  const int64_t size = vectors * lanes * CeilDiv(k, shared);
+  return Filled(size, [=, &source = request.source()](std::byte* out) {
+    for (int64_t p = 0; p < panels.parts(); ++p) {
+      for (int64_t first = 0; first < k; first += shared) {
+        ForPanelColumns(panels, p, lanes, [&](int64_t column) {
+          uint64_t byte = 0;
+          for (int64_t row = first; row < std::min(k, first + shared) && column < n; ++row) {
+            const auto value = static_cast<uint64_t>(source.IntAt(row * n + column) + moved);
+            byte |= (value & (bytes ? 255 : 15)) << ((row - first) * width);
+          }
+          *out++ = static_cast<std::byte>(byte);
+        });
+      }
+    }
+  });
+}
+
+// value(element) for each scale.
+absl::StatusOr<Packed> PackScales(const Request& request, std::function<float(int64_t)> value) {
+  QUENCH_RETURN_IF_ERROR(request.CheckPositive({"lanes", "vectors"}));
+  const int64_t blocks = request.dim(0), n = request.dim(1), lanes = request.Param("lanes");
+  const int64_t vectors = CeilDiv(n, lanes);
+  const Split panels = SplitEvenly(vectors, request.Param("vectors"));
+  return Floats(vectors * lanes * blocks, [=, value = std::move(value)](std::span<float> out) {
+    size_t at = 0;
+    for (int64_t p = 0; p < panels.parts(); ++p) {
+      for (int64_t block = 0; block < blocks; ++block) {
+        ForPanelColumns(panels, p, lanes, [&](int64_t column) {
+          if (column < n) out[at] = value(block * n + column);
+          ++at;
+        });
+      }
+    }
+  });
+}
+
+absl::StatusOr<Packed> PackGemmScales(const Request& request) {
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(2, 2));
+  return PackScales(
+      request, [scales = request.floats()](int64_t i) { return scales[static_cast<size_t>(i)]; });
+}
+
+absl::StatusOr<Packed> PackGemmOffsets(const Request& request) {
+  const Tensor* zero = request.second();
+  if (request.source().dtype() != DataType::kF32 || request.source().rank() != 2 ||
+      (zero != nullptr && zero->dims() != request.source().dims())) {
+    return Internal("pack `gemm_offsets`: takes f32 scales of rank 2, and zero points like them");
+  }
+  const int64_t shift = request.Param("shift");
+  return PackScales(request, [=, scales = request.floats()](int64_t i) {
+    const int64_t less = zero == nullptr ? 0 : zero->IntAt(i);
+    return static_cast<float>(shift - less) * scales[static_cast<size_t>(i)];
+  });
+}
+
 absl::StatusOr<Packed> PackDepthwise(const Request& request) {
   const bool integers = request.source().dtype() == DataType::kI8;
   QUENCH_RETURN_IF_ERROR(request.CheckSource(3, 4, integers ? DataType::kI8 : DataType::kF32));
@@ -306,6 +380,9 @@ absl::StatusOr<Packed> Dispatch(const PackSpec& spec, std::span<const Tensor* co
                        {"gemm_panels", PackGemmPanels},
                        {"conv_panels_bytes", PackConvPanelsBytes},
                        {"gemm_panels_bytes", PackGemmPanelsBytes},
+                       {"gemm_panels_stored", PackGemmPanelsStored},
+                       {"gemm_scales", PackGemmScales},
+                       {"gemm_offsets", PackGemmOffsets},
                        {"byte_sums", PackByteSums},
                        {"depthwise", PackDepthwise},
                        {"blocked", PackBlocked}};

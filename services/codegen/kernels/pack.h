@@ -12,6 +12,13 @@
 //                            [group][panel][ic block][kh][kw][word][vectors][lanes][4]
 //   gemm_panels_bytes        {lanes, vectors}: i8 [k, n], k a multiple of 4 ->
 //                            [panel][k / 4][vectors of the panel][lanes][4]
+//   gemm_panels_stored       {lanes, vectors}: [k, n] of i8, u8 (less 128), i4 (plus 8) or u4 ->
+//                            [panel][k][vectors of the panel][lanes], a byte each; of four bits two
+//                            rows share one, the even one in the low half
+//   gemm_scales              {lanes, vectors}: f32 [blocks, n] ->
+//                            [panel][blocks][vectors of the panel][lanes]
+//   gemm_offsets             {lanes, vectors, shift}: scales and, if any, zero points of the same
+//                            shape -> (shift - zero point) * scale, as gemm_scales
 //   conv_panels              {groups, merged, lanes, block, vectors}: [oc, ic/groups, kh, kw] (or
 //   without kh) ->
 //                            [group][panel][ic block][kh][kw][channel of the block][vectors of the

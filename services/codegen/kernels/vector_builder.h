@@ -65,8 +65,11 @@ enum class VecOp : uint8_t {
   kSub,
   kMul,
   kMin,
-  kMax
-};  // of f32, kAdd and kMul also of i32; min and max: the second operand when unordered
+  kMax,
+  kAnd,
+  kShiftRight
+};  // of f32, kAdd and kMul also of i32, the last two of i32 only (the shift fills up with zeros); min
+    // and max: the second operand when unordered
 
 // Ways to multiply bytes that CPUs have. Weights are always i8.
 enum class BytesForm : uint8_t {

@@ -211,6 +211,10 @@ Vec LlvmVectorBuilder::Apply(VecOp op, Vec a, Vec b) {
       return NewVec(b_.CreateSelect(b_.CreateFCmpOLT(x, y), x, y), a.lanes);
     case VecOp::kMax:
       return NewVec(b_.CreateSelect(b_.CreateFCmpOGT(x, y), x, y), a.lanes);
+    case VecOp::kAnd:
+      return NewVec(b_.CreateAnd(x, y), a.lanes, a.type);
+    case VecOp::kShiftRight:
+      return NewVec(b_.CreateLShr(x, y), a.lanes, a.type);
   }
   return a;
 }

@@ -299,9 +299,24 @@ TEST(IntegerArithmeticTest, SumsThatOverflowStayInFloat) {
                         {q.graph.AddConstant("w", integers), q.Scale(0.001F), q.Zero(0)});
   q.graph.outputs = {Add(q.graph, "MatMul", {q.Pair(q.x, 0.01F, -128), w})};
   const Graph after = Integers(q.graph, 1e-3);
-  EXPECT_EQ(CountOps(after, "MatMul"), 1);
+  EXPECT_EQ(CountOps(after, "q.weight_only_matmul"), 1);
   EXPECT_EQ(CountOps(after, "MatMulInteger"), 0);
-  EXPECT_EQ(CountOps(after, "DequantizeLinear"), 1);  // not the weights: they are floats again
+  EXPECT_EQ(CountOps(after, "DequantizeLinear"), 1);  // not the weights: who reads them does that
+}
+
+TEST(IntegerArithmeticTest, SmallWeightsOfFloatProductsBecomeFloats) {
+  for (const int64_t k : {8, 512}) {
+    ValueId x;
+    Graph graph = ImageGraph(&x, {2, k});
+    const ValueId w = Add(graph, "DequantizeLinear",
+                          {graph.AddConstant("w", Tensor::Zeros(DataType::kI4, {k, 8})),
+                           graph.AddConstant("s", RandomTensor({k / 4, 8}, 3))},
+                          {{"axis", int64_t{0}}, {"block_size", int64_t{4}}});
+    graph.outputs = {Add(graph, "MatMul", {x, w})};
+    const Graph after = Integers(After("fold_constants", graph), 1e-5);
+    EXPECT_EQ(CountOps(after, "q.weight_only_matmul"), k == 512 ? 1 : 0);
+    EXPECT_EQ(CountOps(after, "DequantizeLinear"), 0);
+  }
 }
 
 TEST(FuseGroupsTest, GroupsHandOnIntegers) {

@@ -30,7 +30,9 @@ std::vector<Transposed> Cases() {
       {"valid", {4, 3, 3, 3}, {{"strides", Ints{2, 2}}, {"auto_pad", std::string("VALID")}}},
       // More rows than the kernel reaches.
       {"padded_beyond", {4, 3, 1, 1}, {{"strides", Ints{2, 2}}, {"output_padding", Ints{1, 1}}}},
-      {"same", {4, 3, 3, 3}, {{"strides", Ints{2, 2}}, {"auto_pad", std::string("SAME_UPPER")}},
+      {"same",
+       {4, 3, 3, 3},
+       {{"strides", Ints{2, 2}}, {"auto_pad", std::string("SAME_UPPER")}},
        false},
       {"dilated", {4, 3, 2, 2}, {{"strides", Ints{2, 2}}, {"dilations", Ints{2, 2}}}, false},
       {"two_strides", {4, 3, 2, 2}, {{"strides", Ints{2, 1}}}, false},
@@ -46,10 +48,8 @@ TEST_P(TransposedConvolutionsTest, ComputesTheSame) {
     Graph graph = ImageGraph(&x, {2, 4, 5, 6});
     std::vector<ValueId> inputs = {x, graph.AddConstant("w", RandomTensor(form.kernel, 5))};
     const auto group = form.attributes.find("group");
-    const int64_t groups =
-        group == form.attributes.end() ? 1 : std::get<int64_t>(group->second);
-    if (bias)
-      inputs.push_back(graph.AddConstant("b", RandomTensor({form.kernel[1] * groups}, 6)));
+    const int64_t groups = group == form.attributes.end() ? 1 : std::get<int64_t>(group->second);
+    if (bias) inputs.push_back(graph.AddConstant("b", RandomTensor({form.kernel[1] * groups}, 6)));
     graph.outputs = {Add(graph, "Relu", {Add(graph, "ConvTranspose", inputs, form.attributes)})};
     const Graph after = After("transposed_convolutions", graph);
     EXPECT_EQ(CountOps(after, "ConvTranspose"), form.rewritten ? 0 : 1);
@@ -67,10 +67,11 @@ INSTANTIATE_TEST_SUITE_P(Forms, TransposedConvolutionsTest, ::testing::ValuesIn(
 TEST(TransposedConvolutionsTest, SizesOfTheRun) {
   Graph graph;
   const SymbolId size = graph.symbols->AddInput("size", {0, 2}, {1, 64});
-  const ValueId x = graph.AddInput("image", Type::Tensor(DataType::kF32, {1, 4, Dim::OfSymbol(size), 6}));
+  const ValueId x =
+      graph.AddInput("image", Type::Tensor(DataType::kF32, {1, 4, Dim::OfSymbol(size), 6}));
   const ValueId w = graph.AddConstant("w", RandomTensor({4, 3, 4, 4}, 5));
-  graph.outputs = {Add(graph, "ConvTranspose", {x, w},
-                       {{"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}})};
+  graph.outputs = {
+      Add(graph, "ConvTranspose", {x, w}, {{"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}})};
   EXPECT_EQ(CountOps(After("transposed_convolutions", graph), "ConvTranspose"), 0);
 }
 

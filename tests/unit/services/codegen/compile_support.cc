@@ -3,6 +3,8 @@
 #include "common/base/status.h"
 #include "common/ops/evaluate.h"
 #include "common/ops/op.h"
+#include "common/runtime/quench_rt.h"
+#include "services/codegen/targets/target.h"
 
 namespace quench::codegen {
 
@@ -30,6 +32,18 @@ absl::StatusOr<Compiled> CompileGraph(const Graph& graph, CompileOptions options
   QUENCH_ASSIGN_OR_RETURN(compiled.report,
                           Compile(graph, options, compiled.library(), compiled.header()));
   return compiled;
+}
+
+std::vector<std::string> RunnableTargets() {
+  std::vector<std::string> names;
+  const uint32_t machine = ResolveTarget("host").value()[0].machine;
+  for (const TargetName& each : TargetNames()) {
+    const std::vector<Target> variants = ResolveTarget(each.name).value();
+    const bool runs = variants[0].machine == machine &&
+                      (variants.back().required_features & ~quench_rt_cpu_features()) == 0;
+    if (runs) names.push_back(each.name);
+  }
+  return names;
 }
 
 std::vector<ArtifactTensor> InputsOf(const Graph& graph) {

@@ -46,6 +46,9 @@ void ForEachRun(
     const Compiled& compiled, const std::vector<Tensor>& inputs,
     const std::function<void(const std::vector<Tensor>& outputs, const std::string& where)>& check);
 
+// Names of targets that this CPU runs.
+std::vector<std::string> RunnableTargets();
+
 // The interface of a graph as an artifact describes it, to make inputs from.
 std::vector<ArtifactTensor> InputsOf(const Graph& graph);
 

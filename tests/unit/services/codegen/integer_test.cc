@@ -4,26 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "common/ops/evaluate.h"
-#include "common/runtime/quench_rt.h"
-#include "services/codegen/targets/target.h"
 #include "tests/unit/services/codegen/byte_layers.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
 namespace quench::codegen {
 namespace {
-
-// Targets that this CPU runs.
-std::vector<std::string> Runnable() {
-  std::vector<std::string> names;
-  const uint32_t machine = ResolveTarget("host").value()[0].machine;
-  for (const TargetName& each : TargetNames()) {
-    const std::vector<Target> variants = ResolveTarget(each.name).value();
-    const bool runs = variants[0].machine == machine &&
-                      (variants.back().required_features & ~quench_rt_cpu_features()) == 0;
-    if (runs) names.push_back(each.name);
-  }
-  return names;
-}
 
 void ExpectBits(const Tensor& actual, const Tensor& expected, const std::string& where) {
   ASSERT_EQ(actual.dims(), expected.dims()) << where;
@@ -40,7 +25,7 @@ TEST_P(ByteLayerTest, HasTheIntegersBits) {
   const std::vector<Tensor> inputs = ByteInputs(graph);
   const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(InIntegers(graph), inputs);
   ASSERT_TRUE(expected.ok()) << expected.status();
-  for (const std::string& target : Runnable()) {
+  for (const std::string& target : RunnableTargets()) {
     for (const int level : {0, 2, 3}) {
       if (level < 3 && target != "host") continue;
       CompileOptions options;
@@ -109,7 +94,7 @@ TEST(ByteNetwork, HasTheIntegersBits) {
   const std::vector<Tensor> inputs = {Values({1, 3, 20, 18})};
   const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(integers, inputs);
   ASSERT_TRUE(expected.ok()) << expected.status();
-  for (const std::string& target : Runnable()) {
+  for (const std::string& target : RunnableTargets()) {
     CompileOptions options;
     options.target = target;
     const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);

@@ -60,6 +60,16 @@ Graph TestGraph() {
   const ValueId v = graph.AddConstant("v", Values({8, 10}, 3));
   graph.outputs = {Node1(graph, "Softmax", {Node1(graph, "MatMul", {flat, v})}),
                    Node1(graph, "Exp", {conv})};
+  for (const DataType dtype : {DataType::kI4, DataType::kU8}) {  // weights that stay integers
+    Tensor integers = Tensor::Zeros(dtype, {8, 512});
+    for (size_t i = 0; i < integers.bytes().size(); ++i)
+      integers.mutable_bytes()[i] = static_cast<std::byte>(i * 89);
+    const ValueId real =
+        Node1(graph, "DequantizeLinear",
+              {graph.AddConstant("q", integers), graph.AddConstant("scale", Values({2, 512}, 5))},
+              {{"axis", int64_t{0}}, {"block_size", int64_t{4}}});
+    graph.outputs.push_back(Node1(graph, "MatMul", {flat, real}));
+  }
   Infer(graph);
   return graph;
 }

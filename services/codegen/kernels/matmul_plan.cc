@@ -1,0 +1,187 @@
+#include "services/codegen/kernels/matmul_plan.h"
+
+#include <algorithm>
+
+#include "services/codegen/kernels/conv_plan.h"
+
+namespace quench::codegen {
+namespace {
+
+// From here on scaling stored weights once for all rows costs less than scaling them for each tile
+// (measured with GPT-2's layers on AVX-512: 8 bits break even at about 60 rows, 4 bits at 30).
+double ManyRows(const StoredWeights& stored) { return stored.bits == 8 ? 64 : 32; }
+
+bool IsMatrix(const Type& type, bool floats) {
+  return type.kind == ValueKind::kTensor && (type.dtype == DataType::kF32 || !floats) &&
+         type.ranked && type.rank() >= 2;
+}
+
+std::vector<Dim> Leading(const Type& type) { return {type.dims.begin(), type.dims.end() - 2}; }
+
+bool AllOnes(const std::vector<Dim>& dims) {
+  return std::all_of(dims.begin(), dims.end(), [](Dim d) { return d.is(1); });
+}
+
+// Whether a side's batch dims are those of the output; nothing when they broadcast in part.
+std::optional<bool> Batched(const Type& side, const Type& out) {
+  const std::vector<Dim> dims = Leading(side);
+  if (AllOnes(dims)) return false;
+  if (dims == Leading(out)) return true;
+  return std::nullopt;
+}
+
+std::optional<MatMulShape> ReadMatMul(const Group& group, SymbolTable& symbols, MatMulShape shape) {
+  const Type& a = group.InputType(0);
+  const Type& b = group.InputType(1);
+  const Type& y = group.OutputType();
+  const std::optional<bool> a_batched = Batched(a, y);
+  const std::optional<bool> b_batched = Batched(b, y);
+  if (!a_batched || !b_batched) return std::nullopt;
+  shape.a_batched = *a_batched;
+  shape.b_batched = *b_batched;
+  const std::vector<Dim> batch = Leading(y);
+  shape.batch = symbols.Product(batch);
+  shape.m = a.dims[static_cast<size_t>(a.rank() - 2)];
+  shape.k = a.dims.back();
+  shape.n = b.dims.back();
+  if (!shape.b_batched) {  // one matrix for all: the batches of the left side are more rows
+    if (!shape.a_batched && !shape.batch.is(1)) return std::nullopt;
+    shape.m = symbols.Mul(shape.m, shape.batch);
+    shape.batch = 1;
+    shape.a_batched = false;
+  }
+  return shape;
+}
+
+std::optional<MatMulShape> ReadGemm(const KernelRequest& request, const Group& group,
+                                    MatMulShape shape) {
+  const Node& node = *group.root;
+  const Type& a = group.InputType(0);
+  const Type& b = group.InputType(1);
+  if (a.rank() != 2 || b.rank() != 2) return std::nullopt;
+  shape.a_transposed = node.Int("transA", 0) != 0;
+  shape.b_transposed = node.Int("transB", 0) != 0;
+  shape.alpha = static_cast<float>(node.Float("alpha", 1));
+  shape.beta = static_cast<float>(node.Float("beta", 1));
+  shape.m = a.dims[shape.a_transposed ? 1 : 0];
+  shape.k = a.dims[shape.a_transposed ? 0 : 1];
+  shape.n = b.dims[shape.b_transposed ? 0 : 1];
+  if (!shape.constant_b && (shape.alpha != 1 || shape.b_transposed)) return std::nullopt;
+  if (!group.HasInput(2) || shape.beta == 0) return shape;
+  // A row of constants is a bias; other forms of C are added by nests.
+  const Constant* c = ConstantInput(request, group, 2);
+  const Type& type = group.InputType(2);
+  if (c == nullptr || type.dtype != DataType::kF32 || !shape.n.is_static()) return std::nullopt;
+  const bool row =
+      type.rank() == 0 || (type.dims.back() == shape.n && (type.rank() == 1 || type.dims[0].is(1)));
+  if (!row && c->tensor.size() != 1) return std::nullopt;
+  shape.has_bias = true;
+  return shape;
+}
+
+// Rows of bytes are read in words, so k is a multiple of four; the right side is constant.
+bool ReadBytes(const KernelRequest& request, Group& group, MatMulShape& shape) {
+  shape.bytes = ReadByteRoot(request, 1, group);
+  if (!shape.bytes || group.InputType(1).rank() != 2) return false;
+  const Dim k = group.InputType(1).dims[0];
+  return k.is_static() && k.value() % 4 == 0;
+}
+
+}  // namespace
+
+std::optional<MatMulShape> ReadMatMulShape(const KernelRequest& request, Group& group) {
+  const std::string& op = group.root->op;
+  const bool bytes = op == "MatMulInteger", weight_only = op == "q.weight_only_matmul";
+  if ((op != "MatMul" && op != "Gemm" && !bytes && !weight_only) || !group.HasInput(0) ||
+      !group.HasInput(1))
+    return std::nullopt;
+  if (!IsMatrix(group.InputType(0), !bytes) ||
+      !IsMatrix(group.InputType(1), !bytes && !weight_only) ||
+      !IsMatrix(group.OutputType(), !bytes)) {
+    return std::nullopt;
+  }
+  MatMulShape shape;
+  shape.constant_b = ConstantInput(request, group, 1) != nullptr;
+  if (bytes && !ReadBytes(request, group, shape)) return std::nullopt;
+  if (weight_only) {
+    shape.stored = ReadStoredWeights(request, group);
+    if (!shape.stored) return std::nullopt;
+  }
+  std::optional<MatMulShape> read = op == "Gemm" ? ReadGemm(request, group, shape)
+                                                 : ReadMatMul(group, *request.graph.symbols, shape);
+  if (!read) return std::nullopt;
+  for (const Dim dim : {read->m, read->k, read->n}) {
+    if (dim.is_static() && dim.value() < 1) return std::nullopt;
+  }
+  if (read->constant_b && !(read->k.is_static() && read->n.is_static())) return std::nullopt;
+  if (bytes) {
+    read->k = read->k.value() / 4;
+    read->has_bias = true;
+  }
+  return read;
+}
+
+MatMulPlan PlanMatMul(const KernelRequest& request, const MatMulShape& shape) {
+  SymbolTable& symbols = *request.graph.symbols;
+  MatMulPlan plan;
+  plan.shape = shape;
+  plan.lanes = request.target.f32_lanes();
+  plan.unroll = request.target.tile_rows * request.target.tile_vectors > 16 ? 4 : 8;
+  TileProblem problem;
+  problem.height = 1;
+  if (shape.m.is_static()) problem.width = shape.m.value();
+  problem.vectors =
+      static_cast<int64_t>((TypicalSize(symbols, shape.n) + plan.lanes - 1) / plan.lanes);
+  problem.steps = static_cast<int64_t>(TypicalSize(symbols, shape.k));
+  if (shape.bytes) {
+    problem.operations = ProductsCost(shape.bytes->form);
+    problem.spare = SpareRegisters(shape.bytes->form);
+  }
+  plan.unpack = shape.stored && TypicalSize(symbols, shape.m) >= ManyRows(*shape.stored);
+  if (shape.stored && !plan.unpack)
+    problem.spare = shape.stored->offsets ? 4 : 2;  // scales and offsets
+  if (!shape.n.is_static()) problem.vectors = std::max<int64_t>(problem.vectors, 8) / 8 * 8;
+  plan.tile = ChooseTile(request.target, problem);
+  plan.rows = {shape.m, plan.tile.x};
+  const Dim columns = symbols.CeilDiv(shape.n, plan.lanes);
+  if (shape.n.is_static()) plan.panels = SplitEvenly(columns.value(), plan.tile.vectors);
+  plan.panel_count =
+      shape.n.is_static() ? Dim(plan.panels.parts()) : symbols.CeilDiv(columns, plan.tile.vectors);
+  const double a_bytes = TypicalSize(symbols, shape.m) * TypicalSize(symbols, shape.k);
+  double b_bytes = TypicalSize(symbols, shape.k) * TypicalSize(symbols, shape.n);
+  if (shape.stored) b_bytes /= 4.0 * shape.stored->rows_per_byte();
+  plan.by_rows = shape.constant_b && shape.batch.is(1) && a_bytes > b_bytes;
+  plan.tasks = symbols.Mul(shape.batch, plan.panel_count);
+  if (plan.by_rows) {
+    const double tiles = TypicalSize(symbols, shape.m) / plan.tile.x;
+    plan.task_tiles = std::max<int64_t>(1, static_cast<int64_t>(tiles / 8));
+    plan.tasks = symbols.CeilDiv(plan.rows.Parts(symbols), plan.task_tiles);
+  }
+  if (!shape.constant_b || plan.unpack) {
+    plan.scratch =
+        symbols.Mul(symbols.CeilDiv(symbols.Mul(symbols.Add(shape.k, plan.unpack ? 1 : 0),
+                                                plan.tile.vectors * plan.lanes * 4),
+                                    64),
+                    64);
+  }
+  return plan;
+}
+
+double MatMulCost(const KernelRequest& request, const MatMulPlan& plan, DataType type) {
+  const SymbolTable& symbols = *request.graph.symbols;
+  const MatMulShape& s = plan.shape;
+  const double batch = TypicalSize(symbols, s.batch), m = TypicalSize(symbols, s.m);
+  const double k = TypicalSize(symbols, s.k), n = TypicalSize(symbols, s.n);
+  const double cycles = plan.tile.cycles * (s.m.is_static() ? 1 : m);
+  // The tile's cycles do two multiply-adds of `lanes`: 4 * lanes flops.
+  const double micros = batch * cycles * 4 * plan.lanes / (request.target.gflops * 1e3);
+  const double packing = s.constant_b ? 0 : batch * k * n * 8 / (request.target.gbytes * 4e3);
+  // A word of k is four bytes or a float.
+  const double result = DataTypeBits(type) / 8.0;
+  const double weight = s.stored ? s.stored->bits / 8.0 : 4;
+  const double bytes =
+      batch * (m * k * 4 + m * n * result) + (s.b_batched ? batch : 1) * k * n * weight;
+  return std::max(micros + packing, bytes / (request.target.gbytes * 1e3));
+}
+
+}  // namespace quench::codegen

@@ -1,0 +1,62 @@
+// Weights of a product of floats that lie in memory as integers, and are scaled where they are read:
+// w = q * scale + offset, with one scale and offset for each block of the summed axis and each
+// column.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "services/codegen/kernels/epilogue.h"
+
+namespace quench::codegen {
+
+struct StoredWeights {
+  int bits = 8;          // 8: an i8 a byte; 4: two rows a byte, the even one in the low half
+  bool blocked = false;  // scales for every `block` rows, else one for all
+  int64_t block = 0;     // rows, even
+  bool offsets = false;  // else all are 0
+  int rows_per_byte() const { return 8 / bits; }
+  DataType load_type() const { return bits == 8 ? DataType::kI8 : DataType::kU8; }
+  // Bytes that a column of `k` rows takes.
+  int64_t Rows(int64_t k) const { return (k + rows_per_byte() - 1) / rows_per_byte(); }
+  // Scales of a column of `k` rows.
+  int64_t Blocks(int64_t k) const { return blocked ? (k + block - 1) / block : 1; }
+  std::string ToString() const;  // "i4 weights in blocks of 32"
+};
+
+// Stored weights as floats: of the rows that share bytes, for so many vectors side by side.
+class StoredReader {
+ public:
+  // `scales` and `offsets` (invalid: all 0) of the block that the rows are in, a vector after
+  // another.
+  StoredReader(VectorBuilder& b, const StoredWeights& stored, int lanes, int vectors, Ptr scales,
+               Ptr offsets)
+      : b_(b),
+        stored_(stored),
+        lanes_(lanes),
+        vectors_(vectors),
+        scales_(scales),
+        offsets_(offsets) {}
+  // [row of the byte][vector]
+  std::vector<std::vector<Vec>> Read(Ptr weights) const;
+
+ private:
+  Vec Real(Vec whole, int vector) const;
+
+  VectorBuilder& b_;
+  const StoredWeights& stored_;
+  int lanes_, vectors_;
+  Ptr scales_, offsets_;
+};
+
+// How a q.weight_only_matmul's weights are stored; nothing for other forms of them. All that it reads
+// is constant.
+std::optional<StoredWeights> ReadStoredWeights(const KernelRequest& request, const Group& group);
+
+// Appends the packs of weights, scales and, where there are any, offsets; declares them packed.
+void AddStoredPacks(const KernelRequest& request, const Group& group, const StoredWeights& stored,
+                    int lanes, int vectors, Candidate& candidate);
+
+}  // namespace quench::codegen

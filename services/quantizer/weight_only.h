@@ -1,0 +1,14 @@
+// Weights as integers while activations stay in float: for models that wait for memory, as language
+// models do. Of matrix products and embedding tables.
+#pragma once
+
+#include "services/quantizer/quantize.h"
+
+namespace quench::quantizer {
+
+// `graph` is at stage `canonical`. DequantizeLinear stands behind each constant that became
+// integers; codegen reads those where it multiplies (q.weight_only_matmul).
+absl::StatusOr<QuantizedModule> QuantizeWeightsOnly(Graph graph, const QuantizeOptions& options,
+                                                    const StepContext& context);
+
+}  // namespace quench::quantizer

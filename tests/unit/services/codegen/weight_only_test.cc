@@ -1,0 +1,131 @@
+// Products by weights that stay integers in memory.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "common/ops/evaluate.h"
+#include "tests/unit/services/codegen/byte_layers.h"
+#include "tests/unit/services/codegen/compile_support.h"
+
+namespace quench::codegen {
+namespace {
+
+struct WeightOnly {
+  std::string name;
+  DataType dtype = DataType::kI8;
+  int64_t m = 1, k = 96, n = 70;
+  int64_t block = 0;   // of k; 0: a scale for each column
+  bool zeros = false;  // zero points
+  bool gemm = false;   // [n, k], with a bias
+};
+
+Tensor Integers(DataType dtype, const std::vector<int64_t>& dims, uint32_t seed) {
+  std::mt19937 random(seed);
+  Tensor tensor = Tensor::Zeros(dtype, dims);
+  const size_t bytes = tensor.bytes().size();
+  for (size_t i = 0; i < bytes; ++i)
+    tensor.mutable_bytes()[i] = static_cast<std::byte>(random() >> 8);
+  return tensor;
+}
+
+Graph GraphOf(const WeightOnly& form) {
+  Graph graph;
+  graph.name = form.name;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {form.m, form.k}));
+  const std::vector<int64_t> dims =
+      form.gemm ? std::vector<int64_t>{form.n, form.k} : std::vector<int64_t>{form.k, form.n};
+  const size_t k_axis = form.gemm ? 1 : 0;
+  std::vector<int64_t> scale_dims = {form.n};
+  std::map<std::string, Attribute> attributes = {{"axis", static_cast<int64_t>(1 - k_axis)}};
+  if (form.block > 0) {
+    scale_dims = dims;
+    scale_dims[k_axis] = (form.k + form.block - 1) / form.block;
+    attributes = {{"axis", static_cast<int64_t>(k_axis)}, {"block_size", form.block}};
+  }
+  Tensor scale = Values(scale_dims, 3);
+  auto* scales = reinterpret_cast<float*>(scale.mutable_bytes());
+  for (int64_t i = 0; i < scale.size(); ++i) scales[i] = 0.01F + 0.01F * scales[i] * scales[i];
+  std::vector<ValueId> inputs = {graph.AddConstant("w", Integers(form.dtype, dims, 5)),
+                                 graph.AddConstant("scale", scale)};
+  if (form.zeros) inputs.push_back(graph.AddConstant("zero", Integers(form.dtype, scale_dims, 7)));
+  const ValueId w = Node1(graph, "DequantizeLinear", inputs, attributes);
+  ValueId y = quench::kNone;
+  if (form.gemm) {
+    y = Node1(graph, "Gemm", {x, w, graph.AddConstant("b", Values({form.n}, 9))},
+              {{"transB", int64_t{1}}, {"alpha", 0.5}});
+  } else {
+    y = Node1(graph, "MatMul", {x, w});
+  }
+  graph.outputs = {Node1(graph, "Relu", {y})};
+  Infer(graph);
+  return graph;
+}
+
+std::vector<WeightOnly> Forms() {
+  std::vector<WeightOnly> forms;
+  for (const DataType dtype : {DataType::kI8, DataType::kU8, DataType::kI4, DataType::kU4}) {
+    const std::string name(DataTypeName(dtype));
+    forms.push_back({name, dtype});
+    forms.push_back({name + "_blocks", dtype, 1, 96, 70, 32});
+    forms.push_back({name + "_zeros", dtype, 3, 96, 70, 32, true});
+    forms.push_back({name + "_rest", dtype, 2, 101, 70, 32, true});
+    forms.push_back({name + "_odd", dtype, 5, 77, 64, 0, true});
+    forms.push_back({name + "_small_blocks", dtype, 1, 90, 64, 6});
+    forms.push_back({name + "_rows", dtype, 61, 64, 130, 16});
+    forms.push_back({name + "_many_rows", dtype, 90, 77, 70, 16, true});
+    forms.push_back({name + "_gemm", dtype, 7, 96, 50, 0, true, true});
+    forms.push_back({name + "_gemm_blocks", dtype, 1, 100, 50, 32, true, true});
+  }
+  return forms;
+}
+
+class WeightOnlyTest : public ::testing::TestWithParam<WeightOnly> {};
+
+TEST_P(WeightOnlyTest, ComputesWhatItsModelSays) {
+  const Graph graph = GraphOf(GetParam());
+  const std::vector<Tensor> inputs = {Values({GetParam().m, GetParam().k}, 11)};
+  const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(graph, inputs);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (const std::string& target : RunnableTargets()) {
+    for (const int level : {1, 3}) {
+      if (level < 3 && target != "host") continue;
+      CompileOptions options;
+      options.opt_level = level;
+      options.target = target;
+      const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
+      ASSERT_TRUE(compiled.ok()) << compiled.status();
+      ForEachRun(*compiled, inputs,
+                 [&](const std::vector<Tensor>& actual, const std::string& where) {
+                   EXPECT_LE(RelativeError(actual[0], (*expected)[0]), 1e-5)
+                       << target << ", level " << level << ", " << where;
+                 });
+      if (level < 3) continue;
+      ASSERT_EQ(compiled->report.kernels.size(), 1U);
+      EXPECT_EQ(compiled->report.kernels[0].kernel, "matmul");
+      EXPECT_NE(compiled->report.kernels[0].reason.find(
+                    fmt::format("i{} weights", DataTypeBits(GetParam().dtype))),
+                std::string::npos)
+          << compiled->report.kernels[0].reason;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, WeightOnlyTest, ::testing::ValuesIn(Forms()),
+                         [](const auto& test) { return test.param.name; });
+
+// The library holds the integers, not what they stand for.
+TEST(WeightOnlyTest, WeightsAreAsSmallAsTheirBits) {
+  const int64_t k = 256, n = 128;
+  const auto bytes_of = [&](DataType dtype) {
+    const absl::StatusOr<Compiled> compiled = CompileGraph(GraphOf({"size", dtype, 1, k, n, 64}));
+    EXPECT_TRUE(compiled.ok()) << compiled.status();
+    return compiled.ok() ? compiled->report.weight_bytes : 0;
+  };
+  const int64_t scales = k / 64 * n * 4;
+  EXPECT_EQ(bytes_of(DataType::kI8), k * n + scales);
+  EXPECT_EQ(bytes_of(DataType::kU4), k * n / 2 + scales);
+}
+
+}  // namespace
+}  // namespace quench::codegen

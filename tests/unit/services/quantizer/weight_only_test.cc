@@ -1,0 +1,178 @@
+#include "services/quantizer/weight_only.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "common/base/status.h"
+#include "common/ir/verify.h"
+#include "common/ops/op.h"
+#include "services/quantizer/constants.h"
+#include "tests/support/graphs.h"
+#include "tests/support/matchers.h"
+#include "tests/unit/services/quantizer/support.h"
+
+namespace quench::quantizer {
+namespace {
+
+using ::quench::testing::Add;
+using ::quench::testing::CountOps;
+using ::quench::testing::Difference;
+using ::quench::testing::HasSubstr;
+using ::quench::testing::RandomTensor;
+
+QuantizeOptions WeightsOnly(DataType dtype) {
+  QuantizeOptions options;
+  options.source = RangeSource::kWeights;
+  options.kernel_dtype = dtype;
+  return options;
+}
+
+// ids -> table -> product -> gemm, with the table used as weights too, and one small product.
+Graph LanguageModel() {
+  Graph graph;
+  graph.name = "lm";
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {3, 64}));
+  const ValueId table = graph.AddConstant("table", RandomTensor({70, 64}, 1));
+  const ValueId ids =
+      graph.AddConstant("ids", Tensor::Of(DataType::kI64, {3}, std::vector<int64_t>{4, 69, 0}));
+  const ValueId rows = Add(graph, "Gather", {table, ids}, {}, "embed");
+  const ValueId both = Add(graph, "Add", {x, rows});
+  const ValueId h =
+      Add(graph, "MatMul", {both, graph.AddConstant("w", RandomTensor({64, 64}, 2))}, {}, "hidden");
+  const ValueId logits = Add(graph, "Gemm", {h, table}, {{"transB", int64_t{1}}}, "head");
+  graph.outputs = {Add(graph, "MatMul", {logits, graph.AddConstant("s", RandomTensor({70, 3}, 3))},
+                       {}, "small")};
+  return graph;
+}
+
+// No element is further from what it stands for than half a step of its block.
+TEST(QuantizeBlocks, ErrorsAreAtMostHalfAStep) {
+  for (const DataType dtype : {DataType::kI8, DataType::kU8, DataType::kI4, DataType::kU4}) {
+    for (const int axis : {0, 1}) {
+      const Tensor matrix = RandomTensor({37, 21}, 5);
+      const auto blocks = QuantizeBlocks(matrix, axis, 8, {dtype}, false);
+      ASSERT_TRUE(blocks.ok()) << blocks.status();
+      const std::vector<int64_t> dims =
+          axis == 0 ? std::vector<int64_t>{5, 21} : std::vector<int64_t>{37, 3};
+      ASSERT_EQ(blocks->scale.dims(), dims);
+      for (int64_t i = 0; i < matrix.size(); ++i) {
+        const int64_t row = i / 21, column = i % 21;
+        const int64_t block = axis == 0 ? row / 8 * 21 + column : row * 3 + column / 8;
+        const double step = blocks->scale.FloatAt(block);
+        const auto whole =
+            static_cast<double>(blocks->integers.IntAt(i) - blocks->zero_point.IntAt(block));
+        EXPECT_LE(std::abs(whole * step - matrix.FloatAt(i)), 0.5001 * step)
+            << DataTypeName(dtype) << " axis " << axis << " element " << i;
+      }
+    }
+  }
+}
+
+TEST(QuantizeBlocks, LeastErrorIsNeverMore) {
+  const Tensor matrix = RandomTensor({64, 16}, 7);
+  const auto error = [&](bool least) {
+    const auto blocks = QuantizeBlocks(matrix, 0, 32, {DataType::kI4}, least);
+    EXPECT_TRUE(blocks.ok()) << blocks.status();
+    double sum = 0;
+    for (int64_t i = 0; i < matrix.size(); ++i) {
+      const int64_t block = i / 16 / 32 * 16 + i % 16;
+      const double off =
+          static_cast<double>(blocks->integers.IntAt(i)) * blocks->scale.FloatAt(block) -
+          matrix.FloatAt(i);
+      sum += off * off;
+    }
+    return sum;
+  };
+  EXPECT_LT(error(true), error(false));
+}
+
+TEST(WeightsOnly, ProductsAndTablesBecomeIntegers) {
+  const Graph graph = LanguageModel();
+  for (const auto& [dtype, tolerance] : {std::pair(DataType::kI8, 0.02),
+                                         {DataType::kU8, 0.02},
+                                         {DataType::kI4, 0.25},
+                                         {DataType::kU4, 0.25}}) {
+    const auto result = Quantize(graph, nullptr, WeightsOnly(dtype));
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_TRUE(VerifyGraph(result->graph).ok());
+    EXPECT_EQ(result->graph.stage, Stage::kQuantized);
+    EXPECT_EQ(result->graph.metadata.at("is_quantized"), "true");
+    EXPECT_EQ(CountOps(result->graph, "QuantizeLinear"), 0);
+    // The table is one for both of its readers: rows of it, and columns of the product.
+    EXPECT_EQ(result->report.weights, 2);
+    EXPECT_EQ(CountOps(result->graph, "DequantizeLinear"), 2);
+    EXPECT_LE(Difference(graph, result->graph), tolerance) << DataTypeName(dtype);
+    ASSERT_EQ(result->report.layers.size(), 4u);
+    for (const LayerChoice& layer : result->report.layers) {
+      EXPECT_EQ(layer.reason, layer.node == "small" ? "it has only 210 weights" : "");
+    }
+  }
+}
+
+TEST(WeightsOnly, BlocksAreOfTheAxisThatIsSummed) {
+  const Graph graph = LanguageModel();
+  const auto scales = [&](const Graph& quantized, const char* name) {
+    const auto id = quantized.FindValue(name);
+    return id ? quantized.value(*id).constant->tensor.dims() : std::vector<int64_t>();
+  };
+  QuantizeOptions options = WeightsOnly(DataType::kI4);
+  auto result = Quantize(graph, nullptr, options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(scales(result->graph, "w.scale"), (std::vector<int64_t>{2, 64}));
+  EXPECT_EQ(scales(result->graph, "table.scale"), (std::vector<int64_t>{70, 2}));
+  options.block_size = 0;
+  result = Quantize(graph, nullptr, options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(scales(result->graph, "w.scale"), (std::vector<int64_t>{64}));
+}
+
+TEST(WeightsOnly, ExcludedLayersStay) {
+  QuantizeOptions options = WeightsOnly(DataType::kI8);
+  options.exclude = {"hidden"};
+  const auto result = Quantize(LanguageModel(), nullptr, options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->report.layers[1].reason, "excluded");
+  options.exclude = {"hiden"};
+  EXPECT_PRED1(HasSubstr("no node fits `hiden`"),
+               MessageOf(Quantize(LanguageModel(), nullptr, options).status()));
+}
+
+TEST(WeightsOnly, OptionsOfActivationsAreRefusedTogether) {
+  QuantizeOptions options = WeightsOnly(DataType::kI16);
+  options.block_size = 7;
+  options.symmetric = true;
+  options.method = "entropy";
+  const std::string message = MessageOf(Quantize(LanguageModel(), nullptr, options).status());
+  for (const char* part : {"kernel dtype is i16", "block_size is 7", "symmetric is for activations",
+                           "method is `entropy`"})
+    EXPECT_PRED1(HasSubstr(part), message);
+  QuantizeOptions other;
+  other.block_size = 32;
+  other.kernel_dtype = DataType::kI4;
+  const std::string elsewhere = MessageOf(Quantize(LanguageModel(), nullptr, other).status());
+  EXPECT_PRED1(HasSubstr("only weights alone"), elsewhere);
+  EXPECT_PRED1(HasSubstr("kernel dtype is i4"), elsewhere);
+  const Statistics statistics;
+  EXPECT_PRED1(
+      HasSubstr("statistics are for activations"),
+      MessageOf(Quantize(LanguageModel(), &statistics, WeightsOnly(DataType::kI8)).status()));
+}
+
+TEST(WeightsOnly, WeightsThatAreNoNumbersAreNamed) {
+  Graph graph = LanguageModel();
+  Tensor weights = RandomTensor({64, 64}, 2);
+  reinterpret_cast<float*>(weights.mutable_bytes())[5] = std::numeric_limits<float>::quiet_NaN();
+  for (Node& node : graph.nodes) {
+    if (node.name == "hidden") {
+      const ValueId broken = graph.AddConstant("broken", weights);
+      node.inputs[1] = broken;
+    }
+  }
+  EXPECT_PRED1(HasSubstr("node `hidden`: weights: 1 NaN and 0 infinite of 4096 elements"),
+               MessageOf(Quantize(graph, nullptr, WeightsOnly(DataType::kI4)).status()));
+}
+
+}  // namespace
+}  // namespace quench::quantizer
