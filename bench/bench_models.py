@@ -123,13 +123,18 @@ def quench(args, command, model, *options):
         raise SystemExit(f"quench {command} {model}: {done.stderr}")
 
 
+def sizes_of(args):
+    """What binds symbolic dims while compiling, the same for floats and integers."""
+    return [word for size in args.size for word in ("--dim", size)] or ["--batch", 1]
+
+
 def quantized(args, model, folder):
     """The model in 8-bit integers, as the module that Quench compiles and as the QDQ model that ONNX Runtime takes.
 
     Ranges come from random samples: they decide how exact the results are, not how fast they come.
     """
     statistics_file, module, exported = folder / "ranges.stats", folder / "int8.qir", folder / f"{model.stem}.int8.onnx"
-    shape = [word for size in args.size for word in ("--dim", size)] or ["--batch", 1]
+    shape = sizes_of(args)
     quench(args, "calibrate", model, *shape, "--random", 2, "-o", statistics_file)
     for target, activations in ((module, "int8"), (exported, args.peer_activations)):
         quench(args, "quantize", model, *shape, "-c", statistics_file, "--type", "static", "--method", "minmax", "--per-channel",
@@ -148,7 +153,7 @@ def compare(args, runtime, model, sizes):
             models["quench_int8"], exported = quantized(args, model, folder)
             sessions["ort_int8"] = peer_session(args, exported)
         before = sum(os.times()[2:4])
-        quench(args, "compile", model, "--output", folder / "quench")
+        quench(args, "compile", model, *(sizes_of(args) if args.quantize else []), "--output", folder / "quench")
         compile_cpu = sum(os.times()[2:4]) - before
         if args.quantize:
             quench(args, "compile", models["quench_int8"], "--output", folder / "quench_int8")

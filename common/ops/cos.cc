@@ -7,7 +7,6 @@ const OpDef& CosOp() {
       .name = "Cos",
       .summary = "cosine, element by element",
       .kind = OpKind::kPointwise,
-      .quant = QuantRole::kCompute,
       .infer = [](InferContext& c) { return InferElementwise(c, kFloatTypes); },
       .scalar = [](const OpContext&, loops::Builder&, std::span<const E> x) -> absl::StatusOr<E> {
         return Unary(UnaryOp::kCos, x[0]);

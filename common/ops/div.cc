@@ -20,7 +20,6 @@ const OpDef& DivOp() {
       .kind = OpKind::kPointwise,
       .min_inputs = 2,
       .max_inputs = 2,
-      .quant = QuantRole::kCompute,
       .infer = [](InferContext& c) -> absl::Status {
         QUENCH_RETURN_IF_ERROR(InferElementwise(c, kNumericTypes));
         InferElements(c, Quotient);

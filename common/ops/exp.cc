@@ -7,7 +7,6 @@ const OpDef& ExpOp() {
       .name = "Exp",
       .summary = "e to the power of x",
       .kind = OpKind::kPointwise,
-      .quant = QuantRole::kCompute,
       .infer = [](InferContext& c) { return InferElementwise(c, kFloatTypes); },
       .scalar = [](const OpContext&, loops::Builder&, std::span<const E> x) -> absl::StatusOr<E> {
         return Unary(UnaryOp::kExp, x[0]);

@@ -7,7 +7,6 @@ const OpDef& LogOp() {
       .name = "Log",
       .summary = "natural logarithm",
       .kind = OpKind::kPointwise,
-      .quant = QuantRole::kCompute,
       .infer = [](InferContext& c) { return InferElementwise(c, kFloatTypes); },
       .scalar = [](const OpContext&, loops::Builder&, std::span<const E> x) -> absl::StatusOr<E> {
         return Unary(UnaryOp::kLog, x[0]);

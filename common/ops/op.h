@@ -122,8 +122,9 @@ enum class OpKind : uint8_t {
 
 // What the quantizer may do with the operator.
 enum class QuantRole : uint8_t {
-  kNone,         // stays in float
-  kCompute,      // has an integer kernel with its own output scale (Conv, MatMul, Add, ...)
+  kNone,     // stays in float; of pointwise ones: a step of the input may change the output by much
+             // (1 / x, log, sqrt, exp)
+  kCompute,  // has an integer kernel with its own output scale (Conv, MatMul, Add, ...)
   kPassThrough,  // moves values: output shares the input's scale (MaxPool, Reshape, Transpose, ...)
 };
 

@@ -46,7 +46,6 @@ const OpDef& PowOp() {
       .kind = OpKind::kPointwise,
       .min_inputs = 2,
       .max_inputs = 2,
-      .quant = QuantRole::kCompute,
       .infer = InferPow,
       .scalar = Element,
   };

@@ -16,6 +16,10 @@ absl::Status InferQWeightOnlyMatmul(InferContext& c) {
   QUENCH_RETURN_IF_ERROR(RequireType(c, 2, TypeSet({DataType::kF32})));
   QUENCH_RETURN_IF_ERROR(RequireSameType(c, {1, 3}));
   QUENCH_RETURN_IF_ERROR(RequireRank(c, 1, 2, 2));
+  for (const int i : {1, 2, 3}) {
+    if (c.has_input(i) && !c.input(i).is_static())
+      return c.Error(fmt::format("input {} has dims of the run, weights have fixed ones", i));
+  }
   const int64_t block = c.node().Int("block_size", 0);
   if (block < 1) return c.Error(fmt::format("block_size is {}, it must be 1 or more", block));
   const std::vector<Dim>& b = c.input(1).dims;

@@ -7,7 +7,6 @@ const OpDef& ReciprocalOp() {
       .name = "Reciprocal",
       .summary = "1 / x",
       .kind = OpKind::kPointwise,
-      .quant = QuantRole::kCompute,
       .infer = [](InferContext& c) { return InferElementwise(c, kFloatTypes); },
       .scalar = [](const OpContext&, loops::Builder&, std::span<const E> x) -> absl::StatusOr<E> {
         return ConstantLike(x[0], 1) / x[0];

@@ -41,6 +41,9 @@ struct Kernel {
 std::optional<Tensor> AsSigned(const Tensor& integers, const Tensor* zero);
 std::optional<Kernel> ReadKernel(const Graph& graph, ValueId id);
 
+// A constant of f32 or of integers of 8 or 4 bits.
+Tensor TransposedMatrix(const Tensor& matrix);
+
 // Weights of a product that stay integers while the rest is float: b [k, n] of i8, u8, i4 or u4, one
 // scale (and zero point, unless `zero` is missing) for each `block_size` of k and each column.
 struct StoredMatrix {
@@ -54,7 +57,7 @@ bool HasStoredMatrix(const Graph& graph, const Node& product);
 std::optional<StoredMatrix> ReadStoredMatrix(const Graph& graph, const Node& product);
 
 // Whether a node takes rows of a large dequantized constant, with scales for each row or for blocks
-// of rows.
+// within rows.
 bool HasStoredTable(const Graph& graph, const Node& gather);
 
 // Whether every sum of products of a channel fits i32 with its bias (i32 per channel, or null),

@@ -41,7 +41,11 @@ bool ShouldFold(const Graph& graph, const Node& node) {
   for (const ValueId id : node.inputs) {
     if (id == kNone) continue;
     if (ConstantOf(graph, id) == nullptr || !IsTensor(graph.value(id).type)) return false;
-    input_bytes += BytesOf(graph.value(id).type);
+    const Type& type = graph.value(id).type;
+    const int64_t bytes = BytesOf(type);  // several numbers of a byte count as a byte each
+    input_bytes += DataTypeBits(type.dtype) > 0 && DataTypeBits(type.dtype) < 8
+                       ? bytes * (8 / DataTypeBits(type.dtype))
+                       : bytes;
   }
   int64_t output_bytes = 0;
   for (const ValueId id : node.outputs) {

@@ -1,4 +1,5 @@
-// Computes in integers what is quantized on both sides.
+// Computes in integers what is quantized on both sides, and reads weights that are quantized alone as
+// integers.
 //   pre: types inferred, topological order
 //   DQ(x, sx, zx), DQ(w, sw), DQ(b, sx sw) -> Conv -> y
 //     ==>   x, w, zx -> ConvInteger -> Add(b) -> Cast(f32) -> Mul(sx sw) -> y
@@ -9,6 +10,8 @@
 //   QLinearConv and QLinearMatMul are what they stand for; weights of u8 around 128 become i8.
 //   Gemm and MatMul become MatMulInteger. Exact up to the last rounding: the sum is an integer, its
 //   scale one f32 product. What stays in float gets its dequantized constants.
+//   x, DQ(w) -> MatMul -> y   ==>   x, w, sw -> q.weight_only_matmul -> y, when w is large
+//   DQ(w), ids -> Gather -> y   ==>   Gather(w), Gather(sw) -> DQ -> y, likewise
 //   source: Jacob et al. 2018, arXiv 1712.05877, section 2.2
 //   case: IntegerArithmeticTest
 #include <cmath>
@@ -23,17 +26,6 @@
 
 namespace quench::passes {
 namespace {
-
-Tensor TransposedMatrix(const Tensor& matrix) {
-  const int64_t rows = matrix.dims()[0], columns = matrix.dims()[1];
-  Tensor result = Tensor::Zeros(DataType::kI8, {columns, rows});
-  std::byte* out = result.mutable_bytes();
-  for (int64_t c = 0; c < columns; ++c) {
-    for (int64_t r = 0; r < rows; ++r)
-      *out++ = matrix.bytes()[static_cast<size_t>(r * columns + c)];
-  }
-  return result;
-}
 
 class Converter {
  public:
@@ -132,7 +124,9 @@ class Converter {
     ValueId y = Add("q.weight_only_matmul", node.name, std::move(operands), type,
                     {{"block_size", stored->block_size}});
     graph_.node(graph_.value(y).producer).origin = node.origin;
-    if (biased) y = Add("Add", node.name + ".biased", {y, node.inputs[2]}, type);
+    if (!biased) return y;
+    y = Add("Add", node.name + ".biased", {y, node.inputs[2]}, type);
+    graph_.node(graph_.value(y).producer).origin = node.origin;
     return y;
   }
 

@@ -75,7 +75,11 @@ class Sinker {
     const Node* dequantize = ProducerOf(graph_, node.inputs[0], "DequantizeLinear");
     if (dequantize == nullptr || ConstantOf(graph_, dequantize->inputs[0]) == nullptr) return false;
     const Tensor* scale = ConstantOf(graph_, dequantize->inputs[1]);
-    if (scale == nullptr || scale->size() == 1 || dequantize->Int("block_size", 0) != 0)
+    if (scale == nullptr || scale->size() == 1) return false;
+    if (ConstantOf(graph_, dequantize->inputs[0])->rank() == 2)
+      return SinkTransposedMatrix(node, *dequantize);
+    if (dequantize->Int("block_size", 0) != 0 ||
+        DataTypeBits(ConstantOf(graph_, dequantize->inputs[0])->dtype()) < 8)
       return false;
     const Node old = *dequantize;
     const int rank = graph_.value(node.inputs[0]).type.rank();
@@ -98,6 +102,34 @@ class Sinker {
   }
 
  private:
+  // Of any bits, in blocks or with a scale for each channel.
+  bool SinkTransposedMatrix(const Node& node, const Node& dequantize) {
+    const std::vector<int64_t> order = node.Ints("perm");
+    if (!order.empty() && order[0] != 1) return false;
+    const DataType type = ConstantOf(graph_, dequantize.inputs[0])->dtype();
+    const int bits = DataTypeBits(type);
+    if ((bits != 8 && bits != 4) || !IsInteger(type) ||
+        ConstantOf(graph_, dequantize.inputs[1])->dtype() != DataType::kF32)
+      return false;
+    std::vector<ValueId> operands;
+    for (const ValueId id : dequantize.inputs) {
+      const Tensor* constant = ConstantOf(graph_, id);
+      if (id != kNone && constant == nullptr) return false;
+      if (id == kNone || constant->rank() != 2) {
+        operands.push_back(id);
+        continue;
+      }
+      Tensor transposed = TransposedMatrix(*constant);
+      operands.push_back(graph_.AddConstant(node.name, std::move(transposed)));
+    }
+    std::map<std::string, Attribute> attributes = dequantize.attributes;
+    attributes["axis"] = int64_t{1} - (dequantize.Int("axis", 1) + 2) % 2;
+    const Type result = graph_.value(node.outputs[0]).type;
+    graph_.ReplaceUses(node.outputs[0], AddTyped(graph_, "DequantizeLinear", node.name + ".real",
+                                                 operands, result, std::move(attributes)));
+    return true;
+  }
+
   // Rows of a table are taken as integers, with their scales.
   void SinkGathered(NodeId place) {
     const Node node = graph_.node(place);  // adding nodes moves them
@@ -112,6 +144,7 @@ class Sinker {
       if (shared || rows.dims() != ConstantOf(graph_, from)->dims())
         from = graph_.AddConstant(node.name + what, std::move(rows));
       const NodeId id = graph_.AddNode("Gather", node.name + what, {from, node.inputs[1]});
+      graph_.node(id).origin = node.origin;
       return graph_.node(id).outputs[0];
     };
     std::vector<ValueId> operands = {rows_of(".q", table.inputs[0]),
@@ -119,10 +152,11 @@ class Sinker {
     if (table.inputs.size() > 2 && table.inputs[2] != kNone)
       operands.push_back(rows_of(".zero", table.inputs[2]));
     const Type type = graph_.value(node.outputs[0]).type;
-    graph_.ReplaceUses(node.outputs[0],
-                       AddTyped(graph_, "DequantizeLinear", node.name, std::move(operands), type,
-                                {{"axis", int64_t{type.rank() - 1}},
-                                 {"block_size", block > 0 ? block : dims[1]}}));
+    const ValueId rows =
+        AddTyped(graph_, "DequantizeLinear", node.name, std::move(operands), type,
+                 {{"axis", int64_t{type.rank() - 1}}, {"block_size", block > 0 ? block : dims[1]}});
+    graph_.node(graph_.value(rows).producer).origin = node.origin;
+    graph_.ReplaceUses(node.outputs[0], rows);
   }
 
   bool IsPositive(const Dequantized& read) const {

@@ -25,7 +25,9 @@ void CopyElement(const Tensor& source, int64_t from, Tensor& target, int64_t to)
   out[to * bits / 8] |= static_cast<std::byte>(value << (to * bits % 8));
 }
 
-Tensor Transposed(const Tensor& matrix) {
+}  // namespace
+
+Tensor TransposedMatrix(const Tensor& matrix) {
   const int64_t rows = matrix.dims()[0], columns = matrix.dims()[1];
   Tensor result = Tensor::Zeros(matrix.dtype(), {columns, rows});
   for (int64_t r = 0; r < rows; ++r) {
@@ -35,9 +37,11 @@ Tensor Transposed(const Tensor& matrix) {
   return result;
 }
 
+namespace {
+
 // Scales or zero points as a matrix with a row for each block and a column for each channel.
 Tensor AsRows(const Tensor& parameter, int64_t columns, bool transposed) {
-  if (parameter.rank() == 2) return transposed ? Transposed(parameter) : parameter;
+  if (parameter.rank() == 2) return transposed ? TransposedMatrix(parameter) : parameter;
   if (parameter.size() == columns) return parameter.Reshaped({1, columns});
   Tensor row = Tensor::Zeros(parameter.dtype(), {1, columns});
   for (int64_t i = 0; i < columns; ++i) CopyElement(parameter, 0, row, i);
@@ -62,7 +66,8 @@ std::optional<Parts> ConstantsOf(const Graph& graph, const Node& dequantize) {
   if (has_zero) parts.zero = ConstantOf(graph, dequantize.inputs[2]);
   if (parts.integers == nullptr || parts.scale == nullptr || (has_zero && parts.zero == nullptr) ||
       !IsStorable(parts.integers->dtype()) || parts.integers->rank() != 2 ||
-      parts.integers->size() < kWorthwhile || parts.scale->dtype() != DataType::kF32) {
+      parts.integers->size() < kWorthwhile || parts.scale->dtype() != DataType::kF32 ||
+      (has_zero && parts.zero->dims() != parts.scale->dims())) {
     return std::nullopt;
   }
   return parts;
@@ -75,7 +80,10 @@ std::optional<Parts> PartsOf(const Graph& graph, const Node& product) {
     return std::nullopt;
   }
   const Node* node = ProducerOf(graph, product.inputs[1], "DequantizeLinear");
-  if (node == nullptr) return std::nullopt;
+  const Type& left = graph.value(product.inputs[0]).type;
+  const bool rows = left.ranked && left.rank() >= 2 &&
+                    std::none_of(left.dims.begin(), left.dims.end(), [](Dim d) { return d.is(0); });
+  if (node == nullptr || !rows) return std::nullopt;
   std::optional<Parts> found = ConstantsOf(graph, *node);
   if (!found) return std::nullopt;
   Parts& parts = *found;
@@ -117,7 +125,7 @@ std::optional<StoredMatrix> ReadStoredMatrix(const Graph& graph, const Node& pro
   if (!parts) return std::nullopt;
   StoredMatrix result;
   result.block_size = parts->block_size;
-  result.integers = parts->transposed ? Transposed(*parts->integers) : *parts->integers;
+  result.integers = parts->transposed ? TransposedMatrix(*parts->integers) : *parts->integers;
   result.scale = AsRows(*parts->scale, parts->columns, parts->transposed);
   if (parts->zero != nullptr) result.zero = AsRows(*parts->zero, parts->columns, parts->transposed);
   return result;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 
 #include "common/base/status.h"
@@ -12,12 +13,20 @@ bool IsNarrow(DataType type) {
          type == DataType::kU2;
 }
 
+// What a node makes may depend on the type of what it reads: the ends of a zero point's range are
+// those of the result's.
+bool MakesNarrow(const Graph& graph, const Node& node) {
+  return std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {
+    return id != kNone && IsNarrow(graph.value(id).type.dtype);
+  });
+}
+
 }  // namespace
 
 absl::Status WidenIntegers(Graph& graph, const std::function<bool(const Node&)>& reads_narrow) {
   std::map<ValueId, ValueId> wide;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    if (reads_narrow(graph.nodes[i])) continue;
+    if (reads_narrow(graph.nodes[i]) || MakesNarrow(graph, graph.nodes[i])) continue;
     for (size_t k = 0; k < graph.nodes[i].inputs.size(); ++k) {
       const ValueId id = graph.nodes[i].inputs[k];
       const Tensor* narrow = ConstantOf(graph, id);
@@ -28,14 +37,12 @@ absl::Status WidenIntegers(Graph& graph, const std::function<bool(const Node&)>&
       graph.nodes[i].inputs[k] = known->second;
     }
   }
-  const auto widen = [&](Graph body) -> absl::StatusOr<Graph> {
-    QUENCH_RETURN_IF_ERROR(WidenIntegers(body, reads_narrow));
+  if (!wide.empty()) graph.Compact();
+  return ForEachBody(graph, [&](Graph body) -> absl::StatusOr<Graph> {
+    const absl::Status status = WidenIntegers(body, reads_narrow);
+    if (!status.ok()) return status;
     return body;
-  };
-  QUENCH_RETURN_IF_ERROR(ForEachBody(graph, widen));
-  if (wide.empty()) return absl::OkStatus();
-  graph.Compact();
-  return ops::InferGraph(graph);  // what only moves elements moves wider ones
+  });
 }
 
 }  // namespace quench::passes

@@ -164,8 +164,8 @@ void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlag
   options
       .Add(
           "--block-size", flags->block_size,
-          "With --type weights: so many weights that are summed share a scale; 0: all of an output "
-          "channel",
+          "With --type weights: so many weights that are summed, an even number, share a scale; 0: "
+          "all of an output channel, as --per-channel says too",
           "N (default 32 of four bits, 0 of eight)")
       .Range(0, 1 << 20);
   options.Add("--bias-dtype", flags->bias_dtype, "Of biases", "int32|int8 (default int32)")

@@ -365,13 +365,22 @@ absl::Status Builder::BuildAlias(Frame& frame, const Node& node) {
 
 // A fusion group that no kernel takes: its nodes, in the group's place.
 absl::Status Builder::BuildSplit(Frame& frame, const Node& node) {
-  const GraphPtr body = node.Body("body");
-  Frame inner(*body);
-  QUENCH_RETURN_IF_ERROR(BindCaptures(frame, node, 0, inner, 0));
+  // Constants stay constants, so that kernels can pack them.
+  Graph body = *node.Body("body");
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (node.inputs[i] != quench::kNone)
+      body.value(body.inputs[i]).constant = frame.graph.value(node.inputs[i]).constant;
+  }
+  Frame inner(body);
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (node.inputs[i] == quench::kNone || body.value(body.inputs[i]).constant != nullptr) continue;
+    QUENCH_ASSIGN_OR_RETURN(const int buffer, RowMajorOf(frame, node.inputs[i]));
+    BindValue(inner, body.inputs[i], buffer);
+  }
   QUENCH_RETURN_IF_ERROR(BuildGraph(inner));
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i] == quench::kNone) continue;
-    QUENCH_ASSIGN_OR_RETURN(const int buffer, RowMajorOf(inner, body->outputs[i]));
+    QUENCH_ASSIGN_OR_RETURN(const int buffer, RowMajorOf(inner, body.outputs[i]));
     BindValue(frame, node.outputs[i], buffer);
   }
   return absl::OkStatus();

@@ -125,7 +125,8 @@ Affine AffineOfBlock(std::span<const float> values, const Scheme& scheme, bool l
 }  // namespace
 
 absl::StatusOr<QuantizedConstant> QuantizeBlocks(const Tensor& matrix, int axis, int64_t block,
-                                                 const Scheme& scheme, bool least_error) {
+                                                 const Scheme& scheme, bool least_error,
+                                                 const StepContext& context) {
   QUENCH_RETURN_IF_ERROR(CheckFinite(matrix));
   Scheme used = scheme;
   used.symmetric = IsSigned(scheme.dtype);
@@ -141,6 +142,7 @@ absl::StatusOr<QuantizedConstant> QuantizeBlocks(const Tensor& matrix, int axis,
   auto* scales = reinterpret_cast<float*>(result.scale.mutable_bytes());
   std::vector<float> values;
   for (int64_t other = 0; other < others; ++other) {
+    QUENCH_RETURN_IF_ERROR(context.Check());
     for (int64_t b = 0; b < blocks; ++b) {
       const auto place = [&](int64_t i) {
         return axis == 0 ? i * columns + other : other * columns + i;

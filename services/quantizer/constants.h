@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "common/base/context.h"
 #include "common/ir/tensor.h"
 #include "services/quantizer/scheme.h"
 
@@ -30,7 +31,8 @@ absl::StatusOr<QuantizedConstant> QuantizeKernel(const Tensor& kernel, int axis,
 // `least_error` a block's range is, of itself and up to 30 % less, the one whose squared error is
 // least.
 absl::StatusOr<QuantizedConstant> QuantizeBlocks(const Tensor& matrix, int axis, int64_t block,
-                                                 const Scheme& scheme, bool least_error);
+                                                 const Scheme& scheme, bool least_error,
+                                                 const StepContext& context = {});
 
 // A bias that is added to sums of products: integers in steps of input_scale * kernel_scale[c], as
 // i32. FAILED_PRECONDITION if one does not fit.

@@ -9,6 +9,28 @@
 
 namespace quench::quantizer {
 
+namespace {
+
+void SetStage(Graph& graph, Stage stage) {
+  graph.stage = stage;
+  for (Node& node : graph.nodes) {
+    for (auto& [name, attribute] : node.attributes) {
+      GraphPtr* body = std::get_if<GraphPtr>(&attribute);
+      if (body == nullptr) continue;
+      Graph copy = **body;
+      SetStage(copy, stage);
+      *body = std::make_shared<const Graph>(std::move(copy));
+    }
+  }
+}
+
+}  // namespace
+
+void MarkQuantized(Graph& graph) {
+  SetStage(graph, Stage::kQuantized);
+  graph.metadata["is_quantized"] = "true";
+}
+
 bool IsAmong(const std::string& op, std::initializer_list<std::string_view> ops) {
   return std::find(ops.begin(), ops.end(), op) != ops.end();
 }
@@ -24,6 +46,17 @@ std::vector<const Node*> MembersOf(const Node& node) {
 
 bool IsProduct(const std::string& op) {
   return IsAmong(op, {"Conv", "ConvTranspose", "Gemm", "MatMul"});
+}
+
+// A pointwise operation that does not turn a small error of its input into a large one. Of Div and Pow
+// that depends on the second operand.
+bool IsTame(const Graph& graph, const Node& node) {
+  const ops::OpDef* op = ops::FindOp(node.op);
+  if (op == nullptr || op->kind != ops::OpKind::kPointwise) return false;
+  if (node.op != "Div" && node.op != "Pow") return op->quant != ops::QuantRole::kNone;
+  const auto& second = graph.value(node.inputs[1]).constant;
+  return second != nullptr &&
+         (node.op == "Div" || (second->tensor.size() == 1 && second->tensor.FloatAt(0) >= 1));
 }
 
 bool IsF32(const Graph& graph, ValueId id) {
@@ -69,16 +102,16 @@ Part PartOf(const Graph& graph, const Node& node) {
   const std::vector<const Node*> members = MembersOf(node);
   const std::string& root = members.front()->op;
   if (IsProduct(root)) return Part::kCompute;
-  const auto pointwise = [](const Node* member) {
-    const ops::OpDef* op = ops::FindOp(member->op);
-    return op != nullptr && op->kind == ops::OpKind::kPointwise &&
-           op->quant != ops::QuantRole::kNone;
+  const GraphPtr body = node.op == "q.fused" ? node.Body("body") : nullptr;
+  const auto pointwise = [&](const Node* member) {
+    return IsTame(body == nullptr ? graph : *body, *member);
   };
   if (std::all_of(members.begin(), members.end(), pointwise)) return Part::kPointwise;
+  const ops::OpDef* first = ops::FindOp(root);
+  if (first != nullptr && first->kind == ops::OpKind::kPointwise) return Part::kExact;
   if (members.size() > 1) return Part::kFloat;
   if (IsAmong(root, {"AveragePool", "GlobalAveragePool"})) return Part::kPool;
-  const ops::OpDef* op = ops::FindOp(root);
-  const bool moves = op != nullptr && op->quant == ops::QuantRole::kPassThrough;
+  const bool moves = first != nullptr && first->quant == ops::QuantRole::kPassThrough;
   return moves ? Part::kMoves : Part::kFloat;
 }
 
@@ -211,8 +244,39 @@ void Exclude(const Graph& graph, const std::vector<bool>& selected,
       if (!choice.quantized) plan.parts[i] = Part::kFloat;
       plan.layers.push_back(std::move(choice));
     }
-    if (!selected[i]) plan.parts[i] = Part::kFloat;
+    if (!selected[i] && !StaysFloat(plan.parts[i])) plan.parts[i] = Part::kFloat;
   }
+}
+
+}  // namespace
+
+namespace {
+
+// How many times narrower what is cut out of a tensor may be than the whole: a bit is lost then. What
+// is joined may be narrower by more, for only some of the result suffers.
+constexpr double kNarrower = 2, kMuchNarrower = 8;
+
+double WidthOf(const TensorStatistics& seen) { return double{seen.high} - double{seen.low}; }
+
+// Whether a node hands on a part of its input only, or joins inputs, and such a part's range is much
+// narrower than the whole's: with the scale of the whole little would be left of it. It is moved in
+// float then, and has a scale of its own.
+bool MovesNarrowPart(const Graph& graph, const Node& node, const Statistics* statistics,
+                     const QuantizeOptions& options) {
+  const bool joins = RootOf(node).op == "Concat";
+  if (!joins &&
+      !IsAmong(RootOf(node).op, {"Slice", "Split", "Gather", "GatherElements", "GatherND"}))
+    return false;
+  const ValueId all = joins ? node.outputs[0] : node.inputs[0];
+  const std::vector<ValueId>& parts = joins ? node.inputs : node.outputs;
+  const TensorStatistics* whole = StatisticsOf(graph, all, statistics, options);
+  if (whole == nullptr) return false;
+  return std::any_of(parts.begin(), parts.end(), [&](ValueId id) {
+    const TensorStatistics* part =
+        id == kNone ? nullptr : StatisticsOf(graph, id, statistics, options);
+    return part != nullptr && part->high > part->low &&
+           WidthOf(*part) * (joins ? kMuchNarrower : kNarrower) < WidthOf(*whole);
+  });
 }
 
 }  // namespace
@@ -222,7 +286,10 @@ absl::StatusOr<Plan> PlanParts(const Graph& fused, const Statistics* statistics,
   Plan plan;
   QUENCH_ASSIGN_OR_RETURN(const std::vector<bool> selected, SelectedNodes(fused, options));
   QUENCH_RETURN_IF_ERROR(CheckKept(fused, options.kept));
-  for (const Node& node : fused.nodes) plan.parts.push_back(PartOf(fused, node));
+  for (const Node& node : fused.nodes) {
+    const bool narrow = MovesNarrowPart(fused, node, statistics, options);
+    plan.parts.push_back(narrow ? Part::kExact : PartOf(fused, node));
+  }
   Exclude(fused, selected, options.kept, plan);
   plan.wanted.assign(fused.values.size(), false);
   for (size_t i = fused.nodes.size(); i-- > 0;) {
@@ -231,7 +298,7 @@ absl::StatusOr<Plan> PlanParts(const Graph& fused, const Statistics* statistics,
     const bool out = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {
       return id != kNone && plan.wanted[static_cast<size_t>(id)];
     });
-    if (!product && (plan.parts[i] == Part::kFloat || !out)) continue;
+    if (!product && (StaysFloat(plan.parts[i]) || !out)) continue;
     for (const int input : DataInputs(node)) {
       const ValueId id = node.inputs[static_cast<size_t>(input)];
       if (!IsActivation(fused, id) || (product && IsPartialSum(fused, node, input))) continue;

@@ -13,12 +13,15 @@
 namespace quench::quantizer {
 
 enum class Part : uint8_t {
-  kFloat,      // stays as it is
+  kFloat,  // stays as it is, and reads what comes back from integers where others made them
+  kExact,  // stays as it is, and reads values before they become integers: a step is too much for it
   kCompute,    // Conv, ConvTranspose, Gemm, MatMul, with the pointwise operations after it
   kPointwise,  // Add, Mul, activations: integers in and out, arithmetic in float
   kPool,       // averages: likewise
   kMoves,      // MaxPool, Reshape, Concat, ...: output has the input's scale
 };
+
+inline bool StaysFloat(Part part) { return part == Part::kFloat || part == Part::kExact; }
 
 bool IsAmong(const std::string& op, std::initializer_list<std::string_view> ops);
 
@@ -41,6 +44,9 @@ bool IsActivation(const Graph& graph, ValueId id);
 // Of the value, where options ask for statistics and there are some; else null.
 const TensorStatistics* StatisticsOf(const Graph& graph, ValueId id, const Statistics* statistics,
                                      const QuantizeOptions& options);
+
+// The stage `quantized`, of bodies too, and the flag of the module.
+void MarkQuantized(Graph& graph);
 
 // Per node, whether include and exclude leave it. INVALID_ARGUMENT names patterns that fit no node.
 absl::StatusOr<std::vector<bool>> SelectedNodes(const Graph& graph, const QuantizeOptions& options);

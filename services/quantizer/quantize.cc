@@ -30,6 +30,7 @@ void CheckWeightsOnly(const QuantizeOptions& options, StatusCollector& problems)
     if (given) problems.Add(InvalidArgument("{} is for activations, which stay in float", what));
   };
   none(options.switches, "a budget");
+  none(options.bias_dtype != DataType::kI32, "bias_dtype");
   none(options.symmetric, "symmetric");
   none(options.bias_correction, "bias_correction");
   if (!options.method.empty() && options.method != "minmax" && options.method != "mse") {
@@ -88,19 +89,6 @@ absl::Status CheckStage(const Graph& graph) {
                          StageName(graph.stage));
 }
 
-void SetStage(Graph& graph, Stage stage) {
-  graph.stage = stage;
-  for (Node& node : graph.nodes) {
-    for (auto& [name, attribute] : node.attributes) {
-      GraphPtr* body = std::get_if<GraphPtr>(&attribute);
-      if (body == nullptr) continue;
-      Graph copy = **body;
-      SetStage(copy, stage);
-      *body = std::make_shared<const Graph>(std::move(copy));
-    }
-  }
-}
-
 class Quantizer {
  public:
   Quantizer(Graph fused, std::string fingerprint, const Statistics* statistics,
@@ -139,8 +127,7 @@ class Quantizer {
     QUENCH_ASSIGN_OR_RETURN(
         graph_, passes::InlineGroups(std::move(graph_), [](const Node&) { return true; }));
     graph_.Compact();
-    SetStage(graph_, Stage::kQuantized);
-    graph_.metadata["is_quantized"] = "true";
+    MarkQuantized(graph_);
     if (report_.static_values > 0) graph_.metadata["is_calibrated"] = "true";
     QUENCH_RETURN_IF_ERROR(ops::InferGraph(graph_));
     return QuantizedModule{std::move(graph_), std::move(report_)};
@@ -187,7 +174,7 @@ class Quantizer {
     for (size_t i = 0; i < graph_.values.size(); ++i) parent_.push_back(static_cast<ValueId>(i));
     std::vector<bool> moved(graph_.values.size(), false);
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (parts_[i] != Part::kMoves) continue;
+      if (parts_[i] != Part::kMoves || !IsWanted(graph_.nodes[i])) continue;
       const Node& node = graph_.nodes[i];
       const ValueId first = node.inputs[0];
       for (const int input : DataInputs(node)) Join(first, node.inputs[static_cast<size_t>(input)]);
@@ -211,6 +198,12 @@ class Quantizer {
       }
     }
     for (const auto& [root, range] : ranges) affines_[root] = AffineFor(range, scheme());
+  }
+
+  // Whether what a node gives is to be integers; else it is nobody's business what scale it has.
+  bool IsWanted(const Node& node) const {
+    return std::any_of(node.outputs.begin(), node.outputs.end(),
+                       [&](ValueId id) { return id != kNone && wanted_[static_cast<size_t>(id)]; });
   }
 
   // Whether all that comes out was in values with ranges: a constant that is joined to them, or

@@ -27,7 +27,7 @@ class SwitchBuilder {
     for (size_t i = 0; i < nodes_; ++i) {
       if (layer_of_.contains(i)) {
         AddTwin(i);
-      } else {
+      } else if (points_.parts[i] != Part::kExact) {
         Redirect(graph_.nodes[i].inputs, chosen_);
       }
     }
@@ -70,7 +70,7 @@ class SwitchBuilder {
   // As PlanParts wants values, with what each depends on.
   void FindReaders() {
     for (size_t i = nodes_; i-- > 0;) {
-      if (points_.parts[i] == Part::kFloat) continue;
+      if (StaysFloat(points_.parts[i])) continue;
       const Node& node = points_.before[i];
       const auto layer = layer_of_.find(i);
       std::set<ValueId> on;
@@ -145,6 +145,7 @@ class SwitchBuilder {
 
 void ReadIntegers(Graph& graph, const QuantizationPoints& points) {
   for (size_t i = 0; i < points.before.size(); ++i) {
+    if (points.parts[i] == Part::kExact) continue;
     for (ValueId& id : graph.nodes[i].inputs) {
       if (const auto found = points.real.find(id); found != points.real.end()) id = found->second;
     }

@@ -1,5 +1,7 @@
 #include "services/quantizer/weight_only.h"
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "common/base/status.h"
@@ -36,8 +38,7 @@ class WeightQuantizer {
     }
     if (report_.weights == 0) report_.warnings.emplace_back("nothing was quantized");
     graph_.Compact();
-    graph_.stage = Stage::kQuantized;
-    graph_.metadata["is_quantized"] = "true";
+    MarkQuantized(graph_);
     QUENCH_RETURN_IF_ERROR(ops::InferGraph(graph_));
     return QuantizedModule{std::move(graph_), std::move(report_)};
   }
@@ -47,6 +48,11 @@ class WeightQuantizer {
     const auto& constant = graph_.value(id).constant;
     return constant != nullptr && constant->tensor.dtype() == DataType::kF32 &&
            constant->tensor.rank() == 2;
+  }
+
+  static bool AllFinite(const Tensor& tensor) {
+    const std::span<const float> values = tensor.as<float>();
+    return std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
   }
 
   static size_t WeightsInput(const Node& node) { return node.op == "Gather" ? 0 : 1; }
@@ -61,6 +67,8 @@ class WeightQuantizer {
     if (node.op == "Gather" && node.Int("axis", 0) != 0) return "it takes columns of its table";
     const int64_t size = graph_.value(id).constant->tensor.size();
     if (size < kFewWeights) return fmt::format("it has only {} weights", size);
+    if (node.op == "Gather" && !AllFinite(graph_.value(id).constant->tensor))
+      return "its table has NaN or infinite numbers";
     return "";
   }
 
@@ -82,17 +90,27 @@ class WeightQuantizer {
     return absl::OkStatus();
   }
 
+  bool IsOfProduct(ValueId weights) const {
+    return std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [&](const Node& node) {
+      return (node.op == "MatMul" || node.op == "Gemm") && node.inputs[1] == weights;
+    });
+  }
+
   absl::StatusOr<ValueId> Dequantized(const Node& node, ValueId id, int axis) {
     const Tensor weights = graph_.value(id).constant->tensor;
     const std::string name = graph_.value(id).name;
     Scheme scheme{options_.kernel_dtype, true, options_.power_of_two};
-    if (scheme.dtype == DataType::kUndefined) scheme.dtype = DataType::kI8;
+    if (scheme.dtype == DataType::kUndefined) scheme.dtype = options_.activation_dtype;
+    if (node.op == "Gather" && DataTypeBits(scheme.dtype) < 8 && !IsOfProduct(id)) {
+      // Rows are taken byte by byte: four bits would save nothing.
+      scheme.dtype = IsSigned(scheme.dtype) ? DataType::kI8 : DataType::kU8;
+    }
     const int64_t length = weights.dims()[static_cast<size_t>(axis)];
-    const int64_t wanted =
-        options_.block_size.value_or(DataTypeBits(scheme.dtype) == 4 ? kDefaultBlock : 0);
+    const bool in_blocks = DataTypeBits(scheme.dtype) == 4 && !options_.per_channel;
+    const int64_t wanted = options_.block_size.value_or(in_blocks ? kDefaultBlock : 0);
     const bool blocks = wanted > 0 && wanted < length;
-    absl::StatusOr<QuantizedConstant> quantized =
-        QuantizeBlocks(weights, axis, blocks ? wanted : length, scheme, options_.method == "mse");
+    absl::StatusOr<QuantizedConstant> quantized = QuantizeBlocks(
+        weights, axis, blocks ? wanted : length, scheme, options_.method == "mse", context_);
     if (!quantized.ok())
       return Annotate(quantized.status(), fmt::format("node `{}`: weights", node.name));
     std::map<std::string, Attribute> attributes = {{"axis", static_cast<int64_t>(1 - axis)}};

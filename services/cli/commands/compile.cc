@@ -211,7 +211,7 @@ absl::Status CheckQuantization(const CompileArgs& args) {
     if (sources == 0 && args.job.samples.images.empty() && !IsChanged(*args.how))
       return absl::OkStatus();
     return InvalidArgument(
-        "options of calibration and quantization are for --quantize int8 or uint8");
+        "options of calibration and quantization are for --quantize int8, uint8, int4 or uint4");
   }
   const bool four_bits = IsFourBits(args.quantize);
   if (four_bits && args.how->type != "any" && args.how->type != "weights") {

@@ -168,7 +168,10 @@ class MatMulEmitter {
   PanelPrefetch PlanPrefetch(int vectors) const {
     if (!s_.constant_b || plan_.by_rows || plan_.unpack || !s_.m.is_static()) return {};
     const int64_t k = s_.k.value();
-    return PanelPrefetch::Plan(PanelBytes(vectors), (k + plan_.unroll - 1) / plan_.unroll,
+    const int64_t run =
+        s_.stored && s_.stored->blocked ? s_.stored->block : k;  // of bodies in a row
+    const auto bodies = [&](int64_t rows) { return (rows + plan_.unroll - 1) / plan_.unroll; };
+    return PanelPrefetch::Plan(PanelBytes(vectors), k / run * bodies(run) + bodies(k % run),
                                SplitEvenly(s_.m.value(), plan_.tile.x).parts());
   }
 

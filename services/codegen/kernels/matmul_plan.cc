@@ -147,10 +147,10 @@ MatMulPlan PlanMatMul(const KernelRequest& request, const MatMulShape& shape) {
   if (shape.n.is_static()) plan.panels = SplitEvenly(columns.value(), plan.tile.vectors);
   plan.panel_count =
       shape.n.is_static() ? Dim(plan.panels.parts()) : symbols.CeilDiv(columns, plan.tile.vectors);
-  const double a_bytes = TypicalSize(symbols, shape.m) * TypicalSize(symbols, shape.k);
-  double b_bytes = TypicalSize(symbols, shape.k) * TypicalSize(symbols, shape.n);
-  if (shape.stored) b_bytes /= 4.0 * shape.stored->rows_per_byte();
-  plan.by_rows = shape.constant_b && shape.batch.is(1) && a_bytes > b_bytes;
+  const double a_size = TypicalSize(symbols, shape.m) * TypicalSize(symbols, shape.k);
+  const double b_size = TypicalSize(symbols, shape.k) * TypicalSize(symbols, shape.n);
+  // A panel is scaled into scratch once: by the one task that has it.
+  plan.by_rows = shape.constant_b && shape.batch.is(1) && a_size > b_size && !plan.unpack;
   plan.tasks = symbols.Mul(shape.batch, plan.panel_count);
   if (plan.by_rows) {
     const double tiles = TypicalSize(symbols, shape.m) / plan.tile.x;

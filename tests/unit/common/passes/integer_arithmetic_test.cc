@@ -308,10 +308,13 @@ TEST(IntegerArithmeticTest, SmallWeightsOfFloatProductsBecomeFloats) {
   for (const int64_t k : {8, 512}) {
     ValueId x;
     Graph graph = ImageGraph(&x, {2, k});
-    const ValueId w = Add(graph, "DequantizeLinear",
-                          {graph.AddConstant("w", Tensor::Zeros(DataType::kI4, {k, 8})),
-                           graph.AddConstant("s", RandomTensor({k / 4, 8}, 3))},
-                          {{"axis", int64_t{0}}, {"block_size", int64_t{4}}});
+    Tensor integers = Tensor::Zeros(DataType::kI4, {k, 8});
+    for (size_t i = 0; i < integers.bytes().size(); ++i)
+      integers.mutable_bytes()[i] = static_cast<std::byte>(i * 89);
+    const ValueId w =
+        Add(graph, "DequantizeLinear",
+            {graph.AddConstant("w", integers), graph.AddConstant("s", RandomTensor({k / 4, 8}, 3))},
+            {{"axis", int64_t{0}}, {"block_size", int64_t{4}}});
     graph.outputs = {Add(graph, "MatMul", {x, w})};
     const Graph after = Integers(After("fold_constants", graph), 1e-5);
     EXPECT_EQ(CountOps(after, "q.weight_only_matmul"), k == 512 ? 1 : 0);

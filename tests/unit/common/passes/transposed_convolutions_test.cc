@@ -21,9 +21,10 @@ std::vector<Transposed> Cases() {
        {4, 3, 3, 3},
        {{"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}, {"output_padding", Ints{1, 1}}}},
       {"uneven", {4, 2, 5, 3}, {{"strides", Ints{3, 3}}, {"pads", Ints{0, 2, 4, 1}}}},
-      {"gaps", {4, 3, 2, 1}, {{"strides", Ints{3, 3}}, {"output_padding", Ints{1, 2}}}},
+      {"gaps", {4, 3, 2, 2}, {{"strides", Ints{3, 3}}, {"output_padding", Ints{1, 1}}}},
+      {"more_gaps_than_kernel", {4, 3, 2, 1}, {{"strides", Ints{3, 3}}}, false},
       {"groups", {4, 3, 3, 3}, {{"strides", Ints{2, 2}}, {"group", int64_t{2}}}},
-      {"depthwise", {4, 1, 4, 4}, {{"strides", Ints{2, 2}}, {"group", int64_t{4}}}},
+      {"depthwise", {4, 1, 4, 4}, {{"strides", Ints{2, 2}}, {"group", int64_t{4}}}, false},
       {"stride_1", {4, 3, 3, 3}, {{"pads", Ints{1, 1, 1, 1}}}},
       {"whole_blocks_cut", {4, 3, 6, 6}, {{"strides", Ints{2, 2}}, {"pads", Ints{4, 3, 5, 4}}}},
       {"all_cut", {4, 3, 2, 2}, {{"strides", Ints{2, 2}}, {"pads", Ints{5, 0, 0, 5}}}},
@@ -75,7 +76,7 @@ TEST(TransposedConvolutionsTest, SizesOfTheRun) {
   EXPECT_EQ(CountOps(After("transposed_convolutions", graph), "ConvTranspose"), 0);
 }
 
-// What several read, or what a tensor is added to, stays behind the pixels.
+// What several read stays behind the pixels.
 TEST(TransposedConvolutionsTest, OnlyLoneElementsMove) {
   ValueId x;
   Graph graph = ImageGraph(&x, {1, 4, 5, 6});
@@ -85,6 +86,18 @@ TEST(TransposedConvolutionsTest, OnlyLoneElementsMove) {
   graph.outputs = {Add(graph, "Add", {relu, y})};
   const Graph after = After("transposed_convolutions", graph);
   EXPECT_EQ(after.nodes[1].op, "DepthToSpace");
+}
+
+// A kernel of one weight would become one of 2^62.
+TEST(TransposedConvolutionsTest, LargeStridesStay) {
+  ValueId x;
+  Graph graph = ImageGraph(&x, {1, 1, 1, 1});
+  const ValueId w = graph.AddConstant("w", RandomTensor({1, 1, 1, 1}, 5));
+  const int64_t stride = (int64_t{1} << 31) - 1;
+  graph.outputs = {Add(graph, "ConvTranspose", {x, w}, {{"strides", Ints{stride, stride}}})};
+  const auto after = RunPass(*FindPass("transposed_convolutions"), graph, {}, {});
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_EQ(CountOps(*after, "ConvTranspose"), 1);
 }
 
 TEST(TransposedConvolutionsTest, KernelsOfTheRunStay) {

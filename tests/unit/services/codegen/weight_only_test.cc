@@ -114,6 +114,77 @@ TEST_P(WeightOnlyTest, ComputesWhatItsModelSays) {
 INSTANTIATE_TEST_SUITE_P(Forms, WeightOnlyTest, ::testing::ValuesIn(Forms()),
                          [](const auto& test) { return test.param.name; });
 
+ValueId RealMatrix(Graph& graph, DataType dtype, const std::vector<int64_t>& dims, int64_t axis) {
+  Tensor scale = Values({dims[static_cast<size_t>(axis)]}, 3);
+  auto* scales = reinterpret_cast<float*>(scale.mutable_bytes());
+  for (int64_t i = 0; i < scale.size(); ++i) scales[i] = 0.01F + 0.01F * scales[i] * scales[i];
+  return Node1(
+      graph, "DequantizeLinear",
+      {graph.AddConstant("w", Integers(dtype, dims, 5)), graph.AddConstant("scale", scale)},
+      {{"axis", axis}});
+}
+
+int StoredProducts(const Compiled& compiled) {
+  int count = 0;
+  for (const KernelReport& report : compiled.report.kernels)
+    count += report.reason.find("i4 weights") != std::string::npos ? 1 : 0;
+  return count;
+}
+
+// A group whose tail no kernel takes is taken apart: its weights are constants still.
+TEST(WeightOnlyTest, OtherTailsLeaveTheProductToItsKernel) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {2, 8, 64}));
+  const ValueId p = graph.AddInput("p", Type::Tensor(DataType::kF32, {8, 72}));
+  const ValueId w = RealMatrix(graph, DataType::kI4, {64, 72}, 1);
+  graph.outputs = {Node1(graph, "Add", {Node1(graph, "MatMul", {x, w}), p})};
+  Infer(graph);
+  const std::vector<Tensor> inputs = {Values({2, 8, 64}, 7), Values({8, 72}, 9)};
+  for (const int level : {1, 2, 3}) ExpectSame(graph, inputs, level);
+  const absl::StatusOr<Compiled> compiled = CompileGraph(graph);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_EQ(StoredProducts(*compiled), 1);
+}
+
+// One table gives rows, and, transposed, the weights of a product.
+TEST(WeightOnlyTest, TablesAreWeightsToo) {
+  for (const DataType dtype : {DataType::kI4, DataType::kI8}) {
+    Graph graph;
+    const ValueId ids = graph.AddInput("ids", Type::Tensor(DataType::kI64, {3}));
+    const ValueId table = RealMatrix(graph, dtype, {100, 64}, 0);
+    const ValueId rows = Node1(graph, "Gather", {table, ids});
+    const ValueId turned =
+        Node1(graph, "Transpose", {table}, {{"perm", std::vector<int64_t>{1, 0}}});
+    graph.outputs = {Node1(graph, "MatMul", {rows, turned})};
+    Infer(graph);
+    const std::vector<Tensor> inputs = {
+        Tensor::Of(DataType::kI64, {3}, std::vector<int64_t>{99, 0, -7})};
+    for (const int level : {1, 3}) ExpectSame(graph, inputs, level);
+  }
+}
+
+TEST(WeightOnlyTest, LeftSidesWithoutRows) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {64}));
+  graph.outputs = {Node1(graph, "MatMul", {x, RealMatrix(graph, DataType::kU4, {64, 72}, 1)})};
+  Infer(graph);
+  ExpectSame(graph, {Values({64}, 7)}, 3);
+}
+
+// Four bits are how constants lie, not what a library can make: -8 is where i4 ends, not -128.
+TEST(WeightOnlyTest, ResultsOfFourBitsAreRefused) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {16}));
+  const ValueId scale = graph.AddConstant("s", Tensor::ScalarF32(1));
+  const ValueId zero = graph.AddConstant("z", Tensor::Zeros(DataType::kI4, {}));
+  const ValueId q = Node1(graph, "QuantizeLinear", {x, scale, zero});
+  graph.outputs = {Node1(graph, "DequantizeLinear", {q, scale, zero})};
+  Infer(graph);
+  const absl::StatusOr<Compiled> compiled = CompileGraph(graph);
+  ASSERT_FALSE(compiled.ok());
+  EXPECT_NE(compiled.status().ToString().find("i4"), std::string::npos) << compiled.status();
+}
+
 // The library holds the integers, not what they stand for.
 TEST(WeightOnlyTest, WeightsAreAsSmallAsTheirBits) {
   const int64_t k = 256, n = 128;

@@ -46,6 +46,62 @@ const Node* NodeOf(const Graph& graph, const std::string& value) {
                                                   : nullptr;
 }
 
+// x / sqrt(mean of squares): near zero a step of the denominator would be many times the quotient.
+TEST(Quantize, DenominatorsStayInFloat) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {4, 16}));
+  const ValueId squares = Add(graph, "Mul", {x, x});
+  const ValueId mean =
+      Add(graph, "ReduceMean", {squares, graph.AddConstant("axes", Tensor::I64({1}))});
+  const ValueId root = Add(graph, "Sqrt", {mean}, {}, "root");
+  const ValueId norm = Add(graph, "Div", {x, root}, {}, "norm");
+  const ValueId half =
+      Add(graph, "Div", {norm, graph.AddConstant("two", Tensor::ScalarF32(2))}, {}, "half");
+  const ValueId pooled = Add(graph, "Transpose", {half}, {}, "moved");
+  graph.outputs = {Add(graph, "MatMul", {graph.AddConstant("w", RandomTensor({3, 16}, 3)), pooled}),
+                   Add(graph, "MatMul", {half, graph.AddConstant("v", RandomTensor({16, 5}, 4))})};
+  const Statistics statistics = Seen(graph);
+  const auto result = Quantize(graph, &statistics, {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  for (const Node& node : result->graph.nodes) {
+    if (node.op != "QuantizeLinear") continue;
+    const std::string& name = result->graph.value(node.inputs[0]).name;
+    EXPECT_TRUE(name == "half" || name == "moved") << name;
+  }
+  EXPECT_GT(Sqnr(graph, result->graph), 25);
+}
+
+// Two states side by side, of very different ranges: each has its own scale once it is cut out.
+TEST(Quantize, NarrowPartsAreCutOutInFloat) {
+  for (const float wide : {50.0F, 1.0F}) {
+    Graph graph;
+    const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {2, 16}));
+    std::vector<float> factors(16, wide);
+    factors.insert(factors.end(), 16, 1.0F);
+    const ValueId scaled =
+        Add(graph, "Mul", {x, graph.AddConstant("f", Tensor::Of(DataType::kF32, {2, 16}, factors))},
+            {}, "states");
+    const auto part = [&](int64_t row, const char* name) {
+      return Add(graph, "Slice",
+                 {scaled, graph.AddConstant("from", Tensor::I64({row})),
+                  graph.AddConstant("to", Tensor::I64({row + 1})),
+                  graph.AddConstant("axis", Tensor::I64({0}))},
+                 {}, name);
+    };
+    const ValueId w = graph.AddConstant("w", RandomTensor({16, 8}, 5));
+    graph.outputs = {Add(graph, "MatMul", {part(1, "narrow"), w}),
+                     Add(graph, "MatMul", {part(0, "wide"), w})};
+    const Statistics statistics = Seen(graph);
+    const auto result = Quantize(graph, &statistics, {});
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_GT(Sqnr(graph, result->graph), 25);  // of the narrow one
+    const Node* slice = NodeOf(result->graph, "narrow");
+    ASSERT_NE(slice, nullptr);
+    const Node* before = &result->graph.node(result->graph.value(slice->inputs[0]).producer);
+    EXPECT_EQ(before->op == "DequantizeLinear", wide == 1) << before->op;
+  }
+}
+
 TEST(Quantize, PutsPairsAroundProductsAndLeavesTheirInsides) {
   const Graph graph = ResidualNetwork();
   const Statistics statistics = Seen(graph);
