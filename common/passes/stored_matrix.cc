@@ -81,7 +81,7 @@ std::optional<Parts> PartsOf(const Graph& graph, const Node& product) {
   }
   const Node* node = ProducerOf(graph, product.inputs[1], "DequantizeLinear");
   const Type& left = graph.value(product.inputs[0]).type;
-  const bool rows = left.ranked && left.rank() >= 2 &&
+  const bool rows = left.ranked && left.rank() >= 2 && left.dims.back().is_static() &&
                     std::none_of(left.dims.begin(), left.dims.end(), [](Dim d) { return d.is(0); });
   if (node == nullptr || !rows) return std::nullopt;
   std::optional<Parts> found = ConstantsOf(graph, *node);

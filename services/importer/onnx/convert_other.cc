@@ -189,6 +189,112 @@ absl::Status ConvertMatMulIntegerToFloat(Converter& c) {
   return c.Final("Add", {c.Emit("Mul", {product, scale}), c.in(6)});
 }
 
+namespace {
+
+// What MatMulNBits' attributes and weights say. Weights lie a column after another, each in blocks
+// along k of whole bytes, the first number in the lowest bits.
+struct NBits {
+  int64_t k = 0, n = 0, bits = 4, block = 0, blocks = 0;
+
+  // Number `i` of column `column` in bytes whose columns have `numbers` of them.
+  int64_t At(std::span<const uint8_t> bytes, int64_t column, int64_t numbers, int64_t i) const {
+    const int64_t column_bytes = (numbers * bits + 7) / 8;
+    const uint8_t byte = bytes[static_cast<size_t>(column * column_bytes + i * bits / 8)];
+    return bits == 8 ? byte : (byte >> (i % 2 * 4)) & 15;
+  }
+  DataType dtype() const { return bits == 8 ? DataType::kU8 : DataType::kU4; }
+
+  // A matrix [rows, n] with value(row, column).
+  template <typename Value>
+  Tensor Matrix(int64_t rows, const Value& value) const {
+    Tensor matrix = Tensor::Zeros(dtype(), {rows, n});
+    std::byte* const out = matrix.mutable_bytes();
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t column = 0; column < n; ++column) {
+        const int64_t at = row * n + column;
+        out[at * bits / 8] |= static_cast<std::byte>(value(row, column) << (at * bits % 8));
+      }
+    }
+    return matrix;
+  }
+};
+
+absl::StatusOr<NBits> ReadNBits(const Converter& c) {
+  NBits form;
+  form.k = c.node().Int("K", 0);
+  form.n = c.node().Int("N", 0);
+  form.bits = c.node().Int("bits", 4);
+  form.block = c.node().Int("block_size", 0);
+  if (form.bits != 4 && form.bits != 8)
+    return c.Unsupported(fmt::format("{} bits; 4 and 8 are known", form.bits));
+  if (c.has(4) || c.has(5)) return c.Unsupported("group indices, and a bias");
+  const Tensor* b = c.constant(c.in(1));
+  const Tensor* scales = c.constant(c.in(2));
+  if (b == nullptr || scales == nullptr || (c.has(3) && c.constant(c.in(3)) == nullptr))
+    return c.Unsupported("weights, scales or zero points that are no constants");
+  constexpr int64_t kMost = int64_t{1} << 31;
+  if (form.k < 1 || form.k > kMost || form.n < 1 || form.n > kMost || form.block < 16 ||
+      form.block > kMost || (form.block & (form.block - 1)) != 0) {
+    return c.Error(fmt::format(
+        "`K` is {}, `N` {} and `block_size` {}; sizes are from 1 to 2^31, of blocks powers of two "
+        "from 16 on",
+        form.k, form.n, form.block));
+  }
+  form.blocks = (form.k + form.block - 1) / form.block;
+  const int64_t bytes = form.n * form.blocks * (form.block * form.bits / 8);
+  if (b->dtype() != DataType::kU8 || b->size() != bytes) {
+    return c.Error(fmt::format("weights are {} {}, {} bytes of u8 were to be there", b->size(),
+                               DataTypeName(b->dtype()), bytes));
+  }
+  if (scales->dtype() != DataType::kF32)
+    return c.Unsupported(fmt::format("scales of {}", DataTypeName(scales->dtype())));
+  if (scales->size() != form.n * form.blocks) {
+    return c.Error(
+        fmt::format("{} scales, {} blocks have one each", scales->size(), form.n * form.blocks));
+  }
+  if (!c.has(3)) return form;
+  const Tensor* zeros = c.constant(c.in(3));
+  if (zeros->dtype() != DataType::kU8)
+    return c.Unsupported(fmt::format("zero points of {}", DataTypeName(zeros->dtype())));
+  const int64_t zero_bytes = form.n * ((form.blocks * form.bits + 7) / 8);
+  if (zeros->size() != zero_bytes) {
+    return c.Error(
+        fmt::format("{} bytes of zero points, {} were to be there", zeros->size(), zero_bytes));
+  }
+  return form;
+}
+
+}  // namespace
+
+// inputs A, B, scales, zero points, group indices, bias. Zero points are in the middle when there are
+// none.
+absl::Status ConvertMatMulNBits(Converter& c) {
+  if (!HasInputs(c, 3)) return WrongInputs(c, 3);
+  QUENCH_ASSIGN_OR_RETURN(const NBits form, ReadNBits(c));
+  const std::span<const uint8_t> b = c.constant(c.in(1))->as<uint8_t>();
+  const std::span<const float> scales = c.constant(c.in(2))->as<float>();
+  Tensor weights = form.Matrix(form.k, [&](int64_t row, int64_t column) {
+    return form.At(b, column, form.blocks * form.block, row);
+  });
+  std::vector<float> steps;
+  for (int64_t block = 0; block < form.blocks; ++block) {
+    for (int64_t column = 0; column < form.n; ++column)
+      steps.push_back(scales[static_cast<size_t>(column * form.blocks + block)]);
+  }
+  const Tensor* zeros = c.has(3) ? c.constant(c.in(3)) : nullptr;
+  const int64_t middle = int64_t{1} << (form.bits - 1);
+  Tensor zero = form.Matrix(form.blocks, [&](int64_t block, int64_t column) {
+    return zeros == nullptr ? middle : form.At(zeros->as<uint8_t>(), column, form.blocks, block);
+  });
+  const ValueId real =
+      c.Emit("DequantizeLinear",
+             {c.AddConstant(std::move(weights)),
+              c.AddConstant(Tensor::Of(DataType::kF32, {form.blocks, form.n}, steps)),
+              c.AddConstant(std::move(zero))},
+             {{"axis", int64_t{0}}, {"block_size", form.block}});
+  return c.Final("MatMul", {c.in(0), real});
+}
+
 // QLinearAdd, QLinearMul: A, a_scale, a_zero, B, b_scale, b_zero, c_scale, c_zero
 absl::Status ConvertQLinearBinary(Converter& c) {
   for (const int i : {0, 1, 3, 4, 6}) {

@@ -45,6 +45,7 @@ absl::Status ConvertFusedGemm(Converter& c);
 absl::Status ConvertFusedMatMul(Converter& c);
 absl::Status ConvertImageScaler(Converter& c);
 absl::Status ConvertMatMulIntegerToFloat(Converter& c);
+absl::Status ConvertMatMulNBits(Converter& c);
 absl::Status ConvertQLinearBinary(Converter& c);
 absl::Status ConvertQLinearConcat(Converter& c);
 absl::Status ConvertQLinearUnary(Converter& c);

@@ -230,6 +230,18 @@ def matmul_integer_to_float(c):
               c.constant(zero_point(c, a_type)), c.constant(zero_point(c, b_type, columns)), bias])
 
 
+@generator("MatMulNBits", domain=MS)
+def matmul_n_bits(c):
+    m, k, n = c.integer(1, 5), c.integer(1, 200), c.integer(1, 40)
+    bits, block = c.pick(4, 8), c.pick(16, 32, 64)
+    blocks = -(-k // block)
+    b = c.constant(c.values(U8, [n, blocks, block * bits // 8], 0, 255))
+    zero = c.constant(c.values(U8, [n * -(-blocks * bits // 8)], 0, 255)) if c.chance(0.5) else None
+    lead = c.pick([m], [2, m])
+    c.finish([c.input(c.values(F32, [*lead, k])), b, c.constant(c.values(F32, [n * blocks], 0.001, 0.02)), zero],
+             K=k, N=n, bits=bits, block_size=block)
+
+
 @generator("DynamicQuantizeMatMul", domain=MS)
 def dynamic_quantize_matmul(c):
     m, k, n, b_type = c.integer(1, 9), c.integer(1, 9), c.integer(1, 9), c.pick(U8, I8)
