@@ -69,7 +69,9 @@ llvm::Value* LlvmVectorBuilder::Divide(llvm::Value* a, llvm::Value* b, bool rema
     b = b_.CreateTrunc(b, b_.getInt32Ty());
   }
   llvm::Value* result = remainder ? b_.CreateURem(a, b) : b_.CreateUDiv(a, b);
-  return narrow ? b_.CreateZExt(result, b_.getInt64Ty()) : result;
+  // Frozen, or the loop optimiser takes the division for one of 64 bits, which these targets do in a
+  // library.
+  return narrow ? b_.CreateZExt(b_.CreateFreeze(result), b_.getInt64Ty()) : result;
 }
 
 Int LlvmVectorBuilder::Apply(IntOp op, Int a, Int b) {
