@@ -2,8 +2,8 @@
 """What quantization costs: every method, per tensor and per channel, static and dynamic, beside ONNX Runtime's quantizer.
 
 Usage: bench/quantization_accuracy.py --quench build/release/bin/quench MODEL.onnx --data SAMPLES [--labels LABELS.npy]
-                                      [--calibrate N] [--equalize] [--split-tensors N] [--bias-correction]
-                                      [--import-option OPTION ...] [--no-peer] [--json]
+                                      [--calibrate N] [--equalize] [--split-outliers PERCENT] [--split-tensors N]
+                                      [--bias-correction] [--import-option OPTION ...] [--no-peer] [--json]
 
 SAMPLES is a .npy file with one sample a row (batch 1 each), or, for a model of several inputs, a .npz file with such an array
 for each, by name. The first N samples (default 200) calibrate, all are measured. Rows: top-1 with labels, else agreement
@@ -67,6 +67,8 @@ class Quench:
         self.args, self.folder = args, folder
         self.options = ["--batch", "1"] + args.import_option
         self.prepare = ["--equalize"] * args.equalize
+        if args.split_outliers:
+            self.prepare += ["--split-outliers", args.split_outliers]
         if args.split_tensors:
             self.prepare += ["--split-tensors", args.split_tensors]
         self.correct = ["--bias-correction"] if args.bias_correction else []
@@ -170,6 +172,7 @@ def main():
     parser.add_argument("--import-option", action="append", default=[], help="for quench, as --import-option=--shape=x=1,3,32,32")
     parser.add_argument("--equalize", action="store_true")
     parser.add_argument("--split-tensors", type=int, metavar="N")
+    parser.add_argument("--split-outliers", type=float, metavar="PERCENT")
     parser.add_argument("--bias-correction", action="store_true")
     parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--json", action="store_true")

@@ -10,6 +10,7 @@
 #include "common/base/status.h"
 #include "services/codegen/codegen.h"
 #include "services/quantizer/equalize.h"
+#include "services/quantizer/split_outliers.h"
 #include "services/quantizer/split_tensors.h"
 
 namespace quench::cli {
@@ -18,6 +19,13 @@ void AddRescueFlags(const Options& options, RescueFlags& flags) {
   options.Flag("--equalize", flags.equalize,
                "Even out the ranges of channels across layers first; the same when calibrating "
                "and quantizing");
+  options
+      .Add("--split-outliers", flags.split_outliers,
+           "Compute the channels with the largest weights more than once, so many more of a "
+           "convolution's, each read with a part of those weights; the same when calibrating and "
+           "quantizing",
+           "PERCENT (2 is usual)")
+      .Range(0, 50);
   options
       .Add(
           "--split-tensors", flags.split_tensors,
@@ -41,6 +49,18 @@ absl::StatusOr<Graph> PrepareForQuantization(const ModelOptions& options, const 
                "by {:.3g}\n",
                equalized.pairs, equalized.remains, equalized.spread);
     graph = std::move(equalized.graph);
+  }
+  if (rescue.split_outliers > 0) {
+    QUENCH_ASSIGN_OR_RETURN(
+        quantizer::OutlierModule split,
+        quantizer::SplitOutliers(std::move(graph), {rescue.split_outliers / 100}, context));
+    fmt::print(stderr, "quench: outliers of {} layers are there more than once\n",
+               split.layers.size());
+    for (const quantizer::OutlierLayer& layer : split.layers) {
+      fmt::print(stderr, "quench:   {}: {} + {} channels, largest weights {:.2g} times smaller\n",
+                 layer.node, layer.channels, layer.copies, layer.spared);
+    }
+    graph = std::move(split.graph);
   }
   if (rescue.split_tensors == 0) return graph;
   quantizer::SplitOptions how;
@@ -129,11 +149,12 @@ bool IsChanged(const QuantizeFlags& flags) {
   const QuantizeFlags other;
   const auto text = [](const QuantizeFlags& each) {
     const quantizer::QuantizeOptions& o = each.options;
-    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", each.block_size,
-                       each.kernel_dtype, each.bias_dtype, each.type, each.rescue.equalize,
-                       each.rescue.split_tensors, o.per_channel, o.symmetric, o.power_of_two,
-                       o.bias_correction, o.method, o.percentile, fmt::join(o.include, " "),
-                       fmt::join(o.exclude, " "), each.activation_dtype);
+    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
+                       each.rescue.split_outliers, each.block_size, each.kernel_dtype,
+                       each.bias_dtype, each.type, each.rescue.equalize, each.rescue.split_tensors,
+                       o.per_channel, o.symmetric, o.power_of_two, o.bias_correction, o.method,
+                       o.percentile, fmt::join(o.include, " "), fmt::join(o.exclude, " "),
+                       each.activation_dtype);
   };
   return text(flags) != text(other) || IsChanged(*flags.budget);
 }

@@ -18,6 +18,7 @@ namespace quench::cli {
 // What makes a model fitter for integers and leaves its function as it is.
 struct RescueFlags {
   bool equalize = false;
+  double split_outliers = 0;  // of channels, percent; 0: none are
   int64_t split_tensors = 0;  // parts; 0: none are split
 };
 void AddRescueFlags(const Options& options, RescueFlags& flags);

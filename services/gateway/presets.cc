@@ -134,6 +134,10 @@ class QuantizeSteps {
       v1::StepSpec* spec = Next("equalize", module_, &module_);
       spec->mutable_equalize();
     }
+    if (how_.has_outlier_share()) {
+      v1::StepSpec* spec = Next("outliers", module_, &module_);
+      spec->mutable_split_outliers()->set_share(how_.outlier_share());
+    }
     if (how_.split_parts() != 0) {
       v1::StepSpec* spec = Next("split", module_, &module_);
       spec->mutable_split_tensors()->set_parts(how_.split_parts());

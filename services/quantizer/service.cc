@@ -9,6 +9,7 @@
 #include "services/quantizer/equalize.h"
 #include "services/quantizer/quantize.h"
 #include "services/quantizer/selection_file.h"
+#include "services/quantizer/split_outliers.h"
 #include "services/quantizer/split_tensors.h"
 #include "services/quantizer/statistics_file.h"
 #include "services/quantizer/switches.h"
@@ -85,6 +86,26 @@ absl::StatusOr<pb::SplitTensorsResult> SplitTensorsStep(const pb::SplitTensorsRe
                                      split.layers[i].channels.end());
     layer.set_bits_before(split.layers[i].bits_before);
     layer.set_bits_after(split.layers[i].bits_after);
+  }
+  return result;
+}
+
+absl::StatusOr<pb::SplitOutliersResult> SplitOutliersStep(const pb::SplitOutliersRequest& request,
+                                                          const Workplace& place,
+                                                          const StepContext& context) {
+  OutlierOptions options;
+  if (request.has_share()) options.share = request.share();
+  QUENCH_ASSIGN_OR_RETURN(Graph graph, steps::LoadModule(request.module(), "module", place.blobs));
+  QUENCH_ASSIGN_OR_RETURN(const OutlierModule split,
+                          SplitOutliers(std::move(graph), options, context));
+  pb::SplitOutliersResult result;
+  QUENCH_ASSIGN_OR_RETURN(*result.mutable_module(), steps::StoreModule(split.graph, place.blobs));
+  for (size_t i = 0; i < std::min(split.layers.size(), kMaxLayers); ++i) {
+    pb::OutlierLayer& layer = *result.add_layers();
+    layer.set_node(split.layers[i].node);
+    layer.set_channels(split.layers[i].channels);
+    layer.set_copies(split.layers[i].copies);
+    layer.set_spared(split.layers[i].spared);
   }
   return result;
 }
@@ -264,7 +285,8 @@ class QuantizerService final : public pb::Quantizer::CallbackService {
         calibrate_(parts, list[1]),
         quantize_(parts, list[2]),
         select_(parts, list[3]),
-        split_tensors_(parts, list[4]) {}
+        split_tensors_(parts, list[4]),
+        split_outliers_(parts, list[5]) {}
 
  private:
   grpc::ServerUnaryReactor* ListMethods(grpc::CallbackServerContext* context,
@@ -288,13 +310,17 @@ class QuantizerService final : public pb::Quantizer::CallbackService {
       grpc::CallbackServerContext* context, const pb::SplitTensorsRequest* request) override {
     return split_tensors_.Serve<pb::SplitTensorsEvent>(context, request);
   }
+  grpc::ServerWriteReactor<pb::SplitOutliersEvent>* SplitOutliers(
+      grpc::CallbackServerContext* context, const pb::SplitOutliersRequest* request) override {
+    return split_outliers_.Serve<pb::SplitOutliersEvent>(context, request);
+  }
   grpc::ServerWriteReactor<pb::SelectEvent>* Select(grpc::CallbackServerContext* context,
                                                     const pb::SelectRequest* request) override {
     return select_.Serve<pb::SelectEvent>(context, request);
   }
 
   rpc::Method list_methods_;
-  steps::StepMethod equalize_, calibrate_, quantize_, select_, split_tensors_;
+  steps::StepMethod equalize_, calibrate_, quantize_, select_, split_tensors_, split_outliers_;
 };
 
 }  // namespace
@@ -314,7 +340,9 @@ const steps::ServiceDefinition& QuantizerDefinition() {
        steps::MakeStep("quench.quantizer.v1.Quantizer/Select", metrics::Stage::kSelect,
                        steps::Caching::kOfThisCpu, SelectStep),
        steps::MakeStep("quench.quantizer.v1.Quantizer/SplitTensors", metrics::Stage::kQuantize,
-                       steps::Caching::kPure, SplitTensorsStep)},
+                       steps::Caching::kPure, SplitTensorsStep),
+       steps::MakeStep("quench.quantizer.v1.Quantizer/SplitOutliers", metrics::Stage::kQuantize,
+                       steps::Caching::kPure, SplitOutliersStep)},
       [](const steps::ServiceParts& parts, const std::vector<steps::Step>& list) {
         return std::make_unique<QuantizerService>(parts, list);
       }};

@@ -157,6 +157,25 @@ void PrintSummary(const CompileArgs& args, const codegen::CompileReport& report)
       static_cast<double>(report.arena_lower_bound) / 1e6, report.uuid);
 }
 
+// What integers do not make faster, of a model that was quantized for that.
+void PrintSlow(const codegen::CompileReport& report) {
+  for (const codegen::KernelReport& kernel : report.kernels) {
+    const bool nest = kernel.kernel == "scheduled" || kernel.kernel == "reference";
+    if (nest && (kernel.op == "ConvInteger" || kernel.op == "MatMulInteger")) {
+      fmt::print("  slow     {}: integers by a nest, no micro-kernel takes it\n", kernel.node);
+    } else if (nest && kernel.op == "q.weight_only_matmul") {
+      fmt::print("  slow     {}: weights are scaled by a nest, no micro-kernel takes it\n",
+                 kernel.node);
+    } else if (kernel.reason.find("by magnitudes") != std::string::npos) {
+      fmt::print("  slow     {}: {}: the CPU's products of pairs would overflow with its weights\n",
+                 kernel.node, kernel.reason);
+    } else if (kernel.reason.find("scaled a panel at a time") != std::string::npos) {
+      fmt::print("  slow     {}: {}: for so many rows floats would be as fast\n", kernel.node,
+                 kernel.reason);
+    }
+  }
+}
+
 bool WantsGraph(const CompileArgs& args) {
   return args.export_ir || args.export_metadata || !args.stop_after.empty();
 }
@@ -284,7 +303,9 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
   QUENCH_RETURN_IF_ERROR(context.Check());
   QUENCH_RETURN_IF_ERROR(Publish(std::move(folder), args.output));
   PrintSummary(args, *made.report);
-  if (made.quantized) PrintLayers(*made.quantized);
+  if (!made.quantized) return absl::OkStatus();
+  PrintLayers(*made.quantized);
+  PrintSlow(*made.report);
   return absl::OkStatus();
 }
 

@@ -97,6 +97,8 @@ absl::StatusOr<gateway::v1::QuantizeChoice> ChoiceOf(const QuantizeJob& job,
   gateway::v1::QuantizeChoice choice;
   *choice.mutable_options() = ToProto(OptionsOf(job.how), model);
   choice.set_equalize(job.how.rescue.equalize);
+  if (job.how.rescue.split_outliers > 0)
+    choice.set_outlier_share(job.how.rescue.split_outliers / 100);
   choice.set_split_parts(static_cast<int32_t>(job.how.rescue.split_tensors));
   if (!job.calibration.empty()) {
     QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> digests,

@@ -1,0 +1,56 @@
+// Convolutions, and what lies between them and those that read them: where channels can be cut apart,
+// multiplied or put in another order without changing what a model computes.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "common/ir/graph.h"
+
+namespace quench::quantizer {
+
+using Channels = std::vector<int64_t>;
+
+// What lies between a convolution of group 1 and the convolutions of group 1 that read it: every value
+// has the same channels along axis 1, and nobody else reads one.
+struct Region {
+  NodeId source = kNone;
+  std::vector<NodeId> between;  // in topological order
+  std::vector<NodeId> readers;
+  std::vector<std::vector<double>> ranges;  // per point that will be quantized, per channel
+};
+
+// Of a graph in topological order, whose regions are then rewritten one by one.
+class RegionFinder {
+ public:
+  explicit RegionFinder(const Graph& graph);
+
+  // The region that a node is the source of; none if it is no such convolution, or a part of the
+  // region was rewritten.
+  std::optional<Region> RegionOf(NodeId source) const;
+  // Its source and readers are in no region any more.
+  void SetRewritten(const Region& region);
+
+ private:
+  bool IsDense(NodeId id) const;
+  bool IsChannelwise(const Node& node, const std::map<ValueId, size_t>& inside,
+                     int64_t channels) const;
+
+  const Graph& graph_;
+  std::vector<std::set<NodeId>> users_;  // per value that there was at first
+  std::set<NodeId> rewritten_;
+};
+
+// Kernel of a convolution whose parameters are f32 constants, else null.
+const Tensor* KernelOf(const Graph& graph, const Node& node);
+// An f32 constant that a node reads, else null.
+const Tensor* F32Constant(const Graph& graph, const Node& node, size_t input);
+
+// Rows (axis 0) or columns (axis 1) of a tensor, in this order; one may be taken more than once.
+Tensor Take(const Tensor& tensor, int axis, const Channels& channels);
+// The same in place of an input that is an f32 constant; nothing where it is none.
+void TakeInput(Graph& graph, NodeId id, size_t input, int axis, const Channels& channels);
+
+}  // namespace quench::quantizer
