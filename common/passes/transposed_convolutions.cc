@@ -55,6 +55,35 @@ std::optional<Axis> AxisOf(int64_t kernel, int64_t stride, int64_t begin, int64_
   return axis;
 }
 
+// Positions cut off an axis of the whole result; fewer than none at the end are added there.
+struct Cut {
+  int64_t begin = 0, end = 0;
+};
+
+// None where only the run knows.
+std::optional<Cut> CutOf(const Graph& graph, const Node& node, size_t axis, int64_t kernel,
+                         int64_t stride) {
+  const std::string padding = node.String("auto_pad", "NOTSET");
+  const std::vector<int64_t> wanted = node.Ints("output_shape");
+  const bool same = padding == "SAME_UPPER" || padding == "SAME_LOWER";
+  std::vector<int64_t> extra = node.Ints("output_padding");
+  extra.resize(kAxes, 0);
+  if (wanted.empty() && !same) {
+    std::vector<int64_t> pads = node.Ints("pads");
+    pads.resize(2 * kAxes, 0);
+    if (padding == "VALID") pads.assign(2 * kAxes, 0);
+    return Cut{pads[axis], pads[kAxes + axis] - extra[axis]};
+  }
+  const Type& input = graph.value(node.inputs[0]).type;
+  if (!input.ranked || !input.dims[2 + axis].is_static()) return std::nullopt;
+  const int64_t in = input.dims[2 + axis].value();
+  const int64_t out = wanted.empty() ? in * stride : wanted[axis];
+  const int64_t whole = (in - 1) * stride + kernel;
+  const int64_t total = std::max<int64_t>(whole + extra[axis] - out, 0), half = total / 2;
+  const int64_t begin = padding == "SAME_UPPER" ? half : total - half;
+  return Cut{begin, whole - out - begin};
+}
+
 std::optional<Form> FormOf(const Graph& graph, const Node& node) {
   if (node.op != "ConvTranspose") return std::nullopt;
   const Tensor* kernel = ConstantOf(graph, node.inputs[1]);
@@ -63,15 +92,8 @@ std::optional<Form> FormOf(const Graph& graph, const Node& node) {
     return std::nullopt;
   const bool biased = node.inputs.size() > 2 && node.inputs[2] != kNone;
   if (biased && ConstantOf(graph, node.inputs[2]) == nullptr) return std::nullopt;
-  const std::string padding = node.String("auto_pad", "NOTSET");
-  if ((padding != "NOTSET" && padding != "VALID") || !node.Ints("output_shape").empty())
-    return std::nullopt;
-  std::vector<int64_t> strides = node.Ints("strides"), pads = node.Ints("pads");
-  std::vector<int64_t> extra = node.Ints("output_padding");
+  std::vector<int64_t> strides = node.Ints("strides");
   strides.resize(kAxes, 1);
-  pads.resize(2 * kAxes, 0);
-  extra.resize(kAxes, 0);
-  if (padding == "VALID") pads.assign(2 * kAxes, 0);
   for (const int64_t dilation : node.Ints("dilations")) {
     if (dilation != 1) return std::nullopt;
   }
@@ -81,8 +103,10 @@ std::optional<Form> FormOf(const Graph& graph, const Node& node) {
   form.groups = node.Int("group", 1);
   if (form.groups > 1 && kernel->dims()[0] == form.groups) return std::nullopt;
   for (size_t i = 0; i < kAxes; ++i) {
+    const int64_t size = kernel->dims()[2 + i];
+    const std::optional<Cut> cut = CutOf(graph, node, i, size, form.stride);
     const std::optional<Axis> axis =
-        AxisOf(kernel->dims()[2 + i], form.stride, pads[i], pads[kAxes + i] - extra[i]);
+        cut ? AxisOf(size, form.stride, cut->begin, cut->end) : std::nullopt;
     if (!axis) return std::nullopt;
     form.axes[i] = *axis;
   }

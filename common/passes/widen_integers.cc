@@ -39,7 +39,7 @@ absl::Status WidenIntegers(Graph& graph, const std::function<bool(const Node&)>&
   }
   if (!wide.empty()) graph.Compact();
   return ForEachBody(graph, [&](Graph body) -> absl::StatusOr<Graph> {
-    const absl::Status status = WidenIntegers(body, reads_narrow);
+    absl::Status status = WidenIntegers(body, reads_narrow);
     if (!status.ok()) return status;
     return body;
   });

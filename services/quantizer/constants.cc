@@ -110,9 +110,10 @@ double SquaredError(std::span<const float> values, const Affine& affine) {
 Affine AffineOfBlock(std::span<const float> values, const Scheme& scheme, bool least_error) {
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
   Affine best = AffineFor({*low, *high}, scheme);
-  constexpr double kStep = 0.05, kNarrowest = 0.7;
+  constexpr int kSteps = 6;  // of a twentieth
   double error = least_error ? SquaredError(values, best) : 0;
-  for (double part = 1 - kStep; least_error && part > kNarrowest; part -= kStep) {
+  for (int step = 1; least_error && step <= kSteps; ++step) {
+    const double part = 1 - 0.05 * step;
     const Affine narrower = AffineFor({*low * part, *high * part}, scheme);
     const double other = SquaredError(values, narrower);
     if (other >= error) continue;

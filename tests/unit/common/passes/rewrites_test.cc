@@ -89,5 +89,24 @@ TEST(ShapeArithmeticTest, SymbolicShapesBecomeOneNode) {
   EXPECT_EQ(CountOps(after, "q.dims"), 1);
 }
 
+// `$7` is symbol 7 of this table only: a module that was written would not be read again.
+TEST(ShapeArithmeticTest, SizesWithoutATextOfTheirOwnStay) {
+  Graph graph;
+  const Dim n = Dim::OfSymbol(graph.symbols->AddInput("n", {0, 0}));
+  Dim size = n;
+  for (int64_t i = 2; !graph.symbols->IsAbbreviated(size.symbol()); ++i) {
+    size = graph.symbols->Add(graph.symbols->FloorDiv(graph.symbols->Mul(size, i), 7), n);
+    ASSERT_LT(i, 40);
+  }
+  const Dim twice = graph.symbols->FloorDiv(graph.symbols->Mul(size, 3), 5);
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {n, 3}));
+  const ValueId y = graph.AddInput("y", Type::Tensor(DataType::kF32, {twice, 3}));
+  const ValueId shape = Add(graph, "Shape", {y});
+  graph.outputs = {Add(graph, "Expand", {Add(graph, "ReduceSum", {x}), shape})};
+  const auto after = RunPass(*FindPass("shape_arithmetic"), graph, {}, {});
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_EQ(CountOps(*after, "q.dims"), 0);
+}
+
 }  // namespace
 }  // namespace quench::passes
