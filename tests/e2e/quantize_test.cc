@@ -148,16 +148,18 @@ TEST_F(QuantizeTest, WeightsAloneInFourBits) {
   std::string numbers;
   for (int i = 0; i < 64 * 80; ++i)
     numbers += fmt::format("{}{}", i == 0 ? "" : ", ", 0.01 * (i * 37 % 101 - 50));
-  ASSERT_TRUE(WriteFileAtomically(work_.path("lm.ir.txt"), fmt::format(R"(quench.ir 1
+  for (const auto& [name, rows] : {std::pair("lm.ir.txt", 2), {"many.ir.txt", 100}}) {
+    ASSERT_TRUE(WriteFileAtomically(work_.path(name), fmt::format(R"(quench.ir 1
 module "lm" canonical {{
-  input %x: f32[2, 64]
+  input %x: f32[{}, 64]
   const %w: f32[64, 80] = [{}]
-  %y: f32[2, 80] = MatMul(%x, %w)
+  %y: f32[{}, 80] = MatMul(%x, %w)
   output %y
 }}
 )",
-                                                                       numbers))
-                  .ok());
+                                                                  rows, numbers, rows))
+                    .ok());
+  }
   const auto compile = [&](const std::vector<std::string>& how, const std::string& output) {
     std::vector<std::string> line = {"compile", "lm.ir.txt", "-o", output, "--export-metadata"};
     line.insert(line.end(), how.begin(), how.end());
@@ -171,6 +173,13 @@ module "lm" canonical {{
   EXPECT_EQ(four.at("weight_bytes"), 64 * 80 / 2 + 2 * 80 * 4 * 2);  // scales and offsets
   EXPECT_TRUE(four.at("kernels").at(0).at("reason").get<std::string>().starts_with("i4 weights"))
       << four.at("kernels").dump();
+
+  EXPECT_EQ(
+      work_.Run({"compile", "lm.ir.txt", "-o", "few", "--quantize", "int4"}).out.find("  slow "),
+      std::string::npos);
+  const Outcome many = work_.Run({"compile", "many.ir.txt", "-o", "many", "--quantize", "int4"});
+  EXPECT_NE(many.out.find("  slow     "), std::string::npos) << many.out;
+  EXPECT_NE(many.out.find("scaled a panel at a time"), std::string::npos) << many.out;
 
   // The same in three steps: quantized, compiled, verified.
   const Outcome quantized = work_.Run(
