@@ -46,6 +46,22 @@ std::vector<std::string> RunnableTargets() {
   return names;
 }
 
+void ForEachBuild(const Graph& graph, const std::vector<int>& levels,
+                  const std::function<void(const Compiled& compiled, int level,
+                                           const std::string& where)>& check) {
+  const auto build = [&](const std::string& target, int level) {
+    CompileOptions options;
+    options.opt_level = level;
+    options.target = target;
+    const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
+    const std::string where = fmt::format("{}, level {}", target, level);
+    ASSERT_TRUE(compiled.ok()) << where << ": " << compiled.status();
+    check(*compiled, level, where);
+  };
+  for (const int level : levels) build("host", level);
+  for (const std::string& target : RunnableTargets()) build(target, 3);
+}
+
 std::vector<ArtifactTensor> InputsOf(const Graph& graph) {
   std::vector<ArtifactTensor> inputs;
   for (const ValueId id : graph.inputs) {

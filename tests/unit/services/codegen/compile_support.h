@@ -48,6 +48,11 @@ void ForEachRun(
 
 // Names of targets that this CPU runs.
 std::vector<std::string> RunnableTargets();
+// Compiles for each of them at level 3, for `host` at `levels` too, and hands over each build, with
+// words for which it is.
+void ForEachBuild(const Graph& graph, const std::vector<int>& levels,
+                  const std::function<void(const Compiled& compiled, int level,
+                                           const std::string& where)>& check);
 
 // The interface of a graph as an artifact describes it, to make inputs from.
 std::vector<ArtifactTensor> InputsOf(const Graph& graph);

@@ -25,21 +25,11 @@ TEST_P(ByteLayerTest, HasTheIntegersBits) {
   const std::vector<Tensor> inputs = ByteInputs(graph);
   const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(InIntegers(graph), inputs);
   ASSERT_TRUE(expected.ok()) << expected.status();
-  for (const std::string& target : RunnableTargets()) {
-    for (const int level : {0, 2, 3}) {
-      if (level < 3 && target != "host") continue;
-      CompileOptions options;
-      options.opt_level = level;
-      options.target = target;
-      const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
-      ASSERT_TRUE(compiled.ok()) << compiled.status();
-      ForEachRun(*compiled, inputs,
-                 [&](const std::vector<Tensor>& actual, const std::string& where) {
-                   ExpectBits(actual[0], (*expected)[0],
-                              fmt::format("{}, level {}, {}", target, level, where));
-                 });
-    }
-  }
+  ForEachBuild(graph, {0, 2}, [&](const Compiled& compiled, int, const std::string& build) {
+    ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& actual, const std::string& run) {
+      ExpectBits(actual[0], (*expected)[0], build + ", " + run);
+    });
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, ByteLayerTest, ::testing::ValuesIn(ByteLayers()),
@@ -94,17 +84,13 @@ TEST(ByteNetwork, HasTheIntegersBits) {
   const std::vector<Tensor> inputs = {Values({1, 3, 20, 18})};
   const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(integers, inputs);
   ASSERT_TRUE(expected.ok()) << expected.status();
-  for (const std::string& target : RunnableTargets()) {
-    CompileOptions options;
-    options.target = target;
-    const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
-    ASSERT_TRUE(compiled.ok()) << compiled.status();
-    ForEachRun(*compiled, inputs, [&](const std::vector<Tensor>& actual, const std::string& where) {
-      ExpectBits(actual[1], (*expected)[1], target + ", " + where);
+  ForEachBuild(graph, {}, [&](const Compiled& compiled, int, const std::string& build) {
+    ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& actual, const std::string& run) {
+      ExpectBits(actual[1], (*expected)[1], build + ", " + run);
       EXPECT_LE(RelativeError(actual[0], (*expected)[0]), 1e-6)  // a sum of floats
-          << target << ", " << where;
+          << build << ", " << run;
     });
-  }
+  });
 }
 
 // Kernels of bytes take these layers, and name the form they multiply by.

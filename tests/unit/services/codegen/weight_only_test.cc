@@ -87,28 +87,17 @@ TEST_P(WeightOnlyTest, ComputesWhatItsModelSays) {
   const std::vector<Tensor> inputs = {Values({GetParam().m, GetParam().k}, 11)};
   const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(graph, inputs);
   ASSERT_TRUE(expected.ok()) << expected.status();
-  for (const std::string& target : RunnableTargets()) {
-    for (const int level : {1, 3}) {
-      if (level < 3 && target != "host") continue;
-      CompileOptions options;
-      options.opt_level = level;
-      options.target = target;
-      const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
-      ASSERT_TRUE(compiled.ok()) << compiled.status();
-      ForEachRun(*compiled, inputs,
-                 [&](const std::vector<Tensor>& actual, const std::string& where) {
-                   EXPECT_LE(RelativeError(actual[0], (*expected)[0]), 1e-5)
-                       << target << ", level " << level << ", " << where;
-                 });
-      if (level < 3) continue;
-      ASSERT_EQ(compiled->report.kernels.size(), 1U);
-      EXPECT_EQ(compiled->report.kernels[0].kernel, "matmul");
-      EXPECT_NE(compiled->report.kernels[0].reason.find(
-                    fmt::format("i{} weights", DataTypeBits(GetParam().dtype))),
-                std::string::npos)
-          << compiled->report.kernels[0].reason;
-    }
-  }
+  ForEachBuild(graph, {1}, [&](const Compiled& compiled, int level, const std::string& build) {
+    ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& actual, const std::string& run) {
+      EXPECT_LE(RelativeError(actual[0], (*expected)[0]), 1e-5) << build << ", " << run;
+    });
+    if (level < 3) return;
+    ASSERT_EQ(compiled.report.kernels.size(), 1U) << build;
+    const KernelReport& report = compiled.report.kernels[0];
+    EXPECT_EQ(report.kernel, "matmul") << build;
+    const std::string weights = fmt::format("i{} weights", DataTypeBits(GetParam().dtype));
+    EXPECT_NE(report.reason.find(weights), std::string::npos) << build << ": " << report.reason;
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, WeightOnlyTest, ::testing::ValuesIn(Forms()),
