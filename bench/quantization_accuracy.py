@@ -3,7 +3,7 @@
 
 Usage: bench/quantization_accuracy.py --quench build/release/bin/quench MODEL.onnx --data SAMPLES [--labels LABELS.npy]
                                       [--calibrate N] [--equalize] [--split-outliers PERCENT] [--split-tensors N]
-                                      [--bias-correction] [--import-option OPTION ...] [--no-peer] [--json]
+                                      [--bias-correction] [--adaptive-rounding] [--import-option OPTION ...] [--no-peer] [--json]
 
 SAMPLES is a .npy file with one sample a row (batch 1 each), or, for a model of several inputs, a .npz file with such an array
 for each, by name. The first N samples (default 200) calibrate, all are measured. Rows: top-1 with labels, else agreement
@@ -71,17 +71,19 @@ class Quench:
             self.prepare += ["--split-outliers", args.split_outliers]
         if args.split_tensors:
             self.prepare += ["--split-tensors", args.split_tensors]
-        self.correct = ["--bias-correction"] if args.bias_correction else []
+        self.how = ["--bias-correction"] * args.bias_correction
         samples = read_samples(args.data)
         count = len(next(iter(samples.values())))
         self.data = write_samples(samples, count, folder / "samples")
         calibration = write_samples(samples, args.calibrate, folder / "calibration")
+        if args.adaptive_rounding:
+            self.how += ["--rounding", "adaptive", "--rounding-data", calibration]
         run([args.quench, "calibrate", args.model, *self.options, *self.prepare, "--data", calibration, "-o", folder / "stats",
              "--progress", "none"])
 
     def measure(self, options):
         module = self.folder / "q.qir"
-        report = json.loads(run([self.args.quench, "quantize", self.args.model, *self.options, *self.prepare, *self.correct, "-c",
+        report = json.loads(run([self.args.quench, "quantize", self.args.model, *self.options, *self.prepare, *self.how, "-c",
                                  self.folder / "stats", *options,
                                  "-o", module, "--force", "--format", "json", "--progress", "none"]))
         compare = [self.args.quench, "compare", self.args.model, module, *self.options, "--data", self.data, "--format", "json",
@@ -174,6 +176,7 @@ def main():
     parser.add_argument("--split-tensors", type=int, metavar="N")
     parser.add_argument("--split-outliers", type=float, metavar="PERCENT")
     parser.add_argument("--bias-correction", action="store_true")
+    parser.add_argument("--adaptive-rounding", action="store_true")
     parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()

@@ -6,9 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "common/base/files.h"
 #include "common/base/status.h"
-#include "services/codegen/codegen.h"
 #include "services/quantizer/equalize.h"
 #include "services/quantizer/split_outliers.h"
 #include "services/quantizer/split_tensors.h"
@@ -75,44 +73,17 @@ absl::StatusOr<Graph> PrepareForQuantization(const ModelOptions& options, const 
   return std::move(split.graph);
 }
 
-void AddImageFlag(const Options& options, std::string& images) {
-  options.Add(
-      "--images", images,
-      "How .png and .jpg samples are scaled: imagenet, unit (0..1), signed (-1..1) or bytes "
-      "(0..255), then what differs: mean=R/G/B, std=R/G/B, divide=N, order=rgb|bgr, "
-      "fit=stretch|crop|pad",
-      "SPEC");
-}
-
-absl::StatusOr<SampleFormat> SampleFormatOf(const std::string& images) {
-  SampleFormat format{ReadTensorFile, std::nullopt};
-  if (!images.empty()) {
-    QUENCH_ASSIGN_OR_RETURN(format.images, ParseImageOptions(images));
-  }
-  return format;
-}
-
-absl::StatusOr<quantizer::Statistics> CalibrateHere(const Graph& graph,
-                                                    const SampleOptions& samples,
+absl::StatusOr<quantizer::Statistics> CalibrateHere(TapBuild& taps, const SampleOptions& samples,
                                                     const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(const SampleFormat format, SampleFormatOf(samples.images));
-  QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
-  const std::filesystem::path library = folder.path() / "taps.so";
-  codegen::CompileOptions options;
-  options.opt_level = 2;  // fast kernels, and every value is to be seen: nothing is fused
-  options.taps = true;
-  QUENCH_RETURN_IF_ERROR(
-      codegen::Compile(graph, options, library, folder.path() / "taps.h", context).status());
+  QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path library, taps.Library(context));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> opened,
-                          samples.random > 0
-                              ? MakeRandomSamples(samples.random, samples.seed, artifact->inputs())
-                              : OpenSamples(samples.data, artifact->inputs(), format, context));
+                          OpenSamplesOf(samples, artifact->inputs(), context));
   quantizer::CalibrateOptions how;
   how.random = samples.random > 0;
   how.workers =
       static_cast<int>(samples.workers > 0 ? samples.workers : std::thread::hardware_concurrency());
-  return quantizer::Calibrate(graph, library, *opened, how, context);
+  return quantizer::Calibrate(taps.graph(), library, *opened, how, context);
 }
 
 void WarnOf(const quantizer::Statistics& statistics) {
@@ -156,7 +127,7 @@ bool IsChanged(const QuantizeFlags& flags) {
                        o.percentile, fmt::join(o.include, " "), fmt::join(o.exclude, " "),
                        each.activation_dtype);
   };
-  return text(flags) != text(other) || IsChanged(*flags.budget);
+  return text(flags) != text(other) || IsChanged(*flags.budget) || IsChanged(*flags.rounding);
 }
 
 void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlags>& flags) {
@@ -202,6 +173,7 @@ void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlag
   options.Add("--include", flags->options.include,
               "Quantize only these nodes: a name, a pattern, op:NAME", "PATTERN");
   options.Add("--exclude", flags->options.exclude, "Leave these nodes in float", "PATTERN");
+  AddRoundingFlags(options, flags->rounding);
   AddBudgetFlags(options, flags->budget);
 }
 
@@ -218,14 +190,20 @@ quantizer::QuantizeOptions OptionsOf(const QuantizeFlags& flags) {
   return options;
 }
 
-absl::StatusOr<QuantizedModel> QuantizeHere(const Graph& graph,
-                                            const quantizer::Statistics* statistics,
+absl::StatusOr<QuantizedModel> QuantizeHere(TapBuild& taps, const quantizer::Statistics* statistics,
                                             const QuantizeFlags& flags,
                                             const passes::PassOptions& passes,
                                             const StepContext& context) {
+  const Graph& graph = taps.graph();
   quantizer::QuantizeOptions options = OptionsOf(flags);
   options.passes = passes;
   Quantization quantization;
+  if (IsAdaptive(*flags.rounding)) {
+    QUENCH_ASSIGN_OR_RETURN(quantizer::Rounding rounding,
+                            AdaptHere(taps, options, *flags.rounding, context));
+    quantization.rounding = options.rounding =
+        std::make_shared<const quantizer::Rounding>(std::move(rounding));
+  }
   if (HasBudget(*flags.budget)) {
     QUENCH_ASSIGN_OR_RETURN(quantization.selection,
                             SelectHere(graph, statistics, options, *flags.budget, context));
@@ -242,6 +220,7 @@ void PrintLayers(const Quantization& quantization) {
   for (const std::string& warning : report.warnings)
     fmt::print(stderr, "quench: warning: {}\n", warning);
   if (quantization.selection) fmt::print("{}", quantizer::ToTable(*quantization.selection));
+  if (quantization.rounding) fmt::print("{}", quantizer::ToTable(*quantization.rounding));
   int quantized = 0;
   for (const quantizer::LayerChoice& layer : report.layers) quantized += layer.quantized ? 1 : 0;
   fmt::print("  layers   {} of {} are integers\n", quantized, report.layers.size());

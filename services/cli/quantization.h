@@ -10,6 +10,8 @@
 
 #include "services/cli/budget.h"
 #include "services/cli/model_source.h"
+#include "services/cli/rounding.h"
+#include "services/cli/taps.h"
 #include "services/quantizer/calibrate.h"
 #include "services/quantizer/quantize.h"
 
@@ -27,18 +29,7 @@ void AddRescueFlags(const Options& options, RescueFlags& flags);
 absl::StatusOr<Graph> PrepareForQuantization(const ModelOptions& options, const RescueFlags& rescue,
                                              const StepContext& context);
 
-// Where samples come from: `data`, or `random` of them.
-struct SampleOptions {
-  std::string data;
-  std::string images;  // how they are scaled; empty: nobody said
-  int64_t random = 0;
-  uint64_t seed = 1;
-  int64_t workers = 0;  // 0: one for each CPU
-};
-void AddImageFlag(const Options& options, std::string& images);
-absl::StatusOr<SampleFormat> SampleFormatOf(const std::string& images);
-absl::StatusOr<quantizer::Statistics> CalibrateHere(const Graph& graph,
-                                                    const SampleOptions& samples,
+absl::StatusOr<quantizer::Statistics> CalibrateHere(TapBuild& taps, const SampleOptions& samples,
                                                     const StepContext& context);
 // Says on stderr what is doubtful about statistics: random samples, values that were not finite.
 void WarnOf(const quantizer::Statistics& statistics);
@@ -50,6 +41,7 @@ struct QuantizeFlags {
   std::string type = "any";
   int64_t block_size = -1;  // not given
   RescueFlags rescue;
+  std::shared_ptr<RoundingFlags> rounding = std::make_shared<RoundingFlags>();
   std::shared_ptr<BudgetFlags> budget = std::make_shared<BudgetFlags>();
 };
 // What `compile --quantize` was asked for.
@@ -68,19 +60,20 @@ void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlag
 // What became of the layers, and what was tried for a budget if there was one.
 struct Quantization {
   quantizer::QuantizeReport report;
+  std::shared_ptr<const quantizer::Rounding> rounding;  // null: to the nearest
   std::optional<quantizer::Selection> selection;
 };
 struct QuantizedModel {
   Graph graph;  // stage `quantized`
   Quantization quantization;
 };
-// With a budget, layers that it keeps in float are looked for first.
-absl::StatusOr<QuantizedModel> QuantizeHere(const Graph& graph,
-                                            const quantizer::Statistics* statistics,
+// Of the taps' graph. Rounding is adapted first where that is asked for; then, with a budget, layers
+// that it keeps in float are looked for.
+absl::StatusOr<QuantizedModel> QuantizeHere(TapBuild& taps, const quantizer::Statistics* statistics,
                                             const QuantizeFlags& flags,
                                             const passes::PassOptions& passes,
                                             const StepContext& context);
-// Warnings on stderr; on stdout what was tried for a budget, and how many layers became integers,
+// Warnings on stderr; on stdout what rounding gained, what was tried for a budget, and how many layers became integers,
 // with those that did not.
 void PrintLayers(const Quantization& quantization);
 // Every convolution and product: node, op, quantized, reason.

@@ -142,7 +142,9 @@ class QuantizeSteps {
       v1::StepSpec* spec = Next("split", module_, &module_);
       spec->mutable_split_tensors()->set_parts(how_.split_parts());
     }
+    if (how_.has_calibrate() || how_.has_adapt_rounding()) taps_ = Build("taps", module_, true);
     if (how_.has_calibrate()) Calibrate();
+    if (how_.has_adapt_rounding()) AdaptRounding();
     if (how_.has_select()) Select();
     std::string quantized;
     v1::StepSpec* quantize = Quantize("quantize", false, &quantized);
@@ -169,6 +171,7 @@ class QuantizeSteps {
     request->mutable_options()->set_switches(switches);
     if (how_.has_statistics()) *request->mutable_statistics() = how_.statistics();
     if (how_.has_calibrate()) Bind(spec, "statistics", prefix_ + "/calibrate", "statistics");
+    if (how_.has_adapt_rounding()) Bind(spec, "rounding", prefix_ + "/round", "rounding");
     return spec;
   }
   // A build that the quantizer runs.
@@ -186,13 +189,21 @@ class QuantizeSteps {
     return called;
   }
   void Calibrate() {
-    const std::string taps = Build("taps", module_, true);
     std::string called;
     v1::StepSpec* spec = Next("calibrate", module_, &called);
     *spec->mutable_calibrate() = how_.calibrate();
     spec->mutable_calibrate()->clear_module();
     spec->mutable_calibrate()->clear_tap_library();
-    Bind(spec, "tap_library", taps, "library");
+    Bind(spec, "tap_library", taps_, "library");
+  }
+  void AdaptRounding() {
+    std::string called;
+    v1::StepSpec* spec = Next("round", module_, &called);
+    *spec->mutable_adapt_rounding() = how_.adapt_rounding();
+    spec->mutable_adapt_rounding()->clear_module();
+    spec->mutable_adapt_rounding()->clear_tap_library();
+    *spec->mutable_adapt_rounding()->mutable_options() = how_.options();
+    Bind(spec, "tap_library", taps_, "library");
   }
   void Select() {
     std::string switched, called;
@@ -209,6 +220,7 @@ class QuantizeSteps {
   const step::v1::PassOptions& passes_;
   const std::string prefix_;
   std::string module_;  // the step that gives it
+  std::string taps_;    // the step that builds with taps, where there is one
   v1::StepList* list_;
 };
 

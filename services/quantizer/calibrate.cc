@@ -180,17 +180,20 @@ std::map<std::string, int> ChannelAxes(const Graph& graph) {
   return axes;
 }
 
+absl::Status CheckTapLibrary(const Artifact& library, const Graph& graph) {
+  if (library.fingerprint() == Fingerprint(graph)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("the tap library is of module `{}`, the module is `{}`: compile that one",
+                  library.fingerprint().substr(0, 16), Fingerprint(graph).substr(0, 16)));
+}
+
 absl::StatusOr<Statistics> Calibrate(const Graph& graph, const std::filesystem::path& tap_library,
                                      const Samples& samples, const CalibrateOptions& options,
                                      const StepContext& context) {
   if (samples.count() < 1) return InvalidArgument("no samples to calibrate on");
   {
     QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(tap_library));
-    if (artifact->fingerprint() != Fingerprint(graph)) {
-      return absl::FailedPreconditionError(
-          fmt::format("the tap library is of module `{}`, the module is `{}`: compile that one",
-                      artifact->fingerprint().substr(0, 16), Fingerprint(graph).substr(0, 16)));
-    }
+    QUENCH_RETURN_IF_ERROR(CheckTapLibrary(*artifact, graph));
   }
   return Calibration(graph, samples, options, context).Run(tap_library);
 }

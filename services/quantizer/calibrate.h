@@ -9,6 +9,7 @@
 
 #include "common/base/context.h"
 #include "common/ir/graph.h"
+#include "common/runner/runner.h"
 #include "common/runner/samples.h"
 #include "services/quantizer/statistics.h"
 
@@ -23,6 +24,9 @@ struct CalibrateOptions {
   int workers = 1;      // that run samples side by side; the statistics do not depend on it
   bool random = false;  // the samples are: noted in the statistics
 };
+
+// FAILED_PRECONDITION unless the library is a build of `graph`.
+absl::Status CheckTapLibrary(const Artifact& library, const Graph& graph);
 
 // `tap_library` is a tap build of `graph` in which values keep their names and no operators are
 // fused; FAILED_PRECONDITION if it is of another graph. NaN or infinity in an input, and samples

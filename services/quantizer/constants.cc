@@ -27,24 +27,6 @@ class Channels {
   int64_t count_ = 1, inner_ = 0;
 };
 
-void Store(Tensor& tensor, int64_t index, int32_t value) {
-  std::byte* const bytes = tensor.mutable_bytes();
-  switch (tensor.dtype()) {
-    case DataType::kI8:
-      reinterpret_cast<int8_t*>(bytes)[index] = static_cast<int8_t>(value);
-      break;
-    case DataType::kU8:
-      reinterpret_cast<uint8_t*>(bytes)[index] = static_cast<uint8_t>(value);
-      break;
-    case DataType::kI4:
-    case DataType::kU4:  // in a tensor of zeros
-      bytes[index / 2] |= static_cast<std::byte>((value & 15) << (index % 2 * 4));
-      break;
-    default:
-      reinterpret_cast<int32_t*>(bytes)[index] = value;
-  }
-}
-
 absl::Status CheckFinite(const Tensor& tensor) {
   int64_t nans = 0, infinities = 0;
   for (const float value : tensor.as<float>()) {
@@ -60,6 +42,27 @@ std::vector<int64_t> ScaleDims(int axis, int64_t channels) {
 }
 
 }  // namespace
+
+void StoreInteger(Tensor& tensor, int64_t index, int32_t value) {
+  std::byte* const bytes = tensor.mutable_bytes();
+  switch (tensor.dtype()) {
+    case DataType::kI8:
+      reinterpret_cast<int8_t*>(bytes)[index] = static_cast<int8_t>(value);
+      break;
+    case DataType::kU8:
+      reinterpret_cast<uint8_t*>(bytes)[index] = static_cast<uint8_t>(value);
+      break;
+    case DataType::kI4:
+    case DataType::kU4: {
+      const int64_t place = index % 2 * 4;
+      const auto other = bytes[index / 2] & static_cast<std::byte>(0xF0 >> place);
+      bytes[index / 2] = other | static_cast<std::byte>((value & 15) << place);
+      break;
+    }
+    default:
+      reinterpret_cast<int32_t*>(bytes)[index] = value;
+  }
+}
 
 absl::StatusOr<QuantizedConstant> QuantizeKernel(const Tensor& kernel, int axis,
                                                  const Scheme& scheme) {
@@ -83,7 +86,7 @@ absl::StatusOr<QuantizedConstant> QuantizeKernel(const Tensor& kernel, int axis,
   result.integers = Tensor::Zeros(scheme.dtype, kernel.dims());
   for (size_t i = 0; i < values.size(); ++i) {
     const auto index = static_cast<int64_t>(i);
-    Store(result.integers, index, Quantized(values[i], affines[channels.of(index)]));
+    StoreInteger(result.integers, index, Quantized(values[i], affines[channels.of(index)]));
   }
   const std::vector<int64_t> dims = ScaleDims(axis, channels.count());
   std::vector<float> scales;
@@ -91,7 +94,7 @@ absl::StatusOr<QuantizedConstant> QuantizeKernel(const Tensor& kernel, int axis,
   result.scale = Tensor::Of(DataType::kF32, dims, scales);
   result.zero_point = Tensor::Zeros(scheme.dtype, dims);
   for (size_t i = 0; i < affines.size(); ++i) {
-    Store(result.zero_point, static_cast<int64_t>(i), affines[i].zero_point);
+    StoreInteger(result.zero_point, static_cast<int64_t>(i), affines[i].zero_point);
   }
   return result;
 }
@@ -154,11 +157,11 @@ absl::StatusOr<QuantizedConstant> QuantizeBlocks(const Tensor& matrix, int axis,
         values.push_back(all[static_cast<size_t>(place(i))]);
       const Affine affine = AffineOfBlock(values, used, least_error);
       for (int64_t i = b * block; i < end; ++i)
-        Store(result.integers, place(i),
-              Quantized(values[static_cast<size_t>(i - b * block)], affine));
+        StoreInteger(result.integers, place(i),
+                     Quantized(values[static_cast<size_t>(i - b * block)], affine));
       const int64_t at = axis == 0 ? b * others + other : other * blocks + b;
       scales[at] = affine.scale;
-      Store(result.zero_point, at, affine.zero_point);
+      StoreInteger(result.zero_point, at, affine.zero_point);
     }
   }
   return result;
@@ -183,7 +186,7 @@ absl::StatusOr<QuantizedConstant> QuantizeBias(const Tensor& bias, float input_s
           "element {} is {:g}, {:g} steps of the sums it is added to: no 32-bit integer", i,
           values[i], steps));
     }
-    Store(result.integers, static_cast<int64_t>(i), static_cast<int32_t>(steps));
+    StoreInteger(result.integers, static_cast<int64_t>(i), static_cast<int32_t>(steps));
   }
   result.scale = Tensor::Of(DataType::kF32, kernel_scale.dims(), scales);
   result.zero_point = Tensor::Zeros(DataType::kI32, kernel_scale.dims());

@@ -19,6 +19,9 @@ struct QuantizedConstant {
   Tensor zero_point;  // of the integers' dtype, shaped as the scale
 };
 
+// Puts an integer into a tensor of i8, u8, i4, u4 or i32; it fits. `index` is row-major.
+void StoreInteger(Tensor& tensor, int64_t index, int32_t value);
+
 // Symmetric, so that sums over a kernel need no correction for its zero point: scale =
 // max |w| / 127, over the whole tensor (axis -1) or along `axis`; a channel of zeros has the largest
 // scale of the others, so that its bias has steps like theirs. NaN and infinity are

@@ -13,8 +13,10 @@
 #include "services/quantizer/constants.h"
 #include "services/quantizer/operands.h"
 #include "services/quantizer/parts.h"
+#include "services/quantizer/rounding.h"
 #include "services/quantizer/switches.h"
 #include "services/quantizer/weight_only.h"
+#include "services/quantizer/weights.h"
 
 namespace quench::quantizer {
 namespace {
@@ -137,11 +139,6 @@ class Quantizer {
   Scheme scheme() const {
     return {options_.activation_dtype, options_.symmetric, options_.power_of_two};
   }
-  DataType kernel_dtype() const {
-    return options_.kernel_dtype == DataType::kUndefined ? options_.activation_dtype
-                                                         : options_.kernel_dtype;
-  }
-
   const TensorStatistics* StatisticsOf(ValueId id) const {
     return quantizer::StatisticsOf(graph_, id, statistics_, options_);
   }
@@ -272,13 +269,18 @@ class Quantizer {
     const size_t input = OwnOperand(graph_.nodes[i], 1);
     const ValueId id = graph_.nodes[i].inputs[input];
     const Tensor kernel = graph_.value(id).constant->tensor;
-    const int axis = options_.per_channel ? ChannelAxis(root, kernel) : -1;
-    const auto quantized =
-        QuantizeKernel(kernel, axis, {kernel_dtype(), true, options_.power_of_two});
+    const WeightScheme scheme = SchemeOfKernel(root, kernel, options_);
+    const int axis = scheme.axis;
+    auto quantized = ToIntegers(kernel, scheme);
     if (!quantized.ok()) return Annotate(quantized.status(), where("weights"));
+    const std::string* otherwise = OtherwiseOf(options_, graph_.value(id).name, axis);
+    if (otherwise != nullptr) RoundOtherwise(kernel, scheme, *otherwise, *quantized);
     // A kernel that several nodes use with the same axis is quantized once.
     const auto [known, fresh] = kernels_.emplace(std::pair(id, axis), kNone);
-    if (fresh) known->second = AddConstant(graph_.value(id).name, *quantized, axis);
+    if (fresh) {
+      known->second = AddConstant(graph_.value(id).name, *quantized, axis);
+      report_.adapted_kernels += otherwise != nullptr ? 1 : 0;
+    }
     graph_.nodes[i].inputs[input] = known->second;
     if (options_.bias_correction) CorrectBias(i, root, kernel, *quantized, axis);
     const auto data = static_cast<size_t>(OperandInput(graph_.nodes[i], 0));
@@ -450,12 +452,15 @@ absl::StatusOr<QuantizedModule> Quantize(const Graph& graph, const Statistics* s
   QUENCH_RETURN_IF_ERROR(CheckStage(graph));
   Graph checked = graph;  // a module may come from anywhere
   QUENCH_RETURN_IF_ERROR(ops::InferGraph(checked));
+  const std::string fingerprint = Fingerprint(graph);
+  if (options.rounding != nullptr) {
+    QUENCH_RETURN_IF_ERROR(CheckRounding(*options.rounding, graph, fingerprint, options));
+  }
   if (options.source == RangeSource::kWeights) {
     if (statistics != nullptr)
       return InvalidArgument("statistics are for activations, which stay in float");
     return QuantizeWeightsOnly(std::move(checked), options, context);
   }
-  const std::string fingerprint = Fingerprint(graph);
   if (statistics != nullptr && statistics->fingerprint != fingerprint) {
     return absl::FailedPreconditionError(fmt::format(
         "the statistics are of module `{}`, this is `{}`: another model, or other passes; "

@@ -5,6 +5,7 @@
 #include <absl/status/statusor.h>
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,8 @@
 #include "services/quantizer/statistics.h"
 
 namespace quench::quantizer {
+
+struct Rounding;  // rounding.h
 
 // Where the ranges of activations come from.
 enum class RangeSource : uint8_t {
@@ -47,6 +50,8 @@ struct QuantizeOptions {
   std::vector<std::string> include, exclude;
   // Nodes that stay in float for other reasons, by the names that switches have: node -> why.
   std::map<std::string, std::string> kept;
+  // Of AdaptRounding for this module and these options; null: weights become the nearest integers.
+  std::shared_ptr<const Rounding> rounding;
   // Makes a module for trials (switches.h) instead.
   bool switches = false;
   passes::PassOptions passes;  // of fuse_groups: integers stand between groups, not inside
@@ -64,6 +69,7 @@ struct QuantizeReport {
   int dynamic_values = 0;           // activations with ranges of each run
   int weights = 0;                  // constants that are integers now
   int corrected_biases = 0;
+  int adapted_kernels = 0;  // constants among `weights` whose rounding was adapted
   std::vector<std::string> warnings;
 };
 
@@ -73,8 +79,8 @@ struct QuantizedModule {
 };
 
 // `graph` is at stage `canonical`, after the passes; `statistics` (null: none) are those of this
-// very graph. FAILED_PRECONDITION: already quantized, statistics of another module, or some are
-// missing that RangeSource::kStatic needs (all named).
+// very graph. FAILED_PRECONDITION: already quantized, statistics or rounding of another module or other
+// options, or some statistics are missing that RangeSource::kStatic needs (all named).
 absl::StatusOr<QuantizedModule> Quantize(const Graph& graph, const Statistics* statistics,
                                          const QuantizeOptions& options,
                                          const StepContext& context = {});

@@ -8,6 +8,7 @@
 #include "services/quantizer/calibrate.h"
 #include "services/quantizer/equalize.h"
 #include "services/quantizer/quantize.h"
+#include "services/quantizer/rounding_file.h"
 #include "services/quantizer/selection_file.h"
 #include "services/quantizer/split_outliers.h"
 #include "services/quantizer/split_tensors.h"
@@ -110,6 +111,15 @@ absl::StatusOr<pb::SplitOutliersResult> SplitOutliersStep(const pb::SplitOutlier
   return result;
 }
 
+// As many as the request's field `threads` asks for and the place has.
+template <typename Request>
+absl::StatusOr<int> ThreadsOf(const Request& request, const Workplace& place) {
+  if (request.threads() < 0)
+    return FieldError("threads", fmt::format("{}, must not be negative", request.threads()));
+  return request.threads() == 0 ? place.max_threads
+                                : std::min(request.threads(), place.max_threads);
+}
+
 absl::StatusOr<pb::CalibrateResult> CalibrateStep(const pb::CalibrateRequest& request,
                                                   const Workplace& place,
                                                   const StepContext& context) {
@@ -191,6 +201,31 @@ absl::StatusOr<QuantizeOptions> OptionsOf(const pb::QuantizeOptions& asked) {
   return options;
 }
 
+absl::StatusOr<pb::AdaptRoundingResult> AdaptRoundingStep(const pb::AdaptRoundingRequest& request,
+                                                          const Workplace& place,
+                                                          const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const int threads, ThreadsOf(request, place));
+  if (!request.has_tap_library()) return FieldError("tap_library", "missing, must be a digest");
+  QUENCH_ASSIGN_OR_RETURN(const QuantizeOptions options, OptionsOf(request.options()));
+  QUENCH_ASSIGN_OR_RETURN(const Graph graph,
+                          steps::LoadModule(request.module(), "module", place.blobs));
+  const std::filesystem::path library = place.scratch / "taps.so";
+  QUENCH_RETURN_IF_ERROR(steps::LinkBlob(request.tap_library(), library, place.blobs));
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
+                          steps::OpenLibrary(library, "tap_library"));
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> samples,
+                          steps::SamplesOf(request, artifact->inputs(), place, context));
+  QUENCH_ASSIGN_OR_RETURN(Rounding rounding,
+                          AdaptRounding(graph, library, *samples, options, threads, context));
+  pb::AdaptRoundingResult result;
+  QUENCH_ASSIGN_OR_RETURN(*result.mutable_rounding(),
+                          steps::StoreBytes(RoundingBytes(rounding), place.blobs));
+  rounding.kernels.resize(std::min(rounding.kernels.size(), kMaxLayers));
+  for (AdaptedKernel& kernel : rounding.kernels) kernel.otherwise.clear();
+  *result.mutable_report() = ToProto(rounding);
+  return result;
+}
+
 // Samples are for the inputs of the float module: all but the last.
 absl::StatusOr<std::unique_ptr<Samples>> TrialSamples(const pb::SelectRequest& request,
                                                       const std::filesystem::path& library,
@@ -217,11 +252,7 @@ absl::StatusOr<pb::SelectResult> SelectStep(const pb::SelectRequest& request,
   options.labels = {request.labels().begin(), request.labels().end()};
   if (request.sensitivity_samples() != 0)
     options.sensitivity_samples = request.sensitivity_samples();
-  if (request.threads() < 0) {
-    return FieldError("threads", fmt::format("{}, must not be negative", request.threads()));
-  }
-  options.threads =
-      request.threads() == 0 ? place.max_threads : std::min(request.threads(), place.max_threads);
+  QUENCH_ASSIGN_OR_RETURN(options.threads, ThreadsOf(request, place));
   if (!request.has_library()) return FieldError("library", "missing, must be a digest");
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,
                           steps::LoadModule(request.module(), "module", place.blobs));
@@ -255,6 +286,13 @@ absl::StatusOr<pb::QuantizeResult> QuantizeStep(const pb::QuantizeRequest& reque
     if (!selection.ok()) return FieldError("selection", "is none that Select gave");
     QUENCH_RETURN_IF_ERROR(KeepSelected(*selection, graph, options));
   }
+  if (request.has_rounding()) {
+    const std::filesystem::path path = place.scratch / "rounding";
+    QUENCH_RETURN_IF_ERROR(steps::LinkBlob(request.rounding(), path, place.blobs));
+    absl::StatusOr<Rounding> rounding = ReadRounding(path);
+    if (!rounding.ok()) return FieldError("rounding", "is none that AdaptRounding gave");
+    options.rounding = std::make_shared<const Rounding>(*std::move(rounding));
+  }
   QUENCH_ASSIGN_OR_RETURN(const QuantizedModule quantized,
                           Quantize(graph, statistics ? &*statistics : nullptr, options, context));
   pb::QuantizeResult result;
@@ -272,6 +310,7 @@ absl::StatusOr<pb::QuantizeResult> QuantizeStep(const pb::QuantizeRequest& reque
   result.set_dynamic_values(report.dynamic_values);
   result.set_weights(report.weights);
   result.set_corrected_biases(report.corrected_biases);
+  result.set_adapted_kernels(report.adapted_kernels);
   result.mutable_warnings()->Assign(report.warnings.begin(), report.warnings.end());
   return result;
 }
@@ -286,7 +325,8 @@ class QuantizerService final : public pb::Quantizer::CallbackService {
         quantize_(parts, list[2]),
         select_(parts, list[3]),
         split_tensors_(parts, list[4]),
-        split_outliers_(parts, list[5]) {}
+        split_outliers_(parts, list[5]),
+        adapt_rounding_(parts, list[6]) {}
 
  private:
   grpc::ServerUnaryReactor* ListMethods(grpc::CallbackServerContext* context,
@@ -314,13 +354,18 @@ class QuantizerService final : public pb::Quantizer::CallbackService {
       grpc::CallbackServerContext* context, const pb::SplitOutliersRequest* request) override {
     return split_outliers_.Serve<pb::SplitOutliersEvent>(context, request);
   }
+  grpc::ServerWriteReactor<pb::AdaptRoundingEvent>* AdaptRounding(
+      grpc::CallbackServerContext* context, const pb::AdaptRoundingRequest* request) override {
+    return adapt_rounding_.Serve<pb::AdaptRoundingEvent>(context, request);
+  }
   grpc::ServerWriteReactor<pb::SelectEvent>* Select(grpc::CallbackServerContext* context,
                                                     const pb::SelectRequest* request) override {
     return select_.Serve<pb::SelectEvent>(context, request);
   }
 
   rpc::Method list_methods_;
-  steps::StepMethod equalize_, calibrate_, quantize_, select_, split_tensors_, split_outliers_;
+  steps::StepMethod equalize_, calibrate_, quantize_, select_, split_tensors_, split_outliers_,
+      adapt_rounding_;
 };
 
 }  // namespace
@@ -342,7 +387,9 @@ const steps::ServiceDefinition& QuantizerDefinition() {
        steps::MakeStep("quench.quantizer.v1.Quantizer/SplitTensors", metrics::Stage::kQuantize,
                        steps::Caching::kPure, SplitTensorsStep),
        steps::MakeStep("quench.quantizer.v1.Quantizer/SplitOutliers", metrics::Stage::kQuantize,
-                       steps::Caching::kPure, SplitOutliersStep)},
+                       steps::Caching::kPure, SplitOutliersStep),
+       steps::MakeStep("quench.quantizer.v1.Quantizer/AdaptRounding", metrics::Stage::kQuantize,
+                       steps::Caching::kOfThisCpu, AdaptRoundingStep)},
       [](const steps::ServiceParts& parts, const std::vector<steps::Step>& list) {
         return std::make_unique<QuantizerService>(parts, list);
       }};

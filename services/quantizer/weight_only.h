@@ -2,9 +2,14 @@
 // models do. Of matrix products and embedding tables.
 #pragma once
 
+#include <string>
+
 #include "services/quantizer/quantize.h"
 
 namespace quench::quantizer {
+
+// Of a Conv, ConvTranspose, MatMul, Gemm or Gather; empty where its weights become integers.
+std::string WhyWeightsStayFloat(const Graph& graph, const Node& node);
 
 // `graph` is at stage `canonical`. DequantizeLinear stands behind each constant that became
 // integers; codegen reads those where it multiplies (q.weight_only_matmul).

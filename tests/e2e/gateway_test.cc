@@ -98,7 +98,7 @@ TEST_F(GatewayTest, OtherCompilationsAreTheSameToo) {
   }
 }
 
-// Quantized by the same statistics, by samples that go up, and within a budget.
+// Quantized by the same statistics, by samples that go up, with adapted rounding, and within a budget.
 TEST_F(GatewayTest, CompilesToIntegersAsOneProcessDoes) {
   const std::string samples = std::string(QUENCH_SOURCE_DIR) + "/bench/models/digits_sample.npy";
   ASSERT_EQ(work_
@@ -109,6 +109,7 @@ TEST_F(GatewayTest, CompilesToIntegersAsOneProcessDoes) {
   const std::vector<std::vector<std::string>> choices = {
       {"--calibration", "s.stats", "--split-tensors", "2", "--per-channel"},
       {"--type", "dynamic"},
+      {"--calibration-data", samples, "--rounding", "adaptive", "--equalize"},
       {"--calibration-data", samples, "--equalize", "--min-sqnr", "20", "--max-drop", "50%"}};
   for (const std::vector<std::string>& choice : choices) {
     std::vector<std::string> command = {"compile", DigitsModel(),       "--force",    "--output",
@@ -124,7 +125,9 @@ TEST_F(GatewayTest, CompilesToIntegersAsOneProcessDoes) {
       return nlohmann::json::parse(*ReadFile(work_.path(folder) / "metadata.json"));
     };
     EXPECT_EQ(metadata("here").at("layers"), metadata("there").at("layers")) << choice[0];
-    EXPECT_EQ(metadata("here").contains("selection"), metadata("there").contains("selection"));
+    for (const char* part : {"selection", "rounding"}) {
+      EXPECT_EQ(metadata("here").contains(part), metadata("there").contains(part)) << part;
+    }
     EXPECT_TRUE(*ReadFile(work_.path("here/model.so")) == *ReadFile(work_.path("there/model.so")))
         << choice[0];
   }

@@ -80,6 +80,32 @@ TEST_F(QuantizeTest, CompiledToIntegersInOneGo) {
   EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
 }
 
+TEST_F(QuantizeTest, RoundingIsAdaptedToSamples) {
+  ASSERT_EQ(Calibrate("s.stats").exit_code, 0);
+  const auto quantize = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {"quantize", DigitsModel(), "--batch",  "1",
+                                      "-c",       "s.stats",     "--format", "json",
+                                      "--output", "q.qir",       "--force"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome quantized = work_.Run(words);
+    EXPECT_EQ(quantized.exit_code, 0) << quantized.err;
+    return nlohmann::json::parse(quantized.out);
+  };
+  EXPECT_FALSE(quantize({}).contains("rounding"));
+  const double nearest = Compare("q.qir").at("outputs").at(0).at("sqnr_db");
+  const nlohmann::json rounding =
+      quantize({"--rounding", "adaptive", "--rounding-data", kSamples}).at("rounding");
+  EXPECT_EQ(rounding.at("samples"), 8);
+  ASSERT_EQ(rounding.at("kernels").size(), 4u);
+  for (const nlohmann::json& kernel : rounding.at("kernels"))
+    EXPECT_GE(kernel.at("adapted_sqnr_db"), kernel.at("nearest_sqnr_db")) << kernel.at("node");
+  EXPECT_GT(Compare("q.qir").at("outputs").at(0).at("sqnr_db"), nearest);
+  const Outcome told = work_.Run({"compile", DigitsModel(), "--batch", "1", "--quantize", "int8",
+                                  "--calibration-data", kSamples, "--rounding", "adaptive"});
+  EXPECT_NE(told.out.find("rounding adapted on 8 samples: 4 kernels"), std::string::npos)
+      << told.out << told.err;
+}
+
 TEST_F(QuantizeTest, ABudgetKeepsLayersInFloat) {
   const auto compile = [&](std::vector<std::string> more) {
     std::vector<std::string> words = {"compile",
@@ -250,6 +276,13 @@ TEST_F(QuantizeTest, BadRequestsSayWhatIsWanted) {
          "there are imagenet, unit, signed and bytes");
   expect({"quantize", DigitsModel(), "--type", "dynamic", "--images", "unit", "--force"}, 1,
          "--images is of --evaluation-data");
+  expect({"quantize", DigitsModel(), "--rounding", "adaptive", "--force"}, 1,
+         "--rounding-data PATH");
+  expect({"quantize", DigitsModel(), "--rounding-data", kSamples, "--force"}, 1,
+         "goes with --rounding adaptive");
+  expect({"compile", DigitsModel(), "--quantize", "int4", "--rounding", "adaptive"}, 1,
+         "--rounding-data PATH");
+  expect({"compile", DigitsModel(), "--rounding", "adaptive"}, 1, "--quantize");
   expect({"compile", DigitsModel(), "--quantize", "int8", "--type", "dynamic", "--images", "unit"},
          1, "--images is of --calibration-data");
 }

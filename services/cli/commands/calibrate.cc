@@ -146,8 +146,9 @@ absl::Status RunCalibrate(const CalibrateArgs& args, const StepContext& context)
   }
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,
                           PrepareForQuantization(*args.model, args.rescue, context));
+  TapBuild taps(graph);
   QUENCH_ASSIGN_OR_RETURN(quantizer::Statistics statistics,
-                          CalibrateHere(graph, args.samples, context));
+                          CalibrateHere(taps, args.samples, context));
   if (exists && args.add) {
     QUENCH_RETURN_IF_ERROR(Annotate(before.Merge(statistics), fmt::format("`{}`", args.output)));
     statistics = std::move(before);

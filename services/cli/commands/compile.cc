@@ -101,6 +101,7 @@ std::string Metadata(const CompileArgs& args, const Made& made) {
                              {"kernels", kernels}};
   if (made.quantized) {
     metadata["layers"] = LayersToJson(made.quantized->report);
+    if (made.quantized->rounding) metadata["rounding"] = RoundingToJson(*made.quantized->rounding);
     if (made.quantized->selection)
       metadata["selection"] = SelectionToJson(*made.quantized->selection);
   }
@@ -185,14 +186,15 @@ absl::StatusOr<QuantizedModel> QuantizeModel(const CompileArgs& args, const Quan
                                              const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,
                           PrepareForQuantization(*args.model, job.how.rescue, context));
+  TapBuild taps(graph);
   std::optional<quantizer::Statistics> statistics;
   if (!job.calibration.empty()) {
     QUENCH_ASSIGN_OR_RETURN(statistics, quantizer::ReadStatistics(job.calibration));
   } else if (WantsRanges(job.how)) {
-    QUENCH_ASSIGN_OR_RETURN(statistics, CalibrateHere(graph, job.samples, context));
+    QUENCH_ASSIGN_OR_RETURN(statistics, CalibrateHere(taps, job.samples, context));
     WarnOf(*statistics);
   }
-  return QuantizeHere(graph, statistics ? &*statistics : nullptr, job.how,
+  return QuantizeHere(taps, statistics ? &*statistics : nullptr, job.how,
                       PassOptionsOf(*args.model), context);
 }
 
@@ -249,10 +251,14 @@ absl::Status CheckQuantization(const CompileArgs& args) {
         "dynamic none of them");
   }
   const BudgetFlags& budget = *args.how->budget;
-  if (!args.job.samples.images.empty() && args.job.samples.data.empty() && budget.data.empty()) {
+  if (!args.job.samples.images.empty() && args.job.samples.data.empty() && budget.data.empty() &&
+      args.how->rounding->samples.data.empty()) {
     return InvalidArgument(
-        "--images is of --calibration-data or --evaluation-data, and there are neither");
+        "--images is of --calibration-data, --evaluation-data or --rounding-data, and there are "
+        "none");
   }
+  const bool samples = !args.job.samples.data.empty() || args.job.samples.random > 0;
+  QUENCH_RETURN_IF_ERROR(CheckRoundingFlags(*args.how->rounding, samples));
   return CheckBudget(budget, budget.data.empty() ? args.job.samples.data : budget.data);
 }
 
@@ -268,6 +274,10 @@ absl::StatusOr<QuantizeJob> JobOf(const CompileArgs& args) {
   job.how.budget = std::make_shared<BudgetFlags>(*args.how->budget);
   QUENCH_ASSIGN_OR_RETURN(job.how.budget->format, SampleFormatOf(job.samples.images));
   if (job.how.budget->data.empty()) job.how.budget->data = job.samples.data;
+  job.how.rounding = std::make_shared<RoundingFlags>(*args.how->rounding);
+  SampleOptions& rounding = job.how.rounding->samples;
+  if (rounding.data.empty()) rounding = job.samples;
+  rounding.images = job.samples.images;
   return job;
 }
 

@@ -26,6 +26,8 @@ constexpr char kQuantizeExamples[] = R"(Examples:
                                                        as many layers as half a point of accuracy allows
   quench quantize gpt.onnx --type weights --kernel-dtype int4 --block-size 64 --method mse
                                                        products read 4-bit weights, activations stay in float
+  quench quantize gpt.onnx --type weights --kernel-dtype int4 --rounding adaptive --rounding-data text
+                                                       of the two integers around a weight, the better one
   quench quantize model.onnx -c calibration.stats --exclude 'head.*' --exclude op:Gemm
                                                        what must stay in float
 
@@ -53,6 +55,7 @@ void Print(const QuantizeArgs& args, const Quantization& quantization) {
                            {"corrected_biases", report.corrected_biases},
                            {"layers", LayersToJson(report)},
                            {"warnings", report.warnings}};
+    if (quantization.rounding) json["rounding"] = RoundingToJson(*quantization.rounding);
     if (quantization.selection) json["selection"] = SelectionToJson(*quantization.selection);
     fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
     return;
@@ -73,8 +76,13 @@ absl::Status RunQuantize(const QuantizeArgs& args, const StepContext& context) {
   }
   BudgetFlags& budget = *args.how->budget;
   QUENCH_RETURN_IF_ERROR(CheckBudget(budget, budget.data));
-  if (!args.images.empty() && budget.data.empty())
-    return InvalidArgument("--images is of --evaluation-data PATH, and there is none");
+  RoundingFlags& rounding = *args.how->rounding;
+  QUENCH_RETURN_IF_ERROR(CheckRoundingFlags(rounding, false));
+  if (!args.images.empty() && budget.data.empty() && rounding.samples.data.empty()) {
+    return InvalidArgument(
+        "--images is of --evaluation-data or --rounding-data, and there are neither");
+  }
+  rounding.samples.images = args.images;
   QUENCH_ASSIGN_OR_RETURN(budget.format, SampleFormatOf(args.images));
   std::optional<quantizer::Statistics> statistics;
   if (!args.calibration.empty()) {
@@ -82,8 +90,9 @@ absl::Status RunQuantize(const QuantizeArgs& args, const StepContext& context) {
   }
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,
                           PrepareForQuantization(*args.model, args.how->rescue, context));
+  TapBuild taps(graph);
   QUENCH_ASSIGN_OR_RETURN(const QuantizedModel quantized,
-                          QuantizeHere(graph, statistics ? &*statistics : nullptr, *args.how,
+                          QuantizeHere(taps, statistics ? &*statistics : nullptr, *args.how,
                                        PassOptionsOf(*args.model), context));
   QUENCH_RETURN_IF_ERROR(std::filesystem::path(args.output).extension() == ".onnx"
                              ? importer::ExportOnnx(quantized.graph, args.output, context)

@@ -57,7 +57,7 @@ absl::StatusOr<Made> CompileThere(const CompileJob& job, const std::filesystem::
     QUENCH_ASSIGN_OR_RETURN(
         made.quantized,
         DownloadQuantization(workflow, model.name() + "/options",
-                             spec.compile().choices(0).quantize().has_select(), *client, context));
+                             spec.compile().choices(0).quantize(), *client, context));
   }
   if (job.wants_graph) {
     QUENCH_ASSIGN_OR_RETURN(made.graph,

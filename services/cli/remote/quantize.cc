@@ -7,6 +7,7 @@
 #include "common/runner/unpack.h"
 #include "services/cli/labels.h"
 #include "services/cli/remote/model.h"
+#include "services/quantizer/rounding_file.h"
 #include "services/quantizer/selection_file.h"
 
 namespace quench::cli {
@@ -114,6 +115,20 @@ absl::StatusOr<gateway::v1::QuantizeChoice> ChoiceOf(const QuantizeJob& job,
           UploadSamples(job.samples.data, client, context, *calibrate.mutable_samples()));
     }
   }
+  if (IsAdaptive(*job.how.rounding)) {
+    const SampleOptions& samples = job.how.rounding->samples;
+    qpb::AdaptRoundingRequest& adapt = *choice.mutable_adapt_rounding();
+    adapt.set_images(samples.images);
+    if (samples.data.empty()) {
+      adapt.set_random_samples(static_cast<int32_t>(samples.random));
+      adapt.set_seed(samples.seed);
+    } else if (choice.has_calibrate() && samples.data == job.samples.data) {
+      *adapt.mutable_samples() = choice.calibrate().samples();
+    } else {
+      QUENCH_RETURN_IF_ERROR(
+          UploadSamples(samples.data, client, context, *adapt.mutable_samples()));
+    }
+  }
   if (HasBudget(*job.how.budget)) {
     QUENCH_RETURN_IF_ERROR(FillSelect(job, client, context, *choice.mutable_select()));
   }
@@ -121,7 +136,8 @@ absl::StatusOr<gateway::v1::QuantizeChoice> ChoiceOf(const QuantizeJob& job,
 }
 
 absl::StatusOr<Quantization> DownloadQuantization(const gateway::v1::Workflow& workflow,
-                                                  const std::string& prefix, bool selected,
+                                                  const std::string& prefix,
+                                                  const gateway::v1::QuantizeChoice& choice,
                                                   GatewayClient& client,
                                                   const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const auto result,
@@ -133,7 +149,14 @@ absl::StatusOr<Quantization> DownloadQuantization(const gateway::v1::Workflow& w
         {layer.node(), layer.op(), layer.quantized(), layer.reason()});
   }
   quantization.report.warnings = {result.warnings().begin(), result.warnings().end()};
-  if (!selected) return quantization;
+  if (choice.has_adapt_rounding()) {
+    QUENCH_ASSIGN_OR_RETURN(const auto adapted,
+                            DownloadMessage<qpb::AdaptRoundingResult>(workflow, prefix + "/round",
+                                                                      "result", client, context));
+    quantization.rounding =
+        std::make_shared<const quantizer::Rounding>(quantizer::FromProto(adapted.report()));
+  }
+  if (!choice.has_select()) return quantization;
   QUENCH_ASSIGN_OR_RETURN(
       const auto found,
       DownloadMessage<qpb::SelectResult>(workflow, prefix + "/select", "result", client, context));

@@ -19,7 +19,8 @@ absl::StatusOr<gateway::v1::QuantizeChoice> ChoiceOf(const QuantizeJob& job,
 
 // What became of the layers, by the steps behind `prefix`.
 absl::StatusOr<Quantization> DownloadQuantization(const gateway::v1::Workflow& workflow,
-                                                  const std::string& prefix, bool selected,
+                                                  const std::string& prefix,
+                                                  const gateway::v1::QuantizeChoice& choice,
                                                   GatewayClient& client,
                                                   const StepContext& context);
 

@@ -1,5 +1,6 @@
-// Statistics and selections, which clients keep and send back: any bytes give one or an error, and
+// Statistics, selections and roundings, which clients keep and send back: any bytes give one or an error, and
 // what was accepted is written to what is read to the same.
+#include "services/quantizer/rounding_file.h"
 #include "services/quantizer/selection_file.h"
 #include "services/quantizer/statistics_file.h"
 #include "tests/fuzz/quantizer/file.h"
@@ -18,13 +19,15 @@ File FileOf(const std::string& bytes) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  std::string statistics, selection;
+  std::string statistics, selection, rounding;
   {
     const File file(data, size, ".stats");
     if (const auto read = quench::quantizer::ReadStatistics(file.path()); read.ok())
       statistics = quench::quantizer::StatisticsBytes(*read);
     if (const auto read = quench::quantizer::ReadSelection(file.path()); read.ok())
       selection = quench::quantizer::SelectionBytes(*read);
+    if (const auto read = quench::quantizer::ReadRounding(file.path()); read.ok())
+      rounding = quench::quantizer::RoundingBytes(*read);
   }
   if (!statistics.empty()) {
     const File file = FileOf(statistics);
@@ -37,6 +40,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto again = quench::quantizer::ReadSelection(file.path());
     Require(again.ok(), again.status().ToString());
     Require(quench::quantizer::SelectionBytes(*again) == selection, "the selection changed");
+  }
+  if (!rounding.empty()) {
+    const File file = FileOf(rounding);
+    const auto again = quench::quantizer::ReadRounding(file.path());
+    Require(again.ok(), again.status().ToString());
+    Require(quench::quantizer::RoundingBytes(*again) == rounding, "the rounding changed");
   }
   return 0;
 }

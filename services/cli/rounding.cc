@@ -1,0 +1,62 @@
+#include "services/cli/rounding.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "common/base/status.h"
+
+namespace quench::cli {
+
+void AddRoundingFlags(const Options& options, const std::shared_ptr<RoundingFlags>& flags) {
+  options
+      .Add("--rounding", flags->rounding,
+           "Weights become the nearest integers, or whichever of the two they lie between changes "
+           "the output of their layer least on samples (adaptive: for 4 bits above all)",
+           "nearest|adaptive (default nearest)")
+      .OneOf({"nearest", "adaptive"});
+  options.Add("--rounding-data", flags->samples.data,
+              "Samples that rounding is adapted to, see `quench calibrate`", "PATH");
+}
+
+bool IsAdaptive(const RoundingFlags& flags) { return flags.rounding == "adaptive"; }
+
+absl::Status CheckRoundingFlags(const RoundingFlags& flags, bool other_samples) {
+  if (IsAdaptive(flags) && flags.samples.data.empty() && !other_samples)
+    return InvalidArgument("--rounding adaptive needs samples: --rounding-data PATH");
+  if (!IsAdaptive(flags) && !flags.samples.data.empty())
+    return InvalidArgument("--rounding-data goes with --rounding adaptive");
+  return absl::OkStatus();
+}
+
+bool IsChanged(const RoundingFlags& flags) {
+  return IsAdaptive(flags) || !flags.samples.data.empty();
+}
+
+absl::StatusOr<quantizer::Rounding> AdaptHere(TapBuild& taps, const quantizer::QuantizeOptions& how,
+                                              const RoundingFlags& flags,
+                                              const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path library, taps.Library(context));
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library));
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> samples,
+                          OpenSamplesOf(flags.samples, artifact->inputs(), context));
+  const auto threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  return quantizer::AdaptRounding(taps.graph(), library, *samples, how, threads, context);
+}
+
+nlohmann::json RoundingToJson(const quantizer::Rounding& rounding) {
+  const auto db = [](double value) {
+    return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json("inf");
+  };
+  nlohmann::json kernels = nlohmann::json::array();
+  for (const quantizer::AdaptedKernel& kernel : rounding.kernels) {
+    kernels.push_back({{"node", kernel.node},
+                       {"constant", kernel.constant},
+                       {"moved", kernel.moved},
+                       {"nearest_sqnr_db", db(kernel.nearest_db)},
+                       {"adapted_sqnr_db", db(kernel.adapted_db)}});
+  }
+  return {{"samples", rounding.samples}, {"kernels", kernels}};
+}
+
+}  // namespace quench::cli

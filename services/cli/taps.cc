@@ -1,0 +1,48 @@
+#include "services/cli/taps.h"
+
+#include "common/base/status.h"
+#include "services/cli/model_source.h"
+#include "services/codegen/codegen.h"
+
+namespace quench::cli {
+
+void AddImageFlag(const Options& options, std::string& images) {
+  options.Add(
+      "--images", images,
+      "How .png and .jpg samples are scaled: imagenet, unit (0..1), signed (-1..1) or bytes "
+      "(0..255), then what differs: mean=R/G/B, std=R/G/B, divide=N, order=rgb|bgr, "
+      "fit=stretch|crop|pad",
+      "SPEC");
+}
+
+absl::StatusOr<SampleFormat> SampleFormatOf(const std::string& images) {
+  SampleFormat format{ReadTensorFile, std::nullopt};
+  if (!images.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(format.images, ParseImageOptions(images));
+  }
+  return format;
+}
+
+absl::StatusOr<std::unique_ptr<Samples>> OpenSamplesOf(const SampleOptions& options,
+                                                       std::span<const ArtifactTensor> inputs,
+                                                       const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const SampleFormat format, SampleFormatOf(options.images));
+  if (options.random > 0)
+    return MakeRandomSamples(options.random, options.seed, {inputs.begin(), inputs.end()});
+  return OpenSamples(options.data, inputs, format, context);
+}
+
+absl::StatusOr<std::filesystem::path> TapBuild::Library(const StepContext& context) {
+  if (folder_) return folder_->path() / "taps.so";
+  QUENCH_ASSIGN_OR_RETURN(TempDir folder, TempDir::Create());
+  codegen::CompileOptions options;
+  options.opt_level = 2;  // fast kernels, and every value is to be seen: nothing is fused
+  options.taps = true;
+  QUENCH_RETURN_IF_ERROR(codegen::Compile(graph_, options, folder.path() / "taps.so",
+                                          folder.path() / "taps.h", context)
+                             .status());
+  folder_ = std::move(folder);
+  return folder_->path() / "taps.so";
+}
+
+}  // namespace quench::cli

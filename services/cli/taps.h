@@ -1,0 +1,47 @@
+// Builds of a model that show all its values, and the samples that run through them.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/base/files.h"
+#include "common/ir/graph.h"
+#include "common/runner/samples.h"
+#include "services/cli/options.h"
+
+namespace quench::cli {
+
+// Where samples come from: `data`, or `random` of them.
+struct SampleOptions {
+  std::string data;
+  std::string images;  // how they are scaled; empty: nobody said
+  int64_t random = 0;
+  uint64_t seed = 1;
+  int64_t workers = 0;  // 0: one for each CPU
+};
+void AddImageFlag(const Options& options, std::string& images);
+absl::StatusOr<SampleFormat> SampleFormatOf(const std::string& images);
+// For a model with such inputs.
+absl::StatusOr<std::unique_ptr<Samples>> OpenSamplesOf(const SampleOptions& options,
+                                                       std::span<const ArtifactTensor> inputs,
+                                                       const StepContext& context);
+
+// A tap build of a graph for this CPU, made when it is first asked for.
+class TapBuild {
+ public:
+  // `graph` must outlive this.
+  explicit TapBuild(const Graph& graph) : graph_(graph) {}
+  // Stays where it is as long as this does.
+  absl::StatusOr<std::filesystem::path> Library(const StepContext& context);
+  const Graph& graph() const { return graph_; }
+
+ private:
+  const Graph& graph_;
+  std::optional<TempDir> folder_;
+};
+
+}  // namespace quench::cli

@@ -1,0 +1,33 @@
+// What a convolution or product multiplies its kernel with.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/ir/graph.h"
+
+namespace quench::quantizer {
+
+// A kernel as rows: an output is the sum of a row's weights times as many inputs.
+struct KernelRows {
+  int64_t groups = 1;       // whose outputs read different inputs
+  int64_t outputs = 1;      // of a group
+  int64_t length = 1;       // of a row
+  bool by_columns = false;  // [length, outputs], of one group
+  friend bool operator==(const KernelRows&, const KernelRows&) = default;
+  // Which element of the kernel's tensor a weight is.
+  int64_t ElementOf(int64_t group, int64_t output, int64_t k) const {
+    return by_columns ? k * outputs + output : (group * outputs + output) * length + k;
+  }
+};
+// Of Conv, Gemm and MatMul with a matrix behind; nullopt for others, and kernels without elements.
+std::optional<KernelRows> RowsOf(const Node& node, const Tensor& kernel);
+
+// Some of the inputs that one run multiplies the rows with, groups * length floats each: `count` of
+// them (or as many as there are), spread evenly, from another place for another `shift` (0 to below
+// 1). `input` is f32 and fits the node; what padding reads is zero.
+std::vector<float> PatchesOf(const Node& node, const Tensor& kernel, const Tensor& input,
+                             int64_t count, double shift);
+
+}  // namespace quench::quantizer
