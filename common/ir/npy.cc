@@ -226,38 +226,46 @@ absl::StatusOr<Tensor> ReadNpy(const std::filesystem::path& path) {
   return file->All();
 }
 
+absl::StatusOr<std::string> NpyHeader(DataType dtype, std::span<const int64_t> dims) {
+  const Code* code = std::find_if(std::begin(kCodes), std::end(kCodes),
+                                  [&](const Code& c) { return c.dtype == dtype; });
+  if (code == std::end(kCodes)) return Unsupported(".npy has no dtype for {}", DataTypeName(dtype));
+  std::string shape;
+  for (const int64_t dim : dims) shape += fmt::format("{}, ", dim);
+  if (dims.size() > 1) shape.resize(shape.size() - 2);
+  if (dims.size() == 1) shape.resize(shape.size() - 1);
+  std::string text =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", code->descr, shape);
+  const size_t unpadded = 10 + text.size() + 1;
+  text.append((64 - unpadded % 64) % 64, ' ');
+  text += '\n';
+  std::string header(kMagic);
+  header += '\x01';
+  header += '\x00';
+  header += static_cast<char>(text.size() & 0xff);
+  header += static_cast<char>(text.size() >> 8);
+  return header + text;
+}
+
+std::string NpyStemOf(std::string input) {
+  std::replace(input.begin(), input.end(), '/', '_');
+  std::replace(input.begin(), input.end(), ':', '_');
+  return input;
+}
+
 absl::Status WriteNpy(const Tensor& tensor, const std::filesystem::path& path) {
   Tensor written = tensor;
-  const Code* code = std::find_if(std::begin(kCodes), std::end(kCodes),
-                                  [&](const Code& c) { return c.dtype == tensor.dtype(); });
-  if (code == std::end(kCodes)) {
-    if (!IsFloat(tensor.dtype())) {
-      return Unsupported("`{}`: .npy has no dtype for {}", path.string(),
-                         DataTypeName(tensor.dtype()));
-    }
+  absl::StatusOr<std::string> file = NpyHeader(tensor.dtype(), tensor.dims());
+  if (!file.ok() && IsFloat(tensor.dtype())) {
     std::vector<float> wide(static_cast<size_t>(tensor.size()));
     for (size_t i = 0; i < wide.size(); ++i)
       wide[i] = static_cast<float>(tensor.FloatAt(static_cast<int64_t>(i)));
     written = Tensor::Of(DataType::kF32, tensor.dims(), wide);
-    code = &kCodes[0];
+    file = NpyHeader(DataType::kF32, tensor.dims());
   }
-  std::string shape;
-  for (const int64_t dim : written.dims()) shape += fmt::format("{}, ", dim);
-  if (written.rank() > 1) shape.resize(shape.size() - 2);
-  if (written.rank() == 1) shape.resize(shape.size() - 1);
-  std::string header =
-      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", code->descr, shape);
-  const size_t unpadded = 10 + header.size() + 1;
-  header.append((64 - unpadded % 64) % 64, ' ');
-  header += '\n';
-  std::string file(kMagic);
-  file += '\x01';
-  file += '\x00';
-  file += static_cast<char>(header.size() & 0xff);
-  file += static_cast<char>(header.size() >> 8);
-  file += header;
-  file.append(reinterpret_cast<const char*>(written.bytes().data()), written.bytes().size());
-  return WriteFileAtomically(path, file);
+  if (!file.ok()) return Annotate(file.status(), fmt::format("`{}`", path.string()));
+  file->append(reinterpret_cast<const char*>(written.bytes().data()), written.bytes().size());
+  return WriteFileAtomically(path, *file);
 }
 
 }  // namespace quench

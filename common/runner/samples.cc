@@ -29,12 +29,6 @@ bool IsTensorFile(const fs::path& path) {
 }
 bool IsSampleFile(const fs::path& path) { return IsTensorFile(path) || IsImageFile(path); }
 
-std::string FileNameOf(std::string input) {
-  std::replace(input.begin(), input.end(), '/', '_');
-  std::replace(input.begin(), input.end(), ':', '_');
-  return input;
-}
-
 std::string Describe(DataType dtype, std::span<const int64_t> dims) {
   return fmt::format("{}[{}]", DataTypeName(dtype), fmt::join(dims, ", "));
 }
@@ -138,7 +132,7 @@ class FileSamples final : public Samples {
   absl::StatusOr<Tensor> FromArchive(const fs::path& file, size_t input) const {
     QUENCH_ASSIGN_OR_RETURN(const auto arrays, Archive(file));
     const std::string& name = inputs_[input].name;
-    for (const std::string& each : {name, FileNameOf(name), fmt::format("arr_{}", input)}) {
+    for (const std::string& each : {name, NpyStemOf(name), fmt::format("arr_{}", input)}) {
       if (const auto found = arrays->find(each); found != arrays->end()) return found->second;
     }
     if (inputs_.size() == 1 && arrays->size() == 1) return arrays->begin()->second;
@@ -250,7 +244,7 @@ absl::StatusOr<std::vector<fs::path>> FilesOf(const fs::path& folder,
   StatusCollector problems;
   for (size_t i = 0; i < inputs.size(); ++i) {
     std::vector<std::string> names;
-    for (const std::string& stem : {FileNameOf(inputs[i].name), fmt::format("input_{}", i)}) {
+    for (const std::string& stem : {NpyStemOf(inputs[i].name), fmt::format("input_{}", i)}) {
       for (const char* extension : {".npy", ".pb"}) names.push_back(stem + extension);
     }
     std::error_code error;

@@ -1,5 +1,5 @@
 // The gateway's servers of blobs, as a part of a server: ByteStream, ContentAddressableStorage,
-// ActionCache, Capabilities.
+// ActionCache, Capabilities, and what stores samples.
 #pragma once
 
 #include <memory>

@@ -5,6 +5,7 @@ The stubs are generated into ./gen: see ../README.md.
 """
 
 import argparse
+import ast
 import hashlib
 import pathlib
 import random
@@ -19,8 +20,11 @@ from build.bazel.remote.execution.v2 import remote_execution_pb2 as reapi
 from google.bytestream import bytestream_pb2 as bytestream
 from google.bytestream import bytestream_pb2_grpc as bytestream_grpc
 from google.rpc import code_pb2, error_details_pb2, status_pb2
+from quench.gateway.v1 import samples_pb2, samples_pb2_grpc
 from quench.gateway.v1 import workflows_pb2 as gateway
 from quench.gateway.v1 import workflows_pb2_grpc as gateway_grpc
+from quench.ir.v1 import module_pb2 as ir
+from quench.step.v1 import step_pb2
 
 CHUNK_BYTES = 1 << 20
 MAX_MESSAGE_BYTES = 16 << 20
@@ -92,6 +96,7 @@ class Backoff:
 class Client:
     def __init__(self, channel, token=None):
         self.bytes = bytestream_grpc.ByteStreamStub(channel)
+        self.samples = samples_pb2_grpc.SamplesStub(channel)
         self.workflows = gateway_grpc.WorkflowsStub(channel)
         self.metadata = [("authorization", f"Bearer {token}")] if token else []
 
@@ -123,6 +128,10 @@ class Client:
                 backoff.progressed()
             offset = status.committed_size
             print(f"upload resumes at {offset} of {digest.size_bytes} bytes", file=sys.stderr)
+
+    def stream_samples(self, tensors):
+        """Tensors that never were files: (sample, input, dims, bytes of f32) each. Returns what Calibrate takes."""
+        return list(self.samples.UploadSamples(sample_requests(tensors), metadata=self.metadata).samples)
 
     def create(self, spec):
         """Safe to repeat: the same request_id gives the same workflow. Returns its name."""
@@ -192,6 +201,27 @@ def write_requests(path, name, offset, end, size):
                 raise OSError(f"`{path}` became shorter while it was read")
 
 
+def sample_requests(tensors):
+    for sample, name, dims, data in tensors:
+        begin = samples_pb2.SampleTensor(sample=sample, input=name, type=ir.ELEMENT_TYPE_F32, dims=dims)
+        yield samples_pb2.UploadSamplesRequest(tensor=begin, data=data[:CHUNK_BYTES])
+        for offset in range(CHUNK_BYTES, len(data), CHUNK_BYTES):
+            yield samples_pb2.UploadSamplesRequest(data=data[offset : offset + CHUNK_BYTES])
+
+
+def rows_of(path):
+    """Each row of a .npy of f32 as a sample of a model with one input; `input_0` is the first input of any model."""
+    content = path.read_bytes()
+    length = int.from_bytes(content[8:10], "little")
+    header = ast.literal_eval(content[10 : 10 + length].decode())
+    if content[:8] != b"\x93NUMPY\x01\x00" or header["descr"] != "<f4" or header["fortran_order"]:
+        raise OSError(f"`{path}` is no .npy of rows of f32")
+    count, *row = header["shape"]
+    data = content[10 + length :]
+    size = len(data) // count
+    return [(i, "input_0", [1, *row], data[i * size : (i + 1) * size]) for i in range(count)]
+
+
 def print_step(step):
     text = gateway.State.Name(step.state).removeprefix("STATE_").lower()
     if step.cache_hit:
@@ -212,7 +242,7 @@ def digest_of(path, sha256=None):
 def compile_spec(model, digest, target, samples=None):
     """One cell of a batch: its steps are `model/import`, `model/default/transform` and `model/default/{target}/compile`.
 
-    With the digest of an .npy of samples, layers compute in 8-bit integers, whose ranges are taken from those.
+    With files of samples (quench.step.v1.File), layers compute in 8-bit integers, whose ranges are taken from those.
     """
     spec = gateway.WorkflowSpec(title=f"compile {model.name}")
     entry = spec.compile.models.add(name="model")
@@ -221,7 +251,7 @@ def compile_spec(model, digest, target, samples=None):
     choice = spec.compile.choices.add(name="default")
     if samples is not None:
         choice.quantize.options.per_channel = True
-        choice.quantize.calibrate.samples.add(path="samples.npy").digest.CopyFrom(samples)
+        choice.quantize.calibrate.samples.extend(samples)
     spec.compile.targets.add(name=target)
     return spec
 
@@ -231,8 +261,11 @@ def compile_model(client, arguments):
     client.upload(arguments.model, digest, arguments.break_upload)
     samples = None
     if arguments.quantize is not None:
-        samples = digest_of(arguments.quantize)
-        client.upload(arguments.quantize, samples)
+        if arguments.stream:
+            samples = client.stream_samples(rows_of(arguments.quantize))
+        else:
+            samples = [step_pb2.File(path="samples.npy", digest=digest_of(arguments.quantize))]
+            client.upload(arguments.quantize, samples[0].digest)
     name = client.create(compile_spec(arguments.model, digest, arguments.target, samples))
     print(name, file=sys.stderr)
     workflow, steps = client.watch(name)
@@ -258,6 +291,7 @@ def parse_arguments():
     parser.add_argument("--token-file", type=pathlib.Path, metavar="FILE", help="holds a bearer token")
     parser.add_argument("--target", default="x86-64-v3", metavar="NAME")
     parser.add_argument("--quantize", type=pathlib.Path, metavar="SAMPLES.npy", help="compute in 8-bit integers, calibrated on these")
+    parser.add_argument("--stream", action="store_true", help="send those samples as tensors, not as a file")
     parser.add_argument("--sha256", metavar="HEX", help="of MODEL, where it is known already")
     parser.add_argument("--break-upload", action="store_true", help="for tests: the upload stops half way once, and resumes")
     parser.add_argument("model", type=pathlib.Path, metavar="MODEL")

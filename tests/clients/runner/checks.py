@@ -205,12 +205,13 @@ def check_tls_and_token(checks, gateway):
 
 
 def check_quantize(checks, gateway):
-    """Python only: integers, calibrated by the gateway on samples that the client uploads."""
+    """Python only: integers, calibrated by the gateway on samples that the client uploads, as a file and as tensors."""
     model, output, samples = checks.model(1), checks.folder / "integers", checks.folder / "samples.npy"
     models.write_samples(samples, 8)
-    text = checks.client(gateway, "--quantize", samples, model, output)
-    checks.expect(text, "model/default/calibrate", "model/default/quantize")
-    checks.expect_reference(model, output, "--quantize", "int8", "--per-channel", "--calibration-data", samples)
+    for how in ([], ["--stream"]):
+        text = checks.client(gateway, "--quantize", samples, *how, model, output)
+        checks.expect(text, "model/default/calibrate", "model/default/quantize")
+        checks.expect_reference(model, output, "--quantize", "int8", "--per-channel", "--calibration-data", samples)
     return "8-bit integers"
 
 

@@ -81,6 +81,18 @@ void CheckMethod(const MethodDescriptor& method, Problems& problems) {
     problems.push_back("`" + method.full_name() + "` gives `" + output + "`");
 }
 
+// Whether it is what a client stream is made of.
+bool IsStreamed(const Descriptor& message) {
+  const FileDescriptor& file = *message.file();
+  for (int i = 0; i < file.service_count(); ++i) {
+    for (int k = 0; k < file.service(i)->method_count(); ++k) {
+      const MethodDescriptor& method = *file.service(i)->method(k);
+      if (method.client_streaming() && method.input_type() == &message) return true;
+    }
+  }
+  return false;
+}
+
 bool BytesByDigest(const FileDescriptor& file) {
   for (int i = 0; i < file.dependency_count(); ++i) {
     if (file.dependency(i)->package() == "build.bazel.remote.execution.v2") return true;
@@ -94,8 +106,10 @@ std::vector<std::string> FindLintProblems(const FileDescriptor& file) {
   Problems problems;
   CheckFile(file, problems);
   for (int i = 0; i < file.enum_type_count(); ++i) CheckEnum(*file.enum_type(i), problems);
-  for (int i = 0; i < file.message_type_count(); ++i)
-    CheckMessage(*file.message_type(i), BytesByDigest(file), problems);
+  for (int i = 0; i < file.message_type_count(); ++i) {
+    const Descriptor& message = *file.message_type(i);
+    CheckMessage(message, BytesByDigest(file) && !IsStreamed(message), problems);
+  }
   for (int i = 0; i < file.service_count(); ++i) {
     const ServiceDescriptor& service = *file.service(i);
     CheckComment(service, problems);

@@ -15,7 +15,7 @@ namespace quench {
 //   of its own FooEvent, or a google.longrunning.Operation;
 // - the file, its service and every RPC have a comment;
 // - bytes travel by digest: files that import the Remote Execution API or have a service have no
-//   `bytes` fields.
+//   `bytes` fields, but in the requests of client streams, which bring bytes into the blob store.
 std::vector<std::string> FindLintProblems(const google::protobuf::FileDescriptor& file);
 
 }  // namespace quench

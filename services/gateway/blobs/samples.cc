@@ -1,0 +1,137 @@
+#include "services/gateway/blobs/samples.h"
+
+#include <algorithm>
+#include <set>
+
+#include "common/base/status.h"
+#include "common/ir/npy.h"
+#include "common/rpc/chunks_on_pool.h"
+#include "common/rpc/on_pool.h"
+
+namespace quench::gateway {
+namespace {
+
+constexpr int kMaxTensors = 20'000;  // of a stream: the answer names each
+constexpr int kMaxRank = 32;
+constexpr size_t kMaxName = 255;
+
+class SampleReceiver final
+    : public rpc::Receiver<v1::UploadSamplesRequest, v1::UploadSamplesResponse> {
+ public:
+  explicit SampleReceiver(const BlobServerParts& parts) : parts_(parts) {}
+
+  absl::StatusOr<bool> Receive(const v1::UploadSamplesRequest& request,
+                               const StepContext& step) override {
+    if (request.has_tensor()) {
+      QUENCH_RETURN_IF_ERROR(CheckComplete());
+      QUENCH_RETURN_IF_ERROR(Begin(request.tensor(), step));
+    } else if (path_.empty()) {
+      return InvalidArgument("`tensor` is missing in the first message");
+    }
+    if (request.data().size() > missing_) {
+      return InvalidArgument("{} has {} bytes, {} more than its type and dims say", path_,
+                             bytes_ - missing_ + request.data().size(),
+                             request.data().size() - missing_);
+    }
+    if (writer_ == nullptr) return false;
+    QUENCH_RETURN_IF_ERROR(
+        writer_->Append(std::as_bytes(std::span(request.data().data(), request.data().size()))));
+    parts_.written.Increment(static_cast<double>(request.data().size()));
+    missing_ -= request.data().size();
+    if (missing_ == 0) QUENCH_RETURN_IF_ERROR(Store());
+    return false;
+  }
+
+  absl::Status Finish(v1::UploadSamplesResponse* response, const StepContext&) override {
+    QUENCH_RETURN_IF_ERROR(CheckComplete());
+    if (files_.samples().empty()) return InvalidArgument("the stream has no tensor");
+    response->Swap(&files_);
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status CheckComplete() const {
+    if (missing_ == 0) return absl::OkStatus();
+    return InvalidArgument("{} ends after {} of {} bytes", path_, bytes_ - missing_, bytes_);
+  }
+
+  absl::Status Begin(const v1::SampleTensor& tensor, const StepContext& step) {
+    QUENCH_ASSIGN_OR_RETURN(const std::string header, HeaderOf(tensor));
+    path_ = fmt::format("{:06}/{}.npy", tensor.sample(), NpyStemOf(tensor.input()));
+    if (!paths_.insert(path_).second) {
+      return InvalidArgument("input `{}` of sample {} is there twice", tensor.input(),
+                             tensor.sample());
+    }
+    if (paths_.size() > kMaxTensors)
+      return InvalidArgument("more than {} tensors in a stream", kMaxTensors);
+    if (blobs_ == nullptr) {
+      QUENCH_ASSIGN_OR_RETURN(blobs_, BlobsOf(parts_, "", step));
+    }
+    QUENCH_ASSIGN_OR_RETURN(writer_, blobs_->store->Create());
+    return writer_->Append(std::as_bytes(std::span(header)));
+  }
+
+  // All that is wrong with a tensor; sets `bytes_` and `missing_`.
+  absl::StatusOr<std::string> HeaderOf(const v1::SampleTensor& tensor) {
+    const auto wrong = [&](const std::string& text) {
+      return InvalidArgument("input `{}` of sample {}: {}", tensor.input(), tensor.sample(), text);
+    };
+    const std::string& name = tensor.input();
+    const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20; };
+    if (name.empty() || name.size() > kMaxName || std::any_of(name.begin(), name.end(), control))
+      return wrong("names are 1 to 255 bytes without control characters");
+    if (tensor.sample() < 0) return wrong("samples are numbered from 0");
+    if (tensor.dims_size() > kMaxRank)
+      return wrong(fmt::format("rank {}, at most {} is taken", tensor.dims_size(), kMaxRank));
+    // The numbers of quench.ir.v1.ElementType are those of DataType.
+    const bool known = ir::v1::ElementType_IsValid(tensor.type());
+    const std::vector<int64_t> dims(tensor.dims().begin(), tensor.dims().end());
+    const auto header = known ? NpyHeader(static_cast<DataType>(tensor.type()), dims)
+                              : InvalidArgument("{} is no element type", int{tensor.type()});
+    if (!header.ok()) return wrong(MessageOf(header.status()));
+    const std::optional<int64_t> count = ElementCount(dims);
+    const int64_t width = DataTypeBits(static_cast<DataType>(tensor.type())) / 8;
+    if (!count || *count > parts_.options.max_blob_bytes / width) {
+      return wrong(fmt::format("dims are [{}]: negative, or more than {} bytes in all",
+                               fmt::join(dims, ", "), parts_.options.max_blob_bytes));
+    }
+    bytes_ = missing_ = static_cast<uint64_t>(*count * width);
+    return *header;
+  }
+
+  absl::Status Store() {
+    v1::UploadSamplesResponse& files = files_;
+    const uint64_t size = writer_->size();
+    QUENCH_ASSIGN_OR_RETURN(const std::string hash, writer_->Commit());
+    writer_.reset();
+    step::v1::File& file = *files.add_samples();
+    file.set_path(path_);
+    file.mutable_digest()->set_hash(hash);
+    file.mutable_digest()->set_size_bytes(static_cast<int64_t>(size));
+    return absl::OkStatus();
+  }
+
+  const BlobServerParts& parts_;
+  std::shared_ptr<TenantBlobs> blobs_;
+  std::set<std::string> paths_;
+  std::string path_;                    // of the tensor that is being received
+  uint64_t bytes_ = 0, missing_ = 0;    // of it
+  std::unique_ptr<BlobWriter> writer_;  // null: it is stored
+  v1::UploadSamplesResponse files_;
+};
+
+}  // namespace
+
+SamplesService::SamplesService(BlobServerParts& parts)
+    : parts_(parts),
+      upload_(parts.pool, v1::Samples::service_full_name(), "UploadSamples",
+              metrics::GrpcType::kClientStream) {}
+
+grpc::ServerReadReactor<v1::UploadSamplesRequest>* SamplesService::UploadSamples(
+    grpc::CallbackServerContext* context, v1::UploadSamplesResponse* response) {
+  return rpc::ReceiveOnPool<v1::UploadSamplesRequest>(
+      upload_, context, response,
+      [this](rpc::AbortStream) { return std::make_unique<SampleReceiver>(parts_); });
+}
+
+}  // namespace quench::gateway
