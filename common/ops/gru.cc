@@ -18,25 +18,25 @@ void LowerDirection(LowerContext& ctx, Recurrent& net, int direction, B hidden, 
   const E first = b.I(2) * size;  // rows of the hidden gate
   net.LoadState(direction, 5, hidden);
   net.ProjectInputs(direction, linear ? 2 : 3);
+  // The products of all gates first, then what is made of them: loops of nothing but sums are fast.
   const auto phases = [&](const Recurrent::Step& step) {
-    b.ParallelForAll(std::vector<E>{net.batch(), first}, [&](std::span<const E> i) {
-      const E sum = net.Recur(direction, hidden, i[0], i[1]);
-      b.Store(gates, i, f(step.projected(i[0], i[1]) + sum));
+    net.ForEachGate(0, linear ? 3 : 2, [&](E n, const Recurrent::Gate& gate) {
+      b.Store(gates, {n, gate.row}, net.Recur(direction, hidden, n, gate));
     });
-    b.ParallelForAll(std::vector<E>{net.batch(), size}, [&](std::span<const E> i) {
-      const E n = i[0];
-      const E row = first + i[1];
+    b.ParallelForAll(std::vector<E>{net.batch(), first}, [&](std::span<const E> i) {
+      b.Store(gates, i, f(step.projected(i[0], i[1]) + gates.At(i)));
+    });
+    if (linear) return;
+    net.ForEachGate(2, 3, [&](E n, const Recurrent::Gate& gate) {
       const auto reset = [&](E k) { return gates.At({n, size + k}); };
-      const E sum = linear
-                        ? net.Recur(direction, hidden, n, row) + net.RecurrentBias(direction, row)
-                        : net.Recur(direction, hidden, n, row, reset);
-      b.Store(gates, {n, row}, sum);
+      b.Store(gates, {n, gate.row}, net.Recur(direction, hidden, n, gate, reset));
     });
   };
   const auto update = [&](const Recurrent::Step& step, E n, E unit) {
     const E row = first + unit;
-    const E recurrent =
-        linear ? gates.At({n, size + unit}) * gates.At({n, row}) : gates.At({n, row});
+    const E recurrent = linear ? gates.At({n, size + unit}) *
+                                     (gates.At({n, row}) + net.RecurrentBias(direction, row))
+                               : gates.At({n, row});
     const E candidate = g(step.projected(n, row) + recurrent);
     const E keep = b.Let(gates.At({n, unit}), "keep");
     return (b.F(1, net.type()) - keep) * candidate + keep * hidden.At({n, unit});
@@ -72,6 +72,11 @@ OpDef Define() {
 
 const OpDef& GRUOp() {
   static const OpDef op = Define();
+  return op;
+}
+
+const OpDef& QGruOp() {
+  static const OpDef op = ProjectedOp(Define(), "q.gru");
   return op;
 }
 

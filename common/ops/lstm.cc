@@ -19,8 +19,8 @@ void LowerDirection(LowerContext& ctx, Recurrent& net, int direction, B hidden, 
   net.LoadState(direction, 6, cell);
   net.ProjectInputs(direction, 4);
   const auto phases = [&](const Recurrent::Step&) {
-    b.ParallelForAll(DimsOf(gates), [&](std::span<const E> i) {
-      b.Store(gates, i, net.Recur(direction, hidden, i[0], i[1]));
+    net.ForEachGate(0, 4, [&](E n, const Recurrent::Gate& gate) {
+      b.Store(gates, {n, gate.row}, net.Recur(direction, hidden, n, gate));
     });
   };
   const auto update = [&](const Recurrent::Step& step, E n, E unit) {
@@ -74,6 +74,11 @@ OpDef Define() {
 
 const OpDef& LSTMOp() {
   static const OpDef op = Define();
+  return op;
+}
+
+const OpDef& QLstmOp() {
+  static const OpDef op = ProjectedOp(Define(), "q.lstm");
   return op;
 }
 

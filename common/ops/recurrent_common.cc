@@ -45,6 +45,8 @@ std::string Lower(std::string text) {
   return text;
 }
 
+bool IsProjected(const OpContext& ctx) { return ctx.node().op.starts_with("q."); }
+
 int DirectionCount(const OpContext& ctx) {
   return ctx.node().String("direction", "forward") == "bidirectional" ? 2 : 1;
 }
@@ -55,9 +57,10 @@ std::vector<std::string> ActivationNames(const OpContext& ctx) {
     return std::get<std::vector<std::string>>(*given);
   std::vector<std::string> names;
   for (int d = 0; d < DirectionCount(ctx); ++d) {
-    if (ctx.node().op != "RNN") names.push_back("Sigmoid");
+    const std::string kind = Lower(ctx.node().op);
+    if (!kind.ends_with("rnn")) names.push_back("Sigmoid");
     names.push_back("Tanh");
-    if (ctx.node().op == "LSTM") names.push_back("Tanh");
+    if (kind.ends_with("lstm")) names.push_back("Tanh");
   }
   return names;
 }
@@ -97,7 +100,38 @@ absl::Status CheckDims(const OpContext& ctx, int i, const std::vector<Dim>& dims
   return absl::OkStatus();
 }
 
+// W, R and the scales of R against X.
+absl::Status CheckWeights(const OpContext& ctx, Dim directions, Dim rows, Dim hidden) {
+  const Type& x = ctx.input(0);
+  if (!IsProjected(ctx)) {
+    QUENCH_RETURN_IF_ERROR(CheckDims(ctx, 1, {directions, rows, x.dims[2]}));
+    return CheckDims(ctx, 2, {directions, rows, hidden});
+  }
+  QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, x.dims[2], directions.value() * rows.value(),
+                                      "last axis of input 0 and all gates of all directions"));
+  const Dim block = ctx.input(2).dims[3];
+  if (!block.is_static() || block.value() < 1 || hidden.value() % block.value() != 0)
+    return ctx.Error(fmt::format("blocks of R divide the hidden size, {}", hidden.value()));
+  QUENCH_RETURN_IF_ERROR(
+      CheckDims(ctx, 2, {directions, rows.value() / block.value(), hidden, block}));
+  if (ctx.input(2).dtype != x.dtype && (ctx.input(2).dtype != DataType::kI8 || !ctx.has_input(8)))
+    return ctx.Error("R is of another type than input 0, and no i8 with scales");
+  if (!ctx.has_input(8)) return absl::OkStatus();
+  QUENCH_RETURN_IF_ERROR(RequireSameType(ctx, {0, 8}));
+  const Type& scale = ctx.input(8);
+  if (scale.rank() == 1 && (scale.dims[0].is(1) || scale.dims[0] == rows)) return absl::OkStatus();
+  return ctx.Error(fmt::format("scales of R are one, or one for each of {} gates", rows.value()));
+}
+
 }  // namespace
+
+OpDef ProjectedOp(OpDef base, const std::string& name) {
+  base.name = name;
+  base.summary += ", its inputs projected already";
+  base.min_inputs = 1;
+  base.max_inputs = 9;
+  return base;
+}
 
 std::vector<AttributeSpec> RecurrentAttributes() {
   return {{"activation_alpha", AttributeSpec::kFloats},
@@ -111,10 +145,17 @@ std::vector<AttributeSpec> RecurrentAttributes() {
 
 absl::Status InferRecurrent(InferContext& ctx, int gates, int activations) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kFloatTypes));
-  QUENCH_RETURN_IF_ERROR(RequireSameType(ctx, {0, 1, 2, 3, 5, 6, 7}));
+  const bool projected = IsProjected(ctx);
+  if (projected && (!ctx.has_input(2) || ctx.has_input(1)))
+    return ctx.Error("has R and no W, for its inputs are projected already");
+  QUENCH_RETURN_IF_ERROR(projected ? RequireSameType(ctx, {0, 3, 5, 6, 7})
+                                   : RequireSameType(ctx, {0, 1, 2, 3, 5, 6, 7}));
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 4, kIndexTypes));
   QUENCH_RETURN_IF_ERROR(CheckAttributes(ctx, activations));
-  for (int i = 0; i < 3; ++i) QUENCH_RETURN_IF_ERROR(RequireRank(ctx, i, 3, 3));
+  for (const int i : {0, 1, 2}) {
+    const int rank = i == 2 && projected ? 4 : 3;
+    if (ctx.has_input(i)) QUENCH_RETURN_IF_ERROR(RequireRank(ctx, i, rank, rank));
+  }
   const bool batch_first = ctx.node().Int("layout", 0) == 1;
   const Type& x = ctx.input(0);
   const Dim time = x.dims[batch_first ? 1 : 0];
@@ -127,8 +168,7 @@ absl::Status InferRecurrent(InferContext& ctx, int gates, int activations) {
   }
   const Dim directions = DirectionCount(ctx);
   const Dim rows = gates * hidden.value();
-  QUENCH_RETURN_IF_ERROR(CheckDims(ctx, 1, {directions, rows, x.dims[2]}));
-  QUENCH_RETURN_IF_ERROR(CheckDims(ctx, 2, {directions, rows, hidden}));
+  QUENCH_RETURN_IF_ERROR(CheckWeights(ctx, directions, rows, hidden));
   QUENCH_RETURN_IF_ERROR(CheckDims(ctx, 3, {directions, 2 * gates * hidden.value()}));
   QUENCH_RETURN_IF_ERROR(CheckDims(ctx, 4, {batch}));
   const std::vector<Dim> state = batch_first ? std::vector<Dim>{batch, directions, hidden}
@@ -147,9 +187,11 @@ absl::Status InferRecurrent(InferContext& ctx, int gates, int activations) {
 Dim RecurrentMacs(const OpContext& ctx) {
   SymbolTable& symbols = ctx.symbols();
   const Type& x = ctx.input(0);
-  const std::vector<Dim>& w = ctx.input(1).dims;
-  const Dim row = symbols.Add(w[2], ctx.input(2).dims[2]);
-  return symbols.Product(std::vector<Dim>{x.dims[0], x.dims[1], w[0], w[1], row});
+  const std::vector<Dim>& r = ctx.input(2).dims;
+  if (IsProjected(ctx))
+    return symbols.Product(std::vector<Dim>{x.dims[0], x.dims[1], r[0], r[1], r[2], r[3]});
+  const Dim row = symbols.Add(x.dims[2], r[2]);
+  return symbols.Product(std::vector<Dim>{x.dims[0], x.dims[1], r[0], r[1], row});
 }
 
 Recurrent::Recurrent(LowerContext& ctx, int gates)
@@ -157,12 +199,14 @@ Recurrent::Recurrent(LowerContext& ctx, int gates)
       gates_(gates),
       directions_(DirectionCount(ctx)),
       batch_first_(ctx.node().Int("layout", 0) == 1),
+      projected_(IsProjected(ctx)),
       type_(loops::ComputeType(ctx.input(0).dtype)) {
   const B x = ctx.in(0);
   time_ = x.dim(batch_first_ ? 1 : 0);
   batch_ = x.dim(batch_first_ ? 0 : 1);
   hidden_ = ctx.in(2).dim(2);
-  projection_ = MakeScratch("projection", {time_, batch_, ctx.b().I(gates) * hidden_});
+  if (!projected_)
+    projection_ = MakeScratch("projection", {time_, batch_, ctx.b().I(gates) * hidden_});
   const int batch_axis = batch_first_ ? 0 : 1;
   for (const int state : {5, 6}) {
     if (ctx.has_input(state))
@@ -170,7 +214,8 @@ Recurrent::Recurrent(LowerContext& ctx, int gates)
                   ctx.input(0).dims[static_cast<size_t>(batch_axis)],
                   "batch of X and the initial states");
   }
-  EnsureEqual(ctx, ctx.input(1).dims[2], ctx.input(0).dims[2], "input sizes of W and X");
+  if (!projected_)
+    EnsureEqual(ctx, ctx.input(1).dims[2], ctx.input(0).dims[2], "input sizes of W and X");
   Builder& b = ctx.b();
   if (ctx.has_input(4)) {
     EnsureEqual(ctx, ctx.input(4).dims[0], ctx.input(0).dims[static_cast<size_t>(batch_axis)],
@@ -244,6 +289,7 @@ void Recurrent::StoreState(int direction, int output, B state) {
 }
 
 void Recurrent::ProjectInputs(int direction, int recurrent_bias_gates) {
+  if (projected_) return;
   Builder& b = ctx_.b();
   const B x = ctx_.in(0);
   const B w = ctx_.in(1);
@@ -269,27 +315,59 @@ E Recurrent::RecurrentBias(int direction, E g) {
   return ctx_.in(3).At({b.I(direction), g + b.I(gates_) * hidden_});
 }
 
-E Recurrent::Recur(int direction, B state, E n, E g, const std::function<E(E)>& scale) {
+void Recurrent::ForEachGate(int first, int last,
+                            const std::function<void(E n, const Gate& gate)>& body) {
+  Builder& b = ctx_.b();
+  const E begin = b.I(first) * hidden_, count = b.I(last - first) * hidden_;
+  if (!projected_) {
+    b.ParallelForAll(std::vector<E>{batch_, count},
+                     [&](std::span<const E> i) { body(i[0], {begin + i[1], {}, {}}); });
+    return;
+  }
+  const E size = ctx_.in(2).dim(3);
+  b.ParallelForAll(std::vector<E>{batch_, count / size, size}, [&](std::span<const E> i) {
+    const E block = begin / size + i[1];
+    body(i[0], {block * size + i[2], block, i[2]});
+  });
+}
+
+E Recurrent::Recur(int direction, B state, E n, const Gate& gate,
+                   const std::function<E(E)>& scale) {
   Builder& b = ctx_.b();
   const E d = b.I(direction);
-  return b.Reduce(BinaryOp::kAdd, b.F(0, type_), hidden_, [&](E k) {
+  const E sum = b.Reduce(BinaryOp::kAdd, b.F(0, type_), hidden_, [&](E k) {
     const E value = scale ? scale(k) * state.At({n, k}) : state.At({n, k});
-    return value * ctx_.in(2).At({d, g, k});
+    const B r = ctx_.in(2);
+    return value *
+           Cast(projected_ ? r.At({d, gate.block, k, gate.lane}) : r.At({d, gate.row, k}), type_);
   });
+  if (!ctx_.has_input(8)) return sum;
+  return sum * ctx_.in(8).At({ctx_.input(8).dims[0].is(1) ? b.I(0) : gate.row});
+}
+
+E Recurrent::Projection(int direction, E t, E n, E g) const {
+  if (!projected_) return projection_.At({t, n, g});
+  const E at = ctx_.b().I(direction) * ctx_.b().I(gates_) * hidden_ + g;
+  return batch_first_ ? ctx_.in(0).At({n, t, at}) : ctx_.in(0).At({t, n, at});
 }
 
 void Recurrent::ForEachStep(int direction, const std::function<void(const Step&)>& phases,
                             const std::function<E(const Step&, E, E)>& update, B state) {
   Builder& b = ctx_.b();
   const B y = ctx_.out(0);
+  // Nothing is left to do behind the end of the longest sequence.
+  const E steps =
+      ctx_.has_input(4)
+          ? b.Let(b.Reduce(BinaryOp::kMax, b.I(0), batch_, [&](E n) { return Length(n); }), "steps")
+          : time_;
   b.For(
-      time_,
+      steps,
       [&](E s) {
         const auto at_time = [&](E n, E g) {
           E t = Time(direction, s, n);
           if (ctx_.has_input(4))
             t = Max(t, b.I(0));  // a sample that has ended: the value is not used
-          return projection_.At({t, n, g});
+          return Projection(direction, t, n, g);
         };
         const Step step{s, at_time};
         phases(step);

@@ -4,6 +4,13 @@
 // X [time, batch, input], W [directions, gates * hidden, input], R [directions, gates * hidden,
 // hidden], B [directions, 2 * gates * hidden], sequence_lens [batch], initial_h [directions, batch,
 // hidden]; with `layout` 1 the batch axis of X, Y and the states comes first.
+//
+// `q.lstm`, `q.gru` and `q.rnn` are the same with the products by W done: input 0 is [time, batch,
+// directions * gates * hidden], biases added, input 1 is left out, R is [directions, gates * hidden /
+// block, hidden, block] - what one element of the state counts for in `block` units lies side by
+// side, and block divides hidden - of X's type, or i8 with scales as input 8, [1] or [gates *
+// hidden]. Of B (input 3) q.gru with `linear_before_reset` reads what belongs to R's hidden gate,
+// others have none.
 #pragma once
 
 #include <functional>
@@ -13,6 +20,9 @@
 #include "common/ops/nest.h"
 
 namespace quench::ops {
+
+// ONNX's operator (`base`), or ours that the pass recurrent_products makes of it.
+OpDef ProjectedOp(OpDef base, const std::string& name);
 
 // Checks inputs 0 to 5 and sets Y (0) and Y_h (1), and the cell state (2) when the node has it.
 absl::Status InferRecurrent(InferContext& ctx, int gates, int activations);
@@ -45,8 +55,15 @@ class Recurrent {
 
   // projection(t, n, g) = W[g] . X[t, n] + Wb[g], plus Rb[g] for gates below `recurrent_bias`.
   void ProjectInputs(int direction, int recurrent_bias_gates);
-  // state[n] . R[g]; `scale` multiplies element k of the state when given.
-  E Recur(int direction, B state, E n, E g, const std::function<E(E)>& scale = {});
+  // A row of R.
+  struct Gate {
+    E row;
+    E block, lane;  // of q. operators
+  };
+  // All samples and rows first * hidden to before last * hidden, in parallel.
+  void ForEachGate(int first, int last, const std::function<void(E n, const Gate& gate)>& body);
+  // state[n] . R[gate], R in its scales; `scale` multiplies element k of the state when given.
+  E Recur(int direction, B state, E n, const Gate& gate, const std::function<E(E)>& scale = {});
   E RecurrentBias(int direction, E g);
   E Weight(int input, std::span<const E> at) { return ctx_.in(input).At(at); }
 
@@ -61,6 +78,7 @@ class Recurrent {
                    const std::function<E(const Step&, E, E)>& update, B state);
 
  private:
+  E Projection(int direction, E t, E n, E g) const;
   E Time(int direction, E step, E n);
   E Length(E n);
   bool Reverse(int direction) const;
@@ -70,6 +88,7 @@ class Recurrent {
   int gates_;
   int directions_ = 1;
   bool batch_first_ = false;
+  bool projected_ = false;
   DataType type_;
   E time_, batch_, hidden_;
   B projection_;

@@ -17,8 +17,8 @@ absl::Status LowerRNN(LowerContext& ctx) {
     net.LoadState(d, 5, hidden);
     net.ProjectInputs(d, 1);
     const auto phases = [&](const Recurrent::Step&) {
-      b.ParallelForAll(DimsOf(sums), [&](std::span<const E> i) {
-        b.Store(sums, i, net.Recur(d, hidden, i[0], i[1]));
+      net.ForEachGate(0, 1, [&](E n, const Recurrent::Gate& gate) {
+        b.Store(sums, {n, gate.row}, net.Recur(d, hidden, n, gate));
       });
     };
     const auto update = [&](const Recurrent::Step& step, E n, E h) {
@@ -43,6 +43,11 @@ const OpDef& RNNOp() {
                            .infer = InferRNN,
                            .macs = RecurrentMacs,
                            .lower = LowerRNN};
+  return op;
+}
+
+const OpDef& QRnnOp() {
+  static const OpDef op = ProjectedOp(RNNOp(), "q.rnn");
   return op;
 }
 

@@ -74,6 +74,11 @@ std::vector<bool> KeptForIntegers(const Graph& graph) {
     const bool product = node.op == "Conv" || node.op == "Gemm" || node.op == "MatMul";
     if (product && HasStoredMatrix(graph, node))
       kept[static_cast<size_t>(graph.value(node.inputs[1]).producer)] = true;
+    const bool recurrent = node.op == "LSTM" || node.op == "GRU" || node.op == "RNN";
+    for (const size_t i : {1U, 2U}) {
+      if (recurrent && IsDequantized(graph, node.inputs[i]))
+        kept[static_cast<size_t>(graph.value(node.inputs[i]).producer)] = true;
+    }
     if (HasStoredTable(graph, node))
       kept[static_cast<size_t>(graph.value(node.inputs[0]).producer)] = true;
     if (!product || !IsDequantized(graph, node.inputs[0])) continue;

@@ -1,5 +1,7 @@
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "common/base/status.h"
 #include "common/passes/passes.h"
 
@@ -47,10 +49,14 @@ absl::StatusOr<Graph> RunPipeline(Graph graph, const PassOptions& options,
     QUENCH_ASSIGN_OR_RETURN(graph, RunPass(*FindPass(name), std::move(graph), options, context));
     if (options.stop_after == name) return graph;
   }
-  // Codegen runs these itself, the second at --opt-level 3; asked for by name, they show what
-  // codegen will see.
-  for (const std::string_view name : {"integer_arithmetic", "fuse_groups"}) {
-    if (options.stop_after != "integer_arithmetic" && options.stop_after != "fuse_groups") break;
+  // Codegen runs these itself, the last at --opt-level 3; asked for by name, they show what codegen
+  // will see.
+  constexpr std::string_view kOfCodegen[] = {"recurrent_products", "integer_arithmetic",
+                                             "fuse_groups"};
+  const bool asked = std::find(std::begin(kOfCodegen), std::end(kOfCodegen), options.stop_after) !=
+                     std::end(kOfCodegen);
+  for (const std::string_view name : kOfCodegen) {
+    if (!asked) break;
     QUENCH_ASSIGN_OR_RETURN(graph, RunPass(*FindPass(name), std::move(graph), options, context));
     if (options.stop_after == name) break;
   }

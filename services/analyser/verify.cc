@@ -131,10 +131,13 @@ absl::StatusOr<VerifyReport> Verify(const Graph& canonical,
   QUENCH_RETURN_IF_ERROR(CheckInterface(canonical, *artifact));
   QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
   // As codegen does, so that integers are the same to the last bit.
-  const passes::PassInfo* pass = passes::FindPass("integer_arithmetic");
-  QUENCH_CHECK(pass != nullptr);
-  QUENCH_ASSIGN_OR_RETURN(const Graph integers,
-                          passes::RunPass(*pass, canonical, options.passes, context));
+  Graph integers = canonical;
+  for (const char* name : {"recurrent_products", "integer_arithmetic"}) {
+    const passes::PassInfo* pass = passes::FindPass(name);
+    QUENCH_CHECK(pass != nullptr);
+    QUENCH_ASSIGN_OR_RETURN(integers,
+                            passes::RunPass(*pass, std::move(integers), options.passes, context));
+  }
   QUENCH_ASSIGN_OR_RETURN(const Oracle oracle,
                           Oracle::Create(integers, options, false, folder.path(), context));
   VerifyReport report;

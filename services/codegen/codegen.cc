@@ -178,7 +178,10 @@ class Compiler {
     // Taps show every value of the model itself: those stay in float.
     Graph graph = WithOwnSymbols(graph_);
     if (options_.taps) QUENCH_RETURN_IF_ERROR(passes::FoldDequantized(graph, context_));
-    if (!options_.taps) QUENCH_RETURN_IF_ERROR(RunPass("integer_arithmetic", graph));
+    if (!options_.taps) {
+      QUENCH_RETURN_IF_ERROR(RunPass("recurrent_products", graph));
+      QUENCH_RETURN_IF_ERROR(RunPass("integer_arithmetic", graph));
+    }
     QUENCH_RETURN_IF_ERROR(Widen(graph));
     if (options_.opt_level >= 3) QUENCH_RETURN_IF_ERROR(RunPass("fuse_groups", graph));
     for (const Target& target : targets) {

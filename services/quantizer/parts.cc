@@ -35,6 +35,8 @@ bool IsAmong(const std::string& op, std::initializer_list<std::string_view> ops)
   return std::find(ops.begin(), ops.end(), op) != ops.end();
 }
 
+bool IsRecurrent(const std::string& op) { return IsAmong(op, {"LSTM", "GRU", "RNN"}); }
+
 namespace {
 
 std::vector<const Node*> MembersOf(const Node& node) {
@@ -47,6 +49,9 @@ std::vector<const Node*> MembersOf(const Node& node) {
 bool IsProduct(const std::string& op) {
   return IsAmong(op, {"Conv", "ConvTranspose", "Gemm", "MatMul"});
 }
+
+// What has weights, a switch and a line in the report.
+bool IsLayer(const std::string& op) { return IsProduct(op) || IsRecurrent(op); }
 
 // A pointwise operation that does not turn a small error of its input into a large one. Of Div and Pow
 // that depends on the second operand.
@@ -101,7 +106,7 @@ Part PartOf(const Graph& graph, const Node& node) {
   }
   const std::vector<const Node*> members = MembersOf(node);
   const std::string& root = members.front()->op;
-  if (IsProduct(root)) return Part::kCompute;
+  if (IsLayer(root)) return Part::kCompute;
   const GraphPtr body = node.op == "q.fused" ? node.Body("body") : nullptr;
   const auto pointwise = [&](const Node* member) {
     return IsTame(body == nullptr ? graph : *body, *member);
@@ -117,6 +122,7 @@ Part PartOf(const Graph& graph, const Node& node) {
 
 std::vector<int> DataInputs(const Node& node) {
   const std::string& root = RootOf(node).op;
+  if (IsRecurrent(root)) return {};
   const ops::OpDef* op = ops::FindOp(root);
   const bool only_first =
       op != nullptr && op->kind != ops::OpKind::kPointwise && !IsProduct(root) && root != "Concat";
@@ -182,9 +188,20 @@ absl::StatusOr<std::vector<bool>> SelectedNodes(const Graph& fused,
   return selected;
 }
 
+std::string WhyRecurrentStaysFloat(const Graph& graph, const Node& node) {
+  for (const size_t input : {1U, 2U}) {
+    const auto& constant = graph.value(node.inputs[input]).constant;
+    if (constant == nullptr) return "its weights are computed while running";
+    if (constant->tensor.dtype() != DataType::kF32 || constant->tensor.size() == 0)
+      return "its weights are no f32";
+  }
+  return "";
+}
+
 namespace {
 
 std::string WhyFloat(const Graph& graph, const Node& node) {
+  if (IsRecurrent(RootOf(node).op)) return WhyRecurrentStaysFloat(graph, node);
   for (const int operand : {0, 1}) {
     const int input = OperandInput(node, operand);
     if (input < 0) return "an operand is a number";
@@ -205,7 +222,7 @@ std::string WhyFloat(const Graph& graph, const Node& node) {
 absl::Status CheckKept(const Graph& graph, const std::map<std::string, std::string>& kept) {
   std::map<std::string, int> products;
   for (const Node& node : graph.nodes) {
-    if (IsProduct(RootOf(node).op)) ++products[RootOf(node).name];
+    if (IsLayer(RootOf(node).op)) ++products[RootOf(node).name];
   }
   StatusCollector problems;
   for (const auto& [name, why] : kept) {
@@ -224,12 +241,12 @@ void Exclude(const Graph& graph, const std::vector<bool>& selected,
              const std::map<std::string, std::string>& kept, Plan& plan) {
   std::map<std::string, int> origins;  // of products
   for (const Node& node : graph.nodes) {
-    if (IsProduct(RootOf(node).op)) ++origins[RootOf(node).origin];
+    if (IsLayer(RootOf(node).op)) ++origins[RootOf(node).origin];
   }
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     const Node& root = RootOf(node);
-    if (IsProduct(root.op)) {
+    if (IsLayer(root.op)) {
       // By what users know it: its name in the model, where no other product came from there too.
       const bool known = !root.origin.empty() && origins[root.origin] == 1;
       LayerChoice choice{known ? root.origin : root.name, root.op, true, ""};

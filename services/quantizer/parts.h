@@ -15,7 +15,7 @@ namespace quench::quantizer {
 enum class Part : uint8_t {
   kFloat,  // stays as it is, and reads what comes back from integers where others made them
   kExact,  // stays as it is, and reads values before they become integers: a step is too much for it
-  kCompute,    // Conv, ConvTranspose, Gemm, MatMul, with the pointwise operations after it
+  kCompute,  // Conv, ConvTranspose, Gemm, MatMul, with the pointwise operations after it; LSTM, GRU, RNN
   kPointwise,  // Add, Mul, activations: integers in and out, arithmetic in float
   kPool,       // averages: likewise
   kMoves,      // MaxPool, Reshape, Concat, ...: output has the input's scale
@@ -25,10 +25,16 @@ inline bool StaysFloat(Part part) { return part == Part::kFloat || part == Part:
 
 bool IsAmong(const std::string& op, std::initializer_list<std::string_view> ops);
 
+// LSTM, GRU or RNN: their weights become integers, what goes in and out stays as it is.
+bool IsRecurrent(const std::string& op);
+// Empty where their weights are constants, and can.
+std::string WhyRecurrentStaysFloat(const Graph& graph, const Node& node);
+
 // The computation that a group is named after: the first of its members.
 const Node& RootOf(const Node& node);
 Part PartOf(const Graph& graph, const Node& node);
-// Inputs whose elements reach the output: those that are quantized with it. Constants among them.
+// Inputs whose elements reach the output: those that are quantized with it. Constants among them; of
+// recurrent layers none.
 std::vector<int> DataInputs(const Node& node);
 // Which input of `node` is the root's operand; -1 if the root has no such operand, or it is within.
 int OperandInput(const Node& node, int operand);

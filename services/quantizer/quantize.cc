@@ -258,8 +258,26 @@ class Quantizer {
     return problems.Finish();
   }
 
+  // W and R of a recurrent layer: codegen reads them as integers and computes in float.
+  absl::Status QuantizeRecurrent(size_t i) {
+    for (const size_t input : {1U, 2U}) {
+      const ValueId id = graph_.nodes[i].inputs[input];
+      const WeightScheme scheme = SchemeOfRecurrent(options_);
+      const auto quantized = ToIntegers(graph_.value(id).constant->tensor, scheme);
+      if (!quantized.ok()) {
+        return Annotate(quantized.status(),
+                        fmt::format("node `{}`: weights", graph_.nodes[i].name));
+      }
+      const auto [known, fresh] = kernels_.emplace(std::pair(id, scheme.axis), kNone);
+      if (fresh) known->second = AddConstant(graph_.value(id).name, *quantized, scheme.axis);
+      graph_.nodes[i].inputs[input] = known->second;
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status QuantizeOperands(size_t i) {
     const Node root = RootOf(graph_.nodes[i]);
+    if (IsRecurrent(root.op)) return QuantizeRecurrent(i);
     const auto where = [&](const std::string& what) {
       return fmt::format("node `{}`: {}", root.name, what);
     };

@@ -40,14 +40,17 @@ class WeightQuantizer {
     for (size_t i = 0; i < nodes; ++i) {
       QUENCH_RETURN_IF_ERROR(context_.Check());
       const Node node = graph_.nodes[i];
-      if (!IsAmong(node.op, {"MatMul", "Gemm", "Gather", "Conv", "ConvTranspose"})) continue;
+      if (!IsAmong(node.op, {"MatMul", "Gemm", "Gather", "Conv", "ConvTranspose"}) &&
+          !IsRecurrent(node.op))
+        continue;
       if (node.op == "Gather" && !IsMatrix(graph_, node.inputs[0])) continue;
       LayerChoice choice{node.origin.empty() ? node.name : node.origin, node.op, true, ""};
       choice.reason = selected[i] ? WhyWeightsStayFloat(graph_, node) : "excluded";
       choice.quantized = choice.reason.empty();
       context_.Report(
           {"quantize", node.name, static_cast<int64_t>(i), static_cast<int64_t>(nodes)});
-      if (choice.quantized) QUENCH_RETURN_IF_ERROR(QuantizeWeightsOf(i));
+      if (choice.quantized)
+        QUENCH_RETURN_IF_ERROR(IsRecurrent(node.op) ? QuantizeRecurrent(i) : QuantizeWeightsOf(i));
       report_.layers.push_back(std::move(choice));
     }
     if (report_.weights == 0) report_.warnings.emplace_back("nothing was quantized");
@@ -58,6 +61,19 @@ class WeightQuantizer {
   }
 
  private:
+  absl::Status QuantizeRecurrent(size_t place) {
+    const Node node = graph_.nodes[place];
+    const WeightScheme scheme = SchemeOfRecurrent(options_);
+    for (const size_t input : {1U, 2U}) {
+      const auto [known, fresh] = made_.emplace(std::pair(node.inputs[input], -1), kNone);
+      if (fresh) {
+        QUENCH_ASSIGN_OR_RETURN(known->second, Dequantized(node, node.inputs[input], scheme));
+      }
+      graph_.nodes[place].inputs[input] = known->second;
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status QuantizeWeightsOf(size_t place) {
     const Node node = graph_.nodes[place];
     const size_t input = WeightsInput(node);
@@ -91,8 +107,8 @@ class WeightQuantizer {
       ++report_.adapted_kernels;
     }
     const auto axis = static_cast<int64_t>(scheme.axis);
-    std::map<std::string, Attribute> attributes = {{"axis", 1 - axis}};
-    if (scheme.block < weights.dims()[static_cast<size_t>(axis)]) {
+    std::map<std::string, Attribute> attributes = {{"axis", scheme.block == 0 ? axis : 1 - axis}};
+    if (scheme.block > 0 && scheme.block < weights.dims()[static_cast<size_t>(axis)]) {
       attributes = {{"axis", axis}, {"block_size", scheme.block}};
     } else {
       quantized->scale = quantized->scale.Reshaped({quantized->scale.size()});
@@ -118,6 +134,7 @@ class WeightQuantizer {
 }  // namespace
 
 std::string WhyWeightsStayFloat(const Graph& graph, const Node& node) {
+  if (IsRecurrent(node.op)) return WhyRecurrentStaysFloat(graph, node);
   if (node.op == "Conv" || node.op == "ConvTranspose")
     return "activations stay in float, and so do kernels of convolutions";
   const ValueId id = node.inputs[WeightsInput(node)];

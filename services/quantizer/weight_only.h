@@ -1,5 +1,5 @@
 // Weights as integers while activations stay in float: for models that wait for memory, as language
-// models do. Of matrix products and embedding tables.
+// models do. Of matrix products, recurrent layers and embedding tables.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace quench::quantizer {
 
-// Of a Conv, ConvTranspose, MatMul, Gemm or Gather; empty where its weights become integers.
+// Of a Conv, ConvTranspose, MatMul, Gemm, Gather or recurrent layer; empty where its weights become integers.
 std::string WhyWeightsStayFloat(const Graph& graph, const Node& node);
 
 // `graph` is at stage `canonical`. DequantizeLinear stands behind each constant that became

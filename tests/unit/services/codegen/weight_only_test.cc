@@ -135,6 +135,31 @@ TEST(WeightOnlyTest, OtherTailsLeaveTheProductToItsKernel) {
   EXPECT_EQ(StoredProducts(*compiled), 1);
 }
 
+// Weights of recurrent layers are bytes in the library, and floats only where they are multiplied.
+TEST(WeightOnlyTest, RecurrentLayersReadBytes) {
+  constexpr int64_t kHidden = 32, kWidth = 96;
+  for (const auto& [op, gates] :
+       {std::pair<std::string, int64_t>{"LSTM", 4}, {"GRU", 3}, {"RNN", 1}}) {
+    Graph graph;
+    const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {6, 2, kWidth}));
+    const ValueId w = RealMatrix(graph, DataType::kI8, {2, gates * kHidden, kWidth}, 1);
+    const ValueId r = RealMatrix(graph, DataType::kI8, {2, gates * kHidden, kHidden}, 1);
+    const ValueId b = graph.AddConstant("b", Values({2, 2 * gates * kHidden}, 9));
+    graph.outputs = {Node1(graph, op, {x, w, r, b}, {{"direction", "bidirectional"}})};
+    Infer(graph);
+    const std::vector<Tensor> inputs = {Values({6, 2, kWidth}, 11)};
+    const auto expected = ops::Evaluate(graph, inputs);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    ForEachBuild(graph, {0, 1, 2, 3}, [&](const Compiled& compiled, int, const std::string& build) {
+      ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& actual, const std::string& run) {
+        EXPECT_LE(RelativeError(actual[0], (*expected)[0]), 1e-5) << op << build << ", " << run;
+      });
+      const int64_t bytes = 2 * gates * kHidden * (kWidth + kHidden);
+      EXPECT_LT(compiled.report.weight_bytes, 3 * bytes) << op << build;  // of some for each CPU
+    });
+  }
+}
+
 // One table gives rows, and, transposed, the weights of a product.
 TEST(WeightOnlyTest, TablesAreWeightsToo) {
   for (const DataType dtype : {DataType::kI4, DataType::kI8}) {

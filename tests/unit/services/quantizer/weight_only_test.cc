@@ -9,6 +9,7 @@
 #include "common/ir/verify.h"
 #include "common/ops/op.h"
 #include "services/quantizer/constants.h"
+#include "services/quantizer/switches.h"
 #include "tests/support/graphs.h"
 #include "tests/support/matchers.h"
 #include "tests/unit/services/quantizer/support.h"
@@ -45,6 +46,68 @@ Graph LanguageModel() {
   graph.outputs = {Add(graph, "MatMul", {logits, graph.AddConstant("s", RandomTensor({70, 3}, 3))},
                        {}, "small")};
   return graph;
+}
+
+// x -> LSTM -> sequence of its first direction -> GRU.
+Graph RecurrentNetwork() {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {4, 2, 6}));
+  const ValueId y = Add(graph, "LSTM",
+                        {x, graph.AddConstant("w1", RandomTensor({1, 32, 6}, 1)),
+                         graph.AddConstant("r1", RandomTensor({1, 32, 8}, 2)),
+                         graph.AddConstant("b1", RandomTensor({1, 64}, 3))},
+                        {}, "first");
+  const ValueId flat = Add(graph, "Squeeze", {y, graph.AddConstant("one", Tensor::I64({1}))});
+  graph.outputs = {Add(graph, "GRU",
+                       {flat, graph.AddConstant("w2", RandomTensor({2, 15, 8}, 4)),
+                        graph.AddConstant("r2", RandomTensor({2, 15, 5}, 5))},
+                       {{"direction", "bidirectional"}}, "second")};
+  return graph;
+}
+
+// Weights of recurrent layers become bytes, whatever the rest does; the layers are in the report, and
+// can be excluded, kept in float, and switched.
+TEST(RecurrentLayers, TheirWeightsBecomeBytes) {
+  const Graph graph = RecurrentNetwork();
+  const Statistics statistics = Seen(graph);
+  for (const RangeSource source :
+       {RangeSource::kStatic, RangeSource::kDynamic, RangeSource::kWeights}) {
+    for (const DataType dtype : {DataType::kI8, DataType::kU8, DataType::kI4}) {
+      QuantizeOptions options;
+      options.source = source;
+      options.kernel_dtype = dtype;
+      options.per_channel = source == RangeSource::kDynamic;
+      if (dtype == DataType::kI4 && source != RangeSource::kWeights) continue;
+      const bool is_static = source == RangeSource::kStatic;
+      const auto module = Quantize(graph, is_static ? &statistics : nullptr, options);
+      ASSERT_TRUE(module.ok()) << module.status();
+      EXPECT_TRUE(VerifyGraph(module->graph).ok()) << VerifyGraph(module->graph);
+      EXPECT_EQ(CountOps(module->graph, "DequantizeLinear"), 4);
+      EXPECT_EQ(module->report.weights, 4);
+      ASSERT_EQ(module->report.layers.size(), 2U);
+      EXPECT_EQ(module->report.layers[0].op, "LSTM");
+      EXPECT_TRUE(module->report.layers[1].quantized);
+      EXPECT_LT(Difference(graph, module->graph), 0.05);
+      EXPECT_GT(Difference(graph, module->graph), 0);
+    }
+  }
+}
+
+TEST(RecurrentLayers, AreExcludedAndSwitchedAsOthers) {
+  const Graph graph = RecurrentNetwork();
+  const Statistics statistics = Seen(graph);
+  QuantizeOptions options;
+  options.exclude = {"first"};
+  const auto one = Quantize(graph, &statistics, options);
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ(one->report.weights, 2);
+  EXPECT_EQ(one->report.layers[0].reason, "excluded");
+  options.exclude.clear();
+  options.switches = true;
+  const auto switched = Quantize(graph, &statistics, options);
+  ASSERT_TRUE(switched.ok()) << switched.status();
+  EXPECT_TRUE(VerifyGraph(switched->graph).ok()) << VerifyGraph(switched->graph);
+  EXPECT_EQ(SwitchedLayers(switched->graph), (std::vector<std::string>{"first", "second"}));
 }
 
 // No element is further from what it stands for than half a step of its block.
