@@ -16,7 +16,7 @@ class WatchSender final : public Watcher, public rpc::Ticked {
   using Event = v1::WatchWorkflowEvent;
   using Clock = std::chrono::steady_clock;
   struct Options {
-    std::chrono::milliseconds gap{100};         // between events, at least
+    std::chrono::milliseconds gap{100};  // between events, at least, but for the one that ends it
     std::chrono::milliseconds heartbeat{5000};  // at most
   };
 

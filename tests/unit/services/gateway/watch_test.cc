@@ -112,6 +112,18 @@ TEST_F(WatchTest, AtMostTenEventsASecondAndOneInFive) {
   EXPECT_EQ(wire_.events.back().revision(), 201);
 }
 
+TEST_F(WatchTest, TheEndDoesNotWaitForItsTurn) {
+  sender_->Start(0, View(1, v1::STATE_QUEUED, {1}));
+  Take();
+  sender_->OnView(View(2, v1::STATE_RUNNING, {2}));
+  EXPECT_EQ(wire_.events.size(), 1u);
+  sender_->OnView(View(3, v1::STATE_SUCCEEDED, {3}));
+  ASSERT_EQ(wire_.events.size(), 2u);
+  EXPECT_EQ(wire_.events[1].revision(), 3);
+  Take();
+  EXPECT_EQ(wire_.ended, absl::OkStatus());
+}
+
 TEST_F(WatchTest, ResumesByRevision) {
   sender_->Start(5, View(9, v1::STATE_RUNNING, {1, 6, 9, 5}));
   ASSERT_EQ(wire_.events.size(), 1u);
