@@ -92,16 +92,23 @@ std::optional<Affine> AffineOf(const Graph& graph, const Node& node, ValueId x, 
   return node.inputs.size() == 2 ? AffineOfArithmetic(graph, node, x, channels) : std::nullopt;
 }
 
-// Output channel of weight element `index`.
-int64_t ChannelOf(const Node& node, const std::vector<int64_t>& dims, int64_t index) {
-  if (node.op == "Conv") return index / (ElementCount(dims).value() / dims[0]);
-  if (node.op == "Gemm") return node.Int("transB", 0) != 0 ? index / dims[1] : index % dims[1];
+// Where the output channels of a weight lie: `run` elements of one after another, `count` of them in
+// turn, others from every `group` elements on.
+struct Channels {
+  int64_t run = 1, count = 1, group = 1;
+  int64_t Of(int64_t element) const { return element / group * count + element / run % count; }
+};
+
+Channels ChannelsOf(const Node& node, const std::vector<int64_t>& dims) {
+  const int64_t count = ElementCount(dims).value();
+  const int64_t per_first = count / dims[0];
+  if (node.op == "Conv") return {per_first, dims[0], count};
+  if (node.op == "Gemm") {
+    return node.Int("transB", 0) != 0 ? Channels{dims[1], dims[0], count}
+                                      : Channels{1, dims[1], count};
+  }
   // ConvTranspose: [C, M / group, k...]; channel m of group g is g * (M / group) + m.
-  const int64_t group = node.Int("group", 1);
-  const int64_t per_input = ElementCount(dims).value() / dims[0];
-  const int64_t spatial = per_input / dims[1];
-  const int64_t input_channel = index / per_input;
-  return input_channel / (dims[0] / group) * dims[1] + index % per_input / spatial;
+  return {per_first / dims[1], dims[1], count / node.Int("group", 1)};
 }
 
 int64_t OutputChannels(const Node& node, const std::vector<int64_t>& dims) {
@@ -138,10 +145,11 @@ void FoldInto(Graph& graph, NodeId id, const Foldable& foldable, const Affine& a
   Tensor weight = Tensor::Zeros(DataType::kF32, source.dims());
   float* out = reinterpret_cast<float*>(weight.mutable_bytes());
   const std::span<const float> in = source.as<float>();
-  for (size_t i = 0; i < in.size(); ++i) {
-    const size_t channel =
-        static_cast<size_t>(ChannelOf(graph.node(id), source.dims(), static_cast<int64_t>(i)));
-    out[i] = static_cast<float>(in[i] * affine.scale[channel]);
+  const Channels layout = ChannelsOf(graph.node(id), source.dims());
+  const auto run = static_cast<size_t>(layout.run);
+  for (size_t begin = 0; begin < in.size(); begin += run) {
+    const double scale = affine.scale[static_cast<size_t>(layout.Of(static_cast<int64_t>(begin)))];
+    for (size_t i = begin; i < begin + run; ++i) out[i] = static_cast<float>(in[i] * scale);
   }
   std::vector<float> bias;
   for (size_t c = 0; c < affine.scale.size(); ++c) {
