@@ -28,6 +28,7 @@ absl::Status AtomicFile::Append(std::span<const std::byte> bytes) {
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return ErrnoStatus(errno, "write", path_);
     bytes = bytes.subspan(static_cast<size_t>(written));
+    FlushAsWritten(fd_, size_, static_cast<uint64_t>(written));
     size_ += static_cast<uint64_t>(written);
   }
   return absl::OkStatus();

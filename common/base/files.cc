@@ -86,6 +86,14 @@ absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path, size_t l
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
+void FlushAsWritten(int fd, uint64_t offset, uint64_t size) {
+  constexpr uint64_t kPiece = uint64_t{8} << 20;
+  const uint64_t begin = offset / kPiece * kPiece, end = (offset + size) / kPiece * kPiece;
+  if (end == begin) return;
+  (void)::sync_file_range(fd, static_cast<off_t>(begin), static_cast<off_t>(end - begin),
+                          SYNC_FILE_RANGE_WRITE);
+}
+
 absl::Status WriteFileAtomically(const std::filesystem::path& path, std::string_view contents) {
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(path));
   QUENCH_RETURN_IF_ERROR(file->Append(std::as_bytes(std::span(contents))));

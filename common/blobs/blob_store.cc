@@ -1,15 +1,13 @@
 #include "common/blobs/blob_store.h"
 
 #include <fcntl.h>
-#include <linux/fs.h>
-#include <sys/ioctl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <system_error>
-#include <tuple>
 
 #include "common/base/status.h"
 #include "common/blobs/digest.h"
@@ -41,15 +39,17 @@ class LocalBlobWriter : public BlobWriter {
   LocalBlobWriter& operator=(const LocalBlobWriter&) = delete;
 
   absl::Status Append(std::span<const std::byte> bytes) override;
-  // Takes in a whole file that nothing was appended to before.
+  // The bytes of another file.
   absl::Status Copy(int source, const fs::path& path, const StepContext& step);
+  // The bytes that lie in the writer's own file before anything is appended.
+  absl::Status CountOwn(uint64_t bytes, const StepContext& step);
   uint64_t size() const override { return size_; }
   absl::StatusOr<std::string> Commit() override;
   absl::Status CommitAs(const BlobId& id) override;
 
  private:
   absl::Status CheckOpen() const;
-  absl::Status Count(std::span<const std::byte> bytes);
+  absl::Status Take(uint64_t bytes);
 
   UniqueFd fd_;
   fs::path temporary_;
@@ -66,32 +66,43 @@ absl::Status LocalBlobWriter::CheckOpen() const {
   return absl::OkStatus();
 }
 
-absl::Status LocalBlobWriter::Count(std::span<const std::byte> bytes) {
-  if (space_ != nullptr) QUENCH_RETURN_IF_ERROR(space_->Take(bytes.size()));
-  sha_.Update(bytes);
-  size_ += bytes.size();
+absl::Status LocalBlobWriter::Take(uint64_t bytes) {
+  if (space_ != nullptr) QUENCH_RETURN_IF_ERROR(space_->Take(bytes));
+  size_ += bytes;
   return absl::OkStatus();
 }
 
 absl::Status LocalBlobWriter::Append(std::span<const std::byte> bytes) {
   QUENCH_RETURN_IF_ERROR(CheckOpen());
   const uint64_t offset = size_;
-  failure_ = Count(bytes);
-  if (failure_.ok()) failure_ = blobs::WriteAllAt(fd_.get(), bytes, offset, temporary_);
+  failure_ = Take(bytes.size());
+  if (failure_.ok()) {
+    failure_ = blobs::WriteHashedAt(fd_.get(), bytes, offset, &sha_, temporary_);
+  }
   return failure_;
 }
 
 absl::Status LocalBlobWriter::Copy(int source, const fs::path& path, const StepContext& step) {
-  // Bytes are hashed as they lie in the store's file, or as they go into it: never as they may be
-  // in the user's file a moment later.
-  const bool shared = ::ioctl(fd_.get(), FICLONE, source) == 0;
-  const int from = shared ? fd_.get() : source;
   std::vector<std::byte> buffer(kHashedBytes);
   for (size_t read = buffer.size(); read == buffer.size();) {
     QUENCH_RETURN_IF_ERROR(step.Check());
-    QUENCH_RETURN_IF_ERROR(blobs::ReadAllAt(from, size_, buffer, &read, path));
-    const auto piece = std::span<const std::byte>(buffer).first(read);
-    QUENCH_RETURN_IF_ERROR(shared ? Count(piece) : Append(piece));
+    QUENCH_RETURN_IF_ERROR(blobs::ReadAllAt(source, size_, buffer, &read, path));
+    QUENCH_RETURN_IF_ERROR(Append(std::span<const std::byte>(buffer).first(read)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalBlobWriter::CountOwn(uint64_t bytes, const StepContext& step) {
+  QUENCH_RETURN_IF_ERROR(Take(bytes));
+  FlushAsWritten(fd_.get(), 0, bytes);
+  std::vector<std::byte> buffer(kHashedBytes);
+  for (uint64_t done = 0; done < bytes;) {
+    QUENCH_RETURN_IF_ERROR(step.Check());
+    size_t read = 0;
+    QUENCH_RETURN_IF_ERROR(blobs::ReadAllAt(fd_.get(), done, buffer, &read, temporary_));
+    if (read == 0) return absl::AbortedError("a file became shorter while it was taken over");
+    sha_.Update(std::span<const std::byte>(buffer).first(read));
+    done += read;
   }
   return absl::OkStatus();
 }
@@ -108,8 +119,7 @@ absl::Status LocalBlobWriter::CommitAs(const BlobId& id) {
   QUENCH_RETURN_IF_ERROR(CheckOpen());
   const std::string digest = sha_.HexDigest();
   if (digest != id.hash || size_ != id.size) {
-    failure_ = InvalidArgument("the bytes are blob `{}` of {} bytes, not `{}` of {}", digest, size_,
-                               id.hash, id.size);
+    failure_ = WrongBlob(digest, size_, id);
     return failure_;
   }
   QUENCH_RETURN_IF_ERROR(blobs::Publish(std::move(fd_), temporary_, blobs_, digest));
@@ -128,6 +138,11 @@ absl::Status Missing(const std::string& digest) {
 }
 
 }  // namespace
+
+absl::Status WrongBlob(const std::string& digest, uint64_t size, const BlobId& expected) {
+  return InvalidArgument("the bytes are blob `{}` of {} bytes, not `{}` of {}", digest, size,
+                         expected.hash, expected.size);
+}
 
 BlobReader::~BlobReader() { ::close(fd_); }
 
@@ -181,17 +196,11 @@ fs::path LocalBlobStore::PathOf(const std::string& digest) const {
   return root_ / "blobs" / "sha256" / digest.substr(0, 2) / digest;
 }
 
-namespace {
-
-absl::StatusOr<std::unique_ptr<LocalBlobWriter>> NewWriter(const LocalBlobStore& store) {
+absl::StatusOr<std::unique_ptr<BlobWriter>> LocalBlobStore::Create() {
   fs::path temporary;
-  QUENCH_ASSIGN_OR_RETURN(UniqueFd fd, blobs::MakeTemporary(store.root() / "tmp", &temporary));
-  return std::make_unique<LocalBlobWriter>(std::move(fd), temporary, store.blobs(), store.space());
+  QUENCH_ASSIGN_OR_RETURN(UniqueFd fd, blobs::MakeTemporary(root_ / "tmp", &temporary));
+  return std::make_unique<LocalBlobWriter>(std::move(fd), temporary, blobs(), space_);
 }
-
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<BlobWriter>> LocalBlobStore::Create() { return NewWriter(*this); }
 
 absl::StatusOr<std::shared_ptr<const FileMapping>> LocalBlobStore::Open(const std::string& digest) {
   QUENCH_RETURN_IF_ERROR(CheckDigest(digest));
@@ -233,24 +242,30 @@ bool LocalBlobStore::Use(const BlobId& id) {
   return true;
 }
 
-absl::StatusOr<BlobId> LocalBlobStore::Import(const fs::path& file, const StepContext& step) {
+absl::StatusOr<BlobId> LocalBlobStore::Adopt(const fs::path& file, const StepContext& step) {
   // Not to wait for the other end of a pipe.
-  const UniqueFd source(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  UniqueFd source(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (source.get() < 0) return ErrnoStatus(errno, "open", file);
-  struct stat before{}, after{};
-  if (::fstat(source.get(), &before) != 0) return ErrnoStatus(errno, "inspect", file);
-  if (!S_ISREG(before.st_mode)) return InvalidArgument("`{}` is not a regular file", file.string());
-  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<LocalBlobWriter> writer, NewWriter(*this));
-  QUENCH_RETURN_IF_ERROR(writer->Copy(source.get(), file, step));
-  if (::fstat(source.get(), &after) != 0) return ErrnoStatus(errno, "inspect", file);
-  if (static_cast<uint64_t>(after.st_size) != writer->size() ||
-      std::tie(before.st_mtim.tv_sec, before.st_mtim.tv_nsec) !=
-          std::tie(after.st_mtim.tv_sec, after.st_mtim.tv_nsec)) {
-    return absl::AbortedError(
-        fmt::format("`{}` changed while it was read, it must stay as it is", file.string()));
+  struct stat info{};
+  if (::fstat(source.get(), &info) != 0) return ErrnoStatus(errno, "inspect", file);
+  if (!S_ISREG(info.st_mode)) return InvalidArgument("`{}` is not a regular file", file.string());
+  QUENCH_RETURN_IF_ERROR(step.Check());
+  fs::path temporary;
+  // Open to the end: whoever has found it in `tmp/` must not take its name for abandoned.
+  QUENCH_ASSIGN_OR_RETURN(UniqueFd place, blobs::MakeTemporary(root_ / "tmp", &temporary));
+  const bool moved = info.st_nlink == 1 && ::flock(source.get(), LOCK_EX | LOCK_NB) == 0 &&
+                     ::rename(file.c_str(), temporary.c_str()) == 0;
+  const int from = source.get();
+  UniqueFd own(moved ? source.Release() : ::dup(place.get()));
+  LocalBlobWriter writer(std::move(own), temporary, blobs(), space_);
+  if (moved) {
+    QUENCH_RETURN_IF_ERROR(writer.CountOwn(static_cast<uint64_t>(info.st_size), step));
+  } else {  // it lies in another file system, perhaps
+    QUENCH_RETURN_IF_ERROR(writer.Copy(from, file, step));
+    if (::unlink(file.c_str()) != 0) return ErrnoStatus(errno, "remove", file);
   }
-  const uint64_t size = writer->size();
-  QUENCH_ASSIGN_OR_RETURN(std::string digest, writer->Commit());
+  const uint64_t size = writer.size();
+  QUENCH_ASSIGN_OR_RETURN(std::string digest, writer.Commit());
   return BlobId{std::move(digest), size};
 }
 

@@ -29,6 +29,9 @@ class BlobWriter {
   virtual absl::Status CommitAs(const BlobId& id) = 0;
 };
 
+// INVALID_ARGUMENT: what a writer has is not what was to be committed.
+absl::Status WrongBlob(const std::string& digest, uint64_t size, const BlobId& expected);
+
 class BlobStore {
  public:
   virtual ~BlobStore() = default;
@@ -97,9 +100,9 @@ class LocalBlobStore : public BlobStore, public BlobSource {
   std::optional<uint64_t> SizeOf(const std::string& digest) const;
   // Whether the blob is there with this size; counts as a use of it.
   bool Use(const BlobId& id);
-  // Takes in a file of the user, as a reflink where the file system has them, else as a copy: what
-  // happens to the file later is nothing to the store. ABORTED if it changes meanwhile.
-  absl::StatusOr<BlobId> Import(const std::filesystem::path& file, const StepContext& step);
+  // Makes a blob of a file that only the caller knows and has finished: it is moved where it lies in
+  // the store's file system, else copied, and gone afterwards.
+  absl::StatusOr<BlobId> Adopt(const std::filesystem::path& file, const StepContext& step);
 
   absl::StatusOr<BlobStat> Stat() const;
   // Removes what writers have left that ended in the middle; files that are being written stay.

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "common/base/beside.h"
 #include "common/base/status.h"
 
 namespace quench {
@@ -32,6 +33,12 @@ void Sha256::Update(std::string_view text) {
   Update(std::as_bytes(std::span(text.data(), text.size())));
 }
 
+Sha256 Sha256::Copy() const {
+  Sha256 copy;
+  QUENCH_CHECK(EVP_MD_CTX_copy_ex(copy.state_->context, state_->context) == 1);
+  return copy;
+}
+
 std::string Sha256::HexDigest() {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;
@@ -53,6 +60,16 @@ std::string Sha256Hex(std::span<const std::byte> bytes) {
 
 std::string Sha256Hex(std::string_view text) {
   return Sha256Hex(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+void HashBeside(std::span<const std::byte> bytes, Sha256* sha, const std::function<void()>& work) {
+  constexpr size_t kWorthAThread = size_t{128} << 10;
+  if (bytes.size() < kWorthAThread) {
+    sha->Update(bytes);
+    work();
+  } else {
+    RunBeside([&] { sha->Update(bytes); }, work);
+  }
 }
 
 bool IsDigest(std::string_view text) {

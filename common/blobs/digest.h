@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,6 +13,10 @@ namespace quench {
 // Lower-case hex, 64 characters.
 std::string Sha256Hex(std::span<const std::byte> bytes);
 std::string Sha256Hex(std::string_view text);
+
+class Sha256;
+// Runs `work` and hashes meanwhile.
+void HashBeside(std::span<const std::byte> bytes, Sha256* sha, const std::function<void()>& work);
 
 // Whether `text` has the form of a digest: 64 lower-case hex characters.
 bool IsDigest(std::string_view text);
@@ -24,6 +29,7 @@ class Sha256 {
   Sha256& operator=(Sha256&&) noexcept;
   void Update(std::span<const std::byte> bytes);
   void Update(std::string_view text);
+  Sha256 Copy() const;      // goes on from here by itself
   std::string HexDigest();  // ends the computation
 
  private:

@@ -11,7 +11,6 @@
 
 #include "common/base/files.h"
 #include "common/base/status.h"
-#include "common/blobs/digest.h"
 
 namespace quench::blobs {
 namespace fs = std::filesystem;
@@ -55,6 +54,16 @@ absl::Status WriteAllAt(int fd, std::span<const std::byte> bytes, uint64_t offse
     offset += static_cast<uint64_t>(written);
   }
   return absl::OkStatus();
+}
+
+absl::Status WriteHashedAt(int fd, std::span<const std::byte> bytes, uint64_t offset, Sha256* sha,
+                           const fs::path& path) {
+  absl::Status written;
+  HashBeside(bytes, sha, [&] {
+    written = WriteAllAt(fd, bytes, offset, path);
+    if (written.ok()) FlushAsWritten(fd, offset, bytes.size());
+  });
+  return written;
 }
 
 absl::Status ReadAllAt(int fd, uint64_t offset, std::span<std::byte> into, size_t* read,

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "common/blobs/digest.h"
+
 namespace quench::blobs {
 
 class UniqueFd {
@@ -30,6 +32,9 @@ absl::Status MakeFolders(const std::filesystem::path& path);
 absl::Status SyncFolder(const std::filesystem::path& path);
 absl::Status WriteAllAt(int fd, std::span<const std::byte> bytes, uint64_t offset,
                         const std::filesystem::path& path);
+// WriteAllAt, and `bytes` are hashed meanwhile, also when they cannot be written.
+absl::Status WriteHashedAt(int fd, std::span<const std::byte> bytes, uint64_t offset, Sha256* sha,
+                           const std::filesystem::path& path);
 // What was read is shorter than `into` only at the end of the file.
 absl::Status ReadAllAt(int fd, uint64_t offset, std::span<std::byte> into, size_t* read,
                        const std::filesystem::path& path);

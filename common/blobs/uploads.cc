@@ -153,13 +153,15 @@ absl::Status Upload::Append(uint64_t offset, std::span<const std::byte> bytes) {
     return InvalidArgument("more than the {} bytes of blob `{}` were sent", file.id.size,
                            file.id.hash);
   }
-  if (const absl::Status status = blobs::WriteAllAt(file.fd.get(), bytes, committed, file.path);
+  Sha256 sha = file.sha.Copy();
+  if (const absl::Status status =
+          blobs::WriteHashedAt(file.fd.get(), bytes, committed, &sha, file.path);
       !status.ok()) {
     // The file's size says what is committed. If not even this works, the rest is written anew.
     (void)!::ftruncate(file.fd.get(), static_cast<off_t>(committed));
     return status;
   }
-  file.sha.Update(bytes);
+  file.sha = std::move(sha);
   file.committed = committed + bytes.size();
   return absl::OkStatus();
 }

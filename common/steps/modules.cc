@@ -79,9 +79,9 @@ absl::StatusOr<BlobDigest> StoreBytes(const std::string& bytes, LocalBlobStore& 
   return digest;
 }
 
-absl::StatusOr<BlobDigest> StoreFile(const std::filesystem::path& path, LocalBlobStore& blobs,
-                                     const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(const BlobId id, blobs.Import(path, context));
+absl::StatusOr<BlobDigest> MoveFile(const std::filesystem::path& path, LocalBlobStore& blobs,
+                                    const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const BlobId id, blobs.Adopt(path, context));
   BlobDigest digest;
   digest.set_hash(id.hash);
   digest.set_size_bytes(static_cast<int64_t>(id.size));

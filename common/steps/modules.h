@@ -21,10 +21,10 @@ absl::StatusOr<step::v1::Module> StoreModule(const Graph& graph, LocalBlobStore&
 
 using BlobDigest = build::bazel::remote::execution::v2::Digest;
 
-// Puts bytes or a file into the store.
 absl::StatusOr<BlobDigest> StoreBytes(const std::string& bytes, LocalBlobStore& blobs);
-absl::StatusOr<BlobDigest> StoreFile(const std::filesystem::path& path, LocalBlobStore& blobs,
-                                     const StepContext& context);
+// The file, one of the step's own, is gone from where it was.
+absl::StatusOr<BlobDigest> MoveFile(const std::filesystem::path& path, LocalBlobStore& blobs,
+                                    const StepContext& context);
 
 // Relative, without `..`, of at most 4,096 bytes.
 bool IsRelativePath(const std::string& text);

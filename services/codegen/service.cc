@@ -82,8 +82,8 @@ absl::StatusOr<pb::CompileResult> CompileStep(const pb::CompileRequest& request,
                           Compile(graph, options, library, header, context));
   pb::CompileResult result;
   QUENCH_ASSIGN_OR_RETURN(*result.mutable_library(),
-                          steps::StoreFile(library, place.blobs, context));
-  QUENCH_ASSIGN_OR_RETURN(*result.mutable_header(), steps::StoreFile(header, place.blobs, context));
+                          steps::MoveFile(library, place.blobs, context));
+  QUENCH_ASSIGN_OR_RETURN(*result.mutable_header(), steps::MoveFile(header, place.blobs, context));
   *result.mutable_summary() = ToProto(report);
   QUENCH_ASSIGN_OR_RETURN(*result.mutable_report(),
                           steps::StoreBytes(result.summary().SerializeAsString(), place.blobs));

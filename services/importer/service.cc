@@ -166,7 +166,8 @@ absl::StatusOr<pb::TransformResult> TransformStep(const pb::TransformRequest& re
   }
   QUENCH_ASSIGN_OR_RETURN(graph, RunPasses(std::move(graph), request, context));
   pb::TransformResult result;
-  QUENCH_ASSIGN_OR_RETURN(*result.mutable_module(), steps::StoreModule(graph, place.blobs));
+  QUENCH_ASSIGN_OR_RETURN(*result.mutable_module(),
+                          steps::StoreModule(graph, place.blobs));
   return result;
 }
 
@@ -185,13 +186,13 @@ absl::StatusOr<pb::ExportResult> ExportStep(const pb::ExportRequest& request,
   const std::filesystem::path file = folder / "model.onnx";
   QUENCH_RETURN_IF_ERROR(ExportOnnx(graph, file, context));
   pb::ExportResult result;
-  QUENCH_ASSIGN_OR_RETURN(*result.mutable_file(), steps::StoreFile(file, place.blobs, context));
+  QUENCH_ASSIGN_OR_RETURN(*result.mutable_file(), steps::MoveFile(file, place.blobs, context));
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     if (entry.path() == file) continue;
     step::v1::File* external = result.add_external_data();
     external->set_path(entry.path().filename().string());
     QUENCH_ASSIGN_OR_RETURN(*external->mutable_digest(),
-                            steps::StoreFile(entry.path(), place.blobs, context));
+                            steps::MoveFile(entry.path(), place.blobs, context));
   }
   return result;
 }

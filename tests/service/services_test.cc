@@ -83,7 +83,7 @@ class Services : public ::testing::TestWithParam<bool> {
   }
 
   steps::BlobDigest Put(const std::filesystem::path& path) {
-    return *steps::StoreFile(path, *storage_("default")->blobs, {});
+    return *steps::StoreBytes(*ReadFile(path), *storage_("default")->blobs);
   }
   std::string Get(const steps::BlobDigest& digest) {
     const auto file = storage_("default")->blobs->Open(digest.hash());

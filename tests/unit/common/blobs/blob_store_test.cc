@@ -260,52 +260,53 @@ TEST_F(LocalBlobStoreTest, ReadersReadPieces) {
   EXPECT_EQ(store_->OpenReader({id.hash, 9}).status().code(), absl::StatusCode::kNotFound);
 }
 
-TEST_F(LocalBlobStoreTest, ImportedFilesAreIndependentOfTheirSource) {
-  const fs::path source = folder_->path() / "model";
+TEST_F(LocalBlobStoreTest, AnAdoptedFileIsABlobAndGone) {
+  const fs::path source = folder_->path() / "result";
   const std::string text = std::string(3'000'000, 'm') + "end";
   std::ofstream(source) << text;
-  const auto id = store_->Import(source, {});
+  struct stat before{}, after{};
+  ASSERT_EQ(::stat(source.c_str(), &before), 0);
+  const auto id = store_->Adopt(source, {});
   ASSERT_TRUE(id.ok()) << id.status();
   EXPECT_EQ(*id, (BlobId{Sha256Hex(text), text.size()}));
-  std::ofstream(source) << "now another one";
-  const auto mapping = store_->Open(id->hash);
-  ASSERT_TRUE(mapping.ok());
-  EXPECT_EQ(Sha256Hex((*mapping)->bytes()), id->hash);
-  EXPECT_EQ(store_->Import(folder_->path(), {}).status().code(),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(store_->Import(folder_->path() / "none", {}).status().code(),
-            absl::StatusCode::kNotFound);
-  const StepContext cancelled;
-  cancelled.cancel_token()->Cancel();
-  EXPECT_EQ(store_->Import(source, cancelled).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_FALSE(fs::exists(source));
+  ASSERT_EQ(::stat(PathOf(id->hash).c_str(), &after), 0);
+  EXPECT_EQ(before.st_ino, after.st_ino) << "it was copied";
+  EXPECT_EQ(after.st_mode & 0777, 0444U);
   EXPECT_EQ(Temporaries(), 0u);
 }
 
-// The file is written over and over while it is taken in.
-TEST_F(LocalBlobStoreTest, AFileThatChangesMeanwhileNeverCorruptsTheStore) {
-  const fs::path source = folder_->path() / "model";
-  std::atomic<bool> stop{false};
-  std::ofstream(source) << std::string(2'000'000, 'a');
-  std::thread writer([&] {
-    for (char c = 'a'; !stop; c = c == 'z' ? 'a' : static_cast<char>(c + 1)) {
-      std::fstream(source, std::ios::in | std::ios::out) << std::string(2'000'000, c);
-    }
-  });
-  for (int i = 0; i < 20; ++i) {
-    const auto id = store_->Import(source, {});
-    if (!id.ok()) {
-      EXPECT_EQ(id.status().code(), absl::StatusCode::kAborted) << id.status();
-      continue;
-    }
-    const auto mapping = store_->Open(id->hash);
-    EXPECT_TRUE(mapping.ok() && Sha256Hex((*mapping)->bytes()) == id->hash);
+// What lies in another file system cannot be moved, and what has another name may be changed by it.
+TEST_F(LocalBlobStoreTest, WhatCannotBeMovedIsCopied) {
+  const auto elsewhere = TempDir::Create("/dev/shm");
+  ASSERT_TRUE(elsewhere.ok()) << elsewhere.status();
+  const fs::path linked = folder_->path() / "linked", other = folder_->path() / "other";
+  const std::string text(1'500'000, 'x');
+  for (const fs::path& source : {elsewhere->path() / "result", linked}) {
+    std::ofstream(source) << text;
+    if (source == linked) fs::create_hard_link(source, other);
+    const auto id = store_->Adopt(source, {});
+    ASSERT_TRUE(id.ok()) << id.status();
+    EXPECT_EQ(id->hash, Sha256Hex(text));
+    EXPECT_FALSE(fs::exists(source));
   }
-  stop = true;
-  writer.join();
-  for (const auto& entry : fs::recursive_directory_iterator(root() / "blobs")) {
-    if (!entry.is_regular_file()) continue;
-    EXPECT_EQ(Sha256Hex(*ReadFile(entry.path())), entry.path().filename().string());
-  }
+  std::ofstream(other) << "now another one";
+  const auto mapping = store_->Open(Sha256Hex(text));
+  ASSERT_TRUE(mapping.ok());
+  EXPECT_EQ(Sha256Hex((*mapping)->bytes()), Sha256Hex(text));
+  EXPECT_EQ(Temporaries(), 0u);
+}
+
+TEST_F(LocalBlobStoreTest, WhatIsNoFileIsNotAdopted) {
+  EXPECT_EQ(store_->Adopt(folder_->path(), {}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->Adopt(folder_->path() / "none", {}).status().code(),
+            absl::StatusCode::kNotFound);
+  const fs::path source = folder_->path() / "result";
+  std::ofstream(source) << "text";
+  const StepContext cancelled;
+  cancelled.cancel_token()->Cancel();
+  EXPECT_EQ(store_->Adopt(source, cancelled).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(fs::exists(source));
   EXPECT_EQ(Temporaries(), 0u);
 }
 
