@@ -300,4 +300,20 @@ std::string TensorDigest(const Tensor& tensor) {
   return sha.HexDigest();
 }
 
+Graph WithDigests(Graph graph) {
+  std::unordered_map<const Constant*, std::shared_ptr<const Constant>> done;
+  for (Value& value : graph.values) {
+    if (value.constant == nullptr || !value.constant->digest.empty()) continue;
+    if (value.constant->tensor.bytes().size() <= kMaxInlineBytes) continue;
+    std::shared_ptr<const Constant>& known = done[value.constant.get()];
+    if (known == nullptr) {
+      auto hashed = std::make_shared<Constant>(*value.constant);
+      hashed->digest = TensorDigest(hashed->tensor);
+      known = std::move(hashed);
+    }
+    value.constant = known;
+  }
+  return graph;
+}
+
 }  // namespace quench

@@ -25,4 +25,8 @@ std::string StructureHash(const Graph& graph);
 // its bytes.
 std::string TensorDigest(const Tensor& tensor);
 
+// The graph, its constants above kMaxInlineBytes with their digests: who stores, fingerprints and
+// compares it then hashes their bytes once. Not those within bodies of nodes.
+Graph WithDigests(Graph graph);
+
 }  // namespace quench

@@ -52,7 +52,8 @@ absl::StatusOr<Graph> LoadModule(const step::v1::Module& module, const std::stri
   return graph;
 }
 
-absl::StatusOr<step::v1::Module> StoreModule(const Graph& graph, LocalBlobStore& blobs) {
+absl::StatusOr<step::v1::Module> StoreModule(Graph graph, LocalBlobStore& blobs) {
+  graph = WithDigests(std::move(graph));
   step::v1::Module module;
   QUENCH_ASSIGN_OR_RETURN(const std::string bytes, SerializeModule(graph, blobs));
   QUENCH_ASSIGN_OR_RETURN(*module.mutable_digest(), StoreBytes(bytes, blobs));

@@ -17,7 +17,7 @@ absl::StatusOr<Graph> LoadModule(const step::v1::Module& module, const std::stri
                                  LocalBlobStore& blobs);
 
 // Stores the graph and whatever of its tensors is not stored yet, and describes it in full.
-absl::StatusOr<step::v1::Module> StoreModule(const Graph& graph, LocalBlobStore& blobs);
+absl::StatusOr<step::v1::Module> StoreModule(Graph graph, LocalBlobStore& blobs);
 
 using BlobDigest = build::bazel::remote::execution::v2::Digest;
 

@@ -167,7 +167,7 @@ absl::StatusOr<pb::TransformResult> TransformStep(const pb::TransformRequest& re
   QUENCH_ASSIGN_OR_RETURN(graph, RunPasses(std::move(graph), request, context));
   pb::TransformResult result;
   QUENCH_ASSIGN_OR_RETURN(*result.mutable_module(),
-                          steps::StoreModule(graph, place.blobs));
+                          steps::StoreModule(std::move(graph), place.blobs));
   return result;
 }
 

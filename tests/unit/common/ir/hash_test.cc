@@ -177,5 +177,19 @@ TEST(TensorDigestTest, OwnBytes) {
             TensorDigest(Tensor::Strings({1}, {"ab"})));
 }
 
+TEST(WithDigestsTest, LargeConstantsKnowTheirDigest) {
+  Graph g;
+  const ValueId large =
+      g.AddConstant("large", Tensor::Zeros(DataType::kF32, {kMaxInlineBytes / 4 + 1}));
+  const ValueId small = g.AddConstant("small", Tensor::ScalarF32(1));
+  const ValueId same = g.AddConstant("same", Tensor::ScalarF32(1));
+  g.value(same).constant = g.value(large).constant;
+  const Graph hashed = WithDigests(g);
+  EXPECT_EQ(hashed.value(large).constant->digest, TensorDigest(g.value(large).constant->tensor));
+  EXPECT_EQ(hashed.value(same).constant, hashed.value(large).constant);
+  EXPECT_EQ(hashed.value(small).constant, g.value(small).constant);
+  EXPECT_EQ(g.value(large).constant->digest, "");
+}
+
 }  // namespace
 }  // namespace quench
