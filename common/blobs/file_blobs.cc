@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "common/base/status.h"
-#include "common/blobs/digest.h"
 #include "common/blobs/folder.h"
 
 namespace quench {
@@ -74,6 +73,32 @@ absl::Status FileBlobs::CheckUnchanged() const {
     }
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<FileBlobWriter>> FileBlobWriter::Create(const fs::path& path) {
+  QUENCH_ASSIGN_OR_RETURN(std::unique_ptr<AtomicFile> file, AtomicFile::Create(path));
+  return std::unique_ptr<FileBlobWriter>(new FileBlobWriter(std::move(file)));
+}
+
+absl::Status FileBlobWriter::Append(std::span<const std::byte> bytes) {
+  QUENCH_RETURN_IF_ERROR(failure_);
+  HashBeside(bytes, &sha_, [&] { failure_ = file_->Append(bytes); });
+  return failure_;
+}
+
+absl::StatusOr<std::string> FileBlobWriter::Commit() {
+  QUENCH_RETURN_IF_ERROR(failure_);
+  failure_ = absl::FailedPreconditionError("the blob is already committed");
+  QUENCH_RETURN_IF_ERROR(file_->Commit());
+  return sha_.HexDigest();
+}
+
+absl::Status FileBlobWriter::CommitAs(const BlobId& id) {
+  QUENCH_RETURN_IF_ERROR(failure_);
+  failure_ = absl::FailedPreconditionError("the blob is already committed");
+  const std::string digest = sha_.HexDigest();
+  if (digest == id.hash && size() == id.size) return file_->Commit();
+  return WrongBlob(digest, size(), id);
 }
 
 }  // namespace quench

@@ -1,11 +1,13 @@
-// Files of a user as blobs, read where they lie: nothing is copied.
+// Files of a user as blobs, read where they lie and written where they belong: nothing is copied.
 #pragma once
 
 #include <sys/stat.h>
 
 #include <map>
 
+#include "common/base/atomic_file.h"
 #include "common/blobs/blob_store.h"
+#include "common/blobs/digest.h"
 
 namespace quench {
 
@@ -24,6 +26,23 @@ class FileBlobs final : public BlobSource {
     struct stat added;
   };
   std::map<BlobId, File> files_;
+};
+
+// A blob on its way to be a file of the user, which appears whole and right or not at all.
+class FileBlobWriter final : public BlobWriter {
+ public:
+  static absl::StatusOr<std::unique_ptr<FileBlobWriter>> Create(const std::filesystem::path& path);
+
+  absl::Status Append(std::span<const std::byte> bytes) override;
+  uint64_t size() const override { return file_->size(); }
+  absl::StatusOr<std::string> Commit() override;
+  absl::Status CommitAs(const BlobId& id) override;
+
+ private:
+  explicit FileBlobWriter(std::unique_ptr<AtomicFile> file) : file_(std::move(file)) {}
+  const std::unique_ptr<AtomicFile> file_;
+  Sha256 sha_;
+  absl::Status failure_;  // the first; nothing is committed after it
 };
 
 }  // namespace quench

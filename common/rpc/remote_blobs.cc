@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "build/bazel/remote/execution/v2/remote_execution.grpc.pb.h"
+#include "common/base/beside.h"
 #include "common/base/status.h"
 #include "common/rpc/errors.h"
 #include "common/rpc/parallel.h"
@@ -73,6 +74,12 @@ std::span<const std::byte> AsBytes(const std::string& data) {
   return std::as_bytes(std::span(data.data(), data.size()));
 }
 
+absl::Status Store(const std::string& data, const BlobId& id, BlobWriter& writer) {
+  if (data.size() <= id.size - writer.size()) return writer.Append(AsBytes(data));
+  return absl::DataLossError(
+      fmt::format("the server sent more than the {} bytes of blob `{}`", id.size, id.hash));
+}
+
 // Groups of small blobs, and each large one by itself.
 std::vector<std::vector<BlobId>> Groups(const std::vector<BlobId>& blobs, uint64_t batch_limit) {
   std::vector<std::vector<BlobId>> groups;
@@ -117,16 +124,19 @@ class RemoteBlobs::Transfer {
  public:
   Transfer(RemoteBlobs& remote, BlobSource& from, uint64_t total)
       : remote_(remote), from_(&from), stage_("upload"), total_(total) {}
-  Transfer(RemoteBlobs& remote, LocalBlobStore& into, uint64_t total)
-      : remote_(remote), into_(&into), stage_("download"), total_(total) {}
+  Transfer(RemoteBlobs& remote, uint64_t total)
+      : remote_(remote), stage_("download"), total_(total) {}
 
   absl::Status UploadOne(const BlobId& id, const StepContext& step);
   absl::Status UploadBatch(const std::vector<BlobId>& ids, const StepContext& step);
-  absl::Status DownloadOne(const BlobId& id, const StepContext& step);
-  absl::Status DownloadBatch(const std::vector<BlobId>& ids, const StepContext& step);
+  absl::Status DownloadOne(const BlobId& id, BlobWriter& writer, const StepContext& step);
+  absl::Status DownloadBatch(const std::vector<BlobId>& ids, LocalBlobStore& into,
+                             const StepContext& step);
 
-  // What the server said it has not.
-  std::vector<BlobId> TakeMissing() { return std::move(missing_); }
+  // What the server said it has not, if anything.
+  absl::Status Missing() const {
+    return missing_.empty() ? absl::OkStatus() : BlobsMissing(WithoutRepetitions(missing_));
+  }
 
  private:
   // One try; `*position` follows what is sent or received.
@@ -140,8 +150,7 @@ class RemoteBlobs::Transfer {
   void AddMissing(const BlobId& id);
 
   RemoteBlobs& remote_;
-  BlobSource* const from_ = nullptr;      // of uploads
-  LocalBlobStore* const into_ = nullptr;  // of downloads
+  BlobSource* const from_ = nullptr;  // of uploads
   const std::string stage_;
   const uint64_t total_;
   std::mutex mutex_;
@@ -294,15 +303,15 @@ absl::Status RemoteBlobs::Transfer::Fetch(const BlobId& id, BlobWriter& writer,
   request.set_read_offset(static_cast<int64_t>(writer.size()));
   const auto reader = remote_.stubs_->bytes->Read(call.context(), request);
   absl::Status local;
-  bytestream::ReadResponse response;
-  while (local.ok() && reader->Read(&response)) {
-    if (response.data().size() > id.size - writer.size()) {
-      local = absl::DataLossError(
-          fmt::format("the server sent more than the {} bytes of blob `{}`", id.size, id.hash));
-    } else {
-      local = writer.Append(AsBytes(response.data()));
-      Moved(static_cast<int64_t>(response.data().size()), step);
-    }
+  // One chunk is stored while the next one comes.
+  bytestream::ReadResponse chunk, next;
+  bool more = reader->Read(&chunk);
+  while (more) {
+    RunBeside([&] { local = Store(chunk.data(), id, writer); },
+              [&] { more = reader->Read(&next); });
+    if (!local.ok()) break;
+    Moved(static_cast<int64_t>(chunk.data().size()), step);
+    chunk.Swap(&next);
   }
   if (!local.ok()) call.context()->TryCancel();
   const absl::Status status = FromGrpc(reader->Finish());
@@ -313,33 +322,33 @@ absl::Status RemoteBlobs::Transfer::Fetch(const BlobId& id, BlobWriter& writer,
                                             writer.size(), id.size, id.hash));
 }
 
-absl::Status RemoteBlobs::Transfer::DownloadOne(const BlobId& id, const StepContext& step) {
-  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<BlobWriter> writer, into_->Create());
+absl::Status RemoteBlobs::Transfer::DownloadOne(const BlobId& id, BlobWriter& writer,
+                                                const StepContext& step) {
   Backoff backoff(step, remote_.options_.retry_time);
   while (true) {
     QUENCH_RETURN_IF_ERROR(step.Check());
-    const uint64_t before = writer->size();
-    absl::Status status = Fetch(id, *writer, step);
+    const uint64_t before = writer.size();
+    absl::Status status = Fetch(id, writer, step);
     if (status.ok()) break;
     QUENCH_RETURN_IF_ERROR(step.Check());
     if (absl::IsNotFound(status)) {
       AddMissing(id);
       return absl::OkStatus();
     }
-    if (writer->size() > before) backoff.Progressed();
+    if (writer.size() > before) backoff.Progressed();
     if (!IsTransient(status)) return status;
     if (!backoff.Wait(status)) {
       QUENCH_RETURN_IF_ERROR(step.Check());
       return status;
     }
   }
-  absl::Status committed = writer->CommitAs(id);
+  absl::Status committed = writer.CommitAs(id);
   if (committed.code() != absl::StatusCode::kInvalidArgument) return committed;
   return absl::DataLossError("the server sent wrong bytes: " + MessageOf(committed));
 }
 
 absl::Status RemoteBlobs::Transfer::DownloadBatch(const std::vector<BlobId>& ids,
-                                                  const StepContext& step) {
+                                                  LocalBlobStore& into, const StepContext& step) {
   reapi::BatchReadBlobsRequest request;
   request.set_instance_name(remote_.options_.instance);
   request.set_digest_function(reapi::DigestFunction::SHA256);
@@ -359,7 +368,7 @@ absl::Status RemoteBlobs::Transfer::DownloadBatch(const std::vector<BlobId>& ids
       continue;
     }
     QUENCH_RETURN_IF_ERROR(Annotate(status, fmt::format("download of blob `{}`", id.hash)));
-    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<BlobWriter> writer, into_->Create());
+    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<BlobWriter> writer, into.Create());
     QUENCH_RETURN_IF_ERROR(writer->Append(AsBytes(each.data())));
     const absl::Status committed = writer->CommitAs(id);
     if (committed.code() == absl::StatusCode::kInvalidArgument) {
@@ -463,17 +472,24 @@ absl::Status RemoteBlobs::Download(const std::vector<BlobId>& blobs, LocalBlobSt
   if (wanted.size() > 1) {
     QUENCH_ASSIGN_OR_RETURN(batch_limit, BatchLimit(step, options_.retry_time));
   }
-  Transfer transfer(*this, into, total);
+  Transfer transfer(*this, total);
   std::vector<Task> tasks;
   for (const std::vector<BlobId>& group : Groups(wanted, batch_limit)) {
-    tasks.emplace_back([&transfer, group](const StepContext& part) {
-      return group.size() == 1 ? transfer.DownloadOne(group[0], part)
-                               : transfer.DownloadBatch(group, part);
+    tasks.emplace_back([&transfer, &into, group](const StepContext& part) -> absl::Status {
+      if (group.size() > 1) return transfer.DownloadBatch(group, into, part);
+      QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<BlobWriter> writer, into.Create());
+      return transfer.DownloadOne(group[0], *writer, part);
     });
   }
   QUENCH_RETURN_IF_ERROR(RunTasks(tasks, options_.parallel, step));
-  std::vector<BlobId> missing = WithoutRepetitions(transfer.TakeMissing());
-  return missing.empty() ? absl::OkStatus() : BlobsMissing(missing);
+  return transfer.Missing();
+}
+
+absl::Status RemoteBlobs::Download(const BlobId& blob, BlobWriter& writer,
+                                   const StepContext& step) {
+  Transfer transfer(*this, blob.size);
+  QUENCH_RETURN_IF_ERROR(transfer.DownloadOne(blob, writer, step));
+  return transfer.Missing();
 }
 
 }  // namespace quench::rpc

@@ -43,6 +43,8 @@ class RemoteBlobs {
   // all that the server has not; the others are there then.
   absl::Status Download(const std::vector<BlobId>& blobs, LocalBlobStore& into,
                         const StepContext& step);
+  // One blob through `writer`, which is committed when it has all and what it has is right.
+  absl::Status Download(const BlobId& blob, BlobWriter& writer, const StepContext& step);
 
  private:
   struct Stubs;

@@ -153,6 +153,18 @@ class Client final : public GatewayClient {
     return blobs_.Download(ids, *local_, context);
   }
 
+  absl::Status DownloadFile(const Digest& digest, const std::filesystem::path& path,
+                            const StepContext& context) override {
+    const BlobId id = IdOf(digest);
+    if (local_->Use(id)) {
+      QUENCH_ASSIGN_OR_RETURN(const auto file, local_->Open(id.hash));
+      return WriteFileAtomically(
+          path, {reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
+    }
+    QUENCH_ASSIGN_OR_RETURN(const auto writer, FileBlobWriter::Create(path));
+    return blobs_.Download(id, *writer, context);
+  }
+
   absl::StatusOr<std::string> Create(const pb::WorkflowSpec& spec, const std::string& request_id,
                                      const StepContext& context) override {
     pb::CreateWorkflowRequest request;
@@ -295,14 +307,6 @@ absl::StatusOr<std::string> GatewayClient::DownloadBytes(const Digest& digest,
   QUENCH_RETURN_IF_ERROR(Download({digest}, context));
   QUENCH_ASSIGN_OR_RETURN(const auto file, local_->Open(digest.hash()));
   return std::string(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
-}
-
-absl::Status GatewayClient::DownloadFile(const Digest& digest, const std::filesystem::path& path,
-                                         const StepContext& context) {
-  QUENCH_RETURN_IF_ERROR(Download({digest}, context));
-  QUENCH_ASSIGN_OR_RETURN(const auto file, local_->Open(digest.hash()));
-  return WriteFileAtomically(
-      path, {reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
 }
 
 absl::StatusOr<pb::Workflow> GatewayClient::Run(const pb::WorkflowSpec& spec,

@@ -45,9 +45,10 @@ class GatewayClient {
   // Into the local store.
   virtual absl::Status Download(const std::vector<Digest>& digests, const StepContext& context) = 0;
   absl::StatusOr<std::string> DownloadBytes(const Digest& digest, const StepContext& context);
-  // The file appears whole or not at all.
-  absl::Status DownloadFile(const Digest& digest, const std::filesystem::path& path,
-                            const StepContext& context);
+  // From the gateway, unless the local store has it, to its place: a file of the user's need not lie
+  // in the store too. It appears whole or not at all.
+  virtual absl::Status DownloadFile(const Digest& digest, const std::filesystem::path& path,
+                                    const StepContext& context) = 0;
 
   // `request_id` makes it safe to repeat; "" draws one. Gives `workflows/{id}`.
   virtual absl::StatusOr<std::string> Create(const gateway::v1::WorkflowSpec& spec,

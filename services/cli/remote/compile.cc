@@ -74,7 +74,6 @@ absl::StatusOr<Made> CompileThere(const CompileJob& job, const std::filesystem::
   }
   QUENCH_ASSIGN_OR_RETURN(const Digest library, OutputOf(workflow, last, "library"));
   QUENCH_ASSIGN_OR_RETURN(const Digest header, OutputOf(workflow, last, "header"));
-  QUENCH_RETURN_IF_ERROR(client->Download({library, header}, context));
   QUENCH_RETURN_IF_ERROR(
       client->DownloadFile(library, folder / LibraryName(job.options.emit), context));
   QUENCH_RETURN_IF_ERROR(client->DownloadFile(header, folder / "model.h", context));

@@ -60,5 +60,33 @@ TEST_F(FileBlobsTest, WhatIsNoFileOrChangesIsRefused) {
             absl::StatusCode::kCancelled);
 }
 
+TEST_F(FileBlobsTest, AWriterMakesAFileOfTheRightBytesOnly) {
+  const std::string contents = std::string(300'000, 'x') + "end";
+  const BlobId id{Sha256Hex(contents), contents.size()};
+  const std::filesystem::path path = Write("library", "the one before");
+  const auto entries = [&] {
+    return std::distance(std::filesystem::directory_iterator(folder_.path()), {});
+  };
+  for (const std::string& wrong : {contents + "x", std::string("short")}) {
+    auto writer = FileBlobWriter::Create(path);
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    ASSERT_TRUE((*writer)->Append(std::as_bytes(std::span(wrong))).ok());
+    EXPECT_EQ((*writer)->CommitAs(id).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_FALSE((*writer)->CommitAs(id).ok());
+    writer->reset();
+    EXPECT_EQ(*ReadFile(path), "the one before");
+    EXPECT_EQ(entries(), 1);
+  }
+  const auto writer = FileBlobWriter::Create(path);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE((*writer)->Append(std::as_bytes(std::span(contents)).first(200'000)).ok());
+  ASSERT_TRUE((*writer)->Append(std::as_bytes(std::span(contents)).subspan(200'000)).ok());
+  EXPECT_EQ((*writer)->size(), contents.size());
+  EXPECT_EQ((*writer)->CommitAs(id), absl::OkStatus());
+  EXPECT_EQ(*ReadFile(path), contents);
+  EXPECT_EQ(entries(), 1);
+  EXPECT_FALSE((*writer)->Append(std::as_bytes(std::span(contents))).ok());
+}
+
 }  // namespace
 }  // namespace quench

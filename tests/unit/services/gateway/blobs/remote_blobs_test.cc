@@ -5,6 +5,7 @@
 #include <atomic>
 #include <thread>
 
+#include "common/blobs/file_blobs.h"
 #include "tests/support/cutting_proxy.h"
 #include "tests/support/matchers.h"
 #include "tests/support/wait.h"
@@ -86,6 +87,9 @@ TEST_F(RemoteBlobsTest, TransfersAreResumedWhereConnectionsBreak) {
     EXPECT_LT(server_->Count(metrics::CasOp::kWritten) - before, 16'000'000);
     ASSERT_EQ(remote.Download({id}, *back_, {}), absl::OkStatus()) << "seed " << seed;
     EXPECT_TRUE(back_->Contains(id.hash));
+    const auto file = folder_->path() / "file";
+    ASSERT_EQ(remote.Download(id, **FileBlobWriter::Create(file), {}), absl::OkStatus());
+    EXPECT_EQ(Sha256Hex(*ReadFile(file)), id.hash);
     EXPECT_GT(proxy.cuts(), 2);
   }
   EXPECT_TRUE(WaitFor([&] { return server_->Unfinished() == 0; }));
@@ -236,6 +240,10 @@ TEST_F(OtherServerTest, WrongBytesAreDataLossAndInvisible) {
   EXPECT_EQ(remote_->Download({id}, *back_, {}).code(), StatusCode::kDataLoss);
   EXPECT_FALSE(back_->Contains(id.hash) || back_->Contains(Sha256Hex("wrong")));
   EXPECT_EQ(Temporaries("back"), 0u);
+  const auto file = folder_->path() / "file";
+  EXPECT_EQ(remote_->Download(id, **FileBlobWriter::Create(file), {}).code(),
+            StatusCode::kDataLoss);
+  EXPECT_FALSE(std::filesystem::exists(file));
   other_.data = "right";
   EXPECT_EQ(remote_->Download({id}, *back_, {}), absl::OkStatus());
 }
