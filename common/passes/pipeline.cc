@@ -21,6 +21,13 @@ constexpr std::string_view kPipeline[] = {
     "dead_code",
 };
 
+constexpr std::string_view kOwnOfCodegen[] = {
+    "recurrent_products",  // before it: what it makes are products like others
+    "integer_arithmetic",
+    "pointwise_tables",  // after it: what follows an integer product stays there
+    "fuse_groups",
+};
+
 absl::Status CheckNames(const PassOptions& options) {
   std::vector<std::string_view> known;
   for (const PassInfo& pass : AllPasses()) known.push_back(pass.name);
@@ -51,14 +58,11 @@ absl::StatusOr<Graph> RunPipeline(Graph graph, const PassOptions& options,
   }
   // Codegen runs these itself, the last at --opt-level 3; asked for by name, they show what codegen
   // will see.
-  constexpr std::string_view kOfCodegen[] = {"recurrent_products", "integer_arithmetic",
-                                             "fuse_groups"};
-  const bool asked = std::find(std::begin(kOfCodegen), std::end(kOfCodegen), options.stop_after) !=
-                     std::end(kOfCodegen);
-  for (const std::string_view name : kOfCodegen) {
-    if (!asked) break;
-    QUENCH_ASSIGN_OR_RETURN(graph, RunPass(*FindPass(name), std::move(graph), options, context));
-    if (options.stop_after == name) break;
+  const auto own =
+      std::find(std::begin(kOwnOfCodegen), std::end(kOwnOfCodegen), options.stop_after);
+  if (own == std::end(kOwnOfCodegen)) return graph;
+  for (const auto* name = std::begin(kOwnOfCodegen); name <= own; ++name) {
+    QUENCH_ASSIGN_OR_RETURN(graph, RunPass(*FindPass(*name), std::move(graph), options, context));
   }
   return graph;
 }

@@ -181,6 +181,7 @@ class Compiler {
     if (!options_.taps) {
       QUENCH_RETURN_IF_ERROR(RunPass("recurrent_products", graph));
       QUENCH_RETURN_IF_ERROR(RunPass("integer_arithmetic", graph));
+      QUENCH_RETURN_IF_ERROR(RunPass("pointwise_tables", graph));
     }
     QUENCH_RETURN_IF_ERROR(Widen(graph));
     if (options_.opt_level >= 3) QUENCH_RETURN_IF_ERROR(RunPass("fuse_groups", graph));

@@ -19,7 +19,7 @@ bool Pointwise(const KernelRequest& request) {
 // An operand of a pointwise node with the result's dims and element size: its memory can become the
 // result's.
 int InPlaceInput(const KernelRequest& request) {
-  if (!Pointwise(request)) return -1;
+  if (!Pointwise(request) && request.node.op != "q.table") return -1;
   const Type& result = request.graph.value(request.node.outputs[0]).type;
   for (size_t i = 0; i < request.node.inputs.size(); ++i) {
     if (request.node.inputs[i] == quench::kNone) continue;
@@ -45,8 +45,9 @@ Candidate RowMajorCandidate(const KernelRequest& request) {
 
 // Operators that keep the channel axis: their nests work on blocks of channels as they are.
 bool KeepsChannels(const Node& node) {
-  static constexpr std::string_view kOps[] = {"MaxPool", "AveragePool", "GlobalAveragePool",
-                                              "GlobalMaxPool", "BatchNormalization"};
+  static constexpr std::string_view kOps[] = {
+      "MaxPool",       "AveragePool",        "GlobalAveragePool",
+      "GlobalMaxPool", "BatchNormalization", "q.table"};
   return std::find(std::begin(kOps), std::end(kOps), node.op) != std::end(kOps);
 }
 

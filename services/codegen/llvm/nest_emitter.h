@@ -132,6 +132,13 @@ class NestEmitter {
   llvm::Value* Gather(const Memory& memory, const Address& address);
   void Store(const loops::Stmt& stmt);
   void Scatter(const Memory& memory, const Address& address, llvm::Value* vector);
+
+  // nest_lookup.cc: tables of one byte
+  std::optional<Lanes> LookUp(const loops::Expr& e);
+  llvm::Value* PickOf16(std::span<llvm::Value* const> table, llvm::Value* indices);
+  llvm::Value* PickOf64(std::span<llvm::Value* const> table, llvm::Value* indices);
+  // The table's bytes by sixteens, each repeated over a whole vector register.
+  const std::vector<llvm::Value*>& TableOf(loops::BufferId buffer);
   llvm::Value* ToMemory(DataType type, llvm::Value* value);
   llvm::Value* FromMemory(DataType type, llvm::Value* value);
   llvm::Type* VectorOf(llvm::Type* element) const;
@@ -152,6 +159,7 @@ class NestEmitter {
   std::vector<LocalSlot> locals_;           // as the current loop sees them
   std::vector<llvm::AllocaInst*> scalars_;  // as code outside loops of lanes sees them
   std::map<int32_t, llvm::Value*> slots_;
+  std::map<loops::BufferId, std::vector<llvm::Value*>> tables_;
   bool writes_slots_ = false;
   bool stack_scratch_ = true;
   std::vector<std::string> messages_;

@@ -96,6 +96,7 @@ llvm::Value* NestEmitter::ToMemory(DataType type, llvm::Value* value) {
 }
 
 Lanes NestEmitter::Load(const Expr& e) {
+  if (const std::optional<Lanes> entries = LookUp(e)) return *entries;
   const Memory& memory = memory_[static_cast<size_t>(e.id)];
   const Address address = AddressOf(e.id, e.args);
   const llvm::Align align = ElementAlign(memory.bytes);

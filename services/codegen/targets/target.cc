@@ -19,18 +19,26 @@ struct ByteInstructions {
   const char* pairs = "";
   const char* words = "";
   const char* sign = "";
+  const char* of_16 = "";
+  const char* of_64 = "";
 };
 constexpr ByteInstructions kNoBytes;
+constexpr ByteInstructions kNeon64{.of_64 = "llvm.aarch64.neon.tbl4.v16i8"};
 constexpr ByteInstructions kSse{.pairs = "llvm.x86.ssse3.pmadd.ub.sw.128",
                                 .words = "llvm.x86.sse2.pmadd.wd",
-                                .sign = "llvm.x86.ssse3.psign.b.128"};
+                                .sign = "llvm.x86.ssse3.psign.b.128",
+                                .of_16 = "llvm.x86.ssse3.pshuf.b.128"};
 constexpr ByteInstructions kAvx2{.pairs = "llvm.x86.avx2.pmadd.ub.sw",
                                  .words = "llvm.x86.avx2.pmadd.wd",
-                                 .sign = "llvm.x86.avx2.psign.b"};
+                                 .sign = "llvm.x86.avx2.psign.b",
+                                 .of_16 = "llvm.x86.avx2.pshuf.b"};
 constexpr ByteInstructions kAvx512{.pairs = "llvm.x86.avx512.pmaddubs.w.512",
-                                   .words = "llvm.x86.avx512.pmaddw.d.512"};
-constexpr ByteInstructions kVnni{.u8 = "llvm.x86.avx512.vpdpbusd.512"};
-constexpr ByteInstructions kDotprod{.i8 = "llvm.aarch64.neon.sdot.v4i32.v16i8"};
+                                   .words = "llvm.x86.avx512.pmaddw.d.512",
+                                   .of_16 = "llvm.x86.avx512.pshuf.b.512"};
+constexpr ByteInstructions kVnni{.u8 = "llvm.x86.avx512.vpdpbusd.512",
+                                 .of_16 = "llvm.x86.avx512.pshuf.b.512"};
+constexpr ByteInstructions kDotprod{.i8 = "llvm.aarch64.neon.sdot.v4i32.v16i8",
+                                    .of_64 = "llvm.aarch64.neon.tbl4.v16i8"};
 
 const std::vector<Target>& Variants() {
   static const auto* const kVariants = new std::vector<Target>{
@@ -65,7 +73,9 @@ const std::vector<Target>& Variants() {
       .add_products_i8 = bytes_.i8,                                                               \
       .add_pairs_of_bytes = bytes_.pairs,                                                         \
       .add_pairs_of_words = bytes_.words,                                                         \
-      .sign_of_bytes = bytes_.sign},
+      .sign_of_bytes = bytes_.sign,                                                               \
+      .pick_of_16 = bytes_.of_16,                                                                 \
+      .pick_of_64 = bytes_.of_64},
 #include "services/codegen/targets/targets.def"
   };
   return *kVariants;

@@ -42,6 +42,9 @@ struct Target {
   // the sign of another.
   std::string add_products_u8, add_products_i8;
   std::string add_pairs_of_bytes, add_pairs_of_words, sign_of_bytes;
+  // Likewise, bytes of a table by their indices. Of 16 entries, which every 16 bytes of the first operand hold: by the
+  // low four bits of an index, 0 where its top bit is set. Of 64, in four operands: 0 where an index is not below 64.
+  std::string pick_of_16, pick_of_64;
   int f32_lanes() const { return vector_bits / 32; }
 };
 

@@ -55,6 +55,25 @@ TEST(DequantizeLinear, ScalesThatDoNotFitAreNamed) {
   ExpectError(TryOp("DequantizeLinear", {x, F32({}, {1}), I8({}, {1})}), "takes one type");
 }
 
+TEST(QTable, TakesEntriesByTheBitsOfBytes) {
+  std::vector<uint8_t> entries(256);
+  for (size_t i = 0; i < entries.size(); ++i) entries[i] = static_cast<uint8_t>(255 - i);
+  const Tensor table = U8({256}, entries);
+  ExpectTensor(RunOp("q.table", {U8({2, 2}, {0, 1, 128, 255}), table})[0], {2, 2},
+               {255, 254, 127, 0});
+  const std::vector<Tensor> y = RunOp("q.table", {I8({4}, {0, 127, -128, -1}), table});
+  EXPECT_EQ(y[0].dtype(), DataType::kU8);
+  ExpectTensor(y[0], {4}, {255, 128, 127, 0});
+  ExpectTensor(RunOp("q.table", {U8({}, {2}), table})[0], {}, {253});
+}
+
+TEST(QTable, NamesWhatDoesNotFit) {
+  const Tensor table = U8({256}, std::vector<uint8_t>(256));
+  ExpectError(TryOp("q.table", {U8({1}, {0}), U8({2}, {0, 0})}), "a byte needs 256 entries");
+  ExpectError(TryOp("q.table", {U8({1}, {0}), U8({1, 256}, std::vector<uint8_t>(256))}), "rank");
+  ExpectError(TryOp("q.table", {I32({1}, {0}), table}), "input 0");
+}
+
 TEST(Quantization, BlockedNodesAreNotPointwise) {
   const Graph plain = OneNode("DequantizeLinear", {U8({2}, {1, 2}), F32({}, {1})});
   const Graph blocked = OneNode("DequantizeLinear", {U8({2}, {1, 2}), F32({1}, {1})},

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <random>
 
 #include "common/passes/pass.h"
@@ -109,6 +110,79 @@ Graph ByteGraph(const ByteLayer& layer) {
   graph.outputs = {y};
   Infer(graph);
   return graph;
+}
+
+namespace {
+
+// x, and the same in other steps: the end of what a function is of.
+using Function = std::function<ValueId(Graph&, Builder&, ValueId real)>;
+
+Graph FunctionGraph(const std::string& name, std::vector<Dim> dims, DataType from, DataType to,
+                    const Function& function) {
+  Graph graph;
+  graph.name = name;
+  Builder add(graph);
+  const ValueId x = graph.AddInput("x", Type::Tensor(from, std::move(dims)));
+  const ValueId real = add.Real(x, 0.05F, from, from == DataType::kU8 ? 117 : -9);
+  graph.outputs = {Node1(
+      graph, "QuantizeLinear",
+      {function(graph, add, real), add.Scale(0.03F), add.Zero(to, to == DataType::kU8 ? 40 : -3)})};
+  Infer(graph);
+  return graph;
+}
+
+ValueId Silu(Graph& graph, Builder&, ValueId real) {
+  return Node1(graph, "Mul", {real, Node1(graph, "Sigmoid", {real})});
+}
+
+// With the integers of the sigmoid in between, as other tools write it.
+ValueId SiluOfPairs(Graph& graph, Builder& add, ValueId real) {
+  const ValueId gate =
+      Node1(graph, "QuantizeLinear",
+            {Node1(graph, "Sigmoid", {real}), add.Scale(1 / 255.0F), add.Zero(DataType::kU8, 0)});
+  return Node1(graph, "Mul", {real, add.Real(gate, 1 / 255.0F, DataType::kU8, 0)});
+}
+
+// Between two convolutions, whose layouts it takes.
+Graph FunctionBetweenLayers() {
+  Graph graph = ByteGraph({.name = "between_layers",
+                           .x = {1, 32, 9, 7},
+                           .w = {40, 32, 1, 1},
+                           .relu = false,
+                           .output_zero = 120});
+  Builder add(graph);
+  const ValueId real = add.Real(graph.outputs[0], 0.37F, DataType::kU8, 120);
+  const ValueId quantized =
+      Node1(graph, "QuantizeLinear",
+            {Silu(graph, add, real), add.Scale(0.2F), add.Zero(DataType::kU8, 3)});
+  const ValueId w = add.Real(Bytes(DataType::kI8, {24, 40, 1, 1}, 5, Weights::kAny), {0.01F}, 0);
+  const ValueId y = Node1(graph, "Conv", {add.Real(quantized, 0.2F, DataType::kU8, 3), w});
+  graph.outputs = {
+      Node1(graph, "QuantizeLinear", {y, add.Scale(0.5F), add.Zero(DataType::kI8, 0)})};
+  Infer(graph);
+  return graph;
+}
+
+}  // namespace
+
+std::vector<Graph> ByteFunctions() {
+  constexpr DataType kI8 = DataType::kI8, kU8 = DataType::kU8;
+  const auto unary = [](const char* op) {
+    return [op](Graph& graph, Builder&, ValueId real) { return Node1(graph, op, {real}); };
+  };
+  std::vector<Graph> graphs = {
+      FunctionGraph("sigmoid", {1, 24, 7, 9}, kI8, kU8, unary("Sigmoid")),
+      FunctionGraph("hard_swish", {2, 35, 6, 5}, kU8, kI8, unary("HardSwish")),
+      FunctionGraph("exp", {517}, kU8, kU8, unary("Exp")),
+      FunctionGraph("few", {5}, kI8, kI8, unary("Tanh")),
+      FunctionGraph("one", {}, kI8, kI8, unary("Erf")),
+      FunctionGraph("silu", {3, 64}, kU8, kU8, Silu),
+      FunctionGraph("silu_of_pairs", {1, 16, 12, 12}, kI8, kI8, SiluOfPairs),
+      FunctionGraph("other_steps", {1, 3, 40, 40}, kU8, kI8,
+                    [](Graph&, Builder&, ValueId real) { return real; }),
+  };
+  graphs.push_back(FunctionBetweenLayers());
+  return graphs;
 }
 
 Graph InIntegers(const Graph& graph) {

@@ -37,6 +37,9 @@ inline void PrintTo(const ByteLayer& layer, std::ostream* out) { *out << layer.n
 // Inputs `x`, `r` where there is a residual, and `z`, as integers; DequantizeLinear and QuantizeLinear
 // around the layer.
 Graph ByteGraph(const ByteLayer& layer);
+// Functions of one tensor of bytes, between layers and alone: pointwise_tables must make tables of all
+// that is between two bytes.
+std::vector<Graph> ByteFunctions();
 // What the graph means in integers: after integer_arithmetic, which must have taken the layer.
 Graph InIntegers(const Graph& graph);
 // Integers over their whole range, both ends often.

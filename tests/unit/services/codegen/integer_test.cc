@@ -35,6 +35,26 @@ TEST_P(ByteLayerTest, HasTheIntegersBits) {
 INSTANTIATE_TEST_SUITE_P(Layers, ByteLayerTest, ::testing::ValuesIn(ByteLayers()),
                          [](const auto& test) { return test.param.name; });
 
+class ByteFunctionTest : public ::testing::TestWithParam<Graph> {};
+
+TEST_P(ByteFunctionTest, HasTheIntegersBits) {
+  const Graph& graph = GetParam();
+  const std::vector<Tensor> inputs = ByteInputs(graph);
+  const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(InIntegers(graph), inputs);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  ForEachBuild(graph, {0, 1, 2}, [&](const Compiled& compiled, int, const std::string& build) {
+    int tables = 0;
+    for (const KernelReport& report : compiled.report.kernels) tables += report.op == "q.table";
+    EXPECT_EQ(tables, 1) << build;
+    ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& actual, const std::string& run) {
+      ExpectBits(actual[0], (*expected)[0], build + ", " + run);
+    });
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Functions, ByteFunctionTest, ::testing::ValuesIn(ByteFunctions()),
+                         [](const auto& test) { return test.param.name; });
+
 // From floats to floats, with all that stands between layers: pooling, a residual sum of two
 // quantized branches, channels joined, an average.
 Graph Network() {

@@ -134,16 +134,17 @@ TEST_P(QemuTest, RunsWithTheHostsResults) {
   }
 }
 
-// Every layer of bytes, on inputs that differ from 61 by a constant; outputs are how many elements
+// Every layer and function of bytes, on inputs that differ from 61 by a constant; outputs are how many elements
 // have the bits that the integers mean.
 Graph CheckedByteLayers(std::vector<double>& sizes) {
   Graph all;
   all.name = "bytes";
-  for (const ByteLayer& layer : ByteLayers()) {
-    const Graph graph = ByteGraph(layer);
+  std::vector<Graph> graphs = ByteFunctions();
+  for (const ByteLayer& layer : ByteLayers()) graphs.push_back(ByteGraph(layer));
+  for (const Graph& graph : graphs) {
     std::vector<Tensor> inputs = ByteInputs(graph);
     const std::vector<Tensor> expected = ops::Evaluate(InIntegers(graph), inputs).value();
-    const std::vector<ValueId> values = AppendGraph(all, graph, layer.name);
+    const std::vector<ValueId> values = AppendGraph(all, graph, graph.name);
     for (size_t i = 0; i < inputs.size(); ++i) {
       const ValueId input = values[static_cast<size_t>(graph.inputs[i])];
       for (int64_t k = 0; k < inputs[i].size(); ++k) inputs[i].mutable_bytes()[k] ^= std::byte{61};
