@@ -5,6 +5,8 @@
 //     ==>   x, w, zx -> ConvInteger -> Add(b) -> Cast(f32) -> Mul(sx sw) -> y
 //   ... -> Mul(s) -> Relu -> QuantizeLinear(sy)   ==>   ... -> Mul(s / sy) -> Relu -> QuantizeLinear(1)
 //   DQ(x) -> MaxPool -> y   ==>   x -> MaxPool -> DQ -> y; likewise all that only moves elements
+//   DQ(x) -> AveragePool -> QuantizeLinear(sy)   ==>   x -> q.average_pool(sx / sy), likewise averages of all
+//   that is spatial
 //   QuantizeLinear(DQ(x)) with the same scale and zero point   ==>   x
 //   A scale of each run (DynamicQuantizeLinear) is multiplied first: ... -> Cast -> Mul(sx) -> Mul(sw) -> y
 //   QLinearConv and QLinearMatMul are what they stand for; weights of u8 around 128 become i8.
@@ -19,6 +21,7 @@
 
 #include "common/base/status.h"
 #include "common/ops/op.h"
+#include "common/passes/average_integers.h"
 #include "common/passes/dequantized.h"
 #include "common/passes/fold.h"
 #include "common/passes/passes.h"
@@ -34,6 +37,7 @@ class Converter {
 
   absl::StatusOr<Graph> Run() {
     QUENCH_RETURN_IF_ERROR(SinkDequantize(graph_, context_));
+    AverageIntegers(graph_);
     const size_t nodes = graph_.nodes.size();
     for (size_t i = 0; i < nodes; ++i) {
       QUENCH_RETURN_IF_ERROR(context_.Check());

@@ -46,8 +46,8 @@ Candidate RowMajorCandidate(const KernelRequest& request) {
 // Operators that keep the channel axis: their nests work on blocks of channels as they are.
 bool KeepsChannels(const Node& node) {
   static constexpr std::string_view kOps[] = {
-      "MaxPool",       "AveragePool",        "GlobalAveragePool",
-      "GlobalMaxPool", "BatchNormalization", "q.table"};
+      "MaxPool",        "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "BatchNormalization",
+      "q.average_pool", "q.table"};
   return std::find(std::begin(kOps), std::end(kOps), node.op) != std::end(kOps);
 }
 

@@ -74,6 +74,48 @@ TEST(QTable, NamesWhatDoesNotFit) {
   ExpectError(TryOp("q.table", {I32({1}, {0}), table}), "input 0");
 }
 
+Attributes Average(Attributes more, DataType to = DataType::kU8) {
+  more.merge(Attributes{{"scale", 0.5}, {"to", static_cast<int64_t>(to)}});
+  return more;
+}
+
+TEST(QAveragePool, AveragesWindowsInIntegers) {
+  const Tensor x = U8({1, 1, 2, 3}, {10, 20, 30, 250, 255, 255});
+  const Attributes pairs = {{"kernel_shape", Dims{2, 2}}};
+  // (535 / 4, 560 / 4) / 2, half to even
+  ExpectTensor(RunOp("q.average_pool", {x}, Average(pairs))[0], {1, 1, 1, 2}, {67, 70});
+  Attributes moved = pairs;
+  moved["x_zero_point"] = int64_t{100}, moved["y_zero_point"] = int64_t{-10};
+  const Tensor y = RunOp("q.average_pool", {x}, Average(moved, DataType::kI8))[0];
+  EXPECT_EQ(y.dtype(), DataType::kI8);
+  ExpectTensor(y, {1, 1, 1, 2}, {7, 10});
+}
+
+TEST(QAveragePool, PaddingIsZeroAndCountsIfAsked) {
+  const Tensor x = U8({1, 1, 1, 2}, {110, 104});
+  Attributes padded = {
+      {"kernel_shape", Dims{1, 2}}, {"pads", Dims{0, 1, 0, 0}}, {"x_zero_point", int64_t{100}}};
+  ExpectTensor(RunOp("q.average_pool", {x}, Average(padded))[0], {1, 1, 1, 2}, {5, 4});
+  padded["count_include_pad"] = int64_t{1};
+  ExpectTensor(RunOp("q.average_pool", {x}, Average(padded))[0], {1, 1, 1, 2}, {2, 4});
+}
+
+TEST(QAveragePool, WithoutAKernelItIsGlobal) {
+  const Tensor x = I8({1, 2, 2, 2}, {-128, -128, -128, -128, 1, 2, 3, 8});
+  ExpectTensor(RunOp("q.average_pool", {x}, Average({}, DataType::kI8))[0], {1, 2, 1, 1}, {-64, 2});
+  ExpectTensor(RunOp("q.average_pool", {x}, Average({}))[0], {1, 2, 1, 1}, {0, 2});
+}
+
+TEST(QAveragePool, NamesWhatDoesNotFit) {
+  const Tensor x = U8({1, 1, 2}, {0, 0});
+  ExpectError(TryOp("q.average_pool", {x}, Average({}, DataType::kI32)), "to is");
+  ExpectError(TryOp("q.average_pool", {x}, Average({{"x_zero_point", int64_t{-1}}})),
+              "x_zero_point is -1, which u8 does not hold");
+  ExpectError(TryOp("q.average_pool", {x}, Average({{"y_zero_point", int64_t{256}}})),
+              "y_zero_point is 256");
+  ExpectError(TryOp("q.average_pool", {F32({1, 1, 2}, {0, 0})}, Average({})), "input 0");
+}
+
 TEST(Quantization, BlockedNodesAreNotPointwise) {
   const Graph plain = OneNode("DequantizeLinear", {U8({2}, {1, 2}), F32({}, {1})});
   const Graph blocked = OneNode("DequantizeLinear", {U8({2}, {1, 2}), F32({1}, {1})},

@@ -161,6 +161,51 @@ TEST(IntegerArithmeticTest, WhatMovesWorksOnIntegers) {
   EXPECT_EQ(after.value(pool->outputs[0]).type.dtype, DataType::kI8);
 }
 
+TEST(IntegerArithmeticTest, AveragesBetweenIntegers) {
+  const std::vector<int64_t> two = {2, 2};
+  for (const char* op : {"AveragePool", "GlobalAveragePool", "ReduceMean"}) {
+    Quantized q({2, 3, 6, 8});
+    std::vector<ValueId> operands = {q.Pair(q.x, 0.01F, 3)};
+    std::map<std::string, Attribute> attributes;
+    if (op == std::string("AveragePool")) attributes = {{"kernel_shape", two}, {"strides", two}};
+    if (op == std::string("ReduceMean")) {
+      operands.push_back(q.graph.AddConstant("axes", Tensor::I64({3, -2})));
+      attributes = {{"keepdims", int64_t{0}}};
+    }
+    q.graph.outputs = {q.Pair(Add(q.graph, op, operands, attributes), 0.004F, -20)};
+    const Graph after = Integers(q.graph, 0.004);
+    EXPECT_EQ(CountOps(after, "q.average_pool"), 1) << op;
+    EXPECT_EQ(CountOps(after, op), 0) << op;
+    EXPECT_EQ(CountOps(after, "DequantizeLinear"), 1) << op;  // the output
+  }
+}
+
+TEST(IntegerArithmeticTest, AveragesOfOtherFormsStayInFloat) {
+  Quantized q({2, 3, 6, 8});
+  const ValueId x = q.Pair(q.x, 0.01F, 3);
+  const auto mean = [&](std::vector<int64_t> axes) {
+    const ValueId list = q.graph.AddConstant("axes", Tensor::I64(axes));
+    return Add(q.graph, "ReduceMean", {x, list});
+  };
+  const ValueId read_twice = Add(q.graph, "GlobalAveragePool", {x});
+  const ValueId large = Add(q.graph, "GlobalAveragePool", {q.Pair(q.x, 1e30F, 3)});
+  q.graph.outputs = {q.Q(mean({1, 2}), 0.01F, 0), q.Q(mean({3}), 0.01F, 0),
+                     q.Q(read_twice, 0.01F, 0), Add(q.graph, "Relu", {read_twice}),
+                     q.Q(large, 1e-30F, 0)};
+  EXPECT_EQ(CountOps(Integers(q.graph, 0.01), "q.average_pool"), 0);
+}
+
+// The sum of so many bytes might not fit i32; the graph is not run.
+TEST(IntegerArithmeticTest, AveragesOfAnySizeStayInFloat) {
+  Quantized q({1, 1, 4, 4});
+  const Dim n = Dim::OfSymbol(q.graph.symbols->AddInput("n", {0, 2}));
+  q.graph.value(q.x).type = Type::Tensor(DataType::kF32, {1, 1, n, 4});
+  q.graph.outputs = {q.Q(Add(q.graph, "GlobalAveragePool", {q.Pair(q.x, 0.01F, 3)}), 0.01F, 0)};
+  const auto after = RunPass(*FindPass("integer_arithmetic"), q.graph, {}, {});
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_EQ(CountOps(*after, "q.average_pool"), 0);
+}
+
 TEST(IntegerArithmeticTest, ATransposedKernelIsStillOne) {
   Quantized q({4, 16});
   const ValueId w =

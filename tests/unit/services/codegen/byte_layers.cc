@@ -182,6 +182,29 @@ std::vector<Graph> ByteFunctions() {
                     [](Graph&, Builder&, ValueId real) { return real; }),
   };
   graphs.push_back(FunctionBetweenLayers());
+  using Ints = std::vector<int64_t>;
+  const auto average = [](const char* op, std::map<std::string, Attribute> attributes = {}) {
+    return
+        [=](Graph& graph, Builder&, ValueId real) { return Node1(graph, op, {real}, attributes); };
+  };
+  const std::map<std::string, Attribute> window = {
+      {"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}};
+  std::map<std::string, Attribute> padded = window;
+  padded["count_include_pad"] = int64_t{1};
+  padded["ceil_mode"] = int64_t{1};
+  graphs.push_back(
+      FunctionGraph("average", {1, 20, 9, 8}, kU8, kU8, average("AveragePool", window)));
+  graphs.push_back(
+      FunctionGraph("average_padded", {2, 16, 10, 8}, kI8, kU8, average("AveragePool", padded)));
+  graphs.push_back(FunctionGraph("average_of_pairs", {1, 3, 40, 54}, kU8, kI8,
+                                 average("AveragePool", {{"kernel_shape", Ints{2, 2}}})));
+  graphs.push_back(
+      FunctionGraph("average_of_all", {2, 37, 7, 7}, kU8, kI8, average("GlobalAveragePool")));
+  graphs.push_back(
+      FunctionGraph("mean", {1, 18, 5, 6}, kI8, kI8, [](Graph& graph, Builder&, ValueId real) {
+        const ValueId axes = graph.AddConstant("axes", Tensor::I64({-1, 2}));
+        return Node1(graph, "ReduceMean", {real, axes}, {{"keepdims", int64_t{0}}});
+      }));
   return graphs;
 }
 

@@ -37,8 +37,8 @@ inline void PrintTo(const ByteLayer& layer, std::ostream* out) { *out << layer.n
 // Inputs `x`, `r` where there is a residual, and `z`, as integers; DequantizeLinear and QuantizeLinear
 // around the layer.
 Graph ByteGraph(const ByteLayer& layer);
-// Functions of one tensor of bytes, between layers and alone: pointwise_tables must make tables of all
-// that is between two bytes.
+// Pointwise functions and averages from bytes to bytes, alone and between layers: one node of
+// integers each.
 std::vector<Graph> ByteFunctions();
 // What the graph means in integers: after integer_arithmetic, which must have taken the layer.
 Graph InIntegers(const Graph& graph);
