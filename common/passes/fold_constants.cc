@@ -81,13 +81,14 @@ std::vector<bool> KeptForIntegers(const Graph& graph) {
     }
     if (HasStoredTable(graph, node))
       kept[static_cast<size_t>(graph.value(node.inputs[0]).producer)] = true;
-    if (!product || !IsDequantized(graph, node.inputs[0])) continue;
+    const bool transposed = node.op == "ConvTranspose";  // a convolution later
+    if ((!product && !transposed) || !IsDequantized(graph, node.inputs[0])) continue;
     for (size_t i = 1; i < node.inputs.size(); ++i) {
       ValueId id = node.inputs[i];
       while (id != kNone && graph.value(id).producer != kNone) {
         const NodeId producer = graph.value(id).producer;
         const std::string& op = graph.node(producer).op;
-        if (op != "DequantizeLinear" && op != "Transpose") break;
+        if (op != "DequantizeLinear" && (op != "Transpose" || transposed)) break;
         kept[static_cast<size_t>(producer)] = true;
         id = op == "Transpose" ? graph.node(producer).inputs[0] : kNone;
       }

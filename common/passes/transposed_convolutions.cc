@@ -1,11 +1,12 @@
 // Computes transposed convolutions as convolutions whose channels become pixels.
-//   pre: types inferred; the kernel is a constant
+//   pre: types inferred; the kernel is a constant, which may be dequantized
 //   x -> ConvTranspose(W[C, M, k, k], stride s) -> y
 //     ==>   x -> Conv(V[M s s, C, t, t]) -> DepthToSpace(s) -> Slice -> y,   t = ceil(k / s)
 //   Position s q + r of the whole result is the sum over j < t of x[q - j] W[r + s j]: the s s
 //   remainders r are channels of one convolution, with zeros where r + s j is not below k. The slice
 //   cuts off what padding does, whole blocks aside, which the convolution does not compute.
 //   Pointwise operations of one tensor that follow go before the pixels move: they can be fused.
+//   DequantizeLinear of kernel and bias stays in between, for integer_arithmetic.
 //   For images with the same stride along both axes and no dilation, where those zeros do not more than
 //   double the positions of a kernel along an axis; not for one input channel in each group, which
 //   convolutions with several outputs for it do not gain from.
@@ -18,6 +19,8 @@
 #include "common/base/status.h"
 #include "common/ops/kinds.h"
 #include "common/ops/op.h"
+#include "common/passes/dequantized.h"
+#include "common/passes/fold.h"
 #include "common/passes/passes.h"
 
 namespace quench::passes {
@@ -84,14 +87,63 @@ std::optional<Cut> CutOf(const Graph& graph, const Node& node, size_t axis, int6
   return Cut{begin, whole - out - begin};
 }
 
+// Floats, or integers that are dequantized along `axis`.
+struct Parameter {
+  const Tensor* values = nullptr;
+  NodeId dequantize = kNone;
+};
+
+bool FitsAxis(const Tensor* of_integers, const Tensor& integers, int64_t axis) {
+  if (of_integers == nullptr || of_integers->rank() > 1) return false;
+  return of_integers->size() == 1 ||
+         of_integers->size() == integers.dims()[static_cast<size_t>(axis)];
+}
+
+std::optional<Parameter> ParameterOf(const Graph& graph, ValueId id, int64_t axis) {
+  if (graph.value(id).type.dtype != DataType::kF32) return std::nullopt;
+  if (const Tensor* floats = ConstantOf(graph, id)) return Parameter{floats};
+  if (ProducerOf(graph, id, "DequantizeLinear") == nullptr) return std::nullopt;
+  const NodeId producer = graph.value(id).producer;
+  const Node& node = graph.node(producer);
+  const Tensor* integers = ConstantOf(graph, node.inputs[0]);
+  if (integers == nullptr || DataTypeBits(integers->dtype()) < 8 || integers->rank() <= axis ||
+      node.Int("block_size", 0) != 0)
+    return std::nullopt;
+  bool several = false;
+  for (size_t i = 1; i < node.inputs.size(); ++i) {
+    if (node.inputs[i] == kNone) continue;
+    const Tensor* each = ConstantOf(graph, node.inputs[i]);
+    if (!FitsAxis(each, *integers, axis)) return std::nullopt;
+    several |= each->size() != 1;
+  }
+  const int64_t own = node.Int("axis", 1);
+  if (several && own != axis && own != axis - integers->rank()) return std::nullopt;
+  return Parameter{integers, producer};
+}
+
+// Kernels and biases that are dequantized in another way become floats.
+absl::Status FoldOthers(Graph& graph, NodeId id, const StepContext& context) {
+  if (graph.node(id).op != "ConvTranspose") return absl::OkStatus();
+  for (size_t i = 1; i < graph.node(id).inputs.size(); ++i) {
+    const ValueId value = graph.node(id).inputs[i];
+    const Node* found = ProducerOf(graph, value, "DequantizeLinear");
+    if (found == nullptr || ParameterOf(graph, value, i == 1 ? 1 : 0)) continue;
+    const Node dequantize = *found;
+    const bool constant = std::all_of(
+        dequantize.inputs.begin(), dequantize.inputs.end(),
+        [&](ValueId each) { return each == kNone || ConstantOf(graph, each) != nullptr; });
+    if (constant) QUENCH_RETURN_IF_ERROR(FoldNode(graph, dequantize, context));
+  }
+  return absl::OkStatus();
+}
+
 std::optional<Form> FormOf(const Graph& graph, const Node& node) {
   if (node.op != "ConvTranspose") return std::nullopt;
-  const Tensor* kernel = ConstantOf(graph, node.inputs[1]);
-  if (kernel == nullptr || kernel->dtype() != DataType::kF32 || kernel->rank() != 2 + kAxes ||
-      kernel->size() == 0)
-    return std::nullopt;
+  const std::optional<Parameter> weights = ParameterOf(graph, node.inputs[1], 1);
+  const Tensor* kernel = weights ? weights->values : nullptr;
+  if (kernel == nullptr || kernel->rank() != 2 + kAxes || kernel->size() == 0) return std::nullopt;
   const bool biased = node.inputs.size() > 2 && node.inputs[2] != kNone;
-  if (biased && ConstantOf(graph, node.inputs[2]) == nullptr) return std::nullopt;
+  if (biased && !ParameterOf(graph, node.inputs[2], 0)) return std::nullopt;
   std::vector<int64_t> strides = node.Ints("strides");
   strides.resize(kAxes, 1);
   for (const int64_t dilation : node.Ints("dilations")) {
@@ -113,23 +165,32 @@ std::optional<Form> FormOf(const Graph& graph, const Node& node) {
   return form;
 }
 
-// [C, M / groups, kh, kw] as [M s s, C / groups, taps, taps], taps in reverse order.
-Tensor KernelOf(const Tensor& kernel, const Form& form) {
+// [C, M / groups, kh, kw] as [M s s, C / groups, taps, taps], taps in reverse order; `zero` of 1 or
+// M / groups integers stands for 0.
+Tensor KernelOf(const Tensor& kernel, const Form& form, const Tensor* zero) {
   const int64_t inputs = kernel.dims()[0] / form.groups, outputs = kernel.dims()[1];
+  const int64_t area = form.stride * form.stride;
   const auto& [h, w] = form.axes;
-  Tensor result = Tensor::Zeros(
-      DataType::kF32, {outputs * form.groups * form.stride * form.stride, inputs, h.taps, w.taps});
-  auto* out = reinterpret_cast<float*>(result.mutable_bytes());
-  const std::span<const float> in = kernel.as<float>();
+  Tensor result =
+      Tensor::Zeros(kernel.dtype(), {outputs * form.groups * area, inputs, h.taps, w.taps});
+  const int64_t size = DataTypeBits(kernel.dtype()) / 8;
+  std::byte* out = result.mutable_bytes();
+  const std::byte* in = kernel.bytes().data();
+  for (int64_t i = 0; zero != nullptr && i < result.size(); ++i) {
+    const int64_t output = i / (inputs * h.taps * w.taps) / area % outputs;
+    std::copy_n(zero->bytes().data() + (zero->size() == 1 ? 0 : output * size), size,
+                out + i * size);
+  }
   for (int64_t c = 0; c < kernel.dims()[0]; ++c) {
     for (int64_t m = 0; m < outputs; ++m) {
       for (int64_t y = 0; y < h.kernel; ++y) {
         for (int64_t x = 0; x < w.kernel; ++x) {
           const int64_t pixel = y % form.stride * form.stride + x % form.stride;
-          const int64_t channel = (c / inputs * outputs + m) * form.stride * form.stride + pixel;
+          const int64_t channel = (c / inputs * outputs + m) * area + pixel;
           const int64_t tap_y = h.taps - 1 - y / form.stride, tap_x = w.taps - 1 - x / form.stride;
-          out[((channel * inputs + c % inputs) * h.taps + tap_y) * w.taps + tap_x] =
-              in[static_cast<size_t>(((c * outputs + m) * h.kernel + y) * w.kernel + x)];
+          const int64_t to = ((channel * inputs + c % inputs) * h.taps + tap_y) * w.taps + tap_x;
+          const int64_t from = ((c * outputs + m) * h.kernel + y) * w.kernel + x;
+          std::copy_n(in + from * size, size, out + to * size);
         }
       }
     }
@@ -137,12 +198,14 @@ Tensor KernelOf(const Tensor& kernel, const Form& form) {
   return result;
 }
 
-Tensor Repeated(const Tensor& bias, int64_t times) {
-  std::vector<float> values;
-  for (int64_t i = 0; i < bias.size(); ++i)
-    values.insert(values.end(), static_cast<size_t>(times), static_cast<float>(bias.FloatAt(i)));
-  const auto size = static_cast<int64_t>(values.size());
-  return Tensor::Of(DataType::kF32, {size}, values);
+// Each element `times` times; all of that `rounds` times.
+Tensor Repeated(const Tensor& row, int64_t times, int64_t rounds = 1) {
+  Tensor result = Tensor::Zeros(row.dtype(), {row.size() * times * rounds});
+  const int64_t size = DataTypeBits(row.dtype()) / 8;
+  std::byte* out = result.mutable_bytes();
+  for (int64_t i = 0; i < result.size(); ++i)
+    std::copy_n(row.bytes().data() + i / times % row.size() * size, size, out + i * size);
+  return result;
 }
 
 class Rewriter {
@@ -160,12 +223,17 @@ class Rewriter {
     const Node node = graph_.node(id);  // adding nodes moves them
     const int64_t area = form.stride * form.stride;
     const auto& [h, w] = form.axes;
+    const Parameter kernel_of = *ParameterOf(graph_, node.inputs[1], 1);
+    const Tensor* zero = kernel_of.dequantize == kNone
+                             ? nullptr
+                             : ConstantOf(graph_, Operand(kernel_of.dequantize, 2));
     std::vector<ValueId> inputs = {
-        node.inputs[0], graph_.AddConstant(node.name + ".weight",
-                                           KernelOf(*ConstantOf(graph_, node.inputs[1]), form))};
+        node.inputs[0], Arranged(node, "weight", kernel_of.dequantize,
+                                 KernelOf(*kernel_of.values, form, zero), area, form.groups)};
     if (node.inputs.size() > 2 && node.inputs[2] != kNone) {
-      inputs.push_back(graph_.AddConstant(node.name + ".bias",
-                                          Repeated(*ConstantOf(graph_, node.inputs[2]), area)));
+      const Parameter bias = *ParameterOf(graph_, node.inputs[2], 0);
+      inputs.push_back(
+          Arranged(node, "bias", bias.dequantize, Repeated(*bias.values, area), area, 1));
     }
     const std::vector<int64_t> kernel = {h.taps, w.taps};
     const std::vector<int64_t> pads = {h.pad_begin, w.pad_begin, h.pad_end, w.pad_end};
@@ -187,6 +255,31 @@ class Rewriter {
   }
 
  private:
+  ValueId Operand(NodeId id, size_t i) const {
+    const std::vector<ValueId>& inputs = graph_.node(id).inputs;
+    return i < inputs.size() ? inputs[i] : kNone;
+  }
+
+  // A constant of the convolution, dequantized as the old one was by `dequantize`, if it was: by
+  // what that has for each of its outputs, `area` times each, for all groups.
+  ValueId Arranged(const Node& node, const std::string& what, NodeId dequantize, Tensor values,
+                   int64_t area, int64_t groups) {
+    const ValueId constant = graph_.AddConstant(node.name + "." + what, std::move(values));
+    if (dequantize == kNone) return constant;
+    const Node old = graph_.node(dequantize);  // adding nodes moves them
+    std::vector<ValueId> operands = old.inputs;
+    operands[0] = constant;
+    for (size_t i = 1; i < operands.size(); ++i) {
+      const Tensor* each = ConstantOf(graph_, operands[i]);
+      if (each == nullptr || each->size() == 1) continue;
+      const std::string name = graph_.value(operands[i]).name;
+      operands[i] = graph_.AddConstant(name, Repeated(*each, area, groups));
+    }
+    std::map<std::string, Attribute> attributes = old.attributes;
+    attributes["axis"] = int64_t{0};
+    return Add("DequantizeLinear", old, std::move(operands), std::move(attributes));
+  }
+
   ValueId Add(const std::string& op, const Node& of, std::vector<ValueId> inputs,
               std::map<std::string, Attribute> attributes) {
     const NodeId id = graph_.AddNode(op, of.name, std::move(inputs), 1, std::move(attributes));
@@ -208,8 +301,11 @@ class Rewriter {
     const auto place = static_cast<size_t>(id);
     if (uses_[place] != 1 || graph_.IsOutput(id)) return kNone;
     const Node& node = graph_.node(reader_[place]);
-    if (!ops::IsPointwise(node) || node.outputs.size() != 1 ||
-        !(graph_.value(node.outputs[0]).type == graph_.value(id).type))
+    if (!ops::IsPointwise(node) || node.outputs.size() != 1 || node.outputs[0] == kNone)
+      return kNone;
+    const Type& type = graph_.value(node.outputs[0]).type;
+    const bool quantized = node.op == "QuantizeLinear" && DataTypeBits(type.dtype) == 8;
+    if (quantized ? type.dims != graph_.value(id).type.dims : !(type == graph_.value(id).type))
       return kNone;
     for (const ValueId input : node.inputs) {
       if (input == id || input == kNone) continue;
@@ -249,9 +345,13 @@ absl::StatusOr<Graph> RewriteTransposedConvolutions(Graph graph, const PassOptio
   QUENCH_RETURN_IF_ERROR(ForEachBody(graph, [&](Graph body) {
     return RewriteTransposedConvolutions(std::move(body), options, context);
   }));
+  const size_t nodes = graph.nodes.size();
+  for (size_t i = 0; i < nodes; ++i) {
+    QUENCH_RETURN_IF_ERROR(context.Check());
+    QUENCH_RETURN_IF_ERROR(FoldOthers(graph, static_cast<NodeId>(i), context));
+  }
   Rewriter rewriter(graph);
   bool changed = false;
-  const size_t nodes = graph.nodes.size();
   for (size_t i = 0; i < nodes; ++i) {
     QUENCH_RETURN_IF_ERROR(context.Check());
     const std::optional<Form> form = FormOf(graph, graph.nodes[i]);

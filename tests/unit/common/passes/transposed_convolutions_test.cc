@@ -72,6 +72,50 @@ TEST_P(TransposedConvolutionsTest, ComputesTheSame) {
   }
 }
 
+// A constant of integers, dequantized along `axis` with `several` scales and zero points or one.
+ValueId Dequantized(Graph& graph, const Ints& dims, DataType dtype, int64_t axis, bool several) {
+  Tensor integers = Tensor::Zeros(dtype, dims);
+  const auto bytes = static_cast<int64_t>(integers.bytes().size());
+  const int width = DataTypeBits(dtype) / 8;
+  for (int64_t i = 0; i < bytes; ++i)
+    integers.mutable_bytes()[i] = static_cast<std::byte>(i % width < 2 ? i * 37 % 251 : 0);
+  const int64_t count = several ? dims[static_cast<size_t>(axis)] : 1;
+  const Ints shape = several ? Ints{count} : Ints{};
+  Tensor scale = Tensor::Zeros(DataType::kF32, shape), zero = Tensor::Zeros(dtype, shape);
+  for (int64_t i = 0; i < count; ++i) {
+    reinterpret_cast<float*>(scale.mutable_bytes())[i] = 0.01F * static_cast<float>(1 + i);
+    zero.mutable_bytes()[i * width] = static_cast<std::byte>(width == 1 ? 3 + i : 0);
+  }
+  return Add(graph, "DequantizeLinear",
+             {graph.AddConstant("q", integers), graph.AddConstant("s", scale),
+              graph.AddConstant("z", zero)},
+             {{"axis", axis}});
+}
+
+TEST_P(TransposedConvolutionsTest, KeepsIntegers) {
+  const Transposed& form = GetParam();
+  const auto group = form.attributes.find("group");
+  const int64_t groups = group == form.attributes.end() ? 1 : std::get<int64_t>(group->second);
+  for (const bool several : {false, true}) {
+    ValueId x;
+    Graph graph = ImageGraph(&x, {2, 4, 5, 6});
+    const ValueId w =
+        Dequantized(graph, form.kernel, several ? DataType::kI8 : DataType::kU8, 1, several);
+    const ValueId b = Dequantized(graph, {form.kernel[1] * groups}, DataType::kI32, 0, several);
+    const ValueId y = Add(graph, "ConvTranspose", {x, w, b}, form.attributes);
+    const ValueId scale = graph.AddConstant("sy", Tensor::ScalarF32(0.5F));
+    graph.outputs = {Add(graph, "QuantizeLinear", {Add(graph, "Relu", {y}), scale})};
+    const Graph after = After("transposed_convolutions", graph);
+    EXPECT_EQ(CountOps(after, "ConvTranspose"), form.rewritten ? 0 : 1);
+    EXPECT_EQ(CountOps(after, "DequantizeLinear"), 2);
+    if (!form.rewritten) continue;
+    for (const Node& node : after.nodes) {  // pixels that move are integers
+      if (node.op != "DepthToSpace" && node.op != "Slice") continue;
+      EXPECT_EQ(after.value(node.inputs[0]).type.dtype, DataType::kU8);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Forms, TransposedConvolutionsTest, ::testing::ValuesIn(Cases()),
                          [](const auto& test) { return test.param.name; });
 
@@ -108,6 +152,17 @@ TEST(TransposedConvolutionsTest, LargeStridesStay) {
   const auto after = RunPass(*FindPass("transposed_convolutions"), graph, {}, {});
   ASSERT_TRUE(after.ok()) << after.status();
   EXPECT_EQ(CountOps(*after, "ConvTranspose"), 1);
+}
+
+// A scale for each input channel is none of the convolution's.
+TEST(TransposedConvolutionsTest, OtherIntegersBecomeFloats) {
+  ValueId x;
+  Graph graph = ImageGraph(&x, {1, 4, 5, 6});
+  const ValueId w = Dequantized(graph, {4, 3, 2, 2}, DataType::kI8, 0, true);
+  graph.outputs = {Add(graph, "ConvTranspose", {x, w}, {{"strides", Ints{2, 2}}})};
+  const Graph after = After("transposed_convolutions", graph);
+  EXPECT_EQ(CountOps(after, "ConvTranspose"), 0);
+  EXPECT_EQ(CountOps(after, "DequantizeLinear"), 0);
 }
 
 TEST(TransposedConvolutionsTest, KernelsOfTheRunStay) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/ops/evaluate.h"
+#include "common/passes/pass.h"
 #include "tests/unit/services/codegen/byte_layers.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
@@ -112,6 +113,58 @@ TEST(ByteNetwork, HasTheIntegersBits) {
       ExpectBits(actual[1], (*expected)[1], build + ", " + run);
       EXPECT_LE(RelativeError(actual[0], (*expected)[0]), 1e-6)  // a sum of floats
           << build << ", " << run;
+    });
+  });
+}
+
+// As other tools write it: kernel and bias of a transposed convolution are dequantized constants.
+Graph TransposedLayer() {
+  Graph graph;
+  graph.name = "transposed";
+  const auto number = [&](float value) {
+    return graph.AddConstant("scale", Tensor::ScalarF32(value));
+  };
+  const ValueId zero =
+      graph.AddConstant("zero", Tensor::Of(DataType::kU8, {}, std::vector<uint8_t>{117}));
+  Tensor weights = Tensor::Zeros(DataType::kI8, {16, 12, 4, 4});
+  for (int64_t i = 0; i < weights.size(); ++i)
+    weights.mutable_bytes()[i] = static_cast<std::byte>(i * 89 % 255 - 127);
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kU8, {1, 16, 7, 9}));
+  const ValueId w =
+      Node1(graph, "DequantizeLinear", {graph.AddConstant("w", weights), number(0.01F)});
+  const ValueId b = Node1(
+      graph, "DequantizeLinear",
+      {graph.AddConstant("b", Tensor::Of(DataType::kI32, {12}, std::vector<int32_t>(12, 2900))),
+       number(0.0002F)});
+  const ValueId real = Node1(graph, "DequantizeLinear", {x, number(0.02F), zero});
+  const ValueId y =
+      Node1(graph, "ConvTranspose", {real, w, b},
+            {{"strides", std::vector<int64_t>{2, 2}}, {"pads", std::vector<int64_t>{1, 1, 1, 1}}});
+  graph.outputs = {Node1(graph, "QuantizeLinear", {Node1(graph, "Relu", {y}), number(0.3F), zero})};
+  Infer(graph);
+  return graph;
+}
+
+TEST(ByteLayers, TransposedConvolutionsAreSumsOfProducts) {
+  const Graph before = TransposedLayer();
+  const absl::StatusOr<Graph> graph = passes::RunPipeline(before, {}, {});
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const Graph integers = InIntegers(*graph);
+  for (const Node& node : integers.nodes) {
+    EXPECT_NE(node.op, "ConvTranspose");
+    EXPECT_NE(node.op, "DequantizeLinear");
+    if (node.op != "DepthToSpace" && node.op != "Slice") continue;
+    EXPECT_EQ(integers.value(node.inputs[0]).type.dtype, DataType::kU8) << node.name;
+  }
+  const std::vector<Tensor> inputs = ByteInputs(*graph);
+  const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(integers, inputs);
+  const absl::StatusOr<std::vector<Tensor>> real = ops::Evaluate(before, inputs);
+  ASSERT_TRUE(expected.ok() && real.ok()) << expected.status() << real.status();
+  for (int64_t i = 0; i < (*real)[0].size(); ++i)
+    ASSERT_NEAR((*expected)[0].FloatAt(i), (*real)[0].FloatAt(i), 1) << i;
+  ForEachBuild(*graph, {}, [&](const Compiled& compiled, int, const std::string& build) {
+    ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& actual, const std::string& run) {
+      ExpectBits(actual[0], (*expected)[0], build + ", " + run);
     });
   });
 }
