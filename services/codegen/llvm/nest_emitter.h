@@ -96,6 +96,8 @@ class NestEmitter {
 
   // nest_lanes.cc: the loop whose iterations are lanes
   void LanesFor(loops::StmtId id, int lanes);
+  llvm::Value* WholeVectors(const loops::Stmt& stmt, int lanes, llvm::Value* begin,
+                            llvm::Value* end, bool masked);
   void VectorBody(const loops::Stmt& stmt, int lanes, llvm::Value* index, llvm::Value* mask);
   void ScalarTail(const loops::Stmt& stmt, llvm::Value* begin, llvm::Value* end);
   bool MaskedTailPays(loops::StmtId id, int lanes);

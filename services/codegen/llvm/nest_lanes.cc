@@ -42,20 +42,34 @@ void NestEmitter::ScalarTail(const Stmt& stmt, llvm::Value* begin, llvm::Value* 
   });
 }
 
+// What is left is a mask where the target has masked memory, else narrower vectors and then scalars.
 void NestEmitter::LanesFor(loops::StmtId id, int lanes) {
   const Stmt& stmt = StmtAt(id);
   llvm::Value* begin = Scalar(stmt.args[0]);
   llvm::Value* end = Scalar(stmt.args[1]);
+  llvm::Value* none = b_.getInt64(0);
+  llvm::Value* count = b_.CreateNSWSub(end, begin);
+  count = b_.CreateSelect(b_.CreateICmpSGT(count, none), count, none);
+  end = b_.CreateNSWAdd(begin, count);
+  const bool masked = MaskedTailPays(id, lanes);
+  const int narrow = state_.target.f32_lanes();
+  begin = WholeVectors(stmt, lanes, begin, end, masked);
+  if (masked) return;
+  // A lookup costs the same for few lanes, and its table would be kept for two loops.
+  if (lanes >= 2 * narrow && tables_.empty()) begin = WholeVectors(stmt, narrow, begin, end, false);
+  ScalarTail(stmt, begin, end);
+}
+
+// [begin, end) in whole vectors, and the rest under a mask if `masked`. The end of the whole vectors.
+llvm::Value* NestEmitter::WholeVectors(const Stmt& stmt, int lanes, llvm::Value* begin,
+                                       llvm::Value* end, bool masked) {
   const std::vector<LocalSlot> outer = locals_;
   OpenAccumulators(stmt, lanes);
-  // [begin, middle) in whole vectors.
-  llvm::Value* count = b_.CreateNSWSub(end, begin);
-  count = b_.CreateSelect(b_.CreateICmpSGT(count, b_.getInt64(0)), count, b_.getInt64(0));
-  llvm::Value* rest = b_.CreateAnd(count, b_.getInt64(static_cast<uint64_t>(lanes - 1)));
-  llvm::Value* middle = b_.CreateNSWAdd(begin, b_.CreateNSWSub(count, rest));
+  llvm::Value* rest =
+      b_.CreateAnd(b_.CreateNSWSub(end, begin), b_.getInt64(static_cast<uint64_t>(lanes - 1)));
+  llvm::Value* middle = b_.CreateNSWSub(end, rest);
   CountedLoop(begin, middle, lanes, true,
               [&](llvm::Value* index) { VectorBody(stmt, lanes, index, nullptr); });
-  const bool masked = MaskedTailPays(id, lanes);
   if (masked) {
     Branch(
         b_.CreateICmpNE(rest, b_.getInt64(0)),
@@ -68,7 +82,7 @@ void NestEmitter::LanesFor(loops::StmtId id, int lanes) {
   }
   CloseAccumulators(stmt);
   locals_ = outer;
-  if (!masked) ScalarTail(stmt, middle, end);
+  return middle;
 }
 
 // Locals that the loop sets are private to an iteration, thus varying, or reductions: those start
