@@ -16,14 +16,17 @@ bool Pointwise(const KernelRequest& request) {
   return op != nullptr && op->kind == ops::OpKind::kPointwise;
 }
 
-// An operand of a pointwise node with the result's dims and element size: its memory can become the
+// An operand of a node that works on each element with the result's dims and element size: its memory can become the
 // result's.
 int InPlaceInput(const KernelRequest& request) {
-  if (!Pointwise(request) && request.node.op != "q.table") return -1;
+  const std::vector<ValueId>& inputs = request.node.inputs;
+  const bool looks_up =  // in memory that is not the result's
+      request.node.op == "q.table" && request.graph.value(inputs[1]).constant != nullptr;
+  if (!Pointwise(request) && !looks_up) return -1;
   const Type& result = request.graph.value(request.node.outputs[0]).type;
-  for (size_t i = 0; i < request.node.inputs.size(); ++i) {
-    if (request.node.inputs[i] == quench::kNone) continue;
-    const Value& value = request.graph.value(request.node.inputs[i]);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i] == quench::kNone) continue;
+    const Value& value = request.graph.value(inputs[i]);
     if (value.constant == nullptr && value.type.dims == result.dims &&
         DataTypeBits(value.type.dtype) == DataTypeBits(result.dtype)) {
       return static_cast<int>(i);

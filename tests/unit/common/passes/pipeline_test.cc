@@ -39,6 +39,18 @@ TEST(PipelineTest, StopsAfterAPassAndReportsEachOnTheWay) {
   EXPECT_EQ(seen.back(), "fold_constants");
 }
 
+// Those that codegen runs are not part of it, unless they are asked for.
+TEST(PipelineTest, GoesOnToCodegensPassesIfAsked) {
+  for (const char* name : {"", "integer_arithmetic", "pointwise_tables", "fuse_groups"}) {
+    PassOptions options;
+    options.stop_after = name;
+    std::vector<std::string> seen;
+    options.on_pass = [&](std::string_view pass, const Graph&) { seen.emplace_back(pass); };
+    ASSERT_TRUE(RunPipeline(ConvNorm(), options, {}).ok());
+    EXPECT_EQ(seen.back(), *name == 0 ? "dead_code" : name);
+  }
+}
+
 TEST(PipelineTest, UnknownNamesListTheKnownOnes) {
   PassOptions options;
   options.disabled = {"fold_constant"};

@@ -36,6 +36,13 @@ TEST_P(ByteLayerTest, HasTheIntegersBits) {
 INSTANTIATE_TEST_SUITE_P(Layers, ByteLayerTest, ::testing::ValuesIn(ByteLayers()),
                          [](const auto& test) { return test.param.name; });
 
+Tensor Bytes255() {
+  Tensor bytes = Tensor::Zeros(DataType::kU8, {256});
+  for (int64_t i = 0; i < bytes.size(); ++i)
+    bytes.mutable_bytes()[i] = static_cast<std::byte>(255 - i);
+  return bytes;
+}
+
 class ByteFunctionTest : public ::testing::TestWithParam<Graph> {};
 
 TEST_P(ByteFunctionTest, HasTheIntegersBits) {
@@ -58,6 +65,19 @@ TEST_P(ByteFunctionTest, HasTheIntegersBits) {
 
 INSTANTIATE_TEST_SUITE_P(Functions, ByteFunctionTest, ::testing::ValuesIn(ByteFunctions()),
                          [](const auto& test) { return test.param.name; });
+
+// A table of the run, which bytes of its own look up.
+TEST(ByteFunctions, TablesMayBeInputs) {
+  Graph graph;
+  graph.name = "table_of_the_run";
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kU8, {256}));
+  const ValueId row = graph.AddConstant("row", Bytes255());
+  const ValueId table = Node1(graph, "BitwiseXor", {x, row});
+  graph.outputs = {Node1(graph, "q.table", {x, table}), Node1(graph, "q.table", {table, table})};
+  Infer(graph);
+  ExpectSame(graph, ByteInputs(graph), 3, 0);
+  ExpectSame(graph, ByteInputs(graph), 0, 0);
+}
 
 // From floats to floats, with all that stands between layers: pooling, a residual sum of two
 // quantized branches, channels joined, an average.
