@@ -10,12 +10,13 @@
 //   QuantizeLinear(DQ(x)) with the same scale and zero point   ==>   x
 //   A scale of each run (DynamicQuantizeLinear) is multiplied first: ... -> Cast -> Mul(sx) -> Mul(sw) -> y
 //   QLinearConv and QLinearMatMul are what they stand for; weights of u8 around 128 become i8.
-//   Gemm and MatMul become MatMulInteger. Exact up to the last rounding: the sum is an integer, its
+//   Gemm and MatMul become MatMulInteger, with zeros that make up a sum of a multiple of 4. Exact up to the last rounding: the sum is an integer, its
 //   scale one f32 product. What stays in float gets its dequantized constants.
 //   x, DQ(w) -> MatMul -> y   ==>   x, w, sw -> q.weight_only_matmul -> y, when w is large
 //   DQ(w), ids -> Gather -> y   ==>   Gather(w), Gather(sw) -> DQ -> y, likewise
 //   source: Jacob et al. 2018, arXiv 1712.05877, section 2.2
 //   case: IntegerArithmeticTest
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -29,6 +30,8 @@
 
 namespace quench::passes {
 namespace {
+
+constexpr int64_t kSum = 4;  // products of bytes that instructions add up at once
 
 class Converter {
  public:
@@ -268,9 +271,12 @@ class Converter {
       if (conv && count != 1) dims.resize(static_cast<size_t>(type.rank() - 1), 1);
       return dims;
     };
+    const int64_t rest = conv ? 0 : (kSum - kernel.integers.dims()[0] % kSum) % kSum;
+    const bool stored = kernel.id != kNone && rest == 0;
     const ValueId weights =
-        kernel.id != kNone ? kernel.id : graph_.AddConstant(node.name + ".w", kernel.integers);
-    std::vector<ValueId> operands = {input.integers, weights};
+        stored ? kernel.id
+               : graph_.AddConstant(node.name + ".w", WithZeroRows(kernel.integers, rest));
+    std::vector<ValueId> operands = {Widened(node, input.integers, rest), weights};
     if ((input.zero != 0 || !input.known) && input.zero_id != kNone)
       operands.push_back(input.zero_id);
     type.dtype = DataType::kI32;
@@ -298,6 +304,26 @@ class Converter {
       real = Add("Add", node.name + ".biased", {real, b}, type);
     }
     return real;
+  }
+
+  // A constant with more rows (or elements of its first axis) of zeros.
+  static Tensor WithZeroRows(const Tensor& integers, int64_t rows) {
+    if (rows == 0) return integers;
+    std::vector<int64_t> dims = integers.dims();
+    dims[0] += rows;
+    Tensor result = Tensor::Zeros(integers.dtype(), dims);
+    std::copy(integers.bytes().begin(), integers.bytes().end(), result.mutable_bytes());
+    return result;
+  }
+
+  // The same along the last axis of a value; what is added meets weights of 0.
+  ValueId Widened(const Node& node, ValueId integers, int64_t columns) {
+    if (columns == 0) return integers;
+    Type type = graph_.value(integers).type;
+    type.dims.back() = graph_.symbols->Add(type.dims.back(), columns);
+    const ValueId pads = graph_.AddConstant(node.name + ".pads", Tensor::I64({0, columns}));
+    const ValueId axis = graph_.AddConstant(node.name + ".axis", Tensor::I64({type.rank() - 1}));
+    return Add("Pad", node.name + ".wide", {integers, pads, kNone, axis}, type);
   }
 
   void FindReaders() {

@@ -145,6 +145,17 @@ TEST(IntegerArithmeticTest, ProductsOfMatrices) {
   EXPECT_EQ(CountOps(after, "DequantizeLinear"), 0);
 }
 
+TEST(IntegerArithmeticTest, SumsAreOfAMultipleOfFour) {
+  Quantized q({2, 3, 27});
+  const ValueId product = Add(q.graph, "MatMul", {q.Pair(q.x, 0.01F, 3), q.Kernel({27, 10}, 1)});
+  q.graph.outputs = {q.Pair(product, 0.03F, 1)};
+  const Graph after = Integers(q.graph, 0.03);
+  const Node* node = Find(after, "MatMulInteger");
+  ASSERT_NE(node, nullptr);
+  EXPECT_EQ(after.value(node->inputs[0]).type.dims.back(), Dim(28));
+  EXPECT_EQ(ConstantOf(after, node->inputs[1])->dims(), (std::vector<int64_t>{28, 10}));
+}
+
 TEST(IntegerArithmeticTest, WhatMovesWorksOnIntegers) {
   Quantized q({1, 4, 8, 8});
   const ValueId x = q.Pair(q.x, 0.01F, 3);
