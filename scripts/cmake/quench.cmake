@@ -8,8 +8,7 @@
 
 find_program(QUENCH_CCACHE ccache)
 if(QUENCH_CCACHE)
-  set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
-      CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_INODECACHE=1 ${QUENCH_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_SOURCE_DIR}/scripts/cmake/launch_compiler ${CMAKE_SOURCE_DIR} ${QUENCH_CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_C_COMPILER_LAUNCHER})
 endif()
 # GCC looks for a program of exactly this name; Debian's lld-19 has it in LLVM's own folder.
