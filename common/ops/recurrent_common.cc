@@ -161,6 +161,7 @@ absl::Status InferRecurrent(InferContext& ctx, int gates, int activations) {
   const Dim time = x.dims[batch_first ? 1 : 0];
   const Dim batch = x.dims[batch_first ? 0 : 1];
   const Dim hidden = ctx.input(2).dims[2];
+  if (hidden.is(0)) return ctx.Error("hidden size is 0, it is at least 1");
   if (!hidden.is_static()) return ctx.UnsupportedError("hidden size is known only at run time");
   if (ctx.node().Find("hidden_size") != nullptr && !hidden.is(ctx.node().Int("hidden_size", 0))) {
     return ctx.Error(fmt::format("hidden_size is {}, R has {}", ctx.node().Int("hidden_size", 0),

@@ -115,6 +115,13 @@ std::optional<Kernel> ReadKernel(const Graph& graph, ValueId id) {
   return kernel;
 }
 
+std::optional<Kernel> ReadRecurrentKernel(const Graph& graph, ValueId id) {
+  std::optional<Kernel> kernel = ReadKernel(graph, id);
+  const bool fits = kernel && kernel->integers.rank() == 3 &&
+                    (kernel->scales.size() == 1 || kernel->scale_axis == 1);
+  return fits ? std::move(kernel) : std::nullopt;
+}
+
 bool SumsFit(const Tensor& integers, int64_t channel_axis, const Dequantized& input,
              const Tensor* bias) {
   const int64_t low = input.dtype == DataType::kI8 ? -128 : 0, high = low + 255;

@@ -40,6 +40,8 @@ struct Kernel {
 // Integers around 128 (u8) or 0 (i8; `zero` may be null) as i8 around 0; nothing when they are not.
 std::optional<Tensor> AsSigned(const Tensor& integers, const Tensor* zero);
 std::optional<Kernel> ReadKernel(const Graph& graph, ValueId id);
+// The same for W or R of a recurrent layer: one scale, or one for each row of all directions.
+std::optional<Kernel> ReadRecurrentKernel(const Graph& graph, ValueId id);
 
 // A constant of f32 or of integers of 8 or 4 bits.
 Tensor TransposedMatrix(const Tensor& matrix);

@@ -76,7 +76,7 @@ std::vector<bool> KeptForIntegers(const Graph& graph) {
       kept[static_cast<size_t>(graph.value(node.inputs[1]).producer)] = true;
     const bool recurrent = node.op == "LSTM" || node.op == "GRU" || node.op == "RNN";
     for (const size_t i : {1U, 2U}) {
-      if (recurrent && IsDequantized(graph, node.inputs[i]))
+      if (recurrent && ReadRecurrentKernel(graph, node.inputs[i]))
         kept[static_cast<size_t>(graph.value(node.inputs[i]).producer)] = true;
     }
     if (HasStoredTable(graph, node))

@@ -271,7 +271,10 @@ class Converter {
       if (conv && count != 1) dims.resize(static_cast<size_t>(type.rank() - 1), 1);
       return dims;
     };
-    const int64_t rest = conv ? 0 : (kSum - kernel.integers.dims()[0] % kSum) % kSum;
+    // A size that is known while running only is checked as it is, and told as the user knows it.
+    const std::vector<Dim>& sizes = graph_.value(input.integers).type.dims;
+    const bool widens = !conv && !sizes.empty() && sizes.back().is_static();
+    const int64_t rest = widens ? (kSum - kernel.integers.dims()[0] % kSum) % kSum : 0;
     const bool stored = kernel.id != kNone && rest == 0;
     const ValueId weights =
         stored ? kernel.id

@@ -28,9 +28,8 @@ std::optional<RecurrentWeights> ReadRecurrentWeights(const Graph& graph, ValueId
     if (constant->dtype() != DataType::kF32 || constant->rank() != 3) return std::nullopt;
     return RecurrentWeights{*constant, {}};
   }
-  const std::optional<Kernel> kernel = ReadKernel(graph, id);
-  if (!kernel || kernel->integers.rank() != 3) return std::nullopt;
-  if (kernel->scales.size() > 1 && kernel->scale_axis != 1) return std::nullopt;
+  const std::optional<Kernel> kernel = ReadRecurrentKernel(graph, id);
+  if (!kernel) return std::nullopt;
   return RecurrentWeights{kernel->integers, {kernel->scales.begin(), kernel->scales.end()}};
 }
 

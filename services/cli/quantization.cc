@@ -135,7 +135,7 @@ void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlag
       .Add("--type", flags->type,
            "Ranges of activations: static (calibrated), dynamic (of each run), any (static where "
            "there are statistics), weights (activations stay in float: only weights of matrix "
-           "products and embedding tables become integers)",
+           "products, recurrent layers and embedding tables become integers)",
            "static|dynamic|any|weights (default any)")
       .OneOf({"static", "dynamic", "any", "weights"});
   std::vector<std::string> methods;

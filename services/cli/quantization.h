@@ -76,7 +76,7 @@ absl::StatusOr<QuantizedModel> QuantizeHere(TapBuild& taps, const quantizer::Sta
 // Warnings on stderr; on stdout what rounding gained, what was tried for a budget, and how many layers became integers,
 // with those that did not.
 void PrintLayers(const Quantization& quantization);
-// Every convolution and product: node, op, quantized, reason.
+// Every convolution, product and recurrent layer: node, op, quantized, reason.
 nlohmann::json LayersToJson(const quantizer::QuantizeReport& report);
 
 }  // namespace quench::cli

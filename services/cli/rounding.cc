@@ -36,17 +36,22 @@ bool IsChanged(const RoundingFlags& flags) {
 absl::StatusOr<quantizer::Rounding> AdaptHere(TapBuild& taps, const quantizer::QuantizeOptions& how,
                                               const RoundingFlags& flags,
                                               const StepContext& context) {
+  // Before a build and a search that take their time.
+  QUENCH_RETURN_IF_ERROR(quantizer::CheckedForQuantization(taps.graph(), how).status());
   QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path library, taps.Library(context));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> samples,
                           OpenSamplesOf(flags.samples, artifact->inputs(), context));
   const auto threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  return quantizer::AdaptRounding(taps.graph(), library, *samples, how, threads, context);
+  return quantizer::AdaptRounding(taps.graph(), library, *samples, how,
+                                  {threads, flags.samples.random > 0}, context);
 }
 
 nlohmann::json RoundingToJson(const quantizer::Rounding& rounding) {
   const auto db = [](double value) {
-    return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json("inf");
+    return std::isnan(value)      ? nlohmann::json()
+           : std::isfinite(value) ? nlohmann::json(value)
+                                  : nlohmann::json("inf");
   };
   nlohmann::json kernels = nlohmann::json::array();
   for (const quantizer::AdaptedKernel& kernel : rounding.kernels) {

@@ -40,6 +40,7 @@ std::vector<float> ProductPatches(const Node& node, const Tensor& input, int64_t
   const int64_t rows = length == 0 ? 0 : input.size() / length;
   const std::span<const float> x = input.as<float>();
   std::vector<float> patches;
+  patches.reserve(static_cast<size_t>(std::min(rows, count) * length));
   for (const int64_t row : Spread(rows, count, shift)) {
     for (int64_t k = 0; k < length; ++k)
       patches.push_back(x[static_cast<size_t>(columns ? k * rows + row : row * length + k)]);
@@ -90,8 +91,10 @@ std::vector<float> ConvPatches(const Node& node, const Tensor& kernel, const Ten
   const int64_t positions = Product(w.outputs), taps = Product(w.kernel), plane = Product(w.sizes);
   const std::span<const float> x = input.as<float>();
   std::vector<float> patches;
+  const int64_t all = input.dims()[0] * positions;
+  patches.reserve(static_cast<size_t>(std::min(all, count) * channels * taps));
   std::vector<int64_t> at, tap, offsets(static_cast<size_t>(taps));
-  for (const int64_t chosen : Spread(input.dims()[0] * positions, count, shift)) {
+  for (const int64_t chosen : Spread(all, count, shift)) {
     Unravel(chosen % positions, w.outputs, at);
     for (int64_t t = 0; t < taps; ++t) {  // -1: outside
       Unravel(t, w.kernel, tap);

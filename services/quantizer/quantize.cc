@@ -406,6 +406,7 @@ class Quantizer {
 
   void Warn() {
     const auto warn = [&](std::string text) { report_.warnings.push_back(std::move(text)); };
+    if (report_.adapted_kernels > 0 && options_.rounding->random) warn(kRandomRounding);
     if (report_.static_values > 0 && statistics_->random) {
       warn("calibrated on random inputs: ranges of real data are others");
     }
@@ -463,13 +464,18 @@ class Quantizer {
 
 }  // namespace
 
+absl::StatusOr<Graph> CheckedForQuantization(const Graph& graph, const QuantizeOptions& options) {
+  QUENCH_RETURN_IF_ERROR(CheckOptions(options));
+  QUENCH_RETURN_IF_ERROR(CheckStage(graph));
+  Graph checked = graph;
+  QUENCH_RETURN_IF_ERROR(ops::InferGraph(checked));
+  return checked;
+}
+
 absl::StatusOr<QuantizedModule> Quantize(const Graph& graph, const Statistics* statistics,
                                          const QuantizeOptions& options,
                                          const StepContext& context) {
-  QUENCH_RETURN_IF_ERROR(CheckOptions(options));
-  QUENCH_RETURN_IF_ERROR(CheckStage(graph));
-  Graph checked = graph;  // a module may come from anywhere
-  QUENCH_RETURN_IF_ERROR(ops::InferGraph(checked));
+  QUENCH_ASSIGN_OR_RETURN(Graph checked, CheckedForQuantization(graph, options));
   const std::string fingerprint = Fingerprint(graph);
   if (options.rounding != nullptr) {
     QUENCH_RETURN_IF_ERROR(CheckRounding(*options.rounding, graph, fingerprint, options));

@@ -78,6 +78,10 @@ struct QuantizedModule {
   QuantizeReport report;
 };
 
+// A copy with types inferred anew, for a module may come from anywhere. INVALID_ARGUMENT: options that
+// mean nothing (all named), or a module that is none; FAILED_PRECONDITION: quantized already.
+absl::StatusOr<Graph> CheckedForQuantization(const Graph& graph, const QuantizeOptions& options);
+
 // `graph` is at stage `canonical`, after the passes; `statistics` (null: none) are those of this
 // very graph. FAILED_PRECONDITION: already quantized, statistics or rounding of another module or other
 // options, or some statistics are missing that RangeSource::kStatic needs (all named).

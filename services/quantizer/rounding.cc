@@ -11,6 +11,7 @@
 
 #include "common/base/status.h"
 #include "common/ir/hash.h"
+#include "common/passes/passes.h"
 #include "common/runner/runner.h"
 #include "services/quantizer/calibrate.h"
 #include "services/quantizer/flips.h"
@@ -22,8 +23,9 @@
 namespace quench::quantizer {
 namespace {
 
-constexpr int64_t kPlaces = 8192;      // of all samples, that moments are taken from
-constexpr int64_t kLongestRow = 2048;  // of which moments are kept as one matrix
+constexpr int64_t kPlaces = 8192;                   // of all samples, that moments are taken from
+constexpr int64_t kLongestPart = 2048;              // of a row, whose moments are one matrix
+constexpr int64_t kPatchBytes = int64_t{64} << 20;  // of one layer and sample, and that wait in all
 constexpr int64_t kMomentBytes = int64_t{512} << 20;
 constexpr int64_t kRowsOfTask = 64;
 
@@ -36,7 +38,12 @@ struct RoundedLayer {
   std::vector<Node> readers;
   std::vector<std::string> inputs;  // the value that each reader multiplies with
 
-  int64_t parts() const { return (rows.length + kLongestRow - 1) / kLongestRow; }
+  int64_t width() const { return rows.groups * rows.length; }
+  int64_t parts() const {
+    const auto bytes = static_cast<int64_t>(sizeof(float)) * width();
+    const int64_t longest = std::clamp<int64_t>(kMomentBytes / bytes, 1, kLongestPart);
+    return (rows.length + longest - 1) / longest;
+  }
   // Where a part of a row begins; the end for `part` = parts().
   int64_t Begin(int64_t part) const { return rows.length * part / parts(); }
   int64_t MomentBytes() const {
@@ -135,6 +142,12 @@ class RoundingSearch {
   }
 
  private:
+  // What a layer read at some places.
+  struct Patches {
+    size_t layer;
+    std::vector<float> rows;
+  };
+
   // Moments of the inputs of layers `first` to before `last`.
   absl::Status Measure(size_t first, size_t last) {
     moments_.clear();
@@ -163,31 +176,40 @@ class RoundingSearch {
       for (size_t r = 0; r < layers_[i].readers.size(); ++r)
         wanted.emplace(layers_[i].inputs[r], std::pair(i, r));
     }
-    // What layers read of a run, until it has ended: then cores share the work.
-    std::vector<std::pair<size_t, std::vector<float>>> patches;
-    const int64_t places =
-        std::max<int64_t>(1, (kPlaces + samples_.count() - 1) / samples_.count());
+    // What layers read, until there is much of it or the run has ended: then cores share the work.
+    std::vector<Patches> patches;
+    int64_t waiting = 0;
+    const int64_t places = (kPlaces + samples_.count() - 1) / samples_.count();
     const auto take = [&](const std::string& name, const Tensor& tensor) {
       const auto [begin, end] = wanted.equal_range(name);
       for (auto at = begin; at != end; ++at) {
         const RoundedLayer& layer = layers_[at->second.first];
-        patches.emplace_back(at->second.first,
-                             PatchesOf(layer.readers[at->second.second], layer.weights, tensor,
-                                       places, Shift(sample)));
+        const auto bytes = static_cast<int64_t>(sizeof(float)) * layer.width();
+        const int64_t most = std::clamp<int64_t>(kPatchBytes / bytes, 1, places);
+        patches.push_back(
+            {at->second.first, PatchesOf(layer.readers[at->second.second], layer.weights, tensor,
+                                         most, Shift(sample))});
+        waiting += bytes * most;
+        if (waiting < kPatchBytes) continue;
+        AddAll(patches, first, last);
+        waiting = 0;
       }
     };
     for (size_t i = 0; i < inputs.size(); ++i) take(artifact_.inputs()[i].name, inputs[i]);
     QUENCH_RETURN_IF_ERROR(artifact_.Run(inputs, context_, take).status());
-    // One thread has all of a layer, in the order they came: sums do not depend on their number.
-    std::stable_sort(patches.begin(), patches.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    AddAll(patches, first, last);
+    return absl::OkStatus();
+  }
+
+  // One thread has all of a layer, in the order they came: sums do not depend on their number.
+  void AddAll(std::vector<Patches>& patches, size_t first, size_t last) {
     ForEach(static_cast<int64_t>(last - first), threads_, [&](int64_t i) {
-      for (const auto& [layer, rows] : patches) {
-        if (layer == first + static_cast<size_t>(i))
-          AddPatches(layers_[layer], rows, moments_[static_cast<size_t>(i)]);
+      for (const Patches& each : patches) {
+        if (each.layer == first + static_cast<size_t>(i))
+          AddPatches(layers_[each.layer], each.rows, moments_[static_cast<size_t>(i)]);
       }
     });
-    return absl::OkStatus();
+    patches.clear();
   }
 
   // The sequence of van der Corput: places move through all of a sample's.
@@ -199,7 +221,7 @@ class RoundingSearch {
 
   static void AddPatches(const RoundedLayer& layer, const std::vector<float>& patches,
                          std::vector<Moments>& moments) {
-    const int64_t width = layer.rows.groups * layer.rows.length;
+    const int64_t width = layer.width();
     const auto count = static_cast<int64_t>(patches.size()) / width;
     const auto finite = [](float x) { return std::isfinite(x); };
     // What is infinite on purpose, as masks are, says nothing of rounding.
@@ -273,8 +295,8 @@ class RoundingSearch {
     FlipNoise all;
     for (const FlipNoise& each : noise) all += each;
     const auto db = [&](double error) {
-      return error > 0 ? 10 * std::log10(all.signal / error)
-                       : std::numeric_limits<double>::infinity();
+      return error == 0 ? std::numeric_limits<double>::infinity()
+                        : 10 * std::log10(all.signal / error);  // NaN where sums overflow
     };
     kernel.nearest_db = db(all.nearest);
     kernel.adapted_db = db(all.adapted);
@@ -292,23 +314,46 @@ class RoundingSearch {
 
 }  // namespace
 
+namespace {
+
+// Per node, whether options leave it: quantization selects groups, but of weights alone.
+absl::StatusOr<std::vector<bool>> SelectedAsQuantized(const Graph& graph,
+                                                      const QuantizeOptions& options,
+                                                      const StepContext& context) {
+  if (options.source == RangeSource::kWeights) return SelectedNodes(graph, options);
+  QUENCH_ASSIGN_OR_RETURN(const Graph fused, passes::RunPass(*passes::FindPass("fuse_groups"),
+                                                             graph, options.passes, context));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<bool> groups, SelectedNodes(fused, options));
+  std::set<std::string> names;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    if (groups[i]) names.insert(RootOf(fused.nodes[i]).name);
+  }
+  std::vector<bool> selected;
+  for (const Node& node : graph.nodes) selected.push_back(names.contains(node.name));
+  return selected;
+}
+
+}  // namespace
+
 absl::StatusOr<Rounding> AdaptRounding(const Graph& graph, const std::filesystem::path& tap_library,
                                        const Samples& samples, const QuantizeOptions& options,
-                                       int threads, const StepContext& context) {
+                                       const RoundingOptions& how, const StepContext& context) {
   if (samples.count() < 1) return InvalidArgument("no samples to adapt rounding to");
+  QUENCH_ASSIGN_OR_RETURN(const Graph checked, CheckedForQuantization(graph, options));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(tap_library));
   QUENCH_RETURN_IF_ERROR(CheckTapLibrary(*artifact, graph));
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<bool> selected, SelectedNodes(graph, options));
-  std::vector<RoundedLayer> layers = LayersOf(graph, selected, options);
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<bool> selected,
+                          SelectedAsQuantized(checked, options, context));
+  std::vector<RoundedLayer> layers = LayersOf(checked, selected, options);
   if (layers.empty()) {
     return absl::FailedPreconditionError(
         "no layer has weights whose rounding could be adapted: convolutions (not of weights alone) "
         "and matrix products with a constant kernel have");
   }
-  Rounding rounding{Fingerprint(graph), SchemeWords(options), samples.count(), {}};
+  Rounding rounding{how.random, Fingerprint(graph), SchemeWords(options), samples.count(), {}};
   QUENCH_ASSIGN_OR_RETURN(
       rounding.kernels,
-      RoundingSearch(std::move(layers), *artifact, samples, threads, context).Run());
+      RoundingSearch(std::move(layers), *artifact, samples, how.threads, context).Run());
   return rounding;
 }
 
@@ -326,7 +371,12 @@ absl::Status CheckRounding(const Rounding& rounding, const Graph& graph,
                     rounding.scheme, words));
   }
   StatusCollector problems;
+  std::set<std::pair<std::string, int>> seen;
   for (const AdaptedKernel& kernel : rounding.kernels) {
+    if (!seen.emplace(kernel.constant, kernel.axis).second) {
+      problems.Add(absl::FailedPreconditionError(
+          fmt::format("the rounding names `{}` twice", kernel.constant)));
+    }
     const std::optional<ValueId> id = graph.FindValue(kernel.constant);
     const bool known = id && graph.value(*id).constant != nullptr;
     const int64_t size = known ? graph.value(*id).constant->tensor.size() : 0;

@@ -17,6 +17,10 @@
 namespace quench::quantizer {
 
 // Of one constant, for one way of taking scales from it.
+// What is told where a rounding of random samples is used.
+inline constexpr char kRandomRounding[] =
+    "rounding was adapted to random inputs: what layers see of real data is something else";
+
 struct AdaptedKernel {
   std::string constant;             // its name
   int axis = -1;                    // as WeightScheme.axis
@@ -29,6 +33,7 @@ struct AdaptedKernel {
 };
 
 struct Rounding {
+  bool random = false;      // the samples were: what layers see of real data is something else
   std::string fingerprint;  // of the float module
   std::string scheme;       // SchemeWords of the options
   int64_t samples = 0;
@@ -46,11 +51,16 @@ struct Rounding {
 //
 // `tap_library` is a tap build of `graph`, as for Calibrate; `options` are those that Quantize will
 // be given. Layers: Conv, Gemm and MatMul with constant kernels that options leave. Memory: 512 MiB
-// of moments at a time, or those of the one layer that has more; samples are read again for the
-// next. FAILED_PRECONDITION: the library is of another graph, or no layer has such a kernel.
+// of moments at a time (parts of rows are shorter where a layer would have more), for which samples are
+// read again; and 128 MiB of what layers read. Errors are those of CheckedForQuantization, and
+// FAILED_PRECONDITION: the library is of another graph, or no layer has such a kernel.
+struct RoundingOptions {
+  int threads = 1;
+  bool random = false;  // the samples are: noted in the rounding
+};
 absl::StatusOr<Rounding> AdaptRounding(const Graph& graph, const std::filesystem::path& tap_library,
                                        const Samples& samples, const QuantizeOptions& options,
-                                       int threads, const StepContext& context = {});
+                                       const RoundingOptions& how, const StepContext& context = {});
 
 // FAILED_PRECONDITION unless `rounding` is of this module and of such options.
 absl::Status CheckRounding(const Rounding& rounding, const Graph& graph,

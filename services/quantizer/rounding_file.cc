@@ -15,6 +15,7 @@ v1::Rounding ToProto(const Rounding& rounding) {
   message.set_fingerprint(rounding.fingerprint);
   message.set_scheme(rounding.scheme);
   message.set_samples(rounding.samples);
+  message.set_random(rounding.random);
   for (const AdaptedKernel& kernel : rounding.kernels) {
     v1::AdaptedKernel& added = *message.add_kernels();
     added.set_constant(kernel.constant);
@@ -30,7 +31,8 @@ v1::Rounding ToProto(const Rounding& rounding) {
 }
 
 Rounding FromProto(const v1::Rounding& message) {
-  Rounding rounding{message.fingerprint(), message.scheme(), message.samples(), {}};
+  Rounding rounding{
+      message.random(), message.fingerprint(), message.scheme(), message.samples(), {}};
   for (const v1::AdaptedKernel& kernel : message.kernels()) {
     rounding.kernels.push_back({kernel.constant(), kernel.axis(), kernel.node(), kernel.otherwise(),
                                 kernel.elements(), kernel.moved(), kernel.nearest_sqnr_db(),

@@ -216,7 +216,8 @@ absl::StatusOr<pb::AdaptRoundingResult> AdaptRoundingStep(const pb::AdaptRoundin
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> samples,
                           steps::SamplesOf(request, artifact->inputs(), place, context));
   QUENCH_ASSIGN_OR_RETURN(Rounding rounding,
-                          AdaptRounding(graph, library, *samples, options, threads, context));
+                          AdaptRounding(graph, library, *samples, options,
+                                        {threads, request.random_samples() > 0}, context));
   pb::AdaptRoundingResult result;
   QUENCH_ASSIGN_OR_RETURN(*result.mutable_rounding(),
                           steps::StoreBytes(RoundingBytes(rounding), place.blobs));

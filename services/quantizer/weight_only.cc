@@ -53,6 +53,8 @@ class WeightQuantizer {
         QUENCH_RETURN_IF_ERROR(IsRecurrent(node.op) ? QuantizeRecurrent(i) : QuantizeWeightsOf(i));
       report_.layers.push_back(std::move(choice));
     }
+    if (report_.adapted_kernels > 0 && options_.rounding->random)
+      report_.warnings.emplace_back(kRandomRounding);
     if (report_.weights == 0) report_.warnings.emplace_back("nothing was quantized");
     graph_.Compact();
     MarkQuantized(graph_);

@@ -53,6 +53,7 @@ void Print(const QuantizeArgs& args, const Quantization& quantization) {
                            {"dynamic_values", report.dynamic_values},
                            {"weights", report.weights},
                            {"corrected_biases", report.corrected_biases},
+                           {"adapted_kernels", report.adapted_kernels},
                            {"layers", LayersToJson(report)},
                            {"warnings", report.warnings}};
     if (quantization.rounding) json["rounding"] = RoundingToJson(*quantization.rounding);

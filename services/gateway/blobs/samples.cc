@@ -1,7 +1,7 @@
 #include "services/gateway/blobs/samples.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 #include "common/base/status.h"
 #include "common/ir/npy.h"
@@ -13,7 +13,8 @@ namespace {
 
 constexpr int kMaxTensors = 20'000;  // of a stream: the answer names each
 constexpr int kMaxRank = 32;
-constexpr size_t kMaxName = 255;
+constexpr size_t kMaxName = 251;            // with `.npy`, what file systems take
+constexpr int64_t kMaxSamples = 1'000'000;  // six digits: files are in the order of their samples
 
 class SampleReceiver final
     : public rpc::Receiver<v1::UploadSamplesRequest, v1::UploadSamplesResponse> {
@@ -58,11 +59,12 @@ class SampleReceiver final
   absl::Status Begin(const v1::SampleTensor& tensor, const StepContext& step) {
     QUENCH_ASSIGN_OR_RETURN(const std::string header, HeaderOf(tensor));
     path_ = fmt::format("{:06}/{}.npy", tensor.sample(), NpyStemOf(tensor.input()));
-    if (!paths_.insert(path_).second) {
-      return InvalidArgument("input `{}` of sample {} is there twice", tensor.input(),
-                             tensor.sample());
+    const auto [known, fresh] = inputs_.emplace(path_, tensor.input());
+    if (!fresh) {
+      return InvalidArgument("sample {} has inputs `{}` and `{}`: both are {}", tensor.sample(),
+                             known->second, tensor.input(), path_);
     }
-    if (paths_.size() > kMaxTensors)
+    if (inputs_.size() > kMaxTensors)
       return InvalidArgument("more than {} tensors in a stream", kMaxTensors);
     if (blobs_ == nullptr) {
       QUENCH_ASSIGN_OR_RETURN(blobs_, BlobsOf(parts_, "", step));
@@ -79,8 +81,9 @@ class SampleReceiver final
     const std::string& name = tensor.input();
     const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20; };
     if (name.empty() || name.size() > kMaxName || std::any_of(name.begin(), name.end(), control))
-      return wrong("names are 1 to 255 bytes without control characters");
-    if (tensor.sample() < 0) return wrong("samples are numbered from 0");
+      return wrong("names are 1 to 251 bytes without control characters");
+    if (tensor.sample() < 0 || tensor.sample() >= kMaxSamples)
+      return wrong(fmt::format("samples are numbered from 0 to {}", kMaxSamples - 1));
     if (tensor.dims_size() > kMaxRank)
       return wrong(fmt::format("rank {}, at most {} is taken", tensor.dims_size(), kMaxRank));
     // The numbers of quench.ir.v1.ElementType are those of DataType.
@@ -113,10 +116,10 @@ class SampleReceiver final
 
   const BlobServerParts& parts_;
   std::shared_ptr<TenantBlobs> blobs_;
-  std::set<std::string> paths_;
-  std::string path_;                    // of the tensor that is being received
-  uint64_t bytes_ = 0, missing_ = 0;    // of it
-  std::unique_ptr<BlobWriter> writer_;  // null: it is stored
+  std::map<std::string, std::string> inputs_;  // path -> the model's input
+  std::string path_;                           // of the tensor that is being received
+  uint64_t bytes_ = 0, missing_ = 0;           // of it
+  std::unique_ptr<BlobWriter> writer_;         // null: it is stored
   v1::UploadSamplesResponse files_;
 };
 

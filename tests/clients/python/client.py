@@ -213,8 +213,8 @@ def rows_of(path):
     """Each row of a .npy of f32 as a sample of a model with one input; `input_0` is the first input of any model."""
     content = path.read_bytes()
     length = int.from_bytes(content[8:10], "little")
-    header = ast.literal_eval(content[10 : 10 + length].decode())
-    if content[:8] != b"\x93NUMPY\x01\x00" or header["descr"] != "<f4" or header["fortran_order"]:
+    header = ast.literal_eval(content[10 : 10 + length].decode()) if content[:8] == b"\x93NUMPY\x01\x00" else {}
+    if header.get("descr") != "<f4" or header["fortran_order"] or not header["shape"] or header["shape"][0] == 0:
         raise OSError(f"`{path}` is no .npy of rows of f32")
     count, *row = header["shape"]
     data = content[10 + length :]

@@ -136,6 +136,28 @@ TEST(RecurrentProducts, DequantizedWeightsAreNotFolded) {
   EXPECT_EQ(CountOps(folded, "DequantizeLinear"), 2);
 }
 
+// Those that the pass cannot read are floats before it runs.
+TEST(RecurrentProducts, AsymmetricWeightsAreFloats) {
+  Graph graph = RecurrentGraph({"rnn", "RNN", 1, {}, true, false, false, false, 32, true});
+  Tensor zero = Tensor::Zeros(DataType::kI8, {});
+  *zero.mutable_bytes() = std::byte{3};
+  const ValueId id = graph.AddConstant("zero", zero);
+  for (Node& node : graph.nodes) {
+    if (node.op == "DequantizeLinear") node.inputs.push_back(id);
+  }
+  const Graph folded = After("fold_constants", graph);
+  EXPECT_EQ(CountOps(folded, "DequantizeLinear"), 0);
+  EXPECT_EQ(CountOps(After("recurrent_products", folded), "MatMul"), 1);
+}
+
+TEST(RecurrentProducts, NothingIsHidden) {
+  Graph graph = RecurrentGraph({"lstm", "LSTM", 4, {}, false});
+  graph.nodes[0].inputs[1] = graph.AddConstant("w0", Tensor::Zeros(DataType::kF32, {1, 0, 7}));
+  graph.nodes[0].inputs[2] = graph.AddConstant("r0", Tensor::Zeros(DataType::kF32, {1, 0, 0}));
+  EXPECT_NE(std::string(ops::InferGraph(graph).message()).find("hidden size is 0"),
+            std::string::npos);
+}
+
 TEST(QLstm, WhatDoesNotFitIsSaid) {
   const Graph good = After("recurrent_products", RecurrentGraph({"lstm", "LSTM", 4, {}}));
   const auto problem = [&](const std::function<void(Graph&, Node&)>& change) {

@@ -1,6 +1,7 @@
 // Adaptive rounding: what layers read, the search, and what comes of it.
 #include "services/quantizer/rounding.h"
 
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -261,7 +262,7 @@ class AdaptRoundingTest : public ::testing::Test {
                                  float scale = 1) const {
     std::vector<Tensor> samples;
     for (uint64_t i = 0; i < 24; ++i) samples.push_back(Correlated(InputDims(), 50 + i, scale));
-    return AdaptRounding(graph_, library_, Given(samples), options, threads);
+    return AdaptRounding(graph_, library_, Given(samples), options, {threads, false});
   }
   std::vector<int64_t> InputDims() const {
     std::vector<int64_t> dims;
@@ -384,18 +385,41 @@ TEST_F(AdaptRoundingTest, FitsOnlyWhatItWasMadeFor) {
   other.fingerprint = "0123";
   EXPECT_THAT(MessageOf(with(other)), HasSubstr("another model"));
   other = *made;
+  other.kernels.push_back(other.kernels[0]);
+  EXPECT_THAT(MessageOf(with(other)), HasSubstr("names `w1` twice"));
+  other = *made;
   other.kernels[0].otherwise += "x";
   other.kernels[1].constant = "nobody";
   EXPECT_THAT(MessageOf(with(other)), HasSubstr("`w1`"));
   EXPECT_THAT(MessageOf(with(other)), HasSubstr("`nobody`"));
 }
 
+TEST_F(AdaptRoundingTest, RandomSamplesAreWarnedOf) {
+  Build(ResidualNetwork());
+  auto rounding =
+      AdaptRounding(graph_, library_, Given({RandomTensor({1, 3, 8, 8}, 1)}), {}, {1, true});
+  ASSERT_TRUE(rounding.ok()) << rounding.status();
+  QuantizeOptions options;
+  options.source = RangeSource::kDynamic;
+  options.rounding = std::make_shared<const Rounding>(*std::move(rounding));
+  const auto module = Quantize(graph_, nullptr, options);
+  ASSERT_TRUE(module.ok()) << module.status();
+  EXPECT_THAT(fmt::format("{}", fmt::join(module->report.warnings, "\n")),
+              HasSubstr("rounding was adapted to random inputs"));
+}
+
 TEST_F(AdaptRoundingTest, WhatCannotBe) {
   Build(ResidualNetwork());
-  EXPECT_TRUE(absl::IsInvalidArgument(AdaptRounding(graph_, library_, Given({}), {}, 1).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(AdaptRounding(graph_, library_, Given({}), {}, {}).status()));
   QuantizeOptions options;
   options.include = {"nothing"};
   EXPECT_THAT(MessageOf(Adapt(options).status()), HasSubstr("no node fits `nothing`"));
+  options.include = {"r1"};  // of the group that c1 begins
+  EXPECT_TRUE(Adapt(options).ok()) << Adapt(options).status();
+  options.include.clear();
+  options.kernel_dtype = DataType::kF32;
+  EXPECT_THAT(MessageOf(Adapt(options).status()), HasSubstr("kernel dtype is f32"));
+  options.kernel_dtype = DataType::kUndefined;
   options.include = {"pool"};
   EXPECT_TRUE(absl::IsFailedPrecondition(Adapt(options).status()));
   Graph other = graph_;
@@ -406,7 +430,7 @@ TEST_F(AdaptRoundingTest, WhatCannotBe) {
   weights.constant =
       std::make_shared<const Constant>(Constant{RandomTensor({4, 3, 3, 3}, 77), "", {}});
   EXPECT_TRUE(absl::IsFailedPrecondition(
-      AdaptRounding(other, library_, Given({RandomTensor({1, 3, 8, 8}, 1)}), {}, 1).status()));
+      AdaptRounding(other, library_, Given({RandomTensor({1, 3, 8, 8}, 1)}), {}, {}).status()));
 }
 
 }  // namespace

@@ -107,10 +107,12 @@ TEST_F(SamplesTest, WhatIsWrongIsNamed) {
   expect({Begin(7, "x", {3}, four)}, "000007/x.npy has 16 bytes, 4 more");
   expect({Begin(0, "x", {4}, four), GoesOn("y")}, "1 more");
   expect({Begin(0, "a/b", {4}, four), Begin(0, "a_b", {4}, four)},
-         "`a_b` of sample 0 is there twice");
-  expect({Begin(0, "", {4}, four)}, "1 to 255 bytes");
+         "sample 0 has inputs `a/b` and `a_b`");
+  expect({Begin(0, "", {4}, four)}, "1 to 251 bytes");
   expect({Begin(0, "a\nb", {4}, four)}, "control characters");
+  expect({Begin(0, std::string(252, 'n'), {4}, four)}, "1 to 251 bytes");
   expect({Begin(-1, "x", {4}, four)}, "numbered from 0");
+  expect({Begin(1'000'000, "x", {4}, four)}, "numbered from 0 to 999999");
   expect({Begin(0, "x", {-4}, four)}, "negative");
   expect({Begin(0, "x", {int64_t{1} << 40, int64_t{1} << 40}, four)}, "more than");
   expect({Begin(0, "x", std::vector<int64_t>(33, 1), four)}, "rank 33");
