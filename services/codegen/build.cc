@@ -395,7 +395,7 @@ absl::Status Builder::BuildNode(Frame& frame, const Node& node, const Choice& ch
   node_ = static_cast<int>(program_.nodes.size());
   program_.nodes.push_back({OriginOf(node), node.op, kernel});
   reports_.push_back({OriginOf(node), node.op, kernel, choice.runner_up, choice.candidate.reason,
-                      choice.candidate.cost});
+                      choice.candidate.cost, choice.candidate.slow});
   Add(Step::Kind::kNode);
   const absl::Status status =
       control ? BuildControl(frame, node) : BuildKernel(frame, node, choice);

@@ -38,7 +38,8 @@ struct KernelReport {
   std::string kernel;     // chosen candidate
   std::string runner_up;  // next best, "" if none
   std::string reason;
-  double cost = 0;  // predicted, in cost-model units
+  double cost = 0;   // predicted, in cost-model units
+  std::string slow;  // why integers make it no faster than floats would be; empty where they do
 };
 
 struct CompileReport {

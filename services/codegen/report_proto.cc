@@ -15,6 +15,7 @@ v1::CompileReport ToProto(const CompileReport& report) {
     out->set_runner_up(kernel.runner_up);
     out->set_reason(kernel.reason);
     out->set_cost(kernel.cost);
+    out->set_slow(kernel.slow);
   }
   message.set_arena_bytes(report.arena_bytes);
   message.set_arena_lower_bound_bytes(report.arena_lower_bound);
@@ -29,7 +30,7 @@ CompileReport FromProto(const v1::CompileReport& message) {
   report.variants = {message.variants().begin(), message.variants().end()};
   for (const v1::KernelReport& kernel : message.kernels()) {
     report.kernels.push_back({kernel.node(), kernel.op(), kernel.kernel(), kernel.runner_up(),
-                              kernel.reason(), kernel.cost()});
+                              kernel.reason(), kernel.cost(), kernel.slow()});
   }
   report.arena_bytes = message.arena_bytes();
   report.arena_lower_bound = message.arena_lower_bound_bytes();

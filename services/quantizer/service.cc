@@ -120,34 +120,48 @@ absl::StatusOr<int> ThreadsOf(const Request& request, const Workplace& place) {
                                 : std::min(request.threads(), place.max_threads);
 }
 
+// A module, its build with taps, and what runs through that.
+struct TapRun {
+  Graph graph;
+  std::filesystem::path library;
+  std::unique_ptr<Samples> samples;
+};
+// `Request` has the fields module, tap_library, and those of samples.
+template <typename Request>
+absl::StatusOr<TapRun> TapRunOf(const Request& request, const Workplace& place,
+                                const StepContext& context) {
+  if (!request.has_tap_library()) return FieldError("tap_library", "missing, must be a digest");
+  TapRun run;
+  QUENCH_ASSIGN_OR_RETURN(run.graph, steps::LoadModule(request.module(), "module", place.blobs));
+  run.library = place.scratch / "taps.so";
+  QUENCH_RETURN_IF_ERROR(steps::LinkBlob(request.tap_library(), run.library, place.blobs));
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
+                          steps::OpenLibrary(run.library, "tap_library"));
+  QUENCH_ASSIGN_OR_RETURN(run.samples,
+                          steps::SamplesOf(request, artifact->inputs(), place, context));
+  return run;
+}
+
 absl::StatusOr<pb::CalibrateResult> CalibrateStep(const pb::CalibrateRequest& request,
                                                   const Workplace& place,
                                                   const StepContext& context) {
   if (request.workers() < 0) {
     return FieldError("workers", fmt::format("{}, must not be negative", request.workers()));
   }
-  if (!request.has_tap_library()) return FieldError("tap_library", "missing, must be a digest");
   std::optional<Statistics> before;
   if (request.has_statistics()) {
     QUENCH_ASSIGN_OR_RETURN(before, ReadFrom(request.statistics(), "statistics", place));
   }
-  QUENCH_ASSIGN_OR_RETURN(const Graph graph,
-                          steps::LoadModule(request.module(), "module", place.blobs));
-  const std::filesystem::path library = place.scratch / "taps.so";
-  QUENCH_RETURN_IF_ERROR(steps::LinkBlob(request.tap_library(), library, place.blobs));
-  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
-                          steps::OpenLibrary(library, "tap_library"));
-  if (before && before->fingerprint != Fingerprint(graph)) {
+  QUENCH_ASSIGN_OR_RETURN(const TapRun run, TapRunOf(request, place, context));
+  if (before && before->fingerprint != Fingerprint(run.graph)) {
     return FieldError("statistics", "are of another module");
   }
-  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> samples,
-                          steps::SamplesOf(request, artifact->inputs(), place, context));
   CalibrateOptions options;
   options.random = request.random_samples() > 0;
   options.workers =
       request.workers() == 0 ? place.max_threads : std::min(request.workers(), place.max_threads);
   QUENCH_ASSIGN_OR_RETURN(Statistics statistics,
-                          Calibrate(graph, library, *samples, options, context));
+                          Calibrate(run.graph, run.library, *run.samples, options, context));
   if (before) {
     QUENCH_RETURN_IF_ERROR(Annotate(before->Merge(statistics), "statistics"));
     statistics = *std::move(before);
@@ -205,18 +219,10 @@ absl::StatusOr<pb::AdaptRoundingResult> AdaptRoundingStep(const pb::AdaptRoundin
                                                           const Workplace& place,
                                                           const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const int threads, ThreadsOf(request, place));
-  if (!request.has_tap_library()) return FieldError("tap_library", "missing, must be a digest");
   QUENCH_ASSIGN_OR_RETURN(const QuantizeOptions options, OptionsOf(request.options()));
-  QUENCH_ASSIGN_OR_RETURN(const Graph graph,
-                          steps::LoadModule(request.module(), "module", place.blobs));
-  const std::filesystem::path library = place.scratch / "taps.so";
-  QUENCH_RETURN_IF_ERROR(steps::LinkBlob(request.tap_library(), library, place.blobs));
-  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
-                          steps::OpenLibrary(library, "tap_library"));
-  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> samples,
-                          steps::SamplesOf(request, artifact->inputs(), place, context));
+  QUENCH_ASSIGN_OR_RETURN(const TapRun run, TapRunOf(request, place, context));
   QUENCH_ASSIGN_OR_RETURN(Rounding rounding,
-                          AdaptRounding(graph, library, *samples, options,
+                          AdaptRounding(run.graph, run.library, *run.samples, options,
                                         {threads, request.random_samples() > 0}, context));
   pb::AdaptRoundingResult result;
   QUENCH_ASSIGN_OR_RETURN(*result.mutable_rounding(),

@@ -83,7 +83,8 @@ std::string Metadata(const CompileArgs& args, const Made& made) {
                        {"kernel", kernel.kernel},
                        {"runner_up", kernel.runner_up},
                        {"reason", kernel.reason},
-                       {"cost", kernel.cost}});
+                       {"cost", kernel.cost},
+                       {"slow", kernel.slow}});
   }
   nlohmann::json metadata = {{"producer", fmt::format("quench {}", QUENCH_VERSION)},
                              {"model", fs::path(args.model->model).filename().string()},
@@ -161,19 +162,7 @@ void PrintSummary(const CompileArgs& args, const codegen::CompileReport& report)
 // What integers do not make faster, of a model that was quantized for that.
 void PrintSlow(const codegen::CompileReport& report) {
   for (const codegen::KernelReport& kernel : report.kernels) {
-    const bool nest = kernel.kernel == "scheduled" || kernel.kernel == "reference";
-    if (nest && (kernel.op == "ConvInteger" || kernel.op == "MatMulInteger")) {
-      fmt::print("  slow     {}: integers by a nest, no micro-kernel takes it\n", kernel.node);
-    } else if (nest && kernel.op == "q.weight_only_matmul") {
-      fmt::print("  slow     {}: weights are scaled by a nest, no micro-kernel takes it\n",
-                 kernel.node);
-    } else if (kernel.reason.find("by magnitudes") != std::string::npos) {
-      fmt::print("  slow     {}: {}: the CPU's products of pairs would overflow with its weights\n",
-                 kernel.node, kernel.reason);
-    } else if (kernel.reason.find("scaled a panel at a time") != std::string::npos) {
-      fmt::print("  slow     {}: {}: for so many rows floats would be as fast\n", kernel.node,
-                 kernel.reason);
-    }
+    if (!kernel.slow.empty()) fmt::print("  slow     {}: {}\n", kernel.node, kernel.slow);
   }
 }
 

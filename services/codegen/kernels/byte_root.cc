@@ -126,6 +126,12 @@ std::string ByteRoot::ToString() const {
                      kForms[static_cast<size_t>(form)]);
 }
 
+std::string ByteRoot::Slow() const {
+  return form == BytesForm::kMagnitudes
+             ? "by magnitudes: the CPU's products of pairs would overflow with its weights"
+             : "";
+}
+
 std::optional<ByteRoot> ReadByteRoot(const KernelRequest& request, int channel_axis, Group& group) {
   if (!group.HasInput(0) || !group.HasInput(1) || group.OutputType().dtype != DataType::kI32)
     return std::nullopt;

@@ -24,6 +24,8 @@ struct ByteRoot {
   int64_t shift() const { return !flip ? 0 : input == DataType::kU8 ? -128 : 128; }
   // "u8 in pairs": for reports and identities.
   std::string ToString() const;
+  // As Candidate.slow.
+  std::string Slow() const;
 };
 
 // Nothing when the root's operands are not such. `channel_axis` is that of the weights. Takes an

@@ -333,6 +333,7 @@ Candidate MakeCandidate(const KernelRequest& request, const Group& group, const 
                   plan.shape.bytes ? plan.shape.bytes->ToString() + ", " : "", plan.tile.y,
                   plan.tile.x, plan.tile.vectors, plan.lanes, plan.by_panels ? "panels" : "bands",
                   plan.copy ? ", padded copy" : "");
+  if (plan.shape.bytes) candidate.slow = plan.shape.bytes->Slow();
   return candidate;
 }
 

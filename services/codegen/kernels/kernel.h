@@ -64,6 +64,7 @@ struct Candidate {
   int in_place = -1;
   std::map<std::string, int64_t> params;  // tile sizes and the like; part of the code's identity
   std::string reason;                     // for the compile report
+  std::string slow;  // why integers make this no faster than floats would be; empty where they do
 };
 
 struct KernelRequest {

@@ -351,6 +351,10 @@ void ProposeMatMul(const KernelRequest& request, std::vector<Candidate>& candida
   candidate.reason = fmt::format(
       "{}tile {}x{} of {} lanes, tasks by {}{}", FormOf(plan), plan.tile.x, plan.tile.vectors,
       plan.lanes, plan.by_rows ? "rows" : "panels", shape->constant_b ? "" : ", packs at run time");
+  if (plan.shape.bytes) candidate.slow = plan.shape.bytes->Slow();
+  if (plan.unpack)
+    candidate.slow =
+        "weights are scaled a panel at a time: for so many rows floats would be as fast";
   candidates.push_back(std::move(candidate));
 }
 

@@ -145,6 +145,14 @@ double Elements(const Graph& graph, const std::vector<Dim>& dims) {
 
 }  // namespace
 
+std::string WhyNestIsSlow(const Node& node) {
+  if (node.op == "ConvInteger" || node.op == "MatMulInteger")
+    return "integers by a nest: no micro-kernel takes it";
+  if (node.op == "q.weight_only_matmul")
+    return "weights are scaled by a nest: no micro-kernel takes it";
+  return "";
+}
+
 bool LowersToNest(const KernelRequest& request) {
   if (request.node.op == "q.fused") return IsGroup(request);
   return ops::LowerNode(ops::ContextOf(request.graph, request.node)).ok();

@@ -3,6 +3,7 @@
 
 #include <absl/status/statusor.h>
 
+#include <string>
 #include <vector>
 
 #include "common/loops/loops.h"
@@ -17,6 +18,9 @@ bool LowersToNest(const KernelRequest& request);
 absl::StatusOr<loops::Function> LowerToNest(const KernelRequest& request);
 // The candidate's layouts of those buffers.
 std::vector<Layout> NestLayouts(const KernelRequest& request, const Candidate& candidate);
+
+// As Candidate.slow, of integers that are left to a nest.
+std::string WhyNestIsSlow(const Node& node);
 
 // Predicted microseconds at typical sizes.
 struct NestCosts {

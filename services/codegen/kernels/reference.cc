@@ -14,6 +14,7 @@ void ProposeReference(const KernelRequest& request, std::vector<Candidate>& cand
   candidate.packed.resize(request.node.inputs.size(), false);
   candidate.cost = NestCost(request).scalar;
   candidate.reason = "accepts every node";
+  candidate.slow = WhyNestIsSlow(request.node);
   candidates.push_back(std::move(candidate));
 }
 

@@ -43,6 +43,7 @@ Candidate RowMajorCandidate(const KernelRequest& request) {
   candidate.in_place = InPlaceInput(request);
   candidate.cost = NestCost(request).vectorised;
   candidate.reason = "vectorised nest";
+  candidate.slow = WhyNestIsSlow(request.node);
   return candidate;
 }
 

@@ -134,7 +134,7 @@ grpc::ServerReadReactor<v1::UploadSamplesRequest>* SamplesService::UploadSamples
     grpc::CallbackServerContext* context, v1::UploadSamplesResponse* response) {
   return rpc::ReceiveOnPool<v1::UploadSamplesRequest>(
       upload_, context, response,
-      [this](rpc::AbortStream) { return std::make_unique<SampleReceiver>(parts_); });
+      [this](const rpc::AbortStream&) { return std::make_unique<SampleReceiver>(parts_); });
 }
 
 }  // namespace quench::gateway
