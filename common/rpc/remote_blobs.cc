@@ -307,13 +307,16 @@ absl::Status RemoteBlobs::Transfer::Fetch(const BlobId& id, BlobWriter& writer,
   bytestream::ReadResponse chunk, next;
   bool more = reader->Read(&chunk);
   while (more) {
-    RunBeside([&] { local = Store(chunk.data(), id, writer); },
-              [&] { more = reader->Read(&next); });
+    RunBeside(
+        [&] {
+          local = Store(chunk.data(), id, writer);
+          if (!local.ok()) call.context()->TryCancel();  // whoever waits for the next one
+        },
+        [&] { more = reader->Read(&next); });
     if (!local.ok()) break;
     Moved(static_cast<int64_t>(chunk.data().size()), step);
     chunk.Swap(&next);
   }
-  if (!local.ok()) call.context()->TryCancel();
   const absl::Status status = FromGrpc(reader->Finish());
   QUENCH_RETURN_IF_ERROR(local);
   QUENCH_RETURN_IF_ERROR(status);

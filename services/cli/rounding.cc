@@ -36,8 +36,6 @@ bool IsChanged(const RoundingFlags& flags) {
 absl::StatusOr<quantizer::Rounding> AdaptHere(TapBuild& taps, const quantizer::QuantizeOptions& how,
                                               const RoundingFlags& flags,
                                               const StepContext& context) {
-  // Before a build and a search that take their time.
-  QUENCH_RETURN_IF_ERROR(quantizer::CheckedForQuantization(taps.graph(), how).status());
   QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path library, taps.Library(context));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> samples,
