@@ -27,7 +27,14 @@ class Channels {
   int64_t count_ = 1, inner_ = 0;
 };
 
+std::vector<int64_t> ScaleDims(int axis, int64_t channels) {
+  return axis < 0 ? std::vector<int64_t>() : std::vector<int64_t>{channels};
+}
+
+}  // namespace
+
 absl::Status CheckFinite(const Tensor& tensor) {
+  if (tensor.dtype() != DataType::kF32) return absl::OkStatus();
   int64_t nans = 0, infinities = 0;
   for (const float value : tensor.as<float>()) {
     nans += std::isnan(value) ? 1 : 0;
@@ -36,12 +43,6 @@ absl::Status CheckFinite(const Tensor& tensor) {
   if (nans == 0 && infinities == 0) return absl::OkStatus();
   return InvalidArgument("{} NaN and {} infinite of {} elements", nans, infinities, tensor.size());
 }
-
-std::vector<int64_t> ScaleDims(int axis, int64_t channels) {
-  return axis < 0 ? std::vector<int64_t>() : std::vector<int64_t>{channels};
-}
-
-}  // namespace
 
 void StoreInteger(Tensor& tensor, int64_t index, int32_t value) {
   std::byte* const bytes = tensor.mutable_bytes();

@@ -19,6 +19,9 @@ struct QuantizedConstant {
   Tensor zero_point;  // of the integers' dtype, shaped as the scale
 };
 
+// INVALID_ARGUMENT with the counts of NaN and infinity in an f32 tensor; OK for other dtypes.
+absl::Status CheckFinite(const Tensor& tensor);
+
 // Puts an integer into a tensor of i8, u8, i4, u4 or i32; it fits. `index` is row-major.
 void StoreInteger(Tensor& tensor, int64_t index, int32_t value);
 

@@ -195,7 +195,11 @@ class RoundingSearch {
         waiting = 0;
       }
     };
-    for (size_t i = 0; i < inputs.size(); ++i) take(artifact_.inputs()[i].name, inputs[i]);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const std::string& name = artifact_.inputs()[i].name;
+      QUENCH_RETURN_IF_ERROR(Annotate(CheckFinite(inputs[i]), fmt::format("value `{}`", name)));
+      take(name, inputs[i]);
+    }
     QUENCH_RETURN_IF_ERROR(artifact_.Run(inputs, context_, take).status());
     AddAll(patches, first, last);
     return absl::OkStatus();

@@ -53,7 +53,8 @@ struct Rounding {
 // be given. Layers: Conv, Gemm and MatMul with constant kernels that options leave. Memory: 512 MiB
 // of moments at a time (parts of rows are shorter where a layer would have more), for which samples are
 // read again; and 128 MiB of what layers read. Errors are those of CheckedForQuantization, and
-// FAILED_PRECONDITION: the library is of another graph, or no layer has such a kernel.
+// INVALID_ARGUMENT: NaN or infinity in an input, with the sample's name; FAILED_PRECONDITION: the
+// library is of another graph, or no layer has such a kernel.
 struct RoundingOptions {
   int threads = 1;
   bool random = false;  // the samples are: noted in the rounding

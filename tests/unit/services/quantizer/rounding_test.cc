@@ -356,14 +356,24 @@ TEST_F(AdaptRoundingTest, ThreadsDoNotMatterAndFilesKeepIt) {
   EXPECT_THAT(ToTable(*read, 2), HasSubstr("and 1 kernels that gain less"));
 }
 
-// Inputs that are not finite, or zero, say nothing: the nearest integers stay.
+// Inputs of zero say nothing, and what a layer makes infinite of finite ones neither: the nearest
+// integers stay.
 TEST_F(AdaptRoundingTest, InputsThatSayNothing) {
   Build(ResidualNetwork());
-  for (const float scale : {0.0F, std::numeric_limits<float>::infinity()}) {
-    const auto rounding = Adapt({}, 2, scale);
-    ASSERT_TRUE(rounding.ok()) << rounding.status();
-    EXPECT_EQ(rounding->kernels[0].moved, 0) << scale;
-  }
+  auto rounding = Adapt({}, 2, 0);
+  ASSERT_TRUE(rounding.ok()) << rounding.status();
+  EXPECT_EQ(rounding->kernels[0].moved, 0);
+  rounding = Adapt({}, 2, 1e38F);
+  ASSERT_TRUE(rounding.ok()) << rounding.status();
+  EXPECT_EQ(rounding->kernels[1].moved, 0);
+}
+
+TEST_F(AdaptRoundingTest, InputsThatAreNotFiniteAreNamed) {
+  Build(ResidualNetwork());
+  const auto status = Adapt({}, 2, std::numeric_limits<float>::infinity()).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(MessageOf(status), HasSubstr("sample 0: value `x`: "));
+  EXPECT_THAT(MessageOf(status), HasSubstr("infinite of 192 elements"));
 }
 
 TEST_F(AdaptRoundingTest, FitsOnlyWhatItWasMadeFor) {
