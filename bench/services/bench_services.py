@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""The same compilation through five processes and in one: CPU seconds, wall seconds, and what a cached answer takes.
+"""The same compilation through five processes, through one server, and without any: CPU seconds, wall seconds, and what a
+cached answer takes.
 
 Usage: bench/services/bench_services.py --build-dir build/release [--rounds N] [--json] MODEL.onnx
 
-Each round compiles one variant of the model that nobody has seen (its last weight byte differs), first by `quench compile`,
-then through a gateway and its services, which share a folder; the CPU seconds of every process and its children are summed.
-The report is the median of the rounds' ratios, because machines are noisy. Then the last variant is compiled again through
-the gateway, where every step is cached.
+Each round compiles one variant of the model that nobody has seen (a weight's byte differs): by `quench compile`; as the same
+workflow through a server that does everything in its one process (`quench serve --all-in-one`, steps not isolated); and
+through a gateway and its services, which share a folder and run steps in children. The CPU seconds of every process and its
+children are summed, the client's included. The report is the median of the rounds' ratios, because machines are noisy. Then
+the last variant is compiled again through the five, where every step is cached.
 """
 
 import argparse
@@ -41,9 +43,34 @@ def start(command, log, environment):
     raise SystemExit(f"{command[0]} did not start: {log.read_text()}")
 
 
-class Cluster:
-    def __init__(self, bin_dir, folder):
+class Servers:
+    """Processes that together serve workflows at `address`."""
+
+    def __init__(self):
         self.processes = {}
+        self.address = None
+
+    def cpu(self):
+        return sum(cpu_of(p.pid) for p in self.processes.values())
+
+    def stop(self):
+        for process in self.processes.values():
+            process.terminate()
+        for process in self.processes.values():
+            process.wait()
+
+
+class AllInOne(Servers):
+    def __init__(self, bin_dir, folder):
+        super().__init__()
+        config = folder / "all-in-one.txtpb"
+        config.write_text(f'gateway {{ state_dir: "{folder}/one" server {{ listen: "127.0.0.1:0" }} }}\nsteps {{ isolation: ISOLATION_NONE }}\n')
+        self.processes["serve"], self.address = start([bin_dir / "quench", "serve", "--config", config], folder / "one.log", None)
+
+
+class Cluster(Servers):
+    def __init__(self, bin_dir, folder):
+        super().__init__()
         state = folder / "state"
         gateway = f'state_dir: "{state}"\nserver {{ listen: "127.0.0.1:0" metrics_listen: "127.0.0.1:0" }}\nservices {{\n'
         for name in SERVICES:
@@ -57,15 +84,6 @@ class Cluster:
         self.processes["gateway"], self.address = start([bin_dir / "quench-gateway", "--config", config], log, None)
         self.metrics = "127.0.0.1:" + re.search(r"metrics on port (\d+)", log.read_text()).group(1)
 
-    def cpu(self):
-        return sum(cpu_of(p.pid) for p in self.processes.values())
-
-    def stop(self):
-        for process in self.processes.values():
-            process.terminate()
-        for process in self.processes.values():
-            process.wait()
-
 
 def timed(command, cache):
     environment = dict(os.environ, XDG_CACHE_HOME=str(cache))
@@ -75,6 +93,13 @@ def timed(command, cache):
     wall = time.monotonic() - start_time
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return wall, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+def compiled(command, output):
+    """Wall and CPU seconds of a compilation into `output`, with nothing cached on the client's side."""
+    cache = output.with_name(output.name + "-cache")
+    shutil.rmtree(cache, ignore_errors=True)
+    return timed(command + ["--output", output], cache)
 
 
 def main():
@@ -92,41 +117,45 @@ def main():
     rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        cluster = Cluster(bin_dir, folder)
+        servers = {"one": AllInOne(bin_dir, folder), "five": Cluster(bin_dir, folder)}
         try:
             for i in range(args.rounds):
                 model = folder / "model.onnx"
                 contents[place] = (contents[place] + 1) % 256
                 model.write_bytes(contents)
                 base = [quench, "compile", model, "--target", "x86-64-v3", "--force", "--progress", "none"]
-                shutil.rmtree(folder / "here-cache", ignore_errors=True)
-                wall, cpu = timed(base + ["--output", folder / "here"], folder / "here-cache")
-                shutil.rmtree(folder / "there-cache", ignore_errors=True)
-                before = cluster.cpu()
-                there = base + ["--output", folder / "there", "--gateway", cluster.address]
-                gateway_wall, client = timed(there, folder / "there-cache")
-                services = cluster.cpu() - before
-                if (folder / "here/model.so").read_bytes() != (folder / "there/model.so").read_bytes():
-                    raise SystemExit("the libraries differ")
-                rows.append({"wall": wall, "cpu": cpu, "gateway_wall": gateway_wall, "gateway_cpu": client + services,
-                             "client_cpu": client})
-            cached = [timed(there, folder / "there-cache")[0] for _ in range(args.rounds)]
+                row = {}
+                row["wall"], row["cpu"] = compiled(base, folder / "here")
+                # Whoever comes first finds the disk less busy: they take turns.
+                for name in sorted(servers, reverse=i % 2 == 1):
+                    before = servers[name].cpu()
+                    there = base + ["--gateway", servers[name].address]
+                    row[f"{name}_wall"], row[f"{name}_client_cpu"] = compiled(there, folder / name)
+                    row[f"{name}_cpu"] = row[f"{name}_client_cpu"] + servers[name].cpu() - before
+                    if (folder / "here/model.so").read_bytes() != (folder / name / "model.so").read_bytes():
+                        raise SystemExit("the libraries differ")
+                rows.append(row)
+            there = base + ["--gateway", servers["five"].address, "--output", folder / "five"]
+            cached = [timed(there, folder / "five-cache")[0] for _ in range(args.rounds)]
         finally:
-            cluster.stop()
+            for server in servers.values():
+                server.stop()
     median = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
-    ratios = sorted(row["gateway_cpu"] / row["cpu"] for row in rows)
-    result = {"rounds": args.rounds, "median": median, "cpu_ratio": statistics.median(ratios),
-              "cpu_ratio_range": [ratios[0], ratios[-1]],
-              "wall_ratio": statistics.median(row["gateway_wall"] / row["wall"] for row in rows),
-              "cached_seconds": statistics.median(cached)}
+    result = {"rounds": args.rounds, "median": median, "cached_seconds": statistics.median(cached)}
+    for over in ("one", "command"):
+        ratios = sorted(row["five_cpu"] / row["one_cpu" if over == "one" else "cpu"] for row in rows)
+        result[f"cpu_over_{over}"] = {"median": statistics.median(ratios), "range": [ratios[0], ratios[-1]]}
     if args.json:
         print(json.dumps(result, indent=2))
         return
-    print(f"one process     {median['cpu']:7.2f} CPU s  {median['wall']:7.2f} s")
-    print(f"five processes  {median['gateway_cpu']:7.2f} CPU s  {median['gateway_wall']:7.2f} s   ({median['client_cpu']:.2f} CPU s of "
-          f"them the client's)")
-    print(f"CPU ratio       {result['cpu_ratio']:7.3f}  ({ratios[0]:.3f} to {ratios[-1]:.3f})")
-    print(f"cached          {result['cached_seconds'] * 1e3:7.1f} ms for the whole command")
+    print(f"command alone     {median['cpu']:7.2f} CPU s  {median['wall']:7.2f} s")
+    for name, title in (("one", "one server"), ("five", "five processes")):
+        print(f"{title:17s} {median[name + '_cpu']:7.2f} CPU s  {median[name + '_wall']:7.2f} s   "
+              f"({median[name + '_client_cpu']:.2f} CPU s of them the client's)")
+    for over, title in (("one", "one server"), ("command", "command alone")):
+        ratio = result[f"cpu_over_{over}"]
+        print(f"five over {title:14s} {ratio['median']:6.3f}  ({ratio['range'][0]:.3f} to {ratio['range'][1]:.3f})")
+    print(f"cached            {result['cached_seconds'] * 1e3:7.1f} ms for the whole command")
 
 
 if __name__ == "__main__":
