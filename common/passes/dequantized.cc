@@ -124,8 +124,7 @@ std::optional<Kernel> ReadRecurrentKernel(const Graph& graph, ValueId id) {
 
 bool SumsFit(const Tensor& integers, int64_t channel_axis, const Dequantized& input,
              const Tensor* bias) {
-  const int64_t low = input.dtype == DataType::kI8 ? -128 : 0, high = low + 255;
-  const int64_t reach = input.known ? std::max(high - input.zero, input.zero - low) : high - low;
+  const int64_t reach = input.Reach();
   const auto axis = static_cast<size_t>(channel_axis);
   const int64_t channels = integers.dims()[axis];
   int64_t inner = 1;

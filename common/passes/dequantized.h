@@ -1,6 +1,7 @@
 // What QuantizeLinear and DequantizeLinear around 8-bit integers say.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,11 @@ struct Dequantized {
   bool known = true;                      // scale and zero point: constants, else of each run
   float scale = 1;                        // normal, positive
   int64_t zero = 0;
+  // The largest distance of an integer from the zero point.
+  int64_t Reach() const {
+    const int64_t low = dtype == DataType::kI8 ? -128 : 0;
+    return known ? std::max(zero - low, low + 255 - zero) : 255;
+  }
   bool SameAs(const Dequantized& other) const {
     if (!known || !other.known)
       return dtype == other.dtype && scale_id == other.scale_id && zero_id == other.zero_id;

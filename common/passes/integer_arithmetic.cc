@@ -10,8 +10,9 @@
 //   QuantizeLinear(DQ(x)) with the same scale and zero point   ==>   x
 //   A scale of each run (DynamicQuantizeLinear) is multiplied first: ... -> Cast -> Mul(sx) -> Mul(sw) -> y
 //   QLinearConv and QLinearMatMul are what they stand for; weights of u8 around 128 become i8.
-//   Gemm and MatMul become MatMulInteger, with zeros that make up a sum of a multiple of 4. Exact up to the last rounding: the sum is an integer, its
-//   scale one f32 product. What stays in float gets its dequantized constants.
+//   Gemm and MatMul become MatMulInteger, also where both sides are computed. Exact up to the last
+//   rounding: the sum is an integer, its scale one f32 product. What stays in float gets its
+//   dequantized constants.
 //   x, DQ(w) -> MatMul -> y   ==>   x, w, sw -> q.weight_only_matmul -> y, when w is large
 //   DQ(w), ids -> Gather -> y   ==>   Gather(w), Gather(sw) -> DQ -> y, likewise
 //   source: Jacob et al. 2018, arXiv 1712.05877, section 2.2
@@ -30,8 +31,6 @@
 
 namespace quench::passes {
 namespace {
-
-constexpr int64_t kSum = 4;  // products of bytes that instructions add up at once
 
 class Converter {
  public:
@@ -87,9 +86,11 @@ class Converter {
   std::optional<ValueId> ToIntegers(const Node& node) {
     const bool conv = node.op == "Conv";
     const std::optional<Dequantized> input = ReadDequantized(graph_, node.inputs[0]);
-    std::optional<Kernel> kernel = input ? ReadKernel(graph_, node.inputs[1]) : std::nullopt;
-    if (!kernel || graph_.value(node.outputs[0]).type.dtype != DataType::kF32) return std::nullopt;
-    if (graph_.value(node.inputs[0]).type.rank() < 2) return std::nullopt;
+    if (!input || graph_.value(node.outputs[0]).type.dtype != DataType::kF32 ||
+        graph_.value(node.inputs[0]).type.rank() < 2)
+      return std::nullopt;
+    std::optional<Kernel> kernel = ReadKernel(graph_, node.inputs[1]);
+    if (!kernel) return OfTwoComputed(node, *input);
     if (!conv && !PrepareMatrix(node, *kernel)) return std::nullopt;
     const int64_t channel_axis = conv ? 0 : 1;
     const int64_t channels = kernel->integers.dims()[static_cast<size_t>(channel_axis)];
@@ -109,6 +110,23 @@ class Converter {
     if (!SumsFit(kernel->integers, channel_axis, *input, bias.integers ? &*bias.integers : nullptr))
       return std::nullopt;
     return Emit(node, *input, *kernel, scales, bias);
+  }
+
+  // The same where the right side is no constant.
+  std::optional<ValueId> OfTwoComputed(const Node& node, const Dequantized& left) {
+    const std::optional<Dequantized> right =
+        node.op == "MatMul" ? ReadDequantized(graph_, node.inputs[1]) : std::nullopt;
+    if (!right || ConstantOf(graph_, right->integers) != nullptr) return std::nullopt;
+    const std::vector<Dim>& dims = graph_.value(right->integers).type.dims;
+    if (dims.size() < 2 || !dims[dims.size() - 2].is_static()) return std::nullopt;
+    const int64_t depth = dims[dims.size() - 2].value();
+    const int64_t term = left.Reach() * right->Reach();
+    if (depth < 1 || depth > std::numeric_limits<int32_t>::max() / std::max<int64_t>(term, 1))
+      return std::nullopt;
+    const double scale = static_cast<double>(left.scale) * right->scale;
+    if (!IsNormal(scale)) return std::nullopt;
+    const ValueId sum = AddSum(node, {left.integers, right->integers}, left, &*right);
+    return Scaled(node, sum, {left, *right}, {static_cast<float>(scale)});
   }
 
   // A product of floats by integers that are scaled where they are read.
@@ -263,70 +281,65 @@ class Converter {
 
   ValueId Emit(const Node& node, const Dequantized& input, const Kernel& kernel,
                const std::vector<double>& scales, const Bias& bias) {
+    const ValueId weights =
+        kernel.id != kNone ? kernel.id : graph_.AddConstant(node.name + ".w", kernel.integers);
+    ValueId sum = AddSum(node, {input.integers, weights}, input, nullptr);
+    if (bias.integers) {
+      const Type type = graph_.value(sum).type;
+      sum = Add("Add", node.name + ".biased", {sum, PerChannel(node, ".b", *bias.integers)}, type);
+    }
+    const ValueId real =
+        Scaled(node, sum, {input}, std::vector<float>(scales.begin(), scales.end()));
+    if (!bias.floats) return real;
+    return Add("Add", node.name + ".biased", {real, PerChannel(node, ".b", *bias.floats)},
+               graph_.value(real).type);
+  }
+
+  // The i32 sums of products of `sides`, less the zero points; the right one of constants is 0.
+  ValueId AddSum(const Node& node, std::vector<ValueId> sides, const Dequantized& left,
+                 const Dequantized* right) {
     const bool conv = node.op == "Conv";
     Type type = graph_.value(node.outputs[0]).type;
-    // Per channel along axis 1 of a convolution, the last one of a product.
-    const auto shaped = [&](int64_t count) {
-      std::vector<int64_t> dims(count == 1 ? 0 : 1, count);
-      if (conv && count != 1) dims.resize(static_cast<size_t>(type.rank() - 1), 1);
-      return dims;
-    };
-    // A size that is known while running only is checked as it is, and told as the user knows it.
-    const std::vector<Dim>& sizes = graph_.value(input.integers).type.dims;
-    const bool widens = !conv && !sizes.empty() && sizes.back().is_static();
-    const int64_t rest = widens ? (kSum - kernel.integers.dims()[0] % kSum) % kSum : 0;
-    const bool stored = kernel.id != kNone && rest == 0;
-    const ValueId weights =
-        stored ? kernel.id
-               : graph_.AddConstant(node.name + ".w", WithZeroRows(kernel.integers, rest));
-    std::vector<ValueId> operands = {Widened(node, input.integers, rest), weights};
-    if ((input.zero != 0 || !input.known) && input.zero_id != kNone)
-      operands.push_back(input.zero_id);
     type.dtype = DataType::kI32;
-    ValueId sum = Add(conv ? "ConvInteger" : "MatMulInteger", node.name, operands, type,
-                      conv ? node.attributes : std::map<std::string, Attribute>{});
+    const auto zero = [](const Dequantized& side) {
+      return side.known && side.zero == 0 ? kNone : side.zero_id;
+    };
+    sides.push_back(zero(left));
+    sides.push_back(right == nullptr ? kNone : zero(*right));
+    while (sides.back() == kNone) sides.pop_back();
+    const ValueId sum = Add(conv ? "ConvInteger" : "MatMulInteger", node.name, std::move(sides),
+                            type, conv ? node.attributes : std::map<std::string, Attribute>{});
     graph_.node(graph_.value(sum).producer).origin = node.origin;
-    if (bias.integers) {
-      const ValueId b = graph_.AddConstant(node.name + ".b",
-                                           bias.integers->Reshaped(shaped(bias.integers->size())));
-      sum = Add("Add", node.name + ".biased", {sum, b}, type);
-    }
+    return sum;
+  }
+
+  // Sums times the scales of the run that `sides` have, then times `factors`.
+  ValueId Scaled(const Node& node, ValueId sum, const std::vector<Dequantized>& sides,
+                 const std::vector<float>& factors) {
+    Type type = graph_.value(sum).type;
     type.dtype = DataType::kF32;
-    ValueId whole = Add("Cast", node.name + ".whole", {sum}, type,
-                        {{"to", static_cast<int64_t>(DataType::kF32)}});
-    if (!input.known) whole = Add("Mul", node.name + ".steps", {whole, input.scale_id}, type);
-    std::vector<float> factors(scales.begin(), scales.end());
-    const ValueId factor = graph_.AddConstant(
-        node.name + ".scale",
-        Tensor::Of(DataType::kF32, shaped(static_cast<int64_t>(factors.size())), factors));
-    ValueId real = Add("Mul", node.name + ".real", {whole, factor}, type);
-    if (input.known) scaled_.push_back(real);
-    if (bias.floats) {
-      const ValueId b =
-          graph_.AddConstant(node.name + ".b", bias.floats->Reshaped(shaped(bias.floats->size())));
-      real = Add("Add", node.name + ".biased", {real, b}, type);
+    ValueId real = Add("Cast", node.name + ".whole", {sum}, type,
+                       {{"to", static_cast<int64_t>(DataType::kF32)}});
+    bool known = true;
+    for (const Dequantized& side : sides) {
+      if (side.known) continue;
+      real = Add("Mul", node.name + ".steps", {real, side.scale_id}, type);
+      known = false;
     }
+    const auto count = static_cast<int64_t>(factors.size());
+    const Tensor scales = Tensor::Of(DataType::kF32, {count}, factors);
+    real = Add("Mul", node.name + ".real", {real, PerChannel(node, ".scale", scales)}, type);
+    if (known) scaled_.push_back(real);
     return real;
   }
 
-  // A constant with more rows (or elements of its first axis) of zeros.
-  static Tensor WithZeroRows(const Tensor& integers, int64_t rows) {
-    if (rows == 0) return integers;
-    std::vector<int64_t> dims = integers.dims();
-    dims[0] += rows;
-    Tensor result = Tensor::Zeros(integers.dtype(), dims);
-    std::copy(integers.bytes().begin(), integers.bytes().end(), result.mutable_bytes());
-    return result;
-  }
-
-  // The same along the last axis of a value; what is added meets weights of 0.
-  ValueId Widened(const Node& node, ValueId integers, int64_t columns) {
-    if (columns == 0) return integers;
-    Type type = graph_.value(integers).type;
-    type.dims.back() = graph_.symbols->Add(type.dims.back(), columns);
-    const ValueId pads = graph_.AddConstant(node.name + ".pads", Tensor::I64({0, columns}));
-    const ValueId axis = graph_.AddConstant(node.name + ".axis", Tensor::I64({type.rank() - 1}));
-    return Add("Pad", node.name + ".wide", {integers, pads, kNone, axis}, type);
+  // A constant of one element, or one for each channel: axis 1 of a convolution, the last one of a
+  // product.
+  ValueId PerChannel(const Node& node, const char* suffix, const Tensor& values) {
+    std::vector<int64_t> dims(values.size() == 1 ? 0 : 1, values.size());
+    const auto rank = static_cast<size_t>(graph_.value(node.outputs[0]).type.rank());
+    if (node.op == "Conv" && values.size() != 1) dims.resize(rank - 1, 1);
+    return graph_.AddConstant(node.name + suffix, values.Reshaped(std::move(dims)));
   }
 
   void FindReaders() {

@@ -42,6 +42,15 @@ bool IsNumberOfRun(const KernelRequest& request, const Group& group, int i) {
          std::all_of(type.dims.begin(), type.dims.end(), [](Dim dim) { return dim.is(1); });
 }
 
+// Root input i as the zero point of a side.
+bool ReadZero(const KernelRequest& request, const Group& group, int i, ByteSide& side) {
+  const std::optional<int64_t> zero = ZeroOf(request, group, i);
+  if (!zero && !IsNumberOfRun(request, group, i)) return false;
+  side.zero = zero.value_or(0);
+  if (!zero) side.zero_input = i;
+  return true;
+}
+
 // What the forms ask of weights.
 struct WeightBounds {
   int64_t least = 0;
@@ -80,6 +89,14 @@ WeightBounds BoundsOf(const Tensor& weights, int channel_axis) {
   return bounds;
 }
 
+// The fastest that is exact for any bytes.
+BytesForm FormOfComputed(const Target& target) {
+  if (!target.add_products_u8.empty()) return BytesForm::kUnsigned;
+  if (!target.add_products_i8.empty() || target.add_pairs_of_words.empty())
+    return BytesForm::kSigned;
+  return BytesForm::kWords;
+}
+
 // The fastest that is exact for these weights.
 BytesForm ChooseForm(const Target& target, const WeightBounds& bounds) {
   if (!target.add_products_u8.empty()) return BytesForm::kUnsigned;
@@ -92,6 +109,12 @@ BytesForm ChooseForm(const Target& target, const WeightBounds& bounds) {
   }
   return bounds.least > -128 ? BytesForm::kMagnitudes : BytesForm::kSigned;
 }
+
+bool WantsUnsigned(BytesForm form) {
+  return form == BytesForm::kUnsigned || form == BytesForm::kPairs || form == BytesForm::kWords;
+}
+
+bool IsByte(DataType type) { return type == DataType::kI8 || type == DataType::kU8; }
 
 // The first step, if it adds an i32 constant to the sums that nothing else reads.
 void TakeBias(Group& group, ByteRoot& root) {
@@ -121,41 +144,59 @@ void TakeBias(Group& group, ByteRoot& root) {
 }  // namespace
 
 std::string ByteRoot::ToString() const {
-  static constexpr const char* kForms[] = {"products", "signed products", "pairs", "magnitudes"};
-  return fmt::format("{}{} by {}", DataTypeName(input), flip ? " shifted" : "",
+  static constexpr const char* kForms[] = {"products", "signed products", "pairs", "magnitudes",
+                                           "words"};
+  const auto name = [](const ByteSide& side) {
+    return fmt::format("{}{}", DataTypeName(side.type), side.flip ? " shifted" : "");
+  };
+  return fmt::format("{}{} by {}", name(x), w ? " and " + name(*w) : "",
                      kForms[static_cast<size_t>(form)]);
 }
 
 std::string ByteRoot::Slow() const {
-  return form == BytesForm::kMagnitudes
-             ? "by magnitudes: the CPU's products of pairs would overflow with its weights"
-             : "";
+  if (form == BytesForm::kMagnitudes)
+    return "by magnitudes: the CPU's products of pairs would overflow with its weights";
+  if (form == BytesForm::kWords)
+    return "by words: the CPU's products of pairs of bytes could overflow";
+  return "";
 }
 
 std::optional<ByteRoot> ReadByteRoot(const KernelRequest& request, int channel_axis, Group& group) {
   if (!group.HasInput(0) || !group.HasInput(1) || group.OutputType().dtype != DataType::kI32)
     return std::nullopt;
   ByteRoot root;
-  root.input = group.InputType(0).dtype;
+  root.x.type = group.InputType(0).dtype;
   const Constant* weights = ConstantInput(request, group, 1);
-  if ((root.input != DataType::kI8 && root.input != DataType::kU8) || weights == nullptr ||
-      weights->tensor.dtype() != DataType::kI8 || weights->tensor.rank() <= channel_axis ||
-      ConstantInput(request, group, 0) != nullptr) {
+  if (!IsByte(root.x.type) || weights == nullptr || weights->tensor.dtype() != DataType::kI8 ||
+      weights->tensor.rank() <= channel_axis || ConstantInput(request, group, 0) != nullptr) {
     return std::nullopt;
   }
-  const std::optional<int64_t> zero = ZeroOf(request, group, 2);
-  if ((!zero && !IsNumberOfRun(request, group, 2)) || ZeroOf(request, group, 3) != 0)
-    return std::nullopt;
-  root.zero = zero.value_or(0);
-  if (!zero) root.zero_input = 2;
+  if (!ReadZero(request, group, 2, root.x) || ZeroOf(request, group, 3) != 0) return std::nullopt;
   const WeightBounds bounds = BoundsOf(weights->tensor, channel_axis);
   root.form = ChooseForm(request.target, bounds);
-  const bool wants_u8 = root.form == BytesForm::kUnsigned || root.form == BytesForm::kPairs;
-  root.flip = wants_u8 != (root.input == DataType::kU8);
-  const int64_t low = root.input == DataType::kI8 ? -128 : 0;
+  root.x.flip = WantsUnsigned(root.form) != (root.x.type == DataType::kU8);
+  const int64_t low = root.x.type == DataType::kI8 ? -128 : 0, zero = root.x.zero;
+  const bool known = root.x.zero_input < 0;
   root.weight_reach = static_cast<double>(bounds.largest_sum) *
-                      static_cast<double>(zero ? std::max(low + 255 - *zero, *zero - low) : 255);
+                      static_cast<double>(known ? std::max(low + 255 - zero, zero - low) : 255);
   TakeBias(group, root);
+  return root;
+}
+
+std::optional<ByteRoot> ReadComputedBytes(const KernelRequest& request, const Group& group) {
+  if (!group.HasInput(0) || !group.HasInput(1) || group.OutputType().dtype != DataType::kI32)
+    return std::nullopt;
+  ByteRoot root;
+  root.x.type = group.InputType(0).dtype;
+  root.w = ByteSide{group.InputType(1).dtype};
+  if (!IsByte(root.x.type) || !IsByte(root.w->type) ||
+      ConstantInput(request, group, 1) != nullptr || !ReadZero(request, group, 2, root.x) ||
+      !ReadZero(request, group, 3, *root.w)) {
+    return std::nullopt;
+  }
+  root.form = FormOfComputed(request.target);
+  root.x.flip = WantsUnsigned(root.form) != (root.x.type == DataType::kU8);
+  root.w->flip = (root.form == BytesForm::kWords) != (root.w->type == DataType::kU8);
   return root;
 }
 
@@ -174,25 +215,29 @@ PackSpec ByteBias(const KernelRequest& request, const Group& group, const ByteRo
 void AddByteSums(const KernelRequest& request, const Group& group, const ByteRoot& root,
                  int channel_axis, int64_t channels, int64_t padded, Candidate& candidate) {
   PackSpec sums = ByteBias(request, group, root, channel_axis, channels, padded);
-  sums.params["factor"] = -(root.zero + root.shift());
+  sums.params["factor"] = -(root.x.zero + root.x.shift());
   candidate.packs.push_back(sums);
-  if (root.zero_input >= 0) {
+  if (root.x.zero_input >= 0) {
     sums.params["factor"] = -1;
     sums.sources.resize(1);
     candidate.packs.push_back(sums);
   }
+  PackZeros(group, root, candidate);
+}
+
+void PackZeros(const Group& group, const ByteRoot& root, Candidate& candidate) {
   for (const int i : {2, 3}) {
-    if (group.HasInput(i) && i != root.zero_input)
+    if (group.HasInput(i) && i != root.x.zero_input && !(root.w && i == root.w->zero_input))
       candidate.packed[static_cast<size_t>(group.inputs[static_cast<size_t>(i)])] = true;
   }
 }
 
-RunZero LoadRunZero(VectorBuilder& b, const Group& group, const ByteRoot& root,
+RunZero LoadRunZero(VectorBuilder& b, const Group& group, const ByteSide& side,
                     const BufferMap& buffers) {
-  if (root.zero_input < 0) return {};
-  const Ptr zero = b.Buffer(buffers.Input(group.inputs[static_cast<size_t>(root.zero_input)]));
+  if (side.zero_input < 0) return {};
+  const Ptr zero = b.Buffer(buffers.Input(group.inputs[static_cast<size_t>(side.zero_input)]));
   const Vec byte = b.ToI32(b.Load(zero, 1, DataType::kU8));
-  return {b.ToI32(b.Load(zero, 1, root.input)),
+  return {b.ToI32(b.Load(zero, 1, side.type)),
           b.Apply(VecOp::kMul, byte, b.Constant(DataType::kI32, 0x01010101, 1))};
 }
 
@@ -206,6 +251,8 @@ double ProductsCost(BytesForm form) {
       return 2.6;
     case BytesForm::kSigned:
       return 1;
+    case BytesForm::kWords:
+      return 1;  // as kPairs
   }
   return 1;
 }
@@ -220,6 +267,8 @@ int SpareRegisters(BytesForm form) {
       return 3;  // and the magnitude
     case BytesForm::kSigned:
       return 2;
+    case BytesForm::kWords:
+      return 1;  // the products
   }
   return 0;
 }

@@ -60,7 +60,7 @@ class ConvEmitter {
  private:
   // Addresses that do not depend on the task.
   void Prepare() {
-    if (s_.bytes) zero_ = LoadRunZero(b_, group_, *s_.bytes, buffers_);
+    if (s_.bytes) zero_ = LoadRunZero(b_, group_, s_.bytes->x, buffers_);
     pixels_out_ = b_.Size(s_.out_h) * b_.Size(s_.out_w);
     image_out_ = pixels_out_ * (plan_.out_blocks() * plan_.lanes);
     input_channels_ =
@@ -81,7 +81,7 @@ class ConvEmitter {
              .lanes = plan_.lanes,
              .pixel_words = plan_.pixel_words,
              .type = group_.InputType(0).dtype,
-             .fill = s_.bytes ? s_.bytes->zero : 0,
+             .fill = s_.bytes ? s_.bytes->x.zero : 0,
              .run_fill = zero_,
              .height = b_.Size(s_.h),
              .width = b_.Size(s_.w),

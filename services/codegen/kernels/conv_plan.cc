@@ -236,9 +236,9 @@ std::string PlanIdentity(const ConvPlan& plan) {
       s.pad_left, s.has_bias ? "b" : "", plan.row_major_input ? "r" : "", plan.copy ? "c" : "",
       plan.flat ? "f" : "", plan.by_panels ? "p" : "", plan.groups, plan.merged, plan.lanes,
       plan.unroll, plan.tile.y, plan.tile.x, plan.tile.vectors, plan.task_tiles,
-      s.bytes
-          ? fmt::format("{} zero {} {}", s.bytes->ToString(), s.bytes->zero, s.bytes->zero_input)
-          : "floats");
+      s.bytes ? fmt::format("{} zero {} {}", s.bytes->ToString(), s.bytes->x.zero,
+                            s.bytes->x.zero_input)
+              : "floats");
 }
 
 Layout BlockedLayout(int block) {

@@ -76,9 +76,7 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group,
   if (plan.shape.bytes) {
     // The zero point goes with the copy: sums start from the bias alone.
     candidate.packs.push_back(ByteBias(request, group, *plan.shape.bytes, 0, channels, padded));
-    for (const int i : {2, 3}) {
-      if (group.HasInput(i) && i != plan.shape.bytes->zero_input) candidate.packed[input(i)] = true;
-    }
+    PackZeros(group, *plan.shape.bytes, candidate);
   } else if (plan.shape.has_bias) {
     candidate.packed[input(2)] = true;
     candidate.packs.push_back({"channels",
@@ -111,8 +109,8 @@ class DepthwiseEmitter {
              .lanes = plan_.lanes,
              .pixel_words = plan_.lanes,
              .type = group_.InputType(0).dtype,
-             .fill = s_.bytes ? s_.bytes->zero : 0,
-             .run_fill = s_.bytes ? LoadRunZero(b_, group_, *s_.bytes, buffers_) : RunZero{},
+             .fill = s_.bytes ? s_.bytes->x.zero : 0,
+             .run_fill = s_.bytes ? LoadRunZero(b_, group_, s_.bytes->x, buffers_) : RunZero{},
              .to_floats = s_.bytes.has_value(),
              .height = b_.Size(s_.h),
              .width = b_.Size(s_.w),

@@ -1,7 +1,7 @@
 // MatMul and Gemm by the micro-kernel: rows of the left side are the pixels, columns of the right
 // side the channels. A constant right side is packed at compile time; of two activations the right
 // one is packed at run time, a panel at a time, into scratch. Tensors are row-major. Bytes are
-// multiplied four along k at once: k counts words of four. Weights of a q.weight_only_matmul stay
+// multiplied four along k at once: k counts words of four, and a last one that is not whole. Weights of a q.weight_only_matmul stay
 // integers in memory: few rows scale them as they multiply, many share a panel that is scaled into
 // scratch first.
 #include <fmt/ranges.h>
@@ -10,6 +10,7 @@
 #include <bit>
 
 #include "common/base/status.h"
+#include "services/codegen/kernels/byte_panel.h"
 #include "services/codegen/kernels/catalogue.h"
 #include "services/codegen/kernels/matmul_plan.h"
 
@@ -29,11 +30,16 @@ class MatMulEmitter {
         packs_(packs) {}
 
   absl::Status Emit() {
-    if (s_.bytes) zero_ = LoadRunZero(b_, group_, *s_.bytes, buffers_);
+    if (s_.bytes) zero_ = LoadRunZero(b_, group_, s_.bytes->x, buffers_);
+    if (s_.bytes && s_.bytes->w) {
+      const RunZero zero = LoadRunZero(b_, group_, *s_.bytes->w, buffers_);
+      byte_panel_.emplace(b_, *s_.bytes, plan_.lanes, s_.depth, zero_.value, zero.value);
+    }
     m_ = b_.Size(s_.m);
     k_ = b_.Size(s_.k);
     n_ = b_.Size(s_.n);
-    row_stride_ = s_.a_transposed ? b_.I(4) : k_ * 4;
+    const Int row_bytes = s_.bytes ? b_.I(s_.depth) : k_ * 4;
+    row_stride_ = s_.a_transposed ? b_.I(4) : row_bytes;
     channel_stride_ = s_.a_transposed ? m_ * 4 : b_.I(4);
     const Int panels = b_.Size(plan_.panel_count);
     if (plan_.by_rows) {
@@ -137,13 +143,24 @@ class MatMulEmitter {
   // Of the packed weights of so many vectors.
   int64_t PanelBytes(int64_t vectors) const {
     const int64_t k = s_.k.value();
-    return (s_.stored ? s_.stored->Rows(k) : k * 4) * vectors * plan_.lanes;
+    return (s_.stored ? s_.stored->Rows(k) : (k + (s_.rest > 0 ? 1 : 0)) * 4) * vectors *
+           plan_.lanes;
   }
 
   // Copies k rows of the panel's columns side by side; lanes beyond n become 0.
   Ptr PackPanel(Int batch, const Columns& columns) {
     const Ptr scratch = b_.Buffer(buffers_.Scratch());
     const int64_t vector = 4 * plan_.lanes;
+    if (byte_panel_) {
+      Ptr source = b_.Buffer(buffers_.Input(group_.inputs[1])) + columns.first * plan_.lanes;
+      if (s_.b_batched) source = source + batch * n_ * s_.depth;
+      byte_panel_->Pack(source, n_, columns.vectors, scratch, [&](Ptr row, int v) {
+        const Ptr from = row + int64_t{plan_.lanes} * v;
+        return columns.last ? b_.LoadFirst(from, Valid(columns, v), plan_.lanes, DataType::kU8)
+                            : b_.Load(from, plan_.lanes, DataType::kU8);
+      });
+      return scratch;
+    }
     Ptr source = b_.Buffer(buffers_.Input(group_.inputs[1])) + columns.first * vector;
     if (s_.b_batched) source = source + batch * k_ * n_ * 4;
     b_.For(b_.I(0), k_, 1, [&](Int row) {
@@ -168,8 +185,9 @@ class MatMulEmitter {
   PanelPrefetch PlanPrefetch(int vectors) const {
     if (!s_.constant_b || plan_.by_rows || plan_.unpack || !s_.m.is_static()) return {};
     const int64_t k = s_.k.value();
+    // Of bodies in a row.
     const int64_t run =
-        s_.stored && s_.stored->blocked ? s_.stored->block : k;  // of bodies in a row
+        s_.stored && s_.stored->blocked ? s_.stored->block : std::max<int64_t>(k, 1);
     const auto bodies = [&](int64_t rows) { return (rows + plan_.unroll - 1) / plan_.unroll; };
     return PanelPrefetch::Plan(PanelBytes(vectors), k / run * bodies(run) + bodies(k % run),
                                SplitEvenly(s_.m.value(), plan_.tile.x).parts());
@@ -191,6 +209,7 @@ class MatMulEmitter {
     r.kh = r.kw = b_.I(1);
     r.kh_stride = r.kw_stride = b_.I(0);
     r.channel_stride = channel_stride_;
+    r.rest = s_.rest;
 
     const int64_t vector = 4 * plan_.lanes;
     MicroTile tile;
@@ -199,11 +218,15 @@ class MatMulEmitter {
     tile.x_stride = row_stride_;
     tile.y_stride = b_.I(0);
     tile.input = b_.Buffer(buffers_.Input(group_.inputs[0])) + row * row_stride_;
-    if (s_.a_batched) tile.input = tile.input + batch * m_ * k_ * 4;
+    if (s_.a_batched) tile.input = tile.input + batch * m_ * row_stride_;
+    if (byte_panel_ && byte_panel_->widens()) WidenRows(tile, weights);
     tile.weights = weights;
-    if (s_.has_bias)
+    if (byte_panel_) {
+      tile.bias = byte_panel_->Starts(weights, columns.vectors);
+    } else if (s_.has_bias) {
       tile.bias = b_.Buffer(buffers_.Pack(s_.constant_b ? 1 : 0)) + columns.first * vector;
-    if (zero_.value.valid()) {
+    }
+    if (zero_.value.valid() && !byte_panel_) {
       tile.factors = b_.Buffer(buffers_.Pack(2)) + columns.first * vector;
       tile.zero = zero_.value;
     }
@@ -218,9 +241,22 @@ class MatMulEmitter {
       index.Set(index.Get() + 1);
     }
     const Place place = Place::Of((batch * m_ + row) * n_ + columns.first * plan_.lanes);
+    const bool row_terms = byte_panel_ && byte_panel_->HasRowTerms();
+    Vec row_term;
     EmitMicroTile(b_, r, tile, [&](int, int x, int v, Vec value) {
+      if (row_terms && v == 0) row_term = byte_panel_->RowTerm(tile.input + tile.x_stride * x);
+      if (row_terms) value = b_.Apply(VecOp::kAdd, value, row_term);
       Store(columns, place + (n_ * x + static_cast<int64_t>(plan_.lanes) * v), v, value);
     });
+  }
+
+  // The rows of a tile, where the panel leaves them room.
+  void WidenRows(MicroTile& tile, Ptr panel) {
+    const Ptr rows = byte_panel_->WidenedRows(panel, tile.vectors);
+    for (int x = 0; x < tile.x; ++x)
+      byte_panel_->WidenRow(tile.input + row_stride_ * x, rows + byte_panel_->pitch() * x);
+    tile.input = rows;
+    tile.x_stride = b_.I(byte_panel_->pitch());
   }
 
   void Store(const Columns& columns, const Place& place, int v, Vec value) {
@@ -252,6 +288,7 @@ class MatMulEmitter {
   const BufferMap& buffers_;
   const std::vector<int>& packs_;
   RunZero zero_;
+  std::optional<BytePanel> byte_panel_;  // of a computed right side
   Int m_, k_, n_, row_stride_, channel_stride_;
   absl::Status status_;
 };
@@ -273,6 +310,10 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group, cons
   }
   if (group.HasInput(2) && !s.bytes)
     candidate.packed[input(2)] = true;  // a bias, or a C with beta = 0
+  if (s.bytes && s.bytes->w) {
+    PackZeros(group, *s.bytes, candidate);
+    return PackEpilogue(request, group, n, padded, candidate);
+  }
   if (s.bytes) {
     candidate.packed[input(1)] = true;
     candidate.packs.push_back({"gemm_panels_bytes",
@@ -300,7 +341,12 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group, cons
 
 std::string RootIdentity(const MatMulPlan& plan) {
   const MatMulShape& s = plan.shape;
-  if (s.bytes) return fmt::format("{} zero {}", s.bytes->ToString(), s.bytes->zero_input);
+  if (s.bytes) {
+    const ByteSide w = s.bytes->w.value_or(ByteSide{});
+    return fmt::format("{} rest {} zero {} {} {} {}", s.bytes->ToString(), s.rest,
+                       s.bytes->w ? s.bytes->x.zero : 0, s.bytes->x.zero_input, w.zero,
+                       w.zero_input);
+  }
   if (s.stored) {
     return fmt::format("{}{}{}", s.stored->ToString(), s.stored->offsets ? " moved" : "",
                        plan.unpack ? " unpacked" : "");

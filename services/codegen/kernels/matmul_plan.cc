@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "services/codegen/kernels/byte_panel.h"
 #include "services/codegen/kernels/conv_plan.h"
 
 namespace quench::codegen {
@@ -42,7 +43,9 @@ std::optional<MatMulShape> ReadMatMul(const Group& group, SymbolTable& symbols, 
   const std::vector<Dim> batch = Leading(y);
   shape.batch = symbols.Product(batch);
   shape.m = a.dims[static_cast<size_t>(a.rank() - 2)];
-  shape.k = a.dims.back();
+  // The one that is known, if any.
+  shape.k = b.dims[static_cast<size_t>(b.rank() - 2)];
+  if (!shape.k.is_static()) shape.k = a.dims.back();
   shape.n = b.dims.back();
   if (!shape.b_batched) {  // one matrix for all: the batches of the left side are more rows
     if (!shape.a_batched && !shape.batch.is(1)) return std::nullopt;
@@ -79,12 +82,13 @@ std::optional<MatMulShape> ReadGemm(const KernelRequest& request, const Group& g
   return shape;
 }
 
-// Rows of bytes are read in words, so k is a multiple of four; the right side is constant.
+// Rows of bytes are read in words, whose number is known.
 bool ReadBytes(const KernelRequest& request, Group& group, MatMulShape& shape) {
-  shape.bytes = ReadByteRoot(request, 1, group);
-  if (!shape.bytes || group.InputType(1).rank() != 2) return false;
-  const Dim k = group.InputType(1).dims[0];
-  return k.is_static() && k.value() % 4 == 0;
+  shape.bytes =
+      shape.constant_b ? ReadByteRoot(request, 1, group) : ReadComputedBytes(request, group);
+  const Type& b = group.InputType(1);
+  if (!shape.bytes || (shape.constant_b && b.rank() != 2)) return false;
+  return b.dims[b.dims.size() - 2].is_static();
 }
 
 }  // namespace
@@ -115,7 +119,10 @@ std::optional<MatMulShape> ReadMatMulShape(const KernelRequest& request, Group& 
   }
   if (read->constant_b && !(read->k.is_static() && read->n.is_static())) return std::nullopt;
   if (bytes) {
-    read->k = read->k.value() / 4;
+    read->depth = read->k.value();
+    const bool widened = read->bytes->form == BytesForm::kWords;
+    read->rest = widened ? 0 : static_cast<int>(read->depth % 4);
+    read->k = widened ? BytePanel::Words(read->bytes->form, read->depth) : read->depth / 4;
     read->has_bias = true;
   }
   return read;
@@ -132,7 +139,7 @@ MatMulPlan PlanMatMul(const KernelRequest& request, const MatMulShape& shape) {
   if (shape.m.is_static()) problem.width = shape.m.value();
   problem.vectors =
       static_cast<int64_t>((TypicalSize(symbols, shape.n) + plan.lanes - 1) / plan.lanes);
-  problem.steps = static_cast<int64_t>(TypicalSize(symbols, shape.k));
+  problem.steps = std::max<int64_t>(1, static_cast<int64_t>(TypicalSize(symbols, shape.k)));
   if (shape.bytes) {
     problem.operations = ProductsCost(shape.bytes->form);
     problem.spare = SpareRegisters(shape.bytes->form);
@@ -157,7 +164,11 @@ MatMulPlan PlanMatMul(const KernelRequest& request, const MatMulShape& shape) {
     plan.task_tiles = std::max<int64_t>(1, static_cast<int64_t>(tiles / 8));
     plan.tasks = symbols.CeilDiv(plan.rows.Parts(symbols), plan.task_tiles);
   }
-  if (!shape.constant_b || plan.unpack) {
+  if (shape.bytes && shape.bytes->w) {
+    const int64_t bytes = BytePanel::Bytes(shape.bytes->form, shape.depth, plan.tile.vectors,
+                                           plan.lanes, plan.tile.x);
+    plan.scratch = (bytes + 63) / 64 * 64;
+  } else if (!shape.constant_b || plan.unpack) {
     plan.scratch =
         symbols.Mul(symbols.CeilDiv(symbols.Mul(symbols.Add(shape.k, plan.unpack ? 1 : 0),
                                                 plan.tile.vectors * plan.lanes * 4),

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "services/codegen/kernels/byte_panel.h"
+
 namespace quench::codegen {
 namespace {
 
@@ -91,12 +93,14 @@ class MicroEmitter {
         Body(block_.Get() + r_.channel_stride * done,
              static_cast<int>(std::min<int64_t>(r_.unroll, known - done)));
       }
+      if (r_.rest > 0) RestBody(block_.Get() + r_.channel_stride * known);
       return;
     }
     b_.For(b_.I(0), r_.tail, 1, [&](Int) {
       Body(block_.Get(), 1);
       block_.Set(block_.Get() + r_.channel_stride);
     });
+    if (r_.rest > 0) RestBody(block_.Get());
   }
 
   // The weights of channel c, in floats. Of stored ones that share a byte all are made at once.
@@ -151,7 +155,18 @@ class MicroEmitter {
   }
 
   void BytesBody(Ptr input, int words) {
+    AddWords(words, [&](int c, Int pixel) {
+      return b_.LoadWords(input + r_.channel_stride * c + pixel, 1);
+    });
+  }
+
+  void RestBody(Ptr input) {
+    AddWords(1, [&](int, Int pixel) { return LoadPartOfWord(b_, input + pixel, r_.rest); });
+  }
+
+  void AddWords(int words, const std::function<Vec(int c, Int pixel)>& load) {
     const ByteRoot& root = *r_.bytes;
+    const bool flip = root.x.flip && root.form != BytesForm::kWords;  // widened rows are shifted
     for (int c = 0; c < words; ++c) {
       std::vector<Vec> weights;
       for (int v = 0; v < t_.vectors; ++v) {
@@ -159,8 +174,8 @@ class MicroEmitter {
         weights.push_back(b_.Load(weights_.Get() + at, r_.lanes, DataType::kI32));
       }
       for (size_t p = 0; p < pixels_.size(); ++p) {
-        const Vec word = b_.LoadWord(input + r_.channel_stride * c + pixels_[p]);
-        const BytesOperand x = b_.PrepareBytes(root.form, b_.Splat(word, r_.lanes), root.flip);
+        const Vec word = b_.Splat(load(c, pixels_[p]), r_.lanes);
+        const BytesOperand x = b_.PrepareBytes(root.form, word, flip);
         for (int v = 0; v < t_.vectors; ++v) {
           const VecVar& sum =
               accumulators_[p * static_cast<size_t>(t_.vectors) + static_cast<size_t>(v)];

@@ -176,17 +176,16 @@ absl::StatusOr<Packed> PackGemmPanelsBytes(const Request& request) {
   QUENCH_RETURN_IF_ERROR(request.CheckPositive({"lanes", "vectors"}));
   constexpr int64_t kUnit = 4;
   const int64_t k = request.dim(0), n = request.dim(1), lanes = request.Param("lanes");
-  if (k % kUnit != 0)
-    return Internal("pack `gemm_panels_bytes`: {} rows, takes a multiple of 4", k);
   const int64_t vectors = CeilDiv(n, lanes);
   const Split panels = SplitEvenly(vectors, request.Param("vectors"));
-  return Filled(vectors * lanes * k, [=, source = request.bytes()](std::byte* out) {
+  const int64_t size = vectors * lanes * CeilDiv(k, kUnit) * kUnit;
+  return Filled(size, [=, source = request.bytes()](std::byte* out) {
     for (int64_t p = 0; p < panels.parts(); ++p) {
       for (int64_t word = 0; word < k; word += kUnit) {
         for (int64_t column = panels.Start(p) * lanes; column < panels.Start(p + 1) * lanes;
              ++column) {
           for (int64_t row = word; row < word + kUnit; ++row, ++out) {
-            if (column < n)
+            if (column < n && row < k)
               *out = static_cast<std::byte>(source[static_cast<size_t>(row * n + column)]);
           }
         }

@@ -10,8 +10,8 @@
 //                            of the weights of that index of `axis`), modulo 2^32
 //   conv_panels_bytes        as conv_panels, from i8: `block` counts words of four channels ->
 //                            [group][panel][ic block][kh][kw][word][vectors][lanes][4]
-//   gemm_panels_bytes        {lanes, vectors}: i8 [k, n], k a multiple of 4 ->
-//                            [panel][k / 4][vectors of the panel][lanes][4]
+//   gemm_panels_bytes        {lanes, vectors}: i8 [k, n] ->
+//                            [panel][ceil(k / 4)][vectors of the panel][lanes][4], rows beyond k 0
 //   gemm_panels_stored       {lanes, vectors}: [k, n] of i8, u8 (less 128), i4 (plus 8) or u4 ->
 //                            [panel][k][vectors of the panel][lanes], a byte each; of four bits two
 //                            rows share one, the even one in the low half

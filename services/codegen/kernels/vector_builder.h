@@ -78,6 +78,7 @@ enum class BytesForm : uint8_t {
   kPairs,       // x is u8: pairs of products are added in i16, so for neighbours (2 i, 2 i + 1)
                 // 255 (w0 + w1) over the positive ones, and likewise the negative ones, fits i16
   kMagnitudes,  // x is i8: |x| times w with the sign of x, in pairs; no weight is -128
+  kWords,       // x and w are pairs of i16 in place of four bytes
 };
 struct BytesOperand {
   Vec value, magnitude;
@@ -104,7 +105,8 @@ class VectorBuilder {
   // Alignment is that of one element; memory is little-endian.
   virtual Vec Load(Ptr address, int lanes, DataType type) = 0;
   Vec Load(Ptr address, int lanes) { return Load(address, lanes, DataType::kF32); }
-  virtual Vec LoadWord(Ptr address) = 0;  // four bytes as an i32, aligned or not
+  // Words of four bytes as i32, aligned or not.
+  virtual Vec LoadWords(Ptr address, int lanes) = 0;
   virtual void Store(Ptr address, Vec value) = 0;
   // The first `count` lanes (clamped to 0..lanes): other lanes load as 0 and are not stored; their
   // memory is not touched.
@@ -125,6 +127,7 @@ class VectorBuilder {
   virtual Vec AddProducts(BytesForm form, Vec sum, const BytesOperand& x, Vec w) = 0;
   // `flip` changes between i8 and u8 first: every byte's highest bit.
   virtual BytesOperand PrepareBytes(BytesForm form, Vec x, bool flip) = 0;
+  virtual Vec Sum(Vec value) = 0;    // of all lanes, of i32; modulo 2^32
   virtual Vec ToI32(Vec value) = 0;  // of integers, and of f32 whole numbers that fit
   virtual Vec ToF32(Vec value) = 0;  // of integers
   // The 2 * lanes values a0 b0 a1 b1 ... : first half in `low`.

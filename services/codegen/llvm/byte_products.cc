@@ -42,13 +42,18 @@ class ByteProducts {
         return b_.CreateAdd(sum, Pairs(x, w));
       case BytesForm::kMagnitudes:
         return b_.CreateAdd(sum, Pairs(magnitude, WithSign(w, x)));
+      case BytesForm::kWords:
+        return AddPairsOfWords(sum, Words(x), Words(w));
       case BytesForm::kSigned:
         break;
     }
-    if (target.add_products_i8.empty()) return b_.CreateAdd(sum, Plain(x, w));
-    llvm::Type* bytes = Lanes(x, 8);
-    return Call(target.add_products_i8, sum->getType(),
-                {sum, b_.CreateBitCast(x, bytes), b_.CreateBitCast(w, bytes)});
+    if (!target.add_products_i8.empty()) {
+      llvm::Type* bytes = Lanes(x, 8);
+      return Call(target.add_products_i8, sum->getType(),
+                  {sum, b_.CreateBitCast(x, bytes), b_.CreateBitCast(w, bytes)});
+    }
+    if (!target.add_pairs_of_words.empty()) return AddHalves(sum, Words(x), Words(w));
+    return b_.CreateAdd(sum, Plain(x, w));
   }
 
  private:
@@ -70,6 +75,19 @@ class ByteProducts {
                               {b_.CreateBitCast(x, bytes), b_.CreateBitCast(w, bytes)});
     return Call(state_.target.add_pairs_of_words, x->getType(),
                 {pairs, llvm::ConstantInt::get(words, 1)});
+  }
+
+  llvm::Value* Words(llvm::Value* x) { return b_.CreateBitCast(x, Lanes(x, 16)); }
+
+  llvm::Value* AddPairsOfWords(llvm::Value* sum, llvm::Value* x, llvm::Value* w) {
+    return b_.CreateAdd(sum, Call(state_.target.add_pairs_of_words, sum->getType(), {x, w}));
+  }
+
+  // Even and odd bytes as i16, one after the other.
+  llvm::Value* AddHalves(llvm::Value* sum, llvm::Value* x, llvm::Value* w) {
+    const auto odd = [&](llvm::Value* bytes) { return b_.CreateAShr(bytes, 8); };
+    const auto even = [&](llvm::Value* bytes) { return odd(b_.CreateShl(bytes, 8)); };
+    return AddPairsOfWords(AddPairsOfWords(sum, even(x), even(w)), odd(x), odd(w));
   }
 
   llvm::Value* WithSign(llvm::Value* w, llvm::Value* x) {
@@ -107,9 +125,13 @@ class ByteProducts {
 
 }  // namespace
 
-Vec LlvmVectorBuilder::LoadWord(Ptr address) {
-  return NewVec(b_.CreateAlignedLoad(b_.getInt32Ty(), At(address), llvm::Align(1)), 1,
-                DataType::kI32);
+Vec LlvmVectorBuilder::LoadWords(Ptr address, int lanes) {
+  return NewVec(b_.CreateAlignedLoad(VecType(lanes, DataType::kI32), At(address), llvm::Align(1)),
+                lanes, DataType::kI32);
+}
+
+Vec LlvmVectorBuilder::Sum(Vec value) {
+  return NewVec(b_.CreateAddReduce(At(value)), 1, DataType::kI32);
 }
 
 BytesOperand LlvmVectorBuilder::PrepareBytes(BytesForm form, Vec x, bool flip) {

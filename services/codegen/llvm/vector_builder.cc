@@ -69,9 +69,11 @@ llvm::Value* LlvmVectorBuilder::Divide(llvm::Value* a, llvm::Value* b, bool rema
     b = b_.CreateTrunc(b, b_.getInt32Ty());
   }
   llvm::Value* result = remainder ? b_.CreateURem(a, b) : b_.CreateUDiv(a, b);
+  if (!narrow) return result;
   // Frozen, or the loop optimiser takes the division for one of 64 bits, which these targets do in a
-  // library.
-  return narrow ? b_.CreateZExt(b_.CreateFreeze(result), b_.getInt64Ty()) : result;
+  // library. What is known stays known.
+  if (!llvm::isa<llvm::Constant>(result)) result = b_.CreateFreeze(result);
+  return b_.CreateZExt(result, b_.getInt64Ty());
 }
 
 Int LlvmVectorBuilder::Apply(IntOp op, Int a, Int b) {

@@ -36,7 +36,8 @@ class LlvmVectorBuilder final : public VectorBuilder {
   Ptr Offset(Ptr base, Int bytes) override;
 
   Vec Load(Ptr address, int lanes, DataType type) override;
-  Vec LoadWord(Ptr address) override;
+  Vec LoadWords(Ptr address, int lanes) override;
+  Vec Sum(Vec value) override;
   void Store(Ptr address, Vec value) override;
   Vec LoadFirst(Ptr address, Int count, int lanes, DataType type) override;
   void StoreFirst(Ptr address, Vec value, Int count) override;

@@ -145,15 +145,35 @@ TEST(IntegerArithmeticTest, ProductsOfMatrices) {
   EXPECT_EQ(CountOps(after, "DequantizeLinear"), 0);
 }
 
-TEST(IntegerArithmeticTest, SumsAreOfAMultipleOfFour) {
-  Quantized q({2, 3, 27});
-  const ValueId product = Add(q.graph, "MatMul", {q.Pair(q.x, 0.01F, 3), q.Kernel({27, 10}, 1)});
-  q.graph.outputs = {q.Pair(product, 0.03F, 1)};
-  const Graph after = Integers(q.graph, 0.03);
+// Attention, turned keys included.
+TEST(IntegerArithmeticTest, ProductsOfTwoComputedSides) {
+  Quantized q({2, 3, 5, 27});
+  const ValueId keys = Add(q.graph, "Transpose", {q.Pair(q.x, 0.01F, 3)},
+                           {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
+  const ValueId scores = Add(q.graph, "MatMul", {q.Pair(q.x, 0.02F, -4), keys});
+  const ValueId shares = Add(q.graph, "Softmax", {scores}, {{"axis", int64_t{-1}}});
+  const ValueId mixed =
+      Add(q.graph, "MatMul", {q.Pair(shares, 1 / 255.0F, -128), q.Pair(q.x, 0.02F, -4)});
+  q.graph.outputs = {q.Pair(mixed, 0.01F, 1)};
+  const Graph after = Integers(q.graph, 0.01);
+  EXPECT_EQ(CountOps(after, "MatMulInteger"), 2);
+  EXPECT_EQ(CountOps(after, "MatMul"), 0);
+  EXPECT_EQ(CountOps(after, "DequantizeLinear"), 1);  // of the result
   const Node* node = Find(after, "MatMulInteger");
-  ASSERT_NE(node, nullptr);
-  EXPECT_EQ(after.value(node->inputs[0]).type.dims.back(), Dim(28));
-  EXPECT_EQ(ConstantOf(after, node->inputs[1])->dims(), (std::vector<int64_t>{28, 10}));
+  ASSERT_EQ(node->inputs.size(), 4U);
+  EXPECT_EQ(ConstantOf(after, node->inputs[3])->IntAt(0), 3);
+}
+
+// Nobody knows how many terms the sums have, or there are too many.
+TEST(IntegerArithmeticTest, ComputedSidesWhoseSumsMayOverflowStayInFloat) {
+  for (const bool known : {true, false}) {
+    Quantized q({4});
+    const Dim depth =
+        known ? Dim(40000) : Dim::OfSymbol(q.graph.symbols->AddInput("depth", {1, 1}));
+    const ValueId a = q.Input("a", {2, depth}), b = q.Input("b", {depth, 2});
+    q.graph.outputs = {Add(q.graph, "MatMul", {q.Pair(a, 0.01F, -128), q.Pair(b, 0.01F, 127)})};
+    EXPECT_EQ(CountOps(After("integer_arithmetic", q.graph), "MatMul"), 1) << known;
+  }
 }
 
 TEST(IntegerArithmeticTest, WhatMovesWorksOnIntegers) {
@@ -277,6 +297,24 @@ TEST(IntegerArithmeticTest, DynamicRangesAreAFactor) {
   const Graph after = Integers(q.graph, 1e-2);
   EXPECT_EQ(CountOps(after, "MatMulInteger"), 1);
   EXPECT_EQ(CountOps(after, "Mul"), 2);
+  EXPECT_EQ(CountOps(after, "DequantizeLinear"), 0);
+}
+
+TEST(IntegerArithmeticTest, DynamicRangesOfBothSidesAreFactors) {
+  Quantized q({4, 4});
+  const auto dynamic = [&](ValueId value) {
+    const NodeId node = q.graph.AddNode("DynamicQuantizeLinear", "dynamic", {value}, 3);
+    const std::vector<ValueId> parts = q.graph.node(node).outputs;
+    q.graph.value(parts[0]).type = Type::Tensor(DataType::kU8, {4, 4});
+    q.graph.value(parts[1]).type = Type::Tensor(DataType::kF32, {});
+    q.graph.value(parts[2]).type = Type::Tensor(DataType::kU8, {});
+    return Add(q.graph, "DequantizeLinear", {parts[0], parts[1], parts[2]});
+  };
+  const ValueId y = q.Input("y", {4, 4});
+  q.graph.outputs = {Add(q.graph, "MatMul", {dynamic(q.x), dynamic(y)})};
+  const Graph after = Integers(q.graph, 1e-2);
+  EXPECT_EQ(CountOps(after, "MatMulInteger"), 1);
+  EXPECT_EQ(CountOps(after, "Mul"), 3);
   EXPECT_EQ(CountOps(after, "DequantizeLinear"), 0);
 }
 

@@ -40,8 +40,8 @@ class Builder {
   ValueId Real(ValueId integers, float scale, DataType dtype, int64_t zero) {
     return Node1(graph_, "DequantizeLinear", {integers, Scale(scale), Zero(dtype, zero)});
   }
-  ValueId RealOfRun(ValueId integers, DataType dtype) {
-    const ValueId zero = graph_.AddInput("z", Type::Tensor(dtype, {}));
+  ValueId RealOfRun(ValueId integers, DataType dtype, const char* name) {
+    const ValueId zero = graph_.AddInput(name, Type::Tensor(dtype, {}));
     const ValueId number =
         Node1(graph_, "Cast", {zero}, {{"to", static_cast<int64_t>(DataType::kF32)}});
     const ValueId scale =
@@ -78,9 +78,16 @@ Graph ByteGraph(const ByteLayer& layer) {
   std::vector<float> scales = {kKernel};
   for (int64_t c = 1; layer.per_channel && c < channels; ++c)
     scales.push_back(kKernel * static_cast<float>(1 + c % 7));
-  std::vector<ValueId> operands = {
-      layer.of_run ? add.RealOfRun(x, layer.input) : add.Real(x, kInput, layer.input, layer.zero),
-      add.Real(Bytes(DataType::kI8, layer.w, 2, layer.weights), scales, axis)};
+  std::vector<ValueId> operands = {layer.of_run ? add.RealOfRun(x, layer.input, "z")
+                                                : add.Real(x, kInput, layer.input, layer.zero)};
+  if (layer.computed != DataType::kUndefined) {
+    const ValueId w = graph.AddInput(
+        "w", Type::Tensor(layer.computed, std::vector<Dim>(layer.w.begin(), layer.w.end())));
+    operands.push_back(layer.w_of_run ? add.RealOfRun(w, layer.computed, "wz")
+                                      : add.Real(w, kKernel, layer.computed, layer.w_zero));
+  } else {
+    operands.push_back(add.Real(Bytes(DataType::kI8, layer.w, 2, layer.weights), scales, axis));
+  }
   if (layer.bias && layer.op != "MatMul") {
     std::vector<int32_t> values;
     for (int64_t c = 0; c < channels; ++c)
@@ -416,6 +423,65 @@ std::vector<ByteLayer> ByteLayers() {
        .zero = 255,
        .weights = Weights::kLargest},
       {.name = "run_product_odd", .op = "MatMul", .x = {6, 27}, .w = {27, 20}, .of_run = true},
+      {.name = "computed",
+       .op = "MatMul",
+       .x = {3, 7, 64},
+       .w = {3, 64, 40},
+       .zero = 12,
+       .computed = DataType::kU8,
+       .w_zero = 131},
+      {.name = "computed_i8",
+       .op = "MatMul",
+       .x = {2, 3, 9, 32},
+       .w = {2, 3, 32, 19},
+       .input = DataType::kI8,
+       .zero = -128,
+       .computed = DataType::kI8,
+       .output = DataType::kI8},
+      {.name = "computed_odd",
+       .op = "MatMul",
+       .x = {13, 197},
+       .w = {197, 33},
+       .input = DataType::kI8,
+       .zero = 5,
+       .computed = DataType::kI8,
+       .w_zero = -7},
+      {.name = "computed_few",
+       .op = "MatMul",
+       .x = {2, 5, 3},
+       .w = {3, 65},
+       .computed = DataType::kU8,
+       .output = DataType::kF32},
+      {.name = "computed_for_all",
+       .op = "MatMul",
+       .x = {6, 66},
+       .w = {4, 66, 16},
+       .zero = 255,
+       .computed = DataType::kI8,
+       .w_zero = 127,
+       .residual = true},
+      {.name = "computed_long",
+       .op = "MatMul",
+       .x = {1, 1031},
+       .w = {1031, 18},
+       .computed = DataType::kU8,
+       .w_zero = 255,
+       .output = DataType::kF32},
+      {.name = "run_computed",
+       .op = "MatMul",
+       .x = {2, 6, 70},
+       .w = {2, 70, 35},
+       .of_run = true,
+       .computed = DataType::kU8,
+       .w_of_run = true},
+      {.name = "run_computed_i8",
+       .op = "MatMul",
+       .x = {6, 27},
+       .w = {27, 20},
+       .input = DataType::kI8,
+       .of_run = true,
+       .computed = DataType::kI8,
+       .w_zero = 4},
       {.name = "dense",
        .op = "Gemm",
        .x = {1, 128},

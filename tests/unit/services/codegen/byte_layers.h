@@ -27,6 +27,9 @@ struct ByteLayer {
   DataType input = DataType::kU8;
   int64_t zero = 0;
   bool of_run = false;  // the zero point is an input `z`, and the scale depends on it
+  DataType computed = DataType::kUndefined;  // of an input `w` that the right side is
+  int64_t w_zero = 0;
+  bool w_of_run = false;  // the same of the right side, `wz`
   Weights weights = Weights::kAny;
   bool per_channel = true, bias = true, relu = true, residual = false;
   DataType output = DataType::kU8;  // f32: not quantized

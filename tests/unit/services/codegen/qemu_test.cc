@@ -134,9 +134,14 @@ TEST_P(QemuTest, RunsWithTheHostsResults) {
   }
 }
 
-// Every layer and function of bytes, on inputs that differ from 61 by a constant; outputs are how many elements
-// have the bits that the integers mean.
-Graph CheckedByteLayers(std::vector<double>& sizes) {
+struct Checked {
+  std::string name;
+  double size = 0;
+};
+
+// Every layer and function of bytes, on inputs that differ from 61 by a constant; outputs are how
+// many elements have the bits that the integers mean.
+Graph CheckedByteLayers(std::vector<Checked>& checked) {
   Graph all;
   all.name = "bytes";
   std::vector<Graph> graphs = ByteFunctions();
@@ -158,7 +163,7 @@ Graph CheckedByteLayers(std::vector<double>& sizes) {
     const ValueId ones =
         Node1(all, "Cast", {right}, {{"to", static_cast<int64_t>(DataType::kI32)}});
     all.outputs.push_back(Node1(all, "ReduceSum", {ones}, {{"keepdims", int64_t{0}}}));
-    sizes.push_back(static_cast<double>(expected[0].size()));
+    checked.push_back({graph.name, static_cast<double>(expected[0].size())});
   }
   all.Compact();
   Infer(all);
@@ -166,8 +171,8 @@ Graph CheckedByteLayers(std::vector<double>& sizes) {
 }
 
 TEST_P(QemuTest, IntegersHaveTheSameBits) {
-  std::vector<double> sizes;
-  const Graph graph = CheckedByteLayers(sizes);
+  std::vector<Checked> checked;
+  const Graph graph = CheckedByteLayers(checked);
   std::vector<std::string> targets = {cross_.target};
   if (cross_.target == "aarch64") targets.push_back("aarch64-dotprod");
   for (const std::string& target : targets) {
@@ -175,7 +180,10 @@ TEST_P(QemuTest, IntegersHaveTheSameBits) {
     options.target = target;
     const absl::StatusOr<Compiled> other = CompileGraph(graph, options);
     ASSERT_TRUE(other.ok()) << other.status();
-    EXPECT_EQ(Run(*other), sizes) << target;
+    const std::vector<double> equal = Run(*other);
+    ASSERT_EQ(equal.size(), checked.size()) << target;
+    for (size_t i = 0; i < checked.size(); ++i)
+      EXPECT_EQ(equal[i], checked[i].size) << target << ", " << checked[i].name;
   }
 }
 
