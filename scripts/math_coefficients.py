@@ -174,6 +174,8 @@ def t_of(x):
 # name, rounding, what it is, function, weight (times the error = relative error of the result), low, high, degree
 TABLE = [
     ("kExpF32", to_f32, "(e^r - 1 - r) / r^2, |r| <= ln 2 / 2", exp_tail, lambda r: r * r / mp.exp(r), -HALF_LN2 * SKEW, HALF_LN2, 4),
+    ("kExp2F32", to_f32, "(2^f - 1) / f, |f| <= 1/2", lambda f: mp.expm1(f * mp.log(2)) / f, lambda f: f / mp.power(2, f),
+     mpf("-0.5001") * SKEW, mpf("0.5001"), 4),
     ("kLogF32", to_f32, "(log(1 + f) - f + f^2 / 2) / f^3, sqrt(1/2) <= 1 + f <= sqrt(2)", log_tail, log_ratio, SQRT_HALF,
      SQRT_TWO, 8),
     ("kTanhF32", to_f32, "(tanh(x) / x - 1) / z, z = x^2 <= 0.4", tanh_tail, lambda z: z * root(z) / mp.tanh(root(z)), TINY,

@@ -51,7 +51,7 @@ class Helpers {
       std::thread([this] { Serve(); }).detach();
       ++threads_;
     } catch (const std::system_error&) {
-      // No thread to be had: the caller does it.
+      return;  // no thread to be had: the caller does it
     }
   }
 

@@ -304,6 +304,7 @@ absl::Status Builder::BuildKernel(Frame& frame, const Node& node, const Choice& 
   }
   QUENCH_RETURN_IF_ERROR(BuildSizes(frame, node));
   const KernelRequest request{frame.graph, node, target_, options_.opt_level};
+  emitter_.AllowFusion(MayFuse(request));
   QUENCH_ASSIGN_OR_RETURN(EmittedKernel kernel,
                           candidate.kernel->emit(request, candidate, emitter_));
   const int first_output = static_cast<int>(buffers.size());

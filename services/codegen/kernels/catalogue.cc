@@ -1,5 +1,7 @@
 #include "services/codegen/kernels/catalogue.h"
 
+#include <algorithm>
+
 namespace quench::codegen {
 
 std::span<const Kernel* const> AllKernels() {
@@ -9,6 +11,15 @@ std::span<const Kernel* const> AllKernels() {
 #undef QUENCH_KERNEL
   };
   return kKernels;
+}
+
+bool MayFuse(const KernelRequest& request) {
+  return std::none_of(request.node.inputs.begin(), request.node.inputs.end(), [&](ValueId id) {
+    if (id == quench::kNone) return false;
+    const Value& value = request.graph.value(id);
+    return value.constant == nullptr && value.type.kind == ValueKind::kTensor &&
+           (value.type.dtype == DataType::kI8 || value.type.dtype == DataType::kU8);
+  });
 }
 
 }  // namespace quench::codegen

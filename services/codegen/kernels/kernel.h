@@ -103,6 +103,9 @@ class VectorBuilder;  // explicit vector code without LLVM headers: kernels/vect
 class KernelEmitter {
  public:
   virtual ~KernelEmitter() = default;
+  // Whether functions of what is emitted from now on may fuse a multiplication with an addition, as
+  // not every CPU does. They may at first.
+  virtual void AllowFusion(bool allowed) = 0;
   // Compiles loops IR over buffers in the given layouts (order: inputs, outputs). `vectorise` false
   // gives the reference nest; true tiles, vectorises the unit-stride parallel loop and splits float
   // reductions over lanes.
@@ -123,6 +126,9 @@ struct Kernel {
   absl::StatusOr<EmittedKernel> (*emit)(const KernelRequest&, const Candidate&,
                                         KernelEmitter&) = nullptr;
 };
+
+// Whether a kernel for this node may fuse: kernels of bytes give the same bits on every CPU.
+bool MayFuse(const KernelRequest& request);
 
 // kernels.def in order of preference; the reference nest is last and accepts every node that
 // lowers.

@@ -29,6 +29,7 @@ struct ModuleState {
   std::map<std::string, EmittedKernel> by_identity;
   std::vector<std::string> diagnostics;  // errors that LLVM reported
   int next_kernel = 0;
+  bool fuses = true;  // KernelEmitter::AllowFusion
   llvm::Function* probe =
       nullptr;  // carries the target's features for questions about it; erased before emission
 

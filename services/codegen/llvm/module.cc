@@ -109,7 +109,8 @@ absl::StatusOr<EmittedKernel> ModuleBuilder::EmitLoops(const loops::Function& fu
                                                        std::span<const Layout> layouts,
                                                        SymbolTable& symbols, bool vectorise) {
   ModuleState& state = *state_;
-  const std::string identity = NestIdentity(function, layouts, vectorise);
+  const std::string identity =
+      NestIdentity(function, layouts, vectorise) + (state.fuses ? "" : " alike");
   if (auto found = state.by_identity.find(identity); found != state.by_identity.end()) {
     return found->second;
   }
@@ -121,11 +122,13 @@ absl::StatusOr<EmittedKernel> ModuleBuilder::EmitLoops(const loops::Function& fu
   return kernel;
 }
 
+void ModuleBuilder::AllowFusion(bool allowed) { state_->fuses = allowed; }
+
 absl::StatusOr<EmittedKernel> ModuleBuilder::EmitVector(
     const std::string& name, const std::string& identity, Dim tasks, Dim scratch_bytes,
     SymbolTable& symbols, const std::function<absl::Status(VectorBuilder&)>& body) {
   ModuleState& state = *state_;
-  const std::string key = "kernel:" + identity;
+  const std::string key = "kernel:" + identity + (state.fuses ? "" : " alike");
   auto found = state.by_identity.find(key);
   if (identity.empty() || found == state.by_identity.end()) {
     EmittedKernel kernel;

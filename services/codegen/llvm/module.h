@@ -24,6 +24,7 @@ class ModuleBuilder : public KernelEmitter {
                                                                const std::string& prefix = "q");
   ~ModuleBuilder() override;
 
+  void AllowFusion(bool allowed) override;
   absl::StatusOr<EmittedKernel> EmitLoops(const loops::Function& function,
                                           std::span<const Layout> layouts, SymbolTable& symbols,
                                           bool vectorise) override;

@@ -101,8 +101,10 @@ inline Num CopySign(Num x, Num sign) {
   return x.With(x.b->CreateBinaryIntrinsic(llvm::Intrinsic::copysign, x.v, sign.v));
 }
 inline Num Sqrt(Num x) { return x.With(x.b->CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x.v)); }
-// a * b + c, fused where that is an instruction, else with two roundings.
-inline bool HasFma(Num x) { return IsNative(*x.state, NativeOp::kFma, x.v->getType()); }
+// a * b + c, fused where that is an instruction and allowed, else with two roundings.
+inline bool HasFma(Num x) {
+  return x.state->fuses && IsNative(*x.state, NativeOp::kFma, x.v->getType());
+}
 inline Num Fma(Num a, Num b, Num c) {
   if (!HasFma(a)) return a * b + c;
   return a.With(a.b->CreateIntrinsic(llvm::Intrinsic::fma, {a.v->getType()}, {a.v, b.v, c.v}));

@@ -62,6 +62,10 @@ class Builder {
   Graph& graph_;
 };
 
+ValueId Silu(Graph& graph, Builder&, ValueId real) {
+  return Node1(graph, "Mul", {real, Node1(graph, "Sigmoid", {real})});
+}
+
 }  // namespace
 
 Graph ByteGraph(const ByteLayer& layer) {
@@ -106,7 +110,11 @@ Graph ByteGraph(const ByteLayer& layer) {
         "r", Type::Tensor(DataType::kI8, std::vector<Dim>(graph.value(y).type.dims)));
     y = Node1(graph, "Add", {y, add.Real(r, 0.1F, DataType::kI8, 3)});
   }
-  if (layer.relu) y = Node1(graph, "Relu", {y});
+  if (layer.activation == "Silu") {
+    y = Silu(graph, add, y);
+  } else if (layer.relu) {
+    y = Node1(graph, layer.activation.empty() ? "Relu" : layer.activation, {y});
+  }
   if (layer.output != DataType::kF32) {
     // As tools write it, the same zero point is the same value.
     const bool same =
@@ -136,10 +144,6 @@ Graph FunctionGraph(const std::string& name, std::vector<Dim> dims, DataType fro
       {function(graph, add, real), add.Scale(0.03F), add.Zero(to, to == DataType::kU8 ? 40 : -3)})};
   Infer(graph);
   return graph;
-}
-
-ValueId Silu(Graph& graph, Builder&, ValueId real) {
-  return Node1(graph, "Mul", {real, Node1(graph, "Sigmoid", {real})});
 }
 
 // With the integers of the sigmoid in between, as other tools write it.
@@ -497,6 +501,31 @@ std::vector<ByteLayer> ByteLayers() {
        .weights = Weights::kLargest,
        .output = DataType::kI8},
   };
+}
+
+std::vector<ByteLayer> ByteActivations() {
+  std::vector<ByteLayer> layers;
+  for (const char* activation : {"Silu", "Sigmoid", "Tanh", "Gelu", "Mish", "Softplus", "Elu"}) {
+    layers.push_back({.name = activation,
+                      .op = "MatMul",
+                      .x = {64, 40},
+                      .w = {40, 80},
+                      .zero = 128,
+                      .activation = activation,
+                      .output = DataType::kF32});
+  }
+  layers.push_back({.name = "gated_depthwise",
+                    .x = {1, 32, 14, 15},
+                    .w = {32, 1, 3, 3},
+                    .attributes = {{"group", int64_t{32}}},
+                    .activation = "Silu",
+                    .output = DataType::kF32});
+  layers.push_back({.name = "gated_bytes",
+                    .x = {1, 32, 20, 20},
+                    .w = {64, 32, 1, 1},
+                    .activation = "Silu",
+                    .output = DataType::kI8});
+  return layers;
 }
 
 }  // namespace quench::codegen

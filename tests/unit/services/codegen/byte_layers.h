@@ -32,6 +32,7 @@ struct ByteLayer {
   bool w_of_run = false;  // the same of the right side, `wz`
   Weights weights = Weights::kAny;
   bool per_channel = true, bias = true, relu = true, residual = false;
+  std::string activation = "";      // in place of Relu; Silu: times its Sigmoid
   DataType output = DataType::kU8;  // f32: not quantized
   int64_t output_zero = 0;
 };
@@ -54,5 +55,8 @@ std::vector<ValueId> AppendGraph(Graph& graph, const Graph& part, const std::str
 
 // Layers that together reach every path of the kernels.
 std::vector<ByteLayer> ByteLayers();
+// Layers whose activations are computed in float, and what those give before it becomes bytes: a
+// last bit of a float decides a byte too seldom to be seen.
+std::vector<ByteLayer> ByteActivations();
 
 }  // namespace quench::codegen

@@ -40,6 +40,24 @@ TEST_P(ByteLayerTest, HasTheIntegersBits) {
 INSTANTIATE_TEST_SUITE_P(Layers, ByteLayerTest, ::testing::ValuesIn(ByteLayers()),
                          [](const auto& test) { return test.param.name; });
 
+class ByteActivationTest : public ::testing::TestWithParam<ByteLayer> {};
+
+// Functions are approximated, so not always to the bit of what they mean; but everywhere alike.
+TEST_P(ByteActivationTest, HasTheSameBitsOnEveryCpu) {
+  const Graph graph = ByteGraph(GetParam());
+  const std::vector<Tensor> inputs = ByteInputs(graph);
+  std::optional<Tensor> first;
+  ForEachBuild(graph, {}, [&](const Compiled& compiled, int, const std::string& build) {
+    ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& actual, const std::string& run) {
+      if (!first) first = actual[0];
+      ExpectBits(actual[0], *first, build + ", " + run);
+    });
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, ByteActivationTest, ::testing::ValuesIn(ByteActivations()),
+                         [](const auto& test) { return test.param.name; });
+
 Tensor Bytes255() {
   Tensor bytes = Tensor::Zeros(DataType::kU8, {256});
   for (int64_t i = 0; i < bytes.size(); ++i)
