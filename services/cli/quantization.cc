@@ -243,4 +243,12 @@ nlohmann::json LayersToJson(const quantizer::QuantizeReport& report) {
   return layers;
 }
 
+nlohmann::json CountsToJson(const quantizer::QuantizeReport& report) {
+  return {{"static_values", report.static_values},
+          {"dynamic_values", report.dynamic_values},
+          {"weights", report.weights},
+          {"corrected_biases", report.corrected_biases},
+          {"adapted_kernels", report.adapted_kernels}};
+}
+
 }  // namespace quench::cli

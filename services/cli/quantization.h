@@ -78,5 +78,7 @@ absl::StatusOr<QuantizedModel> QuantizeHere(TapBuild& taps, const quantizer::Sta
 void PrintLayers(const Quantization& quantization);
 // Every convolution, product and recurrent layer: node, op, quantized, reason.
 nlohmann::json LayersToJson(const quantizer::QuantizeReport& report);
+// How many values, weights, biases and kernels were dealt with how.
+nlohmann::json CountsToJson(const quantizer::QuantizeReport& report);
 
 }  // namespace quench::cli

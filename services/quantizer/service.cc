@@ -8,6 +8,7 @@
 #include "services/quantizer/calibrate.h"
 #include "services/quantizer/equalize.h"
 #include "services/quantizer/quantize.h"
+#include "services/quantizer/report_proto.h"
 #include "services/quantizer/rounding_file.h"
 #include "services/quantizer/selection_file.h"
 #include "services/quantizer/split_outliers.h"
@@ -300,25 +301,13 @@ absl::StatusOr<pb::QuantizeResult> QuantizeStep(const pb::QuantizeRequest& reque
     if (!rounding.ok()) return FieldError("rounding", "is none that AdaptRounding gave");
     options.rounding = std::make_shared<const Rounding>(*std::move(rounding));
   }
-  QUENCH_ASSIGN_OR_RETURN(const QuantizedModule quantized,
+  QUENCH_ASSIGN_OR_RETURN(QuantizedModule quantized,
                           Quantize(graph, statistics ? &*statistics : nullptr, options, context));
+  quantized.report.layers.resize(std::min(quantized.report.layers.size(), kMaxLayers));
   pb::QuantizeResult result;
   QUENCH_ASSIGN_OR_RETURN(*result.mutable_module(),
                           steps::StoreModule(quantized.graph, place.blobs));
-  const QuantizeReport& report = quantized.report;
-  for (size_t i = 0; i < std::min(report.layers.size(), kMaxLayers); ++i) {
-    pb::LayerChoice& layer = *result.add_layers();
-    layer.set_node(report.layers[i].node);
-    layer.set_op(report.layers[i].op);
-    layer.set_quantized(report.layers[i].quantized);
-    layer.set_reason(report.layers[i].reason);
-  }
-  result.set_static_values(report.static_values);
-  result.set_dynamic_values(report.dynamic_values);
-  result.set_weights(report.weights);
-  result.set_corrected_biases(report.corrected_biases);
-  result.set_adapted_kernels(report.adapted_kernels);
-  result.mutable_warnings()->Assign(report.warnings.begin(), report.warnings.end());
+  FillReport(quantized.report, result);
   return result;
 }
 

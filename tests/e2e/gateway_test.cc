@@ -124,7 +124,8 @@ TEST_F(GatewayTest, CompilesToIntegersAsOneProcessDoes) {
     const auto metadata = [&](const std::string& folder) {
       return nlohmann::json::parse(*ReadFile(work_.path(folder) / "metadata.json"));
     };
-    EXPECT_EQ(metadata("here").at("layers"), metadata("there").at("layers")) << choice[0];
+    for (const char* part : {"layers", "quantization"})
+      EXPECT_EQ(metadata("here").at(part), metadata("there").at(part)) << choice[0];
     for (const char* part : {"selection", "rounding"}) {
       EXPECT_EQ(metadata("here").contains(part), metadata("there").contains(part)) << part;
     }

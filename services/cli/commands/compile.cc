@@ -101,6 +101,7 @@ std::string Metadata(const CompileArgs& args, const Made& made) {
                              {"weight_bytes", report.weight_bytes},
                              {"kernels", kernels}};
   if (made.quantized) {
+    metadata["quantization"] = CountsToJson(made.quantized->report);
     metadata["layers"] = LayersToJson(made.quantized->report);
     if (made.quantized->rounding) metadata["rounding"] = RoundingToJson(*made.quantized->rounding);
     if (made.quantized->selection)

@@ -48,14 +48,10 @@ void Print(const QuantizeArgs& args, const Quantization& quantization) {
   if (args.format == "json") {
     for (const std::string& warning : report.warnings)
       fmt::print(stderr, "quench: warning: {}\n", warning);
-    nlohmann::json json = {{"output", args.output},
-                           {"static_values", report.static_values},
-                           {"dynamic_values", report.dynamic_values},
-                           {"weights", report.weights},
-                           {"corrected_biases", report.corrected_biases},
-                           {"adapted_kernels", report.adapted_kernels},
-                           {"layers", LayersToJson(report)},
-                           {"warnings", report.warnings}};
+    nlohmann::json json = CountsToJson(report);
+    json["output"] = args.output;
+    json["layers"] = LayersToJson(report);
+    json["warnings"] = report.warnings;
     if (quantization.rounding) json["rounding"] = RoundingToJson(*quantization.rounding);
     if (quantization.selection) json["selection"] = SelectionToJson(*quantization.selection);
     fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));

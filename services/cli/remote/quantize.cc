@@ -7,6 +7,7 @@
 #include "common/runner/unpack.h"
 #include "services/cli/labels.h"
 #include "services/cli/remote/model.h"
+#include "services/quantizer/report_proto.h"
 #include "services/quantizer/rounding_file.h"
 #include "services/quantizer/selection_file.h"
 
@@ -144,11 +145,7 @@ absl::StatusOr<Quantization> DownloadQuantization(const gateway::v1::Workflow& w
                           DownloadMessage<qpb::QuantizeResult>(workflow, prefix + "/quantize",
                                                                "result", client, context));
   Quantization quantization;
-  for (const qpb::LayerChoice& layer : result.layers()) {
-    quantization.report.layers.push_back(
-        {layer.node(), layer.op(), layer.quantized(), layer.reason()});
-  }
-  quantization.report.warnings = {result.warnings().begin(), result.warnings().end()};
+  quantization.report = quantizer::ReportOf(result);
   if (choice.has_adapt_rounding()) {
     QUENCH_ASSIGN_OR_RETURN(const auto adapted,
                             DownloadMessage<qpb::AdaptRoundingResult>(workflow, prefix + "/round",

@@ -1,0 +1,12 @@
+// What quantization says of itself, in the message of its result.
+#pragma once
+
+#include "quench/quantizer/v1/quantizer.pb.h"
+#include "services/quantizer/quantize.h"
+
+namespace quench::quantizer {
+
+void FillReport(const QuantizeReport& report, v1::QuantizeResult& result);
+QuantizeReport ReportOf(const v1::QuantizeResult& result);
+
+}  // namespace quench::quantizer
