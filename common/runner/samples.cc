@@ -243,17 +243,19 @@ absl::StatusOr<std::vector<fs::path>> FilesOf(const fs::path& folder,
   std::vector<fs::path> files;
   StatusCollector problems;
   for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::string number = fmt::format("input_{}", i), name = NpyStemOf(inputs[i].name);
     std::vector<std::string> names;
-    for (const std::string& stem : {NpyStemOf(inputs[i].name), fmt::format("input_{}", i)}) {
-      for (const char* extension : {".npy", ".pb"}) names.push_back(stem + extension);
+    for (const std::string& stem : {name, number}) {
+      for (const char* extension : {".npy", ".pb", ".pb.npy"}) names.push_back(stem + extension);
     }
     std::error_code error;
-    const auto found = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
-      return fs::exists(folder / name, error);
+    const auto found = std::find_if(names.begin(), names.end(), [&](const std::string& each) {
+      return fs::exists(folder / each, error);
     });
     if (found == names.end()) {
-      problems.Add(InvalidArgument("`{}` has no file of input `{}`: none of {}", shown,
-                                   inputs[i].name, fmt::join(names, ", ")));
+      problems.Add(
+          InvalidArgument("`{}` has no file of input `{}`: none of {}.npy, {}.pb, {}.npy, {}.pb",
+                          shown, inputs[i].name, name, name, number, number));
       continue;
     }
     files.push_back(folder / *found);

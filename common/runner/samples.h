@@ -43,7 +43,8 @@ struct SampleFormat {
 //   FILE.npz                              arrays by the inputs' names (or arr_0, arr_1, ...)
 //   FOLDER of such files                  the same, by name; of images, folders of them too
 //   FOLDER of folders, one per sample     a file for each input: its name (`/` and `:` as `_`), or
-//                                         input_0, input_1, ... as in ONNX's test data
+//                                         input_0, input_1, ... as in ONNX's test data; .pb.npy is
+//                                         what such a file was converted to
 //   FILE.zip                              of any of these
 // An array whose first axis is k times that of the input holds k samples, one lacking the first axis
 // of size 1 holds one; where the input's first axis is symbolic, a file is one sample as it is. Every file is looked at: all that do not

@@ -134,6 +134,61 @@ TEST_F(GatewayTest, CompilesToIntegersAsOneProcessDoes) {
   }
 }
 
+// An f32 TensorProto, as ONNX's test data has them.
+std::string TensorProtoBytes(const std::vector<int>& dims, const std::string& data) {
+  std::string bytes;
+  const auto varint = [&](size_t value) {
+    for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);
+    bytes += static_cast<char>(value);
+  };
+  for (const int dim : dims) {
+    bytes += '\x08';
+    varint(static_cast<size_t>(dim));
+  }
+  bytes += "\x10\x01\x4a";
+  varint(data.size());
+  return bytes + data;
+}
+
+// Files that hold several, and folders with a file for each input.
+TEST_F(GatewayTest, SamplesInOnnxFilesGoUp) {
+  const std::string npy = *ReadFile(QUENCH_SOURCE_DIR "/bench/models/digits_sample.npy");
+  const std::string images = npy.substr(128);  // f32[8, 1, 8, 8]
+  for (const char* folder : {"pb/one", "bad/inner"})
+    std::filesystem::create_directories(work_.path(folder));
+  work_.Write("pb/many.pb", TensorProtoBytes({8, 1, 8, 8}, images));
+  work_.Write("pb/one/input_0.pb", TensorProtoBytes({1, 1, 8, 8}, images.substr(0, 256)));
+  const auto compile = [&](const std::string& samples, const std::string& folder) {
+    return std::vector<std::string>{"compile",    DigitsModel(), "--batch", "1",
+                                    "--quantize", "int8",        "--force", "--calibration-data",
+                                    samples,      "--output",    folder};
+  };
+  for (const char* samples : {"pb", "pb/many.pb"}) {
+    const Outcome here = work_.Run(compile(samples, "here"));
+    ASSERT_EQ(here.exit_code, 0) << here.err;
+    const Outcome there = Run(compile(samples, "there"));
+    ASSERT_EQ(there.exit_code, 0) << there.err;
+    EXPECT_TRUE(*ReadFile(work_.path("here/model.so")) == *ReadFile(work_.path("there/model.so")))
+        << samples;
+  }
+  work_.Write("bad/good.pb", TensorProtoBytes({8, 1, 8, 8}, images));
+  work_.Write("bad/cut.pb", TensorProtoBytes({8, 1, 8, 8}, images).substr(0, 300));
+  work_.Write("bad/inner/input_0.pb", "no tensor");
+  // NumPy has no bf16.
+  std::string wide = TensorProtoBytes({1, 2}, "1234");
+  wide[5] = 16;
+  work_.Write("bad/wide.pb", wide);
+  const Outcome bad = Run(compile("bad", "there"));
+  EXPECT_EQ(bad.exit_code, 1);
+  for (const char* part :
+       {"sample `cut.pb`", "sample `inner/input_0.pb`", "sample `wide.pb`", "bf16"})
+    EXPECT_THAT(bad.err, HasSubstr(part));
+  EXPECT_THAT(bad.err, Not(HasSubstr("good.pb")));
+  // What does not fit the model is told by its name too.
+  work_.Write("other.pb", TensorProtoBytes({1, 64}, images.substr(0, 256)));
+  EXPECT_THAT(Run(compile("other.pb", "there")).err, HasSubstr("other.pb.npy` is f32[1, 64]"));
+}
+
 TEST_F(GatewayTest, AnalysesAndVerifiesAsOneProcessDoes) {
   ASSERT_EQ(Run({"compile", DigitsModel(), "--output", "out"}).exit_code, 0);
   const Outcome here = work_.Run({"analyse", DigitsModel(), "--format", "json"});

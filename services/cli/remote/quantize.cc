@@ -3,10 +3,9 @@
 #include <algorithm>
 
 #include "common/base/status.h"
-#include "common/runner/images.h"
-#include "common/runner/unpack.h"
 #include "services/cli/labels.h"
 #include "services/cli/remote/model.h"
+#include "services/cli/remote/samples.h"
 #include "services/quantizer/report_proto.h"
 #include "services/quantizer/rounding_file.h"
 #include "services/quantizer/selection_file.h"
@@ -14,42 +13,7 @@
 namespace quench::cli {
 namespace {
 
-namespace fs = std::filesystem;
 namespace qpb = ::quench::quantizer::v1;
-
-using Files = google::protobuf::RepeatedPtrField<step::v1::File>;
-
-absl::Status UploadSamples(const std::string& data, GatewayClient& client,
-                           const StepContext& context, Files& files) {
-  if (data.ends_with(".zip")) {
-    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<UnpackedArchive> archive,
-                            UnpackedArchive::Open(data, context));
-    return UploadSamples(archive->samples().string(), client, context, files);
-  }
-  std::error_code error;
-  std::vector<fs::path> paths;
-  const bool folder = fs::is_directory(data, error);
-  if (!folder) {
-    paths.emplace_back(data);
-  } else {
-    fs::recursive_directory_iterator entries(data, error);
-    for (; !error && entries != fs::recursive_directory_iterator(); entries.increment(error)) {
-      const fs::path& path = entries->path();
-      if (IsImageFile(path) || path.extension() == ".npy" || path.extension() == ".npz")
-        paths.push_back(path);
-    }
-    if (error) return ErrnoStatus(error.value(), "list", data);
-  }
-  if (paths.empty()) return InvalidArgument("`{}` has no .npy, .npz, .png or .jpg files", data);
-  std::sort(paths.begin(), paths.end());
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> digests, client.UploadFiles(paths, context));
-  for (size_t i = 0; i < paths.size(); ++i) {
-    step::v1::File& file = *files.Add();
-    file.set_path((folder ? paths[i].lexically_relative(data) : paths[i].filename()).string());
-    *file.mutable_digest() = digests[i];
-  }
-  return absl::OkStatus();
-}
 
 qpb::QuantizeOptions ToProto(const quantizer::QuantizeOptions& options, const ModelOptions& model) {
   qpb::QuantizeOptions message;

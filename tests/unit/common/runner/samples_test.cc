@@ -143,6 +143,20 @@ TEST_F(SamplesTest, NoSamplesAreAnError) {
                MessageOf(Open(two).status()));
 }
 
+// As clients send those of .pb: after them, for locally .npy goes first too.
+TEST_F(SamplesTest, ConvertedTensorsAreFoundByTheirInputs) {
+  const std::vector<ArtifactTensor> two = {one_[0], {"y", DataType::kF32, {}}};
+  Write("s/input_0.pb.npy", Counting({1, 3}));
+  Write("s/y.pb.npy", Counting({}));
+  Write("t/x.npy", Counting({2, 3}));
+  Write("t/x.pb.npy", Counting({1, 4}));
+  Write("t/y.npy", Counting({}));
+  EXPECT_EQ(MessageOf(Open(two).status()),
+            "`t/y.npy` has 1 samples of input `y`, `t/x.npy` 2 of input `x`");
+  std::filesystem::remove_all(dir_->path() / "t");
+  EXPECT_EQ((*Open(two))->count(), 1);
+}
+
 TEST_F(SamplesTest, RandomOnesAreTheSameAgain) {
   const auto samples = MakeRandomSamples(2, 5, one_);
   EXPECT_EQ(samples->count(), 2);

@@ -1,0 +1,100 @@
+#include "services/cli/remote/samples.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "common/ir/npy.h"
+#include "common/runner/images.h"
+#include "common/runner/unpack.h"
+#include "services/cli/model_source.h"
+
+namespace quench::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A file as it goes up.
+struct Sample {
+  fs::path file;
+  std::string path;  // in the request
+};
+
+bool IsSample(const fs::path& path) {
+  const std::string extension = path.extension().string();
+  return IsImageFile(path) || extension == ".npy" || extension == ".npz" || extension == ".pb";
+}
+
+absl::StatusOr<std::vector<Sample>> SamplesIn(const std::string& data) {
+  std::error_code error;
+  if (!fs::is_directory(data, error))
+    return std::vector<Sample>{{data, fs::path(data).filename().string()}};
+  std::vector<Sample> samples;
+  fs::recursive_directory_iterator entries(data, error);
+  for (; !error && entries != fs::recursive_directory_iterator(); entries.increment(error)) {
+    const fs::path& path = entries->path();
+    if (IsSample(path)) samples.push_back({path, path.lexically_relative(data).string()});
+  }
+  if (error) return ErrnoStatus(error.value(), "list", data);
+  if (samples.empty())
+    return InvalidArgument("`{}` has no .npy, .npz, .pb, .png or .jpg files", data);
+  std::sort(samples.begin(), samples.end(),
+            [](const Sample& a, const Sample& b) { return a.file < b.file; });
+  return samples;
+}
+
+// Writes what `file`, a .pb file, holds to `npy`.
+absl::Status ToNpy(const fs::path& file, const fs::path& npy) {
+  QUENCH_ASSIGN_OR_RETURN(const Tensor tensor, ReadTensorFile(file.string()));
+  // WriteNpy would make others of the dtypes that NumPy lacks.
+  QUENCH_RETURN_IF_ERROR(NpyHeader(tensor.dtype(), tensor.dims()).status());
+  return WriteNpy(tensor, npy);
+}
+
+// Those of .pb files become files of `scratch`.
+absl::Status ConvertTensorFiles(std::vector<Sample>& samples, std::optional<TempDir>& scratch,
+                                const StepContext& context) {
+  StatusCollector problems;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    Sample& sample = samples[i];
+    if (sample.file.extension() != ".pb") continue;
+    QUENCH_RETURN_IF_ERROR(context.Check());
+    context.Report(
+        {"look at samples", "", static_cast<int64_t>(i), static_cast<int64_t>(samples.size())});
+    if (!scratch) {
+      QUENCH_ASSIGN_OR_RETURN(scratch, TempDir::Create());
+    }
+    const fs::path npy = scratch->path() / fmt::format("{}.npy", i);
+    const absl::Status made = ToNpy(sample.file, npy);
+    if (!made.ok()) problems.Add(Annotate(made, fmt::format("sample `{}`", sample.path)));
+    sample = {npy, sample.path + ".npy"};
+  }
+  return problems.Finish();
+}
+
+}  // namespace
+
+absl::Status UploadSamples(const std::string& data, GatewayClient& client,
+                           const StepContext& context,
+                           google::protobuf::RepeatedPtrField<step::v1::File>& files) {
+  if (data.ends_with(".zip")) {
+    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<UnpackedArchive> archive,
+                            UnpackedArchive::Open(data, context));
+    return UploadSamples(archive->samples().string(), client, context, files);
+  }
+  QUENCH_ASSIGN_OR_RETURN(std::vector<Sample> samples, SamplesIn(data));
+  std::optional<TempDir> scratch;
+  QUENCH_RETURN_IF_ERROR(ConvertTensorFiles(samples, scratch, context));
+  std::vector<fs::path> paths;
+  for (const Sample& sample : samples) paths.push_back(sample.file);
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> digests, client.UploadFiles(paths, context));
+  for (size_t i = 0; i < samples.size(); ++i) {
+    step::v1::File& file = *files.Add();
+    file.set_path(samples[i].path);
+    *file.mutable_digest() = digests[i];
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace quench::cli
