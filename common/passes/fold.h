@@ -18,6 +18,10 @@ absl::Status FoldIfConstant(Graph& graph, NodeId id, const StepContext& context)
 // Folds dequantized constants and what depends on nothing else.
 absl::Status FoldDequantized(Graph& graph, const StepContext& context);
 
+// Constants that the bodies of If, Loop and Scan capture become constants of the bodies, but for those
+// that are outputs of one as they are.
+void MoveConstantsIntoBodies(Graph& graph);
+
 // The first output of such a node; INVALID_ARGUMENT if it is not one.
 absl::StatusOr<Tensor> EvaluateConstant(const Graph& graph, const Node& node,
                                         const StepContext& context);

@@ -1,6 +1,7 @@
 // Computes what depends on constants only.
 //   pre: types inferred, topological order
 //   c1 -> Transpose -> t; x, t -> MatMul   ==>   x, c1' -> MatMul
+//   c -> If {capture c; x, Transpose(c) -> MatMul}   ==>   If {x, c' -> MatMul}
 //   A result may not be much larger than what it is computed from: a 4 KB Expand that gives 4 GB
 //   stays a node.
 //   case: FoldConstantsTest
@@ -151,6 +152,7 @@ absl::StatusOr<Graph> FoldConstants(Graph graph, const PassOptions& options,
     if (!kept[i] && ShouldFold(graph, graph.nodes[i]))
       QUENCH_RETURN_IF_ERROR(FoldNode(graph, Node(graph.nodes[i]), context));
   }
+  MoveConstantsIntoBodies(graph);  // what was computed here may be what a body waits for
   graph.Compact();
   QUENCH_RETURN_IF_ERROR(ForEachBody(
       graph, [&](Graph body) { return FoldConstants(std::move(body), options, context); }));

@@ -166,25 +166,42 @@ const TensorStatistics* StatisticsOf(const Graph& graph, ValueId id, const Stati
   return found == statistics->values.end() ? nullptr : &found->second;
 }
 
-absl::StatusOr<std::vector<bool>> SelectedNodes(const Graph& fused,
-                                                const QuantizeOptions& options) {
-  std::vector<bool> selected(fused.nodes.size(), options.include.empty());
+Naming NamingOf(const Node& node, const QuantizeOptions& options, Naming around) {
+  const auto fits = [&](const std::string& pattern) { return Matches(pattern, node); };
+  const auto any = [&](const std::vector<std::string>& patterns) {
+    return std::any_of(patterns.begin(), patterns.end(), fits);
+  };
+  return {around.included || any(options.include), around.excluded || any(options.exclude)};
+}
+
+bool IsSelected(Naming naming, const QuantizeOptions& options) {
+  return (options.include.empty() || naming.included) && !naming.excluded;
+}
+
+absl::Status CheckPatterns(const Graph& graph, const QuantizeOptions& options) {
   StatusCollector problems;
   for (const bool including : {true, false}) {
     for (const std::string& pattern : including ? options.include : options.exclude) {
       bool found = false;
-      for (size_t i = 0; i < fused.nodes.size(); ++i) {
-        if (!Matches(pattern, fused.nodes[i])) continue;
-        selected[i] = including;
-        found = true;
-      }
+      ForEachGraph(graph, [&](const Graph& each) {
+        found = found || std::any_of(each.nodes.begin(), each.nodes.end(),
+                                     [&](const Node& node) { return Matches(pattern, node); });
+      });
       if (!found) {
         problems.Add(
             InvalidArgument("{}: no node fits `{}`", including ? "include" : "exclude", pattern));
       }
     }
   }
-  if (!problems.ok()) return problems.Finish();
+  return problems.Finish();
+}
+
+absl::StatusOr<std::vector<bool>> SelectedNodes(const Graph& graph,
+                                                const QuantizeOptions& options) {
+  QUENCH_RETURN_IF_ERROR(CheckPatterns(graph, options));
+  std::vector<bool> selected;
+  for (const Node& node : graph.nodes)
+    selected.push_back(IsSelected(NamingOf(node, options), options));
   return selected;
 }
 

@@ -54,7 +54,16 @@ const TensorStatistics* StatisticsOf(const Graph& graph, ValueId id, const Stati
 // The stage `quantized`, of bodies too, and the flag of the module.
 void MarkQuantized(Graph& graph);
 
-// Per node, whether include and exclude leave it. INVALID_ARGUMENT names patterns that fit no node.
+// What include and exclude say of a node, and so of those in its bodies.
+struct Naming {
+  bool included = false, excluded = false;
+};
+// `around` is that of the node in whose body this one is.
+Naming NamingOf(const Node& node, const QuantizeOptions& options, Naming around = {});
+bool IsSelected(Naming naming, const QuantizeOptions& options);
+// INVALID_ARGUMENT names patterns that fit no node, in bodies neither.
+absl::Status CheckPatterns(const Graph& graph, const QuantizeOptions& options);
+// Per node, whether include and exclude leave it; errors as CheckPatterns has them.
 absl::StatusOr<std::vector<bool>> SelectedNodes(const Graph& graph, const QuantizeOptions& options);
 
 struct Plan {

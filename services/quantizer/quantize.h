@@ -46,7 +46,8 @@ struct QuantizeOptions {
   double percentile = 99;  // of that method
   RangeSource source = RangeSource::kAny;
   // Nodes by name, or `op:NAME` for all of one operator; `*`, `?` and [] as in the shell. With
-  // include, only what it names; exclude goes before it. A pattern that fits nothing is an error.
+  // include, only what it names; exclude goes before it. A node stands for those in its bodies too. A
+  // pattern that fits nothing is an error.
   std::vector<std::string> include, exclude;
   // Nodes that stay in float for other reasons, by the names that switches have: node -> why.
   std::map<std::string, std::string> kept;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "common/base/status.h"
 #include "common/ops/op.h"
@@ -29,40 +30,91 @@ bool AllFinite(const Tensor& tensor) {
 
 size_t WeightsInput(const Node& node) { return node.op == "Gather" ? 0 : 1; }
 
+bool HasWeights(const Graph& graph, const Node& node) {
+  if (node.op == "Gather") return IsMatrix(graph, node.inputs[0]);
+  return IsRecurrent(node.op) || IsAmong(node.op, {"MatMul", "Gemm", "Conv", "ConvTranspose"});
+}
+
+// Of a module: its main graph and all bodies in it.
+struct ModuleWork {
+  explicit ModuleWork(const Graph& graph) {
+    ForEachGraph(graph, [&](const Graph& each) {
+      for (const Node& node : each.nodes) {
+        names.insert(node.name);
+        if (HasWeights(each, node)) ++layers[node.origin];
+      }
+    });
+  }
+  // By what users know a layer: its name in the model, where no other came from there too.
+  std::string NameOf(const Node& node) const {
+    return !node.origin.empty() && layers.at(node.origin) == 1 ? node.origin : node.name;
+  }
+  std::string FreshName(const std::string& wanted) {
+    std::string name = wanted;
+    for (int i = 1; !names.insert(name).second; ++i) name = fmt::format("{}_{}", wanted, i);
+    return name;
+  }
+
+  std::set<std::string> names;        // of nodes
+  std::map<std::string, int> layers;  // by origin
+  QuantizeReport report;
+};
+
+// A graph of the module. Constants belong to graphs: what two of them share is quantized in each.
 class WeightQuantizer {
  public:
-  WeightQuantizer(Graph graph, const QuantizeOptions& options, const StepContext& context)
-      : graph_(std::move(graph)), options_(options), context_(context) {}
+  WeightQuantizer(Graph graph, bool is_body, const QuantizeOptions& options, ModuleWork& work,
+                  const StepContext& context)
+      : graph_(std::move(graph)),
+        is_body_(is_body),
+        options_(options),
+        work_(work),
+        context_(context) {}
 
-  absl::StatusOr<QuantizedModule> Run() {
-    QUENCH_ASSIGN_OR_RETURN(const std::vector<bool> selected, SelectedNodes(graph_, options_));
+  // `around` is what options say of the node that this is a body of.
+  absl::StatusOr<Graph> Run(Naming around = {}) {
     const size_t nodes = graph_.nodes.size();  // what is added stands behind them
     for (size_t i = 0; i < nodes; ++i) {
       QUENCH_RETURN_IF_ERROR(context_.Check());
-      const Node node = graph_.nodes[i];
-      if (!IsAmong(node.op, {"MatMul", "Gemm", "Gather", "Conv", "ConvTranspose"}) &&
-          !IsRecurrent(node.op))
-        continue;
-      if (node.op == "Gather" && !IsMatrix(graph_, node.inputs[0])) continue;
-      LayerChoice choice{node.origin.empty() ? node.name : node.origin, node.op, true, ""};
-      choice.reason = selected[i] ? WhyWeightsStayFloat(graph_, node) : "excluded";
-      choice.quantized = choice.reason.empty();
-      context_.Report(
-          {"quantize", node.name, static_cast<int64_t>(i), static_cast<int64_t>(nodes)});
-      if (choice.quantized)
-        QUENCH_RETURN_IF_ERROR(IsRecurrent(node.op) ? QuantizeRecurrent(i) : QuantizeWeightsOf(i));
-      report_.layers.push_back(std::move(choice));
+      const Node& node = graph_.nodes[i];
+      if (!is_body_) {
+        context_.Report(
+            {"quantize", node.name, static_cast<int64_t>(i), static_cast<int64_t>(nodes)});
+      }
+      const Naming naming = NamingOf(node, options_, around);
+      QUENCH_RETURN_IF_ERROR(QuantizeBodies(i, naming));
+      if (HasWeights(graph_, node)) QUENCH_RETURN_IF_ERROR(QuantizeLayer(i, naming));
     }
-    if (report_.adapted_kernels > 0 && options_.rounding->random)
-      report_.warnings.emplace_back(kRandomRounding);
-    if (report_.weights == 0) report_.warnings.emplace_back("nothing was quantized");
     graph_.Compact();
-    MarkQuantized(graph_);
-    QUENCH_RETURN_IF_ERROR(ops::InferGraph(graph_));
-    return QuantizedModule{std::move(graph_), std::move(report_)};
+    return std::move(graph_);
   }
 
  private:
+  absl::Status QuantizeBodies(size_t place, Naming naming) {
+    for (auto& [name, attribute] : graph_.nodes[place].attributes) {
+      GraphPtr* const body = std::get_if<GraphPtr>(&attribute);
+      if (body == nullptr) continue;
+      absl::StatusOr<Graph> quantized =
+          WeightQuantizer(**body, true, options_, work_, context_).Run(naming);
+      if (!quantized.ok()) return quantized.status();  // names its node
+      *body = std::make_shared<const Graph>(*std::move(quantized));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status QuantizeLayer(size_t place, Naming naming) {
+    const Node& node = graph_.nodes[place];
+    LayerChoice choice{work_.NameOf(node), node.op, true, ""};
+    choice.reason = IsSelected(naming, options_) ? WhyWeightsStayFloat(graph_, node) : "excluded";
+    choice.quantized = choice.reason.empty();
+    if (choice.quantized) {
+      QUENCH_RETURN_IF_ERROR(IsRecurrent(node.op) ? QuantizeRecurrent(place)
+                                                  : QuantizeWeightsOf(place));
+    }
+    work_.report.layers.push_back(std::move(choice));
+    return absl::OkStatus();
+  }
+
   absl::Status QuantizeRecurrent(size_t place) {
     const Node node = graph_.nodes[place];
     const WeightScheme scheme = SchemeOfRecurrent(options_);
@@ -104,9 +156,11 @@ class WeightQuantizer {
     absl::StatusOr<QuantizedConstant> quantized = ToIntegers(weights, scheme, context_);
     if (!quantized.ok())
       return Annotate(quantized.status(), fmt::format("node `{}`: weights", node.name));
-    if (const std::string* otherwise = OtherwiseOf(options_, name, scheme.axis)) {
+    // Rounding is adapted to constants of the main graph: only their readers have taps.
+    const std::string* otherwise = is_body_ ? nullptr : OtherwiseOf(options_, name, scheme.axis);
+    if (otherwise != nullptr) {
       RoundOtherwise(weights, scheme, *otherwise, *quantized);
-      ++report_.adapted_kernels;
+      ++work_.report.adapted_kernels;
     }
     const auto axis = static_cast<int64_t>(scheme.axis);
     std::map<std::string, Attribute> attributes = {{"axis", scheme.block == 0 ? axis : 1 - axis}};
@@ -120,17 +174,18 @@ class WeightQuantizer {
                                    graph_.AddConstant(name + ".scale", quantized->scale)};
     if (!IsSigned(scheme.scheme.dtype))
       inputs.push_back(graph_.AddConstant(name + ".zero_point", quantized->zero_point));
-    ++report_.weights;
-    const NodeId made =
-        graph_.AddNode("DequantizeLinear", name + ".real", std::move(inputs), 1, attributes);
+    ++work_.report.weights;
+    const NodeId made = graph_.AddNode("DequantizeLinear", work_.FreshName(name + ".real"),
+                                       std::move(inputs), 1, attributes);
     return graph_.node(made).outputs[0];
   }
 
   Graph graph_;
+  const bool is_body_;
   const QuantizeOptions& options_;
+  ModuleWork& work_;
   const StepContext& context_;
   std::map<std::pair<ValueId, int>, ValueId> made_;  // by constant and axis of its blocks
-  QuantizeReport report_;
 };
 
 }  // namespace
@@ -153,7 +208,17 @@ std::string WhyWeightsStayFloat(const Graph& graph, const Node& node) {
 
 absl::StatusOr<QuantizedModule> QuantizeWeightsOnly(Graph graph, const QuantizeOptions& options,
                                                     const StepContext& context) {
-  return WeightQuantizer(std::move(graph), options, context).Run();
+  QUENCH_RETURN_IF_ERROR(CheckPatterns(graph, options));
+  ModuleWork work(graph);
+  QUENCH_ASSIGN_OR_RETURN(Graph quantized,
+                          WeightQuantizer(std::move(graph), false, options, work, context).Run());
+  QuantizeReport& report = work.report;
+  if (report.adapted_kernels > 0 && options.rounding->random)
+    report.warnings.emplace_back(kRandomRounding);
+  if (report.weights == 0) report.warnings.emplace_back("nothing was quantized");
+  MarkQuantized(quantized);
+  QUENCH_RETURN_IF_ERROR(ops::InferGraph(quantized));
+  return QuantizedModule{std::move(quantized), std::move(report)};
 }
 
 }  // namespace quench::quantizer

@@ -1,5 +1,6 @@
 // Weights as integers while activations stay in float: for models that wait for memory, as language
-// models do. Of matrix products, recurrent layers and embedding tables.
+// models do. Of matrix products, recurrent layers and embedding tables, those in bodies of If, Loop
+// and Scan too.
 #pragma once
 
 #include <string>
@@ -12,7 +13,7 @@ namespace quench::quantizer {
 std::string WhyWeightsStayFloat(const Graph& graph, const Node& node);
 
 // `graph` is at stage `canonical`. DequantizeLinear stands behind each constant that became
-// integers; codegen reads those where it multiplies (q.weight_only_matmul).
+// integers, in the same graph or body; codegen reads those where it multiplies (q.weight_only_matmul).
 absl::StatusOr<QuantizedModule> QuantizeWeightsOnly(Graph graph, const QuantizeOptions& options,
                                                     const StepContext& context);
 

@@ -217,6 +217,63 @@ module "lm" canonical {{
   EXPECT_EQ(verified.exit_code, 0) << verified.err;
 }
 
+// A matrix that both branches capture: as it is, and after a node that is computed while compiling.
+TEST_F(QuantizeTest, WeightsInsideBranches) {
+  std::string numbers;
+  for (int i = 0; i < 64 * 80; ++i)
+    numbers += fmt::format("{}{}", i == 0 ? "" : ", ", 0.01 * (i * 37 % 101 - 50));
+  work_.Write("if.ir.txt", fmt::format(R"(quench.ir 1
+module "branches" canonical {{
+  input %x: f32[2, 64]
+  const %w: f32[64, 80] = [{}]
+  const %zero: f32[] = [0.0]
+  %sum: f32[] = ReduceSum(%x) {{keepdims = 0}}
+  %which: bool[] = Greater(%sum, %zero)
+  %y: f32[2, 80] = If(%which, %x, %w) {{
+    else_branch = graph "no" {{
+      input %x: f32[2, 64]
+      input %w: f32[64, 80]
+      %n: f32[64, 80] = Neg(%w)
+      %p: f32[2, 80] = MatMul(%x, %n) as "negative"
+      output %p
+    }},
+    then_branch = graph "yes" {{
+      input %x: f32[2, 64]
+      input %w: f32[64, 80]
+      %p: f32[2, 80] = MatMul(%x, %w) as "positive"
+      output %p
+    }}
+  }}
+  output %y
+}}
+)",
+                                       numbers));
+  const Outcome quantized = work_.Run({"quantize", "if.ir.txt", "--type", "weights", "--format",
+                                       "json", "--kernel-dtype", "int8", "-o", "q.qir"});
+  ASSERT_EQ(quantized.exit_code, 0) << quantized.err;
+  const nlohmann::json layers = nlohmann::json::parse(quantized.out).at("layers");
+  ASSERT_EQ(layers.size(), 2U) << quantized.out;
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(layers.at(i).at("node"), i == 0 ? "negative" : "positive");
+    EXPECT_TRUE(layers.at(i).at("quantized"));
+  }
+  const auto weight_bytes = [&](const std::string& module, const std::string& output) {
+    const Outcome compiled = work_.Run({"compile", module, "-o", output, "--export-metadata"});
+    EXPECT_EQ(compiled.exit_code, 0) << compiled.err;
+    const auto text = ReadFile(work_.path(output) / "metadata.json");
+    return nlohmann::json::parse(text.value_or("{}")).value("weight_bytes", 0);
+  };
+  EXPECT_LT(weight_bytes("q.qir", "i8") * 3, weight_bytes("if.ir.txt", "f32"));
+  EXPECT_LT(std::filesystem::file_size(work_.path("i8/model.so")),
+            std::filesystem::file_size(work_.path("f32/model.so")));
+  const Outcome verified = work_.Run({"verify", "q.qir", "i8/model.so"});
+  EXPECT_EQ(verified.exit_code, 0) << verified.err;
+  const Outcome compared =
+      work_.Run({"compare", "f32/model.so", "i8/model.so", "--random", "6", "--format", "json"});
+  ASSERT_EQ(compared.exit_code, 0) << compared.err;
+  EXPECT_GT(nlohmann::json::parse(compared.out).at("outputs").at(0).at("sqnr_db"), 35);
+}
+
 TEST_F(QuantizeTest, MoreSamplesAreAddedOnRequest) {
   ASSERT_EQ(Calibrate("s.stats").exit_code, 0);
   const Outcome again = Calibrate("s.stats");

@@ -177,6 +177,54 @@ TEST(WeightOnlyTest, TablesAreWeightsToo) {
   }
 }
 
+// x: f32[2, 64] -> rows of a table added -> product by i4 weights of its own.
+GraphPtr StoredBody(const Graph& outer, bool of_loop) {
+  Graph body;
+  body.symbols = outer.symbols;
+  if (of_loop) {
+    body.AddInput("i", Type::Tensor(DataType::kI64, {}));
+    body.outputs = {body.AddInput("go", Type::Tensor(DataType::kBool, {}))};
+  }
+  const ValueId x = body.AddInput("x", Type::Tensor(DataType::kF32, {2, 64}));
+  const ValueId ids =
+      body.AddConstant("ids", Tensor::Of(DataType::kI64, {2}, std::vector<int64_t>{99, 3}));
+  const ValueId rows = Node1(body, "Gather", {RealMatrix(body, DataType::kI8, {100, 64}, 0), ids});
+  const ValueId sum = Node1(body, "Add", {x, rows});
+  const ValueId y = Node1(body, "MatMul", {sum, RealMatrix(body, DataType::kI4, {64, 64}, 1)});
+  body.outputs.push_back(of_loop ? Node1(body, "Tanh", {y}) : y);
+  return std::make_shared<const Graph>(std::move(body));
+}
+
+// Bodies of If and Loop keep their weights as integers, once for all that have the same.
+TEST(WeightOnlyTest, BodiesReadThemToo) {
+  Graph graph;
+  const ValueId which = graph.AddInput("which", Type::Tensor(DataType::kBool, {}));
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {2, 64}));
+  Graph plain;
+  plain.symbols = graph.symbols;
+  plain.outputs = {
+      Node1(plain, "Neg", {plain.AddInput("x", Type::Tensor(DataType::kF32, {2, 64}))})};
+  const NodeId chosen =
+      graph.AddNode("If", "if", {which, x}, 1,
+                    {{"then_branch", StoredBody(graph, false)},
+                     {"else_branch", std::make_shared<const Graph>(std::move(plain))}});
+  const ValueId times =
+      graph.AddConstant("times", Tensor::Of(DataType::kI64, {}, std::vector<int64_t>{3}));
+  const NodeId loop =
+      graph.AddNode("Loop", "loop", {times, quench::kNone, graph.node(chosen).outputs[0]}, 1,
+                    {{"body", StoredBody(graph, true)}});
+  graph.outputs = {graph.node(loop).outputs[0]};
+  Infer(graph);
+  for (const uint8_t flag : {0, 1}) {
+    const Tensor choice = Tensor::Of(DataType::kBool, {}, std::vector<uint8_t>{flag});
+    for (const int level : {0, 1, 2, 3}) ExpectSame(graph, {choice, Values({2, 64}, 7)}, level);
+  }
+  const absl::StatusOr<Compiled> compiled = CompileGraph(graph);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_EQ(StoredProducts(*compiled), 2);
+  EXPECT_LT(compiled->report.weight_bytes, 2 * (100 * 64 + 64 * 64 / 2));  // f32: 42,000
+}
+
 TEST(WeightOnlyTest, LeftSidesWithoutRows) {
   Graph graph;
   const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {64}));

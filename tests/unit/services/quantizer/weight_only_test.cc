@@ -4,12 +4,17 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "common/base/status.h"
+#include "common/ir/hash.h"
+#include "common/ir/text.h"
 #include "common/ir/verify.h"
 #include "common/ops/op.h"
 #include "services/quantizer/constants.h"
+#include "services/quantizer/rounding.h"
 #include "services/quantizer/switches.h"
+#include "services/quantizer/weights.h"
 #include "tests/support/graphs.h"
 #include "tests/support/matchers.h"
 #include "tests/unit/services/quantizer/support.h"
@@ -221,6 +226,140 @@ TEST(WeightsOnly, OptionsOfActivationsAreRefusedTogether) {
   EXPECT_PRED1(
       HasSubstr("statistics are for activations"),
       MessageOf(Quantize(LanguageModel(), &statistics, WeightsOnly(DataType::kI8)).status()));
+}
+
+// What the branches have in common: rows of a table are added to x, and multiplied.
+Graph Branch(const Graph& outer, const std::string& name, uint64_t seed) {
+  Graph body;
+  body.symbols = outer.symbols;
+  const ValueId x = body.AddInput("x", Type::Tensor(DataType::kF32, {3, 64}));
+  const ValueId table = body.AddConstant("table", RandomTensor({70, 64}, seed));
+  const ValueId ids =
+      body.AddConstant("ids", Tensor::Of(DataType::kI64, {3}, std::vector<int64_t>{4, 69, 0}));
+  const ValueId rows = Add(body, "Gather", {table, ids}, {}, name + "_embed");
+  const ValueId w = body.AddConstant("w", RandomTensor({64, 64}, seed + 1));
+  body.outputs = {Add(body, "MatMul", {Add(body, "Add", {x, rows}), w}, {}, name + "_hidden")};
+  return body;
+}
+
+GraphPtr Shared(Graph graph) { return std::make_shared<const Graph>(std::move(graph)); }
+
+// x -> product -> If {products, and in one branch a Loop with an LSTM}, which takes one branch or,
+// `turned`, the other. Constants of different graphs have the same names.
+Graph BranchingModel(bool turned) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {3, 64}));
+  const ValueId w = graph.AddConstant("w", RandomTensor({64, 64}, 2));
+  const ValueId h = Add(graph, "MatMul", {x, w}, {}, "first");
+  const ValueId sum = Add(graph, "ReduceSum", {h}, {{"keepdims", int64_t{0}}});
+  const ValueId which = Add(graph, turned ? "Less" : "Greater",
+                            {sum, graph.AddConstant("zero", Tensor::ScalarF32(0))});
+  Graph step;
+  step.symbols = graph.symbols;
+  step.AddInput("i", Type::Tensor(DataType::kI64, {}));
+  const ValueId go = step.AddInput("go", Type::Tensor(DataType::kBool, {}));
+  const ValueId state = step.AddInput("state", Type::Tensor(DataType::kF32, {3, 64}));
+  const ValueId axis = step.AddConstant("axis", Tensor::I64({1}));
+  const ValueId sequence = Add(
+      step, "LSTM",
+      {Add(step, "Unsqueeze", {state, axis}), step.AddConstant("w", RandomTensor({1, 256, 64}, 5)),
+       step.AddConstant("r", RandomTensor({1, 256, 64}, 6))},
+      {}, "recurrent");
+  const ValueId shape = step.AddConstant("shape", Tensor::I64({3, 64}));
+  step.outputs = {go, Add(step, "Reshape", {sequence, shape})};
+  Graph other = Branch(graph, "else", 8);
+  const ValueId times =
+      other.AddConstant("times", Tensor::Of(DataType::kI64, {}, std::vector<int64_t>{3}));
+  // Gates far from their ends, where errors stay small.
+  const ValueId small =
+      Add(other, "Mul", {other.outputs[0], other.AddConstant("few", Tensor::ScalarF32(0.01F))});
+  const NodeId loop = other.AddNode("Loop", "loop", {times, quench::kNone, small}, 1,
+                                    {{"body", Shared(std::move(step))}});
+  other.outputs = {other.node(loop).outputs[0]};
+  const NodeId chosen = graph.AddNode("If", "if", {which, h}, 1,
+                                      {{"then_branch", Shared(Branch(graph, "then", 3))},
+                                       {"else_branch", Shared(std::move(other))}});
+  graph.outputs = {graph.node(chosen).outputs[0]};
+  EXPECT_TRUE(ops::InferGraph(graph).ok()) << ops::InferGraph(graph);
+  return graph;
+}
+
+std::vector<std::string> QuantizedLayers(const QuantizeReport& report) {
+  std::vector<std::string> names;
+  for (const LayerChoice& layer : report.layers) {
+    if (layer.quantized) names.push_back(layer.node);
+  }
+  return names;
+}
+
+TEST(WeightsOnly, BodiesAreQuantizedToo) {
+  for (const bool turned : {false, true}) {
+    const Graph graph = BranchingModel(turned);
+    const auto result = Quantize(graph, nullptr, WeightsOnly(DataType::kI8));
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_TRUE(VerifyGraph(result->graph).ok()) << VerifyGraph(result->graph);
+    EXPECT_EQ(result->report.weights, 7);
+    EXPECT_EQ(QuantizedLayers(result->report),
+              (std::vector<std::string>{"first", "else_embed", "else_hidden", "recurrent",
+                                        "then_embed", "then_hidden"}));
+    EXPECT_LE(Difference(graph, result->graph), 0.05);
+    EXPECT_GT(Difference(graph, result->graph), 0);
+    std::set<std::string> names;
+    ForEachGraph(result->graph, [&](const Graph& each) {
+      EXPECT_EQ(each.stage, Stage::kQuantized);
+      for (const Node& node : each.nodes) {
+        if (node.op == "DequantizeLinear") names.insert(node.name);
+      }
+    });
+    EXPECT_EQ(names.size(), 7U);  // each is one node's
+  }
+}
+
+TEST(WeightsOnly, PatternsReachIntoBodies) {
+  const Graph graph = BranchingModel(false);
+  const auto quantized = [&](std::vector<std::string> include, std::vector<std::string> exclude) {
+    QuantizeOptions options = WeightsOnly(DataType::kI8);
+    options.include = std::move(include);
+    options.exclude = std::move(exclude);
+    const auto result = Quantize(graph, nullptr, options);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? QuantizedLayers(result->report) : std::vector<std::string>();
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(quantized({"then_hidden"}, {}), (Names{"then_hidden"}));
+  EXPECT_EQ(quantized({}, {"else_*", "op:Gather"}), (Names{"first", "recurrent", "then_hidden"}));
+  // A node stands for what is in it.
+  EXPECT_EQ(quantized({}, {"if"}), (Names{"first"}));
+  EXPECT_EQ(quantized({"op:Loop"}, {}), (Names{"recurrent"}));
+  EXPECT_EQ(quantized({"if"}, {"loop", "then_embed"}),
+            (Names{"else_embed", "else_hidden", "then_hidden"}));
+  QuantizeOptions options = WeightsOnly(DataType::kI8);
+  options.exclude = {"then_hiden"};
+  EXPECT_PRED1(HasSubstr("no node fits `then_hiden`"),
+               MessageOf(Quantize(graph, nullptr, options).status()));
+}
+
+// What was found for a constant of the main graph is not for another of that name.
+TEST(WeightsOnly, AdaptedRoundingIsOfTheMainGraph) {
+  const Graph graph = BranchingModel(false);
+  QuantizeOptions options = WeightsOnly(DataType::kI8);
+  const auto nearest = Quantize(graph, nullptr, options);
+  Rounding rounding;
+  rounding.fingerprint = Fingerprint(graph);
+  rounding.scheme = SchemeWords(options);
+  rounding.kernels = {{"w", 0, "first", std::string(64 * 64 / 8, '\xFF'), 64 * 64, 64 * 64, 0, 0}};
+  options.rounding = std::make_shared<const Rounding>(std::move(rounding));
+  const auto adapted = Quantize(graph, nullptr, options);
+  ASSERT_TRUE(nearest.ok() && adapted.ok()) << adapted.status();
+  EXPECT_EQ(adapted->report.adapted_kernels, 1);
+  const auto body = [](const QuantizedModule& module) {
+    for (const Node& node : module.graph.nodes) {
+      if (node.op == "If") return PrintGraph(*node.Body("then_branch"));
+    }
+    return std::string();
+  };
+  EXPECT_NE(body(*nearest), "");
+  EXPECT_EQ(body(*nearest), body(*adapted));
 }
 
 TEST(WeightsOnly, WeightsThatAreNoNumbersAreNamed) {
