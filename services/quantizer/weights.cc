@@ -49,8 +49,7 @@ WeightScheme SchemeOfMatrix(const Node& node, const Tensor& matrix, bool bytes,
 WeightScheme SchemeOfRecurrent(const QuantizeOptions& options) {
   DataType dtype = KernelType(options);
   if (DataTypeBits(dtype) < 8) dtype = IsSigned(dtype) ? DataType::kI8 : DataType::kU8;
-  const bool units = options.per_channel || options.source == RangeSource::kWeights;
-  return {{dtype, true, options.power_of_two}, units ? 1 : -1, 0, false};
+  return {{dtype, true, options.power_of_two}, 1, 0, false};
 }
 
 std::string SchemeWords(const QuantizeOptions& options) {

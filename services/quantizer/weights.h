@@ -28,8 +28,8 @@ WeightScheme SchemeOfKernel(const Node& root, const Tensor& kernel, const Quanti
 // less than eight bits.
 WeightScheme SchemeOfMatrix(const Node& node, const Tensor& matrix, bool bytes,
                             const QuantizeOptions& options);
-// Of W and R of a recurrent layer, never in less than eight bits: a scale for each gate's unit, of both
-// directions, where channels or weights alone have their own.
+// Of W and R of a recurrent layer, never in less than eight bits: a scale for each gate's unit of each
+// direction, whatever kernels have, for it costs nothing where only weights are integers.
 WeightScheme SchemeOfRecurrent(const QuantizeOptions& options);
 // What they depend on, in words: of two sets of options with the same words, schemes are the same.
 std::string SchemeWords(const QuantizeOptions& options);
