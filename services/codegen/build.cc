@@ -6,6 +6,7 @@
 #include "common/blobs/digest.h"
 #include "common/ops/op.h"
 #include "services/codegen/build_internal.h"
+#include "services/codegen/kernels/slow_integers.h"
 
 namespace quench::codegen {
 namespace {
@@ -397,6 +398,7 @@ absl::Status Builder::BuildNode(Frame& frame, const Node& node, const Choice& ch
   program_.nodes.push_back({OriginOf(node), node.op, kernel});
   reports_.push_back({OriginOf(node), node.op, kernel, choice.runner_up, choice.candidate.reason,
                       choice.candidate.cost, choice.candidate.slow});
+  if (reports_.back().slow.empty()) reports_.back().slow = WhyIntegersSaveLittle(frame.graph, node);
   Add(Step::Kind::kNode);
   const absl::Status status =
       control ? BuildControl(frame, node) : BuildKernel(frame, node, choice);

@@ -22,7 +22,7 @@ namespace {
 
 constexpr size_t kCandidates = 256;
 constexpr double kOutliers = 1e-4;  // of all elements
-constexpr uint64_t kEnough = 64;       // elements in a bin that is not empty, on average
+constexpr uint64_t kEnough = 64;    // elements in a bin that is not empty, on average
 
 // Of the first `bins` of `counts`, joined into `levels`.
 double Divergence(std::span<const uint64_t> counts, size_t bins, size_t levels) {

@@ -40,6 +40,37 @@ TEST_P(ByteLayerTest, HasTheIntegersBits) {
 INSTANTIATE_TEST_SUITE_P(Layers, ByteLayerTest, ::testing::ValuesIn(ByteLayers()),
                          [](const auto& test) { return test.param.name; });
 
+// What the report says of one product of floats, quantized on both sides.
+std::string SlowOf(Dim depth, int64_t rows, int64_t columns) {
+  Graph graph;
+  graph.name = "small";
+  const ValueId scale = graph.AddConstant("scale", Tensor::ScalarF32(0.02F));
+  const ValueId zero =
+      graph.AddConstant("zero", Tensor::Of(DataType::kU8, {}, std::vector<uint8_t>{117}));
+  const auto side = [&](const char* name, std::vector<Dim> dims) {
+    const ValueId x = graph.AddInput(name, Type::Tensor(DataType::kF32, std::move(dims)));
+    return Node1(graph, "DequantizeLinear",
+                 {Node1(graph, "QuantizeLinear", {x, scale, zero}), scale, zero});
+  };
+  if (!depth.is_static()) depth = Dim::OfSymbol(graph.symbols->AddInput("k", {0, 1}));
+  const ValueId x = side("x", {rows, depth}), w = side("w", {depth, columns});
+  graph.outputs = {Node1(graph, "MatMul", {x, w})};
+  Infer(graph);
+  const absl::StatusOr<Compiled> compiled = CompileGraph(graph);
+  EXPECT_TRUE(compiled.ok()) << compiled.status();
+  std::string slow;
+  for (const KernelReport& report : compiled->report.kernels) slow += report.slow;
+  return slow;
+}
+
+TEST(SlowIntegers, AreInTheReport) {
+  EXPECT_EQ(SlowOf(64, 64, 64), "");
+  EXPECT_EQ(SlowOf(8, 4, 4),
+            "only 2.0 multiplications for each number that is made an integer for them");
+  EXPECT_EQ(SlowOf(Dim::OfSymbol(0), 64, 64),
+            "computed in float, though what it reads is integers");
+}
+
 class ByteActivationTest : public ::testing::TestWithParam<ByteLayer> {};
 
 // Functions are approximated, so not always to the bit of what they mean; but everywhere alike.
