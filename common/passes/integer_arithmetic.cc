@@ -118,15 +118,28 @@ class Converter {
         node.op == "MatMul" ? ReadDequantized(graph_, node.inputs[1]) : std::nullopt;
     if (!right || ConstantOf(graph_, right->integers) != nullptr) return std::nullopt;
     const std::vector<Dim>& dims = graph_.value(right->integers).type.dims;
-    if (dims.size() < 2 || !dims[dims.size() - 2].is_static()) return std::nullopt;
-    const int64_t depth = dims[dims.size() - 2].value();
-    const int64_t term = left.Reach() * right->Reach();
-    if (depth < 1 || depth > std::numeric_limits<int32_t>::max() / std::max<int64_t>(term, 1))
-      return std::nullopt;
+    if (dims.size() < 2) return std::nullopt;
+    const double sum = RowReach(left, dims[dims.size() - 2]) * static_cast<double>(right->Reach());
+    if (!(sum <= std::numeric_limits<int32_t>::max())) return std::nullopt;
     const double scale = static_cast<double>(left.scale) * right->scale;
     if (!IsNormal(scale)) return std::nullopt;
-    const ValueId sum = AddSum(node, {left.integers, right->integers}, left, &*right);
-    return Scaled(node, sum, {left, *right}, {static_cast<float>(scale)});
+    const ValueId sums = AddSum(node, {left.integers, right->integers}, left, &*right);
+    return Scaled(node, sums, {left, *right}, {static_cast<float>(scale)});
+  }
+
+  // The largest sum of |x - zero point| over a row of `depth` numbers.
+  double RowReach(const Dequantized& side, Dim depth) const {
+    const double all = static_cast<double>(graph_.symbols->BoundsOf(depth).max) *
+                       static_cast<double>(side.Reach());
+    const Node* quantize = ProducerOf(graph_, side.integers, "QuantizeLinear");
+    const Node* softmax =
+        quantize == nullptr ? nullptr : ProducerOf(graph_, quantize->inputs[0], "Softmax");
+    if (softmax == nullptr || !side.known) return all;
+    const int64_t axis = softmax->Int("axis", -1);
+    if (axis != -1 && axis != graph_.value(side.integers).type.rank() - 1) return all;
+    // Shares of 1: one of s steps becomes at most 2 s, as below a half it becomes 0.
+    constexpr double kRoundedSum = 1.001;
+    return std::min(all, 2 * kRoundedSum / static_cast<double>(side.scale));
   }
 
   // A product of floats by integers that are scaled where they are read.

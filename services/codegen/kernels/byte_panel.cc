@@ -7,8 +7,6 @@ namespace {
 
 constexpr int64_t kFour = 4;  // bytes of a word
 
-int64_t Fours(int64_t depth) { return (depth + kFour - 1) / kFour; }
-
 Vec Scaled(VectorBuilder& b, Vec value, double factor) {
   return b.Apply(VecOp::kMul, value, b.Constant(DataType::kI32, factor, value.lanes));
 }
@@ -47,12 +45,23 @@ Vec LoadPartOfWord(VectorBuilder& b, Ptr address, int count) {
   return word;
 }
 
-BytePanel::BytePanel(VectorBuilder& b, const ByteRoot& root, int lanes, int64_t depth, Vec x_zero,
+void ForRest(VectorBuilder& b, Int rest, const std::function<void(int rest)>& body) {
+  const int64_t known = b.ConstantOr(rest, -1);
+  for (int count = 1; count < kFour; ++count) {
+    if (known == count) body(count);
+    if (known < 0) b.If(rest == b.I(count), [&] { body(count); });
+  }
+}
+
+BytePanel::BytePanel(VectorBuilder& b, const ByteRoot& root, int lanes, Int depth, Vec x_zero,
                      Vec w_zero)
     : b_(b),
       root_(root),
       lanes_(lanes),
-      depth_(depth),
+      fours_((depth + (kFour - 1)) / kFour),
+      whole_(depth / kFour),
+      rest_(depth % kFour),
+      words_(widens() ? fours_ * 2 : fours_),
       x_zero_(ShiftedZero(root.x, x_zero)),
       w_zero_(ShiftedZero(*root.w, w_zero)) {}
 
@@ -67,23 +76,23 @@ Vec BytePanel::Ones() const {
   return b_.Constant(DataType::kI32, widens() ? 0x00010001 : 0x01010101, lanes_);
 }
 
-int64_t BytePanel::Words(BytesForm form, int64_t depth) {
-  return Fours(depth) * (form == BytesForm::kWords ? 2 : 1);
+Dim BytePanel::Words(SymbolTable& symbols, BytesForm form, Dim depth) {
+  return symbols.Mul(symbols.CeilDiv(depth, kFour), form == BytesForm::kWords ? 2 : 1);
 }
 
-int64_t BytePanel::pitch() const {
-  return (Words(root_.form, depth_) + lanes_ - 1) / lanes_ * lanes_ * kFour;
-}
+Int BytePanel::pitch() const { return (words_ + (lanes_ - 1)) / lanes_ * (lanes_ * kFour); }
 
-int64_t BytePanel::Bytes(BytesForm form, int64_t depth, int64_t vectors, int64_t lanes,
-                         int64_t rows) {
-  const int64_t words = Words(form, depth);
-  const int64_t row = form == BytesForm::kWords ? (words + lanes - 1) / lanes : 0;
-  return ((words + 1) * vectors + row * rows) * lanes * kFour;
+Dim BytePanel::Bytes(SymbolTable& symbols, BytesForm form, Dim depth, int64_t vectors,
+                     int64_t lanes, int64_t rows) {
+  const Dim words = Words(symbols, form, depth);
+  const Dim panel = symbols.Mul(symbols.Add(words, 1), vectors);
+  const Dim widened =
+      form == BytesForm::kWords ? symbols.Mul(symbols.CeilDiv(words, lanes), rows) : Dim(0);
+  return symbols.Mul(symbols.Add(panel, widened), lanes * kFour);
 }
 
 Ptr BytePanel::Starts(Ptr panel, int vectors) const {
-  return panel + Words(root_.form, depth_) * vectors * lanes_ * kFour;
+  return panel + words_ * (vectors * lanes_ * kFour);
 }
 
 Ptr BytePanel::WidenedRows(Ptr panel, int vectors) const {
@@ -102,7 +111,7 @@ void BytePanel::Pack(Ptr from, Int stride, int vectors, Ptr to,
     const VecVar& sum = sums[static_cast<size_t>(v)];
     sum.Set(b_.AddProducts(root_.form, sum.Get(), ones, words));
   };
-  const int64_t odd = Fours(depth_) * vector * vectors;
+  const Int odd = fours_ * (vector * vectors);
   const auto pack = [&](Ptr first, Ptr place, int rows) {
     for (int v = 0; v < vectors; ++v) {
       Vec words;
@@ -114,24 +123,26 @@ void BytePanel::Pack(Ptr from, Int stride, int vectors, Ptr to,
       words = KeepBytes(b_, words, rows);
       keep(widens() ? Even(b_, words) : words, place, v);
       if (widens()) keep(Odd(b_, words), place + odd, v);
+      if (!HasRowTerms()) continue;  // the zero point is 0
+      const VecVar& sum = sums[static_cast<size_t>(v)];
+      sum.Set(b_.Apply(VecOp::kAdd, sum.Get(), b_.Splat(Scaled(b_, w_zero_, -rows), lanes_)));
     }
   };
-  const int64_t whole = depth_ / kFour;
-  b_.For(b_.I(0), b_.I(whole), 1,
+  b_.For(b_.I(0), whole_, 1,
          [&](Int i) { pack(from + stride * (i * kFour), to + i * (vector * vectors), kFour); });
-  if (const int rest = static_cast<int>(depth_ % kFour); rest > 0)
-    pack(from + stride * (whole * kFour), to + whole * vector * vectors, rest);
+  ForRest(b_, rest_, [&](int rest) {
+    pack(from + stride * (whole_ * kFour), to + whole_ * (vector * vectors), rest);
+  });
   const Ptr starts = Starts(to, vectors);
   const Vec factor = b_.Splat(Scaled(b_, x_zero_, -1), lanes_);
-  const Vec less = b_.Splat(Scaled(b_, w_zero_, -static_cast<double>(depth_)), lanes_);
   for (int v = 0; v < vectors; ++v) {
-    const Vec sum = b_.Apply(VecOp::kAdd, sums[static_cast<size_t>(v)].Get(), less);
+    const Vec sum = sums[static_cast<size_t>(v)].Get();
     b_.Store(starts + vector * v, b_.Apply(VecOp::kMul, sum, factor));
   }
 }
 
 void BytePanel::WidenRow(Ptr from, Ptr to) {
-  const int64_t words = Fours(depth_), whole = depth_ / kFour, vectors = whole / lanes_;
+  const Int vectors = whole_ / lanes_;
   const int64_t vector = kFour * lanes_;
   // What follows the last word is read by sums of the row.
   b_.Store(to + (pitch() - vector), b_.Constant(DataType::kI32, 0, lanes_));
@@ -139,20 +150,20 @@ void BytePanel::WidenRow(Ptr from, Ptr to) {
     Vec x = b_.PrepareBytes(BytesForm::kSigned, read, root_.x.flip).value;
     x = KeepBytes(b_, x, bytes);
     for (const bool odd : {false, true}) {
-      const Ptr place = to + at * kFour + (odd ? words * kFour : 0);
+      const Ptr place = to + (odd ? at + fours_ : at) * kFour;
       const Vec half = odd ? Odd(b_, x) : Even(b_, x);
       one ? b_.StoreFirst(place, half, b_.I(1)) : b_.Store(place, half);
     }
   };
-  b_.For(b_.I(0), b_.I(vectors), 1,
+  b_.For(b_.I(0), vectors, 1,
          [&](Int i) { widen(b_.LoadWords(from + i * vector, lanes_), i * lanes_, kFour, false); });
-  b_.For(b_.I(vectors * lanes_), b_.I(whole), 1, [&](Int i) {
+  b_.For(vectors * lanes_, whole_, 1, [&](Int i) {
     widen(b_.Splat(b_.LoadWords(from + i * kFour, 1), lanes_), i, kFour, true);
   });
-  if (const int rest = static_cast<int>(depth_ % kFour); rest > 0) {
-    const Vec word = LoadPartOfWord(b_, from + whole * kFour, rest);
-    widen(b_.Splat(word, lanes_), b_.I(whole), rest, true);
-  }
+  ForRest(b_, rest_, [&](int rest) {
+    const Vec word = LoadPartOfWord(b_, from + whole_ * kFour, rest);
+    widen(b_.Splat(word, lanes_), whole_, rest, true);
+  });
 }
 
 bool BytePanel::HasRowTerms() const {
@@ -169,16 +180,17 @@ Vec BytePanel::RowTerm(Ptr row) {
     return widens() ? x : b_.PrepareBytes(BytesForm::kSigned, x, root_.x.flip).value;
   };
   const int64_t vector = kFour * lanes_;
-  const int64_t whole = widens() ? pitch() / kFour : depth_ / kFour;
-  b_.For(b_.I(0), b_.I(whole / lanes_), 1,
-         [&](Int i) { add(shifted(b_.LoadWords(row + i * vector, lanes_))); });
-  b_.For(b_.I(whole / lanes_ * lanes_), b_.I(whole), 1, [&](Int i) {
-    const Vec word = shifted(b_.Splat(b_.LoadWords(row + i * kFour, 1), lanes_));
-    add(b_.KeepFirst(word, b_.I(1)));
-  });
-  if (const int rest = static_cast<int>(depth_ % kFour); rest > 0 && !widens()) {
-    const Vec word = LoadPartOfWord(b_, row + whole * kFour, rest);
-    add(b_.KeepFirst(KeepBytes(b_, shifted(b_.Splat(word, lanes_)), rest), b_.I(1)));
+  const Int vectors = widens() ? pitch() / vector : whole_ / lanes_;
+  b_.For(b_.I(0), vectors, 1, [&](Int i) { add(shifted(b_.LoadWords(row + i * vector, lanes_))); });
+  if (!widens()) {
+    b_.For(vectors * lanes_, whole_, 1, [&](Int i) {
+      const Vec word = shifted(b_.Splat(b_.LoadWords(row + i * kFour, 1), lanes_));
+      add(b_.KeepFirst(word, b_.I(1)));
+    });
+    ForRest(b_, rest_, [&](int rest) {
+      const Vec word = LoadPartOfWord(b_, row + whole_ * kFour, rest);
+      add(b_.KeepFirst(KeepBytes(b_, shifted(b_.Splat(word, lanes_)), rest), b_.I(1)));
+    });
   }
   return b_.Splat(b_.Apply(VecOp::kMul, b_.Sum(sum.Get()), Scaled(b_, w_zero_, -1)), lanes_);
 }

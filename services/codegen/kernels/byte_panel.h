@@ -19,13 +19,13 @@ class BytePanel {
  public:
   // `root.w` is there; `depth` is k, at least 1. Zero points of this run are i32, constant ones
   // invalid.
-  BytePanel(VectorBuilder& b, const ByteRoot& root, int lanes, int64_t depth, Vec x_zero,
-            Vec w_zero);
+  BytePanel(VectorBuilder& b, const ByteRoot& root, int lanes, Int depth, Vec x_zero, Vec w_zero);
 
   // Words of four bytes that k numbers are multiplied in.
-  static int64_t Words(BytesForm form, int64_t depth);
+  static Dim Words(SymbolTable& symbols, BytesForm form, Dim depth);
   // Of a panel of so many vectors, the starts of its sums and `rows` widened rows included.
-  static int64_t Bytes(BytesForm form, int64_t depth, int64_t vectors, int64_t lanes, int64_t rows);
+  static Dim Bytes(SymbolTable& symbols, BytesForm form, Dim depth, int64_t vectors, int64_t lanes,
+                   int64_t rows);
 
   // From rows of bytes, `stride` apart, to `to`: [words][vectors][lanes], rows beyond k are 0.
   // `load(row, v)` gives the `lanes` bytes of vector v of the row at an address.
@@ -36,7 +36,7 @@ class BytePanel {
 
   bool widens() const { return root_.form == BytesForm::kWords; }
   // Bytes from one widened row to the next.
-  int64_t pitch() const;
+  Int pitch() const;
   // Behind the panel: place for widened rows.
   Ptr WidenedRows(Ptr panel, int vectors) const;
   void WidenRow(Ptr from, Ptr to);
@@ -53,11 +53,14 @@ class BytePanel {
   VectorBuilder& b_;
   const ByteRoot& root_;
   int lanes_;
-  int64_t depth_;
+  Int fours_, whole_, rest_;  // of k: words of four that hold it, that it fills, bytes behind those
+  Int words_;                 // as Words
   Vec x_zero_, w_zero_;
 };
 
 // Bytes of a row that fill no word, as one: those beyond are 0. `count` is 1 to 3.
 Vec LoadPartOfWord(VectorBuilder& b, Ptr address, int count);
+// Calls body(rest) where `rest` is 1 to 3, known or not.
+void ForRest(VectorBuilder& b, Int rest, const std::function<void(int rest)>& body);
 
 }  // namespace quench::codegen

@@ -33,12 +33,12 @@ class MatMulEmitter {
     if (s_.bytes) zero_ = LoadRunZero(b_, group_, s_.bytes->x, buffers_);
     if (s_.bytes && s_.bytes->w) {
       const RunZero zero = LoadRunZero(b_, group_, *s_.bytes->w, buffers_);
-      byte_panel_.emplace(b_, *s_.bytes, plan_.lanes, s_.depth, zero_.value, zero.value);
+      byte_panel_.emplace(b_, *s_.bytes, plan_.lanes, b_.Size(s_.depth), zero_.value, zero.value);
     }
     m_ = b_.Size(s_.m);
     k_ = b_.Size(s_.k);
     n_ = b_.Size(s_.n);
-    const Int row_bytes = s_.bytes ? b_.I(s_.depth) : k_ * 4;
+    const Int row_bytes = s_.bytes ? b_.Size(s_.depth) : k_ * 4;
     row_stride_ = s_.a_transposed ? b_.I(4) : row_bytes;
     channel_stride_ = s_.a_transposed ? m_ * 4 : b_.I(4);
     const Int panels = b_.Size(plan_.panel_count);
@@ -143,8 +143,8 @@ class MatMulEmitter {
   // Of the packed weights of so many vectors.
   int64_t PanelBytes(int64_t vectors) const {
     const int64_t k = s_.k.value();
-    return (s_.stored ? s_.stored->Rows(k) : (k + (s_.rest > 0 ? 1 : 0)) * 4) * vectors *
-           plan_.lanes;
+    const int64_t words = s_.bytes ? (s_.depth.value() + 3) / 4 : k;
+    return (s_.stored ? s_.stored->Rows(k) : words * 4) * vectors * plan_.lanes;
   }
 
   // Copies k rows of the panel's columns side by side; lanes beyond n become 0.
@@ -153,7 +153,7 @@ class MatMulEmitter {
     const int64_t vector = 4 * plan_.lanes;
     if (byte_panel_) {
       Ptr source = b_.Buffer(buffers_.Input(group_.inputs[1])) + columns.first * plan_.lanes;
-      if (s_.b_batched) source = source + batch * n_ * s_.depth;
+      if (s_.b_batched) source = source + batch * n_ * b_.Size(s_.depth);
       byte_panel_->Pack(source, n_, columns.vectors, scratch, [&](Ptr row, int v) {
         const Ptr from = row + int64_t{plan_.lanes} * v;
         return columns.last ? b_.LoadFirst(from, Valid(columns, v), plan_.lanes, DataType::kU8)
@@ -209,7 +209,7 @@ class MatMulEmitter {
     r.kh = r.kw = b_.I(1);
     r.kh_stride = r.kw_stride = b_.I(0);
     r.channel_stride = channel_stride_;
-    r.rest = s_.rest;
+    if (s_.bytes && !s_.widened()) r.rest = b_.Size(s_.depth) % 4;
 
     const int64_t vector = 4 * plan_.lanes;
     MicroTile tile;
@@ -256,7 +256,7 @@ class MatMulEmitter {
     for (int x = 0; x < tile.x; ++x)
       byte_panel_->WidenRow(tile.input + row_stride_ * x, rows + byte_panel_->pitch() * x);
     tile.input = rows;
-    tile.x_stride = b_.I(byte_panel_->pitch());
+    tile.x_stride = byte_panel_->pitch();
   }
 
   void Store(const Columns& columns, const Place& place, int v, Vec value) {
@@ -339,11 +339,15 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group, cons
   return PackEpilogue(request, group, n, padded, candidate);
 }
 
+std::string SizeName(Dim dim) {
+  return dim.is_static() ? fmt::format("{}", dim.value()) : fmt::format("s{}", dim.symbol());
+}
+
 std::string RootIdentity(const MatMulPlan& plan) {
   const MatMulShape& s = plan.shape;
   if (s.bytes) {
     const ByteSide w = s.bytes->w.value_or(ByteSide{});
-    return fmt::format("{} rest {} zero {} {} {} {}", s.bytes->ToString(), s.rest,
+    return fmt::format("{} depth {} zero {} {} {} {}", s.bytes->ToString(), SizeName(s.depth),
                        s.bytes->w ? s.bytes->x.zero : 0, s.bytes->x.zero_input, w.zero,
                        w.zero_input);
   }
@@ -364,12 +368,9 @@ std::string FormOf(const MatMulPlan& plan) {
 
 std::string Identity(const Group& group, const MatMulPlan& plan, const std::vector<int>& packs) {
   const MatMulShape& s = plan.shape;
-  const auto text = [](Dim dim) {
-    return dim.is_static() ? fmt::format("{}", dim.value()) : fmt::format("s{}", dim.symbol());
-  };
   return fmt::format(
       "matmul {}x{}x{}x{} {}{}{}{}{}{} lanes{} unroll{} tile{}x{} tasks{}{} in{} packs{} {} {}",
-      text(s.batch), text(s.m), text(s.k), text(s.n), s.a_batched ? "A" : "",
+      SizeName(s.batch), SizeName(s.m), SizeName(s.k), SizeName(s.n), s.a_batched ? "A" : "",
       s.b_batched ? "B" : "", s.a_transposed ? "a" : "", s.b_transposed ? "b" : "",
       s.constant_b ? "c" : "", s.has_bias ? "i" : "", plan.lanes, plan.unroll, plan.tile.x,
       plan.tile.vectors, plan.by_rows ? "r" : "p", plan.task_tiles, fmt::join(group.inputs, ","),

@@ -82,13 +82,10 @@ std::optional<MatMulShape> ReadGemm(const KernelRequest& request, const Group& g
   return shape;
 }
 
-// Rows of bytes are read in words, whose number is known.
 bool ReadBytes(const KernelRequest& request, Group& group, MatMulShape& shape) {
   shape.bytes =
       shape.constant_b ? ReadByteRoot(request, 1, group) : ReadComputedBytes(request, group);
-  const Type& b = group.InputType(1);
-  if (!shape.bytes || (shape.constant_b && b.rank() != 2)) return false;
-  return b.dims[b.dims.size() - 2].is_static();
+  return shape.bytes && (!shape.constant_b || group.InputType(1).rank() == 2);
 }
 
 }  // namespace
@@ -119,10 +116,10 @@ std::optional<MatMulShape> ReadMatMulShape(const KernelRequest& request, Group& 
   }
   if (read->constant_b && !(read->k.is_static() && read->n.is_static())) return std::nullopt;
   if (bytes) {
-    read->depth = read->k.value();
-    const bool widened = read->bytes->form == BytesForm::kWords;
-    read->rest = widened ? 0 : static_cast<int>(read->depth % 4);
-    read->k = widened ? BytePanel::Words(read->bytes->form, read->depth) : read->depth / 4;
+    SymbolTable& symbols = *request.graph.symbols;
+    read->depth = read->k;
+    read->k = read->widened() ? BytePanel::Words(symbols, read->bytes->form, read->depth)
+                              : symbols.FloorDiv(read->depth, 4);
     read->has_bias = true;
   }
   return read;
@@ -165,9 +162,9 @@ MatMulPlan PlanMatMul(const KernelRequest& request, const MatMulShape& shape) {
     plan.tasks = symbols.CeilDiv(plan.rows.Parts(symbols), plan.task_tiles);
   }
   if (shape.bytes && shape.bytes->w) {
-    const int64_t bytes = BytePanel::Bytes(shape.bytes->form, shape.depth, plan.tile.vectors,
-                                           plan.lanes, plan.tile.x);
-    plan.scratch = (bytes + 63) / 64 * 64;
+    const Dim bytes = BytePanel::Bytes(symbols, shape.bytes->form, shape.depth, plan.tile.vectors,
+                                       plan.lanes, plan.tile.x);
+    plan.scratch = symbols.Mul(symbols.CeilDiv(bytes, 64), 64);
   } else if (!shape.constant_b || plan.unpack) {
     plan.scratch =
         symbols.Mul(symbols.CeilDiv(symbols.Mul(symbols.Add(shape.k, plan.unpack ? 1 : 0),

@@ -17,13 +17,14 @@ struct MatMulShape {
   std::optional<ByteRoot> bytes;        // of a MatMulInteger
   std::optional<StoredWeights> stored;  // of a q.weight_only_matmul
   Dim batch = 1, m = 1, k = 1, n = 1;   // of bytes, k counts words of four
-  int rest = 0;                         // bytes of a row behind its last word
-  int64_t depth = 0;                    // bytes of a row in memory
+  Dim depth = 0;                        // bytes of a row in memory
   bool a_batched = false, b_batched = false;
   bool a_transposed = false, b_transposed = false;
   bool constant_b = false;
   float alpha = 1, beta = 1;
   bool has_bias = false;
+  // Whether rows of bytes become words of their own, which k counts (BytePanel).
+  bool widened() const { return bytes && bytes->form == BytesForm::kWords; }
 };
 
 struct MatMulPlan {

@@ -93,14 +93,14 @@ class MicroEmitter {
         Body(block_.Get() + r_.channel_stride * done,
              static_cast<int>(std::min<int64_t>(r_.unroll, known - done)));
       }
-      if (r_.rest > 0) RestBody(block_.Get() + r_.channel_stride * known);
+      Rest(block_.Get() + r_.channel_stride * known);
       return;
     }
     b_.For(b_.I(0), r_.tail, 1, [&](Int) {
       Body(block_.Get(), 1);
       block_.Set(block_.Get() + r_.channel_stride);
     });
-    if (r_.rest > 0) RestBody(block_.Get());
+    Rest(block_.Get());
   }
 
   // The weights of channel c, in floats. Of stored ones that share a byte all are made at once.
@@ -160,8 +160,11 @@ class MicroEmitter {
     });
   }
 
-  void RestBody(Ptr input) {
-    AddWords(1, [&](int, Int pixel) { return LoadPartOfWord(b_, input + pixel, r_.rest); });
+  void Rest(Ptr input) {
+    if (!r_.rest.valid()) return;
+    ForRest(b_, r_.rest, [&](int rest) {
+      AddWords(1, [&](int, Int pixel) { return LoadPartOfWord(b_, input + pixel, rest); });
+    });
   }
 
   void AddWords(int words, const std::function<Vec(int c, Int pixel)>& load) {

@@ -32,8 +32,9 @@ struct MicroReduction {
   Int channel_stride;
   Int tail;        // channels after the blocks, for one tap; a constant or less than `channels`
   int unroll = 4;  // channels in one body
-  // Of bytes: how many follow the last word and fill none, 0 to 3. Weights have a word for them.
-  int rest = 0;
+  // Of bytes: how many follow the last word and fill none, 0 to 3; none when invalid. Weights have a
+  // word for them.
+  Int rest;
 };
 
 struct MicroTile {

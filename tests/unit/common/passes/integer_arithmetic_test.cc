@@ -285,6 +285,20 @@ TEST(IntegerArithmeticTest, LinearOperatorsAreWhatTheyStandFor) {
   }
 }
 
+// Shares add up to 1, however many there are.
+TEST(IntegerArithmeticTest, SharesOfAnyNumberFit) {
+  for (const int64_t axis : {-1, 1, 0}) {
+    Quantized q({4});
+    const Dim depth = Dim::OfSymbol(q.graph.symbols->AddInput("depth", {1, 1}));
+    const ValueId a = q.Input("a", {2, depth}), b = q.Input("b", {depth, 2});
+    const ValueId shares = Add(q.graph, "Softmax", {a}, {{"axis", axis}});
+    q.graph.outputs = {
+        Add(q.graph, "MatMul", {q.Pair(shares, 1 / 255.0F, -128), q.Pair(b, 0.01F, 3)})};
+    const int expected = axis == 0 ? 0 : 1;
+    EXPECT_EQ(CountOps(After("integer_arithmetic", q.graph), "MatMulInteger"), expected) << axis;
+  }
+}
+
 TEST(IntegerArithmeticTest, DynamicRangesAreAFactor) {
   Quantized q({2, 16});
   const NodeId dynamic = q.graph.AddNode("DynamicQuantizeLinear", "dynamic", {q.x}, 3);

@@ -40,6 +40,43 @@ TEST_P(ByteLayerTest, HasTheIntegersBits) {
 INSTANTIATE_TEST_SUITE_P(Layers, ByteLayerTest, ::testing::ValuesIn(ByteLayers()),
                          [](const auto& test) { return test.param.name; });
 
+// A sum whose length is a size of the run.
+TEST(ByteProducts, OfAnyLength) {
+  for (const DataType type : {DataType::kU8, DataType::kI8}) {
+    Graph graph;
+    graph.name = "any_length";
+    const Dim depth = Dim::OfSymbol(graph.symbols->AddInput("k", {0, 2}, {1, 1000}));
+    const ValueId scale = graph.AddConstant("scale", Tensor::ScalarF32(0.02F));
+    Tensor five = Tensor::Zeros(type, {});
+    *five.mutable_bytes() = std::byte{5};
+    const ValueId zero = graph.AddConstant("zero", five);
+    const auto side = [&](const char* name, std::vector<Dim> dims) {
+      const ValueId x = graph.AddInput(name, Type::Tensor(type, std::move(dims)));
+      return Node1(graph, "DequantizeLinear", {x, scale, zero});
+    };
+    const ValueId x = side("x", {2, 7, depth}), w = side("w", {2, depth, 37});
+    graph.outputs = {Node1(graph, "QuantizeLinear", {Node1(graph, "MatMul", {x, w}), scale, zero})};
+    Infer(graph);
+    const Graph integers = InIntegers(graph);
+    ForEachBuild(graph, {0}, [&](const Compiled& compiled, int, const std::string& build) {
+      for (const int64_t k : {1, 2, 3, 4, 5, 31, 64, 66, 197}) {
+        std::vector<Tensor> inputs = {Tensor::Zeros(type, {2, 7, k}),
+                                      Tensor::Zeros(type, {2, k, 37})};
+        for (Tensor& input : inputs) {
+          for (int64_t i = 0; i < input.size(); ++i)
+            input.mutable_bytes()[i] = static_cast<std::byte>(i * 89 + i / 7);
+        }
+        const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(integers, inputs);
+        ASSERT_TRUE(expected.ok()) << expected.status();
+        ForEachRun(
+            compiled, inputs, [&](const std::vector<Tensor>& actual, const std::string& run) {
+              ExpectBits(actual[0], (*expected)[0], fmt::format("{}, {}, k {}", build, run, k));
+            });
+      }
+    });
+  }
+}
+
 // What the report says of one product of floats, quantized on both sides.
 std::string SlowOf(Dim depth, int64_t rows, int64_t columns) {
   Graph graph;
