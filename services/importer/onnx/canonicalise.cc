@@ -116,8 +116,12 @@ class NodeConverter final : public Converter {
     const ValueId id = node().outputs[static_cast<size_t>(output)];
     return id != kNone && level_.uses[static_cast<size_t>(id)] > 0;
   }
-  const Type& type(ValueId id) const override { return level_.target->value(id).type; }
+  const Type& type(ValueId id) const override {
+    static const Type kUnknown;
+    return id == kNone ? kUnknown : level_.target->value(id).type;
+  }
   const Tensor* constant(ValueId id) const override {
+    if (id == kNone) return nullptr;
     const auto& constant = level_.target->value(id).constant;
     return constant == nullptr ? nullptr : &constant->tensor;
   }
