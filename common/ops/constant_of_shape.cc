@@ -20,11 +20,8 @@ absl::Status InferConstantOfShape(InferContext& ctx) {
   if (const auto shape = ctx.elements(0)) {
     dims = *shape;
   } else {
-    const Dim rank = ctx.input(0).dims[0];
-    if (!rank.is_static())
-      return ctx.UnsupportedError("the rank of the output is known only at run time");
-    for (int axis = 0; axis < rank.value(); ++axis)
-      dims.push_back(ctx.RuntimeDim(axis, std::nullopt));
+    QUENCH_ASSIGN_OR_RETURN(const int rank, RankFromLength(ctx, 0));
+    for (int axis = 0; axis < rank; ++axis) dims.push_back(ctx.RuntimeDim(axis, std::nullopt));
   }
   for (Dim dim : dims) {
     if (dim.is_static() && dim.value() < 0)

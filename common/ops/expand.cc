@@ -9,9 +9,8 @@ namespace {
 // a run asks for.
 absl::StatusOr<std::vector<Dim>> RuntimeShape(InferContext& ctx) {
   const std::vector<Dim>& from = ctx.input(0).dims;
-  if (!ctx.input(1).dims[0].is_static())
-    return ctx.UnsupportedError("the rank of the output is known only at run time");
-  const auto asked = static_cast<size_t>(ctx.input(1).dims[0].value());
+  QUENCH_ASSIGN_OR_RETURN(const int length, RankFromLength(ctx, 1));
+  const auto asked = static_cast<size_t>(length);
   const size_t rank = std::max(asked, from.size());
   std::vector<Dim> dims;
   for (size_t i = 0; i < rank; ++i) {

@@ -54,6 +54,18 @@ absl::Status RequireRank(const OpContext& op, int i, int min, int max) {
   return op.Error(fmt::format("input {} has rank {}, {} takes {}", i, rank, op.node().op, rule));
 }
 
+absl::StatusOr<int> RankFromLength(const OpContext& op, int i) {
+  constexpr int64_t kMostAxes = 64;
+  const Dim length = op.input(i).dims[0];
+  if (!length.is_static())
+    return op.UnsupportedError("the rank of the result is known only at run time");
+  if (length.value() > kMostAxes) {
+    return op.Error(fmt::format("its shape has {} entries, ranks up to {} are taken",
+                                length.value(), kMostAxes));
+  }
+  return static_cast<int>(length.value());
+}
+
 absl::Status RequireEqual(const OpContext& op, Dim a, Dim b, const std::string& what) {
   if (a == b || !a.is_static() || !b.is_static()) return absl::OkStatus();
   return op.Error(fmt::format("{} are {} and {}, they must be equal", what, a.value(), b.value()));

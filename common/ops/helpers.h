@@ -63,6 +63,9 @@ absl::Status RequireSameType(const OpContext& op, std::initializer_list<int> inp
 absl::Status RequireRank(const OpContext& op, int i, int min, int max = -1);
 // Two dims that must be equal are not provably different. `what` reads "channels of x and w".
 absl::Status RequireEqual(const OpContext& op, Dim a, Dim b, const std::string& what);
+// Length of input i, a vector whose entries are the sizes of a result that only a run knows: at most
+// 64 of them.
+absl::StatusOr<int> RankFromLength(const OpContext& op, int i);
 
 // "{2, batch, 8}".
 std::string ToString(const OpContext& op, std::span<const Dim> dims);

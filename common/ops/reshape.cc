@@ -8,13 +8,9 @@ namespace {
 
 // The shape comes from data: its length gives the rank, a run the sizes.
 absl::Status InferRuntime(InferContext& c) {
-  const Dim rank = c.input(1).dims[0];
-  if (!rank.is_static())
-    return c.UnsupportedError("the rank of the result is known only at run time");
+  QUENCH_ASSIGN_OR_RETURN(const int rank, RankFromLength(c, 1));
   std::vector<Dim> dims;
-  for (int64_t i = 0; i < rank.value(); ++i) {
-    dims.push_back(c.RuntimeDim(static_cast<int>(i), std::nullopt));
-  }
+  for (int i = 0; i < rank; ++i) dims.push_back(c.RuntimeDim(i, std::nullopt));
   c.SetOutput(0, c.input(0).dtype, std::move(dims));
   return absl::OkStatus();
 }

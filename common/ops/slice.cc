@@ -57,6 +57,7 @@ absl::StatusOr<std::vector<AxisSlice>> Plan(const OpContext& ctx) {
     return ctx.UnsupportedError("the number of starts is not known");
   }
   const int64_t count = ctx.input(1).dims[0].value();
+  if (count > rank) return ctx.Error(fmt::format("it has {} starts for {} axes", count, rank));
   std::vector<int64_t> raw_axes(static_cast<size_t>(count));
   std::iota(raw_axes.begin(), raw_axes.end(), 0);
   std::vector<int64_t> steps(static_cast<size_t>(count), 1);

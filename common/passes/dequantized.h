@@ -52,8 +52,8 @@ std::optional<Kernel> ReadRecurrentKernel(const Graph& graph, ValueId id);
 // A constant of f32 or of integers of 8 or 4 bits.
 Tensor TransposedMatrix(const Tensor& matrix);
 
-// Weights of a product that stay integers while the rest is float: b [k, n] of i8, u8, i4 or u4, one
-// scale (and zero point, unless `zero` is missing) for each `block_size` of k and each column.
+// Weights of a product that stay integers while the rest is float: b [k, n] of i8, u8, i4 or u4,
+// one scale (and zero point, unless `zero` is missing) for each `block_size` of k and each column.
 struct StoredMatrix {
   Tensor integers, scale;
   std::optional<Tensor> zero;

@@ -308,6 +308,7 @@ absl::Status Builder::BuildKernel(Frame& frame, const Node& node, const Choice& 
   emitter_.AllowFusion(MayFuse(request));
   QUENCH_ASSIGN_OR_RETURN(EmittedKernel kernel,
                           candidate.kernel->emit(request, candidate, emitter_));
+  emitter_.AllowFusion(true);  // what is emitted for sizes and layouts computes nothing so
   const int first_output = static_cast<int>(buffers.size());
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i] == quench::kNone) continue;

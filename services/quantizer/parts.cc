@@ -178,12 +178,13 @@ bool IsSelected(Naming naming, const QuantizeOptions& options) {
   return (options.include.empty() || naming.included) && !naming.excluded;
 }
 
-absl::Status CheckPatterns(const Graph& graph, const QuantizeOptions& options) {
+absl::Status CheckPatterns(const Graph& graph, const QuantizeOptions& options, bool bodies) {
   StatusCollector problems;
   for (const bool including : {true, false}) {
     for (const std::string& pattern : including ? options.include : options.exclude) {
       bool found = false;
       ForEachGraph(graph, [&](const Graph& each) {
+        if (!bodies && &each != &graph) return;
         found = found || std::any_of(each.nodes.begin(), each.nodes.end(),
                                      [&](const Node& node) { return Matches(pattern, node); });
       });
@@ -198,7 +199,7 @@ absl::Status CheckPatterns(const Graph& graph, const QuantizeOptions& options) {
 
 absl::StatusOr<std::vector<bool>> SelectedNodes(const Graph& graph,
                                                 const QuantizeOptions& options) {
-  QUENCH_RETURN_IF_ERROR(CheckPatterns(graph, options));
+  QUENCH_RETURN_IF_ERROR(CheckPatterns(graph, options, /*bodies=*/false));
   std::vector<bool> selected;
   for (const Node& node : graph.nodes)
     selected.push_back(IsSelected(NamingOf(node, options), options));

@@ -61,9 +61,9 @@ struct Naming {
 // `around` is that of the node in whose body this one is.
 Naming NamingOf(const Node& node, const QuantizeOptions& options, Naming around = {});
 bool IsSelected(Naming naming, const QuantizeOptions& options);
-// INVALID_ARGUMENT names patterns that fit no node, in bodies neither.
-absl::Status CheckPatterns(const Graph& graph, const QuantizeOptions& options);
-// Per node, whether include and exclude leave it; errors as CheckPatterns has them.
+// INVALID_ARGUMENT names patterns that fit no node of the main graph or, if asked, of its bodies.
+absl::Status CheckPatterns(const Graph& graph, const QuantizeOptions& options, bool bodies);
+// Per node, whether include and exclude leave it; errors as CheckPatterns has them, without bodies.
 absl::StatusOr<std::vector<bool>> SelectedNodes(const Graph& graph, const QuantizeOptions& options);
 
 struct Plan {

@@ -208,7 +208,7 @@ std::string WhyWeightsStayFloat(const Graph& graph, const Node& node) {
 
 absl::StatusOr<QuantizedModule> QuantizeWeightsOnly(Graph graph, const QuantizeOptions& options,
                                                     const StepContext& context) {
-  QUENCH_RETURN_IF_ERROR(CheckPatterns(graph, options));
+  QUENCH_RETURN_IF_ERROR(CheckPatterns(graph, options, /*bodies=*/true));
   ModuleWork work(graph);
   QUENCH_ASSIGN_OR_RETURN(Graph quantized,
                           WeightQuantizer(std::move(graph), false, options, work, context).Run());

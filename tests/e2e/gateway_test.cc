@@ -158,6 +158,7 @@ TEST_F(GatewayTest, SamplesInOnnxFilesGoUp) {
     std::filesystem::create_directories(work_.path(folder));
   work_.Write("pb/many.pb", TensorProtoBytes({8, 1, 8, 8}, images));
   work_.Write("pb/one/input_0.pb", TensorProtoBytes({1, 1, 8, 8}, images.substr(0, 256)));
+  work_.Write("pb/one/output_0.pb", "what nobody reads");  // as in ONNX's test data
   const auto compile = [&](const std::string& samples, const std::string& folder) {
     return std::vector<std::string>{"compile",    DigitsModel(), "--batch", "1",
                                     "--quantize", "int8",        "--force", "--calibration-data",

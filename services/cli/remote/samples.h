@@ -10,9 +10,9 @@
 
 namespace quench::cli {
 
-// Uploads the samples at `data`, as OpenSamples takes them: a file, a folder or a .zip archive. `files`
-// become those of a step's request. X.pb goes as X.pb.npy, for services know nothing of ONNX; all .pb
-// files that cannot are told at once.
+// Uploads the samples at `data`, as OpenSamples takes them: a file, a folder or a .zip archive.
+// `files` become those of a step's request. X.pb goes as X.pb.npy, for services know nothing of
+// ONNX; all .pb files that cannot are told at once.
 absl::Status UploadSamples(const std::string& data, GatewayClient& client,
                            const StepContext& context,
                            google::protobuf::RepeatedPtrField<step::v1::File>& files);

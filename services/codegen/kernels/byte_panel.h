@@ -41,8 +41,8 @@ class BytePanel {
   Ptr WidenedRows(Ptr panel, int vectors) const;
   void WidenRow(Ptr from, Ptr to);
 
-  // Whether the rows have a term of their own, and what it is for a row of x, which is widened where
-  // rows are: i32, all lanes alike.
+  // Whether the rows have a term of their own, and what it is for a row of x, which is widened
+  // where rows are: i32, all lanes alike.
   bool HasRowTerms() const;
   Vec RowTerm(Ptr row);
 

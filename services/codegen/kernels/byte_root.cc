@@ -252,7 +252,7 @@ double ProductsCost(BytesForm form) {
     case BytesForm::kSigned:
       return 1;
     case BytesForm::kWords:
-      return 1;  // as kPairs
+      return 1;  // twice, for k counts twice as many words
   }
   return 1;
 }

@@ -1,9 +1,9 @@
 // MatMul and Gemm by the micro-kernel: rows of the left side are the pixels, columns of the right
 // side the channels. A constant right side is packed at compile time; of two activations the right
 // one is packed at run time, a panel at a time, into scratch. Tensors are row-major. Bytes are
-// multiplied four along k at once: k counts words of four, and a last one that is not whole. Weights of a q.weight_only_matmul stay
-// integers in memory: few rows scale them as they multiply, many share a panel that is scaled into
-// scratch first.
+// multiplied four along k at once: k counts words of four, and a last one that is not whole.
+// Weights of a q.weight_only_matmul stay integers in memory: few rows scale them as they multiply,
+// many share a panel that is scaled into scratch first.
 #include <fmt/ranges.h>
 
 #include <algorithm>

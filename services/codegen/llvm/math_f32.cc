@@ -13,16 +13,17 @@ namespace {
 using loops::UnaryOp;
 
 // e^x = 2^(n + f), |f| <= 1/2, for kernels of bytes, which may not fuse: no more operations than
-// Exp32 takes where it may. Off by 2^-21 and |x| 2^-24 of the result; nothing below e^-86 counts.
+// Exp32 takes where it may. Off by 2^-21 and |x| 2^-24 of the result; 0 below e^-86.
 Num ExpOfBytes(Num x) {
-  x = Select(x > 89, x.K(89), Select(x < -86, x.K(-86), x));
+  const Bits none = x < -86;
+  x = Select(x > 89, x.K(89), Select(none, x.K(-86), x));
   const double magic = RoundingMagic(x);
   const Num t = x * 1.44269504088896341;
   const Num shifted = t + magic;
   const Num f = t - (shifted - magic);
   const Num power = Polynomial(coefficients::kExp2F32, f) * f + 1;
   const Bits n = shifted.AsBits() - x.K(magic).AsBits();
-  return power * x.FromBits((n + 126) << 23) * 2;
+  return Select(none, x.K(0), power * x.FromBits((n + 126) << 23) * 2);
 }
 
 // x = n ln 2 + r, |r| <= ln 2 / 2 (Cody and Waite: ln 2 in two parts, the first short enough that n

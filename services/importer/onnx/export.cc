@@ -14,6 +14,7 @@
 #include "services/importer/onnx/model_file.h"
 #include "services/importer/onnx/names.h"
 #include "services/importer/onnx/oldest_opset.h"
+#include "services/importer/onnx/shared_constants.h"
 #include "services/importer/onnx/tensor_proto.h"
 
 namespace quench::importer {
@@ -57,6 +58,9 @@ class Exporter {
   absl::Status Write(const ModelProto& model, const GraphProto& graph);
   void FillType(const Type& type, TypeProto& proto) const;
   ExportNames NamesOf(const Graph& graph);
+  // The name that a value has as a constant of several graphs, or null.
+  const std::string* SharedName(const Value& value) const;
+  void NameShared(const ExportNames& names);
   absl::Status FillOpsets(ModelProto& model) const;
 
   const Graph& graph_;
@@ -73,7 +77,9 @@ class Exporter {
     const Tensor* tensor;
   };
   std::vector<Large> large_;
-  int64_t written_ = 0, total_ = 0;  // bytes of weights
+  SharedConstants shared_;                 // of a canonical graph: ONNX lets bodies see them
+  std::vector<std::string> shared_names_;  // of each
+  int64_t written_ = 0, total_ = 0;        // bytes of weights
 };
 
 int64_t WeightBytes(const Graph& graph) {
@@ -114,6 +120,21 @@ Exporter::ExportNames Exporter::NamesOf(const Graph& graph) {
   for (const Value& value : graph.values)
     names.push_back(imported_ ? value.name : taken_.Take(value.name));
   return names;
+}
+
+const std::string* Exporter::SharedName(const Value& value) const {
+  const auto found = shared_.index.find(value.constant.get());
+  return found == shared_.index.end() ? nullptr : &shared_names_[found->second];
+}
+
+// `names` are those of the main graph.
+void Exporter::NameShared(const ExportNames& names) {
+  if (imported_) return;
+  shared_ = FindSharedConstants(graph_);
+  for (const SharedConstant& constant : shared_.all) {
+    shared_names_.push_back(constant.main != kNone ? names[static_cast<size_t>(constant.main)]
+                                                   : taken_.Take(constant.wanted_name));
+  }
 }
 
 absl::Status Exporter::AppendTo(AtomicFile& file, const Tensor& tensor) {
@@ -227,6 +248,9 @@ absl::Status Exporter::FillBody(const ExportNames& outer_names, const Node& node
     return InvalidArgument("node `{}`: its body has {} inputs, {} captures go to them", node.name,
                            body.inputs.size(), captures);
   }
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (const std::string* shared = SharedName(body.values[i])) names[i] = *shared;
+  }
   Graph own = body;
   for (size_t i = 0; i < captures; ++i) {
     const ValueId inside = own.inputs[own.inputs.size() - captures + i];
@@ -264,6 +288,7 @@ absl::Status Exporter::FillNode(const ExportNames& names, const Node& node, Node
 }
 
 absl::Status Exporter::FillGraph(const Graph& graph, const ExportNames& names, GraphProto& proto) {
+  const bool is_main = &graph == &graph_;
   proto.set_name(graph.name.empty() ? "graph" : graph.name);
   const auto info = [&](ValueId id, onnx::v1::ValueInfoProto& out) {
     out.set_name(names[static_cast<size_t>(id)]);
@@ -277,12 +302,16 @@ absl::Status Exporter::FillGraph(const Graph& graph, const ExportNames& names, G
     const Value& value = graph.values[i];
     const auto id = static_cast<ValueId>(i);
     if (value.constant != nullptr) {
-      if (uses[i] == 0) continue;
+      if (uses[i] == 0 || (!is_main && SharedName(value) != nullptr)) continue;
       QUENCH_RETURN_IF_ERROR(FillInitializer(graph, names[i], value.constant->tensor, proto));
     } else if (value.producer != kNone && value.type.known() && value.type.ranked &&
                !interface.contains(id)) {
       info(id, *proto.add_value_info());
     }
+  }
+  for (size_t i = 0; is_main && i < shared_.all.size(); ++i) {
+    if (shared_.all[i].main != kNone) continue;
+    QUENCH_RETURN_IF_ERROR(FillInitializer(graph, shared_names_[i], *shared_.all[i].tensor, proto));
   }
   for (const Node& node : graph.nodes)
     QUENCH_RETURN_IF_ERROR(FillNode(names, node, *proto.add_node()));
@@ -345,7 +374,9 @@ absl::Status Exporter::Run() {
     QUENCH_ASSIGN_OR_RETURN(data_, AtomicFile::Create(data_path));
   }
   GraphProto graph;
-  QUENCH_RETURN_IF_ERROR(FillGraph(graph_, NamesOf(graph_), graph));
+  const ExportNames names = NamesOf(graph_);
+  NameShared(names);
+  QUENCH_RETURN_IF_ERROR(FillGraph(graph_, names, graph));
   if (data_ != nullptr) QUENCH_RETURN_IF_ERROR(data_->Commit());
   const absl::Status status = Write(model, graph);
   std::error_code ignored;

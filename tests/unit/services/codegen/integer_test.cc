@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "common/ops/evaluate.h"
 #include "common/passes/pass.h"
 #include "tests/unit/services/codegen/byte_layers.h"
@@ -40,6 +42,34 @@ TEST_P(ByteLayerTest, HasTheIntegersBits) {
 INSTANTIATE_TEST_SUITE_P(Layers, ByteLayerTest, ::testing::ValuesIn(ByteLayers()),
                          [](const auto& test) { return test.param.name; });
 
+Tensor Bytes255() {
+  Tensor bytes = Tensor::Zeros(DataType::kU8, {256});
+  for (int64_t i = 0; i < bytes.size(); ++i)
+    bytes.mutable_bytes()[i] = static_cast<std::byte>(255 - i);
+  return bytes;
+}
+
+// Sums of nearly the same length, which must not share code, in both orders.
+TEST(ByteProducts, OfSeveralLengthsInOneModel) {
+  Graph graph;
+  graph.name = "lengths";
+  for (const int64_t k : {8, 5, 6, 7, 13, 16, 15}) {
+    const ValueId x = graph.AddInput(fmt::format("x{}", k), Type::Tensor(DataType::kU8, {3, k}));
+    const ValueId w = graph.AddInput(fmt::format("w{}", k), Type::Tensor(DataType::kI8, {k, 9}));
+    graph.outputs.push_back(Node1(graph, "MatMulInteger", {x, w}));
+  }
+  Infer(graph);
+  const std::vector<Tensor> inputs = ByteInputs(graph);
+  const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(graph, inputs);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  ForEachBuild(graph, {}, [&](const Compiled& compiled, int, const std::string& build) {
+    ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& actual, const std::string& run) {
+      for (size_t i = 0; i < actual.size(); ++i)
+        ExpectBits(actual[i], (*expected)[i], fmt::format("{}, {}, output {}", build, run, i));
+    });
+  });
+}
+
 // A sum whose length is a size of the run.
 TEST(ByteProducts, OfAnyLength) {
   for (const DataType type : {DataType::kU8, DataType::kI8}) {
@@ -75,6 +105,26 @@ TEST(ByteProducts, OfAnyLength) {
       }
     });
   }
+}
+
+// Of any byte, however far below 0.
+TEST(ByteFunctions, TheExponentialEndsAtZero) {
+  Graph graph;
+  graph.name = "exp";
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kU8, {256}));
+  const ValueId real = Node1(graph, "Cast", {x}, {{"to", static_cast<int64_t>(DataType::kF32)}});
+  const ValueId factor = graph.AddConstant("factor", Tensor::ScalarF32(-3));
+  graph.outputs = {Node1(graph, "Exp", {Node1(graph, "Mul", {real, factor})})};
+  Infer(graph);
+  const std::vector<Tensor> inputs = {Bytes255()};
+  ForEachBuild(graph, {}, [&](const Compiled& compiled, int, const std::string& build) {
+    ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& actual, const std::string&) {
+      for (int i = 0; i < 256; ++i) {
+        const double expected = i > 226 ? std::exp(-3.0 * (255 - i)) : 0;
+        EXPECT_NEAR(actual[0].FloatAt(i), expected, 1e-5 * expected) << build << ", " << 255 - i;
+      }
+    });
+  });
 }
 
 // What the report says of one product of floats, quantized on both sides.
@@ -125,13 +175,6 @@ TEST_P(ByteActivationTest, HasTheSameBitsOnEveryCpu) {
 
 INSTANTIATE_TEST_SUITE_P(Layers, ByteActivationTest, ::testing::ValuesIn(ByteActivations()),
                          [](const auto& test) { return test.param.name; });
-
-Tensor Bytes255() {
-  Tensor bytes = Tensor::Zeros(DataType::kU8, {256});
-  for (int64_t i = 0; i < bytes.size(); ++i)
-    bytes.mutable_bytes()[i] = static_cast<std::byte>(255 - i);
-  return bytes;
-}
 
 class ByteFunctionTest : public ::testing::TestWithParam<Graph> {};
 

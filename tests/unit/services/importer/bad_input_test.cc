@@ -58,6 +58,26 @@ TEST(BadInput, InputsLeftOut) {
   EXPECT_GT(imported, 0);
 }
 
+// The length of an input says the rank of a result, or how many slices there are.
+TEST(BadInput, RanksBeyondMeasure) {
+  for (const char* op : {"Reshape", "Expand", "ConstantOfShape", "Slice"}) {
+    OnnxModel model(17);
+    model.Input("x", DataType::kF32, {2, 3}).Output("y");
+    model.Input("s", DataType::kI64, {int64_t{1000000000}});
+    const std::string name = op;
+    if (name == "ConstantOfShape") {
+      model.Node(name, {"s"}, {"y"}, "node");
+    } else if (name == "Slice") {
+      model.Node(name, {"x", "s", "s"}, {"y"}, "node");
+    } else {
+      model.Node(name, {"x", "s"}, {"y"}, "node");
+    }
+    const std::string error = ModelError(model);
+    EXPECT_THAT(error, HasSubstr("node `node` (" + name + ")"));
+    EXPECT_THAT(error, HasSubstr("1000000000"));
+  }
+}
+
 TEST(BadInput, EmptyFile) { EXPECT_EQ(BytesError(""), "`model.onnx` is empty"); }
 
 TEST(BadInput, MissingFile) {

@@ -194,6 +194,41 @@ TEST(Export, LargeWeightsComeBackWithTheirBytes) {
   EXPECT_EQ(Fingerprint(imported->canonical), Fingerprint(again->canonical));
 }
 
+// What both branches read is in the file once, also where the main graph reads it too.
+TEST(Export, ConstantsOfSeveralBodiesAreWrittenOnce) {
+  for (const bool outside : {false, true}) {
+    OnnxModel model(16);
+    model.Input("x", DataType::kF32, {1, 1024}).Input("c", DataType::kBool, {}).Output("y");
+    model.Initializer("w", F32({1, 1024}, std::vector<float>(1024, 0.5F)));
+    model.Node(outside ? "Mul" : "Identity",
+               outside ? std::vector<std::string>{"x", "w"} : std::vector<std::string>{"x"}, {"h"});
+    auto& branch = model.Node("If", {"c"}, {"y"}, "if");
+    for (const char* op : {"Add", "Mul"}) {
+      auto& body = testing::SetGraph(branch, op[0] == 'A' ? "then_branch" : "else_branch");
+      AddNode(body, op, {"h", "w"}, {op});
+      FillInfo(*body.add_output(), op, DataType::kF32, {1, 1024});
+    }
+    ImportFolder folder;
+    const auto imported = folder.Import(model);
+    ASSERT_TRUE(imported.ok()) << MessageOf(imported.status());
+    const auto folded =
+        passes::RunPass(*passes::FindPass("fold_constants"), imported->canonical, {}, {});
+    ASSERT_TRUE(folded.ok()) << folded.status();
+    const auto back = ThereAndBack(*folded, folder);
+    ASSERT_TRUE(back.ok()) << MessageOf(back.status());
+    EXPECT_LT(std::filesystem::file_size(folder.path() / "out.onnx"), 2 * 4096);
+    for (const uint8_t which : {0, 1}) {
+      const std::vector<Tensor> inputs = {
+          F32({1, 1024}, std::vector<float>(1024, 3)),
+          Tensor::Of(DataType::kBool, {}, std::vector<uint8_t>{which})};
+      const auto a = ops::Evaluate(imported->canonical, inputs);
+      const auto b = ops::Evaluate(back->canonical, inputs);
+      ASSERT_TRUE(a.ok() && b.ok()) << a.status() << b.status();
+      EXPECT_EQ((*a)[0].FloatAt(7), (*b)[0].FloatAt(7));
+    }
+  }
+}
+
 TEST(Export, OtherStagesAreRefused) {
   OnnxModel model = LoopModel();
   ImportFolder folder;

@@ -117,6 +117,16 @@ TEST(Methods, FewKindsOfValuesAreNotClippedAway) {
   }
 }
 
+// Two elements in a thousand far from the others are no outliers: to lose them costs more than wide steps.
+TEST(Methods, EntropyKeepsFarValuesThatAreNotFew) {
+  for (const size_t far : {1U, 40U}) {
+    std::vector<float> values = Normal(20000, 11);
+    for (size_t i = 0; i < far; ++i) values[i] = 60 + static_cast<float>(i % 7);
+    const Range range = Choose("entropy", Seen({values}));
+    EXPECT_EQ(range.high > 50, far > 1) << range.high;
+  }
+}
+
 TEST(Methods, OneSidedValuesKeepTheirSide) {
   std::vector<float> values = Normal(20000, 9);
   for (float& value : values) value = std::max(value, 0.0f);

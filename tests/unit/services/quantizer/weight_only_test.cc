@@ -91,6 +91,10 @@ TEST(RecurrentLayers, TheirWeightsBecomeBytes) {
       EXPECT_EQ(module->report.weights, 4);
       ASSERT_EQ(module->report.layers.size(), 2U);
       EXPECT_EQ(module->report.layers[0].op, "LSTM");
+      for (const Node& node : module->graph.nodes) {  // a scale for each gate's unit
+        if (node.op != "DequantizeLinear") continue;
+        EXPECT_GT(module->graph.value(node.inputs[1]).constant->tensor.size(), 1);
+      }
       EXPECT_TRUE(module->report.layers[1].quantized);
       EXPECT_LT(Difference(graph, module->graph), 0.05);
       EXPECT_GT(Difference(graph, module->graph), 0);
@@ -336,6 +340,12 @@ TEST(WeightsOnly, PatternsReachIntoBodies) {
   QuantizeOptions options = WeightsOnly(DataType::kI8);
   options.exclude = {"then_hiden"};
   EXPECT_PRED1(HasSubstr("no node fits `then_hiden`"),
+               MessageOf(Quantize(graph, nullptr, options).status()));
+  // Ranges are of the main graph alone.
+  options.exclude = {"then_hidden"};
+  options.source = RangeSource::kDynamic;
+  options.block_size.reset();
+  EXPECT_PRED1(HasSubstr("no node fits `then_hidden`"),
                MessageOf(Quantize(graph, nullptr, options).status()));
 }
 
