@@ -274,6 +274,47 @@ module "branches" canonical {{
   EXPECT_GT(nlohmann::json::parse(compared.out).at("outputs").at(0).at("sqnr_db"), 35);
 }
 
+TEST_F(QuantizeTest, ComparisonIsAPageToo) {
+  ASSERT_EQ(Calibrate("s.stats").exit_code, 0);
+  const Outcome quantized = work_.Run({"quantize", DigitsModel(), "--batch", "1", "-c", "s.stats",
+                                       "--type", "static", "-o", "q.qir"});
+  ASSERT_EQ(quantized.exit_code, 0) << quantized.err;
+  const auto compare = [&](const std::string& report, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> line = {"compare",  DigitsModel(), "q.qir",    "--batch",
+                                     "1",        "--data",      kSamples,   "--layers",
+                                     "--format", "json",        "--report", report};
+    line.insert(line.end(), more.begin(), more.end());
+    return work_.Run(line);
+  };
+  const Outcome compared = compare("cost.html");
+  ASSERT_EQ(compared.exit_code, 0) << compared.err;
+  const nlohmann::json layers = nlohmann::json::parse(compared.out).at("layers");
+  const std::string page = ReadFile(work_.path("cost.html")).value_or("");
+  EXPECT_TRUE(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+  ASSERT_GT(layers.size(), 4U);
+  for (const nlohmann::json& layer : layers)
+    EXPECT_NE(page.find(">" + layer.at("value").get<std::string>() + "<"), std::string::npos)
+        << layer;
+
+  const auto refused = [&](const std::string& report, const char* text,
+                           const std::vector<std::string>& more = {}) {
+    const std::vector<std::string> files = work_.Files();
+    const Outcome outcome = compare(report, more);
+    EXPECT_EQ(outcome.exit_code, 1);
+    EXPECT_NE(outcome.err.find(text), std::string::npos) << outcome.err;
+    EXPECT_EQ(outcome.out, "");  // before anything is computed
+    EXPECT_EQ(work_.Files(), files);
+  };
+  work_.Write("cost.html", "mine");
+  refused("cost.html", "--force replaces it");
+  EXPECT_EQ(ReadFile(work_.path("cost.html")).value_or(""), "mine");
+  refused("missing/cost.html", "there is no folder `missing`");
+  refused(".", "not a regular file", {"--force"});
+  refused("", "--force is of --report", {"--force"});
+  ASSERT_EQ(compare("cost.html", {"--force"}).exit_code, 0);
+  EXPECT_EQ(ReadFile(work_.path("cost.html")).value_or(""), page);
+}
+
 TEST_F(QuantizeTest, MoreSamplesAreAddedOnRequest) {
   ASSERT_EQ(Calibrate("s.stats").exit_code, 0);
   const Outcome again = Calibrate("s.stats");

@@ -7,6 +7,7 @@
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "services/cli/commands/declarations.h"
+#include "services/cli/compare_page.h"
 #include "services/cli/labels.h"
 #include "services/cli/model_source.h"
 #include "services/cli/quantization.h"
@@ -20,6 +21,8 @@ constexpr char kCompareExamples[] = R"(Examples:
   quench compare model.onnx quantized.qir --data samples --labels labels.txt --layers
                                                                        top-1 and top-5 too, and every layer
   quench compare fp32/model.so int8/model.so --data samples --format json
+  quench compare model.onnx quantized.qir --data samples --layers --report cost.html
+                                                                       a page too: a bar for each layer, the worst marked
 
 Labels: one class for each row of the first output, in the order of the samples; .npy, or a number a line.
 Samples are as `quench calibrate` takes them.)";
@@ -34,7 +37,32 @@ struct CompareArgs {
   std::string labels;
   analyser::CompareOptions options;
   std::string format = "table";
+  std::string report;
+  bool force = false;
 };
+
+// Before anything is computed: whether the report can be written where it is to be.
+absl::Status CheckReport(const CompareArgs& args) {
+  const std::filesystem::path path = args.report;
+  std::error_code error;
+  if (path.empty()) {
+    return args.force ? InvalidArgument("--force is of --report, and there is none")
+                      : absl::OkStatus();
+  }
+  if (!args.force && std::filesystem::exists(path, error)) {
+    return absl::AlreadyExistsError(
+        fmt::format("report `{}` exists; --force replaces it", args.report));
+  }
+  // A folder, or a device: what is written would take its place.
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
+    return InvalidArgument("report `{}` is not a regular file, it stays", args.report);
+  }
+  if (path.has_parent_path() && !std::filesystem::is_directory(path.parent_path(), error)) {
+    return absl::NotFoundError(fmt::format("report `{}`: there is no folder `{}`", args.report,
+                                           path.parent_path().string()));
+  }
+  return absl::OkStatus();
+}
 
 // A library as it is; anything else compiled, with taps where layers are to be seen.
 absl::StatusOr<std::filesystem::path> LibraryOf(const CompareArgs& args, const std::string& path,
@@ -64,6 +92,7 @@ absl::Status RunCompare(const CompareArgs& args, const StepContext& context) {
   if (args.data.empty() == (args.random == 0)) {
     return InvalidArgument("samples are wanted: --data PATH, or --random N without any data");
   }
+  QUENCH_RETURN_IF_ERROR(CheckReport(args));
   analyser::CompareOptions options = args.options;
   QUENCH_ASSIGN_OR_RETURN(options.labels, ReadLabels(args.labels));
   QUENCH_ASSIGN_OR_RETURN(const SampleFormat format, SampleFormatOf(args.images));
@@ -85,7 +114,11 @@ absl::Status RunCompare(const CompareArgs& args, const StepContext& context) {
                           analyser::Compare(reference, other, *samples, options, context));
   fmt::print("{}",
              args.format == "json" ? analyser::ToJson(report) + "\n" : analyser::ToTable(report));
-  return absl::OkStatus();
+  if (args.report.empty()) return absl::OkStatus();
+  const std::string data =
+      args.random > 0 ? fmt::format("random ones of seed {}", args.seed) : args.data;
+  return WriteFileAtomically(args.report,
+                             ComparePage({args.model->model, args.other, data}, report));
 }
 
 }  // namespace
@@ -106,6 +139,9 @@ Action DeclareCompare(const Options& options) {
   options.Add("--threads", args->options.threads, "Threads the libraries run on", "N (default 1)")
       .Range(1, 1024);
   options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
+  options.Add("--report", args->report, "Write a page with charts too, whatever the format",
+              "FILE.html");
+  options.Flag("--force,-f", args->force, "Replace the file of --report");
   options.Examples(kCompareExamples);
   return [args](const StepContext& context) { return RunCompare(*args, context); };
 }
