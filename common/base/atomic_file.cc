@@ -7,10 +7,16 @@
 #include <cerrno>
 
 #include "common/base/files.h"
+#include "common/base/status.h"
 
 namespace quench {
 
 absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::filesystem::path& path) {
+  struct stat status = {};
+  if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode) &&
+      !S_ISDIR(status.st_mode)) {  // of a folder, renaming fails
+    return InvalidArgument("`{}` is not a regular file: it would be replaced", path.string());
+  }
   std::string temporary = path.string() + ".XXXXXX";
   const int fd = ::mkostemp(temporary.data(), O_CLOEXEC);
   if (fd < 0) return ErrnoStatus(errno, "create", path);

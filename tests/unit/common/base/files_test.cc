@@ -33,6 +33,14 @@ TEST_F(FilesTest, WritesWholeFilesAndReplacesThem) {
   EXPECT_EQ(FilesIn(dir_->path()), 1u);
 }
 
+// As /dev/null would be, with a file that everybody reads from then on.
+TEST_F(FilesTest, WhatIsNoFileIsNotReplaced) {
+  const std::filesystem::path pipe = dir_->path() / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(WriteFileAtomically(pipe, "text").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+}
+
 TEST_F(FilesTest, FailedWriteLeavesNothing) {
   const absl::Status status = WriteFileAtomically(dir_->path() / "missing" / "a.txt", "x");
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
