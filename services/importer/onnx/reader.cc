@@ -276,6 +276,10 @@ void ModelReader::AddNode(const NodeProto& proto, int index, Scope& scope) {
   while (!node.inputs.empty() && node.inputs.back() == kNone) node.inputs.pop_back();
   for (const AttributeProto& attribute : proto.attribute()) {
     const AttributeProto* value = &attribute;
+    if (attribute.name().empty()) {
+      problems_.Add(InvalidArgument("{}: an attribute has no name", user));
+      continue;
+    }
     if (!attribute.ref_attr_name().empty()) {
       if (!scope.is_function) {
         problems_.Add(

@@ -58,6 +58,13 @@ TEST(BadInput, InputsLeftOut) {
   EXPECT_GT(imported, 0);
 }
 
+TEST(BadInput, AnAttributeWithoutAName) {
+  OnnxModel model;
+  model.Input("x", DataType::kF32, {2}).Output("y");
+  testing::SetInt(model.Node("Dropout", {"x"}, {"y"}, "drop"), "", 1);
+  EXPECT_THAT(ModelError(model), HasSubstr("node `drop`: an attribute has no name"));
+}
+
 // The length of an input says the rank of a result, or how many slices there are.
 TEST(BadInput, RanksBeyondMeasure) {
   for (const char* op : {"Reshape", "Expand", "ConstantOfShape", "Slice"}) {
