@@ -42,10 +42,10 @@ Tensor Fill(DataType dtype, std::vector<int64_t> dims, Make make) {
   return tensor;
 }
 
-absl::StatusOr<Tensor> Make(const ArtifactTensor& input, std::vector<int64_t> dims,
+absl::StatusOr<Tensor> Make(const ArtifactTensor& input, std::vector<int64_t> dims, uint64_t below,
                             Random& random) {
   auto normal = [&] { return random.Normal(); };
-  auto small = [&] { return random.Next() % 8; };
+  auto small = [&] { return random.Next() % below; };
   switch (input.dtype) {
     case DataType::kF32:
       return Fill<float>(input.dtype, std::move(dims), normal);
@@ -103,7 +103,8 @@ absl::StatusOr<std::vector<int64_t>> SizesOf(const ArtifactTensor& input,
 
 absl::StatusOr<std::vector<Tensor>> RandomInputs(std::span<const ArtifactTensor> inputs,
                                                  uint64_t seed,
-                                                 const std::map<std::string, int64_t>& sizes) {
+                                                 const std::map<std::string, int64_t>& sizes,
+                                                 uint64_t below) {
   std::vector<Tensor> tensors;
   StatusCollector problems;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -111,7 +112,7 @@ absl::StatusOr<std::vector<Tensor>> RandomInputs(std::span<const ArtifactTensor>
                   0x632be59bd9b4e019u * (i + 1));  // inputs do not depend on one another's sizes
     absl::StatusOr<std::vector<int64_t>> dims = SizesOf(inputs[i], sizes);
     absl::StatusOr<Tensor> tensor =
-        dims.ok() ? Make(inputs[i], *std::move(dims), random) : dims.status();
+        dims.ok() ? Make(inputs[i], *std::move(dims), below, random) : dims.status();
     problems.Add(tensor.status());
     if (tensor.ok()) tensors.push_back(*std::move(tensor));
   }

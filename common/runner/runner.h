@@ -76,10 +76,14 @@ absl::StatusOr<BenchResult> Benchmark(const std::filesystem::path& path,
                                       std::span<const Tensor> inputs, int threads, double seconds,
                                       const StepContext& context = {});
 
-// Deterministic inputs for declared types: floats from N(0,1) clipped to [-4,4], integers small and
-// non-negative, bools fair; symbolic dims take `sizes` by symbol name, else max(min, 1).
+// Integers that index any table of a model: ids and types of tokens, masks.
+constexpr uint64_t kAnyIndex = 2;
+
+// Deterministic inputs for declared types: floats from N(0,1) clipped to [-4,4], integers from 0 to
+// `below` - 1, bools fair; symbolic dims take `sizes` by symbol name, else max(min, 1).
 absl::StatusOr<std::vector<Tensor>> RandomInputs(std::span<const ArtifactTensor> inputs,
                                                  uint64_t seed,
-                                                 const std::map<std::string, int64_t>& sizes = {});
+                                                 const std::map<std::string, int64_t>& sizes = {},
+                                                 uint64_t below = 8);
 
 }  // namespace quench

@@ -270,7 +270,7 @@ class RandomSamples final : public Samples {
       : count_(count), seed_(seed), inputs_(std::move(inputs)) {}
   int64_t count() const override { return count_; }
   absl::StatusOr<std::vector<Tensor>> Read(int64_t sample) const override {
-    return RandomInputs(inputs_, seed_ + static_cast<uint64_t>(sample));
+    return RandomInputs(inputs_, seed_ + static_cast<uint64_t>(sample), {}, kAnyIndex);
   }
   std::string NameOf(int64_t sample) const override {
     return fmt::format("random sample {}", sample);

@@ -54,7 +54,7 @@ absl::StatusOr<std::unique_ptr<Samples>> OpenSamples(const std::filesystem::path
                                                      const SampleFormat& format,
                                                      const StepContext& context);
 
-// Reproducible, from N(0, 1) as RandomInputs has them.
+// Reproducible, as RandomInputs has them: floats from N(0, 1), integers below kAnyIndex.
 std::unique_ptr<Samples> MakeRandomSamples(int64_t count, uint64_t seed,
                                            std::vector<ArtifactTensor> inputs);
 

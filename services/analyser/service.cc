@@ -183,7 +183,8 @@ absl::StatusOr<pb::BenchmarkResult> BenchmarkStep(const pb::BenchmarkRequest& re
   {
     QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library, 1));
     QUENCH_ASSIGN_OR_RETURN(
-        inputs, RandomInputs(artifact->inputs(), asked.has_seed() ? asked.seed() : 1, sizes));
+        inputs,
+        RandomInputs(artifact->inputs(), asked.has_seed() ? asked.seed() : 1, sizes, kAnyIndex));
     result.set_variant(artifact->variant());
   }
   QUENCH_ASSIGN_OR_RETURN(const BenchResult measured,

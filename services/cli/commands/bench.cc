@@ -30,7 +30,7 @@ absl::Status RunBench(const BenchArgs& args, const StepContext& context) {
   {
     QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
                             Artifact::Open(args.artifact, 1));
-    QUENCH_ASSIGN_OR_RETURN(inputs, RandomInputs(artifact->inputs(), args.seed, sizes));
+    QUENCH_ASSIGN_OR_RETURN(inputs, RandomInputs(artifact->inputs(), args.seed, sizes, kAnyIndex));
   }
   QUENCH_ASSIGN_OR_RETURN(const BenchResult result,
                           Benchmark(args.artifact, inputs, args.threads, args.seconds, context));

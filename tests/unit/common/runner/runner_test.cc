@@ -115,6 +115,16 @@ TEST(RandomInputsTest, SameSeedSameValues) {
   EXPECT_EQ((*RandomInputs(types, 3))[0].dims()[0], 1);
 }
 
+TEST(RandomInputsTest, IntegersAreBelowABound) {
+  const std::vector<ArtifactTensor> types = {{"ids", DataType::kI64, {{256, "", 256, 256}}}};
+  for (const uint64_t below : {uint64_t{8}, kAnyIndex}) {
+    const Tensor ids = (*RandomInputs(types, 3, {}, below))[0];
+    std::vector<int> counts(8, 0);
+    for (int64_t i = 0; i < ids.size(); ++i) ++counts[static_cast<size_t>(ids.IntAt(i))];
+    for (size_t i = 0; i < counts.size(); ++i) EXPECT_EQ(counts[i] > 0, i < below) << i;
+  }
+}
+
 TEST(RandomInputsTest, TypesWithoutValuesAreNamed) {
   const std::vector<ArtifactTensor> types = {{"s", DataType::kString, {}}};
   EXPECT_EQ(MessageOf(RandomInputs(types, 1).status()),

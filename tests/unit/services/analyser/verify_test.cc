@@ -63,6 +63,22 @@ TEST_F(VerifyTest, PassesAgainstBothOracles) {
   }
 }
 
+// Types of tokens: a table of two rows, which only 0 and 1 index.
+TEST_F(VerifyTest, InputsMayBeIndicesOfSmallTables) {
+  Graph graph;
+  graph.name = "types";
+  const ValueId ids = graph.AddInput("ids", Type::Tensor(DataType::kI64, {64}));
+  graph.outputs = {
+      Add(graph, "Gather", {graph.AddConstant("table", RandomTensor({2, 8}, 1)), ids}, {}, "look")};
+  ASSERT_TRUE(Build(graph, false, false, library_, {}).ok());
+  for (const char* oracle : {"interpreter", "reference"}) {
+    options_.oracle = oracle;
+    const auto report = Verify(graph, library_, options_);
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_TRUE(report->passed) << oracle;
+  }
+}
+
 // x and a kernel of bytes -> ConvTranspose -> bytes. Sums in these scales often lie half way between two.
 Graph QuantizedTransposed() {
   Graph graph;
