@@ -2,6 +2,10 @@
 """Quench beside ONNX Runtime on the same models, inputs and core, in one interleaved run.
 
 Usage: bench/bench_models.py --quench build/release/bin/quench [--quantize] [--seconds S] [--threads N] MODEL.onnx...
+       bench/bench_models.py --quench build/release/bin/quench --suite --json > now.json
+
+--suite writes and runs the networks whose ratios are committed (bench/ratios); scripts/bench_compare holds two such files
+against each other.
 
 Each round times a burst of one, then of the other; the report is the median of the ratios of round medians, because
 machines are noisy and absolute milliseconds are not comparable between runs. Symbolic dims are bound with --size NAME=N.
@@ -142,20 +146,20 @@ def quantized(args, model, folder):
     return module, exported
 
 
-def compare(args, runtime, model, sizes):
+def compare(args, runtime, model, sizes, quantize):
     sessions = {"ort": peer_session(args, model)}
     inputs = random_inputs(sessions["ort"], sizes)
     names = [i.name for i in sessions["ort"].get_inputs()]
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         models = {"quench": model}
-        if args.quantize:
+        if quantize:
             models["quench_int8"], exported = quantized(args, model, folder)
             sessions["ort_int8"] = peer_session(args, exported)
         before = sum(os.times()[2:4])
-        quench(args, "compile", model, *(sizes_of(args) if args.quantize else []), "--output", folder / "quench")
+        quench(args, "compile", model, *(sizes_of(args) if quantize else []), "--output", folder / "quench")
         compile_cpu = sum(os.times()[2:4]) - before
-        if args.quantize:
+        if quantize:
             quench(args, "compile", models["quench_int8"], "--output", folder / "quench_int8")
         competitors = {}
         for key in models:
@@ -168,13 +172,15 @@ def compare(args, runtime, model, sizes):
         for _ in range(args.rounds):
             rounds.append({key: timed(run, args.seconds) for key, run in competitors.items()})
 
-    def ratio(slow, fast):
-        return statistics.median(r[slow][0] / r[fast][0] for r in rounds)
+    def ratio(name, slow, fast):
+        """The median of the rounds' ratios, and the quartiles that say how far one run may be trusted."""
+        low, middle, high = statistics.quantiles((r[slow][0] / r[fast][0] for r in rounds), n=4)
+        return {f"{name}_median": middle, f"{name}_quartiles": [low, high]}
 
-    row = {"model": model.name, "speedup_median": ratio("ort", "quench"), "compile_cpu_s": compile_cpu}
-    if args.quantize:
-        row |= {"int8_speedup_median": ratio("ort_int8", "quench_int8"), "int8_over_f32_median": ratio("quench", "quench_int8"),
-                "ort_int8_over_f32_median": ratio("ort", "ort_int8")}
+    row = {"model": model.stem, "compile_cpu_s": compile_cpu} | ratio("speedup", "ort", "quench")
+    if quantize:
+        row |= ratio("int8_speedup", "ort_int8", "quench_int8") | ratio("int8_over_f32", "quench", "quench_int8")
+        row |= ratio("ort_int8_over_f32", "ort", "ort_int8")
     return row | {f"{key}_min_ms": min(r[key][1] for r in rounds) * 1e3 for key in competitors}
 
 
@@ -183,9 +189,29 @@ COLUMNS = [("speedup_median", "ORT/Quench"), ("int8_speedup_median", "the same i
            ("quench_int8_min_ms", "ours int8 ms"), ("ort_int8_min_ms", "ORT int8 ms"), ("compile_cpu_s", "compile CPU s")]
 
 
+# The speed gate's networks, and which of them are run in 8-bit integers too.
+SUITE = {"resnet50": True, "mobilenet_v2": True, "squeezenet1_0": False, "densenet121": False, "bert_base": False, "lstm_net": False}
+
+
+def suite(folder):
+    """Writes the suite's networks; returns their (path, whether to quantize)."""
+    script = pathlib.Path(__file__).resolve().parent / "models/networks.py"
+    subprocess.run([sys.executable, str(script), folder, *SUITE], check=True, stdout=subprocess.DEVNULL)
+    return [(pathlib.Path(folder) / f"{name}.onnx", quantize) for name, quantize in SUITE.items()]
+
+
+def machine(args):
+    """What ratios depend on beside the code: they are compared between equal variants, peers and threads only."""
+    listed = subprocess.run([args.quench, "targets", "--format", "json"], capture_output=True, text=True, check=True).stdout
+    host = next(target for target in json.loads(listed) if target["name"] == "host")
+    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")
+    return {"variant": host["variants"][-1].split(":")[0], "cpu": cpu, "threads": args.threads, "peer": f"onnxruntime {ort.__version__}"}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="+", type=pathlib.Path)
+    parser.add_argument("models", nargs="*", type=pathlib.Path)
+    parser.add_argument("--suite", action="store_true", help="the networks of bench/ratios instead of MODEL.onnx...")
     parser.add_argument("--quench", required=True)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=0.5)
@@ -196,17 +222,29 @@ def main():
                         help="dtype of activations in the model that ONNX Runtime is given (its kernels for x86 prefer uint8)")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    if args.suite == bool(args.models):
+        parser.error("give either --suite or models")
+    if args.rounds < 2:
+        parser.error("--rounds must be at least 2: quartiles need as many")
     sizes = {k: int(v) for k, v in (s.split("=") for s in args.size)}
     with tempfile.TemporaryDirectory() as folder:
         runtime = build_runtime(folder)
-        rows = [compare(args, runtime, model, sizes) for model in args.models]
+        work = suite(folder) if args.suite else [(model, args.quantize) for model in args.models]
+        rows = []
+        for done, (model, quantize) in enumerate(work):
+            print(f"bench: {model.stem}, {done + 1} of {len(work)}", file=sys.stderr)
+            rows.append(compare(args, runtime, model, sizes, quantize))
     if args.json:
-        print(json.dumps(rows, indent=2))
+        print(json.dumps(machine(args) | {"rows": rows}, indent=2))
         return
-    columns = [(key, title) for key, title in COLUMNS if key in rows[0]]
+    columns = [(key, title) for key, title in COLUMNS if any(key in row for row in rows)]
     print(f"{'model':<28}" + "".join(f"  {title}" for _, title in columns))
     for row in rows:
-        print(f"{row['model']:<28}" + "".join(f"  {row[key]:>{len(title)}.{2 if 'ms' not in title else 3}f}" for key, title in columns))
+        print(f"{row['model']:<28}" + "".join(cell(row, key, title) for key, title in columns))
+
+
+def cell(row, key, title):
+    return f"  {row[key]:>{len(title)}.{2 if 'ms' not in title else 3}f}" if key in row else f"  {'-':>{len(title)}}"
 
 
 if __name__ == "__main__":

@@ -88,14 +88,22 @@ build() {
   fi
 }
 
+# peer_python: prints the Python that has ONNX Runtime, build/peer-venv's or the system's; 1 if there is none.
+peer_python() {
+  local python
+  for python in "$root/build/peer-venv/bin/python" python3; do
+    "$python" -c "import ml_dtypes, numpy, onnx, onnxruntime" 2>/dev/null && echo "$python" && return 0
+  done
+  return 1
+}
+
 # need_peer INSTALL: a Python with ONNX Runtime for tests/conformance/run_peer: the system's, or one of our own in build/peer-venv.
 # Where neither can be had, that test skips and says so. The versions are those that exclusions.tsv was written for.
 need_peer() {
-  local modules="import ml_dtypes, numpy, onnx, onnxruntime" venv=$root/build/peer-venv log
-  [ -x "$venv/bin/python" ] && "$venv/bin/python" -c "$modules" 2>/dev/null && return 0
-  rm -rf "$venv"
-  python3 -c "$modules" 2>/dev/null && return 0
+  local venv=$root/build/peer-venv log
+  peer_python >/dev/null && return 0
   [ "$1" -eq 1 ] || return 0
+  rm -rf "$venv"
   log=$(mktemp)
   if ! { python3 -m venv "$venv" &&
     timeout 300 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 ml_dtypes numpy 'onnx==1.23.*' 'onnxruntime==1.31.*'; } >"$log" 2>&1; then
