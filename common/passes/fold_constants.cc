@@ -134,6 +134,15 @@ absl::Status FoldDequantized(Graph& graph, const StepContext& context) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<Graph> FoldDequantizedConstants(Graph graph, const PassOptions& options,
+                                               const StepContext& context) {
+  QUENCH_RETURN_IF_ERROR(FoldDequantized(graph, context));
+  QUENCH_RETURN_IF_ERROR(ForEachBody(graph, [&](Graph body) {
+    return FoldDequantizedConstants(std::move(body), options, context);
+  }));
+  return graph;
+}
+
 absl::StatusOr<Tensor> EvaluateConstant(const Graph& graph, const Node& node,
                                         const StepContext& context) {
   for (const ValueId input : node.inputs) {

@@ -19,6 +19,9 @@ struct PassOptions {
   int64_t batch = 0;               // set_batch_size: 0 leaves the batch as it is
   std::set<std::string> disabled;  // passes not to run, by name
   std::string stop_after;          // the pipeline ends after this pass; "" runs all
+  int opt_level = 3;               // codegen's passes: what the code is built at, 0 to 3
+  // Codegen's passes: every value of the model stays a value, in float where that is what it is.
+  bool keep_values = false;
   // Called after each pass with the graph it gave (dumps, tests). May be empty.
   std::function<void(std::string_view pass, const Graph&)> on_pass;
   bool verify = true;  // verify the graph after each pass
@@ -40,8 +43,13 @@ absl::StatusOr<Graph> RunPass(const PassInfo& pass, Graph graph, const PassOptio
 
 // The standard pipeline from a canonical graph to one ready for codegen: the list in pipeline.cc,
 // with the reason for each place. An unknown name in `disabled` or `stop_after` is an error that
-// lists the passes.
+// lists the passes. It ends before the passes of codegen, unless `stop_after` names one of those.
 absl::StatusOr<Graph> RunPipeline(Graph graph, const PassOptions& options,
                                   const StepContext& context);
+
+// The passes that codegen runs on every graph that it compiles: the second list in pipeline.cc.
+// Whoever wants to know what a library computes runs the same. `stop_after` is not looked at.
+absl::StatusOr<Graph> RunCodegenPasses(Graph graph, const PassOptions& options,
+                                       const StepContext& context);
 
 }  // namespace quench::passes

@@ -17,9 +17,6 @@ namespace quench::passes {
 absl::StatusOr<Graph> InlineGroups(Graph graph,
                                    const std::function<bool(const Node&)>& inline_node);
 
-// Constants of integers that share a byte get one each, but for nodes that can read them as they are.
-absl::Status WidenIntegers(Graph& graph, const std::function<bool(const Node&)>& reads_narrow);
-
 // Runs `pass` on every nested body (not on `graph` itself).
 absl::Status ForEachBody(Graph& graph, const std::function<absl::StatusOr<Graph>(Graph)>& pass);
 

@@ -21,11 +21,25 @@ constexpr std::string_view kPipeline[] = {
     "dead_code",
 };
 
-constexpr std::string_view kOwnOfCodegen[] = {
-    "recurrent_products",  // before it: what it makes are products like others
-    "integer_arithmetic",
-    "pointwise_tables",  // after it: what follows an integer product stays there
-    "fuse_groups",
+// Conditions of codegen's passes.
+bool Always(const PassOptions&) { return true; }
+bool KeepsValues(const PassOptions& options) { return options.keep_values; }
+bool Rewrites(const PassOptions& options) { return !options.keep_values; }
+bool Fuses(const PassOptions& options) { return options.opt_level >= 3; }
+
+struct CodegenPass {
+  std::string_view name;
+  bool (*runs)(const PassOptions&);
+};
+
+// What codegen does to the result. Integers replace floats at every level: results are the same.
+constexpr CodegenPass kCodegenPasses[] = {
+    {"fold_dequantized", KeepsValues},  // else a part of integer_arithmetic
+    {"recurrent_products", Rewrites},   // its products become integers like others
+    {"integer_arithmetic", Rewrites},
+    {"pointwise_tables", Rewrites},  // what follows an integer product stays in its group
+    {"widen_integers", Always},      // integer_arithmetic has chosen who reads 4 bits as they are
+    {"fuse_groups", Fuses},          // last: groups hide their nodes from all passes
 };
 
 absl::Status CheckNames(const PassOptions& options) {
@@ -39,6 +53,18 @@ absl::Status CheckNames(const PassOptions& options) {
     }
   }
   return absl::OkStatus();
+}
+
+// Codegen's passes up to `last`, which runs whatever its condition says; "" is all of them.
+absl::StatusOr<Graph> RunUpTo(std::string_view last, Graph graph, const PassOptions& options,
+                              const StepContext& context) {
+  for (const CodegenPass& pass : kCodegenPasses) {
+    if (!pass.runs(options) && pass.name != last) continue;
+    QUENCH_ASSIGN_OR_RETURN(graph,
+                            RunPass(*FindPass(pass.name), std::move(graph), options, context));
+    if (pass.name == last) break;
+  }
+  return graph;
 }
 
 }  // namespace
@@ -56,15 +82,16 @@ absl::StatusOr<Graph> RunPipeline(Graph graph, const PassOptions& options,
     QUENCH_ASSIGN_OR_RETURN(graph, RunPass(*FindPass(name), std::move(graph), options, context));
     if (options.stop_after == name) return graph;
   }
-  // Codegen runs these itself, the last at --opt-level 3; asked for by name, they show what codegen
-  // will see.
-  const auto own =
-      std::find(std::begin(kOwnOfCodegen), std::end(kOwnOfCodegen), options.stop_after);
-  if (own == std::end(kOwnOfCodegen)) return graph;
-  for (const auto* name = std::begin(kOwnOfCodegen); name <= own; ++name) {
-    QUENCH_ASSIGN_OR_RETURN(graph, RunPass(*FindPass(*name), std::move(graph), options, context));
-  }
-  return graph;
+  const bool goes_on =
+      std::any_of(std::begin(kCodegenPasses), std::end(kCodegenPasses),
+                  [&](const CodegenPass& pass) { return pass.name == options.stop_after; });
+  return goes_on ? RunUpTo(options.stop_after, std::move(graph), options, context)
+                 : std::move(graph);
+}
+
+absl::StatusOr<Graph> RunCodegenPasses(Graph graph, const PassOptions& options,
+                                       const StepContext& context) {
+  return RunUpTo("", std::move(graph), options, context);
 }
 
 }  // namespace quench::passes

@@ -1,3 +1,7 @@
+// Gives constants of integers that share a byte one each, but for nodes that read them as they are.
+//   const w: i4[8] -> DequantizeLinear -> y   ==>   const w: i8[8] -> DequantizeLinear -> y
+//   Micro-kernels alone read what shares a byte: those of q.weight_only_matmul, from level 2 on.
+//   case: tests/cases/passes/widen_integers.ir.txt
 #include <algorithm>
 #include <map>
 
@@ -23,10 +27,12 @@ bool MakesNarrow(const Graph& graph, const Node& node) {
 
 }  // namespace
 
-absl::Status WidenIntegers(Graph& graph, const std::function<bool(const Node&)>& reads_narrow) {
+absl::StatusOr<Graph> WidenIntegers(Graph graph, const PassOptions& options,
+                                    const StepContext& context) {
   std::map<ValueId, ValueId> wide;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    if (reads_narrow(graph.nodes[i]) || MakesNarrow(graph, graph.nodes[i])) continue;
+    const bool reads_narrow = options.opt_level >= 2 && graph.nodes[i].op == "q.weight_only_matmul";
+    if (reads_narrow || MakesNarrow(graph, graph.nodes[i])) continue;
     for (size_t k = 0; k < graph.nodes[i].inputs.size(); ++k) {
       const ValueId id = graph.nodes[i].inputs[k];
       const Tensor* narrow = ConstantOf(graph, id);
@@ -38,11 +44,9 @@ absl::Status WidenIntegers(Graph& graph, const std::function<bool(const Node&)>&
     }
   }
   if (!wide.empty()) graph.Compact();
-  return ForEachBody(graph, [&](Graph body) -> absl::StatusOr<Graph> {
-    absl::Status status = WidenIntegers(body, reads_narrow);
-    if (!status.ok()) return status;
-    return body;
-  });
+  QUENCH_RETURN_IF_ERROR(ForEachBody(
+      graph, [&](Graph body) { return WidenIntegers(std::move(body), options, context); }));
+  return graph;
 }
 
 }  // namespace quench::passes

@@ -151,12 +151,11 @@ absl::StatusOr<VerifyReport> Verify(const Graph& canonical,
   QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
   // As codegen does, so that integers are the same to the last bit; a model of floats stays what it is.
   Graph integers = canonical;
-  for (const char* name : {"transposed_convolutions", "recurrent_products", "integer_arithmetic"}) {
-    if (!HasIntegers(canonical)) break;
-    const passes::PassInfo* pass = passes::FindPass(name);
-    QUENCH_CHECK(pass != nullptr);
-    QUENCH_ASSIGN_OR_RETURN(integers,
-                            passes::RunPass(*pass, std::move(integers), options.passes, context));
+  if (HasIntegers(canonical)) {
+    passes::PassOptions how = options.passes;
+    how.opt_level = std::min(how.opt_level, 2);  // groups compute what their nodes do
+    QUENCH_ASSIGN_OR_RETURN(integers, passes::RunPipeline(std::move(integers), how, context));
+    QUENCH_ASSIGN_OR_RETURN(integers, passes::RunCodegenPasses(std::move(integers), how, context));
   }
   QUENCH_ASSIGN_OR_RETURN(const Oracle oracle,
                           Oracle::Create(integers, options, false, folder.path(), context));

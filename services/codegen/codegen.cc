@@ -15,9 +15,7 @@
 #include "common/ir/hash.h"
 #include "common/ir/verify.h"
 #include "common/ops/op.h"
-#include "common/passes/fold.h"
 #include "common/passes/pass.h"
-#include "common/passes/passes.h"
 #include "common/runtime/abi.h"
 #include "services/codegen/build.h"
 #include "services/codegen/header.h"
@@ -158,33 +156,12 @@ class Compiler {
     return ops::InferGraph(graph_);
   }
 
-  absl::Status RunPass(const char* name, Graph& graph) const {
-    const passes::PassInfo* pass = passes::FindPass(name);
-    QUENCH_CHECK(pass != nullptr);
-    QUENCH_ASSIGN_OR_RETURN(graph,
-                            passes::RunPass(*pass, std::move(graph), options_.passes, context_));
-    return absl::OkStatus();
-  }
-
-  // Only micro-kernels take numbers that share a byte.
-  absl::Status Widen(Graph& graph) const {
-    return passes::WidenIntegers(graph, [&](const Node& node) {
-      return options_.opt_level >= 2 && node.op == "q.weight_only_matmul";
-    });
-  }
-
   absl::Status BuildVariants(const std::vector<Target>& targets) {
-    // Integers wherever the model is quantized, at every level: results are the same.
-    // Taps show every value of the model itself: those stay in float.
-    Graph graph = WithOwnSymbols(graph_);
-    if (options_.taps) QUENCH_RETURN_IF_ERROR(passes::FoldDequantized(graph, context_));
-    if (!options_.taps) {
-      QUENCH_RETURN_IF_ERROR(RunPass("recurrent_products", graph));
-      QUENCH_RETURN_IF_ERROR(RunPass("integer_arithmetic", graph));
-      QUENCH_RETURN_IF_ERROR(RunPass("pointwise_tables", graph));
-    }
-    QUENCH_RETURN_IF_ERROR(Widen(graph));
-    if (options_.opt_level >= 3) QUENCH_RETURN_IF_ERROR(RunPass("fuse_groups", graph));
+    passes::PassOptions how = options_.passes;
+    how.opt_level = options_.opt_level;
+    how.keep_values = options_.taps;
+    QUENCH_ASSIGN_OR_RETURN(const Graph graph,
+                            passes::RunCodegenPasses(WithOwnSymbols(graph_), how, context_));
     for (const Target& target : targets) {
       Variant variant{target,
                       WithOwnSymbols(graph),

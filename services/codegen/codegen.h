@@ -27,8 +27,9 @@ struct CompileOptions {
   std::string channel_layout;
   std::string uuid;  // "" derives one from the fingerprint and the options (deterministic)
   Emit emit = Emit::kSharedLibrary;
-  bool taps = false;           // tap build: on_tensor after every value
-  passes::PassOptions passes;  // for the passes codegen runs itself: fuse_groups, at level 3
+  bool taps = false;  // tap build: on_tensor after every value
+  // For the passes that codegen runs itself; their opt_level and keep_values follow from the above.
+  passes::PassOptions passes;
 };
 
 // One kernel call of the compiled model, in execution order, for the compile report.

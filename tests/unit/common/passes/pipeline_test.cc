@@ -41,7 +41,8 @@ TEST(PipelineTest, StopsAfterAPassAndReportsEachOnTheWay) {
 
 // Those that codegen runs are not part of it, unless they are asked for.
 TEST(PipelineTest, GoesOnToCodegensPassesIfAsked) {
-  for (const char* name : {"", "integer_arithmetic", "pointwise_tables", "fuse_groups"}) {
+  for (const char* name : {"", "fold_dequantized", "integer_arithmetic", "pointwise_tables",
+                           "widen_integers", "fuse_groups"}) {
     PassOptions options;
     options.stop_after = name;
     std::vector<std::string> seen;
@@ -49,6 +50,25 @@ TEST(PipelineTest, GoesOnToCodegensPassesIfAsked) {
     ASSERT_TRUE(RunPipeline(ConvNorm(), options, {}).ok());
     EXPECT_EQ(seen.back(), *name == 0 ? "dead_code" : name);
   }
+}
+
+// What runs depends on the level, and on whether the model's values are to stay.
+TEST(PipelineTest, CodegenRunsItsPassesByLevelAndPurpose) {
+  const auto seen = [](int level, bool keep_values) {
+    PassOptions options;
+    options.opt_level = level;
+    options.keep_values = keep_values;
+    std::string names;
+    options.on_pass = [&](std::string_view pass, const Graph&) {
+      names += (names.empty() ? "" : " ") + std::string(pass);
+    };
+    EXPECT_TRUE(RunCodegenPasses(ConvNorm(), options, {}).ok());
+    return names;
+  };
+  const std::string integers = "recurrent_products integer_arithmetic pointwise_tables ";
+  EXPECT_EQ(seen(3, false), integers + "widen_integers fuse_groups");
+  EXPECT_EQ(seen(0, false), integers + "widen_integers");
+  EXPECT_EQ(seen(2, true), "fold_dequantized widen_integers");
 }
 
 TEST(PipelineTest, UnknownNamesListTheKnownOnes) {
