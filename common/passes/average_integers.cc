@@ -100,7 +100,7 @@ class Averager {
                              std::move(attributes));
     Take(value, average);
     if (type.dims != result.dims) value = Squeezed(value, average, result);
-    graph_.ReplaceUses(quantize.outputs[0], value);
+    TakePlace(graph_, quantize.outputs[0], value);
   }
 
   // The node that makes `value` takes the place of `old` in reports.

@@ -47,7 +47,9 @@ class Converter {
       if (node.op == "QuantizeLinear") CancelPair(node);
       if (node.op == "Conv" || node.op == "Gemm" || node.op == "MatMul")
         Substitute(node, Product(node));
-      if (node.op == "QLinearConv" || node.op == "QLinearMatMul") Substitute(node, OfLinear(node));
+      if (node.op == "QLinearConv" || node.op == "QLinearMatMul") {
+        if (const std::optional<ValueId> y = OfLinear(node)) TakePlace(graph_, node.outputs[0], *y);
+      }
       if (node.op == "ConvInteger" || node.op == "MatMulInteger")
         SignWeights(static_cast<NodeId>(i));
     }

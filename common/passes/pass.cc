@@ -62,6 +62,12 @@ bool Replace(Graph& graph, ValueId from, ValueId to) {
   return true;
 }
 
+void TakePlace(Graph& graph, ValueId from, ValueId to) {
+  const bool output = graph.IsOutput(from);  // then its name goes along
+  graph.ReplaceUses(from, to);
+  if (!output) std::swap(graph.value(from).name, graph.value(to).name);
+}
+
 const Tensor* ConstantOf(const Graph& graph, ValueId id) {
   if (id == kNone || graph.value(id).constant == nullptr) return nullptr;
   return &graph.value(id).constant->tensor;

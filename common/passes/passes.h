@@ -24,6 +24,10 @@ absl::Status ForEachBody(Graph& graph, const std::function<absl::StatusOr<Graph>
 // name of. False if nothing changed.
 bool Replace(Graph& graph, ValueId from, ValueId to);
 
+// `to`, a fresh value that is the same quantity, takes the place of `from`, and its name: values of
+// a graph and of its rewritten form are told by their names.
+void TakePlace(Graph& graph, ValueId from, ValueId to);
+
 // Contents of a value that is a constant, or null.
 const Tensor* ConstantOf(const Graph& graph, ValueId id);
 

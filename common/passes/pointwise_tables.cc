@@ -38,7 +38,7 @@ class Tabulator {
       QUENCH_ASSIGN_OR_RETURN(const ValueId y, LookedUp(static_cast<NodeId>(i), source));
       if (y != kNone) replaced.emplace_back(node.outputs[0], y);
     }
-    for (const auto& [from, to] : replaced) graph_.ReplaceUses(from, to);
+    for (const auto& [from, to] : replaced) TakePlace(graph_, from, to);
     return absl::OkStatus();
   }
 

@@ -251,7 +251,7 @@ class Rewriter {
       y = Add("DepthToSpace", node, {y},
               {{"blocksize", form.stride}, {"mode", std::string("CRD")}});
     }
-    graph_.ReplaceUses(old, Cut(node, form, y));
+    TakePlace(graph_, old, Cut(node, form, y));
   }
 
  private:

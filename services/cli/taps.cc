@@ -37,7 +37,7 @@ absl::StatusOr<std::filesystem::path> TapBuild::Library(const StepContext& conte
   QUENCH_ASSIGN_OR_RETURN(TempDir folder, TempDir::Create());
   codegen::CompileOptions options;
   options.opt_level = 2;  // fast kernels, and every value is to be seen: nothing is fused
-  options.taps = true;
+  options.taps = codegen::Taps::kModelValues;
   QUENCH_RETURN_IF_ERROR(codegen::Compile(graph_, options, folder.path() / "taps.so",
                                           folder.path() / "taps.h", context)
                              .status());

@@ -416,7 +416,7 @@ absl::Status Builder::BuildGraph(Frame& frame) {
                        static_cast<int64_t>(frame.graph.nodes.size())});
     }
     QUENCH_RETURN_IF_ERROR(BuildNode(frame, node, choices[n]));
-    if (!options_.taps || &frame.graph != &graph_) continue;
+    if (options_.taps == Taps::kNone || &frame.graph != &graph_) continue;
     for (const ValueId id : node.outputs) {
       if (id == quench::kNone) continue;
       QUENCH_ASSIGN_OR_RETURN(const int buffer, RowMajorOf(frame, id));

@@ -66,9 +66,10 @@ absl::Status CheckInterface(const Graph& graph) {
 // Version 8 (RFC 9562: custom) from what decides the bytes.
 std::string DerivedUuid(const std::string& fingerprint, const CompileOptions& options,
                         const std::vector<Target>& targets) {
-  std::string text =
-      fmt::format("{} {} {} {} {} {}", kProducer, fingerprint, options.opt_level,
-                  options.channel_layout, static_cast<int>(options.emit), options.taps);
+  std::string text = fmt::format("{} {} {} {} {} {}", kProducer, fingerprint, options.opt_level,
+                                 options.channel_layout, static_cast<int>(options.emit),
+                                 options.taps != Taps::kNone);
+  if (options.taps == Taps::kRunningCode) text += " running-code";
   for (const std::string& pass : options.passes.disabled) text += " no-" + pass;
   for (const Target& target : targets)
     text += fmt::format(" {} {} {}", target.triple, target.cpu, target.features);
@@ -159,7 +160,7 @@ class Compiler {
   absl::Status BuildVariants(const std::vector<Target>& targets) {
     passes::PassOptions how = options_.passes;
     how.opt_level = options_.opt_level;
-    how.keep_values = options_.taps;
+    how.keep_values = options_.taps == Taps::kModelValues;
     QUENCH_ASSIGN_OR_RETURN(const Graph graph,
                             passes::RunCodegenPasses(WithOwnSymbols(graph_), how, context_));
     for (const Target& target : targets) {

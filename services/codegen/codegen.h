@@ -16,6 +16,11 @@
 
 namespace quench::codegen {
 
+// What a build shows while it runs, after each node that computes it: nothing, every value of the
+// model (none becomes integers that the model has in float), or the values of the code that runs
+// without taps too.
+enum class Taps { kNone, kModelValues, kRunningCode };
+
 enum class Emit { kSharedLibrary, kObject, kArchive };
 
 struct CompileOptions {
@@ -27,7 +32,7 @@ struct CompileOptions {
   std::string channel_layout;
   std::string uuid;  // "" derives one from the fingerprint and the options (deterministic)
   Emit emit = Emit::kSharedLibrary;
-  bool taps = false;  // tap build: on_tensor after every value
+  Taps taps = Taps::kNone;  // else a tap build: on_tensor after every value
   // For the passes that codegen runs itself; their opt_level and keep_values follow from the above.
   passes::PassOptions passes;
 };

@@ -59,7 +59,20 @@ absl::StatusOr<CompileOptions> OptionsOf(const pb::CompileRequest& request) {
     default:
       return FieldError("options.emit", fmt::format("{} is no output", int{asked.emit()}));
   }
-  options.taps = asked.taps();
+  switch (asked.tap_values()) {
+    case pb::TAP_VALUES_UNSPECIFIED:
+    case pb::TAP_VALUES_MODEL:
+      if (asked.taps()) options.taps = Taps::kModelValues;
+      break;
+    case pb::TAP_VALUES_RUNNING_CODE:
+      if (asked.taps()) options.taps = Taps::kRunningCode;
+      break;
+    default:
+      return FieldError("options.tap_values",
+                        fmt::format("{} is no choice of values", int{asked.tap_values()}));
+  }
+  if (asked.tap_values() != pb::TAP_VALUES_UNSPECIFIED && !asked.taps())
+    return FieldError("options.tap_values", "given without `taps`, which it is about");
   options.passes.batch = asked.passes().batch();
   options.passes.disabled = {asked.passes().disabled().begin(), asked.passes().disabled().end()};
   options.passes.stop_after = asked.passes().stop_after();

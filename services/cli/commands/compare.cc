@@ -76,8 +76,10 @@ absl::StatusOr<std::filesystem::path> LibraryOf(const CompareArgs& args, const s
   QUENCH_ASSIGN_OR_RETURN(const Graph graph, passes::RunPipeline(std::move(imported.canonical),
                                                                  PassOptionsOf(model), context));
   codegen::CompileOptions options;
-  options.taps = args.options.layers;
-  if (options.taps) options.opt_level = 2;  // every value is to be seen: nothing is fused
+  if (args.options.layers) {
+    options.taps = codegen::Taps::kModelValues;
+    options.opt_level = 2;  // every value is to be seen: nothing is fused
+  }
   std::error_code error;
   std::filesystem::create_directory(folder, error);
   if (error) return ErrnoStatus(error.value(), "create folder", folder);

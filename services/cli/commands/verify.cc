@@ -52,7 +52,7 @@ absl::Status Build(const VerifyArgs& args, const Graph& graph, bool reference, b
                    const std::filesystem::path& library, const StepContext& context) {
   codegen::CompileOptions options;
   options.opt_level = reference ? 0 : args.opt_level;
-  options.taps = taps;
+  options.taps = taps ? codegen::Taps::kModelValues : codegen::Taps::kNone;
   options.passes = PassOptionsOf(*args.model);
   std::filesystem::path header = library;
   header.replace_extension(".h");

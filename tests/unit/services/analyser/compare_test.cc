@@ -48,7 +48,7 @@ class CompareTest : public ::testing::Test {
     graph.outputs = {
         Add(graph, "Mul", {half, graph.AddConstant("t", Tensor::ScalarF32(2))}, {}, output)};
     codegen::CompileOptions options;
-    options.taps = taps;
+    options.taps = taps ? codegen::Taps::kModelValues : codegen::Taps::kNone;
     options.opt_level = taps ? 2 : 3;
     const std::filesystem::path library =
         folder_.path() / ("library" + std::to_string(libraries_++) + ".so");

@@ -29,7 +29,7 @@ absl::Status Build(const Graph& graph, bool reference, bool taps,
                    const std::filesystem::path& library, const StepContext& context) {
   codegen::CompileOptions options;
   options.opt_level = reference ? 0 : 3;
-  options.taps = taps;
+  options.taps = taps ? codegen::Taps::kModelValues : codegen::Taps::kNone;
   std::filesystem::path header = library;
   header.replace_extension(".h");
   return codegen::Compile(graph, options, library, header, context).status();

@@ -268,7 +268,7 @@ TEST(CompileTest, TapsShowEveryValueRowMajor) {
   watch.on_value = [&](const std::string& name, const Tensor& tensor) { expected[name] = tensor; };
   ASSERT_TRUE(ops::Evaluate(graph, inputs, {}, watch).ok());
   CompileOptions options;
-  options.taps = true;
+  options.taps = Taps::kModelValues;
   const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   size_t seen = 0;

@@ -45,7 +45,7 @@ class CalibrateTest : public ::testing::Test {
     library_ = dir_->path() / "taps.so";
     codegen::CompileOptions options;
     options.opt_level = 2;
-    options.taps = true;
+    options.taps = codegen::Taps::kModelValues;
     const auto report = codegen::Compile(graph_, options, library_, dir_->path() / "taps.h");
     ASSERT_TRUE(report.ok()) << report.status();
   }

@@ -253,7 +253,7 @@ class AdaptRoundingTest : public ::testing::Test {
     library_ = folder_.path() / "taps.so";
     codegen::CompileOptions options;
     options.opt_level = 2;
-    options.taps = true;
+    options.taps = codegen::Taps::kModelValues;
     const auto compiled =
         codegen::Compile(graph_, options, library_, folder_.path() / "taps.h", StepContext());
     ASSERT_TRUE(compiled.ok()) << compiled.status();
