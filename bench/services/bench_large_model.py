@@ -71,7 +71,7 @@ def spec_of(digests):
         step("export", "export_model", {}, module="import.canonical"),
         step("analyse", "analyse", {}, imported="import.imported", canonical="import.canonical"),
         step("compile", "compile", {"target": target}, module="transform.module"),
-        step("reference", "compile", {"target": target, "options": {"opt_level": 0, "taps": True}}, module="transform.module"),
+        step("reference", "compile", {"target": target, "options": {"opt_level": 0, "taps": True, "tap_values": "TAP_VALUES_RUNNING_CODE"}}, module="transform.module"),
         step("package", "package_library", {"uuid": "00000000000000000000000000000001"}, library="compile.library",
              header="compile.header"),
         step("verify", "verify", {"options": {"samples": 1, "oracle": "ORACLE_REFERENCE"}}, canonical="import.canonical",

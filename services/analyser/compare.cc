@@ -8,6 +8,8 @@
 #include "common/base/status.h"
 #include "common/runner/fidelity.h"
 #include "common/runner/runner.h"
+#include "services/analyser/json_number.h"
+#include "services/analyser/json_number.h"
 
 namespace quench::analyser {
 namespace {
@@ -178,20 +180,15 @@ class Comparison {
   int64_t hits_[2][2] = {};  // of the reference and the other: first, among the first five
 };
 
-nlohmann::json Number(double value) {
-  if (std::isfinite(value)) return value;
-  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
-}
-
 nlohmann::json ValuesToJson(const std::vector<ValueComparison>& values) {
   nlohmann::json list = nlohmann::json::array();
   for (const ValueComparison& value : values) {
     nlohmann::json entry = {{"value", value.value},
                             {"elements", value.elements},
-                            {"sqnr_db", Number(value.sqnr_db)},
-                            {"cosine", Number(value.cosine)},
-                            {"max_error", Number(value.max_error)},
-                            {"error", Number(value.error)}};
+                            {"sqnr_db", JsonNumber(value.sqnr_db)},
+                            {"cosine", JsonNumber(value.cosine)},
+                            {"max_error", JsonNumber(value.max_error)},
+                            {"error", JsonNumber(value.error)}};
     if (value.saturation) entry["saturation"] = *value.saturation;
     list.push_back(std::move(entry));
   }

@@ -9,6 +9,7 @@ constexpr int kMaxLayers = 10'000;
 
 using Counts = google::protobuf::RepeatedPtrField<v1::OperatorCount>;
 using Types = google::protobuf::RepeatedPtrField<v1::NamedType>;
+using Names = google::protobuf::RepeatedPtrField<std::string>;
 using Errors = google::protobuf::RepeatedPtrField<v1::ValueError>;
 
 void AddCounts(const std::map<std::string, int64_t>& counts, Counts* out) {
@@ -39,19 +40,84 @@ std::vector<std::pair<std::string, std::string>> TypesOf(const Types& message) {
   return types;
 }
 
-void AddErrors(const std::vector<OutputError>& errors, int most, Errors* out) {
-  for (const OutputError& error : errors) {
+void SetError(const ValueError& error, v1::ValueError* out) {
+  out->set_name(error.name);
+  out->set_error(error.error);
+  out->set_tolerance(error.tolerance);
+  out->set_type(std::string(DataTypeName(error.type)));
+}
+
+ValueError ErrorOf(const v1::ValueError& message) {
+  const std::optional<DataType> type = ParseDataType(message.type());
+  return {message.name(), message.error(), message.tolerance(),
+          type.value_or(DataType::kUndefined)};
+}
+
+void AddErrors(const std::vector<ValueError>& errors, int most, Errors* out) {
+  for (const ValueError& error : errors) {
     if (out->size() == most) return;
-    v1::ValueError* added = out->Add();
-    added->set_name(error.name);
-    added->set_error(error.error);
+    SetError(error, out->Add());
   }
 }
 
-std::vector<OutputError> ErrorsOf(const Errors& message) {
-  std::vector<OutputError> errors;
-  for (const v1::ValueError& each : message) errors.push_back({each.name(), each.error()});
+std::vector<ValueError> ErrorsOf(const Errors& message) {
+  std::vector<ValueError> errors;
+  for (const v1::ValueError& each : message) errors.push_back(ErrorOf(each));
   return errors;
+}
+
+void AddNames(const std::vector<std::string>& names, Names* out) {
+  for (const std::string& name : names) {
+    if (out->size() == kMaxLayers) return;
+    *out->Add() = name;
+  }
+}
+
+void SetRewrites(const RewritesReport& report, v1::RewritesResult* out) {
+  out->set_checked(report.checked);
+  out->set_passed(report.passed);
+  out->set_reason(report.reason);
+  out->set_quantized(report.quantized);
+  out->set_groups(report.groups);
+  out->set_elements(report.elements);
+  out->set_ties(report.ties);
+  for (const GroupFailure& each : report.failures) {
+    if (out->failures_size() == kMaxLayers) break;
+    v1::GroupFailure* added = out->add_failures();
+    added->set_node(each.node);
+    added->set_value(each.value);
+    added->set_wrong(each.wrong);
+    added->set_elements(each.elements);
+    added->set_worst_index(each.index);
+    added->set_actual(each.actual);
+    added->set_expected(each.expected);
+  }
+  AddNames(report.without_counterpart, out->mutable_without_counterpart());
+  for (const OutputReport& each : report.outputs) {
+    v1::OutputFidelity* added = out->add_outputs();
+    SetError(each.value, added->mutable_value());
+    added->set_sqnr_db(each.sqnr_db);
+  }
+}
+
+RewritesReport RewritesOf(const v1::RewritesResult& message) {
+  RewritesReport report;
+  report.checked = message.checked();
+  report.passed = message.passed();
+  report.reason = message.reason();
+  report.quantized = message.quantized();
+  report.groups = message.groups();
+  report.elements = message.elements();
+  report.ties = message.ties();
+  for (const v1::GroupFailure& each : message.failures()) {
+    report.failures.push_back({each.node(), each.value(), each.wrong(), each.elements(),
+                               each.worst_index(), each.actual(), each.expected()});
+  }
+  report.without_counterpart = {message.without_counterpart().begin(),
+                                message.without_counterpart().end()};
+  for (const v1::OutputFidelity& each : message.outputs())
+    report.outputs.push_back({ErrorOf(each.value()), each.sqnr_db()});
+  return report;
 }
 
 }  // namespace
@@ -121,23 +187,34 @@ ModelReport FromProto(const v1::ModelReport& message) {
 
 v1::VerifyResult ToProto(const VerifyReport& report) {
   v1::VerifyResult out;
+  const KernelsReport& kernels = report.kernels;
   out.set_passed(report.passed);
-  out.set_oracle(report.oracle == "reference" ? v1::ORACLE_REFERENCE : v1::ORACLE_INTERPRETER);
-  AddErrors(report.outputs, std::numeric_limits<int>::max(), out.mutable_outputs());
-  AddErrors(report.layers, kMaxLayers, out.mutable_layers());
-  out.set_first_layer(report.first_layer);
-  out.set_worst_layer(report.worst_layer);
+  out.set_kernels_passed(kernels.passed);
+  out.set_oracle(kernels.oracle == "reference" ? v1::ORACLE_REFERENCE : v1::ORACLE_INTERPRETER);
+  AddErrors(kernels.outputs, std::numeric_limits<int>::max(), out.mutable_outputs());
+  out.set_layers_compared(kernels.layers.compared);
+  AddErrors(kernels.layers.values, kMaxLayers, out.mutable_layers());
+  AddNames(kernels.layers.without_counterpart, out.mutable_layers_without_counterpart());
+  out.set_first_layer(kernels.layers.first);
+  out.set_worst_layer(kernels.layers.worst);
+  SetRewrites(report.rewrites, out.mutable_rewrites());
   return out;
 }
 
 VerifyReport FromProto(const v1::VerifyResult& message) {
   VerifyReport report;
   report.passed = message.passed();
-  report.oracle = message.oracle() == v1::ORACLE_REFERENCE ? "reference" : "interpreter";
-  report.outputs = ErrorsOf(message.outputs());
-  report.layers = ErrorsOf(message.layers());
-  report.first_layer = message.first_layer();
-  report.worst_layer = message.worst_layer();
+  KernelsReport& kernels = report.kernels;
+  kernels.passed = message.kernels_passed();
+  kernels.oracle = message.oracle() == v1::ORACLE_REFERENCE ? "reference" : "interpreter";
+  kernels.outputs = ErrorsOf(message.outputs());
+  kernels.layers.compared = message.layers_compared();
+  kernels.layers.values = ErrorsOf(message.layers());
+  kernels.layers.without_counterpart = {message.layers_without_counterpart().begin(),
+                                        message.layers_without_counterpart().end()};
+  kernels.layers.first = message.first_layer();
+  kernels.layers.worst = message.worst_layer();
+  report.rewrites = RewritesOf(message.rewrites());
   return report;
 }
 

@@ -4,6 +4,7 @@
 #include "quench/analyser/v1/analyser.pb.h"
 #include "services/analyser/analyser.h"
 #include "services/analyser/compare.h"
+#include "services/analyser/verify.h"
 
 namespace quench::analyser {
 

@@ -79,19 +79,12 @@ absl::StatusOr<pb::AnalyseResult> AnalyseStep(const pb::AnalyseRequest& request,
 }
 
 // What Verify builds, the caller has built already.
-BuildFunction BuildFrom(const pb::VerifyRequest& request, const Workplace& place) {
-  return [&request, &place](const Graph&, bool reference, bool taps,
-                            const std::filesystem::path& library,
-                            const StepContext&) -> absl::Status {
-    const std::string field = reference ? "reference_library" : "tap_library";
-    if (reference ? !request.has_reference_library() : !request.has_tap_library()) {
-      return FieldError(field, reference ? "missing: the reference oracle needs a build at level 0 "
-                                           "with taps"
-                                         : "missing: comparing layers needs a build with taps");
-    }
-    (void)taps;  // both have them
-    return steps::LinkBlob(reference ? request.reference_library() : request.tap_library(), library,
-                           place.blobs);
+BuildFunction BuiltAs(const steps::BlobDigest& digest, const std::string& field,
+                      const std::string& missing, const Workplace& place) {
+  return [digest, field, missing, &place](const Graph&, const std::filesystem::path& library,
+                                          const StepContext&) -> absl::Status {
+    if (digest.hash().empty()) return FieldError(field, missing);
+    return steps::LinkBlob(digest, library, place.blobs);
   };
 }
 
@@ -103,10 +96,12 @@ absl::StatusOr<VerifyOptions> OptionsOf(const pb::VerifyRequest& request, const 
   }
   if (asked.samples() != 0) options.samples = asked.samples();
   if (asked.has_tolerance()) options.tolerance = asked.tolerance();
-  if (!(options.tolerance >= 0)) {
+  if (options.tolerance && !(*options.tolerance >= 0)) {
     return FieldError("options.tolerance",
-                      fmt::format("{}, must not be negative", options.tolerance));
+                      fmt::format("{}, must not be negative", *options.tolerance));
   }
+  options.passes.batch = asked.passes().batch();
+  options.passes.disabled = {asked.passes().disabled().begin(), asked.passes().disabled().end()};
   if (asked.oracle() == pb::ORACLE_INTERPRETER) options.oracle = "interpreter";
   if (asked.oracle() == pb::ORACLE_REFERENCE) options.oracle = "reference";
   if (!pb::Oracle_IsValid(asked.oracle())) {
@@ -122,10 +117,14 @@ absl::StatusOr<VerifyOptions> OptionsOf(const pb::VerifyRequest& request, const 
 absl::StatusOr<pb::VerifyResult> VerifyStep(const pb::VerifyRequest& request,
                                             const Workplace& place, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(VerifyOptions options, OptionsOf(request, place));
-  // Without them a mismatch is told without its layers.
-  if (options.per_layer || request.has_tap_library() || request.has_reference_library()) {
-    options.build = BuildFrom(request, place);
+  // Without it a mismatch is told without its layers.
+  if (options.per_layer || request.has_tap_library()) {
+    options.build_twin = BuiltAs(request.tap_library(), "tap_library",
+                                 "missing: comparing layers needs a build with taps", place);
   }
+  options.build_reference =
+      BuiltAs(request.reference_library(), "reference_library",
+              "missing: the reference oracle needs a build at level 0 with taps", place);
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,
                           steps::LoadModule(request.canonical(), "canonical", place.blobs));
   QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path library,

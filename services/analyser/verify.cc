@@ -1,57 +1,14 @@
+#include "services/analyser/verify.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "common/base/files.h"
 #include "common/base/status.h"
-#include "common/ops/evaluate.h"
-#include "common/passes/pass.h"
-#include "common/runner/runner.h"
-#include "services/analyser/analyser.h"
+#include "services/analyser/verify_rewrites.h"
 
 namespace quench::analyser {
 namespace {
-
-using TensorSink = std::function<void(const std::string&, const Tensor&)>;
-
-// The model's answer: by the interpreter, or by a build in which every layer is on its reference
-// nest.
-class Oracle {
- public:
-  static absl::StatusOr<Oracle> Create(const Graph& graph, const VerifyOptions& options, bool taps,
-                                       const std::filesystem::path& folder,
-                                       const StepContext& context) {
-    Oracle oracle(graph);
-    std::string kind = options.oracle;
-    if (kind.empty()) {
-      QUENCH_ASSIGN_OR_RETURN(const ModelReport report,
-                              Analyse(graph, graph, options.sizes, context));
-      kind = report.macs <= kInterpreterMacs ? "interpreter" : "reference";
-    }
-    oracle.kind_ = kind;
-    if (kind == "interpreter") return oracle;
-    if (!options.build) return Unsupported("the reference oracle needs a build function");
-    const std::filesystem::path library = folder / (taps ? "reference_taps.so" : "reference.so");
-    QUENCH_RETURN_IF_ERROR(
-        Annotate(options.build(graph, true, taps, library, context), "reference build"));
-    QUENCH_ASSIGN_OR_RETURN(oracle.artifact_, Artifact::Open(library, options.threads));
-    return oracle;
-  }
-
-  absl::StatusOr<std::vector<Tensor>> Run(const std::vector<Tensor>& inputs, const TensorSink& sink,
-                                          const StepContext& context) const {
-    if (artifact_ != nullptr) return artifact_->Run(inputs, context, sink);
-    ops::EvaluateOptions options;
-    options.on_value = sink;
-    return ops::Evaluate(graph_, inputs, context, options);
-  }
-  const std::string& kind() const { return kind_; }
-
- private:
-  explicit Oracle(const Graph& graph) : graph_(graph) {}
-  const Graph& graph_;
-  std::string kind_;
-  std::unique_ptr<Artifact> artifact_;
-};
 
 absl::Status CheckInterface(const Graph& graph, const Artifact& artifact) {
   StatusCollector problems;
@@ -76,69 +33,92 @@ absl::Status CheckInterface(const Graph& graph, const Artifact& artifact) {
   return problems.Finish();
 }
 
-void Worsen(std::vector<OutputError>& errors, const std::string& name, double error) {
-  const auto found = std::find_if(errors.begin(), errors.end(),
-                                  [&](const OutputError& e) { return e.name == name; });
-  if (found == errors.end()) {
-    errors.push_back({name, error});
-  } else {
-    found->error = std::isnan(error) ? error : std::max(found->error, error);
-  }
-}
-
-bool Within(double error, double tolerance) { return error <= tolerance; }  // false for NaN
-
-// Layer by layer through tap builds: values of both sides matched by name.
-absl::Status CompareLayers(const Graph& graph, const VerifyOptions& options,
-                           const std::vector<Tensor>& inputs, const std::filesystem::path& folder,
-                           VerifyReport& report, const StepContext& context) {
-  if (!options.build) return Unsupported("comparing layers needs a build function");
-  const std::filesystem::path library = folder / "taps.so";
-  QUENCH_RETURN_IF_ERROR(
-      Annotate(options.build(graph, false, true, library, context), "tap build"));
-  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
-                          Artifact::Open(library, options.threads));
-  QUENCH_ASSIGN_OR_RETURN(const Oracle oracle,
-                          Oracle::Create(graph, options, true, folder, context));
-  std::map<std::string, Tensor> expected;
-  const auto keep = [&](const std::string& name, const Tensor& tensor) { expected[name] = tensor; };
-  QUENCH_RETURN_IF_ERROR(oracle.Run(inputs, keep, context).status());
-  double worst = options.tolerance;
-  const auto compare = [&](const std::string& name, const Tensor& tensor) {
-    const auto found = expected.find(name);
-    if (found == expected.end() || found->second.dims() != tensor.dims() ||
-        found->second.dtype() != tensor.dtype())
-      return;
-    const double error = RelativeError(tensor, found->second);
-    report.layers.push_back({name, error});
-    if (Within(error, options.tolerance)) return;
-    if (report.first_layer.empty()) report.first_layer = name;
-    if (report.worst_layer.empty() || error > worst || std::isnan(error)) {
-      worst = std::isnan(error) ? INFINITY : error;
-      report.worst_layer = name;
-    }
-  };
-  return artifact->Run(inputs, context, compare).status();
-}
-
-}  // namespace
-
-namespace {
-
-// Whether a model, or a body in it, says what becomes integers.
-bool HasIntegers(const Graph& graph) {
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
-    if (node.op == "DequantizeLinear" || node.op.starts_with("QLinear") ||
-        node.op == "ConvInteger" || node.op == "MatMulInteger")
-      return true;
-    return std::any_of(node.attributes.begin(), node.attributes.end(), [](const auto& each) {
-      const GraphPtr* body = std::get_if<GraphPtr>(&each.second);
-      return body != nullptr && HasIntegers(**body);
-    });
-  });
+// What the library's code is made of, in single nodes: a group computes what its nodes do.
+absl::StatusOr<Graph> Rewritten(const Graph& canonical, const VerifyOptions& options,
+                                const StepContext& context) {
+  passes::PassOptions how = options.passes;
+  how.opt_level = std::min(how.opt_level, 2);
+  how.keep_values = false;
+  how.stop_after.clear();
+  QUENCH_ASSIGN_OR_RETURN(Graph graph, passes::RunPipeline(canonical, how, context));
+  return passes::RunCodegenPasses(std::move(graph), how, context);
 }
 
 constexpr uint64_t kManyIntegers = 8;  // below it, where a model takes that
+
+// Runs library and oracle on one random input after the other.
+class KernelCheck {
+ public:
+  KernelCheck(Artifact& artifact, const Oracle& oracle, const VerifyOptions& options,
+              const std::map<std::string, ValueError>& tolerances)
+      : artifact_(artifact), oracle_(oracle), options_(options) {
+    report_.oracle = oracle.kind();
+    for (const ArtifactTensor& output : artifact.outputs())
+      report_.outputs.push_back(tolerances.at(output.name));
+  }
+
+  // Inputs and the library's outputs.
+  absl::StatusOr<std::pair<std::vector<Tensor>, std::vector<Tensor>>> Run(
+      int sample, const StepContext& context) {
+    const auto draw = [&](uint64_t below) {
+      return RandomInputs(artifact_.inputs(), options_.seed + static_cast<uint64_t>(sample),
+                          options_.sizes, below);
+    };
+    QUENCH_ASSIGN_OR_RETURN(std::vector<Tensor> inputs, draw(kManyIntegers));
+    absl::StatusOr<std::vector<Tensor>> result = oracle_.Run(inputs, {}, context);
+    if (!result.ok() && context.Check().ok()) {  // an integer may be an index that is too large
+      QUENCH_ASSIGN_OR_RETURN(inputs, draw(kAnyIndex));
+      result = oracle_.Run(inputs, {}, context);
+    }
+    QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> expected, std::move(result));
+    QUENCH_ASSIGN_OR_RETURN(std::vector<Tensor> actual, artifact_.Run(inputs, context));
+    double worst = 0;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const double error = RelativeError(actual[i], expected[i]);
+      Worsen(report_.outputs[i], error);
+      worst = std::isnan(error) ? INFINITY : std::max(worst, error);
+    }
+    if (worst > worst_ || worst_inputs_.empty()) worst_inputs_ = inputs;
+    worst_ = std::max(worst_, worst);
+    return std::make_pair(std::move(inputs), std::move(actual));
+  }
+
+  KernelsReport Finish() {
+    report_.passed = std::all_of(report_.outputs.begin(), report_.outputs.end(),
+                                 [](const ValueError& value) { return value.passed(); });
+    return report_;
+  }
+  const std::vector<Tensor>& worst_inputs() const { return worst_inputs_; }
+
+ private:
+  Artifact& artifact_;
+  const Oracle& oracle_;
+  const VerifyOptions& options_;
+  KernelsReport report_;
+  double worst_ = 0;
+  std::vector<Tensor> worst_inputs_;
+};
+
+// The library's twin with taps, where something wants to look inside; else null.
+class Twin {
+ public:
+  Twin(const Graph& graph, const VerifyOptions& options, const std::filesystem::path& folder)
+      : graph_(graph), options_(options), library_(folder / "taps.so") {}
+
+  absl::StatusOr<Artifact*> Get(const StepContext& context) {
+    if (artifact_ != nullptr) return artifact_.get();
+    if (!options_.build_twin) return Unsupported("comparing layers needs a build function");
+    QUENCH_RETURN_IF_ERROR(Annotate(options_.build_twin(graph_, library_, context), "tap build"));
+    QUENCH_ASSIGN_OR_RETURN(artifact_, Artifact::Open(library_, options_.threads));
+    return artifact_.get();
+  }
+
+ private:
+  const Graph& graph_;
+  const VerifyOptions& options_;
+  const std::filesystem::path library_;
+  std::unique_ptr<Artifact> artifact_;
+};
 
 }  // namespace
 
@@ -149,53 +129,33 @@ absl::StatusOr<VerifyReport> Verify(const Graph& canonical,
                           Artifact::Open(artifact_path, options.threads));
   QUENCH_RETURN_IF_ERROR(CheckInterface(canonical, *artifact));
   QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
-  // As codegen does, so that integers are the same to the last bit; a model of floats stays what it is.
-  Graph integers = canonical;
-  if (HasIntegers(canonical)) {
-    passes::PassOptions how = options.passes;
-    how.opt_level = std::min(how.opt_level, 2);  // groups compute what their nodes do
-    QUENCH_ASSIGN_OR_RETURN(integers, passes::RunPipeline(std::move(integers), how, context));
-    QUENCH_ASSIGN_OR_RETURN(integers, passes::RunCodegenPasses(std::move(integers), how, context));
-  }
+  QUENCH_ASSIGN_OR_RETURN(const Graph rewritten, Rewritten(canonical, options, context));
   QUENCH_ASSIGN_OR_RETURN(const Oracle oracle,
-                          Oracle::Create(integers, options, false, folder.path(), context));
-  VerifyReport report;
-  report.oracle = oracle.kind();
-  std::vector<Tensor> worst_inputs;
-  double worst = -1;
+                          Oracle::Create(rewritten, options, folder.path(), context));
+  const auto tolerances = Tolerances(rewritten, options.tolerance);
+  Twin twin(canonical, options, folder.path());
+  Artifact* shown = nullptr;
+  if (options.build_twin && RewriteCheck::NeedsTwin(canonical)) {
+    QUENCH_ASSIGN_OR_RETURN(shown, twin.Get(context));
+  }
+  QUENCH_ASSIGN_OR_RETURN(RewriteCheck rewrites,
+                          RewriteCheck::Create(canonical, rewritten, options, shown));
+  KernelCheck kernels(*artifact, oracle, options, tolerances);
   for (int sample = 0; sample < options.samples; ++sample) {
     QUENCH_RETURN_IF_ERROR(context.Check());
     context.Report({"verify", "", sample, options.samples});
-    const auto draw = [&](uint64_t below) {
-      return RandomInputs(artifact->inputs(), options.seed + static_cast<uint64_t>(sample),
-                          options.sizes, below);
-    };
-    QUENCH_ASSIGN_OR_RETURN(std::vector<Tensor> inputs, draw(kManyIntegers));
-    absl::StatusOr<std::vector<Tensor>> result = oracle.Run(inputs, {}, context);
-    if (!result.ok() && context.Check().ok()) {  // an integer may be an index that is too large
-      QUENCH_ASSIGN_OR_RETURN(inputs, draw(kAnyIndex));
-      result = oracle.Run(inputs, {}, context);
-    }
-    QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> expected, std::move(result));
-    QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> actual, artifact->Run(inputs, context));
-    double sample_worst = 0;
-    for (size_t i = 0; i < expected.size(); ++i) {
-      const double error = RelativeError(actual[i], expected[i]);
-      Worsen(report.outputs, artifact->outputs()[i].name, error);
-      sample_worst = std::isnan(error) ? INFINITY : std::max(sample_worst, error);
-    }
-    if (sample_worst > worst) {
-      worst = sample_worst;
-      worst_inputs = inputs;
-    }
+    QUENCH_ASSIGN_OR_RETURN(const auto run, kernels.Run(sample, context));
+    QUENCH_RETURN_IF_ERROR(rewrites.Add(run.first, run.second, context));
   }
-  report.passed =
-      std::all_of(report.outputs.begin(), report.outputs.end(),
-                  [&](const OutputError& e) { return Within(e.error, options.tolerance); });
-  if (options.per_layer || (!report.passed && options.build)) {
+  VerifyReport report{false, kernels.Finish(), rewrites.Finish()};
+  if (options.per_layer || (!report.kernels.passed && options.build_twin)) {
+    LayersReport& layers = report.kernels.layers;
+    QUENCH_ASSIGN_OR_RETURN(shown, twin.Get(context));
     QUENCH_RETURN_IF_ERROR(
-        CompareLayers(canonical, options, worst_inputs, folder.path(), report, context));
+        CompareLayers(*shown, oracle, tolerances, kernels.worst_inputs(), layers, context));
+    if (layers.values.empty()) report.kernels.passed = false;  // nothing was looked at
   }
+  report.passed = report.kernels.passed && (report.rewrites.passed || !report.rewrites.checked);
   return report;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "services/analyser/analyser.h"
+#include "services/analyser/verify.h"
 #include "services/cli/gateway_options.h"
 #include "services/cli/model_source.h"
 #include "services/cli/quantization.h"

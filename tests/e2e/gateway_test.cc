@@ -208,6 +208,27 @@ TEST_F(GatewayTest, AnalysesAndVerifiesAsOneProcessDoes) {
   EXPECT_THAT(mismatch.err, HasSubstr("first layer out of tolerance"));
 }
 
+TEST_F(GatewayTest, VerifiesIntegersAsOneProcessDoes) {
+  ASSERT_EQ(
+      work_
+          .Run({"calibrate", DigitsModel(), "--batch", "1", "--random", "4", "--output", "s.stats"})
+          .exit_code,
+      0);
+  ASSERT_EQ(work_.Run({"quantize", DigitsModel(), "--batch", "1", "-c", "s.stats", "-o", "q.qir"})
+                .exit_code,
+            0);
+  ASSERT_EQ(work_.Run({"compile", "q.qir", "--output", "out"}).exit_code, 0);
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{}, {"--per-layer"}, {"--oracle", "reference"}}) {
+    std::vector<std::string> command = {"verify", "q.qir", "out/model.so", "--format", "json"};
+    command.insert(command.end(), more.begin(), more.end());
+    const Outcome there = Run(command);
+    EXPECT_EQ(there.exit_code, 0) << there.out << there.err;
+    EXPECT_EQ(there.out, work_.Run(command).out);
+    EXPECT_THAT(there.out, HasSubstr("\"quantized\": true"));
+  }
+}
+
 TEST_F(GatewayTest, ErrorsAreThoseOfOneProcess) {
   work_.Write("bad.onnx", "this is no model");
   const Outcome bad = Run({"compile", "bad.onnx", "--output", "out"});

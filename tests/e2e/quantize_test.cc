@@ -76,8 +76,17 @@ TEST_F(QuantizeTest, CompiledToIntegersInOneGo) {
             0);
   ASSERT_EQ(work_.Run({"compile", "q.qir", "-o", "steps"}).exit_code, 0);
   EXPECT_EQ(*ReadFile(work_.path("steps/model.so")), *ReadFile(work_.path("out/model.so")));
-  const Outcome verified = work_.Run({"verify", "q.qir", "out/model.so", "--tolerance", "0"});
+  const Outcome verified =
+      work_.Run({"verify", "q.qir", "out/model.so", "--tolerance", "0", "--format", "json"});
   EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+  const nlohmann::json report = nlohmann::json::parse(verified.out);
+  EXPECT_TRUE(report.at("kernels").at("passed"));
+  const nlohmann::json& rewrites = report.at("rewrites");
+  EXPECT_TRUE(rewrites.at("passed"));
+  EXPECT_TRUE(rewrites.at("quantized"));
+  EXPECT_GE(rewrites.at("groups"), 4);
+  EXPECT_EQ(rewrites.at("failures").size(), 0u);
+  EXPECT_GT(rewrites.at("outputs").at(0).at("sqnr_db"), 40);
 }
 
 TEST_F(QuantizeTest, RoundingIsAdaptedToSamples) {

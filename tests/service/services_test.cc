@@ -204,6 +204,11 @@ TEST_P(Services, VerifyAndBenchmarkLibraries) {
   const auto verified = verify();
   ASSERT_TRUE(verified.status.ok()) << verified.status;
   EXPECT_TRUE(verified.result.passed());
+  EXPECT_TRUE(verified.result.kernels_passed());
+  EXPECT_TRUE(verified.result.rewrites().checked());
+  EXPECT_TRUE(verified.result.rewrites().passed());
+  EXPECT_EQ(verified.result.outputs(0).type(), "f32");
+  EXPECT_EQ(verified.result.outputs(0).tolerance(), 1e-4);
   EXPECT_EQ(verified.result.oracle(), analyser::v1::ORACLE_INTERPRETER);
   EXPECT_TRUE(verify().result.execution().cache_hit());
   request.mutable_options()->set_tolerance(0);

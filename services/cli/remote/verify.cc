@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <functional>
 
 #include "common/base/status.h"
@@ -17,6 +18,12 @@ void Bind(pb::StepSpec* spec, const std::string& field, const std::string& step,
   binding->set_step(step);
   binding->set_output(output);
 }
+
+// What has to be built for the analyser.
+struct VerifyNeeds {
+  bool reference = false, taps = false;
+  bool layers = false;  // to be compared
+};
 
 // Steps around one model.
 class Steps {
@@ -39,11 +46,8 @@ class Steps {
   void AddAnalyse() {
     pb::StepSpec* spec = Add("analyse");
     spec->mutable_analyse();
-    if (model_.has_model()) {
-      Bind(spec, "imported", "import", "imported");
-    } else {
-      *spec->mutable_analyse()->mutable_imported() = model_.module();
-    }
+    // Operators are counted in the canonical module too: what quantizes there is what is verified.
+    Take(spec, "imported", [=] { return spec->mutable_analyse()->mutable_imported(); });
     Take(spec, "canonical", [=] { return spec->mutable_analyse()->mutable_canonical(); });
     for (const auto& [symbol, size] : job_.options.sizes) {
       step::v1::SymbolSize* added = spec->mutable_analyse()->add_sizes();
@@ -52,50 +56,51 @@ class Steps {
     }
   }
 
-  // The model as it stands, every layer on its reference nest.
-  void AddReference() {
-    pb::StepSpec* spec = Add("reference");
-    codegen::v1::CompileRequest* request = spec->mutable_compile();
-    *request->mutable_target() = TargetOf("host");
-    request->mutable_options()->set_opt_level(0);
-    request->mutable_options()->set_taps(true);
-    Take(spec, "module", [=] { return request->mutable_module(); });
+  // The module after all passes.
+  void AddTransform() {
+    pb::StepSpec* spec = Add("transform");
+    *spec->mutable_transform()->mutable_options() = PassesOf(job_.model);
+    Take(spec, "module", [=] { return spec->mutable_transform()->mutable_module(); });
   }
 
-  // A twin of the library that shows its layers.
-  void AddTaps() {
-    pb::StepSpec* transform = Add("transform");
-    *transform->mutable_transform()->mutable_options() = PassesOf(job_.model);
-    Take(transform, "module", [=] { return transform->mutable_transform()->mutable_module(); });
-    pb::StepSpec* spec = Add("taps");
+  // Of that: every layer on its reference nest (level 0), or the library's twin, which shows its
+  // layers.
+  void AddBuild(const std::string& name, int opt_level) {
+    pb::StepSpec* spec = Add(name);
     codegen::v1::CompileRequest* request = spec->mutable_compile();
     *request->mutable_target() = TargetOf("host");
-    request->mutable_options()->set_opt_level(job_.opt_level);
-    request->mutable_options()->set_taps(true);
-    *request->mutable_options()->mutable_passes() = PassesOf(job_.model);
+    codegen::v1::CompileOptions* options = request->mutable_options();
+    options->set_opt_level(opt_level);
+    options->set_taps(true);
+    options->set_tap_values(codegen::v1::TAP_VALUES_RUNNING_CODE);
+    *options->mutable_passes() = PassesOf(job_.model);
     Bind(spec, "module", "transform", "module");
   }
 
-  void AddVerify(const Digest& library, bool reference, bool layers) {
+  void AddVerify(const Digest& library, const VerifyNeeds& needs) {
+    if (needs.reference || needs.taps) AddTransform();
+    if (needs.reference) AddBuild("reference", 0);
+    if (needs.taps) AddBuild("taps", job_.opt_level);
     pb::StepSpec* spec = Add("verify");
     analyser::v1::VerifyRequest* request = spec->mutable_verify();
     *request->mutable_library() = library;
     analyser::v1::VerifyOptions* options = request->mutable_options();
     options->set_samples(job_.options.samples);
-    options->set_tolerance(job_.options.tolerance);
-    options->set_oracle(reference ? analyser::v1::ORACLE_REFERENCE
-                                  : analyser::v1::ORACLE_INTERPRETER);
-    options->set_per_layer(layers);
+    if (job_.options.tolerance) options->set_tolerance(*job_.options.tolerance);
+    options->set_oracle(needs.reference ? analyser::v1::ORACLE_REFERENCE
+                                        : analyser::v1::ORACLE_INTERPRETER);
+    options->set_per_layer(needs.layers);
     options->set_seed(job_.options.seed);
     options->set_threads(job_.options.threads);
+    *options->mutable_passes() = PassesOf(job_.model);
     for (const auto& [symbol, size] : job_.options.sizes) {
       step::v1::SymbolSize* added = options->add_sizes();
       added->set_symbol(symbol);
       added->set_size(size);
     }
     Take(spec, "canonical", [=] { return request->mutable_canonical(); });
-    if (reference) Bind(spec, "reference_library", "reference", "library");
-    if (layers) Bind(spec, "tap_library", "taps", "library");
+    if (needs.reference) Bind(spec, "reference_library", "reference", "library");
+    if (needs.taps) Bind(spec, "tap_library", "taps", "library");
   }
 
   const pb::WorkflowSpec& spec() const { return spec_; }
@@ -122,24 +127,34 @@ class Steps {
   std::pair<std::string, std::string> module_;
 };
 
-absl::StatusOr<bool> NeedsReference(const VerifyJob& job, const pb::BatchModel& model,
+// Whether an operator makes integers of floats, so that there are groups to check.
+bool Quantizes(const analyser::v1::ModelReport& report) {
+  return std::any_of(report.operators().begin(), report.operators().end(), [](const auto& each) {
+    return each.op() == "QuantizeLinear" || each.op() == "DynamicQuantizeLinear" ||
+           each.op().starts_with("QLinear");
+  });
+}
+
+absl::StatusOr<VerifyNeeds> NeedsOf(const VerifyJob& job, const pb::BatchModel& model,
                                     GatewayClient& client, const StepContext& context) {
-  if (!job.options.oracle.empty()) return job.options.oracle == "reference";
   Steps steps(job, model);
   steps.AddAnalyse();
   QUENCH_ASSIGN_OR_RETURN(const pb::Workflow workflow, client.Run(steps.spec(), context));
   QUENCH_ASSIGN_OR_RETURN(const auto report, DownloadMessage<analyser::v1::ModelReport>(
                                                  workflow, "analyse", "report", client, context));
-  return report.macs() > analyser::kInterpreterMacs;
+  VerifyNeeds needs;
+  needs.reference = job.options.oracle.empty() ? report.macs() > analyser::kInterpreterMacs
+                                               : job.options.oracle == "reference";
+  needs.layers = job.options.per_layer;
+  needs.taps = needs.layers || Quantizes(report);
+  return needs;
 }
 
 absl::StatusOr<analyser::VerifyReport> Compare(const VerifyJob& job, const pb::BatchModel& model,
-                                               const Digest& library, bool reference, bool layers,
+                                               const Digest& library, const VerifyNeeds& needs,
                                                GatewayClient& client, const StepContext& context) {
   Steps steps(job, model);
-  if (reference) steps.AddReference();
-  if (layers) steps.AddTaps();
-  steps.AddVerify(library, reference, layers);
+  steps.AddVerify(library, needs);
   QUENCH_ASSIGN_OR_RETURN(const pb::Workflow workflow, client.Run(steps.spec(), context));
   QUENCH_ASSIGN_OR_RETURN(const auto result, DownloadMessage<analyser::v1::VerifyResult>(
                                                  workflow, "verify", "result", client, context));
@@ -155,14 +170,13 @@ absl::StatusOr<analyser::VerifyReport> VerifyThere(const VerifyJob& job,
   QUENCH_ASSIGN_OR_RETURN(const pb::BatchModel model, UploadModel(job.model, *client, context));
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> library,
                           client->UploadFiles({job.library}, context));
-  QUENCH_ASSIGN_OR_RETURN(const bool reference, NeedsReference(job, model, *client, context));
-  const auto compare = [&](bool layers) {
-    return Compare(job, model, library[0], reference, layers, *client, context);
-  };
-  absl::StatusOr<analyser::VerifyReport> report = compare(job.options.per_layer);
+  QUENCH_ASSIGN_OR_RETURN(VerifyNeeds needs, NeedsOf(job, model, *client, context));
+  absl::StatusOr<analyser::VerifyReport> report =
+      Compare(job, model, library[0], needs, *client, context);
+  if (!report.ok() || report->kernels.passed || needs.layers) return report;
   // Something is wrong: which layer it was is what the user asks next.
-  if (report.ok() && !report->passed && !job.options.per_layer) return compare(true);
-  return report;
+  needs.layers = needs.taps = true;
+  return Compare(job, model, library[0], needs, *client, context);
 }
 
 }  // namespace quench::cli

@@ -1,0 +1,123 @@
+// Does a library compute what its model says? Two answers: `kernels`, whether the code computes the
+// graph that the passes made, and `rewrites`, whether that graph computes what the model does.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/context.h"
+#include "common/ir/graph.h"
+#include "common/passes/pass.h"
+
+namespace quench::analyser {
+
+// Compiles a graph into `library`. Given by whoever composes the services: the analyser itself dials
+// nobody.
+using BuildFunction = std::function<absl::Status(
+    const Graph& graph, const std::filesystem::path& library, const StepContext& context)>;
+
+// What the interpreter is asked to compute before a reference build stands in for it. It does about
+// a thousand million of them a second.
+inline constexpr int64_t kInterpreterMacs = 20'000'000'000;
+
+struct VerifyOptions {
+  int samples = 3;
+  std::optional<double> tolerance;  // of floats, in place of DefaultTolerance
+  std::string oracle;               // "interpreter", "reference", "" picks by MACs
+  bool per_layer = false;
+  uint64_t seed = 1;
+  int threads = 1;
+  std::map<std::string, int64_t> sizes;  // of symbolic dims, by name
+  passes::PassOptions passes;            // those that the library was compiled with
+  // Both with taps that show the values of the code that runs. The canonical graph as the library
+  // under test was built, all passes included: for layers, and for groups of integers.
+  BuildFunction build_twin;
+  // A graph as it is, every layer on its reference nest: for the reference oracle.
+  BuildFunction build_reference;
+};
+
+// The largest RelativeError that a value of floats may have, by the coarsest type that it is
+// computed from: 1e-4 for f64 and f32. Narrower ones are rounded by both sides at different places,
+// and get four units in the last place of their largest element: 4 * 2^-10 for f16, 4 * 2^-7 for
+// bf16, and so on. Everything else is compared bit for bit: 0.
+double DefaultTolerance(DataType type);
+
+// One value, compared.
+struct ValueError {
+  std::string name;
+  double error = 0;  // RelativeError, the worst over all samples
+  double tolerance = 0;
+  DataType type = DataType::kUndefined;               // whose tolerance that is
+  bool passed() const { return error <= tolerance; }  // false for NaN
+};
+
+struct LayersReport {
+  bool compared = false;           // asked for, or an output is wrong
+  std::vector<ValueError> values;  // in execution order
+  // Of the library, without a value of that name, type and dims on the other side.
+  std::vector<std::string> without_counterpart;
+  std::string first, worst;  // out of tolerance
+};
+
+struct KernelsReport {
+  bool passed = false;
+  std::string oracle;  // "interpreter" or "reference"
+  std::vector<ValueError> outputs;
+  LayersReport layers;
+};
+
+// A value that is quantized otherwise than the model says.
+struct GroupFailure {
+  std::string node, value;          // node: of the source model
+  int64_t wrong = 0, elements = 0;  // over all samples
+  // The element that is farthest off: its row-major index, what the library has, and what the model
+  // computes, in steps, before that is rounded.
+  int64_t index = 0, actual = 0;
+  double expected = 0;
+};
+
+// An output beside that of the model as it was before any pass, in float.
+struct OutputReport {
+  ValueError value;    // of quantized models: computed from the library's own integers
+  double sqnr_db = 0;  // end to end; infinite if they are equal
+};
+
+// Of a model that quantizes values: every quantized value that the library has is fed to the model,
+// whose Q/DQ form computes the next ones from it, in float, by the interpreter. An integer may be
+// one step off where the number that is rounded lies within 1e-3 of a tie, and nowhere else.
+// Of other models: outputs beside those of the model.
+struct RewritesReport {
+  bool checked = false;  // else `reason` says why not
+  bool passed = false;
+  std::string reason;
+  bool quantized = false;
+  int64_t groups = 0, elements = 0;  // quantized values that were compared; over all samples
+  int64_t ties = 0;                  // elements one step off at a tie
+  std::vector<GroupFailure> failures;
+  // Quantized values of the model that the library does not have: they are computed within the
+  // groups of others.
+  std::vector<std::string> without_counterpart;
+  std::vector<OutputReport> outputs;
+};
+
+struct VerifyReport {
+  bool passed = false;  // kernels, and rewrites where they were checked
+  KernelsReport kernels;
+  RewritesReport rewrites;
+};
+
+// Compares an artifact with its model on random inputs. A mismatch is a report with passed = false,
+// not an error. Memory: one sample's quantized values; with layers, one sample's values.
+absl::StatusOr<VerifyReport> Verify(const Graph& canonical, const std::filesystem::path& artifact,
+                                    const VerifyOptions& options, const StepContext& context = {});
+
+std::string ToTable(const VerifyReport& report, int samples);
+std::string ToJson(const VerifyReport& report, int samples);
+
+}  // namespace quench::analyser

@@ -1,0 +1,51 @@
+// Does the graph that the passes made compute what the model does?
+#pragma once
+
+#include <memory>
+
+#include "common/runner/fidelity.h"
+#include "services/analyser/cut.h"
+#include "services/analyser/verify_parts.h"
+
+namespace quench::analyser {
+
+class RewriteCheck {
+ public:
+  // Whether there are groups of integers to look at.
+  static bool NeedsTwin(const Graph& model);
+  // `rewritten` has the values that the library computes. `twin`, the library with taps, may be
+  // null: the groups of a quantized model are not checked then. Both must outlive this.
+  static absl::StatusOr<RewriteCheck> Create(const Graph& model, const Graph& rewritten,
+                                             const VerifyOptions& options, Artifact* twin);
+  // A run of the library.
+  absl::Status Add(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
+                   const StepContext& context);
+  RewritesReport Finish();
+
+ private:
+  class Comparison;
+  using Tensors = std::map<std::string, Tensor>;  // by value name
+  RewriteCheck(Graph model, const Graph& rewritten, Artifact* twin)
+      : model_(std::move(model)), rewritten_(&rewritten), twin_(twin) {}
+  absl::Status AddGroups(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
+                         const StepContext& context);
+  absl::StatusOr<Tensors> RunTwin(const std::vector<Tensor>& inputs,
+                                  const std::vector<Tensor>& outputs, const StepContext& context);
+  absl::Status AddHidden(const std::vector<Tensor>& inputs, Tensors& taps,
+                         const StepContext& context);
+  void ChooseGroups(const Tensors& taps);
+
+  Graph model_;  // QLinear operators expanded
+  const Graph* rewritten_;
+  Artifact* twin_;
+  std::map<std::string, DataType> wanted_;  // the model's quantized values
+  std::vector<Quantizer> quantizers_;       // of the model
+  std::vector<Quantizer> groups_;           // those whose integers the library shows
+  std::vector<std::string> fed_;            // names of the inputs that follow the model's own
+  Graph cut_;                               // the model cut at those, once there was a sample
+  std::vector<NoiseSums> noise_;            // per output
+  std::map<std::string, GroupFailure> failures_;
+  RewritesReport report_;
+};
+
+}  // namespace quench::analyser
