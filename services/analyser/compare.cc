@@ -9,7 +9,6 @@
 #include "common/runner/fidelity.h"
 #include "common/runner/runner.h"
 #include "services/analyser/json_number.h"
-#include "services/analyser/json_number.h"
 
 namespace quench::analyser {
 namespace {

@@ -77,7 +77,8 @@ void PrintRewrites(const RewritesReport& rewrites, int samples, std::string& tex
   for (const OutputReport& output : rewrites.outputs) {
     const ValueError& value = output.value;
     text += fmt::format("{:<48} {:>12}  {}\n", value.name, Decibels(output.sqnr_db),
-                        "against the model in float, before any pass");
+                        rewrites.quantized ? "against the model in float, before any pass"
+                                           : "against the model before any pass");
     if (!rewrites.checked || value.passed()) continue;
     text +=
         fmt::format("{:<48} {:>12.3g}  {}  OUT OF TOLERANCE\n", "", value.error, Tolerance(value));
