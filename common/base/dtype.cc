@@ -62,6 +62,8 @@ int DataTypeBits(DataType type) { return RowOf(type).bits; }
 
 int64_t DataTypeBytes(DataType type, int64_t count) { return (count * DataTypeBits(type) + 7) / 8; }
 
+bool IsHalf(DataType type) { return type == DataType::kF16 || type == DataType::kBF16; }
+
 bool IsFloat(DataType type) {
   switch (type) {
     case DataType::kF64:

@@ -53,6 +53,7 @@ int DataTypeBits(DataType type);
 int64_t DataTypeBytes(DataType type, int64_t count);
 
 bool IsFloat(DataType type);     // f64 f32 f16 bf16 f8* f4
+bool IsHalf(DataType type);      // f16 bf16
 bool IsSigned(DataType type);    // i64 .. i2
 bool IsUnsigned(DataType type);  // u64 .. u2, not bool
 bool IsInteger(DataType type);   // signed or unsigned, not bool

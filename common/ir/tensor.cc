@@ -204,6 +204,18 @@ Tensor Tensor::Widened() const {
   return wide;
 }
 
+Tensor Tensor::Floats(DataType dtype, std::vector<int64_t> dims, std::span<const float> values) {
+  Tensor tensor = Zeros(dtype, std::move(dims));
+  std::byte* bytes = tensor.mutable_bytes();
+  if (dtype == DataType::kF32) {
+    std::copy(values.begin(), values.end(), reinterpret_cast<float*>(bytes));
+    return tensor;
+  }
+  std::transform(values.begin(), values.end(), reinterpret_cast<uint16_t*>(bytes),
+                 dtype == DataType::kF16 ? FloatToHalf : FloatToBfloat16);
+  return tensor;
+}
+
 double Tensor::FloatAt(int64_t index) const {
   switch (dtype_) {
     case DataType::kF64:

@@ -4,9 +4,11 @@
 //     ==>   x -> Conv(W * k, (b - m) * k + t), k = s / sqrt(v + epsilon)
 //   x -> Conv(W, b) -> Mul(k) -> Add(t)
 //     ==>   x -> Conv(W * k, b * k + t), k and t per channel or scalar
-//   For Conv, ConvTranspose and Gemm whose output is used once. Computed in double, rounded once.
+//   For Conv, ConvTranspose and Gemm whose output is used once. Computed in double, rounded once to
+//   the weights' type: f32, or f16 or bf16 where what is folded fits them.
 //   source: Jacob et al. 2018, arXiv 1712.05877, section 3.2 (the inference-time fold)
 //   case: FoldBatchNormsTest
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -23,12 +25,14 @@ struct Affine {
   std::vector<double> shift;
 };
 
-bool IsF32(const Tensor* tensor) { return tensor != nullptr && tensor->dtype() == DataType::kF32; }
+bool IsFloats(const Tensor* tensor) {
+  return tensor != nullptr && (tensor->dtype() == DataType::kF32 || IsHalf(tensor->dtype()));
+}
 
 // Values per channel of a constant that broadcasts along the channel axis (1) of a rank-`rank`
 // tensor, or nullopt.
 std::optional<std::vector<double>> PerChannel(const Tensor* constant, int rank, int64_t channels) {
-  if (!IsF32(constant)) return std::nullopt;
+  if (!IsFloats(constant)) return std::nullopt;
   std::vector<double> values(static_cast<size_t>(channels));
   if (constant->size() == 1) {
     if (constant->rank() > rank) return std::nullopt;
@@ -49,7 +53,7 @@ std::optional<Affine> AffineOfBatchNorm(const Graph& graph, const Node& node, in
   std::vector<double> parts[4];
   for (size_t i = 0; i < 4; ++i) {
     const Tensor* constant = ConstantOf(graph, node.inputs[i + 1]);
-    if (!IsF32(constant) || constant->size() != channels) return std::nullopt;
+    if (!IsFloats(constant) || constant->size() != channels) return std::nullopt;
     for (int64_t c = 0; c < channels; ++c) parts[i].push_back(constant->FloatAt(c));
   }
   const double epsilon = node.Float("epsilon", 1e-5);
@@ -127,7 +131,7 @@ std::optional<Foldable> FoldableOf(const Graph& graph, const Node& node) {
   if (node.op != "Conv" && node.op != "ConvTranspose" && node.op != "Gemm") return std::nullopt;
   Foldable result;
   result.weight = ConstantOf(graph, node.inputs[1]);
-  if (!IsF32(result.weight) || result.weight->rank() < 2 || result.weight->size() == 0)
+  if (!IsFloats(result.weight) || result.weight->rank() < 2 || result.weight->size() == 0)
     return std::nullopt;
   if (node.op == "Gemm" && (node.Float("alpha", 1) != 1 || node.Float("beta", 1) != 1))
     return std::nullopt;
@@ -135,34 +139,39 @@ std::optional<Foldable> FoldableOf(const Graph& graph, const Node& node) {
   result.bias.assign(static_cast<size_t>(channels), 0.0);
   if (node.inputs.size() < 3 || node.inputs[2] == kNone) return result;
   const Tensor* bias = ConstantOf(graph, node.inputs[2]);
-  if (!IsF32(bias) || bias->rank() != 1 || bias->size() != channels) return std::nullopt;
+  if (!IsFloats(bias) || bias->rank() != 1 || bias->size() != channels) return std::nullopt;
   for (int64_t c = 0; c < channels; ++c) result.bias[static_cast<size_t>(c)] = bias->FloatAt(c);
   return result;
 }
 
-void FoldInto(Graph& graph, NodeId id, const Foldable& foldable, const Affine& affine) {
-  const Tensor source = *foldable.weight;
-  Tensor weight = Tensor::Zeros(DataType::kF32, source.dims());
-  float* out = reinterpret_cast<float*>(weight.mutable_bytes());
-  const std::span<const float> in = source.as<float>();
-  const Channels layout = ChannelsOf(graph.node(id), source.dims());
+// Weight and bias times and plus the map; nothing where a finite number becomes infinite.
+std::optional<std::pair<Tensor, Tensor>> Folded(const Node& node, const Foldable& foldable,
+                                                const Affine& affine) {
+  const Tensor& source = *foldable.weight;
+  const Channels layout = ChannelsOf(node, source.dims());
+  const bool halves = IsHalf(source.dtype());
+  const std::span<const float> floats = source.as<float>();
+  std::vector<float> weight(static_cast<size_t>(source.size()));
   const auto run = static_cast<size_t>(layout.run);
-  for (size_t begin = 0; begin < in.size(); begin += run) {
+  for (size_t begin = 0; begin < weight.size(); begin += run) {
     const double scale = affine.scale[static_cast<size_t>(layout.Of(static_cast<int64_t>(begin)))];
-    for (size_t i = begin; i < begin + run; ++i) out[i] = static_cast<float>(in[i] * scale);
+    for (size_t i = begin; i < begin + run; ++i) {
+      const double in = halves ? source.FloatAt(static_cast<int64_t>(i)) : floats[i];
+      weight[i] = static_cast<float>(in * scale);
+    }
   }
   std::vector<float> bias;
   for (size_t c = 0; c < affine.scale.size(); ++c) {
     bias.push_back(static_cast<float>(foldable.bias[c] * affine.scale[c] + affine.shift[c]));
   }
-  const std::string base = graph.node(id).name;
-  const ValueId w = graph.AddConstant(base + ".weight", std::move(weight));
-  const int64_t channels = static_cast<int64_t>(bias.size());
-  const ValueId b = graph.AddConstant(base + ".bias", Tensor::Of(DataType::kF32, {channels}, bias));
-  Node& node = graph.node(id);
-  node.inputs.resize(3, kNone);
-  node.inputs[1] = w;
-  node.inputs[2] = b;
+  const auto fits = [](float value) { return std::abs(value) <= 65504; };
+  if (source.dtype() == DataType::kF16 && !(std::all_of(weight.begin(), weight.end(), fits) &&
+                                            std::all_of(bias.begin(), bias.end(), fits))) {
+    return std::nullopt;
+  }
+  const auto channels = static_cast<int64_t>(bias.size());
+  return std::pair(Tensor::Floats(source.dtype(), source.dims(), weight),
+                   Tensor::Floats(source.dtype(), {channels}, bias));
 }
 
 // Absorbs the single user of node `id`, if it is an affine map per channel. True if it did.
@@ -178,7 +187,14 @@ bool AbsorbUser(Graph& graph, NodeId id, std::vector<NodeId>& user, const std::v
   const auto affine =
       AffineOf(graph, graph.node(next), y, static_cast<int64_t>(foldable->bias.size()));
   if (!affine) return false;
-  FoldInto(graph, id, *foldable, *affine);
+  auto folded = Folded(graph.node(id), *foldable, *affine);
+  if (!folded) return false;
+  const std::string base = graph.node(id).name;
+  const ValueId weight = graph.AddConstant(base + ".weight", std::move(folded->first));
+  const ValueId bias = graph.AddConstant(base + ".bias", std::move(folded->second));
+  graph.node(id).inputs.resize(3, kNone);
+  graph.node(id).inputs[1] = weight;
+  graph.node(id).inputs[2] = bias;
   // The node takes over the output of the one it absorbed, name and all.
   const ValueId result = graph.node(next).outputs[0];
   graph.node(next).outputs[0] = y;

@@ -4,6 +4,7 @@
 #include <absl/status/statusor.h>
 
 #include <functional>
+#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -16,7 +17,11 @@
 namespace quench::passes {
 
 struct PassOptions {
-  int64_t batch = 0;               // set_batch_size: 0 leaves the batch as it is
+  int64_t batch = 0;     // set_batch_size: 0 leaves the batch as it is
+  bool float16 = false;  // store_float16: weights and activations in 16 bits
+  // store_float16: the largest |x| that values had on samples, by name; what comes near the end of
+  // f16's range stays f32.
+  std::map<std::string, double> magnitudes;
   std::set<std::string> disabled;  // passes not to run, by name
   std::string stop_after;          // the pipeline ends after this pass; "" runs all
   int opt_level = 3;               // codegen's passes: what the code is built at, 0 to 3

@@ -116,6 +116,11 @@ void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>
   }
 }
 
+void AddFloat16Flag(const Options& options, const std::shared_ptr<ModelOptions>& model) {
+  options.Flag("--float16", model->float16,
+               "Store weights and activations as f16 where that is safe; sums stay f32");
+}
+
 absl::StatusOr<FileKind> KindOf(const std::string& path) {
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const FileMapping> file, FileMapping::Open(path));
   const std::span<const std::byte> bytes = file->bytes();
@@ -205,6 +210,8 @@ absl::StatusOr<importer::Imported> LoadModel(const ModelOptions& options,
 passes::PassOptions PassOptionsOf(const ModelOptions& options) {
   passes::PassOptions result;
   result.batch = options.batch;
+  result.float16 = options.float16;
+  result.magnitudes = options.magnitudes;
   result.disabled.insert(options.disabled.begin(), options.disabled.end());
   return result;
 }

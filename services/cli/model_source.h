@@ -28,6 +28,8 @@ struct ModelOptions {
   std::vector<std::string> outputs;  // value names
   int64_t opset = 0;
   int64_t batch = 0;
+  bool float16 = false;
+  std::map<std::string, double> magnitudes;  // of values, from statistics: for float16
   std::string external_root;
   std::vector<std::string> disabled;  // filled by the --no-PASS flags
 };
@@ -35,6 +37,9 @@ struct ModelOptions {
 // MODEL and the import options. `passes` adds --batch and one --no-PASS flag per pass.
 void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>& model,
                      bool passes);
+
+// --float16, of commands that compile, or look at what is compiled.
+void AddFloat16Flag(const Options& options, const std::shared_ptr<ModelOptions>& model);
 
 // Splits NAME=VALUE at the first '='; INVALID_ARGUMENT naming the option otherwise.
 absl::StatusOr<std::pair<std::string, std::string>> SplitAssignment(const std::string& option,

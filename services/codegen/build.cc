@@ -398,7 +398,8 @@ absl::Status Builder::BuildNode(Frame& frame, const Node& node, const Choice& ch
   node_ = static_cast<int>(program_.nodes.size());
   program_.nodes.push_back({OriginOf(node), node.op, kernel});
   reports_.push_back({OriginOf(node), node.op, kernel, choice.runner_up, choice.candidate.reason,
-                      choice.candidate.cost, choice.candidate.slow});
+                      choice.candidate.cost, choice.candidate.slow,
+                      MultiplicationsOf(frame.graph, node)});
   if (reports_.back().slow.empty()) reports_.back().slow = WhyIntegersSaveLittle(frame.graph, node);
   Add(Step::Kind::kNode);
   const absl::Status status =

@@ -101,6 +101,21 @@ Graph WithOwnSymbols(const Graph& graph) {
   return copy;
 }
 
+// Nests that do more than a hundredth of a model's multiplications: micro-kernels do them several
+// times as fast, where one takes the operator and its types.
+void NameSlowNests(std::vector<KernelReport>& kernels) {
+  constexpr double kShare = 0.01;
+  double all = 0;
+  for (const KernelReport& kernel : kernels) all += kernel.multiplications;
+  for (KernelReport& kernel : kernels) {
+    const bool nest = kernel.kernel == "scheduled" || kernel.kernel == "reference";
+    if (!nest || !kernel.slow.empty() || kernel.multiplications <= kShare * all) continue;
+    kernel.slow =
+        fmt::format("{:.0f} % of all multiplications, by a nest: no micro-kernel takes it",
+                    100 * kernel.multiplications / all);
+  }
+}
+
 struct Variant {
   Target target;
   Graph graph;
@@ -266,6 +281,9 @@ class Compiler {
                     best.target.features.empty() ? "" : " " + best.target.features);
     for (const Target& target : targets) report_.variants.push_back(target.name);
     report_.kernels = best.built.reports;
+    if (options_.opt_level >= 2) NameSlowNests(report_.kernels);
+    if (options_.passes.float16)
+      report_.kept_float32 = passes::KeptInFloat32(graph_, options_.passes);
     report_.arena_bytes = best.built.program.typical_arena_bytes;
     report_.arena_lower_bound = best.built.program.typical_lower_bound;
   }

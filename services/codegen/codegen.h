@@ -11,6 +11,7 @@
 
 #include "common/base/context.h"
 #include "common/ir/graph.h"
+#include "common/passes/float16.h"
 #include "common/passes/pass.h"
 #include "services/codegen/targets/host_cpu.h"
 
@@ -44,8 +45,11 @@ struct KernelReport {
   std::string kernel;     // chosen candidate
   std::string runner_up;  // next best, "" if none
   std::string reason;
-  double cost = 0;   // predicted, in cost-model units
-  std::string slow;  // why integers make it no faster than floats would be; empty where they do
+  double cost = 0;  // predicted, in cost-model units
+  // Why it is slower than a reader might expect: integers that make nothing faster, or many
+  // multiplications without a micro-kernel. Empty where that is not so.
+  std::string slow;
+  double multiplications = 0;  // at typical sizes
 };
 
 struct CompileReport {
@@ -55,7 +59,8 @@ struct CompileReport {
   std::vector<KernelReport> kernels;
   int64_t arena_bytes = 0;  // at typical sizes
   int64_t arena_lower_bound = 0;
-  int64_t weight_bytes = 0;  // packed
+  int64_t weight_bytes = 0;                       // packed
+  std::vector<passes::KeptFloat32> kept_float32;  // with passes.float16
   double seconds = 0;
 };
 

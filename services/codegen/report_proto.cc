@@ -16,10 +16,17 @@ v1::CompileReport ToProto(const CompileReport& report) {
     out->set_reason(kernel.reason);
     out->set_cost(kernel.cost);
     out->set_slow(kernel.slow);
+    out->set_multiplications(kernel.multiplications);
   }
   message.set_arena_bytes(report.arena_bytes);
   message.set_arena_lower_bound_bytes(report.arena_lower_bound);
   message.set_weight_bytes(report.weight_bytes);
+  for (const passes::KeptFloat32& kept : report.kept_float32) {
+    v1::KeptFloat32* out = message.add_kept_float32();
+    out->set_node(kept.node);
+    out->set_op(kept.op);
+    out->set_reason(kept.reason);
+  }
   return message;
 }
 
@@ -30,11 +37,14 @@ CompileReport FromProto(const v1::CompileReport& message) {
   report.variants = {message.variants().begin(), message.variants().end()};
   for (const v1::KernelReport& kernel : message.kernels()) {
     report.kernels.push_back({kernel.node(), kernel.op(), kernel.kernel(), kernel.runner_up(),
-                              kernel.reason(), kernel.cost(), kernel.slow()});
+                              kernel.reason(), kernel.cost(), kernel.slow(),
+                              kernel.multiplications()});
   }
   report.arena_bytes = message.arena_bytes();
   report.arena_lower_bound = message.arena_lower_bound_bytes();
   report.weight_bytes = message.weight_bytes();
+  for (const v1::KeptFloat32& kept : message.kept_float32())
+    report.kept_float32.push_back({kept.node(), kept.op(), kept.reason()});
   return report;
 }
 

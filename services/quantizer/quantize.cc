@@ -485,12 +485,7 @@ absl::StatusOr<QuantizedModule> Quantize(const Graph& graph, const Statistics* s
       return InvalidArgument("statistics are for activations, which stay in float");
     return QuantizeWeightsOnly(std::move(checked), options, context);
   }
-  if (statistics != nullptr && statistics->fingerprint != fingerprint) {
-    return absl::FailedPreconditionError(fmt::format(
-        "the statistics are of module `{}`, this is `{}`: another model, or other passes; "
-        "calibrate again",
-        statistics->fingerprint.substr(0, 16), fingerprint.substr(0, 16)));
-  }
+  if (statistics != nullptr) QUENCH_RETURN_IF_ERROR(CheckStatisticsOf(*statistics, fingerprint));
   QUENCH_ASSIGN_OR_RETURN(Graph fused,
                           passes::RunPass(*passes::FindPass("fuse_groups"), std::move(checked),
                                           options.passes, context));

@@ -143,4 +143,12 @@ absl::Status Statistics::Merge(const Statistics& other) {
   return absl::OkStatus();
 }
 
+absl::Status CheckStatisticsOf(const Statistics& statistics, const std::string& fingerprint) {
+  if (statistics.fingerprint == fingerprint) return absl::OkStatus();
+  return absl::FailedPreconditionError(fmt::format(
+      "the statistics are of module `{}`, this is `{}`: another model, or other passes; "
+      "calibrate again",
+      statistics.fingerprint.substr(0, 16), fingerprint.substr(0, 16)));
+}
+
 }  // namespace quench::quantizer

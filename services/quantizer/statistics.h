@@ -53,4 +53,7 @@ struct Statistics {
   absl::Status Merge(const Statistics& other);
 };
 
+// FAILED_PRECONDITION unless the statistics are of the module with this fingerprint.
+absl::Status CheckStatisticsOf(const Statistics& statistics, const std::string& fingerprint);
+
 }  // namespace quench::quantizer

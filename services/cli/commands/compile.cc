@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -35,6 +37,7 @@ constexpr char kCompileExamples[] = R"(Examples:
   quench compile m.onnx --quantize int8 --per-channel --calibration-data samples   in 8-bit integers
   quench compile m.onnx --quantize int8 --calibration-data samples --max-drop 0.5% --labels labels.txt
                                                              no more than half a point of accuracy lost
+  quench compile m.onnx --float16                            weights and activations in half the bytes, sums in f32
   quench compile gpt.onnx --quantize int4                    weights of products in 4 bits, 32 to a scale
   quench compile m.onnx --gateway build-farm:7450            the same bytes, compiled elsewhere)";
 
@@ -84,8 +87,12 @@ std::string Metadata(const CompileArgs& args, const Made& made) {
                        {"runner_up", kernel.runner_up},
                        {"reason", kernel.reason},
                        {"cost", kernel.cost},
-                       {"slow", kernel.slow}});
+                       {"slow", kernel.slow},
+                       {"multiplications", kernel.multiplications}});
   }
+  nlohmann::json kept = nlohmann::json::array();
+  for (const passes::KeptFloat32& each : report.kept_float32)
+    kept.push_back({{"node", each.node}, {"op", each.op}, {"reason", each.reason}});
   nlohmann::json metadata = {{"producer", fmt::format("quench {}", QUENCH_VERSION)},
                              {"model", fs::path(args.model->model).filename().string()},
                              {"uuid", report.uuid},
@@ -100,6 +107,7 @@ std::string Metadata(const CompileArgs& args, const Made& made) {
                              {"arena_lower_bound", report.arena_lower_bound},
                              {"weight_bytes", report.weight_bytes},
                              {"kernels", kernels}};
+  if (args.model->float16) metadata["kept_float32"] = kept;
   if (made.quantized) {
     metadata["quantization"] = CountsToJson(made.quantized->report);
     metadata["layers"] = LayersToJson(made.quantized->report);
@@ -160,7 +168,16 @@ void PrintSummary(const CompileArgs& args, const codegen::CompileReport& report)
       static_cast<double>(report.arena_lower_bound) / 1e6, report.uuid);
 }
 
-// What integers do not make faster, of a model that was quantized for that.
+void PrintKeptFloat32(const codegen::CompileReport& report) {
+  constexpr size_t kMost = 20;
+  const std::vector<passes::KeptFloat32>& kept = report.kept_float32;
+  for (size_t i = 0; i < std::min(kept.size(), kMost); ++i)
+    fmt::print("  f32      {} ({}): {}\n", kept[i].node, kept[i].op, kept[i].reason);
+  if (kept.size() > kMost)
+    fmt::print("  f32      and {} more: --export-metadata lists them\n", kept.size() - kMost);
+}
+
+// What is slower than one might expect.
 void PrintSlow(const codegen::CompileReport& report) {
   for (const codegen::KernelReport& kernel : report.kernels) {
     if (!kernel.slow.empty()) fmt::print("  slow     {}: {}\n", kernel.node, kernel.slow);
@@ -212,17 +229,41 @@ absl::StatusOr<Made> MakeHere(const CompileArgs& args, const QuantizeJob& job,
   return made;
 }
 
+// The largest magnitudes of values on samples, for --float16.
+absl::StatusOr<std::map<std::string, double>> MagnitudesOf(const CompileArgs& args,
+                                                           const StepContext& context) {
+  ModelOptions plain = *args.model;
+  plain.float16 = false;  // statistics are of the model as it is
+  QUENCH_ASSIGN_OR_RETURN(const Graph graph,
+                          PrepareForQuantization(plain, args.how->rescue, context));
+  QUENCH_ASSIGN_OR_RETURN(const quantizer::Statistics statistics,
+                          quantizer::ReadStatistics(args.job.calibration));
+  QUENCH_RETURN_IF_ERROR(quantizer::CheckStatisticsOf(statistics, Fingerprint(graph)));
+  std::map<std::string, double> magnitudes;
+  for (const auto& [name, value] : statistics.values)
+    magnitudes[name] = std::max(std::abs(double{value.low}), std::abs(double{value.high}));
+  for (const std::string& name : statistics.not_finite)
+    magnitudes[name] = std::numeric_limits<double>::infinity();
+  return magnitudes;
+}
+
 bool IsFourBits(const std::string& dtype) { return dtype == "int4" || dtype == "uint4"; }
 
 absl::Status CheckQuantization(const CompileArgs& args) {
   const int sources = (args.job.calibration.empty() ? 0 : 1) +
                       (args.job.samples.data.empty() ? 0 : 1) +
                       (args.job.samples.random > 0 ? 1 : 0);
+  if (args.model->float16 && !args.quantize.empty()) {
+    return InvalidArgument(
+        "--float16 and --quantize are two ways to store numbers; a model is compiled with one");
+  }
   if (args.quantize.empty()) {
-    if (sources == 0 && args.job.samples.images.empty() && !IsChanged(*args.how))
+    const bool magnitudes = args.model->float16 && !args.job.calibration.empty();
+    if (sources == (magnitudes ? 1 : 0) && args.job.samples.images.empty() && !IsChanged(*args.how))
       return absl::OkStatus();
     return InvalidArgument(
-        "options of calibration and quantization are for --quantize int8, uint8, int4 or uint4");
+        "options of calibration and quantization are for --quantize int8, uint8, int4 or uint4; "
+        "--float16 takes --calibration FILE");
   }
   const bool four_bits = IsFourBits(args.quantize);
   if (four_bits && args.how->type != "any" && args.how->type != "weights") {
@@ -277,6 +318,9 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
         "--opt-level 4 (kernels chosen by measurement) does not exist yet; 0 to 3 do");
   }
   QUENCH_RETURN_IF_ERROR(CheckQuantization(args));
+  if (args.model->float16 && !args.job.calibration.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(args.model->magnitudes, MagnitudesOf(args, context));
+  }
   QUENCH_ASSIGN_OR_RETURN(const QuantizeJob job, JobOf(args));
   QUENCH_ASSIGN_OR_RETURN(TempDir folder, PrepareOutput(args));
   QUENCH_ASSIGN_OR_RETURN(
@@ -303,8 +347,8 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
   QUENCH_RETURN_IF_ERROR(context.Check());
   QUENCH_RETURN_IF_ERROR(Publish(std::move(folder), args.output));
   PrintSummary(args, *made.report);
-  if (!made.quantized) return absl::OkStatus();
-  PrintLayers(*made.quantized);
+  if (made.quantized) PrintLayers(*made.quantized);
+  PrintKeptFloat32(*made.report);
   PrintSlow(*made.report);
   return absl::OkStatus();
 }
@@ -314,6 +358,7 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
 Action DeclareCompile(const Options& options) {
   auto args = std::make_shared<CompileArgs>();
   AddModelOptions(options, args->model, true);
+  AddFloat16Flag(options, args->model);
   options.Add("--output,-o", args->output, "Folder for model.so and model.h",
               "DIR (default ./compile_output)");
   options.Add("--target", args->codegen.target, "CPU to compile for; `quench targets` lists them",
@@ -351,8 +396,11 @@ Action DeclareCompile(const Options& options) {
               "Samples that ranges are taken from: a file or a folder, see `quench calibrate`",
               "PATH");
   AddImageFlag(options, args->job.samples.images);
-  options.Add("--calibration", args->job.calibration,
-              "Instead: statistics of `quench calibrate` for this model", "FILE");
+  options.Add(
+      "--calibration", args->job.calibration,
+      "Instead: statistics of `quench calibrate` for this model; with --float16: values that "
+      "came near f16's end stay f32",
+      "FILE");
   options
       .Add("--calibration-random", args->job.samples.random,
            "Instead: random samples, where there are no real ones", "N")

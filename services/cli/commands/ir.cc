@@ -74,6 +74,7 @@ absl::Status RunIr(const IrArgs& args, const StepContext& context) {
 Action DeclareIr(const Options& options) {
   auto args = std::make_shared<IrArgs>();
   AddModelOptions(options, args->model, true);
+  AddFloat16Flag(options, args->model);
   std::vector<std::string> names;
   for (const passes::PassInfo& pass : passes::AllPasses()) names.emplace_back(pass.name);
   options

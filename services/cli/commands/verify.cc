@@ -117,6 +117,7 @@ absl::Status RunVerify(const VerifyArgs& args, const StepContext& context) {
 Action DeclareVerify(const Options& options) {
   auto args = std::make_shared<VerifyArgs>();
   AddModelOptions(options, args->model, true);
+  AddFloat16Flag(options, args->model);
   options.Add("LIBRARY", args->artifact, "The compiled library", "MODEL.so").Required();
   options.Add("--samples", args->options.samples, "Random inputs to try", "N (default 3)")
       .Range(1, 100000);

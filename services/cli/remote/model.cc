@@ -116,6 +116,12 @@ step::v1::PassOptions PassesOf(const ModelOptions& options, const std::string& s
   passes.set_batch(options.batch);
   passes.mutable_disabled()->Assign(options.disabled.begin(), options.disabled.end());
   passes.set_stop_after(stop_after);
+  passes.set_float16(options.float16);
+  for (const auto& [value, magnitude] : options.magnitudes) {
+    step::v1::ValueMagnitude* added = passes.add_magnitudes();
+    added->set_value(value);
+    added->set_magnitude(magnitude);
+  }
   return passes;
 }
 

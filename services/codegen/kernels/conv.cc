@@ -83,6 +83,7 @@ class ConvEmitter {
              .type = group_.InputType(0).dtype,
              .fill = s_.bytes ? s_.bytes->x.zero : 0,
              .run_fill = zero_,
+             .to_floats = IsHalf(s_.x_type),
              .height = b_.Size(s_.h),
              .width = b_.Size(s_.w),
              .left = s_.pad_left,
@@ -182,10 +183,10 @@ class ConvEmitter {
     }
     const int64_t count = SplitEvenly(plan_.x_axis.total.value(), plan_.x_axis.most).parts() *
                           SplitEvenly(plan_.y_axis.total.value(), plan_.y_axis.most).parts();
-    const int64_t panel = plan_.vector_weights() * 4 * tiles.vectors;
+    const int64_t panel = plan_.vector_weight_bytes() * tiles.vectors;
     const int64_t run =
         plan_.fold_width ? plan_.block_channels * s_.kernel_w : plan_.block_channels;
-    const int64_t runs = panel / (run * tiles.vectors * plan_.lanes * 4);
+    const int64_t runs = plan_.vector_weights() / (run * plan_.lanes);
     const int64_t bodies = runs * ((run + plan_.unroll - 1) / plan_.unroll);
     tiles.prefetch = PanelPrefetch::Plan(panel, bodies, count);
     if (tiles.prefetch.lines > 0) tiles.index = b_.Variable(b_.I(0));
@@ -194,7 +195,7 @@ class ConvEmitter {
   void Prefetch(const PanelTiles& tiles, MicroTile& tile) {
     if (tiles.prefetch.lines == 0) return;
     const Int slice = Min(tiles.index.Get(), b_.I(tiles.prefetch.slices - 1));
-    const int64_t panel = plan_.vector_weights() * 4 * tiles.vectors;
+    const int64_t panel = plan_.vector_weight_bytes() * tiles.vectors;
     tile.prefetch = tile.weights + panel + slice * tiles.prefetch.slice_bytes;
     tile.prefetch_lines = tiles.prefetch.lines;
     tiles.index.Set(tiles.index.Get() + 1);
@@ -205,6 +206,7 @@ class ConvEmitter {
     r.lanes = plan_.lanes;
     r.by_lane = request_.target.multiply_by_lane;
     r.bytes = s_.bytes ? &*s_.bytes : nullptr;
+    r.weight_type = s_.w_type;
     r.blocks = b_.I(plan_.blocks);
     r.block_stride = block_;
     r.kh = b_.I(s_.kernel_h);
@@ -227,7 +229,7 @@ class ConvEmitter {
     tile.x_stride = b_.I(pixel_ * s_.stride_w);
     tile.input = tiles.source + ((y - tiles.row_base) * tile.y_stride + x * tile.x_stride);
     const int64_t vector = 4 * plan_.lanes;
-    tile.weights = b_.Buffer(buffers_.Pack(0)) + tiles.vector * (plan_.vector_weights() * 4);
+    tile.weights = b_.Buffer(buffers_.Pack(0)) + tiles.vector * plan_.vector_weight_bytes();
     if (s_.has_bias) tile.bias = b_.Buffer(buffers_.Pack(1)) + tiles.vector * vector;
     if (zero_.value.valid()) {
       tile.factors = b_.Buffer(buffers_.Pack(2)) + tiles.vector * vector;
@@ -258,7 +260,8 @@ class ConvEmitter {
     const bool padding =
         tiles.last && v == tiles.vectors - 1;  // lanes without a channel must stay 0
     if (padding) *result = b_.KeepFirst(*result, b_.I(s_.out_channels % plan_.lanes));
-    b_.Store(b_.Buffer(buffers_.Output()) + place.At(result->type), *result);
+    const Vec stored = AsStored(b_, group_, *result);
+    b_.Store(b_.Buffer(buffers_.Output()) + place.At(stored.type), stored);
   }
 
   VectorBuilder& b_;
@@ -372,9 +375,9 @@ absl::StatusOr<EmittedKernel> EmitConv(const KernelRequest& request, const Candi
   packed.packs.clear();
   const std::vector<int> packs = AddPacks(request, *group, *plan, packed);
   const BufferMap buffers(request.node, candidate);
-  const std::string identity =
-      fmt::format("{} {} in{} packs{}", PlanIdentity(*plan), EpilogueIdentity(group->epilogue),
-                  fmt::join(group->inputs, ","), fmt::join(packs, ","));
+  const std::string identity = fmt::format(
+      "{} {} {} in{} packs{}", PlanIdentity(*plan), EpilogueIdentity(group->epilogue),
+      DataTypeName(group->ResultType()), fmt::join(group->inputs, ","), fmt::join(packs, ","));
   return emitter.EmitVector("conv", identity, plan->tasks, plan->scratch, *request.graph.symbols,
                             [&](VectorBuilder& b) {
                               return ConvEmitter(b, request, *group, *plan, buffers, packs).Emit();

@@ -85,7 +85,7 @@ int64_t MergedGroups(const ConvShape& shape, int lanes) {
 void PlanChannels(const Target& target, ConvPlan& plan) {
   const ConvShape& shape = plan.shape;
   const int64_t in = shape.in_channels / plan.groups;
-  const int64_t unit = 4 / plan.element();  // channels of a word
+  const int64_t unit = plan.unit();
   plan.blocks = (in + plan.lanes - 1) / plan.lanes;
   plan.block_channels = (std::min<int64_t>(in, plan.lanes) + unit - 1) / unit;
   plan.pixel_words = plan.row_major_input ? plan.block_channels : plan.lanes / unit;
@@ -183,16 +183,21 @@ std::optional<ConvShape> ReadConv(const KernelRequest& request, Group& group) {
       !x.dims[1].is_static()) {
     return std::nullopt;
   }
-  if (!bytes && (x.dtype != DataType::kF32 || weight.dtype != DataType::kF32 ||
-                 group.OutputType().dtype != DataType::kF32)) {
+  const auto is_float = [](const Type& type) {
+    return RegisterTypeOf(type.dtype) == DataType::kF32;
+  };
+  if (!bytes && (!is_float(x) || !is_float(weight) || !is_float(group.OutputType())))
     return std::nullopt;
-  }
   if (ConstantInput(request, group, 1) == nullptr || ConstantInput(request, group, 0) != nullptr)
     return std::nullopt;
   ConvShape shape;
   if (bytes) {
     shape.bytes = ReadByteRoot(request, 0, group);
     if (!shape.bytes) return std::nullopt;
+  }
+  if (!bytes) {
+    shape.x_type = x.dtype;
+    shape.w_type = weight.dtype;
   }
   shape.has_bias = bytes || group.HasInput(2);
   if (!bytes && shape.has_bias && ConstantInput(request, group, 2) == nullptr) return std::nullopt;
@@ -215,7 +220,7 @@ std::optional<ConvPlan> PlanConv(const KernelRequest& request, Group& group, boo
   plan.shape = *shape;
   plan.lanes = request.target.f32_lanes();
   plan.row_major_input = row_major_input;
-  plan.copy = shape->padded || row_major_input;
+  plan.copy = shape->padded || row_major_input || IsHalf(shape->x_type);
   plan.merged = MergedGroups(*shape, plan.lanes);
   if (plan.merged == 0) return std::nullopt;
   plan.groups = shape->groups / plan.merged;
@@ -238,7 +243,7 @@ std::string PlanIdentity(const ConvPlan& plan) {
       plan.unroll, plan.tile.y, plan.tile.x, plan.tile.vectors, plan.task_tiles,
       s.bytes ? fmt::format("{} zero {} {}", s.bytes->ToString(), s.bytes->x.zero,
                             s.bytes->x.zero_input)
-              : "floats");
+              : fmt::format("{} {}", DataTypeName(s.x_type), DataTypeName(s.w_type)));
 }
 
 Layout BlockedLayout(int block) {

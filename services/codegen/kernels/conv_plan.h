@@ -17,10 +17,11 @@ struct ConvShape {
   int64_t in_channels = 1, out_channels = 1, groups = 1;
   int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
   int64_t pad_top = 0, pad_left = 0;
+  DataType x_type = DataType::kF32, w_type = DataType::kF32;  // of floats, in memory
   bool padded = false;  // some tap may lie outside of the input
   bool has_bias = false;
 };
-// Nothing when the root is not a convolution of floats or bytes, of rank 3 or 4, with constant
+// Nothing when the root is not a convolution of f32, f16, bf16 or bytes, of rank 3 or 4, with constant
 // weights whose channels are static. Of bytes, takes the bias out of the epilogue.
 std::optional<ConvShape> ReadConv(const KernelRequest& request, Group& group);
 
@@ -29,7 +30,7 @@ std::optional<ConvShape> ReadConv(const KernelRequest& request, Group& group);
 // border, a band at a time: the copy is 1-3 % of a convolution's time, stays in L2, needs no
 // agreement with the producer about halos (two consumers may want different ones, nests need not
 // write any), and works for sizes known only at run time. The same copy gathers the channels of a
-// row-major input. Two divisions of the work into tasks:
+// row-major input, and widens f16 and bf16. Two divisions of the work into tasks:
 //  * by panels of output channels (weights larger than the input): each task streams its weights
 //  once over all pixels;
 //  * by bands of rows (input larger than the weights): each task copies its band and runs all
@@ -57,12 +58,17 @@ struct ConvPlan {
   Dim tasks = 1;
   Dim scratch = 0;  // bytes
 
-  int64_t element() const { return shape.bytes ? 1 : 4; }  // bytes of one of the input
+  int64_t element() const {  // bytes of one of the input
+    return shape.bytes ? 1 : DataTypeBits(shape.x_type) / 8;
+  }
+  int64_t unit() const { return shape.bytes ? 4 : 1; }                       // channels of a word
+  int64_t weight_element() const { return DataTypeBits(shape.w_type) / 8; }  // bytes of its words
   int64_t out_blocks() const { return groups * vectors; }
   int64_t taps() const { return shape.kernel_h * shape.kernel_w; }
   // Words of weights per vector of output channels.
   int64_t vector_weights() const { return blocks * taps() * block_channels * lanes; }
-  int64_t weight_bytes() const { return out_blocks() * vector_weights() * 4; }
+  int64_t vector_weight_bytes() const { return vector_weights() * weight_element(); }
+  int64_t weight_bytes() const { return out_blocks() * vector_weight_bytes(); }
   int64_t band_rows(int64_t rows) const {  // input rows under `rows` output rows
     return (rows - 1) * shape.stride_h + (shape.kernel_h - 1) * shape.dilation_h + 1;
   }

@@ -26,8 +26,9 @@ struct DepthwisePlan {
   int64_t band_rows() const { return (band - 1) * shape.stride_h + reach_h(); }
 };
 
-// Bytes are always copied.
-bool Copies(const ConvShape& shape) { return shape.padded || shape.bytes; }
+// What the copy makes floats is always copied.
+bool Widens(const ConvShape& shape) { return shape.bytes || IsHalf(shape.x_type); }
+bool Copies(const ConvShape& shape) { return shape.padded || Widens(shape); }
 
 std::optional<DepthwisePlan> MakePlan(const KernelRequest& request, Group& group) {
   const std::optional<ConvShape> shape = ReadConv(request, group);
@@ -111,14 +112,14 @@ class DepthwiseEmitter {
              .type = group_.InputType(0).dtype,
              .fill = s_.bytes ? s_.bytes->x.zero : 0,
              .run_fill = s_.bytes ? LoadRunZero(b_, group_, s_.bytes->x, buffers_) : RunZero{},
-             .to_floats = s_.bytes.has_value(),
+             .to_floats = Widens(s_),
              .height = b_.Size(s_.h),
              .width = b_.Size(s_.w),
              .left = s_.pad_left,
              .row_pixels = width,
              .row_bytes = row_,
              .block_bytes = row_ * plan_.band_rows()};
-    const Int plane = b_.Size(s_.h) * b_.Size(s_.w) * (s_.bytes ? plan_.lanes : vector_);
+    const Int plane = b_.Size(s_.h) * b_.Size(s_.w) * (DataTypeBits(rows_.type) / 8 * plan_.lanes);
     b_.For(b_.Begin(), b_.End(), 1, [&](Int task) {  // one block of channels of one image
       const Ptr source = b_.Buffer(buffers_.Input(group_.inputs[0])) + task * plane;
       block_ = task % plan_.blocks;
@@ -200,7 +201,8 @@ class DepthwiseEmitter {
     }
     const bool padding = !group_.epilogue.empty() && s_.in_channels % plan_.lanes != 0;
     if (padding) *result = b_.KeepFirst(*result, b_.I(s_.in_channels) - block_ * plan_.lanes);
-    b_.Store(b_.Buffer(buffers_.Output()) + place.At(result->type), *result);
+    const Vec stored = AsStored(b_, group_, *result);
+    b_.Store(b_.Buffer(buffers_.Output()) + place.At(stored.type), stored);
   }
 
   VectorBuilder& b_;
@@ -222,11 +224,11 @@ double Cost(const KernelRequest& request, const DepthwisePlan& plan) {
   const double out = TypicalSize(symbols, s.out_h) * TypicalSize(symbols, s.out_w);
   const double vectors = TypicalSize(symbols, s.n) * static_cast<double>(plan.blocks);
   const double steps = out * static_cast<double>(s.kernel_h * s.kernel_w) * 0.75 + out * 3 +
-                       (s.bytes    ? in * 3
+                       (Widens(s)  ? in * 3
                         : s.padded ? in * 1.5
                                    : 0);
   const double micros = vectors * steps * 4 * plan.lanes / (request.target.gflops * 1e3);
-  const double bytes = s.bytes ? 1 : 4;
+  const double bytes = s.bytes ? 1 : DataTypeBits(s.x_type) / 8.0;
   return std::max(micros,
                   vectors * (in + out) * bytes * plan.lanes / (request.target.gbytes * 1e3));
 }
@@ -234,9 +236,10 @@ double Cost(const KernelRequest& request, const DepthwisePlan& plan) {
 std::string Identity(const Group& group, const DepthwisePlan& plan, const std::vector<int>& packs) {
   ConvPlan shape;
   shape.shape = plan.shape;
-  return fmt::format("depthwise {} lanes{} x{} band{} in{} packs{} {}", PlanIdentity(shape),
+  return fmt::format("depthwise {} lanes{} x{} band{} in{} packs{} {} {}", PlanIdentity(shape),
                      plan.lanes, plan.x_axis.most, plan.band, fmt::join(group.inputs, ","),
-                     fmt::join(packs, ","), EpilogueIdentity(group.epilogue));
+                     fmt::join(packs, ","), EpilogueIdentity(group.epilogue),
+                     DataTypeName(group.ResultType()));
 }
 
 void ProposeDepthwise(const KernelRequest& request, std::vector<Candidate>& candidates) {

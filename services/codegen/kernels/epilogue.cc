@@ -9,15 +9,18 @@
 namespace quench::codegen {
 namespace {
 
-// What registers hold in the tail of a group.
+// What the tail of a group may read and give.
 bool IsPlain(const Type& type) {
   const bool plain = type.dtype == DataType::kF32 || type.dtype == DataType::kI32 ||
-                     type.dtype == DataType::kI8 || type.dtype == DataType::kU8;
+                     type.dtype == DataType::kI8 || type.dtype == DataType::kU8 ||
+                     IsHalf(type.dtype);
   return type.kind == ValueKind::kTensor && type.ranked && plain;
 }
 
-// What packs hold.
-bool IsWords(const Type& type) { return IsPlain(type) && DataTypeBits(type.dtype) == 32; }
+// What packs hold, and sums are kept in.
+bool IsWords(const Type& type) {
+  return IsPlain(type) && DataTypeBits(RegisterTypeOf(type.dtype)) == 32;
+}
 
 // True when a constant broadcasts to `output` along nothing but the channel axis.
 bool IsPerChannel(const Type& constant, const Type& output, int channel_axis) {
@@ -64,7 +67,8 @@ class TailReader {
     const ops::OpContext context = ops::ContextOf(*group_.graph, node);
     absl::StatusOr<loops::ScalarFunction> function = ops::ScalarOf(context);
     if (!function.ok() || function->param_types.size() != step.args.size()) return false;
-    if (function->exprs[static_cast<size_t>(function->result)].type != step.type) return false;
+    if (function->exprs[static_cast<size_t>(function->result)].type != RegisterTypeOf(step.type))
+      return false;
     for (size_t i = 0; i < step.args.size(); ++i) {
       if (function->param_types[i] != TypeOf(step.args[i])) return false;
       // Its scales do not lie along the axes that NumPy's broadcasting would give them.
@@ -76,9 +80,11 @@ class TailReader {
     return true;
   }
 
+  // In registers.
   DataType TypeOf(int arg) const {
-    if (arg >= 0) return group_.epilogue.operands[static_cast<size_t>(arg)].type;
-    return arg == -1 ? output_.dtype : group_.epilogue.steps[static_cast<size_t>(-2 - arg)].type;
+    if (arg >= 0) return RegisterTypeOf(group_.epilogue.operands[static_cast<size_t>(arg)].type);
+    return RegisterTypeOf(arg == -1 ? output_.dtype
+                                    : group_.epilogue.steps[static_cast<size_t>(-2 - arg)].type);
   }
 
   bool IsNumber(int arg) const {
@@ -141,6 +147,8 @@ class TailReader {
 };
 
 }  // namespace
+
+DataType RegisterTypeOf(DataType type) { return IsHalf(type) ? DataType::kF32 : type; }
 
 std::optional<Group> ReadGroup(const KernelRequest& request, int channel_axis) {
   Group group;
@@ -213,7 +221,7 @@ absl::StatusOr<Vec> EmitEpilogue(VectorBuilder& b, const Epilogue& epilogue,
       continue;
     }
     operands[i] = operand.kind == EpilogueOperand::kImmediate
-                      ? b.Constant(operand.type, operand.value, value.lanes)
+                      ? b.Constant(RegisterTypeOf(operand.type), operand.value, value.lanes)
                       : load(static_cast<int>(i));
   }
   for (const EpilogueStep& step : epilogue.steps) {
@@ -228,6 +236,11 @@ absl::StatusOr<Vec> EmitEpilogue(VectorBuilder& b, const Epilogue& epilogue,
   return values.back();
 }
 
+Vec AsStored(VectorBuilder& b, const Group& group, Vec value) {
+  const DataType type = group.ResultType();
+  return IsHalf(type) ? b.Narrow(value, type) : value;
+}
+
 std::string EpilogueIdentity(const Epilogue& epilogue) {
   std::string text;
   for (const EpilogueOperand& operand : epilogue.operands) {
@@ -235,7 +248,8 @@ std::string EpilogueIdentity(const Epilogue& epilogue) {
                         operand.value, DataTypeName(operand.type));
   }
   for (const EpilogueStep& step : epilogue.steps) {
-    text += fmt::format("({}: {})", fmt::join(step.args, ","), loops::Print(step.function));
+    text += fmt::format("({}: {} {})", fmt::join(step.args, ","), DataTypeName(step.type),
+                        loops::Print(step.function));
   }
   return text;
 }
@@ -258,7 +272,7 @@ Vec LoadOperand(VectorBuilder& b, const EpilogueOperand& operand, const BufferMa
   }
   const Ptr constant = b.Buffer(buffers.Pack(pack));
   return b.Load(operand.kind == EpilogueOperand::kScalar ? constant : constant + channel, lanes,
-                operand.type);
+                RegisterTypeOf(operand.type));
 }
 
 int InPlaceOperand(const Group& group) {

@@ -27,14 +27,15 @@ struct EpilogueOperand {
   Kind kind = kTensor;
   int input = -1;
   double value = 0;
-  DataType type = DataType::kF32;  // constants along channels: f32 or i32
+  DataType type = DataType::kF32;  // in memory
 };
 
 struct EpilogueStep {
   loops::ScalarFunction function;
   std::vector<int> args;  // >= 0: operand; -1 - k: value k, where 0 is the root's result and k the
                           // result of step k - 1
-  DataType type = DataType::kF32;
+  DataType type =
+      DataType::kF32;  // of the graph's value; registers hold f32 where it is f16 or bf16
 };
 
 struct Epilogue {
@@ -64,8 +65,9 @@ struct Group {
 };
 
 // Reads an ordinary node or a q.fused one whose first node is the compute node, whose other nodes
-// are pointwise over the output's shape, on f32, i32 and bytes, and that has one output. `channel_axis` < 0 counts
-// from the end. Nothing when the node has another form.
+// are pointwise over the output's shape, on f32, f16, bf16, i32 and bytes, and that has one output.
+// f16 and bf16 are how values lie in memory: registers hold f32, which is rounded once, when it is
+// stored. `channel_axis` < 0 counts from the end. Nothing when the node has another form.
 std::optional<Group> ReadGroup(const KernelRequest& request, int channel_axis);
 
 // The constant behind the root's input i in the outer graph, or null.
@@ -99,16 +101,26 @@ class BufferMap {
 
 // Where elements lie in tensors of one shape and layout: byte offsets for elements of each size.
 struct Place {
-  Int words, bytes;
-  static Place Of(Int elements) { return {elements * 4, elements}; }
-  Place operator+(Int elements) const { return {words + elements * 4, bytes + elements}; }
-  Int At(DataType type) const { return DataTypeBits(type) == 8 ? bytes : words; }
+  Int words, halves, bytes;
+  static Place Of(Int elements) { return {elements * 4, elements * 2, elements}; }
+  Place operator+(Int elements) const {
+    return {words + elements * 4, halves + elements * 2, bytes + elements};
+  }
+  Int At(DataType type) const {
+    return DataTypeBits(type) == 8 ? bytes : DataTypeBits(type) == 16 ? halves : words;
+  }
 };
+
+// What registers hold of values of this type.
+DataType RegisterTypeOf(DataType type);
 
 // The epilogue of one vector. `load` gives operands that are tensors, or constants in packs.
 absl::StatusOr<Vec> EmitEpilogue(VectorBuilder& b, const Epilogue& epilogue,
                                  const BufferMap& buffers, Vec value,
                                  const std::function<Vec(int operand)>& load);
+
+// The group's result as it is stored: rounded where memory holds f16 or bf16.
+Vec AsStored(VectorBuilder& b, const Group& group, Vec value);
 
 // An operand of the epilogue for one vector at `place` of the output; `channel` is the byte offset
 // of its first channel in a per-channel pack, `pack` of PackEpilogue's result.

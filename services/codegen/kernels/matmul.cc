@@ -38,7 +38,7 @@ class MatMulEmitter {
     m_ = b_.Size(s_.m);
     k_ = b_.Size(s_.k);
     n_ = b_.Size(s_.n);
-    const Int row_bytes = s_.bytes ? b_.Size(s_.depth) : k_ * 4;
+    const Int row_bytes = s_.bytes ? b_.Size(s_.depth) : k_ * (DataTypeBits(s_.a_type) / 8);
     row_stride_ = s_.a_transposed ? b_.I(4) : row_bytes;
     channel_stride_ = s_.a_transposed ? m_ * 4 : b_.I(4);
     const Int panels = b_.Size(plan_.panel_count);
@@ -47,10 +47,12 @@ class MatMulEmitter {
       b_.For(b_.Begin(), b_.End(), 1, [&](Int task) {
         const Int first = task * plan_.task_tiles;
         const Int last = Min(first + plan_.task_tiles, parts);
+        WidenOnce(plan_.rows.Start(b_, first), plan_.rows.Start(b_, last));
         b_.For(b_.I(0), panels, 1, [&](Int p) { Panel(b_.I(0), p, first, last); });
       });
       return status_;
     }
+    b_.If(b_.Begin() < b_.End(), [&] { WidenOnce(b_.I(0), m_); });
     b_.For(b_.Begin(), b_.End(), 1, [&](Int task) {
       const Int batch = s_.batch.is(1) ? b_.I(0) : task / panels;
       Panel(batch, s_.batch.is(1) ? task : task - batch * panels, {}, {});
@@ -144,7 +146,8 @@ class MatMulEmitter {
   int64_t PanelBytes(int64_t vectors) const {
     const int64_t k = s_.k.value();
     const int64_t words = s_.bytes ? (s_.depth.value() + 3) / 4 : k;
-    return (s_.stored ? s_.stored->Rows(k) : words * 4) * vectors * plan_.lanes;
+    const int64_t word = DataTypeBits(s_.b_type) / 8;
+    return (s_.stored ? s_.stored->Rows(k) : words * word) * vectors * plan_.lanes;
   }
 
   // Copies k rows of the panel's columns side by side; lanes beyond n become 0.
@@ -161,15 +164,16 @@ class MatMulEmitter {
       });
       return scratch;
     }
-    Ptr source = b_.Buffer(buffers_.Input(group_.inputs[1])) + columns.first * vector;
-    if (s_.b_batched) source = source + batch * k_ * n_ * 4;
+    const int64_t element = DataTypeBits(s_.b_type) / 8, width = element * plan_.lanes;
+    Ptr source = b_.Buffer(buffers_.Input(group_.inputs[1])) + columns.first * width;
+    if (s_.b_batched) source = source + batch * k_ * n_ * element;
     b_.For(b_.I(0), k_, 1, [&](Int row) {
-      const Ptr from = source + row * n_ * 4;
+      const Ptr from = source + row * n_ * element;
       const Ptr to = scratch + row * (vector * columns.vectors);
       for (int v = 0; v < columns.vectors; ++v) {
-        const Vec value = columns.last ? b_.LoadFirst(from + v * vector, Valid(columns, v),
-                                                      plan_.lanes, DataType::kF32)
-                                       : b_.Load(from + v * vector, plan_.lanes);
+        const Vec value =
+            columns.last ? b_.LoadFirst(from + v * width, Valid(columns, v), plan_.lanes, s_.b_type)
+                         : b_.Load(from + v * width, plan_.lanes, s_.b_type);
         b_.Store(to + v * vector, value);
       }
     });
@@ -199,6 +203,7 @@ class MatMulEmitter {
     r.lanes = plan_.lanes;
     r.by_lane = request_.target.multiply_by_lane;
     r.bytes = s_.bytes ? &*s_.bytes : nullptr;
+    if (s_.constant_b && !s_.bytes) r.weight_type = s_.b_type;
     const bool stored = s_.stored && !plan_.unpack;
     r.stored = stored ? &*s_.stored : nullptr;
     r.unroll = plan_.unroll;
@@ -220,6 +225,7 @@ class MatMulEmitter {
     tile.input = b_.Buffer(buffers_.Input(group_.inputs[0])) + row * row_stride_;
     if (s_.a_batched) tile.input = tile.input + batch * m_ * row_stride_;
     if (byte_panel_ && byte_panel_->widens()) WidenRows(tile, weights);
+    if (s_.widens_rows()) UseWidenedRows(tile, row);
     tile.weights = weights;
     if (byte_panel_) {
       tile.bias = byte_panel_->Starts(weights, columns.vectors);
@@ -259,6 +265,37 @@ class MatMulEmitter {
     tile.x_stride = byte_panel_->pitch();
   }
 
+  Ptr WidenedRows() { return b_.Buffer(buffers_.Scratch()) + b_.Size(plan_.rows_at); }
+
+  // Rows of the left side as f32, side by side.
+  void WidenRowsFrom(Ptr source, Int rows) {
+    const int64_t element = DataTypeBits(s_.a_type) / 8;
+    const Int whole = k_ / plan_.lanes * plan_.lanes;
+    b_.For(b_.I(0), rows, 1, [&](Int x) {
+      const Ptr from = source + row_stride_ * x, to = WidenedRows() + k_ * 4 * x;
+      const auto widen = [&](Int first, Int last, int lanes) {
+        b_.For(first, last, lanes,
+               [&](Int i) { b_.Store(to + i * 4, b_.Load(from + i * element, lanes, s_.a_type)); });
+      };
+      widen(b_.I(0), whole, plan_.lanes);
+      widen(whole, k_, 1);
+    });
+  }
+
+  // Those of a task, which begin with row `base_`.
+  void WidenOnce(Int first, Int last) {
+    if (!plan_.widen_once) return;
+    base_ = first;
+    const Ptr left = b_.Buffer(buffers_.Input(group_.inputs[0]));
+    WidenRowsFrom(left + first * row_stride_, last - first);
+  }
+
+  void UseWidenedRows(MicroTile& tile, Int row) {
+    if (!plan_.widen_once) WidenRowsFrom(tile.input, b_.I(tile.x));
+    tile.x_stride = k_ * 4;
+    tile.input = plan_.widen_once ? WidenedRows() + (row - base_) * tile.x_stride : WidenedRows();
+  }
+
   void Store(const Columns& columns, const Place& place, int v, Vec value) {
     const Int valid = columns.last ? Valid(columns, v) : b_.I(plan_.lanes);
     const auto load = [&](int operand) {
@@ -270,14 +307,15 @@ class MatMulEmitter {
       const Ptr pack = b_.Buffer(buffers_.Pack(packs_[static_cast<size_t>(operand)]));
       const bool scalar = o.kind == EpilogueOperand::kScalar;
       return b_.Load(scalar ? pack : pack + (columns.first + v) * (4 * plan_.lanes), plan_.lanes,
-                     o.type);
+                     RegisterTypeOf(o.type));
     };
     absl::StatusOr<Vec> result = EmitEpilogue(b_, group_.epilogue, buffers_, value, load);
     if (!result.ok()) {
       status_ = result.status();
       return;
     }
-    b_.StoreFirst(b_.Buffer(buffers_.Output()) + place.At(result->type), *result, valid);
+    const Vec stored = AsStored(b_, group_, *result);
+    b_.StoreFirst(b_.Buffer(buffers_.Output()) + place.At(stored.type), stored, valid);
   }
 
   VectorBuilder& b_;
@@ -290,6 +328,7 @@ class MatMulEmitter {
   RunZero zero_;
   std::optional<BytePanel> byte_panel_;  // of a computed right side
   Int m_, k_, n_, row_stride_, channel_stride_;
+  Int base_;  // first of the rows that are widened at once
   absl::Status status_;
 };
 
@@ -355,7 +394,7 @@ std::string RootIdentity(const MatMulPlan& plan) {
     return fmt::format("{}{}{}", s.stored->ToString(), s.stored->offsets ? " moved" : "",
                        plan.unpack ? " unpacked" : "");
   }
-  return "floats";
+  return fmt::format("{} {}", DataTypeName(s.a_type), DataTypeName(s.b_type));
 }
 
 // What the report says of the operands.
@@ -369,12 +408,14 @@ std::string FormOf(const MatMulPlan& plan) {
 std::string Identity(const Group& group, const MatMulPlan& plan, const std::vector<int>& packs) {
   const MatMulShape& s = plan.shape;
   return fmt::format(
-      "matmul {}x{}x{}x{} {}{}{}{}{}{} lanes{} unroll{} tile{}x{} tasks{}{} in{} packs{} {} {}",
+      "matmul {}x{}x{}x{} {}{}{}{}{}{} lanes{} unroll{} tile{}x{} tasks{}{}{} in{} packs{} {} {} "
+      "{}",
       SizeName(s.batch), SizeName(s.m), SizeName(s.k), SizeName(s.n), s.a_batched ? "A" : "",
       s.b_batched ? "B" : "", s.a_transposed ? "a" : "", s.b_transposed ? "b" : "",
       s.constant_b ? "c" : "", s.has_bias ? "i" : "", plan.lanes, plan.unroll, plan.tile.x,
-      plan.tile.vectors, plan.by_rows ? "r" : "p", plan.task_tiles, fmt::join(group.inputs, ","),
-      fmt::join(packs, ","), RootIdentity(plan), EpilogueIdentity(group.epilogue));
+      plan.tile.vectors, plan.by_rows ? "r" : "p", plan.task_tiles, plan.widen_once ? "w" : "",
+      fmt::join(group.inputs, ","), fmt::join(packs, ","), RootIdentity(plan),
+      EpilogueIdentity(group.epilogue), DataTypeName(group.ResultType()));
 }
 
 void ProposeMatMul(const KernelRequest& request, std::vector<Candidate>& candidates) {

@@ -13,8 +13,9 @@ namespace {
 double ManyRows(const StoredWeights& stored) { return stored.bits == 8 ? 64 : 32; }
 
 bool IsMatrix(const Type& type, bool floats) {
-  return type.kind == ValueKind::kTensor && (type.dtype == DataType::kF32 || !floats) &&
-         type.ranked && type.rank() >= 2;
+  const bool is_float = RegisterTypeOf(type.dtype) == DataType::kF32;
+  return type.kind == ValueKind::kTensor && (is_float || !floats) && type.ranked &&
+         type.rank() >= 2;
 }
 
 std::vector<Dim> Leading(const Type& type) { return {type.dims.begin(), type.dims.end() - 2}; }
@@ -70,11 +71,14 @@ std::optional<MatMulShape> ReadGemm(const KernelRequest& request, const Group& g
   shape.k = a.dims[shape.a_transposed ? 0 : 1];
   shape.n = b.dims[shape.b_transposed ? 0 : 1];
   if (!shape.constant_b && (shape.alpha != 1 || shape.b_transposed)) return std::nullopt;
+  if (shape.a_transposed && shape.widens_rows()) return std::nullopt;
+  if (shape.alpha != 1) shape.b_type = DataType::kF32;
   if (!group.HasInput(2) || shape.beta == 0) return shape;
   // A row of constants is a bias; other forms of C are added by nests.
   const Constant* c = ConstantInput(request, group, 2);
   const Type& type = group.InputType(2);
-  if (c == nullptr || type.dtype != DataType::kF32 || !shape.n.is_static()) return std::nullopt;
+  const bool is_float = RegisterTypeOf(type.dtype) == DataType::kF32;
+  if (c == nullptr || !is_float || !shape.n.is_static()) return std::nullopt;
   const bool row =
       type.rank() == 0 || (type.dims.back() == shape.n && (type.rank() == 1 || type.dims[0].is(1)));
   if (!row && c->tensor.size() != 1) return std::nullopt;
@@ -86,6 +90,23 @@ bool ReadBytes(const KernelRequest& request, Group& group, MatMulShape& shape) {
   shape.bytes =
       shape.constant_b ? ReadByteRoot(request, 1, group) : ReadComputedBytes(request, group);
   return shape.bytes && (!shape.constant_b || group.InputType(1).rank() == 2);
+}
+
+// f32 rows lie in scratch behind the panel: all of a task's where they fit the second cache beside
+// the panel, so that panels do not widen them again and again, else those of a tile.
+void PlanWidenedRows(const KernelRequest& request, MatMulPlan& plan) {
+  SymbolTable& symbols = *request.graph.symbols;
+  const MatMulShape& s = plan.shape;
+  int64_t rows = plan.tile.x;
+  if (s.batch.is(1) && s.m.is_static() && s.k.is_static()) {
+    const int64_t all =
+        plan.by_rows ? std::min(s.m.value(), plan.task_tiles * plan.tile.x) : s.m.value();
+    plan.widen_once = all * s.k.value() * 4 <= request.target.l2_bytes * 3 / 4;
+    if (plan.widen_once) rows = all;
+  }
+  plan.rows_at = plan.scratch;
+  plan.scratch =
+      symbols.Add(plan.scratch, symbols.Mul(symbols.CeilDiv(symbols.Mul(s.k, rows * 4), 64), 64));
 }
 
 }  // namespace
@@ -103,6 +124,10 @@ std::optional<MatMulShape> ReadMatMulShape(const KernelRequest& request, Group& 
   }
   MatMulShape shape;
   shape.constant_b = ConstantInput(request, group, 1) != nullptr;
+  if (!bytes) {
+    shape.a_type = group.InputType(0).dtype;
+    if (!weight_only) shape.b_type = group.InputType(1).dtype;
+  }
   if (bytes && !ReadBytes(request, group, shape)) return std::nullopt;
   if (weight_only) {
     shape.stored = ReadStoredWeights(request, group);
@@ -172,6 +197,7 @@ MatMulPlan PlanMatMul(const KernelRequest& request, const MatMulShape& shape) {
                                     64),
                     64);
   }
+  if (shape.widens_rows()) PlanWidenedRows(request, plan);
   return plan;
 }
 
@@ -186,9 +212,10 @@ double MatMulCost(const KernelRequest& request, const MatMulPlan& plan, DataType
   const double packing = s.constant_b ? 0 : batch * k * n * 8 / (request.target.gbytes * 4e3);
   // A word of k is four bytes or a float.
   const double result = DataTypeBits(type) / 8.0;
-  const double weight = s.stored ? s.stored->bits / 8.0 : 4;
+  const double weight = s.stored ? s.stored->bits / 8.0 : DataTypeBits(s.b_type) / 8.0;
+  const double left = DataTypeBits(s.a_type) / 8.0;
   const double bytes =
-      batch * (m * k * 4 + m * n * result) + (s.b_batched ? batch : 1) * k * n * weight;
+      batch * (m * k * left + m * n * result) + (s.b_batched ? batch : 1) * k * n * weight;
   return std::max(micros + packing, bytes / (request.target.gbytes * 1e3));
 }
 

@@ -21,10 +21,13 @@ struct MatMulShape {
   bool a_batched = false, b_batched = false;
   bool a_transposed = false, b_transposed = false;
   bool constant_b = false;
+  // Of floats, in memory; a panel of constants that are scaled holds f32.
+  DataType a_type = DataType::kF32, b_type = DataType::kF32;
   float alpha = 1, beta = 1;
   bool has_bias = false;
   // Whether rows of bytes become words of their own, which k counts (BytePanel).
   bool widened() const { return bytes && bytes->form == BytesForm::kWords; }
+  bool widens_rows() const { return IsHalf(a_type); }  // a tile's rows become f32 in scratch
 };
 
 struct MatMulPlan {
@@ -38,6 +41,9 @@ struct MatMulPlan {
   bool by_rows = false;  // tasks are ranges of row tiles, else panels
   int64_t task_tiles = 1;
   Dim panel_count = 1, tasks = 1, scratch = 0;
+  Dim rows_at = 0;  // of scratch, where rows are widened
+  // All rows that a task multiplies become f32 at its start, not those of a tile at a time.
+  bool widen_once = false;
 };
 
 // The root of a group as a product; nothing when the micro-kernel does not take it. May take a bias

@@ -118,11 +118,13 @@ class MicroEmitter {
     return rows[static_cast<size_t>(c % shared)];
   }
 
+  int64_t WeightElement() const { return DataTypeBits(r_.weight_type) / 8; }
+
   std::vector<Vec> FloatRow(int c) {
     std::vector<Vec> weights;
     for (int v = 0; v < t_.vectors; ++v) {
-      const int64_t at = (static_cast<int64_t>(c) * t_.vectors + v) * r_.lanes * 4;
-      weights.push_back(b_.Load(weights_.Get() + at, r_.lanes));
+      const int64_t at = (static_cast<int64_t>(c) * t_.vectors + v) * r_.lanes * WeightElement();
+      weights.push_back(b_.Load(weights_.Get() + at, r_.lanes, r_.weight_type));
     }
     return weights;
   }
@@ -150,8 +152,8 @@ class MicroEmitter {
       }
     }
     const int64_t row = int64_t{t_.vectors} * r_.lanes;
-    weights_.Set(weights_.Get() +
-                 (r_.stored != nullptr ? r_.stored->Rows(channels) * row : channels * row * 4));
+    weights_.Set(weights_.Get() + (r_.stored != nullptr ? r_.stored->Rows(channels) * row
+                                                        : channels * row * WeightElement()));
   }
 
   void BytesBody(Ptr input, int words) {

@@ -22,6 +22,8 @@ struct MicroReduction {
   int lanes = 8;
   bool by_lane = false;             // Target::multiply_by_lane
   const ByteRoot* bytes = nullptr;  // products of bytes instead of floats
+  DataType weight_type =
+      DataType::kF32;  // of floats: f32, or f16 or bf16, widened as they are read
   // Weights are integers, scaled as they are read: each block has scales of its own if it has
   // `stored->block` channels, else all have the same.
   const StoredWeights* stored = nullptr;

@@ -33,6 +33,10 @@ class Request {
   const Tensor* second() const { return sources_.size() > 1 ? sources_[1] : nullptr; }
   std::span<const int8_t> bytes() const { return source().as<int8_t>(); }
   std::span<const float> floats() const { return source().as<float>(); }
+  // The source's type where it is one of those that kernels read as f32, else f32.
+  DataType FloatType() const {
+    return IsHalf(source().dtype()) ? source().dtype() : DataType::kF32;
+  }
   int64_t dim(int i) const { return source().dims()[static_cast<size_t>(i)]; }
 
   absl::Status CheckSource(int min_rank, int max_rank, DataType dtype = DataType::kF32) const {
@@ -80,6 +84,24 @@ Packed Floats(int64_t count, FloatWriter write) {
   });
 }
 
+// `count` elements of the source's type, f32 or two bytes each, over zeros; place(put) calls put(to,
+// from) for each that is taken over as it is.
+template <typename Place>
+Packed Moved(const Request& request, int64_t count, const Place& place) {
+  const auto fill = [place]<typename Element>(std::span<const Element> from, std::byte* out) {
+    place([from, to = reinterpret_cast<Element*>(out)](size_t target, size_t source) {
+      to[target] = from[source];
+    });
+  };
+  const Tensor& source = request.source();
+  if (IsHalf(source.dtype())) {
+    return Filled(count * 2,
+                  [fill, values = source.as<uint16_t>()](std::byte* out) { fill(values, out); });
+  }
+  return Filled(count * 4,
+                [fill, values = source.as<float>()](std::byte* out) { fill(values, out); });
+}
+
 absl::StatusOr<Packed> PackCopy(const Request& request) {
   const std::span<const std::byte> bytes = request.source().bytes();
   return Packed{static_cast<int64_t>(bytes.size()), [bytes](std::byte* out) {
@@ -89,7 +111,8 @@ absl::StatusOr<Packed> PackCopy(const Request& request) {
 
 absl::StatusOr<Packed> PackChannels(const Request& request) {
   const bool integers = request.source().dtype() == DataType::kI32;
-  QUENCH_RETURN_IF_ERROR(request.CheckSource(0, 64, integers ? DataType::kI32 : DataType::kF32));
+  const DataType type = request.source().dtype();
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(0, 64, integers ? type : request.FloatType()));
   QUENCH_RETURN_IF_ERROR(request.CheckPositive({"channels", "padded"}));
   const int64_t channels = request.Param("channels");
   const int64_t padded = request.Param("padded");
@@ -105,9 +128,9 @@ absl::StatusOr<Packed> PackChannels(const Request& request) {
     });
   }
   const float scale = request.Scale();
-  return Floats(padded, [=, source = request.floats()](std::span<float> out) {
+  return Floats(padded, [=, &source = request.source()](std::span<float> out) {
     for (int64_t i = 0; i < channels; ++i) {
-      out[static_cast<size_t>(i)] = source[static_cast<size_t>(size == 1 ? 0 : i)] * scale;
+      out[static_cast<size_t>(i)] = static_cast<float>(source.FloatAt(size == 1 ? 0 : i)) * scale;
     }
   });
 }
@@ -154,10 +177,10 @@ absl::StatusOr<int64_t> ConvPanels(const Request& request, int64_t unit, const P
 }
 
 absl::StatusOr<Packed> PackConvPanels(const Request& request) {
-  QUENCH_RETURN_IF_ERROR(request.CheckSource(3, 4));
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(3, 4, request.FloatType()));
   QUENCH_ASSIGN_OR_RETURN(const int64_t size, ConvPanels(request, 1, nullptr));
-  return Floats(size, [request, source = request.floats()](std::span<float> out) {
-    ConvPanels(request, 1, [&](size_t from, size_t to) { out[to] = source[from]; }).IgnoreError();
+  return Moved(request, size, [request](const auto& put) {
+    ConvPanels(request, 1, [&](size_t from, size_t to) { put(to, from); }).IgnoreError();
   });
 }
 
@@ -221,7 +244,7 @@ absl::StatusOr<Packed> PackByteSums(const Request& request) {
 }
 
 absl::StatusOr<Packed> PackGemmPanels(const Request& request) {
-  QUENCH_RETURN_IF_ERROR(request.CheckSource(2, 64));
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(2, 64, request.FloatType()));
   QUENCH_RETURN_IF_ERROR(request.CheckPositive({"lanes", "vectors"}));
   const bool transposed = request.Param("transposed") != 0;
   const int rank = request.source().rank();
@@ -231,22 +254,28 @@ absl::StatusOr<Packed> PackGemmPanels(const Request& request) {
   const int64_t batch = k * n == 0 ? 0 : request.source().size() / (k * n);
   const int64_t vectors = CeilDiv(n, lanes);
   const Split panels = SplitEvenly(vectors, request.Param("vectors"));
-  const float scale = request.Scale();
-  return Floats(batch * vectors * lanes * k, [=, source = request.floats()](std::span<float> out) {
+  const auto each = [=](const auto& visit) {  // visit(target, source) for every weight
     size_t at = 0;
     for (int64_t matrix = 0; matrix < batch; ++matrix) {
-      const std::span<const float> b = source.subspan(static_cast<size_t>(matrix * k * n));
       for (int64_t p = 0; p < panels.parts(); ++p) {
         for (int64_t row = 0; row < k; ++row) {
           for (int64_t column = panels.Start(p) * lanes; column < panels.Start(p + 1) * lanes;
                ++column, ++at) {
             if (column >= n) continue;
-            out[at] =
-                b[static_cast<size_t>(transposed ? column * k + row : row * n + column)] * scale;
+            const int64_t from = transposed ? column * k + row : row * n + column;
+            visit(at, static_cast<size_t>(matrix * k * n + from));
           }
         }
       }
     }
+  };
+  const int64_t count = batch * vectors * lanes * k;
+  const float scale = request.Scale();
+  if (scale == 1) return Moved(request, count, each);
+  return Floats(count, [=, &source = request.source()](std::span<float> out) {
+    each([&](size_t to, size_t from) {
+      out[to] = static_cast<float>(source.FloatAt(static_cast<int64_t>(from))) * scale;
+    });
   });
 }
 
@@ -326,7 +355,7 @@ absl::StatusOr<Packed> PackGemmOffsets(const Request& request) {
 
 absl::StatusOr<Packed> PackDepthwise(const Request& request) {
   const bool integers = request.source().dtype() == DataType::kI8;
-  QUENCH_RETURN_IF_ERROR(request.CheckSource(3, 4, integers ? DataType::kI8 : DataType::kF32));
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(3, 4, integers ? DataType::kI8 : request.FloatType()));
   QUENCH_RETURN_IF_ERROR(request.CheckPositive({"lanes"}));
   const int64_t lanes = request.Param("lanes"), channels = request.dim(0);
   const int64_t taps =
@@ -334,12 +363,11 @@ absl::StatusOr<Packed> PackDepthwise(const Request& request) {
   if (request.dim(1) != 1)
     return Internal("pack `depthwise`: {} input channels per group, takes 1", request.dim(1));
   return Floats(CeilDiv(channels, lanes) * lanes * taps,
-                [=, floats = request.floats(), bytes = request.bytes()](std::span<float> out) {
+                [=, &source = request.source()](std::span<float> out) {
                   for (int64_t c = 0; c < channels; ++c) {
                     for (int64_t tap = 0; tap < taps; ++tap) {
-                      const auto from = static_cast<size_t>(c * taps + tap);
                       out[static_cast<size_t>((c / lanes * taps + tap) * lanes + c % lanes)] =
-                          integers ? static_cast<float>(bytes[from]) : floats[from];
+                          static_cast<float>(source.FloatAt(c * taps + tap));
                     }
                   }
                 });

@@ -1,5 +1,6 @@
 // Named transforms from constants to the bytes that kernels read. Plain C++, deterministic, no
 // LLVM. Elements are f32 unless said otherwise; the output has no padding beyond what a row says.
+// Of f16 and bf16 constants, panels keep the type; channels and depthwise become f32.
 //
 //   copy                     the source's bytes, any dtype
 //   channels                 {channels, padded, scale}: 1 or `channels` elements, f32 or i32 ->
@@ -26,7 +27,7 @@
 //   gemm_panels              {lanes, vectors, transposed, scale}: [batch.., k, n], or [batch.., n,
 //   k] when transposed ->
 //                            [batch][panel][k][vectors of the panel][lanes], times `scale` when
-//                            given
+//                            given: then f32
 //   depthwise                {lanes}: [c, 1, kh, kw], f32 or i8 -> [c / lanes][kh][kw][lanes]
 //   blocked                  {axis, lanes}: row-major -> `axis` split into blocks of `lanes`
 //   innermost, padded with 0

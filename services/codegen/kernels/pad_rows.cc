@@ -89,20 +89,25 @@ class Copier {
                                                : b_.F(static_cast<double>(p_.fill), p_.lanes);
     const bool moved = p_.fill != 0 || p_.run_fill.value.valid();
     b_.For(b_.I(0), copied_, 1, [&](Int x) {
-      const Vec value = b_.ToF32(b_.Load(from + x * p_.lanes, p_.lanes, p_.type));
+      const Vec value = Float(b_.Load(from + x * (p_.lanes * element_), p_.lanes, p_.type));
       b_.Store(to + x * pixel_, moved ? b_.Apply(VecOp::kSub, value, zero) : value);
     });
   }
 
+  // Of bytes, and of f16 and bf16, which are floats as soon as they are loaded.
+  Vec Float(Vec value) { return IsFloat(value.type) ? value : b_.ToF32(value); }
+
   // Pixels of `channels` planes, side by side; missing channels become 0.
   void Gather(Ptr plane, Ptr to, int channels) {
     const Int plane_bytes = p_.height * p_.width * element_;
-    const int all = static_cast<int>(pixel_ / element_);
+    const int64_t written = p_.to_floats ? 4 : element_;
+    const DataType type = p_.to_floats ? DataType::kF32 : p_.type;
+    const int all = static_cast<int>(pixel_ / written);
     b_.For(b_.I(0), copied_, 1, [&](Int x) {
       for (int c = 0; c < all; ++c) {
         const Vec value = c < channels ? b_.Load(plane + plane_bytes * c + x * element_, 1, p_.type)
-                                       : b_.Constant(p_.type, 0, 1);
-        b_.Store(to + x * pixel_ + c * element_, value);
+                                       : b_.Constant(type, 0, 1);
+        b_.Store(to + x * pixel_ + c * written, value);
       }
     });
   }

@@ -17,13 +17,14 @@ struct PaddedRows {
   // Words of four bytes of a pixel of the destination: `lanes` floats, or a quarter as many words
   // of bytes; fewer for a row-major source with few channels.
   int64_t pixel_words = 8;
-  DataType type = DataType::kF32;  // or i8, u8
+  DataType type = DataType::kF32;  // of the source; or f16, bf16, i8, u8
   int64_t fill = 0;                // of the border, a byte; floats have 0
   RunZero run_fill;                // instead of `fill`, where it is valid
-  bool to_floats = false;          // of blocked bytes: less `fill`, as `lanes` floats a pixel
-  Int height, width;               // of the source
-  int64_t left = 0;                // pixels of border before each row
-  Int row_pixels;  // of a destination row; columns of the source beyond it are not copied
+  // The destination holds f32: f16 and bf16 widened; blocked bytes less `fill`.
+  bool to_floats = false;
+  Int height, width;  // of the source
+  int64_t left = 0;   // pixels of border before each row
+  Int row_pixels;     // of a destination row; columns of the source beyond it are not copied
   // strides of the destination [blocks][rows][row_pixels][pixel_words]
   Int row_bytes, block_bytes;
 };

@@ -56,8 +56,8 @@ bool KeepsChannels(const Node& node) {
 }
 
 bool Blockable(const Type& type, int64_t block) {
-  const bool fits =
-      type.dtype == DataType::kF32 || type.dtype == DataType::kI8 || type.dtype == DataType::kU8;
+  const bool fits = type.dtype == DataType::kF32 || IsHalf(type.dtype) ||
+                    type.dtype == DataType::kI8 || type.dtype == DataType::kU8;
   return type.ranked && type.dims.size() == 4 && fits && type.dims[1].is_static() &&
          type.dims[1].value() >= block;
 }

@@ -58,19 +58,38 @@ std::vector<ValueId> SidesOf(const Node& node, const Graph& inside, const Node& 
   return sides;
 }
 
+// The node itself, or what computes in a group, with the graph that holds it. Null for an empty one.
+struct Root {
+  const Graph* graph = nullptr;
+  const Node* node = nullptr;
+};
+Root RootOf(const Graph& graph, const Node& node) {
+  if (node.op != "q.fused") return {&graph, &node};
+  const GraphPtr body = node.Body("body");  // the node keeps it alive
+  if (body == nullptr || body->nodes.empty()) return {};
+  return {body.get(), &body->nodes[0]};
+}
+
 }  // namespace
 
+double MultiplicationsOf(const Graph& graph, const Node& node) {
+  const Root root = RootOf(graph, node);
+  const ops::OpDef* op = root.node == nullptr ? nullptr : ops::FindOp(root.node->op);
+  if (op == nullptr || op->macs == nullptr) return 0;
+  const Dim macs = op->macs(ops::ContextOf(*root.graph, *root.node));
+  return static_cast<double>(TypicalValue(*graph.symbols, macs));
+}
+
 std::string WhyIntegersSaveLittle(const Graph& graph, const Node& node) {
-  const GraphPtr body = node.op == "q.fused" ? node.Body("body") : nullptr;
-  if (body != nullptr && body->nodes.empty()) return "";
-  const Graph& inside = body == nullptr ? graph : *body;
-  const Node& root = body == nullptr ? node : body->nodes[0];
+  const Root found = RootOf(graph, node);
+  if (found.node == nullptr) return "";
+  const Graph& inside = *found.graph;
+  const Node& root = *found.node;
   const std::vector<ValueId> sides = SidesOf(node, inside, root);
   if (root.op == "ConvInteger" || root.op == "MatMulInteger") {
     double made = 0;
     for (const ValueId id : sides) made += MadeIntegers(graph, id);
-    const Dim macs = ops::FindOp(root.op)->macs(ops::ContextOf(inside, root));
-    const auto count = static_cast<double>(TypicalValue(*graph.symbols, macs));
+    const double count = MultiplicationsOf(graph, node);
     if (made == 0 || count >= kWorthwhile * made) return "";
     return fmt::format(
         "only {:.1f} multiplications for each number that is made an integer for them",

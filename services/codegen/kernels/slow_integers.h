@@ -10,6 +10,9 @@ namespace quench::codegen {
 // As Candidate.slow, of a product or convolution, alone or as the root of a group: it has few
 // multiplications for the numbers that become integers for it alone, or it is computed in float
 // though what it reads is integers.
+// Multiplications of a node, or of the root of a group, at typical sizes; 0 where it has none.
+double MultiplicationsOf(const Graph& graph, const Node& node);
+
 std::string WhyIntegersSaveLittle(const Graph& graph, const Node& node);
 
 }  // namespace quench::codegen

@@ -36,7 +36,7 @@ struct Bool : Handle {};
 struct Ptr : Handle {};  // byte address
 struct Vec : Handle {    // a vector, or a scalar when lanes == 1
   int lanes = 1;
-  DataType type = DataType::kF32;  // or i32, i8, u8
+  DataType type = DataType::kF32;  // or i32, i8, u8; f16 and bf16 of Narrow, for Store alone
 };
 
 // Mutable variables. They live until the function ends.
@@ -102,7 +102,7 @@ class VectorBuilder {
   virtual Ptr Select(Bool condition, Ptr a, Ptr b) = 0;
   virtual Ptr Offset(Ptr base, Int bytes) = 0;
 
-  // Alignment is that of one element; memory is little-endian.
+  // Alignment is that of one element; memory is little-endian. f16 and bf16 become f32.
   virtual Vec Load(Ptr address, int lanes, DataType type) = 0;
   Vec Load(Ptr address, int lanes) { return Load(address, lanes, DataType::kF32); }
   // Words of four bytes as i32, aligned or not.
@@ -130,6 +130,8 @@ class VectorBuilder {
   virtual Vec Sum(Vec value) = 0;    // of all lanes, of i32; modulo 2^32
   virtual Vec ToI32(Vec value) = 0;  // of integers, and of f32 whole numbers that fit
   virtual Vec ToF32(Vec value) = 0;  // of integers
+  // f32 as elements of `type` (f16 or bf16) in memory, rounded to nearest even.
+  virtual Vec Narrow(Vec value, DataType type) = 0;
   // The 2 * lanes values a0 b0 a1 b1 ... : first half in `low`.
   virtual void Interleave(Vec a, Vec b, Vec& low, Vec& high) = 0;
   // The scalar function on every lane: pointwise epilogues come from the same source as nests.

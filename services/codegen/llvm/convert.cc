@@ -1,5 +1,6 @@
-// Conversions between element types. f16, bf16 and f8 are taken apart in integer arithmetic, and
-// 64-bit integers on 32-bit targets in halves, so that no target needs a conversion library.
+// Conversions between element types. f16 (where the target has no instructions for it), bf16 and f8
+// are taken apart in integer arithmetic, and 64-bit integers on 32-bit targets in halves, so that no
+// target needs a conversion library.
 #include <cmath>
 #include <limits>
 
@@ -95,11 +96,17 @@ llvm::Value* Arith::FromStorage(DataType type, llvm::Value* bits) {
   const Bits code{&b_, b_.CreateZExt(bits, i32)};
   llvm::Type* f32 = Shaped(bits, b_.getFloatTy());
   if (type == DataType::kBF16) return b_.CreateBitCast((code << 16).v, f32);
+  if (type == DataType::kF16 && state_.target.converts_halves)
+    return b_.CreateFPExt(b_.CreateBitCast(bits, Shaped(bits, b_.getHalfTy())), f32);
   const Num like = AsNum(llvm::Constant::getNullValue(f32));
   return DecodeSmall(FormatOf(type), code, like).v;
 }
 
 llvm::Value* Arith::ToStorage(DataType type, llvm::Value* f32) {
+  if (type == DataType::kF16 && state_.target.converts_halves) {
+    return b_.CreateBitCast(b_.CreateFPTrunc(f32, Shaped(f32, b_.getHalfTy())),
+                            Shaped(f32, b_.getInt16Ty()));
+  }
   const Num x = AsNum(f32);
   const Bits code = type == DataType::kBF16 ? EncodeBfloat16(x) : EncodeSmall(FormatOf(type), x);
   return b_.CreateTrunc(code.v, Shaped(f32, RegisterType(b_.getContext(), type)));

@@ -135,9 +135,18 @@ Vec LlvmVectorBuilder::NewVec(llvm::Value* value, int lanes, DataType type) {
   return vec;
 }
 
+Vec LlvmVectorBuilder::Loaded(llvm::Value* value, int lanes, DataType type) {
+  if (!IsHalf(type)) return NewVec(value, lanes, type);
+  return NewVec(Arith(state_, b_).Cast(type, DataType::kF32, value), lanes);
+}
+
 Vec LlvmVectorBuilder::Load(Ptr address, int lanes, DataType type) {
-  return NewVec(b_.CreateAlignedLoad(VecType(lanes, type), At(address), AlignOf(type)), lanes,
+  return Loaded(b_.CreateAlignedLoad(VecType(lanes, type), At(address), AlignOf(type)), lanes,
                 type);
+}
+
+Vec LlvmVectorBuilder::Narrow(Vec value, DataType type) {
+  return NewVec(Arith(state_, b_).Cast(DataType::kF32, type, At(value)), value.lanes, type);
 }
 
 void LlvmVectorBuilder::Store(Ptr address, Vec value) {
@@ -159,8 +168,8 @@ Vec LlvmVectorBuilder::LoadFirst(Ptr address, Int count, int lanes, DataType typ
   const int64_t known = ConstantOr(count, -1);
   if (known >= lanes) return Load(address, lanes, type);
   llvm::Constant* zero = llvm::Constant::getNullValue(VecType(lanes, type));
-  if (known == 0) return NewVec(zero, lanes, type);
-  return NewVec(b_.CreateMaskedLoad(VecType(lanes, type), At(address), AlignOf(type),
+  if (known == 0) return Loaded(zero, lanes, type);
+  return Loaded(b_.CreateMaskedLoad(VecType(lanes, type), At(address), AlignOf(type),
                                     FirstLanes(count, lanes), zero),
                 lanes, type);
 }

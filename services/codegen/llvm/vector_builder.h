@@ -52,6 +52,7 @@ class LlvmVectorBuilder final : public VectorBuilder {
   BytesOperand PrepareBytes(BytesForm form, Vec x, bool flip) override;
   Vec ToI32(Vec value) override;
   Vec ToF32(Vec value) override;
+  Vec Narrow(Vec value, DataType type) override;
   void Interleave(Vec a, Vec b, Vec& low, Vec& high) override;
   absl::StatusOr<Vec> Apply(const loops::ScalarFunction& function,
                             std::span<const Vec> operands) override;
@@ -82,6 +83,7 @@ class LlvmVectorBuilder final : public VectorBuilder {
     return handle;
   }
   Vec NewVec(llvm::Value* value, int lanes, DataType type = DataType::kF32);
+  Vec Loaded(llvm::Value* value, int lanes, DataType type);  // as registers hold it
   llvm::Value* At(const Handle& handle) const { return values_[static_cast<size_t>(handle.id)]; }
   llvm::Type* VecType(int lanes, DataType type = DataType::kF32) const;
   static llvm::Align AlignOf(DataType type) {

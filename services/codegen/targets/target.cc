@@ -56,6 +56,8 @@ const std::vector<Target>& Variants() {
       .vector_bits = vector_bits_,                                                                \
       .vector_registers = registers_,                                                             \
       .fma = fma_,                                                                                \
+      .converts_halves =                                                                          \
+          machine_ == QUENCH_MACHINE_AARCH64 || ((cpu_features_) & QUENCH_CPU_F16C) != 0,         \
       .multiply_by_lane = machine_ == QUENCH_MACHINE_AARCH64 || machine_ == QUENCH_MACHINE_ARMV7, \
       .l1_bytes = l1_,                                                                            \
       .l2_bytes = l2_,                                                                            \

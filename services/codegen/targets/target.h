@@ -23,6 +23,7 @@ struct Target {
   int vector_bits = 256;  // preferred vector register
   int vector_registers = 16;
   bool fma = true;
+  bool converts_halves = false;   // between f16 and f32, in instructions
   bool multiply_by_lane = false;  // a multiply-add takes one lane of a vector as its scalar
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20;
   double gflops = 50;  // fp32 peak of one core, for the cost model

@@ -55,9 +55,10 @@ void RunCase(const fs::path& path) {
   ASSERT_TRUE(inferred.ok()) << inferred;
   PassOptions options;
   options.batch = std::atoll(Setting(text, "batch").c_str());
+  options.float16 = Setting(text, "float16") == "1";
   const absl::StatusOr<Graph> after = RunPass(*pass, *before, options, {});
   ASSERT_TRUE(after.ok()) << after.status();
-  EXPECT_LE(DifferenceOf(*before, *after), 1e-5);
+  EXPECT_LE(DifferenceOf(*before, *after), options.float16 ? 2e-3 : 1e-5);
   const std::string printed = PrintGraph(*after);
   if (std::getenv("QUENCH_UPDATE_GOLDENS") != nullptr) {
     const std::string updated = text.substr(0, divider) + std::string(kDivider) + printed;

@@ -76,5 +76,26 @@ TEST(FoldBatchNormsTest, LeavesWhatItMayNotFold) {
   EXPECT_EQ(After("fold_batch_norms", graph).nodes.size(), 4u);
 }
 
+// f16 weights stay f16, unless what is folded does not fit.
+TEST(FoldBatchNormsTest, OfHalves) {
+  for (const auto& [scale, nodes] : {std::pair{2.0F, 1U}, {1e5F, 2U}}) {
+    Graph graph;
+    const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF16, {1, 3, 5, 5}));
+    const Tensor weight = RandomTensor({4, 3, 3, 3}, 5);
+    const ValueId w =
+        graph.AddConstant("w", Tensor::Floats(DataType::kF16, weight.dims(), weight.as<float>()));
+    const ValueId y = Add(graph, "Conv", {x, w});
+    const std::vector<float> by(4, scale);  // 1e5 is infinite in f16
+    const ValueId k = graph.AddConstant("k", Tensor::Floats(DataType::kF16, {1, 4, 1, 1}, by));
+    graph.outputs = {Add(graph, "Mul", {y, k})};
+    const Graph after = RunPass(*FindPass("fold_batch_norms"), graph, {}, {}).value();
+    EXPECT_EQ(after.nodes.size(), nodes) << scale;
+    EXPECT_EQ(after.value(after.nodes[0].inputs[1]).type.dtype, DataType::kF16);
+    if (nodes > 1) continue;
+    const Tensor& folded = after.value(after.nodes[0].inputs[1]).constant->tensor;
+    EXPECT_EQ(folded.FloatAt(7), 2 * graph.value(w).constant->tensor.FloatAt(7));
+  }
+}
+
 }  // namespace
 }  // namespace quench::passes

@@ -1,0 +1,217 @@
+// Stores weights and activations as f16; sums are still f32.
+//   pre: options.float16, types inferred; else nothing happens
+//   x: f32 -> Conv(W: f32) -> y: f32 -> Softmax -> z: f32
+//     ==>   x: f32 -> Cast -> Conv(W: f16) -> y: f16 -> Cast -> Softmax -> z: f32
+//   Inputs and outputs of the graph keep their types. What is computed on f16 (kStored below) is
+//   what only moves numbers, or what kernels compute in f32 registers and round once; the rest stays
+//   f32: sums, variances, exponentials and powers, whose range or rounding f16 does not bear, and
+//   weights and values that f16 does not hold. KeptInFloat32 names what stays, with the reason.
+//   case: tests/cases/passes/store_float16.ir.txt
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "common/base/status.h"
+#include "common/ops/kinds.h"
+#include "common/ops/op.h"
+#include "common/passes/float16.h"
+#include "common/passes/passes.h"
+
+namespace quench::passes {
+namespace {
+
+constexpr double kLargest = 65504;  // of f16
+// Samples are a part of what a model may see: values keep this far from the largest f16.
+constexpr double kHeadroom = 4;
+
+struct Reason {
+  std::string_view op, text;
+};
+// Operators that stay f32, with the reason that the report gives.
+constexpr Reason kKept[] = {
+    {"Exp", "exp overflows f16 from 11.09 on"},
+    {"Pow", "powers leave the range of f16"},
+    {"Softmax", "sums of exponentials"},
+    {"LogSoftmax", "sums of exponentials"},
+    {"BatchNormalization", "a variance"},
+    {"InstanceNormalization", "a variance"},
+    {"GroupNormalization", "a variance"},
+    {"LayerNormalization", "a variance"},
+    {"RMSNormalization", "a mean of squares"},
+    {"MeanVarianceNormalization", "a variance"},
+    {"LpNormalization", "a sum"},
+    {"LRN", "a sum of squares"},
+    {"CumSum", "a sum"},
+    {"CumProd", "a product of many factors"},
+};
+
+// Operators beside pointwise ones that work on f16 as well as on f32.
+constexpr std::string_view kStored[] = {
+    "Conv",      "ConvTranspose",     "MatMul",        "Gemm",         "Concat",    "Split",
+    "Slice",     "Transpose",         "Reshape",       "Flatten",      "Squeeze",   "Unsqueeze",
+    "Identity",  "Expand",            "Pad",           "Gather",       "Tile",      "DepthToSpace",
+    "MaxPool",   "AveragePool",       "GlobalMaxPool", "SpaceToDepth", "Resize",    "GatherElements",
+    "ScatterND", "GlobalAveragePool", "GatherND",      "CenterCropPad"};
+
+bool IsF32(const Graph& graph, ValueId id) {
+  if (id == kNone) return false;
+  const Type& type = graph.value(id).type;
+  return type.kind == ValueKind::kTensor && type.dtype == DataType::kF32;
+}
+
+// Whether input `i` of a node is of the type that its result has.
+bool IsData(const Graph& graph, const Node& node, size_t i) {
+  return IsF32(graph, node.inputs[i]) && (node.op != "Resize" || i == 0);
+}
+
+std::string OutOfRange(const Graph& graph, const Node& node) {
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (!IsData(graph, node, i)) continue;
+    const Value& value = graph.value(node.inputs[i]);
+    if (value.constant == nullptr) continue;
+    for (const float number : value.constant->tensor.as<float>()) {
+      // Infinities are what they are in either type.
+      if (std::isfinite(number) && std::abs(number) > kLargest)
+        return fmt::format("its constant `{}` has {:g}, beyond f16", value.name, number);
+    }
+  }
+  return "";
+}
+
+std::string TooLarge(const Graph& graph, const Node& node, const PassOptions& options) {
+  for (const std::vector<ValueId>* ids : {&node.inputs, &node.outputs}) {
+    for (const ValueId id : *ids) {
+      if (!IsF32(graph, id)) continue;
+      const auto found = options.magnitudes.find(graph.value(id).name);
+      if (found != options.magnitudes.end() && !(found->second <= kLargest / kHeadroom))
+        return fmt::format("`{}` reached {:g} on samples", found->first, found->second);
+    }
+  }
+  return "";
+}
+
+// Why a node that gives f32 does not give f16; empty where it may.
+std::string WhyFloat32(const Graph& graph, const Node& node, const PassOptions& options) {
+  for (const Reason& reason : kKept) {
+    if (node.op == reason.op) return std::string(reason.text);
+  }
+  for (const auto& [name, attribute] : node.attributes) {
+    if (std::holds_alternative<GraphPtr>(attribute)) return "what its bodies compute stays f32";
+  }
+  if (node.op.starts_with("Reduce") && node.op != "ReduceMax" && node.op != "ReduceMin")
+    return "a sum";
+  const bool stored =
+      std::find(std::begin(kStored), std::end(kStored), node.op) != std::end(kStored) ||
+      node.op == "ReduceMax" || node.op == "ReduceMin";
+  const bool quantizes = node.op.starts_with("q.") || node.op.ends_with("Linear");
+  if ((!stored && !ops::IsPointwise(node)) || quantizes || node.op == "Cast")
+    return "there is no f16 form of it here";
+  const bool all = std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {
+    return id == kNone || IsF32(graph, id);
+  });
+  if (!all) return "its results have several types";
+  std::string reason = OutOfRange(graph, node);
+  return reason.empty() ? TooLarge(graph, node, options) : reason;
+}
+
+bool GivesFloats(const Graph& graph, const Node& node) {
+  return std::any_of(node.outputs.begin(), node.outputs.end(),
+                     [&](ValueId id) { return IsF32(graph, id); });
+}
+
+class Storer {
+ public:
+  Storer(Graph graph, const PassOptions& options) : graph_(std::move(graph)), options_(options) {}
+
+  Graph Run() {
+    std::vector<Node> nodes = std::move(graph_.nodes);
+    graph_.nodes.clear();
+    for (Node& node : nodes) {
+      const bool narrow =
+          GivesFloats(graph_, node) && WhyFloat32(graph_, node, options_).empty();
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        const ValueId id = node.inputs[i];
+        node.inputs[i] = narrow && IsData(graph_, node, i) ? Half(id) : Full(id);
+      }
+      for (size_t i = 0; narrow && i < node.outputs.size(); ++i) {
+        if (node.outputs[i] == kNone) continue;
+        missing_.insert(node.outputs[i]);
+        node.outputs[i] = NewHalf(node.outputs[i]);
+      }
+      Append(std::move(node));
+    }
+    for (const ValueId id : graph_.outputs) Full(id);
+    graph_.Compact();
+    return std::move(graph_);
+  }
+
+ private:
+  void Append(Node node) {
+    for (const ValueId id : node.outputs) {
+      if (id != kNone) graph_.value(id).producer = static_cast<NodeId>(graph_.nodes.size());
+    }
+    graph_.nodes.push_back(std::move(node));
+  }
+
+  void AppendCast(ValueId from, ValueId to) {
+    Node cast;
+    cast.op = "Cast";
+    cast.name = graph_.value(to).name + ".cast";
+    cast.inputs = {from};
+    cast.outputs = {to};
+    cast.attributes["to"] = static_cast<int64_t>(graph_.value(to).type.dtype);
+    Append(std::move(cast));
+  }
+
+  ValueId NewHalf(ValueId id) {
+    Type type = graph_.value(id).type;
+    type.dtype = DataType::kF16;
+    return halves_[id] = graph_.AddValue(graph_.value(id).name + ".f16", type);
+  }
+
+  // An f32 value as f16: what a node stored, or made here.
+  ValueId Half(ValueId id) {
+    if (const auto found = halves_.find(id); found != halves_.end()) return found->second;
+    const Value value = graph_.value(id);
+    if (value.constant == nullptr) {
+      AppendCast(id, NewHalf(id));
+      return halves_[id];
+    }
+    const Tensor& tensor = value.constant->tensor;
+    Tensor half = Tensor::Floats(DataType::kF16, tensor.dims(), tensor.as<float>());
+    return halves_[id] = graph_.AddConstant(value.name + ".f16", std::move(half));
+  }
+
+  // A value as what stays f32 reads it.
+  ValueId Full(ValueId id) {
+    if (missing_.erase(id) > 0) AppendCast(halves_[id], id);
+    return id;
+  }
+
+  Graph graph_;
+  const PassOptions& options_;
+  std::map<ValueId, ValueId> halves_;  // f32 values -> the same as f16
+  std::set<ValueId> missing_;          // f32 values that are there as f16 alone
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> StoreFloat16(Graph graph, const PassOptions& options,
+                                   const StepContext& context) {
+  QUENCH_RETURN_IF_ERROR(context.Check());
+  if (!options.float16) return graph;
+  return Storer(std::move(graph), options).Run();
+}
+
+std::vector<KeptFloat32> KeptInFloat32(const Graph& graph, const PassOptions& options) {
+  std::vector<KeptFloat32> kept;
+  for (const Node& node : graph.nodes) {
+    if (node.op == "Cast" || !GivesFloats(graph, node)) continue;
+    kept.push_back({node.origin.empty() ? node.name : node.origin, node.op,
+                    WhyFloat32(graph, node, options)});
+  }
+  return kept;
+}
+
+}  // namespace quench::passes

@@ -1,0 +1,228 @@
+// f16 and bf16 in memory, f32 in registers: what micro-kernels compute of them on every CPU.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "common/base/status.h"
+#include "common/ops/evaluate.h"
+#include "common/passes/pass.h"
+#include "tests/unit/services/codegen/compile_support.h"
+
+namespace quench::codegen {
+namespace {
+
+// The largest relative error of one rounding: kernels round a result once, the interpreter after
+// each node, and both add in f32.
+double Epsilon(DataType type) { return type == DataType::kF16 ? 0x1p-11 : 0x1p-8; }
+
+Tensor Halves(DataType type, const std::vector<int64_t>& dims, uint64_t seed) {
+  const Tensor values = Values(dims, seed);
+  return Tensor::Floats(type, dims, values.as<float>());
+}
+
+struct Layer {
+  std::string name, kernel;
+  std::vector<int64_t> x, w;
+  std::map<std::string, Attribute> attributes;
+  std::string op = "Conv";
+  bool bias = true, residual = false;
+  std::vector<int64_t> computed_w = {};  // the right side is an input of these dims
+};
+
+const std::vector<Layer>& Layers() {
+  using Ints = std::vector<int64_t>;
+  static const auto* const kLayers = new std::vector<Layer>{
+      {"first layer", "conv", {1, 3, 11, 9}, {20, 3, 3, 3}, {{"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{2, 2}}}},
+      {"1x1", "conv", {2, 24, 7, 5}, {37, 24, 1, 1}, {}},
+      {"1x1 with residual", "conv", {1, 40, 6, 6}, {40, 40, 1, 1}, {}, "Conv", true, true},
+      {"3x3 padded", "conv", {1, 33, 9, 10}, {18, 33, 3, 3}, {{"pads", Ints{1, 1, 1, 1}}}, "Conv", false},
+      {"grouped", "conv", {1, 32, 5, 5}, {32, 16, 3, 3}, {{"group", int64_t{2}}}},
+      {"deep, small map", "conv", {1, 96, 3, 3}, {130, 96, 3, 3}, {{"pads", Ints{1, 1, 1, 1}}}},
+      {"depthwise", "depthwise", {1, 35, 9, 8}, {35, 1, 3, 3}, {{"group", int64_t{35}}, {"pads", Ints{1, 1, 1, 1}}}},
+      {"depthwise, valid, strided", "depthwise", {2, 32, 9, 9}, {32, 1, 3, 3}, {{"group", int64_t{32}}, {"strides", Ints{2, 2}}}},
+      {"product", "matmul", {13, 70}, {70, 50}, {}, "MatMul", false},
+      {"one row", "matmul", {1, 131}, {131, 40}, {}, "MatMul", false, true},
+      {"many rows", "matmul", {150, 20}, {20, 17}, {}, "MatMul", false, true},
+      {"batched", "matmul", {3, 5, 19}, {}, {}, "MatMul", false, false, {3, 19, 23}},
+      {"gemm", "matmul", {6, 30}, {44, 30}, {{"transB", int64_t{1}}}, "Gemm"},
+      {"scaled gemm", "matmul", {6, 30}, {30, 44}, {{"alpha", 0.25}, {"beta", 2.0}}, "Gemm"},
+      // Beyond what fits a cache: rows become f32 a tile at a time.
+      {"long rows", "matmul", {64, 5000}, {5000, 33}, {}, "MatMul", false}};
+  return *kLayers;
+}
+
+Graph GraphOf(const Layer& layer, DataType type) {
+  Graph graph;
+  graph.name = layer.name;
+  const ValueId x = graph.AddInput("x", Type::Tensor(type, {layer.x.begin(), layer.x.end()}));
+  const std::vector<int64_t>& right = layer.computed_w;
+  std::vector<ValueId> inputs = {
+      x, right.empty() ? graph.AddConstant("w", Halves(type, layer.w, 5))
+                       : graph.AddInput("w", Type::Tensor(type, {right.begin(), right.end()}))};
+  if (layer.bias) {
+    const bool columns = layer.op == "Gemm" && !layer.attributes.contains("transB");
+    inputs.push_back(graph.AddConstant("b", Halves(type, {layer.w[columns ? 1 : 0]}, 7)));
+  }
+  ValueId y = Node1(graph, layer.op, inputs, layer.attributes);
+  Infer(graph);
+  if (layer.residual) {
+    const ValueId r = graph.AddInput("r", graph.value(y).type);
+    y = Node1(graph, "Add", {y, r});
+  }
+  graph.outputs = {Node1(graph, "Relu", {y})};
+  Infer(graph);
+  return graph;
+}
+
+class HalfTest : public ::testing::TestWithParam<DataType> {};
+
+TEST_P(HalfTest, MicroKernelsTakeEveryLayerOnEveryCpu) {
+  const DataType type = GetParam();
+  for (const Layer& layer : Layers()) {
+    const Graph graph = GraphOf(layer, type);
+    const std::vector<Tensor> inputs = RandomInputs(InputsOf(graph), 3).value();
+    const std::vector<Tensor> expected = ops::Evaluate(graph, inputs).value();
+    ForEachBuild(graph, {0, 3}, [&](const Compiled& compiled, int level, const std::string& where) {
+      const std::string what = fmt::format("{} {}, {}", DataTypeName(type), layer.name, where);
+      ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& outputs, const std::string& run) {
+        ASSERT_EQ(outputs[0].dtype(), type) << what;
+        EXPECT_LE(RelativeError(outputs[0], expected[0]), 3 * Epsilon(type)) << what << ", " << run;
+      });
+      if (level < 3) return;
+      EXPECT_EQ(compiled.report.kernels.back().kernel, layer.kernel) << what;
+    });
+  }
+}
+
+// A wrong weight, channel or pixel would not show in sums of random numbers that round: whole
+// numbers do not round.
+TEST_P(HalfTest, WholeNumbersAreExact) {
+  const DataType type = GetParam();
+  const auto whole = [&](const Tensor& tensor, int64_t below) {
+    std::vector<float> values;
+    for (int64_t i = 0; i < tensor.size(); ++i)
+      values.push_back(static_cast<float>((i * 7 + i / 5) % below));
+    return Tensor::Floats(type, tensor.dims(), values);
+  };
+  for (Layer layer : Layers()) {
+    if (layer.name == "long rows" || layer.attributes.contains("alpha")) continue;
+    Graph graph = GraphOf(layer, type);
+    for (Value& value : graph.values) {
+      if (value.constant == nullptr) continue;
+      // Weights are 0 but for one in every 61, so that sums stay below what bf16 counts: 256.
+      std::vector<float> weights;
+      for (int64_t i = 0; i < value.constant->tensor.size(); ++i)
+        weights.push_back(i % 61 == 0 ? 1.0F : 0.0F);
+      value.constant = std::make_shared<const Constant>(
+          Constant{Tensor::Floats(type, value.constant->tensor.dims(), weights), "", {}});
+    }
+    std::vector<Tensor> inputs = RandomInputs(InputsOf(graph), 3).value();
+    for (Tensor& input : inputs) input = whole(input, 4);
+    const std::vector<Tensor> expected = ops::Evaluate(graph, inputs).value();
+    ForEachBuild(graph, {3}, [&](const Compiled& compiled, int, const std::string& where) {
+      ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& outputs, const std::string& run) {
+        EXPECT_EQ(RelativeError(outputs[0], expected[0]), 0)
+            << DataTypeName(type) << " " << layer.name << ", " << where << ", " << run;
+      });
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, HalfTest, ::testing::Values(DataType::kF16, DataType::kBF16),
+                         [](const auto& each) { return std::string(DataTypeName(each.param)); });
+
+// Equal shapes of other types must not share a function.
+TEST(HalfKernels, TypesDoNotShareCode) {
+  Graph graph;
+  std::vector<ValueId> outputs;
+  for (const DataType type : {DataType::kF32, DataType::kF16, DataType::kBF16}) {
+    const std::string name(DataTypeName(type));
+    const ValueId x = graph.AddInput("x_" + name, Type::Tensor(type, {1, 16, 4, 4}));
+    const ValueId w = graph.AddConstant("w_" + name, Halves(type, {16, 16, 3, 3}, 5));
+    outputs.push_back(
+        Node1(graph, "Conv", {x, w}, {{"pads", std::vector<int64_t>{1, 1, 1, 1}}}));
+    const ValueId a = graph.AddInput("a_" + name, Type::Tensor(type, {4, 16}));
+    outputs.push_back(
+        Node1(graph, "MatMul", {a, graph.AddConstant("m_" + name, Halves(type, {16, 16}, 9))}));
+  }
+  graph.outputs = outputs;
+  Infer(graph);
+  const Compiled compiled = CompileGraph(graph).value();
+  const std::vector<Tensor> inputs = RandomInputs(InputsOf(graph), 3).value();
+  const std::vector<Tensor> expected = ops::Evaluate(graph, inputs).value();
+  const std::vector<Tensor> actual =
+      Artifact::Open(compiled.library()).value()->Run(inputs).value();
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const DataType type = expected[i].dtype();
+    const double most = type == DataType::kF32 ? 1e-5 : 3 * Epsilon(type);
+    EXPECT_LE(RelativeError(actual[i], expected[i]), most) << i;
+  }
+}
+
+// A network whose weights and activations --float16 halves.
+TEST(StoreFloat16, HalvesWeightsAndNamesWhatStays) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {1, 16, 8, 8}));
+  const ValueId c = Node1(graph, "Conv", {x, graph.AddConstant("w", Values({64, 16, 3, 3}, 5))});
+  const ValueId f = Node1(graph, "Flatten", {Node1(graph, "Relu", {c})});
+  const ValueId g = Node1(graph, "MatMul", {f, graph.AddConstant("m", Values({64 * 36, 40}, 7))});
+  Tensor large = Values({40}, 9);
+  reinterpret_cast<float*>(large.mutable_bytes())[3] = 1e6F;
+  const ValueId h = Node1(graph, "Add", {g, graph.AddConstant("large", large)});
+  graph.outputs = {Node1(graph, "Softmax", {Node1(graph, "Tanh", {h})})};
+  Infer(graph);
+  passes::PassOptions options;
+  options.float16 = true;
+  CompileOptions compile;
+  compile.passes = options;
+  const Graph narrow = passes::RunPipeline(graph, options, {}).value();
+  const Compiled half = CompileGraph(narrow, compile).value();
+  const Compiled full = CompileGraph(graph).value();
+  EXPECT_LT(static_cast<double>(half.report.weight_bytes),
+            0.52 * static_cast<double>(full.report.weight_bytes));
+  std::vector<std::string> kept;
+  for (const passes::KeptFloat32& each : half.report.kept_float32) kept.push_back(each.op);
+  EXPECT_EQ(kept, (std::vector<std::string>{"Add", "Softmax"}));
+  EXPECT_NE(half.report.kept_float32[0].reason.find("`large` has 1e+06"), std::string::npos)
+      << half.report.kept_float32[0].reason;
+
+  const std::vector<Tensor> inputs = RandomInputs(InputsOf(graph), 3).value();
+  const auto run = [&](const Compiled& compiled) {
+    return Artifact::Open(compiled.library()).value()->Run(inputs).value()[0];
+  };
+  EXPECT_LE(RelativeError(run(half), run(full)), 4e-3);
+}
+
+// Values that came near the end of f16's range on samples stay f32.
+TEST(StoreFloat16, StatisticsKeepLargeValues) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {4, 8}));
+  const ValueId y = Node1(graph, "Relu", {x});
+  graph.outputs = {Node1(graph, "Neg", {y})};
+  Infer(graph);
+  passes::PassOptions options;
+  options.float16 = true;
+  const std::string name = graph.value(y).name;
+  for (const double magnitude : {65504 / 4.0 + 1, std::nan(""), 16000.0}) {
+    options.magnitudes[name] = magnitude;
+    const Graph result = passes::RunPipeline(graph, options, {}).value();
+    const size_t kept = passes::KeptInFloat32(result, options).size();
+    EXPECT_EQ(kept, magnitude == 16000 ? 0U : 2U) << magnitude;
+  }
+}
+
+TEST(SlowNests, NestsWithManyMultiplicationsAreNamed) {
+  Graph graph;  // f64 has no micro-kernel
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF64, {8, 64}));
+  const ValueId w = graph.AddInput("w", Type::Tensor(DataType::kF64, {64, 64}));
+  graph.outputs = {Node1(graph, "MatMul", {x, w})};
+  Infer(graph);
+  const Compiled compiled = CompileGraph(graph).value();
+  EXPECT_NE(compiled.report.kernels[0].slow.find("100 % of all multiplications"),
+            std::string::npos)
+      << compiled.report.kernels[0].slow;
+}
+
+}  // namespace
+}  // namespace quench::codegen
