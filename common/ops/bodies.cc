@@ -1,6 +1,9 @@
 #include "common/ops/bodies.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
 
 #include "common/base/status.h"
 
@@ -47,13 +50,135 @@ BodyInput Capture(const Graph& graph, ValueId id) {
   return {graph.value(id).type, id};
 }
 
-absl::Status InferAlike(Graph& graph, Node& node, const std::string& attribute, size_t first) {
+std::vector<BodyInput> InputsFrom(const Graph& graph, const Node& node, size_t first) {
   std::vector<BodyInput> inputs;
   for (size_t i = first; i < node.inputs.size(); ++i) {
     inputs.push_back(Capture(graph, node.inputs[i]));
   }
-  QUENCH_ASSIGN_OR_RETURN(Graph body, InferBody(graph, node, attribute, inputs));
-  SetBody(node, attribute, std::move(body));
+  return inputs;
+}
+
+absl::Status InferFused(Graph& graph, Node& node) {
+  QUENCH_ASSIGN_OR_RETURN(Graph body, InferBody(graph, node, "body", InputsFrom(graph, node, 0)));
+  SetBody(node, "body", std::move(body));
+  return absl::OkStatus();
+}
+
+// ---- If ----
+
+// The branches of an If that could be inferred, and why the others could not.
+struct Branch {
+  std::string attribute;
+  std::optional<Graph> body;
+  absl::Status failure;
+};
+
+absl::StatusOr<Branch> InferBranch(const Graph& graph, const Node& node,
+                                   const std::string& attribute) {
+  Branch branch{attribute, std::nullopt, absl::OkStatus()};
+  if (const std::string failure = FailureOf(*node.Body(attribute)); !failure.empty()) {
+    branch.failure = absl::InvalidArgumentError(failure);
+    return branch;
+  }
+  absl::StatusOr<Graph> body = InferBody(graph, node, attribute, InputsFrom(graph, node, 1));
+  if (body.ok()) {
+    branch.body = *std::move(body);
+  } else if (absl::IsInvalidArgument(body.status()) || absl::IsUnimplemented(body.status())) {
+    branch.failure = body.status();
+  } else {
+    return body.status();
+  }
+  return branch;
+}
+
+// A branch that is nothing but `op` of one of its inputs: that input, else kNone.
+ValueId OnlyOperand(const Graph& body, const std::string& op) {
+  if (body.nodes.size() != 1 || body.nodes[0].op != op || body.outputs.size() != 1 ||
+      body.outputs[0] != body.nodes[0].outputs[0]) {
+    return quench::kNone;
+  }
+  return body.nodes[0].inputs[0];
+}
+
+// What exporters write for "drop this axis" where they do not know that its size is 1: one branch
+// drops it, the other hands the tensor on as it is. Only one of the two ranks can be compiled, and it
+// is the one that the model's author asked for.
+void SettleRank(const Node& node, Branch& squeezed, Branch& same) {
+  if (!squeezed.body || !same.body) return;
+  const ValueId dropped = OnlyOperand(*squeezed.body, "Squeeze");
+  if (dropped == quench::kNone || same.body->outputs.size() != 1) return;
+  ValueId handed_on = OnlyOperand(*same.body, "Identity");
+  if (same.body->nodes.empty()) handed_on = same.body->outputs[0];
+  const auto position = [](const Graph& body, ValueId id) {
+    return std::find(body.inputs.begin(), body.inputs.end(), id) - body.inputs.begin();
+  };
+  if (handed_on == quench::kNone ||
+      position(*squeezed.body, dropped) != position(*same.body, handed_on)) {
+    return;
+  }
+  const int rank = squeezed.body->value(squeezed.body->outputs[0]).type.rank();
+  const int other = same.body->value(same.body->outputs[0]).type.rank();
+  if (rank == other) return;
+  same.failure = InvalidArgument(
+      "node `{}`: {} gives a tensor of rank {}, the model is compiled for rank {}, as {} gives it",
+      node.name, same.attribute, other, rank, squeezed.attribute);
+  same.body.reset();
+}
+
+// A body in the place of a branch that cannot run: outputs of the types of the other branch's, none
+// of which is ever computed.
+Graph FailingBody(const Graph& graph, const Node& node, const Branch& branch, const Graph& other) {
+  Graph body;
+  body.name = node.Body(branch.attribute)->name;
+  body.symbols = graph.symbols;
+  const Graph& original = *node.Body(branch.attribute);
+  for (size_t i = 1; i < node.inputs.size(); ++i) {
+    const bool named = i <= original.inputs.size();
+    body.AddInput(named ? original.value(original.inputs[i - 1]).name : "capture",
+                  graph.value(node.inputs[i]).type);
+  }
+  std::vector<std::string> dtypes;
+  std::vector<int64_t> ranks;
+  for (const ValueId id : other.outputs) {
+    dtypes.emplace_back(DataTypeName(other.value(id).type.dtype));
+    ranks.push_back(other.value(id).type.rank());
+  }
+  const NodeId fail = body.AddNode("q.fail", fmt::format("{}/{}", node.name, branch.attribute), {},
+                                   static_cast<int>(other.outputs.size()),
+                                   {{"message", MessageOf(branch.failure)},
+                                    {"dtypes", std::move(dtypes)},
+                                    {"ranks", std::move(ranks)}});
+  body.outputs = body.node(fail).outputs;
+  return body;
+}
+
+// A branch that cannot be inferred is one that a run with these shapes does not take: exporters write
+// conditions for shapes that they could not see. It becomes a failure of the run that takes it.
+absl::Status InferIf(Graph& graph, Node& node, const InferContext& context) {
+  std::array<Branch, 2> branches;
+  QUENCH_ASSIGN_OR_RETURN(branches[0], InferBranch(graph, node, "then_branch"));
+  QUENCH_ASSIGN_OR_RETURN(branches[1], InferBranch(graph, node, "else_branch"));
+  SettleRank(node, branches[0], branches[1]);
+  SettleRank(node, branches[1], branches[0]);
+  const auto condition = context.ints(0);
+  const bool known = condition && condition->size() == 1;
+  for (size_t i = 0; i < 2; ++i) {
+    const Branch& branch = branches[i];
+    const bool taken = known && (condition->front() != 0) == (i == 0);
+    if (branch.body || (branches[1 - i].body && !taken)) continue;
+    StatusCollector problems;
+    for (const Branch& each : branches) {
+      if (!each.body) problems.Add(each.failure);
+    }
+    return problems.Finish();
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    if (branches[i].body) continue;
+    Graph body = FailingBody(graph, node, branches[i], *branches[1 - i].body);
+    QUENCH_RETURN_IF_ERROR(InferGraph(body));
+    branches[i].body = std::move(body);
+  }
+  for (Branch& branch : branches) SetBody(node, branch.attribute, *std::move(branch.body));
   return absl::OkStatus();
 }
 
@@ -154,14 +279,16 @@ int CarriedCount(const Node& node) {
   return static_cast<int>(own - others);
 }
 
+std::string FailureOf(const Graph& body) {
+  if (body.nodes.size() != 1 || body.nodes[0].op != "q.fail") return "";
+  return body.nodes[0].String("message", "");
+}
+
 absl::Status InferBodies(Graph& graph, Node& node, InferContext& context) {
-  if (node.op == "If") {
-    QUENCH_RETURN_IF_ERROR(InferAlike(graph, node, "then_branch", 1));
-    return InferAlike(graph, node, "else_branch", 1);
-  }
+  if (node.op == "If") return InferIf(graph, node, context);
   if (node.op == "Loop") return InferLoop(graph, node, context);
   if (node.op == "Scan") return InferScan(graph, node, context);
-  if (node.op == "q.fused") return InferAlike(graph, node, "body", 0);
+  if (node.op == "q.fused") return InferFused(graph, node);
   return absl::OkStatus();
 }
 

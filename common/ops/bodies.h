@@ -22,4 +22,7 @@ int CarriedCount(const Node& node);
 // Trailing captures, from `q.captures`.
 int CaptureCount(const Node& node);
 
+// Why a branch of an If cannot run, when inference has put a `q.fail` in its place; else "".
+std::string FailureOf(const Graph& body);
+
 }  // namespace quench::ops

@@ -15,8 +15,9 @@ absl::StatusOr<Type> Merge(InferContext& ctx, int output, const Type& then, cons
   }
   if (then.kind != ValueKind::kTensor || then.rank() != otherwise.rank()) {
     return ctx.UnsupportedError(
-        fmt::format("output {} has rank {} in one branch and {} in the other", output, then.rank(),
-                    otherwise.rank()));
+        fmt::format("output {} has rank {} in one branch and {} in the other, and only a run can "
+                    "tell which is taken; fix the sizes that the condition depends on",
+                    output, then.rank(), otherwise.rank()));
   }
   Type merged = then;
   for (int axis = 0; axis < then.rank(); ++axis) {
@@ -41,8 +42,10 @@ absl::Status InferIf(InferContext& ctx) {
   for (size_t i = 0; i < count; ++i) {
     const Type& a = then->value(then->outputs[i]).type;
     const Type& c = otherwise->value(otherwise->outputs[i]).type;
-    if (condition && condition->size() == 1) {
-      ctx.SetOutput(static_cast<int>(i), condition->front() != 0 ? a : c);
+    const bool known = condition && condition->size() == 1;
+    if (known || !FailureOf(*then).empty() || !FailureOf(*otherwise).empty()) {
+      const bool first = known ? condition->front() != 0 : FailureOf(*then).empty();
+      ctx.SetOutput(static_cast<int>(i), first ? a : c);
       continue;
     }
     QUENCH_ASSIGN_OR_RETURN(Type merged, Merge(ctx, static_cast<int>(i), a, c));

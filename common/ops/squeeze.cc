@@ -26,6 +26,7 @@ absl::StatusOr<std::vector<int>> UnitAxes(const OpContext& ctx) {
   return axes;
 }
 
+// A symbolic size that may be 1 is: the run checks that the number of elements stays the same.
 absl::Status InferSqueeze(InferContext& ctx) {
   const Type& x = ctx.input(0);
   QUENCH_ASSIGN_OR_RETURN(std::optional<std::vector<int>> axes, AxesInput(ctx, 1, x.rank()));
@@ -37,7 +38,7 @@ absl::Status InferSqueeze(InferContext& ctx) {
     const Dim dim = x.dims[static_cast<size_t>(axis)];
     if (std::find(axes->begin(), axes->end(), axis) == axes->end()) {
       dims.push_back(dim);
-    } else if (!dim.is(1)) {
+    } else if (const Bounds sizes = ctx.symbols().BoundsOf(dim); sizes.min > 1 || sizes.max < 1) {
       return ctx.Error(fmt::format("axis {} has size {}, only axes of size 1 can be dropped", axis,
                                    ctx.symbols().ToString(dim)));
     }

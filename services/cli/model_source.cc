@@ -194,8 +194,13 @@ absl::StatusOr<importer::Imported> LoadModel(const ModelOptions& options,
   }
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
   QUENCH_ASSIGN_OR_RETURN(const importer::ImportOptions import, ImportOptionsOf(options));
-  if (kind == FileKind::kModel)
-    return importer::ImportModel(options.model, import, *store, context);
+  if (kind == FileKind::kModel) {
+    QUENCH_ASSIGN_OR_RETURN(importer::Imported imported,
+                            importer::ImportModel(options.model, import, *store, context));
+    for (const std::string& warning : importer::WarningsOf(imported.canonical))
+      fmt::print(stderr, "quench: warning: {}\n", warning);
+    return imported;
+  }
   if (!import.shapes.empty() || !import.dims.empty() || !import.dtypes.empty() ||
       !import.freeze_params.empty() || !import.outputs.empty() || import.opset != 0) {
     return InvalidArgument(

@@ -357,8 +357,10 @@ absl::Status Builder::BuildAlias(Frame& frame, const Node& node) {
     loops::E have = check.b().I(1), want = check.b().I(1);
     for (const Dim dim : dims) have = have * check.Value(dim);
     for (const Dim dim : to.type.dims) want = want * check.Value(dim);
-    check.b().Check(have == want,
-                    "the dims asked for have another number of elements than the input");
+    check.b().Check(
+        have == want,
+        fmt::format("node `{}`: its dims have another number of elements than its input",
+                    OriginOf(node)));
     QUENCH_RETURN_IF_ERROR(AddSlotCall(check.Finish(), {}));
   }
   const int storage = program_.buffers[static_cast<size_t>(from)].storage;

@@ -52,6 +52,14 @@ absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupported(const std::filesystem
   return frontend->find_unsupported(path, options);
 }
 
+std::vector<std::string> WarningsOf(const Graph& graph) {
+  std::vector<std::string> warnings;
+  for (const auto& [key, text] : graph.metadata) {
+    if (key.starts_with("warning.")) warnings.push_back(text);
+  }
+  return warnings;
+}
+
 absl::StatusOr<std::vector<std::string>> ExternalLocations(const std::filesystem::path& path,
                                                            const ImportOptions& options) {
   QUENCH_ASSIGN_OR_RETURN(const Frontend* frontend, PickFrontend(path, options.format));

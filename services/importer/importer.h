@@ -45,6 +45,10 @@ absl::StatusOr<Imported> ImportModel(const std::filesystem::path& path,
                                      const ImportOptions& options, BlobStore& store,
                                      const StepContext& context = {});
 
+// What an imported graph may do otherwise than its author meant, one sentence each: branches that
+// cannot run, for example. They travel in the graph's metadata, as `warning.<node>`.
+std::vector<std::string> WarningsOf(const Graph& graph);
+
 struct UnsupportedOp {
   std::string domain, op;
   int64_t opset = 0;

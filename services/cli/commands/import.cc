@@ -54,7 +54,8 @@ void PrintSummary(const ImportArgs& args, const Graph& graph,
                            {"nodes", graph.nodes.size()},
                            {"fingerprint", Fingerprint(graph)},
                            {"structure_hash", StructureHash(graph)},
-                           {"metadata", graph.metadata}};
+                           {"metadata", graph.metadata},
+                           {"warnings", importer::WarningsOf(graph)}};
     for (const auto& [key, ids] :
          {std::pair{"inputs", &graph.inputs}, std::pair{"outputs", &graph.outputs}}) {
       json[key] = nlohmann::json::array();

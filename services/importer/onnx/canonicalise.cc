@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <set>
 #include <unordered_map>
+#include <utility>
 
 #include "common/base/status.h"
+#include "common/ops/bodies.h"
 #include "common/ops/evaluate.h"
 #include "common/ops/op.h"
 #include "services/importer/onnx/convert.h"
@@ -19,6 +21,7 @@ struct Target {
   NameSet names;              // of its values
   std::set<ValueId> unknown;  // values whose type could not be inferred
   bool is_body = false;
+  bool is_provisional = false;  // in a Loop or Scan: types may be those of the first iteration only
 };
 
 // The conversion of one graph, the main one or a body, into a target: one of its own, or that of
@@ -70,6 +73,10 @@ class Canonicaliser {
   ValueId Map(Level& level, ValueId source);
   void Append(Level& level, Node node);
   void Problem(const absl::Status& status) { problems_.Add(status); }
+  // Problems from now on go to `problems`; gives what was reported so far.
+  StatusCollector ExchangeProblems(StatusCollector problems) {
+    return std::exchange(problems_, std::move(problems));
+  }
   NameSet& node_names() { return node_names_; }
   const WeightWriter& weights() const { return weights_; }
 
@@ -149,6 +156,8 @@ class NodeConverter final : public Converter {
   std::vector<std::string> Captures(const std::vector<GraphPtr>& bodies) const;
   GraphPtr ConvertBody(const Graph& body, const std::vector<Type>& types,
                        const std::vector<std::string>& captures);
+  GraphPtr ConvertBranch(const std::string& attribute, const Graph& body,
+                         const std::vector<std::string>& captures);
   std::vector<Type> BodyInputTypes() const;
   GraphPtr KnownBranch() const;
   absl::Status InlineBranch(const Graph& body);
@@ -278,6 +287,7 @@ GraphPtr NodeConverter::ConvertBody(const Graph& body, const std::vector<Type>& 
   Target into;
   into.graph = target.get();
   into.is_body = true;
+  into.is_provisional = level_.into->is_provisional || node().op != "If";
   Level inner;
   Prepare(inner, body, into);
   const auto add_input = [&](const std::string& name, const Type& value_type) {
@@ -310,6 +320,25 @@ GraphPtr NodeConverter::ConvertBody(const Graph& body, const std::vector<Type>& 
   owner_.ConvertNodes(inner);
   for (const ValueId output : body.outputs) target->outputs.push_back(owner_.Map(inner, output));
   return target;
+}
+
+// A branch that cannot be converted fails the run that takes it, as one whose types do not fit.
+GraphPtr NodeConverter::ConvertBranch(const std::string& attribute, const Graph& body,
+                                      const std::vector<std::string>& captures) {
+  StatusCollector outer = owner_.ExchangeProblems(StatusCollector());
+  GraphPtr converted = ConvertBody(body, {}, captures);
+  const absl::Status status = owner_.ExchangeProblems(std::move(outer)).Finish();
+  if (status.ok()) return converted;
+  Graph failing;
+  Describe(body, failing);
+  for (const ValueId id : converted->inputs)
+    failing.AddInput(converted->value(id).name, converted->value(id).type);
+  const absl::Status where = Annotate(status, fmt::format("node `{}`: {}", node().name, attribute));
+  const NodeId fail =
+      failing.AddNode("q.fail", fmt::format("{}/{}", node().name, attribute), {},
+                      static_cast<int>(body.outputs.size()), {{"message", MessageOf(where)}});
+  failing.outputs = failing.node(fail).outputs;
+  return std::make_shared<const Graph>(std::move(failing));
 }
 
 // The branch that an If takes when its condition follows from shapes and constants. Exporters write
@@ -359,8 +388,13 @@ absl::Status NodeConverter::FinalControl() {
   const std::vector<Type> types = BodyInputTypes();
   for (const auto& [name, attribute] : node().attributes) {
     const GraphPtr* body = std::get_if<GraphPtr>(&attribute);
-    attributes.emplace(
-        name, body == nullptr ? attribute : Attribute(ConvertBody(**body, types, captures)));
+    if (body == nullptr) {
+      attributes.emplace(name, attribute);
+    } else if (node().op == "If") {
+      attributes.emplace(name, ConvertBranch(name, **body, captures));
+    } else {
+      attributes.emplace(name, ConvertBody(**body, types, captures));
+    }
   }
   if (node().op != "If" && !captures.empty())
     attributes["q.captures"] = static_cast<int64_t>(captures.size());
@@ -423,7 +457,11 @@ void Canonicaliser::Append(Level& level, Node node) {
   for (const ValueId id : node.inputs) blocked = blocked || into.unknown.contains(id);
   const NodeId id = PushNode(graph, std::move(node));
   absl::Status status;
-  if (!blocked) status = ops::InferNode(graph, graph.node(id));
+  if (!blocked) {
+    // Inference settles which branches of an If can run: not yet by provisional types.
+    Node provisional = into.is_provisional ? graph.node(id) : Node{};
+    status = ops::InferNode(graph, into.is_provisional ? provisional : graph.node(id));
+  }
   // In a body the input types are provisional: what is really wrong shows when the outer node is
   // inferred.
   if (!status.ok() && !into.is_body) Problem(status);
@@ -463,6 +501,24 @@ void Canonicaliser::ConvertNodes(Level& level) {
   }
 }
 
+// A line of the metadata for each branch that no run may take.
+void WarnOfFailingBranches(Graph& canonical) {
+  std::map<std::string, std::string> warnings;
+  ForEachGraph(canonical, [&](const Graph& graph) {
+    for (const Node& node : graph.nodes) {
+      if (node.op != "If") continue;
+      for (const char* attribute : {"then_branch", "else_branch"}) {
+        const std::string failure = ops::FailureOf(*node.Body(attribute));
+        if (failure.empty()) continue;
+        warnings["warning." + node.name] =
+            fmt::format("node `{}` (If): {} cannot run, a run that takes it fails with: {}",
+                        node.name, attribute, failure);
+      }
+    }
+  });
+  canonical.metadata.merge(warnings);
+}
+
 absl::StatusOr<Graph> Canonicaliser::Run(Graph& imported) {
   Graph canonical;
   Describe(imported, canonical);
@@ -480,6 +536,7 @@ absl::StatusOr<Graph> Canonicaliser::Run(Graph& imported) {
   QUENCH_RETURN_IF_ERROR(context_.Check());
   for (const ValueId id : imported.outputs) canonical.outputs.push_back(Map(level, id));
   QUENCH_RETURN_IF_ERROR(problems_.Finish());
+  WarnOfFailingBranches(canonical);
   for (size_t i = 0; i < imported.values.size(); ++i) {
     Value& value = imported.values[i];
     if (level.mapped[i] == kNone) continue;

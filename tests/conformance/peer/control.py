@@ -58,11 +58,13 @@ BINARY = ("Add", "Sub", "Mul", "Max")
 
 @generator("If")
 def branch(c):
-    """Each branch computes on captured values; one may nest another If, and their shapes may differ."""
+    """Each branch computes on captured values; one may nest another If, their shapes may differ, and the one not taken may be impossible."""
     shape = c.shape(1, 3)
     x, y = c.input(c.values(F32, shape)), c.input(c.values(F32, shape))
-    condition = c.input(np.array(c.chance(0.5)))
+    taken = c.chance(0.5)
+    condition = c.input(np.array(taken))
     outputs = c.integer(1, 2)
+    impossible = c.chance(0.2)  # the other branch wants another number of elements
 
     def body(name, deep):
         nodes, infos = [], []
@@ -72,6 +74,9 @@ def branch(c):
                 inner = [helper.make_graph([helper.make_node(c.pick(*UNARY), [source], [f"{out}_{k}"])], f"{out}_g{k}", [],
                                            [value(f"{out}_{k}", F32)]) for k in range(2)]
                 nodes.append(helper.make_node("If", [condition], [out], then_branch=inner[0], else_branch=inner[1]))
+            elif impossible and name != ("yes" if taken else "no"):
+                wanted = c.constant(np.array([1] * (len(shape) - 1) + [int(np.prod(shape)) + 1], np.int64))
+                nodes.append(helper.make_node("Reshape", [source, wanted], [out]))
             elif c.chance(0.5):
                 nodes.append(helper.make_node(c.pick(*BINARY), [x, y], [f"{out}_t"]))
                 nodes.append(helper.make_node(c.pick(*UNARY), [f"{out}_t"], [out]))

@@ -127,7 +127,17 @@ TEST_F(ShapeArithmetic, QDimsGivesWhatItNames) {
   EXPECT_EQ(ElementsOf(dims), "batch, 2*seq + 1, 5");
 }
 
-TEST_F(ShapeArithmetic, SymbolicAxisOfUnknownSizeIsNotDropped) {
+TEST_F(ShapeArithmetic, AnAxisThatMayBeOneIsDroppedWhereItIsNamed) {
+  const ValueId dropped = Add("Squeeze", {x_, Ints({0})});
+  ASSERT_TRUE(InferGraph(graph_).ok()) << InferGraph(graph_);
+  EXPECT_EQ(graph_.value(dropped).type.rank(), graph_.value(x_).type.rank() - 1);
+  Add("Squeeze", {x_});
+  EXPECT_NE(std::string(InferGraph(graph_).message()).find("dim `batch` may be 1"),
+            std::string::npos);
+}
+
+TEST_F(ShapeArithmetic, AnAxisThatIsNeverOneIsNotDropped) {
+  ASSERT_TRUE(graph_.symbols->Restrict(*graph_.symbols->Find("batch"), {2, 8}).ok());
   Add("Squeeze", {x_, Ints({0})});
   EXPECT_NE(std::string(InferGraph(graph_).message()).find("axis 0 has size batch"),
             std::string::npos);

@@ -152,6 +152,60 @@ TEST(CompileTest, IfTakesEitherBranch) {
   }
 }
 
+// `x` of n columns: one branch drops the axis, which only a run can tell to be of size 1, the other
+// cannot run. Outputs of sizes that are known, unknown, and none.
+Graph ImpossibleBranchGraph() {
+  Graph graph;
+  const Dim n = Dim::OfSymbol(graph.symbols->AddInput("n", {1, 1}));
+  const ValueId condition = graph.AddInput("condition", Type::Tensor(DataType::kBool, {}));
+  const ValueId x = graph.AddInput("x", F32({5, n}));
+  auto branch = [&](bool possible) {
+    Graph body;
+    body.symbols = graph.symbols;
+    const ValueId in = body.AddInput("in", F32({5, n}));
+    ValueId column = kNone;
+    if (possible) {
+      column = Node1(body, "Squeeze", {in, body.AddConstant("axes", Tensor::I64({1}))});
+    } else {
+      column = Node1(body, "Reshape", {in, body.AddConstant("shape", Tensor::I64({5, 2, -1, -1}))});
+    }
+    body.outputs = {Node1(body, "Relu", {column}), Node1(body, "NonZero", {column}),
+                    Node1(body, "ReduceSum", {column}, {{"keepdims", int64_t{0}}})};
+    return std::make_shared<const Graph>(std::move(body));
+  };
+  const NodeId node =
+      graph.AddNode("If", "if", {condition, x}, 3,
+                    {{"then_branch", branch(true)}, {"else_branch", branch(false)}});
+  graph.outputs = graph.node(node).outputs;
+  Infer(graph);
+  return graph;
+}
+
+TEST(CompileTest, ARunThatTakesABranchThatCannotRunFails) {
+  const Graph graph = ImpossibleBranchGraph();
+  const auto flag = [](uint8_t value) {
+    return Tensor::Of(DataType::kBool, {}, std::vector<uint8_t>{value});
+  };
+  for (int level = 0; level <= 3; ++level) {
+    ExpectSame(graph, {flag(1), Values({5, 1})}, level);
+    CompileOptions options;
+    options.opt_level = level;
+    const auto compiled = CompileGraph(graph, options);
+    ASSERT_TRUE(compiled.ok()) << MessageOf(compiled.status());
+    auto artifact = Artifact::Open(compiled->library());
+    ASSERT_TRUE(artifact.ok()) << MessageOf(artifact.status());
+    const auto not_taken = (*artifact)->Run(std::vector<Tensor>{flag(0), Values({5, 1})});
+    ASSERT_FALSE(not_taken.ok());
+    EXPECT_NE(MessageOf(not_taken.status()).find("node `if`: else_branch: node `Reshape"),
+              std::string::npos)
+        << MessageOf(not_taken.status());
+    const auto not_one = (*artifact)->Run(std::vector<Tensor>{flag(1), Values({5, 2})});
+    ASSERT_FALSE(not_one.ok());
+    EXPECT_NE(MessageOf(not_one.status()).find("node `Squeeze"), std::string::npos)
+        << MessageOf(not_one.status());
+  }
+}
+
 // Iterations swap two carried values, and stack a sum and their number.
 Graph LoopGraph(bool constant_trips) {
   Graph graph;

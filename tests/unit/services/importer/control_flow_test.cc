@@ -187,6 +187,128 @@ TEST(ControlFlow, AConstantConditionLeavesOneBranchWithItsCaptures) {
   }
 }
 
+// What exporters write for `x.squeeze(1)` where they do not know the size of the axis: with `c`, the
+// branch that drops the axis, else `x` as it is.
+OnnxModel SqueezeModel(const testing::DimSpecs& dims) {
+  OnnxModel model(16);
+  model.Input("x", DataType::kF32, dims).Output("y");
+  model.Initializer("axis", Tensor::I64({1}));
+  model.Initializer("one", Tensor::Of(DataType::kI64, {}, std::vector<int64_t>{1}));
+  model.Node("Shape", {"x"}, {"shape"});
+  model.Node("Gather", {"shape", "one"}, {"size"});
+  model.Node("Equal", {"size", "one"}, {"c"});
+  auto& branch = model.Node("If", {"c"}, {"s"}, "if");
+  GraphProto& squeezed = testing::SetGraph(branch, "then_branch");
+  AddNode(squeezed, "Squeeze", {"x", "axis"}, {"t"}, "squeeze");
+  FillInfo(*squeezed.add_output(), "t", DataType::kF32, {"a", "b"});
+  GraphProto& same = testing::SetGraph(branch, "else_branch");
+  AddNode(same, "Identity", {"x"}, {"e"}, "same");
+  FillInfo(*same.add_output(), "e", DataType::kF32, {"a", "b", "c"});
+  model.Node("Relu", {"s"}, {"y"});
+  return model;
+}
+
+TEST(ControlFlow, AnAxisOfUnknownSizeIsSqueezedAndCheckedByTheRun) {
+  OnnxModel model = SqueezeModel({2, "n", 2});
+  ImportFolder folder;
+  const auto result = folder.Import(model);
+  ASSERT_TRUE(result.ok()) << MessageOf(result.status());
+  EXPECT_EQ(result->canonical.value(result->canonical.outputs[0]).type.rank(), 2);
+  const std::vector<Tensor> fits = {F32({2, 1, 2}, {1, -2, 3, -4})};
+  const auto outputs = ops::Evaluate(result->canonical, fits);
+  ASSERT_TRUE(outputs.ok()) << MessageOf(outputs.status());
+  EXPECT_THAT((*outputs)[0].dims(), ElementsAre(2, 2));
+  EXPECT_THAT((*outputs)[0].as<float>(), ElementsAre(1, 0, 3, 0));
+  const std::vector<Tensor> other = {F32({2, 2, 2}, {1, -2, 3, -4, 5, -6, 7, -8})};
+  const std::string error = testing::ErrorOf(ops::Evaluate(result->canonical, other).status());
+  EXPECT_THAT(error, HasSubstr("`if`"));
+  EXPECT_THAT(error, HasSubstr("else_branch"));
+  EXPECT_THAT(error, HasSubstr("rank 3"));
+}
+
+TEST(ControlFlow, AnAxisThatIsNeverOneStays) {
+  OnnxModel model = SqueezeModel({2, "n", 2});
+  ImportFolder folder;
+  ImportOptions options;
+  options.dims["n"] = {2, 8};
+  const auto result = folder.Import(model, options);
+  ASSERT_TRUE(result.ok()) << MessageOf(result.status());
+  EXPECT_EQ(result->canonical.value(result->canonical.outputs[0]).type.rank(), 3);
+}
+
+// `x` is reshaped to 3 columns in one branch, which 4 elements do not fit.
+OnnxModel ImpossibleBranch() {
+  OnnxModel model(16);
+  model.Input("c", DataType::kBool, {}).Input("x", DataType::kF32, {2, 2}).Output("y");
+  model.Initializer("three", Tensor::I64({-1, 3}));
+  auto& branch = model.Node("If", {"c"}, {"y"}, "if");
+  GraphProto& then_graph = testing::SetGraph(branch, "then_branch");
+  AddNode(then_graph, "Reshape", {"x", "three"}, {"t"}, "reshape");
+  FillInfo(*then_graph.add_output(), "t", DataType::kF32, {"a", "b"});
+  GraphProto& else_graph = testing::SetGraph(branch, "else_branch");
+  AddNode(else_graph, "Neg", {"x"}, {"e"});
+  FillInfo(*else_graph.add_output(), "e", DataType::kF32, {2, 2});
+  return model;
+}
+
+TEST(ControlFlow, ABranchThatCannotRunFailsOnlyTheRunThatTakesIt) {
+  OnnxModel model = ImpossibleBranch();
+  ImportFolder folder;
+  const auto result = folder.Import(model);
+  ASSERT_TRUE(result.ok()) << MessageOf(result.status());
+  EXPECT_TRUE(VerifyGraph(result->canonical).ok()) << MessageOf(VerifyGraph(result->canonical));
+  const Tensor x = F32({2, 2}, {1, 2, 3, 4});
+  const auto outputs = ops::Evaluate(result->canonical, std::vector<Tensor>{Bool(false), x});
+  ASSERT_TRUE(outputs.ok()) << MessageOf(outputs.status());
+  EXPECT_THAT((*outputs)[0].as<float>(), ElementsAre(-1, -2, -3, -4));
+  const std::string error = testing::ErrorOf(
+      ops::Evaluate(result->canonical, std::vector<Tensor>{Bool(true), x}).status());
+  EXPECT_THAT(error, HasSubstr("node `reshape` (Reshape): 4 elements do not divide by 3"));
+  const auto warning = result->canonical.metadata.find("warning.if");
+  ASSERT_NE(warning, result->canonical.metadata.end());
+  EXPECT_THAT(warning->second, HasSubstr("then_branch cannot run"));
+}
+
+TEST(ControlFlow, BranchesThatBothCannotRunAreAnError) {
+  OnnxModel model = ImpossibleBranch();
+  auto& branch = *model.graph().mutable_node(0);
+  *branch.mutable_attribute(1)->mutable_g() = branch.attribute(0).g();
+  ImportFolder folder;
+  const auto result = folder.Import(model);
+  const std::string error = testing::ErrorOf(result.status());
+  EXPECT_THAT(error, HasSubstr("then_branch: node `reshape_1` (Reshape): 4 elements"));
+  EXPECT_THAT(error, HasSubstr("else_branch: node `reshape` (Reshape): 4 elements"));
+}
+
+TEST(ControlFlow, ABranchInALoopIsJudgedByTheTypesOfAllIterations) {
+  // The carried value grows from 2 x 2 to 2 x 4, ...: by the first iteration alone the branch with
+  // 3 columns could not run.
+  OnnxModel model(16);
+  model.Input("x", DataType::kF32, {2, 2}).Input("c", DataType::kBool, {}).Output("y");
+  model.Initializer("trips", Tensor::Of(DataType::kI64, {}, std::vector<int64_t>{2}));
+  model.Initializer("three", Tensor::I64({-1, 3}));
+  auto& loop = model.Node("Loop", {"trips", "", "x"}, {"y"}, "loop");
+  GraphProto& body = testing::SetGraph(loop, "body");
+  FillInfo(*body.add_input(), "i", DataType::kI64, {});
+  FillInfo(*body.add_input(), "go", DataType::kBool, {});
+  FillInfo(*body.add_input(), "v", DataType::kF32, {"a", "b"});
+  AddNode(body, "Identity", {"go"}, {"go_on"});
+  auto& branch = AddNode(body, "If", {"c"}, {"part"}, "if");
+  GraphProto& then_graph = testing::SetGraph(branch, "then_branch");
+  AddNode(then_graph, "Reshape", {"v", "three"}, {"t"}, "reshape");
+  FillInfo(*then_graph.add_output(), "t", DataType::kF32, {"d", "e"});
+  GraphProto& else_graph = testing::SetGraph(branch, "else_branch");
+  AddNode(else_graph, "Neg", {"v"}, {"e"});
+  FillInfo(*else_graph.add_output(), "e", DataType::kF32, {"d", "e"});
+  testing::SetInt(AddNode(body, "Concat", {"v", "part"}, {"next"}), "axis", 1);
+  FillInfo(*body.add_output(), "go_on", DataType::kBool, {});
+  FillInfo(*body.add_output(), "next", DataType::kF32, {"d", "e"});
+  ImportFolder folder;
+  const auto result = folder.Import(model);
+  ASSERT_TRUE(result.ok()) << MessageOf(result.status());
+  EXPECT_FALSE(result->canonical.metadata.contains("warning.if"));
+}
+
 TEST(ControlFlow, DeepNestingIsRefused) {
   OnnxModel model(16);
   model.Input("c", DataType::kBool, {}).Input("x", DataType::kF32, {2}).Output("y");
