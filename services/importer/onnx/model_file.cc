@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <queue>
+#include <set>
 
 #include "common/base/status.h"
 #include "services/importer/onnx/names.h"
@@ -15,6 +16,28 @@ using onnx::v1::FunctionProto;
 using onnx::v1::GraphProto;
 using onnx::v1::ModelProto;
 using onnx::v1::NodeProto;
+using onnx::v1::TensorProto;
+
+// The tensor of a Constant node, or null.
+const TensorProto* ConstantOf(const NodeProto& node) {
+  const bool constant = node.op_type() == "Constant" && NormalDomain(node.domain()).empty();
+  if (!constant || node.output_size() != 1 || node.attribute_size() != 1) return nullptr;
+  return node.attribute(0).has_t() ? &node.attribute(0).t() : nullptr;
+}
+
+bool HaveOneType(const TensorProto& a, const TensorProto& b) {
+  return a.data_type() == b.data_type() &&
+         std::equal(a.dims().begin(), a.dims().end(), b.dims().begin(), b.dims().end());
+}
+
+bool HaveOneValue(const TensorProto& a, const TensorProto& b) {
+  TensorProto left = a, right = b;
+  for (TensorProto* tensor : {&left, &right}) {
+    tensor->clear_name();
+    tensor->clear_doc_string();
+  }
+  return left.SerializeAsString() == right.SerializeAsString();
+}
 
 std::string FunctionKey(const std::string& domain, const std::string& name,
                         const std::string& overload) {
@@ -135,6 +158,34 @@ std::set<std::string> FreeNames(const GraphProto& graph) {
     for (const std::string& output : node.output()) used.erase(output);
   }
   return used;
+}
+
+std::vector<const NodeProto*> WithoutRepeatedConstants(const std::vector<const NodeProto*>& nodes,
+                                                       std::vector<std::string>& overridden) {
+  std::map<std::string, std::vector<size_t>> definitions;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    for (const std::string& output : nodes[i]->output()) definitions[output].push_back(i);
+  }
+  std::set<size_t> dropped;
+  for (const auto& [name, places] : definitions) {
+    if (places.size() < 2) continue;
+    const TensorProto* last = ConstantOf(*nodes[places.back()]);
+    const bool alike = std::all_of(places.begin(), places.end(), [&](size_t place) {
+      const TensorProto* tensor = ConstantOf(*nodes[place]);
+      return tensor != nullptr && last != nullptr && HaveOneType(*tensor, *last);
+    });
+    if (!alike) continue;
+    const bool same = std::all_of(places.begin(), places.end(), [&](size_t place) {
+      return HaveOneValue(*ConstantOf(*nodes[place]), *last);
+    });
+    if (!same) overridden.push_back(name);
+    dropped.insert(places.begin(), places.end() - 1);
+  }
+  std::vector<const NodeProto*> kept;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (!dropped.contains(i)) kept.push_back(nodes[i]);
+  }
+  return kept;
 }
 
 absl::StatusOr<std::vector<const NodeProto*>> SortNodes(

@@ -54,6 +54,12 @@ std::set<std::string> UsedNames(const onnx::v1::NodeProto& node);
 absl::StatusOr<std::vector<const onnx::v1::NodeProto*>> SortNodes(
     const std::vector<const onnx::v1::NodeProto*>& nodes);
 
+// The nodes without Constant nodes whose value a later Constant of the same type defines again:
+// some exporters write such models, and ONNX Runtime takes the last. Names whose contents differ
+// are added to `overridden`.
+std::vector<const onnx::v1::NodeProto*> WithoutRepeatedConstants(
+    const std::vector<const onnx::v1::NodeProto*>& nodes, std::vector<std::string>& overridden);
+
 // "conv1", or "Conv at position 12" for a node without a name.
 std::string DescribeNode(const onnx::v1::NodeProto& node, int index);
 

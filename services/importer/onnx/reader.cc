@@ -72,6 +72,7 @@ class ModelReader {
   absl::StatusOr<GraphPtr> BodyOf(const GraphProto& proto, Scope& scope);
   void AddOutputs(const std::vector<std::string>& names, Scope& scope);
   void Describe(Graph& graph) const;
+  void WarnOfConstants(Graph& graph) const;
   const Constant* ConstantOf(const void* proto) const;
 
   const onnx::v1::ModelProto& model_;
@@ -87,7 +88,8 @@ class ModelReader {
   std::set<const FunctionProto*> called_;
   std::vector<const FunctionProto*> unloaded_;
   size_t node_count_ = 0;
-  bool broken_ = false;  // nodes were left out
+  bool broken_ = false;                  // nodes were left out
+  std::vector<std::string> overridden_;  // constants that a later one of the same name replaces
 };
 
 // ---- Tensors ----
@@ -235,7 +237,8 @@ void ModelReader::AddInitializers(const GraphProto& graph, Scope& scope,
 }
 
 void ModelReader::AddNodes(const std::vector<const NodeProto*>& nodes, Scope& scope) {
-  absl::StatusOr<std::vector<const NodeProto*>> sorted = SortNodes(nodes);
+  absl::StatusOr<std::vector<const NodeProto*>> sorted =
+      SortNodes(WithoutRepeatedConstants(nodes, overridden_));
   if (!sorted.ok()) {
     broken_ = true;  // what the cycle would have defined is missing everywhere else
     return problems_.Add(sorted.status());
@@ -503,6 +506,20 @@ void ModelReader::Describe(Graph& graph) const {
   }
 }
 
+void ModelReader::WarnOfConstants(Graph& graph) const {
+  if (overridden_.empty()) return;
+  constexpr size_t kListed = 10;
+  std::string list;
+  for (size_t i = 0; i < std::min(overridden_.size(), kListed); ++i)
+    list += fmt::format("{}`{}`", i == 0 ? "" : ", ", Printable(overridden_[i]));
+  if (overridden_.size() > kListed)
+    list += fmt::format(" and {} more", overridden_.size() - kListed);
+  graph.metadata["warning.repeated constants"] = fmt::format(
+      "several Constant nodes of one graph give {}, with different contents; the last of them "
+      "counts",
+      list);
+}
+
 absl::StatusOr<Graph> ModelReader::Read() {
   const GraphProto& proto = model_.graph();
   QUENCH_ASSIGN_OR_RETURN(const std::vector<const NodeProto*> nodes, NeededNodes(proto, options_));
@@ -548,6 +565,7 @@ absl::StatusOr<Graph> ModelReader::Read() {
   AddNodes(nodes, scope);
   AddOutputs(outputs, scope);
   QUENCH_RETURN_IF_ERROR(problems_.Finish());
+  WarnOfConstants(graph);
   return graph;
 }
 
@@ -558,9 +576,9 @@ absl::StatusOr<std::vector<const NodeProto*>> NeededNodes(const GraphProto& grap
   std::vector<const NodeProto*> all;
   for (const NodeProto& node : graph.node()) all.push_back(&node);
   if (options.outputs.empty()) return all;
-  std::unordered_map<std::string, size_t> producer;
+  std::unordered_map<std::string, std::vector<size_t>> producers;  // more than one: constants
   for (size_t i = 0; i < all.size(); ++i) {
-    for (const std::string& output : all[i]->output()) producer.emplace(output, i);
+    for (const std::string& output : all[i]->output()) producers[output].push_back(i);
   }
   std::set<std::string> known;
   for (const auto& input : graph.input()) known.insert(input.name());
@@ -569,17 +587,20 @@ absl::StatusOr<std::vector<const NodeProto*>> NeededNodes(const GraphProto& grap
   std::vector<bool> needed(all.size(), false);
   std::vector<std::string> pending = options.outputs;
   for (const std::string& name : options.outputs) {
-    if (name.empty() || (!producer.contains(name) && !known.contains(name))) {
+    if (name.empty() || (!producers.contains(name) && !known.contains(name))) {
       problems.Add(
           InvalidArgument("the model is cut at `{}`, which is no value of it", Printable(name)));
     }
   }
   while (!pending.empty()) {
-    const auto found = producer.find(pending.back());
+    const auto found = producers.find(pending.back());
     pending.pop_back();
-    if (found == producer.end() || needed[found->second]) continue;
-    needed[found->second] = true;
-    for (const std::string& name : UsedNames(*all[found->second])) pending.push_back(name);
+    if (found == producers.end()) continue;
+    for (const size_t i : found->second) {
+      if (needed[i]) continue;
+      needed[i] = true;
+      for (const std::string& name : UsedNames(*all[i])) pending.push_back(name);
+    }
   }
   QUENCH_RETURN_IF_ERROR(problems.Finish());
   std::vector<const NodeProto*> kept;

@@ -68,6 +68,47 @@ TEST(Reader, NodesOutOfOrderAreSorted) {
   EXPECT_THAT(NodeNames(result->imported), ElementsAre("first", "second", "third"));
 }
 
+// x + k, where `k` is one Constant before that and another after it.
+OnnxModel RepeatedConstants(const Tensor& first, const Tensor& second) {
+  OnnxModel model;
+  model.Input("x", DataType::kF32, {1}).Output("y");
+  testing::SetTensor(model.Node("Constant", {}, {"k"}), "value", first);
+  model.Node("Add", {"x", "k"}, {"y"});
+  testing::SetTensor(model.Node("Constant", {}, {"k"}), "value", second);
+  return model;
+}
+
+TEST(Reader, OfConstantsOfOneNameTheLastCounts) {
+  ImportFolder folder;
+  OnnxModel equal = RepeatedConstants(F32({1}, {2}), F32({1}, {2}));
+  const auto same = folder.Import(equal);
+  ASSERT_TRUE(same.ok()) << MessageOf(same.status());
+  EXPECT_EQ(WarningsOf(same->canonical).size(), 0u);
+  OnnxModel model = RepeatedConstants(F32({1}, {1}), F32({1}, {2}));
+  for (const bool cut : {false, true}) {
+    ImportOptions options;
+    if (cut) options.outputs = {"y"};
+    const auto result = folder.Import(model, options);
+    ASSERT_TRUE(result.ok()) << MessageOf(result.status());
+    const auto outputs = ops::Evaluate(result->canonical, std::vector<Tensor>{F32({1}, {100})});
+    ASSERT_TRUE(outputs.ok()) << MessageOf(outputs.status());
+    EXPECT_THAT((*outputs)[0].as<float>(), ElementsAre(102));  // as ONNX Runtime 1.31 has it
+    ASSERT_EQ(WarningsOf(result->canonical).size(), 1u);
+    EXPECT_THAT(WarningsOf(result->canonical)[0], HasSubstr("`k`"));
+  }
+}
+
+TEST(Reader, ConstantsOfOneNameHaveOneType) {
+  OnnxModel longer = RepeatedConstants(F32({1}, {1}), F32({2}, {2, 3}));
+  ImportFolder folder;
+  EXPECT_THAT(ErrorOf(folder.Import(longer).status()), HasSubstr("value `k` is defined twice"));
+  OnnxModel integer = RepeatedConstants(F32({1}, {1}), Tensor::I64({1}));
+  EXPECT_THAT(ErrorOf(folder.Import(integer).status()), HasSubstr("value `k` is defined twice"));
+  OnnxModel computed = RepeatedConstants(F32({1}, {1}), F32({1}, {1}));
+  computed.Node("Neg", {"x"}, {"k"});
+  EXPECT_THAT(ErrorOf(folder.Import(computed).status()), HasSubstr("value `k` is defined twice"));
+}
+
 TEST(Reader, LargeWeightsComeFromTheBlobStore) {
   std::vector<float> values(2048, 2.0f);
   OnnxModel model;
