@@ -3,15 +3,37 @@
 namespace quench::ops {
 namespace {
 
+bool IsZero(const Tensor* ratio) {
+  return ratio != nullptr && ratio->size() == 1 && ratio->FloatAt(0) == 0;
+}
+
+absl::Status TrainingError(const OpContext& ctx) {
+  return ctx.UnsupportedError("training_mode is true, Quench compiles inference");
+}
+
 // Inference only: nothing is dropped. Training would need a random mask, unless the ratio is 0.
 absl::Status CheckInference(const OpContext& ctx) {
-  if (!ctx.has_input(2)) return absl::OkStatus();
+  QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, kFloatTypes));
+  QUENCH_RETURN_IF_ERROR(RequireType(ctx, 2, kBoolType));
   const Tensor* training = ctx.constant(2);
-  if (training != nullptr && training->IntAt(0) == 0) return absl::OkStatus();
-  const Tensor* ratio = ctx.constant(1);
-  if (ratio != nullptr && ratio->FloatAt(0) == 0) return absl::OkStatus();
-  return ctx.UnsupportedError(
-      "training_mode must be a constant that is false, Quench compiles inference");
+  const bool trains = training != nullptr && training->size() == 1 && training->IntAt(0) != 0;
+  if (!trains || IsZero(ctx.constant(1))) return absl::OkStatus();
+  return TrainingError(ctx);
+}
+
+// Where the caller of a run decides whether to train, that run is refused.
+void EnsureInference(LowerContext& ctx) {
+  if (!ctx.has_input(2) || ctx.constant(2) != nullptr || IsZero(ctx.constant(1))) return;
+  Builder& b = ctx.b();
+  const auto only = [&](B buffer) {
+    return buffer.At(std::vector<E>(static_cast<size_t>(buffer.rank()), b.I(0)));
+  };
+  E allowed = !only(ctx.in(2));
+  if (ctx.has_input(1)) {
+    const E ratio = only(ctx.in(1));
+    allowed = allowed || ratio == ConstantLike(ratio, 0);
+  }
+  b.Check(allowed, MessageOf(TrainingError(ctx)));
 }
 
 absl::Status InferDropout(InferContext& ctx) {
@@ -23,6 +45,7 @@ absl::Status InferDropout(InferContext& ctx) {
 
 absl::Status LowerDropout(LowerContext& ctx) {
   Builder& b = ctx.b();
+  EnsureInference(ctx);
   if (ctx.has_output(0)) CopyAll(b, ctx.in(0), ctx.out(0));
   if (ctx.has_output(1)) {
     b.ParallelForAll(DimsOf(ctx.out(1)),
@@ -34,7 +57,7 @@ absl::Status LowerDropout(LowerContext& ctx) {
 }  // namespace
 
 const OpDef& DropoutOp() {
-  // `seed` matters in training only, which `infer` refuses.
+  // `seed` matters in training only, which is refused.
   static const OpDef op = {.name = "Dropout",
                            .summary = "the input itself (inference); the mask is all true",
                            .min_inputs = 1,

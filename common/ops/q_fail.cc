@@ -12,8 +12,8 @@ absl::Status InferQFail(InferContext& ctx) {
   const auto& ranks = std::get<std::vector<int64_t>>(*ctx.node().Find("ranks"));
   const auto count = static_cast<size_t>(ctx.num_outputs());
   if (dtypes.size() != count || ranks.size() != count) {
-    return ctx.Error(fmt::format("has {} outputs, {} dtypes and {} ranks", count, dtypes.size(),
-                                 ranks.size()));
+    return ctx.Error(
+        fmt::format("has {} outputs, {} dtypes and {} ranks", count, dtypes.size(), ranks.size()));
   }
   for (size_t i = 0; i < count; ++i) {
     const std::optional<DataType> dtype = ParseDataType(dtypes[i]);

@@ -73,6 +73,9 @@ class Canonicaliser {
   ValueId Map(Level& level, ValueId source);
   void Append(Level& level, Node node);
   void Problem(const absl::Status& status) { problems_.Add(status); }
+  void Warn(const std::string& name, const std::string& text) {
+    warnings_["warning." + name] = text;
+  }
   // Problems from now on go to `problems`; gives what was reported so far.
   StatusCollector ExchangeProblems(StatusCollector problems) {
     return std::exchange(problems_, std::move(problems));
@@ -82,11 +85,13 @@ class Canonicaliser {
 
  private:
   bool Fold(Target& into, NodeId id);
+  void WarnOfFailingBranches(const Graph& canonical);
   void ConvertNode(Level& level, const Node& node);
 
   const WeightWriter& weights_;
   const StepContext& context_;
   StatusCollector problems_;
+  std::map<std::string, std::string> warnings_;  // as metadata
   NameSet node_names_;  // of the whole module: runtime sizes are named after their node
 };
 
@@ -146,6 +151,9 @@ class NodeConverter final : public Converter {
   absl::Status FinalValues(const std::vector<ValueId>& ids) override;
   absl::Status FinalConstant(Tensor tensor) override;
   absl::Status FinalControl() override;
+  void Warn(const std::string& text) override {
+    owner_.Warn(node().name, fmt::format("node `{}` ({}): {}", node().name, node().op, text));
+  }
 
  private:
   Node NewNode(const std::string& op, const std::string& name, std::vector<ValueId> ids,
@@ -501,22 +509,20 @@ void Canonicaliser::ConvertNodes(Level& level) {
   }
 }
 
-// A line of the metadata for each branch that no run may take.
-void WarnOfFailingBranches(Graph& canonical) {
-  std::map<std::string, std::string> warnings;
+// Branches that no run may take.
+void Canonicaliser::WarnOfFailingBranches(const Graph& canonical) {
   ForEachGraph(canonical, [&](const Graph& graph) {
     for (const Node& node : graph.nodes) {
       if (node.op != "If") continue;
       for (const char* attribute : {"then_branch", "else_branch"}) {
         const std::string failure = ops::FailureOf(*node.Body(attribute));
         if (failure.empty()) continue;
-        warnings["warning." + node.name] =
-            fmt::format("node `{}` (If): {} cannot run, a run that takes it fails with: {}",
-                        node.name, attribute, failure);
+        Warn(node.name,
+             fmt::format("node `{}` (If): {} cannot run, a run that takes it fails with: {}",
+                         node.name, attribute, failure));
       }
     }
   });
-  canonical.metadata.merge(warnings);
 }
 
 absl::StatusOr<Graph> Canonicaliser::Run(Graph& imported) {
@@ -537,6 +543,7 @@ absl::StatusOr<Graph> Canonicaliser::Run(Graph& imported) {
   for (const ValueId id : imported.outputs) canonical.outputs.push_back(Map(level, id));
   QUENCH_RETURN_IF_ERROR(problems_.Finish());
   WarnOfFailingBranches(canonical);
+  canonical.metadata.merge(warnings_);
   for (size_t i = 0; i < imported.values.size(); ++i) {
     Value& value = imported.values[i];
     if (level.mapped[i] == kNone) continue;

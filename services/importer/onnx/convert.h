@@ -66,6 +66,10 @@ class Converter {
   // explicit.
   virtual absl::Status FinalControl() = 0;
 
+  // The node is imported, but may compute something else than the model's author meant: one of
+  // WarningsOf(the canonical graph), as "node `name` (Op): " + text.
+  virtual void Warn(const std::string& text) = 0;
+
   // "node `name` (Op): " + text.
   absl::Status Error(const std::string& text) const;
   absl::Status Unsupported(const std::string& text) const;

@@ -118,6 +118,9 @@ absl::Status TrainingNormalization(Converter& c) {
     reduced.push_back(axis);
     spatial.push_back(axis - 1);
   }
+  c.Warn(
+      "`training_mode` is 1, so it normalises by the mean and variance of each run's own batch, "
+      "not by those that were learned");
   const DataType dtype = c.type(c.in(0)).dtype;
   const auto per_channel = [&](ValueId id) {
     return spatial.empty() ? id : c.Emit("Unsqueeze", {id, c.Ints(spatial)});
@@ -243,8 +246,12 @@ absl::Status ConvertDropout(Converter& c) {
     const bool ratio_zero = c.has(1) && c.constant(c.in(1)) != nullptr &&
                             c.constant(c.in(1))->size() == 1 &&
                             c.constant(c.in(1))->FloatAt(0) == 0;
-    if (!ratio_zero && (training == nullptr || training->size() != 1 || training->IntAt(0) != 0)) {
-      return c.Unsupported("`training_mode` may be true, dropping at random is for training");
+    // The caller of a run decides: the run refuses to train.
+    if (!ratio_zero && training == nullptr) return c.Final("Dropout", c.inputs());
+    if (!ratio_zero && training->size() == 1 && training->IntAt(0) != 0) {
+      c.Warn(
+          "`training_mode` is true, which is for training and drops at random; compiled as in "
+          "inference, where nothing is dropped");
     }
   }
   if (!c.IsUsed(1)) {

@@ -154,8 +154,13 @@ def dropout(c):
             c.exclude("old mask")
         c.finish([x], outputs, ratio=c.maybe(c.real(0.1, 0.9)))
         return
-    ratio = c.maybe(c.constant(np.array(c.real(0.1, 0.9), c.dtype("T1", among=(F32, F64, F16)))))
-    c.finish([x, ratio, c.maybe(c.constant(np.array(False)), 0.3)], outputs, seed=c.maybe(7, 0.2))
+    training = c.chance(0.2)  # which drops nothing where the ratio is 0
+
+    def given(array, probability):
+        return (c.input(array) if c.chance(0.2) else c.constant(array)) if c.chance(probability) else None
+
+    ratio = given(np.array(0 if training else c.real(0.1, 0.9), c.dtype("T1", among=(F32, F64, F16))), 1 if training else 0.7)
+    c.finish([x, ratio, given(np.array(training), 1 if training else 0.3)], outputs, seed=c.maybe(7, 0.2))
 
 
 NARROW = ((13, TensorProto.BFLOAT16), (19, TensorProto.FLOAT8E4M3FN), (19, TensorProto.FLOAT8E4M3FNUZ), (19, TensorProto.FLOAT8E5M2),

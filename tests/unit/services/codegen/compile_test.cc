@@ -206,6 +206,34 @@ TEST(CompileTest, ARunThatTakesABranchThatCannotRunFails) {
   }
 }
 
+TEST(CompileTest, ARunThatWantsToTrainFails) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", F32({4}));
+  const ValueId ratio = graph.AddInput("ratio", F32({}));
+  const ValueId training = graph.AddInput("training", Type::Tensor(DataType::kBool, {}));
+  graph.outputs = {Node1(graph, "Exp", {Node1(graph, "Dropout", {x, ratio, training})})};
+  Infer(graph);
+  const auto inputs = [](float ratio_value, uint8_t flag) {
+    return std::vector<Tensor>{Values({4}), Tensor::ScalarF32(ratio_value),
+                               Tensor::Of(DataType::kBool, {}, std::vector<uint8_t>{flag})};
+  };
+  for (const int level : {0, 3}) {
+    ExpectSame(graph, inputs(0.5F, 0), level);
+    ExpectSame(graph, inputs(0, 1), level);
+    CompileOptions options;
+    options.opt_level = level;
+    const auto compiled = CompileGraph(graph, options);
+    ASSERT_TRUE(compiled.ok()) << MessageOf(compiled.status());
+    auto artifact = Artifact::Open(compiled->library());
+    ASSERT_TRUE(artifact.ok()) << MessageOf(artifact.status());
+    const auto trained = (*artifact)->Run(inputs(0.5F, 1));
+    ASSERT_FALSE(trained.ok());
+    EXPECT_NE(MessageOf(trained.status()).find("(Dropout): training_mode is true"),
+              std::string::npos)
+        << MessageOf(trained.status());
+  }
+}
+
 // Iterations swap two carried values, and stack a sum and their number.
 Graph LoopGraph(bool constant_trips) {
   Graph graph;

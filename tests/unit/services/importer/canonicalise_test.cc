@@ -126,14 +126,61 @@ TEST(Canonicalise, DropoutIsTheIdentity) {
   ASSERT_TRUE(outputs.ok()) << MessageOf(outputs.status());
   EXPECT_THAT((*outputs)[0].as<float>(), ElementsAre(1, 2));
   EXPECT_THAT((*outputs)[1].ToInts(), ElementsAre(1, 1));
+}
 
-  OnnxModel training(13);
-  training.Input("x", DataType::kF32, {2}).Output("y");
-  training.Initializer("ratio", Tensor::ScalarF32(0.5f));
-  training.Initializer("t", Tensor::Of(DataType::kBool, {}, std::vector<uint8_t>{1}));
-  training.Node("Dropout", {"x", "ratio", "t"}, {"y"}, "drop");
-  EXPECT_THAT(ImportError(training),
-              HasSubstr("node `drop` (Dropout): `training_mode` may be true"));
+// A model with Dropout at opset 13; what is not given as `ratio` or `training` is an input.
+OnnxModel TrainingDropout(std::optional<float> ratio, std::optional<bool> training) {
+  OnnxModel model(13);
+  model.Input("x", DataType::kF32, {2}).Output("y").Output("mask", DataType::kBool);
+  if (ratio) {
+    model.Initializer("ratio", Tensor::ScalarF32(*ratio));
+  } else {
+    model.Input("ratio", DataType::kF32, {});
+  }
+  if (training) {
+    model.Initializer("t", Tensor::Of(DataType::kBool, {}, std::vector<uint8_t>{*training}));
+  } else {
+    model.Input("t", DataType::kBool, {});
+  }
+  model.Node("Dropout", {"x", "ratio", "t"}, {"y", "mask"}, "drop");
+  return model;
+}
+
+TEST(Canonicalise, DropoutLeftInTrainingModeIsTheIdentityWithAWarning) {
+  ImportFolder folder;
+  for (const float ratio : {0.0F, 0.5F}) {
+    OnnxModel model = TrainingDropout(ratio, true);
+    const auto result = folder.Import(model);
+    ASSERT_TRUE(result.ok()) << MessageOf(result.status());
+    const auto outputs = ops::Evaluate(result->canonical, std::vector<Tensor>{F32({2}, {1, 2})});
+    ASSERT_TRUE(outputs.ok()) << MessageOf(outputs.status());
+    EXPECT_THAT((*outputs)[0].as<float>(), ElementsAre(1, 2));
+    EXPECT_THAT((*outputs)[1].ToInts(), ElementsAre(1, 1));
+    const std::vector<std::string> warnings = WarningsOf(result->canonical);
+    ASSERT_EQ(warnings.size(), ratio == 0 ? 0U : 1U);  // dropping nothing needs no warning
+    if (ratio == 0) continue;
+    EXPECT_THAT(warnings[0], HasSubstr("node `drop` (Dropout): `training_mode` is true"));
+  }
+}
+
+TEST(Canonicalise, ARunMayNotTrain) {
+  ImportFolder folder;
+  OnnxModel model = TrainingDropout(std::nullopt, std::nullopt);
+  const auto result = folder.Import(model);
+  ASSERT_TRUE(result.ok()) << MessageOf(result.status());
+  const auto run = [&](float ratio, bool training) {
+    const std::vector<Tensor> inputs = {
+        F32({2}, {1, 2}), Tensor::ScalarF32(ratio),
+        Tensor::Of(DataType::kBool, {}, std::vector<uint8_t>{training})};
+    return ops::Evaluate(result->canonical, inputs);
+  };
+  for (const auto& [ratio, training] : {std::pair{0.5F, false}, {0.0F, true}}) {
+    const auto outputs = run(ratio, training);
+    ASSERT_TRUE(outputs.ok()) << MessageOf(outputs.status());
+    EXPECT_THAT((*outputs)[0].as<float>(), ElementsAre(1, 2));
+  }
+  EXPECT_THAT(testing::ErrorOf(run(0.5F, true).status()),
+              HasSubstr("node `drop` (Dropout): training_mode is true"));
 }
 
 TEST(Canonicalise, UpsampleIsResizeFromTheCorner) {
