@@ -25,12 +25,29 @@ absl::StatusOr<std::vector<int>> NormalAxes(const OpContext& ctx, std::span<cons
 
 absl::StatusOr<std::optional<std::vector<int>>> AxesInput(const OpContext& ctx, int i, int rank) {
   if (!ctx.has_input(i)) return std::optional<std::vector<int>>();
+  if (ctx.input(i).rank() == 1 && ctx.input(i).dims[0].is(0))
+    return std::optional(std::vector<int>());
   const auto axes = ctx.ints(i);
-  if (!axes)
-    return ctx.UnsupportedError(
-        "axes are computed at run time, they must be known when the model is compiled");
+  QUENCH_CHECK(axes.has_value());  // the caller asks AxesAreKnown first
   QUENCH_ASSIGN_OR_RETURN(std::vector<int> result, NormalAxes(ctx, *axes, rank));
   return std::optional(std::move(result));
+}
+
+bool AxesAreKnown(const OpContext& ctx, int i) {
+  if (!ctx.has_input(i) || ctx.ints(i)) return true;
+  return ctx.input(i).rank() == 1 && ctx.input(i).dims[0].is(0);
+}
+
+absl::StatusOr<int> AxesCount(const OpContext& ctx, int i, int rank) {
+  QUENCH_RETURN_IF_ERROR(RequireRank(ctx, i, 1, 1));
+  const Dim count = ctx.input(i).dims[0];
+  if (!count.is_static()) {
+    return ctx.UnsupportedError(
+        "only a run knows how many axes there are, so the rank of the output is not known");
+  }
+  if (count.value() > rank)
+    return ctx.Error(fmt::format("has {} axes, the rank is {}", count.value(), rank));
+  return static_cast<int>(count.value());
 }
 
 bool IsOwnRuntimeDim(const OpContext& ctx, Dim dim) {
@@ -118,6 +135,39 @@ E Element(LowerContext& ctx, int input, int64_t i) {
   const B buffer = ctx.in(input);
   const std::vector<E> indices(static_cast<size_t>(buffer.rank()), ctx.b().I(i));
   return Cast(buffer.At(indices), DataType::kI64);
+}
+
+RuntimeAxes::RuntimeAxes(LowerContext& ctx, int input, int rank)
+    : ctx_(ctx), input_(input), rank_(rank), count_(ctx.in(input).dim(0)) {
+  Builder& b = ctx.b();
+  const auto raw = [&](E entry) { return Cast(ctx.in(input).At({entry}), DataType::kI64); };
+  const std::string where = fmt::format("node `{}` ({}): ", ctx.node().name, ctx.node().op);
+  const E lowest = b.Reduce(BinaryOp::kMin, b.I(0), count_, raw);
+  const E highest = b.Reduce(BinaryOp::kMax, b.I(-1), count_, raw);
+  b.Check(lowest >= b.I(-rank) && highest < b.I(rank),
+          fmt::format("{}an axis is out of range, the rank is {}", where, rank));
+  for (int axis = 0; axis < rank; ++axis) {
+    const E times = b.Let(Of(axis, [&](E) { return b.I(1); }), "times");
+    b.Check(times <= b.I(1), fmt::format("{}axis {} is given twice", where, axis));
+    has_.push_back(b.Let(times == b.I(1), "has"));
+  }
+}
+
+E RuntimeAxes::Named(E entry) const {
+  const E raw = Cast(ctx_.in(input_).At({entry}), DataType::kI64);
+  return Select(raw < ctx_.b().I(0), raw + rank_, raw);
+}
+
+E RuntimeAxes::KeptBefore(int axis) const {
+  E kept = ctx_.b().I(0);
+  for (int i = 0; i < axis; ++i) kept = kept + Cast(!Has(i), DataType::kI64);
+  return kept;
+}
+
+E RuntimeAxes::Of(int axis, const std::function<E(E)>& value) const {
+  Builder& b = ctx_.b();
+  return b.Reduce(BinaryOp::kAdd, b.I(0), count_,
+                  [&](E entry) { return Select(Named(entry) == b.I(axis), value(entry), b.I(0)); });
 }
 
 E ExtentSum(LowerContext& ctx, std::span<const Dim> dims) {

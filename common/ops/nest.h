@@ -21,8 +21,14 @@ using loops::Builder;
 // repeated is an error.
 absl::StatusOr<std::vector<int>> NormalAxes(const OpContext& ctx, std::span<const int64_t> axes,
                                             int rank);
-// Axes from input `i`, which must be known before a run; nullopt when the input is omitted.
+// Axes from input `i`, which must be known before a run (see AxesAreKnown); nullopt when the input
+// is omitted.
 absl::StatusOr<std::optional<std::vector<int>>> AxesInput(const OpContext& ctx, int i, int rank);
+// Input `i` is omitted, empty, or a list whose entries are known before a run.
+bool AxesAreKnown(const OpContext& ctx, int i);
+// Number of axes in input `i`, whose entries only a run knows and from which the rank of the output
+// follows. An error where that number is not known or larger than `rank`.
+absl::StatusOr<int> AxesCount(const OpContext& ctx, int i, int rank);
 
 // A dim of this node's output that only a run can tell: true for the symbols of
 // InferContext::RuntimeDim.
@@ -50,6 +56,30 @@ std::vector<E> Unflatten(Builder& b, E position, std::span<const E> dims);
 E CheckedIndex(Builder& b, E raw, E size, const std::string& what);
 // Element `i` of an integer input of rank <= 1 as i64: a constant where it is known, else a load.
 E Element(LowerContext& ctx, int input, int64_t i);
+
+// Axes that input `i`, a vector, names in a run, of a tensor of `rank`. Made before the loops that
+// use it: it fails the run where an axis is out of range or given twice.
+class RuntimeAxes {
+ public:
+  RuntimeAxes(LowerContext& ctx, int input, int rank);
+  // Number of entries, as i64.
+  E count() const { return count_; }
+  // Whether an entry names the axis.
+  E Has(int axis) const { return has_[static_cast<size_t>(axis)]; }
+  // Number of axes before this one that no entry names, as i64.
+  E KeptBefore(int axis) const;
+  // value(position of the entry that names the axis), an i64; 0 where no entry does.
+  E Of(int axis, const std::function<E(E)>& value) const;
+
+ private:
+  E Named(E entry) const;
+
+  LowerContext& ctx_;
+  int input_;
+  int rank_;
+  E count_;
+  std::vector<E> has_;
+};
 
 // Sum of `dims`, fixed ones folded.
 E ExtentSum(LowerContext& ctx, std::span<const Dim> dims);

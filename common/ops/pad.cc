@@ -1,4 +1,5 @@
 #include <numeric>
+#include <optional>
 
 #include "common/ops/nest.h"
 
@@ -9,7 +10,7 @@ namespace {
 // run.
 struct AxisPad {
   int axis = 0;
-  int64_t begin_entry = 0;  // positions in the `pads` input
+  int64_t begin_entry = 0;  // positions in the `pads` input, where the axes are known
   int64_t end_entry = 0;
   std::optional<Dim> begin;
   std::optional<Dim> end;
@@ -19,6 +20,11 @@ absl::StatusOr<std::vector<AxisPad>> Plan(const OpContext& ctx) {
   const int rank = ctx.input(0).rank();
   std::vector<int> axes(static_cast<size_t>(rank));
   std::iota(axes.begin(), axes.end(), 0);
+  if (!AxesAreKnown(ctx, 3)) {  // any axis may be one of them
+    std::vector<AxisPad> plan;
+    for (const int axis : axes) plan.push_back({.axis = axis, .begin = {}, .end = {}});
+    return plan;
+  }
   QUENCH_ASSIGN_OR_RETURN(const std::optional<std::vector<int>> given, AxesInput(ctx, 3, rank));
   if (given) axes = *given;
   const auto count = static_cast<int64_t>(axes.size());
@@ -47,6 +53,8 @@ absl::Status InferPad(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, TypeSet({DataType::kI64})));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 1, 1, 1));
   QUENCH_RETURN_IF_ERROR(RequireSameType(ctx, {0, 2}));
+  QUENCH_RETURN_IF_ERROR(RequireType(ctx, 3, kIndexTypes));
+  QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 3, 1, 1));
   const std::string mode = ctx.node().String("mode", "constant");
   if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap") {
     return ctx.Error(fmt::format("mode is `{}`, Pad has constant, reflect, edge and wrap", mode));
@@ -64,16 +72,41 @@ absl::Status InferPad(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-E BeginOf(LowerContext& ctx, const AxisPad& pad) {
-  return pad.begin ? ctx.Extent(*pad.begin)
-                   : ctx.b().Let(Element(ctx, 1, pad.begin_entry), "begin");
-}
+// What a run adds at both ends of the axes of a plan.
+class Pads {
+ public:
+  explicit Pads(LowerContext& ctx) : ctx_(ctx) {
+    if (AxesAreKnown(ctx, 3)) return;
+    axes_.emplace(ctx, 3, ctx.input(0).rank());
+    ctx.b().Check(
+        ctx.in(1).dim(0) == axes_->count() * 2,
+        fmt::format("node `{}` (Pad): pads has not two entries for each axis", ctx.node().name));
+  }
+  E Begin(const AxisPad& pad) const {
+    if (pad.begin) return ctx_.Extent(*pad.begin);
+    return ctx_.b().Let(
+        axes_ ? Computed(pad.axis, ctx_.b().I(0)) : Element(ctx_, 1, pad.begin_entry), "begin");
+  }
+  E End(const AxisPad& pad) const {
+    if (pad.end) return ctx_.Extent(*pad.end);
+    return axes_ ? Computed(pad.axis, axes_->count()) : Element(ctx_, 1, pad.end_entry);
+  }
+
+ private:
+  E Computed(int axis, E offset) const {
+    return axes_->Of(axis, [&](E entry) { return ctx_.in(1).At({entry + offset}); });
+  }
+
+  LowerContext& ctx_;
+  std::optional<RuntimeAxes> axes_;
+};
 
 absl::Status LowerSizesOfPad(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<AxisPad> plan, Plan(ctx));
+  const Pads pads(ctx);
   for (const AxisPad& pad : plan) {
     if (pad.begin) continue;
-    const E size = ctx.in(0).dim(pad.axis) + BeginOf(ctx, pad) + Element(ctx, 1, pad.end_entry);
+    const E size = ctx.in(0).dim(pad.axis) + pads.Begin(pad) + pads.End(pad);
     SetRuntimeDim(ctx, ctx.output(0).dims[static_cast<size_t>(pad.axis)], size);
   }
   return absl::OkStatus();
@@ -81,7 +114,7 @@ absl::Status LowerSizesOfPad(LowerContext& ctx) {
 
 // Fills the output, then copies the part of the input that is inside it: both unit stride, no test
 // per element.
-void LowerConstant(LowerContext& ctx, const std::vector<AxisPad>& plan) {
+void LowerConstant(LowerContext& ctx, const std::vector<AxisPad>& plan, const Pads& pads) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
   const B y = ctx.out(0);
@@ -97,7 +130,7 @@ void LowerConstant(LowerContext& ctx, const std::vector<AxisPad>& plan) {
   for (const AxisPad& pad : plan) {
     if (pad.begin && pad.begin->is(0) && pad.end->is(0)) continue;
     const auto axis = static_cast<size_t>(pad.axis);
-    const E begin = BeginOf(ctx, pad);
+    const E begin = pads.Begin(pad);
     from[axis] = b.Let(Max(-begin, b.I(0)), "from");
     const E to = Min(counts[axis], y.dim(pad.axis) - begin);
     counts[axis] = b.Let(Max(to - from[axis], b.I(0)), "count");
@@ -127,8 +160,9 @@ E Mirrored(Builder& b, const std::string& mode, E position, E size) {
 absl::Status LowerPad(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<AxisPad> plan, Plan(ctx));
   const std::string mode = ctx.node().String("mode", "constant");
+  const Pads pads(ctx);
   if (mode == "constant") {
-    LowerConstant(ctx, plan);
+    LowerConstant(ctx, plan, pads);
     return absl::OkStatus();
   }
   Builder& b = ctx.b();
@@ -136,7 +170,7 @@ absl::Status LowerPad(LowerContext& ctx) {
   const B y = ctx.out(0);
   std::vector<E> shift(plan.size());
   for (size_t k = 0; k < plan.size(); ++k) {
-    shift[k] = BeginOf(ctx, plan[k]);
+    shift[k] = pads.Begin(plan[k]);
     b.Check(x.dim(plan[k].axis) > b.I(0) || y.dim(plan[k].axis) == b.I(0),
             fmt::format("node `{}`: Pad has nothing to repeat, axis {} is empty", ctx.node().name,
                         plan[k].axis));

@@ -24,10 +24,15 @@ absl::Status InferResize(InferContext& ctx) {
 absl::Status LowerSizesOfResize(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const ResizePlan plan, PlanResize(ctx));
   Builder& b = ctx.b();
+  E common;
+  if (plan.runtime_ratio) common = CommonScale(ctx, plan);
   for (const ResizeAxis& axis : plan.axes) {
     if (axis.size) continue;
     E size;
-    if (plan.by_scales) {
+    if (common.valid()) {
+      const E in = Cast(ctx.in(0).dim(axis.axis), DataType::kF32);
+      size = Cast(Unary(UnaryOp::kFloor, common * in + 0.5), DataType::kI64);
+    } else if (plan.by_scales) {
       const E scale =
           axis.scale ? b.F(*axis.scale, DataType::kF32) : ctx.in(2).At({b.I(axis.entry)});
       b.Check(scale > b.F(0, DataType::kF32),

@@ -73,14 +73,14 @@ absl::Status ApplyScales(const OpContext& ctx, ResizePlan& plan) {
   return absl::OkStatus();
 }
 
-// The common scale of a policy that keeps the aspect ratio.
-absl::Status KeepAspectRatio(const OpContext& ctx, ResizePlan& plan) {
+// The common scale of a policy that keeps the aspect ratio, where it is known before a run.
+void KeepAspectRatio(const OpContext& ctx, ResizePlan& plan) {
   std::optional<float> common;
   for (const ResizeAxis& axis : plan.axes) {
     const Dim in = ctx.input(0).dims[static_cast<size_t>(axis.axis)];
     if (!axis.size || !axis.size->is_static() || !in.is_static() || in.value() < 1) {
-      return ctx.UnsupportedError(
-          "keep_aspect_ratio_policy needs input sizes that are known when the model is compiled");
+      plan.runtime_ratio = true;
+      break;
     }
     const float scale = static_cast<float>(axis.size->value()) / static_cast<float>(in.value());
     if (!common) common = scale;
@@ -88,11 +88,16 @@ absl::Status KeepAspectRatio(const OpContext& ctx, ResizePlan& plan) {
   }
   for (ResizeAxis& axis : plan.axes) {
     const Dim in = ctx.input(0).dims[static_cast<size_t>(axis.axis)];
+    if (plan.runtime_ratio) {
+      axis.scale.reset();
+      axis.size.reset();
+      axis.identity = false;
+      continue;
+    }
     axis.scale = *common;
     axis.size = static_cast<int64_t>(std::floor(*common * static_cast<float>(in.value()) + 0.5F));
     axis.identity = *common == 1;
   }
-  return absl::OkStatus();
 }
 
 absl::Status ApplySizes(const OpContext& ctx, ResizePlan& plan) {
@@ -109,7 +114,8 @@ absl::Status ApplySizes(const OpContext& ctx, ResizePlan& plan) {
       axis.scale = static_cast<float>(size.value()) / static_cast<float>(in.value());
     }
   }
-  return plan.policy == "stretch" ? absl::OkStatus() : KeepAspectRatio(ctx, plan);
+  if (plan.policy != "stretch") KeepAspectRatio(ctx, plan);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -141,11 +147,31 @@ absl::StatusOr<ResizePlan> PlanResize(const OpContext& ctx) {
         RequireEqual(ctx, ctx.input(1).dims[0], 2 * count, "length of roi and twice the axes"));
   }
   QUENCH_RETURN_IF_ERROR(plan.by_scales ? ApplyScales(ctx, plan) : ApplySizes(ctx, plan));
+  for (const ResizeAxis& axis : plan.axes) {
+    if (!plan.antialias || axis.scale) continue;
+    return ctx.UnsupportedError(
+        "antialias needs scales, or sizes, that are known when the model is "
+        "compiled");
+  }
   if (plan.coordinates !=
       "tf_crop_and_resize") {  // a region of interest may cut an axis whose size stays
     std::erase_if(plan.axes, [](const ResizeAxis& axis) { return axis.identity; });
   }
   return plan;
+}
+
+E CommonScale(LowerContext& ctx, const ResizePlan& plan) {
+  Builder& b = ctx.b();
+  E common;
+  for (const ResizeAxis& axis : plan.axes) {
+    const E in = ctx.in(0).dim(axis.axis);
+    b.Check(in > b.I(0), fmt::format("node `{}`: Resize of an empty axis", ctx.node().name));
+    const E size = Element(ctx, 3, axis.entry);
+    const E scale = Cast(size, DataType::kF32) / Cast(in, DataType::kF32);
+    if (!common.valid()) common = scale;
+    common = b.Let(plan.policy == "not_larger" ? Min(common, scale) : Max(common, scale), "common");
+  }
+  return common;
 }
 
 ResizeTable::ResizeTable(LowerContext& ctx, const ResizePlan& plan, const ResizeAxis& axis)
@@ -157,9 +183,6 @@ absl::Status ResizeTable::Build() {
   if (plan_.mode != "nearest") {
     first_tap_ = 1 - radius;
     if (plan_.antialias) {
-      if (!axis_.scale)
-        return ctx_.UnsupportedError(
-            "antialias needs a scale that is known when the model is compiled");
       first_tap_ = static_cast<int>(std::floor(-radius / std::min(*axis_.scale, 1.0))) + 1;
     }
     if (2 - 2 * first_tap_ > kMaxTaps)
@@ -180,6 +203,8 @@ absl::Status ResizeTable::Build() {
   E scale;
   if (axis_.scale) {
     scale = b.F(*axis_.scale, DataType::kF32);
+  } else if (plan_.runtime_ratio) {
+    scale = CommonScale(ctx_, plan_);
   } else if (plan_.by_scales) {
     scale = b.Let(ctx_.in(2).At({b.I(axis_.entry)}), "scale");
   } else {

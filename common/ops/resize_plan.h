@@ -25,13 +25,17 @@ struct ResizePlan {
   std::string policy;       // keep_aspect_ratio_policy
   bool antialias = false;
   bool exclude_outside = false;
-  bool by_scales = false;  // else by sizes
-  int entries = 0;         // entries of scales or sizes; roi has twice as many
+  bool by_scales = false;      // else by sizes
+  bool runtime_ratio = false;  // only a run knows the scale that `policy` chooses: CommonScale
+  int entries = 0;             // entries of scales or sizes; roi has twice as many
   double cubic_a = -0.75;
   double extrapolation = 0;
   std::vector<ResizeAxis> axes;
 };
 absl::StatusOr<ResizePlan> PlanResize(const OpContext& ctx);
+
+// The scale that a policy which keeps the aspect ratio chooses from sizes that only a run knows.
+E CommonScale(LowerContext& ctx, const ResizePlan& plan);
 
 // Computes the sampling tables of one resized axis into scratch, before the main nest.
 class ResizeTable {

@@ -12,10 +12,14 @@ namespace {
 // Exporters write "to the end" as the largest 32- or 64-bit integer.
 constexpr int64_t kToTheEnd = std::numeric_limits<int32_t>::max();
 
-// One axis of the slice. `start` and `size` are set when they are known before a run.
+// An entry for an axis that only a run knows, or whether there is one.
+constexpr int kSearched = -1;
+
+// One axis of the slice. `start` and `size` are set when they are known before a run; a step of
+// 0 is not known.
 struct AxisSlice {
   int axis = 0;
-  size_t entry = 0;  // position in starts, ends, axes, steps
+  int entry = 0;  // position in starts, ends, axes, steps; kSearched where only a run knows it
   int64_t step = 1;
   std::optional<Dim> start;
   std::optional<Dim> size;
@@ -51,44 +55,57 @@ void PlanAxis(const OpContext& ctx, Dim start, Dim end, AxisSlice& slice) {
   slice.size = count;
 }
 
+absl::Status CheckLists(const OpContext& ctx) {
+  for (int i = 1; i < 5; ++i) {
+    QUENCH_RETURN_IF_ERROR(RequireType(ctx, i, kIndexTypes));
+    QUENCH_RETURN_IF_ERROR(RequireRank(ctx, i, 1, 1));
+    if (!ctx.has_input(i)) continue;
+    QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, ctx.input(i).dims[0], ctx.input(1).dims[0],
+                                        "numbers of entries of starts, ends, axes and steps"));
+  }
+  return absl::OkStatus();
+}
+
+// Length of starts, ends, axes and steps, where one of them tells.
+std::optional<int64_t> Count(const OpContext& ctx) {
+  for (int i = 1; i < 5; ++i) {
+    if (ctx.has_input(i) && ctx.input(i).dims[0].is_static()) return ctx.input(i).dims[0].value();
+  }
+  return std::nullopt;
+}
+
+// Any axis may be sliced where a run chooses the axes, or their number.
+std::vector<AxisSlice> PlanAll(const OpContext& ctx) {
+  std::vector<AxisSlice> plan;
+  for (int axis = 0; axis < ctx.input(0).rank(); ++axis)
+    plan.push_back({.axis = axis, .entry = kSearched, .step = 0, .start = {}, .size = {}});
+  return plan;
+}
+
 absl::StatusOr<std::vector<AxisSlice>> Plan(const OpContext& ctx) {
   const int rank = ctx.input(0).rank();
-  if (ctx.input(1).rank() != 1 || !ctx.input(1).dims[0].is_static()) {
-    return ctx.UnsupportedError("the number of starts is not known");
-  }
-  const int64_t count = ctx.input(1).dims[0].value();
-  if (count > rank) return ctx.Error(fmt::format("it has {} starts for {} axes", count, rank));
-  std::vector<int64_t> raw_axes(static_cast<size_t>(count));
-  std::iota(raw_axes.begin(), raw_axes.end(), 0);
-  std::vector<int64_t> steps(static_cast<size_t>(count), 1);
-  if (ctx.has_input(3)) {
-    const auto known = ctx.ints(3);
-    if (!known)
-      return ctx.UnsupportedError(
-          "axes are computed at run time, they must be known when the model is compiled");
-    raw_axes = *known;
-  }
-  if (ctx.has_input(4)) {
-    const auto known = ctx.ints(4);
-    if (!known)
-      return ctx.UnsupportedError(
-          "steps are computed at run time, they must be known when the model is compiled");
-    steps = *known;
-  }
-  if (static_cast<int64_t>(raw_axes.size()) != count ||
-      static_cast<int64_t>(steps.size()) != count || ctx.input(2).rank() != 1 ||
-      !ctx.input(2).dims[0].is(count)) {
-    return ctx.Error("starts, ends, axes and steps must have the same number of entries");
-  }
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<int> axes, NormalAxes(ctx, raw_axes, rank));
+  QUENCH_RETURN_IF_ERROR(CheckLists(ctx));
+  const std::optional<int64_t> count = Count(ctx);
+  if (!count || !AxesAreKnown(ctx, 3)) return PlanAll(ctx);
+  if (*count > rank) return ctx.Error(fmt::format("it has {} starts for {} axes", *count, rank));
+  std::vector<int> axes(static_cast<size_t>(*count));
+  std::iota(axes.begin(), axes.end(), 0);
+  QUENCH_ASSIGN_OR_RETURN(const std::optional<std::vector<int>> given, AxesInput(ctx, 3, rank));
+  if (given) axes = *given;
+  std::vector<int64_t> steps(static_cast<size_t>(*count), ctx.has_input(4) ? 0 : 1);
+  const bool steps_known = *count > 0 && ctx.has_input(4) && ctx.ints(4);
+  if (steps_known) steps = *ctx.ints(4);
+  if (axes.size() != steps.size())
+    return ctx.Error(fmt::format("it has {} axes and {} steps", axes.size(), steps.size()));
   const auto starts = ctx.elements(1);
   const auto ends = ctx.elements(2);
   std::vector<AxisSlice> plan;
   for (size_t i = 0; i < axes.size(); ++i) {
-    if (steps[i] == 0) return ctx.Error("a step is 0");
+    if (steps_known && steps[i] == 0) return ctx.Error("a step is 0");
     if (steps[i] == std::numeric_limits<int64_t>::min()) steps[i] += 1;
-    AxisSlice slice{.axis = axes[i], .entry = i, .step = steps[i], .start = {}, .size = {}};
-    if (starts && ends) PlanAxis(ctx, (*starts)[i], (*ends)[i], slice);
+    AxisSlice slice{
+        .axis = axes[i], .entry = static_cast<int>(i), .step = steps[i], .start = {}, .size = {}};
+    if (starts && ends && steps[i] != 0) PlanAxis(ctx, (*starts)[i], (*ends)[i], slice);
     plan.push_back(slice);
   }
   return plan;
@@ -120,27 +137,76 @@ absl::Status InferSlice(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-// Start and number of elements of an axis whose start or end a run decides.
-std::pair<E, E> RuntimeSlice(LowerContext& ctx, const AxisSlice& slice) {
-  Builder& b = ctx.b();
-  const E size = ctx.in(0).dim(slice.axis);
-  const bool forward = slice.step > 0;
-  const E high = forward ? size : size - b.I(1);
-  const auto clamp = [&](int input, E low) {
-    const E raw = b.Let(Element(ctx, input, static_cast<int64_t>(slice.entry)), "raw");
-    return b.Let(Max(Min(Select(raw < b.I(0), raw + size, raw), high), low), "at");
-  };
-  const E start = clamp(1, b.I(0));
-  const E end = clamp(2, b.I(forward ? 0 : -1));
-  const E span = forward ? end - start : start - end;
-  return {start, b.Let(Max(CeilDiv(span, b.I(std::abs(slice.step))), b.I(0)), "count")};
-}
+// What a run slices off an axis; `count` only where it was not known before.
+struct Range {
+  E start, step, count;
+};
+
+// Reads what only a run knows. Made before the loops over the output: it emits checks.
+class Ranges {
+ public:
+  explicit Ranges(LowerContext& ctx) : ctx_(ctx) {
+    for (int i = 2; i < 5; ++i) {
+      if (ctx.has_input(i))
+        EnsureEqual(ctx, ctx.input(i).dims[0], ctx.input(1).dims[0],
+                    "numbers of entries of starts, ends, axes and steps");
+    }
+    if (ctx.has_input(3) && !AxesAreKnown(ctx, 3)) axes_.emplace(ctx, 3, ctx.input(0).rank());
+  }
+
+  Range Of(const AxisSlice& slice) const {
+    Builder& b = ctx_.b();
+    if (slice.start) return {ctx_.Extent(*slice.start), b.I(slice.step), E()};
+    const E size = ctx_.in(0).dim(slice.axis);
+    const E named = slice.entry == kSearched ? b.Let(IsNamed(slice.axis), "named") : b.Bool(true);
+    E step = b.I(slice.step);
+    if (slice.step == 0 && ctx_.has_input(4)) {
+      // The lowest integer has no opposite.
+      const E given = Max(Entry(4, slice), b.I(std::numeric_limits<int64_t>::min() + 1));
+      step = b.Let(Select(named, given, b.I(1)), "step");
+      b.Check(step != b.I(0), fmt::format("node `{}` (Slice): a step is 0", ctx_.node().name));
+    } else if (slice.step == 0) {
+      step = b.I(1);
+    }
+    const E forward = step > b.I(0);
+    const E high = b.Let(Select(forward, size, size - b.I(1)), "high");
+    const auto clamp = [&](int input, E low) {
+      const E raw = b.Let(Entry(input, slice), "raw");
+      return b.Let(Min(Max(Select(raw < b.I(0), raw + size, raw), low), high), "at");
+    };
+    const E start = clamp(1, b.I(0));
+    E end = clamp(2, Select(forward, b.I(0), b.I(-1)));
+    if (slice.entry == kSearched) end = Select(named, end, size);  // its start is 0, its step 1
+    const E span = Select(forward, end - start, start - end);
+    const E stride = Select(forward, step, -step);
+    return {start, step, b.Let(Max(CeilDiv(span, stride), b.I(0)), "count")};
+  }
+
+ private:
+  E IsNamed(int axis) const {
+    return axes_ ? axes_->Has(axis) : ctx_.in(1).dim(0) > ctx_.b().I(axis);
+  }
+  // The entry of a list for an axis; 0 where there is none.
+  E Entry(int input, const AxisSlice& slice) const {
+    if (slice.entry != kSearched) return Element(ctx_, input, slice.entry);
+    const auto value = [&](E entry) { return Cast(ctx_.in(input).At({entry}), DataType::kI64); };
+    if (axes_) return axes_->Of(slice.axis, value);
+    Builder& b = ctx_.b();
+    return b.Reduce(BinaryOp::kAdd, b.I(0), ctx_.in(input).dim(0), [&](E entry) {
+      return Select(entry == b.I(slice.axis), value(entry), b.I(0));
+    });
+  }
+
+  LowerContext& ctx_;
+  std::optional<RuntimeAxes> axes_;
+};
 
 absl::Status LowerSizesOfSlice(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<AxisSlice> plan, Plan(ctx));
+  const Ranges ranges(ctx);
   for (const AxisSlice& slice : plan) {
     const Dim dim = ctx.output(0).dims[static_cast<size_t>(slice.axis)];
-    if (!slice.size) SetRuntimeDim(ctx, dim, RuntimeSlice(ctx, slice).second);
+    if (!slice.size) SetRuntimeDim(ctx, dim, ranges.Of(slice).count);
   }
   return absl::OkStatus();
 }
@@ -148,16 +214,15 @@ absl::Status LowerSizesOfSlice(LowerContext& ctx) {
 absl::Status LowerSlice(LowerContext& ctx) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<AxisSlice> plan, Plan(ctx));
   Builder& b = ctx.b();
-  std::vector<E> starts;
-  for (const AxisSlice& slice : plan) {
-    starts.push_back(slice.start ? ctx.Extent(*slice.start) : RuntimeSlice(ctx, slice).first);
-  }
+  const Ranges ranges(ctx);
+  std::vector<Range> taken;
+  for (const AxisSlice& slice : plan) taken.push_back(ranges.Of(slice));
   const B y = ctx.out(0);
   b.ParallelForAll(DimsOf(y), [&](std::span<const E> i) {
     std::vector<E> source(i.begin(), i.end());
     for (size_t k = 0; k < plan.size(); ++k) {
       E& at = source[static_cast<size_t>(plan[k].axis)];
-      at = (plan[k].step == 1 ? at : at * plan[k].step) + starts[k];
+      at = (plan[k].step == 1 ? at : at * taken[k].step) + taken[k].start;
     }
     b.Store(y, i, ctx.in(0).At(source));
   });

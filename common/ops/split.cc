@@ -5,17 +5,17 @@
 namespace quench::ops {
 namespace {
 
-// Size of each part along the axis. Without the `split` input all parts are ceil(size / parts), the
-// last one takes what is left.
+// The sizes come from data.
+bool IsComputed(const OpContext& ctx) { return ctx.has_input(1) && !ctx.elements(1); }
+
+// Size of each part along the axis, where it is known before a run. Without the `split` input all
+// parts are ceil(size / parts), the last one takes what is left.
 absl::StatusOr<std::vector<Dim>> Parts(const OpContext& ctx, Dim size) {
   const int count = ctx.num_outputs();
   if (ctx.has_input(1)) {
     if (ctx.node().Find("num_outputs") != nullptr)
       return ctx.Error("has both `split` and `num_outputs`");
     const auto sizes = ctx.elements(1);
-    if (!sizes)
-      return ctx.UnsupportedError(
-          "sizes are computed at run time, they must be known when the model is compiled");
     if (static_cast<int>(sizes->size()) != count) {
       return ctx.Error(
           fmt::format("`split` has {} entries, the node has {} outputs", sizes->size(), count));
@@ -31,9 +31,28 @@ absl::StatusOr<std::vector<Dim>> Parts(const OpContext& ctx, Dim size) {
   return sizes;
 }
 
+absl::Status InferComputed(InferContext& ctx, int axis) {
+  const Type& x = ctx.input(0);
+  if (ctx.node().Find("num_outputs") != nullptr)
+    return ctx.Error("has both `split` and `num_outputs`");
+  QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 1, 1, 1));
+  QUENCH_RETURN_IF_ERROR(
+      RequireEqual(ctx, ctx.input(1).dims[0], ctx.num_outputs(), "entries of `split` and outputs"));
+  for (int i = 0; i < ctx.num_outputs(); ++i) {
+    std::vector<Dim> dims = x.dims;
+    Dim& part = dims[static_cast<size_t>(axis)];
+    part = ctx.RuntimeDim(i, part);
+    ctx.SetOutput(i, x.dtype, std::move(dims));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status InferSplit(InferContext& ctx) {
   const Type& x = ctx.input(0);
+  QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 1));
+  QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, TypeSet({DataType::kI64})));
   QUENCH_ASSIGN_OR_RETURN(const int axis, ctx.Axis(ctx.node().Int("axis", 0), x.rank()));
+  if (IsComputed(ctx)) return InferComputed(ctx, axis);
   const Dim size = x.dims[static_cast<size_t>(axis)];
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Dim> parts, Parts(ctx, size));
   const auto elements = ctx.elements(0);
@@ -55,23 +74,55 @@ absl::Status InferSplit(InferContext& ctx) {
   return RequireEqual(ctx, offset, size, fmt::format("sum of the parts and size of axis {}", axis));
 }
 
+// Output i is what starts at `start`.
+void CopyPart(LowerContext& ctx, int axis, int i, E start) {
+  const B y = ctx.out(i);
+  if (!y.valid()) return;
+  ctx.b().ParallelForAll(DimsOf(y), [&](std::span<const E> at) {
+    const E position = at[static_cast<size_t>(axis)];
+    ctx.b().Store(y, at, ctx.in(0).At(Replaced(at, axis, i == 0 ? position : position + start)));
+  });
+}
+
+// All sizes are checked before any of the parts is allocated.
+absl::Status LowerSizesOfSplit(LowerContext& ctx) {
+  Builder& b = ctx.b();
+  const int axis = NormalAxis(ctx.node().Int("axis", 0), ctx.input(0).rank());
+  EnsureEqual(ctx, ctx.input(1).dims[0], ctx.num_outputs(), "entries of `split` and outputs");
+  const E size = ctx.in(0).dim(axis);
+  E offset = b.I(0);
+  for (int i = 0; i < ctx.num_outputs(); ++i) {
+    const E part = b.Let(Element(ctx, 1, i), "part");
+    b.Check(part >= b.I(0) && part <= size - offset,
+            fmt::format("node `{}` (Split): part {} does not fit the axis", ctx.node().name, i));
+    offset = b.Let(offset + part, "offset");
+    if (ctx.has_output(i)) SetRuntimeDim(ctx, ctx.output(i).dims[static_cast<size_t>(axis)], part);
+  }
+  b.Check(offset == size,
+          fmt::format("node `{}` (Split): the parts do not add up to the size of the axis",
+                      ctx.node().name));
+  return absl::OkStatus();
+}
+
 absl::Status LowerSplit(LowerContext& ctx) {
   const Type& x = ctx.input(0);
   const int axis = NormalAxis(ctx.node().Int("axis", 0), x.rank());
   const Dim size = x.dims[static_cast<size_t>(axis)];
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<Dim> parts, Parts(ctx, size));
   Builder& b = ctx.b();
+  if (IsComputed(ctx)) {
+    E start = b.I(0);
+    for (int i = 0; i < ctx.num_outputs(); ++i) {
+      CopyPart(ctx, axis, i, start);
+      start = b.Let(start + Element(ctx, 1, i), "start");
+    }
+    return absl::OkStatus();
+  }
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<Dim> parts, Parts(ctx, size));
   b.Check(ExtentSum(ctx, parts) == ctx.Extent(size),
           fmt::format("node `{}`: the parts of Split do not add up to the size of the axis",
                       ctx.node().name));
   for (int i = 0; i < ctx.num_outputs(); ++i) {
-    const B y = ctx.out(i);
-    if (!y.valid()) continue;
-    const E start = ExtentSum(ctx, std::span(parts).first(static_cast<size_t>(i)));
-    b.ParallelForAll(DimsOf(y), [&](std::span<const E> at) {
-      const E position = at[static_cast<size_t>(axis)];
-      b.Store(y, at, ctx.in(0).At(Replaced(at, axis, i == 0 ? position : position + start)));
-    });
+    CopyPart(ctx, axis, i, ExtentSum(ctx, std::span(parts).first(static_cast<size_t>(i))));
   }
   return absl::OkStatus();
 }
@@ -89,7 +140,8 @@ const OpDef& SplitOp() {
       .attributes = {{"axis", AttributeSpec::kInt}, {"num_outputs", AttributeSpec::kInt}},
       .quant = QuantRole::kPassThrough,
       .infer = InferSplit,
-      .lower = LowerSplit};
+      .lower = LowerSplit,
+      .lower_sizes = LowerSizesOfSplit};
   return op;
 }
 

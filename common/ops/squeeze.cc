@@ -26,8 +26,42 @@ absl::StatusOr<std::vector<int>> UnitAxes(const OpContext& ctx) {
   return axes;
 }
 
+// The axes come from data: the rank follows from their number, the sizes are those of the others.
+absl::Status InferRuntimeAxes(InferContext& ctx) {
+  QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, TypeSet({DataType::kI64})));
+  const Type& x = ctx.input(0);
+  QUENCH_ASSIGN_OR_RETURN(const int count, AxesCount(ctx, 1, x.rank()));
+  Dim largest = 0;
+  for (const Dim dim : x.dims) largest = ctx.symbols().Max(largest, dim);
+  std::vector<Dim> dims;
+  for (int i = 0; i < x.rank() - count; ++i) dims.push_back(ctx.RuntimeDim(i, largest));
+  ctx.SetOutput(0, x.dtype, std::move(dims));
+  return absl::OkStatus();
+}
+
+absl::Status LowerSizesOfSqueeze(LowerContext& ctx) {
+  Builder& b = ctx.b();
+  const B x = ctx.in(0);
+  const RuntimeAxes axes(ctx, 1, x.rank());
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    b.Check(!axes.Has(axis) || x.dim(axis) == b.I(1),
+            fmt::format("node `{}` (Squeeze): axis {} is dropped, its size is not 1",
+                        ctx.node().name, axis));
+  }
+  for (int i = 0; i < ctx.output(0).rank(); ++i) {
+    E size = b.I(0);
+    for (int axis = 0; axis < x.rank(); ++axis) {
+      const E here = !axes.Has(axis) && axes.KeptBefore(axis) == b.I(i);
+      size = Select(here, x.dim(axis), size);
+    }
+    SetRuntimeDim(ctx, ctx.output(0).dims[static_cast<size_t>(i)], size);
+  }
+  return absl::OkStatus();
+}
+
 // A symbolic size that may be 1 is: the run checks that the number of elements stays the same.
 absl::Status InferSqueeze(InferContext& ctx) {
+  if (!AxesAreKnown(ctx, 1)) return InferRuntimeAxes(ctx);
   const Type& x = ctx.input(0);
   QUENCH_ASSIGN_OR_RETURN(std::optional<std::vector<int>> axes, AxesInput(ctx, 1, x.rank()));
   if (!axes) {
@@ -58,7 +92,8 @@ const OpDef& SqueezeOp() {
                            .max_inputs = 2,
                            .attributes = {},
                            .quant = QuantRole::kPassThrough,
-                           .infer = InferSqueeze};
+                           .infer = InferSqueeze,
+                           .lower_sizes = LowerSizesOfSqueeze};
   return op;
 }
 

@@ -161,9 +161,9 @@ class Case:
         return self.constant(array) if self.chance(0.7) else self.input(array, fixed=range(np.ndim(array)))
 
     def setting(self, array):
-        """Axes, sizes and the like: constants in nearly all models."""
+        """Axes, sizes and the like: constants in nearly all models, and computed in some."""
         array = np.asarray(array)
-        return self.constant(array) if self.chance(0.95) else self.input(array)
+        return self.constant(array) if self.chance(0.8) else self.input(array)
 
     def ints(self, values):
         return self.setting(np.array(values, np.int64))

@@ -180,7 +180,7 @@ def resize(c):
         attributes["antialias"] = 1
     if mode != "nearest" and not np.issubdtype(dtype, np.floating):
         c.exclude("integers in between")
-    x = c.input(values, fixed=moved if "antialias" in attributes else ())
+    x = c.input(values, fixed=range(values.ndim) if "antialias" in attributes else ())
     known = c.constant if "antialias" in attributes else c.setting  # without its scale it is refused
     roi = c.constant(np.array([], np.float32)) if c.chance(0.5) or not c.at_least(13) else None
     if coordinates == "tf_crop_and_resize":
