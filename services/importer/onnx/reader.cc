@@ -24,7 +24,9 @@ struct Scope {
   Graph* graph = nullptr;
   NameSet* value_names = nullptr;
   NameSet* node_names = nullptr;
-  const Scope* enclosing = nullptr;  // of a body; a function sees nothing from outside
+  // Of a body; a function sees nothing from outside. A body two levels in captures through the one
+  // between, which then has the value too.
+  Scope* enclosing = nullptr;
   std::unordered_map<std::string, ValueId> values;
   std::string prefix;                                     // of names made inside a function call
   std::map<std::string, std::string> result_names;        // function output -> name at the call
@@ -66,7 +68,7 @@ class ModelReader {
                   const std::string& name);
   void Define(Scope& scope, const std::string& name, ValueId id);
   ValueId DefineOutput(Scope& scope, const std::string& name);
-  ValueId Resolve(const Scope& scope, const std::string& name);
+  ValueId Resolve(Scope& scope, const std::string& name);
   ValueId UseOf(Scope& scope, const std::string& name, const std::string& user);
   absl::StatusOr<Attribute> AttributeOf(const AttributeProto& proto, Scope& scope);
   absl::StatusOr<GraphPtr> BodyOf(const GraphProto& proto, Scope& scope);
@@ -175,8 +177,8 @@ ValueId ModelReader::DefineOutput(Scope& scope, const std::string& name) {
 }
 
 // The value of that name as seen from `scope`, or kNone. A value of an enclosing graph is captured
-// by name.
-ValueId ModelReader::Resolve(const Scope& scope, const std::string& name) {
+// by name: it becomes a value of `scope`, and of each scope between.
+ValueId ModelReader::Resolve(Scope& scope, const std::string& name) {
   if (const auto found = scope.values.find(name); found != scope.values.end()) return found->second;
   if (scope.enclosing == nullptr) return kNone;
   const ValueId outer = Resolve(*scope.enclosing, name);
@@ -200,7 +202,7 @@ ValueId ModelReader::Resolve(const Scope& scope, const std::string& name) {
     scope.value_names->Take(outer_name);
     const ValueId id =
         PushValue(*scope.graph, outer_name, scope.enclosing->graph->value(outer).type);
-    const_cast<Scope&>(scope).values.emplace(name, id);
+    scope.values.emplace(name, id);
     return id;
   }
   return outer;
