@@ -274,15 +274,19 @@ std::vector<ValueId> AppendGraph(Graph& graph, const Graph& part, const std::str
   return values;
 }
 
-std::vector<ByteLayer> ByteLayers() {
+namespace {
+
+std::map<std::string, Attribute> Window(int64_t kernel, int64_t stride, int64_t group = 1,
+                                        int64_t dilation = 1) {
   using Ints = std::vector<int64_t>;
-  const auto window = [](int64_t kernel, int64_t stride, int64_t group = 1, int64_t dilation = 1) {
-    const int64_t pad = kernel / 2 * dilation;
-    return std::map<std::string, Attribute>{{"strides", Ints{stride, stride}},
-                                            {"pads", Ints{pad, pad, pad, pad}},
-                                            {"dilations", Ints{dilation, dilation}},
-                                            {"group", group}};
-  };
+  const int64_t pad = kernel / 2 * dilation;
+  return {{"strides", Ints{stride, stride}},
+          {"pads", Ints{pad, pad, pad, pad}},
+          {"dilations", Ints{dilation, dilation}},
+          {"group", group}};
+}
+
+std::vector<ByteLayer> PointwiseLayers() {
   return {
       {.name = "pointwise"},
       {.name = "pointwise_i8",
@@ -299,29 +303,35 @@ std::vector<ByteLayer> ByteLayers() {
       {.name = "small_i8", .input = DataType::kI8, .zero = 1, .weights = Weights::kSmall},
       {.name = "lowest", .zero = 200, .weights = Weights::kLowest},
       {.name = "lowest_i8", .input = DataType::kI8, .weights = Weights::kLowest},
+      {.name = "no_bias", .bias = false, .relu = false, .output_zero = 100},
+  };
+}
+
+std::vector<ByteLayer> WindowLayers() {
+  return {
       {.name = "odd_channels",
        .x = {2, 13, 6, 5},
        .w = {17, 13, 3, 3},
-       .attributes = window(3, 1),
+       .attributes = Window(3, 1),
        .zero = 9,
        .output_zero = 5},
       {.name = "first_layer",
        .x = {1, 3, 21, 20},
        .w = {20, 3, 7, 7},
-       .attributes = window(7, 2),
+       .attributes = Window(7, 2),
        .zero = 120,
        .weights = Weights::kLargest,
        .per_channel = false},
       {.name = "first_layer_i8",
        .x = {1, 3, 12, 12},
        .w = {16, 3, 3, 3},
-       .attributes = window(3, 2),
+       .attributes = Window(3, 2),
        .input = DataType::kI8,
        .zero = -3},
       {.name = "three_by_three",
        .x = {1, 32, 14, 14},
        .w = {32, 32, 3, 3},
-       .attributes = window(3, 1),
+       .attributes = Window(3, 1),
        .zero = 2,
        .output = DataType::kI8,
        .output_zero = 11},
@@ -333,30 +343,30 @@ std::vector<ByteLayer> ByteLayers() {
       {.name = "residual_odd",
        .x = {1, 8, 5, 7},
        .w = {11, 8, 3, 3},
-       .attributes = window(3, 1),
+       .attributes = Window(3, 1),
        .relu = false,
        .residual = true,
        .output_zero = 77},
       {.name = "dilated",
        .x = {1, 16, 9, 9},
        .w = {8, 16, 3, 3},
-       .attributes = window(3, 1, 1, 2),
+       .attributes = Window(3, 1, 1, 2),
        .zero = 4},
       {.name = "groups",
        .x = {1, 32, 8, 8},
        .w = {32, 8, 3, 3},
-       .attributes = window(3, 1, 4),
+       .attributes = Window(3, 1, 4),
        .zero = 255},
       {.name = "depthwise",
        .x = {1, 24, 10, 9},
        .w = {24, 1, 3, 3},
-       .attributes = window(3, 1, 24),
+       .attributes = Window(3, 1, 24),
        .zero = 31,
        .weights = Weights::kLargest},
       {.name = "depthwise_i8",
        .x = {1, 19, 9, 9},
        .w = {19, 1, 5, 5},
-       .attributes = window(5, 2, 19),
+       .attributes = Window(5, 2, 19),
        .input = DataType::kI8,
        .zero = -128,
        .weights = Weights::kLowest,
@@ -365,16 +375,20 @@ std::vector<ByteLayer> ByteLayers() {
       {.name = "to_floats",
        .x = {1, 16, 6, 6},
        .w = {16, 16, 3, 3},
-       .attributes = window(3, 1),
+       .attributes = Window(3, 1),
        .zero = 17,
        .relu = false,
        .output = DataType::kF32},
-      {.name = "no_bias", .bias = false, .relu = false, .output_zero = 100},
+  };
+}
+
+std::vector<ByteLayer> LayersOfRun() {
+  return {
       {.name = "run_pointwise", .of_run = true},
       {.name = "run_three",
        .x = {1, 24, 9, 9},
        .w = {20, 24, 3, 3},
-       .attributes = window(3, 1),
+       .attributes = Window(3, 1),
        .input = DataType::kI8,
        .of_run = true,
        .residual = true,
@@ -382,13 +396,13 @@ std::vector<ByteLayer> ByteLayers() {
       {.name = "run_first",
        .x = {1, 3, 13, 12},
        .w = {16, 3, 5, 5},
-       .attributes = window(5, 2),
+       .attributes = Window(5, 2),
        .of_run = true,
        .weights = Weights::kLargest},
       {.name = "run_depthwise",
        .x = {1, 24, 9, 8},
        .w = {24, 1, 3, 3},
-       .attributes = window(3, 1, 24),
+       .attributes = Window(3, 1, 24),
        .of_run = true},
       {.name = "run_product",
        .op = "MatMul",
@@ -403,6 +417,11 @@ std::vector<ByteLayer> ByteLayers() {
        .w = {9, 32},
        .input = DataType::kI8,
        .of_run = true},
+  };
+}
+
+std::vector<ByteLayer> ProductLayers() {
+  return {
       {.name = "product", .op = "MatMul", .x = {5, 64}, .w = {64, 40}, .zero = 12},
       {.name = "product_i8",
        .op = "MatMul",
@@ -427,6 +446,11 @@ std::vector<ByteLayer> ByteLayers() {
        .zero = 255,
        .weights = Weights::kLargest},
       {.name = "run_product_odd", .op = "MatMul", .x = {6, 27}, .w = {27, 20}, .of_run = true},
+  };
+}
+
+std::vector<ByteLayer> ComputedProductLayers() {
+  return {
       {.name = "computed",
        .op = "MatMul",
        .x = {3, 7, 64},
@@ -486,6 +510,11 @@ std::vector<ByteLayer> ByteLayers() {
        .of_run = true,
        .computed = DataType::kI8,
        .w_zero = 4},
+  };
+}
+
+std::vector<ByteLayer> DenseLayers() {
+  return {
       {.name = "dense",
        .op = "Gemm",
        .x = {1, 128},
@@ -501,6 +530,17 @@ std::vector<ByteLayer> ByteLayers() {
        .weights = Weights::kLargest,
        .output = DataType::kI8},
   };
+}
+
+}  // namespace
+
+std::vector<ByteLayer> ByteLayers() {
+  std::vector<ByteLayer> all;
+  for (const auto& part : {PointwiseLayers(), WindowLayers(), LayersOfRun(), ProductLayers(),
+                           ComputedProductLayers(), DenseLayers()}) {
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
 }
 
 std::vector<ByteLayer> ByteActivations() {
