@@ -1,4 +1,4 @@
-// The text form of graphs: prints and parses. Grammar and examples: common/ir/README.md.
+// The text form of graphs: prints and parses. Grammar and examples: docs/graph_text.md.
 #pragma once
 
 #include <absl/status/statusor.h>

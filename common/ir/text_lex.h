@@ -1,4 +1,4 @@
-// Tokens of the text form. Grammar: common/ir/README.md.
+// Tokens of the text form. Grammar: docs/graph_text.md.
 #pragma once
 
 #include <absl/status/statusor.h>

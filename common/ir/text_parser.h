@@ -1,5 +1,5 @@
 // The parser of the text form: recursive descent over the tokens of text_lex.h, one look-ahead
-// token. Grammar: README.md.
+// token. Grammar: docs/graph_text.md.
 #pragma once
 
 #include <absl/status/statusor.h>
