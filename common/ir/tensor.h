@@ -75,8 +75,8 @@ class Tensor {
 // Product of dims, or nullopt when it overflows int64 or a dim is negative.
 std::optional<int64_t> ElementCount(std::span<const int64_t> dims);
 
-// Largest |a-b| divided by the largest |reference| (1e-30 when that is 0): the fp32 error of
-// design.md 4. NaN or infinity in one but not the other, and any dtype or dims mismatch, give +inf.
+// Largest |a-b| divided by the largest |reference| (1e-30 when that is 0): the error of f32
+// results. NaN or infinity in one but not the other, and any dtype or dims mismatch, give +inf.
 // Integers and bools compare exactly: 0 or the relative difference.
 double RelativeError(const Tensor& actual, const Tensor& reference);
 

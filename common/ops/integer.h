@@ -21,7 +21,7 @@ E Parameter(LowerContext& op, int i, E channel);
 // omitted.
 E ConvAccumulator(LowerContext& op, const ConvTerms& terms, int x_zero, int w_zero);
 
-// clamp(rne(f32(sum) * scale) + zero_point) in `type`: design.md 4.
+// clamp(rne(f32(sum) * scale) + zero_point) in `type`, everywhere: one f32 product, not fused.
 E Requantise(E sum, E scale, E zero_point, DataType type);
 // clamp(rne(value) + zero_point) in integer `type`; value is a float, zero_point may be invalid
 // (0). NaN gives 0.
