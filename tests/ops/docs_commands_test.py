@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""What README, docs/ and --help tell people to type: every option exists, and every console listing is what the program prints.
+
+Usage: docs_commands_test.py BUILD_DIR
+"""
+
+import functools
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import support
+
+BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else support.ROOT / "build/debug").resolve()
+QUENCH = BUILD / "bin/quench"
+ROOT = support.ROOT
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PATIENCE = 300  # seconds: sanitizers and busy machines
+OPTION = re.compile(r"(?<![\w-])(--?[a-z][\w-]*)")
+
+
+@functools.cache
+def help_of(*words):
+    done = subprocess.run([QUENCH, *words, "--help"], capture_output=True, text=True, timeout=PATIENCE)
+    if done.returncode != 0:
+        raise AssertionError(f"quench {' '.join(words)} --help: {done.stderr}")
+    return done.stdout
+
+
+def subcommands(text):
+    listed = re.search(r"^Subcommands:\n((?:  .*\n)+)", text, re.M)
+    return re.findall(r"^  (\w+)", listed[1], re.M) if listed else []
+
+
+def options(text):
+    """Options that a help text declares: those of its lists, not those of its examples."""
+    declared = text.partition("\nExamples:")[0]
+    return {option for line in re.findall(r"^  (--?\S+)", declared, re.M) for option in line.split(",")}
+
+
+def invocations(text):
+    """(words of the command, options) of each `quench COMMAND ...` in a text; "" and unknown words are somebody else's."""
+    commands = subcommands(help_of())
+    for found in re.finditer(r"\bquench ((?:(?! quench |[`\n]).)+)", text):
+        words = found[1].split()
+        if words[0] not in commands:
+            continue
+        path = [words[0]]
+        if len(words) > 1 and words[1] in subcommands(help_of(words[0])):
+            path.append(words[1])
+        yield tuple(path), OPTION.findall(found[1])
+
+
+def problems_of(text, where):
+    problems = []
+    for path, used in invocations(text):
+        known = options(help_of(*path)) | {"--help", "--version"}
+        problems += [f"{where}: `quench {' '.join(path)}` has no option `{option}`" for option in used
+                     if option not in known and option != "--no-PASS"]
+    return problems
+
+
+def every_command():
+    for command in subcommands(help_of()):
+        yield (command,)
+        for each in subcommands(help_of(command)):
+            yield (command, each)
+
+
+def listings():
+    """(page, line, commands and what they print) of each console block."""
+    for path in PAGES:
+        text = path.read_text()
+        for block in re.finditer(r"^```console\n(.*?)^```$", text, re.M | re.S):
+            yield path, text[:block.start()].count("\n") + 1, block[1]
+
+
+def pattern(shown):
+    """`...` stands for the rest of a line, or, alone on a line, for any number of lines."""
+    lines = [r"(?:.*\n)*?" if line == "..." else re.escape(line).replace(re.escape("..."), ".*") + r"\n" for line in shown.splitlines()]
+    return "".join(lines)
+
+
+class Options(unittest.TestCase):
+    maxDiff = None
+
+    def test_of_commands_in_pages(self):
+        found = [problem for path in PAGES for problem in problems_of(path.read_text(), path.name)]
+        self.assertEqual([], found)
+
+    def test_of_commands_in_examples(self):
+        found = [problem for command in every_command()
+                 for problem in problems_of(help_of(*command).partition("\nExamples:")[2], f"quench {' '.join(command)} --help")]
+        self.assertEqual([], found)
+
+    def test_of_prose(self):
+        """Options in backticks belong to some command or script."""
+        known = {"--no-PASS", "--version"}.union(*(options(help_of(*command)) for command in every_command()))
+        for script in (ROOT / "scripts").iterdir():
+            if script.is_file():
+                known |= set(OPTION.findall(script.read_text()))
+        found = [f"{path.name}: {option}" for path in PAGES
+                 for span in re.findall(r"`(--[^`]+)`", path.read_text()) for option in OPTION.findall(span) if option not in known]
+        self.assertEqual([], found)
+
+    def test_pages_name_every_command(self):
+        readme = (ROOT / "README.md").read_text()
+        self.assertEqual([], [name for name in subcommands(help_of()) if not re.search(rf"\bquench {name}\b", readme)])
+
+
+class Listings(unittest.TestCase):
+    maxDiff = None
+
+    def check(self, listing, where):
+        with tempfile.TemporaryDirectory() as folder:
+            for model in (ROOT / "bench/models").glob("*.onnx"):
+                (pathlib.Path(folder) / model.name).symlink_to(model)
+            environment = {**os.environ, "PATH": f"{QUENCH.parent}:{os.environ['PATH']}", "XDG_CACHE_HOME": f"{folder}/cache", "QUENCH_GATEWAY": ""}
+            for shown in re.split(r"^\$ ", listing, flags=re.M)[1:]:
+                command, _, expected = shown.partition("\n")
+                done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+                self.assertEqual(0, done.returncode, f"{where}: {command}\n{done.stderr}")
+                self.assertRegex(done.stdout, r"\A" + pattern(expected) + r"\Z", f"{where}: {command}")
+
+    def test_print_what_they_show(self):
+        found = list(listings())
+        self.assertGreater(len(found), 3)
+        for path, line, listing in found:
+            with self.subTest(page=path.name, line=line):
+                self.check(listing, f"{path.name}:{line}")
+
+
+if __name__ == "__main__":
+    support.main("ops_docs_commands")
