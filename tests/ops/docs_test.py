@@ -221,6 +221,14 @@ class Quantizing(unittest.TestCase):
         self.assertEqual(catalogue("services/quantizer/methods/methods.def", "QUENCH_METHOD"), told)
 
 
+class Readme(unittest.TestCase):
+    def test_conformance_is_counted(self):
+        cases = [line.split("\t") for line in page("tests/conformance/manifest.tsv").splitlines() if not line.startswith("#")]
+        passed = [case for case in cases if case[1:] == ["pass", "pass"]]
+        told = re.search(r"Of ONNX's (\d+) operator cases .*?, (\d+) pass,", page("README.md"), re.S)
+        self.assertEqual((len(cases), len(passed)), (int(told[1]), int(told[2])))
+
+
 class Developing(unittest.TestCase):
     def test_layout_lists_every_folder(self):
         tree = re.search(r"^## Layout\n.*?```\n(.*?)```", page("docs/developing.md"), re.M | re.S)[1]
