@@ -127,16 +127,6 @@ absl::Status SetLimits(const Order& order) {
   return ok ? absl::OkStatus() : Internal("the step's limits cannot be set");
 }
 
-// Tests make a step crash or hang by a text that its request contains.
-void MisbehaveIfAsked(const Order& order) {
-  const auto asked = [&](const char* variable) {
-    const char* text = std::getenv(variable);
-    return text != nullptr && *text != '\0' && order.request().find(text) != std::string::npos;
-  };
-  if (asked("QUENCH_TEST_CRASH")) (void)std::raise(SIGSEGV);
-  while (asked("QUENCH_TEST_HANG")) std::this_thread::sleep_for(std::chrono::seconds(1));
-}
-
 absl::StatusOr<std::string> Do(const Order& order, std::span<const Step> steps,
                                Reporter& reporter) {
   const auto step = std::find_if(steps.begin(), steps.end(),
@@ -144,7 +134,6 @@ absl::StatusOr<std::string> Do(const Order& order, std::span<const Step> steps,
   if (step == steps.end()) return Internal("this program has no step `{}`", order.method());
   QUENCH_RETURN_IF_ERROR(SetLimits(order));
   QUENCH_RETURN_IF_ERROR(EnterSandbox(order.blobs(), order.scratch()));
-  MisbehaveIfAsked(order);
   // Where libraries look for a place for temporary files.
   if (::setenv("TMPDIR", order.scratch().c_str(), 1) != 0) return Internal("no environment");
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> blobs,

@@ -23,12 +23,16 @@ class GatewayTest : public ::testing::Test {
  protected:
   GatewayTest() { Serve(); }
 
-  void Serve(const std::vector<std::string>& variables = {}) {
+  void Serve() { Serve({QUENCH_BINARY, "serve"}, {}); }
+  // A server whose steps fail as `variables` say: unlucky_serve.cc.
+  void ServeUnlucky(const std::vector<std::string>& variables) {
+    Serve({UNLUCKY_SERVE}, variables);
+  }
+  void Serve(std::vector<std::string> command, const std::vector<std::string>& variables) {
+    command.insert(command.end(), {"--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
+                                   "--state-dir", work_.path("state").string()});
     server_ = std::make_unique<Background>(
-        std::vector<std::string>{QUENCH_BINARY, "serve", "--listen", "127.0.0.1:0",
-                                 "--metrics-listen", "127.0.0.1:0", "--state-dir",
-                                 work_.path("state").string()},
-        work_.path("log" + std::to_string(++servers_)), variables);
+        command, work_.path("log" + std::to_string(++servers_)), variables);
     ASSERT_TRUE(server_->WaitForLog("gateway serves on ")) << server_->Log();
     ASSERT_TRUE(server_->WaitForLog("blobs in ")) << server_->Log();
     address_ = server_->FromLog("gateway serves on ");
@@ -81,6 +85,7 @@ TEST_F(GatewayTest, OtherCompilationsAreTheSameToo) {
   const std::vector<std::vector<std::string>> choices = {
       {"--target", "aarch64", "--emit", "a"},
       {"--uuid", "123e4567-e89b-12d3-a456-426614174000"},
+      {"--float16"},
       {"--opt-level", "1", "--batch", "2", "--no-fold-constants", "--channel-layout", "last"}};
   for (const std::vector<std::string>& choice : choices) {
     std::vector<std::string> command = {"compile", DigitsModel(), "--force", "--output", "here"};
@@ -372,7 +377,7 @@ TEST_F(GatewayTest, AWorkflowQuantizesAndComparesWithTheFloatModel) {
 TEST_F(GatewayTest, CtrlCCancelsTheWorkflow) {
   server_.reset();
   // The step takes as long as the test needs.
-  Serve({"QUENCH_TEST_HANG=digits.onnx"});
+  ServeUnlucky({"UNLUCKY_HANG=digits.onnx"});
   const Outcome cancelled =
       Run({"compile", DigitsModel(), "--output", "out", "--progress", "json"}, "at the gateway");
   EXPECT_EQ(cancelled.exit_code, 130) << cancelled.err;
@@ -397,7 +402,7 @@ TEST_F(GatewayTest, AKilledGatewayGoesOnWhereItWas) {
 TEST_F(GatewayTest, ACrashFailsItsWorkflowAfterTwoAttemptsAndNothingElse) {
   server_.reset();
   std::filesystem::copy_file(DigitsModel(), work_.path("unlucky.onnx"));
-  Serve({"QUENCH_TEST_CRASH=unlucky.onnx"});
+  ServeUnlucky({"UNLUCKY_CRASH=unlucky.onnx"});
   const Outcome crashed = Run({"compile", "unlucky.onnx", "--output", "out"});
   EXPECT_EQ(crashed.exit_code, 1) << crashed.err;
   EXPECT_THAT(crashed.err, HasSubstr("crashed"));

@@ -194,13 +194,5 @@ TEST_F(ChildTest, EndsWhenTheServiceHasGone) {
   ::close(output[0]);
 }
 
-TEST_F(ChildTest, CrashesOnTheTextThatATestNames) {
-  ::setenv("QUENCH_TEST_CRASH", "unlucky", 1);
-  EXPECT_EQ(rpc::ReasonOf(Run("echo:unlucky model").status()), "STEP_CRASHED");
-  EXPECT_TRUE(Run("echo:lucky").ok());
-  ::unsetenv("QUENCH_TEST_CRASH");
-  EXPECT_TRUE(Run("echo:unlucky model").ok());
-}
-
 }  // namespace
 }  // namespace quench::steps

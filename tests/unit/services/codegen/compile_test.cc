@@ -322,8 +322,7 @@ TEST(CompileTest, OutputsMayBeInputsConstantsAndOneAnother) {
   const ValueId c = graph.AddConstant("c", Values({4}));
   const ValueId y = Node1(graph, "Exp", {x});
   graph.outputs = {x, c, y, y};
-  const absl::StatusOr<Compiled> compiled = CompileGraph((Infer(graph), graph));
-  if (!compiled.ok()) GTEST_SKIP() << "the verifier refuses such graphs: " << compiled.status();
+  Infer(graph);
   ExpectSameAsInterpreter(graph);
 }
 
