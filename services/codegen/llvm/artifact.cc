@@ -10,26 +10,17 @@ namespace {
 
 // int32_t plan(quench_plan*): the emitted slots function, then what it found out about memory.
 absl::StatusOr<llvm::Function*> EmitPlan(ModuleState& state, const Program& program) {
-  enum PlanField : unsigned {
-    kSize,
-    kErrorNode,
-    kErrorMessage,
-    kSlots,
-    kArenaBytes,
-    kScratchBytes,
-    kLowerBound
-  };
+  using Plan = AbiStruct<quench_plan>;
   llvm::IRBuilder<> b(state.context);
   Tables tables(state);
   llvm::Type *i32 = b.getInt32Ty(), *i64 = b.getInt64Ty();
   auto* ptr = llvm::PointerType::getUnqual(state.context);
-  auto* plan_type = llvm::StructType::get(state.context, {i32, i32, ptr, ptr, i64, i64, i64});
   llvm::Function* function =
       CreateFunction(state, state.prefix + "_plan", llvm::FunctionType::get(i32, {ptr}, false));
   llvm::Value* plan = function->getArg(0);
   b.SetInsertPoint(llvm::BasicBlock::Create(state.context, "entry", function));
-  auto field = [&](PlanField index) { return b.CreateStructGEP(plan_type, plan, index); };
-  llvm::Value* slots = b.CreateLoad(ptr, field(kSlots));
+  auto field = [&](Plan::Field index) { return AbiFieldAddress<quench_plan>(b, plan, index); };
+  llvm::Value* slots = b.CreateLoad(ptr, field(Plan::slots));
   llvm::Function* compute = state.Kernel(program.plan.symbol);
   QUENCH_CHECK(compute != nullptr);
   llvm::Value* result = b.CreateCall(compute, {tables.Null(), slots, b.getInt64(0), b.getInt64(1)});
@@ -43,13 +34,13 @@ absl::StatusOr<llvm::Function*> EmitPlan(ModuleState& state, const Program& prog
     b.SetInsertPoint(failed);
     llvm::Type* size = state.module->getDataLayout().getIntPtrType(state.context);
     llvm::Value* index = b.CreateSExtOrTrunc(b.CreateSub(result, b.getInt32(1)), size);
-    b.CreateStore(b.CreateLoad(ptr, b.CreateGEP(ptr, messages, index)), field(kErrorMessage));
+    b.CreateStore(b.CreateLoad(ptr, b.CreateGEP(ptr, messages, index)), field(Plan::error_message));
     b.CreateRet(b.getInt32(QUENCH_CODE_CHECK));
     b.SetInsertPoint(fine);
   }
-  for (const auto& [slot, to] :
-       {std::pair(program.arena_slot, kArenaBytes), std::pair(program.scratch_slot, kScratchBytes),
-        std::pair(program.lower_bound_slot, kLowerBound)}) {
+  for (const auto& [slot, to] : {std::pair(program.arena_slot, Plan::arena_bytes),
+                                 std::pair(program.scratch_slot, Plan::scratch_bytes),
+                                 std::pair(program.lower_bound_slot, Plan::arena_lower_bound)}) {
     b.CreateStore(b.CreateLoad(i64, b.CreateConstGEP1_32(i64, slots, static_cast<unsigned>(slot))),
                   field(to));
   }
@@ -68,19 +59,21 @@ absl::Status EmitVariant(ModuleBuilder& builder, const Program& program, const T
   Tables tables(state);
   std::vector<llvm::Constant*> nodes, taps;
   for (const NodeEntry& node : program.nodes) {
-    nodes.push_back(tables.Address(tables.Sized({tables.I32(0), tables.Text(node.name),
-                                                 tables.Text(node.op), tables.Text(node.kernel)}),
-                                   "node"));
+    nodes.push_back(tables.Address(
+        tables.Sized<quench_node_info>(tables.I32(0), tables.Text(node.name), tables.Text(node.op),
+                                       tables.Text(node.kernel)),
+        "node"));
   }
   for (size_t i = 0; i < program.taps.size(); ++i) {
     const Buffer& buffer = program.buffers[static_cast<size_t>(program.taps[i])];
     taps.push_back(tables.Tensor(program.tap_names[i], buffer.shape.dtype, buffer.shape.dims));
   }
-  llvm::Constant* info = tables.Sized(
-      {tables.I32(program.num_slots), tables.I64(static_cast<int64_t>(target.required_features)),
-       tables.Text(target.name), tables.I32(static_cast<int64_t>(nodes.size())),
-       tables.I32(static_cast<int64_t>(taps.size())), tables.Pointers(nodes, "nodes"),
-       tables.Pointers(taps, "taps"), plan, run});
+  llvm::Constant* info = tables.Sized<quench_variant>(
+      tables.I32(program.num_slots), tables.I64(static_cast<int64_t>(target.required_features)),
+      tables.Text(target.name), tables.I32(static_cast<int64_t>(nodes.size())),
+      tables.I32(static_cast<int64_t>(taps.size())), tables.Pointers(nodes, "nodes"),
+      tables.Pointers(taps, "taps"), static_cast<llvm::Constant*>(plan),
+      static_cast<llvm::Constant*>(run));
   auto* global = new llvm::GlobalVariable(*state.module, info->getType(), /*isConstant=*/true,
                                           llvm::GlobalValue::ExternalLinkage, info, symbol);
   global->setVisibility(llvm::GlobalValue::HiddenVisibility);

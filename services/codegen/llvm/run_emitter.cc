@@ -9,30 +9,10 @@
 namespace quench::codegen {
 namespace {
 
-// Members of quench_run, quench_host and of the argument that parallel_for hands to the thunk.
-enum RunField : unsigned {
-  kRunSize,
-  kErrorNode,
-  kErrorMessage,
-  kHost,
-  kInputs,
-  kOutputs,
-  kSlots,
-  kArena,
-  kScratch,
-  kSeed
-};
-enum HostField : unsigned {
-  kHostSize,
-  kThreads,
-  kHostArg,
-  kParallelFor,
-  kAlloc,
-  kFree,
-  kOnTensor,
-  kOnNode,
-  kCancelled
-};
+using Run = AbiStruct<quench_run>;
+using Host = AbiStruct<quench_host>;
+
+// Members of the argument that parallel_for hands to the thunk; of type arg_type_.
 enum ArgField : unsigned { kKernel, kArgBuffers, kArgSlots, kArgCount, kArgScratch, kArgStride };
 
 void ForEachCall(const std::vector<Step>& steps, const std::function<void(const Step&)>& visit) {
@@ -57,12 +37,7 @@ RunEmitter::RunEmitter(ModuleState& state, const Program& program,
       i32_(b_.getInt32Ty()),
       i64_(b_.getInt64Ty()),
       size_(state.module->getDataLayout().getIntPtrType(state.context)) {
-  llvm::LLVMContext& context = state.context;
-  run_type_ =
-      llvm::StructType::get(context, {i32_, i32_, ptr_, ptr_, ptr_, ptr_, ptr_, ptr_, ptr_, i64_});
-  host_type_ =
-      llvm::StructType::get(context, {i32_, i32_, ptr_, ptr_, ptr_, ptr_, ptr_, ptr_, ptr_});
-  arg_type_ = llvm::StructType::get(context, {ptr_, ptr_, ptr_, i64_, ptr_, i64_});
+  arg_type_ = llvm::StructType::get(state.context, {ptr_, ptr_, ptr_, i64_, ptr_, i64_});
   ForEachCall(program.steps, [this](const Step& step) {
     most_buffers_ = std::max(most_buffers_, step.buffers.size() + step.packs.size() + 1);
   });
@@ -96,20 +71,20 @@ void RunEmitter::LoadArguments() {
                      b_.CreateConstGEP1_32(ptr_, pointers_, static_cast<unsigned>(i)));
     }
   }
-  llvm::Value* host = Field(run_, run_type_, kHost, ptr_);
-  host_.host = Field(host, host_type_, kHostArg, ptr_);
-  host_.threads = Field(host, host_type_, kThreads, i32_);
-  host_.parallel_for = Field(host, host_type_, kParallelFor, ptr_);
-  host_.alloc = Field(host, host_type_, kAlloc, ptr_);
-  host_.free = Field(host, host_type_, kFree, ptr_);
-  host_.on_tensor = Field(host, host_type_, kOnTensor, ptr_);
-  host_.on_node = Field(host, host_type_, kOnNode, ptr_);
-  host_.cancelled = Field(host, host_type_, kCancelled, ptr_);
-  slots_ = Field(run_, run_type_, kSlots, ptr_);
-  arena_ = Field(run_, run_type_, kArena, ptr_);
-  scratch_ = Field(run_, run_type_, kScratch, ptr_);
-  outputs_ = Field(run_, run_type_, kOutputs, ptr_);
-  llvm::Value* inputs = Field(run_, run_type_, kInputs, ptr_);
+  llvm::Value* host = LoadAbiField<quench_run>(b_, run_, Run::host);
+  host_.host = LoadAbiField<quench_host>(b_, host, Host::host);
+  host_.threads = LoadAbiField<quench_host>(b_, host, Host::num_threads);
+  host_.parallel_for = LoadAbiField<quench_host>(b_, host, Host::parallel_for);
+  host_.alloc = LoadAbiField<quench_host>(b_, host, Host::alloc);
+  host_.free = LoadAbiField<quench_host>(b_, host, Host::free);
+  host_.on_tensor = LoadAbiField<quench_host>(b_, host, Host::on_tensor);
+  host_.on_node = LoadAbiField<quench_host>(b_, host, Host::on_node);
+  host_.cancelled = LoadAbiField<quench_host>(b_, host, Host::cancelled);
+  slots_ = LoadAbiField<quench_run>(b_, run_, Run::slots);
+  arena_ = LoadAbiField<quench_run>(b_, run_, Run::arena);
+  scratch_ = LoadAbiField<quench_run>(b_, run_, Run::scratch);
+  outputs_ = LoadAbiField<quench_run>(b_, run_, Run::outputs);
+  llvm::Value* inputs = LoadAbiField<quench_run>(b_, run_, Run::inputs);
   auto load_all = [&](Home home, llvm::Value* array, std::vector<llvm::Value*>& values) {
     for (const Storage& storage : program_.storages) {
       if (storage.home != home) continue;
@@ -133,11 +108,6 @@ void RunEmitter::LoadArguments() {
 }
 
 // ---- values ----
-
-llvm::Value* RunEmitter::Field(llvm::Value* base, llvm::StructType* type, unsigned index,
-                               llvm::Type* load) {
-  return b_.CreateLoad(load, b_.CreateStructGEP(type, base, index));
-}
 
 llvm::Value* RunEmitter::SlotAddress(int32_t slot) {
   return b_.CreateConstGEP1_32(i64_, slots_, static_cast<unsigned>(slot));
@@ -357,8 +327,8 @@ void RunEmitter::CheckResult(const Step& step, llvm::Value* result) {
   b_.SetInsertPoint(failed);
   llvm::Value* index = b_.CreateSExtOrTrunc(b_.CreateSub(result, b_.getInt32(1)), size_);
   llvm::Value* message = b_.CreateLoad(ptr_, b_.CreateGEP(ptr_, messages, index));
-  b_.CreateStore(tables_.I32(step.node), b_.CreateStructGEP(run_type_, run_, kErrorNode));
-  b_.CreateStore(message, b_.CreateStructGEP(run_type_, run_, kErrorMessage));
+  b_.CreateStore(tables_.I32(step.node), AbiFieldAddress<quench_run>(b_, run_, Run::error_node));
+  b_.CreateStore(message, AbiFieldAddress<quench_run>(b_, run_, Run::error_message));
   b_.CreateRet(b_.getInt32(QUENCH_CODE_CHECK));
   b_.SetInsertPoint(fine);
 }

@@ -48,7 +48,6 @@ class RunEmitter {
   llvm::Value* Bytes(const Step& step);
   llvm::Value* Slot(int32_t slot);
   llvm::Value* SlotAddress(int32_t slot);
-  llvm::Value* Field(llvm::Value* base, llvm::StructType* type, unsigned index, llvm::Type* load);
   llvm::Value* LoadScalarBool(int buffer);
   llvm::Value* Allocate(llvm::Value* bytes, int output);  // leaves the run when there is no memory
   void CopyBytes(llvm::Value* to, llvm::Value* from, llvm::Value* bytes);
@@ -75,7 +74,7 @@ class RunEmitter {
   Tables tables_;
   llvm::PointerType* ptr_;
   llvm::Type *i8_, *i32_, *i64_, *size_;
-  llvm::StructType *run_type_, *host_type_, *arg_type_;
+  llvm::StructType* arg_type_;
   llvm::Function* function_ = nullptr;
   llvm::Function* thunk_ = nullptr;
   size_t most_buffers_ = 1;

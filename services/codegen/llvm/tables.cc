@@ -1,5 +1,6 @@
 #include "services/codegen/llvm/tables.h"
 
+#include "common/base/status.h"
 #include "common/runtime/abi.h"
 #include "services/codegen/llvm/artifact.h"
 
@@ -22,15 +23,14 @@ llvm::Constant* Tables::Text(const std::string& text) {
   return global;
 }
 
-llvm::Constant* Tables::Struct(const std::vector<llvm::Constant*>& members) {
-  return llvm::ConstantStruct::getAnon(context_, members);
+llvm::Constant* Tables::SizeOf(llvm::StructType* type) {
+  return I32(static_cast<int64_t>(module_.getDataLayout().getTypeAllocSize(type).getFixedValue()));
 }
 
-llvm::Constant* Tables::Sized(std::vector<llvm::Constant*> members) {
-  members.insert(members.begin(), I32(0));
-  llvm::StructType* type = llvm::ConstantStruct::getTypeForElements(context_, members);
-  members[0] =
-      I32(static_cast<int64_t>(module_.getDataLayout().getTypeAllocSize(type).getFixedValue()));
+llvm::Constant* Tables::StructOf(llvm::StructType* type,
+                                 const std::vector<llvm::Constant*>& members) {
+  for (unsigned i = 0; i < type->getNumElements(); ++i)
+    QUENCH_CHECK(members[i]->getType() == type->getElementType(i));  // else in the wrong order
   return llvm::ConstantStruct::get(type, members);
 }
 
@@ -47,7 +47,7 @@ llvm::Constant* Tables::Tensor(const std::string& name, DataType dtype,
   for (const Dim dim : dims) {
     const bool fixed = dim.is_static();
     values.push_back(
-        Struct({I64(fixed ? dim.value() : -1), I32(fixed ? -1 : dim.symbol()), I32(0)}));
+        Struct<quench_dim>(I64(fixed ? dim.value() : -1), I32(fixed ? -1 : dim.symbol()), I32(0)));
   }
   llvm::Constant* array = Null();
   if (!values.empty()) {
@@ -55,8 +55,9 @@ llvm::Constant* Tables::Tensor(const std::string& name, DataType dtype,
         llvm::ConstantArray::get(llvm::ArrayType::get(values[0]->getType(), values.size()), values),
         "dims");
   }
-  return Address(Sized({I32(static_cast<int64_t>(dtype)), I32(static_cast<int64_t>(dims.size())),
-                        I32(0), Text(name), array, Null()}),
+  return Address(Sized<quench_tensor_info>(I32(static_cast<int64_t>(dtype)),
+                                           I32(static_cast<int64_t>(dims.size())), I32(0),
+                                           Text(name), array, Null()),
                  "tensor");
 }
 
@@ -71,11 +72,11 @@ llvm::Constant* SymbolInfo(Tables& tables, const Symbol& symbol) {
   } else if (symbol.is_runtime()) {
     kind = QUENCH_SYMBOL_RUNTIME;
   }
-  return tables.Address(
-      tables.Sized({tables.I32(kind), tables.Text(symbol.name), tables.I64(symbol.min),
-                    tables.I64(symbol.max), tables.I64(symbol.multiple_of), tables.I32(from.input),
-                    tables.I32(from.axis)}),
-      "symbol");
+  return tables.Address(tables.Sized<quench_symbol_info>(
+                            tables.I32(kind), tables.Text(symbol.name), tables.I64(symbol.min),
+                            tables.I64(symbol.max), tables.I64(symbol.multiple_of),
+                            tables.I32(from.input), tables.I32(from.axis)),
+                        "symbol");
 }
 
 }  // namespace
@@ -106,12 +107,13 @@ absl::Status EmitModel(ModuleBuilder& builder, const ModelTables& model) {
   llvm::Constant* uuid =
       tables.Address(llvm::ConstantDataArray::getString(state.context, model.uuid), "uuid");
   llvm::Constant* info = tables.Address(
-      tables.Sized({tables.I32(QUENCH_MODEL_MAGIC), tables.I32(QUENCH_ABI_VERSION),
-                    tables.I32(state.target.machine), tables.Text(graph.name), uuid,
-                    tables.Text(model.fingerprint), tables.Text(model.producer),
-                    count(graph.inputs.size()), count(graph.outputs.size()), count(symbols.size()),
-                    count(variants.size()), tensors(graph.inputs), tensors(graph.outputs),
-                    tables.Pointers(symbols, "symbols"), tables.Pointers(variants, "variants")}),
+      tables.Sized<quench_model>(
+          tables.I32(QUENCH_MODEL_MAGIC), tables.I32(QUENCH_ABI_VERSION),
+          tables.I32(state.target.machine), tables.Text(graph.name), uuid,
+          tables.Text(model.fingerprint), tables.Text(model.producer), count(graph.inputs.size()),
+          count(graph.outputs.size()), count(symbols.size()), count(variants.size()),
+          tensors(graph.inputs), tensors(graph.outputs), tables.Pointers(symbols, "symbols"),
+          tables.Pointers(variants, "variants")),
       "model");
 
   llvm::Type* ptr = llvm::PointerType::getUnqual(state.context);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "services/codegen/llvm/abi_structs.h"
 #include "services/codegen/llvm/internal.h"
 
 namespace quench::codegen {
@@ -26,9 +27,18 @@ class Tables {
   }
   // Address of a zero-terminated string.
   llvm::Constant* Text(const std::string& text);
-  // Struct whose first member is its own size as u32.
-  llvm::Constant* Sized(std::vector<llvm::Constant*> members);
-  llvm::Constant* Struct(const std::vector<llvm::Constant*>& members);
+  // A struct of abi.h with these members.
+  template <typename Type, typename... Members>
+  llvm::Constant* Struct(Members*... members) {
+    static_assert(sizeof...(Members) == AbiStruct<Type>::kFields.size());
+    return StructOf(LlvmType<Type>(context_), {members...});
+  }
+  // The same, for one whose first member is its own size: of the others.
+  template <typename Type, typename... Members>
+  llvm::Constant* Sized(Members*... members) {
+    static_assert(AbiStruct<Type>::size == 0);
+    return Struct<Type>(SizeOf(LlvmType<Type>(context_)), members...);
+  }
   // Address of a constant.
   llvm::Constant* Address(llvm::Constant* value, const std::string& name);
   // Address of an array of pointers to these constants; null without any.
@@ -37,6 +47,10 @@ class Tables {
   llvm::Constant* Tensor(const std::string& name, DataType dtype, const std::vector<Dim>& dims);
 
  private:
+  llvm::Constant* SizeOf(llvm::StructType* type);
+  static llvm::Constant* StructOf(llvm::StructType* type,
+                                  const std::vector<llvm::Constant*>& members);
+
   llvm::Module& module_;
   llvm::LLVMContext& context_;
   std::string prefix_;
