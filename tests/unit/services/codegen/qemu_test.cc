@@ -1,13 +1,12 @@
-// Artifacts for other CPUs: run by a cross-compiled demo under qemu's user mode, compared with the
-// host's.
+// Artifacts for other CPUs: run by a cross-compiled program under qemu's user mode, on inputs of
+// which no two elements are alike, and every element that comes out compared with the interpreter's.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <sstream>
+#include <cstring>
+#include <fstream>
 
 #include "common/base/status.h"
 #include "common/ops/evaluate.h"
@@ -17,56 +16,192 @@
 namespace quench::codegen {
 namespace {
 
-// What a shell command prints; empty when it fails.
-std::string Output(const std::string& command) {
-  std::string text;
-  FILE* pipe = ::popen((command + " 2>/dev/null").c_str(), "r");
-  if (pipe == nullptr) return "";
+struct CommandResult {
+  std::string text;  // what it prints, errors included
+  bool ok = false;
+};
+
+CommandResult Execute(const std::string& command) {
+  CommandResult result;
+  FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return result;
   std::array<char, 4096> chunk;
   while (const size_t n = std::fread(chunk.data(), 1, chunk.size(), pipe))
-    text.append(chunk.data(), n);
-  return ::pclose(pipe) == 0 ? text : "";
+    result.text.append(chunk.data(), n);
+  result.ok = ::pclose(pipe) == 0;
+  return result;
 }
 
 struct Cross {
   std::string target, compiler, emulator, sysroot;
 };
 
-// All first values that the demo prints after "=".
-std::vector<double> Numbers(const std::string& text) {
-  std::vector<double> numbers;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const size_t equals = line.find('=');
-    if (equals == std::string::npos) continue;
-    std::istringstream values(line.substr(equals + 1));
-    for (double value; values >> value;) numbers.push_back(value);
-  }
-  return numbers;
+// ---- tensors as run_files.c reads and writes them ----
+
+void WriteTensor(const std::filesystem::path& path, const Tensor& tensor) {
+  std::ofstream file(path, std::ios::binary);
+  const int64_t rank = tensor.rank();
+  file.write(reinterpret_cast<const char*>(&rank), sizeof rank);
+  file.write(reinterpret_cast<const char*>(tensor.dims().data()),
+             static_cast<std::streamsize>(tensor.dims().size() * sizeof(int64_t)));
+  file.write(reinterpret_cast<const char*>(tensor.bytes().data()),
+             static_cast<std::streamsize>(tensor.bytes().size()));
 }
 
-Graph TestGraph() {
+absl::StatusOr<Tensor> ReadTensor(const std::filesystem::path& path, DataType dtype) {
+  QUENCH_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
+  int64_t rank = 0;
+  if (bytes.size() < sizeof rank) return Internal("`{}` is cut", path.string());
+  std::memcpy(&rank, bytes.data(), sizeof rank);
+  const size_t begin = sizeof rank * static_cast<size_t>(rank + 1);
+  if (bytes.size() < begin) return Internal("`{}` is cut", path.string());
+  std::vector<int64_t> dims(static_cast<size_t>(rank));
+  std::memcpy(dims.data(), bytes.data() + sizeof rank, begin - sizeof rank);
+  Tensor tensor = Tensor::Zeros(dtype, dims);
+  if (bytes.size() != begin + tensor.bytes().size())
+    return Internal("`{}` has {} bytes", path.string(), bytes.size());
+  std::memcpy(tensor.mutable_bytes(), bytes.data() + begin, tensor.bytes().size());
+  return tensor;
+}
+
+class QemuTest : public ::testing::TestWithParam<Cross> {
+ protected:
+  void SetUp() override {
+    if (!Execute("command -v " + cross_.compiler).ok ||
+        !Execute("command -v " + cross_.emulator).ok) {
+      GTEST_SKIP() << cross_.compiler << " or " << cross_.emulator << " is not installed";
+    }
+    program_ = folder_.path() / "run_files";
+    const std::string root = QUENCH_SOURCE_DIR;
+    std::string build = cross_.compiler + " -std=c11 -O1 -Wall -Werror -I" + root;
+    for (const char* source : {"cpu.c", "open.c", "pool.c", "session.c"})
+      build += " " + root + "/common/runtime/" + source;
+    const CommandResult built =
+        Execute(build + " " + root + "/tests/unit/services/codegen/run_files.c -o " +
+                program_.string() + " -ldl -lpthread");
+    ASSERT_TRUE(built.ok) << built.text;
+  }
+
+  // All outputs of the library on the emulated CPU, with two threads. `graph` has their types.
+  absl::StatusOr<std::vector<Tensor>> Run(const Graph& graph, const Compiled& compiled,
+                                          const std::vector<Tensor>& inputs) const {
+    QUENCH_ASSIGN_OR_RETURN(const TempDir files, TempDir::Create());
+    for (size_t i = 0; i < inputs.size(); ++i)
+      WriteTensor(files.path() / fmt::format("input_{}", i), inputs[i]);
+    const CommandResult run =
+        Execute(fmt::format("{} -L {} {} {} 2 {}", cross_.emulator, cross_.sysroot,
+                            program_.string(), compiled.library().string(), files.path().string()));
+    if (!run.ok) return Internal("{} failed: {}", cross_.emulator, run.text);
+    std::vector<Tensor> outputs;
+    for (const ValueId id : graph.outputs) {
+      QUENCH_ASSIGN_OR_RETURN(Tensor output,
+                              ReadTensor(files.path() / fmt::format("output_{}", outputs.size()),
+                                         graph.value(id).type.dtype));
+      outputs.push_back(std::move(output));
+    }
+    return outputs;
+  }
+
+  const Cross cross_ = GetParam();
+
+ private:
+  const TempDir folder_ = *TempDir::Create();
+  std::filesystem::path program_;
+};
+
+// ---- floats ----
+
+using Ints = std::vector<int64_t>;
+using Attributes = std::map<std::string, Attribute>;
+
+struct FloatLayer {
+  std::string op;
+  Ints x;       // dims of the first input
+  Ints w = {};  // dims of the weights, if there are any
+  Attributes attributes = {};
+};
+
+// Odd sizes and unequal paddings, strides and kernels: a wrong row, column, channel or border gives
+// another number.
+std::vector<FloatLayer> FloatLayers() {
+  const std::string upper = "SAME_UPPER", lower = "SAME_LOWER";
+  return {
+      {"Conv", {1, 3, 15, 13}, {10, 3, 3, 3}, {{"pads", Ints{1, 1, 1, 1}}}},
+      {"Conv",
+       {2, 3, 23, 17},
+       {20, 3, 7, 7},
+       {{"pads", Ints{3, 3, 3, 3}}, {"strides", Ints{2, 2}}}},
+      {"Conv", {1, 16, 11, 7}, {24, 16, 3, 3}, {{"auto_pad", upper}, {"strides", Ints{2, 2}}}},
+      {"Conv", {1, 17, 8, 9}, {9, 17, 5, 4}, {{"auto_pad", lower}}},
+      {"Conv",
+       {1, 8, 9, 14},
+       {8, 8, 3, 3},
+       {{"pads", Ints{2, 0, 1, 3}}, {"dilations", Ints{2, 1}}}},
+      {"Conv", {1, 32, 5, 7}, {40, 32, 1, 1}},
+      {"Conv", {1, 32, 9, 7}, {16, 32, 1, 1}, {{"strides", Ints{2, 2}}}},
+      {"Conv", {1, 12, 7, 9}, {18, 4, 3, 3}, {{"pads", Ints{1, 1, 1, 1}}, {"group", int64_t{3}}}},
+      {"Conv", {1, 21, 9, 11}, {21, 1, 3, 3}, {{"pads", Ints{1, 1, 1, 1}}, {"group", int64_t{21}}}},
+      {"Conv",
+       {1, 16, 13, 9},
+       {16, 1, 5, 5},
+       {{"auto_pad", upper}, {"strides", Ints{2, 2}}, {"group", int64_t{16}}}},
+      {"Conv", {2, 5, 31}, {7, 5, 4}, {{"pads", Ints{1, 2}}, {"strides", Ints{3}}}},
+      {"ConvTranspose", {1, 8, 5, 6}, {8, 6, 3, 3}, {{"strides", Ints{2, 2}}}},
+      {"MatMul", {3, 7, 33}, {33, 37}},
+      {"Gemm", {5, 19}, {23, 19}, {{"transB", int64_t{1}}}},
+      {"MaxPool",
+       {1, 11, 9, 7},
+       {},
+       {{"kernel_shape", Ints{3, 3}}, {"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{2, 2}}}},
+      {"AveragePool",
+       {1, 16, 9, 7},
+       {},
+       {{"kernel_shape", Ints{3, 2}}, {"pads", Ints{1, 0, 1, 1}}, {"strides", Ints{2, 1}}}},
+      {"GlobalAveragePool", {2, 13, 5, 7}},
+      {"Softmax", {3, 5, 29}, {}, {{"axis", int64_t{1}}}},
+      {"ReduceMax", {3, 5, 29}},
+      {"Transpose", {3, 5, 29}, {}, {{"perm", Ints{2, 0, 1}}}},
+      {"Tanh", {3, 41}},
+  };
+}
+
+// Two convolutions of any size, the second of which reads the first one's layout. The first input
+// of its graph, as its symbols say.
+ValueId SymbolicImages(Graph& graph) {
+  const Dim n = Dim::OfSymbol(graph.symbols->AddInput("n", {0, 0}, {1, 8}));
+  const Dim height = Dim::OfSymbol(graph.symbols->AddInput("height", {0, 2}, {5, 40}));
+  const ValueId x = graph.AddInput("images", Type::Tensor(DataType::kF32, {n, 3, height, 11}));
+  const Attributes padded = {{"pads", Ints{1, 1, 1, 1}}};
+  const ValueId first =
+      Node1(graph, "Relu",
+            {Node1(graph, "Conv", {x, graph.AddConstant("w", Values({16, 3, 3, 3}, 3))}, padded)});
+  const ValueId second =
+      Node1(graph, "Conv", {first, graph.AddConstant("v", Values({16, 16, 3, 3}, 4))}, padded);
+  graph.outputs.push_back(Node1(graph, "Add", {second, first}));
+  const ValueId pooled = Node1(graph, "GlobalAveragePool", {Node1(graph, "Tanh", {second})});
+  return Node1(graph, "Flatten", {pooled});
+}
+
+// Every layer is an output of its own.
+Graph FloatGraph() {
   Graph graph;
-  graph.name = "cross";
-  auto f32 = [](std::vector<Dim> dims) { return Type::Tensor(DataType::kF32, std::move(dims)); };
-  const Dim n = Dim::OfSymbol(graph.symbols->AddInput("n", {0, 0}, {2, 8}));
-  const ValueId x = graph.AddInput("x", f32({n, 3, 12, 12}));
-  const ValueId w = graph.AddConstant("w", Values({8, 3, 3, 3}));
-  const ValueId bias = graph.AddConstant("b", Values({8}, 4));
-  const ValueId conv =
-      Node1(graph, "Conv", {x, w, bias}, {{"kernel_shape", std::vector<int64_t>{3, 3}}});
-  const ValueId pooled = Node1(graph, "GlobalAveragePool", {Node1(graph, "Tanh", {conv})});
-  const ValueId flat = Node1(graph, "Flatten", {pooled});
-  const ValueId v = graph.AddConstant("v", Values({8, 10}, 3));
-  graph.outputs = {Node1(graph, "Softmax", {Node1(graph, "MatMul", {flat, v})}),
-                   Node1(graph, "Exp", {conv})};
+  graph.name = "floats";
+  const ValueId flat = SymbolicImages(graph);
+  uint64_t seed = 100;
+  for (const FloatLayer& layer : FloatLayers()) {
+    const ValueId x = graph.AddInput(
+        "x", Type::Tensor(DataType::kF32, std::vector<Dim>(layer.x.begin(), layer.x.end())));
+    std::vector<ValueId> inputs = {x};
+    if (!layer.w.empty()) inputs.push_back(graph.AddConstant("w", Values(layer.w, ++seed)));
+    graph.outputs.push_back(Node1(graph, layer.op, inputs, layer.attributes));
+  }
   for (const DataType dtype : {DataType::kI4, DataType::kU8}) {  // weights that stay integers
-    Tensor integers = Tensor::Zeros(dtype, {8, 512});
+    Tensor integers = Tensor::Zeros(dtype, {16, 512});
     for (size_t i = 0; i < integers.bytes().size(); ++i)
       integers.mutable_bytes()[i] = static_cast<std::byte>(i * 89);
     const ValueId real =
         Node1(graph, "DequantizeLinear",
-              {graph.AddConstant("q", integers), graph.AddConstant("scale", Values({2, 512}, 5))},
+              {graph.AddConstant("q", integers), graph.AddConstant("scale", Values({4, 512}, 5))},
               {{"axis", int64_t{0}}, {"block_size", int64_t{4}}});
     graph.outputs.push_back(Node1(graph, "MatMul", {flat, real}));
   }
@@ -74,70 +209,28 @@ Graph TestGraph() {
   return graph;
 }
 
-// The demo program for another CPU; "" when it cannot be built.
-std::string BuildDemo(const Cross& cross, const std::filesystem::path& folder) {
-  const std::string demo = folder / "demo";
-  const std::string runtime = std::string(QUENCH_SOURCE_DIR) + "/common/runtime/";
-  const std::string build = cross.compiler + " -std=c11 -O1 -I" + QUENCH_SOURCE_DIR + " " +
-                            runtime + "cpu.c " + runtime + "open.c " + runtime + "pool.c " +
-                            runtime + "session.c " + runtime + "demo.c -o " + demo +
-                            " -ldl -lpthread && echo built";
-  return Output(build) == "built\n" ? demo : "";
-}
-
-std::string RunHere(const std::filesystem::path& library) {
-  return Output(std::string(QUENCH_DEMO) + " " + library.string() + " 2 61");
-}
-
-class QemuTest : public ::testing::TestWithParam<Cross> {
- protected:
-  void SetUp() override {
-    if (Output("command -v " + cross_.compiler).empty() ||
-        Output("command -v " + cross_.emulator).empty()) {
-      GTEST_SKIP() << cross_.compiler << " or " << cross_.emulator << " is not installed";
-    }
-    demo_ = BuildDemo(cross_, folder_.path());
-    ASSERT_FALSE(demo_.empty());
-  }
-  // What the demo computes on the emulated CPU, every input byte being 61.
-  std::vector<double> Run(const Compiled& compiled) const {
-    return Numbers(Output(cross_.emulator + " -L " + cross_.sysroot + " " + demo_ + " " +
-                          compiled.library().string() + " 2 61"));
-  }
-
-  const Cross cross_ = GetParam();
-
- private:
-  const TempDir folder_ = *TempDir::Create();
-  std::string demo_;
-};
-
-TEST_P(QemuTest, RunsWithTheHostsResults) {
-  const Graph graph = TestGraph();
-  for (const int level : {0, 1, 3}) {
+TEST_P(QemuTest, FloatsAreTheInterpreters) {
+  const Graph graph = FloatGraph();
+  const std::vector<Tensor> inputs =
+      RandomInputs(InputsOf(graph), 7, {{"n", 2}, {"height", 9}}).value();
+  const std::vector<Tensor> expected = ops::Evaluate(graph, inputs).value();
+  for (const int level : {0, 1, 2, 3}) {
     CompileOptions options;
     options.opt_level = level;
-    const absl::StatusOr<Compiled> host = CompileGraph(graph, options);
-    ASSERT_TRUE(host.ok()) << host.status();
     options.target = cross_.target;
-    const absl::StatusOr<Compiled> other = CompileGraph(graph, options);
-    ASSERT_TRUE(other.ok()) << other.status();
-    // Every input byte is 61: elements of 0x3d3d3d3d, about 0.046.
-    const std::vector<double> actual = Run(*other);
-    const std::vector<double> expected = Numbers(RunHere(host->library()));
-    ASSERT_FALSE(expected.empty());
-    ASSERT_EQ(actual.size(), expected.size());
+    const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    const absl::StatusOr<std::vector<Tensor>> actual = Run(graph, *compiled, inputs);
+    ASSERT_TRUE(actual.ok()) << actual.status();
     for (size_t i = 0; i < expected.size(); ++i) {
-      EXPECT_NEAR(actual[i], expected[i], 1e-4 * std::max(1.0, std::abs(expected[i])))
-          << "level " << level << ", value " << i;
+      EXPECT_LE(RelativeError((*actual)[i], expected[i]), 1e-5)
+          << "level " << level << ", output " << i << " (`" << graph.value(graph.outputs[i]).name
+          << "`)";
     }
   }
 }
 
-struct Checked {
-  std::string name;
-  double size = 0;
-};
+// ---- bytes ----
 
 // What a graph computes on this CPU.
 std::vector<Tensor> OnThisCpu(const Graph& graph, const std::vector<Tensor>& inputs) {
@@ -145,60 +238,54 @@ std::vector<Tensor> OnThisCpu(const Graph& graph, const std::vector<Tensor>& inp
   return Artifact::Open(compiled.library(), 1).value()->Run(inputs).value();
 }
 
-// Every layer and function of bytes, on inputs that differ from 61 by a constant; outputs are how
-// many elements have the bits that the integers mean, or, after functions of floats, those of this
-// CPU.
-Graph CheckedByteLayers(std::vector<Checked>& checked) {
-  Graph all;
-  all.name = "bytes";
+struct ByteCases {
+  Graph graph;  // one output for each
+  std::vector<std::string> names;
+  std::vector<Tensor> inputs, expected;
+};
+
+// Every layer and function of bytes in one graph. Expected are the bits that the integers mean, or,
+// after functions of floats, those of this CPU.
+ByteCases AllByteLayers() {
+  ByteCases all;
+  all.graph.name = "bytes";
   std::vector<Graph> graphs = ByteFunctions();
   for (const ByteLayer& layer : ByteLayers()) graphs.push_back(ByteGraph(layer));
   const size_t exact = graphs.size();
   for (const ByteLayer& layer : ByteActivations()) graphs.push_back(ByteGraph(layer));
   for (size_t g = 0; g < graphs.size(); ++g) {
     const Graph& graph = graphs[g];
-    std::vector<Tensor> inputs = ByteInputs(graph);
+    const std::vector<Tensor> inputs = ByteInputs(graph);
     const std::vector<Tensor> expected =
         g < exact ? ops::Evaluate(InIntegers(graph), inputs).value() : OnThisCpu(graph, inputs);
-    const std::vector<ValueId> values = AppendGraph(all, graph, graph.name);
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const ValueId input = values[static_cast<size_t>(graph.inputs[i])];
-      for (int64_t k = 0; k < inputs[i].size(); ++k) inputs[i].mutable_bytes()[k] ^= std::byte{61};
-      const ValueId seed = all.AddInput("seed", all.value(input).type);
-      const ValueId pattern = all.AddConstant("pattern", inputs[i]);
-      all.ReplaceUses(input, Node1(all, "BitwiseXor", {seed, pattern}));
-    }
-    // In another shape, so that the comparison is not part of what is compared.
-    const int64_t size = expected[0].size();
-    const ValueId flat = Node1(all, "Reshape",
-                               {values[static_cast<size_t>(graph.outputs[0])],
-                                all.AddConstant("flat", Tensor::I64({1, size, 1}))});
-    const ValueId right = Node1(
-        all, "Equal", {flat, all.AddConstant("expected", expected[0].Reshaped({1, size, 1}))});
-    const ValueId ones =
-        Node1(all, "Cast", {right}, {{"to", static_cast<int64_t>(DataType::kI32)}});
-    all.outputs.push_back(Node1(all, "ReduceSum", {ones}, {{"keepdims", int64_t{0}}}));
-    checked.push_back({graph.name, static_cast<double>(expected[0].size())});
+    const std::vector<ValueId> values = AppendGraph(all.graph, graph, graph.name);
+    for (const ValueId input : graph.inputs)
+      all.graph.inputs.push_back(values[static_cast<size_t>(input)]);
+    all.inputs.insert(all.inputs.end(), inputs.begin(), inputs.end());
+    all.graph.outputs.push_back(values[static_cast<size_t>(graph.outputs[0])]);
+    all.expected.push_back(expected[0]);
+    all.names.push_back(graph.name);
   }
-  all.Compact();
-  Infer(all);
+  Infer(all.graph);
   return all;
 }
 
 TEST_P(QemuTest, IntegersHaveTheSameBits) {
-  std::vector<Checked> checked;
-  const Graph graph = CheckedByteLayers(checked);
+  const ByteCases cases = AllByteLayers();
   std::vector<std::string> targets = {cross_.target};
   if (cross_.target == "aarch64") targets.push_back("aarch64-dotprod");
   for (const std::string& target : targets) {
     CompileOptions options;
     options.target = target;
-    const absl::StatusOr<Compiled> other = CompileGraph(graph, options);
-    ASSERT_TRUE(other.ok()) << other.status();
-    const std::vector<double> equal = Run(*other);
-    ASSERT_EQ(equal.size(), checked.size()) << target;
-    for (size_t i = 0; i < checked.size(); ++i)
-      EXPECT_EQ(equal[i], checked[i].size) << target << ", " << checked[i].name;
+    const absl::StatusOr<Compiled> compiled = CompileGraph(cases.graph, options);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    const absl::StatusOr<std::vector<Tensor>> actual = Run(cases.graph, *compiled, cases.inputs);
+    ASSERT_TRUE(actual.ok()) << actual.status();
+    for (size_t i = 0; i < cases.expected.size(); ++i) {
+      const auto a = (*actual)[i].bytes(), b = cases.expected[i].bytes();
+      EXPECT_EQ((*actual)[i].dims(), cases.expected[i].dims());
+      EXPECT_TRUE(std::ranges::equal(a, b)) << target << ", " << cases.names[i];
+    }
   }
 }
 
