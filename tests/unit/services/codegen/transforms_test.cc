@@ -1,0 +1,103 @@
+// How many layout transforms codegen puts into well-known networks.
+//
+// A transform is a copy of a whole activation from one layout to another, which computes nothing:
+// it stands wherever a kernel wants another layout than the one before it gives. How to read a
+// change of the numbers below: fewer is what every change of kernels and of the joint choice is
+// after, so write the new number down; more means that a kernel (or a group that no kernel takes
+// any longer) has come to want row-major data amid blocked ones, and is right only where the
+// transforms save more than they cost, as a measurement of the network shows. The failure lists the
+// transforms, so that the two lists can be compared.
+#include <gtest/gtest.h>
+
+#include <fmt/ranges.h>
+
+#include "common/base/status.h"
+#include "common/ops/op.h"
+#include "services/codegen/build.h"
+#include "tests/support/networks.h"
+
+namespace quench::codegen {
+namespace {
+
+// Emits no code; remembers the transforms that BuildProgram asks for.
+class TransformCounter : public KernelEmitter {
+ public:
+  void AllowFusion(bool) override {}
+  absl::StatusOr<EmittedKernel> EmitLoops(const loops::Function& function,
+                                          std::span<const Layout> layouts, SymbolTable&,
+                                          bool) override {
+    if (function.name == "transform")
+      transforms_.push_back(layouts[0].ToString() + " to " + layouts[1].ToString());
+    return Kernel(function.name);
+  }
+  absl::StatusOr<EmittedKernel> EmitVector(
+      const std::string& name, const std::string&, Dim, Dim, SymbolTable&,
+      const std::function<absl::Status(VectorBuilder&)>&) override {
+    return Kernel(name);
+  }
+  const std::vector<std::string>& transforms() const { return transforms_; }
+
+ private:
+  static EmittedKernel Kernel(const std::string& name) {
+    EmittedKernel kernel;
+    kernel.symbol = name;
+    return kernel;
+  }
+  std::vector<std::string> transforms_;
+};
+
+struct Network {
+  const char* name;
+  Graph (*make)();
+  size_t avx2, avx512;  // transforms for x86-64-v3 and x86-64-v4
+};
+
+void PrintTo(const Network& network, std::ostream* out) { *out << network.name; }
+
+constexpr Network kNetworks[] = {
+    {"resnet50", testing::Resnet50, 2, 2},
+    {"densenet121", testing::Densenet121, 120, 120},
+    {"googlenet", testing::Googlenet, 45, 45},
+    {"yolov5n", testing::Yolov5n, 40, 40},
+    {"bert_base", testing::BertBase, 0, 0},
+};
+
+// "VALUE: FROM to TO" of each transform.
+absl::StatusOr<std::vector<std::string>> Transforms(const Graph& network,
+                                                    const std::string& target) {
+  QUENCH_ASSIGN_OR_RETURN(Graph graph, passes::RunPipeline(network, {}, {}));
+  QUENCH_RETURN_IF_ERROR(ops::InferGraph(graph));
+  QUENCH_ASSIGN_OR_RETURN(graph, passes::RunCodegenPasses(std::move(graph), {}, {}));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<Target> targets, ResolveTarget(target));
+  TransformCounter counter;
+  WeightTable weights;
+  QUENCH_ASSIGN_OR_RETURN(const BuiltProgram built,
+                          BuildProgram(graph, targets.back(), {}, counter, weights, {}));
+  std::vector<std::string> texts;
+  for (const Step& step : built.program.steps) {
+    if (step.kind != Step::Kind::kCall || step.kernel.symbol != "transform") continue;
+    const Buffer& from = built.program.buffers[static_cast<size_t>(step.buffers[0])];
+    texts.push_back(fmt::format("{}: {}", from.name, counter.transforms()[texts.size()]));
+  }
+  EXPECT_EQ(texts.size(), counter.transforms().size());
+  return texts;
+}
+
+class TransformsTest : public ::testing::TestWithParam<Network> {};
+
+TEST_P(TransformsTest, AreAsManyAsWrittenDown) {
+  const Graph network = GetParam().make();
+  for (const auto& [target, expected] :
+       {std::pair{"x86-64-v3", GetParam().avx2}, std::pair{"x86-64-v4", GetParam().avx512}}) {
+    const absl::StatusOr<std::vector<std::string>> found = Transforms(network, target);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(found->size(), expected)
+        << target << ":\n  " << fmt::format("{}", fmt::join(*found, "\n  "));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, TransformsTest, ::testing::ValuesIn(kNetworks),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace quench::codegen
