@@ -24,6 +24,7 @@ struct Frontend {
                                      const StepContext& context);
   absl::StatusOr<std::vector<UnsupportedOp>> (*find_unsupported)(const std::filesystem::path& path,
                                                                  const ImportOptions& options);
+  std::vector<KnownOp> (*known_ops)();
   absl::StatusOr<std::vector<std::string>> (*external_locations)(const std::filesystem::path& path);
 };
 

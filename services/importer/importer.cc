@@ -1,5 +1,8 @@
 #include "services/importer/importer.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "services/importer/frontend.h"
@@ -50,6 +53,15 @@ absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupported(const std::filesystem
                                                            const ImportOptions& options) {
   QUENCH_ASSIGN_OR_RETURN(const Frontend* frontend, PickFrontend(path, options.format));
   return frontend->find_unsupported(path, options);
+}
+
+std::vector<KnownOp> KnownOps() {
+  std::vector<KnownOp> all;
+  for (const Frontend* frontend : AllFrontends()) {
+    std::vector<KnownOp> known = frontend->known_ops();
+    std::move(known.begin(), known.end(), std::back_inserter(all));
+  }
+  return all;
 }
 
 std::vector<std::string> WarningsOf(const Graph& graph) {

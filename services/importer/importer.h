@@ -49,6 +49,16 @@ absl::StatusOr<Imported> ImportModel(const std::filesystem::path& path,
 // cannot run, for example. They travel in the graph's metadata, as `warning.<node>`.
 std::vector<std::string> WarningsOf(const Graph& graph);
 
+// An operator that a format has, and what Quench makes of it.
+struct KnownOp {
+  std::string domain, name;  // the domain of ONNX's own is ""
+  std::string op;            // of the catalogue, that it ends as; "" where it is a constant
+  bool supported = false;
+  std::vector<std::string> restrictions;  // what must hold, one sentence each; none: all is taken
+};
+// Sorted by domain and name.
+std::vector<KnownOp> KnownOps();
+
 struct UnsupportedOp {
   std::string domain, op;
   int64_t opset = 0;

@@ -148,6 +148,11 @@ TEST(ProgramTest, ListingsForPeopleAndScripts) {
   EXPECT_NE(work.Run({"ops", "conv"}).out.find("ConvTranspose"), std::string::npos);
   EXPECT_EQ(work.Run({"ops", "convoluted"}).exit_code, 1);
   EXPECT_GT(nlohmann::json::parse(work.Run({"ops", "--format", "json"}).out).size(), 100u);
+  const auto squeeze =
+      nlohmann::json::parse(work.Run({"ops", "unsqueeze", "--format", "json"}).out)[0];
+  EXPECT_EQ(squeeze.at("state"), "restricted");
+  EXPECT_EQ(squeeze.at("restrictions").size(), 1u);
+  EXPECT_NE(work.Run({"ops", "SequenceAt"}).out.find("missing"), std::string::npos);
   EXPECT_GE(nlohmann::json::parse(work.Run({"targets", "--format", "json"}).out).size(), 5u);
   EXPECT_EQ(work.Run({"ops", "--model", DigitsModel()}).exit_code, 0);
   EXPECT_EQ(

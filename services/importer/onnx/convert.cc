@@ -19,6 +19,15 @@ constexpr OnnxOp kRows[] = {
 #undef QUENCH_ONNX_OP
 };
 
+struct Restriction {
+  std::string_view domain, name, text;
+};
+constexpr Restriction kRestrictions[] = {
+#define QUENCH_RESTRICTION(domain, name, text) {domain, #name, text},
+#include "services/importer/onnx/restrictions.def"
+#undef QUENCH_RESTRICTION
+};
+
 template <typename T>
 Tensor ScalarOf(DataType dtype, T value) {
   return Tensor::Of(dtype, {}, std::vector<T>{value});
@@ -85,6 +94,14 @@ const OnnxOp* FindOnnxOp(std::string_view domain, std::string_view name) {
 bool IsSupported(std::string_view domain, std::string_view name) {
   const OnnxOp* row = FindOnnxOp(domain, name);
   return row != nullptr && (row->canonical.empty() || ops::FindOp(row->canonical) != nullptr);
+}
+
+std::vector<std::string_view> RestrictionsOf(std::string_view domain, std::string_view name) {
+  std::vector<std::string_view> texts;
+  for (const Restriction& row : kRestrictions) {
+    if (row.domain == domain && row.name == name) texts.push_back(row.text);
+  }
+  return texts;
 }
 
 ValueId Converter::Scalar(DataType dtype, double value) {

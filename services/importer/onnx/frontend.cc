@@ -4,6 +4,7 @@
 #include "common/base/status.h"
 #include "common/ir/verify.h"
 #include "services/importer/onnx/canonicalise.h"
+#include "services/importer/onnx/convert.h"
 #include "services/importer/onnx/names.h"
 #include "services/importer/onnx/reader.h"
 #include "services/importer/onnx/tensor_data.h"
@@ -74,6 +75,21 @@ absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupportedOnnx(const std::filesy
   return FindUnsupportedOps(file.proto, opsets, options);
 }
 
+std::vector<KnownOp> KnownOpsOfOnnx() {
+  std::vector<KnownOp> known;
+  for (const OnnxOp& row : AllOnnxOps()) {
+    KnownOp op{std::string(row.domain),
+               std::string(row.name),
+               std::string(row.canonical),
+               IsSupported(row.domain, row.name),
+               {}};
+    for (const std::string_view text : RestrictionsOf(row.domain, row.name))
+      op.restrictions.emplace_back(text);
+    known.push_back(std::move(op));
+  }
+  return known;
+}
+
 absl::StatusOr<std::vector<std::string>> ExternalLocationsOnnx(const std::filesystem::path& path) {
   QUENCH_ASSIGN_OR_RETURN(const ModelFile file, OpenModelFile(path));
   return ExternalLocationsIn(file.proto);
@@ -88,6 +104,7 @@ const Frontend& OnnxFrontend() {
                                      &LooksLikeOnnx,
                                      &ImportOnnx,
                                      &FindUnsupportedOnnx,
+                                     &KnownOpsOfOnnx,
                                      &ExternalLocationsOnnx};
   return kOnnx;
 }

@@ -128,7 +128,8 @@ def draw_network(name, folder):
 def uncovered(quench, exclusions):
     listed = json.loads(subprocess.run([quench, "ops", "--format", "json"], check=True, capture_output=True, text=True).stdout)
     drawn = {op for _, op in GENERATORS}
-    return [o["name"] for o in listed if o["name"] not in drawn and o["name"] not in exclusions]
+    catalogue = sorted({o["operator"] for o in listed} - {""})
+    return [op for op in catalogue if op not in drawn and op not in exclusions]
 
 
 def judge(harness, folder, results, jobs):

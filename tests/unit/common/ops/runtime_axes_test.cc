@@ -38,8 +38,8 @@ std::string InferError(const std::string& op, const Graph& graph) {
   return std::string(status.message());
 }
 
-const std::vector<std::vector<int64_t>> kAxes = {{0},     {1},      {2},        {-1},      {0, 2},
-                                                 {-2, 0}, {2, 1},   {0, 1, 2},  {2, 0, 1}, {-3, -1}};
+const std::vector<std::vector<int64_t>> kAxes = {{0},     {1},    {2},       {-1},      {0, 2},
+                                                 {-2, 0}, {2, 1}, {0, 1, 2}, {2, 0, 1}, {-3, -1}};
 
 TEST(RuntimeAxes, ReductionsOfAnyAxes) {
   const Tensor x = Iota({2, 3, 4}, -5);
@@ -89,8 +89,8 @@ TEST(RuntimeAxes, AxesAreCheckedByTheRun) {
     ExpectRunError("ReduceSum", {x, Tensor::I64({kLowest})}, "out of range", attributes);
     ExpectRunError("ReduceSum", {x, Tensor::I64({1, -1})}, "given twice", attributes);
   }
-  EXPECT_NE(InferError("ReduceSum", SymbolicNode("ReduceSum", {x, Tensor::I64({0})},
-                                                 {{"keepdims", int64_t{0}}}))
+  EXPECT_NE(InferError("ReduceSum",
+                       SymbolicNode("ReduceSum", {x, Tensor::I64({0})}, {{"keepdims", int64_t{0}}}))
                 .find("the rank of the output is not known"),
             std::string::npos);
   EXPECT_NE(InferError("ReduceSum", OneNode("ReduceSum", {x, Tensor::I64({0, 1, 0})},
@@ -101,8 +101,7 @@ TEST(RuntimeAxes, AxesAreCheckedByTheRun) {
 
 TEST(RuntimeAxes, SqueezeAndUnsqueeze) {
   const Tensor x = Iota({1, 3, 1, 2});
-  for (const std::vector<int64_t>& axes :
-       {std::vector<int64_t>{0}, {2}, {-2}, {0, 2}, {2, 0}}) {
+  for (const std::vector<int64_t>& axes : {std::vector<int64_t>{0}, {2}, {-2}, {0, 2}, {2, 0}}) {
     ExpectSameAsKnown("Squeeze", {x, Tensor::I64(axes)});
     ExpectSameAsKnown("Unsqueeze", {x, Tensor::I64(axes)});
   }
@@ -126,8 +125,7 @@ TEST(RuntimeAxes, SplitBySizes) {
     ExpectSameAsKnown("Split", {x, Tensor::I64(sizes)}, last, 3);
     const auto known = RunOp("Split", {x, Tensor::I64(sizes)}, last, 3);
     const auto symbolic = RunSymbolic("Split", {x, Tensor::I64(sizes)}, last, 3);
-    for (size_t i = 0; i < 3; ++i)
-      ExpectTensor(symbolic[i], known[i].dims(), Doubles(known[i]));
+    for (size_t i = 0; i < 3; ++i) ExpectTensor(symbolic[i], known[i].dims(), Doubles(known[i]));
   }
   ExpectRunError("Split", {x, Tensor::I64({2, 2})}, "do not add up", last, 2);
   ExpectRunError("Split", {x, Tensor::I64({2, 4})}, "part 1 does not fit", last, 2);
@@ -142,8 +140,10 @@ TEST(RuntimeAxes, SlicesInAnyDirection) {
   const Tensor x = Iota({3, 4, 5});
   for (const std::vector<int64_t>& axes : {std::vector<int64_t>{1}, {-1, 0}, {2, 0, 1}}) {
     const size_t count = axes.size();
-    for (const int64_t start : {int64_t{0}, int64_t{1}, int64_t{-2}, int64_t{9}, kLowest, kHighest}) {
-      for (const int64_t end : {int64_t{0}, int64_t{3}, int64_t{-1}, int64_t{-9}, kHighest, kLowest}) {
+    for (const int64_t start :
+         {int64_t{0}, int64_t{1}, int64_t{-2}, int64_t{9}, kLowest, kHighest}) {
+      for (const int64_t end :
+           {int64_t{0}, int64_t{3}, int64_t{-1}, int64_t{-9}, kHighest, kLowest}) {
         for (const int64_t step : {int64_t{1}, int64_t{2}, int64_t{-1}, int64_t{-3}, kLowest}) {
           const auto all = [&](int64_t value) {
             return Tensor::I64(std::vector<int64_t>(count, value));
