@@ -15,7 +15,9 @@ namespace {
 constexpr OnnxOp kRows[] = {
 #define QUENCH_ONNX_OP(domain, name, canonical, converter) \
   {domain, #name, canonical, &Convert##converter},
+#define QUENCH_ONNX_OP_MISSING(domain, name) {domain, #name, #name, nullptr},
 #include "services/importer/onnx/onnx_ops.def"
+#undef QUENCH_ONNX_OP_MISSING
 #undef QUENCH_ONNX_OP
 };
 
@@ -93,7 +95,7 @@ const OnnxOp* FindOnnxOp(std::string_view domain, std::string_view name) {
 
 bool IsSupported(std::string_view domain, std::string_view name) {
   const OnnxOp* row = FindOnnxOp(domain, name);
-  return row != nullptr && (row->canonical.empty() || ops::FindOp(row->canonical) != nullptr);
+  return row != nullptr && row->convert != nullptr;
 }
 
 std::vector<std::string_view> RestrictionsOf(std::string_view domain, std::string_view name) {

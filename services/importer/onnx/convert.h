@@ -89,7 +89,7 @@ struct OnnxOp {
   std::string_view domain;  // "" is ONNX's own
   std::string_view name;
   std::string_view canonical;  // the operator of the catalogue it needs, "" for none
-  ConvertFunction convert;
+  ConvertFunction convert;     // null where the catalogue lacks that operator
 };
 
 // The row of an operator, or null.

@@ -9,11 +9,21 @@
 #include <set>
 #include <string>
 
+#include "common/ops/op.h"
 #include "services/importer/importer.h"
 #include "services/importer/onnx/convert.h"
 
 namespace quench::importer {
 namespace {
+
+// A reader of the table sees which rows are wishes.
+TEST(OnnxOps, RowsSayWhetherTheCatalogueHasTheOperator) {
+  for (const OnnxOp& row : AllOnnxOps()) {
+    const bool has = row.canonical.empty() || ops::FindOp(std::string(row.canonical)) != nullptr;
+    EXPECT_EQ(row.convert != nullptr, has)
+        << row.name << (has ? ": the catalogue has it now, QUENCH_ONNX_OP" : ": QUENCH_ONNX_OP_MISSING");
+  }
+}
 
 TEST(Restrictions, AreOfOperatorsThatAreRead) {
   size_t restricted = 0;
