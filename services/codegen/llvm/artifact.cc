@@ -60,8 +60,8 @@ absl::Status EmitVariant(ModuleBuilder& builder, const Program& program, const T
   std::vector<llvm::Constant*> nodes, taps;
   for (const NodeEntry& node : program.nodes) {
     nodes.push_back(tables.Address(
-        tables.Sized<quench_node_info>(tables.I32(0), tables.Text(node.name), tables.Text(node.op),
-                                       tables.Text(node.kernel)),
+        tables.Sized<quench_node_info>({tables.I32(0), tables.Text(node.name), tables.Text(node.op),
+                                        tables.Text(node.kernel)}),
         "node"));
   }
   for (size_t i = 0; i < program.taps.size(); ++i) {
@@ -69,11 +69,11 @@ absl::Status EmitVariant(ModuleBuilder& builder, const Program& program, const T
     taps.push_back(tables.Tensor(program.tap_names[i], buffer.shape.dtype, buffer.shape.dims));
   }
   llvm::Constant* info = tables.Sized<quench_variant>(
-      tables.I32(program.num_slots), tables.I64(static_cast<int64_t>(target.required_features)),
-      tables.Text(target.name), tables.I32(static_cast<int64_t>(nodes.size())),
-      tables.I32(static_cast<int64_t>(taps.size())), tables.Pointers(nodes, "nodes"),
-      tables.Pointers(taps, "taps"), static_cast<llvm::Constant*>(plan),
-      static_cast<llvm::Constant*>(run));
+      {tables.I32(program.num_slots), tables.I64(static_cast<int64_t>(target.required_features)),
+       tables.Text(target.name), tables.I32(static_cast<int64_t>(nodes.size())),
+       tables.I32(static_cast<int64_t>(taps.size())), tables.Pointers(nodes, "nodes"),
+       tables.Pointers(taps, "taps"), static_cast<llvm::Constant*>(plan),
+       static_cast<llvm::Constant*>(run)});
   auto* global = new llvm::GlobalVariable(*state.module, info->getType(), /*isConstant=*/true,
                                           llvm::GlobalValue::ExternalLinkage, info, symbol);
   global->setVisibility(llvm::GlobalValue::HiddenVisibility);

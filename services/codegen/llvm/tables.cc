@@ -46,8 +46,8 @@ llvm::Constant* Tables::Tensor(const std::string& name, DataType dtype,
   std::vector<llvm::Constant*> values;
   for (const Dim dim : dims) {
     const bool fixed = dim.is_static();
-    values.push_back(
-        Struct<quench_dim>(I64(fixed ? dim.value() : -1), I32(fixed ? -1 : dim.symbol()), I32(0)));
+    values.push_back(Struct<quench_dim>(
+        {I64(fixed ? dim.value() : -1), I32(fixed ? -1 : dim.symbol()), I32(0)}));
   }
   llvm::Constant* array = Null();
   if (!values.empty()) {
@@ -55,9 +55,9 @@ llvm::Constant* Tables::Tensor(const std::string& name, DataType dtype,
         llvm::ConstantArray::get(llvm::ArrayType::get(values[0]->getType(), values.size()), values),
         "dims");
   }
-  return Address(Sized<quench_tensor_info>(I32(static_cast<int64_t>(dtype)),
-                                           I32(static_cast<int64_t>(dims.size())), I32(0),
-                                           Text(name), array, Null()),
+  return Address(Sized<quench_tensor_info>({I32(static_cast<int64_t>(dtype)),
+                                            I32(static_cast<int64_t>(dims.size())), I32(0),
+                                            Text(name), array, Null()}),
                  "tensor");
 }
 
@@ -73,9 +73,9 @@ llvm::Constant* SymbolInfo(Tables& tables, const Symbol& symbol) {
     kind = QUENCH_SYMBOL_RUNTIME;
   }
   return tables.Address(tables.Sized<quench_symbol_info>(
-                            tables.I32(kind), tables.Text(symbol.name), tables.I64(symbol.min),
-                            tables.I64(symbol.max), tables.I64(symbol.multiple_of),
-                            tables.I32(from.input), tables.I32(from.axis)),
+                            {tables.I32(kind), tables.Text(symbol.name), tables.I64(symbol.min),
+                             tables.I64(symbol.max), tables.I64(symbol.multiple_of),
+                             tables.I32(from.input), tables.I32(from.axis)}),
                         "symbol");
 }
 
@@ -108,12 +108,12 @@ absl::Status EmitModel(ModuleBuilder& builder, const ModelTables& model) {
       tables.Address(llvm::ConstantDataArray::getString(state.context, model.uuid), "uuid");
   llvm::Constant* info = tables.Address(
       tables.Sized<quench_model>(
-          tables.I32(QUENCH_MODEL_MAGIC), tables.I32(QUENCH_ABI_VERSION),
-          tables.I32(state.target.machine), tables.Text(graph.name), uuid,
-          tables.Text(model.fingerprint), tables.Text(model.producer), count(graph.inputs.size()),
-          count(graph.outputs.size()), count(symbols.size()), count(variants.size()),
-          tensors(graph.inputs), tensors(graph.outputs), tables.Pointers(symbols, "symbols"),
-          tables.Pointers(variants, "variants")),
+          {tables.I32(QUENCH_MODEL_MAGIC), tables.I32(QUENCH_ABI_VERSION),
+           tables.I32(state.target.machine), tables.Text(graph.name), uuid,
+           tables.Text(model.fingerprint), tables.Text(model.producer), count(graph.inputs.size()),
+           count(graph.outputs.size()), count(symbols.size()), count(variants.size()),
+           tensors(graph.inputs), tensors(graph.outputs), tables.Pointers(symbols, "symbols"),
+           tables.Pointers(variants, "variants")}),
       "model");
 
   llvm::Type* ptr = llvm::PointerType::getUnqual(state.context);

@@ -11,6 +11,16 @@
 
 namespace quench::codegen {
 
+// The members of a struct of abi.h but the first `kWithout`.
+template <typename Type, size_t kWithout>
+struct AbiMembers {
+  template <typename... Members>
+  AbiMembers(Members*... members) : values{members...} {  // NOLINT: from a list in braces
+    static_assert(sizeof...(Members) == AbiStruct<Type>::kFields.size() - kWithout);
+  }
+  std::vector<llvm::Constant*> values;
+};
+
 class Tables {
  public:
   explicit Tables(ModuleState& state)
@@ -27,17 +37,19 @@ class Tables {
   }
   // Address of a zero-terminated string.
   llvm::Constant* Text(const std::string& text);
-  // A struct of abi.h with these members.
-  template <typename Type, typename... Members>
-  llvm::Constant* Struct(Members*... members) {
-    static_assert(sizeof...(Members) == AbiStruct<Type>::kFields.size());
-    return StructOf(LlvmType<Type>(context_), {members...});
+  // A struct of abi.h with these members, in braces: those are evaluated in order, and the order in
+  // which constants are made shows in the library's bytes.
+  template <typename Type>
+  llvm::Constant* Struct(const AbiMembers<Type, 0>& members) {
+    return StructOf(LlvmType<Type>(context_), members.values);
   }
   // The same, for one whose first member is its own size: of the others.
-  template <typename Type, typename... Members>
-  llvm::Constant* Sized(Members*... members) {
+  template <typename Type>
+  llvm::Constant* Sized(const AbiMembers<Type, 1>& members) {
     static_assert(AbiStruct<Type>::size == 0);
-    return Struct<Type>(SizeOf(LlvmType<Type>(context_)), members...);
+    std::vector<llvm::Constant*> all = {SizeOf(LlvmType<Type>(context_))};
+    all.insert(all.end(), members.values.begin(), members.values.end());
+    return StructOf(LlvmType<Type>(context_), all);
   }
   // Address of a constant.
   llvm::Constant* Address(llvm::Constant* value, const std::string& name);
