@@ -18,7 +18,6 @@ namespace {
 
 constexpr double kRelative = 1e-3;
 constexpr double kAbsolute = 1e-7;
-constexpr char kPass[] = "pass";
 
 struct DataSet {
   std::vector<Tensor> inputs;
@@ -106,41 +105,45 @@ absl::Status CompareAll(const std::vector<Tensor>& actual, const std::vector<Ten
   return absl::OkStatus();
 }
 
-absl::Status RunInterpreted(const Graph& graph, const std::vector<DataSet>& sets,
-                            double of_largest) {
-  for (const DataSet& set : sets) {
-    QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> actual, ops::Evaluate(graph, set.inputs));
-    QUENCH_RETURN_IF_ERROR(CompareAll(actual, set.outputs, of_largest));
-  }
-  return absl::OkStatus();
+// kPass, or kWrong with what is wrong first. `where` leads the reason, unless it is empty.
+Outcome Judge(const std::vector<Tensor>& actual, const std::vector<Tensor>& expected,
+              double of_largest, const std::string& where) {
+  const absl::Status same = CompareAll(actual, expected, of_largest);
+  if (same.ok()) return {};
+  const std::string text = MessageOf(same);
+  return Outcome::Of(Kind::kWrong, where.empty() ? text : where + ": " + text);
 }
 
-absl::Status RunCompiled(const Graph& graph, const std::vector<DataSet>& sets, int level,
-                         const CaseOptions& settings) {
+Outcome RunInterpreted(const Graph& graph, const std::vector<DataSet>& sets, double of_largest) {
+  for (const DataSet& set : sets) {
+    const absl::StatusOr<std::vector<Tensor>> actual = ops::Evaluate(graph, set.inputs);
+    if (!actual.ok()) return Outcome::Of(actual.status());
+    const Outcome outcome = Judge(*actual, set.outputs, of_largest, "");
+    if (outcome.kind != Kind::kPass) return outcome;
+  }
+  return {};
+}
+
+Outcome RunCompiled(const Graph& graph, const std::vector<DataSet>& sets, int level,
+                    const CaseOptions& settings) {
   codegen::CompileOptions options;
   options.opt_level = level;
   const std::filesystem::path library = settings.scratch / fmt::format("case{}.so", level);
   const std::filesystem::path header = settings.scratch / fmt::format("case{}.h", level);
   absl::StatusOr<codegen::CompileReport> report = codegen::Compile(graph, options, library, header);
-  if (!report.ok()) return Annotate(report.status(), fmt::format("compile at level {}", level));
+  if (!report.ok())
+    return Outcome::Of(Annotate(report.status(), fmt::format("compile at level {}", level)));
   absl::StatusOr<std::unique_ptr<Artifact>> artifact = Artifact::Open(library);
-  if (!artifact.ok()) return Annotate(artifact.status(), "open");
+  if (!artifact.ok()) return Outcome::Of(Annotate(artifact.status(), "open"));
   for (const DataSet& set : sets) {
     absl::StatusOr<std::vector<Tensor>> actual = (*artifact)->Run(set.inputs);
-    if (!actual.ok()) return Annotate(actual.status(), fmt::format("run at level {}", level));
-    QUENCH_RETURN_IF_ERROR(Annotate(CompareAll(*actual, set.outputs, settings.of_largest),
-                                    fmt::format("level {}", level)));
+    if (!actual.ok())
+      return Outcome::Of(Annotate(actual.status(), fmt::format("run at level {}", level)));
+    const Outcome outcome =
+        Judge(*actual, set.outputs, settings.of_largest, fmt::format("level {}", level));
+    if (outcome.kind != Kind::kPass) return outcome;
   }
-  return absl::OkStatus();
-}
-
-// One line, tab-free, of bounded length.
-std::string Reason(const absl::Status& status) {
-  if (status.ok()) return kPass;
-  std::string text = MessageOf(status);
-  for (char& c : text) c = c == '\n' || c == '\t' ? ' ' : c;
-  constexpr size_t kMaxLength = 160;
-  return text.size() <= kMaxLength ? text : text.substr(0, kMaxLength) + "...";
+  return {};
 }
 
 // Debian's cases keep bf16 as the u16 of the same bits.
@@ -182,7 +185,7 @@ importer::ImportOptions FreezeIntegers(const onnx::v1::ModelProto& model, DataSe
 
 CaseResult RunCase(const std::filesystem::path& folder, const CaseOptions& options) {
   const auto both = [](const absl::Status& status) {
-    return CaseResult{Reason(status), Reason(status)};
+    return CaseResult{Outcome::Of(status), Outcome::Of(status)};
   };
   absl::StatusOr<std::shared_ptr<LocalBlobStore>> store = LocalBlobStore::Open(options.scratch);
   if (!store.ok()) return both(store.status());
@@ -206,11 +209,11 @@ CaseResult RunCase(const std::filesystem::path& folder, const CaseOptions& optio
   if (!sets.ok()) return both(Annotate(sets.status(), "test data"));
   RestoreBfloat16(model->canonical, *sets);
   CaseResult result;
-  result.interpreted = Reason(RunInterpreted(model->canonical, *sets, options.of_largest));
+  result.interpreted = RunInterpreted(model->canonical, *sets, options.of_largest);
   if (!options.compile) return result;
   for (const int level : {0, 3}) {
-    result.compiled = Reason(RunCompiled(model->canonical, *sets, level, options));
-    if (result.compiled != kPass) break;
+    result.compiled = RunCompiled(model->canonical, *sets, level, options);
+    if (result.compiled.kind != Kind::kPass) break;
   }
   return result;
 }

@@ -2,15 +2,10 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
+
+#include "tests/conformance/manifest.h"
 
 namespace quench::conformance {
-
-struct CaseResult {
-  // "pass", or the reason why not, in one line.
-  std::string interpreted;
-  std::string compiled;
-};
 
 struct CaseOptions {
   bool compile = true;

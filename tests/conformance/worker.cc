@@ -51,7 +51,7 @@ class Worker {
   void Give(size_t index, const std::string& folder);
   // Reads what there is. The case's result once it is complete, or once the child has died.
   std::optional<CaseResult> Read();
-  CaseResult Kill(const std::string& reason);
+  CaseResult GiveUp(std::chrono::seconds limit);
 
  private:
   void Start();
@@ -119,22 +119,27 @@ std::optional<CaseResult> Worker::Read() {
     const std::string line = buffer_.substr(begin + 1, end - begin - 1);
     buffer_.clear();
     const size_t tab = line.find('\t');
-    return Finish({line.substr(0, tab), line.substr(tab + 1)});
+    const absl::StatusOr<Outcome> interpreted = Outcome::Parse(line.substr(0, tab));
+    const absl::StatusOr<Outcome> compiled = Outcome::Parse(line.substr(tab + 1));
+    QUENCH_CHECK(interpreted.ok() && compiled.ok());  // ServeCases writes no others
+    return Finish({*interpreted, *compiled});
   }
   int status = 0;
   ::waitpid(pid_, &status, 0);
   ::close(in_);
   ::close(out_);
   pid_ = in_ = out_ = -1;
-  const std::string reason = WIFSIGNALED(status)
-                                 ? fmt::format("crashed: {}", ::strsignal(WTERMSIG(status)))
-                                 : fmt::format("exited with {}", WEXITSTATUS(status));
-  return Finish({reason, reason});
+  const Outcome crash = Outcome::Of(
+      Kind::kCrash, WIFSIGNALED(status) ? ::strsignal(WTERMSIG(status))
+                                        : fmt::format("exited with {}", WEXITSTATUS(status)));
+  return Finish({crash, crash});
 }
 
-CaseResult Worker::Kill(const std::string& reason) {
+CaseResult Worker::GiveUp(std::chrono::seconds limit) {
   Stop();
-  return Finish({reason, reason});
+  const Outcome timeout =
+      Outcome::Of(Kind::kTimeout, fmt::format("took longer than {} s", limit.count()));
+  return Finish({timeout, timeout});
 }
 
 }  // namespace
@@ -145,7 +150,8 @@ int ServeCases(const CaseOptions& options) {
   ::setrlimit(RLIMIT_CORE, &core);
   for (std::string folder; std::getline(std::cin, folder);) {
     const CaseResult result = RunCase(folder, options);
-    std::cout << kAnswer << result.interpreted << '\t' << result.compiled << std::endl;
+    std::cout << kAnswer << result.interpreted.ToString() << '\t' << result.compiled.ToString()
+              << std::endl;
   }
   return 0;
 }
@@ -176,7 +182,7 @@ void RunInWorkers(const std::vector<std::string>& folders, int jobs, std::chrono
       std::optional<CaseResult> result;
       if (polls[i].revents != 0) result = busy[i]->Read();
       if (!result && Clock::now() - busy[i]->since() > limit) {
-        result = busy[i]->Kill(fmt::format("took longer than {} s", limit.count()));
+        result = busy[i]->GiveUp(limit);
       }
       if (result) done(index, *result);
     }

@@ -92,9 +92,7 @@ class Net {
     return Op("Gemm", {x, Weight({outputs, DimOf(x, 1)}), Constant(Filled({outputs}, 1))},
               {{"transB", int64_t{1}}});
   }
-  ValueId Head(ValueId x) {
-    return Dense(Op("Flatten", {Op("GlobalAveragePool", {x})}), 1000);
-  }
+  ValueId Head(ValueId x) { return Dense(Op("Flatten", {Op("GlobalAveragePool", {x})}), 1000); }
 
   Graph Finish(std::vector<ValueId> outputs) {
     graph_.outputs = std::move(outputs);
@@ -132,21 +130,24 @@ ValueId C3(Net& n, ValueId x, int64_t channels, int count = 1, bool shortcut = t
 }
 
 ValueId Upsample(Net& n, ValueId x) {
-  return n.Op("Resize",
-              {x, kNone, n.Constant(Tensor::Of(DataType::kF32, {4}, std::vector<float>{1, 1, 2, 2}))},
-              {{"mode", std::string("nearest")},
-               {"nearest_mode", std::string("floor")},
-               {"coordinate_transformation_mode", std::string("asymmetric")}});
+  return n.Op(
+      "Resize",
+      {x, kNone, n.Constant(Tensor::Of(DataType::kF32, {4}, std::vector<float>{1, 1, 2, 2}))},
+      {{"mode", std::string("nearest")},
+       {"nearest_mode", std::string("floor")},
+       {"coordinate_transformation_mode", std::string("asymmetric")}});
 }
 
 // Boxes of one scale: [1, 255, size, size] -> [1, 3 * size * size, 85].
 ValueId Detect(Net& n, ValueId x) {
   const int64_t size = n.DimOf(x, 2);
-  const ValueId cells = n.Op("Transpose", {n.Op("Reshape", {n.Conv(x, 255, 1), n.Ints64({-1, 3, 85, size, size})})},
-                             {{"perm", Ints{0, 1, 3, 4, 2}}});
+  const ValueId cells =
+      n.Op("Transpose", {n.Op("Reshape", {n.Conv(x, 255, 1), n.Ints64({-1, 3, 85, size, size})})},
+           {{"perm", Ints{0, 1, 3, 4, 2}}});
   Graph& graph = n.graph();
-  const NodeId split = graph.AddNode("Split", "split", {n.Op("Sigmoid", {cells}), n.Ints64({2, 2, 81})},
-                                     3, {{"axis", int64_t{4}}});
+  const NodeId split =
+      graph.AddNode("Split", "split", {n.Op("Sigmoid", {cells}), n.Ints64({2, 2, 81})}, 3,
+                    {{"axis", int64_t{4}}});
   QUENCH_CHECK(ops::InferNode(graph, graph.node(split)).ok());
   const std::vector<ValueId> parts = graph.node(split).outputs;
   const ValueId grid = n.Constant(Filled({1, 1, size, size, 2}, 0.5f));
@@ -154,8 +155,7 @@ ValueId Detect(Net& n, ValueId x) {
   const ValueId two = n.Number(2);
   const ValueId xy = n.Op("Mul", {n.Op("Add", {n.Op("Mul", {parts[0], two}), grid}), n.Number(8)});
   const ValueId wh = n.Op("Mul", {n.Op("Pow", {n.Op("Mul", {parts[1], two}), two}), anchors});
-  return n.Op("Reshape",
-              {n.Concat({xy, wh, parts[2]}, 4), n.Ints64({-1, 3 * size * size, 85})});
+  return n.Op("Reshape", {n.Concat({xy, wh, parts[2]}, 4), n.Ints64({-1, 3 * size * size, 85})});
 }
 
 // ---- bert ----
@@ -173,8 +173,8 @@ ValueId Norm(Net& n, ValueId x) {
 
 ValueId SelfAttention(Net& n, ValueId x) {
   const auto heads = [&](Ints perm) {
-    const ValueId split = n.Op("Reshape", {Linear(n, x, kWidth, kWidth),
-                                           n.Ints64({0, kTokens, kHeads, kWidth / kHeads})});
+    const ValueId split = n.Op(
+        "Reshape", {Linear(n, x, kWidth, kWidth), n.Ints64({0, kTokens, kHeads, kWidth / kHeads})});
     return n.Op("Transpose", {split}, {{"perm", std::move(perm)}});
   };
   const ValueId q = heads({0, 2, 1, 3}), k = heads({0, 2, 3, 1}), v = heads({0, 2, 1, 3});
@@ -253,8 +253,7 @@ Graph Yolov5n() {
   std::vector<ValueId> pools = {x};
   for (int i = 0; i < 3; ++i) pools.push_back(n.Pool("MaxPool", pools.back(), 5, 1, 2));
   const ValueId deep = n.ConvSilu(n.ConvSilu(n.Concat(pools), 256), 128);
-  const ValueId up =
-      n.ConvSilu(C3(n, n.Concat({Upsample(n, deep), middle}), 128, 1, false), 64);
+  const ValueId up = n.ConvSilu(C3(n, n.Concat({Upsample(n, deep), middle}), 128, 1, false), 64);
   const ValueId p3 = C3(n, n.Concat({Upsample(n, up), small}), 64, 1, false);
   const ValueId p4 = C3(n, n.Concat({n.ConvSilu(p3, 64, 3, 2), up}), 128, 1, false);
   const ValueId p5 = C3(n, n.Concat({n.ConvSilu(p4, 128, 3, 2), deep}), 256, 1, false);
@@ -269,8 +268,7 @@ Graph BertBase() {
   const ValueId types = n.Input("types", DataType::kI64, {1, kTokens});
   const ValueId words = n.Op("Gather", {n.Weight({30522, kWidth}), ids});
   const ValueId kinds = n.Op("Gather", {n.Weight({2, kWidth}), types});
-  ValueId x = Norm(
-      n, n.Op("Add", {n.Op("Add", {words, kinds}), n.Weight({kTokens, kWidth})}));
+  ValueId x = Norm(n, n.Op("Add", {n.Op("Add", {words, kinds}), n.Weight({kTokens, kWidth})}));
   for (int layer = 0; layer < 12; ++layer) {
     x = Norm(n, n.Op("Add", {x, SelfAttention(n, x)}));
     const ValueId hidden = Gelu(n, Linear(n, x, kWidth, 4 * kWidth));

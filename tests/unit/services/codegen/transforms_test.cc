@@ -7,9 +7,8 @@
 // any longer) has come to want row-major data amid blocked ones, and is right only where the
 // transforms save more than they cost, as a measurement of the network shows. The failure lists the
 // transforms, so that the two lists can be compared.
-#include <gtest/gtest.h>
-
 #include <fmt/ranges.h>
+#include <gtest/gtest.h>
 
 #include "common/base/status.h"
 #include "common/ops/op.h"
@@ -55,10 +54,8 @@ struct Network {
 void PrintTo(const Network& network, std::ostream* out) { *out << network.name; }
 
 constexpr Network kNetworks[] = {
-    {"resnet50", testing::Resnet50, 2, 2},
-    {"densenet121", testing::Densenet121, 120, 120},
-    {"googlenet", testing::Googlenet, 45, 45},
-    {"yolov5n", testing::Yolov5n, 40, 40},
+    {"resnet50", testing::Resnet50, 2, 2},     {"densenet121", testing::Densenet121, 120, 120},
+    {"googlenet", testing::Googlenet, 45, 45}, {"yolov5n", testing::Yolov5n, 40, 40},
     {"bert_base", testing::BertBase, 0, 0},
 };
 
