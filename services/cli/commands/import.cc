@@ -17,7 +17,13 @@ constexpr char kImportExamples[] = R"(Examples:
   quench import model.onnx --output model.qir           a binary IR module (weights go to the local blob store)
   quench import model.onnx --output model.ir.txt --stage codegen-ready    text, after all passes
   quench import model.onnx --export renamed.onnx        every node named, overrides applied, as ONNX again
-  quench import big.onnx --outputs features --shape x=1,3,224,224 --export cut.onnx)";
+  quench import big.onnx --outputs features --shape x=1,3,224,224 --export cut.onnx
+
+Warnings (on stderr; `warnings` with --format json) name nodes that are imported otherwise than they read:
+  a branch of If that cannot run with these shapes: only a run that takes it fails
+  Dropout with training_mode true: compiled as in inference, so that nothing is dropped
+  BatchNormalization with training_mode 1: normalises by the statistics of each run's own batch
+  several Constant nodes of one name: the last one counts)";
 
 struct ImportArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
