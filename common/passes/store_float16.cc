@@ -47,12 +47,20 @@ constexpr Reason kKept[] = {
 };
 
 // Operators beside pointwise ones that work on f16 as well as on f32.
-constexpr std::string_view kStored[] = {
-    "Conv",      "ConvTranspose",     "MatMul",        "Gemm",         "Concat",    "Split",
-    "Slice",     "Transpose",         "Reshape",       "Flatten",      "Squeeze",   "Unsqueeze",
-    "Identity",  "Expand",            "Pad",           "Gather",       "Tile",      "DepthToSpace",
-    "MaxPool",   "AveragePool",       "GlobalMaxPool", "SpaceToDepth", "Resize",    "GatherElements",
-    "ScatterND", "GlobalAveragePool", "GatherND",      "CenterCropPad"};
+constexpr std::string_view kStored[] = {"Conv",          "ConvTranspose",
+                                        "MatMul",        "Gemm",
+                                        "Concat",        "Split",
+                                        "Slice",         "Transpose",
+                                        "Reshape",       "Flatten",
+                                        "Squeeze",       "Unsqueeze",
+                                        "Identity",      "Expand",
+                                        "Pad",           "Gather",
+                                        "Tile",          "DepthToSpace",
+                                        "MaxPool",       "AveragePool",
+                                        "GlobalMaxPool", "SpaceToDepth",
+                                        "Resize",        "GatherElements",
+                                        "ScatterND",     "GlobalAveragePool",
+                                        "GatherND",      "CenterCropPad"};
 
 bool IsF32(const Graph& graph, ValueId id) {
   if (id == kNone) return false;
@@ -107,9 +115,8 @@ std::string WhyFloat32(const Graph& graph, const Node& node, const PassOptions& 
   const bool quantizes = node.op.starts_with("q.") || node.op.ends_with("Linear");
   if ((!stored && !ops::IsPointwise(node)) || quantizes || node.op == "Cast")
     return "there is no f16 form of it here";
-  const bool all = std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {
-    return id == kNone || IsF32(graph, id);
-  });
+  const bool all = std::all_of(node.outputs.begin(), node.outputs.end(),
+                               [&](ValueId id) { return id == kNone || IsF32(graph, id); });
   if (!all) return "its results have several types";
   std::string reason = OutOfRange(graph, node);
   return reason.empty() ? TooLarge(graph, node, options) : reason;
@@ -128,8 +135,7 @@ class Storer {
     std::vector<Node> nodes = std::move(graph_.nodes);
     graph_.nodes.clear();
     for (Node& node : nodes) {
-      const bool narrow =
-          GivesFloats(graph_, node) && WhyFloat32(graph_, node, options_).empty();
+      const bool narrow = GivesFloats(graph_, node) && WhyFloat32(graph_, node, options_).empty();
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const ValueId id = node.inputs[i];
         node.inputs[i] = narrow && IsData(graph_, node, i) ? Half(id) : Full(id);
@@ -208,8 +214,8 @@ std::vector<KeptFloat32> KeptInFloat32(const Graph& graph, const PassOptions& op
   std::vector<KeptFloat32> kept;
   for (const Node& node : graph.nodes) {
     if (node.op == "Cast" || !GivesFloats(graph, node)) continue;
-    kept.push_back({node.origin.empty() ? node.name : node.origin, node.op,
-                    WhyFloat32(graph, node, options)});
+    kept.push_back(
+        {node.origin.empty() ? node.name : node.origin, node.op, WhyFloat32(graph, node, options)});
   }
   return kept;
 }

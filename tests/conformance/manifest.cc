@@ -11,8 +11,9 @@ namespace quench::conformance {
 namespace {
 
 constexpr std::pair<Kind, const char*> kNames[] = {
-    {Kind::kPass, "pass"},   {Kind::kUnsupported, "unsupported"}, {Kind::kWrong, "wrong"},
-    {Kind::kError, "error"}, {Kind::kCrash, "crash"},             {Kind::kTimeout, "timeout"}};
+    {Kind::kPass, "pass"},   {Kind::kUnsupported, "unsupported"},
+    {Kind::kWrong, "wrong"}, {Kind::kError, "error"},
+    {Kind::kCrash, "crash"}, {Kind::kTimeout, "timeout"}};
 
 const char* NameOf(Kind kind) {
   return std::find_if(std::begin(kNames), std::end(kNames),
@@ -101,7 +102,8 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& path) {
 
 absl::Status WriteManifest(const std::string& path, const Manifest& manifest) {
   std::string text =
-      "# case, interpreted, compiled at levels 0 and 3: `pass`, or how it ended (unsupported, wrong,\n"
+      "# case, interpreted, compiled at levels 0 and 3: `pass`, or how it ended (unsupported, "
+      "wrong,\n"
       "# error, crash, timeout) and what it said. The kind is compared, the words are not.\n";
   for (const auto& [name, result] : manifest) {
     text += fmt::format("{}\t{}\t{}\n", name, result.interpreted.ToString(),

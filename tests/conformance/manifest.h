@@ -36,8 +36,8 @@ struct CaseResult {
   Outcome compiled;
 };
 
-using Manifest = std::map<std::string, CaseResult>;       // by case
-using Exclusions = std::map<std::string, std::string>;    // case -> why it does not pass
+using Manifest = std::map<std::string, CaseResult>;     // by case
+using Exclusions = std::map<std::string, std::string>;  // case -> why it does not pass
 
 // Lines of tab-separated fields; empty ones and those that begin with `#` do not count.
 absl::StatusOr<Manifest> ReadManifest(const std::string& path);

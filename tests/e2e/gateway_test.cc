@@ -31,8 +31,8 @@ class GatewayTest : public ::testing::Test {
   void Serve(std::vector<std::string> command, const std::vector<std::string>& variables) {
     command.insert(command.end(), {"--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0",
                                    "--state-dir", work_.path("state").string()});
-    server_ = std::make_unique<Background>(
-        command, work_.path("log" + std::to_string(++servers_)), variables);
+    server_ = std::make_unique<Background>(command, work_.path("log" + std::to_string(++servers_)),
+                                           variables);
     ASSERT_TRUE(server_->WaitForLog("gateway serves on ")) << server_->Log();
     ASSERT_TRUE(server_->WaitForLog("blobs in ")) << server_->Log();
     address_ = server_->FromLog("gateway serves on ");

@@ -33,14 +33,32 @@ struct Layer {
 const std::vector<Layer>& Layers() {
   using Ints = std::vector<int64_t>;
   static const auto* const kLayers = new std::vector<Layer>{
-      {"first layer", "conv", {1, 3, 11, 9}, {20, 3, 3, 3}, {{"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{2, 2}}}},
+      {"first layer",
+       "conv",
+       {1, 3, 11, 9},
+       {20, 3, 3, 3},
+       {{"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{2, 2}}}},
       {"1x1", "conv", {2, 24, 7, 5}, {37, 24, 1, 1}, {}},
       {"1x1 with residual", "conv", {1, 40, 6, 6}, {40, 40, 1, 1}, {}, "Conv", true, true},
-      {"3x3 padded", "conv", {1, 33, 9, 10}, {18, 33, 3, 3}, {{"pads", Ints{1, 1, 1, 1}}}, "Conv", false},
+      {"3x3 padded",
+       "conv",
+       {1, 33, 9, 10},
+       {18, 33, 3, 3},
+       {{"pads", Ints{1, 1, 1, 1}}},
+       "Conv",
+       false},
       {"grouped", "conv", {1, 32, 5, 5}, {32, 16, 3, 3}, {{"group", int64_t{2}}}},
       {"deep, small map", "conv", {1, 96, 3, 3}, {130, 96, 3, 3}, {{"pads", Ints{1, 1, 1, 1}}}},
-      {"depthwise", "depthwise", {1, 35, 9, 8}, {35, 1, 3, 3}, {{"group", int64_t{35}}, {"pads", Ints{1, 1, 1, 1}}}},
-      {"depthwise, valid, strided", "depthwise", {2, 32, 9, 9}, {32, 1, 3, 3}, {{"group", int64_t{32}}, {"strides", Ints{2, 2}}}},
+      {"depthwise",
+       "depthwise",
+       {1, 35, 9, 8},
+       {35, 1, 3, 3},
+       {{"group", int64_t{35}}, {"pads", Ints{1, 1, 1, 1}}}},
+      {"depthwise, valid, strided",
+       "depthwise",
+       {2, 32, 9, 9},
+       {32, 1, 3, 3},
+       {{"group", int64_t{32}}, {"strides", Ints{2, 2}}}},
       {"product", "matmul", {13, 70}, {70, 50}, {}, "MatMul", false},
       {"one row", "matmul", {1, 131}, {131, 40}, {}, "MatMul", false, true},
       {"many rows", "matmul", {150, 20}, {20, 17}, {}, "MatMul", false, true},
@@ -140,8 +158,7 @@ TEST(HalfKernels, TypesDoNotShareCode) {
     const std::string name(DataTypeName(type));
     const ValueId x = graph.AddInput("x_" + name, Type::Tensor(type, {1, 16, 4, 4}));
     const ValueId w = graph.AddConstant("w_" + name, Halves(type, {16, 16, 3, 3}, 5));
-    outputs.push_back(
-        Node1(graph, "Conv", {x, w}, {{"pads", std::vector<int64_t>{1, 1, 1, 1}}}));
+    outputs.push_back(Node1(graph, "Conv", {x, w}, {{"pads", std::vector<int64_t>{1, 1, 1, 1}}}));
     const ValueId a = graph.AddInput("a_" + name, Type::Tensor(type, {4, 16}));
     outputs.push_back(
         Node1(graph, "MatMul", {a, graph.AddConstant("m_" + name, Halves(type, {16, 16}, 9))}));
@@ -219,8 +236,7 @@ TEST(SlowNests, NestsWithManyMultiplicationsAreNamed) {
   graph.outputs = {Node1(graph, "MatMul", {x, w})};
   Infer(graph);
   const Compiled compiled = CompileGraph(graph).value();
-  EXPECT_NE(compiled.report.kernels[0].slow.find("100 % of all multiplications"),
-            std::string::npos)
+  EXPECT_NE(compiled.report.kernels[0].slow.find("100 % of all multiplications"), std::string::npos)
       << compiled.report.kernels[0].slow;
 }
 

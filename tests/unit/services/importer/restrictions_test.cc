@@ -21,7 +21,8 @@ TEST(OnnxOps, RowsSayWhetherTheCatalogueHasTheOperator) {
   for (const OnnxOp& row : AllOnnxOps()) {
     const bool has = row.canonical.empty() || ops::FindOp(std::string(row.canonical)) != nullptr;
     EXPECT_EQ(row.convert != nullptr, has)
-        << row.name << (has ? ": the catalogue has it now, QUENCH_ONNX_OP" : ": QUENCH_ONNX_OP_MISSING");
+        << row.name
+        << (has ? ": the catalogue has it now, QUENCH_ONNX_OP" : ": QUENCH_ONNX_OP_MISSING");
   }
 }
 
@@ -41,17 +42,16 @@ TEST(Restrictions, AreOfOperatorsThatAreRead) {
 
 // Helpers that operators share, and the machinery around them. Who uses a helper that may refuse is
 // listed in ShareARefusal.
-const std::set<std::string> kShared = {"bodies",  "catalogue",   "control",          "evaluate",
-                                       "helpers", "infer",       "lower",            "nest",
-                                       "op",      "conv_shape",  "recurrent_common", "resize_plan",
-                                       "constant"};
+const std::set<std::string> kShared = {
+    "bodies", "catalogue", "control",    "evaluate",         "helpers",     "infer",   "lower",
+    "nest",   "op",        "conv_shape", "recurrent_common", "resize_plan", "constant"};
 
 TEST(Restrictions, WhatAnOperatorRefusesHasARow) {
   const std::regex name(R"re(\.name = "([A-Za-z0-9]+)")re");
   size_t seen = 0;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(QUENCH_SOURCE_DIR "/common/ops")) {
-    if (entry.path().extension() != ".cc" || kShared.contains(entry.path().stem().string())) continue;
+  for (const auto& entry : std::filesystem::directory_iterator(QUENCH_SOURCE_DIR "/common/ops")) {
+    if (entry.path().extension() != ".cc" || kShared.contains(entry.path().stem().string()))
+      continue;
     std::ifstream file(entry.path());
     const std::string text{std::istreambuf_iterator<char>(file), {}};
     const bool refuses = text.find("UnsupportedError(") != std::string::npos ||
@@ -68,10 +68,10 @@ TEST(Restrictions, WhatAnOperatorRefusesHasARow) {
 }
 
 TEST(Restrictions, ShareARefusal) {
-  for (const char* op : {"Conv", "ConvInteger", "QLinearConv", "LSTM", "GRU", "RNN", "Resize", "Loop",
-                         "Scan", "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd",
-                         "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp",
-                         "ReduceSumSquare"}) {
+  for (const char* op :
+       {"Conv", "ConvInteger", "QLinearConv", "LSTM", "GRU", "RNN", "Resize", "Loop", "Scan",
+        "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2",
+        "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"}) {
     EXPECT_FALSE(RestrictionsOf("", op).empty()) << op;
   }
 }
