@@ -52,6 +52,11 @@ absl::StatusOr<Graph> RunPass(const PassInfo& pass, Graph graph, const PassOptio
 absl::StatusOr<Graph> RunPipeline(Graph graph, const PassOptions& options,
                                   const StepContext& context);
 
+// The passes that RunPipeline runs without `stop_after`, each once, and those that RunCodegenPasses
+// runs with such options.
+std::vector<std::string_view> PipelinePasses();
+std::vector<std::string_view> CodegenPasses(const PassOptions& options = {});
+
 // The passes that codegen runs on every graph that it compiles: the second list in pipeline.cc.
 // Whoever wants to know what a library computes runs the same. `stop_after` is not looked at.
 absl::StatusOr<Graph> RunCodegenPasses(Graph graph, const PassOptions& options,

@@ -90,6 +90,22 @@ absl::StatusOr<Graph> RunPipeline(Graph graph, const PassOptions& options,
                  : std::move(graph);
 }
 
+std::vector<std::string_view> PipelinePasses() {
+  std::vector<std::string_view> names;
+  for (const std::string_view name : kPipeline) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  return names;
+}
+
+std::vector<std::string_view> CodegenPasses(const PassOptions& options) {
+  std::vector<std::string_view> names;
+  for (const CodegenPass& pass : kCodegenPasses) {
+    if (pass.runs(options)) names.push_back(pass.name);
+  }
+  return names;
+}
+
 absl::StatusOr<Graph> RunCodegenPasses(Graph graph, const PassOptions& options,
                                        const StepContext& context) {
   return RunUpTo("", std::move(graph), options, context);

@@ -1,6 +1,9 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <set>
 
 #include "common/base/half.h"
 #include "common/base/status.h"
@@ -77,6 +80,26 @@ absl::StatusOr<Tensor> Make(const ArtifactTensor& input, std::vector<int64_t> di
   }
 }
 
+// Every size must be of a symbolic dim that some input has.
+absl::Status CheckNames(std::span<const ArtifactTensor> inputs,
+                        const std::map<std::string, int64_t>& sizes) {
+  std::set<std::string> known;
+  for (const ArtifactTensor& input : inputs) {
+    for (const ArtifactDim& dim : input.dims) {
+      if (dim.value < 0) known.insert(dim.symbol);
+    }
+  }
+  StatusCollector problems;
+  for (const auto& [name, size] : sizes) {
+    if (known.contains(name)) continue;
+    problems.Add(InvalidArgument("no input has a symbolic dim `{}`; {}", name,
+                                 known.empty()
+                                     ? std::string("all dims of the inputs are fixed")
+                                     : fmt::format("there are `{}`", fmt::join(known, "`, `"))));
+  }
+  return problems.Finish();
+}
+
 absl::StatusOr<std::vector<int64_t>> SizesOf(const ArtifactTensor& input,
                                              const std::map<std::string, int64_t>& sizes) {
   std::vector<int64_t> dims;
@@ -107,6 +130,7 @@ absl::StatusOr<std::vector<Tensor>> RandomInputs(std::span<const ArtifactTensor>
                                                  uint64_t below) {
   std::vector<Tensor> tensors;
   StatusCollector problems;
+  problems.Add(CheckNames(inputs, sizes));
   for (size_t i = 0; i < inputs.size(); ++i) {
     Random random(seed +
                   0x632be59bd9b4e019u * (i + 1));  // inputs do not depend on one another's sizes

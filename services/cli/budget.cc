@@ -59,10 +59,12 @@ void AddBudgetFlags(const Options& options, const std::shared_ptr<BudgetFlags>& 
               "P%");
   options.Add("--min-sqnr", flags->min_sqnr,
               "The same until every output has so little quantization noise", "DB");
-  options.Add("--evaluation-data", flags->data,
-              "Samples that a budget is measured on, see `quench calibrate`", "PATH");
-  options.Add("--labels", flags->labels, "The right class of each row of the first output", "FILE");
-  options
+  const Options measured = options.Under({"--max-drop", "--min-sqnr"});
+  measured.Add("--evaluation-data", flags->data,
+               "Samples that a budget is measured on, see `quench calibrate`", "PATH");
+  measured.Add("--labels", flags->labels, "The right class of each row of the first output",
+               "FILE");
+  measured
       .Add("--sensitivity-samples", flags->options.sensitivity_samples,
            "Samples that each layer is tried on by itself", "N (default 32)")
       .AtLeast(1);
@@ -77,10 +79,6 @@ absl::Status CheckBudget(const BudgetFlags& flags, const std::string& data) {
     return InvalidArgument(
         "--max-drop and --min-sqnr need data that they are measured on: --evaluation-data PATH");
   }
-  if (!HasBudget(flags) && IsChanged(flags)) {
-    return InvalidArgument(
-        "--evaluation-data, --labels and --sensitivity-samples go with --max-drop or --min-sqnr");
-  }
   if (!HasBudget(flags)) return absl::OkStatus();
   StatusCollector problems;  // all there is to see before hours of work
   quantizer::SelectOptions options = flags.options;
@@ -92,11 +90,6 @@ absl::Status CheckBudget(const BudgetFlags& flags, const std::string& data) {
   }
   problems.Add(ReadLabels(flags.labels).status());
   return problems.Finish();
-}
-
-bool IsChanged(const BudgetFlags& flags) {
-  return HasBudget(flags) || !flags.data.empty() || !flags.labels.empty() ||
-         flags.options.sensitivity_samples != quantizer::SelectOptions().sensitivity_samples;
 }
 
 absl::StatusOr<quantizer::Selection> SelectHere(const Graph& graph,

@@ -23,10 +23,8 @@ void AddBudgetFlags(const Options& options, const std::shared_ptr<BudgetFlags>& 
 // As it was written; INVALID_ARGUMENT says what is wrong.
 absl::StatusOr<quantizer::Budget> BudgetOf(const BudgetFlags& flags);
 bool HasBudget(const BudgetFlags& flags);
-// A budget needs `data` to be measured on; what is given without a budget is an error.
+// A budget needs `data` to be measured on.
 absl::Status CheckBudget(const BudgetFlags& flags, const std::string& data);
-// Whether any flag was given.
-bool IsChanged(const BudgetFlags& flags);
 
 // Which layers of `graph`, quantized as `how` says, must stay in float: a build with switches is
 // tried on the samples.

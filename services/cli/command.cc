@@ -83,14 +83,16 @@ int Main(int argc, char** argv) {
                    "Quench: a trained model in, a fast, small, self-contained native library out.",
                    QUENCH_VERSION, kFooter);
   std::string progress = "auto";
+  line.Everywhere()
+      .Add("--progress", progress, "How progress is shown on stderr",
+           "auto|tty|plain|json|none (default auto)")
+      .OneOf({"auto", "tty", "plain", "json", "none"});
   Action chosen;
   std::vector<Action> actions(std::size(kCommands));
   for (size_t i = 0; i < std::size(kCommands); ++i) {
     const Options options =
         line.Command(std::string(kCommands[i].name), std::string(kCommands[i].summary),
                      [&chosen, &actions, i] { chosen = actions[i]; });
-    options.Add("--progress", progress, "How progress is shown on stderr")
-        .OneOf({"auto", "tty", "plain", "json", "none"});
     actions[i] = kCommands[i].declare(options);
   }
   if (const std::optional<int> code = line.Parse(argc, argv)) return *code;

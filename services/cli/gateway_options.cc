@@ -14,26 +14,30 @@ std::string EnvironmentOr(const std::string& value, const char* name) {
 }  // namespace
 
 void AddGatewayOptions(const Options& options, const std::shared_ptr<GatewayOptions>& gateway) {
-  options.Add("--gateway", gateway->address,
-              "Do the work at a gateway (default: QUENCH_GATEWAY; without either, here)",
-              "HOST:PORT");
-  options.Flag("--tls", gateway->tls, "Talk TLS to the gateway, with the system's authorities");
-  options.Add("--tls-ca", gateway->tls_ca, "Whom to believe that he is the gateway", "FILE");
-  options.Add("--tls-cert", gateway->tls_certificate, "Certificate of one's own, with --tls-key",
-              "FILE");
-  options.Add("--tls-key", gateway->tls_key, "Key of --tls-cert", "FILE");
-  options.Add("--token-file", gateway->token_file,
-              "File with the token to bring (default: QUENCH_TOKEN_FILE)", "FILE");
+  options
+      .Add("--gateway", gateway->address,
+           "Do the work at a gateway (default: QUENCH_GATEWAY; without either, here)", "HOST:PORT")
+      .Environment("QUENCH_GATEWAY");
+  const Options there = options.Under({"--gateway"});
+  there.Flag("--tls", gateway->tls, "Talk TLS to the gateway, with the system's authorities");
+  there.Add("--tls-ca", gateway->tls_ca, "Whom to believe that he is the gateway", "FILE");
+  there
+      .Add("--tls-cert", gateway->tls_certificate, "Certificate of one's own, with --tls-key",
+           "FILE")
+      .Needs({"--tls-key"});
+  there.Add("--tls-key", gateway->tls_key, "Key of --tls-cert", "FILE").Needs({"--tls-cert"});
+  there.Add("--token-file", gateway->token_file,
+            "File with the token to bring (default: QUENCH_TOKEN_FILE)", "FILE");
 }
 
 void AddWorkOptions(const Options& options, const std::shared_ptr<GatewayOptions>& gateway) {
   AddGatewayOptions(options, gateway);
-  options.Flag("--refresh", gateway->refresh,
-               "At a gateway: do the work even if its result is cached");
+  options.Under({"--gateway"})
+      .Flag("--refresh", gateway->refresh,
+            "At a gateway: do the work even if its result is cached");
 }
 
 bool UsesGateway(GatewayOptions& gateway) {
-  gateway.address = EnvironmentOr(gateway.address, "QUENCH_GATEWAY");
   gateway.token_file = EnvironmentOr(gateway.token_file, "QUENCH_TOKEN_FILE");
   return !gateway.address.empty();
 }

@@ -1,5 +1,7 @@
 #include "services/cli/model_source.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstring>
@@ -11,6 +13,7 @@
 #include "common/ir/npy.h"
 #include "common/ir/text.h"
 #include "common/ir/wire/wire.h"
+#include "common/ops/op.h"
 #include "services/importer/onnx/tensor_file.h"
 
 namespace quench::cli {
@@ -30,7 +33,7 @@ absl::StatusOr<int64_t> ParseInt(const std::string& option, std::string_view tex
 absl::StatusOr<std::vector<int64_t>> ParseShape(const std::string& text) {
   std::vector<int64_t> dims;
   size_t start = 0;
-  while (start <= text.size() && !text.empty()) {
+  while (start <= text.size() && text != "[]") {
     const size_t comma = std::min(text.find(',', start), text.size());
     const std::string_view part = std::string_view(text).substr(start, comma - start);
     if (part == "?" || part == "-1") {
@@ -61,10 +64,38 @@ absl::StatusOr<std::pair<int64_t, int64_t>> ParseRange(const std::string& text) 
   return std::pair{low, high};
 }
 
+// The options that shape an import and were given.
+std::vector<std::string> ImportOptionsGiven(const ModelOptions& options) {
+  std::vector<std::string> given;
+  for (const auto& [name, there] : {std::pair{"--shape", !options.shapes.empty()},
+                                    {"--dim", !options.dims.empty()},
+                                    {"--dtype", !options.dtypes.empty()},
+                                    {"--freeze", !options.freeze.empty()},
+                                    {"--outputs", !options.outputs.empty()},
+                                    {"--opset", options.opset != 0},
+                                    {"--external-root", !options.external_root.empty()}}) {
+    if (there) given.emplace_back(name);
+  }
+  return given;
+}
+
+absl::Status Refuse(const std::vector<std::string>& given, const std::string& what) {
+  if (given.empty()) return absl::OkStatus();
+  return InvalidArgument("{}: {} appl{} to models", what, fmt::join(given, ", "),
+                         given.size() == 1 ? "ies" : "y");
+}
+
+absl::Status RefuseImportOptions(const ModelOptions& options) {
+  return Refuse(ImportOptionsGiven(options), fmt::format("`{}` is an IR module", options.model));
+}
+
 absl::StatusOr<Graph> LoadModule(const std::string& path, FileKind kind, BlobStore& store) {
   QUENCH_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxModuleBytes));
   if (kind == FileKind::kBinaryModule) return ParseModule(bytes, store);
-  return ParseGraph(bytes, ConstantLoaderFrom(store));
+  QUENCH_ASSIGN_OR_RETURN(Graph graph, ParseGraph(bytes, ConstantLoaderFrom(store)));
+  // Types may be left out of the text.
+  if (graph.stage != Stage::kImported) QUENCH_RETURN_IF_ERROR(ops::InferGraph(graph));
+  return graph;
 }
 
 }  // namespace
@@ -75,6 +106,8 @@ absl::StatusOr<std::pair<std::string, std::string>> SplitAssignment(const std::s
   if (equals == std::string::npos || equals == 0) {
     return InvalidArgument("{}: `{}` should read NAME=VALUE", option, text);
   }
+  if (equals + 1 == text.size())
+    return InvalidArgument("{}: `{}` has an empty value", option, text);
   return std::pair{text.substr(0, equals), text.substr(equals + 1)};
 }
 
@@ -88,8 +121,7 @@ absl::StatusOr<std::map<std::string, int64_t>> ParseSizes(const std::vector<std:
   return sizes;
 }
 
-void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>& model,
-                     bool passes) {
+void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>& model) {
   options.Add("MODEL", model->model, "ONNX file or IR module", "FILE").Required();
   options.Add("--shape", model->shapes, "Fix the shape of an input; -1 or ? keeps a dim",
               "NAME=1,3,224,224");
@@ -99,26 +131,68 @@ void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>
               "NAME=FILE");
   options.Add("--outputs", model->outputs, "Cut the model at these values", "NAME,...")
       .Delimiter(',');
-  options.Add("--opset", model->opset, "Read the model as this ONNX opset", "N");
+  options.Add("--opset", model->opset, "Read the model as this ONNX opset", "N").AtLeast(1);
   options.Add("--external-root", model->external_root,
               "Folder that external data lies beneath (default: the model's)", "DIR");
-  if (!passes) return;
   options.Add("--batch", model->batch, "Fix the batch size (first dim of the inputs)", "N")
       .AtLeast(1);
-  for (const passes::PassInfo& pass : passes::AllPasses()) {
-    const std::string snake(pass.name);
-    std::string kebab = snake;
-    std::replace(kebab.begin(), kebab.end(), '_', '-');
-    const std::string names = kebab == snake ? "--no-" + snake : "--no-" + kebab + ",--no-" + snake;
-    options.Flag(
-        names, [model, snake] { model->disabled.push_back(snake); },
-        fmt::format("Skip: {}", pass.doc), "Passes");
+}
+
+static void AddPassFlag(const Options& options, const std::shared_ptr<ModelOptions>& model,
+                        std::string_view name) {
+  const std::string snake(name);
+  std::string kebab = snake;
+  std::replace(kebab.begin(), kebab.end(), '_', '-');
+  const std::string names = kebab == snake ? "--no-" + snake : "--no-" + kebab + ",--no-" + snake;
+  options.Flag(
+      names, [model, snake] { model->disabled.push_back(snake); },
+      fmt::format("Skip: {}", passes::FindPass(name)->doc), "Passes");
+}
+
+void AddPassFlags(const Options& options, const std::shared_ptr<ModelOptions>& model,
+                  const std::vector<std::string_view>& passes) {
+  for (const std::string_view name : passes) {
+    if (name == "store_float16") continue;  // comes with --float16
+    AddPassFlag(name == "set_batch_size" ? options.Under({"--batch"}) : options, model, name);
   }
 }
 
-void AddFloat16Flag(const Options& options, const std::shared_ptr<ModelOptions>& model) {
-  options.Flag("--float16", model->float16,
-               "Store weights and activations as f16 where that is safe; sums stay f32");
+std::vector<std::string_view> PassesThatShow() {
+  std::vector<std::string_view> names = passes::PipelinePasses();
+  const std::vector<std::string_view> more = passes::CodegenPasses();
+  names.insert(names.end(), more.begin(), more.end());
+  for (const char* hidden : {"dead_code", "fold_constants", "widen_integers"})
+    std::erase(names, hidden);
+  return names;
+}
+
+Option AddFloat16Flag(const Options& options, const std::shared_ptr<ModelOptions>& model) {
+  const Option added =
+      options.Flag("--float16", model->float16,
+                   "Store weights and activations as f16 where that is safe; sums stay f32");
+  AddPassFlag(options.Under({"--float16"}), model, "store_float16");
+  return added;
+}
+
+std::string StageProblem(const ModelOptions& options, const std::string& stage,
+                         const std::vector<std::string>& passes) {
+  if (options.batch != 0 && stage == "imported")
+    return "--batch: the module is asked for as it was imported (--stage)";
+  if (stage == "codegen-ready") return "";
+  if (options.float16 && std::find(passes.begin(), passes.end(), "store_float16") == passes.end())
+    return "--float16: passes run only for --stage codegen-ready";
+  if (options.disabled.empty()) return "";
+  // Without a pipeline there is set_batch_size alone.
+  if (options.disabled == std::vector<std::string>{"set_batch_size"}) return "";
+  return fmt::format("--no-{}: passes run only for --stage codegen-ready",
+                     fmt::join(options.disabled, ", --no-"));
+}
+
+absl::Status RefuseModelOptions(const ModelOptions& options, const std::string& what) {
+  std::vector<std::string> given = ImportOptionsGiven(options);
+  if (options.batch != 0) given.emplace_back("--batch");
+  for (const std::string& pass : options.disabled) given.push_back("--no-" + pass);
+  return Refuse(given, what);
 }
 
 absl::StatusOr<FileKind> KindOf(const std::string& path) {
@@ -201,15 +275,16 @@ absl::StatusOr<importer::Imported> LoadModel(const ModelOptions& options,
       fmt::print(stderr, "quench: warning: {}\n", warning);
     return imported;
   }
-  if (!import.shapes.empty() || !import.dims.empty() || !import.dtypes.empty() ||
-      !import.freeze_params.empty() || !import.outputs.empty() || import.opset != 0) {
-    return InvalidArgument(
-        "`{}` is an IR module: --shape, --dim, --dtype, --freeze, --outputs and --opset apply to "
-        "models",
-        options.model);
-  }
+  QUENCH_RETURN_IF_ERROR(RefuseImportOptions(options));
   QUENCH_ASSIGN_OR_RETURN(Graph graph, LoadModule(options.model, kind, *store));
   return importer::Imported{graph, graph};
+}
+
+absl::StatusOr<Graph> WithBatch(Graph graph, const ModelOptions& options,
+                                const StepContext& context) {
+  if (options.batch == 0) return graph;
+  return passes::RunPass(*passes::FindPass("set_batch_size"), std::move(graph),
+                         PassOptionsOf(options), context);
 }
 
 passes::PassOptions PassOptionsOf(const ModelOptions& options) {

@@ -34,12 +34,25 @@ struct ModelOptions {
   std::vector<std::string> disabled;  // filled by the --no-PASS flags
 };
 
-// MODEL and the import options. `passes` adds --batch and one --no-PASS flag per pass.
-void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>& model,
-                     bool passes);
+// MODEL, the import options and --batch.
+void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>& model);
+// A --no-PASS flag for each of the passes, which the command must run; after AddModelOptions.
+void AddPassFlags(const Options& options, const std::shared_ptr<ModelOptions>& model,
+                  const std::vector<std::string_view>& passes);
+// The passes of a compilation whose absence can be seen in values: codegen drops dead nodes and
+// computes constants anyway, and numbers of 4 bits are the same once they are widened.
+std::vector<std::string_view> PassesThatShow();
+// INVALID_ARGUMENT naming the options of AddModelOptions that were given although nothing is
+// imported: `what` says why ("`m.so` is a compiled library").
+absl::Status RefuseModelOptions(const ModelOptions& options, const std::string& what);
+
+// What of --batch, --float16 and --no-PASS has no effect at a stage ("imported", "canonical",
+// "codegen-ready") that a module is asked for at, when `passes` run besides; "" if nothing.
+std::string StageProblem(const ModelOptions& options, const std::string& stage,
+                         const std::vector<std::string>& passes = {});
 
 // --float16, of commands that compile, or look at what is compiled.
-void AddFloat16Flag(const Options& options, const std::shared_ptr<ModelOptions>& model);
+Option AddFloat16Flag(const Options& options, const std::shared_ptr<ModelOptions>& model);
 
 // Splits NAME=VALUE at the first '='; INVALID_ARGUMENT naming the option otherwise.
 absl::StatusOr<std::pair<std::string, std::string>> SplitAssignment(const std::string& option,
@@ -61,12 +74,16 @@ absl::StatusOr<std::string> ModuleText(const Graph& graph, const PrintOptions& o
 // Writes the module: text for .txt, binary otherwise, with its weights in the local blob store.
 absl::Status WriteModule(const Graph& graph, const std::string& path);
 
-// The options of an import, without --batch and passes.
+// The options of an import, without --batch and passes. INVALID_ARGUMENT names what is wrong.
 absl::StatusOr<importer::ImportOptions> ImportOptionsOf(const ModelOptions& options);
 
 // Imports a model, or reads a module (then `imported` and `canonical` are both the module's graph).
 absl::StatusOr<importer::Imported> LoadModel(const ModelOptions& options,
                                              const StepContext& context);
+
+// The graph at the size of --batch, if that is given: for what takes a model before any other pass.
+absl::StatusOr<Graph> WithBatch(Graph graph, const ModelOptions& options,
+                                const StepContext& context);
 
 passes::PassOptions PassOptionsOf(const ModelOptions& options);
 

@@ -16,25 +16,41 @@ class Option;
 
 namespace quench::cli {
 
-// Rules for the value of an option; what breaks one is a usage error.
+// A rule that is checked once everything is parsed: what is wrong, or "".
+using Rule = std::function<std::string()>;
+using Rules = std::shared_ptr<std::vector<Rule>>;
+
+// Rules for an option and its value; what breaks one is a usage error. No value may be empty: that
+// is what an unset variable of a shell leaves behind.
 class Option {
  public:
-  explicit Option(CLI::Option* option) : option_(option) {}
+  Option(CLI::Option* option, CLI::App* app, Rules rules)
+      : option_(option), app_(app), rules_(std::move(rules)) {}
   const Option& Required() const;
   const Option& OneOf(const std::vector<std::string>& values) const;
   const Option& Range(double low, double high) const;
   const Option& AtLeast(double low) const;
   const Option& Delimiter(char between) const;  // one argument gives several values
+  const Option& Environment(const std::string& variable) const;  // where it is not given
+  // Given only where one of `others`, options of the same command, is given too; or where none is.
+  const Option& Needs(const std::vector<std::string>& others) const;
+  const Option& Excludes(const std::vector<std::string>& others) const;
 
  private:
   CLI::Option* option_;
+  CLI::App* app_;
+  Rules rules_;
 };
 
 // Views a parser that outlives it. The variables that options are stored in must live until the
 // command has run.
+//
+// An option that is accepted and has no effect misleads: what makes no sense beside another option
+// is refused by a rule here, what makes none for a file by the command. tests/e2e/options_test.cc
+// shows for each option of each command that it has an effect.
 class Options {
  public:
-  explicit Options(CLI::App* app) : app_(app) {}
+  Options(CLI::App* app, Rules rules) : app_(app), rules_(std::move(rules)) {}
 
   // `names`: "--long,-s", or "NAME" for a positional. `shown` is how --help writes the value and its
   // default. T is a string, an integer, double, std::optional<uint64_t>, or a vector of strings,
@@ -42,12 +58,19 @@ class Options {
   template <typename T>
   Option Add(const std::string& names, T& value, const std::string& help,
              const std::string& shown = "") const;
-  void Flag(const std::string& names, bool& value, const std::string& help) const;
+  Option Flag(const std::string& names, bool& value, const std::string& help) const;
   // Calls `given` if the flag is there; --help lists it under `group`.
-  void Flag(const std::string& names, const std::function<void()>& given, const std::string& help,
-            const std::string& group) const;
+  Option Flag(const std::string& names, const std::function<void()>& given, const std::string& help,
+              const std::string& group) const;
 
-  // One of its subcommands must be given.
+  // The same command; each option added through it needs one of `others`.
+  Options Under(const std::vector<std::string>& others) const;
+  // Checked if this (sub)command was given.
+  void AddRule(Rule rule) const;
+  // The options of this (sub)command that were given, without positionals: "--output".
+  std::vector<std::string> Given() const;
+
+  // One of its subcommands must be given. Options of the command may stand before or after it.
   Options Subcommand(const std::string& name, const std::string& summary) const;
   bool parsed() const;  // this (sub)command was given
   void Describe(const std::string& name, const std::string& help) const;  // another help text
@@ -55,6 +78,8 @@ class Options {
 
  private:
   CLI::App* app_;
+  Rules rules_;
+  std::vector<std::vector<std::string>> under_;
 };
 
 class CommandLine {
@@ -63,6 +88,8 @@ class CommandLine {
               const std::string& examples);
   ~CommandLine();
 
+  // Options of every command, which may stand before or after it.
+  Options Everywhere() const;
   // One of the commands must be given; `chosen` is called by Parse if it is this one.
   Options Command(const std::string& name, const std::string& summary,
                   const std::function<void()>& chosen);
@@ -71,6 +98,7 @@ class CommandLine {
 
  private:
   std::unique_ptr<CLI::App> app_;
+  Rules rules_;
 };
 
 }  // namespace quench::cli

@@ -116,20 +116,6 @@ bool WantsRanges(const QuantizeFlags& flags) {
   return flags.type != "dynamic" && flags.type != "weights";
 }
 
-bool IsChanged(const QuantizeFlags& flags) {
-  const QuantizeFlags other;
-  const auto text = [](const QuantizeFlags& each) {
-    const quantizer::QuantizeOptions& o = each.options;
-    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
-                       each.rescue.split_outliers, each.block_size, each.kernel_dtype,
-                       each.bias_dtype, each.type, each.rescue.equalize, each.rescue.split_tensors,
-                       o.per_channel, o.symmetric, o.power_of_two, o.bias_correction, o.method,
-                       o.percentile, fmt::join(o.include, " "), fmt::join(o.exclude, " "),
-                       each.activation_dtype);
-  };
-  return text(flags) != text(other) || IsChanged(*flags.budget) || IsChanged(*flags.rounding);
-}
-
 void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlags>& flags) {
   options
       .Add("--type", flags->type,
@@ -147,7 +133,8 @@ void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlag
       .OneOf(methods);
   options
       .Add("--percentile", flags->options.percentile, "Of the method percentile", "P (default 99)")
-      .Range(50, 100);
+      .Range(50, 100)
+      .Needs({"--method"});
   options
       .Add("--kernel-dtype", flags->kernel_dtype,
            "Of weights; four bits with --type weights, where unsigned ones have asymmetric ranges",

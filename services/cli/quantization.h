@@ -54,8 +54,6 @@ struct QuantizeJob {
 quantizer::QuantizeOptions OptionsOf(const QuantizeFlags& flags);
 // Whether ranges of activations are to come from statistics.
 bool WantsRanges(const QuantizeFlags& flags);
-// Whether any of them was given.
-bool IsChanged(const QuantizeFlags& flags);
 void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlags>& flags);
 // What became of the layers, and what was tried for a budget if there was one.
 struct Quantization {

@@ -15,8 +15,10 @@ void AddRoundingFlags(const Options& options, const std::shared_ptr<RoundingFlag
            "the output of their layer least on samples (adaptive: for 4 bits above all)",
            "nearest|adaptive (default nearest)")
       .OneOf({"nearest", "adaptive"});
-  options.Add("--rounding-data", flags->samples.data,
-              "Samples that rounding is adapted to, see `quench calibrate`", "PATH");
+  options
+      .Add("--rounding-data", flags->samples.data,
+           "Samples that rounding is adapted to, see `quench calibrate`", "PATH")
+      .Needs({"--rounding"});
 }
 
 bool IsAdaptive(const RoundingFlags& flags) { return flags.rounding == "adaptive"; }
@@ -27,10 +29,6 @@ absl::Status CheckRoundingFlags(const RoundingFlags& flags, bool other_samples) 
   if (!IsAdaptive(flags) && !flags.samples.data.empty())
     return InvalidArgument("--rounding-data goes with --rounding adaptive");
   return absl::OkStatus();
-}
-
-bool IsChanged(const RoundingFlags& flags) {
-  return IsAdaptive(flags) || !flags.samples.data.empty();
 }
 
 absl::StatusOr<quantizer::Rounding> AdaptHere(TapBuild& taps, const quantizer::QuantizeOptions& how,

@@ -20,8 +20,6 @@ void AddRoundingFlags(const Options& options, const std::shared_ptr<RoundingFlag
 bool IsAdaptive(const RoundingFlags& flags);
 // Adaptive rounding needs samples, its own or others that there are; its own are for nothing else.
 absl::Status CheckRoundingFlags(const RoundingFlags& flags, bool other_samples);
-// Whether any flag was given.
-bool IsChanged(const RoundingFlags& flags);
 
 // Of the module that will be quantized as `how` says.
 absl::StatusOr<quantizer::Rounding> AdaptHere(TapBuild& taps, const quantizer::QuantizeOptions& how,

@@ -6,8 +6,8 @@
 
 namespace quench::cli {
 
-void AddImageFlag(const Options& options, std::string& images) {
-  options.Add(
+Option AddImageFlag(const Options& options, std::string& images) {
+  return options.Add(
       "--images", images,
       "How .png and .jpg samples are scaled: imagenet, unit (0..1), signed (-1..1) or bytes "
       "(0..255), then what differs: mean=R/G/B, std=R/G/B, divide=N, order=rgb|bgr, "

@@ -23,7 +23,7 @@ struct SampleOptions {
   uint64_t seed = 1;
   int64_t workers = 0;  // 0: one for each CPU
 };
-void AddImageFlag(const Options& options, std::string& images);
+Option AddImageFlag(const Options& options, std::string& images);
 absl::StatusOr<SampleFormat> SampleFormatOf(const std::string& images);
 // For a model with such inputs.
 absl::StatusOr<std::unique_ptr<Samples>> OpenSamplesOf(const SampleOptions& options,

@@ -245,6 +245,38 @@ void AddCells(const v1::CompileBatch& batch, const v1::BatchModel& model, v1::St
   }
 }
 
+// An import where there is a model, its batch size where one is asked for, the analysis.
+void AddAnalyse(const v1::AnalyseBatch& batch, const v1::BatchModel& model, v1::StepList* list) {
+  const std::string imported = model.name() + "/import", resized = model.name() + "/batch";
+  if (model.has_model()) AddImport(model, list);
+  if (batch.batch() != 0) {
+    v1::StepSpec* spec = AddStep(list, resized);
+    importer::v1::TransformRequest* request = spec->mutable_transform();
+    request->mutable_options()->set_batch(batch.batch());
+    request->add_passes("set_batch_size");
+    if (model.has_model()) {
+      Bind(spec, "module", imported, "canonical");
+    } else {
+      *request->mutable_module() = model.module();
+    }
+  }
+  v1::StepSpec* spec = AddStep(list, model.name() + "/analyse");
+  analyser::v1::AnalyseRequest* request = spec->mutable_analyse();
+  *request->mutable_sizes() = batch.sizes();
+  if (model.has_model()) {
+    Bind(spec, "imported", imported, "imported");
+  } else {
+    *request->mutable_imported() = model.module();
+  }
+  if (batch.batch() != 0) {
+    Bind(spec, "canonical", resized, "module");
+  } else if (model.has_model()) {
+    Bind(spec, "canonical", imported, "canonical");
+  } else {
+    *request->mutable_canonical() = model.module();
+  }
+}
+
 }  // namespace
 
 v1::StepList WriteOut(const v1::CompileBatch& batch, Violations* violations) {
@@ -280,6 +312,9 @@ v1::StepList WriteOut(const v1::CompileBatch& batch, Violations* violations) {
 
 v1::StepList WriteOut(const v1::AnalyseBatch& batch, Violations* violations) {
   CheckModels(batch.models(), "spec.analyse.models", violations);
+  if (batch.batch() < 0)
+    violations->Add("spec.analyse.batch",
+                    fmt::format("is {}, must not be negative", batch.batch()));
   v1::StepList list;
   if (!violations->empty() || batch.models_size() > kMaxSteps) {
     if (batch.models_size() > kMaxSteps) {
@@ -290,17 +325,7 @@ v1::StepList WriteOut(const v1::AnalyseBatch& batch, Violations* violations) {
     return list;
   }
   for (const v1::BatchModel& model : batch.models()) {
-    if (model.has_model()) AddImport(model, &list);
-    v1::StepSpec* spec = AddStep(&list, model.name() + "/analyse");
-    analyser::v1::AnalyseRequest* request = spec->mutable_analyse();
-    *request->mutable_sizes() = batch.sizes();
-    if (model.has_model()) {
-      Bind(spec, "imported", model.name() + "/import", "imported");
-      Bind(spec, "canonical", model.name() + "/import", "canonical");
-    } else {
-      *request->mutable_imported() = model.module();
-      *request->mutable_canonical() = model.module();
-    }
+    AddAnalyse(batch, model, &list);
   }
   return list;
 }

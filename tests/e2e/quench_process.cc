@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 
 extern char** environ;
 
@@ -38,6 +39,14 @@ bool Drain(int fd, std::string& text) {
   const ssize_t count = read(fd, buffer, sizeof(buffer));
   if (count > 0) text.append(buffer, static_cast<size_t>(count));
   return count > 0;
+}
+
+int ThreadsOf(pid_t process) {
+  std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("Threads:")) return std::stoi(line.substr(8));
+  }
+  return 0;
 }
 
 }  // namespace
@@ -87,7 +96,8 @@ Outcome Workspace::RunProgram(const std::string& program, const std::vector<std:
   while (out_open || err_open) {
     pollfd polled[2] = {{out_open ? out.ends[0] : -1, POLLIN, 0},
                         {err_open ? err.ends[0] : -1, POLLIN, 0}};
-    poll(polled, 2, 1000);
+    poll(polled, 2, 5);
+    outcome.most_threads = std::max(outcome.most_threads, ThreadsOf(child));
     if (std::chrono::steady_clock::now() > deadline) {
       ADD_FAILURE() << program << " ran for more than two minutes";
       kill(child, SIGKILL);

@@ -14,6 +14,7 @@ struct Outcome {
   int exit_code = -1;  // 128 + N when signal N ended it
   std::string out;
   std::string err;
+  int most_threads = 0;  // that it was seen to have at once
 };
 
 class Workspace {

@@ -26,8 +26,10 @@ using Sizes = std::map<std::string, int64_t>;
 
 absl::StatusOr<analyser::ModelReport> AnalyseHere(const AnalyseArgs& args, const Sizes& sizes,
                                                   const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(const importer::Imported model, LoadModel(*args.model, context));
-  return analyser::Analyse(model.imported, model.canonical, sizes, context);
+  QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
+  QUENCH_ASSIGN_OR_RETURN(const Graph canonical,
+                          WithBatch(std::move(model.canonical), *args.model, context));
+  return analyser::Analyse(model.imported, canonical, sizes, context);
 }
 
 absl::Status RunAnalyse(const AnalyseArgs& args, const StepContext& context) {
@@ -44,7 +46,7 @@ absl::Status RunAnalyse(const AnalyseArgs& args, const StepContext& context) {
 
 Action DeclareAnalyse(const Options& options) {
   auto args = std::make_shared<AnalyseArgs>();
-  AddModelOptions(options, args->model, false);
+  AddModelOptions(options, args->model);
   options.Add("--size", args->sizes,
               "Size at which a symbolic dim is counted (default: its smallest)", "NAME=N");
   options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});

@@ -44,6 +44,7 @@ struct CalibrateArgs {
   bool show = false;
   bool use_cuda = false;
   std::string format = "table";
+  std::function<std::vector<std::string>()> given;  // the options that were
 };
 
 // How often which values: low bars are rare ones, on a scale of logarithms, so that outliers show.
@@ -122,9 +123,12 @@ absl::StatusOr<bool> IsStatisticsFile(const std::string& path) {
 absl::Status RunCalibrate(const CalibrateArgs& args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const bool shown, IsStatisticsFile(args.model->model));
   if (shown) {
-    if (!args.samples.data.empty() || args.samples.random > 0) {
-      return InvalidArgument("`{}` holds statistics; --data and --random calibrate a model",
-                             args.model->model);
+    std::vector<std::string> given = args.given();
+    std::erase_if(given,
+                  [](const std::string& name) { return name == "--show" || name == "--format"; });
+    if (!given.empty()) {
+      return InvalidArgument("`{}` holds statistics: {} appl{} to models", args.model->model,
+                             fmt::join(given, ", "), given.size() == 1 ? "ies" : "y");
     }
     QUENCH_ASSIGN_OR_RETURN(const quantizer::Statistics statistics,
                             quantizer::ReadStatistics(args.model->model));
@@ -171,18 +175,20 @@ absl::Status RunCalibrate(const CalibrateArgs& args, const StepContext& context)
 
 Action DeclareCalibrate(const Options& options) {
   auto args = std::make_shared<CalibrateArgs>();
-  AddModelOptions(options, args->model, true);
+  AddModelOptions(options, args->model);
+  AddPassFlags(options, args->model, passes::PipelinePasses());
   options.Describe("MODEL", "ONNX file or IR module; or statistics, to be shown");
   options.Add("--data,-d", args->samples.data, "Samples: a file or a folder", "PATH");
   options.Add("--random", args->samples.random, "Random samples, where there are no real ones", "N")
       .AtLeast(1);
-  AddImageFlag(options, args->samples.images);
-  options.Add("--seed", args->samples.seed, "Of random samples", "N (default 1)");
+  AddImageFlag(options, args->samples.images).Needs({"--data"});
+  options.Add("--seed", args->samples.seed, "Of random samples", "N (default 1)")
+      .Needs({"--random"});
   options.Add("--output,-o", args->output, "Where statistics go",
               "FILE (default ./calibration.stats)");
   AddRescueFlags(options, args->rescue);
   options.Flag("--add", args->add, "Add to the statistics that FILE has");
-  options.Flag("--force,-f", args->force, "Replace FILE");
+  options.Flag("--force,-f", args->force, "Replace FILE").Excludes({"--add"});
   options
       .Add("--workers", args->samples.workers,
            "Samples that run side by side; statistics do not depend on it",
@@ -193,6 +199,7 @@ Action DeclareCalibrate(const Options& options) {
   options.Add("--format", args->format, "Format of what is printed", "table|json")
       .OneOf({"table", "json"});
   options.Examples(kCalibrateExamples);
+  args->given = [options] { return options.Given(); };
   return [args](const StepContext& context) { return RunCalibrate(*args, context); };
 }
 

@@ -45,10 +45,7 @@ struct CompareArgs {
 absl::Status CheckReport(const CompareArgs& args) {
   const std::filesystem::path path = args.report;
   std::error_code error;
-  if (path.empty()) {
-    return args.force ? InvalidArgument("--force is of --report, and there is none")
-                      : absl::OkStatus();
-  }
+  if (path.empty()) return absl::OkStatus();
   if (!args.force && std::filesystem::exists(path, error)) {
     return absl::AlreadyExistsError(
         fmt::format("report `{}` exists; --force replaces it", args.report));
@@ -64,6 +61,15 @@ absl::Status CheckReport(const CompareArgs& args) {
   return absl::OkStatus();
 }
 
+// Options of an import are for nothing where both are compiled already.
+absl::Status CheckModelOptions(const CompareArgs& args) {
+  for (const std::string& path : {args.model->model, args.other}) {
+    QUENCH_ASSIGN_OR_RETURN(const FileKind kind, KindOf(path));
+    if (kind != FileKind::kArtifact) return absl::OkStatus();
+  }
+  return RefuseModelOptions(*args.model, "both are compiled libraries");
+}
+
 // A library as it is; anything else compiled, with taps where layers are to be seen.
 absl::StatusOr<std::filesystem::path> LibraryOf(const CompareArgs& args, const std::string& path,
                                                 const std::filesystem::path& folder,
@@ -76,6 +82,7 @@ absl::StatusOr<std::filesystem::path> LibraryOf(const CompareArgs& args, const s
   QUENCH_ASSIGN_OR_RETURN(const Graph graph, passes::RunPipeline(std::move(imported.canonical),
                                                                  PassOptionsOf(model), context));
   codegen::CompileOptions options;
+  options.passes = PassOptionsOf(model);
   if (args.options.layers) {
     options.taps = codegen::Taps::kModelValues;
     options.opt_level = 2;  // every value is to be seen: nothing is fused
@@ -95,6 +102,7 @@ absl::Status RunCompare(const CompareArgs& args, const StepContext& context) {
     return InvalidArgument("samples are wanted: --data PATH, or --random N without any data");
   }
   QUENCH_RETURN_IF_ERROR(CheckReport(args));
+  QUENCH_RETURN_IF_ERROR(CheckModelOptions(args));
   analyser::CompareOptions options = args.options;
   QUENCH_ASSIGN_OR_RETURN(options.labels, ReadLabels(args.labels));
   QUENCH_ASSIGN_OR_RETURN(const SampleFormat format, SampleFormatOf(args.images));
@@ -127,15 +135,16 @@ absl::Status RunCompare(const CompareArgs& args, const StepContext& context) {
 
 Action DeclareCompare(const Options& options) {
   auto args = std::make_shared<CompareArgs>();
-  AddModelOptions(options, args->model, true);
+  AddModelOptions(options, args->model);
+  AddPassFlags(options, args->model, PassesThatShow());
   options.Describe("MODEL", "The reference: ONNX file, IR module or compiled library");
   options.Add("OTHER", args->other, "What is compared with it, of any of these kinds", "FILE")
       .Required();
   options.Add("--data,-d", args->data, "Samples: a file or a folder", "PATH");
-  AddImageFlag(options, args->images);
+  AddImageFlag(options, args->images).Needs({"--data"});
   options.Add("--random", args->random, "Random samples, where there are no real ones", "N")
       .AtLeast(1);
-  options.Add("--seed", args->seed, "Of random samples", "N (default 1)");
+  options.Add("--seed", args->seed, "Of random samples", "N (default 1)").Needs({"--random"});
   options.Add("--labels", args->labels, "The right class of each row of the first output", "FILE");
   options.Flag("--layers", args->options.layers, "Compare the values of every layer too");
   options.Add("--threads", args->options.threads, "Threads the libraries run on", "N (default 1)")
@@ -143,7 +152,7 @@ Action DeclareCompare(const Options& options) {
   options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
   options.Add("--report", args->report, "Write a page with charts too, whatever the format",
               "FILE.html");
-  options.Flag("--force,-f", args->force, "Replace the file of --report");
+  options.Flag("--force,-f", args->force, "Replace the file of --report").Needs({"--report"});
   options.Examples(kCompareExamples);
   return [args](const StepContext& context) { return RunCompare(*args, context); };
 }

@@ -253,18 +253,7 @@ absl::Status CheckQuantization(const CompileArgs& args) {
   const int sources = (args.job.calibration.empty() ? 0 : 1) +
                       (args.job.samples.data.empty() ? 0 : 1) +
                       (args.job.samples.random > 0 ? 1 : 0);
-  if (args.model->float16 && !args.quantize.empty()) {
-    return InvalidArgument(
-        "--float16 and --quantize are two ways to store numbers; a model is compiled with one");
-  }
-  if (args.quantize.empty()) {
-    const bool magnitudes = args.model->float16 && !args.job.calibration.empty();
-    if (sources == (magnitudes ? 1 : 0) && args.job.samples.images.empty() && !IsChanged(*args.how))
-      return absl::OkStatus();
-    return InvalidArgument(
-        "options of calibration and quantization are for --quantize int8, uint8, int4 or uint4; "
-        "--float16 takes --calibration FILE");
-  }
+  if (args.quantize.empty()) return absl::OkStatus();
   const bool four_bits = IsFourBits(args.quantize);
   if (four_bits && args.how->type != "any" && args.how->type != "weights") {
     return InvalidArgument("--quantize {} is for weights alone (--type weights), not --type {}",
@@ -357,8 +346,10 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
 
 Action DeclareCompile(const Options& options) {
   auto args = std::make_shared<CompileArgs>();
-  AddModelOptions(options, args->model, true);
-  AddFloat16Flag(options, args->model);
+  AddModelOptions(options, args->model);
+  AddFloat16Flag(options, args->model).Excludes({"--quantize"});
+  AddPassFlags(options, args->model, passes::PipelinePasses());
+  AddPassFlags(options, args->model, passes::CodegenPasses());
   options.Add("--output,-o", args->output, "Folder for model.so and model.h",
               "DIR (default ./compile_output)");
   options.Add("--target", args->codegen.target, "CPU to compile for; `quench targets` lists them",
@@ -385,27 +376,29 @@ Action DeclareCompile(const Options& options) {
   for (const passes::PassInfo& pass : passes::AllPasses()) names.emplace_back(pass.name);
   options
       .Add("--stop-after", args->stop_after, "End after this pass and write model.ir.txt", "PASS")
-      .OneOf(names);
+      .OneOf(names)
+      .Excludes({"--target", "--opt-level", "--channel-layout", "--uuid", "--emit",
+                 "--export-metadata", "--export-ir"});
   options
       .Add("--quantize", args->quantize,
            "Compute in 8-bit integers, or keep weights in 4 bits (--type weights); the options of "
            "`quench quantize` say how",
            "int8|uint8|int4|uint4")
       .OneOf({"int8", "uint8", "int4", "uint4"});
-  options.Add("--calibration-data", args->job.samples.data,
-              "Samples that ranges are taken from: a file or a folder, see `quench calibrate`",
-              "PATH");
-  AddImageFlag(options, args->job.samples.images);
-  options.Add(
-      "--calibration", args->job.calibration,
-      "Instead: statistics of `quench calibrate` for this model; with --float16: values that "
-      "came near f16's end stay f32",
-      "FILE");
+  const Options how = options.Under({"--quantize"});
+  how.Add("--calibration-data", args->job.samples.data,
+          "Samples that ranges are taken from: a file or a folder, see `quench calibrate`", "PATH");
+  AddImageFlag(how, args->job.samples.images);
   options
-      .Add("--calibration-random", args->job.samples.random,
-           "Instead: random samples, where there are no real ones", "N")
+      .Add("--calibration", args->job.calibration,
+           "Instead: statistics of `quench calibrate` for this model; with --float16: values that "
+           "came near f16's end stay f32",
+           "FILE")
+      .Needs({"--quantize", "--float16"});
+  how.Add("--calibration-random", args->job.samples.random,
+          "Instead: random samples, where there are no real ones", "N")
       .AtLeast(1);
-  AddQuantizeFlags(options, args->how);
+  AddQuantizeFlags(how, args->how);
   AddWorkOptions(options, args->gateway);
   options.Examples(kCompileExamples);
   return [args](const StepContext& context) {

@@ -48,7 +48,7 @@ absl::Status RefuseExisting(const ImportArgs& args) {
 absl::StatusOr<Graph> AtStage(const ImportArgs& args, importer::Imported model,
                               const StepContext& context) {
   if (args.stage == "imported") return std::move(model.imported);
-  if (args.stage == "canonical") return std::move(model.canonical);
+  if (args.stage == "canonical") return WithBatch(std::move(model.canonical), *args.model, context);
   return passes::RunPipeline(std::move(model.canonical), PassOptionsOf(*args.model), context);
 }
 
@@ -107,7 +107,8 @@ absl::Status RunImport(const ImportArgs& args, const StepContext& context) {
 
 Action DeclareImport(const Options& options) {
   auto args = std::make_shared<ImportArgs>();
-  AddModelOptions(options, args->model, true);
+  AddModelOptions(options, args->model);
+  AddPassFlags(options, args->model, passes::PipelinePasses());
   options.Add("--output,-o", args->output, "Write the module: text for .txt, binary otherwise",
               "FILE");
   options
@@ -117,9 +118,10 @@ Action DeclareImport(const Options& options) {
       .OneOf({"imported", "canonical", "codegen-ready"});
   options.Add("--export", args->export_path, "Write the graph as ONNX", "FILE.onnx");
   options.Flag("--check", args->check, "Ask libonnx for a second opinion");
-  options.Flag("--force,-f", args->force, "Replace existing files");
+  options.Flag("--force,-f", args->force, "Replace existing files").Needs({"--output", "--export"});
   options.Add("--format", args->format, "Format of the summary", "table|json")
       .OneOf({"table", "json"});
+  options.AddRule([args] { return StageProblem(*args->model, args->stage); });
   options.Examples(kImportExamples);
   return [args](const StepContext& context) { return RunImport(*args, context); };
 }

@@ -30,21 +30,26 @@ struct IrArgs {
   bool hash = false;
 };
 
-absl::Status PrintLoops(const Graph& graph, const std::string& name) {
+absl::StatusOr<std::string> LoopsText(const Graph& graph, const std::string& name) {
   for (const Node& node : graph.nodes) {
     if (node.name != name && node.origin != name) continue;
     QUENCH_ASSIGN_OR_RETURN(const loops::Function function,
                             ops::LowerNode(ops::ContextOf(graph, node)));
-    fmt::print("{}", loops::Print(function));
-    return absl::OkStatus();
+    return loops::Print(function);
   }
   return absl::NotFoundError(fmt::format("no node is named `{}`", name));
+}
+
+absl::Status Write(const IrArgs& args, const std::string& text) {
+  if (!args.output.empty()) return WriteFileAtomically(args.output, text);
+  fmt::print("{}", text);
+  return absl::OkStatus();
 }
 
 absl::Status RunIr(const IrArgs& args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
   Graph graph = args.stage == "imported" ? std::move(model.imported) : std::move(model.canonical);
-  if (graph.stage != Stage::kImported) QUENCH_RETURN_IF_ERROR(ops::InferGraph(graph));
+  QUENCH_ASSIGN_OR_RETURN(graph, WithBatch(std::move(graph), *args.model, context));
   const passes::PassOptions options = PassOptionsOf(*args.model);
   if (args.stage == "codegen-ready") {
     QUENCH_ASSIGN_OR_RETURN(graph, passes::RunPipeline(std::move(graph), options, context));
@@ -53,7 +58,10 @@ absl::Status RunIr(const IrArgs& args, const StepContext& context) {
     QUENCH_ASSIGN_OR_RETURN(
         graph, passes::RunPass(*passes::FindPass(name), std::move(graph), options, context));
   }
-  if (!args.lower.empty()) return PrintLoops(graph, args.lower);
+  if (!args.lower.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(const std::string text, LoopsText(graph, args.lower));
+    return Write(args, text);
+  }
   if (args.verify) {
     QUENCH_RETURN_IF_ERROR(VerifyGraph(graph));
     fmt::print("legal at stage {}\n", StageName(graph.stage));
@@ -64,17 +72,16 @@ absl::Status RunIr(const IrArgs& args, const StepContext& context) {
   print.types = !args.no_types;
   if (args.output.empty() && (args.verify || args.hash)) return absl::OkStatus();
   QUENCH_ASSIGN_OR_RETURN(const std::string text, ModuleText(graph, print));
-  if (!args.output.empty()) return WriteFileAtomically(args.output, text);
-  fmt::print("{}", text);
-  return absl::OkStatus();
+  return Write(args, text);
 }
 
 }  // namespace
 
 Action DeclareIr(const Options& options) {
   auto args = std::make_shared<IrArgs>();
-  AddModelOptions(options, args->model, true);
+  AddModelOptions(options, args->model);
   AddFloat16Flag(options, args->model);
+  AddPassFlags(options, args->model, passes::PipelinePasses());
   std::vector<std::string> names;
   for (const passes::PassInfo& pass : passes::AllPasses()) names.emplace_back(pass.name);
   options
@@ -82,12 +89,19 @@ Action DeclareIr(const Options& options) {
            "STAGE (default canonical)")
       .OneOf({"imported", "canonical", "codegen-ready"});
   options.Add("--pass", args->passes, "Run this pass; may be repeated", "PASS").OneOf(names);
-  options.Add("--lower", args->lower, "Print the loops of one node", "NODE");
+  options.Add("--lower", args->lower, "Print the loops of one node", "NODE")
+      .Excludes({"--no-types", "--verify", "--hash"});
   options.Add("--output,-o", args->output, "Write the text to a file", "FILE");
   options.Flag("--no-types", args->no_types,
                "Leave types out: they are inferred when the text is read");
   options.Flag("--verify", args->verify, "Check that the module is legal at its stage");
   options.Flag("--hash", args->hash, "Print fingerprint and structure hash");
+  options.AddRule([args] { return StageProblem(*args->model, args->stage, args->passes); });
+  options.AddRule([args] {
+    return args->no_types && args->output.empty() && (args->verify || args->hash)
+               ? "--no-types: with --verify or --hash no text is printed, only written to --output"
+               : "";
+  });
   options.Examples(kIrExamples);
   return [args](const StepContext& context) { return RunIr(*args, context); };
 }

@@ -161,8 +161,10 @@ absl::Status RunOps(const OpsArgs& args, const StepContext& context) {
 Action DeclareOps(const Options& options) {
   auto args = std::make_shared<OpsArgs>();
   options.Add("PATTERN", args->pattern, "Part of an operator's name, in any case");
-  options.Add("--model", args->model,
-              "List the operators and nodes of this model that are not supported", "FILE");
+  options
+      .Add("--model", args->model,
+           "List the operators and nodes of this model that are not supported", "FILE")
+      .Excludes({"PATTERN"});
   options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
   options.Examples(kOpsExamples);
   return [args](const StepContext& context) { return RunOps(*args, context); };

@@ -27,7 +27,7 @@ struct RunArgs {
   std::vector<std::string> sizes;
   std::optional<uint64_t> random;
   std::string output_dir = ".";
-  int threads = 1;
+  std::optional<uint64_t> threads;
   bool profile = false;
 };
 
@@ -121,8 +121,11 @@ void PrintProfile(std::vector<NodeTiming> timings) {
 }
 
 absl::Status RunArtifact(const RunArgs& args, const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
-                          Artifact::Open(args.model->model, args.threads));
+  QUENCH_RETURN_IF_ERROR(RefuseModelOptions(
+      *args.model, fmt::format("`{}` is a compiled library", args.model->model)));
+  QUENCH_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Artifact> artifact,
+      Artifact::Open(args.model->model, static_cast<int>(args.threads.value_or(1))));
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, GatherInputs(args, artifact->inputs()));
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> outputs, artifact->Run(inputs, context));
   std::vector<std::string> names;
@@ -135,8 +138,13 @@ absl::Status RunArtifact(const RunArgs& args, const StepContext& context) {
 }
 
 absl::Status RunInterpreter(const RunArgs& args, const StepContext& context) {
+  if (args.threads) {
+    return InvalidArgument("--threads: `{}` is no compiled library, the interpreter has one thread",
+                           args.model->model);
+  }
   QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
-  const Graph& graph = model.canonical;
+  QUENCH_ASSIGN_OR_RETURN(const Graph graph,
+                          WithBatch(std::move(model.canonical), *args.model, context));
   std::vector<ArtifactTensor> declared;
   for (const ValueId id : graph.inputs) {
     const Value& value = graph.value(id);
@@ -173,12 +181,13 @@ absl::Status RunInterpreter(const RunArgs& args, const StepContext& context) {
 
 Action DeclareRun(const Options& options) {
   auto args = std::make_shared<RunArgs>();
-  AddModelOptions(options, args->model, false);
+  AddModelOptions(options, args->model);
   options.Describe("MODEL", "Compiled library, ONNX file or IR module");
   options.Add("--input,-i", args->inputs, "Tensor for an input, from a .npy or .pb file",
               "NAME=FILE");
   options.Add("--random", args->random, "Random values for inputs without a file", "SEED");
-  options.Add("--size", args->sizes, "Size of a symbolic dim for random inputs", "NAME=N");
+  options.Add("--size", args->sizes, "Size of a symbolic dim for random inputs", "NAME=N")
+      .Needs({"--random"});
   options.Add("--output-dir", args->output_dir, "Folder for NAME.npy of every output",
               "D (default .)");
   options.Add("--threads", args->threads, "Threads for a compiled library", "N (default 1)")

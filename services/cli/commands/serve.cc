@@ -23,9 +23,6 @@ struct ServeArgs {
 
 // The servers are programs of their own beside this one, which becomes one of them.
 absl::Status Serve(const ServeArgs& args) {
-  if (args.all_in_one && !args.service.empty()) {
-    return InvalidArgument("--all-in-one and --service exclude each other");
-  }
   std::vector<std::string> words;
   for (const auto& [option, value] : {std::pair{"--config", args.config},
                                       {"--listen", args.listen},
@@ -41,8 +38,9 @@ absl::Status Serve(const ServeArgs& args) {
 
 Action DeclareServe(const Options& options) {
   auto args = std::make_shared<ServeArgs>();
-  options.Flag("--all-in-one", args->all_in_one,
-               "Gateway and services in this process (the default)");
+  options
+      .Flag("--all-in-one", args->all_in_one, "Gateway and services in this process (the default)")
+      .Excludes({"--service"});
   options.Add("--service", args->service, "Only this one", "NAME")
       .OneOf({"gateway", "importer", "analyser", "quantizer", "codegen"});
   options.Add("--config", args->config, "Configuration file", "FILE");

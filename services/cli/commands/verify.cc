@@ -66,12 +66,8 @@ absl::StatusOr<analyser::VerifyReport> VerifyHere(const VerifyArgs& args,
   options.build_twin = build(false);
   options.build_reference = build(true);
   QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
-  Graph graph = std::move(model.canonical);
-  if (args.model->batch > 0) {
-    const passes::PassInfo* pass = passes::FindPass("set_batch_size");
-    QUENCH_ASSIGN_OR_RETURN(
-        graph, passes::RunPass(*pass, std::move(graph), PassOptionsOf(*args.model), context));
-  }
+  QUENCH_ASSIGN_OR_RETURN(const Graph graph,
+                          WithBatch(std::move(model.canonical), *args.model, context));
   return analyser::Verify(graph, args.artifact, options, context);
 }
 
@@ -116,8 +112,9 @@ absl::Status RunVerify(const VerifyArgs& args, const StepContext& context) {
 
 Action DeclareVerify(const Options& options) {
   auto args = std::make_shared<VerifyArgs>();
-  AddModelOptions(options, args->model, true);
+  AddModelOptions(options, args->model);
   AddFloat16Flag(options, args->model);
+  AddPassFlags(options, args->model, PassesThatShow());
   options.Add("LIBRARY", args->artifact, "The compiled library", "MODEL.so").Required();
   options.Add("--samples", args->options.samples, "Random inputs to try", "N (default 3)")
       .Range(1, 100000);

@@ -58,7 +58,7 @@ Action DeclareWorkflow(const Options& options) {
       {create, WorkflowVerb::kCreate}, {list, WorkflowVerb::kList},
       {get, WorkflowVerb::kGet},       {watch, WorkflowVerb::kWatch},
       {cancel, WorkflowVerb::kCancel}, {remove, WorkflowVerb::kDelete}};
-  for (const auto& [sub, verb] : verbs) AddGatewayOptions(sub, args->gateway);
+  AddGatewayOptions(options, args->gateway);
   return [args, verbs](const StepContext& context) -> absl::Status {
     for (const auto& [sub, verb] : verbs) {
       if (sub.parsed()) return Run(*args, verb, context);

@@ -22,6 +22,7 @@ absl::StatusOr<analyser::ModelReport> AnalyseThere(const GatewayOptions& gateway
     added->set_symbol(symbol);
     added->set_size(size);
   }
+  batch.set_batch(model.batch);
   const std::string step = batch.models(0).name() + "/analyse";
   QUENCH_ASSIGN_OR_RETURN(const v1::Workflow workflow, client->Run(spec, context));
   QUENCH_ASSIGN_OR_RETURN(const auto report, DownloadMessage<analyser::v1::ModelReport>(

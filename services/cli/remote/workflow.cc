@@ -95,6 +95,10 @@ absl::Status Create(const WorkflowJob& job, GatewayClient& client, const StepCon
   QUENCH_RETURN_IF_ERROR(steps::ReadConfig(job.spec, &spec));
   QUENCH_ASSIGN_OR_RETURN(const std::string name, client.Create(spec, job.request_id, context));
   if (job.watch) return Watch(job, name, client, context);
+  if (job.format == "json") {
+    QUENCH_ASSIGN_OR_RETURN(const pb::Workflow workflow, client.Get(name, context));
+    return PrintJson(workflow);
+  }
   fmt::print("{}\n", name);
   return absl::OkStatus();
 }

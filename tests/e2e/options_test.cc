@@ -1,0 +1,427 @@
+// Every option of every command has an effect, or is refused with a reason.
+//
+// The options are those that --help lists; tests/cases/options/options.txt has a row for each, which
+// says what is run without the option, what with it, and what then differs. An option without a row
+// fails, as does a row without an option.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "tests/e2e/quench_process.h"
+#include "tests/support/background.h"
+#include "tests/support/certificates.h"
+#include "tests/support/onnx_models.h"
+
+namespace quench::testing {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words Split(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), std::istream_iterator<std::string>()};
+}
+
+std::string Trimmed(const std::string& text) {
+  const size_t first = text.find_first_not_of(' '), last = text.find_last_not_of(' ');
+  return first == std::string::npos ? "" : text.substr(first, last - first + 1);
+}
+
+struct Row {
+  std::string command, option, base, more, effect;
+};
+
+std::vector<Row> ReadTable() {
+  std::vector<Row> rows;
+  std::istringstream file(*ReadFile(QUENCH_SOURCE_DIR "/tests/cases/options/options.txt"));
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    Words cells;
+    std::istringstream parts(line);
+    for (std::string cell; std::getline(parts, cell, '|');) cells.push_back(Trimmed(cell));
+    if (cells.size() != 5) {
+      ADD_FAILURE() << "five cells are wanted: " << line;
+      continue;
+    }
+    rows.push_back({cells[0], cells[1], cells[2], cells[3], cells[4]});
+  }
+  return rows;
+}
+
+// What --help lists: options by command, under each of their names, and the subcommands.
+class Help {
+ public:
+  Help() { Walk(""); }
+  // Of each option all long names; a positional has one.
+  const std::map<std::string, std::vector<Words>>& options() const { return options_; }
+
+ private:
+  void Walk(const std::string& command) {
+    Words arguments = Split(command);
+    arguments.emplace_back("--help");
+    const Outcome outcome = work_.Run(arguments);
+    EXPECT_EQ(outcome.exit_code, 0) << command;
+    if (!command.empty()) {
+      EXPECT_NE(outcome.out.find("Options of every command:"), std::string::npos) << command;
+    }
+    std::vector<Words>& options = options_[command];
+    std::string section;
+    std::istringstream lines(outcome.out);
+    static const std::regex entry("^  ([^ ]+)( .*)?$");
+    for (std::string line; std::getline(lines, line);) {
+      std::smatch match;
+      if (!line.empty() && line[0] != ' ') section = line;
+      if (section == "Examples:") break;
+      if (section.starts_with("Options of ") || !std::regex_match(line, match, entry)) continue;
+      if (section == "Subcommands:") {
+        Walk(Trimmed(command + " " + match[1].str()));
+      } else {
+        Words names;
+        std::istringstream parts(match[1]);
+        for (std::string name; std::getline(parts, name, ',');) {
+          if (name.starts_with("--") || name[0] != '-') names.push_back(name);
+        }
+        if (names != Words{"--help"} && names != Words{"--version"}) options.push_back(names);
+      }
+    }
+  }
+
+  const Workspace work_;
+  std::map<std::string, std::vector<Words>> options_;
+};
+
+// What a run of the program leaves behind, as far as it is the same every time.
+struct Trace {
+  Outcome outcome;
+  std::string text;  // output and files
+};
+
+class OptionsTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    fixtures_ = new Workspace;
+    WriteModels();
+    for (const char* line :
+         {"compile @digits --output model", "compile @digits --batch 1 --output one",
+          "compile wide.onnx --output wide", "compile @digits --float16 --output half",
+          "calibrate dead.ir.txt --random 1 --output dead.stats --no-identities "
+          "--no-shape-arithmetic --no-fold-constants --no-fold-batch-norms "
+          "--no-transposed-convolutions --no-common-subexpressions",
+          "compile lookup.onnx --output lookup",
+          "calibrate @digits --batch 1 --data @samples --output s.stats",
+          "quantize @digits --batch 1 -c s.stats --output q.onnx"}) {
+      const Outcome made = fixtures_->Run(Split(Filled(line)));
+      ASSERT_EQ(made.exit_code, 0) << line << "\n" << made.err;
+    }
+    std::filesystem::copy_file(fixtures_->path("s.stats"), fixtures_->path("added.stats"));
+    for (const std::string& pass : passes_) {
+      const Outcome made = fixtures_->Run({"compile", pass + ".ir.txt", "--output", pass});
+      ASSERT_EQ(made.exit_code, 0) << pass << "\n" << made.err;
+    }
+    server_ = new Background({QUENCH_BINARY, "serve", "--listen", "127.0.0.1:0", "--state-dir",
+                              fixtures_->path("state").string()},
+                             fixtures_->path("log"));
+    ASSERT_TRUE(server_->WaitForLog("gateway serves on ")) << server_->Log();
+    ASSERT_TRUE(server_->WaitForLog("blobs in ")) << server_->Log();
+    // What is done there once is cached from then on.
+    const Outcome put = fixtures_->Run(Split(Filled("blobs put @digits --gateway @gateway")));
+    ASSERT_EQ(put.exit_code, 0) << put.err;
+    blob_ = Split(put.out)[0];
+    fixtures_->Write(
+        "spec.txtpb",
+        fmt::format("analyse {{ models {{ name: \"m\" model {{ name: \"digits.onnx\" file {{ "
+                    "hash: \"{}\" size_bytes: {} }} }} }} }}",
+                    blob_.substr(0, 64), blob_.substr(65)));
+    for (const char* line : {"compile @digits --gateway @gateway --output there",
+                             "verify @digits @model/model.so --gateway @gateway",
+                             "analyse @digits --gateway @gateway"}) {
+      const Outcome done = fixtures_->Run(Split(Filled(line)));
+      ASSERT_EQ(done.exit_code, 0) << line << "\n" << done.err;
+    }
+    const Outcome taken = fixtures_->Run(
+        Split(Filled("workflow create spec.txtpb --watch --request-id taken --gateway @gateway")));
+    ASSERT_EQ(taken.exit_code, 0) << taken.err;
+    fixtures_->Write("spec.txtpb", *ReadFile(fixtures_->path("spec.txtpb")) + " title: \"other\"");
+    const Outcome listed =
+        fixtures_->Run(Split(Filled("workflow list --format json --gateway @gateway")));
+    workflow_ = nlohmann::json::parse(listed.out).at("workflows").at(0).at("name");
+  }
+  static void TearDownTestSuite() {
+    delete server_;
+    delete fixtures_;
+  }
+
+  static void WriteModels();
+  static Trace Run(const std::string& line);
+  static std::string Filled(std::string text);
+  static std::string Problem(const Row& row, const Trace& base, const Trace& more);
+
+  static Workspace* fixtures_;
+  static Background* server_;
+  static Words passes_;                 // that have a case
+  static std::string blob_, workflow_;  // there: of digits.onnx, and one that is done
+};
+Workspace* OptionsTest::fixtures_ = nullptr;
+Background* OptionsTest::server_ = nullptr;
+Words OptionsTest::passes_;
+std::string OptionsTest::blob_, OptionsTest::workflow_;
+
+// digits is a model of images; `wide` has what it lacks: a second input, dims of two names, weights
+// in a file beside it. `lookup` fails for half of all random inputs: its table has one row.
+void OptionsTest::WriteModels() {
+  OnnxModel wide;
+  wide.Input("x", DataType::kF32, {"rows", 64}).Input("bias", DataType::kF32, {64});
+  auto& weight = *wide.graph().add_initializer();
+  weight.set_name("weight");
+  weight.set_data_type(1);
+  weight.add_dims(64);
+  weight.add_dims(64);
+  weight.set_data_location(onnx::v1::TensorProto::EXTERNAL);
+  auto& location = *weight.add_external_data();
+  location.set_key("location");
+  location.set_value("weights.bin");
+  wide.Node("MatMul", {"x", "weight"}, {"product"}, "product");
+  wide.Node("Add", {"product", "bias"}, {"sum"}, "sum");
+  wide.Node("Softmax", {"sum"}, {"y"}, "softmax");
+  wide.Output("y");
+  fixtures_->Write("wide.onnx", wide.proto().SerializeAsString());
+  std::string weights;
+  for (int i = 0; i < 64 * 64; ++i) weights += std::string("\0\0\0", 3) + static_cast<char>(i % 61);
+  fixtures_->Write("weights.bin", weights);
+  std::reverse(weights.begin(), weights.end() - 4);
+  std::filesystem::create_directory(fixtures_->path("other"));
+  fixtures_->Write("other/weights.bin", weights);
+  fixtures_->Write("old.txt", "");
+  fixtures_->Write("cert.pem", Authority("nobody").certificate());
+  std::filesystem::create_directory(fixtures_->path("forced"));
+  fixtures_->Write("labels.txt", "0\n1\n2\n3\n4\n5\n6\n7\n");
+
+  OnnxModel lookup;
+  lookup.Input("i", DataType::kI64, {1});
+  lookup.Initializer("table", Tensor::Of<float>(DataType::kF32, {1, 2}, {1, 2}));
+  lookup.Node("Gather", {"table", "i"}, {"row"}, "row");
+  lookup.Output("row");
+  fixtures_->Write("lookup.onnx", lookup.proto().SerializeAsString());
+
+  fixtures_->Write("dead.ir.txt", R"(quench.ir 1
+module "nobody wants the exponential" canonical {
+  input %x: f32[2, 4]
+  %e = Exp(%x)
+  %y = Relu(%x)
+  output %y
+}
+)");
+
+  const std::filesystem::path cases = QUENCH_SOURCE_DIR "/tests/cases/passes";
+  for (const auto& entry : std::filesystem::directory_iterator(cases)) {
+    const std::string text = *ReadFile(entry.path());
+    const size_t begin = text.find("quench.ir"), end = text.find("---\n");
+    const std::string name = entry.path().filename().string();
+    fixtures_->Write(name, text.substr(begin, end - begin));
+    passes_.push_back(name.substr(0, name.find('.')));
+  }
+}
+
+std::string OptionsTest::Filled(std::string text) {
+  const auto fill = [&](const std::string& name, const std::string& value) {
+    for (size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += value.size())
+      text.replace(at, name.size(), value);
+  };
+  fill("@digits", DigitsModel());
+  fill("@samples", QUENCH_SOURCE_DIR "/bench/models/digits_sample.npy");
+  fill("@gateway", server_ == nullptr ? "" : server_->FromLog("gateway serves on "));
+  fill("@blob", blob_);
+  fill("@workflow", workflow_);
+  fill("@", fixtures_ == nullptr ? "" : fixtures_->path("").string());
+  return text;
+}
+
+Trace OptionsTest::Run(const std::string& line) {
+  const Workspace work;
+  Trace trace;
+  trace.outcome = work.Run(Split(Filled(line)));
+  trace.text = trace.outcome.out;
+  static const std::regex seconds("[0-9.]+ s\\]");
+  trace.text += std::regex_replace(trace.outcome.err, seconds, "");
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(work.path(""))) {
+    const std::string name = std::filesystem::relative(entry.path(), work.path("")).string();
+    if (name.starts_with(".cache") || !entry.is_regular_file()) continue;
+    trace.text += fmt::format("\n{}: {}", name, *ReadFile(entry.path()));
+  }
+  return trace;
+}
+
+// "" where the effect is seen.
+std::string OptionsTest::Problem(const Row& row, const Trace& base, const Trace& more) {
+  const std::string kind = row.effect.substr(0, row.effect.find(' '));
+  const std::string text = Trimmed(row.effect.substr(kind.size()));
+  const auto says = [](const Trace& trace, const std::string& wanted) {
+    return (trace.outcome.out + trace.outcome.err).find(wanted) != std::string::npos;
+  };
+  const bool refused = more.outcome.exit_code != 0;
+  if (kind == "stops")
+    return refused && says(more, text) ? "" : fmt::format("does not stop with `{}`", text);
+  if (kind == "refused") {
+    if (!refused || !says(more, text)) return fmt::format("is not refused with `{}`", text);
+    return says(base, text) ? fmt::format("`{}` is said without it too", text) : "";
+  }
+  if (refused) return fmt::format("ends with exit code {}", more.outcome.exit_code);
+  if (kind == "needed") return base.outcome.exit_code == 0 ? "is not needed" : "";
+  if (base.outcome.exit_code != 0)
+    return fmt::format("without it the exit code is {}", base.outcome.exit_code);
+  if (kind == "differs") return base.text == more.text ? "changes nothing" : "";
+  if (kind == "says") {
+    if (!says(more, text)) return fmt::format("does not make it say `{}`", text);
+    return says(base, text) ? fmt::format("`{}` is said without it too", text) : "";
+  }
+  if (kind == "hushes") {
+    if (!says(base, text)) return fmt::format("`{}` is not said without it either", text);
+    return says(more, text) ? fmt::format("`{}` is said all the same", text) : "";
+  }
+  if (kind == "fewer") {
+    const auto lines = [](const Trace& trace) {
+      return std::count(trace.outcome.out.begin(), trace.outcome.out.end(), '\n');
+    };
+    return lines(more) < lines(base) ? "" : "prints as many lines";
+  }
+  if (kind == "threads") {
+    if (more.outcome.most_threads > base.outcome.most_threads + 20) return "";
+    return fmt::format("has {} threads, without it {}", more.outcome.most_threads,
+                       base.outcome.most_threads);
+  }
+  if (kind == "grows" || kind == "shrinks") {
+    const double before = nlohmann::json::parse(base.outcome.out).at(text),
+                 after = nlohmann::json::parse(more.outcome.out).at(text);
+    return (kind == "grows" ? after > 2 * before : 2 * after < before)
+               ? ""
+               : fmt::format("`{}` is {}, before {}", text, after, before);
+  }
+  return fmt::format("`{}` is no kind of effect", kind);
+}
+
+TEST_F(OptionsTest, EveryOptionHasAnEffect) {
+  const Help help;
+  std::vector<Row> rows;
+  std::map<std::string, std::set<std::string>> missing;
+  for (const auto& [command, options] : help.options()) {
+    for (const Words& names : options) missing[command].insert(names[0]);
+  }
+  const auto take = [&](const Row& row) {
+    const auto found = help.options().find(row.command);
+    ASSERT_TRUE(found != help.options().end()) << "there is no command `" << row.command << "`";
+    for (const Words& names : found->second) {
+      if (std::find(names.begin(), names.end(), row.option) == names.end()) continue;
+      missing[row.command].erase(names[0]);
+      rows.push_back(row);
+      return;
+    }
+    ADD_FAILURE() << row.command << " has no option " << row.option;
+  };
+  const std::vector<Row> table = ReadTable();
+  for (const Row& row : table) {
+    if (row.option != "--no-PASS") take(row);
+  }
+  // Of the other passes: each on the model of its own case.
+  for (const Row& row : table) {
+    if (row.option != "--no-PASS") continue;
+    const std::set<std::string> left = missing[row.command];
+    for (const std::string& option : left) {
+      if (!option.starts_with("--no-") || option == "--no-types") continue;
+      std::string pass = option.substr(5);
+      std::replace(pass.begin(), pass.end(), '-', '_');
+      const auto with = [&](const std::string& text) {
+        return std::regex_replace(text, std::regex("PASS"), pass);
+      };
+      take({row.command, option, with(row.base), option, row.effect});
+    }
+  }
+  for (const auto& [command, options] : missing) {
+    EXPECT_EQ(options, std::set<std::string>{}) << "`" << command << "`: options without a row";
+  }
+
+  std::map<std::string, Trace> bases;
+  for (const Row& row : rows) {
+    if (!row.effect.starts_with("stops")) bases[row.command + " " + row.base];
+  }
+  std::vector<std::pair<const std::string, Trace>*> to_run;
+  for (auto& base : bases) to_run.push_back(&base);
+  const auto in_parallel = [](size_t count, const std::function<void(size_t)>& task) {
+    std::atomic<size_t> next = 0;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&] {
+        for (size_t at; (at = next++) < count;) task(at);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  };
+  in_parallel(to_run.size(), [&](size_t i) { to_run[i]->second = Run(to_run[i]->first); });
+  std::mutex mutex;
+  in_parallel(rows.size(), [&](size_t i) {
+    const Row& row = rows[i];
+    const std::string line = row.command + " " + row.base;
+    const Trace more = Run(line + " " + row.more);
+    const std::string problem = Problem(row, bases[line], more);
+    const std::lock_guard lock(mutex);
+    EXPECT_EQ(problem, "") << line << " " << row.more << "\n" << more.outcome.err;
+  });
+}
+
+// What an unset variable of a shell leaves behind is never taken for "not given".
+TEST_F(OptionsTest, EmptyValuesAreUsageErrors) {
+  const Help help;
+  const Workspace work;
+  for (const Row& row : ReadTable()) {
+    const Words added = Split(row.more);
+    if (!row.option.starts_with("--") || added.size() < 2 || added[0] != row.option) continue;
+    for (const bool assigned : {false, true}) {
+      Words line = Split(Filled(row.command + " " + row.base));
+      line.push_back(row.option + (assigned ? "=" : ""));
+      if (!assigned) line.emplace_back("");
+      const Outcome outcome = work.Run(line);
+      EXPECT_EQ(outcome.exit_code, 2) << row.command << " " << line.back();
+      EXPECT_NE(outcome.err.find("the value is empty"), std::string::npos)
+          << row.command << " " << row.option << ": " << outcome.err;
+    }
+  }
+  for (const auto& [command, options] : help.options()) {
+    for (const Words& names : options) {
+      if (names[0].starts_with("-")) continue;
+      Words line = Split(command);
+      line.emplace_back("");
+      const Outcome outcome = work.Run(line);
+      EXPECT_EQ(outcome.exit_code, 2) << command;
+      EXPECT_NE(outcome.err.find("the value is empty"), std::string::npos) << outcome.err;
+    }
+  }
+}
+
+TEST_F(OptionsTest, GlobalOptionsStandBeforeAndBehindTheCommand) {
+  const Workspace work;
+  const std::string gateway = Filled("@gateway");
+  for (const Words& line :
+       std::vector<Words>{{"--progress", "none", "workflow", "--gateway", gateway, "list"},
+                          {"workflow", "--progress", "none", "list", "--gateway", gateway},
+                          {"workflow", "list", "--gateway", gateway, "--progress", "none"},
+                          {"--progress", "none", "import", DigitsModel()},
+                          {"import", "--progress", "none", DigitsModel()},
+                          {"import", DigitsModel(), "--progress", "none"}}) {
+    const Outcome outcome = work.Run(line);
+    EXPECT_EQ(outcome.exit_code, 0) << fmt::format("{}", fmt::join(line, " ")) << outcome.err;
+    EXPECT_EQ(outcome.err, "");
+  }
+  EXPECT_EQ(
+      work.Run({"--progress", "none", "import", DigitsModel(), "--progress", "json"}).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace quench::testing
