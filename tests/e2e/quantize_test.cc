@@ -154,7 +154,8 @@ TEST_F(QuantizeTest, ABudgetKeepsLayersInFloat) {
   compiled = compile({"--max-drop", "0.5"});
   EXPECT_NE(compiled.err.find("write 0.5%"), std::string::npos) << compiled.err;
   compiled = compile({"--labels", "labels.txt"});
-  EXPECT_NE(compiled.err.find("--labels needs --max-drop or --min-sqnr"), std::string::npos) << compiled.err;
+  EXPECT_NE(compiled.err.find("--labels needs --max-drop or --min-sqnr"), std::string::npos)
+      << compiled.err;
 }
 
 TEST_F(QuantizeTest, LayersAndLabelsAreCompared) {

@@ -56,7 +56,8 @@ absl::StatusOr<Tensor> ReadTensor(const std::filesystem::path& path, DataType dt
   const size_t begin = sizeof rank * static_cast<size_t>(rank + 1);
   if (bytes.size() < begin) return Internal("`{}` is cut", path.string());
   std::vector<int64_t> dims(static_cast<size_t>(rank));
-  std::memcpy(dims.data(), bytes.data() + sizeof rank, begin - sizeof rank);
+  for (size_t i = 0; i < dims.size(); ++i)  // a scalar has none, and nowhere to copy to
+    std::memcpy(&dims[i], bytes.data() + sizeof rank * (i + 1), sizeof rank);
   Tensor tensor = Tensor::Zeros(dtype, dims);
   if (bytes.size() != begin + tensor.bytes().size())
     return Internal("`{}` has {} bytes", path.string(), bytes.size());
