@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""scripts/test_summary: its closing line counts every test, and checks that are no tests, as what they are."""
+"""scripts/test_summary: its closing line counts every test, and checks that are no tests, as what they are.
+scripts/format --check: it fails where something is not formatted."""
 
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -55,6 +57,26 @@ class Summary(unittest.TestCase):
 
     def test_nothing_ran(self):
         self.assertEqual(1, self.summary()[0])
+
+
+class Format(unittest.TestCase):
+    def test_the_check_fails_on_a_difference(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "scripts").mkdir()
+            (root / "common").mkdir()
+            shutil.copy(support.ROOT / "scripts/format", root / "scripts/format")
+            shutil.copy(support.ROOT / ".clang-format", root / ".clang-format")
+            source = root / "common/a.cc"
+            source.write_text("int main() { return 0; }\n")
+            for command in (["git", "init", "-q"], ["git", "add", "common"]):
+                subprocess.run(command, cwd=root, check=True)
+            check = [root / "scripts/format", "--check"]
+            self.assertEqual(0, subprocess.run(check).returncode)
+            source.write_text("int  main( ) {return 0;}\n")
+            done = subprocess.run(check, capture_output=True, text=True)
+            self.assertEqual(1, done.returncode)
+            self.assertIn("common/a.cc", done.stdout)
 
 
 if __name__ == "__main__":
