@@ -11,6 +11,7 @@ import unittest
 import support
 
 SCRIPT = support.ROOT / "scripts/bench_compare"
+RATIOS = support.ROOT / "bench/ratios"
 
 
 def run_of(ratios, spread=0.02, **conditions):
@@ -72,6 +73,13 @@ class BenchCompare(unittest.TestCase):
             self.assertEqual(2, self.compare(run, broken).returncode, broken)
         self.assertEqual(2, self.call(self.folder / "absent.json", self.folder / "absent.json").returncode)
         self.assertEqual(2, self.compare(run, run, "--tolerance", "-1").returncode)
+
+    def test_committed_ratios_are_readable(self):
+        committed = sorted(RATIOS.glob("*.json"))
+        self.assertTrue(committed)
+        for path in committed:
+            self.assertEqual(path.stem, json.loads(path.read_text())["variant"])
+            self.assertEqual(0, self.call(RATIOS, path).returncode, path)
 
     def test_a_cpu_without_committed_ratios_is_skipped(self):
         after = self.folder / "after.json"
