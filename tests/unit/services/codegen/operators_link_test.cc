@@ -1,8 +1,7 @@
 // Every operator of the catalogue becomes code for every variant of targets.def that needs nothing
 // from a library but memcpy, memmove, memset and memcmp, which codegen brings along.
-#include <gtest/gtest.h>
-
 #include <fmt/ranges.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
@@ -66,17 +65,71 @@ struct Alike {
 std::vector<Alike> Families() {
   const Attributes window = {{"kernel_shape", Ints{3, 3}}, {"pads", Ints{1, 1, 1, 1}}};
   return {
-      {{"Abs",        "Acos",     "Acosh",      "Asin",      "Asinh",   "Atan",
-        "Atanh",      "Ceil",     "Celu",       "Cos",       "Cosh",    "Elu",
-        "Erf",        "Exp",      "Floor",      "Gelu",      "Hardmax", "HardSigmoid",
-        "HardSwish",  "Identity", "IsInf",      "IsNaN",     "LeakyRelu", "Log",
-        "LogSoftmax", "LpNormalization", "Mish", "Neg",      "Reciprocal", "Relu",
-        "Round",      "Selu",     "Shape",      "Shrink",    "Sigmoid", "Sign",
-        "Sin",        "Sinh",     "Size",       "Softmax",   "Softplus", "Softsign",
-        "Sqrt",       "Swish",    "Tan",        "Tanh",      "ThresholdedRelu", "Flatten",
-        "NonZero",    "Transpose", "Trilu",     "ArgMax",    "ArgMin", "ReduceL1",
-        "ReduceL2",   "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin",
-        "ReduceProd", "ReduceSum", "ReduceSumSquare", "Dropout", "EyeLike"},
+      {{"Abs",
+        "Acos",
+        "Acosh",
+        "Asin",
+        "Asinh",
+        "Atan",
+        "Atanh",
+        "Ceil",
+        "Celu",
+        "Cos",
+        "Cosh",
+        "Elu",
+        "Erf",
+        "Exp",
+        "Floor",
+        "Gelu",
+        "Hardmax",
+        "HardSigmoid",
+        "HardSwish",
+        "Identity",
+        "IsInf",
+        "IsNaN",
+        "LeakyRelu",
+        "Log",
+        "LogSoftmax",
+        "LpNormalization",
+        "Mish",
+        "Neg",
+        "Reciprocal",
+        "Relu",
+        "Round",
+        "Selu",
+        "Shape",
+        "Shrink",
+        "Sigmoid",
+        "Sign",
+        "Sin",
+        "Sinh",
+        "Size",
+        "Softmax",
+        "Softplus",
+        "Softsign",
+        "Sqrt",
+        "Swish",
+        "Tan",
+        "Tanh",
+        "ThresholdedRelu",
+        "Flatten",
+        "NonZero",
+        "Transpose",
+        "Trilu",
+        "ArgMax",
+        "ArgMin",
+        "ReduceL1",
+        "ReduceL2",
+        "ReduceLogSum",
+        "ReduceLogSumExp",
+        "ReduceMax",
+        "ReduceMean",
+        "ReduceMin",
+        "ReduceProd",
+        "ReduceSum",
+        "ReduceSumSquare",
+        "Dropout",
+        "EyeLike"},
        {F({5, 37})}},
       {{"Add", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Mean",
         "Min", "Mul", "Pow", "PRelu", "Sub", "Sum"},
@@ -94,9 +147,15 @@ std::vector<Alike> Families() {
       {{"SpaceToDepth"}, {F({1, 4, 6, 8})}, {{"blocksize", int64_t{2}}}},
       {{"DepthToSpace"}, {F({1, 4, 6, 8})}, {{"blocksize", int64_t{2}}}},
       {{"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"}, {F({3, 5}), Of(kI64, {3})}},
-      {{"LSTM"}, {F({4, 2, 5}), Weights({1, 12, 5}), Weights({1, 12, 3})}, {{"hidden_size", int64_t{3}}}},
-      {{"GRU"}, {F({4, 2, 5}), Weights({1, 9, 5}), Weights({1, 9, 3})}, {{"hidden_size", int64_t{3}}}},
-      {{"RNN"}, {F({4, 2, 5}), Weights({1, 3, 5}), Weights({1, 3, 3})}, {{"hidden_size", int64_t{3}}}},
+      {{"LSTM"},
+       {F({4, 2, 5}), Weights({1, 12, 5}), Weights({1, 12, 3})},
+       {{"hidden_size", int64_t{3}}}},
+      {{"GRU"},
+       {F({4, 2, 5}), Weights({1, 9, 5}), Weights({1, 9, 3})},
+       {{"hidden_size", int64_t{3}}}},
+      {{"RNN"},
+       {F({4, 2, 5}), Weights({1, 3, 5}), Weights({1, 3, 3})},
+       {{"hidden_size", int64_t{3}}}},
   };
 }
 
@@ -106,7 +165,8 @@ std::vector<Sample> Singles() {
   return {
       {"AffineGrid", {F({1, 2, 3}), I64s({1, 3, 4, 5})}},
       {"Attention", {F({1, 2, 7, 8}), F({1, 2, 9, 8}), F({1, 2, 9, 8})}},
-      {"BatchNormalization", {F({1, 4, 5, 5}), Weights({4}), Weights({4}), Weights({4}), Weights({4})}},
+      {"BatchNormalization",
+       {F({1, 4, 5, 5}), Weights({4}), Weights({4}), Weights({4}), Weights({4})}},
       {"BitShift", {Of(kU8, {37}), Of(kU8, {37})}, {{"direction", std::string("LEFT")}}},
       {"Cast", {F({37})}, {{"to", static_cast<int64_t>(DataType::kF16)}}},
       {"CenterCropPad", {F({5, 37}), I64s({7, 11})}},
@@ -129,14 +189,18 @@ std::vector<Sample> Singles() {
       {"GatherND", {F({5, 37}), Of(kI64, {3, 1})}},
       {"Gemm", {F({5, 37}), Weights({37, 19})}},
       {"GridSample", {F({1, 3, 5, 7}), F({1, 4, 6, 2})}},
-      {"GroupNormalization", {F({1, 8, 5, 5}), Weights({8}), Weights({8})}, {{"num_groups", int64_t{4}}}},
+      {"GroupNormalization",
+       {F({1, 8, 5, 5}), Weights({8}), Weights({8})},
+       {{"num_groups", int64_t{4}}}},
       {"InstanceNormalization", {F({1, 8, 5, 5}), Weights({8}), Weights({8})}},
       {"LRN", {F({1, 8, 5, 5})}, {{"size", int64_t{3}}}},
       {"LayerNormalization", {F({5, 37}), Weights({37}), Weights({37})}},
       {"MatMul", {F({5, 37}), Weights({37, 19})}},
       {"MatMul", {F({2, 5, 37}), F({2, 37, 19})}},
       {"MatMulInteger", {Of(kU8, {5, 37}), Of(kI8, {37, 19})}},
-      {"MaxUnpool", {F({1, 1, 2, 2}), Of(kI64, {1, 1, 2, 2})}, {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}}},
+      {"MaxUnpool",
+       {F({1, 1, 2, 2}), Of(kI64, {1, 1, 2, 2})},
+       {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}}},
       {"NonMaxSuppression", {F({1, 6, 4}), F({1, 2, 6}), Scalar(3)}},
       {"OneHot", {Of(kI64, {5}), Scalar(7), F({2})}},
       {"Pad", {F({5, 37}), I64s({1, 0, 2, 3})}},
@@ -150,9 +214,15 @@ std::vector<Sample> Singles() {
       {"RMSNormalization", {F({5, 37}), Weights({37})}},
       {"Range", {Scalar(1), Of(kI64, {}), Scalar(3)}},
       {"Reshape", {F({4, 6}), I64s({3, 8})}},
-      {"Resize", {F({1, 3, 5, 7}), Absent(), {DataType::kF32, {}, Tensor::Of(DataType::kF32, {4}, std::vector<float>{1, 1, 1.5F, 2})}}, {{"mode", std::string("cubic")}}},
+      {"Resize",
+       {F({1, 3, 5, 7}),
+        Absent(),
+        {DataType::kF32, {}, Tensor::Of(DataType::kF32, {4}, std::vector<float>{1, 1, 1.5F, 2})}},
+       {{"mode", std::string("cubic")}}},
       {"ReverseSequence", {F({4, 3, 5}), Of(kI64, {3})}},
-      {"RoiAlign", {F({1, 3, 8, 8}), F({2, 4}), Of(kI64, {2})}, {{"output_height", int64_t{2}}, {"output_width", int64_t{2}}}},
+      {"RoiAlign",
+       {F({1, 3, 8, 8}), F({2, 4}), Of(kI64, {2})},
+       {{"output_height", int64_t{2}}, {"output_width", int64_t{2}}}},
       {"RotaryEmbedding", {F({1, 2, 5, 8}), F({1, 5, 4}), F({1, 5, 4})}},
       {"STFT", {F({1, 32, 1}), Scalar(8), Absent(), Scalar(16)}},
       {"ScatterElements", {F({5, 37}), Of(kI64, {2, 37}), F({2, 37})}},
@@ -233,9 +303,9 @@ Graph ScanGraph() {
   const ValueId slice = body.AddInput("slice", Type::Tensor(DataType::kF32, {3}));
   const ValueId sum = Node1(body, "Add", {state, slice});
   body.outputs = {sum, Node1(body, "Exp", {sum})};
-  const NodeId node = graph.AddNode("Scan", "scan", {start, x}, 2,
-                                    {{"body", std::make_shared<const Graph>(std::move(body))},
-                                     {"num_scan_inputs", int64_t{1}}});
+  const NodeId node = graph.AddNode(
+      "Scan", "scan", {start, x}, 2,
+      {{"body", std::make_shared<const Graph>(std::move(body))}, {"num_scan_inputs", int64_t{1}}});
   graph.outputs = graph.node(node).outputs;
   return graph;
 }
@@ -245,8 +315,7 @@ Graph RunTimeGraph() {
   Graph graph;
   const Dim n = Dim::OfSymbol(graph.symbols->AddInput("n", {0, 0}));
   graph.AddInput("x", Type::Tensor(DataType::kF32, {n, 4}));
-  const NodeId dims =
-      graph.AddNode("q.dims", "dims", {}, 1, {{"dims", Strings{"n", "2 * n"}}});
+  const NodeId dims = graph.AddNode("q.dims", "dims", {}, 1, {{"dims", Strings{"n", "2 * n"}}});
   const NodeId fail = graph.AddNode(
       "q.fail", "fail", {}, 1,
       {{"message", std::string("never")}, {"dtypes", Strings{"f32"}}, {"ranks", Ints{1}}});
@@ -258,8 +327,7 @@ Graph RunTimeGraph() {
 Graph WeightOnlyGraph() {
   Graph graph;
   const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {1, 96}));
-  const ValueId w =
-      graph.AddConstant("w", Tensor::Zeros(DataType::kI4, {96, 70}));
+  const ValueId w = graph.AddConstant("w", Tensor::Zeros(DataType::kI4, {96, 70}));
   const ValueId real =
       Node1(graph, "DequantizeLinear", {w, graph.AddConstant("scale", Values({3, 70}))},
             {{"axis", int64_t{0}}, {"block_size", int64_t{32}}});
