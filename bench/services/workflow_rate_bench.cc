@@ -146,7 +146,7 @@ Figures Measure(const Options& options, const std::filesystem::path& folder) {
   GatewayOptions gateway_options;
   gateway_options.state_dir = folder / "state";
   gateway_options.channels = services.Channels();
-  gateway_options.missing = [](const std::string&, const std::vector<Digest>&) {
+  gateway_options.blobs.missing = [](const std::string&, const std::vector<Digest>&) {
     return std::vector<Digest>();
   };
   gateway_options.put_blob = [&](const std::string&,

@@ -15,6 +15,7 @@
 #include "common/runtime/quench_rt.h"
 #include "common/steps/child.h"
 #include "common/steps/digests.h"
+#include "common/steps/manifest.h"
 #include "quench/child/v1/child.pb.h"
 #include "quench/step/v1/step.pb.h"
 
@@ -211,7 +212,20 @@ absl::StatusOr<bool> StepRunner::LookUp(Job& job) const {
 }
 
 absl::Status StepRunner::FetchInputs(Job& job) const {
-  const std::vector<BlobId> inputs = DigestsIn(job.request);
+  QUENCH_RETURN_IF_ERROR(Fetch(job, DigestsIn(job.request)));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<BlobId> manifests, ManifestsIn(job.request));
+  std::vector<BlobId> samples;
+  for (const BlobId& id : manifests) {
+    QUENCH_ASSIGN_OR_RETURN(const auto file, job.storage.blobs->Open(id.hash));
+    const auto manifest =
+        ParseManifest({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
+    if (!manifest.ok()) return rpc::FieldError("samples.manifest", MessageOf(manifest.status()));
+    for (BlobId& blob : BlobsOf(*manifest)) samples.push_back(std::move(blob));
+  }
+  return Fetch(job, samples);
+}
+
+absl::Status StepRunner::Fetch(Job& job, const std::vector<BlobId>& inputs) {
   std::vector<BlobId> missing;
   for (const BlobId& blob : inputs) {
     if (!job.storage.blobs->Use(blob)) missing.push_back(blob);

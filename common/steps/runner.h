@@ -62,6 +62,7 @@ class StepRunner {
                     const std::string& tenant) const;
   absl::StatusOr<bool> LookUp(Job& job) const;
   absl::Status FetchInputs(Job& job) const;
+  static absl::Status Fetch(Job& job, const std::vector<BlobId>& inputs);
   absl::Status Work(Job& job) const;
   absl::StatusOr<std::string> WorkInChild(Job& job, const std::filesystem::path& scratch) const;
   absl::Status StoreOutputs(Job& job) const;

@@ -3,6 +3,7 @@
 
 #include "common/rpc/errors.h"
 #include "common/runner/samples.h"
+#include "common/steps/manifest.h"
 #include "common/steps/modules.h"
 #include "common/steps/step.h"
 
@@ -22,36 +23,47 @@ inline absl::StatusOr<std::unique_ptr<Artifact>> OpenLibrary(const std::filesyst
   return absl::Status(artifact.status().code(), text);
 }
 
-// `Request` has the fields samples, random_samples, seed and images; `inputs` are those of the library that
-// will run. FieldError names what is wrong with them; samples that do not fit are named by their
-// paths in the request.
-template <typename Request>
-absl::StatusOr<std::unique_ptr<Samples>> SamplesOf(const Request& request,
-                                                   const std::vector<ArtifactTensor>& inputs,
-                                                   const Workplace& place,
-                                                   const StepContext& context) {
+// Samples, and what is known of them.
+struct LabelledSamples {
+  std::unique_ptr<Samples> samples;
+  std::vector<int64_t> labels;  // empty: nothing is
+};
+
+// `inputs` are those of the library that will run; the blobs of the manifest are there. Errors name
+// what is wrong beneath the field `samples`; samples that do not fit are named by their paths in the
+// manifest.
+inline absl::StatusOr<LabelledSamples> SamplesOf(const step::v1::Samples& asked,
+                                                 const std::vector<ArtifactTensor>& inputs,
+                                                 const Workplace& place,
+                                                 const StepContext& context) {
   constexpr int kMaxRandomSamples = 100'000;
-  if (request.random_samples() < 0 || request.random_samples() > kMaxRandomSamples) {
-    return rpc::FieldError(
-        "random_samples",
-        fmt::format("{}, must be 1 to {}", request.random_samples(), kMaxRandomSamples));
+  if (asked.source_case() == step::v1::Samples::SOURCE_NOT_SET)
+    return rpc::FieldError("samples", "missing, must have a manifest or a number of random ones");
+  if (asked.has_random()) {
+    if (asked.random() < 1 || asked.random() > kMaxRandomSamples) {
+      return rpc::FieldError("samples.random",
+                             fmt::format("{}, must be 1 to {}", asked.random(), kMaxRandomSamples));
+    }
+    return LabelledSamples{
+        MakeRandomSamples(asked.random(), asked.has_seed() ? asked.seed() : 1, inputs), {}};
   }
-  if (request.samples().empty() == (request.random_samples() == 0)) {
-    return rpc::FieldError("samples", "either these or random_samples must be there");
-  }
-  if (request.random_samples() > 0) {
-    return MakeRandomSamples(request.random_samples(), request.has_seed() ? request.seed() : 1,
-                             inputs);
-  }
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const FileMapping> file,
+                          place.blobs.Open(asked.manifest().hash()));
+  absl::StatusOr<step::v1::SampleManifest> manifest =
+      ParseManifest({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
+  if (!manifest.ok()) return rpc::FieldError("samples.manifest", MessageOf(manifest.status()));
   const std::filesystem::path folder = place.scratch / "samples";
-  QUENCH_RETURN_IF_ERROR(LinkFiles(request.samples(), "samples", folder, place.blobs));
+  QUENCH_RETURN_IF_ERROR(LinkFiles(manifest->files(), "samples.manifest", folder, place.blobs));
   SampleFormat format;
-  if (!request.images().empty()) {
-    absl::StatusOr<ImageOptions> images = ParseImageOptions(request.images());
-    if (!images.ok()) return rpc::FieldError("images", MessageOf(images.status()));
+  if (!asked.images().empty()) {
+    absl::StatusOr<ImageOptions> images = ParseImageOptions(asked.images());
+    if (!images.ok()) return rpc::FieldError("samples.images", MessageOf(images.status()));
     format.images = *images;
   }
-  return OpenSamples(folder, inputs, format, context);
+  LabelledSamples opened;
+  QUENCH_ASSIGN_OR_RETURN(opened.samples, OpenSamples(folder, inputs, format, context));
+  opened.labels.assign(manifest->labels().begin(), manifest->labels().end());
+  return opened;
 }
 
 }  // namespace quench::steps

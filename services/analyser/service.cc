@@ -137,22 +137,23 @@ absl::StatusOr<pb::CompareResult> CompareStep(const pb::CompareRequest& request,
                                               const Workplace& place, const StepContext& context) {
   CompareOptions options;
   options.layers = request.layers();
-  options.labels = {request.labels().begin(), request.labels().end()};
   QUENCH_ASSIGN_OR_RETURN(options.threads, ThreadsOf(request.threads(), "threads", place));
   QUENCH_ASSIGN_OR_RETURN(
       const std::filesystem::path reference,
       PlaceLibrary(request.reference_library(), "reference_library", "reference.so", place));
   QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path library,
                           PlaceLibrary(request.library(), "library", "model.so", place));
-  std::unique_ptr<Samples> samples;
+  steps::LabelledSamples samples;
   {
     QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
                             steps::OpenLibrary(reference, "reference_library"));
     QUENCH_RETURN_IF_ERROR(steps::OpenLibrary(library, "library").status());
-    QUENCH_ASSIGN_OR_RETURN(samples, steps::SamplesOf(request, artifact->inputs(), place, context));
+    QUENCH_ASSIGN_OR_RETURN(
+        samples, steps::SamplesOf(request.samples(), artifact->inputs(), place, context));
   }
+  options.labels = std::move(samples.labels);
   QUENCH_ASSIGN_OR_RETURN(const CompareReport report,
-                          Compare(reference, library, *samples, options, context));
+                          Compare(reference, library, *samples.samples, options, context));
   pb::CompareResult result = ToProto(report);
   QUENCH_ASSIGN_OR_RETURN(*result.mutable_report_json(),
                           steps::StoreBytes(ToJson(report), place.blobs));

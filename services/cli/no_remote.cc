@@ -42,6 +42,10 @@ absl::Status PutThere(const GatewayOptions&, const std::vector<std::string>&, bo
                       const StepContext&) {
   return BecomeRemote();
 }
+absl::Status PutSamplesThere(const GatewayOptions&, const std::string&, const std::string&, bool,
+                             const StepContext&) {
+  return BecomeRemote();
+}
 absl::Status GetThere(const GatewayOptions&, const std::string&, const std::string&,
                       const StepContext&) {
   return BecomeRemote();

@@ -77,6 +77,10 @@ absl::Status WorkflowThere(const WorkflowJob& job, const StepContext& context);
 // Prints digest and size of each file.
 absl::Status PutThere(const GatewayOptions& gateway, const std::vector<std::string>& files,
                       bool json, const StepContext& context);
+// Uploads samples and the manifest that names them; prints the manifest's digest and size, which
+// workflows name. `labels` is a file, or empty.
+absl::Status PutSamplesThere(const GatewayOptions& gateway, const std::string& data,
+                             const std::string& labels, bool json, const StepContext& context);
 // `digest` is HASH/SIZE.
 absl::Status GetThere(const GatewayOptions& gateway, const std::string& digest,
                       const std::string& output, const StepContext& context);

@@ -69,7 +69,23 @@ class Checker {
     const std::vector<std::vector<int>> dependencies = DependenciesOf(steps_);
     std::vector<int> order;
     std::vector<int> seen(dependencies.size(), 0);  // 1: being visited, 2: in the order
-    for (int i = 0; i < steps_.steps_size(); ++i) Visit(i, dependencies, &seen, &order);
+    std::vector<std::pair<int, size_t>> path;       // steps, and how many dependencies were visited
+    for (int i = 0; i < steps_.steps_size(); ++i) {
+      if (seen[i] == 0) path.emplace_back(i, 0);
+      while (!path.empty()) {
+        auto& [step, visited] = path.back();
+        seen[step] = 1;
+        if (visited == dependencies[step].size()) {
+          seen[step] = 2;
+          order.push_back(step);
+          path.pop_back();
+          continue;
+        }
+        const int dependency = dependencies[step][visited++];
+        if (seen[dependency] == 1) AddCircle(step, dependency);
+        if (seen[dependency] == 0) path.emplace_back(dependency, 0);
+      }
+    }
     return order;
   }
 
@@ -113,21 +129,10 @@ class Checker {
     }
   }
 
-  void Visit(int i, const std::vector<std::vector<int>>& dependencies, std::vector<int>* seen,
-             std::vector<int>* order) {
-    if ((*seen)[i] != 0) return;
-    (*seen)[i] = 1;
-    for (const int dependency : dependencies[i]) {
-      if ((*seen)[dependency] == 1) {
-        violations_->Add(At(i, ".bindings"),
-                         fmt::format("close a circle: `{}` and `{}` wait for each other",
-                                     steps_.steps(i).name(), steps_.steps(dependency).name()));
-      } else {
-        Visit(dependency, dependencies, seen, order);
-      }
-    }
-    (*seen)[i] = 2;
-    order->push_back(i);
+  void AddCircle(int step, int dependency) {
+    violations_->Add(At(step, ".bindings"),
+                     fmt::format("close a circle: `{}` and `{}` wait for each other",
+                                 steps_.steps(step).name(), steps_.steps(dependency).name()));
   }
 
   const v1::StepList& steps_;

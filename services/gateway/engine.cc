@@ -88,25 +88,24 @@ void Engine::Settle() {
   std::exchange(on_drained_, nullptr)();
 }
 
-absl::Status Engine::Recover() {
+absl::Status Engine::Recover(const NeedsOf& needs_of) {
   QUENCH_ASSIGN_OR_RETURN(std::vector<StoredWorkflow> unfinished, store_.LoadUnfinished());
   for (StoredWorkflow& stored : unfinished) {
-    std::vector<std::string> needed;
-    for (const Digest& digest : DigestsIn(stored.spec)) needed.push_back(digest.hash());
+    WorkflowNeeds needs = needs_of(stored);
     for (const v1::Step& step : stored.workflow.steps()) {
-      for (std::string& hash : HashesOf(step)) needed.push_back(std::move(hash));
+      for (std::string& hash : HashesOf(step)) needs.hashes.push_back(std::move(hash));
     }
-    pins_.Add(IdOf(stored.workflow.name()), needed);
-    Post([this, shared = std::make_shared<StoredWorkflow>(std::move(stored))] {
-      Adopt(std::move(*shared), true);
+    pins_.Add(IdOf(stored.workflow.name()), needs.hashes);
+    Post([this, bytes = needs.bytes, shared = std::make_shared<StoredWorkflow>(std::move(stored))] {
+      Adopt(std::move(*shared), bytes, true);
     });
   }
   return absl::OkStatus();
 }
 
-void Engine::Create(StoredWorkflow workflow, Done done) {
+void Engine::Create(StoredWorkflow workflow, int64_t bytes, Done done) {
   auto shared = std::make_shared<StoredWorkflow>(std::move(workflow));
-  Post([this, shared, done = std::move(done)] {
+  Post([this, shared, bytes, done = std::move(done)] {
     const std::string& tenant = shared->workflow.tenant();
     const int steps = shared->workflow.steps_size();
     if (draining_) {
@@ -115,25 +114,20 @@ void Engine::Create(StoredWorkflow workflow, Done done) {
           milliseconds(1000)));
       return;
     }
-    const auto open = open_steps_.find(tenant);
-    const int waiting = open == open_steps_.end() ? 0 : open->second;
-    if (waiting + steps > options_.max_queued_steps) {
-      const std::string limit =
-          fmt::format("{} steps wait or run, with {} more it were over the limit of {}", waiting,
-                      steps, options_.max_queued_steps);
-      done(rpc::WithQuota(
-          rpc::Error(rpc::Reason::kQuotaExceeded, fmt::format("of tenant `{}` {}", tenant, limit)),
-          {"tenant:" + tenant, limit}));
+    if (const absl::Status within = CheckQuota(tenant, steps, bytes); !within.ok()) {
+      done(within);
       return;
     }
     open_steps_[tenant] += steps;
-    store_.Create(*shared, [this, alive = std::weak_ptr<bool>(alive_), shared, done,
-                            steps](const absl::Status& status) {
-      const auto job = [this, shared, done, steps, status] {
+    open_bytes_[tenant] += bytes;
+    store_.Create(*shared, [this, alive = std::weak_ptr<bool>(alive_), shared, done, steps,
+                            bytes](const absl::Status& status) {
+      const auto job = [this, shared, done, steps, bytes, status] {
         if (status.ok()) {
-          Adopt(std::move(*shared), false);
+          Adopt(std::move(*shared), bytes, false);
         } else {
           open_steps_[shared->workflow.tenant()] -= steps;
+          open_bytes_[shared->workflow.tenant()] -= bytes;
         }
         done(status);
       };
@@ -142,12 +136,33 @@ void Engine::Create(StoredWorkflow workflow, Done done) {
   });
 }
 
-void Engine::Adopt(StoredWorkflow stored, bool recovered) {
+absl::Status Engine::CheckQuota(const std::string& tenant, int steps, int64_t bytes) {
+  const int open_steps = open_steps_[tenant];
+  const int64_t open_bytes = open_bytes_[tenant];
+  std::string limit;
+  if (open_steps + steps > options_.max_queued_steps) {
+    limit = fmt::format("{} steps wait or run, {} more would exceed the limit of {}", open_steps,
+                        steps, options_.max_queued_steps);
+  } else if (open_bytes + bytes > options_.max_queued_bytes) {
+    limit = fmt::format(
+        "workflows that have not ended take {} bytes, {} more would exceed the limit of {}",
+        open_bytes, bytes, options_.max_queued_bytes);
+  } else {
+    return absl::OkStatus();
+  }
+  return rpc::WithQuota(
+      rpc::Error(rpc::Reason::kQuotaExceeded, fmt::format("of tenant `{}` {}", tenant, limit)),
+      {"tenant:" + tenant, limit});
+}
+
+void Engine::Adopt(StoredWorkflow stored, int64_t bytes, bool recovered) {
   auto workflow = std::make_shared<LiveWorkflow>(std::move(stored));
+  workflow->bytes = bytes;
   workflows_[workflow->id] = workflow;
   Gauge(workflow->header.state()).Increment();
   if (recovered) {
     open_steps_[workflow->header.tenant()] += workflow->open;
+    open_bytes_[workflow->header.tenant()] += bytes;
     workflow->header.set_revision(workflow->stored_revision + kRevisionJump);
     Reclaim(*workflow);
   }
@@ -278,6 +293,7 @@ void Engine::OnSaved(const WorkflowPtr& workflow, const ViewPtr& view, const Wor
 void Engine::Forget(const WorkflowPtr& workflow) {
   for (size_t i = 0; i < workflow->steps.size(); ++i) Detach(workflow, static_cast<int>(i));
   if (workflow->open > 0) open_steps_[workflow->header.tenant()] -= workflow->open;
+  open_bytes_[workflow->header.tenant()] -= workflow->bytes;
   if (!HasEnded(workflow->header.state())) Gauge(workflow->header.state()).Decrement();
   pins_.Remove(workflow->id);
   board_.Remove(workflow->id);

@@ -19,8 +19,10 @@
 namespace quench::gateway {
 
 struct EngineOptions {
-  int max_queued_steps = 10'000;  // of a tenant, waiting or running
+  int max_queued_steps = 50'000;  // of a tenant, waiting or running
   int max_running_steps = 0;      // of a tenant; 0: no limit
+  // Of a tenant's workflows that have not ended: specs written out, and manifests of samples.
+  int64_t max_queued_bytes = int64_t{256} << 20;
   std::chrono::milliseconds keep_workflows{std::chrono::hours(24 * 7)};
   std::chrono::milliseconds silence{30'000};    // without an event a worker is lost
   std::chrono::milliseconds patience{120'000};  // with a service that nobody answers for
@@ -28,6 +30,12 @@ struct EngineOptions {
   std::chrono::milliseconds progress_gap{100};  // between views that show progress only
   metrics::Registry* registry = &metrics::Global();
   uint64_t seed = std::random_device()();
+};
+
+// Blobs that must stay until a workflow ends, and the bytes that it takes of its tenant's.
+struct WorkflowNeeds {
+  std::vector<std::string> hashes;
+  int64_t bytes = 0;
 };
 
 class Engine {
@@ -41,14 +49,18 @@ class Engine {
   // On the loop's thread, or when that has stopped.
   ~Engine();
 
-  // Takes up what the store remembers: before any other call, once.
-  absl::Status Recover();
+  // What a workflow needs of the blob store; that which is gone already may be missing.
+  using NeedsOf = std::function<WorkflowNeeds(const StoredWorkflow&)>;
+  // Takes up what the store remembers: before any other call, once. What it posts to the loop comes
+  // before what is posted afterwards.
+  absl::Status Recover(const NeedsOf& needs_of);
 
   // Thread-safe from here.
 
   // `done` when the workflow is durable and on the board. RESOURCE_EXHAUSTED with QuotaFailure, or
-  // what the store says. The blobs are pinned under the workflow's id already.
-  void Create(StoredWorkflow workflow, Done done);
+  // what the store says. The blobs are pinned under the workflow's id already; `bytes` is what it
+  // takes of the tenant's.
+  void Create(StoredWorkflow workflow, int64_t bytes, Done done);
   // `done` when it will stay cancelled; NOT_FOUND for one that is not live.
   void Cancel(const std::string& tenant, const std::string& id, Done done);
   // No step is begun any more; `done` when none runs and all is durable.
@@ -76,7 +88,9 @@ class Engine {
   void Post(std::function<void()> job);
   void After(std::chrono::milliseconds delay, std::function<void()> job);
   void Settle();
-  void Adopt(StoredWorkflow stored, bool recovered);
+  void Adopt(StoredWorkflow stored, int64_t bytes, bool recovered);
+  // RESOURCE_EXHAUSTED with QuotaFailure where so much more is too much.
+  absl::Status CheckQuota(const std::string& tenant, int steps, int64_t bytes);
   void Reclaim(LiveWorkflow& workflow);
   void CancelNow(const WorkflowPtr& workflow, const absl::Status& why);
   void EndIfDone(const WorkflowPtr& workflow);
@@ -130,8 +144,9 @@ class Engine {
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 
   std::map<std::string, WorkflowPtr> workflows_;
-  std::set<std::string> touched_;          // workflows, since the last Settle
-  std::map<std::string, int> open_steps_;  // by tenant
+  std::set<std::string> touched_;              // workflows, since the last Settle
+  std::map<std::string, int> open_steps_;      // by tenant
+  std::map<std::string, int64_t> open_bytes_;  // by tenant
   std::map<uint64_t, Run> runs_;
   std::map<std::string, uint64_t> by_key_;  // of runs that are not abandoned
   FairQueue queue_;

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "common/base/status.h"
+#include "common/steps/manifest.h"
 
 namespace quench::gateway {
 namespace {
@@ -67,22 +68,31 @@ std::vector<std::vector<int>> DependenciesOf(const v1::StepList& steps) {
   return dependencies;
 }
 
-absl::StatusOr<v1::WorkflowSpec> Expand(const v1::WorkflowSpec& spec) {
+void internal::AddTooLarge(const std::string& path, int64_t max_bytes, Violations* violations) {
+  violations->Add(path,
+                  fmt::format("has more than {} bytes of steps, as many as a workflow may "
+                              "have: make several workflows, or shorten what all steps repeat",
+                              max_bytes));
+}
+
+absl::StatusOr<v1::WorkflowSpec> Expand(const v1::WorkflowSpec& spec, int64_t max_bytes) {
   Violations violations;
   CheckCommon(spec, &violations);
   v1::StepList steps;
   std::string path = "spec.steps.steps";
   switch (spec.work_case()) {
     case v1::WorkflowSpec::kCompile:
-      steps = internal::WriteOut(spec.compile(), &violations);
+      steps = internal::WriteOut(spec.compile(), max_bytes, &violations);
       path = "spec.compile";
       break;
     case v1::WorkflowSpec::kAnalyse:
-      steps = internal::WriteOut(spec.analyse(), &violations);
+      steps = internal::WriteOut(spec.analyse(), max_bytes, &violations);
       path = "spec.analyse";
       break;
     case v1::WorkflowSpec::kSteps:
       steps = spec.steps();
+      if (steps.ByteSizeLong() > static_cast<size_t>(max_bytes))
+        internal::AddTooLarge("spec.steps", max_bytes, &violations);
       break;
     case v1::WorkflowSpec::WORK_NOT_SET:
       violations.Add("spec.work", "is missing: `compile`, `analyse` or `steps`");
@@ -108,6 +118,37 @@ std::vector<Digest> InputsOf(const v1::StepList& steps) {
   }
   std::vector<Digest> digests;
   for (const auto& [hash, digest] : inputs) digests.push_back(digest);
+  return digests;
+}
+
+int64_t BytesOf(const v1::WorkflowSpec& expanded, size_t samples) {
+  constexpr size_t kBytesOfAName = 128;  // a hash, pinned
+  return static_cast<int64_t>(expanded.ByteSizeLong() + samples * kBytesOfAName);
+}
+
+absl::StatusOr<std::vector<Digest>> SamplesIn(const std::string& tenant, const v1::StepList& steps,
+                                              const ReadBlob& read, int64_t max_bytes) {
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<BlobId> manifests, steps::ManifestsIn(steps));
+  uint64_t bytes = 0;
+  for (const BlobId& id : manifests) bytes += id.size;
+  if (bytes > static_cast<uint64_t>(max_bytes)) {
+    return InvalidArgument("the steps name {} bytes of manifests of samples, at most {} are read",
+                           bytes, max_bytes);
+  }
+  std::map<std::string, Digest> samples;
+  for (const BlobId& id : manifests) {
+    Digest digest;
+    digest.set_hash(id.hash);
+    digest.set_size_bytes(static_cast<int64_t>(id.size));
+    QUENCH_ASSIGN_OR_RETURN(const std::string content, read(tenant, digest));
+    const auto manifest = steps::ParseManifest(content);
+    if (!manifest.ok())
+      return Annotate(manifest.status(), fmt::format("manifest blobs/{}/{}", id.hash, id.size));
+    for (const step::v1::File& file : manifest->files())
+      samples.emplace(file.digest().hash(), file.digest());
+  }
+  std::vector<Digest> digests;
+  for (auto& [hash, digest] : samples) digests.push_back(std::move(digest));
   return digests;
 }
 

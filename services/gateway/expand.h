@@ -12,24 +12,44 @@
 
 namespace quench::gateway {
 
-inline constexpr int kMaxSteps = 2000;
+inline constexpr int kMaxSteps = 20'000;
+inline constexpr int64_t kMaxWorkflowBytes = int64_t{16} << 20;
 
 // `spec` with its work as a list of steps, dependencies first and else in the order given.
-// INVALID_ARGUMENT with BadRequest for every field that is wrong; paths begin with `spec`.
-absl::StatusOr<v1::WorkflowSpec> Expand(const v1::WorkflowSpec& spec);
+// INVALID_ARGUMENT with BadRequest for every field that is wrong; paths begin with `spec`. Steps
+// together have at most `max_bytes`: what would go over is not written out.
+absl::StatusOr<v1::WorkflowSpec> Expand(const v1::WorkflowSpec& spec,
+                                        int64_t max_bytes = kMaxWorkflowBytes);
 
 // For each step the positions of those that it waits for, in ascending order, each once.
 std::vector<std::vector<int>> DependenciesOf(const v1::StepList& steps);
 
-// The blobs that the steps read and no step gives, each once.
+// The blobs that the requests name, each once.
 std::vector<Digest> InputsOf(const v1::StepList& steps);
 
 // Which of these a tenant has not.
 using MissingBlobs = std::function<absl::StatusOr<std::vector<Digest>>(
     const std::string& tenant, const std::vector<Digest>& digests)>;
+// The bytes of a blob that a tenant has.
+using ReadBlob =
+    std::function<absl::StatusOr<std::string>(const std::string& tenant, const Digest& digest)>;
+// The blob store, as workflows need it.
+struct BlobAccess {
+  MissingBlobs missing;
+  ReadBlob read;
+};
 // FAILED_PRECONDITION with a violation `MISSING` for every blob that is not there.
 absl::Status CheckBlobs(const std::string& tenant, const std::vector<Digest>& needed,
                         const MissingBlobs& missing);
+
+// What the manifests of samples name that the requests of `steps` name. INVALID_ARGUMENT for what is
+// no manifest, and where they have more than `max_bytes` together.
+absl::StatusOr<std::vector<Digest>> SamplesIn(const std::string& tenant, const v1::StepList& steps,
+                                              const ReadBlob& read,
+                                              int64_t max_bytes = kMaxWorkflowBytes);
+
+// What a workflow takes of its tenant's bytes: its steps, and the names of its samples' blobs.
+int64_t BytesOf(const v1::WorkflowSpec& expanded, size_t samples);
 
 // Whether `text` is of letters, digits, `_`, `-`, `.` and, where `slash`, `/`; 1 to 255 bytes.
 bool IsStepName(const std::string& text, bool slash);
@@ -37,8 +57,10 @@ bool IsStepName(const std::string& text, bool slash);
 namespace internal {
 
 // Presets; what they give is checked as any list of steps is.
-v1::StepList WriteOut(const v1::CompileBatch& batch, Violations* violations);
-v1::StepList WriteOut(const v1::AnalyseBatch& batch, Violations* violations);
+v1::StepList WriteOut(const v1::CompileBatch& batch, int64_t max_bytes, Violations* violations);
+v1::StepList WriteOut(const v1::AnalyseBatch& batch, int64_t max_bytes, Violations* violations);
+// Says that the steps at `path` are too large.
+void AddTooLarge(const std::string& path, int64_t max_bytes, Violations* violations);
 
 // Names, requests, bindings and cycles; `path` is where the steps stand in the request. Gives the
 // order in which steps follow their dependencies, or nothing where something is wrong.

@@ -1,5 +1,9 @@
 #include "services/gateway/gateway.h"
 
+#include <spdlog/spdlog.h>
+
+#include <future>
+
 #include "common/base/status.h"
 #include "services/gateway/memory_store.h"
 #include "services/gateway/sqlite_store.h"
@@ -25,6 +29,22 @@ rpc::CallPool::Options WatchOptions(const GatewayOptions& options) {
   return watches;
 }
 
+WorkflowNeeds NeedsOf(const StoredWorkflow& stored, const GatewayOptions& options) {
+  const v1::StepList& steps = stored.spec.steps();
+  absl::StatusOr<std::vector<Digest>> samples =
+      SamplesIn(stored.workflow.tenant(), steps, options.blobs.read, options.max_workflow_bytes);
+  if (!samples.ok()) {  // a step that still needs them says so
+    spdlog::warn("workflow={} samples: {}", IdOf(stored.workflow.name()),
+                 MessageOf(samples.status()));
+    samples = std::vector<Digest>();
+  }
+  WorkflowNeeds needs;
+  needs.bytes = BytesOf(stored.spec, samples->size());
+  for (const Digest& digest : InputsOf(steps)) needs.hashes.push_back(digest.hash());
+  for (const Digest& digest : *samples) needs.hashes.push_back(digest.hash());
+  return needs;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(const GatewayOptions& options) {
@@ -35,7 +55,12 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(const GatewayOptions& op
     QUENCH_ASSIGN_OR_RETURN(store, SqliteJobStore::Open(options.state_dir));
   }
   std::unique_ptr<Gateway> gateway(new Gateway(options, std::move(store)));
-  QUENCH_RETURN_IF_ERROR(gateway->engine_->Recover());
+  QUENCH_RETURN_IF_ERROR(gateway->engine_->Recover(
+      [&options](const StoredWorkflow& stored) { return NeedsOf(stored, options); }));
+  // Whoever calls finds every workflow on the board that has not ended.
+  std::promise<void> adopted;
+  gateway->loop_.Post([&adopted] { adopted.set_value(); });
+  adopted.get_future().wait();
   return gateway;
 }
 
@@ -44,7 +69,8 @@ Gateway::Gateway(const GatewayOptions& options, std::unique_ptr<JobStore> store)
       runner_(std::make_unique<StepClient>(options.channels, options.put_blob, kStoringThreads,
                                            options.engine.registry)),
       engine_(std::make_unique<Engine>(options.engine, loop_, *store_, *runner_, board_, pins_)),
-      api_(std::make_unique<WorkflowApi>(*engine_, *store_, board_, pins_, options.missing)),
+      api_(std::make_unique<WorkflowApi>(*engine_, *store_, board_, pins_, options.blobs,
+                                         options.max_workflow_bytes)),
       control_(std::make_unique<rpc::CallPool>(ControlOptions(options))),
       watches_(std::make_unique<rpc::CallPool>(WatchOptions(options))),
       workflows_(std::make_unique<WorkflowsService>(*api_, *control_, *watches_)),

@@ -15,11 +15,12 @@ namespace quench::gateway {
 struct GatewayOptions {
   std::filesystem::path state_dir;  // empty: workflows are gone with the process
   ServiceChannels channels;
-  MissingBlobs missing;                         // which blobs are not in the store
-  PutBlob put_blob;                             // stores results
-  rpc::TokenList* tokens = nullptr;             // not owned; null: anybody may call
-  EngineOptions engine;                         // its registry is everybody's
-  int threads = 8;                              // of short calls; they wait for commits
+  BlobAccess blobs;                  // what workflows may name
+  PutBlob put_blob;                  // stores results
+  rpc::TokenList* tokens = nullptr;  // not owned; null: anybody may call
+  EngineOptions engine;              // its registry is everybody's
+  int threads = 8;                   // of short calls; they wait for commits
+  int64_t max_workflow_bytes = kMaxWorkflowBytes;
   int max_watches = 1000;                       // calls at once that wait for a workflow
   std::chrono::milliseconds ask_workers{5000};  // how often services are asked whether they serve
 };

@@ -70,10 +70,12 @@ absl::StatusOr<ServiceChannels> ChannelsOf(const config::v1::Services& services)
 absl::StatusOr<EngineOptions> EngineOptionsOf(const config::v1::GatewayConfig& config) {
   EngineOptions engine;
   const config::v1::Tenants& tenants = config.tenants();
-  if (tenants.max_queued_steps() < 0 || tenants.max_running_steps() < 0) {
+  if (tenants.max_queued_steps() < 0 || tenants.max_running_steps() < 0 ||
+      tenants.max_queued_bytes() < 0 || tenants.max_workflow_bytes() < 0) {
     return InvalidArgument("tenants: limits must not be negative");
   }
   if (tenants.max_queued_steps() > 0) engine.max_queued_steps = tenants.max_queued_steps();
+  if (tenants.max_queued_bytes() > 0) engine.max_queued_bytes = tenants.max_queued_bytes();
   engine.max_running_steps = tenants.max_running_steps();
   if (config.has_keep_workflows()) {
     if (config.keep_workflows().seconds() < 0) {
@@ -94,6 +96,15 @@ MissingBlobs MissingIn(BlobFolders& folders) {
       if (!blobs->store->Use(id)) missing.push_back(digest);
     }
     return missing;
+  };
+}
+
+ReadBlob ReadFrom(BlobFolders& folders) {
+  return [&folders](const std::string& tenant,
+                    const Digest& digest) -> absl::StatusOr<std::string> {
+    QUENCH_ASSIGN_OR_RETURN(const auto blobs, folders.Of(tenant));
+    QUENCH_ASSIGN_OR_RETURN(const auto file, blobs->store->Open(digest.hash()));
+    return std::string(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
   };
 }
 
@@ -142,9 +153,11 @@ absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& o
   }
   QUENCH_ASSIGN_OR_RETURN(gateway.engine, EngineOptionsOf(config));
   gateway.engine.registry = options.registry;
+  if (config.tenants().max_workflow_bytes() > 0)
+    gateway.max_workflow_bytes = config.tenants().max_workflow_bytes();
   gateway.tokens = host->tokens_.get();
   QUENCH_ASSIGN_OR_RETURN(host->folders_, BlobFolders::Open(root, limits.max));
-  gateway.missing = MissingIn(*host->folders_);
+  gateway.blobs = {MissingIn(*host->folders_), ReadFrom(*host->folders_)};
   gateway.put_blob = PutInto(*host->folders_);
   QUENCH_ASSIGN_OR_RETURN(host->gateway_, Gateway::Start(gateway));
 

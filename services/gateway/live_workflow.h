@@ -50,7 +50,8 @@ class LiveWorkflow {
   const std::string traceparent;
   v1::Workflow header;  // without steps; its revision and counts are those of the last view
   std::vector<LiveStep> steps;
-  int open = 0;  // steps that have not ended
+  int open = 0;       // steps that have not ended
+  int64_t bytes = 0;  // that it takes of its tenant's
 
   bool changed = false;     // must be saved
   bool progressed = false;  // must be shown

@@ -16,14 +16,47 @@ void Bind(v1::StepSpec* spec, const std::string& field, const std::string& step,
   binding->set_output(output);
 }
 
-v1::StepSpec* AddStep(v1::StepList* list, std::string name) {
-  v1::StepSpec* spec = list->add_steps();
-  spec->set_name(std::move(name));
-  return spec;
-}
+// Steps as they are written out. Cells repeat what a choice says, so that a small request may ask for
+// gigabytes: what goes over the limit is dropped at once.
+class StepWriter {
+ public:
+  explicit StepWriter(int64_t max_bytes) : room_(max_bytes) {}
 
-void AddImport(const v1::BatchModel& model, v1::StepList* list) {
-  v1::StepSpec* spec = AddStep(list, model.name() + "/import");
+  // To be filled in before the next one is added.
+  v1::StepSpec* Add(std::string name) {
+    Count();
+    v1::StepSpec* spec = full_ ? &dropped_ : list_.add_steps();
+    if (full_) spec->Clear();
+    spec->set_name(std::move(name));
+    return spec;
+  }
+  bool full() const { return full_; }
+  // None when they did not fit.
+  v1::StepList Finish(const std::string& path, int64_t max_bytes, Violations* violations) {
+    Count();
+    if (!full_) return std::move(list_);
+    AddTooLarge(path, max_bytes, violations);
+    return {};
+  }
+
+ private:
+  void Count() {
+    for (; counted_ < list_.steps_size(); ++counted_)
+      room_ -= static_cast<int64_t>(list_.steps(counted_).ByteSizeLong());
+    if (room_ >= 0) return;
+    full_ = true;
+    list_.Clear();
+  }
+
+  v1::StepList list_;
+  v1::StepSpec dropped_;
+  int64_t room_;
+  int counted_ = 0;
+  bool full_ = false;
+};
+
+void AddImport(const v1::BatchModel& model, StepWriter* list) {
+  v1::StepSpec* spec = list->Add(model.name() + "/import");
   *spec->mutable_import_model()->mutable_model() = model.model();
   if (model.has_import_options()) {
     *spec->mutable_import_model()->mutable_options() = model.import_options();
@@ -101,9 +134,9 @@ void CheckTargets(const v1::CompileBatch& batch, const std::string& path, Violat
 }
 
 void AddCompile(const v1::CompileChoice& choice, const codegen::v1::Target& target,
-                const std::string& prefix, const std::string& transform, v1::StepList* list) {
+                const std::string& prefix, const std::string& transform, StepWriter* list) {
   const std::string compile = prefix + "/compile";
-  v1::StepSpec* spec = AddStep(list, compile);
+  v1::StepSpec* spec = list->Add(compile);
   codegen::v1::CompileRequest* request = spec->mutable_compile();
   *request->mutable_target() = target;
   *request->mutable_options() = choice.compile_options();
@@ -111,7 +144,7 @@ void AddCompile(const v1::CompileChoice& choice, const codegen::v1::Target& targ
   if (choice.has_passes()) *request->mutable_options()->mutable_passes() = choice.passes();
   Bind(spec, "module", transform, "module");
   if (choice.uuid().empty()) return;
-  v1::StepSpec* package = AddStep(list, prefix + "/package");
+  v1::StepSpec* package = list->Add(prefix + "/package");
   package->mutable_package_library()->set_uuid(choice.uuid());
   Bind(package, "library", compile, "library");
   Bind(package, "header", compile, "header");
@@ -122,7 +155,7 @@ void AddCompile(const v1::CompileChoice& choice, const codegen::v1::Target& targ
 class QuantizeSteps {
  public:
   QuantizeSteps(const v1::CompileChoice& choice, std::string prefix, std::string module,
-                v1::StepList* list)
+                StepWriter* list)
       : how_(choice.quantize()),
         passes_(choice.passes()),
         prefix_(std::move(prefix)),
@@ -159,7 +192,7 @@ class QuantizeSteps {
  private:
   // A step whose `module` another gives.
   v1::StepSpec* Next(const std::string& name, const std::string& from, std::string* called) {
-    v1::StepSpec* spec = AddStep(list_, prefix_ + "/" + name);
+    v1::StepSpec* spec = list_->Add(prefix_ + "/" + name);
     Bind(spec, "module", from, "module");
     *called = spec->name();
     return spec;
@@ -221,15 +254,16 @@ class QuantizeSteps {
   const std::string prefix_;
   std::string module_;  // the step that gives it
   std::string taps_;    // the step that builds with taps, where there is one
-  v1::StepList* list_;
+  StepWriter* list_;
 };
 
-void AddCells(const v1::CompileBatch& batch, const v1::BatchModel& model, v1::StepList* list) {
+void AddCells(const v1::CompileBatch& batch, const v1::BatchModel& model, StepWriter* list) {
   if (model.has_model()) AddImport(model, list);
   for (const v1::CompileChoice& choice : batch.choices()) {
+    if (list->full()) return;
     const std::string prefix = model.name() + "/" + choice.name();
     const std::string transform = prefix + "/transform";
-    v1::StepSpec* spec = AddStep(list, transform);
+    v1::StepSpec* spec = list->Add(transform);
     *spec->mutable_transform()->mutable_options() = choice.passes();
     if (model.has_model()) {
       Bind(spec, "module", model.name() + "/import", "canonical");
@@ -240,17 +274,18 @@ void AddCells(const v1::CompileBatch& batch, const v1::BatchModel& model, v1::St
     const std::string module =
         choice.has_quantize() ? QuantizeSteps(choice, prefix, transform, list).Write() : transform;
     for (const codegen::v1::Target& target : batch.targets()) {
+      if (list->full()) return;
       AddCompile(choice, target, prefix + "/" + target.name(), module, list);
     }
   }
 }
 
 // An import where there is a model, its batch size where one is asked for, the analysis.
-void AddAnalyse(const v1::AnalyseBatch& batch, const v1::BatchModel& model, v1::StepList* list) {
+void AddAnalyse(const v1::AnalyseBatch& batch, const v1::BatchModel& model, StepWriter* list) {
   const std::string imported = model.name() + "/import", resized = model.name() + "/batch";
   if (model.has_model()) AddImport(model, list);
   if (batch.batch() != 0) {
-    v1::StepSpec* spec = AddStep(list, resized);
+    v1::StepSpec* spec = list->Add(resized);
     importer::v1::TransformRequest* request = spec->mutable_transform();
     request->mutable_options()->set_batch(batch.batch());
     request->add_passes("set_batch_size");
@@ -260,7 +295,7 @@ void AddAnalyse(const v1::AnalyseBatch& batch, const v1::BatchModel& model, v1::
       *request->mutable_module() = model.module();
     }
   }
-  v1::StepSpec* spec = AddStep(list, model.name() + "/analyse");
+  v1::StepSpec* spec = list->Add(model.name() + "/analyse");
   analyser::v1::AnalyseRequest* request = spec->mutable_analyse();
   *request->mutable_sizes() = batch.sizes();
   if (model.has_model()) {
@@ -279,7 +314,7 @@ void AddAnalyse(const v1::AnalyseBatch& batch, const v1::BatchModel& model, v1::
 
 }  // namespace
 
-v1::StepList WriteOut(const v1::CompileBatch& batch, Violations* violations) {
+v1::StepList WriteOut(const v1::CompileBatch& batch, int64_t max_bytes, Violations* violations) {
   const std::string path = "spec.compile";
   CheckModels(batch.models(), path + ".models", violations);
   CheckTargets(batch, path + ".targets", violations);
@@ -297,7 +332,6 @@ v1::StepList WriteOut(const v1::CompileBatch& batch, Violations* violations) {
     CheckUuid(batch.choices(i), at + ".uuid", batch.models_size() * batch.targets_size(), &uuids,
               violations);
   }
-  v1::StepList list;
   // Bounded before it is written out: three short lists may ask for millions of steps.
   const double cells =
       double{1} * batch.models_size() * batch.choices_size() * std::max(1, batch.targets_size());
@@ -305,29 +339,28 @@ v1::StepList WriteOut(const v1::CompileBatch& batch, Violations* violations) {
     violations->Add(path, fmt::format("asks for {:.0f} libraries, a workflow has at most {} steps",
                                       cells, kMaxSteps));
   }
-  if (!violations->empty()) return list;
-  for (const v1::BatchModel& model : batch.models()) AddCells(batch, model, &list);
-  return list;
+  if (!violations->empty()) return {};
+  StepWriter steps(max_bytes);
+  for (const v1::BatchModel& model : batch.models()) AddCells(batch, model, &steps);
+  return steps.Finish(path, max_bytes, violations);
 }
 
-v1::StepList WriteOut(const v1::AnalyseBatch& batch, Violations* violations) {
+v1::StepList WriteOut(const v1::AnalyseBatch& batch, int64_t max_bytes, Violations* violations) {
   CheckModels(batch.models(), "spec.analyse.models", violations);
   if (batch.batch() < 0)
     violations->Add("spec.analyse.batch",
                     fmt::format("is {}, must not be negative", batch.batch()));
-  v1::StepList list;
   if (!violations->empty() || batch.models_size() > kMaxSteps) {
     if (batch.models_size() > kMaxSteps) {
       violations->Add("spec.analyse.models", fmt::format("has {} models, a workflow has at most {} "
                                                          "steps",
                                                          batch.models_size(), kMaxSteps));
     }
-    return list;
+    return {};
   }
-  for (const v1::BatchModel& model : batch.models()) {
-    AddAnalyse(batch, model, &list);
-  }
-  return list;
+  StepWriter steps(max_bytes);
+  for (const v1::BatchModel& model : batch.models()) AddAnalyse(batch, model, &steps);
+  return steps.Finish("spec.analyse", max_bytes, violations);
 }
 
 }  // namespace quench::gateway::internal

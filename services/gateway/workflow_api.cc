@@ -53,7 +53,7 @@ absl::StatusOr<ViewPtr> WorkflowApi::Create(const v1::CreateWorkflowRequest& req
     QUENCH_ASSIGN_OR_RETURN(ViewPtr earlier, FindEarlier(tenant, request.request_id(), spec_hash));
     if (earlier != nullptr) return earlier;
   }
-  QUENCH_ASSIGN_OR_RETURN(const v1::WorkflowSpec spec, Expand(request.spec()));
+  QUENCH_ASSIGN_OR_RETURN(const v1::WorkflowSpec spec, Expand(request.spec(), max_workflow_bytes_));
   const std::string id = NewWorkflowId();
   StoredWorkflow workflow =
       NewWorkflow(id, tenant, request.request_id(), spec, spec_hash, UnixMicroseconds());
@@ -67,19 +67,34 @@ absl::StatusOr<ViewPtr> WorkflowApi::Create(const v1::CreateWorkflowRequest& req
   return FindById(tenant, id, nullptr);
 }
 
-// The blobs are pinned before they are looked for: nothing evicts them in between.
 absl::Status WorkflowApi::Submit(const StoredWorkflow& workflow) {
   const std::string id = IdOf(workflow.workflow.name());
-  const std::vector<Digest> inputs = InputsOf(workflow.spec.steps());
-  std::vector<std::string> hashes;
-  for (const Digest& digest : inputs) hashes.push_back(digest.hash());
-  pins_.Add(id, hashes);
-  absl::Status status = CheckBlobs(workflow.workflow.tenant(), inputs, missing_);
+  absl::StatusOr<int64_t> bytes = PinInputs(id, workflow);
+  absl::Status status = bytes.status();
   if (status.ok()) {
-    status = Await([&](JobStore::Done done) { engine_.Create(workflow, std::move(done)); });
+    status = Await([&](JobStore::Done done) { engine_.Create(workflow, *bytes, std::move(done)); });
   }
   if (!status.ok()) pins_.Remove(id);
   return status;
+}
+
+// Blobs are pinned before they are looked for: nothing evicts them in between. Gives what the
+// workflow takes of its tenant's bytes.
+absl::StatusOr<int64_t> WorkflowApi::PinInputs(const std::string& id,
+                                               const StoredWorkflow& workflow) {
+  const std::string& tenant = workflow.workflow.tenant();
+  const v1::StepList& steps = workflow.spec.steps();
+  const auto pin = [&](const std::vector<Digest>& digests) {
+    std::vector<std::string> hashes;
+    for (const Digest& digest : digests) hashes.push_back(digest.hash());
+    pins_.Add(id, hashes);
+    return CheckBlobs(tenant, digests, blobs_.missing);
+  };
+  QUENCH_RETURN_IF_ERROR(pin(InputsOf(steps)));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> samples,
+                          SamplesIn(tenant, steps, blobs_.read, max_workflow_bytes_));
+  QUENCH_RETURN_IF_ERROR(pin(samples));
+  return BytesOf(workflow.spec, samples.size());
 }
 
 // Null: the id is free.
@@ -95,13 +110,17 @@ absl::StatusOr<ViewPtr> WorkflowApi::FindEarlier(const std::string& tenant,
 
 absl::StatusOr<ViewPtr> WorkflowApi::FindById(const std::string& tenant, const std::string& id,
                                               const std::weak_ptr<Watcher>* watcher) {
-  ViewPtr live = watcher == nullptr ? board_.Find(id) : board_.Watch(id, *watcher);
+  ViewPtr live = watcher == nullptr ? board_.Find(id) : board_.Watch(tenant, id, *watcher);
   if (live != nullptr) {
     if (live->header.tenant() != tenant) return NoSuchWorkflow(id);
     return live;
   }
-  QUENCH_ASSIGN_OR_RETURN(const StoredWorkflow stored, store_.Get(tenant, id));
-  return std::make_shared<WorkflowView>(ViewOf(stored.workflow));
+  const absl::StatusOr<StoredWorkflow> stored = store_.Get(tenant, id);
+  // One that has not ended is on its way to the board.
+  const bool awaited = stored.ok() && !HasEnded(stored->workflow.state());
+  if (watcher != nullptr && !awaited) board_.Unwatch(id, *watcher);
+  if (!stored.ok()) return stored.status();
+  return std::make_shared<WorkflowView>(ViewOf(stored->workflow));
 }
 
 absl::StatusOr<ViewPtr> WorkflowApi::Get(const std::string& name, const StepContext& step) {

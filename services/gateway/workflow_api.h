@@ -19,8 +19,14 @@ namespace quench::gateway {
 class WorkflowApi {
  public:
   // None is owned.
-  WorkflowApi(Engine& engine, JobStore& store, Board& board, Pins& pins, MissingBlobs missing)
-      : engine_(engine), store_(store), board_(board), pins_(pins), missing_(std::move(missing)) {}
+  WorkflowApi(Engine& engine, JobStore& store, Board& board, Pins& pins, BlobAccess blobs,
+              int64_t max_workflow_bytes)
+      : engine_(engine),
+        store_(store),
+        board_(board),
+        pins_(pins),
+        blobs_(std::move(blobs)),
+        max_workflow_bytes_(max_workflow_bytes) {}
 
   absl::StatusOr<ViewPtr> Create(const v1::CreateWorkflowRequest& request, const StepContext& step);
   // `name` is that of the workflow or of its operation.
@@ -39,12 +45,14 @@ class WorkflowApi {
   absl::StatusOr<ViewPtr> FindById(const std::string& tenant, const std::string& id,
                                    const std::weak_ptr<Watcher>* watcher);
   absl::Status Submit(const StoredWorkflow& workflow);
+  absl::StatusOr<int64_t> PinInputs(const std::string& id, const StoredWorkflow& workflow);
 
   Engine& engine_;
   JobStore& store_;
   Board& board_;
   Pins& pins_;
-  const MissingBlobs missing_;
+  const BlobAccess blobs_;
+  const int64_t max_workflow_bytes_;
 };
 
 google::longrunning::Operation OperationOf(const WorkflowView& view);

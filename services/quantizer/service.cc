@@ -127,7 +127,7 @@ struct TapRun {
   std::filesystem::path library;
   std::unique_ptr<Samples> samples;
 };
-// `Request` has the fields module, tap_library, and those of samples.
+// `Request` has the fields module, tap_library and samples.
 template <typename Request>
 absl::StatusOr<TapRun> TapRunOf(const Request& request, const Workplace& place,
                                 const StepContext& context) {
@@ -138,8 +138,9 @@ absl::StatusOr<TapRun> TapRunOf(const Request& request, const Workplace& place,
   QUENCH_RETURN_IF_ERROR(steps::LinkBlob(request.tap_library(), run.library, place.blobs));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
                           steps::OpenLibrary(run.library, "tap_library"));
-  QUENCH_ASSIGN_OR_RETURN(run.samples,
-                          steps::SamplesOf(request, artifact->inputs(), place, context));
+  QUENCH_ASSIGN_OR_RETURN(steps::LabelledSamples samples,
+                          steps::SamplesOf(request.samples(), artifact->inputs(), place, context));
+  run.samples = std::move(samples.samples);
   return run;
 }
 
@@ -158,7 +159,7 @@ absl::StatusOr<pb::CalibrateResult> CalibrateStep(const pb::CalibrateRequest& re
     return FieldError("statistics", "are of another module");
   }
   CalibrateOptions options;
-  options.random = request.random_samples() > 0;
+  options.random = request.samples().has_random();
   options.workers =
       request.workers() == 0 ? place.max_threads : std::min(request.workers(), place.max_threads);
   QUENCH_ASSIGN_OR_RETURN(Statistics statistics,
@@ -224,7 +225,7 @@ absl::StatusOr<pb::AdaptRoundingResult> AdaptRoundingStep(const pb::AdaptRoundin
   QUENCH_ASSIGN_OR_RETURN(const TapRun run, TapRunOf(request, place, context));
   QUENCH_ASSIGN_OR_RETURN(Rounding rounding,
                           AdaptRounding(run.graph, run.library, *run.samples, options,
-                                        {threads, request.random_samples() > 0}, context));
+                                        {threads, request.samples().has_random()}, context));
   pb::AdaptRoundingResult result;
   QUENCH_ASSIGN_OR_RETURN(*result.mutable_rounding(),
                           steps::StoreBytes(RoundingBytes(rounding), place.blobs));
@@ -235,10 +236,10 @@ absl::StatusOr<pb::AdaptRoundingResult> AdaptRoundingStep(const pb::AdaptRoundin
 }
 
 // Samples are for the inputs of the float module: all but the last.
-absl::StatusOr<std::unique_ptr<Samples>> TrialSamples(const pb::SelectRequest& request,
-                                                      const std::filesystem::path& library,
-                                                      const Workplace& place,
-                                                      const StepContext& context) {
+absl::StatusOr<steps::LabelledSamples> TrialSamples(const pb::SelectRequest& request,
+                                                    const std::filesystem::path& library,
+                                                    const Workplace& place,
+                                                    const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
                           steps::OpenLibrary(library, "library"));
   std::vector<ArtifactTensor> inputs = artifact->inputs();
@@ -248,7 +249,7 @@ absl::StatusOr<std::unique_ptr<Samples>> TrialSamples(const pb::SelectRequest& r
                                              kSwitchesInput));
   }
   inputs.pop_back();
-  return steps::SamplesOf(request, inputs, place, context);
+  return steps::SamplesOf(request.samples(), inputs, place, context);
 }
 
 absl::StatusOr<pb::SelectResult> SelectStep(const pb::SelectRequest& request,
@@ -257,7 +258,6 @@ absl::StatusOr<pb::SelectResult> SelectStep(const pb::SelectRequest& request,
   const pb::AccuracyBudget& budget = request.budget();
   if (budget.has_max_drop()) options.budget.max_drop = budget.max_drop();
   if (budget.has_min_sqnr_db()) options.budget.min_sqnr_db = budget.min_sqnr_db();
-  options.labels = {request.labels().begin(), request.labels().end()};
   if (request.sensitivity_samples() != 0)
     options.sensitivity_samples = request.sensitivity_samples();
   QUENCH_ASSIGN_OR_RETURN(options.threads, ThreadsOf(request, place));
@@ -266,10 +266,11 @@ absl::StatusOr<pb::SelectResult> SelectStep(const pb::SelectRequest& request,
                           steps::LoadModule(request.module(), "module", place.blobs));
   const std::filesystem::path library = place.scratch / "trials.so";
   QUENCH_RETURN_IF_ERROR(steps::LinkBlob(request.library(), library, place.blobs));
-  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> samples,
+  QUENCH_ASSIGN_OR_RETURN(steps::LabelledSamples samples,
                           TrialSamples(request, library, place, context));
+  options.labels = std::move(samples.labels);
   QUENCH_ASSIGN_OR_RETURN(const Selection selection,
-                          Select(graph, library, *samples, options, context));
+                          Select(graph, library, *samples.samples, options, context));
   pb::SelectResult result;
   QUENCH_ASSIGN_OR_RETURN(*result.mutable_selection(),
                           steps::StoreBytes(SelectionBytes(selection), place.blobs));

@@ -300,7 +300,14 @@ TEST_F(GatewayTest, AWorkflowQuantizesAndComparesWithTheFloatModel) {
                        blob.at("size_bytes").get<int64_t>());
   };
   const std::string model = put(DigitsModel());
-  const std::string samples = put(QUENCH_SOURCE_DIR "/bench/models/digits_sample.npy");
+  const Outcome uploaded =
+      Run({"blobs", "put-samples", QUENCH_SOURCE_DIR "/bench/models/digits_sample.npy", "--json"});
+  ASSERT_EQ(uploaded.exit_code, 0) << uploaded.err;
+  const nlohmann::json manifest = nlohmann::json::parse(uploaded.out);
+  EXPECT_EQ(manifest.at("files"), 1);
+  const std::string samples =
+      fmt::format("hash: \"{}\" size_bytes: {}", manifest.at("hash").get<std::string>(),
+                  manifest.at("size_bytes").get<int64_t>());
   const auto compile = [](const std::string& name, const std::string& from) {
     return fmt::format(
         "steps {{ name: \"{}\" compile {{ target {{ name: \"x86-64-v2\" }} options {{ taps: true "
@@ -322,7 +329,7 @@ TEST_F(GatewayTest, AWorkflowQuantizesAndComparesWithTheFloatModel) {
               "  bindings {{ field: \"module\" step: \"equalize\" output: \"module\" }} }}\n"
               "steps {{ name: \"split\" split_tensors {{ least_gain: 0.01 }}\n"
               "  bindings {{ field: \"module\" step: \"outliers\" output: \"module\" }} }}\n"
-              "steps {{ name: \"calibrate\" calibrate {{ samples {{ path: \"s.npy\" digest {{ {} "
+              "steps {{ name: \"calibrate\" calibrate {{ samples {{ manifest {{ {} "
               "}} }} "
               "}}\n"
               "  bindings {{ field: \"module\" step: \"split\" output: \"module\" }}\n"
@@ -333,7 +340,7 @@ TEST_F(GatewayTest, AWorkflowQuantizesAndComparesWithTheFloatModel) {
               "  bindings {{ field: \"statistics\" step: \"calibrate\" output: \"statistics\" }} "
               "}}\n"
               "steps {{ name: \"select\" select {{ budget {{ max_drop: 0.2 min_sqnr_db: 25 }}\n"
-              "    samples {{ path: \"s.npy\" digest {{ {} }} }} }}\n"
+              "    samples {{ manifest {{ {} }} }} }}\n"
               "  bindings {{ field: \"module\" step: \"switched\" output: \"module\" }}\n"
               "  bindings {{ field: \"library\" step: \"trials\" output: \"library\" }} }}\n"
               "steps {{ name: \"quantize\" quantize {{ options {{ per_channel: true method: "
@@ -344,7 +351,7 @@ TEST_F(GatewayTest, AWorkflowQuantizesAndComparesWithTheFloatModel) {
               "  bindings {{ field: \"statistics\" step: \"calibrate\" output: \"statistics\" }} "
               "}}\n"
               "steps {{ name: \"compare\" compare {{ layers: true\n"
-              "    samples {{ path: \"s.npy\" digest {{ {} }} }} }}\n"
+              "    samples {{ manifest {{ {} }} }} }}\n"
               "  bindings {{ field: \"reference_library\" step: \"float\" output: \"library\" }}\n"
               "  bindings {{ field: \"library\" step: \"int8\" output: \"library\" }} }}\n",
               model, samples, samples, samples) +

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "common/base/files.h"
+#include "common/blobs/digest.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/errors.h"
 #include "common/steps/host.h"
@@ -84,6 +85,24 @@ class Services : public ::testing::TestWithParam<bool> {
 
   steps::BlobDigest Put(const std::filesystem::path& path) {
     return *steps::StoreBytes(*ReadFile(path), *storage_("default")->blobs);
+  }
+  // Of a blob that nobody stored.
+  static steps::BlobDigest Unknown() {
+    steps::BlobDigest digest;
+    digest.set_hash(Sha256Hex("unknown"));
+    digest.set_size_bytes(7);
+    return digest;
+  }
+  // One file under a path of its own.
+  step::v1::Samples ManifestOf(const std::string& path, const steps::BlobDigest& digest) {
+    step::v1::SampleManifest manifest;
+    step::v1::File* file = manifest.add_files();
+    file->set_path(path);
+    *file->mutable_digest() = digest;
+    step::v1::Samples samples;
+    *samples.mutable_manifest() =
+        *steps::StoreBytes(manifest.SerializeAsString(), *storage_("default")->blobs);
+    return samples;
   }
   std::string Get(const steps::BlobDigest& digest) {
     const auto file = storage_("default")->blobs->Open(digest.hash());
@@ -351,18 +370,21 @@ TEST_P(Services, QuantizeWhatTheyHaveCalibrated) {
   qpb::CalibrateRequest calibrate;
   *calibrate.mutable_module() = equalized.result.module();
   *calibrate.mutable_tap_library() = build(calibrate.module());
-  step::v1::File* samples = calibrate.add_samples();
-  samples->set_path("digits/sample.npy");
+  const auto sample = Put(std::string(QUENCH_SOURCE_DIR) + "/bench/models/digits_sample.npy");
   const auto run = [&] {
     return Call<qpb::Quantizer::Stub, qpb::CalibrateEvent>(
         *quantizer_, &qpb::Quantizer::Stub::Calibrate, calibrate);
   };
-  *samples->mutable_digest() =
-      Put(std::string(QUENCH_SOURCE_DIR) + "/bench/models/digits_sample.npy");
+  EXPECT_THAT(MessageOf(run().status), HasSubstr("samples: missing"));
+  *calibrate.mutable_samples()->mutable_manifest() = sample;
+  EXPECT_THAT(MessageOf(run().status), HasSubstr("samples.manifest: the blob is no serialised"));
+  *calibrate.mutable_samples() = ManifestOf("sample.npy", Unknown());
+  EXPECT_THAT(MessageOf(run().status), HasSubstr("blob is missing"));
+  *calibrate.mutable_samples() = ManifestOf("digits/sample.npy", sample);
   EXPECT_THAT(MessageOf(run().status), HasSubstr("`digits` has no file of input `image`"));
-  samples->set_path("../sample.npy");
-  EXPECT_THAT(MessageOf(run().status), HasSubstr("samples: paths must be relative"));
-  samples->set_path("sample.npy");
+  *calibrate.mutable_samples() = ManifestOf("../sample.npy", sample);
+  EXPECT_THAT(MessageOf(run().status), HasSubstr("samples.manifest: paths must be relative"));
+  *calibrate.mutable_samples() = ManifestOf("sample.npy", sample);
   const auto calibrated = run();
   ASSERT_TRUE(calibrated.status.ok()) << calibrated.status;
   EXPECT_EQ(calibrated.result.samples(), 8);
@@ -370,7 +392,7 @@ TEST_P(Services, QuantizeWhatTheyHaveCalibrated) {
   const auto more = run();
   ASSERT_TRUE(more.status.ok()) << more.status;
   EXPECT_EQ(more.result.samples(), 16);
-  *calibrate.mutable_statistics() = samples->digest();
+  *calibrate.mutable_statistics() = sample;
   EXPECT_THAT(MessageOf(run().status), HasSubstr("statistics: has no statistics"));
 
   qpb::QuantizeRequest quantize;
@@ -388,7 +410,7 @@ TEST_P(Services, QuantizeWhatTheyHaveCalibrated) {
   analyser::v1::CompareRequest compare;
   *compare.mutable_reference_library() = build(equalize.module());
   *compare.mutable_library() = build(quantized.result.module());
-  *compare.add_samples() = calibrate.samples(0);
+  *compare.mutable_samples() = calibrate.samples();
   compare.set_layers(true);
   const auto compared = Call<analyser::v1::Analyser::Stub, analyser::v1::CompareEvent>(
       *analyser_, &analyser::v1::Analyser::Stub::Compare, compare);
@@ -432,10 +454,8 @@ TEST_P(Services, KeepLayersInFloatWithinABudget) {
   qpb::CalibrateRequest calibrate;
   *calibrate.mutable_module() = parts.result.module();
   *calibrate.mutable_tap_library() = build(calibrate.module(), true);
-  step::v1::File* samples = calibrate.add_samples();
-  samples->set_path("sample.npy");
-  *samples->mutable_digest() =
-      Put(std::string(QUENCH_SOURCE_DIR) + "/bench/models/digits_sample.npy");
+  *calibrate.mutable_samples() = ManifestOf(
+      "sample.npy", Put(std::string(QUENCH_SOURCE_DIR) + "/bench/models/digits_sample.npy"));
   const auto calibrated = Call<qpb::Quantizer::Stub, qpb::CalibrateEvent>(
       *quantizer_, &qpb::Quantizer::Stub::Calibrate, calibrate);
   ASSERT_TRUE(calibrated.status.ok()) << calibrated.status;
@@ -458,7 +478,7 @@ TEST_P(Services, KeepLayersInFloatWithinABudget) {
   qpb::SelectRequest select;
   *select.mutable_module() = switched.result.module();
   *select.mutable_library() = build(select.module(), false);
-  *select.add_samples() = *samples;
+  *select.mutable_samples() = calibrate.samples();
   const auto choose = [&] {
     return Call<qpb::Quantizer::Stub, qpb::SelectEvent>(*quantizer_, &qpb::Quantizer::Stub::Select,
                                                         select);
@@ -478,7 +498,7 @@ TEST_P(Services, KeepLayersInFloatWithinABudget) {
   EXPECT_EQ(selected.result.report().samples(), 8);
 
   quantize.mutable_options()->set_switches(false);
-  *quantize.mutable_selection() = samples->digest();
+  *quantize.mutable_selection() = calibrate.samples().manifest();
   EXPECT_THAT(MessageOf(run().status), HasSubstr("selection: is none that Select gave"));
   *quantize.mutable_selection() = selected.result.selection();
   const auto quantized = run();

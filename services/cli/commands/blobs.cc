@@ -17,12 +17,14 @@ constexpr char kBlobsExamples[] = R"(Examples:
   quench blobs prune --keep 5G       down to 5 GB
   quench blobs prune --keep 0        everything
   quench blobs put model.onnx weights.bin --gateway build-farm:7450   uploads; prints digest and size of each
+  quench blobs put-samples data/ --labels labels.txt --gateway build-farm:7450   prints what workflows name as `samples.manifest`
   quench blobs get DIGEST/SIZE --output model.so --gateway build-farm:7450)";
 
 struct BlobsArgs {
   std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   std::vector<std::string> files;
   std::string digest, output;
+  std::string data, labels;
   std::string keep;
   bool json = false;
 };
@@ -87,6 +89,11 @@ absl::Status Put(const BlobsArgs& args, const StepContext& context) {
   return PutThere(*args.gateway, args.files, args.json, context);
 }
 
+absl::Status PutSamples(const BlobsArgs& args, const StepContext& context) {
+  QUENCH_RETURN_IF_ERROR(NeedGateway(args));
+  return PutSamplesThere(*args.gateway, args.data, args.labels, args.json, context);
+}
+
 absl::Status Get(const BlobsArgs& args, const StepContext& context) {
   QUENCH_RETURN_IF_ERROR(NeedGateway(args));
   return GetThere(*args.gateway, args.digest, args.output, context);
@@ -104,16 +111,26 @@ Action DeclareBlobs(const Options& options) {
   const Options put = options.Subcommand("put", "Upload files to a gateway");
   put.Add("FILE", args->files, "What to upload", "FILE...").Required();
   put.Flag("--json", args->json, "Output for scripts");
+  const Options put_samples =
+      options.Subcommand("put-samples", "Upload samples, and the manifest that names them");
+  put_samples.Add("DATA", args->data, "As `quench calibrate --data` takes them", "FILE|FOLDER|ZIP")
+      .Required();
+  put_samples.Add("--labels", args->labels,
+                  "The right class of each row of the first output: .npy, or a number a line",
+                  "FILE");
+  put_samples.Flag("--json", args->json, "Output for scripts");
   const Options get = options.Subcommand("get", "Download a blob from a gateway");
   get.Add("DIGEST", args->digest, "As `put` prints it", "HASH/SIZE").Required();
   get.Add("--output,-o", args->output, "Where to write it", "FILE").Required();
   AddGatewayOptions(put, args->gateway);
+  AddGatewayOptions(put_samples, args->gateway);
   AddGatewayOptions(get, args->gateway);
-  return [args, prune, put, get](const StepContext& context) {
-    return put.parsed()     ? Put(*args, context)
-           : get.parsed()   ? Get(*args, context)
-           : prune.parsed() ? Prune(*args)
-                            : Stat(*args);
+  return [args, prune, put, put_samples, get](const StepContext& context) {
+    return put.parsed()           ? Put(*args, context)
+           : put_samples.parsed() ? PutSamples(*args, context)
+           : get.parsed()         ? Get(*args, context)
+           : prune.parsed()       ? Prune(*args)
+                                  : Stat(*args);
   };
 }
 

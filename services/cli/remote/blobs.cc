@@ -6,8 +6,10 @@
 #include "build/bazel/remote/execution/v2/remote_execution.pb.h"
 #include "common/base/status.h"
 #include "common/blobs/digest.h"
+#include "services/cli/labels.h"
 #include "services/cli/remote.h"
 #include "services/cli/remote/client.h"
+#include "services/cli/remote/samples.h"
 
 namespace quench::cli {
 namespace {
@@ -52,6 +54,26 @@ absl::Status PutThere(const GatewayOptions& gateway, const std::vector<std::stri
     if (!json) fmt::print("{}/{}  {}\n", digests[i].hash(), digests[i].size_bytes(), files[i]);
   }
   if (json) fmt::print("{}\n", list.dump(2));
+  return absl::OkStatus();
+}
+
+absl::Status PutSamplesThere(const GatewayOptions& gateway, const std::string& data,
+                             const std::string& labels, bool json, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<int64_t> classes, ReadLabels(labels));
+  QUENCH_ASSIGN_OR_RETURN(const auto client, Open(gateway, context));
+  QUENCH_ASSIGN_OR_RETURN(step::v1::SampleManifest manifest, UploadSamples(data, *client, context));
+  manifest.mutable_labels()->Assign(classes.begin(), classes.end());
+  QUENCH_ASSIGN_OR_RETURN(const Digest digest, UploadManifest(manifest, *client, context));
+  if (json) {
+    const nlohmann::json result = {{"hash", digest.hash()},
+                                   {"size_bytes", digest.size_bytes()},
+                                   {"files", manifest.files_size()},
+                                   {"labels", manifest.labels_size()}};
+    fmt::print("{}\n", result.dump(2));
+  } else {
+    fmt::print("{}/{}  manifest of {} files, {} labels\n", digest.hash(), digest.size_bytes(),
+               manifest.files_size(), manifest.labels_size());
+  }
   return absl::OkStatus();
 }
 

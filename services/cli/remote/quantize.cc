@@ -1,6 +1,7 @@
 #include "services/cli/remote/quantize.h"
 
 #include <algorithm>
+#include <map>
 
 #include "common/base/status.h"
 #include "services/cli/labels.h"
@@ -41,17 +42,53 @@ qpb::QuantizeOptions ToProto(const quantizer::QuantizeOptions& options, const Mo
   return message;
 }
 
-absl::Status FillSelect(const QuantizeJob& job, GatewayClient& client, const StepContext& context,
+// Samples on their way up: what several steps read goes once.
+class SampleUploads {
+ public:
+  SampleUploads(GatewayClient& client, const StepContext& context)
+      : client_(client), context_(context) {}
+
+  // What a request says of them. `labels`: none, or of all rows.
+  absl::StatusOr<step::v1::Samples> Upload(const SampleOptions& options,
+                                           const std::vector<int64_t>& labels) {
+    step::v1::Samples samples;
+    samples.set_images(options.images);
+    if (options.data.empty()) {
+      samples.set_random(static_cast<int32_t>(options.random));
+      samples.set_seed(options.seed);
+      return samples;
+    }
+    auto known = manifests_.find(options.data);
+    if (known == manifests_.end()) {
+      QUENCH_ASSIGN_OR_RETURN(step::v1::SampleManifest manifest,
+                              UploadSamples(options.data, client_, context_));
+      known = manifests_.emplace(options.data, std::move(manifest)).first;
+    }
+    step::v1::SampleManifest labelled = known->second;
+    labelled.mutable_labels()->Assign(labels.begin(), labels.end());
+    QUENCH_ASSIGN_OR_RETURN(*samples.mutable_manifest(),
+                            UploadManifest(labelled, client_, context_));
+    return samples;
+  }
+
+ private:
+  GatewayClient& client_;
+  const StepContext& context_;
+  std::map<std::string, step::v1::SampleManifest> manifests_;  // by where they lie
+};
+
+absl::Status FillSelect(const QuantizeJob& job, SampleUploads& uploads,
                         qpb::SelectRequest& select) {
   const BudgetFlags& flags = *job.how.budget;
   QUENCH_ASSIGN_OR_RETURN(const quantizer::Budget budget, BudgetOf(flags));
   if (budget.max_drop) select.mutable_budget()->set_max_drop(*budget.max_drop);
   if (budget.min_sqnr_db) select.mutable_budget()->set_min_sqnr_db(*budget.min_sqnr_db);
   QUENCH_ASSIGN_OR_RETURN(const std::vector<int64_t> labels, ReadLabels(flags.labels));
-  select.mutable_labels()->Assign(labels.begin(), labels.end());
   select.set_sensitivity_samples(static_cast<int32_t>(flags.options.sensitivity_samples));
-  select.set_images(job.samples.images);
-  return UploadSamples(flags.data, client, context, *select.mutable_samples());
+  SampleOptions measured = job.samples;
+  measured.data = flags.data;
+  QUENCH_ASSIGN_OR_RETURN(*select.mutable_samples(), uploads.Upload(measured, labels));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -60,6 +97,7 @@ absl::StatusOr<gateway::v1::QuantizeChoice> ChoiceOf(const QuantizeJob& job,
                                                      const ModelOptions& model,
                                                      GatewayClient& client,
                                                      const StepContext& context) {
+  SampleUploads uploads(client, context);
   gateway::v1::QuantizeChoice choice;
   *choice.mutable_options() = ToProto(OptionsOf(job.how), model);
   choice.set_equalize(job.how.rescue.equalize);
@@ -71,31 +109,15 @@ absl::StatusOr<gateway::v1::QuantizeChoice> ChoiceOf(const QuantizeJob& job,
                             client.UploadFiles({job.calibration}, context));
     *choice.mutable_statistics() = digests[0];
   } else if (WantsRanges(job.how)) {
-    qpb::CalibrateRequest& calibrate = *choice.mutable_calibrate();
-    calibrate.set_random_samples(static_cast<int32_t>(job.samples.random));
-    calibrate.set_seed(job.samples.seed);
-    calibrate.set_images(job.samples.images);
-    if (job.samples.random == 0) {
-      QUENCH_RETURN_IF_ERROR(
-          UploadSamples(job.samples.data, client, context, *calibrate.mutable_samples()));
-    }
+    QUENCH_ASSIGN_OR_RETURN(*choice.mutable_calibrate()->mutable_samples(),
+                            uploads.Upload(job.samples, {}));
   }
   if (IsAdaptive(*job.how.rounding)) {
-    const SampleOptions& samples = job.how.rounding->samples;
-    qpb::AdaptRoundingRequest& adapt = *choice.mutable_adapt_rounding();
-    adapt.set_images(samples.images);
-    if (samples.data.empty()) {
-      adapt.set_random_samples(static_cast<int32_t>(samples.random));
-      adapt.set_seed(samples.seed);
-    } else if (choice.has_calibrate() && samples.data == job.samples.data) {
-      *adapt.mutable_samples() = choice.calibrate().samples();
-    } else {
-      QUENCH_RETURN_IF_ERROR(
-          UploadSamples(samples.data, client, context, *adapt.mutable_samples()));
-    }
+    QUENCH_ASSIGN_OR_RETURN(*choice.mutable_adapt_rounding()->mutable_samples(),
+                            uploads.Upload(job.how.rounding->samples, {}));
   }
   if (HasBudget(*job.how.budget)) {
-    QUENCH_RETURN_IF_ERROR(FillSelect(job, client, context, *choice.mutable_select()));
+    QUENCH_RETURN_IF_ERROR(FillSelect(job, uploads, *choice.mutable_select()));
   }
   return choice;
 }

@@ -8,6 +8,7 @@
 #include "common/ir/npy.h"
 #include "common/runner/images.h"
 #include "common/runner/unpack.h"
+#include "common/steps/modules.h"
 #include "services/cli/model_source.h"
 
 namespace quench::cli {
@@ -86,13 +87,13 @@ absl::Status ConvertTensorFiles(std::vector<Sample>& samples, std::optional<Temp
 
 }  // namespace
 
-absl::Status UploadSamples(const std::string& data, GatewayClient& client,
-                           const StepContext& context,
-                           google::protobuf::RepeatedPtrField<step::v1::File>& files) {
+absl::StatusOr<step::v1::SampleManifest> UploadSamples(const std::string& data,
+                                                       GatewayClient& client,
+                                                       const StepContext& context) {
   if (data.ends_with(".zip")) {
     QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<UnpackedArchive> archive,
                             UnpackedArchive::Open(data, context));
-    return UploadSamples(archive->samples().string(), client, context, files);
+    return UploadSamples(archive->samples().string(), client, context);
   }
   QUENCH_ASSIGN_OR_RETURN(std::vector<Sample> samples, SamplesIn(data));
   std::optional<TempDir> scratch;
@@ -100,12 +101,22 @@ absl::Status UploadSamples(const std::string& data, GatewayClient& client,
   std::vector<fs::path> paths;
   for (const Sample& sample : samples) paths.push_back(sample.file);
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> digests, client.UploadFiles(paths, context));
+  step::v1::SampleManifest manifest;
   for (size_t i = 0; i < samples.size(); ++i) {
-    step::v1::File& file = *files.Add();
+    step::v1::File& file = *manifest.add_files();
     file.set_path(samples[i].path);
     *file.mutable_digest() = digests[i];
   }
-  return absl::OkStatus();
+  return manifest;
+}
+
+absl::StatusOr<Digest> UploadManifest(const step::v1::SampleManifest& manifest,
+                                      GatewayClient& client, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(Digest digest,
+                          steps::StoreBytes(manifest.SerializeAsString(), client.local()));
+  QUENCH_RETURN_IF_ERROR(
+      client.UploadBlobs({{digest.hash(), static_cast<uint64_t>(digest.size_bytes())}}, context));
+  return digest;
 }
 
 }  // namespace quench::cli

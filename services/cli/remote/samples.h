@@ -1,7 +1,7 @@
 // Samples on their way to a gateway.
 #pragma once
 
-#include <absl/status/status.h>
+#include <absl/status/statusor.h>
 
 #include <string>
 
@@ -10,11 +10,14 @@
 
 namespace quench::cli {
 
-// Uploads the samples at `data`, as OpenSamples takes them: a file, a folder or a .zip archive.
-// `files` become those of a step's request. X.pb goes as X.pb.npy, for services know nothing of
-// ONNX; all .pb files that cannot are told at once.
-absl::Status UploadSamples(const std::string& data, GatewayClient& client,
-                           const StepContext& context,
-                           google::protobuf::RepeatedPtrField<step::v1::File>& files);
+// Uploads the samples at `data`, as OpenSamples takes them: a file, a folder or a .zip archive. X.pb
+// goes as X.pb.npy, for services know nothing of ONNX; all .pb files that cannot are told at once.
+absl::StatusOr<step::v1::SampleManifest> UploadSamples(const std::string& data,
+                                                       GatewayClient& client,
+                                                       const StepContext& context);
+
+// Uploads the manifest; the digest is for step::v1::Samples.
+absl::StatusOr<Digest> UploadManifest(const step::v1::SampleManifest& manifest,
+                                      GatewayClient& client, const StepContext& context);
 
 }  // namespace quench::cli

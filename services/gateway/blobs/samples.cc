@@ -7,6 +7,7 @@
 #include "common/ir/npy.h"
 #include "common/rpc/chunks_on_pool.h"
 #include "common/rpc/on_pool.h"
+#include "common/steps/modules.h"
 
 namespace quench::gateway {
 namespace {
@@ -46,6 +47,10 @@ class SampleReceiver final
   absl::Status Finish(v1::UploadSamplesResponse* response, const StepContext&) override {
     QUENCH_RETURN_IF_ERROR(CheckComplete());
     if (files_.samples().empty()) return InvalidArgument("the stream has no tensor");
+    step::v1::SampleManifest manifest;
+    *manifest.mutable_files() = files_.samples();
+    QUENCH_ASSIGN_OR_RETURN(*files_.mutable_manifest(),
+                            steps::StoreBytes(manifest.SerializeAsString(), *blobs_->store));
     response->Swap(&files_);
     return absl::OkStatus();
   }

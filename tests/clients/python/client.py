@@ -10,6 +10,7 @@ import hashlib
 import pathlib
 import random
 import sys
+import tempfile
 import time
 import uuid
 
@@ -129,9 +130,22 @@ class Client:
             offset = status.committed_size
             print(f"upload resumes at {offset} of {digest.size_bytes} bytes", file=sys.stderr)
 
+    def upload_manifest(self, paths):
+        """Files of samples, and the blob that names them, whose digest is returned."""
+        manifest = step_pb2.SampleManifest()
+        for path in paths:
+            manifest.files.add(path=path.name, digest=digest_of(path))
+            self.upload(path, manifest.files[-1].digest)
+        with tempfile.TemporaryDirectory() as folder:
+            blob = pathlib.Path(folder) / "manifest"
+            blob.write_bytes(manifest.SerializeToString(deterministic=True))
+            digest = digest_of(blob)
+            self.upload(blob, digest)
+        return digest
+
     def stream_samples(self, tensors):
         """Tensors that never were files: (sample, input, dims, bytes of f32) each. Returns what Calibrate takes."""
-        return list(self.samples.UploadSamples(sample_requests(tensors), metadata=self.metadata).samples)
+        return self.samples.UploadSamples(sample_requests(tensors), metadata=self.metadata).manifest
 
     def create(self, spec):
         """Safe to repeat: the same request_id gives the same workflow. Returns its name."""
@@ -242,7 +256,7 @@ def digest_of(path, sha256=None):
 def compile_spec(model, digest, target, samples=None):
     """One cell of a batch: its steps are `model/import`, `model/default/transform` and `model/default/{target}/compile`.
 
-    With files of samples (quench.step.v1.File), layers compute in 8-bit integers, whose ranges are taken from those.
+    With a manifest of samples (its digest), layers compute in 8-bit integers, whose ranges are taken from those.
     """
     spec = gateway.WorkflowSpec(title=f"compile {model.name}")
     entry = spec.compile.models.add(name="model")
@@ -251,7 +265,7 @@ def compile_spec(model, digest, target, samples=None):
     choice = spec.compile.choices.add(name="default")
     if samples is not None:
         choice.quantize.options.per_channel = True
-        choice.quantize.calibrate.samples.extend(samples)
+        choice.quantize.calibrate.samples.manifest.CopyFrom(samples)
     spec.compile.targets.add(name=target)
     return spec
 
@@ -264,8 +278,7 @@ def compile_model(client, arguments):
         if arguments.stream:
             samples = client.stream_samples(rows_of(arguments.quantize))
         else:
-            samples = [step_pb2.File(path="samples.npy", digest=digest_of(arguments.quantize))]
-            client.upload(arguments.quantize, samples[0].digest)
+            samples = client.upload_manifest([arguments.quantize])
     name = client.create(compile_spec(arguments.model, digest, arguments.target, samples))
     print(name, file=sys.stderr)
     workflow, steps = client.watch(name)

@@ -207,6 +207,7 @@ class EngineHarness {
     for (const Digest& digest : InputsOf(expanded->steps())) needed.push_back(digest.hash());
     pins->Add(id, needed);
     engine->Create(NewWorkflow(id, tenant, "", *expanded, "", loop.UnixMicroseconds()),
+                   BytesOf(*expanded, 0),
                    [status](const absl::Status& outcome) { *status = outcome; });
     loop.RunJobs();
   }
@@ -243,7 +244,14 @@ class EngineHarness {
     board = std::make_unique<Board>();
     pins = std::make_unique<Pins>();
     engine = std::make_unique<Engine>(options_, loop, store, runner, *board, *pins);
-    EXPECT_EQ(engine->Recover(), absl::OkStatus());
+    EXPECT_EQ(engine->Recover([](const StoredWorkflow& stored) {
+      WorkflowNeeds needs;
+      for (const Digest& digest : InputsOf(stored.spec.steps()))
+        needs.hashes.push_back(digest.hash());
+      needs.bytes = BytesOf(stored.spec, 0);
+      return needs;
+    }),
+              absl::OkStatus());
     loop.RunJobs();
   }
 

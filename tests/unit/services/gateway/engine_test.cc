@@ -383,6 +383,25 @@ TEST_F(EngineTest, TheTenantsLimitOfQueuedSteps) {
   Create(ChainSpec("b"));
 }
 
+TEST_F(EngineTest, TheTenantsLimitOfBytes) {
+  Options().max_queued_bytes = 1200;
+  runner.behave = [](const StepCall&) { return Hangs(); };
+  const std::string first = Create(ChainSpec());
+  v1::WorkflowSpec large = ChainSpec("b");
+  large.mutable_steps()->mutable_steps(0)->mutable_import_model()->mutable_model()->set_name(
+      std::string(900, 'n'));
+  absl::Status status;
+  CreateAs("x", large, "t", &status);
+  EXPECT_EQ(rpc::ReasonOf(status), "QUOTA_EXCEEDED") << status;
+  EXPECT_THAT(status.ToString(), HasSubstr("exceed the limit of 1200"));
+  Boot();  // a restart forgets none of it
+  CreateAs("y", large, "t", &status);
+  EXPECT_EQ(rpc::ReasonOf(status), "QUOTA_EXCEEDED") << status;
+  EXPECT_EQ(Cancel(first), absl::OkStatus());
+  loop.RunFor(milliseconds(10));
+  Create(large);
+}
+
 TEST_F(EngineTest, ATenantRunsAtMostSoManySteps) {
   Options().max_running_steps = 3;
   v1::WorkflowSpec spec;
@@ -522,7 +541,7 @@ TEST_F(EngineTest, WatchersSeeEveryChangeInTheEnd) {
   runner.behave = [](const StepCall&) { return Behaviour{true, milliseconds(1000), {}, 5}; };
   const std::string id = Create(ChainSpec());
   const auto follower = std::make_shared<Follower>();
-  follower->OnView(board->Watch(id, follower));
+  follower->OnView(board->Watch("t", id, follower));
   loop.RunFor(milliseconds(1'500));
   EXPECT_GE(follower->steps["transform"].progress().done(), 1);
   EXPECT_FALSE(follower->ended);
@@ -532,6 +551,31 @@ TEST_F(EngineTest, WatchersSeeEveryChangeInTheEnd) {
   for (const v1::Step& step : workflow.steps()) {
     EXPECT_EQ(follower->steps[step.name()].SerializeAsString(), step.SerializeAsString());
   }
+}
+
+// Between its commit and its adoption a workflow is in the store only.
+TEST_F(EngineTest, WatchersMayComeBeforeTheWorkflowIsLive) {
+  class Counter : public Watcher {
+   public:
+    void OnView(const ViewPtr& view) override { ended = view->ended(); }
+    bool ended = false;
+  };
+  Boot();
+  const auto own = std::make_shared<Counter>(), other = std::make_shared<Counter>(),
+             gone = std::make_shared<Counter>();
+  const std::string id = fmt::format("{:032x}", 1);
+  EXPECT_EQ(board->Watch("t", id, own), nullptr);
+  EXPECT_EQ(board->Watch("u", id, other), nullptr);
+  EXPECT_EQ(board->Watch("t", id, gone), nullptr);
+  EXPECT_EQ(board->Find(id), nullptr);
+  board->Unwatch(id, gone);
+  ASSERT_EQ(Create(ChainSpec()), id);
+  EXPECT_EQ(board->Watch("u", id, other), nullptr);
+  EXPECT_NE(board->Watch("t", id, own), nullptr);
+  loop.RunFor(milliseconds(1000));
+  EXPECT_TRUE(own->ended);
+  EXPECT_FALSE(other->ended);
+  EXPECT_FALSE(gone->ended);
 }
 
 // Whatever services, callers and gateways do: a workflow ends once, and attempts stay in limits.

@@ -160,7 +160,7 @@ TEST(ExpandTest, WrongBatches) {
               ElementsAre("spec.analyse.models[0]"));
 }
 
-TEST(ExpandTest, AtMostTwoThousandSteps) {
+TEST(ExpandTest, AtMostTwentyThousandSteps) {
   v1::WorkflowSpec spec;
   for (int i = 0; i < kMaxSteps; ++i) AddImport(&spec, "i" + std::to_string(i));
   EXPECT_TRUE(Expand(spec).ok());
@@ -171,6 +171,66 @@ TEST(ExpandTest, AtMostTwoThousandSteps) {
     batch.mutable_compile()->add_targets()->set_name("t" + std::to_string(i));
   }
   EXPECT_THAT(WrongFields(batch), ElementsAre("spec.compile"));  // and the import and transform
+}
+
+// 300 models, one choice with 20,000 entries: 1.5 MB that would become 1 GB of steps.
+TEST(ExpandTest, BytesAreBoundedWhileStepsAreWrittenOut) {
+  v1::WorkflowSpec spec = Parse(Batch("choices { name: 'o' }", "targets { name: 't' }"));
+  auto* passes = spec.mutable_compile()->mutable_choices(0)->mutable_passes();
+  for (int i = 0; i < 20'000; ++i)
+    passes->add_magnitudes()->set_value("value_" + std::to_string(i));
+  EXPECT_TRUE(Expand(spec).ok());
+  for (int i = 0; i < 300; ++i) {
+    *spec.mutable_compile()->add_models() = spec.compile().models(0);
+    spec.mutable_compile()->mutable_models(i + 1)->set_name("m" + std::to_string(i));
+  }
+  const v1::StepList& steps = spec.steps();
+  Violations violations;
+  EXPECT_EQ(internal::WriteOut(spec.compile(), kMaxWorkflowBytes, &violations).steps_size(),
+            steps.steps_size());
+  EXPECT_THAT(WrongFields(spec), ElementsAre("spec.compile"));
+  EXPECT_THAT(Expand(spec).status().ToString(), HasSubstr("more than 16777216 bytes of steps"));
+  // The limit is that of all steps together, however they are asked for.
+  v1::WorkflowSpec list;
+  AddImport(&list, "a");
+  EXPECT_TRUE(Expand(list, 200).ok());
+  list.mutable_steps()->mutable_steps(0)->mutable_import_model()->mutable_model()->set_name(
+      std::string(200, 'x'));
+  EXPECT_THAT(Expand(list, 200).status().ToString(), HasSubstr("more than 200 bytes of steps"));
+}
+
+TEST(ExpandTest, TwoThousandModelsShareOneManifest) {
+  v1::WorkflowSpec spec =
+      Parse(Batch("choices { name: 'o' quantize { calibrate { samples { manifest { hash: '" + kA +
+                      "' size_bytes: 9 } } } } }",
+                  "targets { name: 't' }"));
+  for (int i = 0; i < 1999; ++i) {
+    *spec.mutable_compile()->add_models() = spec.compile().models(0);
+    spec.mutable_compile()->mutable_models(i + 1)->set_name("m" + std::to_string(i));
+  }
+  const auto expanded = Expand(spec);
+  ASSERT_TRUE(expanded.ok()) << expanded.status();
+  EXPECT_EQ(expanded->steps().steps_size(), 2000 * 7);
+  step::v1::SampleManifest manifest;
+  for (int i = 0; i < 3; ++i) {
+    manifest.add_files()->set_path(std::to_string(i));
+    *manifest.mutable_files(i)->mutable_digest() = DigestOf(std::to_string(i / 2));
+  }
+  int reads = 0;
+  const auto read = [&](const auto&, const Digest&) {
+    ++reads;
+    return manifest.SerializeAsString();
+  };
+  const auto samples = SamplesIn("t", expanded->steps(), read);
+  ASSERT_TRUE(samples.ok()) << samples.status();
+  EXPECT_EQ(samples->size(), 2u);
+  EXPECT_EQ(reads, 1);
+  manifest.mutable_files(0)->mutable_digest()->set_hash("short");
+  EXPECT_THAT(SamplesIn("t", expanded->steps(), read).status().ToString(), HasSubstr("`short`"));
+  manifest.clear_files();
+  EXPECT_THAT(SamplesIn("t", expanded->steps(), read).status().ToString(), HasSubstr("no files"));
+  EXPECT_THAT(SamplesIn("t", expanded->steps(), read, 8).status().ToString(),
+              HasSubstr("9 bytes of manifests"));
 }
 
 TEST(ExpandTest, ALongChainIsNoDeepRecursion) {

@@ -33,7 +33,7 @@ class GatewayProcess {
     GatewayOptions options;
     options.state_dir = state_dir;
     options.channels = channels;
-    options.missing = [missing](const std::string&, const std::vector<Digest>& all) {
+    options.blobs.missing = [missing](const std::string&, const std::vector<Digest>& all) {
       std::vector<Digest> absent;
       for (const Digest& digest : all) {
         if (missing.contains(digest.hash())) absent.push_back(digest);
