@@ -68,13 +68,15 @@ absl::Status TokenList::Refresh() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<TokenList>> TokenList::Open(const std::filesystem::path& path) {
-  std::unique_ptr<TokenList> list(new TokenList(path));
+absl::StatusOr<std::unique_ptr<TokenList>> TokenList::Open(const std::filesystem::path& path,
+                                                           bool optional) {
+  std::unique_ptr<TokenList> list(new TokenList(path, optional));
   QUENCH_RETURN_IF_ERROR(list->Refresh());
   return list;
 }
 
 absl::StatusOr<std::string> TokenList::TenantOf(std::string_view authorization) {
+  if (optional_ && authorization.empty()) return kDefaultTenant;
   if (!authorization.starts_with(kScheme)) {
     return Error(Reason::kTokenMissing, "the call brings no bearer token");
   }

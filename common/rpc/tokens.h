@@ -17,7 +17,7 @@ namespace quench::rpc {
 // Whose a call is where nobody needs a token, and no one else is named.
 inline constexpr char kDefaultTenant[] = "default";
 // Tokens of this tenant speak for all of them: the gateway's towards services, and theirs towards
-// the gateway's blobs.
+// the gateway's blobs and its action cache, which nobody else writes.
 inline constexpr char kGatewayTenant[] = "gateway";
 
 // A file with a line `TENANT SHA256` for each token, the hash in lower-case hex; a tenant may have
@@ -25,8 +25,10 @@ inline constexpr char kGatewayTenant[] = "gateway";
 // change that cannot be read leaves the tokens as they were and is logged. Thread-safe.
 class TokenList {
  public:
-  // INVALID_ARGUMENT names the line; a file without tokens is an error too.
-  static absl::StatusOr<std::unique_ptr<TokenList>> Open(const std::filesystem::path& path);
+  // INVALID_ARGUMENT names the line; a file without tokens is an error too. `optional`: calls without
+  // a token are of kDefaultTenant.
+  static absl::StatusOr<std::unique_ptr<TokenList>> Open(const std::filesystem::path& path,
+                                                         bool optional = false);
 
   // The tenant of the token in an `authorization` header's value, which is empty when the call has
   // none. UNAUTHENTICATED otherwise. Takes as long for a wrong token as for a right one.
@@ -37,10 +39,11 @@ class TokenList {
     std::string tenant;
     std::string sha256;
   };
-  explicit TokenList(const std::filesystem::path& path) : file_(path) {}
+  TokenList(const std::filesystem::path& path, bool optional) : optional_(optional), file_(path) {}
   absl::Status Refresh();
   static absl::StatusOr<std::vector<Entry>> Parse(const std::string& text);
 
+  const bool optional_;
   std::mutex mutex_;
   WatchedFile file_;
   std::vector<Entry> entries_;

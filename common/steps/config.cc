@@ -90,6 +90,15 @@ absl::StatusOr<rpc::ServerOptions> ServerOptionsOf(const config::v1::Server& ser
   return options;
 }
 
+absl::StatusOr<std::unique_ptr<rpc::TokenList>> TokensOf(const config::v1::Server& server) {
+  if (!server.token_file().empty()) {
+    return rpc::TokenList::Open(server.token_file(), server.tokens_optional());
+  }
+  if (!server.tokens_optional()) return std::unique_ptr<rpc::TokenList>();
+  return InvalidArgument(
+      "server.tokens_optional: there is no `token_file`, and nobody needs a token");
+}
+
 absl::StatusOr<rpc::ChannelOptions> ChannelOptionsOf(const config::v1::Remote& remote) {
   rpc::ChannelOptions options;
   if (remote.address().empty()) return InvalidArgument("address: missing, must be HOST:PORT");

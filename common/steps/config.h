@@ -21,6 +21,8 @@ namespace quench::steps {
 // Each checks every field and fills in the defaults that config.proto states.
 absl::StatusOr<rpc::ServerOptions> ServerOptionsOf(const config::v1::Server& server,
                                                    const std::string& default_listen);
+// Who may call; null: everybody.
+absl::StatusOr<std::unique_ptr<rpc::TokenList>> TokensOf(const config::v1::Server& server);
 absl::StatusOr<rpc::ChannelOptions> ChannelOptionsOf(const config::v1::Remote& remote);
 absl::StatusOr<RunnerOptions> RunnerOptionsOf(const config::v1::Steps& steps);
 // Steps at once.

@@ -55,9 +55,7 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(const ServiceDef
   runner.registry = options.registry;
   runner.program = options.program;
   runner.server = ThisServer(definition.name);
-  if (!config.server.token_file().empty()) {
-    QUENCH_ASSIGN_OR_RETURN(host->tokens_, rpc::TokenList::Open(config.server.token_file()));
-  }
+  QUENCH_ASSIGN_OR_RETURN(host->tokens_, TokensOf(config.server));
   if (!options.storage) {
     QUENCH_ASSIGN_OR_RETURN(options.storage,
                             OpenStorage(config.blobs, !config.steps.no_action_cache()));

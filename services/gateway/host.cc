@@ -142,9 +142,7 @@ absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& o
   std::unique_ptr<GatewayHost> host(new GatewayHost());
   host->grace_ = server.grace;
   server.registry = options.registry;
-  if (!config.server().token_file().empty()) {
-    QUENCH_ASSIGN_OR_RETURN(host->tokens_, rpc::TokenList::Open(config.server().token_file()));
-  }
+  QUENCH_ASSIGN_OR_RETURN(host->tokens_, steps::TokensOf(config.server()));
   GatewayOptions gateway;
   QUENCH_ASSIGN_OR_RETURN(gateway.state_dir, StateDir(config));
   gateway.channels = options.channels;

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include "common/blobs/digest.h"
+
 namespace quench::testing {
 
 const std::vector<std::string>& Cluster::Services() {
@@ -16,6 +18,9 @@ const std::vector<std::string>& Cluster::Services() {
 Cluster::Cluster(bool remote) : remote_(remote) {
   addresses_["gateway"] = "127.0.0.1:0";
   for (const std::string& service : Services()) addresses_[service] = "127.0.0.1:0";
+  EXPECT_TRUE(WriteFileAtomically(folder_.path() / "token", "of services").ok());
+  EXPECT_TRUE(
+      WriteFileAtomically(folder_.path() / "tokens", "gateway " + Sha256Hex("of services")).ok());
   if (remote) {
     Start("gateway");
     for (const std::string& service : Services()) Start(service);
@@ -28,9 +33,12 @@ Cluster::Cluster(bool remote) : remote_(remote) {
 
 std::string Cluster::Config(const std::string& name) const {
   const std::string state = (folder_.path() / "state").string();
-  std::string config =
-      fmt::format("server {{ listen: \"{}\" grace {{ seconds: 20 }} }}\n", addresses_.at(name));
-  if (name == "gateway") {
+  const std::string token = (folder_.path() / "token").string();
+  const bool is_gateway = name == "gateway";
+  std::string config = fmt::format(
+      "server {{ listen: \"{}\" grace {{ seconds: 20 }} {} }}\n", addresses_.at(name),
+      is_gateway ? fmt::format("token_file: \"{}s\" tokens_optional: true", token) : "");
+  if (is_gateway) {
     config += fmt::format("state_dir: \"{}\"\nservices {{\n", state);
     for (const std::string& service : Services()) {
       config += fmt::format("  {} {{ address: \"{}\" }}\n", service, addresses_.at(service));
@@ -39,8 +47,10 @@ std::string Cluster::Config(const std::string& name) const {
   }
   config += fmt::format("steps {{ slots: 2 scratch_dir: \"{}\" }}\n",
                         (folder_.path() / "scratch").string());
-  return config + (remote_ ? fmt::format("blobs {{ remote {{ address: \"{}\" }} }}\n", gateway())
-                           : fmt::format("blobs {{ folder: \"{}/store\" }}\n", state));
+  return config +
+         (remote_ ? fmt::format("blobs {{ remote {{ address: \"{}\" token_file: \"{}\" }} }}\n",
+                                gateway(), token)
+                  : fmt::format("blobs {{ folder: \"{}/store\" }}\n", state));
 }
 
 void Cluster::Start(const std::string& name) {

@@ -70,7 +70,9 @@ absl::StatusOr<reapi::ActionResult> UpdateResult(const BlobServerParts& parts,
   QUENCH_RETURN_IF_ERROR(CheckFunction(request.digest_function()));
   QUENCH_ASSIGN_OR_RETURN(const BlobId key, BlobIdOf(request.action_digest(), "action_digest"));
   if (!MayUpdateActions(step)) {
-    return absl::PermissionDeniedError("results of actions are written by services only");
+    return absl::PermissionDeniedError(
+        "results of actions are written by services only: the call brings no token of tenant "
+        "`gateway`");
   }
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<TenantBlobs> blobs,
                           BlobsOf(parts, request.instance_name(), step));

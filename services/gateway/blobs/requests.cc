@@ -30,9 +30,7 @@ absl::StatusOr<BlobId> BlobIdOf(const reapi::Digest& digest, const std::string& 
   return BlobId{digest.hash(), static_cast<uint64_t>(digest.size_bytes())};
 }
 
-bool MayUpdateActions(const StepContext& step) {
-  return step.tenant().empty() || step.tenant() == rpc::kGatewayTenant;
-}
+bool MayUpdateActions(const StepContext& step) { return step.tenant() == rpc::kGatewayTenant; }
 
 absl::StatusOr<std::shared_ptr<TenantBlobs>> BlobsOf(const BlobServerParts& parts,
                                                      const std::string& instance,

@@ -34,7 +34,7 @@ struct BlobServerParts {
 absl::Status CheckFunction(reapi::DigestFunction::Value function);
 absl::StatusOr<BlobId> BlobIdOf(const reapi::Digest& digest, const std::string& field);
 
-// Services may, and everybody where nobody needs a token.
+// Services may, by their token: whoever writes a result decides what others get for the same request.
 bool MayUpdateActions(const StepContext& step);
 
 // Those of the tenant that REAPI's instance name says; empty: the caller's. PERMISSION_DENIED when

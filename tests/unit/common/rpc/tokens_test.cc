@@ -39,6 +39,15 @@ TEST_F(TokensTest, KnowsWhoseTokenItIs) {
   EXPECT_FALSE((*list)->TenantOf("Bearer " + Sha256Hex("secret")).ok());
 }
 
+TEST_F(TokensTest, MayTakeCallsWithoutOne) {
+  Write("gateway " + Sha256Hex("secret"));
+  const auto list = TokenList::Open(path_, true);
+  ASSERT_TRUE(list.ok()) << list.status();
+  EXPECT_EQ(*(*list)->TenantOf(""), kDefaultTenant);
+  EXPECT_EQ(*(*list)->TenantOf("Bearer secret"), kGatewayTenant);
+  EXPECT_EQ(ReasonOf((*list)->TenantOf("Bearer nobody").status()), "TOKEN_INVALID");
+}
+
 TEST_F(TokensTest, ReadsItsFileAgainWhenItChanges) {
   Write("alice " + Sha256Hex("one"));
   const auto list = TokenList::Open(path_);

@@ -17,10 +17,21 @@ class ActionCacheTest : public BlobServerTest {
     BlobServerTest::SetUp();
     Start();
   }
+  // Tokens are optional: nobody but services needs one.
   void Start() {
+    const std::filesystem::path path = folder_->path();
+    ASSERT_TRUE(WriteFileAtomically(path / "tokens", "red " + Sha256Hex("red-token") +
+                                                         "\ngateway " + Sha256Hex("gateway-token") +
+                                                         "\n")
+                    .ok());
+    ASSERT_TRUE(WriteFileAtomically(path / "red", "red-token").ok());
+    ASSERT_TRUE(WriteFileAtomically(path / "gateway", "gateway-token").ok());
+    tokens_ = *rpc::TokenList::Open(path / "tokens", true);
+    server_->pool_options.tokens = tokens_.get();
     ASSERT_EQ(server_->Start(), absl::OkStatus());
-    cache_.emplace(server_->channel, "");
+    cache_.emplace(*server_->Connect(path / "gateway"), rpc::kDefaultTenant);
   }
+  void TearDown() override { server_->Stop(); }
   double Count(CacheResult result) {
     return server_->registry.Get(metrics::kActionCacheRequests, result).Value();
   }
@@ -32,6 +43,7 @@ class ActionCacheTest : public BlobServerTest {
 
   const std::string key_ = Sha256Hex("key");
   const StepContext step_;
+  std::unique_ptr<rpc::TokenList> tokens_;
   std::optional<rpc::RemoteActionCache> cache_;
 };
 
@@ -84,28 +96,34 @@ TEST_F(ActionCacheTest, ADamagedEntryIsAMiss) {
 TEST_F(ActionCacheTest, BadRequestsAreRefused) {
   EXPECT_EQ(cache_->Get("key", step_).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(cache_->Put(key_, "not an ActionResult", step_).code(), StatusCode::kInvalidArgument);
-  rpc::RemoteActionCache other(server_->channel, "No-Tenant");
+  rpc::RemoteActionCache other(*server_->Connect(folder_->path() / "gateway"), "No-Tenant");
   EXPECT_EQ(other.Get(key_, step_).status().code(), StatusCode::kInvalidArgument);
 }
 
 // Users of the gateway may not say what a step gave.
 TEST_F(ActionCacheTest, OnlyServicesWriteIt) {
-  server_->Stop();
-  const std::filesystem::path path = folder_->path();
-  ASSERT_TRUE(WriteFileAtomically(path / "tokens", "red " + Sha256Hex("red-token") + "\ngateway " +
-                                                       Sha256Hex("gateway-token") + "\n")
-                  .ok());
-  ASSERT_TRUE(WriteFileAtomically(path / "red", "red-token").ok());
-  ASSERT_TRUE(WriteFileAtomically(path / "gateway", "gateway-token").ok());
-  const auto tokens = *rpc::TokenList::Open(path / "tokens");
-  server_->pool_options.tokens = tokens.get();
-  Start();
-  rpc::RemoteActionCache user(*server_->Connect(path / "red"), "red");
+  rpc::RemoteActionCache user(*server_->Connect(folder_->path() / "red"), "red");
   EXPECT_EQ(user.Put(key_, "", step_).code(), StatusCode::kPermissionDenied);
-  rpc::RemoteActionCache service(*server_->Connect(path / "gateway"), "red");
+  rpc::RemoteActionCache anybody(server_->channel, "");
+  EXPECT_EQ(anybody.Put(key_, "", step_).code(), StatusCode::kPermissionDenied);
+  rpc::RemoteActionCache service(*server_->Connect(folder_->path() / "gateway"), "red");
   EXPECT_TRUE(service.Put(key_, "", step_).ok());
   EXPECT_EQ(*user.Get(key_, step_), "");
+  EXPECT_EQ(*anybody.Get(key_, step_), std::nullopt);
+}
+
+// A key can be computed by whoever knows the request: who writes it decides what others get.
+TEST_F(ActionCacheTest, NobodyWritesItWhereNobodyHasAToken) {
   server_->Stop();
+  server_->pool_options.tokens = nullptr;
+  ASSERT_EQ(server_->Start(), absl::OkStatus());
+  for (const std::string instance : {"", "default", "red", "gateway"}) {
+    rpc::RemoteActionCache anybody(server_->channel, instance);
+    const absl::Status status = anybody.Put(key_, "", step_);
+    EXPECT_EQ(status.code(), StatusCode::kPermissionDenied) << instance;
+    EXPECT_NE(MessageOf(status).find("token"), std::string::npos) << MessageOf(status);
+    EXPECT_EQ(*anybody.Get(key_, step_), std::nullopt) << instance;
+  }
 }
 
 }  // namespace

@@ -183,7 +183,7 @@ TEST_F(StorageTest, CapabilitiesAreTheLimits) {
   EXPECT_EQ(cache.digest_functions(0), reapi::DigestFunction::SHA256);
   EXPECT_EQ(cache.max_batch_total_size_bytes(), 1000);
   EXPECT_EQ(cache.max_cas_blob_size_bytes(), int64_t{1} << 40);
-  EXPECT_TRUE(cache.action_cache_update_capabilities().update_enabled());
+  EXPECT_FALSE(cache.action_cache_update_capabilities().update_enabled());
   EXPECT_EQ(cache.supported_compressors_size(), 0);
   EXPECT_FALSE(response.has_execution_capabilities());
   EXPECT_EQ(response.low_api_version().major(), 2);
