@@ -111,11 +111,16 @@ std::string Server::address() const {
 
 Server::~Server() { Drain(); }
 
-void Server::Drain() {
-  if (server_ == nullptr) return;
+void Server::Announce() {
+  if (server_ == nullptr || std::exchange(announced_, true)) return;
   server_->GetHealthCheckService()->SetServingStatus(false);
   std::this_thread::sleep_for(options_.drain_delay);
-  server_->Shutdown(std::chrono::system_clock::now() + options_.grace);
+}
+
+void Server::Drain(std::optional<std::chrono::system_clock::time_point> end) {
+  if (server_ == nullptr) return;
+  Announce();
+  server_->Shutdown(end.value_or(std::chrono::system_clock::now() + options_.grace));
   server_->Wait();
   server_.reset();
 }

@@ -55,9 +55,11 @@ class Server {
   // What a Channel opens: `listen` with the port taken.
   std::string address() const;
 
-  // NOT_SERVING for everyone, `drain_delay` later no new calls, then waits up to `grace` for
-  // running ones and cancels the rest. Idempotent.
-  void Drain();
+  // NOT_SERVING for everyone, and calls as ever for `drain_delay`. Idempotent.
+  void Announce();
+  // Announce, then no new calls; waits until `end` - default: for `grace` - for running ones and
+  // cancels the rest. Idempotent.
+  void Drain(std::optional<std::chrono::system_clock::time_point> end = std::nullopt);
 
  private:
   friend class Channel;
@@ -68,6 +70,7 @@ class Server {
   int port_;
   std::unique_ptr<metrics::Endpoint> metrics_;
   metrics::Registry::Refresh expiry_;
+  bool announced_ = false;
 };
 
 // Blocks SIGINT and SIGTERM for this thread and all it starts; call before the first gRPC or LLVM

@@ -11,22 +11,12 @@ ViewPtr Board::Find(const std::string& id) const {
 ViewPtr Board::Watch(const std::string& tenant, const std::string& id,
                      const std::weak_ptr<Watcher>& watcher) {
   const std::lock_guard lock(mutex_);
-  Entry& entry = entries_[id];
-  if (entry.view != nullptr && entry.view->header.tenant() != tenant) return nullptr;
-  std::erase_if(entry.watchers, [](const Attached& each) { return each.watcher.expired(); });
-  entry.watchers.push_back({tenant, watcher});
-  return entry.view;
-}
-
-void Board::Unwatch(const std::string& id, const std::weak_ptr<Watcher>& watcher) {
-  const std::lock_guard lock(mutex_);
   const auto found = entries_.find(id);
-  if (found == entries_.end()) return;
-  std::erase_if(found->second.watchers, [&](const Attached& each) {
-    const bool same = !each.watcher.owner_before(watcher) && !watcher.owner_before(each.watcher);
-    return same || each.watcher.expired();
-  });
-  if (found->second.view == nullptr && found->second.watchers.empty()) entries_.erase(found);
+  if (found == entries_.end()) return nullptr;
+  if (found->second.view->header.tenant() != tenant) return nullptr;
+  std::erase_if(found->second.watchers, [](const auto& each) { return each.expired(); });
+  found->second.watchers.push_back(watcher);
+  return found->second.view;
 }
 
 void Board::Publish(const std::string& id, const ViewPtr& view) {
@@ -35,9 +25,8 @@ void Board::Publish(const std::string& id, const ViewPtr& view) {
     const std::lock_guard lock(mutex_);
     Entry& entry = entries_[id];
     entry.view = view;
-    for (const Attached& each : entry.watchers) {
-      if (each.tenant != view->header.tenant()) continue;
-      if (auto watcher = each.watcher.lock()) watchers.push_back(std::move(watcher));
+    for (const std::weak_ptr<Watcher>& each : entry.watchers) {
+      if (auto watcher = each.lock()) watchers.push_back(std::move(watcher));
     }
   }
   for (const std::shared_ptr<Watcher>& watcher : watchers) watcher->OnView(view);

@@ -23,25 +23,18 @@ class Board {
  public:
   // Null when it is not live: then the store has it, if it exists.
   ViewPtr Find(const std::string& id) const;
-  // As Find, for workflows of `tenant` only; `watcher` is told of every later view until the workflow
-  // is gone, maybe from another thread before this returns. One that is not live yet may become so:
-  // the watcher waits for it until Unwatch.
+  // As Find for the workflows of `tenant`, and until it is gone `watcher` is told of every later
+  // view, maybe from another thread before this returns.
   ViewPtr Watch(const std::string& tenant, const std::string& id,
                 const std::weak_ptr<Watcher>& watcher);
-  // For a workflow that is not live and will not be.
-  void Unwatch(const std::string& id, const std::weak_ptr<Watcher>& watcher);
 
   void Publish(const std::string& id, const ViewPtr& view);
   void Remove(const std::string& id);
 
  private:
-  struct Attached {
-    std::string tenant;
-    std::weak_ptr<Watcher> watcher;
-  };
   struct Entry {
-    ViewPtr view;  // null: not live, and watched
-    std::vector<Attached> watchers;
+    ViewPtr view;
+    std::vector<std::weak_ptr<Watcher>> watchers;
   };
   mutable std::mutex mutex_;
   std::map<std::string, Entry> entries_;

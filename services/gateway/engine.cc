@@ -95,8 +95,12 @@ absl::Status Engine::Recover(const NeedsOf& needs_of) {
     for (const v1::Step& step : stored.workflow.steps()) {
       for (std::string& hash : HashesOf(step)) needs.hashes.push_back(std::move(hash));
     }
-    pins_.Add(IdOf(stored.workflow.name()), needs.hashes);
-    Post([this, bytes = needs.bytes, shared = std::make_shared<StoredWorkflow>(std::move(stored))] {
+    const std::string id = IdOf(stored.workflow.name());
+    pins_.Add(id, needs.hashes);
+    // Whoever asks before it is adopted is told of all that follows.
+    board_.Publish(id, std::make_shared<WorkflowView>(ViewOf(stored.workflow)));
+    Post([this, bytes = needs.bytes,
+          shared = std::make_shared<StoredWorkflow>(std::move(stored))] {
       Adopt(std::move(*shared), bytes, true);
     });
   }

@@ -2,8 +2,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <future>
-
 #include "common/base/status.h"
 #include "services/gateway/memory_store.h"
 #include "services/gateway/sqlite_store.h"
@@ -57,10 +55,6 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(const GatewayOptions& op
   std::unique_ptr<Gateway> gateway(new Gateway(options, std::move(store)));
   QUENCH_RETURN_IF_ERROR(gateway->engine_->Recover(
       [&options](const StoredWorkflow& stored) { return NeedsOf(stored, options); }));
-  // Whoever calls finds every workflow on the board that has not ended.
-  std::promise<void> adopted;
-  gateway->loop_.Post([&adopted] { adopted.set_value(); });
-  adopted.get_future().wait();
   return gateway;
 }
 
@@ -79,6 +73,7 @@ Gateway::Gateway(const GatewayOptions& options, std::unique_ptr<JobStore> store)
 
 Gateway::~Gateway() {
   workflows_->EndWatches();
+  operations_->EndWaits();
   loop_.Stop();
   control_.reset();
   watches_.reset();
@@ -95,6 +90,7 @@ void Gateway::BeginDrain() {
     if (std::exchange(draining_, true)) return;
   }
   workflows_->EndWatches();
+  operations_->EndWaits();
   engine_->Drain([this] {
     const std::lock_guard lock(mutex_);
     is_drained_ = true;
@@ -102,17 +98,20 @@ void Gateway::BeginDrain() {
   });
 }
 
-void Gateway::Stop(std::chrono::milliseconds grace) {
+void Gateway::AwaitSteps(std::chrono::system_clock::time_point end) {
   BeginDrain();
   std::unique_lock lock(mutex_);
-  drained_.wait_for(lock, grace, [this] { return is_drained_; });
-  lock.unlock();
+  drained_.wait_until(lock, end, [this] { return is_drained_; });
+}
+
+void Gateway::Stop() {
+  BeginDrain();
   engine_->Halt([this] {
     const std::lock_guard halting(mutex_);
     halted_ = true;
     drained_.notify_all();
   });
-  lock.lock();
+  std::unique_lock lock(mutex_);
   drained_.wait(lock, [this] { return halted_; });
 }
 

@@ -37,11 +37,12 @@ class Gateway {
   // Whether queued or running workflows need a blob. Thread-safe.
   bool IsPinned(const std::string& hash) const { return pins_.IsPinned(hash); }
 
-  // When the drain begins: no step is started any more, watchers come back later.
+  // When calls are refused: no step is started any more, those who watch or wait come back later.
   void BeginDrain();
-  // Waits up to `grace` for running steps; those that remain are done again by the next gateway on
-  // the same state dir.
-  void Stop(std::chrono::milliseconds grace);
+  // BeginDrain, and waits until `end` for running steps.
+  void AwaitSteps(std::chrono::system_clock::time_point end);
+  // Those that still run are done again by the next gateway on the same state dir.
+  void Stop();
 
  private:
   explicit Gateway(const GatewayOptions& options, std::unique_ptr<JobStore> store);

@@ -186,10 +186,14 @@ absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& o
   return host;
 }
 
+// One grace for all: services that finish their steps still need the blobs, so the server goes on
+// until they have, and calls that are left then get what remains.
 void GatewayHost::Drain() {
-  gateway_->BeginDrain();
-  server_->Drain();
-  gateway_->Stop(grace_);
+  server_->Announce();
+  const auto end = std::chrono::system_clock::now() + grace_;
+  gateway_->AwaitSteps(end);
+  server_->Drain(end);
+  gateway_->Stop();
 }
 
 // The server goes before what its calls use.

@@ -4,7 +4,6 @@
 #include "services/gateway/workflows_service.h"
 
 namespace quench::gateway {
-namespace {
 
 namespace lro = google::longrunning;
 using metrics::GrpcType;
@@ -44,6 +43,8 @@ class Wait final : public Watcher, public rpc::Ticked {
   ViewPtr newest_;
   bool answered_ = false;
 };
+
+namespace {
 
 class WaitReactor final : public grpc::ServerUnaryReactor {
  public:
@@ -147,6 +148,18 @@ grpc::ServerUnaryReactor* OperationsService::CancelOperation(
       });
 }
 
+void OperationsService::EndWaits() {
+  std::vector<std::weak_ptr<Wait>> waits;
+  {
+    const std::lock_guard lock(mutex_);
+    draining_ = true;
+    waits.swap(waits_);
+  }
+  for (const std::weak_ptr<Wait>& each : waits) {
+    if (const auto wait = each.lock()) wait->Close(Draining());
+  }
+}
+
 grpc::ServerUnaryReactor* OperationsService::WaitOperation(grpc::CallbackServerContext* context,
                                                            const lro::WaitOperationRequest* request,
                                                            lro::Operation* response) {
@@ -158,7 +171,14 @@ grpc::ServerUnaryReactor* OperationsService::WaitOperation(grpc::CallbackServerC
   }
   auto* reactor = new WaitReactor(wait_, context, response, until);
   const std::shared_ptr<Wait> wait = reactor->wait();
-  if (const absl::Status admitted = reactor->Admit(); !admitted.ok()) {
+  absl::Status admitted = reactor->Admit();
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(waits_, [](const auto& each) { return each.expired(); });
+    waits_.push_back(wait);
+    if (admitted.ok() && draining_) admitted = Draining();
+  }
+  if (!admitted.ok()) {
     wait->Close(admitted);
     return reactor;
   }

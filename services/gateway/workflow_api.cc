@@ -115,12 +115,14 @@ absl::StatusOr<ViewPtr> WorkflowApi::FindById(const std::string& tenant, const s
     if (live->header.tenant() != tenant) return NoSuchWorkflow(id);
     return live;
   }
-  const absl::StatusOr<StoredWorkflow> stored = store_.Get(tenant, id);
-  // One that has not ended is on its way to the board.
-  const bool awaited = stored.ok() && !HasEnded(stored->workflow.state());
-  if (watcher != nullptr && !awaited) board_.Unwatch(id, *watcher);
-  if (!stored.ok()) return stored.status();
-  return std::make_shared<WorkflowView>(ViewOf(stored->workflow));
+  QUENCH_ASSIGN_OR_RETURN(const StoredWorkflow stored, store_.Get(tenant, id));
+  if (watcher != nullptr && !HasEnded(stored.workflow.state())) {
+    // It is about to be on the board, or its end about to be in the store: nobody would be told.
+    return rpc::WithRetryAfter(
+        rpc::Error(rpc::Reason::kUnavailable, "the workflow is just being taken up: ask again"),
+        std::chrono::milliseconds(100));
+  }
+  return std::make_shared<WorkflowView>(ViewOf(stored.workflow));
 }
 
 absl::StatusOr<ViewPtr> WorkflowApi::Get(const std::string& name, const StepContext& step) {

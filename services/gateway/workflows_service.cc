@@ -7,12 +7,6 @@ namespace {
 
 using metrics::GrpcType;
 
-absl::Status Draining() {
-  return rpc::WithRetryAfter(rpc::Error(rpc::Reason::kUnavailable,
-                                        "the gateway drains: watch again from the last revision"),
-                             std::chrono::milliseconds(1000));
-}
-
 class WatchReactor final : public grpc::ServerWriteReactor<v1::WatchWorkflowEvent>,
                            public rpc::EventTransport<v1::WatchWorkflowEvent> {
  public:
@@ -53,6 +47,12 @@ class WatchReactor final : public grpc::ServerWriteReactor<v1::WatchWorkflowEven
 };
 
 }  // namespace
+
+absl::Status Draining() {
+  return rpc::WithRetryAfter(rpc::Error(rpc::Reason::kUnavailable,
+                                        "the gateway drains: watch again from the last revision"),
+                             std::chrono::milliseconds(1000));
+}
 
 WorkflowsService::WorkflowsService(WorkflowApi& api, rpc::CallPool& control, rpc::CallPool& watches)
     : api_(api),

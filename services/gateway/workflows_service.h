@@ -13,6 +13,9 @@
 
 namespace quench::gateway {
 
+// What those are told who watch or wait when the gateway drains.
+absl::Status Draining();
+
 class WorkflowsService final : public v1::Workflows::CallbackService {
  public:
   // Short calls run on `control`; `watches` bounds how many watch at once.
@@ -47,9 +50,14 @@ class WorkflowsService final : public v1::Workflows::CallbackService {
   std::vector<std::weak_ptr<WatchSender>> senders_;
 };
 
+class Wait;
+
 class OperationsService final : public google::longrunning::Operations::CallbackService {
  public:
   OperationsService(WorkflowApi& api, rpc::CallPool& control, rpc::CallPool& watches);
+
+  // As WorkflowsService::EndWatches.
+  void EndWaits();
 
   grpc::ServerUnaryReactor* ListOperations(
       grpc::CallbackServerContext* context,
@@ -74,6 +82,9 @@ class OperationsService final : public google::longrunning::Operations::Callback
  private:
   WorkflowApi& api_;
   const rpc::Method list_, get_, delete_, cancel_, wait_;
+  std::mutex mutex_;
+  bool draining_ = false;
+  std::vector<std::weak_ptr<Wait>> waits_;
 };
 
 }  // namespace quench::gateway

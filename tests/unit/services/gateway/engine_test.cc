@@ -520,6 +520,27 @@ TEST_F(EngineTest, QueueMetricsFollowTheQueue) {
   EXPECT_EQ(registry.Get(metrics::kQueueDepth, Stage::kImport).Value(), 0);
 }
 
+// Adopting many takes a while, and clients of the gateway before are back at once.
+TEST_F(EngineTest, WhatIsRecoveredCanBeWatchedBeforeItIsAdopted) {
+  class Ear : public Watcher {
+   public:
+    void OnView(const ViewPtr& view) override { ended = view->ended(); }
+    bool ended = false;
+  };
+  const std::string id = Create(ChainSpec());
+  engine.reset();
+  loop.RunJobs();
+  runner.ForgetAll();
+  board = std::make_unique<Board>();
+  pins = std::make_unique<Pins>();
+  engine = std::make_unique<Engine>(Options(), loop, store, runner, *board, *pins);
+  ASSERT_EQ(engine->Recover(), absl::OkStatus());
+  const auto ear = std::make_shared<Ear>();
+  EXPECT_NE(board->Watch("t", id, ear), nullptr);
+  loop.RunFor(milliseconds(5'000));
+  EXPECT_TRUE(ear->ended);
+}
+
 TEST_F(EngineTest, WatchersSeeEveryChangeInTheEnd) {
   class Follower : public Watcher {
    public:
@@ -551,31 +572,6 @@ TEST_F(EngineTest, WatchersSeeEveryChangeInTheEnd) {
   for (const v1::Step& step : workflow.steps()) {
     EXPECT_EQ(follower->steps[step.name()].SerializeAsString(), step.SerializeAsString());
   }
-}
-
-// Between its commit and its adoption a workflow is in the store only.
-TEST_F(EngineTest, WatchersMayComeBeforeTheWorkflowIsLive) {
-  class Counter : public Watcher {
-   public:
-    void OnView(const ViewPtr& view) override { ended = view->ended(); }
-    bool ended = false;
-  };
-  Boot();
-  const auto own = std::make_shared<Counter>(), other = std::make_shared<Counter>(),
-             gone = std::make_shared<Counter>();
-  const std::string id = fmt::format("{:032x}", 1);
-  EXPECT_EQ(board->Watch("t", id, own), nullptr);
-  EXPECT_EQ(board->Watch("u", id, other), nullptr);
-  EXPECT_EQ(board->Watch("t", id, gone), nullptr);
-  EXPECT_EQ(board->Find(id), nullptr);
-  board->Unwatch(id, gone);
-  ASSERT_EQ(Create(ChainSpec()), id);
-  EXPECT_EQ(board->Watch("u", id, other), nullptr);
-  EXPECT_NE(board->Watch("t", id, own), nullptr);
-  loop.RunFor(milliseconds(1000));
-  EXPECT_TRUE(own->ended);
-  EXPECT_FALSE(other->ended);
-  EXPECT_FALSE(gone->ended);
 }
 
 // Whatever services, callers and gateways do: a workflow ends once, and attempts stay in limits.

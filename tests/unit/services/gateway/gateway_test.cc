@@ -370,13 +370,18 @@ TEST_F(GatewayTest, ADrainEndsWatchesAndLeavesStepsToTheNextGateway) {
     name = gateway.Create(ChainSpec())->name();
     ASSERT_TRUE(WaitFor([&] { return blocked_ == 1; }));
     auto watching = std::async(std::launch::async, [&] { return Watch(gateway, name); });
+    auto waiting = std::async(std::launch::async, [&] { return gateway.Wait(name).status(); });
     gateway.gateway->BeginDrain();
+    const absl::Status waited = waiting.get();
+    EXPECT_EQ(waited.code(), absl::StatusCode::kUnavailable);
+    EXPECT_NE(rpc::RetryAfterOf(waited), std::nullopt);
     const Watched watched = watching.get();
     EXPECT_EQ(watched.status.code(), absl::StatusCode::kUnavailable);
     EXPECT_NE(rpc::RetryAfterOf(watched.status), std::nullopt);
     EXPECT_EQ(gateway.Create(ChainSpec("x")).status().code(), absl::StatusCode::kUnavailable);
+    gateway.gateway->AwaitSteps(std::chrono::system_clock::now() + milliseconds(50));
     gateway.server->Drain();
-    gateway.gateway->Stop(milliseconds(50));
+    gateway.gateway->Stop();
     EXPECT_TRUE(WaitFor([&] { return blocked_ == 0; }));
   }
   released_ = true;

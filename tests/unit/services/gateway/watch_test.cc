@@ -175,6 +175,24 @@ TEST_F(WatchTest, ABrokenWriteEndsIt) {
   EXPECT_EQ(wire_.events.size(), 1u);
 }
 
+TEST(BoardTest, TellsNobodyOfAnotherTenant) {
+  class Ear : public Watcher {
+   public:
+    void OnView(const ViewPtr&) override { ++heard; }
+    int heard = 0;
+  };
+  Board board;
+  auto view = std::make_shared<WorkflowView>(*View(1, v1::STATE_RUNNING, {1}));
+  view->header.set_tenant("red");
+  board.Publish("a", view);
+  const auto red = std::make_shared<Ear>(), blue = std::make_shared<Ear>();
+  EXPECT_NE(board.Watch("red", "a", red), nullptr);
+  EXPECT_EQ(board.Watch("blue", "a", blue), nullptr);
+  board.Publish("a", view);
+  EXPECT_EQ(red->heard, 1);
+  EXPECT_EQ(blue->heard, 0);
+}
+
 TEST(ViewTest, AFullMessageFitsIntoOne) {
   WorkflowView view;
   view.header.set_name("workflows/a");
