@@ -4,6 +4,7 @@
 
 #include "build/bazel/remote/execution/v2/remote_execution.grpc.pb.h"
 #include "common/blobs/digest.h"
+#include "common/rpc/errors.h"
 #include "common/rpc/unary_call.h"
 
 namespace quench::rpc {
@@ -41,6 +42,7 @@ RemoteActionCache::RemoteActionCache(std::shared_ptr<Channel> channel, std::stri
     : channel_(std::move(channel)),
       instance_(std::move(instance)),
       retry_time_(retry_time),
+      blobs_(channel_, {instance_, retry_time_}),
       stub_(new Stub{reapi::ActionCache::NewStub(channel_->grpc())}) {}
 
 RemoteActionCache::~RemoteActionCache() = default;
@@ -48,7 +50,8 @@ RemoteActionCache::~RemoteActionCache() = default;
 absl::StatusOr<std::optional<std::string>> RemoteActionCache::Get(const std::string& key,
                                                                   const StepContext& step) {
   QUENCH_RETURN_IF_ERROR(CheckKey(key));
-  const auto request = RequestFor<reapi::GetActionResultRequest>(instance_, key);
+  auto request = RequestFor<reapi::GetActionResultRequest>(instance_, key);
+  request.set_inline_stdout(true);
   reapi::ActionResult result;
   absl::Status status =
       CallWithRetry(*channel_, step, retry_time_, [&](grpc::ClientContext* context) {
@@ -56,6 +59,16 @@ absl::StatusOr<std::optional<std::string>> RemoteActionCache::Get(const std::str
       });
   if (absl::IsNotFound(status)) return std::nullopt;
   if (!status.ok()) return status;
+  // Servers may leave it out of the message, whatever they were asked for.
+  if (result.stdout_raw().empty() && result.has_stdout_digest()) {
+    const BlobId blob{result.stdout_digest().hash(),
+                      static_cast<uint64_t>(result.stdout_digest().size_bytes())};
+    if (!IsDigest(blob.hash) || blob.size > kMaxActionBytes) return std::nullopt;
+    absl::StatusOr<std::string> text = blobs_.Read(blob, step);
+    if (ReasonOf(text.status()) == ReasonName(Reason::kBlobMissing)) return std::nullopt;
+    QUENCH_RETURN_IF_ERROR(text.status());
+    result.set_stdout_raw(*std::move(text));
+  }
   return result.SerializeAsString();
 }
 

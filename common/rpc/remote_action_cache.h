@@ -7,11 +7,13 @@
 
 #include "common/blobs/action_cache.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/remote_blobs.h"
 
 namespace quench::rpc {
 
-// A key becomes the hash of an action's digest, of 64 bytes: there is no message behind it. Calls
-// are tried again for `retry_time`.
+// A key becomes the hash of an action's digest, of 64 bytes: there is no message behind it. What
+// Get gives has its stdout_raw, also where the server keeps it as a blob. Calls are tried again for
+// `retry_time`.
 class RemoteActionCache : public ActionCache {
  public:
   RemoteActionCache(std::shared_ptr<Channel> channel, std::string instance,
@@ -29,6 +31,7 @@ class RemoteActionCache : public ActionCache {
   const std::shared_ptr<Channel> channel_;
   const std::string instance_;
   const std::chrono::milliseconds retry_time_;
+  RemoteBlobs blobs_;
   const std::unique_ptr<Stub> stub_;
 };
 

@@ -9,6 +9,7 @@
 #include "build/bazel/remote/execution/v2/remote_execution.grpc.pb.h"
 #include "common/base/beside.h"
 #include "common/base/status.h"
+#include "common/blobs/digest.h"
 #include "common/rpc/errors.h"
 #include "common/rpc/parallel.h"
 #include "common/rpc/resource_name.h"
@@ -38,7 +39,10 @@ constexpr size_t kChunkBytes = size_t{1} << 20;
 constexpr uint64_t kSmallBytes = uint64_t{256} << 10;
 // What servers take that do not say: gRPC's own limit of messages, less what is not data.
 constexpr uint64_t kUsualBatchBytes = (uint64_t{4} << 20) - (uint64_t{64} << 10);
+// What is larger may have been begun by an earlier run, which is worth a question.
+constexpr uint64_t kResumedBytes = uint64_t{8} << 20;
 constexpr size_t kBatchBlobs = 1000;
+constexpr auto kStandstill = std::chrono::milliseconds(500);
 constexpr size_t kFindBlobs = 10'000;  // 80 bytes each
 
 std::string NewUuid() {
@@ -49,6 +53,15 @@ std::string NewUuid() {
   const std::string hex = fmt::format("{:02x}", fmt::join(bytes, ""));
   return fmt::format("{}-{}-{}-{}-{}", hex.substr(0, 8), hex.substr(8, 4), hex.substr(12, 4),
                      hex.substr(16, 4), hex.substr(20));
+}
+
+// Of the same bytes always the same: the next run of a program that was ended goes on where it was.
+std::string UploadIdOf(const std::string& instance, const BlobId& id) {
+  std::string hex = Sha256Hex(fmt::format("quench upload {} {} {}", instance, id.hash, id.size));
+  hex[12] = '8';  // RFC 9562: a version of our own making, and its variant
+  hex[16] = 'a';
+  return fmt::format("{}-{}-{}-{}-{}", hex.substr(0, 8), hex.substr(8, 4), hex.substr(12, 4),
+                     hex.substr(16, 4), hex.substr(20, 12));
 }
 
 void SetDigest(const BlobId& id, reapi::Digest* digest) {
@@ -69,6 +82,23 @@ std::vector<BlobId> WithoutRepetitions(std::vector<BlobId> blobs) {
   blobs.erase(std::unique(blobs.begin(), blobs.end()), blobs.end());
   return blobs;
 }
+
+// Keeps a blob in memory.
+class StringWriter final : public BlobWriter {
+ public:
+  absl::Status Append(std::span<const std::byte> bytes) override {
+    text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    return absl::OkStatus();
+  }
+  uint64_t size() const override { return text.size(); }
+  absl::StatusOr<std::string> Commit() override { return Sha256Hex(text); }
+  absl::Status CommitAs(const BlobId& id) override {
+    const std::string digest = Sha256Hex(text);
+    if (digest == id.hash && text.size() == id.size) return absl::OkStatus();
+    return WrongBlob(digest, text.size(), id);
+  }
+  std::string text;
+};
 
 std::span<const std::byte> AsBytes(const std::string& data) {
   return std::as_bytes(std::span(data.data(), data.size()));
@@ -145,6 +175,8 @@ class RemoteBlobs::Transfer {
   absl::Status Fetch(const BlobId& id, BlobWriter& writer, const StepContext& step);
   // How much of an upload arrived; a new name if the server does not know. Whether it is complete.
   absl::StatusOr<bool> AskPosition(ResourceName* name, uint64_t* position, const StepContext& step);
+  // As AskPosition, when what somebody else sends of the same blob has come to an end.
+  absl::StatusOr<bool> AwaitOther(ResourceName* name, uint64_t* position, const StepContext& step);
 
   void Moved(int64_t bytes, const StepContext& step);
   void AddMissing(const BlobId& id);
@@ -224,12 +256,33 @@ absl::StatusOr<bool> RemoteBlobs::Transfer::AskPosition(ResourceName* name, uint
   return response.complete();
 }
 
+absl::StatusOr<bool> RemoteBlobs::Transfer::AwaitOther(ResourceName* name, uint64_t* position,
+                                                       const StepContext& step) {
+  const absl::Status pause =
+      WithRetryAfter(absl::UnavailableError("somebody else uploads the blob"), kStandstill);
+  Backoff backoff(step, remote_.options_.retry_time);
+  QUENCH_ASSIGN_OR_RETURN(bool complete, AskPosition(name, position, step));
+  while (!complete && backoff.Wait(pause)) {
+    const uint64_t before = *position;
+    QUENCH_ASSIGN_OR_RETURN(complete, AskPosition(name, position, step));
+    if (*position <= before) break;
+    backoff.Progressed();
+  }
+  QUENCH_RETURN_IF_ERROR(step.Check());
+  return complete;
+}
+
 absl::Status RemoteBlobs::Transfer::UploadOne(const BlobId& id, const StepContext& step) {
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<BlobReader> reader, from_->OpenReader(id));
-  ResourceName name{remote_.options_.instance, NewUuid(), id};
+  ResourceName name{remote_.options_.instance, UploadIdOf(remote_.options_.instance, id), id};
   Backoff backoff(step, remote_.options_.retry_time);
   uint64_t position = 0, furthest = 0;
   bool resumed = false, complete = false;
+  if (id.size >= kResumedBytes) {
+    QUENCH_ASSIGN_OR_RETURN(complete, AskPosition(&name, &position, step));
+    resumed = true;
+    Moved(static_cast<int64_t>(position), step);
+  }
   while (!complete) {
     QUENCH_RETURN_IF_ERROR(step.Check());
     const uint64_t begin = position;
@@ -252,7 +305,9 @@ absl::Status RemoteBlobs::Transfer::UploadOne(const BlobId& id, const StepContex
         QUENCH_RETURN_IF_ERROR(step.Check());
         return status;
       }
-      QUENCH_ASSIGN_OR_RETURN(complete, AskPosition(&name, &position, step));
+      QUENCH_ASSIGN_OR_RETURN(complete, absl::IsAborted(status)
+                                            ? AwaitOther(&name, &position, step)
+                                            : AskPosition(&name, &position, step));
       resumed = true;
     }
     Moved(static_cast<int64_t>(position) - counted, step);
@@ -486,6 +541,12 @@ absl::Status RemoteBlobs::Download(const std::vector<BlobId>& blobs, LocalBlobSt
   }
   QUENCH_RETURN_IF_ERROR(RunTasks(tasks, options_.parallel, step));
   return transfer.Missing();
+}
+
+absl::StatusOr<std::string> RemoteBlobs::Read(const BlobId& blob, const StepContext& step) {
+  StringWriter writer;
+  QUENCH_RETURN_IF_ERROR(Download(blob, writer, step));
+  return std::move(writer.text);
 }
 
 absl::Status RemoteBlobs::Download(const BlobId& blob, BlobWriter& writer,

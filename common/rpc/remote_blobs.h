@@ -26,7 +26,7 @@ struct RemoteBlobsOptions {
   int parallel = 4;  // transfers at once
 };
 
-// Transfers are resumed where they broke off, verified by their digest, and stop within a second of
+// Transfers are resumed where they broke off - uploads also by another process -, verified by their digest, and stop within a second of
 // their step's cancellation. Progress is reported in bytes. Thread-safe.
 class RemoteBlobs {
  public:
@@ -45,6 +45,8 @@ class RemoteBlobs {
                         const StepContext& step);
   // One blob through `writer`, which is committed when it has all and what it has is right.
   absl::Status Download(const BlobId& blob, BlobWriter& writer, const StepContext& step);
+  // One blob that is small enough to be held in memory.
+  absl::StatusOr<std::string> Read(const BlobId& blob, const StepContext& step);
 
  private:
   struct Stubs;

@@ -187,8 +187,12 @@ absl::StatusOr<bool> StepRunner::LookUp(Job& job) const {
   QUENCH_ASSIGN_OR_RETURN(const std::optional<std::string> bytes,
                           job.storage.cache->Get(job.key, job.context));
   ActionResult action;
+  // A cache that others write, or that leaves results out, may say anything: a result that is ours
+  // says which step it is of.
   if (!bytes || !action.ParseFromString(*bytes) ||
-      !job.result->ParseFromString(action.stdout_raw())) {
+      !job.result->ParseFromString(action.stdout_raw()) ||
+      ExecutionOf(job.result)->step_key() != job.key) {
+    job.result->Clear();
     count(metrics::CacheResult::kMiss);
     return false;
   }

@@ -103,6 +103,23 @@ TEST_P(RunnerTest, CacheModesDoAsTheySay) {
   EXPECT_FALSE(Run(request, {}, UncachedTestStep())->execution().cache_hit());
 }
 
+TEST_P(RunnerTest, AHitCountsOnlyIfItIsOfThisStep) {
+  const auto other = Run(TestRequest("echo:other"));
+  step::v1::Accepted accepted;
+  ASSERT_TRUE(runner_->Accept(TestStep(), TestRequest("echo:x"), {}, &accepted).ok());
+  const auto cache = (*storage_("default")).cache;
+  const auto theirs = *cache->Get(other->execution().step_key(), {});
+  // As of a server that leaves stdout out, and of one that mixes things up.
+  for (const std::string& wrong : {std::string(), *theirs}) {
+    ASSERT_TRUE(cache->Put(accepted.step_key(), wrong, {}).ok());
+    const auto result = Run(TestRequest("echo:x"));
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_FALSE(result->execution().cache_hit());
+    EXPECT_EQ(result->library().hash(), Sha256Hex("x"));
+  }
+  EXPECT_TRUE(Run(TestRequest("echo:x"))->execution().cache_hit());
+}
+
 TEST_P(RunnerTest, AHitCountsOnlyIfItsBlobsExist) {
   const auto first = Run(TestRequest("echo:x"));
   ASSERT_TRUE(first.ok());

@@ -58,7 +58,9 @@ TEST_F(ActionCacheTest, AResultIsKnownAsLongAsItsBlobsAreThere) {
   EXPECT_EQ(*cache_->Get(key_, step_), std::nullopt);
   EXPECT_EQ(Count(CacheResult::kIncomplete), 1);
   Put("log");
-  EXPECT_EQ(*cache_->Get(key_, step_), result.SerializeAsString());
+  reapi::ActionResult inlined = result;
+  inlined.set_stdout_raw("log");
+  EXPECT_EQ(*cache_->Get(key_, step_), inlined.SerializeAsString());
   EXPECT_EQ(Count(CacheResult::kHit), 1);
   // What services on this machine see in the folder.
   EXPECT_EQ(*(*LocalActionCache::Open(server_->store().root()))->Get(key_, step_),
@@ -124,6 +126,71 @@ TEST_F(ActionCacheTest, NobodyWritesItWhereNobodyHasAToken) {
     EXPECT_NE(MessageOf(status).find("token"), std::string::npos) << MessageOf(status);
     EXPECT_EQ(*anybody.Get(key_, step_), std::nullopt) << instance;
   }
+}
+
+// Stores stdout as a blob and answers with its digest, as bazel-remote does unless it is asked.
+class OutliningCache final : public reapi::ActionCache::Service {
+ public:
+  explicit OutliningCache(LocalBlobStore& store) : store_(store) {}
+  bool ever_inlines = true;
+
+  grpc::Status UpdateActionResult(grpc::ServerContext*,
+                                  const reapi::UpdateActionResultRequest* request,
+                                  reapi::ActionResult* response) override {
+    result_ = request->action_result();
+    text_ = result_.stdout_raw();
+    result_.clear_stdout_raw();
+    result_.mutable_stdout_digest()->set_hash(*store_.Put(Bytes(text_)));
+    result_.mutable_stdout_digest()->set_size_bytes(static_cast<int64_t>(text_.size()));
+    *response = result_;
+    return grpc::Status::OK;
+  }
+  grpc::Status GetActionResult(grpc::ServerContext*, const reapi::GetActionResultRequest* request,
+                               reapi::ActionResult* response) override {
+    *response = result_;
+    if (request->inline_stdout() && ever_inlines) response->set_stdout_raw(text_);
+    return grpc::Status::OK;
+  }
+
+ private:
+  LocalBlobStore& store_;
+  reapi::ActionResult result_;
+  std::string text_;
+};
+
+TEST(OtherActionCacheTest, WhatAServerKeepsAsABlobIsFetched) {
+  const TempDir folder = *TempDir::Create();
+  metrics::Registry registry;
+  rpc::CallPool::Options options = BlobPoolOptions();
+  options.registry = &registry;
+  const auto folders = *BlobFolders::Open(folder.path() / "store", uint64_t{1} << 30);
+  rpc::CallPool pool(options);
+  BlobServices services(*folders, pool);
+  OutliningCache cache(*(*folders->Of(""))->store);
+  std::vector<grpc::Service*> served = {&cache};
+  for (grpc::Service* each : services.services()) {
+    if (dynamic_cast<reapi::ActionCache::CallbackService*>(each) == nullptr) served.push_back(each);
+  }
+  rpc::ServerOptions server_options;
+  server_options.registry = &registry;
+  const auto server = *rpc::Server::Start(server_options, served);
+  rpc::ChannelOptions channel;
+  channel.address = server->address();
+  rpc::RemoteActionCache remote(*rpc::Channel::Open(channel), "");
+  reapi::ActionResult result;
+  result.set_stdout_raw("what the step gave");
+  const std::string key = Sha256Hex("key");
+  ASSERT_EQ(remote.Put(key, result.SerializeAsString(), {}), absl::OkStatus());
+  for (const bool inlines : {true, false}) {
+    cache.ever_inlines = inlines;
+    const auto got = remote.Get(key, {});
+    ASSERT_TRUE(got.ok() && *got) << got.status();
+    reapi::ActionResult read;
+    ASSERT_TRUE(read.ParseFromString(**got));
+    EXPECT_EQ(read.stdout_raw(), "what the step gave") << inlines;
+  }
+  ASSERT_TRUE((*folders->Of(""))->store->Prune(0).ok());
+  EXPECT_EQ(*remote.Get(key, {}), std::nullopt) << "incomplete";
 }
 
 }  // namespace

@@ -149,6 +149,44 @@ TEST_F(RemoteBlobsTest, AllMissingBlobsAreNamed) {
   EXPECT_EQ(remote.Upload(*local_, {small}, {}).code(), StatusCode::kNotFound);
 }
 
+TEST_F(RemoteBlobsTest, AnotherRunGoesOnWhereOneWasEnded) {
+  const BlobId id = Put(*local_, RandomText(1, 40'000'000));
+  {
+    RemoteBlobs first(server_->channel, {});
+    const auto token = std::make_shared<CancelToken>();
+    const StepContext step(token, [&](const Progress& progress) {
+      if (progress.done > 20'000'000) token->Cancel();
+    });
+    EXPECT_EQ(first.Upload(*local_, {id}, step).code(), StatusCode::kCancelled);
+  }
+  EXPECT_TRUE(WaitFor([&] { return server_->Unfinished() == 1; }));
+  const double before = server_->Count(metrics::CasOp::kWritten);
+  EXPECT_GT(before, 10'000'000);
+  RemoteBlobs second(server_->channel, {});
+  std::vector<int64_t> done;
+  const StepContext step(std::make_shared<CancelToken>(),
+                         [&](const Progress& progress) { done.push_back(progress.done); });
+  ASSERT_EQ(second.Upload(*local_, {id}, step), absl::OkStatus());
+  EXPECT_LT(server_->Count(metrics::CasOp::kWritten) - before, 30'000'000);
+  EXPECT_GE(done.front(), 10'000'000);
+  EXPECT_EQ(done.back(), 40'000'000);
+  EXPECT_EQ(server_->Unfinished(), 0u);
+}
+
+TEST_F(RemoteBlobsTest, TwoWhoUploadTheSameDoNotStartOver) {
+  const BlobId id = Put(*local_, RandomText(1, 60'000'000));
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 2; ++i) {
+    clients.emplace_back([&] {
+      RemoteBlobs remote(*server_->Connect(), {});
+      EXPECT_EQ(remote.Upload(*local_, {id}, {}), absl::OkStatus());
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_TRUE(server_->store().Contains(id.hash));
+  EXPECT_LT(server_->Count(metrics::CasOp::kWritten), 90'000'000);
+}
+
 TEST_F(RemoteBlobsTest, AServerThatIsNotThereIsTriedForTheRetryTime) {
   CuttingProxy proxy(1, [] { return uint64_t{0}; });
   rpc::RemoteBlobsOptions options;
