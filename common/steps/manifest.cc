@@ -44,9 +44,9 @@ absl::StatusOr<step::v1::SampleManifest> ParseManifest(std::string_view bytes) {
   if (manifest.files().empty()) return InvalidArgument("the manifest has no files");
   for (const step::v1::File& file : manifest.files()) {
     if (IsDigest(file.digest().hash()) && file.digest().size_bytes() >= 0) continue;
-    return InvalidArgument("digest of `{}`: `{}` with {} bytes is none, must be a sha256 and a size",
-                           file.path().substr(0, 80), file.digest().hash().substr(0, 80),
-                           file.digest().size_bytes());
+    return InvalidArgument(
+        "digest of `{}`: `{}` with {} bytes is none, must be a sha256 and a size",
+        file.path().substr(0, 80), file.digest().hash().substr(0, 80), file.digest().size_bytes());
   }
   return manifest;
 }

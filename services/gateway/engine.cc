@@ -99,8 +99,7 @@ absl::Status Engine::Recover(const NeedsOf& needs_of) {
     pins_.Add(id, needs.hashes);
     // Whoever asks before it is adopted is told of all that follows.
     board_.Publish(id, std::make_shared<WorkflowView>(ViewOf(stored.workflow)));
-    Post([this, bytes = needs.bytes,
-          shared = std::make_shared<StoredWorkflow>(std::move(stored))] {
+    Post([this, bytes = needs.bytes, shared = std::make_shared<StoredWorkflow>(std::move(stored))] {
       Adopt(std::move(*shared), bytes, true);
     });
   }

@@ -238,6 +238,10 @@ class EngineHarness {
 
   // A new engine on the same store, as after a crash: what ran is forgotten by all but the store.
   void Boot() {
+    BootWithoutJobs();
+    loop.RunJobs();
+  }
+  void BootWithoutJobs() {
     engine.reset();
     loop.RunJobs();
     runner.ForgetAll();
@@ -252,7 +256,6 @@ class EngineHarness {
       return needs;
     }),
               absl::OkStatus());
-    loop.RunJobs();
   }
 
   double Value(metrics::Counter& counter) { return counter.Value(); }

@@ -528,13 +528,7 @@ TEST_F(EngineTest, WhatIsRecoveredCanBeWatchedBeforeItIsAdopted) {
     bool ended = false;
   };
   const std::string id = Create(ChainSpec());
-  engine.reset();
-  loop.RunJobs();
-  runner.ForgetAll();
-  board = std::make_unique<Board>();
-  pins = std::make_unique<Pins>();
-  engine = std::make_unique<Engine>(Options(), loop, store, runner, *board, *pins);
-  ASSERT_EQ(engine->Recover(), absl::OkStatus());
+  BootWithoutJobs();
   const auto ear = std::make_shared<Ear>();
   EXPECT_NE(board->Watch("t", id, ear), nullptr);
   loop.RunFor(milliseconds(5'000));
