@@ -1,11 +1,13 @@
 #include "common/base/files.h"
 
+#include <absl/strings/cord.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -14,6 +16,30 @@
 
 namespace quench {
 namespace {
+
+constexpr char kErrnoPayload[] = "quench.errno";
+
+absl::StatusCode CodeOf(int error) {
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::StatusCode::kNotFound;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::StatusCode::kPermissionDenied;
+    case EEXIST:
+      return absl::StatusCode::kAlreadyExists;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case EMFILE:
+    case ENOMEM:
+      return absl::StatusCode::kResourceExhausted;
+    default:
+      return absl::StatusCode::kFailedPrecondition;
+  }
+}
 
 class FileDescriptor {
  public:
@@ -32,27 +58,15 @@ class FileDescriptor {
 }  // namespace
 
 absl::Status ErrnoStatus(int error, std::string_view action, const std::filesystem::path& path) {
-  const std::string text =
-      fmt::format("cannot {} `{}`: {}", action, path.string(), std::strerror(error));
-  switch (error) {
-    case ENOENT:
-    case ENOTDIR:
-      return absl::NotFoundError(text);
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return absl::PermissionDeniedError(text);
-    case EEXIST:
-      return absl::AlreadyExistsError(text);
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG:
-    case EMFILE:
-    case ENOMEM:
-      return absl::ResourceExhaustedError(text);
-    default:
-      return absl::FailedPreconditionError(text);
-  }
+  absl::Status status(CodeOf(error), fmt::format("cannot {} `{}`: {}", action, path.string(),
+                                                 std::strerror(error)));
+  status.SetPayload(kErrnoPayload, absl::Cord(std::to_string(error)));
+  return status;
+}
+
+int ErrnoOf(const absl::Status& status) {
+  const auto payload = status.GetPayload(kErrnoPayload);
+  return payload ? std::atoi(std::string(*payload).c_str()) : 0;
 }
 
 absl::StatusOr<std::shared_ptr<const FileMapping>> FileMapping::Open(

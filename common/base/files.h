@@ -43,6 +43,8 @@ void FlushAsWritten(int fd, uint64_t offset, uint64_t size);
 
 // Turns errno into a status that names the path and what would be right.
 absl::Status ErrnoStatus(int error, std::string_view action, const std::filesystem::path& path);
+// The `error` of a status that ErrnoStatus made, wherever it has been since; 0 for any other.
+int ErrnoOf(const absl::Status& status);
 
 // A fresh directory under `parent` (default: the system's temporary folder), removed with its
 // contents on destruction.

@@ -127,6 +127,8 @@ absl::StatusOr<RunnerOptions> RunnerOptionsOf(const config::v1::Steps& steps) {
   if (options.in_process && (options.max_memory_bytes > 0 || options.max_cpu_seconds > 0)) {
     check.Add(InvalidArgument("limits of memory and CPU time need isolation PROCESS"));
   }
+  options.max_wall_time = std::chrono::duration_cast<std::chrono::milliseconds>(
+      check.Time("max_wall_time", steps.has_max_wall_time(), steps.max_wall_time(), {}));
   options.max_threads = check.Range<int>("max_threads", steps.max_threads(), 0, 1024);
   options.scratch = steps.scratch_dir();
   QUENCH_RETURN_IF_ERROR(check.Finish());

@@ -31,6 +31,8 @@ rpc::CallPool::Options PoolOptions(rpc::TokenList* tokens, metrics::Registry* re
 
 StepMethod::StepMethod(const ServiceParts& parts, const Step& step)
     : runner_(parts.runner),
+      guard_(parts.guard),
+      running_(parts.running),
       step_(step),
       method_(parts.steps, step.method.substr(0, step.method.find('/')),
               step.method.substr(step.method.find('/') + 1), metrics::GrpcType::kServerStream) {}
@@ -70,8 +72,13 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(const ServiceDef
   control.queue = server.max_calls;
   host->step_pool_ = std::make_unique<rpc::CallPool>(steps);
   host->control_pool_ = std::make_unique<rpc::CallPool>(control);
-  host->service_ =
-      definition.make({*host->step_pool_, *host->control_pool_, *host->runner_}, definition.steps);
+  host->grace_ = server.grace;
+  host->guard_ =
+      std::make_unique<NodeGuard>([runner = host->runner_.get()] { return runner->Probe(); },
+                                  definition.service, options.registry, options.probe_period);
+  host->service_ = definition.make(
+      {*host->step_pool_, *host->control_pool_, *host->runner_, *host->guard_, host->running_},
+      definition.steps);
   QUENCH_ASSIGN_OR_RETURN(host->server_, rpc::Server::Start(server, {host->service_.get()}));
   spdlog::info("{} serves {}{}, {} slots, steps {}", definition.name,
                options.in_process ? "this process" : "on " + host->server_->address(),
@@ -83,9 +90,30 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(const ServiceDef
   return host;
 }
 
-// The server before what its calls use.
-ServiceHost::~ServiceHost() {
-  if (server_ != nullptr) server_->Drain();
+void ServiceHost::Drain() {
+  if (server_ == nullptr) return;
+  server_->Announce();
+  // Steps that are cancelled end within a second.
+  constexpr auto kLast = std::chrono::milliseconds(2000);
+  const auto last = std::min(kLast, grace_ / 4);
+  const auto end = std::chrono::system_clock::now() + grace_;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool drained = false;
+  std::thread ending([&] {
+    std::unique_lock lock(mutex);
+    if (!changed.wait_until(lock, end - last, [&] { return drained; })) running_.End();
+  });
+  server_->Drain(end);
+  {
+    const std::lock_guard lock(mutex);
+    drained = true;
+  }
+  changed.notify_all();
+  ending.join();
 }
+
+// The server before what its calls use.
+ServiceHost::~ServiceHost() { Drain(); }
 
 }  // namespace quench::steps

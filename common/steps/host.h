@@ -12,6 +12,7 @@
 
 #include "common/rpc/on_pool.h"
 #include "common/rpc/server.h"
+#include "common/steps/node_guard.h"
 #include "common/steps/runner.h"
 #include "quench/config/v1/config.pb.h"
 
@@ -26,6 +27,8 @@ struct ServiceParts {
   rpc::CallPool& steps;    // as many calls as there are slots
   rpc::CallPool& control;  // short calls
   const StepRunner& runner;
+  NodeGuard& guard;
+  RunningSteps& running;
 };
 
 struct ServiceDefinition {
@@ -58,6 +61,8 @@ class ServiceHost {
     // Instead of what config.blobs says: the store of a gateway in the same process.
     StepRunner::StorageOf storage;
     metrics::Registry* registry = &metrics::Global();
+    // How often a server that is out of service looks whether its machine works again.
+    std::chrono::milliseconds probe_period = std::chrono::seconds(10);
   };
   // INVALID_ARGUMENT for what is wrong in the configuration, UNAVAILABLE when the address cannot be
   // taken. `definition` outlives the host.
@@ -66,13 +71,17 @@ class ServiceHost {
   ~ServiceHost();
 
   rpc::Server& server() { return *server_; }
-  // New steps go elsewhere, running ones finish.
-  void Drain() { server_->Drain(); }
+  // New steps go elsewhere, running ones finish; those that have not just before the grace is over
+  // end with SERVER_DRAINED.
+  void Drain();
 
  private:
   ServiceHost() = default;
   std::unique_ptr<rpc::TokenList> tokens_;
   std::unique_ptr<StepRunner> runner_;
+  std::unique_ptr<NodeGuard> guard_;
+  RunningSteps running_;
+  std::chrono::milliseconds grace_{};
   std::unique_ptr<rpc::CallPool> step_pool_, control_pool_;
   std::unique_ptr<grpc::Service> service_;
   std::unique_ptr<rpc::Server> server_;
@@ -91,16 +100,22 @@ class StepMethod {
         method_, context, request,
         [this](const Request& asked, const StepContext& step) -> absl::StatusOr<Result> {
           Result result;
-          QUENCH_RETURN_IF_ERROR(runner_.Run(step_, asked, step, &result));
+          const absl::Status status =
+              running_.Run(step, [&] { return runner_.Run(step_, asked, step, &result); });
+          if (IsNodeFault(status)) guard_.Fault(status);
+          QUENCH_RETURN_IF_ERROR(status);
           return result;
         },
-        [this](const Request& asked, const StepContext& step, auto* accepted) {
+        [this](const Request& asked, const StepContext& step, auto* accepted) -> absl::Status {
+          QUENCH_RETURN_IF_ERROR(guard_.Check());
           return runner_.Accept(step_, asked, step, accepted);
         });
   }
 
  private:
   const StepRunner& runner_;
+  NodeGuard& guard_;
+  RunningSteps& running_;
   const Step& step_;
   rpc::Method method_;
 };

@@ -10,12 +10,14 @@
 
 #include "build/bazel/remote/execution/v2/remote_execution.pb.h"
 #include "common/base/build_id.h"
+#include "common/blobs/digest.h"
 #include "common/rpc/errors.h"
 #include "common/rpc/tokens.h"
 #include "common/runtime/quench_rt.h"
 #include "common/steps/child.h"
 #include "common/steps/digests.h"
 #include "common/steps/manifest.h"
+#include "common/steps/node_guard.h"
 #include "quench/child/v1/child.pb.h"
 #include "quench/step/v1/step.pb.h"
 
@@ -160,18 +162,36 @@ absl::Status StepRunner::Accept(const Step& step, const Message& request,
 
 absl::Status StepRunner::Run(const Step& step, const Message& request, const StepContext& context,
                              Message* result) const {
-  Job job{step, request, context, result, TenantOf(request, context), "", {}, {}};
+  StepContext limited = context;
+  const auto end = std::chrono::steady_clock::now() + options_.max_wall_time;
+  const bool is_limited =
+      options_.max_wall_time.count() > 0 && (!context.deadline() || end < *context.deadline());
+  if (is_limited) limited.set_deadline(end);
+  Job job{step, request, limited, result, TenantOf(request, context), "", {}, {}};
   job.key = KeyOf(step, request, job.tenant);
-  QUENCH_ASSIGN_OR_RETURN(job.storage, storage_(job.tenant));
+  const absl::Status status = Do(job);
+  if (is_limited && absl::IsDeadlineExceeded(status)) {
+    return rpc::Error(rpc::Reason::kResourceLimit,
+                      fmt::format("the step has not ended within {} s, this server's max_wall_time",
+                                  static_cast<double>(options_.max_wall_time.count()) / 1000));
+  }
+  return WithNodeFault(status);
+}
+
+absl::Status StepRunner::Do(Job& job) const {
+  absl::StatusOr<Storage> storage = storage_(job.tenant);
+  if (!storage.ok()) return WithStoreFault(storage.status());
+  job.storage = *std::move(storage);
   *job.execution.mutable_phases()->mutable_accepted() = TimeUtil::GetCurrentTime();
-  QUENCH_ASSIGN_OR_RETURN(const bool hit, LookUp(job));
-  if (hit) return absl::OkStatus();
+  const absl::StatusOr<bool> hit = LookUp(job);
+  if (!hit.ok()) return WithStoreFault(hit.status());
+  if (*hit) return absl::OkStatus();
   const auto start = std::chrono::steady_clock::now();
   const absl::Status status = Work(job);
   const auto outcome = status.ok()                 ? metrics::Result::kOk
                        : absl::IsCancelled(status) ? metrics::Result::kCancelled
                                                    : metrics::Result::kFailed;
-  options_.registry->Get(metrics::kStepSeconds, step.stage, outcome)
+  options_.registry->Get(metrics::kStepSeconds, job.step.stage, outcome)
       .Observe(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return status;
 }
@@ -240,22 +260,35 @@ absl::Status StepRunner::Fetch(Job& job, const std::vector<BlobId>& inputs) {
 }
 
 absl::Status StepRunner::Work(Job& job) const {
-  QUENCH_RETURN_IF_ERROR(FetchInputs(job));
+  QUENCH_RETURN_IF_ERROR(WithStoreFault(FetchInputs(job)));
   auto& phases = *job.execution.mutable_phases();
   *phases.mutable_inputs_fetched() = TimeUtil::GetCurrentTime();
-  QUENCH_ASSIGN_OR_RETURN(const TempDir scratch, scratch_.Step());
+  const absl::StatusOr<TempDir> made = scratch_.Step();
+  if (!made.ok()) return NodeFault(made.status());
+  const std::filesystem::path& scratch = made->path();
   *phases.mutable_started() = TimeUtil::GetCurrentTime();
   std::string bytes;
   if (options_.in_process) {
-    const Workplace place{*job.storage.blobs, scratch.path(), options_.max_threads};
+    const Workplace place{*job.storage.blobs, scratch, options_.max_threads};
     QUENCH_ASSIGN_OR_RETURN(bytes,
                             job.step.run(job.request.SerializeAsString(), place, job.context));
   } else {
-    QUENCH_ASSIGN_OR_RETURN(bytes, WorkInChild(job, scratch.path()));
+    QUENCH_ASSIGN_OR_RETURN(bytes, WorkInChild(job, scratch));
   }
   *phases.mutable_work_done() = TimeUtil::GetCurrentTime();
   if (!job.result->ParseFromString(bytes)) return Internal("the step's result is damaged");
-  return StoreOutputs(job);
+  return WithStoreFault(StoreOutputs(job));
+}
+
+absl::Status StepRunner::Probe() const {
+  const std::string bytes(size_t{1} << 20, 'p');
+  QUENCH_ASSIGN_OR_RETURN(const TempDir scratch, scratch_.Step());
+  QUENCH_RETURN_IF_ERROR(WriteFileAtomically(scratch.path() / "probe", bytes));
+  QUENCH_ASSIGN_OR_RETURN(const Storage storage, storage_(rpc::kDefaultTenant));
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<BlobWriter> writer, storage.blobs->Create());
+  QUENCH_RETURN_IF_ERROR(writer->Append(std::as_bytes(std::span(bytes))));
+  if (storage.remote == nullptr) return absl::OkStatus();
+  return storage.remote->FindMissing({BlobId{Sha256Hex(bytes), bytes.size()}}, {}).status();
 }
 
 absl::StatusOr<std::string> StepRunner::WorkInChild(Job& job,

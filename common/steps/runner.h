@@ -4,6 +4,7 @@
 
 #include <absl/status/statusor.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -32,11 +33,12 @@ struct RunnerOptions {
   bool in_process = false;  // on the calling thread, for debugging
   // Started for each step, with kChildArgument.
   std::filesystem::path program = "/proc/self/exe";
-  std::filesystem::path scratch;  // folder for the steps' own; default: the system's
-  int64_t max_memory_bytes = 0;   // address space of one step; 0: no limit
-  int64_t max_cpu_seconds = 0;    // 0: no limit
-  int max_threads = 0;            // that libraries run on; 0: all CPUs
-  std::string server;             // who did it, for callers
+  std::filesystem::path scratch;               // folder for the steps' own; default: the system's
+  int64_t max_memory_bytes = 0;                // address space of one step; 0: no limit
+  int64_t max_cpu_seconds = 0;                 // 0: no limit
+  std::chrono::milliseconds max_wall_time{0};  // of one step; 0: no limit
+  int max_threads = 0;                         // that libraries run on; 0: all CPUs
+  std::string server;                          // who did it, for callers
   metrics::Registry* registry = &metrics::Global();
 };
 
@@ -51,8 +53,11 @@ class StepRunner {
   absl::Status Accept(const Step& step, const google::protobuf::Message& request,
                       const StepContext& context, step::v1::Accepted* accepted) const;
   // Fills in `result`, its `execution` included. The request has been accepted.
+  // UNAVAILABLE with NODE_FAULT where this machine, or the store that it reaches, cannot do it.
   absl::Status Run(const Step& step, const google::protobuf::Message& request,
                    const StepContext& context, google::protobuf::Message* result) const;
+  // Whether scratch space and the default tenant's store can be used: writes a little to both.
+  absl::Status Probe() const;
 
  private:
   struct Job;
@@ -61,6 +66,7 @@ class StepRunner {
   std::string KeyOf(const Step& step, const google::protobuf::Message& request,
                     const std::string& tenant) const;
   absl::StatusOr<bool> LookUp(Job& job) const;
+  absl::Status Do(Job& job) const;
   absl::Status FetchInputs(Job& job) const;
   static absl::Status Fetch(Job& job, const std::vector<BlobId>& inputs);
   absl::Status Work(Job& job) const;

@@ -61,7 +61,7 @@ struct VerifyJob {
 absl::StatusOr<analyser::VerifyReport> VerifyThere(const VerifyJob& job,
                                                    const StepContext& context);
 
-enum class WorkflowVerb { kCreate, kList, kGet, kWatch, kCancel, kDelete };
+enum class WorkflowVerb { kCreate, kList, kGet, kWatch, kRetry, kCancel, kDelete };
 struct WorkflowJob {
   GatewayOptions gateway;
   WorkflowVerb verb = WorkflowVerb::kList;

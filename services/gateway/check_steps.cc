@@ -44,6 +44,8 @@ class Checker {
     if (Has(request, "step")) {
       violations_->Add(At(i, "." + row->request + ".step"), "is the gateway's to fill in");
     }
+    if (spec.timeout().seconds() < 0 || spec.timeout().nanos() < 0)
+      violations_->Add(At(i, ".timeout"), "is negative");
     std::set<std::string> bound;
     for (int b = 0; b < spec.bindings_size(); ++b) {
       CheckBinding(i, b, request, row->request, &bound);

@@ -22,6 +22,44 @@ metrics::Result ResultOf(v1::State state) {
   return state == v1::STATE_FAILED ? metrics::Result::kFailed : metrics::Result::kCancelled;
 }
 
+milliseconds DurationOf(const google::protobuf::Duration& duration) {
+  return milliseconds(duration.seconds() * 1000 + duration.nanos() / 1'000'000);
+}
+
+// Of an attempt; 0: none.
+milliseconds TimeoutOf(const v1::WorkflowSpec& workflow, const v1::StepSpec& step) {
+  return DurationOf(step.has_timeout() ? step.timeout() : workflow.step_timeout());
+}
+
+// What failed or was cancelled is queued again.
+WorkflowUpdate Reopen(v1::Workflow* workflow) {
+  WorkflowUpdate update;
+  update.previous_revision = workflow->revision();
+  for (int i = 0; i < workflow->steps_size(); ++i) {
+    v1::Step& step = *workflow->mutable_steps(i);
+    if (step.state() == v1::STATE_SUCCEEDED) continue;
+    step.set_state(v1::STATE_QUEUED);
+    step.set_retried_after_attempt(step.attempt());
+    step.set_max_attempts(step.attempt() + kLostAttempts);
+    step.clear_ready_time();
+    step.clear_start_time();
+    step.clear_end_time();
+    step.clear_error();
+    update.steps.emplace_back(i, std::make_shared<v1::Step>(step));
+  }
+  workflow->set_state(v1::STATE_QUEUED);
+  workflow->set_revision(workflow->revision() + 1);
+  workflow->clear_end_time();
+  workflow->clear_expire_time();
+  workflow->clear_error();
+  workflow->mutable_counts()->clear_failed();
+  workflow->mutable_counts()->clear_cancelled();
+  workflow->mutable_counts()->set_queued(static_cast<int32_t>(update.steps.size()));
+  update.header = *workflow;
+  update.header.clear_steps();
+  return update;
+}
+
 }  // namespace
 
 Engine::Engine(const EngineOptions& options, Loop& loop, JobStore& store, StepRunner& runner,
@@ -158,6 +196,50 @@ absl::Status Engine::CheckQuota(const std::string& tenant, int steps, int64_t by
       {"tenant:" + tenant, limit});
 }
 
+void Engine::Retry(StoredWorkflow workflow, int64_t bytes, Done done) {
+  auto shared = std::make_shared<StoredWorkflow>(std::move(workflow));
+  Post([this, shared, bytes, done = std::move(done)] {
+    const v1::State state = shared->workflow.state();
+    if (draining_) {
+      done(rpc::WithRetryAfter(
+          rpc::Error(rpc::Reason::kUnavailable, "the gateway drains: ask again"),
+          milliseconds(1000)));
+      return;
+    }
+    if (!HasEnded(state) || workflows_.contains(IdOf(shared->workflow.name()))) {
+      done(NotEnded(IdOf(shared->workflow.name())));
+      return;
+    }
+    if (state == v1::STATE_SUCCEEDED) {
+      done(absl::FailedPreconditionError("the workflow has succeeded: there is nothing to retry"));
+      return;
+    }
+    const std::string tenant = shared->workflow.tenant();
+    *shared->workflow.mutable_retry_time() = Now();
+    const WorkflowUpdate update = Reopen(&shared->workflow);
+    const int steps = static_cast<int>(update.steps.size());
+    if (const absl::Status within = CheckQuota(tenant, steps, bytes); !within.ok()) {
+      done(within);
+      return;
+    }
+    open_steps_[tenant] += steps;
+    open_bytes_[tenant] += bytes;
+    store_.Update(update, [this, alive = std::weak_ptr<bool>(alive_), shared, done, tenant, steps,
+                           bytes](const absl::Status& status) {
+      const auto job = [this, shared, done, tenant, steps, bytes, status] {
+        if (status.ok()) {
+          Adopt(std::move(*shared), bytes, false);
+        } else {
+          open_steps_[tenant] -= steps;
+          open_bytes_[tenant] -= bytes;
+        }
+        done(status);
+      };
+      if (!alive.expired()) Post(job);
+    });
+  });
+}
+
 void Engine::Adopt(StoredWorkflow stored, int64_t bytes, bool recovered) {
   auto workflow = std::make_shared<LiveWorkflow>(std::move(stored));
   workflow->bytes = bytes;
@@ -179,6 +261,25 @@ void Engine::Adopt(StoredWorkflow stored, int64_t bytes, bool recovered) {
       Ready(workflow, static_cast<int>(i));
     }
   }
+  if (workflow->spec.has_timeout()) {
+    const v1::Workflow& header = workflow->header;
+    const int64_t begun =
+        Microseconds(header.has_retry_time() ? header.retry_time() : header.create_time());
+    const int64_t left =
+        begun + DurationOf(workflow->spec.timeout()).count() * 1000 - loop_.UnixMicroseconds();
+    After(milliseconds(std::max<int64_t>(0, left / 1000)),
+          [this, weak = std::weak_ptr<LiveWorkflow>(workflow)] {
+            if (const WorkflowPtr live = weak.lock()) EndInTime(live);
+          });
+  }
+  Touch(workflow);
+}
+
+void Engine::EndInTime(const WorkflowPtr& workflow) {
+  if (workflow->open == 0 || !workflows_.contains(workflow->id)) return;
+  CancelNow(workflow, absl::DeadlineExceededError(
+                          fmt::format("the workflow has not ended within {} s",
+                                      DurationOf(workflow->spec.timeout()).count() / 1000)));
   Touch(workflow);
 }
 
@@ -315,19 +416,26 @@ void Engine::ShowProgress() {
 // Looks for workers that have gone silent.
 void Engine::Watch() {
   const auto now = loop_.Now();
-  std::vector<uint64_t> silent;
+  std::vector<std::pair<uint64_t, absl::Status>> over;
   for (const auto& [id, run] : runs_) {
-    if (!run.abandoned && now - run.last_event >= options_.silence) silent.push_back(id);
+    if (run.abandoned) continue;
+    const milliseconds timeout = TimeoutOf(run.workflow->spec, *run.workflow->steps[run.step].spec);
+    if (now - run.last_event >= options_.silence) {
+      over.emplace_back(id, rpc::Error(rpc::Reason::kUnavailable,
+                                       fmt::format("the worker has said nothing for {} s",
+                                                   options_.silence.count() / 1000)));
+    } else if (timeout.count() > 0 && run.accepted && now - run.accepted_at >= timeout) {
+      over.emplace_back(id, absl::DeadlineExceededError(
+                                fmt::format("the step has not ended within {} s",
+                                            static_cast<double>(timeout.count()) / 1000)));
+    }
   }
-  for (const uint64_t id : silent) {
+  for (const auto& [id, status] : over) {
     Run& run = runs_.at(id);
     Run lost = run;
     run.followers.clear();
     Abandon(id, run);
-    OnDone(std::move(lost),
-           rpc::Error(rpc::Reason::kUnavailable, fmt::format("the worker has said nothing for {} s",
-                                                             options_.silence.count() / 1000)),
-           nullptr);
+    OnDone(std::move(lost), status, nullptr);
   }
   ShowAges();
   After(kWatchPeriod, [this] { Watch(); });

@@ -24,8 +24,9 @@ struct EngineOptions {
   // Of a tenant's workflows that have not ended: specs written out, and manifests of samples.
   int64_t max_queued_bytes = int64_t{256} << 20;
   std::chrono::milliseconds keep_workflows{std::chrono::hours(24 * 7)};
-  std::chrono::milliseconds silence{30'000};    // without an event a worker is lost
-  std::chrono::milliseconds patience{120'000};  // with a service that nobody answers for
+  std::chrono::milliseconds silence{30'000};  // without an event a worker is lost
+  // With a service that nobody answers for, or whose machines cannot do a step; 0: without an end.
+  std::chrono::milliseconds patience{0};
   std::chrono::milliseconds backoff{1000};      // before the second attempt
   std::chrono::milliseconds progress_gap{100};  // between views that show progress only
   metrics::Registry* registry = &metrics::Global();
@@ -61,6 +62,9 @@ class Engine {
   // what the store says. The blobs are pinned under the workflow's id already; `bytes` is what it
   // takes of the tenant's.
   void Create(StoredWorkflow workflow, int64_t bytes, Done done);
+  // As Create, for what failed or was cancelled of a workflow that the store has and that has ended;
+  // FAILED_PRECONDITION for one that has succeeded or is live.
+  void Retry(StoredWorkflow workflow, int64_t bytes, Done done);
   // `done` when it will stay cancelled; NOT_FOUND for one that is not live.
   void Cancel(const std::string& tenant, const std::string& id, Done done);
   // No step is begun any more; `done` when none runs and all is durable.
@@ -77,6 +81,7 @@ class Engine {
     metrics::Service service{};
     bool accepted = false;
     bool abandoned = false;  // only its slot counts still
+    Loop::Clock::time_point accepted_at;
     Loop::Clock::time_point last_event;
     int64_t start_us = 0;
     std::string server;
@@ -93,6 +98,7 @@ class Engine {
   absl::Status CheckQuota(const std::string& tenant, int steps, int64_t bytes);
   void Reclaim(LiveWorkflow& workflow);
   void CancelNow(const WorkflowPtr& workflow, const absl::Status& why);
+  void EndInTime(const WorkflowPtr& workflow);
   void EndIfDone(const WorkflowPtr& workflow);
   void Save(const WorkflowPtr& workflow);
   void OnSaved(const WorkflowPtr& workflow, const ViewPtr& view, const WorkflowUpdate& update,
@@ -119,8 +125,13 @@ class Engine {
   void AddFailedAttempt(v1::Step& step, const std::string& server,
                         const google::protobuf::Timestamp& start, const absl::Status& status);
   void NoteFailure(const Run& run, const absl::Status& status);
-  void Retry(const Run& run, const absl::Status& status, Ending ending);
+  void RetryStep(const Run& run, const absl::Status& status, Ending ending);
+  void RetryLater(const WorkflowPtr& workflow, int step, int failures);
+  void NodeFailed(const Run& run, const absl::Status& status);
+  void Drained(const Run& run, const absl::Status& status);
   void Unreached(const Run& run, const absl::Status& status);
+  // Why a step that has waited for its service since then fails; OK: it goes on waiting.
+  absl::Status OutOfPatience(const LiveWorkflow& workflow, const LiveStep& step, int64_t since_us);
   void Requeue(const WorkflowPtr& workflow, int step);
   void Rewind(const WorkflowPtr& workflow, int step, const absl::Status& status);
   void Fail(const WorkflowPtr& workflow, int step, const absl::Status& status);

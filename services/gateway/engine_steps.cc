@@ -183,6 +183,7 @@ void Engine::OnAccepted(Run& run) {
   LiveWorkflow& workflow = *run.workflow;
   LiveStep& live = workflow.steps[run.step];
   run.accepted = true;
+  run.accepted_at = loop_.Now();
   live.refused_since_us = 0;
   loads_[static_cast<size_t>(run.service)].Accepted();
   const int64_t now = loop_.UnixMicroseconds();
@@ -240,7 +241,13 @@ void Engine::OnDone(Run run, const absl::Status& status, const StepResult* resul
       break;
     case Ending::kLost:
     case Ending::kCrashed:
-      Retry(run, status, ending);
+      RetryStep(run, status, ending);
+      break;
+    case Ending::kDrained:
+      Drained(run, status);
+      break;
+    case Ending::kNodeFault:
+      NodeFailed(run, status);
       break;
     case Ending::kMissingBlob:
       NoteFailure(run, status);
@@ -277,6 +284,7 @@ void Engine::Succeed(const WorkflowPtr& workflow, int step, const StepResult& re
   value.set_cache_hit(result.execution.cache_hit());
   pins_.Add(workflow->id, HashesOf(value));
   live.request = nullptr;
+  live.faulty_since_us = 0;
   std::vector<int> freed = live.dependents;
   if (live.rerunning) {
     live.rerunning = false;
@@ -313,7 +321,7 @@ void Engine::AddFailedAttempt(v1::Step& step, const std::string& server,
   *attempt->mutable_error() = ToProto(status);
 }
 
-void Engine::Retry(const Run& run, const absl::Status& status, Ending ending) {
+void Engine::RetryStep(const Run& run, const absl::Status& status, Ending ending) {
   const WorkflowPtr& workflow = run.workflow;
   LiveStep& live = workflow->steps[run.step];
   const bool crashed = ending == Ending::kCrashed;
@@ -326,22 +334,66 @@ void Engine::Retry(const Run& run, const absl::Status& status, Ending ending) {
     return;
   }
   CountRetry(live, crashed ? metrics::RetryReason::kCrashed : metrics::RetryReason::kWorkerLost);
-  const uint64_t epoch = ++live.epoch;
-  After(Backoff(options_.backoff, failures, Jitter()), [this, workflow, step = run.step, epoch] {
+  RetryLater(workflow, run.step, failures);
+}
+
+void Engine::RetryLater(const WorkflowPtr& workflow, int step, int failures) {
+  const uint64_t epoch = ++workflow->steps[step].epoch;
+  After(Backoff(options_.backoff, failures, Jitter()), [this, workflow, step, epoch] {
     if (workflow->steps[step].epoch == epoch) Ready(workflow, step);
   });
 }
 
-// Costs no attempt, but not for ever.
+// Costs no attempt: a server that is replaced says so in time.
+void Engine::Drained(const Run& run, const absl::Status& status) {
+  LiveStep& live = run.workflow->steps[run.step];
+  NoteFailure(run, status);
+  CountRetry(live, metrics::RetryReason::kDrained);
+  if (run.accepted) run.workflow->Edit(run.step).set_max_attempts(live.value->max_attempts() + 1);
+  RetryLater(run.workflow, run.step, std::min(++live.failures.drained, 3));
+}
+
+// Costs no attempt: the server takes no more steps until its machine works again. But a step may be
+// what fills the disks of one machine after the other.
+void Engine::NodeFailed(const Run& run, const absl::Status& status) {
+  LiveStep& live = run.workflow->steps[run.step];
+  NoteFailure(run, status);
+  if (live.faulty_since_us == 0) live.faulty_since_us = run.start_us;
+  absl::Status end = OutOfPatience(*run.workflow, live, live.faulty_since_us);
+  if (++live.failures.node_faults >= kNodeFaults) {
+    end = absl::UnavailableError(
+        fmt::format("{} times in turn a machine could not do the step", kNodeFaults));
+  }
+  if (!end.ok()) {
+    Fail(run.workflow, run.step, Annotate(status, MessageOf(end)));
+    return;
+  }
+  CountRetry(live, metrics::RetryReason::kNodeFault);
+  if (run.accepted) run.workflow->Edit(run.step).set_max_attempts(live.value->max_attempts() + 1);
+  RetryLater(run.workflow, run.step, live.failures.node_faults);
+}
+
+absl::Status Engine::OutOfPatience(const LiveWorkflow& workflow, const LiveStep& step,
+                                   int64_t since_us) {
+  const milliseconds patience = workflow.spec.has_patience()
+                                    ? milliseconds(workflow.spec.patience().seconds() * 1000 +
+                                                   workflow.spec.patience().nanos() / 1'000'000)
+                                    : options_.patience;
+  if (!workflow.spec.has_patience() && patience.count() == 0) return absl::OkStatus();
+  if (loop_.UnixMicroseconds() - since_us < patience.count() * 1000) return absl::OkStatus();
+  return absl::UnavailableError(fmt::format("service `{}` has done nothing for {} s",
+                                            step.row->service,
+                                            static_cast<double>(patience.count()) / 1000));
+}
+
+// Costs no attempt.
 void Engine::Unreached(const Run& run, const absl::Status& status) {
   LiveStep& live = run.workflow->steps[run.step];
   ServiceLoad& load = loads_[static_cast<size_t>(run.service)];
-  const int64_t now = loop_.UnixMicroseconds();
   if (live.refused_since_us == 0) live.refused_since_us = run.start_us;
-  if (now - live.refused_since_us >= options_.patience.count() * 1000) {
-    Fail(run.workflow, run.step,
-         Annotate(status, fmt::format("service `{}` has taken nothing for {} s", live.row->service,
-                                      options_.patience.count() / 1000)));
+  const absl::Status end = OutOfPatience(*run.workflow, live, live.refused_since_us);
+  if (!end.ok()) {
+    Fail(run.workflow, run.step, Annotate(status, MessageOf(end)));
     return;
   }
   CountRetry(live, metrics::RetryReason::kWorkerLost);

@@ -15,6 +15,13 @@ constexpr size_t kMaxSalt = 128;
 // Of all dependencies' names: each stands in every message that has the whole workflow.
 constexpr size_t kMaxNameBytes = size_t{2} << 20;
 
+void CheckDuration(const google::protobuf::Duration& duration, const std::string& path,
+                   Violations* violations) {
+  constexpr int64_t kLongest = int64_t{366} * 24 * 3600;
+  if (duration.seconds() < 0 || duration.nanos() < 0 || duration.seconds() > kLongest)
+    violations->Add(path, fmt::format("is {} s, must be 0 to {} s", duration.seconds(), kLongest));
+}
+
 void CheckCommon(const v1::WorkflowSpec& spec, Violations* violations) {
   if (spec.title().size() > kMaxTitle) {
     violations->Add("spec.title", fmt::format("has {} bytes, at most {} are kept",
@@ -24,6 +31,9 @@ void CheckCommon(const v1::WorkflowSpec& spec, Violations* violations) {
     violations->Add("spec.salt",
                     fmt::format("has {} bytes, at most {} count", spec.salt().size(), kMaxSalt));
   }
+  CheckDuration(spec.patience(), "spec.patience", violations);
+  CheckDuration(spec.timeout(), "spec.timeout", violations);
+  CheckDuration(spec.step_timeout(), "spec.step_timeout", violations);
   if (!step::v1::CacheMode_IsValid(spec.cache())) {
     violations->Add("spec.cache", fmt::format("is {}, which is none of CacheMode's",
                                               static_cast<int>(spec.cache())));

@@ -77,6 +77,11 @@ absl::StatusOr<EngineOptions> EngineOptionsOf(const config::v1::GatewayConfig& c
   if (tenants.max_queued_steps() > 0) engine.max_queued_steps = tenants.max_queued_steps();
   if (tenants.max_queued_bytes() > 0) engine.max_queued_bytes = tenants.max_queued_bytes();
   engine.max_running_steps = tenants.max_running_steps();
+  if (config.has_patience()) {
+    if (config.patience().seconds() < 0 || config.patience().nanos() < 0)
+      return InvalidArgument("patience: must not be negative");
+    engine.patience = std::chrono::seconds(config.patience().seconds());
+  }
   if (config.has_keep_workflows()) {
     if (config.keep_workflows().seconds() < 0) {
       return InvalidArgument("keep_workflows: must not be negative");

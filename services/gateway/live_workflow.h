@@ -21,6 +21,7 @@ struct LiveStep {
   uint64_t epoch = 0;  // what was planned for it in an earlier one is void
   Failures failures;
   int64_t refused_since_us = 0;  // nobody has taken it since
+  int64_t faulty_since_us = 0;   // nobody's machine could do it since
   uint64_t run = 0;              // does it, or does an identical one
   // Its request as it is sent, but for the id; and by what identical ones are known ("": never).
   std::shared_ptr<google::protobuf::Message> request;

@@ -21,12 +21,22 @@ bool IsOfTheTransport(const absl::Status& status) {
   return (absl::IsInternal(status) || absl::IsUnknown(status)) && rpc::ReasonOf(status).empty();
 }
 
+// What is wrong with the gateway's credentials, or an older server that lacks the method: it is the
+// service that must be mended, and its steps can wait.
+bool IsRefusedByTheTransport(const absl::Status& status) {
+  return absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status) ||
+         (absl::IsUnimplemented(status) && rpc::ReasonOf(status).empty());
+}
+
 }  // namespace
 
 Ending Classify(const absl::Status& status, bool accepted) {
   const std::string reason = rpc::ReasonOf(status);
   if (absl::IsResourceExhausted(status) && rpc::RetryAfterOf(status)) return Ending::kShed;
   if (reason == rpc::ReasonName(rpc::Reason::kStepCrashed)) return Ending::kCrashed;
+  if (reason == rpc::ReasonName(rpc::Reason::kServerDrained)) return Ending::kDrained;
+  if (reason == rpc::ReasonName(rpc::Reason::kNodeFault)) return Ending::kNodeFault;
+  if (!accepted && IsRefusedByTheTransport(status)) return Ending::kUnreached;
   // Nobody here cancelled it: its server went down.
   if (absl::IsUnavailable(status) || absl::IsCancelled(status) || IsOfTheTransport(status)) {
     return accepted ? Ending::kLost : Ending::kUnreached;
@@ -42,11 +52,16 @@ Ending Classify(const absl::Status& status, bool accepted) {
 Failures FailuresOf(const v1::Step& step) {
   Failures failures;
   for (const v1::FailedAttempt& attempt : step.failed_attempts()) {
+    if (attempt.attempt() <= step.retried_after_attempt()) continue;
     const std::string reason = ReasonOf(attempt.error());
     if (reason == rpc::ReasonName(rpc::Reason::kGatewayRestarted)) {
       ++failures.reclaimed;
     } else if (reason == rpc::ReasonName(rpc::Reason::kStepCrashed)) {
       ++failures.crashed;
+    } else if (reason == rpc::ReasonName(rpc::Reason::kServerDrained)) {
+      ++failures.drained;
+    } else if (reason == rpc::ReasonName(rpc::Reason::kNodeFault)) {
+      ++failures.node_faults;
     } else if (reason != rpc::ReasonName(rpc::Reason::kBlobMissing)) {
       ++failures.lost;
     }

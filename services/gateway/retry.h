@@ -16,6 +16,8 @@ enum class Ending {
   kLost,         // the worker vanished: another may do it
   kCrashed,      // the process that did the work was killed by a signal
   kMissingBlob,  // blobs that it needs are gone
+  kDrained,      // the worker went in good order: costs nothing
+  kNodeFault,    // the worker's machine could not do it: another may
 };
 
 // `accepted`: the service had begun.
@@ -24,6 +26,8 @@ Ending Classify(const absl::Status& status, bool accepted);
 // How often a step is begun before its failure is final.
 inline constexpr int kLostAttempts = 3;
 inline constexpr int kCrashedAttempts = 2;
+// Machines in turn that took it and could not do it: a step may be what fills their disks.
+inline constexpr int kNodeFaults = 10;
 // The gateway's own restarts do not count, up to here: a step may be what brings it down.
 inline constexpr int kReclaims = 10;
 
@@ -32,6 +36,8 @@ struct Failures {
   int lost = 0;
   int crashed = 0;
   int reclaimed = 0;
+  int drained = 0;
+  int node_faults = 0;
 };
 Failures FailuresOf(const v1::Step& step);
 

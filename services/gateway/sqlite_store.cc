@@ -50,8 +50,12 @@ constexpr char kPutStep[] =
     "id = ?";
 constexpr char kUpdate[] =
     "UPDATE workflows SET state = ?, revision = ?, header = ? WHERE id = ? AND revision = ?";
+// What has succeeded is never run again.
 constexpr char kEnd[] =
-    "UPDATE workflows SET expire_us = ?, traceparent = NULL, spec = NULL WHERE id = ?";
+    "UPDATE workflows SET expire_us = ?, spec = CASE state WHEN 3 THEN NULL ELSE spec END WHERE id "
+    "= "
+    "?";
+constexpr char kReopen[] = "UPDATE workflows SET expire_us = NULL WHERE id = ?";
 constexpr char kStateOf[] = "SELECT state, revision FROM workflows WHERE id = ? AND tenant = ?";
 constexpr char kRevisionOf[] = "SELECT revision FROM workflows WHERE id = ?";
 constexpr char kDelete[] = "DELETE FROM workflows WHERE id = ?";
@@ -150,7 +154,7 @@ absl::Status UpdateRow(Sqlite& db, const WorkflowUpdate& update) {
   for (const auto& [position, step] : update.steps) {
     QUENCH_RETURN_IF_ERROR(PutStep(db, id, position, *step));
   }
-  if (!HasEnded(update.header.state())) return absl::OkStatus();
+  if (!HasEnded(update.header.state())) return db.Prepared(kReopen).Text(id).Run();
   return db.Prepared(kEnd).Int(Microseconds(update.header.expire_time())).Text(id).Run();
 }
 

@@ -167,6 +167,27 @@ absl::Status WorkflowApi::Cancel(const std::string& name, const StepContext& ste
   return store_.Get(tenant, id).status();  // one that has ended stays as it is
 }
 
+absl::Status WorkflowApi::Retry(const std::string& name, const StepContext& step) {
+  const std::string tenant = TenantOf(step), id = IdOf(name);
+  QUENCH_ASSIGN_OR_RETURN(StoredWorkflow stored, store_.Get(tenant, id));
+  if (!HasEnded(stored.workflow.state())) return NotEnded(id);
+  if (stored.workflow.state() != v1::STATE_SUCCEEDED && !stored.spec.has_steps())
+    return absl::FailedPreconditionError("the workflow ended before this gateway kept what it was");
+  const absl::StatusOr<int64_t> bytes = PinInputs(id, stored);
+  absl::Status status = bytes.status();
+  if (status.ok()) {
+    std::vector<std::string> outputs;
+    for (const v1::Step& done : stored.workflow.steps()) {
+      for (std::string& hash : HashesOf(done)) outputs.push_back(std::move(hash));
+    }
+    pins_.Add(id, outputs);
+    status = Await(
+        [&](JobStore::Done done) { engine_.Retry(std::move(stored), *bytes, std::move(done)); });
+  }
+  if (!status.ok()) pins_.Remove(id);
+  return status;
+}
+
 absl::Status WorkflowApi::Delete(const std::string& name, const StepContext& step) {
   const std::string tenant = TenantOf(step), id = IdOf(name);
   return Await([&](JobStore::Done done) { store_.Delete(tenant, id, std::move(done)); });

@@ -33,6 +33,7 @@ class WorkflowApi {
   absl::StatusOr<ViewPtr> Get(const std::string& name, const StepContext& step);
   absl::StatusOr<v1::ListWorkflowsResponse> List(const v1::ListWorkflowsRequest& request,
                                                  const StepContext& step);
+  absl::Status Retry(const std::string& name, const StepContext& step);
   absl::Status Cancel(const std::string& name, const StepContext& step);
   absl::Status Delete(const std::string& name, const StepContext& step);
   // As Get, and while it is live `watcher` is told of what follows.

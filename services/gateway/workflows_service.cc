@@ -61,6 +61,7 @@ WorkflowsService::WorkflowsService(WorkflowApi& api, rpc::CallPool& control, rpc
       list_(control, v1::Workflows::service_full_name(), "ListWorkflows", GrpcType::kUnary),
       watch_(watches, v1::Workflows::service_full_name(), "WatchWorkflow", GrpcType::kServerStream),
       cancel_(control, v1::Workflows::service_full_name(), "CancelWorkflow", GrpcType::kUnary),
+      retry_(control, v1::Workflows::service_full_name(), "RetryWorkflow", GrpcType::kUnary),
       delete_(control, v1::Workflows::service_full_name(), "DeleteWorkflow", GrpcType::kUnary) {}
 
 grpc::ServerUnaryReactor* WorkflowsService::CreateWorkflow(
@@ -145,6 +146,18 @@ grpc::ServerUnaryReactor* WorkflowsService::CancelWorkflow(grpc::CallbackServerC
              const StepContext& step) -> absl::StatusOr<v1::CancelWorkflowResponse> {
         QUENCH_RETURN_IF_ERROR(api_.Cancel(asked.name(), step));
         return v1::CancelWorkflowResponse();
+      });
+}
+
+grpc::ServerUnaryReactor* WorkflowsService::RetryWorkflow(grpc::CallbackServerContext* context,
+                                                          const v1::RetryWorkflowRequest* request,
+                                                          v1::RetryWorkflowResponse* response) {
+  return rpc::UnaryOnPool(
+      retry_, context, request, response,
+      [this](const auto& asked,
+             const StepContext& step) -> absl::StatusOr<v1::RetryWorkflowResponse> {
+        QUENCH_RETURN_IF_ERROR(api_.Retry(asked.name(), step));
+        return v1::RetryWorkflowResponse();
       });
 }
 

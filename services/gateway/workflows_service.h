@@ -38,13 +38,16 @@ class WorkflowsService final : public v1::Workflows::CallbackService {
   grpc::ServerUnaryReactor* CancelWorkflow(grpc::CallbackServerContext* context,
                                            const v1::CancelWorkflowRequest* request,
                                            v1::CancelWorkflowResponse* response) override;
+  grpc::ServerUnaryReactor* RetryWorkflow(grpc::CallbackServerContext* context,
+                                          const v1::RetryWorkflowRequest* request,
+                                          v1::RetryWorkflowResponse* response) override;
   grpc::ServerUnaryReactor* DeleteWorkflow(grpc::CallbackServerContext* context,
                                            const v1::DeleteWorkflowRequest* request,
                                            v1::DeleteWorkflowResponse* response) override;
 
  private:
   WorkflowApi& api_;
-  const rpc::Method create_, get_, list_, watch_, cancel_, delete_;
+  const rpc::Method create_, get_, list_, watch_, cancel_, retry_, delete_;
   std::mutex mutex_;
   bool draining_ = false;
   std::vector<std::weak_ptr<WatchSender>> senders_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <future>
 
 #include "common/base/files.h"
 #include "common/blobs/digest.h"
@@ -21,6 +22,7 @@
 #include "services/importer/service.h"
 #include "services/quantizer/service.h"
 #include "tests/support/matchers.h"
+#include "tests/support/wait.h"
 
 namespace quench {
 namespace {
@@ -54,7 +56,9 @@ class Services : public ::testing::TestWithParam<bool> {
     *options.config.blobs.mutable_folder() = config_.folder();
     options.config.steps.set_slots(2);
     if (GetParam()) options.config.steps.set_isolation(config::v1::ISOLATION_NONE);
-    options.config.steps.set_scratch_dir((folder_.path() / "scratch").string());
+    options.config.steps.set_scratch_dir(scratch_.string());
+    options.config.server.mutable_grace()->set_seconds(grace_.count());
+    options.probe_period = probe_period_;
     options.program = std::string(QUENCH_BINARIES) + "/quench-" + definition.name;
     options.registry = &registry_;
     auto host = steps::ServiceHost::Start(definition, std::move(options));
@@ -151,6 +155,9 @@ class Services : public ::testing::TestWithParam<bool> {
   }
 
   TempDir folder_ = *TempDir::Create();
+  std::filesystem::path scratch_ = folder_.path() / "scratch";
+  std::chrono::seconds grace_{30};
+  std::chrono::milliseconds probe_period_{10'000};
   metrics::Registry registry_;
   config::v1::BlobStore config_;
   steps::StepRunner::StorageOf storage_;
@@ -259,6 +266,56 @@ TEST_P(Services, VerifyAndBenchmarkLibraries) {
   ASSERT_TRUE(measured.status.ok()) << measured.status;
   EXPECT_GT(measured.result.runs(), 0);
   EXPECT_FALSE(measured.result.variant().empty());
+}
+
+// A server that is replaced costs a step no attempt: it says in time that it drained.
+TEST_P(Services, EndLongStepsWithAReasonWhenTheyDrain) {
+  const auto compiled = Compile(CompileFor(Ready()));
+  ASSERT_TRUE(compiled.status.ok()) << compiled.status;
+  grace_ = std::chrono::seconds(2);
+  const auto analyser = Start(analyser::AnalyserDefinition());
+  analyser::v1::BenchmarkRequest bench;
+  *bench.mutable_library() = compiled.result.library();
+  bench.mutable_options()->mutable_time()->set_seconds(600);
+  auto running = std::async(std::launch::async, [&] {
+    return Call<analyser::v1::Analyser::Stub, analyser::v1::BenchmarkEvent>(
+        *analyser, &analyser::v1::Analyser::Stub::Benchmark, bench);
+  });
+  auto& busy =
+      registry_.Get(metrics::kSlots, metrics::Service::kAnalyser, metrics::SlotState::kBusy);
+  ASSERT_TRUE(testing::WaitFor([&] { return busy.Value() > 0; }));
+  analyser->Drain();
+  const auto seen = running.get();
+  EXPECT_TRUE(seen.accepted);
+  EXPECT_EQ(rpc::ReasonOf(seen.status), "SERVER_DRAINED") << seen.status;
+}
+
+// No scratch space, as with a full or read-only disk: the step goes back to its caller, the server
+// takes no more, and comes back by itself.
+TEST_P(Services, TakeNoStepsWhileTheirMachineCannotDoThem) {
+  const std::filesystem::path scratch = folder_.path() / "own-scratch";
+  scratch_ = scratch;
+  probe_period_ = std::chrono::milliseconds(20);
+  const auto importer = Start(importer::ImporterDefinition());
+  const auto import = [&] {
+    importer::v1::ImportRequest request = DigitsRequest();
+    request.mutable_step()->set_cache(step::v1::CACHE_MODE_OFF);
+    return Call<importer::v1::Importer::Stub, importer::v1::ImportEvent>(
+               *importer, &importer::v1::Importer::Stub::Import, request)
+        .status;
+  };
+  EXPECT_EQ(import(), absl::OkStatus());
+  const std::filesystem::path aside = folder_.path() / "aside";
+  std::filesystem::rename(scratch, aside);
+  const absl::Status fault = import();
+  EXPECT_EQ(rpc::ReasonOf(fault), "NODE_FAULT") << fault;
+  EXPECT_THAT(MessageOf(fault), HasSubstr("cannot create a folder in"));
+  const absl::Status refused = import();
+  EXPECT_EQ(rpc::ReasonOf(refused), "SLOTS_FULL") << refused;
+  EXPECT_TRUE(rpc::RetryAfterOf(refused));
+  std::filesystem::rename(aside, scratch);
+  EXPECT_TRUE(testing::WaitFor([&] { return import().ok(); }));
+  EXPECT_EQ(registry_.Get(metrics::kNodeFaults, metrics::Service::kImporter).Value(), 1);
 }
 
 TEST_P(Services, AnalyseCountsWhatOneProcessCounts) {

@@ -11,6 +11,7 @@ constexpr char kWorkflowExamples[] = R"(Examples:
   quench workflow list --state failed --limit 20
   quench workflow get 3f2a...                                     steps, attempts, outputs with their digests
   quench workflow watch 3f2a...                                   until it ends; exit code 0 only if it succeeded
+  quench workflow retry 3f2a... --watch                           runs again what failed, and what depends on it
   quench workflow cancel 3f2a...
   quench blobs put model.onnx                                     uploads what a spec names by digest)";
 
@@ -46,18 +47,22 @@ Action DeclareWorkflow(const Options& options) {
   list.Add("--limit", job.limit, "How many", "N (default 50)").Range(1, 100000);
   const Options get = options.Subcommand("get", "Show one with its steps and outputs");
   const Options watch = options.Subcommand("watch", "Wait until it ends");
+  const Options retry =
+      options.Subcommand("retry", "Run again what failed or was cancelled, and what depends on it");
+  retry.Flag("--watch", job.watch, "Wait until it ends");
   const Options cancel = options.Subcommand("cancel", "Stop it");
   const Options remove = options.Subcommand("delete", "Forget one that has ended");
-  for (const Options& sub : {get, watch, cancel, remove}) {
+  for (const Options& sub : {get, watch, retry, cancel, remove}) {
     sub.Add("WORKFLOW", job.name, "Its name or id", "ID").Required();
   }
-  for (const Options& sub : {create, list, get, watch}) {
+  for (const Options& sub : {create, list, get, watch, retry}) {
     sub.Add("--format", job.format, "Output format", "table|json").OneOf({"table", "json"});
   }
   const std::vector<std::pair<Options, WorkflowVerb>> verbs = {
       {create, WorkflowVerb::kCreate}, {list, WorkflowVerb::kList},
       {get, WorkflowVerb::kGet},       {watch, WorkflowVerb::kWatch},
-      {cancel, WorkflowVerb::kCancel}, {remove, WorkflowVerb::kDelete}};
+      {retry, WorkflowVerb::kRetry},   {cancel, WorkflowVerb::kCancel},
+      {remove, WorkflowVerb::kDelete}};
   AddGatewayOptions(options, args->gateway);
   return [args, verbs](const StepContext& context) -> absl::Status {
     for (const auto& [sub, verb] : verbs) {

@@ -233,6 +233,15 @@ class Client final : public GatewayClient {
     return Call(&pb::Workflows::Stub::CancelWorkflow, request, &response, context);
   }
 
+  absl::Status Retry(const std::string& name, const StepContext& context) override {
+    pb::RetryWorkflowRequest request;
+    request.set_name(name);
+    // Once: a second try may find that the first has done it.
+    rpc::ClientCall call(*channel_, context);
+    pb::RetryWorkflowResponse response;
+    return rpc::FromGrpc(stub_->RetryWorkflow(call.context(), request, &response));
+  }
+
   absl::Status Delete(const std::string& name, const StepContext& context) override {
     pb::DeleteWorkflowRequest request;
     request.set_name(name);

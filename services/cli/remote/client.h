@@ -63,6 +63,7 @@ class GatewayClient {
   // again. Does not cancel the workflow when `context` is cancelled.
   virtual absl::StatusOr<gateway::v1::Workflow> Watch(const std::string& name,
                                                       const StepContext& context) = 0;
+  virtual absl::Status Retry(const std::string& name, const StepContext& context) = 0;
   virtual absl::Status Cancel(const std::string& name) = 0;
   virtual absl::Status Delete(const std::string& name, const StepContext& context) = 0;
 

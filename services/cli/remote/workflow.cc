@@ -137,6 +137,9 @@ absl::Status WorkflowThere(const WorkflowJob& job, const StepContext& context) {
       return Get(job, *client, context);
     case WorkflowVerb::kWatch:
       return Watch(job, name, *client, context);
+    case WorkflowVerb::kRetry:
+      QUENCH_RETURN_IF_ERROR(client->Retry(name, context));
+      return job.watch ? Watch(job, name, *client, context) : Get(job, *client, context);
     case WorkflowVerb::kCancel:
       return client->Cancel(name);
     case WorkflowVerb::kDelete:

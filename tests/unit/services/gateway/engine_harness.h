@@ -212,6 +212,17 @@ class EngineHarness {
     loop.RunJobs();
   }
 
+  // As the service would.
+  absl::Status Retry(const std::string& id, const std::string& tenant = "t") {
+    absl::Status status = absl::UnknownError("never answered");
+    auto stored = store.Get(tenant, id);
+    EXPECT_TRUE(stored.ok()) << stored.status();
+    const int64_t bytes = BytesOf(stored->spec, 0);
+    engine->Retry(*std::move(stored), bytes,
+                  [&status](const absl::Status& outcome) { status = outcome; });
+    loop.RunJobs();
+    return status;
+  }
   absl::Status Cancel(const std::string& id, const std::string& tenant = "t") {
     absl::Status status = absl::UnknownError("never answered");
     engine->Cancel(tenant, id, [&status](const absl::Status& outcome) { status = outcome; });

@@ -196,10 +196,163 @@ TEST_F(EngineTest, AServiceThatNobodyAnswersForIsWaitedFor) {
   EXPECT_EQ(StepOf(id, "import").attempt(), 1);
   runner.behave = [](const StepCall&) { return Fails(kLost, false); };
   const std::string other = Create(OneImport("other"));
+  v1::WorkflowSpec hasty = OneImport("hasty");
+  hasty.mutable_patience()->set_seconds(120);
+  const std::string impatient = Create(hasty);
   loop.RunFor(milliseconds(200'000));
-  EXPECT_EQ(StateOf(other), v1::STATE_FAILED);
-  EXPECT_THAT(Get(other).error().message(),
-              HasSubstr("step `import`: service `importer` has taken nothing for 120 s"));
+  EXPECT_EQ(StateOf(impatient), v1::STATE_FAILED);
+  EXPECT_THAT(Get(impatient).error().message(),
+              HasSubstr("step `import`: service `importer` has done nothing for 120 s"));
+  loop.RunFor(std::chrono::hours(48));
+  EXPECT_EQ(StateOf(other), v1::STATE_QUEUED);
+  runner.behave = [](const StepCall&) { return Behaviour(); };
+  loop.RunFor(milliseconds(10'000));
+  EXPECT_EQ(StateOf(other), v1::STATE_SUCCEEDED);
+  EXPECT_EQ(StepOf(other, "import").attempt(), 1);
+}
+
+TEST_F(EngineTest, PatienceIsConfigured) {
+  Options().patience = milliseconds(10'000);
+  runner.behave = [](const StepCall&) { return Fails(kLost, false); };
+  const std::string id = Create(OneImport());
+  v1::WorkflowSpec patient = OneImport("patient");
+  patient.mutable_patience()->set_seconds(1000);
+  const std::string other = Create(patient);
+  loop.RunFor(milliseconds(20'000));
+  EXPECT_EQ(StateOf(id), v1::STATE_FAILED);
+  EXPECT_EQ(StateOf(other), v1::STATE_QUEUED);
+}
+
+// A rotated token, or a replica of before that lacks a method: nothing is lost until it is mended.
+TEST_F(EngineTest, RefusedCredentialsStopTheServiceNotTheSteps) {
+  for (const absl::Status& refusal :
+       {rpc::Error(rpc::Reason::kTokenInvalid, "no such token"),
+        absl::PermissionDeniedError("not yours"), absl::UnimplementedError("unknown method")}) {
+    runner.calls.clear();
+    runner.behave = [&](const StepCall&) { return Fails(refusal, false); };
+    const std::string id = Create(OneImport(refusal.ToString()));
+    loop.RunFor(std::chrono::minutes(30));
+    EXPECT_EQ(StateOf(id), v1::STATE_QUEUED) << refusal;
+    EXPECT_LE(runner.calls.size(), 1000u);
+    runner.behave = [](const StepCall&) { return Behaviour(); };
+    loop.RunFor(milliseconds(10'000));
+    EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED) << refusal;
+    EXPECT_EQ(StepOf(id, "import").attempt(), 1);
+  }
+  // Of a step that was accepted they are its own.
+  runner.behave = [](const StepCall&) { return Fails(absl::PermissionDeniedError("no")); };
+  const std::string id = Create(OneImport());
+  loop.RunFor(milliseconds(1000));
+  EXPECT_EQ(StateOf(id), v1::STATE_FAILED);
+}
+
+TEST_F(EngineTest, DrainsCostNoAttempt) {
+  runner.behave = [this](const StepCall&) {
+    return runner.calls.size() <= 5 ? Fails(rpc::Error(rpc::Reason::kServerDrained, "drained"))
+                                    : Behaviour();
+  };
+  const std::string id = Create(OneImport());
+  loop.RunFor(milliseconds(60'000));
+  EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED);
+  EXPECT_EQ(StepOf(id, "import").attempt(), 6);
+  EXPECT_EQ(StepOf(id, "import").max_attempts(), kLostAttempts + 5);
+  EXPECT_EQ(Retries(Stage::kImport, RetryReason::kDrained), 5);
+}
+
+TEST_F(EngineTest, FaultsOfTheNodeAreRetriedElsewhere) {
+  const absl::Status fault = rpc::Error(rpc::Reason::kNodeFault, "no space left");
+  runner.behave = [&](const StepCall&) {
+    return runner.calls.size() < kNodeFaults ? Fails(fault) : Behaviour();
+  };
+  const std::string id = Create(OneImport());
+  loop.RunFor(milliseconds(3000));
+  Boot();  // what it has seen so far is remembered
+  loop.RunFor(std::chrono::minutes(10));
+  EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED);
+  EXPECT_GE(Retries(Stage::kImport, RetryReason::kNodeFault), kNodeFaults - 2);
+  // What fills the disk of whoever does it is not done for ever.
+  runner.calls.clear();
+  runner.behave = [&](const StepCall&) { return Fails(fault); };
+  const std::string poison = Create(OneImport("poison"));
+  loop.RunFor(std::chrono::minutes(30));
+  EXPECT_EQ(StateOf(poison), v1::STATE_FAILED);
+  EXPECT_EQ(runner.calls.size(), size_t{kNodeFaults});
+  EXPECT_THAT(Get(poison).error().message(), HasSubstr("10 times in turn"));
+}
+
+TEST_F(EngineTest, StepsAndWorkflowsHaveTimeouts) {
+  runner.behave = [](const StepCall& call) {
+    return call.row->method == "Import" ? Behaviour{true, milliseconds(-1), {}, 0} : Behaviour();
+  };
+  v1::WorkflowSpec spec = ChainSpec();
+  spec.mutable_step_timeout()->set_seconds(5);
+  AddImport(&spec, "long", "other")->mutable_timeout()->set_seconds(8);
+  const std::string id = Create(spec);
+  loop.RunFor(milliseconds(4'000));
+  EXPECT_EQ(StepOf(id, "import").state(), v1::STATE_RUNNING);
+  loop.RunFor(milliseconds(2'500));
+  EXPECT_EQ(StepOf(id, "import").state(), v1::STATE_FAILED);
+  EXPECT_EQ(StepOf(id, "import").error().code(),
+            static_cast<int>(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_EQ(StepOf(id, "long").state(), v1::STATE_RUNNING);
+  loop.RunFor(milliseconds(4'000));
+  EXPECT_EQ(StateOf(id), v1::STATE_FAILED);
+  EXPECT_EQ(runner.running(), 0u);
+
+  v1::WorkflowSpec whole = ChainSpec("whole");
+  whole.mutable_timeout()->set_seconds(20);
+  const std::string second = Create(whole);
+  loop.RunFor(milliseconds(10'000));
+  Boot();
+  loop.RunFor(milliseconds(9'000));
+  EXPECT_EQ(StateOf(second), v1::STATE_RUNNING);
+  loop.RunFor(milliseconds(2'000));
+  EXPECT_EQ(StateOf(second), v1::STATE_FAILED);
+  EXPECT_EQ(Get(second).error().message(), "the workflow has not ended within 20 s");
+}
+
+TEST_F(EngineTest, RetryRunsWhatFailedAndWhatDependsOnIt) {
+  runner.behave = [](const StepCall& call) {
+    return call.row->method == "Transform" ? Fails(absl::InvalidArgumentError("bad")) : Behaviour();
+  };
+  const std::string id = Create(ChainSpec());
+  loop.RunFor(milliseconds(1000));
+  EXPECT_EQ(StateOf(id), v1::STATE_FAILED);
+  const v1::Step import = StepOf(id, "import");
+  runner.calls.clear();
+  EXPECT_EQ(Retry(id), absl::OkStatus());
+  EXPECT_FALSE(HasEnded(StateOf(id)));
+  EXPECT_FALSE(Get(id).has_error() || Get(id).has_end_time() || Get(id).has_expire_time());
+  EXPECT_TRUE(Get(id).has_retry_time());
+  EXPECT_EQ(Retry(id).code(), absl::StatusCode::kFailedPrecondition);  // it is live
+  loop.RunFor(milliseconds(1000));
+  EXPECT_EQ(StateOf(id), v1::STATE_FAILED);
+  EXPECT_THAT(Methods(), ElementsAre("Transform"));
+
+  runner.behave = [](const StepCall&) { return Behaviour(); };
+  runner.calls.clear();
+  EXPECT_EQ(Retry(id), absl::OkStatus());
+  Boot();  // it is durable; what had begun is begun again
+  loop.RunFor(milliseconds(1000));
+  EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED) << Get(id).DebugString();
+  EXPECT_THAT(Methods(), ElementsAre("Transform", "Transform", "Compile"));
+  EXPECT_EQ(StepOf(id, "import").SerializeAsString(), import.SerializeAsString());
+  EXPECT_EQ(Get(id).counts().succeeded(), 3);
+  EXPECT_EQ(Get(id).counts().failed() + Get(id).counts().cancelled(), 0);
+  EXPECT_THAT(Retry(id).ToString(), HasSubstr("nothing to retry"));
+  EXPECT_EQ(pins->size(), 0u);
+}
+
+TEST_F(EngineTest, ARetriedStepHasAllItsAttemptsAgain) {
+  runner.behave = [](const StepCall&) { return Fails(kLost); };
+  const std::string id = Create(OneImport());
+  loop.RunFor(milliseconds(60'000));
+  EXPECT_EQ(StepOf(id, "import").attempt(), 3);
+  EXPECT_EQ(Retry(id), absl::OkStatus());
+  Boot();  // costs one more, that does not count
+  loop.RunFor(milliseconds(60'000));
+  EXPECT_EQ(StepOf(id, "import").attempt(), 7);
+  EXPECT_EQ(StateOf(id), v1::STATE_FAILED);
 }
 
 TEST_F(EngineTest, AServiceThatIsNotConfiguredFailsItsSteps) {
@@ -578,7 +731,11 @@ TEST_P(RandomRun, EveryWorkflowEndsOnce) {
   Options().seed = static_cast<uint64_t>(GetParam());
   runner.behave = [&](const StepCall& call) -> Behaviour {
     const milliseconds after(draw(2000));
-    switch (draw(14)) {
+    switch (draw(16)) {
+      case 14:
+        return {true, after, rpc::Error(rpc::Reason::kServerDrained, "drained")};
+      case 15:
+        return {draw(2) == 0, after, rpc::Error(rpc::Reason::kNodeFault, "no space left")};
       case 0:
         return {true, after, kLost};
       case 1:
@@ -630,6 +787,14 @@ TEST_P(RandomRun, EveryWorkflowEndsOnce) {
       Cancel(some->first, some->second).IgnoreError();  // it may have ended
     }
     if (draw(40) == 0) Boot();
+    if (!tenants.empty() && draw(10) == 0) {
+      auto some = tenants.begin();
+      std::advance(some, draw(static_cast<int>(tenants.size())));
+      const v1::State state = Get(some->first, some->second).state();
+      const bool retried = Retry(some->first, some->second).ok();
+      EXPECT_EQ(retried, HasEnded(state) && state != v1::STATE_SUCCEEDED);
+      if (retried) ended[some->first].clear();
+    }
     for (const auto& [id, tenant] : tenants) {
       const v1::Workflow workflow = Get(id, tenant);
       if (!ended[id].empty()) {

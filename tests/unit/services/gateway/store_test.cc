@@ -148,6 +148,22 @@ TEST_P(JobStoreTest, UpdatesNeedTheRevisionThatTheyWereMadeFrom) {
             absl::StatusCode::kNotFound);
 }
 
+TEST_P(JobStoreTest, WhatHasFailedMayBeTakenUpAgain) {
+  StoredWorkflow sample = Sample("a", 5);
+  ASSERT_EQ(Create(*store_, sample), absl::OkStatus());
+  ASSERT_EQ(Update(*store_, To(sample, v1::STATE_FAILED, 100)), absl::OkStatus());
+  auto stored = store_->Get("t", "a");
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  EXPECT_EQ(stored->spec.SerializeAsString(), sample.spec.SerializeAsString());
+  stored->workflow.clear_expire_time();
+  ASSERT_EQ(Update(*store_, To(*stored, v1::STATE_QUEUED)), absl::OkStatus());
+  ASSERT_EQ(Await([&](auto done) { store_->Expire(200, done); }), absl::OkStatus());
+  const auto unfinished = store_->LoadUnfinished();
+  ASSERT_TRUE(unfinished.ok() && unfinished->size() == 1) << unfinished.status();
+  EXPECT_EQ((*unfinished)[0].spec.SerializeAsString(), sample.spec.SerializeAsString());
+  EXPECT_EQ((*unfinished)[0].traceparent, "trace of a");
+}
+
 TEST_P(JobStoreTest, DeletesWhatHasEnded) {
   const StoredWorkflow sample = Sample("a", 5, "t", "r");
   ASSERT_EQ(Create(*store_, sample), absl::OkStatus());
