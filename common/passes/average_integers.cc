@@ -1,13 +1,18 @@
-#include "common/passes/average_integers.h"
+// Averages integers.
+//   pre: types inferred, topological order
+//   DQ(x) -> AveragePool, GlobalAveragePool or ReduceMean over all that is spatial -> QuantizeLinear
+//     ==>   x -> q.average_pool
+//   where scales are known and sums fit i32, whatever the input.
+//   case: average_integers.ir.txt
 
 #include <algorithm>
 #include <limits>
 #include <map>
 #include <optional>
 
+#include "common/base/status.h"
 #include "common/passes/dequantized.h"
 #include "common/passes/passes.h"
-#include "common/passes/sink_dequantize.h"
 
 namespace quench::passes {
 namespace {
@@ -123,6 +128,12 @@ class Averager {
 
 }  // namespace
 
-void AverageIntegers(Graph& graph) { Averager(graph).Run(); }
+absl::StatusOr<Graph> AverageIntegers(Graph graph, const PassOptions& options,
+                                      const StepContext& context) {
+  QUENCH_RETURN_IF_ERROR(ForEachBody(
+      graph, [&](Graph body) { return AverageIntegers(std::move(body), options, context); }));
+  Averager(graph).Run();
+  return Settled(std::move(graph));
+}
 
 }  // namespace quench::passes

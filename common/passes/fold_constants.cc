@@ -68,7 +68,7 @@ bool IsDequantized(const Graph& graph, ValueId id) {
 }
 
 // Nodes that dequantize (and transpose) constants for a product whose other side is quantized too, or
-// that can read them as they are: integer_arithmetic computes that.
+// that can read them as they are: codegen's passes on integers compute that.
 std::vector<bool> KeptForIntegers(const Graph& graph) {
   std::vector<bool> kept(graph.nodes.size(), false);
   for (const Node& node : graph.nodes) {

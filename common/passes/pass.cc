@@ -11,8 +11,22 @@ namespace quench::passes {
 namespace {
 
 constexpr PassInfo kPasses[] = {
-#define QUENCH_PASS(name, function, doc) {#name, doc, function},
+#define QUENCH_PASS(name, function, doc) {#name, doc, function, #name},
+#define QUENCH_PASS_OF(group, name, function, doc) {#name, doc, function, #group},
+#define QUENCH_PASS_GROUP(name, doc)
 #include "common/passes/passes.def"
+#undef QUENCH_PASS_GROUP
+#undef QUENCH_PASS_OF
+#undef QUENCH_PASS
+};
+
+constexpr PassSwitch kSwitches[] = {
+#define QUENCH_PASS(name, function, doc) {#name, doc},
+#define QUENCH_PASS_OF(group, name, function, doc)
+#define QUENCH_PASS_GROUP(name, doc) {#name, doc},
+#include "common/passes/passes.def"
+#undef QUENCH_PASS_GROUP
+#undef QUENCH_PASS_OF
 #undef QUENCH_PASS
 };
 
@@ -36,10 +50,19 @@ const PassInfo* FindPass(std::string_view name) {
   return nullptr;
 }
 
+std::span<const PassSwitch> AllPassSwitches() { return kSwitches; }
+
+const PassSwitch* FindPassSwitch(std::string_view name) {
+  for (const PassSwitch& each : kSwitches) {
+    if (each.name == name) return &each;
+  }
+  return nullptr;
+}
+
 absl::StatusOr<Graph> RunPass(const PassInfo& pass, Graph graph, const PassOptions& options,
                               const StepContext& context) {
   QUENCH_RETURN_IF_ERROR(context.Check());
-  if (options.disabled.contains(std::string(pass.name))) return graph;
+  if (options.disabled.contains(std::string(pass.disabled_by))) return graph;
   const std::string where = fmt::format("pass `{}`", pass.name);
   absl::StatusOr<Graph> result = pass.run(std::move(graph), options, context);
   if (!result.ok()) return Annotate(result.status(), where);
@@ -66,6 +89,21 @@ void TakePlace(Graph& graph, ValueId from, ValueId to) {
   const bool output = graph.IsOutput(from);  // then its name goes along
   graph.ReplaceUses(from, to);
   if (!output) std::swap(graph.value(from).name, graph.value(to).name);
+}
+
+ValueId AddTyped(Graph& graph, const std::string& op, const std::string& name,
+                 std::vector<ValueId> inputs, Type type,
+                 std::map<std::string, Attribute> attributes) {
+  const NodeId id = graph.AddNode(op, name, std::move(inputs), 1, std::move(attributes));
+  const ValueId output = graph.node(id).outputs[0];
+  graph.value(output).type = std::move(type);
+  return output;
+}
+
+absl::StatusOr<Graph> Settled(Graph graph) {
+  graph.Compact();
+  QUENCH_RETURN_IF_ERROR(ops::InferGraph(graph));
+  return graph;
 }
 
 const Tensor* ConstantOf(const Graph& graph, ValueId id) {

@@ -22,7 +22,7 @@ struct PassOptions {
   // store_float16: the largest |x| that values had on samples, by name; what comes near the end of
   // f16's range stays f32.
   std::map<std::string, double> magnitudes;
-  std::set<std::string> disabled;  // passes not to run, by name
+  std::set<std::string> disabled;  // passes not to run: names of switches
   std::string stop_after;          // the pipeline ends after this pass; "" runs all
   int opt_level = 3;               // codegen's passes: what the code is built at, 0 to 3
   // Codegen's passes: every value of the model stays a value, in float where that is what it is.
@@ -33,29 +33,38 @@ struct PassOptions {
 };
 
 struct PassInfo {
-  std::string_view name;  // snake_case, as in --no-NAME and --stop-after NAME
+  std::string_view name;  // snake_case, as in --stop-after NAME
   std::string_view doc;   // one line
   absl::StatusOr<Graph> (*run)(Graph, const PassOptions&, const StepContext&);
+  std::string_view disabled_by;  // the switch: its group, or itself
+};
+
+// What `disabled` and --no-NAME name: a pass, or a group of passes that only make sense together.
+struct PassSwitch {
+  std::string_view name;
+  std::string_view doc;  // one line
 };
 
 std::span<const PassInfo> AllPasses();
 const PassInfo* FindPass(std::string_view name);
+std::span<const PassSwitch> AllPassSwitches();
+const PassSwitch* FindPassSwitch(std::string_view name);
 
-// Everything around a pass: cancellation, disabling by name, progress, verification, error context
+// Everything around a pass: cancellation, disabling, progress, verification, error context
 // ("pass `fold_constants`: ..."), the on_pass hook.
 absl::StatusOr<Graph> RunPass(const PassInfo& pass, Graph graph, const PassOptions& options,
                               const StepContext& context);
 
 // The standard pipeline from a canonical graph to one ready for codegen: the list in pipeline.cc,
 // with the reason for each place. An unknown name in `disabled` or `stop_after` is an error that
-// lists the passes. It ends before the passes of codegen, unless `stop_after` names one of those.
+// lists the known ones. It ends before the passes of codegen, unless `stop_after` names one of those.
 absl::StatusOr<Graph> RunPipeline(Graph graph, const PassOptions& options,
                                   const StepContext& context);
 
-// The passes that RunPipeline runs without `stop_after`, each once, and those that RunCodegenPasses
-// runs with such options.
-std::vector<std::string_view> PipelinePasses();
-std::vector<std::string_view> CodegenPasses(const PassOptions& options = {});
+// The switches of the passes that RunPipeline runs without `stop_after`, each once, and of those
+// that RunCodegenPasses runs with such options.
+std::vector<std::string_view> PipelineSwitches();
+std::vector<std::string_view> CodegenSwitches(const PassOptions& options = {});
 
 // The passes that codegen runs on every graph that it compiles: the second list in pipeline.cc.
 // Whoever wants to know what a library computes runs the same. `stop_after` is not looked at.

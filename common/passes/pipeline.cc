@@ -24,7 +24,6 @@ constexpr std::string_view kPipeline[] = {
 
 // Conditions of codegen's passes.
 bool Always(const PassOptions&) { return true; }
-bool KeepsValues(const PassOptions& options) { return options.keep_values; }
 bool Rewrites(const PassOptions& options) { return !options.keep_values; }
 bool Fuses(const PassOptions& options) { return options.opt_level >= 3; }
 
@@ -35,25 +34,42 @@ struct CodegenPass {
 
 // What codegen does to the result. Integers replace floats at every level: results are the same.
 constexpr CodegenPass kCodegenPasses[] = {
-    {"fold_dequantized", KeepsValues},  // else a part of integer_arithmetic
-    {"recurrent_products", Rewrites},   // its products become integers like others
-    {"integer_arithmetic", Rewrites},
-    {"pointwise_tables", Rewrites},  // what follows an integer product stays in its group
-    {"widen_integers", Always},      // integer_arithmetic has chosen who reads 4 bits as they are
-    {"fuse_groups", Fuses},          // last: groups hide their nodes from all passes
+    {"recurrent_products", Rewrites},    // its products become integers like others
+    {"sink_dequantize", Rewrites},       // then scales are next to the products that they belong to
+    {"average_integers", Rewrites},      // while the DequantizeLinear before an average is in place
+    {"cancel_quantize", Rewrites},       // sinking brought pairs together
+    {"signed_weights", Rewrites},        // of the model's own integer products
+    {"integer_products", Rewrites},      // before the next: integers on both sides are better
+    {"weight_only_products", Rewrites},  // of what is left
+    {"requantize", Rewrites},            // products are final
+    {"fold_dequantized", Always},        // for what stays in float
+    {"pointwise_tables", Rewrites},      // what follows an integer product stays in its group
+    {"widen_integers", Always},          // who reads 4 bits as they are has been chosen
+    {"fuse_groups", Fuses},              // last: groups hide their nodes from all passes
 };
 
-absl::Status CheckNames(const PassOptions& options) {
+template <class T>
+absl::Status CheckName(const char* what, const std::string& name, std::span<const T> all) {
   std::vector<std::string_view> known;
-  for (const PassInfo& pass : AllPasses()) known.push_back(pass.name);
-  std::vector<std::string> asked(options.disabled.begin(), options.disabled.end());
-  if (!options.stop_after.empty()) asked.push_back(options.stop_after);
-  for (const std::string& name : asked) {
-    if (FindPass(name) == nullptr) {
-      return InvalidArgument("unknown pass `{}`; the passes are {}", name, fmt::join(known, ", "));
-    }
-  }
-  return absl::OkStatus();
+  for (const T& each : all) known.push_back(each.name);
+  if (std::find(known.begin(), known.end(), name) != known.end()) return absl::OkStatus();
+  return InvalidArgument("unknown pass `{}` {}; the passes are {}", name, what,
+                         fmt::join(known, ", "));
+}
+
+absl::Status CheckNames(const PassOptions& options) {
+  StatusCollector problems;
+  for (const std::string& name : options.disabled)
+    problems.Add(CheckName("to skip", name, AllPassSwitches()));
+  if (!options.stop_after.empty())
+    problems.Add(CheckName("to stop after", options.stop_after, AllPasses()));
+  return problems.Finish();
+}
+
+// Adds the switch of a pass, unless it is there.
+void AddSwitch(std::string_view pass, std::vector<std::string_view>& names) {
+  const std::string_view name = FindPass(pass)->disabled_by;
+  if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
 }
 
 // Codegen's passes up to `last`, which runs whatever its condition says; "" is all of them.
@@ -90,18 +106,16 @@ absl::StatusOr<Graph> RunPipeline(Graph graph, const PassOptions& options,
                  : std::move(graph);
 }
 
-std::vector<std::string_view> PipelinePasses() {
+std::vector<std::string_view> PipelineSwitches() {
   std::vector<std::string_view> names;
-  for (const std::string_view name : kPipeline) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-  }
+  for (const std::string_view name : kPipeline) AddSwitch(name, names);
   return names;
 }
 
-std::vector<std::string_view> CodegenPasses(const PassOptions& options) {
+std::vector<std::string_view> CodegenSwitches(const PassOptions& options) {
   std::vector<std::string_view> names;
   for (const CodegenPass& pass : kCodegenPasses) {
-    if (pass.runs(options)) names.push_back(pass.name);
+    if (pass.runs(options)) AddSwitch(pass.name, names);
   }
   return names;
 }

@@ -2,7 +2,7 @@
 //   pre: types inferred; W and R constants, or dequantized ones; B a constant
 //   x, W, R, B -> LSTM -> y   ==>   MatMul(x, W^T) -> Add(biases) -> q.lstm(R^T) -> y
 //   GRU, RNN                  ==>   the same with q.gru, q.rnn
-//   W dequantized: MatMul(x, DequantizeLinear(W^T)), which integer_arithmetic reads as integers; R
+//   W dequantized: MatMul(x, DequantizeLinear(W^T)), which integer_products and weight_only_products read as integers; R
 //   dequantized: q.lstm(R^T as i8, scales)
 //   R is stored so that what one element of the state counts for in up to 64 units lies side by side.
 //   case: RecurrentProductsTest
@@ -12,7 +12,6 @@
 #include "common/ops/op.h"
 #include "common/passes/dequantized.h"
 #include "common/passes/passes.h"
-#include "common/passes/sink_dequantize.h"
 
 namespace quench::passes {
 namespace {

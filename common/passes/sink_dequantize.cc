@@ -1,4 +1,8 @@
-#include "common/passes/sink_dequantize.h"
+// Moves what only moves elements above DequantizeLinear, so that it moves integers.
+//   pre: types inferred, topological order
+//   DQ(x) -> MaxPool -> y   ==>   x -> MaxPool -> DQ -> y, and so on down. Constants are moved at once.
+//   DQ(w), ids -> Gather -> y   ==>   Gather(w), Gather(sw) -> DQ -> y, where w is large
+//   case: sink_dequantize.ir.txt
 
 #include <algorithm>
 #include <optional>
@@ -169,7 +173,10 @@ class Sinker {
 
 }  // namespace
 
-absl::Status SinkDequantize(Graph& graph, const StepContext& context) {
+absl::StatusOr<Graph> SinkDequantize(Graph graph, const PassOptions& options,
+                                     const StepContext& context) {
+  QUENCH_RETURN_IF_ERROR(ForEachBody(
+      graph, [&](Graph body) { return SinkDequantize(std::move(body), options, context); }));
   const size_t nodes = graph.nodes.size();
   for (size_t i = 0; i < nodes; ++i) {
     QUENCH_RETURN_IF_ERROR(context.Check());
@@ -177,16 +184,7 @@ absl::Status SinkDequantize(Graph& graph, const StepContext& context) {
     if (OnlyMoves(node))
       QUENCH_RETURN_IF_ERROR(Sinker(graph, context).SinkBelow(static_cast<NodeId>(i)));
   }
-  return absl::OkStatus();
-}
-
-ValueId AddTyped(Graph& graph, const std::string& op, const std::string& name,
-                 std::vector<ValueId> inputs, Type type,
-                 std::map<std::string, Attribute> attributes) {
-  const NodeId id = graph.AddNode(op, name, std::move(inputs), 1, std::move(attributes));
-  const ValueId output = graph.node(id).outputs[0];
-  graph.value(output).type = std::move(type);
-  return output;
+  return Settled(std::move(graph));
 }
 
 }  // namespace quench::passes

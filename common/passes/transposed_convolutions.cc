@@ -6,7 +6,7 @@
 //   remainders r are channels of one convolution, with zeros where r + s j is not below k. The slice
 //   cuts off what padding does, whole blocks aside, which the convolution does not compute.
 //   Pointwise operations of one tensor that follow go before the pixels move: they can be fused.
-//   DequantizeLinear of kernel and bias stays in between, for integer_arithmetic.
+//   DequantizeLinear of kernel and bias stays in between, for integer_products.
 //   For images with the same stride along both axes and no dilation, where those zeros do not more than
 //   double the positions of a kernel along an axis; not for one input channel in each group, which
 //   convolutions with several outputs for it do not gain from.

@@ -146,7 +146,7 @@ static void AddPassFlag(const Options& options, const std::shared_ptr<ModelOptio
   const std::string names = kebab == snake ? "--no-" + snake : "--no-" + kebab + ",--no-" + snake;
   options.Flag(
       names, [model, snake] { model->disabled.push_back(snake); },
-      fmt::format("Skip: {}", passes::FindPass(name)->doc), "Passes");
+      fmt::format("Skip: {}", passes::FindPassSwitch(name)->doc), "Passes");
 }
 
 void AddPassFlags(const Options& options, const std::shared_ptr<ModelOptions>& model,
@@ -158,8 +158,8 @@ void AddPassFlags(const Options& options, const std::shared_ptr<ModelOptions>& m
 }
 
 std::vector<std::string_view> PassesThatShow() {
-  std::vector<std::string_view> names = passes::PipelinePasses();
-  const std::vector<std::string_view> more = passes::CodegenPasses();
+  std::vector<std::string_view> names = passes::PipelineSwitches();
+  const std::vector<std::string_view> more = passes::CodegenSwitches();
   names.insert(names.end(), more.begin(), more.end());
   for (const char* hidden : {"dead_code", "fold_constants", "widen_integers"})
     std::erase(names, hidden);

@@ -28,7 +28,18 @@ std::vector<Tensor> RandomInputsFor(const Graph& graph, uint64_t seed, int64_t s
     std::vector<int64_t> dims;
     for (const Dim dim : graph.value(id).type.dims)
       dims.push_back(dim.is_static() ? dim.value() : symbol_size);
-    inputs.push_back(RandomTensor(dims, seed++));
+    const Tensor floats = RandomTensor(dims, seed++);
+    const DataType dtype = graph.value(id).type.dtype;
+    if (dtype != DataType::kI8 && dtype != DataType::kU8) {
+      inputs.push_back(floats);
+      continue;
+    }
+    Tensor bytes = Tensor::Zeros(dtype, dims);
+    for (int64_t i = 0; i < bytes.size(); ++i) {
+      const double byte = std::floor((floats.FloatAt(i) + 1) * 128);
+      bytes.mutable_bytes()[i] = static_cast<std::byte>(static_cast<uint8_t>(byte));
+    }
+    inputs.push_back(std::move(bytes));
   }
   return inputs;
 }

@@ -13,7 +13,8 @@ namespace quench::testing {
 // Values in [-1, 1), the same for the same seed.
 Tensor RandomTensor(const std::vector<int64_t>& dims, uint64_t seed);
 
-// One random f32 tensor per graph input; symbolic dims take `symbol_size`.
+// One random tensor per graph input: 8-bit integers over their whole range where it takes those,
+// else f32; symbolic dims take `symbol_size`.
 std::vector<Tensor> RandomInputsFor(const Graph& graph, uint64_t seed, int64_t symbol_size = 3);
 
 // Adds a node with one output, infers its type, and returns the output. Test failure on an error.

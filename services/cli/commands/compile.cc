@@ -348,8 +348,8 @@ Action DeclareCompile(const Options& options) {
   auto args = std::make_shared<CompileArgs>();
   AddModelOptions(options, args->model);
   AddFloat16Flag(options, args->model).Excludes({"--quantize"});
-  AddPassFlags(options, args->model, passes::PipelinePasses());
-  AddPassFlags(options, args->model, passes::CodegenPasses());
+  AddPassFlags(options, args->model, passes::PipelineSwitches());
+  AddPassFlags(options, args->model, passes::CodegenSwitches());
   options.Add("--output,-o", args->output, "Folder for model.so and model.h",
               "DIR (default ./compile_output)");
   options.Add("--target", args->codegen.target, "CPU to compile for; `quench targets` lists them",

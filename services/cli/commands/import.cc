@@ -108,7 +108,7 @@ absl::Status RunImport(const ImportArgs& args, const StepContext& context) {
 Action DeclareImport(const Options& options) {
   auto args = std::make_shared<ImportArgs>();
   AddModelOptions(options, args->model);
-  AddPassFlags(options, args->model, passes::PipelinePasses());
+  AddPassFlags(options, args->model, passes::PipelineSwitches());
   options.Add("--output,-o", args->output, "Write the module: text for .txt, binary otherwise",
               "FILE");
   options

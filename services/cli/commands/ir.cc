@@ -81,7 +81,7 @@ Action DeclareIr(const Options& options) {
   auto args = std::make_shared<IrArgs>();
   AddModelOptions(options, args->model);
   AddFloat16Flag(options, args->model);
-  AddPassFlags(options, args->model, passes::PipelinePasses());
+  AddPassFlags(options, args->model, passes::PipelineSwitches());
   std::vector<std::string> names;
   for (const passes::PassInfo& pass : passes::AllPasses()) names.emplace_back(pass.name);
   options

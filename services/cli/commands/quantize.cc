@@ -103,7 +103,7 @@ absl::Status RunQuantize(const QuantizeArgs& args, const StepContext& context) {
 Action DeclareQuantize(const Options& options) {
   auto args = std::make_shared<QuantizeArgs>();
   AddModelOptions(options, args->model);
-  AddPassFlags(options, args->model, passes::PipelinePasses());
+  AddPassFlags(options, args->model, passes::PipelineSwitches());
   AddPassFlags(options, args->model, {"fuse_groups"});  // groups decide where integers stand
   options.Add("--calibration,-c", args->calibration, "Statistics of `quench calibrate`", "FILE");
   options

@@ -26,6 +26,23 @@ inline Graph After(const char* name, const Graph& before, const PassOptions& opt
   return *std::move(after);
 }
 
+// Codegen's passes from floats between integers to integers.
+inline absl::StatusOr<Graph> RunIntegerPasses(const Graph& graph) {
+  PassOptions options;
+  options.opt_level = 2;  // no groups
+  options.disabled = {"recurrent_products", "pointwise_tables", "widen_integers"};
+  return RunCodegenPasses(graph, options, {});
+}
+
+// The same, where it must not change what the graph computes (1e-5).
+inline Graph AfterIntegers(const Graph& before) {
+  absl::StatusOr<Graph> after = RunIntegerPasses(before);
+  EXPECT_TRUE(after.ok()) << after.status();
+  if (!after.ok()) return before;
+  EXPECT_LE(Difference(before, *after), 1e-5);
+  return *std::move(after);
+}
+
 inline Graph ImageGraph(ValueId* x, std::vector<Dim> dims = {2, 3, 6, 6}) {
   Graph graph;
   graph.name = "test";

@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <set>
+#include <tuple>
+
 #include "common/base/status.h"
 #include "tests/unit/common/passes/pass_test_util.h"
 
@@ -24,10 +28,29 @@ TEST(PipelineTest, PassesWorkIntoEachOthersHands) {
 
 TEST(PipelineTest, EveryPassCanBeSwitchedOff) {
   PassOptions options;
-  for (const PassInfo& pass : AllPasses()) options.disabled.insert(std::string(pass.name));
+  for (const PassSwitch& each : AllPassSwitches()) options.disabled.insert(std::string(each.name));
   const auto after = RunPipeline(ConvNorm(), options, {});
   ASSERT_TRUE(after.ok()) << after.status();
   EXPECT_EQ(after->nodes.size(), 4u);
+}
+
+TEST(PipelineTest, EveryPassHasASwitchAndEverySwitchAPass) {
+  std::set<std::string_view> switches, used;
+  for (const PassSwitch& each : AllPassSwitches()) switches.insert(each.name);
+  for (const PassInfo& pass : AllPasses()) used.insert(pass.disabled_by);
+  EXPECT_EQ(switches, used);
+}
+
+TEST(PipelineTest, AGroupHasOneSwitch) {
+  PassOptions options;
+  options.disabled = {"integer_arithmetic"};
+  std::string seen;
+  options.on_pass = [&](std::string_view pass, const Graph&) { seen += std::string(pass) + " "; };
+  ASSERT_TRUE(RunCodegenPasses(ConvNorm(), options, {}).ok());
+  EXPECT_EQ(seen, "recurrent_products pointwise_tables widen_integers fuse_groups ");
+  const auto names = CodegenSwitches();
+  EXPECT_EQ(std::count(names.begin(), names.end(), "integer_arithmetic"), 1);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "requantize"), 0);
 }
 
 TEST(PipelineTest, StopsAfterAPassAndReportsEachOnTheWay) {
@@ -41,8 +64,8 @@ TEST(PipelineTest, StopsAfterAPassAndReportsEachOnTheWay) {
 
 // Those that codegen runs are not part of it, unless they are asked for.
 TEST(PipelineTest, GoesOnToCodegensPassesIfAsked) {
-  for (const char* name : {"", "fold_dequantized", "integer_arithmetic", "pointwise_tables",
-                           "widen_integers", "fuse_groups"}) {
+  for (const char* name : {"", "sink_dequantize", "requantize", "fold_dequantized",
+                           "pointwise_tables", "widen_integers", "fuse_groups"}) {
     PassOptions options;
     options.stop_after = name;
     std::vector<std::string> seen;
@@ -65,7 +88,9 @@ TEST(PipelineTest, CodegenRunsItsPassesByLevelAndPurpose) {
     EXPECT_TRUE(RunCodegenPasses(ConvNorm(), options, {}).ok());
     return names;
   };
-  const std::string integers = "recurrent_products integer_arithmetic pointwise_tables ";
+  const std::string integers =
+      "recurrent_products sink_dequantize average_integers cancel_quantize signed_weights "
+      "integer_products weight_only_products requantize fold_dequantized pointwise_tables ";
   EXPECT_EQ(seen(3, false), integers + "widen_integers fuse_groups");
   EXPECT_EQ(seen(0, false), integers + "widen_integers");
   EXPECT_EQ(seen(2, true), "fold_dequantized widen_integers");
@@ -77,6 +102,20 @@ TEST(PipelineTest, UnknownNamesListTheKnownOnes) {
   const auto result = RunPipeline(ConvNorm(), options, {});
   EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(MessageOf(result.status()).find("fold_constants"), std::string::npos);
+}
+
+// A group is skipped as a whole, and is no place to stop.
+TEST(PipelineTest, NamesToSkipAndToStopAfterDiffer) {
+  for (const auto& [skip, stop, problem] :
+       {std::tuple("requantize", "", "to skip"),
+        std::tuple("", "integer_arithmetic", "to stop after")}) {
+    PassOptions options;
+    if (*skip != 0) options.disabled = {skip};
+    options.stop_after = stop;
+    const auto result = RunPipeline(ConvNorm(), options, {});
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(MessageOf(result.status()).find(problem), std::string::npos) << result.status();
+  }
 }
 
 TEST(PipelineTest, CancellationEndsIt) {

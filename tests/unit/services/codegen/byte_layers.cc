@@ -5,7 +5,7 @@
 #include <functional>
 #include <random>
 
-#include "common/passes/pass.h"
+#include "tests/unit/common/passes/pass_test_util.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
 namespace quench::codegen {
@@ -220,8 +220,7 @@ std::vector<Graph> ByteFunctions() {
 }
 
 Graph InIntegers(const Graph& graph) {
-  const absl::StatusOr<Graph> result =
-      passes::RunPass(*passes::FindPass("integer_arithmetic"), graph, {}, {});
+  const absl::StatusOr<Graph> result = passes::RunIntegerPasses(graph);
   EXPECT_TRUE(result.ok()) << result.status();
   if (!result.ok()) return graph;
   for (const Node& node : result->nodes) {

@@ -44,7 +44,7 @@ Graph ByteGraph(const ByteLayer& layer);
 // Pointwise functions and averages from bytes to bytes, alone and between layers: one node of
 // integers each.
 std::vector<Graph> ByteFunctions();
-// What the graph means in integers: after integer_arithmetic, which must have taken the layer.
+// What the graph means in integers: after the passes on integers, which must have taken the layer.
 Graph InIntegers(const Graph& graph);
 // Integers over their whole range, both ends often.
 std::vector<Tensor> ByteInputs(const Graph& graph, uint32_t seed = 1);

@@ -1,3 +1,4 @@
+// What codegen's passes on integers make of quantized graphs together; each alone has its case.
 #include <tuple>
 
 #include "common/ops/evaluate.h"
@@ -46,10 +47,10 @@ struct Quantized {
   }
 };
 
-// After the pass, and at most `steps` apart in outputs that are `step` wide: the last rounding may
+// After the passes, and at most `steps` apart in outputs that are `step` wide: the last rounding may
 // fall to the other side.
 Graph Integers(const Graph& before, double step) {
-  const absl::StatusOr<Graph> after = RunPass(*FindPass("integer_arithmetic"), before, {}, {});
+  const absl::StatusOr<Graph> after = RunIntegerPasses(before);
   EXPECT_TRUE(after.ok()) << after.status();
   if (!after.ok()) return before;
   const std::vector<Tensor> inputs = testing::RandomInputsFor(before, 3);
@@ -74,7 +75,7 @@ const Node* Find(const Graph& graph, const std::string& op) {
   return nullptr;
 }
 
-TEST(IntegerArithmeticTest, AConvolutionBetweenIntegers) {
+TEST(IntegerPassesTest, AConvolutionBetweenIntegers) {
   Quantized q({1, 3, 8, 8});
   const ValueId conv = Add(q.graph, "Conv", {q.Pair(q.x, 0.01F, -5), q.Kernel({8, 3, 3, 3}, 0)});
   q.graph.outputs = {q.Pair(Add(q.graph, "Relu", {conv}), 0.02F, -128)};
@@ -90,7 +91,7 @@ TEST(IntegerArithmeticTest, AConvolutionBetweenIntegers) {
   }
 }
 
-TEST(IntegerArithmeticTest, ResidualsAndClipsAreScaledAlong) {
+TEST(IntegerPassesTest, ResidualsAndClipsAreScaledAlong) {
   Quantized q({1, 4, 6, 6});
   const ValueId x = q.Pair(q.x, 0.01F, 3);
   const ValueId conv = Add(q.graph, "Conv", {x, q.Kernel({4, 4, 1, 1}, 0)});
@@ -106,7 +107,7 @@ TEST(IntegerArithmeticTest, ResidualsAndClipsAreScaledAlong) {
                   0.6F / 0.005F);
 }
 
-TEST(IntegerArithmeticTest, LimitsWhereIntegersEndAreTheirs) {
+TEST(IntegerPassesTest, LimitsWhereIntegersEndAreTheirs) {
   for (const auto& [zero, limit, stays] :
        {std::tuple(-128, 1.275F, 0), std::tuple(-128, 1.2F, 1), std::tuple(-100, 1.14F, 1)}) {
     Quantized q({1, 4, 6, 6});
@@ -121,7 +122,7 @@ TEST(IntegerArithmeticTest, LimitsWhereIntegersEndAreTheirs) {
   }
 }
 
-TEST(IntegerArithmeticTest, OtherReadersKeepTheScale) {
+TEST(IntegerPassesTest, OtherReadersKeepTheScale) {
   Quantized q({1, 4, 6, 6});
   const ValueId conv = Add(q.graph, "Conv", {q.Pair(q.x, 0.01F, 3), q.Kernel({4, 4, 1, 1}, 0)});
   q.graph.outputs = {q.Pair(conv, 0.02F, 0), Add(q.graph, "Sigmoid", {conv})};
@@ -130,7 +131,7 @@ TEST(IntegerArithmeticTest, OtherReadersKeepTheScale) {
   EXPECT_LE(Difference(q.graph, after), 0.02);
 }
 
-TEST(IntegerArithmeticTest, ProductsOfMatrices) {
+TEST(IntegerPassesTest, ProductsOfMatrices) {
   Quantized q({4, 16});
   std::vector<float> bias(10);
   for (size_t i = 0; i < bias.size(); ++i) bias[i] = 0.01F * static_cast<float>(i);
@@ -146,7 +147,7 @@ TEST(IntegerArithmeticTest, ProductsOfMatrices) {
 }
 
 // Attention, turned keys included.
-TEST(IntegerArithmeticTest, ProductsOfTwoComputedSides) {
+TEST(IntegerPassesTest, ProductsOfTwoComputedSides) {
   Quantized q({2, 3, 5, 27});
   const ValueId keys = Add(q.graph, "Transpose", {q.Pair(q.x, 0.01F, 3)},
                            {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
@@ -165,18 +166,18 @@ TEST(IntegerArithmeticTest, ProductsOfTwoComputedSides) {
 }
 
 // Nobody knows how many terms the sums have, or there are too many.
-TEST(IntegerArithmeticTest, ComputedSidesWhoseSumsMayOverflowStayInFloat) {
+TEST(IntegerPassesTest, ComputedSidesWhoseSumsMayOverflowStayInFloat) {
   for (const bool known : {true, false}) {
     Quantized q({4});
     const Dim depth =
         known ? Dim(40000) : Dim::OfSymbol(q.graph.symbols->AddInput("depth", {1, 1}));
     const ValueId a = q.Input("a", {2, depth}), b = q.Input("b", {depth, 2});
     q.graph.outputs = {Add(q.graph, "MatMul", {q.Pair(a, 0.01F, -128), q.Pair(b, 0.01F, 127)})};
-    EXPECT_EQ(CountOps(After("integer_arithmetic", q.graph), "MatMul"), 1) << known;
+    EXPECT_EQ(CountOps(AfterIntegers(q.graph), "MatMul"), 1) << known;
   }
 }
 
-TEST(IntegerArithmeticTest, WhatMovesWorksOnIntegers) {
+TEST(IntegerPassesTest, WhatMovesWorksOnIntegers) {
   Quantized q({1, 4, 8, 8});
   const ValueId x = q.Pair(q.x, 0.01F, 3);
   const ValueId pooled =
@@ -192,7 +193,7 @@ TEST(IntegerArithmeticTest, WhatMovesWorksOnIntegers) {
   EXPECT_EQ(after.value(pool->outputs[0]).type.dtype, DataType::kI8);
 }
 
-TEST(IntegerArithmeticTest, AveragesBetweenIntegers) {
+TEST(IntegerPassesTest, AveragesBetweenIntegers) {
   const std::vector<int64_t> two = {2, 2};
   for (const char* op : {"AveragePool", "GlobalAveragePool", "ReduceMean"}) {
     Quantized q({2, 3, 6, 8});
@@ -211,7 +212,7 @@ TEST(IntegerArithmeticTest, AveragesBetweenIntegers) {
   }
 }
 
-TEST(IntegerArithmeticTest, AveragesOfOtherFormsStayInFloat) {
+TEST(IntegerPassesTest, AveragesOfOtherFormsStayInFloat) {
   Quantized q({2, 3, 6, 8});
   const ValueId x = q.Pair(q.x, 0.01F, 3);
   const auto mean = [&](std::vector<int64_t> axes) {
@@ -227,17 +228,17 @@ TEST(IntegerArithmeticTest, AveragesOfOtherFormsStayInFloat) {
 }
 
 // The sum of so many bytes might not fit i32; the graph is not run.
-TEST(IntegerArithmeticTest, AveragesOfAnySizeStayInFloat) {
+TEST(IntegerPassesTest, AveragesOfAnySizeStayInFloat) {
   Quantized q({1, 1, 4, 4});
   const Dim n = Dim::OfSymbol(q.graph.symbols->AddInput("n", {0, 2}));
   q.graph.value(q.x).type = Type::Tensor(DataType::kF32, {1, 1, n, 4});
   q.graph.outputs = {q.Q(Add(q.graph, "GlobalAveragePool", {q.Pair(q.x, 0.01F, 3)}), 0.01F, 0)};
-  const auto after = RunPass(*FindPass("integer_arithmetic"), q.graph, {}, {});
+  const auto after = RunIntegerPasses(q.graph);
   ASSERT_TRUE(after.ok()) << after.status();
   EXPECT_EQ(CountOps(*after, "q.average_pool"), 0);
 }
 
-TEST(IntegerArithmeticTest, ATransposedKernelIsStillOne) {
+TEST(IntegerPassesTest, ATransposedKernelIsStillOne) {
   Quantized q({4, 16});
   const ValueId w =
       Add(q.graph, "Transpose", {q.Kernel({6, 16}, 0)}, {{"perm", std::vector<int64_t>{1, 0}}});
@@ -247,7 +248,7 @@ TEST(IntegerArithmeticTest, ATransposedKernelIsStillOne) {
   EXPECT_EQ(CountOps(after, "Transpose"), 0);
 }
 
-TEST(IntegerArithmeticTest, LinearOperatorsAreWhatTheyStandFor) {
+TEST(IntegerPassesTest, LinearOperatorsAreWhatTheyStandFor) {
   Quantized q({1, 2, 5, 5});
   const auto u8 = [&](uint8_t value) {
     return q.graph.AddConstant("zero", Tensor::Of(DataType::kU8, {}, std::vector<uint8_t>{value}));
@@ -286,7 +287,7 @@ TEST(IntegerArithmeticTest, LinearOperatorsAreWhatTheyStandFor) {
 }
 
 // Shares add up to 1, however many there are.
-TEST(IntegerArithmeticTest, SharesOfAnyNumberFit) {
+TEST(IntegerPassesTest, SharesOfAnyNumberFit) {
   for (const int64_t axis : {-1, 1, 0}) {
     Quantized q({4});
     const Dim depth = Dim::OfSymbol(q.graph.symbols->AddInput("depth", {1, 1}));
@@ -295,11 +296,11 @@ TEST(IntegerArithmeticTest, SharesOfAnyNumberFit) {
     q.graph.outputs = {
         Add(q.graph, "MatMul", {q.Pair(shares, 1 / 255.0F, -128), q.Pair(b, 0.01F, 3)})};
     const int expected = axis == 0 ? 0 : 1;
-    EXPECT_EQ(CountOps(After("integer_arithmetic", q.graph), "MatMulInteger"), expected) << axis;
+    EXPECT_EQ(CountOps(AfterIntegers(q.graph), "MatMulInteger"), expected) << axis;
   }
 }
 
-TEST(IntegerArithmeticTest, DynamicRangesAreAFactor) {
+TEST(IntegerPassesTest, DynamicRangesAreAFactor) {
   Quantized q({2, 16});
   const NodeId dynamic = q.graph.AddNode("DynamicQuantizeLinear", "dynamic", {q.x}, 3);
   const std::vector<ValueId> parts = q.graph.node(dynamic).outputs;
@@ -314,7 +315,7 @@ TEST(IntegerArithmeticTest, DynamicRangesAreAFactor) {
   EXPECT_EQ(CountOps(after, "DequantizeLinear"), 0);
 }
 
-TEST(IntegerArithmeticTest, DynamicRangesOfBothSidesAreFactors) {
+TEST(IntegerPassesTest, DynamicRangesOfBothSidesAreFactors) {
   Quantized q({4, 4});
   const auto dynamic = [&](ValueId value) {
     const NodeId node = q.graph.AddNode("DynamicQuantizeLinear", "dynamic", {value}, 3);
@@ -332,7 +333,7 @@ TEST(IntegerArithmeticTest, DynamicRangesOfBothSidesAreFactors) {
   EXPECT_EQ(CountOps(after, "DequantizeLinear"), 0);
 }
 
-TEST(IntegerArithmeticTest, WeightsAround128AreSigned) {
+TEST(IntegerPassesTest, WeightsAround128AreSigned) {
   Quantized q({2, 8});
   Tensor weights = Tensor::Zeros(DataType::kU8, {8, 3});
   for (int64_t i = 0; i < weights.size(); ++i)
@@ -349,7 +350,7 @@ TEST(IntegerArithmeticTest, WeightsAround128AreSigned) {
   EXPECT_EQ(product->inputs.size(), 3u);
 }
 
-TEST(IntegerArithmeticTest, BiasesOfOtherFormsStayInFloat) {
+TEST(IntegerPassesTest, BiasesOfOtherFormsStayInFloat) {
   // One that is computed while running, and a column, which is added to rows.
   for (const bool column : {false, true}) {
     Quantized q({8, 16});
@@ -371,7 +372,7 @@ TEST(IntegerArithmeticTest, BiasesOfOtherFormsStayInFloat) {
   }
 }
 
-TEST(IntegerArithmeticTest, AScaleThatMayBeNegativeStaysBeforeMaxPool) {
+TEST(IntegerPassesTest, AScaleThatMayBeNegativeStaysBeforeMaxPool) {
   Quantized q({1, 2, 4, 4});
   const ValueId scale = q.graph.AddInput("s", Type::Tensor(DataType::kF32, {}));
   const ValueId real = Add(q.graph, "DequantizeLinear", {q.Q(q.x, 0.01F, 3), scale, q.Zero(3)});
@@ -381,7 +382,7 @@ TEST(IntegerArithmeticTest, AScaleThatMayBeNegativeStaysBeforeMaxPool) {
   EXPECT_EQ(after.value(Find(after, "MaxPool")->outputs[0]).type.dtype, DataType::kF32);
 }
 
-TEST(IntegerArithmeticTest, WhatMovesKeepsItsName) {
+TEST(IntegerPassesTest, WhatMovesKeepsItsName) {
   Quantized q({1, 2, 4, 4});
   const ValueId pooled = Add(q.graph, "MaxPool", {q.Pair(q.x, 0.01F, 3)},
                              {{"kernel_shape", std::vector<int64_t>{2, 2}}}, "pool");
@@ -399,7 +400,7 @@ TEST(FoldConstantsTest, DequantizedConstantsWaitForIntegersOnly) {
   }
 }
 
-TEST(IntegerArithmeticTest, SumsThatOverflowStayInFloat) {
+TEST(IntegerPassesTest, SumsThatOverflowStayInFloat) {
   Quantized q({1, 70000});
   Tensor integers = Tensor::Zeros(DataType::kI8, {70000, 1});
   for (int64_t i = 0; i < integers.size(); ++i) integers.mutable_bytes()[i] = std::byte{127};
@@ -412,7 +413,7 @@ TEST(IntegerArithmeticTest, SumsThatOverflowStayInFloat) {
   EXPECT_EQ(CountOps(after, "DequantizeLinear"), 1);  // not the weights: who reads them does that
 }
 
-TEST(IntegerArithmeticTest, SmallWeightsOfFloatProductsBecomeFloats) {
+TEST(IntegerPassesTest, SmallWeightsOfFloatProductsBecomeFloats) {
   for (const int64_t k : {8, 512}) {
     ValueId x;
     Graph graph = ImageGraph(&x, {2, k});
