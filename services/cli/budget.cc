@@ -11,6 +11,7 @@
 #include "common/base/status.h"
 #include "services/cli/labels.h"
 #include "services/codegen/codegen.h"
+#include "services/quantizer/quantize.h"
 #include "services/quantizer/switches.h"
 
 namespace quench::cli {

@@ -9,6 +9,7 @@
 
 #include "services/cli/options.h"
 #include "services/quantizer/select.h"
+#include "services/quantizer/statistics.h"
 
 namespace quench::cli {
 

@@ -8,6 +8,7 @@
 
 #include "common/base/status.h"
 #include "services/quantizer/equalize.h"
+#include "services/quantizer/methods/method.h"
 #include "services/quantizer/split_outliers.h"
 #include "services/quantizer/split_tensors.h"
 

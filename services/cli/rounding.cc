@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "common/base/status.h"
+#include "services/quantizer/adapt_rounding.h"
 
 namespace quench::cli {
 

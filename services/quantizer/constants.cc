@@ -10,9 +10,9 @@ namespace quench::quantizer {
 namespace {
 
 // Position along `axis` of a row-major element: one channel for axis -1.
-class Channels {
+class ChannelIndex {
  public:
-  Channels(const Tensor& tensor, int axis) {
+  ChannelIndex(const Tensor& tensor, int axis) {
     if (axis < 0) return;
     count_ = tensor.dims()[static_cast<size_t>(axis)];
     inner_ = 1;
@@ -68,7 +68,7 @@ void StoreInteger(Tensor& tensor, int64_t index, int32_t value) {
 absl::StatusOr<QuantizedConstant> QuantizeKernel(const Tensor& kernel, int axis,
                                                  const Scheme& scheme) {
   QUENCH_RETURN_IF_ERROR(CheckFinite(kernel));
-  const Channels channels(kernel, axis);
+  const ChannelIndex channels(kernel, axis);
   const std::span<const float> values = kernel.as<float>();
   std::vector<double> largest(static_cast<size_t>(channels.count()), 0);
   for (size_t i = 0; i < values.size(); ++i) {
@@ -197,7 +197,7 @@ absl::StatusOr<QuantizedConstant> QuantizeBias(const Tensor& bias, float input_s
 std::vector<double> ExpectedShift(const Tensor& kernel, const QuantizedConstant& quantized,
                                   int axis, const KernelLayout& layout,
                                   std::span<const double> input_means) {
-  const Channels channels(kernel, axis);
+  const ChannelIndex channels(kernel, axis);
   const std::span<const float> real = kernel.as<float>();
   const std::span<const float> scale = quantized.scale.as<float>();
   const int64_t per_group = layout.inputs / layout.groups;
@@ -221,7 +221,7 @@ std::vector<double> ExpectedShift(const Tensor& kernel, const QuantizedConstant&
 double LargestAccumulator(const QuantizedConstant& kernel, int axis, int64_t outputs,
                           const std::function<int64_t(int64_t)>& output_of, const Affine& input,
                           const Tensor* bias) {
-  const Channels channels(kernel.integers, axis);
+  const ChannelIndex channels(kernel.integers, axis);
   std::vector<double> sums(static_cast<size_t>(outputs), 0);
   for (int64_t i = 0; i < kernel.integers.size(); ++i) {
     const int64_t zero = kernel.zero_point.IntAt(static_cast<int64_t>(channels.of(i)));

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "common/ir/graph.h"
-#include "services/quantizer/quantize.h"
+#include "services/quantizer/options.h"
+#include "services/quantizer/report.h"
+#include "services/quantizer/statistics.h"
 
 namespace quench::quantizer {
 

@@ -4,84 +4,13 @@
 
 #include <absl/status/statusor.h>
 
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "common/base/context.h"
 #include "common/ir/graph.h"
-#include "common/passes/pass.h"
-#include "services/quantizer/methods/method.h"
+#include "services/quantizer/options.h"
+#include "services/quantizer/report.h"
 #include "services/quantizer/statistics.h"
 
 namespace quench::quantizer {
-
-struct Rounding;  // rounding.h
-
-// Where the ranges of activations come from.
-enum class RangeSource : uint8_t {
-  kStatic,   // statistics of calibration; all that are needed must be there
-  kDynamic,  // each run's own extrema, always asymmetric u8 (ONNX's DynamicQuantizeLinear)
-  kAny,      // statistics where there are any, else as kDynamic
-  kWeights,  // none: activations stay in float, and only weights become integers (weight_only.h)
-};
-
-struct QuantizeOptions {
-  DataType activation_dtype = DataType::kI8;  // i8 or u8
-  // i8 or u8, of weights alone also i4 or u4; undefined: that of activations
-  DataType kernel_dtype = DataType::kUndefined;
-  DataType bias_dtype = DataType::kI32;  // i32, or i8, which costs accuracy
-  bool per_channel = false;              // kernels: a scale for each output channel
-  // Of weights alone: so many that are summed share a scale; 0: all of an output channel. Absent: 32
-  // of four bits, 0 of eight.
-  std::optional<int64_t> block_size;
-  bool symmetric = false;     // activations; kernels always are
-  bool power_of_two = false;  // scales
-  // Biases of Conv and Gemm take back what rounding the kernel adds to the mean of each output
-  // channel; needs statistics of their inputs.
-  bool bias_correction = false;
-  std::string method;      // "": the catalogue's first
-  double percentile = 99;  // of that method
-  RangeSource source = RangeSource::kAny;
-  // Nodes by name, or `op:NAME` for all of one operator; `*`, `?` and [] as in the shell. With
-  // include, only what it names; exclude goes before it. A node stands for those in its bodies too. A
-  // pattern that fits nothing is an error.
-  std::vector<std::string> include, exclude;
-  // Nodes that stay in float for other reasons, by the names that switches have: node -> why.
-  std::map<std::string, std::string> kept;
-  // Of AdaptRounding for this module and these options; null: weights become the nearest integers.
-  std::shared_ptr<const Rounding> rounding;
-  // Makes a module for trials (switches.h) instead.
-  bool switches = false;
-  passes::PassOptions passes;  // of fuse_groups: integers stand between groups, not inside
-};
-
-struct LayerChoice {
-  std::string node, op;
-  bool quantized = false;
-  std::string reason;  // why it stays in float
-};
-
-struct QuantizeReport {
-  std::vector<LayerChoice> layers;  // every convolution and matrix product, in order
-  int static_values = 0;            // activations with fixed ranges
-  int dynamic_values = 0;           // activations with ranges of each run
-  int weights = 0;                  // constants that are integers now
-  int corrected_biases = 0;
-  int adapted_kernels = 0;  // constants among `weights` whose rounding was adapted
-  std::vector<std::string> warnings;
-};
-
-struct QuantizedModule {
-  Graph graph;  // stage `quantized`
-  QuantizeReport report;
-};
-
-// A copy with types inferred anew, for a module may come from anywhere. INVALID_ARGUMENT: options that
-// mean nothing (all named), or a module that is none; FAILED_PRECONDITION: quantized already.
-absl::StatusOr<Graph> CheckedForQuantization(const Graph& graph, const QuantizeOptions& options);
 
 // `graph` is at stage `canonical`, after the passes; `statistics` (null: none) are those of this
 // very graph. FAILED_PRECONDITION: already quantized, statistics or rounding of another module or other

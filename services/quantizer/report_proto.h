@@ -2,7 +2,7 @@
 #pragma once
 
 #include "quench/quantizer/v1/quantizer.pb.h"
-#include "services/quantizer/quantize.h"
+#include "services/quantizer/report.h"
 
 namespace quench::quantizer {
 

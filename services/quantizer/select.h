@@ -11,7 +11,7 @@
 #include "common/base/context.h"
 #include "common/ir/graph.h"
 #include "common/runner/samples.h"
-#include "services/quantizer/quantize.h"
+#include "services/quantizer/options.h"
 
 namespace quench::quantizer {
 

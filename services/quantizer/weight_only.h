@@ -5,7 +5,8 @@
 
 #include <string>
 
-#include "services/quantizer/quantize.h"
+#include "services/quantizer/options.h"
+#include "services/quantizer/report.h"
 
 namespace quench::quantizer {
 

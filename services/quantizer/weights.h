@@ -9,7 +9,7 @@
 #include "common/base/context.h"
 #include "common/ir/graph.h"
 #include "services/quantizer/constants.h"
-#include "services/quantizer/quantize.h"
+#include "services/quantizer/options.h"
 
 namespace quench::quantizer {
 

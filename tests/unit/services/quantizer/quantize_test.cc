@@ -9,6 +9,7 @@
 #include "common/ir/verify.h"
 #include "common/ops/evaluate.h"
 #include "services/quantizer/calibrate.h"
+#include "services/quantizer/methods/method.h"
 #include "tests/support/graphs.h"
 #include "tests/support/matchers.h"
 #include "tests/unit/services/quantizer/support.h"

@@ -1,6 +1,4 @@
 // Adaptive rounding: what layers read, the search, and what comes of it.
-#include "services/quantizer/rounding.h"
-
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
@@ -12,9 +10,11 @@
 #include "common/ir/hash.h"
 #include "common/ops/evaluate.h"
 #include "services/codegen/codegen.h"
+#include "services/quantizer/adapt_rounding.h"
 #include "services/quantizer/calibrate.h"
 #include "services/quantizer/flips.h"
 #include "services/quantizer/layer_inputs.h"
+#include "services/quantizer/quantize.h"
 #include "services/quantizer/rounding_file.h"
 #include "services/quantizer/weights.h"
 #include "tests/support/graphs.h"

@@ -8,6 +8,7 @@
 #include "common/ir/verify.h"
 #include "common/ops/evaluate.h"
 #include "services/codegen/codegen.h"
+#include "services/quantizer/quantize.h"
 #include "services/quantizer/selection_file.h"
 #include "services/quantizer/switches.h"
 #include "tests/support/graphs.h"

@@ -12,6 +12,7 @@
 #include "common/ir/verify.h"
 #include "common/ops/op.h"
 #include "services/quantizer/constants.h"
+#include "services/quantizer/quantize.h"
 #include "services/quantizer/rounding.h"
 #include "services/quantizer/switches.h"
 #include "services/quantizer/weights.h"
