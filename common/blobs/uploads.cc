@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 
 #include "common/base/status.h"
 #include "common/blobs/digest.h"
@@ -97,6 +98,15 @@ namespace {
 using internal::UploadFile;
 
 constexpr size_t kIdleFiles = 64;  // that stay open between two writers, with their running hash
+
+// What a file's name says that it will have.
+uint64_t SizeInName(const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
+  uint64_t size = 0;
+  const char* const begin = name.data() + name.rfind('-') + 1;
+  std::from_chars(begin, name.data() + name.size(), size);
+  return size;
+}
 
 absl::Status CheckNames(const std::string& upload_id, const BlobId& id) {
   if (!IsUploadId(upload_id)) {
@@ -192,9 +202,10 @@ absl::Status Upload::Finish() {
 }
 
 absl::StatusOr<std::unique_ptr<Uploads>> Uploads::Open(std::shared_ptr<LocalBlobStore> store,
-                                                       std::chrono::seconds keep) {
+                                                       std::chrono::seconds keep,
+                                                       uint64_t max_bytes) {
   QUENCH_RETURN_IF_ERROR(blobs::MakeFolders(store->root() / "uploads"));
-  return std::unique_ptr<Uploads>(new Uploads(std::move(store), keep));
+  return std::unique_ptr<Uploads>(new Uploads(std::move(store), keep, max_bytes));
 }
 
 Uploads::~Uploads() = default;
@@ -252,7 +263,13 @@ absl::StatusOr<std::unique_ptr<Upload>> Uploads::Begin(const std::string& upload
     return absl::AbortedError("the upload has just ended, ask for its status");
   }
   if (!file->ready) {
-    if (absl::Status opened = file->Open(store_->space().get()); !opened.ok()) {
+    absl::Status opened;
+    {
+      const std::lock_guard opening(opening_);
+      opened = MakeRoom(*file);
+      if (opened.ok()) opened = file->Open(store_->space().get());
+    }
+    if (!opened.ok()) {
       file->gone = true;
       const std::lock_guard uploads_lock(mutex_);
       files_.erase(path.filename().string());
@@ -261,6 +278,38 @@ absl::StatusOr<std::unique_ptr<Upload>> Uploads::Begin(const std::string& upload
   }
   ::futimens(file->fd.get(), nullptr);  // it waits from now
   return upload;
+}
+
+absl::Status Uploads::MakeRoom(const File& file) {
+  if (max_bytes_ == BlobSpace::kNoLimit) return absl::OkStatus();
+  std::vector<blobs::StoredFile> others = blobs::ListFiles(store_->root() / "uploads");
+  std::erase_if(others, [&](const blobs::StoredFile& each) { return each.path == file.path; });
+  std::sort(others.begin(), others.end(), blobs::UsedBefore);
+  uint64_t bytes = file.id.size;
+  for (const blobs::StoredFile& each : others) bytes += SizeInName(each.path);
+  for (const blobs::StoredFile& each : others) {
+    if (bytes <= max_bytes_) return absl::OkStatus();
+    if (DropIdle(each.path, each.reserved)) bytes -= SizeInName(each.path);
+  }
+  if (bytes <= max_bytes_) return absl::OkStatus();
+  return absl::ResourceExhaustedError(fmt::format(
+      "unfinished uploads: with blob `{}` of {} bytes they would be {} bytes, at most {} "
+      "of one tenant are taken",
+      file.id.hash, file.id.size, bytes, max_bytes_));
+}
+
+// Whether nobody writes it, and it is gone.
+bool Uploads::DropIdle(const std::filesystem::path& path, uint64_t reserved) {
+  const std::lock_guard lock(mutex_);
+  const auto found = files_.find(path.filename().string());
+  if (found != files_.end()) {
+    if (found->second->has_writer) return false;
+    found->second->gone = true;
+    files_.erase(found);
+  }
+  if (::unlink(path.c_str()) != 0) return false;
+  if (store_->space() != nullptr) store_->space()->Give(reserved);
+  return true;
 }
 
 void Uploads::Leave(const std::shared_ptr<File>& file, uint64_t turn) {
@@ -304,16 +353,7 @@ int Uploads::DropExpired() {
   const time_t now = ::time(nullptr);
   for (const blobs::StoredFile& each : blobs::ListFiles(store_->root() / "uploads")) {
     if (now - each.used.tv_sec <= keep_.count()) continue;
-    const std::lock_guard lock(mutex_);
-    const auto found = files_.find(each.path.filename().string());
-    if (found != files_.end()) {
-      if (found->second->has_writer) continue;
-      found->second->gone = true;
-      files_.erase(found);
-    }
-    if (::unlink(each.path.c_str()) != 0) continue;
-    if (store_->space() != nullptr) store_->space()->Give(each.reserved);
-    ++dropped;
+    if (DropIdle(each.path, each.reserved)) ++dropped;
   }
   return dropped;
 }

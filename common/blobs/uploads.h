@@ -56,9 +56,11 @@ class Upload {
 // is committed, and whose space is reserved. One process at a time. Thread-safe.
 class Uploads {
  public:
-  // `keep`: how long an upload waits for its next writer.
+  // `keep`: how long an upload waits for its next writer. `max_bytes`: of all unfinished ones; for
+  // more, those that wait are dropped, longest waiting first.
   static absl::StatusOr<std::unique_ptr<Uploads>> Open(
-      std::shared_ptr<LocalBlobStore> store, std::chrono::seconds keep = std::chrono::hours(1));
+      std::shared_ptr<LocalBlobStore> store, std::chrono::seconds keep = std::chrono::hours(1),
+      uint64_t max_bytes = BlobSpace::kNoLimit);
   ~Uploads();
 
   struct State {
@@ -70,7 +72,8 @@ class Uploads {
 
   // Takes over from the writer there may be, whose next call is ABORTED; its `on_taken_over` is
   // called, from this thread. After a restart, what is committed is hashed again here.
-  // RESOURCE_EXHAUSTED without space for the whole blob.
+  // RESOURCE_EXHAUSTED without space for the whole blob, or when it and those that have a writer are
+  // above `max_bytes`.
   absl::StatusOr<std::unique_ptr<Upload>> Begin(const std::string& upload_id, const BlobId& id,
                                                 std::function<void()> on_taken_over = {});
 
@@ -80,8 +83,10 @@ class Uploads {
  private:
   friend class Upload;
   using File = internal::UploadFile;
-  Uploads(std::shared_ptr<LocalBlobStore> store, std::chrono::seconds keep)
-      : store_(std::move(store)), keep_(keep) {}
+  Uploads(std::shared_ptr<LocalBlobStore> store, std::chrono::seconds keep, uint64_t max_bytes)
+      : store_(std::move(store)), keep_(keep), max_bytes_(max_bytes) {}
+  absl::Status MakeRoom(const File& file);
+  bool DropIdle(const std::filesystem::path& path, uint64_t reserved);
   std::filesystem::path PathOf(const std::string& upload_id, const BlobId& id) const;
   void Leave(const std::shared_ptr<File>& file, uint64_t turn);
   void Drop(const std::shared_ptr<File>& file);
@@ -89,6 +94,8 @@ class Uploads {
 
   const std::shared_ptr<LocalBlobStore> store_;
   const std::chrono::seconds keep_;
+  const uint64_t max_bytes_;
+  std::mutex opening_;  // before mutex_: one reservation after the other
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<File>> files_;  // by name; those with a writer, a few more
 };

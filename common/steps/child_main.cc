@@ -136,8 +136,10 @@ absl::StatusOr<std::string> Do(const Order& order, std::span<const Step> steps,
   QUENCH_RETURN_IF_ERROR(EnterSandbox(order.blobs(), order.scratch()));
   // Where libraries look for a place for temporary files.
   if (::setenv("TMPDIR", order.scratch().c_str(), 1) != 0) return Internal("no environment");
-  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> blobs,
-                          LocalBlobStore::Open(order.blobs(), nullptr));
+  QUENCH_ASSIGN_OR_RETURN(
+      const std::shared_ptr<LocalBlobStore> blobs,
+      LocalBlobStore::Open(order.blobs(), std::make_shared<BlobSpace>(
+                                              BlobSpace::kNoLimit, DefaultReserve(order.blobs()))));
   StepContext context(std::make_shared<CancelToken>(),
                       [&reporter](const Progress& progress) { reporter.Report(progress); });
   context.set_request_id(order.request_id());

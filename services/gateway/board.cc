@@ -37,34 +37,4 @@ void Board::Remove(const std::string& id) {
   entries_.erase(id);
 }
 
-bool Pins::IsPinned(const std::string& hash) const {
-  const std::lock_guard lock(mutex_);
-  return counts_.contains(hash);
-}
-
-void Pins::Add(const std::string& owner, const std::vector<std::string>& hashes) {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::string>& owned = owners_[owner];
-  for (const std::string& hash : hashes) {
-    owned.push_back(hash);
-    ++counts_[hash];
-  }
-}
-
-void Pins::Remove(const std::string& owner) {
-  const std::lock_guard lock(mutex_);
-  const auto found = owners_.find(owner);
-  if (found == owners_.end()) return;
-  for (const std::string& hash : found->second) {
-    const auto count = counts_.find(hash);
-    if (--count->second == 0) counts_.erase(count);
-  }
-  owners_.erase(found);
-}
-
-size_t Pins::size() const {
-  const std::lock_guard lock(mutex_);
-  return counts_.size();
-}
-
 }  // namespace quench::gateway

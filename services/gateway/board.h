@@ -1,5 +1,4 @@
-// Where the engine pins up what readers may see: the live workflows, and the blobs that they need.
-// Readers never wait for the engine.
+// Where the engine pins up what readers may see: the live workflows. Readers never wait for it.
 #pragma once
 
 #include <map>
@@ -38,21 +37,6 @@ class Board {
   };
   mutable std::mutex mutex_;
   std::map<std::string, Entry> entries_;
-};
-
-// Blobs that must stay, by whom they are needed.
-class Pins {
- public:
-  bool IsPinned(const std::string& hash) const;
-  // Adds to what `owner` needs.
-  void Add(const std::string& owner, const std::vector<std::string>& hashes);
-  void Remove(const std::string& owner);
-  size_t size() const;
-
- private:
-  mutable std::mutex mutex_;
-  std::map<std::string, std::vector<std::string>> owners_;
-  std::map<std::string, int> counts_;
 };
 
 }  // namespace quench::gateway

@@ -141,7 +141,13 @@ absl::Status Engine::Recover(const NeedsOf& needs_of) {
       Adopt(std::move(*shared), bytes, true);
     });
   }
-  return absl::OkStatus();
+  return store_.ForEachEnded([this](const v1::Workflow& ended) {
+    if (!ended.has_outputs_expire_time()) return;
+    std::vector<BlobId> outputs;
+    for (const v1::Step& step : ended.steps()) AddOutputs(step, &outputs);
+    pins_.KeepPromised(IdOf(ended.name()), ended.tenant(), outputs,
+                       Microseconds(ended.outputs_expire_time()));
+  });
 }
 
 void Engine::Create(StoredWorkflow workflow, int64_t bytes, Done done) {
@@ -336,6 +342,21 @@ void Engine::EndIfDone(const WorkflowPtr& workflow) {
   const int64_t now = loop_.UnixMicroseconds();
   *header.mutable_end_time() = TimestampOf(now);
   *header.mutable_expire_time() = TimestampOf(now + options_.keep_workflows.count() * 1000);
+  if (!cancelled) KeepOutputs(*workflow);
+}
+
+void Engine::KeepOutputs(LiveWorkflow& workflow) {
+  v1::Workflow& header = workflow.header;
+  std::vector<BlobId> outputs;
+  for (const LiveStep& step : workflow.steps) AddOutputs(*step.value, &outputs);
+  if (pins_.Keep(workflow.id, header.tenant(), outputs, Microseconds(header.expire_time()))) {
+    *header.mutable_outputs_expire_time() = header.expire_time();
+  } else {
+    spdlog::warn(
+        "workflow={} its outputs stay only as long as there is room: tenant `{}` is at "
+        "its limit of kept outputs",
+        workflow.id, header.tenant());
+  }
 }
 
 void Engine::SetState(LiveWorkflow& workflow, v1::State state) {
@@ -442,6 +463,7 @@ void Engine::Watch() {
 }
 
 void Engine::ExpireOld() {
+  pins_.Expire(loop_.UnixMicroseconds());
   store_.Expire(loop_.UnixMicroseconds(), [](const absl::Status& status) {
     if (!status.ok()) spdlog::error("workflows cannot be expired: {}", MessageOf(status));
   });

@@ -13,6 +13,7 @@
 #include "services/gateway/fair_queue.h"
 #include "services/gateway/live_workflow.h"
 #include "services/gateway/loop.h"
+#include "services/gateway/pins.h"
 #include "services/gateway/service_load.h"
 #include "services/gateway/step_runner.h"
 
@@ -100,6 +101,7 @@ class Engine {
   void CancelNow(const WorkflowPtr& workflow, const absl::Status& why);
   void EndInTime(const WorkflowPtr& workflow);
   void EndIfDone(const WorkflowPtr& workflow);
+  void KeepOutputs(LiveWorkflow& workflow);
   void Save(const WorkflowPtr& workflow);
   void OnSaved(const WorkflowPtr& workflow, const ViewPtr& view, const WorkflowUpdate& update,
                const absl::Status& status);

@@ -59,7 +59,8 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(const GatewayOptions& op
 }
 
 Gateway::Gateway(const GatewayOptions& options, std::unique_ptr<JobStore> store)
-    : store_(std::move(store)),
+    : pins_(options.keep),
+      store_(std::move(store)),
       runner_(std::make_unique<StepClient>(options.channels, options.put_blob, kStoringThreads,
                                            options.engine.registry)),
       engine_(std::make_unique<Engine>(options.engine, loop_, *store_, *runner_, board_, pins_)),

@@ -19,6 +19,7 @@ struct GatewayOptions {
   PutBlob put_blob;                  // stores results
   rpc::TokenList* tokens = nullptr;  // not owned; null: anybody may call
   EngineOptions engine;              // its registry is everybody's
+  KeepLimits keep;                   // of what workflows that have ended gave
   int threads = 8;                   // of short calls; they wait for commits
   int64_t max_workflow_bytes = kMaxWorkflowBytes;
   int max_watches = 1000;                       // calls at once that wait for a workflow
@@ -34,7 +35,8 @@ class Gateway {
 
   // For Server::Start; they live as long as this.
   std::vector<grpc::Service*> services();
-  // Whether queued or running workflows need a blob. Thread-safe.
+  // Whether a queued or running workflow needs a blob, or one that has ended gave it and it is kept.
+  // Thread-safe.
   bool IsPinned(const std::string& hash) const { return pins_.IsPinned(hash); }
 
   // When calls are refused: no step is started any more, those who watch or wait come back later.

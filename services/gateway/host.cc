@@ -30,7 +30,7 @@ absl::StatusOr<EvictionLimits> LimitsOf(const config::v1::BlobLimits& limits) {
   const int64_t high = limits.high_bytes() == 0 ? kDefaultHighBytes : limits.high_bytes();
   const int64_t low = limits.low_bytes() == 0 ? high / 10 * 9 : limits.low_bytes();
   const int64_t max = limits.max_bytes() == 0 ? high + high / 10 : limits.max_bytes();
-  if (high < 0 || low < 0 || max < 0) {
+  if (high < 0 || low < 0 || max < 0 || limits.min_free_bytes() < 0) {
     problems.Add(InvalidArgument("blob_limits: sizes must not be negative"));
   } else if (low > high || high > max) {
     problems.Add(
@@ -42,6 +42,18 @@ absl::StatusOr<EvictionLimits> LimitsOf(const config::v1::BlobLimits& limits) {
   result.high = static_cast<uint64_t>(high);
   result.max = static_cast<uint64_t>(max);
   return result;
+}
+
+absl::StatusOr<KeepLimits> KeepLimitsOf(const config::v1::Tenants& tenants,
+                                        const EvictionLimits& limits) {
+  if (tenants.max_kept_bytes() < 0) {
+    return InvalidArgument("tenants: limits must not be negative");
+  }
+  KeepLimits keep;
+  keep.tenant_bytes = tenants.max_kept_bytes() > 0 ? static_cast<uint64_t>(tenants.max_kept_bytes())
+                                                   : limits.high / 2;
+  keep.total_bytes = std::max(keep.tenant_bytes, limits.high / 4 * 3);
+  return keep;
 }
 
 absl::StatusOr<std::shared_ptr<rpc::Channel>> ChannelTo(bool present,
@@ -158,8 +170,14 @@ absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& o
   gateway.engine.registry = options.registry;
   if (config.tenants().max_workflow_bytes() > 0)
     gateway.max_workflow_bytes = config.tenants().max_workflow_bytes();
+  QUENCH_ASSIGN_OR_RETURN(gateway.keep, KeepLimitsOf(config.tenants(), limits));
   gateway.tokens = host->tokens_.get();
-  QUENCH_ASSIGN_OR_RETURN(host->folders_, BlobFolders::Open(root, limits.max));
+  std::error_code ignored;
+  fs::create_directories(root, ignored);  // so that its disk can be asked; Open says what is wrong
+  const uint64_t reserve = config.blob_limits().min_free_bytes() > 0
+                               ? static_cast<uint64_t>(config.blob_limits().min_free_bytes())
+                               : DefaultReserve(root);
+  QUENCH_ASSIGN_OR_RETURN(host->folders_, BlobFolders::Open(root, limits.max, reserve));
   gateway.blobs = {MissingIn(*host->folders_), ReadFrom(*host->folders_)};
   gateway.put_blob = PutInto(*host->folders_);
   QUENCH_ASSIGN_OR_RETURN(host->gateway_, Gateway::Start(gateway));

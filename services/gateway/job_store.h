@@ -74,6 +74,8 @@ class JobStore {
   virtual absl::StatusOr<WorkflowPage> List(const ListQuery& query) = 0;
   // What has not ended, oldest first: a gateway's at its start.
   virtual absl::StatusOr<std::vector<StoredWorkflow>> LoadUnfinished() = 0;
+  // What has ended, with its steps, one after the other.
+  virtual absl::Status ForEachEnded(const std::function<void(const v1::Workflow&)>& visit) = 0;
 };
 
 std::string WorkflowName(const std::string& id);

@@ -145,11 +145,19 @@ StoredWorkflow NewWorkflow(const std::string& id, const std::string& tenant,
 }
 
 std::vector<std::string> HashesOf(const v1::Step& step) {
+  std::vector<BlobId> blobs;
+  AddOutputs(step, &blobs);
   std::vector<std::string> hashes;
-  for (const v1::StepOutput& output : step.outputs()) {
-    for (const Digest& digest : DigestsIn(output)) hashes.push_back(digest.hash());
-  }
+  for (BlobId& blob : blobs) hashes.push_back(std::move(blob.hash));
   return hashes;
+}
+
+void AddOutputs(const v1::Step& step, std::vector<BlobId>* blobs) {
+  for (const v1::StepOutput& output : step.outputs()) {
+    for (const Digest& digest : DigestsIn(output)) {
+      blobs->push_back({digest.hash(), static_cast<uint64_t>(digest.size_bytes())});
+    }
+  }
 }
 
 }  // namespace quench::gateway

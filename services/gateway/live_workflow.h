@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/blobs/blob_id.h"
 #include "services/gateway/retry.h"
 #include "services/gateway/step_table.h"
 #include "services/gateway/view.h"
@@ -89,5 +90,7 @@ StoredWorkflow NewWorkflow(const std::string& id, const std::string& tenant,
 
 // What a step's outputs name.
 std::vector<std::string> HashesOf(const v1::Step& step);
+// The same with their sizes.
+void AddOutputs(const v1::Step& step, std::vector<BlobId>* blobs);
 
 }  // namespace quench::gateway

@@ -150,4 +150,12 @@ absl::StatusOr<std::vector<StoredWorkflow>> MemoryJobStore::LoadUnfinished() {
   return unfinished;
 }
 
+absl::Status MemoryJobStore::ForEachEnded(const std::function<void(const v1::Workflow&)>& visit) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, stored] : workflows_) {
+    if (HasEnded(stored.workflow.state())) visit(stored.workflow);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace quench::gateway

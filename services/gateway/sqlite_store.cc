@@ -75,6 +75,9 @@ constexpr char kUnfinished[] =
     "SELECT key, header, spec_hash, traceparent, spec FROM workflows WHERE state < 3 ORDER BY "
     "create_us";
 
+constexpr char kEnded[] =
+    "SELECT key, header, spec_hash, traceparent, spec FROM workflows WHERE expire_us IS NOT NULL";
+
 absl::Status Damaged(const std::string& what) {
   return absl::DataLossError(fmt::format("the job store holds {} that cannot be read", what));
 }
@@ -409,6 +412,17 @@ absl::StatusOr<std::vector<StoredWorkflow>> SqliteJobStore::LoadUnfinished() {
     if (!more) return unfinished;
     QUENCH_ASSIGN_OR_RETURN(StoredWorkflow stored, ReadRow(reader->db(), rows));
     unfinished.push_back(std::move(stored));
+  }
+}
+
+absl::Status SqliteJobStore::ForEachEnded(const std::function<void(const v1::Workflow&)>& visit) {
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Reader> reader, Reader::Take(this));
+  Sqlite::Query rows = reader->db().Prepared(kEnded);
+  while (true) {
+    QUENCH_ASSIGN_OR_RETURN(const bool more, rows.Next());
+    if (!more) return absl::OkStatus();
+    QUENCH_ASSIGN_OR_RETURN(const StoredWorkflow stored, ReadRow(reader->db(), rows));
+    visit(stored.workflow);
   }
 }
 

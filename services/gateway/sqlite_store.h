@@ -30,6 +30,7 @@ class SqliteJobStore final : public JobStore {
                                                            const std::string& request_id) override;
   absl::StatusOr<WorkflowPage> List(const ListQuery& query) override;
   absl::StatusOr<std::vector<StoredWorkflow>> LoadUnfinished() override;
+  absl::Status ForEachEnded(const std::function<void(const v1::Workflow&)>& visit) override;
 
  private:
   struct Write {

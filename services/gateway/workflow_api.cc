@@ -190,7 +190,10 @@ absl::Status WorkflowApi::Retry(const std::string& name, const StepContext& step
 
 absl::Status WorkflowApi::Delete(const std::string& name, const StepContext& step) {
   const std::string tenant = TenantOf(step), id = IdOf(name);
-  return Await([&](JobStore::Done done) { store_.Delete(tenant, id, std::move(done)); });
+  QUENCH_RETURN_IF_ERROR(
+      Await([&](JobStore::Done done) { store_.Delete(tenant, id, std::move(done)); }));
+  pins_.Release(id);
+  return absl::OkStatus();
 }
 
 google::longrunning::Operation OperationOf(const WorkflowView& view) {

@@ -14,7 +14,7 @@ absl::StatusOr<reapi::ServerCapabilities> Describe(const BlobServerParts& parts,
   cache->mutable_action_cache_update_capabilities()->set_update_enabled(MayUpdateActions(step));
   cache->set_max_batch_total_size_bytes(parts.options.max_batch_bytes);
   cache->set_max_cas_blob_size_bytes(static_cast<int64_t>(std::min(
-      parts.folders.space()->max_bytes(), static_cast<uint64_t>(parts.options.max_blob_bytes))));
+      parts.folders.max_upload_bytes(), static_cast<uint64_t>(parts.options.max_blob_bytes))));
   cache->set_symlink_absolute_path_strategy(reapi::SymlinkAbsolutePathStrategy::DISALLOWED);
   capabilities.mutable_low_api_version()->set_major(2);
   capabilities.mutable_high_api_version()->set_major(2);

@@ -25,8 +25,9 @@ std::filesystem::path BlobFolders::FolderOf(const std::filesystem::path& root,
 }
 
 absl::StatusOr<std::unique_ptr<BlobFolders>> BlobFolders::Open(const std::filesystem::path& root,
-                                                               uint64_t max_bytes) {
-  std::unique_ptr<BlobFolders> folders(new BlobFolders(root, max_bytes));
+                                                               uint64_t max_bytes,
+                                                               uint64_t reserve) {
+  std::unique_ptr<BlobFolders> folders(new BlobFolders(root, max_bytes, reserve));
   QUENCH_RETURN_IF_ERROR(folders->Of("").status());
   std::error_code error;
   for (std::filesystem::directory_iterator each(root / kTenants, error), end; !error && each != end;
@@ -50,7 +51,8 @@ absl::StatusOr<std::shared_ptr<TenantBlobs>> BlobFolders::Of(const std::string& 
   auto opened = std::make_shared<TenantBlobs>();
   opened->tenant = tenant;
   QUENCH_ASSIGN_OR_RETURN(opened->store, LocalBlobStore::Open(folder, space_));
-  QUENCH_ASSIGN_OR_RETURN(opened->uploads, Uploads::Open(opened->store));
+  QUENCH_ASSIGN_OR_RETURN(opened->uploads,
+                          Uploads::Open(opened->store, std::chrono::hours(1), max_upload_bytes()));
   QUENCH_ASSIGN_OR_RETURN(opened->actions, LocalActionCache::Open(folder));
   // Clients take it for granted, says REAPI.
   QUENCH_RETURN_IF_ERROR(opened->store->Put({}).status());

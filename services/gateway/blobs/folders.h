@@ -29,21 +29,25 @@ struct TenantBlobs {
 // tenant `t` is `root/tenants/t`. Thread-safe.
 class BlobFolders {
  public:
-  // Opens the folders that are there. `max_bytes`: of all tenants together, more is refused.
+  // Opens the folders that are there. `max_bytes`: of all tenants together, more is refused; as is
+  // what would leave less than `reserve` bytes on the disk.
   static absl::StatusOr<std::unique_ptr<BlobFolders>> Open(const std::filesystem::path& root,
-                                                           uint64_t max_bytes);
+                                                           uint64_t max_bytes,
+                                                           uint64_t reserve = 0);
 
   // Made when it is not there.
   absl::StatusOr<std::shared_ptr<TenantBlobs>> Of(const std::string& name);
   std::vector<std::shared_ptr<TenantBlobs>> All();
   const std::shared_ptr<BlobSpace>& space() const { return space_; }
+  // What unfinished uploads of one tenant may take: nobody reserves all there is.
+  uint64_t max_upload_bytes() const { return space_->max_bytes() / 2; }
 
   static std::filesystem::path FolderOf(const std::filesystem::path& root,
                                         const std::string& tenant);
 
  private:
-  BlobFolders(std::filesystem::path root, uint64_t max_bytes)
-      : root_(std::move(root)), space_(std::make_shared<BlobSpace>(max_bytes)) {}
+  BlobFolders(std::filesystem::path root, uint64_t max_bytes, uint64_t reserve)
+      : root_(std::move(root)), space_(std::make_shared<BlobSpace>(max_bytes, reserve)) {}
 
   const std::filesystem::path root_;
   const std::shared_ptr<BlobSpace> space_;

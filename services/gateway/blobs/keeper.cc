@@ -13,10 +13,16 @@ BlobKeeper::BlobKeeper(BlobFolders& folders, BlobKeeperOptions options)
       .Set(static_cast<double>(options_.limits.high));
   registry.Get(metrics::kCasSizeLimit, metrics::CasLimit::kReject)
       .Set(static_cast<double>(folders.space()->max_bytes()));
+  folders_.space()->SetMakeRoom([this](uint64_t bytes) {
+    if (const auto removed = Sweep(bytes); !removed.ok()) {
+      spdlog::error("no room can be made for blobs: {}", MessageOf(removed.status()));
+    }
+  });
   thread_ = std::thread([this] { Work(); });
 }
 
 BlobKeeper::~BlobKeeper() {
+  folders_.space()->SetMakeRoom(nullptr);
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -25,7 +31,22 @@ BlobKeeper::~BlobKeeper() {
   thread_.join();
 }
 
-absl::StatusOr<BlobStat> BlobKeeper::Sweep() {
+// What is not a blob - unfinished files, reservations - takes room too, and so does whoever else is
+// on the disk.
+EvictionLimits BlobKeeper::LimitsFor(uint64_t room, uint64_t blobs) {
+  const auto less = [](uint64_t from, uint64_t bytes) { return from - std::min(from, bytes); };
+  BlobSpace& space = *folders_.space();
+  const uint64_t others = less(space.Measure(), blobs);
+  uint64_t fits = less(less(options_.limits.max, others), room);
+  if (space.reserve() > 0) fits = std::min(fits, less(blobs, less(room, space.FreeOnDisk())));
+  EvictionLimits limits = options_.limits;
+  limits.max = fits;
+  limits.high = std::min(limits.high, fits);
+  limits.low = std::min(limits.low, fits);
+  return limits;
+}
+
+absl::StatusOr<BlobStat> BlobKeeper::Sweep(uint64_t room) {
   const std::lock_guard lock(sweeping_);
   const std::vector<std::shared_ptr<TenantBlobs>> all = folders_.All();
   std::vector<EvictableStore> stores;
@@ -42,7 +63,12 @@ absl::StatusOr<BlobStat> BlobKeeper::Sweep() {
     stores.push_back({each->store.get(), std::move(pinned)});
   }
   if (expired > 0) spdlog::info("{} unfinished uploads expired", expired);
-  const absl::StatusOr<Eviction> eviction = Evict(stores, options_.limits);
+  uint64_t blobs = 0;
+  for (const std::shared_ptr<TenantBlobs>& each : all) {
+    QUENCH_ASSIGN_OR_RETURN(const BlobStat stat, each->store->Stat());
+    blobs += stat.bytes;
+  }
+  const absl::StatusOr<Eviction> eviction = Evict(stores, LimitsFor(room, blobs));
   (void)folders_.space()->Measure();
   QUENCH_RETURN_IF_ERROR(eviction.status());
   metrics::Registry& registry = *options_.registry;
@@ -59,6 +85,17 @@ absl::StatusOr<BlobStat> BlobKeeper::Sweep() {
   return eviction->removed;
 }
 
+// Steps write into the same folders without asking here.
+void BlobKeeper::MeasureIfOthersWrote() {
+  const uint64_t unnoticed = std::clamp<uint64_t>((options_.limits.max - options_.limits.high) / 4,
+                                                  uint64_t{1} << 20, uint64_t{64} << 20);
+  const uint64_t free = folders_.space()->FreeOnDisk();
+  if (free > free_on_disk_) free_on_disk_ = free;
+  if (free_on_disk_ - free < unnoticed) return;
+  (void)folders_.space()->Measure();
+  free_on_disk_ = free;
+}
+
 void BlobKeeper::Work() {
   // A full folder whose blobs must all stay is not looked at all the time.
   constexpr auto kGlance = std::chrono::milliseconds(500);
@@ -67,7 +104,10 @@ void BlobKeeper::Work() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     const auto now = std::chrono::steady_clock::now();
-    const bool above = folders_.space()->used() > options_.limits.high;
+    MeasureIfOthersWrote();
+    BlobSpace& space = *folders_.space();
+    const bool above =
+        space.used() > options_.limits.high || (space.reserve() > 0 && space.FreeOnDisk() == 0);
     if (now - swept >= options_.period ||
         (above && now - swept >= std::min(kRest, options_.period))) {
       lock.unlock();

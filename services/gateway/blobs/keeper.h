@@ -23,16 +23,19 @@ struct BlobKeeperOptions {
 };
 
 // Every period, and soon (5 s) after the space that is used went above `high`: evicts, drops uploads
-// that expired, measures. Failures are logged, and tried again.
+// that expired, measures. What other processes write is noticed by the disk that fills. Also makes
+// room for writes that the folders would refuse. Failures are logged, and tried again.
 class BlobKeeper {
  public:
   BlobKeeper(BlobFolders& folders, BlobKeeperOptions options);
   ~BlobKeeper();
 
-  // One round, now, in this thread; returns what was removed.
-  absl::StatusOr<BlobStat> Sweep();
+  // One round, now, in this thread, so that `room` bytes more fit in; returns what was removed.
+  absl::StatusOr<BlobStat> Sweep(uint64_t room = 0);
 
  private:
+  EvictionLimits LimitsFor(uint64_t room, uint64_t blobs);
+  void MeasureIfOthersWrote();
   void Work();
 
   BlobFolders& folders_;
@@ -41,6 +44,7 @@ class BlobKeeper {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;
+  uint64_t free_on_disk_ = 0;  // when the folders were measured; of the keeper's thread
   std::thread thread_;
 };
 

@@ -102,6 +102,33 @@ TEST_F(UploadsTest, CutAndResumedAtRandomPointsAlsoAcrossRestarts) {
   }
 }
 
+// One byte that names a large blob reserves all of it.
+TEST_F(UploadsTest, UnfinishedOnesAreBoundedAndThoseThatWaitMakeRoom) {
+  uploads_ = *Uploads::Open(store_, std::chrono::hours(1), 1000);
+  const auto named = [](char c, uint64_t size) { return BlobId{std::string(64, c), size}; };
+  EXPECT_EQ(uploads_->Begin(kId, named('a', 1001)).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  for (const char c : {'a', 'b'}) {
+    ASSERT_EQ(Begin(named(c, 400))->Append(0, Bytes("x")), absl::OkStatus());
+  }
+  timespec old[2];
+  ::clock_gettime(CLOCK_REALTIME, &old[0]);
+  old[0].tv_sec -= 60;
+  old[1] = old[0];
+  for (const auto& each : fs::directory_iterator(folder_->path() / "uploads")) {
+    if (each.path().string().find("aaa") == std::string::npos) continue;
+    ASSERT_EQ(::utimensat(AT_FDCWD, each.path().c_str(), old, 0), 0);
+  }
+  const auto writing = Begin(named('c', 500));
+  ASSERT_NE(writing, nullptr);
+  EXPECT_EQ(Files(), 2u) << "the one that waited longest is gone";
+  EXPECT_EQ(uploads_->Query(kId, named('a', 400))->committed, 0u);
+  EXPECT_EQ(uploads_->Query(kId, named('b', 400))->committed, 1u);
+  const absl::Status more = uploads_->Begin(kId, named('d', 600)).status();
+  EXPECT_EQ(more.code(), absl::StatusCode::kResourceExhausted) << "one that is written stays";
+  EXPECT_EQ(writing->Append(0, Bytes("x")), absl::OkStatus());
+}
+
 TEST_F(UploadsTest, WhatIsCommittedIsSkippedAndGapsAreRefused) {
   const std::string text = "0123456789";
   const auto upload = Begin(IdOf(text));

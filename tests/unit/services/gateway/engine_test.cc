@@ -673,6 +673,49 @@ TEST_F(EngineTest, QueueMetricsFollowTheQueue) {
   EXPECT_EQ(registry.Get(metrics::kQueueDepth, Stage::kImport).Value(), 0);
 }
 
+TEST_F(EngineTest, OutputsAreKeptUntilTheWorkflowExpires) {
+  Options().keep_workflows = std::chrono::hours(24);
+  const std::string id = Create(ChainSpec());
+  loop.RunFor(milliseconds(1'000));
+  const v1::Workflow done = Get(id);
+  ASSERT_EQ(done.state(), v1::STATE_SUCCEEDED);
+  EXPECT_EQ(done.outputs_expire_time().seconds(), done.expire_time().seconds());
+  const std::string library = done.steps(2).outputs(0).digest().hash();
+  const std::string input = DigestOf("model").hash();
+  EXPECT_TRUE(pins->IsPinned(library));
+  EXPECT_FALSE(pins->IsPinned(input));
+  Boot();
+  EXPECT_TRUE(pins->IsPinned(library)) << "a promise outlives its gateway";
+  loop.RunFor(std::chrono::hours(23));
+  EXPECT_TRUE(pins->IsPinned(library));
+  loop.RunFor(std::chrono::hours(2));
+  EXPECT_FALSE(pins->IsPinned(library));
+  EXPECT_EQ(pins->size(), 0u);
+}
+
+TEST(PinsTest, WhatIsKeptHasLimits) {
+  Pins pins({100, 150});
+  const BlobId a{"a", 60}, b{"b", 50}, c{"c", 40};
+  EXPECT_TRUE(pins.Keep("1", "red", {a, a}, 10));
+  EXPECT_FALSE(pins.Keep("2", "red", {b}, 20)) << "110 of 100";
+  EXPECT_TRUE(pins.Keep("3", "red", {a, c}, 30)) << "a is there already";
+  EXPECT_FALSE(pins.Keep("4", "blue", {a}, 40)) << "160 of 150 in all";
+  EXPECT_TRUE(pins.Keep("5", "blue", {b}, 50));
+  EXPECT_EQ(pins.kept_bytes(), 150u);
+  pins.Expire(10);
+  EXPECT_TRUE(pins.IsPinned("a"));
+  pins.Release("3");
+  EXPECT_FALSE(pins.IsPinned("a") || pins.IsPinned("c"));
+  pins.Add("3", {"a"});
+  EXPECT_TRUE(pins.IsPinned("a"));
+  pins.KeepPromised("6", "red", {a, b, c}, 60);
+  EXPECT_EQ(pins.kept_bytes(), 200u);
+  pins.Expire(60);
+  pins.Remove("3");
+  EXPECT_EQ(pins.kept_bytes(), 0u);
+  EXPECT_EQ(pins.size(), 0u);
+}
+
 // Adopting many takes a while, and clients of the gateway before are back at once.
 TEST_F(EngineTest, WhatIsRecoveredCanBeWatchedBeforeItIsAdopted) {
   class Ear : public Watcher {
@@ -805,6 +848,7 @@ TEST_P(RandomRun, EveryWorkflowEndsOnce) {
     }
   }
   loop.RunFor(std::chrono::hours(2));
+  pins->Expire(std::numeric_limits<int64_t>::max());  // what is kept of those that have ended
   EXPECT_EQ(pins->size(), 0u);
   for (const auto& [id, tenant] : tenants) {
     const v1::Workflow workflow = Get(id, tenant);

@@ -186,6 +186,10 @@ TEST_F(GatewayTest, AWorkflowRunsToItsEnd) {
       DigestOf("transformed" + DigestOf("canonical" + DigestOf("model").hash()).hash()).hash();
   EXPECT_EQ(compile.outputs(0).digest().hash(), DigestOf("library" + module).hash());
   EXPECT_FALSE(gateway.gateway->IsPinned(DigestOf("model").hash()));
+  EXPECT_TRUE(gateway.gateway->IsPinned(compile.outputs(0).digest().hash()));
+  EXPECT_TRUE(workflow.has_outputs_expire_time());
+  ASSERT_EQ(gateway.Delete(done->name()), absl::OkStatus());
+  EXPECT_FALSE(gateway.gateway->IsPinned(compile.outputs(0).digest().hash()));
 }
 
 TEST_F(GatewayTest, WrongRequestsAreRefused) {

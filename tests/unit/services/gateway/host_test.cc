@@ -4,10 +4,12 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <future>
 
 #include "common/base/files.h"
 #include "common/blobs/digest.h"
+#include "common/rpc/remote_blobs.h"
 #include "google/longrunning/operations.grpc.pb.h"
 #include "quench/gateway/v1/workflows.grpc.pb.h"
 #include "tests/support/wait.h"
@@ -42,14 +44,22 @@ class HostTest : public ::testing::Test {
     channel_ = *rpc::Channel::Open(channel);
     workflows_ = v1::Workflows::NewStub(channel_->grpc());
     operations_ = Operations::NewStub(channel_->grpc());
-    const auto store = LocalBlobStore::Open(folder_.path() / "state" / "store", nullptr);
+    const auto store =
+        LocalBlobStore::Open(std::filesystem::path(config_.state_dir()) / "store", nullptr);
     ASSERT_TRUE((*store)->Put(std::as_bytes(std::span("model", 5))).ok());
   }
   // "" when it is refused; `status` says why.
-  std::string Create(absl::Status* status = nullptr) {
+  std::string Create(absl::Status* status = nullptr,
+                     const std::optional<BlobId>& model = std::nullopt) {
     grpc::ClientContext context;
     v1::CreateWorkflowRequest request;
     *request.mutable_spec() = ChainSpec();
+    if (model) {
+      auto& import = *request.mutable_spec()->mutable_steps()->mutable_steps(0);
+      auto& file = *import.mutable_import_model()->mutable_model()->mutable_file();
+      file.set_hash(model->hash);
+      file.set_size_bytes(static_cast<int64_t>(model->size));
+    }
     Operation operation;
     const absl::Status outcome =
         rpc::FromGrpc(workflows_->CreateWorkflow(&context, request, &operation));
@@ -106,6 +116,52 @@ TEST_F(HostTest, ADrainServesUntilItsDelayIsOverAndHasOneGrace) {
   EXPECT_LT(ended - begin, milliseconds(1'600)) << "whoever waits holds nothing up";
   // 0.8 s and 1 s: not another grace for the steps that hang.
   EXPECT_LT(draining.get(), milliseconds(2'600));
+}
+
+// On a file system of 8 MiB, mounted for a second run of this program: clients that fill the disk
+// with blobs leave the database its room.
+TEST_F(HostTest, ADiskFullOfBlobsHasRoomForWorkflows) {
+  const char* const disk = std::getenv("QUENCH_SMALL_DISK");
+  if (disk == nullptr) {
+    const std::string folder = (folder_.path() / "disk").string();
+    std::filesystem::create_directory(folder);
+    const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+    const std::string mount =
+        fmt::format("unshare {} sh -c 'mount -t tmpfs -o size=8m none {} && {{ test -z \"$0\" || ",
+                    geteuid() == 0 ? "--mount" : "--map-root-user --mount", folder);
+    if (std::system((mount + "true; }' '' 2>/dev/null").c_str()) != 0) {
+      GTEST_SKIP() << "no right to mount a small file system";
+    }
+    const std::string run =
+        fmt::format("QUENCH_SMALL_DISK={} {}exec $0 --gtest_filter=HostTest.ADiskFull*; }}' {}",
+                    folder, mount, self);
+    EXPECT_EQ(std::system(run.c_str()), 0);
+    return;
+  }
+  config_.set_state_dir(std::string(disk) + "/state");
+  config_.mutable_blob_limits()->set_min_free_bytes(int64_t{2} << 20);
+  ASSERT_NO_FATAL_FAILURE(Start());
+  rpc::RemoteBlobs remote(channel_, {});
+  const auto local = *LocalBlobStore::Open(folder_.path() / "local", nullptr);
+  // What workflows need stays, and so nothing can go.
+  services_.script = [&](const std::string&, const StepContext& step) {
+    EXPECT_TRUE(WaitFor([&] { return !step.Check().ok(); }));
+    return step.Check();
+  };
+  std::vector<BlobId> sent;
+  absl::Status status;
+  for (int i = 0; i < 10; ++i) {
+    const std::string text(1 << 20, static_cast<char>('a' + i));
+    sent.push_back({*local->Put(std::as_bytes(std::span(text))), text.size()});
+    status = remote.Upload(*local, {sent.back()}, {});
+    if (!status.ok()) break;
+    ASSERT_TRUE(Create(&status, sent.back()).starts_with("operations/")) << status;
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_GE(sent.size(), 4u);
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(Create(&status, sent.front()).starts_with("operations/")) << status;
+  }
 }
 
 }  // namespace

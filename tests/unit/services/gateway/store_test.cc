@@ -127,6 +127,21 @@ TEST_P(JobStoreTest, ARequestIdIsUsedOnce) {
   EXPECT_EQ(*store_->FindRequest("t", ""), std::nullopt);
 }
 
+TEST_P(JobStoreTest, TellsOfWhatHasEnded) {
+  for (const std::string id : {"a", "b", "c"}) {
+    ASSERT_EQ(Create(*store_, Sample(id, 5)), absl::OkStatus());
+  }
+  ASSERT_EQ(Update(*store_, To(Sample("a", 5), v1::STATE_SUCCEEDED, 100)), absl::OkStatus());
+  ASSERT_EQ(Update(*store_, To(Sample("b", 5), v1::STATE_FAILED, 100)), absl::OkStatus());
+  std::set<std::string> ended;
+  ASSERT_EQ(store_->ForEachEnded([&](const v1::Workflow& workflow) {
+    EXPECT_EQ(workflow.steps_size(), Sample("a", 5).workflow.steps_size());
+    ended.insert(IdOf(workflow.name()));
+  }),
+            absl::OkStatus());
+  EXPECT_EQ(ended, (std::set<std::string>{"a", "b"}));
+}
+
 TEST_P(JobStoreTest, UpdatesNeedTheRevisionThatTheyWereMadeFrom) {
   const StoredWorkflow sample = Sample("a", 5);
   ASSERT_EQ(Create(*store_, sample), absl::OkStatus());

@@ -61,6 +61,49 @@ TEST_F(BlobKeeperTest, NoticesSpaceAboveHighBeforeThePeriodEnds) {
   EXPECT_TRUE(WaitFor([&] { return !Has("", first); }));
 }
 
+// In the steady state a store lies between low and high, and max is a little above: what can go,
+// goes.
+TEST_F(BlobKeeperTest, AWriteIsRefusedOnlyWhereNothingCanGo) {
+  options_.limits = {800, 900, 1000, std::chrono::seconds(300)};
+  std::set<std::string> pinned;
+  options_.pinned = [&](const std::string&, const std::string& hash) {
+    return pinned.contains(hash);
+  };
+  BlobKeeper keeper(*folders_, options_);
+  const BlobId first = Put("", std::string(440, 'a')), second = Put("red", std::string(440, 'b'));
+  const std::string text(450, 'c');
+  const auto blobs = *folders_->Of("");
+  {
+    const auto upload = blobs->uploads->Begin("one", IdOf(text));
+    ASSERT_TRUE(upload.ok()) << upload.status();
+    ASSERT_TRUE((*upload)->Append(0, Bytes(text)).ok());
+    ASSERT_TRUE((*upload)->Finish().ok());
+  }
+  EXPECT_FALSE(Has("", first));
+  EXPECT_TRUE(Has("red", second) && Has("", IdOf(text)));
+  pinned = {second.hash, IdOf(text).hash};
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));  // a look just now counts as one
+  EXPECT_EQ(blobs->store->Put(Bytes(std::string(400, 'd'))).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  pinned.clear();
+  EXPECT_TRUE(WaitFor([&] { return blobs->store->Put(Bytes(std::string(400, 'd'))).ok(); }));
+  EXPECT_FALSE(Has("red", second));
+}
+
+// Steps write into the folder from other processes.
+TEST_F(BlobKeeperTest, NoticesWhatOthersWrite) {
+  constexpr uint64_t kMiB = uint64_t{1} << 20;
+  folders_.reset();
+  folders_ = *BlobFolders::Open(folder_->path() / "state", 32 * kMiB);
+  options_.limits = {4 * kMiB, 8 * kMiB, 32 * kMiB, std::chrono::seconds(0)};
+  const BlobKeeper keeper(*folders_, options_);
+  const auto service = *LocalBlobStore::Open(folder_->path() / "state", nullptr);
+  for (uint32_t i = 0; i < 12; ++i) {
+    ASSERT_TRUE(service->Put(Bytes(RandomText(i, 2 * kMiB))).ok());
+  }
+  EXPECT_TRUE(WaitFor([&] { return service->Stat()->bytes <= 8 * kMiB; }));
+}
+
 TEST_F(BlobKeeperTest, DropsUploadsThatExpired) {
   const auto blobs = *folders_->Of("red");
   {

@@ -182,7 +182,7 @@ TEST_F(StorageTest, CapabilitiesAreTheLimits) {
   ASSERT_EQ(cache.digest_functions_size(), 1);
   EXPECT_EQ(cache.digest_functions(0), reapi::DigestFunction::SHA256);
   EXPECT_EQ(cache.max_batch_total_size_bytes(), 1000);
-  EXPECT_EQ(cache.max_cas_blob_size_bytes(), int64_t{1} << 40);
+  EXPECT_EQ(cache.max_cas_blob_size_bytes(), int64_t{1} << 39);
   EXPECT_FALSE(cache.action_cache_update_capabilities().update_enabled());
   EXPECT_EQ(cache.supported_compressors_size(), 0);
   EXPECT_FALSE(response.has_execution_capabilities());
