@@ -51,6 +51,7 @@ WorkflowUpdate Reopen(v1::Workflow* workflow) {
   workflow->set_revision(workflow->revision() + 1);
   workflow->clear_end_time();
   workflow->clear_expire_time();
+  workflow->clear_outputs_expire_time();
   workflow->clear_error();
   workflow->mutable_counts()->clear_failed();
   workflow->mutable_counts()->clear_cancelled();
@@ -202,9 +203,10 @@ absl::Status Engine::CheckQuota(const std::string& tenant, int steps, int64_t by
       {"tenant:" + tenant, limit});
 }
 
-void Engine::Retry(StoredWorkflow workflow, int64_t bytes, Done done) {
+void Engine::Retry(StoredWorkflow workflow, WorkflowNeeds needs, Done done) {
   auto shared = std::make_shared<StoredWorkflow>(std::move(workflow));
-  Post([this, shared, bytes, done = std::move(done)] {
+  Post([this, shared, needs = std::move(needs), done = std::move(done)] {
+    const int64_t bytes = needs.bytes;
     const v1::State state = shared->workflow.state();
     if (draining_) {
       done(rpc::WithRetryAfter(
@@ -230,10 +232,13 @@ void Engine::Retry(StoredWorkflow workflow, int64_t bytes, Done done) {
     }
     open_steps_[tenant] += steps;
     open_bytes_[tenant] += bytes;
-    store_.Update(update, [this, alive = std::weak_ptr<bool>(alive_), shared, done, tenant, steps,
-                           bytes](const absl::Status& status) {
-      const auto job = [this, shared, done, tenant, steps, bytes, status] {
+    store_.Update(update, [this, alive = std::weak_ptr<bool>(alive_), shared, needs, done, tenant,
+                           steps, bytes](const absl::Status& status) {
+      const auto job = [this, shared, needs, done, tenant, steps, bytes, status] {
         if (status.ok()) {
+          const std::string id = IdOf(shared->workflow.name());
+          pins_.Add(id, needs.hashes);
+          pins_.Release(id);
           Adopt(std::move(*shared), bytes, false);
         } else {
           open_steps_[tenant] -= steps;

@@ -64,8 +64,9 @@ class Engine {
   // takes of the tenant's.
   void Create(StoredWorkflow workflow, int64_t bytes, Done done);
   // As Create, for what failed or was cancelled of a workflow that the store has and that has ended;
-  // FAILED_PRECONDITION for one that has succeeded or is live.
-  void Retry(StoredWorkflow workflow, int64_t bytes, Done done);
+  // FAILED_PRECONDITION for one that has succeeded or is live. What it needs is pinned until `done`,
+  // by the engine from then on.
+  void Retry(StoredWorkflow workflow, WorkflowNeeds needs, Done done);
   // `done` when it will stay cancelled; NOT_FOUND for one that is not live.
   void Cancel(const std::string& tenant, const std::string& id, Done done);
   // No step is begun any more; `done` when none runs and all is durable.

@@ -69,32 +69,35 @@ absl::StatusOr<ViewPtr> WorkflowApi::Create(const v1::CreateWorkflowRequest& req
 
 absl::Status WorkflowApi::Submit(const StoredWorkflow& workflow) {
   const std::string id = IdOf(workflow.workflow.name());
-  absl::StatusOr<int64_t> bytes = PinInputs(id, workflow);
-  absl::Status status = bytes.status();
+  const absl::StatusOr<WorkflowNeeds> needs = PinInputs(id, workflow);
+  absl::Status status = needs.status();
   if (status.ok()) {
-    status = Await([&](JobStore::Done done) { engine_.Create(workflow, *bytes, std::move(done)); });
+    status = Await(
+        [&](JobStore::Done done) { engine_.Create(workflow, needs->bytes, std::move(done)); });
   }
   if (!status.ok()) pins_.Remove(id);
   return status;
 }
 
-// Blobs are pinned before they are looked for: nothing evicts them in between. Gives what the
-// workflow takes of its tenant's bytes.
-absl::StatusOr<int64_t> WorkflowApi::PinInputs(const std::string& id,
-                                               const StoredWorkflow& workflow) {
+// Blobs are pinned before they are looked for: nothing evicts them in between.
+absl::StatusOr<WorkflowNeeds> WorkflowApi::PinInputs(const std::string& owner,
+                                                     const StoredWorkflow& workflow) {
   const std::string& tenant = workflow.workflow.tenant();
   const v1::StepList& steps = workflow.spec.steps();
+  WorkflowNeeds needs;
   const auto pin = [&](const std::vector<Digest>& digests) {
     std::vector<std::string> hashes;
     for (const Digest& digest : digests) hashes.push_back(digest.hash());
-    pins_.Add(id, hashes);
+    pins_.Add(owner, hashes);
+    needs.hashes.insert(needs.hashes.end(), hashes.begin(), hashes.end());
     return CheckBlobs(tenant, digests, blobs_.missing);
   };
   QUENCH_RETURN_IF_ERROR(pin(InputsOf(steps)));
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> samples,
                           SamplesIn(tenant, steps, blobs_.read, max_workflow_bytes_));
   QUENCH_RETURN_IF_ERROR(pin(samples));
-  return BytesOf(workflow.spec, samples.size());
+  needs.bytes = BytesOf(workflow.spec, samples.size());
+  return needs;
 }
 
 // Null: the id is free.
@@ -173,18 +176,22 @@ absl::Status WorkflowApi::Retry(const std::string& name, const StepContext& step
   if (!HasEnded(stored.workflow.state())) return NotEnded(id);
   if (stored.workflow.state() != v1::STATE_SUCCEEDED && !stored.spec.has_steps())
     return absl::FailedPreconditionError("the workflow ended before this gateway kept what it was");
-  const absl::StatusOr<int64_t> bytes = PinInputs(id, stored);
-  absl::Status status = bytes.status();
+  // Of this call: another may retry the workflow at the same time.
+  const std::string owner = id + ":" + NewWorkflowId();
+  absl::StatusOr<WorkflowNeeds> needs = PinInputs(owner, stored);
+  absl::Status status = needs.status();
   if (status.ok()) {
     std::vector<std::string> outputs;
     for (const v1::Step& done : stored.workflow.steps()) {
       for (std::string& hash : HashesOf(done)) outputs.push_back(std::move(hash));
     }
-    pins_.Add(id, outputs);
-    status = Await(
-        [&](JobStore::Done done) { engine_.Retry(std::move(stored), *bytes, std::move(done)); });
+    pins_.Add(owner, outputs);
+    needs->hashes.insert(needs->hashes.end(), outputs.begin(), outputs.end());
+    status = Await([&](JobStore::Done done) {
+      engine_.Retry(std::move(stored), *std::move(needs), std::move(done));
+    });
   }
-  if (!status.ok()) pins_.Remove(id);
+  pins_.Remove(owner);
   return status;
 }
 

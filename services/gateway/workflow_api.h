@@ -46,7 +46,7 @@ class WorkflowApi {
   absl::StatusOr<ViewPtr> FindById(const std::string& tenant, const std::string& id,
                                    const std::weak_ptr<Watcher>* watcher);
   absl::Status Submit(const StoredWorkflow& workflow);
-  absl::StatusOr<int64_t> PinInputs(const std::string& id, const StoredWorkflow& workflow);
+  absl::StatusOr<WorkflowNeeds> PinInputs(const std::string& owner, const StoredWorkflow& workflow);
 
   Engine& engine_;
   JobStore& store_;

@@ -217,8 +217,11 @@ class EngineHarness {
     absl::Status status = absl::UnknownError("never answered");
     auto stored = store.Get(tenant, id);
     EXPECT_TRUE(stored.ok()) << stored.status();
-    const int64_t bytes = BytesOf(stored->spec, 0);
-    engine->Retry(*std::move(stored), bytes,
+    WorkflowNeeds needs;
+    for (const Digest& digest : InputsOf(stored->spec.steps()))
+      needs.hashes.push_back(digest.hash());
+    needs.bytes = BytesOf(stored->spec, 0);
+    engine->Retry(*std::move(stored), needs,
                   [&status](const absl::Status& outcome) { status = outcome; });
     loop.RunJobs();
     return status;

@@ -340,6 +340,7 @@ TEST_F(EngineTest, RetryRunsWhatFailedAndWhatDependsOnIt) {
   EXPECT_EQ(Get(id).counts().succeeded(), 3);
   EXPECT_EQ(Get(id).counts().failed() + Get(id).counts().cancelled(), 0);
   EXPECT_THAT(Retry(id).ToString(), HasSubstr("nothing to retry"));
+  loop.RunFor(std::chrono::hours(24 * 7 + 1));
   EXPECT_EQ(pins->size(), 0u);
 }
 
