@@ -97,24 +97,107 @@ int64_t BiasAdds(const Graph& graph, const Node& node, const Sizes& sizes) {
   return biased ? sizes.Elements(graph.value(node.outputs[0]).type) : 0;
 }
 
-// Is this constant a learnt parameter? Numbers that steer an operator (shapes, axes, zero points,
-// the bounds of a Clip) are not.
-bool IsParameter(const Value& value) {
-  return value.constant != nullptr && value.type.rank() > 0 &&
-         (IsFloat(value.type.dtype) || DataTypeBits(value.type.dtype) <= 8) &&
-         value.type.dtype != DataType::kString && value.type.dtype != DataType::kBool;
+// The inputs of an operator that may be parameters, where the others are settings: scales and zero
+// points, means and variances that were gathered, sizes, bounds.
+const std::set<size_t>* ParameterInputs(const std::string& op) {
+  static const auto* const inputs = new std::map<std::string, std::set<size_t>>{
+      {"BatchNormalization", {0, 1, 2}},
+      {"Clip", {0}},
+      {"ConvInteger", {0, 1}},
+      {"DequantizeLinear", {0}},
+      {"MatMulInteger", {0, 1}},
+      {"NonMaxSuppression", {0, 1}},
+      {"Pad", {0}},
+      {"QLinearConv", {0, 3, 8}},
+      {"QLinearMatMul", {0, 3}},
+      {"QuantizeLinear", {0}},
+      {"Resize", {0}},
+  };
+  const auto found = inputs->find(op);
+  return found == inputs->end() ? nullptr : &found->second;
 }
 
-// Constants that are the running mean or variance of a batch norm: gathered, not learnt.
-std::set<ValueId> Statistics(const Graph& graph) {
-  std::set<ValueId> statistics;
-  for (const Node& node : graph.nodes) {
-    if (node.op != "BatchNormalization") continue;
-    for (size_t i = 3; i < std::min<size_t>(node.inputs.size(), 5); ++i)
-      statistics.insert(node.inputs[i]);
-  }
-  return statistics;
+bool MayBeParameter(const Node& node, size_t input) {
+  const std::set<size_t>* inputs = ParameterInputs(node.op);
+  return inputs == nullptr || inputs->contains(input);
 }
+
+// Values that no input of the model has a part in: constants, and what is computed from them alone,
+// as weights from integers. They are no activations, and what computes them is no layer.
+std::vector<bool> FixedValues(const Graph& graph) {
+  std::vector<bool> fixed(graph.values.size());
+  for (size_t i = 0; i < graph.values.size(); ++i) fixed[i] = graph.values[i].constant != nullptr;
+  for (const Node& node : graph.nodes) {
+    bool given = false, all = true;
+    for (const ValueId id : node.inputs) {
+      if (id == kNone) continue;
+      given = true;
+      all = all && fixed[static_cast<size_t>(id)];
+    }
+    if (node.op != "Constant" && (!given || !all)) continue;
+    for (const ValueId id : node.outputs) {
+      if (id != kNone) fixed[static_cast<size_t>(id)] = true;
+    }
+  }
+  return fixed;
+}
+
+bool IsLayer(const Node& node, const std::vector<bool>& fixed) {
+  return std::any_of(node.outputs.begin(), node.outputs.end(),
+                     [&](ValueId id) { return id != kNone && !fixed[static_cast<size_t>(id)]; });
+}
+
+// Parameters, counted where layers read them, each once.
+class Parameters {
+ public:
+  void AddLayer(const Graph& graph, const std::vector<bool>& fixed, const Node& node,
+                LayerReport& layer) {
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId id = node.inputs[i];
+      if (id != kNone && fixed[static_cast<size_t>(id)] && MayBeParameter(node, i))
+        AddValue(graph, id, node.op == "QLinearConv", layer);
+    }
+    for (const auto& [name, attribute] : node.attributes) {
+      const GraphPtr* body = std::get_if<GraphPtr>(&attribute);
+      if (body == nullptr) continue;
+      const std::vector<bool> inside = FixedValues(**body);
+      for (const Node& inner : (*body)->nodes) {
+        if (IsLayer(inner, inside)) AddLayer(**body, inside, inner, layer);
+      }
+    }
+  }
+  const std::map<std::string, int64_t>& by_type() const { return by_type_; }
+
+ private:
+  // `quantized`: integers of 32 bits are biases.
+  void AddValue(const Graph& graph, ValueId id, bool quantized, LayerReport& layer) {
+    const Value& value = graph.value(id);
+    if (value.constant == nullptr) {
+      if (value.producer == kNone) return;
+      const Node& node = graph.node(value.producer);
+      const bool dequantizes = node.op == "DequantizeLinear";
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        if (node.inputs[i] != kNone && MayBeParameter(node, i))
+          AddValue(graph, node.inputs[i], quantized || dequantizes, layer);
+      }
+      return;
+    }
+    const DataType dtype = value.type.dtype;
+    const bool number =
+        IsFloat(dtype) ||
+        (DataTypeBits(dtype) <= 8 && dtype != DataType::kString && dtype != DataType::kBool) ||
+        (quantized && dtype == DataType::kI32);
+    if (!number || value.type.rank() == 0 || !counted_.insert(&value.constant->tensor).second)
+      return;
+    const Tensor& tensor = value.constant->tensor;
+    layer.parameters += tensor.size();
+    layer.weight_bytes += static_cast<int64_t>(tensor.bytes().size());
+    by_type_[std::string(DataTypeName(dtype))] += tensor.size();
+  }
+
+  std::set<const Tensor*> counted_;
+  std::map<std::string, int64_t> by_type_;
+};
 
 absl::StatusOr<int64_t> MacsOf(const Graph& graph, const Node& node, Sizes& sizes) {
   const ops::OpDef* op = ops::FindOp(node.op);
@@ -137,8 +220,7 @@ absl::StatusOr<int64_t> MacsOf(const Graph& graph, const Node& node, Sizes& size
   return most;
 }
 
-absl::StatusOr<LayerReport> Layer(const Graph& graph, const Node& node, Sizes& sizes,
-                                  std::set<ValueId>& counted) {
+absl::StatusOr<LayerReport> Layer(const Graph& graph, const Node& node, Sizes& sizes) {
   LayerReport layer;
   layer.node = node.origin.empty() ? node.name : node.origin;
   layer.op = node.op;
@@ -147,51 +229,49 @@ absl::StatusOr<LayerReport> Layer(const Graph& graph, const Node& node, Sizes& s
     layer.output_shapes.push_back(TypeText(graph.value(id).type, *graph.symbols));
     layer.activation_bytes += sizes.Bytes(graph.value(id).type);
   }
-  for (const ValueId id : node.inputs) {
-    // A weight that several nodes share counts once, for the first of them.
-    if (id == kNone || !IsParameter(graph.value(id)) || !counted.insert(id).second) continue;
-    layer.parameters += graph.value(id).constant->tensor.size();
-  }
   QUENCH_ASSIGN_OR_RETURN(layer.macs, MacsOf(graph, node, sizes));
   layer.macs_with_bias = layer.macs + BiasAdds(graph, node, sizes);
   return layer;
 }
 
 // Largest sum of the sizes of values alive at once, in node order, inputs included.
-int64_t PeakActivationBytes(const Graph& graph, const Sizes& sizes) {
+int64_t PeakActivationBytes(const Graph& graph, const std::vector<bool>& fixed,
+                            const Sizes& sizes) {
   std::vector<int> uses = graph.UseCounts();
   int64_t live = 0;
   for (const ValueId id : graph.inputs) live += sizes.Bytes(graph.value(id).type);
   int64_t peak = live;
+  const auto is_activation = [&](ValueId id) {
+    return id != kNone && !fixed[static_cast<size_t>(id)];
+  };
   for (const Node& node : graph.nodes) {
     for (const ValueId id : node.outputs) {
-      if (id != kNone) live += sizes.Bytes(graph.value(id).type);
+      if (is_activation(id)) live += sizes.Bytes(graph.value(id).type);
     }
     peak = std::max(peak, live);
     for (const ValueId id : node.outputs) {
-      if (id != kNone && uses[static_cast<size_t>(id)] == 0)
+      if (is_activation(id) && uses[static_cast<size_t>(id)] == 0)
         live -= sizes.Bytes(graph.value(id).type);
     }
     for (const ValueId id : node.inputs) {
-      if (id == kNone || graph.value(id).constant != nullptr) continue;
+      if (!is_activation(id)) continue;
       if (--uses[static_cast<size_t>(id)] == 0) live -= sizes.Bytes(graph.value(id).type);
     }
   }
   return peak;
 }
 
-void CountConstants(const Graph& graph, ModelReport& report) {
+// Nodes by operator, without what only makes constants.
+std::map<std::string, int64_t> OperatorsOf(const Graph& graph) {
+  std::map<std::string, int64_t> operators;
   ForEachGraph(graph, [&](const Graph& part) {
-    const std::set<ValueId> statistics = Statistics(part);
-    for (size_t i = 0; i < part.values.size(); ++i) {
-      const Value& value = part.values[i];
-      if (value.constant == nullptr || value.type.dtype == DataType::kString) continue;
-      report.weight_bytes += static_cast<int64_t>(value.constant->tensor.bytes().size());
-      if (IsParameter(value) && !statistics.contains(static_cast<ValueId>(i))) {
-        report.parameters += value.constant->tensor.size();
-      }
+    const std::vector<bool> fixed = FixedValues(part);
+    for (const Node& node : part.nodes) {
+      if (IsLayer(node, fixed))
+        ++operators[node.domain.empty() ? node.op : node.domain + "." + node.op];
     }
   });
+  return operators;
 }
 
 }  // namespace
@@ -212,26 +292,31 @@ absl::StatusOr<ModelReport> Analyse(const Graph& imported, const Graph& canonica
     report.outputs.emplace_back(canonical.value(id).name,
                                 TypeText(canonical.value(id).type, *canonical.symbols));
   }
-  ForEachGraph(imported, [&](const Graph& part) {
-    for (const Node& node : part.nodes)
-      ++report.operators[node.domain.empty() ? node.op : node.domain + "." + node.op];
-  });
-  CountConstants(canonical, report);
-  std::set<ValueId> counted = Statistics(canonical);  // never a layer's parameters
+  report.operators = OperatorsOf(imported);
+  const std::vector<bool> fixed = FixedValues(canonical);
+  Parameters parameters;
   for (const Node& node : canonical.nodes) {
     QUENCH_RETURN_IF_ERROR(context.Check());
-    QUENCH_ASSIGN_OR_RETURN(LayerReport layer, Layer(canonical, node, counted_at, counted));
+    if (!IsLayer(node, fixed)) continue;
+    QUENCH_ASSIGN_OR_RETURN(LayerReport layer, Layer(canonical, node, counted_at));
+    parameters.AddLayer(canonical, fixed, node, layer);
+    report.parameters += layer.parameters;
+    report.weight_bytes += layer.weight_bytes;
     report.macs += layer.macs;
     report.macs_with_bias += layer.macs_with_bias;
     if (layer.macs > 0) report.macs_by_op[node.op] += layer.macs;
     report.activation_bytes += layer.activation_bytes;
     report.layers.push_back(std::move(layer));
   }
-  report.peak_activation_bytes = PeakActivationBytes(canonical, counted_at);
+  report.parameters_by_type = parameters.by_type();
+  report.peak_activation_bytes = PeakActivationBytes(canonical, fixed, counted_at);
   report.symbol_sizes = counted_at.used();
   report.rules = {
-      "parameters: elements of floating-point and 8-bit constants, shared ones once; running mean "
-      "and variance of batch norms are statistics, numbers of rank 0 settings: neither is counted",
+      "parameters and weights: floating-point and 8-bit constants that layers read, also through "
+      "DequantizeLinear, there with 32-bit biases; shared ones once, for the first layer. Scales, "
+      "zero points, means and variances of batch norms, settings and numbers of rank 0 are not "
+      "counted",
+      "what is computed from constants alone is no layer and no activation",
       "macs: multiply-accumulates of convolutions and matrix products; bias, batch norm, pooling "
       "and activations are not counted",
       "macs_with_bias: macs plus one addition per output element of a biased layer",

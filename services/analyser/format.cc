@@ -28,16 +28,45 @@ std::string Bar(double share) {
   return std::string(static_cast<size_t>(std::lround(std::clamp(share, 0.0, 1.0) * 20)), '#');
 }
 
+// At most `width` characters: names differ at their end, types at their beginning.
+std::string CutInFront(const std::string& text, size_t width) {
+  return text.size() <= width ? text : "..." + text.substr(text.size() - width + 3);
+}
+std::string CutAtEnd(const std::string& text, size_t width) {
+  return text.size() <= width ? text : text.substr(0, width - 3) + "...";
+}
+
 std::string LayerTable(const ModelReport& report) {
-  std::string text = fmt::format("{:<36} {:<20} {:<28} {:>13} {:>16} {:>12}\n", "layer", "op",
-                                 "output", "parameters", "macs", "bytes");
+  constexpr size_t kWidestName = 52, kWidestShapes = 40;
+  size_t names = 5, shapes = 6, ops = 2;
+  std::vector<std::string> outputs;
   for (const LayerReport& layer : report.layers) {
-    text += fmt::format(
-        "{:<36} {:<20} {:<28} {:>13} {:>16} {:>12}\n", layer.node.substr(0, 36), layer.op,
-        fmt::format("{}", fmt::join(layer.output_shapes, " ")).substr(0, 28),
-        Grouped(layer.parameters), Grouped(layer.macs), Grouped(layer.activation_bytes));
+    outputs.push_back(fmt::format("{}", fmt::join(layer.output_shapes, " ")));
+    names = std::max(names, std::min(layer.node.size(), kWidestName));
+    ops = std::max(ops, layer.op.size());
+    shapes = std::max(shapes, std::min(outputs.back().size(), kWidestShapes));
+  }
+  std::string text =
+      fmt::format("{:<{}} {:<{}} {:<{}} {:>13} {:>12} {:>16} {:>12}\n", "layer", names, "op", ops,
+                  "output", shapes, "parameters", "weights", "macs", "activations");
+  for (size_t i = 0; i < report.layers.size(); ++i) {
+    const LayerReport& layer = report.layers[i];
+    text += fmt::format("{:<{}} {:<{}} {:<{}} {:>13} {:>12} {:>16} {:>12}\n",
+                        CutInFront(layer.node, kWidestName), names, layer.op, ops,
+                        CutAtEnd(outputs[i], kWidestShapes), shapes, Grouped(layer.parameters),
+                        Grouped(layer.weight_bytes), Grouped(layer.macs),
+                        Grouped(layer.activation_bytes));
   }
   return text;
+}
+
+// " (i8 25,502,912, i32 27,560)"; nothing where all are f32.
+std::string Types(const std::map<std::string, int64_t>& parameters) {
+  if (parameters.empty() || (parameters.size() == 1 && parameters.contains("f32"))) return "";
+  std::vector<std::string> parts;
+  for (const auto& [type, count] : parameters)
+    parts.push_back(fmt::format("{} {}", type, Grouped(count)));
+  return fmt::format(" ({})", fmt::join(parts, ", "));
 }
 
 nlohmann::json PairsToJson(const std::vector<std::pair<std::string, std::string>>& pairs) {
@@ -54,8 +83,8 @@ std::string ToTable(const ModelReport& report) {
     text += fmt::format("input             {}: {}\n", name, type);
   for (const auto& [name, type] : report.outputs)
     text += fmt::format("output            {}: {}\n", name, type);
-  text += fmt::format("parameters        {}\nweights           {}\n", Grouped(report.parameters),
-                      Megabytes(report.weight_bytes));
+  text += fmt::format("parameters        {}{}\nweights           {}\n", Grouped(report.parameters),
+                      Types(report.parameters_by_type), Megabytes(report.weight_bytes));
   text += fmt::format("macs              {} ({:.3f} G), with bias {}\n", Grouped(report.macs),
                       static_cast<double>(report.macs) / 1e9, Grouped(report.macs_with_bias));
   for (const auto& [op, macs] : report.macs_by_op) {
@@ -91,6 +120,7 @@ std::string ToJson(const ModelReport& report) {
                       {"op", layer.op},
                       {"outputs", layer.output_shapes},
                       {"parameters", layer.parameters},
+                      {"weight_bytes", layer.weight_bytes},
                       {"macs", layer.macs},
                       {"macs_with_bias", layer.macs_with_bias},
                       {"activation_bytes", layer.activation_bytes}});
@@ -101,6 +131,7 @@ std::string ToJson(const ModelReport& report) {
       {"outputs", PairsToJson(report.outputs)},
       {"operators", report.operators},
       {"parameters", report.parameters},
+      {"parameters_by_type", report.parameters_by_type},
       {"weight_bytes", report.weight_bytes},
       {"macs",
        {{"total", report.macs},

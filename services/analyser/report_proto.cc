@@ -132,6 +132,11 @@ v1::ModelReport ToProto(const ModelReport& report) {
   AddCounts(report.operators, out.mutable_operators());
   out.set_parameters(report.parameters);
   out.set_weight_bytes(report.weight_bytes);
+  for (const auto& [type, count] : report.parameters_by_type) {
+    v1::TypeCount* added = out.add_parameters_by_type();
+    added->set_type(type);
+    added->set_count(count);
+  }
   out.set_macs(report.macs);
   out.set_macs_with_bias(report.macs_with_bias);
   AddCounts(report.macs_by_op, out.mutable_macs_by_operator());
@@ -143,6 +148,7 @@ v1::ModelReport ToProto(const ModelReport& report) {
     added->set_op(layer.op);
     added->mutable_outputs()->Assign(layer.output_shapes.begin(), layer.output_shapes.end());
     added->set_parameters(layer.parameters);
+    added->set_weight_bytes(layer.weight_bytes);
     added->set_macs(layer.macs);
     added->set_macs_with_bias(layer.macs_with_bias);
     added->set_activation_bytes(layer.activation_bytes);
@@ -166,6 +172,8 @@ ModelReport FromProto(const v1::ModelReport& message) {
   report.operators = CountsOf(message.operators());
   report.parameters = message.parameters();
   report.weight_bytes = message.weight_bytes();
+  for (const v1::TypeCount& each : message.parameters_by_type())
+    report.parameters_by_type[each.type()] = each.count();
   report.macs = message.macs();
   report.macs_with_bias = message.macs_with_bias();
   report.macs_by_op = CountsOf(message.macs_by_operator());
@@ -176,6 +184,7 @@ ModelReport FromProto(const v1::ModelReport& message) {
                              layer.op(),
                              {layer.outputs().begin(), layer.outputs().end()},
                              layer.parameters(),
+                             layer.weight_bytes(),
                              layer.macs(),
                              layer.macs_with_bias(),
                              layer.activation_bytes()});

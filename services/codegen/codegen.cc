@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "common/base/files.h"
+#include "common/base/library_sizes.h"
 #include "common/base/status.h"
 #include "common/blobs/digest.h"
 #include "common/ir/hash.h"
@@ -122,6 +123,7 @@ struct Variant {
   std::unique_ptr<ModuleBuilder> module;
   BuiltProgram built;
   std::string symbol;
+  size_t weights_end = 0;  // entries of the weight table that it and those before it brought
 };
 
 class Compiler {
@@ -188,6 +190,7 @@ class Compiler {
                               ModuleBuilder::Create(target, fmt::format("v{}", variants_.size())));
       QUENCH_ASSIGN_OR_RETURN(variant.built, BuildProgram(variant.graph, target, options_,
                                                           *variant.module, weights_, context_));
+      variant.weights_end = weights_.entries().size();
       QUENCH_RETURN_IF_ERROR(
           AssignMemory(variant.built.program, *variant.graph.symbols, *variant.module));
       variants_.push_back(std::move(variant));
@@ -201,6 +204,14 @@ class Compiler {
     QUENCH_ASSIGN_OR_RETURN(std::vector<uint64_t> offsets,
                             WriteWeights(weights_, *writer, context_));
     report_.weight_bytes = static_cast<int64_t>(writer->size());
+    int64_t begin = 0;
+    for (const Variant& variant : variants_) {
+      const int64_t end = variant.weights_end < offsets.size()
+                              ? static_cast<int64_t>(offsets[variant.weights_end])
+                              : report_.weight_bytes;
+      report_.variant_weights.push_back({variant.target.name, end - begin});
+      begin = end;
+    }
     QUENCH_RETURN_IF_ERROR(writer->Finish());
     return offsets;
   }
@@ -243,12 +254,23 @@ class Compiler {
   absl::Status Link(const Target& target, const std::filesystem::path& library) {
     context_.Report({"link", library.filename().string(), 0, 1});
     linked_ = folder_->path() / "linked";
-    if (options_.emit == Emit::kSharedLibrary)
-      return LinkShared(target, objects_, library.filename().string(), linked_);
-    if (options_.emit == Emit::kObject) return LinkRelocatable(target, objects_, linked_);
-    const std::filesystem::path object = folder_->path() / "model.o";
+    if (options_.emit == Emit::kSharedLibrary) {
+      QUENCH_RETURN_IF_ERROR(LinkShared(target, objects_, library.filename().string(), linked_));
+      return MeasureParts(linked_);
+    }
+    const std::filesystem::path object =
+        options_.emit == Emit::kObject ? linked_ : folder_->path() / "model.o";
     QUENCH_RETURN_IF_ERROR(LinkRelocatable(target, objects_, object));
+    QUENCH_RETURN_IF_ERROR(MeasureParts(object));
+    if (options_.emit == Emit::kObject) return absl::OkStatus();
     return WriteArchive(object, "model.o", QUENCH_MODEL_QUERY_NAME, linked_);
+  }
+
+  absl::Status MeasureParts(const std::filesystem::path& elf) {
+    QUENCH_ASSIGN_OR_RETURN(const LibrarySizes sizes, SizesOfLibrary(elf));
+    report_.code_bytes = sizes.code;
+    report_.rest_bytes = sizes.file - sizes.code - report_.weight_bytes;
+    return absl::OkStatus();
   }
 
   // Both files are complete beside their places before either appears.

@@ -52,6 +52,12 @@ struct KernelReport {
   double multiplications = 0;  // at typical sizes
 };
 
+// Packed weights that a variant brings: those that it shares with a variant before count there.
+struct VariantWeights {
+  std::string variant;
+  int64_t bytes = 0;
+};
+
 struct CompileReport {
   std::string uuid;
   std::string target;  // resolved: triple, cpu, features
@@ -59,7 +65,10 @@ struct CompileReport {
   std::vector<KernelReport> kernels;
   int64_t arena_bytes = 0;  // at typical sizes
   int64_t arena_lower_bound = 0;
-  int64_t weight_bytes = 0;                       // packed
+  // The library's size by part.
+  int64_t weight_bytes = 0;  // packed, of all variants
+  std::vector<VariantWeights> variant_weights;
+  int64_t code_bytes = 0, rest_bytes = 0;
   std::vector<passes::KeptFloat32> kept_float32;  // with passes.float16
   double seconds = 0;
 };

@@ -21,6 +21,13 @@ v1::CompileReport ToProto(const CompileReport& report) {
   message.set_arena_bytes(report.arena_bytes);
   message.set_arena_lower_bound_bytes(report.arena_lower_bound);
   message.set_weight_bytes(report.weight_bytes);
+  for (const VariantWeights& weights : report.variant_weights) {
+    v1::VariantWeights* out = message.add_variant_weights();
+    out->set_variant(weights.variant);
+    out->set_bytes(weights.bytes);
+  }
+  message.set_code_bytes(report.code_bytes);
+  message.set_rest_bytes(report.rest_bytes);
   for (const passes::KeptFloat32& kept : report.kept_float32) {
     v1::KeptFloat32* out = message.add_kept_float32();
     out->set_node(kept.node);
@@ -43,6 +50,10 @@ CompileReport FromProto(const v1::CompileReport& message) {
   report.arena_bytes = message.arena_bytes();
   report.arena_lower_bound = message.arena_lower_bound_bytes();
   report.weight_bytes = message.weight_bytes();
+  for (const v1::VariantWeights& weights : message.variant_weights())
+    report.variant_weights.push_back({weights.variant(), weights.bytes()});
+  report.code_bytes = message.code_bytes();
+  report.rest_bytes = message.rest_bytes();
   for (const v1::KeptFloat32& kept : message.kept_float32())
     report.kept_float32.push_back({kept.node(), kept.op(), kept.reason()});
   return report;

@@ -22,6 +22,24 @@ TEST(ProgramTest, CompilesVerifiesRunsAndMeasuresADigitsNetwork) {
       nlohmann::json::parse(*ReadFile(work.path("out") / "metadata.json"));
   EXPECT_EQ(metadata.at("inputs").at(0).at("name"), "image");
   EXPECT_EQ(metadata.at("fingerprint").get<std::string>().size(), 64u);
+  // The parts are the whole file.
+  const auto bytes = [&](const char* key) { return metadata.at(key).get<uint64_t>(); };
+  EXPECT_EQ(bytes("weight_bytes") + bytes("code_bytes") + bytes("rest_bytes"),
+            std::filesystem::file_size(work.path("out/model.so")));
+  uint64_t weights = 0;
+  for (const auto& [variant, brought] : metadata.at("variant_weights").items())
+    weights += brought.get<uint64_t>();
+  EXPECT_EQ(weights, bytes("weight_bytes"));
+  EXPECT_NE(compiled.out.find("  size     0.0"), std::string::npos) << compiled.out;
+
+  const Outcome analysed = work.Run({"analyse", "out/model.so", "--format", "json"});
+  ASSERT_EQ(analysed.exit_code, 0) << analysed.err;
+  const nlohmann::json library = nlohmann::json::parse(analysed.out);
+  EXPECT_EQ(library.at("uuid"), metadata.at("uuid"));
+  EXPECT_EQ(library.at("bytes").at("code"), metadata.at("code_bytes"));
+  EXPECT_EQ(library.at("nodes").size(), metadata.at("kernels").size());
+  EXPECT_NE(work.Run({"analyse", "out/model.so"}).out.find("conv1"), std::string::npos);
+  EXPECT_EQ(work.Run({"analyse", "out/model.so", "--batch", "2"}).exit_code, 2);
 
   const Outcome verified = work.Run({"verify", DigitsModel(), "out/model.so", "--per-layer"});
   EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;

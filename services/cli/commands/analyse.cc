@@ -13,6 +13,7 @@ constexpr char kAnalyseExamples[] = R"(Examples:
   quench analyse model.onnx                        layers, parameters, MACs, activation memory
   quench analyse model.onnx --format json          the same for scripts
   quench analyse bert.onnx --size batch=1 --size seq=128   symbolic dims counted at these sizes
+  quench analyse model.so                          kernels, size by part, memory of a compiled library
   quench analyse model.onnx --gateway build-farm:7450)";
 
 struct AnalyseArgs {
@@ -32,8 +33,24 @@ absl::StatusOr<analyser::ModelReport> AnalyseHere(const AnalyseArgs& args, const
   return analyser::Analyse(model.imported, canonical, sizes, context);
 }
 
+absl::Status RunOnLibrary(const AnalyseArgs& args, const Sizes& sizes, const StepContext& context) {
+  QUENCH_RETURN_IF_ERROR(RefuseModelOptions(*args.model, "a compiled library"));
+  if (UsesGateway(*args.gateway)) {
+    return InvalidArgument(
+        "`{}` is a compiled library, which is analysed on this machine: leave "
+        "out the gateway",
+        args.model->model);
+  }
+  QUENCH_ASSIGN_OR_RETURN(const analyser::LibraryReport report,
+                          analyser::AnalyseLibrary(args.model->model, sizes, context));
+  fmt::print("{}", args.format == "json" ? analyser::ToJson(report) : analyser::ToTable(report));
+  return absl::OkStatus();
+}
+
 absl::Status RunAnalyse(const AnalyseArgs& args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const Sizes sizes, ParseSizes(args.sizes));
+  const absl::StatusOr<FileKind> kind = KindOf(args.model->model);
+  if (kind.ok() && *kind == FileKind::kArtifact) return RunOnLibrary(args, sizes, context);
   QUENCH_ASSIGN_OR_RETURN(const analyser::ModelReport report,
                           UsesGateway(*args.gateway)
                               ? AnalyseThere(*args.gateway, *args.model, sizes, context)

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <filesystem>
@@ -93,6 +94,9 @@ std::string Metadata(const CompileArgs& args, const Made& made) {
   nlohmann::json kept = nlohmann::json::array();
   for (const passes::KeptFloat32& each : report.kept_float32)
     kept.push_back({{"node", each.node}, {"op", each.op}, {"reason", each.reason}});
+  nlohmann::json weights = nlohmann::json::object();
+  for (const codegen::VariantWeights& each : report.variant_weights)
+    weights[each.variant] = each.bytes;
   nlohmann::json metadata = {{"producer", fmt::format("quench {}", QUENCH_VERSION)},
                              {"model", fs::path(args.model->model).filename().string()},
                              {"uuid", report.uuid},
@@ -106,6 +110,9 @@ std::string Metadata(const CompileArgs& args, const Made& made) {
                              {"arena_bytes", report.arena_bytes},
                              {"arena_lower_bound", report.arena_lower_bound},
                              {"weight_bytes", report.weight_bytes},
+                             {"variant_weights", weights},
+                             {"code_bytes", report.code_bytes},
+                             {"rest_bytes", report.rest_bytes},
                              {"kernels", kernels}};
   if (args.model->float16) metadata["kept_float32"] = kept;
   if (made.quantized) {
@@ -160,12 +167,21 @@ void PrintSummary(const CompileArgs& args, const codegen::CompileReport& report)
   for (const auto& [kernel, count] : kernels)
     mix += fmt::format("{}{} {}", mix.empty() ? "" : ", ", count, kernel);
   fmt::print("{}/{}\n", args.output, LibraryName(args.codegen.emit));
-  fmt::print(
-      "  target   {}\n  kernels  {}\n  weights  {:.2f} MB, arena {:.2f} MB (lower bound {:.2f} "
-      "MB)\n  uuid     {}\n",
-      report.target, mix, static_cast<double>(report.weight_bytes) / 1e6,
-      static_cast<double>(report.arena_bytes) / 1e6,
-      static_cast<double>(report.arena_lower_bound) / 1e6, report.uuid);
+  const auto megabytes = [](int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
+  // Several variants share most of their weights.
+  std::string weights = fmt::format("{:.2f} MB", megabytes(report.weight_bytes));
+  if (report.variant_weights.size() > 1) {
+    std::vector<std::string> parts;
+    for (const codegen::VariantWeights& each : report.variant_weights)
+      parts.push_back(fmt::format("{} {:.2f}", each.variant, megabytes(each.bytes)));
+    weights += fmt::format(" ({})", fmt::join(parts, ", "));
+  }
+  fmt::print("  target   {}\n  kernels  {}\n", report.target, mix);
+  fmt::print("  size     {:.2f} MB: weights {}, code {:.2f} MB, rest {:.2f} MB\n",
+             megabytes(report.weight_bytes + report.code_bytes + report.rest_bytes), weights,
+             megabytes(report.code_bytes), megabytes(report.rest_bytes));
+  fmt::print("  arena    {:.2f} MB (lower bound {:.2f} MB)\n  uuid     {}\n",
+             megabytes(report.arena_bytes), megabytes(report.arena_lower_bound), report.uuid);
 }
 
 void PrintKeptFloat32(const codegen::CompileReport& report) {

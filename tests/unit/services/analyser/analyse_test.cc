@@ -53,7 +53,60 @@ TEST(AnalyseTest, StatisticsAndSettingsAreNotParameters) {
   const auto report = Analyse(graph, graph);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->parameters, 8);
-  EXPECT_EQ(report->weight_bytes, 4 * 18);
+  EXPECT_EQ(report->weight_bytes, 4 * 8);
+  EXPECT_EQ(report->layers.at(0).weight_bytes, 4 * 8);
+}
+
+// y = x . dequantized(w) + dequantized(b), as a quantized module has it.
+TEST(AnalyseTest, ParametersOfQuantizedModulesAreThoseOfTheLayersThatUseThem) {
+  Graph graph;
+  graph.name = "quantized";
+  const auto number = [&](const char* name, const Tensor& tensor) {
+    return graph.AddConstant(name, tensor);
+  };
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kU8, {2, 8}));
+  const ValueId scale = number("scale", Tensor::ScalarF32(0.5F));
+  const ValueId real =
+      Add(graph, "DequantizeLinear", {x, scale, number("zero", Tensor::Zeros(DataType::kU8, {}))});
+  const ValueId w = number("w", Tensor::Zeros(DataType::kI8, {8, 4}));
+  const ValueId weights =
+      Add(graph, "DequantizeLinear", {w, number("scales", RandomTensor({4}, 1))});
+  const ValueId bias = Add(
+      graph, "DequantizeLinear",
+      {number("b", Tensor::Zeros(DataType::kI32, {4})), number("scales2", RandomTensor({4}, 2))},
+      {{"axis", int64_t{0}}});
+  const ValueId turned = Add(graph, "Identity", {weights});
+  graph.outputs = {Add(graph, "Gemm", {real, turned, bias}, {}, "gemm")};
+  const auto report = Analyse(graph, graph);
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_EQ(report->layers.size(), 2u);  // what makes weights of integers is none
+  EXPECT_EQ(report->layers[1].node, "gemm");
+  EXPECT_EQ(report->layers[1].parameters, 32 + 4);
+  EXPECT_EQ(report->layers[1].weight_bytes, 32 + 16);
+  EXPECT_EQ(report->parameters, 36);
+  EXPECT_EQ(report->weight_bytes, 48);
+  EXPECT_EQ(report->parameters_by_type, (std::map<std::string, int64_t>{{"i32", 4}, {"i8", 32}}));
+  EXPECT_EQ(report->operators,
+            (std::map<std::string, int64_t>{{"DequantizeLinear", 1}, {"Gemm", 1}}));
+  const int64_t input = 16, dequantized = 64, output = 32;
+  EXPECT_EQ(report->activation_bytes, dequantized + output);
+  EXPECT_EQ(report->peak_activation_bytes, std::max(input + dequantized, dequantized + output));
+  EXPECT_NE(ToTable(*report).find("parameters        36 (i32 4, i8 32)"), std::string::npos);
+}
+
+TEST(AnalyseTest, NamesAreCutInFront) {
+  Graph graph;
+  graph.name = "long";
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {4}));
+  const std::string path = "/bert/encoder/layer.11/attention/output/dense/a/long/way/";
+  graph.outputs = {
+      Add(graph, "Relu", {Add(graph, "Relu", {x}, {}, path + "first")}, {}, path + "second")};
+  const auto report = Analyse(graph, graph);
+  ASSERT_TRUE(report.ok()) << report.status();
+  const std::string whole = ToTable(*report), table = whole.substr(0, whole.find("\n\n"));
+  EXPECT_NE(table.find("/way/first "), std::string::npos) << table;
+  EXPECT_NE(table.find("/way/second "), std::string::npos) << table;
+  EXPECT_EQ(table.find("/bert/encoder"), std::string::npos) << table;
 }
 
 TEST(AnalyseTest, SymbolicDimsCountAtTheSizesAskedFor) {
