@@ -14,11 +14,6 @@ namespace {
 
 constexpr std::string_view kScheme = "Bearer ";
 
-bool IsTenant(const std::string& text) {
-  return !text.empty() && text.size() <= 63 &&
-         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
-}
-
 // What can stand in a header, without spaces around.
 absl::StatusOr<std::string> TokenIn(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \t\r\n"), end = text.find_last_not_of(" \t\r\n");

@@ -10,15 +10,10 @@
 #include <string_view>
 #include <vector>
 
+#include "common/rpc/tenants.h"
 #include "common/rpc/watched_file.h"
 
 namespace quench::rpc {
-
-// Whose a call is where nobody needs a token, and no one else is named.
-inline constexpr char kDefaultTenant[] = "default";
-// Tokens of this tenant speak for all of them: the gateway's towards services, and theirs towards
-// the gateway's blobs and its action cache, which nobody else writes.
-inline constexpr char kGatewayTenant[] = "gateway";
 
 // A file with a line `TENANT SHA256` for each token, the hash in lower-case hex; a tenant may have
 // several. Empty lines and those that begin with # are left out. Read again when it changes; a

@@ -12,7 +12,7 @@
 #include "common/base/build_id.h"
 #include "common/blobs/digest.h"
 #include "common/rpc/errors.h"
-#include "common/rpc/tokens.h"
+#include "common/rpc/tenants.h"
 #include "common/runtime/quench_rt.h"
 #include "common/steps/child.h"
 #include "common/steps/digests.h"
@@ -55,20 +55,12 @@ Execution* ExecutionOf(Message* result) {
   return static_cast<Execution*>(result->GetReflection()->MutableMessage(result, field));
 }
 
-bool IsTenant(const std::string& text) {
-  return text.size() <= 63 &&
-         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
-}
-
 bool IsPrintable(const std::string& text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
 }
 
-std::string TenantOf(const Message& request, const StepContext& context) {
-  const StepOptions& options = OptionsOf(request);
-  if (!options.tenant().empty()) return options.tenant();
-  const std::string& caller = context.tenant();
-  return caller.empty() || caller == rpc::kGatewayTenant ? rpc::kDefaultTenant : caller;
+absl::StatusOr<std::string> TenantOf(const Message& request, const StepContext& context) {
+  return rpc::TenantOfCall(context.tenant(), OptionsOf(request).tenant());
 }
 
 absl::Status CheckOptions(const StepOptions& options) {
@@ -78,7 +70,7 @@ absl::Status CheckOptions(const StepOptions& options) {
     problems.Add(InvalidArgument("step.{}: {}", field, what));
     violations.push_back({fmt::format("step.{}", field), what});
   };
-  if (!IsTenant(options.tenant())) {
+  if (!options.tenant().empty() && !rpc::IsTenant(options.tenant())) {
     wrong("tenant", "must be lower-case letters, digits and `-`, at most 63");
   }
   if (options.request_id().size() > 128 || !IsPrintable(options.request_id())) {
@@ -122,7 +114,8 @@ struct StepRunner::Job {
   Message* result;
   std::string tenant;
   std::string key;
-  Storage storage;
+  std::shared_ptr<rpc::TenantStore> storage;
+  std::vector<std::shared_ptr<void>> held;  // what it needs of it
   Execution execution;
 };
 
@@ -147,12 +140,7 @@ absl::Status StepRunner::Accept(const Step& step, const Message& request,
                                 const StepContext& context, step::v1::Accepted* accepted) const {
   QUENCH_RETURN_IF_ERROR(CheckOptions(OptionsOf(request)));
   QUENCH_RETURN_IF_ERROR(CheckDigests(request));
-  const std::string tenant = TenantOf(request, context);
-  if (!context.tenant().empty() && context.tenant() != rpc::kGatewayTenant &&
-      context.tenant() != tenant) {
-    return absl::PermissionDeniedError(
-        fmt::format("the token is of tenant `{}`, the step of `{}`", context.tenant(), tenant));
-  }
+  QUENCH_ASSIGN_OR_RETURN(const std::string tenant, TenantOf(request, context));
   accepted->set_step_key(KeyOf(step, request, tenant));
   accepted->set_build_id(ThisBuild());
   accepted->set_server(options_.server);
@@ -167,7 +155,8 @@ absl::Status StepRunner::Run(const Step& step, const Message& request, const Ste
   const bool is_limited =
       options_.max_wall_time.count() > 0 && (!context.deadline() || end < *context.deadline());
   if (is_limited) limited.set_deadline(end);
-  Job job{step, request, limited, result, TenantOf(request, context), "", {}, {}};
+  QUENCH_ASSIGN_OR_RETURN(const std::string tenant, TenantOf(request, context));
+  Job job{step, request, limited, result, tenant, "", nullptr, {}, {}};
   job.key = KeyOf(step, request, job.tenant);
   const absl::Status status = Do(job);
   if (is_limited && absl::IsDeadlineExceeded(status)) {
@@ -179,7 +168,7 @@ absl::Status StepRunner::Run(const Step& step, const Message& request, const Ste
 }
 
 absl::Status StepRunner::Do(Job& job) const {
-  absl::StatusOr<Storage> storage = storage_(job.tenant);
+  absl::StatusOr<std::shared_ptr<rpc::TenantStore>> storage = storage_(job.tenant);
   if (!storage.ok()) return WithStoreFault(storage.status());
   job.storage = *std::move(storage);
   *job.execution.mutable_phases()->mutable_accepted() = TimeUtil::GetCurrentTime();
@@ -200,12 +189,13 @@ absl::StatusOr<bool> StepRunner::LookUp(Job& job) const {
   const StepOptions& options = OptionsOf(job.request);
   const bool reads = options.cache() == step::v1::CACHE_MODE_UNSPECIFIED ||
                      options.cache() == step::v1::CACHE_MODE_USE;
-  if (job.step.caching == Caching::kNever || job.storage.cache == nullptr || !reads) return false;
+  if (job.step.caching == Caching::kNever || job.storage->actions() == nullptr || !reads)
+    return false;
   const auto count = [&](metrics::CacheResult result) {
     options_.registry->Get(metrics::kActionCacheRequests, result).Increment();
   };
   QUENCH_ASSIGN_OR_RETURN(const std::optional<std::string> bytes,
-                          job.storage.cache->Get(job.key, job.context));
+                          job.storage->actions()->Get(job.key, job.context));
   ActionResult action;
   // A cache that others write, or that leaves results out, may say anything: a result that is ours
   // says which step it is of.
@@ -217,14 +207,8 @@ absl::StatusOr<bool> StepRunner::LookUp(Job& job) const {
     return false;
   }
   const std::vector<BlobId> blobs = DigestsIn(*job.result);
-  std::vector<BlobId> missing;
-  if (job.storage.remote != nullptr) {
-    QUENCH_ASSIGN_OR_RETURN(missing, job.storage.remote->FindMissing(blobs, job.context));
-  } else {
-    for (const BlobId& blob : blobs) {
-      if (!job.storage.blobs->Use(blob)) missing.push_back(blob);
-    }
-  }
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<BlobId> missing,
+                          job.storage->Missing(blobs, job.context));
   if (!missing.empty()) {
     job.result->Clear();
     count(metrics::CacheResult::kIncomplete);
@@ -240,7 +224,7 @@ absl::Status StepRunner::FetchInputs(Job& job) const {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<BlobId> manifests, ManifestsIn(job.request));
   std::vector<BlobId> samples;
   for (const BlobId& id : manifests) {
-    QUENCH_ASSIGN_OR_RETURN(const auto file, job.storage.blobs->Open(id.hash));
+    QUENCH_ASSIGN_OR_RETURN(const auto file, job.storage->local().Open(id.hash));
     const auto manifest =
         ParseManifest({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
     if (!manifest.ok()) return rpc::FieldError("samples.manifest", MessageOf(manifest.status()));
@@ -249,14 +233,10 @@ absl::Status StepRunner::FetchInputs(Job& job) const {
   return Fetch(job, samples);
 }
 
+// They stay until the job has ended.
 absl::Status StepRunner::Fetch(Job& job, const std::vector<BlobId>& inputs) {
-  std::vector<BlobId> missing;
-  for (const BlobId& blob : inputs) {
-    if (!job.storage.blobs->Use(blob)) missing.push_back(blob);
-  }
-  if (missing.empty()) return absl::OkStatus();
-  if (job.storage.remote == nullptr) return rpc::BlobsMissing(missing);
-  return job.storage.remote->Download(missing, *job.storage.blobs, job.context);
+  job.held.push_back(job.storage->Hold(inputs));
+  return job.storage->Fetch(inputs, job.context);
 }
 
 absl::Status StepRunner::Work(Job& job) const {
@@ -269,7 +249,7 @@ absl::Status StepRunner::Work(Job& job) const {
   *phases.mutable_started() = TimeUtil::GetCurrentTime();
   std::string bytes;
   if (options_.in_process) {
-    const Workplace place{*job.storage.blobs, scratch, options_.max_threads};
+    const Workplace place{job.storage->local(), scratch, options_.max_threads};
     QUENCH_ASSIGN_OR_RETURN(bytes,
                             job.step.run(job.request.SerializeAsString(), place, job.context));
   } else {
@@ -284,11 +264,10 @@ absl::Status StepRunner::Probe() const {
   const std::string bytes(size_t{1} << 20, 'p');
   QUENCH_ASSIGN_OR_RETURN(const TempDir scratch, scratch_.Step());
   QUENCH_RETURN_IF_ERROR(WriteFileAtomically(scratch.path() / "probe", bytes));
-  QUENCH_ASSIGN_OR_RETURN(const Storage storage, storage_(rpc::kDefaultTenant));
-  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<BlobWriter> writer, storage.blobs->Create());
+  QUENCH_ASSIGN_OR_RETURN(const auto storage, storage_(rpc::kDefaultTenant));
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<BlobWriter> writer, storage->local().Create());
   QUENCH_RETURN_IF_ERROR(writer->Append(std::as_bytes(std::span(bytes))));
-  if (storage.remote == nullptr) return absl::OkStatus();
-  return storage.remote->FindMissing({BlobId{Sha256Hex(bytes), bytes.size()}}, {}).status();
+  return storage->Missing({BlobId{Sha256Hex(bytes), bytes.size()}}, {}).status();
 }
 
 absl::StatusOr<std::string> StepRunner::WorkInChild(Job& job,
@@ -298,7 +277,7 @@ absl::StatusOr<std::string> StepRunner::WorkInChild(Job& job,
   order.set_request(job.request.SerializeAsString());
   order.set_request_id(job.context.request_id());
   order.set_traceparent(job.context.traceparent());
-  order.set_blobs(job.storage.blobs->root().string());
+  order.set_blobs(job.storage->local().root().string());
   order.set_scratch(scratch.string());
   order.set_max_threads(options_.max_threads);
   order.set_max_memory_bytes(options_.max_memory_bytes);
@@ -314,7 +293,7 @@ absl::StatusOr<std::string> StepRunner::WorkInChild(Job& job,
     options_.registry->Get(metrics::kStepPeakMemory, job.step.stage)
         .Set(static_cast<double>(usage.peak_memory_bytes));
   }
-  if (!result.ok()) job.storage.blobs->RemoveAbandoned();
+  if (!result.ok()) job.storage->local().RemoveAbandoned();
   if (rpc::ReasonOf(result.status()) == rpc::ReasonName(rpc::Reason::kStepCrashed)) {
     spdlog::error("step={} request={} {}", job.step.method, job.context.request_id(),
                   MessageOf(result.status()));
@@ -324,15 +303,13 @@ absl::StatusOr<std::string> StepRunner::WorkInChild(Job& job,
 
 absl::Status StepRunner::StoreOutputs(Job& job) const {
   const std::vector<BlobId> outputs = DigestsIn(*job.result);
-  if (job.storage.remote != nullptr) {
-    QUENCH_RETURN_IF_ERROR(job.storage.remote->Upload(*job.storage.blobs, outputs, job.context));
-  }
+  QUENCH_RETURN_IF_ERROR(job.storage->Publish(outputs, job.context));
   *job.execution.mutable_phases()->mutable_outputs_stored() = TimeUtil::GetCurrentTime();
   job.execution.set_step_key(job.key);
   job.execution.set_build_id(ThisBuild());
   job.execution.set_server(options_.server);
   *ExecutionOf(job.result) = job.execution;
-  if (job.step.caching == Caching::kNever || job.storage.cache == nullptr ||
+  if (job.step.caching == Caching::kNever || job.storage->actions() == nullptr ||
       OptionsOf(job.request).cache() == step::v1::CACHE_MODE_OFF) {
     return absl::OkStatus();
   }
@@ -341,7 +318,7 @@ absl::Status StepRunner::StoreOutputs(Job& job) const {
   action.set_stdout_raw(job.result->SerializeAsString());
   // A result that cannot be remembered is a result all the same.
   const absl::Status status =
-      job.storage.cache->Put(job.key, action.SerializeAsString(), job.context);
+      job.storage->actions()->Put(job.key, action.SerializeAsString(), job.context);
   if (!status.ok()) spdlog::warn("action cache: {}", MessageOf(status));
   return absl::OkStatus();
 }

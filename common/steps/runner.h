@@ -9,8 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "common/blobs/action_cache.h"
-#include "common/rpc/remote_blobs.h"
+#include "common/rpc/tenant_store.h"
 #include "common/steps/scratch.h"
 #include "common/steps/step.h"
 
@@ -21,13 +20,6 @@ class StepOptions;
 }  // namespace quench::step::v1
 
 namespace quench::steps {
-
-// Where the bytes of one tenant lie.
-struct Storage {
-  std::shared_ptr<LocalBlobStore> blobs;     // where steps read and write
-  std::shared_ptr<ActionCache> cache;        // null: there is none
-  std::shared_ptr<rpc::RemoteBlobs> remote;  // null: `blobs` is what clients see; else a copy of it
-};
 
 struct RunnerOptions {
   bool in_process = false;  // on the calling thread, for debugging
@@ -44,7 +36,8 @@ struct RunnerOptions {
 
 class StepRunner {
  public:
-  using StorageOf = std::function<absl::StatusOr<Storage>(const std::string& tenant)>;
+  using StorageOf =
+      std::function<absl::StatusOr<std::shared_ptr<rpc::TenantStore>>(const std::string& tenant)>;
   static absl::StatusOr<std::unique_ptr<StepRunner>> Create(const RunnerOptions& options,
                                                             StorageOf storage);
 

@@ -7,103 +7,113 @@
 
 #include "common/base/status.h"
 #include "common/rpc/remote_action_cache.h"
-#include "common/rpc/tokens.h"
+#include "common/rpc/tenants.h"
 #include "common/steps/config.h"
 
 namespace quench::steps {
 namespace {
 
-// The tenants' parts of one folder, each opened once.
-class Folders {
- public:
-  Folders(std::filesystem::path root, bool action_cache)
-      : root_(std::move(root)), action_cache_(action_cache) {}
+namespace fs = std::filesystem;
+using StorePtr = std::shared_ptr<rpc::TenantStore>;
+using Make = std::function<absl::StatusOr<StorePtr>(const std::string& tenant)>;
 
-  absl::StatusOr<Storage> Of(const std::string& tenant) {
-    const std::lock_guard lock(mutex_);
-    if (const auto known = open_.find(tenant); known != open_.end()) return known->second;
-    const std::filesystem::path folder = TenantFolder(root_, tenant);
-    Storage storage;
-    QUENCH_ASSIGN_OR_RETURN(storage.blobs, LocalBlobStore::Open(folder, nullptr));
-    if (action_cache_) {
-      QUENCH_ASSIGN_OR_RETURN(storage.cache, LocalActionCache::Open(folder));
+constexpr int64_t kCopies = int64_t{20} << 30;
+
+// Each tenant's is made once. That of kDefaultTenant at once, so that what cannot work is known
+// before the first step.
+absl::StatusOr<StepRunner::StorageOf> MadeOnce(Make make) {
+  struct Stores {
+    std::mutex mutex;
+    std::map<std::string, StorePtr> open;
+  };
+  StepRunner::StorageOf of = [stores = std::make_shared<Stores>(), make = std::move(make)](
+                                 const std::string& tenant) -> absl::StatusOr<StorePtr> {
+    const std::lock_guard lock(stores->mutex);
+    if (const auto known = stores->open.find(tenant); known != stores->open.end()) {
+      return known->second;
     }
-    open_.emplace(tenant, storage);
-    return storage;
-  }
+    QUENCH_ASSIGN_OR_RETURN(StorePtr store, make(tenant));
+    stores->open.emplace(tenant, store);
+    return store;
+  };
+  QUENCH_RETURN_IF_ERROR(of(rpc::kDefaultTenant).status());
+  return of;
+}
 
- private:
-  const std::filesystem::path root_;
-  const bool action_cache_;
-  std::mutex mutex_;
-  std::map<std::string, Storage> open_;
-};
-
-// A store of the Remote Execution API. What steps use of it is copied into the local user's store,
-// in which equal bytes lie once; the tenant is REAPI's instance name.
-class RemoteStores {
- public:
-  RemoteStores(std::shared_ptr<rpc::Channel> channel, const config::v1::BlobStore& config,
-               bool action_cache)
-      : channel_(std::move(channel)), config_(config), action_cache_(action_cache) {}
-
-  absl::StatusOr<Storage> Of(const std::string& tenant) {
-    const std::lock_guard lock(mutex_);
-    if (const auto known = open_.find(tenant); known != open_.end()) return known->second;
-    rpc::RemoteBlobsOptions options;
-    options.instance = InstanceOf(tenant);
-    if (config_.has_retry_time()) {
-      options.retry_time = std::chrono::milliseconds(
-          google::protobuf::util::TimeUtil::DurationToMilliseconds(config_.retry_time()));
+absl::StatusOr<StepRunner::StorageOf> OpenFolder(const fs::path& root, bool action_cache) {
+  return MadeOnce([root, action_cache](const std::string& tenant) -> absl::StatusOr<StorePtr> {
+    const fs::path folder = rpc::TenantFolder(root, tenant);
+    QUENCH_ASSIGN_OR_RETURN(auto blobs, LocalBlobStore::Open(folder, nullptr));
+    std::shared_ptr<ActionCache> actions;
+    if (action_cache) {
+      QUENCH_ASSIGN_OR_RETURN(actions, LocalActionCache::Open(folder));
     }
-    Storage storage;
-    QUENCH_ASSIGN_OR_RETURN(
-        storage.blobs, LocalBlobStore::Open(TenantFolder(LocalBlobStore::DefaultRoot(), tenant)));
-    storage.remote = std::make_shared<rpc::RemoteBlobs>(channel_, options);
-    if (action_cache_) {
-      storage.cache =
-          std::make_shared<rpc::RemoteActionCache>(channel_, options.instance, options.retry_time);
-    }
-    open_.emplace(tenant, storage);
-    return storage;
-  }
+    return rpc::MakeLocalStore(std::move(blobs), std::move(actions));
+  });
+}
 
- private:
-  std::string InstanceOf(const std::string& tenant) const {
-    const std::string& instance = config_.remote().instance();
-    if (tenant == rpc::kDefaultTenant) return instance;
-    return instance.empty() ? tenant : instance + "/" + tenant;
+absl::Status CheckStore(const config::v1::BlobStore& blobs) {
+  const bool has_cache = !blobs.cache_folder().empty() || blobs.cache_max_bytes() != 0;
+  if (has_cache && !blobs.has_remote()) {
+    return InvalidArgument("blobs: `cache_folder` and `cache_max_bytes` are of `remote`");
   }
-
-  const std::shared_ptr<rpc::Channel> channel_;
-  const config::v1::BlobStore config_;
-  const bool action_cache_;
-  std::mutex mutex_;
-  std::map<std::string, Storage> open_;
-};
+  if (blobs.cache_max_bytes() < 0) {
+    return InvalidArgument("blobs.cache_max_bytes: {}, must not be negative",
+                           blobs.cache_max_bytes());
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
-std::filesystem::path TenantFolder(const std::filesystem::path& root, const std::string& tenant) {
-  return tenant == rpc::kDefaultTenant ? root : root / "tenants" / tenant;
+absl::StatusOr<std::shared_ptr<rpc::Channel>> OpenRemote(const config::v1::BlobStore& blobs) {
+  QUENCH_RETURN_IF_ERROR(CheckStore(blobs));
+  absl::StatusOr<rpc::ChannelOptions> options = ChannelOptionsOf(blobs.remote());
+  if (!options.ok()) return Annotate(options.status(), "blobs.remote");
+  absl::StatusOr<std::shared_ptr<rpc::Channel>> channel = rpc::Channel::Open(*options);
+  return channel.ok() ? std::move(channel) : Annotate(channel.status(), "blobs.remote");
+}
+
+StorePtr RemoteStoreOf(const config::v1::BlobStore& blobs,
+                       const std::shared_ptr<rpc::Channel>& channel, const std::string& tenant,
+                       std::shared_ptr<LocalBlobStore> local,
+                       std::shared_ptr<rpc::BlobCopies> copies, bool action_cache) {
+  rpc::RemoteBlobsOptions options;
+  options.instance = rpc::InstanceOf(blobs.remote().instance(), tenant);
+  if (blobs.has_retry_time()) {
+    options.retry_time = std::chrono::milliseconds(
+        google::protobuf::util::TimeUtil::DurationToMilliseconds(blobs.retry_time()));
+  }
+  std::shared_ptr<ActionCache> actions;
+  if (action_cache) {
+    actions =
+        std::make_shared<rpc::RemoteActionCache>(channel, options.instance, options.retry_time);
+  }
+  return rpc::MakeRemoteStore(std::make_shared<rpc::RemoteBlobs>(channel, options),
+                              std::move(local), std::move(copies), std::move(actions));
 }
 
 absl::StatusOr<StepRunner::StorageOf> OpenStorage(const config::v1::BlobStore& blobs,
-                                                  bool action_cache) {
-  if (blobs.has_remote()) {
-    absl::StatusOr<rpc::ChannelOptions> options = ChannelOptionsOf(blobs.remote());
-    if (!options.ok()) return Annotate(options.status(), "blobs.remote");
-    QUENCH_ASSIGN_OR_RETURN(auto channel, rpc::Channel::Open(*options));
-    const auto stores = std::make_shared<RemoteStores>(std::move(channel), blobs, action_cache);
-    return StepRunner::StorageOf(
-        [stores](const std::string& tenant) { return stores->Of(tenant); });
+                                                  bool action_cache, const fs::path& scratch) {
+  QUENCH_RETURN_IF_ERROR(CheckStore(blobs));
+  if (!blobs.has_remote()) {
+    return OpenFolder(
+        blobs.folder().empty() ? LocalBlobStore::DefaultRoot() : fs::path(blobs.folder()),
+        action_cache);
   }
-  const std::filesystem::path root = blobs.folder().empty() ? LocalBlobStore::DefaultRoot()
-                                                            : std::filesystem::path(blobs.folder());
-  const auto folders = std::make_shared<Folders>(root, action_cache);
-  QUENCH_RETURN_IF_ERROR(folders->Of(rpc::kDefaultTenant).status());
-  return StepRunner::StorageOf(
-      [folders](const std::string& tenant) { return folders->Of(tenant); });
+  QUENCH_ASSIGN_OR_RETURN(auto channel, OpenRemote(blobs));
+  const fs::path folder = !blobs.cache_folder().empty() ? fs::path(blobs.cache_folder())
+                          : !scratch.empty()            ? scratch / "blobs"
+                                                        : LocalBlobStore::DefaultRoot();
+  const int64_t most = blobs.cache_max_bytes() > 0 ? blobs.cache_max_bytes() : kCopies;
+  absl::StatusOr<std::shared_ptr<rpc::BlobCopies>> copies =
+      rpc::BlobCopies::Open(folder, static_cast<uint64_t>(most));
+  if (!copies.ok()) return Annotate(copies.status(), "blobs.cache_folder");
+  return MadeOnce([blobs, channel, copies = *std::move(copies),
+                   action_cache](const std::string& tenant) -> absl::StatusOr<StorePtr> {
+    QUENCH_ASSIGN_OR_RETURN(auto local, copies->Of(tenant));
+    return RemoteStoreOf(blobs, channel, tenant, std::move(local), copies, action_cache);
+  });
 }
 
 }  // namespace quench::steps

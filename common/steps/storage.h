@@ -1,5 +1,5 @@
 // Where a service finds and leaves bytes: a folder that it shares with the gateway, or a store of
-// the Remote Execution API, of which it keeps a copy of what it uses.
+// the Remote Execution API, of which it keeps copies of what it uses.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -9,14 +9,27 @@
 #include "common/steps/runner.h"
 #include "quench/config/v1/config.pb.h"
 
+namespace quench::rpc {
+class Channel;
+}
+
 namespace quench::steps {
 
-// Opens what `blobs` says: a folder (default: the local user's store), or a remote store.
-// `action_cache` false: results are neither looked up nor remembered.
+// Opens what `blobs` says: a folder (default: the local user's store), or a remote store, with
+// copies in `blobs.cache_folder` (default: `scratch`/blobs, without `scratch` the local user's
+// store). `action_cache` false: results are neither looked up nor remembered.
 absl::StatusOr<StepRunner::StorageOf> OpenStorage(const config::v1::BlobStore& blobs,
-                                                  bool action_cache);
+                                                  bool action_cache,
+                                                  const std::filesystem::path& scratch = {});
 
-// One tenant's part of a store folder; that of rpc::kDefaultTenant is the folder itself.
-std::filesystem::path TenantFolder(const std::filesystem::path& root, const std::string& tenant);
+// One tenant's part of what `blobs.remote` says, with copies in `local`, which `copies` bounds.
+std::shared_ptr<rpc::TenantStore> RemoteStoreOf(const config::v1::BlobStore& blobs,
+                                                const std::shared_ptr<rpc::Channel>& channel,
+                                                const std::string& tenant,
+                                                std::shared_ptr<LocalBlobStore> local,
+                                                std::shared_ptr<rpc::BlobCopies> copies,
+                                                bool action_cache);
+// The channel to it.
+absl::StatusOr<std::shared_ptr<rpc::Channel>> OpenRemote(const config::v1::BlobStore& blobs);
 
 }  // namespace quench::steps

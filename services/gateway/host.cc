@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <cstdlib>
+#include <set>
 
 #include "common/base/status.h"
 #include "common/steps/config.h"
@@ -44,8 +45,11 @@ absl::StatusOr<EvictionLimits> LimitsOf(const config::v1::BlobLimits& limits) {
   return result;
 }
 
-absl::StatusOr<KeepLimits> KeepLimitsOf(const config::v1::Tenants& tenants,
+absl::StatusOr<KeepLimits> KeepLimitsOf(const config::v1::GatewayConfig& config,
                                         const EvictionLimits& limits) {
+  const config::v1::Tenants& tenants = config.tenants();
+  // Nothing can be promised of what another server keeps.
+  if (config.blobs().has_remote()) return KeepLimits{0, 0};
   if (tenants.max_kept_bytes() < 0) {
     return InvalidArgument("tenants: limits must not be negative");
   }
@@ -103,14 +107,21 @@ absl::StatusOr<EngineOptions> EngineOptionsOf(const config::v1::GatewayConfig& c
   return engine;
 }
 
+BlobId IdOf(const Digest& digest) {
+  return {digest.hash(), static_cast<uint64_t>(digest.size_bytes())};
+}
+
 MissingBlobs MissingIn(BlobFolders& folders) {
   return [&folders](const std::string& tenant,
                     const std::vector<Digest>& digests) -> absl::StatusOr<std::vector<Digest>> {
     QUENCH_ASSIGN_OR_RETURN(const auto blobs, folders.Of(tenant));
+    std::vector<BlobId> asked;
+    for (const Digest& digest : digests) asked.push_back(IdOf(digest));
+    QUENCH_ASSIGN_OR_RETURN(const std::vector<BlobId> found, blobs->shared->Missing(asked, {}));
+    const std::set<BlobId> gone(found.begin(), found.end());
     std::vector<Digest> missing;
     for (const Digest& digest : digests) {
-      const BlobId id{digest.hash(), static_cast<uint64_t>(digest.size_bytes())};
-      if (!blobs->store->Use(id)) missing.push_back(digest);
+      if (gone.contains(IdOf(digest))) missing.push_back(digest);
     }
     return missing;
   };
@@ -120,6 +131,7 @@ ReadBlob ReadFrom(BlobFolders& folders) {
   return [&folders](const std::string& tenant,
                     const Digest& digest) -> absl::StatusOr<std::string> {
     QUENCH_ASSIGN_OR_RETURN(const auto blobs, folders.Of(tenant));
+    QUENCH_RETURN_IF_ERROR(blobs->shared->Fetch({IdOf(digest)}, {}));
     QUENCH_ASSIGN_OR_RETURN(const auto file, blobs->store->Open(digest.hash()));
     return std::string(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
   };
@@ -132,19 +144,29 @@ PutBlob PutInto(BlobFolders& folders) {
     QUENCH_ASSIGN_OR_RETURN(*digest.mutable_hash(),
                             blobs->store->Put(std::as_bytes(std::span(bytes))));
     digest.set_size_bytes(static_cast<int64_t>(bytes.size()));
+    QUENCH_RETURN_IF_ERROR(blobs->shared->Publish({IdOf(digest)}, {}));
     return digest;
   };
+}
+
+// Null where blobs lie in a folder.
+absl::StatusOr<MakeShared> SharedStores(const config::v1::BlobStore& blobs) {
+  if (!blobs.has_remote()) return MakeShared();
+  if (blobs.cache_max_bytes() != 0) {
+    return InvalidArgument("blobs.cache_max_bytes: of a gateway, `blob_limits` says it");
+  }
+  QUENCH_ASSIGN_OR_RETURN(auto channel, steps::OpenRemote(blobs));
+  return MakeShared(
+      [blobs, channel](const std::string& tenant, std::shared_ptr<LocalBlobStore> local) {
+        return steps::RemoteStoreOf(blobs, channel, tenant, std::move(local), nullptr, true);
+      });
 }
 
 }  // namespace
 
 absl::StatusOr<fs::path> GatewayHost::BlobRoot(const config::v1::GatewayConfig& config) {
-  if (config.blobs().has_remote()) {
-    return Unsupported(
-        "blobs.remote: a gateway keeps its blobs in a folder; services reach them there or through "
-        "the gateway");
-  }
   if (!config.blobs().folder().empty()) return fs::path(config.blobs().folder());
+  if (!config.blobs().cache_folder().empty()) return fs::path(config.blobs().cache_folder());
   QUENCH_ASSIGN_OR_RETURN(const fs::path state, StateDir(config));
   return state / "store";
 }
@@ -170,14 +192,17 @@ absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& o
   gateway.engine.registry = options.registry;
   if (config.tenants().max_workflow_bytes() > 0)
     gateway.max_workflow_bytes = config.tenants().max_workflow_bytes();
-  QUENCH_ASSIGN_OR_RETURN(gateway.keep, KeepLimitsOf(config.tenants(), limits));
+  QUENCH_ASSIGN_OR_RETURN(gateway.keep, KeepLimitsOf(config, limits));
   gateway.tokens = host->tokens_.get();
   std::error_code ignored;
   fs::create_directories(root, ignored);  // so that its disk can be asked; Open says what is wrong
   const uint64_t reserve = config.blob_limits().min_free_bytes() > 0
                                ? static_cast<uint64_t>(config.blob_limits().min_free_bytes())
                                : DefaultReserve(root);
-  QUENCH_ASSIGN_OR_RETURN(host->folders_, BlobFolders::Open(root, limits.max, reserve));
+  const bool remote = config.blobs().has_remote();
+  QUENCH_ASSIGN_OR_RETURN(MakeShared shared, SharedStores(config.blobs()));
+  QUENCH_ASSIGN_OR_RETURN(host->folders_,
+                          BlobFolders::Open(root, limits.max, reserve, std::move(shared)));
   gateway.blobs = {MissingIn(*host->folders_), ReadFrom(*host->folders_)};
   gateway.put_blob = PutInto(*host->folders_);
   QUENCH_ASSIGN_OR_RETURN(host->gateway_, Gateway::Start(gateway));
@@ -190,9 +215,12 @@ absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& o
   BlobKeeperOptions keeper;
   keeper.limits = limits;
   keeper.registry = options.registry;
-  keeper.pinned = [gateway = host->gateway_.get()](const std::string&, const std::string& hash) {
-    return gateway->IsPinned(hash);
-  };
+  // Of copies, none need stay.
+  if (!remote) {
+    keeper.pinned = [gateway = host->gateway_.get()](const std::string&, const std::string& hash) {
+      return gateway->IsPinned(hash);
+    };
+  }
   host->keeper_ = std::make_unique<BlobKeeper>(*host->folders_, keeper);
 
   std::vector<grpc::Service*> services = host->gateway_->services();

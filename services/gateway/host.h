@@ -36,7 +36,8 @@ class GatewayHost {
   // start.
   void Drain();
 
-  // Where services of the same machine find the gateway's blobs: its folder, or `config.blobs`.
+  // Where services of the same machine find the gateway's blobs, unless `config.blobs` is remote:
+  // then where its copies lie.
   static absl::StatusOr<std::filesystem::path> BlobRoot(const config::v1::GatewayConfig& config);
 
  private:

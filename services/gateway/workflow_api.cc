@@ -6,6 +6,7 @@
 
 #include "common/base/status.h"
 #include "common/blobs/digest.h"
+#include "common/rpc/tenants.h"
 #include "google/longrunning/operations.pb.h"
 
 namespace quench::gateway {
@@ -41,9 +42,7 @@ int64_t UnixMicroseconds() {
 
 }  // namespace
 
-std::string TenantOf(const StepContext& step) {
-  return step.tenant().empty() ? "default" : step.tenant();
-}
+std::string TenantOf(const StepContext& step) { return *rpc::TenantOfCall(step.tenant(), ""); }
 
 absl::StatusOr<ViewPtr> WorkflowApi::Create(const v1::CreateWorkflowRequest& request,
                                             const StepContext& step) {

@@ -88,7 +88,7 @@ class Services : public ::testing::TestWithParam<bool> {
   }
 
   steps::BlobDigest Put(const std::filesystem::path& path) {
-    return *steps::StoreBytes(*ReadFile(path), *storage_("default")->blobs);
+    return *steps::StoreBytes(*ReadFile(path), (*storage_("default"))->local());
   }
   // Of a blob that nobody stored.
   static steps::BlobDigest Unknown() {
@@ -105,11 +105,11 @@ class Services : public ::testing::TestWithParam<bool> {
     *file->mutable_digest() = digest;
     step::v1::Samples samples;
     *samples.mutable_manifest() =
-        *steps::StoreBytes(manifest.SerializeAsString(), *storage_("default")->blobs);
+        *steps::StoreBytes(manifest.SerializeAsString(), (*storage_("default"))->local());
     return samples;
   }
   std::string Get(const steps::BlobDigest& digest) {
-    const auto file = storage_("default")->blobs->Open(digest.hash());
+    const auto file = (*storage_("default"))->local().Open(digest.hash());
     EXPECT_TRUE(file.ok()) << file.status();
     if (!file.ok()) return "";
     EXPECT_EQ((*file)->bytes().size(), static_cast<size_t>(digest.size_bytes()));

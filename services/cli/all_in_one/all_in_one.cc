@@ -28,8 +28,12 @@ class AllInOne final : public steps::Serving {
     options.config = config.gateway();
     QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path root,
                             gateway::GatewayHost::BlobRoot(config.gateway()));
-    config::v1::BlobStore blobs;
-    blobs.set_folder(root.string());
+    config::v1::BlobStore blobs = config.gateway().blobs();
+    if (blobs.has_remote()) {
+      blobs.set_cache_folder((root / "services").string());  // beside the gateway's own copies
+    } else {
+      blobs.set_folder(root.string());
+    }
     QUENCH_ASSIGN_OR_RETURN(const steps::StepRunner::StorageOf storage,
                             steps::OpenStorage(blobs, !config.steps().no_action_cache()));
     const auto channel_of = [&](metrics::Service service) {

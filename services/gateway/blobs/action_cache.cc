@@ -3,6 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include "common/base/status.h"
+#include "common/blobs/digest.h"
+#include "common/rpc/errors.h"
 #include "common/rpc/on_pool.h"
 
 namespace quench::gateway {
@@ -10,27 +12,30 @@ namespace {
 
 using metrics::CacheResult;
 
-bool Has(LocalBlobStore& store, const reapi::Digest& digest) {
-  return store.Use({digest.hash(), static_cast<uint64_t>(digest.size_bytes())});
+BlobId IdOf(const reapi::Digest& digest) {
+  return {digest.hash(), static_cast<uint64_t>(digest.size_bytes())};
 }
 
-bool HasFiles(LocalBlobStore& store, const reapi::Directory& folder) {
-  const auto& files = folder.files();
-  return std::all_of(files.begin(), files.end(),
-                     [&](const reapi::FileNode& file) { return Has(store, file.digest()); });
+void AddFiles(const reapi::Directory& folder, std::vector<BlobId>* blobs) {
+  for (const reapi::FileNode& file : folder.files()) blobs->push_back(IdOf(file.digest()));
 }
 
-bool HasTree(LocalBlobStore& store, const reapi::Digest& digest) {
-  if (!Has(store, digest)) return false;
-  const auto bytes = store.Open(digest.hash());
+// The blobs of a tree, itself among them. False: it is not there, or no tree.
+absl::StatusOr<bool> AddTree(const reapi::Digest& digest, rpc::TenantStore& store,
+                             const StepContext& step, std::vector<BlobId>* blobs) {
+  if (!IsDigest(digest.hash())) return false;
+  const absl::Status fetched = store.Fetch({IdOf(digest)}, step);
+  if (rpc::ReasonOf(fetched) == rpc::ReasonName(rpc::Reason::kBlobMissing)) return false;
+  QUENCH_RETURN_IF_ERROR(fetched);
+  const auto bytes = store.local().Open(digest.hash());
   reapi::Tree tree;
   if (!bytes.ok() ||
       !tree.ParseFromArray((*bytes)->bytes().data(), static_cast<int>((*bytes)->bytes().size()))) {
     return false;
   }
-  return HasFiles(store, tree.root()) &&
-         std::all_of(tree.children().begin(), tree.children().end(),
-                     [&](const reapi::Directory& folder) { return HasFiles(store, folder); });
+  AddFiles(tree.root(), blobs);
+  for (const reapi::Directory& folder : tree.children()) AddFiles(folder, blobs);
+  return true;
 }
 
 absl::StatusOr<reapi::ActionResult> GetResult(const BlobServerParts& parts,
@@ -41,7 +46,7 @@ absl::StatusOr<reapi::ActionResult> GetResult(const BlobServerParts& parts,
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<TenantBlobs> blobs,
                           BlobsOf(parts, request.instance_name(), step));
   QUENCH_ASSIGN_OR_RETURN(const std::optional<std::string> value,
-                          blobs->actions->Get(key.hash, step));
+                          blobs->shared->actions()->Get(key.hash, step));
   const auto count = [&](CacheResult result) {
     parts.pool.options().registry->Get(metrics::kActionCacheRequests, result).Increment();
   };
@@ -55,7 +60,8 @@ absl::StatusOr<reapi::ActionResult> GetResult(const BlobServerParts& parts,
     count(CacheResult::kMiss);
     return absl::NotFoundError(fmt::format("no result of action `{}` is known", key.hash));
   }
-  if (!IsComplete(result, *blobs->store)) {
+  QUENCH_ASSIGN_OR_RETURN(const bool complete, IsComplete(result, *blobs->shared, step));
+  if (!complete) {
     count(CacheResult::kIncomplete);
     return absl::NotFoundError(
         fmt::format("the result of action `{}` names a blob that is gone", key.hash));
@@ -77,21 +83,27 @@ absl::StatusOr<reapi::ActionResult> UpdateResult(const BlobServerParts& parts,
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<TenantBlobs> blobs,
                           BlobsOf(parts, request.instance_name(), step));
   QUENCH_RETURN_IF_ERROR(
-      blobs->actions->Put(key.hash, request.action_result().SerializeAsString(), step));
+      blobs->shared->actions()->Put(key.hash, request.action_result().SerializeAsString(), step));
   return request.action_result();
 }
 
 }  // namespace
 
-bool IsComplete(const reapi::ActionResult& result, LocalBlobStore& store) {
-  for (const reapi::OutputFile& file : result.output_files()) {
-    if (!Has(store, file.digest())) return false;
-  }
+absl::StatusOr<bool> IsComplete(const reapi::ActionResult& result, rpc::TenantStore& store,
+                                const StepContext& step) {
+  std::vector<BlobId> blobs;
+  for (const reapi::OutputFile& file : result.output_files()) blobs.push_back(IdOf(file.digest()));
+  if (result.has_stdout_digest()) blobs.push_back(IdOf(result.stdout_digest()));
+  if (result.has_stderr_digest()) blobs.push_back(IdOf(result.stderr_digest()));
   for (const reapi::OutputDirectory& folder : result.output_directories()) {
-    if (!HasTree(store, folder.tree_digest())) return false;
+    QUENCH_ASSIGN_OR_RETURN(const bool is_tree, AddTree(folder.tree_digest(), store, step, &blobs));
+    if (!is_tree) return false;
   }
-  return (!result.has_stdout_digest() || Has(store, result.stdout_digest())) &&
-         (!result.has_stderr_digest() || Has(store, result.stderr_digest()));
+  for (const BlobId& blob : blobs) {
+    if (!IsDigest(blob.hash)) return false;
+  }
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<BlobId> missing, store.Missing(blobs, step));
+  return missing.empty();
 }
 
 ActionCacheService::ActionCacheService(BlobServerParts& parts)

@@ -9,7 +9,8 @@ namespace quench::gateway {
 
 // Whether the store has every blob that a result names - and, for folders, every file of their
 // trees; counts as a use of them.
-bool IsComplete(const reapi::ActionResult& result, LocalBlobStore& store);
+absl::StatusOr<bool> IsComplete(const reapi::ActionResult& result, rpc::TenantStore& store,
+                                const StepContext& step);
 
 // A result is known only as long as it is complete.
 class ActionCacheService final : public reapi::ActionCache::CallbackService {

@@ -42,7 +42,7 @@ class BlobProducer final : public rpc::Producer<bytestream::ReadResponse> {
     }
     QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<TenantBlobs> blobs,
                             BlobsOf(parts_, name.instance, step));
-    QUENCH_ASSIGN_OR_RETURN(reader_, blobs->store->OpenReader(name.blob));
+    QUENCH_ASSIGN_OR_RETURN(reader_, OpenBlob(*blobs, name.blob, step));
     position_ = static_cast<uint64_t>(request_.read_offset());
     const auto limit = static_cast<uint64_t>(request_.read_limit());
     end_ = limit == 0 ? name.blob.size : position_ + std::min(limit, name.blob.size - position_);
@@ -72,25 +72,27 @@ class BlobReceiver final
       return InvalidArgument("`write_offset` is {}, it must not be negative",
                              request.write_offset());
     }
-    if (upload_->complete()) return Completed();
+    if (upload_->complete()) return Completed(step);
     const std::string& data = request.data();
     QUENCH_RETURN_IF_ERROR(upload_->Append(static_cast<uint64_t>(request.write_offset()),
                                            std::as_bytes(std::span(data.data(), data.size()))));
     parts_.written.Increment(static_cast<double>(data.size()));
     if (!request.finish_write()) return false;
     QUENCH_RETURN_IF_ERROR(upload_->Finish());
-    return Completed();
+    return Completed(step);
   }
 
   // A client that ends without `finish_write` learns how far it came, and may go on later.
   absl::Status Finish(bytestream::WriteResponse* response, const StepContext&) override {
     if (upload_ == nullptr) return InvalidArgument("the stream has no message");
-    response->set_committed_size(static_cast<int64_t>(completed_ ? size_ : upload_->committed()));
+    response->set_committed_size(
+        static_cast<int64_t>(completed_ ? id_.size : upload_->committed()));
     return absl::OkStatus();
   }
 
  private:
-  bool Completed() {
+  absl::StatusOr<bool> Completed(const StepContext& step) {
+    QUENCH_RETURN_IF_ERROR(blobs_->shared->Publish({id_}, step));
     completed_ = true;
     return true;
   }
@@ -98,9 +100,9 @@ class BlobReceiver final
   absl::Status Open(const bytestream::WriteRequest& request, const StepContext& step) {
     name_ = request.resource_name();
     QUENCH_ASSIGN_OR_RETURN(const rpc::ResourceName name, rpc::ParseWriteName(name_));
-    size_ = name.blob.size;
-    if (size_ > static_cast<uint64_t>(parts_.options.max_blob_bytes)) {
-      return InvalidArgument("a blob of {} bytes, at most {} are taken", size_,
+    id_ = name.blob;
+    if (id_.size > static_cast<uint64_t>(parts_.options.max_blob_bytes)) {
+      return InvalidArgument("a blob of {} bytes, at most {} are taken", id_.size,
                              parts_.options.max_blob_bytes);
     }
     QUENCH_ASSIGN_OR_RETURN(blobs_, BlobsOf(parts_, name.instance, step));
@@ -114,7 +116,7 @@ class BlobReceiver final
   const BlobServerParts& parts_;
   const rpc::AbortStream abort_;
   std::string name_;
-  uint64_t size_ = 0;
+  BlobId id_;
   bool completed_ = false;
   std::shared_ptr<TenantBlobs> blobs_;
   std::unique_ptr<Upload> upload_;

@@ -3,7 +3,7 @@
 #include "common/base/status.h"
 #include "common/blobs/digest.h"
 #include "common/rpc/errors.h"
-#include "common/rpc/tokens.h"
+#include "common/rpc/tenants.h"
 
 namespace quench::gateway {
 namespace {
@@ -35,17 +35,22 @@ bool MayUpdateActions(const StepContext& step) { return step.tenant() == rpc::kG
 absl::StatusOr<std::shared_ptr<TenantBlobs>> BlobsOf(const BlobServerParts& parts,
                                                      const std::string& instance,
                                                      const StepContext& step) {
-  const std::string& caller = step.tenant();
-  if (!instance.empty() && !caller.empty() && caller != rpc::kGatewayTenant && caller != instance) {
-    return absl::PermissionDeniedError(fmt::format("the token is of tenant `{}`, the blobs of `{}`",
-                                                   caller, instance.substr(0, 80)));
+  const absl::StatusOr<std::string> tenant = rpc::TenantOfCall(step.tenant(), instance);
+  if (absl::IsInvalidArgument(tenant.status())) {
+    return BadField("instance_name", MessageOf(tenant.status()));
   }
-  absl::StatusOr<std::shared_ptr<TenantBlobs>> blobs =
-      parts.folders.Of(instance.empty() ? caller : instance);
-  if (absl::IsInvalidArgument(blobs.status())) {
-    return BadField("instance_name", MessageOf(blobs.status()));
-  }
-  return blobs;
+  QUENCH_RETURN_IF_ERROR(tenant.status());
+  return parts.folders.Of(*tenant);
+}
+
+absl::StatusOr<std::unique_ptr<BlobReader>> OpenBlob(const TenantBlobs& blobs, const BlobId& id,
+                                                     const StepContext& step) {
+  absl::StatusOr<std::unique_ptr<BlobReader>> reader = blobs.store->OpenReader(id);
+  if (!absl::IsNotFound(reader.status())) return reader;
+  const absl::Status fetched = blobs.shared->Fetch({id}, step);
+  if (rpc::ReasonOf(fetched) == rpc::ReasonName(rpc::Reason::kBlobMissing)) return reader.status();
+  QUENCH_RETURN_IF_ERROR(fetched);
+  return blobs.store->OpenReader(id);
 }
 
 }  // namespace quench::gateway

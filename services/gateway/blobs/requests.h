@@ -37,11 +37,13 @@ absl::StatusOr<BlobId> BlobIdOf(const reapi::Digest& digest, const std::string& 
 // Services may, by their token: whoever writes a result decides what others get for the same request.
 bool MayUpdateActions(const StepContext& step);
 
-// Those of the tenant that REAPI's instance name says; empty: the caller's. PERMISSION_DENIED when
-// they are another tenant's, unless the caller is a service (rpc::kGatewayTenant) or nobody needs a
-// token.
+// Those of the tenant that REAPI's instance name says, by the rules of rpc::TenantOfCall.
 absl::StatusOr<std::shared_ptr<TenantBlobs>> BlobsOf(const BlobServerParts& parts,
                                                      const std::string& instance,
+                                                     const StepContext& step);
+
+// For reading, from wherever the tenant's blobs lie. NOT_FOUND also when it has another size.
+absl::StatusOr<std::unique_ptr<BlobReader>> OpenBlob(const TenantBlobs& blobs, const BlobId& id,
                                                      const StepContext& step);
 
 }  // namespace quench::gateway

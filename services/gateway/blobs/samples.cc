@@ -40,17 +40,20 @@ class SampleReceiver final
         writer_->Append(std::as_bytes(std::span(request.data().data(), request.data().size()))));
     parts_.written.Increment(static_cast<double>(request.data().size()));
     missing_ -= request.data().size();
-    if (missing_ == 0) QUENCH_RETURN_IF_ERROR(Store());
+    if (missing_ == 0) QUENCH_RETURN_IF_ERROR(Store(step));
     return false;
   }
 
-  absl::Status Finish(v1::UploadSamplesResponse* response, const StepContext&) override {
+  absl::Status Finish(v1::UploadSamplesResponse* response, const StepContext& step) override {
     QUENCH_RETURN_IF_ERROR(CheckComplete());
     if (files_.samples().empty()) return InvalidArgument("the stream has no tensor");
     step::v1::SampleManifest manifest;
     *manifest.mutable_files() = files_.samples();
     QUENCH_ASSIGN_OR_RETURN(*files_.mutable_manifest(),
                             steps::StoreBytes(manifest.SerializeAsString(), *blobs_->store));
+    const reapi::Digest& stored = files_.manifest();
+    QUENCH_RETURN_IF_ERROR(blobs_->shared->Publish(
+        {{stored.hash(), static_cast<uint64_t>(stored.size_bytes())}}, step));
     response->Swap(&files_);
     return absl::OkStatus();
   }
@@ -107,11 +110,12 @@ class SampleReceiver final
     return *header;
   }
 
-  absl::Status Store() {
+  absl::Status Store(const StepContext& step) {
     v1::UploadSamplesResponse& files = files_;
     const uint64_t size = writer_->size();
     QUENCH_ASSIGN_OR_RETURN(const std::string hash, writer_->Commit());
     writer_.reset();
+    QUENCH_RETURN_IF_ERROR(blobs_->shared->Publish({{hash, size}}, step));
     step::v1::File& file = *files.add_samples();
     file.set_path(path_);
     file.mutable_digest()->set_hash(hash);

@@ -26,31 +26,36 @@ absl::StatusOr<reapi::FindMissingBlobsResponse> FindMissing(
   QUENCH_RETURN_IF_ERROR(CheckFunction(request.digest_function()));
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<TenantBlobs> blobs,
                           BlobsOf(parts, request.instance_name(), step));
-  reapi::FindMissingBlobsResponse response;
-  std::set<BlobId> missing;
+  std::set<BlobId> asked;
   for (int i = 0; i < request.blob_digests_size(); ++i) {
-    if (i % 100 == 0) QUENCH_RETURN_IF_ERROR(step.Check());
-    const reapi::Digest& digest = request.blob_digests(i);
-    QUENCH_ASSIGN_OR_RETURN(BlobId id, BlobIdOf(digest, fmt::format("blob_digests[{}]", i)));
-    if (!blobs->store->Use(id) && missing.insert(std::move(id)).second) {
-      *response.add_missing_blob_digests() = digest;
-    }
+    QUENCH_ASSIGN_OR_RETURN(BlobId id,
+                            BlobIdOf(request.blob_digests(i), fmt::format("blob_digests[{}]", i)));
+    asked.insert(std::move(id));
+  }
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<BlobId> missing,
+                          blobs->shared->Missing({asked.begin(), asked.end()}, step));
+  reapi::FindMissingBlobsResponse response;
+  for (const BlobId& id : missing) {
+    reapi::Digest& digest = *response.add_missing_blob_digests();
+    digest.set_hash(id.hash);
+    digest.set_size_bytes(static_cast<int64_t>(id.size));
   }
   return response;
 }
 
 absl::Status Store(const BlobServerParts& parts, TenantBlobs& blobs,
-                   const reapi::BatchUpdateBlobsRequest::Request& request, const BlobId& id) {
+                   const reapi::BatchUpdateBlobsRequest::Request& request, const BlobId& id,
+                   const StepContext& step) {
   if (request.compressor() != reapi::Compressor::IDENTITY) {
     return Unsupported("blob `{}`: compressed data is not taken here", id.hash);
   }
-  if (blobs.store->Use(id)) return absl::OkStatus();
+  if (blobs.store->Use(id)) return blobs.shared->Publish({id}, step);
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<BlobWriter> writer, blobs.store->Create());
   QUENCH_RETURN_IF_ERROR(
       writer->Append(std::as_bytes(std::span(request.data().data(), request.data().size()))));
   QUENCH_RETURN_IF_ERROR(writer->CommitAs(id));
   parts.written.Increment(static_cast<double>(id.size));
-  return absl::OkStatus();
+  return blobs.shared->Publish({id}, step);
 }
 
 absl::StatusOr<reapi::BatchUpdateBlobsResponse> UpdateBatch(
@@ -70,14 +75,14 @@ absl::StatusOr<reapi::BatchUpdateBlobsResponse> UpdateBatch(
                             BlobIdOf(each.digest(), fmt::format("requests[{}].digest", i)));
     auto* out = response.add_responses();
     *out->mutable_digest() = each.digest();
-    SetStatus(Store(parts, *blobs, each, id), out->mutable_status());
+    SetStatus(Store(parts, *blobs, each, id, step), out->mutable_status());
   }
   return response;
 }
 
-absl::Status Load(const BlobServerParts& parts, TenantBlobs& blobs, const BlobId& id,
-                  std::string* data) {
-  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<BlobReader> reader, blobs.store->OpenReader(id));
+absl::Status Load(const BlobServerParts& parts, const TenantBlobs& blobs, const BlobId& id,
+                  const StepContext& step, std::string* data) {
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<BlobReader> reader, OpenBlob(blobs, id, step));
   data->resize(static_cast<size_t>(id.size));
   const absl::Status status =
       reader->ReadAt(0, std::as_writable_bytes(std::span(data->data(), data->size())));
@@ -107,7 +112,7 @@ absl::StatusOr<reapi::BatchReadBlobsResponse> ReadBatch(const BlobServerParts& p
     QUENCH_RETURN_IF_ERROR(step.Check());
     auto* out = response.add_responses();
     *out->mutable_digest() = request.digests(static_cast<int>(i));
-    SetStatus(Load(parts, *blobs, ids[i], out->mutable_data()), out->mutable_status());
+    SetStatus(Load(parts, *blobs, ids[i], step, out->mutable_data()), out->mutable_status());
   }
   return response;
 }

@@ -107,7 +107,8 @@ TEST_P(RunnerTest, AHitCountsOnlyIfItIsOfThisStep) {
   const auto other = Run(TestRequest("echo:other"));
   step::v1::Accepted accepted;
   ASSERT_TRUE(runner_->Accept(TestStep(), TestRequest("echo:x"), {}, &accepted).ok());
-  const auto cache = (*storage_("default")).cache;
+  const auto storage = *storage_("default");
+  ActionCache* const cache = storage->actions();
   const auto theirs = *cache->Get(other->execution().step_key(), {});
   // As of a server that leaves stdout out, and of one that mixes things up.
   for (const std::string& wrong : {std::string(), *theirs}) {
@@ -123,12 +124,12 @@ TEST_P(RunnerTest, AHitCountsOnlyIfItIsOfThisStep) {
 TEST_P(RunnerTest, AHitCountsOnlyIfItsBlobsExist) {
   const auto first = Run(TestRequest("echo:x"));
   ASSERT_TRUE(first.ok());
-  const Storage storage = *storage_("default");
-  std::filesystem::remove(storage.blobs->PathOf(first->library().hash()));
+  const auto storage = *storage_("default");
+  std::filesystem::remove(storage->local().PathOf(first->library().hash()));
   const auto second = Run(TestRequest("echo:x"));
   ASSERT_TRUE(second.ok());
   EXPECT_FALSE(second->execution().cache_hit());
-  EXPECT_TRUE(storage.blobs->Contains(second->library().hash()));
+  EXPECT_TRUE(storage->local().Contains(second->library().hash()));
   EXPECT_EQ(Looked(metrics::CacheResult::kIncomplete), 1);
 }
 

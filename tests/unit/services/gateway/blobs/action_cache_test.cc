@@ -75,17 +75,17 @@ TEST_F(ActionCacheTest, FilesOfTreesCount) {
   Name("b", tree.add_children()->add_files()->mutable_digest());
   reapi::ActionResult result;
   Name(tree.SerializeAsString(), result.add_output_directories()->mutable_tree_digest());
-  LocalBlobStore& store = server_->store();
-  EXPECT_FALSE(IsComplete(result, store));
+  rpc::TenantStore& store = *(*server_->folders->Of(rpc::kDefaultTenant))->shared;
+  EXPECT_FALSE(*IsComplete(result, store, step_));
   Put(tree.SerializeAsString());
-  EXPECT_FALSE(IsComplete(result, store));
+  EXPECT_FALSE(*IsComplete(result, store, step_));
   Put("a");
-  EXPECT_FALSE(IsComplete(result, store));
+  EXPECT_FALSE(*IsComplete(result, store, step_));
   Put("b");
-  EXPECT_TRUE(IsComplete(result, store));
+  EXPECT_TRUE(*IsComplete(result, store, step_));
   Put("no tree");
   Name("no tree", result.mutable_output_directories(0)->mutable_tree_digest());
-  EXPECT_FALSE(IsComplete(result, store));
+  EXPECT_FALSE(*IsComplete(result, store, step_));
 }
 
 TEST_F(ActionCacheTest, ADamagedEntryIsAMiss) {
@@ -166,7 +166,7 @@ TEST(OtherActionCacheTest, WhatAServerKeepsAsABlobIsFetched) {
   const auto folders = *BlobFolders::Open(folder.path() / "store", uint64_t{1} << 30);
   rpc::CallPool pool(options);
   BlobServices services(*folders, pool);
-  OutliningCache cache(*(*folders->Of(""))->store);
+  OutliningCache cache(*(*folders->Of(rpc::kDefaultTenant))->store);
   std::vector<grpc::Service*> served = {&cache};
   for (grpc::Service* each : services.services()) {
     if (dynamic_cast<reapi::ActionCache::CallbackService*>(each) == nullptr) served.push_back(each);
@@ -189,7 +189,7 @@ TEST(OtherActionCacheTest, WhatAServerKeepsAsABlobIsFetched) {
     ASSERT_TRUE(read.ParseFromString(**got));
     EXPECT_EQ(read.stdout_raw(), "what the step gave") << inlines;
   }
-  ASSERT_TRUE((*folders->Of(""))->store->Prune(0).ok());
+  ASSERT_TRUE((*folders->Of(rpc::kDefaultTenant))->store->Prune(0).ok());
   EXPECT_EQ(*remote.Get(key, {}), std::nullopt) << "incomplete";
 }
 

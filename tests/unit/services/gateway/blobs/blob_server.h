@@ -13,6 +13,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/errors.h"
 #include "common/rpc/server.h"
+#include "common/rpc/tenants.h"
 #include "google/bytestream/bytestream.grpc.pb.h"
 #include "services/gateway/blobs/blob_services.h"
 
@@ -131,7 +132,7 @@ class BlobServer {
     return response;
   }
 
-  LocalBlobStore& store() { return *(*folders->Of(""))->store; }
+  LocalBlobStore& store() { return *(*folders->Of(rpc::kDefaultTenant))->store; }
   double Count(metrics::CasOp op) { return registry.Get(metrics::kCasBytes, op).Value(); }
   // Files that are not blobs yet.
   size_t Unfinished() const {

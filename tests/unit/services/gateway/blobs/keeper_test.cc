@@ -37,14 +37,15 @@ class BlobKeeperTest : public BlobServerTest {
 };
 
 TEST_F(BlobKeeperTest, EvictsByItselfAroundPinsAndCounts) {
-  const BlobId old = Put("", std::string(90, 'a')), pinned = Put("", std::string(90, 'b')),
+  const BlobId old = Put(rpc::kDefaultTenant, std::string(90, 'a')),
+               pinned = Put(rpc::kDefaultTenant, std::string(90, 'b')),
                theirs = Put("red", std::string(90, 'b'));
   options_.pinned = [&](const std::string& tenant, const std::string& hash) {
-    return tenant.empty() && hash == pinned.hash;
+    return tenant == rpc::kDefaultTenant && hash == pinned.hash;
   };
   const BlobKeeper keeper(*folders_, options_);
-  ASSERT_TRUE(WaitFor([&] { return !Has("", old) && !Has("red", theirs); }));
-  EXPECT_TRUE(Has("", pinned));
+  ASSERT_TRUE(WaitFor([&] { return !Has(rpc::kDefaultTenant, old) && !Has("red", theirs); }));
+  EXPECT_TRUE(Has(rpc::kDefaultTenant, pinned));
   ASSERT_TRUE(WaitFor([&] { return registry_.Get(metrics::kCasSize).Value() == 90; }));
   EXPECT_EQ(registry_.Get(metrics::kCasEvictedBytes).Value(), 180);
   EXPECT_EQ(registry_.Get(metrics::kCasSizeLimit, metrics::CasLimit::kEvict).Value(), 200);
@@ -55,10 +56,10 @@ TEST_F(BlobKeeperTest, NoticesSpaceAboveHighBeforeThePeriodEnds) {
   options_.period = std::chrono::milliseconds(5000);
   BlobKeeper keeper(*folders_, options_);
   ASSERT_TRUE(keeper.Sweep().ok());
-  const BlobId first = Put("", std::string(150, 'a'));
-  ASSERT_TRUE(Has("", first));
-  Put("", std::string(100, 'b'));
-  EXPECT_TRUE(WaitFor([&] { return !Has("", first); }));
+  const BlobId first = Put(rpc::kDefaultTenant, std::string(150, 'a'));
+  ASSERT_TRUE(Has(rpc::kDefaultTenant, first));
+  Put(rpc::kDefaultTenant, std::string(100, 'b'));
+  EXPECT_TRUE(WaitFor([&] { return !Has(rpc::kDefaultTenant, first); }));
 }
 
 // In the steady state a store lies between low and high, and max is a little above: what can go,
@@ -70,17 +71,18 @@ TEST_F(BlobKeeperTest, AWriteIsRefusedOnlyWhereNothingCanGo) {
     return pinned.contains(hash);
   };
   BlobKeeper keeper(*folders_, options_);
-  const BlobId first = Put("", std::string(440, 'a')), second = Put("red", std::string(440, 'b'));
+  const BlobId first = Put(rpc::kDefaultTenant, std::string(440, 'a')),
+               second = Put("red", std::string(440, 'b'));
   const std::string text(450, 'c');
-  const auto blobs = *folders_->Of("");
+  const auto blobs = *folders_->Of(rpc::kDefaultTenant);
   {
     const auto upload = blobs->uploads->Begin("one", IdOf(text));
     ASSERT_TRUE(upload.ok()) << upload.status();
     ASSERT_TRUE((*upload)->Append(0, Bytes(text)).ok());
     ASSERT_TRUE((*upload)->Finish().ok());
   }
-  EXPECT_FALSE(Has("", first));
-  EXPECT_TRUE(Has("red", second) && Has("", IdOf(text)));
+  EXPECT_FALSE(Has(rpc::kDefaultTenant, first));
+  EXPECT_TRUE(Has("red", second) && Has(rpc::kDefaultTenant, IdOf(text)));
   pinned = {second.hash, IdOf(text).hash};
   std::this_thread::sleep_for(std::chrono::milliseconds(250));  // a look just now counts as one
   EXPECT_EQ(blobs->store->Put(Bytes(std::string(400, 'd'))).status().code(),
@@ -128,7 +130,6 @@ TEST_F(BlobKeeperTest, FoldersOfTenantsAreFoundAgain) {
   EXPECT_EQ(folders_->All().size(), 2u);
   EXPECT_TRUE(Has("red", id));
   EXPECT_EQ(folders_->Of("../red").status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(BlobFolders::FolderOf("/state", ""), "/state");
 }
 
 }  // namespace
