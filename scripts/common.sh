@@ -113,6 +113,22 @@ need_peer() {
   rm -f "$log"
 }
 
+# need_buildgrid INSTALL: a server of the Remote Execution API that is not ours, for tests/service, in build/buildgrid-venv.
+# Where it cannot be had, its tests skip and say so.
+need_buildgrid() {
+  local venv=$root/build/buildgrid-venv log
+  [ -x "$venv/bin/bgd" ] && return 0
+  [ "$1" -eq 1 ] || return 0
+  rm -rf "$venv"
+  log=$(mktemp)
+  if ! { python3 -m venv "$venv" &&
+    timeout 300 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 'buildgrid==0.4.4'; } >"$log" 2>&1; then
+    echo "no BuildGrid to store blobs in: $(grep -i error "$log" | tail -n 1)"
+    rm -rf "$venv"
+  fi
+  rm -f "$log"
+}
+
 stage_names=()
 stage_seconds=()
 stage_start=0

@@ -11,10 +11,20 @@
 
 namespace quench::testing {
 
+struct ClusterOptions {
+  // Services reach the gateway's blobs over the network; else they share its folder.
+  bool remote = false;
+  // A server of the Remote Execution API where all of them have their blobs instead.
+  std::string store;
+  // As in the shipped image: user 10001, without a home, nothing to write but the cluster's folder.
+  bool as_in_image = false;
+};
+
 class Cluster {
  public:
-  // Services share the gateway's folder, or reach its blobs over the network (`remote`).
-  explicit Cluster(bool remote = false);
+  explicit Cluster(const ClusterOptions& options = {});
+  // Whether this machine lets us run programs as in the image.
+  static bool CanRunAsInImage();
 
   const std::string& gateway() const { return addresses_.at("gateway"); }
   const std::filesystem::path& folder() const { return folder_.path(); }
@@ -32,7 +42,7 @@ class Cluster {
   std::string Config(const std::string& name) const;
 
   TempDir folder_ = *TempDir::Create();
-  const bool remote_;
+  const ClusterOptions options_;
   int starts_ = 0;
   std::map<std::string, std::string> addresses_;
   std::map<std::string, std::unique_ptr<Background>> processes_;

@@ -126,7 +126,9 @@ void ExpectDone(const absl::StatusOr<pb::Workflow>& workflow, const std::string&
 }
 
 TEST(FaultsTest, ServicesThatReachBlobsOverTheNetworkGiveTheSame) {
-  Cluster shared, remote(true);
+  ClusterOptions over_network;
+  over_network.remote = true;
+  Cluster shared, remote(over_network);
   User here(shared), there(remote);
   const auto first = here.client().Run(here.Spec(""), {});
   const auto second = there.client().Run(there.Spec(""), {});
