@@ -1,6 +1,7 @@
 #include "common/blobs/blob_store.h"
 
 #include <fcntl.h>
+#include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,11 +26,13 @@ constexpr size_t kHashedBytes = size_t{1} << 20;
 // A file under `tmp/` that becomes `<folder of digest>/<digest>`.
 class LocalBlobWriter : public BlobWriter {
  public:
-  LocalBlobWriter(UniqueFd fd, fs::path temporary, fs::path blobs, std::shared_ptr<BlobSpace> space)
+  LocalBlobWriter(UniqueFd fd, fs::path temporary, fs::path blobs, std::shared_ptr<BlobSpace> space,
+                  std::shared_ptr<blobs::VerifiedFiles> verified)
       : fd_(std::move(fd)),
         temporary_(std::move(temporary)),
         blobs_(std::move(blobs)),
-        space_(std::move(space)) {}
+        space_(std::move(space)),
+        verified_(std::move(verified)) {}
   ~LocalBlobWriter() override {
     if (temporary_.empty()) return;
     ::unlink(temporary_.c_str());
@@ -50,11 +53,13 @@ class LocalBlobWriter : public BlobWriter {
  private:
   absl::Status CheckOpen() const;
   absl::Status Take(uint64_t bytes);
+  absl::Status Publish(const std::string& digest);
 
   UniqueFd fd_;
   fs::path temporary_;
   fs::path blobs_;
   std::shared_ptr<BlobSpace> space_;
+  std::shared_ptr<blobs::VerifiedFiles> verified_;
   Sha256 sha_;
   uint64_t size_ = 0;
   absl::Status failure_;  // the first failed write; nothing is committed after it
@@ -107,11 +112,19 @@ absl::Status LocalBlobWriter::CountOwn(uint64_t bytes, const StepContext& step) 
   return absl::OkStatus();
 }
 
+absl::Status LocalBlobWriter::Publish(const std::string& digest) {
+  struct stat info{};
+  const bool known = ::fstat(fd_.get(), &info) == 0;
+  QUENCH_RETURN_IF_ERROR(blobs::Publish(std::move(fd_), temporary_, blobs_, digest));
+  temporary_.clear();
+  if (known) verified_->Add(digest, info.st_ino);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::string> LocalBlobWriter::Commit() {
   QUENCH_RETURN_IF_ERROR(CheckOpen());
   std::string digest = sha_.HexDigest();
-  QUENCH_RETURN_IF_ERROR(blobs::Publish(std::move(fd_), temporary_, blobs_, digest));
-  temporary_.clear();
+  QUENCH_RETURN_IF_ERROR(Publish(digest));
   return digest;
 }
 
@@ -122,9 +135,7 @@ absl::Status LocalBlobWriter::CommitAs(const BlobId& id) {
     failure_ = WrongBlob(digest, size_, id);
     return failure_;
   }
-  QUENCH_RETURN_IF_ERROR(blobs::Publish(std::move(fd_), temporary_, blobs_, digest));
-  temporary_.clear();
-  return absl::OkStatus();
+  return Publish(digest);
 }
 
 absl::Status CheckDigest(const std::string& digest) {
@@ -199,12 +210,16 @@ fs::path LocalBlobStore::PathOf(const std::string& digest) const {
 absl::StatusOr<std::unique_ptr<BlobWriter>> LocalBlobStore::Create() {
   fs::path temporary;
   QUENCH_ASSIGN_OR_RETURN(UniqueFd fd, blobs::MakeTemporary(root_ / "tmp", &temporary));
-  return std::make_unique<LocalBlobWriter>(std::move(fd), temporary, blobs(), space_);
+  return std::make_unique<LocalBlobWriter>(std::move(fd), temporary, blobs(), space_, verified_);
 }
 
 absl::StatusOr<std::shared_ptr<const FileMapping>> LocalBlobStore::Open(const std::string& digest) {
   QUENCH_RETURN_IF_ERROR(CheckDigest(digest));
   const fs::path path = PathOf(digest);
+  if (!trusts_) {
+    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (fd.get() >= 0 && !IsRight(digest, fd.get())) return Missing(digest);
+  }
   absl::StatusOr<std::shared_ptr<const FileMapping>> mapping = FileMapping::Open(path);
   if (absl::IsNotFound(mapping.status())) return Missing(digest);
   if (mapping.ok()) blobs::MarkUsed(path);
@@ -222,6 +237,7 @@ absl::StatusOr<std::unique_ptr<BlobReader>> LocalBlobStore::OpenReader(const Blo
     return absl::NotFoundError(
         fmt::format("blob `{}` has {} bytes, not {}", id.hash, info.st_size, id.size));
   }
+  if (!IsRight(id.hash, fd.get())) return Missing(id.hash);
   blobs::MarkUsed(path);
   return std::make_unique<BlobReader>(fd.Release(), id.size, path);
 }
@@ -242,6 +258,73 @@ bool LocalBlobStore::Use(const BlobId& id) {
   return true;
 }
 
+bool LocalBlobStore::UseRight(const BlobId& id) {
+  if (SizeOf(id.hash) != id.size) return false;
+  const fs::path path = PathOf(id.hash);
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0 || !IsRight(id.hash, fd.get())) return false;
+  blobs::MarkUsed(path);
+  return true;
+}
+
+void LocalBlobStore::AddRight(const fs::path& path, blobs::VerifiedFiles* verified) {
+  struct stat info{};
+  if (::lstat(path.c_str(), &info) == 0) verified->Add(path.filename().string(), info.st_ino);
+}
+
+bool LocalBlobStore::IsRight(const std::string& digest, int fd) {
+  struct stat info{};
+  if (trusts_) return true;
+  if (::fstat(fd, &info) == 0 && verified_->Contains(digest, info.st_ino)) return true;
+  return Look(digest, fd);
+}
+
+// A file that cannot be read now may be right: whoever reads it learns what is wrong.
+bool LocalBlobStore::Look(const std::string& digest, int fd) {
+  struct stat info{};
+  const fs::path path = PathOf(digest);
+  if (::fstat(fd, &info) != 0) return true;
+  Sha256 sha;
+  std::vector<std::byte> buffer(kHashedBytes);
+  for (uint64_t offset = 0, read = buffer.size(); read == buffer.size(); offset += read) {
+    size_t count = 0;
+    if (!blobs::ReadAllAt(fd, offset, buffer, &count, path).ok()) return true;
+    sha.Update(std::span<const std::byte>(buffer).first(count));
+    read = count;
+  }
+  if (sha.HexDigest() == digest) {
+    verified_->Add(digest, info.st_ino);
+    return true;
+  }
+  spdlog::error("blob `{}` is damaged, its bytes have another digest: it is removed",
+                path.string());
+  if (::unlink(path.c_str()) == 0 && space_ != nullptr) {
+    space_->Give(static_cast<uint64_t>(info.st_size));
+  }
+  return false;
+}
+
+absl::StatusOr<BlobStat> LocalBlobStore::Scrub(uint64_t bytes, std::string* cursor) {
+  std::vector<blobs::StoredFile> files = blobs::ListDigests(blobs());
+  std::sort(files.begin(), files.end(),
+            [](const auto& a, const auto& b) { return a.path.filename() < b.path.filename(); });
+  BlobStat removed;
+  uint64_t read = 0;
+  for (const blobs::StoredFile& file : files) {
+    const std::string digest = file.path.filename().string();
+    if (digest <= *cursor) continue;
+    if (read >= bytes) return removed;
+    *cursor = digest;
+    read += file.bytes;
+    const UniqueFd fd(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (fd.get() < 0 || Look(digest, fd.get())) continue;
+    ++removed.count;
+    removed.bytes += file.bytes;
+  }
+  cursor->clear();
+  return removed;
+}
+
 absl::StatusOr<BlobId> LocalBlobStore::Adopt(const fs::path& file, const StepContext& step) {
   // Not to wait for the other end of a pipe.
   UniqueFd source(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
@@ -257,7 +340,7 @@ absl::StatusOr<BlobId> LocalBlobStore::Adopt(const fs::path& file, const StepCon
                      ::rename(file.c_str(), temporary.c_str()) == 0;
   const int from = source.get();
   UniqueFd own(moved ? source.Release() : ::dup(place.get()));
-  LocalBlobWriter writer(std::move(own), temporary, blobs(), space_);
+  LocalBlobWriter writer(std::move(own), temporary, blobs(), space_, verified_);
   if (moved) {
     QUENCH_RETURN_IF_ERROR(writer.CountOwn(static_cast<uint64_t>(info.st_size), step));
   } else {  // it lies in another file system, perhaps

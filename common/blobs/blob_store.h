@@ -3,6 +3,7 @@
 
 #include <absl/status/statusor.h>
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "common/base/files.h"
 #include "common/blobs/blob_id.h"
 #include "common/blobs/space.h"
+#include "common/blobs/verified.h"
 
 namespace quench {
 
@@ -93,13 +95,22 @@ class LocalBlobStore : public BlobStore, public BlobSource {
   static std::filesystem::path DefaultRoot();
 
   absl::StatusOr<std::unique_ptr<BlobWriter>> Create() override;
+  // Both look at all bytes of a file that this process has neither written nor looked at before; a
+  // damaged one is removed, and NOT_FOUND from then on.
   absl::StatusOr<std::shared_ptr<const FileMapping>> Open(const std::string& digest) override;
+  absl::StatusOr<std::unique_ptr<BlobReader>> OpenReader(const BlobId& id) override;
   bool Contains(const std::string& digest) override;
 
-  absl::StatusOr<std::unique_ptr<BlobReader>> OpenReader(const BlobId& id) override;
   std::optional<uint64_t> SizeOf(const std::string& digest) const;
   // Whether the blob is there with this size; counts as a use of it.
   bool Use(const BlobId& id);
+  // The same for somebody who is about to read it: a damaged one is not there.
+  bool UseRight(const BlobId& id);
+  // From here on, what lies there is believed: by the child of a process that has looked.
+  void Trust() { trusts_ = true; }
+  // Looks at blobs in the order of their digests, those after `*cursor`, until `bytes` are read;
+  // the cursor is empty after the last. Removes damaged ones; returns what was.
+  absl::StatusOr<BlobStat> Scrub(uint64_t bytes, std::string* cursor);
   // Makes a blob of a file that only the caller knows and has finished: it is moved where it lies in
   // the store's file system, else copied, and gone afterwards.
   absl::StatusOr<BlobId> Adopt(const std::filesystem::path& file, const StepContext& step);
@@ -119,9 +130,18 @@ class LocalBlobStore : public BlobStore, public BlobSource {
  private:
   LocalBlobStore(std::filesystem::path root, uint64_t limit_bytes, std::shared_ptr<BlobSpace> space)
       : root_(std::move(root)), limit_bytes_(limit_bytes), space_(std::move(space)) {}
+  friend class Upload;
+  bool IsRight(const std::string& digest, int fd);
+  bool Look(const std::string& digest, int fd);
+  // Of a blob that was just stored.
+  static void AddRight(const std::filesystem::path& path, quench::blobs::VerifiedFiles* verified);
+
   std::filesystem::path root_;
   uint64_t limit_bytes_;
   std::shared_ptr<BlobSpace> space_;
+  std::shared_ptr<quench::blobs::VerifiedFiles> verified_ =
+      std::make_shared<quench::blobs::VerifiedFiles>();
+  std::atomic<bool> trusts_{false};
 };
 
 }  // namespace quench

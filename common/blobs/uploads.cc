@@ -196,6 +196,8 @@ absl::Status Upload::Finish() {
     return published;
   }
   file.gone = true;
+  LocalBlobStore& store = *uploads_->store_;
+  LocalBlobStore::AddRight(store.PathOf(file.id.hash), store.verified_.get());
   const std::lock_guard uploads_lock(uploads_->mutex_);
   uploads_->files_.erase(file.path.filename().string());
   return absl::OkStatus();

@@ -521,7 +521,7 @@ absl::Status RemoteBlobs::Download(const std::vector<BlobId>& blobs, LocalBlobSt
   std::vector<BlobId> wanted;
   uint64_t total = 0;
   for (const BlobId& id : WithoutRepetitions(blobs)) {
-    if (into.Use(id)) continue;
+    if (into.UseRight(id)) continue;
     wanted.push_back(id);
     total += id.size;
   }

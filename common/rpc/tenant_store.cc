@@ -28,7 +28,11 @@ class LocalStore final : public TenantStore {
     return missing;
   }
   absl::Status Fetch(const std::vector<BlobId>& blobs, const StepContext& step) override {
-    QUENCH_ASSIGN_OR_RETURN(const std::vector<BlobId> missing, Missing(blobs, step));
+    std::vector<BlobId> missing;
+    for (const BlobId& blob : blobs) {
+      QUENCH_RETURN_IF_ERROR(step.Check());
+      if (!blobs_->UseRight(blob)) missing.push_back(blob);
+    }
     return missing.empty() ? absl::OkStatus() : BlobsMissing(missing);
   }
   absl::Status Publish(const std::vector<BlobId>&, const StepContext&) override {

@@ -140,6 +140,7 @@ absl::StatusOr<std::string> Do(const Order& order, std::span<const Step> steps,
       const std::shared_ptr<LocalBlobStore> blobs,
       LocalBlobStore::Open(order.blobs(), std::make_shared<BlobSpace>(
                                               BlobSpace::kNoLimit, DefaultReserve(order.blobs()))));
+  blobs->Trust();  // the service has looked at what this step needs
   StepContext context(std::make_shared<CancelToken>(),
                       [&reporter](const Progress& progress) { reporter.Report(progress); });
   context.set_request_id(order.request_id());

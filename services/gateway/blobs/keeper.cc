@@ -52,6 +52,7 @@ absl::StatusOr<BlobStat> BlobKeeper::Sweep(uint64_t room) {
   std::vector<EvictableStore> stores;
   int expired = 0;
   for (const std::shared_ptr<TenantBlobs>& each : all) {
+    if (room == 0) Scrub(*each, options_.scrub_bytes / all.size());
     expired += each->uploads->DropExpired();
     each->store->RemoveAbandoned();
     std::function<bool(const std::string&)> pinned;
@@ -83,6 +84,12 @@ absl::StatusOr<BlobStat> BlobKeeper::Sweep(uint64_t room) {
                  eviction->left.bytes, options_.limits.high);
   }
   return eviction->removed;
+}
+
+// What nobody has read for long may not be what was written.
+void BlobKeeper::Scrub(TenantBlobs& blobs, uint64_t bytes) {
+  const auto removed = blobs.store->Scrub(bytes, &scrubbed_[blobs.tenant]);
+  if (!removed.ok()) spdlog::error("blobs cannot be scrubbed: {}", MessageOf(removed.status()));
 }
 
 // Steps write into the same folders without asking here.

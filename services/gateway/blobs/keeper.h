@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -18,7 +19,8 @@ struct BlobKeeperOptions {
   EvictionLimits limits;  // of all tenants together
   // Blobs that queued or running work needs; null: none. Called from the keeper's thread.
   std::function<bool(const std::string& tenant, const std::string& hash)> pinned;
-  std::chrono::milliseconds period{60'000};  // between two looks at the folders
+  std::chrono::milliseconds period{60'000};    // between two looks at the folders
+  uint64_t scrub_bytes = uint64_t{256} << 20;  // that are read and compared in each, in turn
   metrics::Registry* registry = &metrics::Global();
 };
 
@@ -36,11 +38,13 @@ class BlobKeeper {
  private:
   EvictionLimits LimitsFor(uint64_t room, uint64_t blobs);
   void MeasureIfOthersWrote();
+  void Scrub(TenantBlobs& blobs, uint64_t bytes);
   void Work();
 
   BlobFolders& folders_;
   const BlobKeeperOptions options_;
   std::mutex sweeping_;
+  std::map<std::string, std::string> scrubbed_;  // by tenant: the last digest
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;

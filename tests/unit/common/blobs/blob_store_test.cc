@@ -339,5 +339,56 @@ TEST(LocalBlobStoreDefaultRootTest, FollowsTheEnvironment) {
   EXPECT_EQ(LocalBlobStore::DefaultRoot(), "/home/u/.cache/quench");
 }
 
+// Changes a byte of a stored blob behind everybody's back.
+void Damage(const LocalBlobStore& store, const std::string& digest) {
+  const std::filesystem::path path = store.PathOf(digest);
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(1);
+  file.put('X');
+}
+
+TEST(DamagedBlobTest, IsNeverServed) {
+  const TempDir folder = *TempDir::Create();
+  const std::string text = "what was written";
+  const auto bytes = std::as_bytes(std::span(text));
+  for (int way = 0; way < 3; ++way) {
+    const std::string digest = *(*LocalBlobStore::Open(folder.path(), nullptr))->Put(bytes);
+    const BlobId id{digest, text.size()};
+    const auto store = *LocalBlobStore::Open(folder.path(), nullptr);  // as another process
+    Damage(*store, digest);
+    EXPECT_TRUE(store->Use(id)) << "nobody has looked";
+    if (way == 0) {
+      EXPECT_EQ(store->Open(digest).status().code(), absl::StatusCode::kNotFound);
+    }
+    if (way == 1) {
+      EXPECT_EQ(store->OpenReader(id).status().code(), absl::StatusCode::kNotFound);
+    }
+    if (way == 2) {
+      EXPECT_FALSE(store->UseRight(id));
+    }
+    EXPECT_FALSE(store->Contains(digest)) << "it can be stored again";
+  }
+}
+
+TEST(DamagedBlobTest, IsFoundInTurn) {
+  const TempDir folder = *TempDir::Create();
+  const auto store = *LocalBlobStore::Open(folder.path(), nullptr);
+  std::vector<std::string> digests;
+  for (int i = 0; i < 6; ++i) {
+    const std::string text(1000, static_cast<char>('a' + i));
+    digests.push_back(*store->Put(std::as_bytes(std::span(text))));
+  }
+  std::sort(digests.begin(), digests.end());
+  Damage(*store, digests[4]);
+  EXPECT_TRUE(store->Open(digests[4]).ok()) << "this process has written it";
+  std::string cursor;
+  EXPECT_EQ(store->Scrub(2500, &cursor)->count, 0u);
+  EXPECT_EQ(cursor, digests[2]);
+  EXPECT_EQ(store->Scrub(2500, &cursor)->count, 1u);
+  EXPECT_FALSE(store->Contains(digests[4]));
+  EXPECT_EQ(cursor, "") << "and from the first again";
+}
+
 }  // namespace
 }  // namespace quench
