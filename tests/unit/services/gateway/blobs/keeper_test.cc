@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <fstream>
+
 #include "tests/support/wait.h"
 #include "tests/unit/services/gateway/blobs/blob_server.h"
 
@@ -104,6 +106,17 @@ TEST_F(BlobKeeperTest, NoticesWhatOthersWrite) {
     ASSERT_TRUE(service->Put(Bytes(RandomText(i, 2 * kMiB))).ok());
   }
   EXPECT_TRUE(WaitFor([&] { return service->Stat()->bytes <= 8 * kMiB; }));
+}
+
+TEST_F(BlobKeeperTest, FindsWhatIsDamaged) {
+  BlobKeeper keeper(*folders_, options_);
+  const BlobId good = Put("red", "good"), bad = Put("red", "bad");
+  const std::filesystem::path path = (*folders_->Of("red"))->store->PathOf(bad.hash);
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  std::ofstream(path) << "bat";
+  ASSERT_TRUE(keeper.Sweep().ok());
+  EXPECT_TRUE(Has("red", good));
+  EXPECT_FALSE(Has("red", bad));
 }
 
 TEST_F(BlobKeeperTest, DropsUploadsThatExpired) {
