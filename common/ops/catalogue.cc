@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "common/base/near_names.h"
 #include "common/base/status.h"
 
 namespace quench::ops {
@@ -21,24 +22,6 @@ const std::vector<const OpDef*>& Table() {
     return ops;
   }();
   return table;
-}
-
-// Levenshtein distance over lower-case letters.
-int EditDistance(std::string_view a, std::string_view b) {
-  std::vector<int> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    int diagonal = row[0];
-    row[0] = static_cast<int>(i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const bool same = std::tolower(static_cast<unsigned char>(a[i - 1])) ==
-                        std::tolower(static_cast<unsigned char>(b[j - 1]));
-      const int replaced = diagonal + (same ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
 }
 
 std::string_view KindName(AttributeSpec::Kind kind) {
@@ -120,15 +103,9 @@ const OpDef* FindOp(std::string_view name) {
 }
 
 std::vector<std::string> SimilarOps(std::string_view name, int count) {
-  std::vector<std::pair<int, std::string>> ranked;
-  const std::string_view bounded = name.substr(0, 64);
-  for (const OpDef* op : Table()) ranked.emplace_back(EditDistance(bounded, op->name), op->name);
-  std::sort(ranked.begin(), ranked.end());
-  if (static_cast<int>(ranked.size()) > count)
-    ranked.resize(static_cast<size_t>(std::max(count, 0)));
-  std::vector<std::string> names;
-  for (auto& [distance, similar] : ranked) names.push_back(std::move(similar));
-  return names;
+  std::vector<std::string> known;
+  for (const OpDef* op : Table()) known.push_back(op->name);
+  return NearNames(name, known, count);
 }
 
 absl::Status CheckNode(const Graph& /*graph*/, const Node& node) {

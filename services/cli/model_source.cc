@@ -71,6 +71,8 @@ std::vector<std::string> ImportOptionsGiven(const ModelOptions& options) {
                                     {"--dim", !options.dims.empty()},
                                     {"--dtype", !options.dtypes.empty()},
                                     {"--freeze", !options.freeze.empty()},
+                                    {"--no-freeze", !options.no_freeze.empty()},
+                                    {"--convert-config", !options.convert_config.empty()},
                                     {"--outputs", !options.outputs.empty()},
                                     {"--opset", options.opset != 0},
                                     {"--external-root", !options.external_root.empty()}}) {
@@ -129,6 +131,12 @@ void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>
   options.Add("--dtype", model->dtypes, "Override the dtype of an input", "NAME=f32");
   options.Add("--freeze", model->freeze, "Make an input a constant read from a .npy or .pb file",
               "NAME=FILE");
+  options.Add("--no-freeze", model->no_freeze,
+              "Keep an initializer (all: every parameter) as an input of the model", "NAME|all");
+  options.Add(
+      "--convert-config", model->convert_config,
+      "How products are written: use_nt_batch_matmul=false makes those of two matrices Gemm",
+      "KEY=true|false");
   options.Add("--outputs", model->outputs, "Cut the model at these values", "NAME,...")
       .Delimiter(',');
   options.Add("--opset", model->opset, "Read the model as this ONNX opset", "N").AtLeast(1);
@@ -252,6 +260,13 @@ absl::StatusOr<importer::ImportOptions> ImportOptionsOf(const ModelOptions& opti
   for (const std::string& text : options.freeze) {
     QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--freeze", text));
     QUENCH_ASSIGN_OR_RETURN(result.freeze_params[pair.first], ReadTensorFile(pair.second));
+  }
+  result.no_freeze = {options.no_freeze.begin(), options.no_freeze.end()};
+  for (const std::string& text : options.convert_config) {
+    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--convert-config", text));
+    if (pair.second != "true" && pair.second != "false")
+      return InvalidArgument("--convert-config: `{}` is not KEY=true or KEY=false", text);
+    result.convert_config[pair.first] = pair.second == "true";
   }
   result.outputs = options.outputs;
   result.opset = options.opset;

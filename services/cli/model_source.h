@@ -21,11 +21,13 @@ namespace quench::cli {
 
 struct ModelOptions {
   std::string model;
-  std::vector<std::string> shapes;   // NAME=1,3,224,224
-  std::vector<std::string> dims;     // NAME=1..64
-  std::vector<std::string> dtypes;   // NAME=f32
-  std::vector<std::string> freeze;   // NAME=FILE
-  std::vector<std::string> outputs;  // value names
+  std::vector<std::string> shapes;  // NAME=1,3,224,224
+  std::vector<std::string> dims;    // NAME=1..64
+  std::vector<std::string> dtypes;  // NAME=f32
+  std::vector<std::string> freeze;  // NAME=FILE
+  std::vector<std::string> no_freeze;
+  std::vector<std::string> convert_config;  // KEY=true|false
+  std::vector<std::string> outputs;         // value names
   int64_t opset = 0;
   int64_t batch = 0;
   bool float16 = false;

@@ -25,6 +25,12 @@ struct ImportOptions {
   std::map<std::string, DataType> dtypes;                   // input -> dtype override
   int64_t opset = 0;  // overrides the model's default-domain opset; 0 keeps it
   std::map<std::string, Tensor> freeze_params;  // inputs that become constants
+  // Initializers that stay inputs of the model, by name; `all`: those that are parameters, which are
+  // numbers of floating point or 8 bits with a rank above 0.
+  std::set<std::string> no_freeze;
+  // How products are written: key -> value. ONNX has `use_nt_batch_matmul` (true: products of two
+  // matrices are MatMul, as the model has them; false: Gemm).
+  std::map<std::string, bool> convert_config;
   std::vector<std::string> outputs;  // cut the model at these values; empty keeps its outputs
   // external data is resolved beneath; default: model's folder
   std::filesystem::path external_root;

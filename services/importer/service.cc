@@ -66,6 +66,8 @@ absl::StatusOr<ImportOptions> OptionsOf(const pb::ImportOptions& asked, const Wo
         ReadFrozen(frozen.tensor(), fmt::format("options.freeze[{}]", number), place, number));
     ++number;
   }
+  options.no_freeze = {asked.no_freeze().begin(), asked.no_freeze().end()};
+  options.convert_config = {asked.convert_config().begin(), asked.convert_config().end()};
   options.opset = asked.opset();
   options.outputs = {asked.outputs().begin(), asked.outputs().end()};
   return options;

@@ -33,6 +33,7 @@ constexpr char kCompileExamples[] = R"(Examples:
   quench compile bert.onnx --dim seq=1..512 --output bert    any sequence length up to 512 from one library
   quench compile yolo.onnx --target aarch64 --batch 1        for a 64-bit Arm CPU
   quench compile m.onnx --target x86-64 --force              v2, v3 and v4 variants in one library
+  quench compile m.onnx --no-freeze fc.weight                  that weight is an input of the library (all: every parameter)
   quench compile m.onnx --export-ir --export-metadata        also model.ir.txt and metadata.json
   quench compile m.onnx --no-fold-constants --stop-after dead_code   look at the IR after a pass
   quench compile m.onnx --quantize int8 --per-channel --calibration-data samples   in 8-bit integers

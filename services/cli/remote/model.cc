@@ -33,6 +33,9 @@ absl::StatusOr<importer::v1::ImportOptions> ImportOptionsProto(
     type->set_input(input);
     type->set_element_type(static_cast<ir::v1::ElementType>(dtype));
   }
+  message.mutable_no_freeze()->Assign(parsed.no_freeze.begin(), parsed.no_freeze.end());
+  message.mutable_convert_config()->insert(parsed.convert_config.begin(),
+                                           parsed.convert_config.end());
   message.set_opset(options.opset);
   message.mutable_outputs()->Assign(options.outputs.begin(), options.outputs.end());
   return message;

@@ -30,6 +30,8 @@ absl::Status CheckDeclaredOutputs(const onnx::v1::GraphProto& proto, const Graph
   return problems.Finish();
 }
 
+constexpr char kUseNtBatchMatMul[] = "use_nt_batch_matmul";
+
 // Bytes of the initializers that go into blobs: nearly all there is to do. Broken ones count nothing
 // here and are reported where they are read.
 int64_t LargeTensorBytes(const onnx::v1::GraphProto& graph) {
@@ -41,9 +43,38 @@ int64_t LargeTensorBytes(const onnx::v1::GraphProto& graph) {
   return bytes;
 }
 
+absl::Status CheckConvertConfig(const std::map<std::string, bool>& config) {
+  StatusCollector problems;
+  for (const auto& [key, value] : config) {
+    if (key == kUseNtBatchMatMul) continue;
+    if (key == "use_dense") {
+      problems.Add(
+          InvalidArgument("convert_config: `use_dense` is of TensorFlow models, this is an "
+                          "ONNX model, which has `{}`",
+                          kUseNtBatchMatMul));
+    } else {
+      problems.Add(InvalidArgument("convert_config: `{}` is unknown, ONNX models have `{}`",
+                                   Printable(key), kUseNtBatchMatMul));
+    }
+  }
+  return problems.Finish();
+}
+
+// Products of two matrices as Gemm.
+void WriteAsGemm(Graph& graph) {
+  for (Node& node : graph.nodes) {
+    const auto is_matrix = [&](ValueId id) { return graph.value(id).type.rank() == 2; };
+    if (node.op == "MatMul" && is_matrix(node.inputs[0]) && is_matrix(node.inputs[1]) &&
+        IsFloat(graph.value(node.inputs[0]).type.dtype)) {
+      node.op = "Gemm";
+    }
+  }
+}
+
 absl::StatusOr<Imported> ImportOnnx(const std::filesystem::path& path, const ImportOptions& options,
                                     BlobStore& store, const StepContext& context) {
   context.Report({"import", path.filename().string(), 0, 0});
+  QUENCH_RETURN_IF_ERROR(CheckConvertConfig(options.convert_config));
   QUENCH_ASSIGN_OR_RETURN(const ModelFile file, OpenModelFile(path));
   QUENCH_ASSIGN_OR_RETURN(const Opsets opsets, OpsetsOf(file.proto, options.opset));
   QUENCH_ASSIGN_OR_RETURN(const std::vector<UnsupportedOp> unsupported,
@@ -61,6 +92,8 @@ absl::StatusOr<Imported> ImportOnnx(const std::filesystem::path& path, const Imp
   QUENCH_ASSIGN_OR_RETURN(result.imported,
                           ReadGraph(file, opsets, options, sources, weights, context));
   QUENCH_ASSIGN_OR_RETURN(result.canonical, Canonicalise(result.imported, weights, context));
+  const auto nt = options.convert_config.find(kUseNtBatchMatMul);
+  if (nt != options.convert_config.end() && !nt->second) WriteAsGemm(result.canonical);
   if (options.outputs.empty() && options.dtypes.empty()) {
     QUENCH_RETURN_IF_ERROR(CheckDeclaredOutputs(file.proto.graph(), result.canonical));
   }

@@ -1,8 +1,11 @@
 #include "services/importer/onnx/reader.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <unordered_map>
 
+#include "common/base/near_names.h"
 #include "common/base/status.h"
 #include "services/importer/onnx/interface.h"
 #include "services/importer/onnx/names.h"
@@ -62,6 +65,7 @@ class ModelReader {
 
   // Phase 2: the graph.
   void AddInitializers(const GraphProto& graph, Scope& scope, const std::set<std::string>* used);
+  void AddUnfrozen(const GraphProto& graph, Scope& scope, const std::set<std::string>& used);
   void AddNodes(const std::vector<const NodeProto*>& nodes, Scope& scope);
   void AddNode(const NodeProto& proto, int index, Scope& scope);
   void InlineCall(const NodeProto& call, const FunctionProto& function, Scope& scope,
@@ -91,6 +95,7 @@ class ModelReader {
   std::vector<const FunctionProto*> unloaded_;
   size_t node_count_ = 0;
   bool broken_ = false;                  // nodes were left out
+  std::set<std::string> unfrozen_;       // top-level initializers that are inputs
   std::vector<std::string> overridden_;  // constants that a later one of the same name replaces
 };
 
@@ -229,6 +234,7 @@ void ModelReader::AddInitializers(const GraphProto& graph, Scope& scope,
   const auto add = [&](const std::string& name, const void* proto) {
     if (name.empty()) return problems_.Add(InvalidArgument("an initializer has no name"));
     if (used != nullptr && !used->contains(name)) return;
+    if (scope.enclosing == nullptr && unfrozen_.contains(name)) return;  // an input
     const auto constant = constants_.find(proto);
     if (constant == constants_.end()) return;  // reported already
     Define(scope, name,
@@ -236,6 +242,41 @@ void ModelReader::AddInitializers(const GraphProto& graph, Scope& scope,
   };
   for (const TensorProto& tensor : graph.initializer()) add(tensor.name(), &tensor);
   for (const auto& tensor : graph.sparse_initializer()) add(tensor.values().name(), &tensor);
+}
+
+// Initializers that stay inputs of the model, after its own.
+void ModelReader::AddUnfrozen(const GraphProto& graph, Scope& scope,
+                              const std::set<std::string>& used) {
+  if (options_.no_freeze.empty()) return;
+  const bool all = options_.no_freeze.contains("all");
+  std::vector<std::string> known;
+  for (const TensorProto& tensor : graph.initializer()) {
+    const Constant* constant = ConstantOf(&tensor);
+    if (constant == nullptr || !used.contains(tensor.name())) continue;
+    known.push_back(tensor.name());
+    const Tensor& value = constant->tensor;
+    const bool number = IsFloat(value.dtype()) ||
+                        (DataTypeBits(value.dtype()) <= 8 && value.dtype() != DataType::kBool);
+    const bool parameter = number && value.dtype() != DataType::kString && !value.dims().empty();
+    if (!options_.no_freeze.contains(tensor.name()) && !(all && parameter)) continue;
+    const std::vector<Dim> dims(value.dims().begin(), value.dims().end());
+    const ValueId id = PushValue(*scope.graph, scope.value_names->Take(Printable(tensor.name())),
+                                 Type::Tensor(value.dtype(), dims));
+    scope.graph->inputs.push_back(id);
+    Define(scope, tensor.name(), id);
+    unfrozen_.insert(tensor.name());
+  }
+  for (const std::string& name : options_.no_freeze) {
+    if (unfrozen_.contains(name) || (name == "all" && !unfrozen_.empty())) continue;
+    if (name == "all") {
+      problems_.Add(
+          InvalidArgument("no initializer is left unfrozen: the model has no parameters"));
+      continue;
+    }
+    problems_.Add(InvalidArgument(
+        "`{}` cannot stay unfrozen: the model has no initializer of that name; near ones are `{}`",
+        Printable(name), fmt::join(NearNames(name, known), "`, `")));
+  }
 }
 
 void ModelReader::AddNodes(const std::vector<const NodeProto*>& nodes, Scope& scope) {
@@ -560,6 +601,7 @@ absl::StatusOr<Graph> ModelReader::Read() {
     graph.inputs.push_back(id);
     Define(scope, input.name, id);
   }
+  AddUnfrozen(proto, scope, used);
   for (const auto& [name, constant] : frozen) {
     Define(scope, name, PushConstant(graph, value_names.Take(Printable(name)), constant));
   }

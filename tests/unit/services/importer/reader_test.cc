@@ -280,6 +280,58 @@ TEST(Reader, FrozenInputsBecomeConstants) {
               HasSubstr("a value is given for `q`"));
 }
 
+// y = (x . w) * s reshaped: a matrix, a number and a shape.
+OnnxModel WithParameters() {
+  OnnxModel model;
+  model.Input("x", DataType::kF32, {2, 2}).Output("y");
+  model.Initializer("w", F32({2, 2}, {1, 2, 3, 4})).Initializer("s", Tensor::ScalarF32(10));
+  model.Initializer("shape", Tensor::I64({4}));
+  model.Node("MatMul", {"x", "w"}, {"p"});
+  model.Node("Mul", {"p", "s"}, {"q"});
+  model.Node("Reshape", {"q", "shape"}, {"y"});
+  return model;
+}
+
+TEST(Reader, UnfrozenParametersStayInputs) {
+  OnnxModel model = WithParameters();
+  ImportFolder folder;
+  ImportOptions options;
+  options.no_freeze = {"all"};  // the number and the shape are none
+  const auto all = folder.Import(model, options);
+  ASSERT_TRUE(all.ok()) << MessageOf(all.status());
+  EXPECT_THAT(ValueNames(all->canonical, all->canonical.inputs), ElementsAre("x", "w"));
+  const std::vector<Tensor> inputs = {F32({2, 2}, {1, 0, 0, 1}), F32({2, 2}, {5, 6, 7, 8})};
+  EXPECT_THAT((*ops::Evaluate(all->canonical, inputs))[0].as<float>(), ElementsAre(50, 60, 70, 80));
+  options.no_freeze = {"s"};
+  const auto one = folder.Import(model, options);
+  ASSERT_TRUE(one.ok()) << MessageOf(one.status());
+  EXPECT_THAT(ValueNames(one->canonical, one->canonical.inputs), ElementsAre("x", "s"));
+  options.no_freeze = {"shap", "W2"};
+  const std::string error = ErrorOf(folder.Import(model, options).status());
+  EXPECT_THAT(error, HasSubstr("`shap` cannot stay unfrozen"));
+  EXPECT_THAT(error, HasSubstr("near ones are `shape`"));
+  EXPECT_THAT(error, HasSubstr("`W2` cannot stay unfrozen"));
+}
+
+TEST(Reader, ConvertConfigChoosesHowProductsAreWritten) {
+  OnnxModel model = WithParameters();
+  ImportFolder folder;
+  ImportOptions options;
+  for (const bool nt : {true, false}) {
+    options.convert_config = {{"use_nt_batch_matmul", nt}};
+    const auto result = folder.Import(model, options);
+    ASSERT_TRUE(result.ok()) << MessageOf(result.status());
+    EXPECT_EQ(result->canonical.nodes[0].op, nt ? "MatMul" : "Gemm");
+    const std::vector<Tensor> inputs = {F32({2, 2}, {1, 0, 0, 1})};
+    EXPECT_THAT((*ops::Evaluate(result->canonical, inputs))[0].as<float>(),
+                ElementsAre(10, 20, 30, 40));
+  }
+  options.convert_config = {{"use_dense", true}, {"use_nt", true}};
+  const std::string error = ErrorOf(folder.Import(model, options).status());
+  EXPECT_THAT(error, HasSubstr("`use_dense` is of TensorFlow models"));
+  EXPECT_THAT(error, HasSubstr("`use_nt` is unknown"));
+}
+
 TEST(Reader, TheOpsetCanBeOverridden) {
   OnnxModel model(13);
   model.Input("x", DataType::kF32, {2, 3, 4}).Output("y");
