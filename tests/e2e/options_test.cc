@@ -154,6 +154,14 @@ class OptionsTest : public ::testing::Test {
     const Outcome listed =
         fixtures_->Run(Split(Filled("workflow list --format json --gateway @gateway")));
     workflow_ = nlohmann::json::parse(listed.out).at("workflows").at(0).at("name");
+    std::string failing_spec = *ReadFile(fixtures_->path("spec.txtpb"));
+    failing_spec.insert(failing_spec.find("models"), "sizes { symbol: \"none\" size: 1 } ");
+    fixtures_->Write("failing.txtpb", failing_spec);
+    const Outcome failing =
+        fixtures_->Run(Split(Filled("workflow create failing.txtpb --gateway @gateway")));
+    ASSERT_EQ(failing.exit_code, 0) << failing.err;
+    failed_ = Split(failing.out)[0];
+    ASSERT_NE(fixtures_->Run(Split(Filled("workflow watch @failed --gateway @gateway"))).exit_code, 0);
   }
   static void TearDownTestSuite() {
     delete server_;
@@ -168,12 +176,13 @@ class OptionsTest : public ::testing::Test {
   static Workspace* fixtures_;
   static Background* server_;
   static Words passes_;                 // that have a case
-  static std::string blob_, workflow_;  // there: of digits.onnx, and one that is done
+  static std::string blob_;               // there, of digits.onnx
+  static std::string workflow_, failed_;  // one that is done, and one that is not
 };
 Workspace* OptionsTest::fixtures_ = nullptr;
 Background* OptionsTest::server_ = nullptr;
 Words OptionsTest::passes_;
-std::string OptionsTest::blob_, OptionsTest::workflow_;
+std::string OptionsTest::blob_, OptionsTest::workflow_, OptionsTest::failed_;
 
 // digits is a model of images; `wide` has what it lacks: a second input, dims of two names, weights
 // in a file beside it. `lookup` fails for half of all random inputs: its table has one row.
@@ -241,6 +250,7 @@ std::string OptionsTest::Filled(std::string text) {
   fill("@gateway", server_ == nullptr ? "" : server_->FromLog("gateway serves on "));
   fill("@blob", blob_);
   fill("@workflow", workflow_);
+  fill("@failed", failed_);
   fill("@", fixtures_ == nullptr ? "" : fixtures_->path("").string());
   return text;
 }
