@@ -161,7 +161,8 @@ class OptionsTest : public ::testing::Test {
         fixtures_->Run(Split(Filled("workflow create failing.txtpb --gateway @gateway")));
     ASSERT_EQ(failing.exit_code, 0) << failing.err;
     failed_ = Split(failing.out)[0];
-    ASSERT_NE(fixtures_->Run(Split(Filled("workflow watch @failed --gateway @gateway"))).exit_code, 0);
+    ASSERT_NE(fixtures_->Run(Split(Filled("workflow watch @failed --gateway @gateway"))).exit_code,
+              0);
   }
   static void TearDownTestSuite() {
     delete server_;
@@ -175,7 +176,7 @@ class OptionsTest : public ::testing::Test {
 
   static Workspace* fixtures_;
   static Background* server_;
-  static Words passes_;                 // that have a case
+  static Words passes_;                   // that have a case
   static std::string blob_;               // there, of digits.onnx
   static std::string workflow_, failed_;  // one that is done, and one that is not
 };

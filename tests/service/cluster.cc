@@ -43,7 +43,7 @@ bool Cluster::CanRunAsInImage() {
 
 const std::vector<std::string>& Cluster::Services() {
   static const auto* const services =
-      new std::vector<std::string>{"importer", "analyser", "codegen"};
+      new std::vector<std::string>{"importer", "analyser", "quantizer", "codegen"};
   return *services;
 }
 
