@@ -49,8 +49,12 @@ v1::Workflow FullMessage(const WorkflowView& view, size_t most_bytes) {
   for (const StepView& step : view.steps) *workflow.add_steps() = *step.step;
   for (auto* drop : {DropBlobLists, DropAttempts, DropDetails, DropOutputs}) {
     if (workflow.ByteSizeLong() <= most_bytes) break;
+    workflow.set_steps_truncated(true);
     drop(&workflow);
   }
+  while (workflow.steps_size() > 0 && workflow.ByteSizeLong() > most_bytes)
+    workflow.mutable_steps()->DeleteSubrange(workflow.steps_size() / 2,
+                                             workflow.steps_size() - workflow.steps_size() / 2);
   return workflow;
 }
 

@@ -29,7 +29,7 @@ using ViewPtr = std::shared_ptr<const WorkflowView>;
 WorkflowView ViewOf(const v1::Workflow& stored);
 
 // All of it, in at most `most_bytes`: what a reader can do without is left out first - lists of
-// modules' blobs, then failed attempts, then details of errors.
+// modules' blobs, then failed attempts, then details of errors, outputs, and the last steps.
 inline constexpr size_t kMostBytes = (size_t{8} << 20) - 4096;
 v1::Workflow FullMessage(const WorkflowView& view, size_t most_bytes = kMostBytes);
 

@@ -1,6 +1,7 @@
 #include "services/gateway/workflow_api.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <future>
 
@@ -14,6 +15,26 @@ namespace {
 
 constexpr int kLargestPage = 1000;
 constexpr int kUsualPage = 100;
+constexpr int kUsualStepsPage = 500;
+
+int CheckedPageSize(int asked, int usual, Violations* violations) {
+  if (asked < 0) violations->Add("page_size", fmt::format("is {}, must not be negative", asked));
+  return asked == 0 ? usual : std::min(asked, kLargestPage);
+}
+
+std::vector<v1::State> CheckedStates(const google::protobuf::RepeatedField<int>& asked,
+                                     Violations* violations) {
+  std::vector<v1::State> states;
+  for (int i = 0; i < asked.size(); ++i) {
+    const auto state = static_cast<v1::State>(asked[i]);
+    if (state == v1::STATE_UNSPECIFIED || !v1::State_IsValid(asked[i])) {
+      violations->Add(fmt::format("states[{}]", i),
+                      fmt::format("is {}, which is no state", asked[i]));
+    }
+    states.push_back(state);
+  }
+  return states;
+}
 
 absl::Status CheckRequestId(const std::string& id) {
   const bool printable =
@@ -136,24 +157,42 @@ absl::StatusOr<ViewPtr> WorkflowApi::Watch(const std::string& name, const StepCo
   return FindById(TenantOf(step), IdOf(name), &watcher);
 }
 
+absl::StatusOr<v1::ListWorkflowStepsResponse> WorkflowApi::ListSteps(
+    const v1::ListWorkflowStepsRequest& request, const StepContext& step) {
+  Violations violations;
+  const std::vector<v1::State> states = CheckedStates(request.states(), &violations);
+  const int most = CheckedPageSize(request.page_size(), kUsualStepsPage, &violations);
+  size_t next = 0;
+  const std::string& token = request.page_token();
+  const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), next);
+  if (!token.empty() && (error != std::errc() || end != token.data() + token.size()))
+    violations.Add("page_token", "is none that a page gave");
+  QUENCH_RETURN_IF_ERROR(violations.Finish());
+  QUENCH_ASSIGN_OR_RETURN(const ViewPtr view,
+                          FindById(TenantOf(step), IdOf(request.name()), nullptr));
+  v1::ListWorkflowStepsResponse response;
+  size_t bytes = 0;
+  for (; next < view->steps.size(); ++next) {
+    const v1::Step& value = *view->steps[next].step;
+    const bool wanted =
+        states.empty() || std::find(states.begin(), states.end(), value.state()) != states.end();
+    if (!wanted) continue;
+    bytes += value.ByteSizeLong();
+    const bool full = response.steps_size() == most || bytes > kMostBytes;
+    if (full && !response.steps().empty()) break;
+    *response.add_steps() = value;
+  }
+  if (next < view->steps.size()) response.set_next_page_token(std::to_string(next));
+  return response;
+}
+
 absl::StatusOr<v1::ListWorkflowsResponse> WorkflowApi::List(const v1::ListWorkflowsRequest& request,
                                                             const StepContext& step) {
   Violations violations;
-  if (request.page_size() < 0 || request.page_size() > kLargestPage) {
-    violations.Add("page_size",
-                   fmt::format("is {}, must be 0 to {}", request.page_size(), kLargestPage));
-  }
-  ListQuery query{TenantOf(step), {}, request.page_size(), request.page_token()};
-  for (int i = 0; i < request.states_size(); ++i) {
-    const v1::State state = request.states(i);
-    if (state == v1::STATE_UNSPECIFIED || !v1::State_IsValid(state)) {
-      violations.Add(fmt::format("states[{}]", i),
-                     fmt::format("is {}, which is no state", static_cast<int>(state)));
-    }
-    query.states.push_back(state);
-  }
+  ListQuery query{TenantOf(step), CheckedStates(request.states(), &violations),
+                  CheckedPageSize(request.page_size(), kUsualPage, &violations),
+                  request.page_token()};
   QUENCH_RETURN_IF_ERROR(violations.Finish());
-  if (query.page_size == 0) query.page_size = kUsualPage;
   QUENCH_ASSIGN_OR_RETURN(WorkflowPage page, store_.List(query));
   v1::ListWorkflowsResponse response;
   for (v1::Workflow& workflow : page.workflows) response.add_workflows()->Swap(&workflow);

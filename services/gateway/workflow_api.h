@@ -31,6 +31,8 @@ class WorkflowApi {
   absl::StatusOr<ViewPtr> Create(const v1::CreateWorkflowRequest& request, const StepContext& step);
   // `name` is that of the workflow or of its operation.
   absl::StatusOr<ViewPtr> Get(const std::string& name, const StepContext& step);
+  absl::StatusOr<v1::ListWorkflowStepsResponse> ListSteps(
+      const v1::ListWorkflowStepsRequest& request, const StepContext& step);
   absl::StatusOr<v1::ListWorkflowsResponse> List(const v1::ListWorkflowsRequest& request,
                                                  const StepContext& step);
   absl::Status Retry(const std::string& name, const StepContext& step);

@@ -58,6 +58,8 @@ WorkflowsService::WorkflowsService(WorkflowApi& api, rpc::CallPool& control, rpc
     : api_(api),
       create_(control, v1::Workflows::service_full_name(), "CreateWorkflow", GrpcType::kUnary),
       get_(control, v1::Workflows::service_full_name(), "GetWorkflow", GrpcType::kUnary),
+      list_steps_(control, v1::Workflows::service_full_name(), "ListWorkflowSteps",
+                  GrpcType::kUnary),
       list_(control, v1::Workflows::service_full_name(), "ListWorkflows", GrpcType::kUnary),
       watch_(watches, v1::Workflows::service_full_name(), "WatchWorkflow", GrpcType::kServerStream),
       cancel_(control, v1::Workflows::service_full_name(), "CancelWorkflow", GrpcType::kUnary),
@@ -85,9 +87,18 @@ grpc::ServerUnaryReactor* WorkflowsService::GetWorkflow(grpc::CallbackServerCont
              const StepContext& step) -> absl::StatusOr<v1::GetWorkflowResponse> {
         QUENCH_ASSIGN_OR_RETURN(const ViewPtr view, api_.Get(asked.name(), step));
         v1::GetWorkflowResponse found;
-        *found.mutable_workflow() = FullMessage(*view);
+        *found.mutable_workflow() =
+            asked.view() == v1::WORKFLOW_VIEW_BASIC ? view->header : FullMessage(*view);
         return found;
       });
+}
+
+grpc::ServerUnaryReactor* WorkflowsService::ListWorkflowSteps(
+    grpc::CallbackServerContext* context, const v1::ListWorkflowStepsRequest* request,
+    v1::ListWorkflowStepsResponse* response) {
+  return rpc::UnaryOnPool(
+      list_steps_, context, request, response,
+      [this](const auto& asked, const StepContext& step) { return api_.ListSteps(asked, step); });
 }
 
 grpc::ServerUnaryReactor* WorkflowsService::ListWorkflows(grpc::CallbackServerContext* context,

@@ -30,6 +30,9 @@ class WorkflowsService final : public v1::Workflows::CallbackService {
   grpc::ServerUnaryReactor* GetWorkflow(grpc::CallbackServerContext* context,
                                         const v1::GetWorkflowRequest* request,
                                         v1::GetWorkflowResponse* response) override;
+  grpc::ServerUnaryReactor* ListWorkflowSteps(grpc::CallbackServerContext* context,
+                                              const v1::ListWorkflowStepsRequest* request,
+                                              v1::ListWorkflowStepsResponse* response) override;
   grpc::ServerUnaryReactor* ListWorkflows(grpc::CallbackServerContext* context,
                                           const v1::ListWorkflowsRequest* request,
                                           v1::ListWorkflowsResponse* response) override;
@@ -47,7 +50,7 @@ class WorkflowsService final : public v1::Workflows::CallbackService {
 
  private:
   WorkflowApi& api_;
-  const rpc::Method create_, get_, list_, watch_, cancel_, retry_, delete_;
+  const rpc::Method create_, get_, list_steps_, list_, watch_, cancel_, retry_, delete_;
   std::mutex mutex_;
   bool draining_ = false;
   std::vector<std::weak_ptr<WatchSender>> senders_;

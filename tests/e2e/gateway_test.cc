@@ -197,9 +197,16 @@ TEST_F(GatewayTest, SamplesInOnnxFilesGoUp) {
 
 TEST_F(GatewayTest, AnalysesAndVerifiesAsOneProcessDoes) {
   ASSERT_EQ(Run({"compile", DigitsModel(), "--output", "out"}).exit_code, 0);
-  const Outcome here = work_.Run({"analyse", DigitsModel(), "--format", "json"});
-  const Outcome there = Run({"analyse", DigitsModel(), "--format", "json"});
-  EXPECT_EQ(here.out, there.out) << there.err;
+  ASSERT_EQ(work_.Run({"import", DigitsModel(), "--output", "module.qir"}).exit_code, 0);
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{DigitsModel()}, {DigitsModel(), "--batch", "4"},
+        {"module.qir", "--batch", "4"}}) {
+    std::vector<std::string> command = {"analyse", "--format", "json"};
+    command.insert(command.end(), more.begin(), more.end());
+    const Outcome here = work_.Run(command), there = Run(command);
+    EXPECT_EQ(here.exit_code, 0) << here.err;
+    EXPECT_EQ(here.out, there.out) << there.err;
+  }
   for (const std::vector<std::string>& more :
        {std::vector<std::string>{}, {"--per-layer"}, {"--oracle", "reference"}}) {
     std::vector<std::string> command = {"verify", DigitsModel(), "out/model.so"};

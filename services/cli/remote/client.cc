@@ -181,7 +181,24 @@ class Client final : public GatewayClient {
     request.set_name(name);
     pb::GetWorkflowResponse response;
     QUENCH_RETURN_IF_ERROR(Call(&pb::Workflows::Stub::GetWorkflow, request, &response, context));
-    return response.workflow();
+    return WithAllSteps(std::move(*response.mutable_workflow()), context);
+  }
+
+  // Those of a workflow that is larger than a message.
+  absl::StatusOr<pb::Workflow> WithAllSteps(pb::Workflow workflow, const StepContext& context) {
+    if (!workflow.steps_truncated()) return workflow;
+    workflow.clear_steps();
+    workflow.clear_steps_truncated();
+    pb::ListWorkflowStepsRequest request;
+    request.set_name(workflow.name());
+    do {
+      pb::ListWorkflowStepsResponse page;
+      QUENCH_RETURN_IF_ERROR(
+          Call(&pb::Workflows::Stub::ListWorkflowSteps, request, &page, context));
+      for (pb::Step& step : *page.mutable_steps()) workflow.add_steps()->Swap(&step);
+      request.set_page_token(page.next_page_token());
+    } while (!request.page_token().empty());
+    return workflow;
   }
 
   absl::StatusOr<std::vector<pb::Workflow>> List(const std::vector<std::string>& states, int limit,
@@ -214,7 +231,7 @@ class Client final : public GatewayClient {
     for (;;) {
       const int64_t before = follower.revision();
       absl::Status status = WatchOnce(name, follower, context);
-      if (Ended(follower.workflow().state())) return follower.workflow();
+      if (Ended(follower.workflow().state())) return WithAllSteps(follower.workflow(), context);
       QUENCH_RETURN_IF_ERROR(context.Check());
       const auto now = std::chrono::steady_clock::now();
       if (follower.revision() != before) give_up = now + kReconnectFor;

@@ -308,7 +308,12 @@ TEST_F(GatewayTest, ListsWorkflowsAndOperationsInPages) {
   } while (!request.page_token().empty());
   std::reverse(names.begin(), names.end());
   EXPECT_EQ(listed, names);
-  request.set_page_size(1001);
+  request.set_page_size(5000);  // as many as there may be
+  grpc::ClientContext large;
+  v1::ListWorkflowsResponse all;
+  ASSERT_TRUE(gateway.stub->ListWorkflows(&large, request, &all).ok());
+  EXPECT_EQ(all.workflows_size(), 5);
+  request.set_page_size(-1);
   request.add_states(v1::STATE_UNSPECIFIED);
   grpc::ClientContext wrong;
   v1::ListWorkflowsResponse none;
@@ -320,6 +325,44 @@ TEST_F(GatewayTest, ListsWorkflowsAndOperationsInPages) {
   ASSERT_TRUE(gateway.operations->ListOperations(&context, operations, &found).ok());
   EXPECT_EQ(found.operations_size(), 5);
   EXPECT_TRUE(found.operations(0).done());
+}
+
+TEST_F(GatewayTest, ListsStepsInPages) {
+  GatewayProcess gateway(folder_.path(), services_.Channels());
+  const auto operation = gateway.Create(ChainSpec());
+  ASSERT_TRUE(operation.ok()) << operation.status();
+  ASSERT_TRUE(gateway.Wait(operation->name())->done());
+  v1::GetWorkflowRequest get;
+  get.set_name(WorkflowName(IdOf(operation->name())));
+  get.set_view(v1::WORKFLOW_VIEW_BASIC);
+  grpc::ClientContext context;
+  v1::GetWorkflowResponse basic;
+  ASSERT_TRUE(gateway.stub->GetWorkflow(&context, get, &basic).ok());
+  EXPECT_EQ(basic.workflow().steps_size(), 0);
+  EXPECT_EQ(basic.workflow().counts().succeeded(), 3);
+  v1::ListWorkflowStepsRequest request;
+  request.set_name(get.name());
+  request.set_page_size(2);
+  std::vector<std::string> names;
+  do {
+    grpc::ClientContext each;
+    v1::ListWorkflowStepsResponse page;
+    ASSERT_TRUE(gateway.stub->ListWorkflowSteps(&each, request, &page).ok());
+    for (const v1::Step& step : page.steps()) names.push_back(step.name());
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  EXPECT_THAT(names, quench::testing::ElementsAre("import", "transform", "compile"));
+  request.add_states(v1::STATE_FAILED);
+  grpc::ClientContext failed;
+  v1::ListWorkflowStepsResponse none;
+  ASSERT_TRUE(gateway.stub->ListWorkflowSteps(&failed, request, &none).ok());
+  EXPECT_EQ(none.steps_size() + static_cast<int>(none.next_page_token().size()), 0);
+  request.set_page_token("x");
+  grpc::ClientContext wrong;
+  EXPECT_EQ(rpc::FieldsOf(rpc::FromGrpc(gateway.stub->ListWorkflowSteps(&wrong, request, &none)))
+                .at(0)
+                .field,
+            "page_token");
 }
 
 TEST_F(GatewayTest, SheddingServicesAreAskedAgain) {

@@ -211,6 +211,10 @@ TEST(ViewTest, AFullMessageFitsIntoOne) {
   EXPECT_LE(message.ByteSizeLong(), kMostBytes);
   EXPECT_EQ(message.steps_size(), 2000);
   EXPECT_EQ(message.steps(1999).outputs(0).name(), "canonical");
+  EXPECT_TRUE(message.steps_truncated());
+  const v1::Workflow few = FullMessage(view, 10'000);  // not even the steps' names
+  EXPECT_LE(few.ByteSizeLong(), 10'000u);
+  EXPECT_TRUE(few.steps_truncated() && few.steps_size() > 0);
 }
 
 }  // namespace
