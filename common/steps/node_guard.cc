@@ -59,12 +59,10 @@ NodeGuard::~NodeGuard() {
 }
 
 absl::Status NodeGuard::Check() const {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!out_) return absl::OkStatus();
-  }
+  const std::lock_guard lock(mutex_);
+  if (!out_) return absl::OkStatus();
   return rpc::WithRetryAfter(
-      rpc::Error(rpc::Reason::kSlotsFull, "this server is out of service: see its log"),
+      rpc::Error(rpc::Reason::kNodeFault, fmt::format("the server is out of service: {}", cause_)),
       std::chrono::milliseconds(1000));
 }
 
@@ -72,6 +70,7 @@ void NodeGuard::Fault(const absl::Status& status) {
   faults_.Increment();
   {
     const std::lock_guard lock(mutex_);
+    cause_ = MessageOf(status);
     if (std::exchange(out_, true)) return;
   }
   spdlog::error("out of service: {}", MessageOf(status));
@@ -93,7 +92,8 @@ void NodeGuard::Work() {
       out_ = false;
       spdlog::info("in service again");
     } else {
-      spdlog::error("still out of service: {}", MessageOf(probed));
+      cause_ = MessageOf(probed);
+      spdlog::error("still out of service: {}", cause_);
     }
   }
 }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string>
 #include <thread>
 
 #include "common/base/context.h"
@@ -35,8 +36,7 @@ class NodeGuard {
             std::chrono::milliseconds period = std::chrono::seconds(10));
   ~NodeGuard();
 
-  // Before a step is accepted: RESOURCE_EXHAUSTED with SLOTS_FULL and RetryInfo while the node is out
-  // of service.
+  // Before a step is accepted: NODE_FAULT with RetryInfo while the node is out of service, and why.
   absl::Status Check() const;
   // A step has met a fault of the node: out of service until the probe succeeds, a period from now at
   // the earliest.
@@ -50,6 +50,7 @@ class NodeGuard {
   metrics::Counter& faults_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
+  std::string cause_;  // of the last fault or failed probe
   bool out_ = false, stopping_ = false;
   std::thread thread_;
 };

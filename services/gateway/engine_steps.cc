@@ -360,7 +360,14 @@ void Engine::NodeFailed(const Run& run, const absl::Status& status) {
   NoteFailure(run, status);
   if (live.faulty_since_us == 0) live.faulty_since_us = run.start_us;
   absl::Status end = OutOfPatience(*run.workflow, live, live.faulty_since_us);
-  if (++live.failures.node_faults >= kNodeFaults) {
+  if (end.ok() && !run.accepted) {  // the server was out of service before
+    CountRetry(live, metrics::RetryReason::kNodeFault);
+    loads_[static_cast<size_t>(run.service)].Shed(
+        loop_.Now(), rpc::RetryAfterOf(status).value_or(options_.backoff));
+    Requeue(run.workflow, run.step);
+    return;
+  }
+  if (run.accepted && ++live.failures.node_faults >= kNodeFaults) {
     end = absl::UnavailableError(
         fmt::format("{} times in turn a machine could not do the step", kNodeFaults));
   }

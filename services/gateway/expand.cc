@@ -79,10 +79,10 @@ std::vector<std::vector<int>> DependenciesOf(const v1::StepList& steps) {
 }
 
 void internal::AddTooLarge(const std::string& path, int64_t max_bytes, Violations* violations) {
-  violations->Add(path,
-                  fmt::format("has more than {} bytes of steps, as many as a workflow may "
-                              "have: make several workflows, or shorten what all steps repeat",
-                              max_bytes));
+  violations->Add(
+      path, fmt::format("becomes steps of more than {} bytes of memory, as many as a workflow "
+                        "may take: make several workflows, or shorten what all steps repeat",
+                        max_bytes));
 }
 
 absl::StatusOr<v1::WorkflowSpec> Expand(const v1::WorkflowSpec& spec, int64_t max_bytes) {
@@ -101,7 +101,7 @@ absl::StatusOr<v1::WorkflowSpec> Expand(const v1::WorkflowSpec& spec, int64_t ma
       break;
     case v1::WorkflowSpec::kSteps:
       steps = spec.steps();
-      if (steps.ByteSizeLong() > static_cast<size_t>(max_bytes))
+      if (steps.SpaceUsedLong() > static_cast<size_t>(max_bytes))
         internal::AddTooLarge("spec.steps", max_bytes, &violations);
       break;
     case v1::WorkflowSpec::WORK_NOT_SET:
@@ -133,7 +133,7 @@ std::vector<Digest> InputsOf(const v1::StepList& steps) {
 
 int64_t BytesOf(const v1::WorkflowSpec& expanded, size_t samples) {
   constexpr size_t kBytesOfAName = 128;  // a hash, pinned
-  return static_cast<int64_t>(expanded.ByteSizeLong() + samples * kBytesOfAName);
+  return static_cast<int64_t>(expanded.SpaceUsedLong() + samples * kBytesOfAName);
 }
 
 absl::StatusOr<std::vector<Digest>> SamplesIn(const std::string& tenant, const v1::StepList& steps,

@@ -13,11 +13,11 @@
 namespace quench::gateway {
 
 inline constexpr int kMaxSteps = 20'000;
-inline constexpr int64_t kMaxWorkflowBytes = int64_t{16} << 20;
+inline constexpr int64_t kMaxWorkflowBytes = int64_t{32} << 20;
 
 // `spec` with its work as a list of steps, dependencies first and else in the order given.
 // INVALID_ARGUMENT with BadRequest for every field that is wrong; paths begin with `spec`. Steps
-// together have at most `max_bytes`: what would go over is not written out.
+// together take at most `max_bytes` of memory: what would go over is not written out.
 absl::StatusOr<v1::WorkflowSpec> Expand(const v1::WorkflowSpec& spec,
                                         int64_t max_bytes = kMaxWorkflowBytes);
 

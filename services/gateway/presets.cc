@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <set>
 
 #include "common/base/status.h"
@@ -20,7 +21,7 @@ void Bind(v1::StepSpec* spec, const std::string& field, const std::string& step,
 // gigabytes: what goes over the limit is dropped at once.
 class StepWriter {
  public:
-  explicit StepWriter(int64_t max_bytes) : room_(max_bytes) {}
+  explicit StepWriter(int64_t max_bytes) : max_bytes_(max_bytes) {}
 
   // To be filled in before the next one is added.
   v1::StepSpec* Add(std::string name) {
@@ -31,26 +32,35 @@ class StepWriter {
     return spec;
   }
   bool full() const { return full_; }
+  // All of what was added so far will be added so many times: too much is known before it is there.
+  void WillRepeat(int times) {
+    Count();
+    if (used_ > max_bytes_ / std::max(times, 1)) Drop();
+  }
   // None when they did not fit.
-  v1::StepList Finish(const std::string& path, int64_t max_bytes, Violations* violations) {
+  v1::StepList Finish(const std::string& path, Violations* violations) {
     Count();
     if (!full_) return std::move(list_);
-    AddTooLarge(path, max_bytes, violations);
+    AddTooLarge(path, max_bytes_, violations);
     return {};
   }
 
  private:
   void Count() {
     for (; counted_ < list_.steps_size(); ++counted_)
-      room_ -= static_cast<int64_t>(list_.steps(counted_).ByteSizeLong());
-    if (room_ >= 0) return;
+      used_ += static_cast<int64_t>(list_.steps(counted_).SpaceUsedLong());
+    if (used_ > max_bytes_) Drop();
+  }
+  void Drop() {
     full_ = true;
-    list_.Clear();
+    v1::StepList().Swap(&list_);  // Clear would keep the memory
+    counted_ = 0;
   }
 
   v1::StepList list_;
   v1::StepSpec dropped_;
-  int64_t room_;
+  const int64_t max_bytes_;
+  int64_t used_ = 0;
   int counted_ = 0;
   bool full_ = false;
 };
@@ -341,8 +351,12 @@ v1::StepList WriteOut(const v1::CompileBatch& batch, int64_t max_bytes, Violatio
   }
   if (!violations->empty()) return {};
   StepWriter steps(max_bytes);
-  for (const v1::BatchModel& model : batch.models()) AddCells(batch, model, &steps);
-  return steps.Finish(path, max_bytes, violations);
+  for (const v1::BatchModel& model : batch.models()) {
+    AddCells(batch, model, &steps);
+    if (&model == &batch.models(0)) steps.WillRepeat(batch.models_size());
+    if (steps.full()) break;
+  }
+  return steps.Finish(path, violations);
 }
 
 v1::StepList WriteOut(const v1::AnalyseBatch& batch, int64_t max_bytes, Violations* violations) {
@@ -360,7 +374,7 @@ v1::StepList WriteOut(const v1::AnalyseBatch& batch, int64_t max_bytes, Violatio
   }
   StepWriter steps(max_bytes);
   for (const v1::BatchModel& model : batch.models()) AddAnalyse(batch, model, &steps);
-  return steps.Finish("spec.analyse", max_bytes, violations);
+  return steps.Finish("spec.analyse", violations);
 }
 
 }  // namespace quench::gateway::internal

@@ -33,7 +33,7 @@ def help_of(*words):
 
 def subcommands(text):
     listed = re.search(r"^Subcommands:\n((?:  .*\n)+)", text, re.M)
-    return re.findall(r"^  (\w+)", listed[1], re.M) if listed else []
+    return re.findall(r"^  ([\w-]+)", listed[1], re.M) if listed else []
 
 
 def options(text):

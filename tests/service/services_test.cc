@@ -311,7 +311,8 @@ TEST_P(Services, TakeNoStepsWhileTheirMachineCannotDoThem) {
   EXPECT_EQ(rpc::ReasonOf(fault), "NODE_FAULT") << fault;
   EXPECT_THAT(MessageOf(fault), HasSubstr("cannot create a folder in"));
   const absl::Status refused = import();
-  EXPECT_EQ(rpc::ReasonOf(refused), "SLOTS_FULL") << refused;
+  EXPECT_EQ(rpc::ReasonOf(refused), "NODE_FAULT") << refused;
+  EXPECT_THAT(MessageOf(refused), HasSubstr("out of service"));
   EXPECT_TRUE(rpc::RetryAfterOf(refused));
   std::filesystem::rename(aside, scratch);
   EXPECT_TRUE(testing::WaitFor([&] { return import().ok(); }));

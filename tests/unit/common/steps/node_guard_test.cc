@@ -57,7 +57,8 @@ TEST(NodeGuardTest, OutOfServiceUntilTheProbeSucceeds) {
   EXPECT_EQ(guard.Check(), absl::OkStatus());
   guard.Fault(absl::UnavailableError("full"));
   const absl::Status out = guard.Check();
-  EXPECT_EQ(rpc::ReasonOf(out), "SLOTS_FULL");  // callers come again, and it costs them nothing
+  EXPECT_EQ(rpc::ReasonOf(out), "NODE_FAULT");
+  EXPECT_EQ(MessageOf(out), "the server is out of service: full");
   EXPECT_TRUE(rpc::RetryAfterOf(out));
   EXPECT_TRUE(WaitFor([&] { return probes > 3; }));
   EXPECT_FALSE(guard.Check().ok());

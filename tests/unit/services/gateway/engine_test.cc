@@ -280,6 +280,26 @@ TEST_F(EngineTest, FaultsOfTheNodeAreRetriedElsewhere) {
   EXPECT_THAT(Get(poison).error().message(), HasSubstr("10 times in turn"));
 }
 
+// A server that is out of service says so before it accepts a step, which costs nothing but time.
+TEST_F(EngineTest, ServersOutOfServiceAreWaitedFor) {
+  const absl::Status out = rpc::WithRetryAfter(
+      rpc::Error(rpc::Reason::kNodeFault, "out of service: disk full"), milliseconds(1000));
+  runner.behave = [&](const StepCall&) { return Fails(out, false); };
+  v1::WorkflowSpec hasty = OneImport("hasty");
+  hasty.mutable_patience()->set_seconds(60);
+  const std::string impatient = Create(hasty);
+  loop.RunFor(std::chrono::minutes(2));
+  EXPECT_EQ(StateOf(impatient), v1::STATE_FAILED);
+  EXPECT_THAT(Get(impatient).error().message(), HasSubstr("disk full"));
+  const std::string id = Create(OneImport());
+  loop.RunFor(std::chrono::hours(2));
+  EXPECT_EQ(StateOf(id), v1::STATE_QUEUED);
+  runner.behave = [](const StepCall&) { return Behaviour(); };
+  loop.RunFor(milliseconds(5'000));
+  EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED);
+  EXPECT_EQ(StepOf(id, "import").attempt(), 1);
+}
+
 TEST_F(EngineTest, StepsAndWorkflowsHaveTimeouts) {
   runner.behave = [](const StepCall& call) {
     return call.row->method == "Import" ? Behaviour{true, milliseconds(-1), {}, 0} : Behaviour();
@@ -538,16 +558,16 @@ TEST_F(EngineTest, TheTenantsLimitOfQueuedSteps) {
 }
 
 TEST_F(EngineTest, TheTenantsLimitOfBytes) {
-  Options().max_queued_bytes = 1200;
+  Options().max_queued_bytes = 7000;
   runner.behave = [](const StepCall&) { return Hangs(); };
   const std::string first = Create(ChainSpec());
   v1::WorkflowSpec large = ChainSpec("b");
   large.mutable_steps()->mutable_steps(0)->mutable_import_model()->mutable_model()->set_name(
-      std::string(900, 'n'));
+      std::string(5000, 'n'));
   absl::Status status;
   CreateAs("x", large, "t", &status);
   EXPECT_EQ(rpc::ReasonOf(status), "QUOTA_EXCEEDED") << status;
-  EXPECT_THAT(status.ToString(), HasSubstr("exceed the limit of 1200"));
+  EXPECT_THAT(status.ToString(), HasSubstr("exceed the limit of 7000"));
   Boot();  // a restart forgets none of it
   CreateAs("y", large, "t", &status);
   EXPECT_EQ(rpc::ReasonOf(status), "QUOTA_EXCEEDED") << status;

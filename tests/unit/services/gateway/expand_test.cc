@@ -189,14 +189,15 @@ TEST(ExpandTest, BytesAreBoundedWhileStepsAreWrittenOut) {
   EXPECT_EQ(internal::WriteOut(spec.compile(), kMaxWorkflowBytes, &violations).steps_size(),
             steps.steps_size());
   EXPECT_THAT(WrongFields(spec), ElementsAre("spec.compile"));
-  EXPECT_THAT(Expand(spec).status().ToString(), HasSubstr("more than 16777216 bytes of steps"));
+  EXPECT_THAT(Expand(spec).status().ToString(),
+              HasSubstr("steps of more than 33554432 bytes of memory"));
   // The limit is that of all steps together, however they are asked for.
   v1::WorkflowSpec list;
   AddImport(&list, "a");
-  EXPECT_TRUE(Expand(list, 200).ok());
+  EXPECT_TRUE(Expand(list, 4000).ok());
   list.mutable_steps()->mutable_steps(0)->mutable_import_model()->mutable_model()->set_name(
-      std::string(200, 'x'));
-  EXPECT_THAT(Expand(list, 200).status().ToString(), HasSubstr("more than 200 bytes of steps"));
+      std::string(4000, 'x'));
+  EXPECT_THAT(Expand(list, 4000).status().ToString(), HasSubstr("steps of more than 4000 bytes"));
 }
 
 TEST(ExpandTest, TwoThousandModelsShareOneManifest) {
