@@ -178,8 +178,6 @@ std::string_view StageName(Stage stage) {
       return "canonical";
     case Stage::kQuantized:
       return "quantized";
-    case Stage::kCodegenReady:
-      return "codegen-ready";
   }
   return "unknown";
 }

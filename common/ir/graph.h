@@ -98,7 +98,7 @@ struct Node {
   GraphPtr Body(const std::string& attribute) const;  // null when absent
 };
 
-enum class Stage : uint8_t { kImported, kCanonical, kQuantized, kCodegenReady };
+enum class Stage : uint8_t { kImported, kCanonical, kQuantized };
 std::string_view StageName(Stage stage);
 
 struct Graph {

@@ -100,18 +100,6 @@ absl::StatusOr<uint64_t> TextReader::Natural() {
   return static_cast<uint64_t>(value);
 }
 
-bool TextReader::AtStage(std::string_view stage) const {
-  return now_.IsName(stage.substr(0, stage.find('-')));
-}
-
-absl::Status TextReader::SkipStage(std::string_view stage) {
-  QUENCH_RETURN_IF_ERROR(Advance());
-  const size_t dash = stage.find('-');
-  if (dash == std::string_view::npos) return absl::OkStatus();
-  QUENCH_RETURN_IF_ERROR(Punct("-"));
-  return Keyword(stage.substr(dash + 1));
-}
-
 absl::StatusOr<TextReader::Number> TextReader::ParseNumber() {
   const Token start = now_;
   const bool negative = now_.Is("-");

@@ -40,10 +40,6 @@ class TextReader {
   absl::StatusOr<int64_t> Integer();        // with sign
   absl::StatusOr<uint64_t> Natural();
 
-  // `codegen-ready` is three tokens.
-  bool AtStage(std::string_view stage) const;
-  absl::Status SkipStage(std::string_view stage);
-
   struct Number {
     bool is_float = false;
     int64_t integer = 0;

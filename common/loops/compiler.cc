@@ -1,7 +1,8 @@
+#include "common/loops/compiler.h"
+
 #include <algorithm>
 
 #include "common/base/status.h"
-#include "common/loops/compile.h"
 
 namespace quench::loops::compile {
 

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "common/base/status.h"
-#include "common/loops/compiler.h"
+#include "common/loops/compile_program.h"
 #include "common/loops/fold.h"
 #include "common/loops/run.h"
 

@@ -3,8 +3,8 @@
 
 #include "common/base/status.h"
 #include "common/ops/helpers.h"
-#include "common/ops/kinds.h"
 #include "common/ops/op.h"
+#include "common/ops/pointwise.h"
 #include "common/ops/quantize_shape.h"
 
 namespace quench::ops {
@@ -108,12 +108,6 @@ bool HasRuntimeSizes(const OpContext& op) {
 }
 
 }  // namespace
-
-bool IsPointwise(const Node& node) {
-  const OpDef* def = FindOp(node.op);
-  if (def == nullptr || def->kind != OpKind::kPointwise) return false;
-  return def->lower == nullptr || !IsBlocked(node);
-}
 
 std::vector<int> OperandAxes(const OpContext& op, int operand) {
   const OpDef* def = FindOp(op.node().op);

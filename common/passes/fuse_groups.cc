@@ -11,8 +11,8 @@
 #include <set>
 
 #include "common/base/status.h"
-#include "common/ops/kinds.h"
 #include "common/ops/op.h"
+#include "common/ops/pointwise.h"
 #include "common/passes/passes.h"
 
 namespace quench::passes {

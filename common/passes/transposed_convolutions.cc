@@ -17,8 +17,8 @@
 #include <optional>
 
 #include "common/base/status.h"
-#include "common/ops/kinds.h"
 #include "common/ops/op.h"
+#include "common/ops/pointwise.h"
 #include "common/passes/dequantized.h"
 #include "common/passes/fold.h"
 #include "common/passes/passes.h"

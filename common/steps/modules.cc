@@ -20,8 +20,6 @@ absl::StatusOr<ir::v1::Stage> StageOf(const Graph& graph) {
       return ir::v1::STAGE_CANONICAL;
     case Stage::kQuantized:
       return ir::v1::STAGE_QUANTIZED;
-    case Stage::kCodegenReady:
-      return ir::v1::STAGE_CODEGEN_READY;
   }
   return Internal("a graph of an unknown stage");
 }

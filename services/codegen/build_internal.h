@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "services/codegen/build.h"
-#include "services/codegen/kernels/typical.h"
+#include "services/codegen/kernels/typical_sizes.h"
 #include "services/codegen/select.h"
-#include "services/codegen/slots.h"
+#include "services/codegen/slot_functions.h"
 
 namespace quench::codegen {
 

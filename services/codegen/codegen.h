@@ -73,7 +73,7 @@ struct CompileReport {
   double seconds = 0;
 };
 
-// Compiles a canonical (or codegen-ready) graph into `library` (model.so, model.o or model.a) and
+// Compiles a canonical or quantized graph into `library` (model.so, model.o or model.a) and
 // `header`. Files appear whole or not at all.
 absl::StatusOr<CompileReport> Compile(const Graph& graph, const CompileOptions& options,
                                       const std::filesystem::path& library,

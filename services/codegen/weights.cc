@@ -5,7 +5,7 @@
 
 #include "common/base/status.h"
 #include "services/codegen/kernels/pack.h"
-#include "services/codegen/shapes.h"
+#include "services/codegen/laid_out_sizes.h"
 
 namespace quench::codegen {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "common/base/context.h"
 #include "services/codegen/build.h"
-#include "services/codegen/link/weights.h"
+#include "services/codegen/link/weight_section.h"
 
 namespace quench::codegen {
 

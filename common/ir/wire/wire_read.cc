@@ -58,7 +58,7 @@ absl::StatusOr<Graph> Reader::Read(const pb::Module& module) {
   if (module.format_version() != 1) {
     return InvalidArgument("module format {}, this reads format 1", module.format_version());
   }
-  if (module.stage() < pb::STAGE_IMPORTED || module.stage() > pb::STAGE_CODEGEN_READY) {
+  if (module.stage() < pb::STAGE_IMPORTED || module.stage() > pb::STAGE_QUANTIZED) {
     return InvalidArgument("the module has no known stage");
   }
   stage_ = static_cast<Stage>(module.stage() - 1);

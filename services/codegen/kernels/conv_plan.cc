@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "common/base/status.h"
-#include "services/codegen/kernels/typical.h"
+#include "services/codegen/kernels/typical_sizes.h"
 
 namespace quench::codegen {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "common/base/status.h"
-#include "common/ops/kinds.h"
 #include "common/ops/op.h"
+#include "common/ops/pointwise.h"
 
 namespace quench::codegen {
 namespace {

@@ -7,8 +7,8 @@
 #include "services/codegen/kernels/byte_root.h"
 #include "services/codegen/kernels/epilogue.h"
 #include "services/codegen/kernels/micro_kernel.h"
+#include "services/codegen/kernels/register_tile.h"
 #include "services/codegen/kernels/stored_weights.h"
-#include "services/codegen/kernels/tile.h"
 
 namespace quench::codegen {
 

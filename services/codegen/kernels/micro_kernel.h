@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "services/codegen/kernels/byte_root.h"
+#include "services/codegen/kernels/register_tile.h"
 #include "services/codegen/kernels/stored_weights.h"
-#include "services/codegen/kernels/tile.h"
 #include "services/codegen/kernels/vector_builder.h"
 
 namespace quench::codegen {

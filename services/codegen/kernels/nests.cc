@@ -6,7 +6,8 @@
 #include "common/base/status.h"
 #include "common/loops/builder.h"
 #include "common/ops/op.h"
-#include "services/codegen/kernels/typical.h"
+#include "common/ops/pointwise.h"
+#include "services/codegen/kernels/typical_sizes.h"
 
 namespace quench::codegen {
 namespace {
@@ -23,8 +24,7 @@ const Type& ResultType(const KernelRequest& request) {
 
 bool PointwiseGroup(const Graph& body, const std::vector<Dim>& dims) {
   return std::all_of(body.nodes.begin(), body.nodes.end(), [&](const Node& node) {
-    const ops::OpDef* op = ops::FindOp(node.op);
-    return op != nullptr && op->kind == ops::OpKind::kPointwise && node.outputs.size() == 1 &&
+    return ops::IsPointwise(node) && node.outputs.size() == 1 &&
            body.value(node.outputs[0]).type.dims == dims;
   });
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "services/codegen/kernels/tile.h"
+#include "services/codegen/kernels/register_tile.h"
 
 namespace quench::codegen {
 namespace {
@@ -100,13 +100,6 @@ Packed Moved(const Request& request, int64_t count, const Place& place) {
   }
   return Filled(count * 4,
                 [fill, values = source.as<float>()](std::byte* out) { fill(values, out); });
-}
-
-absl::StatusOr<Packed> PackCopy(const Request& request) {
-  const std::span<const std::byte> bytes = request.source().bytes();
-  return Packed{static_cast<int64_t>(bytes.size()), [bytes](std::byte* out) {
-                  if (!bytes.empty()) std::memcpy(out, bytes.data(), bytes.size());
-                }};
 }
 
 absl::StatusOr<Packed> PackChannels(const Request& request) {
@@ -373,36 +366,9 @@ absl::StatusOr<Packed> PackDepthwise(const Request& request) {
                 });
 }
 
-absl::StatusOr<Packed> PackBlocked(const Request& request) {
-  QUENCH_RETURN_IF_ERROR(request.CheckSource(1, 64));
-  QUENCH_RETURN_IF_ERROR(request.CheckPositive({"lanes"}));
-  const int64_t axis = request.Param("axis", -1), lanes = request.Param("lanes");
-  if (axis < 0 || axis >= request.source().rank())
-    return Internal("pack `blocked`: axis {} is out of range", axis);
-  int64_t outer = 1, inner = 1;
-  for (int i = 0; i < request.source().rank(); ++i) {
-    if (i < axis) outer *= request.dim(i);
-    if (i > axis) inner *= request.dim(i);
-  }
-  const int64_t n = request.dim(static_cast<int>(axis));
-  const int64_t blocks = CeilDiv(n, lanes);
-  return Floats(
-      outer * blocks * lanes * inner, [=, source = request.floats()](std::span<float> out) {
-        for (int64_t o = 0; o < outer; ++o) {
-          for (int64_t c = 0; c < n; ++c) {
-            for (int64_t i = 0; i < inner; ++i) {
-              out[static_cast<size_t>(((o * blocks + c / lanes) * inner + i) * lanes + c % lanes)] =
-                  source[static_cast<size_t>((o * n + c) * inner + i)];
-            }
-          }
-        }
-      });
-}
-
 absl::StatusOr<Packed> Dispatch(const PackSpec& spec, std::span<const Tensor* const> sources) {
   static constexpr std::pair<const char*, absl::StatusOr<Packed> (*)(const Request&)>
-      kTransforms[] = {{"copy", PackCopy},
-                       {"channels", PackChannels},
+      kTransforms[] = {{"channels", PackChannels},
                        {"conv_panels", PackConvPanels},
                        {"gemm_panels", PackGemmPanels},
                        {"conv_panels_bytes", PackConvPanelsBytes},
@@ -411,8 +377,7 @@ absl::StatusOr<Packed> Dispatch(const PackSpec& spec, std::span<const Tensor* co
                        {"gemm_scales", PackGemmScales},
                        {"gemm_offsets", PackGemmOffsets},
                        {"byte_sums", PackByteSums},
-                       {"depthwise", PackDepthwise},
-                       {"blocked", PackBlocked}};
+                       {"depthwise", PackDepthwise}};
   if (sources.empty()) return Internal("pack `{}`: no source", spec.transform);
   for (const auto& [name, pack] : kTransforms) {
     if (spec.transform == name) return pack(Request(spec, sources));

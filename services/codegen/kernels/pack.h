@@ -2,7 +2,6 @@
 // LLVM. Elements are f32 unless said otherwise; the output has no padding beyond what a row says.
 // Of f16 and bf16 constants, panels keep the type; channels and depthwise become f32.
 //
-//   copy                     the source's bytes, any dtype
 //   channels                 {channels, padded, scale}: 1 or `channels` elements, f32 or i32 ->
 //                            `padded` of them, the rest 0; f32 times `scale` (bits of an f32) when
 //                            given
@@ -29,7 +28,6 @@
 //                            [batch][panel][k][vectors of the panel][lanes], times `scale` when
 //                            given: then f32
 //   depthwise                {lanes}: [c, 1, kh, kw], f32 or i8 -> [c / lanes][kh][kw][lanes]
-//   blocked                  {axis, lanes}: row-major -> `axis` split into blocks of `lanes`
 //   innermost, padded with 0
 #pragma once
 

@@ -4,6 +4,7 @@
 
 #include "common/base/status.h"
 #include "common/ops/op.h"
+#include "common/ops/pointwise.h"
 #include "services/codegen/kernels/catalogue.h"
 #include "services/codegen/kernels/nests.h"
 
@@ -11,9 +12,8 @@ namespace quench::codegen {
 namespace {
 
 bool Pointwise(const KernelRequest& request) {
-  if (request.node.op == "q.fused") return true;  // the groups that lower are pointwise
-  const ops::OpDef* op = ops::FindOp(request.node.op);
-  return op != nullptr && op->kind == ops::OpKind::kPointwise;
+  return request.node.op == "q.fused" ||  // the groups that lower are pointwise
+         ops::IsPointwise(request.node);
 }
 
 // An operand of a node that works on each element with the result's dims and element size: its memory can become the

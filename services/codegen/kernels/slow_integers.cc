@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "common/ops/op.h"
-#include "services/codegen/kernels/typical.h"
+#include "services/codegen/kernels/typical_sizes.h"
 
 namespace quench::codegen {
 namespace {

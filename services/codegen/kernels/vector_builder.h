@@ -98,8 +98,6 @@ class VectorBuilder {
   virtual Int Apply(IntOp op, Int a, Int b) = 0;
   virtual Bool Compare(IntCompare op, Int a, Int b) = 0;
   virtual Bool And(Bool a, Bool b) = 0;
-  virtual Int Select(Bool condition, Int a, Int b) = 0;
-  virtual Ptr Select(Bool condition, Ptr a, Ptr b) = 0;
   virtual Ptr Offset(Ptr base, Int bytes) = 0;
 
   // Alignment is that of one element; memory is little-endian. f16 and bf16 become f32.
@@ -132,8 +130,6 @@ class VectorBuilder {
   virtual Vec ToF32(Vec value) = 0;  // of integers
   // f32 as elements of `type` (f16 or bf16) in memory, rounded to nearest even.
   virtual Vec Narrow(Vec value, DataType type) = 0;
-  // The 2 * lanes values a0 b0 a1 b1 ... : first half in `low`.
-  virtual void Interleave(Vec a, Vec b, Vec& low, Vec& high) = 0;
   // The scalar function on every lane: pointwise epilogues come from the same source as nests.
   // Operands have equal lanes.
   virtual absl::StatusOr<Vec> Apply(const loops::ScalarFunction& function,

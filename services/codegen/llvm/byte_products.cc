@@ -2,7 +2,7 @@
 #include <llvm/IR/DerivedTypes.h>
 
 #include "common/base/status.h"
-#include "services/codegen/llvm/vector_builder.h"
+#include "services/codegen/llvm/llvm_vector_builder.h"
 
 namespace quench::codegen {
 namespace {

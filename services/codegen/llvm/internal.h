@@ -66,14 +66,7 @@ absl::StatusOr<llvm::Value*> EmitScalarFunction(ModuleState& state, llvm::IRBuil
 // Adds `llvm.loop.unroll.disable` to a loop's back edge.
 void DisableUnroll(llvm::BranchInst& back_edge);
 
-// Value of a scalar function: operands are all scalars or all vectors of one length, and so is the
-// result. For the pointwise epilogues of hand-written kernels (vector_builder.cc); defined by the
-// emission of expressions, so that nests and kernels compute alike.
-absl::StatusOr<llvm::Value*> EmitScalarFunction(ModuleState& state, llvm::IRBuilderBase& b,
-                                                const loops::ScalarFunction& function,
-                                                std::span<llvm::Value* const> operands);
-
-// Runs `body` on a VectorBuilder over the (empty) kernel function. Defined in vector_builder.cc.
+// Runs `body` on a VectorBuilder over the (empty) kernel function. Defined in llvm_vector_builder.cc.
 absl::Status FillVectorFunction(ModuleState& state, llvm::Function& function, SymbolTable& symbols,
                                 const std::function<absl::Status(VectorBuilder&)>& body);
 

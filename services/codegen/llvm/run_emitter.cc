@@ -4,7 +4,7 @@
 
 #include "common/base/status.h"
 #include "common/runtime/abi.h"
-#include "services/codegen/link/weights.h"
+#include "services/codegen/link/weight_section.h"
 
 namespace quench::codegen {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "common/base/status.h"
 #include "services/codegen/plan/memory_plan.h"
-#include "services/codegen/slots.h"
+#include "services/codegen/slot_functions.h"
 
 namespace quench::codegen {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "common/base/status.h"
 #include "services/codegen/schedule/collapse.h"
-#include "services/codegen/schedule/layout.h"
+#include "services/codegen/schedule/physical_index.h"
 #include "services/codegen/schedule/tasks.h"
 #include "services/codegen/schedule/vectorise.h"
 #include "services/codegen/schedule/window.h"

@@ -6,9 +6,9 @@
 #include <optional>
 #include <set>
 
+#include "services/codegen/schedule/lane_blocks.h"
 #include "services/codegen/schedule/rebuild.h"
 #include "services/codegen/schedule/tasks.h"
-#include "services/codegen/schedule/tile.h"
 
 namespace quench::codegen {
 namespace {

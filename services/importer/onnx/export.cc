@@ -343,11 +343,6 @@ absl::Status Exporter::FillOpsets(ModelProto& model) const {
 }
 
 absl::Status Exporter::Run() {
-  if (graph_.stage == Stage::kCodegenReady) {
-    return InvalidArgument(
-        "a graph at stage `{}` does not export; `imported`, `canonical` and `quantized` do",
-        StageName(graph_.stage));
-  }
   ModelProto model;
   model.set_ir_version(version_.ir_version);
   if (const auto version = graph_.metadata.find("ir_version");

@@ -190,7 +190,7 @@ TEST(TextErrorTest, Headers) {
   EXPECT_EQ(problem(""), "1:1: the text starts with `quench.ir 1`");
   EXPECT_EQ(problem("quench.ir 2"), "1:11: text version 2, this is version 1");
   EXPECT_EQ(problem("quench.ir 1 module \"m\" fancy {}"),
-            "1:24: a stage was expected: imported, canonical, quantized or codegen-ready");
+            "1:24: a stage was expected: imported, canonical or quantized");
   EXPECT_EQ(problem("quench.ir 1 module \"m\" canonical {} x"),
             "1:37: nothing was expected after the module");
   EXPECT_EQ(problem("quench.ir 1 module \"m\" canonical {"), "1:35: `}` was expected");

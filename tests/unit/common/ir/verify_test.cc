@@ -39,7 +39,7 @@ class VerifyTest : public ::testing::Test {
 
 TEST_F(VerifyTest, ALegalGraphPasses) {
   EXPECT_EQ(Problem(), "");
-  for (Stage stage : {Stage::kImported, Stage::kQuantized, Stage::kCodegenReady}) {
+  for (Stage stage : {Stage::kImported, Stage::kQuantized}) {
     g.stage = stage;
     EXPECT_EQ(Problem(), "");
   }

@@ -1,10 +1,11 @@
 // Pointwise operators: values against closed forms computed with numpy and Python's math, types
 // that each admits.
+#include "common/ops/pointwise.h"
+
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "common/ops/kinds.h"
 #include "run_op.h"
 
 namespace quench::ops {

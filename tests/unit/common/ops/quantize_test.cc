@@ -1,7 +1,7 @@
 // QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear.
 #include <gtest/gtest.h>
 
-#include "common/ops/kinds.h"
+#include "common/ops/pointwise.h"
 #include "run_op.h"
 
 namespace quench::ops {

@@ -8,7 +8,7 @@
 
 #include "common/base/files.h"
 #include "common/base/status.h"
-#include "services/codegen/link/weights.h"
+#include "services/codegen/link/weight_section.h"
 
 namespace quench::codegen {
 namespace {

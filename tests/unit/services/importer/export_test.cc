@@ -229,15 +229,6 @@ TEST(Export, ConstantsOfSeveralBodiesAreWrittenOnce) {
   }
 }
 
-TEST(Export, OtherStagesAreRefused) {
-  OnnxModel model = LoopModel();
-  ImportFolder folder;
-  Graph graph = folder.Import(model)->canonical;
-  graph.stage = Stage::kCodegenReady;
-  EXPECT_FALSE(ExportOnnx(graph, folder.path() / "out.onnx").ok());
-  EXPECT_FALSE(std::filesystem::exists(folder.path() / "out.onnx"));
-}
-
 TEST(Export, AMissingFolderIsAnError) {
   OnnxModel model = LoopModel();
   ImportFolder folder;

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstring>
 
-#include "services/codegen/kernels/tile.h"
+#include "services/codegen/kernels/register_tile.h"
 
 namespace quench::codegen {
 namespace {
@@ -63,10 +63,8 @@ TEST(Pack, GemmPanels) {
             (std::vector<float>{1, 3, 2, 4, 5, 0, 6, 0}));
 }
 
-TEST(Pack, DepthwiseAndBlocked) {
+TEST(Pack, Depthwise) {
   EXPECT_EQ(Packed("depthwise", {{"lanes", 2}}, Iota({3, 1, 1, 2})),
-            (std::vector<float>{1, 3, 2, 4, 5, 0, 6, 0}));
-  EXPECT_EQ(Packed("blocked", {{"axis", 1}, {"lanes", 2}}, Iota({1, 3, 2})),
             (std::vector<float>{1, 3, 2, 4, 5, 0, 6, 0}));
 }
 
@@ -77,7 +75,7 @@ TEST(Pack, RefusesWhatItDoesNotKnow) {
   EXPECT_FALSE(PackedBytes({"gemm_panels", {{"lanes", 4}, {"vectors", 1}}, {0}}, sources).ok());
   EXPECT_FALSE(PackedBytes({"channels", {{"channels", 3}, {"padded", 4}}, {0}}, sources).ok());
   std::vector<std::byte> small(4);
-  EXPECT_FALSE(Pack({"copy", {}, {0}}, sources, small).ok());
+  EXPECT_FALSE(Pack({"channels", {{"channels", 2}, {"padded", 2}}, {0}}, sources, small).ok());
 }
 
 TEST(Tile, SplitsAreEvenAndCoverAll) {

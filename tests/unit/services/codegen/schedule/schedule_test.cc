@@ -11,7 +11,7 @@
 #include "common/loops/builder.h"
 #include "common/loops/interpreter.h"
 #include "services/codegen/schedule/collapse.h"
-#include "services/codegen/schedule/layout.h"
+#include "services/codegen/schedule/physical_index.h"
 
 namespace quench::codegen {
 namespace {

@@ -1,8 +1,9 @@
 // The module, its symbols, values and nodes.
+#include "common/ir/text_parser.h"
+
 #include <algorithm>
 
 #include "common/base/status.h"
-#include "common/ir/text_parser.h"
 
 namespace quench::text {
 namespace {
@@ -26,16 +27,14 @@ absl::StatusOr<Graph> Parser::Parse() {
   Scope scope;
   QUENCH_ASSIGN_OR_RETURN(scope.graph.name, reader_.String());
   bool known = false;
-  for (Stage stage :
-       {Stage::kImported, Stage::kCanonical, Stage::kQuantized, Stage::kCodegenReady}) {
-    if (!reader_.AtStage(StageName(stage))) continue;
-    QUENCH_RETURN_IF_ERROR(reader_.SkipStage(StageName(stage)));
+  for (const Stage stage : {Stage::kImported, Stage::kCanonical, Stage::kQuantized}) {
+    if (!reader_.now().IsName(StageName(stage))) continue;
+    QUENCH_RETURN_IF_ERROR(reader_.Advance());
     stage_ = stage;
     known = true;
     break;
   }
-  if (!known)
-    return reader_.Error("a stage was expected: imported, canonical, quantized or codegen-ready");
+  if (!known) return reader_.Error("a stage was expected: imported, canonical or quantized");
   scope.graph.stage = stage_;
   reader_.set_symbols(scope.graph.symbols);
   QUENCH_RETURN_IF_ERROR(ParseBlock(scope, 0));

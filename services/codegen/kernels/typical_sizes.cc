@@ -1,4 +1,4 @@
-#include "services/codegen/kernels/typical.h"
+#include "services/codegen/kernels/typical_sizes.h"
 
 #include <algorithm>
 

@@ -31,8 +31,6 @@ class LlvmVectorBuilder final : public VectorBuilder {
   Int Apply(IntOp op, Int a, Int b) override;
   Bool Compare(IntCompare op, Int a, Int b) override;
   Bool And(Bool a, Bool b) override;
-  Int Select(Bool condition, Int a, Int b) override;
-  Ptr Select(Bool condition, Ptr a, Ptr b) override;
   Ptr Offset(Ptr base, Int bytes) override;
 
   Vec Load(Ptr address, int lanes, DataType type) override;
@@ -53,7 +51,6 @@ class LlvmVectorBuilder final : public VectorBuilder {
   Vec ToI32(Vec value) override;
   Vec ToF32(Vec value) override;
   Vec Narrow(Vec value, DataType type) override;
-  void Interleave(Vec a, Vec b, Vec& low, Vec& high) override;
   absl::StatusOr<Vec> Apply(const loops::ScalarFunction& function,
                             std::span<const Vec> operands) override;
 

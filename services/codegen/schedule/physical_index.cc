@@ -1,4 +1,4 @@
-#include "services/codegen/schedule/layout.h"
+#include "services/codegen/schedule/physical_index.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-// What a node is in detail, where its operator's kind depends on attributes.
+// Whether a node computes each element by itself.
 #pragma once
 
 #include "common/ir/graph.h"

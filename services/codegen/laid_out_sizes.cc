@@ -1,8 +1,8 @@
-#include "services/codegen/shapes.h"
+#include "services/codegen/laid_out_sizes.h"
 
 #include <algorithm>
 
-#include "services/codegen/kernels/typical.h"
+#include "services/codegen/kernels/typical_sizes.h"
 
 namespace quench::codegen {
 namespace {

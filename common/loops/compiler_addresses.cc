@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "common/loops/compile.h"
+#include "common/loops/compiler.h"
 
 namespace quench::loops::compile {
 

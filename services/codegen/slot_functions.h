@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/loops/builder.h"
-#include "services/codegen/shapes.h"
+#include "services/codegen/laid_out_sizes.h"
 
 namespace quench::codegen {
 

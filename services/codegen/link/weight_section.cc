@@ -1,4 +1,4 @@
-#include "services/codegen/link/weights.h"
+#include "services/codegen/link/weight_section.h"
 
 #include <elf.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "services/codegen/slots.h"
+#include "services/codegen/slot_functions.h"
 
 namespace quench::codegen {
 namespace {

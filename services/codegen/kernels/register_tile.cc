@@ -1,4 +1,4 @@
-#include "services/codegen/kernels/tile.h"
+#include "services/codegen/kernels/register_tile.h"
 
 #include <algorithm>
 

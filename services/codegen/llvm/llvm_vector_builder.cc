@@ -1,4 +1,4 @@
-#include "services/codegen/llvm/vector_builder.h"
+#include "services/codegen/llvm/llvm_vector_builder.h"
 
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Intrinsics.h>
@@ -109,14 +109,6 @@ Bool LlvmVectorBuilder::Compare(IntCompare op, Int a, Int b) {
 }
 
 Bool LlvmVectorBuilder::And(Bool a, Bool b) { return New<Bool>(b_.CreateAnd(At(a), At(b))); }
-
-Int LlvmVectorBuilder::Select(Bool condition, Int a, Int b) {
-  return New<Int>(b_.CreateSelect(At(condition), At(a), At(b)));
-}
-
-Ptr LlvmVectorBuilder::Select(Bool condition, Ptr a, Ptr b) {
-  return New<Ptr>(b_.CreateSelect(At(condition), At(a), At(b)));
-}
 
 Ptr LlvmVectorBuilder::Offset(Ptr base, Int bytes) {
   if (Is(At(bytes), 0)) return base;
@@ -236,17 +228,6 @@ Vec LlvmVectorBuilder::Fma(Vec a, Vec b, Vec c) {
   if (!state_.target.fma) return NewVec(b_.CreateFAdd(b_.CreateFMul(At(a), At(b)), At(c)), a.lanes);
   return NewVec(b_.CreateIntrinsic(llvm::Intrinsic::fma, {VecType(a.lanes)}, {At(a), At(b), At(c)}),
                 a.lanes);
-}
-
-void LlvmVectorBuilder::Interleave(Vec a, Vec b, Vec& low, Vec& high) {
-  std::vector<int> mask(static_cast<size_t>(a.lanes));
-  for (int half = 0; half < 2; ++half) {
-    for (int i = 0; i < a.lanes; ++i) {
-      const int source = half * a.lanes / 2 + i / 2;
-      mask[static_cast<size_t>(i)] = i % 2 == 0 ? source : a.lanes + source;
-    }
-    (half == 0 ? low : high) = NewVec(b_.CreateShuffleVector(At(a), At(b), mask), a.lanes);
-  }
 }
 
 absl::StatusOr<Vec> LlvmVectorBuilder::Apply(const loops::ScalarFunction& function,

@@ -1,4 +1,4 @@
-#include "services/codegen/schedule/tile.h"
+#include "services/codegen/schedule/lane_blocks.h"
 
 #include <algorithm>
 
