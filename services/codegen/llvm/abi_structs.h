@@ -53,7 +53,7 @@ constexpr bool IsWhole() {
 
 #define QUENCH_ABI_FIELD_NAME(name) name,
 #define QUENCH_ABI_FIELD(name) \
-  AbiField{AbiTypeOf<decltype(Type::name)>(), offsetof(Type, name), sizeof(Type::name)},
+  AbiField{AbiTypeOf<decltype(Type::name)>(), offsetof(Type, name), sizeof(decltype(Type::name))},
 #define QUENCH_ABI_STRUCT(type, FIELDS)                                        \
   template <>                                                                  \
   struct AbiStruct<type> {                                                     \
