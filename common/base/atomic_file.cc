@@ -30,14 +30,24 @@ AtomicFile::~AtomicFile() {
 
 absl::Status AtomicFile::Append(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+    const ssize_t written = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(size_));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return ErrnoStatus(errno, "write", path_);
     bytes = bytes.subspan(static_cast<size_t>(written));
-    FlushAsWritten(fd_, size_, static_cast<uint64_t>(written));
-    size_ += static_cast<uint64_t>(written);
+    Appended(static_cast<uint64_t>(written));
   }
   return absl::OkStatus();
+}
+
+absl::Status AtomicFile::AppendRange(const FileRange& from, uint64_t size) {
+  QUENCH_RETURN_IF_ERROR(CopyRange(from, {fd_, size_, path_}, size));
+  Appended(size);
+  return absl::OkStatus();
+}
+
+void AtomicFile::Appended(uint64_t bytes) {
+  FlushAsWritten(fd_, size_, bytes);
+  size_ += bytes;
 }
 
 absl::Status AtomicFile::Commit() {

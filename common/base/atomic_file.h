@@ -11,6 +11,8 @@
 #include <span>
 #include <string>
 
+#include "common/base/copy_range.h"
+
 namespace quench {
 
 // Written under a temporary name beside `path`. One that ends before Commit leaves nothing.
@@ -24,12 +26,16 @@ class AtomicFile {
 
   uint64_t size() const { return size_; }  // bytes appended
   absl::Status Append(std::span<const std::byte> bytes);
+  // `size` bytes of another file, as CopyRange has it.
+  absl::Status AppendRange(const FileRange& from, uint64_t size);
   // Flushes to the disk and takes the place of what was at `path`; mode 0644.
   absl::Status Commit();
 
  private:
   AtomicFile(int fd, std::filesystem::path path, std::string temporary)
       : fd_(fd), path_(std::move(path)), temporary_(std::move(temporary)) {}
+  void Appended(uint64_t bytes);
+
   int fd_;
   std::filesystem::path path_;
   std::string temporary_;  // empty after Commit

@@ -42,8 +42,7 @@ class LocalBlobWriter : public BlobWriter {
   LocalBlobWriter& operator=(const LocalBlobWriter&) = delete;
 
   absl::Status Append(std::span<const std::byte> bytes) override;
-  // The bytes of another file.
-  absl::Status Copy(int source, const fs::path& path, const StepContext& step);
+  absl::Status AppendAll(const BlobReader& from, const StepContext& step) override;
   // The bytes that lie in the writer's own file before anything is appended.
   absl::Status CountOwn(uint64_t bytes, const StepContext& step);
   uint64_t size() const override { return size_; }
@@ -87,14 +86,18 @@ absl::Status LocalBlobWriter::Append(std::span<const std::byte> bytes) {
   return failure_;
 }
 
-absl::Status LocalBlobWriter::Copy(int source, const fs::path& path, const StepContext& step) {
-  std::vector<std::byte> buffer(kHashedBytes);
-  for (size_t read = buffer.size(); read == buffer.size();) {
-    QUENCH_RETURN_IF_ERROR(step.Check());
-    QUENCH_RETURN_IF_ERROR(blobs::ReadAllAt(source, size_, buffer, &read, path));
-    QUENCH_RETURN_IF_ERROR(Append(std::span<const std::byte>(buffer).first(read)));
-  }
-  return absl::OkStatus();
+absl::Status LocalBlobWriter::AppendAll(const BlobReader& from, const StepContext& step) {
+  QUENCH_RETURN_IF_ERROR(CheckOpen());
+  failure_ = blobs::CopyHashed(
+      {from.fd(), 0, from.path()}, from.size(), &sha_, step,
+      [&](const FileRange& piece, uint64_t count) -> absl::Status {
+        const uint64_t offset = size_;
+        QUENCH_RETURN_IF_ERROR(Take(count));
+        QUENCH_RETURN_IF_ERROR(CopyRange(piece, {fd_.get(), offset, temporary_}, count));
+        FlushAsWritten(fd_.get(), offset, count);
+        return absl::OkStatus();
+      });
+  return failure_;
 }
 
 absl::Status LocalBlobWriter::CountOwn(uint64_t bytes, const StepContext& step) {
@@ -163,6 +166,17 @@ absl::Status BlobReader::ReadAt(uint64_t offset, std::span<std::byte> into) cons
   if (read == into.size()) return absl::OkStatus();
   return absl::DataLossError(fmt::format("blob `{}` ends after {} of {} bytes",
                                          path_.filename().string(), offset + read, size_));
+}
+
+absl::Status BlobWriter::AppendAll(const BlobReader& from, const StepContext& step) {
+  std::vector<std::byte> buffer(std::min<uint64_t>(from.size(), kHashedBytes));
+  for (uint64_t done = 0; done < from.size(); done += buffer.size()) {
+    QUENCH_RETURN_IF_ERROR(step.Check());
+    buffer.resize(std::min<uint64_t>(buffer.size(), from.size() - done));
+    QUENCH_RETURN_IF_ERROR(from.ReadAt(done, buffer));
+    QUENCH_RETURN_IF_ERROR(Append(buffer));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> BlobStore::Put(std::span<const std::byte> bytes) {
@@ -338,13 +352,13 @@ absl::StatusOr<BlobId> LocalBlobStore::Adopt(const fs::path& file, const StepCon
   QUENCH_ASSIGN_OR_RETURN(UniqueFd place, blobs::MakeTemporary(root_ / "tmp", &temporary));
   const bool moved = info.st_nlink == 1 && ::flock(source.get(), LOCK_EX | LOCK_NB) == 0 &&
                      ::rename(file.c_str(), temporary.c_str()) == 0;
-  const int from = source.get();
+  const auto bytes = static_cast<uint64_t>(info.st_size);
   UniqueFd own(moved ? source.Release() : ::dup(place.get()));
   LocalBlobWriter writer(std::move(own), temporary, blobs(), space_, verified_);
   if (moved) {
-    QUENCH_RETURN_IF_ERROR(writer.CountOwn(static_cast<uint64_t>(info.st_size), step));
+    QUENCH_RETURN_IF_ERROR(writer.CountOwn(bytes, step));
   } else {  // it lies in another file system, perhaps
-    QUENCH_RETURN_IF_ERROR(writer.Copy(from, file, step));
+    QUENCH_RETURN_IF_ERROR(writer.AppendAll(BlobReader(source.Release(), bytes, file), step));
     if (::unlink(file.c_str()) != 0) return ErrnoStatus(errno, "remove", file);
   }
   const uint64_t size = writer.size();

@@ -19,11 +19,35 @@
 namespace quench {
 
 // Streams one blob into a store.
+// A blob read piece by piece, unmapped. Holds its bytes while it lives, whoever prunes.
+class BlobReader {
+ public:
+  BlobReader(int fd, uint64_t size, std::filesystem::path path)
+      : fd_(fd), size_(size), path_(std::move(path)) {}
+  ~BlobReader();
+  BlobReader(const BlobReader&) = delete;
+  BlobReader& operator=(const BlobReader&) = delete;
+
+  uint64_t size() const { return size_; }
+  // Fills `into`, which must lie within the blob. DATA_LOSS when the file is shorter than it was.
+  absl::Status ReadAt(uint64_t offset, std::span<std::byte> into) const;
+  // The file that it reads.
+  int fd() const { return fd_; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  int fd_;
+  uint64_t size_;
+  std::filesystem::path path_;
+};
+
 class BlobWriter {
  public:
   virtual ~BlobWriter() = default;
   virtual absl::Status Append(std::span<const std::byte> bytes) = 0;
   virtual uint64_t size() const = 0;
+  // All of another blob; writers of files copy it as CopyRange does.
+  virtual absl::Status AppendAll(const BlobReader& from, const StepContext& step);
   // Makes the blob visible and returns its digest. A writer destroyed before Commit leaves nothing
   // behind.
   virtual absl::StatusOr<std::string> Commit() = 0;
@@ -43,25 +67,6 @@ class BlobStore {
   virtual bool Contains(const std::string& digest) = 0;
 
   absl::StatusOr<std::string> Put(std::span<const std::byte> bytes);
-};
-
-// A blob read piece by piece, unmapped. Holds its bytes while it lives, whoever prunes.
-class BlobReader {
- public:
-  BlobReader(int fd, uint64_t size, std::filesystem::path path)
-      : fd_(fd), size_(size), path_(std::move(path)) {}
-  ~BlobReader();
-  BlobReader(const BlobReader&) = delete;
-  BlobReader& operator=(const BlobReader&) = delete;
-
-  uint64_t size() const { return size_; }
-  // Fills `into`, which must lie within the blob. DATA_LOSS when the file is shorter than it was.
-  absl::Status ReadAt(uint64_t offset, std::span<std::byte> into) const;
-
- private:
-  int fd_;
-  uint64_t size_;
-  std::filesystem::path path_;
 };
 
 // Where blobs are read from.

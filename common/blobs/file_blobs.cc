@@ -37,6 +37,14 @@ absl::StatusOr<BlobId> FileBlobs::Add(const fs::path& file, const StepContext& s
     return InvalidArgument("`{}` is not a regular file", file.string());
   }
   const auto size = static_cast<uint64_t>(added.added.st_size);
+  if (const auto known = digests_ == nullptr ? std::nullopt : digests_->Find(added.added)) {
+    added.remembered = true;
+    BlobId id{*known, size};
+    files_.emplace(id, std::move(added));
+    return id;
+  }
+  timespec begun{};
+  ::clock_gettime(CLOCK_REALTIME, &begun);
   Sha256 sha;
   std::vector<std::byte> buffer(kPieceBytes);
   uint64_t done = 0;
@@ -48,8 +56,12 @@ absl::StatusOr<BlobId> FileBlobs::Add(const fs::path& file, const StepContext& s
     step.Report({"read", file.filename().string(), static_cast<int64_t>(done),
                  static_cast<int64_t>(std::max(done, size))});
   }
-  if (done != size) return Changed(file);
+  struct stat read{};
+  if (done != size || ::fstat(fd.get(), &read) != 0 || Version(read) != Version(added.added)) {
+    return Changed(file);
+  }
   BlobId id{sha.HexDigest(), size};
+  if (digests_ != nullptr) digests_->Add(added.added, begun, id.hash);
   files_.emplace(id, std::move(added));
   return id;
 }
@@ -75,6 +87,16 @@ absl::Status FileBlobs::CheckUnchanged() const {
   return absl::OkStatus();
 }
 
+bool FileBlobs::ForgetRemembered() const {
+  bool any = false;
+  for (const auto& [id, file] : files_) {
+    if (!file.remembered) continue;
+    digests_->Forget(file.added);
+    any = true;
+  }
+  return any;
+}
+
 absl::StatusOr<std::unique_ptr<FileBlobWriter>> FileBlobWriter::Create(const fs::path& path) {
   QUENCH_ASSIGN_OR_RETURN(std::unique_ptr<AtomicFile> file, AtomicFile::Create(path));
   return std::unique_ptr<FileBlobWriter>(new FileBlobWriter(std::move(file)));
@@ -83,6 +105,14 @@ absl::StatusOr<std::unique_ptr<FileBlobWriter>> FileBlobWriter::Create(const fs:
 absl::Status FileBlobWriter::Append(std::span<const std::byte> bytes) {
   QUENCH_RETURN_IF_ERROR(failure_);
   HashBeside(bytes, &sha_, [&] { failure_ = file_->Append(bytes); });
+  return failure_;
+}
+
+absl::Status FileBlobWriter::AppendAll(const BlobReader& from, const StepContext& step) {
+  QUENCH_RETURN_IF_ERROR(failure_);
+  failure_ = blobs::CopyHashed(
+      {from.fd(), 0, from.path()}, from.size(), &sha_, step,
+      [&](const FileRange& piece, uint64_t count) { return file_->AppendRange(piece, count); });
   return failure_;
 }
 

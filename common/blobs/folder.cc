@@ -9,6 +9,7 @@
 #include <system_error>
 #include <tuple>
 
+#include "common/base/beside.h"
 #include "common/base/files.h"
 #include "common/base/status.h"
 
@@ -78,6 +79,39 @@ absl::Status ReadAllAt(int fd, uint64_t offset, std::span<std::byte> into, size_
     }
     if (count == 0) break;
     *read += static_cast<size_t>(count);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CopyHashed(
+    const FileRange& from, uint64_t size, Sha256* sha, const StepContext& step,
+    const std::function<absl::Status(const FileRange& piece, uint64_t size)>& copy) {
+  constexpr uint64_t kPiece = uint64_t{8} << 20;
+  std::vector<std::byte> buffer(size_t{256} << 10);  // stays in the processor's cache
+  const auto hash = [&](uint64_t begin, uint64_t end) -> absl::Status {
+    for (uint64_t at = begin; at < end;) {
+      const std::span into(buffer.data(), std::min<uint64_t>(buffer.size(), end - at));
+      size_t read = 0;
+      QUENCH_RETURN_IF_ERROR(ReadAllAt(from.fd, from.offset + at, into, &read, from.path));
+      if (read < into.size()) {
+        return absl::AbortedError(
+            fmt::format("`{}` became shorter while it was copied", from.path.string()));
+      }
+      sha->Update(into);
+      at += read;
+    }
+    return absl::OkStatus();
+  };
+  for (uint64_t done = 0; done < size;) {
+    QUENCH_RETURN_IF_ERROR(step.Check());
+    const uint64_t count = std::min(kPiece, size - done);
+    absl::Status hashed, copied;
+    RunBeside([&] { hashed = hash(done, done + count); },
+              [&] { copied = copy({from.fd, from.offset + done, from.path}, count); });
+    QUENCH_RETURN_IF_ERROR(copied);
+    QUENCH_RETURN_IF_ERROR(hashed);
+    done += count;
+    step.Report({"copy", "", static_cast<int64_t>(done), static_cast<int64_t>(size)});
   }
   return absl::OkStatus();
 }

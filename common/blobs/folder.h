@@ -5,10 +5,13 @@
 
 #include <ctime>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "common/base/context.h"
+#include "common/base/copy_range.h"
 #include "common/blobs/digest.h"
 
 namespace quench::blobs {
@@ -35,6 +38,10 @@ absl::Status WriteAllAt(int fd, std::span<const std::byte> bytes, uint64_t offse
 // WriteAllAt, and `bytes` are hashed meanwhile, also when they cannot be written.
 absl::Status WriteHashedAt(int fd, std::span<const std::byte> bytes, uint64_t offset, Sha256* sha,
                            const std::filesystem::path& path);
+// The first `size` bytes of a file, piece by piece: each is hashed while `copy` takes it elsewhere.
+absl::Status CopyHashed(
+    const FileRange& from, uint64_t size, Sha256* sha, const StepContext& step,
+    const std::function<absl::Status(const FileRange& piece, uint64_t size)>& copy);
 // What was read is shorter than `into` only at the end of the file.
 absl::Status ReadAllAt(int fd, uint64_t offset, std::span<std::byte> into, size_t* read,
                        const std::filesystem::path& path);

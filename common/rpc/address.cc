@@ -28,6 +28,15 @@ bool IsLocal(const std::string& address) {
          address.starts_with("[::1]:") || address.starts_with("localhost:");
 }
 
+bool IsLocalPeer(const std::string& peer) {
+  // With brackets, or as an URI has them.
+  for (const char* local : {kUnix, "ipv4:127.", "ipv6:[::1]:", "ipv6:%5B::1%5D:",
+                            "ipv6:[::ffff:127.", "ipv6:%5B::ffff:127."}) {
+    if (peer.starts_with(local)) return true;
+  }
+  return false;
+}
+
 absl::Status CheckAddress(const std::string& address, bool schemes) {
   if (address.starts_with(kUnix)) {
     const std::string path = UnixPath(address);

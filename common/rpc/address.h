@@ -13,6 +13,10 @@ std::string UnixPath(const std::string& address);
 // Whether only this machine reaches it: a unix socket, 127.0.0.0/8, ::1, localhost.
 bool IsLocal(const std::string& address);
 
+// Whether a caller is on this machine, by the peer that gRPC names: `unix:...`, `ipv4:127.0.0.1:PORT`,
+// `ipv6:[::1]:PORT`. So is one behind a proxy here.
+bool IsLocalPeer(const std::string& peer);
+
 // INVALID_ARGUMENT for what nobody can listen on or call; `schemes` permits resolvers' `dns:///...`.
 absl::Status CheckAddress(const std::string& address, bool schemes);
 

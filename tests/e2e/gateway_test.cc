@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <regex>
+#include <thread>
 
 #include "common/blobs/digest.h"
 #include "tests/e2e/quench_process.h"
@@ -423,6 +424,38 @@ TEST_F(GatewayTest, ACrashFailsItsWorkflowAfterTwoAttemptsAndNothingElse) {
   EXPECT_EQ(Run({"compile", DigitsModel(), "--output", "other"}).exit_code, 0);
   const Outcome shown = Run({"workflow", "list", "--state", "failed", "--format", "json"});
   ASSERT_EQ(nlohmann::json::parse(shown.out).at("workflows").size(), 1u);
+}
+
+// A file's digest is remembered by what identifies the file; what is wrong is found out, not stored.
+TEST_F(GatewayTest, AFileIsReadOnceUnlessWhatIsRememberedIsWrong) {
+  work_.Write("weights", std::string(3'000'000, 'w'));
+  const std::string digest = Sha256Hex(std::string(3'000'000, 'w'));
+  const std::filesystem::path kept = work_.path(".cache/quench/file_digests");
+  ASSERT_EQ(Run({"blobs", "put", "weights"}).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(kept));  // it had only just been written
+  std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+  ASSERT_EQ(Run({"blobs", "put", "weights"}).exit_code, 0);
+  const std::string text = *ReadFile(kept);
+  ASSERT_EQ(text.substr(0, 65), digest + " ");
+  ASSERT_TRUE(WriteFileAtomically(kept, Sha256Hex(std::string("others")) + text.substr(64)).ok());
+  const Outcome put = Run({"blobs", "put", "weights"});
+  EXPECT_EQ(put.exit_code, 0) << put.err;
+  EXPECT_THAT(put.out, HasSubstr(digest));
+  EXPECT_EQ(*ReadFile(kept), text);
+  // What comes back is a file of its own, that its user may change.
+  const Outcome got = Run({"blobs", "get", digest + "/3000000", "--output", "back"});
+  ASSERT_EQ(got.exit_code, 0) << got.err;
+  const Outcome metrics = work_.RunProgram(
+      "python3", {"-c",
+                  "import sys, urllib.request as r\n"
+                  "for line in r.urlopen(sys.argv[1]).read().decode().splitlines():\n"
+                  "  if 'started_total{grpc_method=\"LocateBlob' in line: print(line[-3:])\n"
+                  "  if 'quench_cas_bytes_total{op=\"read' in line: print(line[-3:])\n",
+                  "http://127.0.0.1:" + server_->FromLog("metrics on port ") + "/metrics"});
+  EXPECT_EQ(metrics.out, "} 1\n} 0\n");
+  work_.Write("back", "changed");
+  EXPECT_EQ(Run({"blobs", "get", digest + "/3000000", "--output", "again"}).exit_code, 0);
+  EXPECT_TRUE(*ReadFile(work_.path("again")) == std::string(3'000'000, 'w'));
 }
 
 TEST_F(GatewayTest, OneGatewayAtATimeHasAStateDir) {

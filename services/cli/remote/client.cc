@@ -17,6 +17,7 @@
 #include "common/rpc/remote_blobs.h"
 #include "common/rpc/unary_call.h"
 #include "quench/gateway/v1/workflows.grpc.pb.h"
+#include "services/cli/remote/nearby_blobs.h"
 
 namespace quench::cli {
 namespace {
@@ -101,12 +102,14 @@ class Follower {
 
 class Client final : public GatewayClient {
  public:
-  Client(std::shared_ptr<rpc::Channel> control, std::shared_ptr<rpc::Channel> bulk,
-         std::shared_ptr<LocalBlobStore> local, bool refresh)
+  Client(const std::string& address, std::shared_ptr<rpc::Channel> control,
+         std::shared_ptr<rpc::Channel> bulk, std::shared_ptr<LocalBlobStore> local, bool refresh)
       : GatewayClient(std::move(local), refresh),
         channel_(std::move(control)),
         stub_(pb::Workflows::NewStub(channel_->grpc())),
-        blobs_(std::move(bulk), {}) {}
+        blobs_(bulk, {}),
+        nearby_(std::move(bulk), address),
+        digests_(local_->root() / "file_digests") {}
 
   // Whatever it is that passes: refused, silent, or busy with others.
   absl::Status Reach(const std::string& address, const StepContext& context) {
@@ -127,9 +130,20 @@ class Client final : public GatewayClient {
 
   absl::StatusOr<std::vector<Digest>> UploadFiles(const std::vector<std::filesystem::path>& paths,
                                                   const StepContext& context) override {
+    FileBlobs files(&digests_);
+    absl::StatusOr<std::vector<Digest>> uploaded = UploadFrom(files, paths, context);
+    // The server has read other bytes than were hashed long ago: somebody changed the file and its
+    // times were set back, by a restored disk perhaps.
+    if (!absl::IsInvalidArgument(uploaded.status()) || !files.ForgetRemembered()) return uploaded;
+    FileBlobs read(&digests_);
+    return UploadFrom(read, paths, context);
+  }
+
+  absl::StatusOr<std::vector<Digest>> UploadFrom(FileBlobs& files,
+                                                 const std::vector<std::filesystem::path>& paths,
+                                                 const StepContext& context) {
     std::vector<Digest> digests;
     std::vector<BlobId> ids;
-    FileBlobs files;
     for (const std::filesystem::path& path : paths) {
       QUENCH_ASSIGN_OR_RETURN(const BlobId id, files.Add(path, context));
       Digest& digest = digests.emplace_back();
@@ -149,7 +163,13 @@ class Client final : public GatewayClient {
 
   absl::Status Download(const std::vector<Digest>& digests, const StepContext& context) override {
     std::vector<BlobId> ids;
-    for (const Digest& digest : digests) ids.push_back(IdOf(digest));
+    for (const Digest& digest : digests) {
+      ids.push_back(IdOf(digest));
+      if (!local_->Contains(digest.hash())) {
+        QUENCH_RETURN_IF_ERROR(
+            nearby_.Copy(ids.back(), [this] { return local_->Create(); }, context).status());
+      }
+    }
     return blobs_.Download(ids, *local_, context);
   }
 
@@ -161,7 +181,10 @@ class Client final : public GatewayClient {
       return WriteFileAtomically(
           path, {reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
     }
-    QUENCH_ASSIGN_OR_RETURN(const auto writer, FileBlobWriter::Create(path));
+    const auto create = [&] { return FileBlobWriter::Create(path); };
+    QUENCH_ASSIGN_OR_RETURN(const bool copied, nearby_.Copy(id, create, context));
+    if (copied) return absl::OkStatus();
+    QUENCH_ASSIGN_OR_RETURN(const auto writer, create());
     return blobs_.Download(id, *writer, context);
   }
 
@@ -300,6 +323,8 @@ class Client final : public GatewayClient {
   std::shared_ptr<rpc::Channel> channel_;
   std::unique_ptr<pb::Workflows::Stub> stub_;
   rpc::RemoteBlobs blobs_;
+  NearbyBlobs nearby_;
+  const FileDigests digests_;
 };
 
 }  // namespace
@@ -322,8 +347,8 @@ absl::StatusOr<std::unique_ptr<GatewayClient>> GatewayClient::Open(
   // Bulk beside control: a transfer does not hold up what is asked meanwhile.
   QUENCH_ASSIGN_OR_RETURN(auto control, rpc::Channel::Open(channel));
   QUENCH_ASSIGN_OR_RETURN(auto bulk, rpc::Channel::Open(channel));
-  auto client = std::make_unique<Client>(std::move(control), std::move(bulk), std::move(local),
-                                         options.refresh);
+  auto client = std::make_unique<Client>(options.address, std::move(control), std::move(bulk),
+                                         std::move(local), options.refresh);
   QUENCH_RETURN_IF_ERROR(client->Reach(options.address, context));
   return client;
 }

@@ -1,5 +1,5 @@
 // The gateway's servers of blobs, as a part of a server: ByteStream, ContentAddressableStorage,
-// ActionCache, Capabilities, and what stores samples.
+// ActionCache, Capabilities, what stores samples, and what says where blobs lie.
 #pragma once
 
 #include <memory>
