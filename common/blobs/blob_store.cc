@@ -315,6 +315,7 @@ bool LocalBlobStore::Look(const std::string& digest, int fd) {
   if (::unlink(path.c_str()) == 0 && space_ != nullptr) {
     space_->Give(static_cast<uint64_t>(info.st_size));
   }
+  verified_->AddDamaged(digest);
   return false;
 }
 

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,7 +19,6 @@
 
 namespace quench {
 
-// Streams one blob into a store.
 // A blob read piece by piece, unmapped. Holds its bytes while it lives, whoever prunes.
 class BlobReader {
  public:
@@ -41,13 +41,14 @@ class BlobReader {
   std::filesystem::path path_;
 };
 
+// Streams one blob into a store.
 class BlobWriter {
  public:
   virtual ~BlobWriter() = default;
   virtual absl::Status Append(std::span<const std::byte> bytes) = 0;
-  virtual uint64_t size() const = 0;
   // All of another blob; writers of files copy it as CopyRange does.
   virtual absl::Status AppendAll(const BlobReader& from, const StepContext& step);
+  virtual uint64_t size() const = 0;
   // Makes the blob visible and returns its digest. A writer destroyed before Commit leaves nothing
   // behind.
   virtual absl::StatusOr<std::string> Commit() = 0;
@@ -111,6 +112,10 @@ class LocalBlobStore : public BlobStore, public BlobSource {
   bool Use(const BlobId& id);
   // The same for somebody who is about to read it: a damaged one is not there.
   bool UseRight(const BlobId& id);
+  // Told of damaged blobs, and of those that are right again, as far as this process reads and writes.
+  void OnFinding(std::function<void(quench::blobs::Finding)> listener) {
+    verified_->SetListener(std::move(listener));
+  }
   // From here on, what lies there is believed: by the child of a process that has looked.
   void Trust() { trusts_ = true; }
   // Looks at blobs in the order of their digests, those after `*cursor`, until `bytes` are read;

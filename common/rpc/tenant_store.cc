@@ -94,14 +94,23 @@ std::shared_ptr<TenantStore> MakeRemoteStore(std::shared_ptr<RemoteBlobs> remote
                                        std::move(actions));
 }
 
-BlobCopies::BlobCopies(std::filesystem::path root, uint64_t max_bytes)
+void CountFindings(LocalBlobStore& store, metrics::CasPlace place, metrics::Registry& registry) {
+  store.OnFinding([&damaged = registry.Get(metrics::kCasDamaged, place),
+                   &repaired = registry.Get(metrics::kCasRepaired, place)](blobs::Finding finding) {
+    (finding == blobs::Finding::kDamaged ? damaged : repaired).Increment();
+  });
+}
+
+BlobCopies::BlobCopies(std::filesystem::path root, uint64_t max_bytes, metrics::Registry& registry)
     : root_(std::move(root)),
       max_bytes_(max_bytes),
+      registry_(registry),
       space_(std::make_shared<BlobSpace>(max_bytes, DefaultReserve(root_))) {}
 
 absl::StatusOr<std::shared_ptr<BlobCopies>> BlobCopies::Open(const std::filesystem::path& root,
-                                                             uint64_t max_bytes) {
-  std::shared_ptr<BlobCopies> copies(new BlobCopies(root, max_bytes));
+                                                             uint64_t max_bytes,
+                                                             metrics::Registry& registry) {
+  std::shared_ptr<BlobCopies> copies(new BlobCopies(root, max_bytes, registry));
   copies->space_->SetMakeRoom(
       [self = copies.get()](uint64_t bytes) { self->Trim(std::max<uint64_t>(bytes, 1)); });
   QUENCH_RETURN_IF_ERROR(copies->Of(kDefaultTenant).status());
@@ -122,6 +131,7 @@ absl::StatusOr<std::shared_ptr<LocalBlobStore>> BlobCopies::Of(const std::string
   const std::lock_guard lock(mutex_);
   if (const auto known = open_.find(tenant); known != open_.end()) return known->second;
   QUENCH_ASSIGN_OR_RETURN(auto store, LocalBlobStore::Open(TenantFolder(root_, tenant), space_));
+  CountFindings(*store, metrics::CasPlace::kCopies, registry_);
   open_.emplace(tenant, store);
   return store;
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/blobs/action_cache.h"
+#include "common/metrics/metrics.h"
 #include "common/rpc/remote_blobs.h"
 
 namespace quench::rpc {
@@ -36,6 +37,9 @@ class TenantStore {
   virtual std::shared_ptr<void> Hold(const std::vector<BlobId>& blobs) = 0;
 };
 
+// Counts blobs of the store that this process finds damaged, and those that it finds right again.
+void CountFindings(LocalBlobStore& store, metrics::CasPlace place, metrics::Registry& registry);
+
 // A folder. `actions` may be null.
 std::shared_ptr<TenantStore> MakeLocalStore(std::shared_ptr<LocalBlobStore> blobs,
                                             std::shared_ptr<ActionCache> actions);
@@ -46,8 +50,9 @@ std::shared_ptr<TenantStore> MakeLocalStore(std::shared_ptr<LocalBlobStore> blob
 class BlobCopies {
  public:
   // Makes the folder, and that of kDefaultTenant.
-  static absl::StatusOr<std::shared_ptr<BlobCopies>> Open(const std::filesystem::path& root,
-                                                          uint64_t max_bytes);
+  static absl::StatusOr<std::shared_ptr<BlobCopies>> Open(
+      const std::filesystem::path& root, uint64_t max_bytes,
+      metrics::Registry& registry = metrics::Global());
   ~BlobCopies();
 
   // One tenant's part.
@@ -62,10 +67,11 @@ class BlobCopies {
     std::mutex mutex;
     std::map<std::string, int> counts;  // by hash
   };
-  BlobCopies(std::filesystem::path root, uint64_t max_bytes);
+  BlobCopies(std::filesystem::path root, uint64_t max_bytes, metrics::Registry& registry);
 
   const std::filesystem::path root_;
   const uint64_t max_bytes_;
+  metrics::Registry& registry_;
   const std::shared_ptr<BlobSpace> space_;
   const std::shared_ptr<Held> held_ = std::make_shared<Held>();
   std::mutex trimming_;  // before mutex_

@@ -59,9 +59,9 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(const ServiceDef
   runner.server = ThisServer(definition.name);
   QUENCH_ASSIGN_OR_RETURN(host->tokens_, TokensOf(config.server));
   if (!options.storage) {
-    QUENCH_ASSIGN_OR_RETURN(
-        options.storage,
-        OpenStorage(config.blobs, !config.steps.no_action_cache(), config.steps.scratch_dir()));
+    QUENCH_ASSIGN_OR_RETURN(options.storage,
+                            OpenStorage(config.blobs, !config.steps.no_action_cache(),
+                                        config.steps.scratch_dir(), *options.registry));
   }
   QUENCH_ASSIGN_OR_RETURN(host->runner_, StepRunner::Create(runner, std::move(options.storage)));
 

@@ -40,10 +40,13 @@ absl::StatusOr<StepRunner::StorageOf> MadeOnce(Make make) {
   return of;
 }
 
-absl::StatusOr<StepRunner::StorageOf> OpenFolder(const fs::path& root, bool action_cache) {
-  return MadeOnce([root, action_cache](const std::string& tenant) -> absl::StatusOr<StorePtr> {
+absl::StatusOr<StepRunner::StorageOf> OpenFolder(const fs::path& root, bool action_cache,
+                                                 metrics::Registry& registry) {
+  return MadeOnce([root, action_cache,
+                   &registry](const std::string& tenant) -> absl::StatusOr<StorePtr> {
     const fs::path folder = rpc::TenantFolder(root, tenant);
     QUENCH_ASSIGN_OR_RETURN(auto blobs, LocalBlobStore::Open(folder, nullptr));
+    rpc::CountFindings(*blobs, metrics::CasPlace::kStore, registry);
     std::shared_ptr<ActionCache> actions;
     if (action_cache) {
       QUENCH_ASSIGN_OR_RETURN(actions, LocalActionCache::Open(folder));
@@ -94,12 +97,13 @@ StorePtr RemoteStoreOf(const config::v1::BlobStore& blobs,
 }
 
 absl::StatusOr<StepRunner::StorageOf> OpenStorage(const config::v1::BlobStore& blobs,
-                                                  bool action_cache, const fs::path& scratch) {
+                                                  bool action_cache, const fs::path& scratch,
+                                                  metrics::Registry& registry) {
   QUENCH_RETURN_IF_ERROR(CheckStore(blobs));
   if (!blobs.has_remote()) {
     return OpenFolder(
         blobs.folder().empty() ? LocalBlobStore::DefaultRoot() : fs::path(blobs.folder()),
-        action_cache);
+        action_cache, registry);
   }
   QUENCH_ASSIGN_OR_RETURN(auto channel, OpenRemote(blobs));
   const fs::path folder = !blobs.cache_folder().empty() ? fs::path(blobs.cache_folder())
@@ -107,7 +111,7 @@ absl::StatusOr<StepRunner::StorageOf> OpenStorage(const config::v1::BlobStore& b
                                                         : LocalBlobStore::DefaultRoot();
   const int64_t most = blobs.cache_max_bytes() > 0 ? blobs.cache_max_bytes() : kCopies;
   absl::StatusOr<std::shared_ptr<rpc::BlobCopies>> copies =
-      rpc::BlobCopies::Open(folder, static_cast<uint64_t>(most));
+      rpc::BlobCopies::Open(folder, static_cast<uint64_t>(most), registry);
   if (!copies.ok()) return Annotate(copies.status(), "blobs.cache_folder");
   return MadeOnce([blobs, channel, copies = *std::move(copies),
                    action_cache](const std::string& tenant) -> absl::StatusOr<StorePtr> {

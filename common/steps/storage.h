@@ -20,7 +20,8 @@ namespace quench::steps {
 // store). `action_cache` false: results are neither looked up nor remembered.
 absl::StatusOr<StepRunner::StorageOf> OpenStorage(const config::v1::BlobStore& blobs,
                                                   bool action_cache,
-                                                  const std::filesystem::path& scratch = {});
+                                                  const std::filesystem::path& scratch = {},
+                                                  metrics::Registry& registry = metrics::Global());
 
 // One tenant's part of what `blobs.remote` says, with copies in `local`, which `copies` bounds.
 std::shared_ptr<rpc::TenantStore> RemoteStoreOf(const config::v1::BlobStore& blobs,

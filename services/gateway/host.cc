@@ -201,8 +201,8 @@ absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& o
                                : DefaultReserve(root);
   const bool remote = config.blobs().has_remote();
   QUENCH_ASSIGN_OR_RETURN(MakeShared shared, SharedStores(config.blobs()));
-  QUENCH_ASSIGN_OR_RETURN(host->folders_,
-                          BlobFolders::Open(root, limits.max, reserve, std::move(shared)));
+  QUENCH_ASSIGN_OR_RETURN(host->folders_, BlobFolders::Open(root, limits.max, reserve,
+                                                            std::move(shared), *options.registry));
   gateway.blobs = {MissingIn(*host->folders_), ReadFrom(*host->folders_)};
   gateway.put_blob = PutInto(*host->folders_);
   QUENCH_ASSIGN_OR_RETURN(host->gateway_, Gateway::Start(gateway));

@@ -9,9 +9,10 @@ namespace quench::gateway {
 
 absl::StatusOr<std::unique_ptr<BlobFolders>> BlobFolders::Open(const std::filesystem::path& root,
                                                                uint64_t max_bytes, uint64_t reserve,
-                                                               MakeShared make_shared) {
+                                                               MakeShared make_shared,
+                                                               metrics::Registry& registry) {
   std::unique_ptr<BlobFolders> folders(
-      new BlobFolders(root, max_bytes, reserve, std::move(make_shared)));
+      new BlobFolders(root, max_bytes, reserve, std::move(make_shared), registry));
   QUENCH_RETURN_IF_ERROR(folders->Of(rpc::kDefaultTenant).status());
   std::error_code error;
   for (std::filesystem::directory_iterator each(root / "tenants", error), end;
@@ -34,6 +35,9 @@ absl::StatusOr<std::shared_ptr<TenantBlobs>> BlobFolders::Of(const std::string& 
   QUENCH_ASSIGN_OR_RETURN(opened->store, LocalBlobStore::Open(folder, space_));
   QUENCH_ASSIGN_OR_RETURN(opened->uploads,
                           Uploads::Open(opened->store, std::chrono::hours(1), max_upload_bytes()));
+  rpc::CountFindings(*opened->store,
+                     make_shared_ ? metrics::CasPlace::kCopies : metrics::CasPlace::kStore,
+                     registry_);
   if (make_shared_) {
     opened->shared = make_shared_(tenant, opened->store);
   } else {

@@ -36,9 +36,9 @@ class BlobFolders {
  public:
   // Opens the folders that are there. `max_bytes`: of all tenants together, more is refused; as is
   // what would leave less than `reserve` bytes on the disk. `make_shared` null: blobs lie here.
-  static absl::StatusOr<std::unique_ptr<BlobFolders>> Open(const std::filesystem::path& root,
-                                                           uint64_t max_bytes, uint64_t reserve = 0,
-                                                           MakeShared make_shared = nullptr);
+  static absl::StatusOr<std::unique_ptr<BlobFolders>> Open(
+      const std::filesystem::path& root, uint64_t max_bytes, uint64_t reserve = 0,
+      MakeShared make_shared = nullptr, metrics::Registry& registry = metrics::Global());
 
   // Made when it is not there. INVALID_ARGUMENT for what is no tenant.
   absl::StatusOr<std::shared_ptr<TenantBlobs>> Of(const std::string& name);
@@ -49,14 +49,16 @@ class BlobFolders {
 
  private:
   BlobFolders(std::filesystem::path root, uint64_t max_bytes, uint64_t reserve,
-              MakeShared make_shared)
+              MakeShared make_shared, metrics::Registry& registry)
       : root_(std::move(root)),
         space_(std::make_shared<BlobSpace>(max_bytes, reserve)),
-        make_shared_(std::move(make_shared)) {}
+        make_shared_(std::move(make_shared)),
+        registry_(registry) {}
 
   const std::filesystem::path root_;
   const std::shared_ptr<BlobSpace> space_;
   const MakeShared make_shared_;
+  metrics::Registry& registry_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<TenantBlobs>> tenants_;
 };

@@ -17,7 +17,7 @@ class BlobKeeperTest : public BlobServerTest {
  protected:
   void SetUp() override {
     BlobServerTest::SetUp();
-    auto folders = BlobFolders::Open(folder_->path() / "state", 1000);
+    auto folders = BlobFolders::Open(folder_->path() / "state", 1000, 0, nullptr, registry_);
     ASSERT_TRUE(folders.ok()) << folders.status();
     folders_ = *std::move(folders);
     options_.registry = &registry_;
@@ -147,3 +147,13 @@ TEST_F(BlobKeeperTest, FoldersOfTenantsAreFoundAgain) {
 
 }  // namespace
 }  // namespace quench::gateway
+  const auto& damaged = registry_.Get(metrics::kCasDamaged, metrics::CasPlace::kStore);
+  const auto& repaired = registry_.Get(metrics::kCasRepaired, metrics::CasPlace::kStore);
+  EXPECT_EQ(damaged.Value(), 1);
+  EXPECT_EQ(repaired.Value(), 0);
+  // A step in another process makes it again: whoever reads it next has news.
+  const auto service = *LocalBlobStore::Open((*folders_->Of("red"))->store->root(), nullptr);
+  ASSERT_TRUE(service->Put(Bytes("bad")).ok());
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE((*folders_->Of("red"))->store->Open(bad.hash).ok());
+  EXPECT_EQ(damaged.Value(), 1);
+  EXPECT_EQ(repaired.Value(), 1);

@@ -35,14 +35,32 @@ class TenantStoreTest : public BlobServerTest {
  protected:
   std::shared_ptr<rpc::TenantStore> Store(const std::shared_ptr<rpc::Channel>& channel,
                                           const std::string& tenant, uint64_t max_bytes) {
-    copies_ = *rpc::BlobCopies::Open(folder_->path() / "copies", max_bytes);
+    copies_ = *rpc::BlobCopies::Open(folder_->path() / "copies", max_bytes, registry_);
     rpc::RemoteBlobsOptions options;
     options.instance = rpc::InstanceOf("", tenant);
     return rpc::MakeRemoteStore(std::make_shared<rpc::RemoteBlobs>(channel, options),
                                 *copies_->Of(tenant), copies_, nullptr);
   }
+  metrics::Registry registry_;
   std::shared_ptr<rpc::BlobCopies> copies_;
 };
+
+TEST_F(TenantStoreTest, ADamagedCopyIsCopiedAgainAndCounted) {
+  ASSERT_EQ(server_->Start(), absl::OkStatus());
+  ASSERT_TRUE(server_->store().Put(Bytes("weights")).ok());
+  const BlobId id = IdOf("weights");
+  ASSERT_EQ(Store(server_->channel, rpc::kDefaultTenant, 1000)->Fetch({id}, {}), absl::OkStatus());
+  const std::filesystem::path path = (*copies_->Of(rpc::kDefaultTenant))->PathOf(id.hash);
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  ASSERT_TRUE(WriteFileAtomically(path, "weighty").ok());
+  // As the next process finds it.
+  const auto store = Store(server_->channel, rpc::kDefaultTenant, 1000);
+  ASSERT_EQ(store->Fetch({id}, {}), absl::OkStatus());
+  EXPECT_TRUE(store->local().Open(id.hash).ok());
+  EXPECT_EQ(*ReadFile(path), "weights");
+  EXPECT_EQ(registry_.Get(metrics::kCasDamaged, metrics::CasPlace::kCopies).Value(), 1);
+  EXPECT_EQ(registry_.Get(metrics::kCasRepaired, metrics::CasPlace::kCopies).Value(), 1);
+}
 
 // A step that reads more than the limit in its time leaves no more than that behind.
 TEST_F(TenantStoreTest, CopiesAreBoundedAndWhatIsHeldStays) {
