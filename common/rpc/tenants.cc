@@ -25,6 +25,8 @@ std::filesystem::path TenantFolder(const std::filesystem::path& root, const std:
   return tenant == kDefaultTenant ? root : root / "tenants" / tenant;
 }
 
+std::filesystem::path SpaceFile(const std::filesystem::path& root) { return root / "space"; }
+
 std::string InstanceOf(const std::string& configured, const std::string& tenant) {
   if (configured.empty()) return tenant == kDefaultTenant ? "" : tenant;
   constexpr std::string_view kPlace = "{tenant}";

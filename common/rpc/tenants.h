@@ -25,6 +25,9 @@ absl::StatusOr<std::string> TenantOfCall(const std::string& caller, const std::s
 // One tenant's part of a folder; that of kDefaultTenant is the folder itself.
 std::filesystem::path TenantFolder(const std::filesystem::path& root, const std::string& tenant);
 
+// Where those who write into the folder share the account of its space.
+std::filesystem::path SpaceFile(const std::filesystem::path& root);
+
 // What a tenant is called at a server of the Remote Execution API. `configured` "": by its name,
 // kDefaultTenant by none, as our gateways take it. Else all tenants are called that, with
 // `{tenant}` in it replaced by the name of each.

@@ -133,13 +133,14 @@ absl::StatusOr<std::string> Do(const Order& order, std::span<const Step> steps,
                                  [&](const Step& each) { return each.method == order.method(); });
   if (step == steps.end()) return Internal("this program has no step `{}`", order.method());
   QUENCH_RETURN_IF_ERROR(SetLimits(order));
+  const auto space =
+      std::make_shared<BlobSpace>(BlobSpace::kNoLimit, DefaultReserve(order.blobs()));
+  if (!order.space().empty()) space->Follow(order.space());
   QUENCH_RETURN_IF_ERROR(EnterSandbox(order.blobs(), order.scratch()));
   // Where libraries look for a place for temporary files.
   if (::setenv("TMPDIR", order.scratch().c_str(), 1) != 0) return Internal("no environment");
-  QUENCH_ASSIGN_OR_RETURN(
-      const std::shared_ptr<LocalBlobStore> blobs,
-      LocalBlobStore::Open(order.blobs(), std::make_shared<BlobSpace>(
-                                              BlobSpace::kNoLimit, DefaultReserve(order.blobs()))));
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> blobs,
+                          LocalBlobStore::Open(order.blobs(), space));
   blobs->Trust();  // the service has looked at what this step needs
   StepContext context(std::make_shared<CancelToken>(),
                       [&reporter](const Progress& progress) { reporter.Report(progress); });

@@ -278,6 +278,7 @@ absl::StatusOr<std::string> StepRunner::WorkInChild(Job& job,
   order.set_request_id(job.context.request_id());
   order.set_traceparent(job.context.traceparent());
   order.set_blobs(job.storage->local().root().string());
+  if (const auto& space = job.storage->local().space()) order.set_space(space->followed().string());
   order.set_scratch(scratch.string());
   order.set_max_threads(options_.max_threads);
   order.set_max_memory_bytes(options_.max_memory_bytes);

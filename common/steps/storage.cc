@@ -42,10 +42,12 @@ absl::StatusOr<StepRunner::StorageOf> MadeOnce(Make make) {
 
 absl::StatusOr<StepRunner::StorageOf> OpenFolder(const fs::path& root, bool action_cache,
                                                  metrics::Registry& registry) {
-  return MadeOnce([root, action_cache,
+  const auto space = std::make_shared<BlobSpace>(BlobSpace::kNoLimit, DefaultReserve(root));
+  space->Follow(rpc::SpaceFile(root));
+  return MadeOnce([root, space, action_cache,
                    &registry](const std::string& tenant) -> absl::StatusOr<StorePtr> {
     const fs::path folder = rpc::TenantFolder(root, tenant);
-    QUENCH_ASSIGN_OR_RETURN(auto blobs, LocalBlobStore::Open(folder, nullptr));
+    QUENCH_ASSIGN_OR_RETURN(auto blobs, LocalBlobStore::Open(folder, space));
     rpc::CountFindings(*blobs, metrics::CasPlace::kStore, registry);
     std::shared_ptr<ActionCache> actions;
     if (action_cache) {

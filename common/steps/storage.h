@@ -15,7 +15,8 @@ class Channel;
 
 namespace quench::steps {
 
-// Opens what `blobs` says: a folder (default: the local user's store), or a remote store, with
+// Opens what `blobs` says: a folder (default: the local user's store), within the limits of the gateway
+// that has it, or a remote store, with
 // copies in `blobs.cache_folder` (default: `scratch`/blobs, without `scratch` the local user's
 // store). `action_cache` false: results are neither looked up nor remembered.
 absl::StatusOr<StepRunner::StorageOf> OpenStorage(const config::v1::BlobStore& blobs,

@@ -458,6 +458,30 @@ TEST_F(GatewayTest, AFileIsReadOnceUnlessWhatIsRememberedIsWrong) {
   EXPECT_TRUE(*ReadFile(work_.path("again")) == std::string(3'000'000, 'w'));
 }
 
+// What the processes of steps write counts as what clients upload does.
+TEST_F(GatewayTest, AStepIsRefusedWhatIsAboveTheLimitOfBlobs) {
+  server_.reset();
+  std::filesystem::remove_all(work_.path("state"));
+  work_.Write(
+      "serve.txtpb",
+      "gateway { patience { seconds: 1 } blob_limits { low_bytes: 100000 high_bytes: 110000 "
+      "max_bytes: 125000 } }");  // the model takes half of it
+  Serve({QUENCH_BINARY, "serve", "--config", work_.path("serve.txtpb").string()}, {});
+  const Outcome outcome = Run({"compile", DigitsModel(), "--output", "out"});
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("the blob store is full: "));
+  uint64_t bytes = 0;
+  for (const auto& file :
+       std::filesystem::recursive_directory_iterator(work_.path("state/store/blobs"))) {
+    if (file.is_regular_file()) bytes += file.file_size();
+  }
+  EXPECT_LE(bytes, 125'000u);
+  // With room for it, the same succeeds.
+  server_.reset();
+  Serve();
+  EXPECT_EQ(Run({"compile", DigitsModel(), "--output", "out"}).exit_code, 0) << server_->Log();
+}
+
 TEST_F(GatewayTest, OneGatewayAtATimeHasAStateDir) {
   const Outcome second =
       work_.Run({"serve", "--listen", "127.0.0.1:0", "--state-dir", work_.path("state").string()});

@@ -20,6 +20,7 @@ absl::StatusOr<std::unique_ptr<BlobFolders>> BlobFolders::Open(const std::filesy
     const std::string tenant = each->path().filename().string();
     if (rpc::IsTenant(tenant)) QUENCH_RETURN_IF_ERROR(folders->Of(tenant).status());
   }
+  if (!folders->make_shared_) QUENCH_RETURN_IF_ERROR(folders->space_->Share(rpc::SpaceFile(root)));
   return folders;
 }
 

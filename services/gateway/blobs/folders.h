@@ -35,7 +35,8 @@ using MakeShared = std::function<std::shared_ptr<rpc::TenantStore>(
 class BlobFolders {
  public:
   // Opens the folders that are there. `max_bytes`: of all tenants together, more is refused; as is
-  // what would leave less than `reserve` bytes on the disk. `make_shared` null: blobs lie here.
+  // what would leave less than `reserve` bytes on the disk. `make_shared` null: blobs lie here, and
+  // services that write into the same folders share the account in rpc::SpaceFile.
   static absl::StatusOr<std::unique_ptr<BlobFolders>> Open(
       const std::filesystem::path& root, uint64_t max_bytes, uint64_t reserve = 0,
       MakeShared make_shared = nullptr, metrics::Registry& registry = metrics::Global());

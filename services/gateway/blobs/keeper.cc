@@ -32,12 +32,16 @@ BlobKeeper::~BlobKeeper() {
 }
 
 // What is not a blob - unfinished files, reservations - takes room too, and so does whoever else is
-// on the disk.
+// on the disk: when a database beside the blobs has grown into their reserve, they give it back, and
+// half as much again, so that it is not at the end of its disk at once.
 EvictionLimits BlobKeeper::LimitsFor(uint64_t room, uint64_t blobs) {
   const auto less = [](uint64_t from, uint64_t bytes) { return from - std::min(from, bytes); };
   BlobSpace& space = *folders_.space();
   const uint64_t others = less(space.Measure(), blobs);
   uint64_t fits = less(less(options_.limits.max, others), room);
+  if (const uint64_t missing = space.MissingOfReserve(); missing > 0) {
+    room += missing + space.reserve() / 2;
+  }
   if (space.reserve() > 0) fits = std::min(fits, less(blobs, less(room, space.FreeOnDisk())));
   EvictionLimits limits = options_.limits;
   limits.max = fits;
@@ -92,29 +96,19 @@ void BlobKeeper::Scrub(TenantBlobs& blobs, uint64_t bytes) {
   if (!removed.ok()) spdlog::error("blobs cannot be scrubbed: {}", MessageOf(removed.status()));
 }
 
-// Steps write into the same folders without asking here.
-void BlobKeeper::MeasureIfOthersWrote() {
-  const uint64_t unnoticed = std::clamp<uint64_t>((options_.limits.max - options_.limits.high) / 4,
-                                                  uint64_t{1} << 20, uint64_t{64} << 20);
-  const uint64_t free = folders_.space()->FreeOnDisk();
-  if (free > free_on_disk_) free_on_disk_ = free;
-  if (free_on_disk_ - free < unnoticed) return;
-  (void)folders_.space()->Measure();
-  free_on_disk_ = free;
-}
-
 void BlobKeeper::Work() {
   // A full folder whose blobs must all stay is not looked at all the time.
-  constexpr auto kGlance = std::chrono::milliseconds(500);
+  constexpr auto kGlance = std::chrono::milliseconds(100);
   constexpr auto kRest = std::chrono::milliseconds(5000);
   auto swept = std::chrono::steady_clock::now() - options_.period;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    const auto now = std::chrono::steady_clock::now();
-    MeasureIfOthersWrote();
     BlobSpace& space = *folders_.space();
-    const bool above =
-        space.used() > options_.limits.high || (space.reserve() > 0 && space.FreeOnDisk() == 0);
+    lock.unlock();
+    space.MakeRoomForFollowers();
+    lock.lock();
+    const auto now = std::chrono::steady_clock::now();
+    const bool above = space.used() > options_.limits.high || space.MissingOfReserve() > 0;
     if (now - swept >= options_.period ||
         (above && now - swept >= std::min(kRest, options_.period))) {
       lock.unlock();

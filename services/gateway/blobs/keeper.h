@@ -24,9 +24,10 @@ struct BlobKeeperOptions {
   metrics::Registry* registry = &metrics::Global();
 };
 
-// Every period, and soon (5 s) after the space that is used went above `high`: evicts, drops uploads
-// that expired, measures. What other processes write is noticed by the disk that fills. Also makes
-// room for writes that the folders would refuse. Failures are logged, and tried again.
+// Every period, and soon (5 s) after the space that is used went above `high` or others took of the
+// disk what blobs leave them: evicts, drops uploads that expired, measures. Also makes room for writes
+// that would be refused, those of this process and those of services in the same folders. Failures
+// are logged, and tried again.
 class BlobKeeper {
  public:
   BlobKeeper(BlobFolders& folders, BlobKeeperOptions options);
@@ -37,7 +38,6 @@ class BlobKeeper {
 
  private:
   EvictionLimits LimitsFor(uint64_t room, uint64_t blobs);
-  void MeasureIfOthersWrote();
   void Scrub(TenantBlobs& blobs, uint64_t bytes);
   void Work();
 
@@ -48,7 +48,6 @@ class BlobKeeper {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;
-  uint64_t free_on_disk_ = 0;  // when the folders were measured; of the keeper's thread
   std::thread thread_;
 };
 

@@ -2,8 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <fstream>
+#include <thread>
 
 #include "tests/support/wait.h"
 #include "tests/unit/services/gateway/blobs/blob_server.h"
@@ -94,18 +97,122 @@ TEST_F(BlobKeeperTest, AWriteIsRefusedOnlyWhereNothingCanGo) {
   EXPECT_FALSE(Has("red", second));
 }
 
-// Steps write into the folder from other processes.
-TEST_F(BlobKeeperTest, NoticesWhatOthersWrite) {
-  constexpr uint64_t kMiB = uint64_t{1} << 20;
-  folders_.reset();
-  folders_ = *BlobFolders::Open(folder_->path() / "state", 32 * kMiB);
-  options_.limits = {4 * kMiB, 8 * kMiB, 32 * kMiB, std::chrono::seconds(0)};
-  const BlobKeeper keeper(*folders_, options_);
-  const auto service = *LocalBlobStore::Open(folder_->path() / "state", nullptr);
-  for (uint32_t i = 0; i < 12; ++i) {
-    ASSERT_TRUE(service->Put(Bytes(RandomText(i, 2 * kMiB))).ok());
+// Services and their steps write into the folders from other processes, by the gateway's account.
+class SharedFoldersTest : public BlobKeeperTest {
+ protected:
+  static constexpr uint64_t kMiB = uint64_t{1} << 20;
+  void Share(uint64_t low, uint64_t high, uint64_t max) {
+    folders_.reset();
+    folders_ = *BlobFolders::Open(root_, max);
+    options_.limits = {low, high, max, std::chrono::seconds(0)};
   }
+  // As a service, or a step of it, opens the folder.
+  std::shared_ptr<LocalBlobStore> Service(const std::string& tenant = rpc::kDefaultTenant) {
+    const auto space = std::make_shared<BlobSpace>(BlobSpace::kNoLimit);
+    space->Follow(rpc::SpaceFile(root_));
+    return *LocalBlobStore::Open(rpc::TenantFolder(root_, tenant), space);
+  }
+  absl::Status PutAs(LocalBlobStore& service, uint32_t seed, uint64_t bytes) {
+    return service.Put(Bytes(RandomText(seed, bytes))).status();
+  }
+  void SetUp() override {
+    BlobKeeperTest::SetUp();
+    root_ = folder_->path() / "state";
+  }
+  std::filesystem::path root_;
+};
+
+TEST_F(SharedFoldersTest, WhatServicesWriteIsEvictedSoon) {
+  Share(4 * kMiB, 8 * kMiB, 32 * kMiB);
+  const BlobKeeper keeper(*folders_, options_);
+  const auto service = Service();
+  for (uint32_t i = 0; i < 12; ++i) ASSERT_TRUE(PutAs(*service, i, 2 * kMiB).ok());
   EXPECT_TRUE(WaitFor([&] { return service->Stat()->bytes <= 8 * kMiB; }));
+}
+
+TEST_F(SharedFoldersTest, WhatDoesNotFitIsRefusedToServicesToo) {
+  Share(6 * kMiB, 7 * kMiB, 8 * kMiB);
+  // Nobody makes room.
+  const auto red = Service("red"), ours = Service();
+  ASSERT_EQ(PutAs(*red, 1, 5 * kMiB), absl::OkStatus());
+  EXPECT_EQ(folders_->space()->used(), 5 * kMiB);
+  const absl::Status refused = PutAs(*ours, 2, 4 * kMiB);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_NE(refused.message().find("the blob store is full"), absl::string_view::npos) << refused;
+  EXPECT_EQ(ErrnoOf(refused), ENOSPC);             // a machine's fault, to a step
+  EXPECT_EQ(folders_->space()->used(), 5 * kMiB);  // what was half written has gone
+  EXPECT_EQ(PutAs(*ours, 3, 3 * kMiB), absl::OkStatus());
+  EXPECT_TRUE(absl::IsResourceExhausted(PutAs(*(*folders_->Of("red"))->store, 4, 1)));
+}
+
+TEST_F(SharedFoldersTest, WhatBlobsLeaveFreeIsTheGatewaysWord) {
+  folders_.reset();
+  folders_ = *BlobFolders::Open(root_, 8 * kMiB, uint64_t{1} << 60);
+  const absl::Status refused = PutAs(*Service(), 1, kMiB);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_NE(refused.message().find("no space left on the disk"), absl::string_view::npos);
+}
+
+TEST_F(SharedFoldersTest, RoomIsMadeForServices) {
+  Share(6 * kMiB, 7 * kMiB, 8 * kMiB);
+  std::atomic<bool> pins = true;
+  options_.pinned = [&](const std::string&, const std::string&) { return pins.load(); };
+  const BlobKeeper keeper(*folders_, options_);
+  const auto ours = Service();
+  ASSERT_EQ(PutAs(*ours, 1, 5 * kMiB), absl::OkStatus());
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_TRUE(absl::IsResourceExhausted(PutAs(*ours, 2, 4 * kMiB)));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
+  pins = false;
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));  // an answer just now counts as one
+  EXPECT_EQ(PutAs(*ours, 2, 4 * kMiB), absl::OkStatus());
+  EXPECT_FALSE(ours->Contains(Sha256Hex(RandomText(1, 5 * kMiB))));
+}
+
+// Ten writers in ten processes never hold more than there is. So little at a time that none of them
+// wants a second thread: forked processes have but one.
+TEST_F(SharedFoldersTest, ManyProcessesShareOneAccount) {
+  constexpr uint64_t kPiece = kMiB / 16;
+  Share(60 * kPiece, 62 * kPiece, 64 * kPiece);
+  std::vector<pid_t> children;
+  for (uint32_t child = 0; child < 10; ++child) {
+    const pid_t pid = ::fork();
+    ASSERT_GE(pid, 0);
+    if (pid == 0) {
+      uint32_t stored = 0;
+      const auto service = Service();
+      while (stored < 12 && PutAs(*service, 100 * child + stored, kPiece).ok()) ++stored;
+      ::_exit(static_cast<int>(stored));
+    }
+    children.push_back(pid);
+  }
+  int stored = 0;
+  for (const pid_t pid : children) {
+    int state = 0;
+    ASSERT_EQ(::waitpid(pid, &state, 0), pid);
+    ASSERT_TRUE(WIFEXITED(state));
+    stored += WEXITSTATUS(state);
+  }
+  EXPECT_EQ(stored, 64);
+  EXPECT_EQ(folders_->space()->used(), 64 * kPiece);
+  EXPECT_EQ(folders_->space()->Measure(), 64 * kPiece);
+}
+
+// A gateway that comes later, or again, is found; a damaged account is written anew.
+TEST_F(SharedFoldersTest, TheAccountIsFoundAgain) {
+  const std::filesystem::path file = rpc::SpaceFile(root_);
+  folders_.reset();
+  std::filesystem::remove(file);
+  const auto service = Service();
+  ASSERT_EQ(PutAs(*service, 1, 3 * kMiB), absl::OkStatus());  // nobody has set a limit
+  Share(1 * kMiB, 2 * kMiB, 4 * kMiB);
+  EXPECT_EQ(folders_->space()->used(), 3 * kMiB);
+  EXPECT_TRUE(absl::IsResourceExhausted(PutAs(*service, 2, 2 * kMiB)));
+  ASSERT_EQ(::truncate(file.c_str(), 5), 0);
+  EXPECT_EQ(folders_->space()->used(), 3 * kMiB);
+  EXPECT_TRUE(absl::IsResourceExhausted(PutAs(*service, 2, 2 * kMiB)));
+  Share(1 * kMiB, 2 * kMiB, 6 * kMiB);
+  EXPECT_EQ(PutAs(*service, 2, 2 * kMiB), absl::OkStatus());
 }
 
 TEST_F(BlobKeeperTest, FindsWhatIsDamaged) {
@@ -117,6 +224,16 @@ TEST_F(BlobKeeperTest, FindsWhatIsDamaged) {
   ASSERT_TRUE(keeper.Sweep().ok());
   EXPECT_TRUE(Has("red", good));
   EXPECT_FALSE(Has("red", bad));
+  const auto& damaged = registry_.Get(metrics::kCasDamaged, metrics::CasPlace::kStore);
+  const auto& repaired = registry_.Get(metrics::kCasRepaired, metrics::CasPlace::kStore);
+  EXPECT_EQ(damaged.Value(), 1);
+  EXPECT_EQ(repaired.Value(), 0);
+  // A step in another process makes it again: whoever reads it next has news.
+  const auto service = *LocalBlobStore::Open((*folders_->Of("red"))->store->root(), nullptr);
+  ASSERT_TRUE(service->Put(Bytes("bad")).ok());
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE((*folders_->Of("red"))->store->Open(bad.hash).ok());
+  EXPECT_EQ(damaged.Value(), 1);
+  EXPECT_EQ(repaired.Value(), 1);
 }
 
 TEST_F(BlobKeeperTest, DropsUploadsThatExpired) {
@@ -147,13 +264,3 @@ TEST_F(BlobKeeperTest, FoldersOfTenantsAreFoundAgain) {
 
 }  // namespace
 }  // namespace quench::gateway
-  const auto& damaged = registry_.Get(metrics::kCasDamaged, metrics::CasPlace::kStore);
-  const auto& repaired = registry_.Get(metrics::kCasRepaired, metrics::CasPlace::kStore);
-  EXPECT_EQ(damaged.Value(), 1);
-  EXPECT_EQ(repaired.Value(), 0);
-  // A step in another process makes it again: whoever reads it next has news.
-  const auto service = *LocalBlobStore::Open((*folders_->Of("red"))->store->root(), nullptr);
-  ASSERT_TRUE(service->Put(Bytes("bad")).ok());
-  for (int i = 0; i < 2; ++i) ASSERT_TRUE((*folders_->Of("red"))->store->Open(bad.hash).ok());
-  EXPECT_EQ(damaged.Value(), 1);
-  EXPECT_EQ(repaired.Value(), 1);
