@@ -83,7 +83,12 @@ void BlobSpace::Follow(const std::filesystem::path& file) {
     const std::lock_guard lock(mutex_);
     followed_ = file;
   }
-  (void)used();  // opened now, if it is there: later, a sandbox may forbid it
+  (void)used();  // opens it, if it is there: later, a sandbox may forbid that
+  const std::lock_guard lock(mutex_);
+  if (file_ < 0 && ::access(file.c_str(), F_OK) == 0) {
+    spdlog::warn("`{}` cannot be written: the gateway's limits of blobs do not hold here",
+                 file.string());
+  }
 }
 
 void BlobSpace::AddRoot(const std::filesystem::path& root) {
