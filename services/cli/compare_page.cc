@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "services/cli/compare_page_head.h"
-#include "services/importer/onnx/names.h"
+#include "services/importer/graph/names.h"
 
 namespace quench::cli {
 namespace {

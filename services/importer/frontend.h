@@ -15,8 +15,11 @@ namespace quench::importer {
 
 struct Frontend {
   std::string_view name;
-  std::string_view extension;
+  std::string_view extension;  // whose errors explain a file that is of no format
   std::string_view doc;
+  // Of ImportOptions, what only some formats have: kOwnOptions of importer.cc.
+  std::span<const std::string_view> own_options;
+  bool channels_last = false;  // images are [batch, height, width, channels]
   // The bytes are a file of this format.
   bool (*matches)(std::span<const std::byte> bytes);
   absl::StatusOr<Imported> (*import)(const std::filesystem::path& path,
@@ -25,6 +28,7 @@ struct Frontend {
   absl::StatusOr<std::vector<UnsupportedOp>> (*find_unsupported)(const std::filesystem::path& path,
                                                                  const ImportOptions& options);
   std::vector<KnownOp> (*known_ops)();
+  // Null: models of this format are one file.
   absl::StatusOr<std::vector<std::string>> (*external_locations)(const std::filesystem::path& path);
 };
 

@@ -1,11 +1,14 @@
 #include "services/importer/importer.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <iterator>
 
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "services/importer/frontend.h"
+#include "services/importer/graph/interface.h"
 
 namespace quench::importer {
 namespace {
@@ -18,7 +21,8 @@ std::vector<const Frontend*> AllFrontends() {
   };
 }
 
-// By name if one is given, else by file extension, else by content.
+// By name if one is given, else by the file's bytes. A file of no format is explained by the format
+// whose files are called like it, if there is one.
 absl::StatusOr<const Frontend*> PickFrontend(const std::filesystem::path& path,
                                              const std::string& format) {
   const std::vector<const Frontend*> frontends = AllFrontends();
@@ -26,8 +30,7 @@ absl::StatusOr<const Frontend*> PickFrontend(const std::filesystem::path& path,
   for (const Frontend* frontend : frontends)
     names += fmt::format("{}`{}`", names.empty() ? "" : ", ", frontend->name);
   for (const Frontend* frontend : frontends) {
-    if (format == frontend->name || (format.empty() && path.extension() == frontend->extension))
-      return frontend;
+    if (format == frontend->name) return frontend;
   }
   if (!format.empty()) return InvalidArgument("format `{}`, known are {}", format, names);
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const FileMapping> mapping,
@@ -36,8 +39,37 @@ absl::StatusOr<const Frontend*> PickFrontend(const std::filesystem::path& path,
   for (const Frontend* frontend : frontends) {
     if (frontend->matches(mapping->bytes())) return frontend;
   }
+  for (const Frontend* frontend : frontends) {
+    if (path.extension() == frontend->extension) return frontend;
+  }
   return InvalidArgument("`{}` is of no known format, known are {}", path.filename().string(),
                          names);
+}
+
+// What of the options only some formats have.
+absl::Status CheckOptions(const ImportOptions& options, const Frontend& frontend) {
+  const std::pair<std::string_view, bool> own_options[] = {
+      {"opset", options.opset != 0},
+      {"external_root", !options.external_root.empty()},
+      {"convert_config", !options.convert_config.empty()},
+      {"signature", !options.signature.empty()}};
+  StatusCollector problems;
+  for (const auto& [name, given] : own_options) {
+    const auto has = [name = name](const Frontend& other) {
+      return std::find(other.own_options.begin(), other.own_options.end(), name) !=
+             other.own_options.end();
+    };
+    if (!given || has(frontend)) continue;
+    std::vector<std::string_view> owners;
+    for (const Frontend* other : AllFrontends()) {
+      if (has(*other)) owners.push_back(other->name);
+    }
+    problems.Add(InvalidArgument("`{}` is an option for models of format {}, this one is `{}`",
+                                 name, fmt::join(owners, ", "), frontend.name));
+  }
+  if (!options.layout.empty() && options.layout != "first" && options.layout != "last")
+    problems.Add(InvalidArgument("layout is `{}`, it must be `first` or `last`", options.layout));
+  return problems.Finish();
 }
 
 }  // namespace
@@ -46,7 +78,13 @@ absl::StatusOr<Imported> ImportModel(const std::filesystem::path& path,
                                      const ImportOptions& options, BlobStore& store,
                                      const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const Frontend* frontend, PickFrontend(path, options.format));
-  return frontend->import(path, options, store, context);
+  QUENCH_RETURN_IF_ERROR(CheckOptions(options, *frontend));
+  QUENCH_ASSIGN_OR_RETURN(Imported imported, frontend->import(path, options, store, context));
+  if (!options.layout.empty() && (options.layout == "last") != frontend->channels_last) {
+    QUENCH_RETURN_IF_ERROR(MoveOutputs(imported.imported, options.layout == "last"));
+    QUENCH_RETURN_IF_ERROR(MoveOutputs(imported.canonical, options.layout == "last"));
+  }
+  return imported;
 }
 
 absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupported(const std::filesystem::path& path,
@@ -75,6 +113,7 @@ std::vector<std::string> WarningsOf(const Graph& graph) {
 absl::StatusOr<std::vector<std::string>> ExternalLocations(const std::filesystem::path& path,
                                                            const ImportOptions& options) {
   QUENCH_ASSIGN_OR_RETURN(const Frontend* frontend, PickFrontend(path, options.format));
+  if (frontend->external_locations == nullptr) return std::vector<std::string>();
   return frontend->external_locations(path);
 }
 

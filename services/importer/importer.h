@@ -18,21 +18,27 @@
 namespace quench::importer {
 
 struct ImportOptions {
-  std::string format;  // frontend name ("onnx"); "" picks by content
+  std::string format;  // a name of frontends.def; "" goes by the file's bytes
   // input -> shape; -1 leaves a dim as declared
   std::map<std::string, std::vector<int64_t>> shapes;
   std::map<std::string, std::pair<int64_t, int64_t>> dims;  // symbol -> [min, max]
   std::map<std::string, DataType> dtypes;                   // input -> dtype override
-  int64_t opset = 0;  // overrides the model's default-domain opset; 0 keeps it
+  // ONNX: overrides the model's default-domain opset; 0 keeps it
+  int64_t opset = 0;
   std::map<std::string, Tensor> freeze_params;  // inputs that become constants
   // Initializers that stay inputs of the model, by name; `all`: those that are parameters, which are
   // numbers of floating point or 8 bits with a rank above 0.
   std::set<std::string> no_freeze;
   // How products are written: key -> value. ONNX has `use_nt_batch_matmul` (true: products of two
-  // matrices are MatMul, as the model has them; false: Gemm).
+  // matrices are MatMul, as the model has them; false: Gemm); other formats have none.
   std::map<std::string, bool> convert_config;
   std::vector<std::string> outputs;  // cut the model at these values; empty keeps its outputs
-  // external data is resolved beneath; default: model's folder
+  // TensorFlow Lite: which of the model's functions; "" is its first subgraph, by tensor names
+  std::string signature;
+  // Where inputs and outputs of rank 4 and 5 have their channels: "first", "last", or "" for as the
+  // model has them.
+  std::string layout;
+  // ONNX: external data is resolved beneath; default: model's folder
   std::filesystem::path external_root;
   // Where each file of external data lies, by the location that the model names: then nothing is
   // looked for in folders.
@@ -44,7 +50,7 @@ struct Imported {
   Graph canonical;  // stage canonical, before any pass
 };
 
-// Reads a model file. Weights of 4 KiB and more are copied into `store` blob by blob (never all in
+// Reads a model file of any format; options that only another format has are INVALID_ARGUMENT. Weights of 4 KiB and more are copied into `store` blob by blob (never all in
 // memory) and mapped from there. Every unsupported operator is reported in one error (name, domain,
 // opset, nodes, count).
 absl::StatusOr<Imported> ImportModel(const std::filesystem::path& path,
@@ -57,7 +63,7 @@ std::vector<std::string> WarningsOf(const Graph& graph);
 
 // An operator that a format has, and what Quench makes of it.
 struct KnownOp {
-  std::string domain, name;  // the domain of ONNX's own is ""
+  std::string domain, name;  // the domain of ONNX's own is "", of another format its name
   std::string op;            // of the catalogue, that it ends as; "" where it is a constant
   bool supported = false;
   std::vector<std::string> restrictions;  // what must hold, one sentence each; none: all is taken

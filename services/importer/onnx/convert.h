@@ -1,89 +1,13 @@
-// What the rows of onnx_ops.def are made of: functions that turn one imported node into canonical
-// ones.
+// The operators that ONNX models have: the rows of onnx_ops.def.
 #pragma once
 
-#include <absl/status/status.h>
-
-#include <map>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
-#include "common/ir/graph.h"
+#include "services/importer/graph/converter.h"
 
 namespace quench::importer {
-
-using Attributes = std::map<std::string, Attribute>;
-
-// One imported node, and the canonical graph it goes to. Values are those of the canonical graph;
-// their types are inferred as nodes are emitted. A converter emits any number of intermediate nodes
-// and exactly one Final, whose outputs are the node's own.
-class Converter {
- public:
-  virtual ~Converter() = default;
-
-  const Node& node() const { return node_; }
-  int version() const { return node_.version; }
-
-  const std::vector<ValueId>& inputs() const { return inputs_; }
-  ValueId in(int i) const { return has(i) ? inputs_[static_cast<size_t>(i)] : kNone; }
-  bool has(int i) const {
-    return i < static_cast<int>(inputs_.size()) && inputs_[static_cast<size_t>(i)] != kNone;
-  }
-  int num_outputs() const { return static_cast<int>(node_.outputs.size()); }
-  // Output i exists and something uses it.
-  virtual bool IsUsed(int output) const = 0;
-
-  // Of kNone: a type of which nothing is known, and no constant.
-  virtual const Type& type(ValueId id) const = 0;
-  virtual const Tensor* constant(ValueId id) const = 0;
-  // Rank of a value, -1 while unknown.
-  int Rank(ValueId id) const { return type(id).ranked ? type(id).rank() : -1; }
-  // Error unless the element type, or the rank, of input i is known.
-  absl::Status RequireDataType(int i) const;
-  absl::Status RequireRank(int i) const;
-
-  virtual ValueId AddConstant(Tensor tensor) = 0;
-  ValueId Ints(const std::vector<int64_t>& values) { return AddConstant(Tensor::I64(values)); }
-  // A scalar of type `dtype` (a float, integer or bool type) nearest to `value`.
-  ValueId Scalar(DataType dtype, double value);
-  // An intermediate node with one output.
-  virtual ValueId Emit(const std::string& op, std::vector<ValueId> inputs,
-                       Attributes attributes = {}) = 0;
-  // An intermediate node with several outputs.
-  virtual std::vector<ValueId> EmitMany(const std::string& op, std::vector<ValueId> inputs,
-                                        int outputs, Attributes attributes = {}) = 0;
-  // The node with the imported node's outputs.
-  virtual absl::Status Final(const std::string& op, std::vector<ValueId> inputs,
-                             Attributes attributes = {}) = 0;
-  // Instead of Final: output i of the imported node is the value `ids[i]` (kNone for unused ones).
-  virtual absl::Status FinalValues(const std::vector<ValueId>& ids) = 0;
-  // Instead of Final: the imported node's only output is this constant.
-  virtual absl::Status FinalConstant(Tensor tensor) = 0;
-
-  // Instead of Final, for If, Loop and Scan: the node with its bodies converted and their captures
-  // explicit.
-  virtual absl::Status FinalControl() = 0;
-
-  // The node is imported, but may compute something else than the model's author meant: one of
-  // WarningsOf(the canonical graph), as "node `name` (Op): " + text.
-  virtual void Warn(const std::string& text) = 0;
-
-  // "node `name` (Op): " + text.
-  absl::Status Error(const std::string& text) const;
-  absl::Status Unsupported(const std::string& text) const;
-
- protected:
-  Converter(const Node& node, std::vector<ValueId> inputs)
-      : node_(node), inputs_(std::move(inputs)) {}
-
- private:
-  const Node& node_;
-  std::vector<ValueId> inputs_;
-};
-
-using ConvertFunction = absl::Status (*)(Converter&);
 
 struct OnnxOp {
   std::string_view domain;  // "" is ONNX's own
@@ -94,6 +18,8 @@ struct OnnxOp {
 
 // The row of an operator, or null.
 const OnnxOp* FindOnnxOp(std::string_view domain, std::string_view name);
+// The same as a conversion of nodes; empty for operators that are not supported.
+Conversion FindOnnxConversion(std::string_view domain, std::string_view name);
 // All rows of onnx_ops.def.
 std::span<const OnnxOp> AllOnnxOps();
 // What Quench does not take of an operator that it reads, one sentence each (restrictions.def).

@@ -9,10 +9,10 @@
 
 #include "common/base/atomic_file.h"
 #include "common/base/status.h"
+#include "services/importer/graph/names.h"
 #include "services/importer/importer.h"
 #include "services/importer/onnx/export_dims.h"
 #include "services/importer/onnx/model_file.h"
-#include "services/importer/onnx/names.h"
 #include "services/importer/onnx/oldest_opset.h"
 #include "services/importer/onnx/shared_constants.h"
 #include "services/importer/onnx/tensor_proto.h"

@@ -3,9 +3,10 @@
 
 #include "common/base/status.h"
 #include "common/ir/verify.h"
-#include "services/importer/onnx/canonicalise.h"
+#include "services/importer/graph/canonicalise.h"
+#include "services/importer/graph/names.h"
+#include "services/importer/graph/unsupported.h"
 #include "services/importer/onnx/convert.h"
-#include "services/importer/onnx/names.h"
 #include "services/importer/onnx/reader.h"
 #include "services/importer/onnx/tensor_data.h"
 #include "services/importer/onnx/unsupported.h"
@@ -79,19 +80,20 @@ absl::StatusOr<Imported> ImportOnnx(const std::filesystem::path& path, const Imp
   QUENCH_ASSIGN_OR_RETURN(const Opsets opsets, OpsetsOf(file.proto, options.opset));
   QUENCH_ASSIGN_OR_RETURN(const std::vector<UnsupportedOp> unsupported,
                           FindUnsupportedOps(file.proto, opsets, options));
-  QUENCH_RETURN_IF_ERROR(UnsupportedError(unsupported));
+  QUENCH_RETURN_IF_ERROR(UnsupportedError(unsupported, "opset"));
 
   ExternalFiles external =
       options.external_files ? ExternalFiles(*options.external_files)
                              : ExternalFiles(options.external_root.empty() ? path.parent_path()
                                                                            : options.external_root);
   const TensorSources sources{file.mapping->bytes(), &external};
-  WeightWriter weights(store, sources, context);
+  WeightWriter weights(store, context);
   weights.set_total_bytes(LargeTensorBytes(file.proto.graph()));
   Imported result;
   QUENCH_ASSIGN_OR_RETURN(result.imported,
                           ReadGraph(file, opsets, options, sources, weights, context));
-  QUENCH_ASSIGN_OR_RETURN(result.canonical, Canonicalise(result.imported, weights, context));
+  QUENCH_ASSIGN_OR_RETURN(result.canonical,
+                          Canonicalise(result.imported, FindOnnxConversion, weights, context));
   const auto nt = options.convert_config.find(kUseNtBatchMatMul);
   if (nt != options.convert_config.end() && !nt->second) WriteAsGemm(result.canonical);
   if (options.outputs.empty() && options.dtypes.empty()) {
@@ -131,9 +133,12 @@ absl::StatusOr<std::vector<std::string>> ExternalLocationsOnnx(const std::filesy
 }  // namespace
 
 const Frontend& OnnxFrontend() {
+  static constexpr std::string_view kOwnOptions[] = {"opset", "external_root", "convert_config"};
   static constexpr Frontend kOnnx = {"onnx",
                                      ".onnx",
                                      "ONNX, IR versions 3 to 14, opsets 1 to 28",
+                                     kOwnOptions,
+                                     false,
                                      &LooksLikeOnnx,
                                      &ImportOnnx,
                                      &FindUnsupportedOnnx,

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "common/base/status.h"
-#include "services/importer/onnx/names.h"
+#include "services/importer/graph/names.h"
 #include "services/importer/onnx/wire_scanner.h"
 
 namespace quench::importer {

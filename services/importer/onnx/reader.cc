@@ -7,8 +7,8 @@
 
 #include "common/base/near_names.h"
 #include "common/base/status.h"
-#include "services/importer/onnx/interface.h"
-#include "services/importer/onnx/names.h"
+#include "services/importer/graph/names.h"
+#include "services/importer/onnx/inputs.h"
 
 namespace quench::importer {
 namespace {
@@ -102,7 +102,7 @@ class ModelReader {
 // ---- Tensors ----
 
 void ModelReader::LoadTensor(const TensorProto& tensor) {
-  absl::StatusOr<std::shared_ptr<const Constant>> constant = weights_.Add(tensor);
+  absl::StatusOr<std::shared_ptr<const Constant>> constant = AddTensor(tensor, sources_, weights_);
   if (!constant.ok()) return problems_.Add(constant.status());
   constants_[&tensor] = *std::move(constant);
 }
@@ -597,9 +597,7 @@ absl::StatusOr<Graph> ModelReader::Read() {
   scope.node_names = &node_names;
   scope.opsets = &opsets_;
   for (const GraphInput& input : inputs) {
-    const ValueId id = PushValue(graph, value_names.Take(Printable(input.name)), input.type);
-    graph.inputs.push_back(id);
-    Define(scope, input.name, id);
+    Define(scope, input.name, PushInput(graph, value_names, node_names, input));
   }
   AddUnfrozen(proto, scope, used);
   for (const auto& [name, constant] : frozen) {

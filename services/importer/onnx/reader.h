@@ -8,7 +8,7 @@
 #include "common/ir/graph.h"
 #include "services/importer/importer.h"
 #include "services/importer/onnx/model_file.h"
-#include "services/importer/onnx/weights.h"
+#include "services/importer/onnx/tensor_data.h"
 
 namespace quench::importer {
 

@@ -12,6 +12,7 @@
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/ir/wire/walk.h"
+#include "services/importer/graph/names.h"
 
 namespace quench::importer {
 namespace {
@@ -299,22 +300,11 @@ absl::StatusOr<DataType> DataTypeOf(int32_t number) {
 }
 
 absl::StatusOr<TensorHeader> HeaderOf(const TensorProto& proto) {
-  TensorHeader header;
   absl::StatusOr<DataType> dtype = DataTypeOf(proto.data_type());
   if (!dtype.ok()) return Annotate(dtype.status(), "has an unknown type");
   if (*dtype == DataType::kUndefined) return InvalidArgument("has no data type");
   if (proto.has_segment()) return Unsupported("is a segment of a tensor");
-  if (proto.dims_size() > kMaxRank)
-    return InvalidArgument("has rank {}, at most {} is read", proto.dims_size(), kMaxRank);
-  header.dtype = *dtype;
-  header.dims.assign(proto.dims().begin(), proto.dims().end());
-  const std::optional<int64_t> count = ElementCount(header.dims);
-  if (!count || *count > INT64_MAX / 128) {
-    return InvalidArgument("has dims [{}], which no memory holds", fmt::join(header.dims, ", "));
-  }
-  header.count = *count;
-  header.bytes = DataTypeBytes(header.dtype, header.count);
-  return header;
+  return HeaderOf(*dtype, {proto.dims().begin(), proto.dims().end()});
 }
 
 absl::Status CopyTensorData(const TensorProto& proto, const TensorHeader& header,
@@ -387,6 +377,24 @@ absl::StatusOr<Tensor> ReadSparseTensor(const onnx::v1::SparseTensorProto& proto
     std::memcpy(out + at * width, values.bytes().data() + i * width, static_cast<size_t>(width));
   }
   return dense;
+}
+
+absl::StatusOr<std::shared_ptr<const Constant>> AddTensor(const TensorProto& proto,
+                                                          const TensorSources& sources,
+                                                          WeightWriter& weights) {
+  const std::string where = fmt::format("tensor `{}`", Printable(proto.name()));
+  absl::StatusOr<TensorHeader> header = HeaderOf(proto);
+  if (!header.ok()) return Annotate(header.status(), where);
+  if (header->dtype != DataType::kString && header->bytes >= kBlobTensorBytes) {
+    absl::StatusOr<std::shared_ptr<const Constant>> constant = weights.AddLarge(
+        proto.name(), *header,
+        [&](const ByteSink& sink) { return CopyTensorData(proto, *header, sources, sink); });
+    if (!constant.ok()) return Annotate(constant.status(), where);
+    return constant;
+  }
+  absl::StatusOr<Tensor> tensor = ReadTensor(proto, sources);
+  if (!tensor.ok()) return Annotate(tensor.status(), where);
+  return std::make_shared<const Constant>(Constant{*std::move(tensor), "", {}});
 }
 
 }  // namespace quench::importer

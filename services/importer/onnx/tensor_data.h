@@ -4,17 +4,16 @@
 #include <absl/status/statusor.h>
 
 #include <cstddef>
-#include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "common/ir/tensor.h"
 #include "quench/onnx/v1/onnx.pb.h"
+#include "services/importer/graph/weights.h"
 #include "services/importer/onnx/external_files.h"
 
 namespace quench::importer {
-
-constexpr int kMaxRank = 64;  // of any tensor that is read
 
 // Where the data of tensors lies that a skeleton left out.
 struct TensorSources {
@@ -22,17 +21,8 @@ struct TensorSources {
   ExternalFiles* external = nullptr;  // null: external data is refused
 };
 
-struct TensorHeader {
-  DataType dtype = DataType::kUndefined;
-  std::vector<int64_t> dims;
-  int64_t count = 0;  // elements
-  int64_t bytes = 0;  // dense, 0 for strings
-};
-
 // Checks data type, rank and dims. Allocates nothing.
 absl::StatusOr<TensorHeader> HeaderOf(const onnx::v1::TensorProto& proto);
-
-using ByteSink = std::function<absl::Status(std::span<const std::byte>)>;
 
 // Feeds the tensor's dense row-major little-endian bytes to `sink`, in pieces of at most 1 MiB,
 // exactly `header.bytes` in all. That the source has as many is checked before the first piece. Not
@@ -46,6 +36,11 @@ absl::StatusOr<Tensor> ReadTensor(const onnx::v1::TensorProto& proto, const Tens
 // A sparse tensor made dense, of at most 256 MiB.
 absl::StatusOr<Tensor> ReadSparseTensor(const onnx::v1::SparseTensorProto& proto,
                                         const TensorSources& sources);
+
+// The tensor as a constant; large ones go into a blob. Errors name the tensor.
+absl::StatusOr<std::shared_ptr<const Constant>> AddTensor(const onnx::v1::TensorProto& proto,
+                                                          const TensorSources& sources,
+                                                          WeightWriter& weights);
 
 // Dtype of an `elem_type` or `data_type` number, kUndefined for 0; UNIMPLEMENTED for numbers Quench
 // has no type for.

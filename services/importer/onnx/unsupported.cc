@@ -1,8 +1,8 @@
 #include "services/importer/onnx/unsupported.h"
 
 #include "common/base/status.h"
+#include "services/importer/graph/names.h"
 #include "services/importer/onnx/convert.h"
-#include "services/importer/onnx/names.h"
 #include "services/importer/onnx/reader.h"
 
 namespace quench::importer {
@@ -80,25 +80,6 @@ absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupportedOps(const onnx::v1::Mo
     finder.Visit(*nodes[i], static_cast<int>(i), "", opsets);
   finder.VisitFunctions();
   return finder.Take();
-}
-
-absl::Status UnsupportedError(const std::vector<UnsupportedOp>& ops) {
-  if (ops.empty()) return absl::OkStatus();
-  constexpr size_t kListedNodes = 5;
-  std::string text = ops.size() == 1
-                         ? "an operator of the model is not supported"
-                         : fmt::format("{} operators of the model are not supported", ops.size());
-  for (const UnsupportedOp& op : ops) {
-    text += fmt::format("\n`{}` of domain `{}`, opset {}: {} node{} (", op.op,
-                        op.domain.empty() ? "ai.onnx" : op.domain,
-                        op.opset == 0 ? "unknown" : std::to_string(op.opset), op.nodes.size(),
-                        op.nodes.size() == 1 ? "" : "s");
-    for (size_t i = 0; i < std::min(op.nodes.size(), kListedNodes); ++i) {
-      text += fmt::format("{}`{}`", i == 0 ? "" : ", ", op.nodes[i]);
-    }
-    text += op.nodes.size() > kListedNodes ? ", ...)" : ")";
-  }
-  return absl::UnimplementedError(text);
 }
 
 }  // namespace quench::importer

@@ -16,7 +16,4 @@ absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupportedOps(const onnx::v1::Mo
                                                               const Opsets& opsets,
                                                               const ImportOptions& options);
 
-// One error for all of them, OK for none.
-absl::Status UnsupportedError(const std::vector<UnsupportedOp>& ops);
-
 }  // namespace quench::importer

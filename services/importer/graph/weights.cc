@@ -1,12 +1,14 @@
-#include "services/importer/onnx/weights.h"
+#include "services/importer/graph/weights.h"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "common/base/status.h"
 #include "common/blobs/digest.h"
 #include "common/ir/constants.h"
-#include "services/importer/onnx/names.h"
 
 namespace quench::importer {
 namespace {
@@ -16,26 +18,17 @@ constexpr uint64_t kAlignment =
 
 }  // namespace
 
-WeightWriter::WeightWriter(BlobStore& store, const TensorSources& sources,
-                           const StepContext& context)
-    : store_(store), sources_(sources), context_(context) {}
-
-absl::StatusOr<std::shared_ptr<const Constant>> WeightWriter::Add(
-    const onnx::v1::TensorProto& proto) {
-  const std::string where = fmt::format("tensor `{}`", Printable(proto.name()));
-  absl::StatusOr<TensorHeader> header = HeaderOf(proto);
-  if (!header.ok()) return Annotate(header.status(), where);
-  if (header->dtype != DataType::kString && header->bytes >= kBlobTensorBytes) {
-    absl::StatusOr<std::shared_ptr<const Constant>> constant = AddLarge(
-        proto.name(), *header,
-        [&](const ByteSink& sink) { return CopyTensorData(proto, *header, sources_, sink); });
-    if (!constant.ok()) return Annotate(constant.status(), where);
-    return constant;
-  }
-  absl::StatusOr<Tensor> tensor = ReadTensor(proto, sources_);
-  if (!tensor.ok()) return Annotate(tensor.status(), where);
-  return std::make_shared<const Constant>(Constant{*std::move(tensor), "", {}});
+absl::StatusOr<TensorHeader> HeaderOf(DataType dtype, std::vector<int64_t> dims) {
+  if (dims.size() > kMaxRank)
+    return InvalidArgument("has rank {}, at most {} is read", dims.size(), kMaxRank);
+  const std::optional<int64_t> count = ElementCount(dims);
+  if (!count || *count > INT64_MAX / 128)
+    return InvalidArgument("has dims [{}], which no memory holds", fmt::join(dims, ", "));
+  return TensorHeader{dtype, std::move(dims), *count, DataTypeBytes(dtype, *count)};
 }
+
+WeightWriter::WeightWriter(BlobStore& store, const StepContext& context)
+    : store_(store), context_(context) {}
 
 absl::StatusOr<std::shared_ptr<const Constant>> WeightWriter::Add(const std::string& name,
                                                                   const Tensor& tensor) {
@@ -49,11 +42,11 @@ absl::StatusOr<std::shared_ptr<const Constant>> WeightWriter::Add(const std::str
 
 absl::StatusOr<std::shared_ptr<const Constant>> WeightWriter::AddLarge(const std::string& name,
                                                                        const TensorHeader& header,
-                                                                       const Producer& produce) {
+                                                                       const ByteSource& source) {
   QUENCH_RETURN_IF_ERROR(MakeRoom(static_cast<uint64_t>(header.bytes)));
   auto constant = std::make_shared<Constant>();
   Sha256 digest;
-  QUENCH_RETURN_IF_ERROR(produce([&](std::span<const std::byte> piece) -> absl::Status {
+  QUENCH_RETURN_IF_ERROR(source([&](std::span<const std::byte> piece) -> absl::Status {
     if (absl::Status cancelled = context_.Check(); !cancelled.ok()) return cancelled;
     digest.Update(piece);
     done_bytes_ += static_cast<int64_t>(piece.size());

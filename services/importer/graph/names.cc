@@ -1,4 +1,4 @@
-#include "services/importer/onnx/names.h"
+#include "services/importer/graph/names.h"
 
 #include <algorithm>
 

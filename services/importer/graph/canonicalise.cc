@@ -1,4 +1,4 @@
-#include "services/importer/onnx/canonicalise.h"
+#include "services/importer/graph/canonicalise.h"
 
 #include <algorithm>
 #include <set>
@@ -9,8 +9,7 @@
 #include "common/ops/bodies.h"
 #include "common/ops/evaluate.h"
 #include "common/ops/op.h"
-#include "services/importer/onnx/convert.h"
-#include "services/importer/onnx/names.h"
+#include "services/importer/graph/names.h"
 
 namespace quench::importer {
 namespace {
@@ -63,8 +62,8 @@ std::vector<ValueId> FreeValues(const Graph& body) {
 
 class Canonicaliser {
  public:
-  Canonicaliser(const WeightWriter& weights, const StepContext& context)
-      : weights_(weights), context_(context) {}
+  Canonicaliser(const FindConversion& find, const WeightWriter& weights, const StepContext& context)
+      : find_(find), weights_(weights), context_(context) {}
 
   absl::StatusOr<Graph> Run(Graph& imported);
 
@@ -88,6 +87,7 @@ class Canonicaliser {
   void WarnOfFailingBranches(const Graph& canonical);
   void ConvertNode(Level& level, const Node& node);
 
+  const FindConversion& find_;
   const WeightWriter& weights_;
   const StepContext& context_;
   StatusCollector problems_;
@@ -489,10 +489,10 @@ void Canonicaliser::ConvertNode(Level& level, const Node& node) {
     inputs.push_back(Map(level, id));
     blocked = blocked || (inputs.back() != kNone && level.into->unknown.contains(inputs.back()));
   }
-  const OnnxOp* row = FindOnnxOp(node.domain, node.op);
-  QUENCH_CHECK(row != nullptr);  // unsupported operators are reported before
+  const Conversion convert = find_(node.domain, node.op);
+  QUENCH_CHECK(convert != nullptr);  // unsupported operators are reported before
   NodeConverter converter(*this, level, node, std::move(inputs));
-  const absl::Status status = row->convert(converter);
+  const absl::Status status = convert(converter);
   // A converter that misses a type because an earlier node failed has nothing new to say.
   if (!status.ok() && !(blocked && !level.into->is_body)) Problem(status);
 }
@@ -556,9 +556,9 @@ absl::StatusOr<Graph> Canonicaliser::Run(Graph& imported) {
 
 }  // namespace
 
-absl::StatusOr<Graph> Canonicalise(Graph& imported, const WeightWriter& weights,
-                                   const StepContext& context) {
-  return Canonicaliser(weights, context).Run(imported);
+absl::StatusOr<Graph> Canonicalise(Graph& imported, const FindConversion& find,
+                                   const WeightWriter& weights, const StepContext& context) {
+  return Canonicaliser(find, weights, context).Run(imported);
 }
 
 }  // namespace quench::importer

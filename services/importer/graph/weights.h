@@ -3,8 +3,9 @@
 
 #include <absl/status/statusor.h>
 
-#include <map>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -12,22 +13,42 @@
 #include "common/base/context.h"
 #include "common/blobs/blob_store.h"
 #include "common/ir/graph.h"
-#include "services/importer/onnx/tensor_data.h"
 
 namespace quench::importer {
 
 // Tensors of this size and more go into blobs; smaller ones are kept in memory.
 inline constexpr int64_t kBlobTensorBytes = 4096;
 
+inline constexpr int kMaxRank = 64;  // of any tensor that is read
+
+// What a format says of a tensor before its data is read.
+struct TensorHeader {
+  DataType dtype = DataType::kUndefined;
+  std::vector<int64_t> dims;
+  int64_t count = 0;  // elements
+  int64_t bytes = 0;  // dense, 0 for strings
+};
+
+// The count and bytes of `dtype` and `dims`. INVALID_ARGUMENT for negative dims, a rank above
+// kMaxRank and sizes beyond 2^62 bytes. Allocates nothing.
+absl::StatusOr<TensorHeader> HeaderOf(DataType dtype, std::vector<int64_t> dims);
+
+using ByteSink = std::function<absl::Status(std::span<const std::byte>)>;
+// Feeds a tensor's dense row-major little-endian bytes to the sink, in order, in pieces.
+using ByteSource = std::function<absl::Status(const ByteSink&)>;
+
 // Packs large tensors into blobs of at most kMaxWeightBlobBytes, streaming: no tensor is in memory as a
 // whole while it is written. A tensor above that size goes over several blobs. Constants are usable
 // after Finish.
 class WeightWriter {
  public:
-  WeightWriter(BlobStore& store, const TensorSources& sources, const StepContext& context);
+  WeightWriter(BlobStore& store, const StepContext& context);
 
-  // Errors name the tensor.
-  absl::StatusOr<std::shared_ptr<const Constant>> Add(const onnx::v1::TensorProto& proto);
+  // A tensor of at least kBlobTensorBytes, not of strings: `source` gives `header.bytes` bytes.
+  absl::StatusOr<std::shared_ptr<const Constant>> AddLarge(const std::string& name,
+                                                           const TensorHeader& header,
+                                                           const ByteSource& source);
+  // Any tensor that is in memory.
   absl::StatusOr<std::shared_ptr<const Constant>> Add(const std::string& name,
                                                       const Tensor& tensor);
   absl::Status Finish();
@@ -38,20 +59,15 @@ class WeightWriter {
   void set_total_bytes(int64_t bytes) { total_bytes_ = bytes; }
 
  private:
-  using Producer = std::function<absl::Status(const ByteSink&)>;
   struct Unread {
     std::shared_ptr<Constant> constant;
     Type type;
   };
-  absl::StatusOr<std::shared_ptr<const Constant>> AddLarge(const std::string& name,
-                                                           const TensorHeader& header,
-                                                           const Producer& produce);
   absl::Status MakeRoom(uint64_t bytes);
   absl::Status Append(Constant& constant, std::span<const std::byte> piece);
   absl::Status Commit();
 
   BlobStore& store_;
-  const TensorSources& sources_;
   const StepContext& context_;
   std::unique_ptr<BlobWriter> writer_;
   std::vector<std::pair<Constant*, size_t>> open_ranges_;  // of the blob that is being written

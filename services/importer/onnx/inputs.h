@@ -1,4 +1,4 @@
-// The model's inputs: which they are, and their types after the caller's overrides.
+// The inputs that an ONNX model declares, and types as ONNX writes them.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -7,20 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "common/ir/graph.h"
 #include "quench/onnx/v1/onnx.pb.h"
-#include "services/importer/importer.h"
+#include "services/importer/graph/interface.h"
 
 namespace quench::importer {
 
-struct GraphInput {
-  std::string name;
-  Type type;
-};
-
 // Inputs that the caller must give: those declared without initializer and not frozen; with a cut,
-// those that `used` holds. Named and unknown dims become symbols in `symbols`, in the ranges of
-// `options.dims`.
+// those that `used` holds. As ResolveInputs.
 absl::StatusOr<std::vector<GraphInput>> ReadInputs(const onnx::v1::GraphProto& graph,
                                                    const ImportOptions& options,
                                                    const std::set<std::string>& used,

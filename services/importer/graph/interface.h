@@ -1,0 +1,58 @@
+// The model's inputs: their types after the caller's overrides.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/ir/graph.h"
+#include "services/importer/graph/names.h"
+#include "services/importer/importer.h"
+
+namespace quench::importer {
+
+// A size that a model declares: a number, a name that is the same size wherever it stands, or
+// neither.
+struct DeclaredDim {
+  int64_t size = -1;  // -1: not a number
+  std::string name;
+};
+
+struct DeclaredInput {
+  std::string name;
+  bool is_tensor = true;
+  // Of a tensor its element type alone, undefined where the model leaves it open; an error counts
+  // unless an option gives the type. Of anything else the whole type.
+  absl::StatusOr<Type> type = Type{};
+  std::optional<std::vector<DeclaredDim>> dims;  // of a tensor, where its rank is declared
+};
+
+struct GraphInput {
+  std::string name;
+  Type type;
+  // Where the caller's layout is not the model's: the order of a Transpose that makes it so.
+  std::vector<int64_t> order;
+};
+
+// The inputs that the caller of the model gives, in order, with the shapes and data types of
+// `options`; named and unknown dims become symbols in `symbols`, in the ranges of `options.dims`.
+// `names`: every input that an option may name. `channels_last`: how the model has images, whereas
+// shapes and types here are in the layout of `options`. All problems are reported at once.
+absl::StatusOr<std::vector<GraphInput>> ResolveInputs(std::vector<DeclaredInput> declared,
+                                                      const std::set<std::string>& names,
+                                                      bool channels_last,
+                                                      const ImportOptions& options,
+                                                      SymbolTable& symbols);
+
+// Adds the input to an imported graph, and the Transpose that its layout needs; the value that the
+// model's nodes read.
+ValueId PushInput(Graph& graph, NameSet& value_names, NameSet& node_names, const GraphInput& input);
+
+// Outputs of rank 4 and 5 get their channels, which are at the other end, first or last. Names stay.
+// The graph has types.
+absl::Status MoveOutputs(Graph& graph, bool last);
+
+}  // namespace quench::importer
