@@ -86,6 +86,7 @@ const OpDef& ConcatOp() {
                            .max_inputs = -1,
                            .attributes = {{"axis", AttributeSpec::kInt, true}},
                            .quant = QuantRole::kPassThrough,
+                           .axes = AxisRole::kAxis,
                            .infer = InferConcat,
                            .lower = LowerConcat};
   return op;

@@ -46,6 +46,7 @@ const OpDef& DequantizeLinearOp() {
       .attributes = {{"axis", AttributeSpec::kInt},
                      {"block_size", AttributeSpec::kInt},
                      {"output_dtype", AttributeSpec::kInt}},
+      .axes = AxisRole::kAxisOfFirst,
       .infer = InferDequantizeLinear,
       .scalar = Element,
       .operand_axes = ScaleAxes,

@@ -128,6 +128,17 @@ enum class QuantRole : uint8_t {
   kPassThrough,  // moves values: output shares the input's scale (MaxPool, Reshape, Transpose, ...)
 };
 
+// How the operator acts on tensors whose axes stand in another order: what a pass that moves
+// Transposes has to know. Pointwise operators that broadcast act in any order; nothing says so here.
+enum class AxisRole : uint8_t {
+  kFixed,        // the order is part of what it computes (Conv, MatMul, Reshape)
+  kAxis,         // all inputs and outputs alike; attribute `axis` names one (Concat, Softmax)
+  kAxisOfFirst,  // the same for input 0; the others are no tensors of that shape (Split, QuantizeLinear)
+  kReduced,  // input 1 lists axes of input 0, which attribute `keepdims` keeps (ReduceMean)
+  kPerAxis,  // input 1 has an entry for the begin of each axis, then one for each end (Pad)
+  kListed,   // input 3 lists axes of input 0; without it they are the first ones (Slice)
+};
+
 struct AttributeSpec {
   std::string name;
   enum Kind { kInt, kFloat, kString, kInts, kFloats, kStrings, kTensor, kGraph } kind = kInt;
@@ -144,6 +155,7 @@ struct OpDef {
   int max_outputs = 1;  // -1: any number
   std::vector<AttributeSpec> attributes = {};
   QuantRole quant = QuantRole::kNone;
+  AxisRole axes = AxisRole::kFixed;
 
   // Output types from input types; errors name what was found and what the operator takes.
   absl::Status (*infer)(InferContext&) = nullptr;

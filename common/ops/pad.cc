@@ -196,6 +196,7 @@ const OpDef& PadOp() {
       .max_inputs = 4,
       .attributes = {{"mode", AttributeSpec::kString}},
       .quant = QuantRole::kPassThrough,
+      .axes = AxisRole::kPerAxis,
       .infer = InferPad,
       .lower = LowerPad,
       .lower_sizes = LowerSizesOfPad};

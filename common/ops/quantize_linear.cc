@@ -67,6 +67,7 @@ const OpDef& QuantizeLinearOp() {
                      {"output_dtype", AttributeSpec::kInt},
                      {"precision", AttributeSpec::kInt},
                      {"saturate", AttributeSpec::kInt}},
+      .axes = AxisRole::kAxisOfFirst,
       .infer = InferQuantizeLinear,
       .scalar = Element,
       .operand_axes = ScaleAxes,

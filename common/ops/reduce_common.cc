@@ -206,6 +206,7 @@ OpDef ReduceDef(const std::string& name, const std::string& summary,
           .max_inputs = 2,
           .attributes = {{"keepdims", AttributeSpec::kInt},
                          {"noop_with_empty_axes", AttributeSpec::kInt}},
+          .axes = AxisRole::kReduced,
           .infer = infer,
           .lower = lower,
           .lower_sizes = LowerSizesOfReduce};

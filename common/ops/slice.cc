@@ -238,6 +238,7 @@ const OpDef& SliceOp() {
                            .max_inputs = 5,
                            .attributes = {},
                            .quant = QuantRole::kPassThrough,
+                           .axes = AxisRole::kListed,
                            .infer = InferSlice,
                            .lower = LowerSlice,
                            .lower_sizes = LowerSizesOfSlice};

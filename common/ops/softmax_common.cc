@@ -30,6 +30,7 @@ OpDef AlongAxisDef(const std::string& name, const std::string& summary,
   return {.name = name,
           .summary = summary,
           .attributes = {{"axis", AttributeSpec::kInt}},
+          .axes = AxisRole::kAxis,
           .infer = InferAlongAxis,
           .lower = lower};
 }

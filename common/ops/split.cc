@@ -139,6 +139,7 @@ const OpDef& SplitOp() {
       .max_outputs = -1,
       .attributes = {{"axis", AttributeSpec::kInt}, {"num_outputs", AttributeSpec::kInt}},
       .quant = QuantRole::kPassThrough,
+      .axes = AxisRole::kAxisOfFirst,
       .infer = InferSplit,
       .lower = LowerSplit,
       .lower_sizes = LowerSizesOfSplit};
