@@ -6,6 +6,7 @@ build_packages=(
   build-essential cmake ninja-build ccache lld-19 pkg-config
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev libssl-dev
   libspdlog-dev libfmt-dev prometheus-cpp-dev nlohmann-json3-dev libcli11-dev libonnx-dev libseccomp-dev libzip-dev libeigen3-dev
+  libflatbuffers-dev flatbuffers-compiler
   libpng-dev libturbojpeg0-dev libsqlite3-dev llvm-19-dev liblld-19-dev zlib1g-dev libzstd-dev libxml2-dev)
 test_packages=(
   libgtest-dev libonnx-testdata openssl python3 python3-venv python3-yaml prometheus

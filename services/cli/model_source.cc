@@ -74,6 +74,8 @@ std::vector<std::string> ImportOptionsGiven(const ModelOptions& options) {
                                     {"--no-freeze", !options.no_freeze.empty()},
                                     {"--convert-config", !options.convert_config.empty()},
                                     {"--outputs", !options.outputs.empty()},
+                                    {"--layout", !options.layout.empty()},
+                                    {"--signature", !options.signature.empty()},
                                     {"--opset", options.opset != 0},
                                     {"--external-root", !options.external_root.empty()}}) {
     if (there) given.emplace_back(name);
@@ -124,7 +126,8 @@ absl::StatusOr<std::map<std::string, int64_t>> ParseSizes(const std::vector<std:
 }
 
 void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>& model) {
-  options.Add("MODEL", model->model, "ONNX file or IR module", "FILE").Required();
+  options.Add("MODEL", model->model, "Model file (ONNX, TensorFlow Lite) or IR module", "FILE")
+      .Required();
   options.Add("--shape", model->shapes, "Fix the shape of an input; -1 or ? keeps a dim",
               "NAME=1,3,224,224");
   options.Add("--dim", model->dims, "Range (or size) of a symbolic dim", "NAME=1..64");
@@ -139,6 +142,15 @@ void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>
       "KEY=true|false");
   options.Add("--outputs", model->outputs, "Cut the model at these values", "NAME,...")
       .Delimiter(',');
+  options
+      .Add("--layout", model->layout,
+           "Where inputs and outputs of rank 4 and 5 have their channels (default: as the model "
+           "does)",
+           "first|last")
+      .OneOf({"first", "last"});
+  options.Add("--signature", model->signature,
+              "Function of a TensorFlow Lite model, whose inputs and outputs get its names",
+              "NAME");
   options.Add("--opset", model->opset, "Read the model as this ONNX opset", "N").AtLeast(1);
   options.Add("--external-root", model->external_root,
               "Folder that external data lies beneath (default: the model's)", "DIR");
@@ -269,6 +281,8 @@ absl::StatusOr<importer::ImportOptions> ImportOptionsOf(const ModelOptions& opti
     result.convert_config[pair.first] = pair.second == "true";
   }
   result.outputs = options.outputs;
+  result.layout = options.layout;
+  result.signature = options.signature;
   result.opset = options.opset;
   result.external_root = options.external_root;
   return result;
@@ -278,7 +292,7 @@ absl::StatusOr<importer::Imported> LoadModel(const ModelOptions& options,
                                              const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const FileKind kind, KindOf(options.model));
   if (kind == FileKind::kArtifact) {
-    return InvalidArgument("`{}` is a compiled library; this takes an ONNX model or an IR module",
+    return InvalidArgument("`{}` is a compiled library; this takes a model or an IR module",
                            options.model);
   }
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());

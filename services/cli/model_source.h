@@ -1,4 +1,4 @@
-// Models as the commands take them: ONNX files, IR modules (text or binary), and the options that
+// Models as the commands take them: model files of any format, IR modules (text or binary), and the options that
 // shape an import.
 #pragma once
 
@@ -28,6 +28,8 @@ struct ModelOptions {
   std::vector<std::string> no_freeze;
   std::vector<std::string> convert_config;  // KEY=true|false
   std::vector<std::string> outputs;         // value names
+  std::string layout;                       // "first", "last"
+  std::string signature;
   int64_t opset = 0;
   int64_t batch = 0;
   bool float16 = false;

@@ -52,6 +52,7 @@ absl::Status CheckOptions(const ImportOptions& options, const Frontend& frontend
       {"opset", options.opset != 0},
       {"external_root", !options.external_root.empty()},
       {"convert_config", !options.convert_config.empty()},
+      {"no_freeze", !options.no_freeze.empty()},
       {"signature", !options.signature.empty()}};
   StatusCollector problems;
   for (const auto& [name, given] : own_options) {
@@ -113,6 +114,7 @@ std::vector<std::string> WarningsOf(const Graph& graph) {
 absl::StatusOr<std::vector<std::string>> ExternalLocations(const std::filesystem::path& path,
                                                            const ImportOptions& options) {
   QUENCH_ASSIGN_OR_RETURN(const Frontend* frontend, PickFrontend(path, options.format));
+  QUENCH_RETURN_IF_ERROR(CheckOptions(options, *frontend));
   if (frontend->external_locations == nullptr) return std::vector<std::string>();
   return frontend->external_locations(path);
 }

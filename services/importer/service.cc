@@ -69,6 +69,11 @@ absl::StatusOr<ImportOptions> OptionsOf(const pb::ImportOptions& asked, const Wo
   options.no_freeze = {asked.no_freeze().begin(), asked.no_freeze().end()};
   options.convert_config = {asked.convert_config().begin(), asked.convert_config().end()};
   options.opset = asked.opset();
+  options.signature = asked.signature();
+  if (!pb::Layout_IsValid(asked.layout()))
+    return FieldError("options.layout", fmt::format("{} is no layout", int{asked.layout()}));
+  if (asked.layout() != pb::LAYOUT_UNSPECIFIED)
+    options.layout = asked.layout() == pb::LAYOUT_CHANNELS_LAST ? "last" : "first";
   options.outputs = {asked.outputs().begin(), asked.outputs().end()};
   return options;
 }

@@ -232,6 +232,25 @@ class Readme(unittest.TestCase):
         self.assertEqual((len(cases), len(passed)), (int(told[1]), int(told[2])))
 
 
+class Formats(unittest.TestCase):
+    PAGE = page("docs/formats.md")
+
+    def test_every_format(self):
+        told = [row[0].strip("`") for row in rows(self.PAGE, "format")]
+        self.assertEqual([name.lower() for name in catalogue("services/importer/frontends.def", "QUENCH_FRONTEND")], told)
+
+    def test_operators_of_tflite_that_are_refused(self):
+        schema = page("services/importer/tflite/schema.fbs")
+        names = re.findall(r"\b([A-Z]\w+)\s*=\s*\d+", re.search(r"enum BuiltinOperator : int32 \{(.*?)\}", schema, re.S)[1])
+        taken = set(catalogue("services/importer/tflite/tflite_ops.def", "QUENCH_TFLITE_OP"))
+        reader = page("services/importer/tflite/entry.cc")
+        taken |= set(re.findall(r'"(\w+)"', re.search(r"kNames = \{(.*?)\};", reader, re.S)[1]))
+        taken |= {"CUSTOM", "DELEGATE", "PLACEHOLDER_FOR_GREATER_OP_CODES"}
+        missing = {name for name in names if name not in taken and not name.startswith("STABLEHLO")}
+        told = re.search(r"^- These builtin operators:\n(.*)", self.PAGE, re.M | re.S)[1]
+        self.assertEqual(missing, set(re.findall(r"`(\w+)`", told)))
+
+
 class Developing(unittest.TestCase):
     def test_layout_lists_every_folder(self):
         tree = re.search(r"^## Layout\n.*?```\n(.*?)```", page("docs/developing.md"), re.M | re.S)[1]

@@ -177,7 +177,7 @@ Action DeclareCalibrate(const Options& options) {
   auto args = std::make_shared<CalibrateArgs>();
   AddModelOptions(options, args->model);
   AddPassFlags(options, args->model, passes::PipelineSwitches());
-  options.Describe("MODEL", "ONNX file or IR module; or statistics, to be shown");
+  options.Describe("MODEL", "Model file or IR module; or statistics, to be shown");
   options.Add("--data,-d", args->samples.data, "Samples: a file or a folder", "PATH");
   options.Add("--random", args->samples.random, "Random samples, where there are no real ones", "N")
       .AtLeast(1);

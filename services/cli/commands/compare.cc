@@ -137,7 +137,7 @@ Action DeclareCompare(const Options& options) {
   auto args = std::make_shared<CompareArgs>();
   AddModelOptions(options, args->model);
   AddPassFlags(options, args->model, PassesThatShow());
-  options.Describe("MODEL", "The reference: ONNX file, IR module or compiled library");
+  options.Describe("MODEL", "The reference: model file, IR module or compiled library");
   options.Add("OTHER", args->other, "What is compared with it, of any of these kinds", "FILE")
       .Required();
   options.Add("--data,-d", args->data, "Samples: a file or a folder", "PATH");

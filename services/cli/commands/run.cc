@@ -182,7 +182,7 @@ absl::Status RunInterpreter(const RunArgs& args, const StepContext& context) {
 Action DeclareRun(const Options& options) {
   auto args = std::make_shared<RunArgs>();
   AddModelOptions(options, args->model);
-  options.Describe("MODEL", "Compiled library, ONNX file or IR module");
+  options.Describe("MODEL", "Compiled library, model file or IR module");
   options.Add("--input,-i", args->inputs, "Tensor for an input, from a .npy or .pb file",
               "NAME=FILE");
   options.Add("--random", args->random, "Random values for inputs without a file", "SEED");

@@ -38,6 +38,10 @@ absl::StatusOr<importer::v1::ImportOptions> ImportOptionsProto(
                                            parsed.convert_config.end());
   message.set_opset(options.opset);
   message.mutable_outputs()->Assign(options.outputs.begin(), options.outputs.end());
+  message.set_signature(parsed.signature);
+  if (!parsed.layout.empty())
+    message.set_layout(parsed.layout == "last" ? importer::v1::LAYOUT_CHANNELS_LAST
+                                               : importer::v1::LAYOUT_CHANNELS_FIRST);
   return message;
 }
 
@@ -101,7 +105,7 @@ absl::StatusOr<pb::BatchModel> UploadModel(const ModelOptions& options, GatewayC
                                            const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const FileKind kind, KindOf(options.model));
   if (kind == FileKind::kArtifact) {
-    return InvalidArgument("`{}` is a compiled library; this takes an ONNX model or an IR module",
+    return InvalidArgument("`{}` is a compiled library; this takes a model or an IR module",
                            options.model);
   }
   pb::BatchModel model;

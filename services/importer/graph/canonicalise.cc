@@ -132,6 +132,11 @@ class NodeConverter final : public Converter {
     static const Type kUnknown;
     return id == kNone ? kUnknown : level_.target->value(id).type;
   }
+  const Type& declared(int output) const override {
+    static const Type kUnknown;
+    const ValueId id = output < num_outputs() ? node().outputs[static_cast<size_t>(output)] : kNone;
+    return id == kNone ? kUnknown : level_.source->value(id).type;
+  }
   const Tensor* constant(ValueId id) const override {
     if (id == kNone) return nullptr;
     const auto& constant = level_.target->value(id).constant;

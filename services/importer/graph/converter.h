@@ -35,6 +35,9 @@ class Converter {
   // Output i exists and something uses it.
   virtual bool IsUsed(int output) const = 0;
 
+  // What the model itself says of output i: of its type often only the element type.
+  virtual const Type& declared(int output) const = 0;
+
   // Of kNone: a type of which nothing is known, and no constant.
   virtual const Type& type(ValueId id) const = 0;
   virtual const Tensor* constant(ValueId id) const = 0;

@@ -6,8 +6,7 @@
 
 namespace quench::importer {
 
-absl::Status UnsupportedError(std::span<const UnsupportedOp> ops,
-                              std::string_view version_word) {
+absl::Status UnsupportedError(std::span<const UnsupportedOp> ops, std::string_view version_word) {
   if (ops.empty()) return absl::OkStatus();
   constexpr size_t kListedNodes = 5;
   std::string text = ops.size() == 1

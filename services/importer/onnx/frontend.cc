@@ -133,7 +133,8 @@ absl::StatusOr<std::vector<std::string>> ExternalLocationsOnnx(const std::filesy
 }  // namespace
 
 const Frontend& OnnxFrontend() {
-  static constexpr std::string_view kOwnOptions[] = {"opset", "external_root", "convert_config"};
+  static constexpr std::string_view kOwnOptions[] = {"opset", "external_root", "convert_config",
+                                                     "no_freeze"};
   static constexpr Frontend kOnnx = {"onnx",
                                      ".onnx",
                                      "ONNX, IR versions 3 to 14, opsets 1 to 28",

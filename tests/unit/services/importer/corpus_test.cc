@@ -1,4 +1,4 @@
-// Every ONNX model of the test corpus goes through the importer: it imports, or says why not.
+// Every model of the test corpus goes through the importer: it imports, or says why not.
 // Nothing crashes.
 #include <gtest/gtest.h>
 
@@ -26,7 +26,8 @@ TEST(Corpus, EveryModelImportsOrSaysWhyNot) {
   std::vector<std::filesystem::path> models;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
     // The node cases are the conformance harness's.
-    if (entry.path().extension() == ".onnx" &&
+    const std::string extension = entry.path().extension();
+    if ((extension == ".onnx" || extension == ".tflite") &&
         entry.path().string().find("/node/") == std::string::npos) {
       models.push_back(entry.path());
     }

@@ -1,4 +1,4 @@
-// Any bytes as an ONNX model: an import or an error, and an import gives graphs that verify.
+// Any bytes as a model of one format (QUENCH_FUZZ_FORMAT): an import or an error, and an import gives graphs that verify.
 #include <cstdlib>
 #include <fstream>
 
@@ -34,10 +34,12 @@ Workplace& Place() {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const std::filesystem::path path = Place().folder.path() / "model.onnx";
+  const std::filesystem::path path = Place().folder.path() / "model." QUENCH_FUZZ_FORMAT;
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
-  const auto result = quench::importer::ImportModel(path, {}, *Place().store);
+  quench::importer::ImportOptions options;
+  options.format = QUENCH_FUZZ_FORMAT;
+  const auto result = quench::importer::ImportModel(path, options, *Place().store);
   if (!result.ok()) {
     QUENCH_CHECK(!quench::MessageOf(result.status()).empty());
     return 0;

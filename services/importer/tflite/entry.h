@@ -1,0 +1,45 @@
+// Which part of a TensorFlow Lite file is read: a subgraph, its inputs and outputs, and of its operators
+// those that the outputs need.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "services/importer/importer.h"
+#include "services/importer/tflite/model_file.h"
+
+namespace quench::importer {
+
+std::vector<int32_t> Indices(const flatbuffers::Vector<int32_t>* list);
+
+// A tensor's name. Of names that a converter joined by `;`, for it made several operators one, the
+// first.
+std::string TensorName(const tflite::SubGraph& subgraph, int32_t tensor);
+
+// The subgraph that is read, and how its inputs and outputs are called.
+struct Entry {
+  uint32_t subgraph = 0;
+  std::map<int32_t, std::string> names;  // by tensor, of a signature
+  std::vector<int32_t> inputs, outputs;
+};
+
+// That of the options' signature, or the first subgraph; with the options' cut. INVALID_ARGUMENT for
+// signatures and tensors that the model lacks.
+absl::StatusOr<Entry> EntryOf(const tflite::Model& model, const ImportOptions& options);
+// Operators of the entry's subgraph that its outputs need; all of them without a cut.
+std::vector<bool> NeededOperators(const tflite::SubGraph& subgraph, const Entry& entry,
+                                  const ImportOptions& options);
+
+// Operators that the reader itself understands: control flow, calls, variables.
+bool IsStructural(std::string_view name);
+
+// Operators of the model that have no conversion, sorted by domain and name; with a cut, of what it
+// leaves.
+absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupportedTflite(const TfliteFile& file,
+                                                                 const ImportOptions& options);
+
+}  // namespace quench::importer
