@@ -20,12 +20,13 @@ Graph ImageOf(ValueId* x, std::vector<Dim> dims) {
 TEST(SinkTransposesTest, ScalesOfChannelsGoAlong) {
   ValueId x;
   Graph graph = ImageOf(&x, {1, 2, 3, 4});
-  const ValueId step = graph.AddConstant(
-      "step", Tensor::Of(DataType::kF32, {2}, std::vector<float>{0.125f, 0.25f}));
+  const ValueId step =
+      graph.AddConstant("step", Tensor::Of(DataType::kF32, {2}, std::vector<float>{0.125f, 0.25f}));
   const ValueId zero =
       graph.AddConstant("zero", Tensor::Of(DataType::kI8, {2}, std::vector<int8_t>{3, -3}));
   const Attribute axis = int64_t{3};
-  ValueId y = Add(graph, "QuantizeLinear", {Transpose(graph, x, kLast), step, zero}, {{"axis", axis}});
+  ValueId y =
+      Add(graph, "QuantizeLinear", {Transpose(graph, x, kLast), step, zero}, {{"axis", axis}});
   y = Add(graph, "DequantizeLinear", {y, step, zero}, {{"axis", axis}});
   graph.outputs = {Transpose(graph, y, kFirst)};
   const Graph after = After("sink_transposes", graph);
@@ -48,9 +49,8 @@ TEST(SinkTransposesTest, BranchesMeetInOneOrder) {
 TEST(SinkTransposesTest, PartsOfASplitGoBackEach) {
   ValueId x;
   Graph graph = ImageOf(&x, {1, 4, 3, 2});
-  const NodeId split =
-      graph.AddNode("Split", "split", {Transpose(graph, x, kLast)}, 2,
-                    {{"axis", int64_t{3}}, {"num_outputs", int64_t{2}}});
+  const NodeId split = graph.AddNode("Split", "split", {Transpose(graph, x, kLast)}, 2,
+                                     {{"axis", int64_t{3}}, {"num_outputs", int64_t{2}}});
   ASSERT_TRUE(ops::InferNode(graph, graph.node(split)).ok());
   const std::vector<ValueId> parts = graph.node(split).outputs;
   graph.outputs = {Transpose(graph, parts[0], kFirst), Transpose(graph, parts[1], kFirst)};
@@ -70,8 +70,7 @@ TEST(SinkTransposesTest, WithoutAGainTheGraphStaysAsItWas) {
   ValueId x;
   Graph graph = ImageOf(&x, {1, 5, 2, 3});
   const ValueId q = Transpose(graph, x, {0, 2, 1, 3}), k = Transpose(graph, x, {0, 2, 3, 1});
-  const ValueId scaled =
-      Add(graph, "Mul", {q, graph.AddConstant("half", Tensor::ScalarF32(0.5f))});
+  const ValueId scaled = Add(graph, "Mul", {q, graph.AddConstant("half", Tensor::ScalarF32(0.5f))});
   graph.outputs = {Add(graph, "MatMul", {scaled, k})};
   const Graph after = After("sink_transposes", graph);
   EXPECT_EQ(CountOps(after, "Transpose"), 2);
