@@ -114,6 +114,22 @@ need_peer() {
   rm -f "$log"
 }
 
+# need_litert INSTALL: a Python with LiteRT for tests/peers, in build/litert-venv. Where it cannot be had, those tests skip and say
+# so. The version is the one that exclusions.tsv was written for.
+need_litert() {
+  local venv=$root/build/litert-venv log
+  "$venv/bin/python" -c "import ai_edge_litert, numpy" 2>/dev/null && return 0
+  [ "$1" -eq 1 ] || return 0
+  rm -rf "$venv"
+  log=$(mktemp)
+  if ! { python3 -m venv "$venv" &&
+    timeout 300 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 numpy 'ai-edge-litert==2.3.0'; } >"$log" 2>&1; then
+    echo "no LiteRT to compare with: $(grep -i error "$log" | tail -n 1)"
+    rm -rf "$venv"
+  fi
+  rm -f "$log"
+}
+
 # need_buildgrid INSTALL: a server of the Remote Execution API that is not ours, for tests/service, in build/buildgrid-venv.
 # Where it cannot be had, its tests skip and say so.
 need_buildgrid() {

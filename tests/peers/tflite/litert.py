@@ -1,0 +1,105 @@
+"""LiteRT's reference kernels: what they give for a case, and the shapes that they find for a model's tensors."""
+
+import os
+
+import numpy as np
+
+from . import model as models
+from .case import NUMPY, Case
+
+KINDS = {np.dtype(numpy): kind for kind, numpy in NUMPY.items()}
+QUANTIZED = ("INT8", "UINT8", "INT16")
+
+
+def interpreter(content):
+    """An interpreter with reference kernels, or, for the few operators that have none, with the usual ones; without delegates."""
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType  # a failed import is the caller's to report
+
+    try:
+        return Interpreter(model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN_REF, num_threads=1)
+    except ValueError as reason:
+        if "Didn't find op" not in str(reason):
+            raise
+    return Interpreter(model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES, num_threads=1)
+
+
+def set_inputs(machine, feeds):
+    """Feeds by names, after the inputs got their shapes."""
+    details = {d["name"]: d for d in machine.get_input_details()}
+    for name, array in feeds.items():
+        if tuple(details[name]["shape"]) != array.shape:
+            machine.resize_tensor_input(details[name]["index"], array.shape)
+    machine.allocate_tensors()
+    for name, array in feeds.items():
+        machine.set_tensor(details[name]["index"], array)
+
+
+def shapes(machine):
+    return {d["name"]: [int(n) for n in d["shape"]] for d in machine.get_tensor_details()}
+
+
+def complete(case, content, feeds):
+    """Runs the model and writes the shapes of what its operators give into it; the outputs."""
+    machine = interpreter(content)
+    machine.allocate_tensors()
+    as_written = shapes(machine)
+    set_inputs(machine, feeds)
+    allocated = shapes(machine)
+    machine.invoke()
+    outputs = [machine.get_tensor(d["index"]) for d in machine.get_output_details()]
+    names = [d["name"] for d in machine.get_output_details()]
+    final = shapes(machine)
+    given = {place for operator in case.operators for place in operator["outputs"]}
+    for place in given:
+        tensor = case.tensors[place]
+        name = tensor["name"]
+        if name not in final or tensor["type"] == "RESOURCE":
+            continue
+        tensor["shape"] = as_written[name]
+        known = allocated[name] == final[name] and (as_written[name] == allocated[name])
+        if not known:  # -1 where it is not the same in each of the three
+            signature = [a if a == b == c else -1 for a, b, c in zip(as_written[name], allocated[name], final[name])]
+            if not len(as_written[name]) == len(allocated[name]) == len(final[name]):
+                signature = [-1] * len(final[name])
+            tensor |= {"shape": [1 if s < 0 else s for s in signature], "signature": signature}
+    return dict(zip(names, outputs))
+
+
+def record(array, **fields):
+    return fields | {"type": KINDS[array.dtype], "shape": list(array.shape), "values": array.ravel().tolist()}
+
+
+def fill(function, measured, operator, mode, seed, build):
+    """A filled case; quantized ones are measured as float models first. `build` makes bytes of a model."""
+    ranges = None if measured else []
+    case = Case(operator, mode, seed, ranges)
+    function(case)
+    if case.measuring:
+        machine = interpreter(build(case.model()))
+        set_inputs(machine, case.feeds)
+        machine.invoke()
+        results = {d["name"]: machine.get_tensor(d["index"]) for d in machine.get_output_details()}
+        names = [case.tensors[place]["name"] for place in case.outputs]
+        ranges = [(float(results[n].min(initial=0)), float(results[n].max(initial=0))) for n in names]
+        case = Case(operator, mode, seed, ranges)
+        function(case)
+    return case
+
+
+def draw(function, measured, operator, mode, seed, name, build):
+    """One case as judge.py takes it; raises what LiteRT raises."""
+    case = fill(function, measured, operator, mode, seed, build)
+    outputs = complete(case, build(case.model()), case.feeds)
+    expected = []
+    for place in case.outputs:
+        tensor = case.tensors[place]
+        step = {"step": 1} if tensor["type"] in QUANTIZED and "scale" in tensor else {}
+        expected.append(record(np.asarray(outputs[tensor["name"]]), name=tensor["name"], **step))
+    return {"name": name, "operator": operator, "mode": mode, "model": case.model(),
+            "feeds": [record(array, name=n) for n, array in case.feeds.items()], "expected": expected,
+            "state": [record(array, name=n) for n, array in case.state]}
+
+
+def quiet():
+    """LiteRT's own messages go nowhere: it reports every operator that it declines."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
