@@ -59,23 +59,25 @@ absl::Status DetectionPostProcess(Converter& c) {
   const ValueId boxes = DecodeBoxes(n, codes, n.Real(2));
   // The first columns are the background.
   const ValueId scores =
-      n.Emit("Slice", {n.Emit("Squeeze", {n.Real(1), c.Ints({0})}), c.Ints({width.value() - classes}),
-                       c.Ints({kEnd}), c.Ints({-1})});
+      n.Emit("Slice", {n.Emit("Squeeze", {n.Real(1), c.Ints({0})}),
+                       c.Ints({width.value() - classes}), c.Ints({kEnd}), c.Ints({-1})});
   const ValueId best = n.Emit("ReduceMax", {scores, c.Ints({-1})}, {{"keepdims", int64_t{0}}});
   const ValueId best_class =
       n.Emit("ArgMax", {scores}, {{"axis", int64_t{-1}}, {"keepdims", int64_t{0}}});
-  const ValueId found = n.Emit(
-      "NonMaxSuppression",
-      {n.Emit("Unsqueeze", {boxes, c.Ints({0})}), n.Emit("Unsqueeze", {best, c.Ints({0, 1})}),
-       c.Ints({most}), c.AddConstant(Tensor::Of(DataType::kF32, {1}, std::vector<float>{static_cast<float>(
-                           n.Float("nms_iou_threshold"))})),
-       c.AddConstant(Tensor::Of(DataType::kF32, {1}, std::vector<float>{static_cast<float>(
-           n.Float("nms_score_threshold"))}))});
+  const ValueId found =
+      n.Emit("NonMaxSuppression",
+             {n.Emit("Unsqueeze", {boxes, c.Ints({0})}),
+              n.Emit("Unsqueeze", {best, c.Ints({0, 1})}), c.Ints({most}),
+              c.AddConstant(
+                  Tensor::Of(DataType::kF32, {1},
+                             std::vector<float>{static_cast<float>(n.Float("nms_iou_threshold"))})),
+              c.AddConstant(Tensor::Of(
+                  DataType::kF32, {1},
+                  std::vector<float>{static_cast<float>(n.Float("nms_score_threshold"))}))});
   // Rows are (batch, class, box).
   const ValueId places = n.Emit("Squeeze", {Column(n, found, 2), c.Ints({1})});
   const ValueId count = n.Emit("Size", {places});
-  const ValueId missing =
-      n.Emit("Sub", {c.Ints({most}), n.Emit("Reshape", {count, c.Ints({1})})});
+  const ValueId missing = n.Emit("Sub", {c.Ints({most}), n.Emit("Reshape", {count, c.Ints({1})})});
   const auto padded = [&](ValueId rows, bool is_list) {
     const ValueId pads =
         is_list ? n.Emit("Concat", {c.Ints({0}), missing}, {{"axis", int64_t{0}}})
