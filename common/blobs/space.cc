@@ -52,10 +52,12 @@ auto BlobSpace::With(const Change& change) {
   if (file_ < 0) return change(own_);
   while (::flock(file_, LOCK_EX) != 0 && errno == EINTR) {
   }
-  Account account;
-  const bool read =
-      ::pread(file_, &account, sizeof account, 0) == sizeof account && account.magic == kMagic;
-  if (!read) account = own_;
+  Account read, account = own_;
+  if (::pread(file_, &read, sizeof read, 0) != sizeof read || read.magic != kMagic) {
+    read = Account();
+  } else {
+    account = read;
+  }
   if (followed_.empty()) {  // the owner's word
     account.magic = kMagic;
     account.max = max_bytes_;
@@ -63,7 +65,8 @@ auto BlobSpace::With(const Change& change) {
   }
   auto result = change(account);
   own_ = account;
-  if (account.magic == kMagic) (void)!::pwrite(file_, &account, sizeof account, 0);
+  const bool changed = account.magic == kMagic && account != read;
+  if (changed) (void)!::pwrite(file_, &account, sizeof account, 0);
   ::flock(file_, LOCK_UN);
   return result;
 }

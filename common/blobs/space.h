@@ -79,6 +79,7 @@ class BlobSpace {
     uint64_t taken = 0;    // in all, by everybody
     uint64_t wanted = 0;   // the largest of what followers ask for
     uint64_t answers = 0;  // how often the owner has answered them
+    bool operator==(const Account&) const = default;
   };
   template <typename Change>
   auto With(const Change& change);
