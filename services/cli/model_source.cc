@@ -20,6 +20,7 @@ namespace quench::cli {
 namespace {
 
 constexpr size_t kMaxModuleBytes = size_t{1} << 30;
+constexpr size_t kMaxConversionBytes = size_t{1} << 20;
 
 absl::StatusOr<int64_t> ParseInt(const std::string& option, std::string_view text) {
   int64_t value = 0;
@@ -73,6 +74,7 @@ std::vector<std::string> ImportOptionsGiven(const ModelOptions& options) {
                                     {"--freeze", !options.freeze.empty()},
                                     {"--no-freeze", !options.no_freeze.empty()},
                                     {"--convert-config", !options.convert_config.empty()},
+                                    {"--convert", !options.convert.empty()},
                                     {"--outputs", !options.outputs.empty()},
                                     {"--layout", !options.layout.empty()},
                                     {"--signature", !options.signature.empty()},
@@ -140,6 +142,9 @@ void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>
       "--convert-config", model->convert_config,
       "How products are written: use_nt_batch_matmul=false makes those of two matrices Gemm",
       "KEY=true|false");
+  options.Add("--convert", model->convert,
+              "Functions, as IR text, that nodes of their names become: operators of your own",
+              "FILE");
   options.Add("--outputs", model->outputs, "Cut the model at these values", "NAME,...")
       .Delimiter(',');
   options
@@ -279,6 +284,10 @@ absl::StatusOr<importer::ImportOptions> ImportOptionsOf(const ModelOptions& opti
     if (pair.second != "true" && pair.second != "false")
       return InvalidArgument("--convert-config: `{}` is not KEY=true or KEY=false", text);
     result.convert_config[pair.first] = pair.second == "true";
+  }
+  for (const std::string& file : options.convert) {
+    QUENCH_ASSIGN_OR_RETURN(std::string text, ReadFile(file, kMaxConversionBytes));
+    result.conversions.push_back(std::move(text));
   }
   result.outputs = options.outputs;
   result.layout = options.layout;

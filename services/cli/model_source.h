@@ -27,6 +27,7 @@ struct ModelOptions {
   std::vector<std::string> freeze;  // NAME=FILE
   std::vector<std::string> no_freeze;
   std::vector<std::string> convert_config;  // KEY=true|false
+  std::vector<std::string> convert;         // files
   std::vector<std::string> outputs;         // value names
   std::string layout;                       // "first", "last"
   std::string signature;

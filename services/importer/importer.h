@@ -32,6 +32,8 @@ struct ImportOptions {
   // How products are written: key -> value. ONNX has `use_nt_batch_matmul` (true: products of two
   // matrices are MatMul, as the model has them; false: Gemm); other formats have none.
   std::map<std::string, bool> convert_config;
+  // Texts with functions that operators become (graph/functions.h), before what Quench knows of them.
+  std::vector<std::string> conversions;
   std::vector<std::string> outputs;  // cut the model at these values; empty keeps its outputs
   // TensorFlow Lite: which of the model's functions; "" is its first subgraph, by tensor names
   std::string signature;

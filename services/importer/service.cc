@@ -14,6 +14,8 @@ namespace {
 // Its own messages beside ours of the same names.
 namespace pb = ::quench::importer::v1;
 
+constexpr int64_t kMaxConversionBytes = 1 << 20;
+
 using rpc::FieldError;
 using steps::Workplace;
 
@@ -68,6 +70,15 @@ absl::StatusOr<ImportOptions> OptionsOf(const pb::ImportOptions& asked, const Wo
   }
   options.no_freeze = {asked.no_freeze().begin(), asked.no_freeze().end()};
   options.convert_config = {asked.convert_config().begin(), asked.convert_config().end()};
+  for (int i = 0; i < asked.conversions_size(); ++i) {
+    const std::string field = fmt::format("options.conversions[{}]", i);
+    if (asked.conversions(i).size_bytes() > kMaxConversionBytes)
+      return FieldError(field, fmt::format("has {} bytes, at most {} are read",
+                                           asked.conversions(i).size_bytes(), kMaxConversionBytes));
+    QUENCH_ASSIGN_OR_RETURN(const auto text, place.blobs.Open(asked.conversions(i).hash()));
+    options.conversions.emplace_back(reinterpret_cast<const char*>(text->bytes().data()),
+                                     text->bytes().size());
+  }
   options.opset = asked.opset();
   options.signature = asked.signature();
   if (!pb::Layout_IsValid(asked.layout()))

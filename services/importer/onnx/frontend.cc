@@ -4,6 +4,7 @@
 #include "common/base/status.h"
 #include "common/ir/verify.h"
 #include "services/importer/graph/canonicalise.h"
+#include "services/importer/graph/functions.h"
 #include "services/importer/graph/names.h"
 #include "services/importer/graph/unsupported.h"
 #include "services/importer/onnx/convert.h"
@@ -78,8 +79,11 @@ absl::StatusOr<Imported> ImportOnnx(const std::filesystem::path& path, const Imp
   QUENCH_RETURN_IF_ERROR(CheckConvertConfig(options.convert_config));
   QUENCH_ASSIGN_OR_RETURN(const ModelFile file, OpenModelFile(path));
   QUENCH_ASSIGN_OR_RETURN(const Opsets opsets, OpsetsOf(file.proto, options.opset));
+  QUENCH_ASSIGN_OR_RETURN(const Functions functions, ParseFunctions(options.conversions));
+  const FindConversion known = FindOnnxConversion;
+  const FindConversion find = WithFunctions(functions, known);
   QUENCH_ASSIGN_OR_RETURN(const std::vector<UnsupportedOp> unsupported,
-                          FindUnsupportedOps(file.proto, opsets, options));
+                          FindUnsupportedOps(file.proto, opsets, find, options));
   QUENCH_RETURN_IF_ERROR(UnsupportedError(unsupported, "opset"));
 
   ExternalFiles external =
@@ -92,8 +96,7 @@ absl::StatusOr<Imported> ImportOnnx(const std::filesystem::path& path, const Imp
   Imported result;
   QUENCH_ASSIGN_OR_RETURN(result.imported,
                           ReadGraph(file, opsets, options, sources, weights, context));
-  QUENCH_ASSIGN_OR_RETURN(result.canonical,
-                          Canonicalise(result.imported, FindOnnxConversion, weights, context));
+  QUENCH_ASSIGN_OR_RETURN(result.canonical, Canonicalise(result.imported, find, weights, context));
   const auto nt = options.convert_config.find(kUseNtBatchMatMul);
   if (nt != options.convert_config.end() && !nt->second) WriteAsGemm(result.canonical);
   if (options.outputs.empty() && options.dtypes.empty()) {
@@ -107,7 +110,9 @@ absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupportedOnnx(const std::filesy
                                                                const ImportOptions& options) {
   QUENCH_ASSIGN_OR_RETURN(const ModelFile file, OpenModelFile(path));
   QUENCH_ASSIGN_OR_RETURN(const Opsets opsets, OpsetsOf(file.proto, options.opset));
-  return FindUnsupportedOps(file.proto, opsets, options);
+  QUENCH_ASSIGN_OR_RETURN(const Functions functions, ParseFunctions(options.conversions));
+  const FindConversion known = FindOnnxConversion;
+  return FindUnsupportedOps(file.proto, opsets, WithFunctions(functions, known), options);
 }
 
 std::vector<KnownOp> KnownOpsOfOnnx() {

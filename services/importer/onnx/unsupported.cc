@@ -13,8 +13,8 @@ using onnx::v1::NodeProto;
 
 class Finder {
  public:
-  Finder(const onnx::v1::ModelProto& model, const Opsets& opsets)
-      : functions_(model), opsets_(opsets) {}
+  Finder(const onnx::v1::ModelProto& model, const Opsets& opsets, const FindConversion& find)
+      : functions_(model), opsets_(opsets), find_(find) {}
 
   void Visit(const NodeProto& node, int index, const std::string& prefix, const Opsets& opsets);
   void VisitFunctions();
@@ -23,6 +23,7 @@ class Finder {
  private:
   FunctionTable functions_;
   const Opsets& opsets_;
+  const FindConversion& find_;
   std::set<const FunctionProto*> called_;
   std::vector<const FunctionProto*> pending_;
   std::map<std::pair<std::string, std::string>, UnsupportedOp> found_;
@@ -40,7 +41,7 @@ void Finder::Visit(const NodeProto& node, int index, const std::string& prefix,
     return;
   }
   const std::string domain = NormalDomain(node.domain());
-  if (IsSupported(domain, node.op_type())) return;
+  if (find_(domain, node.op_type()) != nullptr) return;
   UnsupportedOp& op = found_[{domain, node.op_type()}];
   op.domain = Printable(domain);
   op.op = Printable(node.op_type());
@@ -72,10 +73,11 @@ std::vector<UnsupportedOp> Finder::Take() {
 
 absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupportedOps(const onnx::v1::ModelProto& model,
                                                               const Opsets& opsets,
+                                                              const FindConversion& find,
                                                               const ImportOptions& options) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<const NodeProto*> nodes,
                           NeededNodes(model.graph(), options));
-  Finder finder(model, opsets);
+  Finder finder(model, opsets, find);
   for (size_t i = 0; i < nodes.size(); ++i)
     finder.Visit(*nodes[i], static_cast<int>(i), "", opsets);
   finder.VisitFunctions();

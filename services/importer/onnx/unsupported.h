@@ -5,15 +5,17 @@
 
 #include <vector>
 
+#include "services/importer/graph/converter.h"
 #include "services/importer/importer.h"
 #include "services/importer/onnx/model_file.h"
 
 namespace quench::importer {
 
-// Sorted by domain and name. Looks into bodies and called local functions; with a cut, only at what
+// Those that `find` does not know, sorted by domain and name. Looks into bodies and called local functions; with a cut, only at what
 // it leaves.
 absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupportedOps(const onnx::v1::ModelProto& model,
                                                               const Opsets& opsets,
+                                                              const FindConversion& find,
                                                               const ImportOptions& options);
 
 }  // namespace quench::importer

@@ -2,6 +2,7 @@
 // conversions share.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -11,6 +12,9 @@
 #include "services/importer/tflite/model_file.h"
 
 namespace quench::importer {
+
+// The end of a Slice that goes on to the last element; its negative goes on to the first.
+inline constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
 
 struct TfliteOp {
   std::string_view domain;     // "tflite", or "tflite.custom"

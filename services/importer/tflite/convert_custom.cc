@@ -1,14 +1,11 @@
 // Custom operators that models of others use.
 #include <algorithm>
-#include <limits>
 
 #include "common/base/status.h"
 #include "services/importer/tflite/converters.h"
 
 namespace quench::importer::tflite_ops {
 namespace {
-
-constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
 
 // Column `i` of the last axis of `x`, which it keeps with size 1.
 ValueId Column(TfliteNode& n, ValueId x, int64_t i) {

@@ -1,6 +1,5 @@
 // Reductions along axes, layers with states.
 #include <algorithm>
-#include <limits>
 
 #include "common/base/status.h"
 #include "services/importer/tflite/attributes.h"
@@ -99,8 +98,7 @@ absl::Status Svdf(Converter& c) {
   const ValueId features = n.Emit("Gemm", {n.Real(0), n.Real(1)}, {{"transB", int64_t{1}}});
   ValueId state = n.Emit("Reshape", {n.Real(4), c.Ints({-1, filters, steps})});
   // An integer layer keeps its features in the state's steps.
-  const ValueId shifted = n.Emit(
-      "Slice", {state, c.Ints({1}), c.Ints({std::numeric_limits<int64_t>::max()}), c.Ints({2})});
+  const ValueId shifted = n.Emit("Slice", {state, c.Ints({1}), c.Ints({kEnd}), c.Ints({2})});
   const ValueId next = n.Emit("Concat", {shifted, n.Emit("Unsqueeze", {features, c.Ints({2})})},
                               {{"axis", int64_t{2}}});
   ValueId next_state = next, kept = next;

@@ -11,8 +11,6 @@
 namespace quench::importer::tflite_ops {
 namespace {
 
-constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
-
 // `op` on input 0 and `others`: on the integers where input and output mean the same, else on the
 // numbers.
 absl::Status Move(TfliteNode& n, const char* op, const std::vector<ValueId>& others,

@@ -6,7 +6,6 @@
 
 #include "common/base/status.h"
 #include "services/importer/graph/names.h"
-#include "services/importer/tflite/convert.h"
 
 namespace quench::importer {
 
@@ -100,6 +99,7 @@ bool IsStructural(std::string_view name) {
 }
 
 absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupportedTflite(const TfliteFile& file,
+                                                                 const FindConversion& find,
                                                                  const ImportOptions& options) {
   const tflite::Model& model = *file.model;
   QUENCH_ASSIGN_OR_RETURN(const Entry entry, EntryOf(model, options));
@@ -119,7 +119,7 @@ absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupportedTflite(const TfliteFil
       for (const int64_t called : SubgraphsOf(op)) pending.push_back(static_cast<uint32_t>(called));
       const std::string name = OperatorName(model, op);
       const std::string domain(OperatorDomain(model, op));
-      if (IsStructural(name) || FindTfliteConversion(domain, name) != nullptr) continue;
+      if (IsStructural(name) || find(domain, name) != nullptr) continue;
       UnsupportedOp& unsupported = found[{domain, name}];
       unsupported.domain = domain;
       unsupported.op = name;

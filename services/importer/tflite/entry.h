@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "services/importer/graph/converter.h"
 #include "services/importer/importer.h"
 #include "services/importer/tflite/model_file.h"
 
@@ -37,9 +38,10 @@ std::vector<bool> NeededOperators(const tflite::SubGraph& subgraph, const Entry&
 // Operators that the reader itself understands: control flow, calls, variables.
 bool IsStructural(std::string_view name);
 
-// Operators of the model that have no conversion, sorted by domain and name; with a cut, of what it
-// leaves.
+// Operators of the model that `find` has no conversion for, sorted by domain and name; with a cut, of
+// what it leaves.
 absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupportedTflite(const TfliteFile& file,
+                                                                 const FindConversion& find,
                                                                  const ImportOptions& options);
 
 }  // namespace quench::importer

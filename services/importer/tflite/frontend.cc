@@ -4,6 +4,7 @@
 #include "common/base/status.h"
 #include "common/ir/verify.h"
 #include "services/importer/graph/canonicalise.h"
+#include "services/importer/graph/functions.h"
 #include "services/importer/graph/unsupported.h"
 #include "services/importer/tflite/convert.h"
 #include "services/importer/tflite/entry.h"
@@ -28,15 +29,17 @@ absl::StatusOr<Imported> ImportTflite(const std::filesystem::path& path,
                                       const StepContext& context) {
   context.Report({"import", path.filename().string(), 0, 0});
   QUENCH_ASSIGN_OR_RETURN(const TfliteFile file, OpenTfliteFile(path));
+  QUENCH_ASSIGN_OR_RETURN(const Functions functions, ParseFunctions(options.conversions));
+  const FindConversion known = FindTfliteConversion;
+  const FindConversion find = WithFunctions(functions, known);
   QUENCH_ASSIGN_OR_RETURN(const std::vector<UnsupportedOp> unsupported,
-                          FindUnsupportedTflite(file, options));
+                          FindUnsupportedTflite(file, find, options));
   QUENCH_RETURN_IF_ERROR(UnsupportedError(unsupported, "version"));
   WeightWriter weights(store, context);
   if (file.model->buffers() != nullptr) weights.set_total_bytes(LargeTensorBytes(*file.model));
   Imported result;
   QUENCH_ASSIGN_OR_RETURN(result.imported, ReadTfliteGraph(file, options, weights, context));
-  QUENCH_ASSIGN_OR_RETURN(result.canonical,
-                          Canonicalise(result.imported, FindTfliteConversion, weights, context));
+  QUENCH_ASSIGN_OR_RETURN(result.canonical, Canonicalise(result.imported, find, weights, context));
   QUENCH_RETURN_IF_ERROR(Annotate(VerifyGraph(result.canonical), "imported model"));
   return result;
 }
@@ -44,7 +47,9 @@ absl::StatusOr<Imported> ImportTflite(const std::filesystem::path& path,
 absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupportedIn(const std::filesystem::path& path,
                                                              const ImportOptions& options) {
   QUENCH_ASSIGN_OR_RETURN(const TfliteFile file, OpenTfliteFile(path));
-  return FindUnsupportedTflite(file, options);
+  QUENCH_ASSIGN_OR_RETURN(const Functions functions, ParseFunctions(options.conversions));
+  const FindConversion known = FindTfliteConversion;
+  return FindUnsupportedTflite(file, WithFunctions(functions, known), options);
 }
 
 std::vector<KnownOp> KnownOpsOfTflite() {
