@@ -11,18 +11,14 @@ import argparse
 import collections
 import concurrent.futures
 import json
-import multiprocessing
 import os
 import pathlib
 import shutil
 import sys
-import tempfile
 import time
-import xml.etree.ElementTree as ElementTree
 
 SKIPPED = 77  # what ctest takes for "skipped"
 HERE = pathlib.Path(__file__).resolve().parent
-DRAWS = 30  # for one accepted case, before the generator counts as broken
 LISTED = "STABLEHLO_"  # operators that are listed as unsupported as a whole; the composite has a generator
 
 try:
@@ -32,7 +28,7 @@ except ImportError as problem:
     print(f"skipped: no LiteRT to compare with: {problem}")
     sys.exit(SKIPPED)
 
-from . import control, elementwise, judge, litert, movement, nn, reductions  # noqa: F401: they register generators
+from . import draw, judge, report
 from . import model as models
 from .case import GENERATORS
 
@@ -44,66 +40,6 @@ def read_exclusions():
 
 def uncovered(exclusions):
     return [op for op in sorted(models.builtins()) if op not in GENERATORS and op not in exclusions and not op.startswith(LISTED)]
-
-
-def draw_cases(operator, wanted, seed, count, flatc):
-    """(cases, Counter of why LiteRT declined others)."""
-    function, modes, measured = GENERATORS[operator]
-    cases, declined = [], collections.Counter()
-    with tempfile.TemporaryDirectory() as folder:
-        file = pathlib.Path(folder) / "model.tflite"
-
-        def build(model):
-            models.write_models(flatc, {file: model})
-            return file.read_bytes()
-
-        for mode in (m for m in modes if not wanted or m in wanted):
-            for index in range(count):
-                for attempt in range(DRAWS):
-                    try:
-                        cases.append(litert.draw(function, measured, operator, mode, f"{seed}/{operator}/{mode}/{index}/{attempt}",
-                                                 f"{operator}_{mode}_{index}", build))
-                        break
-                    except (RuntimeError, ValueError) as reason:  # LiteRT's
-                        declined[f"{mode}: " + " ".join(str(reason).split())[:300]] += 1
-    return cases, declined
-
-
-def work_of_child(connection, arguments):
-    litert.quiet()
-    connection.send(draw_cases(*arguments))
-    connection.close()
-
-
-def draw(*arguments):
-    """draw_cases in a process of its own: LiteRT may end it."""
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=work_of_child, args=(theirs, arguments))
-    child.start()
-    theirs.close()
-    try:
-        return ours.recv()
-    except EOFError:
-        child.join()
-        return [], collections.Counter({f"LiteRT ended with {child.exitcode}": 1})
-    finally:
-        child.join()
-
-
-def write_report(verdicts):
-    """One test per operator where scripts/test looks for GoogleTest's results: (operator, failures, reason to skip)."""
-    kind, _, folder = os.environ.get("GTEST_OUTPUT", "").partition(":")
-    if kind != "xml":
-        return
-    suite = ElementTree.Element("testsuite", name="quench_peer_tflite")
-    for op, failures, skip in verdicts:
-        test = ElementTree.SubElement(suite, "testcase", name=op, status="run")
-        if skip:
-            ElementTree.SubElement(test, "skipped", message=f"quench_peer_tflite {op}: {skip}")
-        elif failures:
-            ElementTree.SubElement(test, "failure", message="\n".join(failures))
-    ElementTree.ElementTree(suite).write(pathlib.Path(folder) / "quench_peer_tflite.xml")
 
 
 def parse_arguments():
@@ -132,7 +68,7 @@ def main():
         return SKIPPED
     shutil.rmtree(args.work, ignore_errors=True)
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        drawn = dict(zip(operators, pool.map(lambda o: draw(o, modes, args.seed, args.cases, args.flatc), operators)))
+        drawn = dict(zip(operators, pool.map(lambda o: draw.draw(o, modes, args.seed, args.cases, args.flatc), operators)))
     drawn_seconds = time.monotonic() - start
     cases = [case for of_operator, _ in drawn.values() for case in of_operator]
     results = judge.judge_all(args.quench, args.flatc, cases, args.work / "cases", args.jobs, not args.interpret_only)
@@ -175,7 +111,7 @@ def main():
         for line in failures:
             print(f"FAIL {op}: {line}")
     failed = sum(1 for _, failures, _ in verdicts if failures)
-    write_report(verdicts)
+    report.write("quench_peer_tflite", verdicts)
     version = getattr(ai_edge_litert, "__version__", "")
     print(f"{len(cases)} cases of {len(operators)} operators against LiteRT {version}, seed {args.seed}: "
           + ", ".join(f"{totals[k]} {k}" for k in judge.KINDS if totals[k])

@@ -30,6 +30,17 @@ def generator(*names, modes="f32", measured=True):
     return register
 
 
+def numbers(array):
+    """The array's values; floats with no more digits than it takes to tell them apart."""
+    array = np.asarray(array)
+    return [float(str(v)) for v in array.ravel()] if array.dtype == np.float32 else array.ravel().tolist()
+
+
+def short(scale):
+    """The float32 next to a scale."""
+    return float(str(np.float32(scale)))
+
+
 class Case:
     """Draws options and inputs, and collects the model's tensors and operators. A quantized case is filled twice with the same seed:
     as a float model, whose outputs give the `ranges` for the quantized one."""
@@ -39,7 +50,7 @@ class Case:
         self.rng = np.random.default_rng(zlib.crc32(seed.encode()))
         self.scales = np.random.default_rng(zlib.crc32(seed.encode()) + 1)  # apart, so that both models draw the same values
         self.tensors, self.operators, self.inputs, self.outputs, self.feeds = [], [], [], [], {}
-        self.subgraphs, self.signatures, self.state = [], [], []
+        self.subgraphs, self.state = [], []
         self.dynamic = self.chance(0.2)
         self.measuring = mode in QUANTIZED and ranges is None
 
@@ -101,9 +112,9 @@ class Case:
         low, high = min(low, 0.0), max(high, 0.0)
         least, most = self.range_of(self.kind)
         if self.mode == "q16":
-            return float(np.float32(max(-low, high, 1e-3) / most)), 0
+            return short(max(-low, high, 1e-3) / most), 0
         scale = max(high - low, 1e-3) / (most - least)
-        return float(np.float32(scale)), int(np.clip(round(least - low / scale), least, most))
+        return short(scale), int(np.clip(round(least - low / scale), least, most))
 
     def encode(self, real, kind, scale, zero_point):
         least, most = self.range_of(kind)
@@ -118,7 +129,7 @@ class Case:
 
     def plain_constant(self, array, kind):
         array = np.asarray(array).astype(NUMPY[kind])
-        return self.tensor("c", kind, array.shape, values=array.ravel().tolist())
+        return self.tensor("c", kind, array.shape, values=numbers(array))
 
     def plain_input(self, array, kind, batch=False, **fields):
         """An input of this type; with `batch` its first dim may be open in the model."""
@@ -173,7 +184,7 @@ class Case:
         if not self.quantized and self.mode != "hybrid":
             return self.plain_constant(real, self.kind)
         if self.mode == "qu8":
-            scale = float(np.float32((high - low) / 255))
+            scale = short((high - low) / 255)
             zero_point = int(np.clip(round(-low / scale), 0, 255))
             place = self.plain_constant(self.encode(real, "UINT8", scale, zero_point), "UINT8")
             self.tensors[place] |= {"scale": [scale], "zero_point": [zero_point]}
@@ -183,7 +194,7 @@ class Case:
         scales = np.float32(np.maximum(most, 1e-2) / 127)
         along = scales.reshape([-1 if a == axis else 1 for a in range(len(shape))]) if each else scales
         place = self.plain_constant(self.encode(real, "INT8", along, 0).clip(-127, 127), "INT8")
-        scales = np.atleast_1d(scales).tolist()
+        scales = numbers(np.atleast_1d(scales))
         self.tensors[place] |= {"scale": scales, "zero_point": [0] * len(scales)} | ({"axis": axis} if each else {})
         return place
 
@@ -195,7 +206,7 @@ class Case:
         kind = "INT64" if self.mode == "q16" and (self.scales.random() < 0.7 if wide is None else wide) else "INT32"
         scales = np.float32(self.tensors[data]["scale"][0]) * np.float32(self.tensors[weights]["scale"])
         place = self.plain_constant(np.rint(real / scales), kind)
-        self.tensors[place] |= {"scale": scales.tolist(), "zero_point": [0] * len(scales)} | ({"axis": 0} if len(scales) > 1 else {})
+        self.tensors[place] |= {"scale": numbers(scales), "zero_point": [0] * len(scales)} | ({"axis": 0} if len(scales) > 1 else {})
         return place
 
     def ints(self, values, kind="INT32", constant=0.85):
@@ -246,5 +257,5 @@ class Case:
         return self.activation_scale(low * fit, high * fit)
 
     def model(self):
-        main = {"name": "main", "tensors": self.tensors, "operators": self.operators, "inputs": self.inputs, "outputs": self.outputs}
-        return {"subgraphs": [main, *self.subgraphs], "signatures": self.signatures}
+        main = {"tensors": self.tensors, "operators": self.operators, "inputs": self.inputs, "outputs": self.outputs}
+        return {"subgraphs": [main, *self.subgraphs]}

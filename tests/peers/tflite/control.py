@@ -4,7 +4,7 @@ import struct
 
 import numpy as np
 
-from .case import generator
+from .case import generator, numbers, short
 
 
 def subgraph(c, name, inputs, outputs, tensors, operators):
@@ -42,7 +42,7 @@ def while_(c):
                                                       value("cond_limit", "INT32", [], [limit]), value("cond_go", "BOOL", [])],
                          [{"operator": "LESS", "inputs": [0, 2], "outputs": [3], "options": ["LessOptions", {}]}])
     body = subgraph(c, "body", [0, 1], [4, 5], [value("body_i", "INT32", []), value("body_x", "FLOAT32", shape), value("body_one", "INT32", [], [1]),
-                                                value("body_factor", "FLOAT32", [], [float(np.float32(factor))]), value("body_next", "INT32", []),
+                                                value("body_factor", "FLOAT32", [], [short(factor)]), value("body_next", "INT32", []),
                                                 value("body_product", "FLOAT32", shape)],
                     [{"operator": "ADD", "inputs": [0, 2], "outputs": [4], "options": ["AddOptions", {}]},
                      {"operator": "MUL", "inputs": [1, 3], "outputs": [5], "options": ["MulOptions", {}]}])
@@ -57,7 +57,7 @@ def variables(c):
     handle = {"operator": "VAR_HANDLE", "inputs": [], "outputs": [0], "options": ["VarHandleOptions", {"container": "", "shared_name": "sum"}]}
     begin = np.full(shape, c.real(-2, 2), np.float32)
     c.keep("sum", begin)
-    init = subgraph(c, "init", [], [], [value("init_handle", "RESOURCE", []), value("init_value", "FLOAT32", shape, begin.ravel().tolist())],
+    init = subgraph(c, "init", [], [], [value("init_handle", "RESOURCE", []), value("init_value", "FLOAT32", shape, numbers(begin))],
                     [handle, {"operator": "ASSIGN_VARIABLE", "inputs": [0, 1], "outputs": [], "options": ["AssignVariableOptions", {}]}])
     c.operators.append({"operator": "CALL_ONCE", "inputs": [], "outputs": [], "options": ["CallOnceOptions", {"init_subgraph_index": init}]})
     resource = c.add("VAR_HANDLE", [], ["RESOURCE"], ("VarHandleOptions", {"container": "", "shared_name": "sum"}))

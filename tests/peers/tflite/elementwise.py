@@ -154,7 +154,7 @@ def add_n(c):
 
 @generator("SELECT", modes="f32 i32 i64 bool q8 qu8 q16")
 def select(c):
-    shape = c.shape()
+    shape = [*c.shape(1, 3), 2]  # LiteRT makes scalars of single elements
     condition = c.plain_input(c.rng.integers(0, 2, shape if c.chance(0.6) else shape[:1]), "BOOL")
     scale = c.activation_scale(-3, 3) if c.quantized else None
     branches = [c.input(shape, scale=scale), c.input(shape, scale=scale)]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .case import generator
+from .case import generator, numbers
 
 MOVED = "f32 i32 i64 q8 qu8 q16"
 
@@ -375,7 +375,7 @@ def densify(c):
     rank_two = [{"format": "DENSE", "dense_size": rows},
                 {"format": "SPARSE_CSR", "array_segments_type": "Uint8Vector", "array_segments": {"values": segments},
                  "array_indices_type": "Uint8Vector", "array_indices": {"values": indices}}]
-    place = c.tensor("c", "FLOAT32", [rows, columns], values=np.float32(dense[dense != 0]).tolist() or [0.0],
+    place = c.tensor("c", "FLOAT32", [rows, columns], values=numbers(np.float32(dense[dense != 0])) or [0.0],
                      sparsity={"traversal_order": [0, 1], "block_map": [], "dim_metadata": rank_two})
     given = c.add("DENSIFY", [place], ["FLOAT32"], ("DensifyOptions", {}))
     total = c.add("ADD", [c.input([rows, columns]), *given], ["FLOAT32"], ("AddOptions", {}))
