@@ -93,7 +93,9 @@ void AddTable(const flatbuffers::TypeTable* union_table, size_t number, const vo
 absl::Status AddCustom(const flatbuffers::Vector<uint8_t>& bytes, Node& node) {
   if (bytes.size() == 0) return absl::OkStatus();
   std::vector<uint8_t> seen;
-  if (bytes.size() < 3 || !flexbuffers::VerifyBuffer(bytes.data(), bytes.size(), &seen))
+  constexpr size_t kMost = 1 << 20;
+  if (bytes.size() < 3 || bytes.size() > kMost ||
+      !flexbuffers::VerifyBuffer(bytes.data(), bytes.size(), &seen))
     return InvalidArgument("its {} bytes of options are no FlexBuffers map", bytes.size());
   const flexbuffers::Reference root = flexbuffers::GetRoot(bytes.data(), bytes.size());
   if (!root.IsMap())

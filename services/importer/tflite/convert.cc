@@ -92,8 +92,13 @@ ValueId TfliteNode::Cast(ValueId id, DataType dtype) {
 }
 
 ValueId TfliteNode::Real(int input, const std::vector<int64_t>& perm) {
-  const ValueId id = Transpose(Raw(input), perm);
+  ValueId id = Raw(input);
   if (id == kNone) return id;
+  // Transposes move whole bytes.
+  const Tensor* constant = c.constant(id);
+  if (!perm.empty() && constant != nullptr && DataTypeBits(c.type(id).dtype) < 8)
+    id = c.AddConstant(constant->Widened());
+  id = Transpose(id, perm);
   TensorScale scale = ScaleOf(c.node(), "input", static_cast<size_t>(input));
   if (scale.scale.empty())
     return c.type(id).dtype == DataType::kF16 ? Cast(id, DataType::kF32) : id;
@@ -147,6 +152,13 @@ absl::StatusOr<std::vector<int64_t>> TfliteNode::RequireInts(int input, const ch
   std::optional<std::vector<int64_t>> known = KnownInts(input);
   if (!known) return c.Unsupported(fmt::format("{} is known only at run time", what));
   return *std::move(known);
+}
+
+absl::StatusOr<int64_t> TfliteNode::RequireInt(int input, const char* what) const {
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<int64_t> values, RequireInts(input, what));
+  if (values.size() != 1)
+    return c.Error(fmt::format("{} has {} elements, one is wanted", what, values.size()));
+  return values[0];
 }
 
 ValueId TfliteNode::Sizes(int input) {

@@ -58,6 +58,8 @@ class TfliteNode {
   std::optional<std::vector<int64_t>> KnownInts(int input) const;
   // The same; UNIMPLEMENTED where only a run can tell. `what` names the input.
   absl::StatusOr<std::vector<int64_t>> RequireInts(int input, const char* what) const;
+  // The same of an input with one element.
+  absl::StatusOr<int64_t> RequireInt(int input, const char* what) const;
 
   ValueId Emit(const char* op, std::vector<ValueId> inputs, Attributes attributes = {}) {
     return c.Emit(op, std::move(inputs), std::move(attributes));

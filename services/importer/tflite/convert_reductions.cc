@@ -16,6 +16,8 @@ const char* ReductionOf(const std::string& op) {
   return "ReduceMin";
 }
 
+constexpr int64_t kMaxUnits = 1 << 20;  // of a recurrent layer
+
 // Without axes there is nothing to reduce.
 ValueId ReduceAlong(TfliteNode& n, const char* op, ValueId x) {
   const std::optional<std::vector<int64_t>> axes = n.KnownInts(1);
@@ -40,10 +42,9 @@ absl::Status ReduceBool(Converter& c) {
 
 absl::Status ArgMinMax(Converter& c) {
   TfliteNode n(c);
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<int64_t> axis, n.RequireInts(1, "the axis"));
-  if (axis.size() != 1) return c.Error("its axis is no single number");
+  QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.RequireInt(1, "the axis"));
   const char* op = c.node().op == "ARG_MAX" ? "ArgMax" : "ArgMin";
-  const ValueId place = n.Emit(op, {n.Raw(0)}, {{"axis", axis[0]}, {"keepdims", int64_t{0}}});
+  const ValueId place = n.Emit(op, {n.Raw(0)}, {{"axis", axis}, {"keepdims", int64_t{0}}});
   return n.Finish(place);
 }
 
@@ -56,7 +57,7 @@ absl::Status CumSum(Converter& c) {
 // Boxes that overlap none better, padded to as many as were asked for, and how many there are.
 absl::Status NonMaxSuppression(Converter& c) {
   TfliteNode n(c);
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<int64_t> most, n.RequireInts(2, "the number of boxes"));
+  QUENCH_ASSIGN_OR_RETURN(const int64_t most, n.RequireInt(2, "the number of boxes"));
   const bool scores_too = c.node().op == "NON_MAX_SUPPRESSION_V5";
   if (scores_too && c.has(5)) {
     const Tensor* sigma = c.constant(c.in(5));
@@ -67,16 +68,15 @@ absl::Status NonMaxSuppression(Converter& c) {
   const ValueId scores = n.Emit("Unsqueeze", {n.Real(1), c.Ints({0, 1})});
   const auto single = [&](int input) { return n.Emit("Reshape", {n.Real(input), c.Ints({1})}); };
   const ValueId found =
-      n.Emit("NonMaxSuppression", {boxes, scores, c.Ints({most.at(0)}), single(3), single(4)});
+      n.Emit("NonMaxSuppression", {boxes, scores, c.Ints({most}), single(3), single(4)});
   // Rows are (batch, class, box).
   const ValueId places = n.Emit(
       "Squeeze", {n.Emit("Slice", {found, c.Ints({2}), c.Ints({3}), c.Ints({1})}), c.Ints({1})});
   const ValueId count = n.Emit("Size", {places});
-  const ValueId missing =
-      n.Emit("Sub", {c.Ints({most[0]}), n.Emit("Reshape", {count, c.Ints({1})})});
+  const ValueId missing = n.Emit("Sub", {c.Ints({most}), n.Emit("Reshape", {count, c.Ints({1})})});
   const ValueId pads = n.Emit("Concat", {c.Ints({0}), missing}, {{"axis", int64_t{0}}});
   const auto padded = [&](ValueId list) {
-    return n.Emit("Reshape", {n.Emit("Pad", {list, pads}), c.Ints({most[0]})});
+    return n.Emit("Reshape", {n.Emit("Pad", {list, pads}), c.Ints({most})});
   };
   std::vector<ValueId> results = {n.Cast(padded(places), DataType::kI32)};
   if (scores_too) results.push_back(padded(n.Emit("Gather", {n.Real(1), places})));
@@ -89,6 +89,7 @@ absl::Status NonMaxSuppression(Converter& c) {
 absl::Status Svdf(Converter& c) {
   TfliteNode n(c);
   const int64_t rank = n.Int("rank", 1);
+  if (!c.has(4)) return c.Error("input 4 (its state) is missing");
   const Type& memory = c.type(c.in(2));
   if (!memory.ranked || memory.rank() != 2 || !memory.is_static() || rank <= 0)
     return c.Error("its weights in time are no matrix of known sizes");
@@ -148,6 +149,8 @@ absl::Status SequenceLstm(Converter& c) {
   if (!cell.ranked || cell.rank() != 2 || !cell.dims[1].is_static())
     return c.Error("its cell state has no known width");
   const int64_t hidden = cell.dims[1].value();
+  if (hidden <= 0 || hidden > kMaxUnits)
+    return c.Error(fmt::format("has {} units, 1 to {} are read", hidden, kMaxUnits));
   // LSTM has its gates in the order input, output, forget, cell.
   constexpr int kOrder[] = {0, 3, 1, 2};
   const auto stacked = [&](int first, bool missing_is_zero) {

@@ -27,8 +27,18 @@ absl::StatusOr<int64_t> AxisOf(const TfliteNode& n, int64_t axis, int rank) {
   return n.c.Error(fmt::format("axis {} does not exist, the rank is {}", axis, rank));
 }
 
+constexpr int64_t kMaxSize = int64_t{1} << 40;  // of an axis
+
+int64_t Saturated(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  if (__builtin_add_overflow(a, b, &sum)) return b > 0 ? kEnd : -kEnd;
+  return sum;
+}
+
 // The shape of a value as an i64 vector.
 ValueId ShapeOf(TfliteNode& n, ValueId id) { return n.Emit("Shape", {id}); }
+
+constexpr int64_t kMaxDiagonal = 4096;
 
 // A bool matrix that is true on its diagonal.
 ValueId Diagonal(Converter& c, int64_t rows, int64_t columns) {
@@ -100,19 +110,20 @@ absl::Status Unpack(Converter& c) {
 
 absl::Status Split(Converter& c) {
   TfliteNode n(c);
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<int64_t> axis, n.RequireInts(0, "the axis"));
-  if (axis.size() != 1) return c.Error("its axis is no single number");
+  QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.RequireInt(0, "the axis"));
   return c.FinalValues(c.EmitMany("Split", {n.Raw(1)}, c.num_outputs(),
-                                  {{"axis", axis[0]}, {"num_outputs", int64_t{c.num_outputs()}}}));
+                                  {{"axis", axis}, {"num_outputs", int64_t{c.num_outputs()}}}));
 }
 
 absl::Status SplitV(Converter& c) {
   TfliteNode n(c);
   QUENCH_ASSIGN_OR_RETURN(std::vector<int64_t> sizes, n.RequireInts(1, "the sizes of the parts"));
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<int64_t> axis, n.RequireInts(2, "the axis"));
-  if (axis.size() != 1) return c.Error("its axis is no single number");
+  QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.RequireInt(2, "the axis"));
   QUENCH_RETURN_IF_ERROR(c.RequireRank(0));
-  QUENCH_ASSIGN_OR_RETURN(const int64_t at, AxisOf(n, axis[0], c.Rank(c.in(0))));
+  QUENCH_ASSIGN_OR_RETURN(const int64_t at, AxisOf(n, axis, c.Rank(c.in(0))));
+  for (const int64_t size : sizes) {
+    if (size < -1 || size > kMaxSize) return c.Error(fmt::format("a part has size {}", size));
+  }
   const auto rest = std::find(sizes.begin(), sizes.end(), -1);
   const Dim whole = c.type(c.in(0)).dims[static_cast<size_t>(at)];
   if (rest != sizes.end()) {
@@ -132,7 +143,7 @@ absl::Status Slice(Converter& c) {
   if (begin && size && begin->size() == size->size()) {
     std::vector<int64_t> end;
     for (size_t i = 0; i < begin->size(); ++i)
-      end.push_back((*size)[i] < 0 ? kEnd : (*begin)[i] + (*size)[i]);
+      end.push_back((*size)[i] < 0 ? kEnd : Saturated((*begin)[i], (*size)[i]));
     return Move(n, "Slice", {c.Ints(*begin), c.Ints(end), c.Ints(axes)});
   }
   const ValueId first = n.Sizes(1), count = n.Sizes(2);
@@ -184,9 +195,10 @@ absl::Status StridedSlice(Converter& c) {
     first_known.push_back(from_start.back() ? (strides[i] < 0 ? kEnd : 0)
                                             : (begin ? (*begin)[i] : 0));
     int64_t last = end ? (*end)[i] : 0;
-    if (n.Flag("offset") && begin && end && !to_end.back()) last += first_known.back();
+    if (n.Flag("offset") && begin && end && !to_end.back())
+      last = Saturated(last, first_known.back());
     if (to_end.back()) last = strides[i] < 0 ? -kEnd : kEnd;
-    if (shrink) last = first_known.back() == -1 ? kEnd : first_known.back() + 1;
+    if (shrink) last = first_known.back() == -1 ? kEnd : Saturated(first_known.back(), 1);
     last_known.push_back(last);
     if (shrink) {
       dropped.push_back(axis);
@@ -341,8 +353,8 @@ absl::Status SparseToDense(Converter& c) {
 
 absl::Status UnsortedSegment(Converter& c) {
   TfliteNode n(c);
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<int64_t> count,
-                          n.RequireInts(2, "the number of segments"));
+  QUENCH_ASSIGN_OR_RETURN(const int64_t count, n.RequireInt(2, "the number of segments"));
+  if (count < 0 || count > kMaxSize) return c.Error(fmt::format("has {} segments", count));
   QUENCH_RETURN_IF_ERROR(c.RequireRank(0));
   QUENCH_RETURN_IF_ERROR(c.RequireRank(1));
   const DataType dtype = c.type(c.in(0)).dtype;
@@ -355,12 +367,18 @@ absl::Status UnsortedSegment(Converter& c) {
   const int ids = c.Rank(c.in(1));
   const ValueId inner =
       n.Emit("Slice", {ShapeOf(n, n.Raw(0)), c.Ints({ids}), c.Ints({kEnd}), c.Ints({0})});
-  const ValueId shape = n.Emit("Concat", {c.Ints({count.at(0)}), inner}, {{"axis", int64_t{0}}});
+  const ValueId shape = n.Emit("Concat", {c.Ints({count + 1}), inner}, {{"axis", int64_t{0}}});
   const ValueId start = n.Emit("Expand", {c.Scalar(dtype, first), shape});
-  const ValueId places = n.Emit("Unsqueeze", {n.Cast(n.Raw(1), DataType::kI64), c.Ints({-1})});
+  // What belongs to no segment goes into a row behind the last, which is dropped.
+  const ValueId given = n.Cast(n.Raw(1), DataType::kI64);
+  const ValueId none = n.Emit("Less", {given, c.Scalar(DataType::kI64, 0)});
+  const ValueId segments =
+      n.Emit("Where", {none, c.Scalar(DataType::kI64, static_cast<double>(count)), given});
+  const ValueId places = n.Emit("Unsqueeze", {segments, c.Ints({-1})});
   const char* reduction = minimum ? "min" : maximum ? "max" : first == 1 ? "mul" : "add";
-  return n.FinishRaw(
-      n.Emit("ScatterND", {start, places, n.Raw(0)}, {{"reduction", std::string(reduction)}}));
+  const ValueId rows =
+      n.Emit("ScatterND", {start, places, n.Raw(0)}, {{"reduction", std::string(reduction)}});
+  return n.FinishRaw(n.Emit("Slice", {rows, c.Ints({0}), c.Ints({count}), c.Ints({0})}));
 }
 
 absl::Status DynamicUpdateSlice(Converter& c) {
@@ -369,6 +387,10 @@ absl::Status DynamicUpdateSlice(Converter& c) {
   const Type& part = c.type(c.in(1));
   if (!whole.ranked || !whole.is_static() || !part.ranked || !part.is_static())
     return c.Unsupported("its sizes are known only at run time");
+  if (whole.rank() != part.rank())
+    return c.Error(
+        fmt::format("updates a tensor of rank {} by one of rank {}", whole.rank(), part.rank()));
+  constexpr int64_t kMostPlaces = int64_t{1} << 24;
   const auto rank = static_cast<int64_t>(whole.rank());
   std::vector<int64_t> shape, limits;
   int64_t count = 1;
@@ -376,8 +398,9 @@ absl::Status DynamicUpdateSlice(Converter& c) {
     shape.push_back(part.dims[static_cast<size_t>(i)].value());
     limits.push_back(whole.dims[static_cast<size_t>(i)].value() - shape.back());
     count *= shape.back();
+    if (count > kMostPlaces) break;
   }
-  if (count * rank > (int64_t{1} << 24)) return c.Unsupported("it updates more than 16 M places");
+  if (count * rank > kMostPlaces) return c.Unsupported("it updates more than 16 M places");
   // The place of each element of the update, from which the beginning is counted.
   std::vector<int64_t> places(static_cast<size_t>(count * rank));
   for (int64_t i = 0; i < count; ++i) {
@@ -462,7 +485,7 @@ absl::Status OneHot(Converter& c) {
   TfliteNode n(c);
   const auto single = [&](int input) { return n.Emit("Reshape", {n.Raw(input), c.Ints({1})}); };
   const ValueId values = n.Emit("Concat", {single(3), single(2)}, {{"axis", int64_t{0}}});
-  return n.FinishRaw(n.Emit("OneHot", {n.Raw(0), n.Raw(1), values}, {{"axis", n.Int("axis", -1)}}));
+  return n.FinishRaw(n.Emit("OneHot", {n.Raw(0), n.Raw(1), values}, {{"axis", n.Int("axis")}}));
 }
 
 absl::Status TopK(Converter& c) {
@@ -497,6 +520,7 @@ absl::Status MatrixDiag(Converter& c) {
   if (type.rank() == 0 || !type.dims.back().is_static())
     return c.Unsupported("the length of the diagonal is known only at run time");
   const int64_t size = type.dims.back().value();
+  if (size > kMaxDiagonal) return c.Unsupported(fmt::format("a diagonal of {} elements", size));
   const ValueId rows = n.Emit("Unsqueeze", {n.Raw(0), c.Ints({-2})});
   return n.FinishRaw(n.Emit("Where", {Diagonal(c, size, size), rows, c.Scalar(type.dtype, 0)}));
 }
@@ -509,6 +533,8 @@ absl::Status MatrixSetDiag(Converter& c) {
   if (rank < 2 || !type.dims[rank - 1].is_static() || !type.dims[rank - 2].is_static())
     return c.Unsupported("the sizes of the matrix are known only at run time");
   const int64_t rows = type.dims[rank - 2].value(), columns = type.dims[rank - 1].value();
+  if (rows > kMaxDiagonal || columns > kMaxDiagonal)
+    return c.Unsupported(fmt::format("a matrix of {} by {}", rows, columns));
   // Entry i of the diagonal stands in row i: broadcast along the shorter side.
   const ValueId values = n.Emit("Unsqueeze", {n.Raw(1), c.Ints({rows <= columns ? -1 : -2})});
   return n.FinishRaw(n.Emit("Where", {Diagonal(c, rows, columns), values, n.Raw(0)}));

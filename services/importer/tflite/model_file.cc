@@ -15,7 +15,7 @@ constexpr size_t kPiece = 1 << 20;
 constexpr size_t kIdentifierOffset = 4;
 constexpr std::string_view kIdentifier = "TFL3";
 // Offsets within a FlatBuffer have 31 bits; data of larger files lies behind that.
-constexpr size_t kMaxFlatBuffer = (size_t{1} << 31) - 1;
+constexpr size_t kMaxFlatBuffer = (size_t{1} << 31) - 2;
 // Tables that a file may have: 250,000 operators and their tensors, several tables each.
 constexpr uint32_t kMaxTables = 4'000'000;
 
@@ -119,6 +119,24 @@ tflite::BuiltinOperator BuiltinOf(const tflite::OperatorCode& code) {
 
 const tflite::OperatorCode& CodeOf(const tflite::Model& model, const tflite::Operator& op) {
   return *model.operator_codes()->Get(op.opcode_index());
+}
+
+// The numbers of a type that may be a zero point.
+std::pair<int64_t, int64_t> RangeOf(tflite::TensorType type) {
+  switch (type) {
+    case tflite::TensorType_INT4:
+      return {-8, 7};
+    case tflite::TensorType_INT8:
+      return {-128, 127};
+    case tflite::TensorType_UINT8:
+      return {0, 255};
+    case tflite::TensorType_INT16:
+      return {-32768, 32767};
+    case tflite::TensorType_UINT16:
+      return {0, 65535};
+    default:
+      return {INT32_MIN, INT32_MAX};
+  }
 }
 
 // The bytes of a tensor, in the file; empty for a tensor of the run.
@@ -302,17 +320,23 @@ absl::StatusOr<TensorScale> ScaleOf(const tflite::Tensor& tensor) {
   const uint32_t zeros = SizeOf(quantization->zero_point());
   if (zeros > 1 && zeros != scale.size())
     return InvalidArgument("has {} scales and {} zero points", scale.size(), zeros);
-  for (uint32_t i = 0; i < scale.size(); ++i)
+  const auto [low, high] = RangeOf(tensor.type());
+  for (uint32_t i = 0; i < scale.size(); ++i) {
     result.zero.push_back(zeros == 0 ? 0 : quantization->zero_point()->Get(zeros == 1 ? 0 : i));
+    if (result.zero.back() < low || result.zero.back() > high)
+      return InvalidArgument("has the zero point {}, its type has {} to {}", result.zero.back(),
+                             low, high);
+  }
   if (scale.size() == 1) return result;
   result.axis = quantization->quantized_dimension();
   const auto rank = static_cast<int64_t>(SizeOf(tensor.shape()));
   if (rank == 1) result.axis = 0;  // converters give a bias the axis of its weights
+  std::vector<int32_t> shape;
+  if (tensor.shape() != nullptr) shape.assign(tensor.shape()->begin(), tensor.shape()->end());
   if (result.axis < 0 || result.axis >= rank ||
-      tensor.shape()->Get(static_cast<uint32_t>(result.axis)) != static_cast<int32_t>(scale.size()))
+      shape[static_cast<size_t>(result.axis)] != static_cast<int32_t>(scale.size()))
     return InvalidArgument("has {} scales along axis {}, its shape is [{}]", scale.size(),
-                           result.axis,
-                           fmt::join(tensor.shape()->begin(), tensor.shape()->end(), ", "));
+                           result.axis, fmt::join(shape, ", "));
   return result;
 }
 

@@ -282,6 +282,10 @@ void TfliteReader::ReadOperator(const tflite::Operator& op, uint32_t index, Scop
   const std::string user = fmt::format("operator `{}` ({})", node.name, node.op);
   if (const absl::Status status = AddOptions(op, node); !status.ok())
     problems_.Add(Annotate(status, user));
+  const int64_t activation = node.Int("fused_activation_function", 0);
+  if (activation < 0 || activation > tflite::ActivationFunctionType_MAX)
+    problems_.Add(InvalidArgument("{}: its activation is {}, 0 to {} are known", user, activation,
+                                  static_cast<int>(tflite::ActivationFunctionType_MAX)));
   const auto add_scale = [&](const char* side, size_t i, int32_t tensor) {
     if (tensor < 0) return;
     absl::StatusOr<TensorScale> scale = ScaleOf(TensorOf(scope, tensor));

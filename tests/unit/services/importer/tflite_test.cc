@@ -380,6 +380,61 @@ TEST(Tflite, WrongScalesAreNamed) {
               HasSubstr("tensor `y`: has the scale -1, which is no positive number"));
 }
 
+TEST(Tflite, NumbersOutsideTheirRange) {
+  TfliteModel model = Sum();
+  model.graph().operators[0]->builtin_options.AsAddOptions()->fused_activation_function =
+      static_cast<tflite::ActivationFunctionType>(77);
+  EXPECT_THAT(ImportError(model),
+              HasSubstr("operator `y` (ADD): its activation is 77, 0 to 5 are known"));
+  TfliteModel steps;
+  const int x = steps.Input("x", kInt8, {2}, {{0.5f}, {300}});
+  const int y = steps.Tensor("y", kInt8, {2}, {{0.5f}, {0}});
+  steps.Op(tflite::BuiltinOperator_RELU, {x}, {y});
+  steps.Outputs({y});
+  EXPECT_THAT(ImportError(steps),
+              HasSubstr("input `x`: has the zero point 300, its type has -128 to 127"));
+  steps.graph().tensors[0]->shape.clear();
+  steps.graph().tensors[0]->quantization->scale = {1, 2};
+  steps.graph().tensors[0]->quantization->zero_point.clear();
+  EXPECT_THAT(ImportError(steps),
+              HasSubstr("input `x`: has 2 scales along axis 0, its shape is []"));
+}
+
+// Sizes that only claims make large take no memory; constants without elements are no numbers.
+TEST(Tflite, ArgumentsThatDoNotFit) {
+  TfliteModel diagonal;
+  const int x = diagonal.Input("x", kFloat, {1 << 30}), y = diagonal.Tensor("y", kFloat, {1, 1});
+  diagonal.Op(tflite::BuiltinOperator_MATRIX_DIAG, {x}, {y});
+  diagonal.Outputs({y});
+  EXPECT_THAT(ImportError(diagonal), HasSubstr("a diagonal of 1073741824 elements"));
+  TfliteModel split;
+  const int z = split.Input("z", kFloat, {4}), part = split.Tensor("part", kFloat, {2});
+  split.Op(tflite::BuiltinOperator_SPLIT, {split.Constant("axis", I32({2}, {0, 0})), z}, {part});
+  split.Outputs({part});
+  EXPECT_THAT(ImportError(split), HasSubstr("the axis has 2 elements, one is wanted"));
+}
+
+TEST(Tflite, SegmentsDropWhatHasNone) {
+  TfliteModel model;
+  const int x = model.Input("x", kFloat, {4}), y = model.Tensor("y", kFloat, {2});
+  const int ids = model.Constant("ids", I32({4}, {1, -1, 0, 1}));
+  const int count = model.Constant("count", I32({}, {2}));
+  model.Op(tflite::BuiltinOperator_UNSORTED_SEGMENT_SUM, {x, ids, count}, {y});
+  model.Outputs({y});
+  EXPECT_EQ(Floats(Results(model, {F32({4}, {1, 2, 3, 4})})[0]), (std::vector<float>{3, 5}));
+}
+
+// An axis that is not set is the first one: the schema's default.
+TEST(Tflite, OneHotAlongTheFirstAxis) {
+  TfliteModel model;
+  const int x = model.Input("x", kInt32, {2}), y = model.Tensor("y", kFloat, {3, 2});
+  const int depth = model.Constant("depth", I32({}, {3}));
+  const int on = model.Constant("on", F32({}, {5})), off = model.Constant("off", F32({}, {1}));
+  model.Op(tflite::BuiltinOperator_ONE_HOT, {x, depth, on, off}, {y}, tflite::OneHotOptionsT());
+  model.Outputs({y});
+  EXPECT_EQ(Floats(Results(model, {I32({2}, {2, 0})})[0]), (std::vector<float>{1, 5, 1, 1, 5, 1}));
+}
+
 TEST(Tflite, ATensorThatNobodyComputes) {
   TfliteModel model = Sum();
   const int ghost = model.Tensor("ghost", kFloat, {2});
