@@ -6,12 +6,14 @@ import numpy as np
 
 GENERATORS = {}  # operator -> (function that fills a Case, modes, whether a float model says what ranges its outputs have)
 
-# What the operator computes in. q8, qu8 and q16 are quantized activations (q16 with 8-bit weights), hybrid is float with 8-bit weights,
-# f16w float with 16-bit weights; the others say the type of plain tensors.
-MODES = {"f32": "FLOAT32", "f64": "FLOAT64", "f16": "FLOAT16", "q8": "INT8", "qu8": "UINT8", "q16": "INT16", "hybrid": "FLOAT32",
-         "f16w": "FLOAT32", "i8": "INT8", "i16": "INT16", "i32": "INT32", "i64": "INT64", "u8": "UINT8", "u16": "UINT16", "u32": "UINT32",
+# What the operator computes in. q8, qu8 and q16 are quantized activations (q16 with 8-bit weights), hybrid is float with 8-bit weights:
+# there LiteRT rounds activations to 8 bits and quench does not, so that LiteRT's float kernel with the same weights says what is right;
+# f16w float with 16-bit weights, q8w4 and hybrid4 are q8 and hybrid with weights of four bits; the others say the type of plain tensors.
+MODES = {"f32": "FLOAT32", "f64": "FLOAT64", "f16": "FLOAT16", "q8": "INT8", "qu8": "UINT8", "q16": "INT16", "q8w4": "INT8",
+         "hybrid": "FLOAT32", "hybrid4": "FLOAT32", "f16w": "FLOAT32", "i8": "INT8", "i16": "INT16", "i32": "INT32", "i64": "INT64", "u8": "UINT8", "u16": "UINT16", "u32": "UINT32",
          "bool": "BOOL"}
-QUANTIZED = ("q8", "qu8", "q16")
+QUANTIZED = ("q8", "qu8", "q16", "q8w4")
+HYBRID = ("hybrid", "hybrid4")
 NUMPY = {"FLOAT32": np.float32, "FLOAT64": np.float64, "FLOAT16": np.float16, "INT8": np.int8, "INT16": np.int16, "INT32": np.int32,
          "INT64": np.int64, "UINT8": np.uint8, "UINT16": np.uint16, "UINT32": np.uint32, "UINT64": np.uint64, "BOOL": np.bool_}
 SMALL_INTEGERS = 20
@@ -43,10 +45,11 @@ def short(scale):
 
 class Case:
     """Draws options and inputs, and collects the model's tensors and operators. A quantized case is filled twice with the same seed:
-    as a float model, whose outputs give the `ranges` for the quantized one."""
+    as a float model, whose outputs give the `ranges` for the quantized one. With `exact`, 8-bit weights of a float model are floats of
+    the same value."""
 
-    def __init__(self, operator, mode, seed, ranges=None):
-        self.operator, self.mode, self.ranges = operator, mode, ranges
+    def __init__(self, operator, mode, seed, ranges=None, exact=False):
+        self.operator, self.mode, self.ranges, self.exact = operator, mode, ranges, exact
         self.rng = np.random.default_rng(zlib.crc32(seed.encode()))
         self.scales = np.random.default_rng(zlib.crc32(seed.encode()) + 1)  # apart, so that both models draw the same values
         self.tensors, self.operators, self.inputs, self.outputs, self.feeds = [], [], [], [], {}
@@ -181,7 +184,7 @@ class Case:
         if self.mode == "f16w":
             half = self.plain_constant(real, "FLOAT16")
             return self.add("DEQUANTIZE", [half], ["FLOAT32"])[0]
-        if not self.quantized and self.mode != "hybrid":
+        if not self.quantized and self.mode not in HYBRID:
             return self.plain_constant(real, self.kind)
         if self.mode == "qu8":
             scale = short((high - low) / 255)
@@ -191,9 +194,16 @@ class Case:
             return place
         others = tuple(a for a in range(len(shape)) if a != axis)
         most = np.abs(real).max(axis=others) if each else np.abs(real).max()
-        scales = np.float32(np.maximum(most, 1e-2) / 127)
+        bits4 = self.mode in ("q8w4", "hybrid4")
+        largest = 7 if bits4 else 127
+        scales = np.float32(np.maximum(most, 1e-2) / largest)
         along = scales.reshape([-1 if a == axis else 1 for a in range(len(shape))]) if each else scales
-        place = self.plain_constant(self.encode(real, "INT8", along, 0).clip(-127, 127), "INT8")
+        encoded = self.encode(real, "INT8", along, 0).clip(-largest, largest)
+        if self.exact:
+            return self.plain_constant(np.float32(encoded) * along, "FLOAT32")
+        place = self.plain_constant(encoded, "INT8")
+        if bits4:
+            self.tensors[place]["type"] = "INT4"
         scales = numbers(np.atleast_1d(scales))
         self.tensors[place] |= {"scale": scales, "zero_point": [0] * len(scales)} | ({"axis": axis} if each else {})
         return place

@@ -27,6 +27,7 @@ SKIPPED = 77
 OF_LARGEST = 1e-4
 STEPS = {True: 1, False: 2}  # whether the file has one operator -> how far integers may be off
 CLASSES = 2000  # an output of more numbers has no winner
+TELLING = 16  # zeros in so many outputs come from a kernel that does nothing
 HERE = pathlib.Path(__file__).resolve().parent
 LETTERS = {"f32": "FLOAT32", "f64": "FLOAT64", "f16": "FLOAT16", "i8": "INT8", "i16": "INT16", "i32": "INT32", "i64": "INT64",
            "u8": "UINT8", "u16": "UINT16", "u32": "UINT32", "u64": "UINT64", "bool": "BOOL"}
@@ -86,7 +87,7 @@ def from_litert(file, given=None):
         inputs.append((array.ravel().tolist(), list(array.shape), litert.KINDS[kind]))
     machine.invoke()
     outputs = [machine.get_tensor(d["index"]) for d in machine.get_output_details()]
-    if not any(np.any(o) for o in outputs):
+    if not any(np.any(o) for o in outputs) and sum(o.size for o in outputs) >= TELLING:
         raise ValueError("nothing but zeros")
     return inputs, [(a.ravel().tolist(), list(a.shape), litert.KINDS[a.dtype]) for a in outputs]
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .case import ACTIVATIONS, generator
+from .case import ACTIVATIONS, HYBRID, generator
 
 NOTHING = -1  # an input that is left out
 
@@ -20,7 +20,7 @@ def window(c, dilated=True):
     return fields, kernel, image
 
 
-WEIGHTED = "f32 q8 qu8 q16 hybrid f16w"
+WEIGHTED = "f32 q8 qu8 q16 q8w4 hybrid hybrid4 f16w"
 
 
 @generator("CONV_2D", modes=WEIGHTED)
@@ -33,7 +33,7 @@ def conv(c):
     c.finish([x, w, c.bias(filters, x, w)], ("Conv2DOptions", fields))
 
 
-@generator("DEPTHWISE_CONV_2D", modes=WEIGHTED)
+@generator("DEPTHWISE_CONV_2D", modes="f32 q8 qu8 q16 q8w4 hybrid f16w")
 def depthwise(c):
     fields, kernel, image = window(c)
     channels, multiplier = c.integer(1, 5), c.integer(1, 2)
@@ -84,7 +84,7 @@ def fully_connected(c):
     depth, units = c.integer(1, 8), c.integer(1, 6)
     shape = [*c.shape(1, 2, 3), depth]
     fields = {"fused_activation_function": c.pick(*ACTIVATIONS), "keep_num_dims": c.chance(0.5)}
-    if c.mode == "hybrid":
+    if c.mode in HYBRID:
         fields["asymmetric_quantize_inputs"] = c.chance(0.5)
     x = c.input(shape)
     w = c.weights([units, depth], 0)

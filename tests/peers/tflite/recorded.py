@@ -3,7 +3,7 @@
 Usage: python3 -m tflite.recorded --quench build/debug/bin/quench [PATTERN]
 (from tests/peers; needs flatc and the standard library)
 
-The cases are in tests/cases/tflite, a file for each operator. With QUENCH_UPDATE_GOLDENS=1 they are drawn anew, which takes LiteRT: of
+The cases are in tests/cases/tflite, a file for each operator. With QUENCH_UPDATE_GOLDENS=1 those of PATTERN are drawn anew, which takes LiteRT: of
 each operator and mode the shortest of a few cases, of those that quench passes. What it does not pass, the label peer-formats tells.
 """
 
@@ -28,13 +28,13 @@ def text_of(case):
     return json.dumps(case, separators=(",", ":"))
 
 
-def record(quench, flatc, jobs):
+def record(quench, flatc, jobs, pattern):
     try:
         from . import draw
     except ImportError as problem:
         print(f"tests/cases/tflite stays as it is: no LiteRT to ask: {problem}")
         return
-    operators = sorted(draw.GENERATORS)
+    operators = [o for o in sorted(draw.GENERATORS) if pattern.lower() in o.lower()]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         drawn = list(pool.map(lambda o: draw.draw(o, (), SEED, DRAWN, flatc)[0], operators))
     cases = [case for of_operator in drawn for case in of_operator]
@@ -64,7 +64,7 @@ def main():
     parser.add_argument("pattern", nargs="?", default=os.environ.get("QUENCH_TEST_PATTERN", ""))
     args = parser.parse_args()
     if os.environ.get("QUENCH_UPDATE_GOLDENS") == "1":
-        record(args.quench, args.flatc, args.jobs)
+        record(args.quench, args.flatc, args.jobs, args.pattern)
     files = [f for f in sorted(CASES.glob("*.json")) if args.pattern.lower() in f.stem.lower()]
     if not files:
         print(f"skipped: no operator matches `{args.pattern}`")
