@@ -21,7 +21,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 CASES = HERE.parents[1] / "cases" / "tflite"
 SEED, DRAWN = "recorded", 6  # cases of a mode of which the shortest is kept
 LEAST_VALUES = 4  # of an output: shorter ones say little
-LEFT_OUT = ("i64", "i16", "i8", "u8", "u16", "u32", "f64")  # modes of which one is recorded where the operator has no other
+LEFT_OUT = ("i64", "i16", "i8", "u8", "u16", "u32", "f64", "bool")  # modes of which one is recorded where the operator has no other
 
 
 def text_of(case):
