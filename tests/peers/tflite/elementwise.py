@@ -124,8 +124,11 @@ COMPARISONS = {"EQUAL": "EqualOptions", "NOT_EQUAL": "NotEqualOptions", "LESS": 
 
 @generator(*COMPARISONS, modes="f32 i32 i64 q8 qu8")
 def comparison(c):
+    """Both sides have one scale: with two, it is rounding that says which of nearly equal numbers is the larger one."""
     shape = c.shape()
-    c.finish([c.input(shape), c.operand(c.broadcast(shape))], (COMPARISONS[c.operator], {}), kinds=["BOOL"])
+    scale = c.activation_scale(-3, 3) if c.quantized else None
+    other = c.broadcast(shape)
+    c.finish([c.input(shape, scale=scale), c.input(other, scale=scale) if c.chance(0.6) else c.constant(other)], (COMPARISONS[c.operator], {}), kinds=["BOOL"])
 
 
 @generator("LOGICAL_AND", "LOGICAL_OR", modes="bool")
@@ -163,7 +166,7 @@ def select(c):
 
 @generator("SELECT_V2", modes="f32 i32 i64 bool q8 qu8 q16")
 def select_v2(c):
-    shape = c.shape()
+    shape = [*c.shape(1, 3), 2]
     condition = c.plain_input(c.rng.integers(0, 2, c.broadcast(shape)), "BOOL")
     scale = c.activation_scale(-3, 3) if c.quantized else None
     branches = [c.input(shape, scale=scale), c.input(c.broadcast(shape), scale=scale)]
