@@ -38,7 +38,8 @@ class Converter {
   // What the model itself says of output i: of its type often only the element type.
   virtual const Type& declared(int output) const = 0;
 
-  // Of kNone: a type of which nothing is known, and no constant.
+  // Of kNone: a type of which nothing is known, and no constant. The reference holds until a value is
+  // added.
   virtual const Type& type(ValueId id) const = 0;
   virtual const Tensor* constant(ValueId id) const = 0;
   // Rank of a value, -1 while unknown.

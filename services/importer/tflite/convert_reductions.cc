@@ -90,7 +90,7 @@ absl::Status Svdf(Converter& c) {
   TfliteNode n(c);
   const int64_t rank = n.Int("rank", 1);
   if (!c.has(4)) return c.Error("input 4 (its state) is missing");
-  const Type& memory = c.type(c.in(2));
+  const Type memory = c.type(c.in(2));
   if (!memory.ranked || memory.rank() != 2 || !memory.is_static() || rank <= 0)
     return c.Error("its weights in time are no matrix of known sizes");
   const int64_t filters = memory.dims[0].value(), steps = memory.dims[1].value();
@@ -145,7 +145,7 @@ absl::Status SequenceLstm(Converter& c) {
     return c.Unsupported("an activation other than tanh");
   if (!c.has(kWeights) || !c.has(kPeepholes + 2) != !c.has(kPeepholes + 1))
     return c.Unsupported("an input gate that is coupled to the forget gate");
-  const Type& cell = c.type(c.in(kCellState));
+  const Type cell = c.type(c.in(kCellState));
   if (!cell.ranked || cell.rank() != 2 || !cell.dims[1].is_static())
     return c.Error("its cell state has no known width");
   const int64_t hidden = cell.dims[1].value();

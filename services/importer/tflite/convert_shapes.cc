@@ -383,8 +383,8 @@ absl::Status UnsortedSegment(Converter& c) {
 
 absl::Status DynamicUpdateSlice(Converter& c) {
   TfliteNode n(c);
-  const Type& whole = c.type(c.in(0));
-  const Type& part = c.type(c.in(1));
+  const Type whole = c.type(c.in(0));
+  const Type part = c.type(c.in(1));
   if (!whole.ranked || !whole.is_static() || !part.ranked || !part.is_static())
     return c.Unsupported("its sizes are known only at run time");
   if (whole.rank() != part.rank())
@@ -516,7 +516,7 @@ absl::Status Where(Converter& c) {
 absl::Status MatrixDiag(Converter& c) {
   TfliteNode n(c);
   QUENCH_RETURN_IF_ERROR(c.RequireRank(0));
-  const Type& type = c.type(c.in(0));
+  const Type type = c.type(c.in(0));
   if (type.rank() == 0 || !type.dims.back().is_static())
     return c.Unsupported("the length of the diagonal is known only at run time");
   const int64_t size = type.dims.back().value();
@@ -528,7 +528,7 @@ absl::Status MatrixDiag(Converter& c) {
 absl::Status MatrixSetDiag(Converter& c) {
   TfliteNode n(c);
   QUENCH_RETURN_IF_ERROR(c.RequireRank(0));
-  const Type& type = c.type(c.in(0));
+  const Type type = c.type(c.in(0));
   const size_t rank = type.dims.size();
   if (rank < 2 || !type.dims[rank - 1].is_static() || !type.dims[rank - 2].is_static())
     return c.Unsupported("the sizes of the matrix are known only at run time");
@@ -557,7 +557,7 @@ absl::StatusOr<Blocks> BlocksOf(const TfliteNode& n) {
   QUENCH_RETURN_IF_ERROR(c.RequireRank(0));
   QUENCH_ASSIGN_OR_RETURN(blocks.sizes, n.RequireInts(1, "the size of blocks"));
   QUENCH_ASSIGN_OR_RETURN(const std::vector<int64_t> edges, n.RequireInts(2, "the edges"));
-  const Type& type = c.type(c.in(0));
+  const Type type = c.type(c.in(0));
   if (edges.size() != 2 * blocks.sizes.size() || type.dims.size() < blocks.sizes.size() + 1)
     return c.Error("its blocks and edges do not fit its input");
   for (size_t i = 1; i < type.dims.size(); ++i) {

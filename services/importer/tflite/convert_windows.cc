@@ -93,8 +93,8 @@ absl::Status ConvolveTransposed(Converter& c, int spatial,
   QUENCH_ASSIGN_OR_RETURN(const std::string auto_pad, AutoPad(n));
   Attributes attributes = {{"strides", strides}, {"dilations", dilations}};
   const std::optional<std::vector<int64_t>> size = n.KnownInts(0);
-  const Type& x = c.type(c.in(2));
-  const Type& w = c.type(c.in(1));
+  const Type x = c.type(c.in(2));
+  const Type w = c.type(c.in(1));
   std::vector<int64_t> begins, ends, extra;
   // Weights are [H, W] after their first axis in 2-D, from their first in 3-D.
   const size_t first = spatial == 2 ? 1 : 0;
