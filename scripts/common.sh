@@ -11,7 +11,8 @@ build_packages=(
 test_packages=(
   libgtest-dev libonnx-testdata openssl python3 python3-venv python3-yaml prometheus
   clang-19 libclang-rt-19-dev clang-format-19 clang-tidy-22
-  qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-gnueabihf libc6-dev-armhf-cross)
+  qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-gnueabihf libc6-dev-armhf-cross
+  gcc-arm-linux-gnueabi libc6-dev-armel-cross gcc-i686-linux-gnu libc6-dev-i386-cross age)
 
 missing_packages() {
   local package

@@ -51,4 +51,6 @@ std::string BuildId() {
   return id;
 }
 
+std::string SourceRevision() { return QUENCH_REVISION; }
+
 }  // namespace quench

@@ -9,4 +9,7 @@ namespace quench {
 // for the same build; "" when it was linked without one.
 std::string BuildId();
 
+// The commit that the build was configured at, the same in all programs of a build; "" unknown.
+std::string SourceRevision();
+
 }  // namespace quench

@@ -23,8 +23,8 @@ extern "C" {
 #define QUENCH_ABI_VERSION 1u
 #define QUENCH_MODEL_MAGIC 0x31484351u /* "QCH1", little endian */
 
-/* CPU features a variant may require; quench_variant.cpu_features. Bits 0..31 are x86-64's, 32..63
- * the Arms'. */
+/* CPU features a variant may require; quench_variant.cpu_features. Bits 0..31 are x86's, 32..63 the
+ * Arms'. */
 #define QUENCH_CPU_SSE42 (UINT64_C(1) << 0)
 #define QUENCH_CPU_AVX (UINT64_C(1) << 1)
 #define QUENCH_CPU_AVX2 (UINT64_C(1) << 2)
@@ -37,10 +37,21 @@ extern "C" {
 #define QUENCH_CPU_AVX512VL (UINT64_C(1) << 9)
 #define QUENCH_CPU_AVX512CD (UINT64_C(1) << 10)
 #define QUENCH_CPU_AVX512VNNI (UINT64_C(1) << 11)
+#define QUENCH_CPU_SSE2 (UINT64_C(1) << 12)
+#define QUENCH_CPU_SSE3 (UINT64_C(1) << 13)
+#define QUENCH_CPU_SSSE3 (UINT64_C(1) << 14)
+#define QUENCH_CPU_SSE41 (UINT64_C(1) << 15)
+#define QUENCH_CPU_POPCNT (UINT64_C(1) << 16)
+#define QUENCH_CPU_LZCNT (UINT64_C(1) << 17)
+#define QUENCH_CPU_BMI (UINT64_C(1) << 18)
+#define QUENCH_CPU_AVXVNNI (UINT64_C(1) << 19)
 #define QUENCH_CPU_NEON (UINT64_C(1) << 32)
 #define QUENCH_CPU_VFPV4 (UINT64_C(1) << 33)
 #define QUENCH_CPU_DOTPROD (UINT64_C(1) << 34)
 #define QUENCH_CPU_FP16 (UINT64_C(1) << 35)
+#define QUENCH_CPU_I8MM (UINT64_C(1) << 36)
+#define QUENCH_CPU_SVE (UINT64_C(1) << 37)
+#define QUENCH_CPU_HWDIV_ARM (UINT64_C(1) << 38)
 
 /* Codes of plan and run. */
 #define QUENCH_CODE_OK 0
@@ -169,6 +180,7 @@ typedef struct quench_variant {
 #define QUENCH_MACHINE_X86_64 1u
 #define QUENCH_MACHINE_AARCH64 2u
 #define QUENCH_MACHINE_ARMV7 3u
+#define QUENCH_MACHINE_X86 4u /* of 32 bits */
 
 typedef struct quench_model {
   uint32_t size;
@@ -184,11 +196,28 @@ typedef struct quench_model {
   const quench_tensor_info* const* outputs;
   const quench_symbol_info* const* symbols;
   const quench_variant* const* variants; /* weakest first */
+  /* Readers check `size` before they use what follows. */
+  uint32_t num_cores; /* threads of a session that asks for no number; 0: one */
+  uint32_t num_labels;
+  const char* const* labels;     /* names of classes, by index; NULL: none given */
+  const char* preprocessing;     /* JSON that was given to the compiler; NULL: none */
+  const char* target;            /* as --target takes it; of the strongest variant */
+  const char* producer_revision; /* of the producer's source; "" unknown */
+  const char* source_digest;     /* sha256 of the model file: 64 hex digits; "" unknown */
 } quench_model;
+
+/* One model of those that register themselves: archives for targets with `system-lib`. */
+typedef struct quench_registration {
+  const quench_model* model;
+  struct quench_registration* next; /* the registry's */
+} quench_registration;
 
 /* NULL when the library's ABI version is above max_abi_version. */
 typedef const quench_model* (*quench_model_query_fn)(uint32_t max_abi_version);
 #define QUENCH_MODEL_QUERY_NAME "quench_model_query"
+
+/* Of libquench_rt, called by such an archive before main. The entry is the archive's own. */
+void quench_rt_register(quench_registration* entry);
 
 #ifdef __cplusplus
 }

@@ -7,13 +7,13 @@
 
 #include "common/runtime/rt_internal.h"
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
 #elif defined(__aarch64__) || defined(__arm__)
 #include <sys/auxv.h>
 #endif
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(__i386__)
 
 static uint64_t bit(uint32_t word, int index, uint64_t feature) {
   return (word >> index) & 1u ? feature : 0;
@@ -29,13 +29,23 @@ static uint64_t saved_state(void) {
 uint64_t quench_rt_cpu_features(void) {
   uint32_t a, b, c, d;
   if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
-  uint64_t features = bit(c, 20, QUENCH_CPU_SSE42);
+  uint64_t features = bit(d, 26, QUENCH_CPU_SSE2) | bit(c, 0, QUENCH_CPU_SSE3) |
+                      bit(c, 9, QUENCH_CPU_SSSE3) | bit(c, 19, QUENCH_CPU_SSE41) |
+                      bit(c, 20, QUENCH_CPU_SSE42) | bit(c, 23, QUENCH_CPU_POPCNT);
+  uint32_t a1, b1, c1, d1;
+  if (__get_cpuid(0x80000001u, &a1, &b1, &c1, &d1)) features |= bit(c1, 5, QUENCH_CPU_LZCNT);
   const uint64_t state = (c >> 27) & 1u ? saved_state() : 0;
   const int ymm = (state & 0x6) == 0x6, zmm = (state & 0xe6) == 0xe6;
-  if (!ymm) return features;
-  features |= bit(c, 28, QUENCH_CPU_AVX) | bit(c, 12, QUENCH_CPU_FMA) | bit(c, 29, QUENCH_CPU_F16C);
+  if (ymm) {
+    features |=
+        bit(c, 28, QUENCH_CPU_AVX) | bit(c, 12, QUENCH_CPU_FMA) | bit(c, 29, QUENCH_CPU_F16C);
+  }
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return features;
-  features |= bit(b, 5, QUENCH_CPU_AVX2) | bit(b, 8, QUENCH_CPU_BMI2);
+  features |= bit(b, 3, QUENCH_CPU_BMI) | bit(b, 8, QUENCH_CPU_BMI2);
+  if (!ymm) return features;
+  features |= bit(b, 5, QUENCH_CPU_AVX2);
+  if (a >= 1 && __get_cpuid_count(7, 1, &a1, &b1, &c1, &d1))
+    features |= bit(a1, 4, QUENCH_CPU_AVXVNNI);
   if (!zmm) return features;
   return features | bit(b, 16, QUENCH_CPU_AVX512F) | bit(b, 17, QUENCH_CPU_AVX512DQ) |
          bit(b, 28, QUENCH_CPU_AVX512CD) | bit(b, 30, QUENCH_CPU_AVX512BW) |
@@ -44,24 +54,29 @@ uint64_t quench_rt_cpu_features(void) {
 
 #elif defined(__aarch64__)
 
-/* Bits of AT_HWCAP as the Linux ABI documents them (asimd 1, asimdhp 10, asimddp 20). */
+/* Bits of AT_HWCAP as the Linux ABI documents them (asimd 1, asimdhp 10, asimddp 20, sve 22), and
+ * of AT_HWCAP2 (i8mm 13). */
 uint64_t quench_rt_cpu_features(void) {
   const unsigned long caps = getauxval(AT_HWCAP);
   uint64_t features = 0;
   if (caps & (1ul << 1)) features |= QUENCH_CPU_NEON;
   if (caps & (1ul << 10)) features |= QUENCH_CPU_FP16;
   if (caps & (1ul << 20)) features |= QUENCH_CPU_DOTPROD;
+  if (caps & (1ul << 22)) features |= QUENCH_CPU_SVE;
+  if (getauxval(AT_HWCAP2) & (1ul << 13)) features |= QUENCH_CPU_I8MM;
   return features;
 }
 
 #elif defined(__arm__)
 
-/* Bits of AT_HWCAP as the Linux ABI documents them (neon 12, vfpv4 16). */
+/* Bits of AT_HWCAP as the Linux ABI documents them (neon 12, vfpv4 16, idiva 17, asimddp 24). */
 uint64_t quench_rt_cpu_features(void) {
   const unsigned long caps = getauxval(AT_HWCAP);
   uint64_t features = 0;
   if (caps & (1ul << 12)) features |= QUENCH_CPU_NEON;
   if (caps & (1ul << 16)) features |= QUENCH_CPU_VFPV4;
+  if (caps & (1ul << 17)) features |= QUENCH_CPU_HWDIV_ARM;
+  if (caps & (1ul << 24)) features |= QUENCH_CPU_DOTPROD;
   return features;
 }
 
@@ -76,7 +91,11 @@ void quench_rt_cpu_feature_names(uint64_t features, char* text, size_t size) {
     uint64_t bit;
     const char* name;
   } kNames[] = {
-      {QUENCH_CPU_SSE42, "sse4.2"},      {QUENCH_CPU_AVX, "avx"},
+      {QUENCH_CPU_SSE2, "sse2"},         {QUENCH_CPU_SSE3, "sse3"},
+      {QUENCH_CPU_SSSE3, "ssse3"},       {QUENCH_CPU_SSE41, "sse4.1"},
+      {QUENCH_CPU_SSE42, "sse4.2"},      {QUENCH_CPU_POPCNT, "popcnt"},
+      {QUENCH_CPU_LZCNT, "lzcnt"},       {QUENCH_CPU_BMI, "bmi"},
+      {QUENCH_CPU_AVXVNNI, "avxvnni"},   {QUENCH_CPU_AVX, "avx"},
       {QUENCH_CPU_AVX2, "avx2"},         {QUENCH_CPU_FMA, "fma"},
       {QUENCH_CPU_F16C, "f16c"},         {QUENCH_CPU_BMI2, "bmi2"},
       {QUENCH_CPU_AVX512F, "avx512f"},   {QUENCH_CPU_AVX512BW, "avx512bw"},
@@ -84,6 +103,8 @@ void quench_rt_cpu_feature_names(uint64_t features, char* text, size_t size) {
       {QUENCH_CPU_AVX512CD, "avx512cd"}, {QUENCH_CPU_AVX512VNNI, "avx512vnni"},
       {QUENCH_CPU_NEON, "neon"},         {QUENCH_CPU_VFPV4, "vfpv4"},
       {QUENCH_CPU_DOTPROD, "dotprod"},   {QUENCH_CPU_FP16, "fp16"},
+      {QUENCH_CPU_I8MM, "i8mm"},         {QUENCH_CPU_SVE, "sve"},
+      {QUENCH_CPU_HWDIV_ARM, "hwdiv"},
   };
   if (size == 0) return;
   text[0] = '\0';

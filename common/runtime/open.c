@@ -4,6 +4,8 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +30,9 @@ typedef Elf32_Sym Sym;
 #if defined(__x86_64__)
 #define THIS_MACHINE EM_X86_64
 #define THIS_MODEL_MACHINE QUENCH_MACHINE_X86_64
+#elif defined(__i386__)
+#define THIS_MACHINE EM_386
+#define THIS_MODEL_MACHINE QUENCH_MACHINE_X86
 #elif defined(__aarch64__)
 #define THIS_MACHINE EM_AARCH64
 #define THIS_MODEL_MACHINE QUENCH_MACHINE_AARCH64
@@ -122,6 +127,9 @@ static const quench_variant* best_variant(const quench_model* model, uint64_t fe
   return NULL;
 }
 
+/* Of the first version of the struct: what follows is looked at behind QUENCH_RT_HAS. */
+static const size_t kFirstModelSize = offsetof(quench_model, num_cores);
+
 static int tensors_fit(const quench_tensor_info* const* tensors, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     if (tensors[i]->rank < 0 || tensors[i]->rank > QUENCH_RT_MAX_RANK) return 0;
@@ -130,16 +138,15 @@ static int tensors_fit(const quench_tensor_info* const* tensors, uint32_t count)
 }
 
 /* Takes `library` over, also on failure. */
-static int adopt(quench_model_query_fn query, void* library, const char* name,
-                 quench_rt_model** out, quench_rt_error* error) {
-  const quench_model* model = query(QUENCH_ABI_VERSION);
+static int adopt(const quench_model* model, void* library, const char* name, quench_rt_model** out,
+                 quench_rt_error* error) {
   int code = QUENCH_RT_OK;
   const quench_variant* variant = NULL;
   if (model == NULL) {
     code = quench_rt_fail(error, QUENCH_RT_ABI,
                           "`%s` needs a newer runtime: this one knows ABI versions up to %u", name,
                           QUENCH_ABI_VERSION);
-  } else if (model->magic != QUENCH_MODEL_MAGIC || model->size < sizeof *model ||
+  } else if (model->magic != QUENCH_MODEL_MAGIC || model->size < kFirstModelSize ||
              model->machine != THIS_MODEL_MACHINE || model->num_variants == 0 ||
              !tensors_fit(model->inputs, model->num_inputs) ||
              !tensors_fit(model->outputs, model->num_outputs)) {
@@ -179,7 +186,7 @@ static int load(const char* path, const char* name, quench_rt_model** out, quenc
     dlclose(library);
     return quench_rt_fail(error, QUENCH_RT_NOT_A_MODEL, "`%s` is not a model library", name);
   }
-  return adopt(query, library, name, out, error);
+  return adopt(query(QUENCH_ABI_VERSION), library, name, out, error);
 }
 
 int quench_rt_open_file(const char* path, quench_rt_model** model, quench_rt_error* error) {
@@ -254,7 +261,48 @@ int quench_rt_open_memory(const void* data, size_t size, quench_rt_model** model
 int quench_rt_open_linked(quench_model_query_fn query, quench_rt_model** model,
                           quench_rt_error* error) {
   *model = NULL;
-  return adopt(query, NULL, "linked model", model, error);
+  return adopt(query(QUENCH_ABI_VERSION), NULL, "linked model", model, error);
+}
+
+static _Atomic(quench_registration*) registered;
+
+void quench_rt_register(quench_registration* entry) {
+  entry->next = atomic_load(&registered);
+  while (!atomic_compare_exchange_weak(&registered, &entry->next, entry)) {
+  }
+}
+
+int quench_rt_open_registered(const char* name, quench_rt_model** model, quench_rt_error* error) {
+  *model = NULL;
+  char names[512] = "";
+  size_t used = 0;
+  const quench_registration* found = NULL;
+  for (const quench_registration* each = atomic_load(&registered); each != NULL;
+       each = each->next) {
+    const quench_model* candidate = each->model;
+    /* An ABI that is not known says nothing that could be read. */
+    if (candidate->magic != QUENCH_MODEL_MAGIC || candidate->abi_version > QUENCH_ABI_VERSION)
+      continue;
+    const int matches = strcmp(candidate->name, name) == 0 || strcmp(candidate->uuid, name) == 0;
+    if (matches && found != NULL) {
+      return quench_rt_fail(error, QUENCH_RT_INVALID,
+                            "two registered models are called `%s`: open them by UUID, `%s` and "
+                            "`%s`",
+                            name, found->model->uuid, candidate->uuid);
+    }
+    if (matches) found = each;
+    const int n =
+        snprintf(names + used, sizeof names - used, "%s`%s`", used ? ", " : "", candidate->name);
+    if (n > 0 && (size_t)n < sizeof names - used) used += (size_t)n;
+  }
+  if (found == NULL) {
+    names[used] = '\0';
+    return quench_rt_fail(error, QUENCH_RT_INVALID,
+                          used == 0 ? "no model is called `%s`: none is registered%s"
+                                    : "no model is called `%s`, those registered are %s",
+                          name, names);
+  }
+  return adopt(found->model, NULL, name, model, error);
 }
 
 void quench_rt_close(quench_rt_model* model) {

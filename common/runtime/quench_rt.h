@@ -60,6 +60,8 @@ int quench_rt_open_memory(const void* data, size_t size, quench_rt_model** model
 /* A model that is linked into the program (model.o, model.a). */
 int quench_rt_open_linked(quench_model_query_fn query, quench_rt_model** model,
                           quench_rt_error* error);
+/* A model that registered itself (model.a of a target with `system-lib`), by its name or UUID. */
+int quench_rt_open_registered(const char* name, quench_rt_model** model, quench_rt_error* error);
 void quench_rt_close(quench_rt_model* model);
 
 const quench_model* quench_rt_describe(const quench_rt_model* model);
@@ -78,7 +80,7 @@ int64_t quench_rt_dtype_bytes(int32_t dtype, int64_t count);
 
 typedef struct quench_rt_options {
   uint32_t size;        /* sizeof(quench_rt_options) */
-  uint32_t num_threads; /* 0 means 1; at most 1024 */
+  uint32_t num_threads; /* 0: the target's num-cores, or 1; at most 1024 */
   /* The caller's threads instead of the session's own; see quench_host.parallel_for. NULL: own. */
   int32_t (*parallel_for)(void* user, quench_task task, void* arg, int64_t count, int64_t grain);
   void* user;

@@ -181,6 +181,8 @@ int quench_rt_session_create(quench_rt_model* model, const quench_rt_options* op
   memset(&chosen, 0, sizeof chosen);
   if (options != NULL)
     memcpy(&chosen, options, options->size < sizeof chosen ? options->size : sizeof chosen);
+  if (chosen.num_threads == 0 && QUENCH_RT_HAS(model->model, num_cores))
+    chosen.num_threads = model->model->num_cores;
   if (chosen.num_threads == 0) chosen.num_threads = 1;
   if (chosen.num_threads > 1024) {
     return quench_rt_fail(error, QUENCH_RT_INVALID, "num_threads is %u, at most 1024 are possible",

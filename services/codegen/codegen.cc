@@ -1,6 +1,7 @@
 #include "services/codegen/codegen.h"
 
 #include <fcntl.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <future>
 #include <memory>
 
+#include "common/base/build_id.h"
 #include "common/base/files.h"
 #include "common/base/library_sizes.h"
 #include "common/base/status.h"
@@ -65,15 +67,16 @@ absl::Status CheckInterface(const Graph& graph) {
 }
 
 // Version 8 (RFC 9562: custom) from what decides the bytes.
-std::string DerivedUuid(const std::string& fingerprint, const CompileOptions& options,
-                        const std::vector<Target>& targets) {
-  std::string text = fmt::format("{} {} {} {} {} {}", kProducer, fingerprint, options.opt_level,
-                                 options.channel_layout, static_cast<int>(options.emit),
-                                 options.taps != Taps::kNone);
+std::string DerivedUuid(const std::string& fingerprint, const CompileOptions& options, Emit emit,
+                        const ResolvedTarget& resolved) {
+  std::string text =
+      fmt::format("{} {} {} {} {} {}", kProducer, fingerprint, options.opt_level,
+                  options.channel_layout, static_cast<int>(emit), options.taps != Taps::kNone);
   if (options.taps == Taps::kRunningCode) text += " running-code";
   for (const std::string& pass : options.passes.disabled) text += " no-" + pass;
-  for (const Target& target : targets)
+  for (const Target& target : resolved.variants)
     text += fmt::format(" {} {} {}", target.triple, target.cpu, target.features);
+  text += " " + ToString(resolved.spec);
   std::string digits = Sha256Hex(text).substr(0, 32);
   digits[12] = '8';
   digits[16] = "89ab"[(digits[16] <= '9' ? digits[16] - '0' : digits[16] - 'a' + 10) & 3];
@@ -140,9 +143,11 @@ class Compiler {
     QUENCH_RETURN_IF_ERROR(VerifyGraph(source_));
     QUENCH_RETURN_IF_ERROR(CheckInterface(source_));
     QUENCH_RETURN_IF_ERROR(Refine());
-    QUENCH_ASSIGN_OR_RETURN(const std::vector<Target> targets,
-                            ResolveTarget(options_.target, options_.host));
-    QUENCH_RETURN_IF_ERROR(Identify(targets));
+    QUENCH_ASSIGN_OR_RETURN(emit_, WhatToEmit(options_));
+    QUENCH_ASSIGN_OR_RETURN(resolved_,
+                            Resolve(options_.target, options_.host_target, options_.caller));
+    const std::vector<Target>& targets = resolved_.variants;
+    QUENCH_RETURN_IF_ERROR(Identify());
     QUENCH_ASSIGN_OR_RETURN(
         folder_, TempDir::Create(library.has_parent_path() ? library.parent_path() : "."));
     QUENCH_RETURN_IF_ERROR(BuildVariants(targets));
@@ -150,21 +155,31 @@ class Compiler {
     QUENCH_RETURN_IF_ERROR(EmitObjects(offsets));
     QUENCH_RETURN_IF_ERROR(Link(targets[0], library));
     QUENCH_RETURN_IF_ERROR(Publish(library, header));
-    FillReport(targets);
+    FillReport();
     report_.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return std::move(report_);
   }
 
  private:
-  absl::Status Identify(const std::vector<Target>& targets) {
+  absl::Status Identify() {
     fingerprint_ = Fingerprint(source_);
-    if (options_.uuid.empty()) {
-      report_.uuid = DerivedUuid(fingerprint_, options_, targets);
-      return absl::OkStatus();
+    const std::string derived = DerivedUuid(fingerprint_, options_, emit_, resolved_);
+    // Archives that register themselves meet others in one program.
+    if (resolved_.spec.system_lib) {
+      link_prefix_ = "quench_" + derived + "_";
+      std::replace(link_prefix_.begin(), link_prefix_.end(), '-', '_');
     }
-    QUENCH_ASSIGN_OR_RETURN(report_.uuid, NormalUuid(options_.uuid));
+    report_.uuid = derived;
+    if (!options_.uuid.empty()) {
+      QUENCH_ASSIGN_OR_RETURN(report_.uuid, NormalUuid(options_.uuid));
+    }
     return absl::OkStatus();
+  }
+
+  std::string SourceDigest() const {
+    const auto found = source_.metadata.find("source_sha256");
+    return found == source_.metadata.end() ? "" : found->second;
   }
 
   // Passes know more than the importer did: sizes that were for the run to tell may be fixed by
@@ -185,9 +200,10 @@ class Compiler {
                       WithOwnSymbols(graph),
                       nullptr,
                       {},
-                      fmt::format("quench_variant_{}", variants_.size())};
-      QUENCH_ASSIGN_OR_RETURN(variant.module,
-                              ModuleBuilder::Create(target, fmt::format("v{}", variants_.size())));
+                      fmt::format("{}quench_variant_{}", link_prefix_, variants_.size())};
+      QUENCH_ASSIGN_OR_RETURN(
+          variant.module,
+          ModuleBuilder::Create(target, fmt::format("v{}", variants_.size()), link_prefix_));
       QUENCH_ASSIGN_OR_RETURN(variant.built, BuildProgram(variant.graph, target, options_,
                                                           *variant.module, weights_, context_));
       variant.weights_end = weights_.entries().size();
@@ -200,7 +216,8 @@ class Compiler {
 
   absl::StatusOr<std::vector<uint64_t>> PackWeights(const Target& target) {
     objects_.push_back(folder_->path() / "weights.o");
-    QUENCH_ASSIGN_OR_RETURN(const auto writer, WeightsWriter::Create(objects_.back(), target));
+    QUENCH_ASSIGN_OR_RETURN(const auto writer,
+                            WeightsWriter::Create(objects_.back(), target, link_prefix_));
     QUENCH_ASSIGN_OR_RETURN(std::vector<uint64_t> offsets,
                             WriteWeights(weights_, *writer, context_));
     report_.weight_bytes = static_cast<int64_t>(writer->size());
@@ -219,7 +236,18 @@ class Compiler {
   // Machine code of each variant on a thread of its own: their LLVM contexts share nothing.
   absl::Status EmitObjects(const std::vector<uint64_t>& offsets) {
     context_.Report({"machine code", "", 0, static_cast<int64_t>(variants_.size())});
-    ModelTables model{&graph_, graph_.symbols->size(), report_.uuid, fingerprint_, kProducer, {}};
+    ModelTables model{.graph = &graph_,
+                      .num_symbols = graph_.symbols->size(),
+                      .uuid = report_.uuid,
+                      .fingerprint = fingerprint_,
+                      .producer = kProducer,
+                      .variants = {},
+                      .num_cores = resolved_.spec.num_cores,
+                      .labels = options_.labels,
+                      .preprocessing = options_.preprocessing,
+                      .target = ToString(resolved_.spec),
+                      .producer_revision = SourceRevision(),
+                      .source_digest = SourceDigest()};
     for (const Variant& variant : variants_) model.variants.push_back(variant.symbol);
     for (Variant& variant : variants_) {
       QUENCH_RETURN_IF_ERROR(EmitVariant(*variant.module, variant.built.program, variant.target,
@@ -234,7 +262,7 @@ class Compiler {
     QUENCH_RETURN_IF_ERROR(AddObject(variants_[0].module->Finish(), "v0.o"));
     for (size_t i = 0; i < running.size(); ++i)
       QUENCH_RETURN_IF_ERROR(AddObject(running[i].get(), fmt::format("v{}.o", i + 1)));
-    if (options_.emit != Emit::kSharedLibrary)
+    if (emit_ != Emit::kSharedLibrary)
       return context_.Check();  // the program it goes into has a C library
     QUENCH_ASSIGN_OR_RETURN(const auto memory, ModuleBuilder::Create(variants_[0].target, "m"));
     QUENCH_RETURN_IF_ERROR(EmitMemoryFunctions(*memory));
@@ -254,16 +282,16 @@ class Compiler {
   absl::Status Link(const Target& target, const std::filesystem::path& library) {
     context_.Report({"link", library.filename().string(), 0, 1});
     linked_ = folder_->path() / "linked";
-    if (options_.emit == Emit::kSharedLibrary) {
+    if (emit_ == Emit::kSharedLibrary) {
       QUENCH_RETURN_IF_ERROR(LinkShared(target, objects_, library.filename().string(), linked_));
       return MeasureParts(linked_);
     }
     const std::filesystem::path object =
-        options_.emit == Emit::kObject ? linked_ : folder_->path() / "model.o";
+        emit_ == Emit::kObject ? linked_ : folder_->path() / "model.o";
     QUENCH_RETURN_IF_ERROR(LinkRelocatable(target, objects_, object));
     QUENCH_RETURN_IF_ERROR(MeasureParts(object));
-    if (options_.emit == Emit::kObject) return absl::OkStatus();
-    return WriteArchive(object, "model.o", QUENCH_MODEL_QUERY_NAME, linked_);
+    if (emit_ == Emit::kObject) return absl::OkStatus();
+    return WriteArchive(object, "model.o", ModelSymbol(link_prefix_), linked_);
   }
 
   absl::Status MeasureParts(const std::filesystem::path& elf) {
@@ -277,8 +305,11 @@ class Compiler {
   absl::Status Publish(const std::filesystem::path& library, const std::filesystem::path& header) {
     QUENCH_RETURN_IF_ERROR(context_.Check());
     QUENCH_RETURN_IF_ERROR(Flush(linked_));
-    QUENCH_RETURN_IF_ERROR(WriteFileAtomically(
-        header, ModelHeader(graph_, library.filename().string(), report_.uuid, kProducer)));
+    QUENCH_RETURN_IF_ERROR(
+        WriteFileAtomically(header, ModelHeader(graph_, {.library = library.filename().string(),
+                                                         .uuid = report_.uuid,
+                                                         .producer = kProducer,
+                                                         .registers = resolved_.spec.system_lib})));
     std::error_code error;
     std::filesystem::rename(linked_, library, error);
     if (!error) return absl::OkStatus();
@@ -296,12 +327,16 @@ class Compiler {
     return result == 0 ? absl::OkStatus() : ErrnoStatus(reason, "flush", path);
   }
 
-  void FillReport(const std::vector<Target>& targets) {
+  void FillReport() {
     const Variant& best = variants_.back();
-    report_.target =
-        fmt::format("{} ({}, {}{})", options_.target, best.target.triple, best.target.cpu,
-                    best.target.features.empty() ? "" : " " + best.target.features);
-    for (const Target& target : targets) report_.variants.push_back(target.name);
+    const TargetSpec& spec = resolved_.spec;
+    report_.target = fmt::format("{} ({}, {}{}{})",
+                                 IsTargetSpec(options_.target) ? best.target.name : options_.target,
+                                 best.target.triple, best.target.cpu, spec.mattr.empty() ? "" : " ",
+                                 fmt::join(spec.mattr, ","));
+    report_.target_string = ToString(spec);
+    report_.unused_features = resolved_.unused;
+    for (const Target& target : resolved_.variants) report_.variants.push_back(target.name);
     report_.kernels = best.built.reports;
     if (options_.opt_level >= 2) NameSlowNests(report_.kernels);
     if (options_.passes.float16)
@@ -315,7 +350,10 @@ class Compiler {
   const CompileOptions& options_;
   const StepContext& context_;
   CompileReport report_;
+  ResolvedTarget resolved_;
+  Emit emit_ = Emit::kSharedLibrary;
   std::string fingerprint_;
+  std::string link_prefix_;
   std::optional<TempDir> folder_;
   WeightTable weights_;
   std::vector<Variant> variants_;
@@ -332,18 +370,39 @@ absl::StatusOr<CompileReport> Compile(const Graph& graph, const CompileOptions& 
   return Compiler(graph, options, context).Run(library, header);
 }
 
-std::vector<TargetInfo> ListTargets() {
+absl::StatusOr<Emit> WhatToEmit(const CompileOptions& options) {
+  QUENCH_ASSIGN_OR_RETURN(const ResolvedTarget resolved,
+                          Resolve(options.target, options.host_target, options.caller));
+  const bool registers = resolved.spec.system_lib;
+  if (options.emit == Emit::kByTarget) return registers ? Emit::kArchive : Emit::kSharedLibrary;
+  if (registers && options.emit != Emit::kArchive)
+    return InvalidArgument("target has system-lib, which is a static archive, and `emit` is not");
+  return options.emit;
+}
+
+absl::StatusOr<std::vector<TargetInfo>> ListTargets(const std::string& kind) {
+  if (kind == "cuda")
+    return Unsupported("there is no code for GPUs yet; kinds are x86, arm, android and all");
+  const auto name_of = [](TagKind each) {
+    return each == TagKind::kX86 ? "x86" : each == TagKind::kArm ? "arm" : "android";
+  };
+  if (kind != "all" && kind != "x86" && kind != "arm" && kind != "android")
+    return InvalidArgument("kind is `{}`, it must be x86, arm, android, cuda or all", kind);
+  std::vector<TargetName> names = TargetNames();
+  for (TargetName& tag : TagNames()) names.push_back(std::move(tag));
   std::vector<TargetInfo> all;
-  for (const TargetName& name : TargetNames()) {
-    TargetInfo info{name.name, "", {}, name.description};
-    const absl::StatusOr<std::vector<Target>> variants = ResolveTarget(name.name, std::nullopt);
-    if (!variants.ok()) {  // host, where nothing fits
-      info.description = MessageOf(variants.status());
+  for (TargetName& name : names) {
+    if (kind != "all" && kind != name_of(name.kind)) continue;
+    TargetInfo info{name.name, name_of(name.kind), "", {}, name.strings, name.description};
+    const absl::StatusOr<ResolvedTarget> resolved = Resolve(name.name, "", std::nullopt);
+    if (!resolved.ok()) {  // host, where nothing fits
+      info.description = MessageOf(resolved.status());
     } else {
-      info.triple = variants->front().triple;
-      for (const Target& variant : *variants) {
-        info.variants.push_back(variant.name + ": cpu " + variant.cpu +
-                                (variant.features.empty() ? "" : " " + variant.features));
+      info.triple = resolved->variants.front().triple;
+      if (info.strings.empty()) info.strings = {ToString(resolved->spec)};
+      for (const Target& variant : resolved->variants) {
+        info.variants.push_back(
+            fmt::format("{}: cpu {} {}", variant.name, variant.cpu, variant.features));
       }
     }
     all.push_back(std::move(info));

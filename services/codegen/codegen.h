@@ -22,17 +22,25 @@ namespace quench::codegen {
 // without taps too.
 enum class Taps { kNone, kModelValues, kRunningCode };
 
-enum class Emit { kSharedLibrary, kObject, kArchive };
+// kByTarget: an archive with `system-lib`, else a shared library.
+enum class Emit { kByTarget, kSharedLibrary, kObject, kArchive };
 
 struct CompileOptions {
-  std::string target = "host";  // see ListTargets
-  std::optional<HostCpu> host;  // what `host` means; absent: this machine
+  // A name of ListTargets, a target string or JSON (targets/spec.h).
+  std::string target = "host";
+  // Who loads the library, in the same words; "" is the target itself.
+  std::string host_target;
+  // Whose CPU `host`, and whose triple a string without one, means; absent: this machine's.
+  std::optional<HostCpu> caller;
   // 0 reference nests, 1 scheduled nests, 2 micro-kernels, 3 fusion and layout choice
   int opt_level = 3;
   // "", "first" or "last": layout of 4-D+ activations at level 3 is free if ""
   std::string channel_layout;
+  // Recorded in the library: names of classes by index, and how inputs are prepared, a JSON text.
+  std::vector<std::string> labels;
+  std::string preprocessing;
   std::string uuid;  // "" derives one from the fingerprint and the options (deterministic)
-  Emit emit = Emit::kSharedLibrary;
+  Emit emit = Emit::kByTarget;
   Taps taps = Taps::kNone;  // else a tap build: on_tensor after every value
   // For the passes that codegen runs itself; their opt_level and keep_values follow from the above.
   passes::PassOptions passes;
@@ -60,7 +68,10 @@ struct VariantWeights {
 
 struct CompileReport {
   std::string uuid;
-  std::string target;  // resolved: triple, cpu, features
+  std::string target;         // resolved: triple, CPU, features
+  std::string target_string;  // resolved, in the form that --target takes
+  // Features asked for that no generated code uses, with their signs.
+  std::vector<std::string> unused_features;
   std::vector<std::string> variants;
   std::vector<KernelReport> kernels;
   int64_t arena_bytes = 0;  // at typical sizes
@@ -80,12 +91,19 @@ absl::StatusOr<CompileReport> Compile(const Graph& graph, const CompileOptions& 
                                       const std::filesystem::path& header,
                                       const StepContext& context = {});
 
+// What `options` make: an archive where `system-lib` asks for one. INVALID_ARGUMENT when that and
+// `emit` contradict each other, or the target does not resolve.
+absl::StatusOr<Emit> WhatToEmit(const CompileOptions& options);
+
 struct TargetInfo {
-  std::string name;  // "host", "x86-64", "x86-64-v3", "aarch64", "armv7", ...
+  std::string name;  // "host", "x86-64", "aarch64", "raspberry-pi/5", ...
+  std::string kind;  // "x86", "arm", "android"
   std::string triple;
-  std::vector<std::string> variants;  // each with cpu and features
+  std::vector<std::string> variants;  // each with its CPU and features
+  std::vector<std::string> strings;   // a target string for each variant
   std::string description;
 };
-std::vector<TargetInfo> ListTargets();
+// `kind` as in TargetInfo, or "all", "cuda"; INVALID_ARGUMENT for others.
+absl::StatusOr<std::vector<TargetInfo>> ListTargets(const std::string& kind = "all");
 
 }  // namespace quench::codegen

@@ -51,14 +51,22 @@ void AddTensors(const Graph& graph, const std::string& kind, const std::vector<V
 
 }  // namespace
 
-std::string ModelHeader(const Graph& graph, const std::string& library, const std::string& uuid,
-                        const std::string& producer) {
+std::string ModelHeader(const Graph& graph, const HeaderFacts& facts) {
+  const std::string open =
+      facts.registers
+          ? " *   quench_rt_open_registered(MODEL_NAME, &model, &error);   linked whole into the "
+            "program:\n"
+            " *                                                    -Wl,--whole-archive " +
+                Plain(facts.library) + " -Wl,--no-whole-archive\n"
+          : fmt::format(
+                " *   quench_rt_open_file(\"{}\", &model, &error);          a shared library, or\n"
+                " *   quench_rt_open_linked(quench_model_query, &model, &error);  an object linked "
+                "into the program\n",
+                Plain(facts.library));
   std::string text = fmt::format(
-      "/* {0}: a model compiled by {1}. Run it with libquench_rt:\n"
+      "/* {}: a model compiled by {}. Run it with libquench_rt:\n"
       " *\n"
-      " *   quench_rt_open_file(\"{0}\", &model, &error);          a shared library, or\n"
-      " *   quench_rt_open_linked(quench_model_query, &model, &error);  an object linked into the "
-      "program\n"
+      "{}"
       " *   quench_rt_session_create(model, NULL, &session, &error);\n"
       " *   quench_rt_set_input(session, MODEL_INPUT_..., &tensor, &error);\n"
       " *   quench_rt_run(session, &error);\n"
@@ -66,14 +74,17 @@ std::string ModelHeader(const Graph& graph, const std::string& library, const st
       " *\n"
       " * Tensors are dense and row-major. Names in brackets are sizes that the inputs decide. */\n"
       "#ifndef QUENCH_MODEL_H_\n#define QUENCH_MODEL_H_\n\n#include <stdint.h>\n\n"
-      "#define MODEL_NAME \"{2}\"\n#define MODEL_UUID \"{3}\"\n\n",
-      Plain(library), producer, Plain(graph.name), uuid);
+      "#define MODEL_NAME \"{}\"\n#define MODEL_UUID \"{}\"\n\n",
+      Plain(facts.library), facts.producer, open, Plain(graph.name), facts.uuid);
   AddTensors(graph, "INPUT", graph.inputs, text);
   AddTensors(graph, "OUTPUT", graph.outputs, text);
-  text +=
-      "#ifdef __cplusplus\nextern \"C\" {\n#endif\nstruct quench_model;\n"
-      "const struct quench_model* quench_model_query(uint32_t max_abi_version);\n"
-      "#ifdef __cplusplus\n}\n#endif\n#endif /* QUENCH_MODEL_H_ */\n";
+  if (!facts.registers) {
+    text +=
+        "#ifdef __cplusplus\nextern \"C\" {\n#endif\nstruct quench_model;\n"
+        "const struct quench_model* quench_model_query(uint32_t max_abi_version);\n"
+        "#ifdef __cplusplus\n}\n#endif\n";
+  }
+  text += "#endif /* QUENCH_MODEL_H_ */\n";
   return text;
 }
 

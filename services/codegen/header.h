@@ -7,9 +7,14 @@
 
 namespace quench::codegen {
 
+struct HeaderFacts {
+  std::string library;  // its file's name
+  std::string uuid;
+  std::string producer;
+  bool registers = false;  // a static library that registers its model
+};
 // Names, shapes and types of inputs and outputs as comments and constants, and how to run the
 // model.
-std::string ModelHeader(const Graph& graph, const std::string& library, const std::string& uuid,
-                        const std::string& producer);
+std::string ModelHeader(const Graph& graph, const HeaderFacts& facts);
 
 }  // namespace quench::codegen

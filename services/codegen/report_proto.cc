@@ -6,6 +6,9 @@ v1::CompileReport ToProto(const CompileReport& report) {
   v1::CompileReport message;
   message.set_uuid(report.uuid);
   message.set_target(report.target);
+  message.set_target_string(report.target_string);
+  message.mutable_unused_features()->Assign(report.unused_features.begin(),
+                                            report.unused_features.end());
   message.mutable_variants()->Assign(report.variants.begin(), report.variants.end());
   for (const KernelReport& kernel : report.kernels) {
     v1::KernelReport* out = message.add_kernels();
@@ -41,6 +44,8 @@ CompileReport FromProto(const v1::CompileReport& message) {
   CompileReport report;
   report.uuid = message.uuid();
   report.target = message.target();
+  report.target_string = message.target_string();
+  report.unused_features = {message.unused_features().begin(), message.unused_features().end()};
   report.variants = {message.variants().begin(), message.variants().end()};
   for (const v1::KernelReport& kernel : message.kernels()) {
     report.kernels.push_back({kernel.node(), kernel.op(), kernel.kernel(), kernel.runner_up(),

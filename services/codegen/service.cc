@@ -6,6 +6,7 @@
 #include "services/codegen/codegen.h"
 #include "services/codegen/package.h"
 #include "services/codegen/report_proto.h"
+#include "services/codegen/targets/target.h"
 
 namespace quench::codegen {
 namespace {
@@ -21,16 +22,20 @@ absl::StatusOr<CompileOptions> OptionsOf(const pb::CompileRequest& request) {
   const pb::CompileOptions& asked = request.options();
   options.target = request.target().name();
   if (options.target.empty()) return FieldError("target.name", "missing; ListTargets has them");
-  if (options.target == "host") {
-    if (!request.target().has_host()) {
-      return FieldError("target.host",
-                        "missing: `host` is the caller's CPU, which must be described");
-    }
-    const pb::Cpu& cpu = request.target().host();
-    options.host = HostCpu{cpu.machine(), {cpu.features().begin(), cpu.features().end()}};
-  } else if (request.target().has_host()) {
-    return FieldError("target.host", fmt::format("given with target `{}`, is for `host` only",
+  options.host_target = request.target().host_target();
+  const bool needs_caller = NeedsCaller(options.target) || NeedsCaller(options.host_target);
+  if (needs_caller && !request.target().has_host()) {
+    return FieldError("target.host",
+                      "missing: `host`, or a string without a triple, is about the caller's CPU, "
+                      "which must be described");
+  }
+  if (!needs_caller && request.target().has_host()) {
+    return FieldError("target.host", fmt::format("given with target `{}`, which says all itself",
                                                  options.target.substr(0, 64)));
+  }
+  if (needs_caller) {
+    const pb::Cpu& cpu = request.target().host();
+    options.caller = HostCpu{cpu.machine(), {cpu.features().begin(), cpu.features().end()}};
   }
   if (asked.has_opt_level()) options.opt_level = asked.opt_level();
   switch (asked.channel_layout()) {
@@ -48,7 +53,9 @@ absl::StatusOr<CompileOptions> OptionsOf(const pb::CompileRequest& request) {
   }
   switch (asked.emit()) {
     case pb::EMIT_UNSPECIFIED:
+      break;
     case pb::EMIT_SHARED_LIBRARY:
+      options.emit = Emit::kSharedLibrary;
       break;
     case pb::EMIT_OBJECT:
       options.emit = Emit::kObject;
@@ -92,7 +99,8 @@ absl::StatusOr<pb::CompileResult> CompileStep(const pb::CompileRequest& request,
   QUENCH_ASSIGN_OR_RETURN(const CompileOptions options, OptionsOf(request));
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,
                           steps::LoadModule(request.module(), "module", place.blobs));
-  const std::filesystem::path library = place.scratch / LibraryName(options.emit);
+  QUENCH_ASSIGN_OR_RETURN(const Emit emit, WhatToEmit(options));
+  const std::filesystem::path library = place.scratch / LibraryName(emit);
   const std::filesystem::path header = place.scratch / "model.h";
   QUENCH_ASSIGN_OR_RETURN(const CompileReport report,
                           Compile(graph, options, library, header, context));
@@ -145,15 +153,19 @@ absl::StatusOr<pb::PackageResult> PackageStep(const pb::PackageRequest& request,
   return result;
 }
 
-absl::StatusOr<pb::ListTargetsResponse> ListTargetsCall(const pb::ListTargetsRequest&,
+absl::StatusOr<pb::ListTargetsResponse> ListTargetsCall(const pb::ListTargetsRequest& request,
                                                         const StepContext&) {
   pb::ListTargetsResponse response;
-  for (const TargetInfo& target : ListTargets()) {
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<TargetInfo> targets,
+                          ListTargets(request.kind().empty() ? "all" : request.kind()));
+  for (const TargetInfo& target : targets) {
     pb::TargetInfo* out = response.add_targets();
     out->set_name(target.name);
     out->set_triple(target.triple);
     out->mutable_variants()->Assign(target.variants.begin(), target.variants.end());
     out->set_description(target.description);
+    out->set_kind(target.kind);
+    out->mutable_strings()->Assign(target.strings.begin(), target.strings.end());
   }
   return response;
 }

@@ -124,21 +124,34 @@ void CheckUuid(const v1::CompileChoice& choice, const std::string& path, int cel
   }
 }
 
+// What the steps of a target are called by.
+std::string LabelOf(const codegen::v1::Target& target) {
+  return target.label().empty() ? target.name() : target.label();
+}
+
 void CheckTargets(const v1::CompileBatch& batch, const std::string& path, Violations* violations) {
   if (batch.targets().empty()) violations->Add(path, "is empty, a batch needs at least one target");
   std::set<std::string> names;
   for (int i = 0; i < batch.targets_size(); ++i) {
     const codegen::v1::Target& target = batch.targets(i);
     const std::string at = fmt::format("{}[{}]", path, i);
-    if (!IsStepName(target.name(), true)) {
-      violations->Add(at + ".name", fmt::format("is `{}`, must be a name of ListTargets or `host`",
-                                                target.name()));
-    } else if (!names.insert(target.name()).second) {
-      violations->Add(at + ".name", fmt::format("is `{}`, as another one's: names must be unique",
-                                                target.name()));
+    const std::string label = LabelOf(target);
+    if (target.name().empty()) violations->Add(at + ".name", "is missing");
+    if (!target.label().empty() && !IsStepName(target.label(), true)) {
+      violations->Add(
+          at + ".label",
+          fmt::format("is `{}`, must be letters, digits, `.`, `_`, `-` and `/`", target.label()));
+    } else if (!IsStepName(label, true)) {
+      violations->Add(at + ".name",
+                      fmt::format("is `{}`, must be a name of ListTargets, or have a `label` that "
+                                  "names its steps",
+                                  target.name().substr(0, 100)));
+    } else if (!names.insert(label).second) {
+      violations->Add(at + ".name",
+                      fmt::format("is `{}`, as another one's: names must be unique", label));
     }
-    if ((target.name() == "host") != target.has_host()) {
-      violations->Add(at + ".host", "goes with the name `host`, and that with it");
+    if (target.name() == "host" && !target.has_host()) {
+      violations->Add(at + ".host", "is missing, and the name is `host`");
     }
   }
 }
@@ -149,6 +162,7 @@ void AddCompile(const v1::CompileChoice& choice, const codegen::v1::Target& targ
   v1::StepSpec* spec = list->Add(compile);
   codegen::v1::CompileRequest* request = spec->mutable_compile();
   *request->mutable_target() = target;
+  request->mutable_target()->clear_label();
   *request->mutable_options() = choice.compile_options();
   request->mutable_options()->clear_passes();
   if (choice.has_passes()) *request->mutable_options()->mutable_passes() = choice.passes();
@@ -285,7 +299,7 @@ void AddCells(const v1::CompileBatch& batch, const v1::BatchModel& model, StepWr
         choice.has_quantize() ? QuantizeSteps(choice, prefix, transform, list).Write() : transform;
     for (const codegen::v1::Target& target : batch.targets()) {
       if (list->full()) return;
-      AddCompile(choice, target, prefix + "/" + target.name(), module, list);
+      AddCompile(choice, target, prefix + "/" + LabelOf(target), module, list);
     }
   }
 }

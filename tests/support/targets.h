@@ -16,6 +16,7 @@ inline std::optional<Target> ForeignShape() {
     Target target = ResolveTarget(name)->back();
     if (target.machine != host.machine || target.name == host.name) continue;
     target.name += " in " + host.name;
+    target.baseline = host.baseline;
     target.cpu = host.cpu;
     target.features = host.features;
     target.required_features = host.required_features;

@@ -14,14 +14,15 @@
 #include "services/cli/model_source.h"
 #include "services/cli/quantization.h"
 #include "services/cli/remote.h"
+#include "services/codegen/targets/target.h"
 #include "services/quantizer/statistics_file.h"
 
 namespace quench::cli {
 
 std::string LibraryName(codegen::Emit emit) {
-  return emit == codegen::Emit::kSharedLibrary ? "model.so"
-         : emit == codegen::Emit::kObject      ? "model.o"
-                                               : "model.a";
+  return emit == codegen::Emit::kObject    ? "model.o"
+         : emit == codegen::Emit::kArchive ? "model.a"
+                                           : "model.so";
 }
 
 namespace {
@@ -32,6 +33,8 @@ constexpr char kCompileExamples[] = R"(Examples:
   quench compile resnet50.onnx                               out in ./compile_output, for this machine
   quench compile bert.onnx --dim seq=1..512 --output bert    any sequence length up to 512 from one library
   quench compile yolo.onnx --target aarch64 --batch 1        for a 64-bit Arm CPU
+  quench compile m.onnx --target raspberry-pi/5              for a board that `quench targets` lists
+  quench compile m.onnx --target "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1 -num-cores=8"
   quench compile m.onnx --target x86-64 --force              v2, v3 and v4 variants in one library
   quench compile m.onnx --no-freeze fc.weight                  that weight is an input of the library (all: every parameter)
   quench compile m.onnx --export-ir --export-metadata        also model.ir.txt and metadata.json
@@ -48,7 +51,7 @@ struct CompileArgs {
   std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   codegen::CompileOptions codegen;
   std::string output = "./compile_output";
-  std::string emit = "so";
+  std::string emit;
   std::string stop_after;
   // Not quantized when `quantize` is empty.
   std::string quantize;
@@ -104,6 +107,7 @@ std::string Metadata(const CompileArgs& args, const Made& made) {
                              {"fingerprint", Fingerprint(graph)},
                              {"structure_hash", StructureHash(graph)},
                              {"target", report.target},
+                             {"target_string", report.target_string},
                              {"variants", report.variants},
                              {"opt_level", args.codegen.opt_level},
                              {"inputs", TypesToJson(graph, graph.inputs)},
@@ -183,6 +187,12 @@ void PrintSummary(const CompileArgs& args, const codegen::CompileReport& report)
              megabytes(report.code_bytes), megabytes(report.rest_bytes));
   fmt::print("  arena    {:.2f} MB (lower bound {:.2f} MB)\n  uuid     {}\n",
              megabytes(report.arena_bytes), megabytes(report.arena_lower_bound), report.uuid);
+}
+
+void PrintUnusedFeatures(const codegen::CompileReport& report) {
+  if (report.unused_features.empty()) return;
+  fmt::print("  unused   {}: no generated code has instructions of them\n",
+             fmt::join(report.unused_features, ", "));
 }
 
 void PrintKeptFloat32(const codegen::CompileReport& report) {
@@ -318,6 +328,30 @@ absl::StatusOr<QuantizeJob> JobOf(const CompileArgs& args) {
   return job;
 }
 
+// What --target and --host say; a name, or else a file, is no target string.
+absl::StatusOr<std::string> TargetText(const std::string& given) {
+  constexpr uint64_t kMostBytes = 16 << 10;
+  std::error_code error;
+  if (given.empty() || codegen::IsTargetSpec(given) || codegen::IsTargetName(given) ||
+      !fs::is_regular_file(given, error)) {
+    return given;
+  }
+  if (fs::file_size(given, error) > kMostBytes || error)
+    return InvalidArgument("target file `{}` is larger than {} bytes", given, kMostBytes);
+  return ReadFile(given);
+}
+
+absl::Status ResolveTargets(CompileArgs& args) {
+  QUENCH_ASSIGN_OR_RETURN(args.codegen.target, TargetText(args.codegen.target));
+  QUENCH_ASSIGN_OR_RETURN(args.codegen.host_target, TargetText(args.codegen.host_target));
+  args.codegen.emit = args.emit == "so"    ? codegen::Emit::kSharedLibrary
+                      : args.emit == "obj" ? codegen::Emit::kObject
+                      : args.emit == "a"   ? codegen::Emit::kArchive
+                                           : codegen::Emit::kByTarget;
+  QUENCH_ASSIGN_OR_RETURN(args.codegen.emit, codegen::WhatToEmit(args.codegen));
+  return absl::OkStatus();
+}
+
 absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
   if (args.codegen.opt_level == 4) {
     return Unsupported(
@@ -353,6 +387,7 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
   QUENCH_RETURN_IF_ERROR(context.Check());
   QUENCH_RETURN_IF_ERROR(Publish(std::move(folder), args.output));
   PrintSummary(args, *made.report);
+  PrintUnusedFeatures(*made.report);
   if (made.quantized) PrintLayers(*made.quantized);
   PrintKeptFloat32(*made.report);
   PrintSlow(*made.report);
@@ -369,8 +404,12 @@ Action DeclareCompile(const Options& options) {
   AddPassFlags(options, args->model, passes::CodegenSwitches());
   options.Add("--output,-o", args->output, "Folder for model.so and model.h",
               "DIR (default ./compile_output)");
-  options.Add("--target", args->codegen.target, "CPU to compile for; `quench targets` lists them",
+  options.Add("--target", args->codegen.target,
+              "CPU to compile for: a name that `quench targets` lists, a target string (`llvm "
+              "-mtriple=... -mcpu=... -mattr=...`), JSON of the same keys, or a file of it",
               "T (default host)");
+  options.Add("--host", args->codegen.host_target,
+              "Who loads the library, in the same words: refused where that could not run it", "T");
   options
       .Add("--opt-level", args->codegen.opt_level,
            "0 reference nests, 1 scheduled nests, 2 micro-kernels, 3 fusion and layout choice",
@@ -384,7 +423,7 @@ Action DeclareCompile(const Options& options) {
               "UUID to stamp (default: derived from model and options)", "U");
   options
       .Add("--emit", args->emit, "Shared library, object or static archive",
-           "so|obj|a (default so)")
+           "so|obj|a (default so, with system-lib a)")
       .OneOf({"so", "obj", "a"});
   options.Flag("--export-ir", args->export_ir, "Also write model.ir.txt");
   options.Flag("--export-metadata", args->export_metadata, "Also write metadata.json");
@@ -394,7 +433,7 @@ Action DeclareCompile(const Options& options) {
   options
       .Add("--stop-after", args->stop_after, "End after this pass and write model.ir.txt", "PASS")
       .OneOf(names)
-      .Excludes({"--target", "--opt-level", "--channel-layout", "--uuid", "--emit",
+      .Excludes({"--target", "--host", "--opt-level", "--channel-layout", "--uuid", "--emit",
                  "--export-metadata", "--export-ir"});
   options
       .Add("--quantize", args->quantize,
@@ -419,9 +458,7 @@ Action DeclareCompile(const Options& options) {
   AddWorkOptions(options, args->gateway);
   options.Examples(kCompileExamples);
   return [args](const StepContext& context) {
-    args->codegen.emit = args->emit == "so"    ? codegen::Emit::kSharedLibrary
-                         : args->emit == "obj" ? codegen::Emit::kObject
-                                               : codegen::Emit::kArchive;
+    if (args->stop_after.empty()) QUENCH_RETURN_IF_ERROR(ResolveTargets(*args));
     return RunCompile(*args, context);
   };
 }

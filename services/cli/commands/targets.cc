@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/status.h"
 #include "services/cli/commands/declarations.h"
 #include "services/codegen/codegen.h"
 
@@ -10,34 +11,59 @@ namespace quench::cli {
 namespace {
 
 constexpr char kTargetsExamples[] = R"(Examples:
-  quench targets                   every target with its variants
-  quench targets --format json
-  quench compile model.onnx --target aarch64)";
+  quench targets                   every name that --target takes
+  quench targets --kind arm        boards and servers with Arm CPUs
+  quench targets --verbose         with the target string that each name stands for
+  quench targets --json            for scripts
+  quench compile model.onnx --target raspberry-pi/5)";
 
-absl::Status RunTargets(const std::string& format) {
+void PrintJson(const std::vector<codegen::TargetInfo>& targets) {
   nlohmann::json list = nlohmann::json::array();
-  for (const codegen::TargetInfo& target : codegen::ListTargets()) {
-    if (format == "json") {
-      list.push_back({{"name", target.name},
-                      {"triple", target.triple},
-                      {"variants", target.variants},
-                      {"description", target.description}});
-    } else {
-      fmt::print("{:<14} {:<28} {}\n{:<14} variants: {}\n", target.name, target.triple,
-                 target.description, "", fmt::join(target.variants, "; "));
-    }
+  for (const codegen::TargetInfo& target : targets) {
+    list.push_back({{"name", target.name},
+                    {"kind", target.kind},
+                    {"triple", target.triple},
+                    {"variants", target.variants},
+                    {"strings", target.strings},
+                    {"description", target.description}});
   }
-  if (format == "json") fmt::print("{}\n", list.dump(2));
+  fmt::print("{}\n", list.dump(2));
+}
+
+absl::Status RunTargets(const std::string& kind, bool verbose, bool json) {
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<codegen::TargetInfo> targets,
+                          codegen::ListTargets(kind));
+  if (json) {
+    PrintJson(targets);
+    return absl::OkStatus();
+  }
+  size_t width = 0;
+  for (const codegen::TargetInfo& target : targets) width = std::max(width, target.name.size());
+  for (const codegen::TargetInfo& target : targets) {
+    fmt::print("{:<{}}  {:<8} {}\n", target.name, width, target.kind, target.description);
+    if (!verbose) continue;
+    for (const std::string& string : target.strings) fmt::print("{:<{}}  {}\n", "", width, string);
+  }
   return absl::OkStatus();
 }
 
 }  // namespace
 
 Action DeclareTargets(const Options& options) {
-  auto format = std::make_shared<std::string>("table");
-  options.Add("--format", *format, "Output format", "table|json").OneOf({"table", "json"});
+  struct Args {
+    std::string kind = "all", format = "table";
+    bool verbose = false, json = false;
+  };
+  auto args = std::make_shared<Args>();
+  options.Add("--kind", args->kind, "Only names of this kind", "x86|arm|android|cuda|all")
+      .OneOf({"x86", "arm", "android", "cuda", "all"});
+  options.Flag("--verbose,-v", args->verbose, "Also print the target strings");
+  options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
+  options.Flag("--json", args->json, "The same as --format json");
   options.Examples(kTargetsExamples);
-  return [format](const StepContext&) { return RunTargets(*format); };
+  return [args](const StepContext&) {
+    return RunTargets(args->kind, args->verbose, args->json || args->format == "json");
+  };
 }
 
 }  // namespace quench::cli

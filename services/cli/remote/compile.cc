@@ -9,13 +9,27 @@
 namespace quench::cli {
 namespace {
 
+codegen::v1::Emit EmitOf(codegen::Emit emit) {
+  switch (emit) {
+    case codegen::Emit::kByTarget:
+      return codegen::v1::EMIT_UNSPECIFIED;
+    case codegen::Emit::kSharedLibrary:
+      return codegen::v1::EMIT_SHARED_LIBRARY;
+    case codegen::Emit::kObject:
+      return codegen::v1::EMIT_OBJECT;
+    case codegen::Emit::kArchive:
+      return codegen::v1::EMIT_ARCHIVE;
+  }
+  return codegen::v1::EMIT_UNSPECIFIED;
+}
+
 gateway::v1::WorkflowSpec SpecOf(const CompileJob& job, gateway::v1::BatchModel model) {
   gateway::v1::WorkflowSpec spec;
   spec.set_title("compile " +
                  std::filesystem::path(job.model.model).filename().string().substr(0, 200));
   gateway::v1::CompileBatch& batch = *spec.mutable_compile();
   *batch.add_models() = std::move(model);
-  *batch.add_targets() = TargetOf(job.options.target);
+  *batch.add_targets() = TargetOf(job.options.target, job.options.host_target);
   gateway::v1::CompileChoice& choice = *batch.add_choices();
   choice.set_name("options");
   *choice.mutable_passes() = PassesOf(job.model, job.stop_after);
@@ -27,10 +41,7 @@ gateway::v1::WorkflowSpec SpecOf(const CompileJob& job, gateway::v1::BatchModel 
                                    ? codegen::v1::CHANNEL_LAYOUT_FIRST
                                    : codegen::v1::CHANNEL_LAYOUT_LAST);
   }
-  options.set_emit(job.options.emit == codegen::Emit::kSharedLibrary
-                       ? codegen::v1::EMIT_SHARED_LIBRARY
-                   : job.options.emit == codegen::Emit::kObject ? codegen::v1::EMIT_OBJECT
-                                                                : codegen::v1::EMIT_ARCHIVE);
+  options.set_emit(EmitOf(job.options.emit));
   return spec;
 }
 
@@ -44,13 +55,14 @@ absl::StatusOr<Made> CompileThere(const CompileJob& job, const std::filesystem::
   // The last step before compilation.
   const std::string transform =
       model.name() + "/options/" + (job.quantize != nullptr ? "optimise" : "transform");
-  const std::string compile =
-      fmt::format("{}/options/{}/compile", model.name(), job.options.target);
   gateway::v1::WorkflowSpec spec = SpecOf(job, model);
   if (job.quantize != nullptr) {
     QUENCH_ASSIGN_OR_RETURN(*spec.mutable_compile()->mutable_choices(0)->mutable_quantize(),
                             ChoiceOf(*job.quantize, job.model, *client, context));
   }
+  const codegen::v1::Target& target = spec.compile().targets(0);
+  const std::string compile = fmt::format("{}/options/{}/compile", model.name(),
+                                          target.label().empty() ? target.name() : target.label());
   QUENCH_ASSIGN_OR_RETURN(const gateway::v1::Workflow workflow, client->Run(spec, context));
   Made made;
   if (job.quantize != nullptr) {

@@ -3,6 +3,7 @@
 #include "common/base/status.h"
 #include "common/steps/modules.h"
 #include "services/codegen/codegen.h"
+#include "services/codegen/targets/target.h"
 #include "services/importer/importer.h"
 #include "services/importer/onnx/external_files.h"
 
@@ -135,10 +136,12 @@ step::v1::PassOptions PassesOf(const ModelOptions& options, const std::string& s
   return passes;
 }
 
-codegen::v1::Target TargetOf(const std::string& name) {
+codegen::v1::Target TargetOf(const std::string& name, const std::string& host) {
   codegen::v1::Target target;
   target.set_name(name);
-  if (name != "host") return target;
+  target.set_host_target(host);
+  if (codegen::IsTargetSpec(name)) target.set_label("target");
+  if (!codegen::NeedsCaller(name) && !codegen::NeedsCaller(host)) return target;
   const codegen::HostCpu cpu = codegen::ThisCpu();
   target.mutable_host()->set_machine(cpu.machine);
   target.mutable_host()->mutable_features()->Assign(cpu.features.begin(), cpu.features.end());

@@ -22,7 +22,7 @@ absl::StatusOr<gateway::v1::BatchModel> UploadModel(const ModelOptions& options,
 step::v1::PassOptions PassesOf(const ModelOptions& options, const std::string& stop_after = "");
 
 // `host` is this machine.
-codegen::v1::Target TargetOf(const std::string& name);
+codegen::v1::Target TargetOf(const std::string& name, const std::string& host = "");
 
 // A module that a step gave, with its weights.
 absl::StatusOr<Graph> DownloadModule(const gateway::v1::Workflow& workflow, const std::string& step,

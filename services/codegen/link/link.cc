@@ -46,8 +46,11 @@ void AddObjects(const std::vector<std::filesystem::path>& objects, std::vector<s
 absl::Status LinkShared(const Target& target, const std::vector<std::filesystem::path>& objects,
                         const std::string& soname, const std::filesystem::path& output) {
   std::vector<std::string> args = CommonArguments(target, output);
-  for (const char* arg : {"-shared", "--hash-style=gnu", "-z", "defs", "-z", "now", "-z", "relro",
-                          "--strip-all", "--gc-sections", "-soname"}) {
+  // Bionic before API 23 knows the older table only; its pages have 16 KiB from Android 15 on.
+  args.emplace_back(target.android ? "--hash-style=both" : "--hash-style=gnu");
+  if (target.android) args.insert(args.end(), {"-z", "max-page-size=16384"});
+  for (const char* arg : {"-shared", "-z", "defs", "-z", "now", "-z", "relro", "--strip-all",
+                          "--gc-sections", "-soname"}) {
     args.emplace_back(arg);
   }
   args.push_back(soname);

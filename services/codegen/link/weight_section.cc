@@ -73,10 +73,11 @@ typename E::Shdr Section(uint32_t name, uint32_t type, uint64_t offset, uint64_t
 
 // What follows the weights, which end at `end` in the file; and the header that goes in front.
 template <typename E>
-std::pair<std::string, std::string> Tables(const Target& target, uint64_t size) {
+std::pair<std::string, std::string> Tables(const Target& target, const std::string& symbol,
+                                           uint64_t size) {
   const std::string names =
       std::string(kSectionNames, sizeof kSectionNames) + target.weight_section + '\0';
-  const std::string strings = std::string(1, '\0') + kWeightsSymbol + '\0';
+  const std::string strings = std::string(1, '\0') + symbol + '\0';
   typename E::Sym symbols[2]{};
   symbols[1].st_name = 1;
   symbols[1].st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT);
@@ -125,16 +126,18 @@ absl::Status WriteAt(int fd, std::string_view bytes, off_t offset,
 
 }  // namespace
 
-WeightsWriter::WeightsWriter(std::filesystem::path path, int fd, const Target& target)
-    : path_(std::move(path)), fd_(fd), target_(target) {}
+WeightsWriter::WeightsWriter(std::filesystem::path path, int fd, const Target& target,
+                             std::string symbol)
+    : path_(std::move(path)), fd_(fd), target_(target), symbol_(std::move(symbol)) {}
 
 WeightsWriter::~WeightsWriter() { ::close(fd_); }
 
 absl::StatusOr<std::unique_ptr<WeightsWriter>> WeightsWriter::Create(
-    const std::filesystem::path& path, const Target& target) {
+    const std::filesystem::path& path, const Target& target, const std::string& link_prefix) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) return ErrnoStatus(errno, "create", path);
-  return std::unique_ptr<WeightsWriter>(new WeightsWriter(path, fd, target));
+  return std::unique_ptr<WeightsWriter>(
+      new WeightsWriter(path, fd, target, link_prefix + kWeightsSymbol));
 }
 
 absl::StatusOr<uint64_t> WeightsWriter::Begin() {
@@ -171,8 +174,8 @@ absl::Status WeightsWriter::Finish() {
   if (size_ == 0)
     QUENCH_RETURN_IF_ERROR(Append(std::as_bytes(std::span("\0", 1))));  // the symbol needs a place
   QUENCH_RETURN_IF_ERROR(Flush());
-  const auto [head, tail] =
-      target_.pointer_bits == 64 ? Tables<Elf64>(target_, size_) : Tables<Elf32>(target_, size_);
+  const auto [head, tail] = target_.pointer_bits == 64 ? Tables<Elf64>(target_, symbol_, size_)
+                                                       : Tables<Elf32>(target_, symbol_, size_);
   QUENCH_RETURN_IF_ERROR(WriteAt(fd_, head, 0, path_));
   return WriteAt(fd_, tail, static_cast<off_t>(kSectionOffset + size_), path_);
 }

@@ -17,7 +17,7 @@
 
 namespace quench::codegen {
 
-// The hidden symbol at the start of the section.
+// The hidden symbol at the start of the section, behind the library's prefix.
 inline constexpr char kWeightsSymbol[] = "quench_weights";
 inline constexpr uint64_t kWeightAlignment = 64;
 
@@ -25,7 +25,8 @@ class WeightsWriter {
  public:
   // Creates the file. The object is of `target`'s machine; it is complete after Finish.
   static absl::StatusOr<std::unique_ptr<WeightsWriter>> Create(const std::filesystem::path& path,
-                                                               const Target& target);
+                                                               const Target& target,
+                                                               const std::string& link_prefix = "");
   ~WeightsWriter();
   WeightsWriter(const WeightsWriter&) = delete;
   WeightsWriter& operator=(const WeightsWriter&) = delete;
@@ -40,12 +41,13 @@ class WeightsWriter {
   absl::Status Finish();
 
  private:
-  WeightsWriter(std::filesystem::path path, int fd, const Target& target);
+  WeightsWriter(std::filesystem::path path, int fd, const Target& target, std::string symbol);
   absl::Status Flush();
 
   std::filesystem::path path_;
   int fd_;
   Target target_;
+  std::string symbol_;
   uint64_t size_ = 0;  // of the section
   std::string buffer_;
 };

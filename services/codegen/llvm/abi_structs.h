@@ -101,8 +101,12 @@ QUENCH_ABI_STRUCT(quench_variant, QUENCH_VARIANT_FIELDS);
 #define QUENCH_MODEL_FIELDS(F) \
   F(size) F(magic) F(abi_version) F(machine) F(name) F(uuid) F(fingerprint) F(producer) \
   F(num_inputs) F(num_outputs) F(num_symbols) F(num_variants) F(inputs) F(outputs) F(symbols) \
-  F(variants)
+  F(variants) F(num_cores) F(num_labels) F(labels) F(preprocessing) F(target) \
+  F(producer_revision) F(source_digest)
 QUENCH_ABI_STRUCT(quench_model, QUENCH_MODEL_FIELDS);
+
+#define QUENCH_REGISTRATION_FIELDS(F) F(model) F(next)
+QUENCH_ABI_STRUCT(quench_registration, QUENCH_REGISTRATION_FIELDS);
 // clang-format on
 
 // ---- In LLVM's types ----

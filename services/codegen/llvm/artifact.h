@@ -25,9 +25,19 @@ struct ModelTables {
   std::string fingerprint;
   std::string producer;
   std::vector<std::string> variants;  // symbols, weakest first
+  int num_cores = 0;
+  std::vector<std::string> labels;
+  std::string preprocessing;
+  std::string target;
+  std::string producer_revision;
+  std::string source_digest;
 };
-// Adds the model's description and the exported quench_model_query.
+// Adds the model's description and the exported quench_model_query; of a module with a link prefix,
+// instead of the latter, what registers the model before main.
 absl::Status EmitModel(ModuleBuilder& module, const ModelTables& model);
+
+// What a linker finds an archive's object by: QUENCH_MODEL_QUERY_NAME without a prefix.
+std::string ModelSymbol(const std::string& link_prefix);
 
 // Adds memcpy, memmove, memset and memcmp (and the names an Arm compiler calls them by), hidden:
 // what LLVM may call and a library without dependencies must bring along.

@@ -36,8 +36,11 @@ class ByteProducts {
                    llvm::Value* w) {
     const Target& target = state_.target;
     switch (form) {
-      case BytesForm::kUnsigned:
-        return Call(target.add_products_u8, sum->getType(), {sum, x, w});
+      case BytesForm::kUnsigned: {
+        llvm::Type* operand = target.products_u8_take_words ? x->getType() : Lanes(x, 8);
+        return Call(target.add_products_u8, sum->getType(),
+                    {sum, b_.CreateBitCast(x, operand), b_.CreateBitCast(w, operand)});
+      }
       case BytesForm::kPairs:
         return b_.CreateAdd(sum, Pairs(x, w));
       case BytesForm::kMagnitudes:

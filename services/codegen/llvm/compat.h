@@ -2,6 +2,7 @@
 #pragma once
 
 #include <llvm/IR/Module.h>
+#include <llvm/MC/MCSubtargetInfo.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/Target/TargetOptions.h>
@@ -30,6 +31,16 @@ inline llvm::TargetMachine* CreateMachine(const llvm::Target& target, const std:
 #endif
   return target.createTargetMachine(name, cpu, features, options, llvm::Reloc::PIC_,
                                     llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default);
+}
+
+// Owned by the caller; null where the back end has none.
+inline llvm::MCSubtargetInfo* CreateSubtarget(const llvm::Target& target, const std::string& triple,
+                                              const std::string& cpu, const std::string& features) {
+#if LLVM_VERSION_MAJOR >= 22
+  return target.createMCSubtargetInfo(llvm::Triple(triple), cpu, features);
+#else
+  return target.createMCSubtargetInfo(triple, cpu, features);
+#endif
 }
 
 inline void SetTriple(llvm::Module& module, const std::string& triple) {

@@ -22,7 +22,8 @@ namespace quench::codegen {
 
 struct ModuleState {
   Target target;
-  std::string prefix;
+  std::string prefix;       // of every symbol of the module
+  std::string link_prefix;  // of every symbol of the library that other objects see
   llvm::LLVMContext context;
   std::unique_ptr<llvm::TargetMachine> machine;
   std::unique_ptr<llvm::Module> module;

@@ -1,6 +1,7 @@
 // memcpy and friends as plain loops. Attribute "no-builtins" keeps LLVM from recognising them as
 // calls of themselves.
 #include "common/base/status.h"
+#include "common/runtime/abi.h"
 #include "services/codegen/llvm/artifact.h"
 #include "services/codegen/llvm/internal.h"
 
@@ -24,7 +25,7 @@ class MemoryFunctions {
     QUENCH_RETURN_IF_ERROR(EmitMove());
     QUENCH_RETURN_IF_ERROR(EmitSet());
     QUENCH_RETURN_IF_ERROR(EmitCompare());
-    return state_.target.pointer_bits == 32 ? EmitArmNames() : absl::OkStatus();
+    return state_.target.machine == QUENCH_MACHINE_ARMV7 ? EmitArmNames() : absl::OkStatus();
   }
 
  private:

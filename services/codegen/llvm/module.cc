@@ -38,10 +38,10 @@ absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> MakeMachine(const Target& t
   options.NoNaNsFPMath = false;
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
   std::unique_ptr<llvm::TargetMachine> machine(
-      compat::CreateMachine(*backend, target.triple, target.cpu, target.features, options));
+      compat::CreateMachine(*backend, target.triple, target.baseline, target.features, options));
   if (machine == nullptr) {
     return InvalidArgument("target `{}`: LLVM makes no machine for cpu `{}`", target.name,
-                           target.cpu);
+                           target.baseline);
   }
   return machine;
 }
@@ -73,7 +73,8 @@ llvm::FunctionType* KernelType(llvm::LLVMContext& context) {
 void Attribute(const ModuleState& state, llvm::Function& function) {
   if (!function.hasLocalLinkage()) function.setVisibility(llvm::GlobalValue::HiddenVisibility);
   function.addFnAttr(llvm::Attribute::NoUnwind);
-  function.addFnAttr("target-cpu", state.target.cpu);
+  function.addFnAttr("target-cpu", state.target.baseline);
+  function.addFnAttr("tune-cpu", state.target.cpu);
   function.addFnAttr("target-features", state.target.features);
   function.addFnAttr("frame-pointer", "none");
   function.addFnAttr("no-builtins");
@@ -90,12 +91,13 @@ llvm::Function* CreateFunction(ModuleState& state, const std::string& name,
 ModuleBuilder::ModuleBuilder(std::unique_ptr<ModuleState> state) : state_(std::move(state)) {}
 ModuleBuilder::~ModuleBuilder() = default;
 
-absl::StatusOr<std::unique_ptr<ModuleBuilder>> ModuleBuilder::Create(const Target& target,
-                                                                     const std::string& prefix) {
+absl::StatusOr<std::unique_ptr<ModuleBuilder>> ModuleBuilder::Create(
+    const Target& target, const std::string& prefix, const std::string& link_prefix) {
   InitialiseLlvm();
   auto state = std::make_unique<ModuleState>();
   state->target = target;
-  state->prefix = prefix;
+  state->prefix = link_prefix + prefix;
+  state->link_prefix = link_prefix;
   QUENCH_ASSIGN_OR_RETURN(state->machine, MakeMachine(target));
   state->context.setDiagnosticHandlerCallBack(CollectDiagnostic, state.get());
   state->module = std::make_unique<llvm::Module>(prefix, state->context);

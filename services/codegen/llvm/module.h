@@ -18,10 +18,12 @@ struct ModuleState;  // llvm/internal.h, for files of llvm/ only
 // independent.
 class ModuleBuilder : public KernelEmitter {
  public:
-  // Every symbol of the module starts with `prefix` (several variants are linked into one library).
+  // Every symbol of the module starts with `prefix` (several variants are linked into one library),
+  // and behind `link_prefix` (several libraries are linked into one program).
   // Fails when LLVM does not know the target's triple, CPU or features.
   static absl::StatusOr<std::unique_ptr<ModuleBuilder>> Create(const Target& target,
-                                                               const std::string& prefix = "q");
+                                                               const std::string& prefix = "q",
+                                                               const std::string& link_prefix = "");
   ~ModuleBuilder() override;
 
   void AllowFusion(bool allowed) override;

@@ -55,9 +55,7 @@ bool IsNative(ModuleState& state, NativeOp op, llvm::Type* type) {
   const llvm::TargetLowering& lowering =
       *state.machine->getSubtargetImpl(Probe(state))->getTargetLowering();
   if (op == NativeOp::kDivide32) {
-    // Targets without a divider "custom" lower to calls.
-    return lowering.isOperationLegal(llvm::ISD::UDIV, llvm::MVT::i32) ||
-           state.target.pointer_bits == 64;
+    return state.target.divides_words;  // back ends without a divider "custom" lower to calls
   }
   if (op == NativeOp::kDivide64) return state.target.pointer_bits == 64;
   const llvm::EVT legal = LegalType(state, lowering, type);

@@ -98,7 +98,8 @@ void RunEmitter::LoadArguments() {
   load_all(Home::kInput, inputs, inputs_);
   load_all(Home::kOutput, outputs_, fixed_outputs_);
   // Through a pointer rather than from the instruction: large weights may be out of its reach.
-  llvm::Constant* section = state_.module->getOrInsertGlobal(kWeightsSymbol, i8_);
+  llvm::Constant* section =
+      state_.module->getOrInsertGlobal(state_.link_prefix + kWeightsSymbol, i8_);
   llvm::cast<llvm::GlobalVariable>(section)->setVisibility(llvm::GlobalValue::HiddenVisibility);
   auto* base = new llvm::GlobalVariable(*state_.module, ptr_, /*isConstant=*/false,
                                         llvm::GlobalValue::InternalLinkage, section,

@@ -1,5 +1,7 @@
 #include "services/codegen/llvm/tables.h"
 
+#include <llvm/Transforms/Utils/ModuleUtils.h>
+
 #include "common/base/status.h"
 #include "common/runtime/abi.h"
 #include "services/codegen/llvm/artifact.h"
@@ -79,7 +81,33 @@ llvm::Constant* SymbolInfo(Tables& tables, const Symbol& symbol) {
                         "symbol");
 }
 
+// A constructor that hands an entry over to the runtime.
+absl::Status EmitRegistration(ModuleState& state, llvm::Constant* model) {
+  Tables tables(state);
+  llvm::Module& module = *state.module;
+  llvm::Type* ptr = llvm::PointerType::getUnqual(state.context);
+  llvm::Type* nothing = llvm::Type::getVoidTy(state.context);
+  llvm::Constant* entry = tables.Struct<quench_registration>({model, tables.Null()});
+  auto* global = new llvm::GlobalVariable(module, entry->getType(), /*isConstant=*/false,
+                                          llvm::GlobalValue::ExternalLinkage, entry,
+                                          ModelSymbol(state.link_prefix));
+  const llvm::FunctionCallee registers = module.getOrInsertFunction(
+      "quench_rt_register", llvm::FunctionType::get(nothing, {ptr}, /*isVarArg=*/false));
+  llvm::Function* constructor = CreateFunction(
+      state, state.prefix + "_register", llvm::FunctionType::get(nothing, {}, /*isVarArg=*/false),
+      llvm::GlobalValue::InternalLinkage);
+  llvm::IRBuilder<> b(llvm::BasicBlock::Create(state.context, "entry", constructor));
+  b.CreateCall(registers, {global});
+  b.CreateRetVoid();
+  llvm::appendToGlobalCtors(module, constructor, /*Priority=*/65535);
+  return Optimise(state, *constructor, Pipeline::kKernel);
+}
+
 }  // namespace
+
+std::string ModelSymbol(const std::string& link_prefix) {
+  return link_prefix.empty() ? QUENCH_MODEL_QUERY_NAME : link_prefix + "model";
+}
 
 absl::Status EmitModel(ModuleBuilder& builder, const ModelTables& model) {
   ModuleState& state = builder.state();
@@ -102,19 +130,38 @@ absl::Status EmitModel(ModuleBuilder& builder, const ModelTables& model) {
     llvm::cast<llvm::GlobalVariable>(variant)->setVisibility(llvm::GlobalValue::HiddenVisibility);
     variants.push_back(variant);
   }
+  std::vector<llvm::Constant*> labels;
+  for (const std::string& label : model.labels) labels.push_back(tables.Text(label));
   auto count = [&](size_t n) { return tables.I32(static_cast<int64_t>(n)); };
   // By itself, not among strings that a linker merges and sorts: StampUuid replaces it.
   llvm::Constant* uuid =
       tables.Address(llvm::ConstantDataArray::getString(state.context, model.uuid), "uuid");
   llvm::Constant* info = tables.Address(
       tables.Sized<quench_model>(
-          {tables.I32(QUENCH_MODEL_MAGIC), tables.I32(QUENCH_ABI_VERSION),
-           tables.I32(state.target.machine), tables.Text(graph.name), uuid,
-           tables.Text(model.fingerprint), tables.Text(model.producer), count(graph.inputs.size()),
-           count(graph.outputs.size()), count(symbols.size()), count(variants.size()),
-           tensors(graph.inputs), tensors(graph.outputs), tables.Pointers(symbols, "symbols"),
-           tables.Pointers(variants, "variants")}),
+          {tables.I32(QUENCH_MODEL_MAGIC),
+           tables.I32(QUENCH_ABI_VERSION),
+           tables.I32(state.target.machine),
+           tables.Text(graph.name),
+           uuid,
+           tables.Text(model.fingerprint),
+           tables.Text(model.producer),
+           count(graph.inputs.size()),
+           count(graph.outputs.size()),
+           count(symbols.size()),
+           count(variants.size()),
+           tensors(graph.inputs),
+           tensors(graph.outputs),
+           tables.Pointers(symbols, "symbols"),
+           tables.Pointers(variants, "variants"),
+           tables.I32(model.num_cores),
+           count(labels.size()),
+           tables.Pointers(labels, "labels"),
+           model.preprocessing.empty() ? tables.Null() : tables.Text(model.preprocessing),
+           tables.Text(model.target),
+           tables.Text(model.producer_revision),
+           tables.Text(model.source_digest)}),
       "model");
+  if (!state.link_prefix.empty()) return EmitRegistration(state, info);
 
   llvm::Type* ptr = llvm::PointerType::getUnqual(state.context);
   llvm::Type* i32 = llvm::Type::getInt32Ty(state.context);

@@ -1,6 +1,7 @@
 // The CPU that target `host` stands for.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -8,10 +9,13 @@ namespace quench::codegen {
 
 // As its program sees it.
 struct HostCpu {
-  std::string machine;                // `x86_64`, `aarch64`, `armv7`
+  std::string machine;                // `x86_64`, `i686`, `aarch64`, `armv7`
   std::vector<std::string> features;  // what it reports, sorted: `avx2`
 };
 // Of this machine; `machine` is empty where Quench compiles for none like it.
 HostCpu ThisCpu();
+
+// QUENCH_CPU_*; features without a name are left out.
+uint64_t FeatureBits(const HostCpu& cpu);
 
 }  // namespace quench::codegen

@@ -3,225 +3,231 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <numeric>
+#include <optional>
 
+#include "common/base/near_names.h"
 #include "common/base/status.h"
-#include "common/runtime/quench_rt.h"
+#include "services/codegen/targets/derive.h"
+#include "services/codegen/targets/machines.h"
 
 namespace quench::codegen {
 namespace {
 
-// Instructions on bytes: Target's fields of these names.
-struct ByteInstructions {
-  const char* u8 = "";
-  const char* i8 = "";
-  const char* pairs = "";
-  const char* words = "";
-  const char* sign = "";
-  const char* of_16 = "";
-  const char* of_64 = "";
-};
-constexpr ByteInstructions kNoBytes;
-constexpr ByteInstructions kNeon64{.of_64 = "llvm.aarch64.neon.tbl4.v16i8"};
-constexpr ByteInstructions kSse{.pairs = "llvm.x86.ssse3.pmadd.ub.sw.128",
-                                .words = "llvm.x86.sse2.pmadd.wd",
-                                .sign = "llvm.x86.ssse3.psign.b.128",
-                                .of_16 = "llvm.x86.ssse3.pshuf.b.128"};
-constexpr ByteInstructions kAvx2{.pairs = "llvm.x86.avx2.pmadd.ub.sw",
-                                 .words = "llvm.x86.avx2.pmadd.wd",
-                                 .sign = "llvm.x86.avx2.psign.b",
-                                 .of_16 = "llvm.x86.avx2.pshuf.b"};
-constexpr ByteInstructions kAvx512{.pairs = "llvm.x86.avx512.pmaddubs.w.512",
-                                   .words = "llvm.x86.avx512.pmaddw.d.512",
-                                   .of_16 = "llvm.x86.avx512.pshuf.b.512"};
-constexpr ByteInstructions kVnni{.u8 = "llvm.x86.avx512.vpdpbusd.512",
-                                 .of_16 = "llvm.x86.avx512.pshuf.b.512"};
-constexpr ByteInstructions kDotprod{.i8 = "llvm.aarch64.neon.sdot.v4i32.v16i8",
-                                    .of_64 = "llvm.aarch64.neon.tbl4.v16i8"};
+constexpr char kHost[] = "host";
 
-const std::vector<Target>& Variants() {
-  static const auto* const kVariants = new std::vector<Target>{
-#define QUENCH_VARIANT(name_, triple_, cpu_, features_, emulation_, machine_, elf_machine_,       \
-                       elf_flags_, section_, section_flags_, pointer_bits_, vector_bits_,         \
-                       registers_, fma_, l1_, l2_, gflops_, gbytes_, rows_, vectors_,             \
-                       cpu_features_, bytes_)                                                     \
-  Target{                                                                                         \
-      .name = name_,                                                                              \
-      .triple = triple_,                                                                          \
-      .cpu = cpu_,                                                                                \
-      .features = features_,                                                                      \
-      .linker_emulation = emulation_,                                                             \
-      .pointer_bits = pointer_bits_,                                                              \
-      .vector_bits = vector_bits_,                                                                \
-      .vector_registers = registers_,                                                             \
-      .fma = fma_,                                                                                \
-      .converts_halves =                                                                          \
-          machine_ == QUENCH_MACHINE_AARCH64 || ((cpu_features_) & QUENCH_CPU_F16C) != 0,         \
-      .multiply_by_lane = machine_ == QUENCH_MACHINE_AARCH64 || machine_ == QUENCH_MACHINE_ARMV7, \
-      .l1_bytes = l1_,                                                                            \
-      .l2_bytes = l2_,                                                                            \
-      .gflops = gflops_,                                                                          \
-      .gbytes = gbytes_,                                                                          \
-      .tile_rows = rows_,                                                                         \
-      .tile_vectors = vectors_,                                                                   \
-      .required_features = cpu_features_,                                                         \
-      .machine = machine_,                                                                        \
-      .elf_machine = elf_machine_,                                                                \
-      .elf_flags = elf_flags_,                                                                    \
-      .weight_section = section_,                                                                 \
-      .weight_section_flags = section_flags_,                                                     \
-      .add_products_u8 = bytes_.u8,                                                               \
-      .add_products_i8 = bytes_.i8,                                                               \
-      .add_pairs_of_bytes = bytes_.pairs,                                                         \
-      .add_pairs_of_words = bytes_.words,                                                         \
-      .sign_of_bytes = bytes_.sign,                                                               \
-      .pick_of_16 = bytes_.of_16,                                                                 \
-      .pick_of_64 = bytes_.of_64},
-#include "services/codegen/targets/targets.def"
-  };
-  return *kVariants;
-}
-
-struct Row {
-  std::string name;
-  std::string description;
-  std::vector<std::string> variants;
+struct VariantRow {
+  std::string name, string;
 };
 
-const std::vector<Row>& Rows() {
-  static const auto* const kRows = new std::vector<Row>{
-#define QUENCH_TARGET(name, description, ...) Row{name, description, {__VA_ARGS__}},
+const std::vector<VariantRow>& VariantRows() {
+  static const auto* const kRows = new std::vector<VariantRow>{
+#define QUENCH_VARIANT(name, string) {name, string},
 #include "services/codegen/targets/targets.def"
   };
   return *kRows;
 }
 
-#if defined(__x86_64__)
-constexpr uint32_t kThisMachine = QUENCH_MACHINE_X86_64;
-#elif defined(__aarch64__)
-constexpr uint32_t kThisMachine = QUENCH_MACHINE_AARCH64;
-#elif defined(__arm__)
-constexpr uint32_t kThisMachine = QUENCH_MACHINE_ARMV7;
-#else
-constexpr uint32_t kThisMachine = 0;
-#endif
+const VariantRow& VariantOf(const std::string& name) {
+  const auto found = std::find_if(VariantRows().begin(), VariantRows().end(),
+                                  [&](const VariantRow& row) { return row.name == name; });
+  QUENCH_CHECK(found != VariantRows().end());  // targets.def names a variant that is not there
+  return *found;
+}
 
-// Machines as they are called in requests.
-struct MachineName {
-  const char* name;
-  uint32_t machine;
+TagKind KindOf(const std::string& string) {
+  if (string.find("android") != std::string::npos) return TagKind::kAndroid;
+  const bool x86 = string.find("mtriple=x86_64") != std::string::npos ||
+                   string.find("mtriple=i686") != std::string::npos;
+  return x86 ? TagKind::kX86 : TagKind::kArm;
+}
+
+struct TargetRow {
+  TargetName name;
+  std::vector<std::string> variants;
 };
-constexpr MachineName kMachines[] = {{"x86_64", QUENCH_MACHINE_X86_64},
-                                     {"aarch64", QUENCH_MACHINE_AARCH64},
-                                     {"armv7", QUENCH_MACHINE_ARMV7}};
 
-// What the runtime calls bits without a name.
-constexpr char kUnnamed[] = "others";
+const std::vector<TargetRow>& TargetRows() {
+  static const auto* const kRows = [] {
+    auto* rows = new std::vector<TargetRow>{
+#define QUENCH_TARGET(name, description, ...) \
+  {{name, TagKind::kX86, description, {}}, {__VA_ARGS__}},
+#include "services/codegen/targets/targets.def"
+    };
+    for (TargetRow& row : *rows) {
+      for (const std::string& variant : row.variants)
+        row.name.strings.push_back(VariantOf(variant).string);
+      row.name.kind = KindOf(row.name.strings[0]);
+    }
+    return rows;
+  }();
+  return *kRows;
+}
 
-std::string FeatureNames(uint64_t features) {
-  std::array<char, 512> names{};
-  quench_rt_cpu_feature_names(features, names.data(), names.size());
-  return names.data();
+const std::vector<TargetName>& TagRows() {
+  static const auto* const kRows = [] {
+    auto* rows = new std::vector<TargetName>{
+#define QUENCH_TAG(name, string, description) {name, TagKind::kX86, description, {string}},
+#include "services/codegen/targets/tags.def"
+#undef QUENCH_TAG
+    };
+    for (TargetName& row : *rows) row.kind = KindOf(row.strings[0]);
+    return rows;
+  }();
+  return *kRows;
+}
+
+absl::Status UnknownTarget(const std::string& text) {
+  std::vector<std::string> names;
+  for (const TargetName& target : TargetNames()) names.push_back(target.name);
+  for (const TargetName& tag : TagRows()) names.push_back(tag.name);
+  const std::string wanted = text.substr(0, kShown);
+  return InvalidArgument("unknown target `{}`, the nearest are `{}`", wanted,
+                         fmt::join(NearNames(wanted, names, 3), "`, `"));
+}
+
+absl::StatusOr<const Architecture*> ArchitectureOf(const HostCpu& cpu) {
+  std::vector<std::string> names;
+  for (const Architecture& row : Architectures()) {
+    if (cpu.machine == row.name) return &row;
+    names.emplace_back(row.name);
+  }
+  return Unsupported("target `host`: machine `{}`, known are {}", cpu.machine.substr(0, kShown),
+                     fmt::join(names, ", "));
+}
+
+struct Asked {
+  std::string name;  // of a variant; "" is derived from the string
+  TargetSpec spec;
+};
+
+Asked Known(const std::string& name, const std::string& string) {
+  absl::StatusOr<TargetSpec> spec = ParseTargetSpec(string);
+  QUENCH_CHECK(spec.ok());  // a table has a string that does not parse
+  return {name, *std::move(spec)};
 }
 
 // The strongest variant that the CPU runs: by what it reports, never by its model name, so that
 // equal machines give equal bytes.
-absl::StatusOr<std::vector<Target>> ResolveHost(const HostCpu& cpu) {
-  const auto machine =
-      std::find_if(std::begin(kMachines), std::end(kMachines),
-                   [&](const MachineName& each) { return each.name == cpu.machine; });
-  if (machine == std::end(kMachines)) {
-    return Unsupported("target `host`: machine `{}`, known are x86_64, aarch64 and armv7",
-                       cpu.machine.substr(0, 64));
-  }
-  uint64_t features = 0;
-  for (int bit = 0; bit < 64; ++bit) {
-    const std::string name = FeatureNames(uint64_t{1} << bit);
-    if (name != kUnnamed &&
-        std::find(cpu.features.begin(), cpu.features.end(), name) != cpu.features.end()) {
-      features |= uint64_t{1} << bit;
+absl::StatusOr<Asked> StrongestOf(const HostCpu& cpu) {
+  QUENCH_ASSIGN_OR_RETURN(const Architecture* row, ArchitectureOf(cpu));
+  const uint64_t features = FeatureBits(cpu);
+  std::optional<Asked> best;
+  for (const VariantRow& variant : VariantRows()) {
+    Asked asked = Known(variant.name, variant.string);
+    QUENCH_ASSIGN_OR_RETURN(const Derived derived, DeriveTarget(asked.spec, asked.name));
+    // Variants of the architecture's other triples have other calling conventions.
+    if (asked.spec.mtriple == row->triple && (derived.target.required_features & ~features) == 0) {
+      best = std::move(asked);
     }
   }
-  const Target* best = nullptr;
-  for (const Target& variant : Variants()) {
-    if (variant.machine == machine->machine && (variant.required_features & ~features) == 0)
-      best = &variant;
-  }
-  if (best == nullptr) {
+  if (!best) {
     return Unsupported(
         "target `host`: this CPU is older than every target; name one to cross-compile");
   }
-  return std::vector<Target>{*best};
+  return *std::move(best);
 }
 
-// Levenshtein's distance, with single-row dynamic programming.
-size_t EditDistance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
+// The strings that a text stands for, triples filled in.
+absl::StatusOr<std::vector<Asked>> Ask(const std::string& text,
+                                       const std::optional<HostCpu>& caller) {
+  std::vector<Asked> asked;
+  if (text == kHost) {
+    QUENCH_ASSIGN_OR_RETURN(asked.emplace_back(), StrongestOf(caller ? *caller : ThisCpu()));
+    return asked;
   }
-  return row[b.size()];
+  for (const TargetRow& row : TargetRows()) {
+    if (row.name.name != text) continue;
+    for (const std::string& variant : row.variants)
+      asked.push_back(Known(variant, VariantOf(variant).string));
+    return asked;
+  }
+  for (const TargetName& tag : TagRows()) {
+    if (tag.name == text) return std::vector<Asked>{Known(tag.name, tag.strings[0])};
+  }
+  if (!IsTargetSpec(text)) return UnknownTarget(text);
+  absl::StatusOr<TargetSpec> spec = ParseTargetSpec(text);
+  if (!spec.ok()) return Annotate(spec.status(), "target");
+  QUENCH_RETURN_IF_ERROR(Annotate(CheckKind(*spec), "target"));
+  if (spec->mtriple.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(const Architecture* row, ArchitectureOf(caller ? *caller : ThisCpu()));
+    spec->mtriple = row->triple;
+  }
+  return std::vector<Asked>{{"", *std::move(spec)}};
 }
 
-absl::Status UnknownTarget(const std::string& name) {
-  std::vector<std::pair<size_t, std::string>> near;
-  const std::string wanted = name.substr(0, 64);
-  for (const TargetName& target : TargetNames())
-    near.emplace_back(EditDistance(wanted, target.name), target.name);
-  std::stable_sort(near.begin(), near.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+// A host loads the library and runs its code.
+absl::Status CheckHost(const std::string& text, const std::optional<HostCpu>& caller,
+                       const Target& weakest) {
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<Asked> asked, Ask(text, caller));
+  absl::StatusOr<Derived> host = DeriveTarget(asked.back().spec, asked.back().name);
+  if (!host.ok()) return Annotate(host.status(), "target");
+  const Target& machine = host->target;
+  if (machine.triple != weakest.triple) {
+    return InvalidArgument("`{}` cannot load libraries for `{}`; a CPU target needs no host",
+                           machine.triple, weakest.triple);
+  }
+  const uint64_t missing = weakest.required_features & ~machine.required_features;
+  if (missing == 0) return absl::OkStatus();
   std::vector<std::string> names;
-  for (size_t i = 0; i < near.size() && i < 3; ++i) names.push_back("`" + near[i].second + "`");
-  return InvalidArgument("unknown target `{}`, the nearest are {}", wanted, fmt::join(names, ", "));
+  for (const Feature& feature : Features()) {
+    if ((missing & feature.bit) != 0) names.emplace_back(feature.llvm_name);
+  }
+  return InvalidArgument("`{}` lacks {}, which code for `{}` uses", machine.name,
+                         fmt::join(names, ", "), weakest.name);
 }
 
 }  // namespace
 
-HostCpu ThisCpu() {
-  HostCpu cpu;
-  for (const MachineName& each : kMachines) {
-    if (each.machine == kThisMachine) cpu.machine = each.name;
+absl::StatusOr<ResolvedTarget> Resolve(const std::string& text, const std::string& host,
+                                       const std::optional<HostCpu>& caller) {
+  QUENCH_ASSIGN_OR_RETURN(std::vector<Asked> asked, Ask(text, caller));
+  ResolvedTarget resolved;
+  for (const Asked& each : asked) {
+    absl::StatusOr<Derived> derived = DeriveTarget(each.spec, each.name);
+    if (!derived.ok()) return Annotate(derived.status(), "target");
+    resolved.variants.push_back(std::move(derived->target));
+    resolved.unused = std::move(derived->unused);
   }
-  for (int bit = 0; bit < 64; ++bit) {
-    const uint64_t feature = uint64_t{1} << bit;
-    if ((quench_rt_cpu_features() & feature) == 0) continue;
-    const std::string name = FeatureNames(feature);
-    if (name != kUnnamed) cpu.features.push_back(name);
+  resolved.spec = std::move(asked.back().spec);
+  const std::string inner = resolved.spec.host == nullptr ? "" : ToString(*resolved.spec.host);
+  for (const std::string& each : {host, inner}) {
+    if (each.empty()) continue;
+    QUENCH_RETURN_IF_ERROR(Annotate(CheckHost(each, caller, resolved.variants.front()), "host"));
   }
-  std::sort(cpu.features.begin(), cpu.features.end());
-  return cpu;
+  return resolved;
 }
 
-absl::StatusOr<std::vector<Target>> ResolveTarget(const std::string& name,
-                                                  const std::optional<HostCpu>& host) {
-  if (name == "host") return ResolveHost(host ? *host : ThisCpu());
-  for (const Row& row : Rows()) {
-    if (row.name != name) continue;
-    std::vector<Target> result;
-    for (const std::string& variant : row.variants) {
-      const auto found = std::find_if(Variants().begin(), Variants().end(),
-                                      [&](const Target& t) { return t.name == variant; });
-      QUENCH_CHECK(found !=
-                   Variants().end());  // a row of targets.def names a variant that is not there
-      result.push_back(*found);
-    }
-    return result;
-  }
-  return UnknownTarget(name);
+absl::StatusOr<std::vector<Target>> ResolveTarget(const std::string& text,
+                                                  const std::optional<HostCpu>& caller) {
+  QUENCH_ASSIGN_OR_RETURN(ResolvedTarget resolved, Resolve(text, "", caller));
+  return std::move(resolved.variants);
+}
+
+bool IsTargetName(const std::string& text) {
+  const auto is_it = [&](const TargetName& each) { return each.name == text; };
+  const std::vector<TargetName> targets = TargetNames();
+  return std::any_of(targets.begin(), targets.end(), is_it) ||
+         std::any_of(TagRows().begin(), TagRows().end(), is_it);
+}
+
+bool NeedsCaller(const std::string& text) {
+  if (text == kHost) return true;
+  if (!IsTargetSpec(text)) return false;
+  const absl::StatusOr<TargetSpec> spec = ParseTargetSpec(text);
+  return spec.ok() && spec->mtriple.empty();
 }
 
 std::vector<TargetName> TargetNames() {
-  std::vector<TargetName> names = {{"host", "this machine's CPU"}};
-  for (const Row& row : Rows()) names.push_back({row.name, row.description});
+  const Architecture* row = nullptr;
+  for (const Architecture& each : Architectures()) {
+    if (ThisCpu().machine == each.name) row = &each;
+  }
+  const std::string triple = row == nullptr ? "" : std::string("-mtriple=") + row->triple;
+  std::vector<TargetName> names = {{kHost, KindOf(triple), "this machine's CPU", {}}};
+  for (const TargetRow& each : TargetRows()) names.push_back(each.name);
   return names;
 }
+
+std::vector<TargetName> TagNames() { return TagRows(); }
 
 }  // namespace quench::codegen

@@ -10,19 +10,25 @@
 #include <vector>
 
 #include "services/codegen/targets/host_cpu.h"
+#include "services/codegen/targets/spec.h"
 
 namespace quench::codegen {
 
+// One set of machine code.
 struct Target {
-  std::string name;  // "x86-64-v3"
-  std::string triple;
-  std::string cpu;       // LLVM's name
-  std::string features;  // LLVM's feature string: "+avx2,+fma"
+  std::string name;      // "x86-64-v3", "cortex-a76"
+  std::string triple;    // in LLVM's normal form
+  std::string baseline;  // LLVM's CPU that `features` add to
+  std::string features;  // everything else that code may use: "+avx2,+fma"; the runtime checks each
+  std::string cpu;       // whose timing decides the order of instructions, where LLVM knows it
   std::string linker_emulation;
   int pointer_bits = 64;
   int vector_bits = 256;  // preferred vector register
   int vector_registers = 16;
   bool fma = true;
+  bool divides_words = true;      // integers of 32 bits, in an instruction
+  bool soft_float_calls = false;  // floats are passed in integer registers
+  bool android = false;           // loaded by Bionic
   bool converts_halves = false;   // between f16 and f32, in instructions
   bool multiply_by_lane = false;  // a multiply-add takes one lane of a vector as its scalar
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20;
@@ -38,27 +44,56 @@ struct Target {
   uint32_t elf_flags = 0;
   std::string weight_section;
   uint64_t weight_section_flags = 0;
-  // LLVM's names of instructions on a whole vector register of bytes; "" where there is none. Sums of four products a
-  // 32-bit lane: of u8 and i8, of i8 and i8. In pairs: u8 times i8 into saturating i16, i16 times i16 into i32; i8 with
-  // the sign of another.
+  // LLVM's names of instructions on a whole vector register of bytes; "" where there is none. Sums
+  // of four products a 32-bit lane: of u8 and i8, of i8 and i8. In pairs: u8 times i8 into
+  // saturating i16, i16 times i16 into i32; i8 with the sign of another.
   std::string add_products_u8, add_products_i8;
+  bool products_u8_take_words = false;  // add_products_u8 has its bytes in lanes of 32 bits
   std::string add_pairs_of_bytes, add_pairs_of_words, sign_of_bytes;
-  // Likewise, bytes of a table by their indices. Of 16 entries, which every 16 bytes of the first operand hold: by the
-  // low four bits of an index, 0 where its top bit is set. Of 64, in four operands: 0 where an index is not below 64.
+  // Likewise, bytes of a table by their indices. Of 16 entries, which every 16 bytes of the first
+  // operand hold: by the low four bits of an index, 0 where its top bit is set. Of 64, in four
+  // operands: 0 where an index is not below 64.
   std::string pick_of_16, pick_of_64;
   int f32_lanes() const { return vector_bits / 32; }
 };
 
-// The variants that a --target name stands for, baseline first. Unknown names are INVALID_ARGUMENT
-// with near names. "host" is resolved to what `host` describes; absent: this machine.
-absl::StatusOr<std::vector<Target>> ResolveTarget(const std::string& name,
-                                                  const std::optional<HostCpu>& host = {});
+// What a request's target stands for.
+struct ResolvedTarget {
+  TargetSpec spec;                  // of the strongest variant, its triple filled in
+  std::vector<Target> variants;     // weakest first
+  std::vector<std::string> unused;  // features asked for that no generated code uses, with signs
+};
 
-// A name --target takes, in the order of targets.def, "host" first.
+// `text` is a name (of TargetNames or TagNames), a target string or JSON (spec.h). "host", and a
+// string without a triple, is resolved to what `caller` describes; absent: this machine. `host` is
+// the same for --host, "" none: it must be able to run the target's code. INVALID_ARGUMENT has near
+// names for what is unknown; UNIMPLEMENTED for kinds and systems without code.
+absl::StatusOr<ResolvedTarget> Resolve(const std::string& text, const std::string& host,
+                                       const std::optional<HostCpu>& caller);
+
+// The variants alone, without a host.
+absl::StatusOr<std::vector<Target>> ResolveTarget(const std::string& text,
+                                                  const std::optional<HostCpu>& caller = {});
+
+// Whether `text` is a name of TargetNames or TagNames.
+bool IsTargetName(const std::string& text);
+
+// Whether `text` cannot be resolved without a description of the caller's CPU. False for what does
+// not resolve at all.
+bool NeedsCaller(const std::string& text);
+
+enum class TagKind { kX86, kArm, kAndroid };
+
+// A name that --target takes.
 struct TargetName {
   std::string name;
+  TagKind kind = TagKind::kX86;  // of `host`: this machine's
   std::string description;
+  std::vector<std::string> strings;  // a target string for each variant; of `host`: none
 };
+// The kinds of code, in the order of targets.def, "host" first.
 std::vector<TargetName> TargetNames();
+// Boards and processors: tags.def.
+std::vector<TargetName> TagNames();
 
 }  // namespace quench::codegen

@@ -131,7 +131,14 @@ static const quench_variant* const kOnlyStrong[] = {&kStrong};
    kInputs,                                                            \
    kOutputs,                                                           \
    kSymbols,                                                           \
-   variants}
+   variants,                                                           \
+   0,                                                                  \
+   0,                                                                  \
+   NULL,                                                               \
+   NULL,                                                               \
+   "llvm",                                                             \
+   "",                                                                 \
+   ""}
 
 static const quench_model kModel = FAKE(QUENCH_ABI_VERSION, kVariants, 2);
 static const quench_model kDemanding = FAKE(QUENCH_ABI_VERSION, kOnlyStrong, 1);

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "common/base/files.h"
 #include "common/base/status.h"
 #include "services/codegen/llvm/artifact.h"
 #include "tests/unit/services/codegen/compile_support.h"
@@ -65,6 +66,79 @@ TEST(EmitTest, ObjectsAndArchivesLinkIntoPrograms) {
                       "session.c -o " + program + " -ldl -lpthread"));
     EXPECT_TRUE(Shell(program)) << library;
   }
+}
+
+constexpr char kRegisteredProgram[] = R"(
+#include <stdio.h>
+#include "common/runtime/quench_rt.h"
+static int run(const char* name, float factor) {
+  quench_rt_error error;
+  quench_rt_model* model;
+  quench_rt_session* session;
+  if (quench_rt_open_registered(name, &model, &error)) return puts(error.text);
+  if (quench_rt_session_create(model, 0, &session, &error)) return 2;
+  float x[2] = {-1, 2};
+  const int64_t dims[] = {2};
+  const quench_rt_tensor tensor = {x, dims, 1, 1};
+  quench_rt_tensor y;
+  if (quench_rt_set_input(session, 0, &tensor, &error)) return 3;
+  if (quench_rt_run(session, &error)) return 4;
+  if (quench_rt_get_output(session, 0, &y, &error)) return 5;
+  for (int i = 0; i < 2; ++i) {
+    if (((const float*)y.data)[i] != factor * x[i]) return 6;
+  }
+  quench_rt_session_free(session);
+  quench_rt_close(model);
+  return 0;
+}
+int main(void) {
+  if (run("twice", 2) || run("thrice", 3)) return 1;
+  quench_rt_error error;
+  quench_rt_model* model;
+  if (quench_rt_open_registered("once", &model, &error) != QUENCH_RT_INVALID) return 2;
+  puts(error.text);
+  return 0;
+}
+)";
+
+// Archives of a target with system-lib: any number in one program, found by name.
+TEST(EmitTest, RegisteredArchivesAreFoundByName) {
+  if (!Shell("cc --version")) GTEST_SKIP() << "there is no C compiler";
+  const TempDir folder = *TempDir::Create();
+  std::string archives;
+  for (const auto& [name, factor] : {std::pair("twice", 2.0F), std::pair("thrice", 3.0F)}) {
+    Graph graph;
+    graph.name = name;
+    const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {2}));
+    const ValueId by = graph.AddConstant("by", Tensor::Of<float>(DataType::kF32, {2}, {factor, factor}));
+    graph.outputs = {Node1(graph, "Mul", {x, by})};
+    Infer(graph);
+    CompileOptions options;
+    options.target = "llvm -system-lib -num-cores=2";
+    ASSERT_EQ(WhatToEmit(options).value(), Emit::kArchive);
+    const std::string library = folder.path() / (std::string(name) + ".a");
+    const auto report = Compile(graph, options, library, folder.path() / "model.h");
+    ASSERT_TRUE(report.ok()) << report.status();
+    archives += " " + library;
+  }
+  std::ofstream(folder.path() / "main.c") << kRegisteredProgram;
+  const std::string runtime = std::string(QUENCH_SOURCE_DIR) + "/common/runtime/";
+  const std::string program = folder.path() / "program", said = folder.path() / "said";
+  ASSERT_TRUE(Shell("cc -std=c11 -I" QUENCH_SOURCE_DIR " " + (folder.path() / "main.c").string() +
+                    " -Wl,--whole-archive" + archives + " -Wl,--no-whole-archive " + runtime +
+                    "cpu.c " + runtime + "open.c " + runtime + "pool.c " + runtime +
+                    "session.c -o " + program + " -ldl -lpthread"));
+  ASSERT_EQ(std::system((program + " > " + said).c_str()), 0) << *ReadFile(said);
+  EXPECT_EQ(*ReadFile(said), "no model is called `once`, those registered are `thrice`, `twice`\n");
+}
+
+TEST(EmitTest, SystemLibraryIsAnArchive) {
+  CompileOptions options;
+  options.target = "llvm -system-lib";
+  options.emit = Emit::kSharedLibrary;
+  EXPECT_EQ(WhatToEmit(options).status().code(), absl::StatusCode::kInvalidArgument);
+  options.target = "llvm";
+  EXPECT_EQ(WhatToEmit(options).value(), Emit::kSharedLibrary);
 }
 
 constexpr char kMemoryProgram[] = R"(

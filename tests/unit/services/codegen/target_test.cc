@@ -2,12 +2,20 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
+#include <set>
+
 #include "common/base/status.h"
 #include "common/runtime/quench_rt.h"
 #include "services/codegen/codegen.h"
+#include "tests/support/matchers.h"
 
 namespace quench::codegen {
 namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
 
 TEST(TargetTest, HostIsWhatThisCpuRuns) {
   const absl::StatusOr<std::vector<Target>> host = ResolveTarget("host");
@@ -34,11 +42,194 @@ TEST(TargetTest, UnknownNameListsNearOnes) {
 }
 
 TEST(TargetTest, EveryListedTargetResolves) {
-  for (const TargetInfo& info : ListTargets()) {
-    EXPECT_TRUE(ResolveTarget(info.name).ok()) << info.name;
+  const absl::StatusOr<std::vector<TargetInfo>> all = ListTargets();
+  ASSERT_TRUE(all.ok()) << all.status();
+  std::set<std::string> names;
+  for (const TargetInfo& info : *all) {
+    const absl::StatusOr<ResolvedTarget> resolved = Resolve(info.name, "", std::nullopt);
+    ASSERT_TRUE(resolved.ok()) << info.name << ": " << resolved.status();
+    EXPECT_EQ(resolved->unused, std::vector<std::string>()) << info.name;
     EXPECT_FALSE(info.description.empty()) << info.name;
-    EXPECT_FALSE(info.variants.empty()) << info.name;
+    EXPECT_EQ(info.variants.size(), info.strings.size()) << info.name;
+    EXPECT_TRUE(names.insert(info.name).second) << info.name << " is there twice";
+    EXPECT_EQ(info.kind == "android", resolved->variants[0].android) << info.name;
   }
+}
+
+TEST(TargetTest, KindsPartTheList) {
+  const size_t all = ListTargets("all")->size();
+  size_t parts = 0;
+  for (const char* kind : {"x86", "arm", "android"}) parts += ListTargets(kind)->size();
+  EXPECT_EQ(parts, all);
+  EXPECT_EQ(ListTargets("cuda").status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(ListTargets("mips").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+const Target& Only(const absl::StatusOr<ResolvedTarget>& resolved) {
+  EXPECT_TRUE(resolved.ok()) << resolved.status();
+  return resolved->variants.at(0);
+}
+
+Target Of(const std::string& text) { return Only(Resolve(text, "", std::nullopt)); }
+
+TEST(TargetTest, ATagAStringAndJsonAreOneTarget) {
+  const Target tag = Of("raspberry-pi/5");
+  for (const char* text :
+       {"llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -mattr=+neon -num-cores=4",
+        "llvm -mtriple aarch64-linux-gnu --mcpu cortex-a76 -mattr '+neon'",
+        R"({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a76",
+            "mattr": ["+neon"], "num-cores": 4})"}) {
+    const Target target = Of(text);
+    EXPECT_EQ(target.triple, tag.triple) << text;
+    EXPECT_EQ(target.features, tag.features) << text;
+    EXPECT_EQ(target.cpu, "cortex-a76") << text;
+    EXPECT_EQ(target.required_features, tag.required_features) << text;
+  }
+  EXPECT_NE(tag.required_features & QUENCH_CPU_DOTPROD, 0u);
+  EXPECT_EQ(tag.l2_bytes, 512 << 10);
+}
+
+TEST(TargetTest, WidthsFollowFromFeatures) {
+  EXPECT_EQ(Of("intel/sandybridge").vector_bits, 128);  // no AVX2: integers are narrow
+  EXPECT_FALSE(Of("intel/sandybridge").fma);
+  EXPECT_EQ(Of("intel/haswell").vector_bits, 256);
+  EXPECT_EQ(Of("amd/zen3").vector_bits, 256);
+  const Target zen4 = Of("amd/zen4");
+  EXPECT_EQ(zen4.vector_bits, 512);
+  EXPECT_EQ(zen4.vector_registers, 32);
+  EXPECT_FALSE(zen4.add_products_u8.empty());
+  EXPECT_EQ(Of("llvm -mtriple=x86_64-linux-gnu -mcpu=znver4 -mattr=-avx512f").vector_bits, 256);
+  EXPECT_EQ(Of("intel/alderlake").add_products_u8, "llvm.x86.avx512.vpdpbusd.256");
+  EXPECT_EQ(Of("i686").vector_registers, 8);
+  EXPECT_FALSE(
+      Of("llvm -mtriple=armv7-linux-gnueabihf -mcpu=cortex-a5 -mattr=+neon").divides_words);
+  EXPECT_TRUE(Of("armv7").divides_words);
+}
+
+// What a variant may use is what the runtime checks, no more.
+TEST(TargetTest, EveryFeatureIsChecked) {
+  const absl::StatusOr<std::vector<TargetInfo>> all = ListTargets();
+  ASSERT_TRUE(all.ok()) << all.status();
+  for (const TargetInfo& info : *all) {
+    const std::vector<Target> targets = ResolveTarget(info.name).value();
+    for (const Target& target : targets) {
+      const int64_t features = target.features.empty() ? 0
+                                                       : 1 + std::count(target.features.begin(),
+                                                                        target.features.end(), ',');
+      EXPECT_EQ(std::popcount(target.required_features), features) << target.name;
+    }
+  }
+}
+
+TEST(TargetTest, ABareStringIsTheCallersBaseline) {
+  const Target arm = Only(Resolve("llvm", "", HostCpu{"aarch64", {"neon", "dotprod"}}));
+  EXPECT_EQ(arm.machine, QUENCH_MACHINE_AARCH64);
+  EXPECT_EQ(arm.required_features, QUENCH_CPU_NEON);
+  EXPECT_EQ(Only(Resolve("host", "", HostCpu{"aarch64", {"neon", "dotprod"}})).name,
+            "aarch64-dotprod");
+  EXPECT_TRUE(NeedsCaller("host"));
+  EXPECT_TRUE(NeedsCaller("llvm -mcpu=skylake"));
+  EXPECT_FALSE(NeedsCaller("llvm -mtriple=aarch64-linux-gnu"));
+  EXPECT_FALSE(NeedsCaller("aarch64"));
+}
+
+TEST(TargetTest, WhatNoCodeUsesIsSaid) {
+  const auto resolved =
+      Resolve("llvm -mtriple=x86_64-linux-gnu -mattr=+avx2,+mmx,+aes", "", std::nullopt);
+  ASSERT_TRUE(resolved.ok()) << resolved.status();
+  EXPECT_THAT(resolved->unused, ElementsAre("+mmx", "+aes"));
+}
+
+TEST(TargetTest, CallingConventions) {
+  const Target soft = Of("llvm -mtriple=armv7-linux-gnueabi -mfloat-abi=soft");
+  EXPECT_TRUE(soft.soft_float_calls);
+  EXPECT_EQ(soft.elf_flags, 0x05000200u);
+  EXPECT_EQ(Of("armv7").elf_flags, 0x05000400u);
+  EXPECT_EQ(Of("llvm -mtriple=arm-linux-gnueabihf").triple, "armv7-unknown-linux-gnueabihf");
+}
+
+struct Refusal {
+  const char *text, *host;
+  std::vector<const char*> says;
+};
+
+TEST(TargetTest, RefusalsNameEveryProblem) {
+  const Refusal refusals[] = {
+      {"rasberry-pi/5", "", {"unknown target `rasberry-pi/5`", "`raspberry-pi/5`"}},
+      {"llvm -mtripel=x -mcp=y", "", {"unknown key `mtripel`", "`mtriple`", "unknown key `mcp`"}},
+      {"llvm -mcpu", "", {"`-mcpu` has no value"}},
+      {"llvm mcpu=skylake", "", {"`mcpu=skylake` is no option"}},
+      {"llvm -mattr=\"+avx2", "", {"a quote is not closed"}},
+      {"llvm -mattr=avx2", "", {"`mattr` has `avx2`"}},
+      {"llvm -num-cores=0", "", {"`num-cores` must be a whole number from 1 to 1024"}},
+      {"llvm -system-lib=maybe", "", {"`system-lib` must be true or false"}},
+      {"{\"kind\": \"llvm\"", "", {"is not JSON"}},
+      {"{}", "", {"`kind` is missing"}},
+      {R"({"kind": 3, "mattr": [1], "num-cores": 1.5, "system-lib": 7, "host": 1})",
+       "",
+       {"`kind` must be a string", "`mattr` must be a list of strings",
+        "`num-cores` must be a whole number", "`system-lib` must be true or false",
+        "`host` must be an object"}},
+      {"llvm -mtriple=x86_64-linux-gnu -mcpu=skylak -mattr=+avx512",
+       "",
+       {"cpu `skylak`", "`skylake`", "feature `avx512`", "`avx512f`"}},
+      {"llvm -mtriple=x86_64-linux-gnu -mcpu=cortex-a76", "", {"-mtriple=aarch64-linux-gnu"}},
+      {"llvm -mtriple=x86_64-linux-gnu -mcpu=native", "", {"--target host"}},
+      {"llvm -mtriple=armv7-linux-gnueabihf -mcpu=cortex-a9", "", {"lacks `vfp4`"}},
+      {"llvm -mtriple=i686-linux-gnu -mcpu=pentium3", "", {"lacks `sse2`"}},
+      {"llvm -mtriple=aarch64-linux-gnu -mattr=-neon", "", {"lacks `neon`"}},
+      {"llvm -mtriple=armv6-linux-gnueabihf", "", {"before armv7"}},
+      {"llvm -mtriple=riscv64-linux-gnu", "", {"code is made for x86_64, i686, aarch64, armv7"}},
+      {"llvm -mtriple=x86_64-pc-windows-msvc", "", {"Linux and Android"}},
+      {"llvm -mtriple=aarch64_be-linux-gnu", "", {"aarch64_be-linux-gnu"}},
+      {"llvm -mtriple=armv7-linux-gnueabihf -mfloat-abi=soft", "", {"means `hard`", "gnueabi"}},
+      {"llvm -mtriple=x86_64-linux-gnu -mfloat-abi=squishy", "", {"`hard` or `soft`"}},
+      {"llvm -mtriple=aarch64-linux-gnu -mabi=ilp32", "", {"means `lp64`"}},
+      {"llvm -libs=cblas,mkl", "", {"libs has `cblas`", "libs has `mkl`"}},
+      {"llvm -arch=sm_86", "", {"arch is `sm_86`"}},
+      {"cuda -arch=sm_86", "llvm -mcpu=skylake", {"there is no code for GPUs yet"}},
+      {"opencl", "", {"kind is `opencl`"}},
+      {"aarch64", "x86-64-v3", {"host: ", "cannot load libraries for"}},
+      {"x86-64-v4", "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell", {"lacks avx512f"}},
+      {R"({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "host": {"kind": "llvm", "x": 1}})",
+       "",
+       {"`host`: unknown key `x`"}},
+  };
+  for (const Refusal& refusal : refusals) {
+    const absl::Status status = Resolve(refusal.text, refusal.host, std::nullopt).status();
+    EXPECT_FALSE(status.ok()) << refusal.text;
+    for (const char* part : refusal.says)
+      EXPECT_THAT(MessageOf(status), HasSubstr(part)) << refusal.text;
+  }
+}
+
+TEST(TargetTest, HostsThatRunTheCodeAreTaken) {
+  EXPECT_TRUE(Resolve("x86-64", "x86-64-v2", std::nullopt).ok());  // its weakest variant runs
+  EXPECT_TRUE(Resolve("llvm -mtriple=x86_64-linux-gnu", "intel/haswell", std::nullopt).ok());
+}
+
+TEST(TargetTest, StringsPrintAndParse) {
+  const char* json = R"({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "model": "a \"b\" c",
+    "keys": ["cpu", "x"], "system-lib": true, "num-cores": 3,
+    "host": {"kind": "llvm", "mtriple": "x86_64-linux-gnu", "device": "a b",
+             "host": "llvm -mcpu='x y'"}})";
+  const absl::StatusOr<TargetSpec> spec = ParseTargetSpec(json);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const std::string text = ToString(*spec);
+  const absl::StatusOr<TargetSpec> again = ParseTargetSpec(text);
+  ASSERT_TRUE(again.ok()) << text << ": " << again.status();
+  EXPECT_EQ(ToString(*again), text);
+  EXPECT_EQ(again->model, "a \"b\" c");
+  EXPECT_EQ(again->host->host->mcpu, "x y");
+  EXPECT_TRUE(again->system_lib);
+}
+
+TEST(TargetTest, HostsOfHostsEnd) {
+  std::string text = "llvm";
+  for (int i = 0; i < 8; ++i)
+    text = R"({"kind": "llvm", "host": )" + (i == 0 ? "\"llvm\"" : text) + "}";
+  EXPECT_THAT(MessageOf(ParseTargetSpec(text).status()), HasSubstr("hosts lie in one another"));
+  EXPECT_FALSE(ParseTargetSpec("llvm " + std::string(20000, 'x')).ok());
 }
 
 }  // namespace

@@ -1,0 +1,35 @@
+// architectures.def and features.def, read.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace quench::codegen {
+
+struct Architecture {
+  const char* name;       // in requests: "x86_64"
+  const char* llvm_name;  // what LLVM calls it
+  uint32_t machine;       // QUENCH_MACHINE_*
+  const char* triple;
+  const char* baseline;          // code is based on this CPU of LLVM's
+  const char* default_cpu;       // where no CPU is named
+  const char* default_features;  // and these, joined by commas
+  const char* needed;            // the floor, joined by commas
+  const char* linker_emulation;
+  uint16_t elf_machine;
+  const char* weight_section;
+  uint64_t weight_section_flags;
+  int pointer_bits;
+};
+std::span<const Architecture> Architectures();
+const Architecture* FindArchitecture(uint32_t machine);
+
+struct Feature {
+  uint64_t bit;  // QUENCH_CPU_*
+  const char* llvm_name;
+  bool (*has)(uint32_t machine);  // whether that architecture can have it
+};
+std::span<const Feature> Features();
+
+}  // namespace quench::codegen
