@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/runtime/age.h"
 #include "common/runtime/rt_internal.h"
 
 #if UINTPTR_MAX > 0xffffffffu
@@ -96,9 +97,15 @@ static int exports_query(const unsigned char* data, uint64_t size, const Ehdr* h
 }
 
 /* Looks before loading: dlopen would run the code of any library it is given. */
-static int inspect(const unsigned char* data, uint64_t size, const char* name,
-                   quench_rt_error* error) {
+int quench_rt_inspect(const unsigned char* data, size_t size, const char* name,
+                      quench_rt_error* error) {
   Ehdr header;
+  if (quench_age_is(data, size)) {
+    return quench_rt_fail(error, QUENCH_RT_ENCRYPTED,
+                          "`%s` is encrypted, and no key is given: modelKey.bin and its password, "
+                          "or an age identity, open it",
+                          name);
+  }
   if (size < EI_NIDENT || memcmp(data, ELFMAG, SELFMAG) != 0) {
     return quench_rt_fail(error, QUENCH_RT_NOT_A_MODEL,
                           "`%s` is not a model library: it is not an ELF file", name);
@@ -189,8 +196,8 @@ static int load(const char* path, const char* name, quench_rt_model** out, quenc
   return adopt(query(QUENCH_ABI_VERSION), library, name, out, error);
 }
 
-int quench_rt_open_file(const char* path, quench_rt_model** model, quench_rt_error* error) {
-  *model = NULL;
+int quench_rt_map(const char* path, const char* what, quench_rt_mapping* mapping,
+                  quench_rt_error* error) {
   /* A pipe is refused below, not waited for. */
   const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)
@@ -199,16 +206,25 @@ int quench_rt_open_file(const char* path, quench_rt_model** model, quench_rt_err
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0) {
     close(fd);
     return quench_rt_fail(error, QUENCH_RT_NOT_A_MODEL,
-                          "`%s` is not a model library: it is empty or not a file", path);
+                          "`%s` is not a %s: it is empty or not a file", path, what);
   }
   const uint64_t size = (uint64_t)info.st_size;
-  void* data =
+  mapping->data =
       size > SIZE_MAX ? MAP_FAILED : mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0);
+  mapping->size = (size_t)size;
   close(fd);
-  if (data == MAP_FAILED)
+  if (mapping->data == MAP_FAILED)
     return quench_rt_fail(error, QUENCH_RT_IO, "cannot map `%s`: %s", path, strerror(errno));
-  const int code = inspect(data, size, path, error);
-  munmap(data, (size_t)size);
+  return QUENCH_RT_OK;
+}
+
+int quench_rt_open_file(const char* path, quench_rt_model** model, quench_rt_error* error) {
+  *model = NULL;
+  quench_rt_mapping file;
+  int code = quench_rt_map(path, "model library", &file, error);
+  if (code != QUENCH_RT_OK) return code;
+  code = quench_rt_inspect(file.data, file.size, path, error);
+  munmap(file.data, file.size);
   if (code != QUENCH_RT_OK) return code;
   /* A bare name would be looked up in the library path. */
   if (strchr(path, '/') != NULL) return load(path, path, model, error);
@@ -234,20 +250,36 @@ int quench_rt_open_memory(const void* data, size_t size, quench_rt_model** model
                           quench_rt_error* error) {
   static const char kName[] = "model in memory";
   *model = NULL;
-  const int code = inspect(data, size, kName, error);
+  const int code = quench_rt_inspect(data, size, kName, error);
   if (code != QUENCH_RT_OK) return code;
-  const int fd = memfd_create("quench-model", MFD_CLOEXEC);
+  const int fd = quench_rt_memory_file();
   if (fd < 0)
     return quench_rt_fail(error, QUENCH_RT_IO, "cannot create a memory file: %s", strerror(errno));
-  int result;
-  if (write_all(fd, data, size)) {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    result = load(path, kName, model, error);
-  } else {
-    result =
-        quench_rt_fail(error, QUENCH_RT_MEMORY, "cannot fill a memory file: %s", strerror(errno));
+  if (!write_all(fd, data, size)) {
+    const int reason = errno;
+    close(fd);
+    return quench_rt_fail(error, QUENCH_RT_MEMORY, "cannot fill a memory file: %s",
+                          strerror(reason));
   }
+  return quench_rt_load_sealed(fd, kName, model, error);
+}
+
+int quench_rt_memory_file(void) {
+  return memfd_create("quench-model", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+}
+
+int quench_rt_load_sealed(int fd, const char* name, quench_rt_model** model,
+                          quench_rt_error* error) {
+  /* Nobody changes code that was inspected. */
+  if (fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0) {
+    const int reason = errno;
+    close(fd);
+    return quench_rt_fail(error, QUENCH_RT_SYSTEM, "cannot seal a memory file: %s",
+                          strerror(reason));
+  }
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  const int result = load(path, name, model, error);
   /* While the library is loaded the loader knows it by this path: the number must not be used
    * again. */
   if (result == QUENCH_RT_OK) {

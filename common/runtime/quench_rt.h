@@ -35,7 +35,10 @@ extern "C" {
 #define QUENCH_RT_MEMORY 6      /* out of memory */
 #define QUENCH_RT_CHECK 7 /* the data broke a rule of the model (an index out of range, say) */
 #define QUENCH_RT_CANCELLED 8
-#define QUENCH_RT_SYSTEM 9 /* the system refused a thread */
+#define QUENCH_RT_SYSTEM 9     /* the system refused a thread, or lacks libcrypto */
+#define QUENCH_RT_ENCRYPTED 10 /* the library is encrypted, and there is no key */
+#define QUENCH_RT_KEY 11       /* a wrong password, a corrupted key, or that of another library */
+#define QUENCH_RT_CORRUPT 12   /* the key fits, and the encrypted library was altered or cut */
 
 typedef struct quench_rt_error {
   char text[1024];
@@ -57,6 +60,11 @@ int quench_rt_open_file(const char* path, quench_rt_model** model, quench_rt_err
  */
 int quench_rt_open_memory(const void* data, size_t size, quench_rt_model** model,
                           quench_rt_error* error);
+/* An encrypted model library (age format). `key_path` names its modelKey.bin, which `password` opens,
+ * or a file with an age identity ("AGE-SECRET-KEY-1..."), for which `password` is NULL. The plain
+ * library exists in anonymous memory only. Needs OpenSSL's libcrypto.so.3, which is loaded now. */
+int quench_rt_open_encrypted(const char* path, const char* key_path, const char* password,
+                             quench_rt_model** model, quench_rt_error* error);
 /* A model that is linked into the program (model.o, model.a). */
 int quench_rt_open_linked(quench_model_query_fn query, quench_rt_model** model,
                           quench_rt_error* error);

@@ -18,6 +18,21 @@ struct quench_rt_model {
 int quench_rt_fail(quench_rt_error* error, int code, const char* format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* A file in memory, to be unmapped. `what` is what it should be, for messages. */
+typedef struct quench_rt_mapping {
+  void* data;
+  size_t size;
+} quench_rt_mapping;
+int quench_rt_map(const char* path, const char* what, quench_rt_mapping* mapping,
+                  quench_rt_error* error);
+/* Whether the bytes are a model library for this machine, before anything of it runs. */
+int quench_rt_inspect(const unsigned char* data, size_t size, const char* name,
+                      quench_rt_error* error);
+/* An empty anonymous file, or -1; and the library that was written into one, which is taken over. */
+int quench_rt_memory_file(void);
+int quench_rt_load_sealed(int fd, const char* name, quench_rt_model** model,
+                          quench_rt_error* error);
+
 /* 64-byte aligned; NULL when there is no memory. Free with free(). */
 void* quench_rt_aligned(uint64_t bytes);
 

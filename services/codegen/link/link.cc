@@ -1,6 +1,7 @@
 #include "services/codegen/link/link.h"
 
 #include <lld/Common/Driver.h>
+#include <llvm/Config/llvm-config.h>
 #include <llvm/Support/raw_ostream.h>
 
 #include <mutex>
@@ -9,6 +10,17 @@
 #include "common/base/status.h"
 
 LLD_HAS_DRIVER(elf)
+
+#if LLVM_VERSION_MAJOR < 20
+// Of lld, as far as it is used here. A link whose objects name _GLOBAL_OFFSET_TABLE_ leaves its
+// symbol behind when it frees everything else, and the next link without that name writes to it.
+namespace lld::elf {
+class Defined;
+struct ElfSym {
+  static Defined* globalOffsetTable;
+};
+}  // namespace lld::elf
+#endif
 
 namespace quench::codegen {
 namespace {
@@ -27,6 +39,9 @@ absl::Status RunLinker(const std::vector<std::string>& args) {
   const lld::Result result =
       lld::lldMain(argv, llvm::nulls(), errors, {{lld::Gnu, &lld::elf::link}});
   usable = result.canRunAgain;
+#if LLVM_VERSION_MAJOR < 20
+  lld::elf::ElfSym::globalOffsetTable = nullptr;
+#endif
   if (result.retCode != 0) return Internal("linking failed: {}", errors.str());
   return absl::OkStatus();
 }

@@ -118,4 +118,14 @@ void ExpectSameAsInterpreter(const Graph& graph, const std::map<std::string, int
   for (int level = 0; level <= 3; ++level) ExpectSame(graph, *inputs, level, tolerance);
 }
 
+std::string RuntimeSources() {
+  std::string sources;
+  const std::filesystem::path folder = std::filesystem::path(QUENCH_SOURCE_DIR) / "common/runtime";
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::filesystem::path& path = entry.path();
+    if (path.extension() == ".c" && path.filename() != "demo.c") sources += " " + path.string();
+  }
+  return sources;
+}
+
 }  // namespace quench::codegen

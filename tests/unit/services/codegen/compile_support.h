@@ -57,4 +57,7 @@ void ForEachBuild(const Graph& graph, const std::vector<int>& levels,
 // The interface of a graph as an artifact describes it, to make inputs from.
 std::vector<ArtifactTensor> InputsOf(const Graph& graph);
 
+// The files that libquench_rt is made of, each behind a space.
+std::string RuntimeSources();
+
 }  // namespace quench::codegen

@@ -49,7 +49,6 @@ TEST(EmitTest, ObjectsAndArchivesLinkIntoPrograms) {
   graph.outputs = {Node1(graph, "Relu", {x})};
   graph.value(graph.outputs[0]).name = "relu";
   Infer(graph);
-  const std::string runtime = std::string(QUENCH_SOURCE_DIR) + "/common/runtime/";
   for (const Emit emit : {Emit::kObject, Emit::kArchive}) {
     const TempDir folder = *TempDir::Create();
     const std::string library = folder.path() / (emit == Emit::kObject ? "model.o" : "model.a");
@@ -61,9 +60,8 @@ TEST(EmitTest, ObjectsAndArchivesLinkIntoPrograms) {
     std::ofstream(folder.path() / "main.c") << kLinkedProgram;
     const std::string program = folder.path() / "program";
     ASSERT_TRUE(Shell("cc -std=c11 -I" QUENCH_SOURCE_DIR " -I" + folder.path().string() + " " +
-                      (folder.path() / "main.c").string() + " " + library + " " + runtime +
-                      "cpu.c " + runtime + "open.c " + runtime + "pool.c " + runtime +
-                      "session.c -o " + program + " -ldl -lpthread"));
+                      (folder.path() / "main.c").string() + " " + library + RuntimeSources() +
+                      " -o " + program + " -ldl -lpthread"));
     EXPECT_TRUE(Shell(program)) << library;
   }
 }
@@ -122,12 +120,10 @@ TEST(EmitTest, RegisteredArchivesAreFoundByName) {
     archives += " " + library;
   }
   std::ofstream(folder.path() / "main.c") << kRegisteredProgram;
-  const std::string runtime = std::string(QUENCH_SOURCE_DIR) + "/common/runtime/";
   const std::string program = folder.path() / "program", said = folder.path() / "said";
   ASSERT_TRUE(Shell("cc -std=c11 -I" QUENCH_SOURCE_DIR " " + (folder.path() / "main.c").string() +
-                    " -Wl,--whole-archive" + archives + " -Wl,--no-whole-archive " + runtime +
-                    "cpu.c " + runtime + "open.c " + runtime + "pool.c " + runtime +
-                    "session.c -o " + program + " -ldl -lpthread"));
+                    " -Wl,--whole-archive" + archives + " -Wl,--no-whole-archive" + RuntimeSources() +
+                    " -o " + program + " -ldl -lpthread"));
   ASSERT_EQ(std::system((program + " > " + said).c_str()), 0) << *ReadFile(said);
   EXPECT_EQ(*ReadFile(said), "no model is called `once`, those registered are `thrice`, `twice`\n");
 }

@@ -77,8 +77,7 @@ class QemuTest : public ::testing::TestWithParam<Cross> {
     program_ = folder_.path() / "run_files";
     const std::string root = QUENCH_SOURCE_DIR;
     std::string build = cross_.compiler + " -std=c11 -O1 -Wall -Werror -I" + root;
-    for (const char* source : {"cpu.c", "open.c", "pool.c", "session.c"})
-      build += " " + root + "/common/runtime/" + source;
+    build += RuntimeSources();
     const CommandResult built =
         Execute(build + " " + root + "/tests/unit/services/codegen/run_files.c -o " +
                 program_.string() + " -ldl -lpthread");
