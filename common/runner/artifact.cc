@@ -20,10 +20,15 @@ absl::Status ToStatus(int code, const quench_rt_error& error) {
       return absl::NotFoundError(error.text);
     case QUENCH_RT_ABI:
     case QUENCH_RT_CPU:
+    case QUENCH_RT_ENCRYPTED:
       return absl::FailedPreconditionError(error.text);
     case QUENCH_RT_MEMORY:
     case QUENCH_RT_SYSTEM:
       return absl::ResourceExhaustedError(error.text);
+    case QUENCH_RT_CORRUPT:
+      return absl::DataLossError(error.text);
+    case QUENCH_RT_KEY:
+      return absl::PermissionDeniedError(error.text);
     case QUENCH_RT_CANCELLED:
       return absl::CancelledError(error.text);
     default:
@@ -117,7 +122,7 @@ class RuntimeArtifact : public Artifact {
       outputs_.push_back(Describe(model, *model.outputs[i]));
     quench_rt_options options{};
     options.size = sizeof options;
-    options.num_threads = static_cast<uint32_t>(std::max(threads, 1));
+    options.num_threads = static_cast<uint32_t>(std::max(threads, 0));
     quench_rt_error error;
     return ToStatus(quench_rt_session_create(model_, &options, &session_, &error), error);
   }
@@ -221,10 +226,15 @@ class RuntimeArtifact : public Artifact {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Artifact>> Artifact::Open(const std::filesystem::path& path,
-                                                         int threads) {
+                                                         int threads, const ArtifactKey& key) {
   quench_rt_model* model = nullptr;
   quench_rt_error error;
-  QUENCH_RETURN_IF_ERROR(ToStatus(quench_rt_open_file(path.c_str(), &model, &error), error));
+  const int code = key.path.empty()
+                       ? quench_rt_open_file(path.c_str(), &model, &error)
+                       : quench_rt_open_encrypted(path.c_str(), key.path.c_str(),
+                                                  key.password ? key.password->c_str() : nullptr,
+                                                  &model, &error);
+  QUENCH_RETURN_IF_ERROR(ToStatus(code, error));
   auto artifact = std::make_unique<RuntimeArtifact>(model);
   QUENCH_RETURN_IF_ERROR(artifact->Start(threads));
   return artifact;

@@ -18,10 +18,11 @@ double Milliseconds(Clock::time_point since) {
 
 absl::StatusOr<BenchResult> Benchmark(const std::filesystem::path& path,
                                       std::span<const Tensor> inputs, int threads, double seconds,
-                                      const StepContext& context) {
+                                      const StepContext& context, const ArtifactKey& key) {
   BenchResult result;
   const Clock::time_point opening = Clock::now();
-  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(path, threads));
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
+                          Artifact::Open(path, threads, key));
   result.load_ms = Milliseconds(opening);
   const Clock::time_point first = Clock::now();
   QUENCH_RETURN_IF_ERROR(artifact->Run(inputs, context).status());

@@ -41,11 +41,19 @@ struct BenchResult {
   int64_t arena_bytes = 0, arena_lower_bound = 0, runs = 0;
 };
 
+// What opens an encrypted library: modelKey.bin and its password, or a file with an age identity.
+struct ArtifactKey {
+  std::string path;  // "": there is none
+  std::optional<std::string> password;
+};
+
 class Artifact {
  public:
-  // Refuses with a sentence: not an artifact, ABI too new, CPU features missing.
+  // Refuses with a sentence: not an artifact, ABI too new, CPU features missing, key missing or
+  // wrong. `threads` 0: as many as the target it was compiled for says, or one.
   static absl::StatusOr<std::unique_ptr<Artifact>> Open(const std::filesystem::path& path,
-                                                        int threads = 1);
+                                                        int threads = 1,
+                                                        const ArtifactKey& key = {});
   virtual ~Artifact() = default;
 
   virtual const std::vector<ArtifactTensor>& inputs() const = 0;
@@ -74,7 +82,7 @@ class Artifact {
 // `seconds`.
 absl::StatusOr<BenchResult> Benchmark(const std::filesystem::path& path,
                                       std::span<const Tensor> inputs, int threads, double seconds,
-                                      const StepContext& context = {});
+                                      const StepContext& context = {}, const ArtifactKey& key = {});
 
 // Integers that index any table of a model: ids and types of tokens, masks.
 constexpr uint64_t kAnyIndex = 2;

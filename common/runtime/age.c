@@ -109,10 +109,9 @@ static quench_age_result try_x25519(const Stanza* stanza, const quench_age_key* 
   if (stanza->arguments != 1 || stanza->lines != 1 ||
       !quench_base64_decode(stanza->first.at, length(&stanza->first), share, sizeof share))
     return QUENCH_AGE_HEADER;
-  const int good = quench_x25519_public(key->secret, recipient) &&
-                   quench_x25519(key->secret, share, shared) &&
-                   x25519_wrap(shared, share, recipient, wrap) &&
-                   open_file_key(wrap, stanza, file_key);
+  const int good =
+      quench_x25519_public(key->secret, recipient) && quench_x25519(key->secret, share, shared) &&
+      x25519_wrap(shared, share, recipient, wrap) && open_file_key(wrap, stanza, file_key);
   explicit_bzero(shared, sizeof shared);
   explicit_bzero(wrap, sizeof wrap);
   return good ? QUENCH_AGE_OK : QUENCH_AGE_WRONG_KEY;
@@ -176,8 +175,8 @@ static quench_age_result find_file_key(Text* text, const quench_age_key* key,
   return stanzas == 0 ? QUENCH_AGE_HEADER : result;
 }
 
-static int header_mac(const unsigned char file_key[QUENCH_AGE_FILE_KEY], const unsigned char* header,
-                      size_t size, unsigned char mac[32]) {
+static int header_mac(const unsigned char file_key[QUENCH_AGE_FILE_KEY],
+                      const unsigned char* header, size_t size, unsigned char mac[32]) {
   unsigned char key[32];
   const int good = quench_hkdf_sha256(file_key, QUENCH_AGE_FILE_KEY, NULL, 0, "header", key) &&
                    quench_hmac_sha256(key, sizeof key, header, size, mac);
@@ -220,8 +219,8 @@ quench_age_result quench_age_open(const unsigned char* data, size_t size, const 
       const unsigned char* nonce = (const unsigned char*)text.at;
       file->payload = nonce + kPayloadNonce;
       file->payload_size = rest - kPayloadNonce;
-      if (measure(file) && quench_hkdf_sha256(file_key, sizeof file_key, nonce, kPayloadNonce,
-                                              "payload", file->key))
+      if (measure(file) &&
+          quench_hkdf_sha256(file_key, sizeof file_key, nonce, kPayloadNonce, "payload", file->key))
         result = QUENCH_AGE_OK;
     }
   }
@@ -275,7 +274,8 @@ void quench_age_identity_text(const unsigned char secret[32], char text[QUENCH_A
   }
 }
 
-void quench_age_recipient_text(const unsigned char point[32], char text[QUENCH_AGE_RECIPIENT_TEXT]) {
+void quench_age_recipient_text(const unsigned char point[32],
+                               char text[QUENCH_AGE_RECIPIENT_TEXT]) {
   quench_bech32_encode(kRecipient, point, text);
 }
 
@@ -316,8 +316,7 @@ int quench_age_begin(const unsigned char recipient[32], unsigned char* header, s
                    x25519_wrap(shared, share, recipient, wrap);
   quench_base64_encode(share, sizeof share, encoded);
   snprintf(stanza, sizeof stanza, "%s-> X25519 %s\n", kVersion, encoded);
-  const int done =
-      good && finish_header(stanza, wrap, file_key, header, header_size, payload_key);
+  const int done = good && finish_header(stanza, wrap, file_key, header, header_size, payload_key);
   explicit_bzero(file_key, sizeof file_key);
   explicit_bzero(secret, sizeof secret);
   explicit_bzero(shared, sizeof shared);

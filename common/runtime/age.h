@@ -47,8 +47,8 @@ typedef struct quench_age_file {
 } quench_age_file;
 
 /* Reads the header. `file` points into `data`. */
-quench_age_result quench_age_open(const unsigned char* data, size_t size,
-                                  const quench_age_key* key, quench_age_file* file);
+quench_age_result quench_age_open(const unsigned char* data, size_t size, const quench_age_key* key,
+                                  quench_age_file* file);
 /* Decrypts `file->text_size` bytes to `out`; on failure they must not be used. */
 quench_age_result quench_age_read(const quench_age_file* file, unsigned char* out);
 

@@ -14,8 +14,7 @@ size_t quench_base64_encode(const unsigned char* data, size_t size, char* text) 
   int count = 0;
   for (size_t i = 0; i < size; ++i) {
     bits = (bits << 8) | data[i];
-    for (count += 8; count >= 6; count -= 6)
-      text[written++] = kBase64[(bits >> (count - 6)) & 63u];
+    for (count += 8; count >= 6; count -= 6) text[written++] = kBase64[(bits >> (count - 6)) & 63u];
   }
   if (count > 0) text[written++] = kBase64[(bits << (6 - count)) & 63u];
   return written;
@@ -39,7 +38,8 @@ int quench_base64_decode(const char* text, size_t length, unsigned char* data, s
 }
 
 static uint32_t step(uint32_t state, uint32_t value) {
-  static const uint32_t kGenerator[5] = {0x3b6a57b2, 0x26508e6d, 0x1ea119fa, 0x3d4233dd, 0x2a1462b3};
+  static const uint32_t kGenerator[5] = {0x3b6a57b2, 0x26508e6d, 0x1ea119fa, 0x3d4233dd,
+                                         0x2a1462b3};
   const uint32_t top = state >> 25;
   state = ((state & 0x1ffffff) << 5) ^ value;
   for (int i = 0; i < 5; ++i) state ^= (top >> i) & 1u ? kGenerator[i] : 0;

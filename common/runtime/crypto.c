@@ -134,10 +134,10 @@ int quench_hkdf_sha256(const unsigned char* secret, size_t secret_size, const un
   if (length + 1 > sizeof block) return 0;
   memcpy(block, info, length);
   block[length] = 1; /* the first block of the expansion is the only one */
-  const int good = quench_hmac_sha256(salt_size == 0 ? kNoSalt : salt,
-                                      salt_size == 0 ? sizeof kNoSalt : salt_size, secret,
-                                      secret_size, key) &&
-                   quench_hmac_sha256(key, sizeof key, block, length + 1, out);
+  const int good =
+      quench_hmac_sha256(salt_size == 0 ? kNoSalt : salt,
+                         salt_size == 0 ? sizeof kNoSalt : salt_size, secret, secret_size, key) &&
+      quench_hmac_sha256(key, sizeof key, block, length + 1, out);
   explicit_bzero(key, sizeof key);
   return good;
 }

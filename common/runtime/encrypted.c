@@ -44,12 +44,12 @@ static int read_key(const char* path, const char* password, unsigned char secret
   quench_age_file sealed = {0};
   if (!quench_age_is(file.data, file.size)) {
     if (!quench_age_parse_identity(file.data, file.size, secret)) {
-      result = quench_rt_fail(error, QUENCH_RT_KEY,
-                              "`%s` is no key: neither a sealed modelKey.bin nor an age identity",
-                              path);
+      result =
+          quench_rt_fail(error, QUENCH_RT_KEY,
+                         "`%s` is no key: neither a sealed modelKey.bin nor an age identity", path);
     } else if (password != NULL) {
-      result = quench_rt_fail(error, QUENCH_RT_KEY, "`%s` is not sealed: it takes no password",
-                              path);
+      result =
+          quench_rt_fail(error, QUENCH_RT_KEY, "`%s` is not sealed: it takes no password", path);
     }
   } else if (password == NULL) {
     result = quench_rt_fail(error, QUENCH_RT_KEY,
@@ -107,9 +107,8 @@ static int decrypt(const quench_age_file* file, const char* path, int* code,
     return -1;
   }
   const quench_age_result read = quench_age_read(file, memory);
-  *code = read == QUENCH_AGE_OK
-              ? quench_rt_inspect(memory, (size_t)file->text_size, path, error)
-              : library_failed(read, path, "", error);
+  *code = read == QUENCH_AGE_OK ? quench_rt_inspect(memory, (size_t)file->text_size, path, error)
+                                : library_failed(read, path, "", error);
   munmap(memory, (size_t)file->text_size);
   if (*code == QUENCH_RT_OK) return fd;
   close(fd);
@@ -130,8 +129,7 @@ int quench_rt_open_encrypted(const char* path, const char* key_path, const char*
     code = read_key(key_path, password, key.secret, error);
   }
   if (code == QUENCH_RT_OK) {
-    const quench_age_result opened =
-        quench_age_open(library.data, library.size, &key, &file);
+    const quench_age_result opened = quench_age_open(library.data, library.size, &key, &file);
     if (opened != QUENCH_AGE_OK) code = library_failed(opened, path, key_path, error);
   }
   const int fd = code == QUENCH_RT_OK ? decrypt(&file, path, &code, error) : -1;

@@ -126,7 +126,7 @@ absl::StatusOr<VerifyReport> Verify(const Graph& canonical,
                                     const std::filesystem::path& artifact_path,
                                     const VerifyOptions& options, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
-                          Artifact::Open(artifact_path, options.threads));
+                          Artifact::Open(artifact_path, options.threads, options.key));
   QUENCH_RETURN_IF_ERROR(CheckInterface(canonical, *artifact));
   QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
   QUENCH_ASSIGN_OR_RETURN(const Graph rewritten, Rewritten(canonical, options, context));

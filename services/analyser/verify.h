@@ -14,6 +14,7 @@
 #include "common/base/context.h"
 #include "common/ir/graph.h"
 #include "common/passes/pass.h"
+#include "common/runner/runner.h"
 
 namespace quench::analyser {
 
@@ -33,6 +34,7 @@ struct VerifyOptions {
   bool per_layer = false;
   uint64_t seed = 1;
   int threads = 1;
+  ArtifactKey key;                       // of the library, where it is encrypted
   std::map<std::string, int64_t> sizes;  // of symbolic dims, by name
   passes::PassOptions passes;            // those that the library was compiled with
   // Both with taps that show the values of the code that runs. The canonical graph as the library

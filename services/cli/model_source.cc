@@ -229,6 +229,7 @@ absl::StatusOr<FileKind> KindOf(const std::string& path) {
       "\x7f"
       "ELF")
     return FileKind::kArtifact;
+  if (head.substr(0, 19) == "age-encryption.org/") return FileKind::kArtifact;  // encrypted
   if (IsTextModule(head)) return FileKind::kTextModule;
   if (IsSerializedModule(head)) return FileKind::kBinaryModule;
   return FileKind::kModel;

@@ -5,6 +5,7 @@
 #include "common/base/status.h"
 #include "common/runner/runner.h"
 #include "services/cli/commands/declarations.h"
+#include "services/cli/encryption.h"
 #include "services/cli/model_source.h"
 
 namespace quench::cli {
@@ -17,6 +18,7 @@ constexpr char kBenchExamples[] = R"(Examples:
 
 struct BenchArgs {
   std::string artifact;
+  std::shared_ptr<KeyFlags> key = std::make_shared<KeyFlags>();
   int threads = 1;
   double seconds = 3;
   bool json = false;
@@ -26,14 +28,15 @@ struct BenchArgs {
 
 absl::Status RunBench(const BenchArgs& args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const auto sizes, ParseSizes(args.sizes));
+  QUENCH_ASSIGN_OR_RETURN(const ArtifactKey key, KeyOf(*args.key));
   std::vector<Tensor> inputs;
   {
     QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
-                            Artifact::Open(args.artifact, 1));
+                            Artifact::Open(args.artifact, 1, key));
     QUENCH_ASSIGN_OR_RETURN(inputs, RandomInputs(artifact->inputs(), args.seed, sizes, kAnyIndex));
   }
-  QUENCH_ASSIGN_OR_RETURN(const BenchResult result,
-                          Benchmark(args.artifact, inputs, args.threads, args.seconds, context));
+  QUENCH_ASSIGN_OR_RETURN(const BenchResult result, Benchmark(args.artifact, inputs, args.threads,
+                                                              args.seconds, context, key));
   if (args.json) {
     const nlohmann::json json = {{"median_ms", result.median_ms},
                                  {"min_ms", result.min_ms},
@@ -66,6 +69,7 @@ Action DeclareBench(const Options& options) {
       .Range(0.01, 86400.0);
   options.Add("--size", args->sizes, "Size of a symbolic dim", "NAME=N");
   options.Add("--seed", args->seed, "Seed of the random inputs", "N (default 1)");
+  AddKeyFlags(options, args->key);
   options.Flag("--json", args->json,
                "Output for scripts: median_ms, min_ms, p99_ms, arena_bytes, ...");
   options.Examples(kBenchExamples);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -10,10 +11,13 @@
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/ir/hash.h"
+#include "common/runtime/crypto.h"
 #include "services/cli/commands/declarations.h"
+#include "services/cli/encryption.h"
 #include "services/cli/model_source.h"
 #include "services/cli/quantization.h"
 #include "services/cli/remote.h"
+#include "services/codegen/package.h"
 #include "services/codegen/targets/target.h"
 #include "services/quantizer/statistics_file.h"
 
@@ -35,6 +39,7 @@ constexpr char kCompileExamples[] = R"(Examples:
   quench compile yolo.onnx --target aarch64 --batch 1        for a 64-bit Arm CPU
   quench compile m.onnx --target raspberry-pi/5              for a board that `quench targets` lists
   quench compile m.onnx --target "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1 -num-cores=8"
+  quench compile m.onnx --encrypt                            model.so for whoever has modelKey.bin and its password
   quench compile m.onnx --target x86-64 --force              v2, v3 and v4 variants in one library
   quench compile m.onnx --no-freeze fc.weight                  that weight is an input of the library (all: every parameter)
   quench compile m.onnx --export-ir --export-metadata        also model.ir.txt and metadata.json
@@ -57,6 +62,7 @@ struct CompileArgs {
   std::string quantize;
   std::shared_ptr<QuantizeFlags> how = std::make_shared<QuantizeFlags>();
   QuantizeJob job;  // but `how`
+  std::shared_ptr<EncryptFlags> encryption = std::make_shared<EncryptFlags>();
   bool export_ir = false;
   bool export_metadata = false;
   bool force = false;
@@ -341,9 +347,21 @@ absl::StatusOr<std::string> TargetText(const std::string& given) {
   return ReadFile(given);
 }
 
+// Version 4 (RFC 9562).
+absl::StatusOr<std::string> RandomUuid() {
+  std::array<unsigned char, 16> bytes{};
+  if (quench_random(bytes.data(), bytes.size()) == 0) return Internal("no random numbers");
+  bytes[6] = static_cast<unsigned char>((bytes[6] & 0x0f) | 0x40);
+  bytes[8] = static_cast<unsigned char>((bytes[8] & 0x3f) | 0x80);
+  return codegen::NormalUuid(fmt::format("{:02x}", fmt::join(bytes, "")));
+}
+
 absl::Status ResolveTargets(CompileArgs& args) {
   QUENCH_ASSIGN_OR_RETURN(args.codegen.target, TargetText(args.codegen.target));
   QUENCH_ASSIGN_OR_RETURN(args.codegen.host_target, TargetText(args.codegen.host_target));
+  if (args.codegen.uuid == "random") {
+    QUENCH_ASSIGN_OR_RETURN(args.codegen.uuid, RandomUuid());
+  }
   args.codegen.emit = args.emit == "so"    ? codegen::Emit::kSharedLibrary
                       : args.emit == "obj" ? codegen::Emit::kObject
                       : args.emit == "a"   ? codegen::Emit::kArchive
@@ -362,6 +380,10 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
     QUENCH_ASSIGN_OR_RETURN(args.model->magnitudes, MagnitudesOf(args, context));
   }
   QUENCH_ASSIGN_OR_RETURN(const QuantizeJob job, JobOf(args));
+  QUENCH_ASSIGN_OR_RETURN(const std::optional<Encryption> encryption,
+                          EncryptionOf(*args.encryption));
+  if (encryption && LibraryName(args.codegen.emit) != "model.so")
+    return InvalidArgument("shared libraries are encrypted, and this target makes an archive");
   QUENCH_ASSIGN_OR_RETURN(TempDir folder, PrepareOutput(args));
   QUENCH_ASSIGN_OR_RETURN(
       const Made made,
@@ -384,9 +406,17 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
     QUENCH_RETURN_IF_ERROR(
         WriteFileAtomically(folder.path() / "metadata.json", Metadata(args, made)));
   }
+  if (encryption) {
+    QUENCH_RETURN_IF_ERROR(
+        EncryptLibrary(*encryption, folder.path() / "model.so", folder.path() / "modelKey.bin"));
+  }
   QUENCH_RETURN_IF_ERROR(context.Check());
   QUENCH_RETURN_IF_ERROR(Publish(std::move(folder), args.output));
   PrintSummary(args, *made.report);
+  if (encryption && encryption->password)
+    fmt::print("  key      {}/modelKey.bin, which the password opens\n", args.output);
+  if (encryption && !encryption->password)
+    fmt::print("  key      the identity of {}\n", args.encryption->recipient);
   PrintUnusedFeatures(*made.report);
   if (made.quantized) PrintLayers(*made.quantized);
   PrintKeptFloat32(*made.report);
@@ -420,11 +450,14 @@ Action DeclareCompile(const Options& options) {
            "Where channels lie in images: first or last (default: free choice)", "first|last")
       .OneOf({"first", "last"});
   options.Add("--uuid", args->codegen.uuid,
-              "UUID to stamp (default: derived from model and options)", "U");
+              "UUID to stamp (default: derived from model and options, so that equal requests give "
+              "equal bytes)",
+              "U|random");
   options
       .Add("--emit", args->emit, "Shared library, object or static archive",
            "so|obj|a (default so, with system-lib a)")
       .OneOf({"so", "obj", "a"});
+  AddEncryptFlags(options, args->encryption);
   options.Flag("--export-ir", args->export_ir, "Also write model.ir.txt");
   options.Flag("--export-metadata", args->export_metadata, "Also write metadata.json");
   options.Flag("--force,-f", args->force, "Replace the files of an existing output folder");
@@ -433,8 +466,8 @@ Action DeclareCompile(const Options& options) {
   options
       .Add("--stop-after", args->stop_after, "End after this pass and write model.ir.txt", "PASS")
       .OneOf(names)
-      .Excludes({"--target", "--host", "--opt-level", "--channel-layout", "--uuid", "--emit",
-                 "--export-metadata", "--export-ir"});
+      .Excludes({"--target", "--host", "--encrypt", "--recipient", "--opt-level",
+                 "--channel-layout", "--uuid", "--emit", "--export-metadata", "--export-ir"});
   options
       .Add("--quantize", args->quantize,
            "Compute in 8-bit integers, or keep weights in 4 bits (--type weights); the options of "

@@ -10,6 +10,7 @@
 #include "common/ops/evaluate.h"
 #include "common/runner/runner.h"
 #include "services/cli/commands/declarations.h"
+#include "services/cli/encryption.h"
 #include "services/cli/model_source.h"
 
 namespace quench::cli {
@@ -18,11 +19,13 @@ namespace {
 constexpr char kRunExamples[] = R"(Examples:
   quench run out/model.so --input image=cat.npy --output-dir result     writes result/<output>.npy
   quench run out/model.so --random 1 --profile                          random inputs, time per layer
+  quench run out/model.so --random 1 --key out/modelKey.bin             an encrypted library: asks for the password
   quench run model.onnx --input x=test_data_set_0/input_0.pb            the same through the interpreter
   quench run out/model.so --random 1 --size batch=8 --threads 2         symbolic dims at chosen sizes)";
 
 struct RunArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  std::shared_ptr<KeyFlags> key = std::make_shared<KeyFlags>();
   std::vector<std::string> inputs;
   std::vector<std::string> sizes;
   std::optional<uint64_t> random;
@@ -123,9 +126,10 @@ void PrintProfile(std::vector<NodeTiming> timings) {
 absl::Status RunArtifact(const RunArgs& args, const StepContext& context) {
   QUENCH_RETURN_IF_ERROR(RefuseModelOptions(
       *args.model, fmt::format("`{}` is a compiled library", args.model->model)));
+  QUENCH_ASSIGN_OR_RETURN(const ArtifactKey key, KeyOf(*args.key));
   QUENCH_ASSIGN_OR_RETURN(
       const std::unique_ptr<Artifact> artifact,
-      Artifact::Open(args.model->model, static_cast<int>(args.threads.value_or(1))));
+      Artifact::Open(args.model->model, static_cast<int>(args.threads.value_or(0)), key));
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, GatherInputs(args, artifact->inputs()));
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> outputs, artifact->Run(inputs, context));
   std::vector<std::string> names;
@@ -138,6 +142,8 @@ absl::Status RunArtifact(const RunArgs& args, const StepContext& context) {
 }
 
 absl::Status RunInterpreter(const RunArgs& args, const StepContext& context) {
+  if (!args.key->key.empty())
+    return InvalidArgument("--key: `{}` is no compiled library", args.model->model);
   if (args.threads) {
     return InvalidArgument("--threads: `{}` is no compiled library, the interpreter has one thread",
                            args.model->model);
@@ -190,8 +196,11 @@ Action DeclareRun(const Options& options) {
       .Needs({"--random"});
   options.Add("--output-dir", args->output_dir, "Folder for NAME.npy of every output",
               "D (default .)");
-  options.Add("--threads", args->threads, "Threads for a compiled library", "N (default 1)")
+  options
+      .Add("--threads", args->threads, "Threads for a compiled library",
+           "N (default: its target's num-cores, or 1)")
       .Range(1, 1024);
+  AddKeyFlags(options, args->key);
   options.Flag("--profile", args->profile, "Show the time of every layer");
   options.Examples(kRunExamples);
   return [args](const StepContext& context) -> absl::Status {

@@ -4,6 +4,7 @@
 
 #include "common/base/status.h"
 #include "services/cli/commands/declarations.h"
+#include "services/cli/encryption.h"
 #include "services/cli/model_source.h"
 #include "services/cli/remote.h"
 #include "services/codegen/codegen.h"
@@ -30,6 +31,7 @@ struct VerifyArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   std::string artifact;
+  std::shared_ptr<KeyFlags> key = std::make_shared<KeyFlags>();
   analyser::VerifyOptions options;
   double tolerance = -1;  // below 0: by type
   std::vector<std::string> sizes;
@@ -97,6 +99,12 @@ absl::Status RunVerify(const VerifyArgs& args, const StepContext& context) {
   options.passes = PassOptionsOf(*args.model);
   if (args.tolerance >= 0) options.tolerance = args.tolerance;
   QUENCH_ASSIGN_OR_RETURN(options.sizes, ParseSizes(args.sizes));
+  if (!args.key->key.empty() && UsesGateway(*args.gateway)) {
+    return InvalidArgument(
+        "--key: keys and passwords stay in this process; verify encrypted libraries without a "
+        "gateway");
+  }
+  QUENCH_ASSIGN_OR_RETURN(options.key, KeyOf(*args.key));
   QUENCH_ASSIGN_OR_RETURN(
       const analyser::VerifyReport report,
       UsesGateway(*args.gateway)
@@ -142,6 +150,7 @@ Action DeclareVerify(const Options& options) {
            "What the library was compiled with; --no-PASS flags likewise, to find a layer",
            "0|1|2|3 (default 3)")
       .Range(0, 3);
+  AddKeyFlags(options, args->key);
   options.Add("--size", args->sizes, "Size of a symbolic dim", "NAME=N");
   options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
   AddWorkOptions(options, args->gateway);

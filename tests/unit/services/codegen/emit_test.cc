@@ -108,7 +108,8 @@ TEST(EmitTest, RegisteredArchivesAreFoundByName) {
     Graph graph;
     graph.name = name;
     const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {2}));
-    const ValueId by = graph.AddConstant("by", Tensor::Of<float>(DataType::kF32, {2}, {factor, factor}));
+    const ValueId by =
+        graph.AddConstant("by", Tensor::Of<float>(DataType::kF32, {2}, {factor, factor}));
     graph.outputs = {Node1(graph, "Mul", {x, by})};
     Infer(graph);
     CompileOptions options;
@@ -122,8 +123,8 @@ TEST(EmitTest, RegisteredArchivesAreFoundByName) {
   std::ofstream(folder.path() / "main.c") << kRegisteredProgram;
   const std::string program = folder.path() / "program", said = folder.path() / "said";
   ASSERT_TRUE(Shell("cc -std=c11 -I" QUENCH_SOURCE_DIR " " + (folder.path() / "main.c").string() +
-                    " -Wl,--whole-archive" + archives + " -Wl,--no-whole-archive" + RuntimeSources() +
-                    " -o " + program + " -ldl -lpthread"));
+                    " -Wl,--whole-archive" + archives + " -Wl,--no-whole-archive" +
+                    RuntimeSources() + " -o " + program + " -ldl -lpthread"));
   ASSERT_EQ(std::system((program + " > " + said).c_str()), 0) << *ReadFile(said);
   EXPECT_EQ(*ReadFile(said), "no model is called `once`, those registered are `thrice`, `twice`\n");
 }
