@@ -168,9 +168,19 @@ def lstm_shape(c):
     return c.integer(1, 2), c.integer(1, 4), units, c.integer(1, 3) if projection else units, forms
 
 
+def basic_lstm(c):
+    """The other kernel of LSTM: states are inputs and outputs, and so is what it computes with."""
+    batch, depth, units = c.integer(1, 2), c.integer(1, 4), c.integer(1, 4)
+    inputs = [c.input([batch, depth]), c.input([batch, units], -1, 1), c.constant([4 * units, depth + units], -1, 1),
+              c.constant([4 * units], -1, 1), c.input([batch, units], -1, 1)]
+    return c.finish(inputs, ("LSTMOptions", {"fused_activation_function": "TANH", "kernel_type": "BASIC"}), outputs=4)
+
+
 @generator("LSTM", modes="f32 hybrid")
 @generator("UNIDIRECTIONAL_SEQUENCE_LSTM", modes="f32 hybrid")
 def lstm(c):
+    if c.operator == "LSTM" and c.mode == "f32" and c.chance(0.2):
+        return basic_lstm(c)
     batch, depth, units, width, forms = lstm_shape(c)
     fields = {"fused_activation_function": "TANH", "cell_clip": c.pick(0.0, 0.0, 0.4), "proj_clip": c.pick(0.0, 0.5) if forms["projection"] else 0.0}
     if c.operator == "LSTM":
@@ -191,12 +201,14 @@ def lstm(c):
 def bidirectional_lstm(c):
     batch, depth, units, width, forms = lstm_shape(c)
     steps, merge, time_major = c.integer(1, 4), c.chance(0.5), c.chance(0.5)
+    if merge and not time_major:
+        batch = 1  # of more LiteRT finds the states at strides of both outputs, behind their ends
     inputs = [c.input([steps, batch, depth] if time_major else [batch, steps, depth])]
     for _ in range(2):
         inputs += lstm_weights(c, depth, units, width, **forms)
     for _ in range(2):
         inputs += [c.variable([batch, width], "FLOAT32"), c.variable([batch, units], "FLOAT32")]
-    fields = {"fused_activation_function": "TANH", "time_major": time_major, "merge_outputs": merge}
+    fields = {"fused_activation_function": "TANH", "time_major": time_major, "merge_outputs": merge, "cell_clip": c.pick(0.0, 0.4)}
     c.finish(inputs + [NOTHING] * 9, ("BidirectionalSequenceLSTMOptions", fields), outputs=1 if merge else 2)
 
 

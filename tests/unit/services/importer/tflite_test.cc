@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "common/base/status.h"
 #include "common/ir/verify.h"
 #include "common/ops/evaluate.h"
@@ -238,6 +240,85 @@ TEST(Tflite, VariablesAreInputsAndOutputs) {
   const std::vector<Tensor> result = Results(model, {F32({2}, {1, 2}), F32({2}, {7, 7})});
   EXPECT_EQ(Floats(result[0]), (std::vector<float>{8, 9}));
   EXPECT_EQ(Floats(result[1]), (std::vector<float>{8, 9}));
+}
+
+// A layer of one unit whose gates are half open, forget and input gate as one: the cell goes half of
+// the way to 1 in each step.
+TfliteModel HalfOpen(int steps, tflite::TensorType cell_type, const Steps& cell_steps,
+                     float cell_clip) {
+  TfliteModel model;
+  std::vector<int> inputs = {model.Input("x", kFloat, {1, steps, 1})};
+  const int zero = model.Constant("zero", F32({1, 1}, {0}));
+  const int shut = model.Constant("half", F32({1}, {0})),
+            open = model.Constant("one", F32({1}, {20}));
+  for (int set = 0; set < 2; ++set) inputs.insert(inputs.end(), {-1, zero, zero, zero});
+  inputs.insert(inputs.end(), {-1, -1, -1, -1, shut, open, shut, -1, -1});
+  for (const bool is_cell : {false, true}) {
+    inputs.push_back(model.Tensor(is_cell ? "cell" : "hidden", is_cell ? cell_type : kFloat, {1, 1},
+                                  is_cell ? cell_steps : Steps()));
+    model.graph().tensors.back()->is_variable = true;
+  }
+  const int y = model.Tensor("y", kFloat, {1, steps, 1});
+  tflite::UnidirectionalSequenceLSTMOptionsT options;
+  options.fused_activation_function = tflite::ActivationFunctionType_TANH;
+  options.cell_clip = cell_clip;
+  model.Op(tflite::BuiltinOperator_UNIDIRECTIONAL_SEQUENCE_LSTM, inputs, {y}, options);
+  model.Outputs({y});
+  return model;
+}
+
+TEST(Tflite, CellsOfLstmLayersAreBounded) {
+  const std::vector<Tensor> inputs = {F32({1, 2, 1}, {3, 4}), F32({1, 1}, {0}), F32({1, 1}, {0})};
+  for (const float bound : {0.0f, 0.6f}) {
+    const std::vector<Tensor> results = Results(HalfOpen(2, kFloat, {}, bound), inputs);
+    ASSERT_EQ(results.size(), 3u);
+    const float last = bound == 0 ? 0.75f : 0.6f;
+    EXPECT_LE(RelativeError(results[0], F32({1, 2, 1}, {std::tanh(0.5f) / 2, std::tanh(last) / 2})),
+              1e-6);
+    EXPECT_LE(RelativeError(results[1], F32({1, 1}, {std::tanh(last) / 2})), 1e-6);
+    EXPECT_LE(RelativeError(results[2], F32({1, 1}, {last})), 1e-6);
+  }
+}
+
+// 1/2, 3/4, 7/8, which the cell keeps as 4 quarters, and 1.
+TEST(Tflite, StatesOfIntegersAreRoundedAfterEachStep) {
+  const std::vector<Tensor> inputs = {F32({1, 3, 1}, {0, 0, 0}), F32({1, 1}, {0}),
+                                      Tensor::Of(DataType::kI16, {1, 1}, std::vector<int16_t>{0})};
+  const std::vector<Tensor> results =
+      Results(HalfOpen(3, tflite::TensorType_INT16, Steps{{0.25}, {0}}, 0), inputs);
+  ASSERT_EQ(results.size(), 3u);
+  EXPECT_EQ(results[2].ToInts(), (std::vector<int64_t>{4}));
+  EXPECT_LE(RelativeError(results[1], F32({1, 1}, {std::tanh(1.0f) / 2})), 1e-6);
+}
+
+TEST(Tflite, StepsOfRecurrentLayersAreKnownAndFew) {
+  EXPECT_THAT(ImportError(HalfOpen(-1, kFloat, {}, 0.5)),
+              HasSubstr("the number of steps is known only at run time"));
+  EXPECT_THAT(ImportError(HalfOpen(1025, kFloat, {}, 0.5)),
+              HasSubstr("has 1025 steps, 1 to 1024 are read"));
+}
+
+// Sums from either end, and both states behind them.
+TEST(Tflite, BidirectionalLayersReadBackwards) {
+  TfliteModel model;
+  std::vector<int> inputs = {model.Input("x", kFloat, {3, 1, 1})};
+  const int one = model.Constant("one", F32({1, 1}, {1}));
+  const int zero = model.Constant("zero", F32({1}, {0}));
+  for (const char* state : {"forward", "backward"}) {
+    inputs.insert(inputs.end(), {one, one, zero, model.Tensor(state, kFloat, {1, 1})});
+    model.graph().tensors.back()->is_variable = true;
+  }
+  const int y = model.Tensor("y", kFloat, {3, 1, 2});
+  tflite::BidirectionalSequenceRNNOptionsT options;
+  options.time_major = options.merge_outputs = true;
+  model.Op(tflite::BuiltinOperator_BIDIRECTIONAL_SEQUENCE_RNN, inputs, {y}, options);
+  model.Outputs({y});
+  const std::vector<Tensor> results =
+      Results(model, {F32({3, 1, 1}, {1, 2, 4}), F32({1, 1}, {10}), F32({1, 1}, {20})});
+  ASSERT_EQ(results.size(), 3u);
+  EXPECT_EQ(Floats(results[0]), (std::vector<float>{11, 27, 13, 26, 17, 24}));
+  EXPECT_EQ(Floats(results[1]), (std::vector<float>{17}));
+  EXPECT_EQ(Floats(results[2]), (std::vector<float>{27}));
 }
 
 TEST(Tflite, SignaturesNameInputsAndOutputs) {
