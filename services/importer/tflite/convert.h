@@ -15,6 +15,7 @@ namespace quench::importer {
 
 // The end of a Slice that goes on to the last element; its negative goes on to the first.
 inline constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
+inline constexpr int64_t kMaxSize = int64_t{1} << 40;  // of an axis
 
 struct TfliteOp {
   std::string_view domain;     // "tflite", or "tflite.custom"

@@ -42,6 +42,31 @@ absl::Status RawBinary(Converter& c) {
   return n.FinishRaw(n.Emit(CanonicalOf(c), {n.Raw(0), n.Raw(1)}));
 }
 
+// Arithmetic shift, which keeps the sign: of a negative number the bits' complement is shifted.
+absl::Status RightShift(Converter& c) {
+  TfliteNode n(c);
+  const ValueId x = n.Raw(0);
+  const DataType dtype = c.type(x).dtype;
+  if (!IsInteger(dtype)) return c.Error("shifts no integers");
+  const ValueId zero = c.Scalar(dtype, 0);
+  const ValueId most = c.Scalar(dtype, DataTypeBits(dtype) - 1);
+  const DataType bits = DataTypeBits(dtype) == 8    ? DataType::kU8
+                        : DataTypeBits(dtype) == 16 ? DataType::kU16
+                        : DataTypeBits(dtype) == 32 ? DataType::kU32
+                                                    : DataType::kU64;
+  const ValueId count = n.Cast(n.Emit("Clip", {n.Raw(1), zero, most}), bits);
+  const auto shifted = [&](ValueId value) {
+    return n.Cast(
+        n.Emit("BitShift", {n.Cast(value, bits), count}, {{"direction", std::string("RIGHT")}}),
+        dtype);
+  };
+  if (bits == dtype) return n.FinishRaw(shifted(x));
+  const ValueId negative = n.Emit("Less", {x, zero});
+  const ValueId natural = n.Emit("Where", {negative, n.Emit("BitwiseNot", {x}), x});
+  const ValueId moved = shifted(natural);
+  return n.FinishRaw(n.Emit("Where", {negative, n.Emit("BitwiseNot", {moved}), moved}));
+}
+
 absl::Status Comparison(Converter& c) {
   TfliteNode n(c);
   const ValueId result = n.Emit(CanonicalOf(c), {n.Real(0), n.Real(1)});

@@ -27,8 +27,6 @@ absl::StatusOr<int64_t> AxisOf(const TfliteNode& n, int64_t axis, int rank) {
   return n.c.Error(fmt::format("axis {} does not exist, the rank is {}", axis, rank));
 }
 
-constexpr int64_t kMaxSize = int64_t{1} << 40;  // of an axis
-
 int64_t Saturated(int64_t a, int64_t b) {
   int64_t sum = 0;
   if (__builtin_add_overflow(a, b, &sum)) return b > 0 ? kEnd : -kEnd;
@@ -318,14 +316,6 @@ absl::Status GatherNd(Converter& c) {
   return Move(n, "GatherND", {n.Cast(n.Raw(1), DataType::kI64)});
 }
 
-absl::Status EmbeddingLookup(Converter& c) {
-  TfliteNode n(c);
-  const bool raw = n.HasQuantizedOutput() || !n.IsQuantized(1);
-  const ValueId rows =
-      n.Emit("Gather", {raw ? n.Raw(1) : n.Real(1), n.Raw(0)}, {{"axis", int64_t{0}}});
-  return raw ? n.FinishRaw(rows) : n.Finish(rows);
-}
-
 // Updates of one place add up.
 absl::Status ScatterNd(Converter& c) {
   TfliteNode n(c);
@@ -349,36 +339,6 @@ absl::Status SparseToDense(Converter& c) {
   }
   const ValueId dense = n.Emit("Expand", {n.Raw(3), n.Sizes(1)});
   return n.FinishRaw(n.Emit("ScatterND", {dense, places, values}));
-}
-
-absl::Status UnsortedSegment(Converter& c) {
-  TfliteNode n(c);
-  QUENCH_ASSIGN_OR_RETURN(const int64_t count, n.RequireInt(2, "the number of segments"));
-  if (count < 0 || count > kMaxSize) return c.Error(fmt::format("has {} segments", count));
-  QUENCH_RETURN_IF_ERROR(c.RequireRank(0));
-  QUENCH_RETURN_IF_ERROR(c.RequireRank(1));
-  const DataType dtype = c.type(c.in(0)).dtype;
-  const std::string& op = c.node().op;
-  const bool minimum = op == "UNSORTED_SEGMENT_MIN", maximum = op == "UNSORTED_SEGMENT_MAX";
-  const double first = op == "UNSORTED_SEGMENT_PROD" ? 1
-                       : minimum                     ? std::numeric_limits<float>::max()
-                       : maximum                     ? std::numeric_limits<float>::lowest()
-                                                     : 0;
-  const int ids = c.Rank(c.in(1));
-  const ValueId inner =
-      n.Emit("Slice", {ShapeOf(n, n.Raw(0)), c.Ints({ids}), c.Ints({kEnd}), c.Ints({0})});
-  const ValueId shape = n.Emit("Concat", {c.Ints({count + 1}), inner}, {{"axis", int64_t{0}}});
-  const ValueId start = n.Emit("Expand", {c.Scalar(dtype, first), shape});
-  // What belongs to no segment goes into a row behind the last, which is dropped.
-  const ValueId given = n.Cast(n.Raw(1), DataType::kI64);
-  const ValueId none = n.Emit("Less", {given, c.Scalar(DataType::kI64, 0)});
-  const ValueId segments =
-      n.Emit("Where", {none, c.Scalar(DataType::kI64, static_cast<double>(count)), given});
-  const ValueId places = n.Emit("Unsqueeze", {segments, c.Ints({-1})});
-  const char* reduction = minimum ? "min" : maximum ? "max" : first == 1 ? "mul" : "add";
-  const ValueId rows =
-      n.Emit("ScatterND", {start, places, n.Raw(0)}, {{"reduction", std::string(reduction)}});
-  return n.FinishRaw(n.Emit("Slice", {rows, c.Ints({0}), c.Ints({count}), c.Ints({0})}));
 }
 
 absl::Status DynamicUpdateSlice(Converter& c) {
@@ -426,6 +386,57 @@ absl::Status Tile(Converter& c) {
 absl::Status BroadcastTo(Converter& c) {
   TfliteNode n(c);
   return Move(n, "Expand", {n.Sizes(1)});
+}
+
+// The shape that two shapes broadcast to: sizes of 1 become the other's.
+absl::Status BroadcastArgs(Converter& c) {
+  TfliteNode n(c);
+  std::vector<int64_t> lengths;
+  for (const int input : {0, 1}) {
+    const Type& shape = c.type(c.in(input));
+    if (!shape.ranked || shape.rank() != 1 || !shape.dims[0].is_static())
+      return c.Unsupported(fmt::format("the length of the shape in input {} is not known", input));
+    lengths.push_back(shape.dims[0].value());
+  }
+  const int64_t rank = std::max(lengths[0], lengths[1]);
+  if (rank > kMaxRank) return c.Error(fmt::format("has a shape of {} sizes", rank));
+  const auto padded = [&](int input) {
+    const int64_t missing = rank - lengths[static_cast<size_t>(input)];
+    const std::vector<int64_t> ones(static_cast<size_t>(missing), 1);
+    const ValueId shape = n.Sizes(input);
+    return ones.empty() ? shape : n.Emit("Concat", {c.Ints(ones), shape}, {{"axis", int64_t{0}}});
+  };
+  const ValueId a = padded(0), b = padded(1);
+  const ValueId one = n.Emit("Equal", {a, c.Scalar(DataType::kI64, 1)});
+  return n.Finish(n.Emit("Where", {one, b, a}));
+}
+
+// Fills between the elements of each axis; behind the last there are none.
+absl::Status Dilate(Converter& c) {
+  TfliteNode n(c);
+  const Type type = c.type(c.in(0));
+  if (!type.ranked || !type.is_static())
+    return c.Unsupported("its sizes are known only at run time");
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, n.RequireInts(1, "the dilations"));
+  const auto rank = static_cast<size_t>(type.rank());
+  if (steps.size() != rank)
+    return c.Error(fmt::format("has {} dilations for rank {}", steps.size(), rank));
+  std::vector<int64_t> apart, pads(4 * rank, 0), together, ends, axes;
+  for (size_t i = 0; i < rank; ++i) {
+    const int64_t size = type.dims[i].value();
+    if (steps[i] < 1 || size < 1 || steps[i] > kMaxSize / size)
+      return c.Error(fmt::format("dilates an axis of {} by {}", size, steps[i]));
+    apart.insert(apart.end(), {size, 1});
+    pads[2 * rank + 2 * i + 1] = steps[i] - 1;
+    together.push_back(size * steps[i]);
+    ends.push_back(together.back() - steps[i] + 1);
+    axes.push_back(static_cast<int64_t>(i));
+  }
+  const ValueId spread = n.Emit("Reshape", {n.Raw(0), c.Ints(apart)});
+  const ValueId filled = n.Emit("Pad", {spread, c.Ints(pads), n.Raw(2)});
+  const ValueId whole = n.Emit("Reshape", {filled, c.Ints(together)});
+  const std::vector<int64_t> begins(rank, 0);
+  return n.FinishRaw(n.Emit("Slice", {whole, c.Ints(begins), c.Ints(ends), c.Ints(axes)}));
 }
 
 absl::Status Fill(Converter& c) {

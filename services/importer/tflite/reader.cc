@@ -34,6 +34,15 @@ void DescribeInitial(const std::string& input, const Tensor& initial,
   }
 }
 
+bool IsComplex(const tflite::Tensor& tensor) {
+  return tensor.type() == tflite::TensorType_COMPLEX64 ||
+         tensor.type() == tflite::TensorType_COMPLEX128;
+}
+
+bool TakesComplex(const Node& node) {
+  return node.op == "REAL" || node.op == "IMAG" || node.op == "COMPLEX_ABS";
+}
+
 // A subgraph on its way into a graph.
 struct Scope {
   Graph* graph = nullptr;
@@ -84,7 +93,7 @@ class TfliteReader {
   ValueId ReadVariable(const std::string& name, int32_t tensor, Scope& scope);
   std::string HandleOf(const tflite::Operator& op) const;
 
-  ValueId UseOf(Scope& scope, int32_t tensor, const std::string& user);
+  ValueId UseOf(Scope& scope, int32_t tensor, const std::string& user, bool takes_complex = false);
   std::vector<ValueId> UsesOf(const tflite::Operator& op, size_t first, const std::string& user,
                               Scope& scope);
   void Define(Scope& scope, int32_t tensor, ValueId id, const std::string& user);
@@ -177,8 +186,14 @@ Type TfliteReader::TypeOf(const tflite::Tensor& tensor) const {
   return type;
 }
 
-ValueId TfliteReader::UseOf(Scope& scope, int32_t tensor, const std::string& user) {
+ValueId TfliteReader::UseOf(Scope& scope, int32_t tensor, const std::string& user,
+                            bool takes_complex) {
   if (tensor < 0) return kNone;
+  if (!takes_complex && IsComplex(TensorOf(scope, tensor))) {
+    problems_.Add(Unsupported("{}: `{}` is complex, of which only parts and magnitude are read",
+                              user, NameOf(scope, tensor)));
+    return kNone;
+  }
   ValueId& value = scope.values[static_cast<size_t>(tensor)];
   if (value != kNone) return value;
   const tflite::Tensor& given = TensorOf(scope, tensor);
@@ -299,7 +314,7 @@ void TfliteReader::ReadOperator(const tflite::Operator& op, uint32_t index, Scop
   const std::vector<int32_t> inputs = Indices(op.inputs());
   std::vector<int64_t> states;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    node.inputs.push_back(UseOf(scope, inputs[i], user));
+    node.inputs.push_back(UseOf(scope, inputs[i], user, TakesComplex(node)));
     add_scale("input", i, inputs[i]);
     if (inputs[i] >= 0 && TensorOf(scope, inputs[i]).is_variable())
       states.push_back(static_cast<int64_t>(i));

@@ -321,6 +321,41 @@ TEST(Tflite, BidirectionalLayersReadBackwards) {
   EXPECT_EQ(Floats(results[2]), (std::vector<float>{27}));
 }
 
+TEST(Tflite, ShiftsKeepTheSign) {
+  TfliteModel model;
+  const int x = model.Input("x", kInt8, {5}), y = model.Tensor("y", kInt8, {5});
+  const int by = model.Constant("by", I8({5}, {1, 1, 7, 9, -1}));
+  model.Op(tflite::BuiltinOperator_RIGHT_SHIFT, {x, by}, {y}, tflite::RightShiftOptionsT());
+  model.Outputs({y});
+  EXPECT_EQ(Results(model, {I8({5}, {-5, 5, -128, 127, -3})})[0].ToInts(),
+            (std::vector<int64_t>{-3, 2, -1, 0, -3}));
+}
+
+// Complex numbers are pairs in the graph: what would read them as anything else is refused.
+TEST(Tflite, ComplexNumbersHaveOnlyParts) {
+  const auto spectrum = [](tflite::BuiltinOperator part, tflite::TensorType type) {
+    TfliteModel model;
+    const int x = model.Input("x", kFloat, {1, 4});
+    const int length = model.Constant("length", I32({2}, {1, 4}));
+    const int pairs = model.Tensor("pairs", tflite::TensorType_COMPLEX64, {1, 3});
+    const int y = model.Tensor("y", type, {1, 3});
+    model.Op(tflite::BuiltinOperator_RFFT2D, {x, length}, {pairs}, tflite::Rfft2dOptionsT());
+    model.Op(part, {pairs}, {y});
+    model.Outputs({y});
+    return model;
+  };
+  const TfliteModel magnitude = spectrum(tflite::BuiltinOperator_COMPLEX_ABS, kFloat);
+  EXPECT_LE(
+      RelativeError(Results(magnitude, {F32({1, 4}, {3, 0, 0, 4})})[0], F32({1, 3}, {7, 5, 1})),
+      1e-6);
+  EXPECT_THAT(
+      ImportError(spectrum(tflite::BuiltinOperator_NEG, tflite::TensorType_COMPLEX64)),
+      HasSubstr("operator `y` (NEG): `pairs` is complex, of which only parts and magnitude are"));
+  ImportOptions options;
+  options.outputs = {"pairs"};
+  EXPECT_THAT(ImportError(magnitude, options), HasSubstr("output `pairs`: `pairs` is complex"));
+}
+
 TEST(Tflite, SignaturesNameInputsAndOutputs) {
   TfliteModel model = Sum();
   auto signature = std::make_unique<tflite::SignatureDefT>();
