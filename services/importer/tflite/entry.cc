@@ -2,12 +2,69 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 
 #include "common/base/status.h"
 #include "services/importer/graph/names.h"
 
 namespace quench::importer {
+namespace {
+
+constexpr int kMaxDepth = 8;                // subgraphs within one another
+constexpr int64_t kMaxOperators = 250'000;  // of the file
+constexpr int64_t kMaxInlined = 50'000;     // more of them, as subgraphs are read wherever they run
+
+// Counts operators, each subgraph once: what it runs is a sum of counts that are known.
+class OperatorCount {
+ public:
+  explicit OperatorCount(const tflite::Model& model) : model_(model) {}
+
+  struct Extent {
+    int64_t operators = 0;
+    int height = 0;  // of subgraphs within it
+  };
+
+  // `needed`: of which operators; null for all.
+  absl::StatusOr<Extent> Of(uint32_t number, const std::vector<bool>* needed, int depth) {
+    const auto known = known_.find(number);
+    if (depth + (known == known_.end() ? 0 : known->second.height) > kMaxDepth) return TooDeep();
+    if (known != known_.end()) return known->second;
+    const tflite::SubGraph& subgraph = *model_.subgraphs()->Get(number);
+    Extent extent;
+    for (uint32_t i = 0; i < SizeOf(subgraph.operators()); ++i) {
+      if (needed != nullptr && !(*needed)[i]) continue;
+      const tflite::Operator& op = *subgraph.operators()->Get(i);
+      ++own_;
+      ++extent.operators;
+      std::vector<int64_t> called = SubgraphsOf(op);
+      // A condition is computed before the loop and in it.
+      if (op.builtin_options_as_WhileOptions() != nullptr) called.push_back(called[0]);
+      for (const int64_t other : called) {
+        QUENCH_ASSIGN_OR_RETURN(const Extent inside,
+                                Of(static_cast<uint32_t>(other), nullptr, depth + 1));
+        extent.operators = std::min(extent.operators + inside.operators, kMost);
+        extent.height = std::max(extent.height, inside.height + 1);
+      }
+    }
+    return known_[number] = extent;
+  }
+
+  int64_t own() const { return own_; }
+
+ private:
+  static constexpr int64_t kMost = int64_t{1} << 40;
+
+  static absl::Status TooDeep() {
+    return InvalidArgument("subgraphs run one another more than {} deep", kMaxDepth);
+  }
+
+  const tflite::Model& model_;
+  std::map<uint32_t, Extent> known_;
+  int64_t own_ = 0;
+};
+
+}  // namespace
 
 std::vector<int32_t> Indices(const flatbuffers::Vector<int32_t>* list) {
   return list == nullptr ? std::vector<int32_t>()
@@ -89,6 +146,23 @@ std::vector<bool> NeededOperators(const tflite::SubGraph& subgraph, const Entry&
     }
   }
   return needed;
+}
+
+absl::Status CheckOperators(const tflite::Model& model, const Entry& entry,
+                            const std::vector<bool>& needed) {
+  OperatorCount count(model);
+  QUENCH_ASSIGN_OR_RETURN(const OperatorCount::Extent whole, count.Of(entry.subgraph, &needed, 0));
+  if (count.own() > kMaxOperators) {
+    return absl::ResourceExhaustedError(
+        fmt::format("the model has {} operators, at most {} are read", count.own(), kMaxOperators));
+  }
+  if (whole.operators - count.own() > kMaxInlined) {
+    return absl::ResourceExhaustedError(
+        fmt::format("the model has {} operators with the subgraphs that it runs, and {} in the "
+                    "file: at most {} more are read",
+                    whole.operators, count.own(), kMaxInlined));
+  }
+  return absl::OkStatus();
 }
 
 bool IsStructural(std::string_view name) {

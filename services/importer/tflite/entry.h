@@ -35,6 +35,12 @@ absl::StatusOr<Entry> EntryOf(const tflite::Model& model, const ImportOptions& o
 std::vector<bool> NeededOperators(const tflite::SubGraph& subgraph, const Entry& entry,
                                   const ImportOptions& options);
 
+// Whether the operators that are read are few enough, each subgraph counted where it is run:
+// RESOURCE_EXHAUSTED when not, INVALID_ARGUMENT for subgraphs that run themselves or one another
+// too deep.
+absl::Status CheckOperators(const tflite::Model& model, const Entry& entry,
+                            const std::vector<bool>& needed);
+
 // Operators that the reader itself understands: control flow, calls, variables.
 bool IsStructural(std::string_view name);
 

@@ -15,9 +15,7 @@
 namespace quench::importer {
 namespace {
 
-constexpr int kMaxDepth = 8;            // subgraphs within one another
-constexpr int kMaxOperators = 250'000;  // after inlining
-constexpr int kOpset = 21;              // of nodes in ONNX's vocabulary
+constexpr int kOpset = 21;  // of nodes in ONNX's vocabulary
 
 // What a state is before the first run, where that is not 0: one number, for others have no text.
 void DescribeInitial(const std::string& input, const Tensor& initial,
@@ -53,7 +51,6 @@ struct Scope {
   std::vector<ValueId> values;           // of tensors, kNone while undefined
   std::map<int32_t, std::string> names;  // of tensors, where they are not the tensors' own
   std::string prefix;
-  int depth = 0;
   bool is_main = false;
 };
 
@@ -77,7 +74,7 @@ class TfliteReader {
     ValueId next = kNone;
   };
 
-  Scope ScopeOf(int64_t number, const Scope* outer) const;
+  Scope ScopeOf(int64_t number) const;
   void LoadConstants(uint32_t number, const std::vector<bool>* needed);
   void ReadInputs(const Entry& entry, Scope& scope);
   void ReadOperators(const std::vector<bool>* needed, Scope& scope);
@@ -123,7 +120,6 @@ class TfliteReader {
   std::map<std::string, Variable> variables_;
   std::vector<State> states_;
   std::map<int32_t, size_t> state_of_;  // variable tensor -> index in states_
-  int operators_ = 0;
 };
 
 // ---- Constants ----
@@ -271,17 +267,12 @@ ValueId TfliteReader::Fresh(Scope& scope, ValueId id, std::set<ValueId>& taken) 
 void TfliteReader::ReadOperators(const std::vector<bool>* needed, Scope& scope) {
   for (uint32_t i = 0; i < SizeOf(scope.subgraph->operators()); ++i) {
     if (needed != nullptr && !(*needed)[i]) continue;
-    if (operators_ >= kMaxOperators || !context_.Check().ok()) return;
+    if (!context_.Check().ok()) return;
     ReadOperator(*scope.subgraph->operators()->Get(i), i, scope);
   }
 }
 
 void TfliteReader::ReadOperator(const tflite::Operator& op, uint32_t index, Scope& scope) {
-  if (++operators_ == kMaxOperators) {
-    problems_.Add(absl::ResourceExhaustedError(
-        fmt::format("the model has more than {} operators", kMaxOperators - 1)));
-    return;
-  }
   Node node;
   node.op = OperatorName(model_, op);
   const std::vector<int32_t> outputs = Indices(op.outputs());
@@ -357,28 +348,23 @@ void TfliteReader::ReadOperator(const tflite::Operator& op, uint32_t index, Scop
 
 // ---- Subgraphs ----
 
-Scope TfliteReader::ScopeOf(int64_t number, const Scope* outer) const {
+Scope TfliteReader::ScopeOf(int64_t number) const {
   Scope scope;
   scope.number = static_cast<uint32_t>(number);
   scope.subgraph = model_.subgraphs()->Get(scope.number);
   scope.values.assign(SizeOf(scope.subgraph->tensors()), kNone);
-  if (outer != nullptr) scope.depth = outer->depth + 1;
   return scope;
 }
 
 // The outputs of a subgraph whose operators join those of `scope`.
 std::vector<ValueId> TfliteReader::Inline(int64_t number, const std::vector<ValueId>& inputs,
                                           const std::string& prefix, Scope& scope) {
-  Scope inside = ScopeOf(number, &scope);
+  Scope inside = ScopeOf(number);
   inside.graph = scope.graph;
   inside.value_names = scope.value_names;
   inside.node_names = scope.node_names;
   inside.prefix = prefix;
   const std::vector<int32_t> wanted = Indices(inside.subgraph->inputs());
-  if (inside.depth > kMaxDepth) {
-    problems_.Add(InvalidArgument("subgraphs run one another more than {} deep", kMaxDepth));
-    return {};
-  }
   if (wanted.size() != inputs.size()) {
     problems_.Add(InvalidArgument("`{}`: subgraph {} has {} inputs, {} are given", prefix, number,
                                   wanted.size(), inputs.size()));
@@ -404,7 +390,6 @@ GraphPtr TfliteReader::BranchOf(int64_t number, const std::vector<ValueId>& inpu
   inside.graph = body.get();
   inside.value_names = &values;
   inside.node_names = &nodes;
-  inside.depth = scope.depth;
   std::map<ValueId, ValueId> captured;
   std::vector<ValueId> inner;
   for (const ValueId outer : inputs) {
@@ -470,7 +455,6 @@ void TfliteReader::ReadWhile(const tflite::Operator& op, const std::string& name
   inside.graph = body.get();
   inside.value_names = &values;
   inside.node_names = &nodes;
-  inside.depth = scope.depth;
   const auto add_input = [&](const std::string& wanted, Type type) {
     body->inputs.push_back(PushValue(*body, values.Take(wanted), std::move(type)));
     return body->inputs.back();
@@ -686,6 +670,7 @@ absl::StatusOr<Graph> TfliteReader::Read() {
   QUENCH_ASSIGN_OR_RETURN(const Entry entry, EntryOf(model_, options_));
   const tflite::SubGraph& subgraph = *model_.subgraphs()->Get(entry.subgraph);
   const std::vector<bool> needed = NeededOperators(subgraph, entry, options_);
+  QUENCH_RETURN_IF_ERROR(CheckOperators(model_, entry, needed));
   Graph graph;
   graph.name = subgraph.name() == nullptr || subgraph.name()->size() == 0
                    ? "main"
@@ -693,7 +678,7 @@ absl::StatusOr<Graph> TfliteReader::Read() {
   graph.stage = Stage::kImported;
   Describe(entry, graph);
   NameSet value_names, node_names;
-  Scope scope = ScopeOf(entry.subgraph, nullptr);
+  Scope scope = ScopeOf(entry.subgraph);
   scope.graph = &graph;
   scope.value_names = &value_names;
   scope.node_names = &node_names;

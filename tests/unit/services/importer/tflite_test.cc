@@ -569,6 +569,39 @@ TEST(Tflite, SubgraphsThatRunThemselves) {
   EXPECT_THAT(ImportError(model), HasSubstr("subgraphs run one another more than 8 deep"));
 }
 
+// `calls` calls in a row of `callee`, in the subgraph that is selected.
+void CallInTurn(TfliteModel& model, size_t callee, int calls) {
+  int value = model.Input("x", kFloat, {2});
+  for (int i = 0; i < calls; ++i) {
+    const int next = model.Tensor("y", kFloat, {2});
+    tflite::CallOptionsT options;
+    options.subgraph = static_cast<uint32_t>(callee);
+    model.Op(tflite::BuiltinOperator_CALL, {value}, {next}, options);
+    value = next;
+  }
+  model.Outputs({value});
+}
+
+// A file of some hundred bytes may ask for any number of operators: they are counted, not read.
+TEST(Tflite, SubgraphsThatRunOthersManyTimes) {
+  TfliteModel itself;
+  CallInTurn(itself, 0, 10);
+  EXPECT_EQ(ImportError(itself), "subgraphs run one another more than 8 deep");
+
+  TfliteModel model;
+  CallInTurn(model, 1, 10);
+  for (size_t level = 1; level <= 5; ++level) {
+    model.Select(model.AddSubgraph());
+    if (level < 5) CallInTurn(model, level + 1, 10);
+  }
+  const int x = model.Input("x", kFloat, {2}), y = model.Tensor("y", kFloat, {2});
+  model.Op(tflite::BuiltinOperator_NEG, {x}, {y});
+  model.Outputs({y});
+  EXPECT_EQ(ImportError(model),
+            "the model has 211110 operators with the subgraphs that it runs, and 51 in the file: "
+            "at most 50000 more are read");
+}
+
 TEST(Tflite, TruncatedAtEveryByte) {
   const std::string bytes = Sum().Bytes();
   ImportFolder folder;
