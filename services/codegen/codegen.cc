@@ -45,6 +45,21 @@ absl::Status CheckOptions(const CompileOptions& options) {
     problems.Add(InvalidArgument("channel layout is `{}`, it must be `first` or `last`",
                                  options.channel_layout));
   }
+  constexpr size_t kMostNames = 100'000, kMostName = 1024, kMostPreprocessing = 64 << 10;
+  const auto too_long = [](const std::string& name) {
+    return name.size() > kMostName || name.find('\0') != std::string::npos;
+  };
+  if (options.class_names.size() > kMostNames ||
+      std::any_of(options.class_names.begin(), options.class_names.end(), too_long)) {
+    problems.Add(
+        InvalidArgument("there are {} names of classes, at most {} of {} bytes are recorded",
+                        options.class_names.size(), kMostNames, kMostName));
+  }
+  if (options.preprocessing.size() > kMostPreprocessing ||
+      options.preprocessing.find('\0') != std::string::npos) {
+    problems.Add(InvalidArgument("preprocessing has {} bytes, at most {} are recorded, none zero",
+                                 options.preprocessing.size(), kMostPreprocessing));
+  }
   return problems.Finish();
 }
 
@@ -74,6 +89,8 @@ std::string DerivedUuid(const std::string& fingerprint, const CompileOptions& op
                   options.channel_layout, static_cast<int>(emit), options.taps != Taps::kNone);
   if (options.taps == Taps::kRunningCode) text += " running-code";
   for (const std::string& pass : options.passes.disabled) text += " no-" + pass;
+  for (const std::string& name : options.class_names) text += " class " + name;
+  text += " " + options.preprocessing;
   for (const Target& target : resolved.variants)
     text += fmt::format(" {} {} {}", target.triple, target.cpu, target.features);
   text += " " + ToString(resolved.spec);
@@ -243,7 +260,7 @@ class Compiler {
                       .producer = kProducer,
                       .variants = {},
                       .num_cores = resolved_.spec.num_cores,
-                      .labels = options_.labels,
+                      .labels = options_.class_names,
                       .preprocessing = options_.preprocessing,
                       .target = ToString(resolved_.spec),
                       .producer_revision = SourceRevision(),

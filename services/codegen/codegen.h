@@ -37,7 +37,7 @@ struct CompileOptions {
   // "", "first" or "last": layout of 4-D+ activations at level 3 is free if ""
   std::string channel_layout;
   // Recorded in the library: names of classes by index, and how inputs are prepared, a JSON text.
-  std::vector<std::string> labels;
+  std::vector<std::string> class_names;
   std::string preprocessing;
   std::string uuid;  // "" derives one from the fingerprint and the options (deterministic)
   Emit emit = Emit::kByTarget;

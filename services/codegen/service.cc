@@ -80,6 +80,8 @@ absl::StatusOr<CompileOptions> OptionsOf(const pb::CompileRequest& request) {
   }
   if (asked.tap_values() != pb::TAP_VALUES_UNSPECIFIED && !asked.taps())
     return FieldError("options.tap_values", "given without `taps`, which it is about");
+  options.class_names = {asked.class_names().begin(), asked.class_names().end()};
+  options.preprocessing = asked.preprocessing();
   options.passes.batch = asked.passes().batch();
   options.passes.disabled = {asked.passes().disabled().begin(), asked.passes().disabled().end()};
   options.passes.stop_after = asked.passes().stop_after();

@@ -20,6 +20,7 @@ QUENCH = BUILD / "bin/quench"
 ROOT = support.ROOT
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PATIENCE = 300  # seconds: sanitizers and busy machines
+QUOTED = re.compile(r'"[^"]*"|\'[^\']*\'')  # a value: target strings have options of their own
 OPTION = re.compile(r"(?<![\w-])(--?[a-z][\w-]*)")
 
 
@@ -52,7 +53,7 @@ def invocations(text):
         path = [words[0]]
         if len(words) > 1 and words[1] in subcommands(help_of(words[0])):
             path.append(words[1])
-        yield tuple(path), OPTION.findall(found[1])
+        yield tuple(path), OPTION.findall(QUOTED.sub("", found[1]))
 
 
 def problems_of(text, where):

@@ -57,6 +57,7 @@ struct CompileArgs {
   codegen::CompileOptions codegen;
   std::string output = "./compile_output";
   std::string emit;
+  std::string class_names, preprocess;  // files
   std::string stop_after;
   // Not quantized when `quantize` is empty.
   std::string quantize;
@@ -87,6 +88,11 @@ nlohmann::json TypesToJson(const Graph& graph, const std::vector<ValueId>& ids) 
   return list;
 }
 
+nlohmann::json Preprocessing(const CompileArgs& args) {
+  return args.codegen.preprocessing.empty() ? nlohmann::json()
+                                            : nlohmann::json::parse(args.codegen.preprocessing);
+}
+
 std::string Metadata(const CompileArgs& args, const Made& made) {
   const Graph& graph = *made.graph;
   const codegen::CompileReport& report = *made.report;
@@ -114,6 +120,8 @@ std::string Metadata(const CompileArgs& args, const Made& made) {
                              {"structure_hash", StructureHash(graph)},
                              {"target", report.target},
                              {"target_string", report.target_string},
+                             {"class_names", args.codegen.class_names},
+                             {"preprocessing", Preprocessing(args)},
                              {"variants", report.variants},
                              {"opt_level", args.codegen.opt_level},
                              {"inputs", TypesToJson(graph, graph.inputs)},
@@ -356,12 +364,34 @@ absl::StatusOr<std::string> RandomUuid() {
   return codegen::NormalUuid(fmt::format("{:02x}", fmt::join(bytes, "")));
 }
 
+// What users of the library are told.
+absl::Status ReadFacts(CompileArgs& args) {
+  if (!args.class_names.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(const std::string text, ReadFile(args.class_names));
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t end = std::min(text.find('\n', begin), text.size());
+      std::string name = text.substr(begin, end - begin);
+      if (!name.empty() && name.back() == '\r') name.pop_back();
+      args.codegen.class_names.push_back(std::move(name));
+      begin = end + 1;
+    }
+  }
+  if (args.preprocess.empty()) return absl::OkStatus();
+  QUENCH_ASSIGN_OR_RETURN(const std::string text, ReadFile(args.preprocess));
+  const nlohmann::json parsed = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_object())
+    return InvalidArgument("preprocessing in `{}` is not a JSON object", args.preprocess);
+  args.codegen.preprocessing = parsed.dump();
+  return absl::OkStatus();
+}
+
 absl::Status ResolveTargets(CompileArgs& args) {
   QUENCH_ASSIGN_OR_RETURN(args.codegen.target, TargetText(args.codegen.target));
   QUENCH_ASSIGN_OR_RETURN(args.codegen.host_target, TargetText(args.codegen.host_target));
   if (args.codegen.uuid == "random") {
     QUENCH_ASSIGN_OR_RETURN(args.codegen.uuid, RandomUuid());
   }
+  QUENCH_RETURN_IF_ERROR(ReadFacts(args));
   args.codegen.emit = args.emit == "so"    ? codegen::Emit::kSharedLibrary
                       : args.emit == "obj" ? codegen::Emit::kObject
                       : args.emit == "a"   ? codegen::Emit::kArchive
@@ -457,6 +487,10 @@ Action DeclareCompile(const Options& options) {
       .Add("--emit", args->emit, "Shared library, object or static archive",
            "so|obj|a (default so, with system-lib a)")
       .OneOf({"so", "obj", "a"});
+  options.Add("--class-names", args->class_names,
+              "Recorded in the library: the name of each class, one a line", "FILE");
+  options.Add("--preprocess", args->preprocess,
+              "Recorded in the library: how inputs are prepared, a JSON object", "FILE");
   AddEncryptFlags(options, args->encryption);
   options.Flag("--export-ir", args->export_ir, "Also write model.ir.txt");
   options.Flag("--export-metadata", args->export_metadata, "Also write metadata.json");
@@ -466,8 +500,9 @@ Action DeclareCompile(const Options& options) {
   options
       .Add("--stop-after", args->stop_after, "End after this pass and write model.ir.txt", "PASS")
       .OneOf(names)
-      .Excludes({"--target", "--host", "--encrypt", "--recipient", "--opt-level",
-                 "--channel-layout", "--uuid", "--emit", "--export-metadata", "--export-ir"});
+      .Excludes({"--target", "--host", "--encrypt", "--recipient", "--class-names", "--preprocess",
+                 "--opt-level", "--channel-layout", "--uuid", "--emit", "--export-metadata",
+                 "--export-ir"});
   options
       .Add("--quantize", args->quantize,
            "Compute in 8-bit integers, or keep weights in 4 bits (--type weights); the options of "

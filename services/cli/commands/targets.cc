@@ -11,7 +11,7 @@ namespace quench::cli {
 namespace {
 
 constexpr char kTargetsExamples[] = R"(Examples:
-  quench targets                   every name that --target takes
+  quench targets                   every board, processor and kind of code
   quench targets --kind arm        boards and servers with Arm CPUs
   quench targets --verbose         with the target string that each name stands for
   quench targets --json            for scripts

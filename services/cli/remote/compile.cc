@@ -42,6 +42,9 @@ gateway::v1::WorkflowSpec SpecOf(const CompileJob& job, gateway::v1::BatchModel 
                                    : codegen::v1::CHANNEL_LAYOUT_LAST);
   }
   options.set_emit(EmitOf(job.options.emit));
+  options.mutable_class_names()->Assign(job.options.class_names.begin(),
+                                        job.options.class_names.end());
+  options.set_preprocessing(job.options.preprocessing);
   return spec;
 }
 
