@@ -410,10 +410,13 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
     QUENCH_ASSIGN_OR_RETURN(args.model->magnitudes, MagnitudesOf(args, context));
   }
   QUENCH_ASSIGN_OR_RETURN(const QuantizeJob job, JobOf(args));
+  const bool encrypts = args.encryption->encrypt || !args.encryption->recipient.empty();
+  if (encrypts && LibraryName(args.codegen.emit) != "model.so") {
+    return InvalidArgument("shared libraries are encrypted, and this makes {}",
+                           LibraryName(args.codegen.emit));
+  }
   QUENCH_ASSIGN_OR_RETURN(const std::optional<Encryption> encryption,
                           EncryptionOf(*args.encryption));
-  if (encryption && LibraryName(args.codegen.emit) != "model.so")
-    return InvalidArgument("shared libraries are encrypted, and this target makes an archive");
   QUENCH_ASSIGN_OR_RETURN(TempDir folder, PrepareOutput(args));
   QUENCH_ASSIGN_OR_RETURN(
       const Made made,
