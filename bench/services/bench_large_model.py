@@ -60,7 +60,8 @@ def build_model(folder, layers):
 def spec_of(digests):
     def step(name, kind, request, **bindings):
         return {"name": name, kind: request, "bindings": [
-            {"field": field, "step": source.split(".")[0], "output": source.split(".")[1]} for field, source in bindings.items()]}
+            {"input": f"PORT_{port.upper()}", "step": source.split(".")[0], "output": f"PORT_{source.split('.')[1].upper()}"}
+            for port, source in bindings.items()]}
 
     target = {"name": "x86-64-v3"}
     model = {"file": digests["large.onnx"], "name": "large.onnx",

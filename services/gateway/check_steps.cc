@@ -105,14 +105,14 @@ class Checker {
                     std::set<std::string>* bound) {
     const v1::Binding& binding = steps_.steps(i).bindings(b);
     const std::string at = At(i, fmt::format(".bindings[{}]", b));
-    const OutputKind kind = KindOfField(*request.GetDescriptor(), binding.field());
+    const std::string input = InputOf(binding), output = OutputOf(binding);
+    const OutputKind kind = KindOfField(*request.GetDescriptor(), input);
     if (kind == OutputKind::kNone) {
-      violations_->Add(at + ".field", fmt::format("is `{}`, must be a field of `{}` that is a "
+      violations_->Add(at + ".input", fmt::format("is `{}`, must be a field of `{}` that is a "
                                                   "Digest or a Module",
-                                                  binding.field(), name));
-    } else if (Has(request, binding.field()) || !bound->insert(binding.field()).second) {
-      violations_->Add(at + ".field",
-                       fmt::format("is `{}`, which has a value already", binding.field()));
+                                                  input, name));
+    } else if (Has(request, input) || !bound->insert(input).second) {
+      violations_->Add(at + ".input", fmt::format("is `{}`, which has a value already", input));
     }
     const auto from = positions_.find(binding.step());
     if (from == positions_.end()) {
@@ -121,13 +121,13 @@ class Checker {
     }
     const StepRow* row = RowOf(steps_.steps(from->second));
     if (row == nullptr) return;  // reported there
-    const OutputKind output = KindOfOutput(*row, binding.output());
-    if (output == OutputKind::kNone) {
-      violations_->Add(at + ".output", fmt::format("is `{}`, which {} does not give",
-                                                   binding.output(), row->method));
-    } else if (kind != OutputKind::kNone && output != kind) {
-      violations_->Add(at + ".output", fmt::format("is a {}, `{}` takes a {}", NameOf(output),
-                                                   binding.field(), NameOf(kind)));
+    const OutputKind given = KindOfOutput(*row, output);
+    if (given == OutputKind::kNone) {
+      violations_->Add(at + ".output",
+                       fmt::format("is `{}`, which {} does not give", output, row->method));
+    } else if (kind != OutputKind::kNone && given != kind) {
+      violations_->Add(at + ".output",
+                       fmt::format("is a {}, `{}` takes a {}", NameOf(given), input, NameOf(kind)));
     }
   }
 

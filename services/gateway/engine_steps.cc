@@ -6,6 +6,7 @@
 #include "common/base/status.h"
 #include "common/blobs/digest.h"
 #include "common/rpc/errors.h"
+#include "common/steps/digests.h"
 #include "services/gateway/engine.h"
 
 namespace quench::gateway {
@@ -53,8 +54,13 @@ absl::Status Engine::MakeRequest(LiveWorkflow& workflow, int step) {
   options->set_tenant(workflow.header.tenant());
   options->set_cache(workflow.spec.cache());
   options->set_salt(workflow.spec.salt());
-  const bool alone = workflow.spec.cache() == step::v1::CACHE_MODE_OFF;
-  live.key = alone ? "" : Sha256Hex(live.row->method + '\n' + Serialised(*live.request));
+  live.key.clear();
+  if (workflow.spec.cache() != step::v1::CACHE_MODE_OFF) {
+    // As services tell steps apart, whatever their build and CPU. Who wants the work done again shares
+    // it with those that want that too.
+    live.key = steps::StepKey(live.row->method, *live.request, workflow.header.tenant(), "", "") +
+               step::v1::CacheMode_Name(workflow.spec.cache());
+  }
   return absl::OkStatus();
 }
 

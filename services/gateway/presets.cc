@@ -9,10 +9,9 @@ namespace {
 
 constexpr char kNameRule[] = "must be 1 to 255 letters, digits, `_`, `-` and `.`";
 
-void Bind(v1::StepSpec* spec, const std::string& field, const std::string& step,
-          const std::string& output) {
+void Bind(v1::StepSpec* spec, v1::Port input, const std::string& step, v1::Port output) {
   v1::Binding* binding = spec->add_bindings();
-  binding->set_field(field);
+  binding->set_input(input);
   binding->set_step(step);
   binding->set_output(output);
 }
@@ -166,12 +165,12 @@ void AddCompile(const v1::CompileChoice& choice, const codegen::v1::Target& targ
   *request->mutable_options() = choice.compile_options();
   request->mutable_options()->clear_passes();
   if (choice.has_passes()) *request->mutable_options()->mutable_passes() = choice.passes();
-  Bind(spec, "module", transform, "module");
+  Bind(spec, v1::PORT_MODULE, transform, v1::PORT_MODULE);
   if (choice.uuid().empty()) return;
   v1::StepSpec* package = list->Add(prefix + "/package");
   package->mutable_package_library()->set_uuid(choice.uuid());
-  Bind(package, "library", compile, "library");
-  Bind(package, "header", compile, "header");
+  Bind(package, v1::PORT_LIBRARY, compile, v1::PORT_LIBRARY);
+  Bind(package, v1::PORT_HEADER, compile, v1::PORT_HEADER);
 }
 
 // What is between the passes of a choice and its compilation; the name of the step that gives the
@@ -205,7 +204,8 @@ class QuantizeSteps {
     if (how_.has_select()) Select();
     std::string quantized;
     v1::StepSpec* quantize = Quantize("quantize", false, &quantized);
-    if (how_.has_select()) Bind(quantize, "selection", prefix_ + "/select", "selection");
+    if (how_.has_select())
+      Bind(quantize, v1::PORT_SELECTION, prefix_ + "/select", v1::PORT_SELECTION);
     v1::StepSpec* optimise = Next("optimise", quantized, &quantized);
     *optimise->mutable_transform()->mutable_options() = passes_;
     // Set already, and the batch of a quantized module is what its statistics are of.
@@ -217,7 +217,7 @@ class QuantizeSteps {
   // A step whose `module` another gives.
   v1::StepSpec* Next(const std::string& name, const std::string& from, std::string* called) {
     v1::StepSpec* spec = list_->Add(prefix_ + "/" + name);
-    Bind(spec, "module", from, "module");
+    Bind(spec, v1::PORT_MODULE, from, v1::PORT_MODULE);
     *called = spec->name();
     return spec;
   }
@@ -227,8 +227,10 @@ class QuantizeSteps {
     *request->mutable_options() = how_.options();
     request->mutable_options()->set_switches(switches);
     if (how_.has_statistics()) *request->mutable_statistics() = how_.statistics();
-    if (how_.has_calibrate()) Bind(spec, "statistics", prefix_ + "/calibrate", "statistics");
-    if (how_.has_adapt_rounding()) Bind(spec, "rounding", prefix_ + "/round", "rounding");
+    if (how_.has_calibrate())
+      Bind(spec, v1::PORT_STATISTICS, prefix_ + "/calibrate", v1::PORT_STATISTICS);
+    if (how_.has_adapt_rounding())
+      Bind(spec, v1::PORT_ROUNDING, prefix_ + "/round", v1::PORT_ROUNDING);
     return spec;
   }
   // A build that the quantizer runs.
@@ -251,7 +253,7 @@ class QuantizeSteps {
     *spec->mutable_calibrate() = how_.calibrate();
     spec->mutable_calibrate()->clear_module();
     spec->mutable_calibrate()->clear_tap_library();
-    Bind(spec, "tap_library", taps_, "library");
+    Bind(spec, v1::PORT_TAP_LIBRARY, taps_, v1::PORT_LIBRARY);
   }
   void AdaptRounding() {
     std::string called;
@@ -260,7 +262,7 @@ class QuantizeSteps {
     spec->mutable_adapt_rounding()->clear_module();
     spec->mutable_adapt_rounding()->clear_tap_library();
     *spec->mutable_adapt_rounding()->mutable_options() = how_.options();
-    Bind(spec, "tap_library", taps_, "library");
+    Bind(spec, v1::PORT_TAP_LIBRARY, taps_, v1::PORT_LIBRARY);
   }
   void Select() {
     std::string switched, called;
@@ -270,7 +272,7 @@ class QuantizeSteps {
     *spec->mutable_select() = how_.select();
     spec->mutable_select()->clear_module();
     spec->mutable_select()->clear_library();
-    Bind(spec, "library", trials, "library");
+    Bind(spec, v1::PORT_LIBRARY, trials, v1::PORT_LIBRARY);
   }
 
   const v1::QuantizeChoice& how_;
@@ -290,7 +292,7 @@ void AddCells(const v1::CompileBatch& batch, const v1::BatchModel& model, StepWr
     v1::StepSpec* spec = list->Add(transform);
     *spec->mutable_transform()->mutable_options() = choice.passes();
     if (model.has_model()) {
-      Bind(spec, "module", model.name() + "/import", "canonical");
+      Bind(spec, v1::PORT_MODULE, model.name() + "/import", v1::PORT_CANONICAL);
     } else {
       *spec->mutable_transform()->mutable_module() = model.module();
     }
@@ -314,7 +316,7 @@ void AddAnalyse(const v1::AnalyseBatch& batch, const v1::BatchModel& model, Step
     request->mutable_options()->set_batch(batch.batch());
     request->add_passes("set_batch_size");
     if (model.has_model()) {
-      Bind(spec, "module", imported, "canonical");
+      Bind(spec, v1::PORT_MODULE, imported, v1::PORT_CANONICAL);
     } else {
       *request->mutable_module() = model.module();
     }
@@ -323,14 +325,14 @@ void AddAnalyse(const v1::AnalyseBatch& batch, const v1::BatchModel& model, Step
   analyser::v1::AnalyseRequest* request = spec->mutable_analyse();
   *request->mutable_sizes() = batch.sizes();
   if (model.has_model()) {
-    Bind(spec, "imported", imported, "imported");
+    Bind(spec, v1::PORT_IMPORTED, imported, v1::PORT_IMPORTED);
   } else {
     *request->mutable_imported() = model.module();
   }
   if (batch.batch() != 0) {
-    Bind(spec, "canonical", resized, "module");
+    Bind(spec, v1::PORT_CANONICAL, resized, v1::PORT_MODULE);
   } else if (model.has_model()) {
-    Bind(spec, "canonical", imported, "canonical");
+    Bind(spec, v1::PORT_CANONICAL, imported, v1::PORT_CANONICAL);
   } else {
     *request->mutable_canonical() = model.module();
   }

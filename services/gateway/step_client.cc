@@ -80,7 +80,7 @@ class StreamCall final : public StepClient::Call,
 };
 
 // The rows of steps.def as types.
-#define QUENCH_STEP(field, area, Service, Method, stage, required)                        \
+#define QUENCH_STEP(field, area, Service, Method, stage)                                  \
   struct Method##Row {                                                                    \
     using Request = area::v1::Method##Request;                                            \
     using Event = area::v1::Method##Event;                                                \
@@ -100,7 +100,7 @@ class StreamCall final : public StepClient::Call,
 std::shared_ptr<StepClient::Call> MakeCall(StepClient* client,
                                            const std::shared_ptr<rpc::Channel>& channel,
                                            const StepCall& call, StepRunner::OnEvent on_event) {
-#define QUENCH_STEP(field, area, Service, Method, stage, required)                                \
+#define QUENCH_STEP(field, area, Service, Method, stage)                                          \
   if (call.row->request == #field) {                                                              \
     return std::make_shared<StreamCall<Method##Row>>(client, channel, call, std::move(on_event)); \
   }
@@ -208,6 +208,7 @@ absl::StatusOr<std::shared_ptr<StepResult>> StepClient::Store(
   if (!digest.ok()) return Annotate(digest.status(), "the step's result cannot be stored");
   v1::StepOutput& whole = stored->outputs.emplace_back();
   whole.set_name("result");
+  whole.set_port(v1::PORT_RESULT);
   *whole.mutable_digest() = *std::move(digest);
   return stored;
 }

@@ -1,11 +1,13 @@
 #include "services/gateway/step_table.h"
 
+#include <absl/strings/ascii.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include "common/base/status.h"
 #include "common/ir/wire/walk.h"
 #include "common/rpc/errors.h"
+#include "google/api/field_behavior.pb.h"
 
 namespace quench::gateway {
 
@@ -40,17 +42,47 @@ bool HasExternalData(const Descriptor& result) {
   return field != nullptr && field->message_type() == step::v1::File::descriptor();
 }
 
+// `tap_library` of PORT_TAP_LIBRARY, and the other way round.
+std::string NameOf(v1::Port port) {
+  constexpr size_t kPrefix = sizeof("PORT_") - 1;
+  const std::string& name = v1::Port_Name(port);
+  return port == v1::PORT_UNSPECIFIED || name.empty() ? ""
+                                                      : absl::AsciiStrToLower(name.substr(kPrefix));
+}
+v1::Port PortOf(const std::string& name) {
+  v1::Port port = v1::PORT_UNSPECIFIED;
+  v1::Port_Parse("PORT_" + absl::AsciiStrToUpper(name), &port);
+  return port;
+}
+
+std::vector<std::string> RequiredFields(const Descriptor& request) {
+  std::vector<std::string> required;
+  for (int i = 0; i < request.field_count(); ++i) {
+    const google::protobuf::FieldOptions& options = request.field(i)->options();
+    for (int k = 0; k < options.ExtensionSize(google::api::field_behavior); ++k) {
+      if (options.GetExtension(google::api::field_behavior, k) == google::api::REQUIRED) {
+        required.push_back(request.field(i)->name());
+      }
+    }
+  }
+  return required;
+}
+
 v1::StepOutput ModuleOutput(const std::string& name, const step::v1::Module& module) {
   v1::StepOutput output;
   output.set_name(name);
+  output.set_port(PortOf(name));
   *output.mutable_digest() = module.digest();
   *output.mutable_module() = module;
   return output;
 }
 
-v1::StepOutput DigestOutput(const std::string& name, const Digest& digest) {
+// `path`: of external data.
+v1::StepOutput DigestOutput(const std::string& name, const Digest& digest,
+                            const std::string& path) {
   v1::StepOutput output;
-  output.set_name(name);
+  output.set_name(path.empty() ? name : name + "/" + path);
+  output.set_port(PortOf(name));
   *output.mutable_digest() = digest;
   return output;
 }
@@ -58,21 +90,18 @@ v1::StepOutput DigestOutput(const std::string& name, const Digest& digest) {
 }  // namespace
 
 const std::vector<StepRow>& StepTable() {
-#define QUENCH_STEP_LIST(...) {__VA_ARGS__}
-#define QUENCH_STEP(field, area, Service, Method, stage, required) \
-  StepRow{#field,                                                  \
-          #Method,                                                 \
-          #area,                                                   \
-          ServiceLabel(#area),                                     \
-          metrics::Stage::stage,                                   \
-          area::v1::Method##Result::descriptor(),                  \
-          std::vector<std::string>                                 \
-              QUENCH_STEP_LIST required},
+#define QUENCH_STEP(field, area, Service, Method, stage) \
+  StepRow{#field,                                        \
+          #Method,                                       \
+          #area,                                         \
+          ServiceLabel(#area),                           \
+          metrics::Stage::stage,                         \
+          area::v1::Method##Result::descriptor(),        \
+          RequiredFields(*area::v1::Method##Request::descriptor())},
   static const auto* const table = new std::vector<StepRow>{
 #include "services/gateway/steps.def"
   };
 #undef QUENCH_STEP
-#undef QUENCH_STEP_LIST
   return *table;
 }
 
@@ -92,6 +121,13 @@ const Message& RequestOf(const v1::StepSpec& spec) {
       spec, v1::StepSpec::descriptor()->FindOneofByName("request"));
   QUENCH_CHECK(field != nullptr);  // callers have looked
   return reflection.GetMessage(spec, field);
+}
+
+std::string InputOf(const v1::Binding& binding) { return NameOf(binding.input()); }
+
+std::string OutputOf(const v1::Binding& binding) {
+  const bool has_path = binding.output() == v1::PORT_EXTERNAL_DATA || !binding.path().empty();
+  return NameOf(binding.output()) + (has_path ? "/" + binding.path() : "");
 }
 
 OutputKind KindOfField(const Descriptor& message, const std::string& field) {
@@ -117,12 +153,12 @@ std::vector<v1::StepOutput> OutputsOf(const Message& result) {
                                                         reflection.GetMessage(result, field))));
     } else if (KindOf(field) == OutputKind::kDigest) {
       outputs.push_back(DigestOutput(
-          field->name(), static_cast<const Digest&>(reflection.GetMessage(result, field))));
+          field->name(), static_cast<const Digest&>(reflection.GetMessage(result, field)), ""));
     } else if (field->is_repeated() && field->message_type() == step::v1::File::descriptor()) {
       for (int i = 0; i < reflection.FieldSize(result, field); ++i) {
         const auto& file =
             static_cast<const step::v1::File&>(reflection.GetRepeatedMessage(result, field, i));
-        outputs.push_back(DigestOutput(field->name() + "/" + file.path(), file.digest()));
+        outputs.push_back(DigestOutput(field->name(), file.digest(), file.path()));
       }
     }
   }
@@ -144,13 +180,20 @@ absl::StatusOr<std::unique_ptr<Message>> BindRequest(
   std::unique_ptr<Message> request(given.New());
   request->CopyFrom(given);
   for (const v1::Binding& binding : spec.bindings()) {
-    const v1::StepOutput* output = find(binding.step(), binding.output());
+    const std::string name = OutputOf(binding);
+    const FieldDescriptor* field = request->GetDescriptor()->FindFieldByName(InputOf(binding));
+    if (KindOf(field) == OutputKind::kNone) {
+      return rpc::Error(rpc::Reason::kFailedPrecondition,
+                        fmt::format("a binding to step `{}` names no input: it was stored by "
+                                    "another version",
+                                    binding.step()));
+    }
+    const v1::StepOutput* output = find(binding.step(), name);
     if (output == nullptr) {
       return rpc::Error(rpc::Reason::kFailedPrecondition,
                         fmt::format("step `{}` gave no output `{}`, which `{}` needs",
-                                    binding.step(), binding.output(), binding.field()));
+                                    binding.step(), name, InputOf(binding)));
     }
-    const FieldDescriptor* field = request->GetDescriptor()->FindFieldByName(binding.field());
     Message* target = request->GetReflection()->MutableMessage(request.get(), field);
     if (KindOf(field) == OutputKind::kModule) {
       target->CopyFrom(output->module());

@@ -19,7 +19,7 @@ struct StepRow {
   metrics::Service service_label;
   metrics::Stage stage;
   const google::protobuf::Descriptor* result;
-  std::vector<std::string> required;  // fields of the request
+  std::vector<std::string> required;  // fields of the request that are marked REQUIRED
 };
 
 // In the order of steps.def.
@@ -28,6 +28,11 @@ const std::vector<StepRow>& StepTable();
 const StepRow* RowOf(const v1::StepSpec& spec);
 // The request that a spec holds, as it is.
 const google::protobuf::Message& RequestOf(const v1::StepSpec& spec);
+
+// What bindings name: a field of a request, and a StepOutput by its name. Empty for a number that no
+// port has.
+std::string InputOf(const v1::Binding& binding);
+std::string OutputOf(const v1::Binding& binding);
 
 enum class OutputKind { kNone, kDigest, kModule };
 // Of a field of a request, or of an output by StepOutput.name. Whether an `external_data/...` exists

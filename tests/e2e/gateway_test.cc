@@ -319,7 +319,8 @@ TEST_F(GatewayTest, AWorkflowQuantizesAndComparesWithTheFloatModel) {
   const auto compile = [](const std::string& name, const std::string& from) {
     return fmt::format(
         "steps {{ name: \"{}\" compile {{ target {{ name: \"x86-64-v2\" }} options {{ taps: true "
-        "opt_level: 2 }} }} bindings {{ field: \"module\" step: \"{}\" output: \"module\" }} }}\n",
+        "opt_level: 2 }} }} bindings {{ input: PORT_MODULE step: \"{}\" output: PORT_MODULE }} "
+        "}}\n",
         name, from);
   };
   work_.Write(
@@ -330,38 +331,39 @@ TEST_F(GatewayTest, AWorkflowQuantizesAndComparesWithTheFloatModel) {
               "\"digits.onnx\" "
               "}} }} }}\n"
               "steps {{ name: \"transform\" transform {{ options {{ batch: 1 }} }}\n"
-              "  bindings {{ field: \"module\" step: \"import\" output: \"canonical\" }} }}\n"
+              "  bindings {{ input: PORT_MODULE step: \"import\" output: PORT_CANONICAL }} }}\n"
               "steps {{ name: \"equalize\" equalize {{}}\n"
-              "  bindings {{ field: \"module\" step: \"transform\" output: \"module\" }} }}\n"
+              "  bindings {{ input: PORT_MODULE step: \"transform\" output: PORT_MODULE }} }}\n"
               "steps {{ name: \"outliers\" split_outliers {{ share: 0.1 }}\n"
-              "  bindings {{ field: \"module\" step: \"equalize\" output: \"module\" }} }}\n"
+              "  bindings {{ input: PORT_MODULE step: \"equalize\" output: PORT_MODULE }} }}\n"
               "steps {{ name: \"split\" split_tensors {{ least_gain: 0.01 }}\n"
-              "  bindings {{ field: \"module\" step: \"outliers\" output: \"module\" }} }}\n"
+              "  bindings {{ input: PORT_MODULE step: \"outliers\" output: PORT_MODULE }} }}\n"
               "steps {{ name: \"calibrate\" calibrate {{ samples {{ manifest {{ {} "
               "}} }} "
               "}}\n"
-              "  bindings {{ field: \"module\" step: \"split\" output: \"module\" }}\n"
-              "  bindings {{ field: \"tap_library\" step: \"taps\" output: \"library\" }} }}\n"
+              "  bindings {{ input: PORT_MODULE step: \"split\" output: PORT_MODULE }}\n"
+              "  bindings {{ input: PORT_TAP_LIBRARY step: \"taps\" output: PORT_LIBRARY }} }}\n"
               "steps {{ name: \"switched\" quantize {{ options {{ per_channel: true switches: true "
               "}} }}\n"
-              "  bindings {{ field: \"module\" step: \"split\" output: \"module\" }}\n"
-              "  bindings {{ field: \"statistics\" step: \"calibrate\" output: \"statistics\" }} "
+              "  bindings {{ input: PORT_MODULE step: \"split\" output: PORT_MODULE }}\n"
+              "  bindings {{ input: PORT_STATISTICS step: \"calibrate\" output: PORT_STATISTICS }} "
               "}}\n"
               "steps {{ name: \"select\" select {{ budget {{ max_drop: 0.2 min_sqnr_db: 25 }}\n"
               "    samples {{ manifest {{ {} }} }} }}\n"
-              "  bindings {{ field: \"module\" step: \"switched\" output: \"module\" }}\n"
-              "  bindings {{ field: \"library\" step: \"trials\" output: \"library\" }} }}\n"
+              "  bindings {{ input: PORT_MODULE step: \"switched\" output: PORT_MODULE }}\n"
+              "  bindings {{ input: PORT_LIBRARY step: \"trials\" output: PORT_LIBRARY }} }}\n"
               "steps {{ name: \"quantize\" quantize {{ options {{ per_channel: true method: "
               "\"mse\" }} "
               "}}\n"
-              "  bindings {{ field: \"module\" step: \"split\" output: \"module\" }}\n"
-              "  bindings {{ field: \"selection\" step: \"select\" output: \"selection\" }}\n"
-              "  bindings {{ field: \"statistics\" step: \"calibrate\" output: \"statistics\" }} "
+              "  bindings {{ input: PORT_MODULE step: \"split\" output: PORT_MODULE }}\n"
+              "  bindings {{ input: PORT_SELECTION step: \"select\" output: PORT_SELECTION }}\n"
+              "  bindings {{ input: PORT_STATISTICS step: \"calibrate\" output: PORT_STATISTICS }} "
               "}}\n"
               "steps {{ name: \"compare\" compare {{ layers: true\n"
               "    samples {{ manifest {{ {} }} }} }}\n"
-              "  bindings {{ field: \"reference_library\" step: \"float\" output: \"library\" }}\n"
-              "  bindings {{ field: \"library\" step: \"int8\" output: \"library\" }} }}\n",
+              "  bindings {{ input: PORT_REFERENCE_LIBRARY step: \"float\" output: PORT_LIBRARY "
+              "}}\n"
+              "  bindings {{ input: PORT_LIBRARY step: \"int8\" output: PORT_LIBRARY }} }}\n",
               model, samples, samples, samples) +
           compile("taps", "split") + compile("trials", "switched") + compile("float", "transform") +
           compile("int8", "quantize") + "}");

@@ -142,9 +142,9 @@ pb::WorkflowSpec ImportAndCompile(const pb::BatchModel& model) {
   compile.set_name("compile");
   compile.mutable_compile()->mutable_target()->set_name("x86-64-v2");
   pb::Binding& module = *compile.add_bindings();
-  module.set_field("module");
+  module.set_input(pb::PORT_MODULE);
   module.set_step("import");
-  module.set_output("canonical");
+  module.set_output(pb::PORT_CANONICAL);
   return spec;
 }
 

@@ -29,10 +29,9 @@ namespace pb = ::quench::gateway::v1;
 const std::string kDigits = std::string(QUENCH_SOURCE_DIR) + "/bench/models/digits.onnx";
 constexpr char kCompile[] = "compile";
 
-void Bind(pb::StepSpec& step, const std::string& field, const std::string& from,
-          const std::string& output) {
+void Bind(pb::StepSpec& step, pb::Port input, const std::string& from, pb::Port output) {
   pb::Binding* binding = step.add_bindings();
-  binding->set_field(field);
+  binding->set_input(input);
   binding->set_step(from);
   binding->set_output(output);
 }
@@ -81,23 +80,23 @@ class User {
     for (const char* name : {"fixed", "taps", "switched", "trials", "int8"}) add(name);
     *steps["import"]->mutable_import_model()->mutable_model() = model_.model();
     steps["transform"]->mutable_transform();
-    Bind(*steps["transform"], "module", "import", "canonical");
+    Bind(*steps["transform"], pb::PORT_MODULE, "import", pb::PORT_CANONICAL);
     steps["export"]->mutable_export_model();
-    Bind(*steps["export"], "module", "import", "canonical");
+    Bind(*steps["export"], pb::PORT_MODULE, "import", pb::PORT_CANONICAL);
     steps["analyse"]->mutable_analyse();
-    Bind(*steps["analyse"], "imported", "import", "imported");
-    Bind(*steps["analyse"], "canonical", "import", "canonical");
+    Bind(*steps["analyse"], pb::PORT_IMPORTED, "import", pb::PORT_IMPORTED);
+    Bind(*steps["analyse"], pb::PORT_CANONICAL, "import", pb::PORT_CANONICAL);
     steps[kCompile]->mutable_compile()->mutable_target()->set_name("x86-64-v2");
-    Bind(*steps[kCompile], "module", "transform", "module");
+    Bind(*steps[kCompile], pb::PORT_MODULE, "transform", pb::PORT_MODULE);
     steps["verify"]->mutable_verify();
-    Bind(*steps["verify"], "canonical", "import", "canonical");
-    Bind(*steps["verify"], "library", kCompile, "library");
+    Bind(*steps["verify"], pb::PORT_CANONICAL, "import", pb::PORT_CANONICAL);
+    Bind(*steps["verify"], pb::PORT_LIBRARY, kCompile, pb::PORT_LIBRARY);
     steps["benchmark"]->mutable_benchmark()->mutable_options()->mutable_time()->set_nanos(
         50'000'000);
-    Bind(*steps["benchmark"], "library", kCompile, "library");
+    Bind(*steps["benchmark"], pb::PORT_LIBRARY, kCompile, pb::PORT_LIBRARY);
     steps["package"]->mutable_package_library()->set_uuid("00000000-0000-0000-0000-000000000001");
-    Bind(*steps["package"], "library", kCompile, "library");
-    Bind(*steps["package"], "header", kCompile, "header");
+    Bind(*steps["package"], pb::PORT_LIBRARY, kCompile, pb::PORT_LIBRARY);
+    Bind(*steps["package"], pb::PORT_HEADER, kCompile, pb::PORT_HEADER);
     AddQuantization(steps);
     return spec;
   }
@@ -105,7 +104,7 @@ class User {
   // From `fixed`, the module for one image, to integers and how far they are from it.
   static void AddQuantization(std::map<std::string, pb::StepSpec*>& steps) {
     const auto follow = [&](const std::string& name, const std::string& from) {
-      Bind(*steps[name], "module", from, "module");
+      Bind(*steps[name], pb::PORT_MODULE, from, pb::PORT_MODULE);
     };
     const auto build = [&](const std::string& name, const std::string& from) {
       auto* compile = steps[name]->mutable_compile();
@@ -115,7 +114,7 @@ class User {
       follow(name, from);
     };
     steps["fixed"]->mutable_transform()->mutable_options()->set_batch(1);
-    Bind(*steps["fixed"], "module", "import", "canonical");
+    Bind(*steps["fixed"], pb::PORT_MODULE, "import", pb::PORT_CANONICAL);
     steps["equalize"]->mutable_equalize();
     follow("equalize", "fixed");
     steps["outliers"]->mutable_split_outliers()->set_share(0.1);
@@ -125,27 +124,27 @@ class User {
     build("taps", "split");
     steps["calibrate"]->mutable_calibrate()->mutable_samples()->set_random(4);
     follow("calibrate", "split");
-    Bind(*steps["calibrate"], "tap_library", "taps", "library");
+    Bind(*steps["calibrate"], pb::PORT_TAP_LIBRARY, "taps", pb::PORT_LIBRARY);
     steps["round"]->mutable_adapt_rounding()->mutable_samples()->set_random(2);
     follow("round", "split");
-    Bind(*steps["round"], "tap_library", "taps", "library");
+    Bind(*steps["round"], pb::PORT_TAP_LIBRARY, "taps", pb::PORT_LIBRARY);
     steps["switched"]->mutable_quantize()->mutable_options()->set_switches(true);
     follow("switched", "split");
-    Bind(*steps["switched"], "statistics", "calibrate", "statistics");
+    Bind(*steps["switched"], pb::PORT_STATISTICS, "calibrate", pb::PORT_STATISTICS);
     build("trials", "switched");
     steps["select"]->mutable_select()->mutable_samples()->set_random(4);
     steps["select"]->mutable_select()->mutable_budget()->set_min_sqnr_db(-100);
     follow("select", "switched");
-    Bind(*steps["select"], "library", "trials", "library");
+    Bind(*steps["select"], pb::PORT_LIBRARY, "trials", pb::PORT_LIBRARY);
     steps["quantize"]->mutable_quantize();
     follow("quantize", "split");
-    Bind(*steps["quantize"], "statistics", "calibrate", "statistics");
-    Bind(*steps["quantize"], "selection", "select", "selection");
-    Bind(*steps["quantize"], "rounding", "round", "rounding");
+    Bind(*steps["quantize"], pb::PORT_STATISTICS, "calibrate", pb::PORT_STATISTICS);
+    Bind(*steps["quantize"], pb::PORT_SELECTION, "select", pb::PORT_SELECTION);
+    Bind(*steps["quantize"], pb::PORT_ROUNDING, "round", pb::PORT_ROUNDING);
     build("int8", "quantize");
     steps["compare"]->mutable_compare()->mutable_samples()->set_random(2);
-    Bind(*steps["compare"], "reference_library", "taps", "library");
-    Bind(*steps["compare"], "library", "int8", "library");
+    Bind(*steps["compare"], pb::PORT_REFERENCE_LIBRARY, "taps", pb::PORT_LIBRARY);
+    Bind(*steps["compare"], pb::PORT_LIBRARY, "int8", pb::PORT_LIBRARY);
   }
   absl::StatusOr<std::string> Create(const pb::WorkflowSpec& spec, const std::string& id) {
     return client_->Create(spec, id, {});

@@ -11,10 +11,9 @@ namespace {
 
 namespace pb = ::quench::gateway::v1;
 
-void Bind(pb::StepSpec* spec, const std::string& field, const std::string& step,
-          const std::string& output) {
+void Bind(pb::StepSpec* spec, pb::Port input, const std::string& step, pb::Port output) {
   pb::Binding* binding = spec->add_bindings();
-  binding->set_field(field);
+  binding->set_input(input);
   binding->set_step(step);
   binding->set_output(output);
 }
@@ -33,22 +32,22 @@ class Steps {
       importer::v1::ImportRequest* request = Add("import")->mutable_import_model();
       *request->mutable_model() = model.model();
       *request->mutable_options() = model.import_options();
-      module_ = {"import", "canonical"};
+      module_ = {"import", pb::PORT_CANONICAL};
     }
     if (job.model.batch == 0) return;
     pb::StepSpec* batch = Add("batch");
     *batch->mutable_transform()->mutable_options() = PassesOf(job.model);
     batch->mutable_transform()->add_passes("set_batch_size");
-    Take(batch, "module", [=] { return batch->mutable_transform()->mutable_module(); });
-    module_ = {"batch", "module"};
+    Take(batch, pb::PORT_MODULE, [=] { return batch->mutable_transform()->mutable_module(); });
+    module_ = {"batch", pb::PORT_MODULE};
   }
 
   void AddAnalyse() {
     pb::StepSpec* spec = Add("analyse");
     spec->mutable_analyse();
     // Operators are counted in the canonical module too: what quantizes there is what is verified.
-    Take(spec, "imported", [=] { return spec->mutable_analyse()->mutable_imported(); });
-    Take(spec, "canonical", [=] { return spec->mutable_analyse()->mutable_canonical(); });
+    Take(spec, pb::PORT_IMPORTED, [=] { return spec->mutable_analyse()->mutable_imported(); });
+    Take(spec, pb::PORT_CANONICAL, [=] { return spec->mutable_analyse()->mutable_canonical(); });
     for (const auto& [symbol, size] : job_.options.sizes) {
       step::v1::SymbolSize* added = spec->mutable_analyse()->add_sizes();
       added->set_symbol(symbol);
@@ -60,7 +59,7 @@ class Steps {
   void AddTransform() {
     pb::StepSpec* spec = Add("transform");
     *spec->mutable_transform()->mutable_options() = PassesOf(job_.model);
-    Take(spec, "module", [=] { return spec->mutable_transform()->mutable_module(); });
+    Take(spec, pb::PORT_MODULE, [=] { return spec->mutable_transform()->mutable_module(); });
   }
 
   // Of that: every layer on its reference nest (level 0), or the library's twin, which shows its
@@ -74,7 +73,7 @@ class Steps {
     options->set_taps(true);
     options->set_tap_values(codegen::v1::TAP_VALUES_RUNNING_CODE);
     *options->mutable_passes() = PassesOf(job_.model);
-    Bind(spec, "module", "transform", "module");
+    Bind(spec, pb::PORT_MODULE, "transform", pb::PORT_MODULE);
   }
 
   void AddVerify(const Digest& library, const VerifyNeeds& needs) {
@@ -98,9 +97,9 @@ class Steps {
       added->set_symbol(symbol);
       added->set_size(size);
     }
-    Take(spec, "canonical", [=] { return request->mutable_canonical(); });
-    if (needs.reference) Bind(spec, "reference_library", "reference", "library");
-    if (needs.taps) Bind(spec, "tap_library", "taps", "library");
+    Take(spec, pb::PORT_CANONICAL, [=] { return request->mutable_canonical(); });
+    if (needs.reference) Bind(spec, pb::PORT_REFERENCE_LIBRARY, "reference", pb::PORT_LIBRARY);
+    if (needs.taps) Bind(spec, pb::PORT_TAP_LIBRARY, "taps", pb::PORT_LIBRARY);
   }
 
   const pb::WorkflowSpec& spec() const { return spec_; }
@@ -112,19 +111,18 @@ class Steps {
     return spec;
   }
   // The module as far as it has come.
-  void Take(pb::StepSpec* spec, const std::string& field,
-            const std::function<step::v1::Module*()>& module) {
+  void Take(pb::StepSpec* spec, pb::Port input, const std::function<step::v1::Module*()>& module) {
     if (module_.first.empty()) {
       *module() = model_.module();
     } else {
-      Bind(spec, field, module_.first, module_.second);
+      Bind(spec, input, module_.first, module_.second);
     }
   }
 
   const VerifyJob& job_;
   const pb::BatchModel& model_;
   pb::WorkflowSpec spec_;
-  std::pair<std::string, std::string> module_;
+  std::pair<std::string, pb::Port> module_;
 };
 
 // Whether an operator makes integers of floats, so that there are groups to check.

@@ -12,7 +12,7 @@ import sys
 
 GEN = pathlib.Path(__file__).resolve().parent / "gen"
 SHARED = ["google/api/annotations", "google/api/client", "google/api/field_behavior", "google/api/http", "google/api/launch_stage",
-          "google/longrunning/operations", "google/rpc/code", "google/rpc/error_details", "google/rpc/status"]
+          "google/api/resource", "google/longrunning/operations", "google/rpc/code", "google/rpc/error_details", "google/rpc/status"]
 
 
 def load(folder, name, alias):

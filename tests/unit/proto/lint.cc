@@ -1,5 +1,7 @@
 #include "tests/unit/proto/lint.h"
 
+#include <google/protobuf/descriptor.pb.h>
+
 #include <algorithm>
 #include <cctype>
 
@@ -27,6 +29,11 @@ std::string UpperSnake(const std::string& name) {
   return result;
 }
 
+std::string SlashesForDots(std::string name) {
+  std::replace(name.begin(), name.end(), '.', '/');
+  return name;
+}
+
 bool HasComment(const SourceLocation& location) {
   return !location.leading_comments.empty() || !location.leading_detached_comments.empty();
 }
@@ -51,6 +58,13 @@ void CheckFile(const FileDescriptor& file, Problems& problems) {
   // 12 is the field number of FileDescriptorProto.syntax, the first statement of a file.
   if (!file.GetSourceLocation({12}, &location) || !HasComment(location))
     problems.push_back("the file has no comment");
+  // Where generated code goes: users of Go and Java need no option of their own for each file.
+  const auto& options = file.options();
+  if (options.go_package().substr(0, options.go_package().find(';')) !=
+      SlashesForDots(file.package()))
+    problems.push_back("go_package is `" + options.go_package() + "`, not the package's path");
+  if (options.java_package() != file.package() || !options.java_multiple_files())
+    problems.push_back("java_package is not the package, with java_multiple_files");
 }
 
 void CheckEnum(const EnumDescriptor& type, Problems& problems) {

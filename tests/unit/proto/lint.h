@@ -9,7 +9,8 @@
 namespace quench {
 
 // A sentence for everything in `file` (built with source info) that breaks a rule:
-// - its package is its folder and ends in a version;
+// - its package is its folder and ends in a version; go_package and java_package say the same, and Java gets a file for each
+//   message;
 // - the zero of enum `FooBar` is FOO_BAR_UNSPECIFIED;
 // - at most one service; RPC `Foo` takes its own FooRequest and gives its own FooResponse, or a stream
 //   of its own FooEvent, or a google.longrunning.Operation;

@@ -18,6 +18,7 @@ using Problems = std::vector<std::string>;
 // indices: 12 is `syntax`, 6 `service`, 2 in it `method`.
 constexpr char kShop[] = R"(
 name: "shop/v1/shop.proto"  package: "shop.v1"  syntax: "proto3"
+options { go_package: "shop/v1;shopv1" java_package: "shop.v1" java_multiple_files: true }
 service {
   name: "Shop"
   method { name: "Buy" input_type: "BuyRequest" output_type: "BuyResponse" }
@@ -53,8 +54,22 @@ TEST(Lint, PackageIsTheFolder) {
 }
 
 TEST(Lint, PackageEndsInAVersion) {
-  EXPECT_EQ(ProblemsAfter({{"shop/v1", "shop/version"}, {"shop.v1", "shop.version"}}),
+  EXPECT_EQ(ProblemsAfter({{"shop/v1", "shop/version"},
+                           {"shop.v1", "shop.version"},
+                           {"shop/v1;", "shop/version;"},
+                           {"java_package: \"shop.v1\"", "java_package: \"shop.version\""}}),
             Problems{"shop/version/shop.proto: package `shop.version` ends in no version"});
+}
+
+TEST(Lint, GeneratedCodeHasAPlace) {
+  EXPECT_EQ(
+      ProblemsAfter({{"go_package: \"shop/v1;", "go_package: \"store/v1;"}}),
+      Problems{"shop/v1/shop.proto: go_package is `store/v1;shopv1`, not the package's path"});
+  const Problems java{
+      "shop/v1/shop.proto: java_package is not the package, with "
+      "java_multiple_files"};
+  EXPECT_EQ(ProblemsAfter({{"java_package: \"shop.v1\"", "java_package: \"shop\""}}), java);
+  EXPECT_EQ(ProblemsAfter({{"java_multiple_files: true", ""}}), java);
 }
 
 TEST(Lint, ZeroIsUnspecified) {

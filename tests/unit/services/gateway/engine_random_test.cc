@@ -62,7 +62,7 @@ TEST_P(RandomRun, EveryWorkflowEndsOnce) {
       for (int c = 0; c < chains; ++c) {
         const std::string name = std::to_string(c);
         AddImport(&spec, name + "/i", "model" + std::to_string(draw(5)));
-        AddTransform(&spec, name + "/t", name + "/i", "canonical");
+        AddTransform(&spec, name + "/t", name + "/i", v1::PORT_CANONICAL);
         for (int k = draw(3); k >= 0; --k) {
           AddCompile(&spec, name + "/c" + std::to_string(k), name + "/t");
         }

@@ -460,6 +460,28 @@ TEST_F(EngineTest, IdenticalStepsOfATenantMerge) {
   EXPECT_EQ(registry.Get(metrics::kStepsMerged, Stage::kImport).Value(), 1);
 }
 
+// One identity of a step: what a service would answer from its cache is the same step here.
+TEST_F(EngineTest, StepsAreIdenticalAsServicesSeeThem) {
+  runner.behave = [](const StepCall&) { return Behaviour{true, milliseconds(1000), {}}; };
+  const auto transform = [&](const std::string& fingerprint, const std::string& salt) {
+    v1::WorkflowSpec spec;
+    spec.set_salt(salt);
+    v1::StepSpec* step = spec.mutable_steps()->add_steps();
+    step->set_name("transform");
+    step::v1::Module* module = step->mutable_transform()->mutable_module();
+    *module->mutable_digest() = DigestOf("module");
+    module->set_fingerprint(fingerprint);
+    return Create(spec);
+  };
+  const std::string a = transform("", ""), b = transform("known", ""), c = transform("", "other");
+  v1::WorkflowSpec again = OneImport();
+  again.set_cache(step::v1::CACHE_MODE_REFRESH);
+  const std::string d = Create(OneImport()), e = Create(again), f = Create(again);
+  loop.RunFor(milliseconds(3'000));
+  EXPECT_EQ(runner.calls.size(), 4u);  // a, c, d, e
+  for (const std::string& id : {a, b, c, d, e, f}) EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED);
+}
+
 TEST_F(EngineTest, ACancelledFirstDoesNotFailTheSecond) {
   runner.behave = [](const StepCall&) { return Behaviour{true, milliseconds(1000), {}}; };
   const std::string a = Create(OneImport()), b = Create(OneImport()), c = Create(OneImport());
@@ -496,9 +518,9 @@ TEST_F(EngineTest, TwinsInOneWorkflowShareAFailure) {
 TEST_F(EngineTest, OneFailureLeavesTheRestToRunUnlessFailFast) {
   v1::WorkflowSpec spec;
   AddImport(&spec, "bad", "bad");
-  AddTransform(&spec, "after_bad", "bad", "canonical");
+  AddTransform(&spec, "after_bad", "bad", v1::PORT_CANONICAL);
   AddImport(&spec, "good", "good");
-  AddTransform(&spec, "after_good", "good", "canonical");
+  AddTransform(&spec, "after_good", "good", v1::PORT_CANONICAL);
   runner.behave = [](const StepCall& call) {
     if (call.row->method != "Import") return Behaviour{true, milliseconds(100), {}};
     const auto& request = static_cast<const importer::v1::ImportRequest&>(*call.request);

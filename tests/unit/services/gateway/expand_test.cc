@@ -3,6 +3,8 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "common/base/status.h"
 #include "tests/support/matchers.h"
 #include "tests/unit/services/gateway/sample_specs.h"
@@ -61,7 +63,7 @@ TEST(ExpandTest, CompileBatchIsEveryModelWithEveryChoiceForEveryTarget) {
   EXPECT_EQ(spec->title(), "t");
   const auto& steps = spec->steps().steps();
   EXPECT_EQ(steps[0].import_model().options().opset(), 13);
-  EXPECT_EQ(steps[1].bindings(0).output(), "canonical");
+  EXPECT_EQ(steps[1].bindings(0).output(), v1::PORT_CANONICAL);
   EXPECT_EQ(steps[5].transform().module().digest().hash(), kA);
   EXPECT_EQ(steps[5].bindings_size(), 0);
   const codegen::v1::CompileRequest& compile = steps[2].compile();
@@ -78,8 +80,8 @@ TEST(ExpandTest, AUuidAddsThePackageStep) {
   EXPECT_THAT(NamesOf(spec),
               ElementsAre("r/import", "r/o/transform", "r/o/t/compile", "r/o/t/package"));
   const v1::StepSpec& package = spec->steps().steps(3);
-  EXPECT_EQ(package.bindings(0).field(), "library");
-  EXPECT_EQ(package.bindings(1).field(), "header");
+  EXPECT_EQ(package.bindings(0).input(), v1::PORT_LIBRARY);
+  EXPECT_EQ(package.bindings(1).input(), v1::PORT_HEADER);
   EXPECT_THAT(WrongFields(Parse(Batch("choices { name: 'o' " + uuid + " }",
                                       "targets { name: 't' } targets { name: 'u' }"))),
               ElementsAre("spec.compile.choices[0].uuid"));
@@ -98,7 +100,7 @@ TEST(ExpandTest, AnalyseBatchTakesAModuleForBoth) {
 TEST(ExpandTest, StepsFollowTheirDependencies) {
   v1::WorkflowSpec spec;
   AddCompile(&spec, "c", "t");
-  AddTransform(&spec, "t", "i", "canonical");
+  AddTransform(&spec, "t", "i", v1::PORT_CANONICAL);
   AddImport(&spec, "other");
   AddImport(&spec, "i");
   const auto expanded = Expand(spec);
@@ -115,11 +117,12 @@ TEST(ExpandTest, EveryWrongFieldIsReported) {
   AddImport(&spec, "i")->mutable_import_model()->mutable_step()->set_tenant("x");
   AddImport(&spec, "i");
   spec.mutable_steps()->add_steps()->set_name("nothing");
-  AddTransform(&spec, "t", "i", "library");  // Import gives none
-  Bind(AddTransform(&spec, "u", "i", "canonical"), "options", "i", "canonical");
-  Bind(AddTransform(&spec, "v", "i", "canonical"), "module", "i", "canonical");
+  AddTransform(&spec, "t", "i", v1::PORT_LIBRARY);  // Import gives none
+  Bind(AddTransform(&spec, "u", "i", v1::PORT_CANONICAL), v1::PORT_LIBRARY, "i",
+       v1::PORT_CANONICAL);
+  Bind(AddTransform(&spec, "v", "i", v1::PORT_CANONICAL), v1::PORT_MODULE, "i", v1::PORT_CANONICAL);
   AddTransform(&spec, "w", "nowhere");
-  AddTransform(&spec, "x", "i", "result");  // a Digest
+  AddTransform(&spec, "x", "i", v1::PORT_RESULT);  // a Digest
   spec.mutable_steps()->add_steps()->set_name("y");
   spec.mutable_steps()->mutable_steps(9)->mutable_transform();
   AddImport(&spec, "z")->mutable_import_model()->mutable_model()->mutable_file()->set_hash("z");
@@ -127,8 +130,8 @@ TEST(ExpandTest, EveryWrongFieldIsReported) {
       WrongFields(spec),
       ElementsAre("spec.title", "spec.salt", "spec.steps.steps[0].name", "spec.steps.steps[2].name",
                   "spec.steps.steps[1].import_model.step", "spec.steps.steps[3].request",
-                  "spec.steps.steps[4].bindings[0].output", "spec.steps.steps[5].bindings[1].field",
-                  "spec.steps.steps[6].bindings[1].field", "spec.steps.steps[7].bindings[0].step",
+                  "spec.steps.steps[4].bindings[0].output", "spec.steps.steps[5].bindings[1].input",
+                  "spec.steps.steps[6].bindings[1].input", "spec.steps.steps[7].bindings[0].step",
                   "spec.steps.steps[8].bindings[0].output", "spec.steps.steps[9].transform.module",
                   "spec.steps.steps[10].import_model"));
 }
@@ -239,7 +242,7 @@ TEST(ExpandTest, ALongChainIsNoDeepRecursion) {
   AddTransform(&spec, "0", "1");
   for (int i = 1; i + 1 < kMaxSteps; ++i) {
     AddTransform(&spec, std::to_string(i), std::to_string(i + 1),
-                 i + 2 < kMaxSteps ? "module" : "canonical");
+                 i + 2 < kMaxSteps ? v1::PORT_MODULE : v1::PORT_CANONICAL);
   }
   AddImport(&spec, std::to_string(kMaxSteps - 1));
   const auto expanded = Expand(spec);
@@ -274,12 +277,59 @@ TEST(StepTableTest, OutputsComeFromResults) {
   std::vector<std::string> names;
   for (const v1::StepOutput& output : OutputsOf(result)) names.push_back(output.name());
   EXPECT_THAT(names, ElementsAre("file", "external_data/weights/w.bin"));
+  EXPECT_EQ(OutputsOf(result)[1].port(), v1::PORT_EXTERNAL_DATA);
+  v1::Binding binding;
+  binding.set_output(v1::PORT_EXTERNAL_DATA);
+  binding.set_path("weights/w.bin");
+  EXPECT_EQ(OutputOf(binding), names[1]);
   const StepRow& row = StepTable()[2];
   EXPECT_EQ(row.method, "Export");
   EXPECT_EQ(KindOfOutput(row, "external_data/x"), OutputKind::kDigest);
   EXPECT_EQ(KindOfOutput(row, "external_data/"), OutputKind::kNone);
   EXPECT_EQ(KindOfOutput(row, "execution"), OutputKind::kNone);
   EXPECT_EQ(KindOfOutput(StepTable()[0], "external_data/x"), OutputKind::kNone);
+}
+
+// The names of `message`'s fields that bindings may name.
+std::set<std::string> PortsOf(const google::protobuf::Descriptor& message) {
+  std::set<std::string> names;
+  for (int i = 0; i < message.field_count(); ++i) {
+    const std::string& name = message.field(i)->name();
+    if (KindOfField(message, name) != OutputKind::kNone) names.insert(name);
+  }
+  return names;
+}
+
+TEST(StepTableTest, PortsAreTheFieldsOfRequestsAndResults) {
+  std::set<std::string> fields = {"result", "external_data"}, ports;
+  v1::StepSpec spec;
+  for (const StepRow& row : StepTable()) {
+    fields.merge(PortsOf(*row.result));
+    fields.merge(PortsOf(*spec.GetDescriptor()->FindFieldByName(row.request)->message_type()));
+  }
+  for (int i = 1; i < v1::Port_descriptor()->value_count(); ++i) {
+    v1::Binding binding;
+    binding.set_input(static_cast<v1::Port>(v1::Port_descriptor()->value(i)->number()));
+    ports.insert(InputOf(binding));
+  }
+  EXPECT_EQ(ports, fields);
+}
+
+TEST(StepTableTest, RequiredFieldsAreThoseMarkedSo) {
+  EXPECT_THAT(StepTable()[0].required, ElementsAre("model"));
+  EXPECT_THAT(StepTable()[3].required, ElementsAre("imported", "canonical"));
+  for (const StepRow& row : StepTable()) EXPECT_FALSE(row.required.empty()) << row.method;
+}
+
+TEST(StepTableTest, BindingsOfAnotherVersionAreErrors) {
+  v1::WorkflowSpec spec = ChainSpec();
+  v1::StepSpec& step = *spec.mutable_steps()->mutable_steps(1);
+  step.mutable_bindings(0)->clear_input();
+  const v1::StepOutput output;
+  const auto find = [&](const auto&, const auto&) { return &output; };
+  EXPECT_EQ(BindRequest(step, find).status().code(), absl::StatusCode::kFailedPrecondition);
+  step.mutable_bindings(0)->set_input(static_cast<v1::Port>(99));
+  EXPECT_EQ(BindRequest(step, find).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(StepTableTest, BindingsFillTheRequestIn) {

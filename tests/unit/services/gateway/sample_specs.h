@@ -23,20 +23,19 @@ inline v1::StepSpec* AddImport(v1::WorkflowSpec* spec, const std::string& name,
   return step;
 }
 
-inline void Bind(v1::StepSpec* step, const std::string& field, const std::string& from,
-                 const std::string& output) {
+inline void Bind(v1::StepSpec* step, v1::Port input, const std::string& from, v1::Port output) {
   v1::Binding* binding = step->add_bindings();
-  binding->set_field(field);
+  binding->set_input(input);
   binding->set_step(from);
   binding->set_output(output);
 }
 
 inline v1::StepSpec* AddTransform(v1::WorkflowSpec* spec, const std::string& name,
-                                  const std::string& from, const std::string& output = "module") {
+                                  const std::string& from, v1::Port output = v1::PORT_MODULE) {
   v1::StepSpec* step = spec->mutable_steps()->add_steps();
   step->set_name(name);
   step->mutable_transform();
-  Bind(step, "module", from, output);
+  Bind(step, v1::PORT_MODULE, from, output);
   return step;
 }
 
@@ -45,7 +44,7 @@ inline v1::StepSpec* AddCompile(v1::WorkflowSpec* spec, const std::string& name,
   v1::StepSpec* step = spec->mutable_steps()->add_steps();
   step->set_name(name);
   step->mutable_compile()->mutable_target()->set_name("x86-64-v3");
-  Bind(step, "module", from, "module");
+  Bind(step, v1::PORT_MODULE, from, v1::PORT_MODULE);
   return step;
 }
 
@@ -53,7 +52,7 @@ inline v1::StepSpec* AddCompile(v1::WorkflowSpec* spec, const std::string& name,
 inline v1::WorkflowSpec ChainSpec(const std::string& model = "model") {
   v1::WorkflowSpec spec;
   AddImport(&spec, "import", model);
-  AddTransform(&spec, "transform", "import", "canonical");
+  AddTransform(&spec, "transform", "import", v1::PORT_CANONICAL);
   AddCompile(&spec, "compile", "transform");
   return spec;
 }

@@ -17,14 +17,14 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
-import quench.codegen.v1.CodegenOuterClass.Target;
-import quench.gateway.v1.WorkflowsOuterClass.BatchModel;
-import quench.gateway.v1.WorkflowsOuterClass.CompileBatch;
-import quench.gateway.v1.WorkflowsOuterClass.CompileChoice;
-import quench.gateway.v1.WorkflowsOuterClass.Step;
-import quench.gateway.v1.WorkflowsOuterClass.StepOutput;
-import quench.gateway.v1.WorkflowsOuterClass.WorkflowSpec;
-import quench.importer.v1.ImporterOuterClass.Model;
+import quench.codegen.v1.Target;
+import quench.gateway.v1.BatchModel;
+import quench.gateway.v1.CompileBatch;
+import quench.gateway.v1.CompileChoice;
+import quench.gateway.v1.Step;
+import quench.gateway.v1.StepOutput;
+import quench.gateway.v1.WorkflowSpec;
+import quench.importer.v1.Model;
 
 /** Compiles a model through a Quench gateway: writes OUTPUT_DIR/model.so and OUTPUT_DIR/model.h. */
 final class Client {

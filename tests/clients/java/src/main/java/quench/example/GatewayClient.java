@@ -24,13 +24,13 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.UUID;
 import quench.gateway.v1.WorkflowsGrpc;
-import quench.gateway.v1.WorkflowsOuterClass.CreateWorkflowRequest;
-import quench.gateway.v1.WorkflowsOuterClass.State;
-import quench.gateway.v1.WorkflowsOuterClass.Step;
-import quench.gateway.v1.WorkflowsOuterClass.WatchWorkflowEvent;
-import quench.gateway.v1.WorkflowsOuterClass.WatchWorkflowRequest;
-import quench.gateway.v1.WorkflowsOuterClass.Workflow;
-import quench.gateway.v1.WorkflowsOuterClass.WorkflowSpec;
+import quench.gateway.v1.CreateWorkflowRequest;
+import quench.gateway.v1.State;
+import quench.gateway.v1.Step;
+import quench.gateway.v1.WatchWorkflowEvent;
+import quench.gateway.v1.WatchWorkflowRequest;
+import quench.gateway.v1.Workflow;
+import quench.gateway.v1.WorkflowSpec;
 
 /** What a gateway is asked, each with the tries that it may take. */
 final class GatewayClient {
