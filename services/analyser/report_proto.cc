@@ -256,4 +256,31 @@ v1::CompareResult ToProto(const CompareReport& report) {
   return out;
 }
 
+CompareReport FromProto(const v1::CompareResult& message) {
+  CompareReport report;
+  report.samples = message.samples();
+  const auto value_of = [](const v1::ValueComparison& value) {
+    ValueComparison result{value.value(),     value.elements(), value.sqnr_db(), value.cosine(),
+                           value.max_error(), value.error(),    std::nullopt};
+    if (value.has_saturation()) result.saturation = value.saturation();
+    return result;
+  };
+  for (const v1::ValueComparison& value : message.outputs())
+    report.outputs.push_back(value_of(value));
+  for (const v1::ValueComparison& value : message.layers())
+    report.layers.push_back(value_of(value));
+  if (!message.has_accuracy()) return report;
+  const v1::Accuracy& given = message.accuracy();
+  Accuracy& accuracy = report.accuracy.emplace();
+  accuracy.rows = given.rows();
+  accuracy.agreement = given.agreement();
+  if (given.has_reference_top1()) {
+    accuracy.reference_top1 = given.reference_top1();
+    accuracy.other_top1 = given.top1();
+    accuracy.reference_top5 = given.reference_top5();
+    accuracy.other_top5 = given.top5();
+  }
+  return report;
+}
+
 }  // namespace quench::analyser

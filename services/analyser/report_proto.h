@@ -15,5 +15,6 @@ v1::VerifyResult ToProto(const VerifyReport& report);
 VerifyReport FromProto(const v1::VerifyResult& message);
 
 v1::CompareResult ToProto(const CompareReport& report);
+CompareReport FromProto(const v1::CompareResult& message);
 
 }  // namespace quench::analyser

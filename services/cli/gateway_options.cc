@@ -37,6 +37,10 @@ void AddWorkOptions(const Options& options, const std::shared_ptr<GatewayOptions
             "At a gateway: do the work even if its result is cached");
 }
 
+bool AsksForGateway(const GatewayOptions& gateway) {
+  return !gateway.address.empty() && gateway.address != EnvironmentOr("", "QUENCH_GATEWAY");
+}
+
 bool UsesGateway(GatewayOptions& gateway) {
   gateway.token_file = EnvironmentOr(gateway.token_file, "QUENCH_TOKEN_FILE");
   return !gateway.address.empty();

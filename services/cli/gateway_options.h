@@ -22,6 +22,9 @@ struct GatewayOptions {
 void AddGatewayOptions(const Options& options, const std::shared_ptr<GatewayOptions>& gateway);
 // The same and --refresh, for commands whose work a workflow does.
 void AddWorkOptions(const Options& options, const std::shared_ptr<GatewayOptions>& gateway);
+// Whether `--gateway` was given, or else came from the environment: where nothing can be done at a
+// gateway, that is an error, and this is not.
+bool AsksForGateway(const GatewayOptions& gateway);
 // Whether the command goes to a gateway: fills in what comes from the environment.
 bool UsesGateway(GatewayOptions& gateway);
 

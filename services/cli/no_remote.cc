@@ -37,6 +37,19 @@ absl::StatusOr<analyser::ModelReport> AnalyseThere(const GatewayOptions&, const 
 absl::StatusOr<analyser::VerifyReport> VerifyThere(const VerifyJob&, const StepContext&) {
   return BecomeRemote();
 }
+absl::StatusOr<Graph> ModuleThere(const ModuleJob&, const StepContext&) { return BecomeRemote(); }
+absl::StatusOr<BenchResult> BenchThere(const BenchJob&, const StepContext&) {
+  return BecomeRemote();
+}
+absl::StatusOr<quantizer::Statistics> CalibrateThere(const CalibrateJob&, const StepContext&) {
+  return BecomeRemote();
+}
+absl::StatusOr<QuantizedModel> QuantizeThere(const QuantizeModelJob&, const StepContext&) {
+  return BecomeRemote();
+}
+absl::StatusOr<analyser::CompareReport> CompareThere(const CompareJob&, const StepContext&) {
+  return BecomeRemote();
+}
 absl::Status WorkflowThere(const WorkflowJob&, const StepContext&) { return BecomeRemote(); }
 absl::Status PutThere(const GatewayOptions&, const std::vector<std::string>&, bool,
                       const StepContext&) {

@@ -9,8 +9,6 @@
 #include "common/base/status.h"
 #include "services/quantizer/equalize.h"
 #include "services/quantizer/methods/method.h"
-#include "services/quantizer/split_outliers.h"
-#include "services/quantizer/split_tensors.h"
 
 namespace quench::cli {
 
@@ -34,6 +32,29 @@ void AddRescueFlags(const Options& options, RescueFlags& flags) {
       .Range(2, 8);
 }
 
+void TellEqualized(int pairs, double before, double after) {
+  fmt::print(stderr,
+             "quench: equalized {} pairs of layers; ranges of channels differ by {:.3g}, before "
+             "by {:.3g}\n",
+             pairs, after, before);
+}
+
+void TellOutliers(const std::vector<quantizer::OutlierLayer>& layers) {
+  fmt::print(stderr, "quench: outliers of {} layers are there more than once\n", layers.size());
+  for (const quantizer::OutlierLayer& layer : layers) {
+    fmt::print(stderr, "quench:   {}: {} + {} channels, largest weights {:.2g} times smaller\n",
+               layer.node, layer.channels, layer.copies, layer.spared);
+  }
+}
+
+void TellSplit(const std::vector<quantizer::SplitLayer>& layers) {
+  fmt::print(stderr, "quench: split {} layers\n", layers.size());
+  for (const quantizer::SplitLayer& layer : layers) {
+    fmt::print(stderr, "quench:   {}: {} channels, {:.1f} bits lost instead of {:.1f}\n",
+               layer.node, fmt::join(layer.channels, " + "), layer.bits_after, layer.bits_before);
+  }
+}
+
 absl::StatusOr<Graph> PrepareForQuantization(const ModelOptions& options, const RescueFlags& rescue,
                                              const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(options, context));
@@ -43,22 +64,14 @@ absl::StatusOr<Graph> PrepareForQuantization(const ModelOptions& options, const 
   if (rescue.equalize) {
     QUENCH_ASSIGN_OR_RETURN(quantizer::Equalized equalized,
                             quantizer::Equalize(std::move(graph), context));
-    fmt::print(stderr,
-               "quench: equalized {} pairs of layers; ranges of channels differ by {:.3g}, before "
-               "by {:.3g}\n",
-               equalized.pairs, equalized.remains, equalized.spread);
+    TellEqualized(equalized.pairs, equalized.spread, equalized.remains);
     graph = std::move(equalized.graph);
   }
   if (rescue.split_outliers > 0) {
     QUENCH_ASSIGN_OR_RETURN(
         quantizer::OutlierModule split,
         quantizer::SplitOutliers(std::move(graph), {rescue.split_outliers / 100}, context));
-    fmt::print(stderr, "quench: outliers of {} layers are there more than once\n",
-               split.layers.size());
-    for (const quantizer::OutlierLayer& layer : split.layers) {
-      fmt::print(stderr, "quench:   {}: {} + {} channels, largest weights {:.2g} times smaller\n",
-                 layer.node, layer.channels, layer.copies, layer.spared);
-    }
+    TellOutliers(split.layers);
     graph = std::move(split.graph);
   }
   if (rescue.split_tensors == 0) return graph;
@@ -66,11 +79,7 @@ absl::StatusOr<Graph> PrepareForQuantization(const ModelOptions& options, const 
   how.parts = static_cast<int>(rescue.split_tensors);
   QUENCH_ASSIGN_OR_RETURN(quantizer::SplitModule split,
                           quantizer::SplitTensors(std::move(graph), how, context));
-  fmt::print(stderr, "quench: split {} layers\n", split.layers.size());
-  for (const quantizer::SplitLayer& layer : split.layers) {
-    fmt::print(stderr, "quench:   {}: {} channels, {:.1f} bits lost instead of {:.1f}\n",
-               layer.node, fmt::join(layer.channels, " + "), layer.bits_after, layer.bits_before);
-  }
+  TellSplit(split.layers);
   return std::move(split.graph);
 }
 

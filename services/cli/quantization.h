@@ -14,6 +14,8 @@
 #include "services/cli/taps.h"
 #include "services/quantizer/calibrate.h"
 #include "services/quantizer/quantize.h"
+#include "services/quantizer/split_outliers.h"
+#include "services/quantizer/split_tensors.h"
 
 namespace quench::cli {
 
@@ -28,6 +30,11 @@ void AddRescueFlags(const Options& options, RescueFlags& flags);
 // of the very module that is quantized.
 absl::StatusOr<Graph> PrepareForQuantization(const ModelOptions& options, const RescueFlags& rescue,
                                              const StepContext& context);
+
+// What was done for that, on stderr.
+void TellEqualized(int pairs, double before, double after);
+void TellOutliers(const std::vector<quantizer::OutlierLayer>& layers);
+void TellSplit(const std::vector<quantizer::SplitLayer>& layers);
 
 absl::StatusOr<quantizer::Statistics> CalibrateHere(TapBuild& taps, const SampleOptions& samples,
                                                     const StepContext& context);

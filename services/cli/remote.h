@@ -12,7 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "common/runner/runner.h"
 #include "services/analyser/analyser.h"
+#include "services/analyser/compare.h"
 #include "services/analyser/verify.h"
 #include "services/cli/gateway_options.h"
 #include "services/cli/model_source.h"
@@ -60,6 +62,54 @@ struct VerifyJob {
 // there.
 absl::StatusOr<analyser::VerifyReport> VerifyThere(const VerifyJob& job,
                                                    const StepContext& context);
+
+// Import, passes and what follows of them at a gateway, up to a stage as `quench ir` names them.
+struct ModuleJob {
+  const GatewayOptions& gateway;
+  const ModelOptions& model;
+  std::string stage = "canonical";
+  std::vector<std::string> passes = {};  // run on that
+};
+absl::StatusOr<Graph> ModuleThere(const ModuleJob& job, const StepContext& context);
+
+struct BenchJob {
+  const GatewayOptions& gateway;
+  std::string library;
+  int threads = 1;
+  double seconds = 3;
+  std::map<std::string, int64_t> sizes;
+  uint64_t seed = 1;
+};
+// As Benchmark, on the CPU of the gateway's analyser.
+absl::StatusOr<BenchResult> BenchThere(const BenchJob& job, const StepContext& context);
+
+struct CalibrateJob {
+  const GatewayOptions& gateway;
+  const ModelOptions& model;
+  const RescueFlags& rescue;
+  const SampleOptions& samples;
+};
+absl::StatusOr<quantizer::Statistics> CalibrateThere(const CalibrateJob& job,
+                                                     const StepContext& context);
+
+struct QuantizeModelJob {
+  const GatewayOptions& gateway;
+  const ModelOptions& model;
+  const QuantizeJob& quantize;
+};
+absl::StatusOr<QuantizedModel> QuantizeThere(const QuantizeModelJob& job,
+                                             const StepContext& context);
+
+struct CompareJob {
+  const GatewayOptions& gateway;
+  const ModelOptions& model;  // the reference: a model, a module or a library
+  std::string other;
+  SampleOptions samples;
+  analyser::CompareOptions options;
+};
+// As analyser::Compare; what is no library yet is compiled there, for the analyser's CPU.
+absl::StatusOr<analyser::CompareReport> CompareThere(const CompareJob& job,
+                                                     const StepContext& context);
 
 enum class WorkflowVerb { kCreate, kList, kGet, kWatch, kRetry, kCancel, kDelete };
 struct WorkflowJob {

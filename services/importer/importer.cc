@@ -103,9 +103,11 @@ std::vector<KnownOp> KnownOps() {
   return all;
 }
 
-std::vector<std::string> WarningsOf(const Graph& graph) {
+std::vector<std::string> WarningsOf(const Graph& graph) { return WarningsOf(graph.metadata); }
+
+std::vector<std::string> WarningsOf(const std::map<std::string, std::string>& metadata) {
   std::vector<std::string> warnings;
-  for (const auto& [key, text] : graph.metadata) {
+  for (const auto& [key, text] : metadata) {
     if (key.starts_with("warning.")) warnings.push_back(text);
   }
   return warnings;

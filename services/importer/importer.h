@@ -62,6 +62,7 @@ absl::StatusOr<Imported> ImportModel(const std::filesystem::path& path,
 // What an imported graph may do otherwise than its author meant, one sentence each: branches that
 // cannot run, for example. They travel in the graph's metadata, as `warning.<node>`.
 std::vector<std::string> WarningsOf(const Graph& graph);
+std::vector<std::string> WarningsOf(const std::map<std::string, std::string>& metadata);
 
 // An operator that a format has, and what Quench makes of it.
 struct KnownOp {

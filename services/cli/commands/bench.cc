@@ -7,6 +7,7 @@
 #include "services/cli/commands/declarations.h"
 #include "services/cli/encryption.h"
 #include "services/cli/model_source.h"
+#include "services/cli/remote.h"
 
 namespace quench::cli {
 namespace {
@@ -14,9 +15,11 @@ namespace {
 constexpr char kBenchExamples[] = R"(Examples:
   quench bench out/model.so                        three seconds of runs on random inputs, one thread
   quench bench out/model.so --threads 2 --seconds 10 --json
-  quench bench out/model.so --size batch=8         symbolic dims at a chosen size)";
+  quench bench out/model.so --size batch=8         symbolic dims at a chosen size
+  quench bench out/model.so --gateway build-farm:7450      on the CPU of its analyser)";
 
 struct BenchArgs {
+  std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   std::string artifact;
   std::shared_ptr<KeyFlags> key = std::make_shared<KeyFlags>();
   int threads = 1;
@@ -26,8 +29,9 @@ struct BenchArgs {
   uint64_t seed = 1;
 };
 
-absl::Status RunBench(const BenchArgs& args, const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(const auto sizes, ParseSizes(args.sizes));
+absl::StatusOr<BenchResult> BenchHere(const BenchArgs& args,
+                                      const std::map<std::string, int64_t>& sizes,
+                                      const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const ArtifactKey key, KeyOf(*args.key));
   std::vector<Tensor> inputs;
   {
@@ -35,8 +39,23 @@ absl::Status RunBench(const BenchArgs& args, const StepContext& context) {
                             Artifact::Open(args.artifact, 1, key));
     QUENCH_ASSIGN_OR_RETURN(inputs, RandomInputs(artifact->inputs(), args.seed, sizes, kAnyIndex));
   }
-  QUENCH_ASSIGN_OR_RETURN(const BenchResult result, Benchmark(args.artifact, inputs, args.threads,
-                                                              args.seconds, context, key));
+  return Benchmark(args.artifact, inputs, args.threads, args.seconds, context, key);
+}
+
+absl::Status RunBench(const BenchArgs& args, const StepContext& context) {
+  const bool sealed = !args.key->key.empty();
+  if (sealed && AsksForGateway(*args.gateway)) {
+    return InvalidArgument(
+        "--key: keys and passwords stay in this process; measure encrypted libraries without a "
+        "gateway");
+  }
+  QUENCH_ASSIGN_OR_RETURN(const auto sizes, ParseSizes(args.sizes));
+  QUENCH_ASSIGN_OR_RETURN(
+      const BenchResult result,
+      !sealed && UsesGateway(*args.gateway)
+          ? BenchThere({*args.gateway, args.artifact, args.threads, args.seconds, sizes, args.seed},
+                       context)
+          : BenchHere(args, sizes, context));
   if (args.json) {
     const nlohmann::json json = {{"median_ms", result.median_ms},
                                  {"min_ms", result.min_ms},
@@ -72,6 +91,7 @@ Action DeclareBench(const Options& options) {
   AddKeyFlags(options, args->key);
   options.Flag("--json", args->json,
                "Output for scripts: median_ms, min_ms, p99_ms, arena_bytes, ...");
+  AddGatewayOptions(options, args->gateway);
   options.Examples(kBenchExamples);
   return [args](const StepContext& context) { return RunBench(*args, context); };
 }

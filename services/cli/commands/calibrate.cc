@@ -14,6 +14,7 @@
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
 #include "services/cli/quantization.h"
+#include "services/cli/remote.h"
 #include "services/codegen/codegen.h"
 #include "services/quantizer/statistics_file.h"
 
@@ -35,6 +36,7 @@ axis takes each file whole; --batch 1 takes it row by row. Real inputs, preproce
 are enough.)";
 
 struct CalibrateArgs {
+  std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   SampleOptions samples;
   std::string output = "./calibration.stats";
@@ -120,12 +122,22 @@ absl::StatusOr<bool> IsStatisticsFile(const std::string& path) {
   return quantizer::IsStatistics({reinterpret_cast<const char*>(head.data()), head.size()});
 }
 
+absl::StatusOr<quantizer::Statistics> StatisticsHere(const CalibrateArgs& args,
+                                                     const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const Graph graph,
+                          PrepareForQuantization(*args.model, args.rescue, context));
+  TapBuild taps(graph);
+  return CalibrateHere(taps, args.samples, context);
+}
+
 absl::Status RunCalibrate(const CalibrateArgs& args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const bool shown, IsStatisticsFile(args.model->model));
   if (shown) {
     std::vector<std::string> given = args.given();
-    std::erase_if(given,
-                  [](const std::string& name) { return name == "--show" || name == "--format"; });
+    const bool there = AsksForGateway(*args.gateway);
+    std::erase_if(given, [=](const std::string& name) {
+      return name == "--show" || name == "--format" || (name == "--gateway" && !there);
+    });
     if (!given.empty()) {
       return InvalidArgument("`{}` holds statistics: {} appl{} to models", args.model->model,
                              fmt::join(given, ", "), given.size() == 1 ? "ies" : "y");
@@ -148,11 +160,11 @@ absl::Status RunCalibrate(const CalibrateArgs& args, const StepContext& context)
   if (exists && args.add) {
     QUENCH_ASSIGN_OR_RETURN(before, quantizer::ReadStatistics(args.output));
   }
-  QUENCH_ASSIGN_OR_RETURN(const Graph graph,
-                          PrepareForQuantization(*args.model, args.rescue, context));
-  TapBuild taps(graph);
-  QUENCH_ASSIGN_OR_RETURN(quantizer::Statistics statistics,
-                          CalibrateHere(taps, args.samples, context));
+  QUENCH_ASSIGN_OR_RETURN(
+      quantizer::Statistics statistics,
+      UsesGateway(*args.gateway)
+          ? CalibrateThere({*args.gateway, *args.model, args.rescue, args.samples}, context)
+          : StatisticsHere(args, context));
   if (exists && args.add) {
     QUENCH_RETURN_IF_ERROR(Annotate(before.Merge(statistics), fmt::format("`{}`", args.output)));
     statistics = std::move(before);
@@ -198,6 +210,7 @@ Action DeclareCalibrate(const Options& options) {
   options.Flag("--show", args->show, "Print the statistics");
   options.Add("--format", args->format, "Format of what is printed", "table|json")
       .OneOf({"table", "json"});
+  AddWorkOptions(options, args->gateway);
   options.Examples(kCalibrateExamples);
   args->given = [options] { return options.Given(); };
   return [args](const StepContext& context) { return RunCalibrate(*args, context); };

@@ -11,6 +11,7 @@
 #include "services/cli/labels.h"
 #include "services/cli/model_source.h"
 #include "services/cli/quantization.h"
+#include "services/cli/remote.h"
 #include "services/codegen/codegen.h"
 
 namespace quench::cli {
@@ -28,6 +29,7 @@ Labels: one class for each row of the first output, in the order of the samples;
 Samples are as `quench calibrate` takes them.)";
 
 struct CompareArgs {
+  std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   std::string other;
   std::string data;
@@ -97,15 +99,10 @@ absl::StatusOr<std::filesystem::path> LibraryOf(const CompareArgs& args, const s
   return library;
 }
 
-absl::Status RunCompare(const CompareArgs& args, const StepContext& context) {
-  if (args.data.empty() == (args.random == 0)) {
-    return InvalidArgument("samples are wanted: --data PATH, or --random N without any data");
-  }
-  QUENCH_RETURN_IF_ERROR(CheckReport(args));
-  QUENCH_RETURN_IF_ERROR(CheckModelOptions(args));
-  analyser::CompareOptions options = args.options;
-  QUENCH_ASSIGN_OR_RETURN(options.labels, ReadLabels(args.labels));
-  QUENCH_ASSIGN_OR_RETURN(const SampleFormat format, SampleFormatOf(args.images));
+absl::StatusOr<analyser::CompareReport> CompareHere(const CompareArgs& args,
+                                                    const analyser::CompareOptions& options,
+                                                    const SampleFormat& format,
+                                                    const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
   QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path reference,
                           LibraryOf(args, args.model->model, folder.path() / "a", context));
@@ -120,8 +117,25 @@ absl::Status RunCompare(const CompareArgs& args, const StepContext& context) {
       QUENCH_ASSIGN_OR_RETURN(samples, OpenSamples(args.data, artifact->inputs(), format, context));
     }
   }
-  QUENCH_ASSIGN_OR_RETURN(const analyser::CompareReport report,
-                          analyser::Compare(reference, other, *samples, options, context));
+  return analyser::Compare(reference, other, *samples, options, context);
+}
+
+absl::Status RunCompare(const CompareArgs& args, const StepContext& context) {
+  if (args.data.empty() == (args.random == 0)) {
+    return InvalidArgument("samples are wanted: --data PATH, or --random N without any data");
+  }
+  QUENCH_RETURN_IF_ERROR(CheckReport(args));
+  QUENCH_RETURN_IF_ERROR(CheckModelOptions(args));
+  analyser::CompareOptions options = args.options;
+  QUENCH_ASSIGN_OR_RETURN(options.labels, ReadLabels(args.labels));
+  QUENCH_ASSIGN_OR_RETURN(const SampleFormat format, SampleFormatOf(args.images));
+  QUENCH_ASSIGN_OR_RETURN(
+      const analyser::CompareReport report,
+      UsesGateway(*args.gateway)
+          ? CompareThere({*args.gateway, *args.model, args.other,
+                          SampleOptions{args.data, args.images, args.random, args.seed}, options},
+                         context)
+          : CompareHere(args, options, format, context));
   fmt::print("{}",
              args.format == "json" ? analyser::ToJson(report) + "\n" : analyser::ToTable(report));
   if (args.report.empty()) return absl::OkStatus();
@@ -153,6 +167,7 @@ Action DeclareCompare(const Options& options) {
   options.Add("--report", args->report, "Write a page with charts too, whatever the format",
               "FILE.html");
   options.Flag("--force,-f", args->force, "Replace the file of --report").Needs({"--report"});
+  AddWorkOptions(options, args->gateway);
   options.Examples(kCompareExamples);
   return [args](const StepContext& context) { return RunCompare(*args, context); };
 }

@@ -8,6 +8,7 @@
 #include "common/ops/op.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
+#include "services/cli/remote.h"
 
 namespace quench::cli {
 namespace {
@@ -20,6 +21,7 @@ constexpr char kIrExamples[] = R"(Examples:
   quench ir model.onnx --lower conv1               the loops that node `conv1` computes)";
 
 struct IrArgs {
+  std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   std::string stage = "canonical";
   std::vector<std::string> passes;
@@ -46,7 +48,7 @@ absl::Status Write(const IrArgs& args, const std::string& text) {
   return absl::OkStatus();
 }
 
-absl::Status RunIr(const IrArgs& args, const StepContext& context) {
+absl::StatusOr<Graph> GraphHere(const IrArgs& args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
   Graph graph = args.stage == "imported" ? std::move(model.imported) : std::move(model.canonical);
   QUENCH_ASSIGN_OR_RETURN(graph, WithBatch(std::move(graph), *args.model, context));
@@ -58,6 +60,15 @@ absl::Status RunIr(const IrArgs& args, const StepContext& context) {
     QUENCH_ASSIGN_OR_RETURN(
         graph, passes::RunPass(*passes::FindPass(name), std::move(graph), options, context));
   }
+  return graph;
+}
+
+absl::Status RunIr(const IrArgs& args, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(
+      const Graph graph,
+      UsesGateway(*args.gateway)
+          ? ModuleThere({*args.gateway, *args.model, args.stage, args.passes}, context)
+          : GraphHere(args, context));
   if (!args.lower.empty()) {
     QUENCH_ASSIGN_OR_RETURN(const std::string text, LoopsText(graph, args.lower));
     return Write(args, text);
@@ -102,6 +113,7 @@ Action DeclareIr(const Options& options) {
                ? "--no-types: with --verify or --hash no text is printed, only written to --output"
                : "";
   });
+  AddWorkOptions(options, args->gateway);
   options.Examples(kIrExamples);
   return [args](const StepContext& context) { return RunIr(*args, context); };
 }

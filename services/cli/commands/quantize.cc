@@ -9,6 +9,7 @@
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
 #include "services/cli/quantization.h"
+#include "services/cli/remote.h"
 #include "services/quantizer/statistics_file.h"
 
 namespace quench::cli {
@@ -34,6 +35,7 @@ constexpr char kQuantizeExamples[] = R"(Examples:
 --calibration is what `quench calibrate` wrote for the same model with the same options.)";
 
 struct QuantizeArgs {
+  std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   std::shared_ptr<QuantizeFlags> how = std::make_shared<QuantizeFlags>();
   std::string calibration;
@@ -65,6 +67,24 @@ void Print(const QuantizeArgs& args, const Quantization& quantization) {
     fmt::print("  biases   {} corrected\n", report.corrected_biases);
 }
 
+absl::StatusOr<QuantizedModel> MadeHere(const QuantizeArgs& args, const StepContext& context) {
+  std::optional<quantizer::Statistics> statistics;
+  if (!args.calibration.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(statistics, quantizer::ReadStatistics(args.calibration));
+  }
+  QUENCH_ASSIGN_OR_RETURN(const Graph graph,
+                          PrepareForQuantization(*args.model, args.how->rescue, context));
+  TapBuild taps(graph);
+  return QuantizeHere(taps, statistics ? &*statistics : nullptr, *args.how,
+                      PassOptionsOf(*args.model), context);
+}
+
+absl::StatusOr<QuantizedModel> MadeThere(const QuantizeArgs& args, const StepContext& context) {
+  QuantizeJob job{*args.how, {}, args.calibration};
+  job.samples.images = args.images;
+  return QuantizeThere({*args.gateway, *args.model, job}, context);
+}
+
 absl::Status RunQuantize(const QuantizeArgs& args, const StepContext& context) {
   std::error_code error;
   if (!args.force && std::filesystem::exists(args.output, error)) {
@@ -81,16 +101,9 @@ absl::Status RunQuantize(const QuantizeArgs& args, const StepContext& context) {
   }
   rounding.samples.images = args.images;
   QUENCH_ASSIGN_OR_RETURN(budget.format, SampleFormatOf(args.images));
-  std::optional<quantizer::Statistics> statistics;
-  if (!args.calibration.empty()) {
-    QUENCH_ASSIGN_OR_RETURN(statistics, quantizer::ReadStatistics(args.calibration));
-  }
-  QUENCH_ASSIGN_OR_RETURN(const Graph graph,
-                          PrepareForQuantization(*args.model, args.how->rescue, context));
-  TapBuild taps(graph);
-  QUENCH_ASSIGN_OR_RETURN(const QuantizedModel quantized,
-                          QuantizeHere(taps, statistics ? &*statistics : nullptr, *args.how,
-                                       PassOptionsOf(*args.model), context));
+  QUENCH_ASSIGN_OR_RETURN(const QuantizedModel quantized, UsesGateway(*args.gateway)
+                                                              ? MadeThere(args, context)
+                                                              : MadeHere(args, context));
   QUENCH_RETURN_IF_ERROR(std::filesystem::path(args.output).extension() == ".onnx"
                              ? importer::ExportOnnx(quantized.graph, args.output, context)
                              : WriteModule(quantized.graph, args.output));
@@ -117,6 +130,7 @@ Action DeclareQuantize(const Options& options) {
   options.Flag("--force,-f", args->force, "Replace FILE");
   options.Add("--format", args->format, "Format of the report", "table|json")
       .OneOf({"table", "json"});
+  AddWorkOptions(options, args->gateway);
   options.Examples(kQuantizeExamples);
   return [args](const StepContext& context) { return RunQuantize(*args, context); };
 }

@@ -12,6 +12,7 @@
 #include "services/cli/commands/declarations.h"
 #include "services/cli/encryption.h"
 #include "services/cli/model_source.h"
+#include "services/cli/remote.h"
 
 namespace quench::cli {
 namespace {
@@ -21,9 +22,11 @@ constexpr char kRunExamples[] = R"(Examples:
   quench run out/model.so --random 1 --profile                          random inputs, time per layer
   quench run out/model.so --random 1 --key out/modelKey.bin             an encrypted library: asks for the password
   quench run model.onnx --input x=test_data_set_0/input_0.pb            the same through the interpreter
-  quench run out/model.so --random 1 --size batch=8 --threads 2         symbolic dims at chosen sizes)";
+  quench run out/model.so --random 1 --size batch=8 --threads 2         symbolic dims at chosen sizes
+  quench run model.onnx --random 1 --gateway build-farm:7450            imported there; what runs, runs here)";
 
 struct RunArgs {
+  std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   std::shared_ptr<KeyFlags> key = std::make_shared<KeyFlags>();
   std::vector<std::string> inputs;
@@ -124,6 +127,12 @@ void PrintProfile(std::vector<NodeTiming> timings) {
 }
 
 absl::Status RunArtifact(const RunArgs& args, const StepContext& context) {
+  if (AsksForGateway(*args.gateway)) {
+    return InvalidArgument(
+        "--gateway: a gateway measures and compares libraries, and gives nobody their outputs; "
+        "`{}` runs here, without the option",
+        args.model->model);
+  }
   QUENCH_RETURN_IF_ERROR(RefuseModelOptions(
       *args.model, fmt::format("`{}` is a compiled library", args.model->model)));
   QUENCH_ASSIGN_OR_RETURN(const ArtifactKey key, KeyOf(*args.key));
@@ -141,6 +150,11 @@ absl::Status RunArtifact(const RunArgs& args, const StepContext& context) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<Graph> GraphHere(const RunArgs& args, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
+  return WithBatch(std::move(model.canonical), *args.model, context);
+}
+
 absl::Status RunInterpreter(const RunArgs& args, const StepContext& context) {
   if (!args.key->key.empty())
     return InvalidArgument("--key: `{}` is no compiled library", args.model->model);
@@ -148,9 +162,10 @@ absl::Status RunInterpreter(const RunArgs& args, const StepContext& context) {
     return InvalidArgument("--threads: `{}` is no compiled library, the interpreter has one thread",
                            args.model->model);
   }
-  QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,
-                          WithBatch(std::move(model.canonical), *args.model, context));
+                          UsesGateway(*args.gateway)
+                              ? ModuleThere({*args.gateway, *args.model}, context)
+                              : GraphHere(args, context));
   std::vector<ArtifactTensor> declared;
   for (const ValueId id : graph.inputs) {
     const Value& value = graph.value(id);
@@ -202,6 +217,7 @@ Action DeclareRun(const Options& options) {
       .Range(1, 1024);
   AddKeyFlags(options, args->key);
   options.Flag("--profile", args->profile, "Show the time of every layer");
+  AddWorkOptions(options, args->gateway);
   options.Examples(kRunExamples);
   return [args](const StepContext& context) -> absl::Status {
     QUENCH_ASSIGN_OR_RETURN(const FileKind kind, KindOf(args->model->model));

@@ -24,7 +24,7 @@ absl::StatusOr<analyser::ModelReport> AnalyseThere(const GatewayOptions& gateway
   }
   batch.set_batch(model.batch);
   const std::string step = batch.models(0).name() + "/analyse";
-  QUENCH_ASSIGN_OR_RETURN(const v1::Workflow workflow, client->Run(spec, context));
+  QUENCH_ASSIGN_OR_RETURN(const v1::Workflow workflow, RunModels(spec, *client, context));
   QUENCH_ASSIGN_OR_RETURN(const auto report, DownloadMessage<analyser::v1::ModelReport>(
                                                  workflow, step, "report", *client, context));
   return analyser::FromProto(report);

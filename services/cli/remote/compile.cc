@@ -66,9 +66,10 @@ absl::StatusOr<Made> CompileThere(const CompileJob& job, const std::filesystem::
   const codegen::v1::Target& target = spec.compile().targets(0);
   const std::string compile = fmt::format("{}/options/{}/compile", model.name(),
                                           target.label().empty() ? target.name() : target.label());
-  QUENCH_ASSIGN_OR_RETURN(const gateway::v1::Workflow workflow, client->Run(spec, context));
+  QUENCH_ASSIGN_OR_RETURN(const gateway::v1::Workflow workflow, RunModels(spec, *client, context));
   Made made;
   if (job.quantize != nullptr) {
+    QUENCH_RETURN_IF_ERROR(TellPreparation(workflow, model.name() + "/options/", *client, context));
     QUENCH_ASSIGN_OR_RETURN(
         made.quantized,
         DownloadQuantization(workflow, model.name() + "/options",

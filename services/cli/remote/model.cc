@@ -46,6 +46,13 @@ absl::StatusOr<importer::v1::ImportOptions> ImportOptionsProto(
   return message;
 }
 
+std::map<std::string, std::string> MetadataOf(const ir::v1::Module& module) {
+  std::map<std::string, std::string> metadata;
+  for (const ir::v1::Metadata& each : module.graph().metadata())
+    metadata[each.key()] = each.value();
+  return metadata;
+}
+
 std::filesystem::path ExternalRoot(const ModelOptions& options) {
   if (!options.external_root.empty()) return options.external_root;
   return std::filesystem::path(options.model).parent_path();
@@ -146,6 +153,20 @@ codegen::v1::Target TargetOf(const std::string& name, const std::string& host) {
   target.mutable_host()->set_machine(cpu.machine);
   target.mutable_host()->mutable_features()->Assign(cpu.features.begin(), cpu.features.end());
   return target;
+}
+
+absl::StatusOr<pb::Workflow> RunModels(const pb::WorkflowSpec& spec, GatewayClient& client,
+                                       const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(pb::Workflow workflow, client.Run(spec, context));
+  for (const pb::Step& step : workflow.steps()) {
+    if (step.method() != "Import") continue;
+    QUENCH_ASSIGN_OR_RETURN(
+        const auto module,
+        DownloadMessage<ir::v1::Module>(workflow, step.name(), "canonical", client, context));
+    for (const std::string& warning : importer::WarningsOf(MetadataOf(module)))
+      fmt::print(stderr, "quench: warning: {}\n", warning);
+  }
+  return workflow;
 }
 
 absl::StatusOr<Graph> DownloadModule(const pb::Workflow& workflow, const std::string& step,

@@ -24,6 +24,10 @@ step::v1::PassOptions PassesOf(const ModelOptions& options, const std::string& s
 // `host` is this machine.
 codegen::v1::Target TargetOf(const std::string& name, const std::string& host = "");
 
+// As GatewayClient::Run; then what imports warn of is on stderr, as LoadModel puts it there.
+absl::StatusOr<gateway::v1::Workflow> RunModels(const gateway::v1::WorkflowSpec& spec,
+                                                GatewayClient& client, const StepContext& context);
+
 // A module that a step gave, with its weights.
 absl::StatusOr<Graph> DownloadModule(const gateway::v1::Workflow& workflow, const std::string& step,
                                      const std::string& output, GatewayClient& client,

@@ -42,41 +42,6 @@ qpb::QuantizeOptions ToProto(const quantizer::QuantizeOptions& options, const Mo
   return message;
 }
 
-// Samples on their way up: what several steps read goes once.
-class SampleUploads {
- public:
-  SampleUploads(GatewayClient& client, const StepContext& context)
-      : client_(client), context_(context) {}
-
-  // What a request says of them. `labels`: none, or of all rows.
-  absl::StatusOr<step::v1::Samples> Upload(const SampleOptions& options,
-                                           const std::vector<int64_t>& labels) {
-    step::v1::Samples samples;
-    samples.set_images(options.images);
-    if (options.data.empty()) {
-      samples.set_random(static_cast<int32_t>(options.random));
-      samples.set_seed(options.seed);
-      return samples;
-    }
-    auto known = manifests_.find(options.data);
-    if (known == manifests_.end()) {
-      QUENCH_ASSIGN_OR_RETURN(step::v1::SampleManifest manifest,
-                              UploadSamples(options.data, client_, context_));
-      known = manifests_.emplace(options.data, std::move(manifest)).first;
-    }
-    step::v1::SampleManifest labelled = known->second;
-    labelled.mutable_labels()->Assign(labels.begin(), labels.end());
-    QUENCH_ASSIGN_OR_RETURN(*samples.mutable_manifest(),
-                            UploadManifest(labelled, client_, context_));
-    return samples;
-  }
-
- private:
-  GatewayClient& client_;
-  const StepContext& context_;
-  std::map<std::string, step::v1::SampleManifest> manifests_;  // by where they lie
-};
-
 absl::Status FillSelect(const QuantizeJob& job, SampleUploads& uploads,
                         qpb::SelectRequest& select) {
   const BudgetFlags& flags = *job.how.budget;
@@ -93,6 +58,27 @@ absl::Status FillSelect(const QuantizeJob& job, SampleUploads& uploads,
 
 }  // namespace
 
+absl::StatusOr<step::v1::Samples> SampleUploads::Upload(const SampleOptions& options,
+                                                        const std::vector<int64_t>& labels) {
+  step::v1::Samples samples;
+  samples.set_images(options.images);
+  if (options.data.empty()) {
+    samples.set_random(static_cast<int32_t>(options.random));
+    samples.set_seed(options.seed);
+    return samples;
+  }
+  auto known = manifests_.find(options.data);
+  if (known == manifests_.end()) {
+    QUENCH_ASSIGN_OR_RETURN(step::v1::SampleManifest manifest,
+                            UploadSamples(options.data, client_, context_));
+    known = manifests_.emplace(options.data, std::move(manifest)).first;
+  }
+  step::v1::SampleManifest labelled = known->second;
+  labelled.mutable_labels()->Assign(labels.begin(), labels.end());
+  QUENCH_ASSIGN_OR_RETURN(*samples.mutable_manifest(), UploadManifest(labelled, client_, context_));
+  return samples;
+}
+
 absl::StatusOr<gateway::v1::QuantizeChoice> ChoiceOf(const QuantizeJob& job,
                                                      const ModelOptions& model,
                                                      GatewayClient& client,
@@ -108,7 +94,7 @@ absl::StatusOr<gateway::v1::QuantizeChoice> ChoiceOf(const QuantizeJob& job,
     QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> digests,
                             client.UploadFiles({job.calibration}, context));
     *choice.mutable_statistics() = digests[0];
-  } else if (WantsRanges(job.how)) {
+  } else if (WantsRanges(job.how) && (job.samples.random > 0 || !job.samples.data.empty())) {
     QUENCH_ASSIGN_OR_RETURN(*choice.mutable_calibrate()->mutable_samples(),
                             uploads.Upload(job.samples, {}));
   }
@@ -120,6 +106,39 @@ absl::StatusOr<gateway::v1::QuantizeChoice> ChoiceOf(const QuantizeJob& job,
     QUENCH_RETURN_IF_ERROR(FillSelect(job, uploads, *choice.mutable_select()));
   }
   return choice;
+}
+
+absl::Status TellPreparation(const gateway::v1::Workflow& workflow, const std::string& prefix,
+                             GatewayClient& client, const StepContext& context) {
+  for (const gateway::v1::Step& step : workflow.steps()) {
+    if (step.name() == prefix + "equalize") {
+      QUENCH_ASSIGN_OR_RETURN(
+          const auto result,
+          DownloadMessage<qpb::EqualizeResult>(workflow, step.name(), "result", client, context));
+      TellEqualized(result.pairs(), result.spread(), result.remaining_spread());
+    } else if (step.name() == prefix + "outliers") {
+      QUENCH_ASSIGN_OR_RETURN(const auto result,
+                              DownloadMessage<qpb::SplitOutliersResult>(workflow, step.name(),
+                                                                        "result", client, context));
+      std::vector<quantizer::OutlierLayer> layers;
+      for (const qpb::OutlierLayer& layer : result.layers())
+        layers.push_back({layer.node(), layer.channels(), layer.copies(), layer.spared()});
+      TellOutliers(layers);
+    } else if (step.name() == prefix + "split") {
+      QUENCH_ASSIGN_OR_RETURN(const auto result,
+                              DownloadMessage<qpb::SplitTensorsResult>(workflow, step.name(),
+                                                                       "result", client, context));
+      std::vector<quantizer::SplitLayer> layers;
+      for (const qpb::SplitLayer& layer : result.layers()) {
+        layers.push_back({layer.node(),
+                          {layer.channels().begin(), layer.channels().end()},
+                          layer.bits_before(),
+                          layer.bits_after()});
+      }
+      TellSplit(layers);
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Quantization> DownloadQuantization(const gateway::v1::Workflow& workflow,

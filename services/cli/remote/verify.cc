@@ -5,18 +5,12 @@
 #include "services/analyser/report_proto.h"
 #include "services/cli/remote.h"
 #include "services/cli/remote/model.h"
+#include "services/cli/remote/steps.h"
 
 namespace quench::cli {
 namespace {
 
 namespace pb = ::quench::gateway::v1;
-
-void Bind(pb::StepSpec* spec, pb::Port input, const std::string& step, pb::Port output) {
-  pb::Binding* binding = spec->add_bindings();
-  binding->set_input(input);
-  binding->set_step(step);
-  binding->set_output(output);
-}
 
 // What has to be built for the analyser.
 struct VerifyNeeds {
@@ -137,7 +131,7 @@ absl::StatusOr<VerifyNeeds> NeedsOf(const VerifyJob& job, const pb::BatchModel& 
                                     GatewayClient& client, const StepContext& context) {
   Steps steps(job, model);
   steps.AddAnalyse();
-  QUENCH_ASSIGN_OR_RETURN(const pb::Workflow workflow, client.Run(steps.spec(), context));
+  QUENCH_ASSIGN_OR_RETURN(const pb::Workflow workflow, RunModels(steps.spec(), client, context));
   QUENCH_ASSIGN_OR_RETURN(const auto report, DownloadMessage<analyser::v1::ModelReport>(
                                                  workflow, "analyse", "report", client, context));
   VerifyNeeds needs;
