@@ -23,8 +23,8 @@ ModuleSource AddPreparation(const CalibrateJob& job, const pb::BatchModel& model
   ModuleSource module = AddImport(spec, "import", model);
   importer::v1::TransformRequest passes;
   *passes.mutable_options() = PassesOf(job.model);
-  module = AddModuleStep(spec, "transform", &pb::StepSpec::mutable_transform, module,
-                         std::move(passes));
+  module =
+      AddModuleStep(spec, "transform", &pb::StepSpec::mutable_transform, module, std::move(passes));
   if (job.rescue.equalize)
     module = AddModuleStep(spec, "equalize", &pb::StepSpec::mutable_equalize, module);
   if (job.rescue.split_outliers > 0) {
@@ -88,8 +88,9 @@ absl::StatusOr<QuantizedModel> QuantizeThere(const QuantizeModelJob& job,
   QUENCH_ASSIGN_OR_RETURN(const pb::Workflow workflow, RunModels(spec, *client, context));
   QUENCH_RETURN_IF_ERROR(TellPreparation(workflow, prefix + "/", *client, context));
   QuantizedModel quantized;
-  QUENCH_ASSIGN_OR_RETURN(quantized.quantization,
-                          DownloadQuantization(workflow, prefix, choice.quantize(), *client, context));
+  QUENCH_ASSIGN_OR_RETURN(
+      quantized.quantization,
+      DownloadQuantization(workflow, prefix, choice.quantize(), *client, context));
   QUENCH_ASSIGN_OR_RETURN(
       quantized.graph, DownloadModule(workflow, prefix + "/quantize", "module", *client, context));
   return quantized;

@@ -25,8 +25,7 @@ absl::StatusOr<LibrarySource> AddLibrary(const CompareJob& job, const std::strin
   LibrarySource source;
   QUENCH_ASSIGN_OR_RETURN(const FileKind kind, KindOf(path));
   if (kind == FileKind::kArtifact) {
-    QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> digests,
-                            client.UploadFiles({path}, context));
+    QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> digests, client.UploadFiles({path}, context));
     source.given = digests[0];
     return source;
   }
