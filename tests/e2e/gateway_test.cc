@@ -15,6 +15,7 @@
 #include "tests/support/background.h"
 #include "tests/support/certificates.h"
 #include "tests/support/matchers.h"
+#include "tests/support/onnx_models.h"
 #include "tests/support/wait.h"
 
 namespace quench::testing {
@@ -219,6 +220,141 @@ TEST_F(GatewayTest, AnalysesAndVerifiesAsOneProcessDoes) {
   const Outcome mismatch = Run({"verify", DigitsModel(), "out/model.so", "--tolerance", "0"});
   EXPECT_EQ(mismatch.exit_code, 1);
   EXPECT_THAT(mismatch.err, HasSubstr("first layer out of tolerance"));
+}
+
+// A model with Dropout that says it is being trained.
+std::string TrainedModel() {
+  OnnxModel model(13);
+  model.Input("x", DataType::kF32, {int64_t{1}, int64_t{4}});
+  model.Initializer("ratio", F32({}, {0.5F}));
+  model.Initializer("training", Tensor::Of(DataType::kBool, {}, std::vector<uint8_t>{1}));
+  model.Node("Dropout", {"x", "ratio", "training"}, {"y"}, "drop");
+  model.Output("y");
+  return model.proto().SerializeAsString();
+}
+
+TEST_F(GatewayTest, ImportsWarnAsInOneProcess) {
+  work_.Write("trained.onnx", TrainedModel());
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"compile", "trained.onnx", "--force", "--output", "out"},
+        {"analyse", "trained.onnx"},
+        {"ir", "trained.onnx"},
+        {"run", "trained.onnx", "--random", "1"}}) {
+    const Outcome here = work_.Run(command), there = Run(command);
+    ASSERT_EQ(here.exit_code, 0) << here.err;
+    ASSERT_EQ(there.exit_code, 0) << there.err;
+    const std::regex warning("quench: warning: [^\n]*training_mode[^\n]*");
+    std::smatch expected, found;
+    ASSERT_TRUE(std::regex_search(here.err, expected, warning)) << here.err;
+    ASSERT_TRUE(std::regex_search(there.err, found, warning)) << there.err;
+    EXPECT_EQ(found.str(), expected.str());
+  }
+}
+
+TEST_F(GatewayTest, ModulesAreThoseOfOneProcess) {
+  ASSERT_EQ(work_.Run({"import", DigitsModel(), "--output", "module.qir"}).exit_code, 0);
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{DigitsModel()},
+        {DigitsModel(), "--stage", "imported"},
+        {DigitsModel(), "--batch", "4", "--pass", "fold_constants", "--pass", "dead_code"},
+        {DigitsModel(), "--stage", "codegen-ready", "--no-fold-constants"},
+        {"module.qir"},
+        {"module.qir", "--batch", "2", "--stage", "codegen-ready"}}) {
+    std::vector<std::string> command = {"ir", "--hash"};
+    command.insert(command.end(), more.begin(), more.end());
+    const Outcome here = work_.Run(command), there = Run(command);
+    ASSERT_EQ(here.exit_code, 0) << here.err;
+    EXPECT_EQ(here.out, there.out) << there.err;
+  }
+  EXPECT_EQ(Run({"ir", DigitsModel(), "--lower", "conv1"}).out,
+            work_.Run({"ir", DigitsModel(), "--lower", "conv1"}).out);
+  // What a model is imported as there, runs here.
+  const std::vector<std::string> run = {"run", DigitsModel(), "--random", "7", "--size", "batch=2"};
+  const Outcome here = work_.Run(run), there = Run(run);
+  ASSERT_EQ(here.exit_code, 0) << here.err;
+  EXPECT_EQ(here.out, there.out) << there.err;
+}
+
+TEST_F(GatewayTest, LibrariesAreMeasuredThereAndRunHere) {
+  ASSERT_EQ(work_.Run({"compile", DigitsModel(), "--batch", "1", "--output", "out"}).exit_code, 0);
+  const Outcome measured = Run({"bench", "out/model.so", "--seconds", "0.1", "--json"});
+  ASSERT_EQ(measured.exit_code, 0) << measured.err;
+  const nlohmann::json there = nlohmann::json::parse(measured.out);
+  const nlohmann::json here =
+      nlohmann::json::parse(work_.Run({"bench", "out/model.so", "--seconds", "0.1", "--json"}).out);
+  EXPECT_EQ(there.at("arena_bytes"), here.at("arena_bytes"));
+  EXPECT_EQ(there.size(), here.size());
+  EXPECT_GT(there.at("median_ms"), 0);
+  EXPECT_GT(there.at("runs"), 0);
+  const Outcome refused = Run({"run", "out/model.so", "--random", "1"});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("runs here, without the option"));
+}
+
+TEST_F(GatewayTest, StatisticsAndIntegersAreThoseOfOneProcess) {
+  const std::string samples = std::string(QUENCH_SOURCE_DIR) + "/bench/models/digits_sample.npy";
+  const auto calibrate = [&](const std::string& output) {
+    return std::vector<std::string>{"calibrate", DigitsModel(), "--batch",          "1",
+                                    "--data",    samples,       "--equalize",       "-o",
+                                    output,      "--force",     "--split-outliers", "10"};
+  };
+  const Outcome here = work_.Run(calibrate("here.stats")), there = Run(calibrate("there.stats"));
+  ASSERT_EQ(here.exit_code, 0) << here.err;
+  ASSERT_EQ(there.exit_code, 0) << there.err;
+  EXPECT_TRUE(*ReadFile(work_.path("here.stats")) == *ReadFile(work_.path("there.stats")));
+  for (const char* told : {"quench: equalized ", "quench: outliers of "}) {
+    EXPECT_THAT(here.err, HasSubstr(told));
+    EXPECT_THAT(there.err, HasSubstr(told));
+  }
+  // Samples are added to those that there are.
+  const std::vector<std::string> more = {
+      "calibrate", DigitsModel(), "--batch", "1",  "--equalize",  "--split-outliers",
+      "10",        "--data",      samples,   "-o", "there.stats", "--add"};
+  const Outcome added = Run(more);
+  ASSERT_EQ(added.exit_code, 0) << added.err;
+  EXPECT_THAT(added.out, HasSubstr("samples  16"));
+
+  for (const std::vector<std::string>& choice :
+       {std::vector<std::string>{"-c", "here.stats", "--equalize", "--split-outliers", "10"},
+        {"--type", "dynamic"},
+        {},
+        {"-c", "here.stats", "--equalize", "--split-outliers", "10", "--evaluation-data", samples,
+         "--min-sqnr", "20"}}) {
+    std::vector<std::string> command = {"quantize", DigitsModel(), "--batch",  "1",    "--force",
+                                        "--format", "json",        "--output", "q.qir"};
+    command.insert(command.end(), choice.begin(), choice.end());
+    const Outcome quantized = work_.Run(command);
+    ASSERT_EQ(quantized.exit_code, 0) << quantized.err;
+    const std::string text = work_.Run({"ir", "q.qir"}).out;
+    const Outcome same = Run(command);
+    ASSERT_EQ(same.exit_code, 0) << same.err;
+    EXPECT_EQ(nlohmann::json::parse(same.out), nlohmann::json::parse(quantized.out));
+    EXPECT_EQ(work_.Run({"ir", "q.qir"}).out, text) << fmt::format("{}", choice.size());
+  }
+}
+
+TEST_F(GatewayTest, ComparesAsOneProcessDoes) {
+  const std::string samples = std::string(QUENCH_SOURCE_DIR) + "/bench/models/digits_sample.npy";
+  ASSERT_EQ(
+      work_.Run({"quantize", DigitsModel(), "--batch", "1", "--type", "dynamic", "-o", "q.qir"})
+          .exit_code,
+      0);
+  ASSERT_EQ(work_.Run({"compile", DigitsModel(), "--batch", "1", "--output", "out"}).exit_code, 0);
+  work_.Write("labels.txt", "0\n1\n2\n3\n4\n5\n6\n7\n");
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--data", samples, "--labels", "labels.txt"},
+        {"--random", "3", "--seed", "9"},
+        {"--data", samples, "--layers"}}) {
+    std::vector<std::string> command = {"compare", DigitsModel(), "q.qir", "--batch",
+                                        "1",       "--format",    "json"};
+    command.insert(command.end(), more.begin(), more.end());
+    const Outcome here = work_.Run(command), there = Run(command);
+    ASSERT_EQ(here.exit_code, 0) << here.err;
+    EXPECT_EQ(here.out, there.out) << there.err;
+  }
+  const std::vector<std::string> libraries = {"compare", "out/model.so", "out/model.so", "--data",
+                                              samples};
+  EXPECT_EQ(Run(libraries).out, work_.Run(libraries).out);
 }
 
 TEST_F(GatewayTest, VerifiesIntegersAsOneProcessDoes) {

@@ -375,7 +375,14 @@ TEST_F(OptionsTest, EveryOptionHasAnEffect) {
     }
     for (std::thread& thread : threads) thread.join();
   };
-  in_parallel(to_run.size(), [&](size_t i) { to_run[i]->second = Run(to_run[i]->first); });
+  std::set<std::string> hushed;  // those of what is cached: whoever comes second sees that
+  for (const Row& row : rows) {
+    if (row.effect.starts_with("hushes")) hushed.insert(row.command + " " + row.base);
+  }
+  in_parallel(to_run.size(), [&](size_t i) {
+    if (hushed.contains(to_run[i]->first)) Run(to_run[i]->first);
+    to_run[i]->second = Run(to_run[i]->first);
+  });
   std::mutex mutex;
   in_parallel(rows.size(), [&](size_t i) {
     const Row& row = rows[i];

@@ -147,6 +147,17 @@ TEST(ExpandTest, CirclesAreReported) {
   EXPECT_THAT(WrongFields(self), ElementsAre("spec.steps.steps[0].bindings"));
 }
 
+TEST(ExpandTest, WithoutTargetsNothingIsCompiled) {
+  const std::string models = fmt::format(
+      "compile {{ models {{ name: \"m\" module {{ digest {{ hash: \"{}\" }} }} }} ", kA);
+  v1::WorkflowSpec spec = Parse(models + "choices { name: \"c\" quantize {} } }");
+  const auto expanded = Expand(spec);
+  ASSERT_TRUE(expanded.ok()) << expanded.status();
+  EXPECT_THAT(NamesOf(expanded), ElementsAre("m/c/transform", "m/c/quantize", "m/c/optimise"));
+  spec.mutable_compile()->add_choices()->set_name("d");
+  EXPECT_THAT(WrongFields(spec), ElementsAre("spec.compile.targets"));
+}
+
 TEST(ExpandTest, WrongBatches) {
   EXPECT_THAT(WrongFields({}), ElementsAre("spec.work"));
   EXPECT_THAT(WrongFields(Parse("steps {}")), ElementsAre("spec.steps.steps"));
