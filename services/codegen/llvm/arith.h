@@ -23,6 +23,8 @@ class Arith {
   llvm::Value* Cast(DataType from, DataType to, llvm::Value* x);
   // a * b + c on floats: fused where that is an instruction.
   llvm::Value* MultiplyAdd(llvm::Value* a, llvm::Value* b, llvm::Value* c);
+  // x / y truncated, of integers, for a divisor that is neither 0 nor, if signed, -1.
+  llvm::Value* Quotient(bool is_signed, llvm::Value* x, llvm::Value* y);
 
   llvm::Value* IntConstant(DataType type, int64_t value);
   llvm::Value* FloatConstant(DataType type, double value);
@@ -49,7 +51,6 @@ class Arith {
   // divide.cc
   llvm::Value* Divide(loops::BinaryOp op, bool is_signed, llvm::Value* x, llvm::Value* y);
   llvm::Value* DivideByConstant(loops::BinaryOp op, bool is_signed, llvm::Value* x, int64_t y);
-  llvm::Value* Quotient(bool is_signed, llvm::Value* x, llvm::Value* y);
   llvm::Value* CallDivide(bool is_signed, llvm::Value* x, llvm::Value* y);
   llvm::Value* Floored(loops::BinaryOp op, llvm::Value* x, llvm::Value* y, llvm::Value* quotient);
 

@@ -81,7 +81,6 @@ llvm::Value* Arith::CallDivide(bool is_signed, llvm::Value* x, llvm::Value* y) {
   return b_.CreateTrunc(quotient, x->getType());
 }
 
-// x / y for a divisor that is neither 0 nor, if signed, -1.
 llvm::Value* Arith::Quotient(bool is_signed, llvm::Value* x, llvm::Value* y) {
   const bool wide = x->getType()->getScalarSizeInBits() > 32;
   if (IsNative(state_, wide ? NativeOp::kDivide64 : NativeOp::kDivide32, nullptr)) {

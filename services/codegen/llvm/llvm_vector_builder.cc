@@ -7,6 +7,7 @@
 
 #include "common/base/status.h"
 #include "services/codegen/llvm/arith.h"
+#include "services/codegen/llvm/native.h"
 
 namespace quench::codegen {
 namespace {
@@ -68,7 +69,14 @@ llvm::Value* LlvmVectorBuilder::Divide(llvm::Value* a, llvm::Value* b, bool rema
     a = b_.CreateTrunc(a, b_.getInt32Ty());
     b = b_.CreateTrunc(b, b_.getInt32Ty());
   }
-  llvm::Value* result = remainder ? b_.CreateURem(a, b) : b_.CreateUDiv(a, b);
+  llvm::Value* result = nullptr;
+  if (llvm::isa<llvm::ConstantInt>(b) ||  // a multiplication
+      IsNative(state_, narrow ? NativeOp::kDivide32 : NativeOp::kDivide64, nullptr)) {
+    result = remainder ? b_.CreateURem(a, b) : b_.CreateUDiv(a, b);
+  } else {
+    result = Arith(state_, b_).Quotient(false, a, b);
+    if (remainder) result = b_.CreateSub(a, b_.CreateMul(result, b));
+  }
   if (!narrow) return result;
   // Frozen, or the loop optimiser takes the division for one of 64 bits, which these targets do in a
   // library. What is known stays known.

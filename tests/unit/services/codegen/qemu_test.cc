@@ -78,9 +78,9 @@ class QemuTest : public ::testing::TestWithParam<Cross> {
     const std::string root = QUENCH_SOURCE_DIR;
     std::string build = cross_.compiler + " -std=c11 -O1 -Wall -Werror -I" + root;
     build += RuntimeSources();
-    const CommandResult built =
-        Execute(build + " " + root + "/tests/unit/services/codegen/run_files.c -o " +
-                program_.string() + " -ldl -lpthread");
+    const CommandResult built = Execute(
+        build + " " + root + "/tests/unit/services/codegen/run_files.c -o " + program_.string() +
+        " -ldl -lpthread" + (cross_.emulator == "qemu-arm" ? " -Wl,--wrap=getauxval" : ""));
     ASSERT_TRUE(built.ok) << built.text;
   }
 
