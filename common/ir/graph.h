@@ -101,6 +101,9 @@ struct Node {
 enum class Stage : uint8_t { kImported, kCanonical, kQuantized };
 std::string_view StageName(Stage stage);
 
+// Metadata of a graph: sha256 (hex) of the model file that it was read from.
+inline constexpr char kSourceDigest[] = "source_sha256";
+
 struct Graph {
   std::string name;
   Stage stage = Stage::kCanonical;

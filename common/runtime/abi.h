@@ -204,6 +204,8 @@ typedef struct quench_model {
   const char* target;            /* as --target takes it; of the strongest variant */
   const char* producer_revision; /* of the producer's source; "" unknown */
   const char* source_digest;     /* sha256 of the model file: 64 hex digits; "" unknown */
+  const char* description;       /* all of this but the UUID, as JSON; also in the file's section
+                                    .quench.description, as the UUID is in .quench.uuid */
 } quench_model;
 
 /* One model of those that register themselves: archives for targets with `system-lib`. */

@@ -194,15 +194,61 @@ static int measure(quench_age_file* file) {
   return 1;
 }
 
-quench_age_result quench_age_open(const unsigned char* data, size_t size, const quench_age_key* key,
-                                  quench_age_file* file) {
-  memset(file, 0, sizeof *file);
+/* The lines of the header behind the first. */
+static quench_age_result begin_header(const unsigned char* data, size_t size, Text* text) {
   if (!quench_age_is(data, size)) return QUENCH_AGE_NOT_AGE;
   if (size < sizeof kVersion - 1 || memcmp(data, kVersion, sizeof kVersion - 1) != 0)
     return QUENCH_AGE_VERSION;
+  const char* begin = (const char*)data;
+  text->at = begin + sizeof kVersion - 1;
+  text->end = begin + (size < kMostHeader ? size : kMostHeader);
+  return QUENCH_AGE_OK;
+}
+
+/* What follows the header's last line is the payload's nonce and the payload. */
+static int find_payload(const Text* text, const unsigned char* data, size_t size,
+                        quench_age_file* file) {
+  const size_t rest = size - (size_t)(text->at - (const char*)data);
+  if (rest < kPayloadNonce) return 0;
+  file->payload = (const unsigned char*)text->at + kPayloadNonce;
+  file->payload_size = rest - kPayloadNonce;
+  return measure(file);
+}
+
+quench_age_result quench_age_summarise(const unsigned char* data, size_t size,
+                                       quench_age_summary* summary) {
+  memset(summary, 0, sizeof *summary);
+  Text text, line;
+  const quench_age_result begun = begin_header(data, size, &text);
+  if (begun != QUENCH_AGE_OK) return begun;
+  while (text.end - text.at >= 3 && memcmp(text.at, "---", 3) != 0) {
+    Stanza stanza;
+    if (!read_stanza(&text, &stanza)) return QUENCH_AGE_HEADER;
+    if (is_word(&stanza.type, "scrypt")) {
+      const int work = stanza.arguments == 2 ? work_factor(&stanza.second) : -1;
+      if (work < 0) return QUENCH_AGE_HEADER;
+      summary->work = work;
+    } else if (is_word(&stanza.type, "X25519")) {
+      ++summary->recipients;
+    } else {
+      ++summary->others;
+    }
+  }
+  quench_age_file file = {0};
+  if (!next_line(&text, &line)) return QUENCH_AGE_HEADER;
+  if (!find_payload(&text, data, size, &file)) return QUENCH_AGE_PAYLOAD;
+  summary->text_size = file.text_size;
+  return QUENCH_AGE_OK;
+}
+
+quench_age_result quench_age_open(const unsigned char* data, size_t size, const quench_age_key* key,
+                                  quench_age_file* file) {
+  memset(file, 0, sizeof *file);
+  Text text;
+  const quench_age_result begun = begin_header(data, size, &text);
+  if (begun != QUENCH_AGE_OK) return begun;
   if (quench_crypto_load() != NULL) return QUENCH_AGE_CRYPTO;
   const char* begin = (const char*)data;
-  Text text = {begin + sizeof kVersion - 1, begin + (size < kMostHeader ? size : kMostHeader)};
   unsigned char file_key[QUENCH_AGE_FILE_KEY], mac[32], expected[32];
   const quench_age_result found = find_file_key(&text, key, file_key);
   if (found != QUENCH_AGE_OK) return found;
@@ -213,16 +259,12 @@ quench_age_result quench_age_open(const unsigned char* data, size_t size, const 
       next_word(&line, &word) && line.at > line.end &&
       quench_base64_decode(word.at, length(&word), mac, sizeof mac) &&
       header_mac(file_key, data, covered, expected) && quench_equal(mac, expected, sizeof mac)) {
-    result = QUENCH_AGE_PAYLOAD;
-    const size_t rest = size - (size_t)(text.at - begin);
-    if (rest >= kPayloadNonce) {
-      const unsigned char* nonce = (const unsigned char*)text.at;
-      file->payload = nonce + kPayloadNonce;
-      file->payload_size = rest - kPayloadNonce;
-      if (measure(file) &&
-          quench_hkdf_sha256(file_key, sizeof file_key, nonce, kPayloadNonce, "payload", file->key))
-        result = QUENCH_AGE_OK;
-    }
+    const unsigned char* nonce = (const unsigned char*)text.at;
+    result = find_payload(&text, data, size, file) &&
+                     quench_hkdf_sha256(file_key, sizeof file_key, nonce, kPayloadNonce, "payload",
+                                        file->key)
+                 ? QUENCH_AGE_OK
+                 : QUENCH_AGE_PAYLOAD;
   }
   explicit_bzero(file_key, sizeof file_key);
   return result;

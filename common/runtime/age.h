@@ -46,6 +46,17 @@ typedef struct quench_age_file {
   unsigned char key[32];
 } quench_age_file;
 
+/* Who can open a file, as far as its header tells without a key. */
+typedef struct quench_age_summary {
+  uint32_t recipients; /* X25519 public keys */
+  uint32_t others;     /* stanzas of kinds that are not known here */
+  int work;            /* log2 of scrypt's N where a password opens it; 0: none does */
+  uint64_t text_size;  /* of what comes out */
+} quench_age_summary;
+/* Nothing is verified: that takes the key. */
+quench_age_result quench_age_summarise(const unsigned char* data, size_t size,
+                                       quench_age_summary* summary);
+
 /* Reads the header. `file` points into `data`. */
 quench_age_result quench_age_open(const unsigned char* data, size_t size, const quench_age_key* key,
                                   quench_age_file* file);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/runtime/age.h"
@@ -96,6 +97,11 @@ static int library_failed(quench_age_result result, const char* path, const char
 /* Decrypts into a memory file; its number, or -1 with *code set. */
 static int decrypt(const quench_age_file* file, const char* path, int* code,
                    quench_rt_error* error) {
+  if (file->text_size == 0) {
+    *code = quench_rt_fail(error, QUENCH_RT_NOT_A_MODEL,
+                           "`%s` is not a model library: what it encrypts is empty", path);
+    return -1;
+  }
   const int fd = quench_rt_memory_file();
   void* memory = MAP_FAILED;
   if (fd >= 0 && file->text_size <= SIZE_MAX && ftruncate(fd, (off_t)file->text_size) == 0)
@@ -107,17 +113,15 @@ static int decrypt(const quench_age_file* file, const char* path, int* code,
     return -1;
   }
   const quench_age_result read = quench_age_read(file, memory);
-  *code = read == QUENCH_AGE_OK ? quench_rt_inspect(memory, (size_t)file->text_size, path, error)
-                                : library_failed(read, path, "", error);
   munmap(memory, (size_t)file->text_size);
-  if (*code == QUENCH_RT_OK) return fd;
+  if (read == QUENCH_AGE_OK) return fd;
+  *code = library_failed(read, path, "", error);
   close(fd);
   return -1;
 }
 
-int quench_rt_open_encrypted(const char* path, const char* key_path, const char* password,
-                             quench_rt_model** model, quench_rt_error* error) {
-  *model = NULL;
+int quench_rt_decrypt(const char* path, const char* key_path, const char* password, int* fd,
+                      quench_rt_error* error) {
   quench_rt_mapping library;
   int code = quench_rt_map(path, "model library", &library, error);
   if (code != QUENCH_RT_OK) return code;
@@ -132,9 +136,34 @@ int quench_rt_open_encrypted(const char* path, const char* key_path, const char*
     const quench_age_result opened = quench_age_open(library.data, library.size, &key, &file);
     if (opened != QUENCH_AGE_OK) code = library_failed(opened, path, key_path, error);
   }
-  const int fd = code == QUENCH_RT_OK ? decrypt(&file, path, &code, error) : -1;
+  if (code == QUENCH_RT_OK) *fd = decrypt(&file, path, &code, error);
   explicit_bzero(&key, sizeof key);
   explicit_bzero(&file, sizeof file);
   munmap(library.data, library.size);
-  return fd < 0 ? code : quench_rt_load_sealed(fd, path, model, error);
+  return code;
+}
+
+/* What quench_rt_inspect says of a memory file. */
+static int inspect(int fd, const char* path, quench_rt_error* error) {
+  struct stat info;
+  void* memory = fstat(fd, &info) == 0
+                     ? mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0)
+                     : MAP_FAILED;
+  if (memory == MAP_FAILED)
+    return quench_rt_fail(error, QUENCH_RT_MEMORY, "cannot map a memory file: %s", strerror(errno));
+  const int code = quench_rt_inspect(memory, (size_t)info.st_size, path, error);
+  munmap(memory, (size_t)info.st_size);
+  return code;
+}
+
+int quench_rt_open_encrypted(const char* path, const char* key_path, const char* password,
+                             quench_rt_model** model, quench_rt_error* error) {
+  *model = NULL;
+  int fd = -1;
+  int code = quench_rt_decrypt(path, key_path, password, &fd, error);
+  if (code != QUENCH_RT_OK) return code;
+  code = inspect(fd, path, error);
+  if (code == QUENCH_RT_OK) return quench_rt_load_sealed(fd, path, model, error);
+  close(fd);
+  return code;
 }

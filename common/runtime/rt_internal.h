@@ -4,6 +4,10 @@
 
 #include "common/runtime/quench_rt.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Largest rank a tensor can have here; models with more are refused. */
 #define QUENCH_RT_MAX_RANK 32
 
@@ -33,6 +37,11 @@ int quench_rt_memory_file(void);
 int quench_rt_load_sealed(int fd, const char* name, quench_rt_model** model,
                           quench_rt_error* error);
 
+/* An encrypted file, of any content, as quench_rt_open_encrypted takes it: decrypted into the memory
+ * file *fd, which the caller closes. */
+int quench_rt_decrypt(const char* path, const char* key_path, const char* password, int* fd,
+                      quench_rt_error* error);
+
 /* 64-byte aligned; NULL when there is no memory. Free with free(). */
 void* quench_rt_aligned(uint64_t bytes);
 
@@ -48,4 +57,7 @@ int32_t quench_rt_pool_run(quench_rt_pool* pool, quench_task task, void* arg, in
 #define QUENCH_RT_HAS(object, field) \
   ((object)->size >= offsetof(__typeof__(*(object)), field) + sizeof((object)->field))
 
+#ifdef __cplusplus
+}
+#endif
 #endif /* QUENCH_COMMON_RUNTIME_RT_INTERNAL_H_ */

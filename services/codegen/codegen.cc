@@ -21,6 +21,7 @@
 #include "common/passes/pass.h"
 #include "common/runtime/abi.h"
 #include "services/codegen/build.h"
+#include "services/codegen/description.h"
 #include "services/codegen/header.h"
 #include "services/codegen/link/link.h"
 #include "services/codegen/llvm/artifact.h"
@@ -195,7 +196,7 @@ class Compiler {
   }
 
   std::string SourceDigest() const {
-    const auto found = source_.metadata.find("source_sha256");
+    const auto found = source_.metadata.find(kSourceDigest);
     return found == source_.metadata.end() ? "" : found->second;
   }
 
@@ -264,8 +265,14 @@ class Compiler {
                       .preprocessing = options_.preprocessing,
                       .target = ToString(resolved_.spec),
                       .producer_revision = SourceRevision(),
-                      .source_digest = SourceDigest()};
-    for (const Variant& variant : variants_) model.variants.push_back(variant.symbol);
+                      .source_digest = SourceDigest(),
+                      .description = ""};
+    std::vector<Target> targets;
+    for (const Variant& variant : variants_) {
+      model.variants.push_back(variant.symbol);
+      targets.push_back(variant.target);
+    }
+    model.description = DescriptionOf(model, targets);
     for (Variant& variant : variants_) {
       QUENCH_RETURN_IF_ERROR(EmitVariant(*variant.module, variant.built.program, variant.target,
                                          offsets, variant.symbol));

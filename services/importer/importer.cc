@@ -7,6 +7,7 @@
 
 #include "common/base/files.h"
 #include "common/base/status.h"
+#include "common/blobs/digest.h"
 #include "services/importer/frontend.h"
 #include "services/importer/graph/interface.h"
 
@@ -80,7 +81,14 @@ absl::StatusOr<Imported> ImportModel(const std::filesystem::path& path,
                                      const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const Frontend* frontend, PickFrontend(path, options.format));
   QUENCH_RETURN_IF_ERROR(CheckOptions(options, *frontend));
-  QUENCH_ASSIGN_OR_RETURN(Imported imported, frontend->import(path, options, store, context));
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const FileMapping> file, FileMapping::Open(path));
+  absl::StatusOr<Imported> read;
+  Sha256 digest;
+  HashBeside(file->bytes(), &digest,
+             [&] { read = frontend->import(path, options, store, context); });
+  QUENCH_ASSIGN_OR_RETURN(Imported imported, std::move(read));
+  imported.imported.metadata[kSourceDigest] = digest.HexDigest();
+  imported.canonical.metadata[kSourceDigest] = imported.imported.metadata[kSourceDigest];
   if (!options.layout.empty() && (options.layout == "last") != frontend->channels_last) {
     QUENCH_RETURN_IF_ERROR(MoveOutputs(imported.imported, options.layout == "last"));
     QUENCH_RETURN_IF_ERROR(MoveOutputs(imported.canonical, options.layout == "last"));

@@ -14,6 +14,7 @@
 #include "common/runtime/crypto.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/encryption.h"
+#include "services/cli/metadata.h"
 #include "services/cli/model_source.h"
 #include "services/cli/quantization.h"
 #include "services/cli/remote.h"
@@ -68,81 +69,6 @@ struct CompileArgs {
   bool export_metadata = false;
   bool force = false;
 };
-
-nlohmann::json TypesToJson(const Graph& graph, const std::vector<ValueId>& ids) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const ValueId id : ids) {
-    const Value& value = graph.value(id);
-    nlohmann::json dims = nlohmann::json::array();
-    for (const Dim dim : value.type.dims) {
-      if (dim.is_static()) {
-        dims.push_back(dim.value());
-      } else {
-        dims.push_back(graph.symbols->ToString(dim));
-      }
-    }
-    list.push_back({{"name", value.name},
-                    {"dtype", std::string(DataTypeName(value.type.dtype))},
-                    {"dims", dims}});
-  }
-  return list;
-}
-
-nlohmann::json Preprocessing(const CompileArgs& args) {
-  return args.codegen.preprocessing.empty() ? nlohmann::json()
-                                            : nlohmann::json::parse(args.codegen.preprocessing);
-}
-
-std::string Metadata(const CompileArgs& args, const Made& made) {
-  const Graph& graph = *made.graph;
-  const codegen::CompileReport& report = *made.report;
-  nlohmann::json kernels = nlohmann::json::array();
-  for (const codegen::KernelReport& kernel : report.kernels) {
-    kernels.push_back({{"node", kernel.node},
-                       {"op", kernel.op},
-                       {"kernel", kernel.kernel},
-                       {"runner_up", kernel.runner_up},
-                       {"reason", kernel.reason},
-                       {"cost", kernel.cost},
-                       {"slow", kernel.slow},
-                       {"multiplications", kernel.multiplications}});
-  }
-  nlohmann::json kept = nlohmann::json::array();
-  for (const passes::KeptFloat32& each : report.kept_float32)
-    kept.push_back({{"node", each.node}, {"op", each.op}, {"reason", each.reason}});
-  nlohmann::json weights = nlohmann::json::object();
-  for (const codegen::VariantWeights& each : report.variant_weights)
-    weights[each.variant] = each.bytes;
-  nlohmann::json metadata = {{"producer", fmt::format("quench {}", QUENCH_VERSION)},
-                             {"model", fs::path(args.model->model).filename().string()},
-                             {"uuid", report.uuid},
-                             {"fingerprint", Fingerprint(graph)},
-                             {"structure_hash", StructureHash(graph)},
-                             {"target", report.target},
-                             {"target_string", report.target_string},
-                             {"class_names", args.codegen.class_names},
-                             {"preprocessing", Preprocessing(args)},
-                             {"variants", report.variants},
-                             {"opt_level", args.codegen.opt_level},
-                             {"inputs", TypesToJson(graph, graph.inputs)},
-                             {"outputs", TypesToJson(graph, graph.outputs)},
-                             {"arena_bytes", report.arena_bytes},
-                             {"arena_lower_bound", report.arena_lower_bound},
-                             {"weight_bytes", report.weight_bytes},
-                             {"variant_weights", weights},
-                             {"code_bytes", report.code_bytes},
-                             {"rest_bytes", report.rest_bytes},
-                             {"kernels", kernels}};
-  if (args.model->float16) metadata["kept_float32"] = kept;
-  if (made.quantized) {
-    metadata["quantization"] = CountsToJson(made.quantized->report);
-    metadata["layers"] = LayersToJson(made.quantized->report);
-    if (made.quantized->rounding) metadata["rounding"] = RoundingToJson(*made.quantized->rounding);
-    if (made.quantized->selection)
-      metadata["selection"] = SelectionToJson(*made.quantized->selection);
-  }
-  return metadata.dump(2) + "\n";
-}
 
 // Moves a finished folder into place: as a whole when `output` does not exist, else file by file.
 absl::Status Publish(TempDir folder, const fs::path& output) {
@@ -436,8 +362,13 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
     return absl::OkStatus();
   }
   if (args.export_metadata) {
-    QUENCH_RETURN_IF_ERROR(
-        WriteFileAtomically(folder.path() / "metadata.json", Metadata(args, made)));
+    QUENCH_ASSIGN_OR_RETURN(
+        const std::string metadata,
+        MetadataOf(made, {.library = folder.path() / LibraryName(args.codegen.emit),
+                          .model = fs::path(args.model->model).filename().string(),
+                          .opt_level = args.codegen.opt_level,
+                          .float16 = args.model->float16}));
+    QUENCH_RETURN_IF_ERROR(WriteFileAtomically(folder.path() / "metadata.json", metadata));
   }
   if (encryption) {
     QUENCH_RETURN_IF_ERROR(

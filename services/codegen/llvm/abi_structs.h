@@ -67,6 +67,9 @@ constexpr bool IsWhole() {
 #define QUENCH_DIM_FIELDS(F) F(value) F(symbol) F(reserved)
 QUENCH_ABI_STRUCT(quench_dim, QUENCH_DIM_FIELDS);
 
+#define QUENCH_QUANTIZATION_FIELDS(F) F(size) F(axis) F(count) F(scales) F(zero_points)
+QUENCH_ABI_STRUCT(quench_quantization, QUENCH_QUANTIZATION_FIELDS);
+
 #define QUENCH_TENSOR_INFO_FIELDS(F) \
   F(size) F(dtype) F(rank) F(reserved) F(name) F(dims) F(quantization)
 QUENCH_ABI_STRUCT(quench_tensor_info, QUENCH_TENSOR_INFO_FIELDS);
@@ -102,7 +105,7 @@ QUENCH_ABI_STRUCT(quench_variant, QUENCH_VARIANT_FIELDS);
   F(size) F(magic) F(abi_version) F(machine) F(name) F(uuid) F(fingerprint) F(producer) \
   F(num_inputs) F(num_outputs) F(num_symbols) F(num_variants) F(inputs) F(outputs) F(symbols) \
   F(variants) F(num_cores) F(num_labels) F(labels) F(preprocessing) F(target) \
-  F(producer_revision) F(source_digest)
+  F(producer_revision) F(source_digest) F(description)
 QUENCH_ABI_STRUCT(quench_model, QUENCH_MODEL_FIELDS);
 
 #define QUENCH_REGISTRATION_FIELDS(F) F(model) F(next)

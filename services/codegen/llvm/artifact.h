@@ -31,6 +31,7 @@ struct ModelTables {
   std::string target;
   std::string producer_revision;
   std::string source_digest;
+  std::string description;  // all of this but the UUID, as JSON (description.h)
 };
 // Adds the model's description and the exported quench_model_query; of a module with a link prefix,
 // instead of the latter, what registers the model before main.

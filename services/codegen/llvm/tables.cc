@@ -8,10 +8,12 @@
 
 namespace quench::codegen {
 
-llvm::Constant* Tables::Address(llvm::Constant* value, const std::string& name) {
+llvm::Constant* Tables::Address(llvm::Constant* value, const std::string& name,
+                                const std::string& section) {
   auto* global =
       new llvm::GlobalVariable(module_, value->getType(), /*isConstant=*/true,
                                llvm::GlobalValue::InternalLinkage, value, prefix_ + "_" + name);
+  if (!section.empty()) global->setSection(section);
   return global;
 }
 
@@ -38,28 +40,40 @@ llvm::Constant* Tables::StructOf(llvm::StructType* type,
 
 llvm::Constant* Tables::Pointers(const std::vector<llvm::Constant*>& values,
                                  const std::string& name) {
+  return Array(values, name);
+}
+
+llvm::Constant* Tables::Array(const std::vector<llvm::Constant*>& values, const std::string& name) {
   if (values.empty()) return Null();
-  auto* type = llvm::ArrayType::get(llvm::PointerType::getUnqual(context_), values.size());
+  auto* type = llvm::ArrayType::get(values[0]->getType(), values.size());
   return Address(llvm::ConstantArray::get(type, values), name);
 }
 
 llvm::Constant* Tables::Tensor(const std::string& name, DataType dtype,
-                               const std::vector<Dim>& dims) {
+                               const std::vector<Dim>& dims,
+                               const std::optional<BoundaryQuantization>& quantization) {
   std::vector<llvm::Constant*> values;
   for (const Dim dim : dims) {
     const bool fixed = dim.is_static();
     values.push_back(Struct<quench_dim>(
         {I64(fixed ? dim.value() : -1), I32(fixed ? -1 : dim.symbol()), I32(0)}));
   }
-  llvm::Constant* array = Null();
-  if (!values.empty()) {
-    array = Address(
-        llvm::ConstantArray::get(llvm::ArrayType::get(values[0]->getType(), values.size()), values),
-        "dims");
+  llvm::Constant* array = Array(values, "dims");
+  llvm::Constant* pairs = Null();
+  if (quantization) {
+    std::vector<llvm::Constant*> scales, zeros;
+    for (const float scale : quantization->scales) scales.push_back(F32(scale));
+    for (const int32_t zero : quantization->zero_points) zeros.push_back(I32(zero));
+    llvm::Constant* scale_array = Array(scales, "scales");
+    llvm::Constant* zero_array = Array(zeros, "zero_points");
+    pairs = Address(Sized<quench_quantization>({I32(quantization->axis),
+                                                I64(static_cast<int64_t>(scales.size())),
+                                                scale_array, zero_array}),
+                    "quantization");
   }
   return Address(Sized<quench_tensor_info>({I32(static_cast<int64_t>(dtype)),
                                             I32(static_cast<int64_t>(dims.size())), I32(0),
-                                            Text(name), array, Null()}),
+                                            Text(name), array, pairs}),
                  "tensor");
 }
 
@@ -114,11 +128,12 @@ absl::Status EmitModel(ModuleBuilder& builder, const ModelTables& model) {
   Tables tables(state);
   llvm::Module& module = *state.module;
   const Graph& graph = *model.graph;
-  auto tensors = [&](const std::vector<ValueId>& ids) {
+  auto tensors = [&](const std::vector<ValueId>& ids, const auto& quantization_of) {
     std::vector<llvm::Constant*> all;
     for (const ValueId id : ids) {
       const Value& value = graph.value(id);
-      all.push_back(tables.Tensor(value.name, value.type.dtype, value.type.dims));
+      all.push_back(
+          tables.Tensor(value.name, value.type.dtype, value.type.dims, quantization_of(graph, id)));
     }
     return tables.Pointers(all, "tensors");
   };
@@ -134,8 +149,12 @@ absl::Status EmitModel(ModuleBuilder& builder, const ModelTables& model) {
   for (const std::string& label : model.labels) labels.push_back(tables.Text(label));
   auto count = [&](size_t n) { return tables.I32(static_cast<int64_t>(n)); };
   // By itself, not among strings that a linker merges and sorts: StampUuid replaces it.
-  llvm::Constant* uuid =
-      tables.Address(llvm::ConstantDataArray::getString(state.context, model.uuid), "uuid");
+  auto section = [&](const std::string& text, const std::string& name) {
+    return tables.Address(llvm::ConstantDataArray::getString(state.context, text), name,
+                          ".quench." + name);
+  };
+  llvm::Constant* uuid = section(model.uuid, "uuid");
+  llvm::Constant* description = section(model.description, "description");
   llvm::Constant* info = tables.Address(
       tables.Sized<quench_model>(
           {tables.I32(QUENCH_MODEL_MAGIC),
@@ -149,8 +168,8 @@ absl::Status EmitModel(ModuleBuilder& builder, const ModelTables& model) {
            count(graph.outputs.size()),
            count(symbols.size()),
            count(variants.size()),
-           tensors(graph.inputs),
-           tensors(graph.outputs),
+           tensors(graph.inputs, InputQuantization),
+           tensors(graph.outputs, OutputQuantization),
            tables.Pointers(symbols, "symbols"),
            tables.Pointers(variants, "variants"),
            tables.I32(model.num_cores),
@@ -159,7 +178,8 @@ absl::Status EmitModel(ModuleBuilder& builder, const ModelTables& model) {
            model.preprocessing.empty() ? tables.Null() : tables.Text(model.preprocessing),
            tables.Text(model.target),
            tables.Text(model.producer_revision),
-           tables.Text(model.source_digest)}),
+           tables.Text(model.source_digest),
+           description}),
       "model");
   if (!state.link_prefix.empty()) return EmitRegistration(state, info);
 

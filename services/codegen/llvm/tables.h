@@ -3,9 +3,11 @@
 
 #include <llvm/IR/Constants.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "services/codegen/boundary.h"
 #include "services/codegen/llvm/abi_structs.h"
 #include "services/codegen/llvm/internal.h"
 
@@ -32,6 +34,9 @@ class Tables {
   llvm::Constant* I64(int64_t value) {
     return llvm::ConstantInt::getSigned(llvm::Type::getInt64Ty(context_), value);
   }
+  llvm::Constant* F32(float value) {
+    return llvm::ConstantFP::get(llvm::Type::getFloatTy(context_), value);
+  }
   llvm::Constant* Null() {
     return llvm::ConstantPointerNull::get(llvm::PointerType::getUnqual(context_));
   }
@@ -51,12 +56,16 @@ class Tables {
     all.insert(all.end(), members.values.begin(), members.values.end());
     return StructOf(LlvmType<Type>(context_), all);
   }
-  // Address of a constant.
-  llvm::Constant* Address(llvm::Constant* value, const std::string& name);
+  // Address of a constant, in a section of its own if one is named.
+  llvm::Constant* Address(llvm::Constant* value, const std::string& name,
+                          const std::string& section = "");
+  // Address of an array of values of one type; null without any.
+  llvm::Constant* Array(const std::vector<llvm::Constant*>& values, const std::string& name);
   // Address of an array of pointers to these constants; null without any.
   llvm::Constant* Pointers(const std::vector<llvm::Constant*>& values, const std::string& name);
   // Address of a quench_tensor_info.
-  llvm::Constant* Tensor(const std::string& name, DataType dtype, const std::vector<Dim>& dims);
+  llvm::Constant* Tensor(const std::string& name, DataType dtype, const std::vector<Dim>& dims,
+                         const std::optional<BoundaryQuantization>& quantization = {});
 
  private:
   llvm::Constant* SizeOf(llvm::StructType* type);

@@ -138,7 +138,8 @@ static const quench_variant* const kOnlyStrong[] = {&kStrong};
    NULL,                                                               \
    "llvm",                                                             \
    "",                                                                 \
-   ""}
+   "",                                                                 \
+   "{}"}
 
 static const quench_model kModel = FAKE(QUENCH_ABI_VERSION, kVariants, 2);
 static const quench_model kDemanding = FAKE(QUENCH_ABI_VERSION, kOnlyStrong, 1);

@@ -37,6 +37,7 @@ struct Cross {
   std::vector<std::string> others;  // targets whose libraries the same program opens
   int threads = 2;
 };
+void PrintTo(const Cross& cross, std::ostream* out) { *out << cross.target; }
 
 // ---- tensors as run_files.c reads and writes them ----
 
@@ -78,21 +79,25 @@ class QemuTest : public ::testing::TestWithParam<Cross> {
     const std::string root = QUENCH_SOURCE_DIR;
     std::string build = cross_.compiler + " -std=c11 -O1 -Wall -Werror -I" + root;
     build += RuntimeSources();
-    const CommandResult built = Execute(
-        build + " " + root + "/tests/unit/services/codegen/run_files.c -o " + program_.string() +
-        " -ldl -lpthread" + (cross_.emulator == "qemu-arm" ? " -Wl,--wrap=getauxval" : ""));
+    for (const char* source : {"run_files.c", "bare_loader.c"})
+      build += fmt::format(" {}/tests/unit/services/codegen/{}", root, source);
+    const CommandResult built =
+        Execute(build + " -o " + program_.string() + " -ldl -lpthread" +
+                (cross_.emulator == "qemu-arm" ? " -Wl,--wrap=getauxval" : ""));
     ASSERT_TRUE(built.ok) << built.text;
   }
 
-  // All outputs of the library on the emulated CPU, with two threads. `graph` has their types.
+  // All outputs of the library on the emulated CPU. `graph` has their types.
   absl::StatusOr<std::vector<Tensor>> Run(const Graph& graph, const Compiled& compiled,
-                                          const std::vector<Tensor>& inputs) const {
+                                          const std::vector<Tensor>& inputs,
+                                          const std::string& target) const {
     QUENCH_ASSIGN_OR_RETURN(const TempDir files, TempDir::Create());
     for (size_t i = 0; i < inputs.size(); ++i)
       WriteTensor(files.path() / fmt::format("input_{}", i), inputs[i]);
-    const CommandResult run = Execute(fmt::format(
-        "timeout 300 {} -L {} {} {} {} {}", cross_.emulator, cross_.sysroot, program_.string(),
-        compiled.library().string(), cross_.threads, files.path().string()));
+    const CommandResult run =
+        Execute(fmt::format("timeout 300 {} -L {} {} {} {} {}{}", cross_.emulator, cross_.sysroot,
+                            program_.string(), compiled.library().string(), cross_.threads,
+                            files.path().string(), target.starts_with("android/") ? " bare" : ""));
     if (!run.ok) return Internal("{} failed: {}", cross_.emulator, run.text);
     std::vector<Tensor> outputs;
     for (const ValueId id : graph.outputs) {
@@ -225,7 +230,7 @@ TEST_P(QemuTest, FloatsAreTheInterpreters) {
     options.target = target;
     const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
     ASSERT_TRUE(compiled.ok()) << compiled.status();
-    const absl::StatusOr<std::vector<Tensor>> actual = Run(graph, *compiled, inputs);
+    const absl::StatusOr<std::vector<Tensor>> actual = Run(graph, *compiled, inputs, target);
     ASSERT_TRUE(actual.ok()) << target << ", level " << level << ": " << actual.status();
     for (size_t i = 0; i < expected.size(); ++i) {
       EXPECT_LE(RelativeError((*actual)[i], expected[i]), 1e-5)
@@ -284,7 +289,8 @@ TEST_P(QemuTest, IntegersHaveTheSameBits) {
     options.target = target;
     const absl::StatusOr<Compiled> compiled = CompileGraph(cases.graph, options);
     ASSERT_TRUE(compiled.ok()) << compiled.status();
-    const absl::StatusOr<std::vector<Tensor>> actual = Run(cases.graph, *compiled, cases.inputs);
+    const absl::StatusOr<std::vector<Tensor>> actual =
+        Run(cases.graph, *compiled, cases.inputs, target);
     ASSERT_TRUE(actual.ok()) << actual.status();
     for (size_t i = 0; i < cases.expected.size(); ++i) {
       const auto a = (*actual)[i].bytes(), b = cases.expected[i].bytes();
@@ -314,6 +320,7 @@ std::vector<Cross> Crosses() {
        "qemu-arm",
        "/usr/arm-linux-gnueabi",
        {"android/armv7"}},
+      {"x86-64-v2", "gcc", "qemu-x86_64", "/", {"android/x86_64"}},
       {"i686",
        "i686-linux-gnu-gcc",
        "qemu-i386",

@@ -1,6 +1,6 @@
 /* Runs a model on tensors from files and writes all that comes out:
  *
- *   run_files model.so threads folder
+ *   run_files model.so threads folder [bare]      bare: loaded by bare_loader.c
  *
  * A file is a tensor's rank and dims, as 64-bit integers, and its bytes. Input i is folder/input_i,
  * output i becomes folder/output_i.
@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "common/runtime/quench_rt.h"
+#include "tests/unit/services/codegen/bare_loader.h"
 
 #ifdef __arm__
 #include <sys/auxv.h>
@@ -72,15 +73,22 @@ static int write_output(quench_rt_session* session, const char* folder, uint32_t
   return fclose(file);
 }
 
+static int open_model(const char* path, int bare, quench_rt_model** model,
+                      quench_rt_error* error) {
+  if (!bare) return quench_rt_open_file(path, model, error);
+  const quench_model_query_fn query = bare_load(path, error->text);
+  return query == NULL ? QUENCH_RT_NOT_A_MODEL : quench_rt_open_linked(query, model, error);
+}
+
 int main(int argc, char** argv) {
-  if (argc != 4) return 2;
+  if (argc < 4) return 2;
   quench_rt_error error = {"an input is missing"};
   quench_rt_model* model = NULL;
   quench_rt_session* session = NULL;
   void* memory[kMaxInputs] = {NULL};
   const quench_rt_options options = {.size = sizeof options,
                                      .num_threads = (uint32_t)atoi(argv[2])};
-  int failed = quench_rt_open_file(argv[1], &model, &error) != QUENCH_RT_OK ||
+  int failed = open_model(argv[1], argc > 4, &model, &error) != QUENCH_RT_OK ||
                quench_rt_session_create(model, &options, &session, &error) != QUENCH_RT_OK;
   const quench_model* about = failed ? NULL : quench_rt_describe(model);
   const uint32_t inputs = failed ? 0 : about->num_inputs;

@@ -1,0 +1,70 @@
+#include "services/cli/metadata.h"
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "common/ir/hash.h"
+#include "services/cli/quantization.h"
+#include "services/codegen/description.h"
+
+namespace quench::cli {
+namespace {
+
+using nlohmann::json;
+
+json KernelsToJson(const codegen::CompileReport& report) {
+  json kernels = json::array();
+  for (const codegen::KernelReport& kernel : report.kernels) {
+    kernels.push_back({{"node", kernel.node},
+                       {"op", kernel.op},
+                       {"kernel", kernel.kernel},
+                       {"runner_up", kernel.runner_up},
+                       {"reason", kernel.reason},
+                       {"cost", kernel.cost},
+                       {"slow", kernel.slow},
+                       {"multiplications", kernel.multiplications}});
+  }
+  return kernels;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> MetadataOf(const Made& made, const MetadataFacts& facts) {
+  const codegen::CompileReport& report = *made.report;
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const FileMapping> library,
+                          FileMapping::Open(facts.library));
+  QUENCH_ASSIGN_OR_RETURN(
+      json metadata, codegen::DescribeLibrary(library->bytes(), facts.library.filename().string()));
+  json weights = json::object();
+  for (const codegen::VariantWeights& each : report.variant_weights)
+    weights[each.variant] = each.bytes;
+  metadata.update({{"model", facts.model},
+                   {"structure_hash", StructureHash(*made.graph)},
+                   {"target", report.target},
+                   {"opt_level", facts.opt_level},
+                   {"arena_bytes", report.arena_bytes},
+                   {"arena_lower_bound", report.arena_lower_bound},
+                   {"weight_bytes", report.weight_bytes},
+                   {"variant_weights", weights},
+                   {"code_bytes", report.code_bytes},
+                   {"rest_bytes", report.rest_bytes},
+                   {"unused_features", report.unused_features},
+                   {"kernels", KernelsToJson(report)}});
+  if (facts.float16) {
+    json kept = json::array();
+    for (const passes::KeptFloat32& each : report.kept_float32)
+      kept.push_back({{"node", each.node}, {"op", each.op}, {"reason", each.reason}});
+    metadata["kept_float32"] = kept;
+  }
+  if (made.quantized) {
+    metadata["quantization"] = CountsToJson(made.quantized->report);
+    metadata["layers"] = LayersToJson(made.quantized->report);
+    if (made.quantized->rounding) metadata["rounding"] = RoundingToJson(*made.quantized->rounding);
+    if (made.quantized->selection)
+      metadata["selection"] = SelectionToJson(*made.quantized->selection);
+  }
+  return metadata.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace quench::cli

@@ -1,0 +1,26 @@
+// Scale and zero point of a model's integer inputs and outputs, from the nodes beside them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/ir/graph.h"
+
+namespace quench::codegen {
+
+// real = (stored - zero_points[i]) * scales[i]: one pair, or one for each index of `axis`.
+struct BoundaryQuantization {
+  int axis = -1;  // -1: one pair
+  std::vector<float> scales;
+  std::vector<int32_t> zero_points;  // as many
+  friend bool operator==(const BoundaryQuantization&, const BoundaryQuantization&) = default;
+};
+
+// Of an input: what all DequantizeLinear that read it agree on, if nothing else reads it. Of an output:
+// what the QuantizeLinear that computes it says. With one pair, nodes that only move elements may lie
+// between. Nothing where scales are no constants, or given for blocks.
+std::optional<BoundaryQuantization> InputQuantization(const Graph& graph, ValueId input);
+std::optional<BoundaryQuantization> OutputQuantization(const Graph& graph, ValueId output);
+
+}  // namespace quench::codegen

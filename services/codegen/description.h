@@ -1,0 +1,26 @@
+// What a library says of itself, as JSON: docs/metadata.schema.json has its form.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstddef>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "services/codegen/llvm/artifact.h"
+#include "services/codegen/targets/target.h"
+
+namespace quench::codegen {
+
+// All that `model` has but the UUID, which may be stamped later. `variants` are those of the library.
+std::string DescriptionOf(const ModelTables& model, const std::vector<Target>& variants);
+
+// The same, with `uuid`, from the bytes of a library, an object or an archive for any machine, and:
+// `kind` ("shared library", "object", "archive"), `machine`. Nothing is loaded or run.
+// INVALID_ARGUMENT when the bytes are not that of one model.
+absl::StatusOr<nlohmann::json> DescribeLibrary(std::span<const std::byte> bytes,
+                                               const std::string& name);
+
+}  // namespace quench::codegen
