@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -198,7 +200,20 @@ absl::StatusOr<std::optional<Encryption>> EncryptionOf(const EncryptFlags& flags
   return how;
 }
 
-absl::Status EncryptLibrary(const Encryption& how, const fs::path& library, const fs::path& key) {
+absl::StatusOr<TempDir> MemoryFolder() {
+  constexpr char kMemory[] = "/dev/shm";
+  struct statfs about;
+  if (::statfs(kMemory, &about) != 0 || about.f_type != TMPFS_MAGIC) {
+    return absl::FailedPreconditionError(
+        fmt::format("cannot encrypt: the plain library is kept in memory, and {} is no file system "
+                    "of that kind",
+                    kMemory));
+  }
+  return TempDir::Create(kMemory);
+}
+
+absl::Status EncryptLibrary(const Encryption& how, const fs::path& library, const fs::path& sealed,
+                            const fs::path& key) {
   std::array<unsigned char, 32> recipient = how.recipient;
   if (how.password) {
     std::array<unsigned char, 32> secret;
@@ -206,22 +221,15 @@ absl::Status EncryptLibrary(const Encryption& how, const fs::path& library, cons
         quench_x25519_public(secret.data(), recipient.data()) == 0) {
       return NoCrypto();
     }
-    const absl::Status sealed = SealKey(secret, *how.password, key);
+    const absl::Status written = SealKey(secret, *how.password, key);
     explicit_bzero(secret.data(), secret.size());
-    QUENCH_RETURN_IF_ERROR(sealed);
+    QUENCH_RETURN_IF_ERROR(written);
   }
   FileHeader header;
   if (quench_age_begin(recipient.data(), header.bytes.data(), &header.size, header.key.data()) == 0)
     return NoCrypto();
-  fs::path beside = library;
-  beside += ".sealed";
-  {
-    QUENCH_ASSIGN_OR_RETURN(const auto plain, FileMapping::Open(library));
-    QUENCH_RETURN_IF_ERROR(WriteSealed(header.used(), header.key.data(), plain->bytes(), beside));
-  }
-  std::error_code error;
-  fs::rename(beside, library, error);
-  return error ? ErrnoStatus(error.value(), "replace", library) : absl::OkStatus();
+  QUENCH_ASSIGN_OR_RETURN(const auto plain, FileMapping::Open(library));
+  return WriteSealed(header.used(), header.key.data(), plain->bytes(), sealed);
 }
 
 }  // namespace quench::cli

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "common/base/files.h"
 #include "common/runner/runner.h"
 #include "services/cli/options.h"
 
@@ -40,9 +41,12 @@ struct Encryption {
 // What the flags ask for, absent without any; asks twice for a password that no file has.
 absl::StatusOr<std::optional<Encryption>> EncryptionOf(const EncryptFlags& flags);
 
-// Replaces `library` by the same in the age format: to the recipient, or to a fresh identity, which
+// A folder whose files exist in memory only, for what is not encrypted yet.
+absl::StatusOr<TempDir> MemoryFolder();
+
+// Writes `library` to `sealed` in the age format: to the recipient, or to a fresh identity, which
 // becomes `key`, sealed with the password.
 absl::Status EncryptLibrary(const Encryption& how, const std::filesystem::path& library,
-                            const std::filesystem::path& key);
+                            const std::filesystem::path& sealed, const std::filesystem::path& key);
 
 }  // namespace quench::cli

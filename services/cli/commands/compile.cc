@@ -344,16 +344,21 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const std::optional<Encryption> encryption,
                           EncryptionOf(*args.encryption));
   QUENCH_ASSIGN_OR_RETURN(TempDir folder, PrepareOutput(args));
+  std::optional<TempDir> memory;
+  if (encryption) {
+    QUENCH_ASSIGN_OR_RETURN(memory, MemoryFolder());
+  }
+  const fs::path work = memory ? memory->path() : folder.path();
   QUENCH_ASSIGN_OR_RETURN(
       const Made made,
       UsesGateway(*args.gateway)
           ? CompileThere({*args.gateway, *args.model, args.codegen, args.stop_after,
                           WantsGraph(args), args.quantize.empty() ? nullptr : &job},
-                         folder.path(), context)
-          : MakeHere(args, job, folder.path(), context));
+                         work, context)
+          : MakeHere(args, job, work, context));
   if (args.export_ir || !made.report) {
     QUENCH_ASSIGN_OR_RETURN(const std::string text, ModuleText(*made.graph));
-    QUENCH_RETURN_IF_ERROR(WriteFileAtomically(folder.path() / "model.ir.txt", text));
+    QUENCH_RETURN_IF_ERROR(WriteFileAtomically(work / "model.ir.txt", text));
   }
   if (!made.report) {
     QUENCH_RETURN_IF_ERROR(Publish(std::move(folder), args.output));
@@ -364,15 +369,22 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
   if (args.export_metadata) {
     QUENCH_ASSIGN_OR_RETURN(
         const std::string metadata,
-        MetadataOf(made, {.library = folder.path() / LibraryName(args.codegen.emit),
+        MetadataOf(made, {.library = work / LibraryName(args.codegen.emit),
                           .model = fs::path(args.model->model).filename().string(),
                           .opt_level = args.codegen.opt_level,
                           .float16 = args.model->float16}));
-    QUENCH_RETURN_IF_ERROR(WriteFileAtomically(folder.path() / "metadata.json", metadata));
+    QUENCH_RETURN_IF_ERROR(WriteFileAtomically(work / "metadata.json", metadata));
   }
   if (encryption) {
-    QUENCH_RETURN_IF_ERROR(
-        EncryptLibrary(*encryption, folder.path() / "model.so", folder.path() / "modelKey.bin"));
+    QUENCH_RETURN_IF_ERROR(EncryptLibrary(*encryption, work / "model.so",
+                                          folder.path() / "model.so",
+                                          folder.path() / "modelKey.bin"));
+    std::error_code error;
+    for (const char* beside : {"model.h", "model.ir.txt", "metadata.json"}) {
+      if (fs::exists(work / beside, error))
+        fs::copy_file(work / beside, folder.path() / beside, error);
+      if (error) return ErrnoStatus(error.value(), "write", folder.path() / beside);
+    }
   }
   QUENCH_RETURN_IF_ERROR(context.Check());
   QUENCH_RETURN_IF_ERROR(Publish(std::move(folder), args.output));
