@@ -60,7 +60,7 @@ class FileDescriptor {
 absl::Status ErrnoStatus(int error, std::string_view action, const std::filesystem::path& path) {
   absl::Status status(CodeOf(error), fmt::format("cannot {} `{}`: {}", action, path.string(),
                                                  std::strerror(error)));
-  status.SetPayload(kErrnoPayload, absl::Cord(std::to_string(error)));
+  status.SetPayload(kErrnoPayload, absl::Cord(absl::string_view(std::to_string(error))));
   return status;
 }
 

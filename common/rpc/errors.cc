@@ -44,7 +44,9 @@ Message DetailOf(const absl::Status& status) {
 
 template <typename Message>
 absl::Status WithDetail(absl::Status status, const Message& message) {
-  if (!status.ok()) status.SetPayload(TypeUrl<Message>(), absl::Cord(message.SerializeAsString()));
+  if (!status.ok())
+    status.SetPayload(TypeUrl<Message>(),
+                      absl::Cord(absl::string_view(message.SerializeAsString())));
   return status;
 }
 
@@ -227,7 +229,7 @@ google::rpc::Status ToProto(const absl::Status& status) {
 absl::Status FromProto(const google::rpc::Status& message) {
   absl::Status status(static_cast<absl::StatusCode>(message.code()), message.message());
   for (const google::protobuf::Any& detail : message.details()) {
-    status.SetPayload(detail.type_url(), absl::Cord(detail.value()));
+    status.SetPayload(detail.type_url(), absl::Cord(absl::string_view(detail.value())));
   }
   return status;
 }

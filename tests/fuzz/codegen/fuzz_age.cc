@@ -30,6 +30,10 @@ quench_age_result Read(const std::vector<unsigned char>& bytes) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (const char* reason = quench_crypto_load()) {
+    std::cerr << reason << "\n";
+    std::abort();
+  }
   const std::vector<unsigned char> bytes(data, data + size);
   quench_age_summary summary;
   const bool summarised = quench_age_summarise(data, size, &summary) == QUENCH_AGE_OK;

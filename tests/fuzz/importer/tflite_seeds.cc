@@ -8,6 +8,7 @@
 
 namespace {
 
+namespace tflite = quench::tflite;
 using quench::DataType;
 using quench::Tensor;
 using quench::testing::Steps;
