@@ -2,7 +2,7 @@
 //
 // Values and nodes live in vectors and refer to one another by index. Nodes are kept in topological
 // order. A node is an op name plus attributes; vocabulary and semantics are ONNX's at the newest
-// opset, ops of our own start with `q.`. Bodies of If/Loop/Scan and of `q.fused` are graphs in
+// opset, ops of our own start with `q.`. Bodies of If/Loop/Scan, `q.fused` and `q.partition` are graphs in
 // attributes that share the symbol table and capture nothing: outer values are explicit inputs.
 #pragma once
 
@@ -96,6 +96,9 @@ struct Node {
   std::vector<int64_t> Ints(const std::string& attribute) const;  // empty when absent
   std::vector<double> Floats(const std::string& attribute) const;
   GraphPtr Body(const std::string& attribute) const;  // null when absent
+
+  // Means what its `body` means: a fusion group, or a partition for another backend.
+  bool IsGroup() const { return op == "q.fused" || op == "q.partition"; }
 };
 
 enum class Stage : uint8_t { kImported, kCanonical, kQuantized };

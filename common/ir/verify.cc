@@ -50,7 +50,7 @@ class GraphVerifier {
   void VerifyConstant(size_t id);
   void VerifyNode(size_t index);
   void VerifyBody(const Node& node, const std::string& attribute, const GraphPtr& body);
-  void VerifyFused(const Node& node);
+  void VerifyGroup(const Node& node);
   // "" or what is wrong with the type.
   std::string TypeProblem(const Type& type, int depth) const;
   bool IsCapture(const std::string& name) const;
@@ -205,10 +205,10 @@ void GraphVerifier::VerifyValue(size_t id) {
   if (!imported() && used_[id] && !value.type.known()) FailValue(id, "its type is not known");
 }
 
-void GraphVerifier::VerifyFused(const Node& node) {
+void GraphVerifier::VerifyGroup(const Node& node) {
   const GraphPtr body = node.Body("body");
   if (body == nullptr) {
-    FailNode(node, "q.fused takes its meaning from an attribute `body`, which it lacks");
+    FailNode(node, "{} takes its meaning from an attribute `body`, which it lacks", node.op);
   } else if (body->inputs.size() != node.inputs.size() ||
              body->outputs.size() != node.outputs.size()) {
     FailNode(node, "it has {} inputs and {} outputs, its body {} and {}", node.inputs.size(),
@@ -228,8 +228,8 @@ void GraphVerifier::VerifyNode(size_t index) {
     FailNode(node, "domain `{}` and version {}, only imported nodes have those", node.domain,
              node.version);
   }
-  if (imported() && node.op == "q.fused") FailNode(node, "an imported graph has no q.fused");
-  if (!imported() && node.op == "q.fused") VerifyFused(node);
+  if (imported() && node.IsGroup()) FailNode(node, "an imported graph has no {}", node.op);
+  if (!imported() && node.IsGroup()) VerifyGroup(node);
   for (const auto& [name, attribute] : node.attributes) {
     if (name.empty()) FailNode(node, "an attribute has no name");
     if (const Type* type = std::get_if<Type>(&attribute)) {

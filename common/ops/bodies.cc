@@ -58,7 +58,7 @@ std::vector<BodyInput> InputsFrom(const Graph& graph, const Node& node, size_t f
   return inputs;
 }
 
-absl::Status InferFused(Graph& graph, Node& node) {
+absl::Status InferGroup(Graph& graph, Node& node) {
   QUENCH_ASSIGN_OR_RETURN(Graph body, InferBody(graph, node, "body", InputsFrom(graph, node, 0)));
   SetBody(node, "body", std::move(body));
   return absl::OkStatus();
@@ -288,7 +288,7 @@ absl::Status InferBodies(Graph& graph, Node& node, InferContext& context) {
   if (node.op == "If") return InferIf(graph, node, context);
   if (node.op == "Loop") return InferLoop(graph, node, context);
   if (node.op == "Scan") return InferScan(graph, node, context);
-  if (node.op == "q.fused") return InferFused(graph, node);
+  if (node.IsGroup()) return InferGroup(graph, node);
   return absl::OkStatus();
 }
 

@@ -2,7 +2,7 @@
 //   If     inputs [cond, captures...]             body inputs [captures...], both bodies take all
 //   of them Loop   inputs [M, cond, v..., captures...]    body inputs [iteration, cond, v...,
 //   captures...] Scan   inputs [state..., scans..., captures...]  body inputs [state..., slices...,
-//   captures...] q.fused inputs [x...]                         body inputs [x...]
+//   captures...] q.fused, q.partition inputs [x...]            body inputs [x...]
 // The int attribute `q.captures` of Loop and Scan is the number of trailing captures (default 0).
 #pragma once
 

@@ -258,7 +258,7 @@ absl::StatusOr<Tensors> EvaluateScan(const Node& node, std::span<const Tensor* c
   return results;
 }
 
-absl::StatusOr<Tensors> EvaluateFused(const Node& node, std::span<const Tensor* const> inputs,
+absl::StatusOr<Tensors> EvaluateGroup(const Node& node, std::span<const Tensor* const> inputs,
                                       const StepContext& context) {
   Tensors operands;
   QUENCH_RETURN_IF_ERROR(Append(node, inputs, 0, operands));
@@ -274,7 +274,7 @@ absl::StatusOr<Tensors> EvaluateControl(const Node& node, std::span<const Tensor
   if (node.op == "If") results = EvaluateIf(node, inputs, context);
   if (node.op == "Loop") results = EvaluateLoop(node, inputs, context);
   if (node.op == "Scan") results = EvaluateScan(node, inputs, context);
-  if (node.op == "q.fused") results = EvaluateFused(node, inputs, context);
+  if (node.IsGroup()) results = EvaluateGroup(node, inputs, context);
   if (!results.ok()) return results;
   if (results->size() < node.outputs.size()) {
     return Error(node, fmt::format("has {} outputs, its body gives {}", node.outputs.size(),

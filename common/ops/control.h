@@ -1,4 +1,4 @@
-// Evaluation of If, Loop, Scan and q.fused on concrete tensors. The conventions of their inputs:
+// Evaluation of If, Loop, Scan and groups on concrete tensors. The conventions of their inputs:
 // bodies.h.
 #pragma once
 

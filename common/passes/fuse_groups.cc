@@ -212,20 +212,26 @@ absl::StatusOr<Graph> FuseGroups(Graph graph, const PassOptions& options,
 
 namespace {
 
-// Appends the nodes of a group's body to `graph`; the last one gives the group's output.
+// Appends the nodes of a group's body to `graph`.
 void InlineOne(Graph& graph, std::vector<Node>& nodes, const Node& group) {
   const GraphPtr body = group.Body("body");
+  // Fusion groups may share a number, so its name is that of the group too.
+  const std::string prefix = group.op == "q.fused" ? group.name + "." : "";
   std::map<ValueId, ValueId> outer;
   for (size_t i = 0; i < body->inputs.size(); ++i) outer[body->inputs[i]] = group.inputs[i];
-  outer[body->outputs[0]] = group.outputs[0];
+  for (size_t i = 0; i < body->outputs.size(); ++i) outer[body->outputs[i]] = group.outputs[i];
   for (size_t i = 0; i < body->values.size(); ++i) {
     const ValueId id = static_cast<ValueId>(i);
     if (outer.contains(id)) continue;
     const Value& value = body->value(id);
-    // Groups may share a number, so its name is that of the group too.
-    outer[id] = value.constant != nullptr
-                    ? graph.AddConstant(group.name + "." + value.name, value.constant->tensor)
-                    : graph.AddValue(value.name, value.type);
+    if (value.constant == nullptr) {
+      outer[id] = graph.AddValue(value.name, value.type);
+      graph.value(outer[id]).elements = value.elements;
+    } else {
+      outer[id] = graph.AddValue(prefix + value.name, value.type);
+      graph.value(outer[id]).constant = value.constant;
+      graph.value(outer[id]).elements = value.elements;
+    }
   }
   for (Node node : body->nodes) {
     for (ValueId& id : node.inputs) id = id == kNone ? kNone : outer[id];
@@ -242,7 +248,7 @@ absl::StatusOr<Graph> InlineGroups(Graph graph,
   const std::vector<Node> old = std::move(graph.nodes);
   graph.nodes.clear();
   for (const Node& node : old) {
-    if (node.op == "q.fused" && inline_node(node)) {
+    if (node.IsGroup() && inline_node(node)) {
       InlineOne(graph, nodes, node);
     } else {
       nodes.push_back(node);

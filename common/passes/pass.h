@@ -55,6 +55,9 @@ const PassSwitch* FindPassSwitch(std::string_view name);
 absl::StatusOr<Graph> RunPass(const PassInfo& pass, Graph graph, const PassOptions& options,
                               const StepContext& context);
 
+// The graph without partitions for other backends: what they hold is done here like everything else.
+absl::StatusOr<Graph> InlinePartitions(Graph graph);
+
 // The standard pipeline from a canonical graph to one ready for codegen: the list in pipeline.cc,
 // with the reason for each place. An unknown name in `disabled` or `stop_after` is an error that
 // lists the known ones. It ends before the passes of codegen, unless `stop_after` names one of those.

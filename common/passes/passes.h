@@ -20,8 +20,8 @@ namespace quench::passes {
 #undef QUENCH_PASS_OF
 #undef QUENCH_PASS
 
-// Puts the bodies of q.fused nodes for which `inline_node` holds back into the graph. The inverse
-// of fuse_groups: always legal.
+// Puts the bodies of groups (q.fused, q.partition) for which `inline_node` holds back into the graph:
+// always legal.
 absl::StatusOr<Graph> InlineGroups(Graph graph,
                                    const std::function<bool(const Node&)>& inline_node);
 

@@ -87,12 +87,19 @@ absl::StatusOr<Graph> RunUpTo(std::string_view last, Graph graph, const PassOpti
 
 }  // namespace
 
+absl::StatusOr<Graph> InlinePartitions(Graph graph) {
+  const auto is_partition = [](const Node& node) { return node.op == "q.partition"; };
+  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), is_partition)) return graph;
+  return InlineGroups(std::move(graph), is_partition);
+}
+
 absl::StatusOr<Graph> RunPipeline(Graph graph, const PassOptions& options,
                                   const StepContext& context) {
   QUENCH_RETURN_IF_ERROR(CheckNames(options));
   if (graph.stage == Stage::kImported) {
     return InvalidArgument("the module is at stage `imported`; passes take `canonical`");
   }
+  QUENCH_ASSIGN_OR_RETURN(graph, InlinePartitions(std::move(graph)));
   int64_t done = 0;
   for (const std::string_view name : kPipeline) {
     context.Report(
@@ -123,6 +130,7 @@ std::vector<std::string_view> CodegenSwitches(const PassOptions& options) {
 
 absl::StatusOr<Graph> RunCodegenPasses(Graph graph, const PassOptions& options,
                                        const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(graph, InlinePartitions(std::move(graph)));
   return RunUpTo("", std::move(graph), options, context);
 }
 

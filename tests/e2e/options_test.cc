@@ -231,6 +231,21 @@ module "nobody wants the exponential" canonical {
 }
 )");
 
+  fixtures_->Write("parts.ir.txt", R"(quench.ir 1
+module "something for each simplification" canonical {
+  input %x: f32[2, 4, 2]
+  const %one: f32[] = [1.0]
+  const %axis: i64[1] = [0]
+  const %w: f32[1, 2, 2] = [[[1.0, 2.0], [3.0, 4.0]]]
+  %a = Add(%x, %one)
+  %m = MatMul(%a, %w)
+  %u = Unsqueeze(%a, %axis)
+  %v = Unsqueeze(%m, %axis)
+  %y = Concat(%u, %v) {axis = 0}
+  output %y
+}
+)");
+
   const std::filesystem::path cases = QUENCH_SOURCE_DIR "/tests/cases/passes";
   for (const auto& entry : std::filesystem::directory_iterator(cases)) {
     const std::string text = *ReadFile(entry.path());

@@ -1,0 +1,13 @@
+// What q.fused and q.partition share: they mean what their body means.
+#pragma once
+
+#include "common/ops/op.h"
+
+namespace quench::ops {
+
+// The body has been inferred from the node's inputs (bodies.h).
+absl::Status InferGroup(InferContext& c);
+// The sum over the body's nodes.
+Dim GroupMacs(const OpContext& c);
+
+}  // namespace quench::ops

@@ -1,0 +1,29 @@
+// Which nodes another backend runs.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/ir/graph.h"
+
+namespace quench::analyser {
+
+struct Backend {
+  std::string name;
+  std::string description;
+  // Why the backend does not run this node; "" if it does. Reads `graph` only while it is called.
+  std::function<std::string(const Graph& graph, const Node& node)> refuses;
+};
+
+// Those of backends.def.
+std::vector<Backend> Backends();
+// INVALID_ARGUMENT with the names that there are.
+absl::StatusOr<Backend> FindBackend(const std::string& name);
+// One that runs the operators that `text` lists: names of the catalogue, a line each; blank lines and
+// what follows `#` are skipped. INVALID_ARGUMENT has all that are unknown, with near names.
+absl::StatusOr<Backend> BackendOf(const std::string& name, const std::string& text);
+
+}  // namespace quench::analyser

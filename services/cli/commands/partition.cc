@@ -1,0 +1,131 @@
+#include "services/analyser/partition.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "common/passes/pass.h"
+#include "services/cli/commands/declarations.h"
+#include "services/cli/model_source.h"
+
+namespace quench::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kPartitionExamples[] = R"(Examples:
+  quench partition model.onnx --backend tensorrt                     which parts, and what stays here
+  quench partition model.onnx --backend tensorrt -o parts.qir        a module with the parts as nodes of it
+  quench partition model.onnx --backend npu.txt --export parts/      operators of a list; each part as ONNX
+  quench partition parts.qir --inline -o whole.qir                   the parts go back where they were
+  quench compile parts.qir                                           compiles all of it for the CPU)";
+
+struct PartitionArgs {
+  std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  std::string backend, output, export_folder, format = "table";
+  bool keep_no_mac = false, keep_batch_matmul = false, keep_scalar_add = false, keep_stacks = false;
+  int64_t min_nodes = 1;
+  bool inline_parts = false, force = false;
+};
+
+// A name, or else a file of operators.
+absl::StatusOr<analyser::Backend> BackendFor(const std::string& text) {
+  std::error_code error;
+  absl::StatusOr<analyser::Backend> named = analyser::FindBackend(text);
+  if (named.ok() || !fs::is_regular_file(text, error)) return named;
+  constexpr uint64_t kMostBytes = 1 << 20;
+  if (fs::file_size(text, error) > kMostBytes || error)
+    return InvalidArgument("list of operators `{}` is larger than {} bytes", text, kMostBytes);
+  QUENCH_ASSIGN_OR_RETURN(const std::string list, ReadFile(text));
+  return analyser::BackendOf(fs::path(text).stem().string(), list);
+}
+
+absl::Status RefuseExisting(const PartitionArgs& args) {
+  std::error_code error;
+  for (const std::string& path : {args.output, args.export_folder}) {
+    if (!path.empty() && !args.force && fs::exists(path, error)) {
+      return absl::AlreadyExistsError(fmt::format("output `{}` exists; --force replaces it", path));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ExportParts(const Graph& graph, const fs::path& folder, const StepContext& context) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return ErrnoStatus(error.value(), "create", folder);
+  for (const Node& node : graph.nodes) {
+    if (node.op != "q.partition") continue;
+    QUENCH_ASSIGN_OR_RETURN(const Graph part, analyser::StandAlone(node));
+    QUENCH_RETURN_IF_ERROR(importer::ExportOnnx(part, folder / (node.name + ".onnx"), context));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunPartition(const PartitionArgs& args, const StepContext& context) {
+  QUENCH_RETURN_IF_ERROR(RefuseExisting(args));
+  std::optional<analyser::Backend> backend;
+  if (!args.inline_parts) {
+    QUENCH_ASSIGN_OR_RETURN(backend, BackendFor(args.backend));
+  }
+  QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
+  QUENCH_ASSIGN_OR_RETURN(Graph graph, WithBatch(std::move(model.canonical), *args.model, context));
+  if (args.inline_parts) {
+    const size_t parts = analyser::SubgraphNames(graph).size();
+    QUENCH_ASSIGN_OR_RETURN(graph, passes::InlinePartitions(std::move(graph)));
+    fmt::print("{} parts went back\n", parts - analyser::SubgraphNames(graph).size());
+  } else {
+    QUENCH_ASSIGN_OR_RETURN(
+        analyser::Partitioned partitioned,
+        analyser::PartitionGraph(std::move(graph), *backend,
+                                 {.remove_no_mac_subgraphs = !args.keep_no_mac,
+                                  .simplify_batch_matmul = !args.keep_batch_matmul,
+                                  .simplify_scalar_add = !args.keep_scalar_add,
+                                  .remove_stacks = !args.keep_stacks,
+                                  .min_nodes = args.min_nodes},
+                                 context));
+    graph = std::move(partitioned.graph);
+    fmt::print("{}", args.format == "json" ? analyser::ToJson(partitioned.report)
+                                           : analyser::ToTable(partitioned.report));
+  }
+  if (!args.output.empty()) QUENCH_RETURN_IF_ERROR(WriteModule(graph, args.output));
+  if (args.export_folder.empty()) return absl::OkStatus();
+  return ExportParts(graph, args.export_folder, context);
+}
+
+}  // namespace
+
+Action DeclarePartition(const Options& options) {
+  auto args = std::make_shared<PartitionArgs>();
+  AddModelOptions(options, args->model);
+  options.Add("--backend", args->backend,
+              "Who runs the parts: a name, or a file with an operator on each line",
+              "tensorrt|onnxruntime|FILE");
+  options.Flag("--inline", args->inline_parts, "Instead: put the parts of a module back")
+      .Excludes({"--backend", "--export", "--keep-no-mac-parts", "--keep-batch-matmul",
+                 "--keep-scalar-add", "--keep-stacks", "--min-nodes", "--format"});
+  options.Add("--output,-o", args->output, "Write the module: text for .txt, binary otherwise",
+              "FILE");
+  options.Add("--export", args->export_folder, "Write each part as an ONNX model", "DIR");
+  options.Flag("--force,-f", args->force, "Replace existing files").Needs({"--output", "--export"});
+  options.Flag("--keep-no-mac-parts", args->keep_no_mac,
+               "Keep parts without convolutions, products and recurrent layers");
+  options.Flag("--keep-batch-matmul", args->keep_batch_matmul,
+               "Leave products by one matrix for all of a batch as they are");
+  options.Flag("--keep-scalar-add", args->keep_scalar_add,
+               "Leave numbers that are added as they are");
+  options.Flag("--keep-stacks", args->keep_stacks, "Leave Unsqueezes before a Concat as they are");
+  options.Add("--min-nodes", args->min_nodes, "Smaller parts stay here", "N (default 1)")
+      .AtLeast(1);
+  options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
+  options.AddRule([args]() -> std::string {
+    return args->backend.empty() && !args->inline_parts ? "one of --backend and --inline is needed"
+                                                        : "";
+  });
+  options.Examples(kPartitionExamples);
+  return [args](const StepContext& context) { return RunPartition(*args, context); };
+}
+
+}  // namespace quench::cli
