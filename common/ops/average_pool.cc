@@ -31,6 +31,7 @@ const OpDef& AveragePoolOp() {
           /*pooling=*/true,
           {{"ceil_mode", AttributeSpec::kInt}, {"count_include_pad", AttributeSpec::kInt}}),
       .quant = QuantRole::kCompute,
+      .work = WorkKind::kPooling,
       .infer = [](InferContext& c) { return InferPool(c, kFloatTypes); },
       .lower = LowerAveragePool,
   };

@@ -54,6 +54,7 @@ const OpDef& BatchNormalizationOp() {
                      {"momentum", AttributeSpec::kFloat},
                      {"training_mode", AttributeSpec::kInt}},
       .quant = QuantRole::kCompute,
+      .work = WorkKind::kNormalisation,
       .infer = InferBatchNormalization,
       .scalar = Element,
       .operand_axes = Axes,

@@ -38,6 +38,8 @@ const OpDef& ConvOp() {
       .max_inputs = 3,
       .attributes = ConvAttributes(),
       .quant = QuantRole::kCompute,
+      .work = WorkKind::kConvolution,
+      .bias = 2,
       .infer = InferConv,
       .macs = [](const OpContext& c) { return ConvMacs(c, 1); },
       .lower = LowerConvNode,

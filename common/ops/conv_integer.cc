@@ -31,6 +31,7 @@ const OpDef& ConvIntegerOp() {
       .min_inputs = 2,
       .max_inputs = 4,
       .attributes = ConvAttributes(),
+      .work = WorkKind::kConvolution,
       .infer = InferConvInteger,
       .macs = [](const OpContext& c) { return ConvMacs(c, 1); },
       .lower = LowerConvInteger,

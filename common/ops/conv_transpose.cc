@@ -203,6 +203,8 @@ const OpDef& ConvTransposeOp() {
                                                          {"output_padding", AttributeSpec::kInts},
                                                          {"output_shape", AttributeSpec::kInts}}),
       .quant = QuantRole::kCompute,
+      .work = WorkKind::kConvolution,
+      .bias = 2,
       .infer = InferConvTranspose,
       .macs = Macs,
       .lower = LowerConvTranspose,

@@ -75,6 +75,7 @@ const OpDef& GemmOp() {
                      {"transA", AttributeSpec::kInt},
                      {"transB", AttributeSpec::kInt}},
       .quant = QuantRole::kCompute,
+      .bias = 2,
       .infer = InferGemm,
       .macs = Macs,
       .lower = LowerGemm,

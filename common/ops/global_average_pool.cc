@@ -7,6 +7,7 @@ const OpDef& GlobalAveragePoolOp() {
       .name = "GlobalAveragePool",
       .summary = "mean over all spatial dims",
       .quant = QuantRole::kCompute,
+      .work = WorkKind::kPooling,
       .infer = [](InferContext& c) { return InferGlobalPool(c, kFloatTypes); },
       .lower =
           [](LowerContext& c) {

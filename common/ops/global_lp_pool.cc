@@ -22,6 +22,7 @@ const OpDef& GlobalLpPoolOp() {
       .name = "GlobalLpPool",
       .summary = "p-norm over all spatial dims",
       .attributes = {{"p", AttributeSpec::kInt}},
+      .work = WorkKind::kPooling,
       .infer = InferGlobalLpPool,
       .lower = LowerGlobalLpPool,
   };

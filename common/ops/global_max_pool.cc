@@ -7,6 +7,7 @@ const OpDef& GlobalMaxPoolOp() {
       .name = "GlobalMaxPool",
       .summary = "greatest element over all spatial dims",
       .quant = QuantRole::kPassThrough,
+      .work = WorkKind::kPooling,
       .infer = [](InferContext& c) { return InferGlobalPool(c, kFloatTypes); },
       .lower =
           [](LowerContext& c) {

@@ -52,6 +52,7 @@ const OpDef& GroupNormalizationOp() {
       .attributes = {{"num_groups", AttributeSpec::kInt, true},
                      {"epsilon", AttributeSpec::kFloat},
                      {"stash_type", AttributeSpec::kInt}},
+      .work = WorkKind::kNormalisation,
       .infer = InferGroupNormalization,
       .lower = LowerGroupNormalizationNode};
   return op;

@@ -61,6 +61,7 @@ OpDef Define() {
               .min_outputs = 0,
               .max_outputs = 2,
               .attributes = RecurrentAttributes(),
+              .work = WorkKind::kRecurrent,
               .infer = InferGRU,
               .macs = RecurrentMacs,
               .lower = LowerGRU};

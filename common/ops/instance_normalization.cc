@@ -35,6 +35,7 @@ const OpDef& InstanceNormalizationOp() {
       .min_inputs = 3,
       .max_inputs = 3,
       .attributes = {{"epsilon", AttributeSpec::kFloat}},
+      .work = WorkKind::kNormalisation,
       .infer = InferInstanceNormalization,
       .lower = LowerInstanceNormalization};
   return op;

@@ -44,6 +44,7 @@ const OpDef& LayerNormalizationOp() {
       .attributes = {{"axis", AttributeSpec::kInt},
                      {"epsilon", AttributeSpec::kFloat},
                      {"stash_type", AttributeSpec::kInt}},
+      .work = WorkKind::kNormalisation,
       .infer = InferLayerNormalization,
       .lower = LowerLayerNormalization};
   return op;

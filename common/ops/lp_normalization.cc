@@ -31,6 +31,7 @@ const OpDef& LpNormalizationOp() {
       .name = "LpNormalization",
       .summary = "divides by the L1 or L2 norm along one axis",
       .attributes = {{"axis", AttributeSpec::kInt}, {"p", AttributeSpec::kInt}},
+      .work = WorkKind::kNormalisation,
       .infer = InferLpNormalization,
       .lower = LowerLpNormalization};
   return op;

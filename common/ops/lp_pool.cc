@@ -28,6 +28,7 @@ const OpDef& LpPoolOp() {
       .summary = "p-norm of each window",
       .attributes = WindowAttributes(
           /*pooling=*/true, {{"ceil_mode", AttributeSpec::kInt}, {"p", AttributeSpec::kInt}}),
+      .work = WorkKind::kPooling,
       .infer = InferLpPool,
       .lower = LowerLpPool,
   };

@@ -45,6 +45,7 @@ const OpDef& LRNOp() {
                                           {"alpha", AttributeSpec::kFloat},
                                           {"beta", AttributeSpec::kFloat},
                                           {"bias", AttributeSpec::kFloat}},
+                           .work = WorkKind::kNormalisation,
                            .infer = InferLRN,
                            .lower = LowerLRN};
   return op;

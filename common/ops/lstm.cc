@@ -63,6 +63,7 @@ OpDef Define() {
               .min_outputs = 0,
               .max_outputs = 3,
               .attributes = RecurrentAttributes(),
+              .work = WorkKind::kRecurrent,
               .infer = InferLSTM,
               .macs = RecurrentMacs,
               .lower = LowerLSTM};

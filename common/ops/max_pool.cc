@@ -78,6 +78,7 @@ const OpDef& MaxPoolOp() {
       .attributes = WindowAttributes(/*pooling=*/true, {{"ceil_mode", AttributeSpec::kInt},
                                                         {"storage_order", AttributeSpec::kInt}}),
       .quant = QuantRole::kPassThrough,
+      .work = WorkKind::kPooling,
       .infer = InferMaxPool,
       .lower = LowerMaxPool,
   };

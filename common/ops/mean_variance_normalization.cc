@@ -64,6 +64,7 @@ const OpDef& MeanVarianceNormalizationOp() {
   static const OpDef op = {.name = "MeanVarianceNormalization",
                            .summary = "mean 0 and variance 1 over the given axes",
                            .attributes = {{"axes", AttributeSpec::kInts}},
+                           .work = WorkKind::kNormalisation,
                            .infer = InferMeanVarianceNormalization,
                            .lower = LowerMeanVarianceNormalization};
   return op;

@@ -139,6 +139,19 @@ enum class AxisRole : uint8_t {
   kListed,   // input 3 lists axes of input 0; without it they are the first ones (Slice)
 };
 
+// What the work of an operator is made of. services/analyser counts by it; docs/analysing.md has the
+// rules.
+enum class WorkKind : uint8_t {
+  kNone,         // moves values, or nothing is known; pointwise operators are elementwise anyway
+  kConvolution,  // of those that have `macs`
+  kProduct,      // the others that have `macs`
+  kRecurrent,    // of those that have `macs`
+  kElementwise,
+  kNormalisation,
+  kPooling,
+  kReduction,
+};
+
 struct AttributeSpec {
   std::string name;
   enum Kind { kInt, kFloat, kString, kInts, kFloats, kStrings, kTensor, kGraph } kind = kInt;
@@ -156,6 +169,8 @@ struct OpDef {
   std::vector<AttributeSpec> attributes = {};
   QuantRole quant = QuantRole::kNone;
   AxisRole axes = AxisRole::kFixed;
+  WorkKind work = WorkKind::kNone;  // see WorkOf
+  int bias = -1;                    // the input that is added to every element of output 0, if any
 
   // Output types from input types; errors name what was found and what the operator takes.
   absl::Status (*infer)(InferContext&) = nullptr;

@@ -96,6 +96,7 @@ const OpDef& QAveragePoolOp() {
       .name = "q.average_pool",
       .summary = "AveragePool of bytes, of all that is spatial without kernel_shape, in integers",
       .attributes = Attributes(),
+      .work = WorkKind::kPooling,
       .infer = InferQAveragePool,
       .lower = LowerQAveragePool,
   };

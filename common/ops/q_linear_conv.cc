@@ -42,6 +42,8 @@ const OpDef& QLinearConvOp() {
       .min_inputs = 8,
       .max_inputs = 9,
       .attributes = ConvAttributes(),
+      .work = WorkKind::kConvolution,
+      .bias = 8,
       .infer = InferQLinearConv,
       .macs = [](const OpContext& c) { return ConvMacs(c, 3); },
       .lower = LowerQLinearConv,

@@ -207,6 +207,7 @@ OpDef ReduceDef(const std::string& name, const std::string& summary,
           .attributes = {{"keepdims", AttributeSpec::kInt},
                          {"noop_with_empty_axes", AttributeSpec::kInt}},
           .axes = AxisRole::kReduced,
+          .work = WorkKind::kReduction,
           .infer = infer,
           .lower = lower,
           .lower_sizes = LowerSizesOfReduce};
@@ -219,6 +220,7 @@ OpDef ArgDef(const std::string& name, const std::string& summary,
           .attributes = {{"axis", AttributeSpec::kInt},
                          {"keepdims", AttributeSpec::kInt},
                          {"select_last_index", AttributeSpec::kInt}},
+          .work = WorkKind::kReduction,
           .infer = InferArg,
           .lower = lower};
 }

@@ -29,6 +29,7 @@ const OpDef& RMSNormalizationOp() {
                            .attributes = {{"axis", AttributeSpec::kInt},
                                           {"epsilon", AttributeSpec::kFloat},
                                           {"stash_type", AttributeSpec::kInt}},
+                           .work = WorkKind::kNormalisation,
                            .infer = InferRMSNormalization,
                            .lower = LowerRMSNormalization};
   return op;

@@ -40,6 +40,7 @@ const OpDef& RNNOp() {
                            .min_outputs = 0,
                            .max_outputs = 2,
                            .attributes = RecurrentAttributes(),
+                           .work = WorkKind::kRecurrent,
                            .infer = InferRNN,
                            .macs = RecurrentMacs,
                            .lower = LowerRNN};

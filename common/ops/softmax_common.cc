@@ -31,6 +31,7 @@ OpDef AlongAxisDef(const std::string& name, const std::string& summary,
           .summary = summary,
           .attributes = {{"axis", AttributeSpec::kInt}},
           .axes = AxisRole::kAxis,
+          .work = WorkKind::kElementwise,
           .infer = InferAlongAxis,
           .lower = lower};
 }

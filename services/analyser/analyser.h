@@ -14,35 +14,100 @@
 
 namespace quench::analyser {
 
-struct LayerReport {
-  std::string node, op;
-  std::vector<std::string> output_shapes;  // "f32[1, 64, 56, 56]"
-  int64_t parameters = 0, weight_bytes = 0;
+// What a layer, the layers of an operator, or a part of the model costs.
+struct Work {
   int64_t macs = 0;  // without bias
   int64_t macs_with_bias = 0;
-  int64_t activation_bytes = 0;  // outputs
+  int64_t macs_without_padding = 0;     // without those of which one factor is padding
+  int64_t operations = 0;               // on single elements
+  int64_t operations_with_padding = 0;  // with the padding of pools that pad unevenly
+  int64_t flops = 0;                    // 2 per MAC, 1 per addition of a bias and per operation
+  int64_t parameters = 0, weight_bytes = 0;
+  int64_t activation_bytes = 0;  // of outputs
+
+  Work& operator+=(const Work& other);
+};
+
+struct LayerReport {
+  std::string node, op;
+  std::string kind;                  // ops::WorkKindName
+  std::string kernel;                // size of its window: "3x3"
+  std::vector<std::string> inputs;   // types of those that are no constants
+  std::vector<std::string> outputs;  // "f32[1, 64, 56, 56]"
+  Work work = {};
+  int64_t shared_parameters = 0;  // read by an earlier layer too, counted there
+  int64_t input_bytes = 0;        // of `inputs`
+  int64_t first_input_bytes = 0;  // of the first input, a constant or not
+  int64_t first_output_bytes = 0;
+  int64_t nested_bytes = 0;  // its part of nested_activation_bytes, over its outputs
+  int64_t live_bytes = 0;    // of all values that live while it runs
+};
+
+struct OperatorReport {
+  std::string op, kind;
+  int64_t layers = 0;
+  Work work = {};
+};
+
+// An input of the model or an output of a layer. Layers count from 0; `first` is -1 for inputs.
+// Outputs of the model live until the last layer.
+struct ValueLife {
+  std::string name, type;
+  int64_t bytes = 0;
+  int first = -1, last = -1;
+};
+
+struct WeightReport {
+  std::string name, type;
+  std::string layer;  // the first that reads it
+  int64_t elements = 0, zeros = 0;
+  int64_t not_finite = 0;  // NaN or infinite: not in what follows
+  double min = 0, max = 0, mean = 0, std = 0;
+  std::vector<int64_t> histogram;  // equal parts of [min, max]
 };
 
 struct ModelReport {
   std::string name, fingerprint, structure_hash;
-  std::vector<std::pair<std::string, std::string>> inputs, outputs;  // name, type
-  std::map<std::string, int64_t> operators;                          // histogram
-  int64_t parameters = 0, weight_bytes = 0;
-  std::map<std::string, int64_t> parameters_by_type;  // "i8"
-  int64_t macs = 0, macs_with_bias = 0;
+  std::vector<std::pair<std::string, std::string>> inputs, outputs;         // name, type
+  std::map<std::string, int64_t> operators;                                 // histogram
+  Work work;                                                                // of all layers
+  std::map<std::string, int64_t> parameters_by_type, weight_bytes_by_type;  // "i8"
   std::map<std::string, int64_t> macs_by_op;
-  int64_t activation_bytes = 0, peak_activation_bytes = 0;
+  int64_t trainable_parameters = 0;  // of floating-point type
+  int64_t shared_parameters = 0;     // reads of them after the first
+  int64_t buffers = 0;               // elements of means and variances of batch norms
+  int64_t input_bytes = 0;
+  int64_t peak_activation_bytes = 0;
+  int64_t forward_backward_bytes = 0;  // torchinfo's: outputs of layers with parameters, twice
+  // Outputs of layers, and where a pool pads unevenly its padded input and its output once more.
+  int64_t nested_activation_bytes = 0;
+  std::vector<OperatorReport> by_operator;   // dearest first
+  std::map<std::string, int64_t> uncounted;  // layers by operator that cost nothing by the rules
   std::vector<LayerReport> layers;
+  std::vector<ValueLife> values;
+  std::vector<WeightReport> weights;            // if they were asked for
   std::vector<std::string> rules;               // how things were counted
   std::map<std::string, int64_t> symbol_sizes;  // sizes that symbolic dims were counted at
 };
 
-// `canonical` gives types and counts node by node, before any pass; symbolic dims count at `sizes`
-// by name, else at max(min, 1).
+struct AnalyseOptions {
+  std::map<std::string, int64_t> sizes = {};  // of symbolic dims; others count at max(min, 1)
+  bool weight_statistics = false;             // ModelReport::weights
+};
+
+// `canonical` gives types and counts node by node, before any pass.
 absl::StatusOr<ModelReport> Analyse(const Graph& imported, const Graph& canonical,
-                                    const std::map<std::string, int64_t>& sizes = {},
+                                    const AnalyseOptions& options = {},
                                     const StepContext& context = {});
-std::string ToTable(const ModelReport& report);
+
+struct TableOptions {
+  std::string listing = "layers";    // one of Listings
+  int depth = 0;                     // levels of the tree of layers that are shown; 0: all
+  std::vector<std::string> columns;  // of the tree, some of Columns; empty: the usual ones
+};
+const std::vector<std::string>& Listings();  // "layers", "bandwidth", "timeline"
+const std::vector<std::string>& Columns();   // of the tree of layers
+std::string ToTable(const ModelReport& report, const TableOptions& options = {});
 std::string ToJson(const ModelReport& report);
 
 // A compiled library, as it describes itself: its model's layers are gone, its nodes are there.

@@ -7,38 +7,8 @@ namespace {
 
 constexpr int kMaxLayers = 10'000;
 
-using Counts = google::protobuf::RepeatedPtrField<v1::OperatorCount>;
-using Types = google::protobuf::RepeatedPtrField<v1::NamedType>;
 using Names = google::protobuf::RepeatedPtrField<std::string>;
 using Errors = google::protobuf::RepeatedPtrField<v1::ValueError>;
-
-void AddCounts(const std::map<std::string, int64_t>& counts, Counts* out) {
-  for (const auto& [op, count] : counts) {
-    v1::OperatorCount* added = out->Add();
-    added->set_op(op);
-    added->set_count(count);
-  }
-}
-
-std::map<std::string, int64_t> CountsOf(const Counts& message) {
-  std::map<std::string, int64_t> counts;
-  for (const v1::OperatorCount& each : message) counts[each.op()] = each.count();
-  return counts;
-}
-
-void AddTypes(const std::vector<std::pair<std::string, std::string>>& types, Types* out) {
-  for (const auto& [name, type] : types) {
-    v1::NamedType* added = out->Add();
-    added->set_name(name);
-    added->set_type(type);
-  }
-}
-
-std::vector<std::pair<std::string, std::string>> TypesOf(const Types& message) {
-  std::vector<std::pair<std::string, std::string>> types;
-  for (const v1::NamedType& each : message) types.emplace_back(each.name(), each.type());
-  return types;
-}
 
 void SetError(const ValueError& error, v1::ValueError* out) {
   out->set_name(error.name);
@@ -121,78 +91,6 @@ RewritesReport RewritesOf(const v1::RewritesResult& message) {
 }
 
 }  // namespace
-
-v1::ModelReport ToProto(const ModelReport& report) {
-  v1::ModelReport out;
-  out.set_name(report.name);
-  out.set_fingerprint(report.fingerprint);
-  out.set_structure_hash(report.structure_hash);
-  AddTypes(report.inputs, out.mutable_inputs());
-  AddTypes(report.outputs, out.mutable_outputs());
-  AddCounts(report.operators, out.mutable_operators());
-  out.set_parameters(report.parameters);
-  out.set_weight_bytes(report.weight_bytes);
-  for (const auto& [type, count] : report.parameters_by_type) {
-    v1::TypeCount* added = out.add_parameters_by_type();
-    added->set_type(type);
-    added->set_count(count);
-  }
-  out.set_macs(report.macs);
-  out.set_macs_with_bias(report.macs_with_bias);
-  AddCounts(report.macs_by_op, out.mutable_macs_by_operator());
-  out.set_activation_bytes(report.activation_bytes);
-  out.set_peak_activation_bytes(report.peak_activation_bytes);
-  for (const LayerReport& layer : report.layers) {
-    v1::LayerReport* added = out.add_layers();
-    added->set_node(layer.node);
-    added->set_op(layer.op);
-    added->mutable_outputs()->Assign(layer.output_shapes.begin(), layer.output_shapes.end());
-    added->set_parameters(layer.parameters);
-    added->set_weight_bytes(layer.weight_bytes);
-    added->set_macs(layer.macs);
-    added->set_macs_with_bias(layer.macs_with_bias);
-    added->set_activation_bytes(layer.activation_bytes);
-  }
-  out.mutable_rules()->Assign(report.rules.begin(), report.rules.end());
-  for (const auto& [symbol, size] : report.symbol_sizes) {
-    auto* added = out.add_sizes();
-    added->set_symbol(symbol);
-    added->set_size(size);
-  }
-  return out;
-}
-
-ModelReport FromProto(const v1::ModelReport& message) {
-  ModelReport report;
-  report.name = message.name();
-  report.fingerprint = message.fingerprint();
-  report.structure_hash = message.structure_hash();
-  report.inputs = TypesOf(message.inputs());
-  report.outputs = TypesOf(message.outputs());
-  report.operators = CountsOf(message.operators());
-  report.parameters = message.parameters();
-  report.weight_bytes = message.weight_bytes();
-  for (const v1::TypeCount& each : message.parameters_by_type())
-    report.parameters_by_type[each.type()] = each.count();
-  report.macs = message.macs();
-  report.macs_with_bias = message.macs_with_bias();
-  report.macs_by_op = CountsOf(message.macs_by_operator());
-  report.activation_bytes = message.activation_bytes();
-  report.peak_activation_bytes = message.peak_activation_bytes();
-  for (const v1::LayerReport& layer : message.layers()) {
-    report.layers.push_back({layer.node(),
-                             layer.op(),
-                             {layer.outputs().begin(), layer.outputs().end()},
-                             layer.parameters(),
-                             layer.weight_bytes(),
-                             layer.macs(),
-                             layer.macs_with_bias(),
-                             layer.activation_bytes()});
-  }
-  report.rules = {message.rules().begin(), message.rules().end()};
-  for (const auto& size : message.sizes()) report.symbol_sizes[size.symbol()] = size.size();
-  return report;
-}
 
 v1::VerifyResult ToProto(const VerifyReport& report) {
   v1::VerifyResult out;

@@ -66,8 +66,10 @@ absl::StatusOr<pb::AnalyseResult> AnalyseStep(const pb::AnalyseRequest& request,
     QUENCH_ASSIGN_OR_RETURN(imported,
                             steps::LoadModule(request.imported(), "imported", place.blobs));
   }
-  QUENCH_ASSIGN_OR_RETURN(const auto sizes, SizesOf(request.sizes(), "sizes"));
-  QUENCH_ASSIGN_OR_RETURN(const ModelReport report, Analyse(imported, canonical, sizes, context));
+  AnalyseOptions options;
+  QUENCH_ASSIGN_OR_RETURN(options.sizes, SizesOf(request.sizes(), "sizes"));
+  options.weight_statistics = request.weight_statistics();
+  QUENCH_ASSIGN_OR_RETURN(const ModelReport report, Analyse(imported, canonical, options, context));
   pb::AnalyseResult result;
   *result.mutable_summary() = ToProto(report);
   QUENCH_ASSIGN_OR_RETURN(*result.mutable_report(),
@@ -75,6 +77,8 @@ absl::StatusOr<pb::AnalyseResult> AnalyseStep(const pb::AnalyseRequest& request,
   QUENCH_ASSIGN_OR_RETURN(*result.mutable_report_json(),
                           steps::StoreBytes(ToJson(report), place.blobs));
   result.mutable_summary()->clear_layers();
+  result.mutable_summary()->clear_values();
+  result.mutable_summary()->clear_weights();
   return result;
 }
 

@@ -14,8 +14,8 @@ absl::StatusOr<Oracle> Oracle::Create(const Graph& graph, const VerifyOptions& o
   oracle.kind_ = options.oracle;
   if (oracle.kind_.empty()) {
     QUENCH_ASSIGN_OR_RETURN(const ModelReport report,
-                            Analyse(graph, graph, options.sizes, context));
-    oracle.kind_ = report.macs <= kInterpreterMacs ? "interpreter" : "reference";
+                            Analyse(graph, graph, {.sizes = options.sizes}, context));
+    oracle.kind_ = report.work.macs <= kInterpreterMacs ? "interpreter" : "reference";
   }
   if (oracle.kind_ == "interpreter") return oracle;
   if (!options.build_reference) return Unsupported("the reference oracle needs a build function");

@@ -30,7 +30,7 @@ absl::StatusOr<Made> CompileThere(const CompileJob&, const std::filesystem::path
   return BecomeRemote();
 }
 absl::StatusOr<analyser::ModelReport> AnalyseThere(const GatewayOptions&, const ModelOptions&,
-                                                   const std::map<std::string, int64_t>&,
+                                                   const analyser::AnalyseOptions&,
                                                    const StepContext&) {
   return BecomeRemote();
 }

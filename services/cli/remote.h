@@ -48,7 +48,7 @@ absl::StatusOr<Made> CompileThere(const CompileJob& job, const std::filesystem::
 
 absl::StatusOr<analyser::ModelReport> AnalyseThere(const GatewayOptions& gateway,
                                                    const ModelOptions& model,
-                                                   const std::map<std::string, int64_t>& sizes,
+                                                   const analyser::AnalyseOptions& options,
                                                    const StepContext& context);
 
 struct VerifyJob {

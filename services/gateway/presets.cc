@@ -331,6 +331,7 @@ void AddAnalyse(const v1::AnalyseBatch& batch, const v1::BatchModel& model, Step
   v1::StepSpec* spec = list->Add(model.name() + "/analyse");
   analyser::v1::AnalyseRequest* request = spec->mutable_analyse();
   *request->mutable_sizes() = batch.sizes();
+  request->set_weight_statistics(batch.weight_statistics());
   if (model.has_model()) {
     Bind(spec, v1::PORT_IMPORTED, imported, v1::PORT_IMPORTED);
   } else {

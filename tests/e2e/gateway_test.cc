@@ -202,6 +202,7 @@ TEST_F(GatewayTest, AnalysesAndVerifiesAsOneProcessDoes) {
   ASSERT_EQ(work_.Run({"import", DigitsModel(), "--output", "module.qir"}).exit_code, 0);
   for (const std::vector<std::string>& more : {std::vector<std::string>{DigitsModel()},
                                                {DigitsModel(), "--batch", "4"},
+                                               {DigitsModel(), "--weights", "--size", "batch=2"},
                                                {"module.qir", "--batch", "4"}}) {
     std::vector<std::string> command = {"analyse", "--format", "json"};
     command.insert(command.end(), more.begin(), more.end());

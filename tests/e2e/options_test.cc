@@ -222,6 +222,13 @@ void OptionsTest::WriteModels() {
   lookup.Output("row");
   fixtures_->Write("lookup.onnx", lookup.proto().SerializeAsString());
 
+  OnnxModel scopes;
+  scopes.Input("x", DataType::kF32, {2});
+  scopes.Node("Relu", {"x"}, {"r"}, "/block/relu");
+  scopes.Node("Exp", {"r"}, {"y"}, "/block/exp");
+  scopes.Output("y");
+  fixtures_->Write("scopes.onnx", scopes.proto().SerializeAsString());
+
   fixtures_->Write("dead.ir.txt", R"(quench.ir 1
 module "nobody wants the exponential" canonical {
   input %x: f32[2, 4]

@@ -119,6 +119,43 @@ TEST(ProgramTest, AnalyseCountsTheModel) {
   EXPECT_EQ(json.at("macs").at("by_op").at("Gemm"), 320);
 }
 
+TEST(ProgramTest, AnalyseWritesListingsToFiles) {
+  const Workspace work;
+  const std::vector<std::string> command = {"analyse", DigitsModel(), "--listing", "bandwidth"};
+  const Outcome printed = work.Run(command);
+  ASSERT_EQ(printed.exit_code, 0) << printed.err;
+  EXPECT_NE(printed.out.find("peak layer        bn2: 16,384 bytes"), std::string::npos);
+  std::vector<std::string> written = command;
+  written.insert(written.end(), {"--output", "listing.txt"});
+  EXPECT_EQ(work.Run(written).out, "");
+  EXPECT_EQ(*ReadFile(work.path("listing.txt")), printed.out);
+  const Outcome again = work.Run(written);
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_NE(again.err.find("`listing.txt` exists; --force replaces it"), std::string::npos);
+}
+
+TEST(ProgramTest, AnalyseLooksIntoWeights) {
+  const Workspace work;
+  const Outcome outcome = work.Run({"analyse", DigitsModel(), "--weights", "--format", "json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const nlohmann::json json = nlohmann::json::parse(outcome.out);
+  int64_t elements = 0;
+  for (const nlohmann::json& weight : json.at("weights")) {
+    elements += weight.at("elements").get<int64_t>();
+    int64_t counted = 0;
+    for (const nlohmann::json& part : weight.at("histogram")) counted += part.get<int64_t>();
+    EXPECT_EQ(counted, weight.at("elements")) << weight;
+  }
+  EXPECT_EQ(json.at("parameters"), elements);
+  ASSERT_EQ(work.Run({"compile", DigitsModel(), "--output", "out"}).exit_code, 0);
+  for (const std::vector<std::string>& more : std::vector<std::vector<std::string>>{
+           {"--weights"}, {"--listing", "timeline"}, {"--depth", "1"}}) {
+    std::vector<std::string> command = {"analyse", "out/model.so"};
+    command.insert(command.end(), more.begin(), more.end());
+    EXPECT_NE(work.Run(command).err.find("is a compiled library"), std::string::npos) << more[0];
+  }
+}
+
 TEST(ProgramTest, ModulesRoundTripThroughTextAndBinary) {
   const Workspace work;
   for (const char* name : {"m.ir.txt", "m.qir"}) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "common/loops/interpreter.h"
+#include "common/ops/work.h"
 #include "run_op.h"
 
 namespace quench::ops {
@@ -25,6 +26,21 @@ TEST(Catalogue, IsSortedAndComplete) {
   }
   EXPECT_EQ(FindOp("Nothing"), nullptr);
   EXPECT_EQ(FindOp(""), nullptr);
+}
+
+TEST(Catalogue, OperatorsWithMacsAreConvolutionsProductsOrRecurrent) {
+  for (const OpDef* op : AllOps()) {
+    SCOPED_TRACE(op->name);
+    const WorkKind kind = WorkOf(*op);
+    const bool has_macs = kind == WorkKind::kConvolution || kind == WorkKind::kProduct ||
+                          kind == WorkKind::kRecurrent;
+    EXPECT_EQ(has_macs, op->macs != nullptr);
+    EXPECT_TRUE(op->bias < 0 || (op->macs != nullptr && op->bias < op->max_inputs));
+  }
+  EXPECT_EQ(WorkOf(*FindOp("LSTM")), WorkKind::kRecurrent);
+  EXPECT_EQ(WorkOf(*FindOp("ReduceSum")), WorkKind::kReduction);
+  EXPECT_EQ(WorkOf(*FindOp("Relu")), WorkKind::kElementwise);
+  EXPECT_EQ(WorkOf(*FindOp("Concat")), WorkKind::kNone);
 }
 
 TEST(Catalogue, SuggestsSimilarNames) {
