@@ -28,6 +28,10 @@ class Net:
         self.constants.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
+    def tensor(self, array):
+        """A constant for an attribute."""
+        return numpy_helper.from_array(np.asarray(array, order="C"))
+
     def ints(self, *values):
         return self.constant(np.array(values, np.int64))
 

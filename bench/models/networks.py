@@ -20,6 +20,7 @@ from detection import unet, unet_resize, yolov3_tiny, yolov5n
 from mobile import inception_v3, mobilenet_v1, mobilenet_v1_nhwc, mobilenet_v3_large, mobilenet_v3_small, shufflenet_v2
 from net import Net, image_net
 from sequences import gpt2, gru_net, lstm_net, lstm_net_tf
+from zoo import cifar_resnet, googlenet_12, mobilenetv2_10
 
 
 def alexnet():
@@ -214,6 +215,8 @@ NETWORKS = {
     "inception_v3": inception_v3, "shufflenet_v2_x1_0": shufflenet_v2, "mobilenet_v1": mobilenet_v1, "mobilenet_v1_nhwc": mobilenet_v1_nhwc,
     "mobilenet_v3_large": mobilenet_v3_large, "mobilenet_v3_small": mobilenet_v3_small, "unet": unet, "unet_resize": unet_resize,
     "yolov3_tiny": yolov3_tiny, "yolov5n": yolov5n, "gpt2_4": gpt2, "gpt2": lambda: gpt2(12), "lstm_net": lstm_net, "lstm_net_tf": lstm_net_tf, "gru_net": gru_net,
+    "googlenet-12": googlenet_12, "mobilenetv2-10": mobilenetv2_10,
+    "resnet20": lambda: cifar_resnet("resnet20", 3), "resnet56": lambda: cifar_resnet("resnet56", 9),
 }
 
 
