@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "common/ops/byte_weights.h"
 #include "common/passes/passes.h"
 
 namespace quench::passes {
@@ -80,16 +81,16 @@ std::optional<Dequantized> ReadKnown(const Graph& graph, ValueId id) {
 }
 
 std::optional<Tensor> AsSigned(const Tensor& integers, const Tensor* zero) {
-  int64_t wanted = 0;
-  if (integers.dtype() == DataType::kU8) wanted = 128;
-  if (zero == nullptr && wanted != 0) return std::nullopt;
-  for (int64_t i = 0; zero != nullptr && i < zero->size(); ++i) {
-    if (zero->IntAt(i) != wanted) return std::nullopt;
-  }
-  if (wanted == 0) return integers;
+  const std::optional<int64_t> point = ops::UniformZero(zero);
+  if (!point) return std::nullopt;
+  if (integers.dtype() == DataType::kI8 && *point == 0) return integers;
   Tensor result = Tensor::Zeros(DataType::kI8, integers.dims());
   std::byte* out = result.mutable_bytes();
-  for (const std::byte byte : integers.bytes()) *out++ = byte ^ std::byte{0x80};
+  for (int64_t i = 0; i < integers.size(); ++i) {
+    const int64_t distance = integers.IntAt(i) - *point;
+    if (distance < -128 || distance > 127) return std::nullopt;
+    *out++ = static_cast<std::byte>(distance);
+  }
   return result;
 }
 
@@ -105,10 +106,18 @@ std::optional<Kernel> ReadKernel(const Graph& graph, ValueId id) {
   const bool has_zero = node->inputs.size() > 2 && node->inputs[2] != kNone;
   const Tensor* zero = has_zero ? ConstantOf(graph, node->inputs[2]) : nullptr;
   if (has_zero && zero == nullptr) return std::nullopt;
+  const std::optional<int64_t> point = ops::UniformZero(zero);
+  if (!point) return std::nullopt;
+  Kernel kernel;
   std::optional<Tensor> as_signed = AsSigned(*integers, zero);
-  if (!as_signed) return std::nullopt;
-  Kernel kernel{
-      *std::move(as_signed), integers->dtype() == DataType::kI8 ? node->inputs[0] : kNone, {}, 0};
+  const bool as_it_is = !as_signed || (integers->dtype() == DataType::kI8 && *point == 0);
+  if (!as_signed) {
+    kernel.zero = *point;
+    kernel.zero_id = has_zero ? node->inputs[2] : kNone;
+    as_signed = *integers;
+  }
+  kernel.integers = *std::move(as_signed);
+  if (as_it_is) kernel.id = node->inputs[0];
   const int64_t axis = node->Int("axis", 1);
   kernel.scale_axis = axis < 0 ? axis + integers->rank() : axis;
   for (int64_t i = 0; i < scale->size(); ++i) kernel.scales.push_back(scale->FloatAt(i));
@@ -117,22 +126,24 @@ std::optional<Kernel> ReadKernel(const Graph& graph, ValueId id) {
 
 std::optional<Kernel> ReadRecurrentKernel(const Graph& graph, ValueId id) {
   std::optional<Kernel> kernel = ReadKernel(graph, id);
-  const bool fits = kernel && kernel->integers.rank() == 3 &&
+  const bool fits = kernel && kernel->integers.dtype() == DataType::kI8 &&
+                    kernel->zero_id == kNone && kernel->integers.rank() == 3 &&
                     (kernel->scales.size() == 1 || kernel->scale_axis == 1);
   return fits ? std::move(kernel) : std::nullopt;
 }
 
-bool SumsFit(const Tensor& integers, int64_t channel_axis, const Dequantized& input,
+bool SumsFit(const Kernel& kernel, int64_t channel_axis, const Dequantized& input,
              const Tensor* bias) {
+  const Tensor& integers = kernel.integers;
   const int64_t reach = input.Reach();
   const auto axis = static_cast<size_t>(channel_axis);
   const int64_t channels = integers.dims()[axis];
   int64_t inner = 1;
   for (size_t i = axis + 1; i < integers.dims().size(); ++i) inner *= integers.dims()[i];
   std::vector<int64_t> sums(static_cast<size_t>(channels), 0);
-  const std::span<const int8_t> values = integers.as<int8_t>();
-  for (size_t i = 0; i < values.size(); ++i) {
-    sums[i / static_cast<size_t>(inner) % sums.size()] += std::abs(int64_t{values[i]}) * reach;
+  for (int64_t i = 0; i < integers.size(); ++i) {
+    sums[static_cast<size_t>(i / inner) % sums.size()] +=
+        std::abs(integers.IntAt(i) - kernel.zero) * reach;
   }
   for (int64_t c = 0; c < channels; ++c) {
     const int64_t start = bias == nullptr ? 0 : std::abs(bias->IntAt(c));

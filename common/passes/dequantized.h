@@ -36,14 +36,17 @@ std::optional<Dequantized> ReadKnown(const Graph& graph, ValueId id);
 // both constants; `integers` is not set.
 std::optional<Dequantized> OneScale(const Graph& graph, const Node& node, DataType dtype);
 
-// A dequantized constant with symmetric ranges.
+// A dequantized constant with one zero point.
 struct Kernel {
-  Tensor integers;     // i8
+  Tensor integers;     // i8 around 0; of any zero point, and i8 or u8, where that is not possible
   ValueId id = kNone;  // of the same, where the graph has it
+  int64_t zero = 0;
+  ValueId zero_id = kNone;  // none: i8 around 0
   std::vector<double> scales;
   int64_t scale_axis = 0;  // of more than one
 };
-// Integers around 128 (u8) or 0 (i8; `zero` may be null) as i8 around 0; nothing when they are not.
+// Integers less their zero point (i8 or u8; `zero` may be null) as i8 around 0; nothing where that
+// does not hold them or there are several zero points.
 std::optional<Tensor> AsSigned(const Tensor& integers, const Tensor* zero);
 std::optional<Kernel> ReadKernel(const Graph& graph, ValueId id);
 // The same for W or R of a recurrent layer: one scale, or one for each row of all directions.
@@ -70,7 +73,7 @@ bool HasStoredTable(const Graph& graph, const Node& gather);
 
 // Whether every sum of products of a channel fits i32 with its bias (i32 per channel, or null),
 // whatever the input.
-bool SumsFit(const Tensor& integers, int64_t channel_axis, const Dequantized& input,
+bool SumsFit(const Kernel& kernel, int64_t channel_axis, const Dequantized& input,
              const Tensor* bias);
 
 // The node that makes a value, if it is one of `op`; else null.

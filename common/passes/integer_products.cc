@@ -4,7 +4,8 @@
 //     ==>   x, w, zx -> ConvInteger -> Add(b) -> Cast(f32) -> Mul(sx sw) -> y
 //   Gemm and MatMul become MatMulInteger, also where both sides are computed. Exact up to the last
 //   rounding: the sum is an integer, its scale one f32 product. A product whose sums may overflow
-//   i32 stays in float.
+//   i32 stays in float. Weights of any zero point keep it where a byte does not hold their distances
+//   from it, in the convolutions that kernels compute so; other products with such stay in float.
 //   A scale of each run (DynamicQuantizeLinear) is multiplied first: ... -> Cast -> Mul(sx) -> Mul(sw) -> y
 //   QLinearConv and QLinearMatMul are what they stand for: DQ -> Conv or MatMul -> QuantizeLinear.
 //   source: Jacob et al. 2018, arXiv 1712.05877, section 2.2
@@ -15,6 +16,7 @@
 #include <optional>
 
 #include "common/base/status.h"
+#include "common/ops/byte_weights.h"
 #include "common/passes/dequantized.h"
 #include "common/passes/fold.h"
 #include "common/passes/passes.h"
@@ -35,6 +37,7 @@ class IntegerProduct {
       return std::nullopt;
     std::optional<Kernel> kernel = ReadKernel(graph_, node.inputs[1]);
     if (!kernel) return OfTwoComputed(node, *input);
+    if (!IsCentred(*kernel) && !TakesAnyZero(node, *kernel)) return std::nullopt;
     if (!conv && !PrepareMatrix(node, *kernel)) return std::nullopt;
     const int64_t channel_axis = conv ? 0 : 1;
     const int64_t channels = kernel->integers.dims()[static_cast<size_t>(channel_axis)];
@@ -51,7 +54,7 @@ class IntegerProduct {
     }
     const Bias bias = ReadBias(node, *input, scales, channels);
     if (bias.none) return std::nullopt;
-    if (!SumsFit(kernel->integers, channel_axis, *input, bias.integers ? &*bias.integers : nullptr))
+    if (!SumsFit(*kernel, channel_axis, *input, bias.integers ? &*bias.integers : nullptr))
       return std::nullopt;
     return Emit(node, *input, *kernel, scales, bias);
   }
@@ -67,7 +70,8 @@ class IntegerProduct {
     if (!(sum <= std::numeric_limits<int32_t>::max())) return std::nullopt;
     const double scale = static_cast<double>(left.scale) * right->scale;
     if (!IsNormal(scale)) return std::nullopt;
-    const ValueId sums = AddSum(node, {left.integers, right->integers}, left, &*right);
+    const ValueId right_zero = right->known && right->zero == 0 ? kNone : right->zero_id;
+    const ValueId sums = AddSum(node, {left.integers, right->integers}, left, right_zero);
     return Scaled(node, sums, {left, *right}, {static_cast<float>(scale)});
   }
 
@@ -125,6 +129,20 @@ class IntegerProduct {
   ValueId Add(const std::string& op, const std::string& name, std::vector<ValueId> inputs,
               Type type, std::map<std::string, Attribute> attributes = {}) {
     return AddTyped(graph_, op, name, std::move(inputs), std::move(type), std::move(attributes));
+  }
+
+  static bool IsCentred(const Kernel& kernel) {
+    return kernel.integers.dtype() == DataType::kI8 && kernel.zero_id == kNone;
+  }
+
+  // Whether kernels compute the node with weights whose distances from their zero point are no
+  // bytes: convolutions where few are not, or of each channel by itself.
+  bool TakesAnyZero(const Node& node, const Kernel& kernel) const {
+    if (node.op != "Conv" || kernel.integers.rank() < 3) return false;
+    const int64_t group = node.Int("group", 1);
+    const std::vector<int64_t>& dims = kernel.integers.dims();
+    if (group > 1) return dims[0] == group && dims[1] == 1;
+    return ops::WordsOfTwoParts(kernel.integers, kernel.zero).has_value();
   }
 
   // A matrix as MatMulInteger takes it: [k, n].
@@ -206,7 +224,7 @@ class IntegerProduct {
                const std::vector<double>& scales, const Bias& bias) {
     const ValueId weights =
         kernel.id != kNone ? kernel.id : graph_.AddConstant(node.name + ".w", kernel.integers);
-    ValueId sum = AddSum(node, {input.integers, weights}, input, nullptr);
+    ValueId sum = AddSum(node, {input.integers, weights}, input, kernel.zero_id);
     if (bias.integers) {
       const Type type = graph_.value(sum).type;
       sum = Add("Add", node.name + ".biased", {sum, PerChannel(node, ".b", *bias.integers)}, type);
@@ -218,17 +236,14 @@ class IntegerProduct {
                graph_.value(real).type);
   }
 
-  // The i32 sums of products of `sides`, less the zero points; the right one of constants is 0.
+  // The i32 sums of products of `sides`, less the zero points; none on the right is 0.
   ValueId AddSum(const Node& node, std::vector<ValueId> sides, const Dequantized& left,
-                 const Dequantized* right) {
+                 ValueId right_zero) {
     const bool conv = node.op == "Conv";
     Type type = graph_.value(node.outputs[0]).type;
     type.dtype = DataType::kI32;
-    const auto zero = [](const Dequantized& side) {
-      return side.known && side.zero == 0 ? kNone : side.zero_id;
-    };
-    sides.push_back(zero(left));
-    sides.push_back(right == nullptr ? kNone : zero(*right));
+    sides.push_back(left.known && left.zero == 0 ? kNone : left.zero_id);
+    sides.push_back(right_zero);
     while (sides.back() == kNone) sides.pop_back();
     const ValueId sum = Add(conv ? "ConvInteger" : "MatMulInteger", node.name, std::move(sides),
                             type, conv ? node.attributes : std::map<std::string, Attribute>{});

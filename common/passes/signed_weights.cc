@@ -1,4 +1,5 @@
-// Makes constant weights of u8 around 128 weights of i8 around 0, which is what kernels multiply by.
+// Makes constant weights weights of i8 around 0, which is what kernels multiply by, where i8 holds
+// their distances from the zero point: always those of u8 around 128.
 //   pre: constants are folded
 //   x, w: u8, zx, 128 -> ConvInteger or MatMulInteger   ==>   x, w - 128: i8, zx -> the same
 //   case: signed_weights.ir.txt
@@ -15,7 +16,7 @@ void SignWeights(Graph& graph, NodeId id) {
   const std::vector<ValueId> in = graph.node(id).inputs;
   const Tensor* weights = ConstantOf(graph, in[1]);
   const Tensor* zero = in.size() > 3 ? ConstantOf(graph, in[3]) : nullptr;
-  if (weights == nullptr || zero == nullptr || weights->dtype() != DataType::kU8) return;
+  if (weights == nullptr || zero == nullptr) return;
   std::optional<Tensor> around_zero = AsSigned(*weights, zero);
   if (!around_zero) return;
   const std::string name = graph.value(in[1]).name;

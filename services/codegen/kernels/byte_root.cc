@@ -27,11 +27,7 @@ std::optional<int64_t> ZeroOf(const KernelRequest& request, const Group& group, 
     return 0;
   }
   const Tensor* zero = ConstantTensor(request, group, i);
-  if (zero == nullptr || zero->size() < 1) return std::nullopt;
-  for (int64_t k = 1; k < zero->size(); ++k) {
-    if (zero->IntAt(k) != zero->IntAt(0)) return std::nullopt;
-  }
-  return zero->IntAt(0);
+  return zero == nullptr ? std::nullopt : ops::UniformZero(zero);
 }
 
 // Whether root input i is a tensor of one element that is computed while running.
@@ -66,20 +62,25 @@ int64_t ElementsAfter(const Tensor& tensor, size_t axis) {
 }
 
 // Convolutions have [channels][summed][taps], products [summed][channels].
-WeightBounds BoundsOf(const Tensor& weights, int channel_axis) {
+WeightBounds BoundsOf(const Tensor& weights, int64_t zero, int channel_axis) {
   const size_t summed_axis = channel_axis == 0 ? 1 : 0;
   const int64_t inner = ElementsAfter(weights, static_cast<size_t>(channel_axis));
   const int64_t step = ElementsAfter(weights, summed_axis);
   const int64_t summed = weights.dims()[summed_axis];
   std::vector<int64_t> sums(static_cast<size_t>(weights.dims()[static_cast<size_t>(channel_axis)]));
-  const std::span<const int8_t> values = weights.as<int8_t>();
+  const bool centred = weights.dtype() == DataType::kI8 && zero == 0;
+  const auto part = [&](int64_t i) {
+    return centred ? int64_t{weights.as<int8_t>()[static_cast<size_t>(i)]}
+                   : ops::NearPart(weights.IntAt(i) - zero);
+  };
   WeightBounds bounds;
-  for (int64_t i = 0; i < static_cast<int64_t>(values.size()); ++i) {
-    const auto w = int64_t{values[static_cast<size_t>(i)]};
-    sums[static_cast<size_t>(i / inner) % sums.size()] += std::abs(w);
+  for (int64_t i = 0; i < weights.size(); ++i) {
+    const int64_t w = part(i);
+    sums[static_cast<size_t>(i / inner) % sums.size()] +=
+        std::abs(centred ? w : weights.IntAt(i) - zero);
     bounds.least = std::min(bounds.least, w);
     const bool last = i / step % summed == summed - 1;
-    const int64_t next = last ? 0 : int64_t{values[static_cast<size_t>(i + step)]};
+    const int64_t next = last ? 0 : part(i + step);
     bounds.positive_pair =
         std::max(bounds.positive_pair, std::max<int64_t>(w, 0) + std::max<int64_t>(next, 0));
     bounds.negative_pair =
@@ -167,12 +168,18 @@ std::optional<ByteRoot> ReadByteRoot(const KernelRequest& request, int channel_a
   ByteRoot root;
   root.x.type = group.InputType(0).dtype;
   const Constant* weights = ConstantInput(request, group, 1);
-  if (!IsByte(root.x.type) || weights == nullptr || weights->tensor.dtype() != DataType::kI8 ||
+  if (!IsByte(root.x.type) || weights == nullptr || !IsByte(weights->tensor.dtype()) ||
       weights->tensor.rank() <= channel_axis || ConstantInput(request, group, 0) != nullptr) {
     return std::nullopt;
   }
-  if (!ReadZero(request, group, 2, root.x) || ZeroOf(request, group, 3) != 0) return std::nullopt;
-  const WeightBounds bounds = BoundsOf(weights->tensor, channel_axis);
+  const std::optional<int64_t> w_zero = ZeroOf(request, group, 3);
+  if (!ReadZero(request, group, 2, root.x) || !w_zero) return std::nullopt;
+  root.w_zero = *w_zero;
+  if (weights->tensor.dtype() != DataType::kI8 || root.w_zero != 0) {
+    if (channel_axis != 0) return std::nullopt;
+    root.twice = ops::WordsOfTwoParts(weights->tensor, root.w_zero);
+  }
+  const WeightBounds bounds = BoundsOf(weights->tensor, root.w_zero, channel_axis);
   root.form = ChooseForm(request.target, bounds);
   root.x.flip = WantsUnsigned(root.form) != (root.x.type == DataType::kU8);
   const int64_t low = root.x.type == DataType::kI8 ? -128 : 0, zero = root.x.zero;
@@ -203,7 +210,11 @@ std::optional<ByteRoot> ReadComputedBytes(const KernelRequest& request, const Gr
 PackSpec ByteBias(const KernelRequest& request, const Group& group, const ByteRoot& root,
                   int channel_axis, int64_t channels, int64_t padded) {
   PackSpec spec{"byte_sums",
-                {{"axis", channel_axis}, {"channels", channels}, {"padded", padded}, {"factor", 0}},
+                {{"axis", channel_axis},
+                 {"channels", channels},
+                 {"padded", padded},
+                 {"factor", 0},
+                 {"zero", root.w_zero}},
                 {request.node.inputs[static_cast<size_t>(group.inputs[1])]}};
   if (root.bias_operand >= 0) {
     const EpilogueOperand& bias = group.epilogue.operands[static_cast<size_t>(root.bias_operand)];

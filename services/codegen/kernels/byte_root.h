@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "common/ops/byte_weights.h"
 #include "services/codegen/kernels/epilogue.h"
 
 namespace quench::codegen {
@@ -18,7 +19,9 @@ struct ByteSide {
   int64_t shift() const { return !flip ? 0 : type == DataType::kU8 ? -128 : 128; }
 };
 
-// The right side is a constant i8 around 0, or computed like the left one. Kernels add up w' x',
+// The right side is constant, or computed like the left one. Constants are i8 around 0; those of
+// convolutions may be of any zero point: w is what they are less it then, in two parts where a byte
+// does not hold it (see common/ops/byte_weights.h). Kernels add up w' x',
 // where x' = x + shift is x as the form of multiplication wants it, starting from
 //   bias[c] - (zero + shift) * (sum of all w of channel c),
 // which is what the pack `byte_sums` holds. Zero points may so lie in borders. Where the zero point
@@ -27,6 +30,10 @@ struct ByteSide {
 struct ByteRoot {
   ByteSide x;
   std::optional<ByteSide> w;  // where it is computed
+  int64_t w_zero = 0;         // of constants
+  // Words of constants that are multiplied twice. Nothing where two bytes do not hold them either, or
+  // there are too many: kernels that make floats of them take them all the same.
+  std::optional<std::vector<ops::WeightWord>> twice = std::vector<ops::WeightWord>();
   BytesForm form = BytesForm::kSigned;
   int bias_operand = -1;    // of the epilogue: an i32 constant per channel, taken out of it
   double weight_reach = 0;  // of constants: largest sum of |w| of a channel, times the largest
@@ -37,8 +44,8 @@ struct ByteRoot {
   std::string Slow() const;
 };
 
-// Nothing when the root's operands are not such. `channel_axis` is that of the weights. Takes an
-// addition of constants to the sums out of the epilogue.
+// Nothing when the root's operands are not such. `channel_axis` is that of the weights; where it is 0
+// these are a convolution's. Takes an addition of constants to the sums out of the epilogue.
 std::optional<ByteRoot> ReadByteRoot(const KernelRequest& request, int channel_axis, Group& group);
 // The same for a right side that is computed.
 std::optional<ByteRoot> ReadComputedBytes(const KernelRequest& request, const Group& group);

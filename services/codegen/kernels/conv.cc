@@ -24,7 +24,8 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group, cons
                               {"merged", plan.merged},
                               {"lanes", plan.lanes},
                               {"block", plan.block_channels},
-                              {"vectors", plan.tile.vectors}},
+                              {"vectors", plan.tile.vectors},
+                              {"zero", shape.bytes ? shape.bytes->w_zero : 0}},
                              {request.node.inputs[input(1)]}});
   const int64_t padded = plan.out_blocks() * plan.lanes;
   if (shape.bytes) {
@@ -186,7 +187,7 @@ class ConvEmitter {
     const int64_t panel = plan_.vector_weight_bytes() * tiles.vectors;
     const int64_t run =
         plan_.fold_width ? plan_.block_channels * s_.kernel_w : plan_.block_channels;
-    const int64_t runs = plan_.vector_weights() / (run * plan_.lanes);
+    const int64_t runs = plan_.words() / run;
     const int64_t bodies = runs * ((run + plan_.unroll - 1) / plan_.unroll);
     tiles.prefetch = PanelPrefetch::Plan(panel, bodies, count);
     if (tiles.prefetch.lines > 0) tiles.index = b_.Variable(b_.I(0));
@@ -217,7 +218,17 @@ class ConvEmitter {
     r.channel_stride = b_.I(4);
     r.tail = b_.I(0);
     r.unroll = plan_.unroll;
+    if (plan_.words_twice() > 0) {
+      for (const ops::WeightWord& at : *s_.bytes->twice) r.again.push_back(OffsetOf(at));
+    }
     return r;
+  }
+
+  // From the first word of the first tap.
+  Int OffsetOf(const ops::WeightWord& at) {
+    const int64_t kh = at.tap / s_.kernel_w, kw = at.tap % s_.kernel_w;
+    return block_ * (at.word / plan_.block_channels) + row_ * (s_.dilation_h * kh) +
+           b_.I(pixel_ * s_.dilation_w * kw + at.word % plan_.block_channels * 4);
   }
 
   void EmitTile(const PanelTiles& tiles, Int y, Int x, int ys, int xs) {

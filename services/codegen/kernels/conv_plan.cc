@@ -110,7 +110,7 @@ void PlanTile(const KernelRequest& request, ConvPlan& plan) {
   if (width.is_static()) problem.width = width.value();
   if (height.is_static()) problem.height = height.value();
   problem.vectors = plan.vectors;
-  problem.steps = plan.blocks * plan.taps() * plan.block_channels;
+  problem.steps = plan.words() + plan.words_twice();
   if (shape.bytes) {
     problem.operations = ProductsCost(shape.bytes->form);
     problem.spare = SpareRegisters(shape.bytes->form);
@@ -165,6 +165,13 @@ void PlanScratch(SymbolTable& symbols, ConvPlan& plan) {
                                   : Dim(plan.band_rows(plan.task_tiles * plan.tile.y));
   const Dim dims[] = {Dim(plan.groups * plan.blocks), rows, width, Dim(plan.pixel_words * 4)};
   plan.scratch = symbols.Mul(symbols.CeilDiv(symbols.Product(dims), 64), 64);
+}
+
+std::string TwiceIdentity(const ByteRoot& bytes) {
+  std::string text;
+  for (const ops::WeightWord& at : bytes.twice.value_or(std::vector<ops::WeightWord>()))
+    text += fmt::format(" {}:{}", at.tap, at.word);
+  return text;
 }
 
 std::string Text(Dim dim) {
@@ -223,6 +230,8 @@ std::optional<ConvPlan> PlanConv(const KernelRequest& request, Group& group, boo
   plan.copy = shape->padded || row_major_input || IsHalf(shape->x_type);
   plan.merged = MergedGroups(*shape, plan.lanes);
   if (plan.merged == 0) return std::nullopt;
+  if (shape->bytes && (!shape->bytes->twice || (shape->groups > 1 && plan.words_twice() > 0)))
+    return std::nullopt;
   plan.groups = shape->groups / plan.merged;
   PlanChannels(request.target, plan);
   PlanTile(request, plan);
@@ -241,8 +250,8 @@ std::string PlanIdentity(const ConvPlan& plan) {
       s.pad_left, s.has_bias ? "b" : "", plan.row_major_input ? "r" : "", plan.copy ? "c" : "",
       plan.flat ? "f" : "", plan.by_panels ? "p" : "", plan.groups, plan.merged, plan.lanes,
       plan.unroll, plan.tile.y, plan.tile.x, plan.tile.vectors, plan.task_tiles,
-      s.bytes ? fmt::format("{} zero {} {}", s.bytes->ToString(), s.bytes->x.zero,
-                            s.bytes->x.zero_input)
+      s.bytes ? fmt::format("{} zero {} {}{}", s.bytes->ToString(), s.bytes->x.zero,
+                            s.bytes->x.zero_input, TwiceIdentity(*s.bytes))
               : fmt::format("{} {}", DataTypeName(s.x_type), DataTypeName(s.w_type)));
 }
 

@@ -65,8 +65,12 @@ struct ConvPlan {
   int64_t weight_element() const { return DataTypeBits(shape.w_type) / 8; }  // bytes of its words
   int64_t out_blocks() const { return groups * vectors; }
   int64_t taps() const { return shape.kernel_h * shape.kernel_w; }
+  int64_t words() const { return blocks * taps() * block_channels; }
+  int64_t words_twice() const {
+    return shape.bytes && shape.bytes->twice ? static_cast<int64_t>(shape.bytes->twice->size()) : 0;
+  }
   // Words of weights per vector of output channels.
-  int64_t vector_weights() const { return blocks * taps() * block_channels * lanes; }
+  int64_t vector_weights() const { return (words() + words_twice()) * lanes; }
   int64_t vector_weight_bytes() const { return vector_weights() * weight_element(); }
   int64_t weight_bytes() const { return out_blocks() * vector_weight_bytes(); }
   int64_t band_rows(int64_t rows) const {  // input rows under `rows` output rows

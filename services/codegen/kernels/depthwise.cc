@@ -72,8 +72,9 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group,
   };
   const int64_t channels = plan.shape.in_channels, padded = plan.blocks * plan.lanes;
   candidate.packed[input(1)] = true;
+  const int64_t zero = plan.shape.bytes ? plan.shape.bytes->w_zero : 0;
   candidate.packs.push_back(
-      {"depthwise", {{"lanes", plan.lanes}}, {request.node.inputs[input(1)]}});
+      {"depthwise", {{"lanes", plan.lanes}, {"zero", zero}}, {request.node.inputs[input(1)]}});
   if (plan.shape.bytes) {
     // The zero point goes with the copy: sums start from the bias alone.
     candidate.packs.push_back(ByteBias(request, group, *plan.shape.bytes, 0, channels, padded));

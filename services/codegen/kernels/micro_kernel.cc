@@ -29,6 +29,9 @@ class MicroEmitter {
       NextScales();
     });
     Tail();
+    for (const Int& offset : r_.again) {
+      AddWords(1, [&](int, Int pixel) { return b_.LoadWords(t_.input + (offset + pixel), 1); });
+    }
     int i = 0;
     for (int y = 0; y < t_.y; ++y) {
       for (int x = 0; x < t_.x; ++x) {

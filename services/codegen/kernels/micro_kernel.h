@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "services/codegen/kernels/byte_root.h"
 #include "services/codegen/kernels/register_tile.h"
@@ -37,6 +38,9 @@ struct MicroReduction {
   // Of bytes: how many follow the last word and fill none, 0 to 3; none when invalid. Weights have a
   // word for them.
   Int rest;
+  // Of bytes: words that are multiplied once more, from MicroTile::input. Weights have a word for each
+  // behind all others.
+  std::vector<Int> again;
 };
 
 struct MicroTile {

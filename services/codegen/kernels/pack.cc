@@ -4,9 +4,11 @@
 #include <bit>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/ops/byte_weights.h"
 #include "services/codegen/kernels/register_tile.h"
 
 namespace quench::codegen {
@@ -129,9 +131,12 @@ absl::StatusOr<Packed> PackChannels(const Request& request) {
 }
 
 // Panels of a convolution's weights: `unit` channels lie side by side innermost, and `block` counts
-// units. Calls place(element, target element) for each weight; the number of target elements.
-template <typename Place>
-absl::StatusOr<int64_t> ConvPanels(const Request& request, int64_t unit, const Place& place) {
+// units; the units `again` follow in each panel once more. Calls place(element, target element) for
+// each weight, and again(element, target element) for those; the number of target elements.
+template <typename Place, typename Again = std::nullptr_t>
+absl::StatusOr<int64_t> ConvPanels(const Request& request, int64_t unit, const Place& place,
+                                   std::span<const ops::WeightWord> twice = {},
+                                   const Again& again = nullptr) {
   constexpr bool kSizeOnly = std::is_same_v<Place, std::nullptr_t>;
   QUENCH_RETURN_IF_ERROR(request.CheckPositive({"groups", "merged", "lanes", "block", "vectors"}));
   const int64_t groups = request.Param("groups"), merged = request.Param("merged");
@@ -145,28 +150,31 @@ absl::StatusOr<int64_t> ConvPanels(const Request& request, int64_t unit, const P
     return Internal("pack `{}`: groups do not divide", request.transform());
   const Split panels = SplitEvenly(vectors, request.Param("vectors"));
   size_t at = 0;
-  const auto vector = [&](int64_t g, int64_t first, int64_t last, int64_t word, int64_t tap) {
-    for (int64_t o = first; o < last; ++o) {
+  const auto vector = [&](int64_t g, int64_t p, int64_t word, int64_t tap, const auto& put) {
+    for (int64_t o = panels.Start(p) * lanes; o < panels.Start(p + 1) * lanes; ++o) {
       for (int64_t c = word * unit; c < (word + 1) * unit; ++c, ++at) {
         const bool zero = o >= oc * merged || c >= ic * merged || o / oc != c / ic;
-        if constexpr (!kSizeOnly) {
-          if (!zero)
-            place(static_cast<size_t>(((g * merged * oc + o) * ic + c % ic) * taps + tap), at);
-        }
+        if (!zero) put(static_cast<size_t>(((g * merged * oc + o) * ic + c % ic) * taps + tap), at);
       }
     }
   };
-  for (int64_t g = 0; !kSizeOnly && g < all; ++g) {
-    for (int64_t p = 0; p < panels.parts(); ++p) {
-      for (int64_t b = 0; b < blocks; ++b) {
-        for (int64_t tap = 0; tap < taps; ++tap) {
-          for (int64_t word = b * block; word < (b + 1) * block; ++word)
-            vector(g, panels.Start(p) * lanes, panels.Start(p + 1) * lanes, word, tap);
+  if constexpr (!kSizeOnly) {
+    for (int64_t g = 0; g < all; ++g) {
+      for (int64_t p = 0; p < panels.parts(); ++p) {
+        for (int64_t b = 0; b < blocks; ++b) {
+          for (int64_t tap = 0; tap < taps; ++tap) {
+            for (int64_t word = b * block; word < (b + 1) * block; ++word)
+              vector(g, p, word, tap, place);
+          }
+        }
+        if constexpr (!std::is_same_v<Again, std::nullptr_t>) {
+          for (const ops::WeightWord& word : twice) vector(g, p, word.word, word.tap, again);
         }
       }
     }
   }
-  return all * vectors * blocks * taps * block * lanes * unit;
+  return all * vectors * (blocks * taps * block + static_cast<int64_t>(twice.size())) * lanes *
+         unit;
 }
 
 absl::StatusOr<Packed> PackConvPanels(const Request& request) {
@@ -178,12 +186,33 @@ absl::StatusOr<Packed> PackConvPanels(const Request& request) {
 }
 
 absl::StatusOr<Packed> PackConvPanelsBytes(const Request& request) {
-  QUENCH_RETURN_IF_ERROR(request.CheckSource(3, 4, DataType::kI8));
-  QUENCH_ASSIGN_OR_RETURN(const int64_t size, ConvPanels(request, 4, nullptr));
-  return Filled(size, [request, source = request.bytes()](std::byte* out) {
-    ConvPanels(request, 4, [&](size_t from, size_t to) {
-      out[to] = static_cast<std::byte>(source[from]);
-    }).IgnoreError();
+  const DataType type = request.source().dtype();
+  const int64_t zero = request.Param("zero");
+  if (type == DataType::kI8 && zero == 0) {
+    QUENCH_RETURN_IF_ERROR(request.CheckSource(3, 4, type));
+    QUENCH_ASSIGN_OR_RETURN(const int64_t size, ConvPanels(request, 4, nullptr));
+    return Filled(size, [request, source = request.bytes()](std::byte* out) {
+      ConvPanels(request, 4, [&](size_t from, size_t to) {
+        out[to] = static_cast<std::byte>(source[from]);
+      }).IgnoreError();
+    });
+  }
+  QUENCH_RETURN_IF_ERROR(
+      request.CheckSource(3, 4, type == DataType::kU8 ? DataType::kU8 : DataType::kI8));
+  const std::optional<std::vector<ops::WeightWord>> twice =
+      ops::WordsOfTwoParts(request.source(), zero);
+  if (!twice || (!twice->empty() && request.Param("groups") != 1))
+    return Internal("pack `{}`: weights do not fit two bytes", request.transform());
+  QUENCH_ASSIGN_OR_RETURN(const int64_t size, ConvPanels(request, 4, nullptr, *twice));
+  return Filled(size, [=, &source = request.source(), twice = *twice](std::byte* out) {
+    const auto weight = [&](size_t i) { return source.IntAt(static_cast<int64_t>(i)) - zero; };
+    const auto near = [&](size_t from, size_t to) {
+      out[to] = static_cast<std::byte>(ops::NearPart(weight(from)));
+    };
+    const auto rest = [&](size_t from, size_t to) {
+      out[to] = static_cast<std::byte>(weight(from) - ops::NearPart(weight(from)));
+    };
+    ConvPanels(request, 4, near, twice, rest).IgnoreError();
   });
 }
 
@@ -215,7 +244,8 @@ absl::StatusOr<Packed> PackByteSums(const Request& request) {
   const int64_t axis = request.Param("axis"), channels = request.Param("channels");
   const Tensor& weights = request.source();
   const Tensor* bias = request.second();
-  if (weights.dtype() != DataType::kI8 || axis < 0 || axis >= weights.rank() ||
+  const bool is_signed = weights.dtype() == DataType::kI8;
+  if ((!is_signed && weights.dtype() != DataType::kU8) || axis < 0 || axis >= weights.rank() ||
       request.dim(static_cast<int>(axis)) != channels || request.Param("padded") < channels ||
       (bias != nullptr &&
        (bias->dtype() != DataType::kI32 || (bias->size() != 1 && bias->size() != channels)))) {
@@ -225,11 +255,13 @@ absl::StatusOr<Packed> PackByteSums(const Request& request) {
   for (int i = static_cast<int>(axis) + 1; i < weights.rank(); ++i)
     inner *= static_cast<size_t>(request.dim(i));
   const auto factor = static_cast<uint32_t>(request.Param("factor"));
+  const auto zero = static_cast<int32_t>(request.Param("zero"));
   return Filled(request.Param("padded") * 4, [=, values = request.bytes()](std::byte* out) {
     auto* sums = reinterpret_cast<uint32_t*>(out);  // wraps
     for (size_t i = 0; i < values.size(); ++i) {
+      const int32_t weight = is_signed ? values[i] : static_cast<uint8_t>(values[i]);
       sums[i / inner % static_cast<size_t>(channels)] +=
-          factor * static_cast<uint32_t>(int32_t{values[i]});
+          factor * static_cast<uint32_t>(weight - zero);
     }
     for (int64_t c = 0; bias != nullptr && c < channels; ++c)
       sums[c] += static_cast<uint32_t>(bias->IntAt(bias->size() == 1 ? 0 : c));
@@ -347,20 +379,22 @@ absl::StatusOr<Packed> PackGemmOffsets(const Request& request) {
 }
 
 absl::StatusOr<Packed> PackDepthwise(const Request& request) {
-  const bool integers = request.source().dtype() == DataType::kI8;
-  QUENCH_RETURN_IF_ERROR(request.CheckSource(3, 4, integers ? DataType::kI8 : request.FloatType()));
+  const DataType type = request.source().dtype();
+  const bool integers = type == DataType::kI8 || type == DataType::kU8;
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(3, 4, integers ? type : request.FloatType()));
   QUENCH_RETURN_IF_ERROR(request.CheckPositive({"lanes"}));
   const int64_t lanes = request.Param("lanes"), channels = request.dim(0);
   const int64_t taps =
       request.source().rank() == 4 ? request.dim(2) * request.dim(3) : request.dim(2);
   if (request.dim(1) != 1)
     return Internal("pack `depthwise`: {} input channels per group, takes 1", request.dim(1));
+  const auto zero = static_cast<double>(request.Param("zero"));
   return Floats(CeilDiv(channels, lanes) * lanes * taps,
                 [=, &source = request.source()](std::span<float> out) {
                   for (int64_t c = 0; c < channels; ++c) {
                     for (int64_t tap = 0; tap < taps; ++tap) {
                       out[static_cast<size_t>((c / lanes * taps + tap) * lanes + c % lanes)] =
-                          static_cast<float>(source.FloatAt(c * taps + tap));
+                          static_cast<float>(source.FloatAt(c * taps + tap) - zero);
                     }
                   }
                 });

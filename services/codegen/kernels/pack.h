@@ -5,11 +5,14 @@
 //   channels                 {channels, padded, scale}: 1 or `channels` elements, f32 or i32 ->
 //                            `padded` of them, the rest 0; f32 times `scale` (bits of an f32) when
 //                            given
-//   byte_sums                {axis, channels, padded, factor}: i8 weights, and an i32 bias of 1 or
-//                            `channels` elements -> `padded` i32, the rest 0: bias + factor * (sum
-//                            of the weights of that index of `axis`), modulo 2^32
-//   conv_panels_bytes        as conv_panels, from i8: `block` counts words of four channels ->
-//                            [group][panel][ic block][kh][kw][word][vectors][lanes][4]
+//   byte_sums                {axis, channels, padded, factor, zero}: weights of i8 or u8, and an i32
+//                            bias of 1 or `channels` elements -> `padded` i32, the rest 0: bias +
+//                            factor * (sum of the weights less `zero` of that index of `axis`),
+//                            modulo 2^32
+//   conv_panels_bytes        as conv_panels, from i8 or u8 less `zero`: `block` counts words of four
+//                            channels -> [group][panel][ic block][kh][kw][word][vectors][lanes][4];
+//                            each panel ends with what is left of the words that two bytes make
+//                            (common/ops/byte_weights.h)
 //   gemm_panels_bytes        {lanes, vectors}: i8 [k, n] ->
 //                            [panel][ceil(k / 4)][vectors of the panel][lanes][4], rows beyond k 0
 //   gemm_panels_stored       {lanes, vectors}: [k, n] of i8, u8 (less 128), i4 (plus 8) or u4 ->
@@ -27,8 +30,8 @@
 //   k] when transposed ->
 //                            [batch][panel][k][vectors of the panel][lanes], times `scale` when
 //                            given: then f32
-//   depthwise                {lanes}: [c, 1, kh, kw], f32 or i8 -> [c / lanes][kh][kw][lanes]
-//   innermost, padded with 0
+//   depthwise                {lanes, zero}: [c, 1, kh, kw], f32, or i8 or u8 less `zero` ->
+//   [c / lanes][kh][kw][lanes] innermost, padded with 0
 #pragma once
 
 #include <absl/status/statusor.h>

@@ -91,6 +91,59 @@ TEST(IntegerPassesTest, AConvolutionBetweenIntegers) {
   }
 }
 
+// A layer of u8 weights of `dims` with these zero points, one for all or for each channel; the last
+// `far` weights are 0.
+Graph LayerOfZeros(const std::string& op, const std::vector<int64_t>& dims,
+                   const std::vector<uint8_t>& zeros, int far, int64_t group = 1) {
+  const bool conv = op == "Conv";
+  Quantized q(conv ? std::vector<Dim>{1, dims[1] * group, 6, 6} : std::vector<Dim>{3, dims[1]});
+  Tensor weights = Tensor::Zeros(DataType::kU8, dims);
+  for (int64_t i = 0; i < weights.size(); ++i) {
+    const auto near = static_cast<int64_t>(zeros[0]) + i * 37 % 81 - 40;
+    weights.mutable_bytes()[i] = static_cast<std::byte>(i < weights.size() - far ? near : 0);
+  }
+  const auto count = static_cast<int64_t>(zeros.size());
+  const std::vector<int64_t> shape(count == 1 ? 0 : 1, count);
+  const std::vector<float> scales(zeros.size(), 0.004F);
+  const ValueId real =
+      Add(q.graph, "DequantizeLinear",
+          {q.graph.AddConstant("w", weights),
+           q.graph.AddConstant("scales", Tensor::Of(DataType::kF32, shape, scales)),
+           q.graph.AddConstant("zeros", Tensor::Of(DataType::kU8, shape, zeros))},
+          {{"axis", int64_t{0}}});
+  std::map<std::string, Attribute> attributes;
+  if (conv) attributes["group"] = group;
+  if (!conv) attributes["transB"] = int64_t{1};
+  const ValueId y = Add(q.graph, op, {q.Pair(q.x, 0.01F, 3), real}, attributes);
+  q.graph.outputs = {q.Pair(y, 0.05F, 0)};
+  return Integers(q.graph, 0.05);
+}
+
+TEST(IntegerPassesTest, WeightsOfAnyZeroPoint) {
+  const auto weights = [](const Graph& graph, const std::string& op) {
+    return ConstantOf(graph, Find(graph, op)->inputs[1])->dtype();
+  };
+  const std::vector<int64_t> dims = {8, 16, 3, 3};
+  // Bytes hold what all weights are less their zero point.
+  EXPECT_EQ(weights(LayerOfZeros("Conv", dims, {157}, 0), "ConvInteger"), DataType::kI8);
+  EXPECT_EQ(weights(LayerOfZeros("Gemm", {8, 16}, {157}, 0), "MatMulInteger"), DataType::kI8);
+  EXPECT_EQ(weights(LayerOfZeros("Conv", dims, std::vector<uint8_t>(8, 157), 0), "ConvInteger"),
+            DataType::kI8);
+  // They do not, of few, or where each channel has its own.
+  const Graph few = LayerOfZeros("Conv", dims, {157}, 1);
+  EXPECT_EQ(weights(few, "ConvInteger"), DataType::kU8);
+  EXPECT_EQ(ConstantOf(few, Find(few, "ConvInteger")->inputs[3])->IntAt(0), 157);
+  EXPECT_EQ(weights(LayerOfZeros("Conv", {16, 1, 3, 3}, {204}, 100, 16), "ConvInteger"),
+            DataType::kU8);
+  // Of many, of groups, of products, with several zero points: floats.
+  EXPECT_EQ(CountOps(LayerOfZeros("Conv", dims, {157}, 144 * 4), "Conv"), 1);
+  EXPECT_EQ(CountOps(LayerOfZeros("Conv", {8, 4, 3, 3}, {157}, 1, 4), "Conv"), 1);
+  EXPECT_EQ(CountOps(LayerOfZeros("Gemm", {8, 16}, {157}, 1), "Gemm"), 1);
+  std::vector<uint8_t> zeros(8, 157);
+  zeros[3] = 120;
+  EXPECT_EQ(CountOps(LayerOfZeros("Conv", dims, zeros, 0), "Conv"), 1);
+}
+
 TEST(IntegerPassesTest, ResidualsAndClipsAreScaledAlong) {
   Quantized q({1, 4, 6, 6});
   const ValueId x = q.Pair(q.x, 0.01F, 3);

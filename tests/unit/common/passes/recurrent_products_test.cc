@@ -136,16 +136,23 @@ TEST(RecurrentProducts, DequantizedWeightsAreNotFolded) {
   EXPECT_EQ(CountOps(folded, "DequantizeLinear"), 2);
 }
 
-// Those that the pass cannot read are floats before it runs.
-TEST(RecurrentProducts, AsymmetricWeightsAreFloats) {
-  Graph graph = RecurrentGraph({"rnn", "RNN", 1, {}, true, false, false, false, 32, true});
-  Tensor zero = Tensor::Zeros(DataType::kI8, {});
-  *zero.mutable_bytes() = std::byte{3};
-  const ValueId id = graph.AddConstant("zero", zero);
+Graph WithZeroPoint(Graph graph, int8_t value) {
+  const ValueId id =
+      graph.AddConstant("zero", Tensor::Of(DataType::kI8, {}, std::vector<int8_t>{value}));
   for (Node& node : graph.nodes) {
     if (node.op == "DequantizeLinear") node.inputs.push_back(id);
   }
-  const Graph folded = After("fold_constants", graph);
+  return graph;
+}
+
+// Those that the pass cannot read are floats before it runs: bytes hold their distances from 3, but
+// not from -128.
+TEST(RecurrentProducts, AsymmetricWeights) {
+  const Graph graph = RecurrentGraph({"rnn", "RNN", 1, {}, true, false, false, false, 32, true});
+  const Graph near = After("fold_constants", WithZeroPoint(graph, 3));
+  EXPECT_EQ(CountOps(near, "DequantizeLinear"), 2);
+  EXPECT_EQ(CountOps(After("recurrent_products", near), "RNN"), 0);
+  const Graph folded = After("fold_constants", WithZeroPoint(graph, -128));
   EXPECT_EQ(CountOps(folded, "DequantizeLinear"), 0);
   EXPECT_EQ(CountOps(After("recurrent_products", folded), "MatMul"), 1);
 }

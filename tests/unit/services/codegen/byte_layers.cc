@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <random>
 
@@ -22,6 +23,19 @@ Tensor Bytes(DataType dtype, const std::vector<int64_t>& dims, uint32_t seed, We
     if (kind == Weights::kSmall) value = draw % 121 - 60;
     if (kind == Weights::kLowest) value = draw % 4 == 0 ? -128 : draw % 256 - 128;
     out[i] = static_cast<std::byte>(value);
+  }
+  return tensor;
+}
+
+// Within 40 steps of `zero` but for the sixth and the last one.
+Tensor FarBytes(const std::vector<int64_t>& dims, int64_t zero) {
+  Tensor tensor = Tensor::Zeros(DataType::kU8, dims);
+  std::byte* out = tensor.mutable_bytes();
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    const bool far = i == 5 || i == tensor.size() - 1;
+    const int64_t near = std::clamp<int64_t>(zero + i * 37 % 81 - 40, 0, 255);
+    const bool single = dims[1] == 1;
+    out[i] = static_cast<std::byte>(far ? (zero < 128 ? 255 : 0) : single ? i * 89 % 256 : near);
   }
   return tensor;
 }
@@ -48,14 +62,20 @@ class Builder {
         Node1(graph_, "Add", {Node1(graph_, "Mul", {number, Scale(1e-5F)}), Scale(0.02F)});
     return Node1(graph_, "DequantizeLinear", {integers, scale, zero});
   }
-  ValueId Real(const Tensor& integers, const std::vector<float>& scales, int64_t axis) {
+  // `zeros`: one for each scale, or none.
+  ValueId Real(const Tensor& integers, const std::vector<float>& scales, int64_t axis,
+               const std::vector<uint8_t>& zeros = {}) {
     const auto count = static_cast<int64_t>(scales.size());
     const ValueId scale = graph_.AddConstant(
         "scales",
         Tensor::Of(DataType::kF32,
                    count == 1 ? std::vector<int64_t>{} : std::vector<int64_t>{count}, scales));
-    return Node1(graph_, "DequantizeLinear", {graph_.AddConstant("w", integers), scale},
-                 {{"axis", axis}});
+    std::vector<ValueId> operands = {graph_.AddConstant("w", integers), scale};
+    if (!zeros.empty()) {
+      const std::vector<int64_t> dims = graph_.value(scale).constant->tensor.dims();
+      operands.push_back(graph_.AddConstant("wz", Tensor::Of(DataType::kU8, dims, zeros)));
+    }
+    return Node1(graph_, "DequantizeLinear", operands, {{"axis", axis}});
   }
 
  private:
@@ -89,6 +109,9 @@ Graph ByteGraph(const ByteLayer& layer) {
         "w", Type::Tensor(layer.computed, std::vector<Dim>(layer.w.begin(), layer.w.end())));
     operands.push_back(layer.w_of_run ? add.RealOfRun(w, layer.computed, "wz")
                                       : add.Real(w, kKernel, layer.computed, layer.w_zero));
+  } else if (layer.weights == Weights::kFar) {
+    const std::vector<uint8_t> zeros(scales.size(), static_cast<uint8_t>(layer.w_zero));
+    operands.push_back(add.Real(FarBytes(layer.w, layer.w_zero), scales, axis, zeros));
   } else {
     operands.push_back(add.Real(Bytes(DataType::kI8, layer.w, 2, layer.weights), scales, axis));
   }
@@ -381,6 +404,61 @@ std::vector<ByteLayer> WindowLayers() {
   };
 }
 
+// Weights of u8 that are not around 128.
+std::vector<ByteLayer> FarLayers() {
+  return {
+      {.name = "far", .zero = 7, .w_zero = 157, .weights = Weights::kFar},
+      {.name = "far_i8",
+       .input = DataType::kI8,
+       .zero = -7,
+       .w_zero = 61,
+       .weights = Weights::kFar,
+       .per_channel = false,
+       .output = DataType::kI8},
+      {.name = "far_first",
+       .x = {1, 3, 21, 20},
+       .w = {16, 3, 3, 3},
+       .attributes = Window(3, 2),
+       .zero = 128,
+       .w_zero = 254,
+       .weights = Weights::kFar},
+      {.name = "far_three",
+       .x = {2, 36, 9, 8},
+       .w = {40, 36, 3, 3},
+       .attributes = Window(3, 1),
+       .zero = 9,
+       .w_zero = 94,
+       .weights = Weights::kFar,
+       .residual = true},
+      {.name = "far_dilated",
+       .x = {1, 16, 9, 9},
+       .w = {8, 16, 3, 3},
+       .attributes = Window(3, 1, 1, 2),
+       .w_zero = 1,
+       .weights = Weights::kFar},
+      {.name = "far_panels",
+       .x = {1, 64, 1, 1},
+       .w = {200, 64, 1, 1},
+       .zero = 3,
+       .w_zero = 94,
+       .weights = Weights::kFar},
+      {.name = "far_of_run",
+       .x = {1, 16, 6, 6},
+       .w = {24, 16, 3, 3},
+       .attributes = Window(3, 1),
+       .of_run = true,
+       .w_zero = 140,
+       .weights = Weights::kFar},
+      {.name = "far_depthwise",
+       .x = {1, 24, 10, 9},
+       .w = {24, 1, 3, 3},
+       .attributes = Window(3, 1, 24),
+       .zero = 31,
+       .w_zero = 204,
+       .weights = Weights::kFar},
+  };
+}
+
 std::vector<ByteLayer> LayersOfRun() {
   return {
       {.name = "run_pointwise", .of_run = true},
@@ -535,8 +613,8 @@ std::vector<ByteLayer> DenseLayers() {
 
 std::vector<ByteLayer> ByteLayers() {
   std::vector<ByteLayer> all;
-  for (const auto& part : {PointwiseLayers(), WindowLayers(), LayersOfRun(), ProductLayers(),
-                           ComputedProductLayers(), DenseLayers()}) {
+  for (const auto& part : {PointwiseLayers(), WindowLayers(), FarLayers(), LayersOfRun(),
+                           ProductLayers(), ComputedProductLayers(), DenseLayers()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

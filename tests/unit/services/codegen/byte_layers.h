@@ -16,6 +16,7 @@ enum class Weights : uint8_t {
   kLargest,  // 127 and -127 only: what saturates if anything does
   kSmall,    // from -60 to 60: neighbours may be added in 16 bits
   kLowest,   // -128 among them
+  kFar,  // u8 less `w_zero`: two are farther from it than a byte holds; of one channel each, any
 };
 
 struct ByteLayer {
@@ -28,8 +29,8 @@ struct ByteLayer {
   int64_t zero = 0;
   bool of_run = false;  // the zero point is an input `z`, and the scale depends on it
   DataType computed = DataType::kUndefined;  // of an input `w` that the right side is
-  int64_t w_zero = 0;
-  bool w_of_run = false;  // the same of the right side, `wz`
+  int64_t w_zero = 0;                        // where it is computed, or `weights` are kFar
+  bool w_of_run = false;                     // the same of the right side, `wz`
   Weights weights = Weights::kAny;
   bool per_channel = true, bias = true, relu = true, residual = false;
   std::string activation = "";      // in place of Relu; Silu: times its Sigmoid
