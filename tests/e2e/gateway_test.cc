@@ -210,6 +210,14 @@ TEST_F(GatewayTest, AnalysesAndVerifiesAsOneProcessDoes) {
     EXPECT_EQ(here.exit_code, 0) << here.err;
     EXPECT_EQ(here.out, there.out) << there.err;
   }
+  for (const char* stage : {"imported", "canonical"}) {
+    const std::vector<std::string> command = {"nodes", DigitsModel(), "--stage",  stage,
+                                              "--op",  "Conv",        "--format", "json"};
+    const Outcome here = work_.Run(command), there = Run(command);
+    EXPECT_EQ(here.exit_code, 0) << here.err;
+    EXPECT_EQ(nlohmann::json::parse(here.out).at("nodes").size(), 3u);
+    EXPECT_EQ(here.out, there.out) << there.err;
+  }
   for (const std::vector<std::string>& more :
        {std::vector<std::string>{}, {"--per-layer"}, {"--oracle", "reference"}}) {
     std::vector<std::string> command = {"verify", DigitsModel(), "out/model.so"};

@@ -1,0 +1,52 @@
+// What is a module, node by node?
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/ir/graph.h"
+
+namespace quench::analyser {
+
+struct ValueFacts {
+  std::string name, type;  // "x", "f32[batch, 3]"
+  int64_t bytes = 0;       // symbolic dims at NodesOptions::sizes; 0 where the type is not known
+  bool constant = false;
+};
+
+struct NodeFacts {
+  std::string graph;  // "main", or the node and the attribute that have the body: "main/loop.body"
+  std::string name, op, domain;
+  int version = 0;     // the opset the node was written against; 0: a canonical one
+  std::string origin;  // name in the source model
+  std::map<std::string, Attribute> attributes;
+  std::vector<ValueFacts> inputs, outputs;  // without those that are omitted
+};
+
+struct ModuleFacts {
+  std::string name, stage, fingerprint, structure_hash;
+  std::map<std::string, std::string> metadata;  // where it comes from
+  int64_t graph_count = 0, subgraph_count = 0;  // bodies and parts, and the main graph
+  std::map<std::string, int64_t> operators;     // of all graphs
+  bool is_dynamic = false;                      // some value has a symbolic dim
+  bool is_quantized = false;  // made by the quantizer, or has nodes that quantize or take integers
+  std::vector<std::string> partition_backends;  // that parts of the module are for
+  std::vector<ValueFacts> inputs, outputs;
+  std::vector<NodeFacts> nodes;  // those asked for, of all graphs, in order
+};
+
+struct NodesOptions {
+  std::vector<std::string> ops = {};    // patterns as of a shell, any of them; empty: all operators
+  std::vector<std::string> names = {};  // the same of names and names in the source model
+  std::map<std::string, int64_t> sizes = {};
+};
+// NOT_FOUND for a pattern that no node matches, with what there is.
+absl::StatusOr<ModuleFacts> Introspect(const Graph& graph, const NodesOptions& options);
+
+std::string ToTable(const ModuleFacts& facts);
+std::string ToJson(const ModuleFacts& facts);
+
+}  // namespace quench::analyser
