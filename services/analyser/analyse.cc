@@ -145,9 +145,9 @@ void AddTotals(ModelReport& report) {
       [](const OperatorReport& a, const OperatorReport& b) { return a.work.flops > b.work.flops; });
 }
 
-absl::Status AddParameters(const Parameters& parameters, bool statistics,
+absl::Status AddParameters(const ParameterList& parameters, bool statistics,
                            const StepContext& context, ModelReport& report) {
-  for (const Parameters::Parameter& each : parameters.found()) {
+  for (const ParameterList::Parameter& each : parameters.found()) {
     QUENCH_RETURN_IF_ERROR(context.Check());
     const DataType dtype = each.tensor->dtype();
     const std::string type(DataTypeName(dtype));
@@ -214,7 +214,7 @@ absl::StatusOr<ModelReport> Analyse(const Graph& imported, const Graph& canonica
   for (const ValueId id : canonical.outputs) report.outputs.push_back(described(id));
   report.operators = OperatorsOf(imported);
   const std::vector<bool> fixed = FixedValues(canonical);
-  Parameters parameters;
+  ParameterList parameters;
   for (const Node& node : canonical.nodes) {
     QUENCH_RETURN_IF_ERROR(context.Check());
     if (!IsLayer(node, fixed)) continue;

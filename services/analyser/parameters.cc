@@ -56,8 +56,8 @@ bool IsLayer(const Node& node, const std::vector<bool>& fixed) {
                      [&](ValueId id) { return id != kNone && !fixed[static_cast<size_t>(id)]; });
 }
 
-void Parameters::AddLayer(const Graph& graph, const std::vector<bool>& fixed, const Node& node,
-                          LayerReport& layer) {
+void ParameterList::AddLayer(const Graph& graph, const std::vector<bool>& fixed, const Node& node,
+                             LayerReport& layer) {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const ValueId id = node.inputs[i];
     if (id == kNone || !fixed[static_cast<size_t>(id)]) continue;
@@ -79,7 +79,7 @@ void Parameters::AddLayer(const Graph& graph, const std::vector<bool>& fixed, co
 }
 
 // `quantized`: integers of 32 bits are biases.
-void Parameters::AddValue(const Graph& graph, ValueId id, bool quantized, LayerReport& layer) {
+void ParameterList::AddValue(const Graph& graph, ValueId id, bool quantized, LayerReport& layer) {
   const Value& value = graph.value(id);
   if (value.constant == nullptr) {
     if (value.producer == kNone) return;

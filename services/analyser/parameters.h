@@ -16,7 +16,7 @@ std::vector<bool> FixedValues(const Graph& graph);
 bool IsLayer(const Node& node, const std::vector<bool>& fixed);
 
 // Parameters, counted where layers read them, each once.
-class Parameters {
+class ParameterList {
  public:
   struct Parameter {
     std::string name, layer;
@@ -39,6 +39,6 @@ class Parameters {
 };
 
 // Zeros, range, moments and a histogram of 20 parts.
-WeightReport StatisticsOf(const Parameters::Parameter& parameter);
+WeightReport StatisticsOf(const ParameterList::Parameter& parameter);
 
 }  // namespace quench::analyser

@@ -37,7 +37,7 @@ void ForEachFinite(const Tensor& tensor, const Visit& visit) {
 
 }  // namespace
 
-WeightReport StatisticsOf(const Parameters::Parameter& parameter) {
+WeightReport StatisticsOf(const ParameterList::Parameter& parameter) {
   const Tensor& tensor = *parameter.tensor;
   WeightReport report;
   report.name = parameter.name;
