@@ -38,6 +38,14 @@ absl::StatusOr<Dim> BinaryDim(const loops::Function& function, const Expr& e,
   return Unsupported("a size is not an expression over symbols");
 }
 
+// Whether code has the size as a number. A size of the run may round up to one, too.
+bool IsNumber(const loops::Function& function, loops::ExprId expr) {
+  const Expr& e = function.exprs[static_cast<size_t>(expr)];
+  if (e.kind == ExprKind::kBinary)
+    return IsNumber(function, e.args[0]) && IsNumber(function, e.args[1]);
+  return e.kind == ExprKind::kInt;
+}
+
 }  // namespace
 
 absl::StatusOr<Dim> DimOf(const loops::Function& function, loops::ExprId expr,
@@ -57,17 +65,19 @@ absl::StatusOr<Dim> DimOf(const loops::Function& function, loops::ExprId expr,
 
 absl::StatusOr<Dim> ScratchBytes(const loops::Function& function, SymbolTable& symbols) {
   Dim total = 0;
+  bool numbers = true;
   for (const loops::Buffer& buffer : function.buffers) {
     if (buffer.role != loops::BufferRole::kScratch) continue;
     Dim bytes = (DataTypeBits(buffer.dtype) + 7) / 8;
     for (loops::ExprId dim : buffer.dims) {
       QUENCH_ASSIGN_OR_RETURN(const Dim size, DimOf(function, dim, symbols));
       bytes = symbols.Mul(bytes, size);
+      numbers = numbers && IsNumber(function, dim);
     }
     bytes = symbols.Mul(symbols.CeilDiv(bytes, kScratchAlignment), kScratchAlignment);
     total = symbols.Add(total, bytes);
   }
-  if (total.is_static() && total.value() <= kStackScratchBytes) return Dim(0);
+  if (numbers && total.is_static() && total.value() <= kStackScratchBytes) return Dim(0);
   return total;
 }
 

@@ -108,6 +108,19 @@ TEST(CompileTest, SymbolicSizesPlanEveryBuffer) {
   for (const int64_t size : {1, 3, 200}) ExpectSameAsInterpreter(graph, {{"n", size}});
 }
 
+// What is sorted takes 64 bytes, rounded up, whatever the size of the run is.
+TEST(CompileTest, ScratchOfAFewElements) {
+  Graph graph;
+  const Dim n = Dim::OfSymbol(graph.symbols->AddInput("n", {0, 0}, {1, 3}));
+  const ValueId x = graph.AddInput("x", F32({n}));
+  const ValueId last = graph.AddConstant("last", Values({1}));
+  const ValueId one = graph.AddConstant("one", Tensor::I64({1}));
+  const ValueId joined = Node1(graph, "Concat", {x, last}, {{"axis", int64_t{0}}});
+  graph.outputs = {Node1(graph, "TopK", {joined, one})};
+  Infer(graph);
+  for (const int64_t size : {1, 3}) ExpectSameAsInterpreter(graph, {{"n", size}});
+}
+
 TEST(CompileTest, DataDependentSizes) {
   Graph graph;
   const ValueId x = graph.AddInput("x", F32({5, 7}));
