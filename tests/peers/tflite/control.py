@@ -109,7 +109,7 @@ def detection_post_process(c):
     fields = {"max_detections": c.integer(1, 4), "max_classes_per_detection": 1, "num_classes": classes, "nms_score_threshold": c.real(0.05, 0.4),
               "nms_iou_threshold": c.real(0.3, 0.7), "y_scale": 10.0, "x_scale": 10.0, "h_scale": 5.0, "w_scale": 5.0, "use_regular_nms": regular}
     if regular:
-        fields["detections_per_class"] = 10
+        fields["detections_per_class"] = c.integer(1, 5)
     inputs = [c.plain_input(c.values([1, anchors, 4], -1, 1), "FLOAT32"), c.plain_input(np.round(scores, 4), "FLOAT32"),
               c.plain_constant(table, "FLOAT32")]
     outputs = c.add("CUSTOM", inputs, ["FLOAT32"] * 4, custom=c.operator, custom_options=list(flexbuffer(fields)))

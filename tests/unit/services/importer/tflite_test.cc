@@ -1,5 +1,6 @@
 // TensorFlow Lite models: what they compute, as graphs and as numbers.
 
+#include <flatbuffers/flexbuffers.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -633,6 +634,52 @@ TEST(Tflite, EveryByteChanged) {
     }
   }
   EXPECT_GT(imported, 0);
+}
+
+// Two boxes at one place and a third, of two classes: of each class the worse of the two goes, though
+// it is the better one of the other class.
+TEST(Tflite, DetectionsOfEachClassByItself) {
+  for (const int most : {4, 2}) {
+    TfliteModel model;
+    const int codes = model.Input("codes", kFloat, {1, 3, 4});
+    const int scores = model.Input("scores", kFloat, {1, 3, 3});
+    const int anchors = model.Constant(
+        "anchors", F32({3, 4}, {0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.25}));
+    flexbuffers::Builder options;
+    options.Map([&] {
+      options.Bool("use_regular_nms", true);
+      options.Int("num_classes", 2);
+      options.Int("max_detections", most);
+      options.Int("detections_per_class", 2);
+      options.Float("nms_iou_threshold", 0.5);
+      options.Float("nms_score_threshold", 0.3f);
+      for (const char* scale : {"y_scale", "x_scale", "h_scale", "w_scale"})
+        options.Float(scale, 1);
+    });
+    options.Finish();
+    const std::vector<int> outputs = {
+        model.Tensor("boxes", kFloat, {1, most, 4}), model.Tensor("classes", kFloat, {1, most}),
+        model.Tensor("best", kFloat, {1, most}), model.Tensor("count", kFloat, {1})};
+    model.Op(tflite::BuiltinOperator_CUSTOM, {codes, scores, anchors}, outputs).custom_options =
+        options.GetBuffer();
+    model.model().operator_codes.back()->custom_code = "TFLite_Detection_PostProcess";
+    model.Outputs(outputs);
+    // The first column is the background.
+    const std::vector<Tensor> result =
+        Results(model, {F32({1, 3, 4}, std::vector<float>(12, 0)),
+                        F32({1, 3, 3}, {0.1f, 0.9f, 0.6f, 0.2f, 0.8f, 0.7f, 0.3f, 0.2f, 0.5f})});
+    ASSERT_EQ(result.size(), 4u);
+    std::vector<float> boxes = {0.25,  0.25,  0.75,  0.75,  0.25, 0.25, 0.75, 0.75,
+                                0.125, 0.125, 0.375, 0.375, 0,    0,    0,    0};
+    std::vector<float> classes = {0, 1, 1, 0}, best = {0.9f, 0.7f, 0.5f, 0};
+    boxes.resize(static_cast<size_t>(most) * 4);
+    classes.resize(static_cast<size_t>(most));
+    best.resize(static_cast<size_t>(most));
+    EXPECT_EQ(Floats(result[0]), boxes);
+    EXPECT_EQ(Floats(result[1]), classes);
+    EXPECT_EQ(Floats(result[2]), best);
+    EXPECT_EQ(Floats(result[3]), (std::vector<float>{std::min(3.0F, static_cast<float>(most))}));
+  }
 }
 
 // Blocks of two columns in which whole blocks are left out.
