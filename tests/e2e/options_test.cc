@@ -243,7 +243,7 @@ module "something for each simplification" canonical {
   input %x: f32[2, 4, 2]
   const %one: f32[] = [1.0]
   const %axis: i64[1] = [0]
-  const %w: f32[1, 2, 2] = [[[1.0, 2.0], [3.0, 4.0]]]
+  const %w: f32[1, 2, 2] = [1.0, 2.0, 3.0, 4.0]
   %a = Add(%x, %one)
   %m = MatMul(%a, %w)
   %u = Unsqueeze(%a, %axis)
