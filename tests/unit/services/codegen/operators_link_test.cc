@@ -353,6 +353,7 @@ std::vector<Graph> AllGraphs() {
 const std::map<std::string, std::string>& NotAlone() {
   static const std::map<std::string, std::string> reasons = {
       {"Constant", "the importer makes it a constant value"},
+      {"q.partition", "its nodes are put back before anything is compiled"},
   };
   return reasons;
 }
