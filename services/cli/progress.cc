@@ -45,9 +45,12 @@ void ProgressDisplay::Show(const Progress& progress) {
   const auto interval =
       mode_ == Mode::kPlain ? std::chrono::milliseconds(kPlainInterval) : kBarInterval;
   if (!new_stage && !last_of_stage && now - last_ < interval) return;
-  if (mode_ == Mode::kPlain && !new_stage && now - last_ < interval) return;
+  // What had no end in sight is over: a step of a gateway that turned out to be cached, say.
+  const bool ended = last_of_stage && last_total_ == 0;
+  if (mode_ == Mode::kPlain && !new_stage && !ended && now - last_ < interval) return;
   last_ = now;
   last_stage_ = progress.stage;
+  last_total_ = progress.total;
   switch (mode_) {
     case Mode::kNone:
       return;

@@ -29,6 +29,7 @@ class ProgressDisplay {
   std::chrono::steady_clock::time_point start_;
   std::chrono::steady_clock::time_point last_;
   std::string last_stage_;
+  int64_t last_total_ = 0;
   bool bar_shown_ = false;
 };
 

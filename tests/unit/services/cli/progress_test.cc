@@ -38,6 +38,22 @@ TEST(ProgressTest, PlainShowsEachStageOnce) {
   EXPECT_EQ(text.find('\r'), std::string::npos);
 }
 
+// However fast it was over: a step that a gateway had in its cache begins and ends at once.
+TEST(ProgressTest, PlainShowsTheEndOfWhatHadNoneInSight) {
+  ::testing::internal::CaptureStderr();
+  {
+    ProgressDisplay display("plain");
+    const ProgressSink sink = display.sink();
+    sink({"import", "at the gateway", 0, 0});
+    sink({"import", "cached", 1, 1});
+    sink({"passes", "", 1, 2});
+    sink({"passes", "", 2, 2});
+  }
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find("import 1/1 cached\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("passes 2/2"), std::string::npos) << text;
+}
+
 TEST(ProgressTest, TheBarClearsItself) {
   const std::string text = Shown("tty");
   EXPECT_NE(text.find("100 %"), std::string::npos);
