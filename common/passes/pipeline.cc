@@ -89,7 +89,11 @@ absl::StatusOr<Graph> RunUpTo(std::string_view last, Graph graph, const PassOpti
 
 absl::StatusOr<Graph> InlinePartitions(Graph graph) {
   const auto is_partition = [](const Node& node) { return node.op == "q.partition"; };
-  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), is_partition)) return graph;
+  bool any = false;  // bodies of control flow may have some too
+  ForEachGraph(graph, [&](const Graph& each) {
+    any = any || std::any_of(each.nodes.begin(), each.nodes.end(), is_partition);
+  });
+  if (!any) return graph;
   return InlineGroups(std::move(graph), is_partition);
 }
 

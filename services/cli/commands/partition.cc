@@ -72,10 +72,11 @@ absl::Status RunPartition(const PartitionArgs& args, const StepContext& context)
   }
   QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
   QUENCH_ASSIGN_OR_RETURN(Graph graph, WithBatch(std::move(model.canonical), *args.model, context));
+  std::string report;
   if (args.inline_parts) {
     const size_t parts = analyser::SubgraphNames(graph).size();
     QUENCH_ASSIGN_OR_RETURN(graph, passes::InlinePartitions(std::move(graph)));
-    fmt::print("{} parts went back\n", parts - analyser::SubgraphNames(graph).size());
+    report = fmt::format("{} parts went back\n", parts - analyser::SubgraphNames(graph).size());
   } else {
     QUENCH_ASSIGN_OR_RETURN(
         analyser::Partitioned partitioned,
@@ -87,12 +88,14 @@ absl::Status RunPartition(const PartitionArgs& args, const StepContext& context)
                                   .min_nodes = args.min_nodes},
                                  context));
     graph = std::move(partitioned.graph);
-    fmt::print("{}", args.format == "json" ? analyser::ToJson(partitioned.report)
-                                           : analyser::ToTable(partitioned.report));
+    report = args.format == "json" ? analyser::ToJson(partitioned.report)
+                                   : analyser::ToTable(partitioned.report);
   }
   if (!args.output.empty()) QUENCH_RETURN_IF_ERROR(WriteModule(graph, args.output));
-  if (args.export_folder.empty()) return absl::OkStatus();
-  return ExportParts(graph, args.export_folder, context);
+  if (!args.export_folder.empty())
+    QUENCH_RETURN_IF_ERROR(ExportParts(graph, args.export_folder, context));
+  fmt::print("{}", report);
+  return absl::OkStatus();
 }
 
 }  // namespace

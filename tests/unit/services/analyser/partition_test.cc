@@ -166,6 +166,24 @@ TEST(PartitionTest, PartsAreModulesOfTheirOwn) {
   }
 }
 
+TEST(PartitionTest, PartsInBodiesGoBackToo) {
+  Graph body;
+  body.name = "body";
+  const ValueId inner = body.AddInput("x", Type::Tensor(DataType::kF32, {3}));
+  body.outputs = {Add(body, "Add", {inner, inner})};
+  const auto cut =
+      std::make_shared<const Graph>(PartitionGraph(body, Runs("Add"), kPlain).value().graph);
+  Graph graph;
+  graph.name = "outer";
+  graph.symbols = cut->symbols;
+  const ValueId condition = graph.AddInput("c", Type::Tensor(DataType::kBool, {}));
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {3}));
+  graph.outputs = {Add(graph, "If", {condition, x}, {{"then_branch", cut}, {"else_branch", cut}})};
+  EXPECT_EQ(SubgraphNames(graph).size(), 4u);  // two branches, each with a part
+  const Graph whole = passes::InlinePartitions(graph).value();
+  EXPECT_EQ(SubgraphNames(whole).size(), 2u);
+}
+
 TEST(PartitionTest, SimplificationsChangeNoValue) {
   Graph graph;
   const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {2, 3, 4}));
