@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "common/base/status.h"
+#include "common/ir/states.h"
 #include "common/runner/runner.h"
 #include "common/runtime/quench_rt.h"
 
@@ -53,6 +54,19 @@ ArtifactTensor Describe(const quench_model& model, const quench_tensor_info& inf
     tensor.dims.push_back(std::move(dim));
   }
   return tensor;
+}
+
+ArtifactState StateOf(const quench_model& model, const quench_state_info& info) {
+  const quench_tensor_info& input = *model.inputs[info.input];
+  const auto dtype = static_cast<DataType>(input.dtype);
+  Tensor element;
+  if (info.initial != nullptr) {
+    element = Tensor::Zeros(dtype, {1});
+    std::memcpy(element.mutable_bytes(), info.initial, element.bytes().size());
+  }
+  std::vector<Dim> dims;
+  for (int32_t i = 0; i < input.rank; ++i) dims.emplace_back(input.dims[i].value);
+  return {info.input, info.output, InitialState(Type::Tensor(dtype, dims), element)};
 }
 
 absl::StatusOr<Tensor> Copy(const std::string& name, const quench_rt_tensor& from) {
@@ -120,6 +134,9 @@ class RuntimeArtifact : public Artifact {
       inputs_.push_back(Describe(model, *model.inputs[i]));
     for (uint32_t i = 0; i < model.num_outputs; ++i)
       outputs_.push_back(Describe(model, *model.outputs[i]));
+    const bool has_states = model.size >= offsetof(quench_model, states) + sizeof model.states;
+    for (uint32_t i = 0; has_states && i < model.num_states; ++i)
+      states_.push_back(StateOf(model, *model.states[i]));
     quench_rt_options options{};
     options.size = sizeof options;
     options.num_threads = static_cast<uint32_t>(std::max(threads, 0));
@@ -129,6 +146,7 @@ class RuntimeArtifact : public Artifact {
 
   const std::vector<ArtifactTensor>& inputs() const override { return inputs_; }
   const std::vector<ArtifactTensor>& outputs() const override { return outputs_; }
+  const std::vector<ArtifactState>& states() const override { return states_; }
   std::string uuid() const override { return quench_rt_describe(model_)->uuid; }
   std::string fingerprint() const override { return quench_rt_describe(model_)->fingerprint; }
   std::string producer() const override { return quench_rt_describe(model_)->producer; }
@@ -221,6 +239,7 @@ class RuntimeArtifact : public Artifact {
   quench_rt_model* model_;
   quench_rt_session* session_ = nullptr;
   std::vector<ArtifactTensor> inputs_, outputs_;
+  std::vector<ArtifactState> states_;
 };
 
 }  // namespace

@@ -30,6 +30,12 @@ struct ArtifactTensor {
   std::vector<ArtifactDim> dims;
 };
 
+// Output `output` of a run is input `input` of the next; both are indices.
+struct ArtifactState {
+  size_t input = 0, output = 0;
+  Tensor initial;  // for the first run
+};
+
 struct NodeTiming {
   std::string node;
   std::string kernel;
@@ -58,6 +64,8 @@ class Artifact {
 
   virtual const std::vector<ArtifactTensor>& inputs() const = 0;
   virtual const std::vector<ArtifactTensor>& outputs() const = 0;
+  virtual const std::vector<ArtifactState>& states()
+      const = 0;  // Run carries none: the caller does
   virtual std::string uuid() const = 0;
   virtual std::string fingerprint() const = 0;
   virtual std::string producer() const = 0;

@@ -177,6 +177,15 @@ typedef struct quench_variant {
   int32_t (*run)(quench_run* run);
 } quench_variant;
 
+/* A state: what a run gives as `output` is `input` of the next run. Both have the same dtype and the
+ * same fixed dims. */
+typedef struct quench_state_info {
+  uint32_t size;
+  uint32_t input, output; /* indices */
+  uint32_t reserved;
+  const void* initial; /* one element, which fills the input of the first run; NULL: zeros */
+} quench_state_info;
+
 #define QUENCH_MACHINE_X86_64 1u
 #define QUENCH_MACHINE_AARCH64 2u
 #define QUENCH_MACHINE_ARMV7 3u
@@ -206,6 +215,9 @@ typedef struct quench_model {
   const char* source_digest;     /* sha256 of the model file: 64 hex digits; "" unknown */
   const char* description;       /* all of this but the UUID, as JSON; also in the file's section
                                     .quench.description, as the UUID is in .quench.uuid */
+  uint32_t num_states;
+  uint32_t reserved;
+  const quench_state_info* const* states;
 } quench_model;
 
 /* One model of those that register themselves: archives for targets with `system-lib`. */

@@ -104,7 +104,8 @@ int quench_rt_session_create(quench_rt_model* model, const quench_rt_options* op
 void quench_rt_session_free(quench_rt_session* session);
 
 /* Binds an input; data must stay valid until the run is over. Dims are copied. Sizes are checked by
- * plan and run. */
+ * plan and run. An input of a state (quench_model.states) need not be bound: the session carries it
+ * from run to run. NULL for `tensor` goes back to that. */
 int quench_rt_set_input(quench_rt_session* session, uint32_t index, const quench_rt_tensor* tensor,
                         quench_rt_error* error);
 /* Binds memory for an output; NULL goes back to memory of the session. Refused for outputs whose
@@ -116,8 +117,10 @@ int quench_rt_set_output(quench_rt_session* session, uint32_t index, void* data,
  * sizes are kept. */
 int quench_rt_plan(quench_rt_session* session, quench_rt_error* error);
 int quench_rt_run(quench_rt_session* session, quench_rt_error* error);
+/* The next run begins with the model's initial states, as the first one did. */
+void quench_rt_reset_states(quench_rt_session* session);
 /* Output of the last run, or, after a plan, dims only (data may be NULL; a dim the run will tell is
- * -1). Valid until the next plan or run. */
+ * -1). Valid until the next plan or run, or until states are reset. */
 int quench_rt_get_output(quench_rt_session* session, uint32_t index, quench_rt_tensor* tensor,
                          quench_rt_error* error);
 /* Ends the run in progress between two nodes; does nothing when there is none. The only call

@@ -25,6 +25,14 @@ typedef struct output_state {
   uint64_t owned_bytes;
 } output_state;
 
+/* What the session carries from an output to an input of the next run. */
+typedef struct carried_state {
+  const quench_state_info* info;
+  void* memory;
+  uint64_t bytes;
+  int bound; /* the caller gives the input */
+} carried_state;
+
 /* A plan for one set of input sizes. */
 typedef struct plan_entry {
   int64_t* key;   /* values of the input symbols */
@@ -46,6 +54,8 @@ struct quench_rt_session {
   quench_rt_pool* pool;
   input_state* inputs;
   output_state* outputs;
+  carried_state* states;
+  uint32_t num_states;
   int64_t* slots;
   int64_t* key;
   plan_entry plans[kPlans];
@@ -155,23 +165,84 @@ static int32_t host_cancelled(void* host) {
 
 /* ---- sessions ---- */
 
-static int allocate_state(quench_rt_session* session) {
+static int allocate_tables(quench_rt_session* session) {
   const quench_model* model = session->model;
   const size_t slots = session->variant->num_slots + 1u, symbols = model->num_symbols + 1u;
   session->inputs = calloc(model->num_inputs + 1u, sizeof *session->inputs);
   session->outputs = calloc(model->num_outputs + 1u, sizeof *session->outputs);
+  session->states = calloc(session->num_states + 1u, sizeof *session->states);
   session->input_pointers = calloc(model->num_inputs + 1u, sizeof *session->input_pointers);
   session->output_pointers = calloc(model->num_outputs + 1u, sizeof *session->output_pointers);
   session->slots = calloc(slots, sizeof *session->slots);
   session->key = calloc(symbols, sizeof *session->key);
-  int complete = session->inputs && session->outputs && session->input_pointers &&
-                 session->output_pointers && session->slots && session->key;
+  int complete = session->inputs && session->outputs && session->states &&
+                 session->input_pointers && session->output_pointers && session->slots &&
+                 session->key;
   for (int i = 0; i < kPlans; ++i) {
     session->plans[i].key = calloc(symbols, sizeof *session->key);
     session->plans[i].slots = calloc(slots, sizeof *session->slots);
     complete = complete && session->plans[i].key && session->plans[i].slots;
   }
   return complete;
+}
+
+/* The next run reads what the session carries. */
+static void read_carried(quench_rt_session* session, const carried_state* state) {
+  input_state* input = &session->inputs[state->info->input];
+  const quench_tensor_info* info = session->model->inputs[state->info->input];
+  input->data = state->memory;
+  for (int32_t i = 0; i < info->rank; ++i) {
+    if (input->dims[i] != info->dims[i].value) session->plan = NULL;
+    input->dims[i] = info->dims[i].value;
+  }
+}
+
+static int allocate_states(quench_rt_session* session) {
+  for (uint32_t i = 0; i < session->num_states; ++i) {
+    carried_state* state = &session->states[i];
+    int64_t dims[QUENCH_RT_MAX_RANK];
+    state->info = session->model->states[i];
+    const quench_tensor_info* info = session->model->inputs[state->info->input];
+    for (int32_t axis = 0; axis < info->rank; ++axis) dims[axis] = info->dims[axis].value;
+    const int64_t bytes = tensor_bytes(info->dtype, dims, info->rank);
+    if (bytes < 0) return 0;
+    state->bytes = (uint64_t)bytes;
+    state->memory = quench_rt_aligned(state->bytes);
+    if (state->memory == NULL) return 0;
+    read_carried(session, state);
+  }
+  quench_rt_reset_states(session);
+  return 1;
+}
+
+void quench_rt_reset_states(quench_rt_session* session) {
+  for (uint32_t i = 0; i < session->num_states; ++i) {
+    const carried_state* state = &session->states[i];
+    const int32_t dtype = session->model->inputs[state->info->input]->dtype;
+    const size_t step = (size_t)quench_rt_dtype_bytes(dtype, 1);
+    if (state->info->initial == NULL) {
+      memset(state->memory, 0, state->bytes);
+      continue;
+    }
+    for (uint64_t at = 0; at + step <= state->bytes; at += step)
+      memcpy((char*)state->memory + at, state->info->initial, step);
+  }
+}
+
+/* What the run has written is what the next one reads. Memory of the session's own changes places
+ * with what was read, so that nothing is copied. */
+static void carry_states(quench_rt_session* session) {
+  for (uint32_t i = 0; i < session->num_states; ++i) {
+    carried_state* state = &session->states[i];
+    output_state* output = &session->outputs[state->info->output];
+    if (output->data == output->owned && output->owned_bytes == state->bytes) {
+      output->owned = state->memory;
+      state->memory = output->data;
+    } else {
+      memcpy(state->memory, output->data, state->bytes);
+    }
+    if (!state->bound) read_carried(session, state);
+  }
 }
 
 int quench_rt_session_create(quench_rt_model* model, const quench_rt_options* options,
@@ -197,7 +268,8 @@ int quench_rt_session_create(quench_rt_model* model, const quench_rt_options* op
   session->variant = model->variant;
   session->options = chosen;
   session->heap.previous = session->heap.next = &session->heap;
-  if (!allocate_state(session)) {
+  if (QUENCH_RT_HAS(model->model, states)) session->num_states = model->model->num_states;
+  if (!allocate_tables(session) || !allocate_states(session)) {
     quench_rt_session_free(session);
     return quench_rt_fail(error, QUENCH_RT_MEMORY, "out of memory");
   }
@@ -219,6 +291,9 @@ void quench_rt_session_free(quench_rt_session* session) {
   heap_clear(session, 1);
   for (uint32_t i = 0; session->outputs != NULL && i < session->model->num_outputs; ++i)
     free(session->outputs[i].owned);
+  for (uint32_t i = 0; session->states != NULL && i < session->num_states; ++i)
+    free(session->states[i].memory);
+  free(session->states);
   for (int i = 0; i < kPlans; ++i) {
     free(session->plans[i].key);
     free(session->plans[i].slots);
@@ -241,6 +316,13 @@ static uintptr_t alignment_of(int32_t dtype) {
   return bytes >= 8 ? 8 : bytes >= 4 ? 4 : bytes >= 2 ? 2 : 1;
 }
 
+static carried_state* state_of_input(quench_rt_session* session, uint32_t input) {
+  for (uint32_t i = 0; i < session->num_states; ++i) {
+    if (session->states[i].info->input == input) return &session->states[i];
+  }
+  return NULL;
+}
+
 int quench_rt_set_input(quench_rt_session* session, uint32_t index, const quench_rt_tensor* tensor,
                         quench_rt_error* error) {
   const quench_model* model = session->model;
@@ -249,6 +331,16 @@ int quench_rt_set_input(quench_rt_session* session, uint32_t index, const quench
                           model->num_inputs);
   }
   const quench_tensor_info* info = model->inputs[index];
+  carried_state* state = state_of_input(session, index);
+  if (tensor == NULL) {
+    if (state == NULL) {
+      return quench_rt_fail(error, QUENCH_RT_INVALID,
+                            "input `%s`: there is no tensor, and no state to carry", info->name);
+    }
+    state->bound = 0;
+    read_carried(session, state);
+    return QUENCH_RT_OK;
+  }
   if (tensor->dtype != info->dtype) {
     return quench_rt_fail(error, QUENCH_RT_INVALID, "input `%s`: dtype is %s, the model takes %s",
                           info->name, quench_rt_dtype_name(tensor->dtype),
@@ -275,6 +367,7 @@ int quench_rt_set_input(quench_rt_session* session, uint32_t index, const quench
     if (input->dims[i] != tensor->dims[i]) session->plan = NULL;
     input->dims[i] = tensor->dims[i];
   }
+  if (state != NULL) state->bound = 1;
   return QUENCH_RT_OK;
 }
 
@@ -598,6 +691,7 @@ int quench_rt_run(quench_rt_session* session, quench_rt_error* error) {
   for (uint32_t i = 0; i < session->model->num_outputs; ++i)
     session->outputs[i].data = session->output_pointers[i];
   read_output_dims(session);
+  carry_states(session);
   return QUENCH_RT_OK;
 }
 

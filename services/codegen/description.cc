@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "common/base/status.h"
+#include "common/ir/states.h"
 #include "common/runtime/quench_rt.h"
 #include "services/codegen/boundary.h"
 #include "services/codegen/link/sections.h"
@@ -62,7 +63,7 @@ json ToJson(const Target& target) {
 std::string DescriptionOf(const ModelTables& model, const std::vector<Target>& variants) {
   const Graph& graph = *model.graph;
   json inputs = json::array(), outputs = json::array(), symbols = json::array(),
-       code = json::array();
+       states = json::array(), code = json::array();
   for (const ValueId id : graph.inputs)
     inputs.push_back(ToJson(graph, id, InputQuantization(graph, id)));
   for (const ValueId id : graph.outputs)
@@ -70,6 +71,11 @@ std::string DescriptionOf(const ModelTables& model, const std::vector<Target>& v
   for (SymbolId id = 0; id < model.num_symbols; ++id) {
     const Symbol& symbol = graph.symbols->at(id);
     if (std::holds_alternative<InputAxis>(symbol.definition)) symbols.push_back(ToJson(symbol));
+  }
+  for (const StatePair& state : StatesOf(graph)) {
+    states.push_back({{"input", graph.value(graph.inputs[state.input]).name},
+                      {"output", graph.value(graph.outputs[state.output]).name},
+                      {"initial", state.initial.bytes().empty() ? 0.0 : state.initial.FloatAt(0)}});
   }
   for (const Target& target : variants) code.push_back(ToJson(target));
   json result = {{"abi_version", QUENCH_ABI_VERSION},
@@ -83,6 +89,7 @@ std::string DescriptionOf(const ModelTables& model, const std::vector<Target>& v
                  {"inputs", std::move(inputs)},
                  {"outputs", std::move(outputs)},
                  {"symbols", std::move(symbols)},
+                 {"states", std::move(states)},
                  {"class_names", model.labels},
                  {"preprocessing",
                   model.preprocessing.empty() ? json::object() : json::parse(model.preprocessing)}};

@@ -57,8 +57,8 @@ absl::Status CheckOptions(const ImportOptions& options, const Frontend& frontend
       {"signature", !options.signature.empty()}};
   StatusCollector problems;
   for (const auto& [name, given] : own_options) {
-    const auto has = [name = name](const Frontend& other) {
-      return std::find(other.own_options.begin(), other.own_options.end(), name) !=
+    const auto has = [option = name](const Frontend& other) {
+      return std::find(other.own_options.begin(), other.own_options.end(), option) !=
              other.own_options.end();
     };
     if (!given || has(frontend)) continue;

@@ -16,6 +16,7 @@
 #include <sstream>
 #include <thread>
 
+#include "common/ir/npy.h"
 #include "tests/e2e/quench_process.h"
 #include "tests/support/background.h"
 #include "tests/support/certificates.h"
@@ -252,6 +253,9 @@ module "something for each simplification" canonical {
   output %y
 }
 )");
+
+  fixtures_->Write("sums.ir.txt", kSumsModule);
+  ASSERT_TRUE(WriteNpy(Tensor::Zeros(DataType::kF32, {3, 2}), fixtures_->path("steps.npy")).ok());
 
   const std::filesystem::path cases = QUENCH_SOURCE_DIR "/tests/cases/passes";
   for (const auto& entry : std::filesystem::directory_iterator(cases)) {

@@ -9,6 +9,52 @@ namespace quench::testing {
 namespace {
 
 using Names = std::vector<std::string>;
+using namespace std::string_literals;
+
+TEST(ProgramTest, CarriesStatesFromStepToStep) {
+  const Workspace work;
+  work.Write("sums.ir.txt", kSumsModule);
+  ASSERT_TRUE(
+      WriteNpy(Tensor::Of<float>(DataType::kF32, {3, 2}, {1, 2, 3, 4, 5, 6}), work.path("x.npy"))
+          .ok());
+  const Outcome compiled =
+      work.Run({"compile", "sums.ir.txt", "--output", "out", "--export-metadata"});
+  ASSERT_EQ(compiled.exit_code, 0) << compiled.err;
+  const nlohmann::json metadata =
+      nlohmann::json::parse(*ReadFile(work.path("out") / "metadata.json"));
+  EXPECT_EQ(metadata.at("states"),
+            nlohmann::json::parse(R"([{"input": "total", "output": "next", "initial": 10.0}])"));
+  const auto values = [&](const std::string& name) {
+    const Tensor tensor = *ReadNpy(work.path(name));
+    return std::vector<float>(tensor.as<float>().begin(), tensor.as<float>().end());
+  };
+  for (const char* model : {"sums.ir.txt", "out/model.so"}) {
+    const Outcome run =
+        work.Run({"run", model, "--input", "x=x.npy", "--steps", "--output-dir", model[0] + ""s});
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    const std::string folder = model[0] + "/"s;
+    EXPECT_EQ(values(folder + "y.npy"), (std::vector<float>{11, 12, 14, 16, 19, 22}));
+    EXPECT_EQ(values(folder + "next.npy"), (std::vector<float>{19, 22}));  // the last one
+    const Outcome on = work.Run({"run", model, "--input", "x=x.npy", "--input",
+                                 "total=" + folder + "next.npy", "--steps", "--output-dir", "on"});
+    ASSERT_EQ(on.exit_code, 0) << on.err;
+    EXPECT_EQ(values("on/next.npy"), (std::vector<float>{28, 34}));
+  }
+}
+
+TEST(ProgramTest, StepsNeedAnAxisOfTheirOwn) {
+  const Workspace work;
+  work.Write("sums.ir.txt", kSumsModule);
+  const auto write = [&](const std::string& name, std::vector<int64_t> dims) {
+    return WriteNpy(Tensor::Zeros(DataType::kF32, std::move(dims)), work.path(name)).ok();
+  };
+  ASSERT_TRUE(write("one.npy", {2}) && write("none.npy", {0, 2}));
+  const auto error = [&](const std::string& file) {
+    return work.Run({"run", "sums.ir.txt", "--input", "x=" + file, "--steps"}).err;
+  };
+  EXPECT_NE(error("one.npy").find("no file has an axis of steps in front"), std::string::npos);
+  EXPECT_NE(error("none.npy").find("the files have no steps"), std::string::npos);
+}
 
 TEST(ProgramTest, CompilesVerifiesRunsAndMeasuresADigitsNetwork) {
   const Workspace work;

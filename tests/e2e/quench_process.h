@@ -40,6 +40,20 @@ class Workspace {
 std::vector<std::string> SmallDiskCommand(const Workspace& work, const std::string& folder,
                                           int kilobytes, const std::string& script);
 
+// x is added to a state, which begins with 10: y and next are the sum.
+inline constexpr char kSumsModule[] = R"(quench.ir 1
+module "sums" canonical {
+  meta "state.total" = "next"
+  meta "state_initial.total" = "10"
+  input %x: f32[2]
+  input %total: f32[2]
+  %y = Add(%x, %total)
+  %next = Add(%total, %x)
+  output %y
+  output %next
+}
+)";
+
 // The digits network that is part of the project.
 std::string DigitsModel();
 

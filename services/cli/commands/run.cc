@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/ir/npy.h"
+#include "common/ir/states.h"
 #include "common/ops/evaluate.h"
 #include "common/runner/runner.h"
 #include "services/cli/commands/declarations.h"
@@ -22,6 +24,7 @@ constexpr char kRunExamples[] = R"(Examples:
   quench run out/model.so --random 1 --profile                          random inputs, time per layer
   quench run out/model.so --random 1 --key out/modelKey.bin             an encrypted library: asks for the password
   quench run model.onnx --input x=test_data_set_0/input_0.pb            the same through the interpreter
+  quench run out/speech.so --input frame=frames.npy --steps             frame by frame: states go from run to run
   quench run out/model.so --random 1 --size batch=8 --threads 2         symbolic dims at chosen sizes
   quench run model.onnx --random 1 --gateway build-farm:7450            imported there; what runs, runs here)";
 
@@ -34,7 +37,15 @@ struct RunArgs {
   std::optional<uint64_t> random;
   std::string output_dir = ".";
   std::optional<uint64_t> threads;
-  bool profile = false;
+  bool profile = false, steps = false;
+};
+
+// A library or a graph that can be run.
+struct Runnable {
+  std::vector<ArtifactTensor> inputs;
+  std::vector<std::string> outputs;
+  std::vector<ArtifactState> states;
+  std::function<absl::StatusOr<std::vector<Tensor>>(const std::vector<Tensor>&)> run;
 };
 
 std::string FileNameOf(std::string name) {
@@ -58,9 +69,10 @@ std::string Describe(const Tensor& tensor) {
                      sum / static_cast<double>(tensor.size()));
 }
 
-// Inputs in `names` order: files given by name, the rest random when a seed is given.
-absl::StatusOr<std::vector<Tensor>> GatherInputs(const RunArgs& args,
-                                                 const std::vector<ArtifactTensor>& declared) {
+// Inputs in their order: files given by name, states at their beginning, the rest random when a seed
+// is given.
+absl::StatusOr<std::vector<Tensor>> GatherInputs(const RunArgs& args, const Runnable& model) {
+  const std::vector<ArtifactTensor>& declared = model.inputs;
   QUENCH_ASSIGN_OR_RETURN(const auto sizes, ParseSizes(args.sizes));
   std::map<std::string, Tensor> given;
   StatusCollector problems;
@@ -86,8 +98,12 @@ absl::StatusOr<std::vector<Tensor>> GatherInputs(const RunArgs& args,
   std::vector<Tensor> inputs;
   for (size_t i = 0; i < declared.size(); ++i) {
     const auto found = given.find(declared[i].name);
+    const auto state = std::find_if(model.states.begin(), model.states.end(),
+                                    [&](const ArtifactState& s) { return s.input == i; });
     if (found != given.end()) {
       inputs.push_back(found->second);
+    } else if (state != model.states.end()) {
+      inputs.push_back(state->initial);
     } else if (args.random) {
       inputs.push_back(random[i]);
     } else {
@@ -126,6 +142,86 @@ void PrintProfile(std::vector<NodeTiming> timings) {
   fmt::print("{:>10.1f} {:>6}  total\n", total * 1e6, "100.0");
 }
 
+// How often to run: with --steps the first axis of the files that have one more than their input.
+absl::StatusOr<int64_t> CountSteps(const RunArgs& args, const Runnable& model,
+                                   const std::vector<Tensor>& inputs) {
+  if (!args.steps) return 1;
+  std::optional<int64_t> steps;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].rank() != static_cast<int>(model.inputs[i].dims.size()) + 1) continue;
+    const int64_t count = inputs[i].dims()[0];
+    if (steps && *steps != count) {
+      return InvalidArgument("--steps: input `{}` has {} steps, others have {}",
+                             model.inputs[i].name, count, *steps);
+    }
+    steps = count;
+  }
+  if (!steps) {
+    return InvalidArgument(
+        "--steps: no file has an axis of steps in front, one more than the model's input has");
+  }
+  if (*steps == 0) return InvalidArgument("--steps: the files have no steps");
+  return *steps;
+}
+
+// Element `index` of the first axis.
+Tensor StepOf(const Tensor& tensor, int64_t index) {
+  std::vector<int64_t> dims(tensor.dims().begin() + 1, tensor.dims().end());
+  Tensor step = Tensor::Zeros(tensor.dtype(), std::move(dims));
+  const size_t bytes = step.bytes().size();
+  if (bytes > 0)
+    std::memcpy(step.mutable_bytes(), tensor.bytes().data() + static_cast<size_t>(index) * bytes,
+                bytes);
+  return step;
+}
+
+// One axis more in front. Sizes that differ from step to step have no such form.
+absl::StatusOr<Tensor> Stacked(const std::string& name, const std::vector<Tensor>& steps) {
+  std::vector<int64_t> dims = steps[0].dims();
+  dims.insert(dims.begin(), static_cast<int64_t>(steps.size()));
+  Tensor all = Tensor::Zeros(steps[0].dtype(), std::move(dims));
+  size_t at = 0;
+  for (const Tensor& step : steps) {
+    if (step.dims() != steps[0].dims()) {
+      return InvalidArgument("--steps: output `{}` is [{}] in one step and [{}] in another", name,
+                             fmt::join(steps[0].dims(), ", "), fmt::join(step.dims(), ", "));
+    }
+    if (!step.bytes().empty())
+      std::memcpy(all.mutable_bytes() + at, step.bytes().data(), step.bytes().size());
+    at += step.bytes().size();
+  }
+  return all;
+}
+
+// Leaves in `inputs` what the next run would take, and writes the outputs.
+absl::Status RunAndWrite(const RunArgs& args, const Runnable& model, std::vector<Tensor>& inputs) {
+  QUENCH_ASSIGN_OR_RETURN(const int64_t steps, CountSteps(args, model, inputs));
+  const std::vector<Tensor> given = inputs;
+  std::vector<std::vector<Tensor>> results(model.outputs.size());
+  for (int64_t step = 0; step < steps; ++step) {
+    for (size_t i = 0; args.steps && i < given.size(); ++i) {
+      if (given[i].rank() > static_cast<int>(model.inputs[i].dims.size()))
+        inputs[i] = StepOf(given[i], step);
+    }
+    QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> outputs, model.run(inputs));
+    for (const ArtifactState& state : model.states) inputs[state.input] = outputs[state.output];
+    for (size_t i = 0; i < outputs.size(); ++i) results[i].push_back(outputs[i]);
+  }
+  std::vector<Tensor> outputs;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const bool is_state =
+        std::any_of(model.states.begin(), model.states.end(),
+                    [&](const ArtifactState& state) { return state.output == i; });
+    if (!args.steps || is_state) {
+      outputs.push_back(results[i].back());  // what the next call takes
+      continue;
+    }
+    QUENCH_ASSIGN_OR_RETURN(Tensor all, Stacked(model.outputs[i], results[i]));
+    outputs.push_back(std::move(all));
+  }
+  return WriteOutputs(args, model.outputs, outputs);
+}
+
 absl::Status RunArtifact(const RunArgs& args, const StepContext& context) {
   if (AsksForGateway(*args.gateway)) {
     return InvalidArgument(
@@ -139,11 +235,13 @@ absl::Status RunArtifact(const RunArgs& args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(
       const std::unique_ptr<Artifact> artifact,
       Artifact::Open(args.model->model, static_cast<int>(args.threads.value_or(0)), key));
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, GatherInputs(args, artifact->inputs()));
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> outputs, artifact->Run(inputs, context));
-  std::vector<std::string> names;
-  for (const ArtifactTensor& output : artifact->outputs()) names.push_back(output.name);
-  QUENCH_RETURN_IF_ERROR(WriteOutputs(args, names, outputs));
+  Runnable model{
+      artifact->inputs(), {}, artifact->states(), [&](const std::vector<Tensor>& inputs) {
+        return artifact->Run(inputs, context);
+      }};
+  for (const ArtifactTensor& output : artifact->outputs()) model.outputs.push_back(output.name);
+  QUENCH_ASSIGN_OR_RETURN(std::vector<Tensor> inputs, GatherInputs(args, model));
+  QUENCH_RETURN_IF_ERROR(RunAndWrite(args, model, inputs));
   if (!args.profile) return absl::OkStatus();
   QUENCH_ASSIGN_OR_RETURN(std::vector<NodeTiming> timings, artifact->Profile(inputs));
   PrintProfile(std::move(timings));
@@ -153,6 +251,17 @@ absl::Status RunArtifact(const RunArgs& args, const StepContext& context) {
 absl::StatusOr<Graph> GraphHere(const RunArgs& args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
   return WithBatch(std::move(model.canonical), *args.model, context);
+}
+
+ArtifactTensor Declared(const Graph& graph, const Value& value) {
+  ArtifactTensor tensor{value.name, value.type.dtype, {}};
+  for (const Dim dim : value.type.dims) {
+    const Bounds bounds = graph.symbols->BoundsOf(dim);
+    tensor.dims.push_back({dim.is_static() ? dim.value() : -1,
+                           dim.is_static() ? "" : graph.symbols->ToString(dim), bounds.min,
+                           bounds.max});
+  }
+  return tensor;
 }
 
 absl::Status RunInterpreter(const RunArgs& args, const StepContext& context) {
@@ -166,19 +275,6 @@ absl::Status RunInterpreter(const RunArgs& args, const StepContext& context) {
                           UsesGateway(*args.gateway)
                               ? ModuleThere({*args.gateway, *args.model}, context)
                               : GraphHere(args, context));
-  std::vector<ArtifactTensor> declared;
-  for (const ValueId id : graph.inputs) {
-    const Value& value = graph.value(id);
-    ArtifactTensor tensor{value.name, value.type.dtype, {}};
-    for (const Dim dim : value.type.dims) {
-      const Bounds bounds = graph.symbols->BoundsOf(dim);
-      tensor.dims.push_back({dim.is_static() ? dim.value() : -1,
-                             dim.is_static() ? "" : graph.symbols->ToString(dim), bounds.min,
-                             bounds.max});
-    }
-    declared.push_back(std::move(tensor));
-  }
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, GatherInputs(args, declared));
   std::vector<NodeTiming> timings;
   ops::EvaluateOptions options;
   auto last = std::chrono::steady_clock::now();
@@ -189,11 +285,18 @@ absl::Status RunInterpreter(const RunArgs& args, const StepContext& context) {
       last = now;
     };
   }
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> outputs,
-                          ops::Evaluate(graph, inputs, context, options));
-  std::vector<std::string> names;
-  for (const ValueId id : graph.outputs) names.push_back(graph.value(id).name);
-  QUENCH_RETURN_IF_ERROR(WriteOutputs(args, names, outputs));
+  Runnable model{{}, {}, {}, [&](const std::vector<Tensor>& inputs) {
+                   return ops::Evaluate(graph, inputs, context, options);
+                 }};
+  for (const ValueId id : graph.inputs) model.inputs.push_back(Declared(graph, graph.value(id)));
+  for (const ValueId id : graph.outputs) model.outputs.push_back(graph.value(id).name);
+  for (const StatePair& state : StatesOf(graph)) {
+    model.states.push_back(
+        {state.input, state.output,
+         InitialState(graph.value(graph.inputs[state.input]).type, state.initial)});
+  }
+  QUENCH_ASSIGN_OR_RETURN(std::vector<Tensor> inputs, GatherInputs(args, model));
+  QUENCH_RETURN_IF_ERROR(RunAndWrite(args, model, inputs));
   if (args.profile) PrintProfile(std::move(timings));
   return absl::OkStatus();
 }
@@ -216,6 +319,11 @@ Action DeclareRun(const Options& options) {
            "N (default: its target's num-cores, or 1)")
       .Range(1, 1024);
   AddKeyFlags(options, args->key);
+  options
+      .Flag("--steps", args->steps,
+            "One run for each index of the files' first axis, one more than the model's inputs "
+            "have; states go from run to run")
+      .Needs({"--input"});
   options.Flag("--profile", args->profile, "Show the time of every layer");
   AddWorkOptions(options, args->gateway);
   options.Examples(kRunExamples);

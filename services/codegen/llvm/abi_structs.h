@@ -101,11 +101,14 @@ QUENCH_ABI_STRUCT(quench_run, QUENCH_RUN_FIELDS);
   F(plan) F(run)
 QUENCH_ABI_STRUCT(quench_variant, QUENCH_VARIANT_FIELDS);
 
+#define QUENCH_STATE_INFO_FIELDS(F) F(size) F(input) F(output) F(reserved) F(initial)
+QUENCH_ABI_STRUCT(quench_state_info, QUENCH_STATE_INFO_FIELDS);
+
 #define QUENCH_MODEL_FIELDS(F) \
   F(size) F(magic) F(abi_version) F(machine) F(name) F(uuid) F(fingerprint) F(producer) \
   F(num_inputs) F(num_outputs) F(num_symbols) F(num_variants) F(inputs) F(outputs) F(symbols) \
   F(variants) F(num_cores) F(num_labels) F(labels) F(preprocessing) F(target) \
-  F(producer_revision) F(source_digest) F(description)
+  F(producer_revision) F(source_digest) F(description) F(num_states) F(reserved) F(states)
 QUENCH_ABI_STRUCT(quench_model, QUENCH_MODEL_FIELDS);
 
 #define QUENCH_REGISTRATION_FIELDS(F) F(model) F(next)

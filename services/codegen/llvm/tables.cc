@@ -3,6 +3,7 @@
 #include <llvm/Transforms/Utils/ModuleUtils.h>
 
 #include "common/base/status.h"
+#include "common/ir/states.h"
 #include "common/runtime/abi.h"
 #include "services/codegen/llvm/artifact.h"
 
@@ -95,6 +96,20 @@ llvm::Constant* SymbolInfo(Tables& tables, const Symbol& symbol) {
                         "symbol");
 }
 
+llvm::Constant* StateInfo(Tables& tables, llvm::LLVMContext& context, const StatePair& state) {
+  llvm::Constant* initial = tables.Null();
+  if (const std::span<const std::byte> bytes = state.initial.bytes(); !bytes.empty()) {
+    const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    initial = tables.Address(llvm::ConstantDataArray::getString(context, text, /*AddNull=*/false),
+                             "initial");
+  }
+  return tables.Address(
+      tables.Sized<quench_state_info>({tables.I32(static_cast<int64_t>(state.input)),
+                                       tables.I32(static_cast<int64_t>(state.output)),
+                                       tables.I32(0), initial}),
+      "state");
+}
+
 // A constructor that hands an entry over to the runtime.
 absl::Status EmitRegistration(ModuleState& state, llvm::Constant* model) {
   Tables tables(state);
@@ -137,7 +152,9 @@ absl::Status EmitModel(ModuleBuilder& builder, const ModelTables& model) {
     }
     return tables.Pointers(all, "tensors");
   };
-  std::vector<llvm::Constant*> symbols, variants;
+  std::vector<llvm::Constant*> symbols, variants, states;
+  for (const StatePair& pair : StatesOf(graph))
+    states.push_back(StateInfo(tables, module.getContext(), pair));
   for (SymbolId id = 0; id < model.num_symbols; ++id)
     symbols.push_back(SymbolInfo(tables, graph.symbols->at(id)));
   for (const std::string& name : model.variants) {
@@ -179,7 +196,10 @@ absl::Status EmitModel(ModuleBuilder& builder, const ModelTables& model) {
            tables.Text(model.target),
            tables.Text(model.producer_revision),
            tables.Text(model.source_digest),
-           description}),
+           description,
+           count(states.size()),
+           tables.I32(0),
+           tables.Pointers(states, "states")}),
       "model");
   if (!state.link_prefix.empty()) return EmitRegistration(state, info);
 

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "common/base/status.h"
+#include "common/ir/states.h"
 #include "services/importer/graph/interface.h"
 #include "services/importer/graph/names.h"
 #include "services/importer/tflite/attributes.h"
@@ -28,7 +29,7 @@ void DescribeInitial(const std::string& input, const Tensor& initial,
         "state `{}` begins with different numbers in its elements, which the module does not keep",
         input);
   } else if (initial.size() > 0 && number(0) != 0) {
-    metadata["state_initial." + input] = fmt::format("{}", number(0));
+    metadata[kStateInitialKey + input] = fmt::format("{}", number(0));
   }
 }
 
@@ -643,7 +644,7 @@ void TfliteReader::AddOutputs(const Entry& entry, Scope& scope) {
     if (state.next == kNone) continue;
     const ValueId output = Fresh(scope, state.next, taken);
     scope.graph->outputs.push_back(output);
-    scope.graph->metadata["state." + state.input] = scope.graph->value(output).name;
+    scope.graph->metadata[kStateKey + state.input] = scope.graph->value(output).name;
   }
 }
 

@@ -139,7 +139,10 @@ static const quench_variant* const kOnlyStrong[] = {&kStrong};
    "llvm",                                                             \
    "",                                                                 \
    "",                                                                 \
-   "{}"}
+   "{}",                                                               \
+   0,                                                                  \
+   0,                                                                  \
+   NULL}
 
 static const quench_model kModel = FAKE(QUENCH_ABI_VERSION, kVariants, 2);
 static const quench_model kDemanding = FAKE(QUENCH_ABI_VERSION, kOnlyStrong, 1);
@@ -152,6 +155,60 @@ const quench_model* fake_new_model_query(uint32_t max_abi_version) {
 }
 const quench_model* fake_demanding_model_query(uint32_t max_abi_version) {
   return max_abi_version >= 1 ? &kDemanding : NULL;
+}
+
+/* ---- an accumulator ---- */
+
+static int32_t plan_nothing(quench_plan* plan) {
+  plan->arena_bytes = plan->scratch_bytes = plan->arena_lower_bound = 0;
+  return QUENCH_CODE_OK;
+}
+
+static int32_t accumulate(quench_run* run) {
+  const float *x = run->inputs[0], *total = run->inputs[1];
+  float *y = run->outputs[0], *next = run->outputs[1];
+  for (int i = 0; i < 2; ++i) {
+    if (x[i] < 0) return fail(run, 0, "x is negative");
+    y[i] = next[i] = total[i] + x[i];
+  }
+  return QUENCH_CODE_OK;
+}
+
+static const quench_dim kTwo[] = {{2, -1, 0}};
+static const quench_tensor_info kAdded = {sizeof kAdded, 1, 1, 0, "x", kTwo, NULL};
+static const quench_tensor_info kTotal = {sizeof kTotal, 1, 1, 0, "total", kTwo, NULL};
+static const quench_tensor_info kSum = {sizeof kSum, 1, 1, 0, "y", kTwo, NULL};
+static const quench_tensor_info kNext = {sizeof kNext, 1, 1, 0, "next", kTwo, NULL};
+static const quench_tensor_info* const kAccumulated[] = {&kAdded, &kTotal};
+static const quench_tensor_info* const kSums[] = {&kSum, &kNext};
+static const quench_node_info kAdd = {sizeof kAdd, 0, "add", "Add", "by hand"};
+static const quench_node_info* const kAdds[] = {&kAdd};
+static const quench_variant kAccumulate = {
+    sizeof kAccumulate, 0, 0, "plain", 1, 0, kAdds, NULL, plan_nothing, accumulate};
+static const quench_variant* const kAccumulateOnly[] = {&kAccumulate};
+static const float kTen = 10;
+static const quench_state_info kTotalState = {sizeof kTotalState, 1, 1, 0, &kTen};
+static const quench_state_info* const kStates[] = {&kTotalState};
+static const quench_model kAccumulator = {
+    .size = sizeof(quench_model),
+    .magic = QUENCH_MODEL_MAGIC,
+    .abi_version = QUENCH_ABI_VERSION,
+    .machine = THIS_MACHINE,
+    .name = "accumulator",
+    .uuid = "00000000-0000-8000-8000-000000000001",
+    .fingerprint = "",
+    .producer = "by hand",
+    .num_inputs = 2,
+    .num_outputs = 2,
+    .num_variants = 1,
+    .inputs = kAccumulated,
+    .outputs = kSums,
+    .variants = kAccumulateOnly,
+    .num_states = 1,
+    .states = kStates,
+};
+const quench_model* fake_accumulator_query(uint32_t max_abi_version) {
+  return max_abi_version >= 1 ? &kAccumulator : NULL;
 }
 
 #ifdef FAKE_LIBRARY
