@@ -146,6 +146,14 @@ void PrintLibrary(const json& library) {
   PrintTensors(library, "inputs", "inputs");
   PrintTensors(library, "outputs", "outputs");
   name = "sizes";
+  const char* heading = "states";
+  for (const json& state : library.value("states", json::array())) {  // older libraries have none
+    const json& initial = state.at("initial");
+    PrintLine(heading, fmt::format("{} is {} of the next run{}", state.at("output").get<std::string>(),
+                                state.at("input").get<std::string>(),
+                                initial == 0 ? "" : ", which begins with " + initial.dump()));
+    heading = "";
+  }
   for (const json& symbol : library.at("symbols")) {
     const std::string most = symbol.contains("max") ? symbol.at("max").dump() : "any";
     PrintLine(name, fmt::format("{}: {} to {}", symbol.at("name").get<std::string>(),
