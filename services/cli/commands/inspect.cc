@@ -149,9 +149,10 @@ void PrintLibrary(const json& library) {
   const char* heading = "states";
   for (const json& state : library.value("states", json::array())) {  // older libraries have none
     const json& initial = state.at("initial");
-    PrintLine(heading, fmt::format("{} is {} of the next run{}", state.at("output").get<std::string>(),
-                                state.at("input").get<std::string>(),
-                                initial == 0 ? "" : ", which begins with " + initial.dump()));
+    PrintLine(heading,
+              fmt::format("{} is {} of the next run{}", state.at("output").get<std::string>(),
+                          state.at("input").get<std::string>(),
+                          initial == 0 ? "" : ", which begins with " + initial.dump()));
     heading = "";
   }
   for (const json& symbol : library.at("symbols")) {

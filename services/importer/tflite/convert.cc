@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "common/base/status.h"
+#include "common/ir/text_elements.h"
 #include "services/importer/tflite/attributes.h"
 #include "services/importer/tflite/converters.h"
 
@@ -27,20 +28,12 @@ absl::Status ConvertOwn(Converter& c) {
   return c.Final(op, c.inputs(), c.node().attributes);
 }
 
+// Zero points fit their type: ScaleOf has looked.
 Tensor ZeroPoints(DataType dtype, const std::vector<int64_t>& values, std::vector<int64_t> dims) {
-  switch (dtype) {
-    case DataType::kI8:
-      return Tensor::Of(dtype, std::move(dims), std::vector<int8_t>(values.begin(), values.end()));
-    case DataType::kU8:
-      return Tensor::Of(dtype, std::move(dims), std::vector<uint8_t>(values.begin(), values.end()));
-    case DataType::kI16:
-      return Tensor::Of(dtype, std::move(dims), std::vector<int16_t>(values.begin(), values.end()));
-    case DataType::kU16:
-      return Tensor::Of(dtype, std::move(dims),
-                        std::vector<uint16_t>(values.begin(), values.end()));
-    default:
-      return Tensor::Of(dtype, std::move(dims), std::vector<int32_t>(values.begin(), values.end()));
-  }
+  text::ElementWriter writer(dtype);
+  for (const int64_t value : values)
+    QUENCH_CHECK(writer.AddNumber(std::to_string(std::abs(value)), value < 0).ok());
+  return writer.Finish(std::move(dims));
 }
 
 }  // namespace
@@ -118,8 +111,7 @@ ValueId TfliteNode::Real(int input, const std::vector<int64_t>& perm) {
   std::vector<ValueId> operands = {id, factor};
   const bool centred =
       std::all_of(scale.zero.begin(), scale.zero.end(), [](int64_t zero) { return zero == 0; });
-  if (!centred && DataTypeBits(dtype) >= 8)
-    operands.push_back(c.AddConstant(ZeroPoints(dtype, scale.zero, dims)));
+  if (!centred) operands.push_back(c.AddConstant(ZeroPoints(dtype, scale.zero, dims)));
   return Emit("DequantizeLinear", operands, {{"axis", scale.axis}});
 }
 
@@ -133,9 +125,11 @@ ValueId TfliteNode::Quantize(ValueId real, int output) {
   std::vector<int64_t> dims;
   if (floats.size() > 1) dims = {static_cast<int64_t>(floats.size())};
   const ValueId factor = c.AddConstant(Tensor::Of(DataType::kF32, dims, floats));
-  if (dtype == DataType::kI32) {  // sums that the model keeps in 32 bits
+  if (DataTypeBits(dtype) >= 32) {  // sums that the model keeps in 32 or 64 bits
+    const std::vector<float> zeros(scale.zero.begin(), scale.zero.end());
     const ValueId steps = Emit("Round", {Emit("Div", {real, factor})});
-    return Cast(steps, dtype);
+    return Cast(Emit("Add", {steps, c.AddConstant(Tensor::Of(DataType::kF32, dims, zeros))}),
+                dtype);
   }
   const ValueId zero = c.AddConstant(ZeroPoints(dtype, scale.zero, dims));
   return Emit("QuantizeLinear", {real, factor, zero}, {{"axis", scale.axis}});

@@ -304,9 +304,12 @@ absl::StatusOr<std::shared_ptr<const Constant>> AddConstant(const TfliteFile& fi
 absl::StatusOr<TensorScale> ScaleOf(const tflite::Tensor& tensor) {
   TensorScale result;
   const tflite::QuantizationParameters* quantization = tensor.quantization();
-  const bool integer = tensor.type() != tflite::TensorType_FLOAT32 &&
-                       tensor.type() != tflite::TensorType_FLOAT16 &&
-                       tensor.type() != tflite::TensorType_BOOL;
+  // Other types are what they are, whatever a converter has left beside them.
+  constexpr tflite::TensorType kSteps[] = {tflite::TensorType_INT4,   tflite::TensorType_INT8,
+                                           tflite::TensorType_UINT8,  tflite::TensorType_INT16,
+                                           tflite::TensorType_UINT16, tflite::TensorType_INT32,
+                                           tflite::TensorType_INT64};
+  const bool integer = std::ranges::find(kSteps, tensor.type()) != std::end(kSteps);
   if (quantization != nullptr && integer &&
       quantization->details_type() != tflite::QuantizationDetails_NONE)
     return Unsupported("is quantized in blocks");

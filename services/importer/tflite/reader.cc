@@ -323,7 +323,11 @@ void TfliteReader::ReadOperator(const tflite::Operator& op, uint32_t index, Scop
     ValueId id = kNone;
     if (outputs[i] >= 0) {
       id = PushValue(*scope.graph, scope.value_names->Take(NameOf(scope, outputs[i])));
-      scope.graph->value(id).type.dtype = TypeOf(TensorOf(scope, outputs[i])).dtype;
+      const DataType dtype = TypeOf(TensorOf(scope, outputs[i])).dtype;
+      if (DataTypeBits(dtype) < 8)
+        problems_.Add(Unsupported("{}: its result is {}, which only constants may be", user,
+                                  DataTypeName(dtype)));
+      scope.graph->value(id).type.dtype = dtype;
       Define(scope, outputs[i], id, user);
       add_scale("output", i, outputs[i]);
     }

@@ -137,6 +137,30 @@ TEST(Tflite, QuantizedLayersComputeInSteps) {
   EXPECT_EQ(imported->imported.metadata.at("quantization.x"), "scale 0.5 zero_point -10");
 }
 
+// y = x + 1 in steps of 0.5.
+TfliteModel Increment(tflite::TensorType type, int64_t zero) {
+  TfliteModel model;
+  const int x = model.Input("x", kFloat, {2}), one = model.Constant("one", F32({2}, {1, 1}));
+  const int y = model.Tensor("y", type, {2}, {{0.5f}, {zero}});
+  model.Op(tflite::BuiltinOperator_ADD, {x, one}, {y});
+  model.Outputs({y});
+  return model;
+}
+
+TEST(Tflite, StepsMayHaveManyBits) {
+  const auto steps = [](tflite::TensorType type, int64_t zero) {
+    return Results(Increment(type, zero), {F32({2}, {-3, 49})})[0].ToInts();
+  };
+  EXPECT_EQ(steps(tflite::TensorType_UINT16, 7), (std::vector<int64_t>{3, 107}));
+  EXPECT_EQ(steps(tflite::TensorType_INT32, -2), (std::vector<int64_t>{-6, 98}));
+  EXPECT_EQ(steps(tflite::TensorType_INT64, 5), (std::vector<int64_t>{1, 105}));
+}
+
+TEST(Tflite, OnlyConstantsHaveFourBits) {
+  EXPECT_EQ(MessageOf(Import(Increment(tflite::TensorType_INT4, -2)).status()),
+            "operator `y` (ADD): its result is i4, which only constants may be");
+}
+
 TEST(Tflite, ACallerMayGiveFloatsToAQuantizedInput) {
   TfliteModel model;
   const int x = model.Input("x", kInt8, {2}, {{0.5f}, {1}});
