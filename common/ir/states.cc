@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/ir/metadata.h"
 #include "common/ir/text_elements.h"
 
 namespace quench {

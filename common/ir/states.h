@@ -1,4 +1,4 @@
-// Values that a model carries from one run to the next, as an output and an input each.
+// Values that a model carries from one run to the next, as an output and an input each: metadata.h.
 #pragma once
 
 #include <string>
@@ -7,11 +7,6 @@
 #include "common/ir/graph.h"
 
 namespace quench {
-
-// Metadata of a graph: `state.<input>` names the output that is that input of the next run,
-// `state_initial.<input>` the number that fills it for the first one; without it that is 0.
-inline constexpr char kStateKey[] = "state.";
-inline constexpr char kStateInitialKey[] = "state_initial.";
 
 struct StatePair {
   size_t input = 0, output = 0;  // indices in Graph::inputs and outputs

@@ -5,10 +5,13 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "common/base/status.h"
 #include "common/ir/hash.h"
+#include "common/ir/metadata.h"
+#include "services/analyser/json_number.h"
 #include "services/analyser/partition.h"
 #include "services/analyser/sizes.h"
 
@@ -44,6 +47,31 @@ std::string TextOf(const Type& type, const SymbolTable& symbols) {
   return fmt::format("{}[{}]", DataTypeName(type.dtype),
                      type.ranked ? fmt::format("{}", fmt::join(dims, ", ")) : "?");
 }
+
+using Json = nlohmann::json;
+
+// Tensors and bodies as what they are; their contents are `quench ir`'s.
+struct AttributeJson {
+  Json operator()(int64_t value) const { return value; }
+  Json operator()(double value) const { return JsonNumber(value); }
+  Json operator()(const std::string& value) const { return value; }
+  Json operator()(const std::vector<int64_t>& value) const { return value; }
+  Json operator()(const std::vector<double>& value) const {
+    Json list = Json::array();
+    for (const double each : value) list.push_back(JsonNumber(each));
+    return list;
+  }
+  Json operator()(const std::vector<std::string>& value) const { return value; }
+  Json operator()(const Tensor& value) const {
+    return fmt::format("{}[{}]", DataTypeName(value.dtype()), fmt::join(value.dims(), ", "));
+  }
+  Json operator()(const GraphPtr& value) const {
+    return fmt::format("graph of {} nodes", value == nullptr ? 0 : value->nodes.size());
+  }
+  Json operator()(const Type& value) const {
+    return fmt::format("type {}", DataTypeName(value.dtype));
+  }
+};
 
 class Collector {
  public:
@@ -118,7 +146,9 @@ class Collector {
     facts.domain = node.domain;
     facts.version = node.version;
     facts.origin = node.origin;
-    facts.attributes = node.attributes;
+    for (const auto& [name, value] : node.attributes)
+      facts.attributes[name] =
+          std::visit(AttributeJson(), value).dump(-1, ' ', false, Json::error_handler_t::replace);
     for (const ValueId id : node.inputs) {
       if (id != kNone) facts.inputs.push_back(FactsOf(graph, id));
     }
@@ -145,7 +175,17 @@ absl::StatusOr<ModuleFacts> Introspect(const Graph& graph, const NodesOptions& o
   facts.structure_hash = StructureHash(graph);
   facts.metadata = graph.metadata;
   facts.is_quantized = graph.stage == Stage::kQuantized;
+  const auto flag = [&](const char* key) {
+    const auto found = graph.metadata.find(key);
+    return found != graph.metadata.end() && found->second == "true";
+  };
+  facts.is_calibrated = flag(kCalibratedKey);
+  facts.is_split_tensors = flag(kSplitTensorsKey);
   facts.partition_backends = PartitionBackends(graph);
+  for (const ValueId id : graph.inputs) {
+    if (graph.metadata.contains(kUnfrozenKey + graph.value(id).name))
+      facts.unfrozen_parameters.push_back(graph.value(id).name);
+  }
   Collector collector(options, sizes, facts);
   collector.Add(graph, "main");
   facts.subgraph_count = facts.graph_count - 1;

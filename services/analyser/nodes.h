@@ -22,8 +22,8 @@ struct NodeFacts {
   std::string name, op, domain;
   int version = 0;     // the opset the node was written against; 0: a canonical one
   std::string origin;  // name in the source model
-  std::map<std::string, Attribute> attributes;
-  std::vector<ValueFacts> inputs, outputs;  // without those that are omitted
+  std::map<std::string, std::string> attributes;  // as JSON; tensors and bodies by what they are
+  std::vector<ValueFacts> inputs, outputs;        // without those that are omitted
 };
 
 struct ModuleFacts {
@@ -32,8 +32,11 @@ struct ModuleFacts {
   int64_t graph_count = 0, subgraph_count = 0;  // bodies and parts, and the main graph
   std::map<std::string, int64_t> operators;     // of all graphs
   bool is_dynamic = false;                      // some value has a symbolic dim
-  bool is_quantized = false;  // made by the quantizer, or has nodes that quantize or take integers
-  std::vector<std::string> partition_backends;  // that parts of the module are for
+  bool is_quantized = false;   // made by the quantizer, or has nodes that quantize or take integers
+  bool is_calibrated = false;  // ranges come from data
+  bool is_split_tensors = false;
+  std::vector<std::string> partition_backends;   // that parts of the module are for
+  std::vector<std::string> unfrozen_parameters;  // names of inputs
   std::vector<ValueFacts> inputs, outputs;
   std::vector<NodeFacts> nodes;  // those asked for, of all graphs, in order
 };

@@ -13,29 +13,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Tensors and bodies as what they are; their contents are `quench ir`'s.
-struct AttributeJson {
-  Json operator()(int64_t value) const { return value; }
-  Json operator()(double value) const { return JsonNumber(value); }
-  Json operator()(const std::string& value) const { return value; }
-  Json operator()(const std::vector<int64_t>& value) const { return value; }
-  Json operator()(const std::vector<double>& value) const {
-    Json list = Json::array();
-    for (const double each : value) list.push_back(JsonNumber(each));
-    return list;
-  }
-  Json operator()(const std::vector<std::string>& value) const { return value; }
-  Json operator()(const Tensor& value) const {
-    return fmt::format("{}[{}]", DataTypeName(value.dtype()), fmt::join(value.dims(), ", "));
-  }
-  Json operator()(const GraphPtr& value) const {
-    return fmt::format("graph of {} nodes", value == nullptr ? 0 : value->nodes.size());
-  }
-  Json operator()(const Type& value) const {
-    return fmt::format("type {}", DataTypeName(value.dtype));
-  }
-};
-
 Json FactsToJson(const std::vector<ValueFacts>& values) {
   Json list = Json::array();
   for (const ValueFacts& value : values) {
@@ -50,7 +27,7 @@ Json FactsToJson(const std::vector<ValueFacts>& values) {
 Json NodeToJson(const NodeFacts& node) {
   Json attributes = Json::object();
   for (const auto& [name, value] : node.attributes)
-    attributes[name] = std::visit(AttributeJson(), value);
+    attributes[name] = Json::parse(value, nullptr, /*allow_exceptions=*/false);
   return {{"graph", node.graph},
           {"name", node.name},
           {"op", node.op},
@@ -81,8 +58,7 @@ std::string NodeText(const NodeFacts& node) {
   for (const ValueFacts& value : node.inputs) text += ValueLine("input", value);
   for (const ValueFacts& value : node.outputs) text += ValueLine("output", value);
   for (const auto& [name, value] : node.attributes)
-    text += fmt::format("  {:<10}  {} = {}\n", "attribute", name,
-                        Dumped(std::visit(AttributeJson(), value), -1));
+    text += fmt::format("  {:<10}  {} = {}\n", "attribute", name, value);
   return text;
 }
 
@@ -104,8 +80,14 @@ std::string ToTable(const ModuleFacts& facts) {
                       Grouped(static_cast<int64_t>(facts.nodes.size())), facts.operators.size());
   for (const auto& [op, count] : facts.operators)
     text += fmt::format("  {:<22} {:>6}\n", op, count);
-  text += fmt::format("dynamic       {}\nquantized     {}\n", facts.is_dynamic ? "yes" : "no",
-                      facts.is_quantized ? "yes" : "no");
+  const auto flag = [&](const char* name, bool value) {
+    text += fmt::format("{:<14}{}\n", name, value ? "yes" : "no");
+  };
+  flag("dynamic", facts.is_dynamic);
+  flag("quantized", facts.is_quantized);
+  flag("calibrated", facts.is_calibrated);
+  flag("split tensors", facts.is_split_tensors);
+  flag("partitioned", !facts.partition_backends.empty());
   text +=
       fmt::format("fingerprint   {}\nstructure     {}\n", facts.fingerprint, facts.structure_hash);
   return text;
@@ -126,6 +108,9 @@ std::string ToJson(const ModuleFacts& facts) {
                        {"operators", facts.operators},
                        {"is_dynamic", facts.is_dynamic},
                        {"is_quantized", facts.is_quantized},
+                       {"is_calibrated", facts.is_calibrated},
+                       {"is_split_tensors", facts.is_split_tensors},
+                       {"unfrozen_parameters", facts.unfrozen_parameters},
                        {"is_partitioned", !facts.partition_backends.empty()},
                        {"partition_backends", facts.partition_backends},
                        {"inputs", FactsToJson(facts.inputs)},

@@ -24,8 +24,12 @@ std::string OperatorsText(const std::map<std::string, int64_t>& operators) {
 }  // namespace
 
 std::string ToTable(const PartitionReport& report) {
-  std::string text = fmt::format("{} parts for {}, {} nodes stay", report.parts.size(),
-                                 report.backend, report.left.size());
+  const auto counted = [](size_t n, const char* what) {
+    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+  };
+  std::string text =
+      fmt::format("{} for {}, {} {}", counted(report.parts.size(), "part"), report.backend,
+                  counted(report.left.size(), "node"), report.left.size() == 1 ? "stays" : "stay");
   if (report.simplified > 0) text += fmt::format(", {} were simplified", report.simplified);
   text += "\n";
   if (!report.parts.empty()) {

@@ -4,6 +4,8 @@
 #include "quench/analyser/v1/analyser.pb.h"
 #include "services/analyser/analyser.h"
 #include "services/analyser/compare.h"
+#include "services/analyser/nodes.h"
+#include "services/analyser/partition.h"
 #include "services/analyser/verify.h"
 
 namespace quench::analyser {
@@ -13,6 +15,13 @@ ModelReport FromProto(const v1::ModelReport& message);
 
 v1::VerifyResult ToProto(const VerifyReport& report);
 VerifyReport FromProto(const v1::VerifyResult& message);
+
+// Without the parts' modules.
+v1::PartitionReport ToProto(const PartitionReport& report);
+PartitionReport FromProto(const v1::PartitionReport& message);
+
+v1::ModuleFacts ToProto(const ModuleFacts& facts);
+ModuleFacts FromProto(const v1::ModuleFacts& message);
 
 v1::CompareResult ToProto(const CompareReport& report);
 CompareReport FromProto(const v1::CompareResult& message);

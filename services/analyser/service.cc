@@ -10,6 +10,7 @@
 #include "common/steps/samples.h"
 #include "quench/analyser/v1/analyser.grpc.pb.h"
 #include "services/analyser/analyser.h"
+#include "services/analyser/module_steps.h"
 #include "services/analyser/report_proto.h"
 
 namespace quench::analyser {
@@ -22,21 +23,6 @@ using google::protobuf::Duration;
 using google::protobuf::util::TimeUtil;
 using rpc::FieldError;
 using steps::Workplace;
-
-using Sizes = google::protobuf::RepeatedPtrField<step::v1::SymbolSize>;
-
-absl::StatusOr<std::map<std::string, int64_t>> SizesOf(const Sizes& message,
-                                                       const std::string& field) {
-  std::map<std::string, int64_t> sizes;
-  for (const step::v1::SymbolSize& each : message) {
-    if (each.size() < 0) {
-      return FieldError(
-          field, fmt::format("`{}` is {}, must not be negative", each.symbol(), each.size()));
-    }
-    sizes[each.symbol()] = each.size();
-  }
-  return sizes;
-}
 
 absl::StatusOr<int> ThreadsOf(int threads, const std::string& field, const Workplace& place) {
   if (threads < 0 || threads > 1024) {
@@ -211,7 +197,9 @@ class AnalyserService final : public pb::Analyser::CallbackService {
       : analyse_(parts, list[0]),
         verify_(parts, list[1]),
         compare_(parts, list[2]),
-        benchmark_(parts, list[3]) {}
+        benchmark_(parts, list[3]),
+        introspect_(parts, list[4]),
+        partition_(parts, list[5]) {}
 
  private:
   grpc::ServerWriteReactor<pb::AnalyseEvent>* Analyse(grpc::CallbackServerContext* context,
@@ -230,8 +218,16 @@ class AnalyserService final : public pb::Analyser::CallbackService {
       grpc::CallbackServerContext* context, const pb::BenchmarkRequest* request) override {
     return benchmark_.Serve<pb::BenchmarkEvent>(context, request);
   }
+  grpc::ServerWriteReactor<pb::IntrospectEvent>* Introspect(
+      grpc::CallbackServerContext* context, const pb::IntrospectRequest* request) override {
+    return introspect_.Serve<pb::IntrospectEvent>(context, request);
+  }
+  grpc::ServerWriteReactor<pb::PartitionEvent>* Partition(
+      grpc::CallbackServerContext* context, const pb::PartitionRequest* request) override {
+    return partition_.Serve<pb::PartitionEvent>(context, request);
+  }
 
-  steps::StepMethod analyse_, verify_, compare_, benchmark_;
+  steps::StepMethod analyse_, verify_, compare_, benchmark_, introspect_, partition_;
 };
 
 }  // namespace
@@ -249,7 +245,11 @@ const steps::ServiceDefinition& AnalyserDefinition() {
        steps::MakeStep("quench.analyser.v1.Analyser/Compare", metrics::Stage::kCompare,
                        steps::Caching::kOfThisCpu, CompareStep),
        steps::MakeStep("quench.analyser.v1.Analyser/Benchmark", metrics::Stage::kBenchmark,
-                       steps::Caching::kNever, BenchmarkStep)},
+                       steps::Caching::kNever, BenchmarkStep),
+       steps::MakeStep("quench.analyser.v1.Analyser/Introspect", metrics::Stage::kAnalyse,
+                       steps::Caching::kPure, IntrospectStep),
+       steps::MakeStep("quench.analyser.v1.Analyser/Partition", metrics::Stage::kTransform,
+                       steps::Caching::kPure, PartitionStep)},
       [](const steps::ServiceParts& parts, const std::vector<steps::Step>& list) {
         return std::make_unique<AnalyserService>(parts, list);
       }};

@@ -38,6 +38,14 @@ absl::StatusOr<analyser::VerifyReport> VerifyThere(const VerifyJob&, const StepC
   return BecomeRemote();
 }
 absl::StatusOr<Graph> ModuleThere(const ModuleJob&, const StepContext&) { return BecomeRemote(); }
+absl::StatusOr<analyser::ModuleFacts> IntrospectThere(const ModuleJob&,
+                                                      const analyser::NodesOptions&,
+                                                      const StepContext&) {
+  return BecomeRemote();
+}
+absl::StatusOr<PartitionedThere> PartitionThere(const PartitionJob&, const StepContext&) {
+  return BecomeRemote();
+}
 absl::StatusOr<BenchResult> BenchThere(const BenchJob&, const StepContext&) {
   return BecomeRemote();
 }

@@ -15,6 +15,8 @@
 #include "common/runner/runner.h"
 #include "services/analyser/analyser.h"
 #include "services/analyser/compare.h"
+#include "services/analyser/nodes.h"
+#include "services/analyser/partition.h"
 #include "services/analyser/verify.h"
 #include "services/cli/gateway_options.h"
 #include "services/cli/model_source.h"
@@ -71,6 +73,25 @@ struct ModuleJob {
   std::vector<std::string> passes = {};  // run on that
 };
 absl::StatusOr<Graph> ModuleThere(const ModuleJob& job, const StepContext& context);
+
+absl::StatusOr<analyser::ModuleFacts> IntrospectThere(const ModuleJob& job,
+                                                      const analyser::NodesOptions& options,
+                                                      const StepContext& context);
+
+struct PartitionJob {
+  const GatewayOptions& gateway;
+  const ModelOptions& model;
+  std::string backend;                 // of no meaning where parts go back
+  std::vector<std::string> operators;  // of a list of the user's
+  analyser::PartitionOptions options;
+  bool inline_parts = false;
+};
+struct PartitionedThere {
+  analyser::Partitioned partitioned;
+  int64_t inlined = 0;  // parts that were put back
+};
+absl::StatusOr<PartitionedThere> PartitionThere(const PartitionJob& job,
+                                                const StepContext& context);
 
 struct BenchJob {
   const GatewayOptions& gateway;

@@ -8,6 +8,7 @@
 
 #include "common/base/status.h"
 #include "common/ir/hash.h"
+#include "common/ir/metadata.h"
 #include "common/ops/op.h"
 #include "common/passes/passes.h"
 #include "services/quantizer/constants.h"
@@ -61,7 +62,7 @@ class Quantizer {
         graph_, passes::InlineGroups(std::move(graph_), [](const Node&) { return true; }));
     graph_.Compact();
     MarkQuantized(graph_);
-    if (report_.static_values > 0) graph_.metadata["is_calibrated"] = "true";
+    if (report_.static_values > 0) graph_.metadata[kCalibratedKey] = "true";
     QUENCH_RETURN_IF_ERROR(ops::InferGraph(graph_));
     return QuantizedModule{std::move(graph_), std::move(report_)};
   }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "common/base/status.h"
+#include "common/ir/metadata.h"
 #include "common/ops/op.h"
 #include "services/quantizer/channel_regions.h"
 #include "services/quantizer/parts.h"
@@ -127,7 +128,7 @@ class Splitter {
     }
     graph_.Compact();
     QUENCH_RETURN_IF_ERROR(ops::InferGraph(graph_));
-    if (!result.layers.empty()) graph_.metadata["is_split_tensors"] = "true";
+    if (!result.layers.empty()) graph_.metadata[kSplitTensorsKey] = "true";
     result.graph = std::move(graph_);
     return result;
   }
@@ -207,7 +208,7 @@ absl::StatusOr<SplitModule> SplitTensors(Graph graph, const SplitOptions& option
     return InvalidArgument("the module is at stage `{}`, tensors are split at `canonical`",
                            StageName(graph.stage));
   }
-  if (const auto flag = graph.metadata.find("is_split_tensors");
+  if (const auto flag = graph.metadata.find(kSplitTensorsKey);
       flag != graph.metadata.end() && flag->second == "true") {
     return absl::FailedPreconditionError("the tensors of this module are split already");
   }

@@ -479,6 +479,63 @@ TEST_P(Services, QuantizeWhatTheyHaveCalibrated) {
   EXPECT_THAT(Get(compared.result.report_json()), HasSubstr("sqnr_db"));
 }
 
+TEST_P(Services, ListAndPartitionModules) {
+  namespace apb = analyser::v1;
+  const auto imported = Import(DigitsRequest());
+  apb::IntrospectRequest nodes;
+  *nodes.mutable_module() = imported.result.canonical();
+  const auto list = [&] {
+    return Call<apb::Analyser::Stub, apb::IntrospectEvent>(*analyser_,
+                                                           &apb::Analyser::Stub::Introspect, nodes);
+  };
+  nodes.add_operators("Con*");
+  const auto listed = list();
+  ASSERT_TRUE(listed.status.ok()) << listed.status;
+  EXPECT_EQ(listed.result.summary().nodes_size(), 0);
+  apb::ModuleFacts facts;
+  ASSERT_TRUE(facts.ParseFromString(Get(listed.result.report())));
+  ASSERT_EQ(facts.nodes_size(), 3);
+  EXPECT_EQ(facts.nodes(0).attributes().at("pads"), "[1,1,1,1]");
+  EXPECT_THAT(Get(listed.result.report_json()), HasSubstr("\"nodes\""));
+  nodes.add_operators("Sin");
+  EXPECT_THAT(MessageOf(list().status), HasSubstr("no node has an operator `Sin`"));
+
+  apb::PartitionRequest partition;
+  *partition.mutable_module() = imported.result.canonical();
+  const auto cut = [&] {
+    return Call<apb::Analyser::Stub, apb::PartitionEvent>(
+        *analyser_, &apb::Analyser::Stub::Partition, partition);
+  };
+  EXPECT_THAT(MessageOf(cut().status), HasSubstr("backend: "));
+  partition.set_backend("npu");
+  partition.add_operators("Conv");
+  partition.add_operators("Convolve");
+  EXPECT_THAT(MessageOf(cut().status), HasSubstr("operators: "));
+  partition.set_operators(1, "Relu");
+  partition.mutable_options()->set_min_nodes(-1);
+  EXPECT_THAT(MessageOf(cut().status), HasSubstr("options.min_nodes"));
+  partition.clear_options();
+  const auto parts = cut();
+  ASSERT_TRUE(parts.status.ok()) << parts.status;
+  ASSERT_EQ(parts.result.report().parts_size(), 3);
+  importer::v1::ExportRequest out;
+  *out.mutable_module() = parts.result.report().parts(0).module();
+  EXPECT_TRUE((Call<importer::v1::Importer::Stub, importer::v1::ExportEvent>(
+                   *importer_, &importer::v1::Importer::Stub::Export, out)
+                   .status.ok()));
+  partition.set_inline_parts(true);
+  EXPECT_THAT(MessageOf(cut().status), HasSubstr("inline_parts"));
+  partition.clear_backend();
+  partition.clear_operators();
+  *partition.mutable_module() = parts.result.module();
+  const auto whole = cut();
+  ASSERT_TRUE(whole.status.ok()) << whole.status;
+  EXPECT_EQ(whole.result.inlined(), 3);
+  EXPECT_EQ(whole.result.module().fingerprint(), imported.result.canonical().fingerprint());
+  *partition.mutable_module() = imported.result.imported();
+  EXPECT_THAT(MessageOf(cut().status), HasSubstr("at stage `imported`"));
+}
+
 // Split, calibrated, tried with switches, and quantized as the trials say.
 TEST_P(Services, KeepLayersInFloatWithinABudget) {
   namespace qpb = quantizer::v1;

@@ -28,8 +28,6 @@ struct NodesArgs {
 };
 
 absl::StatusOr<Graph> GraphAtStage(const NodesArgs& args, const StepContext& context) {
-  if (UsesGateway(*args.gateway))
-    return ModuleThere({*args.gateway, *args.model, args.stage}, context);
   QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
   if (args.stage == "imported") return std::move(model.imported);
   return WithBatch(std::move(model.canonical), *args.model, context);
@@ -39,8 +37,14 @@ absl::Status RunNodes(const NodesArgs& args, const StepContext& context) {
   QUENCH_RETURN_IF_ERROR(CheckListingFile(*args.file));
   analyser::NodesOptions nodes = args.nodes;
   QUENCH_ASSIGN_OR_RETURN(nodes.sizes, ParseSizes(args.sizes));
-  QUENCH_ASSIGN_OR_RETURN(const Graph graph, GraphAtStage(args, context));
-  QUENCH_ASSIGN_OR_RETURN(const analyser::ModuleFacts facts, analyser::Introspect(graph, nodes));
+  analyser::ModuleFacts facts;
+  if (UsesGateway(*args.gateway)) {
+    QUENCH_ASSIGN_OR_RETURN(
+        facts, IntrospectThere({*args.gateway, *args.model, args.stage}, nodes, context));
+  } else {
+    QUENCH_ASSIGN_OR_RETURN(const Graph graph, GraphAtStage(args, context));
+    QUENCH_ASSIGN_OR_RETURN(facts, analyser::Introspect(graph, nodes));
+  }
   return WriteListing(args.format == "json" ? analyser::ToJson(facts) : analyser::ToTable(facts),
                       *args.file);
 }

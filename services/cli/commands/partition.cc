@@ -1,5 +1,6 @@
 #include "services/analyser/partition.h"
 
+#include <absl/strings/str_split.h>
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include "common/passes/pass.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
+#include "services/cli/remote.h"
 
 namespace quench::cli {
 namespace {
@@ -19,27 +21,44 @@ constexpr char kPartitionExamples[] = R"(Examples:
   quench partition model.onnx --backend tensorrt                     which parts, and what stays here
   quench partition model.onnx --backend tensorrt -o parts.qir        a module with the parts as nodes of it
   quench partition model.onnx --backend npu.txt --export parts/      operators of a list; each part as ONNX
+  quench partition model.onnx --backend tensorrt --gateway build-farm:7450
   quench partition parts.qir --inline -o whole.qir                   the parts go back where they were
   quench compile parts.qir                                           compiles all of it for the CPU)";
 
 struct PartitionArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   std::string backend, output, export_folder, format = "table";
   bool keep_no_mac = false, keep_batch_matmul = false, keep_scalar_add = false, keep_stacks = false;
   int64_t min_nodes = 1;
+  analyser::PartitionOptions options() const {
+    return {.remove_no_mac_subgraphs = !keep_no_mac,
+            .simplify_batch_matmul = !keep_batch_matmul,
+            .simplify_scalar_add = !keep_scalar_add,
+            .remove_stacks = !keep_stacks,
+            .min_nodes = min_nodes};
+  }
   bool inline_parts = false, force = false;
 };
 
 // A name, or else a file of operators.
-absl::StatusOr<analyser::Backend> BackendFor(const std::string& text) {
+struct BackendChoice {
+  analyser::Backend backend;
+  std::vector<std::string> operators;  // lines of the file
+};
+
+absl::StatusOr<BackendChoice> BackendFor(const std::string& text) {
   std::error_code error;
   absl::StatusOr<analyser::Backend> named = analyser::FindBackend(text);
-  if (named.ok() || !fs::is_regular_file(text, error)) return named;
+  if (named.ok()) return BackendChoice{*std::move(named), {}};
+  if (!fs::is_regular_file(text, error)) return named.status();
   constexpr uint64_t kMostBytes = 1 << 20;
   if (fs::file_size(text, error) > kMostBytes || error)
     return InvalidArgument("list of operators `{}` is larger than {} bytes", text, kMostBytes);
   QUENCH_ASSIGN_OR_RETURN(const std::string list, ReadFile(text));
-  return analyser::BackendOf(fs::path(text).stem().string(), list);
+  QUENCH_ASSIGN_OR_RETURN(analyser::Backend own,
+                          analyser::BackendOf(fs::path(text).stem().string(), list));
+  return BackendChoice{std::move(own), absl::StrSplit(list, '\n')};
 }
 
 absl::Status RefuseExisting(const PartitionArgs& args) {
@@ -64,37 +83,49 @@ absl::Status ExportParts(const Graph& graph, const fs::path& folder, const StepC
   return absl::OkStatus();
 }
 
-absl::Status RunPartition(const PartitionArgs& args, const StepContext& context) {
-  QUENCH_RETURN_IF_ERROR(RefuseExisting(args));
-  std::optional<analyser::Backend> backend;
-  if (!args.inline_parts) {
-    QUENCH_ASSIGN_OR_RETURN(backend, BackendFor(args.backend));
-  }
+absl::StatusOr<PartitionedThere> PartitionHere(const PartitionArgs& args,
+                                               const BackendChoice& choice,
+                                               const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
   QUENCH_ASSIGN_OR_RETURN(Graph graph, WithBatch(std::move(model.canonical), *args.model, context));
-  std::string report;
+  PartitionedThere result;
   if (args.inline_parts) {
     const size_t parts = analyser::SubgraphNames(graph).size();
-    QUENCH_ASSIGN_OR_RETURN(graph, passes::InlinePartitions(std::move(graph)));
-    report = fmt::format("{} parts went back\n", parts - analyser::SubgraphNames(graph).size());
-  } else {
-    QUENCH_ASSIGN_OR_RETURN(
-        analyser::Partitioned partitioned,
-        analyser::PartitionGraph(std::move(graph), *backend,
-                                 {.remove_no_mac_subgraphs = !args.keep_no_mac,
-                                  .simplify_batch_matmul = !args.keep_batch_matmul,
-                                  .simplify_scalar_add = !args.keep_scalar_add,
-                                  .remove_stacks = !args.keep_stacks,
-                                  .min_nodes = args.min_nodes},
-                                 context));
-    graph = std::move(partitioned.graph);
-    report = args.format == "json" ? analyser::ToJson(partitioned.report)
-                                   : analyser::ToTable(partitioned.report);
+    QUENCH_ASSIGN_OR_RETURN(result.partitioned.graph, passes::InlinePartitions(std::move(graph)));
+    result.inlined =
+        static_cast<int64_t>(parts - analyser::SubgraphNames(result.partitioned.graph).size());
+    return result;
   }
+  QUENCH_ASSIGN_OR_RETURN(
+      result.partitioned,
+      analyser::PartitionGraph(std::move(graph), choice.backend, args.options(), context));
+  return result;
+}
+
+absl::Status RunPartition(const PartitionArgs& args, const StepContext& context) {
+  QUENCH_RETURN_IF_ERROR(RefuseExisting(args));
+  BackendChoice choice;
+  if (!args.inline_parts) {
+    QUENCH_ASSIGN_OR_RETURN(choice, BackendFor(args.backend));
+  }
+  PartitionedThere result;
+  if (UsesGateway(*args.gateway)) {
+    QUENCH_ASSIGN_OR_RETURN(
+        result, PartitionThere({*args.gateway, *args.model, choice.backend.name, choice.operators,
+                                args.options(), args.inline_parts},
+                               context));
+  } else {
+    QUENCH_ASSIGN_OR_RETURN(result, PartitionHere(args, choice, context));
+  }
+  const auto& [graph, report] = result.partitioned;
   if (!args.output.empty()) QUENCH_RETURN_IF_ERROR(WriteModule(graph, args.output));
   if (!args.export_folder.empty())
     QUENCH_RETURN_IF_ERROR(ExportParts(graph, args.export_folder, context));
-  fmt::print("{}", report);
+  if (args.inline_parts) {
+    fmt::print("{} part{} went back\n", result.inlined, result.inlined == 1 ? "" : "s");
+  } else {
+    fmt::print("{}", args.format == "json" ? analyser::ToJson(report) : analyser::ToTable(report));
+  }
   return absl::OkStatus();
 }
 
@@ -127,6 +158,7 @@ Action DeclarePartition(const Options& options) {
     return args->backend.empty() && !args->inline_parts ? "one of --backend and --inline is needed"
                                                         : "";
   });
+  AddWorkOptions(options, args->gateway);
   options.Examples(kPartitionExamples);
   return [args](const StepContext& context) { return RunPartition(*args, context); };
 }

@@ -7,6 +7,7 @@
 
 #include "common/base/near_names.h"
 #include "common/base/status.h"
+#include "common/ir/metadata.h"
 #include "services/importer/graph/names.h"
 #include "services/importer/onnx/inputs.h"
 
@@ -263,6 +264,7 @@ void ModelReader::AddUnfrozen(const GraphProto& graph, Scope& scope,
     const ValueId id = PushValue(*scope.graph, scope.value_names->Take(Printable(tensor.name())),
                                  Type::Tensor(value.dtype(), dims));
     scope.graph->inputs.push_back(id);
+    scope.graph->metadata[kUnfrozenKey + scope.graph->value(id).name] = "true";
     Define(scope, tensor.name(), id);
     unfrozen_.insert(tensor.name());
   }

@@ -96,7 +96,8 @@ ValueId TfliteNode::Real(int input, const std::vector<int64_t>& perm) {
   if (scale.scale.empty())
     return c.type(id).dtype == DataType::kF16 ? Cast(id, DataType::kF32) : id;
   const DataType dtype = c.type(id).dtype;
-  if (IsFloat(dtype)) return id;  // the caller gives real numbers
+  // The caller gives real numbers, or the value has no type, which is reported where that began.
+  if (!IsInteger(dtype)) return id;
   std::vector<int64_t> dims;
   if (scale.scale.size() > 1) {
     dims = {static_cast<int64_t>(scale.scale.size())};
@@ -119,7 +120,7 @@ ValueId TfliteNode::Quantize(ValueId real, int output) {
   if (real == kNone) return real;
   const TensorScale scale = ScaleOf(c.node(), "output", static_cast<size_t>(output));
   const DataType dtype = c.declared(output).dtype;
-  if (scale.scale.empty() || !IsFloat(c.type(real).dtype))
+  if (scale.scale.empty() || !IsInteger(dtype) || !IsFloat(c.type(real).dtype))
     return dtype == DataType::kUndefined ? real : Cast(real, dtype);
   const std::vector<float> floats(scale.scale.begin(), scale.scale.end());
   std::vector<int64_t> dims;

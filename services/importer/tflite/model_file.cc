@@ -301,6 +301,17 @@ absl::StatusOr<std::shared_ptr<const Constant>> AddConstant(const TfliteFile& fi
   return weights.Add(name, copy);
 }
 
+namespace {
+
+// The format's verifier looks at the alignment of tables, not at that of elements.
+int64_t ElementAt(const flatbuffers::Vector<int64_t>& vector, uint32_t index) {
+  int64_t value = 0;
+  std::memcpy(&value, vector.Data() + index * sizeof value, sizeof value);
+  return value;
+}
+
+}  // namespace
+
 absl::StatusOr<TensorScale> ScaleOf(const tflite::Tensor& tensor) {
   TensorScale result;
   const tflite::QuantizationParameters* quantization = tensor.quantization();
@@ -325,7 +336,8 @@ absl::StatusOr<TensorScale> ScaleOf(const tflite::Tensor& tensor) {
     return InvalidArgument("has {} scales and {} zero points", scale.size(), zeros);
   const auto [low, high] = RangeOf(tensor.type());
   for (uint32_t i = 0; i < scale.size(); ++i) {
-    result.zero.push_back(zeros == 0 ? 0 : quantization->zero_point()->Get(zeros == 1 ? 0 : i));
+    result.zero.push_back(zeros == 0 ? 0
+                                     : ElementAt(*quantization->zero_point(), zeros == 1 ? 0 : i));
     if (result.zero.back() < low || result.zero.back() > high)
       return InvalidArgument("has the zero point {}, its type has {} to {}", result.zero.back(),
                              low, high);

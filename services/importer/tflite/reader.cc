@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "common/base/status.h"
-#include "common/ir/states.h"
+#include "common/ir/metadata.h"
 #include "services/importer/graph/interface.h"
 #include "services/importer/graph/names.h"
 #include "services/importer/tflite/attributes.h"
@@ -612,7 +612,15 @@ void TfliteReader::ReadInputs(const Entry& entry, Scope& scope) {
     const absl::StatusOr<TensorScale> scale = ScaleOf(given);
     if (!scale.ok())
       problems_.Add(Annotate(scale.status(), fmt::format("input `{}`", (*inputs)[i].name)));
-    if (scale.ok() && !scale->scale.empty() && IsFloat((*inputs)[i].type.dtype)) {
+    const DataType wanted = (*inputs)[i].type.dtype;
+    if (scale.ok() && !scale->scale.empty() && !IsFloat(wanted) && wanted != TypeOf(given).dtype) {
+      problems_.Add(InvalidArgument(
+          "input `{}`: is asked for as {}, but has steps of its own, which are {}: {} or a float "
+          "type is possible",
+          (*inputs)[i].name, DataTypeName(wanted), DataTypeName(TypeOf(given).dtype),
+          DataTypeName(TypeOf(given).dtype)));
+    }
+    if (scale.ok() && !scale->scale.empty() && IsFloat(wanted)) {
       Node quantize;  // the caller gives floats
       quantize.name = scope.node_names->Take((*inputs)[i].name + "/quantize");
       quantize.op = "QUANTIZE";

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/ir/metadata.h"
+
 namespace quench {
 namespace {
 

@@ -170,6 +170,10 @@ TEST(Tflite, ACallerMayGiveFloatsToAQuantizedInput) {
   ImportOptions options;
   options.dtypes["x"] = DataType::kF32;
   EXPECT_EQ(Results(model, {F32({2}, {-2, 3})}, options)[0].ToInts(), (std::vector<int64_t>{1, 7}));
+  options.dtypes["x"] = DataType::kU8;
+  EXPECT_EQ(MessageOf(Import(model, options).status()),
+            "input `x`: is asked for as u8, but has steps of its own, which are i8: i8 or a float "
+            "type is possible");
 }
 
 TEST(Tflite, WhileRunsUntilItsConditionFails) {

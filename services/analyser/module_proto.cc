@@ -1,0 +1,132 @@
+// ModuleFacts and PartitionReport as messages.
+#include "services/analyser/report_proto.h"
+
+namespace quench::analyser {
+namespace {
+
+using Strings = google::protobuf::RepeatedPtrField<std::string>;
+using Values = google::protobuf::RepeatedPtrField<v1::ValueFacts>;
+
+template <typename To, typename From>
+To Copied(const From& from) {
+  return To(from.begin(), from.end());
+}
+
+void AddValues(const std::vector<ValueFacts>& values, Values* out) {
+  for (const ValueFacts& value : values) {
+    v1::ValueFacts* added = out->Add();
+    added->set_name(value.name);
+    added->set_type(value.type);
+    added->set_bytes(value.bytes);
+    added->set_constant(value.constant);
+  }
+}
+
+std::vector<ValueFacts> ValuesOf(const Values& message) {
+  std::vector<ValueFacts> values;
+  for (const v1::ValueFacts& value : message)
+    values.push_back({value.name(), value.type(), value.bytes(), value.constant()});
+  return values;
+}
+
+}  // namespace
+
+v1::ModuleFacts ToProto(const ModuleFacts& facts) {
+  v1::ModuleFacts message;
+  message.set_name(facts.name);
+  message.set_stage(facts.stage);
+  message.set_fingerprint(facts.fingerprint);
+  message.set_structure_hash(facts.structure_hash);
+  message.mutable_metadata()->insert(facts.metadata.begin(), facts.metadata.end());
+  message.set_graph_count(facts.graph_count);
+  message.set_subgraph_count(facts.subgraph_count);
+  message.mutable_operators()->insert(facts.operators.begin(), facts.operators.end());
+  message.set_is_dynamic(facts.is_dynamic);
+  message.set_is_quantized(facts.is_quantized);
+  message.set_is_calibrated(facts.is_calibrated);
+  message.set_is_split_tensors(facts.is_split_tensors);
+  *message.mutable_partition_backends() = Copied<Strings>(facts.partition_backends);
+  *message.mutable_unfrozen_parameters() = Copied<Strings>(facts.unfrozen_parameters);
+  AddValues(facts.inputs, message.mutable_inputs());
+  AddValues(facts.outputs, message.mutable_outputs());
+  for (const NodeFacts& node : facts.nodes) {
+    v1::NodeFacts* added = message.add_nodes();
+    added->set_graph(node.graph);
+    added->set_name(node.name);
+    added->set_op(node.op);
+    added->set_domain(node.domain);
+    added->set_version(node.version);
+    added->set_origin(node.origin);
+    added->mutable_attributes()->insert(node.attributes.begin(), node.attributes.end());
+    AddValues(node.inputs, added->mutable_inputs());
+    AddValues(node.outputs, added->mutable_outputs());
+  }
+  return message;
+}
+
+ModuleFacts FromProto(const v1::ModuleFacts& message) {
+  using Texts = std::vector<std::string>;
+  using TextMap = std::map<std::string, std::string>;
+  ModuleFacts facts;
+  facts.name = message.name();
+  facts.stage = message.stage();
+  facts.fingerprint = message.fingerprint();
+  facts.structure_hash = message.structure_hash();
+  facts.metadata = Copied<TextMap>(message.metadata());
+  facts.graph_count = message.graph_count();
+  facts.subgraph_count = message.subgraph_count();
+  facts.operators = Copied<std::map<std::string, int64_t>>(message.operators());
+  facts.is_dynamic = message.is_dynamic();
+  facts.is_quantized = message.is_quantized();
+  facts.is_calibrated = message.is_calibrated();
+  facts.is_split_tensors = message.is_split_tensors();
+  facts.partition_backends = Copied<Texts>(message.partition_backends());
+  facts.unfrozen_parameters = Copied<Texts>(message.unfrozen_parameters());
+  facts.inputs = ValuesOf(message.inputs());
+  facts.outputs = ValuesOf(message.outputs());
+  for (const v1::NodeFacts& node : message.nodes()) {
+    facts.nodes.push_back({node.graph(), node.name(), node.op(), node.domain(), node.version(),
+                           node.origin(), Copied<TextMap>(node.attributes()),
+                           ValuesOf(node.inputs()), ValuesOf(node.outputs())});
+  }
+  return facts;
+}
+
+v1::PartitionReport ToProto(const PartitionReport& report) {
+  v1::PartitionReport message;
+  message.set_backend(report.backend);
+  message.set_simplified(report.simplified);
+  for (const PartitionPart& part : report.parts) {
+    v1::PartitionPart* added = message.add_parts();
+    added->set_name(part.name);
+    added->set_nodes(part.nodes);
+    added->set_macs(part.macs);
+    added->mutable_operators()->insert(part.operators.begin(), part.operators.end());
+    *added->mutable_inputs() = Copied<Strings>(part.inputs);
+    *added->mutable_outputs() = Copied<Strings>(part.outputs);
+  }
+  for (const LeftNode& node : report.left) {
+    v1::LeftNode* added = message.add_left();
+    added->set_node(node.node);
+    added->set_op(node.op);
+    added->set_reason(node.reason);
+  }
+  return message;
+}
+
+PartitionReport FromProto(const v1::PartitionReport& message) {
+  using Texts = std::vector<std::string>;
+  PartitionReport report;
+  report.backend = message.backend();
+  report.simplified = message.simplified();
+  for (const v1::PartitionPart& part : message.parts()) {
+    report.parts.push_back({part.name(), part.nodes(), part.macs(),
+                            Copied<std::map<std::string, int64_t>>(part.operators()),
+                            Copied<Texts>(part.inputs()), Copied<Texts>(part.outputs())});
+  }
+  for (const v1::LeftNode& node : message.left())
+    report.left.push_back({node.node(), node.op(), node.reason()});
+  return report;
+}
+
+}  // namespace quench::analyser

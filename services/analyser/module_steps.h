@@ -1,0 +1,24 @@
+// Steps that list a module or make another one of it.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include "common/base/context.h"
+#include "common/steps/step.h"
+#include "quench/analyser/v1/analyser.pb.h"
+
+namespace quench::analyser {
+
+absl::StatusOr<v1::IntrospectResult> IntrospectStep(const v1::IntrospectRequest& request,
+                                                    const steps::Workplace& place,
+                                                    const StepContext& context);
+absl::StatusOr<v1::PartitionResult> PartitionStep(const v1::PartitionRequest& request,
+                                                  const steps::Workplace& place,
+                                                  const StepContext& context);
+
+// Sizes of symbolic dims, by name; `field` is where they stand in the request.
+absl::StatusOr<std::map<std::string, int64_t>> SizesOf(
+    const google::protobuf::RepeatedPtrField<step::v1::SymbolSize>& message,
+    const std::string& field);
+
+}  // namespace quench::analyser
