@@ -15,20 +15,6 @@ int64_t BandwidthOf(const LayerReport& layer) {
   return layer.first_input_bytes + layer.first_output_bytes;
 }
 
-// One character for each part, darker where more elements lie.
-std::string Drawn(const std::vector<int64_t>& histogram) {
-  constexpr std::string_view kShades = " .:-=+*#%@";
-  int64_t most = 1;
-  for (const int64_t count : histogram) most = std::max(most, count);
-  std::string text;
-  for (const int64_t count : histogram) {
-    const double share = static_cast<double>(count) / static_cast<double>(most);
-    const auto shade = static_cast<size_t>(share * static_cast<double>(kShades.size() - 1));
-    text += kShades[count > 0 ? std::max<size_t>(shade, 1) : 0];
-  }
-  return text;
-}
-
 std::string Percent(int64_t part, int64_t all) {
   return fmt::format(
       "{:.2f} %", 100 * static_cast<double>(part) / static_cast<double>(std::max<int64_t>(all, 1)));

@@ -1,4 +1,4 @@
-// ModuleFacts and PartitionReport as messages.
+// ModuleFacts, PartitionReport and InferReport as messages.
 #include "services/analyser/report_proto.h"
 
 namespace quench::analyser {
@@ -126,6 +126,47 @@ PartitionReport FromProto(const v1::PartitionReport& message) {
   }
   for (const v1::LeftNode& node : message.left())
     report.left.push_back({node.node(), node.op(), node.reason()});
+  return report;
+}
+
+v1::InferResult ToProto(const InferReport& report) {
+  v1::InferResult message;
+  message.set_source(report.source);
+  *message.mutable_absent() = Copied<Strings>(report.absent);
+  for (const InferredValue& value : report.values) {
+    v1::InferredValue* added = message.add_values();
+    added->set_name(value.name);
+    added->set_node(value.node);
+    added->set_op(value.op);
+    added->set_type(value.type);
+    added->set_output(value.output);
+    const TensorStatistics& found = value.statistics;
+    v1::TensorStatistics& statistics = *added->mutable_statistics();
+    statistics.set_elements(found.elements);
+    statistics.set_zeros(found.zeros);
+    statistics.set_nan(found.nan);
+    statistics.set_infinite(found.infinite);
+    statistics.set_min(found.min);
+    statistics.set_max(found.max);
+    statistics.set_mean(found.mean);
+    statistics.set_std(found.std);
+    statistics.mutable_histogram()->Assign(found.histogram.begin(), found.histogram.end());
+  }
+  return message;
+}
+
+InferReport FromProto(const v1::InferResult& message) {
+  InferReport report;
+  report.source = message.source();
+  report.absent = Copied<std::vector<std::string>>(message.absent());
+  for (const v1::InferredValue& value : message.values()) {
+    const v1::TensorStatistics& found = value.statistics();
+    report.values.push_back(
+        {value.name(), value.node(), value.op(), value.type(), value.output(),
+         TensorStatistics{found.elements(), found.zeros(), found.nan(), found.infinite(),
+                          found.min(), found.max(), found.mean(), found.std(),
+                          Copied<std::vector<int64_t>>(found.histogram())}});
+  }
   return report;
 }
 

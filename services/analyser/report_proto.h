@@ -4,6 +4,7 @@
 #include "quench/analyser/v1/analyser.pb.h"
 #include "services/analyser/analyser.h"
 #include "services/analyser/compare.h"
+#include "services/analyser/infer.h"
 #include "services/analyser/nodes.h"
 #include "services/analyser/partition.h"
 #include "services/analyser/verify.h"
@@ -22,6 +23,10 @@ PartitionReport FromProto(const v1::PartitionReport& message);
 
 v1::ModuleFacts ToProto(const ModuleFacts& facts);
 ModuleFacts FromProto(const v1::ModuleFacts& message);
+
+// Without blobs.
+v1::InferResult ToProto(const InferReport& report);
+InferReport FromProto(const v1::InferResult& message);
 
 v1::CompareResult ToProto(const CompareReport& report);
 CompareReport FromProto(const v1::CompareResult& message);

@@ -199,7 +199,8 @@ class AnalyserService final : public pb::Analyser::CallbackService {
         compare_(parts, list[2]),
         benchmark_(parts, list[3]),
         introspect_(parts, list[4]),
-        partition_(parts, list[5]) {}
+        partition_(parts, list[5]),
+        infer_(parts, list[6]) {}
 
  private:
   grpc::ServerWriteReactor<pb::AnalyseEvent>* Analyse(grpc::CallbackServerContext* context,
@@ -227,7 +228,12 @@ class AnalyserService final : public pb::Analyser::CallbackService {
     return partition_.Serve<pb::PartitionEvent>(context, request);
   }
 
-  steps::StepMethod analyse_, verify_, compare_, benchmark_, introspect_, partition_;
+  grpc::ServerWriteReactor<pb::InferEvent>* Infer(grpc::CallbackServerContext* context,
+                                                  const pb::InferRequest* request) override {
+    return infer_.Serve<pb::InferEvent>(context, request);
+  }
+
+  steps::StepMethod analyse_, verify_, compare_, benchmark_, introspect_, partition_, infer_;
 };
 
 }  // namespace
@@ -249,7 +255,9 @@ const steps::ServiceDefinition& AnalyserDefinition() {
        steps::MakeStep("quench.analyser.v1.Analyser/Introspect", metrics::Stage::kAnalyse,
                        steps::Caching::kPure, IntrospectStep),
        steps::MakeStep("quench.analyser.v1.Analyser/Partition", metrics::Stage::kTransform,
-                       steps::Caching::kPure, PartitionStep)},
+                       steps::Caching::kPure, PartitionStep),
+       steps::MakeStep("quench.analyser.v1.Analyser/Infer", metrics::Stage::kAnalyse,
+                       steps::Caching::kOfThisCpu, InferStep)},
       [](const steps::ServiceParts& parts, const std::vector<steps::Step>& list) {
         return std::make_unique<AnalyserService>(parts, list);
       }};

@@ -23,6 +23,19 @@ std::string Bar(double share) {
   return std::string(static_cast<size_t>(std::lround(std::clamp(share, 0.0, 1.0) * 20)), '#');
 }
 
+std::string Drawn(const std::vector<int64_t>& histogram) {
+  constexpr std::string_view kShades = " .:-=+*#%@";
+  int64_t most = 1;
+  for (const int64_t count : histogram) most = std::max(most, count);
+  std::string text;
+  for (const int64_t count : histogram) {
+    const double share = static_cast<double>(count) / static_cast<double>(most);
+    const auto shade = static_cast<size_t>(share * static_cast<double>(kShades.size() - 1));
+    text += kShades[count > 0 ? std::max<size_t>(shade, 1) : 0];
+  }
+  return text;
+}
+
 std::string CutInFront(const std::string& text, size_t width) {
   return text.size() <= width ? text : "..." + text.substr(text.size() - width + 3);
 }

@@ -10,6 +10,8 @@ namespace quench::analyser {
 std::string Grouped(int64_t value);  // 25557032: "25,557,032"
 std::string Megabytes(int64_t bytes);
 std::string Bar(double share);  // up to 20 characters
+// A histogram: one character for each part, darker where more elements lie.
+std::string Drawn(const std::vector<int64_t>& histogram);
 // At most `width` characters: names differ at their end, types at their beginning.
 std::string CutInFront(const std::string& text, size_t width);
 std::string CutAtEnd(const std::string& text, size_t width);

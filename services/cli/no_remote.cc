@@ -46,6 +46,9 @@ absl::StatusOr<analyser::ModuleFacts> IntrospectThere(const ModuleJob&,
 absl::StatusOr<PartitionedThere> PartitionThere(const PartitionJob&, const StepContext&) {
   return BecomeRemote();
 }
+absl::StatusOr<analyser::InferReport> InferThere(const InferJob&, const StepContext&) {
+  return BecomeRemote();
+}
 absl::StatusOr<BenchResult> BenchThere(const BenchJob&, const StepContext&) {
   return BecomeRemote();
 }

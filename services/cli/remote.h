@@ -12,9 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "common/runner/inputs.h"
 #include "common/runner/runner.h"
 #include "services/analyser/analyser.h"
 #include "services/analyser/compare.h"
+#include "services/analyser/infer.h"
 #include "services/analyser/nodes.h"
 #include "services/analyser/partition.h"
 #include "services/analyser/verify.h"
@@ -92,6 +94,17 @@ struct PartitionedThere {
 };
 absl::StatusOr<PartitionedThere> PartitionThere(const PartitionJob& job,
                                                 const StepContext& context);
+
+struct InferJob {
+  const GatewayOptions& gateway;
+  const ModelOptions& model;
+  const InputSources& sources;
+  const analyser::InferOptions& options;
+  std::string target;     // empty: the interpreter
+  std::string save;       // a folder that values go to, or empty
+  bool pictures = false;  // there too
+};
+absl::StatusOr<analyser::InferReport> InferThere(const InferJob& job, const StepContext& context);
 
 struct BenchJob {
   const GatewayOptions& gateway;

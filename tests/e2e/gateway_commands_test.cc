@@ -263,6 +263,35 @@ TEST_F(GatewayTest, PartsAreThoseOfOneProcess) {
   }
 }
 
+TEST_F(GatewayTest, InnerValuesAreThoseOfOneProcess) {
+  const std::string input = "image=" QUENCH_SOURCE_DIR "/bench/models/digits_sample.npy";
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--input", input, "--op", "Conv", "--pictures"},
+        {"--random", "3", "--size", "batch=2", "--all"},
+        {"--random", "3", "--batch", "2", "--node", "relu*", "--target", "host"}}) {
+    std::vector<std::string> command = {"infer", DigitsModel(), "--format", "json", "--save"};
+    const auto run = [&](const char* folder, bool there) {
+      std::vector<std::string> all = command;
+      all.emplace_back(folder);
+      all.insert(all.end(), more.begin(), more.end());
+      const Outcome outcome = there ? Run(all) : work_.Run(all);
+      EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+      return outcome.out;
+    };
+    const std::string here = run("here", false);
+    EXPECT_EQ(here, run("there", true));
+    size_t files = 0;
+    for (const auto& file : std::filesystem::directory_iterator(work_.path("here"))) {
+      ++files;
+      EXPECT_TRUE(*ReadFile(file.path()) == *ReadFile(work_.path("there") / file.path().filename()))
+          << file.path();
+    }
+    EXPECT_GE(files, nlohmann::json::parse(here).at("values").size());
+    std::filesystem::remove_all(work_.path("here"));
+    std::filesystem::remove_all(work_.path("there"));
+  }
+}
+
 TEST_F(GatewayTest, LibrariesAreMeasuredThereAndRunHere) {
   ASSERT_EQ(work_.Run({"compile", DigitsModel(), "--batch", "1", "--output", "out"}).exit_code, 0);
   const Outcome measured = Run({"bench", "out/model.so", "--seconds", "0.1", "--json"});

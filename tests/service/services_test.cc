@@ -536,6 +536,41 @@ TEST_P(Services, ListAndPartitionModules) {
   EXPECT_THAT(MessageOf(cut().status), HasSubstr("at stage `imported`"));
 }
 
+TEST_P(Services, ShowInnerValues) {
+  namespace apb = analyser::v1;
+  apb::InferRequest infer;
+  *infer.mutable_module() = Import(DigitsRequest()).result.canonical();
+  const auto run = [&] {
+    return Call<apb::Analyser::Stub, apb::InferEvent>(*analyser_, &apb::Analyser::Stub::Infer,
+                                                      infer);
+  };
+  EXPECT_THAT(MessageOf(run().status), HasSubstr("inputs: input `image` is missing"));
+  infer.set_seed(1);
+  infer.add_operators("Relu");
+  infer.set_store_tensors(true);
+  infer.set_store_images(true);
+  const auto shown = run();
+  ASSERT_TRUE(shown.status.ok()) << shown.status;
+  ASSERT_EQ(shown.result.values_size(), 4);
+  EXPECT_TRUE(shown.result.values(3).output());
+  EXPECT_EQ(shown.result.values(0).statistics().min(), 0);
+  EXPECT_THAT(Get(shown.result.values(0).image()), HasSubstr("PNG"));
+  EXPECT_THAT(Get(shown.result.report_json()), HasSubstr("histogram"));
+
+  // What it gave is what it takes.
+  apb::InferInput* input = infer.add_inputs();
+  input->set_name("picture");
+  *input->mutable_tensor() = shown.result.values(0).tensor();
+  EXPECT_THAT(MessageOf(run().status), HasSubstr("the model has no input `picture`"));
+  input->set_name("image");
+  EXPECT_THAT(MessageOf(run().status), HasSubstr("image"));  // of another shape
+  *input->mutable_tensor() = shown.result.report_json();
+  EXPECT_THAT(MessageOf(run().status), HasSubstr("inputs[0].tensor: "));
+  infer.clear_inputs();
+  *infer.mutable_library() = shown.result.report_json();
+  EXPECT_THAT(MessageOf(run().status), HasSubstr("library"));
+}
+
 // Split, calibrated, tried with switches, and quantized as the trials say.
 TEST_P(Services, KeepLayersInFloatWithinABudget) {
   namespace qpb = quantizer::v1;

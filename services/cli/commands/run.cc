@@ -8,11 +8,11 @@
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/ir/npy.h"
-#include "common/ir/states.h"
 #include "common/ops/evaluate.h"
 #include "common/runner/runner.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/encryption.h"
+#include "services/cli/input_flags.h"
 #include "services/cli/model_source.h"
 #include "services/cli/remote.h"
 
@@ -32,9 +32,7 @@ struct RunArgs {
   std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   std::shared_ptr<KeyFlags> key = std::make_shared<KeyFlags>();
-  std::vector<std::string> inputs;
-  std::vector<std::string> sizes;
-  std::optional<uint64_t> random;
+  std::shared_ptr<InputFlags> inputs = std::make_shared<InputFlags>();
   std::string output_dir = ".";
   std::optional<uint64_t> threads;
   bool profile = false, steps = false;
@@ -47,12 +45,6 @@ struct Runnable {
   std::vector<ArtifactState> states;
   std::function<absl::StatusOr<std::vector<Tensor>>(const std::vector<Tensor>&)> run;
 };
-
-std::string FileNameOf(std::string name) {
-  std::replace(name.begin(), name.end(), '/', '_');
-  std::replace(name.begin(), name.end(), ':', '_');
-  return name + ".npy";
-}
 
 std::string Describe(const Tensor& tensor) {
   std::string text =
@@ -69,50 +61,9 @@ std::string Describe(const Tensor& tensor) {
                      sum / static_cast<double>(tensor.size()));
 }
 
-// Inputs in their order: files given by name, states at their beginning, the rest random when a seed
-// is given.
 absl::StatusOr<std::vector<Tensor>> GatherInputs(const RunArgs& args, const Runnable& model) {
-  const std::vector<ArtifactTensor>& declared = model.inputs;
-  QUENCH_ASSIGN_OR_RETURN(const auto sizes, ParseSizes(args.sizes));
-  std::map<std::string, Tensor> given;
-  StatusCollector problems;
-  for (const std::string& text : args.inputs) {
-    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--input", text));
-    const auto known = std::find_if(declared.begin(), declared.end(),
-                                    [&](const ArtifactTensor& t) { return t.name == pair.first; });
-    if (known == declared.end()) {
-      std::vector<std::string> names;
-      for (const ArtifactTensor& tensor : declared) names.push_back("`" + tensor.name + "`");
-      problems.Add(InvalidArgument("--input: the model has no input `{}`; it has {}", pair.first,
-                                   fmt::join(names, ", ")));
-      continue;
-    }
-    absl::StatusOr<Tensor> tensor = ReadTensorFile(pair.second);
-    problems.Add(Annotate(tensor.status(), fmt::format("input `{}`", pair.first)));
-    if (tensor.ok()) given[pair.first] = *std::move(tensor);
-  }
-  std::vector<Tensor> random;
-  if (args.random) {
-    QUENCH_ASSIGN_OR_RETURN(random, RandomInputs(declared, *args.random, sizes));
-  }
-  std::vector<Tensor> inputs;
-  for (size_t i = 0; i < declared.size(); ++i) {
-    const auto found = given.find(declared[i].name);
-    const auto state = std::find_if(model.states.begin(), model.states.end(),
-                                    [&](const ArtifactState& s) { return s.input == i; });
-    if (found != given.end()) {
-      inputs.push_back(found->second);
-    } else if (state != model.states.end()) {
-      inputs.push_back(state->initial);
-    } else if (args.random) {
-      inputs.push_back(random[i]);
-    } else {
-      problems.Add(InvalidArgument("input `{}` is missing: give --input {}=FILE, or --random SEED",
-                                   declared[i].name, declared[i].name));
-    }
-  }
-  if (!problems.ok()) return problems.Finish();
-  return inputs;
+  QUENCH_ASSIGN_OR_RETURN(const InputSources sources, SourcesOf(*args.inputs));
+  return FillInputs(model.inputs, model.states, sources, InputFlags::kHow);
 }
 
 absl::Status WriteOutputs(const RunArgs& args, const std::vector<std::string>& names,
@@ -122,7 +73,7 @@ absl::Status WriteOutputs(const RunArgs& args, const std::vector<std::string>& n
   if (error) return ErrnoStatus(error.value(), "create", args.output_dir);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const std::filesystem::path path =
-        std::filesystem::path(args.output_dir) / FileNameOf(names[i]);
+        std::filesystem::path(args.output_dir) / (FileNameOf(names[i]) + ".npy");
     QUENCH_RETURN_IF_ERROR(WriteNpy(outputs[i], path));
     fmt::print("{:<24} {}  -> {}\n", names[i], Describe(outputs[i]), path.string());
   }
@@ -253,17 +204,6 @@ absl::StatusOr<Graph> GraphHere(const RunArgs& args, const StepContext& context)
   return WithBatch(std::move(model.canonical), *args.model, context);
 }
 
-ArtifactTensor Declared(const Graph& graph, const Value& value) {
-  ArtifactTensor tensor{value.name, value.type.dtype, {}};
-  for (const Dim dim : value.type.dims) {
-    const Bounds bounds = graph.symbols->BoundsOf(dim);
-    tensor.dims.push_back({dim.is_static() ? dim.value() : -1,
-                           dim.is_static() ? "" : graph.symbols->ToString(dim), bounds.min,
-                           bounds.max});
-  }
-  return tensor;
-}
-
 absl::Status RunInterpreter(const RunArgs& args, const StepContext& context) {
   if (!args.key->key.empty())
     return InvalidArgument("--key: `{}` is no compiled library", args.model->model);
@@ -285,16 +225,11 @@ absl::Status RunInterpreter(const RunArgs& args, const StepContext& context) {
       last = now;
     };
   }
-  Runnable model{{}, {}, {}, [&](const std::vector<Tensor>& inputs) {
-                   return ops::Evaluate(graph, inputs, context, options);
-                 }};
-  for (const ValueId id : graph.inputs) model.inputs.push_back(Declared(graph, graph.value(id)));
+  Runnable model{
+      InputsOf(graph), {}, ArtifactStatesOf(graph), [&](const std::vector<Tensor>& inputs) {
+        return ops::Evaluate(graph, inputs, context, options);
+      }};
   for (const ValueId id : graph.outputs) model.outputs.push_back(graph.value(id).name);
-  for (const StatePair& state : StatesOf(graph)) {
-    model.states.push_back(
-        {state.input, state.output,
-         InitialState(graph.value(graph.inputs[state.input]).type, state.initial)});
-  }
   QUENCH_ASSIGN_OR_RETURN(std::vector<Tensor> inputs, GatherInputs(args, model));
   QUENCH_RETURN_IF_ERROR(RunAndWrite(args, model, inputs));
   if (args.profile) PrintProfile(std::move(timings));
@@ -307,11 +242,7 @@ Action DeclareRun(const Options& options) {
   auto args = std::make_shared<RunArgs>();
   AddModelOptions(options, args->model);
   options.Describe("MODEL", "Compiled library, model file or IR module");
-  options.Add("--input,-i", args->inputs, "Tensor for an input, from a .npy or .pb file",
-              "NAME=FILE");
-  options.Add("--random", args->random, "Random values for inputs without a file", "SEED");
-  options.Add("--size", args->sizes, "Size of a symbolic dim for random inputs", "NAME=N")
-      .Needs({"--random"});
+  AddInputFlags(options, args->inputs);
   options.Add("--output-dir", args->output_dir, "Folder for NAME.npy of every output",
               "D (default .)");
   options

@@ -1,5 +1,8 @@
+#include "common/base/files.h"
 #include "common/base/status.h"
+#include "common/ir/npy.h"
 #include "services/analyser/report_proto.h"
+#include "services/cli/input_flags.h"
 #include "services/cli/remote.h"
 #include "services/cli/remote/client.h"
 #include "services/cli/remote/model.h"
@@ -26,6 +29,15 @@ absl::StatusOr<ModuleSource> AddModule(pb::WorkflowSpec& spec, const ModuleJob& 
   if (job.stage == "codegen-ready") transform("transform", {});
   if (!job.passes.empty()) transform("passes", job.passes);
   return module;
+}
+
+void AddSizes(const std::map<std::string, int64_t>& sizes,
+              google::protobuf::RepeatedPtrField<step::v1::SymbolSize>* out) {
+  for (const auto& [symbol, size] : sizes) {
+    step::v1::SymbolSize* added = out->Add();
+    added->set_symbol(symbol);
+    added->set_size(size);
+  }
 }
 
 }  // namespace
@@ -56,11 +68,7 @@ absl::StatusOr<analyser::ModuleFacts> IntrospectThere(const ModuleJob& job,
   analyser::v1::IntrospectRequest request;
   request.mutable_operators()->Assign(options.ops.begin(), options.ops.end());
   request.mutable_names()->Assign(options.names.begin(), options.names.end());
-  for (const auto& [symbol, size] : options.sizes) {
-    step::v1::SymbolSize* added = request.add_sizes();
-    added->set_symbol(symbol);
-    added->set_size(size);
-  }
+  AddSizes(options.sizes, request.mutable_sizes());
   AddModuleStep(spec, "nodes", &pb::StepSpec::mutable_introspect, module, std::move(request));
   QUENCH_ASSIGN_OR_RETURN(const pb::Workflow workflow, RunModels(spec, *client, context));
   QUENCH_ASSIGN_OR_RETURN(const auto facts, DownloadMessage<analyser::v1::ModuleFacts>(
@@ -98,6 +106,85 @@ absl::StatusOr<PartitionedThere> PartitionThere(const PartitionJob& job,
   QUENCH_ASSIGN_OR_RETURN(there.partitioned.graph,
                           DownloadModule(workflow, "partition", "module", *client, context));
   return there;
+}
+
+namespace {
+
+// The inputs as files that are uploaded together.
+absl::Status AddInputs(const InputSources& sources, GatewayClient& client,
+                       analyser::v1::InferRequest& request, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
+  std::vector<std::filesystem::path> files;
+  for (const auto& [name, tensor] : sources.given) {
+    files.push_back(folder.path() / fmt::format("{}.npy", files.size()));
+    QUENCH_RETURN_IF_ERROR(WriteNpy(tensor, files.back()));
+    request.add_inputs()->set_name(name);
+  }
+  if (files.empty()) return absl::OkStatus();
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> digests, client.UploadFiles(files, context));
+  for (size_t i = 0; i < digests.size(); ++i)
+    *request.mutable_inputs(static_cast<int>(i))->mutable_tensor() = digests[i];
+  return absl::OkStatus();
+}
+
+absl::Status Download(const Digest& digest, const std::filesystem::path& path,
+                      GatewayClient& client, const StepContext& context) {
+  if (digest.hash().empty()) return absl::OkStatus();
+  return client.DownloadFile(digest, path, context);
+}
+
+// What a tap build for `target` needs, and that the inference waits for it.
+void AddTapBuild(pb::WorkflowSpec& spec, const InferJob& job, const ModuleSource& module) {
+  importer::v1::TransformRequest passes;
+  *passes.mutable_options() = PassesOf(job.model);
+  passes.mutable_options()->clear_batch();  // it is set
+  const ModuleSource ready =
+      AddModuleStep(spec, "transform", &pb::StepSpec::mutable_transform, module, std::move(passes));
+  codegen::v1::CompileRequest compile;
+  *compile.mutable_target() = TargetOf(job.target);
+  compile.mutable_options()->set_opt_level(3);
+  compile.mutable_options()->set_taps(true);
+  compile.mutable_options()->set_tap_values(codegen::v1::TAP_VALUES_RUNNING_CODE);
+  AddModuleStep(spec, "taps", &pb::StepSpec::mutable_compile, ready, std::move(compile));
+}
+
+}  // namespace
+
+absl::StatusOr<analyser::InferReport> InferThere(const InferJob& job, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
+  QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(job.gateway, store, context));
+  pb::WorkflowSpec spec;
+  QUENCH_ASSIGN_OR_RETURN(const ModuleSource module,
+                          AddModule(spec, {job.gateway, job.model}, *client, context));
+  if (!job.target.empty()) AddTapBuild(spec, job, module);
+  analyser::v1::InferRequest request;
+  QUENCH_RETURN_IF_ERROR(AddInputs(job.sources, *client, request, context));
+  if (job.sources.seed) request.set_seed(*job.sources.seed);
+  AddSizes(job.sources.sizes, request.mutable_sizes());
+  request.mutable_operators()->Assign(job.options.ops.begin(), job.options.ops.end());
+  request.mutable_names()->Assign(job.options.names.begin(), job.options.names.end());
+  request.set_all(job.options.all);
+  request.set_store_tensors(!job.save.empty());
+  request.set_store_images(job.pictures);
+  AddModuleStep(spec, "infer", &pb::StepSpec::mutable_infer, module, std::move(request));
+  if (!job.target.empty()) {
+    pb::StepSpec* step = spec.mutable_steps()->mutable_steps(spec.steps().steps_size() - 1);
+    Bind(step, pb::PORT_LIBRARY, "taps", pb::PORT_LIBRARY);
+  }
+  QUENCH_ASSIGN_OR_RETURN(const pb::Workflow workflow, RunModels(spec, *client, context));
+  QUENCH_ASSIGN_OR_RETURN(const auto result, DownloadMessage<analyser::v1::InferResult>(
+                                                 workflow, "infer", "result", *client, context));
+  if (!job.save.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(job.save, error);
+    if (error) return ErrnoStatus(error.value(), "create folder", job.save);
+    for (const analyser::v1::InferredValue& value : result.values()) {
+      const std::string path = std::filesystem::path(job.save) / FileNameOf(value.name());
+      QUENCH_RETURN_IF_ERROR(Download(value.tensor(), path + ".npy", *client, context));
+      QUENCH_RETURN_IF_ERROR(Download(value.image(), path + ".png", *client, context));
+    }
+  }
+  return analyser::FromProto(result);
 }
 
 }  // namespace quench::cli

@@ -62,22 +62,6 @@ void ForEachBuild(const Graph& graph, const std::vector<int>& levels,
   for (const std::string& target : RunnableTargets()) build(target, 3);
 }
 
-std::vector<ArtifactTensor> InputsOf(const Graph& graph) {
-  std::vector<ArtifactTensor> inputs;
-  for (const ValueId id : graph.inputs) {
-    const Value& value = graph.value(id);
-    ArtifactTensor tensor{value.name, value.type.dtype, {}};
-    for (const Dim dim : value.type.dims) {
-      const Bounds bounds = graph.symbols->BoundsOf(dim);
-      tensor.dims.push_back({dim.is_static() ? dim.value() : -1,
-                             dim.is_static() ? "" : graph.symbols->at(dim.symbol()).name,
-                             bounds.min, bounds.max});
-    }
-    inputs.push_back(std::move(tensor));
-  }
-  return inputs;
-}
-
 void ForEachRun(const Compiled& compiled, const std::vector<Tensor>& inputs,
                 const std::function<void(const std::vector<Tensor>& outputs,
                                          const std::string& where)>& check) {

@@ -10,6 +10,7 @@
 
 #include "common/base/files.h"
 #include "common/ir/graph.h"
+#include "common/runner/inputs.h"
 #include "common/runner/runner.h"
 #include "services/codegen/codegen.h"
 
@@ -53,9 +54,6 @@ std::vector<std::string> RunnableTargets();
 void ForEachBuild(const Graph& graph, const std::vector<int>& levels,
                   const std::function<void(const Compiled& compiled, int level,
                                            const std::string& where)>& check);
-
-// The interface of a graph as an artifact describes it, to make inputs from.
-std::vector<ArtifactTensor> InputsOf(const Graph& graph);
 
 // The files that libquench_rt is made of, each behind a space.
 std::string RuntimeSources();

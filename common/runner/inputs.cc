@@ -1,0 +1,72 @@
+#include "common/runner/inputs.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "common/base/status.h"
+#include "common/ir/states.h"
+
+namespace quench {
+
+std::vector<ArtifactTensor> InputsOf(const Graph& graph) {
+  std::vector<ArtifactTensor> inputs;
+  for (const ValueId id : graph.inputs) {
+    const Value& value = graph.value(id);
+    ArtifactTensor tensor{value.name, value.type.dtype, {}};
+    for (const Dim dim : value.type.dims) {
+      const Bounds bounds = graph.symbols->BoundsOf(dim);
+      tensor.dims.push_back({dim.is_static() ? dim.value() : -1,
+                             dim.is_static() ? "" : graph.symbols->ToString(dim), bounds.min,
+                             bounds.max});
+    }
+    inputs.push_back(std::move(tensor));
+  }
+  return inputs;
+}
+
+std::vector<ArtifactState> ArtifactStatesOf(const Graph& graph) {
+  std::vector<ArtifactState> states;
+  for (const StatePair& state : StatesOf(graph)) {
+    states.push_back({state.input, state.output,
+                      InitialState(graph.value(graph.inputs[state.input]).type, state.initial)});
+  }
+  return states;
+}
+
+absl::StatusOr<std::vector<Tensor>> FillInputs(std::span<const ArtifactTensor> inputs,
+                                               std::span<const ArtifactState> states,
+                                               const InputSources& sources,
+                                               const std::string& how) {
+  StatusCollector problems;
+  std::vector<std::string> names;
+  for (const ArtifactTensor& input : inputs) names.push_back(input.name);
+  for (const auto& [name, tensor] : sources.given) {
+    if (std::ranges::find(names, name) == names.end()) {
+      problems.Add(InvalidArgument("the model has no input `{}`; it has `{}`", name,
+                                   fmt::join(names, "`, `")));
+    }
+  }
+  std::vector<Tensor> random;
+  if (sources.seed) {
+    QUENCH_ASSIGN_OR_RETURN(random, RandomInputs(inputs, *sources.seed, sources.sizes));
+  }
+  std::vector<Tensor> filled;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const auto found = sources.given.find(inputs[i].name);
+    const auto state = std::ranges::find(states, i, &ArtifactState::input);
+    if (found != sources.given.end()) {
+      filled.push_back(found->second);
+    } else if (state != states.end()) {
+      filled.push_back(state->initial);
+    } else if (sources.seed) {
+      filled.push_back(random[i]);
+    } else {
+      problems.Add(InvalidArgument("input `{}` is missing: give {}", inputs[i].name, how));
+    }
+  }
+  if (!problems.ok()) return problems.Finish();
+  return filled;
+}
+
+}  // namespace quench

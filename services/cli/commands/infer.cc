@@ -1,0 +1,133 @@
+#include "services/analyser/infer.h"
+
+#include <filesystem>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "common/ir/npy.h"
+#include "common/passes/pass.h"
+#include "services/cli/commands/declarations.h"
+#include "services/cli/input_flags.h"
+#include "services/cli/listing_file.h"
+#include "services/cli/model_source.h"
+#include "services/cli/remote.h"
+#include "services/codegen/codegen.h"
+
+namespace quench::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kInferExamples[] = R"(Examples:
+  quench infer model.onnx --input image=cat.npy                        the outputs, with range, mean and histogram
+  quench infer model.onnx --random 1 --op Conv --op 'Re*'              outputs of some operators
+  quench infer model.onnx --random 1 --node '/layer1/*' --save values  and each of them as a .npy file
+  quench infer model.onnx --input image=cat.npy --op Conv --save maps --pictures
+                                                                       feature maps as PNG images too
+  quench infer int8.qir --random 1 --all --target host                 of the code that would run here, integers included
+  quench infer model.onnx --random 1 --all --gateway build-farm:7450   on the gateway's analyser)";
+
+struct InferArgs {
+  std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
+  std::shared_ptr<InputFlags> inputs = std::make_shared<InputFlags>();
+  std::shared_ptr<ListingFile> file = std::make_shared<ListingFile>();
+  analyser::InferOptions options;
+  std::string target, save, format = "table";
+  bool pictures = false;
+};
+
+// A file for each value in the folder --save, where there is one.
+absl::Status SaveValue(const InferArgs& args, const std::string& name, const Tensor& tensor) {
+  if (args.save.empty()) return absl::OkStatus();
+  std::error_code error;
+  fs::create_directories(args.save, error);
+  if (error) return ErrnoStatus(error.value(), "create folder", args.save);
+  const fs::path path = fs::path(args.save) / FileNameOf(name);
+  QUENCH_RETURN_IF_ERROR(WriteNpy(tensor, path.string() + ".npy"));
+  if (!args.pictures) return absl::OkStatus();
+  const absl::StatusOr<std::string> png = analyser::FeatureMaps(tensor);
+  if (!png.ok()) return absl::OkStatus();  // of no elements, or no numbers
+  return WriteFileAtomically(path.string() + ".png", *png);
+}
+
+absl::StatusOr<analyser::InferReport> InferHere(const InferArgs& args, const StepContext& context) {
+  const analyser::ValueSink sink = [&](const analyser::InferredValue& value, const Tensor& tensor) {
+    return SaveValue(args, value.name, tensor);
+  };
+  QUENCH_ASSIGN_OR_RETURN(const InputSources sources, SourcesOf(*args.inputs));
+  QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
+  QUENCH_ASSIGN_OR_RETURN(const Graph graph,
+                          WithBatch(std::move(model.canonical), *args.model, context));
+  if (args.target.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(
+        const std::vector<Tensor> inputs,
+        FillInputs(InputsOf(graph), ArtifactStatesOf(graph), sources, InputFlags::kHow));
+    return analyser::Infer(graph, inputs, args.options, sink, context);
+  }
+  QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
+  codegen::CompileOptions options;
+  options.target = args.target;
+  options.taps = codegen::Taps::kRunningCode;
+  QUENCH_ASSIGN_OR_RETURN(Graph prepared, passes::RunPipeline(graph, options.passes, context));
+  const fs::path library = folder.path() / "model.so";
+  QUENCH_RETURN_IF_ERROR(
+      codegen::Compile(prepared, options, library, folder.path() / "model.h", context).status());
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library));
+  QUENCH_ASSIGN_OR_RETURN(
+      const std::vector<Tensor> inputs,
+      FillInputs(artifact->inputs(), artifact->states(), sources, InputFlags::kHow));
+  return analyser::InferLibrary(graph, *artifact, inputs, args.options, sink, context);
+}
+
+absl::Status RunInfer(const InferArgs& args, const StepContext& context) {
+  QUENCH_RETURN_IF_ERROR(CheckListingFile(*args.file));
+  QUENCH_ASSIGN_OR_RETURN(const FileKind kind, KindOf(args.model->model));
+  if (kind == FileKind::kArtifact) {
+    return InvalidArgument(
+        "`{}` is a compiled library, whose inner values are gone; give the model, and --target "
+        "host for those of its code (`quench run` shows a library's outputs)",
+        args.model->model);
+  }
+  std::error_code error;
+  if (!args.save.empty() && fs::exists(args.save, error) && !fs::is_directory(args.save, error))
+    return InvalidArgument("--save: `{}` is no folder", args.save);
+  analyser::InferReport report;
+  if (UsesGateway(*args.gateway)) {
+    QUENCH_ASSIGN_OR_RETURN(const InputSources sources, SourcesOf(*args.inputs));
+    const InferJob job{*args.gateway, *args.model, sources,      args.options,
+                       args.target,   args.save,   args.pictures};
+    QUENCH_ASSIGN_OR_RETURN(report, InferThere(job, context));
+  } else {
+    QUENCH_ASSIGN_OR_RETURN(report, InferHere(args, context));
+  }
+  return WriteListing(args.format == "json" ? analyser::ToJson(report) : analyser::ToTable(report),
+                      *args.file);
+}
+
+}  // namespace
+
+Action DeclareInfer(const Options& options) {
+  auto args = std::make_shared<InferArgs>();
+  AddModelOptions(options, args->model);
+  AddInputFlags(options, args->inputs);
+  options.Add("--op", args->options.ops, "Show values of these operators", "PATTERN");
+  options.Add("--node", args->options.names, "Show values of nodes of these names", "PATTERN");
+  options.Flag("--all", args->options.all, "Show every value").Excludes({"--op", "--node"});
+  options.Add("--target", args->target,
+              "Compile for this target, which must run here, and show what its code computes "
+              "(default: the interpreter)",
+              "TARGET");
+  options.Add("--save", args->save, "Write NAME.npy of every value that is shown", "DIR");
+  options
+      .Flag("--pictures", args->pictures,
+            "Write NAME.png too: the last two axes as maps, one beside the other")
+      .Needs({"--save"});
+  options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
+  AddListingFile(options, args->file);
+  AddWorkOptions(options, args->gateway);
+  options.Examples(kInferExamples);
+  return [args](const StepContext& context) { return RunInfer(*args, context); };
+}
+
+}  // namespace quench::cli

@@ -1,0 +1,39 @@
+#include "services/cli/input_flags.h"
+
+#include <algorithm>
+
+#include "common/base/status.h"
+#include "services/cli/model_source.h"
+
+namespace quench::cli {
+
+void AddInputFlags(const Options& options, const std::shared_ptr<InputFlags>& flags) {
+  options.Add("--input,-i", flags->inputs, "Tensor for an input, from a .npy or .pb file",
+              "NAME=FILE");
+  options.Add("--random", flags->random, "Random values for inputs without a file", "SEED");
+  options.Add("--size", flags->sizes, "Size of a symbolic dim for random inputs", "NAME=N")
+      .Needs({"--random"});
+}
+
+absl::StatusOr<InputSources> SourcesOf(const InputFlags& flags) {
+  InputSources sources;
+  sources.seed = flags.random;
+  QUENCH_ASSIGN_OR_RETURN(sources.sizes, ParseSizes(flags.sizes));
+  StatusCollector problems;
+  for (const std::string& text : flags.inputs) {
+    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--input", text));
+    absl::StatusOr<Tensor> tensor = ReadTensorFile(pair.second);
+    problems.Add(Annotate(tensor.status(), fmt::format("input `{}`", pair.first)));
+    if (tensor.ok()) sources.given[pair.first] = *std::move(tensor);
+  }
+  if (!problems.ok()) return problems.Finish();
+  return sources;
+}
+
+std::string FileNameOf(std::string value) {
+  std::replace(value.begin(), value.end(), '/', '_');
+  std::replace(value.begin(), value.end(), ':', '_');
+  return value;
+}
+
+}  // namespace quench::cli

@@ -1,0 +1,31 @@
+// The tensors that a command runs a model on.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/runner/inputs.h"
+#include "services/cli/options.h"
+
+namespace quench::cli {
+
+struct InputFlags {
+  std::vector<std::string> inputs;  // NAME=FILE
+  std::optional<uint64_t> random;
+  std::vector<std::string> sizes;  // NAME=N
+
+  static constexpr char kHow[] = "--input NAME=FILE, or --random SEED";
+};
+// --input, --random, --size.
+void AddInputFlags(const Options& options, const std::shared_ptr<InputFlags>& flags);
+// The files are read; all that cannot be are named.
+absl::StatusOr<InputSources> SourcesOf(const InputFlags& flags);
+
+// A value's name as that of a file: without `/` and `:`.
+std::string FileNameOf(std::string value);
+
+}  // namespace quench::cli
