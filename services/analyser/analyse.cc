@@ -6,6 +6,7 @@
 #include "services/analyser/analyser.h"
 #include "services/analyser/lifetimes.h"
 #include "services/analyser/parameters.h"
+#include "services/analyser/roofline.h"
 #include "services/analyser/sizes.h"
 
 namespace quench::analyser {
@@ -127,6 +128,7 @@ void AddTotals(ModelReport& report) {
     report.work += layer.work;
     report.shared_parameters += layer.shared_parameters;
     report.nested_activation_bytes += layer.work.activation_bytes + layer.nested_bytes;
+    report.moved_bytes += layer.moved_bytes;
     if (layer.work.parameters + layer.shared_parameters > 0)
       report.forward_backward_bytes += 2 * layer.work.activation_bytes;
     if (layer.work.macs > 0) report.macs_by_op[layer.op] += layer.work.macs;
@@ -143,6 +145,23 @@ void AddTotals(ModelReport& report) {
   std::stable_sort(
       report.by_operator.begin(), report.by_operator.end(),
       [](const OperatorReport& a, const OperatorReport& b) { return a.work.flops > b.work.flops; });
+}
+
+// Which of the values each layer reads.
+void AddReads(const Graph& graph, const std::vector<bool>& fixed,
+              const std::vector<Lifetime>& lives, ModelReport& report) {
+  std::vector<int> place(graph.values.size(), -1);
+  for (size_t i = 0; i < lives.size(); ++i)
+    place[static_cast<size_t>(lives[i].value)] = static_cast<int>(i);
+  size_t layer = 0;
+  for (const Node& node : graph.nodes) {
+    if (!IsLayer(node, fixed)) continue;
+    for (const ValueId id : node.inputs) {
+      if (id != kNone && place[static_cast<size_t>(id)] >= 0)
+        report.layers[layer].reads.push_back(place[static_cast<size_t>(id)]);
+    }
+    ++layer;
+  }
 }
 
 absl::Status AddParameters(const ParameterList& parameters, bool statistics,
@@ -176,6 +195,11 @@ std::vector<std::string> Rules() {
       "reductions, two per input element of normalisations",
       "operations_with_padding: pools that pad unevenly count their padded input",
       "flops: two per MAC, one per addition of a bias, one per operation",
+      "moved bytes: inputs, weights and outputs of a layer, once each; layers that only move "
+      "values "
+      "read no more than they write, and those that only change dims move nothing. The time that "
+      "is predicted is the longer of operations over the ceiling of f32 and bytes over that of "
+      "memory: no layer shares what is in a cache",
       "If counts its dearest branch, Loop and Scan one iteration; counted on the model as "
       "imported, before any optimisation",
   };
@@ -220,16 +244,20 @@ absl::StatusOr<ModelReport> Analyse(const Graph& imported, const Graph& canonica
     if (!IsLayer(node, fixed)) continue;
     QUENCH_ASSIGN_OR_RETURN(LayerReport layer, Layer(canonical, fixed, node, sizes));
     parameters.AddLayer(canonical, fixed, node, layer);
+    layer.moved_bytes = MovedBytes(node.op, layer);
     report.layers.push_back(std::move(layer));
   }
   AddTotals(report);
   QUENCH_RETURN_IF_ERROR(AddParameters(parameters, options.weight_statistics, context, report));
-  for (const Lifetime& life : LifetimesOf(canonical, fixed)) {
+  const std::vector<Lifetime> lives = LifetimesOf(canonical, fixed);
+  for (const Lifetime& life : lives) {
     const auto [name, type] = described(life.value);
     report.values.push_back(
         {name, type, sizes.Bytes(canonical.value(life.value).type), life.first, life.last});
   }
+  AddReads(canonical, fixed, lives, report);
   AddLiveBytes(report);
+  if (options.ceilings) AddPredictions(*options.ceilings, report);
   report.symbol_sizes = sizes.used();
   report.rules = Rules();
   return report;

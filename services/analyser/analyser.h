@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,11 +37,28 @@ struct LayerReport {
   std::vector<std::string> outputs;  // "f32[1, 64, 56, 56]"
   Work work = {};
   int64_t shared_parameters = 0;  // read by an earlier layer too, counted there
+  int64_t shared_weight_bytes = 0;
   int64_t input_bytes = 0;        // of `inputs`
   int64_t first_input_bytes = 0;  // of the first input, a constant or not
   int64_t first_output_bytes = 0;
   int64_t nested_bytes = 0;  // its part of nested_activation_bytes, over its outputs
   int64_t live_bytes = 0;    // of all values that live while it runs
+  std::vector<int> reads;    // of ModelReport::values
+  // Between memory and CPU: what it reads, weights too, and writes, once each.
+  int64_t moved_bytes = 0;
+  double predicted_seconds = 0;  // by AddPredictions
+  std::string bound;  // "compute" or "memory", whichever takes longer; "" if neither does
+};
+
+// What a machine can do at most: the ceilings of the roofline model (Williams, Waterman and
+// Patterson, Communications of the ACM 52(4), 2009).
+struct Ceilings {
+  std::string name;    // whose: "raspberry-pi/5"
+  std::string source;  // where the numbers are from
+  double gflops = 0;   // 1e9 operations on f32 a second, on all of its cores
+  double gbytes = 0;   // 1e9 bytes a second from its memory
+  // Operations a byte from which on computing takes longer than moving.
+  double ridge() const { return gflops / gbytes; }
 };
 
 struct OperatorReport {
@@ -88,11 +106,15 @@ struct ModelReport {
   std::vector<WeightReport> weights;            // if they were asked for
   std::vector<std::string> rules;               // how things were counted
   std::map<std::string, int64_t> symbol_sizes;  // sizes that symbolic dims were counted at
+  int64_t moved_bytes = 0;                      // of all layers
+  std::optional<Ceilings> ceilings;             // what layers were predicted by
+  double predicted_seconds = 0;                 // of all layers, one after the other
 };
 
 struct AnalyseOptions {
   std::map<std::string, int64_t> sizes = {};  // of symbolic dims; others count at max(min, 1)
   bool weight_statistics = false;             // ModelReport::weights
+  std::optional<Ceilings> ceilings = {};      // predictions
 };
 
 // `canonical` gives types and counts node by node, before any pass.
@@ -101,14 +123,16 @@ absl::StatusOr<ModelReport> Analyse(const Graph& imported, const Graph& canonica
                                     const StepContext& context = {});
 
 struct TableOptions {
-  std::string listing = "layers";    // one of Listings
-  int depth = 0;                     // levels of the tree of layers that are shown; 0: all
-  std::vector<std::string> columns;  // of the tree, some of Columns; empty: the usual ones
+  std::string listing = "layers";         // one of Listings
+  int depth = 0;                          // levels of the tree of layers that are shown; 0: all
+  std::vector<std::string> columns = {};  // of the tree, some of Columns; empty: the usual ones
 };
-const std::vector<std::string>& Listings();  // "layers", "bandwidth", "timeline"
+const std::vector<std::string>& Listings();  // "layers", "bandwidth", "roofline", "timeline"
 const std::vector<std::string>& Columns();   // of the tree of layers
 std::string ToTable(const ModelReport& report, const TableOptions& options = {});
 std::string ToJson(const ModelReport& report);
+// Columns that have numbers only after AddPredictions.
+bool NeedsCeilings(const std::string& column);
 
 // A compiled library, as it describes itself: its model's layers are gone, its nodes are there.
 struct LibraryReport {

@@ -7,6 +7,7 @@
 #include "services/analyser/analyser.h"
 #include "services/analyser/layer_tree.h"
 #include "services/analyser/listings.h"
+#include "services/analyser/roofline.h"
 #include "services/analyser/table_text.h"
 
 namespace quench::analyser {
@@ -23,6 +24,8 @@ const std::vector<Listing>& AllListings() {
                     const TableOptions& options) { return LayerTable(report, options); }},
       {"bandwidth",
        [](const ModelReport& report, const TableOptions&) { return BandwidthTable(report); }},
+      {"roofline",
+       [](const ModelReport& report, const TableOptions&) { return RooflineTable(report); }},
       {"timeline",
        [](const ModelReport& report, const TableOptions&) { return TimelineTable(report); }},
   };

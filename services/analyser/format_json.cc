@@ -5,6 +5,7 @@
 #include "services/analyser/json_number.h"
 #include "services/analyser/layer_tree.h"
 #include "services/analyser/listings.h"
+#include "services/analyser/roofline.h"
 
 namespace quench::analyser {
 namespace {
@@ -43,7 +44,14 @@ Json LayersToJson(const ModelReport& report) {
                  {"input_bytes", layer.input_bytes},
                  {"first_input_bytes", layer.first_input_bytes},
                  {"first_output_bytes", layer.first_output_bytes},
-                 {"live_bytes", layer.live_bytes}});
+                 {"live_bytes", layer.live_bytes},
+                 {"reads", layer.reads},
+                 {"moved_bytes", layer.moved_bytes},
+                 {"arithmetic_intensity", Intensity(layer.work.flops, layer.moved_bytes)}});
+    if (report.ceilings) {
+      json["predicted_seconds"] = layer.predicted_seconds;
+      json["bound"] = layer.bound;
+    }
     layers.push_back(std::move(json));
   }
   return layers;
@@ -53,7 +61,11 @@ Json TreeToJson(const ModelReport& report) {
   Json rows = Json::array();
   for (const TreeRow& row : LayerTree(report, 0)) {
     Json json = WorkToJson(row.work);
-    json.update({{"depth", row.depth}, {"name", row.name}, {"layers", row.layers}});
+    json.update({{"depth", row.depth},
+                 {"name", row.name},
+                 {"layers", row.layers},
+                 {"moved_bytes", row.moved_bytes}});
+    if (report.ceilings) json["predicted_seconds"] = row.predicted_seconds;
     if (row.layer >= 0) json["layer"] = row.layer;
     rows.push_back(std::move(json));
   }
@@ -142,6 +154,7 @@ std::string ToJson(const ModelReport& report) {
                  {"peak", report.peak_activation_bytes},
                  {"nested", report.nested_activation_bytes}}},
                {"bandwidth", BandwidthToJson(report)},
+               {"moved_bytes", report.moved_bytes},
                {"layers", LayersToJson(report)},
                {"tree", TreeToJson(report)},
                {"values", ValuesToJson(report)},
@@ -149,6 +162,13 @@ std::string ToJson(const ModelReport& report) {
                {"structure_hash", report.structure_hash},
                {"symbol_sizes", report.symbol_sizes},
                {"rules", report.rules}};
+  if (report.ceilings) {
+    json["predicted_seconds"] = report.predicted_seconds;
+    json["ceilings"] = {{"name", report.ceilings->name},
+                        {"source", report.ceilings->source},
+                        {"gflops", report.ceilings->gflops},
+                        {"gbytes", report.ceilings->gbytes}};
+  }
   if (!report.weights.empty()) json["weights"] = WeightsToJson(report);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "services/analyser/layer_tree.h"
+#include "services/analyser/roofline.h"
 #include "services/analyser/table_text.h"
 
 namespace quench::analyser {
@@ -82,6 +83,20 @@ const std::vector<Column>& AllColumns() {
            most = std::max(most, LayerAt(report, i).live_bytes);
          return Grouped(most);
        }},
+      {"moved", true,
+       [](const ModelReport&, const TreeRow& row) { return Grouped(row.moved_bytes); }},
+      {"intensity", true,
+       [](const ModelReport&, const TreeRow& row) {
+         return fmt::format("{:.2f}", Intensity(row.work.flops, row.moved_bytes));
+       }},
+      {"predicted", true,
+       [](const ModelReport&, const TreeRow& row) {
+         return fmt::format("{:.2f} us", 1e6 * row.predicted_seconds);
+       }},
+      {"bound", false,
+       [](const ModelReport& report, const TreeRow& row) {
+         return row.layer < 0 ? std::string() : LayerAt(report, row.layer).bound;
+       }},
   };
   return *columns;
 }
@@ -108,6 +123,8 @@ const std::vector<std::string>& Columns() {
   }();
   return *names;
 }
+
+bool NeedsCeilings(const std::string& column) { return column == "predicted" || column == "bound"; }
 
 std::string LayerTable(const ModelReport& report, const TableOptions& options) {
   const std::vector<Column> columns = ChosenColumns(options.columns);

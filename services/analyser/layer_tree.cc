@@ -72,7 +72,10 @@ class Writer {
     rows_.push_back({.depth = depth, .name = name, .layer = scopes_[scope].layer});
     if (scopes_[scope].layer >= 0) {
       rows_[row].first = rows_[row].last = scopes_[scope].layer;
-      rows_[row].work = report_.layers[static_cast<size_t>(scopes_[scope].layer)].work;
+      const LayerReport& layer = report_.layers[static_cast<size_t>(scopes_[scope].layer)];
+      rows_[row].work = layer.work;
+      rows_[row].moved_bytes = layer.moved_bytes;
+      rows_[row].predicted_seconds = layer.predicted_seconds;
       return;
     }
     rows_[row].layers = 0;
@@ -81,6 +84,8 @@ class Writer {
       const size_t below = rows_.size();
       Add(part, depth + 1);
       rows_[row].work += rows_[below].work;
+      rows_[row].moved_bytes += rows_[below].moved_bytes;
+      rows_[row].predicted_seconds += rows_[below].predicted_seconds;
       rows_[row].layers += rows_[below].layers;
       rows_[row].first = std::min(rows_[row].first, rows_[below].first);
       rows_[row].last = std::max(rows_[row].last, rows_[below].last);

@@ -16,6 +16,8 @@ struct TreeRow {
   int first = 0, last = 0;  // a scope's first and last layer
   int layers = 1;
   Work work = {};
+  int64_t moved_bytes = 0;
+  double predicted_seconds = 0;
 };
 
 // In the order in which scopes begin. Rows deeper than `depth` are left out; 0: none.

@@ -92,6 +92,10 @@ void AddLayer(const LayerReport& layer, v1::LayerReport* out) {
   out->set_first_output_bytes(layer.first_output_bytes);
   out->set_nested_bytes(layer.nested_bytes);
   out->set_live_bytes(layer.live_bytes);
+  out->mutable_reads()->Assign(layer.reads.begin(), layer.reads.end());
+  out->set_moved_bytes(layer.moved_bytes);
+  out->set_predicted_seconds(layer.predicted_seconds);
+  out->set_bound(layer.bound);
 }
 
 LayerReport LayerOf(const v1::LayerReport& message) {
@@ -107,7 +111,11 @@ LayerReport LayerOf(const v1::LayerReport& message) {
           .first_input_bytes = message.first_input_bytes(),
           .first_output_bytes = message.first_output_bytes(),
           .nested_bytes = message.nested_bytes(),
-          .live_bytes = message.live_bytes()};
+          .live_bytes = message.live_bytes(),
+          .reads = {message.reads().begin(), message.reads().end()},
+          .moved_bytes = message.moved_bytes(),
+          .predicted_seconds = message.predicted_seconds(),
+          .bound = message.bound()};
 }
 
 void AddWeight(const WeightReport& weight, v1::WeightStatistics* out) {
@@ -148,6 +156,19 @@ void AddValue(const ValueLife& value, v1::ValueLife* out) {
 
 }  // namespace
 
+v1::Ceilings ToProto(const Ceilings& ceilings) {
+  v1::Ceilings out;
+  out.set_name(ceilings.name);
+  out.set_source(ceilings.source);
+  out.set_gflops(ceilings.gflops);
+  out.set_gbytes(ceilings.gbytes);
+  return out;
+}
+
+Ceilings FromProto(const v1::Ceilings& message) {
+  return {message.name(), message.source(), message.gflops(), message.gbytes()};
+}
+
 v1::ModelReport ToProto(const ModelReport& report) {
   v1::ModelReport out;
   out.set_name(report.name);
@@ -184,6 +205,9 @@ v1::ModelReport ToProto(const ModelReport& report) {
     added->set_symbol(symbol);
     added->set_size(size);
   }
+  if (report.ceilings) *out.mutable_ceilings() = ToProto(*report.ceilings);
+  out.set_moved_bytes(report.moved_bytes);
+  out.set_predicted_seconds(report.predicted_seconds);
   return out;
 }
 
@@ -218,6 +242,9 @@ ModelReport FromProto(const v1::ModelReport& message) {
     report.weights.push_back(WeightOf(weight));
   report.rules = {message.rules().begin(), message.rules().end()};
   for (const auto& size : message.sizes()) report.symbol_sizes[size.symbol()] = size.size();
+  if (message.has_ceilings()) report.ceilings = FromProto(message.ceilings());
+  report.moved_bytes = message.moved_bytes();
+  report.predicted_seconds = message.predicted_seconds();
   return report;
 }
 

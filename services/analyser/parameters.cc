@@ -100,6 +100,7 @@ void ParameterList::AddValue(const Graph& graph, ValueId id, bool quantized, Lay
   const Tensor& tensor = value.constant->tensor;
   if (!seen_.insert(&tensor).second) {
     layer.shared_parameters += tensor.size();
+    layer.shared_weight_bytes += static_cast<int64_t>(tensor.bytes().size());
     return;
   }
   layer.work.parameters += tensor.size();

@@ -11,6 +11,9 @@
 
 namespace quench::analyser {
 
+v1::Ceilings ToProto(const Ceilings& ceilings);
+Ceilings FromProto(const v1::Ceilings& message);
+
 v1::ModelReport ToProto(const ModelReport& report);
 ModelReport FromProto(const v1::ModelReport& message);
 

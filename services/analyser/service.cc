@@ -12,6 +12,7 @@
 #include "services/analyser/analyser.h"
 #include "services/analyser/module_steps.h"
 #include "services/analyser/report_proto.h"
+#include "services/analyser/roofline.h"
 
 namespace quench::analyser {
 namespace {
@@ -55,6 +56,10 @@ absl::StatusOr<pb::AnalyseResult> AnalyseStep(const pb::AnalyseRequest& request,
   AnalyseOptions options;
   QUENCH_ASSIGN_OR_RETURN(options.sizes, SizesOf(request.sizes(), "sizes"));
   options.weight_statistics = request.weight_statistics();
+  if (request.has_ceilings()) {
+    options.ceilings = FromProto(request.ceilings());
+    QUENCH_RETURN_IF_ERROR(CheckCeilings(*options.ceilings));
+  }
   QUENCH_ASSIGN_OR_RETURN(const ModelReport report, Analyse(imported, canonical, options, context));
   pb::AnalyseResult result;
   *result.mutable_summary() = ToProto(report);

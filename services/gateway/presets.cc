@@ -332,6 +332,8 @@ void AddAnalyse(const v1::AnalyseBatch& batch, const v1::BatchModel& model, Step
   analyser::v1::AnalyseRequest* request = spec->mutable_analyse();
   *request->mutable_sizes() = batch.sizes();
   request->set_weight_statistics(batch.weight_statistics());
+  if (batch.has_ceilings()) *request->mutable_ceilings() = batch.ceilings();
+  request->set_page(batch.page());
   if (model.has_model()) {
     Bind(spec, v1::PORT_IMPORTED, imported, v1::PORT_IMPORTED);
   } else {

@@ -3,6 +3,7 @@
 
 #include "common/base/status.h"
 #include "services/analyser/analyser.h"
+#include "services/cli/ceilings.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/listing_file.h"
 #include "services/cli/model_source.h"
@@ -19,6 +20,8 @@ constexpr char kAnalyseExamples[] = R"(Examples:
   quench analyse model.onnx --listing bandwidth    bytes of each layer's first input and output, the peak layer
   quench analyse model.onnx --listing timeline     which values live while which layer runs
   quench analyse model.onnx --weights -o m.txt     zeros, range and histogram of every weight too
+  quench analyse model.onnx --listing roofline --ceilings raspberry-pi/5
+                                                   what bounds each layer, and how long it takes at least
   quench analyse model.so                          kernels, size by part, memory of a compiled library
   quench analyse model.onnx --gateway build-farm:7450)";
 
@@ -28,6 +31,7 @@ struct AnalyseArgs {
   std::shared_ptr<ListingFile> file = std::make_shared<ListingFile>();
   std::vector<std::string> sizes;
   bool weights = false;
+  std::string ceilings;
   analyser::TableOptions table;
   std::string format = "table";
 };
@@ -51,16 +55,23 @@ std::string TableProblem(const AnalyseArgs& args) {
   if (args.format == "json" && (listed || ShapesTree(args)))
     return "--listing, --depth and --columns shape tables: JSON has everything";
   if (listed && ShapesTree(args)) return "--depth and --columns shape the listing `layers`";
+  if (!args.ceilings.empty()) return "";
+  if (args.table.listing == "roofline") return "--listing roofline needs --ceilings";
+  for (const std::string& column : args.table.columns) {
+    if (analyser::NeedsCeilings(column))
+      return fmt::format("--columns {} needs --ceilings", column);
+  }
   return "";
 }
 
 absl::Status RunOnLibrary(const AnalyseArgs& args, const std::map<std::string, int64_t>& sizes,
                           const StepContext& context) {
   QUENCH_RETURN_IF_ERROR(RefuseModelOptions(*args.model, "a compiled library"));
-  if (args.weights || args.table.listing != "layers" || ShapesTree(args)) {
+  if (args.weights || args.table.listing != "layers" || ShapesTree(args) ||
+      !args.ceilings.empty()) {
     return InvalidArgument(
-        "`{}` is a compiled library, whose kernels are listed: --weights, --listing, --depth and "
-        "--columns are about the layers of models",
+        "`{}` is a compiled library, whose kernels are listed: --weights, --listing, --depth, "
+        "--columns and --ceilings are about the layers of models",
         args.model->model);
   }
   if (UsesGateway(*args.gateway)) {
@@ -82,6 +93,9 @@ absl::Status RunAnalyse(const AnalyseArgs& args, const StepContext& context) {
   analysis.weight_statistics = args.weights;
   const absl::StatusOr<FileKind> kind = KindOf(args.model->model);
   if (kind.ok() && *kind == FileKind::kArtifact) return RunOnLibrary(args, analysis.sizes, context);
+  if (!args.ceilings.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(analysis.ceilings, CeilingsOf(args.ceilings, context));
+  }
   QUENCH_ASSIGN_OR_RETURN(const analyser::ModelReport report,
                           UsesGateway(*args.gateway)
                               ? AnalyseThere(*args.gateway, *args.model, analysis, context)
@@ -112,6 +126,10 @@ Action DeclareAnalyse(const Options& options) {
       .Delimiter(',')
       .OneOf(analyser::Columns());
   options.Flag("--weights", args->weights, "Zeros, range and histogram of every weight too");
+  options.Add("--ceilings", args->ceilings,
+              "Predict how long layers take by what this machine (measured once, all cores) or a "
+              "target can do at most, or by 1e9 operations and bytes a second",
+              "host|TARGET|GFLOPS,GBYTES");
   options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
   AddListingFile(options, args->file);
   options.AddRule([args] { return TableProblem(*args); });

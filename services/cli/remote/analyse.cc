@@ -24,6 +24,7 @@ absl::StatusOr<analyser::ModelReport> AnalyseThere(const GatewayOptions& gateway
   }
   batch.set_batch(model.batch);
   batch.set_weight_statistics(options.weight_statistics);
+  if (options.ceilings) *batch.mutable_ceilings() = analyser::ToProto(*options.ceilings);
   const std::string step = batch.models(0).name() + "/analyse";
   QUENCH_ASSIGN_OR_RETURN(const v1::Workflow workflow, RunModels(spec, *client, context));
   QUENCH_ASSIGN_OR_RETURN(const auto report, DownloadMessage<analyser::v1::ModelReport>(

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <set>
 
 #include "common/base/status.h"
 #include "common/runtime/quench_rt.h"
 #include "services/codegen/codegen.h"
+#include "services/codegen/targets/ceilings.h"
 #include "tests/support/matchers.h"
 
 namespace quench::codegen {
@@ -222,6 +224,24 @@ TEST(TargetTest, StringsPrintAndParse) {
   EXPECT_EQ(again->model, "a \"b\" c");
   EXPECT_EQ(again->host->host->mcpu, "x y");
   EXPECT_TRUE(again->system_lib);
+}
+
+TEST(TargetTest, CeilingsAreThoseOfTargets) {
+  for (const TargetCeilings& row : CeilingsTable()) {
+    SCOPED_TRACE(row.name);
+    EXPECT_TRUE(IsTargetName(row.name));
+    const absl::StatusOr<ResolvedTarget> target = Resolve(row.name, "", std::nullopt);
+    ASSERT_TRUE(target.ok()) << target.status();
+    // Two operations a lane: a core begins one to four multiply-adds of 128 bits in a cycle.
+    EXPECT_EQ(std::fmod(row.operations_per_cycle, 8), 0);
+    EXPECT_GT(row.gbytes, 1);
+    if (target->spec.num_cores != 0) {
+      EXPECT_EQ(row.cores, target->spec.num_cores);
+    }
+  }
+  EXPECT_DOUBLE_EQ(CeilingsOf("raspberry-pi/5")->gflops(), 153.6);
+  EXPECT_THAT(MessageOf(CeilingsOf("intel/skylake").status()), HasSubstr("are not known"));
+  EXPECT_THAT(MessageOf(CeilingsOf("raspbery-pi/5").status()), HasSubstr("raspberry-pi/5"));
 }
 
 TEST(TargetTest, HostsOfHostsEnd) {

@@ -1,0 +1,24 @@
+// How long does a layer take at least: the time of its operations, or of the bytes that it moves?
+#pragma once
+
+#include "services/analyser/analyser.h"
+
+namespace quench::analyser {
+
+// INVALID_ARGUMENT unless both are above 0 and finite.
+absl::Status CheckCeilings(const Ceilings& ceilings);
+
+// Bytes that a layer of `op` moves. What only gives bytes other dims moves none, and what only moves
+// values (Gather, Slice) reads no more than it writes.
+int64_t MovedBytes(const std::string& op, const LayerReport& layer);
+
+// Operations a byte; 0 where nothing is moved.
+double Intensity(int64_t flops, int64_t moved_bytes);
+
+// Sets the times and bounds of all layers, and their sum.
+void AddPredictions(const Ceilings& ceilings, ModelReport& report);
+
+// Layers by what they take, and the ceilings.
+std::string RooflineTable(const ModelReport& report);
+
+}  // namespace quench::analyser
