@@ -3,6 +3,8 @@
 #   add_service(name deps...)           library quench_<name>_service from service.cc, binary `quench-<name>` from main.cc
 #   add_case_tests(binary labels [SECONDS])   registers a GoogleTest binary with ctest, with labels; those that take
 #                                       long begin first, so that none runs alone at the end
+#   embed_texts(target files...)        each file as a string literal that C++ includes: `page/report.js` is
+#                                       "embedded/report.js.inc"
 #   around_calls(targets...)            libraries around gRPC: headers precompiled once, light optimisation;
 #                                       tests_around_calls(targets...) the same headers for their tests
 
@@ -136,4 +138,18 @@ function(add_case_tests binary labels)
   if(ARGN)
     set_tests_properties(${binary} PROPERTIES COST ${ARGN})
   endif()
+endfunction()
+
+function(embed_texts target)
+  foreach(file ${ARGN})
+    cmake_path(GET file FILENAME name)
+    file(READ ${file} text)
+    string(FIND "${text}" ")embedded\"" ends)
+    if(NOT ends EQUAL -1)
+      message(FATAL_ERROR "${file}: has what ends the literal that it becomes")
+    endif()
+    file(CONFIGURE OUTPUT embedded/${name}.inc CONTENT "R\"embedded(@text@)embedded\"\n" @ONLY)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  endforeach()
+  target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR})
 endfunction()

@@ -11,6 +11,7 @@
 #include "quench/analyser/v1/analyser.grpc.pb.h"
 #include "services/analyser/analyser.h"
 #include "services/analyser/module_steps.h"
+#include "services/analyser/report_page.h"
 #include "services/analyser/report_proto.h"
 #include "services/analyser/roofline.h"
 
@@ -67,6 +68,10 @@ absl::StatusOr<pb::AnalyseResult> AnalyseStep(const pb::AnalyseRequest& request,
                           steps::StoreBytes(result.summary().SerializeAsString(), place.blobs));
   QUENCH_ASSIGN_OR_RETURN(*result.mutable_report_json(),
                           steps::StoreBytes(ToJson(report), place.blobs));
+  if (request.page()) {
+    QUENCH_ASSIGN_OR_RETURN(*result.mutable_page(),
+                            steps::StoreBytes(ReportPage({&report}), place.blobs));
+  }
   result.mutable_summary()->clear_layers();
   result.mutable_summary()->clear_values();
   result.mutable_summary()->clear_weights();

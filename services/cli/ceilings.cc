@@ -76,9 +76,10 @@ absl::StatusOr<double> MeasuredGflops(const StepContext& context) {
 // not there.
 absl::StatusOr<double> MeasuredGbytes(const StepContext& context) {
   const int64_t cache = std::max<int64_t>(::sysconf(_SC_LEVEL3_CACHE_SIZE), 0);
+  const int64_t memory = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
   const auto cores = static_cast<size_t>(Cores());
-  const size_t part =
-      static_cast<size_t>(std::clamp<int64_t>(4 * cache, 64 << 20, 1 << 30)) / cores;
+  const auto bytes = std::min(std::clamp<int64_t>(4 * cache, 64 << 20, 1 << 30), memory / 4);
+  const size_t part = static_cast<size_t>(bytes) / cores;
   std::vector<std::vector<char>> parts(cores);
   const auto on_all = [&](const auto& work) {
     std::vector<std::thread> threads;

@@ -1,27 +1,23 @@
 #include "services/cli/compare_page.h"
 
-#include <absl/strings/str_replace.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "services/cli/compare_page_head.h"
-#include "services/importer/graph/names.h"
+#include "services/analyser/html.h"
 
 namespace quench::cli {
 namespace {
 
 using analyser::CompareReport;
+using analyser::Escaped;
 using analyser::ValueComparison;
 
 constexpr size_t kMostWorst = 10;
-
-std::string Escaped(const std::string& text) {
-  return absl::StrReplaceAll(
-      importer::Printable(text),
-      {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}, {"'", "&#39;"}});
-}
+constexpr std::string_view kCompareStyle =
+#include "embedded/compare.css.inc"
+    ;
 
 // `kind` is a class of the style.
 std::string Cell(const char* kind, const std::string& html) {
@@ -221,27 +217,22 @@ constexpr char kComparePageEnd[] = R"(
 <p>SQNR: 10 log10 of the squares of the reference's values over those of the differences; 6 dB are one bit.
 Relative: the largest error over the reference's largest value. Saturated: quantized values at either end of their type
 that are not zero. &ndash;: not known.</p>
-</main></body>
-</html>
 )";
 
 }  // namespace
 
 std::string ComparePage(const Compared& compared, const CompareReport& report) {
   const std::vector<size_t> worst = WorstOf(report.layers);
-  std::string html =
-      fmt::format(R"({0}<title>{1} and {2} compared</title>
-</head>
-<body><main>
-<h1>{1} &rarr; {2}</h1>
-<p>The second compared with the first, its reference. Samples: {3}, {4}.</p>
+  std::string html = fmt::format(R"(<h1>{0} &rarr; {1}</h1>
+<p>The second compared with the first, its reference. Samples: {2}, {3}.</p>
 )",
-                  kComparePageHead, Escaped(compared.reference), Escaped(compared.other),
-                  report.samples, Escaped(compared.samples));
+                                 Escaped(compared.reference), Escaped(compared.other),
+                                 report.samples, Escaped(compared.samples));
   html += CardsOf(report);
   html += report.layers.empty() ? kNoLayers
                                 : ChartOf(report.layers, worst) + WorstTable(report.layers, worst);
-  return html + kComparePageEnd;
+  return analyser::ToHtml({fmt::format("{} and {} compared", compared.reference, compared.other),
+                           std::string(kCompareStyle), "", html + kComparePageEnd});
 }
 
 }  // namespace quench::cli

@@ -8,10 +8,13 @@
 
 namespace quench::cli {
 
-void AddListingFile(const Options& options, const std::shared_ptr<ListingFile>& file) {
+void AddListingFile(const Options& options, const std::shared_ptr<ListingFile>& file,
+                    const std::vector<std::string>& others) {
+  std::vector<std::string> needed = {"--output"};
+  needed.insert(needed.end(), others.begin(), others.end());
   options.Add("--output,-o", file->output, "Write the listing there instead of printing it",
               "FILE");
-  options.Flag("--force,-f", file->force, "Replace FILE").Needs({"--output"});
+  options.Flag("--force,-f", file->force, "Replace FILE").Needs(needed);
 }
 
 absl::Status CheckListingFile(const ListingFile& file) {

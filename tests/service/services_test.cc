@@ -324,20 +324,37 @@ TEST_P(Services, AnalyseCountsWhatOneProcessCounts) {
   analyser::v1::AnalyseRequest request;
   *request.mutable_imported() = imported.result.imported();
   *request.mutable_canonical() = imported.result.canonical();
-  const auto analysed = Call<analyser::v1::Analyser::Stub, analyser::v1::AnalyseEvent>(
-      *analyser_, &analyser::v1::Analyser::Stub::Analyse, request);
+  analyser::v1::Ceilings& ceilings = *request.mutable_ceilings();
+  ceilings.set_name("given");
+  ceilings.set_source("the command line");
+  ceilings.set_gflops(40);
+  ceilings.set_gbytes(0);
+  request.set_page(true);
+  const auto analyse = [&] {
+    return Call<analyser::v1::Analyser::Stub, analyser::v1::AnalyseEvent>(
+        *analyser_, &analyser::v1::Analyser::Stub::Analyse, request);
+  };
+  EXPECT_THAT(MessageOf(analyse().status), HasSubstr("gbytes is 0, must be above 0"));
+  ceilings.set_gbytes(12.5);
+  const auto analysed = analyse();
   ASSERT_TRUE(analysed.status.ok()) << analysed.status;
   const std::filesystem::path local = folder_.path() / "report.json";
-  const std::string command =
-      fmt::format("XDG_CACHE_HOME={} {}/quench analyse {} --format json --progress none > {}",
-                  (folder_.path() / "cache").string(), QUENCH_BINARIES, kDigits, local.string());
+  const std::filesystem::path page = folder_.path() / "report.html";
+  const std::string command = fmt::format(
+      "XDG_CACHE_HOME={} {}/quench analyse {} --format json --progress none --ceilings 40,12.5 "
+      "--report {} -o {}",
+      (folder_.path() / "cache").string(), QUENCH_BINARIES, kDigits, page.string(), local.string());
   ASSERT_EQ(std::system(command.c_str()), 0);
   EXPECT_EQ(Get(analysed.result.report_json()), *ReadFile(local));
+  EXPECT_EQ(Get(analysed.result.page()), *ReadFile(page));
   EXPECT_EQ(analysed.result.summary().layers_size(), 0);
   analyser::v1::ModelReport report;
   ASSERT_TRUE(report.ParseFromString(Get(analysed.result.report())));
   EXPECT_GT(report.layers_size(), 3);
   EXPECT_EQ(report.parameters(), analysed.result.summary().parameters());
+  EXPECT_EQ(report.layers(0).bound(), "compute");  // 3.9 operations a byte
+  EXPECT_EQ(report.layers(1).bound(), "memory");   // a quarter
+  EXPECT_GT(report.predicted_seconds(), report.layers(0).predicted_seconds());
 }
 
 TEST_P(Services, ExportGivesAModelThatImportsToTheSame) {

@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/base/files.h"
 #include "common/base/status.h"
 #include "services/analyser/analyser.h"
+#include "services/analyser/plots.h"
+#include "services/analyser/report_page.h"
 #include "services/cli/ceilings.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/listing_file.h"
@@ -22,6 +25,9 @@ constexpr char kAnalyseExamples[] = R"(Examples:
   quench analyse model.onnx --weights -o m.txt     zeros, range and histogram of every weight too
   quench analyse model.onnx --listing roofline --ceilings raspberry-pi/5
                                                    what bounds each layer, and how long it takes at least
+  quench analyse model.onnx --report model.html    one page: summary, tree, plots, the graph
+  quench analyse model.onnx --report both.html --beside quantized.qir
+  quench analyse model.onnx --plot macs.svg --plot-kind macs
   quench analyse model.so                          kernels, size by part, memory of a compiled library
   quench analyse model.onnx --gateway build-farm:7450)";
 
@@ -32,17 +38,31 @@ struct AnalyseArgs {
   std::vector<std::string> sizes;
   bool weights = false;
   std::string ceilings;
+  std::string page, beside;  // files
+  std::string plot, plot_kind = "memory";
   analyser::TableOptions table;
   std::string format = "table";
 };
 
-absl::StatusOr<analyser::ModelReport> AnalyseHere(const AnalyseArgs& args,
-                                                  const analyser::AnalyseOptions& options,
+absl::StatusOr<analyser::ModelReport> AnalyseHere(const ModelOptions& options,
+                                                  const analyser::AnalyseOptions& analysis,
                                                   const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
+  QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(options, context));
   QUENCH_ASSIGN_OR_RETURN(const Graph canonical,
-                          WithBatch(std::move(model.canonical), *args.model, context));
-  return analyser::Analyse(model.imported, canonical, options, context);
+                          WithBatch(std::move(model.canonical), options, context));
+  return analyser::Analyse(model.imported, canonical, analysis, context);
+}
+
+absl::StatusOr<analyser::ModelReport> ReportOf(const ModelOptions& options, const AnalyseArgs& args,
+                                               const analyser::AnalyseOptions& analysis,
+                                               const StepContext& context) {
+  return UsesGateway(*args.gateway) ? AnalyseThere(*args.gateway, options, analysis, context)
+                                    : AnalyseHere(options, analysis, context);
+}
+
+// Pages and plots take the place of the listing, unless that has a file too.
+bool Lists(const AnalyseArgs& args) {
+  return (args.page.empty() && args.plot.empty()) || !args.file->output.empty();
 }
 
 // Whether an option for the tree of layers was given.
@@ -55,8 +75,16 @@ std::string TableProblem(const AnalyseArgs& args) {
   if (args.format == "json" && (listed || ShapesTree(args)))
     return "--listing, --depth and --columns shape tables: JSON has everything";
   if (listed && ShapesTree(args)) return "--depth and --columns shape the listing `layers`";
+  if (!Lists(args) && (listed || ShapesTree(args) || args.format == "json")) {
+    return "--listing, --depth, --columns and --format shape the listing, whose place --report and "
+           "--plot take: --output FILE writes it too";
+  }
+  if (!Lists(args) && args.page.empty() && args.weights)
+    return "--weights shows in listings and in --report, not in --plot";
   if (!args.ceilings.empty()) return "";
   if (args.table.listing == "roofline") return "--listing roofline needs --ceilings";
+  if (!args.plot.empty() && args.plot_kind == "roofline")
+    return "--plot-kind roofline needs --ceilings";
   for (const std::string& column : args.table.columns) {
     if (analyser::NeedsCeilings(column))
       return fmt::format("--columns {} needs --ceilings", column);
@@ -68,10 +96,10 @@ absl::Status RunOnLibrary(const AnalyseArgs& args, const std::map<std::string, i
                           const StepContext& context) {
   QUENCH_RETURN_IF_ERROR(RefuseModelOptions(*args.model, "a compiled library"));
   if (args.weights || args.table.listing != "layers" || ShapesTree(args) ||
-      !args.ceilings.empty()) {
+      !args.ceilings.empty() || !args.page.empty() || !args.plot.empty()) {
     return InvalidArgument(
         "`{}` is a compiled library, whose kernels are listed: --weights, --listing, --depth, "
-        "--columns and --ceilings are about the layers of models",
+        "--columns, --ceilings, --report and --plot are about the layers of models",
         args.model->model);
   }
   if (UsesGateway(*args.gateway)) {
@@ -86,8 +114,28 @@ absl::Status RunOnLibrary(const AnalyseArgs& args, const std::map<std::string, i
                       *args.file);
 }
 
+absl::Status WritePage(const analyser::ModelReport& report, const AnalyseArgs& args,
+                       const analyser::AnalyseOptions& analysis, const StepContext& context) {
+  if (args.page.empty()) return absl::OkStatus();
+  std::vector<const analyser::ModelReport*> reports = {&report};
+  analyser::ModelReport other;
+  if (!args.beside.empty()) {
+    ModelOptions options = *args.model;
+    options.model = args.beside;
+    QUENCH_ASSIGN_OR_RETURN(other, ReportOf(options, args, analysis, context));
+    reports.push_back(&other);
+  }
+  return WriteFileAtomically(args.page, analyser::ReportPage(reports));
+}
+
+absl::Status CheckFiles(const AnalyseArgs& args) {
+  for (const std::string& file : {args.file->output, args.page, args.plot})
+    QUENCH_RETURN_IF_ERROR(CheckListingFile({file, args.file->force}));
+  return absl::OkStatus();
+}
+
 absl::Status RunAnalyse(const AnalyseArgs& args, const StepContext& context) {
-  QUENCH_RETURN_IF_ERROR(CheckListingFile(*args.file));
+  QUENCH_RETURN_IF_ERROR(CheckFiles(args));
   analyser::AnalyseOptions analysis;
   QUENCH_ASSIGN_OR_RETURN(analysis.sizes, ParseSizes(args.sizes));
   analysis.weight_statistics = args.weights;
@@ -97,12 +145,32 @@ absl::Status RunAnalyse(const AnalyseArgs& args, const StepContext& context) {
     QUENCH_ASSIGN_OR_RETURN(analysis.ceilings, CeilingsOf(args.ceilings, context));
   }
   QUENCH_ASSIGN_OR_RETURN(const analyser::ModelReport report,
-                          UsesGateway(*args.gateway)
-                              ? AnalyseThere(*args.gateway, *args.model, analysis, context)
-                              : AnalyseHere(args, analysis, context));
+                          ReportOf(*args.model, args, analysis, context));
+  QUENCH_RETURN_IF_ERROR(WritePage(report, args, analysis, context));
+  if (!args.plot.empty()) {
+    QUENCH_RETURN_IF_ERROR(
+        WriteFileAtomically(args.plot, analyser::PlotFile(report, args.plot_kind)));
+  }
+  if (!Lists(args)) return absl::OkStatus();
   return WriteListing(
       args.format == "json" ? analyser::ToJson(report) : analyser::ToTable(report, args.table),
       *args.file);
+}
+
+void AddPictures(const Options& options, const std::shared_ptr<AnalyseArgs>& args) {
+  options.Add("--report", args->page,
+              "Write one HTML page there: summary, tree, plots, graph; --weights adds histograms",
+              "FILE.html");
+  options
+      .Add("--beside", args->beside, "Show this model beside the first, both with the same options",
+           "OTHER")
+      .Needs({"--report"});
+  options.Add("--plot", args->plot, "Write a plot there", "FILE.svg");
+  options
+      .Add("--plot-kind", args->plot_kind, "What is plotted",
+           fmt::format("{} (default memory)", fmt::join(analyser::PlotKinds(), "|")))
+      .OneOf(analyser::PlotKinds())
+      .Needs({"--plot"});
 }
 
 }  // namespace
@@ -131,7 +199,8 @@ Action DeclareAnalyse(const Options& options) {
               "target can do at most, or by 1e9 operations and bytes a second",
               "host|TARGET|GFLOPS,GBYTES");
   options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
-  AddListingFile(options, args->file);
+  AddPictures(options, args);
+  AddListingFile(options, args->file, {"--report", "--plot"});
   options.AddRule([args] { return TableProblem(*args); });
   AddWorkOptions(options, args->gateway);
   options.Examples(kAnalyseExamples);

@@ -1,16 +1,14 @@
-// Names: unique, printable, and quick to make unique.
+// Names: unique, printable (common/base/printable.h), and quick to make unique.
 #pragma once
 
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "common/base/printable.h"
 #include "common/ir/graph.h"
 
 namespace quench::importer {
-
-// `text` as valid UTF-8 without control characters; each byte that is neither becomes `_`.
-std::string Printable(const std::string& text);
 
 // The set of names in use in one scope.
 class NameSet {

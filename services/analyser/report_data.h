@@ -1,0 +1,13 @@
+// What the script of a report's page works on.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "services/analyser/analyser.h"
+
+namespace quench::analyser {
+
+// {name, layers, tree, graph, weights}: arrays in the order that page/report.js says.
+nlohmann::json PageData(const ModelReport& report);
+
+}  // namespace quench::analyser
