@@ -12,15 +12,16 @@ void NoiseSums::Add(const Tensor& a, const Tensor& b) {
   QUENCH_CHECK(a.size() == b.size() && a.dtype() == b.dtype());
   const auto add = [this](double x, double y) {
     if (x == y && std::isinf(x)) return;  // no noise, and no finite signal: masks
-    const double difference = x - y;
+    const double apart = x - y;
     a2 += x * x;
     b2 += y * y;
     ab += x * y;
-    noise += difference * difference;
+    noise += apart * apart;
+    difference += std::abs(apart);
     max_a = std::max(max_a, std::abs(x));
     // A NaN stays: it must not get lost among numbers.
-    if (!std::isnan(max_error) && !(std::abs(difference) <= max_error)) {
-      max_error = std::abs(difference);
+    if (!std::isnan(max_error) && !(std::abs(apart) <= max_error)) {
+      max_error = std::abs(apart);
     }
   };
   elements += a.size();

@@ -13,6 +13,7 @@ struct NoiseSums {
   int64_t elements = 0;
   double a2 = 0, b2 = 0, ab = 0;  // of a^2, b^2, a b
   double noise = 0;               // of (a - b)^2
+  double difference = 0;          // of |a - b|
   double max_a = 0;               // max |a|
   double max_error = 0;           // max |a - b|; NaN if any is
 

@@ -78,9 +78,10 @@ class FileSamples final : public Samples {
       problems.Add(samples.status());
       if (!samples.ok()) continue;
       if (i > 0 && problems.ok() && *samples != item.samples) {
-        problems.Add(InvalidArgument("`{}` has {} samples of input `{}`, `{}` {} of input `{}`",
+        problems.Add(InvalidArgument("`{0}` has {1} samples of {6} `{2}`, `{3}` {4} of {6} `{5}`",
                                      Shown(item.files[i]), *samples, inputs_[i].name,
-                                     Shown(item.files[0]), item.samples, inputs_[0].name));
+                                     Shown(item.files[0]), item.samples, inputs_[0].name,
+                                     format_.what));
       }
       item.samples = *samples;
     }
@@ -141,7 +142,7 @@ class FileSamples final : public Samples {
       if (names.size() < 20) names.push_back("`" + each + "`");
     }
     return InvalidArgument(
-        "`{}` has no array of input `{}`, but {}", Shown(file), name,
+        "`{}` has no array of {} `{}`, but {}", Shown(file), format_.what, name,
         names.empty() ? "none at all" : fmt::format("{}", fmt::join(names, ", ")));
   }
 
@@ -183,8 +184,8 @@ class FileSamples final : public Samples {
     }
     const int64_t samples = dtype == input.dtype ? SamplesIn(dims, input) : 0;
     if (samples > 0) return samples;
-    return InvalidArgument("`{}` is {}, input `{}` is {}", Shown(file), Describe(dtype, dims),
-                           input.name, Describe(input));
+    return InvalidArgument("`{}` is {}, {} `{}` is {}", Shown(file), Describe(dtype, dims),
+                           format_.what, input.name, Describe(input));
   }
 
   absl::StatusOr<Tensor> ReadOne(const Item& item, size_t input, int64_t row) const {
@@ -238,12 +239,13 @@ class ArchiveSamples final : public Samples {
 
 // The file of each input in a sample's folder.
 absl::StatusOr<std::vector<fs::path>> FilesOf(const fs::path& folder,
-                                              std::span<const ArtifactTensor> inputs) {
+                                              std::span<const ArtifactTensor> inputs,
+                                              const std::string& what) {
   const std::string shown = folder.filename().string();
   std::vector<fs::path> files;
   StatusCollector problems;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const std::string number = fmt::format("input_{}", i), name = NpyStemOf(inputs[i].name);
+    const std::string number = fmt::format("{}_{}", what, i), name = NpyStemOf(inputs[i].name);
     std::vector<std::string> names;
     for (const std::string& stem : {name, number}) {
       for (const char* extension : {".npy", ".pb", ".pb.npy"}) names.push_back(stem + extension);
@@ -254,14 +256,22 @@ absl::StatusOr<std::vector<fs::path>> FilesOf(const fs::path& folder,
     });
     if (found == names.end()) {
       problems.Add(
-          InvalidArgument("`{}` has no file of input `{}`: none of {}.npy, {}.pb, {}.npy, {}.pb",
-                          shown, inputs[i].name, name, name, number, number));
+          InvalidArgument("`{}` has no file of {} `{}`: none of {}.npy, {}.pb, {}.npy, {}.pb",
+                          shown, what, inputs[i].name, name, name, number, number));
       continue;
     }
     files.push_back(folder / *found);
   }
   if (!problems.ok()) return problems.Finish();
   return files;
+}
+
+// Whether the folder is one sample, with files as ONNX's test data names them.
+bool IsOneSample(const fs::path& folder, const std::string& what) {
+  std::error_code error;
+  return std::ranges::any_of(std::array{".npy", ".pb", ".pb.npy"}, [&](const char* extension) {
+    return fs::exists(folder / (what + "_0" + extension), error);
+  });
 }
 
 class RandomSamples final : public Samples {
@@ -335,9 +345,9 @@ absl::StatusOr<std::unique_ptr<Samples>> OpenSamples(const fs::path& path,
   const bool folder = fs::is_directory(path, error);
   auto samples = std::make_unique<FileSamples>(folder ? path : path.parent_path(), inputs, format);
   std::vector<fs::path> entries = {path};
-  if (folder) {
+  if (folder && !IsOneSample(path, format.what)) {
     QUENCH_ASSIGN_OR_RETURN(entries, EntriesOf(path, inputs.size() == 1));
-  } else if (!IsSampleFile(path)) {
+  } else if (!folder && !IsSampleFile(path)) {
     return InvalidArgument(
         "`{}`: samples are .npy, .npz, .pb, .png or .jpg files, folders or .zip archives of them",
         path.string());
@@ -349,7 +359,7 @@ absl::StatusOr<std::unique_ptr<Samples>> OpenSamples(const fs::path& path,
         {"look at samples", "", static_cast<int64_t>(i), static_cast<int64_t>(entries.size())});
     const fs::path& entry = entries[i];
     if (fs::is_directory(entry, error)) {
-      const absl::StatusOr<std::vector<fs::path>> files = FilesOf(entry, inputs);
+      const absl::StatusOr<std::vector<fs::path>> files = FilesOf(entry, inputs, format.what);
       problems.Add(files.ok() ? samples->Add(*files, true) : files.status());
     } else if (IsSampleFile(entry)) {
       // An archive has all inputs.

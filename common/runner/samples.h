@@ -35,6 +35,7 @@ using TensorFileReader = std::function<absl::StatusOr<Tensor>(const std::filesys
 struct SampleFormat {
   TensorFileReader read_pb;
   std::optional<ImageOptions> images;  // absent: images are refused, for nobody said what to do
+  std::string what = "input";          // or "output": what the files hold, and how they are named
 };
 
 // Samples in files, at `path`:
@@ -45,6 +46,7 @@ struct SampleFormat {
 //   FOLDER of folders, one per sample     a file for each input: its name (`/` and `:` as `_`), or
 //                                         input_0, input_1, ... as in ONNX's test data; .pb.npy is
 //                                         what such a file was converted to
+//   FOLDER with input_0.npy or .pb        one sample: a folder of ONNX's test data
 //   FILE.zip                              of any of these
 // An array whose first axis is k times that of the input holds k samples, one lacking the first axis
 // of size 1 holds one; where the input's first axis is symbolic, a file is one sample as it is. Every file is looked at: all that do not

@@ -30,18 +30,19 @@ struct LabelledSamples {
 };
 
 // `inputs` are those of the library that will run; the blobs of the manifest are there. Errors name
-// what is wrong beneath the field `samples`; samples that do not fit are named by their paths in the
+// what is wrong beneath `field`; samples that do not fit are named by their paths in the
 // manifest.
 inline absl::StatusOr<LabelledSamples> SamplesOf(const step::v1::Samples& asked,
                                                  const std::vector<ArtifactTensor>& inputs,
-                                                 const Workplace& place,
-                                                 const StepContext& context) {
+                                                 const Workplace& place, const StepContext& context,
+                                                 const std::string& field = "samples",
+                                                 const std::string& what = "input") {
   constexpr int kMaxRandomSamples = 100'000;
   if (asked.source_case() == step::v1::Samples::SOURCE_NOT_SET)
-    return rpc::FieldError("samples", "missing, must have a manifest or a number of random ones");
+    return rpc::FieldError(field, "missing, must have a manifest or a number of random ones");
   if (asked.has_random()) {
     if (asked.random() < 1 || asked.random() > kMaxRandomSamples) {
-      return rpc::FieldError("samples.random",
+      return rpc::FieldError(field + ".random",
                              fmt::format("{}, must be 1 to {}", asked.random(), kMaxRandomSamples));
     }
     return LabelledSamples{
@@ -51,13 +52,14 @@ inline absl::StatusOr<LabelledSamples> SamplesOf(const step::v1::Samples& asked,
                           place.blobs.Open(asked.manifest().hash()));
   absl::StatusOr<step::v1::SampleManifest> manifest =
       ParseManifest({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
-  if (!manifest.ok()) return rpc::FieldError("samples.manifest", MessageOf(manifest.status()));
-  const std::filesystem::path folder = place.scratch / "samples";
-  QUENCH_RETURN_IF_ERROR(LinkFiles(manifest->files(), "samples.manifest", folder, place.blobs));
+  if (!manifest.ok()) return rpc::FieldError(field + ".manifest", MessageOf(manifest.status()));
+  const std::filesystem::path folder = place.scratch / field;
+  QUENCH_RETURN_IF_ERROR(LinkFiles(manifest->files(), field + ".manifest", folder, place.blobs));
   SampleFormat format;
+  format.what = what;
   if (!asked.images().empty()) {
     absl::StatusOr<ImageOptions> images = ParseImageOptions(asked.images());
-    if (!images.ok()) return rpc::FieldError("samples.images", MessageOf(images.status()));
+    if (!images.ok()) return rpc::FieldError(field + ".images", MessageOf(images.status()));
     format.images = *images;
   }
   LabelledSamples opened;

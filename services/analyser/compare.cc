@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "common/base/status.h"
 #include "common/runner/fidelity.h"
@@ -24,6 +26,7 @@ ValueComparison ComparisonOf(const std::string& name, const NoiseSums& sums) {
   result.sqnr_db = sums.SqnrDb();
   result.cosine = sums.Cosine();
   result.max_error = sums.max_error;
+  result.mean_error = sums.elements == 0 ? 0 : sums.difference / static_cast<double>(sums.elements);
   result.error = sums.max_error == 0 ? 0 : sums.max_error / std::max(sums.max_a, 1e-30);
   return result;
 }
@@ -72,17 +75,24 @@ absl::Status CheckInterfaces(const Artifact& reference, const Artifact& other) {
 
 class Comparison {
  public:
-  Comparison(Artifact& reference, Artifact& other, const CompareOptions& options)
-      : reference_(reference), other_(other), options_(options) {}
+  Comparison(Artifact& other, const CompareOptions& options) : other_(other), options_(options) {}
 
-  absl::Status Run(const std::vector<Tensor>& inputs, const StepContext& context) {
+  absl::Status Run(Artifact& reference, const std::vector<Tensor>& inputs,
+                   const StepContext& context) {
     std::map<std::string, Tensor> expected;
     const auto keep = [&](const std::string& name, const Tensor& tensor) {
       if (IsComparable(tensor.dtype())) expected[name] = tensor;
     };
     QUENCH_ASSIGN_OR_RETURN(
         const std::vector<Tensor> a,
-        reference_.Run(inputs, context, options_.layers ? keep : Artifact::TapSink()));
+        reference.Run(inputs, context, options_.layers ? keep : Artifact::TapSink()));
+    return RunOther(a, expected, inputs, context);
+  }
+
+  // `expected`: values inside, by name.
+  absl::Status RunOther(const std::vector<Tensor>& a, const std::map<std::string, Tensor>& expected,
+                        const std::vector<Tensor>& inputs, const StepContext& context) {
+    for (const auto& [name, tensor] : expected) reference_only_.insert(name);
     std::map<std::string, Tensor> reals;  // the other's own
     for (size_t i = 0; i < inputs.size(); ++i) reals[other_.inputs()[i].name] = inputs[i];
     const auto compare = [&](const std::string& name, const Tensor& tensor) {
@@ -96,8 +106,11 @@ class Comparison {
       if (IsFloat(tensor.dtype())) reals[name] = tensor;
       const auto found = expected.find(name);
       if (found == expected.end() || found->second.dtype() != tensor.dtype() ||
-          found->second.dims() != tensor.dims())
+          found->second.dims() != tensor.dims()) {
+        if (IsComparable(tensor.dtype()) && seen_.insert(name).second) other_only_.push_back(name);
         return;
+      }
+      seen_.insert(name);
       const auto [sums, fresh] = layers_.try_emplace(name);
       if (fresh) order_.push_back(name);
       sums->second.Add(found->second, tensor);
@@ -107,7 +120,7 @@ class Comparison {
         other_.Run(inputs, context, options_.layers ? compare : Artifact::TapSink()));
     outputs_.resize(a.size());
     for (size_t i = 0; i < a.size(); ++i) {
-      const std::string& name = reference_.outputs()[i].name;
+      const std::string& name = other_.outputs()[i].name;
       if (a[i].dims() != b[i].dims()) {
         return InvalidArgument("output `{}` is [{}] in the reference and [{}] in the other", name,
                                fmt::join(a[i].dims(), ", "), fmt::join(b[i].dims(), ", "));
@@ -122,7 +135,7 @@ class Comparison {
     CompareReport report;
     report.samples = samples;
     for (size_t i = 0; i < outputs_.size(); ++i) {
-      report.outputs.push_back(ComparisonOf(reference_.outputs()[i].name, outputs_[i]));
+      report.outputs.push_back(ComparisonOf(other_.outputs()[i].name, outputs_[i]));
     }
     for (const std::string& name : order_) {
       ValueComparison& layer = report.layers.emplace_back(ComparisonOf(name, layers_.at(name)));
@@ -132,9 +145,19 @@ class Comparison {
                            static_cast<double>(found->second.elements);
       }
     }
+    for (const std::vector<ValueComparison>* list : {&report.layers, &report.outputs}) {
+      for (const ValueComparison& value : *list) {
+        if (report.first_divergence.empty() && !(value.error <= options_.tolerance))
+          report.first_divergence = value.value;
+      }
+    }
+    for (const std::string& name : reference_only_) {
+      if (!layers_.contains(name)) report.reference_only.push_back(name);
+    }
+    report.other_only = other_only_;
     if (!options_.labels.empty() && static_cast<int64_t>(options_.labels.size()) != rows_) {
       return InvalidArgument("{} labels for {} rows of output `{}`", options_.labels.size(), rows_,
-                             reference_.outputs().empty() ? "" : reference_.outputs()[0].name);
+                             other_.outputs().empty() ? "" : other_.outputs()[0].name);
     }
     if (rows_ == 0) return report;
     const auto part = [&](int64_t count) {
@@ -168,12 +191,13 @@ class Comparison {
     }
   }
 
-  Artifact& reference_;
   Artifact& other_;
   const CompareOptions& options_;
   std::vector<NoiseSums> outputs_;
   std::map<std::string, NoiseSums> layers_;
   std::vector<std::string> order_;  // of layers
+  std::set<std::string> reference_only_, seen_;
+  std::vector<std::string> other_only_;
   std::map<std::string, Saturated> saturated_;
   int64_t rows_ = 0, agreeing_ = 0;
   int64_t hits_[2][2] = {};  // of the reference and the other: first, among the first five
@@ -187,6 +211,7 @@ nlohmann::json ValuesToJson(const std::vector<ValueComparison>& values) {
                             {"sqnr_db", JsonNumber(value.sqnr_db)},
                             {"cosine", JsonNumber(value.cosine)},
                             {"max_error", JsonNumber(value.max_error)},
+                            {"mean_error", JsonNumber(value.mean_error)},
                             {"error", JsonNumber(value.error)}};
     if (value.saturation) entry["saturation"] = *value.saturation;
     list.push_back(std::move(entry));
@@ -196,13 +221,39 @@ nlohmann::json ValuesToJson(const std::vector<ValueComparison>& values) {
 
 void PrintValues(const char* title, const std::vector<ValueComparison>& values, std::string& text) {
   if (values.empty()) return;
-  text += fmt::format("{:<40} {:>8} {:>9} {:>11} {:>9} {:>10}\n", title, "SQNR dB", "cosine",
-                      "max error", "relative", "saturated");
+  text += fmt::format("{:<40} {:>8} {:>9} {:>11} {:>11} {:>9} {:>10}\n", title, "SQNR dB", "cosine",
+                      "max error", "mean error", "relative", "saturated");
   for (const ValueComparison& value : values) {
-    text += fmt::format("{:<40} {:>8.2f} {:>9.6f} {:>11.4g} {:>9.2g} {:>10}\n", value.value,
-                        value.sqnr_db, value.cosine, value.max_error, value.error,
-                        value.saturation ? fmt::format("{:.3f} %", 100 * *value.saturation) : "");
+    text +=
+        fmt::format("{:<40} {:>8.2f} {:>9.6f} {:>11.4g} {:>11.4g} {:>9.2g} {:>10}\n", value.value,
+                    value.sqnr_db, value.cosine, value.max_error, value.mean_error, value.error,
+                    value.saturation ? fmt::format("{:.3f} %", 100 * *value.saturation) : "");
   }
+}
+
+absl::StatusOr<CompareReport> OverSamples(
+    const Samples& samples, const Comparison& comparison,
+    const std::function<absl::Status(int64_t, const std::vector<Tensor>&)>& run,
+    const StepContext& context) {
+  if (samples.count() < 1) return InvalidArgument("no samples to compare on");
+  for (int64_t i = 0; i < samples.count(); ++i) {
+    QUENCH_RETURN_IF_ERROR(context.Check());
+    context.Report({"compare", "", i, samples.count()});
+    QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, samples.Read(i));
+    QUENCH_RETURN_IF_ERROR(Annotate(run(i, inputs), fmt::format("sample {}", samples.NameOf(i))));
+  }
+  return comparison.Finish(samples.count());
+}
+
+// Names, the first ten of them.
+void PrintNames(const char* title, const std::vector<std::string>& names, std::string& text) {
+  constexpr size_t kShown = 10;
+  if (names.empty()) return;
+  const size_t shown = std::min(names.size(), kShown);
+  text += fmt::format(
+      "{}  {}: {}{}\n", title, names.size(),
+      fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+      shown < names.size() ? ", ..." : "");
 }
 
 }  // namespace
@@ -210,19 +261,36 @@ void PrintValues(const char* title, const std::vector<ValueComparison>& values, 
 absl::StatusOr<CompareReport> Compare(const std::filesystem::path& reference,
                                       const std::filesystem::path& other, const Samples& samples,
                                       const CompareOptions& options, const StepContext& context) {
-  if (samples.count() < 1) return InvalidArgument("no samples to compare on");
   QUENCH_ASSIGN_OR_RETURN(const auto a, Artifact::Open(reference, options.threads));
   QUENCH_ASSIGN_OR_RETURN(const auto b, Artifact::Open(other, options.threads));
   QUENCH_RETURN_IF_ERROR(CheckInterfaces(*a, *b));
-  Comparison comparison(*a, *b, options);
-  for (int64_t i = 0; i < samples.count(); ++i) {
-    QUENCH_RETURN_IF_ERROR(context.Check());
-    context.Report({"compare", "", i, samples.count()});
-    QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, samples.Read(i));
-    QUENCH_RETURN_IF_ERROR(
-        Annotate(comparison.Run(inputs, context), fmt::format("sample {}", samples.NameOf(i))));
+  Comparison comparison(*b, options);
+  return OverSamples(
+      samples, comparison,
+      [&](int64_t, const std::vector<Tensor>& inputs) {
+        return comparison.Run(*a, inputs, context);
+      },
+      context);
+}
+
+absl::StatusOr<CompareReport> CompareWithFiles(const Samples& expected,
+                                               const std::filesystem::path& other,
+                                               const Samples& samples,
+                                               const CompareOptions& options,
+                                               const StepContext& context) {
+  if (expected.count() != samples.count()) {
+    return InvalidArgument("there are outputs of {} samples, and inputs of {}", expected.count(),
+                           samples.count());
   }
-  return comparison.Finish(samples.count());
+  QUENCH_ASSIGN_OR_RETURN(const auto artifact, Artifact::Open(other, options.threads));
+  Comparison comparison(*artifact, options);
+  return OverSamples(
+      samples, comparison,
+      [&](int64_t i, const std::vector<Tensor>& inputs) -> absl::Status {
+        QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> outputs, expected.Read(i));
+        return comparison.RunOther(outputs, {}, inputs, context);
+      },
+      context);
 }
 
 std::string ToTable(const CompareReport& report) {
@@ -230,6 +298,10 @@ std::string ToTable(const CompareReport& report) {
   PrintValues("layer", report.layers, text);
   PrintValues("output", report.outputs, text);
   text += fmt::format("samples    {}\n", report.samples);
+  if (!report.first_divergence.empty())
+    text += fmt::format("diverges   first at {}\n", report.first_divergence);
+  PrintNames("reference only", report.reference_only, text);
+  PrintNames("other only    ", report.other_only, text);
   if (!report.accuracy) return text;
   const Accuracy& accuracy = *report.accuracy;
   text += fmt::format("agreement  {:.2f} % of {} rows\n", 100 * accuracy.agreement, accuracy.rows);
@@ -246,7 +318,11 @@ std::string ToTable(const CompareReport& report) {
 std::string ToJson(const CompareReport& report) {
   nlohmann::json json = {{"samples", report.samples},
                          {"outputs", ValuesToJson(report.outputs)},
-                         {"layers", ValuesToJson(report.layers)}};
+                         {"layers", ValuesToJson(report.layers)},
+                         {"reference_only", report.reference_only},
+                         {"other_only", report.other_only},
+                         {"first_divergence", nullptr}};
+  if (!report.first_divergence.empty()) json["first_divergence"] = report.first_divergence;
   if (report.accuracy) {
     const Accuracy& accuracy = *report.accuracy;
     json["accuracy"] = {{"rows", accuracy.rows}, {"agreement", accuracy.agreement}};

@@ -20,7 +20,8 @@ struct ValueComparison {
   double sqnr_db = 0;    // 10 log10(sum a^2 / sum (a - b)^2); infinite if they are equal
   double cosine = 1;     // sum ab / sqrt(sum a^2 * sum b^2); 1 if both are zero, 0 if one is
   double max_error = 0;  // max |a - b|
-  double error = 0;      // max |a - b| / max |a|
+  double mean_error = 0;
+  double error = 0;  // max |a - b| / max |a|
   // Integers at either end of their type, of the value's quantized form, that do not stand for zero;
   // absent if it has none.
   std::optional<double> saturation;
@@ -38,13 +39,19 @@ struct CompareReport {
   int64_t samples = 0;
   std::vector<ValueComparison> outputs;
   std::vector<ValueComparison> layers;  // values of both, in order of execution
-  std::optional<Accuracy> accuracy;     // absent where the first output has no axis of classes
+  // The first of `layers`, else of `outputs`, whose `error` is above the options' tolerance, or NaN;
+  // empty: none is.
+  std::string first_divergence;
+  // Values inside that only one of the two has under that name and type.
+  std::vector<std::string> reference_only, other_only;
+  std::optional<Accuracy> accuracy;  // absent where the first output has no axis of classes
 };
 
 struct CompareOptions {
-  bool layers = false;          // both libraries are tap builds
-  std::vector<int64_t> labels;  // a class for each row of the first output; empty: none
+  bool layers = false;               // both libraries are tap builds
+  std::vector<int64_t> labels = {};  // a class for each row of the first output; empty: none
   int threads = 1;
+  double tolerance = 1e-3;  // relative to the largest value, for `first_divergence`
 };
 
 // Runs both on every sample. INVALID_ARGUMENT when they have other inputs or outputs, or there are
@@ -53,6 +60,13 @@ absl::StatusOr<CompareReport> Compare(const std::filesystem::path& reference,
                                       const std::filesystem::path& other, const Samples& samples,
                                       const CompareOptions& options,
                                       const StepContext& context = {});
+
+// The same against what `expected` has: outputs for each sample, as OpenSamples reads them.
+absl::StatusOr<CompareReport> CompareWithFiles(const Samples& expected,
+                                               const std::filesystem::path& other,
+                                               const Samples& samples,
+                                               const CompareOptions& options,
+                                               const StepContext& context = {});
 
 std::string ToTable(const CompareReport& report);
 std::string ToJson(const CompareReport& report);

@@ -134,6 +134,7 @@ v1::CompareResult ToProto(const CompareReport& report) {
     added->set_sqnr_db(value.sqnr_db);
     added->set_cosine(value.cosine);
     added->set_max_error(value.max_error);
+    added->set_mean_error(value.mean_error);
     added->set_error(value.error);
     if (value.saturation) added->set_saturation(*value.saturation);
   };
@@ -141,6 +142,9 @@ v1::CompareResult ToProto(const CompareReport& report) {
   for (const ValueComparison& value : report.layers) {
     if (out.layers_size() < kMaxLayers) add(value, out.add_layers());
   }
+  out.set_first_divergence(report.first_divergence);
+  out.mutable_reference_only()->Assign(report.reference_only.begin(), report.reference_only.end());
+  out.mutable_other_only()->Assign(report.other_only.begin(), report.other_only.end());
   if (!report.accuracy) return out;
   v1::Accuracy& accuracy = *out.mutable_accuracy();
   accuracy.set_rows(report.accuracy->rows);
@@ -158,8 +162,8 @@ CompareReport FromProto(const v1::CompareResult& message) {
   CompareReport report;
   report.samples = message.samples();
   const auto value_of = [](const v1::ValueComparison& value) {
-    ValueComparison result{value.value(),     value.elements(), value.sqnr_db(), value.cosine(),
-                           value.max_error(), value.error(),    std::nullopt};
+    ValueComparison result{value.value(),     value.elements(),   value.sqnr_db(), value.cosine(),
+                           value.max_error(), value.mean_error(), value.error(),   std::nullopt};
     if (value.has_saturation()) result.saturation = value.saturation();
     return result;
   };
@@ -167,6 +171,9 @@ CompareReport FromProto(const v1::CompareResult& message) {
     report.outputs.push_back(value_of(value));
   for (const v1::ValueComparison& value : message.layers())
     report.layers.push_back(value_of(value));
+  report.first_divergence = message.first_divergence();
+  report.reference_only = {message.reference_only().begin(), message.reference_only().end()};
+  report.other_only = {message.other_only().begin(), message.other_only().end()};
   if (!message.has_accuracy()) return report;
   const v1::Accuracy& given = message.accuracy();
   Accuracy& accuracy = report.accuracy.emplace();

@@ -133,27 +133,50 @@ absl::StatusOr<pb::VerifyResult> VerifyStep(const pb::VerifyRequest& request,
   return ToProto(report);
 }
 
+absl::StatusOr<CompareReport> CompareAsAsked(const pb::CompareRequest& request,
+                                             CompareOptions options, const Workplace& place,
+                                             const StepContext& context) {
+  if (request.has_reference_library() == request.has_expected()) {
+    return FieldError("reference_library",
+                      "must be given, or `expected` in its place: one of the two");
+  }
+  if (request.has_expected() && (options.layers || request.expected().has_random()))
+    return FieldError("expected", "has outputs alone, in files: neither layers nor random ones");
+  QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path library,
+                          PlaceLibrary(request.library(), "library", "model.so", place));
+  std::filesystem::path reference;
+  if (request.has_reference_library()) {
+    QUENCH_ASSIGN_OR_RETURN(reference, PlaceLibrary(request.reference_library(),
+                                                    "reference_library", "reference.so", place));
+    QUENCH_RETURN_IF_ERROR(steps::OpenLibrary(reference, "reference_library").status());
+  }
+  steps::LabelledSamples samples, expected;
+  {
+    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
+                            steps::OpenLibrary(library, "library"));
+    QUENCH_ASSIGN_OR_RETURN(
+        samples, steps::SamplesOf(request.samples(), artifact->inputs(), place, context));
+    if (request.has_expected()) {
+      QUENCH_ASSIGN_OR_RETURN(expected, steps::SamplesOf(request.expected(), artifact->outputs(),
+                                                         place, context, "expected", "output"));
+    }
+  }
+  options.labels = std::move(samples.labels);
+  if (request.has_expected())
+    return CompareWithFiles(*expected.samples, library, *samples.samples, options, context);
+  return Compare(reference, library, *samples.samples, options, context);
+}
+
 absl::StatusOr<pb::CompareResult> CompareStep(const pb::CompareRequest& request,
                                               const Workplace& place, const StepContext& context) {
   CompareOptions options;
   options.layers = request.layers();
   QUENCH_ASSIGN_OR_RETURN(options.threads, ThreadsOf(request.threads(), "threads", place));
-  QUENCH_ASSIGN_OR_RETURN(
-      const std::filesystem::path reference,
-      PlaceLibrary(request.reference_library(), "reference_library", "reference.so", place));
-  QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path library,
-                          PlaceLibrary(request.library(), "library", "model.so", place));
-  steps::LabelledSamples samples;
-  {
-    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
-                            steps::OpenLibrary(reference, "reference_library"));
-    QUENCH_RETURN_IF_ERROR(steps::OpenLibrary(library, "library").status());
-    QUENCH_ASSIGN_OR_RETURN(
-        samples, steps::SamplesOf(request.samples(), artifact->inputs(), place, context));
-  }
-  options.labels = std::move(samples.labels);
+  if (request.has_tolerance()) options.tolerance = request.tolerance();
+  if (!(options.tolerance >= 0))
+    return FieldError("tolerance", fmt::format("{}, must not be negative", options.tolerance));
   QUENCH_ASSIGN_OR_RETURN(const CompareReport report,
-                          Compare(reference, library, *samples.samples, options, context));
+                          CompareAsAsked(request, options, place, context));
   pb::CompareResult result = ToProto(report);
   QUENCH_ASSIGN_OR_RETURN(*result.mutable_report_json(),
                           steps::StoreBytes(ToJson(report), place.blobs));

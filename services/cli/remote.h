@@ -140,6 +140,7 @@ struct CompareJob {
   std::string other;
   SampleOptions samples;
   analyser::CompareOptions options;
+  bool expected_files = false;  // the reference is files of outputs
 };
 // As analyser::Compare; what is no library yet is compiled there, for the analyser's CPU.
 absl::StatusOr<analyser::CompareReport> CompareThere(const CompareJob& job,

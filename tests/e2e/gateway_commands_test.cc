@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "common/ir/npy.h"
+#include "common/runner/runner.h"
 #include "tests/e2e/gateway_fixture.h"
 #include "tests/support/matchers.h"
 #include "tests/support/onnx_models.h"
@@ -369,6 +371,26 @@ TEST_F(GatewayTest, ComparesAsOneProcessDoes) {
     ASSERT_EQ(here.exit_code, 0) << here.err;
     EXPECT_EQ(here.out, there.out) << there.err;
   }
+  // What it gave once, in a folder as ONNX's test data.
+  ASSERT_EQ(work_.Run({"run", "out/model.so", "--random", "3", "--output-dir", "set"}).exit_code,
+            0);
+  std::filesystem::rename(work_.path("set/logits.npy"), work_.path("set/output_0.npy"));
+  ASSERT_TRUE(WriteNpy((*RandomInputs(
+                           std::vector<ArtifactTensor>{
+                               {"image",
+                                DataType::kF32,
+                                {{1, "", 1, 1}, {1, "", 1, 1}, {8, "", 8, 8}, {8, "", 8, 8}}}},
+                           3))[0],
+                       work_.path("set/input_0.npy"))
+                  .ok());
+  const std::vector<std::string> files = {"compare", "set", "out/model.so", "--format", "json"};
+  const Outcome here = work_.Run(files), there = Run(files);
+  ASSERT_EQ(here.exit_code, 0) << here.err;
+  EXPECT_EQ(here.out, there.out) << there.err;
+  EXPECT_EQ(nlohmann::json::parse(here.out).at("outputs")[0].at("max_error"), 0.0);
+  EXPECT_THAT(work_.Run({"compare", "set", "out/model.so", "--layers"}).err,
+              HasSubstr("outputs alone"));
+
   const std::vector<std::string> libraries = {"compare", "out/model.so", "out/model.so", "--data",
                                               samples};
   EXPECT_EQ(Run(libraries).out, work_.Run(libraries).out);

@@ -22,6 +22,8 @@ constexpr char kCompareExamples[] = R"(Examples:
   quench compare model.onnx quantized.qir --data samples --labels labels.txt --layers
                                                                        top-1 and top-5 too, and every layer
   quench compare fp32/model.so int8/model.so --data samples --format json
+  quench compare test_data_set_0 out/model.so                          against outputs in files: ONNX's test data
+  quench compare expected.npz out/model.so --data inputs.npz           the same, arrays by names of outputs
   quench compare model.onnx quantized.qir --data samples --layers --report cost.html
                                                                        a page too: a bar for each layer, the worst marked
 
@@ -63,13 +65,22 @@ absl::Status CheckReport(const CompareArgs& args) {
   return absl::OkStatus();
 }
 
+// Outputs in files, in place of a reference that runs.
+bool IsExpectedFiles(const std::string& path) {
+  const std::filesystem::path file = path;
+  std::error_code error;
+  return std::filesystem::is_directory(file, error) || file.extension() == ".npz" ||
+         file.extension() == ".npy" || file.extension() == ".zip";
+}
+
 // Options of an import are for nothing where both are compiled already.
 absl::Status CheckModelOptions(const CompareArgs& args) {
   for (const std::string& path : {args.model->model, args.other}) {
+    if (IsExpectedFiles(path)) continue;
     QUENCH_ASSIGN_OR_RETURN(const FileKind kind, KindOf(path));
     if (kind != FileKind::kArtifact) return absl::OkStatus();
   }
-  return RefuseModelOptions(*args.model, "both are compiled libraries");
+  return RefuseModelOptions(*args.model, "nothing is imported");
 }
 
 // A library as it is; anything else compiled, with taps where layers are to be seen.
@@ -104,23 +115,42 @@ absl::StatusOr<analyser::CompareReport> CompareHere(const CompareArgs& args,
                                                     const SampleFormat& format,
                                                     const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
-  QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path reference,
-                          LibraryOf(args, args.model->model, folder.path() / "a", context));
+  const bool files = IsExpectedFiles(args.model->model);
+  std::filesystem::path reference;
+  if (!files) {
+    QUENCH_ASSIGN_OR_RETURN(reference,
+                            LibraryOf(args, args.model->model, folder.path() / "a", context));
+  }
   QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path other,
                           LibraryOf(args, args.other, folder.path() / "b", context));
-  std::unique_ptr<Samples> samples;
+  std::unique_ptr<Samples> samples, expected;
   {
-    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(reference));
+    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(other));
+    if (files) {
+      SampleFormat outputs{ReadTensorFile, std::nullopt, "output"};
+      QUENCH_ASSIGN_OR_RETURN(
+          expected, OpenSamples(args.model->model, artifact->outputs(), outputs, context));
+    }
     if (args.random > 0) {
       samples = MakeRandomSamples(args.random, args.seed, artifact->inputs());
     } else {
       QUENCH_ASSIGN_OR_RETURN(samples, OpenSamples(args.data, artifact->inputs(), format, context));
     }
   }
+  if (files) return analyser::CompareWithFiles(*expected, other, *samples, options, context);
   return analyser::Compare(reference, other, *samples, options, context);
 }
 
-absl::Status RunCompare(const CompareArgs& args, const StepContext& context) {
+absl::Status RunCompare(CompareArgs args, const StepContext& context) {
+  std::error_code error;
+  const bool files = IsExpectedFiles(args.model->model);
+  if (files && (args.options.layers || args.random > 0)) {
+    return InvalidArgument("`{}` has outputs alone, in files: --{} needs a reference that runs",
+                           args.model->model, args.random > 0 ? "random" : "layers");
+  }
+  // A folder of test data has inputs too.
+  if (files && args.data.empty() && std::filesystem::is_directory(args.model->model, error))
+    args.data = args.model->model;
   if (args.data.empty() == (args.random == 0)) {
     return InvalidArgument("samples are wanted: --data PATH, or --random N without any data");
   }
@@ -132,9 +162,10 @@ absl::Status RunCompare(const CompareArgs& args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(
       const analyser::CompareReport report,
       UsesGateway(*args.gateway)
-          ? CompareThere({*args.gateway, *args.model, args.other,
-                          SampleOptions{args.data, args.images, args.random, args.seed}, options},
-                         context)
+          ? CompareThere(
+                {*args.gateway, *args.model, args.other,
+                 SampleOptions{args.data, args.images, args.random, args.seed}, options, files},
+                context)
           : CompareHere(args, options, format, context));
   fmt::print("{}",
              args.format == "json" ? analyser::ToJson(report) + "\n" : analyser::ToTable(report));
@@ -151,7 +182,8 @@ Action DeclareCompare(const Options& options) {
   auto args = std::make_shared<CompareArgs>();
   AddModelOptions(options, args->model);
   AddPassFlags(options, args->model, PassesThatShow());
-  options.Describe("MODEL", "The reference: model file, IR module or compiled library");
+  options.Describe(
+      "MODEL", "The reference: model file, IR module or compiled library, or its outputs in files");
   options.Add("OTHER", args->other, "What is compared with it, of any of these kinds", "FILE")
       .Required();
   options.Add("--data,-d", args->data, "Samples: a file or a folder", "PATH");
@@ -161,6 +193,10 @@ Action DeclareCompare(const Options& options) {
   options.Add("--seed", args->seed, "Of random samples", "N (default 1)").Needs({"--random"});
   options.Add("--labels", args->labels, "The right class of each row of the first output", "FILE");
   options.Flag("--layers", args->options.layers, "Compare the values of every layer too");
+  options
+      .Add("--tolerance", args->options.tolerance, "Relative error above which a layer diverges",
+           "X (default 0.001)")
+      .AtLeast(0);
   options.Add("--threads", args->options.threads, "Threads the libraries run on", "N (default 1)")
       .Range(1, 1024);
   options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});

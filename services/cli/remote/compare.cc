@@ -58,13 +58,21 @@ absl::StatusOr<analyser::CompareReport> CompareThere(const CompareJob& job,
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
   QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(job.gateway, store, context));
   pb::WorkflowSpec spec;
-  QUENCH_ASSIGN_OR_RETURN(const LibrarySource reference,
-                          AddLibrary(job, job.model.model, "reference", spec, *client, context));
+  LibrarySource reference;
+  if (!job.expected_files) {
+    QUENCH_ASSIGN_OR_RETURN(reference,
+                            AddLibrary(job, job.model.model, "reference", spec, *client, context));
+  }
   QUENCH_ASSIGN_OR_RETURN(const LibrarySource other,
                           AddLibrary(job, job.other, "other", spec, *client, context));
   pb::StepSpec* step = AddStep(spec, "compare");
   analyser::v1::CompareRequest* request = step->mutable_compare();
-  if (reference.step.empty()) {
+  SampleUploads uploads(*client, context);
+  if (job.expected_files) {
+    SampleOptions expected;
+    expected.data = job.model.model;
+    QUENCH_ASSIGN_OR_RETURN(*request->mutable_expected(), uploads.Upload(expected, {}));
+  } else if (reference.step.empty()) {
     *request->mutable_reference_library() = reference.given;
   } else {
     Bind(step, pb::PORT_REFERENCE_LIBRARY, reference.step, pb::PORT_LIBRARY);
@@ -76,7 +84,7 @@ absl::StatusOr<analyser::CompareReport> CompareThere(const CompareJob& job,
   }
   request->set_layers(job.options.layers);
   request->set_threads(job.options.threads);
-  SampleUploads uploads(*client, context);
+  request->set_tolerance(job.options.tolerance);
   QUENCH_ASSIGN_OR_RETURN(*request->mutable_samples(),
                           uploads.Upload(job.samples, job.options.labels));
   QUENCH_ASSIGN_OR_RETURN(const pb::Workflow workflow, RunModels(spec, *client, context));

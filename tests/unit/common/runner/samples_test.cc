@@ -87,6 +87,23 @@ TEST_F(SamplesTest, SeveralInputsHaveAFolderForEachSample) {
   EXPECT_PRED1(HasSubstr("s2`"), (*samples)->NameOf(1));
 }
 
+TEST_F(SamplesTest, AFolderOfTestDataIsOneSampleOfInputsOrOutputs) {
+  Write("input_0.npy", Counting({2}));
+  Write("output_0.npy", Counting({3}));
+  const std::vector<ArtifactTensor> inputs = {{"x", DataType::kF32, {Fixed(2)}}},
+                                    outputs = {{"y", DataType::kF32, {Fixed(3)}}};
+  const auto in = Open(inputs);
+  ASSERT_TRUE(in.ok()) << in.status();
+  EXPECT_EQ((*in)->count(), 1);
+  SampleFormat format;
+  format.what = "output";
+  const auto out = OpenSamples(dir_->path(), outputs, format, {});
+  ASSERT_TRUE(out.ok()) << out.status();
+  EXPECT_EQ((*out)->Read(0)->at(0).dims(), (std::vector<int64_t>{3}));
+  const auto wrong = OpenSamples(dir_->path(), inputs, format, {});
+  EXPECT_PRED1(HasSubstr("output `x` is f32[2]"), MessageOf(wrong.status()));
+}
+
 TEST_F(SamplesTest, ArchivesHaveAnArrayForEachInput) {
   const std::vector<ArtifactTensor> inputs = {{"a/b", DataType::kF32, {Fixed(1), Fixed(2)}},
                                               {"c", DataType::kF32, {Fixed(1), Fixed(3)}}};

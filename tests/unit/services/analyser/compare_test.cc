@@ -63,6 +63,37 @@ class CompareTest : public ::testing::Test {
   int libraries_ = 0;
 };
 
+TEST_F(CompareTest, FilesStandForAReference) {
+  const Given inputs({{1, 2, -4}, {0, 3, 1}}), outputs({{1, 2, -4}, {0, 3, 1.5F}});
+  const std::filesystem::path library = Build({1, 1, 1});
+  const auto report = CompareWithFiles(outputs, library, inputs, {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->samples, 2);
+  EXPECT_FLOAT_EQ(static_cast<float>(report->outputs[0].max_error), 0.5F);
+  EXPECT_EQ(report->first_divergence, "y");
+  EXPECT_EQ(CompareWithFiles(outputs, library, inputs, {.tolerance = 0.2})->first_divergence, "");
+  EXPECT_THAT(MessageOf(CompareWithFiles(Given({{1, 2, 3}}), library, inputs, {}).status()),
+              HasSubstr("there are outputs of 1 samples, and inputs of 2"));
+  EXPECT_THAT(MessageOf(CompareWithFiles(Given({{1, 2}, {3, 4}}), library, inputs, {}).status()),
+              HasSubstr("output `y` is [1, 2] in the reference and [1, 3] in the other"));
+}
+
+TEST_F(CompareTest, DivergenceIsWhereLayersPart) {
+  const Given samples({{1, 2, 3}});
+  const auto same =
+      Compare(Build({1, 2, 3}, true), Build({1, 2, 3}, true), samples, {.layers = true});
+  ASSERT_TRUE(same.ok()) << same.status();
+  EXPECT_EQ(same->first_divergence, "");
+  EXPECT_TRUE(same->reference_only.empty());
+  const auto other =
+      Compare(Build({1, 2, 3}, true), Build({1, 2, 4}, true), samples, {.layers = true});
+  ASSERT_TRUE(other.ok()) << other.status();
+  ASSERT_FALSE(other->layers.empty());
+  EXPECT_EQ(other->first_divergence, other->layers[0].value);
+  EXPECT_THAT(ToTable(*other), HasSubstr("diverges   first at " + other->layers[0].value));
+  EXPECT_EQ(nlohmann::json::parse(ToJson(*other)).at("first_divergence"), other->layers[0].value);
+}
+
 TEST_F(CompareTest, NoiseIsThatOfTheFormulas) {
   const Given samples({{1, 2, -4}, {0, 3, 0.5F}});
   const auto report = Compare(Build({1, 1, 1}), Build({1.5F, 1.5F, 1.5F}), samples, {});
@@ -76,6 +107,8 @@ TEST_F(CompareTest, NoiseIsThatOfTheFormulas) {
   EXPECT_NEAR(y.cosine, 1, 1e-9);
   EXPECT_FLOAT_EQ(static_cast<float>(y.max_error), 2);
   EXPECT_FLOAT_EQ(static_cast<float>(y.error), 0.5F);
+  EXPECT_NEAR(y.mean_error, 10.5 / 2 / 6, 1e-6);
+  EXPECT_EQ(report->first_divergence, "y");
   EXPECT_FALSE(y.saturation.has_value());
   EXPECT_TRUE(report->layers.empty());
 }
