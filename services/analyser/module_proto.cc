@@ -1,4 +1,4 @@
-// ModuleFacts, PartitionReport and InferReport as messages.
+// ModuleFacts, ModuleDiff, PartitionReport and InferReport as messages.
 #include "services/analyser/report_proto.h"
 
 namespace quench::analyser {
@@ -27,6 +27,27 @@ std::vector<ValueFacts> ValuesOf(const Values& message) {
   for (const v1::ValueFacts& value : message)
     values.push_back({value.name(), value.type(), value.bytes(), value.constant()});
   return values;
+}
+
+using NodeChanges = google::protobuf::RepeatedPtrField<v1::NodeChange>;
+
+void AddNodes(const std::vector<NodeChange>& nodes, NodeChanges* out) {
+  for (const NodeChange& node : nodes) {
+    v1::NodeChange* added = out->Add();
+    added->set_graph(node.graph);
+    added->set_name(node.name);
+    added->set_op(node.op);
+    *added->mutable_changes() = Copied<Strings>(node.changes);
+  }
+}
+
+std::vector<NodeChange> NodesOf(const NodeChanges& message) {
+  std::vector<NodeChange> nodes;
+  for (const v1::NodeChange& node : message) {
+    nodes.push_back(
+        {node.graph(), node.name(), node.op(), Copied<std::vector<std::string>>(node.changes())});
+  }
+  return nodes;
 }
 
 }  // namespace
@@ -168,6 +189,46 @@ InferReport FromProto(const v1::InferResult& message) {
                           Copied<std::vector<int64_t>>(found.histogram())}});
   }
   return report;
+}
+
+v1::ModuleDiff ToProto(const ModuleDiff& diff) {
+  v1::ModuleDiff message;
+  message.set_equal(diff.equal);
+  message.set_equal_structure(diff.equal_structure);
+  message.set_fingerprint(diff.fingerprint);
+  message.set_other_fingerprint(diff.other_fingerprint);
+  *message.mutable_interface() = Copied<Strings>(diff.interface);
+  AddNodes(diff.reference_only, message.mutable_reference_only());
+  AddNodes(diff.other_only, message.mutable_other_only());
+  AddNodes(diff.changed, message.mutable_changed());
+  for (const WeightChange& weight : diff.weights) {
+    v1::WeightChange* added = message.add_weights();
+    added->set_graph(weight.graph);
+    added->set_name(weight.name);
+    added->set_type(weight.type);
+    added->set_other_type(weight.other_type);
+    added->set_elements(weight.elements);
+    added->set_differing(weight.differing);
+    added->set_max_difference(weight.max_difference);
+  }
+  return message;
+}
+
+ModuleDiff FromProto(const v1::ModuleDiff& message) {
+  ModuleDiff diff;
+  diff.equal = message.equal();
+  diff.equal_structure = message.equal_structure();
+  diff.fingerprint = message.fingerprint();
+  diff.other_fingerprint = message.other_fingerprint();
+  diff.interface = Copied<std::vector<std::string>>(message.interface());
+  diff.reference_only = NodesOf(message.reference_only());
+  diff.other_only = NodesOf(message.other_only());
+  diff.changed = NodesOf(message.changed());
+  for (const v1::WeightChange& weight : message.weights()) {
+    diff.weights.push_back({weight.graph(), weight.name(), weight.type(), weight.other_type(),
+                            weight.elements(), weight.differing(), weight.max_difference()});
+  }
+  return diff;
 }
 
 }  // namespace quench::analyser

@@ -113,4 +113,18 @@ absl::StatusOr<v1::PartitionResult> PartitionStep(const v1::PartitionRequest& re
   return result;
 }
 
+absl::StatusOr<v1::DiffResult> DiffStep(const v1::DiffRequest& request,
+                                        const steps::Workplace& place, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const Graph reference,
+                          steps::LoadModule(request.reference(), "reference", place.blobs));
+  QUENCH_ASSIGN_OR_RETURN(const Graph other,
+                          steps::LoadModule(request.module(), "module", place.blobs));
+  QUENCH_ASSIGN_OR_RETURN(const ModuleDiff diff, Diff(reference, other, context));
+  v1::DiffResult result;
+  *result.mutable_diff() = ToProto(diff);
+  QUENCH_ASSIGN_OR_RETURN(*result.mutable_report_json(),
+                          steps::StoreBytes(ToJson(diff), place.blobs));
+  return result;
+}
+
 }  // namespace quench::analyser

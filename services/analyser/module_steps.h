@@ -20,6 +20,9 @@ absl::StatusOr<v1::InferResult> InferStep(const v1::InferRequest& request,
                                           const steps::Workplace& place,
                                           const StepContext& context);
 
+absl::StatusOr<v1::DiffResult> DiffStep(const v1::DiffRequest& request,
+                                        const steps::Workplace& place, const StepContext& context);
+
 // Sizes of symbolic dims, by name; `field` is where they stand in the request.
 absl::StatusOr<std::map<std::string, int64_t>> SizesOf(
     const google::protobuf::RepeatedPtrField<step::v1::SymbolSize>& message,

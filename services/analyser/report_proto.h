@@ -4,6 +4,7 @@
 #include "quench/analyser/v1/analyser.pb.h"
 #include "services/analyser/analyser.h"
 #include "services/analyser/compare.h"
+#include "services/analyser/diff.h"
 #include "services/analyser/infer.h"
 #include "services/analyser/nodes.h"
 #include "services/analyser/partition.h"
@@ -26,6 +27,9 @@ PartitionReport FromProto(const v1::PartitionReport& message);
 
 v1::ModuleFacts ToProto(const ModuleFacts& facts);
 ModuleFacts FromProto(const v1::ModuleFacts& message);
+
+v1::ModuleDiff ToProto(const ModuleDiff& diff);
+ModuleDiff FromProto(const v1::ModuleDiff& message);
 
 // Without blobs.
 v1::InferResult ToProto(const InferReport& report);

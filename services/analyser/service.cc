@@ -233,7 +233,8 @@ class AnalyserService final : public pb::Analyser::CallbackService {
         benchmark_(parts, list[3]),
         introspect_(parts, list[4]),
         partition_(parts, list[5]),
-        infer_(parts, list[6]) {}
+        infer_(parts, list[6]),
+        diff_(parts, list[7]) {}
 
  private:
   grpc::ServerWriteReactor<pb::AnalyseEvent>* Analyse(grpc::CallbackServerContext* context,
@@ -266,7 +267,12 @@ class AnalyserService final : public pb::Analyser::CallbackService {
     return infer_.Serve<pb::InferEvent>(context, request);
   }
 
-  steps::StepMethod analyse_, verify_, compare_, benchmark_, introspect_, partition_, infer_;
+  grpc::ServerWriteReactor<pb::DiffEvent>* Diff(grpc::CallbackServerContext* context,
+                                                const pb::DiffRequest* request) override {
+    return diff_.Serve<pb::DiffEvent>(context, request);
+  }
+
+  steps::StepMethod analyse_, verify_, compare_, benchmark_, introspect_, partition_, infer_, diff_;
 };
 
 }  // namespace
@@ -290,7 +296,9 @@ const steps::ServiceDefinition& AnalyserDefinition() {
        steps::MakeStep("quench.analyser.v1.Analyser/Partition", metrics::Stage::kTransform,
                        steps::Caching::kPure, PartitionStep),
        steps::MakeStep("quench.analyser.v1.Analyser/Infer", metrics::Stage::kAnalyse,
-                       steps::Caching::kOfThisCpu, InferStep)},
+                       steps::Caching::kOfThisCpu, InferStep),
+       steps::MakeStep("quench.analyser.v1.Analyser/Diff", metrics::Stage::kAnalyse,
+                       steps::Caching::kPure, DiffStep)},
       [](const steps::ServiceParts& parts, const std::vector<steps::Step>& list) {
         return std::make_unique<AnalyserService>(parts, list);
       }};

@@ -43,6 +43,10 @@ absl::StatusOr<analyser::ModuleFacts> IntrospectThere(const ModuleJob&,
                                                       const StepContext&) {
   return BecomeRemote();
 }
+absl::StatusOr<analyser::ModuleDiff> DiffThere(const ModuleJob&, const std::string&,
+                                               const StepContext&) {
+  return BecomeRemote();
+}
 absl::StatusOr<PartitionedThere> PartitionThere(const PartitionJob&, const StepContext&) {
   return BecomeRemote();
 }

@@ -16,6 +16,7 @@
 #include "common/runner/runner.h"
 #include "services/analyser/analyser.h"
 #include "services/analyser/compare.h"
+#include "services/analyser/diff.h"
 #include "services/analyser/infer.h"
 #include "services/analyser/nodes.h"
 #include "services/analyser/partition.h"
@@ -79,6 +80,10 @@ absl::StatusOr<Graph> ModuleThere(const ModuleJob& job, const StepContext& conte
 absl::StatusOr<analyser::ModuleFacts> IntrospectThere(const ModuleJob& job,
                                                       const analyser::NodesOptions& options,
                                                       const StepContext& context);
+
+// `job` against what the same options make of the file `other`.
+absl::StatusOr<analyser::ModuleDiff> DiffThere(const ModuleJob& job, const std::string& other,
+                                               const StepContext& context);
 
 struct PartitionJob {
   const GatewayOptions& gateway;

@@ -13,17 +13,18 @@ namespace {
 
 namespace pb = ::quench::gateway::v1;
 
-// Steps that lead to the module of a job.
+// Steps that lead to the module of a job. `prefix`: of their names.
 absl::StatusOr<ModuleSource> AddModule(pb::WorkflowSpec& spec, const ModuleJob& job,
-                                       GatewayClient& client, const StepContext& context) {
+                                       GatewayClient& client, const StepContext& context,
+                                       const std::string& prefix = "") {
   QUENCH_ASSIGN_OR_RETURN(const pb::BatchModel model, UploadModel(job.model, client, context));
-  ModuleSource module = AddImport(spec, "import", model);
+  ModuleSource module = AddImport(spec, prefix + "import", model);
   if (job.stage == "imported") module.port = pb::PORT_IMPORTED;
   importer::v1::TransformRequest request;
   *request.mutable_options() = PassesOf(job.model);
   const auto transform = [&](const std::string& name, const std::vector<std::string>& passes) {
     request.mutable_passes()->Assign(passes.begin(), passes.end());
-    module = AddModuleStep(spec, name, &pb::StepSpec::mutable_transform, module, request);
+    module = AddModuleStep(spec, prefix + name, &pb::StepSpec::mutable_transform, module, request);
   };
   if (job.model.batch != 0) transform("batch", {"set_batch_size"});
   if (job.stage == "codegen-ready") transform("transform", {});
@@ -74,6 +75,31 @@ absl::StatusOr<analyser::ModuleFacts> IntrospectThere(const ModuleJob& job,
   QUENCH_ASSIGN_OR_RETURN(const auto facts, DownloadMessage<analyser::v1::ModuleFacts>(
                                                 workflow, "nodes", "report", *client, context));
   return analyser::FromProto(facts);
+}
+
+absl::StatusOr<analyser::ModuleDiff> DiffThere(const ModuleJob& job, const std::string& other,
+                                               const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
+  QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(job.gateway, store, context));
+  pb::WorkflowSpec spec;
+  QUENCH_ASSIGN_OR_RETURN(const ModuleSource reference,
+                          AddModule(spec, job, *client, context, "reference/"));
+  ModelOptions other_model = job.model;
+  other_model.model = other;
+  QUENCH_ASSIGN_OR_RETURN(
+      const ModuleSource module,
+      AddModule(spec, {job.gateway, other_model, job.stage}, *client, context, "other/"));
+  analyser::v1::DiffRequest request;
+  if (reference.step.empty()) *request.mutable_reference() = reference.given;
+  AddModuleStep(spec, "diff", &pb::StepSpec::mutable_diff, module, std::move(request));
+  if (!reference.step.empty()) {
+    pb::StepSpec* step = spec.mutable_steps()->mutable_steps(spec.steps().steps_size() - 1);
+    Bind(step, pb::PORT_REFERENCE, reference.step, reference.port);
+  }
+  QUENCH_ASSIGN_OR_RETURN(const pb::Workflow workflow, RunModels(spec, *client, context));
+  QUENCH_ASSIGN_OR_RETURN(const auto result, DownloadMessage<analyser::v1::DiffResult>(
+                                                 workflow, "diff", "result", *client, context));
+  return analyser::FromProto(result.diff());
 }
 
 absl::StatusOr<PartitionedThere> PartitionThere(const PartitionJob& job,
