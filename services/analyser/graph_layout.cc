@@ -95,6 +95,19 @@ class Layering {
     return sum / static_cast<double>(neighbours.size());
   }
 
+  // Of a box: the mean of the boxes beside it in the graph, so that edges that pass many ranks do not
+  // pull chains aside.
+  double WantedPlace(int item, bool downward) const {
+    double sum = 0;
+    int boxes = 0;
+    for (const int each : Neighbours(item, downward)) {
+      if (item >= boxes_ || each >= boxes_) continue;
+      sum += place_[At(each)];
+      ++boxes;
+    }
+    return boxes > 0 ? sum / boxes : MeanPlace(item, downward, place_[At(item)]);
+  }
+
   // Rows by the mean place of their neighbours in the row before.
   void Order(bool downward) {
     for (size_t i = 0; i < rows_.size(); ++i) {
@@ -138,7 +151,7 @@ class Layering {
       std::vector<Pool> pools;
       for (size_t k = 0; k < row.size(); ++k) {
         if (k > 0) offset[k] = offset[k - 1] + Apart(row[k - 1], row[k]);
-        const double wanted = MeanPlace(row[k], downward, place_[At(row[k])]) - offset[k];
+        const double wanted = WantedPlace(row[k], downward) - offset[k];
         const double weight = row[k] < boxes_ ? 1 : 4;
         pools.push_back({wanted * weight, weight, 1});
         while (pools.size() > 1 && pools[pools.size() - 2].mean() > pools.back().mean()) {
