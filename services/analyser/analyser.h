@@ -84,6 +84,23 @@ struct WeightReport {
   std::vector<int64_t> histogram;  // equal parts of [min, max]
 };
 
+// Where compiled code has its values: the analyser compiles nothing, whoever does fills this in.
+struct MemoryPlan {
+  struct Buffer {
+    std::string values;  // that lie there one after the other
+    int64_t offset = 0, bytes = 0;
+    int first = 0, last = 0;  // of `kernels`
+  };
+  struct Kernel {
+    std::string node;
+    int64_t used_bytes = 0;  // the most while it runs
+  };
+  std::string target;
+  int64_t arena_bytes = 0, lower_bound_bytes = 0;  // no placement needs less
+  std::vector<Kernel> kernels;                     // in order of execution
+  std::vector<Buffer> buffers;                     // by offset
+};
+
 struct ModelReport {
   std::string name, fingerprint, structure_hash;
   std::vector<std::pair<std::string, std::string>> inputs, outputs;         // name, type
@@ -109,6 +126,7 @@ struct ModelReport {
   int64_t moved_bytes = 0;                      // of all layers
   std::optional<Ceilings> ceilings;             // what layers were predicted by
   double predicted_seconds = 0;                 // of all layers, one after the other
+  std::optional<MemoryPlan> memory_plan;        // beside the lives of `values`
 };
 
 struct AnalyseOptions {
@@ -127,8 +145,9 @@ struct TableOptions {
   int depth = 0;                          // levels of the tree of layers that are shown; 0: all
   std::vector<std::string> columns = {};  // of the tree, some of Columns; empty: the usual ones
 };
-const std::vector<std::string>& Listings();  // "layers", "bandwidth", "roofline", "timeline"
-const std::vector<std::string>& Columns();   // of the tree of layers
+const std::vector<std::string>&
+Listings();                                 // "layers", "bandwidth", "roofline", "timeline", "plan"
+const std::vector<std::string>& Columns();  // of the tree of layers
 std::string ToTable(const ModelReport& report, const TableOptions& options = {});
 std::string ToJson(const ModelReport& report);
 // Columns that have numbers only after AddPredictions.

@@ -28,6 +28,7 @@ const std::vector<Listing>& AllListings() {
        [](const ModelReport& report, const TableOptions&) { return RooflineTable(report); }},
       {"timeline",
        [](const ModelReport& report, const TableOptions&) { return TimelineTable(report); }},
+      {"plan", [](const ModelReport& report, const TableOptions&) { return PlanTable(report); }},
   };
   return *listings;
 }
@@ -135,6 +136,7 @@ std::string Summary(const ModelReport& report) {
       fmt::format("activations       {} in all, {} at peak, {} with pools' padding\n",
                   Megabytes(report.work.activation_bytes), Megabytes(report.peak_activation_bytes),
                   Megabytes(report.nested_activation_bytes));
+  if (report.memory_plan) text += ArenaLine(*report.memory_plan);
   text += OperatorCounts(report);
   text += fmt::format("fingerprint       {}\nstructure         {}\n", report.fingerprint,
                       report.structure_hash);

@@ -105,6 +105,24 @@ Json ValuesToJson(const ModelReport& report) {
   return list;
 }
 
+Json PlanToJson(const MemoryPlan& plan) {
+  Json buffers = Json::array(), kernels = Json::array();
+  for (const MemoryPlan::Kernel& kernel : plan.kernels)
+    kernels.push_back({{"node", kernel.node}, {"used_bytes", kernel.used_bytes}});
+  for (const MemoryPlan::Buffer& buffer : plan.buffers) {
+    buffers.push_back({{"values", buffer.values},
+                       {"offset", buffer.offset},
+                       {"bytes", buffer.bytes},
+                       {"first", buffer.first},
+                       {"last", buffer.last}});
+  }
+  return {{"target", plan.target},
+          {"arena_bytes", plan.arena_bytes},
+          {"lower_bound_bytes", plan.lower_bound_bytes},
+          {"kernels", kernels},
+          {"buffers", buffers}};
+}
+
 Json WeightsToJson(const ModelReport& report) {
   Json list = Json::array();
   for (const WeightReport& weight : report.weights) {
@@ -169,6 +187,7 @@ std::string ToJson(const ModelReport& report) {
                         {"gflops", report.ceilings->gflops},
                         {"gbytes", report.ceilings->gbytes}};
   }
+  if (report.memory_plan) json["memory_plan"] = PlanToJson(*report.memory_plan);
   if (!report.weights.empty()) json["weights"] = WeightsToJson(report);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

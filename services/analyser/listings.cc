@@ -83,6 +83,37 @@ std::string TimelineTable(const ModelReport& report) {
   return layers.Text() + "\n" + values.Text();
 }
 
+std::string ArenaLine(const MemoryPlan& plan) {
+  return fmt::format("arena             {} for {}, at least {}\n", Megabytes(plan.arena_bytes),
+                     plan.target, Megabytes(plan.lower_bound_bytes));
+}
+
+std::string PlanTable(const ModelReport& report) {
+  if (!report.memory_plan) return "";
+  const MemoryPlan& plan = *report.memory_plan;
+  TextTable kernels, buffers;
+  for (const auto& [name, number] : {std::pair{"#", true}, std::pair{"kernel of", false},
+                                     std::pair{"used bytes", true}, std::pair{"of arena", false}})
+    kernels.AddColumn(name, number);
+  const auto arena = static_cast<double>(std::max<int64_t>(plan.arena_bytes, 1));
+  for (size_t i = 0; i < plan.kernels.size(); ++i) {
+    const MemoryPlan::Kernel& kernel = plan.kernels[i];
+    kernels.AddRow({std::to_string(i), CutInFront(kernel.node, kWidestLabel),
+                    Grouped(kernel.used_bytes),
+                    Bar(static_cast<double>(kernel.used_bytes) / arena)});
+  }
+  for (const auto& [name, number] :
+       {std::pair{"values", false}, std::pair{"offset", true}, std::pair{"bytes", true},
+        std::pair{"from", true}, std::pair{"to", true}})
+    buffers.AddColumn(name, number);
+  for (const MemoryPlan::Buffer& buffer : plan.buffers) {
+    buffers.AddRow({CutAtEnd(buffer.values, kWidestLabel), Grouped(buffer.offset),
+                    Grouped(buffer.bytes), std::to_string(buffer.first),
+                    std::to_string(buffer.last)});
+  }
+  return kernels.Text() + "\n" + buffers.Text() + ArenaLine(plan);
+}
+
 std::string WeightsTable(const ModelReport& report) {
   TextTable table;
   for (const auto& [name, number] :

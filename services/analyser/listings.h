@@ -18,6 +18,8 @@ Bandwidth BandwidthOf(const ModelReport& report);
 
 std::string BandwidthTable(const ModelReport& report);
 std::string TimelineTable(const ModelReport& report);
+std::string ArenaLine(const MemoryPlan& plan);
+std::string PlanTable(const ModelReport& report);  // "" where there is no plan
 std::string WeightsTable(const ModelReport& report);
 
 }  // namespace quench::analyser

@@ -21,6 +21,7 @@ const std::vector<PlotKind>& AllPlots() {
       {"roofline", "roofline: ceilings, and layers by arithmetic intensity",
        internal::RooflinePlot},
       {"memory", "memory: bytes that live while each layer runs", internal::MemoryPlot},
+      {"plan", "memory plan: where values lie in the arena of compiled code", internal::PlanPlot},
       {"parameters", "parameters by scope and layer",
        [](const ModelReport& report) {
          return internal::TreemapPlot(
@@ -75,7 +76,8 @@ const std::vector<std::string>& PlotKinds() {
 }
 
 bool CanPlot(const ModelReport& report, const std::string& kind) {
-  return kind != "roofline" || report.ceilings.has_value();
+  if (kind == "roofline") return report.ceilings.has_value();
+  return kind != "plan" || report.memory_plan.has_value();
 }
 
 std::string PlotInline(const ModelReport& report, const std::string& kind) {

@@ -8,9 +8,10 @@
 
 namespace quench::analyser {
 
-// "roofline", "memory", "parameters", "macs".
+// "roofline", "memory", "plan", "parameters", "macs".
 const std::vector<std::string>& PlotKinds();
-// Whether the report has what the plot shows: "roofline" needs predictions.
+// Whether the report has what the plot shows: "roofline" needs predictions, "plan" a memory
+// plan.
 bool CanPlot(const ModelReport& report, const std::string& kind);
 // As an SVG element of a page with PlotStyle().
 std::string PlotInline(const ModelReport& report, const std::string& kind);

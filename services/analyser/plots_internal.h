@@ -17,6 +17,9 @@ Svg RooflinePlot(const ModelReport& report);
 // Bytes that live while each layer runs, and the largest values with their lives.
 Svg MemoryPlot(const ModelReport& report);
 
+// Buffers over kernels and offsets. The report has a plan.
+Svg PlanPlot(const ModelReport& report);
+
 // Scopes and layers as rectangles, their areas as `size` of the work.
 Svg TreemapPlot(const ModelReport& report, const std::function<int64_t(const Work&)>& size,
                 const std::string& unit);

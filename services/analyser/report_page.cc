@@ -22,6 +22,9 @@ constexpr std::string_view kReportScript =
 #include "embedded/report.js.inc"
     ;
 
+// The figure that needs a memory plan.
+constexpr const char* kArena = "arena of compiled code";
+
 using ReportList = std::vector<const ModelReport*>;
 
 struct Figure {
@@ -48,6 +51,11 @@ const std::vector<Figure>& Figures() {
       {"activations, at peak",
        [](const Report& r) { return static_cast<double>(r.peak_activation_bytes); }, ShortBytes,
        "{} bytes"},
+      {kArena,
+       [](const Report& r) {
+         return r.memory_plan ? static_cast<double>(r.memory_plan->arena_bytes) : 0;
+       },
+       ShortBytes, "{} bytes"},
       {"bytes moved", [](const Report& r) { return static_cast<double>(r.moved_bytes); },
        ShortBytes, "{} bytes"},
       {"predicted time", [](const Report& r) { return r.predicted_seconds; }, ShortTime},
@@ -56,7 +64,8 @@ const std::vector<Figure>& Figures() {
 }
 
 bool IsShown(const Figure& figure, const ReportList& reports) {
-  return figure.text != ShortTime || reports.front()->ceilings.has_value();
+  if (figure.text == ShortTime) return reports.front()->ceilings.has_value();
+  return figure.name != kArena || reports.front()->memory_plan.has_value();
 }
 
 std::string InFull(const Figure& figure, double value) {
@@ -145,12 +154,15 @@ std::string SummaryOf(const ReportList& reports) {
 
 // An element for each model, which the script fills.
 std::string Filled(const std::string& id, const std::string& title, const ReportList& reports) {
-  std::string html = fmt::format("<section id=\"{}\"><h2>{}</h2>\n", id, title);
+  const bool both = reports.size() > 1;
+  std::string html = fmt::format("<section id=\"{}\"><h2>{}</h2>\n<div{}>\n", id, title,
+                                 both && id == "graph" ? " class=\"models\"" : "");
   for (size_t i = 0; i < reports.size(); ++i) {
-    if (reports.size() > 1) html += fmt::format("<h3>{}</h3>\n", Escaped(reports[i]->name));
-    html += fmt::format("<div data-{}=\"{}\"></div>\n", id, i);
+    html += "<div>";
+    if (both) html += fmt::format("<h3>{}</h3>\n", Escaped(reports[i]->name));
+    html += fmt::format("<div data-{}=\"{}\"></div></div>\n", id, i);
   }
-  return html + "</section>\n";
+  return html + "</div></section>\n";
 }
 
 std::string PlotsOf(const ReportList& reports) {
@@ -160,8 +172,10 @@ std::string PlotsOf(const ReportList& reports) {
       html += fmt::format("<figure id=\"{}\"><figcaption>{}{}</figcaption>\n", kind, kind,
                           reports.size() > 1 ? ": " + Escaped(report->name) : "");
       html += CanPlot(*report, kind) ? PlotInline(*report, kind)
-                                     : "<p>Needs ceilings: <code>--ceilings host</code>, or those "
-                                       "of a target.</p>\n";
+              : kind == "plan" ? "<p>Needs a memory plan: <code>--memory-plan host</code>, or of a "
+                                 "target.</p>\n"
+                               : "<p>Needs ceilings: <code>--ceilings host</code>, or those "
+                                 "of a target.</p>\n";
       html += "</figure>\n";
     }
   }

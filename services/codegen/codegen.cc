@@ -26,6 +26,7 @@
 #include "services/codegen/link/link.h"
 #include "services/codegen/llvm/artifact.h"
 #include "services/codegen/package.h"
+#include "services/codegen/plan/arena_buffers.h"
 #include "services/codegen/plan/assign.h"
 #include "services/codegen/weights.h"
 
@@ -367,6 +368,8 @@ class Compiler {
       report_.kept_float32 = passes::KeptInFloat32(graph_, options_.passes);
     report_.arena_bytes = best.built.program.typical_arena_bytes;
     report_.arena_lower_bound = best.built.program.typical_lower_bound;
+    report_.arena = ArenaBuffersOf(best.built.program);
+    AddArenaUse(best.built.program, report_.kernels);
   }
 
   const Graph& source_;

@@ -58,12 +58,20 @@ struct KernelReport {
   // multiplications without a micro-kernel. Empty where that is not so.
   std::string slow;
   double multiplications = 0;  // at typical sizes
+  int64_t arena_bytes = 0;  // the most of the arena that is in use while it runs, at typical sizes
 };
 
 // Packed weights that a variant brings: those that it shares with a variant before count there.
 struct VariantWeights {
   std::string variant;
   int64_t bytes = 0;
+};
+
+// What lies at one place of the arena, at typical sizes. Kernels are those of CompileReport.
+struct ArenaBuffer {
+  std::vector<std::string> values;  // one after the other where they replace each other in place
+  int64_t offset = 0, bytes = 0;    // rounded up to the alignment
+  int first = 0, last = 0;          // kernels that use it
 };
 
 struct CompileReport {
@@ -76,6 +84,7 @@ struct CompileReport {
   std::vector<KernelReport> kernels;
   int64_t arena_bytes = 0;  // at typical sizes
   int64_t arena_lower_bound = 0;
+  std::vector<ArenaBuffer> arena;  // by offset
   // The library's size by part.
   int64_t weight_bytes = 0;  // packed, of all variants
   std::vector<VariantWeights> variant_weights;

@@ -112,6 +112,12 @@ struct NodeEntry {
   std::string name, op, kernel;
 };
 
+// Where a storage of the arena lies at typical sizes.
+struct PlacedStorage {
+  int storage = -1;
+  int64_t offset = 0, bytes = 0;
+};
+
 struct Program {
   std::vector<Buffer> buffers;
   std::vector<Storage> storages;
@@ -127,6 +133,7 @@ struct Program {
   int32_t arena_slot = -1, scratch_slot = -1, lower_bound_slot = -1;
   int32_t num_slots = 0;
   int64_t typical_arena_bytes = 0, typical_lower_bound = 0;
+  std::vector<PlacedStorage> typical_places;  // by offset
 };
 
 }  // namespace quench::codegen

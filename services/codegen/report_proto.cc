@@ -20,6 +20,7 @@ v1::CompileReport ToProto(const CompileReport& report) {
     out->set_cost(kernel.cost);
     out->set_slow(kernel.slow);
     out->set_multiplications(kernel.multiplications);
+    out->set_arena_bytes(kernel.arena_bytes);
   }
   message.set_arena_bytes(report.arena_bytes);
   message.set_arena_lower_bound_bytes(report.arena_lower_bound);
@@ -37,6 +38,14 @@ v1::CompileReport ToProto(const CompileReport& report) {
     out->set_op(kept.op);
     out->set_reason(kept.reason);
   }
+  for (const ArenaBuffer& buffer : report.arena) {
+    v1::ArenaBuffer* out = message.add_arena();
+    out->mutable_values()->Assign(buffer.values.begin(), buffer.values.end());
+    out->set_offset(buffer.offset);
+    out->set_bytes(buffer.bytes);
+    out->set_first(buffer.first);
+    out->set_last(buffer.last);
+  }
   return message;
 }
 
@@ -50,7 +59,7 @@ CompileReport FromProto(const v1::CompileReport& message) {
   for (const v1::KernelReport& kernel : message.kernels()) {
     report.kernels.push_back({kernel.node(), kernel.op(), kernel.kernel(), kernel.runner_up(),
                               kernel.reason(), kernel.cost(), kernel.slow(),
-                              kernel.multiplications()});
+                              kernel.multiplications(), kernel.arena_bytes()});
   }
   report.arena_bytes = message.arena_bytes();
   report.arena_lower_bound = message.arena_lower_bound_bytes();
@@ -61,6 +70,13 @@ CompileReport FromProto(const v1::CompileReport& message) {
   report.rest_bytes = message.rest_bytes();
   for (const v1::KeptFloat32& kept : message.kept_float32())
     report.kept_float32.push_back({kept.node(), kept.op(), kept.reason()});
+  for (const v1::ArenaBuffer& buffer : message.arena()) {
+    report.arena.push_back({{buffer.values().begin(), buffer.values().end()},
+                            buffer.offset(),
+                            buffer.bytes(),
+                            buffer.first(),
+                            buffer.last()});
+  }
   return report;
 }
 

@@ -9,6 +9,7 @@
 #include "services/cli/ceilings.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/listing_file.h"
+#include "services/cli/memory_plan.h"
 #include "services/cli/model_source.h"
 #include "services/cli/remote.h"
 
@@ -22,6 +23,7 @@ constexpr char kAnalyseExamples[] = R"(Examples:
   quench analyse model.onnx --depth 2 --columns op,output,parameters,macs,share
   quench analyse model.onnx --listing bandwidth    bytes of each layer's first input and output, the peak layer
   quench analyse model.onnx --listing timeline     which values live while which layer runs
+  quench analyse model.onnx --listing plan --memory-plan host   where values lie in the arena of compiled code
   quench analyse model.onnx --weights -o m.txt     zeros, range and histogram of every weight too
   quench analyse model.onnx --listing roofline --ceilings raspberry-pi/5
                                                    what bounds each layer, and how long it takes at least
@@ -40,6 +42,7 @@ struct AnalyseArgs {
   std::string ceilings;
   std::string page, beside;  // files
   std::string plot, plot_kind = "memory";
+  std::string plan;  // a target
   analyser::TableOptions table;
   std::string format = "table";
 };
@@ -56,8 +59,15 @@ absl::StatusOr<analyser::ModelReport> AnalyseHere(const ModelOptions& options,
 absl::StatusOr<analyser::ModelReport> ReportOf(const ModelOptions& options, const AnalyseArgs& args,
                                                const analyser::AnalyseOptions& analysis,
                                                const StepContext& context) {
-  return UsesGateway(*args.gateway) ? AnalyseThere(*args.gateway, options, analysis, context)
-                                    : AnalyseHere(options, analysis, context);
+  QUENCH_ASSIGN_OR_RETURN(analyser::ModelReport report,
+                          UsesGateway(*args.gateway)
+                              ? AnalyseThere(*args.gateway, options, analysis, context)
+                              : AnalyseHere(options, analysis, context));
+  if (!args.plan.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(report.memory_plan,
+                            MemoryPlanOf(*args.gateway, options, args.plan, context));
+  }
+  return report;
 }
 
 // Pages and plots take the place of the listing, unless that has a file too.
@@ -81,6 +91,10 @@ std::string TableProblem(const AnalyseArgs& args) {
   }
   if (!Lists(args) && args.page.empty() && args.weights)
     return "--weights shows in listings and in --report, not in --plot";
+  if (args.plan.empty() && args.table.listing == "plan")
+    return "--listing plan needs --memory-plan";
+  if (args.plan.empty() && !args.plot.empty() && args.plot_kind == "plan")
+    return "--plot-kind plan needs --memory-plan";
   if (!args.ceilings.empty()) return "";
   if (args.table.listing == "roofline") return "--listing roofline needs --ceilings";
   if (!args.plot.empty() && args.plot_kind == "roofline")
@@ -96,10 +110,10 @@ absl::Status RunOnLibrary(const AnalyseArgs& args, const std::map<std::string, i
                           const StepContext& context) {
   QUENCH_RETURN_IF_ERROR(RefuseModelOptions(*args.model, "a compiled library"));
   if (args.weights || args.table.listing != "layers" || ShapesTree(args) ||
-      !args.ceilings.empty() || !args.page.empty() || !args.plot.empty()) {
+      !args.ceilings.empty() || !args.plan.empty() || !args.page.empty() || !args.plot.empty()) {
     return InvalidArgument(
         "`{}` is a compiled library, whose kernels are listed: --weights, --listing, --depth, "
-        "--columns, --ceilings, --report and --plot are about the layers of models",
+        "--columns, --ceilings, --memory-plan, --report and --plot are about the layers of models",
         args.model->model);
   }
   if (UsesGateway(*args.gateway)) {
@@ -117,15 +131,17 @@ absl::Status RunOnLibrary(const AnalyseArgs& args, const std::map<std::string, i
 absl::Status WritePage(const analyser::ModelReport& report, const AnalyseArgs& args,
                        const analyser::AnalyseOptions& analysis, const StepContext& context) {
   if (args.page.empty()) return absl::OkStatus();
-  std::vector<const analyser::ModelReport*> reports = {&report};
-  analyser::ModelReport other;
-  if (!args.beside.empty()) {
-    ModelOptions options = *args.model;
-    options.model = args.beside;
-    QUENCH_ASSIGN_OR_RETURN(other, ReportOf(options, args, analysis, context));
-    reports.push_back(&other);
+  if (args.beside.empty()) return WriteFileAtomically(args.page, analyser::ReportPage({&report}));
+  ModelOptions options = *args.model;
+  options.model = args.beside;
+  QUENCH_ASSIGN_OR_RETURN(analyser::ModelReport other, ReportOf(options, args, analysis, context));
+  analyser::ModelReport first = report;
+  if (first.name == other.name) {
+    first.name +=
+        fmt::format(" ({})", std::filesystem::path(args.model->model).filename().string());
+    other.name += fmt::format(" ({})", std::filesystem::path(args.beside).filename().string());
   }
-  return WriteFileAtomically(args.page, analyser::ReportPage(reports));
+  return WriteFileAtomically(args.page, analyser::ReportPage({&first, &other}));
 }
 
 absl::Status CheckFiles(const AnalyseArgs& args) {
@@ -198,6 +214,9 @@ Action DeclareAnalyse(const Options& options) {
               "Predict how long layers take by what this machine (measured once, all cores) or a "
               "target can do at most, or by 1e9 operations and bytes a second",
               "host|TARGET|GFLOPS,GBYTES");
+  options.Add("--memory-plan", args->plan,
+              "Compile the model for this target too, and show where its values lie in the arena",
+              "TARGET");
   options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
   AddPictures(options, args);
   AddListingFile(options, args->file, {"--report", "--plot"});

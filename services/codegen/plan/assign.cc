@@ -146,6 +146,7 @@ class Assigner {
     const ArenaPlan plan = PlanArena(items);
     program_.typical_arena_bytes = plan.bytes;
     program_.typical_lower_bound = plan.lower_bound;
+    NotePlaces(items, plan);
     bool fixed = true;
     for (const int id : planned_)
       fixed = fixed && IsFixed(program_.storages[static_cast<size_t>(id)].shape);
@@ -159,6 +160,17 @@ class Assigner {
       if (most.bytes <= 2 * plan.bytes) return EmitPlan(&most, largest, most);
     }
     return EmitPlan(nullptr, items, plan);
+  }
+
+  void NotePlaces(const std::vector<ArenaItem>& items, const ArenaPlan& plan) {
+    for (size_t i = 0; i < items.size(); ++i) {
+      const int64_t rounded =
+          (items[i].bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+      program_.typical_places.push_back({planned_[i], plan.offsets[i], rounded});
+    }
+    std::stable_sort(
+        program_.typical_places.begin(), program_.typical_places.end(),
+        [](const PlacedStorage& a, const PlacedStorage& b) { return a.offset < b.offset; });
   }
 
   // `fixed`: offsets for all sizes; null: the order of `typical` decides at run time.

@@ -144,8 +144,10 @@ TEST(PlotsTest, TilesHaveTheAreasOfTheirLayers) {
 }
 
 TEST(PlotsTest, EveryKindIsAFileOfItsOwn) {
-  EXPECT_FALSE(CanPlot(TwoBranches(), "roofline"));
-  const ModelReport report = TwoBranches({.ceilings = Ceilings{"here", "", 10, 2}});
+  EXPECT_FALSE(CanPlot(TwoBranches(), "roofline") || CanPlot(TwoBranches(), "plan"));
+  ModelReport report = TwoBranches({.ceilings = Ceilings{"here", "", 10, 2}});
+  report.memory_plan = {
+      "host", 128, 128, {{"a", 128}, {"b", 64}}, {{"x", 0, 64, 0, 1}, {"y, z", 64, 64, 0, 0}}};
   for (const std::string& kind : PlotKinds()) {
     SCOPED_TRACE(kind);
     ASSERT_TRUE(CanPlot(report, kind));
@@ -157,6 +159,23 @@ TEST(PlotsTest, EveryKindIsAFileOfItsOwn) {
     EXPECT_NE(svg, PlotFile(report, kind == "macs" ? "memory" : "macs"));
   }
   EXPECT_EQ(Count(PlotFile(report, "roofline"), "<circle"), 3U);
+  EXPECT_EQ(Count(PlotFile(report, "plan"), "<rect class=\"life\""), 2U);
+}
+
+TEST(PlanTest, ThePlanIsListed) {
+  ModelReport report = TwoBranches();
+  EXPECT_EQ(ToTable(report, {.listing = "plan"}).find("offset"), std::string::npos);
+  report.memory_plan = {"board",
+                        192,
+                        160,
+                        {{"first", 128}, {"next", 192}},
+                        {{"x", 0, 128, 0, 1}, {"y", 128, 64, 1, 1}}};
+  const nlohmann::json json = nlohmann::json::parse(ToJson(report));
+  EXPECT_EQ(json["memory_plan"]["kernels"][1]["used_bytes"], 192);
+  EXPECT_EQ(json["memory_plan"]["buffers"][1]["offset"], 128);
+  const std::string table = ToTable(report, {.listing = "plan"});
+  EXPECT_NE(table.find("first"), std::string::npos) << table;
+  EXPECT_NE(table.find("for board, at least"), std::string::npos) << table;
 }
 
 TEST(PlotsTest, AModelWithoutLayersIsPlotted) {
@@ -164,8 +183,10 @@ TEST(PlotsTest, AModelWithoutLayersIsPlotted) {
   graph.name = "empty";
   graph.outputs = {graph.AddInput("x", Type::Tensor(DataType::kF32, {2}))};
   const ModelReport report = *Analyse(graph, graph, {.ceilings = Ceilings{"here", "", 10, 2}});
-  for (const std::string& kind : PlotKinds())
+  for (const std::string& kind : PlotKinds()) {
+    if (!CanPlot(report, kind)) continue;
     EXPECT_EQ(Count(PlotFile(report, kind), "nan") + Count(PlotFile(report, kind), "inf"), 0U);
+  }
   EXPECT_NE(ReportPage({&report}).find("</html>"), std::string::npos);
 }
 

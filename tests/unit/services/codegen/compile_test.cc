@@ -474,5 +474,23 @@ TEST(CompileTest, ReportSaysWhatRuns) {
   EXPECT_EQ(timings->size(), compiled->report.kernels.size());
 }
 
+TEST(CompileTest, ReportHasTheMemoryPlan) {
+  const absl::StatusOr<Compiled> compiled = CompileGraph(ConvGraph());
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  const CompileReport& report = compiled->report;
+  ASSERT_FALSE(report.arena.empty());
+  int64_t end = 0, most = 0;
+  for (const ArenaBuffer& buffer : report.arena) {
+    EXPECT_FALSE(buffer.values.empty());
+    EXPECT_LE(0, buffer.first);
+    EXPECT_LE(buffer.first, buffer.last);
+    EXPECT_LT(buffer.last, static_cast<int>(report.kernels.size()));
+    end = std::max(end, buffer.offset + buffer.bytes);
+  }
+  EXPECT_EQ(end, report.arena_bytes);
+  for (const KernelReport& kernel : report.kernels) most = std::max(most, kernel.arena_bytes);
+  EXPECT_EQ(most, report.arena_lower_bound);
+}
+
 }  // namespace
 }  // namespace quench::codegen
