@@ -12,6 +12,7 @@
 #include "common/base/context.h"
 #include "common/base/library_sizes.h"
 #include "common/ir/graph.h"
+#include "services/analyser/statistics.h"
 
 namespace quench::analyser {
 
@@ -84,6 +85,12 @@ struct WeightReport {
   std::vector<int64_t> histogram;  // equal parts of [min, max]
 };
 
+// What a value was in one run: whoever runs the model fills this in.
+struct ActivationReport {
+  std::string name, type, layer;
+  TensorStatistics statistics = {};
+};
+
 // Where compiled code has its values: the analyser compiles nothing, whoever does fills this in.
 struct MemoryPlan {
   struct Buffer {
@@ -127,6 +134,7 @@ struct ModelReport {
   std::optional<Ceilings> ceilings;             // what layers were predicted by
   double predicted_seconds = 0;                 // of all layers, one after the other
   std::optional<MemoryPlan> memory_plan;        // beside the lives of `values`
+  std::vector<ActivationReport> activations;    // in the order of execution, if it was run
 };
 
 struct AnalyseOptions {

@@ -46,17 +46,24 @@ LogAxis SpeedAxis(const Ceilings& ceilings, const LogAxis& intensity) {
           std::ceil(std::log10(1.5 * ceilings.gflops)), kRoofBottom, kRoofTop};
 }
 
+std::vector<double> PowersOf(const LogAxis& axis) {
+  std::vector<double> powers;
+  for (int power = static_cast<int>(axis.low); power <= static_cast<int>(axis.high); ++power)
+    powers.push_back(std::pow(10, power));
+  return powers;
+}
+
 void DrawAxes(const LogAxis& x, const LogAxis& y, Svg& svg) {
-  for (double power = x.low; power <= x.high; ++power) {
-    const double at = x.Place(std::pow(10, power));
+  for (const double value : PowersOf(x)) {
+    const double at = x.Place(value);
     svg.Line("grid", at, kRoofTop, at, kRoofBottom);
     svg.Line("grid", at, kBarsTop, at, kBarsBottom);
-    svg.Text("", at, kBarsBottom + 15, fmt::format("{:g}", std::pow(10, power)), "middle");
+    svg.Text("", at, kBarsBottom + 15, fmt::format("{:g}", value), "middle");
   }
-  for (double power = y.low; power <= y.high; ++power) {
-    const double at = y.Place(std::pow(10, power));
+  for (const double value : PowersOf(y)) {
+    const double at = y.Place(value);
     svg.Line("grid", kRoofLeft, at, kRoofRight, at);
-    svg.Text("", kRoofLeft - 6, at + 4, fmt::format("{:g}", std::pow(10, power)), "end");
+    svg.Text("", kRoofLeft - 6, at + 4, fmt::format("{:g}", value), "end");
   }
   svg.Line("axis", kRoofLeft, kRoofBottom, kRoofRight, kRoofBottom);
   svg.Line("axis", kRoofLeft, kBarsBottom, kRoofRight, kBarsBottom);

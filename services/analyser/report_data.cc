@@ -88,6 +88,19 @@ PageJson GraphForPage(const ModelReport& report) {
           {"box_width", kBoxWidth}, {"box_height", kBoxHeight}, {"rank_height", kRankHeight}};
 }
 
+// Like weights.
+PageJson ActivationsForPage(const ModelReport& report) {
+  PageJson list = PageJson::array();
+  for (const ActivationReport& each : report.activations) {
+    const TensorStatistics& found = each.statistics;
+    list.push_back(
+        PageJson::array({each.name, each.type, each.layer, found.elements, found.zeros,
+                         found.nan + found.infinite, JsonNumber(found.min), JsonNumber(found.max),
+                         JsonNumber(found.mean), JsonNumber(found.std), found.histogram}));
+  }
+  return list;
+}
+
 PageJson WeightsForPage(const ModelReport& report) {
   PageJson list = PageJson::array();
   for (const WeightReport& weight : report.weights) {
@@ -107,6 +120,7 @@ nlohmann::json PageData(const ModelReport& report) {
           {"tree", TreeForPage(report)},
           {"graph", GraphForPage(report)},
           {"weights", WeightsForPage(report)},
+          {"activations", ActivationsForPage(report)},
           {"predicted", report.ceilings.has_value()}};
 }
 

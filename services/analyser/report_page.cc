@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -196,17 +197,20 @@ std::string RulesOf(const ModelReport& report) {
 }
 
 bool HasWeights(const ReportList& reports) {
-  for (const ModelReport* report : reports) {
-    if (!report->weights.empty()) return true;
-  }
-  return false;
+  return std::any_of(reports.begin(), reports.end(),
+                     [](const ModelReport* report) { return !report->weights.empty(); });
+}
+
+bool HasActivations(const ReportList& reports) {
+  return std::any_of(reports.begin(), reports.end(),
+                     [](const ModelReport* report) { return !report->activations.empty(); });
 }
 
 }  // namespace
 
 std::string ReportPage(const std::vector<const ModelReport*>& reports) {
   const bool both = reports.size() > 1;
-  const bool weights = HasWeights(reports);
+  const bool weights = HasWeights(reports), activations = HasActivations(reports);
   const std::string title = both ? reports[0]->name + " and " + reports[1]->name : reports[0]->name;
   std::string body =
       fmt::format("<h1>{}</h1>\n<nav><a href=\"#summary\">Summary</a>\n", Escaped(title));
@@ -215,6 +219,7 @@ std::string ReportPage(const std::vector<const ModelReport*>& reports) {
       "<a href=\"#graph\">Graph</a>\n<a href=\"#layers\">Layers</a>\n<a "
       "href=\"#plots\">Plots</a>\n";
   if (weights) body += "<a href=\"#weights\">Weights</a>\n";
+  if (activations) body += "<a href=\"#activations\">Activations</a>\n";
   body += "<a href=\"#rules\">Rules</a></nav>\n" + SummaryOf(reports);
   if (both) {
     body +=
@@ -224,6 +229,7 @@ std::string ReportPage(const std::vector<const ModelReport*>& reports) {
   body += Filled("graph", "Graph", reports) + Filled("layers", "Layers", reports);
   body += PlotsOf(reports);
   if (weights) body += Filled("weights", "Weights", reports);
+  if (activations) body += Filled("activations", "Activations of one run", reports);
   body += RulesOf(*reports[0]);
   nlohmann::json data = nlohmann::json::array();
   for (const ModelReport* report : reports) data.push_back(PageData(*report));

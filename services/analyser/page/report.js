@@ -758,14 +758,15 @@ function histogram(cell, counts) {
   cell.append(svg);
 }
 
-function weights(model, place) {
-  if (!model.weights.length) {
+// Weights, or values of one run: {name, type, layer, elements, zeros, not finite, min, max, mean, std, histogram}.
+function tensors(items, what, place) {
+  if (!items.length) {
     place.append(element('p', '', 'The report has none of this model.'));
     return;
   }
   const number = at => ({ key: item => Number(item[at]), text: value => Number.isFinite(value) ? value.toPrecision(4) : String(value), number: true });
-  list(model.weights, [
-    { name: 'weight', key: item => item[0], text: value => value },
+  list(items, [
+    { name: what, key: item => item[0], text: value => value },
     { name: 'type', key: item => item[1], text: value => value },
     { name: 'layer', key: item => item[2], text: value => value },
     { name: 'elements', key: item => item[3], text: count, number: true },
@@ -773,7 +774,7 @@ function weights(model, place) {
     { name: 'not finite', key: item => item[5], text: count, number: true },
     { name: 'min', ...number(6) }, { name: 'max', ...number(7) }, { name: 'mean', ...number(8) }, { name: 'std', ...number(9) },
     { name: 'histogram, min to max', key: item => item[3], draw: (cell, item) => histogram(cell, item[10]) },
-  ], 'Search weights', item => `${item[0]} ${item[2]}`, place);
+  ], `Search ${what}s`, item => `${item[0]} ${item[2]}`, place);
 }
 
 function differences(place) {
@@ -811,5 +812,8 @@ for (const place of document.querySelectorAll('[data-layers]')) {
   const index = Number(place.dataset.layers);
   new Tree(models[index], index, place);
 }
-for (const place of document.querySelectorAll('[data-weights]')) weights(models[Number(place.dataset.weights)], place);
+for (const place of document.querySelectorAll('[data-weights]')) tensors(models[Number(place.dataset.weights)].weights, 'weight', place);
+for (const place of document.querySelectorAll('[data-activations]')) {
+  tensors(models[Number(place.dataset.activations)].activations, 'value', place);
+}
 for (const place of document.querySelectorAll('[data-differences]')) differences(place);

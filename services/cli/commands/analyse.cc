@@ -6,6 +6,7 @@
 #include "services/analyser/analyser.h"
 #include "services/analyser/plots.h"
 #include "services/analyser/report_page.h"
+#include "services/cli/activations.h"
 #include "services/cli/ceilings.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/listing_file.h"
@@ -28,6 +29,7 @@ constexpr char kAnalyseExamples[] = R"(Examples:
   quench analyse model.onnx --listing roofline --ceilings raspberry-pi/5
                                                    what bounds each layer, and how long it takes at least
   quench analyse model.onnx --report model.html    one page: summary, tree, plots, the graph
+  quench analyse model.onnx --report model.html --weights --input image=cat.npy   histograms of weights and values
   quench analyse model.onnx --report both.html --beside quantized.qir
   quench analyse model.onnx --plot macs.svg --plot-kind macs
   quench analyse model.so                          kernels, size by part, memory of a compiled library
@@ -43,6 +45,7 @@ struct AnalyseArgs {
   std::string page, beside;  // files
   std::string plot, plot_kind = "memory";
   std::string plan;  // a target
+  InputFlags inputs;
   analyser::TableOptions table;
   std::string format = "table";
 };
@@ -66,6 +69,12 @@ absl::StatusOr<analyser::ModelReport> ReportOf(const ModelOptions& options, cons
   if (!args.plan.empty()) {
     QUENCH_ASSIGN_OR_RETURN(report.memory_plan,
                             MemoryPlanOf(*args.gateway, options, args.plan, context));
+  }
+  if (args.inputs.random || !args.inputs.inputs.empty()) {
+    InputFlags inputs = args.inputs;
+    inputs.sizes = args.sizes;
+    QUENCH_ASSIGN_OR_RETURN(report.activations,
+                            ActivationsOf(*args.gateway, options, inputs, context));
   }
   return report;
 }
@@ -180,6 +189,15 @@ void AddPictures(const Options& options, const std::shared_ptr<AnalyseArgs>& arg
   options
       .Add("--beside", args->beside, "Show this model beside the first, both with the same options",
            "OTHER")
+      .Needs({"--report"});
+  options
+      .Add("--input,-i", args->inputs.inputs,
+           "Run the model on this tensor, from a .npy or .pb file, and show what its values are",
+           "NAME=FILE")
+      .Needs({"--report"});
+  options
+      .Add("--random", args->inputs.random, "Run it on random values, for inputs without a file",
+           "SEED")
       .Needs({"--report"});
   options.Add("--plot", args->plot, "Write a plot there", "FILE.svg");
   options

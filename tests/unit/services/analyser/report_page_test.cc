@@ -55,6 +55,22 @@ TEST(ReportPageTest, NamesEndNothing) {
   EXPECT_EQ(data[0]["weights"][0][10].size(), 20U);
 }
 
+TEST(ReportPageTest, ValuesOfARunHaveHistograms) {
+  ModelReport report = TwoBranches();
+  EXPECT_EQ(Count(ReportPage({&report}), "data-activations=\""), 0U);
+  TensorStatistics found;
+  found.elements = 3;
+  found.nan = 1;
+  found.histogram = {1, 1};
+  report.activations = {{"v", "f32[3]", "sum", found}};
+  const std::string page = ReportPage({&report});
+  EXPECT_EQ(Count(page, "data-activations=\""), 1U);
+  const nlohmann::json value = DataOf(page)[0]["activations"][0];
+  EXPECT_EQ(value[0], "v");
+  EXPECT_EQ(value[5], 1);
+  EXPECT_EQ(value[10], nlohmann::json({1, 1}));
+}
+
 TEST(ReportPageTest, NothingIsFetchedAndOneScriptRuns) {
   const ModelReport report = TwoBranches();
   const std::string page = ReportPage({&report});
