@@ -265,6 +265,22 @@ TEST_F(GatewayTest, PartsAreThoseOfOneProcess) {
   }
 }
 
+TEST_F(GatewayTest, DifferencesAreThoseOfOneProcess) {
+  ASSERT_EQ(work_.Run({"import", DigitsModel(), "--batch", "4", "-o", "four.qir"}).exit_code, 0);
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{DigitsModel(), DigitsModel()},
+        {DigitsModel(), "four.qir", "--stage", "canonical"},
+        {"four.qir", DigitsModel()}}) {
+    std::vector<std::string> command = {"diff", "--format", "json"};
+    command.insert(command.end(), more.begin(), more.end());
+    const Outcome here = work_.Run(command), there = Run(command);
+    ASSERT_EQ(here.exit_code, 0) << here.err;
+    EXPECT_EQ(here.out, there.out) << there.err;
+    EXPECT_EQ(nlohmann::json::parse(here.out).at("equal"),
+              more[1] == DigitsModel() && more[0] == DigitsModel());
+  }
+}
+
 TEST_F(GatewayTest, InnerValuesAreThoseOfOneProcess) {
   const std::string input = "image=" QUENCH_SOURCE_DIR "/bench/models/digits_sample.npy";
   for (const std::vector<std::string>& more :
