@@ -11,10 +11,8 @@
 namespace quench::cli {
 namespace {
 
-using nlohmann::json;
-
-json KernelsToJson(const codegen::CompileReport& report) {
-  json kernels = json::array();
+nlohmann::json KernelsToJson(const codegen::CompileReport& report) {
+  nlohmann::json kernels = nlohmann::json::array();
   for (const codegen::KernelReport& kernel : report.kernels) {
     kernels.push_back({{"node", kernel.node},
                        {"op", kernel.op},
@@ -35,8 +33,9 @@ absl::StatusOr<std::string> MetadataOf(const Made& made, const MetadataFacts& fa
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const FileMapping> library,
                           FileMapping::Open(facts.library));
   QUENCH_ASSIGN_OR_RETURN(
-      json metadata, codegen::DescribeLibrary(library->bytes(), facts.library.filename().string()));
-  json weights = json::object();
+      nlohmann::json metadata,
+      codegen::DescribeLibrary(library->bytes(), facts.library.filename().string()));
+  nlohmann::json weights = nlohmann::json::object();
   for (const codegen::VariantWeights& each : report.variant_weights)
     weights[each.variant] = each.bytes;
   metadata.update({{"model", facts.model},
@@ -52,7 +51,7 @@ absl::StatusOr<std::string> MetadataOf(const Made& made, const MetadataFacts& fa
                    {"unused_features", report.unused_features},
                    {"kernels", KernelsToJson(report)}});
   if (facts.float16) {
-    json kept = json::array();
+    nlohmann::json kept = nlohmann::json::array();
     for (const passes::KeptFloat32& each : report.kept_float32)
       kept.push_back({{"node", each.node}, {"op", each.op}, {"reason", each.reason}});
     metadata["kept_float32"] = kept;
@@ -64,7 +63,7 @@ absl::StatusOr<std::string> MetadataOf(const Made& made, const MetadataFacts& fa
     if (made.quantized->selection)
       metadata["selection"] = SelectionToJson(*made.quantized->selection);
   }
-  return metadata.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  return metadata.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace quench::cli

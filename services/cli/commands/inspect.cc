@@ -16,8 +16,6 @@
 namespace quench::cli {
 namespace {
 
-using nlohmann::json;
-
 constexpr char kInspectExamples[] = R"(Examples:
   quench inspect model.so                    inputs, outputs, target, identity; for any machine
   quench inspect model.a --format json       the same for scripts
@@ -31,7 +29,8 @@ struct InspectArgs {
 };
 
 // What an encrypted file tells without a key.
-absl::StatusOr<json> DescribeSealed(std::span<const std::byte> bytes, const std::string& name) {
+absl::StatusOr<nlohmann::json> DescribeSealed(std::span<const std::byte> bytes,
+                                              const std::string& name) {
   quench_age_summary summary;
   switch (quench_age_summarise(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
                                &summary)) {
@@ -44,16 +43,16 @@ absl::StatusOr<json> DescribeSealed(std::span<const std::byte> bytes, const std:
     default:
       return InvalidArgument("`{}` is encrypted, and its header is damaged", name);
   }
-  json result = {{"kind", "encrypted file"},
-                 {"format", "age-encryption.org/v1"},
-                 {"recipients", summary.recipients},
-                 {"content_bytes", summary.text_size}};
+  nlohmann::json result = {{"kind", "encrypted file"},
+                           {"format", "age-encryption.org/v1"},
+                           {"recipients", summary.recipients},
+                           {"content_bytes", summary.text_size}};
   if (summary.others > 0) result["other_recipients"] = summary.others;
   if (summary.work > 0) result["scrypt_work_factor"] = summary.work;
   return result;
 }
 
-absl::StatusOr<json> DescribeDecrypted(const InspectArgs& args) {
+absl::StatusOr<nlohmann::json> DescribeDecrypted(const InspectArgs& args) {
   QUENCH_ASSIGN_OR_RETURN(const ArtifactKey key, KeyOf(*args.key));
   quench_rt_error error;
   int fd = -1;
@@ -65,12 +64,13 @@ absl::StatusOr<json> DescribeDecrypted(const InspectArgs& args) {
   const auto plain = FileMapping::Open(fmt::format("/proc/self/fd/{}", fd));
   ::close(fd);
   QUENCH_RETURN_IF_ERROR(plain.status());
-  QUENCH_ASSIGN_OR_RETURN(json result, codegen::DescribeLibrary((*plain)->bytes(), args.file));
+  QUENCH_ASSIGN_OR_RETURN(nlohmann::json result,
+                          codegen::DescribeLibrary((*plain)->bytes(), args.file));
   result["encrypted"] = true;
   return result;
 }
 
-absl::StatusOr<json> Describe(const InspectArgs& args) {
+absl::StatusOr<nlohmann::json> Describe(const InspectArgs& args) {
   if (!args.key->key.empty()) return DescribeDecrypted(args);
   QUENCH_ASSIGN_OR_RETURN(const auto file, FileMapping::Open(args.file));
   const auto bytes = file->bytes();
@@ -85,15 +85,15 @@ void PrintLine(const std::string& name, const std::string& text) {
   if (!text.empty()) fmt::print("  {:<15}{}\n", name, text);
 }
 
-std::string TypeOf(const json& tensor) {
+std::string TypeOf(const nlohmann::json& tensor) {
   std::vector<std::string> dims;
-  for (const json& dim : tensor.at("dims"))
+  for (const nlohmann::json& dim : tensor.at("dims"))
     dims.push_back(dim.is_string() ? dim.get<std::string>() : dim.dump());
   std::string text =
       fmt::format("{}[{}]", tensor.at("dtype").get<std::string>(), fmt::join(dims, ", "));
   const auto found = tensor.find("quantization");
   if (found == tensor.end()) return text;
-  const json& scales = found->at("scales");
+  const nlohmann::json& scales = found->at("scales");
   if (scales.size() == 1) {
     return fmt::format("{}, scale {} zero point {}", text, scales[0].dump(),
                        found->at("zero_points")[0].dump());
@@ -101,14 +101,14 @@ std::string TypeOf(const json& tensor) {
   return fmt::format("{}, {} scales along axis {}", text, scales.size(), found->at("axis").dump());
 }
 
-void PrintTensors(const json& description, const char* list, const char* name) {
-  for (const json& tensor : description.at(list)) {
+void PrintTensors(const nlohmann::json& description, const char* list, const char* name) {
+  for (const nlohmann::json& tensor : description.at(list)) {
     PrintLine(name, fmt::format("{}: {}", tensor.at("name").get<std::string>(), TypeOf(tensor)));
     name = "";
   }
 }
 
-void PrintSealed(const json& sealed) {
+void PrintSealed(const nlohmann::json& sealed) {
   PrintLine("format", sealed.at("format"));
   if (sealed.contains("scrypt_work_factor")) {
     PrintLine("opened by",
@@ -124,7 +124,7 @@ void PrintSealed(const json& sealed) {
             fmt::format("{} bytes; --key shows what it is", sealed.at("content_bytes").dump()));
 }
 
-void PrintLibrary(const json& library) {
+void PrintLibrary(const nlohmann::json& library) {
   const auto text = [&](const char* key) { return library.at(key).get<std::string>(); };
   PrintLine("name", text("name"));
   PrintLine("uuid", text("uuid"));
@@ -134,7 +134,7 @@ void PrintLibrary(const json& library) {
   PrintLine("source", text("source_digest").empty() ? "" : "sha256 " + text("source_digest"));
   PrintLine("target", text("target_string"));
   const char* name = "code";
-  for (const json& variant : library.at("variants")) {
+  for (const nlohmann::json& variant : library.at("variants")) {
     std::vector<std::string> features = variant.at("cpu_features");
     PrintLine(name, fmt::format("{} for {}, needs {}", variant.at("name").get<std::string>(),
                                 variant.at("triple").get<std::string>(),
@@ -147,15 +147,16 @@ void PrintLibrary(const json& library) {
   PrintTensors(library, "outputs", "outputs");
   name = "sizes";
   const char* heading = "states";
-  for (const json& state : library.value("states", json::array())) {  // older libraries have none
-    const json& initial = state.at("initial");
+  for (const nlohmann::json& state :
+       library.value("states", nlohmann::json::array())) {  // older libraries have none
+    const nlohmann::json& initial = state.at("initial");
     PrintLine(heading,
               fmt::format("{} is {} of the next run{}", state.at("output").get<std::string>(),
                           state.at("input").get<std::string>(),
                           initial == 0 ? "" : ", which begins with " + initial.dump()));
     heading = "";
   }
-  for (const json& symbol : library.at("symbols")) {
+  for (const nlohmann::json& symbol : library.at("symbols")) {
     const std::string most = symbol.contains("max") ? symbol.at("max").dump() : "any";
     PrintLine(name, fmt::format("{}: {} to {}", symbol.at("name").get<std::string>(),
                                 symbol.at("min").dump(), most));
@@ -173,11 +174,11 @@ void PrintLibrary(const json& library) {
 }
 
 absl::Status RunInspect(const InspectArgs& args) {
-  QUENCH_ASSIGN_OR_RETURN(json description, Describe(args));
+  QUENCH_ASSIGN_OR_RETURN(nlohmann::json description, Describe(args));
   QUENCH_ASSIGN_OR_RETURN(const auto file, FileMapping::Open(args.file));
   description["bytes"] = file->bytes().size();
   if (args.format == "json") {
-    fmt::print("{}\n", description.dump(2, ' ', false, json::error_handler_t::replace));
+    fmt::print("{}\n", description.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
     return absl::OkStatus();
   }
   const bool sealed = description.contains("content_bytes");
