@@ -1,0 +1,399 @@
+"""A compiled model, ready to run."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal, Optional, Union, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from quench._runtime import check, ffi, has, lib, text
+from quench.errors import BusyError, ClosedError, InputError
+
+Array = npt.NDArray[Any]
+
+# By ONNX's numbers. numpy has no bfloat16: its bits are uint16.
+_DTYPES: dict[int, Any] = {
+    1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64,
+    9: np.bool_, 10: np.float16, 11: np.float64, 12: np.uint32, 13: np.uint64, 16: np.uint16,
+}
+_CPU = 1  # DLPack's device type of memory that this process can read
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """real = (stored - zero_point) * scale: one pair, or one for each index of `axis`."""
+
+    scales: tuple[float, ...]
+    zero_points: tuple[int, ...]
+    axis: Optional[int]
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """An input or output as the model declares it. A size that inputs decide has its name."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[Union[int, str], ...]
+    quantization: Optional[Quantization]
+
+
+@dataclass(frozen=True)
+class State:
+    """Output `output` of a run is input `input` of the next, which the engine carries."""
+
+    input: str
+    output: str
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Milliseconds of a run."""
+
+    median_ms: float
+    min_ms: float
+    p99_ms: float
+    runs: int
+
+
+def _dtype_of(number: int, name: str) -> np.dtype[Any]:
+    if number not in _DTYPES:
+        raise InputError(f"`{name}` is {text(lib.quench_rt_dtype_name(number))}, which numpy has no type for")
+    dtype: np.dtype[Any] = np.dtype(_DTYPES[number])
+    return dtype
+
+
+def _describe(model: Any, info: Any) -> TensorInfo:
+    name = text(info.name)
+    shape: list[Union[int, str]] = []
+    for i in range(info.rank):
+        dim = info.dims[i]
+        shape.append(dim.value if dim.value >= 0 else text(model.symbols[dim.symbol].name))
+    quantization = None
+    if info.quantization != ffi.NULL:
+        pairs = info.quantization
+        quantization = Quantization(tuple(pairs.scales[i] for i in range(pairs.count)),
+                                    tuple(pairs.zero_points[i] for i in range(pairs.count)),
+                                    pairs.axis if pairs.axis >= 0 else None)
+    return TensorInfo(name, _dtype_of(info.dtype, name), tuple(shape), quantization)
+
+
+def _free(session: Any, model: Any) -> None:
+    lib.quench_rt_session_free(session)
+    lib.quench_rt_close(model)
+
+
+class Engine:
+    """A compiled library, opened for one thread at a time.
+
+    library: path of a shared library that `quench compile` made.
+    key: for an encrypted one: its modelKey.bin, which `password` opens, or a file with an age identity.
+    threads: of a run; None: as many as the library's target says, or one.
+
+    Raises LibraryError, and EncryptedError where a key is missing or wrong.
+    """
+
+    def __init__(self, library: Union[str, os.PathLike[str]], *,
+                 key: Union[str, os.PathLike[str], None] = None, password: Optional[str] = None,
+                 threads: Optional[int] = None) -> None:
+        error = ffi.new("quench_rt_error*")
+        out = ffi.new("quench_rt_model**")
+        path = os.fsencode(library)
+        if key is None:
+            check(lib.quench_rt_open_file(path, out, error), error)
+        else:
+            secret = ffi.NULL if password is None else ffi.from_buffer(password.encode() + b"\0")
+            check(lib.quench_rt_open_encrypted(path, os.fsencode(key), secret, out, error), error)
+        self._start(out[0], threads)
+
+    @classmethod
+    def from_bytes(cls, library: bytes, *, threads: Optional[int] = None) -> Engine:
+        """The same from memory, which is not needed afterwards."""
+        error = ffi.new("quench_rt_error*")
+        out = ffi.new("quench_rt_model**")
+        check(lib.quench_rt_open_memory(ffi.from_buffer(library), len(library), out, error), error)
+        engine = cls.__new__(cls)
+        engine._start(out[0], threads)
+        return engine
+
+    def _start(self, model: Any, threads: Optional[int]) -> None:
+        self._model: Any = model
+        self._session: Any = ffi.NULL
+        self._about: Any = None
+        self._freed: Any = weakref.finalize(self, _free, ffi.NULL, model)
+        self._error = ffi.new("quench_rt_error*")
+        self._lock = threading.Lock()
+        about = lib.quench_rt_describe(model)
+        self.inputs: tuple[TensorInfo, ...] = tuple(
+            _describe(about, about.inputs[i]) for i in range(about.num_inputs))
+        self.outputs: tuple[TensorInfo, ...] = tuple(
+            _describe(about, about.outputs[i]) for i in range(about.num_outputs))
+        count = about.num_states if has(about, "quench_model", "states") else 0
+        pairs = [(about.states[i].input, about.states[i].output) for i in range(count)]
+        self.states: tuple[State, ...] = tuple(
+            State(self.inputs[i].name, self.outputs[o].name) for i, o in pairs)
+        self._state_inputs = {i for i, _ in pairs}
+        self._state_outputs = {o for _, o in pairs}
+        self._index = {info.name: i for i, info in enumerate(self.inputs)}
+        self._wanted = [i for i in range(len(self.inputs)) if i not in self._state_inputs]
+        options = ffi.new("quench_rt_options*")
+        options.size = ffi.sizeof("quench_rt_options")
+        if threads is not None:
+            if not 1 <= threads <= 1024:
+                raise InputError(f"threads is {threads}, must be 1 to 1024")
+            options.num_threads = threads
+        out = ffi.new("quench_rt_session**")
+        check(lib.quench_rt_session_create(model, options, out, self._error), self._error)
+        self._freed.detach()
+        self._session = out[0]
+        self._freed = weakref.finalize(self, _free, out[0], model)  # before the interpreter goes, too
+        self._about = about
+        # Of each input and output: what the C API takes, made once.
+        self._tensors = [ffi.new("quench_rt_tensor*") for _ in range(max(len(self.inputs), 1))]
+        self._dims = [ffi.new("int64_t[]", max(len(info.shape), 1)) for info in self.inputs]
+        for i, info in enumerate(self.inputs):
+            self._tensors[i].dims = self._dims[i]
+            self._tensors[i].dtype = about.inputs[i].dtype
+            self._tensors[i].rank = len(info.shape)
+        self._output = ffi.new("quench_rt_tensor*")
+        self._planned: Optional[tuple[tuple[tuple[int, ...], ...], list[Optional[tuple[int, ...]]]]] = None
+
+    # ---- what it is ----
+
+    @property
+    def name(self) -> str:
+        return text(self._open().name)
+
+    @property
+    def uuid(self) -> str:
+        return text(self._open().uuid)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the graph with its weights: 64 hex digits."""
+        return text(self._open().fingerprint)
+
+    @property
+    def variant(self) -> str:
+        """The machine code that was chosen for this CPU."""
+        self._open()
+        return text(lib.quench_rt_variant(self._model).name)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the library says of itself, as `quench inspect` prints it."""
+        about = self._open()
+        if not has(about, "quench_model", "description"):
+            return {}
+        found: dict[str, Any] = json.loads(text(about.description))
+        return found
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of classes that were given to the compiler."""
+        about = self._open()
+        return tuple(text(about.labels[i]) for i in range(about.num_labels))
+
+    # ---- running ----
+
+    @overload
+    def infer(self, *arrays: Any, named: Literal[False] = ..., states: bool = ...) -> list[Array]: ...
+    @overload
+    def infer(self, *arrays: Any, named: Literal[True], states: bool = ...) -> dict[str, Array]: ...
+    def infer(self, *arrays: Any, named: bool = False, states: bool = False) -> Union[list[Array], dict[str, Array]]:
+        """Runs the model once.
+
+        arrays: one for each input in their order, states left out; or one mapping of names to arrays, in
+        which states may be given. Arrays of numpy and of anything that speaks DLPack are used where they
+        lie, unless they are not contiguous: those are copied. Lists and numbers become arrays.
+
+        Returns a list of arrays in the order of outputs, or with `named` a dict. Outputs that are states
+        are left out unless `states` is set. The arrays are the caller's.
+
+        Raises InputError for what the model does not take, CheckError where the data broke a rule of the
+        model, BusyError while another thread runs the engine.
+        """
+        if not self._lock.acquire(blocking=False):
+            raise BusyError("the engine is running in another thread: each thread needs one of its own")
+        try:
+            self._open()
+            given = self._given(arrays)
+            kept = [self._bind(i, value) for i, value in given.items()]
+            results = self._run(tuple([array.shape for array in kept]))
+            for i in given:
+                if i in self._state_inputs:  # it was for this run
+                    check(lib.quench_rt_set_input(self._session, i, ffi.NULL, self._error), self._error)
+        finally:
+            self._lock.release()
+        shown = [i for i in range(len(results)) if states or i not in self._state_outputs]
+        if named:
+            return {self.outputs[i].name: results[i] for i in shown}
+        return [results[i] for i in shown]
+
+    def reset(self) -> None:
+        """The next run begins with the model's initial states, as the first one did."""
+        self._open()
+        lib.quench_rt_reset_states(self._session)
+
+    def benchmark(self, *, seconds: float = 1.0, sizes: Optional[Mapping[str, int]] = None,
+                  seed: int = 1) -> Benchmark:
+        """Times runs on random numbers. sizes: of symbolic dims by name; others are as small as they can be."""
+        about = self._open()
+        generator = np.random.default_rng(seed)
+        chosen = {text(about.symbols[i].name): max(int(about.symbols[i].min), 1) for i in range(about.num_symbols)}
+        chosen.update(sizes or {})
+        inputs = {}
+        for i in self._wanted:
+            info = self.inputs[i]
+            shape = tuple(size if isinstance(size, int) else chosen.get(size, 1) for size in info.shape)
+            if info.dtype.kind == "f":
+                inputs[info.name] = generator.standard_normal(shape).astype(info.dtype)
+            else:
+                inputs[info.name] = generator.integers(0, 2, shape).astype(info.dtype)
+        times: list[float] = []
+        self.infer(inputs)
+        end = time.perf_counter() + seconds
+        while not times or time.perf_counter() < end:
+            start = time.perf_counter()
+            self.infer(inputs)
+            times.append(1e3 * (time.perf_counter() - start))
+        times.sort()
+        return Benchmark(statistics.median(times), times[0], times[int(0.99 * (len(times) - 1))], len(times))
+
+    def close(self) -> None:
+        """Frees the library and its memory; arrays that were returned stay."""
+        with self._lock:
+            self._about = None
+            self._freed()
+
+    def __enter__(self) -> Engine:
+        self._open()
+        return self
+
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self._about is None:
+            return "<quench.Engine, closed>"
+        return f"<quench.Engine {self.name} {self.uuid}, {self.variant}>"
+
+    # ---- inside ----
+
+    def _open(self) -> Any:
+        if self._about is None:
+            raise ClosedError("the engine was closed")
+        return self._about
+
+    def _given(self, arrays: tuple[Any, ...]) -> dict[int, Any]:
+        """Values by the index of their inputs; all that are missing or unknown in one error."""
+        names = [self.inputs[i].name for i in self._wanted]
+        if len(arrays) == 1 and isinstance(arrays[0], Mapping):
+            found = arrays[0]
+            problems = [f"the model has no input `{name}`" for name in found if name not in self._index]
+            problems += [f"input `{name}` is missing" for name in names if name not in found]
+            if problems:
+                raise InputError("; ".join(problems) + f"; it takes {', '.join(f'`{n}`' for n in names)}")
+            return {self._index[name]: value for name, value in found.items()}
+        if len(arrays) != len(names):
+            raise InputError(f"{len(arrays)} inputs are given, the model takes {len(names)}: "
+                             f"{', '.join(f'`{n}`' for n in names)}")
+        return dict(zip(self._wanted, arrays))
+
+    def _bind(self, index: int, value: Any) -> Any:
+        """Hands an array to the session; what is returned must live until the run is over."""
+        info = self.inputs[index]
+        array = self._array(info, value)
+        if array.dtype != info.dtype:
+            if array.dtype == info.dtype.newbyteorder():
+                raise InputError(f"input `{info.name}`: the bytes of its numbers are in the order of another "
+                                 f"machine ({array.dtype.str}); array.astype('{info.dtype.name}') turns them")
+            raise InputError(f"input `{info.name}`: dtype is {array.dtype}, the model takes {info.dtype}")
+        if array.ndim != len(info.shape):
+            raise InputError(f"input `{info.name}`: shape is {list(array.shape)}, the model takes "
+                             f"{self._shape_text(info)}")
+        if not array.flags.c_contiguous:
+            array = np.ascontiguousarray(array)
+        dims = self._dims[index]
+        for axis, size in enumerate(array.shape):
+            dims[axis] = size
+        tensor = self._tensors[index]
+        buffer = ffi.from_buffer(array) if array.size else ffi.NULL
+        tensor.data = ffi.cast("void*", buffer)
+        check(lib.quench_rt_set_input(self._session, index, tensor, self._error), self._error)
+        return array
+
+    @staticmethod
+    def _array(info: TensorInfo, value: Any) -> Array:
+        if isinstance(value, np.ndarray):
+            return value
+        if hasattr(value, "__dlpack_device__"):
+            kind, number = value.__dlpack_device__()
+            if kind != _CPU:
+                raise InputError(f"input `{info.name}`: it lies on device {kind}:{number}, not in this machine's "
+                                 f"memory; copy it to the CPU first")
+            imported: Array = np.from_dlpack(value)
+            return imported
+        if isinstance(value, (Sequence, int, float, bool)) and not isinstance(value, (str, bytes)):
+            return np.asarray(value, dtype=info.dtype)
+        raise InputError(f"input `{info.name}`: a {type(value).__name__} is no array")
+
+    @staticmethod
+    def _shape_text(info: TensorInfo) -> str:
+        return f"[{', '.join(str(size) for size in info.shape)}]"
+
+    def _plan(self, shapes: tuple[tuple[int, ...], ...]) -> list[Optional[tuple[int, ...]]]:
+        """Shapes of the outputs for inputs of these; None where only a run knows, and for states."""
+        if self._planned is not None and self._planned[0] == shapes:
+            return self._planned[1]
+        session, error, output = self._session, self._error, self._output
+        check(lib.quench_rt_plan(session, error), error)
+        found: list[Optional[tuple[int, ...]]] = []
+        for i in range(len(self.outputs)):
+            check(lib.quench_rt_get_output(session, i, output, error), error)
+            shape = tuple(output.dims[axis] for axis in range(output.rank))
+            own = i in self._state_outputs or any(size < 0 for size in shape)
+            if own:
+                check(lib.quench_rt_set_output(session, i, ffi.NULL, 0, error), error)
+            found.append(None if own else shape)
+        self._planned = (shapes, found)
+        return found
+
+    def _run(self, shapes: tuple[tuple[int, ...], ...]) -> list[Array]:
+        session, error = self._session, self._error
+        results: list[Optional[Array]] = []
+        for i, shape in enumerate(self._plan(shapes)):
+            if shape is None:
+                results.append(None)
+                continue
+            array = np.empty(shape, self.outputs[i].dtype)
+            results.append(array)
+            data = ffi.from_buffer(array, require_writable=True) if array.size else ffi.NULL
+            check(lib.quench_rt_set_output(session, i, data, array.nbytes, error), error)
+        check(lib.quench_rt_run(session, error), error)  # cffi releases the GIL meanwhile
+        return [self._copied(i) if array is None else array for i, array in enumerate(results)]
+
+    def _copied(self, index: int) -> Array:
+        check(lib.quench_rt_get_output(self._session, index, self._output, self._error), self._error)
+        output = self._output
+        shape = tuple(output.dims[axis] for axis in range(output.rank))
+        array = np.empty(shape, self.outputs[index].dtype)
+        if array.size:
+            ffi.memmove(ffi.from_buffer(array, require_writable=True), output.data, array.nbytes)
+        return array
+
+
+if sys.byteorder != "little":  # as the libraries are
+    raise ImportError("quench runs on little-endian machines")

@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Puts the package `quench` together as a wheel has it: stage.py FOLDER [--compiler CC]
+
+FOLDER/quench then has the modules, the declarations of the runtime's headers as cffi takes them, and the
+runtime, built from its sources: C11 that needs libc and threads alone.
+"""
+
+import argparse
+import pathlib
+import re
+import shutil
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RUNTIME = ROOT / "common/runtime"
+HEADERS = ("abi.h", "quench_rt.h")
+NOT_OF_THE_RUNTIME = {"demo.c"}
+
+
+def declarations() -> str:
+    lines = []
+    for header in HEADERS:
+        text = re.sub(r"/\*.*?\*/", "", (RUNTIME / header).read_text(), flags=re.S)
+        text = re.sub(r"#ifdef __cplusplus.*?#endif", "", text, flags=re.S)
+        lines += [line.rstrip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return "\n".join(lines) + "\n"
+
+
+def stage(folder: pathlib.Path, compiler: str = "cc") -> pathlib.Path:
+    package = folder / "quench"
+    shutil.copytree(ROOT / "python/quench", package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "_cdef.h").write_text(declarations())
+    sources = sorted(path for path in RUNTIME.glob("*.c") if path.name not in NOT_OF_THE_RUNTIME)
+    subprocess.run([compiler, "-std=c11", "-O2", "-DNDEBUG", "-fPIC", "-shared", "-pthread", f"-I{ROOT}",
+                    "-Wl,--strip-all", "-o", package / "libquench_rt.so", *sources, "-ldl"], check=True)
+    return package
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=pathlib.Path, help="where quench/ appears; it must not have one")
+    parser.add_argument("--compiler", default="cc", help="a C compiler, of another machine too (default: cc)")
+    arguments = parser.parse_args()
+    print(stage(arguments.folder, arguments.compiler))

@@ -1,0 +1,254 @@
+#!/usr/bin/python3
+"""The Python engine on libraries that `quench` compiles: engine_test.py QUENCH.
+
+Ends with 77 (skipped) where numpy or cffi are missing.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+try:
+    import cffi  # noqa: F401
+    import numpy as np
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+QUENCH = sys.argv[1] if len(sys.argv) > 1 else "quench"
+FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="quench-python-"))
+SUMS = """quench.ir 1
+module "sums" canonical {
+  meta "state.total" = "next"
+  meta "state_initial.total" = "10"
+  input %x: f32[2]
+  input %total: f32[2]
+  %y = Add(%x, %total)
+  %next = Add(%total, %x)
+  output %y
+  output %next
+}
+"""
+GATHER = """quench.ir 1
+module "gather" canonical {
+  input %i: i64[2]
+  const %table: f32[3] = [1.0, 2.0, 3.0]
+  %y = Gather(%table, %i)
+  output %y
+}
+"""
+PASSWORD = "correct horse"
+
+
+def build(name, model, *options):
+    folder = FOLDER / name
+    path = model
+    if isinstance(model, str):
+        path = FOLDER / f"{name}.ir.txt"
+        path.write_text(model)
+    subprocess.run([QUENCH, "compile", path, "--output", folder, *options], check=True, capture_output=True)
+    return folder / "model.so"
+
+
+class Foreign:
+    """Memory of another device, as DLPack tells of it."""
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, **_):
+        raise AssertionError("it must not be asked for its memory")
+
+
+class Lent:
+    """Any other library's array."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+
+class EngineTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.digits = build("digits", ROOT / "bench/models/digits.onnx")
+        cls.samples = np.load(ROOT / "bench/models/digits_sample.npy")
+
+    def test_runs_at_any_batch_and_describes_itself(self):
+        with quench.Engine(self.digits) as engine:
+            self.assertEqual(engine.inputs[0].shape, ("batch", 1, 8, 8))
+            self.assertEqual(engine.outputs[0].dtype, np.float32)
+            self.assertEqual(engine.metadata["fingerprint"], engine.fingerprint)
+            self.assertIn(engine.uuid, repr(engine))
+            logits, = engine.infer(self.samples)
+            for i in range(len(self.samples)):
+                one = engine.infer({"image": self.samples[i:i + 1]}, named=True)
+                np.testing.assert_allclose(one["logits"], logits[i:i + 1], rtol=1e-5, atol=1e-5)
+
+    def test_arrays_that_were_returned_are_the_callers(self):
+        engine = quench.Engine(self.digits)
+        first, = engine.infer(self.samples)
+        copy = first.copy()
+        engine.infer(np.zeros_like(self.samples))
+        engine.close()
+        np.testing.assert_array_equal(first, copy)
+
+    def test_any_layout_and_any_library_of_arrays(self):
+        with quench.Engine(self.digits) as engine:
+            expected, = engine.infer(self.samples)
+            for array in (np.asfortranarray(self.samples), self.samples[::-1][::-1], Lent(self.samples),
+                          self.samples.tolist()):
+                np.testing.assert_array_equal(engine.infer(array)[0], expected)
+            strided = np.zeros((8, 1, 8, 16), np.float32)
+            strided[..., ::2] = self.samples
+            np.testing.assert_array_equal(engine.infer(strided[..., ::2])[0], expected)
+            self.assertEqual(len(np.from_dlpack(engine.infer(self.samples)[0])), 8)
+
+    def test_wrong_inputs_are_named(self):
+        with quench.Engine(self.digits) as engine:
+            for wrong, words in ((self.samples.astype(np.float64), "dtype is float64, the model takes float32"),
+                                 (self.samples.astype(">f4"), "order of another machine"),
+                                 (self.samples[0], "shape is [1, 8, 8], the model takes [batch, 1, 8, 8]"),
+                                 (self.samples[:, :, :4], "dim 2 is 4, the model takes 8"),
+                                 ({"picture": self.samples}, "no input `picture`; input `image` is missing"),
+                                 ({}, "input `image` is missing"),
+                                 ("cat.png", "a str is no array"),
+                                 (Foreign(), "device 2:0")):
+                with self.assertRaises(quench.InputError) as raised:
+                    engine.infer(wrong)
+                self.assertIn(words, str(raised.exception))
+            with self.assertRaisesRegex(quench.InputError, "2 inputs are given, the model takes 1"):
+                engine.infer(self.samples, self.samples)
+            self.assertIsInstance(raised.exception, ValueError)
+            self.assertEqual(engine.infer(self.samples)[0].shape, (8, 10))  # as if nothing had been
+
+    def test_states_go_from_run_to_run(self):
+        ones = np.ones(2, np.float32)
+        with quench.Engine(build("sums", SUMS)) as engine:
+            self.assertEqual(engine.states, (quench.State("total", "next"),))
+            self.assertEqual([engine.infer(ones)[0][0] for _ in range(3)], [11, 12, 13])
+            given = engine.infer({"x": ones, "total": 100 * ones}, named=True, states=True)
+            self.assertEqual(given["next"][0], 101)
+            self.assertEqual(engine.infer(ones)[0][0], 102)
+            engine.reset()
+            self.assertEqual(engine.infer(ones)[0][0], 11)
+
+    def test_data_that_break_a_rule_of_the_model(self):
+        with quench.Engine(build("gather", GATHER)) as engine:
+            self.assertEqual(engine.infer([2, 0])[0].tolist(), [3, 1])
+            with self.assertRaises(quench.CheckError):
+                engine.infer([0, 3])
+            self.assertEqual(engine.infer([0, 1])[0].tolist(), [1, 2])
+
+    def test_encrypted_libraries_need_their_key(self):
+        (FOLDER / "password").write_text(PASSWORD)
+        library = build("sealed", SUMS, "--encrypt", "--password-file", FOLDER / "password")
+        key = library.parent / "modelKey.bin"
+        with self.assertRaises(quench.EncryptedError):
+            quench.Engine(library)
+        with self.assertRaises(quench.EncryptedError):
+            quench.Engine(library, key=key, password="battery staple")
+        with quench.Engine(library, key=key, password=PASSWORD) as engine:
+            self.assertEqual(engine.infer(np.ones(2, np.float32))[0][0], 11)
+
+    def test_files_that_are_no_library_for_this_machine(self):
+        for path, words in ((FOLDER / "absent.so", "absent.so"), (ROOT / "README.md", "README.md"),
+                            (build("elsewhere", SUMS, "--target", "aarch64"), "aarch64")):
+            with self.assertRaises(quench.LibraryError) as raised:
+                quench.Engine(path)
+            self.assertIn(words, str(raised.exception))
+        with self.assertRaises(quench.LibraryError):
+            quench.Engine.from_bytes(b"not a library")
+        with quench.Engine.from_bytes(self.digits.read_bytes()) as engine:
+            self.assertEqual(engine.infer(self.samples)[0].shape, (8, 10))
+
+    def test_nothing_after_close(self):
+        engine = quench.Engine(self.digits)
+        engine.close()
+        engine.close()
+        for use in (lambda: engine.infer(self.samples), engine.reset, lambda: engine.name, engine.__enter__):
+            with self.assertRaises(quench.ClosedError):
+                use()
+        self.assertIn("closed", repr(engine))
+
+    def test_one_thread_at_a_time(self):
+        batch = np.zeros((20000, 1, 8, 8), np.float32)
+        with quench.Engine(self.digits) as engine:
+            busy, done = [], threading.Event()
+
+            def run():
+                while not done.is_set():
+                    try:
+                        engine.infer(batch)
+                    except quench.BusyError:
+                        busy.append(1)
+
+            threads = [threading.Thread(target=run) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for _ in range(600):  # until both have met, 60 s at most
+                if busy:
+                    break
+                done.wait(0.1)
+            done.set()
+            for thread in threads:
+                thread.join()
+            self.assertTrue(busy, "the GIL is not released while a model runs")
+            self.assertEqual(engine.infer(batch[:1])[0].shape, (1, 10))
+
+    def test_examples_of_the_page(self):
+        page = (ROOT / "docs/python.md").read_text()
+        examples = re.findall(r"^```python\n(.*?)^```", page, flags=re.S | re.M)
+        self.assertGreater(len(examples), 2)
+        work = FOLDER / "work"
+        work.mkdir()
+        (work / "out").symlink_to(self.digits.parent)
+        here = os.getcwd()
+        os.chdir(work)
+        try:
+            names = {}
+            for example in examples:  # each goes on where the one before it ended
+                exec(compile(example, "docs/python.md", "exec"), names)  # pylint: disable=exec-used
+        finally:
+            os.chdir(here)
+        self.assertEqual(names["logits"].shape, (1, 10))
+
+    def test_benchmark(self):
+        with quench.Engine(self.digits, threads=1) as engine:
+            found = engine.benchmark(seconds=0.05, sizes={"batch": 2})
+            self.assertGreater(found.runs, 0)
+            self.assertLessEqual(found.min_ms, found.median_ms)
+        with self.assertRaises(quench.InputError):
+            quench.Engine(self.digits, threads=0)
+
+    def test_nothing_is_left_behind(self):
+        def descriptors():
+            return len(list(pathlib.Path("/proc/self/fd").iterdir()))
+
+        before = descriptors()
+        for _ in range(200):
+            with quench.Engine(self.digits) as engine:
+                engine.infer(self.samples[:1])
+        self.assertEqual(descriptors(), before)
+
+
+if __name__ == "__main__":
+    try:
+        subprocess.run([sys.executable, ROOT / "python/stage.py", FOLDER / "site"], check=True)
+        sys.path.insert(0, str(FOLDER / "site"))
+        import quench
+        unittest.main(argv=sys.argv[:1], verbosity=2)
+    finally:
+        shutil.rmtree(FOLDER, ignore_errors=True)
