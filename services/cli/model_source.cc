@@ -127,9 +127,11 @@ absl::StatusOr<std::map<std::string, int64_t>> ParseSizes(const std::vector<std:
   return sizes;
 }
 
-void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>& model) {
-  options.Add("MODEL", model->model, "Model file (ONNX, TensorFlow Lite) or IR module", "FILE")
-      .Required();
+void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>& model,
+                     bool required) {
+  const Option file =
+      options.Add("MODEL", model->model, "Model file (ONNX, TensorFlow Lite) or IR module", "FILE");
+  if (required) file.Required();
   options.Add("--shape", model->shapes, "Fix the shape of an input; -1 or ? keeps a dim",
               "NAME=1,3,224,224");
   options.Add("--dim", model->dims, "Range (or size) of a symbolic dim", "NAME=1..64");

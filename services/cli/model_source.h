@@ -39,8 +39,10 @@ struct ModelOptions {
   std::vector<std::string> disabled;  // filled by the --no-PASS flags
 };
 
-// MODEL, the import options and --batch.
-void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>& model);
+// MODEL, the import options and --batch. Not `required`: a command that can do without a model says so
+// itself where neither is given.
+void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>& model,
+                     bool required = true);
 // A --no-PASS flag for each of the passes, which the command must run; after AddModelOptions.
 void AddPassFlags(const Options& options, const std::shared_ptr<ModelOptions>& model,
                   const std::vector<std::string_view>& passes);

@@ -1,0 +1,60 @@
+// Matrix products in pieces, for an engine that takes matrices of limited size.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/context.h"
+#include "common/ir/graph.h"
+
+namespace quench::analyser {
+
+// Of one product [m, k] x [k, n]; each at least 1.
+struct TileLimits {
+  int64_t m = 0, n = 0, k = 0;
+};
+
+struct TiledProduct {
+  std::string node, op;
+  int64_t m = 0, n = 0, k = 0;                    // symbolic sizes at their largest
+  int64_t tiles_m = 1, tiles_n = 1, tiles_k = 1;  // all 1: it fits, and is left as it is
+  int64_t products() const { return tiles_m * tiles_n * tiles_k; }
+};
+
+struct TileReport {
+  TileLimits limits;
+  std::vector<TiledProduct> products;     // every Gemm and MatMul, of bodies too
+  std::map<std::string, int64_t> others;  // operators that multiply otherwise: nodes, left alone
+  int64_t samples = 0;                    // that both were run on
+  double error = 0;                       // of the worst output among them: RelativeError
+};
+
+struct Tiled {
+  Graph graph;
+  TileReport report;
+};
+
+// Gemm and MatMul above the limits as Split, MatMul, Add and Concat within them; Transpose where an
+// operand was read transposed, and Mul for alpha and beta. The last piece of an axis is what remains.
+// Sums over pieces of k are added from the first to the last. Names of outputs stay, a batch stays a
+// batch. `graph` is canonical. INVALID_ARGUMENT names every product whose size is not known to be
+// within a limit nor fixed, and limits that make more than kMostTiles products.
+absl::StatusOr<Tiled> TileGraph(Graph graph, const TileLimits& limits,
+                                const StepContext& context = {});
+inline constexpr int64_t kMostTiles = 1 << 18;
+
+// One Gemm: C = A x B + bias, of f32, A [m, k], B [k, n], bias [m, n].
+Graph GemmGraph(int64_t m, int64_t k, int64_t n);
+
+// Runs both on `samples` random inputs, by the interpreter: the largest RelativeError of an output.
+absl::StatusOr<double> LargestError(const Graph& before, const Graph& after, int64_t samples,
+                                    uint64_t seed, const StepContext& context = {});
+
+std::string ToTable(const TileReport& report);
+std::string ToJson(const TileReport& report);
+
+}  // namespace quench::analyser

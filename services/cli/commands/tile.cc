@@ -1,0 +1,120 @@
+#include "services/analyser/tile.h"
+
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_split.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <filesystem>
+#include <optional>
+
+#include "common/base/status.h"
+#include "services/cli/commands/declarations.h"
+#include "services/cli/model_source.h"
+
+namespace quench::cli {
+namespace {
+
+constexpr char kTileExamples[] = R"(Examples:
+  quench tile model.onnx --limits 64,64,64                       which products are cut, into how many
+  quench tile model.onnx --limits 64,64,64 -o tiled.onnx         the model within the limits, as ONNX
+  quench tile model.onnx --batch 1 --limits 16,64,256 -o t.qir   as a module
+  quench compile t.qir                                           which compiles like any other
+  quench tile --gemm 32,64,128 --limits 64,64,64 --samples 1000 -o gemm.onnx
+                                                                 a graph of its own: A x B + bias)";
+
+struct TileArgs {
+  std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  std::string gemm, limits, output, format = "table";
+  int64_t samples = 20;
+  std::optional<uint64_t> seed;
+  double tolerance = 1e-5;
+  bool force = false;
+};
+
+// Three sizes, each at least 1 and at most `most`.
+absl::StatusOr<std::array<int64_t, 3>> ThreeSizes(const char* option, const char* names,
+                                                  const std::string& text, int64_t most) {
+  const std::vector<std::string> words = absl::StrSplit(text, ',');
+  std::array<int64_t, 3> sizes = {};
+  bool right = words.size() == sizes.size();
+  for (size_t i = 0; right && i < sizes.size(); ++i)
+    right = absl::SimpleAtoi(words[i], &sizes[i]) && sizes[i] >= 1 && sizes[i] <= most;
+  if (right) return sizes;
+  return InvalidArgument("{}: `{}` should read {}, three numbers from 1 to {}", option, text, names,
+                         most);
+}
+
+absl::StatusOr<Graph> GraphToTile(const TileArgs& args, const StepContext& context) {
+  if (args.gemm.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
+    return WithBatch(std::move(model.canonical), *args.model, context);
+  }
+  QUENCH_RETURN_IF_ERROR(RefuseModelOptions(*args.model, "--gemm"));
+  constexpr int64_t kMostSize = 1 << 15;
+  QUENCH_ASSIGN_OR_RETURN(const auto sizes, ThreeSizes("--gemm", "M,K,N", args.gemm, kMostSize));
+  return analyser::GemmGraph(sizes[0], sizes[1], sizes[2]);
+}
+
+absl::Status RunTile(const TileArgs& args, const StepContext& context) {
+  constexpr int64_t kMostLimit = int64_t{1} << 31;
+  QUENCH_ASSIGN_OR_RETURN(const auto sizes,
+                          ThreeSizes("--limits", "M,N,K", args.limits, kMostLimit));
+  std::error_code error;
+  if (!args.output.empty() && !args.force && std::filesystem::exists(args.output, error)) {
+    return absl::AlreadyExistsError(
+        fmt::format("output `{}` exists; --force replaces it", args.output));
+  }
+  QUENCH_ASSIGN_OR_RETURN(const Graph graph, GraphToTile(args, context));
+  QUENCH_ASSIGN_OR_RETURN(
+      analyser::Tiled tiled,
+      analyser::TileGraph(graph, {.m = sizes[0], .n = sizes[1], .k = sizes[2]}, context));
+  QUENCH_ASSIGN_OR_RETURN(
+      tiled.report.error,
+      analyser::LargestError(graph, tiled.graph, args.samples, args.seed.value_or(1), context));
+  tiled.report.samples = args.samples;
+  if (!(tiled.report.error <= args.tolerance)) {
+    return absl::FailedPreconditionError(fmt::format(
+        "an output differs by {:.3g} of its largest value, above the tolerance of {:.3g}; nothing "
+        "is written",
+        tiled.report.error, args.tolerance));
+  }
+  if (args.output.ends_with(".onnx")) {
+    QUENCH_RETURN_IF_ERROR(importer::ExportOnnx(tiled.graph, args.output, context));
+  } else if (!args.output.empty()) {
+    QUENCH_RETURN_IF_ERROR(WriteModule(tiled.graph, args.output));
+  }
+  fmt::print("{}", args.format == "json" ? analyser::ToJson(tiled.report)
+                                         : analyser::ToTable(tiled.report));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Action DeclareTile(const Options& options) {
+  auto args = std::make_shared<TileArgs>();
+  AddModelOptions(options, args->model, /*required=*/false);
+  options.Add("--gemm", args->gemm, "Instead of a model: one product of these sizes", "M,K,N")
+      .Excludes({"MODEL"});
+  options.Add("--limits", args->limits, "Largest sizes of one product [m, k] x [k, n]", "M,N,K")
+      .Required();
+  options.Add("--samples", args->samples, "Random inputs that both are run on", "N (default 20)")
+      .AtLeast(1);
+  options.Add("--random", args->seed, "Seed of the random inputs", "SEED (default 1)");
+  options
+      .Add("--tolerance", args->tolerance, "Largest error, relative to an output's largest value",
+           "X (default 1e-5)")
+      .AtLeast(0);
+  options.Add("--output,-o", args->output,
+              "Write ONNX for .onnx; else a module: text for .txt, binary otherwise", "FILE");
+  options.Flag("--force,-f", args->force, "Replace an existing file").Needs({"--output"});
+  options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
+  options.AddRule([args]() -> std::string {
+    return args->model->model.empty() && args->gemm.empty() ? "one of MODEL and --gemm is needed"
+                                                            : "";
+  });
+  options.Examples(kTileExamples);
+  return [args](const StepContext& context) { return RunTile(*args, context); };
+}
+
+}  // namespace quench::cli
