@@ -344,6 +344,7 @@ absl::StatusOr<double> LargestError(const Graph& before, const Graph& after, int
                                     uint64_t seed, const StepContext& context) {
   double worst = 0;
   for (int64_t i = 0; i < samples; ++i) {
+    context.Report({"compare", "", i, samples});
     QUENCH_ASSIGN_OR_RETURN(
         const std::vector<Tensor> inputs,
         RandomInputs(InputsOf(before), seed + static_cast<uint64_t>(i), {}, kAnyIndex));
