@@ -73,7 +73,12 @@ absl::StatusOr<analyser::InferReport> InferHere(const InferArgs& args, const Ste
   const fs::path library = folder.path() / "model.so";
   QUENCH_RETURN_IF_ERROR(
       codegen::Compile(prepared, options, library, folder.path() / "model.h", context).status());
-  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library));
+  const absl::StatusOr<std::unique_ptr<Artifact>> opened = Artifact::Open(library);
+  if (!opened.ok()) {
+    return InvalidArgument("--target: code for `{}` does not run on this machine, give `host`",
+                           args.target);
+  }
+  const std::unique_ptr<Artifact>& artifact = *opened;
   QUENCH_ASSIGN_OR_RETURN(
       const std::vector<Tensor> inputs,
       FillInputs(artifact->inputs(), artifact->states(), sources, InputFlags::kHow));
