@@ -34,19 +34,20 @@ std::vector<ArtifactState> ArtifactStatesOf(const Graph& graph) {
   return states;
 }
 
+absl::Status CheckInputName(std::span<const ArtifactTensor> inputs, const std::string& name) {
+  std::vector<std::string> names;
+  for (const ArtifactTensor& input : inputs) names.push_back(input.name);
+  if (std::ranges::find(names, name) != names.end()) return absl::OkStatus();
+  return InvalidArgument("the model has no input `{}`; it has `{}`", name,
+                         fmt::join(names, "`, `"));
+}
+
 absl::StatusOr<std::vector<Tensor>> FillInputs(std::span<const ArtifactTensor> inputs,
                                                std::span<const ArtifactState> states,
                                                const InputSources& sources,
                                                const std::string& how) {
   StatusCollector problems;
-  std::vector<std::string> names;
-  for (const ArtifactTensor& input : inputs) names.push_back(input.name);
-  for (const auto& [name, tensor] : sources.given) {
-    if (std::ranges::find(names, name) == names.end()) {
-      problems.Add(InvalidArgument("the model has no input `{}`; it has `{}`", name,
-                                   fmt::join(names, "`, `")));
-    }
-  }
+  for (const auto& [name, tensor] : sources.given) problems.Add(CheckInputName(inputs, name));
   std::vector<Tensor> random;
   if (sources.seed) {
     QUENCH_ASSIGN_OR_RETURN(random, RandomInputs(inputs, *sources.seed, sources.sizes));

@@ -18,6 +18,9 @@ namespace quench {
 std::vector<ArtifactTensor> InputsOf(const Graph& graph);
 std::vector<ArtifactState> ArtifactStatesOf(const Graph& graph);
 
+// INVALID_ARGUMENT where no input has this name, with the names there are.
+absl::Status CheckInputName(std::span<const ArtifactTensor> inputs, const std::string& name);
+
 struct InputSources {
   std::map<std::string, Tensor> given;   // by name
   std::optional<uint64_t> seed;          // of random numbers for the rest

@@ -34,7 +34,7 @@ absl::StatusOr<std::vector<analyser::ActivationReport>> ActivationsOf(GatewayOpt
                                                                       const ModelOptions& model,
                                                                       const InputFlags& inputs,
                                                                       const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(const InputSources sources, SourcesOf(inputs));
+  QUENCH_ASSIGN_OR_RETURN(const InputSources sources, SourcesOf(inputs, {}));
   analyser::InferOptions options;
   options.all = true;
   const InferJob job{gateway, model, sources, options, "", "", false};

@@ -15,13 +15,19 @@ void AddInputFlags(const Options& options, const std::shared_ptr<InputFlags>& fl
       .Needs({"--random"});
 }
 
-absl::StatusOr<InputSources> SourcesOf(const InputFlags& flags) {
+absl::StatusOr<InputSources> SourcesOf(const InputFlags& flags,
+                                       std::span<const ArtifactTensor> inputs) {
   InputSources sources;
   sources.seed = flags.random;
   QUENCH_ASSIGN_OR_RETURN(sources.sizes, ParseSizes(flags.sizes));
   StatusCollector problems;
   for (const std::string& text : flags.inputs) {
     QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--input", text));
+    if (!inputs.empty()) {
+      const absl::Status known = CheckInputName(inputs, pair.first);
+      problems.Add(Annotate(known, "--input"));
+      if (!known.ok()) continue;
+    }
     absl::StatusOr<Tensor> tensor = ReadTensorFile(pair.second);
     problems.Add(Annotate(tensor.status(), fmt::format("input `{}`", pair.first)));
     if (tensor.ok()) sources.given[pair.first] = *std::move(tensor);

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,10 @@ struct InputFlags {
 };
 // --input, --random, --size.
 void AddInputFlags(const Options& options, const std::shared_ptr<InputFlags>& flags);
-// The files are read; all that cannot be are named.
-absl::StatusOr<InputSources> SourcesOf(const InputFlags& flags);
+// The files are read; all that cannot be are named, and so are names that none of `inputs` has, where
+// these are known (not empty).
+absl::StatusOr<InputSources> SourcesOf(const InputFlags& flags,
+                                       std::span<const ArtifactTensor> inputs);
 
 // A value's name as that of a file: without `/` and `:`.
 std::string FileNameOf(std::string value);

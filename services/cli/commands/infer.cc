@@ -55,10 +55,10 @@ absl::StatusOr<analyser::InferReport> InferHere(const InferArgs& args, const Ste
   const analyser::ValueSink sink = [&](const analyser::InferredValue& value, const Tensor& tensor) {
     return SaveValue(args, value.name, tensor);
   };
-  QUENCH_ASSIGN_OR_RETURN(const InputSources sources, SourcesOf(*args.inputs));
   QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,
                           WithBatch(std::move(model.canonical), *args.model, context));
+  QUENCH_ASSIGN_OR_RETURN(const InputSources sources, SourcesOf(*args.inputs, InputsOf(graph)));
   if (args.target.empty()) {
     QUENCH_ASSIGN_OR_RETURN(
         const std::vector<Tensor> inputs,
@@ -99,7 +99,7 @@ absl::Status RunInfer(const InferArgs& args, const StepContext& context) {
     return InvalidArgument("--save: `{}` is no folder", args.save);
   analyser::InferReport report;
   if (UsesGateway(*args.gateway)) {
-    QUENCH_ASSIGN_OR_RETURN(const InputSources sources, SourcesOf(*args.inputs));
+    QUENCH_ASSIGN_OR_RETURN(const InputSources sources, SourcesOf(*args.inputs, {}));
     const InferJob job{*args.gateway, *args.model, sources,      args.options,
                        args.target,   args.save,   args.pictures};
     QUENCH_ASSIGN_OR_RETURN(report, InferThere(job, context));

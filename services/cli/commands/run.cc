@@ -62,7 +62,7 @@ std::string Describe(const Tensor& tensor) {
 }
 
 absl::StatusOr<std::vector<Tensor>> GatherInputs(const RunArgs& args, const Runnable& model) {
-  QUENCH_ASSIGN_OR_RETURN(const InputSources sources, SourcesOf(*args.inputs));
+  QUENCH_ASSIGN_OR_RETURN(const InputSources sources, SourcesOf(*args.inputs, model.inputs));
   return FillInputs(model.inputs, model.states, sources, InputFlags::kHow);
 }
 
