@@ -39,12 +39,13 @@ void Bind(pb::StepSpec& step, pb::Port input, const std::string& from, pb::Port 
 // A step of every kind that a workflow may have, with its service.
 const std::vector<std::pair<std::string, std::string>>& AllSteps() {
   static const auto* const steps = new std::vector<std::pair<std::string, std::string>>{
-      {"import", "importer"},    {"transform", "importer"}, {"export", "importer"},
-      {"analyse", "analyser"},   {kCompile, "codegen"},     {"verify", "analyser"},
-      {"benchmark", "analyser"}, {"package", "codegen"},    {"equalize", "quantizer"},
-      {"outliers", "quantizer"}, {"split", "quantizer"},    {"calibrate", "quantizer"},
-      {"round", "quantizer"},    {"select", "quantizer"},   {"quantize", "quantizer"},
-      {"compare", "analyser"}};
+      {"import", "importer"},     {"transform", "importer"},  {"export", "importer"},
+      {"analyse", "analyser"},    {"introspect", "analyser"}, {"partition", "analyser"},
+      {"infer", "analyser"},      {"diff", "analyser"},       {kCompile, "codegen"},
+      {"verify", "analyser"},     {"benchmark", "analyser"},  {"package", "codegen"},
+      {"equalize", "quantizer"},  {"outliers", "quantizer"},  {"split", "quantizer"},
+      {"calibrate", "quantizer"}, {"round", "quantizer"},     {"select", "quantizer"},
+      {"quantize", "quantizer"},  {"compare", "analyser"}};
   return *steps;
 }
 
@@ -86,6 +87,14 @@ class User {
     steps["analyse"]->mutable_analyse();
     Bind(*steps["analyse"], pb::PORT_IMPORTED, "import", pb::PORT_IMPORTED);
     Bind(*steps["analyse"], pb::PORT_CANONICAL, "import", pb::PORT_CANONICAL);
+    steps["introspect"]->mutable_introspect();
+    steps["partition"]->mutable_partition()->set_backend("tensorrt");
+    steps["infer"]->mutable_infer()->set_seed(1);
+    for (const char* name : {"introspect", "partition", "infer"})
+      Bind(*steps[name], pb::PORT_MODULE, "import", pb::PORT_CANONICAL);
+    steps["diff"]->mutable_diff();
+    Bind(*steps["diff"], pb::PORT_REFERENCE, "import", pb::PORT_CANONICAL);
+    Bind(*steps["diff"], pb::PORT_MODULE, "transform", pb::PORT_MODULE);
     steps[kCompile]->mutable_compile()->mutable_target()->set_name("x86-64-v2");
     Bind(*steps[kCompile], pb::PORT_MODULE, "transform", pb::PORT_MODULE);
     steps["verify"]->mutable_verify();
