@@ -15,7 +15,7 @@ _HERE = pathlib.Path(__file__).resolve().parent
 
 
 def _load() -> Any:
-    # The declarations are those of the headers that the library was built with: cdef.py writes them.
+    # The declarations are those of the headers that the library was built with: stage.py writes them.
     ffi.cdef((_HERE / "_cdef.h").read_text())
     path = os.environ.get("QUENCH_RT") or str(_HERE / "libquench_rt.so")
     try:

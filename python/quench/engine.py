@@ -9,25 +9,22 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Optional, Union, overload
 
 import numpy as np
-import numpy.typing as npt
 
+from quench._arrays import Array, as_array
 from quench._runtime import check, ffi, has, lib, text
-from quench.errors import BusyError, ClosedError, InputError
-
-Array = npt.NDArray[Any]
+from quench.errors import BusyError, ClosedError, EncryptedError, InputError, LibraryError
 
 # By ONNX's numbers. numpy has no bfloat16: its bits are uint16.
 _DTYPES: dict[int, Any] = {
     1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64,
     9: np.bool_, 10: np.float16, 11: np.float64, 12: np.uint32, 13: np.uint64, 16: np.uint16,
 }
-_CPU = 1  # DLPack's device type of memory that this process can read
 
 
 @dataclass(frozen=True)
@@ -89,6 +86,13 @@ def _describe(model: Any, info: Any) -> TensorInfo:
     return TensorInfo(name, _dtype_of(info.dtype, name), tuple(shape), quantization)
 
 
+def _path(path: Union[str, os.PathLike[str]]) -> bytes:
+    found = os.fsencode(path)
+    if b"\0" in found:
+        raise LibraryError(f"the path {path!r} has a NUL character")
+    return found
+
+
 def _free(session: Any, model: Any) -> None:
     lib.quench_rt_session_free(session)
     lib.quench_rt_close(model)
@@ -109,12 +113,16 @@ class Engine:
                  threads: Optional[int] = None) -> None:
         error = ffi.new("quench_rt_error*")
         out = ffi.new("quench_rt_model**")
-        path = os.fsencode(library)
+        path = _path(library)
         if key is None:
+            if password is not None:
+                raise EncryptedError("a password opens a modelKey.bin, which `key` names: there is no `key`")
             check(lib.quench_rt_open_file(path, out, error), error)
         else:
+            if password is not None and "\0" in password:
+                raise EncryptedError("the password has a NUL character")
             secret = ffi.NULL if password is None else ffi.from_buffer(password.encode() + b"\0")
-            check(lib.quench_rt_open_encrypted(path, os.fsencode(key), secret, out, error), error)
+            check(lib.quench_rt_open_encrypted(path, _path(key), secret, out, error), error)
         self._start(out[0], threads)
 
     @classmethod
@@ -224,17 +232,17 @@ class Engine:
         Raises InputError for what the model does not take, CheckError where the data broke a rule of the
         model, BusyError while another thread runs the engine.
         """
-        if not self._lock.acquire(blocking=False):
-            raise BusyError("the engine is running in another thread: each thread needs one of its own")
+        self._acquire()
+        given: dict[int, Any] = {}
         try:
             self._open()
             given = self._given(arrays)
-            kept = [self._bind(i, value) for i, value in given.items()]
+            kept = [self._bind(i, given[i]) for i in sorted(given)]
             results = self._run(tuple([array.shape for array in kept]))
-            for i in given:
-                if i in self._state_inputs:  # it was for this run
-                    check(lib.quench_rt_set_input(self._session, i, ffi.NULL, self._error), self._error)
         finally:
+            for i in self._state_inputs:  # what was given was for this run, and may go with it
+                if i in given:
+                    lib.quench_rt_set_input(self._session, i, ffi.NULL, ffi.NULL)
             self._lock.release()
         shown = [i for i in range(len(results)) if states or i not in self._state_outputs]
         if named:
@@ -243,8 +251,12 @@ class Engine:
 
     def reset(self) -> None:
         """The next run begins with the model's initial states, as the first one did."""
-        self._open()
-        lib.quench_rt_reset_states(self._session)
+        self._acquire()
+        try:
+            self._open()
+            lib.quench_rt_reset_states(self._session)
+        finally:
+            self._lock.release()
 
     def benchmark(self, *, seconds: float = 1.0, sizes: Optional[Mapping[str, int]] = None,
                   seed: int = 1) -> Benchmark:
@@ -252,6 +264,10 @@ class Engine:
         about = self._open()
         generator = np.random.default_rng(seed)
         chosen = {text(about.symbols[i].name): max(int(about.symbols[i].min), 1) for i in range(about.num_symbols)}
+        unknown = [f"`{name}`" for name in sizes or {} if name not in chosen]
+        if unknown:
+            raise InputError(f"the model has no size {', '.join(unknown)}; it has "
+                             f"{', '.join(f'`{name}`' for name in chosen) or 'none'}")
         chosen.update(sizes or {})
         inputs = {}
         for i in self._wanted:
@@ -292,6 +308,10 @@ class Engine:
 
     # ---- inside ----
 
+    def _acquire(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise BusyError("the engine is running in another thread: each thread needs one of its own")
+
     def _open(self) -> Any:
         if self._about is None:
             raise ClosedError("the engine was closed")
@@ -315,7 +335,7 @@ class Engine:
     def _bind(self, index: int, value: Any) -> Any:
         """Hands an array to the session; what is returned must live until the run is over."""
         info = self.inputs[index]
-        array = self._array(info, value)
+        array = as_array(info.name, info.dtype, value)
         if array.dtype != info.dtype:
             if array.dtype == info.dtype.newbyteorder():
                 raise InputError(f"input `{info.name}`: the bytes of its numbers are in the order of another "
@@ -334,21 +354,6 @@ class Engine:
         tensor.data = ffi.cast("void*", buffer)
         check(lib.quench_rt_set_input(self._session, index, tensor, self._error), self._error)
         return array
-
-    @staticmethod
-    def _array(info: TensorInfo, value: Any) -> Array:
-        if isinstance(value, np.ndarray):
-            return value
-        if hasattr(value, "__dlpack_device__"):
-            kind, number = value.__dlpack_device__()
-            if kind != _CPU:
-                raise InputError(f"input `{info.name}`: it lies on device {kind}:{number}, not in this machine's "
-                                 f"memory; copy it to the CPU first")
-            imported: Array = np.from_dlpack(value)
-            return imported
-        if isinstance(value, (Sequence, int, float, bool)) and not isinstance(value, (str, bytes)):
-            return np.asarray(value, dtype=info.dtype)
-        raise InputError(f"input `{info.name}`: a {type(value).__name__} is no array")
 
     @staticmethod
     def _shape_text(info: TensorInfo) -> str:

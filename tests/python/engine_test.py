@@ -44,6 +44,30 @@ module "gather" canonical {
   output %y
 }
 """
+TWO = """quench.ir 1
+module "two" canonical {
+  symbol n = input(0, 0)
+  symbol m = input(1, 0)
+  input %a: f32[n]
+  input %b: f32[m]
+  %y = Relu(%a)
+  %z = Relu(%b)
+  output %y
+  output %z
+}
+"""
+PICKED = """quench.ir 1
+module "picked" canonical {
+  meta "state.total" = "next"
+  input %i: i64[2]
+  input %total: f32[2]
+  const %table: f32[3] = [1.0, 2.0, 3.0]
+  %y = Gather(%table, %i)
+  %next = Add(%total, %y)
+  output %y
+  output %next
+}
+"""
 PASSWORD = "correct horse"
 
 
@@ -78,6 +102,13 @@ class Lent:
 
     def __dlpack__(self, **options):
         return self.array.__dlpack__(**options)
+
+
+class Withheld(Lent):
+    """An array whose library does not give it away, as torch's that need a gradient."""
+
+    def __dlpack__(self, **_):
+        raise RuntimeError("a gradient is needed")
 
 
 class EngineTest(unittest.TestCase):
@@ -145,6 +176,38 @@ class EngineTest(unittest.TestCase):
             engine.reset()
             self.assertEqual(engine.infer(ones)[0][0], 11)
 
+    def test_names_in_any_order_have_their_own_shapes(self):
+        with quench.Engine(build("two", TWO)) as engine:
+            for a, b in ((2, 5), (5, 2)):
+                for order in ("ab", "ba"):
+                    arrays = {"a": np.ones(a, np.float32), "b": np.ones(b, np.float32)}
+                    results = engine.infer({name: arrays[name] for name in order})
+                    self.assertEqual([array.shape for array in results], [(a,), (b,)])
+
+    def test_a_state_that_was_given_is_not_read_after_a_failed_run(self):
+        ones = np.ones(2, np.float32)
+        with quench.Engine(build("sums_failed", SUMS)) as engine:
+            given = 1000 * ones
+            with self.assertRaises(quench.InputError):
+                engine.infer({"total": given, "x": np.ones(2)})
+            given[:] = 7777
+            self.assertEqual(engine.infer(ones)[0][0], 11)
+        with quench.Engine(build("picked", PICKED)) as engine:
+            given = 1000 * ones
+            with self.assertRaises(quench.CheckError):
+                engine.infer({"total": given, "i": np.array([0, 9])})
+            given[:] = 7777
+            self.assertEqual(engine.infer([0, 0], states=True)[1].tolist(), [1, 1])
+
+    def test_nothing_becomes_another_number_silently(self):
+        with quench.Engine(build("gather_lists", GATHER)) as engine:
+            for wrong, words in (([1.7, 2.2], "float64 numbers"), (["a", "b"], "no array"),
+                                 ([[1, 2], [0]], "no array"), ([2 ** 63, 0], "float64 numbers"),
+                                 (Withheld(np.array([1, 2])), "a gradient is needed")):
+                with self.assertRaises(quench.InputError) as raised:
+                    engine.infer(wrong)
+                self.assertIn(words, str(raised.exception))
+
     def test_data_that_break_a_rule_of_the_model(self):
         with quench.Engine(build("gather", GATHER)) as engine:
             self.assertEqual(engine.infer([2, 0])[0].tolist(), [3, 1])
@@ -160,11 +223,17 @@ class EngineTest(unittest.TestCase):
             quench.Engine(library)
         with self.assertRaises(quench.EncryptedError):
             quench.Engine(library, key=key, password="battery staple")
+        for nul in (PASSWORD + "\0x", "\0"):  # C's strings end there
+            with self.assertRaisesRegex(quench.EncryptedError, "NUL"):
+                quench.Engine(library, key=key, password=nul)
+        with self.assertRaisesRegex(quench.EncryptedError, "`key`"):
+            quench.Engine(library, password=PASSWORD)
         with quench.Engine(library, key=key, password=PASSWORD) as engine:
             self.assertEqual(engine.infer(np.ones(2, np.float32))[0][0], 11)
 
     def test_files_that_are_no_library_for_this_machine(self):
         for path, words in ((FOLDER / "absent.so", "absent.so"), (ROOT / "README.md", "README.md"),
+                            (f"{self.digits}\0x", "NUL"),
                             (build("elsewhere", SUMS, "--target", "aarch64"), "aarch64")):
             with self.assertRaises(quench.LibraryError) as raised:
                 quench.Engine(path)
@@ -186,7 +255,7 @@ class EngineTest(unittest.TestCase):
     def test_one_thread_at_a_time(self):
         batch = np.zeros((20000, 1, 8, 8), np.float32)
         with quench.Engine(self.digits) as engine:
-            busy, done = [], threading.Event()
+            busy, resets, done = [], [], threading.Event()
 
             def run():
                 while not done.is_set():
@@ -194,18 +263,23 @@ class EngineTest(unittest.TestCase):
                         engine.infer(batch)
                     except quench.BusyError:
                         busy.append(1)
+                    try:
+                        engine.reset()
+                    except quench.BusyError:
+                        resets.append(1)
 
             threads = [threading.Thread(target=run) for _ in range(2)]
             for thread in threads:
                 thread.start()
             for _ in range(600):  # until both have met, 60 s at most
-                if busy:
+                if busy and resets:
                     break
                 done.wait(0.1)
             done.set()
             for thread in threads:
                 thread.join()
             self.assertTrue(busy, "the GIL is not released while a model runs")
+            self.assertTrue(resets, "states are reset while a run reads them")
             self.assertEqual(engine.infer(batch[:1])[0].shape, (1, 10))
 
     def test_examples_of_the_page(self):
@@ -230,6 +304,8 @@ class EngineTest(unittest.TestCase):
             found = engine.benchmark(seconds=0.05, sizes={"batch": 2})
             self.assertGreater(found.runs, 0)
             self.assertLessEqual(found.min_ms, found.median_ms)
+            with self.assertRaisesRegex(quench.InputError, "`bacth`.*`batch`"):
+                engine.benchmark(seconds=0.05, sizes={"bacth": 2})
         with self.assertRaises(quench.InputError):
             quench.Engine(self.digits, threads=0)
 
