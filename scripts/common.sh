@@ -131,6 +131,26 @@ need_litert() {
   rm -f "$log"
 }
 
+# need_counters INSTALL: a Python with PyTorch (Debian's, which is small) and the tools that tests/peers/tool_counts.py compares
+# counts with, in build/counters-venv. Where it cannot be had, that test skips and says so. The versions are those that the
+# report names.
+need_counters() {
+  local venv=$root/build/counters-venv log
+  "$venv/bin/python" -c "import torch, torchinfo, ptflops, fvcore.nn, onnx_tool" 2>/dev/null && return 0
+  need_packages "$1" python3-torch python3-venv
+  [ "$1" -eq 1 ] || return 0
+  rm -rf "$venv"
+  log=$(mktemp)
+  if ! { /usr/bin/python3 -m venv --system-site-packages "$venv" &&
+    timeout 300 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 --no-deps \
+      'onnx==1.14.1' protobuf 'onnx-tool==1.0.1' 'torchinfo==1.8.0' 'ptflops==0.7.5' 'fvcore==0.1.5.*' \
+      iopath portalocker tabulate termcolor tqdm typing_extensions yacs; } >"$log" 2>&1; then
+    echo "no tools to compare counts with: $(grep -i error "$log" | tail -n 1)"
+    rm -rf "$venv"
+  fi
+  rm -f "$log"
+}
+
 # need_buildgrid INSTALL: a server of the Remote Execution API that is not ours, for tests/service, in build/buildgrid-venv.
 # Where it cannot be had, its tests skip and say so.
 need_buildgrid() {

@@ -33,7 +33,7 @@ struct Token {
 
 class Lexer {
  public:
-  explicit Lexer(std::string_view source) : source_(source) {}
+  explicit Lexer(std::string_view source, size_t at = 0) : source_(source), at_(at) {}
 
   // Skips blanks and comments (`#` to the end of the line). Fails on characters and strings of no
   // token.
@@ -48,7 +48,7 @@ class Lexer {
   }
 
   std::string_view source_;
-  size_t at_ = 0;
+  size_t at_;
 };
 
 // "line:column: problem" for an offset into the source.

@@ -25,12 +25,19 @@ struct Scope {
 
 class Parser {
  public:
-  Parser(const std::string& source, const ConstantLoader& loader)
-      : reader_(source), loader_(loader) {}
+  Parser(const std::string& source, const ConstantLoader& loader, size_t offset = 0)
+      : reader_(source, offset), loader_(loader) {}
 
   absl::StatusOr<Graph> Parse();
 
+  // Parts of a text, whose sizes are in the symbols of `graph`: text_parts.h.
+  absl::Status ParseStatements(Scope& scope);
+  absl::StatusOr<std::map<std::string, Attribute>> ParseAttributesFor(const Graph& graph);
+  absl::StatusOr<Type> ParseTypeFor(const Graph& graph);
+  absl::StatusOr<Tensor> ParseTensorFor(const Graph& graph);
+
  private:
+  absl::Status Begin(const Graph& graph);
   absl::Status ParseBlock(Scope& scope, int depth);
   absl::Status ParseMeta(Graph& graph);
   absl::Status ParseSymbol();

@@ -17,8 +17,9 @@ namespace quench {
 
 class TextReader {
  public:
-  explicit TextReader(const std::string& source)
-      : lexer_(source), symbols_(std::make_shared<SymbolTable>()) {}
+  // `source` outlives the reader, which begins at `offset`.
+  explicit TextReader(const std::string& source, size_t offset = 0)
+      : lexer_(source, offset), symbols_(std::make_shared<SymbolTable>()) {}
 
   const text::Token& now() const { return now_; }
   absl::Status Advance();

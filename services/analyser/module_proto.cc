@@ -1,4 +1,4 @@
-// ModuleFacts, ModuleDiff, PartitionReport and InferReport as messages.
+// Reports on modules as messages.
 #include "services/analyser/report_proto.h"
 
 namespace quench::analyser {
@@ -229,6 +229,58 @@ ModuleDiff FromProto(const v1::ModuleDiff& message) {
                             weight.elements(), weight.differing(), weight.max_difference()});
   }
   return diff;
+}
+
+namespace {
+
+void SetSizes(int64_t m, int64_t n, int64_t k, v1::ProductSizes* sizes) {
+  sizes->set_m(m);
+  sizes->set_n(n);
+  sizes->set_k(k);
+}
+
+}  // namespace
+
+v1::TileReport ToProto(const TileReport& report) {
+  v1::TileReport message;
+  SetSizes(report.limits.m, report.limits.n, report.limits.k, message.mutable_limits());
+  for (const TiledProduct& product : report.products) {
+    v1::TiledProduct* added = message.add_products();
+    added->set_node(product.node);
+    added->set_op(product.op);
+    SetSizes(product.m, product.n, product.k, added->mutable_sizes());
+    SetSizes(product.tiles_m, product.tiles_n, product.tiles_k, added->mutable_tiles());
+  }
+  message.mutable_others()->insert(report.others.begin(), report.others.end());
+  message.set_samples(report.samples);
+  message.set_error(report.error);
+  return message;
+}
+
+TileReport FromProto(const v1::TileReport& message) {
+  TileReport report;
+  report.limits = {message.limits().m(), message.limits().n(), message.limits().k()};
+  for (const v1::TiledProduct& product : message.products()) {
+    report.products.push_back({product.node(), product.op(), product.sizes().m(),
+                               product.sizes().n(), product.sizes().k(), product.tiles().m(),
+                               product.tiles().n(), product.tiles().k()});
+  }
+  report.others = Copied<std::map<std::string, int64_t>>(message.others());
+  report.samples = message.samples();
+  report.error = message.error();
+  return report;
+}
+
+v1::EditReport ToProto(const EditReport& report) {
+  v1::EditReport message;
+  *message.mutable_changes() = Copied<Strings>(report.changes);
+  *message.mutable_dropped() = Copied<Strings>(report.dropped);
+  return message;
+}
+
+EditReport FromProto(const v1::EditReport& message) {
+  return {Copied<std::vector<std::string>>(message.changes()),
+          Copied<std::vector<std::string>>(message.dropped())};
 }
 
 }  // namespace quench::analyser

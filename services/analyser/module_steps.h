@@ -20,6 +20,12 @@ absl::StatusOr<v1::InferResult> InferStep(const v1::InferRequest& request,
                                           const steps::Workplace& place,
                                           const StepContext& context);
 
+absl::StatusOr<v1::TileResult> TileStep(const v1::TileRequest& request,
+                                        const steps::Workplace& place, const StepContext& context);
+
+absl::StatusOr<v1::EditResult> EditStep(const v1::EditRequest& request,
+                                        const steps::Workplace& place, const StepContext& context);
+
 absl::StatusOr<v1::DiffResult> DiffStep(const v1::DiffRequest& request,
                                         const steps::Workplace& place, const StepContext& context);
 

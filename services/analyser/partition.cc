@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "common/ops/fresh_symbols.h"
 #include "common/ops/op.h"
 #include "common/passes/pass.h"
 
@@ -253,32 +254,7 @@ absl::StatusOr<Graph> StandAlone(const Node& partition) {
   const GraphPtr body = partition.Body("body");
   if (partition.op != "q.partition" || body == nullptr)
     return InvalidArgument("node `{}` is no partition", partition.name);
-  Graph graph = *body;
-  graph.symbols = std::make_shared<SymbolTable>();
-  std::map<std::string, Dim> sizes;  // what is one size outside stays one
-  for (size_t i = 0; i < graph.inputs.size(); ++i) {
-    Type& type = graph.value(graph.inputs[i]).type;
-    for (int axis = 0; axis < type.rank(); ++axis) {
-      Dim& dim = type.dims[static_cast<size_t>(axis)];
-      if (dim.is_static()) continue;
-      const Symbol& symbol = body->symbols->at(dim.symbol());
-      const std::string name = symbol.is_input() ? symbol.name : fmt::format("size_{}_{}", i, axis);
-      const auto [it, fresh] = sizes.try_emplace(body->symbols->ToString(dim));
-      if (fresh) {
-        it->second = Dim::OfSymbol(graph.symbols->AddInput(
-            name, {static_cast<int>(i), axis}, {symbol.min, symbol.max}, symbol.multiple_of));
-      }
-      dim = it->second;
-    }
-    graph.value(graph.inputs[i]).elements.reset();
-  }
-  for (Value& value : graph.values) {
-    if (value.producer == kNone) continue;
-    value.type = {};
-    value.elements.reset();
-  }
-  QUENCH_RETURN_IF_ERROR(ops::InferGraph(graph));
-  return graph;
+  return ops::WithFreshSymbols(*body);
 }
 
 }  // namespace quench::analyser

@@ -5,9 +5,11 @@
 #include "services/analyser/analyser.h"
 #include "services/analyser/compare.h"
 #include "services/analyser/diff.h"
+#include "services/analyser/edit.h"
 #include "services/analyser/infer.h"
 #include "services/analyser/nodes.h"
 #include "services/analyser/partition.h"
+#include "services/analyser/tile.h"
 #include "services/analyser/verify.h"
 
 namespace quench::analyser {
@@ -30,6 +32,12 @@ ModuleFacts FromProto(const v1::ModuleFacts& message);
 
 v1::ModuleDiff ToProto(const ModuleDiff& diff);
 ModuleDiff FromProto(const v1::ModuleDiff& message);
+
+v1::TileReport ToProto(const TileReport& report);
+TileReport FromProto(const v1::TileReport& message);
+
+v1::EditReport ToProto(const EditReport& report);
+EditReport FromProto(const v1::EditReport& message);
 
 // Without blobs.
 v1::InferResult ToProto(const InferReport& report);

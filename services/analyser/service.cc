@@ -234,7 +234,9 @@ class AnalyserService final : public pb::Analyser::CallbackService {
         introspect_(parts, list[4]),
         partition_(parts, list[5]),
         infer_(parts, list[6]),
-        diff_(parts, list[7]) {}
+        diff_(parts, list[7]),
+        tile_(parts, list[8]),
+        edit_(parts, list[9]) {}
 
  private:
   grpc::ServerWriteReactor<pb::AnalyseEvent>* Analyse(grpc::CallbackServerContext* context,
@@ -272,7 +274,18 @@ class AnalyserService final : public pb::Analyser::CallbackService {
     return diff_.Serve<pb::DiffEvent>(context, request);
   }
 
-  steps::StepMethod analyse_, verify_, compare_, benchmark_, introspect_, partition_, infer_, diff_;
+  grpc::ServerWriteReactor<pb::TileEvent>* Tile(grpc::CallbackServerContext* context,
+                                                const pb::TileRequest* request) override {
+    return tile_.Serve<pb::TileEvent>(context, request);
+  }
+
+  grpc::ServerWriteReactor<pb::EditEvent>* Edit(grpc::CallbackServerContext* context,
+                                                const pb::EditRequest* request) override {
+    return edit_.Serve<pb::EditEvent>(context, request);
+  }
+
+  steps::StepMethod analyse_, verify_, compare_, benchmark_, introspect_, partition_, infer_, diff_,
+      tile_, edit_;
 };
 
 }  // namespace
@@ -298,7 +311,11 @@ const steps::ServiceDefinition& AnalyserDefinition() {
        steps::MakeStep("quench.analyser.v1.Analyser/Infer", metrics::Stage::kAnalyse,
                        steps::Caching::kOfThisCpu, InferStep),
        steps::MakeStep("quench.analyser.v1.Analyser/Diff", metrics::Stage::kAnalyse,
-                       steps::Caching::kPure, DiffStep)},
+                       steps::Caching::kPure, DiffStep),
+       steps::MakeStep("quench.analyser.v1.Analyser/Tile", metrics::Stage::kTransform,
+                       steps::Caching::kPure, TileStep),
+       steps::MakeStep("quench.analyser.v1.Analyser/Edit", metrics::Stage::kTransform,
+                       steps::Caching::kPure, EditStep)},
       [](const steps::ServiceParts& parts, const std::vector<steps::Step>& list) {
         return std::make_unique<AnalyserService>(parts, list);
       }};

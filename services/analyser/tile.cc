@@ -360,4 +360,16 @@ absl::StatusOr<double> LargestError(const Graph& before, const Graph& after, int
   return worst;
 }
 
+absl::StatusOr<Tiled> TileAndProve(const Graph& graph, const TileLimits& limits,
+                                   const TileProof& proof, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(Tiled tiled, TileGraph(graph, limits, context));
+  QUENCH_ASSIGN_OR_RETURN(tiled.report.error,
+                          LargestError(graph, tiled.graph, proof.samples, proof.seed, context));
+  tiled.report.samples = proof.samples;
+  if (tiled.report.error <= proof.tolerance) return tiled;
+  return absl::FailedPreconditionError(
+      fmt::format("an output differs by {:.3g} of its largest value, above the tolerance of {:.3g}",
+                  tiled.report.error, proof.tolerance));
+}
+
 }  // namespace quench::analyser

@@ -47,6 +47,17 @@ absl::StatusOr<Tiled> TileGraph(Graph graph, const TileLimits& limits,
                                 const StepContext& context = {});
 inline constexpr int64_t kMostTiles = 1 << 18;
 
+// How a tiled graph is held against the one before.
+struct TileProof {
+  int64_t samples = 20;  // random inputs
+  uint64_t seed = 1;
+  double tolerance = 1e-5;  // of an output's largest value
+};
+// TileGraph, with both graphs run by the interpreter. FAILED_PRECONDITION above the tolerance.
+absl::StatusOr<Tiled> TileAndProve(const Graph& graph, const TileLimits& limits,
+                                   const TileProof& proof, const StepContext& context);
+
+inline constexpr int64_t kMostGemmSize = 1 << 15;
 // One Gemm: C = A x B + bias, of f32, A [m, k], B [k, n], bias [m, n].
 Graph GemmGraph(int64_t m, int64_t k, int64_t n);
 

@@ -47,6 +47,12 @@ absl::StatusOr<analyser::ModuleDiff> DiffThere(const ModuleJob&, const std::stri
                                                const StepContext&) {
   return BecomeRemote();
 }
+absl::StatusOr<analyser::Tiled> TileThere(const TileJob&, const StepContext&) {
+  return BecomeRemote();
+}
+absl::StatusOr<analyser::Edited> EditThere(const EditJob&, const StepContext&) {
+  return BecomeRemote();
+}
 absl::StatusOr<PartitionedThere> PartitionThere(const PartitionJob&, const StepContext&) {
   return BecomeRemote();
 }

@@ -6,6 +6,7 @@
 
 #include <absl/status/statusor.h>
 
+#include <array>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -17,9 +18,11 @@
 #include "services/analyser/analyser.h"
 #include "services/analyser/compare.h"
 #include "services/analyser/diff.h"
+#include "services/analyser/edit.h"
 #include "services/analyser/infer.h"
 #include "services/analyser/nodes.h"
 #include "services/analyser/partition.h"
+#include "services/analyser/tile.h"
 #include "services/analyser/verify.h"
 #include "services/cli/gateway_options.h"
 #include "services/cli/model_source.h"
@@ -99,6 +102,25 @@ struct PartitionedThere {
 };
 absl::StatusOr<PartitionedThere> PartitionThere(const PartitionJob& job,
                                                 const StepContext& context);
+
+struct TileJob {
+  const GatewayOptions& gateway;
+  const ModelOptions& model;
+  std::optional<std::array<int64_t, 3>> gemm;  // instead of the model: m, k, n
+  analyser::TileLimits limits;
+  analyser::TileProof proof;
+};
+absl::StatusOr<analyser::Tiled> TileThere(const TileJob& job, const StepContext& context);
+
+// By the file and the array that a script names.
+using EditFiles = std::map<std::pair<std::string, std::string>, Tensor>;
+struct EditJob {
+  const GatewayOptions& gateway;
+  const ModelOptions& model;
+  const std::string& script;
+  const EditFiles& files;
+};
+absl::StatusOr<analyser::Edited> EditThere(const EditJob& job, const StepContext& context);
 
 struct InferJob {
   const GatewayOptions& gateway;

@@ -265,6 +265,30 @@ TEST_F(GatewayTest, PartsAreThoseOfOneProcess) {
   }
 }
 
+TEST_F(GatewayTest, TiledAndEditedModulesAreThoseOfOneProcess) {
+  work_.Write("edits.txt",
+              "remove relu3 constant %fc.bias = file \"bias.npy\" outputs %features, %logits");
+  const Tensor bias = Tensor::Of<float>(DataType::kF32, {10}, std::vector<float>(10, 1));
+  ASSERT_TRUE(WriteNpy(bias, work_.path("bias.npy")).ok());
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"tile", "--gemm", "9,20,7", "--limits", "4,4,4", "--random", "5"},
+        {"tile", DigitsModel(), "--batch", "3", "--limits", "2,8,8", "--samples", "2"},
+        {"edit", DigitsModel(), "--script", "edits.txt"},
+        {"edit", DigitsModel(), "--batch", "2", "-e", "set pool {strides = [1, 1]}"}}) {
+    std::vector<std::string> all = command;
+    const std::vector<std::string> more = {"--format", "json", "-o", "made.ir.txt", "--force"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Outcome here = work_.Run(all);
+    ASSERT_EQ(here.exit_code, 0) << here.err;
+    const std::string module = *ReadFile(work_.path("made.ir.txt"));
+    const Outcome there = Run(all);
+    EXPECT_EQ(here.out, there.out) << there.err;
+    EXPECT_EQ(module, *ReadFile(work_.path("made.ir.txt")));
+  }
+  EXPECT_THAT(Run({"edit", DigitsModel(), "-e", "remove nothing"}).err,
+              HasSubstr("no node is named `nothing`"));
+}
+
 TEST_F(GatewayTest, DifferencesAreThoseOfOneProcess) {
   ASSERT_EQ(work_.Run({"import", DigitsModel(), "--batch", "4", "-o", "four.qir"}).exit_code, 0);
   for (const std::vector<std::string>& more :

@@ -212,6 +212,7 @@ void OptionsTest::WriteModels() {
   std::filesystem::create_directory(fixtures_->path("other"));
   fixtures_->Write("other/weights.bin", weights);
   fixtures_->Write("old.txt", "");
+  fixtures_->Write("edits.txt", "remove relu3\n");
   fixtures_->Write("cert.pem", Authority("nobody").certificate());
   std::filesystem::create_directory(fixtures_->path("forced"));
   fixtures_->Write("labels.txt", "0\n1\n2\n3\n4\n5\n6\n7\n");

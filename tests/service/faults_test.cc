@@ -39,13 +39,14 @@ void Bind(pb::StepSpec& step, pb::Port input, const std::string& from, pb::Port 
 // A step of every kind that a workflow may have, with its service.
 const std::vector<std::pair<std::string, std::string>>& AllSteps() {
   static const auto* const steps = new std::vector<std::pair<std::string, std::string>>{
-      {"import", "importer"},     {"transform", "importer"},  {"export", "importer"},
-      {"analyse", "analyser"},    {"introspect", "analyser"}, {"partition", "analyser"},
-      {"infer", "analyser"},      {"diff", "analyser"},       {kCompile, "codegen"},
-      {"verify", "analyser"},     {"benchmark", "analyser"},  {"package", "codegen"},
-      {"equalize", "quantizer"},  {"outliers", "quantizer"},  {"split", "quantizer"},
-      {"calibrate", "quantizer"}, {"round", "quantizer"},     {"select", "quantizer"},
-      {"quantize", "quantizer"},  {"compare", "analyser"}};
+      {"import", "importer"},    {"transform", "importer"},  {"export", "importer"},
+      {"analyse", "analyser"},   {"introspect", "analyser"}, {"partition", "analyser"},
+      {"infer", "analyser"},     {"diff", "analyser"},       {"tile", "analyser"},
+      {"edit", "analyser"},      {kCompile, "codegen"},      {"verify", "analyser"},
+      {"benchmark", "analyser"}, {"package", "codegen"},     {"equalize", "quantizer"},
+      {"outliers", "quantizer"}, {"split", "quantizer"},     {"calibrate", "quantizer"},
+      {"round", "quantizer"},    {"select", "quantizer"},    {"quantize", "quantizer"},
+      {"compare", "analyser"}};
   return *steps;
 }
 
@@ -90,8 +91,15 @@ class User {
     steps["introspect"]->mutable_introspect();
     steps["partition"]->mutable_partition()->set_backend("tensorrt");
     steps["infer"]->mutable_infer()->set_seed(1);
-    for (const char* name : {"introspect", "partition", "infer"})
+    steps["edit"]->mutable_edit()->set_script("remove relu3");
+    for (const char* name : {"introspect", "partition", "infer", "edit"})
       Bind(*steps[name], pb::PORT_MODULE, "import", pb::PORT_CANONICAL);
+    for (analyser::v1::ProductSizes* sizes : {steps["tile"]->mutable_tile()->mutable_limits(),
+                                              steps["tile"]->mutable_tile()->mutable_gemm()}) {
+      sizes->set_m(4);
+      sizes->set_n(4);
+      sizes->set_k(8);
+    }
     steps["diff"]->mutable_diff();
     Bind(*steps["diff"], pb::PORT_REFERENCE, "import", pb::PORT_CANONICAL);
     Bind(*steps["diff"], pb::PORT_MODULE, "transform", pb::PORT_MODULE);

@@ -553,6 +553,60 @@ TEST_P(Services, ListAndPartitionModules) {
   EXPECT_THAT(MessageOf(cut().status), HasSubstr("at stage `imported`"));
 }
 
+TEST_P(Services, TileProducts) {
+  namespace apb = analyser::v1;
+  apb::TileRequest tile;
+  const auto run = [&] {
+    return Call<apb::Analyser::Stub, apb::TileEvent>(*analyser_, &apb::Analyser::Stub::Tile, tile);
+  };
+  EXPECT_THAT(MessageOf(run().status), HasSubstr("limits.m: is 0, must be from 1 to"));
+  for (apb::ProductSizes* sizes : {tile.mutable_limits(), tile.mutable_gemm()}) {
+    sizes->set_m(8);
+    sizes->set_n(8);
+    sizes->set_k(8);
+  }
+  *tile.mutable_module() = Import(DigitsRequest()).result.canonical();
+  EXPECT_THAT(MessageOf(run().status), HasSubstr("module: or `gemm`: one of them is given"));
+  tile.clear_module();
+  tile.mutable_gemm()->set_k(17);
+  tile.set_samples(-1);
+  EXPECT_THAT(MessageOf(run().status), HasSubstr("samples: is -1"));
+  tile.set_samples(3);
+  const auto tiled = run();
+  ASSERT_TRUE(tiled.status.ok()) << tiled.status;
+  ASSERT_EQ(tiled.result.report().products_size(), 1);
+  EXPECT_EQ(tiled.result.report().products(0).tiles().k(), 3);
+  EXPECT_LE(tiled.result.report().error(), 1e-5);
+  tile.set_tolerance(1e-30);
+  EXPECT_THAT(MessageOf(run().status), HasSubstr("above the tolerance"));
+}
+
+TEST_P(Services, EditModules) {
+  namespace apb = analyser::v1;
+  apb::EditRequest edit;
+  const auto imported = Import(DigitsRequest());
+  *edit.mutable_module() = imported.result.canonical();
+  const auto run = [&] {
+    return Call<apb::Analyser::Stub, apb::EditEvent>(*analyser_, &apb::Analyser::Stub::Edit, edit);
+  };
+  edit.set_script("remove");
+  EXPECT_THAT(MessageOf(run().status), HasSubstr("script: script:1:7: a name was expected"));
+  edit.set_script("remove relu3 constant %image = file \"picture.npy\"");
+  EXPECT_THAT(MessageOf(run().status),
+              HasSubstr("script: script:1:14: the request has no file `picture.npy`"));
+  apb::EditFile* file = edit.add_files();
+  file->set_file("picture.npy");
+  *file->mutable_tensor() = edit.module().digest();
+  EXPECT_THAT(MessageOf(run().status), HasSubstr("files[0].tensor: "));
+  *file->mutable_tensor() = Put(std::string(QUENCH_SOURCE_DIR) + "/bench/models/digits_sample.npy");
+  const auto edited = run();
+  ASSERT_TRUE(edited.status.ok()) << edited.status;
+  EXPECT_EQ(edited.result.report().changes_size(), 2);
+  EXPECT_NE(edited.result.module().fingerprint(), edit.module().fingerprint());
+  *edit.mutable_module() = imported.result.imported();
+  EXPECT_THAT(MessageOf(run().status), HasSubstr("at stage `imported`"));
+}
+
 TEST_P(Services, ShowInnerValues) {
   namespace apb = analyser::v1;
   apb::InferRequest infer;

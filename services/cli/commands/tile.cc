@@ -11,6 +11,7 @@
 #include "common/base/status.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
+#include "services/cli/remote.h"
 
 namespace quench::cli {
 namespace {
@@ -25,6 +26,7 @@ constexpr char kTileExamples[] = R"(Examples:
 
 struct TileArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   std::string gemm, limits, output, format = "table";
   int64_t samples = 20;
   std::optional<uint64_t> seed;
@@ -45,15 +47,18 @@ absl::StatusOr<std::array<int64_t, 3>> ThreeSizes(const char* option, const char
                          most);
 }
 
-absl::StatusOr<Graph> GraphToTile(const TileArgs& args, const StepContext& context) {
-  if (args.gemm.empty()) {
-    QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
-    return WithBatch(std::move(model.canonical), *args.model, context);
-  }
+// M, K, N of --gemm, if that is given.
+absl::StatusOr<std::optional<std::array<int64_t, 3>>> GemmOf(const TileArgs& args) {
+  if (args.gemm.empty()) return std::nullopt;
   QUENCH_RETURN_IF_ERROR(RefuseModelOptions(*args.model, "--gemm"));
-  constexpr int64_t kMostSize = 1 << 15;
-  QUENCH_ASSIGN_OR_RETURN(const auto sizes, ThreeSizes("--gemm", "M,K,N", args.gemm, kMostSize));
-  return analyser::GemmGraph(sizes[0], sizes[1], sizes[2]);
+  return ThreeSizes("--gemm", "M,K,N", args.gemm, analyser::kMostGemmSize);
+}
+
+absl::StatusOr<Graph> GraphToTile(const TileArgs& args, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const auto gemm, GemmOf(args));
+  if (gemm) return analyser::GemmGraph((*gemm)[0], (*gemm)[1], (*gemm)[2]);
+  QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
+  return WithBatch(std::move(model.canonical), *args.model, context);
 }
 
 absl::Status RunTile(const TileArgs& args, const StepContext& context) {
@@ -65,19 +70,16 @@ absl::Status RunTile(const TileArgs& args, const StepContext& context) {
     return absl::AlreadyExistsError(
         fmt::format("output `{}` exists; --force replaces it", args.output));
   }
-  QUENCH_ASSIGN_OR_RETURN(const Graph graph, GraphToTile(args, context));
-  QUENCH_ASSIGN_OR_RETURN(
-      analyser::Tiled tiled,
-      analyser::TileGraph(graph, {.m = sizes[0], .n = sizes[1], .k = sizes[2]}, context));
-  QUENCH_ASSIGN_OR_RETURN(
-      tiled.report.error,
-      analyser::LargestError(graph, tiled.graph, args.samples, args.seed.value_or(1), context));
-  tiled.report.samples = args.samples;
-  if (!(tiled.report.error <= args.tolerance)) {
-    return absl::FailedPreconditionError(fmt::format(
-        "an output differs by {:.3g} of its largest value, above the tolerance of {:.3g}; nothing "
-        "is written",
-        tiled.report.error, args.tolerance));
+  const analyser::TileLimits limits{.m = sizes[0], .n = sizes[1], .k = sizes[2]};
+  const analyser::TileProof proof{args.samples, args.seed.value_or(1), args.tolerance};
+  analyser::Tiled tiled;
+  if (UsesGateway(*args.gateway)) {
+    QUENCH_ASSIGN_OR_RETURN(const auto gemm, GemmOf(args));
+    QUENCH_ASSIGN_OR_RETURN(tiled,
+                            TileThere({*args.gateway, *args.model, gemm, limits, proof}, context));
+  } else {
+    QUENCH_ASSIGN_OR_RETURN(const Graph graph, GraphToTile(args, context));
+    QUENCH_ASSIGN_OR_RETURN(tiled, analyser::TileAndProve(graph, limits, proof, context));
   }
   if (args.output.ends_with(".onnx")) {
     QUENCH_RETURN_IF_ERROR(importer::ExportOnnx(tiled.graph, args.output, context));
@@ -113,6 +115,7 @@ Action DeclareTile(const Options& options) {
     return args->model->model.empty() && args->gemm.empty() ? "one of MODEL and --gemm is needed"
                                                             : "";
   });
+  AddWorkOptions(options, args->gateway);
   options.Examples(kTileExamples);
   return [args](const StepContext& context) { return RunTile(*args, context); };
 }

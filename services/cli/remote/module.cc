@@ -136,21 +136,37 @@ absl::StatusOr<PartitionedThere> PartitionThere(const PartitionJob& job,
 
 namespace {
 
-// The inputs as files that are uploaded together.
-absl::Status AddInputs(const InputSources& sources, GatewayClient& client,
-                       analyser::v1::InferRequest& request, const StepContext& context) {
+// Of tensors that are uploaded together, as files; in their order.
+template <typename Map>
+absl::StatusOr<std::vector<Digest>> UploadTensors(const Map& tensors, GatewayClient& client,
+                                                  const StepContext& context) {
+  if (tensors.empty()) return std::vector<Digest>();
   QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
   std::vector<std::filesystem::path> files;
-  for (const auto& [name, tensor] : sources.given) {
+  for (const auto& [name, tensor] : tensors) {
     files.push_back(folder.path() / fmt::format("{}.npy", files.size()));
     QUENCH_RETURN_IF_ERROR(WriteNpy(tensor, files.back()));
-    request.add_inputs()->set_name(name);
   }
-  if (files.empty()) return absl::OkStatus();
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> digests, client.UploadFiles(files, context));
-  for (size_t i = 0; i < digests.size(); ++i)
-    *request.mutable_inputs(static_cast<int>(i))->mutable_tensor() = digests[i];
+  return client.UploadFiles(files, context);
+}
+
+absl::Status AddInputs(const InputSources& sources, GatewayClient& client,
+                       analyser::v1::InferRequest& request, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> digests,
+                          UploadTensors(sources.given, client, context));
+  size_t next = 0;
+  for (const auto& [name, tensor] : sources.given) {
+    analyser::v1::InferInput* input = request.add_inputs();
+    input->set_name(name);
+    *input->mutable_tensor() = digests[next++];
+  }
   return absl::OkStatus();
+}
+
+void SetSizes(int64_t m, int64_t n, int64_t k, analyser::v1::ProductSizes* sizes) {
+  sizes->set_m(m);
+  sizes->set_n(n);
+  sizes->set_k(k);
 }
 
 absl::Status Download(const Digest& digest, const std::filesystem::path& path,
@@ -175,6 +191,63 @@ void AddTapBuild(pb::WorkflowSpec& spec, const InferJob& job, const ModuleSource
 }
 
 }  // namespace
+
+absl::StatusOr<analyser::Tiled> TileThere(const TileJob& job, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
+  QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(job.gateway, store, context));
+  pb::WorkflowSpec spec;
+  analyser::v1::TileRequest request;
+  SetSizes(job.limits.m, job.limits.n, job.limits.k, request.mutable_limits());
+  request.set_samples(job.proof.samples);
+  request.set_seed(job.proof.seed);
+  request.set_tolerance(job.proof.tolerance);
+  if (job.gemm) {
+    SetSizes((*job.gemm)[0], (*job.gemm)[2], (*job.gemm)[1], request.mutable_gemm());
+    pb::StepSpec* step = spec.mutable_steps()->add_steps();
+    step->set_name("tile");
+    *step->mutable_tile() = std::move(request);
+  } else {
+    QUENCH_ASSIGN_OR_RETURN(const ModuleSource module,
+                            AddModule(spec, {job.gateway, job.model}, *client, context));
+    AddModuleStep(spec, "tile", &pb::StepSpec::mutable_tile, module, std::move(request));
+  }
+  QUENCH_ASSIGN_OR_RETURN(const pb::Workflow workflow, RunModels(spec, *client, context));
+  QUENCH_ASSIGN_OR_RETURN(const auto result, DownloadMessage<analyser::v1::TileResult>(
+                                                 workflow, "tile", "result", *client, context));
+  analyser::Tiled tiled;
+  tiled.report = analyser::FromProto(result.report());
+  QUENCH_ASSIGN_OR_RETURN(tiled.graph,
+                          DownloadModule(workflow, "tile", "module", *client, context));
+  return tiled;
+}
+
+absl::StatusOr<analyser::Edited> EditThere(const EditJob& job, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
+  QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(job.gateway, store, context));
+  pb::WorkflowSpec spec;
+  QUENCH_ASSIGN_OR_RETURN(const ModuleSource module,
+                          AddModule(spec, {job.gateway, job.model}, *client, context));
+  analyser::v1::EditRequest request;
+  request.set_script(job.script);
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> digests,
+                          UploadTensors(job.files, *client, context));
+  size_t next = 0;
+  for (const auto& [name, tensor] : job.files) {
+    analyser::v1::EditFile* file = request.add_files();
+    file->set_file(name.first);
+    file->set_array(name.second);
+    *file->mutable_tensor() = digests[next++];
+  }
+  AddModuleStep(spec, "edit", &pb::StepSpec::mutable_edit, module, std::move(request));
+  QUENCH_ASSIGN_OR_RETURN(const pb::Workflow workflow, RunModels(spec, *client, context));
+  QUENCH_ASSIGN_OR_RETURN(const auto result, DownloadMessage<analyser::v1::EditResult>(
+                                                 workflow, "edit", "result", *client, context));
+  analyser::Edited edited;
+  edited.report = analyser::FromProto(result.report());
+  QUENCH_ASSIGN_OR_RETURN(edited.graph,
+                          DownloadModule(workflow, "edit", "module", *client, context));
+  return edited;
+}
 
 absl::StatusOr<analyser::InferReport> InferThere(const InferJob& job, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());

@@ -158,14 +158,29 @@ void CompareFiles(const FileDescriptorProto& before, const FileDescriptorProto& 
       });
 }
 
+// The file with what it imports publicly, which who imports it sees as its own.
+FileDescriptorProto WithPublicImports(const FileDescriptorProto& file,
+                                      const FileDescriptorSet& all) {
+  FileDescriptorProto whole = file;
+  for (const int index : file.public_dependency()) {
+    for (const FileDescriptorProto& each : all.file()) {
+      if (each.name() != file.dependency(index) || each.package() != file.package()) continue;
+      whole.mutable_message_type()->MergeFrom(each.message_type());
+      whole.mutable_enum_type()->MergeFrom(each.enum_type());
+    }
+  }
+  return whole;
+}
+
 }  // namespace
 
 std::vector<std::string> FindBreakingChanges(const FileDescriptorSet& before,
                                              const FileDescriptorSet& after) {
   Problems problems;
-  CompareByName<FileDescriptorProto>(
-      before.file(), after.file(), "file", "", problems,
-      [&](const auto& a, const auto& b, const auto& n) { CompareFiles(a, b, n, problems); });
+  CompareByName<FileDescriptorProto>(before.file(), after.file(), "file", "", problems,
+                                     [&](const auto& a, const auto& b, const auto& n) {
+                                       CompareFiles(a, WithPublicImports(b, after), n, problems);
+                                     });
   return problems;
 }
 

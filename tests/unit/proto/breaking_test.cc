@@ -206,6 +206,19 @@ TEST(BreakingChanges, RenamedFieldIsNamedTwice) {  // in code and in JSON
                                       "field 2 `shop.v1.Order.count`: JSON name changed"}));
 }
 
+TEST(BreakingChanges, WhatIsImportedPubliclyIsStillThere) {
+  FileDescriptorSet after = Shop({{"message_type { name: \"Bill\" }", ""}});
+  FileDescriptorProto& moved = *after.add_file();
+  moved.set_name("bills.proto");
+  moved.set_package("shop.v1");
+  moved.add_message_type()->set_name("Bill");
+  after.mutable_file(0)->add_dependency("bills.proto");
+  EXPECT_EQ(FindBreakingChanges(Shop(), after),
+            std::vector<std::string>{"message `shop.v1.Bill`: deleted"});
+  after.mutable_file(0)->add_public_dependency(0);
+  EXPECT_EQ(FindBreakingChanges(Shop(), after), std::vector<std::string>());
+}
+
 TEST(BreakingChanges, AdditionsAndOrderBreakNothing) {
   for (const Edits& edits : std::vector<Edits>{
            {},

@@ -1,0 +1,134 @@
+#include "services/analyser/edit.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "common/ir/npz.h"
+#include "services/cli/commands/declarations.h"
+#include "services/cli/model_source.h"
+#include "services/cli/remote.h"
+
+namespace quench::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kEditExamples[] = R"(Examples:
+  quench edit model.onnx -e 'remove dropout_3' -o small.onnx        its readers read what it read
+  quench edit model.onnx -e 'replace relu1 { %r = HardSwish(%conv1) }' -o m.onnx
+  quench edit model.onnx -e 'input %features/out' -e 'outputs %logits' -o head.onnx    a part of it
+  quench edit model.onnx -e 'constant %fc.weight = file "fc.npy"' -o tuned.qir         another weight
+  quench edit model.onnx --script edits.txt -o edited.qir            docs/editing.md has the language
+  quench ir model.onnx -o m.ir.txt; vi m.ir.txt; quench edit m.ir.txt -o edited.onnx   as text)";
+
+struct EditArgs {
+  std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
+  std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
+  std::vector<std::string> statements;
+  std::string script, output, format = "table";
+  bool force = false;
+};
+
+absl::StatusOr<analyser::EditScript> ScriptOf(const EditArgs& args) {
+  std::string text = fmt::format("{}", fmt::join(args.statements, "\n"));
+  if (!args.script.empty()) {
+    std::error_code error;
+    const uint64_t size = fs::file_size(args.script, error);
+    if (!error && size > analyser::kMostEditBytes) {
+      return InvalidArgument("script `{}` has {} bytes, at most {} are read", args.script, size,
+                             analyser::kMostEditBytes);
+    }
+    QUENCH_ASSIGN_OR_RETURN(text, ReadFile(args.script));
+  }
+  return analyser::ParseEditScript(std::move(text), args.script.empty() ? "--edit" : args.script);
+}
+
+// Files stand beside the script, or else in the working directory.
+absl::StatusOr<EditFiles> FilesFor(const EditArgs& args, const analyser::EditScript& script) {
+  const fs::path folder = fs::path(args.script).parent_path();
+  EditFiles files;
+  std::map<std::string, std::map<std::string, Tensor>> archives;
+  StatusCollector problems;
+  for (const auto& [file, array] : FilesOf(script)) {
+    const std::string path = folder / file;
+    if (array.empty()) {
+      absl::StatusOr<Tensor> tensor = ReadTensorFile(path);
+      problems.Add(tensor.status());
+      if (tensor.ok()) files[{file, array}] = *std::move(tensor);
+      continue;
+    }
+    if (!archives.contains(path)) {
+      absl::StatusOr<std::map<std::string, Tensor>> arrays = ReadNpz(path);
+      problems.Add(arrays.status());
+      if (!arrays.ok()) continue;
+      archives[path] = *std::move(arrays);
+    }
+    const auto found = archives[path].find(array);
+    if (found != archives[path].end()) {
+      files[{file, array}] = found->second;
+      continue;
+    }
+    std::vector<std::string> names;
+    for (const auto& [name, tensor] : archives[path]) names.push_back(name);
+    problems.Add(absl::NotFoundError(
+        fmt::format("`{}` has no array `{}`, it has {}", path, array, fmt::join(names, ", "))));
+  }
+  QUENCH_RETURN_IF_ERROR(problems.Finish());
+  return files;
+}
+
+absl::StatusOr<analyser::Edited> EditHere(const EditArgs& args, const analyser::EditScript& script,
+                                          const EditFiles& files, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
+  QUENCH_ASSIGN_OR_RETURN(Graph graph, WithBatch(std::move(model.canonical), *args.model, context));
+  return analyser::EditGraph(
+      std::move(graph), script,
+      [&](const std::string& file, const std::string& array) -> absl::StatusOr<Tensor> {
+        return files.at({file, array});
+      },
+      context);
+}
+
+absl::Status RunEdit(const EditArgs& args, const StepContext& context) {
+  std::error_code error;
+  if (!args.output.empty() && !args.force && fs::exists(args.output, error)) {
+    return absl::AlreadyExistsError(
+        fmt::format("output `{}` exists; --force replaces it", args.output));
+  }
+  QUENCH_ASSIGN_OR_RETURN(const analyser::EditScript script, ScriptOf(args));
+  QUENCH_ASSIGN_OR_RETURN(const EditFiles files, FilesFor(args, script));
+  QUENCH_ASSIGN_OR_RETURN(const analyser::Edited edited,
+                          UsesGateway(*args.gateway)
+                              ? EditThere({*args.gateway, *args.model, script.text, files}, context)
+                              : EditHere(args, script, files, context));
+  if (args.output.ends_with(".onnx")) {
+    QUENCH_RETURN_IF_ERROR(importer::ExportOnnx(edited.graph, args.output, context));
+  } else if (!args.output.empty()) {
+    QUENCH_RETURN_IF_ERROR(WriteModule(edited.graph, args.output));
+  }
+  fmt::print("{}", args.format == "json" ? analyser::ToJson(edited.report)
+                                         : analyser::ToTable(edited.report));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Action DeclareEdit(const Options& options) {
+  auto args = std::make_shared<EditArgs>();
+  AddModelOptions(options, args->model);
+  options.Add("--edit,-e", args->statements, "A statement; may be repeated", "STATEMENT");
+  options.Add("--script", args->script, "A file of statements", "FILE").Excludes({"--edit"});
+  options.Add("--output,-o", args->output,
+              "Write ONNX for .onnx; else a module: text for .txt, binary otherwise", "FILE");
+  options.Flag("--force,-f", args->force, "Replace an existing file").Needs({"--output"});
+  options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
+  AddWorkOptions(options, args->gateway);
+  options.Examples(kEditExamples);
+  return [args](const StepContext& context) { return RunEdit(*args, context); };
+}
+
+}  // namespace quench::cli
