@@ -211,8 +211,10 @@ std::vector<std::string> Rules() {
       "fvcore 0.1 differs: its flops are macs, one for each multiply-add, and the operations of "
       "BatchNormalization and of global average pools; biases, other pools and activations count "
       "nothing",
-      "onnx-tool 1.0 differs: its MACs are macs_with_bias and instructions per element for the rest "
-      "(comparison 1, division 4, square root 24, exponential 32: 31 for BatchNormalization, 36 for "
+      "onnx-tool 1.0 differs: its MACs are macs_with_bias and instructions per element for the "
+      "rest "
+      "(comparison 1, division 4, square root 24, exponential 32: 31 for BatchNormalization, 36 "
+      "for "
       "Softmax); pools count their windows, transposed convolutions their full windows over the "
       "strides",
   };
