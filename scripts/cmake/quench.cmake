@@ -28,7 +28,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_FLAGS MATCHES "-O[123]")
   # LLVM's classes that bring an operator new and delete each, of which it inlines one.
   list(APPEND QUENCH_WARNINGS -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow -Wno-mismatched-new-delete)
 elseif(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  list(APPEND QUENCH_WARNINGS -Wno-pass-failed)  # loops marked for the vectoriser stay scalar in builds for fuzzing
+  # std::stable_sort of the C++ library uses what it deprecates.
+  list(APPEND QUENCH_WARNINGS -Wno-deprecated-declarations -Wno-pass-failed)  # loops marked for the vectoriser stay scalar in builds for fuzzing
 endif()
 
 add_library(quench_options INTERFACE)
