@@ -70,23 +70,25 @@ double Seconds(const std::function<void()>& work) {
 }
 
 // A kernel of nothing but independent multiply-adds.
-absl::StatusOr<EmittedKernel> EmitPeak(const KernelRequest& request, const Candidate&,
-                                       KernelEmitter& emitter) {
-  const auto body = [&](VectorBuilder& b) {
-    const int lanes = request.target.f32_lanes();
+class PeakCode final : public VectorCode {
+ public:
+  explicit PeakCode(int lanes) : lanes_(lanes) {}
+  absl::Status Emit(VectorBuilder& b) const override {
     std::vector<VecVar> sums;
-    for (int i = 0; i < 12; ++i) sums.push_back(b.Variable(b.F(i, lanes)));
-    const Vec x = b.Load(b.Buffer(0), lanes);
+    for (int i = 0; i < 12; ++i) sums.push_back(b.Variable(b.F(i, lanes_)));
+    const Vec x = b.Load(b.Buffer(0), lanes_);
     b.For(b.I(0), b.I(kPeakSteps), 1, [&](Int) {
       for (const VecVar& sum : sums) sum.Set(b.Fma(x, sum.Get(), x));
     });
     for (size_t i = 0; i < sums.size(); ++i) {
-      b.Store(b.Buffer(1) + static_cast<int64_t>(i) * lanes * 4, sums[i].Get());
+      b.Store(b.Buffer(1) + static_cast<int64_t>(i) * lanes_ * 4, sums[i].Get());
     }
     return absl::OkStatus();
-  };
-  return emitter.EmitVector("peak", "", 1, 0, *request.graph.symbols, body);
-}
+  }
+
+ private:
+  const int lanes_;
+};
 
 Tensor Random(std::vector<int64_t> dims) {
   Tensor tensor = Tensor::Zeros(DataType::kF32, std::move(dims));
@@ -109,12 +111,12 @@ class Bench {
     const ValueId x = graph_.AddInput("x", TypeOf({64}));
     const NodeId node = graph_.AddNode("Peak", "peak", {x});
     graph_.value(graph_.node(node).outputs[0]).type = TypeOf({12 * 64});
-    peak_.emit = EmitPeak;
     Candidate candidate;
     candidate.kernel = &peak_;
     candidate.inputs = {Layout{}};
     candidate.outputs = {Layout{}};
     candidate.packed = {false};
+    candidate.code = std::make_shared<const PeakCode>(target_.f32_lanes());
     const KernelRequest request{graph_, graph_.nodes[0], target_, 3};
     auto runner = KernelRunner::Create(request, candidate);
     if (!runner.ok()) return runner.status();

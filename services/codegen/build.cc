@@ -7,6 +7,7 @@
 #include "common/ops/op.h"
 #include "services/codegen/build_internal.h"
 #include "services/codegen/kernels/slow_integers.h"
+#include "services/codegen/schedule/schedule.h"
 
 namespace quench::codegen {
 namespace {
@@ -101,11 +102,9 @@ int32_t Builder::NewSlot() {
   return symbols_.AddRuntime(fmt::format("q.slot{}", symbols_.size()), "", std::nullopt);
 }
 
-absl::Status Builder::AddSlotCall(const loops::Function& function,
-                                  const std::vector<int>& buffers) {
-  const std::vector<Layout> layouts(buffers.size());
-  QUENCH_ASSIGN_OR_RETURN(EmittedKernel kernel,
-                          emitter_.EmitLoops(function, layouts, symbols_, false));
+absl::Status Builder::AddSlotCall(loops::Function function, const std::vector<int>& buffers) {
+  QUENCH_ASSIGN_OR_RETURN(KernelPlan kernel,
+                          PlanNest({std::move(function), {}, false}, symbols_, target_));
   for (const int buffer : buffers) Use(buffer);
   Step& step = Add(Step::Kind::kCall);
   step.kernel = std::move(kernel);
@@ -114,11 +113,17 @@ absl::Status Builder::AddSlotCall(const loops::Function& function,
   return absl::OkStatus();
 }
 
+absl::StatusOr<KernelPlan> Builder::PlanMove(loops::Function function,
+                                             std::vector<Layout> layouts) {
+  return PlanNest({std::move(function), std::move(layouts), options_.opt_level > 0}, symbols_,
+                  target_);
+}
+
 void Builder::AddRefresh(const std::set<SymbolId>& changed) {
   if (!changed.empty()) Add(Step::Kind::kCall).refresh = changed;
 }
 
-// Kernels emitted later may have interned symbols, so the functions are made when all are there.
+// Kernels planned later may have interned symbols, so the functions are made when all are there.
 absl::Status Builder::FillRefreshes(Steps& steps) {
   for (Step& step : steps) {
     QUENCH_RETURN_IF_ERROR(FillRefreshes(step.then_steps));
@@ -129,7 +134,7 @@ absl::Status Builder::FillRefreshes(Steps& steps) {
     SlotFunction function("refresh", symbols_);
     for (const SymbolId id : affected) function.SetExpression(id);
     QUENCH_ASSIGN_OR_RETURN(step.kernel,
-                            emitter_.EmitLoops(function.Finish(), {}, symbols_, false));
+                            PlanNest({function.Finish(), {}, false}, symbols_, target_));
   }
   return absl::OkStatus();
 }
@@ -239,9 +244,7 @@ absl::StatusOr<int> Builder::Transform(int from, const Layout& layout) {
   Shape shape = source.shape;
   shape.layout = layout;
   QUENCH_ASSIGN_OR_RETURN(const int to, NewResult(source.name, shape));
-  const std::vector<Layout> layouts = {source.shape.layout, layout};
-  QUENCH_ASSIGN_OR_RETURN(EmittedKernel kernel, emitter_.EmitLoops(b.Finish(), layouts, symbols_,
-                                                                   options_.opt_level > 0));
+  QUENCH_ASSIGN_OR_RETURN(KernelPlan kernel, PlanMove(b.Finish(), {source.shape.layout, layout}));
   Use(from);
   Use(to);
   Step& step = Add(Step::Kind::kCall);
@@ -305,10 +308,8 @@ absl::Status Builder::BuildKernel(Frame& frame, const Node& node, const Choice& 
   }
   QUENCH_RETURN_IF_ERROR(BuildSizes(frame, node));
   const KernelRequest request{frame.graph, node, target_, options_.opt_level};
-  emitter_.AllowFusion(MayFuse(request));
-  QUENCH_ASSIGN_OR_RETURN(EmittedKernel kernel,
-                          candidate.kernel->emit(request, candidate, emitter_));
-  emitter_.AllowFusion(true);  // what is emitted for sizes and layouts computes nothing so
+  QUENCH_ASSIGN_OR_RETURN(KernelPlan kernel, PlanKernel(request, candidate));
+  kernel.fuses = MayFuse(request);
   const int first_output = static_cast<int>(buffers.size());
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i] == quench::kNone) continue;
@@ -477,9 +478,9 @@ absl::Status Builder::BindOutput(Frame& frame, int index) {
 }
 
 absl::StatusOr<BuiltProgram> BuildProgram(const Graph& graph, const Target& target,
-                                          const CompileOptions& options, KernelEmitter& emitter,
-                                          WeightTable& weights, const StepContext& context) {
-  return Builder(graph, target, options, emitter, weights, context).Build();
+                                          const CompileOptions& options, WeightTable& weights,
+                                          const StepContext& context) {
+  return Builder(graph, target, options, weights, context).Build();
 }
 
 }  // namespace quench::codegen

@@ -30,11 +30,11 @@ struct BuiltProgram {
   std::vector<KernelReport> reports;
 };
 
-// Emits the kernels of `graph` into `emitter` and says what is called when, over which memory.
+// Plans the kernels of `graph` and says what is called when, over which memory: nothing is emitted.
 // Placement comes later (plan/assign.h). `graph`'s symbol table gets the symbols that kernels
 // intern.
 absl::StatusOr<BuiltProgram> BuildProgram(const Graph& graph, const Target& target,
-                                          const CompileOptions& options, KernelEmitter& emitter,
-                                          WeightTable& weights, const StepContext& context);
+                                          const CompileOptions& options, WeightTable& weights,
+                                          const StepContext& context);
 
 }  // namespace quench::codegen

@@ -308,9 +308,7 @@ absl::Status Builder::AddSlice(int whole, int slice, int axis, bool reverse, boo
   });
   if (part.dims.size() + 1 != shape.dims.size())
     return Internal("a slice has rank {}", part.dims.size());
-  const std::vector<Layout> layouts(2);
-  QUENCH_ASSIGN_OR_RETURN(EmittedKernel kernel, emitter_.EmitLoops(b.Finish(), layouts, symbols_,
-                                                                   options_.opt_level > 0));
+  QUENCH_ASSIGN_OR_RETURN(KernelPlan kernel, PlanMove(b.Finish(), {}));
   Use(whole);
   Use(slice);
   Step& step = Add(Step::Kind::kCall);

@@ -24,11 +24,10 @@ struct Frame {
 class Builder {
  public:
   Builder(const Graph& graph, const Target& target, const CompileOptions& options,
-          KernelEmitter& emitter, WeightTable& weights, const StepContext& context)
+          WeightTable& weights, const StepContext& context)
       : graph_(graph),
         target_(target),
         options_(options),
-        emitter_(emitter),
         weights_(weights),
         context_(context),
         symbols_(*graph.symbols),
@@ -83,7 +82,9 @@ class Builder {
   absl::Status AddCopy(int from, int to);
   // Bytes of a shape into a step: fixed, or through a slot computed here.
   absl::Status SetBytes(const Shape& shape, const std::string& name, Step& step);
-  absl::Status AddSlotCall(const loops::Function& function, const std::vector<int>& buffers);
+  absl::Status AddSlotCall(loops::Function function, const std::vector<int>& buffers);
+  // What copies, vectorised where kernels are.
+  absl::StatusOr<KernelPlan> PlanMove(loops::Function function, std::vector<Layout> layouts);
   int32_t NewSlot();
   // Recomputes what follows from runtime symbols that have just been set.
   void AddRefresh(const std::set<SymbolId>& changed);
@@ -135,7 +136,6 @@ class Builder {
   const Graph& graph_;
   const Target& target_;
   const CompileOptions& options_;
-  KernelEmitter& emitter_;
   WeightTable& weights_;
   const StepContext& context_;
   SymbolTable& symbols_;

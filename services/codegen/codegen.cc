@@ -20,14 +20,13 @@
 #include "common/ops/op.h"
 #include "common/passes/pass.h"
 #include "common/runtime/abi.h"
-#include "services/codegen/build.h"
 #include "services/codegen/description.h"
 #include "services/codegen/header.h"
 #include "services/codegen/link/link.h"
 #include "services/codegen/llvm/artifact.h"
 #include "services/codegen/package.h"
 #include "services/codegen/plan/arena_buffers.h"
-#include "services/codegen/plan/assign.h"
+#include "services/codegen/variants.h"
 #include "services/codegen/weights.h"
 
 namespace quench::codegen {
@@ -103,27 +102,6 @@ std::string DerivedUuid(const std::string& fingerprint, const CompileOptions& op
   return digits;
 }
 
-void UseTable(Graph& graph, const std::shared_ptr<SymbolTable>& table) {
-  graph.symbols = table;
-  for (Node& node : graph.nodes) {
-    for (auto& [name, attribute] : node.attributes) {
-      GraphPtr* body = std::get_if<GraphPtr>(&attribute);
-      if (body == nullptr) continue;
-      Graph copy = **body;
-      UseTable(copy, table);
-      *body = std::make_shared<const Graph>(std::move(copy));
-    }
-  }
-}
-
-// A copy with a symbol table of its own, bodies included: kernels of one variant must not name
-// symbols of another's.
-Graph WithOwnSymbols(const Graph& graph) {
-  Graph copy = graph;
-  UseTable(copy, std::make_shared<SymbolTable>(*graph.symbols));
-  return copy;
-}
-
 // Nests that do more than a hundredth of a model's multiplications: micro-kernels do them several
 // times as fast, where one takes the operator and its types.
 void NameSlowNests(std::vector<KernelReport>& kernels) {
@@ -138,15 +116,6 @@ void NameSlowNests(std::vector<KernelReport>& kernels) {
                     100 * kernel.multiplications / all);
   }
 }
-
-struct Variant {
-  Target target;
-  Graph graph;
-  std::unique_ptr<ModuleBuilder> module;
-  BuiltProgram built;
-  std::string symbol;
-  size_t weights_end = 0;  // entries of the weight table that it and those before it brought
-};
 
 class Compiler {
  public:
@@ -169,7 +138,8 @@ class Compiler {
     QUENCH_RETURN_IF_ERROR(Identify());
     QUENCH_ASSIGN_OR_RETURN(
         folder_, TempDir::Create(library.has_parent_path() ? library.parent_path() : "."));
-    QUENCH_RETURN_IF_ERROR(BuildVariants(targets));
+    QUENCH_ASSIGN_OR_RETURN(const Graph groups, GroupGraph(graph_, options_, context_));
+    QUENCH_ASSIGN_OR_RETURN(variants_, PlanVariants(groups, targets, options_, weights_, context_));
     QUENCH_ASSIGN_OR_RETURN(const std::vector<uint64_t> offsets, PackWeights(targets[0]));
     QUENCH_RETURN_IF_ERROR(EmitObjects(offsets));
     QUENCH_RETURN_IF_ERROR(Link(targets[0], library));
@@ -208,31 +178,6 @@ class Compiler {
     return ops::InferGraph(graph_);
   }
 
-  absl::Status BuildVariants(const std::vector<Target>& targets) {
-    passes::PassOptions how = options_.passes;
-    how.opt_level = options_.opt_level;
-    how.keep_values = options_.taps == Taps::kModelValues;
-    QUENCH_ASSIGN_OR_RETURN(const Graph graph,
-                            passes::RunCodegenPasses(WithOwnSymbols(graph_), how, context_));
-    for (const Target& target : targets) {
-      Variant variant{target,
-                      WithOwnSymbols(graph),
-                      nullptr,
-                      {},
-                      fmt::format("{}quench_variant_{}", link_prefix_, variants_.size())};
-      QUENCH_ASSIGN_OR_RETURN(
-          variant.module,
-          ModuleBuilder::Create(target, fmt::format("v{}", variants_.size()), link_prefix_));
-      QUENCH_ASSIGN_OR_RETURN(variant.built, BuildProgram(variant.graph, target, options_,
-                                                          *variant.module, weights_, context_));
-      variant.weights_end = weights_.entries().size();
-      QUENCH_RETURN_IF_ERROR(
-          AssignMemory(variant.built.program, *variant.graph.symbols, *variant.module));
-      variants_.push_back(std::move(variant));
-    }
-    return absl::OkStatus();
-  }
-
   absl::StatusOr<std::vector<uint64_t>> PackWeights(const Target& target) {
     objects_.push_back(folder_->path() / "weights.o");
     QUENCH_ASSIGN_OR_RETURN(const auto writer,
@@ -241,7 +186,7 @@ class Compiler {
                             WriteWeights(weights_, *writer, context_));
     report_.weight_bytes = static_cast<int64_t>(writer->size());
     int64_t begin = 0;
-    for (const Variant& variant : variants_) {
+    for (const PlannedVariant& variant : variants_) {
       const int64_t end = variant.weights_end < offsets.size()
                               ? static_cast<int64_t>(offsets[variant.weights_end])
                               : report_.weight_bytes;
@@ -269,22 +214,28 @@ class Compiler {
                       .source_digest = SourceDigest(),
                       .description = ""};
     std::vector<Target> targets;
-    for (const Variant& variant : variants_) {
-      model.variants.push_back(variant.symbol);
-      targets.push_back(variant.target);
+    for (size_t i = 0; i < variants_.size(); ++i) {
+      model.variants.push_back(fmt::format("{}quench_variant_{}", link_prefix_, i));
+      targets.push_back(variants_[i].target);
     }
     model.description = DescriptionOf(model, targets);
-    for (Variant& variant : variants_) {
-      QUENCH_RETURN_IF_ERROR(EmitVariant(*variant.module, variant.built.program, variant.target,
-                                         offsets, variant.symbol));
+    std::vector<std::unique_ptr<ModuleBuilder>> modules;
+    for (size_t i = 0; i < variants_.size(); ++i) {
+      QUENCH_RETURN_IF_ERROR(context_.Check());
+      const PlannedVariant& variant = variants_[i];
+      QUENCH_ASSIGN_OR_RETURN(
+          auto module, ModuleBuilder::Create(variant.target, fmt::format("v{}", i), link_prefix_));
+      QUENCH_RETURN_IF_ERROR(
+          EmitVariant(*module, variant.built.program, variant.target, offsets, model.variants[i]));
+      modules.push_back(std::move(module));
     }
-    QUENCH_RETURN_IF_ERROR(EmitModel(*variants_[0].module, model));
+    QUENCH_RETURN_IF_ERROR(EmitModel(*modules[0], model));
     std::vector<std::future<absl::StatusOr<std::string>>> running;
     for (size_t i = 1; i < variants_.size(); ++i) {
       running.push_back(
-          std::async(std::launch::async, [this, i] { return variants_[i].module->Finish(); }));
+          std::async(std::launch::async, [&modules, i] { return modules[i]->Finish(); }));
     }
-    QUENCH_RETURN_IF_ERROR(AddObject(variants_[0].module->Finish(), "v0.o"));
+    QUENCH_RETURN_IF_ERROR(AddObject(modules[0]->Finish(), "v0.o"));
     for (size_t i = 0; i < running.size(); ++i)
       QUENCH_RETURN_IF_ERROR(AddObject(running[i].get(), fmt::format("v{}.o", i + 1)));
     if (emit_ != Emit::kSharedLibrary)
@@ -353,7 +304,7 @@ class Compiler {
   }
 
   void FillReport() {
-    const Variant& best = variants_.back();
+    const PlannedVariant& best = variants_.back();
     const TargetSpec& spec = resolved_.spec;
     report_.target = fmt::format("{} ({}, {}{}{})",
                                  IsTargetSpec(options_.target) ? best.target.name : options_.target,
@@ -383,7 +334,7 @@ class Compiler {
   std::string link_prefix_;
   std::optional<TempDir> folder_;
   WeightTable weights_;
-  std::vector<Variant> variants_;
+  std::vector<PlannedVariant> variants_;
   std::vector<std::filesystem::path> objects_;
   std::filesystem::path linked_;
 };

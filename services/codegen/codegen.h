@@ -100,6 +100,18 @@ absl::StatusOr<CompileReport> Compile(const Graph& graph, const CompileOptions& 
                                       const std::filesystem::path& header,
                                       const StepContext& context = {});
 
+// What a compilation goes through before there is code, of a canonical or quantized graph.
+enum class PlanStage {
+  kProgram,  // kernels chosen and planned, steps over laid-out values
+  kMemory,   // and places for them
+};
+// The text of each variant's plan (program_text.h).
+absl::StatusOr<std::string> PlanText(const Graph& graph, const CompileOptions& options,
+                                     PlanStage stage, const StepContext& context = {});
+// The graph after codegen's own passes: what kernels are chosen for.
+absl::StatusOr<Graph> GroupGraph(const Graph& graph, const CompileOptions& options,
+                                 const StepContext& context = {});
+
 // What `options` make: an archive where `system-lib` asks for one. INVALID_ARGUMENT when that and
 // `emit` contradict each other, or the target does not resolve.
 absl::StatusOr<Emit> WhatToEmit(const CompileOptions& options);

@@ -77,13 +77,13 @@ struct Step {
   int node = -1;  // report entry
 
   // kCall
-  EmittedKernel kernel;
+  KernelPlan kernel;
   std::vector<int> buffers;  // inputs, outputs
   std::vector<int> packs;    // weight entries
   int in_place = -1;  // position in `buffers` of the input that output `first_output` may take over
   int first_output = 0;
   int scratch_storage = -1;  // heap scratch, when its size is known only at run time
-  // the kernel recomputes what follows from these: emitted last, "" when nothing does
+  // the kernel recomputes what follows from these: planned last, empty when nothing does
   std::set<SymbolId> refresh;
   int64_t grain = 1;  // tasks worth handing to a thread
   bool parallel = false;
@@ -129,7 +129,7 @@ struct Program {
   int num_positions = 0;
 
   // Set by planning.
-  EmittedKernel plan;  // sets slots: expression symbols, offsets, and the next three
+  KernelPlan plan;  // sets slots: expression symbols, offsets, and the next three
   int32_t arena_slot = -1, scratch_slot = -1, lower_bound_slot = -1;
   int32_t num_slots = 0;
   int64_t typical_arena_bytes = 0, typical_lower_bound = 0;

@@ -12,6 +12,7 @@
 #include "services/codegen/kernels/pack.h"
 #include "services/codegen/link/link.h"
 #include "services/codegen/llvm/module.h"
+#include "services/codegen/schedule/schedule.h"
 
 namespace quench::codegen {
 namespace {
@@ -75,7 +76,8 @@ absl::StatusOr<std::unique_ptr<KernelRunner>> KernelRunner::Create(const KernelR
   std::unique_ptr<KernelRunner> runner(new KernelRunner(request, candidate));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<ModuleBuilder> module,
                           ModuleBuilder::Create(request.target));
-  QUENCH_ASSIGN_OR_RETURN(runner->emitted_, candidate.kernel->emit(request, candidate, *module));
+  QUENCH_ASSIGN_OR_RETURN(const KernelPlan plan, PlanKernel(request, candidate));
+  QUENCH_ASSIGN_OR_RETURN(runner->emitted_, module->Emit(plan));
   module->Export(runner->emitted_.symbol);
   QUENCH_ASSIGN_OR_RETURN(const std::string object, module->Finish());
   QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "services/codegen/kernels/kernel.h"
+#include "services/codegen/llvm/module.h"
 
 namespace quench::codegen {
 

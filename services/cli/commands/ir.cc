@@ -9,6 +9,7 @@
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
 #include "services/cli/remote.h"
+#include "services/codegen/codegen.h"
 
 namespace quench::cli {
 namespace {
@@ -18,7 +19,9 @@ constexpr char kIrExamples[] = R"(Examples:
   quench ir model.onnx --stage imported --no-types the model's own nodes
   quench ir model.ir.txt --pass fold_constants --pass dead_code     run passes one by one
   quench ir model.ir.txt --verify --hash           is edited text legal? what is its identity?
-  quench ir model.onnx --lower conv1               the loops that node `conv1` computes)";
+  quench ir model.onnx --lower conv1               the loops that node `conv1` computes
+  quench ir model.onnx --stage groups              what kernels are chosen for
+  quench ir model.onnx --stage memory --target aarch64    steps, layouts and places in memory, for each variant)";
 
 struct IrArgs {
   std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
@@ -26,6 +29,7 @@ struct IrArgs {
   std::string stage = "canonical";
   std::vector<std::string> passes;
   std::string lower;
+  std::string target = "host";
   std::string output;
   bool no_types = false;
   bool verify = false;
@@ -48,12 +52,20 @@ absl::Status Write(const IrArgs& args, const std::string& text) {
   return absl::OkStatus();
 }
 
+bool IsPlan(const std::string& stage) { return stage == "program" || stage == "memory"; }
+bool IsOfCodegen(const std::string& stage) { return stage == "groups" || IsPlan(stage); }
+
+// The stage of a module that this stage is made of.
+std::string ModuleStage(const std::string& stage) {
+  return IsOfCodegen(stage) ? "codegen-ready" : stage;
+}
+
 absl::StatusOr<Graph> GraphHere(const IrArgs& args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
   Graph graph = args.stage == "imported" ? std::move(model.imported) : std::move(model.canonical);
   QUENCH_ASSIGN_OR_RETURN(graph, WithBatch(std::move(graph), *args.model, context));
   const passes::PassOptions options = PassOptionsOf(*args.model);
-  if (args.stage == "codegen-ready") {
+  if (ModuleStage(args.stage) == "codegen-ready") {
     QUENCH_ASSIGN_OR_RETURN(graph, passes::RunPipeline(std::move(graph), options, context));
   }
   for (const std::string& name : args.passes) {
@@ -65,10 +77,23 @@ absl::StatusOr<Graph> GraphHere(const IrArgs& args, const StepContext& context) 
 
 absl::Status RunIr(const IrArgs& args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(
-      const Graph graph,
+      Graph graph,
       UsesGateway(*args.gateway)
-          ? ModuleThere({*args.gateway, *args.model, args.stage, args.passes}, context)
+          ? ModuleThere({*args.gateway, *args.model, ModuleStage(args.stage), args.passes}, context)
           : GraphHere(args, context));
+  if (IsOfCodegen(args.stage)) {
+    codegen::CompileOptions options;
+    options.target = args.target;
+    options.passes = PassOptionsOf(*args.model);
+    if (IsPlan(args.stage)) {
+      const codegen::PlanStage stage =
+          args.stage == "memory" ? codegen::PlanStage::kMemory : codegen::PlanStage::kProgram;
+      QUENCH_ASSIGN_OR_RETURN(const std::string text,
+                              codegen::PlanText(graph, options, stage, context));
+      return Write(args, text);
+    }
+    QUENCH_ASSIGN_OR_RETURN(graph, codegen::GroupGraph(graph, options, context));
+  }
   if (!args.lower.empty()) {
     QUENCH_ASSIGN_OR_RETURN(const std::string text, LoopsText(graph, args.lower));
     return Write(args, text);
@@ -96,10 +121,14 @@ Action DeclareIr(const Options& options) {
   std::vector<std::string> names;
   for (const passes::PassInfo& pass : passes::AllPasses()) names.emplace_back(pass.name);
   options
-      .Add("--stage", args->stage, "imported, canonical, or codegen-ready (after all passes)",
+      .Add("--stage", args->stage,
+           "imported, canonical, codegen-ready (after all passes), groups (what kernels are chosen "
+           "for), program (steps over laid-out values), or memory (and where these lie)",
            "STAGE (default canonical)")
-      .OneOf({"imported", "canonical", "codegen-ready"});
+      .OneOf({"imported", "canonical", "codegen-ready", "groups", "program", "memory"});
   options.Add("--pass", args->passes, "Run this pass; may be repeated", "PASS").OneOf(names);
+  options.Add("--target", args->target, "Of the stages program and memory",
+              "TARGET (default host)");
   options.Add("--lower", args->lower, "Print the loops of one node", "NODE")
       .Excludes({"--no-types", "--verify", "--hash"});
   options.Add("--output,-o", args->output, "Write the text to a file", "FILE");
@@ -107,7 +136,16 @@ Action DeclareIr(const Options& options) {
                "Leave types out: they are inferred when the text is read");
   options.Flag("--verify", args->verify, "Check that the module is legal at its stage");
   options.Flag("--hash", args->hash, "Print fingerprint and structure hash");
-  options.AddRule([args] { return StageProblem(*args->model, args->stage, args->passes); });
+  options.AddRule(
+      [args] { return StageProblem(*args->model, ModuleStage(args->stage), args->passes); });
+  options.AddRule([args]() -> std::string {
+    if (args->target != "host" && !IsPlan(args->stage))
+      return "--target: only the stages program and memory are of a target";
+    if (IsPlan(args->stage) &&
+        (!args->lower.empty() || args->verify || args->hash || args->no_types))
+      return "--stage " + args->stage + " has no --lower, --verify, --hash and --no-types";
+    return "";
+  });
   options.AddRule([args] {
     return args->no_types && args->output.empty() && (args->verify || args->hash)
                ? "--no-types: with --verify or --hash no text is printed, only written to --output"

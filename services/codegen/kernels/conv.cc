@@ -1,5 +1,5 @@
 // Convolution by the micro-kernel.
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -41,11 +41,9 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group, cons
 
 class ConvEmitter {
  public:
-  ConvEmitter(VectorBuilder& b, const KernelRequest& request, const Group& group,
-              const ConvPlan& plan, const BufferMap& buffers,
+  ConvEmitter(VectorBuilder& b, const Group& group, const ConvPlan& plan, const BufferMap& buffers,
               const std::vector<int>& epilogue_packs)
       : b_(b),
-        request_(request),
         group_(group),
         plan_(plan),
         s_(plan.shape),
@@ -81,7 +79,7 @@ class ConvEmitter {
              .row_major = plan_.row_major_input,
              .lanes = plan_.lanes,
              .pixel_words = plan_.pixel_words,
-             .type = group_.InputType(0).dtype,
+             .type = s_.input_type(),
              .fill = s_.bytes ? s_.bytes->x.zero : 0,
              .run_fill = zero_,
              .to_floats = IsHalf(s_.x_type),
@@ -124,7 +122,7 @@ class ConvEmitter {
 
   void ByBands() {
     const TileAxis& outer = plan_.flat ? plan_.x_axis : plan_.y_axis;
-    const Int parts = b_.Size(outer.Parts(*request_.graph.symbols));
+    const Int parts = b_.Size(plan_.outer_parts);
     const Int bands = (parts + (plan_.task_tiles - 1)) / plan_.task_tiles;
     b_.For(b_.Begin(), b_.End(), 1, [&](Int task) {
       const Int n = task / bands;
@@ -205,7 +203,7 @@ class ConvEmitter {
   MicroReduction Reduction() {
     MicroReduction r;
     r.lanes = plan_.lanes;
-    r.by_lane = request_.target.multiply_by_lane;
+    r.by_lane = plan_.by_lane;
     r.bytes = s_.bytes ? &*s_.bytes : nullptr;
     r.weight_type = s_.w_type;
     r.blocks = b_.I(plan_.blocks);
@@ -271,12 +269,11 @@ class ConvEmitter {
     const bool padding =
         tiles.last && v == tiles.vectors - 1;  // lanes without a channel must stay 0
     if (padding) *result = b_.KeepFirst(*result, b_.I(s_.out_channels % plan_.lanes));
-    const Vec stored = AsStored(b_, group_, *result);
+    const Vec stored = AsStored(b_, group_.ResultType(), *result);
     b_.Store(b_.Buffer(buffers_.Output()) + place.At(stored.type), stored);
   }
 
   VectorBuilder& b_;
-  const KernelRequest& request_;
   const Group& group_;
   const ConvPlan& plan_;
   const ConvShape& s_;
@@ -321,26 +318,33 @@ double Cost(const KernelRequest& request, const Group& group, const ConvPlan& pl
   return std::max(micros, bytes / (request.target.gbytes * 1e3));
 }
 
-Candidate MakeCandidate(const KernelRequest& request, const Group& group, const ConvPlan& plan) {
-  Candidate candidate;
-  candidate.kernel = &ConvKernel();
-  candidate.inputs.assign(request.node.inputs.size(), Layout{});
-  candidate.packed.assign(request.node.inputs.size(), false);
-  const Layout blocked = BlockedLayout(plan.lanes);
-  if (!plan.row_major_input) candidate.inputs[static_cast<size_t>(group.inputs[0])] = blocked;
-  candidate.outputs = {blocked};
-  for (const EpilogueOperand& operand : group.epilogue.operands) {
-    if (operand.kind != EpilogueOperand::kTensor) continue;
-    candidate.inputs[static_cast<size_t>(operand.input)] = blocked;
+class ConvCode final : public VectorCode {
+ public:
+  ConvCode(Group group, ConvPlan plan, BufferMap buffers, std::vector<int> packs)
+      : group_(std::move(group)),
+        plan_(std::move(plan)),
+        buffers_(std::move(buffers)),
+        packs_(std::move(packs)) {}
+  absl::Status Emit(VectorBuilder& b) const override {
+    return ConvEmitter(b, group_, plan_, buffers_, packs_).Emit();
   }
-  candidate.in_place = InPlaceOperand(group);
-  AddPacks(request, group, plan, candidate);
+
+ private:
+  const Group group_;
+  const ConvPlan plan_;
+  const BufferMap buffers_;
+  const std::vector<int> packs_;
+};
+
+Candidate MakeCandidate(const KernelRequest& request, const Group& group, const ConvPlan& plan) {
+  Candidate candidate = CandidateIn(BlockedLayout(plan.lanes), request, group);
+  candidate.kernel = &ConvKernel();
+  if (plan.row_major_input) candidate.inputs[static_cast<size_t>(group.inputs[0])] = {};
+  const std::vector<int> packs = AddPacks(request, group, plan, candidate);
+  candidate.tasks = plan.tasks;
   candidate.scratch_bytes = plan.scratch;
-  candidate.params = {{"row_major_input", plan.row_major_input ? 1 : 0},
-                      {"tile_y", plan.tile.y},
-                      {"tile_x", plan.tile.x},
-                      {"vectors", plan.tile.vectors},
-                      {"by_panels", plan.by_panels ? 1 : 0}};
+  candidate.code = std::make_shared<const ConvCode>(group.Detached(), plan,
+                                                    BufferMap(request.node, candidate), packs);
   candidate.cost = Cost(request, group, plan);
   candidate.reason =
       fmt::format("{}tile {}x{}x{} of {} lanes, tasks by {}{}",
@@ -375,30 +379,10 @@ void ProposeConv(const KernelRequest& request, std::vector<Candidate>& candidate
   }
 }
 
-absl::StatusOr<EmittedKernel> EmitConv(const KernelRequest& request, const Candidate& candidate,
-                                       KernelEmitter& emitter) {
-  std::optional<Group> group = ReadGroup(request, 1);
-  QUENCH_CHECK(group.has_value());  // the candidate was made from it
-  const std::optional<ConvPlan> plan =
-      PlanConv(request, *group, candidate.params.at("row_major_input") != 0);
-  QUENCH_CHECK(plan.has_value());
-  Candidate packed = candidate;
-  packed.packs.clear();
-  const std::vector<int> packs = AddPacks(request, *group, *plan, packed);
-  const BufferMap buffers(request.node, candidate);
-  const std::string identity = fmt::format(
-      "{} {} {} in{} packs{}", PlanIdentity(*plan), EpilogueIdentity(group->epilogue),
-      DataTypeName(group->ResultType()), fmt::join(group->inputs, ","), fmt::join(packs, ","));
-  return emitter.EmitVector("conv", identity, plan->tasks, plan->scratch, *request.graph.symbols,
-                            [&](VectorBuilder& b) {
-                              return ConvEmitter(b, request, *group, *plan, buffers, packs).Emit();
-                            });
-}
-
 }  // namespace
 
 const Kernel& ConvKernel() {
-  static const Kernel kKernel{"conv", ProposeConv, EmitConv};
+  static const Kernel kKernel{"conv", ProposeConv};
   return kKernel;
 }
 

@@ -152,7 +152,8 @@ void PlanTasks(const KernelRequest& request, ConvPlan& plan) {
             ? std::max<int64_t>(
                   1, static_cast<int64_t>(TypicalSize(symbols, outer.total) / (8.0 * outer.most)))
             : BandTiles(request, plan);
-    plan.tasks = symbols.Mul(shape.n, symbols.CeilDiv(outer.Parts(symbols), plan.task_tiles));
+    plan.outer_parts = outer.Parts(symbols);
+    plan.tasks = symbols.Mul(shape.n, symbols.CeilDiv(plan.outer_parts, plan.task_tiles));
   }
 }
 
@@ -165,17 +166,6 @@ void PlanScratch(SymbolTable& symbols, ConvPlan& plan) {
                                   : Dim(plan.band_rows(plan.task_tiles * plan.tile.y));
   const Dim dims[] = {Dim(plan.groups * plan.blocks), rows, width, Dim(plan.pixel_words * 4)};
   plan.scratch = symbols.Mul(symbols.CeilDiv(symbols.Product(dims), 64), 64);
-}
-
-std::string TwiceIdentity(const ByteRoot& bytes) {
-  std::string text;
-  for (const ops::WeightWord& at : bytes.twice.value_or(std::vector<ops::WeightWord>()))
-    text += fmt::format(" {}:{}", at.tap, at.word);
-  return text;
-}
-
-std::string Text(Dim dim) {
-  return dim.is_static() ? fmt::format("{}", dim.value()) : fmt::format("s{}", dim.symbol());
 }
 
 }  // namespace
@@ -227,6 +217,7 @@ std::optional<ConvPlan> PlanConv(const KernelRequest& request, Group& group, boo
   plan.shape = *shape;
   plan.lanes = request.target.f32_lanes();
   plan.row_major_input = row_major_input;
+  plan.by_lane = request.target.multiply_by_lane;
   plan.copy = shape->padded || row_major_input || IsHalf(shape->x_type);
   plan.merged = MergedGroups(*shape, plan.lanes);
   if (plan.merged == 0) return std::nullopt;
@@ -238,21 +229,6 @@ std::optional<ConvPlan> PlanConv(const KernelRequest& request, Group& group, boo
   PlanTasks(request, plan);
   PlanScratch(*request.graph.symbols, plan);
   return plan;
-}
-
-std::string PlanIdentity(const ConvPlan& plan) {
-  const ConvShape& s = plan.shape;
-  return fmt::format(
-      "conv n{} in{}x{}x{} out{}x{}x{} k{}x{} s{}x{} d{}x{} p{},{} {}{}{}{}{} g{}/{} lanes{} "
-      "unroll{} tile{}x{}x{} tasks{} {}",
-      Text(s.n), s.in_channels, Text(s.h), Text(s.w), s.out_channels, Text(s.out_h), Text(s.out_w),
-      s.kernel_h, s.kernel_w, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w, s.pad_top,
-      s.pad_left, s.has_bias ? "b" : "", plan.row_major_input ? "r" : "", plan.copy ? "c" : "",
-      plan.flat ? "f" : "", plan.by_panels ? "p" : "", plan.groups, plan.merged, plan.lanes,
-      plan.unroll, plan.tile.y, plan.tile.x, plan.tile.vectors, plan.task_tiles,
-      s.bytes ? fmt::format("{} zero {} {}{}", s.bytes->ToString(), s.bytes->x.zero,
-                            s.bytes->x.zero_input, TwiceIdentity(*s.bytes))
-              : fmt::format("{} {}", DataTypeName(s.x_type), DataTypeName(s.w_type)));
 }
 
 Layout BlockedLayout(int block) {

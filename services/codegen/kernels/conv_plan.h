@@ -20,6 +20,7 @@ struct ConvShape {
   DataType x_type = DataType::kF32, w_type = DataType::kF32;  // of floats, in memory
   bool padded = false;  // some tap may lie outside of the input
   bool has_bias = false;
+  DataType input_type() const { return bytes ? bytes->x.type : x_type; }
 };
 // Nothing when the root is not a convolution of f32, f16, bf16 or bytes, of rank 3 or 4, with constant
 // weights whose channels are static. Of bytes, takes the bias out of the epilogue.
@@ -39,6 +40,7 @@ struct ConvPlan {
   ConvShape shape;
   int lanes = 8;
   bool row_major_input = false;
+  bool by_lane = false;        // multiply-adds take one lane of a vector: Target::multiply_by_lane
   bool copy = false;           // input goes through scratch
   bool flat = false;           // 1x1, stride 1: all pixels are one row
   int64_t merged = 1;          // groups computed as one, so that channels fill vectors
@@ -55,6 +57,7 @@ struct ConvPlan {
   bool by_panels = true;
   int64_t task_tiles = 1;   // by bands: tiles per task along the outer pixel axis
   TileAxis x_axis, y_axis;  // pixels per row (or all pixels when flat) and rows
+  Dim outer_parts = 1;      // tiles along the outer one of the two
   Dim tasks = 1;
   Dim scratch = 0;  // bytes
 
@@ -80,9 +83,6 @@ struct ConvPlan {
 
 // Reads the convolution as ReadConv does.
 std::optional<ConvPlan> PlanConv(const KernelRequest& request, Group& group, bool row_major_input);
-
-// Everything that the code depends on.
-std::string PlanIdentity(const ConvPlan& plan);
 
 // The NCHW<block>c layout of activations.
 Layout BlockedLayout(int block);

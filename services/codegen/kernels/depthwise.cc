@@ -2,7 +2,7 @@
 // a time, every input vector loaded once per row. Padding is copied into scratch, a band of rows of
 // one block of channels at a time, small enough for the nearest cache. Bytes become floats in that
 // copy, less their zero point: sums below 2^24 are exact in f32, in any order, fused or not.
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -110,7 +110,7 @@ class DepthwiseEmitter {
              .row_major = false,
              .lanes = plan_.lanes,
              .pixel_words = plan_.lanes,
-             .type = group_.InputType(0).dtype,
+             .type = s_.input_type(),
              .fill = s_.bytes ? s_.bytes->x.zero : 0,
              .run_fill = s_.bytes ? LoadRunZero(b_, group_, s_.bytes->x, buffers_) : RunZero{},
              .to_floats = Widens(s_),
@@ -202,7 +202,7 @@ class DepthwiseEmitter {
     }
     const bool padding = !group_.epilogue.empty() && s_.in_channels % plan_.lanes != 0;
     if (padding) *result = b_.KeepFirst(*result, b_.I(s_.in_channels) - block_ * plan_.lanes);
-    const Vec stored = AsStored(b_, group_, *result);
+    const Vec stored = AsStored(b_, group_.ResultType(), *result);
     b_.Store(b_.Buffer(buffers_.Output()) + place.At(stored.type), stored);
   }
 
@@ -234,14 +234,23 @@ double Cost(const KernelRequest& request, const DepthwisePlan& plan) {
                   vectors * (in + out) * bytes * plan.lanes / (request.target.gbytes * 1e3));
 }
 
-std::string Identity(const Group& group, const DepthwisePlan& plan, const std::vector<int>& packs) {
-  ConvPlan shape;
-  shape.shape = plan.shape;
-  return fmt::format("depthwise {} lanes{} x{} band{} in{} packs{} {} {}", PlanIdentity(shape),
-                     plan.lanes, plan.x_axis.most, plan.band, fmt::join(group.inputs, ","),
-                     fmt::join(packs, ","), EpilogueIdentity(group.epilogue),
-                     DataTypeName(group.ResultType()));
-}
+class DepthwiseCode final : public VectorCode {
+ public:
+  DepthwiseCode(Group group, DepthwisePlan plan, BufferMap buffers, std::vector<int> packs)
+      : group_(std::move(group)),
+        plan_(std::move(plan)),
+        buffers_(std::move(buffers)),
+        packs_(std::move(packs)) {}
+  absl::Status Emit(VectorBuilder& b) const override {
+    return DepthwiseEmitter(b, group_, plan_, buffers_, packs_).Emit();
+  }
+
+ private:
+  const Group group_;
+  const DepthwisePlan plan_;
+  const BufferMap buffers_;
+  const std::vector<int> packs_;
+};
 
 void ProposeDepthwise(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (request.opt_level < 2) return;
@@ -249,21 +258,13 @@ void ProposeDepthwise(const KernelRequest& request, std::vector<Candidate>& cand
   if (!group) return;
   const std::optional<DepthwisePlan> plan = MakePlan(request, *group);
   if (!plan) return;
-  Candidate candidate;
+  Candidate candidate = CandidateIn(BlockedLayout(plan->lanes), request, *group);
   candidate.kernel = &DepthwiseKernel();
-  candidate.inputs.assign(request.node.inputs.size(), Layout{});
-  candidate.packed.assign(request.node.inputs.size(), false);
-  const Layout blocked = BlockedLayout(plan->lanes);
-  candidate.inputs[static_cast<size_t>(group->inputs[0])] = blocked;
-  candidate.outputs = {blocked};
-  for (const EpilogueOperand& operand : group->epilogue.operands) {
-    if (operand.kind == EpilogueOperand::kTensor)
-      candidate.inputs[static_cast<size_t>(operand.input)] = blocked;
-  }
-  candidate.in_place = InPlaceOperand(*group);
-  AddPacks(request, *group, *plan, candidate);
+  const std::vector<int> packs = AddPacks(request, *group, *plan, candidate);
+  candidate.tasks = plan->tasks;
   candidate.scratch_bytes = plan->scratch;
-  candidate.params = {{"pixels", plan->x_axis.most}, {"band", plan->band}};
+  candidate.code = std::make_shared<const DepthwiseCode>(group->Detached(), *plan,
+                                                         BufferMap(request.node, candidate), packs);
   candidate.cost = Cost(request, *plan);
   candidate.reason = fmt::format(
       "{}{} pixels of {} lanes{}", plan->shape.bytes ? "bytes as floats, " : "", plan->x_axis.most,
@@ -271,26 +272,10 @@ void ProposeDepthwise(const KernelRequest& request, std::vector<Candidate>& cand
   candidates.push_back(std::move(candidate));
 }
 
-absl::StatusOr<EmittedKernel> EmitDepthwise(const KernelRequest& request,
-                                            const Candidate& candidate, KernelEmitter& emitter) {
-  std::optional<Group> group = ReadGroup(request, 1);
-  QUENCH_CHECK(group.has_value());  // the candidate was made from it
-  const std::optional<DepthwisePlan> plan = MakePlan(request, *group);
-  QUENCH_CHECK(plan.has_value());
-  Candidate packed = candidate;
-  packed.packs.clear();
-  const std::vector<int> packs = AddPacks(request, *group, *plan, packed);
-  const BufferMap buffers(request.node, candidate);
-  return emitter.EmitVector("depthwise", Identity(*group, *plan, packs), plan->tasks, plan->scratch,
-                            *request.graph.symbols, [&](VectorBuilder& b) {
-                              return DepthwiseEmitter(b, *group, *plan, buffers, packs).Emit();
-                            });
-}
-
 }  // namespace
 
 const Kernel& DepthwiseKernel() {
-  static const Kernel kKernel{"depthwise", ProposeDepthwise, EmitDepthwise};
+  static const Kernel kKernel{"depthwise", ProposeDepthwise};
   return kKernel;
 }
 

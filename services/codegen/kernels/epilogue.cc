@@ -159,6 +159,7 @@ std::optional<Group> ReadGroup(const KernelRequest& request, int channel_axis) {
     for (size_t i = 0; i < request.node.inputs.size(); ++i) {
       group.inputs.push_back(request.node.inputs[i] == quench::kNone ? -1 : static_cast<int>(i));
     }
+    group.root_type = group.OutputType().dtype;
     return group;
   }
   const GraphPtr body = request.node.Body("body");
@@ -173,6 +174,7 @@ std::optional<Group> ReadGroup(const KernelRequest& request, int channel_axis) {
     group.inputs.push_back(id == quench::kNone ? -1 : static_cast<int>(at - body->inputs.begin()));
   }
   if (!IsWords(group.OutputType())) return std::nullopt;
+  group.root_type = group.OutputType().dtype;
   if (channel_axis < 0) channel_axis += group.OutputType().rank();
   if (channel_axis < 0 || channel_axis >= group.OutputType().rank()) return std::nullopt;
   if (!TailReader(request, group, channel_axis).Read()) return std::nullopt;
@@ -236,22 +238,22 @@ absl::StatusOr<Vec> EmitEpilogue(VectorBuilder& b, const Epilogue& epilogue,
   return values.back();
 }
 
-Vec AsStored(VectorBuilder& b, const Group& group, Vec value) {
-  const DataType type = group.ResultType();
+Vec AsStored(VectorBuilder& b, DataType type, Vec value) {
   return IsHalf(type) ? b.Narrow(value, type) : value;
 }
 
-std::string EpilogueIdentity(const Epilogue& epilogue) {
-  std::string text;
-  for (const EpilogueOperand& operand : epilogue.operands) {
-    text += fmt::format("[{} {} {} {}]", static_cast<int>(operand.kind), operand.input,
-                        operand.value, DataTypeName(operand.type));
+Candidate CandidateIn(const Layout& layout, const KernelRequest& request, const Group& group) {
+  Candidate candidate;
+  candidate.inputs.assign(request.node.inputs.size(), Layout{});
+  candidate.packed.assign(request.node.inputs.size(), false);
+  candidate.inputs[static_cast<size_t>(group.inputs[0])] = layout;
+  candidate.outputs = {layout};
+  for (const EpilogueOperand& operand : group.epilogue.operands) {
+    if (operand.kind == EpilogueOperand::kTensor)
+      candidate.inputs[static_cast<size_t>(operand.input)] = layout;
   }
-  for (const EpilogueStep& step : epilogue.steps) {
-    text += fmt::format("({}: {} {})", fmt::join(step.args, ","), DataTypeName(step.type),
-                        loops::Print(step.function));
-  }
-  return text;
+  candidate.in_place = InPlaceOperand(group);
+  return candidate;
 }
 
 BufferMap::BufferMap(const Node& node, const Candidate& candidate) {

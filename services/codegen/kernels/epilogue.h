@@ -50,14 +50,20 @@ struct Group {
       nullptr;  // the graph that holds `root`: the body of a q.fused node, else the node's own
   const Node* root = nullptr;
   std::vector<int> inputs;  // per input of the root: index into the node's inputs; -1 when omitted
+  DataType root_type = DataType::kUndefined;  // of the root's output
   Epilogue epilogue;
 
   const Type& InputType(int i) const {
     return graph->value(root->inputs[static_cast<size_t>(i)]).type;
   }
   const Type& OutputType() const { return graph->value(root->outputs[0]).type; }  // the root's
-  DataType ResultType() const {
-    return epilogue.empty() ? OutputType().dtype : epilogue.steps.back().type;
+  DataType ResultType() const { return epilogue.empty() ? root_type : epilogue.steps.back().type; }
+  // For code, which outlives the graph.
+  Group Detached() const {
+    Group copy = *this;
+    copy.graph = nullptr;
+    copy.root = nullptr;
+    return copy;
   }
   bool HasInput(int i) const {
     return i < static_cast<int>(inputs.size()) && inputs[static_cast<size_t>(i)] >= 0;
@@ -80,12 +86,13 @@ const Constant* ConstantInput(const KernelRequest& request, const Group& group, 
 std::vector<int> PackEpilogue(const KernelRequest& request, const Group& group, int64_t channels,
                               int64_t padded, Candidate& candidate);
 
-// Everything about the epilogue that its code depends on.
-std::string EpilogueIdentity(const Epilogue& epilogue);
+// A candidate over the group's tensors in one layout, without packs, code and cost.
+Candidate CandidateIn(const Layout& layout, const KernelRequest& request, const Group& group);
 
 // Index of buffers in the kernel ABI for a candidate of a node (kernel.h).
 class BufferMap {
  public:
+  // Once the candidate has its packs.
   BufferMap(const Node& node, const Candidate& candidate);
   int Input(int i) const { return inputs_[static_cast<size_t>(i)]; }
   int Output() const { return first_output_; }
@@ -119,8 +126,8 @@ absl::StatusOr<Vec> EmitEpilogue(VectorBuilder& b, const Epilogue& epilogue,
                                  const BufferMap& buffers, Vec value,
                                  const std::function<Vec(int operand)>& load);
 
-// The group's result as it is stored: rounded where memory holds f16 or bf16.
-Vec AsStored(VectorBuilder& b, const Group& group, Vec value);
+// A result as it is stored: rounded where memory holds f16 or bf16.
+Vec AsStored(VectorBuilder& b, DataType type, Vec value);
 
 // An operand of the epilogue for one vector at `place` of the output; `channel` is the byte offset
 // of its first channel in a per-channel pack, `pack` of PackEpilogue's result.

@@ -2,7 +2,7 @@
 //
 // Each kernel looks at a node (an ordinary one or a q.fused group), and proposes candidates or
 // declines. The joint choice of kernel and layout takes the cheapest combination, transforms
-// included. LLVM-free: kernels emit through KernelEmitter (implemented in llvm/).
+// included. LLVM-free: what is emitted of a plan is in llvm/.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -47,6 +47,16 @@ struct PackSpec {
   std::vector<ValueId> sources;
 };
 
+class VectorBuilder;  // explicit vector code without LLVM headers: kernels/vector_builder.h
+
+// The plan of a hand-written kernel, and how it becomes code: all that the code depends on, values of
+// its own, so that it can be emitted when the graph is gone.
+class VectorCode {
+ public:
+  virtual ~VectorCode() = default;
+  virtual absl::Status Emit(VectorBuilder& b) const = 0;
+};
+
 struct Kernel;
 
 struct Candidate {
@@ -56,15 +66,16 @@ struct Candidate {
   std::vector<Layout> outputs;
   std::vector<bool> packed;  // per node input: consumed through `packs`, not as a buffer
   std::vector<PackSpec> packs;
-  // per concurrent task; kernels emitted with EmitVector (symbolic spatial sizes)
-  Dim scratch_bytes = 0;
+  // Of hand-written kernels; nests have one that is planned once they are chosen.
+  std::shared_ptr<const VectorCode> code = nullptr;
+  Dim tasks = 1;
+  Dim scratch_bytes = 0;  // per concurrent task
   // Index into the node's inputs of one whose memory output 0 may take when that input dies here:
   // every element of it is read before the same element of the output is written, and dims, element
   // size and layout agree. -1: none.
   int in_place = -1;
-  std::map<std::string, int64_t> params;  // tile sizes and the like; part of the code's identity
-  std::string reason;                     // for the compile report
-  std::string slow;  // why integers make this no faster than floats would be; empty where they do
+  std::string reason;  // for the compile report
+  std::string slow;    // why integers make this no faster than floats would be; empty where they do
 };
 
 struct KernelRequest {
@@ -91,40 +102,36 @@ struct KernelRequest {
 //  * Scratch: loops scratch of both scopes goes in the one scratch buffer; a function with
 //  kFunction scratch that is shared
 //    by iterations of its parallel loop has tasks = 1. Its contents are undefined on entry.
-struct EmittedKernel {
-  std::string symbol;  // hidden, unique in its emitter
-  Dim tasks = 1;       // 1: not parallel
-  std::vector<std::string> messages;
+struct Schedule;  // schedule/schedule.h
+
+// A kernel before it is machine code: loops that are scheduled, or hand-written code.
+struct KernelPlan {
+  std::string name;       // for symbols and listings
+  Dim tasks = 1;          // 1: not parallel
   Dim scratch_bytes = 0;  // per concurrent task, a multiple of 64
+  // Whether a multiplication may be fused with an addition, as not every CPU does.
+  bool fuses = true;
+  // One of the two; neither: nothing is to be done.
+  std::shared_ptr<const Schedule> nest = nullptr;
+  std::shared_ptr<const VectorCode> code = nullptr;
+  bool empty() const { return nest == nullptr && code == nullptr; }
 };
 
-class VectorBuilder;  // explicit vector code without LLVM headers: kernels/vector_builder.h
-
-class KernelEmitter {
- public:
-  virtual ~KernelEmitter() = default;
-  // Whether functions of what is emitted from now on may fuse a multiplication with an addition, as
-  // not every CPU does. They may at first.
-  virtual void AllowFusion(bool allowed) = 0;
-  // Compiles loops IR over buffers in the given layouts (order: inputs, outputs). `vectorise` false
-  // gives the reference nest; true tiles, vectorises the unit-stride parallel loop and splits float
-  // reductions over lanes.
-  virtual absl::StatusOr<EmittedKernel> EmitLoops(const loops::Function& function,
-                                                  std::span<const Layout> layouts,
-                                                  SymbolTable& symbols, bool vectorise) = 0;
-  // A hand-written kernel: `body` fills the function through the builder. Equal `identity` strings
-  // (kernel, tile, every stride, halo and fill) may share one function; "" never shares.
-  virtual absl::StatusOr<EmittedKernel> EmitVector(
-      const std::string& name, const std::string& identity, Dim tasks, Dim scratch_bytes,
-      SymbolTable& symbols, const std::function<absl::Status(VectorBuilder&)>& body) = 0;
+// Loops, and how they are to be planned.
+struct Nest {
+  loops::Function function;
+  std::vector<Layout> layouts;  // of inputs, then outputs; missing ones are row-major
+  // False: the order of all arithmetic as it is written. True: tiles, lanes along the unit-stride
+  // parallel loop, and float reductions split over lanes.
+  bool vectorise = false;
 };
 
 struct Kernel {
   std::string name;
   // Appends candidates for the node; none is a polite refusal.
   void (*propose)(const KernelRequest&, std::vector<Candidate>&) = nullptr;
-  absl::StatusOr<EmittedKernel> (*emit)(const KernelRequest&, const Candidate&,
-                                        KernelEmitter&) = nullptr;
+  // The loops of a candidate without code.
+  absl::StatusOr<Nest> (*nest)(const KernelRequest&, const Candidate&) = nullptr;
 };
 
 // Whether a kernel for this node may fuse: kernels of bytes give the same bits on every CPU.

@@ -4,7 +4,7 @@
 // multiplied four along k at once: k counts words of four, and a last one that is not whole.
 // Weights of a q.weight_only_matmul stay integers in memory: few rows scale them as they multiply,
 // many share a panel that is scaled into scratch first.
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
@@ -19,15 +19,9 @@ namespace {
 
 class MatMulEmitter {
  public:
-  MatMulEmitter(VectorBuilder& b, const KernelRequest& request, const Group& group,
-                const MatMulPlan& plan, const BufferMap& buffers, const std::vector<int>& packs)
-      : b_(b),
-        request_(request),
-        group_(group),
-        plan_(plan),
-        s_(plan.shape),
-        buffers_(buffers),
-        packs_(packs) {}
+  MatMulEmitter(VectorBuilder& b, const Group& group, const MatMulPlan& plan,
+                const BufferMap& buffers, const std::vector<int>& packs)
+      : b_(b), group_(group), plan_(plan), s_(plan.shape), buffers_(buffers), packs_(packs) {}
 
   absl::Status Emit() {
     if (s_.bytes) zero_ = LoadRunZero(b_, group_, s_.bytes->x, buffers_);
@@ -43,7 +37,7 @@ class MatMulEmitter {
     channel_stride_ = s_.a_transposed ? m_ * 4 : b_.I(4);
     const Int panels = b_.Size(plan_.panel_count);
     if (plan_.by_rows) {
-      const Int parts = b_.Size(plan_.rows.Parts(*request_.graph.symbols));
+      const Int parts = b_.Size(plan_.row_parts);
       b_.For(b_.Begin(), b_.End(), 1, [&](Int task) {
         const Int first = task * plan_.task_tiles;
         const Int last = Min(first + plan_.task_tiles, parts);
@@ -201,7 +195,7 @@ class MatMulEmitter {
                 const IntVar& index, Int row, int rows) {
     MicroReduction r;
     r.lanes = plan_.lanes;
-    r.by_lane = request_.target.multiply_by_lane;
+    r.by_lane = plan_.by_lane;
     r.bytes = s_.bytes ? &*s_.bytes : nullptr;
     if (s_.constant_b && !s_.bytes) r.weight_type = s_.b_type;
     const bool stored = s_.stored && !plan_.unpack;
@@ -314,12 +308,11 @@ class MatMulEmitter {
       status_ = result.status();
       return;
     }
-    const Vec stored = AsStored(b_, group_, *result);
+    const Vec stored = AsStored(b_, group_.ResultType(), *result);
     b_.StoreFirst(b_.Buffer(buffers_.Output()) + place.At(stored.type), stored, valid);
   }
 
   VectorBuilder& b_;
-  const KernelRequest& request_;
   const Group& group_;
   const MatMulPlan& plan_;
   const MatMulShape& s_;
@@ -378,25 +371,6 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group, cons
   return PackEpilogue(request, group, n, padded, candidate);
 }
 
-std::string SizeName(Dim dim) {
-  return dim.is_static() ? fmt::format("{}", dim.value()) : fmt::format("s{}", dim.symbol());
-}
-
-std::string RootIdentity(const MatMulPlan& plan) {
-  const MatMulShape& s = plan.shape;
-  if (s.bytes) {
-    const ByteSide w = s.bytes->w.value_or(ByteSide{});
-    return fmt::format("{} depth {} zero {} {} {} {}", s.bytes->ToString(), SizeName(s.depth),
-                       s.bytes->w ? s.bytes->x.zero : 0, s.bytes->x.zero_input, w.zero,
-                       w.zero_input);
-  }
-  if (s.stored) {
-    return fmt::format("{}{}{}", s.stored->ToString(), s.stored->offsets ? " moved" : "",
-                       plan.unpack ? " unpacked" : "");
-  }
-  return fmt::format("{} {}", DataTypeName(s.a_type), DataTypeName(s.b_type));
-}
-
 // What the report says of the operands.
 std::string FormOf(const MatMulPlan& plan) {
   const MatMulShape& s = plan.shape;
@@ -405,18 +379,23 @@ std::string FormOf(const MatMulPlan& plan) {
   return s.stored->ToString() + (plan.unpack ? ", scaled a panel at a time, " : ", ");
 }
 
-std::string Identity(const Group& group, const MatMulPlan& plan, const std::vector<int>& packs) {
-  const MatMulShape& s = plan.shape;
-  return fmt::format(
-      "matmul {}x{}x{}x{} {}{}{}{}{}{} lanes{} unroll{} tile{}x{} tasks{}{}{} in{} packs{} {} {} "
-      "{}",
-      SizeName(s.batch), SizeName(s.m), SizeName(s.k), SizeName(s.n), s.a_batched ? "A" : "",
-      s.b_batched ? "B" : "", s.a_transposed ? "a" : "", s.b_transposed ? "b" : "",
-      s.constant_b ? "c" : "", s.has_bias ? "i" : "", plan.lanes, plan.unroll, plan.tile.x,
-      plan.tile.vectors, plan.by_rows ? "r" : "p", plan.task_tiles, plan.widen_once ? "w" : "",
-      fmt::join(group.inputs, ","), fmt::join(packs, ","), RootIdentity(plan),
-      EpilogueIdentity(group.epilogue), DataTypeName(group.ResultType()));
-}
+class MatMulCode final : public VectorCode {
+ public:
+  MatMulCode(Group group, MatMulPlan plan, BufferMap buffers, std::vector<int> packs)
+      : group_(std::move(group)),
+        plan_(std::move(plan)),
+        buffers_(std::move(buffers)),
+        packs_(std::move(packs)) {}
+  absl::Status Emit(VectorBuilder& b) const override {
+    return MatMulEmitter(b, group_, plan_, buffers_, packs_).Emit();
+  }
+
+ private:
+  const Group group_;
+  const MatMulPlan plan_;
+  const BufferMap buffers_;
+  const std::vector<int> packs_;
+};
 
 void ProposeMatMul(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (request.opt_level < 2) return;
@@ -425,16 +404,13 @@ void ProposeMatMul(const KernelRequest& request, std::vector<Candidate>& candida
   const std::optional<MatMulShape> shape = ReadMatMulShape(request, *group);
   if (!shape) return;
   const MatMulPlan plan = PlanMatMul(request, *shape);
-  Candidate candidate;
+  Candidate candidate = CandidateIn({}, request, *group);
   candidate.kernel = &MatMulKernel();
-  candidate.inputs.assign(request.node.inputs.size(), Layout{});
-  candidate.packed.assign(request.node.inputs.size(), false);
-  candidate.outputs = {Layout{}};
-  AddPacks(request, *group, plan, candidate);
-  candidate.in_place = InPlaceOperand(*group);
+  const std::vector<int> packs = AddPacks(request, *group, plan, candidate);
+  candidate.tasks = plan.tasks;
   candidate.scratch_bytes = plan.scratch;
-  candidate.params = {
-      {"rows", plan.tile.x}, {"vectors", plan.tile.vectors}, {"by_rows", plan.by_rows ? 1 : 0}};
+  candidate.code = std::make_shared<const MatMulCode>(group->Detached(), plan,
+                                                      BufferMap(request.node, candidate), packs);
   candidate.cost = MatMulCost(request, plan, group->ResultType());
   candidate.reason = fmt::format(
       "{}tile {}x{} of {} lanes, tasks by {}{}", FormOf(plan), plan.tile.x, plan.tile.vectors,
@@ -446,27 +422,10 @@ void ProposeMatMul(const KernelRequest& request, std::vector<Candidate>& candida
   candidates.push_back(std::move(candidate));
 }
 
-absl::StatusOr<EmittedKernel> EmitMatMul(const KernelRequest& request, const Candidate& candidate,
-                                         KernelEmitter& emitter) {
-  std::optional<Group> group = ReadGroup(request, -1);
-  QUENCH_CHECK(group.has_value());  // the candidate was made from it
-  const std::optional<MatMulShape> shape = ReadMatMulShape(request, *group);
-  QUENCH_CHECK(shape.has_value());
-  const MatMulPlan plan = PlanMatMul(request, *shape);
-  Candidate packed = candidate;
-  packed.packs.clear();
-  const std::vector<int> packs = AddPacks(request, *group, plan, packed);
-  const BufferMap buffers(request.node, candidate);
-  return emitter.EmitVector("matmul", Identity(*group, plan, packs), plan.tasks, plan.scratch,
-                            *request.graph.symbols, [&](VectorBuilder& b) {
-                              return MatMulEmitter(b, request, *group, plan, buffers, packs).Emit();
-                            });
-}
-
 }  // namespace
 
 const Kernel& MatMulKernel() {
-  static const Kernel kKernel{"matmul", ProposeMatMul, EmitMatMul};
+  static const Kernel kKernel{"matmul", ProposeMatMul};
   return kKernel;
 }
 

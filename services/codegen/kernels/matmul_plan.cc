@@ -155,6 +155,7 @@ MatMulPlan PlanMatMul(const KernelRequest& request, const MatMulShape& shape) {
   MatMulPlan plan;
   plan.shape = shape;
   plan.lanes = request.target.f32_lanes();
+  plan.by_lane = request.target.multiply_by_lane;
   plan.unroll = request.target.tile_rows * request.target.tile_vectors > 16 ? 4 : 8;
   TileProblem problem;
   problem.height = 1;
@@ -184,7 +185,8 @@ MatMulPlan PlanMatMul(const KernelRequest& request, const MatMulShape& shape) {
   if (plan.by_rows) {
     const double tiles = TypicalSize(symbols, shape.m) / plan.tile.x;
     plan.task_tiles = std::max<int64_t>(1, static_cast<int64_t>(tiles / 8));
-    plan.tasks = symbols.CeilDiv(plan.rows.Parts(symbols), plan.task_tiles);
+    plan.row_parts = plan.rows.Parts(symbols);
+    plan.tasks = symbols.CeilDiv(plan.row_parts, plan.task_tiles);
   }
   if (shape.bytes && shape.bytes->w) {
     const Dim bytes = BytePanel::Bytes(symbols, shape.bytes->form, shape.depth, plan.tile.vectors,

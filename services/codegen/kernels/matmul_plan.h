@@ -34,9 +34,11 @@ struct MatMulPlan {
   MatMulShape shape;
   int lanes = 8;
   int unroll = 8;
+  bool by_lane = false;  // Target::multiply_by_lane
   Tile tile;
   Split panels;  // of a static n
   TileAxis rows;
+  Dim row_parts = 1;     // tiles along them
   bool unpack = false;   // stored weights become floats in scratch, for many rows
   bool by_rows = false;  // tasks are ranges of row tiles, else panels
   int64_t task_tiles = 1;

@@ -18,17 +18,15 @@ void ProposeReference(const KernelRequest& request, std::vector<Candidate>& cand
   candidates.push_back(std::move(candidate));
 }
 
-absl::StatusOr<EmittedKernel> EmitReference(const KernelRequest& request,
-                                            const Candidate& candidate, KernelEmitter& emitter) {
-  QUENCH_ASSIGN_OR_RETURN(const loops::Function nest, LowerToNest(request));
-  return emitter.EmitLoops(nest, NestLayouts(request, candidate), *request.graph.symbols,
-                           /*vectorise=*/false);
+absl::StatusOr<Nest> ReferenceNest(const KernelRequest& request, const Candidate& candidate) {
+  QUENCH_ASSIGN_OR_RETURN(loops::Function nest, LowerToNest(request));
+  return Nest{std::move(nest), NestLayouts(request, candidate), /*vectorise=*/false};
 }
 
 }  // namespace
 
 const Kernel& ReferenceKernel() {
-  static const Kernel kernel = {"reference", ProposeReference, EmitReference};
+  static const Kernel kernel = {"reference", ProposeReference, ReferenceNest};
   return kernel;
 }
 

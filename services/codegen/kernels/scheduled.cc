@@ -95,17 +95,15 @@ void ProposeScheduled(const KernelRequest& request, std::vector<Candidate>& cand
   if (request.opt_level >= 3) ProposeBlocked(request, candidates);
 }
 
-absl::StatusOr<EmittedKernel> EmitScheduled(const KernelRequest& request,
-                                            const Candidate& candidate, KernelEmitter& emitter) {
-  QUENCH_ASSIGN_OR_RETURN(const loops::Function nest, LowerToNest(request));
-  return emitter.EmitLoops(nest, NestLayouts(request, candidate), *request.graph.symbols,
-                           /*vectorise=*/true);
+absl::StatusOr<Nest> ScheduledNest(const KernelRequest& request, const Candidate& candidate) {
+  QUENCH_ASSIGN_OR_RETURN(loops::Function nest, LowerToNest(request));
+  return Nest{std::move(nest), NestLayouts(request, candidate), /*vectorise=*/true};
 }
 
 }  // namespace
 
 const Kernel& ScheduledKernel() {
-  static const Kernel kernel = {"scheduled", ProposeScheduled, EmitScheduled};
+  static const Kernel kernel = {"scheduled", ProposeScheduled, ScheduledNest};
   return kernel;
 }
 

@@ -21,12 +21,12 @@ absl::StatusOr<llvm::Function*> EmitPlan(ModuleState& state, const Program& prog
   b.SetInsertPoint(llvm::BasicBlock::Create(state.context, "entry", function));
   auto field = [&](Plan::Field index) { return AbiFieldAddress<quench_plan>(b, plan, index); };
   llvm::Value* slots = b.CreateLoad(ptr, field(Plan::slots));
-  llvm::Function* compute = state.Kernel(program.plan.symbol);
-  QUENCH_CHECK(compute != nullptr);
+  QUENCH_ASSIGN_OR_RETURN(const EmittedKernel kernel, EmitKernel(state, program.plan));
+  llvm::Function* compute = state.Kernel(kernel.symbol);
   llvm::Value* result = b.CreateCall(compute, {tables.Null(), slots, b.getInt64(0), b.getInt64(1)});
-  if (!program.plan.messages.empty()) {
+  if (!kernel.messages.empty()) {
     std::vector<llvm::Constant*> texts;
-    for (const std::string& message : program.plan.messages) texts.push_back(tables.Text(message));
+    for (const std::string& message : kernel.messages) texts.push_back(tables.Text(message));
     llvm::Constant* messages = tables.Pointers(texts, "messages");
     llvm::BasicBlock* failed = llvm::BasicBlock::Create(state.context, "failed", function);
     llvm::BasicBlock* fine = llvm::BasicBlock::Create(state.context, "fine", function);

@@ -16,9 +16,13 @@
 #include <vector>
 
 #include "services/codegen/kernels/kernel.h"
+#include "services/codegen/llvm/module.h"
 #include "services/codegen/targets/target.h"
 
 namespace quench::codegen {
+
+// kNest: the pass pipeline of generated nests. kKernel: sroa only, what hand-written kernels want.
+enum class Pipeline { kNest, kKernel };
 
 struct ModuleState {
   Target target;
@@ -27,10 +31,12 @@ struct ModuleState {
   llvm::LLVMContext context;
   std::unique_ptr<llvm::TargetMachine> machine;
   std::unique_ptr<llvm::Module> module;
-  std::map<std::string, EmittedKernel> by_identity;
+  // Functions that are not optimised yet, and of these kernels by a hash of their instructions.
+  std::vector<std::pair<llvm::Function*, Pipeline>> unoptimised;
+  std::multimap<uint64_t, llvm::Function*> kernels;
   std::vector<std::string> diagnostics;  // errors that LLVM reported
   int next_kernel = 0;
-  bool fuses = true;  // KernelEmitter::AllowFusion
+  bool fuses = true;  // KernelPlan::fuses of what is being emitted
   llvm::Function* probe =
       nullptr;  // carries the target's features for questions about it; erased before emission
 
@@ -48,11 +54,14 @@ llvm::Function* CreateFunction(
     llvm::GlobalValue::LinkageTypes linkage = llvm::GlobalValue::ExternalLinkage);
 void Attribute(const ModuleState& state, llvm::Function& function);
 
-// kNest: the pass pipeline of generated nests. kKernel: sroa only, what hand-written kernels want.
-enum class Pipeline { kNest, kKernel };
 // Verifies `function`, then optimises it. A function that does not verify is INTERNAL with LLVM's
 // text.
 absl::Status Optimise(ModuleState& state, llvm::Function& function, Pipeline pipeline);
+// All that waits for it.
+absl::Status OptimiseAll(ModuleState& state);
+
+// ModuleBuilder::Emit.
+absl::StatusOr<EmittedKernel> EmitKernel(ModuleState& state, const KernelPlan& plan);
 
 // Object bytes of the module. Reports every error that LLVM raised meanwhile.
 absl::StatusOr<std::string> EmitObject(ModuleState& state);
@@ -67,8 +76,8 @@ absl::StatusOr<llvm::Value*> EmitScalarFunction(ModuleState& state, llvm::IRBuil
 // Adds `llvm.loop.unroll.disable` to a loop's back edge.
 void DisableUnroll(llvm::BranchInst& back_edge);
 
-// Runs `body` on a VectorBuilder over the (empty) kernel function. Defined in llvm_vector_builder.cc.
-absl::Status FillVectorFunction(ModuleState& state, llvm::Function& function, SymbolTable& symbols,
-                                const std::function<absl::Status(VectorBuilder&)>& body);
+// Emits the code of a plan into an empty kernel function. Defined in llvm_vector_builder.cc.
+absl::Status FillVectorFunction(ModuleState& state, llvm::Function& function,
+                                const VectorCode& code);
 
 }  // namespace quench::codegen

@@ -330,10 +330,10 @@ int64_t LlvmVectorBuilder::ConstantOr(Int value, int64_t unknown) {
   return known == nullptr ? unknown : known->getSExtValue();
 }
 
-absl::Status FillVectorFunction(ModuleState& state, llvm::Function& function, SymbolTable&,
-                                const std::function<absl::Status(VectorBuilder&)>& body) {
+absl::Status FillVectorFunction(ModuleState& state, llvm::Function& function,
+                                const VectorCode& code) {
   LlvmVectorBuilder builder(state, &function);
-  QUENCH_RETURN_IF_ERROR(body(builder));
+  QUENCH_RETURN_IF_ERROR(code.Emit(builder));
   builder.Finish();
   return absl::OkStatus();
 }

@@ -11,7 +11,6 @@
 #include "common/base/status.h"
 #include "services/codegen/llvm/compat.h"
 #include "services/codegen/llvm/internal.h"
-#include "services/codegen/llvm/nest.h"
 
 namespace quench::codegen {
 namespace {
@@ -44,13 +43,6 @@ absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> MakeMachine(const Target& t
                            target.baseline);
   }
   return machine;
-}
-
-// Keeps letters and digits of a kernel's name: symbols show up in profiles.
-std::string SymbolFor(ModuleState& state, const std::string& name) {
-  std::string symbol = fmt::format("{}_k{}_", state.prefix, state.next_kernel++);
-  for (char c : name.substr(0, 40)) symbol += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  return symbol;
 }
 
 void CollectDiagnostic(const llvm::DiagnosticInfo* info, void* state) {
@@ -107,47 +99,8 @@ absl::StatusOr<std::unique_ptr<ModuleBuilder>> ModuleBuilder::Create(
   return std::unique_ptr<ModuleBuilder>(new ModuleBuilder(std::move(state)));
 }
 
-absl::StatusOr<EmittedKernel> ModuleBuilder::EmitLoops(const loops::Function& function,
-                                                       std::span<const Layout> layouts,
-                                                       SymbolTable& symbols, bool vectorise) {
-  ModuleState& state = *state_;
-  const std::string identity =
-      NestIdentity(function, layouts, vectorise) + (state.fuses ? "" : " alike");
-  if (auto found = state.by_identity.find(identity); found != state.by_identity.end()) {
-    return found->second;
-  }
-  const std::string symbol = SymbolFor(state, function.name);
-  absl::StatusOr<EmittedKernel> kernel =
-      EmitNest(state, symbol, function, layouts, symbols, vectorise);
-  if (!kernel.ok()) return Annotate(kernel.status(), fmt::format("loops `{}`", function.name));
-  state.by_identity.emplace(identity, *kernel);
-  return kernel;
-}
-
-void ModuleBuilder::AllowFusion(bool allowed) { state_->fuses = allowed; }
-
-absl::StatusOr<EmittedKernel> ModuleBuilder::EmitVector(
-    const std::string& name, const std::string& identity, Dim tasks, Dim scratch_bytes,
-    SymbolTable& symbols, const std::function<absl::Status(VectorBuilder&)>& body) {
-  ModuleState& state = *state_;
-  const std::string key = "kernel:" + identity + (state.fuses ? "" : " alike");
-  auto found = state.by_identity.find(key);
-  if (identity.empty() || found == state.by_identity.end()) {
-    EmittedKernel kernel;
-    kernel.symbol = SymbolFor(state, name);
-    llvm::Function* function = CreateFunction(state, kernel.symbol, KernelType(state.context));
-    QUENCH_RETURN_IF_ERROR(FillVectorFunction(state, *function, symbols, body));
-    QUENCH_RETURN_IF_ERROR(Optimise(state, *function, Pipeline::kKernel));
-    kernel.tasks = tasks;
-    kernel.scratch_bytes = scratch_bytes;
-    if (identity.empty()) return kernel;
-    found = state.by_identity.emplace(key, kernel).first;
-  }
-  // Equal code may serve another number of tasks.
-  EmittedKernel kernel = found->second;
-  kernel.tasks = tasks;
-  kernel.scratch_bytes = scratch_bytes;
-  return kernel;
+absl::StatusOr<EmittedKernel> ModuleBuilder::Emit(const KernelPlan& plan) {
+  return EmitKernel(*state_, plan);
 }
 
 absl::StatusOr<std::string> ModuleBuilder::Finish() { return EmitObject(*state_); }
@@ -156,7 +109,8 @@ void ModuleBuilder::Export(const std::string& symbol) {
   state_->Kernel(symbol)->setVisibility(llvm::GlobalValue::DefaultVisibility);
 }
 
-std::string ModuleBuilder::Ir() const {
+absl::StatusOr<std::string> ModuleBuilder::Ir() {
+  QUENCH_RETURN_IF_ERROR(OptimiseAll(*state_));
   std::string text;
   llvm::raw_string_ostream stream(text);
   state_->module->print(stream, nullptr);

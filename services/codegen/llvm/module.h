@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "services/codegen/kernels/kernel.h"
 #include "services/codegen/targets/target.h"
@@ -13,10 +14,16 @@ namespace quench::codegen {
 
 struct ModuleState;  // llvm/internal.h, for files of llvm/ only
 
-// Emits kernels into one module and compiles it to a relocatable object. Kernels that compute the
-// same thing over the same layouts share one function. Not thread-safe; distinct builders are
+struct EmittedKernel {
+  std::string symbol;  // hidden, unique in its module
+  std::vector<std::string> messages;
+  Dim tasks = 1, scratch_bytes = 0;  // the plan's
+};
+
+// Emits kernels into one module and compiles it to a relocatable object. Kernels whose code is the
+// same, instruction by instruction, share one function. Not thread-safe; distinct builders are
 // independent.
-class ModuleBuilder : public KernelEmitter {
+class ModuleBuilder {
  public:
   // Every symbol of the module starts with `prefix` (several variants are linked into one library),
   // and behind `link_prefix` (several libraries are linked into one program).
@@ -24,15 +31,11 @@ class ModuleBuilder : public KernelEmitter {
   static absl::StatusOr<std::unique_ptr<ModuleBuilder>> Create(const Target& target,
                                                                const std::string& prefix = "q",
                                                                const std::string& link_prefix = "");
-  ~ModuleBuilder() override;
+  ~ModuleBuilder();
+  ModuleBuilder(const ModuleBuilder&) = delete;
+  ModuleBuilder& operator=(const ModuleBuilder&) = delete;
 
-  void AllowFusion(bool allowed) override;
-  absl::StatusOr<EmittedKernel> EmitLoops(const loops::Function& function,
-                                          std::span<const Layout> layouts, SymbolTable& symbols,
-                                          bool vectorise) override;
-  absl::StatusOr<EmittedKernel> EmitVector(
-      const std::string& name, const std::string& identity, Dim tasks, Dim scratch_bytes,
-      SymbolTable& symbols, const std::function<absl::Status(VectorBuilder&)>& body) override;
+  absl::StatusOr<EmittedKernel> Emit(const KernelPlan& plan);
 
   // Bytes of the relocatable object. Call once, last.
   absl::StatusOr<std::string> Finish();
@@ -40,8 +43,8 @@ class ModuleBuilder : public KernelEmitter {
   // Makes a kernel visible outside of its library, for tests and benchmarks that call it by name.
   void Export(const std::string& symbol);
 
-  // The module as LLVM assembly, optimised so far: for dumps and tests.
-  std::string Ir() const;
+  // The module as LLVM assembly, optimised: for dumps and tests.
+  absl::StatusOr<std::string> Ir();
 
   ModuleState& state() { return *state_; }
 

@@ -155,72 +155,17 @@ absl::Status CheckTypes(const loops::Function& function) {
   return absl::OkStatus();
 }
 
-template <typename T>
-void Append(std::string& text, const T& value) {
-  text.append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-void AppendIds(std::string& text, std::span<const int32_t> ids) {
-  Append(text, ids.size());
-  for (int32_t id : ids) Append(text, id);
-}
-
-void AppendStmt(std::string& text, const loops::Stmt& stmt) {
-  Append(text, stmt.kind), Append(text, stmt.id), Append(text, stmt.mark);
-  Append(text, stmt.reductions.size());
-  for (const loops::Reduction& r : stmt.reductions) Append(text, r.local), Append(text, r.op);
-  AppendIds(text, stmt.args), AppendIds(text, stmt.body), AppendIds(text, stmt.otherwise);
-  text += stmt.message;
-  text += '\0';
-}
-
-void AppendLayout(std::string& text, const Layout& layout) {
-  Append(text, layout.blocked_axis), Append(text, layout.block), AppendIds(text, layout.order);
-  for (int64_t halo : layout.halo) Append(text, halo);
-  Append(text, layout.fill);
-}
-
 }  // namespace
 
-std::string NestIdentity(const loops::Function& function, std::span<const Layout> layouts,
-                         bool vectorise) {
-  std::string text = "nest";
-  Append(text, vectorise);
-  for (const loops::Buffer& buffer : function.buffers) {
-    Append(text, buffer.dtype), Append(text, buffer.role), Append(text, buffer.scope);
-    AppendIds(text, buffer.dims);
-  }
-  Append(text, layouts.size());
-  for (const Layout& layout : layouts) AppendLayout(text, layout);
-  for (const loops::Local& local : function.locals) Append(text, local.type);
-  for (const loops::Expr& e : function.exprs) {
-    Append(text, e.kind), Append(text, e.type), Append(text, e.unary), Append(text, e.binary);
-    Append(text, e.id), Append(text, e.i), Append(text, e.f);
-    AppendIds(text, e.args);
-  }
-  for (const loops::Stmt& stmt : function.stmts) AppendStmt(text, stmt);
-  AppendIds(text, function.body);
-  return text;
-}
-
-absl::StatusOr<EmittedKernel> EmitNest(ModuleState& state, const std::string& symbol,
-                                       const loops::Function& function,
-                                       std::span<const Layout> layouts, SymbolTable& symbols,
-                                       bool vectorise) {
-  QUENCH_RETURN_IF_ERROR(CheckTypes(function));
-  QUENCH_ASSIGN_OR_RETURN(const Schedule schedule,
-                          MakeSchedule(function, layouts, symbols, state.target, vectorise));
-  EmittedKernel kernel;
-  kernel.symbol = symbol;
-  kernel.tasks = schedule.tasks;
-  QUENCH_ASSIGN_OR_RETURN(kernel.scratch_bytes, ScratchBytes(schedule.function, symbols));
-  llvm::Function* code = CreateFunction(state, symbol, KernelType(state.context));
-  NestEmitter emitter(state, schedule, code);
-  emitter.set_stack_scratch(kernel.scratch_bytes == Dim(0));
+absl::StatusOr<std::vector<std::string>> FillNestFunction(ModuleState& state,
+                                                          llvm::Function& function,
+                                                          const KernelPlan& plan) {
+  const Schedule& schedule = *plan.nest;
+  QUENCH_RETURN_IF_ERROR(CheckTypes(schedule.function));
+  NestEmitter emitter(state, schedule, &function);
+  emitter.set_stack_scratch(plan.scratch_bytes == Dim(0));
   QUENCH_RETURN_IF_ERROR(emitter.Run());
-  kernel.messages = emitter.messages();
-  QUENCH_RETURN_IF_ERROR(Optimise(state, *code, Pipeline::kNest));
-  return kernel;
+  return emitter.messages();
 }
 
 }  // namespace quench::codegen

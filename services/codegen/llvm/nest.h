@@ -1,25 +1,24 @@
-// Loops IR to LLVM: one kernel function from one loop nest.
+// Loops IR to LLVM: one kernel function from one scheduled nest.
 #pragma once
 
 #include <absl/status/statusor.h>
 
-#include <span>
 #include <string>
+#include <vector>
 
 #include "services/codegen/kernels/kernel.h"
+
+namespace llvm {
+class Function;
+}
 
 namespace quench::codegen {
 
 struct ModuleState;
 
-// Emits and optimises `function` as kernel `symbol`. See KernelEmitter::EmitLoops.
-absl::StatusOr<EmittedKernel> EmitNest(ModuleState& state, const std::string& symbol,
-                                       const loops::Function& function,
-                                       std::span<const Layout> layouts, SymbolTable& symbols,
-                                       bool vectorise);
-
-// Equal iff the nests compute the same thing over the same layouts: everything but the names.
-std::string NestIdentity(const loops::Function& function, std::span<const Layout> layouts,
-                         bool vectorise);
+// Emits the nest of a plan into an empty kernel function; the texts of its checks.
+absl::StatusOr<std::vector<std::string>> FillNestFunction(ModuleState& state,
+                                                          llvm::Function& function,
+                                                          const KernelPlan& plan);
 
 }  // namespace quench::codegen

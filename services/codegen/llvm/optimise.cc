@@ -4,6 +4,8 @@
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include <utility>
+
 #include "common/base/status.h"
 #include "services/codegen/llvm/internal.h"
 
@@ -56,7 +58,16 @@ absl::Status Optimise(ModuleState& state, llvm::Function& function, Pipeline pip
   return TakeDiagnostics(state);
 }
 
+absl::Status OptimiseAll(ModuleState& state) {
+  state.kernels.clear();  // what comes later is compared with what is as it was emitted
+  const auto waiting = std::exchange(state.unoptimised, {});
+  for (const auto& [function, pipeline] : waiting)
+    QUENCH_RETURN_IF_ERROR(Optimise(state, *function, pipeline));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::string> EmitObject(ModuleState& state) {
+  QUENCH_RETURN_IF_ERROR(OptimiseAll(state));
   if (state.probe != nullptr) state.probe->eraseFromParent();
   state.probe = nullptr;
   std::string text;

@@ -43,7 +43,18 @@ RunEmitter::RunEmitter(ModuleState& state, const Program& program,
   });
 }
 
+absl::Status RunEmitter::EmitKernels(const std::vector<Step>& steps) {
+  for (const Step& step : steps) {
+    QUENCH_RETURN_IF_ERROR(EmitKernels(step.then_steps));
+    QUENCH_RETURN_IF_ERROR(EmitKernels(step.else_steps));
+    if (step.kind != Step::Kind::kCall || step.kernel.empty()) continue;
+    QUENCH_ASSIGN_OR_RETURN(kernels_[&step], EmitKernel(state_, step.kernel));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<llvm::Function*> RunEmitter::Emit() {
+  QUENCH_RETURN_IF_ERROR(EmitKernels(program_.steps));
   function_ =
       CreateFunction(state_, state_.prefix + "_run", llvm::FunctionType::get(i32_, {ptr_}, false));
   entry_ = NewBlock("entry");
@@ -224,9 +235,9 @@ void RunEmitter::EmitNode(const Step& step) {
 }
 
 void RunEmitter::EmitCall(const Step& step) {
-  if (step.kernel.symbol.empty()) return;  // nothing follows from those symbols
-  llvm::Function* kernel = state_.Kernel(step.kernel.symbol);
-  QUENCH_CHECK(kernel != nullptr);  // the emitter named it
+  if (step.kernel.empty()) return;  // nothing follows from those symbols
+  const EmittedKernel& emitted = kernels_.at(&step);
+  llvm::Function* kernel = state_.Kernel(emitted.symbol);
   unsigned count = 0;
   auto pass = [&](llvm::Value* address) {
     b_.CreateStore(address, b_.CreateConstGEP1_32(ptr_, buffers_, count++));
@@ -242,7 +253,7 @@ void RunEmitter::EmitCall(const Step& step) {
   auto call = [&] { return b_.CreateCall(kernel, {buffers_, slots_, b_.getInt64(0), tasks}); };
   if (!step.parallel) {
     llvm::Value* result = call();
-    if (!step.kernel.messages.empty()) CheckResult(step, result);
+    CheckResult(step, emitted, result);
     return;
   }
   llvm::BasicBlock* alone = NewBlock("alone");
@@ -259,7 +270,7 @@ void RunEmitter::EmitCall(const Step& step) {
   llvm::PHINode* result = b_.CreatePHI(i32_, 2);
   result->addIncoming(result_alone, alone);
   result->addIncoming(result_shared, shared);
-  CheckResult(step, result);
+  CheckResult(step, emitted, result);
 }
 
 llvm::Value* RunEmitter::CallParallel(const Step& step, llvm::Function* kernel, llvm::Value* tasks,
@@ -317,10 +328,10 @@ llvm::Function* RunEmitter::Thunk() {
 }
 
 // A kernel's result is 0 or one more than the number of the message.
-void RunEmitter::CheckResult(const Step& step, llvm::Value* result) {
-  if (step.kernel.messages.empty()) return;
+void RunEmitter::CheckResult(const Step& step, const EmittedKernel& kernel, llvm::Value* result) {
+  if (kernel.messages.empty()) return;
   std::vector<llvm::Constant*> texts;
-  for (const std::string& message : step.kernel.messages) texts.push_back(tables_.Text(message));
+  for (const std::string& message : kernel.messages) texts.push_back(tables_.Text(message));
   llvm::Constant* messages = tables_.Pointers(texts, "messages");
   llvm::BasicBlock* failed = NewBlock("failed");
   llvm::BasicBlock* fine = NewBlock("fine");

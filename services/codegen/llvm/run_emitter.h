@@ -2,6 +2,7 @@
 // what it is given.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ class RunEmitter {
     llvm::Value *host, *threads, *parallel_for, *alloc, *free, *on_tensor, *on_node, *cancelled;
   };
 
+  absl::Status EmitKernels(const std::vector<Step>& steps);
   void LoadArguments();
   void EmitSteps(const std::vector<Step>& steps);
   void EmitStep(const Step& step);
@@ -30,7 +32,7 @@ class RunEmitter {
   void EmitCall(const Step& step);
   llvm::Value* CallParallel(const Step& step, llvm::Function* kernel, llvm::Value* tasks,
                             size_t buffers);
-  void CheckResult(const Step& step, llvm::Value* result);
+  void CheckResult(const Step& step, const EmittedKernel& kernel, llvm::Value* result);
   void EmitAllocate(const Step& step);
   void EmitFree(int storage);
   void EmitMove(const Step& step);
@@ -82,6 +84,7 @@ class RunEmitter {
   llvm::Value *run_ = nullptr, *slots_ = nullptr, *arena_ = nullptr, *scratch_ = nullptr,
               *outputs_ = nullptr, *weights_ = nullptr, *buffers_ = nullptr, *pointers_ = nullptr,
               *arg_ = nullptr;
+  std::map<const Step*, EmittedKernel> kernels_;  // of calls
   std::vector<llvm::Value*> inputs_, fixed_outputs_;
   llvm::BasicBlock* entry_ = nullptr;
 };

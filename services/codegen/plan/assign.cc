@@ -5,6 +5,7 @@
 
 #include "common/base/status.h"
 #include "services/codegen/plan/memory_plan.h"
+#include "services/codegen/schedule/schedule.h"
 #include "services/codegen/slot_functions.h"
 
 namespace quench::codegen {
@@ -20,8 +21,8 @@ void ForEachStep(std::vector<Step>& steps, const std::function<void(Step&)>& vis
 
 class Assigner {
  public:
-  Assigner(Program& program, SymbolTable& symbols, KernelEmitter& emitter)
-      : program_(program), symbols_(symbols), emitter_(emitter), typical_(TypicalSlots(symbols)) {}
+  Assigner(Program& program, SymbolTable& symbols, const Target& target)
+      : program_(program), symbols_(symbols), target_(target), typical_(TypicalSlots(symbols)) {}
 
   absl::Status Run() {
     ForEachStep(program_.steps, [this](Step& step) { ReuseInPlace(step); });
@@ -150,16 +151,16 @@ class Assigner {
     bool fixed = true;
     for (const int id : planned_)
       fixed = fixed && IsFixed(program_.storages[static_cast<size_t>(id)].shape);
-    if (fixed) return EmitPlan(&plan, items, plan);
+    if (fixed) return MakePlan(&plan, items, plan);
     const std::vector<ArenaItem> largest =
         Items([this](const Shape& shape) { return MostBytes(shape); });
     int64_t sum = 0;
     for (const ArenaItem& item : largest) sum = std::min(sum + item.bytes, int64_t{1} << 46);
     if (sum < (int64_t{1} << 46)) {
       const ArenaPlan most = PlanArena(largest);
-      if (most.bytes <= 2 * plan.bytes) return EmitPlan(&most, largest, most);
+      if (most.bytes <= 2 * plan.bytes) return MakePlan(&most, largest, most);
     }
-    return EmitPlan(nullptr, items, plan);
+    return MakePlan(nullptr, items, plan);
   }
 
   void NotePlaces(const std::vector<ArenaItem>& items, const ArenaPlan& plan) {
@@ -174,7 +175,7 @@ class Assigner {
   }
 
   // `fixed`: offsets for all sizes; null: the order of `typical` decides at run time.
-  absl::Status EmitPlan(const ArenaPlan* fixed, const std::vector<ArenaItem>& items,
+  absl::Status MakePlan(const ArenaPlan* fixed, const std::vector<ArenaItem>& items,
                         const ArenaPlan& typical) {
     SlotFunction function("plan", symbols_);
     for (const SymbolId id : RuntimeDependence(symbols_).Planned()) function.SetExpression(id);
@@ -199,7 +200,7 @@ class Assigner {
     function.Set(program_.scratch_slot, Scratch(function));
     const int32_t symbols_before = symbols_.size();
     QUENCH_ASSIGN_OR_RETURN(program_.plan,
-                            emitter_.EmitLoops(function.Finish(), {}, symbols_, false));
+                            PlanNest({function.Finish(), {}, false}, symbols_, target_));
     QUENCH_CHECK(symbols_.size() == symbols_before);  // slots after the symbols are taken
     return absl::OkStatus();
   }
@@ -265,7 +266,7 @@ class Assigner {
 
   Program& program_;
   SymbolTable& symbols_;
-  KernelEmitter& emitter_;
+  const Target& target_;
   const std::vector<int64_t> typical_;
   std::vector<int> planned_;  // storages in the arena
   std::set<int> freed_;
@@ -273,8 +274,8 @@ class Assigner {
 
 }  // namespace
 
-absl::Status AssignMemory(Program& program, SymbolTable& symbols, KernelEmitter& emitter) {
-  return Assigner(program, symbols, emitter).Run();
+absl::Status AssignMemory(Program& program, SymbolTable& symbols, const Target& target) {
+  return Assigner(program, symbols, target).Run();
 }
 
 }  // namespace quench::codegen

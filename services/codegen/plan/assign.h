@@ -10,7 +10,7 @@ namespace quench::codegen {
 // Reuses memory in place where calls allow it, frees heap memory after its last use, and places
 // everything else in one arena: at fixed offsets when all sizes are fixed (or bounded by at most
 // twice their typical arena), else by the placement at typical sizes, kept as an order that is
-// valid at all sizes (StackingOf). Emits the plan function.
-absl::Status AssignMemory(Program& program, SymbolTable& symbols, KernelEmitter& emitter);
+// valid at all sizes (StackingOf). Plans the plan function.
+absl::Status AssignMemory(Program& program, SymbolTable& symbols, const Target& target);
 
 }  // namespace quench::codegen

@@ -35,6 +35,11 @@ absl::StatusOr<Schedule> MakeSchedule(const loops::Function& function,
                                       std::span<const Layout> layouts, SymbolTable& symbols,
                                       const Target& target, bool vectorise);
 
+// The plan of a nest: its schedule, tasks and scratch. UNIMPLEMENTED for types that no code has.
+absl::StatusOr<KernelPlan> PlanNest(const Nest& nest, SymbolTable& symbols, const Target& target);
+// The plan of a chosen candidate.
+absl::StatusOr<KernelPlan> PlanKernel(const KernelRequest& request, const Candidate& candidate);
+
 // The value of an i64 expression over constants and slots as a dim. UNIMPLEMENTED for other
 // expressions.
 absl::StatusOr<Dim> DimOf(const loops::Function& function, loops::ExprId expr,

@@ -364,6 +364,15 @@ void AddOps(const Graph& graph, std::set<std::string>& ops) {
   });
 }
 
+absl::Status EmitSteps(const std::vector<Step>& steps, ModuleBuilder& module) {
+  for (const Step& step : steps) {
+    QUENCH_RETURN_IF_ERROR(EmitSteps(step.then_steps, module));
+    QUENCH_RETURN_IF_ERROR(EmitSteps(step.else_steps, module));
+    if (!step.kernel.empty()) QUENCH_RETURN_IF_ERROR(module.Emit(step.kernel).status());
+  }
+  return absl::OkStatus();
+}
+
 // The kernels of `graph` at `level`, into `module`. What codegen has made of it goes into `ops`.
 absl::Status EmitKernels(Graph graph, const Target& target, int level, ModuleBuilder& module,
                          std::set<std::string>& ops) {
@@ -375,7 +384,9 @@ absl::Status EmitKernels(Graph graph, const Target& target, int level, ModuleBui
   QUENCH_ASSIGN_OR_RETURN(graph, passes::RunCodegenPasses(std::move(graph), how, {}));
   AddOps(graph, ops);
   WeightTable weights;
-  return BuildProgram(graph, target, options, module, weights, {}).status();
+  QUENCH_ASSIGN_OR_RETURN(const BuiltProgram built,
+                          BuildProgram(graph, target, options, weights, {}));
+  return EmitSteps(built.program.steps, module);
 }
 
 absl::Status LinkAlone(const Target& target, ModuleBuilder& kernels) {

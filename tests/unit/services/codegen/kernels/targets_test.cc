@@ -5,6 +5,7 @@
 #include "services/codegen/kernels/catalogue.h"
 #include "services/codegen/link/link.h"
 #include "services/codegen/llvm/module.h"
+#include "services/codegen/schedule/schedule.h"
 #include "tests/unit/services/codegen/kernels/reference.h"
 
 namespace quench::codegen {
@@ -79,7 +80,9 @@ TEST(KernelTargets, EveryKernelLinksForEveryTarget) {
       ASSERT_FALSE(candidates.empty()) << name;
       for (const Candidate& candidate : candidates) {
         EXPECT_GT(candidate.cost, 0) << name << " " << candidate.reason;
-        const auto kernel = candidate.kernel->emit(request, candidate, **module);
+        const auto plan = PlanKernel(request, candidate);
+        ASSERT_TRUE(plan.ok()) << name << ": " << plan.status();
+        const auto kernel = (*module)->Emit(*plan);
         ASSERT_TRUE(kernel.ok()) << name << ": " << kernel.status();
         ++emitted;
       }

@@ -18,6 +18,14 @@
 
 namespace quench::codegen {
 
+absl::StatusOr<EmittedKernel> EmitLoops(ModuleBuilder& builder, const Target& target,
+                                        const loops::Function& function, SymbolTable& symbols,
+                                        bool vectorise, std::vector<Layout> layouts) {
+  QUENCH_ASSIGN_OR_RETURN(const KernelPlan plan,
+                          PlanNest({function, std::move(layouts), vectorise}, symbols, target));
+  return builder.Emit(plan);
+}
+
 absl::StatusOr<std::unique_ptr<Library>> Library::Load(const Target& target, ModuleBuilder& builder,
                                                        const std::vector<EmittedKernel>& kernels) {
   for (const EmittedKernel& kernel : kernels) {
@@ -262,7 +270,8 @@ std::string CompareWithInterpreter(const loops::Function& function,
   // Machine code.
   auto builder = ModuleBuilder::Create(options.target);
   if (!builder.ok()) return builder.status().ToString();
-  auto kernel = (*builder)->EmitLoops(function, options.layouts, symbols, options.vectorise);
+  auto kernel =
+      EmitLoops(**builder, options.target, function, symbols, options.vectorise, options.layouts);
   if (!kernel.ok()) return kernel.status().ToString();
   auto library = Library::Load(options.target, **builder, {*kernel});
   if (!library.ok()) return library.status().ToString();

@@ -19,6 +19,11 @@ namespace quench::codegen {
 using KernelFunction = int32_t (*)(void* const* buffers, int64_t* slots, int64_t begin,
                                    int64_t end);
 
+// Plans a nest for the target and emits it.
+absl::StatusOr<EmittedKernel> EmitLoops(ModuleBuilder& builder, const Target& target,
+                                        const loops::Function& function, SymbolTable& symbols,
+                                        bool vectorise, std::vector<Layout> layouts = {});
+
 // A loaded shared library of emitted kernels.
 class Library {
  public:

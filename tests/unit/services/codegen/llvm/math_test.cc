@@ -110,7 +110,7 @@ class MathModule {
  public:
   static constexpr DataType kType = sizeof(T) == 4 ? DataType::kF32 : DataType::kF64;
 
-  explicit MathModule(const Target& target, bool vectorise) {
+  explicit MathModule(const Target& target, bool vectorise) : target_(target) {
     auto builder = *ModuleBuilder::Create(target);
     symbols_.AddInput("n", {0, 0});
     std::vector<EmittedKernel> kernels;
@@ -139,12 +139,13 @@ class MathModule {
   void Add(ModuleBuilder& builder, int key, const loops::Function& function, bool vectorise,
            std::vector<EmittedKernel>& kernels) {
     if (kernels_.count(key) != 0) return;
-    auto kernel = builder.EmitLoops(function, {}, symbols_, vectorise);
+    auto kernel = EmitLoops(builder, target_, function, symbols_, vectorise);
     ASSERT_TRUE(kernel.ok()) << kernel.status();
     kernels_[key] = *kernel;
     kernels.push_back(*kernel);
   }
 
+  const Target target_;
   SymbolTable symbols_;
   std::map<int, EmittedKernel> kernels_;
   std::unique_ptr<Library> library_;

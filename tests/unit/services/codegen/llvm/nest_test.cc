@@ -452,7 +452,7 @@ TEST(Nest, SizesFunctionsWriteSlots) {
   b.SetSlot(0, x.At({b.I(0)}) * x.At({b.I(1)}));
   b.SetSlot(1, b.Slot(0) + 5);
   auto builder = *ModuleBuilder::Create(HostTarget());
-  const auto kernel = builder->EmitLoops(b.Finish(), {}, symbols, true);
+  const auto kernel = EmitLoops(*builder, HostTarget(), b.Finish(), symbols, true);
   ASSERT_TRUE(kernel.ok()) << kernel.status();
   EXPECT_EQ(kernel->tasks, Dim(1));
   const auto library = Library::Load(HostTarget(), *builder, {*kernel});
@@ -467,11 +467,14 @@ TEST(Nest, SizesFunctionsWriteSlots) {
 TEST(Nest, EqualNestsShareOneFunction) {
   SymbolTable symbols;
   auto builder = *ModuleBuilder::Create(HostTarget());
-  const auto first = builder->EmitLoops(ReduceRows(BinaryOp::kAdd, 0, 4, 32), {}, symbols, true);
-  const auto same = builder->EmitLoops(ReduceRows(BinaryOp::kAdd, 0, 4, 32), {}, symbols, true);
-  const auto other = builder->EmitLoops(ReduceRows(BinaryOp::kAdd, 0, 4, 33), {}, symbols, true);
+  const auto first =
+      EmitLoops(*builder, HostTarget(), ReduceRows(BinaryOp::kAdd, 0, 4, 32), symbols, true);
+  const auto same =
+      EmitLoops(*builder, HostTarget(), ReduceRows(BinaryOp::kAdd, 0, 4, 32), symbols, true);
+  const auto other =
+      EmitLoops(*builder, HostTarget(), ReduceRows(BinaryOp::kAdd, 0, 4, 33), symbols, true);
   const auto reference =
-      builder->EmitLoops(ReduceRows(BinaryOp::kAdd, 0, 4, 32), {}, symbols, false);
+      EmitLoops(*builder, HostTarget(), ReduceRows(BinaryOp::kAdd, 0, 4, 32), symbols, false);
   EXPECT_EQ(first->symbol, same->symbol);
   EXPECT_NE(first->symbol, other->symbol);
   EXPECT_NE(first->symbol, reference->symbol);

@@ -66,7 +66,7 @@ TEST(Targets, NoLibraryCalls) {
       for (DataType type : {DataType::kF32, DataType::kF64, DataType::kF16, DataType::kI64,
                             DataType::kU64, DataType::kI32, DataType::kU32, DataType::kI8}) {
         for (bool vectorise : {false, true}) {
-          const auto kernel = (*builder)->EmitLoops(Everything(type), {}, symbols, vectorise);
+          const auto kernel = EmitLoops(**builder, target, Everything(type), symbols, vectorise);
           ASSERT_TRUE(kernel.ok()) << name << " " << DataTypeName(type) << ": " << kernel.status();
         }
       }
@@ -92,7 +92,7 @@ TEST(Targets, UnsupportedElementTypesAreErrors) {
   b.ParallelFor(b.I(4), [&](E i) { b.Store(y, {i}, x.At({i})); });
   SymbolTable symbols;
   auto builder = *ModuleBuilder::Create(HostTarget());
-  EXPECT_EQ(builder->EmitLoops(b.Finish(), {}, symbols, true).status().code(),
+  EXPECT_EQ(EmitLoops(*builder, HostTarget(), b.Finish(), symbols, true).status().code(),
             absl::StatusCode::kUnimplemented);
 }
 
@@ -100,7 +100,7 @@ TEST(Targets, SameInputSameBytes) {
   const auto compile = [] {
     SymbolTable symbols;
     auto builder = *ModuleBuilder::Create(HostTarget());
-    EXPECT_TRUE(builder->EmitLoops(Everything(DataType::kF32), {}, symbols, true).ok());
+    EXPECT_TRUE(EmitLoops(*builder, HostTarget(), Everything(DataType::kF32), symbols, true).ok());
     return *builder->Finish();
   };
   EXPECT_EQ(compile(), compile());

@@ -1,0 +1,36 @@
+#include "common/base/status.h"
+#include "services/codegen/schedule/schedule.h"
+
+namespace quench::codegen {
+
+absl::StatusOr<KernelPlan> PlanNest(const Nest& nest, SymbolTable& symbols, const Target& target) {
+  absl::StatusOr<Schedule> schedule =
+      MakeSchedule(nest.function, nest.layouts, symbols, target, nest.vectorise);
+  const auto annotated = [&](const absl::Status& status) {
+    return Annotate(status, fmt::format("loops `{}`", nest.function.name));
+  };
+  if (!schedule.ok()) return annotated(schedule.status());
+  const absl::StatusOr<Dim> scratch = ScratchBytes(schedule->function, symbols);
+  if (!scratch.ok()) return annotated(scratch.status());
+  KernelPlan plan;
+  plan.name = nest.function.name;
+  plan.tasks = schedule->tasks;
+  plan.scratch_bytes = *scratch;
+  plan.nest = std::make_shared<const Schedule>(*std::move(schedule));
+  return plan;
+}
+
+absl::StatusOr<KernelPlan> PlanKernel(const KernelRequest& request, const Candidate& candidate) {
+  if (candidate.code == nullptr) {
+    QUENCH_ASSIGN_OR_RETURN(const Nest nest, candidate.kernel->nest(request, candidate));
+    return PlanNest(nest, *request.graph.symbols, request.target);
+  }
+  KernelPlan plan;
+  plan.name = candidate.kernel->name;
+  plan.tasks = candidate.tasks;
+  plan.scratch_bytes = candidate.scratch_bytes;
+  plan.code = candidate.code;
+  return plan;
+}
+
+}  // namespace quench::codegen

@@ -1,0 +1,84 @@
+#include "services/codegen/variants.h"
+
+#include <memory>
+#include <utility>
+
+#include "common/base/status.h"
+#include "common/ops/op.h"
+#include "services/codegen/plan/assign.h"
+#include "services/codegen/program_text.h"
+
+namespace quench::codegen {
+namespace {
+
+void UseTable(Graph& graph, const std::shared_ptr<SymbolTable>& table) {
+  graph.symbols = table;
+  for (Node& node : graph.nodes) {
+    for (auto& [name, attribute] : node.attributes) {
+      GraphPtr* body = std::get_if<GraphPtr>(&attribute);
+      if (body == nullptr) continue;
+      Graph copy = **body;
+      UseTable(copy, table);
+      *body = std::make_shared<const Graph>(std::move(copy));
+    }
+  }
+}
+
+}  // namespace
+
+Graph WithOwnSymbols(const Graph& graph) {
+  Graph copy = graph;
+  UseTable(copy, std::make_shared<SymbolTable>(*graph.symbols));
+  return copy;
+}
+
+absl::StatusOr<Graph> GroupGraph(const Graph& graph, const CompileOptions& options,
+                                 const StepContext& context) {
+  // Passes know more than the importer did: sizes that were for the run to tell may be fixed by now.
+  Graph copy = WithOwnSymbols(graph);
+  QUENCH_RETURN_IF_ERROR(ops::InferGraph(copy));
+  passes::PassOptions how = options.passes;
+  how.opt_level = options.opt_level;
+  how.keep_values = options.taps == Taps::kModelValues;
+  return passes::RunCodegenPasses(std::move(copy), how, context);
+}
+
+absl::StatusOr<std::vector<PlannedVariant>> PlanVariants(const Graph& groups,
+                                                         const std::vector<Target>& targets,
+                                                         const CompileOptions& options,
+                                                         WeightTable& weights,
+                                                         const StepContext& context) {
+  std::vector<PlannedVariant> variants;
+  for (const Target& target : targets) {
+    PlannedVariant variant{target, WithOwnSymbols(groups), {}};
+    QUENCH_ASSIGN_OR_RETURN(variant.built,
+                            BuildProgram(variant.graph, target, options, weights, context));
+    variant.weights_end = weights.entries().size();
+    QUENCH_RETURN_IF_ERROR(AssignMemory(variant.built.program, *variant.graph.symbols, target));
+    QUENCH_RETURN_IF_ERROR(VerifyProgram(variant.built.program, variant.weights_end));
+    variants.push_back(std::move(variant));
+  }
+  return variants;
+}
+
+absl::StatusOr<std::string> PlanText(const Graph& graph, const CompileOptions& options,
+                                     PlanStage stage, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const Graph groups, GroupGraph(graph, options, context));
+  QUENCH_ASSIGN_OR_RETURN(const ResolvedTarget resolved,
+                          Resolve(options.target, options.host_target, options.caller));
+  WeightTable weights;
+  std::string text;
+  for (const Target& target : resolved.variants) {
+    const Graph own = WithOwnSymbols(groups);
+    QUENCH_ASSIGN_OR_RETURN(BuiltProgram built,
+                            BuildProgram(own, target, options, weights, context));
+    if (stage == PlanStage::kMemory)
+      QUENCH_RETURN_IF_ERROR(AssignMemory(built.program, *own.symbols, target));
+    QUENCH_RETURN_IF_ERROR(VerifyProgram(built.program, weights.entries().size()));
+    text += fmt::format("{}variant {}\n{}", text.empty() ? "" : "\n", target.name,
+                        ProgramText(built.program, *own.symbols));
+  }
+  return text;
+}
+
+}  // namespace quench::codegen

@@ -1,0 +1,228 @@
+// Programs as text, what is legal of them, and which of their kernels are one.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "common/base/status.h"
+#include "common/ir/text.h"
+#include "common/ops/op.h"
+#include "services/codegen/codegen.h"
+#include "services/codegen/llvm/module.h"
+#include "services/codegen/program_text.h"
+#include "services/codegen/variants.h"
+#include "tests/support/matchers.h"
+
+namespace quench::codegen {
+namespace {
+
+using ::quench::testing::HasSubstr;
+
+Graph Parsed(const std::string& text) {
+  Graph graph = ParseGraph(text).value();
+  const absl::Status status = ops::InferGraph(graph);
+  EXPECT_TRUE(status.ok()) << status;
+  return graph;
+}
+
+std::string Zeros(int count) {
+  std::string text = "[";
+  for (int i = 0; i < count; ++i) text += i == 0 ? "0" : ", 0";
+  return text + "]";
+}
+
+Graph Network() {
+  return Parsed(R"(quench.ir 1
+module "net" canonical {
+  input %x: f32[1, 8, 4, 4]
+  input %long: f32[1, 8, 4, 4]
+  const %w: f32[16, 8, 1, 1] = )" +
+                Zeros(128) + R"(
+  %a = Conv(%x, %w)
+  %b = Relu(%a)
+  %c = Exp(%long)
+  %d = Flatten(%c) {axis = 1}
+  %e = Neg(%d)
+  output %b, %e
+})");
+}
+
+TEST(ProgramTest, StagesHaveATextEach) {
+  CompileOptions options;
+  options.target = "x86-64-v3";
+  const std::string program = PlanText(Network(), options, PlanStage::kProgram).value();
+  EXPECT_THAT(program, HasSubstr("s2 arena, lives 1..6\n"));  // nothing has a place yet
+  EXPECT_EQ(PlanText(Network(), options, PlanStage::kMemory).value(), R"(variant x86-64-v3
+s0 input 0, lives 0..1
+s1 input 1, lives 0..3
+s2 arena, lives 1..6, at 0
+s3 arena, lives 3..5, at 1024
+s4 output 1, lives 5..5
+s5 output 0, lives 6..6
+b0 s0 `x`: f32[1, 8, 4, 4]
+b1 s1 `long`: f32[1, 8, 4, 4]
+b2 s2 `b`: f32[1, 16, 4, 4] NCHW8c
+b3 s3 `c`: f32[1, 8, 4, 4]
+b4 s3 `d`: f32[1, 128]
+b5 s4 `e`: f32[1, 128]
+b6 s5 `b`: f32[1, 16, 4, 4]
+0 node 0: `a+b` (q.fused) by conv
+1 call conv(b0) -> b2, packs w0, scratch 512
+2 node 1: `c` (Exp) by scheduled
+3 call Exp(b1) -> b3, may write over b1
+4 node 2: `e` (Neg) by scheduled
+5 call Neg(b4) -> b5, may write over b4
+6 call transform(b2) -> b6, 32 tasks
+plan sets 3 slots; arena 1536 bytes at typical sizes, at least 1536
+)");
+}
+
+struct Planned {
+  Program program;
+  size_t weights = 0;
+};
+
+Planned Plan() {
+  const Target target = ResolveTarget("x86-64-v3").value()[0];
+  CompileOptions options;
+  const Graph groups = GroupGraph(Network(), options).value();
+  WeightTable weights;
+  std::vector<PlannedVariant> variants =
+      PlanVariants(groups, {target}, options, weights, {}).value();
+  return {std::move(variants[0].built.program), weights.entries().size()};
+}
+
+TEST(ProgramTest, DefectsAreNamed) {
+  const auto defect = [](const std::function<void(Program&)>& change) {
+    Planned planned = Plan();
+    EXPECT_TRUE(VerifyProgram(planned.program, planned.weights).ok());
+    change(planned.program);
+    return VerifyProgram(planned.program, planned.weights).ToString();
+  };
+  const auto call = [](Program& program) -> Step& {
+    for (Step& step : program.steps) {
+      if (step.kind == Step::Kind::kCall) return step;
+    }
+    return program.steps[0];
+  };
+  EXPECT_THAT(defect([](Program& p) { p.buffers[0].storage = 99; }),
+              HasSubstr("buffer b0 lies in no storage"));
+  EXPECT_THAT(defect([&](Program& p) { call(p).buffers[0] = -1; }), HasSubstr("names buffer b-1"));
+  EXPECT_THAT(defect([&](Program& p) { call(p).packs[0] = 7; }),
+              HasSubstr("names weight entry w7"));
+  EXPECT_THAT(defect([&](Program& p) { call(p).kernel = {}; }),
+              HasSubstr("calls a kernel without a plan"));
+  EXPECT_THAT(defect([&](Program& p) {
+                for (Storage& storage : p.storages) storage.begin = 100;
+              }),
+              HasSubstr("which lives 100.."));
+  EXPECT_THAT(defect([](Program& p) {
+                ASSERT_GE(p.typical_places.size(), 2u);
+                for (PlacedStorage& place : p.typical_places) {
+                  place.offset = 0;
+                  p.storages[static_cast<size_t>(place.storage)].begin = 0;
+                }
+              }),
+              HasSubstr("are alive at once in the same memory"));
+}
+
+// ---- which kernels are one ----
+
+// The symbols of a graph's kernels, of which it has one.
+std::string SymbolOf(const std::string& text, ModuleBuilder& module, const Target& target) {
+  CompileOptions options;
+  WeightTable weights;
+  const auto groups = GroupGraph(Parsed(text), options);
+  EXPECT_TRUE(groups.ok()) << groups.status() << text;
+  const auto variants = PlanVariants(*groups, {target}, options, weights, {});
+  EXPECT_TRUE(variants.ok()) << variants.status() << text;
+  std::string symbol;
+  for (const Step& step : (*variants)[0].built.program.steps) {
+    if (step.kind != Step::Kind::kCall || step.kernel.name == "transform") continue;
+    const auto kernel = module.Emit(step.kernel);
+    EXPECT_TRUE(kernel.ok()) << kernel.status();
+    EXPECT_EQ(symbol, "") << "two kernels: " << text;
+    symbol = kernel->symbol;
+  }
+  return symbol;
+}
+
+std::string Conv(const std::string& attributes, const std::string& x, const std::string& w,
+                 int weights, const std::string& tail) {
+  return "quench.ir 1\nmodule \"m\" canonical {\n  input %x: f32" + x + "\n  const %w: f32" + w +
+         " = " + Zeros(weights) + "\n  %a = Conv(%x, %w) {" + attributes + "}\n  " + tail + "\n}";
+}
+
+// Everything that a node can say of a convolution changes the code, and nothing else does.
+TEST(SharingTest, DifferentKernelsDoNotShareCode) {
+  const std::string plain = "output %a", relu = "%b = Relu(%a) output %b";
+  const std::string pads = "pads = [1, 1, 1, 1]", x = "[1, 8, 9, 9]", w = "[8, 8, 3, 3]";
+  const std::vector<std::string> different = {
+      Conv(pads, x, w, 576, plain),
+      Conv("pads = [0, 1, 2, 1]", x, w, 576, plain),
+      Conv("pads = [1, 0, 1, 2]", x, w, 576, plain),
+      Conv(pads + ", strides = [2, 2]", x, w, 576, plain),
+      Conv("pads = [2, 2, 2, 2], dilations = [2, 2]", x, w, 576, plain),
+      Conv(pads, "[1, 8, 9, 10]", w, 576, plain),
+      Conv(pads, "[1, 8, 10, 9]", w, 576, plain),
+      Conv(pads, "[1, 16, 9, 9]", "[8, 16, 3, 3]", 1152, plain),
+      Conv(pads, x, "[40, 8, 3, 3]", 2880, plain),
+      Conv(pads + ", group = 8", x, "[8, 1, 3, 3]", 72, plain),
+      Conv("group = 1", x, "[8, 8, 1, 1]", 64, plain),
+      Conv(pads, x, w, 576, relu),
+      Conv(pads, x, w, 576, "%b = LeakyRelu(%a) {alpha = 0.1} output %b"),
+      Conv(pads, x, w, 576, "%b = LeakyRelu(%a) {alpha = 0.2} output %b"),
+      Conv(pads, x, w, 576, "%b = Sigmoid(%a) output %b"),
+      Conv(pads, x, w, 576, "input %r: f32[1, 8, 9, 9] %b = Add(%a, %r) output %b"),
+      Conv(pads, x, w, 576, "input %r: f32[1, 8, 9, 9] %b = Sub(%r, %a) output %b"),
+      Conv(pads, x, w, 576, "input %r: f32[1, 8, 9, 9] %b = Sub(%a, %r) output %b"),
+      "quench.ir 1\nmodule \"m\" canonical { input %x: f32[4, 7] %y = Exp(%x) output %y }",
+      "quench.ir 1\nmodule \"m\" canonical { input %x: f32[4, 700] %y = Exp(%x) output %y }",
+      "quench.ir 1\nmodule \"m\" canonical { input %x: f64[4, 7] %y = Exp(%x) output %y }",
+      "quench.ir 1\nmodule \"m\" canonical { input %x: f32[4, 7] %y = Softmax(%x) {axis = 0} "
+      "output %y }",
+      "quench.ir 1\nmodule \"m\" canonical { input %x: f32[4, 7] %y = Softmax(%x) {axis = 1} "
+      "output %y }",
+      "quench.ir 1\nmodule \"m\" canonical { input %x: f32[7, 4] input %z: f32[4, 7] %y = "
+      "MatMul(%x, %z) output %y }",
+      "quench.ir 1\nmodule \"m\" canonical { input %x: f32[7, 5] input %z: f32[5, 7] %y = "
+      "MatMul(%x, %z) output %y }",
+  };
+  for (const char* name : {"x86-64-v3", "x86-64-v4-vnni", "aarch64"}) {
+    const Target target = ResolveTarget(name).value()[0];
+    const auto module = ModuleBuilder::Create(target).value();
+    std::map<std::string, std::string> owners;
+    for (const std::string& text : different) {
+      const auto [owner, fresh] = owners.emplace(SymbolOf(text, *module, target), text);
+      EXPECT_TRUE(fresh) << name << ": one function for\n" << owner->second << "\nand\n" << text;
+    }
+    for (const std::string& text : different)
+      EXPECT_EQ(owners.count(SymbolOf(text, *module, target)), 1u) << text;
+    EXPECT_EQ(owners.size(), different.size());
+  }
+}
+
+// An exponential whose multiplications may be fused with additions is another one than where they may
+// not.
+TEST(SharingTest, FusionIsPartOfTheCode) {
+  const Target target = ResolveTarget("x86-64-v3").value()[0];
+  const auto module = ModuleBuilder::Create(target).value();
+  CompileOptions options;
+  WeightTable weights;
+  const Graph graph =
+      Parsed("quench.ir 1\nmodule \"m\" canonical { input %x: f32[4, 7] %y = Exp(%x) output %y }");
+  const auto variants =
+      PlanVariants(GroupGraph(graph, options).value(), {target}, options, weights, {}).value();
+  std::set<std::string> symbols;
+  for (const Step& step : variants[0].built.program.steps) {
+    if (step.kind != Step::Kind::kCall) continue;
+    for (const bool fuses : {true, false}) {
+      KernelPlan plan = step.kernel;
+      plan.fuses = fuses;
+      symbols.insert(module->Emit(plan)->symbol);
+    }
+  }
+  EXPECT_EQ(symbols.size(), 2u);
+}
+
+}  // namespace
+}  // namespace quench::codegen
