@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kMostMaps = 256;
 constexpr int64_t kMostPixels = 64'000'000, kLongest = 30'000;  // a longer side
 constexpr uint8_t kWhite = 254,
-                  kBetween = 255;  // of the palette: greys, then the blue between maps
+                  kBetweenMaps = 255;  // of the palette: greys, then the blue between maps
 constexpr int64_t kSmallest = 64;  // pixels of a map's longer side, where a whole factor gives them
 
 struct Grid {
@@ -76,9 +76,9 @@ absl::StatusOr<std::string> Png(const std::vector<uint8_t>& pixels, const Grid& 
   std::array<uint8_t, 3 * 256> palette{};
   for (size_t i = 0; i <= kWhite; ++i)
     std::fill_n(&palette[3 * i], 3, static_cast<uint8_t>(i * 255 / kWhite));
-  palette[3 * kBetween] = 40;
-  palette[3 * kBetween + 1] = 90;
-  palette[3 * kBetween + 2] = 220;
+  palette[3 * kBetweenMaps] = 40;
+  palette[3 * kBetweenMaps + 1] = 90;
+  palette[3 * kBetweenMaps + 2] = 220;
   png_alloc_size_t bytes = 0;
   // Once for the size, once for the bytes.
   if (png_image_write_to_memory(&image, nullptr, &bytes, 0, pixels.data(), 0, palette.data()) == 0)
@@ -99,7 +99,7 @@ absl::StatusOr<std::string> FeatureMaps(const Tensor& tensor) {
   if (tensor.size() == 0) return InvalidArgument("a tensor without elements has no picture");
   const Grid grid = GridOf(tensor.dims());
   const int64_t width = grid.width();
-  std::vector<uint8_t> pixels(static_cast<size_t>(width * grid.height()), kBetween);
+  std::vector<uint8_t> pixels(static_cast<size_t>(width * grid.height()), kBetweenMaps);
   for (int64_t map = 0; map < grid.maps; ++map) {
     const int64_t size = grid.rows * grid.columns;
     const std::vector<uint8_t> shades = Shades(tensor, map * size, size);
