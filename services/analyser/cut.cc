@@ -126,9 +126,9 @@ double TieWidth(DataType x, DataType integers) {
 }
 
 Rounding Judge(int64_t actual, double steps, int64_t zero, DataType type, double width) {
-  const auto [low, high] = RangeOf(type);
-  const auto is = [&, low = low, high = high](double rounded) {
-    return std::clamp(rounded + static_cast<double>(zero), low, high) ==
+  const std::pair<double, double> range = RangeOf(type);
+  const auto is = [&](double rounded) {
+    return std::clamp(rounded + static_cast<double>(zero), range.first, range.second) ==
            static_cast<double>(actual);
   };
   // Of infinities saturation is the nearest; of NaN the conversion is anybody's.

@@ -47,12 +47,28 @@ Candidate RowMajorCandidate(const KernelRequest& request) {
   return candidate;
 }
 
-// Operators that keep the channel axis: their nests work on blocks of channels as they are.
+// Operators that keep the channel axis where its size stays: their nests work on blocks of channels as
+// they are.
 bool KeepsChannels(const Node& node) {
-  static constexpr std::string_view kOps[] = {
-      "MaxPool",        "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "BatchNormalization",
-      "q.average_pool", "q.table"};
+  static constexpr std::string_view kOps[] = {"MaxPool",
+                                              "AveragePool",
+                                              "GlobalAveragePool",
+                                              "GlobalMaxPool",
+                                              "BatchNormalization",
+                                              "q.average_pool",
+                                              "q.table",
+                                              "Resize",
+                                              "Pad",
+                                              "Slice",
+                                              "InstanceNormalization",
+                                              "Concat"};
   return std::find(std::begin(kOps), std::end(kOps), node.op) != std::end(kOps);
+}
+
+// Joins or cuts tensors along their channels.
+bool MovesChannels(const Node& node, const Type& type) {
+  const int64_t axis = node.Int("axis", 0);
+  return (node.op == "Concat" || node.op == "Split") && (axis == 1 || axis == 1 - type.rank());
 }
 
 bool Blockable(const Type& type, int64_t block) {
@@ -89,10 +105,47 @@ void ProposeBlocked(const KernelRequest& request, std::vector<Candidate>& candid
   candidates.push_back(std::move(candidate));
 }
 
+// Parts that begin with a block lie in whole blocks of the tensor they are parts of.
+bool BeginWithBlocks(const KernelRequest& request, const std::vector<ValueId>& parts,
+                     int64_t block) {
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i] == quench::kNone) return false;
+    const Value& value = request.graph.value(parts[i]);
+    if (value.constant != nullptr || !Blockable(value.type, block)) return false;
+    if (i + 1 < parts.size() && value.type.dims[1].value() % block != 0) return false;
+  }
+  return true;
+}
+
+// Concat and Split of channels over blocks: whole blocks are copied.
+void ProposeMovedBlocks(const KernelRequest& request, std::vector<Candidate>& candidates) {
+  const Node& node = request.node;
+  const int64_t block = request.target.f32_lanes();
+  const bool joins = node.op == "Concat";
+  const ValueId whole = joins ? node.outputs[0] : node.inputs[0];
+  const Type& type = request.graph.value(whole).type;
+  if (!MovesChannels(node, type) || !Blockable(type, block) ||
+      !BeginWithBlocks(request, joins ? node.inputs : node.outputs, block))
+    return;
+  const Layout blocked{
+      .blocked_axis = 1, .block = block, .order = {}, .halo = {0, 0, 0, 0}, .fill = 0};
+  Candidate candidate = RowMajorCandidate(request);
+  if (joins) {
+    std::ranges::fill(candidate.inputs, blocked);
+  } else {
+    candidate.inputs[0] = blocked;
+  }
+  std::ranges::fill(candidate.outputs, blocked);
+  candidate.reason = joins ? "joins blocks of channels" : "cuts blocks of channels";
+  candidates.push_back(std::move(candidate));
+}
+
 void ProposeScheduled(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (!LowersToNest(request)) return;
   candidates.push_back(RowMajorCandidate(request));
-  if (request.opt_level >= 3) ProposeBlocked(request, candidates);
+  if (request.opt_level < 3) return;
+  ProposeBlocked(request, candidates);
+  ProposeMovedBlocks(request, candidates);
 }
 
 absl::StatusOr<Nest> ScheduledNest(const KernelRequest& request, const Candidate& candidate) {

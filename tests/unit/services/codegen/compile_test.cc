@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "common/base/status.h"
+#include "common/ir/text_parts.h"
 #include "common/ops/evaluate.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
@@ -54,6 +55,58 @@ Graph ConvGraph() {
 }
 
 TEST(CompileTest, Convolutions) { ExpectSameAsInterpreter(ConvGraph()); }
+
+// Between convolutions, whose tensors are in blocks of channels.
+struct BlockCase {
+  const char* name;
+  const char* nodes;  // from %a and %b, in channels as below, to %y
+  int a, b, y;        // channels
+  bool in_blocks = true;
+};
+
+TEST(CompileTest, BlocksOfChannelsAreJoinedCutAndMovedAsTheyAre) {
+  const BlockCase cases[] = {
+      {"concat", "%y = Concat(%a, %b) {axis = 1}", 32, 48, 80},
+      {"concat odd end", "%y = Concat(%a, %b) {axis = 1}", 32, 23, 55},
+      {"concat odd start", "%y = Concat(%a, %b) {axis = -3}", 23, 32, 55, false},
+      {"concat spatial", "%y = Concat(%a, %b) {axis = 2}", 32, 32, 32},
+      {"split", "%s, %t = Split(%a) {axis = 1, num_outputs = 2}  %y = Sub(%s, %t)", 64, 16, 32},
+      {"split odd end", "const %p: i64[2] = [32, 17]  %y, %t = Split(%a, %p) {axis = 1}", 49, 16,
+       32},
+      {"resize", "const %k: f32[4] = [1, 1, 2, 2]  %y = Resize(%a, _, %k) {mode = \"nearest\"}", 24,
+       16, 24},
+      {"pad", "const %k: i64[8] = [0, 0, 1, 2, 0, 0, 0, 1]  %y = Pad(%a, %k)", 40, 16, 40},
+      {"slice",
+       "const %f: i64[2] = [1, 0]  const %l: i64[2] = [5, 4]  const %i: i64[2] = [2, 3]  "
+       "%y = Slice(%a, %f, %l, %i)",
+       40, 16, 40},
+  };
+  for (const BlockCase& c : cases) {
+    SCOPED_TRACE(c.name);
+    Graph graph;
+    const ValueId x = graph.AddInput("x", F32({1, 32, 14, 14}));
+    const auto convolve = [&](ValueId from, int in, int out, const char* name) {
+      const ValueId w = graph.AddConstant("w", Values({out, in, 1, 1}, static_cast<uint32_t>(out)));
+      const ValueId y = Node1(graph, "Conv", {from, w});
+      graph.value(y).name = name;
+      return y;
+    };
+    convolve(x, 32, c.a, "a");
+    const ValueId b = convolve(x, 32, c.b, "b");
+    Infer(graph);
+    ASSERT_TRUE(ParseBlockInto("{" + std::string(c.nodes) + "}", 0, {}, graph).ok());
+    const ValueId y = convolve(*graph.FindValue("y"), c.y, 32, "last");
+    graph.outputs = {y, b};
+    Infer(graph);
+    ExpectSameAsInterpreter(graph);
+    const std::string text = PlanText(graph, {}, PlanStage::kProgram).value();
+    const size_t made = text.find("`y`: f32[");
+    ASSERT_NE(made, std::string::npos) << text;
+    EXPECT_EQ(text.substr(made, text.find('\n', made) - made).find("NCHW") != std::string::npos,
+              c.in_blocks)
+        << text;
+  }
+}
 
 TEST(CompileTest, NumbersInGroupsOfEveryType) {
   const std::vector<Tensor> threes = {Tensor::ScalarF32(3),
