@@ -8,7 +8,9 @@
 //   case: FuseGroupsTest
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
+#include <span>
 
 #include "common/base/status.h"
 #include "common/ops/op.h"
@@ -266,6 +268,86 @@ absl::StatusOr<Graph> InlineGroups(Graph graph,
   }
   QUENCH_RETURN_IF_ERROR(
       ForEachBody(graph, [&](Graph body) { return InlineGroups(std::move(body), inline_node); }));
+  return graph;
+}
+
+namespace {
+
+using Taken = std::function<bool(const Graph&, const Node&)>;
+
+// Only the last of these nodes has a result that others see.
+bool EndsInOneValue(const Graph& graph, const std::vector<int>& uses,
+                    std::span<const NodeId> members) {
+  std::map<ValueId, int> inside;
+  for (const NodeId id : members) {
+    for (const ValueId input : graph.node(id).inputs) ++inside[input];
+  }
+  return std::all_of(members.begin(), members.end() - 1, [&](NodeId id) {
+    const ValueId result = graph.node(id).outputs[0];
+    return inside[result] == uses[static_cast<size_t>(result)];
+  });
+}
+
+// The members as nodes: groups that are taken, as long as can be, and single ones. `all` of them are
+// known not to be.
+void CutMembers(const Graph& graph, const std::vector<int>& uses, std::span<const NodeId> members,
+                const Taken& taken, std::vector<Node>& nodes) {
+  size_t most = members.size() - 1;
+  while (!members.empty()) {
+    size_t length = std::min(most, members.size());
+    for (; length > 1; --length) {
+      const auto prefix = members.first(length);
+      if (!EndsInOneValue(graph, uses, prefix)) continue;
+      Node group = MakeGroup(graph, {prefix.begin(), prefix.end()});
+      if (!taken(graph, group)) continue;
+      nodes.push_back(std::move(group));
+      break;
+    }
+    if (length <= 1) {
+      length = 1;
+      nodes.push_back(graph.node(members[0]));
+    }
+    members = members.subspan(length);
+    most = members.size();
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> CutGroups(Graph graph, const Taken& taken) {
+  QUENCH_RETURN_IF_ERROR(
+      ForEachBody(graph, [&](Graph body) { return CutGroups(std::move(body), taken); }));
+  std::set<std::string> refused;
+  std::vector<size_t> lengths;  // of what each node becomes
+  for (const Node& node : graph.nodes) {
+    const bool cut = node.op == "q.fused" && !taken(graph, node);
+    if (cut) refused.insert(node.name);
+    lengths.push_back(cut ? node.Body("body")->nodes.size() : 1);
+  }
+  if (refused.empty()) return graph;
+  QUENCH_ASSIGN_OR_RETURN(graph, InlineGroups(std::move(graph), [&](const Node& node) {
+                            return node.op == "q.fused" && refused.contains(node.name);
+                          }));
+  const std::vector<int> uses = graph.UseCounts();
+  std::vector<Node> nodes;
+  size_t first = 0;
+  for (const size_t length : lengths) {
+    std::vector<NodeId> members(length);
+    std::iota(members.begin(), members.end(), static_cast<NodeId>(first));
+    first += length;
+    if (length == 1) {
+      nodes.push_back(graph.node(members[0]));
+    } else {
+      CutMembers(graph, uses, members, taken, nodes);
+    }
+  }
+  graph.nodes = std::move(nodes);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (const ValueId id : graph.nodes[i].outputs) {
+      if (id != kNone) graph.value(id).producer = static_cast<NodeId>(i);
+    }
+  }
+  graph.Compact();  // values inside groups have no producer any more
   return graph;
 }
 

@@ -58,6 +58,12 @@ absl::StatusOr<Graph> RunPass(const PassInfo& pass, Graph graph, const PassOptio
 // The graph without partitions for other backends: what they hold is done here like everything else.
 absl::StatusOr<Graph> InlinePartitions(Graph graph);
 
+// Cuts each fusion group that is not `taken` behind its longest prefix that is, or behind its first
+// node; what follows becomes a group of its own where that is taken, and is cut likewise where it is
+// not. Bodies included. The graph that `taken` is asked with holds the values that the group names.
+absl::StatusOr<Graph> CutGroups(Graph graph,
+                                const std::function<bool(const Graph&, const Node&)>& taken);
+
 // The standard pipeline from a canonical graph to one ready for codegen: the list in pipeline.cc,
 // with the reason for each place. An unknown name in `disabled` or `stop_after` is an error that
 // lists the known ones. It ends before the passes of codegen, unless `stop_after` names one of those.

@@ -369,33 +369,9 @@ absl::Status Builder::BuildAlias(Frame& frame, const Node& node) {
   return absl::OkStatus();
 }
 
-// A fusion group that no kernel takes: its nodes, in the group's place.
-absl::Status Builder::BuildSplit(Frame& frame, const Node& node) {
-  // Constants stay constants, so that kernels can pack them.
-  Graph body = *node.Body("body");
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    if (node.inputs[i] != quench::kNone)
-      body.value(body.inputs[i]).constant = frame.graph.value(node.inputs[i]).constant;
-  }
-  Frame inner(body);
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    if (node.inputs[i] == quench::kNone || body.value(body.inputs[i]).constant != nullptr) continue;
-    QUENCH_ASSIGN_OR_RETURN(const int buffer, RowMajorOf(frame, node.inputs[i]));
-    BindValue(inner, body.inputs[i], buffer);
-  }
-  QUENCH_RETURN_IF_ERROR(BuildGraph(inner));
-  for (size_t i = 0; i < node.outputs.size(); ++i) {
-    if (node.outputs[i] == quench::kNone) continue;
-    QUENCH_ASSIGN_OR_RETURN(const int buffer, RowMajorOf(inner, body.outputs[i]));
-    BindValue(frame, node.outputs[i], buffer);
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Builder::BuildNode(Frame& frame, const Node& node, const Choice& choice) {
   QUENCH_RETURN_IF_ERROR(context_.Check());
   if (choice.kind == Choice::Kind::kAlias) return BuildAlias(frame, node);
-  if (choice.kind == Choice::Kind::kSplit) return BuildSplit(frame, node);
   const bool control = choice.kind == Choice::Kind::kControl;
   const std::string kernel = control ? "control" : choice.candidate.kernel->name;
   node_ = static_cast<int>(program_.nodes.size());

@@ -50,7 +50,6 @@ class Builder {
   absl::Status BuildNode(Frame& frame, const Node& node, const Choice& choice);
   absl::Status BuildKernel(Frame& frame, const Node& node, const Choice& choice);
   absl::Status BuildAlias(Frame& frame, const Node& node);
-  absl::Status BuildSplit(Frame& frame, const Node& node);
   absl::Status BuildSizes(Frame& frame, const Node& node);
   absl::Status BindOutput(Frame& frame, int index);
   void SetGrain(Step& step, double cost);

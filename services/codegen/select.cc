@@ -236,6 +236,11 @@ std::string RunnerUp(const std::vector<Candidate>& candidates, int chosen) {
 
 }  // namespace
 
+bool IsTaken(const Graph& graph, const Node& node, const Target& target,
+             const CompileOptions& options) {
+  return !Propose(graph, node, target, options).empty();
+}
+
 absl::StatusOr<std::vector<Choice>> ChooseKernels(const Graph& graph, const Target& target,
                                                   const CompileOptions& options,
                                                   const StepContext& context) {
@@ -260,13 +265,9 @@ absl::StatusOr<std::vector<Choice>> ChooseKernels(const Graph& graph, const Targ
     }
     candidates[n] = Propose(graph, node, target, options);
     if (!candidates[n].empty()) continue;
-    if (node.op == "q.fused") {
-      choices[n].kind = Choice::Kind::kSplit;
-    } else {
-      const absl::Status why = ops::LowerNode(ops::ContextOf(graph, node)).status();
-      problems.Add(why.ok() ? Internal("node `{}` ({}): no kernel takes it", node.name, node.op)
-                            : why);
-    }
+    const absl::Status why = ops::LowerNode(ops::ContextOf(graph, node)).status();
+    problems.Add(why.ok() ? Internal("node `{}` ({}): no kernel takes it", node.name, node.op)
+                          : why);
   }
   QUENCH_RETURN_IF_ERROR(problems.Finish());
   const std::vector<int> chosen = LayoutProblem(graph, target, candidates).Solve();

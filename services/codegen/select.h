@@ -17,12 +17,15 @@ struct Choice {
     kKernel,   // `candidate`
     kAlias,    // output 0 is input 0's memory under other dims
     kControl,  // If, Loop, Scan: row-major in and out
-    kSplit,    // q.fused that no kernel takes: its nodes one by one, row-major in and out
   };
   Kind kind = Kind::kKernel;
   Candidate candidate;
   std::string runner_up;  // kernel and cost of the next best, "" without one
 };
+
+// Whether any kernel takes the node at the level of `options`.
+bool IsTaken(const Graph& graph, const Node& node, const Target& target,
+             const CompileOptions& options);
 
 // One choice per node. Levels: 0 reference nests only, 1 also scheduled nests, 2 every kernel, with
 // nests row-major, 3 every kernel and layout: the cheapest combination found, with the cost of the

@@ -7,6 +7,7 @@
 #include "common/ops/op.h"
 #include "services/codegen/plan/assign.h"
 #include "services/codegen/program_text.h"
+#include "services/codegen/select.h"
 
 namespace quench::codegen {
 namespace {
@@ -43,6 +44,18 @@ absl::StatusOr<Graph> GroupGraph(const Graph& graph, const CompileOptions& optio
   return passes::RunCodegenPasses(std::move(copy), how, context);
 }
 
+namespace {
+
+// Groups as kernels of this target take them.
+absl::StatusOr<Graph> GraphFor(const Target& target, const Graph& groups,
+                               const CompileOptions& options) {
+  return passes::CutGroups(WithOwnSymbols(groups), [&](const Graph& graph, const Node& node) {
+    return IsTaken(graph, node, target, options);
+  });
+}
+
+}  // namespace
+
 absl::StatusOr<std::vector<PlannedVariant>> PlanVariants(const Graph& groups,
                                                          const std::vector<Target>& targets,
                                                          const CompileOptions& options,
@@ -50,7 +63,8 @@ absl::StatusOr<std::vector<PlannedVariant>> PlanVariants(const Graph& groups,
                                                          const StepContext& context) {
   std::vector<PlannedVariant> variants;
   for (const Target& target : targets) {
-    PlannedVariant variant{target, WithOwnSymbols(groups), {}};
+    QUENCH_ASSIGN_OR_RETURN(Graph graph, GraphFor(target, groups, options));
+    PlannedVariant variant{target, std::move(graph), {}};
     QUENCH_ASSIGN_OR_RETURN(variant.built,
                             BuildProgram(variant.graph, target, options, weights, context));
     variant.weights_end = weights.entries().size();
@@ -69,7 +83,7 @@ absl::StatusOr<std::string> PlanText(const Graph& graph, const CompileOptions& o
   WeightTable weights;
   std::string text;
   for (const Target& target : resolved.variants) {
-    const Graph own = WithOwnSymbols(groups);
+    QUENCH_ASSIGN_OR_RETURN(const Graph own, GraphFor(target, groups, options));
     QUENCH_ASSIGN_OR_RETURN(BuiltProgram built,
                             BuildProgram(own, target, options, weights, context));
     if (stage == PlanStage::kMemory)

@@ -65,12 +65,6 @@ bool KeepsChannels(const Node& node) {
   return std::find(std::begin(kOps), std::end(kOps), node.op) != std::end(kOps);
 }
 
-// Joins or cuts tensors along their channels.
-bool MovesChannels(const Node& node, const Type& type) {
-  const int64_t axis = node.Int("axis", 0);
-  return (node.op == "Concat" || node.op == "Split") && (axis == 1 || axis == 1 - type.rank());
-}
-
 bool Blockable(const Type& type, int64_t block) {
   const bool fits = type.dtype == DataType::kF32 || IsHalf(type.dtype) ||
                     type.dtype == DataType::kI8 || type.dtype == DataType::kU8;
@@ -120,11 +114,13 @@ bool BeginWithBlocks(const KernelRequest& request, const std::vector<ValueId>& p
 // Concat and Split of channels over blocks: whole blocks are copied.
 void ProposeMovedBlocks(const KernelRequest& request, std::vector<Candidate>& candidates) {
   const Node& node = request.node;
+  if (node.op != "Concat" && node.op != "Split") return;
   const int64_t block = request.target.f32_lanes();
   const bool joins = node.op == "Concat";
   const ValueId whole = joins ? node.outputs[0] : node.inputs[0];
   const Type& type = request.graph.value(whole).type;
-  if (!MovesChannels(node, type) || !Blockable(type, block) ||
+  const int64_t axis = node.Int("axis", 0);
+  if ((axis != 1 && axis != 1 - type.rank()) || !Blockable(type, block) ||
       !BeginWithBlocks(request, joins ? node.inputs : node.outputs, block))
     return;
   const Layout blocked{

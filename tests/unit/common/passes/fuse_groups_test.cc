@@ -1,3 +1,4 @@
+#include "common/ir/verify.h"
 #include "common/passes/passes.h"
 #include "tests/unit/common/passes/pass_test_util.h"
 
@@ -79,6 +80,45 @@ TEST(FuseGroupsTest, InliningGivesTheNodesBack) {
   EXPECT_EQ(inlined->nodes.size(), 3u);
   EXPECT_EQ(inlined->value(inlined->outputs[0]).name, "y");
   EXPECT_EQ(Difference(graph, *inlined), 0);
+}
+
+// Groups of at most this many nodes, or of pointwise ones alone, are taken.
+Graph Cut(const Graph& graph, size_t most) {
+  return CutGroups(graph,
+                   [&](const Graph&, const Node& node) {
+                     const GraphPtr body = node.Body("body");
+                     return body->nodes[0].op != "MatMul" || body->nodes.size() <= most;
+                   })
+      .value();
+}
+
+TEST(CutGroupsTest, GroupsEndBehindTheLongestPrefixThatIsTaken) {
+  ValueId x;
+  Graph graph = ImageGraph(&x, {4, 4});
+  const ValueId product =
+      Add(graph, "MatMul", {x, graph.AddConstant("w", RandomTensor({4, 4}, 5))});
+  const ValueId two = graph.AddConstant("two", Tensor::ScalarF32(2));
+  const ValueId scaled = Add(graph, "Mul", {product, two});
+  const ValueId gated = Add(graph, "Mul", {scaled, Add(graph, "Sigmoid", {scaled})});
+  graph.outputs = {Add(graph, "Neg", {Add(graph, "Exp", {gated})})};
+  const Graph whole = After("fuse_groups", graph);
+  ASSERT_EQ(whole.nodes.size(), 1u);
+  const auto sizes = [](const Graph& cut) {
+    std::vector<size_t> result;
+    for (const Node& node : cut.nodes)
+      result.push_back(node.op == "q.fused" ? BodyOf(node).nodes.size() : 1);
+    return result;
+  };
+  EXPECT_EQ(sizes(Cut(whole, 6)), (std::vector<size_t>{6}));
+  EXPECT_EQ(sizes(Cut(whole, 5)), (std::vector<size_t>{5, 1}));
+  // Behind the Sigmoid the product before it is still wanted: a group has one result.
+  EXPECT_EQ(sizes(Cut(whole, 3)), (std::vector<size_t>{2, 4}));
+  EXPECT_EQ(sizes(Cut(whole, 1)), (std::vector<size_t>{1, 5}));
+  for (const size_t most : {5, 3, 1}) {
+    const Graph cut = Cut(whole, most);
+    EXPECT_TRUE(VerifyGraph(cut).ok()) << VerifyGraph(cut);
+    EXPECT_LE(Difference(whole, cut), 1e-5);
+  }
 }
 
 }  // namespace

@@ -9,10 +9,10 @@
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/ops/op.h"
-#include "services/codegen/build.h"
 #include "services/codegen/link/link.h"
 #include "services/codegen/llvm/artifact.h"
 #include "services/codegen/llvm/module.h"
+#include "services/codegen/variants.h"
 #include "tests/unit/services/codegen/byte_layers.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
@@ -384,9 +384,8 @@ absl::Status EmitKernels(Graph graph, const Target& target, int level, ModuleBui
   QUENCH_ASSIGN_OR_RETURN(graph, passes::RunCodegenPasses(std::move(graph), how, {}));
   AddOps(graph, ops);
   WeightTable weights;
-  QUENCH_ASSIGN_OR_RETURN(const BuiltProgram built,
-                          BuildProgram(graph, target, options, weights, {}));
-  return EmitSteps(built.program.steps, module);
+  QUENCH_ASSIGN_OR_RETURN(const auto variants, PlanVariants(graph, {target}, options, weights, {}));
+  return EmitSteps(variants[0].built.program.steps, module);
 }
 
 absl::Status LinkAlone(const Target& target, ModuleBuilder& kernels) {

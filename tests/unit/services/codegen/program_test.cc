@@ -76,6 +76,30 @@ plan sets 3 slots; arena 1536 bytes at typical sizes, at least 1536
 )");
 }
 
+TEST(ProgramTest, KernelsTakeTheLongestPrefixOfAGroup) {
+  const std::string weights = Zeros(12 * 16);
+  const Graph graph = Parsed(R"(quench.ir 1
+module "scores" canonical {
+  input %x: f32[2, 8, 12]
+  input %mask: f32[2, 1, 16]
+  const %k: f32[12, 16] = )" +
+                             weights + R"(
+  const %scale: f32[] = [0.25]
+  const %half: f32[] = [0.5]
+  %s = MatMul(%x, %k)
+  %m = Mul(%s, %scale)
+  %a = Add(%m, %mask)
+  %y = Mul(%a, %half)
+  output %y
+})");
+  CompileOptions options;
+  options.target = "x86-64-v3";
+  const std::string text = PlanText(graph, options, PlanStage::kProgram).value();
+  EXPECT_THAT(text, HasSubstr("node 0: `s+m` (q.fused) by matmul"));
+  EXPECT_THAT(text, HasSubstr("node 1: `a+y` (q.fused) by scheduled"));
+  EXPECT_THAT(text, HasSubstr("call fused(b2, b1) -> b3"));
+}
+
 struct Planned {
   Program program;
   size_t weights = 0;

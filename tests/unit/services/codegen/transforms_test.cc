@@ -12,7 +12,7 @@
 
 #include "common/base/status.h"
 #include "common/ops/op.h"
-#include "services/codegen/build.h"
+#include "services/codegen/variants.h"
 #include "tests/support/networks.h"
 
 namespace quench::codegen {
@@ -40,8 +40,9 @@ absl::StatusOr<std::vector<std::string>> Transforms(const Graph& network,
   QUENCH_ASSIGN_OR_RETURN(graph, passes::RunCodegenPasses(std::move(graph), {}, {}));
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Target> targets, ResolveTarget(target));
   WeightTable weights;
-  QUENCH_ASSIGN_OR_RETURN(const BuiltProgram built,
-                          BuildProgram(graph, targets.back(), {}, weights, {}));
+  QUENCH_ASSIGN_OR_RETURN(const auto variants,
+                          PlanVariants(graph, {targets.back()}, {}, weights, {}));
+  const BuiltProgram& built = variants[0].built;
   std::vector<std::string> texts;
   for (const Step& step : built.program.steps) {
     if (step.kind != Step::Kind::kCall || step.kernel.name != "transform") continue;
