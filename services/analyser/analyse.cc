@@ -179,6 +179,24 @@ absl::Status AddParameters(const ParameterList& parameters, bool statistics,
   return absl::OkStatus();
 }
 
+// Held to the tools themselves by tests/peers/tool_counts.py.
+constexpr char kTorchinfo[] =
+    "torchinfo 1.8 differs: its mult-adds are macs_with_bias for convolutions, but transposed ones "
+    "with a full window at each output; for other layers their parameters times the batch, norms "
+    "included and however long a sequence is; products of two computed matrices count nothing";
+constexpr char kPtflops[] =
+    "ptflops 0.7 differs: its MACs are macs_with_bias and the operations of norms, pools and "
+    "rectifiers; pools and ReLU that are modules count once more, as the functions they call";
+constexpr char kFvcore[] =
+    "fvcore 0.1 differs: its flops are macs, one for each multiply-add, and the operations of "
+    "BatchNormalization and of global average pools; biases, other pools and activations count "
+    "nothing";
+constexpr char kOnnxTool[] =
+    "onnx-tool 1.0 differs: its MACs are macs_with_bias and instructions per element for the rest "
+    "(comparison 1, division 4, square root 24, exponential 32: 31 for BatchNormalization, 36 for "
+    "Softmax); pools count their windows, transposed convolutions their full windows over the "
+    "strides";
+
 std::vector<std::string> Rules() {
   return {
       "parameters and weights: floating-point and 8-bit constants that layers read, also through "
@@ -202,21 +220,10 @@ std::vector<std::string> Rules() {
       "memory: no layer shares what is in a cache",
       "If counts its dearest branch, Loop and Scan one iteration; counted on the model as "
       "imported, before any optimisation",
-      "torchinfo 1.8 differs: its mult-adds are macs_with_bias for convolutions, but transposed "
-      "ones "
-      "with a full window at each output; for other layers their parameters times the batch, norms "
-      "included and however long a sequence is; products of two computed matrices count nothing",
-      "ptflops 0.7 differs: its MACs are macs_with_bias and the operations of norms, pools and "
-      "rectifiers; pools and ReLU that are modules count once more, as the functions they call",
-      "fvcore 0.1 differs: its flops are macs, one for each multiply-add, and the operations of "
-      "BatchNormalization and of global average pools; biases, other pools and activations count "
-      "nothing",
-      "onnx-tool 1.0 differs: its MACs are macs_with_bias and instructions per element for the "
-      "rest "
-      "(comparison 1, division 4, square root 24, exponential 32: 31 for BatchNormalization, 36 "
-      "for "
-      "Softmax); pools count their windows, transposed convolutions their full windows over the "
-      "strides",
+      kTorchinfo,
+      kPtflops,
+      kFvcore,
+      kOnnxTool,
   };
 }
 

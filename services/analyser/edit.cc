@@ -510,8 +510,8 @@ bool Cuts(const EditScript& script) {
 
 }  // namespace
 
-absl::StatusOr<Edited> EditGraph(Graph graph, const EditScript& script, const EditTensors& tensors,
-                                 const StepContext& context) {
+absl::StatusOr<Edited> EditGraph(const Graph& graph, const EditScript& script,
+                                 const EditTensors& tensors, const StepContext& context) {
   QUENCH_RETURN_IF_ERROR(context.Check());
   if (graph.stage == Stage::kImported)
     return InvalidArgument("the module is at stage `imported`, `canonical` ones are edited");

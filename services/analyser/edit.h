@@ -31,8 +31,8 @@ struct Edited {
 // result. Inputs that lose their last reader to `input` or `outputs` are dropped, and so is what they
 // were the state of. `graph` is canonical or quantized. Errors name each statement that cannot be
 // applied by line and column, or each node whose operands are none of its operator.
-absl::StatusOr<Edited> EditGraph(Graph graph, const EditScript& script, const EditTensors& tensors,
-                                 const StepContext& context = {});
+absl::StatusOr<Edited> EditGraph(const Graph& graph, const EditScript& script,
+                                 const EditTensors& tensors, const StepContext& context = {});
 
 std::string ToTable(const EditReport& report);
 std::string ToJson(const EditReport& report);

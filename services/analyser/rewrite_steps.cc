@@ -107,7 +107,7 @@ absl::StatusOr<v1::EditResult> EditStep(const v1::EditRequest& request,
     return InvalidArgument("the request has no file `{}`{}", file,
                            array.empty() ? "" : fmt::format(" with an array `{}`", array));
   };
-  absl::StatusOr<Edited> edited = EditGraph(std::move(graph), *script, find, context);
+  absl::StatusOr<Edited> edited = EditGraph(graph, *script, find, context);
   if (absl::IsInvalidArgument(edited.status()))
     return FieldError("script", MessageOf(edited.status()));
   QUENCH_RETURN_IF_ERROR(edited.status());

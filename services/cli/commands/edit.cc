@@ -84,9 +84,10 @@ absl::StatusOr<EditFiles> FilesFor(const EditArgs& args, const analyser::EditScr
 absl::StatusOr<analyser::Edited> EditHere(const EditArgs& args, const analyser::EditScript& script,
                                           const EditFiles& files, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
-  QUENCH_ASSIGN_OR_RETURN(Graph graph, WithBatch(std::move(model.canonical), *args.model, context));
+  QUENCH_ASSIGN_OR_RETURN(const Graph graph,
+                          WithBatch(std::move(model.canonical), *args.model, context));
   return analyser::EditGraph(
-      std::move(graph), script,
+      graph, script,
       [&](const std::string& file, const std::string& array) -> absl::StatusOr<Tensor> {
         return files.at({file, array});
       },
