@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Puts the package `quench` together as a wheel has it: stage.py FOLDER [--compiler CC]
 
-FOLDER/quench then has the modules, the declarations of the runtime's headers as cffi takes them, and the
-runtime, built from its sources: C11 that needs libc and threads alone.
+FOLDER/quench then has the modules, the declarations of the runtime's headers as cffi takes them, the descriptors of
+the wire contract, and the runtime, built from its sources: C11 that needs libc and threads alone.
 """
 
 import argparse
@@ -30,6 +30,9 @@ def stage(folder: pathlib.Path, compiler: str = "cc") -> pathlib.Path:
     package = folder / "quench"
     shutil.copytree(ROOT / "python/quench", package, ignore=shutil.ignore_patterns("__pycache__"))
     (package / "_cdef.h").write_text(declarations())
+    # Sets of descriptors, one behind the other, are one set.
+    contracts = [ROOT / "tests/cases/proto" / name for name in ("upstream.binpb", "contracts.binpb")]
+    (package / "_contracts.binpb").write_bytes(b"".join(path.read_bytes() for path in contracts))
     sources = sorted(path for path in RUNTIME.glob("*.c") if path.name not in NOT_OF_THE_RUNTIME)
     subprocess.run([compiler, "-std=c11", "-O2", "-DNDEBUG", "-fPIC", "-shared", "-pthread", f"-I{ROOT}",
                     "-Wl,--strip-all", "-o", package / "libquench_rt.so", *sources, "-ldl"], check=True)

@@ -9,7 +9,7 @@ build_packages=(
   libflatbuffers-dev flatbuffers-compiler
   libpng-dev libturbojpeg0-dev libsqlite3-dev llvm-19-dev liblld-19-dev zlib1g-dev libzstd-dev libxml2-dev)
 test_packages=(
-  libgtest-dev libonnx-testdata openssl python3 python3-venv python3-yaml python3-jsonschema python3-numpy python3-cffi prometheus
+  libgtest-dev libonnx-testdata openssl python3 python3-venv python3-yaml python3-jsonschema python3-numpy python3-cffi python3-grpcio prometheus
   clang-19 libclang-rt-19-dev clang-format-19 clang-tidy-22
   qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-gnueabihf libc6-dev-armhf-cross
   gcc-arm-linux-gnueabi libc6-dev-armel-cross gcc-i686-linux-gnu libc6-dev-i386-cross age)

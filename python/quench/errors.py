@@ -35,6 +35,26 @@ class BusyError(QuenchError):
     """Another thread is running this engine; each thread needs an engine of its own."""
 
 
+class GatewayError(QuenchError):
+    """A gateway refuses, or a step fails: `code` is gRPC's, `reason` Quench's, `fields` those of the request that are wrong."""
+
+    def __init__(self, text: str, code: str = "UNKNOWN", reason: str = "", fields: dict[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.code, self.reason, self.fields = code, reason, fields or {}
+
+
+class UnavailableError(GatewayError):
+    """There is no gateway, it went away and did not come back, or the program that would be one is missing."""
+
+
+class AuthenticationError(GatewayError):
+    """The gateway wants a token, or another one."""
+
+
+class CancelledError(GatewayError):
+    """Somebody cancelled the work."""
+
+
 # By the codes of quench_rt.h.
 BY_CODE: dict[int, type[QuenchError]] = {
     1: LibraryError,
