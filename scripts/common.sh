@@ -6,7 +6,7 @@ build_packages=(
   build-essential cmake ninja-build ccache lld-19 pkg-config
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev libssl-dev
   libspdlog-dev libfmt-dev prometheus-cpp-dev nlohmann-json3-dev libcli11-dev libonnx-dev libseccomp-dev libzip-dev libeigen3-dev
-  libflatbuffers-dev flatbuffers-compiler
+  libflatbuffers-dev flatbuffers-compiler libhdf5-dev
   libpng-dev libturbojpeg0-dev libsqlite3-dev llvm-19-dev liblld-19-dev zlib1g-dev libzstd-dev libxml2-dev)
 test_packages=(
   libgtest-dev libonnx-testdata openssl python3 python3-venv python3-yaml python3-jsonschema python3-numpy python3-cffi python3-grpcio prometheus
@@ -146,6 +146,23 @@ need_counters() {
       'onnx==1.14.1' protobuf 'onnx-tool==1.0.1' 'torchinfo==1.8.0' 'ptflops==0.7.5' 'fvcore==0.1.5.*' \
       iopath portalocker tabulate termcolor tqdm typing_extensions yacs; } >"$log" 2>&1; then
     echo "no tools to compare counts with: $(grep -i error "$log" | tail -n 1)"
+    rm -rf "$venv"
+  fi
+  rm -f "$log"
+}
+
+# need_keras INSTALL: a Python with Keras 3 and TensorFlow's Keras 2 for tests/peers, in build/keras-venv. Where they cannot be had,
+# those tests skip and say so.
+need_keras() {
+  local venv=$root/build/keras-venv log
+  "$venv/bin/python" -c "import keras, tf_keras" 2>/dev/null && return 0
+  [ "$1" -eq 1 ] || return 0
+  rm -rf "$venv"
+  log=$(mktemp)
+  if ! { python3 -m venv "$venv" &&
+    timeout 600 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 numpy h5py 'tensorflow-cpu==2.21.0' \
+      'keras==3.15.1' tf_keras; } >"$log" 2>&1; then
+    echo "no Keras to compare with: $(grep -i error "$log" | tail -n 1)"
     rm -rf "$venv"
   fi
   rm -f "$log"
