@@ -21,6 +21,7 @@ namespace {
 
 constexpr size_t kMaxModuleBytes = size_t{1} << 30;
 constexpr size_t kMaxConversionBytes = size_t{1} << 20;
+constexpr size_t kMaxArchitectureBytes = size_t{64} << 20;
 
 absl::StatusOr<int64_t> ParseInt(const std::string& option, std::string_view text) {
   int64_t value = 0;
@@ -78,6 +79,7 @@ std::vector<std::string> ImportOptionsGiven(const ModelOptions& options) {
                                     {"--outputs", !options.outputs.empty()},
                                     {"--layout", !options.layout.empty()},
                                     {"--signature", !options.signature.empty()},
+                                    {"--architecture", !options.architecture.empty()},
                                     {"--opset", options.opset != 0},
                                     {"--external-root", !options.external_root.empty()}}) {
     if (there) given.emplace_back(name);
@@ -129,8 +131,8 @@ absl::StatusOr<std::map<std::string, int64_t>> ParseSizes(const std::vector<std:
 
 void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>& model,
                      bool required) {
-  const Option file =
-      options.Add("MODEL", model->model, "Model file (ONNX, TensorFlow Lite) or IR module", "FILE");
+  const Option file = options.Add("MODEL", model->model,
+                                  "Model file (ONNX, TensorFlow Lite, Keras) or IR module", "FILE");
   if (required) file.Required();
   options.Add("--shape", model->shapes, "Fix the shape of an input; -1 or ? keeps a dim",
               "NAME=1,3,224,224");
@@ -158,6 +160,8 @@ void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>
   options.Add("--signature", model->signature,
               "Function of a TensorFlow Lite model, whose inputs and outputs get its names",
               "NAME");
+  options.Add("--architecture", model->architecture,
+              "Configuration of a Keras model whose file has weights alone", "FILE.json");
   options.Add("--opset", model->opset, "Read the model as this ONNX opset", "N").AtLeast(1);
   options.Add("--external-root", model->external_root,
               "Folder that external data lies beneath (default: the model's)", "DIR");
@@ -295,6 +299,12 @@ absl::StatusOr<importer::ImportOptions> ImportOptionsOf(const ModelOptions& opti
   result.outputs = options.outputs;
   result.layout = options.layout;
   result.signature = options.signature;
+  if (!options.architecture.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(result.architecture,
+                            ReadFile(options.architecture, kMaxArchitectureBytes));
+    if (result.architecture.empty())
+      return InvalidArgument("--architecture: `{}` is empty", options.architecture);
+  }
   result.opset = options.opset;
   result.external_root = options.external_root;
   return result;

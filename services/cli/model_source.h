@@ -31,6 +31,7 @@ struct ModelOptions {
   std::vector<std::string> outputs;         // value names
   std::string layout;                       // "first", "last"
   std::string signature;
+  std::string architecture;  // a file
   int64_t opset = 0;
   int64_t batch = 0;
   bool float16 = false;

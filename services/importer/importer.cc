@@ -54,7 +54,8 @@ absl::Status CheckOptions(const ImportOptions& options, const Frontend& frontend
       {"external_root", !options.external_root.empty()},
       {"convert_config", !options.convert_config.empty()},
       {"no_freeze", !options.no_freeze.empty()},
-      {"signature", !options.signature.empty()}};
+      {"signature", !options.signature.empty()},
+      {"architecture", !options.architecture.empty()}};
   StatusCollector problems;
   for (const auto& [name, given] : own_options) {
     const auto has = [option = name](const Frontend& other) {

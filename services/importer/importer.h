@@ -37,6 +37,8 @@ struct ImportOptions {
   std::vector<std::string> outputs;  // cut the model at these values; empty keeps its outputs
   // TensorFlow Lite: which of the model's functions; "" is its first subgraph, by tensor names
   std::string signature;
+  // Keras: the model's configuration as JSON, for files with weights alone; "" for none
+  std::string architecture;
   // Where inputs and outputs of rank 4 and 5 have their channels: "first", "last", or "" for as the
   // model has them.
   std::string layout;

@@ -15,6 +15,7 @@ namespace {
 namespace pb = ::quench::importer::v1;
 
 constexpr int64_t kMaxConversionBytes = 1 << 20;
+constexpr int64_t kMaxArchitectureBytes = 64 << 20;
 
 using rpc::FieldError;
 using steps::Workplace;
@@ -78,6 +79,16 @@ absl::StatusOr<ImportOptions> OptionsOf(const pb::ImportOptions& asked, const Wo
     QUENCH_ASSIGN_OR_RETURN(const auto text, place.blobs.Open(asked.conversions(i).hash()));
     options.conversions.emplace_back(reinterpret_cast<const char*>(text->bytes().data()),
                                      text->bytes().size());
+  }
+  if (asked.has_architecture()) {
+    if (asked.architecture().size_bytes() > kMaxArchitectureBytes)
+      return FieldError("options.architecture",
+                        fmt::format("has {} bytes, at most {} are read",
+                                    asked.architecture().size_bytes(), kMaxArchitectureBytes));
+    QUENCH_ASSIGN_OR_RETURN(const auto text, place.blobs.Open(asked.architecture().hash()));
+    options.architecture.assign(reinterpret_cast<const char*>(text->bytes().data()),
+                                text->bytes().size());
+    if (options.architecture.empty()) return FieldError("options.architecture", "is empty");
   }
   options.opset = asked.opset();
   options.signature = asked.signature();

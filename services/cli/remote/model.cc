@@ -76,6 +76,7 @@ absl::Status AddModel(const ModelOptions& options, GatewayClient& client,
     frozen.push_back(pair.first);
     files.emplace_back(pair.second);
   }
+  if (!options.architecture.empty()) files.emplace_back(options.architecture);
   for (const std::string& file : options.convert) files.emplace_back(file);
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> digests, client.UploadFiles(files, context));
   QUENCH_ASSIGN_OR_RETURN(*model.mutable_import_options(), ImportOptionsProto(options, parsed));
@@ -92,6 +93,8 @@ absl::Status AddModel(const ModelOptions& options, GatewayClient& client,
     added->set_input(input);
     *added->mutable_tensor() = digests[next++];
   }
+  if (!options.architecture.empty())
+    *model.mutable_import_options()->mutable_architecture() = digests[next++];
   while (next < digests.size())
     *model.mutable_import_options()->add_conversions() = digests[next++];
   return absl::OkStatus();

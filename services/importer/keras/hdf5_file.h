@@ -1,0 +1,42 @@
+// HDF5 files, read by libhdf5 in a child process: a file that takes it over finds no other file, no
+// network, bounded memory and bounded time.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/context.h"
+#include "common/base/files.h"
+#include "services/importer/graph/weights.h"
+
+namespace quench::importer {
+
+struct Hdf5Dataset {
+  std::string refused;  // why its numbers were not read; "" if they were
+  TensorHeader header;
+  std::span<const std::byte> bytes;  // dense, little-endian, in Hdf5File::numbers
+};
+
+// Texts and numbers of a file. Paths have no `/` at the beginning; the root is "/".
+struct Hdf5File {
+  std::map<std::string, std::map<std::string, std::vector<std::string>>> attributes;
+  std::map<std::string, Hdf5Dataset> datasets;
+  std::shared_ptr<const FileMapping> numbers;
+
+  // Null where the object lacks it.
+  const std::vector<std::string>* Attribute(const std::string& path, const std::string& name) const;
+};
+
+bool LooksLikeHdf5(std::span<const std::byte> bytes);
+
+// INVALID_ARGUMENT for what libhdf5 does not read or dies of, RESOURCE_EXHAUSTED where it takes too
+// much memory or time. `bytes` are the file's. Links to other files, virtual data sets, filters but deflate
+// and shuffle, and shapes that the file has no numbers for are in `refused` of their data sets.
+absl::StatusOr<Hdf5File> ReadHdf5(std::span<const std::byte> bytes, const StepContext& context);
+
+}  // namespace quench::importer
