@@ -60,13 +60,22 @@ bool TakesMask(std::string_view name) {
 
 bool RefusesMask(std::string_view name) {
   return name == "MultiHeadAttention" || name == "GroupQueryAttention" ||
-         name == "GroupQueryAttention" || name == "Attention" || name == "AdditiveAttention" ||
+         name == "GroupedQueryAttention" || name == "Attention" || name == "AdditiveAttention" ||
          name == "Softmax" || name == "ConvLSTM1D" || name == "ConvLSTM2D" || name == "ConvLSTM3D";
 }
 
 bool IsSet(const KerasLayer& layer, const char* key) {
   const auto found = layer.config.find(key);
   return found != layer.config.end() && found->is_boolean() && found->get<bool>();
+}
+
+// By Keras 3's `quantize`: the policy of its dtype says so.
+bool IsQuantized(const KerasLayer& layer) {
+  const auto dtype = layer.config.find("dtype");
+  if (dtype == layer.config.end() || !dtype->is_object()) return false;
+  const auto name = dtype->find("class_name");
+  return name != dtype->end() && name->is_string() &&
+         name->get<std::string>().find("Quantized") != std::string::npos;
 }
 
 std::string TextIn(const Json& config, const char* key) {
@@ -360,6 +369,11 @@ std::vector<ValueId> KerasReader::ReadCall(const KerasLayer& layer, const KerasC
   if (layer.model != nullptr) return ReadModel(*layer.model, inputs, name + "/");
   if (layer.inner.size() == 1) return ReadSteps(layer, inputs, name, outputs);
   if (layer.inner.size() == 2) return ReadDirections(layer, inputs, name, outputs);
+  if (IsQuantized(layer)) {
+    problems_.Add(
+        Unsupported("layer `{}` ({}): its weights are quantized by Keras", name, layer.class_name));
+    return {};
+  }
   Values all = inputs;
   const bool function = layer.domain != "keras";
   std::map<std::string, Attribute> attributes;

@@ -193,6 +193,7 @@ CASES = {
     "GlobalMaxPooling2D": [one(IMAGE, lambda L: L.GlobalMaxPooling2D())],
     "GlobalMaxPooling3D": [one(VOLUME, lambda L: L.GlobalMaxPooling3D())],
     "GroupNormalization": [one(IMAGE, lambda L: L.GroupNormalization(2)), one(IMAGE, lambda L: L.GroupNormalization(-1, scale=False))],
+    "GroupedQueryAttention": [],  # what .h5 files call it
     "GroupQueryAttention": [whole((4, 6), lambda K, x: K.layers.GroupQueryAttention(3, 4, 2)(x, x))],
     "Identity": [one((4,), lambda L: L.Identity())],
     "LSTM": recurrent("LSTM") + [whole((5, 3), rnn_states)],

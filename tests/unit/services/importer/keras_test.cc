@@ -282,6 +282,13 @@ TEST_F(KerasTest, WhatIsNotSupportedIsListedAtOnce) {
   EXPECT_THAT(error, HasSubstr("2 operators"));
   EXPECT_THAT(error, HasSubstr("`Lambda` of domain `keras`"));
   EXPECT_THAT(error, HasSubstr("`MyLayer`"));
+  EXPECT_THAT(
+      ErrorOfModel(Functional(
+          kInput + "," +
+              Layer("d", "Dense", R"("units":4,"dtype":{"class_name":"QuantizedDTypePolicy"})",
+                    From("x")),
+          "d")),
+      HasSubstr("layer `d` (Dense): its weights are quantized by Keras"));
 }
 
 TEST_F(KerasTest, WeightsThatCannotBeHad) {
