@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from quench.client import IR, Client, load
 
 # Of quench[client], whose packages an engine does without.
-_CLIENT = {"Client", "IR", "from_keras", "from_onnx", "from_tensorflow", "from_tflite", "load"}
+_CLIENT = {"Client", "IR", "from_keras", "from_onnx", "from_tensorflow", "from_tflite", "from_torch", "load"}
 
 
 def __getattr__(name: str) -> Any:

@@ -452,3 +452,36 @@ def from_keras(model: Path, **options: Any) -> IR:
 
 def from_tensorflow(model: Path, **options: Any) -> IR:
     return load(model, format="tensorflow", **options)
+
+
+def from_torch(module: Any, inputs: Mapping[str, Any], *, client: Client | None = None, opset: int = 17) -> IR:
+    """A torch.nn.Module. `inputs`: example tensors by the names that the inputs get. It is saved by torch.export, else traced, else
+    exported as ONNX, whatever Quench reads first; `ir.name` ends in which that was."""
+    import importlib
+
+    torch: Any = importlib.import_module("torch")
+    tensors = tuple(inputs.values())
+    module = module.eval()
+
+    def exported(path: pathlib.Path) -> None:
+        torch.export.save(torch.export.export(module, tensors), str(path))
+
+    def traced(path: pathlib.Path) -> None:
+        torch.jit.trace(module, tensors).save(str(path))
+
+    def onnx(path: pathlib.Path) -> None:
+        torch.onnx.export(module, tensors, str(path), input_names=list(inputs), opset_version=opset)
+
+    problems = []
+    with tempfile.TemporaryDirectory(prefix="quench-") as folder:
+        for how, suffix, save in (("torch.export", ".pt2", exported), ("torch.jit.trace", ".pt", traced), ("torch.onnx.export", ".onnx", onnx)):
+            path = pathlib.Path(folder) / f"{type(module).__name__}{suffix}"
+            try:
+                save(path)
+                ir = load(path, client)
+            except Exception as problem:  # of PyTorch, of any kind, or the gateway's
+                problems.append(f"{how}: {str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__}")
+                continue
+            ir.name = f"{ir.name} ({how})"
+            return ir
+    raise InputError("the module could not be read; " + "; ".join(problems))

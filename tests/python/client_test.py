@@ -146,6 +146,25 @@ class ModelTest(unittest.TestCase):
             ir.edit("remove nothing")
         self.assertIn("script", refused.exception.fields)
 
+    def test_modules_of_pytorch(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("no PyTorch")
+        module = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.ReLU())
+        x = torch.randn(2, 5)
+        ir = quench.from_torch(module, {"x": x}, client=self.client)
+        self.assertTrue(ir.name.endswith("(torch.onnx.export)"), ir.name)
+        there, = ir.get_inference_function()(x=x.numpy()).values()
+        np.testing.assert_allclose(there, module(x).detach().numpy(), atol=1e-5)
+
+        class Broken(torch.nn.Module):
+            def forward(self, _):
+                raise ValueError("out of order")
+
+        with self.assertRaisesRegex(quench.InputError, "torch.jit.trace: .*out of order"):
+            quench.from_torch(Broken(), {"x": x}, client=self.client)
+
     def test_unknown_models(self):
         with self.assertRaisesRegex(quench.GatewayError, "format"):
             self.client.load(b"this is no model")
