@@ -185,6 +185,14 @@ class Verifier {
     CheckStorage(step, program_.buffers[static_cast<size_t>(id)].storage);
   }
 
+  static int FirstPosition(const Step& step) {
+    int first = step.position;
+    for (const auto* steps : {&step.then_steps, &step.else_steps}) {
+      if (!steps->empty()) first = std::min(first, FirstPosition(steps->front()));
+    }
+    return first;
+  }
+
   void CheckSteps(const std::vector<Step>& steps) {
     for (const Step& step : steps) {
       CheckStep(step);
@@ -222,8 +230,12 @@ class Verifier {
         CheckBuffer(step, step.from);
         return CheckStorage(step, step.storage);
       case Step::Kind::kTap:
-      case Step::Kind::kIf:
         return CheckBuffer(step, step.from);
+      case Step::Kind::kIf: {
+        Step begin;  // the condition is read before the branches, whose positions come first
+        begin.position = FirstPosition(step);
+        return CheckBuffer(begin, step.from);
+      }
       case Step::Kind::kLoop:
         return;
     }

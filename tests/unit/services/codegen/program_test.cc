@@ -100,6 +100,32 @@ module "scores" canonical {
   EXPECT_THAT(text, HasSubstr("call fused(b2, b1) -> b3"));
 }
 
+// What a branch is chosen by is read before the branches, and its memory may be theirs.
+TEST(ProgramTest, ConditionsAreComputedToo) {
+  const Graph graph = Parsed(R"(quench.ir 1
+module "if" canonical {
+  input %x: f32[4]
+  const %zero: f32[] = [0.0]
+  const %axes: i64[1] = [0]
+  %sum = ReduceSum(%x, %axes) {keepdims = 0}
+  %positive = Greater(%sum, %zero)
+  %y = If(%positive, %x) {
+    else_branch = graph "no" { input %a: f32[4] %p = Neg(%a) %q = Softmax(%p) output %q },
+    then_branch = graph "yes" { input %b: f32[4] %r = Softmax(%b) %s = Neg(%r) output %s }
+  }
+  output %y
+})");
+  for (const char* target : {"x86-64-v2", "x86-64-v4", "armv7"}) {
+    CompileOptions options;
+    options.target = target;
+    for (const PlanStage stage : {PlanStage::kProgram, PlanStage::kMemory}) {
+      const auto text = PlanText(graph, options, stage);
+      ASSERT_TRUE(text.ok()) << text.status();
+      EXPECT_THAT(*text, HasSubstr("if b"));
+    }
+  }
+}
+
 struct Planned {
   Program program;
   size_t weights = 0;
