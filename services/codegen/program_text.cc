@@ -249,7 +249,8 @@ class Verifier {
       for (size_t j = i + 1; j < places.size(); ++j) {
         if (places[j].offset >= places[i].offset + places[i].bytes) break;
         const Storage& b = program_.storages[static_cast<size_t>(places[j].storage)];
-        if (a.begin <= b.end && b.begin <= a.end)
+        // A tensor without elements lies nowhere.
+        if (places[j].bytes > 0 && a.begin <= b.end && b.begin <= a.end)
           Add("storages s{} and s{} are alive at once in the same memory", places[i].storage,
               places[j].storage);
       }

@@ -126,6 +126,23 @@ module "if" canonical {
   }
 }
 
+TEST(ProgramTest, TensorsWithoutElementsLieNowhere) {
+  const Graph graph = Parsed(R"(quench.ir 1
+module "empty" canonical {
+  input %x: f32[4, 3]
+  const %parts: i64[2] = [0, 4]
+  %e = Exp(%x)
+  %empty, %all = Split(%e, %parts) {axis = 0}
+  %none = Neg(%empty)
+  %y = Neg(%all)
+  %z = Add(%y, %e)
+  output %z, %none
+})");
+  CompileOptions options;
+  options.opt_level = 0;
+  EXPECT_TRUE(PlanText(graph, options, PlanStage::kMemory).ok());
+}
+
 struct Planned {
   Program program;
   size_t weights = 0;
