@@ -27,6 +27,7 @@ bool Collect(const Json& value, size_t depth, std::vector<int64_t>& dims,
                      [&](const Json& item) { return Collect(item, depth + 1, dims, numbers); });
 }
 
+const Json& Plain(Json&& value) = delete;  // what comes back is a part of it
 const Json& Plain(const Json& value) {
   if (!value.is_object() || !value.contains("class_name") || !value.contains("config"))
     return value;

@@ -226,12 +226,12 @@ absl::StatusOr<std::optional<Json>> Copier::Texts(hid_t attribute) {
   if (H5Tis_variable_str(type.get()) > 0) {
     std::vector<char*> pointers(number, nullptr);
     const Handle memory(H5Tcopy(type.get()), H5Tclose);
-    if (number > 0 && H5Aread(attribute, memory.get(), pointers.data()) < 0)
+    if (number > 0 && H5Aread(attribute, memory.get(), static_cast<void*>(pointers.data())) < 0)
       return std::optional<Json>();
     for (const char* text : pointers)
       QUENCH_RETURN_IF_ERROR(
           add(text == nullptr ? "" : text, text == nullptr ? 0 : std::strlen(text)));
-    H5Dvlen_reclaim(memory.get(), space.get(), H5P_DEFAULT, pointers.data());
+    H5Dvlen_reclaim(memory.get(), space.get(), H5P_DEFAULT, static_cast<void*>(pointers.data()));
     return std::optional(std::move(texts));
   }
   const size_t size = H5Tget_size(type.get());

@@ -10,8 +10,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <new>
 #include <nlohmann/json.hpp>
@@ -57,14 +57,14 @@ bool Limit(decltype(RLIMIT_AS) resource, rlim_t soft, rlim_t more = 0) {
 
 // Bytes of address space that this process has: all that its parent had.
 rlim_t AddressSpace() {
-  unsigned long long pages = 0;
   const int file = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
   std::array<char, 64> text{};
-  if (file < 0 || ::read(file, text.data(), text.size() - 1) <= 0) return 0;
-  ::close(file);
-  return std::sscanf(text.data(), "%llu", &pages) == 1
-             ? static_cast<rlim_t>(pages) * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE))
-             : 0;
+  const ssize_t size = file < 0 ? -1 : ::read(file, text.data(), text.size());
+  if (file >= 0) ::close(file);
+  rlim_t pages = 0;  // the first number
+  if (size <= 0 || std::from_chars(text.data(), text.data() + size, pages).ec != std::errc())
+    return 0;
+  return pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
 }
 
 // All that this process does. Its limits are those of the step that it is a part of, or lower.

@@ -99,7 +99,8 @@ class ModelParser {
     model->sequential = TextOf(entry, "class_name") == "Sequential";
     if (depth > kMaxModelDepth)
       return InvalidArgument("models and layers are nested deeper than {}", kMaxModelDepth);
-    if (layers->size() > kMaxLayers || (layers_ += layers->size()) > kMaxLayers)
+    layers_ += std::min(layers->size(), kMaxLayers + 1);
+    if (layers_ > kMaxLayers)
       return absl::ResourceExhaustedError(
           fmt::format("the model has more than {} layers", kMaxLayers));
     for (const Json& layer : *layers) problems_.Add(AddLayer(layer, depth, *model));

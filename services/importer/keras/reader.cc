@@ -309,7 +309,7 @@ std::vector<ValueId> KerasReader::ReadSteps(const KerasLayer& layer, const Value
   }
   const Values folded = AddNode("keras.inner", "FoldSteps", name + "/steps", inputs, 1, {});
   const KerasLayer& inner = layer.inner[0];
-  const Values done = ReadCall(inner, nullptr, folded, name + "/" + inner.name, 1);
+  Values done = ReadCall(inner, nullptr, folded, name + "/" + inner.name, 1);
   if (done.empty()) return done;
   Values result = AddNode("keras.inner", "UnfoldSteps", name, {done[0], inputs[0]}, 1, {});
   if (masks_.contains(inputs[0])) masks_[result[0]] = masks_[inputs[0]];
