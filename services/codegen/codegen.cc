@@ -41,6 +41,9 @@ absl::Status CheckOptions(const CompileOptions& options) {
   } else if (options.opt_level < 0 || options.opt_level > 3) {
     problems.Add(InvalidArgument("opt level is {}, it must be 0 to 3", options.opt_level));
   }
+  if (!(options.max_size >= 1)) {  // nor NaN
+    problems.Add(InvalidArgument("max size is {}, it must be 1 or more", options.max_size));
+  }
   if (!options.channel_layout.empty() && options.channel_layout != "first" &&
       options.channel_layout != "last") {
     problems.Add(InvalidArgument("channel layout is `{}`, it must be `first` or `last`",
@@ -89,6 +92,8 @@ std::string DerivedUuid(const std::string& fingerprint, const CompileOptions& op
       fmt::format("{} {} {} {} {} {}", kProducer, fingerprint, options.opt_level,
                   options.channel_layout, static_cast<int>(emit), options.taps != Taps::kNone);
   if (options.taps == Taps::kRunningCode) text += " running-code";
+  if (!options.winograd) text += " no-winograd";
+  text += fmt::format(" max-size {}", options.max_size);
   for (const std::string& pass : options.passes.disabled) text += " no-" + pass;
   for (const std::string& name : options.class_names) text += " class " + name;
   text += " " + options.preprocessing;

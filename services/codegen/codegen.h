@@ -41,6 +41,11 @@ struct CompileOptions {
   std::string preprocessing;
   std::string uuid;  // "" derives one from the fingerprint and the options (deterministic)
   Emit emit = Emit::kByTarget;
+  // Whether 3x3 convolutions may be done by Winograd's minimal filtering: fewer multiplications,
+  // rounding errors about ten times as large, and weights that are 1.8 to 7.1 times as large.
+  bool winograd = true;
+  // Those copies may make the weights at most this many times as large as they are without.
+  double max_size = 1.35;
   Taps taps = Taps::kNone;  // else a tap build: on_tensor after every value
   // For the passes that codegen runs itself; their opt_level and keep_values follow from the above.
   passes::PassOptions passes;

@@ -1,6 +1,7 @@
 #include "services/codegen/select.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "common/base/status.h"
@@ -33,6 +34,15 @@ bool AllowedAt(const Candidate& candidate, const CompileOptions& options) {
   }
 }
 
+// What the weights of a graph take as they are.
+int64_t WeightBytes(const Graph& graph) {
+  int64_t bytes = 0;
+  for (const Value& value : graph.values) {
+    if (value.constant != nullptr) bytes += static_cast<int64_t>(value.constant->tensor.bytes().size());
+  }
+  return bytes;
+}
+
 // Values and nodes as the optimiser sees them. A node's options are its candidates; nodes that are
 // not kernels have one option, row-major throughout.
 class LayoutProblem {
@@ -59,8 +69,27 @@ class LayoutProblem {
     }
   }
 
+  // The cheapest choice found whose copies of weights take at most `room` bytes beyond the weights: a
+  // byte has the lowest price, in microseconds, with which they do (a Lagrange multiplier).
+  std::vector<int> Solve(int64_t room) {
+    std::vector<int> best = SolveAt(0);
+    if (Extra(best) <= room) return best;
+    double low = 0, high = 1e-6;  // a microsecond a megabyte
+    for (; Extra(best = SolveAt(high)) > room && high < 1e6; high *= 8) low = high;
+    for (int i = 0; i < 8; ++i) {
+      const double middle = low == 0 ? high / 16 : std::sqrt(low * high);
+      std::vector<int> chosen = SolveAt(middle);
+      const bool fits = Extra(chosen) <= room;
+      (fits ? high : low) = middle;
+      if (fits) best = std::move(chosen);
+    }
+    return best;
+  }
+
+ private:
   // Changes one node at a time while that helps, from three starts; the cheapest end wins.
-  std::vector<int> Solve() {
+  std::vector<int> SolveAt(double price) {
+    price_ = price;
     std::vector<int> best;
     double best_cost = std::numeric_limits<double>::infinity();
     for (const int start : {0, 1, 2}) {
@@ -75,13 +104,25 @@ class LayoutProblem {
     return best;
   }
 
- private:
+  int64_t Extra(const std::vector<int>& chosen) const {
+    int64_t bytes = 0;
+    for (size_t n = 0; n < options_.size(); ++n) {
+      if (!options_[n].empty()) bytes += options_[n][static_cast<size_t>(chosen[n])].extra_bytes;
+    }
+    return bytes;
+  }
+
+  // With the price of its bytes.
+  double CostOf(size_t n, int option) const {
+    const Candidate& candidate = options_[n][static_cast<size_t>(option)];
+    return candidate.cost + price_ * static_cast<double>(candidate.extra_bytes);
+  }
+
   // 0: the cheapest; 1: the cheapest row-major one; 2: the cheapest that is not.
   int Start(size_t n, int start) const {
     int best = -1;
     auto better = [&](int a, int b) {
-      return b < 0 ||
-             options_[n][static_cast<size_t>(a)].cost < options_[n][static_cast<size_t>(b)].cost;
+      return b < 0 || CostOf(n, a) < CostOf(n, b);
     };
     for (const bool any : {false, true}) {
       for (int i = 0; i < static_cast<int>(options_[n].size()); ++i) {
@@ -133,7 +174,7 @@ class LayoutProblem {
   }
 
   double Around(size_t n) const {
-    double cost = options_[n].empty() ? 0 : options_[n][static_cast<size_t>(chosen_[n])].cost;
+    double cost = options_[n].empty() ? 0 : CostOf(n, chosen_[n]);
     for (const ValueId id : graph_.nodes[n].inputs) cost += id == quench::kNone ? 0 : ValueCost(id);
     for (const ValueId id : graph_.nodes[n].outputs)
       cost += id == quench::kNone ? 0 : ValueCost(id);
@@ -168,7 +209,7 @@ class LayoutProblem {
   double Total() const {
     double cost = 0;
     for (size_t n = 0; n < options_.size(); ++n) {
-      if (!options_[n].empty()) cost += options_[n][static_cast<size_t>(chosen_[n])].cost;
+      if (!options_[n].empty()) cost += CostOf(n, chosen_[n]);
     }
     for (size_t v = 0; v < graph_.values.size(); ++v) cost += ValueCost(static_cast<ValueId>(v));
     return cost;
@@ -179,6 +220,7 @@ class LayoutProblem {
   std::vector<std::vector<std::pair<size_t, size_t>>> users_;  // (node, input)
   std::vector<int> chosen_;
   std::vector<double> transform_us_;
+  double price_ = 0;  // of a byte of copies of weights
   const Layout plain_;
 };
 
@@ -208,7 +250,7 @@ void MoveChannelsLast(const Graph& graph, const Node& node, std::vector<Candidat
 std::vector<Candidate> Propose(const Graph& graph, const Node& node, const Target& target,
                                const CompileOptions& options) {
   std::vector<Candidate> all;
-  const KernelRequest request{graph, node, target, options.opt_level};
+  const KernelRequest request{graph, node, target, options.opt_level, options.winograd};
   for (const Kernel* kernel : AllKernels()) {
     const size_t before = all.size();
     kernel->propose(request, all);
@@ -270,7 +312,9 @@ absl::StatusOr<std::vector<Choice>> ChooseKernels(const Graph& graph, const Targ
                           : why);
   }
   QUENCH_RETURN_IF_ERROR(problems.Finish());
-  const std::vector<int> chosen = LayoutProblem(graph, target, candidates).Solve();
+  const double room = (options.max_size - 1) * static_cast<double>(WeightBytes(graph));
+  const std::vector<int> chosen =
+      LayoutProblem(graph, target, candidates).Solve(static_cast<int64_t>(std::min(room, 1e18)));
   for (size_t n = 0; n < choices.size(); ++n) {
     if (candidates[n].empty()) continue;
     choices[n].runner_up = RunnerUp(candidates[n], chosen[n]);

@@ -37,6 +37,8 @@ absl::StatusOr<CompileOptions> OptionsOf(const pb::CompileRequest& request) {
     const pb::Cpu& cpu = request.target().host();
     options.caller = HostCpu{cpu.machine(), {cpu.features().begin(), cpu.features().end()}};
   }
+  options.winograd = !asked.no_winograd();
+  if (asked.has_max_size()) options.max_size = asked.max_size();
   if (asked.has_opt_level()) options.opt_level = asked.opt_level();
   switch (asked.channel_layout()) {
     case pb::CHANNEL_LAYOUT_UNSPECIFIED:

@@ -56,6 +56,7 @@ struct CompileArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   codegen::CompileOptions codegen;
+  bool no_winograd = false;
   std::string output = "./compile_output";
   std::string emit;
   std::string class_names, preprocess;  // files
@@ -318,6 +319,7 @@ absl::Status ResolveTargets(CompileArgs& args) {
     QUENCH_ASSIGN_OR_RETURN(args.codegen.uuid, RandomUuid());
   }
   QUENCH_RETURN_IF_ERROR(ReadFacts(args));
+  args.codegen.winograd = !args.no_winograd;
   args.codegen.emit = args.emit == "so"    ? codegen::Emit::kSharedLibrary
                       : args.emit == "obj" ? codegen::Emit::kObject
                       : args.emit == "a"   ? codegen::Emit::kArchive
@@ -425,6 +427,13 @@ Action DeclareCompile(const Options& options) {
       .Add("--channel-layout", args->codegen.channel_layout,
            "Where channels lie in images: first or last (default: free choice)", "first|last")
       .OneOf({"first", "last"});
+  options.Flag("--no-winograd", args->no_winograd,
+               "Convolutions only by their definition: finer rounding, smaller weights, slower");
+  options
+      .Add("--max-size", args->codegen.max_size,
+           "How many times as large copies that make convolutions faster may make the weights",
+           "RATIO (default 1.35)")
+      .AtLeast(1);
   options.Add("--uuid", args->codegen.uuid,
               "UUID to stamp (default: derived from model and options, so that equal requests give "
               "equal bytes)",
@@ -447,7 +456,7 @@ Action DeclareCompile(const Options& options) {
       .Add("--stop-after", args->stop_after, "End after this pass and write model.ir.txt", "PASS")
       .OneOf(names)
       .Excludes({"--target", "--host", "--encrypt", "--recipient", "--class-names", "--preprocess",
-                 "--opt-level", "--channel-layout", "--uuid", "--emit", "--export-metadata",
+                 "--opt-level", "--channel-layout", "--no-winograd", "--max-size", "--uuid", "--emit", "--export-metadata",
                  "--export-ir"});
   options
       .Add("--quantize", args->quantize,

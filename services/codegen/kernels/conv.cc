@@ -48,12 +48,12 @@ class ConvEmitter {
         plan_(plan),
         s_(plan.shape),
         buffers_(buffers),
-        packs_(epilogue_packs) {}
+        writer_(b, group, buffers, epilogue_packs, plan.lanes) {}
 
   absl::Status Emit() {
     Prepare();
     plan_.by_panels ? ByPanels() : ByBands();
-    return status_;
+    return writer_.status();
   }
 
  private:
@@ -255,22 +255,10 @@ class ConvEmitter {
   }
 
   void Store(const PanelTiles& tiles, const Place& place, int v, Vec value) {
-    const Int channel = (tiles.vector + v) * (4 * plan_.lanes);
-    const auto load = [&](int operand) {
-      const size_t i = static_cast<size_t>(operand);
-      return LoadOperand(b_, group_.epilogue.operands[i], buffers_, packs_[i], place, channel,
-                         plan_.lanes);
-    };
-    absl::StatusOr<Vec> result = EmitEpilogue(b_, group_.epilogue, buffers_, value, load);
-    if (!result.ok()) {
-      status_ = result.status();
-      return;
-    }
     const bool padding =
         tiles.last && v == tiles.vectors - 1;  // lanes without a channel must stay 0
-    if (padding) *result = b_.KeepFirst(*result, b_.I(s_.out_channels % plan_.lanes));
-    const Vec stored = AsStored(b_, group_.ResultType(), *result);
-    b_.Store(b_.Buffer(buffers_.Output()) + place.At(stored.type), stored);
+    writer_.Store(place, (tiles.vector + v) * (4 * plan_.lanes), value,
+                  padding ? b_.I(s_.out_channels % plan_.lanes) : Int{});
   }
 
   VectorBuilder& b_;
@@ -278,14 +266,13 @@ class ConvEmitter {
   const ConvPlan& plan_;
   const ConvShape& s_;
   const BufferMap& buffers_;
-  const std::vector<int>& packs_;
+  ResultWriter writer_;
   PaddedRows rows_;
   Int pixels_out_, image_out_, image_in_, row_, block_;
   RunZero zero_;
   int64_t input_channels_ = 0;
   int64_t pixel_ = 0;
   bool tail_ = false;
-  absl::Status status_;
 };
 
 double Cost(const KernelRequest& request, const Group& group, const ConvPlan& plan) {

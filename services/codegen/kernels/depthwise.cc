@@ -97,7 +97,7 @@ class DepthwiseEmitter {
         plan_(plan),
         s_(plan.shape),
         buffers_(buffers),
-        packs_(packs),
+        writer_(b, group, buffers, packs, plan.lanes),
         vector_(4 * plan.lanes) {}
 
   absl::Status Emit() {
@@ -133,7 +133,7 @@ class DepthwiseEmitter {
         Rows(scratch, task, first, rows);
       });
     });
-    return status_;
+    return writer_.status();
   }
 
  private:
@@ -189,21 +189,9 @@ class DepthwiseEmitter {
   }
 
   void Store(const Place& place, Vec value) {
-    const Int channel = block_ * vector_;
-    const auto load = [&](int operand) {
-      const size_t i = static_cast<size_t>(operand);
-      return LoadOperand(b_, group_.epilogue.operands[i], buffers_, packs_[i], place, channel,
-                         plan_.lanes);
-    };
-    absl::StatusOr<Vec> result = EmitEpilogue(b_, group_.epilogue, buffers_, value, load);
-    if (!result.ok()) {
-      status_ = result.status();
-      return;
-    }
-    const bool padding = !group_.epilogue.empty() && s_.in_channels % plan_.lanes != 0;
-    if (padding) *result = b_.KeepFirst(*result, b_.I(s_.in_channels) - block_ * plan_.lanes);
-    const Vec stored = AsStored(b_, group_.ResultType(), *result);
-    b_.Store(b_.Buffer(buffers_.Output()) + place.At(stored.type), stored);
+    const bool padding = s_.in_channels % plan_.lanes != 0;
+    writer_.Store(place, block_ * vector_, value,
+                  padding ? b_.I(s_.in_channels) - block_ * plan_.lanes : Int{});
   }
 
   VectorBuilder& b_;
@@ -211,11 +199,10 @@ class DepthwiseEmitter {
   const DepthwisePlan& plan_;
   const ConvShape& s_;
   const BufferMap& buffers_;
-  const std::vector<int>& packs_;
+  ResultWriter writer_;
   int64_t vector_;  // bytes
   PaddedRows rows_;
   Int out_h_, out_w_, row_, block_;
-  absl::Status status_;
 };
 
 double Cost(const KernelRequest& request, const DepthwisePlan& plan) {

@@ -277,6 +277,23 @@ Vec LoadOperand(VectorBuilder& b, const EpilogueOperand& operand, const BufferMa
                 RegisterTypeOf(operand.type));
 }
 
+void ResultWriter::Store(const Place& place, Int channel, Vec value, Int count) {
+  const auto load = [&](int operand) {
+    const auto i = static_cast<size_t>(operand);
+    return LoadOperand(b_, group_.epilogue.operands[i], buffers_, packs_[i], place, channel,
+                       lanes_);
+  };
+  absl::StatusOr<Vec> result = EmitEpilogue(b_, group_.epilogue, buffers_, value, load);
+  if (!result.ok()) {
+    status_.Update(result.status());
+    return;
+  }
+  // Without an epilogue, what weights of zeros give is 0.
+  if (count.valid() && !group_.epilogue.empty()) *result = b_.KeepFirst(*result, count);
+  const Vec stored = AsStored(b_, group_.ResultType(), *result);
+  b_.Store(b_.Buffer(buffers_.Output()) + place.At(stored.type), stored);
+}
+
 int InPlaceOperand(const Group& group) {
   for (const EpilogueOperand& operand : group.epilogue.operands) {
     const bool read_early =

@@ -134,6 +134,28 @@ Vec AsStored(VectorBuilder& b, DataType type, Vec value);
 Vec LoadOperand(VectorBuilder& b, const EpilogueOperand& operand, const BufferMap& buffers,
                 int pack, const Place& place, Int channel, int lanes);
 
+// Stores results a vector at a time, in one layout blocked by channels.
+class ResultWriter {
+ public:
+  // `packs` as PackEpilogue gave them. All are borrowed.
+  ResultWriter(VectorBuilder& b, const Group& group, const BufferMap& buffers,
+               const std::vector<int>& packs, int lanes)
+      : b_(b), group_(group), buffers_(buffers), packs_(packs), lanes_(lanes) {}
+  // The epilogue of `value`, to `place`; `channel` as LoadOperand takes it. Only the first `count`
+  // lanes have a channel, others stay 0; invalid: all do.
+  void Store(const Place& place, Int channel, Vec value, Int count);
+  // The first error.
+  const absl::Status& status() const { return status_; }
+
+ private:
+  VectorBuilder& b_;
+  const Group& group_;
+  const BufferMap& buffers_;
+  const std::vector<int>& packs_;
+  int lanes_;
+  absl::Status status_;
+};
+
 // The tensor operand whose memory the output may take: of its element size, and read by nothing but
 // the epilogue. -1: none.
 int InPlaceOperand(const Group& group);

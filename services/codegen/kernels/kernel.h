@@ -74,6 +74,8 @@ struct Candidate {
   // every element of it is read before the same element of the output is written, and dims, element
   // size and layout agree. -1: none.
   int in_place = -1;
+  // Of `packs`: bytes beyond those of the weights themselves, which the library's size may forbid.
+  int64_t extra_bytes = 0;
   std::string reason;  // for the compile report
   std::string slow;    // why integers make this no faster than floats would be; empty where they do
 };
@@ -83,6 +85,7 @@ struct KernelRequest {
   const Node& node;
   const Target& target;
   int opt_level = 3;
+  bool winograd = true;  // whether its rounding, coarser than direct convolution's, is accepted
 };
 
 // Machine code of one kernel is a function

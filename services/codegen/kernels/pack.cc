@@ -10,6 +10,7 @@
 #include "common/base/status.h"
 #include "common/ops/byte_weights.h"
 #include "services/codegen/kernels/register_tile.h"
+#include "services/codegen/kernels/winograd_panels.h"
 
 namespace quench::codegen {
 namespace {
@@ -400,6 +401,16 @@ absl::StatusOr<Packed> PackDepthwise(const Request& request) {
                 });
 }
 
+absl::StatusOr<Packed> PackWinograd(const Request& request) {
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(4, 4));
+  QUENCH_RETURN_IF_ERROR(request.CheckPositive({"outputs", "lanes", "vectors"}));
+  const WinogradPanels panels{static_cast<int>(request.Param("outputs")), request.dim(0),
+                              request.dim(1), request.Param("lanes"), request.Param("vectors")};
+  return Floats(panels.elements(), [=, weights = request.floats()](std::span<float> out) {
+    PackWinogradPanels(panels, weights, out);
+  });
+}
+
 absl::StatusOr<Packed> Dispatch(const PackSpec& spec, std::span<const Tensor* const> sources) {
   static constexpr std::pair<const char*, absl::StatusOr<Packed> (*)(const Request&)>
       kTransforms[] = {{"channels", PackChannels},
@@ -411,7 +422,8 @@ absl::StatusOr<Packed> Dispatch(const PackSpec& spec, std::span<const Tensor* co
                        {"gemm_scales", PackGemmScales},
                        {"gemm_offsets", PackGemmOffsets},
                        {"byte_sums", PackByteSums},
-                       {"depthwise", PackDepthwise}};
+                       {"depthwise", PackDepthwise},
+                       {"winograd_panels", PackWinograd}};
   if (sources.empty()) return Internal("pack `{}`: no source", spec.transform);
   for (const auto& [name, pack] : kTransforms) {
     if (spec.transform == name) return pack(Request(spec, sources));

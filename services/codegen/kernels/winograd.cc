@@ -1,0 +1,319 @@
+// Convolution by Winograd's minimal filtering.
+#include <fmt/format.h>
+
+#include "common/base/status.h"
+#include "services/codegen/kernels/catalogue.h"
+#include "services/codegen/kernels/winograd_plan.h"
+
+namespace quench::codegen {
+namespace {
+
+std::vector<int> AddPacks(const KernelRequest& request, const Group& group,
+                          const WinogradPlan& plan, Candidate& candidate) {
+  const auto input = [&](int i) {
+    return static_cast<size_t>(group.inputs[static_cast<size_t>(i)]);
+  };
+  candidate.packed[input(1)] = true;
+  candidate.packs.push_back(
+      {"winograd_panels",
+       {{"outputs", plan.outputs}, {"lanes", plan.lanes}, {"vectors", plan.tile.vectors}},
+       {request.node.inputs[input(1)]}});
+  const int64_t channels = plan.shape.out_channels, padded = plan.vectors * plan.lanes;
+  if (plan.shape.has_bias) {
+    candidate.packed[input(2)] = true;
+    candidate.packs.push_back({"channels",
+                               {{"channels", channels}, {"padded", padded}},
+                               {request.node.inputs[input(2)]}});
+  }
+  return PackEpilogue(request, group, channels, padded, candidate);
+}
+
+class WinogradEmitter {
+ public:
+  WinogradEmitter(VectorBuilder& b, const Group& group, const WinogradPlan& plan,
+                  const BufferMap& buffers, const std::vector<int>& epilogue_packs)
+      : b_(b),
+        plan_(plan),
+        s_(plan.shape),
+        buffers_(buffers),
+        writer_(b, group, buffers, epilogue_packs, plan.lanes),
+        source_(group.inputs[0]),
+        vector_(plan.vector_bytes()) {}
+
+  absl::Status Emit() {
+    height_ = b_.Size(s_.h);
+    width_ = b_.Size(s_.w);
+    out_height_ = b_.Size(s_.out_h);
+    out_width_ = b_.Size(s_.out_w);
+    tiles_x_ = b_.Size(plan_.tiles_x);
+    scratch_ = b_.Buffer(buffers_.Scratch());
+    plan_.by_panels ? ByPanels() : ByGroups();
+    return writer_.status();
+  }
+
+ private:
+  // Tiles of image n: [first, last), and the parts of the axis that they are.
+  struct Tiles {
+    Int n, first, last, first_part, last_part;
+  };
+
+  void ByPanels() {
+    const Int tiles = b_.Size(plan_.axis.total);
+    b_.For(b_.I(0), b_.Size(s_.n), 1, [&](Int n) {
+      b_.If(b_.Begin() < b_.End(), [&] {
+        const Tiles all{n, b_.I(0), tiles, b_.I(0), b_.Size(plan_.parts)};
+        Patches(all);
+        b_.For(b_.Begin(), b_.End(), 1, [&](Int p) { Panel(p, all); });
+      });
+    });
+  }
+
+  void ByGroups() {
+    const Int parts = b_.Size(plan_.parts);
+    const Int groups = (parts + (plan_.group_parts - 1)) / plan_.group_parts;
+    b_.For(b_.Begin(), b_.End(), 1, [&](Int task) {
+      const Int n = task / groups;
+      const Int first = (task - n * groups) * plan_.group_parts;
+      const Int last = Min(first + plan_.group_parts, parts);
+      const Tiles tiles{n, plan_.axis.Start(b_, first), plan_.axis.Start(b_, last), first, last};
+      Patches(tiles);
+      b_.For(b_.I(0), b_.I(plan_.panels.parts()), 1, [&](Int p) { Panel(p, tiles); });
+    });
+  }
+
+  // ---- B^T d B ----
+
+  void Patches(const Tiles& tiles) {
+    const Ptr image = b_.Buffer(buffers_.Input(source_)) +
+                      tiles.n * (height_ * width_ * (plan_.blocks * vector_));
+    b_.For(b_.I(0), b_.I(plan_.blocks), 1, [&](Int block) {
+      const Ptr plane = image + block * (height_ * width_ * vector_);
+      const Ptr to = scratch_ + block * (plan_.room * vector_);
+      b_.For(tiles.first, tiles.last, 1, [&](Int tile) {
+        const Int row = tile / tiles_x_;
+        Patch(plane, row * plan_.outputs - s_.pad_top,
+              (tile - row * tiles_x_) * plan_.outputs - s_.pad_left,
+              to + (tile - tiles.first) * vector_);
+      });
+    });
+  }
+
+  // The patch whose first pixel is (y, x), which may lie outside of the image: zeros there.
+  void Patch(Ptr plane, Int y, Int x, Ptr to) {
+    const int side = plan_.side();
+    const PtrVar source = b_.Variable(plane + (y * width_ + x) * vector_);
+    const IntVar line = b_.Variable(width_ * vector_);
+    const Bool inside = y >= b_.I(0) && y + side <= height_ && x >= b_.I(0) && x + side <= width_;
+    b_.If(inside, [] {}, [&] {
+      CopyPatch(plane, y, x);
+      source.Set(scratch_ + plan_.patch_at());
+      line.Set(b_.I(side * vector_));
+    });
+    const Ptr part = scratch_ + plan_.part_at();
+    b_.For(b_.I(0), b_.I(side), 1, [&](Int column) {
+      std::vector<Vec> values;
+      for (int i = 0; i < side; ++i)
+        values.push_back(
+            b_.Load(source.Get() + (column * vector_ + line.Get() * i), plan_.lanes));
+      const std::vector<Vec> results = WinogradInput(b_, plan_.outputs, values);
+      for (int i = 0; i < side; ++i)
+        b_.Store(part + (column + i * side) * vector_, results[static_cast<size_t>(i)]);
+    });
+    b_.For(b_.I(0), b_.I(side), 1, [&](Int row) {
+      const std::vector<Vec> results = WinogradInput(b_, plan_.outputs, Row(part, row));
+      for (int i = 0; i < side; ++i)
+        b_.Store(to + (row * side + i) * plan_.input_point(), results[static_cast<size_t>(i)]);
+    });
+  }
+
+  std::vector<Vec> Row(Ptr part, Int row) {
+    std::vector<Vec> values;
+    for (int i = 0; i < plan_.side(); ++i)
+      values.push_back(b_.Load(part + (row * plan_.side() + i) * vector_, plan_.lanes));
+    return values;
+  }
+
+  void CopyPatch(Ptr plane, Int y, Int x) {
+    const int side = plan_.side();
+    b_.For(b_.I(0), b_.I(side), 1, [&](Int i) {
+      const Int row = y + i;
+      const Bool row_inside = row >= b_.I(0) && row < height_;
+      b_.For(b_.I(0), b_.I(side), 1, [&](Int j) {
+        const Int column = x + j;
+        const Ptr to = scratch_ + ((i * side + j) * vector_ + plan_.patch_at());
+        b_.If(
+            row_inside && column >= b_.I(0) && column < width_,
+            [&] { b_.Store(to, b_.Load(plane + (row * width_ + column) * vector_, plan_.lanes)); },
+            [&] { b_.Store(to, b_.F(0, plan_.lanes)); });
+      });
+    });
+  }
+
+  // ---- products ----
+
+  void Panel(Int p, const Tiles& tiles) {
+    const IntVar first = b_.Variable(b_.I(0)), count = b_.Variable(b_.I(0));
+    ForPanel(b_, plan_.panels, p, false, [&](int vectors, Int vector, bool) {
+      first.Set(vector);
+      count.Set(b_.I(vectors));
+      Products(tiles, vectors, vector);
+    });
+    b_.For(b_.I(0), count.Get(), 1, [&](Int v) {
+      b_.For(tiles.first, tiles.last, 1,
+             [&](Int tile) { Results(tiles, first.Get() + v, v, tile); });
+    });
+  }
+
+  void Products(const Tiles& tiles, int vectors, Int vector) {
+    const int64_t panel = plan_.vector_weight_bytes() * vectors;
+    const Ptr weights = b_.Buffer(buffers_.Pack(0)) + vector * plan_.vector_weight_bytes();
+    const PanelPrefetch prefetch = Prefetch(panel);
+    const IntVar done = b_.Variable(b_.I(0));  // tiles of the micro-kernel
+    b_.For(b_.I(0), b_.I(plan_.points()), 1, [&](Int point) {
+      plan_.axis.For(b_, tiles.first_part, tiles.last_part, [&](Int x, int xs) {
+        const Int at = x - tiles.first;
+        MicroTile tile;
+        tile.x = xs;
+        tile.vectors = vectors;
+        tile.y_stride = b_.I(0);
+        tile.x_stride = b_.I(vector_);
+        tile.input = scratch_ + (point * plan_.input_point() + at * vector_);
+        tile.weights = weights + point * (panel / plan_.points());
+        if (prefetch.lines > 0) {
+          const Int slice = Min(done.Get(), b_.I(prefetch.slices - 1));
+          tile.prefetch = weights + panel + slice * prefetch.slice_bytes;
+          tile.prefetch_lines = prefetch.lines;
+          done.Set(done.Get() + 1);
+        }
+        const Ptr to = scratch_ + (point * plan_.output_point() + at * vector_ + plan_.output_at());
+        EmitMicroTile(b_, Reduction(), tile, [&](int, int dx, int v, Vec value) {
+          b_.Store(to + (v * plan_.room + dx) * vector_, value);
+        });
+      });
+    });
+  }
+
+  PanelPrefetch Prefetch(int64_t panel) const {
+    if (!plan_.by_panels) return {};
+    const int64_t tiles =
+        plan_.points() * SplitEvenly(plan_.axis.total.value(), plan_.axis.most).parts();
+    return PanelPrefetch::Plan(panel, plan_.blocks * (plan_.lanes / plan_.unroll), tiles);
+  }
+
+  MicroReduction Reduction() {
+    MicroReduction r;
+    r.lanes = plan_.lanes;
+    r.blocks = b_.I(plan_.blocks);
+    r.block_stride = b_.I(plan_.room * vector_);
+    r.kh = r.kw = b_.I(1);
+    r.kh_stride = r.kw_stride = b_.I(0);
+    r.channels = plan_.lanes;
+    r.channel_stride = b_.I(4);
+    r.tail = b_.I(0);
+    r.unroll = plan_.unroll;
+    return r;
+  }
+
+  // ---- A^T y A ----
+
+  // Output vector `vector`, number v of its panel, of one tile.
+  void Results(const Tiles& tiles, Int vector, Int v, Int tile) {
+    const int side = plan_.side();
+    const Ptr from = scratch_ + ((v * plan_.room + (tile - tiles.first)) * vector_ +
+                                 plan_.output_at());
+    const Ptr part = scratch_ + plan_.part_at();
+    b_.For(b_.I(0), b_.I(side), 1, [&](Int column) {
+      std::vector<Vec> values;
+      for (int i = 0; i < side; ++i)
+        values.push_back(b_.Load(from + (column + i * side) * plan_.output_point(), plan_.lanes));
+      const std::vector<Vec> results = WinogradOutput(b_, plan_.outputs, values);
+      for (int i = 0; i < plan_.outputs; ++i)
+        b_.Store(part + (column + i * side) * vector_, results[static_cast<size_t>(i)]);
+    });
+    const Int row = tile / tiles_x_;
+    const Int y = row * plan_.outputs, x = (tile - row * tiles_x_) * plan_.outputs;
+    const Int plane = (tiles.n * plan_.vectors + vector) * (out_height_ * out_width_);
+    const Int columns = out_width_ - x;
+    b_.For(b_.I(0), Min(b_.I(plan_.outputs), out_height_ - y), 1, [&](Int i) {
+      const std::vector<Vec> results = WinogradOutput(b_, plan_.outputs, Row(part, i));
+      const Int pixel = plane + (y + i) * out_width_ + x;
+      for (int j = 0; j < plan_.outputs; ++j) {
+        const auto store = [&] { Store(vector, pixel + j, results[static_cast<size_t>(j)]); };
+        j == 0 ? store() : b_.If(columns > b_.I(j), store);
+      }
+    });
+  }
+
+  void Store(Int vector, Int pixel, Vec value) {
+    const Int channel = vector * vector_;
+    if (s_.has_bias) {
+      const Vec bias = b_.Load(b_.Buffer(buffers_.Pack(1)) + channel, plan_.lanes);
+      value = b_.Apply(VecOp::kAdd, value, bias);
+    }
+    const Int channels = b_.I(s_.out_channels) - vector * plan_.lanes;
+    writer_.Store(Place::Of(pixel * plan_.lanes), channel, value,
+                  s_.out_channels % plan_.lanes == 0 ? Int{} : channels);
+  }
+
+  VectorBuilder& b_;
+  const WinogradPlan& plan_;
+  const ConvShape& s_;
+  const BufferMap& buffers_;
+  ResultWriter writer_;
+  int source_;      // input of the node
+  int64_t vector_;  // bytes
+  Ptr scratch_;
+  Int height_, width_, out_height_, out_width_, tiles_x_;
+};
+
+class WinogradCode final : public VectorCode {
+ public:
+  WinogradCode(Group group, WinogradPlan plan, BufferMap buffers, std::vector<int> packs)
+      : group_(std::move(group)),
+        plan_(std::move(plan)),
+        buffers_(std::move(buffers)),
+        packs_(std::move(packs)) {}
+  absl::Status Emit(VectorBuilder& b) const override {
+    return WinogradEmitter(b, group_, plan_, buffers_, packs_).Emit();
+  }
+
+ private:
+  const Group group_;
+  const WinogradPlan plan_;
+  const BufferMap buffers_;
+  const std::vector<int> packs_;
+};
+
+void ProposeWinograd(const KernelRequest& request, std::vector<Candidate>& candidates) {
+  if (request.opt_level < 2 || !request.winograd) return;
+  for (const int outputs : {2, 4, 6}) {
+    std::optional<Group> group = ReadGroup(request, 1);
+    if (!group) return;
+    const std::optional<WinogradPlan> plan = PlanWinograd(request, *group, outputs);
+    if (!plan) return;
+    Candidate candidate = CandidateIn(BlockedLayout(plan->lanes), request, *group);
+    candidate.kernel = &WinogradKernel();
+    const std::vector<int> packs = AddPacks(request, *group, *plan, candidate);
+    candidate.tasks = plan->tasks;
+    candidate.scratch_bytes = plan->scratch;
+    candidate.code = std::make_shared<const WinogradCode>(
+        group->Detached(), *plan, BufferMap(request.node, candidate), packs);
+    candidate.cost = WinogradCost(request, *plan);
+    candidate.extra_bytes =
+        plan->weight_bytes() * (plan->points() - 9) / plan->points();
+    candidate.reason =
+        fmt::format("F({}x{}, 3x3), tile {}x{} of {} lanes, tasks by {}", outputs, outputs,
+                    plan->tile.x, plan->tile.vectors, plan->lanes,
+                    plan->by_panels ? "panels" : fmt::format("groups of {} tiles", plan->room));
+    candidates.push_back(std::move(candidate));
+  }
+}
+
+}  // namespace
+
+const Kernel& WinogradKernel() {
+  static const Kernel kKernel{"winograd", ProposeWinograd};
+  return kKernel;
+}
+
+}  // namespace quench::codegen

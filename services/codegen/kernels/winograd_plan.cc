@@ -1,0 +1,115 @@
+#include "services/codegen/kernels/winograd_plan.h"
+
+#include <algorithm>
+
+namespace quench::codegen {
+namespace {
+
+bool Takes(const ConvShape& shape, int rank, int lanes) {
+  return rank == 4 && !shape.bytes && shape.x_type == DataType::kF32 &&
+         shape.w_type == DataType::kF32 && shape.kernel_h == 3 && shape.kernel_w == 3 &&
+         shape.stride_h == 1 && shape.stride_w == 1 && shape.dilation_h == 1 &&
+         shape.dilation_w == 1 && shape.groups == 1 && shape.in_channels >= lanes &&
+         shape.out_channels >= lanes;
+}
+
+void PlanTile(const KernelRequest& request, WinogradPlan& plan) {
+  TileProblem problem;
+  problem.height = 1;
+  if (plan.axis.total.is_static()) problem.width = plan.axis.total.value();
+  problem.vectors = plan.vectors;
+  problem.steps = plan.blocks * plan.lanes;
+  plan.tile = ChooseTile(request.target, problem);
+  plan.panels = SplitEvenly(plan.vectors, plan.tile.vectors);
+  plan.axis.most = plan.tile.x;
+  // As of direct convolution: bodies of about a hundred multiply-adds.
+  plan.unroll = request.target.tile_rows * request.target.tile_vectors > 16 ? 4 : 8;
+}
+
+// Bytes of transformed patches per tile of the image.
+int64_t TileBytes(const WinogradPlan& plan) {
+  return plan.points() * plan.blocks * plan.vector_bytes();
+}
+
+// Parts of the axis whose patches stay in L2 beside a panel's weights, and enough groups for several threads.
+int64_t GroupParts(const KernelRequest& request, const WinogradPlan& plan) {
+  const double part = static_cast<double>(TileBytes(plan) * plan.axis.most);
+  const double fits = 0.6 * static_cast<double>(request.target.l2_bytes) / part;
+  const double all = TypicalSize(*request.graph.symbols, plan.parts);
+  return std::max<int64_t>(1, static_cast<int64_t>(std::min(fits, all / 4)));
+}
+
+// Whether reading the patches again for each panel moves less than reading the weights again for each
+// group; the latter also divide into more tasks without transforming a patch twice.
+bool ByPanels(const KernelRequest& request, const WinogradPlan& plan) {
+  if (!plan.axis.total.is_static()) return false;
+  const double patches = static_cast<double>(TileBytes(plan) * plan.axis.total.value());
+  const double groups = TypicalSize(*request.graph.symbols, plan.parts) /
+                        static_cast<double>(plan.group_parts);
+  constexpr double kMostPatches = 16 << 20;
+  return patches <= kMostPatches && patches * static_cast<double>(plan.panels.parts()) * 1.5 <
+                                        groups * static_cast<double>(plan.weight_bytes());
+}
+
+void PlanTasks(const KernelRequest& request, WinogradPlan& plan) {
+  SymbolTable& symbols = *request.graph.symbols;
+  plan.parts = plan.axis.Parts(symbols);
+  plan.group_parts = GroupParts(request, plan);
+  plan.by_panels = ByPanels(request, plan);
+  if (plan.by_panels) {
+    plan.room = plan.axis.total.value();
+    plan.tasks = plan.panels.parts();
+  } else {
+    plan.room = plan.group_parts * plan.axis.most;
+    plan.tasks = symbols.Mul(plan.shape.n, symbols.CeilDiv(plan.parts, plan.group_parts));
+  }
+  plan.scratch = plan.part_at() + plan.points() * plan.vector_bytes();
+  plan.scratch = (plan.scratch + 63) / 64 * 64;
+}
+
+}  // namespace
+
+std::optional<WinogradPlan> PlanWinograd(const KernelRequest& request, Group& group, int outputs) {
+  const std::optional<ConvShape> shape = ReadConv(request, group);
+  const int lanes = request.target.f32_lanes();
+  if (!shape || !Takes(*shape, group.InputType(0).rank(), lanes)) return std::nullopt;
+  SymbolTable& symbols = *request.graph.symbols;
+  WinogradPlan plan;
+  plan.shape = *shape;
+  plan.outputs = outputs;
+  plan.lanes = lanes;
+  plan.blocks = (shape->in_channels + lanes - 1) / lanes;
+  plan.vectors = (shape->out_channels + lanes - 1) / lanes;
+  plan.tiles_x = symbols.CeilDiv(shape->out_w, outputs);
+  plan.tiles_y = symbols.CeilDiv(shape->out_h, outputs);
+  plan.axis.total = symbols.Mul(plan.tiles_y, plan.tiles_x);
+  PlanTile(request, plan);
+  PlanTasks(request, plan);
+  return plan;
+}
+
+double WinogradCost(const KernelRequest& request, const WinogradPlan& plan) {
+  const SymbolTable& symbols = *request.graph.symbols;
+  const ConvShape& s = plan.shape;
+  const double n = TypicalSize(symbols, s.n);
+  const double tiles = TypicalSize(symbols, plan.axis.total);
+  const auto points = static_cast<double>(plan.points());
+  // As direct convolution's: two multiply-adds of `lanes` a cycle.
+  const double per_cycle = 4.0 * plan.lanes / (request.target.gflops * 1e3);
+  const double products = points * plan.tile.cycles * (plan.axis.total.is_static() ? 1 : tiles);
+  // Loads, arithmetic and stores of both passes, a vector of a patch; measured on Zen 3.
+  const double transforms = tiles * points *
+                            (5 * static_cast<double>(plan.blocks) +
+                             4 * static_cast<double>(plan.vectors));
+  const double element = 4;
+  const double activations =
+      n * element *
+      (TypicalSize(symbols, s.h) * TypicalSize(symbols, s.w) * static_cast<double>(s.in_channels) +
+       TypicalSize(symbols, s.out_h) * TypicalSize(symbols, s.out_w) *
+           static_cast<double>(s.out_channels));
+  const double bytes = activations + static_cast<double>(plan.weight_bytes());
+  return std::max(n * (products + transforms) * per_cycle,
+                  bytes / (request.target.gbytes * 1e3));
+}
+
+}  // namespace quench::codegen

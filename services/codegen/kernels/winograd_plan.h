@@ -1,0 +1,61 @@
+// How a 3x3 convolution is carried out by Winograd's minimal filtering.
+#pragma once
+
+#include <optional>
+
+#include "services/codegen/kernels/conv_plan.h"
+#include "services/codegen/kernels/winograd_panels.h"
+#include "services/codegen/kernels/winograd_transform.h"
+
+namespace quench::codegen {
+
+// Tensors are NCHW<lanes>c. Patches of the input are transformed into scratch, as
+// [points][blocks][tiles][lanes]; each point's product with its weights is a GEMM by the micro-kernel,
+// whose pixels are tiles; results are transformed back a panel at a time, while they are in cache. Two
+// divisions of the work into tasks, as of direct convolution:
+//  * by panels of output channels: the patches of the whole image are transformed once for each range of tasks,
+//  and each task streams its weights once;
+//  * by groups of tiles: the transformed patches of a group stay in L2, and all panels run over them.
+struct WinogradPlan {
+  ConvShape shape;
+  int outputs = 2;  // rows and columns of an output tile
+  int lanes = 8;
+  int64_t blocks = 1;   // of input channels
+  int64_t vectors = 1;  // of output channels
+  Tile tile;            // of the micro-kernel: x tiles of the image by vectors
+  Split panels;
+  int unroll = 8;
+  bool by_panels = false;
+  Dim tiles_x = 1, tiles_y = 1;
+  TileAxis axis;            // tiles of an image, in tiles of the micro-kernel
+  Dim parts = 1;            // of `axis`
+  int64_t group_parts = 1;  // by groups: those of a task
+  int64_t room = 1;         // tiles of the image in scratch
+  Dim tasks = 1;
+  int64_t scratch = 0;  // bytes
+
+  int side() const { return WinogradTile(outputs); }
+  int64_t points() const { return int64_t{side()} * side(); }
+  int64_t vector_bytes() const { return int64_t{4} * lanes; }
+  // Distances of the points in scratch. An odd number of cache lines, so that they do not share sets.
+  int64_t input_point() const { return Apart(blocks * room * vector_bytes()); }
+  int64_t output_point() const { return Apart(tile.vectors * room * vector_bytes()); }
+  int64_t output_at() const { return points() * input_point(); }  // in scratch, after the input
+  int64_t patch_at() const { return output_at() + points() * output_point(); }
+  int64_t part_at() const { return patch_at() + points() * vector_bytes(); }
+  // Weights of one vector of output channels.
+  int64_t vector_weight_bytes() const { return points() * blocks * lanes * vector_bytes(); }
+  int64_t weight_bytes() const { return vectors * vector_weight_bytes(); }
+
+ private:
+  static int64_t Apart(int64_t bytes) { return (bytes + 63) / 128 * 128 + 64; }
+};
+
+// Nothing where the convolution is not 3x3 of stride 1 over f32 of rank 4 in one group, or has no
+// whole vector of input channels.
+std::optional<WinogradPlan> PlanWinograd(const KernelRequest& request, Group& group, int outputs);
+
+// Predicted microseconds on one core.
+double WinogradCost(const KernelRequest& request, const WinogradPlan& plan);
+
+}  // namespace quench::codegen
