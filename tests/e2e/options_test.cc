@@ -217,6 +217,13 @@ void OptionsTest::WriteModels() {
   std::filesystem::create_directory(fixtures_->path("forced"));
   fixtures_->Write("labels.txt", "0\n1\n2\n3\n4\n5\n6\n7\n");
 
+  OnnxModel convolutions;  // large enough for Winograd's minimal filtering
+  convolutions.Input("image", DataType::kF32, {1, 32, 40, 40});
+  convolutions.Initializer("taps", Tensor::Zeros(DataType::kF32, {32, 32, 3, 3}));
+  convolutions.Node("Conv", {"image", "taps"}, {"edges"}, "conv");
+  convolutions.Output("edges");
+  fixtures_->Write("convolutions.onnx", convolutions.proto().SerializeAsString());
+
   OnnxModel lookup;
   lookup.Input("i", DataType::kI64, {1});
   lookup.Initializer("table", Tensor::Of<float>(DataType::kF32, {1, 2}, {1, 2}));

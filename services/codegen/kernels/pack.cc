@@ -404,8 +404,16 @@ absl::StatusOr<Packed> PackDepthwise(const Request& request) {
 absl::StatusOr<Packed> PackWinograd(const Request& request) {
   QUENCH_RETURN_IF_ERROR(request.CheckSource(4, 4));
   QUENCH_RETURN_IF_ERROR(request.CheckPositive({"outputs", "lanes", "vectors"}));
-  const WinogradPanels panels{static_cast<int>(request.Param("outputs")), request.dim(0),
-                              request.dim(1), request.Param("lanes"), request.Param("vectors")};
+  const WinogradPanels panels{
+      {static_cast<int>(request.Param("outputs")), static_cast<int>(request.dim(3))},
+      request.dim(0),
+      request.dim(1),
+      request.Param("lanes"),
+      request.Param("vectors")};
+  if (!panels.size.valid() || request.dim(2) != request.dim(3)) {
+    return Internal("pack `{}`: no tiles of {} outputs and {}x{} taps", request.transform(),
+                    panels.size.outputs, request.dim(2), request.dim(3));
+  }
   return Floats(panels.elements(), [=, weights = request.floats()](std::span<float> out) {
     PackWinogradPanels(panels, weights, out);
   });

@@ -8,6 +8,8 @@
 namespace quench::codegen {
 namespace {
 
+constexpr WinogradSize kSizes[] = {{2, 3}, {4, 3}, {6, 3}, {2, 5}, {4, 5}};
+
 std::vector<int> AddPacks(const KernelRequest& request, const Group& group,
                           const WinogradPlan& plan, Candidate& candidate) {
   const auto input = [&](int i) {
@@ -16,7 +18,7 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group,
   candidate.packed[input(1)] = true;
   candidate.packs.push_back(
       {"winograd_panels",
-       {{"outputs", plan.outputs}, {"lanes", plan.lanes}, {"vectors", plan.tile.vectors}},
+       {{"outputs", plan.size.outputs}, {"lanes", plan.lanes}, {"vectors", plan.tile.vectors}},
        {request.node.inputs[input(1)]}});
   const int64_t channels = plan.shape.out_channels, padded = plan.vectors * plan.lanes;
   if (plan.shape.has_bias) {
@@ -91,8 +93,8 @@ class WinogradEmitter {
       const Ptr to = scratch_ + block * (plan_.room * vector_);
       b_.For(tiles.first, tiles.last, 1, [&](Int tile) {
         const Int row = tile / tiles_x_;
-        Patch(plane, row * plan_.outputs - s_.pad_top,
-              (tile - row * tiles_x_) * plan_.outputs - s_.pad_left,
+        Patch(plane, row * plan_.size.outputs - s_.pad_top,
+              (tile - row * tiles_x_) * plan_.size.outputs - s_.pad_left,
               to + (tile - tiles.first) * vector_);
       });
     });
@@ -100,7 +102,7 @@ class WinogradEmitter {
 
   // The patch whose first pixel is (y, x), which may lie outside of the image: zeros there.
   void Patch(Ptr plane, Int y, Int x, Ptr to) {
-    const int side = plan_.side();
+    const int side = plan_.size.side();
     const PtrVar source = b_.Variable(plane + (y * width_ + x) * vector_);
     const IntVar line = b_.Variable(width_ * vector_);
     const Bool inside = y >= b_.I(0) && y + side <= height_ && x >= b_.I(0) && x + side <= width_;
@@ -115,12 +117,12 @@ class WinogradEmitter {
       for (int i = 0; i < side; ++i)
         values.push_back(
             b_.Load(source.Get() + (column * vector_ + line.Get() * i), plan_.lanes));
-      const std::vector<Vec> results = WinogradInput(b_, plan_.outputs, values);
+      const std::vector<Vec> results = WinogradInput(b_, plan_.size, values);
       for (int i = 0; i < side; ++i)
         b_.Store(part + (column + i * side) * vector_, results[static_cast<size_t>(i)]);
     });
     b_.For(b_.I(0), b_.I(side), 1, [&](Int row) {
-      const std::vector<Vec> results = WinogradInput(b_, plan_.outputs, Row(part, row));
+      const std::vector<Vec> results = WinogradInput(b_, plan_.size, Row(part, row));
       for (int i = 0; i < side; ++i)
         b_.Store(to + (row * side + i) * plan_.input_point(), results[static_cast<size_t>(i)]);
     });
@@ -128,13 +130,13 @@ class WinogradEmitter {
 
   std::vector<Vec> Row(Ptr part, Int row) {
     std::vector<Vec> values;
-    for (int i = 0; i < plan_.side(); ++i)
-      values.push_back(b_.Load(part + (row * plan_.side() + i) * vector_, plan_.lanes));
+    for (int i = 0; i < plan_.size.side(); ++i)
+      values.push_back(b_.Load(part + (row * plan_.size.side() + i) * vector_, plan_.lanes));
     return values;
   }
 
   void CopyPatch(Ptr plane, Int y, Int x) {
-    const int side = plan_.side();
+    const int side = plan_.size.side();
     b_.For(b_.I(0), b_.I(side), 1, [&](Int i) {
       const Int row = y + i;
       const Bool row_inside = row >= b_.I(0) && row < height_;
@@ -218,7 +220,7 @@ class WinogradEmitter {
 
   // Output vector `vector`, number v of its panel, of one tile.
   void Results(const Tiles& tiles, Int vector, Int v, Int tile) {
-    const int side = plan_.side();
+    const int side = plan_.size.side();
     const Ptr from = scratch_ + ((v * plan_.room + (tile - tiles.first)) * vector_ +
                                  plan_.output_at());
     const Ptr part = scratch_ + plan_.part_at();
@@ -226,18 +228,18 @@ class WinogradEmitter {
       std::vector<Vec> values;
       for (int i = 0; i < side; ++i)
         values.push_back(b_.Load(from + (column + i * side) * plan_.output_point(), plan_.lanes));
-      const std::vector<Vec> results = WinogradOutput(b_, plan_.outputs, values);
-      for (int i = 0; i < plan_.outputs; ++i)
+      const std::vector<Vec> results = WinogradOutput(b_, plan_.size, values);
+      for (int i = 0; i < plan_.size.outputs; ++i)
         b_.Store(part + (column + i * side) * vector_, results[static_cast<size_t>(i)]);
     });
     const Int row = tile / tiles_x_;
-    const Int y = row * plan_.outputs, x = (tile - row * tiles_x_) * plan_.outputs;
+    const Int y = row * plan_.size.outputs, x = (tile - row * tiles_x_) * plan_.size.outputs;
     const Int plane = (tiles.n * plan_.vectors + vector) * (out_height_ * out_width_);
     const Int columns = out_width_ - x;
-    b_.For(b_.I(0), Min(b_.I(plan_.outputs), out_height_ - y), 1, [&](Int i) {
-      const std::vector<Vec> results = WinogradOutput(b_, plan_.outputs, Row(part, i));
+    b_.For(b_.I(0), Min(b_.I(plan_.size.outputs), out_height_ - y), 1, [&](Int i) {
+      const std::vector<Vec> results = WinogradOutput(b_, plan_.size, Row(part, i));
       const Int pixel = plane + (y + i) * out_width_ + x;
-      for (int j = 0; j < plan_.outputs; ++j) {
+      for (int j = 0; j < plan_.size.outputs; ++j) {
         const auto store = [&] { Store(vector, pixel + j, results[static_cast<size_t>(j)]); };
         j == 0 ? store() : b_.If(columns > b_.I(j), store);
       }
@@ -286,11 +288,11 @@ class WinogradCode final : public VectorCode {
 
 void ProposeWinograd(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (request.opt_level < 2 || !request.winograd) return;
-  for (const int outputs : {2, 4, 6}) {
+  for (const WinogradSize& size : kSizes) {
     std::optional<Group> group = ReadGroup(request, 1);
     if (!group) return;
-    const std::optional<WinogradPlan> plan = PlanWinograd(request, *group, outputs);
-    if (!plan) return;
+    const std::optional<WinogradPlan> plan = PlanWinograd(request, *group, size);
+    if (!plan) continue;
     Candidate candidate = CandidateIn(BlockedLayout(plan->lanes), request, *group);
     candidate.kernel = &WinogradKernel();
     const std::vector<int> packs = AddPacks(request, *group, *plan, candidate);
@@ -299,12 +301,12 @@ void ProposeWinograd(const KernelRequest& request, std::vector<Candidate>& candi
     candidate.code = std::make_shared<const WinogradCode>(
         group->Detached(), *plan, BufferMap(request.node, candidate), packs);
     candidate.cost = WinogradCost(request, *plan);
-    candidate.extra_bytes =
-        plan->weight_bytes() * (plan->points() - 9) / plan->points();
-    candidate.reason =
-        fmt::format("F({}x{}, 3x3), tile {}x{} of {} lanes, tasks by {}", outputs, outputs,
-                    plan->tile.x, plan->tile.vectors, plan->lanes,
-                    plan->by_panels ? "panels" : fmt::format("groups of {} tiles", plan->room));
+    const int64_t taps = int64_t{size.taps} * size.taps;
+    candidate.extra_bytes = plan->weight_bytes() * (plan->points() - taps) / plan->points();
+    candidate.reason = fmt::format(
+        "F({0}x{0}, {1}x{1}), tile {2}x{3} of {4} lanes, tasks by {5}", size.outputs, size.taps,
+        plan->tile.x, plan->tile.vectors, plan->lanes,
+        plan->by_panels ? "panels" : fmt::format("groups of {} tiles", plan->room));
     candidates.push_back(std::move(candidate));
   }
 }

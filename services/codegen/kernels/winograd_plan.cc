@@ -5,9 +5,11 @@
 namespace quench::codegen {
 namespace {
 
-bool Takes(const ConvShape& shape, int rank, int lanes) {
+constexpr double kShareOfL2 = 0.6;  // of transformed patches: a panel's weights and results pass by
+
+bool Takes(const ConvShape& shape, int rank, int lanes, int64_t taps) {
   return rank == 4 && !shape.bytes && shape.x_type == DataType::kF32 &&
-         shape.w_type == DataType::kF32 && shape.kernel_h == 3 && shape.kernel_w == 3 &&
+         shape.w_type == DataType::kF32 && shape.kernel_h == taps && shape.kernel_w == taps &&
          shape.stride_h == 1 && shape.stride_w == 1 && shape.dilation_h == 1 &&
          shape.dilation_w == 1 && shape.groups == 1 && shape.in_channels >= lanes &&
          shape.out_channels >= lanes;
@@ -34,21 +36,26 @@ int64_t TileBytes(const WinogradPlan& plan) {
 // Parts of the axis whose patches stay in L2 beside a panel's weights, and enough groups for several threads.
 int64_t GroupParts(const KernelRequest& request, const WinogradPlan& plan) {
   const double part = static_cast<double>(TileBytes(plan) * plan.axis.most);
-  const double fits = 0.6 * static_cast<double>(request.target.l2_bytes) / part;
+  const double fits = kShareOfL2 * static_cast<double>(request.target.l2_bytes) / part;
   const double all = TypicalSize(*request.graph.symbols, plan.parts);
   return std::max<int64_t>(1, static_cast<int64_t>(std::min(fits, all / 4)));
 }
 
 // Whether reading the patches again for each panel moves less than reading the weights again for each
-// group; the latter also divide into more tasks without transforming a patch twice.
+// group; what fits L2 stays there. Groups divide among threads without transforming a patch twice.
 bool ByPanels(const KernelRequest& request, const WinogradPlan& plan) {
   if (!plan.axis.total.is_static()) return false;
-  const double patches = static_cast<double>(TileBytes(plan) * plan.axis.total.value());
+  const double room = kShareOfL2 * static_cast<double>(request.target.l2_bytes);
+  const auto moved = [&](double bytes, double times) {
+    return bytes <= room ? bytes : bytes * times;
+  };
+  const auto patches = static_cast<double>(TileBytes(plan) * plan.axis.total.value());
   const double groups = TypicalSize(*request.graph.symbols, plan.parts) /
                         static_cast<double>(plan.group_parts);
   constexpr double kMostPatches = 16 << 20;
-  return patches <= kMostPatches && patches * static_cast<double>(plan.panels.parts()) * 1.5 <
-                                        groups * static_cast<double>(plan.weight_bytes());
+  return patches <= kMostPatches &&
+         moved(patches, static_cast<double>(plan.panels.parts())) * 1.5 <
+             moved(static_cast<double>(plan.weight_bytes()), groups);
 }
 
 void PlanTasks(const KernelRequest& request, WinogradPlan& plan) {
@@ -69,19 +76,20 @@ void PlanTasks(const KernelRequest& request, WinogradPlan& plan) {
 
 }  // namespace
 
-std::optional<WinogradPlan> PlanWinograd(const KernelRequest& request, Group& group, int outputs) {
+std::optional<WinogradPlan> PlanWinograd(const KernelRequest& request, Group& group,
+                                         const WinogradSize& size) {
   const std::optional<ConvShape> shape = ReadConv(request, group);
   const int lanes = request.target.f32_lanes();
-  if (!shape || !Takes(*shape, group.InputType(0).rank(), lanes)) return std::nullopt;
+  if (!shape || !Takes(*shape, group.InputType(0).rank(), lanes, size.taps)) return std::nullopt;
   SymbolTable& symbols = *request.graph.symbols;
   WinogradPlan plan;
   plan.shape = *shape;
-  plan.outputs = outputs;
+  plan.size = size;
   plan.lanes = lanes;
   plan.blocks = (shape->in_channels + lanes - 1) / lanes;
   plan.vectors = (shape->out_channels + lanes - 1) / lanes;
-  plan.tiles_x = symbols.CeilDiv(shape->out_w, outputs);
-  plan.tiles_y = symbols.CeilDiv(shape->out_h, outputs);
+  plan.tiles_x = symbols.CeilDiv(shape->out_w, size.outputs);
+  plan.tiles_y = symbols.CeilDiv(shape->out_h, size.outputs);
   plan.axis.total = symbols.Mul(plan.tiles_y, plan.tiles_x);
   PlanTile(request, plan);
   PlanTasks(request, plan);

@@ -1,10 +1,9 @@
-// How a 3x3 convolution is carried out by Winograd's minimal filtering.
+// How a convolution is carried out by Winograd's minimal filtering.
 #pragma once
 
 #include <optional>
 
 #include "services/codegen/kernels/conv_plan.h"
-#include "services/codegen/kernels/winograd_panels.h"
 #include "services/codegen/kernels/winograd_transform.h"
 
 namespace quench::codegen {
@@ -18,7 +17,7 @@ namespace quench::codegen {
 //  * by groups of tiles: the transformed patches of a group stay in L2, and all panels run over them.
 struct WinogradPlan {
   ConvShape shape;
-  int outputs = 2;  // rows and columns of an output tile
+  WinogradSize size;
   int lanes = 8;
   int64_t blocks = 1;   // of input channels
   int64_t vectors = 1;  // of output channels
@@ -34,8 +33,7 @@ struct WinogradPlan {
   Dim tasks = 1;
   int64_t scratch = 0;  // bytes
 
-  int side() const { return WinogradTile(outputs); }
-  int64_t points() const { return int64_t{side()} * side(); }
+  int64_t points() const { return size.points(); }
   int64_t vector_bytes() const { return int64_t{4} * lanes; }
   // Distances of the points in scratch. An odd number of cache lines, so that they do not share sets.
   int64_t input_point() const { return Apart(blocks * room * vector_bytes()); }
@@ -51,9 +49,10 @@ struct WinogradPlan {
   static int64_t Apart(int64_t bytes) { return (bytes + 63) / 128 * 128 + 64; }
 };
 
-// Nothing where the convolution is not 3x3 of stride 1 over f32 of rank 4 in one group, or has no
-// whole vector of input channels.
-std::optional<WinogradPlan> PlanWinograd(const KernelRequest& request, Group& group, int outputs);
+// Nothing where the convolution's taps are not size.taps by size.taps of stride 1 over f32 of rank 4 in
+// one group, or it has no whole vector of input and of output channels.
+std::optional<WinogradPlan> PlanWinograd(const KernelRequest& request, Group& group,
+                                         const WinogradSize& size);
 
 // Predicted microseconds on one core.
 double WinogradCost(const KernelRequest& request, const WinogradPlan& plan);

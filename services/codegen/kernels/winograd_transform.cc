@@ -9,7 +9,7 @@ namespace {
 // Beside 0 and infinity, points come in pairs +p and -p, whose rows share their even and odd parts.
 constexpr std::array<double, 3> kPairs = {1, 2, 0.5};
 
-size_t Pairs(int outputs) { return static_cast<size_t>(outputs) / 2; }
+size_t Pairs(const WinogradSize& size) { return static_cast<size_t>(size.side() - 2) / 2; }
 
 // A product of polynomials, coefficients from the constant on.
 std::vector<double> Multiply(const std::vector<double>& a, const std::vector<double>& b) {
@@ -21,9 +21,9 @@ std::vector<double> Multiply(const std::vector<double>& a, const std::vector<dou
 }
 
 // The product of x^2 - p^2 over the pairs, without the one of `skipped`.
-std::vector<double> Squares(int outputs, size_t skipped) {
+std::vector<double> Squares(const WinogradSize& size, size_t skipped) {
   std::vector<double> product = {1};
-  for (size_t i = 0; i < Pairs(outputs); ++i) {
+  for (size_t i = 0; i < Pairs(size); ++i) {
     if (i != skipped) product = Multiply(product, {-kPairs[i] * kPairs[i], 0, 1});
   }
   return product;
@@ -57,32 +57,35 @@ std::vector<double> Terms(std::vector<double> polynomial, size_t odd) {
 
 }  // namespace
 
-std::vector<double> WinogradWeights(int outputs, std::span<const double, kWinogradTaps> taps) {
-  const size_t none = Pairs(outputs);
+std::vector<double> WinogradWeights(const WinogradSize& size, std::span<const double> taps) {
+  const size_t none = Pairs(size);
   // The filter at point p over the product of p's distances to the other finite points.
   const auto at = [&](double p, double distances) {
-    return (taps[0] + p * (taps[1] + p * taps[2])) / distances;
+    double value = 0;
+    for (size_t i = taps.size(); i-- > 0;) value = value * p + taps[i];
+    return value / distances;
   };
-  std::vector<double> values = {at(0, Squares(outputs, none)[0])};
-  for (size_t i = 0; i < Pairs(outputs); ++i) {
+  std::vector<double> values = {at(0, Squares(size, none)[0])};
+  for (size_t i = 0; i < Pairs(size); ++i) {
     const double p = kPairs[i];
     double distances = 2 * p * p;  // to -p and to 0
-    for (size_t j = 0; j < Pairs(outputs); ++j) {
+    for (size_t j = 0; j < Pairs(size); ++j) {
       if (j != i) distances *= p * p - kPairs[j] * kPairs[j];
     }
     values.push_back(at(p, distances));
     values.push_back(at(-p, distances));
   }
-  values.push_back(taps[2]);
+  values.push_back(taps.back());
   return values;
 }
 
-std::vector<Vec> WinogradInput(VectorBuilder& b, int outputs, std::span<const Vec> values) {
-  const std::vector<double> all = Squares(outputs, Pairs(outputs));
+std::vector<Vec> WinogradInput(VectorBuilder& b, const WinogradSize& size,
+                               std::span<const Vec> values) {
+  const std::vector<double> all = Squares(size, Pairs(size));
   std::vector<Vec> rows = {Combine(b, all, values)};
-  for (size_t i = 0; i < Pairs(outputs); ++i) {
+  for (size_t i = 0; i < Pairs(size); ++i) {
     // x (x + p) Q(x^2) for p and x (x - p) Q(x^2) for -p.
-    const std::vector<double> polynomial = Multiply({0, kPairs[i], 1}, Squares(outputs, i));
+    const std::vector<double> polynomial = Multiply({0, kPairs[i], 1}, Squares(size, i));
     const Vec even = Combine(b, Terms(polynomial, 0), values);
     const Vec odd = Combine(b, Terms(polynomial, 1), values);
     rows.push_back(b.Apply(VecOp::kAdd, even, odd));
@@ -92,18 +95,19 @@ std::vector<Vec> WinogradInput(VectorBuilder& b, int outputs, std::span<const Ve
   return rows;
 }
 
-std::vector<Vec> WinogradOutput(VectorBuilder& b, int outputs, std::span<const Vec> values) {
+std::vector<Vec> WinogradOutput(VectorBuilder& b, const WinogradSize& size,
+                                std::span<const Vec> values) {
   std::vector<Vec> sums, differences;
-  for (size_t i = 0; i < Pairs(outputs); ++i) {
+  for (size_t i = 0; i < Pairs(size); ++i) {
     sums.push_back(b.Apply(VecOp::kAdd, values[2 * i + 1], values[2 * i + 2]));
     differences.push_back(b.Apply(VecOp::kSub, values[2 * i + 1], values[2 * i + 2]));
   }
-  std::vector<double> powers(Pairs(outputs), 1);
+  std::vector<double> powers(Pairs(size), 1);
   std::vector<Vec> results;
-  for (int row = 0; row < outputs; ++row) {
+  for (int row = 0; row < size.outputs; ++row) {
     Vec result = Combine(b, powers, row % 2 == 0 ? sums : differences);
     if (row == 0) result = b.Apply(VecOp::kAdd, result, values.front());
-    if (row == outputs - 1) result = b.Apply(VecOp::kAdd, result, values.back());
+    if (row == size.outputs - 1) result = b.Apply(VecOp::kAdd, result, values.back());
     results.push_back(result);
     for (size_t i = 0; i < powers.size(); ++i) powers[i] *= kPairs[i];
   }

@@ -1,5 +1,5 @@
-// Winograd's minimal filtering F(m x m, 3 x 3): m x m outputs of a 3x3 convolution from (m + 2)^2
-// multiplications a channel instead of 9 m^2.
+// Winograd's minimal filtering F(m x m, r x r): m x m outputs of an r x r convolution from (m + r - 1)^2
+// multiplications a channel instead of m^2 r^2.
 //
 //   Y = A^T [ (G g G^T) . (B^T d B) ] A
 //
@@ -8,7 +8,6 @@
 // 2015). The numerators of the interpolation stay in G, which is applied while compiling.
 #pragma once
 
-#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -16,16 +15,24 @@
 
 namespace quench::codegen {
 
-constexpr size_t kWinogradTaps = 3;
-inline int WinogradTile(int outputs) { return outputs + 2; }
+struct WinogradSize {
+  int outputs = 2;  // m
+  int taps = 3;     // r
+  int side() const { return outputs + taps - 1; }
+  int points() const { return side() * side(); }
+  // Whether there are points for it: a side of 4, 6 or 8.
+  bool valid() const { return outputs > 1 && taps > 1 && side() <= 8 && side() % 2 == 0; }
+};
 
-// G g of a row or column of taps: outputs + 2 values. `outputs` is 2, 4 or 6, here and below.
-std::vector<double> WinogradWeights(int outputs, std::span<const double, kWinogradTaps> taps);
+// G g of a row or column of taps: side() values.
+std::vector<double> WinogradWeights(const WinogradSize& size, std::span<const double> taps);
 
-// B^T d, of outputs + 2 vectors.
-std::vector<Vec> WinogradInput(VectorBuilder& b, int outputs, std::span<const Vec> values);
+// B^T d, of side() vectors.
+std::vector<Vec> WinogradInput(VectorBuilder& b, const WinogradSize& size,
+                               std::span<const Vec> values);
 
-// A^T y: `outputs` vectors of outputs + 2.
-std::vector<Vec> WinogradOutput(VectorBuilder& b, int outputs, std::span<const Vec> values);
+// A^T y: `outputs` vectors of side().
+std::vector<Vec> WinogradOutput(VectorBuilder& b, const WinogradSize& size,
+                                std::span<const Vec> values);
 
 }  // namespace quench::codegen

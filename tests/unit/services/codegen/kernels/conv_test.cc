@@ -47,6 +47,7 @@ void CheckAll(const Graph& graph, const std::map<ValueId, Tensor>& inputs,
     std::vector<Candidate> candidates;
     ConvKernel().propose(request, candidates);
     DepthwiseKernel().propose(request, candidates);
+    WinogradKernel().propose(request, candidates);
     ASSERT_GE(candidates.size(), min_candidates) << target.name;
     for (const Candidate& candidate : candidates) {
       SCOPED_TRACE(target.name + ": " + candidate.reason);
@@ -56,7 +57,8 @@ void CheckAll(const Graph& graph, const std::map<ValueId, Tensor>& inputs,
         const absl::Status prepared = (*runner)->Prepare(inputs, slots);
         ASSERT_TRUE(prepared.ok()) << prepared;
         ASSERT_TRUE((*runner)->Run(ranges).ok());
-        EXPECT_LT(RelativeError((*runner)->Output(), reference), 1e-5) << "ranges " << ranges;
+        const double most = candidate.kernel == &WinogradKernel() ? 1e-4 : 1e-5;
+        EXPECT_LT(RelativeError((*runner)->Output(), reference), most) << "ranges " << ranges;
       }
     }
   }
@@ -127,6 +129,42 @@ INSTANTIATE_TEST_SUITE_P(
                  .kh = 3,
                  .kw = 3,
                  .pads = {1, 1, 1, 1}},
+        ConvCase{.name = "many_tiles",
+                 .n = 2,
+                 .ic = 40,
+                 .ih = 37,
+                 .iw = 43,
+                 .oc = 56,
+                 .kh = 3,
+                 .kw = 3,
+                 .pads = {1, 1, 1, 1}},
+        ConvCase{.name = "many_channels",
+                 .n = 2,
+                 .ic = 136,
+                 .ih = 9,
+                 .iw = 8,
+                 .oc = 152,
+                 .kh = 3,
+                 .kw = 3,
+                 .pads = {1, 0, 1, 2}},
+        ConvCase{.name = "five_by_five",
+                 .n = 2,
+                 .ic = 24,
+                 .ih = 19,
+                 .iw = 22,
+                 .oc = 40,
+                 .kh = 5,
+                 .kw = 5,
+                 .pads = {2, 2, 2, 2}},
+        ConvCase{.name = "patches_beyond_the_image",
+                 .ic = 16,
+                 .ih = 2,
+                 .iw = 1,
+                 .oc = 19,
+                 .kh = 3,
+                 .kw = 3,
+                 .pads = {1, 3, 4, 2}},
+        ConvCase{.name = "valid_three_by_three", .ic = 24, .ih = 20, .iw = 21, .oc = 32, .kh = 3, .kw = 3},
         ConvCase{.name = "valid", .ic = 8, .ih = 10, .iw = 9, .oc = 16, .kh = 3, .kw = 2},
         ConvCase{
             .name = "strided_pointwise", .ic = 16, .ih = 8, .iw = 9, .oc = 16, .strides = {2, 2}},
@@ -268,6 +306,44 @@ INSTANTIATE_TEST_SUITE_P(
                  .kw = 3,
                  .pads = {1, 1, 1, 1}}),
     [](const auto& shape) { return shape.param.name; });
+
+std::vector<Candidate> Proposed(const Kernel& kernel, const Model& m, const Target& target,
+                                bool winograd = true) {
+  std::vector<Candidate> candidates;
+  kernel.propose({m.graph, m.graph.nodes.back(), target, 3, winograd}, candidates);
+  return candidates;
+}
+
+TEST(Winograd, TakesWhatItIsFor) {
+  const ConvCase plain{.name = "plain", .ic = 32, .ih = 20, .iw = 20, .oc = 32, .kh = 3, .kw = 3};
+  ConvCase strided = plain, dilated = plain, grouped = plain, wide = plain, narrow = plain;
+  strided.strides = {2, 2};
+  dilated.dilations = {2, 2};
+  grouped.group = 2;
+  wide.kw = 5;
+  ConvCase five = wide;
+  five.kh = 5;
+  narrow.ic = 3;
+  for (const Target& target : RunnableTargets()) {
+    EXPECT_EQ(Proposed(WinogradKernel(), ConvModel(plain), target).size(), 3U);
+    EXPECT_EQ(Proposed(WinogradKernel(), ConvModel(five), target).size(), 2U);
+    EXPECT_EQ(Proposed(WinogradKernel(), ConvModel(plain), target, false).size(), 0U);
+    for (const ConvCase& other : {strided, dilated, grouped, wide, narrow})
+      EXPECT_EQ(Proposed(WinogradKernel(), ConvModel(other), target).size(), 0U);
+  }
+}
+
+// Few channels and many pixels, and the reverse: both divisions of the work are among the cases above.
+TEST(Winograd, DividesByWhatIsReadAgain) {
+  const ConvCase image{.name = "image", .ic = 16, .ih = 120, .iw = 120, .oc = 16, .kh = 3, .kw = 3};
+  const ConvCase weights{.name = "weights", .ic = 136, .ih = 9, .iw = 8, .oc = 152, .kh = 3, .kw = 3};
+  for (const Target& target : RunnableTargets()) {
+    for (const Candidate& candidate : Proposed(WinogradKernel(), ConvModel(image), target))
+      EXPECT_NE(candidate.reason.find("groups"), std::string::npos) << candidate.reason;
+    for (const Candidate& candidate : Proposed(WinogradKernel(), ConvModel(weights), target))
+      EXPECT_NE(candidate.reason.find("panels"), std::string::npos) << candidate.reason;
+  }
+}
 
 TEST(ConvFused, ResidualAndRelu) {
   const ConvCase c{.name = "",

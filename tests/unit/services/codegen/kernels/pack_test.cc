@@ -68,12 +68,46 @@ TEST(Pack, Depthwise) {
             (std::vector<float>{1, 3, 2, 4, 5, 0, 6, 0}));
 }
 
+// A filter of ones, which is 1 / -1 at point 0, 3 / 2 at 1, 1 / 2 at -1 and 1 at infinity, by rows and
+// columns.
+TEST(Pack, WinogradPanelsAreFiltersAtPoints) {
+  Tensor ones = Tensor::Zeros(DataType::kF32, {1, 1, 3, 3});
+  for (int i = 0; i < 9; ++i) reinterpret_cast<float*>(ones.mutable_bytes())[i] = 1;
+  const std::vector<float> at = {-1, 1.5F, 0.5F, 1};
+  std::vector<float> expected;
+  for (const float row : at) {
+    for (const float column : at) expected.push_back(row * column);
+  }
+  EXPECT_EQ(Packed("winograd_panels", {{"outputs", 2}, {"lanes", 1}, {"vectors", 1}}, ones),
+            expected);
+}
+
+TEST(Pack, WinogradPanelsFollowTheProducts) {
+  Tensor filters = Tensor::Zeros(DataType::kF32, {3, 2, 3, 3});
+  auto* values = reinterpret_cast<float*>(filters.mutable_bytes());
+  for (int i = 0; i < 6; ++i) values[9 * i + 8] = static_cast<float>(i + 1);  // seen by infinity alone
+  const std::vector<float> packed =
+      Packed("winograd_panels", {{"outputs", 2}, {"lanes", 2}, {"vectors", 1}}, filters);
+  ASSERT_EQ(packed.size(), 2U * 16 * 2 * 2);
+  // The last point of each panel: [input channel][output channel].
+  EXPECT_EQ(std::vector<float>(packed.begin() + 60, packed.begin() + 64),
+            (std::vector<float>{1, 3, 2, 4}));
+  EXPECT_EQ(std::vector<float>(packed.end() - 4, packed.end()), (std::vector<float>{5, 0, 6, 0}));
+}
+
 TEST(Pack, RefusesWhatItDoesNotKnow) {
   const Tensor source = Iota({2});
   const Tensor* sources[] = {&source};
   EXPECT_FALSE(PackedBytes({"nonsense", {}, {0}}, sources).ok());
   EXPECT_FALSE(PackedBytes({"gemm_panels", {{"lanes", 4}, {"vectors", 1}}, {0}}, sources).ok());
   EXPECT_FALSE(PackedBytes({"channels", {{"channels", 3}, {"padded", 4}}, {0}}, sources).ok());
+  const Tensor filters = Iota({1, 1, 3, 3});
+  const Tensor* one[] = {&filters};
+  for (const int64_t outputs : {0, 3, 8}) {
+    EXPECT_FALSE(
+        PackedBytes({"winograd_panels", {{"outputs", outputs}, {"lanes", 4}, {"vectors", 1}}, {0}}, one)
+            .ok());
+  }
   std::vector<std::byte> small(4);
   EXPECT_FALSE(Pack({"channels", {{"channels", 2}, {"padded", 2}}, {0}}, sources, small).ok());
 }
