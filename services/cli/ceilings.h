@@ -14,4 +14,7 @@ namespace quench::cli {
 // target, or GFLOPS,GBYTES. INVALID_ARGUMENT and UNIMPLEMENTED say what would be right.
 absl::StatusOr<analyser::Ceilings> CeilingsOf(const std::string& text, const StepContext& context);
 
+// Measures this machine, where nothing else should run meanwhile, and keeps that for CeilingsOf("host").
+absl::StatusOr<analyser::Ceilings> MeasureHost(const StepContext& context);
+
 }  // namespace quench::cli

@@ -21,7 +21,8 @@ nlohmann::json KernelsToJson(const codegen::CompileReport& report) {
                        {"reason", kernel.reason},
                        {"cost", kernel.cost},
                        {"slow", kernel.slow},
-                       {"multiplications", kernel.multiplications}});
+                       {"multiplications", kernel.multiplications},
+                       {"bytes", kernel.bytes}});
   }
   return kernels;
 }

@@ -50,6 +50,19 @@ int64_t BytesAt(const Shape& shape, std::span<const int64_t> slots) {
   return (Multiply(count, DataTypeBits(shape.dtype)) + 7) / 8;
 }
 
+int64_t TouchedBytes(const Graph& graph, const Node& node) {
+  const std::vector<int64_t> slots = TypicalSlots(*graph.symbols);
+  int64_t bytes = 0;
+  for (const std::vector<ValueId>& ids : {node.inputs, node.outputs}) {
+    for (const ValueId id : ids) {
+      if (id == quench::kNone || !graph.value(id).type.ranked) continue;
+      const Type& type = graph.value(id).type;
+      bytes = std::min(bytes + BytesAt({type.dtype, type.dims, {}}, slots), kMaxBytes);
+    }
+  }
+  return bytes;
+}
+
 bool IsFixed(const Shape& shape) {
   return std::all_of(shape.dims.begin(), shape.dims.end(), [](Dim dim) { return dim.is_static(); });
 }

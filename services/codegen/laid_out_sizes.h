@@ -17,6 +17,9 @@ int64_t ElementsAt(std::span<const Dim> dims, std::span<const int64_t> slots);
 // Bytes of the laid-out tensor (blocks and halo included), saturating.
 int64_t BytesAt(const Shape& shape, std::span<const int64_t> slots);
 
+// Bytes of a node's inputs, constants and outputs, row-major and at typical sizes.
+int64_t TouchedBytes(const Graph& graph, const Node& node);
+
 bool IsFixed(const Shape& shape);
 bool DependsOnRuntime(const Shape& shape, const SymbolTable& symbols);
 

@@ -21,6 +21,7 @@ v1::CompileReport ToProto(const CompileReport& report) {
     out->set_slow(kernel.slow);
     out->set_multiplications(kernel.multiplications);
     out->set_arena_bytes(kernel.arena_bytes);
+    out->set_bytes(kernel.bytes);
   }
   message.set_arena_bytes(report.arena_bytes);
   message.set_arena_lower_bound_bytes(report.arena_lower_bound);
@@ -59,7 +60,7 @@ CompileReport FromProto(const v1::CompileReport& message) {
   for (const v1::KernelReport& kernel : message.kernels()) {
     report.kernels.push_back({kernel.node(), kernel.op(), kernel.kernel(), kernel.runner_up(),
                               kernel.reason(), kernel.cost(), kernel.slow(),
-                              kernel.multiplications(), kernel.arena_bytes()});
+                              kernel.multiplications(), kernel.arena_bytes(), kernel.bytes()});
   }
   report.arena_bytes = message.arena_bytes();
   report.arena_lower_bound = message.arena_lower_bound_bytes();

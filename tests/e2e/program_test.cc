@@ -106,6 +106,61 @@ TEST(ProgramTest, CompilesVerifiesRunsAndMeasuresADigitsNetwork) {
   }
 }
 
+TEST(ProgramTest, ProfilesNameEachKernel) {
+  const Workspace work;
+  ASSERT_EQ(work.Run({"compile", DigitsModel(), "--output", "out", "--export-metadata"}).exit_code,
+            0);
+  const Outcome table = work.Run({"bench", "out/model.so", "--seconds", "0.05", "--profile"});
+  ASSERT_EQ(table.exit_code, 0) << table.err;
+  EXPECT_NE(table.out.find("GFLOP/s"), std::string::npos) << table.out;
+  const Outcome outcome = work.Run(
+      {"bench", "out/model.so", "--seconds", "0.05", "--profile", "--json", "--trace", "t.json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const nlohmann::json profile = nlohmann::json::parse(outcome.out);
+  ASSERT_FALSE(profile["kernels"].empty());
+  double sum = 0;
+  for (const nlohmann::json& kernel : profile["kernels"]) {
+    sum += kernel["us"].get<double>();
+    EXPECT_GT(kernel["bytes"].get<double>(), 0) << kernel;
+    EXPECT_GT(kernel["predicted_us"].get<double>(), 0) << kernel;
+  }
+  EXPECT_NEAR(sum, profile["us"].get<double>(), 1e-6 * sum);
+  std::ifstream file(work.path("t.json"));
+  const nlohmann::json trace = nlohmann::json::parse(file);
+  ASSERT_EQ(trace["traceEvents"].size(), profile["kernels"].size() + 1);
+  double at = 0;
+  for (size_t i = 1; i < trace["traceEvents"].size(); ++i) {
+    EXPECT_NEAR(trace["traceEvents"][i]["ts"].get<double>(), at, 1e-6 * (at + 1));
+    at += trace["traceEvents"][i]["dur"].get<double>();
+  }
+}
+
+TEST(ProgramTest, ProfilesRefuseMetadataOfOthers) {
+  const Workspace work;
+  ASSERT_EQ(work.Run({"compile", DigitsModel(), "--output", "out", "--export-metadata"}).exit_code,
+            0);
+  ASSERT_EQ(work.Run({"compile", DigitsModel(), "--output", "other", "--opt-level", "2",
+                      "--export-metadata"})
+                .exit_code,
+            0);
+  const Words profile = {"bench", "out/model.so", "--seconds", "0.01", "--profile"};
+  const auto with = [&](const std::string& metadata) {
+    Words words = profile;
+    words.insert(words.end(), {"--metadata", metadata});
+    return work.Run(words);
+  };
+  const Outcome other = with("other/metadata.json");
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_NE(other.err.find("describes library"), std::string::npos) << other.err;
+  std::ofstream(work.path("broken.json")) << "{\"kernels\": 3}";
+  EXPECT_NE(with("broken.json").err.find("no list of kernels"), std::string::npos);
+  // Beside the library, such a file is not what it was asked about.
+  std::ofstream(work.path("out/metadata.json")) << "{}";
+  const Outcome plain = work.Run(profile);
+  EXPECT_EQ(plain.exit_code, 0) << plain.err;
+  EXPECT_EQ(plain.out.find("GFLOP/s,"), plain.out.rfind("GFLOP/s")) << plain.out;
+}
+
 TEST(ProgramTest, LibraryAndInterpreterAgreeOnFiles) {
   const Workspace work;
   ASSERT_EQ(work.Run({"compile", DigitsModel(), "--output", "out"}).exit_code, 0);

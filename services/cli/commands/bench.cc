@@ -1,12 +1,17 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
+#include <thread>
 
+#include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/runner/runner.h"
+#include "services/cli/ceilings.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/encryption.h"
 #include "services/cli/model_source.h"
+#include "services/cli/profile.h"
 #include "services/cli/remote.h"
 
 namespace quench::cli {
@@ -16,6 +21,9 @@ constexpr char kBenchExamples[] = R"(Examples:
   quench bench out/model.so                        three seconds of runs on random inputs, one thread
   quench bench out/model.so --threads 2 --seconds 10 --json
   quench bench out/model.so --size batch=8         symbolic dims at a chosen size
+  quench bench out/model.so --profile              where the time goes, kernel by kernel
+  quench bench out/model.so --trace run.json       the same for Perfetto or chrome://tracing
+  quench bench --machine                           what this machine's cores and memory can do
   quench bench out/model.so --gateway build-farm:7450      on the CPU of its analyser)";
 
 struct BenchArgs {
@@ -25,9 +33,65 @@ struct BenchArgs {
   int threads = 1;
   double seconds = 3;
   bool json = false;
+  bool profile = false, machine = false;
+  std::string trace, metadata;
   std::vector<std::string> sizes;
   uint64_t seed = 1;
 };
+
+absl::Status PrintMachine(const BenchArgs& args, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const analyser::Ceilings ceilings, MeasureHost(context));
+  const auto cache = [](int name) { return std::max<int64_t>(::sysconf(name), 0); };
+  const int64_t l1 = cache(_SC_LEVEL1_DCACHE_SIZE), l2 = cache(_SC_LEVEL2_CACHE_SIZE),
+                l3 = cache(_SC_LEVEL3_CACHE_SIZE);
+  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  if (args.json) {
+    const nlohmann::json json = {{"gflops", ceilings.gflops},
+                                 {"gbytes", ceilings.gbytes},
+                                 {"cores", cores},
+                                 {"l1_bytes", l1},
+                                 {"l2_bytes", l2},
+                                 {"l3_bytes", l3}};
+    fmt::print("{}\n", json.dump(2));
+    return absl::OkStatus();
+  }
+  fmt::print("f32      {:.1f} GFLOP/s on {} cores\n", ceilings.gflops, cores);
+  fmt::print("memory   {:.1f} GB/s\n", ceilings.gbytes);
+  fmt::print("caches   {} KiB L1, {} KiB L2, {} KiB L3\n", l1 >> 10, l2 >> 10, l3 >> 10);
+  fmt::print("{}\n", ceilings.source);
+  return absl::OkStatus();
+}
+
+// metadata.json beside the library is used where it describes it; one that --metadata names must.
+absl::Status DescribeProfile(const BenchArgs& args, Artifact& artifact, Profile& profile,
+                             const StepContext& context) {
+  const std::filesystem::path beside =
+      std::filesystem::path(args.artifact).parent_path() / "metadata.json";
+  const absl::Status status = Describe(
+      args.metadata.empty() ? beside : std::filesystem::path(args.metadata), artifact, profile);
+  if (!args.metadata.empty()) QUENCH_RETURN_IF_ERROR(status);
+  if (!profile.described) return absl::OkStatus();
+  QUENCH_ASSIGN_OR_RETURN(profile.ceilings, CeilingsOf("host", context));
+  return absl::OkStatus();
+}
+
+absl::Status RunProfile(const BenchArgs& args, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const ArtifactKey key, KeyOf(*args.key));
+  QUENCH_ASSIGN_OR_RETURN(const auto sizes, ParseSizes(args.sizes));
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
+                          Artifact::Open(args.artifact, args.threads, key));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs,
+                          RandomInputs(artifact->inputs(), args.seed, sizes, kAnyIndex));
+  QUENCH_ASSIGN_OR_RETURN(Profile profile,
+                          MeasureProfile(*artifact, inputs, args.seconds, args.threads, context));
+  QUENCH_RETURN_IF_ERROR(DescribeProfile(args, *artifact, profile, context));
+  if (!args.trace.empty()) {
+    const std::string name = std::filesystem::path(args.artifact).filename().string();
+    QUENCH_RETURN_IF_ERROR(WriteFileAtomically(args.trace, ProfileTrace(profile, name)));
+  }
+  fmt::print("{}", args.json ? ProfileToJson(profile).dump(2) + "\n" : ProfileTable(profile));
+  return absl::OkStatus();
+}
 
 absl::StatusOr<BenchResult> BenchHere(const BenchArgs& args,
                                       const std::map<std::string, int64_t>& sizes,
@@ -43,6 +107,15 @@ absl::StatusOr<BenchResult> BenchHere(const BenchArgs& args,
 }
 
 absl::Status RunBench(const BenchArgs& args, const StepContext& context) {
+  if (args.machine) return PrintMachine(args, context);
+  if (args.artifact.empty()) {
+    return InvalidArgument("LIBRARY is missing: the compiled library to measure, or --machine");
+  }
+  if (args.profile || !args.trace.empty()) {
+    if (AsksForGateway(*args.gateway))
+      return InvalidArgument("--profile and --trace are of this machine: leave --gateway out");
+    return RunProfile(args, context);
+  }
   const bool sealed = !args.key->key.empty();
   if (sealed && AsksForGateway(*args.gateway)) {
     return InvalidArgument(
@@ -82,7 +155,7 @@ absl::Status RunBench(const BenchArgs& args, const StepContext& context) {
 
 Action DeclareBench(const Options& options) {
   auto args = std::make_shared<BenchArgs>();
-  options.Add("LIBRARY", args->artifact, "The compiled library", "MODEL.so").Required();
+  options.Add("LIBRARY", args->artifact, "The compiled library", "MODEL.so");
   options.Add("--threads", args->threads, "Threads to run on", "N (default 1)").Range(1, 1024);
   options.Add("--seconds", args->seconds, "How long to measure", "S (default 3)")
       .Range(0.01, 86400.0);
@@ -91,6 +164,18 @@ Action DeclareBench(const Options& options) {
   AddKeyFlags(options, args->key);
   options.Flag("--json", args->json,
                "Output for scripts: median_ms, min_ms, p99_ms, arena_bytes, ...");
+  options.Flag("--profile", args->profile,
+               "Time, GFLOP/s, bytes and bound of each kernel, here and by the runs' medians");
+  options.Add("--trace", args->trace, "Write such a profile as a trace, for Perfetto", "FILE.json");
+  options
+      .Add("--metadata", args->metadata,
+           "What `quench compile --export-metadata` wrote (default: metadata.json beside LIBRARY, "
+           "if it is of it)",
+           "FILE")
+      .Needs({"--profile", "--trace"});
+  options.Flag(
+      "--machine", args->machine,
+      "Instead: measure this machine's f32 speed and memory bandwidth, and keep them for profiles");
   AddGatewayOptions(options, args->gateway);
   options.Examples(kBenchExamples);
   return [args](const StepContext& context) { return RunBench(*args, context); };

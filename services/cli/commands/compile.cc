@@ -456,8 +456,8 @@ Action DeclareCompile(const Options& options) {
       .Add("--stop-after", args->stop_after, "End after this pass and write model.ir.txt", "PASS")
       .OneOf(names)
       .Excludes({"--target", "--host", "--encrypt", "--recipient", "--class-names", "--preprocess",
-                 "--opt-level", "--channel-layout", "--no-winograd", "--max-size", "--uuid", "--emit", "--export-metadata",
-                 "--export-ir"});
+                 "--opt-level", "--channel-layout", "--no-winograd", "--max-size", "--uuid",
+                 "--emit", "--export-metadata", "--export-ir"});
   options
       .Add("--quantize", args->quantize,
            "Compute in 8-bit integers, or keep weights in 4 bits (--type weights); the options of "

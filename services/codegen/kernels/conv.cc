@@ -295,7 +295,7 @@ double Cost(const KernelRequest& request, const Group& group, const ConvPlan& pl
   const double l2_bandwidth = request.target.gbytes * 4;
   if (plan.copy)
     micros += n * in * static_cast<double>(s.in_channels) * 2 * element / (l2_bandwidth * 1e3);
-  if (plan.row_major_input) micros += n * in * static_cast<double>(s.in_channels) * 1e-3;
+  if (plan.row_major_input) micros += n * in * static_cast<double>(s.in_channels) * 0.5e-3;
   for (const EpilogueOperand& operand : group.epilogue.operands) {
     if (operand.kind == EpilogueOperand::kTensor) {
       micros += n * out * static_cast<double>(s.out_channels) * DataTypeBits(operand.type) / 8 /

@@ -106,17 +106,18 @@ class WinogradEmitter {
     const PtrVar source = b_.Variable(plane + (y * width_ + x) * vector_);
     const IntVar line = b_.Variable(width_ * vector_);
     const Bool inside = y >= b_.I(0) && y + side <= height_ && x >= b_.I(0) && x + side <= width_;
-    b_.If(inside, [] {}, [&] {
-      CopyPatch(plane, y, x);
-      source.Set(scratch_ + plan_.patch_at());
-      line.Set(b_.I(side * vector_));
-    });
+    b_.If(
+        inside, [] {},
+        [&] {
+          CopyPatch(plane, y, x);
+          source.Set(scratch_ + plan_.patch_at());
+          line.Set(b_.I(side * vector_));
+        });
     const Ptr part = scratch_ + plan_.part_at();
     b_.For(b_.I(0), b_.I(side), 1, [&](Int column) {
       std::vector<Vec> values;
       for (int i = 0; i < side; ++i)
-        values.push_back(
-            b_.Load(source.Get() + (column * vector_ + line.Get() * i), plan_.lanes));
+        values.push_back(b_.Load(source.Get() + (column * vector_ + line.Get() * i), plan_.lanes));
       const std::vector<Vec> results = WinogradInput(b_, plan_.size, values);
       for (int i = 0; i < side; ++i)
         b_.Store(part + (column + i * side) * vector_, results[static_cast<size_t>(i)]);
@@ -221,8 +222,8 @@ class WinogradEmitter {
   // Output vector `vector`, number v of its panel, of one tile.
   void Results(const Tiles& tiles, Int vector, Int v, Int tile) {
     const int side = plan_.size.side();
-    const Ptr from = scratch_ + ((v * plan_.room + (tile - tiles.first)) * vector_ +
-                                 plan_.output_at());
+    const Ptr from =
+        scratch_ + ((v * plan_.room + (tile - tiles.first)) * vector_ + plan_.output_at());
     const Ptr part = scratch_ + plan_.part_at();
     b_.For(b_.I(0), b_.I(side), 1, [&](Int column) {
       std::vector<Vec> values;
@@ -303,10 +304,10 @@ void ProposeWinograd(const KernelRequest& request, std::vector<Candidate>& candi
     candidate.cost = WinogradCost(request, *plan);
     const int64_t taps = int64_t{size.taps} * size.taps;
     candidate.extra_bytes = plan->weight_bytes() * (plan->points() - taps) / plan->points();
-    candidate.reason = fmt::format(
-        "F({0}x{0}, {1}x{1}), tile {2}x{3} of {4} lanes, tasks by {5}", size.outputs, size.taps,
-        plan->tile.x, plan->tile.vectors, plan->lanes,
-        plan->by_panels ? "panels" : fmt::format("groups of {} tiles", plan->room));
+    candidate.reason =
+        fmt::format("F({0}x{0}, {1}x{1}), tile {2}x{3} of {4} lanes, tasks by {5}", size.outputs,
+                    size.taps, plan->tile.x, plan->tile.vectors, plan->lanes,
+                    plan->by_panels ? "panels" : fmt::format("groups of {} tiles", plan->room));
     candidates.push_back(std::move(candidate));
   }
 }

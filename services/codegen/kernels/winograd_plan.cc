@@ -50,12 +50,11 @@ bool ByPanels(const KernelRequest& request, const WinogradPlan& plan) {
     return bytes <= room ? bytes : bytes * times;
   };
   const auto patches = static_cast<double>(TileBytes(plan) * plan.axis.total.value());
-  const double groups = TypicalSize(*request.graph.symbols, plan.parts) /
-                        static_cast<double>(plan.group_parts);
+  const double groups =
+      TypicalSize(*request.graph.symbols, plan.parts) / static_cast<double>(plan.group_parts);
   constexpr double kMostPatches = 16 << 20;
-  return patches <= kMostPatches &&
-         moved(patches, static_cast<double>(plan.panels.parts())) * 1.5 <
-             moved(static_cast<double>(plan.weight_bytes()), groups);
+  return patches <= kMostPatches && moved(patches, static_cast<double>(plan.panels.parts())) * 1.5 <
+                                        moved(static_cast<double>(plan.weight_bytes()), groups);
 }
 
 void PlanTasks(const KernelRequest& request, WinogradPlan& plan) {
@@ -106,9 +105,9 @@ double WinogradCost(const KernelRequest& request, const WinogradPlan& plan) {
   const double per_cycle = 4.0 * plan.lanes / (request.target.gflops * 1e3);
   const double products = points * plan.tile.cycles * (plan.axis.total.is_static() ? 1 : tiles);
   // Loads, arithmetic and stores of both passes, a vector of a patch; measured on Zen 3.
-  const double transforms = tiles * points *
-                            (5 * static_cast<double>(plan.blocks) +
-                             4 * static_cast<double>(plan.vectors));
+  const double transforms =
+      tiles * points *
+      (5 * static_cast<double>(plan.blocks) + 4 * static_cast<double>(plan.vectors));
   const double element = 4;
   const double activations =
       n * element *
@@ -116,8 +115,7 @@ double WinogradCost(const KernelRequest& request, const WinogradPlan& plan) {
        TypicalSize(symbols, s.out_h) * TypicalSize(symbols, s.out_w) *
            static_cast<double>(s.out_channels));
   const double bytes = activations + static_cast<double>(plan.weight_bytes());
-  return std::max(n * (products + transforms) * per_cycle,
-                  bytes / (request.target.gbytes * 1e3));
+  return std::max(n * (products + transforms) * per_cycle, bytes / (request.target.gbytes * 1e3));
 }
 
 }  // namespace quench::codegen

@@ -164,7 +164,13 @@ INSTANTIATE_TEST_SUITE_P(
                  .kh = 3,
                  .kw = 3,
                  .pads = {1, 3, 4, 2}},
-        ConvCase{.name = "valid_three_by_three", .ic = 24, .ih = 20, .iw = 21, .oc = 32, .kh = 3, .kw = 3},
+        ConvCase{.name = "valid_three_by_three",
+                 .ic = 24,
+                 .ih = 20,
+                 .iw = 21,
+                 .oc = 32,
+                 .kh = 3,
+                 .kw = 3},
         ConvCase{.name = "valid", .ic = 8, .ih = 10, .iw = 9, .oc = 16, .kh = 3, .kw = 2},
         ConvCase{
             .name = "strided_pointwise", .ic = 16, .ih = 8, .iw = 9, .oc = 16, .strides = {2, 2}},
@@ -336,7 +342,8 @@ TEST(Winograd, TakesWhatItIsFor) {
 // Few channels and many pixels, and the reverse: both divisions of the work are among the cases above.
 TEST(Winograd, DividesByWhatIsReadAgain) {
   const ConvCase image{.name = "image", .ic = 16, .ih = 120, .iw = 120, .oc = 16, .kh = 3, .kw = 3};
-  const ConvCase weights{.name = "weights", .ic = 136, .ih = 9, .iw = 8, .oc = 152, .kh = 3, .kw = 3};
+  const ConvCase weights{
+      .name = "weights", .ic = 136, .ih = 9, .iw = 8, .oc = 152, .kh = 3, .kw = 3};
   for (const Target& target : RunnableTargets()) {
     for (const Candidate& candidate : Proposed(WinogradKernel(), ConvModel(image), target))
       EXPECT_NE(candidate.reason.find("groups"), std::string::npos) << candidate.reason;

@@ -85,7 +85,8 @@ TEST(Pack, WinogradPanelsAreFiltersAtPoints) {
 TEST(Pack, WinogradPanelsFollowTheProducts) {
   Tensor filters = Tensor::Zeros(DataType::kF32, {3, 2, 3, 3});
   auto* values = reinterpret_cast<float*>(filters.mutable_bytes());
-  for (int i = 0; i < 6; ++i) values[9 * i + 8] = static_cast<float>(i + 1);  // seen by infinity alone
+  for (int i = 0; i < 6; ++i)
+    values[9 * i + 8] = static_cast<float>(i + 1);  // seen by infinity alone
   const std::vector<float> packed =
       Packed("winograd_panels", {{"outputs", 2}, {"lanes", 2}, {"vectors", 1}}, filters);
   ASSERT_EQ(packed.size(), 2U * 16 * 2 * 2);
@@ -105,7 +106,8 @@ TEST(Pack, RefusesWhatItDoesNotKnow) {
   const Tensor* one[] = {&filters};
   for (const int64_t outputs : {0, 3, 8}) {
     EXPECT_FALSE(
-        PackedBytes({"winograd_panels", {{"outputs", outputs}, {"lanes", 4}, {"vectors", 1}}, {0}}, one)
+        PackedBytes({"winograd_panels", {{"outputs", outputs}, {"lanes", 4}, {"vectors", 1}}, {0}},
+                    one)
             .ok());
   }
   std::vector<std::byte> small(4);

@@ -1,0 +1,224 @@
+#include "services/cli/profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+
+namespace quench::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double Median(std::vector<double>& times) {
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+double Gflops(const ProfiledKernel& kernel) {
+  return kernel.seconds > 0 && kernel.multiplications > 0
+             ? 2e-9 * kernel.multiplications / kernel.seconds
+             : 0;
+}
+
+double Gbytes(const ProfiledKernel& kernel) {
+  return kernel.seconds > 0 ? 1e-9 * kernel.bytes / kernel.seconds : 0;
+}
+
+// What the threads of the run can reach together.
+double Peak(const Profile& profile) {
+  const double cores = std::max(1U, std::thread::hardware_concurrency());
+  return profile.ceilings
+             ? profile.ceilings->gflops * std::min<double>(profile.threads, cores) / cores
+             : 0;
+}
+
+// Which of the two takes longer at the machine's ceilings.
+const char* Bound(const Profile& profile, const ProfiledKernel& kernel) {
+  if (!profile.ceilings || (kernel.multiplications == 0 && kernel.bytes == 0)) return "";
+  const double compute = 2 * kernel.multiplications / Peak(profile);
+  return compute > kernel.bytes / profile.ceilings->gbytes ? "compute" : "memory";
+}
+
+}  // namespace
+
+double Profile::seconds() const {
+  double sum = 0;
+  for (const ProfiledKernel& kernel : kernels) sum += kernel.seconds;
+  return sum;
+}
+
+absl::StatusOr<Profile> MeasureProfile(Artifact& artifact, std::span<const Tensor> inputs,
+                                       double seconds, int threads, const StepContext& context) {
+  QUENCH_RETURN_IF_ERROR(artifact.Profile(inputs).status());
+  Profile profile;
+  profile.threads = threads;
+  std::vector<std::vector<double>> times;
+  constexpr int64_t kLeast = 3, kMost = 100'000;
+  const Clock::time_point start = Clock::now();
+  while (profile.runs < kLeast || (Since(start) < seconds && profile.runs < kMost)) {
+    QUENCH_RETURN_IF_ERROR(context.Check());
+    QUENCH_ASSIGN_OR_RETURN(const std::vector<NodeTiming> run, artifact.Profile(inputs));
+    if (times.empty()) {
+      times.resize(run.size());
+      for (const NodeTiming& node : run) {
+        ProfiledKernel& kernel = profile.kernels.emplace_back();
+        kernel.node = node.node;
+        kernel.kernel = node.kernel;
+      }
+    }
+    for (size_t i = 0; i < run.size(); ++i) times[i].push_back(run[i].seconds);
+    ++profile.runs;
+  }
+  for (size_t i = 0; i < times.size(); ++i) profile.kernels[i].seconds = Median(times[i]);
+  return profile;
+}
+
+absl::Status Describe(const std::filesystem::path& metadata, Artifact& artifact, Profile& profile) {
+  QUENCH_ASSIGN_OR_RETURN(const std::string text, ReadFile(metadata));
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto is_described = [](const nlohmann::json& kernel) {
+    return kernel.is_object() && kernel.contains("node") && kernel.contains("kernel") &&
+           kernel.value("multiplications", nlohmann::json()).is_number() &&
+           kernel.value("bytes", nlohmann::json()).is_number() &&
+           kernel.value("cost", nlohmann::json()).is_number();
+  };
+  if (!json.is_object() || !json.value("kernels", nlohmann::json()).is_array()) {
+    return InvalidArgument(
+        "`{}` has no list of kernels; `quench compile --export-metadata` writes one",
+        metadata.string());
+  }
+  const nlohmann::json& kernels = json["kernels"];
+  if (json.value("uuid", "") != artifact.uuid()) {
+    return InvalidArgument("`{}` describes library {}, this one is {}", metadata.string(),
+                           json.value("uuid", "without a UUID"), artifact.uuid());
+  }
+  bool same = kernels.size() == profile.kernels.size();
+  for (size_t i = 0; same && i < kernels.size(); ++i) {
+    same = is_described(kernels[i]) && kernels[i]["node"] == profile.kernels[i].node &&
+           kernels[i]["kernel"] == profile.kernels[i].kernel;
+  }
+  if (!same) {
+    return InvalidArgument(
+        "`{}` describes the kernels of another variant; this CPU runs `{}`, and metadata has the "
+        "strongest",
+        metadata.string(), artifact.variant());
+  }
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    ProfiledKernel& kernel = profile.kernels[i];
+    kernel.runner_up = kernels[i].value("runner_up", "");
+    kernel.reason = kernels[i].value("reason", "");
+    kernel.predicted_us = kernels[i]["cost"];
+    kernel.multiplications = kernels[i]["multiplications"];
+    kernel.bytes = kernels[i]["bytes"];
+  }
+  profile.described = true;
+  return absl::OkStatus();
+}
+
+std::string ProfileTable(const Profile& profile) {
+  size_t width = 4;
+  for (const ProfiledKernel& kernel : profile.kernels) width = std::max(width, kernel.node.size());
+  width = std::min<size_t>(width, 48);
+  const double all = profile.seconds();
+  std::string text =
+      fmt::format("{:>10} {:>6}  {:<{}}  {:<10}", "us", "share", "node", width, "kernel");
+  if (profile.described) {
+    text += fmt::format(" {:>8} {:>6} {:>8} {:>7}  {:<8} {:>10}  {}", "GFLOP/s", "peak", "MB",
+                        "GB/s", "bound", "predicted", "runner-up");
+  }
+  text += "\n";
+  const double peak = Peak(profile);
+  for (const ProfiledKernel& kernel : profile.kernels) {
+    const std::string node =
+        kernel.node.size() > width ? kernel.node.substr(0, width - 3) + "..." : kernel.node;
+    text += fmt::format("{:>10.1f} {:>5.1f}%  {:<{}}  {:<10}", 1e6 * kernel.seconds,
+                        all > 0 ? 100 * kernel.seconds / all : 0, node, width, kernel.kernel);
+    if (profile.described) {
+      const double gflops = Gflops(kernel);
+      const std::string share =
+          peak > 0 && gflops > 0 ? fmt::format("{:.0f}%", 100 * gflops / peak) : "";
+      text += fmt::format(" {:>8} {:>6} {:>8.2f} {:>7.1f}  {:<8} {:>10.1f}  {}",
+                          gflops > 0 ? fmt::format("{:.1f}", gflops) : "", share,
+                          1e-6 * kernel.bytes, Gbytes(kernel), Bound(profile, kernel),
+                          kernel.predicted_us, kernel.runner_up);
+    }
+    while (text.back() == ' ') text.pop_back();
+    text += "\n";
+  }
+  text += fmt::format("{:>10.1f} 100.0%  {} kernels, medians of {} runs\n", 1e6 * all,
+                      profile.kernels.size(), profile.runs);
+  if (profile.ceilings) {
+    text += fmt::format(
+        "peak: {:.1f} GFLOP/s on {} thread{}, {:.1f} GB/s ({}); convolutions by Winograd count as "
+        "by their "
+        "definition, so they may exceed it\n",
+        peak, profile.threads, profile.threads == 1 ? "" : "s", profile.ceilings->gbytes,
+        profile.ceilings->source);
+  } else {
+    text +=
+        "with metadata.json of `quench compile --export-metadata` beside the library: GFLOP/s, "
+        "bytes, "
+        "bounds, predictions and runners-up, too\n";
+  }
+  return text;
+}
+
+nlohmann::json ProfileToJson(const Profile& profile) {
+  nlohmann::json kernels = nlohmann::json::array();
+  for (const ProfiledKernel& kernel : profile.kernels) {
+    nlohmann::json row = {
+        {"node", kernel.node}, {"kernel", kernel.kernel}, {"us", 1e6 * kernel.seconds}};
+    if (profile.described) {
+      row.update({{"gflops", Gflops(kernel)},
+                  {"gbytes", Gbytes(kernel)},
+                  {"bytes", kernel.bytes},
+                  {"multiplications", kernel.multiplications},
+                  {"bound", Bound(profile, kernel)},
+                  {"predicted_us", kernel.predicted_us},
+                  {"runner_up", kernel.runner_up},
+                  {"reason", kernel.reason}});
+    }
+    kernels.push_back(std::move(row));
+  }
+  nlohmann::json json = {{"runs", profile.runs},
+                         {"threads", profile.threads},
+                         {"us", 1e6 * profile.seconds()},
+                         {"kernels", kernels}};
+  if (profile.ceilings) {
+    json["peak_gflops"] = Peak(profile);
+    json["peak_gbytes"] = profile.ceilings->gbytes;
+  }
+  return json;
+}
+
+std::string ProfileTrace(const Profile& profile, const std::string& name) {
+  nlohmann::json events = nlohmann::json::array();
+  events.push_back({{"ph", "M"}, {"pid", 1}, {"name", "process_name"}, {"args", {{"name", name}}}});
+  double at = 0;
+  const nlohmann::json rows = ProfileToJson(profile)["kernels"];
+  for (size_t i = 0; i < profile.kernels.size(); ++i) {
+    const ProfiledKernel& kernel = profile.kernels[i];
+    events.push_back({{"ph", "X"},
+                      {"pid", 1},
+                      {"tid", 1},
+                      {"name", kernel.node},
+                      {"cat", kernel.kernel},
+                      {"ts", at},
+                      {"dur", 1e6 * kernel.seconds},
+                      {"args", rows[i]}});
+    at += 1e6 * kernel.seconds;
+  }
+  return nlohmann::json{{"displayTimeUnit", "ms"}, {"traceEvents", events}}.dump() + "\n";
+}
+
+}  // namespace quench::cli

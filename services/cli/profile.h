@@ -1,0 +1,50 @@
+// Where the time of a compiled library goes, kernel by kernel.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/runner/runner.h"
+#include "services/analyser/analyser.h"
+
+namespace quench::cli {
+
+struct ProfiledKernel {
+  std::string node, kernel;
+  double seconds = 0;  // median of the runs
+  // Of metadata.json, empty and 0 without it.
+  std::string runner_up, reason;
+  double predicted_us = 0;
+  double multiplications = 0, bytes = 0;  // at typical sizes; of convolutions by their definition
+};
+
+struct Profile {
+  std::vector<ProfiledKernel> kernels;  // in the order in which they run
+  int64_t runs = 0;
+  int threads = 1;
+  bool described = false;  // by metadata.json
+  // What the machine's cores can do together; only where kernels are described.
+  std::optional<analyser::Ceilings> ceilings;
+  double seconds() const;
+};
+
+// Runs the library for about `seconds`, at least three times after one that warms it up.
+absl::StatusOr<Profile> MeasureProfile(Artifact& artifact, std::span<const Tensor> inputs,
+                                       double seconds, int threads, const StepContext& context);
+
+// Adds what `quench compile --export-metadata` wrote of the same library. INVALID_ARGUMENT where the file
+// is of another one, of another variant, or no such file.
+absl::Status Describe(const std::filesystem::path& metadata, Artifact& artifact, Profile& profile);
+
+std::string ProfileTable(const Profile& profile);
+nlohmann::json ProfileToJson(const Profile& profile);
+// One run of median times in the Trace Event Format, which Perfetto and Chromium show.
+std::string ProfileTrace(const Profile& profile, const std::string& name);
+
+}  // namespace quench::cli
