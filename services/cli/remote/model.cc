@@ -5,7 +5,7 @@
 #include "services/codegen/codegen.h"
 #include "services/codegen/targets/target.h"
 #include "services/importer/importer.h"
-#include "services/importer/onnx/external_files.h"
+#include "services/importer/graph/external_files.h"
 
 namespace quench::cli {
 namespace {

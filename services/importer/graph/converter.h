@@ -74,6 +74,8 @@ class Converter {
   // WarningsOf(the canonical graph), as "node `name` (Op): " + text.
   virtual void Warn(const std::string& text) = 0;
 
+  // The operator's name to people.
+  virtual const std::string& shown_op() const { return node_.op; }
   // "node `name` (Op): " + text.
   absl::Status Error(const std::string& text) const;
   absl::Status Unsupported(const std::string& text) const;
