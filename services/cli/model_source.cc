@@ -145,7 +145,8 @@ void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>
               "Keep an initializer (all: every parameter) as an input of the model", "NAME|all");
   options.Add(
       "--convert-config", model->convert_config,
-      "How products are written: use_nt_batch_matmul=false makes those of two matrices Gemm",
+      "How products of two matrices are written: use_nt_batch_matmul=false makes them Gemm (ONNX), "
+      "use_dense=false MatMul (TensorFlow)",
       "KEY=true|false");
   options.Add("--convert", model->convert,
               "Functions, as IR text, that nodes of their names become: operators of your own",

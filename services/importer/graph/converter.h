@@ -42,6 +42,8 @@ class Converter {
   // added.
   virtual const Type& type(ValueId id) const = 0;
   virtual const Tensor* constant(ValueId id) const = 0;
+  // Types hold for every run of the node: not in a loop, whose first iteration may have others.
+  virtual bool types_are_final() const = 0;
   // Rank of a value, -1 while unknown.
   int Rank(ValueId id) const { return type(id).ranked ? type(id).rank() : -1; }
   // Error unless the element type, or the rank, of input i is known.

@@ -39,6 +39,7 @@ class AsTflite final : private NodeHolder, public Converter {
   bool IsUsed(int output) const override { return inner_.IsUsed(output); }
   const Type& declared(int output) const override { return inner_.declared(output); }
   const Type& type(ValueId id) const override { return inner_.type(id); }
+  bool types_are_final() const override { return inner_.types_are_final(); }
   const Tensor* constant(ValueId id) const override { return inner_.constant(id); }
   ValueId AddConstant(Tensor tensor) override { return inner_.AddConstant(std::move(tensor)); }
   ValueId Emit(const std::string& op, std::vector<ValueId> ids, Attributes attributes) override {

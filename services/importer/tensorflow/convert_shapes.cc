@@ -50,18 +50,54 @@ absl::Status MirrorPad(Converter& c) {
                                                      : tflite::MirrorPadMode_REFLECT}}});
 }
 
+namespace {
+
+std::vector<int32_t> IntsOf(const std::vector<int64_t>& values) {
+  std::vector<int32_t> ints;
+  for (const int64_t value : values) ints.push_back(static_cast<int32_t>(value));
+  return ints;
+}
+
+// Sizes that are known are constants: paddings and shapes of the model are computed from them.
+ValueId ShapeOf(TfNode& n, ValueId id) {
+  Converter& c = n.c;
+  const auto dtype = static_cast<DataType>(n.Int("out_type", static_cast<int64_t>(DataType::kI32)));
+  const Type& type = c.type(id);
+  if (!type.is_static() || !c.types_are_final()) return n.Cast(n.Emit("Shape", {id}), dtype);
+  std::vector<int64_t> dims;
+  for (const Dim dim : type.dims) dims.push_back(dim.value());
+  if (dtype == DataType::kI64) return c.Ints(dims);
+  return c.AddConstant(Tensor::Of(DataType::kI32, {static_cast<int64_t>(dims.size())},
+                                  IntsOf(dims)));
+}
+
+// A constant, or a value: a copy of a constant would be none.
+absl::Status FinishKnown(Converter& c, ValueId id) {
+  const Tensor* constant = c.constant(id);
+  return constant != nullptr ? c.FinalConstant(*constant) : Finish(c, id);
+}
+
+}  // namespace
+
+absl::Status Shape(Converter& c) {
+  TfNode n(c);
+  QUENCH_RETURN_IF_ERROR(RequireInputs(c, 1));
+  return FinishKnown(c, ShapeOf(n, c.in(0)));
+}
+
 absl::Status ShapeN(Converter& c) {
   TfNode n(c);
-  const auto dtype = static_cast<DataType>(n.Int("out_type", static_cast<int64_t>(DataType::kI32)));
   std::vector<ValueId> shapes;
-  for (const ValueId id : c.inputs()) shapes.push_back(n.Cast(n.Emit("Shape", {id}), dtype));
+  for (const ValueId id : c.inputs()) shapes.push_back(ShapeOf(n, id));
   return c.FinalValues(shapes);
 }
 
 absl::Status Size(Converter& c) {
   TfNode n(c);
   const auto dtype = static_cast<DataType>(n.Int("out_type", static_cast<int64_t>(DataType::kI32)));
-  return Finish(c, n.Cast(n.Emit("Size", {c.in(0)}), dtype));
+  const ValueId sizes = ShapeOf(n, c.in(0));
+  if (c.constant(sizes) == nullptr) return Finish(c, n.Cast(n.Emit("Size", {c.in(0)}), dtype));
+  return Finish(c, n.Cast(n.Emit("ReduceProd", {sizes}, {{"keepdims", int64_t{0}}}), dtype));
 }
 
 absl::Status OnesLike(Converter& c) {

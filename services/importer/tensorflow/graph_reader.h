@@ -29,7 +29,8 @@ struct TfItem {
 struct TfArray {
   int written_from = -1;  // the array before the write
   ValueId index = kNone, value = kNone;
-  ValueId size = kNone;  // in the graph that made it
+  ValueId size = kNone;  // in the graph that made it, which is `maker`
+  const Graph* maker = nullptr;
 };
 
 // A graph that grows, or the body of an If or Loop.

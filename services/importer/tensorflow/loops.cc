@@ -25,23 +25,48 @@ std::optional<int64_t> IntOf(const Graph& graph, ValueId id) {
   return tensor.IntAt(0);
 }
 
-// `next` is `state` + 1.
-bool CountsUp(const Graph& body, ValueId state, ValueId next, const Graph& outer,
-              const TfTarget& target) {
-  next = WithoutCopies(body, next);
-  if (next == kNone || body.value(next).producer == kNone) return false;
-  const Node& node = body.node(body.value(next).producer);
-  if ((node.op != "Add" && node.op != "AddV2") || node.inputs.size() != 2) return false;
-  const auto one = [&](ValueId id) {
-    if (IntOf(body, id) == 1) return true;
-    const ValueId inner = WithoutCopies(body, id);
-    return std::any_of(target.captured.begin(), target.captured.end(), [&](const auto& entry) {
-      return entry.second == inner && IntOf(outer, entry.first) == 1;
-    });
-  };
-  const ValueId a = WithoutCopies(body, node.inputs[0]), b = WithoutCopies(body, node.inputs[1]);
-  return (a == state && one(b)) || (b == state && one(a));
-}
+// A loop while its body is complete: which of its values are known.
+struct LoopView {
+  const Graph& outside;
+  const Graph& body;
+  const TfTarget& target;
+  const std::vector<TfItem>& initial;
+  const std::vector<TfItem>& states;
+  const std::vector<TfItem>& next;
+
+  ValueId Next(size_t i) const { return WithoutCopies(body, next[i].id); }
+
+  // An integer that is the same in every iteration: of the body, from outside, or a state that stays.
+  std::optional<int64_t> Known(ValueId id) const {
+    id = WithoutCopies(body, id);
+    if (const std::optional<int64_t> own = IntOf(body, id)) return own;
+    for (const auto& [outer, inner] : target.captured) {
+      if (inner == id) return IntOf(outside, outer);
+    }
+    for (size_t i = 0; i < states.size(); ++i) {
+      if (id != kNone && states[i].id == id && Next(i) == id) return IntOf(outside, initial[i].id);
+    }
+    return std::nullopt;
+  }
+
+  // The number of the iteration: a state that begins with 0 and grows by 1.
+  bool IsCounter(ValueId index) const {
+    index = WithoutCopies(body, index);
+    for (size_t i = 0; i < states.size(); ++i) {
+      if (index == kNone || states[i].id != index) continue;
+      const ValueId after = Next(i);
+      if (IntOf(outside, initial[i].id) != 0 || after == kNone ||
+          body.value(after).producer == kNone)
+        return false;
+      const Node& node = body.node(body.value(after).producer);
+      if ((node.op != "Add" && node.op != "AddV2") || node.inputs.size() != 2) return false;
+      const ValueId a = WithoutCopies(body, node.inputs[0]);
+      const ValueId b = WithoutCopies(body, node.inputs[1]);
+      return (a == index && Known(b) == 1) || (b == index && Known(a) == 1);
+    }
+    return false;
+  }
+};
 
 }  // namespace
 
@@ -79,16 +104,7 @@ TensorflowReader::Items TensorflowReader::MakeLoop(TfScope& scope, const tf::Nod
   next.resize(states.size());
   const TfItem again = condition(inside, name + "/next/", next);
 
-  // A counter says which iteration this is, so what is written there is what the loop collects.
-  const auto is_counter = [&](ValueId index) {
-    index = WithoutCopies(*body, index);
-    for (size_t i = 0; i < states.size(); ++i) {
-      if (states[i].id == kNone || states[i].id != index) continue;
-      return IntOf(*outside.graph, initial[i].id) == 0 &&
-             CountsUp(*body, states[i].id, next[i].id, *outside.graph, inside);
-    }
-    return false;
-  };
+  const LoopView view = {*outside.graph, *body, inside, initial, states, next};
   Node node;
   node.op = "Loop";
   node.version = kOwnVersion;
@@ -98,6 +114,7 @@ TensorflowReader::Items TensorflowReader::MakeLoop(TfScope& scope, const tf::Nod
   body->outputs = {Fresh(inside, again.id, taken)};
   std::vector<ValueId> collected;
   std::vector<size_t> values, arrays;
+  std::set<size_t> only_last;  // arrays of one element, which every iteration writes
   for (size_t i = 0; i < states.size(); ++i) {
     if (states[i].id != kNone) {
       if (next[i].id == kNone && problems_.ok())
@@ -107,7 +124,12 @@ TensorflowReader::Items TensorflowReader::MakeLoop(TfScope& scope, const tf::Nod
       values.push_back(i);
     } else if (states[i].array >= 0 && next[i].array >= 0 && next[i].array != states[i].array) {
       const TfArray& written = arrays_[static_cast<size_t>(next[i].array)];
-      if (written.written_from != states[i].array || !is_counter(written.index))
+      // A counter says which iteration this is, so what is written there is what the loop collects.
+      const TfArray& made = arrays_[static_cast<size_t>(initial[i].array)];
+      const bool single = made.maker == outside.graph && IntOf(*outside.graph, made.size) == 1 &&
+                          view.Known(written.index) == 0;
+      if (single) only_last.insert(i);
+      if (written.written_from != states[i].array || (!single && !view.IsCounter(written.index)))
         Problem(def, "writes an array otherwise than one element in each iteration, in order", true);
       collected.push_back(Fresh(inside, written.value, taken));
       arrays.push_back(i);
@@ -131,6 +153,13 @@ TensorflowReader::Items TensorflowReader::MakeLoop(TfScope& scope, const tf::Nod
   for (const size_t i : values) add_output(i);
   for (const size_t i : arrays) add_output(i);
   PushNode(*outside.graph, std::move(node));
+  for (const size_t i : only_last) {
+    const std::string last = fmt::format("{}:{}/last", name, i);
+    const ValueId begin = AddInts(outside, last + "/begin", Tensor::I64({-1}));
+    const ValueId end = AddInts(outside, last + "/end", Tensor::I64({kEnd}));
+    const ValueId axis = AddInts(outside, last + "/axis", Tensor::I64({0}));
+    results[i].id = AddOwn(outside, "Slice", last, {results[i].id, begin, end, axis});
+  }
   return results;
 }
 
@@ -234,7 +263,7 @@ TfItem TensorflowReader::WriteArray(TfScope& scope, const tf::NodeDef& node, con
   TfItem result;
   if (array.id == kNone) {
     result.array = static_cast<int>(arrays_.size());
-    arrays_.push_back({array.array, at, what, kNone});
+    arrays_.push_back({array.array, at, what, kNone, nullptr});
     return result;
   }
   // Into one that has contents: one row of it changes.
@@ -263,7 +292,7 @@ bool TensorflowReader::ReadArray(TfScope& scope, int index, Items& items) {
   const auto make = [&](const TfItem& size) {
     TfItem item;
     item.array = static_cast<int>(arrays_.size());
-    arrays_.push_back({-1, kNone, kNone, size.id});
+    arrays_.push_back({-1, kNone, kNone, size.id, target.graph});
     return item;
   };
   const auto gather = [&](const TfItem& array, const TfItem& indices) {
@@ -310,8 +339,11 @@ bool TensorflowReader::ReadArray(TfScope& scope, int index, Items& items) {
   } else if (op == "TensorArraySizeV3" || op == "TensorListLength") {
     const TfItem array = op == "TensorArraySizeV3" ? at(1) : at(0);
     const bool made = array.id == kNone && array.array >= 0;
-    if (made)
-      items = {{arrays_[static_cast<size_t>(array.array)].size, "", -1}};
+    const TfArray* own = made ? &arrays_[static_cast<size_t>(array.array)] : nullptr;
+    if (made && own->maker != target.graph)
+      Problem(def, "asks for the size of an array of the graph around it", true);
+    else if (made)
+      items = {{own->size, "", -1}};
     else
       items = {length(array)};
   } else if (op == "NoOp" || op == "Assert") {

@@ -67,6 +67,7 @@ DataType DeclaredType(const tf::NodeDef& node) {
   if (op == "Cast") return TypeIn(node, "DstT");
   if (op == "Shape") return either(TypeIn(node, "out_type"), DataType::kI32);
   if (op == "Rank") return DataType::kI32;
+  if (op == "BroadcastArgs") return either(TypeIn(node, "T"), DataType::kI32);
   if (op == "ArgMax" || op == "ArgMin") return either(TypeIn(node, "output_type"), DataType::kI64);
   // Conversions that are TensorFlow Lite's compute in f32 where the model has f16.
   const DataType dtype = TypeIn(node, "T");
