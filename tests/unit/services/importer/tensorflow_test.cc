@@ -546,7 +546,7 @@ TEST(Tensorflow, EveryPrefixOfAFileIsRefusedOrRead) {
   options.format = "tensorflow";
   for (size_t size = 0; size < bytes.size(); size += 3) {
     const absl::StatusOr<Imported> imported = ImportBytes(bytes.substr(0, size), options);
-    if (!imported.ok()) EXPECT_FALSE(MessageOf(imported.status()).empty());
+    EXPECT_TRUE(imported.ok() || !MessageOf(imported.status()).empty());
   }
 }
 
