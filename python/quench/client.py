@@ -451,7 +451,12 @@ def from_keras(model: Path, **options: Any) -> IR:
 
 
 def from_tensorflow(model: Path, **options: Any) -> IR:
-    return load(model, format="tensorflow", **options)
+    """A frozen graph, or the folder of a saved model."""
+    path = pathlib.Path(model)
+    if path.is_dir():
+        options.setdefault("external_data", sorted(path.glob("variables/variables.*")))
+        path = path / "saved_model.pb"
+    return load(path, format="tensorflow", **options)
 
 
 def from_torch(module: Any, inputs: Mapping[str, Any], *, client: Client | None = None, opset: int = 17) -> IR:

@@ -77,6 +77,7 @@ std::vector<std::string> ImportOptionsGiven(const ModelOptions& options) {
                                     {"--convert-config", !options.convert_config.empty()},
                                     {"--convert", !options.convert.empty()},
                                     {"--outputs", !options.outputs.empty()},
+                                    {"--inputs", !options.inputs.empty()},
                                     {"--layout", !options.layout.empty()},
                                     {"--signature", !options.signature.empty()},
                                     {"--architecture", !options.architecture.empty()},
@@ -144,12 +145,17 @@ void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>
               "Keep an initializer (all: every parameter) as an input of the model", "NAME|all");
   options.Add(
       "--convert-config", model->convert_config,
-      "How products are written: use_nt_batch_matmul=false makes those of two matrices Gemm",
+      "How products of two matrices are written: use_nt_batch_matmul=false makes them Gemm (ONNX), "
+      "use_dense=false MatMul (TensorFlow)",
       "KEY=true|false");
   options.Add("--convert", model->convert,
               "Functions, as IR text, that nodes of their names become: operators of your own",
               "FILE");
   options.Add("--outputs", model->outputs, "Cut the model at these values", "NAME,...")
+      .Delimiter(',');
+  options
+      .Add("--inputs", model->inputs, "Values inside a TensorFlow graph that become inputs",
+           "NAME,...")
       .Delimiter(',');
   options
       .Add("--layout", model->layout,
@@ -158,7 +164,8 @@ void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>
            "first|last")
       .OneOf({"first", "last"});
   options.Add("--signature", model->signature,
-              "Function of a TensorFlow Lite model, whose inputs and outputs get its names",
+              "Function of a TensorFlow or TensorFlow Lite model, whose inputs and outputs get its "
+              "names",
               "NAME");
   options.Add("--architecture", model->architecture,
               "Configuration of a Keras model whose file has weights alone", "FILE.json");
@@ -227,6 +234,8 @@ absl::Status RefuseModelOptions(const ModelOptions& options, const std::string& 
 }
 
 absl::StatusOr<FileKind> KindOf(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return FileKind::kModel;  // a saved model
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const FileMapping> file, FileMapping::Open(path));
   const std::span<const std::byte> bytes = file->bytes();
   const std::string_view head(reinterpret_cast<const char*>(bytes.data()),
@@ -297,6 +306,7 @@ absl::StatusOr<importer::ImportOptions> ImportOptionsOf(const ModelOptions& opti
     result.conversions.push_back(std::move(text));
   }
   result.outputs = options.outputs;
+  result.inputs = options.inputs;
   result.layout = options.layout;
   result.signature = options.signature;
   if (!options.architecture.empty()) {

@@ -29,6 +29,7 @@ struct ModelOptions {
   std::vector<std::string> convert_config;  // KEY=true|false
   std::vector<std::string> convert;         // files
   std::vector<std::string> outputs;         // value names
+  std::vector<std::string> inputs;
   std::string layout;                       // "first", "last"
   std::string signature;
   std::string architecture;  // a file

@@ -54,6 +54,7 @@ absl::Status CheckOptions(const ImportOptions& options, const Frontend& frontend
       {"external_root", !options.external_root.empty()},
       {"convert_config", !options.convert_config.empty()},
       {"no_freeze", !options.no_freeze.empty()},
+      {"inputs", !options.inputs.empty()},
       {"signature", !options.signature.empty()},
       {"architecture", !options.architecture.empty()}};
   StatusCollector problems;
@@ -77,9 +78,20 @@ absl::Status CheckOptions(const ImportOptions& options, const Frontend& frontend
 
 }  // namespace
 
-absl::StatusOr<Imported> ImportModel(const std::filesystem::path& path,
+absl::StatusOr<std::filesystem::path> ModelFileOf(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return path;
+  for (const char* name : {"saved_model.pb", "saved_model.pbtxt"}) {
+    if (std::filesystem::is_regular_file(path / name, error)) return path / name;
+  }
+  return InvalidArgument(
+      "`{}` is a folder without `saved_model.pb`, so no TensorFlow saved model", path.string());
+}
+
+absl::StatusOr<Imported> ImportModel(const std::filesystem::path& given,
                                      const ImportOptions& options, BlobStore& store,
                                      const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path path, ModelFileOf(given));
   QUENCH_ASSIGN_OR_RETURN(const Frontend* frontend, PickFrontend(path, options.format));
   QUENCH_RETURN_IF_ERROR(CheckOptions(options, *frontend));
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const FileMapping> file, FileMapping::Open(path));
@@ -97,8 +109,9 @@ absl::StatusOr<Imported> ImportModel(const std::filesystem::path& path,
   return imported;
 }
 
-absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupported(const std::filesystem::path& path,
+absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupported(const std::filesystem::path& given,
                                                            const ImportOptions& options) {
+  QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path path, ModelFileOf(given));
   QUENCH_ASSIGN_OR_RETURN(const Frontend* frontend, PickFrontend(path, options.format));
   return frontend->find_unsupported(path, options);
 }
@@ -122,12 +135,13 @@ std::vector<std::string> WarningsOf(const std::map<std::string, std::string>& me
   return warnings;
 }
 
-absl::StatusOr<std::vector<std::string>> ExternalLocations(const std::filesystem::path& path,
+absl::StatusOr<std::vector<std::string>> ExternalLocations(const std::filesystem::path& given,
                                                            const ImportOptions& options) {
+  QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path path, ModelFileOf(given));
   QUENCH_ASSIGN_OR_RETURN(const Frontend* frontend, PickFrontend(path, options.format));
   QUENCH_RETURN_IF_ERROR(CheckOptions(options, *frontend));
   if (frontend->external_locations == nullptr) return std::vector<std::string>();
-  return frontend->external_locations(path);
+  return frontend->external_locations(path, options);
 }
 
 }  // namespace quench::importer

@@ -35,7 +35,10 @@ struct ImportOptions {
   // Texts with functions that operators become (graph/functions.h), before what Quench knows of them.
   std::vector<std::string> conversions;
   std::vector<std::string> outputs;  // cut the model at these values; empty keeps its outputs
-  // TensorFlow Lite: which of the model's functions; "" is its first subgraph, by tensor names
+  // TensorFlow: values inside the graph that become inputs
+  std::vector<std::string> inputs;
+  // TensorFlow Lite and TensorFlow: which of the model's functions; "" is the first subgraph of the one,
+  // by tensor names, and `serving_default` of the other
   std::string signature;
   // Keras: the model's configuration as JSON, for files with weights alone; "" for none
   std::string architecture;
@@ -54,12 +57,17 @@ struct Imported {
   Graph canonical;  // stage canonical, before any pass
 };
 
-// Reads a model file of any format; options that only another format has are INVALID_ARGUMENT. Weights of 4 KiB and more are copied into `store` blob by blob (never all in
+// Reads a model of any format: a file, or the folder of a TensorFlow saved model. Options that only
+// another format has are INVALID_ARGUMENT. Weights of 4 KiB and more are copied into `store` blob by blob (never all in
 // memory) and mapped from there. Every unsupported operator is reported in one error (name, domain,
 // opset, nodes, count).
 absl::StatusOr<Imported> ImportModel(const std::filesystem::path& path,
                                      const ImportOptions& options, BlobStore& store,
                                      const StepContext& context = {});
+
+// The file that a path to a model stands for: of a folder its `saved_model.pb` (or `.pbtxt`), which
+// INVALID_ARGUMENT misses; of anything else the path itself.
+absl::StatusOr<std::filesystem::path> ModelFileOf(const std::filesystem::path& path);
 
 // What an imported graph may do otherwise than its author meant, one sentence each: branches that
 // cannot run, for example. They travel in the graph's metadata, as `warning.<node>`.

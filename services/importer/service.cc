@@ -97,6 +97,7 @@ absl::StatusOr<ImportOptions> OptionsOf(const pb::ImportOptions& asked, const Wo
   if (asked.layout() != pb::LAYOUT_UNSPECIFIED)
     options.layout = asked.layout() == pb::LAYOUT_CHANNELS_LAST ? "last" : "first";
   options.outputs = {asked.outputs().begin(), asked.outputs().end()};
+  options.inputs = {asked.inputs().begin(), asked.inputs().end()};
   return options;
 }
 

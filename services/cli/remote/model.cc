@@ -5,7 +5,7 @@
 #include "services/codegen/codegen.h"
 #include "services/codegen/targets/target.h"
 #include "services/importer/importer.h"
-#include "services/importer/onnx/external_files.h"
+#include "services/importer/graph/external_files.h"
 
 namespace quench::cli {
 namespace {
@@ -39,6 +39,7 @@ absl::StatusOr<importer::v1::ImportOptions> ImportOptionsProto(
                                            parsed.convert_config.end());
   message.set_opset(options.opset);
   message.mutable_outputs()->Assign(options.outputs.begin(), options.outputs.end());
+  message.mutable_inputs()->Assign(options.inputs.begin(), options.inputs.end());
   message.set_signature(parsed.signature);
   if (!parsed.layout.empty())
     message.set_layout(parsed.layout == "last" ? importer::v1::LAYOUT_CHANNELS_LAST
@@ -53,9 +54,9 @@ std::map<std::string, std::string> MetadataOf(const ir::v1::Module& module) {
   return metadata;
 }
 
-std::filesystem::path ExternalRoot(const ModelOptions& options) {
+std::filesystem::path ExternalRoot(const ModelOptions& options, const std::filesystem::path& file) {
   if (!options.external_root.empty()) return options.external_root;
-  return std::filesystem::path(options.model).parent_path();
+  return file.parent_path();
 }
 
 absl::Status AddModel(const ModelOptions& options, GatewayClient& client,
@@ -63,12 +64,15 @@ absl::Status AddModel(const ModelOptions& options, GatewayClient& client,
   QUENCH_ASSIGN_OR_RETURN(const importer::ImportOptions parsed, ImportOptionsOf(options));
   QUENCH_ASSIGN_OR_RETURN(const std::vector<std::string> locations,
                           importer::ExternalLocations(options.model, parsed));
-  std::vector<std::filesystem::path> files = {options.model};
+  // A saved model is its folder's file, and the others of it external data.
+  QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path model_file,
+                          importer::ModelFileOf(options.model));
+  std::vector<std::filesystem::path> files = {model_file};
   // A model decides what is read here: as for an import, only what lies beneath its folder.
-  importer::ExternalFiles beneath(ExternalRoot(options));
+  importer::ExternalFiles beneath(ExternalRoot(options, model_file));
   for (const std::string& location : locations) {
     QUENCH_RETURN_IF_ERROR(beneath.Open(location).status());
-    files.push_back(ExternalRoot(options) / location);
+    files.push_back(ExternalRoot(options, model_file) / location);
   }
   std::vector<std::string> frozen;
   for (const std::string& text : options.freeze) {
@@ -82,7 +86,7 @@ absl::Status AddModel(const ModelOptions& options, GatewayClient& client,
   QUENCH_ASSIGN_OR_RETURN(*model.mutable_import_options(), ImportOptionsProto(options, parsed));
   size_t next = 0;
   *model.mutable_model()->mutable_file() = digests[next++];
-  model.mutable_model()->set_name(std::filesystem::path(options.model).filename().string());
+  model.mutable_model()->set_name(model_file.filename().string());
   for (const std::string& location : locations) {
     step::v1::File* file = model.mutable_model()->add_external_data();
     file->set_path(location);

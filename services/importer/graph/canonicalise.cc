@@ -132,6 +132,7 @@ class NodeConverter final : public Converter {
     static const Type kUnknown;
     return id == kNone ? kUnknown : level_.target->value(id).type;
   }
+  bool types_are_final() const override { return !level_.into->is_provisional; }
   const Type& declared(int output) const override {
     static const Type kUnknown;
     const ValueId id = output < num_outputs() ? node().outputs[static_cast<size_t>(output)] : kNone;

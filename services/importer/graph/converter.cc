@@ -74,10 +74,10 @@ absl::Status Converter::RequireRank(int i) const {
 }
 
 absl::Status Converter::Error(const std::string& text) const {
-  return InvalidArgument("node `{}` ({}): {}", node_.name, node_.op, text);
+  return InvalidArgument("node `{}` ({}): {}", node_.name, shown_op(), text);
 }
 absl::Status Converter::Unsupported(const std::string& text) const {
-  return quench::Unsupported("node `{}` ({}): {}", node_.name, node_.op, text);
+  return quench::Unsupported("node `{}` ({}): {}", node_.name, shown_op(), text);
 }
 
 }  // namespace quench::importer

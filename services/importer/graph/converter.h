@@ -42,6 +42,8 @@ class Converter {
   // added.
   virtual const Type& type(ValueId id) const = 0;
   virtual const Tensor* constant(ValueId id) const = 0;
+  // Types hold for every run of the node: not in a loop, whose first iteration may have others.
+  virtual bool types_are_final() const = 0;
   // Rank of a value, -1 while unknown.
   int Rank(ValueId id) const { return type(id).ranked ? type(id).rank() : -1; }
   // Error unless the element type, or the rank, of input i is known.
@@ -74,6 +76,8 @@ class Converter {
   // WarningsOf(the canonical graph), as "node `name` (Op): " + text.
   virtual void Warn(const std::string& text) = 0;
 
+  // The operator's name to people.
+  virtual const std::string& shown_op() const { return node_.op; }
   // "node `name` (Op): " + text.
   absl::Status Error(const std::string& text) const;
   absl::Status Unsupported(const std::string& text) const;

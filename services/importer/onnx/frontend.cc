@@ -130,7 +130,8 @@ std::vector<KnownOp> KnownOpsOfOnnx() {
   return known;
 }
 
-absl::StatusOr<std::vector<std::string>> ExternalLocationsOnnx(const std::filesystem::path& path) {
+absl::StatusOr<std::vector<std::string>> ExternalLocationsOnnx(const std::filesystem::path& path,
+                                                               const ImportOptions&) {
   QUENCH_ASSIGN_OR_RETURN(const ModelFile file, OpenModelFile(path));
   return ExternalLocationsIn(file.proto);
 }

@@ -6,7 +6,7 @@
 
 #include "common/base/status.h"
 #include "services/importer/graph/names.h"
-#include "services/importer/onnx/wire_scanner.h"
+#include "services/importer/graph/wire_scanner.h"
 
 namespace quench::importer {
 namespace {

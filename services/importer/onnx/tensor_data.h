@@ -11,7 +11,7 @@
 #include "common/ir/tensor.h"
 #include "quench/onnx/v1/onnx.pb.h"
 #include "services/importer/graph/weights.h"
-#include "services/importer/onnx/external_files.h"
+#include "services/importer/graph/external_files.h"
 
 namespace quench::importer {
 

@@ -496,7 +496,15 @@ absl::Status OneHot(Converter& c) {
   TfliteNode n(c);
   const auto single = [&](int input) { return n.Emit("Reshape", {n.Raw(input), c.Ints({1})}); };
   const ValueId values = n.Emit("Concat", {single(3), single(2)}, {{"axis", int64_t{0}}});
-  return n.FinishRaw(n.Emit("OneHot", {n.Raw(0), n.Raw(1), values}, {{"axis", n.Int("axis")}}));
+  // A place below 0 is none; the canonical operator counts it from the end.
+  ValueId places = n.Raw(0);
+  const DataType dtype = c.type(places).dtype;
+  if (IsInteger(dtype) && dtype != DataType::kU8) {
+    const ValueId below = n.Emit("Less", {places, c.Scalar(dtype, 0)});
+    const ValueId behind = n.Cast(n.Emit("Reshape", {n.Raw(1), c.Ints({})}), dtype);
+    places = n.Emit("Where", {below, behind, places});
+  }
+  return n.FinishRaw(n.Emit("OneHot", {places, n.Raw(1), values}, {{"axis", n.Int("axis")}}));
 }
 
 absl::Status TopK(Converter& c) {

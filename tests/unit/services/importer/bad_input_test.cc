@@ -97,7 +97,7 @@ TEST(BadInput, AFolderIsNoModel) {
   ImportFolder folder;
   std::filesystem::create_directory(folder.path() / "dir.onnx");
   EXPECT_THAT(ErrorOf(ImportModel(folder.path() / "dir.onnx", {}, folder.store()).status()),
-              HasSubstr("not a regular file"));
+              HasSubstr("is a folder without `saved_model.pb`"));
 }
 
 TEST(BadInput, TruncatedAtEveryByte) {
@@ -152,7 +152,7 @@ TEST(BadInput, UnknownFormats) {
   ImportOptions options;
   options.format = "caffe";
   EXPECT_EQ(ErrorOf(ImportModel(folder.Write("model.bin", "x"), options, folder.store()).status()),
-            "format `caffe`, known are `keras`, `onnx`, `tflite`");
+            "format `caffe`, known are `keras`, `onnx`, `tensorflow`, `tflite`");
   OnnxModel model = Valid();
   const auto path = folder.Write("model.bin", model.proto().SerializeAsString());
   EXPECT_TRUE(ImportModel(path, {}, folder.store()).ok());

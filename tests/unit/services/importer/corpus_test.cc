@@ -27,8 +27,11 @@ TEST(Corpus, EveryModelImportsOrSaysWhyNot) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
     // The node cases are the conformance harness's.
     const std::string extension = entry.path().extension();
-    if ((extension == ".onnx" || extension == ".tflite") &&
-        entry.path().string().find("/node/") == std::string::npos) {
+    const auto is_in = [path = entry.path().string()](const char* folder) {
+      return path.find(folder) != std::string::npos;
+    };
+    const bool is_graph = extension == ".pb" && !is_in("test_data") && !is_in("/testdata/");
+    if ((extension == ".onnx" || extension == ".tflite" || is_graph) && !is_in("/node/")) {
       models.push_back(entry.path());
     }
   }

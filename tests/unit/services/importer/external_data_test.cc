@@ -4,7 +4,7 @@
 
 #include "common/base/status.h"
 #include "common/ir/constants.h"
-#include "services/importer/onnx/external_files.h"
+#include "services/importer/graph/external_files.h"
 #include "tests/support/matchers.h"
 #include "tests/support/onnx_models.h"
 

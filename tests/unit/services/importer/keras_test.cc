@@ -343,7 +343,7 @@ TEST_F(KerasTest, AnOptionOfOtherFormatsIsRefused) {
   }
   ImportOptions options;
   options.signature = "serve";
-  EXPECT_THAT(ErrorOf(Import(options).status()), HasSubstr("models of format tflite"));
+  EXPECT_THAT(ErrorOf(Import(options).status()), HasSubstr("models of format tensorflow, tflite"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "services/importer/onnx/wire_scanner.h"
+#include "services/importer/graph/wire_scanner.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Reads the wire form of an ONNX file before protobuf does.
+// Reads the wire form of a protobuf model file before protobuf does.
 //
 // The scanner walks the bytes of a (mapped) file against the declared messages, without allocating
 // for anything the file merely claims, and writes a skeleton: the same messages without unknown
@@ -26,9 +26,9 @@ struct ScanLimits {
   size_t inline_bytes = 4096;         // tensor data of this size and more stays in the file
 };
 
-// Scans `file` as one message of type `root` (ModelProto, TensorProto, ...). Data fields of
-// TensorProto of `inline_bytes` and more are replaced by `stored` entries with their place in
-// `file`. Truncated fields, wrong wire types and exceeded limits are INVALID_ARGUMENT or
+// Scans `file` as one message of type `root` (ModelProto, GraphDef, ...). In messages with a field
+// `stored` of number 100001, the contents of a tensor of `inline_bytes` and more (packed numbers but
+// `dims`, and single bytes fields) are replaced by `stored` entries with their place in `file`. Truncated fields, wrong wire types and exceeded limits are INVALID_ARGUMENT or
 // RESOURCE_EXHAUSTED, with the offset.
 absl::StatusOr<std::string> ScanMessage(std::span<const std::byte> file,
                                         const google::protobuf::Descriptor& root,

@@ -1,11 +1,11 @@
-#include "services/importer/onnx/wire_scanner.h"
+#include "services/importer/graph/wire_scanner.h"
 
 #include <google/protobuf/wire_format_lite.h>
 
 #include <cstring>
+#include <iterator>
 
 #include "common/base/status.h"
-#include "quench/onnx/v1/onnx.pb.h"
 
 namespace quench::importer {
 namespace {
@@ -21,19 +21,11 @@ constexpr size_t kPaddedVarint = 5;
 
 enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kDelimited = 2, kFixed32 = 5 };
 
+// Contents of tensors are what a message that can name places in the file has beside its dims.
 bool IsTensorData(const FieldDescriptor& field) {
-  if (field.containing_type() != onnx::v1::TensorProto::descriptor()) return false;
-  switch (field.number()) {
-    case onnx::v1::TensorProto::kFloatDataFieldNumber:
-    case onnx::v1::TensorProto::kInt32DataFieldNumber:
-    case onnx::v1::TensorProto::kInt64DataFieldNumber:
-    case onnx::v1::TensorProto::kRawDataFieldNumber:
-    case onnx::v1::TensorProto::kDoubleDataFieldNumber:
-    case onnx::v1::TensorProto::kUint64DataFieldNumber:
-      return true;
-    default:
-      return false;
-  }
+  if (field.containing_type()->FindFieldByNumber(kFirstOwnField) == nullptr) return false;
+  if (field.is_packable()) return field.name() != "dims";
+  return field.type() == FieldDescriptor::TYPE_BYTES && !field.is_repeated();
 }
 
 std::string Describe(const FieldDescriptor& field) {
@@ -58,6 +50,8 @@ class Scanner {
                           int depth);
   absl::Status Packed(const FieldDescriptor& field, uint32_t tag, size_t begin, size_t end);
   void Stored(const FieldDescriptor& field, size_t begin, size_t end);
+  size_t OpenMessage(uint32_t tag);
+  void CloseMessage(size_t length_at);
 
   absl::StatusOr<uint64_t> ReadVarint(size_t end);
   absl::Status Count(int64_t& counter, int64_t amount, int64_t limit, const char* what);
@@ -134,7 +128,7 @@ absl::Status Scanner::Field(const FieldDescriptor* field, uint32_t tag, size_t t
   const uint32_t wire = tag & 7;
   if (wire != kDelimited) {
     if (wire != kVarint && wire != kFixed64 && wire != kFixed32) {
-      return InvalidArgument("offset {}: wire type {}, ONNX uses 0, 1, 2 and 5", tag_at, wire);
+      return InvalidArgument("offset {}: wire type {}, known are 0, 1, 2 and 5", tag_at, wire);
     }
     if (field != nullptr) {
       const auto want = WireFormatLite::WireTypeForFieldType(
@@ -204,18 +198,28 @@ absl::Status Scanner::Delimited(const FieldDescriptor& field, uint32_t tag, size
   return absl::OkStatus();
 }
 
-absl::Status Scanner::SubMessage(const FieldDescriptor& field, uint32_t tag, size_t begin,
-                                 size_t end, int depth) {
-  QUENCH_RETURN_IF_ERROR(Room(16));
+// Where the length stands, which CloseMessage fills in.
+size_t Scanner::OpenMessage(uint32_t tag) {
   AppendVarint(tag);
   const size_t length_at = out_.size();
   out_.append(kPaddedVarint, '\0');
-  QUENCH_RETURN_IF_ERROR(Message(*field.message_type(), begin, end, depth + 1));
+  return length_at;
+}
+
+void Scanner::CloseMessage(size_t length_at) {
   uint64_t length = out_.size() - length_at - kPaddedVarint;
   for (size_t i = 0; i < kPaddedVarint; ++i, length >>= 7) {
     const uint8_t more = i + 1 < kPaddedVarint ? 0x80 : 0;
     out_[length_at + i] = static_cast<char>((length & 0x7f) | more);
   }
+}
+
+absl::Status Scanner::SubMessage(const FieldDescriptor& field, uint32_t tag, size_t begin,
+                                 size_t end, int depth) {
+  QUENCH_RETURN_IF_ERROR(Room(16));
+  const size_t length_at = OpenMessage(tag);
+  QUENCH_RETURN_IF_ERROR(Message(*field.message_type(), begin, end, depth + 1));
+  CloseMessage(length_at);
   return absl::OkStatus();
 }
 
@@ -243,13 +247,15 @@ absl::Status Scanner::Packed(const FieldDescriptor& field, uint32_t tag, size_t 
   return absl::OkStatus();
 }
 
+// A StoredChunk, which is the same message wherever it is declared: field, offset, size.
 void Scanner::Stored(const FieldDescriptor& field, size_t begin, size_t end) {
-  onnx::v1::TensorProto holder;
-  onnx::v1::TensorProto::StoredChunk* chunk = holder.add_stored();
-  chunk->set_field(static_cast<uint32_t>(field.number()));
-  chunk->set_offset(begin);
-  chunk->set_size(end - begin);
-  holder.AppendToString(&out_);
+  const size_t length_at = OpenMessage((uint32_t{kFirstOwnField} << 3) | kDelimited);
+  const uint64_t numbers[] = {static_cast<uint64_t>(field.number()), begin, end - begin};
+  for (uint64_t i = 0; i < std::size(numbers); ++i) {
+    AppendVarint((i + 1) << 3);
+    AppendVarint(numbers[i]);
+  }
+  CloseMessage(length_at);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "services/importer/onnx/external_files.h"
+#include "services/importer/graph/external_files.h"
 
 #include <fcntl.h>
 #include <linux/openat2.h>

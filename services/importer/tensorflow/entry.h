@@ -1,0 +1,63 @@
+// Which part of a TensorFlow model is read: its outputs, what they need, and where it is cut.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "services/importer/graph/converter.h"
+#include "services/importer/importer.h"
+#include "services/importer/tensorflow/body.h"
+#include "services/importer/tensorflow/model_file.h"
+
+namespace quench::importer {
+
+// Bodies of functions, read when they are first called.
+class TfProgram {
+ public:
+  explicit TfProgram(const TensorflowFile& file);
+  absl::Status Read();
+
+  const TensorflowFile& file() const { return file_; }
+  const TfBody& main() const { return main_; }
+  const TfLibrary& library() const { return library_; }
+  absl::StatusOr<const TfBody*> BodyOf(const tf::FunctionDef& function);
+  // The function that an attribute of the node names.
+  absl::StatusOr<const TfBody*> BodyIn(const tf::NodeDef& node, const std::string& attribute);
+
+ private:
+  const TensorflowFile& file_;
+  TfBody main_;
+  TfLibrary library_;
+  std::map<const tf::FunctionDef*, std::unique_ptr<TfBody>> bodies_;
+};
+
+struct TfNamed {
+  std::string name;
+  TfRef ref;
+};
+
+struct TfEntry {
+  std::vector<TfNamed> inputs, outputs;
+  // The nodes that are read, of the graph and of each function; whole functions where one of their
+  // results is.
+  std::map<const TfBody*, std::vector<int>> needed;
+};
+
+// Of a saved model the signature's inputs and outputs, else the options' outputs or what the graph's
+// last node gives, and the placeholders they need; the options' cut. INVALID_ARGUMENT names tensors
+// and signatures that the model lacks.
+absl::StatusOr<TfEntry> EntryOf(TfProgram& program, const ImportOptions& options);
+
+// Operators that `find` has no conversion for and the reader does not understand, sorted by name.
+std::vector<UnsupportedOp> UnsupportedIn(const TfProgram& program, const TfEntry& entry,
+                                         const FindConversion& find);
+
+// Random numbers that only say what a dropout drops.
+bool DrawsDropout(const TfBody& body, int node);
+
+}  // namespace quench::importer

@@ -1,0 +1,1 @@
+"""TensorFlow's operators beside TensorFlow itself."""
