@@ -55,7 +55,9 @@ absl::Status CheckOptions(const ImportOptions& options, const Frontend& frontend
       {"convert_config", !options.convert_config.empty()},
       {"no_freeze", !options.no_freeze.empty()},
       {"signature", !options.signature.empty()},
-      {"architecture", !options.architecture.empty()}};
+      {"architecture", !options.architecture.empty()},
+      {"default_dtype", options.default_dtype != DataType::kUndefined},
+      {"keep_quantized_weight", options.keep_quantized_weight}};
   StatusCollector problems;
   for (const auto& [name, given] : own_options) {
     const auto has = [option = name](const Frontend& other) {

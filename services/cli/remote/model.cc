@@ -40,6 +40,8 @@ absl::StatusOr<importer::v1::ImportOptions> ImportOptionsProto(
   message.set_opset(options.opset);
   message.mutable_outputs()->Assign(options.outputs.begin(), options.outputs.end());
   message.set_signature(parsed.signature);
+  message.set_default_type(static_cast<ir::v1::ElementType>(parsed.default_dtype));
+  message.set_keep_quantized_weight(parsed.keep_quantized_weight);
   if (!parsed.layout.empty())
     message.set_layout(parsed.layout == "last" ? importer::v1::LAYOUT_CHANNELS_LAST
                                                : importer::v1::LAYOUT_CHANNELS_FIRST);
