@@ -140,10 +140,12 @@ absl::StatusOr<std::map<std::string, int64_t>> ParseSizes(const std::vector<std:
 
 void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>& model,
                      bool required) {
-  const Option file = options.Add("MODEL", model->model,
-                                  "Model file (ONNX, PyTorch, TensorFlow Lite, Keras) or IR module", "FILE");
+  const Option file =
+      options.Add("MODEL", model->model,
+                  "Model file (ONNX, PyTorch, TensorFlow Lite, Keras) or IR module", "FILE");
   if (required) file.Required();
-  options.Add("--shape", model->shapes, "Fix the shape of an input, and its dtype; -1 or ? keeps a dim",
+  options.Add("--shape", model->shapes,
+              "Fix the shape of an input, and its dtype; -1 or ? keeps a dim",
               "NAME=1,3,224,224[:f32]");
   options.Add("--dim", model->dims, "Range (or size) of a symbolic dim", "NAME=1..64");
   options.Add("--dtype", model->dtypes, "Override the dtype of an input", "NAME=f32");

@@ -37,8 +37,7 @@ std::string ZipOf(const std::vector<ZipEntry>& entries) {
     const auto unpacked = entry.announced == 0 ? size : static_cast<uint32_t>(entry.announced);
     const std::string common = Little(uint16_t{20}) + Little(entry.flags) + Little(entry.method) +
                                Little(uint32_t{0}) + Little(Crc32(entry.bytes)) + Little(size) +
-                               Little(unpacked) +
-                               Little(static_cast<uint16_t>(entry.name.size()));
+                               Little(unpacked) + Little(static_cast<uint16_t>(entry.name.size()));
     const auto offset = static_cast<uint32_t>(file.size());
     // Contents at multiples of 64, as PyTorch has them.
     const size_t begin = file.size() + 30 + entry.name.size();
@@ -92,9 +91,9 @@ std::string F32(const std::string& key, const std::vector<int32_t>& dims) {
     step *= dims[i];
   }
   for (const int32_t dim : dims) sizes.push_back(Int(dim));
-  const std::string storage = Tuple({Text("storage"), Global("torch", "FloatStorage"), Text(key),
-                                     Text("cpu"), Int(step)}) +
-                              "Q";
+  const std::string storage =
+      Tuple({Text("storage"), Global("torch", "FloatStorage"), Text(key), Text("cpu"), Int(step)}) +
+      "Q";
   return Call(Global("torch._utils", "_rebuild_tensor_v2"),
               {storage, Int(0), Tuple(sizes), Tuple(strides), Bool(false),
                Call(Global("collections", "OrderedDict"), {})});

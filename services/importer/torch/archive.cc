@@ -25,8 +25,8 @@ constexpr uint16_t kStored = 0, kDeflated = 8;
 constexpr uint64_t kMaxEntries = 100'000;
 constexpr size_t kMaxName = 4096;
 constexpr uint64_t kMaxUnpacked = uint64_t{4} << 30;
-constexpr uint64_t kMaxRatio = 1000;      // deflate reaches 1,032 with zeros
-constexpr uint64_t kFreeBytes = 1 << 20;  // below, the ratio says nothing
+constexpr uint64_t kMaxRatio = 1000;                      // deflate reaches 1,032 with zeros
+constexpr uint64_t kFreeBytes = 1 << 20;                  // below, the ratio says nothing
 constexpr uint32_t kTypeMask = 0170000, kLink = 0120000;  // of a Unix mode
 
 using Bytes = std::span<const std::byte>;
@@ -133,8 +133,8 @@ absl::Status TorchArchive::List() {
     if (!StartsWith(records, at, kCentralSignature) || records.size() - at < kCentralBytes)
       return InvalidArgument("the archive is damaged at entry {} of its directory", i);
     const size_t name = Load<uint16_t>(records, at + 28);
-    const size_t all = kCentralBytes + name + Load<uint16_t>(records, at + 30) +
-                       Load<uint16_t>(records, at + 32);
+    const size_t all =
+        kCentralBytes + name + Load<uint16_t>(records, at + 30) + Load<uint16_t>(records, at + 32);
     if (records.size() - at < all)
       return InvalidArgument("the archive is damaged at entry {} of its directory", i);
     if (name > kMaxName) return InvalidArgument("entry {} has a name of {} bytes", i, name);
@@ -170,8 +170,8 @@ absl::Status TorchArchive::AddEntry(Bytes record, std::string name, uint64_t& un
       !StartsWith(file, static_cast<size_t>(header), kLocalSignature))
     return InvalidArgument("does not begin where the archive's directory says");
   const auto local = static_cast<size_t>(header);
-  entry.offset = header + kLocalBytes + Load<uint16_t>(file, local + 26) +
-                 Load<uint16_t>(file, local + 28);
+  entry.offset =
+      header + kLocalBytes + Load<uint16_t>(file, local + 26) + Load<uint16_t>(file, local + 28);
   if (entry.offset > file.size() || file.size() - entry.offset < entry.packed)
     return InvalidArgument("ends behind the end of the archive");
   if (entry.method != kStored && entry.method != kDeflated)
@@ -244,8 +244,8 @@ absl::StatusOr<TorchBytes> TorchArchive::Read(const std::string& name) const {
   const auto found = entries_.find(name);
   if (found == entries_.end()) return InvalidArgument("the archive has no `{}`", Printable(name));
   const Entry& entry = found->second;
-  const Bytes packed = file_.bytes.subspan(static_cast<size_t>(entry.offset),
-                                           static_cast<size_t>(entry.packed));
+  const Bytes packed =
+      file_.bytes.subspan(static_cast<size_t>(entry.offset), static_cast<size_t>(entry.packed));
   TorchBytes result{packed, file_.owner};
   if (entry.method == kDeflated) {
     QUENCH_ASSIGN_OR_RETURN(result, Inflate(name, entry, packed));

@@ -32,7 +32,8 @@ const std::multimap<std::pair<std::string_view, std::string_view>, const TorchRo
   static const auto* const kIndex = [] {
     auto* rows =
         new std::multimap<std::pair<std::string_view, std::string_view>, const TorchRow*>();
-    for (const TorchRow& row : kRows) rows->emplace(std::pair{row.domain, BaseName(row.name)}, &row);
+    for (const TorchRow& row : kRows)
+      rows->emplace(std::pair{row.domain, BaseName(row.name)}, &row);
     return rows;
   }();
   return *kIndex;
@@ -65,7 +66,8 @@ bool Fits(const TorchRow& row, const TorchCallShape& call) {
   }
   const std::vector<std::string_view> names = ArgumentsOf(row);
   for (size_t i = call.kinds.size(); i < names.size(); ++i) {
-    const bool named = std::find(call.names.begin(), call.names.end(), names[i]) != call.names.end();
+    const bool named =
+        std::find(call.names.begin(), call.names.end(), names[i]) != call.names.end();
     if (parameters[i].starts_with('!') && !named) return false;
   }
   return std::all_of(call.names.begin(), call.names.end(), [&](std::string_view name) {
@@ -74,9 +76,7 @@ bool Fits(const TorchRow& row, const TorchCallShape& call) {
 }
 
 // How strong a type is among those of its category, and which category: torch's promotion.
-int CategoryOf(DataType dtype) {
-  return dtype == DataType::kBool ? 0 : IsInteger(dtype) ? 1 : 2;
-}
+int CategoryOf(DataType dtype) { return dtype == DataType::kBool ? 0 : IsInteger(dtype) ? 1 : 2; }
 
 DataType Stronger(DataType a, DataType b) {
   if (a == b) return a;

@@ -14,8 +14,8 @@
 namespace quench::importer {
 
 struct TorchRow {
-  std::string_view domain;     // "aten", "quantized", ...
-  std::string_view name;       // with the overload, where overloads differ in their arguments: "max.dim"
+  std::string_view domain;  // "aten", "quantized", ...
+  std::string_view name;  // with the overload, where overloads differ in their arguments: "max.dim"
   std::string_view canonical;  // the operator of the catalogue that does the work
   ConvertFunction convert;
   int outputs;                 // 0: a list, whose length follows from the arguments
@@ -48,7 +48,7 @@ class AtenNode {
   Converter& c;
 
   // ---- Arguments ----
-  bool Has(std::string_view name) const;  // given, and not None
+  bool Has(std::string_view name) const;    // given, and not None
   ValueId In(std::string_view name) const;  // a tensor, or a number that a run knows; else kNone
   // Elements of a list of tensors; kNone for those that are None.
   std::vector<ValueId> List(const char* name) const;

@@ -66,7 +66,8 @@ absl::Status GroupNorm(Converter& c) {
   AtenNode n(c);
   const ValueId x = n.In("input");
   QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "input"));
-  const int64_t channels = n.SizeAt(x, 1), groups = n.Int(n.Has("group") ? "group" : "num_groups", 1);
+  const int64_t channels = n.SizeAt(x, 1),
+                groups = n.Int(n.Has("group") ? "group" : "num_groups", 1);
   if (channels < 1) return c.Unsupported("a number of channels that is known only at run time");
   const DataType dtype = n.TypeOf(x);
   const ValueId weight = n.Has("weight") ? n.In("weight") : Filled1(n, dtype, channels, 1);
@@ -86,8 +87,8 @@ absl::Status InstanceNorm(Converter& c) {
   const DataType dtype = n.TypeOf(x);
   const ValueId weight = n.Has("weight") ? n.In("weight") : Filled1(n, dtype, channels, 1);
   const ValueId bias = n.Has("bias") ? n.In("bias") : Filled1(n, dtype, channels, 0);
-  return n.Finish(n.Emit("InstanceNormalization", {x, weight, bias},
-                         {{"epsilon", n.Number("eps", 1e-5)}}));
+  return n.Finish(
+      n.Emit("InstanceNormalization", {x, weight, bias}, {{"epsilon", n.Number("eps", 1e-5)}}));
 }
 
 absl::Status Softmax(Converter& c) {
@@ -144,8 +145,8 @@ absl::Status AnyAll(Converter& c) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<int64_t> axes, n.Axes("dim", n.Rank(x)));
   const ValueId flags = n.Cast(x, DataType::kBool);
   if (axes.empty()) return n.Finish(n.Emit("Identity", {flags}));
-  const ValueId y = n.Reduce(CanonicalOf(n).c_str(), n.Cast(flags, DataType::kI32), axes,
-                             n.Flag("keepdim"));
+  const ValueId y =
+      n.Reduce(CanonicalOf(n).c_str(), n.Cast(flags, DataType::kI32), axes, n.Flag("keepdim"));
   return n.Finish(n.Cast(y, DataType::kBool));
 }
 
@@ -154,14 +155,16 @@ absl::Status Variance(Converter& c) {
   const ValueId x = n.In("self");
   QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
   QUENCH_ASSIGN_OR_RETURN(const std::vector<int64_t> axes, n.Axes("dim", n.Rank(x)));
-  const double correction =
-      n.Has("correction") ? n.Number("correction", 1) : n.Flag("unbiased", true) ? 1 : 0;
+  const double correction = n.Has("correction")        ? n.Number("correction", 1)
+                            : n.Flag("unbiased", true) ? 1
+                                                       : 0;
   const bool keep = n.Flag("keepdim");
   const ValueId mean = n.Reduce("ReduceMean", x, axes, true);
   const ValueId off = n.Emit("Sub", {x, mean});
   const ValueId sum = n.Reduce("ReduceSum", n.Emit("Mul", {off, off}), axes, keep);
   const ValueId count = n.Emit("Gather", {n.ShapeOf(x), c.Ints(axes)}, {{"axis", int64_t{0}}});
-  const ValueId all = n.Cast(n.Emit("ReduceProd", {count, c.Ints({0})}, {{"keepdims", int64_t{0}}}), n.TypeOf(x));
+  const ValueId all =
+      n.Cast(n.Emit("ReduceProd", {count, c.Ints({0})}, {{"keepdims", int64_t{0}}}), n.TypeOf(x));
   const ValueId divisor = n.Emit("Max", {n.Binary("Sub", all, correction), n.Scalar(x, 0)});
   ValueId y = n.Emit("Div", {sum, divisor});
   if (c.node().op.starts_with("std")) y = n.Emit("Sqrt", {y});
@@ -210,7 +213,8 @@ absl::Status ArgMinMax(Converter& c) {
     return n.Finish(n.Emit(op.c_str(), {flat}, {{"axis", int64_t{0}}, {"keepdims", int64_t{0}}}));
   }
   QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(x), 0));
-  return n.Finish(n.Emit(op.c_str(), {x}, {{"axis", axis}, {"keepdims", int64_t{n.Flag("keepdim")}}}));
+  return n.Finish(
+      n.Emit(op.c_str(), {x}, {{"axis", axis}, {"keepdims", int64_t{n.Flag("keepdim")}}}));
 }
 
 absl::Status MinMaxOf(Converter& c) {
@@ -220,9 +224,9 @@ absl::Status MinMaxOf(Converter& c) {
   QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(x), 0));
   const bool largest = c.node().op.starts_with("max");
   const bool keep = n.Flag("keepdim");
-  return c.FinalValues({n.Reduce(largest ? "ReduceMax" : "ReduceMin", x, {axis}, keep),
-                        n.Emit(largest ? "ArgMax" : "ArgMin", {x},
-                               {{"axis", axis}, {"keepdims", int64_t{keep}}})});
+  return c.FinalValues(
+      {n.Reduce(largest ? "ReduceMax" : "ReduceMin", x, {axis}, keep),
+       n.Emit(largest ? "ArgMax" : "ArgMin", {x}, {{"axis", axis}, {"keepdims", int64_t{keep}}})});
 }
 
 absl::Status TopKOf(Converter& c) {
@@ -230,10 +234,9 @@ absl::Status TopKOf(Converter& c) {
   const ValueId x = n.In("self");
   QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
   QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(x), -1));
-  return c.FinalValues(c.EmitMany("TopK", {x, n.Size1("k", 1)}, 2,
-                                  {{"axis", axis},
-                                   {"largest", int64_t{n.Flag("largest", true)}},
-                                   {"sorted", int64_t{1}}}));
+  return c.FinalValues(c.EmitMany(
+      "TopK", {x, n.Size1("k", 1)}, 2,
+      {{"axis", axis}, {"largest", int64_t{n.Flag("largest", true)}}, {"sorted", int64_t{1}}}));
 }
 
 static absl::StatusOr<std::vector<ValueId>> Sorted(AtenNode& n) {
@@ -241,10 +244,9 @@ static absl::StatusOr<std::vector<ValueId>> Sorted(AtenNode& n) {
   QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
   QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(x), -1));
   const ValueId size = n.Slice(n.ShapeOf(x), 0, axis, axis + 1);
-  return n.c.EmitMany("TopK", {x, size}, 2,
-                      {{"axis", axis},
-                       {"largest", int64_t{n.Flag("descending")}},
-                       {"sorted", int64_t{1}}});
+  return n.c.EmitMany(
+      "TopK", {x, size}, 2,
+      {{"axis", axis}, {"largest", int64_t{n.Flag("descending")}}, {"sorted", int64_t{1}}});
 }
 
 absl::Status Sort(Converter& c) {

@@ -115,8 +115,7 @@ absl::Status Power(Converter& c) {
   if (constant && exponent == 2) return n.Finish(n.Emit("Mul", {x, x}));
   if (constant && exponent == 1) return n.Finish(n.Emit("Identity", {x}));
   if (constant && exponent == 0.5) return n.Finish(n.Emit("Sqrt", {x}));
-  if (constant && exponent == -0.5)
-    return n.Finish(n.Emit("Reciprocal", {n.Emit("Sqrt", {x})}));
+  if (constant && exponent == -0.5) return n.Finish(n.Emit("Reciprocal", {n.Emit("Sqrt", {x})}));
   if (constant && exponent == -1 && IsFloat(dtype)) return n.Finish(n.Emit("Reciprocal", {x}));
   return n.Finish(n.Emit("Pow", {x, n.Operand("exponent", dtype)}));
 }
@@ -142,8 +141,9 @@ absl::Status Logical(Converter& c) {
 
 absl::Status LogicalBool(Converter& c) {
   AtenNode n(c);
-  return n.Finish(n.Emit(std::string(RowOf(n).canonical).c_str(),
-                         {n.Operand("self", DataType::kBool), n.Operand("other", DataType::kBool)}));
+  return n.Finish(
+      n.Emit(std::string(RowOf(n).canonical).c_str(),
+             {n.Operand("self", DataType::kBool), n.Operand("other", DataType::kBool)}));
 }
 
 absl::Status Not(Converter& c) {
@@ -167,7 +167,8 @@ absl::Status MinMax(Converter& c) {
 absl::Status AddProduct(Converter& c) {
   AtenNode n(c);
   const ValueId x = n.In("self");
-  ValueId product = n.Emit(std::string(RowOf(n).canonical).c_str(), {n.In("tensor1"), n.In("tensor2")});
+  ValueId product =
+      n.Emit(std::string(RowOf(n).canonical).c_str(), {n.In("tensor1"), n.In("tensor2")});
   product = Times(n, product, n.Number("value", 1));
   return n.Finish(n.Emit("Add", {x, product}));
 }
@@ -182,8 +183,10 @@ absl::Status Atan2(Converter& c) {
   const ValueId safe = n.Emit("Where", {x_is_zero, n.Scalar(y, 1), x});
   const ValueId angle = n.Emit("Atan", {n.Emit("Div", {y, safe})});
   const ValueId up = n.Emit("Less", {y, zero});
-  const ValueId turn = n.Emit("Where", {up, n.Scalar(y, -std::numbers::pi), n.Scalar(y, std::numbers::pi)});
-  const ValueId left = n.Emit("Where", {n.Emit("Less", {x, zero}), n.Emit("Add", {angle, turn}), angle});
+  const ValueId turn =
+      n.Emit("Where", {up, n.Scalar(y, -std::numbers::pi), n.Scalar(y, std::numbers::pi)});
+  const ValueId left =
+      n.Emit("Where", {n.Emit("Less", {x, zero}), n.Emit("Add", {angle, turn}), angle});
   const ValueId axis = n.Emit("Mul", {n.Emit("Sign", {y}), n.Scalar(y, std::numbers::pi / 2)});
   return n.Finish(n.Emit("Where", {x_is_zero, axis, left}));
 }
@@ -199,7 +202,9 @@ absl::Status Clamp(Converter& c) {
     if (IsFloat(both)) dtype = FloatOf(dtype);
   }
   x = n.Cast(x, dtype);
-  const auto scalar = [&](const char* name) { return n.In(name) == kNone || n.Rank(n.In(name)) == 0; };
+  const auto scalar = [&](const char* name) {
+    return n.In(name) == kNone || n.Rank(n.In(name)) == 0;
+  };
   if (scalar("min") && scalar("max")) {
     return n.Finish(n.Emit("Clip", {x, n.Has("min") ? n.Operand("min", dtype) : kNone,
                                     n.Has("max") ? n.Operand("max", dtype) : kNone}));
@@ -224,7 +229,8 @@ absl::Status HardSigmoidOf(Converter& c) {
 
 absl::Status LeakyReluOf(Converter& c) {
   AtenNode n(c);
-  return n.Finish(n.Emit("LeakyRelu", {n.In("self")}, {{"alpha", n.Number("negative_slope", 0.01)}}));
+  return n.Finish(
+      n.Emit("LeakyRelu", {n.In("self")}, {{"alpha", n.Number("negative_slope", 0.01)}}));
 }
 
 absl::Status Celu(Converter& c) {
@@ -335,8 +341,8 @@ absl::Status WhereOf(Converter& c) {
 absl::Status MaskedFill(Converter& c) {
   AtenNode n(c);
   const ValueId x = n.In("self");
-  return n.Finish(n.Emit("Where", {n.Cast(n.In("mask"), DataType::kBool),
-                                   n.Operand("value", n.TypeOf(x)), x}));
+  return n.Finish(
+      n.Emit("Where", {n.Cast(n.In("mask"), DataType::kBool), n.Operand("value", n.TypeOf(x)), x}));
 }
 
 }  // namespace quench::importer::torch_ops

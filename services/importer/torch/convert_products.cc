@@ -39,8 +39,8 @@ absl::Status AddMatMul(Converter& c) {
   const double alpha = n.Number("alpha", 1), beta = n.Number("beta", 1);
   const ValueId added = n.In("self");
   if (!batched && (n.Rank(added) == 1 || n.Rank(added) == 2)) {
-    return n.Finish(n.Emit("Gemm", {a, b, beta == 0 ? kNone : added},
-                           {{"alpha", alpha}, {"beta", beta}}));
+    return n.Finish(
+        n.Emit("Gemm", {a, b, beta == 0 ? kNone : added}, {{"alpha", alpha}, {"beta", beta}}));
   }
   ValueId y = MatMul(n, a, b);
   if (alpha != 1) y = n.Binary("Mul", y, alpha);
@@ -67,7 +67,8 @@ absl::Status Attention(Converter& c) {
   const int64_t rank = n.Rank(q), width = n.SizeAt(q, rank - 1);
   if (!n.Has("scale") && width < 0)
     return c.Unsupported("the width of query is known only at run time");
-  const double scale = n.Number("scale", 1 / std::sqrt(static_cast<double>(std::max<int64_t>(width, 1))));
+  const double scale =
+      n.Number("scale", 1 / std::sqrt(static_cast<double>(std::max<int64_t>(width, 1))));
   if (n.Flag("enable_gqa")) {
     const int64_t heads = n.SizeAt(q, rank - 3), groups = n.SizeAt(k, rank - 3);
     if (heads < 1 || groups < 1 || heads % groups != 0 || rank != 4)
@@ -107,9 +108,9 @@ absl::Status OneHotOf(Converter& c) {
   AtenNode n(c);
   const std::optional<int64_t> classes = n.KnownInt("num_classes");
   if (!classes || *classes < 1) return c.Unsupported("num_classes must be given");
-  const ValueId values =
-      c.AddConstant(Tensor::Of(DataType::kI64, {2}, std::vector<int64_t>{0, 1}));
-  return n.Finish(n.Emit("OneHot", {n.In("self"), c.Ints({*classes}), values}, {{"axis", int64_t{-1}}}));
+  const ValueId values = c.AddConstant(Tensor::Of(DataType::kI64, {2}, std::vector<int64_t>{0, 1}));
+  return n.Finish(
+      n.Emit("OneHot", {n.In("self"), c.Ints({*classes}), values}, {{"axis", int64_t{-1}}}));
 }
 
 }  // namespace quench::importer::torch_ops

@@ -22,7 +22,9 @@ ValueId NumbersOf(AtenNode& n, const char* name, DataType dtype) {
   const std::vector<double> numbers = n.Numbers(name);
   if (numbers.size() == 1) return n.c.Scalar(dtype, numbers[0]);
   const std::vector<float> values(numbers.begin(), numbers.end());
-  return n.Cast(n.c.AddConstant(Tensor::Of(DataType::kF32, {static_cast<int64_t>(values.size())}, values)), dtype);
+  return n.Cast(
+      n.c.AddConstant(Tensor::Of(DataType::kF32, {static_cast<int64_t>(values.size())}, values)),
+      dtype);
 }
 
 }  // namespace
@@ -39,19 +41,22 @@ absl::Status DecomposedQuantize(Converter& c) {
   }
   const ValueId scale = NumbersOf(n, channels ? "scales" : "scale", DataType::kF32);
   const bool has_zero = n.Has(channels ? "zero_points" : "zero_point");
-  const ValueId zero = has_zero ? NumbersOf(n, channels ? "zero_points" : "zero_point", dtype) : kNone;
+  const ValueId zero =
+      has_zero ? NumbersOf(n, channels ? "zero_points" : "zero_point", dtype) : kNone;
   if (backwards) {
     return n.Finish(n.Emit("DequantizeLinear", {n.Cast(x, dtype), scale, zero}, {{"axis", axis}}));
   }
-  ValueId y = n.Emit("QuantizeLinear", {x, scale, zero == kNone ? n.Cast(c.Scalar(dtype, 0), dtype) : zero},
-                     {{"axis", axis}});
+  ValueId y =
+      n.Emit("QuantizeLinear", {x, scale, zero == kNone ? n.Cast(c.Scalar(dtype, 0), dtype) : zero},
+             {{"axis", axis}});
   // A range that is smaller than the type's.
   const int64_t least = n.Int("quant_min"), most = n.Int("quant_max");
   const int bits = DataTypeBits(dtype);
   const int64_t low = IsSigned(dtype) ? -(int64_t{1} << (bits - 1)) : 0;
   const int64_t high = IsSigned(dtype) ? (int64_t{1} << (bits - 1)) - 1 : (int64_t{1} << bits) - 1;
   if (least > low || most < high)
-    y = n.Emit("Clip", {y, c.Scalar(dtype, static_cast<double>(least)), c.Scalar(dtype, static_cast<double>(most))});
+    y = n.Emit("Clip", {y, c.Scalar(dtype, static_cast<double>(least)),
+                        c.Scalar(dtype, static_cast<double>(most))});
   return n.Finish(y);
 }
 
@@ -60,15 +65,17 @@ absl::Status Dequantized(Converter& c) {
   AtenNode n(c);
   const ValueId x = n.In("self");
   const DataType dtype = n.TypeOf(x);
-  return n.Finish(n.Emit("DequantizeLinear",
-                         {x, NumbersOf(n, "scale", DataType::kF32), NumbersOf(n, "zero_point", dtype)},
-                         {{"axis", n.Int("axis", 0)}}));
+  return n.Finish(
+      n.Emit("DequantizeLinear",
+             {x, NumbersOf(n, "scale", DataType::kF32), NumbersOf(n, "zero_point", dtype)},
+             {{"axis", n.Int("axis", 0)}}));
 }
 
 absl::Status FakeQuantize(Converter& c) {
   AtenNode n(c);
   QUENCH_ASSIGN_OR_RETURN(const DataType dtype, IntegerFor(n));
-  const ValueId scale = NumbersOf(n, "scale", DataType::kF32), zero = NumbersOf(n, "zero_point", dtype);
+  const ValueId scale = NumbersOf(n, "scale", DataType::kF32),
+                zero = NumbersOf(n, "zero_point", dtype);
   const ValueId y = n.Emit("QuantizeLinear", {n.In("self"), scale, zero});
   return n.Finish(n.Emit("DequantizeLinear", {y, scale, zero}));
 }
@@ -86,7 +93,8 @@ absl::Status LinearDynamic(Converter& c) {
   const ValueId high = n.Emit("Max", {n.Reduce("ReduceMax", x, axes, false), zero});
   const ValueId width = n.Binary("Div", n.Emit("Sub", {high, low}), steps);
   // A constant input has no width.
-  const ValueId scale = n.Emit("Where", {n.Emit("Greater", {width, zero}), width, n.Scalar(x, 0.1)});
+  const ValueId scale =
+      n.Emit("Where", {n.Emit("Greater", {width, zero}), width, n.Scalar(x, 0.1)});
   const ValueId offset = n.Emit("Round", {n.Emit("Div", {n.Emit("Neg", {low}), scale})});
   const ValueId zero_point = n.Emit("Clip", {offset, zero, n.Scalar(x, steps)});
   const ValueId counted = n.Emit("Add", {n.Emit("Round", {n.Emit("Div", {x, scale})}), zero_point});

@@ -57,14 +57,16 @@ absl::Status Recurrent(Converter& c, const Stack& stack) {
       w.push_back(Reordered(n, p[0], stack.order));
       r.push_back(Reordered(n, p[1], stack.order));
       if (has_bias)
-        b.push_back(n.Emit("Concat", {Reordered(n, p[2], stack.order), Reordered(n, p[3], stack.order)},
+        b.push_back(n.Emit("Concat",
+                           {Reordered(n, p[2], stack.order), Reordered(n, p[3], stack.order)},
                            {{"axis", int64_t{0}}}));
     }
     const auto initial = [&](ValueId state) {
       return layers == 1 ? state : n.Slice(state, 0, layer * directions, (layer + 1) * directions);
     };
-    std::vector<ValueId> inputs = {x, Stacked(n, w), Stacked(n, r), has_bias ? Stacked(n, b) : kNone,
-                                   kNone, initial(states[0])};
+    std::vector<ValueId> inputs = {
+        x,     Stacked(n, w),     Stacked(n, r), has_bias ? Stacked(n, b) : kNone,
+        kNone, initial(states[0])};
     if (lstm) inputs.push_back(initial(states[1]));
     Attributes attributes = stack.attributes;
     attributes["hidden_size"] = hidden;
@@ -82,7 +84,8 @@ absl::Status Recurrent(Converter& c, const Stack& stack) {
                         : n.Reshape(n.Transpose(y[0], {0, 2, 1, 3}), {0, 0, 2 * hidden});
   }
   const auto joined = [&](const std::vector<ValueId>& parts) {
-    const ValueId all = parts.size() == 1 ? parts[0] : n.Emit("Concat", parts, {{"axis", int64_t{0}}});
+    const ValueId all =
+        parts.size() == 1 ? parts[0] : n.Emit("Concat", parts, {{"axis", int64_t{0}}});
     return batched ? all : n.Squeeze(all, {1});
   };
   const ValueId y = !batched ? n.Squeeze(x, {1}) : batch_first ? n.Transpose(x, {1, 0, 2}) : x;
@@ -101,7 +104,8 @@ absl::Status Gru(Converter& c) {
 
 absl::Status Rnn(Converter& c) {
   const bool relu = c.node().op == "rnn_relu";
-  return Recurrent(c, {"RNN", {0}, {{"activations", std::vector<std::string>{relu ? "Relu" : "Tanh"}}}});
+  return Recurrent(
+      c, {"RNN", {0}, {{"activations", std::vector<std::string>{relu ? "Relu" : "Tanh"}}}});
 }
 
 }  // namespace quench::importer::torch_ops

@@ -35,8 +35,8 @@ absl::Status View(Converter& c) {
   const char* name = n.Has("shape") ? "shape" : "size";
   const std::optional<std::vector<int64_t>> known = n.Ints(name);
   const bool empty = known && std::count(known->begin(), known->end(), 0) > 0;
-  return n.Finish(n.Emit("Reshape", {n.In("self"), n.Sizes(name)},
-                         {{"allowzero", int64_t{empty ? 1 : 0}}}));
+  return n.Finish(
+      n.Emit("Reshape", {n.In("self"), n.Sizes(name)}, {{"allowzero", int64_t{empty ? 1 : 0}}}));
 }
 
 absl::Status ViewAs(Converter& c) {
@@ -54,7 +54,8 @@ absl::Status Flatten(Converter& c) {
   if (first > last) return c.Error(fmt::format("start_dim {} is behind end_dim {}", first, last));
   if (rank == 0) return n.Finish(n.Reshape(x, {1}));
   if (first == last) return n.Finish(n.Emit("Identity", {x}));
-  if (first == 1 && last == rank - 1) return n.Finish(n.Emit("Flatten", {x}, {{"axis", int64_t{1}}}));
+  if (first == 1 && last == rank - 1)
+    return n.Finish(n.Emit("Flatten", {x}, {{"axis", int64_t{1}}}));
   std::vector<ValueId> parts;
   if (first > 0) parts.push_back(SizesBetween(n, x, 0, first));
   parts.push_back(c.Ints({-1}));
@@ -83,7 +84,8 @@ absl::Status SqueezeOf(Converter& c) {
   for (const int64_t axis : candidates) {
     const int64_t size = n.SizeAt(x, axis);
     if (size < 0 && n.Has("dim"))
-      return c.Unsupported(fmt::format("whether axis {} has the size 1 is known only at run time", axis));
+      return c.Unsupported(
+          fmt::format("whether axis {} has the size 1 is known only at run time", axis));
     if (size == 1) axes.push_back(axis);
   }
   return n.Finish(axes.empty() ? n.Emit("Identity", {x}) : n.Squeeze(x, axes));
@@ -138,7 +140,8 @@ absl::Status SizeOf(Converter& c) {
   const ValueId x = n.In("self");
   QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
   QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(x), 0));
-  return n.Finish(n.Emit("Gather", {n.ShapeOf(x), c.Scalar(DataType::kI64, static_cast<double>(axis))},
+  return n.Finish(n.Emit("Gather",
+                         {n.ShapeOf(x), c.Scalar(DataType::kI64, static_cast<double>(axis))},
                          {{"axis", int64_t{0}}}));
 }
 
@@ -172,7 +175,8 @@ absl::Status Repeat(Converter& c) {
   if (count > rank) {
     x = n.Unsqueeze(x, Counted(count - rank));
   } else if (count < rank) {  // `tile`
-    repeats = Joined(n, {c.Ints(std::vector<int64_t>(static_cast<size_t>(rank - count), 1)), repeats}, 0);
+    repeats =
+        Joined(n, {c.Ints(std::vector<int64_t>(static_cast<size_t>(rank - count), 1)), repeats}, 0);
   }
   return n.Finish(n.Emit("Tile", {x, repeats}));
 }
@@ -182,7 +186,8 @@ absl::Status RepeatInterleave(Converter& c) {
   ValueId x = n.In("self");
   QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
   const std::optional<int64_t> repeats = n.KnownInt("repeats");
-  if (!repeats || *repeats < 0) return c.Unsupported("repeats that differ, or that only a run knows");
+  if (!repeats || *repeats < 0)
+    return c.Unsupported("repeats that differ, or that only a run knows");
   if (!n.Has("dim")) x = n.Reshape(x, {-1});
   const int64_t rank = n.Rank(x);
   QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", rank, 0));
@@ -224,7 +229,8 @@ absl::Status Narrow(Converter& c) {
   QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
   QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(x), 0));
   const ValueId start = n.Size1("start", 0);
-  return n.Finish(n.Emit("Slice", {x, start, n.Emit("Add", {start, n.Size1("length", 0)}), c.Ints({axis})}));
+  return n.Finish(
+      n.Emit("Slice", {x, start, n.Emit("Add", {start, n.Size1("length", 0)}), c.Ints({axis})}));
 }
 
 absl::Status Chunk(Converter& c) {
@@ -234,12 +240,14 @@ absl::Status Chunk(Converter& c) {
   QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(x), 0));
   const int outputs = c.num_outputs();
   if (n.Has("split_sizes"))
-    return c.FinalValues(c.EmitMany("Split", {x, n.Sizes("split_sizes")}, outputs, {{"axis", axis}}));
+    return c.FinalValues(
+        c.EmitMany("Split", {x, n.Sizes("split_sizes")}, outputs, {{"axis", axis}}));
   const int64_t size = n.SizeAt(x, axis);
   if (size < 0)
     return c.Unsupported(fmt::format("the size of axis {} is known only at run time", axis));
   int64_t part = n.Int("split_size", 0);
-  if (n.Has("chunks")) part = (size + n.Int("chunks", 1) - 1) / std::max<int64_t>(n.Int("chunks", 1), 1);
+  if (n.Has("chunks"))
+    part = (size + n.Int("chunks", 1) - 1) / std::max<int64_t>(n.Int("chunks", 1), 1);
   std::vector<int64_t> sizes;
   for (int64_t begin = 0; begin < size && part > 0; begin += part)
     sizes.push_back(std::min(part, size - begin));
@@ -319,7 +327,8 @@ absl::Status Roll(Converter& c) {
       return c.Unsupported("an axis whose size is known only at run time");
     const int64_t shift = size == 0 ? 0 : ((*shifts)[i] % size + size) % size;
     if (shift == 0) continue;
-    x = Joined(n, {n.Slice(x, axis, size - shift, kTorchEnd), n.Slice(x, axis, 0, size - shift)}, axis);
+    x = Joined(n, {n.Slice(x, axis, size - shift, kTorchEnd), n.Slice(x, axis, 0, size - shift)},
+               axis);
   }
   if (flat) x = n.Emit("Reshape", {x, shape});
   return n.Finish(n.Emit("Identity", {x}));
@@ -344,8 +353,8 @@ absl::Status Diagonal(Converter& c) {
     pairs.push_back(row + i);
     pairs.push_back(column + i);
   }
-  const ValueId where = c.AddConstant(
-      Tensor::Of(DataType::kI64, {static_cast<int64_t>(pairs.size()) / 2, 2}, pairs));
+  const ValueId where =
+      c.AddConstant(Tensor::Of(DataType::kI64, {static_cast<int64_t>(pairs.size()) / 2, 2}, pairs));
   const ValueId y = n.Emit("GatherND", {n.Transpose(x, perm), where});
   std::vector<int64_t> back = Counted(rank - 1);
   std::rotate(back.begin(), back.begin() + 1, back.end());
@@ -392,8 +401,8 @@ absl::Status Scatter(Converter& c) {
 // Axes with an index move to the front, behind one another; where they go from there follows from whether they stood
 // side by side.
 struct Indexed {
-  ValueId x = kNone;        // axes with an index first
-  ValueId where = kNone;    // [..., number of indices]
+  ValueId x = kNone;      // axes with an index first
+  ValueId where = kNone;  // [..., number of indices]
   std::vector<int64_t> perm;
   int64_t count = 0, first = 0, index_rank = 0;
   bool adjacent = true;
@@ -405,7 +414,8 @@ static absl::StatusOr<Indexed> IndexedOf(AtenNode& n) {
   QUENCH_RETURN_IF_ERROR(n.RequireRank(result.x, "self"));
   const std::vector<ValueId> indices = n.List("indices");
   if (static_cast<int>(indices.size()) > n.Rank(result.x))
-    return n.c.Error(fmt::format("has {} indices, its input rank {}", indices.size(), n.Rank(result.x)));
+    return n.c.Error(
+        fmt::format("has {} indices, its input rank {}", indices.size(), n.Rank(result.x)));
   std::vector<int64_t> axes;
   std::vector<ValueId> given;
   for (size_t i = 0; i < indices.size(); ++i) {
@@ -415,7 +425,8 @@ static absl::StatusOr<Indexed> IndexedOf(AtenNode& n) {
     given.push_back(indices[i]);
   }
   if (axes.empty()) return n.c.Error("has no index");
-  for (size_t i = 1; i < axes.size(); ++i) result.adjacent = result.adjacent && axes[i] == axes[i - 1] + 1;
+  for (size_t i = 1; i < axes.size(); ++i)
+    result.adjacent = result.adjacent && axes[i] == axes[i - 1] + 1;
   result.perm = axes;
   for (int64_t axis = 0; axis < n.Rank(result.x); ++axis) {
     if (std::find(axes.begin(), axes.end(), axis) == axes.end()) result.perm.push_back(axis);
@@ -425,7 +436,8 @@ static absl::StatusOr<Indexed> IndexedOf(AtenNode& n) {
   ValueId shape = kNone;
   if (given.size() > 1) {
     ValueId sum = given[0];
-    for (size_t i = 1; i < given.size(); ++i) sum = n.Emit("Add", {n.Cast(sum, DataType::kI64), n.Cast(given[i], DataType::kI64)});
+    for (size_t i = 1; i < given.size(); ++i)
+      sum = n.Emit("Add", {n.Cast(sum, DataType::kI64), n.Cast(given[i], DataType::kI64)});
     shape = n.ShapeOf(sum);
     result.index_rank = n.Rank(sum);
   } else {
@@ -446,7 +458,8 @@ absl::Status Index(Converter& c) {
   std::vector<ValueId> indices = n.List("indices");
   if (std::erase(indices, kNone); indices.size() == 1 && n.TypeOf(indices[0]) == DataType::kBool) {
     // A mask: rows where it is true.
-    if (c.node().Ints("indices").front() == kAbsent) return c.Unsupported("a mask behind another axis");
+    if (c.node().Ints("indices").front() == kAbsent)
+      return c.Unsupported("a mask behind another axis");
     const ValueId rows = n.Transpose(n.Emit("NonZero", {indices[0]}), {1, 0});
     return n.Finish(n.Emit("GatherND", {n.In("self"), rows}));
   }
@@ -490,7 +503,8 @@ absl::Status IndexPut(Converter& c) {
   const ValueId y = n.Emit("ScatterND", {moved, at.where, updates},
                            {{"reduction", std::string(n.Flag("accumulate") ? "add" : "none")}});
   std::vector<int64_t> back(at.perm.size());
-  for (size_t i = 0; i < back.size(); ++i) back[static_cast<size_t>(at.perm[i])] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < back.size(); ++i)
+    back[static_cast<size_t>(at.perm[i])] = static_cast<int64_t>(i);
   return n.Finish(n.Transpose(y, back));
 }
 
@@ -509,7 +523,8 @@ absl::Status SliceScatter(Converter& c) {
   QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
   QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(x), 0));
   const ValueId size = n.Squeeze(SizesBetween(n, x, axis, axis + 1), {0});
-  const ValueId all = n.Emit("Range", {c.Scalar(DataType::kI64, 0), size, c.Scalar(DataType::kI64, 1)});
+  const ValueId all =
+      n.Emit("Range", {c.Scalar(DataType::kI64, 0), size, c.Scalar(DataType::kI64, 1)});
   const ValueId positions = n.Emit("Slice", {all, n.Size1("start", 0), n.Size1("end", kTorchEnd),
                                              c.Ints({0}), n.Size1("step", 1)});
   // The source broadcasts to the part that it replaces.
@@ -527,7 +542,8 @@ absl::Status SelectScatter(Converter& c) {
   const ValueId size = n.Squeeze(SizesBetween(n, x, axis, axis + 1), {0});
   ValueId index = n.Operand("index", DataType::kI64);
   index = n.Emit("Mod", {n.Emit("Add", {index, size}), size}, {{"fmod", int64_t{0}}});
-  const ValueId all = n.Emit("Range", {c.Scalar(DataType::kI64, 0), size, c.Scalar(DataType::kI64, 1)});
+  const ValueId all =
+      n.Emit("Range", {c.Scalar(DataType::kI64, 0), size, c.Scalar(DataType::kI64, 1)});
   ValueId mask = n.Emit("Equal", {all, index});
   std::vector<int64_t> behind;
   for (int64_t i = axis + 1; i < n.Rank(x); ++i) behind.push_back(i - axis);
@@ -556,8 +572,9 @@ absl::Status Fill(Converter& c) {
 absl::Status Triangle(Converter& c) {
   AtenNode n(c);
   const bool upper = c.node().op == "triu";
-  return n.Finish(n.Emit("Trilu", {n.In("self"), c.Scalar(DataType::kI64, static_cast<double>(n.Int("diagonal")))},
-                         {{"upper", int64_t{upper}}}));
+  return n.Finish(n.Emit(
+      "Trilu", {n.In("self"), c.Scalar(DataType::kI64, static_cast<double>(n.Int("diagonal")))},
+      {{"upper", int64_t{upper}}}));
 }
 
 // ---- Made of nothing ----
@@ -575,7 +592,8 @@ absl::Status Filled(Converter& c) {
   const DataType fallback = like != kNone ? n.TypeOf(like) : DefaultOf(n, DataType::kF32);
   QUENCH_ASSIGN_OR_RETURN(const DataType dtype, n.Dtype("dtype", fallback));
   const bool ones = c.node().op.find("ones") != std::string::npos;
-  const ValueId value = n.Has("fill_value") ? n.Operand("fill_value", dtype) : c.Scalar(dtype, ones ? 1 : 0);
+  const ValueId value =
+      n.Has("fill_value") ? n.Operand("fill_value", dtype) : c.Scalar(dtype, ones ? 1 : 0);
   return n.Finish(Broadcast(n, value, n.Sizes("size")));
 }
 
@@ -584,7 +602,8 @@ absl::Status FilledLike(Converter& c) {
   const ValueId x = n.In("self");
   QUENCH_ASSIGN_OR_RETURN(const DataType dtype, n.Dtype("dtype", n.TypeOf(x)));
   const bool ones = c.node().op.starts_with("ones");
-  const ValueId value = n.Has("fill_value") ? n.Operand("fill_value", dtype) : c.Scalar(dtype, ones ? 1 : 0);
+  const ValueId value =
+      n.Has("fill_value") ? n.Operand("fill_value", dtype) : c.Scalar(dtype, ones ? 1 : 0);
   return n.Finish(Broadcast(n, value, n.ShapeOf(x)));
 }
 
@@ -622,14 +641,15 @@ absl::Status Stft(Converter& c) {
   if (!batched) x = n.Unsqueeze(x, {0});
   ValueId window = n.In("window");
   if (window == kNone)
-    window = c.AddConstant(Tensor::Of(DataType::kF32, {length},
-                                      std::vector<float>(static_cast<size_t>(length), 1)));
+    window = c.AddConstant(
+        Tensor::Of(DataType::kF32, {length}, std::vector<float>(static_cast<size_t>(length), 1)));
   const int64_t before = (size - length) / 2, after = size - length - before;
   if (length < size) window = n.Emit("Pad", {window, c.Ints({before, after})});
   // [batch, frames, bins, 2] -> [batch, bins, frames, 2]
   const ValueId frames =
-      n.Emit("STFT", {n.Unsqueeze(x, {2}), c.Scalar(DataType::kI64, static_cast<double>(hop)), window,
-                      c.Scalar(DataType::kI64, static_cast<double>(size))},
+      n.Emit("STFT",
+             {n.Unsqueeze(x, {2}), c.Scalar(DataType::kI64, static_cast<double>(hop)), window,
+              c.Scalar(DataType::kI64, static_cast<double>(size))},
              {{"onesided", int64_t{n.Flag("onesided", true)}}});
   const ValueId y = n.Transpose(frames, {0, 2, 1, 3});
   return n.Finish(batched ? y : n.Squeeze(y, {0}));

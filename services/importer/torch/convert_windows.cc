@@ -136,7 +136,8 @@ absl::Status MaxPoolOf(Converter& c) {
     const ValueId shape = n.Slice(n.ShapeOf(x.id), 0, 2, kTorchEnd);
     const ValueId plane = n.Emit("ReduceProd", {shape, c.Ints({0})}, {{"keepdims", int64_t{0}}});
     const ValueId index = n.Emit("Mod", {y[1], plane}, {{"fmod", int64_t{0}}});
-    return c.FinalValues({x.added ? n.Squeeze(y[0], {0}) : y[0], x.added ? n.Squeeze(index, {0}) : index});
+    return c.FinalValues(
+        {x.added ? n.Squeeze(y[0], {0}) : y[0], x.added ? n.Squeeze(index, {0}) : index});
   }
   const ValueId y = n.Emit("MaxPool", {x.id}, std::move(attributes));
   return c.FinalValues({x.added ? n.Squeeze(y, {0}) : y, kNone});
@@ -240,12 +241,13 @@ absl::Status Upsample(Converter& c) {
   if (!scales.empty()) {
     if (scales.size() == 1) scales.resize(static_cast<size_t>(spatial), scales[0]);
     const std::vector<float> factors(scales.begin(), scales.end());
-    const ValueId factor = c.AddConstant(
-        Tensor::Of(DataType::kF32, {static_cast<int64_t>(factors.size())}, factors));
+    const ValueId factor =
+        c.AddConstant(Tensor::Of(DataType::kF32, {static_cast<int64_t>(factors.size())}, factors));
     return n.Finish(n.Emit("Resize", {x, kNone, factor}, std::move(attributes)));
   }
   if (!n.Has("output_size")) return c.Error("has neither output_size nor scale_factors");
-  return n.Finish(n.Emit("Resize", {x, kNone, kNone, n.Sizes("output_size")}, std::move(attributes)));
+  return n.Finish(
+      n.Emit("Resize", {x, kNone, kNone, n.Sizes("output_size")}, std::move(attributes)));
 }
 
 absl::Status PixelShuffle(Converter& c) {
@@ -254,7 +256,9 @@ absl::Status PixelShuffle(Converter& c) {
   const int64_t factor = n.Int(down ? "downscale_factor" : "upscale_factor", 1);
   const ValueId x = n.In("self");
   if (n.Rank(x) != 4 || factor < 1) return c.Unsupported("images that are no batch");
-  if (!down) return n.Finish(n.Emit("DepthToSpace", {x}, {{"blocksize", factor}, {"mode", std::string("CRD")}}));
+  if (!down)
+    return n.Finish(
+        n.Emit("DepthToSpace", {x}, {{"blocksize", factor}, {"mode", std::string("CRD")}}));
   const int64_t channels = n.SizeAt(x, 1), height = n.SizeAt(x, 2), width = n.SizeAt(x, 3);
   if (channels < 0 || height < 0 || width < 0 || height % factor != 0 || width % factor != 0)
     return c.Unsupported("sizes that are known only at run time");
@@ -300,7 +304,8 @@ absl::Status Pad(Converter& c) {
   const std::string onnx = mode == "replicate" ? "edge" : mode == "circular" ? "wrap" : mode;
   if (onnx != "constant" && onnx != "reflect" && onnx != "edge" && onnx != "wrap")
     return c.Unsupported(fmt::format("mode `{}`", mode));
-  const ValueId fill = onnx == "constant" && n.Has("value") ? n.Operand("value", n.TypeOf(x)) : kNone;
+  const ValueId fill =
+      onnx == "constant" && n.Has("value") ? n.Operand("value", n.TypeOf(x)) : kNone;
   return n.Finish(n.Emit("Pad", {x, c.Ints(pads), fill}, {{"mode", onnx}}));
 }
 

@@ -76,8 +76,8 @@ class ExportReader {
   absl::StatusOr<Tensor> RawTensor(const Json& meta, const TorchBytes& bytes) const;
   absl::StatusOr<std::vector<DeclaredDim>> DimsOf(const Json& sizes) const;
   absl::Status AddInputs(const Json& graph, const Json& signature, Env& env, TorchResult& result);
-  absl::Status AddWeight(const std::string& value, const std::string& name, bool is_buffer, Env& env,
-                         TorchResult& result);
+  absl::Status AddWeight(const std::string& value, const std::string& name, bool is_buffer,
+                         Env& env, TorchResult& result);
   absl::StatusOr<TorchValue> ArgumentOf(const Json& argument, const Env& env);
   absl::Status Run(const Json& graph, Env& env, int depth);
   absl::Status RunNode(const Json& node, Env& env, int depth);
@@ -100,11 +100,10 @@ class ExportReader {
 
 absl::StatusOr<Tensor> ExportReader::RawTensor(const Json& meta, const TorchBytes& bytes) const {
   const Json* type = Member(meta, "dtype");
-  QUENCH_ASSIGN_OR_RETURN(
-      const DataType dtype,
-      DataTypeOfScalarType(type != nullptr && type->is_number_integer()
-                               ? ScalarTypeOfExported(type->get<int64_t>())
-                               : -1));
+  QUENCH_ASSIGN_OR_RETURN(const DataType dtype,
+                          DataTypeOfScalarType(type != nullptr && type->is_number_integer()
+                                                   ? ScalarTypeOfExported(type->get<int64_t>())
+                                                   : -1));
   const auto ints = [&](const char* name) -> absl::StatusOr<std::vector<int64_t>> {
     std::vector<int64_t> values;
     const Json* list = Member(meta, name);
@@ -169,15 +168,16 @@ absl::Status ExportReader::LoadConfig(const std::string& folder, const std::stri
 
 absl::Status ExportReader::LoadWeights() {
   for (const std::string& name : archive_.Names()) {
-    const bool config = name.ends_with("_weights_config.json") || name.ends_with("_constants_config.json");
+    const bool config =
+        name.ends_with("_weights_config.json") || name.ends_with("_constants_config.json");
     if (config && name.starts_with("data/")) {
       const size_t slash = name.rfind('/') + 1;
       QUENCH_RETURN_IF_ERROR(LoadConfig(name.substr(0, slash), name.substr(slash)));
     }
   }
-  for (const char* name : {"data/weights/model.pt", "data/constants/model.pt",
-                           "serialized_state_dict.pt", "serialized_constants.pt",
-                           "serialized_state_dict.json", "serialized_constants.json"}) {
+  for (const char* name :
+       {"data/weights/model.pt", "data/constants/model.pt", "serialized_state_dict.pt",
+        "serialized_constants.pt", "serialized_state_dict.json", "serialized_constants.json"}) {
     if (archive_.Has(name)) QUENCH_RETURN_IF_ERROR(Annotate(LoadPickled(name), name));
   }
   return absl::OkStatus();
@@ -194,7 +194,8 @@ absl::StatusOr<std::vector<DeclaredDim>> ExportReader::DimsOf(const Json& sizes)
     } else if (const Json* expression = Member(size, "as_expr")) {
       const std::string text = TextOf(Member(*expression, "expr_str"));
       const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+               c == '_';
       });
       if (plain) dim.name = text;
     } else {
@@ -239,11 +240,15 @@ absl::Status ExportReader::AddInputs(const Json& graph, const Json& signature, E
       TorchInput input;
       input.declared.name = name;
       const Json* dtype = Member(*type, "dtype");
-      absl::StatusOr<DataType> element = DataTypeOfScalarType(
-          dtype != nullptr && dtype->is_number_integer() ? ScalarTypeOfExported(dtype->get<int64_t>()) : -1);
-      input.declared.type = element.ok() ? absl::StatusOr<Type>(Type::Tensor(*element, {})) : element.status();
+      absl::StatusOr<DataType> element =
+          DataTypeOfScalarType(dtype != nullptr && dtype->is_number_integer()
+                                   ? ScalarTypeOfExported(dtype->get<int64_t>())
+                                   : -1);
+      input.declared.type =
+          element.ok() ? absl::StatusOr<Type>(Type::Tensor(*element, {})) : element.status();
       const Json* sizes = Member(*type, "sizes");
-      QUENCH_ASSIGN_OR_RETURN(input.declared.dims, DimsOf(sizes == nullptr ? Json::array() : *sizes));
+      QUENCH_ASSIGN_OR_RETURN(input.declared.dims,
+                              DimsOf(sizes == nullptr ? Json::array() : *sizes));
       declared.push_back(std::move(input));
       values.push_back(name);
       continue;
@@ -335,11 +340,13 @@ absl::StatusOr<TorchValue> ExportReader::ArgumentOf(const Json& argument, const 
   }
   if (kind == "as_int" || kind == "as_float" || kind == "as_bool") return number(value);
   if (kind == "as_ints" || kind == "as_floats" || kind == "as_bools") return list(number);
-  if (kind == "as_sym_int" || kind == "as_sym_bool" || kind == "as_sym_float") return symbolic(value);
+  if (kind == "as_sym_int" || kind == "as_sym_bool" || kind == "as_sym_float")
+    return symbolic(value);
   if (kind == "as_sym_ints" || kind == "as_sym_floats") return list(symbolic);
   if (kind == "as_string") return TorchValue(TextOf(&value));
   if (kind == "as_strings")
-    return list([](const Json& item) -> absl::StatusOr<TorchValue> { return TorchValue(TextOf(&item)); });
+    return list(
+        [](const Json& item) -> absl::StatusOr<TorchValue> { return TorchValue(TextOf(&item)); });
   if (kind == "as_scalar_type")
     return TorchValue(value.is_number_integer() ? ScalarTypeOfExported(value.get<int64_t>()) : -1);
   if (kind == "as_device") return TorchValue(std::string("cpu"));
@@ -354,7 +361,8 @@ absl::Status ExportReader::Define(const Json& outputs, const TorchValue& value, 
     const Json& names = outputs[0]["as_tensors"];
     if (list == nullptr || (*list)->items.size() != names.size())
       return InvalidArgument("a node has {} outputs, its operator another number", names.size());
-    for (size_t i = 0; i < names.size(); ++i) env[TextOf(Member(names[i], "name"))] = (*list)->items[i];
+    for (size_t i = 0; i < names.size(); ++i)
+      env[TextOf(Member(names[i], "name"))] = (*list)->items[i];
     return absl::OkStatus();
   }
   if (list == nullptr) {
@@ -404,7 +412,8 @@ absl::StatusOr<TorchValue> ExportReader::RunHigherOrder(const std::string& op,
     values.push_back(std::move(value));
   }
   const auto items = [&](size_t i) {
-    const auto* list = i < values.size() ? std::get_if<std::shared_ptr<TorchList>>(&values[i]) : nullptr;
+    const auto* list =
+        i < values.size() ? std::get_if<std::shared_ptr<TorchList>>(&values[i]) : nullptr;
     return list == nullptr ? std::vector<TorchValue>{} : (*list)->items;
   };
   if (op == "cond" && graphs.size() == 2 && !values.empty()) {
@@ -419,8 +428,9 @@ absl::StatusOr<TorchValue> ExportReader::RunHigherOrder(const std::string& op,
     }
     QUENCH_ASSIGN_OR_RETURN(
         std::vector<TorchValue> results,
-        p_.If(name, condition, [&] { return RunSubgraph(*graphs[0], items(1), depth); },
-              [&] { return RunSubgraph(*graphs[1], items(1), depth); }));
+        p_.If(
+            name, condition, [&] { return RunSubgraph(*graphs[0], items(1), depth); },
+            [&] { return RunSubgraph(*graphs[1], items(1), depth); }));
     return MakeList(std::move(results), true);
   }
   if (op == "while_loop" && graphs.size() == 2 && values.size() >= 1) {
@@ -438,17 +448,17 @@ absl::StatusOr<TorchValue> ExportReader::RunHigherOrder(const std::string& op,
       return results[0];
     };
     QUENCH_ASSIGN_OR_RETURN(const TorchValue first, test(items(0)));
-    QUENCH_ASSIGN_OR_RETURN(
-        std::vector<TorchValue> results,
-        p_.Loop(name, TorchValue(), first, items(0),
-                [&](const TorchValue&, const std::vector<TorchValue>& carried)
-                    -> absl::StatusOr<std::vector<TorchValue>> {
-                  QUENCH_ASSIGN_OR_RETURN(std::vector<TorchValue> next,
+    QUENCH_ASSIGN_OR_RETURN(std::vector<TorchValue> results,
+                            p_.Loop(name, TorchValue(), first, items(0),
+                                    [&](const TorchValue&, const std::vector<TorchValue>& carried)
+                                        -> absl::StatusOr<std::vector<TorchValue>> {
+                                      QUENCH_ASSIGN_OR_RETURN(
+                                          std::vector<TorchValue> next,
                                           RunSubgraph(*graphs[1], with(carried), depth));
-                  QUENCH_ASSIGN_OR_RETURN(TorchValue again, test(next));
-                  next.insert(next.begin(), std::move(again));
-                  return next;
-                }));
+                                      QUENCH_ASSIGN_OR_RETURN(TorchValue again, test(next));
+                                      next.insert(next.begin(), std::move(again));
+                                      return next;
+                                    }));
     return MakeList(std::move(results), true);
   }
   const bool autocast = op == "wrap_with_autocast";
@@ -458,7 +468,8 @@ absl::StatusOr<TorchValue> ExportReader::RunHigherOrder(const std::string& op,
     const bool* enabled = autocast ? std::get_if<bool>(&values[2]) : nullptr;
     if (autocast && (enabled == nullptr || *enabled))
       return Unsupported("`{}`: automatic mixed precision", Printable(name));
-    std::vector<TorchValue> given(values.begin() + static_cast<std::ptrdiff_t>(settings), values.end());
+    std::vector<TorchValue> given(values.begin() + static_cast<std::ptrdiff_t>(settings),
+                                  values.end());
     QUENCH_ASSIGN_OR_RETURN(std::vector<TorchValue> results, RunSubgraph(*graphs[0], given, depth));
     return MakeList(std::move(results), true);
   }
@@ -497,7 +508,8 @@ absl::Status ExportReader::RunNode(const Json& node, Env& env, int depth) {
   TorchArguments named;
   for (const Json& input : *inputs) {
     const Json* argument = Member(input, "arg");
-    if (argument == nullptr) return InvalidArgument("`{}`: an argument is missing", Printable(name));
+    if (argument == nullptr)
+      return InvalidArgument("`{}`: an argument is missing", Printable(name));
     absl::StatusOr<TorchValue> value = ArgumentOf(*argument, env);
     if (!value.ok()) return Annotate(value.status(), fmt::format("`{}`", Printable(name)));
     const std::string argument_name = TextOf(Member(input, "name"));
@@ -517,23 +529,26 @@ absl::Status ExportReader::RunNode(const Json& node, Env& env, int depth) {
     const auto* cell = named.empty() ? nullptr : std::get_if<CellPtr>(&named[0].second);
     if (cell == nullptr) return InvalidArgument("`{}`: takes no tensor", Printable(name));
     const bool real = Member((*outputs)[0], "as_sym_float") != nullptr;
-    QUENCH_ASSIGN_OR_RETURN(const TorchValue value,
-                            p_.NumberOf(*cell, real ? RuntimeNumber::Kind::kFloat : RuntimeNumber::Kind::kInt));
+    QUENCH_ASSIGN_OR_RETURN(
+        const TorchValue value,
+        p_.NumberOf(*cell, real ? RuntimeNumber::Kind::kFloat : RuntimeNumber::Kind::kInt));
     return Define(*outputs, value, env);
   }
-  QUENCH_ASSIGN_OR_RETURN(TorchValue value,
-                          p_.Call(domain, op, name, std::move(positional), std::move(named), count));
+  QUENCH_ASSIGN_OR_RETURN(
+      TorchValue value, p_.Call(domain, op, name, std::move(positional), std::move(named), count));
   if (const auto* cell = std::get_if<CellPtr>(&value); is_number && cell != nullptr) {
-    const auto kind = Member((*outputs)[0], "as_sym_int") != nullptr    ? RuntimeNumber::Kind::kInt
-                      : Member((*outputs)[0], "as_sym_bool") != nullptr ? RuntimeNumber::Kind::kBool
-                                                                        : RuntimeNumber::Kind::kFloat;
+    const auto kind = Member((*outputs)[0], "as_sym_int") != nullptr ? RuntimeNumber::Kind::kInt
+                      : Member((*outputs)[0], "as_sym_bool") != nullptr
+                          ? RuntimeNumber::Kind::kBool
+                          : RuntimeNumber::Kind::kFloat;
     QUENCH_ASSIGN_OR_RETURN(value, p_.NumberOf(*cell, kind));
   }
   return Define(*outputs, value, env);
 }
 
 absl::Status ExportReader::Run(const Json& graph, Env& env, int depth) {
-  if (depth > kMaxGraphNesting) return InvalidArgument("subgraphs nest more than {} deep", kMaxGraphNesting);
+  if (depth > kMaxGraphNesting)
+    return InvalidArgument("subgraphs nest more than {} deep", kMaxGraphNesting);
   const Json* nodes = Member(graph, "nodes");
   if (nodes == nullptr || !nodes->is_array()) return InvalidArgument("a graph has no nodes");
   for (const Json& node : *nodes) QUENCH_RETURN_IF_ERROR(RunNode(node, env, depth + 1));
@@ -545,7 +560,8 @@ absl::StatusOr<TorchResult> ExportReader::Read() {
   for (const std::string& name : archive_.Names()) {
     if (name.starts_with("models/") && name.ends_with(".json")) {
       if (file.starts_with("models/"))
-        return Unsupported("the archive has several models, `{}` and `{}`", Printable(file), Printable(name));
+        return Unsupported("the archive has several models, `{}` and `{}`", Printable(file),
+                           Printable(name));
       file = name;
     }
   }
@@ -563,7 +579,8 @@ absl::StatusOr<TorchResult> ExportReader::Read() {
   QUENCH_RETURN_IF_ERROR(Run(*graph, env, 0));
   const Json* outputs = Member(*graph, "outputs");
   const Json* specs = Member(*signature, "output_specs");
-  if (outputs == nullptr || !outputs->is_array() || specs == nullptr || specs->size() != outputs->size())
+  if (outputs == nullptr || !outputs->is_array() || specs == nullptr ||
+      specs->size() != outputs->size())
     return InvalidArgument("the graph's outputs are not those of its signature");
   for (size_t i = 0; i < outputs->size(); ++i) {
     const Json& output = (*outputs)[i];

@@ -111,7 +111,9 @@ absl::Status GraphBuilder::AddListArgument(const std::string& name, const TorchL
     for (const TorchValue& item : list.items) {
       const auto* real = std::get_if<double>(&item);
       const auto* integer = std::get_if<int64_t>(&item);
-      all.push_back(real != nullptr ? *real : integer != nullptr ? static_cast<double>(*integer) : 0);
+      all.push_back(real != nullptr      ? *real
+                    : integer != nullptr ? static_cast<double>(*integer)
+                                         : 0);
     }
     node.attributes[name] = std::move(all);
     return absl::OkStatus();
@@ -128,8 +130,7 @@ absl::Status GraphBuilder::AddListArgument(const std::string& name, const TorchL
     } else if (std::holds_alternative<CellPtr>(item) ||
                std::holds_alternative<RuntimeNumber>(item)) {
       all.push_back(kInInput);
-      QUENCH_RETURN_IF_ERROR(
-          AddArgument(fmt::format("{}.{}", name, i), item, node, names, inputs));
+      QUENCH_RETURN_IF_ERROR(AddArgument(fmt::format("{}.{}", name, i), item, node, names, inputs));
     } else {
       return InvalidArgument("{} has an element that is neither a number nor a tensor", name);
     }

@@ -72,8 +72,7 @@ class GraphBuilder {
                             const std::vector<std::pair<Handle, Handle>>& results);
   // `results`: what the carried values are behind an iteration.
   std::vector<Handle> AddLoop(const std::string& name, Handle count, Handle condition,
-                              const std::vector<Handle>& initial,
-                              const std::shared_ptr<Body>& body,
+                              const std::vector<Handle>& initial, const std::shared_ptr<Body>& body,
                               const std::vector<Handle>& results);
 
   // ---- The end ----
@@ -116,8 +115,8 @@ class GraphBuilder {
 };
 
 struct GraphBuilder::Body {
-  std::shared_ptr<Graph> graph;                 // null: the main one
-  std::unordered_map<Handle, ValueId> values;   // of this body
+  std::shared_ptr<Graph> graph;                // null: the main one
+  std::unordered_map<Handle, ValueId> values;  // of this body
 };
 
 }  // namespace quench::importer

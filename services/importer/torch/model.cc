@@ -73,6 +73,15 @@ absl::Status AddOutputs(const std::string& name, const TorchValue& value, TorchP
     }
     return absl::OkStatus();
   }
+  if (const auto* object = std::get_if<std::shared_ptr<TorchObject>>(&value)) {
+    const bool named = !(*object)->fields.empty();
+    for (size_t i = 0; named && i < (*object)->fields.size(); ++i)
+      QUENCH_RETURN_IF_ERROR(AddOutputs((*object)->fields[i], (*object)->state[i], program));
+    for (const auto& [field, item] : (*object)->attributes) {
+      if (!named) QUENCH_RETURN_IF_ERROR(AddOutputs(field, item, program));
+    }
+    return absl::OkStatus();
+  }
   absl::StatusOr<Handle> handle = program.HandleOf(value);
   if (!handle.ok())
     return Unsupported("output `{}` is neither a tensor nor a number, nor a list of these",
@@ -82,7 +91,8 @@ absl::Status AddOutputs(const std::string& name, const TorchValue& value, TorchP
 }
 
 absl::StatusOr<TorchResult> ReadProgram(const TorchFile& file, const ImportOptions& options,
-                                        const std::set<std::string>& written, TorchProgram& program) {
+                                        const std::set<std::string>& written,
+                                        TorchProgram& program) {
   return file.kind == TorchKind::kScript ? ReadScript(*file.archive, options, written, program)
                                          : ReadExported(*file.archive, options, written, program);
 }
@@ -112,17 +122,17 @@ bool LooksLikeTorch(std::span<const std::byte> bytes) {
 }
 
 absl::StatusOr<TorchFile> OpenTorchFile(const std::filesystem::path& path) {
-  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const FileMapping> mapping, FileMapping::Open(path));
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const FileMapping> mapping,
+                          FileMapping::Open(path));
   if (TextOf(mapping->bytes()).starts_with(kLegacy))
     return NoProgram("the file is a pickle of torch.save");
   TorchFile file;
   QUENCH_ASSIGN_OR_RETURN(file.archive, TorchArchive::Open({mapping->bytes(), mapping}));
   const std::vector<std::string> names = file.archive->Names();
-  const bool exported =
-      file.archive->Has("serialized_exported_program.json") ||
-      std::any_of(names.begin(), names.end(), [](const std::string& name) {
-        return name.starts_with("models/") && name.ends_with(".json");
-      });
+  const bool exported = file.archive->Has("serialized_exported_program.json") ||
+                        std::any_of(names.begin(), names.end(), [](const std::string& name) {
+                          return name.starts_with("models/") && name.ends_with(".json");
+                        });
   const bool script = std::any_of(names.begin(), names.end(), [](const std::string& name) {
     return name.starts_with("code/") && name.ends_with(".py");
   });

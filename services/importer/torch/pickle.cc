@@ -47,23 +47,52 @@ constexpr std::string_view kGlobals[] = {
     "torch.storage._load_from_bytes",
 };
 
-constexpr std::string_view kTorchTypes[] = {
-    "BFloat16Storage", "BoolStorage",   "ByteStorage",   "CharStorage",  "ComplexDoubleStorage",
-    "ComplexFloatStorage", "DoubleStorage", "FloatStorage", "HalfStorage", "IntStorage",
-    "LongStorage",     "QInt32Storage", "QInt8Storage",  "QUInt8Storage", "ShortStorage",
-    "bfloat16",        "bool",          "complex128",    "complex64",    "float16",
-    "float32",         "float64",       "int16",         "int32",        "int64",
-    "int8",            "qint32",        "qint8",         "quint8",       "strided",
-    "uint16",          "uint32",        "uint64",        "uint8",        "float8_e4m3fn",
-    "float8_e5m2",     "float8_e4m3fnuz", "float8_e5m2fnuz", "quint4x2"};
+constexpr std::string_view kTorchTypes[] = {"BFloat16Storage",
+                                            "BoolStorage",
+                                            "ByteStorage",
+                                            "CharStorage",
+                                            "ComplexDoubleStorage",
+                                            "ComplexFloatStorage",
+                                            "DoubleStorage",
+                                            "FloatStorage",
+                                            "HalfStorage",
+                                            "IntStorage",
+                                            "LongStorage",
+                                            "QInt32Storage",
+                                            "QInt8Storage",
+                                            "QUInt8Storage",
+                                            "ShortStorage",
+                                            "bfloat16",
+                                            "bool",
+                                            "complex128",
+                                            "complex64",
+                                            "float16",
+                                            "float32",
+                                            "float64",
+                                            "int16",
+                                            "int32",
+                                            "int64",
+                                            "int8",
+                                            "qint32",
+                                            "qint8",
+                                            "quint8",
+                                            "strided",
+                                            "uint16",
+                                            "uint32",
+                                            "uint64",
+                                            "uint8",
+                                            "float8_e4m3fn",
+                                            "float8_e5m2",
+                                            "float8_e4m3fnuz",
+                                            "float8_e5m2fnuz",
+                                            "quint4x2"};
 
 bool IsData(std::string_view name) {
   if (name.starts_with("__torch__.")) return true;
   if (std::find(std::begin(kGlobals), std::end(kGlobals), name) != std::end(kGlobals)) return true;
   constexpr std::string_view kTorch = "torch.";
-  return name.starts_with(kTorch) &&
-         std::find(std::begin(kTorchTypes), std::end(kTorchTypes), name.substr(kTorch.size())) !=
-             std::end(kTorchTypes);
+  return name.starts_with(kTorch) && std::find(std::begin(kTorchTypes), std::end(kTorchTypes),
+                                               name.substr(kTorch.size())) != std::end(kTorchTypes);
 }
 
 }  // namespace
@@ -170,13 +199,15 @@ class PickleReader {
     stack_.erase(first - 1, stack_.end());
     return items;
   }
-  void PushTuple(std::vector<const Pickled*> items) { Push(Kind::kTuple)->items = std::move(items); }
+  void PushTuple(std::vector<const Pickled*> items) {
+    Push(Kind::kTuple)->items = std::move(items);
+  }
   void PushGlobal(std::string_view module, std::string_view name) {
     const std::string full = std::string(module) + "." + std::string(name);
     if (!IsData(full)) {
       if (problem_.ok())
-        problem_ = InvalidArgument("the pickle names `{}`, which is code and not data",
-                                   Printable(full));
+        problem_ =
+            InvalidArgument("the pickle names `{}`, which is code and not data", Printable(full));
       return;
     }
     Push(Kind::kGlobal)->text = full;

@@ -9,7 +9,15 @@ namespace quench::importer {
 namespace {
 
 // How a view is written through: what puts new contents into the tensor that it is part of.
-enum class WriteKind : uint8_t { kSelf, kSelect, kSlice, kReshape, kUnsqueeze, kTranspose, kPermute };
+enum class WriteKind : uint8_t {
+  kSelf,
+  kSelect,
+  kSlice,
+  kReshape,
+  kUnsqueeze,
+  kTranspose,
+  kPermute
+};
 
 const std::map<std::string_view, WriteKind>& Views() {
   static const std::map<std::string_view, WriteKind> kViews = {
@@ -32,7 +40,7 @@ char KindOf(const TorchValue& value) {
   if (std::holds_alternative<std::shared_ptr<TorchList>>(value)) return 'l';
   if (std::holds_alternative<double>(value)) return 'f';
   if (const auto* number = std::get_if<RuntimeNumber>(&value))
-    return number->kind == RuntimeNumber::Kind::kFloat   ? 'f'
+    return number->kind == RuntimeNumber::Kind::kFloat  ? 'f'
            : number->kind == RuntimeNumber::Kind::kBool ? 'b'
                                                         : 'i';
   if (std::holds_alternative<int64_t>(value)) return 'i';
@@ -57,7 +65,8 @@ bool AreSame(const TorchValue& a, const TorchValue& b) {
   }
   if (const auto* number = std::get_if<RuntimeNumber>(&a))
     return number->handle == std::get<RuntimeNumber>(b).handle;
-  if (const auto* name = std::get_if<TorchName>(&a)) return name->text == std::get<TorchName>(b).text;
+  if (const auto* name = std::get_if<TorchName>(&a))
+    return name->text == std::get<TorchName>(b).text;
   if (const auto* list = std::get_if<std::shared_ptr<TorchList>>(&a))
     return *list == std::get<std::shared_ptr<TorchList>>(b);
   if (const auto* dict = std::get_if<std::shared_ptr<TorchDict>>(&a))
@@ -232,8 +241,7 @@ absl::StatusOr<Type> TorchProgram::TypeOf(const CellPtr& cell) {
 
 absl::StatusOr<int> TorchProgram::RankOf(const CellPtr& cell) {
   QUENCH_ASSIGN_OR_RETURN(const Handle handle, Read(cell));
-  if (!b.IsRanked(handle))
-    return UnknownError(fmt::format("the rank of `{}`", b.NameOf(handle)));
+  if (!b.IsRanked(handle)) return UnknownError(fmt::format("the rank of `{}`", b.NameOf(handle)));
   return b.TypeOf(handle).rank();
 }
 
@@ -333,8 +341,7 @@ absl::StatusOr<size_t> TorchProgram::CountOutputs(const TorchRow& row,
                            type.rank());
   const Dim dim = type.dims[static_cast<size_t>(axis)];
   if (row.name.starts_with("tensor_split")) return static_cast<size_t>(integer("sections", 1));
-  if (!dim.is_static())
-    return UnknownError(fmt::format("{}: how many parts there are", row.name));
+  if (!dim.is_static()) return UnknownError(fmt::format("{}: how many parts there are", row.name));
   int64_t parts = dim.value();
   if (row.name == "chunk") {
     const int64_t chunks = std::max<int64_t>(integer("chunks", 1), 1);
@@ -395,6 +402,10 @@ absl::StatusOr<TorchValue> TorchProgram::CallInPlace(const std::string& domain,
   }
   if (self == nullptr) return InvalidArgument("`{}`: {}_ writes to no tensor", name, base);
   const CellPtr target = *self;
+  // Of some operators the plain form calls `input` what this one calls `self`.
+  for (auto& [argument, value] : named) {
+    if (argument == "self" && (base == "dropout" || base == "feature_dropout")) argument = "input";
+  }
   QUENCH_ASSIGN_OR_RETURN(const Type before, TypeOf(target));
   QUENCH_ASSIGN_OR_RETURN(const TorchValue result,
                           Call(domain, base, name, std::move(positional), std::move(named), 1));
@@ -404,7 +415,8 @@ absl::StatusOr<TorchValue> TorchProgram::CallInPlace(const std::string& domain,
   QUENCH_ASSIGN_OR_RETURN(Handle handle, Read(*cell));
   const DataType now = b.TypeOf(handle).dtype;
   if (before.dtype != now && before.dtype != DataType::kUndefined && now != DataType::kUndefined)
-    handle = b.AddPlain("Cast", name + "/cast", {handle}, {{"to", static_cast<int64_t>(before.dtype)}});
+    handle =
+        b.AddPlain("Cast", name + "/cast", {handle}, {{"to", static_cast<int64_t>(before.dtype)}});
   QUENCH_RETURN_IF_ERROR(Assign(target, handle, name));
   return TorchValue(target);
 }
@@ -427,10 +439,10 @@ absl::StatusOr<TorchValue> TorchProgram::Call(const std::string& domain, const s
   for (const auto& [argument, value] : named) shape.names.push_back(argument);
   const TorchRow* row = ResolveTorchRow(domain, base, shape);
   if (row == nullptr) {
-    return Unsupported("`{}`: {}::{} is called with {} arguments{}{}, which no known overload takes",
-                       Printable(name), domain, Printable(base), positional.size(),
-                       named.empty() ? "" : " and ",
-                       fmt::join(shape.names, ", "));
+    return Unsupported(
+        "`{}`: {}::{} is called with {} arguments{}{}, which no known overload takes",
+        Printable(name), domain, Printable(base), positional.size(), named.empty() ? "" : " and ",
+        fmt::join(shape.names, ", "));
   }
   const std::vector<std::string_view> names = ArgumentsOf(*row);
   TorchArguments arguments;
@@ -449,9 +461,8 @@ std::vector<TorchProgram::Written> TorchProgram::TakeWritten(size_t from) {
   std::vector<Written> now;
   for (size_t i = written_.size(); i-- > from;) {
     Written& written = written_[i];
-    const auto seen = std::find_if(now.begin(), now.end(), [&](const Written& other) {
-      return other.cell == written.cell;
-    });
+    const auto seen = std::find_if(
+        now.begin(), now.end(), [&](const Written& other) { return other.cell == written.cell; });
     if (seen == now.end()) now.push_back({written.cell, written.cell->handle});
     written.cell->handle = written.before;
     ++written.cell->version;
@@ -494,7 +505,8 @@ absl::StatusOr<std::vector<TorchValue>> TorchProgram::If(const std::string& name
     }
     b.Leave();
     for (const Written& written : TakeWritten(mark)) {
-      const auto known = cells.try_emplace(written.cell, written.cell->handle, written.cell->handle).first;
+      const auto known =
+          cells.try_emplace(written.cell, written.cell->handle, written.cell->handle).first;
       (i == 0 ? known->second.first : known->second.second) = written.before;
     }
   }
@@ -550,8 +562,9 @@ absl::Status TorchProgram::Merge(const TorchValue& first, const TorchValue& seco
   if (AreSame(first, second) || IsUninitialized(first) || IsUninitialized(second))
     return absl::OkStatus();
   if (!HaveOneShape(first, second))
-    return Unsupported("the branches of a condition that only a run knows give values of different "
-                       "kinds");
+    return Unsupported(
+        "the branches of a condition that only a run knows give values of different "
+        "kinds");
   std::vector<TorchValue> a, c;
   Flatten(first, a);
   Flatten(second, c);
@@ -615,7 +628,8 @@ absl::StatusOr<std::vector<TorchValue>> TorchProgram::Loop(const std::string& na
     std::vector<Handle> ends;
     for (size_t i = 0; i < initial.size(); ++i) {
       if (!HaveOneShape(initial[i], (*results)[i + 1]))
-        return Unsupported("`{}`: a loop changes a value that is neither a tensor nor a number", name);
+        return Unsupported("`{}`: a loop changes a value that is neither a tensor nor a number",
+                           name);
       std::vector<TorchValue> now;
       Flatten((*results)[i + 1], now);
       for (const TorchValue& leaf : now) {

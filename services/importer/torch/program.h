@@ -75,8 +75,8 @@ class TorchProgram {
   absl::StatusOr<TorchValue> CallRow(const TorchRow& row, const std::string& name,
                                      TorchArguments arguments, size_t outputs);
   absl::StatusOr<TorchValue> CallInPlace(const std::string& domain, const std::string& base,
-                                         const std::string& name, std::vector<TorchValue> positional,
-                                         TorchArguments named);
+                                         const std::string& name,
+                                         std::vector<TorchValue> positional, TorchArguments named);
   absl::StatusOr<size_t> CountOutputs(const TorchRow& row, const TorchArguments& arguments);
   absl::StatusOr<Handle> WriteBack(const TensorCell& view, Handle base, Handle value,
                                    const std::string& name);

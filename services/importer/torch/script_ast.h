@@ -73,7 +73,7 @@ struct ScriptFunction {
 struct ScriptClass {
   std::string name;
   std::map<std::string, ScriptFunction> methods;
-  std::vector<std::string> fields;               // in order, of named tuples too
+  std::vector<std::string> fields;                 // in order, of named tuples too
   std::map<std::string, ExpressionPtr> constants;  // `dim : Final[int] = 1`
   bool is_named_tuple = false;
 };

@@ -22,7 +22,8 @@ struct Token {
 };
 
 bool IsNameStart(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || static_cast<signed char>(c) < 0;
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+         static_cast<signed char>(c) < 0;
 }
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
@@ -108,11 +109,10 @@ class Lexer {
       return true;
     }
     if (IsDigit(c) || (c == '.' && at_ + 1 < text_.size() && IsDigit(text_[at_ + 1]))) {
-      while (at_ < text_.size() &&
-             (IsDigit(text_[at_]) || text_[at_] == '.' || text_[at_] == 'e' || text_[at_] == 'E' ||
-              text_[at_] == 'j' ||
-              ((text_[at_] == '-' || text_[at_] == '+') &&
-               (text_[at_ - 1] == 'e' || text_[at_ - 1] == 'E'))))
+      while (at_ < text_.size() && (IsDigit(text_[at_]) || text_[at_] == '.' || text_[at_] == 'e' ||
+                                    text_[at_] == 'E' || text_[at_] == 'j' ||
+                                    ((text_[at_] == '-' || text_[at_] == '+') &&
+                                     (text_[at_ - 1] == 'e' || text_[at_ - 1] == 'E'))))
         ++at_;
       Push(Token::Kind::kNumber, text_.substr(begin, at_ - begin));
       return true;
@@ -255,7 +255,8 @@ class Parser {
   // ---- Expressions ----
   absl::StatusOr<ExpressionPtr> Expression() {
     if (++depth_ > kMaxNesting)
-      return InvalidArgument("line {}: expressions nest more than {} deep", Now().line, kMaxNesting);
+      return InvalidArgument("line {}: expressions nest more than {} deep", Now().line,
+                             kMaxNesting);
     absl::StatusOr<ExpressionPtr> result = Postfix();
     --depth_;
     return result;
@@ -272,7 +273,8 @@ class Parser {
     QUENCH_ASSIGN_OR_RETURN(ExpressionPtr value, Atom());
     for (int links = 0;; ++links) {
       if (links > kMaxNesting)
-        return InvalidArgument("line {}: an expression has more than {} parts", Now().line, kMaxNesting);
+        return InvalidArgument("line {}: an expression has more than {} parts", Now().line,
+                               kMaxNesting);
       if (IsSign(".")) {
         auto attribute = New(Kind::kAttribute);
         ++at_;
@@ -320,7 +322,8 @@ class Parser {
   absl::Status Arguments(ScriptExpression& call) {
     while (!Take(")")) {
       const bool named = Now().kind == Token::Kind::kName &&
-                         tokens_[at_ + 1].kind == Token::Kind::kSign && tokens_[at_ + 1].text == "=";
+                         tokens_[at_ + 1].kind == Token::Kind::kSign &&
+                         tokens_[at_ + 1].text == "=";
       if (named) {
         call.names.emplace_back(Now().text);
         at_ += 2;

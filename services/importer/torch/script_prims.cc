@@ -33,7 +33,9 @@ std::optional<int64_t> IntOf(const TorchValue& value) {
   return std::nullopt;
 }
 
-bool IsNumber(const TorchValue& value) { return RealOf(value) || As<RuntimeNumber>(value) != nullptr; }
+bool IsNumber(const TorchValue& value) {
+  return RealOf(value) || As<RuntimeNumber>(value) != nullptr;
+}
 
 int64_t FloorDiv(int64_t a, int64_t b) {
   const int64_t q = a / b;
@@ -116,7 +118,8 @@ absl::Status ScriptPrims::MayChange(const std::string& what) const {
 
 // ---- Numbers ----
 
-absl::StatusOr<TorchValue> ScriptPrims::ToNumber(const TorchValue& value, RuntimeNumber::Kind kind) {
+absl::StatusOr<TorchValue> ScriptPrims::ToNumber(const TorchValue& value,
+                                                 RuntimeNumber::Kind kind) {
   if (const auto* cell = As<CellPtr>(value)) return p_.NumberOf(*cell, kind);
   if (const auto* number = As<RuntimeNumber>(value)) {
     if (number->kind == kind) return value;
@@ -156,14 +159,18 @@ absl::StatusOr<Maybe> ScriptPrims::Arithmetic(const std::string& op, const std::
     if (op == "log" && real) return Maybe(std::log(*real));
     if (op == "exp" && real) return Maybe(std::exp(*real));
     if ((op == "ceil" || op == "floor" || op == "round") && real && std::abs(*real) < 9e18)
-      return Maybe(static_cast<int64_t>(op == "ceil" ? std::ceil(*real) : op == "floor" ? std::floor(*real) : std::nearbyint(*real)));
+      return Maybe(static_cast<int64_t>(op == "ceil"    ? std::ceil(*real)
+                                        : op == "floor" ? std::floor(*real)
+                                                        : std::nearbyint(*real)));
     if (real) return Maybe();
     const RuntimeNumber number = std::get<RuntimeNumber>(arguments[0]);
     const std::string called = op == "__not__" ? "logical_not" : op;
     if (!p_.Knows("aten", called)) return Maybe();
-    QUENCH_ASSIGN_OR_RETURN(const TorchValue result, p_.Call("aten", called, name, {p_.NewCell(number.handle)}));
-    return Maybe(TorchValue(p_.Settle({std::get<CellPtr>(result)->handle,
-                                       op == "__not__" ? RuntimeNumber::Kind::kBool : number.kind})));
+    QUENCH_ASSIGN_OR_RETURN(const TorchValue result,
+                            p_.Call("aten", called, name, {p_.NewCell(number.handle)}));
+    return Maybe(
+        TorchValue(p_.Settle({std::get<CellPtr>(result)->handle,
+                              op == "__not__" ? RuntimeNumber::Kind::kBool : number.kind})));
   }
   if (arguments.size() < 2 || !IsNumber(arguments[0]) || !IsNumber(arguments[1])) return Maybe();
   const TorchValue &a = arguments[0], &b = arguments[1];
@@ -195,7 +202,8 @@ absl::StatusOr<Maybe> ScriptPrims::Arithmetic(const std::string& op, const std::
                                         : RuntimeNumber::Kind::kInt;
   };
   auto kind = RuntimeNumber::Kind::kInt;
-  if (kind_of(a) == RuntimeNumber::Kind::kFloat || kind_of(b) == RuntimeNumber::Kind::kFloat || op == "div")
+  if (kind_of(a) == RuntimeNumber::Kind::kFloat || kind_of(b) == RuntimeNumber::Kind::kFloat ||
+      op == "div")
     kind = RuntimeNumber::Kind::kFloat;
   if (IsComparison(op) ||
       (kind_of(a) == RuntimeNumber::Kind::kBool && kind_of(b) == RuntimeNumber::Kind::kBool))
@@ -218,7 +226,8 @@ absl::StatusOr<TorchValue> ScriptPrims::Item(const TorchValue& container, const 
   if (const auto* text = As<std::string>(container)) {
     const auto size = static_cast<int64_t>(text->size());
     const int64_t at = *index < 0 ? *index + size : *index;
-    if (at < 0 || at >= size) return InvalidArgument("a text of {} bytes has no byte {}", size, *index);
+    if (at < 0 || at >= size)
+      return InvalidArgument("a text of {} bytes has no byte {}", size, *index);
     return TorchValue(text->substr(static_cast<size_t>(at), 1));
   }
   const std::vector<TorchValue>* items = nullptr;
@@ -227,7 +236,8 @@ absl::StatusOr<TorchValue> ScriptPrims::Item(const TorchValue& container, const 
   if (items == nullptr) return InvalidArgument("an index is taken of what has no elements");
   const auto size = static_cast<int64_t>(items->size());
   const int64_t at = *index < 0 ? *index + size : *index;
-  if (at < 0 || at >= size) return InvalidArgument("a list of {} elements has no element {}", size, *index);
+  if (at < 0 || at >= size)
+    return InvalidArgument("a list of {} elements has no element {}", size, *index);
   return (*items)[static_cast<size_t>(at)];
 }
 
@@ -264,11 +274,16 @@ absl::StatusOr<Maybe> ScriptPrims::OnContainer(const std::string& op, Arguments&
     auto& items = (*dict)->items;
     if (op == "len") return Maybe(static_cast<int64_t>(items.size()));
     if (op == "__getitem__" && arguments.size() > 1) return Item(arguments[0], arguments[1]);
-    const auto found = arguments.size() < 2 ? items.end() : std::find_if(items.begin(), items.end(), [&](const auto& item) {
-      return AreEqual(item.first, arguments[1]);
-    });
+    const auto found =
+        arguments.size() < 2
+            ? items.end()
+            : std::find_if(
+                  items.begin(), items.end(),
+                  [&](const auto& item) { return AreEqual(item.first, arguments[1]); });
     if (op == "__contains__") return Maybe(found != items.end());
-    if (op == "get") return found != items.end() ? Maybe(found->second) : Maybe(arguments.size() > 2 ? arguments[2] : TorchValue());
+    if (op == "get")
+      return found != items.end() ? Maybe(found->second)
+                                  : Maybe(arguments.size() > 2 ? arguments[2] : TorchValue());
     if (op == "_set_item" && arguments.size() > 2) {
       QUENCH_RETURN_IF_ERROR(MayChange("dict"));
       if (found != items.end()) {
@@ -291,7 +306,8 @@ absl::StatusOr<Maybe> ScriptPrims::OnContainer(const std::string& op, Arguments&
   const auto* list = As<ListPtr>(arguments[0]);
   if (list == nullptr) return Maybe();
   std::vector<TorchValue>& items = (*list)->items;
-  if (items.size() > kMaxItems) return absl::ResourceExhaustedError("a list has more than a million elements");
+  if (items.size() > kMaxItems)
+    return absl::ResourceExhaustedError("a list has more than a million elements");
   const auto* other = arguments.size() > 1 ? As<ListPtr>(arguments[1]) : nullptr;
   if (op == "len") return Maybe(static_cast<int64_t>(items.size()));
   if (op == "__getitem__" && arguments.size() > 1) return Item(arguments[0], arguments[1]);
@@ -305,7 +321,8 @@ absl::StatusOr<Maybe> ScriptPrims::OnContainer(const std::string& op, Arguments&
   }
   if (op == "mul" && arguments.size() > 1) {
     const int64_t times = integer(1, 0);
-    if (times > 0 && items.size() * static_cast<size_t>(std::min<int64_t>(times, 1 << 20)) > kMaxItems)
+    if (times > 0 &&
+        items.size() * static_cast<size_t>(std::min<int64_t>(times, 1 << 20)) > kMaxItems)
       return absl::ResourceExhaustedError("a list has more than a million elements");
     std::vector<TorchValue> all;
     for (int64_t i = 0; i < times; ++i) all.insert(all.end(), items.begin(), items.end());
@@ -320,21 +337,36 @@ absl::StatusOr<Maybe> ScriptPrims::OnContainer(const std::string& op, Arguments&
     };
     const int64_t step = integer(3, 1);
     std::vector<TorchValue> part;
-    for (int64_t i = bound(1, 0); i < bound(2, size) && step > 0; i += step) part.push_back(items[static_cast<size_t>(i)]);
+    for (int64_t i = bound(1, 0); i < bound(2, size) && step > 0; i += step)
+      part.push_back(items[static_cast<size_t>(i)]);
     return Maybe(MakeList(std::move(part)));
   }
   if (op == "__contains__" && arguments.size() > 1)
-    return Maybe(std::any_of(items.begin(), items.end(), [&](const TorchValue& item) { return AreEqual(item, arguments[1]); }));
+    return Maybe(std::any_of(items.begin(), items.end(),
+                             [&](const TorchValue& item) { return AreEqual(item, arguments[1]); }));
+  if ((op == "any" || op == "all") && arguments.size() == 1) {
+    TorchValue result = op == "all";
+    for (const TorchValue& item : items) {
+      QUENCH_ASSIGN_OR_RETURN(const TorchValue flag, ToNumber(item, RuntimeNumber::Kind::kBool));
+      QUENCH_ASSIGN_OR_RETURN(const Maybe next,
+                              Arithmetic(op == "any" ? "__or__" : "__and__", op, {result, flag}));
+      if (!next) return Maybe();
+      result = *next;
+    }
+    return Maybe(result);
+  }
   if (op == "max" || op == "min" || op == "sum") {
     TorchValue best = items.empty() ? TorchValue(int64_t{0}) : items[0];
     for (size_t i = 1; i < items.size(); ++i) {
-      QUENCH_ASSIGN_OR_RETURN(const Maybe next, Arithmetic(op == "sum" ? "add" : op, op, {best, items[i]}));
+      QUENCH_ASSIGN_OR_RETURN(const Maybe next,
+                              Arithmetic(op == "sum" ? "add" : op, op, {best, items[i]}));
       if (!next) return Maybe();
       best = *next;
     }
     return Maybe(best);
   }
-  const bool changes = op == "append" || op == "extend" || op == "insert" || op == "pop" || op == "clear" || op == "_set_item" || op == "add_" || op == "reverse";
+  const bool changes = op == "append" || op == "extend" || op == "insert" || op == "pop" ||
+                       op == "clear" || op == "_set_item" || op == "add_" || op == "reverse";
   if (!changes) return Maybe();
   QUENCH_RETURN_IF_ERROR(MayChange("list"));
   if (op == "append" && arguments.size() > 1) items.push_back(arguments[1]);
@@ -350,7 +382,8 @@ absl::StatusOr<Maybe> ScriptPrims::OnContainer(const std::string& op, Arguments&
   if (op == "insert" && arguments.size() > 2)
     items.insert(items.begin() + std::clamp<int64_t>(at, 0, size), arguments[2]);
   if (op == "_set_item" || op == "pop") {
-    if (at < 0 || at >= size) return InvalidArgument("a list of {} elements has no element {}", size, integer(1, -1));
+    if (at < 0 || at >= size)
+      return InvalidArgument("a list of {} elements has no element {}", size, integer(1, -1));
     if (op == "pop") {
       TorchValue popped = items[static_cast<size_t>(at)];
       items.erase(items.begin() + at);
@@ -363,11 +396,13 @@ absl::StatusOr<Maybe> ScriptPrims::OnContainer(const std::string& op, Arguments&
 
 // ---- Tensors ----
 
-absl::StatusOr<TorchValue> ScriptPrims::SizeOf(const CellPtr& cell, int64_t axis, const std::string& name) {
+absl::StatusOr<TorchValue> ScriptPrims::SizeOf(const CellPtr& cell, int64_t axis,
+                                               const std::string& name) {
   QUENCH_ASSIGN_OR_RETURN(const int rank, p_.RankOf(cell));
   QUENCH_ASSIGN_OR_RETURN(const Type type, p_.TypeOf(cell));
   const int64_t at = axis < 0 ? axis + rank : axis;
-  if (at < 0 || at >= rank) return InvalidArgument("`{}`: a tensor of rank {} has no axis {}", name, rank, axis);
+  if (at < 0 || at >= rank)
+    return InvalidArgument("`{}`: a tensor of rank {} has no axis {}", name, rank, axis);
   const Dim dim = type.dims[static_cast<size_t>(at)];
   if (dim.is_static()) return TorchValue(dim.value());
   QUENCH_ASSIGN_OR_RETURN(const TorchValue size, p_.Call("aten", "size", name, {cell, at}));
@@ -407,11 +442,14 @@ absl::StatusOr<TorchValue> ScriptPrims::TensorOf(const TorchValue& data, const T
     known = known && RealOf(value).has_value();
   }
   if (!known) {
-    QUENCH_ASSIGN_OR_RETURN(const TorchValue stacked, p_.Call("aten", "stack", "tensor", {MakeList(level), int64_t{0}}));
-    if (dims.size() != 1) return Unsupported("a tensor is made of nested lists that only a run knows");
+    QUENCH_ASSIGN_OR_RETURN(const TorchValue stacked,
+                            p_.Call("aten", "stack", "tensor", {MakeList(level), int64_t{0}}));
+    if (dims.size() != 1)
+      return Unsupported("a tensor is made of nested lists that only a run knows");
     return cast(stacked);
   }
-  if (wanted == DataType::kUndefined) wanted = real || level.empty() ? DataType::kF32 : flags ? DataType::kBool : DataType::kI64;
+  if (wanted == DataType::kUndefined)
+    wanted = real || level.empty() ? DataType::kF32 : flags ? DataType::kBool : DataType::kI64;
   Tensor tensor;
   if (IsFloat(wanted) || real) {
     std::vector<double> values;
@@ -433,7 +471,8 @@ absl::StatusOr<TorchValue> ScriptPrims::TensorOf(const TorchValue& data, const T
 
 absl::StatusOr<Maybe> ScriptPrims::OnTensor(const std::string& op, const std::string& name,
                                             Arguments& arguments, TorchArguments& named) {
-  if ((op == "tensor" || op == "as_tensor" || op == "scalar_tensor" || op == "NumToTensor") && !arguments.empty()) {
+  if ((op == "tensor" || op == "as_tensor" || op == "scalar_tensor" || op == "NumToTensor") &&
+      !arguments.empty()) {
     const TorchValue* dtype = FindArgument(named, "dtype");
     if (dtype == nullptr && arguments.size() > 1) dtype = &arguments[1];
     return TensorOf(arguments[0], dtype);
@@ -449,7 +488,7 @@ absl::StatusOr<Maybe> ScriptPrims::OnTensor(const std::string& op, const std::st
     }
     return Maybe(MakeList(std::move(sizes)));
   }
-  if (op == "shape" ) {
+  if (op == "shape") {
     Arguments one = {arguments[0]};
     TorchArguments none;
     return OnTensor("size", name, one, none);
@@ -475,11 +514,15 @@ absl::StatusOr<Maybe> ScriptPrims::OnTensor(const std::string& op, const std::st
     }
     return Maybe(product);
   }
-  if (op == "item" || op == "Float" || op == "Int" || op == "Bool" || op == "FloatImplicit" || op == "IntImplicit" || op == "ScalarImplicit") {
+  if (op == "item" || op == "Float" || op == "Int" || op == "Bool" || op == "FloatImplicit" ||
+      op == "IntImplicit" || op == "ScalarImplicit") {
     QUENCH_ASSIGN_OR_RETURN(const Type type, p_.TypeOf(*cell));
     const bool real = op.starts_with("Float") || (!op.starts_with("Int") && IsFloat(type.dtype));
     const bool flag = op == "Bool" || (op == "item" && type.dtype == DataType::kBool);
-    QUENCH_ASSIGN_OR_RETURN(TorchValue number, p_.NumberOf(*cell, flag ? RuntimeNumber::Kind::kBool : real ? RuntimeNumber::Kind::kFloat : RuntimeNumber::Kind::kInt));
+    QUENCH_ASSIGN_OR_RETURN(TorchValue number,
+                            p_.NumberOf(*cell, flag   ? RuntimeNumber::Kind::kBool
+                                               : real ? RuntimeNumber::Kind::kFloat
+                                                      : RuntimeNumber::Kind::kInt));
     return Maybe(std::move(number));
   }
   QUENCH_ASSIGN_OR_RETURN(const Type type, p_.TypeOf(*cell));
@@ -493,7 +536,8 @@ absl::StatusOr<Maybe> ScriptPrims::OnTensor(const std::string& op, const std::st
 
 // ---- Quantized ----
 
-absl::StatusOr<CellPtr> ScriptPrims::Dequantized(const std::string& name, const TorchTensor& tensor) {
+absl::StatusOr<CellPtr> ScriptPrims::Dequantized(const std::string& name,
+                                                 const TorchTensor& tensor) {
   if (tensor.scale.scale.empty()) return p_.NewCell(p_.b.AddConstant(name, tensor.tensor));
   if (options_.keep_quantized_weight) {
     std::vector<TorchValue> scales, zeros;
@@ -504,27 +548,38 @@ absl::StatusOr<CellPtr> ScriptPrims::Dequantized(const std::string& name, const 
                                 {"scale", one ? scales[0] : MakeList(scales)},
                                 {"zero_point", one ? zeros[0] : MakeList(zeros)},
                                 {"axis", tensor.scale.axis}};
-    QUENCH_ASSIGN_OR_RETURN(const TorchValue real, p_.Call("quantized", "dequantized", name, {}, std::move(arguments)));
+    QUENCH_ASSIGN_OR_RETURN(const TorchValue real,
+                            p_.Call("quantized", "dequantized", name, {}, std::move(arguments)));
     return std::get<CellPtr>(real);
   }
   const std::vector<int64_t>& dims = tensor.tensor.dims();
   int64_t inner = 1;
-  for (size_t i = static_cast<size_t>(tensor.scale.axis) + 1; i < dims.size(); ++i) inner *= dims[i];
+  for (size_t i = static_cast<size_t>(tensor.scale.axis) + 1; i < dims.size(); ++i)
+    inner *= dims[i];
   const auto channels = static_cast<int64_t>(tensor.scale.scale.size());
   std::vector<float> values(static_cast<size_t>(tensor.tensor.size()));
   for (size_t i = 0; i < values.size(); ++i) {
-    const auto at = static_cast<size_t>(channels == 1 ? 0 : static_cast<int64_t>(i) / inner % channels);
-    values[i] = static_cast<float>(static_cast<double>(tensor.tensor.IntAt(static_cast<int64_t>(i)) - tensor.scale.zero[at]) * tensor.scale.scale[at]);
+    const auto at =
+        static_cast<size_t>(channels == 1 ? 0 : static_cast<int64_t>(i) / inner % channels);
+    values[i] = static_cast<float>(
+        static_cast<double>(tensor.tensor.IntAt(static_cast<int64_t>(i)) - tensor.scale.zero[at]) *
+        tensor.scale.scale[at]);
   }
   return p_.NewCell(p_.b.AddConstant(name, Tensor::Of(DataType::kF32, dims, values)));
 }
 
-absl::StatusOr<TorchValue> ScriptPrims::FakeQuantized(TorchValue real, const TorchValue& scale, const TorchValue& zero, int64_t type, const std::string& name) {
-  return p_.Call("quantized", "fake_quantize", name, {}, {{"self", std::move(real)}, {"scale", scale}, {"zero_point", zero}, {"dtype", type}});
+absl::StatusOr<TorchValue> ScriptPrims::FakeQuantized(TorchValue real, const TorchValue& scale,
+                                                      const TorchValue& zero, int64_t type,
+                                                      const std::string& name) {
+  return p_.Call(
+      "quantized", "fake_quantize", name, {},
+      {{"self", std::move(real)}, {"scale", scale}, {"zero_point", zero}, {"dtype", type}});
 }
 
 // Packed parameters: weight, bias, then what of the window they have.
-absl::StatusOr<Maybe> ScriptPrims::Quantized(const std::string& domain, const std::string& op, const std::string& name, Arguments& arguments, TorchArguments& named) {
+absl::StatusOr<Maybe> ScriptPrims::Quantized(const std::string& domain, const std::string& op,
+                                             const std::string& name, Arguments& arguments,
+                                             TorchArguments& named) {
   constexpr int64_t kQuint8 = 13;
   const auto at = [&](size_t i, const char* key) -> TorchValue {
     if (i < arguments.size()) return arguments[i];
@@ -534,9 +589,12 @@ absl::StatusOr<Maybe> ScriptPrims::Quantized(const std::string& domain, const st
   if (domain == "aten") {  // a quantized tensor is the real one that it stands for
     if (op == "quantize_per_tensor" && arguments.size() >= 3) {
       const TorchValue type = at(3, "dtype");
-      QUENCH_ASSIGN_OR_RETURN(const TorchValue scale, ToNumber(arguments[1], RuntimeNumber::Kind::kFloat));
-      QUENCH_ASSIGN_OR_RETURN(const TorchValue zero, ToNumber(arguments[2], RuntimeNumber::Kind::kInt));
-      QUENCH_ASSIGN_OR_RETURN(TorchValue y, FakeQuantized(arguments[0], scale, zero, IntOf(type).value_or(kQuint8), name));
+      QUENCH_ASSIGN_OR_RETURN(const TorchValue scale,
+                              ToNumber(arguments[1], RuntimeNumber::Kind::kFloat));
+      QUENCH_ASSIGN_OR_RETURN(const TorchValue zero,
+                              ToNumber(arguments[2], RuntimeNumber::Kind::kInt));
+      QUENCH_ASSIGN_OR_RETURN(TorchValue y, FakeQuantized(arguments[0], scale, zero,
+                                                          IntOf(type).value_or(kQuint8), name));
       return Maybe(std::move(y));
     }
     if (op == "dequantize" && !arguments.empty()) return Maybe(arguments[0]);
@@ -549,7 +607,8 @@ absl::StatusOr<Maybe> ScriptPrims::Quantized(const std::string& domain, const st
     packed->state = arguments;
     return Maybe(packed);
   }
-  const auto* object = arguments.size() > 1 ? As<std::shared_ptr<TorchObject>>(arguments[1]) : nullptr;
+  const auto* object =
+      arguments.size() > 1 ? As<std::shared_ptr<TorchObject>>(arguments[1]) : nullptr;
   const bool convolves = op.starts_with("conv");
   if (object != nullptr && (convolves || op.starts_with("linear"))) {
     const Arguments& packed = (*object)->state;
@@ -559,9 +618,12 @@ absl::StatusOr<Maybe> ScriptPrims::Quantized(const std::string& domain, const st
     if (domain == "prepacked") {
       const size_t first = convolves ? 6 : 2;
       const char* window[] = {"stride", "padding", "dilation", "groups"};
-      for (size_t i = 2; i < std::min<size_t>(packed.size(), 6) && convolves; ++i) all.emplace_back(window[i - 2], packed[i]);
-      if (packed.size() > first && !IsNone(packed[first])) all.emplace_back("output_min", packed[first]);
-      if (packed.size() > first + 1 && !IsNone(packed[first + 1])) all.emplace_back("output_max", packed[first + 1]);
+      for (size_t i = 2; i < std::min<size_t>(packed.size(), 6) && convolves; ++i)
+        all.emplace_back(window[i - 2], packed[i]);
+      if (packed.size() > first && !IsNone(packed[first]))
+        all.emplace_back("output_min", packed[first]);
+      if (packed.size() > first + 1 && !IsNone(packed[first + 1]))
+        all.emplace_back("output_max", packed[first + 1]);
       QUENCH_ASSIGN_OR_RETURN(TorchValue y, p_.Call("prepacked", op, name, {}, std::move(all)));
       return Maybe(std::move(y));
     }
@@ -573,30 +635,39 @@ absl::StatusOr<Maybe> ScriptPrims::Quantized(const std::string& domain, const st
       all.emplace_back("reduce_range", at(2, "reduce_range"));
       all.emplace_back("relu", op.starts_with("linear_relu"));
       if (IsNone(all[all.size() - 2].second)) all[all.size() - 2].second = false;
-      QUENCH_ASSIGN_OR_RETURN(TorchValue y, p_.Call("quantized", "linear_dynamic", name, {}, std::move(all)));
+      QUENCH_ASSIGN_OR_RETURN(TorchValue y,
+                              p_.Call("quantized", "linear_dynamic", name, {}, std::move(all)));
       return Maybe(std::move(y));
     }
     const char* window[] = {"stride", "padding", "dilation", "groups"};
-    for (size_t i = 2; i < std::min<size_t>(packed.size(), 6) && convolves; ++i) all.emplace_back(window[i - 2], packed[i]);
-    QUENCH_ASSIGN_OR_RETURN(TorchValue y, p_.Call("aten", convolves ? op.substr(0, 6) : "linear", name, {}, std::move(all)));
+    for (size_t i = 2; i < std::min<size_t>(packed.size(), 6) && convolves; ++i)
+      all.emplace_back(window[i - 2], packed[i]);
+    QUENCH_ASSIGN_OR_RETURN(TorchValue y, p_.Call("aten", convolves ? op.substr(0, 6) : "linear",
+                                                  name, {}, std::move(all)));
     if (op.find("relu") != std::string::npos) {
       QUENCH_ASSIGN_OR_RETURN(y, p_.Call("aten", "relu", name, {y}));
     }
-    QUENCH_ASSIGN_OR_RETURN(y, FakeQuantized(y, at(2, "output_scale"), at(3, "output_zero_point"), kQuint8, name));
+    QUENCH_ASSIGN_OR_RETURN(
+        y, FakeQuantized(y, at(2, "output_scale"), at(3, "output_zero_point"), kQuint8, name));
     return Maybe(std::move(y));
   }
-  if ((op == "add" || op == "mul" || op == "add_relu" || op == "mul_relu") && arguments.size() >= 2) {
-    QUENCH_ASSIGN_OR_RETURN(TorchValue y, p_.Call("aten", op.substr(0, 3), name, {arguments[0], arguments[1]}));
+  if ((op == "add" || op == "mul" || op == "add_relu" || op == "mul_relu") &&
+      arguments.size() >= 2) {
+    QUENCH_ASSIGN_OR_RETURN(TorchValue y,
+                            p_.Call("aten", op.substr(0, 3), name, {arguments[0], arguments[1]}));
     if (op.ends_with("relu")) {
       QUENCH_ASSIGN_OR_RETURN(y, p_.Call("aten", "relu", name, {y}));
     }
-    QUENCH_ASSIGN_OR_RETURN(y, FakeQuantized(y, at(2, "scale"), at(3, "zero_point"), kQuint8, name));
+    QUENCH_ASSIGN_OR_RETURN(y,
+                            FakeQuantized(y, at(2, "scale"), at(3, "zero_point"), kQuint8, name));
     return Maybe(std::move(y));
   }
   if (op == "cat" && arguments.size() >= 2) {
-    QUENCH_ASSIGN_OR_RETURN(TorchValue y, p_.Call("aten", "cat", name, {arguments[0], arguments[1]}));
+    QUENCH_ASSIGN_OR_RETURN(TorchValue y,
+                            p_.Call("aten", "cat", name, {arguments[0], arguments[1]}));
     if (IsNone(at(2, "scale"))) return Maybe(std::move(y));
-    QUENCH_ASSIGN_OR_RETURN(y, FakeQuantized(y, at(2, "scale"), at(3, "zero_point"), kQuint8, name));
+    QUENCH_ASSIGN_OR_RETURN(y,
+                            FakeQuantized(y, at(2, "scale"), at(3, "zero_point"), kQuint8, name));
     return Maybe(std::move(y));
   }
   return Maybe();
@@ -604,29 +675,43 @@ absl::StatusOr<Maybe> ScriptPrims::Quantized(const std::string& domain, const st
 
 // ---- All ----
 
-absl::StatusOr<Maybe> ScriptPrims::Known(const std::string& domain, const std::string& op, const std::string& name, Arguments& arguments, TorchArguments& named) {
+absl::StatusOr<Maybe> ScriptPrims::Known(const std::string& domain, const std::string& op,
+                                         const std::string& name, Arguments& arguments,
+                                         TorchArguments& named) {
   if (domain == "prim" || domain == "aten") {
     if (op == "RaiseException")
-      return absl::AbortedError(fmt::format("the model raises `{}`", arguments.empty() ? "" : Printable(TextOf(arguments[0]))));
+      return absl::AbortedError(fmt::format(
+          "the model raises `{}`", arguments.empty() ? "" : Printable(TextOf(arguments[0]))));
     if (op == "warn" || op == "print" || op == "Print") return Maybe(TorchValue());
-    if (op == "__is__" && arguments.size() == 2) return Maybe(IsNone(arguments[0]) == IsNone(arguments[1]) && (IsNone(arguments[0]) || AreEqual(arguments[0], arguments[1])));
-    if (op == "__isnot__" && arguments.size() == 2) return Maybe(IsNone(arguments[0]) != IsNone(arguments[1]));
-    if (op == "is_grad_enabled" || op == "is_autocast_enabled" || op == "requires_grad" || op == "is_nested" || op == "is_cuda" || op == "is_quantized" || op == "is_tracing" || op == "is_mkldnn" || op == "is_sparse" || op == "has_torch_function") return Maybe(false);
+    if (op == "__is__" && arguments.size() == 2)
+      return Maybe(IsNone(arguments[0]) == IsNone(arguments[1]) &&
+                   (IsNone(arguments[0]) || AreEqual(arguments[0], arguments[1])));
+    if (op == "__isnot__" && arguments.size() == 2)
+      return Maybe(IsNone(arguments[0]) != IsNone(arguments[1]));
+    if (op == "is_grad_enabled" || op == "is_autocast_enabled" || op == "requires_grad" ||
+        op == "is_nested" || op == "is_cuda" || op == "is_quantized" || op == "is_tracing" ||
+        op == "is_mkldnn" || op == "is_sparse" || op == "has_torch_function")
+      return Maybe(false);
     if (op == "is_scripting" || op == "is_leaf") return Maybe(true);
     if (op == "device") return Maybe(std::string("cpu"));
     if (op == "layout") return Maybe(int64_t{0});
-    if (op == "type" || op == "index" ) {
-      if (domain == "prim") return Maybe(op == "type" ? TorchValue(std::string("cpu")) : TorchValue());
+    if (op == "type" || op == "index") {
+      if (domain == "prim")
+        return Maybe(op == "type" ? TorchValue(std::string("cpu")) : TorchValue());
     }
     if ((op == "unchecked_unwrap_optional" || op == "_unwrap_optional") && arguments.size() == 1) {
-      if (IsNone(arguments[0])) return absl::AbortedError("the model takes the value of what is None");
+      if (IsNone(arguments[0]))
+        return absl::AbortedError("the model takes the value of what is None");
       return Maybe(arguments[0]);
     }
     if (op == "str" && arguments.size() == 1) return Maybe(TextOf(arguments[0]));
-    if (op == "rand" || op == "randn" || op == "rand_like" || op == "randn_like" || op == "bernoulli" || op == "bernoulli_" || op == "randint" || op == "multinomial")
+    if (op == "rand" || op == "randn" || op == "rand_like" || op == "randn_like" ||
+        op == "bernoulli" || op == "bernoulli_" || op == "randint" || op == "multinomial")
       return Maybe(TorchName{"torch." + op + ", which is random"});
-    if (op == "dropout_" || op == "feature_dropout_") return Maybe(arguments.empty() ? TorchValue() : arguments[0]);
-    if ((op == "dropout" || op == "alias") && !arguments.empty()) return Maybe(arguments[0]);  // the same tensor
+    if (op == "dropout_" || op == "feature_dropout_")
+      return Maybe(arguments.empty() ? TorchValue() : arguments[0]);
+    if ((op == "dropout" || op == "alias") && !arguments.empty())
+      return Maybe(arguments[0]);  // the same tensor
   }
   QUENCH_ASSIGN_OR_RETURN(Maybe result, Quantized(domain, op, name, arguments, named));
   if (result || (domain != "prim" && domain != "aten")) return result;
@@ -637,7 +722,10 @@ absl::StatusOr<Maybe> ScriptPrims::Known(const std::string& domain, const std::s
   return OnTensor(op, name, arguments, named);
 }
 
-absl::StatusOr<TorchValue> ScriptPrims::Call(const std::string& domain, const std::string& op, const std::string& name, std::vector<TorchValue> arguments, TorchArguments named) {
+absl::StatusOr<TorchValue> ScriptPrims::Call(const std::string& domain, const std::string& op,
+                                             const std::string& name,
+                                             std::vector<TorchValue> arguments,
+                                             TorchArguments named) {
   QUENCH_ASSIGN_OR_RETURN(const Maybe known, Known(domain, op, name, arguments, named));
   if (known) return *known;
   // Keywords that say None say nothing.

@@ -32,18 +32,22 @@ class ScriptPrims {
   absl::StatusOr<std::optional<TorchValue>> Known(const std::string& domain, const std::string& op,
                                                   const std::string& name, Arguments& arguments,
                                                   TorchArguments& named);
-  absl::StatusOr<std::optional<TorchValue>> Arithmetic(const std::string& op, const std::string& name,
+  absl::StatusOr<std::optional<TorchValue>> Arithmetic(const std::string& op,
+                                                       const std::string& name,
                                                        const Arguments& arguments);
-  absl::StatusOr<std::optional<TorchValue>> OnContainer(const std::string& op, Arguments& arguments);
+  absl::StatusOr<std::optional<TorchValue>> OnContainer(const std::string& op,
+                                                        Arguments& arguments);
   absl::StatusOr<std::optional<TorchValue>> OnTensor(const std::string& op, const std::string& name,
                                                      Arguments& arguments, TorchArguments& named);
-  absl::StatusOr<std::optional<TorchValue>> Quantized(const std::string& domain, const std::string& op,
+  absl::StatusOr<std::optional<TorchValue>> Quantized(const std::string& domain,
+                                                      const std::string& op,
                                                       const std::string& name, Arguments& arguments,
                                                       TorchArguments& named);
   absl::StatusOr<TorchValue> SizeOf(const CellPtr& cell, int64_t axis, const std::string& name);
   absl::StatusOr<TorchValue> TensorOf(const TorchValue& data, const TorchValue* dtype);
-  absl::StatusOr<TorchValue> FakeQuantized(TorchValue real, const TorchValue& scale, const TorchValue& zero,
-                                           int64_t type, const std::string& name);
+  absl::StatusOr<TorchValue> FakeQuantized(TorchValue real, const TorchValue& scale,
+                                           const TorchValue& zero, int64_t type,
+                                           const std::string& name);
   absl::Status MayChange(const std::string& what) const;
 
   TorchProgram& p_;

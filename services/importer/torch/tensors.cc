@@ -107,8 +107,7 @@ absl::StatusOr<StorageName> ReadStorageName(const Pickled& value) {
                      value.items[0]->items[2]->text};
 }
 
-absl::StatusOr<TorchScale> ReadScale(const Pickled& value,
-                                     const StorageReader& storages) {
+absl::StatusOr<TorchScale> ReadScale(const Pickled& value, const StorageReader& storages) {
   const Kind kind = value.kind;
   if (kind != Kind::kTuple || value.items.size() < 3 || !value.items[0]->Is(Kind::kGlobal))
     return InvalidArgument("a quantized tensor has no scale that could be read");
@@ -190,8 +189,8 @@ absl::StatusOr<Tensor> StridedTensor(DataType dtype, const TorchBytes& storage, 
     return Tensor::View(dtype, dims, {first, static_cast<size_t>(header.bytes)}, storage.owner);
   }
   if (header.count - elements > kMaxGathered)
-    return absl::ResourceExhaustedError(fmt::format(
-        "repeats {} elements of its storage as {}", elements, header.count));
+    return absl::ResourceExhaustedError(
+        fmt::format("repeats {} elements of its storage as {}", elements, header.count));
   return Gather(dtype, first, dims, strides);
 }
 

@@ -15,7 +15,7 @@ namespace quench::importer {
 
 // What a quantized tensor's numbers mean.
 struct TorchScale {
-  std::vector<double> scale;    // one, or one for each index of `axis`; none: not quantized
+  std::vector<double> scale;  // one, or one for each index of `axis`; none: not quantized
   std::vector<int64_t> zero;
   int64_t axis = 0;
 };

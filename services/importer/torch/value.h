@@ -34,10 +34,9 @@ struct TorchName {
   std::string text;
 };
 
-using TorchValue =
-    std::variant<std::monostate, bool, int64_t, double, std::string, RuntimeNumber, CellPtr,
-                 std::shared_ptr<TorchList>, std::shared_ptr<TorchDict>,
-                 std::shared_ptr<TorchObject>, TorchName>;
+using TorchValue = std::variant<std::monostate, bool, int64_t, double, std::string, RuntimeNumber,
+                                CellPtr, std::shared_ptr<TorchList>, std::shared_ptr<TorchDict>,
+                                std::shared_ptr<TorchObject>, TorchName>;
 
 struct TorchList {
   std::vector<TorchValue> items;
@@ -52,8 +51,9 @@ struct TorchDict {
 struct TorchObject {
   std::string type;  // "__torch__.Net"
   std::map<std::string, TorchValue> attributes;
-  std::vector<TorchValue> state;  // of PyTorch's own classes
-  std::string path;               // "encoder.layer1", "" for the model
+  std::vector<TorchValue> state;    // of PyTorch's own classes, and of named tuples
+  std::vector<std::string> fields;  // of named tuples
+  std::string path;                 // "encoder.layer1", "" for the model
 };
 
 // A tensor as programs see it: it may be written to, and be part of another. `base` and `again` say how it follows
@@ -63,13 +63,15 @@ struct TensorCell {
   uint64_t version = 0;
   CellPtr base;
   uint64_t base_version = 0;
-  std::string view;                                             // the operator
-  std::vector<std::pair<std::string, TorchValue>> arguments;    // of `view`, but for the base
-  size_t output = 0;                                            // of `view`
-  std::string name;                                             // of a parameter or buffer
+  std::string view;                                           // the operator
+  std::vector<std::pair<std::string, TorchValue>> arguments;  // of `view`, but for the base
+  size_t output = 0;                                          // of `view`
+  std::string name;                                           // of a parameter or buffer
 };
 
-inline bool IsNone(const TorchValue& value) { return std::holds_alternative<std::monostate>(value); }
+inline bool IsNone(const TorchValue& value) {
+  return std::holds_alternative<std::monostate>(value);
+}
 
 inline TorchValue MakeList(std::vector<TorchValue> items, bool is_tuple = false) {
   auto list = std::make_shared<TorchList>();

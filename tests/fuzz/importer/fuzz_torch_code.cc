@@ -7,7 +7,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto file = quench::importer::ParseScript(text, "fuzz.py");
-  QUENCH_CHECK(file.ok() ||
-               quench::MessageOf(file.status()).find("line ") != std::string::npos);
+  QUENCH_CHECK(file.ok() || quench::MessageOf(file.status()).find("line ") != std::string::npos);
   return 0;
 }

@@ -37,17 +37,16 @@ class TorchTest : public ::testing::Test {
   }
   static std::string Script(const std::string& code, const Fields& attributes = {},
                             const std::vector<ZipEntry>& more = {}) {
-    std::vector<ZipEntry> entries = {
-        {"m/data.pkl", File(Object("__torch__", "M", attributes))},
-        {"m/constants.pkl", File(Tuple({}))},
-        {"m/code/__torch__.py", code},
-        {"m/version", "3\n"}};
+    std::vector<ZipEntry> entries = {{"m/data.pkl", File(Object("__torch__", "M", attributes))},
+                                     {"m/constants.pkl", File(Tuple({}))},
+                                     {"m/code/__torch__.py", code},
+                                     {"m/version", "3\n"}};
     entries.insert(entries.end(), more.begin(), more.end());
     return ZipOf(entries);
   }
   static std::string Forward(const std::string& arguments, const std::string& body) {
-    std::string code = "class M(Module):\n  def forward(self: __torch__.M,\n    " + arguments +
-                       ") -> Tensor:\n";
+    std::string code =
+        "class M(Module):\n  def forward(self: __torch__.M,\n    " + arguments + ") -> Tensor:\n";
     for (size_t at = 0; at < body.size();) {
       const size_t end = std::min(body.find('\n', at), body.size());
       code += "    " + body.substr(at, end - at) + "\n";
@@ -56,8 +55,7 @@ class TorchTest : public ::testing::Test {
     return code;
   }
   std::vector<Floats> Run(const std::string& bytes, const std::vector<Tensor>& inputs,
-                          ImportOptions options = {}) {
-    for (size_t i = 0; i < inputs.size() && options.shapes.empty(); ++i) break;
+                          const ImportOptions& options = {}) {
     const absl::StatusOr<Imported> imported = ImportFile(bytes, options);
     EXPECT_TRUE(imported.ok()) << imported.status();
     if (!imported.ok()) return {};
@@ -122,10 +120,34 @@ TEST_F(TorchTest, MethodsOfModulesWithin) {
       "  n : Final[int] = 3\n"
       "  def forward(self: __torch__.sub.A, x: Tensor) -> Tuple[Tensor, Tensor]:\n"
       "    return (torch.add(x, self.n), torch.neg(x))\n";
-  const std::string file = Script(code, {{"a", Object("__torch__.sub", "A", {})}},
-                                  {{"m/code/__torch__/sub.py", sub}});
+  const std::string file =
+      Script(code, {{"a", Object("__torch__.sub", "A", {})}}, {{"m/code/__torch__/sub.py", sub}});
   EXPECT_EQ(Run(file, {Values({2}, {1, 2})}, Shape("x", {2})),
             (std::vector<Floats>{{5, 7}, {-2, -4}}));
+}
+
+TEST_F(TorchTest, NamedTuplesAndListsOfFlags) {
+  const std::string code =
+      "class Pair(NamedTuple):\n"
+      "  logits : Tensor\n"
+      "  aux : Optional[Tensor]\n"
+      "class M(Module):\n"
+      "  def forward(self: __torch__.M, x: Tensor) -> __torch__.Pair:\n"
+      "    flags = [False, torch.gt(torch.len(torch.size(x)), 0)]\n"
+      "    if torch.any(flags):\n"
+      "      y = torch.neg(x)\n"
+      "    else:\n"
+      "      y = x\n"
+      "    if torch.__not__(torch.all(flags)):\n"
+      "      z = torch.mul(y, 2)\n"
+      "    else:\n"
+      "      z = y\n"
+      "    return __torch__.Pair(z, None)\n";
+  EXPECT_EQ(Run(Script(code), {Values({2}, {1, 2})}, Shape("x", {2})),
+            (std::vector<Floats>{{-2, -4}}));
+  const auto imported = ImportFile(Script(code), Shape("x", {2}));
+  ASSERT_TRUE(imported.ok());
+  EXPECT_EQ(imported->canonical.value(imported->canonical.outputs[0]).name, "logits");
 }
 
 TEST_F(TorchTest, BranchesThatShapesDecide) {
@@ -182,8 +204,7 @@ TEST_F(TorchTest, WrittenBuffersAreStates) {
                                    "n = self.n\n"
                                    "_0 = torch.add_(n, x)\n"
                                    "return torch.mul(n, 2)");
-  const std::string file =
-      Script(code, {{"n", F32("0", {2})}}, {{"m/data/0", BytesOf({5, 5})}});
+  const std::string file = Script(code, {{"n", F32("0", {2})}}, {{"m/data/0", BytesOf({5, 5})}});
   EXPECT_EQ(Run(file, {Values({2}, {1, 2}), Values({2}, {10, 10})}, Shape("x", {2})),
             (std::vector<Floats>{{22, 24}, {11, 12}}));
   const auto imported = ImportFile(file, Shape("x", {2}));
@@ -200,8 +221,9 @@ TEST_F(TorchTest, TrainingIsSwitchedOff) {
 }
 
 TEST_F(TorchTest, QuantizedWeights) {
-  const std::string storage = Tuple({Text("storage"), Global("torch", "QInt8Storage"), Text("0"),
-                                     Text("cpu"), Int(4)}) + "Q";
+  const std::string storage =
+      Tuple({Text("storage"), Global("torch", "QInt8Storage"), Text("0"), Text("cpu"), Int(4)}) +
+      "Q";
   const std::string weight =
       Call(Global("torch._utils", "_rebuild_qtensor"),
            {storage, Int(0), Tuple({Int(2), Int(2)}), Tuple({Int(2), Int(1)}),
@@ -213,7 +235,8 @@ TEST_F(TorchTest, QuantizedWeights) {
                                    "q = torch.quantize_per_tensor(x, 0.25, 10, 13)\n"
                                    "y = ops.quantized.linear(q, self.p, 0.5, 0)\n"
                                    "return torch.dequantize(y)");
-  const std::string file = Script(code, {{"p", packed}}, {{"m/data/0", std::string("\x03\x01\x01\x05", 4)}});
+  const std::string file =
+      Script(code, {{"p", packed}}, {{"m/data/0", std::string("\x03\x01\x01\x05", 4)}});
   ImportOptions options = Shape("x", {1, 2});
   for (const bool keep : {false, true}) {
     options.keep_quantized_weight = keep;  // weights [1, 0], [0, 2]
@@ -255,21 +278,24 @@ TEST_F(TorchTest, WhatTheModelRaises) {
               HasSubstr("the model raises `no`"));
   EXPECT_THAT(ErrorOfScript(Forward("x: Dict[str, Tensor]", "return x[\"a\"]")),
               HasSubstr("input `x` of forward is of the type `Dict`"));
-  EXPECT_THAT(ErrorOfScript("class M(Module):\n  def other(self: __torch__.M) -> int:\n    return 1\n"),
-              HasSubstr("no method `forward`"));
+  EXPECT_THAT(
+      ErrorOfScript("class M(Module):\n  def other(self: __torch__.M) -> int:\n    return 1\n"),
+      HasSubstr("no method `forward`"));
 }
 
 TEST_F(TorchTest, BadCode) {
-  EXPECT_THAT(ErrorOfScript(Forward("x: Tensor", "return torch.mul(x, ")), HasSubstr("__torch__.py`: line"));
+  EXPECT_THAT(ErrorOfScript(Forward("x: Tensor", "return torch.mul(x, ")),
+              HasSubstr("__torch__.py`: line"));
   EXPECT_THAT(ErrorOfScript(Forward("x: Tensor", "return y")), HasSubstr("`y` is not defined"));
   EXPECT_THAT(ErrorOfScript(Forward("x: Tensor", "import os\nreturn x")), HasSubstr("line 4"));
   EXPECT_THAT(ErrorOfScript(Forward("x: Tensor", "return " + std::string(5000, '('))),
               HasSubstr("nest more than 200 deep"));
   EXPECT_THAT(ErrorOfScript(Forward("x: Tensor", "while True:\n  pass\nreturn x")),
               HasSubstr("more than 100000 steps"));
-  EXPECT_THAT(ErrorOfScript("class M(Module):\n  def forward(self: __torch__.M, x: Tensor) -> Tensor:\n"
-                            "    return (self).forward(x, )\n"),
-              HasSubstr("calls nest more than 100 deep"));
+  EXPECT_THAT(
+      ErrorOfScript("class M(Module):\n  def forward(self: __torch__.M, x: Tensor) -> Tensor:\n"
+                    "    return (self).forward(x, )\n"),
+      HasSubstr("calls nest more than 100 deep"));
 }
 
 // ---- Archives and pickles ----
@@ -304,25 +330,31 @@ TEST_F(TorchTest, BadPickles) {
                               Shape("x", {1}))
                        .status());
   };
-  EXPECT_THAT(error(File(Call(Global("os", "system"), {Text("true")}))), HasSubstr("`os.system`, which is code"));
+  EXPECT_THAT(error(File(Call(Global("os", "system"), {Text("true")}))),
+              HasSubstr("`os.system`, which is code"));
   EXPECT_THAT(error("\x80\x02X\xff\xff\xff\x7f"), HasSubstr("is cut off"));
   EXPECT_THAT(error("\x80\x02tt."), HasSubstr("no mark"));
   EXPECT_THAT(error("\x80\x63."), HasSubstr("protocol 99"));
   EXPECT_THAT(error(File(Int(3))), HasSubstr("holds no module"));
-  EXPECT_THAT(error(File(Object("__torch__", "M", {{"w", F32("7", {1})}}))), HasSubstr("no `data/7`"));
+  EXPECT_THAT(error(File(Object("__torch__", "M", {{"w", F32("7", {1})}}))),
+              HasSubstr("no `data/7`"));
   std::string deep;
   for (int i = 0; i < 1000; ++i) deep += "](";
   deep += "N";
   for (int i = 0; i < 1000; ++i) deep += "e";
-  EXPECT_THAT(error(File(Object("__torch__", "M", {{"w", deep}}))), HasSubstr("nest more than 200"));
+  EXPECT_THAT(error(File(Object("__torch__", "M", {{"w", deep}}))),
+              HasSubstr("nest more than 200"));
 }
 
 TEST_F(TorchTest, BadTensors) {
   const auto error = [&](const std::vector<int32_t>& dims, const std::string& bytes) {
     const std::string code = Forward("x: Tensor", "w = self.w\nreturn torch.add(x, w)");
-    return ErrorOf(ImportFile(Script(code, {{"w", F32("0", dims)}}, {{"m/data/0", bytes}}), Shape("x", {1})).status());
+    return ErrorOf(
+        ImportFile(Script(code, {{"w", F32("0", dims)}}, {{"m/data/0", bytes}}), Shape("x", {1}))
+            .status());
   };
-  EXPECT_THAT(error({3}, BytesOf({1, 2})), HasSubstr("needs 3 elements of its storage, which has 2"));
+  EXPECT_THAT(error({3}, BytesOf({1, 2})),
+              HasSubstr("needs 3 elements of its storage, which has 2"));
   EXPECT_THAT(error({1 << 30, 1 << 30, 1 << 30}, BytesOf({1})), HasSubstr("which no memory holds"));
   EXPECT_THAT(error({-1}, BytesOf({1})), HasSubstr("which no memory holds"));
 }
@@ -331,42 +363,51 @@ TEST_F(TorchTest, StateDictsAreToldHowToExport) {
   const std::string state =
       ZipOf({{"m/data.pkl", File(Dict({{"w", F32("0", {1})}}))}, {"m/data/0", BytesOf({1})}});
   const std::string module = ZipOf({{"m/data.pkl", File(Object("models", "Net", {}))}});
-  const std::string legacy = std::string("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", 15);
+  const std::string legacy =
+      std::string("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", 15);
   for (const std::string& file : {state, module, legacy}) {
     const std::string error = ErrorOf(ImportFile(file, {}).status());
-    EXPECT_THAT(error, HasSubstr("import torch\ntorch.export.save(torch.export.export(model.eval()"));
+    EXPECT_THAT(error,
+                HasSubstr("import torch\ntorch.export.save(torch.export.export(model.eval()"));
   }
   EXPECT_THAT(ErrorOf(ImportFile(module, {}).status()), HasSubstr("`models.Net`"));
 }
 
 // ---- torch.export ----
 
-std::string TensorArgument(const std::string& name) { return R"({"as_tensor": {"name": ")" + name + "\"}}"; }
+std::string TensorArgument(const std::string& name) {
+  return R"({"as_tensor": {"name": ")" + name + "\"}}";
+}
 
 std::string Given(const std::string& name, const std::string& argument) {
   return R"({"name": ")" + name + R"(", "kind": 1, "arg": )" + argument + "}";
 }
 
 std::string Node(const std::string& target, const std::string& inputs, const std::string& output) {
-  return R"({"target": "torch.ops.)" + target + R"(", "inputs": [)" + inputs + R"(], "outputs": [)" +
-         TensorArgument(output) + R"(], "metadata": {}})";
+  return R"({"target": "torch.ops.)" + target + R"(", "inputs": [)" + inputs +
+         R"(], "outputs": [)" + TensorArgument(output) + R"(], "metadata": {}})";
 }
 
 // A graph of one input `x` of f32 [s0, 2] and, where `weights` says so, the weight `w`.
-std::string Exported(const std::string& nodes, const std::string& outputs, const std::string& output_specs,
-                     bool buffer = false) {
-  const std::string sizes = R"([{"as_expr": {"expr_str": "s0", "hint": {"as_int": 3}}}, {"as_int": 2}])";
-  const std::string plain = R"("sizes": [{"as_int": 2}], "strides": [{"as_int": 1}], "storage_offset": {"as_int": 0})";
+std::string Exported(const std::string& nodes, const std::string& outputs,
+                     const std::string& output_specs, bool buffer = false) {
+  const std::string sizes =
+      R"([{"as_expr": {"expr_str": "s0", "hint": {"as_int": 3}}}, {"as_int": 2}])";
+  const std::string plain =
+      R"("sizes": [{"as_int": 2}], "strides": [{"as_int": 1}], "storage_offset": {"as_int": 0})";
   const std::string kind = buffer ? "buffer" : "parameter";
   const std::string model =
-      R"({"graph_module": {"graph": {"inputs": [)" + TensorArgument("p_w") + "," + TensorArgument("x") +
-      R"(], "outputs": [)" + outputs + R"(], "nodes": [)" + nodes +
-      R"(], "tensor_values": {"x": {"dtype": 7, "sizes": )" + sizes + R"(}, "p_w": {"dtype": 7, )" + plain +
-      R"(}}}, "signature": {"input_specs": [{")" + kind + R"(": {"arg": {"name": "p_w"}, ")" + kind +
-      R"(_name": "net.w"}}, {"user_input": {"arg": )" + TensorArgument("x") + R"(}}], "output_specs": [)" +
-      output_specs + R"(]}}, "range_constraints": {}, "schema_version": {"major": 8, "minor": 1}})";
-  const std::string config = R"({"config": {"net.w": {"path_name": "weight_0", "is_param": true, "use_pickle": false, )"
-                             R"("tensor_meta": {"dtype": 7, )" + plain + "}}}}";
+      R"({"graph_module": {"graph": {"inputs": [)" + TensorArgument("p_w") + "," +
+      TensorArgument("x") + R"(], "outputs": [)" + outputs + R"(], "nodes": [)" + nodes +
+      R"(], "tensor_values": {"x": {"dtype": 7, "sizes": )" + sizes + R"(}, "p_w": {"dtype": 7, )" +
+      plain + R"(}}}, "signature": {"input_specs": [{")" + kind +
+      R"(": {"arg": {"name": "p_w"}, ")" + kind + R"(_name": "net.w"}}, {"user_input": {"arg": )" +
+      TensorArgument("x") + R"(}}], "output_specs": [)" + output_specs +
+      R"(]}}, "range_constraints": {}, "schema_version": {"major": 8, "minor": 1}})";
+  const std::string config =
+      R"({"config": {"net.w": {"path_name": "weight_0", "is_param": true, "use_pickle": false, )"
+      R"("tensor_meta": {"dtype": 7, )" +
+      plain + "}}}}";
   return ZipOf({{"p/models/model.json", model},
                 {"p/archive_format", "pt2"},
                 {"p/data/weights/weight_0", BytesOf({10, 20})},
@@ -376,21 +417,33 @@ std::string Exported(const std::string& nodes, const std::string& outputs, const
 const std::string kUserOutput = R"({"user_output": {"arg": {}}})";
 
 TEST_F(TorchTest, ExportedGraph) {
-  const std::string nodes = Node("aten.add.Tensor", Given("self", TensorArgument("x")) + "," + Given("other", TensorArgument("p_w")), "add") + "," +
-                            Node("aten.relu_.default", Given("self", TensorArgument("add")), "relu_");
+  const std::string nodes =
+      Node("aten.add.Tensor",
+           Given("self", TensorArgument("x")) + "," + Given("other", TensorArgument("p_w")),
+           "add") +
+      "," + Node("aten.relu_.default", Given("self", TensorArgument("add")), "relu_");
   const std::string file = Exported(nodes, TensorArgument("add"), kUserOutput);
   // Written in place: `add` is what `relu_` made of it.
   EXPECT_EQ(Run(file, {Values({2, 2}, {1, 2, -30, -40})}), (std::vector<Floats>{{11, 22, 0, 0}}));
   const auto imported = ImportFile(file, {});
   ASSERT_TRUE(imported.ok());
-  EXPECT_EQ(imported->canonical.symbols->ToString(imported->canonical.value(imported->canonical.inputs[0]).type.dims[0]), "s0");
+  EXPECT_EQ(imported->canonical.symbols->ToString(
+                imported->canonical.value(imported->canonical.inputs[0]).type.dims[0]),
+            "s0");
 }
 
 TEST_F(TorchTest, ExportedStates) {
-  const std::string nodes = Node("aten.add_.Tensor", Given("self", TensorArgument("p_w")) + "," + Given("other", R"({"as_float": 1.0})"), "w_next") + "," +
-                            Node("aten.mul.Tensor", Given("self", TensorArgument("x")) + "," + Given("other", TensorArgument("w_next")), "y");
+  const std::string nodes =
+      Node("aten.add_.Tensor",
+           Given("self", TensorArgument("p_w")) + "," + Given("other", R"({"as_float": 1.0})"),
+           "w_next") +
+      "," +
+      Node("aten.mul.Tensor",
+           Given("self", TensorArgument("x")) + "," + Given("other", TensorArgument("w_next")),
+           "y");
   const std::string file = Exported(nodes, TensorArgument("y"), kUserOutput, true);
-  EXPECT_EQ(Run(file, {Values({1, 2}, {2, 3}), Values({2}, {4, 5})}), (std::vector<Floats>{{10, 18}, {5, 6}}));
+  EXPECT_EQ(Run(file, {Values({1, 2}, {2, 3}), Values({2}, {4, 5})}),
+            (std::vector<Floats>{{10, 18}, {5, 6}}));
   const auto imported = ImportFile(file, {});
   ASSERT_TRUE(imported.ok());
   EXPECT_EQ(imported->canonical.metadata.at("state.net.w"), "net.w/next");
@@ -398,15 +451,21 @@ TEST_F(TorchTest, ExportedStates) {
 
 TEST_F(TorchTest, ExportedConditions) {
   const auto branch = [](const std::string& target) {
-    return R"({"as_graph": {"name": "g", "graph": {"inputs": [)" + TensorArgument("a") + R"(], "outputs": [)" +
-           TensorArgument("b") + R"(], "nodes": [)" + Node("aten." + target, Given("self", TensorArgument("a")), "b") +
+    return R"({"as_graph": {"name": "g", "graph": {"inputs": [)" + TensorArgument("a") +
+           R"(], "outputs": [)" + TensorArgument("b") + R"(], "nodes": [)" +
+           Node("aten." + target, Given("self", TensorArgument("a")), "b") +
            R"(], "tensor_values": {}}}})";
   };
   const std::string nodes =
       Node("aten.sum.default", Given("self", TensorArgument("x")), "sum") + "," +
-      Node("aten.gt.Scalar", Given("self", TensorArgument("sum")) + "," + Given("other", R"({"as_int": 0})"), "gt") + "," +
-      Node("higher_order.cond", Given("", TensorArgument("gt")) + "," + Given("", branch("neg.default")) + "," +
-               Given("", branch("relu.default")) + "," + Given("", R"({"as_tensors": [{"name": "x"}]})"), "y");
+      Node("aten.gt.Scalar",
+           Given("self", TensorArgument("sum")) + "," + Given("other", R"({"as_int": 0})"), "gt") +
+      "," +
+      Node("higher_order.cond",
+           Given("", TensorArgument("gt")) + "," + Given("", branch("neg.default")) + "," +
+               Given("", branch("relu.default")) + "," +
+               Given("", R"({"as_tensors": [{"name": "x"}]})"),
+           "y");
   const std::string file = Exported(nodes, TensorArgument("y"), kUserOutput);
   EXPECT_EQ(Run(file, {Values({1, 2}, {-1, 3})}), (std::vector<Floats>{{1, -3}}));
   EXPECT_EQ(Run(file, {Values({1, 2}, {-4, 3})}), (std::vector<Floats>{{0, 3}}));
@@ -416,10 +475,12 @@ TEST_F(TorchTest, BadExports) {
   const auto error = [&](const std::string& nodes) {
     return ErrorOf(ImportFile(Exported(nodes, TensorArgument("y"), kUserOutput), {}).status());
   };
-  EXPECT_THAT(error(Node("aten.neg.default", Given("self", TensorArgument("z")), "y")), HasSubstr("`z` is used before"));
+  EXPECT_THAT(error(Node("aten.neg.default", Given("self", TensorArgument("z")), "y")),
+              HasSubstr("`z` is used before"));
   EXPECT_THAT(error(Node("aten.neg.default", "", "y")), HasSubstr("no known overload"));
   EXPECT_THAT(error("{}"), HasSubstr("no target"));
-  EXPECT_THAT(error(Node("aten.cholesky.default", Given("self", TensorArgument("x")), "y")), HasSubstr("cholesky"));
+  EXPECT_THAT(error(Node("aten.cholesky.default", Given("self", TensorArgument("x")), "y")),
+              HasSubstr("cholesky"));
 }
 
 }  // namespace
