@@ -388,27 +388,29 @@ std::string Node(const std::string& target, const std::string& inputs, const std
          R"(], "outputs": [)" + TensorArgument(output) + R"(], "metadata": {}})";
 }
 
-// A graph of one input `x` of f32 [s0, 2] and, where `weights` says so, the weight `w`.
-std::string Exported(const std::string& nodes, const std::string& outputs,
-                     const std::string& output_specs, bool buffer = false) {
+// A graph of one input `x` of f32 [s0, 2] and the weight `w`, a buffer or a parameter.
+std::string ExportedJson(const std::string& nodes, const std::string& outputs,
+                         const std::string& output_specs, bool buffer = false) {
   const std::string sizes =
       R"([{"as_expr": {"expr_str": "s0", "hint": {"as_int": 3}}}, {"as_int": 2}])";
-  const std::string plain =
-      R"("sizes": [{"as_int": 2}], "strides": [{"as_int": 1}], "storage_offset": {"as_int": 0})";
   const std::string kind = buffer ? "buffer" : "parameter";
-  const std::string model =
-      R"({"graph_module": {"graph": {"inputs": [)" + TensorArgument("p_w") + "," +
-      TensorArgument("x") + R"(], "outputs": [)" + outputs + R"(], "nodes": [)" + nodes +
-      R"(], "tensor_values": {"x": {"dtype": 7, "sizes": )" + sizes + R"(}, "p_w": {"dtype": 7, )" +
-      plain + R"(}}}, "signature": {"input_specs": [{")" + kind +
-      R"(": {"arg": {"name": "p_w"}, ")" + kind + R"(_name": "net.w"}}, {"user_input": {"arg": )" +
-      TensorArgument("x") + R"(}}], "output_specs": [)" + output_specs +
-      R"(]}}, "range_constraints": {}, "schema_version": {"major": 8, "minor": 1}})";
+  return R"({"graph_module": {"graph": {"inputs": [)" + TensorArgument("p_w") + "," +
+         TensorArgument("x") + R"(], "outputs": [)" + outputs + R"(], "nodes": [)" + nodes +
+         R"(], "tensor_values": {"x": {"dtype": 7, "sizes": )" + sizes +
+         R"(}}}, "signature": {"input_specs": [{")" + kind + R"(": {"arg": {"name": "p_w"}, ")" +
+         kind + R"(_name": "net.w"}}, {"user_input": {"arg": )" + TensorArgument("x") +
+         R"(}}], "output_specs": [)" + output_specs +
+         R"(]}}, "range_constraints": {}, "schema_version": {"major": 8, "minor": 1}})";
+}
+
+// As the newest torch has it.
+std::string Exported(const std::string& nodes, const std::string& outputs,
+                     const std::string& output_specs, bool buffer = false) {
   const std::string config =
       R"({"config": {"net.w": {"path_name": "weight_0", "is_param": true, "use_pickle": false, )"
-      R"("tensor_meta": {"dtype": 7, )" +
-      plain + "}}}}";
-  return ZipOf({{"p/models/model.json", model},
+      R"("tensor_meta": {"dtype": 7, "sizes": [{"as_int": 2}], "strides": [{"as_int": 1}], )"
+      R"("storage_offset": {"as_int": 0}}}}})";
+  return ZipOf({{"p/models/model.json", ExportedJson(nodes, outputs, output_specs, buffer)},
                 {"p/archive_format", "pt2"},
                 {"p/data/weights/weight_0", BytesOf({10, 20})},
                 {"p/data/weights/model_weights_config.json", config}});
@@ -430,6 +432,20 @@ TEST_F(TorchTest, ExportedGraph) {
   EXPECT_EQ(imported->canonical.symbols->ToString(
                 imported->canonical.value(imported->canonical.inputs[0]).type.dims[0]),
             "s0");
+}
+
+// Of torch 2.1 to 2.6: weights are an archive of torch.save within the archive.
+TEST_F(TorchTest, ExportedByOlderTorch) {
+  const std::string nodes =
+      Node("aten.add.Tensor",
+           Given("self", TensorArgument("x")) + "," + Given("other", TensorArgument("p_w")), "add");
+  const std::string weights = ZipOf({{"archive/data.pkl", File(Dict({{"net.w", F32("0", {2})}}))},
+                                     {"archive/data/0", BytesOf({10, 20})}});
+  const std::string file = ZipOf({{"serialized_exported_program.json",
+                                   ExportedJson(nodes, TensorArgument("add"), kUserOutput)},
+                                  {"serialized_state_dict.pt", weights},
+                                  {"version", "5.3"}});
+  EXPECT_EQ(Run(file, {Values({1, 2}, {1, 2})}), (std::vector<Floats>{{11, 22}}));
 }
 
 TEST_F(TorchTest, ExportedStates) {
