@@ -597,6 +597,12 @@ absl::Status Filled(Converter& c) {
   return n.Finish(Broadcast(n, value, n.Sizes("size")));
 }
 
+absl::Status ScalarTensor(Converter& c) {
+  AtenNode n(c);
+  QUENCH_ASSIGN_OR_RETURN(const DataType dtype, n.Dtype("dtype", DataType::kF32));
+  return n.Finish(n.Emit("Identity", {n.Operand("s", dtype)}));
+}
+
 absl::Status FilledLike(Converter& c) {
   AtenNode n(c);
   const ValueId x = n.In("self");

@@ -688,10 +688,12 @@ absl::StatusOr<Maybe> ScriptPrims::Known(const std::string& domain, const std::s
                    (IsNone(arguments[0]) || AreEqual(arguments[0], arguments[1])));
     if (op == "__isnot__" && arguments.size() == 2)
       return Maybe(IsNone(arguments[0]) != IsNone(arguments[1]));
-    if (op == "is_grad_enabled" || op == "is_autocast_enabled" || op == "requires_grad" ||
-        op == "is_nested" || op == "is_cuda" || op == "is_quantized" || op == "is_tracing" ||
-        op == "is_mkldnn" || op == "is_sparse" || op == "has_torch_function")
+    if (op == "is_autocast_enabled" || op == "is_nested" || op == "is_cuda" ||
+        op == "is_quantized" || op == "is_tracing" || op == "is_mkldnn" || op == "is_sparse" ||
+        op == "has_torch_function")
       return Maybe(false);
+    // Kernels that PyTorch keeps for inference stand for what the code says without them.
+    if (op == "is_grad_enabled" || op == "requires_grad") return Maybe(true);
     if (op == "is_scripting" || op == "is_leaf") return Maybe(true);
     if (op == "device") return Maybe(std::string("cpu"));
     if (op == "layout") return Maybe(int64_t{0});
