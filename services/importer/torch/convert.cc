@@ -53,7 +53,8 @@ std::vector<std::string_view> Words(std::string_view text) {
 bool Takes(std::string_view parameter, char kind) {
   const size_t colon = parameter.find(':');
   if (colon == std::string_view::npos || kind == '?') return true;
-  return kind == 'n' || parameter.find(kind, colon) != std::string_view::npos;
+  if (kind == 'n') return parameter.find('k', colon) == std::string_view::npos;
+  return parameter.find(kind, colon) != std::string_view::npos;
 }
 
 bool Fits(const TorchRow& row, const TorchCallShape& call) {

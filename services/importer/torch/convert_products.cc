@@ -94,6 +94,62 @@ absl::Status Attention(Converter& c) {
   return n.Finish(n.Emit("MatMul", {weights, v}));
 }
 
+// ---- Layers of transformers that PyTorch fuses for inference ----
+
+// Queries, keys and values of one tensor [batch, steps, width], by one product.
+static absl::StatusOr<ValueId> AttendToItself(AtenNode& n, ValueId x, int64_t heads) {
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "query"));
+  const int64_t width = n.SizeAt(x, 2);
+  if (n.Rank(x) != 3 || heads < 1 || width < 1 || width % heads != 0)
+    return n.c.Unsupported(fmt::format("a width of {} in {} heads", width, heads));
+  if (n.Has("mask")) return n.c.Unsupported("a mask");
+  const ValueId all = LinearOf(n, x, n.In("qkv_weight"), n.In("qkv_bias"));
+  const ValueId cut = n.Reshape(all, {0, 0, 3, heads, width / heads});
+  const auto part = [&](int64_t i,
+                        const std::vector<int64_t>& perm) {  // [batch, steps, heads, ...]
+    return n.Transpose(n.Emit("Gather", {cut, n.c.Scalar(DataType::kI64, static_cast<double>(i))},
+                              {{"axis", int64_t{2}}}),
+                       perm);
+  };
+  const double scale = 1 / std::sqrt(static_cast<double>(width / heads));
+  const ValueId q = n.Binary("Mul", part(0, {0, 2, 1, 3}), scale);
+  const ValueId weights =
+      n.Emit("Softmax", {n.Emit("MatMul", {q, part(1, {0, 2, 3, 1})})}, {{"axis", int64_t{-1}}});
+  const ValueId y = n.Emit("MatMul", {weights, part(2, {0, 2, 1, 3})});
+  return LinearOf(n, n.Reshape(n.Transpose(y, {0, 2, 1, 3}), {0, 0, width}), n.In("proj_weight"),
+                  n.In("proj_bias"));
+}
+
+absl::Status SelfAttention(Converter& c) {
+  AtenNode n(c);
+  const ValueId x = n.In("query");
+  if (n.In("key") != x || n.In("value") != x)
+    return c.Unsupported("keys and values of another tensor than the queries");
+  QUENCH_ASSIGN_OR_RETURN(const ValueId y, AttendToItself(n, x, n.Int("num_head")));
+  return c.FinalValues({y, kNone});
+}
+
+absl::Status EncoderLayer(Converter& c) {
+  AtenNode n(c);
+  const ValueId x = n.In("src");
+  const auto norm = [&](ValueId id, const char* weight, const char* bias) {
+    return n.Emit("LayerNormalization", {id, n.In(weight), n.In(bias)},
+                  {{"axis", int64_t{-1}}, {"epsilon", n.Number("eps", 1e-5)}});
+  };
+  const auto forward = [&](ValueId id) {
+    const ValueId wide = LinearOf(n, id, n.In("ffn_weight_1"), n.In("ffn_bias_1"));
+    return LinearOf(n, n.Emit(n.Flag("use_gelu") ? "Gelu" : "Relu", {wide}), n.In("ffn_weight_2"),
+                    n.In("ffn_bias_2"));
+  };
+  const bool first = n.Flag("norm_first");
+  const ValueId inner = first ? norm(x, "norm_weight_1", "norm_bias_1") : x;
+  QUENCH_ASSIGN_OR_RETURN(const ValueId attended, AttendToItself(n, inner, n.Int("num_heads")));
+  ValueId y = n.Emit("Add", {x, attended});
+  if (first) return n.Finish(n.Emit("Add", {y, forward(norm(y, "norm_weight_2", "norm_bias_2"))}));
+  y = norm(y, "norm_weight_1", "norm_bias_1");
+  return n.Finish(norm(n.Emit("Add", {y, forward(y)}), "norm_weight_2", "norm_bias_2"));
+}
+
 absl::Status Embedding(Converter& c) {
   AtenNode n(c);
   return n.Finish(n.Emit("Gather", {n.In("weight"), n.In("indices")}, {{"axis", int64_t{0}}}));

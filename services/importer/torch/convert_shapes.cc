@@ -108,9 +108,13 @@ absl::Status TransposeOf(Converter& c) {
   if (c.node().op == "t") {
     if (rank > 2) return c.Error(fmt::format("its input has rank {}, at most 2 is wanted", rank));
     if (rank == 2) perm = {1, 0};
+  } else if (c.node().op == "mT") {
+    if (rank < 2) return c.Error(fmt::format("its input has rank {}, 2 is wanted", rank));
+    std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
   } else if (rank > 0) {
-    QUENCH_ASSIGN_OR_RETURN(const int64_t a, n.Axis("dim0", rank, 0));
-    QUENCH_ASSIGN_OR_RETURN(const int64_t b, n.Axis("dim1", rank, 0));
+    const bool axes = n.Has("axis0");
+    QUENCH_ASSIGN_OR_RETURN(const int64_t a, n.Axis(axes ? "axis0" : "dim0", rank, 0));
+    QUENCH_ASSIGN_OR_RETURN(const int64_t b, n.Axis(axes ? "axis1" : "dim1", rank, 0));
     std::swap(perm[static_cast<size_t>(a)], perm[static_cast<size_t>(b)]);
   }
   return n.Finish(n.Emit("Transpose", {x}, {{"perm", perm}}));
@@ -284,7 +288,10 @@ absl::Status Cat(Converter& c) {
   if (parts.empty()) return c.Error("has no tensors");
   for (ValueId& part : parts) part = n.Cast(part, dtype);
   QUENCH_RETURN_IF_ERROR(n.RequireRank(parts[0], "tensors"));
-  QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(parts[0]), 0));
+  const int rank = n.Rank(parts[0]);
+  if (rank == 0) return c.Error("its tensors have no axes");
+  const int64_t fallback = c.node().op == "hstack" && rank > 1 ? 1 : 0;
+  QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", rank, fallback));
   return n.Finish(parts.size() == 1 ? n.Emit("Identity", {parts[0]}) : Joined(n, parts, axis));
 }
 

@@ -151,8 +151,9 @@ TEST(BadInput, UnknownFormats) {
       HasSubstr("of no known format"));
   ImportOptions options;
   options.format = "caffe";
-  EXPECT_EQ(ErrorOf(ImportModel(folder.Write("model.bin", "x"), options, folder.store()).status()),
-            "format `caffe`, known are `keras`, `onnx`, `tflite`");
+  EXPECT_THAT(
+      ErrorOf(ImportModel(folder.Write("model.bin", "x"), options, folder.store()).status()),
+      HasSubstr("format `caffe`, known are `keras`, `onnx`, "));
   OnnxModel model = Valid();
   const auto path = folder.Write("model.bin", model.proto().SerializeAsString());
   EXPECT_TRUE(ImportModel(path, {}, folder.store()).ok());

@@ -258,6 +258,18 @@ TEST_F(TorchTest, NamesAndDefaults) {
   EXPECT_EQ(imported->canonical.value(imported->canonical.outputs[0]).name, "output");
 }
 
+// Overloads whose arguments look alike: what stands without a name is not a keyword.
+TEST_F(TorchTest, Overloads) {
+  const std::string code = Forward("x: Tensor",
+                                   "a = torch.arange(0, 6, 2, dtype=None)\n"
+                                   "b = torch.prod(x, 0)\n"
+                                   "c = torch.scatter(b, 0, torch.tensor([1]), 9.)\n"
+                                   "d = torch.sum(x, dtype=7)\n"
+                                   "return torch.cat([a, b, c, torch.view(d, [1])])");
+  EXPECT_EQ(Run(Script(code), {Values({2, 2}, {1, 2, 3, 4})}, Shape("x", {2, 2})),
+            (std::vector<Floats>{{0, 2, 4, 3, 8, 3, 9, 10}}));
+}
+
 TEST_F(TorchTest, UnsupportedOperatorsAreOneError) {
   const std::string code = Forward("x: Tensor",
                                    "y = torch.cholesky(x)\n"
