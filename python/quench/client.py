@@ -395,10 +395,10 @@ class Client:
         return self.gateway.upload(path)
 
     def load(self, model: Path | bytes | Any, *, format: str = "", shapes: Mapping[str, Iterable[int]] | None = None,
-             dims: Mapping[str, tuple[int, int]] | None = None, batch: int = 0, outputs: Iterable[str] = (), opset: int = 0,
-             external_data: Iterable[Path] = ()) -> IR:
+             dims: Mapping[str, tuple[int, int]] | None = None, dtypes: Mapping[str, str] | None = None, batch: int = 0,
+             outputs: Iterable[str] = (), opset: int = 0, external_data: Iterable[Path] = ()) -> IR:
         """A model file of any format, its bytes, or an object with SerializeToString (an ONNX ModelProto). `external_data`: files
-        that the model names."""
+        that the model names. `dtypes`: element types of inputs, by NumPy's names."""
         if isinstance(model, (str, os.PathLike)):
             path = pathlib.Path(model)
         else:
@@ -417,11 +417,18 @@ class Client:
             request.options.shapes.add(input=name, dims=list(shape))
         for name, (least, most) in (dims or {}).items():
             request.options.dims.add(symbol=name, min=least, max=most)
+        for name, dtype in (dtypes or {}).items():
+            if dtype not in _ELEMENT_TYPES:
+                raise InputError(f"input `{name}`: unknown type `{dtype}`, known are {', '.join(_ELEMENT_TYPES)}")
+            request.options.types.add(input=name, element_type=_ELEMENT_TYPES[dtype])
         made = self._outputs(steps, "import_model")
         ir = IR(self, made["canonical"].module, path.stem)
         return ir.set_batch_size(batch) if batch else ir
 
 
+# Of quench.ir.v1.ElementType.
+_ELEMENT_TYPES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10,
+                  "float64": 11, "uint32": 12, "uint64": 13, "bfloat16": 16}
 _own: Client | None = None
 
 
@@ -460,9 +467,11 @@ def from_tensorflow(model: Path, **options: Any) -> IR:
 
 
 def from_torch(module: Any, inputs: Mapping[str, Any], *, client: Client | None = None, opset: int = 17) -> IR:
-    """A torch.nn.Module. `inputs`: example tensors by the names that the inputs get. It is saved by torch.export, else traced, else
-    exported as ONNX, whatever Quench reads first; `ir.name` ends in which that was."""
+    """A torch.nn.Module. `inputs`: example tensors by the names that the inputs get. Where these are the arguments of `forward` it is
+    saved by torch.export, else traced, else (and under other names) exported as ONNX, whatever works first; `ir.name` ends in which
+    that was."""
     import importlib
+    import inspect
 
     torch: Any = importlib.import_module("torch")
     tensors = tuple(inputs.values())
@@ -477,13 +486,20 @@ def from_torch(module: Any, inputs: Mapping[str, Any], *, client: Client | None 
     def onnx(path: pathlib.Path) -> None:
         torch.onnx.export(module, tensors, str(path), input_names=list(inputs), opset_version=opset)
 
+    # Files of PyTorch name their inputs after the arguments; a traced one says nothing of shapes and types.
+    own_names = list(inspect.signature(module.forward).parameters)[: len(inputs)] == list(inputs)
+    shapes = {name: list(tensor.shape) for name, tensor in inputs.items()}
+    dtypes = {name: str(tensor.dtype).removeprefix("torch.") for name, tensor in inputs.items()}
+    ways: list[tuple[str, str, Callable[[pathlib.Path], None], dict[str, Any]]] = [("torch.onnx.export", ".onnx", onnx, {})]
+    if own_names:
+        ways = [("torch.export", ".pt2", exported, {}), ("torch.jit.trace", ".pt", traced, {"shapes": shapes, "dtypes": dtypes}), *ways]
     problems = []
     with tempfile.TemporaryDirectory(prefix="quench-") as folder:
-        for how, suffix, save in (("torch.export", ".pt2", exported), ("torch.jit.trace", ".pt", traced), ("torch.onnx.export", ".onnx", onnx)):
+        for how, suffix, save, options in ways:
             path = pathlib.Path(folder) / f"{type(module).__name__}{suffix}"
             try:
                 save(path)
-                ir = load(path, client)
+                ir = load(path, client, **options)
             except Exception as problem:  # of PyTorch, of any kind, or the gateway's
                 problems.append(f"{how}: {str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__}")
                 continue

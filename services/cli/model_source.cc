@@ -66,6 +66,13 @@ absl::StatusOr<std::pair<int64_t, int64_t>> ParseRange(const std::string& text) 
   return std::pair{low, high};
 }
 
+absl::StatusOr<DataType> ParseDtype(const std::string& option, const std::string& text) {
+  const std::optional<DataType> dtype = ParseDataType(text);
+  if (dtype) return *dtype;
+  return InvalidArgument("{}: unknown dtype `{}`; f32, f16, i64, u8 and so on are known", option,
+                         text);
+}
+
 // The options that shape an import and were given.
 std::vector<std::string> ImportOptionsGiven(const ModelOptions& options) {
   std::vector<std::string> given;
@@ -81,6 +88,8 @@ std::vector<std::string> ImportOptionsGiven(const ModelOptions& options) {
                                     {"--layout", !options.layout.empty()},
                                     {"--signature", !options.signature.empty()},
                                     {"--architecture", !options.architecture.empty()},
+                                    {"--default-dtype", !options.default_dtype.empty()},
+                                    {"--keep-quantized-weight", options.keep_quantized_weight},
                                     {"--opset", options.opset != 0},
                                     {"--external-root", !options.external_root.empty()}}) {
     if (there) given.emplace_back(name);
@@ -132,11 +141,13 @@ absl::StatusOr<std::map<std::string, int64_t>> ParseSizes(const std::vector<std:
 
 void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>& model,
                      bool required) {
-  const Option file = options.Add("MODEL", model->model,
-                                  "Model file (ONNX, TensorFlow Lite, Keras) or IR module", "FILE");
+  const Option file =
+      options.Add("MODEL", model->model,
+                  "Model file (ONNX, PyTorch, TensorFlow Lite, Keras) or IR module", "FILE");
   if (required) file.Required();
-  options.Add("--shape", model->shapes, "Fix the shape of an input; -1 or ? keeps a dim",
-              "NAME=1,3,224,224");
+  options.Add("--shape", model->shapes,
+              "Fix the shape of an input, and its dtype; -1 or ? keeps a dim",
+              "NAME=1,3,224,224[:f32]");
   options.Add("--dim", model->dims, "Range (or size) of a symbolic dim", "NAME=1..64");
   options.Add("--dtype", model->dtypes, "Override the dtype of an input", "NAME=f32");
   options.Add("--freeze", model->freeze, "Make an input a constant read from a .npy or .pb file",
@@ -169,6 +180,11 @@ void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>
               "NAME");
   options.Add("--architecture", model->architecture,
               "Configuration of a Keras model whose file has weights alone", "FILE.json");
+  options.Add("--default-dtype", model->default_dtype,
+              "Type of the inputs of a TorchScript model that --dtype does not name (default: f32)",
+              "f32");
+  options.Flag("--keep-quantized-weight", model->keep_quantized_weight,
+               "Weights of quantized TorchScript modules stay integers; else they become floats");
   options.Add("--opset", model->opset, "Read the model as this ONNX opset", "N").AtLeast(1);
   options.Add("--external-root", model->external_root,
               "Folder that external data lies beneath (default: the model's)", "DIR");
@@ -276,7 +292,11 @@ absl::StatusOr<importer::ImportOptions> ImportOptionsOf(const ModelOptions& opti
   importer::ImportOptions result;
   for (const std::string& text : options.shapes) {
     QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--shape", text));
-    QUENCH_ASSIGN_OR_RETURN(result.shapes[pair.first], ParseShape(pair.second));
+    const size_t colon = pair.second.find(':');
+    QUENCH_ASSIGN_OR_RETURN(result.shapes[pair.first], ParseShape(pair.second.substr(0, colon)));
+    if (colon == std::string::npos) continue;
+    QUENCH_ASSIGN_OR_RETURN(result.dtypes[pair.first],
+                            ParseDtype("--shape", pair.second.substr(colon + 1)));
   }
   for (const std::string& text : options.dims) {
     QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--dim", text));
@@ -284,11 +304,7 @@ absl::StatusOr<importer::ImportOptions> ImportOptionsOf(const ModelOptions& opti
   }
   for (const std::string& text : options.dtypes) {
     QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--dtype", text));
-    const std::optional<DataType> dtype = ParseDataType(pair.second);
-    if (!dtype)
-      return InvalidArgument("--dtype: unknown dtype `{}`; f32, f16, i64, u8 and so on are known",
-                             pair.second);
-    result.dtypes[pair.first] = *dtype;
+    QUENCH_ASSIGN_OR_RETURN(result.dtypes[pair.first], ParseDtype("--dtype", pair.second));
   }
   for (const std::string& text : options.freeze) {
     QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--freeze", text));
@@ -315,6 +331,11 @@ absl::StatusOr<importer::ImportOptions> ImportOptionsOf(const ModelOptions& opti
     if (result.architecture.empty())
       return InvalidArgument("--architecture: `{}` is empty", options.architecture);
   }
+  if (!options.default_dtype.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(result.default_dtype,
+                            ParseDtype("--default-dtype", options.default_dtype));
+  }
+  result.keep_quantized_weight = options.keep_quantized_weight;
   result.opset = options.opset;
   result.external_root = options.external_root;
   return result;

@@ -21,7 +21,7 @@ namespace quench::cli {
 
 struct ModelOptions {
   std::string model;
-  std::vector<std::string> shapes;  // NAME=1,3,224,224
+  std::vector<std::string> shapes;  // NAME=1,3,224,224 or NAME=1,3,224,224:f32
   std::vector<std::string> dims;    // NAME=1..64
   std::vector<std::string> dtypes;  // NAME=f32
   std::vector<std::string> freeze;  // NAME=FILE
@@ -30,9 +30,11 @@ struct ModelOptions {
   std::vector<std::string> convert;         // files
   std::vector<std::string> outputs;         // value names
   std::vector<std::string> inputs;
-  std::string layout;                       // "first", "last"
+  std::string layout;  // "first", "last"
   std::string signature;
   std::string architecture;  // a file
+  std::string default_dtype;
+  bool keep_quantized_weight = false;
   int64_t opset = 0;
   int64_t batch = 0;
   bool float16 = false;

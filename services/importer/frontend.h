@@ -29,8 +29,8 @@ struct Frontend {
                                                                  const ImportOptions& options);
   std::vector<KnownOp> (*known_ops)();
   // Null: models of this format are one file.
-  absl::StatusOr<std::vector<std::string>> (*external_locations)(
-      const std::filesystem::path& path, const ImportOptions& options);
+  absl::StatusOr<std::vector<std::string>> (*external_locations)(const std::filesystem::path& path,
+                                                                 const ImportOptions& options);
 };
 
 #define QUENCH_FRONTEND(name) const Frontend& name##Frontend();

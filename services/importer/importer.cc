@@ -56,7 +56,9 @@ absl::Status CheckOptions(const ImportOptions& options, const Frontend& frontend
       {"no_freeze", !options.no_freeze.empty()},
       {"inputs", !options.inputs.empty()},
       {"signature", !options.signature.empty()},
-      {"architecture", !options.architecture.empty()}};
+      {"architecture", !options.architecture.empty()},
+      {"default_dtype", options.default_dtype != DataType::kUndefined},
+      {"keep_quantized_weight", options.keep_quantized_weight}};
   StatusCollector problems;
   for (const auto& [name, given] : own_options) {
     const auto has = [option = name](const Frontend& other) {
@@ -84,8 +86,8 @@ absl::StatusOr<std::filesystem::path> ModelFileOf(const std::filesystem::path& p
   for (const char* name : {"saved_model.pb", "saved_model.pbtxt"}) {
     if (std::filesystem::is_regular_file(path / name, error)) return path / name;
   }
-  return InvalidArgument(
-      "`{}` is a folder without `saved_model.pb`, so no TensorFlow saved model", path.string());
+  return InvalidArgument("`{}` is a folder without `saved_model.pb`, so no TensorFlow saved model",
+                         path.string());
 }
 
 absl::StatusOr<Imported> ImportModel(const std::filesystem::path& given,

@@ -42,6 +42,10 @@ struct ImportOptions {
   std::string signature;
   // Keras: the model's configuration as JSON, for files with weights alone; "" for none
   std::string architecture;
+  // PyTorch: element type of inputs that neither the model nor `dtypes` tells; kUndefined is f32
+  DataType default_dtype = DataType::kUndefined;
+  // PyTorch: weights of quantized modules stay integers, with scales; else they become floats
+  bool keep_quantized_weight = false;
   // Where inputs and outputs of rank 4 and 5 have their channels: "first", "last", or "" for as the
   // model has them.
   std::string layout;

@@ -90,6 +90,11 @@ absl::StatusOr<ImportOptions> OptionsOf(const pb::ImportOptions& asked, const Wo
                                 text->bytes().size());
     if (options.architecture.empty()) return FieldError("options.architecture", "is empty");
   }
+  if (!ir::v1::ElementType_IsValid(asked.default_type()))
+    return FieldError("options.default_type",
+                      fmt::format("{} is no element type", int{asked.default_type()}));
+  options.default_dtype = static_cast<DataType>(asked.default_type());
+  options.keep_quantized_weight = asked.keep_quantized_weight();
   options.opset = asked.opset();
   options.signature = asked.signature();
   if (!pb::Layout_IsValid(asked.layout()))

@@ -155,6 +155,8 @@ class ModelTest(unittest.TestCase):
         x = torch.randn(2, 5)
         ir = quench.from_torch(module, {"x": x}, client=self.client)
         self.assertTrue(ir.name.endswith("(torch.onnx.export)"), ir.name)
+        own = quench.from_torch(module, {"input": x}, client=self.client)
+        self.assertTrue(own.name.endswith("(torch.export)"), own.name)
         there, = ir.get_inference_function()(x=x.numpy()).values()
         np.testing.assert_allclose(there, module(x).detach().numpy(), atol=1e-5)
 

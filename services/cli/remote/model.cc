@@ -4,8 +4,8 @@
 #include "common/steps/modules.h"
 #include "services/codegen/codegen.h"
 #include "services/codegen/targets/target.h"
-#include "services/importer/importer.h"
 #include "services/importer/graph/external_files.h"
+#include "services/importer/importer.h"
 
 namespace quench::cli {
 namespace {
@@ -41,6 +41,8 @@ absl::StatusOr<importer::v1::ImportOptions> ImportOptionsProto(
   message.mutable_outputs()->Assign(options.outputs.begin(), options.outputs.end());
   message.mutable_inputs()->Assign(options.inputs.begin(), options.inputs.end());
   message.set_signature(parsed.signature);
+  message.set_default_type(static_cast<ir::v1::ElementType>(parsed.default_dtype));
+  message.set_keep_quantized_weight(parsed.keep_quantized_weight);
   if (!parsed.layout.empty())
     message.set_layout(parsed.layout == "last" ? importer::v1::LAYOUT_CHANNELS_LAST
                                                : importer::v1::LAYOUT_CHANNELS_FIRST);

@@ -10,8 +10,8 @@
 
 #include "common/ir/tensor.h"
 #include "quench/onnx/v1/onnx.pb.h"
-#include "services/importer/graph/weights.h"
 #include "services/importer/graph/external_files.h"
+#include "services/importer/graph/weights.h"
 
 namespace quench::importer {
 

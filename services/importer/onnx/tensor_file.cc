@@ -2,9 +2,9 @@
 
 #include "common/base/files.h"
 #include "common/base/status.h"
+#include "services/importer/graph/wire_scanner.h"
 #include "services/importer/onnx/tensor_data.h"
 #include "services/importer/onnx/tensor_proto.h"
-#include "services/importer/graph/wire_scanner.h"
 
 namespace quench::importer {
 

@@ -12,7 +12,7 @@
 namespace quench::importer {
 namespace {
 
-constexpr int64_t kMaxOutputs = 1 << 16;           // of one node
+constexpr int64_t kMaxOutputs = 1 << 16;            // of one node
 constexpr size_t kMaxConditions = size_t{1} << 22;  // entries of all nodes
 
 // How many values an output of the operator stands for: `*attribute` is a number or a list.
@@ -222,7 +222,8 @@ class BodyReader {
         }
       }
       if ((entries += mine.size()) > kMaxConditions)
-        return absl::ResourceExhaustedError("the graph's conditionals are too many, one in another");
+        return absl::ResourceExhaustedError(
+            "the graph's conditionals are too many, one in another");
     }
     return absl::OkStatus();
   }
@@ -265,7 +266,8 @@ absl::StatusOr<TfRef> FindTensor(const TfBody& body, const std::string& text) {
   }
   const std::vector<std::string> near = NearNames(name, known);
   std::string list;
-  for (const std::string& each : near) list += fmt::format("{}`{}`", list.empty() ? "" : ", ", each);
+  for (const std::string& each : near)
+    list += fmt::format("{}`{}`", list.empty() ? "" : ", ", each);
   return InvalidArgument("the model has no node `{}`{}", Printable(name),
                          list.empty() ? "" : "; near ones are " + list);
 }

@@ -38,10 +38,10 @@ struct TfBody {
   const tf::FunctionDef* function = nullptr;  // null: the graph
   std::vector<const tf::NodeDef*> nodes;
   std::unordered_map<std::string, int> by_name;
-  std::vector<std::vector<TfRef>> inputs;   // of each node, without those for order alone
-  std::vector<std::vector<int>> controls;   // those
-  std::vector<int> outputs;                 // how many each node has
-  std::vector<TfRef> results;               // of a function, in the order of its signature
+  std::vector<std::vector<TfRef>> inputs;  // of each node, without those for order alone
+  std::vector<std::vector<int>> controls;  // those
+  std::vector<int> outputs;                // how many each node has
+  std::vector<TfRef> results;              // of a function, in the order of its signature
   std::map<std::string, TfFrame> frames;
   std::vector<std::string> frame_of_merge;  // "" for merges of conditionals and other nodes
   std::vector<TfConditions> conditions;     // of nodes; empty where there are no conditionals

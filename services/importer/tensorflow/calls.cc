@@ -48,8 +48,7 @@ TensorflowReader::Items TensorflowReader::CallFunction(TfScope& scope, const TfB
 
 void TensorflowReader::ReadCall(TfScope& scope, int node, Items& items) {
   const tf::NodeDef& def = scope.body->node(node);
-  const absl::StatusOr<const TfBody*> body =
-      program_.BodyOf(*CalledBy(def, program_.library()));
+  const absl::StatusOr<const TfBody*> body = program_.BodyOf(*CalledBy(def, program_.library()));
   if (!body.ok()) return problems_.Add(body.status());
   items = CallFunction(scope, **body, InputsOf(scope, node), *scope.target,
                        Printable(scope.prefix + def.name()) + "/");
@@ -95,9 +94,9 @@ TensorflowReader::Items TensorflowReader::MakeIf(
   node.name = scope.target->nodes.Take(name);
   Items items;
   for (size_t i = 0; i < outputs; ++i) {
-    const ValueId id = PushValue(*scope.target->graph,
-                                 scope.target->values.Take(
-                                     i == 0 ? name : fmt::format("{}:{}", name, i)));
+    const ValueId id =
+        PushValue(*scope.target->graph,
+                  scope.target->values.Take(i == 0 ? name : fmt::format("{}:{}", name, i)));
     node.outputs.push_back(id);
     items.push_back({id, "", -1});
   }
@@ -121,9 +120,8 @@ void TensorflowReader::ReadIf(TfScope& scope, int index, Items& items) {
     }
     Items args;
     for (size_t i = 1; i < given.size(); ++i)
-      args.push_back(given[i].id == kNone
-                         ? given[i]
-                         : TfItem{CaptureValue(inside, given[i].id), "", -1});
+      args.push_back(given[i].id == kNone ? given[i]
+                                          : TfItem{CaptureValue(inside, given[i].id), "", -1});
     return CallFunction(scope, **body, args, inside, "");
   });
 }
@@ -139,8 +137,7 @@ void TensorflowReader::ReadMerge(TfScope& scope, int index, Items& items) {
   for (const auto& [predicate, side] : first) {
     if (second.contains({predicate, 1 - side})) found.emplace_back(predicate, side);
   }
-  if (found.empty())
-    return Problem(def, "joins what no one predicate has parted", true);
+  if (found.empty()) return Problem(def, "joins what no one predicate has parted", true);
   const auto [predicate, side] = found.back();
   const ValueId condition = ValueOf(Resolve(scope, predicate), def);
   items = MakeIf(scope, Printable(scope.prefix + def.name()), condition, 2,

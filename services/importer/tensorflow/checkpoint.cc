@@ -20,7 +20,8 @@ constexpr size_t kFooterBytes = 48;
 constexpr uint64_t kMagic = 0xdb4775248b80fb57;
 constexpr size_t kTrailerBytes = 5;  // behind a block: how it is compressed, its checksum
 constexpr size_t kMaxKeyBytes = 4096;
-constexpr size_t kMaxKeysBytes = size_t{64} << 20;  // all keys, which the table shares the starts of
+constexpr size_t kMaxKeysBytes = size_t{64}
+                                 << 20;  // all keys, which the table shares the starts of
 constexpr int32_t kMaxShards = 4096;
 
 constexpr uint64_t kPieceBytes = uint64_t{1} << 20;  // read at once
@@ -84,7 +85,8 @@ absl::Status ForEachEntry(std::span<const std::byte> file, const BlockPlace& pla
     return Unsupported("offset {}: the block is compressed ({}), checkpoints are not", place.offset,
                        compression);
   std::span<const std::byte> block = file.subspan(place.offset, place.size);
-  if (block.size() < 4) return InvalidArgument("offset {}: a block of {} bytes", place.offset, block.size());
+  if (block.size() < 4)
+    return InvalidArgument("offset {}: a block of {} bytes", place.offset, block.size());
   const uint64_t restarts = NumberAt<uint32_t>(block, block.size() - 4);
   if (restarts > (block.size() - 4) / 4)
     return InvalidArgument("offset {}: a block of {} bytes has {} restarts", place.offset,
@@ -117,8 +119,8 @@ absl::Status ForEachEntry(std::span<const std::byte> file, const BlockPlace& pla
 absl::Status ReadFileAt(const ExternalFiles::File& file, uint64_t offset,
                         std::span<std::byte> into) {
   for (size_t done = 0; done < into.size();) {
-    const ssize_t got = ::pread(file.fd, into.data() + done, into.size() - done,
-                                static_cast<off_t>(offset + done));
+    const ssize_t got =
+        ::pread(file.fd, into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return ErrnoStatus(errno, "read", "a file of the checkpoint");
     if (got == 0) return InvalidArgument("a file of the checkpoint became shorter");
@@ -136,24 +138,25 @@ absl::StatusOr<std::map<std::string, std::string>> ReadTable(std::span<const std
   std::map<std::string, std::string> entries;
   size_t keys = 0;
   uint64_t last = 0;
-  QUENCH_RETURN_IF_ERROR(ForEachEntry(bytes, index, [&](const std::string&, std::string_view value) {
-    const auto* start = reinterpret_cast<const std::byte*>(value.data());
-    Cursor cursor({start, value.size()}, 0);
-    absl::StatusOr<BlockPlace> place = PlaceIn(bytes, cursor, "a data block");
-    if (!place.ok()) return place.status();
-    // Blocks lie one behind the other, so no byte is read twice.
-    if (place->offset < last)
-      return InvalidArgument("offset {}: a data block overlaps the one before", place->offset);
-    last = place->offset + place->size;
-    return ForEachEntry(bytes, *place, [&](const std::string& key, std::string_view entry) {
-      if ((keys += key.size()) > kMaxKeysBytes)
-        return absl::ResourceExhaustedError(
-            fmt::format("its keys have more than {} bytes", kMaxKeysBytes));
-      if (!entries.emplace(key, entry).second)
-        return InvalidArgument("the key `{}` is there twice", Printable(key));
-      return absl::OkStatus();
-    });
-  }));
+  QUENCH_RETURN_IF_ERROR(
+      ForEachEntry(bytes, index, [&](const std::string&, std::string_view value) {
+        const auto* start = reinterpret_cast<const std::byte*>(value.data());
+        Cursor cursor({start, value.size()}, 0);
+        absl::StatusOr<BlockPlace> place = PlaceIn(bytes, cursor, "a data block");
+        if (!place.ok()) return place.status();
+        // Blocks lie one behind the other, so no byte is read twice.
+        if (place->offset < last)
+          return InvalidArgument("offset {}: a data block overlaps the one before", place->offset);
+        last = place->offset + place->size;
+        return ForEachEntry(bytes, *place, [&](const std::string& key, std::string_view entry) {
+          if ((keys += key.size()) > kMaxKeysBytes)
+            return absl::ResourceExhaustedError(
+                fmt::format("its keys have more than {} bytes", kMaxKeysBytes));
+          if (!entries.emplace(key, entry).second)
+            return InvalidArgument("the key `{}` is there twice", Printable(key));
+          return absl::OkStatus();
+        });
+      }));
   return entries;
 }
 
@@ -180,9 +183,9 @@ absl::StatusOr<CheckpointIndex> ReadCheckpointIndex(std::span<const std::byte> b
       problems.Add(InvalidArgument("variable `{}`: its entry does not parse", Printable(key)));
     } else if (entry.shard_id() < 0 || entry.shard_id() >= index.shards || entry.offset() < 0 ||
                entry.size() < 0) {
-      problems.Add(InvalidArgument(
-          "variable `{}`: lies in shard {} of {}, {} bytes at offset {}", Printable(key),
-          entry.shard_id(), index.shards, entry.size(), entry.offset()));
+      problems.Add(InvalidArgument("variable `{}`: lies in shard {} of {}, {} bytes at offset {}",
+                                   Printable(key), entry.shard_id(), index.shards, entry.size(),
+                                   entry.offset()));
     } else {
       index.entries.emplace(key, std::move(entry));
     }

@@ -77,9 +77,9 @@ absl::Status ConvertSame(Converter& c) {
 std::span<const TensorflowOp> AllTensorflowOps() { return kRows; }
 
 const TensorflowOp* FindTensorflowRow(std::string_view name) {
-  const auto* found =
-      std::lower_bound(std::begin(kRows), std::end(kRows), name,
-                       [](const TensorflowOp& row, std::string_view key) { return row.name < key; });
+  const auto* found = std::lower_bound(
+      std::begin(kRows), std::end(kRows), name,
+      [](const TensorflowOp& row, std::string_view key) { return row.name < key; });
   return found != std::end(kRows) && found->name == name ? found : nullptr;
 }
 

@@ -45,20 +45,20 @@ ValueId MelWeights(TfNode& n, const MelOptions& options, ValueId rate) {
     centers.push_back(static_cast<float>(low + spacing * static_cast<double>(i + 1)));
   const auto scalar = [&](double value) { return c.Scalar(DataType::kF32, value); };
   const ValueId bin = Floats(c, {options.bins, 1}, numbers);
-  const ValueId width =
-      n.Emit("Mul", {rate, scalar(0.5 / static_cast<double>(options.bins - 1))});
+  const ValueId width = n.Emit("Mul", {rate, scalar(0.5 / static_cast<double>(options.bins - 1))});
   const ValueId hertz = n.Emit("Mul", {bin, width});
   const ValueId pitch = n.Emit(
-      "Mul", {n.Emit("Log", {n.Emit("Add", {n.Emit("Mul", {hertz, scalar(1 / 700.0)}), scalar(1)})}),
-              scalar(1127)});
+      "Mul",
+      {n.Emit("Log", {n.Emit("Add", {n.Emit("Mul", {hertz, scalar(1 / 700.0)}), scalar(1)})}),
+       scalar(1127)});
   const ValueId away =
       n.Emit("Abs", {n.Emit("Sub", {pitch, Floats(c, {options.channels}, centers)})});
   const ValueId share = n.Emit("Sub", {scalar(1), n.Emit("Mul", {away, scalar(1 / spacing)})});
   const ValueId first = n.Emit(
       "Floor", {n.Emit("Add", {n.Emit("Div", {scalar(options.lower), width}), scalar(1.5)})});
   const ValueId last = n.Emit("Floor", {n.Emit("Div", {scalar(options.upper), width})});
-  const ValueId inside = n.Emit("And", {n.Emit("GreaterOrEqual", {bin, first}),
-                                        n.Emit("LessOrEqual", {bin, last})});
+  const ValueId inside =
+      n.Emit("And", {n.Emit("GreaterOrEqual", {bin, first}), n.Emit("LessOrEqual", {bin, last})});
   return n.Emit("Where", {inside, n.Emit("Max", {share, scalar(0)}), scalar(0)});
 }
 
@@ -108,15 +108,15 @@ absl::Status AudioSpectrogram(Converter& c) {
     hann.push_back(static_cast<float>(
         0.5 - 0.5 * std::cos(2 * kPi * static_cast<double>(i) / static_cast<double>(window))));
   const ValueId rows = n.Transpose(c.in(0), {1, 0});
-  const ValueId cut = n.Emit(
-      "Gather", {rows, c.AddConstant(Tensor::Of(DataType::kI64, {frames, window}, places))},
-      {{"axis", int64_t{1}}});
+  const ValueId cut =
+      n.Emit("Gather", {rows, c.AddConstant(Tensor::Of(DataType::kI64, {frames, window}, places))},
+             {{"axis", int64_t{1}}});
   const ValueId shaped = n.Emit("Mul", {cut, Floats(c, {window}, hann)});
-  const ValueId spectra = n.Emit(
-      "DFT",
-      {n.Emit("Unsqueeze", {shaped, c.Ints({-1})}),
-       c.Scalar(DataType::kI64, static_cast<double>(points)), c.Scalar(DataType::kI64, -2)},
-      {{"onesided", int64_t{1}}});
+  const ValueId spectra =
+      n.Emit("DFT",
+             {n.Emit("Unsqueeze", {shaped, c.Ints({-1})}),
+              c.Scalar(DataType::kI64, static_cast<double>(points)), c.Scalar(DataType::kI64, -2)},
+             {{"onesided", int64_t{1}}});
   ValueId power = n.Emit("ReduceSumSquare", {spectra, c.Ints({-1})}, {{"keepdims", int64_t{0}}});
   if (!n.Flag("magnitude_squared")) power = n.Emit("Sqrt", {power});
   return Finish(c, power);
@@ -157,8 +157,8 @@ absl::Status Mfcc(Converter& c) {
           std::sqrt(2.0 / count) *
           std::cos(kPi / count * static_cast<double>(i) * (static_cast<double>(band) + 0.5))));
   }
-  return Finish(c, n.Emit("MatMul", {logs, Floats(c, {options.channels, options.coefficients},
-                                                  cosines)}));
+  return Finish(
+      c, n.Emit("MatMul", {logs, Floats(c, {options.channels, options.coefficients}, cosines)}));
 }
 
 // The input is the file as bytes; its samples are 16-bit integers behind a header of 44 bytes.
@@ -166,7 +166,8 @@ absl::Status DecodeWav(Converter& c) {
   TfNode n(c);
   const Type type = c.type(c.in(0));
   if (type.dtype != DataType::kU8 || type.rank() != 1 || !type.dims[0].is_static())
-    return c.Unsupported("its input is no tensor of bytes with a known length (--shape NAME=BYTES)");
+    return c.Unsupported(
+        "its input is no tensor of bytes with a known length (--shape NAME=BYTES)");
   const int64_t channels = std::max<int64_t>(n.Int("desired_channels", -1), 1);
   const int64_t bytes = type.dims[0].value();
   if (bytes < kWavHeader || channels > 16)
@@ -178,8 +179,8 @@ absl::Status DecodeWav(Converter& c) {
     return n.Emit("Slice", {c.in(0), c.Ints({from}), c.Ints({to}), c.Ints({0})});
   };
   const int64_t used = std::min(there, wanted) * channels;
-  const ValueId pairs = n.Emit(
-      "Reshape", {part(kWavHeader, kWavHeader + 2 * used), c.Ints({used, 2})});
+  const ValueId pairs =
+      n.Emit("Reshape", {part(kWavHeader, kWavHeader + 2 * used), c.Ints({used, 2})});
   // As unsigned; from 32768 on they are negative.
   const ValueId number = Combined(n, pairs, {1, 256});
   const auto scalar = [&](double value) { return c.Scalar(DataType::kF32, value); };
@@ -188,8 +189,7 @@ absl::Status DecodeWav(Converter& c) {
       n.Emit("Where", {negative, n.Emit("Sub", {number, scalar(65536)}), number});
   const ValueId audio = n.Emit("Mul", {centred, scalar(1 / 32768.0)});
   ValueId samples = n.Emit("Reshape", {audio, c.Ints({used / channels, channels})});
-  if (wanted > there)
-    samples = n.Emit("Pad", {samples, c.Ints({0, 0, wanted - there, 0})});
+  if (wanted > there) samples = n.Emit("Pad", {samples, c.Ints({0, 0, wanted - there, 0})});
   const ValueId rate = n.Cast(Combined(n, part(24, 27), {1, 256, 65536}), DataType::kI32);
   return c.FinalValues({samples, rate});
 }

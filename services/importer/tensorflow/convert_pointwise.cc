@@ -88,8 +88,7 @@ absl::Status DivNoNan(Converter& c) {
   QUENCH_RETURN_IF_ERROR(RequireInputs(c, 2));
   const ValueId y = c.in(1), zero = Like(n, y, 0);
   const ValueId none = n.Emit("Equal", {y, zero});
-  const ValueId quotient =
-      n.Emit("Div", {c.in(0), n.Emit("Where", {none, Like(n, y, 1), y})});
+  const ValueId quotient = n.Emit("Div", {c.in(0), n.Emit("Where", {none, Like(n, y, 1), y})});
   return Finish(c, n.Emit("Where", {none, zero, quotient}));
 }
 
@@ -97,8 +96,8 @@ absl::Status MulNoNan(Converter& c) {
   TfNode n(c);
   QUENCH_RETURN_IF_ERROR(RequireInputs(c, 2));
   const ValueId y = c.in(1), zero = Like(n, y, 0);
-  return Finish(c, n.Emit("Where", {n.Emit("Equal", {y, zero}), zero,
-                                    n.Emit("Mul", {c.in(0), y})}));
+  return Finish(c,
+                n.Emit("Where", {n.Emit("Equal", {y, zero}), zero, n.Emit("Mul", {c.in(0), y})}));
 }
 
 // x log y, x log(1 + y), x / y: 0 where x is 0.
@@ -111,8 +110,7 @@ absl::Status XTimes(Converter& c) {
   ValueId y = c.in(1);
   if (c.node().op == "Xlog1py") y = n.Emit("Add", {y, one});
   y = n.Emit("Where", {none, one, y});
-  const ValueId result =
-      quotient ? n.Emit("Div", {x, y}) : n.Emit("Mul", {x, n.Emit("Log", {y})});
+  const ValueId result = quotient ? n.Emit("Div", {x, y}) : n.Emit("Mul", {x, n.Emit("Log", {y})});
   return Finish(c, n.Emit("Where", {none, zero, result}));
 }
 
@@ -205,8 +203,7 @@ absl::Status FakeQuantChannels(Converter& c) {
     step.push_back(scale);
   }
   const auto list = [&](const std::vector<float>& values) {
-    return c.AddConstant(
-        Tensor::Of(DataType::kF32, {static_cast<int64_t>(values.size())}, values));
+    return c.AddConstant(Tensor::Of(DataType::kF32, {static_cast<int64_t>(values.size())}, values));
   };
   const ValueId begin = list(first), size = list(step);
   const ValueId clipped = n.Emit("Min", {n.Emit("Max", {c.in(0), begin}), list(last)});
@@ -239,8 +236,7 @@ absl::Status QuantizeAndDequantize(Converter& c) {
   const double scale = std::min(by_low, by_high);
   if (!std::isfinite(scale)) return c.Error(fmt::format("its range is {} to {}", from, to));
   const ValueId x = c.in(0);
-  const ValueId clipped =
-      n.Emit("Clip", {x, Like(n, x, first / scale), Like(n, x, last / scale)});
+  const ValueId clipped = n.Emit("Clip", {x, Like(n, x, first / scale), Like(n, x, last / scale)});
   ValueId steps = n.Emit("Mul", {clipped, Like(n, x, scale)});
   if (c.node().String("round_mode", "HALF_TO_EVEN") == "HALF_UP")
     steps = n.Emit("Floor", {n.Emit("Add", {steps, Like(n, x, 0.5)})});

@@ -37,8 +37,8 @@ std::vector<ValueId> LstmStep(TfNode& n, ValueId x, ValueId state, ValueId hidde
   out[kIn] = gate(parts[0], state, weights.in_peephole);
   out[kForget] = gate(forget, state, weights.forget_peephole);
   out[kCandidate] = n.Emit("Tanh", {parts[1]});
-  ValueId next = n.Emit("Add", {n.Emit("Mul", {out[kCandidate], out[kIn]}),
-                                n.Emit("Mul", {state, out[kForget]})});
+  ValueId next = n.Emit(
+      "Add", {n.Emit("Mul", {out[kCandidate], out[kIn]}), n.Emit("Mul", {state, out[kForget]})});
   const double clip = n.Float("cell_clip", c.node().op == "BlockLSTMV2" ? 0 : 3);
   if (clip > 0) next = n.Emit("Clip", {next, c.Scalar(dtype, -clip), c.Scalar(dtype, clip)});
   out[kState] = next;
@@ -102,12 +102,10 @@ absl::Status GruBlockCell(Converter& c) {
   const std::vector<ValueId> gates =
       c.EmitMany("Split", {n.Emit("Sigmoid", {dense(x, hidden, 2, 4)})}, 2,
                  {{"axis", int64_t{1}}, {"num_outputs", int64_t{2}}});
-  const ValueId candidate =
-      n.Emit("Tanh", {dense(x, n.Emit("Mul", {hidden, gates[0]}), 3, 5)});
+  const ValueId candidate = n.Emit("Tanh", {dense(x, n.Emit("Mul", {hidden, gates[0]}), 3, 5)});
   const ValueId one = c.Scalar(c.type(x).dtype, 1);
-  const ValueId next = n.Emit(
-      "Add", {n.Emit("Mul", {n.Emit("Sub", {one, gates[1]}), candidate}),
-              n.Emit("Mul", {gates[1], hidden})});
+  const ValueId next = n.Emit("Add", {n.Emit("Mul", {n.Emit("Sub", {one, gates[1]}), candidate}),
+                                      n.Emit("Mul", {gates[1], hidden})});
   return c.FinalValues({gates[0], gates[1], candidate, next});
 }
 

@@ -67,8 +67,8 @@ ValueId ShapeOf(TfNode& n, ValueId id) {
   std::vector<int64_t> dims;
   for (const Dim dim : type.dims) dims.push_back(dim.value());
   if (dtype == DataType::kI64) return c.Ints(dims);
-  return c.AddConstant(Tensor::Of(DataType::kI32, {static_cast<int64_t>(dims.size())},
-                                  IntsOf(dims)));
+  return c.AddConstant(
+      Tensor::Of(DataType::kI32, {static_cast<int64_t>(dims.size())}, IntsOf(dims)));
 }
 
 // A constant, or a value: a copy of a constant would be none.
@@ -102,8 +102,8 @@ absl::Status Size(Converter& c) {
 
 absl::Status OnesLike(Converter& c) {
   TfNode n(c);
-  return Finish(c, n.Emit("Expand", {c.Scalar(c.type(c.in(0)).dtype, 1),
-                                     n.Emit("Shape", {c.in(0)})}));
+  return Finish(c,
+                n.Emit("Expand", {c.Scalar(c.type(c.in(0)).dtype, 1), n.Emit("Shape", {c.in(0)})}));
 }
 
 absl::Status LinSpace(Converter& c) {
@@ -210,9 +210,9 @@ absl::Status NonMaxSuppressionV3(Converter& c) {
   const ValueId boxes = n.Emit("Unsqueeze", {c.in(0), c.Ints({0})});
   const ValueId scores = n.Emit("Unsqueeze", {c.in(1), c.Ints({0, 1})});
   const auto single = [&](ValueId id) { return n.Emit("Reshape", {id, c.Ints({1})}); };
-  const ValueId found = n.Emit("NonMaxSuppression",
-                               {boxes, scores, single(n.Sizes(2)), single(c.in(3)),
-                                c.has(4) ? single(c.in(4)) : kNone});
+  const ValueId found = n.Emit(
+      "NonMaxSuppression",
+      {boxes, scores, single(n.Sizes(2)), single(c.in(3)), c.has(4) ? single(c.in(4)) : kNone});
   const ValueId places = n.Emit("Slice", {found, c.Ints({2}), c.Ints({3}), c.Ints({1})});
   return Finish(c, n.Cast(n.Emit("Squeeze", {places, c.Ints({1})}), DataType::kI32));
 }

@@ -10,8 +10,8 @@ namespace {
 // What a window says of each spatial axis.
 struct Window {
   std::vector<int64_t> strides, dilations, kernel;
-  std::string padding;             // "SAME", "VALID", "EXPLICIT"
-  std::vector<int64_t> pads;       // of "EXPLICIT": begins, then ends
+  std::string padding;        // "SAME", "VALID", "EXPLICIT"
+  std::vector<int64_t> pads;  // of "EXPLICIT": begins, then ends
 };
 
 // The entries of spatial axes in a list for all axes; 1 where it is missing.
@@ -34,8 +34,7 @@ absl::StatusOr<std::vector<int64_t>> Spatial(const Converter& c, const std::vect
 
 absl::StatusOr<Window> WindowOf(const Converter& c, int spatial) {
   Window window;
-  QUENCH_ASSIGN_OR_RETURN(window.strides,
-                          Spatial(c, c.node().Ints("strides"), spatial, "strides"));
+  QUENCH_ASSIGN_OR_RETURN(window.strides, Spatial(c, c.node().Ints("strides"), spatial, "strides"));
   QUENCH_ASSIGN_OR_RETURN(window.dilations,
                           Spatial(c, c.node().Ints("dilations"), spatial, "dilations"));
   window.padding = c.node().String("padding", "VALID");
@@ -224,11 +223,10 @@ absl::Status NormByBatch(TfNode& n, ValueId x, double epsilon) {
   const ValueId average = mean(x);
   const ValueId centred = n.Emit("Sub", {x, average});
   const ValueId variance = mean(n.Emit("Mul", {centred, centred}));
-  const ValueId deviation = n.Emit(
-      "Sqrt", {n.Emit("Add", {variance, c.Scalar(c.type(x).dtype, epsilon)})});
+  const ValueId deviation =
+      n.Emit("Sqrt", {n.Emit("Add", {variance, c.Scalar(c.type(x).dtype, epsilon)})});
   const ValueId normal = n.Emit("Div", {centred, deviation});
-  const ValueId y =
-      n.Emit("Add", {n.Emit("Mul", {normal, shaped(c.in(1))}), shaped(c.in(2))});
+  const ValueId y = n.Emit("Add", {n.Emit("Mul", {normal, shaped(c.in(1))}), shaped(c.in(2))});
   const auto list = [&](ValueId id) { return n.Emit("Squeeze", {id, c.Ints({0, 2, 3})}); };
   return c.FinalValues({FromFirst(n, y, 2), list(average), list(variance)});
 }
@@ -246,8 +244,8 @@ absl::Status BatchNorm(Converter& c) {
     if (spatial == 3) return c.Unsupported("normalises volumes by the batch itself");
     return NormByBatch(n, x, epsilon);
   }
-  const ValueId y = n.Emit("BatchNormalization", {x, c.in(1), c.in(2), c.in(3), c.in(4)},
-                           {{"epsilon", epsilon}});
+  const ValueId y =
+      n.Emit("BatchNormalization", {x, c.in(1), c.in(2), c.in(3), c.in(4)}, {{"epsilon", epsilon}});
   const auto same = [&](int input) { return n.Emit("Identity", {c.in(input)}); };
   std::vector<ValueId> results = {FromFirst(n, y, spatial)};
   for (const int output : {1, 2}) {
@@ -265,10 +263,10 @@ absl::Status GlobalBatchNorm(Converter& c) {
   ValueId gamma = c.in(4);
   if (!n.Flag("scale_after_normalization"))
     gamma = n.Emit("Expand", {c.Scalar(dtype, 1), n.Emit("Shape", {c.in(1)})});
-  const ValueId y = n.Emit(
-      "BatchNormalization",
-      {n.Transpose(c.in(0), ToChannelsFirst(2)), gamma, c.in(3), c.in(1), c.in(2)},
-      {{"epsilon", n.Float("variance_epsilon", 1e-3)}});
+  const ValueId y =
+      n.Emit("BatchNormalization",
+             {n.Transpose(c.in(0), ToChannelsFirst(2)), gamma, c.in(3), c.in(1), c.in(2)},
+             {{"epsilon", n.Float("variance_epsilon", 1e-3)}});
   return Finish(c, n.Transpose(y, ToChannelsLast(2)));
 }
 
@@ -277,9 +275,9 @@ absl::Status Resize(Converter& c) {
   TfNode n(c);
   QUENCH_RETURN_IF_ERROR(RequireInputs(c, 2));
   const bool nearest = c.node().op == "ResizeNearestNeighbor";
-  const ValueId x = nearest || IsFloat(c.type(c.in(0)).dtype) ? c.in(0) : n.Cast(c.in(0), DataType::kF32);
-  return ConvertAsTflite(c, nearest ? "RESIZE_NEAREST_NEIGHBOR" : "RESIZE_BILINEAR",
-                         {x, c.in(1)});
+  const ValueId x =
+      nearest || IsFloat(c.type(c.in(0)).dtype) ? c.in(0) : n.Cast(c.in(0), DataType::kF32);
+  return ConvertAsTflite(c, nearest ? "RESIZE_NEAREST_NEIGHBOR" : "RESIZE_BILINEAR", {x, c.in(1)});
 }
 
 absl::Status ResizeBicubic(Converter& c) {

@@ -25,7 +25,8 @@ std::vector<TfNamed> DefaultOutputs(const TfBody& body) {
   }
   for (size_t i = body.nodes.size(); i-- > 0;) {
     const tf::NodeDef& node = *body.nodes[i];
-    if (read[i] || GivesNothing(node.op()) || (body.outputs[i] == 0 && FindTensorflowRow(node.op())))
+    if (read[i] || GivesNothing(node.op()) ||
+        (body.outputs[i] == 0 && FindTensorflowRow(node.op())))
       continue;
     std::vector<TfNamed> outputs;
     for (int k = 0; k < std::max(body.outputs[i], 1); ++k)
@@ -44,8 +45,7 @@ absl::StatusOr<TfRef> CheckedTensor(const TfBody& body, const std::string& text)
                          Printable(body.node(ref.node).name()), outputs);
 }
 
-absl::Status ReadSignature(const TfProgram& program, const ImportOptions& options,
-                           TfEntry& entry) {
+absl::Status ReadSignature(const TfProgram& program, const ImportOptions& options, TfEntry& entry) {
   const auto& signatures = program.file().signatures;
   std::string name = options.signature;
   std::vector<std::string> known;
@@ -59,8 +59,10 @@ absl::Status ReadSignature(const TfProgram& program, const ImportOptions& option
     if (name.empty() && !options.outputs.empty()) return absl::OkStatus();
     const std::string list =
         known.empty() ? "it has none" : fmt::format("it has `{}`", fmt::join(known, "`, `"));
-    return name.empty() ? InvalidArgument("the model has no signature `serving_default`, {}: "
-                                          "name one, or outputs", list)
+    return name.empty() ? InvalidArgument(
+                              "the model has no signature `serving_default`, {}: "
+                              "name one, or outputs",
+                              list)
                         : InvalidArgument("the model has no signature `{}`, {}", name, list);
   }
   StatusCollector problems;

@@ -47,11 +47,11 @@ struct TfScope {
   TfTarget* target = nullptr;
   std::string prefix;
   std::vector<TfItem> args;
-  TfScope* outer = nullptr;              // of a frame or branch: where it was entered
-  std::string frame;                     // the loop of version 1 that this is in
+  TfScope* outer = nullptr;                       // of a frame or branch: where it was entered
+  std::string frame;                              // the loop of version 1 that this is in
   const std::pair<TfRef, int>* branch = nullptr;  // the branch of version 1 that this is
   int depth = 0;
-  std::map<TfRef, TfItem> bound;         // values that are given
+  std::map<TfRef, TfItem> bound;  // values that are given
   std::unordered_map<int, std::vector<TfItem>> done;
   std::map<std::string, std::vector<TfItem>> loops;  // results by frame, in the order of merges
 };
@@ -92,8 +92,8 @@ class TensorflowReader {
   // ---- calls.cc ----
   TfItem Capture(TfScope& scope, const TfItem& item);
   ValueId CaptureValue(TfTarget& target, ValueId outer);
-  Items CallFunction(TfScope& scope, const TfBody& function, const Items& args,
-                     TfTarget& target, const std::string& prefix);
+  Items CallFunction(TfScope& scope, const TfBody& function, const Items& args, TfTarget& target,
+                     const std::string& prefix);
   void ReadCall(TfScope& scope, int node, Items& items);
   void ReadIf(TfScope& scope, int node, Items& items);
   void ReadMerge(TfScope& scope, int node, Items& items);
@@ -102,8 +102,8 @@ class TensorflowReader {
   ValueId Condition(TfScope& scope, const TfItem& item, const tf::NodeDef& node);
 
   // ---- loops.cc ----
-  using ConditionIn = std::function<TfItem(TfTarget& target, const std::string& prefix,
-                                           const Items& states)>;
+  using ConditionIn =
+      std::function<TfItem(TfTarget& target, const std::string& prefix, const Items& states)>;
   using BodyIn = std::function<Items(TfTarget& target, const Items& states)>;
   Items MakeLoop(TfScope& scope, const tf::NodeDef& node, const std::string& name,
                  const Items& initial, const ConditionIn& condition, const BodyIn& body);
@@ -113,7 +113,6 @@ class TensorflowReader {
   bool ReadArray(TfScope& scope, int node, Items& items);
   TfItem WriteArray(TfScope& scope, const tf::NodeDef& node, const TfItem& array,
                     const TfItem& index, const TfItem& value);
-  
 
   TfProgram& program_;
   const TfEntry& entry_;

@@ -130,7 +130,8 @@ TensorflowReader::Items TensorflowReader::MakeLoop(TfScope& scope, const tf::Nod
                           view.Known(written.index) == 0;
       if (single) only_last.insert(i);
       if (written.written_from != states[i].array || (!single && !view.IsCounter(written.index)))
-        Problem(def, "writes an array otherwise than one element in each iteration, in order", true);
+        Problem(def, "writes an array otherwise than one element in each iteration, in order",
+                true);
       collected.push_back(Fresh(inside, written.value, taken));
       arrays.push_back(i);
     }
@@ -224,8 +225,10 @@ TensorflowReader::Items TensorflowReader::ReadFrame(TfScope& scope, const TfFram
   }
   if (frame.condition < 0 || body.inputs_of(frame.condition).size() != 1 ||
       scope.depth >= kMaxFlowDepth) {
-    Problem(exit, fmt::format("the loop `{}` has no condition, or lies too deep in others",
-                              Printable(frame.name)), true);
+    Problem(exit,
+            fmt::format("the loop `{}` has no condition, or lies too deep in others",
+                        Printable(frame.name)),
+            true);
     return Items(frame.merges.size());
   }
   const auto scope_of = [&](TfTarget& target, const std::string& prefix, const Items& states) {
@@ -236,8 +239,7 @@ TensorflowReader::Items TensorflowReader::ReadFrame(TfScope& scope, const TfFram
     inside.outer = &scope;
     inside.frame = frame.name;
     inside.depth = scope.depth + 1;
-    for (size_t i = 0; i < states.size(); ++i)
-      inside.bound[TfRef{frame.merges[i], 0}] = states[i];
+    for (size_t i = 0; i < states.size(); ++i) inside.bound[TfRef{frame.merges[i], 0}] = states[i];
     return inside;
   };
   const std::string name = Printable(scope.prefix + frame.name);
@@ -269,8 +271,8 @@ TfItem TensorflowReader::WriteArray(TfScope& scope, const tf::NodeDef& node, con
   // Into one that has contents: one row of it changes.
   const std::string name = Printable(scope.prefix + node.name());
   TfTarget& target = *scope.target;
-  const ValueId place = AddOwn(target, "Cast", name + "/place", {at},
-                               {{"to", static_cast<int64_t>(DataType::kI64)}});
+  const ValueId place =
+      AddOwn(target, "Cast", name + "/place", {at}, {{"to", static_cast<int64_t>(DataType::kI64)}});
   const ValueId row = AddOwn(target, "Reshape", name + "/row",
                              {place, AddInts(target, name + "/one", Tensor::I64({1, 1}))});
   const ValueId first = AddInts(target, name + "/first", Tensor::I64({0}));
@@ -301,12 +303,12 @@ bool TensorflowReader::ReadArray(TfScope& scope, int index, Items& items) {
   };
   const auto length = [&](const TfItem& array) {
     const ValueId shape = AddOwn(target, "Shape", name + "/shape", {ValueOf(array, def)});
-    const ValueId zero = AddInts(target, name + "/zero",
-                                 Tensor::Of(DataType::kI64, {}, std::vector<int64_t>{0}));
+    const ValueId zero =
+        AddInts(target, name + "/zero", Tensor::Of(DataType::kI64, {}, std::vector<int64_t>{0}));
     const ValueId size = AddOwn(target, "Gather", name + "/size", {shape, zero});
-    return TfItem{AddOwn(target, "Cast", name, {size},
-                         {{"to", static_cast<int64_t>(DataType::kI32)}}),
-                  "", -1};
+    return TfItem{
+        AddOwn(target, "Cast", name, {size}, {{"to", static_cast<int64_t>(DataType::kI32)}}), "",
+        -1};
   };
   if (op == "TensorArrayV3") {
     const TfItem array = make(at(0));
@@ -319,9 +321,9 @@ bool TensorflowReader::ReadArray(TfScope& scope, int index, Items& items) {
     // Every element once, in order.
     const ValueId places = WithoutCopies(*target.graph, at(1).id);
     const NodeId producer = places == kNone ? kNone : target.graph->value(places).producer;
-    const bool ordered =
-        producer != kNone && target.graph->node(producer).op == "Range" &&
-        IntOf(*target.graph, target.graph->node(producer).inputs[0]) == 0 && at(3).id == kNone;
+    const bool ordered = producer != kNone && target.graph->node(producer).op == "Range" &&
+                         IntOf(*target.graph, target.graph->node(producer).inputs[0]) == 0 &&
+                         at(3).id == kNone;
     if (!ordered) Problem(def, "writes an array otherwise than all of it, in order", true);
     items = {at(2)};
   } else if (op == "TensorArrayReadV3") {

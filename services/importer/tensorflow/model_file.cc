@@ -89,7 +89,8 @@ absl::Status CheckNodes(const tf::GraphDef& graph) {
   for (int i = 0; i < graph.node_size(); ++i) {
     const tf::NodeDef& node = graph.node(i);
     if (node.name().empty() || node.op().empty())
-      problems.Add(InvalidArgument("node {} has no {}", i, node.name().empty() ? "name" : "operator"));
+      problems.Add(
+          InvalidArgument("node {} has no {}", i, node.name().empty() ? "name" : "operator"));
     else if (!names.insert(node.name()).second)
       problems.Add(InvalidArgument("two nodes are called `{}`", Printable(node.name())));
   }
@@ -114,7 +115,8 @@ absl::Status TakeMetaGraph(tf::SavedModel& model, TensorflowFile& file) {
 
 absl::StatusOr<std::string> ReadWhole(const ExternalFiles::File& file) {
   if (file.size > kMaxIndexBytes)
-    return absl::ResourceExhaustedError(fmt::format("{} bytes, at most {}", file.size, kMaxIndexBytes));
+    return absl::ResourceExhaustedError(
+        fmt::format("{} bytes, at most {}", file.size, kMaxIndexBytes));
   std::string text(file.size, '\0');
   QUENCH_RETURN_IF_ERROR(ReadFileAt(file, 0, std::as_writable_bytes(std::span(text))));
   return text;

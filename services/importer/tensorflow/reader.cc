@@ -113,9 +113,9 @@ void TensorflowReader::LoadConstants() {
         Problem(node, "has no value");
         continue;
       }
-      const std::span<const std::byte> file =
-          program_.file().mapping == nullptr ? std::span<const std::byte>()
-                                             : program_.file().mapping->bytes();
+      const std::span<const std::byte> file = program_.file().mapping == nullptr
+                                                  ? std::span<const std::byte>()
+                                                  : program_.file().mapping->bytes();
       absl::StatusOr<std::shared_ptr<const Constant>> constant =
           AddTensor(value->tensor(), file, Printable(node.name()), weights_);
       if (constant.ok())
@@ -155,7 +155,8 @@ TfItem TensorflowReader::ReadVariable(TfScope& scope, const std::string& name,
                                       const tf::NodeDef& user) {
   const auto found = variables_.find(name);
   if (found == variables_.end()) {
-    if (problems_.ok()) Problem(user, fmt::format("reads `{}`, which is no variable", Printable(name)));
+    if (problems_.ok())
+      Problem(user, fmt::format("reads `{}`, which is no variable", Printable(name)));
     return {};
   }
   TfTarget& target = *scope.target;
@@ -185,8 +186,7 @@ ValueId TensorflowReader::AddOwn(TfTarget& target, const std::string& op, const 
   return output;
 }
 
-ValueId TensorflowReader::AddInts(TfTarget& target, const std::string& name,
-                                  const Tensor& tensor) {
+ValueId TensorflowReader::AddInts(TfTarget& target, const std::string& name, const Tensor& tensor) {
   return PushConstant(*target.graph, target.values.Take(name),
                       std::make_shared<const Constant>(Constant{tensor, "", {}}));
 }
@@ -201,8 +201,10 @@ ValueId TensorflowReader::Fresh(TfTarget& target, ValueId id, std::set<ValueId>&
 ValueId TensorflowReader::ValueOf(const TfItem& item, const tf::NodeDef& user) {
   if (item.id != kNone) return item.id;
   if (!item.resource.empty()) {
-    Problem(user, fmt::format("uses the variable `{}` otherwise than reading it",
-                              Printable(item.resource)), true);
+    Problem(
+        user,
+        fmt::format("uses the variable `{}` otherwise than reading it", Printable(item.resource)),
+        true);
   } else if (item.array >= 0) {
     Problem(user, "reads an array before it is written", true);
   }
@@ -276,8 +278,8 @@ void TensorflowReader::Evaluate(TfScope& scope, int node) {
   const auto outputs = static_cast<size_t>(std::max(body.outputs[static_cast<size_t>(node)], 1));
   if (++node_count_ > kMaxNodes || !context_.Check().ok()) {
     if (node_count_ == kMaxNodes + 1)
-      problems_.Add(absl::ResourceExhaustedError(
-          fmt::format("the model has more than {} nodes", kMaxNodes)));
+      problems_.Add(
+          absl::ResourceExhaustedError(fmt::format("the model has more than {} nodes", kMaxNodes)));
     scope.done[node] = Items(outputs);
     return;
   }
@@ -305,10 +307,10 @@ bool TensorflowReader::EvaluateFlow(TfScope& scope, int node, Items& items) {
     const auto constant = constants_.find(&def);
     if (constant == constants_.end()) return true;  // reported already
     TfTarget& target = *scope.target;
-    items.push_back({PushConstant(*target.graph,
-                                  target.values.Take(Printable(scope.prefix + def.name())),
-                                  constant->second),
-                     "", -1});
+    items.push_back(
+        {PushConstant(*target.graph, target.values.Take(Printable(scope.prefix + def.name())),
+                      constant->second),
+         "", -1});
   } else if (op == "Placeholder" || op == "PlaceholderV2") {
     Problem(def, "is an input that nothing gives a value to");
   } else if (op == "VarHandleOp") {
@@ -368,9 +370,9 @@ void TensorflowReader::Dropout(TfScope& scope, int node, Items& items) {
   TfTarget& target = *scope.target;
   DataType dtype = TypeIn(def, "dtype");
   if (!IsFloat(dtype)) dtype = DataType::kF32;
-  const ValueId shape = AddOwn(target, "Cast", name + "/shape",
-                               {given.empty() ? kNone : ValueOf(given[0], def)},
-                               {{"to", static_cast<int64_t>(DataType::kI64)}});
+  const ValueId shape =
+      AddOwn(target, "Cast", name + "/shape", {given.empty() ? kNone : ValueOf(given[0], def)},
+             {{"to", static_cast<int64_t>(DataType::kI64)}});
   const ValueId most = AddInts(target, name + "/most", Tensor::ScalarF32(1.0F - 0x1p-24F));
   const ValueId typed =
       AddOwn(target, "Cast", name + "/typed", {most}, {{"to", static_cast<int64_t>(dtype)}});
@@ -392,7 +394,8 @@ void TensorflowReader::AddNode(TfScope& scope, int index, Items& items) {
   for (const auto& [name, value] : def.attr()) {
     if (name.starts_with("_")) continue;
     if (value.value_case() == tf::AttrValue::kPlaceholder)
-      Problem(def, fmt::format("attribute `{}` is that of a call, which is not read", Printable(name)),
+      Problem(def,
+              fmt::format("attribute `{}` is that of a call, which is not read", Printable(name)),
               true);
     if (std::optional<Attribute> attribute = AttributeOf(value))
       node.attributes.emplace(Printable(name), *std::move(attribute));
@@ -404,8 +407,8 @@ void TensorflowReader::AddNode(TfScope& scope, int index, Items& items) {
   node.name = target.nodes.Take(name);
   const int outputs = scope.body->outputs[static_cast<size_t>(index)];
   for (int i = 0; i < outputs; ++i) {
-    const ValueId id = PushValue(*target.graph,
-                                 target.values.Take(i == 0 ? name : fmt::format("{}:{}", name, i)));
+    const ValueId id =
+        PushValue(*target.graph, target.values.Take(i == 0 ? name : fmt::format("{}:{}", name, i)));
     target.graph->value(id).type.dtype = i == 0   ? DeclaredType(def)
                                          : i == 1 ? IndexType(def)
                                                   : DataType::kUndefined;
@@ -431,9 +434,9 @@ void TensorflowReader::ReadInputs(TfScope& scope) {
       problems_.Add(constant.status());
       if (constant.ok()) problems_.Add(weights_.Finish());
       if (constant.ok() && problems_.ok())
-        scope.bound[named.ref] = {PushConstant(*scope.target->graph,
-                                               scope.target->values.Take(named.name), *constant),
-                                  "", -1};
+        scope.bound[named.ref] = {
+            PushConstant(*scope.target->graph, scope.target->values.Take(named.name), *constant),
+            "", -1};
       continue;
     }
     DeclaredInput input;
@@ -464,8 +467,8 @@ void TensorflowReader::ReadInputs(TfScope& scope) {
     declared.push_back(std::move(input));
     refs.push_back(named.ref);
   }
-  absl::StatusOr<std::vector<GraphInput>> inputs = ResolveInputs(
-      std::move(declared), names, true, options_, *scope.target->graph->symbols);
+  absl::StatusOr<std::vector<GraphInput>> inputs =
+      ResolveInputs(std::move(declared), names, true, options_, *scope.target->graph->symbols);
   if (!inputs.ok()) return problems_.Add(inputs.status());
   for (size_t i = 0; i < refs.size(); ++i) {
     const ValueId id =
@@ -481,8 +484,7 @@ void TensorflowReader::AddOutputs(TfScope& scope) {
     const TfItem item = Resolve(scope, named.ref);
     const ValueId id = ValueOf(item, scope.body->node(named.ref.node));
     if (id == kNone) {
-      if (problems_.ok())
-        problems_.Add(InvalidArgument("output `{}` has no value", named.name));
+      if (problems_.ok()) problems_.Add(InvalidArgument("output `{}` has no value", named.name));
       continue;
     }
     ValueId output = Fresh(target, id, taken);

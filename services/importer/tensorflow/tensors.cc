@@ -17,14 +17,13 @@ absl::StatusOr<Tensor> Repeated(const TensorHeader& header, const Values& values
   if (given > header.count)
     return InvalidArgument("has {} elements, its shape has {}", given, header.count);
   if (given != header.count && header.bytes > kMaxRepeatedBytes)
-    return absl::ResourceExhaustedError(
-        fmt::format("repeats an element to {} bytes, at most {} are read", header.bytes,
-                    kMaxRepeatedBytes));
+    return absl::ResourceExhaustedError(fmt::format(
+        "repeats an element to {} bytes, at most {} are read", header.bytes, kMaxRepeatedBytes));
   std::vector<T> elements(static_cast<size_t>(header.count));
   const T last = given == 0 ? T{} : static_cast<T>(values.Get(static_cast<int>(given) - 1));
   for (size_t i = 0; i < elements.size(); ++i)
-    elements[i] = static_cast<int64_t>(i) < given ? static_cast<T>(values.Get(static_cast<int>(i)))
-                                                  : last;
+    elements[i] =
+        static_cast<int64_t>(i) < given ? static_cast<T>(values.Get(static_cast<int>(i))) : last;
   return Tensor::Of(header.dtype, header.dims, elements);
 }
 

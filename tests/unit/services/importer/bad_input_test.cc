@@ -152,7 +152,7 @@ TEST(BadInput, UnknownFormats) {
   ImportOptions options;
   options.format = "caffe";
   EXPECT_EQ(ErrorOf(ImportModel(folder.Write("model.bin", "x"), options, folder.store()).status()),
-            "format `caffe`, known are `keras`, `onnx`, `tensorflow`, `tflite`");
+            "format `caffe`, known are `keras`, `onnx`, `tensorflow`, `tflite`, `torch`");
   OnnxModel model = Valid();
   const auto path = folder.Write("model.bin", model.proto().SerializeAsString());
   EXPECT_TRUE(ImportModel(path, {}, folder.store()).ok());

@@ -278,9 +278,9 @@ TEST(TensorflowV1, SwitchAndMergeBecomeIf) {
   ImportOptions options;
   options.outputs = {"y"};
   for (const bool pick : {true, false}) {
-    const std::vector<Tensor> results =
-        Results(model, {F32({2}, {1, -2}), Tensor::Of(DataType::kBool, {}, std::vector<uint8_t>{pick})},
-                options);
+    const std::vector<Tensor> results = Results(
+        model, {F32({2}, {1, -2}), Tensor::Of(DataType::kBool, {}, std::vector<uint8_t>{pick})},
+        options);
     EXPECT_EQ(FloatsOf(results.at(0)),
               pick ? (std::vector<float>{100, -200}) : (std::vector<float>{-1, 2}));
   }
@@ -324,8 +324,8 @@ constexpr char kFunctions[] = R"(
 
 TfModel WithFunctions() {
   TfModel model;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(kFunctions,
-                                                            model.graph.mutable_library()));
+  EXPECT_TRUE(
+      google::protobuf::TextFormat::ParseFromString(kFunctions, model.graph.mutable_library()));
   model.Input("x", {2});
   return model;
 }
@@ -401,8 +401,8 @@ std::string Table(const std::vector<std::pair<std::string, std::string>>& entrie
   const std::string index = Block({{"\xff", place}});
   out += index + trailer;
   std::string footer;
-  for (const uint64_t number : {uint64_t{meta_at}, uint64_t{meta.size()}, uint64_t{index_at},
-                                uint64_t{index.size()}})
+  for (const uint64_t number :
+       {uint64_t{meta_at}, uint64_t{meta.size()}, uint64_t{index_at}, uint64_t{index.size()}})
     PutVarint(footer, number);
   footer.resize(40, '\0');
   const uint64_t magic = 0xdb4775248b80fb57;
@@ -470,8 +470,8 @@ TEST(TensorflowSavedModel, BadCheckpointsAreExplained) {
   EXPECT_TRUE(HasSubstr("the mark at its end is missing")(error("not a table")));
   EXPECT_TRUE(HasSubstr("outside of a shard of 12")(error(IndexOf("scale", 8, 8))));
   EXPECT_TRUE(HasSubstr("has 4 bytes, its shape has 8")(error(IndexOf("scale", 0, 4))));
-  EXPECT_TRUE(HasSubstr("has no variable `scale`; near ones are `scales`")(
-      error(IndexOf("scales", 0, 8))));
+  EXPECT_TRUE(
+      HasSubstr("has no variable `scale`; near ones are `scales`")(error(IndexOf("scales", 0, 8))));
   EXPECT_TRUE(HasSubstr("8 bytes at offset -4")(error(IndexOf("scale", -4, 8))));
   const std::string good = IndexOf("scale", 4, 8);
   for (size_t i = 0; i < good.size(); ++i) {  // any one byte may lie
@@ -521,8 +521,8 @@ TEST(Tensorflow, CyclesAndMissingPiecesAreErrors) {
   TfModel variable;
   variable.Node("VariableV2", "v");
   variable.Node("Identity", "y", {"v"});
-  EXPECT_TRUE(HasSubstr("is a variable, whose contents are not in this file")(
-      ImportError(variable)));
+  EXPECT_TRUE(
+      HasSubstr("is a variable, whose contents are not in this file")(ImportError(variable)));
   TfModel twins;
   twins.Input("x", {1});
   twins.Input("x", {1});
@@ -560,8 +560,7 @@ TEST(TensorflowAudio, SpectraUseAPeriodicWindow) {
   Attr(node, "window_size").set_i(4);
   Attr(node, "stride").set_i(2);
   Attr(node, "magnitude_squared").set_b(true);
-  const std::vector<Tensor> results =
-      Results(model, {F32({8, 1}, {0, 1, 2, 3, 4, 5, 6, 7})});
+  const std::vector<Tensor> results = Results(model, {F32({8, 1}, {0, 1, 2, 3, 4, 5, 6, 7})});
   ASSERT_EQ(results.at(0).dims(), (std::vector<int64_t>{1, 3, 3}));
   // Hann weights 0, 1/2, 1, 1/2: 0.5, 2, 1.5 sum to 4; bin 1 is -2 + i, bin 2 is 0.
   const std::vector<float> values = FloatsOf(results[0]);
@@ -582,8 +581,7 @@ TEST(TensorflowAudio, SamplesAreReadBehindTheHeader) {
   bytes[25] = 0x3e;
   const int16_t samples[] = {16384, -32768, 1};
   std::memcpy(bytes.data() + 44, samples, sizeof samples);
-  const std::vector<Tensor> results =
-      Results(model, {Tensor::Of(DataType::kU8, {50}, bytes)});
+  const std::vector<Tensor> results = Results(model, {Tensor::Of(DataType::kU8, {50}, bytes)});
   ASSERT_EQ(results.size(), 2u);
   EXPECT_EQ(FloatsOf(results[0]), (std::vector<float>{0.5F, -1.0F, 1.0F / 32768}));
   EXPECT_EQ(results[1].ToInts(), (std::vector<int64_t>{16000}));

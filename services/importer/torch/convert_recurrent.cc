@@ -1,0 +1,111 @@
+// LSTM, GRU and RNN layers: PyTorch stacks layers in one call, with gates in an order of their own.
+#include "common/base/status.h"
+#include "services/importer/torch/converters.h"
+
+namespace quench::importer::torch_ops {
+namespace {
+
+struct Stack {
+  const char* op;
+  std::vector<int64_t> order;  // of PyTorch's gates, as ONNX has them
+  Attributes attributes;
+};
+
+// The rows of the gates in another order.
+ValueId Reordered(AtenNode& n, ValueId weight, const std::vector<int64_t>& order) {
+  if (order.size() == 1) return weight;
+  const std::vector<ValueId> gates =
+      n.c.EmitMany("Split", {weight}, static_cast<int>(order.size()),
+                   {{"axis", int64_t{0}}, {"num_outputs", static_cast<int64_t>(order.size())}});
+  std::vector<ValueId> parts;
+  for (const int64_t gate : order) parts.push_back(gates[static_cast<size_t>(gate)]);
+  return n.Emit("Concat", parts, {{"axis", int64_t{0}}});
+}
+
+ValueId Stacked(AtenNode& n, const std::vector<ValueId>& directions) {
+  std::vector<ValueId> wide;
+  for (const ValueId id : directions) wide.push_back(n.Unsqueeze(id, {0}));
+  return wide.size() == 1 ? wide[0] : n.Emit("Concat", wide, {{"axis", int64_t{0}}});
+}
+
+absl::Status Recurrent(Converter& c, const Stack& stack) {
+  AtenNode n(c);
+  ValueId x = n.In("input");
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "input"));
+  std::vector<ValueId> states = n.List("hx"), params = n.List("params");
+  const bool lstm = std::string_view(stack.op) == "LSTM";
+  const bool has_bias = n.Flag("has_biases", true), bidirectional = n.Flag("bidirectional");
+  const int64_t layers = n.Int("num_layers", 1), directions = bidirectional ? 2 : 1;
+  const bool batch_first = n.Flag("batch_first"), batched = n.Rank(x) == 3;
+  const size_t per = has_bias ? 4 : 2;
+  if (states.size() != (lstm ? 2u : 1u) || layers < 1 || layers > 1024 ||
+      params.size() != static_cast<size_t>(layers * directions) * per)
+    return c.Unsupported(fmt::format("has {} weights for {} layers: projections are not read",
+                                     params.size(), layers));
+  if (!batched) {
+    x = n.Unsqueeze(x, {1});
+    for (ValueId& state : states) state = n.Unsqueeze(state, {1});
+  } else if (batch_first) {
+    x = n.Transpose(x, {1, 0, 2});
+  }
+  const int64_t hidden = n.SizeAt(params[1], 1);
+  std::vector<ValueId> last_h, last_c;
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    std::vector<ValueId> w, r, b;
+    for (int64_t d = 0; d < directions; ++d) {
+      const ValueId* p = &params[static_cast<size_t>(layer * directions + d) * per];
+      w.push_back(Reordered(n, p[0], stack.order));
+      r.push_back(Reordered(n, p[1], stack.order));
+      if (has_bias)
+        b.push_back(n.Emit("Concat",
+                           {Reordered(n, p[2], stack.order), Reordered(n, p[3], stack.order)},
+                           {{"axis", int64_t{0}}}));
+    }
+    const auto initial = [&](ValueId state) {
+      return layers == 1 ? state : n.Slice(state, 0, layer * directions, (layer + 1) * directions);
+    };
+    std::vector<ValueId> inputs = {
+        x,     Stacked(n, w),     Stacked(n, r), has_bias ? Stacked(n, b) : kNone,
+        kNone, initial(states[0])};
+    if (lstm) inputs.push_back(initial(states[1]));
+    Attributes attributes = stack.attributes;
+    attributes["hidden_size"] = hidden;
+    if (bidirectional) attributes["direction"] = std::string("bidirectional");
+    if (auto found = attributes.find("activations"); found != attributes.end() && bidirectional) {
+      auto names = std::get<std::vector<std::string>>(found->second);
+      const std::vector<std::string> once = names;
+      names.insert(names.end(), once.begin(), once.end());
+      found->second = names;
+    }
+    const std::vector<ValueId> y = c.EmitMany(stack.op, inputs, lstm ? 3 : 2, attributes);
+    last_h.push_back(y[1]);
+    if (lstm) last_c.push_back(y[2]);
+    x = directions == 1 ? n.Squeeze(y[0], {1})
+                        : n.Reshape(n.Transpose(y[0], {0, 2, 1, 3}), {0, 0, 2 * hidden});
+  }
+  const auto joined = [&](const std::vector<ValueId>& parts) {
+    const ValueId all =
+        parts.size() == 1 ? parts[0] : n.Emit("Concat", parts, {{"axis", int64_t{0}}});
+    return batched ? all : n.Squeeze(all, {1});
+  };
+  const ValueId y = !batched ? n.Squeeze(x, {1}) : batch_first ? n.Transpose(x, {1, 0, 2}) : x;
+  std::vector<ValueId> outputs = {y, joined(last_h)};
+  if (lstm) outputs.push_back(joined(last_c));
+  return c.FinalValues(outputs);
+}
+
+}  // namespace
+
+absl::Status Lstm(Converter& c) { return Recurrent(c, {"LSTM", {0, 3, 1, 2}, {}}); }
+
+absl::Status Gru(Converter& c) {
+  return Recurrent(c, {"GRU", {1, 0, 2}, {{"linear_before_reset", int64_t{1}}}});
+}
+
+absl::Status Rnn(Converter& c) {
+  const bool relu = c.node().op == "rnn_relu";
+  return Recurrent(
+      c, {"RNN", {0}, {{"activations", std::vector<std::string>{relu ? "Relu" : "Tanh"}}}});
+}
+
+}  // namespace quench::importer::torch_ops

@@ -1,0 +1,19 @@
+// What the rows of aten_ops.def name: one function for each way an operator is converted.
+#pragma once
+
+#include "services/importer/torch/convert.h"
+
+namespace quench::importer::torch_ops {
+
+#define QUENCH_TORCH_OP(domain, name, canonical, converter, outputs, arguments) \
+  absl::Status converter(Converter& c);
+#include "services/importer/torch/aten_ops.def"
+#undef QUENCH_TORCH_OP
+
+// Of several families.
+ValueId Broadcast(AtenNode& n, ValueId id, ValueId shape);
+ValueId MatMul(AtenNode& n, ValueId a, ValueId b);
+// x * weight^T + bias.
+ValueId LinearOf(AtenNode& n, ValueId x, ValueId weight, ValueId bias);
+
+}  // namespace quench::importer::torch_ops

@@ -1,0 +1,68 @@
+// The PyTorch frontend: read, convert.
+#include "services/importer/frontend.h"
+
+#include "common/base/status.h"
+#include "common/ir/verify.h"
+#include "services/importer/graph/canonicalise.h"
+#include "services/importer/graph/functions.h"
+#include "services/importer/graph/unsupported.h"
+#include "services/importer/torch/model.h"
+
+namespace quench::importer {
+namespace {
+
+absl::StatusOr<Imported> ImportTorch(const std::filesystem::path& path,
+                                     const ImportOptions& options, BlobStore& store,
+                                     const StepContext& context) {
+  context.Report({"import", path.filename().string(), 0, 0});
+  QUENCH_ASSIGN_OR_RETURN(const TorchFile file, OpenTorchFile(path));
+  QUENCH_ASSIGN_OR_RETURN(const Functions functions, ParseFunctions(options.conversions));
+  const FindConversion known = FindTorchConversion;
+  const FindConversion find = WithFunctions(functions, known);
+  WeightWriter weights(store, context);
+  QUENCH_ASSIGN_OR_RETURN(TorchGraph read, ReadTorchGraph(file, options, find, &weights, context));
+  QUENCH_RETURN_IF_ERROR(UnsupportedError(read.unsupported, "version"));
+  Imported result;
+  result.imported = std::move(read.graph);
+  QUENCH_ASSIGN_OR_RETURN(result.canonical, Canonicalise(result.imported, find, weights, context));
+  QUENCH_RETURN_IF_ERROR(Annotate(VerifyGraph(result.canonical), "imported model"));
+  return result;
+}
+
+absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupportedTorch(const std::filesystem::path& path,
+                                                                const ImportOptions& options) {
+  QUENCH_ASSIGN_OR_RETURN(const TorchFile file, OpenTorchFile(path));
+  QUENCH_ASSIGN_OR_RETURN(const Functions functions, ParseFunctions(options.conversions));
+  const FindConversion known = FindTorchConversion;
+  const FindConversion find = WithFunctions(functions, known);
+  QUENCH_ASSIGN_OR_RETURN(const TorchGraph read, ReadTorchGraph(file, options, find, nullptr, {}));
+  return read.unsupported;
+}
+
+std::vector<KnownOp> KnownOpsOfTorch() {
+  std::vector<KnownOp> known;
+  for (const TorchRow& row : AllTorchRows()) {
+    known.push_back(
+        {std::string(row.domain), std::string(row.name), std::string(row.canonical), true, {}});
+  }
+  return known;
+}
+
+}  // namespace
+
+const Frontend& TorchFrontend() {
+  static constexpr std::string_view kOwnOptions[] = {"default_dtype", "keep_quantized_weight"};
+  static constexpr Frontend kTorch = {"torch",
+                                      ".pt2",
+                                      "PyTorch: torch.export's archives and TorchScript",
+                                      kOwnOptions,
+                                      false,
+                                      &LooksLikeTorch,
+                                      &ImportTorch,
+                                      &FindUnsupportedTorch,
+                                      &KnownOpsOfTorch,
+                                      nullptr};
+  return kTorch;
+}
+
+}  // namespace quench::importer

@@ -1,0 +1,675 @@
+#include "services/importer/torch/program.h"
+
+#include <algorithm>
+
+#include "common/base/printable.h"
+#include "common/base/status.h"
+
+namespace quench::importer {
+namespace {
+
+// How a view is written through: what puts new contents into the tensor that it is part of.
+enum class WriteKind : uint8_t {
+  kSelf,
+  kSelect,
+  kSlice,
+  kReshape,
+  kUnsqueeze,
+  kTranspose,
+  kPermute
+};
+
+const std::map<std::string_view, WriteKind>& Views() {
+  static const std::map<std::string_view, WriteKind> kViews = {
+      {"alias", WriteKind::kSelf},          {"detach", WriteKind::kSelf},
+      {"select", WriteKind::kSelect},       {"slice", WriteKind::kSlice},
+      {"view", WriteKind::kReshape},        {"reshape", WriteKind::kReshape},
+      {"view_as", WriteKind::kReshape},     {"flatten", WriteKind::kReshape},
+      {"unflatten", WriteKind::kReshape},   {"squeeze", WriteKind::kReshape},
+      {"squeeze.dim", WriteKind::kReshape}, {"unsqueeze", WriteKind::kUnsqueeze},
+      {"transpose", WriteKind::kTranspose}, {"t", WriteKind::kTranspose},
+      {"permute", WriteKind::kPermute}};
+  return kViews;
+}
+
+char KindOf(const TorchValue& value) {
+  if (IsNone(value)) return 'n';
+  if (std::holds_alternative<bool>(value)) return 'b';
+  if (std::holds_alternative<CellPtr>(value)) return 't';
+  if (std::holds_alternative<std::string>(value)) return 's';
+  if (std::holds_alternative<std::shared_ptr<TorchList>>(value)) return 'l';
+  if (std::holds_alternative<double>(value)) return 'f';
+  if (const auto* number = std::get_if<RuntimeNumber>(&value))
+    return number->kind == RuntimeNumber::Kind::kFloat  ? 'f'
+           : number->kind == RuntimeNumber::Kind::kBool ? 'b'
+                                                        : 'i';
+  if (std::holds_alternative<int64_t>(value)) return 'i';
+  return '?';
+}
+
+bool IsLeaf(const TorchValue& value) {
+  const char kind = KindOf(value);
+  return kind == 't' || kind == 'i' || kind == 'f' || kind == 'b';
+}
+
+bool IsUninitialized(const TorchValue& value) {
+  const auto* name = std::get_if<TorchName>(&value);
+  return name != nullptr && name->text == "uninitialized";
+}
+
+bool AreSame(const TorchValue& a, const TorchValue& b) {
+  if (a.index() != b.index()) return false;
+  if (const auto* cell = std::get_if<CellPtr>(&a)) {
+    const auto& other = std::get<CellPtr>(b);
+    return *cell == other;
+  }
+  if (const auto* number = std::get_if<RuntimeNumber>(&a))
+    return number->handle == std::get<RuntimeNumber>(b).handle;
+  if (const auto* name = std::get_if<TorchName>(&a))
+    return name->text == std::get<TorchName>(b).text;
+  if (const auto* list = std::get_if<std::shared_ptr<TorchList>>(&a))
+    return *list == std::get<std::shared_ptr<TorchList>>(b);
+  if (const auto* dict = std::get_if<std::shared_ptr<TorchDict>>(&a))
+    return *dict == std::get<std::shared_ptr<TorchDict>>(b);
+  if (const auto* object = std::get_if<std::shared_ptr<TorchObject>>(&a))
+    return *object == std::get<std::shared_ptr<TorchObject>>(b);
+  if (const auto* text = std::get_if<std::string>(&a)) return *text == std::get<std::string>(b);
+  if (const auto* integer = std::get_if<int64_t>(&a)) return *integer == std::get<int64_t>(b);
+  if (const auto* real = std::get_if<double>(&a)) return *real == std::get<double>(b);
+  if (const auto* flag = std::get_if<bool>(&a)) return *flag == std::get<bool>(b);
+  return true;  // None
+}
+
+const std::vector<TorchValue>* ItemsOf(const TorchValue& value) {
+  const auto* list = std::get_if<std::shared_ptr<TorchList>>(&value);
+  return list == nullptr ? nullptr : &(*list)->items;
+}
+
+// Tensors and numbers of nested lists, in order.
+void Flatten(const TorchValue& value, std::vector<TorchValue>& leaves) {
+  if (IsLeaf(value)) leaves.push_back(value);
+  if (const std::vector<TorchValue>* items = ItemsOf(value)) {
+    for (const TorchValue& item : *items) Flatten(item, leaves);
+  }
+}
+
+TorchValue Rebuild(const TorchValue& value, const std::vector<TorchValue>& leaves, size_t& next) {
+  if (IsLeaf(value)) return leaves[next++];
+  const auto* list = std::get_if<std::shared_ptr<TorchList>>(&value);
+  if (list == nullptr) return value;
+  std::vector<TorchValue> items;
+  for (const TorchValue& item : (*list)->items) items.push_back(Rebuild(item, leaves, next));
+  return MakeList(std::move(items), (*list)->is_tuple);
+}
+
+// Equal but for their tensors and numbers.
+bool HaveOneShape(const TorchValue& a, const TorchValue& b) {
+  if (IsLeaf(a) && IsLeaf(b)) return true;
+  const std::vector<TorchValue>*first = ItemsOf(a), *second = ItemsOf(b);
+  if (first == nullptr || second == nullptr) return AreSame(a, b);
+  if (first->size() != second->size()) return false;
+  for (size_t i = 0; i < first->size(); ++i) {
+    if (!HaveOneShape((*first)[i], (*second)[i])) return false;
+  }
+  return true;
+}
+
+// What a value that is one or the other is to the program.
+TorchValue LeafOf(const TorchValue& a, const TorchValue& b, Handle handle, const CellPtr& cell) {
+  if (std::holds_alternative<CellPtr>(a) || std::holds_alternative<CellPtr>(b)) return cell;
+  const char first = KindOf(a), second = KindOf(b);
+  const auto kind = first == 'f' || second == 'f'   ? RuntimeNumber::Kind::kFloat
+                    : first == 'b' && second == 'b' ? RuntimeNumber::Kind::kBool
+                                                    : RuntimeNumber::Kind::kInt;
+  return RuntimeNumber{handle, kind};
+}
+
+std::string BaseOf(const std::string& op) { return op.substr(0, op.find('.')); }
+
+bool IsInPlace(const std::string& base) {
+  return base.size() > 1 && base.ends_with('_') && !base.ends_with("__");
+}
+
+}  // namespace
+
+const TorchValue* FindArgument(const TorchArguments& arguments, std::string_view name) {
+  for (const auto& [argument, value] : arguments) {
+    if (argument == name) return &value;
+  }
+  return nullptr;
+}
+
+// ---- Tensors ----
+
+CellPtr TorchProgram::NewCell(Handle handle) const {
+  auto cell = std::make_shared<TensorCell>();
+  cell->handle = handle;
+  return cell;
+}
+
+absl::Status TorchProgram::Sync(const CellPtr& cell) {
+  if (cell->base == nullptr) return absl::OkStatus();
+  QUENCH_RETURN_IF_ERROR(Sync(cell->base));
+  if (cell->base->version == cell->base_version) return absl::OkStatus();
+  TorchArguments arguments = {{"self", cell->base}};
+  arguments.insert(arguments.end(), cell->arguments.begin(), cell->arguments.end());
+  QUENCH_RETURN_IF_ERROR(SyncAll(arguments));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<Handle> handles,
+                          b.AddCall("aten", cell->view, cell->view, arguments, 1));
+  if (in_body()) written_.push_back({cell, cell->handle});
+  cell->handle = handles[0];
+  cell->base_version = cell->base->version;
+  ++cell->version;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Handle> TorchProgram::Read(const CellPtr& cell) {
+  QUENCH_RETURN_IF_ERROR(Sync(cell));
+  return cell->handle;
+}
+
+absl::Status TorchProgram::SyncAll(TorchArguments& arguments) {
+  for (auto& [name, value] : arguments) {
+    if (const auto* cell = std::get_if<CellPtr>(&value)) QUENCH_RETURN_IF_ERROR(Sync(*cell));
+    if (const std::vector<TorchValue>* items = ItemsOf(value)) {
+      for (const TorchValue& item : *items) {
+        if (const auto* cell = std::get_if<CellPtr>(&item)) QUENCH_RETURN_IF_ERROR(Sync(*cell));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Handle> TorchProgram::WriteBack(const TensorCell& view, Handle base, Handle value,
+                                               const std::string& name) {
+  const CellPtr whole = NewCell(base), part = NewCell(value);
+  TorchArguments arguments;
+  std::string op;
+  switch (Views().at(view.view)) {
+    case WriteKind::kSelf:
+      return value;
+    case WriteKind::kSelect:
+    case WriteKind::kSlice:
+      op = view.view + "_scatter";
+      arguments = {{"self", whole}, {"src", part}};
+      arguments.insert(arguments.end(), view.arguments.begin(), view.arguments.end());
+      break;
+    case WriteKind::kUnsqueeze:
+    case WriteKind::kReshape:
+      op = "view_as";
+      arguments = {{"self", part}, {"other", whole}};
+      break;
+    case WriteKind::kTranspose:
+      op = view.view;
+      arguments = {{"self", part}};
+      arguments.insert(arguments.end(), view.arguments.begin(), view.arguments.end());
+      break;
+    case WriteKind::kPermute:
+      op = "permute_back";
+      arguments = {{"self", part}};
+      arguments.insert(arguments.end(), view.arguments.begin(), view.arguments.end());
+      break;
+  }
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<Handle> handles,
+                          b.AddCall("aten", op, name + "/write", arguments, 1));
+  return handles[0];
+}
+
+absl::Status TorchProgram::Assign(const CellPtr& cell, Handle handle, const std::string& name) {
+  if (in_body()) written_.push_back({cell, cell->handle});
+  cell->handle = handle;
+  ++cell->version;
+  if (cell->base == nullptr) return absl::OkStatus();
+  QUENCH_RETURN_IF_ERROR(Sync(cell->base));
+  if (!Views().contains(cell->view))
+    return Unsupported("`{}`: a result of {} is written to in place", name, cell->view);
+  QUENCH_ASSIGN_OR_RETURN(const Handle whole, WriteBack(*cell, cell->base->handle, handle, name));
+  QUENCH_RETURN_IF_ERROR(Assign(cell->base, whole, name));
+  cell->base_version = cell->base->version;
+  return absl::OkStatus();
+}
+
+absl::Status TorchProgram::UnknownError(const std::string& what) const {
+  if (!b.problem().ok()) return b.problem();
+  return Unsupported("{} is known only at run time", what);
+}
+
+absl::StatusOr<Type> TorchProgram::TypeOf(const CellPtr& cell) {
+  QUENCH_ASSIGN_OR_RETURN(const Handle handle, Read(cell));
+  return b.TypeOf(handle);
+}
+
+absl::StatusOr<int> TorchProgram::RankOf(const CellPtr& cell) {
+  QUENCH_ASSIGN_OR_RETURN(const Handle handle, Read(cell));
+  if (!b.IsRanked(handle)) return UnknownError(fmt::format("the rank of `{}`", b.NameOf(handle)));
+  return b.TypeOf(handle).rank();
+}
+
+absl::StatusOr<Handle> TorchProgram::HandleOf(const TorchValue& value) {
+  if (const auto* cell = std::get_if<CellPtr>(&value)) return Read(*cell);
+  if (const auto* number = std::get_if<RuntimeNumber>(&value)) return number->handle;
+  if (const auto* integer = std::get_if<int64_t>(&value))
+    return b.AddConstant("number", Tensor::Of(DataType::kI64, {}, std::vector<int64_t>{*integer}));
+  if (const auto* real = std::get_if<double>(&value))
+    return b.AddConstant("number", Tensor::ScalarF32(static_cast<float>(*real)));
+  if (const auto* flag = std::get_if<bool>(&value))
+    return b.AddConstant("flag",
+                         Tensor::Of(DataType::kBool, {}, std::vector<uint8_t>{uint8_t{*flag}}));
+  return InvalidArgument("neither a tensor nor a number");
+}
+
+TorchValue TorchProgram::Settle(RuntimeNumber number) {
+  switch (number.kind) {
+    case RuntimeNumber::Kind::kInt:
+      if (const std::optional<int64_t> known = b.KnownInt(number.handle)) return *known;
+      break;
+    case RuntimeNumber::Kind::kBool:
+      if (const std::optional<double> known = b.KnownNumber(number.handle)) return *known != 0;
+      break;
+    case RuntimeNumber::Kind::kFloat:
+      if (const std::optional<double> known = b.KnownNumber(number.handle)) return *known;
+      break;
+  }
+  return number;
+}
+
+absl::StatusOr<TorchValue> TorchProgram::NumberOf(const CellPtr& cell, RuntimeNumber::Kind kind) {
+  QUENCH_ASSIGN_OR_RETURN(Handle handle, Read(cell));
+  const Type type = b.TypeOf(handle);
+  const TorchValue known = Settle({handle, kind});
+  if (!std::holds_alternative<RuntimeNumber>(known)) return known;
+  if (!type.ranked) return UnknownError(fmt::format("the shape of `{}`", b.NameOf(handle)));
+  if (type.rank() > 0)
+    handle = b.AddPlain("Reshape", "item", {handle, b.AddConstant("scalar", Tensor::I64({}))});
+  const DataType wanted = kind == RuntimeNumber::Kind::kInt    ? DataType::kI64
+                          : kind == RuntimeNumber::Kind::kBool ? DataType::kBool
+                                                               : DataType::kF32;
+  if (type.dtype != wanted)
+    handle = b.AddPlain("Cast", "number", {handle}, {{"to", static_cast<int64_t>(wanted)}});
+  return TorchValue(RuntimeNumber{handle, kind});
+}
+
+// ---- Calls ----
+
+bool TorchProgram::Knows(const std::string& domain, const std::string& op) const {
+  const std::string base = BaseOf(op);
+  return HasTorchRow(domain, base) ||
+         (IsInPlace(base) && HasTorchRow(domain, base.substr(0, base.size() - 1)));
+}
+
+TorchValue TorchProgram::CallUnknown(const std::string& domain, const std::string& op,
+                                     const std::string& name, size_t outputs) {
+  UnsupportedOp& noted = unsupported[{domain, op}];
+  noted.domain = Printable(domain);
+  noted.op = Printable(op);
+  noted.nodes.push_back(Printable(name));
+  std::vector<TorchValue> items;
+  for (size_t i = 0; i < std::max<size_t>(outputs, 1); ++i) {
+    absl::StatusOr<std::vector<Handle>> handles = b.AddCall(domain, op, name, {}, 1);
+    items.push_back(NewCell(handles.ok() ? handles->front() : -1));
+  }
+  return outputs > 1 ? MakeList(std::move(items), true) : items[0];
+}
+
+absl::StatusOr<size_t> TorchProgram::CountOutputs(const TorchRow& row,
+                                                  const TorchArguments& arguments) {
+  const TorchValue* tensors = FindArgument(arguments, "tensors");
+  if (tensors != nullptr) {
+    const std::vector<TorchValue>* items = ItemsOf(*tensors);
+    return items == nullptr ? 1 : items->size();
+  }
+  const TorchValue* self = FindArgument(arguments, "self");
+  const auto* cell = self == nullptr ? nullptr : std::get_if<CellPtr>(self);
+  if (cell == nullptr) return InvalidArgument("{}: self is no tensor", row.name);
+  for (const char* list : {"split_sizes", "indices"}) {
+    const TorchValue* sizes = FindArgument(arguments, list);
+    if (sizes == nullptr || ItemsOf(*sizes) == nullptr) continue;
+    return ItemsOf(*sizes)->size() + (row.name.starts_with("tensor_split") ? 1 : 0);
+  }
+  QUENCH_ASSIGN_OR_RETURN(const Type type, TypeOf(*cell));
+  if (!type.ranked) return UnknownError(fmt::format("{}: the rank of its input", row.name));
+  if (row.name == "nonzero_numpy" || row.name == "where.all") return type.dims.size();
+  const auto integer = [&](const char* name, int64_t fallback) {
+    const TorchValue* value = FindArgument(arguments, name);
+    const auto* number = value == nullptr ? nullptr : std::get_if<int64_t>(value);
+    return number == nullptr ? fallback : *number;
+  };
+  int64_t axis = integer("dim", 0);
+  if (axis < 0) axis += type.rank();
+  if (axis < 0 || axis >= type.rank())
+    return InvalidArgument("{}: dim is {}, its input has rank {}", row.name, integer("dim", 0),
+                           type.rank());
+  const Dim dim = type.dims[static_cast<size_t>(axis)];
+  if (row.name.starts_with("tensor_split")) return static_cast<size_t>(integer("sections", 1));
+  if (!dim.is_static()) return UnknownError(fmt::format("{}: how many parts there are", row.name));
+  int64_t parts = dim.value();
+  if (row.name == "chunk") {
+    const int64_t chunks = std::max<int64_t>(integer("chunks", 1), 1);
+    const int64_t size = std::max<int64_t>((dim.value() + chunks - 1) / chunks, 1);
+    parts = std::max<int64_t>((dim.value() + size - 1) / size, 1);
+  } else if (row.name == "split") {
+    const int64_t size = integer("split_size", 0);
+    if (size < 1) return UnknownError(fmt::format("{}: the size of its parts", row.name));
+    parts = std::max<int64_t>((dim.value() + size - 1) / size, 1);
+  }
+  constexpr int64_t kMaxParts = 10'000;
+  if (parts > kMaxParts)
+    return absl::ResourceExhaustedError(
+        fmt::format("{}: makes {} tensors, at most {} are", row.name, parts, kMaxParts));
+  return static_cast<size_t>(parts);
+}
+
+absl::StatusOr<TorchValue> TorchProgram::CallRow(const TorchRow& row, const std::string& name,
+                                                 TorchArguments arguments, size_t outputs) {
+  QUENCH_RETURN_IF_ERROR(SyncAll(arguments));
+  if (row.outputs > 0) {
+    outputs = static_cast<size_t>(row.outputs);
+  } else if (outputs == 0) {
+    QUENCH_ASSIGN_OR_RETURN(outputs, CountOutputs(row, arguments));
+  }
+  QUENCH_ASSIGN_OR_RETURN(
+      const std::vector<Handle> handles,
+      b.AddCall(std::string(row.domain), std::string(row.name), name, arguments, outputs));
+  std::vector<TorchValue> results;
+  for (const Handle handle : handles) results.push_back(NewCell(handle));
+  if (row.domain == "aten" && Views().contains(row.name)) {
+    TensorCell& view = *std::get<CellPtr>(results[0]);
+    view.view = std::string(row.name);
+    for (const auto& [argument, value] : arguments) {
+      if (argument == "self") {
+        view.base = std::get<CellPtr>(value);
+        view.base_version = view.base->version;
+      } else {
+        view.arguments.emplace_back(argument, value);
+      }
+    }
+  }
+  if (row.outputs == 1) return results[0];
+  return MakeList(std::move(results), row.outputs != 0);
+}
+
+// The result of the operator without `_` becomes what the tensor is.
+absl::StatusOr<TorchValue> TorchProgram::CallInPlace(const std::string& domain,
+                                                     const std::string& base,
+                                                     const std::string& name,
+                                                     std::vector<TorchValue> positional,
+                                                     TorchArguments named) {
+  const CellPtr* self = nullptr;
+  if (!positional.empty()) self = std::get_if<CellPtr>(&positional[0]);
+  for (const char* first : {"self", "input"}) {
+    const TorchValue* value = FindArgument(named, first);
+    if (self == nullptr && value != nullptr) self = std::get_if<CellPtr>(value);
+  }
+  if (self == nullptr) return InvalidArgument("`{}`: {}_ writes to no tensor", name, base);
+  const CellPtr target = *self;
+  // Of some operators the plain form calls `input` what this one calls `self`.
+  for (auto& [argument, value] : named) {
+    if (argument == "self" && (base == "dropout" || base == "feature_dropout")) argument = "input";
+  }
+  QUENCH_ASSIGN_OR_RETURN(const Type before, TypeOf(target));
+  QUENCH_ASSIGN_OR_RETURN(const TorchValue result,
+                          Call(domain, base, name, std::move(positional), std::move(named), 1));
+  const auto* cell = std::get_if<CellPtr>(&result);
+  if (cell == nullptr) return InvalidArgument("`{}`: {} has several results", name, base);
+  if (*cell == target) return result;
+  QUENCH_ASSIGN_OR_RETURN(Handle handle, Read(*cell));
+  const DataType now = b.TypeOf(handle).dtype;
+  if (before.dtype != now && before.dtype != DataType::kUndefined && now != DataType::kUndefined)
+    handle =
+        b.AddPlain("Cast", name + "/cast", {handle}, {{"to", static_cast<int64_t>(before.dtype)}});
+  QUENCH_RETURN_IF_ERROR(Assign(target, handle, name));
+  return TorchValue(target);
+}
+
+absl::StatusOr<TorchValue> TorchProgram::Call(const std::string& domain, const std::string& op,
+                                              const std::string& name,
+                                              std::vector<TorchValue> positional,
+                                              TorchArguments named, size_t outputs) {
+  QUENCH_RETURN_IF_ERROR(context_.Check());
+  if (b.num_nodes() > kMaxTorchNodes)
+    return absl::ResourceExhaustedError(
+        fmt::format("the model becomes more than {} nodes", kMaxTorchNodes));
+  const std::string base = BaseOf(op);
+  if (domain == "aten" && IsInPlace(base) && !HasTorchRow(domain, base))
+    return CallInPlace(domain, base.substr(0, base.size() - 1), name, std::move(positional),
+                       std::move(named));
+  if (!HasTorchRow(domain, base)) return CallUnknown(domain, base, name, outputs);
+  TorchCallShape shape;
+  for (const TorchValue& value : positional) shape.kinds += KindOf(value);
+  for (const auto& [argument, value] : named) shape.names.push_back(argument);
+  const TorchRow* row = ResolveTorchRow(domain, base, shape);
+  if (row == nullptr) {
+    return Unsupported(
+        "`{}`: {}::{} is called with {} arguments{}{}, which no known overload takes",
+        Printable(name), domain, Printable(base), positional.size(), named.empty() ? "" : " and ",
+        fmt::join(shape.names, ", "));
+  }
+  const std::vector<std::string_view> names = ArgumentsOf(*row);
+  TorchArguments arguments;
+  for (size_t i = 0; i < positional.size(); ++i)
+    arguments.emplace_back(std::string(names[i]), std::move(positional[i]));
+  for (auto& argument : named) arguments.push_back(std::move(argument));
+  absl::StatusOr<TorchValue> result = CallRow(*row, name, std::move(arguments), outputs);
+  if (!result.ok()) return Annotate(result.status(), fmt::format("`{}`", Printable(name)));
+  return result;
+}
+
+// ---- Control flow ----
+
+// What was written to since then, each once, as it is now; and back to what it was.
+std::vector<TorchProgram::Written> TorchProgram::TakeWritten(size_t from) {
+  std::vector<Written> now;
+  for (size_t i = written_.size(); i-- > from;) {
+    Written& written = written_[i];
+    const auto seen = std::find_if(
+        now.begin(), now.end(), [&](const Written& other) { return other.cell == written.cell; });
+    if (seen == now.end()) now.push_back({written.cell, written.cell->handle});
+    written.cell->handle = written.before;
+    ++written.cell->version;
+    if (written.cell->base != nullptr) written.cell->base_version = UINT64_MAX;  // derived anew
+  }
+  written_.resize(from);
+  std::erase_if(now, [&](const Written& written) {
+    return written.cell->base != nullptr || !b.IsVisible(written.cell->handle);
+  });
+  return now;
+}
+
+absl::StatusOr<std::vector<TorchValue>> TorchProgram::If(const std::string& name,
+                                                         const TorchValue& condition,
+                                                         const Branch& then_branch,
+                                                         const Branch& else_branch) {
+  QUENCH_ASSIGN_OR_RETURN(const Handle flag, HandleOf(condition));
+  const size_t mark = written_.size();
+  const Branch* branches[2] = {&then_branch, &else_branch};
+  std::shared_ptr<GraphBuilder::Body> bodies[2];
+  absl::StatusOr<std::vector<TorchValue>> results[2];
+  std::map<CellPtr, std::pair<Handle, Handle>> cells;
+  for (size_t i = 0; i < 2; ++i) {
+    bodies[i] = b.EnterNew();
+    results[i] = (*branches[i])();
+    for (size_t k = 0; results[i].ok() && k < results[i]->size(); ++k) {
+      std::vector<TorchValue> leaves;
+      Flatten((*results[i])[k], leaves);
+      for (const TorchValue& leaf : leaves) {
+        if (const auto* cell = std::get_if<CellPtr>(&leaf)) QUENCH_RETURN_IF_ERROR(Sync(*cell));
+      }
+    }
+    // A tensor that the branch wrote to is not the same in both.
+    if (results[i].ok()) {
+      for (TorchValue& value : *results[i]) {
+        if (auto* cell = std::get_if<CellPtr>(&value);
+            cell != nullptr && !b.IsOuter((*cell)->handle))
+          value = NewCell((*cell)->handle);
+      }
+    }
+    b.Leave();
+    for (const Written& written : TakeWritten(mark)) {
+      const auto known =
+          cells.try_emplace(written.cell, written.cell->handle, written.cell->handle).first;
+      (i == 0 ? known->second.first : known->second.second) = written.before;
+    }
+  }
+  // A branch that always raises is one that no run takes.
+  for (size_t i = 0; i < 2; ++i) {
+    if (absl::IsAborted(results[i].status()) && !absl::IsAborted(results[1 - i].status()))
+      return (*branches[1 - i])();
+  }
+  QUENCH_RETURN_IF_ERROR(results[0].status());
+  QUENCH_RETURN_IF_ERROR(results[1].status());
+  std::vector<std::pair<TorchValue, TorchValue>> leaves;
+  for (size_t i = 0; i < results[0]->size(); ++i)
+    QUENCH_RETURN_IF_ERROR(Annotate(Merge((*results[0])[i], (*results[1])[i], leaves), name));
+  for (auto& [cell, handles] : cells)
+    leaves.emplace_back(NewCell(handles.first), NewCell(handles.second));
+  std::vector<std::pair<Handle, Handle>> outputs;
+  for (const auto& leaf : leaves) {
+    b.Enter(bodies[0]);
+    QUENCH_ASSIGN_OR_RETURN(const Handle first, HandleOf(leaf.first));
+    b.AddBodyOutput(first);
+    b.Leave();
+    b.Enter(bodies[1]);
+    QUENCH_ASSIGN_OR_RETURN(const Handle second, HandleOf(leaf.second));
+    b.AddBodyOutput(second);
+    b.Leave();
+    outputs.emplace_back(first, second);
+  }
+  const std::vector<Handle> handles =
+      outputs.empty() ? std::vector<Handle>{} : b.AddIf(name, flag, bodies[0], bodies[1], outputs);
+  std::vector<TorchValue> merged;
+  for (size_t i = 0; i < handles.size(); ++i)
+    merged.push_back(LeafOf(leaves[i].first, leaves[i].second, handles[i], NewCell(handles[i])));
+  size_t next = 0;
+  std::vector<TorchValue> all;
+  for (size_t i = 0; i < results[0]->size(); ++i) {
+    const TorchValue &first = (*results[0])[i], &second = (*results[1])[i];
+    if (IsUninitialized(first) || IsUninitialized(second)) {
+      all.push_back(IsUninitialized(first) ? second : first);
+    } else {
+      all.push_back(AreSame(first, second) ? first : Rebuild(first, merged, next));
+    }
+  }
+  for (auto& [cell, pair] : cells) {
+    QUENCH_ASSIGN_OR_RETURN(const Handle handle, HandleOf(merged[next++]));
+    QUENCH_RETURN_IF_ERROR(Assign(cell, handle, name));
+  }
+  return all;
+}
+
+// The tensors and numbers in which two results differ.
+absl::Status TorchProgram::Merge(const TorchValue& first, const TorchValue& second,
+                                 std::vector<std::pair<TorchValue, TorchValue>>& leaves) const {
+  if (AreSame(first, second) || IsUninitialized(first) || IsUninitialized(second))
+    return absl::OkStatus();
+  if (!HaveOneShape(first, second))
+    return Unsupported(
+        "the branches of a condition that only a run knows give values of different "
+        "kinds");
+  std::vector<TorchValue> a, c;
+  Flatten(first, a);
+  Flatten(second, c);
+  for (size_t i = 0; i < a.size(); ++i) leaves.emplace_back(a[i], c[i]);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<TorchValue>> TorchProgram::Loop(const std::string& name,
+                                                           const TorchValue& count,
+                                                           const TorchValue& condition,
+                                                           const std::vector<TorchValue>& initial,
+                                                           const Iteration& iteration) {
+  Handle trips = -1, flag = -1;
+  if (!IsNone(count)) {
+    QUENCH_ASSIGN_OR_RETURN(trips, HandleOf(count));
+  }
+  if (!IsNone(condition)) {
+    QUENCH_ASSIGN_OR_RETURN(flag, HandleOf(condition));
+  }
+  std::vector<TorchValue> leaves;
+  for (const TorchValue& value : initial) Flatten(value, leaves);
+  std::vector<CellPtr> cells;  // that iterations write to
+  std::vector<bool> same_sizes;
+  const size_t mark = written_.size();
+  // The first time tells what is written to, the second whose sizes change.
+  constexpr int kRounds = 3;
+  for (int round = 0; round < kRounds; ++round) {
+    std::vector<Handle> starts;
+    for (const TorchValue& leaf : leaves) {
+      QUENCH_ASSIGN_OR_RETURN(const Handle start, HandleOf(leaf));
+      starts.push_back(start);
+    }
+    for (const CellPtr& cell : cells) {
+      QUENCH_ASSIGN_OR_RETURN(const Handle start, Read(cell));
+      starts.push_back(start);
+    }
+    same_sizes.resize(starts.size(), true);
+    const std::shared_ptr<GraphBuilder::Body> body = b.EnterNew();
+    const Handle zero =
+        b.AddConstant("index", Tensor::Of(DataType::kI64, {}, std::vector<int64_t>{0}));
+    const Handle yes =
+        b.AddConstant("flag", Tensor::Of(DataType::kBool, {}, std::vector<uint8_t>{1}));
+    const Handle index = b.AddBodyInput(body, name + "/index", zero, true);
+    b.AddBodyInput(body, name + "/condition", yes, true);
+    std::vector<TorchValue> carried;
+    std::vector<Handle> inputs;
+    for (size_t i = 0; i < starts.size(); ++i) {
+      inputs.push_back(b.AddBodyInput(body, name + "/carried", starts[i], same_sizes[i]));
+      if (i < leaves.size()) {
+        carried.push_back(LeafOf(leaves[i], leaves[i], inputs[i], NewCell(inputs[i])));
+      } else {
+        QUENCH_RETURN_IF_ERROR(Assign(cells[i - leaves.size()], inputs[i], name));
+      }
+    }
+    size_t next = 0;
+    std::vector<TorchValue> given;
+    for (const TorchValue& value : initial) given.push_back(Rebuild(value, carried, next));
+    absl::StatusOr<std::vector<TorchValue>> results =
+        iteration(RuntimeNumber{index, RuntimeNumber::Kind::kInt}, given);
+    QUENCH_RETURN_IF_ERROR(results.status());
+    std::vector<Handle> ends;
+    for (size_t i = 0; i < initial.size(); ++i) {
+      if (!HaveOneShape(initial[i], (*results)[i + 1]))
+        return Unsupported("`{}`: a loop changes a value that is neither a tensor nor a number",
+                           name);
+      std::vector<TorchValue> now;
+      Flatten((*results)[i + 1], now);
+      for (const TorchValue& leaf : now) {
+        QUENCH_ASSIGN_OR_RETURN(const Handle end, HandleOf(leaf));
+        ends.push_back(end);
+      }
+    }
+    for (const CellPtr& cell : cells) {
+      QUENCH_ASSIGN_OR_RETURN(const Handle end, Read(cell));
+      ends.push_back(end);
+    }
+    QUENCH_ASSIGN_OR_RETURN(const Handle again, HandleOf((*results)[0]));
+    b.AddBodyOutput(again);
+    for (const Handle end : ends) b.AddBodyOutput(end);
+    b.Leave();
+    bool settled = true;
+    for (const Written& written : TakeWritten(mark)) {
+      if (std::find(cells.begin(), cells.end(), written.cell) != cells.end()) continue;
+      cells.push_back(written.cell);
+      settled = false;
+    }
+    for (size_t i = 0; i < ends.size(); ++i) {
+      const bool same = b.TypeOf(inputs[i]) == b.TypeOf(ends[i]);
+      if (same || !same_sizes[i]) continue;
+      same_sizes[i] = false;
+      settled = false;
+    }
+    if (!settled && round + 1 < kRounds) continue;
+    const std::vector<Handle> handles = b.AddLoop(name, trips, flag, starts, body, ends);
+    std::vector<TorchValue> finals;
+    for (size_t i = 0; i < leaves.size(); ++i)
+      finals.push_back(LeafOf(leaves[i], leaves[i], handles[i], NewCell(handles[i])));
+    for (size_t i = 0; i < cells.size(); ++i)
+      QUENCH_RETURN_IF_ERROR(Assign(cells[i], handles[leaves.size() + i], name));
+    size_t at = 0;
+    std::vector<TorchValue> all;
+    for (const TorchValue& value : initial) all.push_back(Rebuild(value, finals, at));
+    return all;
+  }
+  return Internal("`{}`: no round of a loop was the last", name);
+}
+
+}  // namespace quench::importer

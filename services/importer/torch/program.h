@@ -1,0 +1,100 @@
+// What both readers of PyTorch's files share: calls of operators with the arguments of their schemas, tensors that are
+// written to in place, branches and loops.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "services/importer/importer.h"
+#include "services/importer/torch/convert.h"
+#include "services/importer/torch/graph_builder.h"
+
+namespace quench::importer {
+
+class TorchProgram {
+ public:
+  TorchProgram(GraphBuilder& builder, const FindConversion& find, const StepContext& context)
+      : b(builder), find_(find), context_(context) {}
+
+  GraphBuilder& b;
+
+  // `op` as in `aten::op`, with or without an overload. `outputs`: how many, where the caller knows. The result is
+  // a tensor, or a list where the operator has several or any number of results. An operator without a row is noted in
+  // `unsupported`, and its results are of unknown type.
+  absl::StatusOr<TorchValue> Call(const std::string& domain, const std::string& op,
+                                  const std::string& name, std::vector<TorchValue> positional,
+                                  TorchArguments named = {}, size_t outputs = 0);
+  bool Knows(const std::string& domain, const std::string& op) const;
+
+  // ---- Tensors ----
+  CellPtr NewCell(Handle handle) const;
+  // What the tensor is now, whatever was written to it, or to what it is part of.
+  absl::StatusOr<Handle> Read(const CellPtr& cell);
+  absl::Status Assign(const CellPtr& cell, Handle handle, const std::string& name);
+  absl::StatusOr<int> RankOf(const CellPtr& cell);
+  absl::StatusOr<Type> TypeOf(const CellPtr& cell);
+  // A number or tensor as a value of the graph.
+  absl::StatusOr<Handle> HandleOf(const TorchValue& value);
+  // A number that is the same in every run becomes one.
+  TorchValue Settle(RuntimeNumber number);
+  // The number that a tensor with one element holds.
+  absl::StatusOr<TorchValue> NumberOf(const CellPtr& cell, RuntimeNumber::Kind kind);
+  // The error of a program that asks for what is not known, with the first reason why it is not.
+  absl::Status UnknownError(const std::string& what) const;
+
+  // ---- Control flow ----
+  using Branch = std::function<absl::StatusOr<std::vector<TorchValue>>()>;
+  absl::StatusOr<std::vector<TorchValue>> If(const std::string& name, const TorchValue& condition,
+                                             const Branch& then_branch, const Branch& else_branch);
+  // Takes the iteration and the carried values; gives the condition, then the carried values.
+  using Iteration = std::function<absl::StatusOr<std::vector<TorchValue>>(
+      const TorchValue& index, const std::vector<TorchValue>& carried)>;
+  // `count` none: without end; `condition` none: true.
+  absl::StatusOr<std::vector<TorchValue>> Loop(const std::string& name, const TorchValue& count,
+                                               const TorchValue& condition,
+                                               const std::vector<TorchValue>& initial,
+                                               const Iteration& iteration);
+
+  std::map<std::pair<std::string, std::string>, UnsupportedOp> unsupported;
+  // A list or object that exists outside of a body must not change within it.
+  bool in_body() const { return b.depth() > 1; }
+  const StepContext& context() const { return context_; }
+
+ private:
+  struct Written {
+    CellPtr cell;
+    Handle before = -1;
+  };
+  absl::Status Sync(const CellPtr& cell);
+  absl::Status SyncAll(TorchArguments& arguments);
+  absl::StatusOr<TorchValue> CallRow(const TorchRow& row, const std::string& name,
+                                     TorchArguments arguments, size_t outputs);
+  absl::StatusOr<TorchValue> CallInPlace(const std::string& domain, const std::string& base,
+                                         const std::string& name,
+                                         std::vector<TorchValue> positional, TorchArguments named);
+  absl::StatusOr<size_t> CountOutputs(const TorchRow& row, const TorchArguments& arguments);
+  absl::StatusOr<Handle> WriteBack(const TensorCell& view, Handle base, Handle value,
+                                   const std::string& name);
+  TorchValue CallUnknown(const std::string& domain, const std::string& op, const std::string& name,
+                         size_t outputs);
+  std::vector<Written> TakeWritten(size_t from);
+  absl::Status Merge(const TorchValue& first, const TorchValue& second,
+                     std::vector<std::pair<TorchValue, TorchValue>>& leaves) const;
+
+  const FindConversion& find_;
+  const StepContext& context_;
+  std::vector<Written> written_;  // in bodies: to undo it
+};
+
+// The value of an argument, or null.
+const TorchValue* FindArgument(const TorchArguments& arguments, std::string_view name);
+
+// Nodes that a model may become, loops that are known included.
+inline constexpr int64_t kMaxTorchNodes = 250'000;
+
+}  // namespace quench::importer

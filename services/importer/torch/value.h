@@ -1,0 +1,83 @@
+// What a PyTorch program computes with while it is imported: numbers, texts and containers that are known now,
+// tensors and numbers that only a run knows.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "services/importer/torch/tensors.h"
+
+namespace quench::importer {
+
+using Handle = int32_t;  // a value of GraphBuilder
+struct TensorCell;
+struct TorchList;
+struct TorchDict;
+struct TorchObject;
+using CellPtr = std::shared_ptr<TensorCell>;
+
+// A number that only a run knows: a scalar tensor in the graph.
+struct RuntimeNumber {
+  enum class Kind : uint8_t { kInt, kFloat, kBool };
+  Handle handle = -1;
+  Kind kind = Kind::kInt;
+};
+
+// A name that stands for a function or class of the archive, or an operator.
+struct TorchName {
+  std::string text;
+};
+
+using TorchValue = std::variant<std::monostate, bool, int64_t, double, std::string, RuntimeNumber,
+                                CellPtr, std::shared_ptr<TorchList>, std::shared_ptr<TorchDict>,
+                                std::shared_ptr<TorchObject>, TorchName>;
+
+struct TorchList {
+  std::vector<TorchValue> items;
+  bool is_tuple = false;
+};
+
+struct TorchDict {
+  std::vector<std::pair<TorchValue, TorchValue>> items;  // keys: texts and integers
+};
+
+// An instance of a class of the archive, or of one of PyTorch's own (`packed`).
+struct TorchObject {
+  std::string type;  // "__torch__.Net"
+  std::map<std::string, TorchValue> attributes;
+  std::vector<TorchValue> state;    // of PyTorch's own classes, and of named tuples
+  std::vector<std::string> fields;  // of named tuples
+  std::string path;                 // "encoder.layer1", "" for the model
+};
+
+// A tensor as programs see it: it may be written to, and be part of another. `base` and `again` say how it follows
+// from the tensor that it is part of.
+struct TensorCell {
+  Handle handle = -1;
+  uint64_t version = 0;
+  CellPtr base;
+  uint64_t base_version = 0;
+  std::string view;                                           // the operator
+  std::vector<std::pair<std::string, TorchValue>> arguments;  // of `view`, but for the base
+  size_t output = 0;                                          // of `view`
+  std::string name;                                           // of a parameter or buffer
+};
+
+inline bool IsNone(const TorchValue& value) {
+  return std::holds_alternative<std::monostate>(value);
+}
+
+inline TorchValue MakeList(std::vector<TorchValue> items, bool is_tuple = false) {
+  auto list = std::make_shared<TorchList>();
+  list->items = std::move(items);
+  list->is_tuple = is_tuple;
+  return list;
+}
+
+}  // namespace quench::importer

@@ -1,0 +1,515 @@
+// PyTorch's files, written here: what they become, and what is said of bad ones.
+#include <gtest/gtest.h>
+
+#include "common/base/status.h"
+#include "common/ir/states.h"
+#include "common/ir/text.h"
+#include "common/ir/verify.h"
+#include "common/ops/evaluate.h"
+#include "tests/support/matchers.h"
+#include "tests/support/onnx_models.h"
+#include "tests/support/torch_files.h"
+
+namespace quench::importer {
+namespace {
+
+using namespace testing::pickle;  // NOLINT: a vocabulary
+using testing::BytesOf;
+using testing::ErrorOf;
+using testing::HasSubstr;
+using testing::ImportFolder;
+using testing::ZipEntry;
+using testing::ZipOf;
+using Floats = std::vector<float>;
+using Fields = std::vector<std::pair<std::string, std::string>>;
+
+Tensor Values(std::vector<int64_t> dims, const Floats& values) {
+  return testing::F32(std::move(dims), values);
+}
+
+class TorchTest : public ::testing::Test {
+ protected:
+  std::filesystem::path path() const { return folder_.path() / "model.pt"; }
+
+  absl::StatusOr<Imported> ImportFile(const std::string& bytes, const ImportOptions& options) {
+    folder_.Write("model.pt", bytes);
+    return ImportModel(path(), options, folder_.store());
+  }
+  static std::string Script(const std::string& code, const Fields& attributes = {},
+                            const std::vector<ZipEntry>& more = {}) {
+    std::vector<ZipEntry> entries = {{"m/data.pkl", File(Object("__torch__", "M", attributes))},
+                                     {"m/constants.pkl", File(Tuple({}))},
+                                     {"m/code/__torch__.py", code},
+                                     {"m/version", "3\n"}};
+    entries.insert(entries.end(), more.begin(), more.end());
+    return ZipOf(entries);
+  }
+  static std::string Forward(const std::string& arguments, const std::string& body) {
+    std::string code =
+        "class M(Module):\n  def forward(self: __torch__.M,\n    " + arguments + ") -> Tensor:\n";
+    for (size_t at = 0; at < body.size();) {
+      const size_t end = std::min(body.find('\n', at), body.size());
+      code += "    " + body.substr(at, end - at) + "\n";
+      at = end + 1;
+    }
+    return code;
+  }
+  std::vector<Floats> Run(const std::string& bytes, const std::vector<Tensor>& inputs,
+                          const ImportOptions& options = {}) {
+    const absl::StatusOr<Imported> imported = ImportFile(bytes, options);
+    EXPECT_TRUE(imported.ok()) << imported.status();
+    if (!imported.ok()) return {};
+    EXPECT_TRUE(VerifyGraph(imported->imported).ok()) << VerifyGraph(imported->imported);
+    // The imported stage prints and parses.
+    const auto parsed = ParseGraph(PrintGraph(imported->imported), ConstantLoader());
+    EXPECT_TRUE(parsed.ok()) << parsed.status();
+    const auto outputs = ops::Evaluate(imported->canonical, inputs);
+    EXPECT_TRUE(outputs.ok()) << outputs.status();
+    std::vector<Floats> all;
+    for (size_t i = 0; outputs.ok() && i < outputs->size(); ++i) {
+      Floats values;
+      for (int64_t k = 0; k < (*outputs)[i].size(); ++k)
+        values.push_back(static_cast<float>((*outputs)[i].FloatAt(k)));
+      all.push_back(values);
+    }
+    return all;
+  }
+  std::string ErrorOfScript(const std::string& code, const Fields& attributes = {}) {
+    ImportOptions options;
+    options.shapes["x"] = {2, 3};
+    return ErrorOf(ImportFile(Script(code, attributes), options).status());
+  }
+  static ImportOptions Shape(const std::string& input, std::vector<int64_t> dims) {
+    ImportOptions options;
+    options.shapes[input] = std::move(dims);
+    return options;
+  }
+
+  ImportFolder folder_;
+};
+
+// ---- TorchScript ----
+
+TEST_F(TorchTest, CodeAndWeights) {
+  const std::string code = Forward("x: Tensor",
+                                   "weight = self.weight\n"
+                                   "bias = self.bias\n"
+                                   "y = torch.linear(x, weight, bias)\n"
+                                   "return torch.add(torch.mul(y, 2), y, alpha=3)");
+  const std::string file =
+      Script(code, {{"weight", F32("0", {2, 3})}, {"bias", F32("1", {2})}},
+             {{"m/data/0", BytesOf({1, 0, 0, 0, 1, 1})}, {"m/data/1", BytesOf({10, 20})}});
+  EXPECT_EQ(Run(file, {Values({1, 3}, {1, 2, 3})}, Shape("x", {1, 3})),
+            (std::vector<Floats>{{55, 125}}));
+}
+
+TEST_F(TorchTest, MethodsOfModulesWithin) {
+  const std::string code =
+      "class M(Module):\n"
+      "  a : __torch__.sub.A\n"
+      "  def forward(self: __torch__.M, x: Tensor) -> Tuple[Tensor, Tensor]:\n"
+      "    _0 = __torch__.sub.twice\n"
+      "    a = self.a\n"
+      "    y, z, = (a).forward(_0(x, ), )\n"
+      "    return (y, z)\n";
+  const std::string sub =
+      "def twice(x: Tensor, by: float=2.) -> Tensor:\n"
+      "  return torch.mul(x, by)\n"
+      "class A(Module):\n"
+      "  __parameters__ = []\n"
+      "  n : Final[int] = 3\n"
+      "  def forward(self: __torch__.sub.A, x: Tensor) -> Tuple[Tensor, Tensor]:\n"
+      "    return (torch.add(x, self.n), torch.neg(x))\n";
+  const std::string file =
+      Script(code, {{"a", Object("__torch__.sub", "A", {})}}, {{"m/code/__torch__/sub.py", sub}});
+  EXPECT_EQ(Run(file, {Values({2}, {1, 2})}, Shape("x", {2})),
+            (std::vector<Floats>{{5, 7}, {-2, -4}}));
+}
+
+TEST_F(TorchTest, NamedTuplesAndListsOfFlags) {
+  const std::string code =
+      "class Pair(NamedTuple):\n"
+      "  logits : Tensor\n"
+      "  aux : Optional[Tensor]\n"
+      "class M(Module):\n"
+      "  def forward(self: __torch__.M, x: Tensor) -> __torch__.Pair:\n"
+      "    flags = [False, torch.gt(torch.len(torch.size(x)), 0)]\n"
+      "    if torch.any(flags):\n"
+      "      y = torch.neg(x)\n"
+      "    else:\n"
+      "      y = x\n"
+      "    if torch.__not__(torch.all(flags)):\n"
+      "      z = torch.mul(y, 2)\n"
+      "    else:\n"
+      "      z = y\n"
+      "    return __torch__.Pair(z, None)\n";
+  EXPECT_EQ(Run(Script(code), {Values({2}, {1, 2})}, Shape("x", {2})),
+            (std::vector<Floats>{{-2, -4}}));
+  const auto imported = ImportFile(Script(code), Shape("x", {2}));
+  ASSERT_TRUE(imported.ok());
+  EXPECT_EQ(imported->canonical.value(imported->canonical.outputs[0]).name, "logits");
+}
+
+TEST_F(TorchTest, BranchesThatShapesDecide) {
+  const std::string code = Forward("x: Tensor",
+                                   "if torch.eq(torch.dim(x), 2):\n"
+                                   "  y = torch.relu(x)\n"
+                                   "else:\n"
+                                   "  ops.prim.RaiseException(\"rank\")\n"
+                                   "  y = x\n"
+                                   "sizes = annotate(List[int], [])\n"
+                                   "for i in range(torch.len(torch.size(x))):\n"
+                                   "  _0 = torch.append(sizes, torch.size(x, i))\n"
+                                   "a, b, = sizes\n"
+                                   "return torch.view(y, [torch.mul(a, b)])");
+  EXPECT_EQ(Run(Script(code), {Values({1, 2}, {-1, 2})}, Shape("x", {1, 2})),
+            (std::vector<Floats>{{0, 2}}));
+  // Sizes that only a run knows.
+  EXPECT_EQ(Run(Script(code), {Values({1, 2}, {-1, 2})}, Shape("x", {-1, 2})),
+            (std::vector<Floats>{{0, 2}}));
+}
+
+TEST_F(TorchTest, BranchesAndLoopsThatARunDecides) {
+  const std::string code = Forward("x: Tensor",
+                                   "if bool(torch.gt(torch.sum(x), 0)):\n"
+                                   "  y = torch.mul(x, 10)\n"
+                                   "else:\n"
+                                   "  y = torch.neg(x)\n"
+                                   "n = int(torch.max(x))\n"
+                                   "z = y\n"
+                                   "for i in range(n):\n"
+                                   "  z0 = torch.add(z, i)\n"
+                                   "  z = z0\n"
+                                   "return z");
+  EXPECT_EQ(Run(Script(code), {Values({2}, {1, 3})}, Shape("x", {2})),
+            (std::vector<Floats>{{13, 33}}));
+  EXPECT_EQ(Run(Script(code), {Values({2}, {-5, 2})}, Shape("x", {2})),
+            (std::vector<Floats>{{6, -1}}));
+}
+
+TEST_F(TorchTest, WritesThroughViews) {
+  const std::string code = Forward("x: Tensor",
+                                   "y = torch.clone(x)\n"
+                                   "part = torch.slice(y, 0, 1, 3)\n"
+                                   "row = torch.select(torch.view(part, [2, 2]), 0, 1)\n"
+                                   "_0 = torch.mul_(row, 10)\n"
+                                   "_1 = torch.add_(part, 1)\n"
+                                   "return torch.cat([torch.view(y, [-1]), row])");
+  EXPECT_EQ(Run(Script(code), {Values({3, 2}, {1, 2, 3, 4, 5, 6})}, Shape("x", {3, 2})),
+            (std::vector<Floats>{{1, 2, 4, 5, 51, 61, 51, 61}}));
+}
+
+TEST_F(TorchTest, WrittenBuffersAreStates) {
+  const std::string code = Forward("x: Tensor",
+                                   "n = self.n\n"
+                                   "_0 = torch.add_(n, x)\n"
+                                   "return torch.mul(n, 2)");
+  const std::string file = Script(code, {{"n", F32("0", {2})}}, {{"m/data/0", BytesOf({5, 5})}});
+  EXPECT_EQ(Run(file, {Values({2}, {1, 2}), Values({2}, {10, 10})}, Shape("x", {2})),
+            (std::vector<Floats>{{22, 24}, {11, 12}}));
+  const auto imported = ImportFile(file, Shape("x", {2}));
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  const std::vector<StatePair> states = StatesOf(imported->canonical);
+  ASSERT_EQ(states.size(), 1u);
+  EXPECT_EQ(states[0].initial.FloatAt(0), 5);
+}
+
+TEST_F(TorchTest, TrainingIsSwitchedOff) {
+  const std::string code = Forward("x: Tensor", "return torch.dropout(x, 0.5, self.training)");
+  EXPECT_EQ(Run(Script(code, {{"training", Bool(true)}}), {Values({2}, {1, 2})}, Shape("x", {2})),
+            (std::vector<Floats>{{1, 2}}));
+}
+
+TEST_F(TorchTest, QuantizedWeights) {
+  const std::string storage =
+      Tuple({Text("storage"), Global("torch", "QInt8Storage"), Text("0"), Text("cpu"), Int(4)}) +
+      "Q";
+  const std::string weight =
+      Call(Global("torch._utils", "_rebuild_qtensor"),
+           {storage, Int(0), Tuple({Int(2), Int(2)}), Tuple({Int(2), Int(1)}),
+            Tuple({Global("torch", "per_tensor_affine"), Float(0.5), Int(1)}), Bool(false),
+            Call(Global("collections", "OrderedDict"), {})});
+  const std::string packed = Global("__torch__.torch.classes.quantized", "LinearPackedParamsBase") +
+                             ")\x81" + Tuple({weight, None()}) + "b";
+  const std::string code = Forward("x: Tensor",
+                                   "q = torch.quantize_per_tensor(x, 0.25, 10, 13)\n"
+                                   "y = ops.quantized.linear(q, self.p, 0.5, 0)\n"
+                                   "return torch.dequantize(y)");
+  const std::string file =
+      Script(code, {{"p", packed}}, {{"m/data/0", std::string("\x03\x01\x01\x05", 4)}});
+  ImportOptions options = Shape("x", {1, 2});
+  for (const bool keep : {false, true}) {
+    options.keep_quantized_weight = keep;  // weights [1, 0], [0, 2]
+    EXPECT_EQ(Run(file, {Values({1, 2}, {1.3F, 4})}, options), (std::vector<Floats>{{1, 8}}));
+  }
+  const auto kept = ImportFile(file, options);
+  ASSERT_TRUE(kept.ok());
+  EXPECT_THAT(PrintGraph(kept->canonical), HasSubstr("i8[2, 2]"));
+}
+
+TEST_F(TorchTest, NamesAndDefaults) {
+  const std::string code = Forward("x: Tensor", "return torch.mul(x, 2)");
+  EXPECT_THAT(ErrorOf(ImportFile(Script(code), {}).status()), HasSubstr("input `x`: has no shape"));
+  ImportOptions options = Shape("x", {2});
+  options.default_dtype = DataType::kI64;
+  const auto imported = ImportFile(Script(code), options);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  EXPECT_EQ(imported->canonical.value(imported->canonical.outputs[0]).type.dtype, DataType::kI64);
+  EXPECT_EQ(imported->canonical.value(imported->canonical.outputs[0]).name, "output");
+}
+
+// Overloads whose arguments look alike: what stands without a name is not a keyword.
+TEST_F(TorchTest, Overloads) {
+  const std::string code = Forward("x: Tensor",
+                                   "a = torch.arange(0, 6, 2, dtype=None)\n"
+                                   "b = torch.prod(x, 0)\n"
+                                   "c = torch.scatter(b, 0, torch.tensor([1]), 9.)\n"
+                                   "d = torch.sum(x, dtype=7)\n"
+                                   "return torch.cat([a, b, c, torch.view(d, [1])])");
+  EXPECT_EQ(Run(Script(code), {Values({2, 2}, {1, 2, 3, 4})}, Shape("x", {2, 2})),
+            (std::vector<Floats>{{0, 2, 4, 3, 8, 3, 9, 10}}));
+}
+
+TEST_F(TorchTest, UnsupportedOperatorsAreOneError) {
+  const std::string code = Forward("x: Tensor",
+                                   "y = torch.cholesky(x)\n"
+                                   "z = ops.mine.special(y)\n"
+                                   "return torch.cholesky(z)");
+  const std::string error = ErrorOfScript(code);
+  EXPECT_THAT(error, HasSubstr("cholesky"));
+  EXPECT_THAT(error, HasSubstr("special"));
+  ImportOptions options = Shape("x", {2, 2});
+  const auto found = FindUnsupported(path(), options);
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_EQ(found->size(), 2u);
+  EXPECT_EQ((*found)[0].nodes.size(), 2u);
+}
+
+TEST_F(TorchTest, WhatTheModelRaises) {
+  EXPECT_THAT(ErrorOfScript(Forward("x: Tensor", "ops.prim.RaiseException(\"no\")\nreturn x")),
+              HasSubstr("the model raises `no`"));
+  EXPECT_THAT(ErrorOfScript(Forward("x: Dict[str, Tensor]", "return x[\"a\"]")),
+              HasSubstr("input `x` of forward is of the type `Dict`"));
+  EXPECT_THAT(
+      ErrorOfScript("class M(Module):\n  def other(self: __torch__.M) -> int:\n    return 1\n"),
+      HasSubstr("no method `forward`"));
+}
+
+TEST_F(TorchTest, BadCode) {
+  EXPECT_THAT(ErrorOfScript(Forward("x: Tensor", "return torch.mul(x, ")),
+              HasSubstr("__torch__.py`: line"));
+  EXPECT_THAT(ErrorOfScript(Forward("x: Tensor", "return y")), HasSubstr("`y` is not defined"));
+  EXPECT_THAT(ErrorOfScript(Forward("x: Tensor", "import os\nreturn x")), HasSubstr("line 4"));
+  EXPECT_THAT(ErrorOfScript(Forward("x: Tensor", "return " + std::string(5000, '('))),
+              HasSubstr("nest more than 200 deep"));
+  EXPECT_THAT(ErrorOfScript(Forward("x: Tensor", "while True:\n  pass\nreturn x")),
+              HasSubstr("more than 100000 steps"));
+  EXPECT_THAT(
+      ErrorOfScript("class M(Module):\n  def forward(self: __torch__.M, x: Tensor) -> Tensor:\n"
+                    "    return (self).forward(x, )\n"),
+      HasSubstr("calls nest more than 100 deep"));
+}
+
+// ---- Archives and pickles ----
+
+TEST_F(TorchTest, BadArchives) {
+  const std::string good = Script(Forward("x: Tensor", "return x"));
+  const auto error = [&](const std::string& bytes) {
+    return ErrorOf(ImportFile(bytes, Shape("x", {1})).status());
+  };
+  std::string damaged = good;
+  damaged[good.find("return x") + 7] = 'y';
+  EXPECT_THAT(error(damaged), HasSubstr("its checksum differs"));
+  const ZipEntry code = {"m/code/__torch__.py", "x"};
+  const auto with = [&](ZipEntry entry) {
+    return ZipOf({{"m/data.pkl", "."}, {"m/constants.pkl", "."}, code, std::move(entry)});
+  };
+  EXPECT_THAT(error(with(code)), HasSubstr("is there twice"));
+  EXPECT_THAT(error(with({"m/../../etc", "x"})), HasSubstr("leaves the archive's folder"));
+  EXPECT_THAT(error(with({"/etc", "x"})), HasSubstr("leaves the archive's folder"));
+  EXPECT_THAT(error(with({"m/link", "x", 0, 0, 0120777})), HasSubstr("is a symbolic link"));
+  EXPECT_THAT(error(with({"m/secret", "x", 1})), HasSubstr("is encrypted"));
+  EXPECT_THAT(error(with({"m/packed", "x", 0, 12})), HasSubstr("method 12"));
+  EXPECT_THAT(error(with({"m/bomb", "x", 0, 8, 0, 1u << 31})), HasSubstr("a thousandfold"));
+  EXPECT_THAT(error(with({"m/long", "x", 0, 0, 0, 1u << 31})), HasSubstr("are announced"));
+}
+
+TEST_F(TorchTest, BadPickles) {
+  const auto error = [&](const std::string& pickle) {
+    return ErrorOf(ImportFile(ZipOf({{"m/data.pkl", pickle},
+                                     {"m/constants.pkl", File(Tuple({}))},
+                                     {"m/code/__torch__.py", Forward("x: Tensor", "return x")}}),
+                              Shape("x", {1}))
+                       .status());
+  };
+  EXPECT_THAT(error(File(Call(Global("os", "system"), {Text("true")}))),
+              HasSubstr("`os.system`, which is code"));
+  EXPECT_THAT(error("\x80\x02X\xff\xff\xff\x7f"), HasSubstr("is cut off"));
+  EXPECT_THAT(error("\x80\x02tt."), HasSubstr("no mark"));
+  EXPECT_THAT(error("\x80\x63."), HasSubstr("protocol 99"));
+  EXPECT_THAT(error(File(Int(3))), HasSubstr("holds no module"));
+  EXPECT_THAT(error(File(Object("__torch__", "M", {{"w", F32("7", {1})}}))),
+              HasSubstr("no `data/7`"));
+  std::string deep;
+  for (int i = 0; i < 1000; ++i) deep += "](";
+  deep += "N";
+  for (int i = 0; i < 1000; ++i) deep += "e";
+  EXPECT_THAT(error(File(Object("__torch__", "M", {{"w", deep}}))),
+              HasSubstr("nest more than 200"));
+}
+
+TEST_F(TorchTest, BadTensors) {
+  const auto error = [&](const std::vector<int32_t>& dims, const std::string& bytes) {
+    const std::string code = Forward("x: Tensor", "w = self.w\nreturn torch.add(x, w)");
+    return ErrorOf(
+        ImportFile(Script(code, {{"w", F32("0", dims)}}, {{"m/data/0", bytes}}), Shape("x", {1}))
+            .status());
+  };
+  EXPECT_THAT(error({3}, BytesOf({1, 2})),
+              HasSubstr("needs 3 elements of its storage, which has 2"));
+  EXPECT_THAT(error({1 << 30, 1 << 30, 1 << 30}, BytesOf({1})), HasSubstr("which no memory holds"));
+  EXPECT_THAT(error({-1}, BytesOf({1})), HasSubstr("which no memory holds"));
+}
+
+TEST_F(TorchTest, StateDictsAreToldHowToExport) {
+  const std::string state =
+      ZipOf({{"m/data.pkl", File(Dict({{"w", F32("0", {1})}}))}, {"m/data/0", BytesOf({1})}});
+  const std::string module = ZipOf({{"m/data.pkl", File(Object("models", "Net", {}))}});
+  const std::string legacy =
+      std::string("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", 15);
+  for (const std::string& file : {state, module, legacy}) {
+    const std::string error = ErrorOf(ImportFile(file, {}).status());
+    EXPECT_THAT(error,
+                HasSubstr("import torch\ntorch.export.save(torch.export.export(model.eval()"));
+  }
+  EXPECT_THAT(ErrorOf(ImportFile(module, {}).status()), HasSubstr("`models.Net`"));
+}
+
+// ---- torch.export ----
+
+std::string TensorArgument(const std::string& name) {
+  return R"({"as_tensor": {"name": ")" + name + "\"}}";
+}
+
+std::string Given(const std::string& name, const std::string& argument) {
+  return R"({"name": ")" + name + R"(", "kind": 1, "arg": )" + argument + "}";
+}
+
+std::string Node(const std::string& target, const std::string& inputs, const std::string& output) {
+  return R"({"target": "torch.ops.)" + target + R"(", "inputs": [)" + inputs +
+         R"(], "outputs": [)" + TensorArgument(output) + R"(], "metadata": {}})";
+}
+
+// A graph of one input `x` of f32 [s0, 2] and the weight `w`, a buffer or a parameter.
+std::string ExportedJson(const std::string& nodes, const std::string& outputs,
+                         const std::string& output_specs, bool buffer = false) {
+  const std::string sizes =
+      R"([{"as_expr": {"expr_str": "s0", "hint": {"as_int": 3}}}, {"as_int": 2}])";
+  const std::string kind = buffer ? "buffer" : "parameter";
+  return R"({"graph_module": {"graph": {"inputs": [)" + TensorArgument("p_w") + "," +
+         TensorArgument("x") + R"(], "outputs": [)" + outputs + R"(], "nodes": [)" + nodes +
+         R"(], "tensor_values": {"x": {"dtype": 7, "sizes": )" + sizes +
+         R"(}}}, "signature": {"input_specs": [{")" + kind + R"(": {"arg": {"name": "p_w"}, ")" +
+         kind + R"(_name": "net.w"}}, {"user_input": {"arg": )" + TensorArgument("x") +
+         R"(}}], "output_specs": [)" + output_specs +
+         R"(]}}, "range_constraints": {}, "schema_version": {"major": 8, "minor": 1}})";
+}
+
+// As the newest torch has it.
+std::string Exported(const std::string& nodes, const std::string& outputs,
+                     const std::string& output_specs, bool buffer = false) {
+  const std::string config =
+      R"({"config": {"net.w": {"path_name": "weight_0", "is_param": true, "use_pickle": false, )"
+      R"("tensor_meta": {"dtype": 7, "sizes": [{"as_int": 2}], "strides": [{"as_int": 1}], )"
+      R"("storage_offset": {"as_int": 0}}}}})";
+  return ZipOf({{"p/models/model.json", ExportedJson(nodes, outputs, output_specs, buffer)},
+                {"p/archive_format", "pt2"},
+                {"p/data/weights/weight_0", BytesOf({10, 20})},
+                {"p/data/weights/model_weights_config.json", config}});
+}
+
+const std::string kUserOutput = R"({"user_output": {"arg": {}}})";
+
+TEST_F(TorchTest, ExportedGraph) {
+  const std::string nodes =
+      Node("aten.add.Tensor",
+           Given("self", TensorArgument("x")) + "," + Given("other", TensorArgument("p_w")),
+           "add") +
+      "," + Node("aten.relu_.default", Given("self", TensorArgument("add")), "relu_");
+  const std::string file = Exported(nodes, TensorArgument("add"), kUserOutput);
+  // Written in place: `add` is what `relu_` made of it.
+  EXPECT_EQ(Run(file, {Values({2, 2}, {1, 2, -30, -40})}), (std::vector<Floats>{{11, 22, 0, 0}}));
+  const auto imported = ImportFile(file, {});
+  ASSERT_TRUE(imported.ok());
+  EXPECT_EQ(imported->canonical.symbols->ToString(
+                imported->canonical.value(imported->canonical.inputs[0]).type.dims[0]),
+            "s0");
+}
+
+// Of torch 2.1 to 2.6: weights are an archive of torch.save within the archive.
+TEST_F(TorchTest, ExportedByOlderTorch) {
+  const std::string nodes =
+      Node("aten.add.Tensor",
+           Given("self", TensorArgument("x")) + "," + Given("other", TensorArgument("p_w")), "add");
+  const std::string weights = ZipOf({{"archive/data.pkl", File(Dict({{"net.w", F32("0", {2})}}))},
+                                     {"archive/data/0", BytesOf({10, 20})}});
+  const std::string file = ZipOf({{"serialized_exported_program.json",
+                                   ExportedJson(nodes, TensorArgument("add"), kUserOutput)},
+                                  {"serialized_state_dict.pt", weights},
+                                  {"version", "5.3"}});
+  EXPECT_EQ(Run(file, {Values({1, 2}, {1, 2})}), (std::vector<Floats>{{11, 22}}));
+}
+
+TEST_F(TorchTest, ExportedStates) {
+  const std::string nodes =
+      Node("aten.add_.Tensor",
+           Given("self", TensorArgument("p_w")) + "," + Given("other", R"({"as_float": 1.0})"),
+           "w_next") +
+      "," +
+      Node("aten.mul.Tensor",
+           Given("self", TensorArgument("x")) + "," + Given("other", TensorArgument("w_next")),
+           "y");
+  const std::string file = Exported(nodes, TensorArgument("y"), kUserOutput, true);
+  EXPECT_EQ(Run(file, {Values({1, 2}, {2, 3}), Values({2}, {4, 5})}),
+            (std::vector<Floats>{{10, 18}, {5, 6}}));
+  const auto imported = ImportFile(file, {});
+  ASSERT_TRUE(imported.ok());
+  EXPECT_EQ(imported->canonical.metadata.at("state.net.w"), "net.w/next");
+}
+
+TEST_F(TorchTest, ExportedConditions) {
+  const auto branch = [](const std::string& target) {
+    return R"({"as_graph": {"name": "g", "graph": {"inputs": [)" + TensorArgument("a") +
+           R"(], "outputs": [)" + TensorArgument("b") + R"(], "nodes": [)" +
+           Node("aten." + target, Given("self", TensorArgument("a")), "b") +
+           R"(], "tensor_values": {}}}})";
+  };
+  const std::string nodes =
+      Node("aten.sum.default", Given("self", TensorArgument("x")), "sum") + "," +
+      Node("aten.gt.Scalar",
+           Given("self", TensorArgument("sum")) + "," + Given("other", R"({"as_int": 0})"), "gt") +
+      "," +
+      Node("higher_order.cond",
+           Given("", TensorArgument("gt")) + "," + Given("", branch("neg.default")) + "," +
+               Given("", branch("relu.default")) + "," +
+               Given("", R"({"as_tensors": [{"name": "x"}]})"),
+           "y");
+  const std::string file = Exported(nodes, TensorArgument("y"), kUserOutput);
+  EXPECT_EQ(Run(file, {Values({1, 2}, {-1, 3})}), (std::vector<Floats>{{1, -3}}));
+  EXPECT_EQ(Run(file, {Values({1, 2}, {-4, 3})}), (std::vector<Floats>{{0, 3}}));
+}
+
+TEST_F(TorchTest, BadExports) {
+  const auto error = [&](const std::string& nodes) {
+    return ErrorOf(ImportFile(Exported(nodes, TensorArgument("y"), kUserOutput), {}).status());
+  };
+  EXPECT_THAT(error(Node("aten.neg.default", Given("self", TensorArgument("z")), "y")),
+              HasSubstr("`z` is used before"));
+  EXPECT_THAT(error(Node("aten.neg.default", "", "y")), HasSubstr("no known overload"));
+  EXPECT_THAT(error("{}"), HasSubstr("no target"));
+  EXPECT_THAT(error(Node("aten.cholesky.default", Given("self", TensorArgument("x")), "y")),
+              HasSubstr("cholesky"));
+}
+
+}  // namespace
+}  // namespace quench::importer
