@@ -27,8 +27,8 @@ struct Network {
 void PrintTo(const Network& network, std::ostream* out) { *out << network.name; }
 
 constexpr Network kNetworks[] = {
-    {"resnet50", testing::Resnet50, 2, 2},   {"densenet121", testing::Densenet121, 2, 2},
-    {"googlenet", testing::Googlenet, 2, 2}, {"yolov5n", testing::Yolov5n, 4, 4},
+    {"resnet50", testing::Resnet50, 1, 1},   {"densenet121", testing::Densenet121, 1, 1},
+    {"googlenet", testing::Googlenet, 1, 1}, {"yolov5n", testing::Yolov5n, 3, 3},
     {"bert_base", testing::BertBase, 0, 0},
 };
 
