@@ -41,7 +41,7 @@ TEST(BadInputTest, ModelsThatAreNone) {
     EXPECT_NE(outcome.err.find(name), std::string::npos) << outcome.err;
   }
   ExpectRefusal(work.Run({"compile", "missing.onnx"}), 1, "missing.onnx");
-  ExpectRefusal(work.Run({"compile", "."}), 1, "not a regular file");
+  ExpectRefusal(work.Run({"compile", "."}), 1, "is a folder without");
   EXPECT_EQ(work.Files(), (Names{"empty.onnx", "half.onnx", "text.onnx"}));
 }
 

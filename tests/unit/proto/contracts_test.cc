@@ -124,8 +124,10 @@ TEST(Contracts, RulesAreKept) {
   for (const FileDescriptorProto& proto : tree.file()) {
     const FileDescriptor* file = pool.FindFileByName(proto.name());
     ASSERT_NE(file, nullptr) << proto.name();
-    // ONNX's own vocabulary, under a package of ours.
-    if (!IsOurs(proto.name()) || proto.name().starts_with("quench/onnx/")) continue;
+    // The own vocabularies of ONNX and TensorFlow, under packages of ours.
+    const bool theirs = proto.name().starts_with("quench/onnx/") ||
+                        proto.name().starts_with("quench/tensorflow/");
+    if (!IsOurs(proto.name()) || theirs) continue;
     for (const std::string& problem : FindLintProblems(*file)) ADD_FAILURE() << problem;
   }
 }
