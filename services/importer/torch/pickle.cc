@@ -13,8 +13,6 @@
 namespace quench::importer {
 namespace {
 
-using Kind = Pickled::Kind;
-
 constexpr size_t kMaxValues = size_t{64} << 20;
 constexpr size_t kMaxStack = size_t{16} << 20;
 
@@ -99,13 +97,13 @@ bool IsData(std::string_view name) {
 
 const std::string& Pickled::Callee() const {
   static const std::string kNobody;
-  return kind == Kind::kObject ? items[0]->text : kNobody;
+  return kind == Pickled::Kind::kObject ? items[0]->text : kNobody;
 }
 
 const Pickled* Pickled::Find(std::string_view key) const {
-  if (kind != Kind::kDict) return nullptr;
+  if (kind != Pickled::Kind::kDict) return nullptr;
   for (size_t i = 0; i + 1 < items.size(); i += 2) {
-    if (items[i]->kind == Kind::kText && items[i]->text == key) return items[i + 1];
+    if (items[i]->kind == Pickled::Kind::kText && items[i]->text == key) return items[i + 1];
   }
   return nullptr;
 }
@@ -163,21 +161,21 @@ class PickleReader {
   }
 
   // ---- The stack; null is a mark ----
-  Pickled* New(Kind kind) {
+  Pickled* New(Pickled::Kind kind) {
     file_->values_.emplace_back();
     file_->values_.back().kind = kind;
     return &file_->values_.back();
   }
-  Pickled* Push(Kind kind) {
+  Pickled* Push(Pickled::Kind kind) {
     stack_.push_back(New(kind));
     return stack_.back();
   }
-  void PushText(std::string_view text) { Push(Kind::kText)->text = std::string(text); }
-  void PushInt(int64_t number) { Push(Kind::kInt)->number = number; }
+  void PushText(std::string_view text) { Push(Pickled::Kind::kText)->text = std::string(text); }
+  void PushInt(int64_t number) { Push(Pickled::Kind::kInt)->number = number; }
   Pickled* Pop() {
     if (stack_.empty() || stack_.back() == nullptr) {
       if (problem_.ok()) problem_ = Damaged("takes more values than it has");
-      return New(Kind::kNone);
+      return New(Pickled::Kind::kNone);
     }
     Pickled* top = stack_.back();
     stack_.pop_back();
@@ -200,7 +198,7 @@ class PickleReader {
     return items;
   }
   void PushTuple(std::vector<const Pickled*> items) {
-    Push(Kind::kTuple)->items = std::move(items);
+    Push(Pickled::Kind::kTuple)->items = std::move(items);
   }
   void PushGlobal(std::string_view module, std::string_view name) {
     const std::string full = std::string(module) + "." + std::string(name);
@@ -210,13 +208,13 @@ class PickleReader {
             InvalidArgument("the pickle names `{}`, which is code and not data", Printable(full));
       return;
     }
-    Push(Kind::kGlobal)->text = full;
+    Push(Pickled::Kind::kGlobal)->text = full;
   }
-  void Append(Kind kind, const std::vector<const Pickled*>& items) {
+  void Append(Pickled::Kind kind, const std::vector<const Pickled*>& items) {
     Pickled* target = Top();
-    if (target->kind == Kind::kObject && target->Callee() == "collections.OrderedDict" &&
-        kind == Kind::kDict) {
-      target->kind = Kind::kDict;  // it was empty
+    if (target->kind == Pickled::Kind::kObject && target->Callee() == "collections.OrderedDict" &&
+        kind == Pickled::Kind::kDict) {
+      target->kind = Pickled::Kind::kDict;  // it was empty
       target->items.clear();
     }
     if (target->kind != kind) {
@@ -226,15 +224,15 @@ class PickleReader {
     target->items.insert(target->items.end(), items.begin(), items.end());
   }
   void PushObject(Pickled* callee, Pickled* arguments) {
-    if (callee->kind != Kind::kGlobal || arguments->kind != Kind::kTuple) {
+    if (callee->kind != Pickled::Kind::kGlobal || arguments->kind != Pickled::Kind::kTuple) {
       if (problem_.ok()) problem_ = Damaged("calls what is no known class or function");
       return;
     }
     if (callee->text == "collections.OrderedDict" && arguments->items.empty()) {
-      Push(Kind::kDict);
+      Push(Pickled::Kind::kDict);
       return;
     }
-    Push(Kind::kObject)->items = {callee, arguments};
+    Push(Pickled::Kind::kObject)->items = {callee, arguments};
   }
 
   absl::Status PushLong(std::string_view bytes) {
@@ -250,7 +248,7 @@ class PickleReader {
   absl::Status PushDecimal(std::string_view text) {
     if (text.ends_with('L')) text.remove_suffix(1);
     if (text == "00" || text == "01") {
-      Push(Kind::kBool)->number = text == "01" ? 1 : 0;
+      Push(Pickled::Kind::kBool)->number = text == "01" ? 1 : 0;
       return absl::OkStatus();
     }
     int64_t value = 0;
@@ -283,8 +281,8 @@ absl::Status PickleReader::Build() {
   Pickled* state = Pop();
   Pickled* object = Top();
   // What Python adds to an ordered dict of parameters (`_metadata`) says nothing here.
-  if (object->kind == Kind::kDict) return absl::OkStatus();
-  if (object->kind != Kind::kObject) return Damaged("gives a state to what is no object");
+  if (object->kind == Pickled::Kind::kDict) return absl::OkStatus();
+  if (object->kind != Pickled::Kind::kObject) return Damaged("gives a state to what is no object");
   object->state = state;
   return absl::OkStatus();
 }
@@ -303,11 +301,11 @@ absl::Status PickleReader::Step(unsigned char op) {
       stack_.push_back(nullptr);
       return absl::OkStatus();
     case 'N':
-      Push(Kind::kNone);
+      Push(Pickled::Kind::kNone);
       return absl::OkStatus();
     case 0x88:
     case 0x89:
-      Push(Kind::kBool)->number = op == 0x88 ? 1 : 0;
+      Push(Pickled::Kind::kBool)->number = op == 0x88 ? 1 : 0;
       return absl::OkStatus();
     case 'K':
       PushInt(static_cast<int64_t>(Unsigned(1)));
@@ -324,7 +322,7 @@ absl::Status PickleReader::Step(unsigned char op) {
       uint64_t bits = Unsigned(8);
       uint64_t swapped = 0;
       for (int i = 0; i < 8; ++i, bits >>= 8) swapped = swapped << 8 | (bits & 0xff);
-      Push(Kind::kFloat)->real = std::bit_cast<double>(swapped);
+      Push(Pickled::Kind::kFloat)->real = std::bit_cast<double>(swapped);
       return absl::OkStatus();
     }
     case 'X':
@@ -342,13 +340,13 @@ absl::Status PickleReader::Step(unsigned char op) {
       PushText(Take(Unsigned(8)));
       return absl::OkStatus();
     case ']':
-      Push(Kind::kList);
+      Push(Pickled::Kind::kList);
       return absl::OkStatus();
     case '}':
-      Push(Kind::kDict);
+      Push(Pickled::Kind::kDict);
       return absl::OkStatus();
     case ')':
-      Push(Kind::kTuple);
+      Push(Pickled::Kind::kTuple);
       return absl::OkStatus();
     case 't':
       PushTuple(PopToMark());
@@ -389,27 +387,27 @@ absl::Status PickleReader::StepRare(unsigned char op) {
       return Build();
     case 'Q': {
       const Pickled* id = Pop();
-      Push(Kind::kPersistent)->items = {id};
+      Push(Pickled::Kind::kPersistent)->items = {id};
       return absl::OkStatus();
     }
     case 'a': {
       const Pickled* item = Pop();
-      Append(Kind::kList, {item});
+      Append(Pickled::Kind::kList, {item});
       return absl::OkStatus();
     }
     case 'e':
-      Append(Kind::kList, PopToMark());
+      Append(Pickled::Kind::kList, PopToMark());
       return absl::OkStatus();
     case 's': {
       const Pickled* value = Pop();
       const Pickled* key = Pop();
-      Append(Kind::kDict, {key, value});
+      Append(Pickled::Kind::kDict, {key, value});
       return absl::OkStatus();
     }
     case 'u': {
       const std::vector<const Pickled*> items = PopToMark();
       if (items.size() % 2 != 0) return Damaged("has a key without a value");
-      Append(Kind::kDict, items);
+      Append(Pickled::Kind::kDict, items);
       return absl::OkStatus();
     }
     case 'q':
@@ -440,10 +438,10 @@ absl::Status PickleReader::StepRare(unsigned char op) {
       Unsigned(8);
       return absl::OkStatus();
     case 'l':
-      Push(Kind::kList)->items = PopToMark();
+      Push(Pickled::Kind::kList)->items = PopToMark();
       return absl::OkStatus();
     case 'd':
-      Push(Kind::kDict)->items = PopToMark();
+      Push(Pickled::Kind::kDict)->items = PopToMark();
       return absl::OkStatus();
     case 'I':
     case 'L':

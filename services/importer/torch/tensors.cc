@@ -13,8 +13,6 @@
 namespace quench::importer {
 namespace {
 
-using Kind = Pickled::Kind;
-
 constexpr int64_t kMaxGathered = int64_t{256} << 20;
 
 struct TypeRow {
@@ -51,12 +49,12 @@ constexpr TypeRow kTypes[] = {
 
 std::optional<std::vector<int64_t>> IntsOf(const Pickled& value) {
   const Pickled* list = &value;
-  if (value.Is(Kind::kObject) && value.items[1]->items.size() == 1 && !value.IsSequence())
+  if (value.Is(Pickled::Kind::kObject) && value.items[1]->items.size() == 1 && !value.IsSequence())
     list = value.items[1]->items[0];  // torch.Size, build_intlist
   if (!list->IsSequence()) return std::nullopt;
   std::vector<int64_t> ints;
   for (const Pickled* item : list->items) {
-    if (!item->Is(Kind::kInt)) return std::nullopt;
+    if (!item->Is(Pickled::Kind::kInt)) return std::nullopt;
     ints.push_back(item->number);
   }
   return ints;
@@ -98,9 +96,9 @@ struct StorageName {
 };
 
 absl::StatusOr<StorageName> ReadStorageName(const Pickled& value) {
-  if (!value.Is(Kind::kPersistent) || !value.items[0]->Is(Kind::kTuple) ||
-      value.items[0]->items.size() < 3 || !value.items[0]->items[1]->Is(Kind::kGlobal) ||
-      !value.items[0]->items[2]->Is(Kind::kText))
+  if (!value.Is(Pickled::Kind::kPersistent) || !value.items[0]->Is(Pickled::Kind::kTuple) ||
+      value.items[0]->items.size() < 3 || !value.items[0]->items[1]->Is(Pickled::Kind::kGlobal) ||
+      !value.items[0]->items[2]->Is(Pickled::Kind::kText))
     return InvalidArgument("a tensor has no storage that could be read");
   const std::string& type = value.items[0]->items[1]->text;
   return StorageName{DataTypeOfTorchName(type.substr(type.rfind('.') + 1)),
@@ -108,13 +106,14 @@ absl::StatusOr<StorageName> ReadStorageName(const Pickled& value) {
 }
 
 absl::StatusOr<TorchScale> ReadScale(const Pickled& value, const StorageReader& storages) {
-  const Kind kind = value.kind;
-  if (kind != Kind::kTuple || value.items.size() < 3 || !value.items[0]->Is(Kind::kGlobal))
+  const Pickled::Kind kind = value.kind;
+  if (kind != Pickled::Kind::kTuple || value.items.size() < 3 ||
+      !value.items[0]->Is(Pickled::Kind::kGlobal))
     return InvalidArgument("a quantized tensor has no scale that could be read");
   TorchScale scale;
   const auto& items = value.items;
-  if (items[0]->text == "torch.per_tensor_affine" && items[1]->Is(Kind::kFloat) &&
-      items[2]->Is(Kind::kInt)) {
+  if (items[0]->text == "torch.per_tensor_affine" && items[1]->Is(Pickled::Kind::kFloat) &&
+      items[2]->Is(Pickled::Kind::kInt)) {
     scale.scale = {items[1]->real};
     scale.zero = {items[2]->number};
     return scale;
@@ -123,7 +122,7 @@ absl::StatusOr<TorchScale> ReadScale(const Pickled& value, const StorageReader& 
     return tensor.Callee().starts_with("torch._utils._rebuild_tensor");
   };
   if (items[0]->text != "torch.per_channel_affine" || items.size() < 4 || !is_plain(*items[1]) ||
-      !is_plain(*items[2]) || !items[3]->Is(Kind::kInt))
+      !is_plain(*items[2]) || !items[3]->Is(Pickled::Kind::kInt))
     return InvalidArgument("a quantized tensor has no scale that could be read");
   QUENCH_ASSIGN_OR_RETURN(const TorchTensor scales, ReadTensor(*items[1], storages));
   QUENCH_ASSIGN_OR_RETURN(const TorchTensor zeros, ReadTensor(*items[2], storages));
@@ -212,7 +211,7 @@ absl::StatusOr<TorchTensor> ReadTensor(const Pickled& value, const StorageReader
     return ReadTensor(*arguments[0], storages);
   }
   const bool quantized = callee == "torch._utils._rebuild_qtensor";
-  if (arguments.size() < (quantized ? 5u : 4u) || !arguments[1]->Is(Kind::kInt) ||
+  if (arguments.size() < (quantized ? 5u : 4u) || !arguments[1]->Is(Pickled::Kind::kInt) ||
       callee == "torch._tensor._rebuild_from_type_v2")
     return InvalidArgument("a tensor is described by `{}`, which is not read", Printable(callee));
   QUENCH_ASSIGN_OR_RETURN(const StorageName name, ReadStorageName(*arguments[0]));

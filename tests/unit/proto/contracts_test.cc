@@ -125,8 +125,8 @@ TEST(Contracts, RulesAreKept) {
     const FileDescriptor* file = pool.FindFileByName(proto.name());
     ASSERT_NE(file, nullptr) << proto.name();
     // The own vocabularies of ONNX and TensorFlow, under packages of ours.
-    const bool theirs = proto.name().starts_with("quench/onnx/") ||
-                        proto.name().starts_with("quench/tensorflow/");
+    const bool theirs =
+        proto.name().starts_with("quench/onnx/") || proto.name().starts_with("quench/tensorflow/");
     if (!IsOurs(proto.name()) || theirs) continue;
     for (const std::string& problem : FindLintProblems(*file)) ADD_FAILURE() << problem;
   }
