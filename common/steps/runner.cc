@@ -133,7 +133,7 @@ absl::StatusOr<std::unique_ptr<StepRunner>> StepRunner::Create(const RunnerOptio
 std::string StepRunner::KeyOf(const Step& step, const Message& request,
                               const std::string& tenant) const {
   return StepKey(step.method, request, tenant, ThisBuild(),
-                 step.caching == Caching::kOfThisCpu ? ThisCpu() : "");
+                 step.caching(request) == Caching::kOfThisCpu ? ThisCpu() : "");
 }
 
 absl::Status StepRunner::Accept(const Step& step, const Message& request,
@@ -189,7 +189,8 @@ absl::StatusOr<bool> StepRunner::LookUp(Job& job) const {
   const StepOptions& options = OptionsOf(job.request);
   const bool reads = options.cache() == step::v1::CACHE_MODE_UNSPECIFIED ||
                      options.cache() == step::v1::CACHE_MODE_USE;
-  if (job.step.caching == Caching::kNever || job.storage->actions() == nullptr || !reads)
+  if (job.step.caching(job.request) == Caching::kNever || job.storage->actions() == nullptr ||
+      !reads)
     return false;
   const auto count = [&](metrics::CacheResult result) {
     options_.registry->Get(metrics::kActionCacheRequests, result).Increment();
@@ -310,7 +311,7 @@ absl::Status StepRunner::StoreOutputs(Job& job) const {
   job.execution.set_build_id(ThisBuild());
   job.execution.set_server(options_.server);
   *ExecutionOf(job.result) = job.execution;
-  if (job.step.caching == Caching::kNever || job.storage->actions() == nullptr ||
+  if (job.step.caching(job.request) == Caching::kNever || job.storage->actions() == nullptr ||
       OptionsOf(job.request).cache() == step::v1::CACHE_MODE_OFF) {
     return absl::OkStatus();
   }

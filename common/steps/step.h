@@ -33,7 +33,7 @@ enum class Caching {
 struct Step {
   std::string method;  // "quench.codegen.v1.Codegen/Compile"
   metrics::Stage stage;
-  Caching caching;
+  std::function<Caching(const google::protobuf::Message& request)> caching;
   std::function<absl::StatusOr<std::string>(const std::string& request, const Workplace& place,
                                             const StepContext& context)>
       run;  // on serialised messages
@@ -44,7 +44,7 @@ template <typename Request, typename Result>
 Step MakeStep(std::string method, metrics::Stage stage, Caching caching,
               absl::StatusOr<Result> (*function)(const Request&, const Workplace&,
                                                  const StepContext&)) {
-  return {std::move(method), stage, caching,
+  return {std::move(method), stage, [caching](const google::protobuf::Message&) { return caching; },
           [function](const std::string& bytes, const Workplace& place,
                      const StepContext& context) -> absl::StatusOr<std::string> {
             Request request;
@@ -52,6 +52,18 @@ Step MakeStep(std::string method, metrics::Stage stage, Caching caching,
             QUENCH_ASSIGN_OR_RETURN(const Result result, function(request, place, context));
             return result.SerializeAsString();
           }};
+}
+
+// As above, for a method whose caching depends on the request.
+template <typename Request, typename Result>
+Step MakeStep(std::string method, metrics::Stage stage, Caching (*caching)(const Request&),
+              absl::StatusOr<Result> (*function)(const Request&, const Workplace&,
+                                                 const StepContext&)) {
+  Step step = MakeStep(std::move(method), stage, Caching::kNever, function);
+  step.caching = [caching](const google::protobuf::Message& request) {
+    return caching(static_cast<const Request&>(request));
+  };
+  return step;
 }
 
 }  // namespace quench::steps

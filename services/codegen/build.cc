@@ -378,7 +378,8 @@ absl::Status Builder::BuildNode(Frame& frame, const Node& node, const Choice& ch
   program_.nodes.push_back({OriginOf(node), node.op, kernel});
   reports_.push_back({OriginOf(node), node.op, kernel, choice.runner_up, choice.candidate.reason,
                       choice.candidate.cost, choice.candidate.slow,
-                      MultiplicationsOf(frame.graph, node), 0, TouchedBytes(frame.graph, node)});
+                      MultiplicationsOf(frame.graph, node), 0, TouchedBytes(frame.graph, node),
+                      control ? "" : CandidateName(node, choice.candidate)});
   if (reports_.back().slow.empty()) reports_.back().slow = WhyIntegersSaveLittle(frame.graph, node);
   Add(Step::Kind::kNode);
   const absl::Status status =

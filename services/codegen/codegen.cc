@@ -36,10 +36,10 @@ constexpr char kProducer[] = "quench " QUENCH_VERSION;
 
 absl::Status CheckOptions(const CompileOptions& options) {
   StatusCollector problems;
-  if (options.opt_level == 4) {
-    problems.Add(Unsupported("opt level 4 (measured choice) is not there yet, the highest is 3"));
-  } else if (options.opt_level < 0 || options.opt_level > 3) {
-    problems.Add(InvalidArgument("opt level is {}, it must be 0 to 3", options.opt_level));
+  if (options.opt_level < 0 || options.opt_level > 4) {
+    problems.Add(InvalidArgument("opt level is {}, it must be 0 to 4", options.opt_level));
+  } else if ((options.opt_level == 4) != options.measured.has_value()) {
+    problems.Add(InvalidArgument("measurements belong to opt level 4, and to no other"));
   }
   if (!(options.max_size >= 1)) {  // nor NaN
     problems.Add(InvalidArgument("max size is {}, it must be 1 or more", options.max_size));
@@ -94,6 +94,11 @@ std::string DerivedUuid(const std::string& fingerprint, const CompileOptions& op
   if (options.taps == Taps::kRunningCode) text += " running-code";
   if (!options.winograd) text += " no-winograd";
   text += fmt::format(" max-size {}", options.max_size);
+  if (options.measured) {
+    text += fmt::format(" rank {}", options.measured->rank);
+    for (const auto& [candidate, time] : options.measured->microseconds)
+      text += fmt::format(" {} {}", candidate, time);
+  }
   for (const std::string& pass : options.passes.disabled) text += " no-" + pass;
   for (const std::string& name : options.class_names) text += " class " + name;
   text += " " + options.preprocessing;

@@ -25,6 +25,18 @@ enum class Taps { kNone, kModelValues, kRunningCode };
 // kByTarget: an archive with `system-lib`, else a shared library.
 enum class Emit { kByTarget, kSharedLibrary, kObject, kArchive };
 
+// What a build at level 4 does with kernels that compete for a node, all in the layouts that the
+// predicted costs chose.
+struct MeasuredChoice {
+  // >= 0: takes the competitor of this rank by predicted cost, the first where there are fewer.
+  int rank = -1;
+  // Else the fastest of those that were measured: microseconds by KernelReport::candidate. The first by
+  // predicted cost stays where the others are within what machines' noise is worth.
+  std::map<std::string, double> microseconds;
+};
+
+constexpr double kLeastTuneSeconds = 1, kMostTuneSeconds = 3600;
+
 struct CompileOptions {
   // A name of ListTargets, a target string or JSON (targets/spec.h).
   std::string target = "host";
@@ -32,8 +44,11 @@ struct CompileOptions {
   std::string host_target;
   // Whose CPU `host`, and whose triple a string without one, means; absent: this machine's.
   std::optional<HostCpu> caller;
-  // 0 reference nests, 1 scheduled nests, 2 micro-kernels, 3 fusion and layout choice
+  // 0 reference nests, 1 scheduled nests, 2 micro-kernels, 3 fusion and layout choice, 4 kernels chosen
+  // by measurement: CompileMeasured (measure.h) does that, and Compile what `measured` says.
   int opt_level = 3;
+  std::optional<MeasuredChoice> measured;
+  double tune_seconds = 60;  // about how long CompileMeasured takes, kLeastTuneSeconds or more
   // "", "first" or "last": layout of 4-D+ activations at level 3 is free if ""
   std::string channel_layout;
   // Recorded in the library: names of classes by index, and how inputs are prepared, a JSON text.
@@ -65,6 +80,7 @@ struct KernelReport {
   double multiplications = 0;  // at typical sizes
   int64_t arena_bytes = 0;  // the most of the arena that is in use while it runs, at typical sizes
   int64_t bytes = 0;  // of inputs, constants and outputs as the model has them, at typical sizes
+  std::string candidate;  // names the kernel and its plan among all that compete for this node
 };
 
 // Packed weights that a variant brings: those that it shares with a variant before count there.
@@ -78,6 +94,13 @@ struct ArenaBuffer {
   std::vector<std::string> values;  // one after the other where they replace each other in place
   int64_t offset = 0, bytes = 0;    // rounded up to the alignment
   int first = 0, last = 0;          // kernels that use it
+};
+
+// How kernels were chosen by measurement.
+struct Measurement {
+  int builds = 0, rounds = 0;  // builds that ran in turn, and how often each did
+  // Of a run with the kernels that predicted costs choose, and with those that are kept.
+  double predicted_choice_ms = 0, measured_choice_ms = 0;
 };
 
 struct CompileReport {
@@ -97,6 +120,7 @@ struct CompileReport {
   int64_t code_bytes = 0, rest_bytes = 0;
   std::vector<passes::KeptFloat32> kept_float32;  // with passes.float16
   double seconds = 0;
+  std::optional<Measurement> measurement;  // at level 4
 };
 
 // Compiles a canonical or quantized graph into `library` (model.so, model.o or model.a) and

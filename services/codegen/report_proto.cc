@@ -47,6 +47,13 @@ v1::CompileReport ToProto(const CompileReport& report) {
     out->set_first(buffer.first);
     out->set_last(buffer.last);
   }
+  if (report.measurement) {
+    v1::Measurement* out = message.mutable_measurement();
+    out->set_builds(report.measurement->builds);
+    out->set_rounds(report.measurement->rounds);
+    out->set_predicted_choice_ms(report.measurement->predicted_choice_ms);
+    out->set_measured_choice_ms(report.measurement->measured_choice_ms);
+  }
   return message;
 }
 
@@ -77,6 +84,11 @@ CompileReport FromProto(const v1::CompileReport& message) {
                             buffer.bytes(),
                             buffer.first(),
                             buffer.last()});
+  }
+  if (message.has_measurement()) {
+    const v1::Measurement& measurement = message.measurement();
+    report.measurement = {measurement.builds(), measurement.rounds(),
+                          measurement.predicted_choice_ms(), measurement.measured_choice_ms()};
   }
   return report;
 }

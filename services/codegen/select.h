@@ -23,6 +23,9 @@ struct Choice {
   std::string runner_up;  // kernel and cost of the next best, "" without one
 };
 
+// A candidate among all for the nodes of a graph: node, kernel, plan and layouts.
+std::string CandidateName(const Node& node, const Candidate& candidate);
+
 // Whether any kernel takes the node at the level of `options`.
 bool IsTaken(const Graph& graph, const Node& node, const Target& target,
              const CompileOptions& options);

@@ -4,6 +4,7 @@
 #include "common/steps/modules.h"
 #include "quench/codegen/v1/codegen.grpc.pb.h"
 #include "services/codegen/codegen.h"
+#include "services/codegen/measure.h"
 #include "services/codegen/package.h"
 #include "services/codegen/report_proto.h"
 #include "services/codegen/targets/target.h"
@@ -40,6 +41,11 @@ absl::StatusOr<CompileOptions> OptionsOf(const pb::CompileRequest& request) {
   options.winograd = !asked.no_winograd();
   if (asked.has_max_size()) options.max_size = asked.max_size();
   if (asked.has_opt_level()) options.opt_level = asked.opt_level();
+  if (asked.has_tune_seconds()) {
+    if (options.opt_level != 4)
+      return FieldError("options.tune_seconds", "given without opt_level 4, which it is about");
+    options.tune_seconds = asked.tune_seconds();
+  }
   switch (asked.channel_layout()) {
     case pb::CHANNEL_LAYOUT_UNSPECIFIED:
       break;
@@ -98,6 +104,11 @@ std::string LibraryName(Emit emit) {
   return emit == Emit::kObject ? "model.o" : emit == Emit::kArchive ? "model.a" : "model.so";
 }
 
+// What is measured holds for CPUs like this one.
+steps::Caching CachingOf(const pb::CompileRequest& request) {
+  return request.options().opt_level() == 4 ? steps::Caching::kOfThisCpu : steps::Caching::kPure;
+}
+
 absl::StatusOr<pb::CompileResult> CompileStep(const pb::CompileRequest& request,
                                               const Workplace& place, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const CompileOptions options, OptionsOf(request));
@@ -107,7 +118,7 @@ absl::StatusOr<pb::CompileResult> CompileStep(const pb::CompileRequest& request,
   const std::filesystem::path library = place.scratch / LibraryName(emit);
   const std::filesystem::path header = place.scratch / "model.h";
   QUENCH_ASSIGN_OR_RETURN(const CompileReport report,
-                          Compile(graph, options, library, header, context));
+                          CompileMeasured(graph, options, library, header, context));
   pb::CompileResult result;
   QUENCH_ASSIGN_OR_RETURN(*result.mutable_library(),
                           steps::MoveFile(library, place.blobs, context));
@@ -209,8 +220,8 @@ const steps::ServiceDefinition& CodegenDefinition() {
       "codegen",
       pb::Codegen::service_full_name(),
       7454,
-      {steps::MakeStep("quench.codegen.v1.Codegen/Compile", metrics::Stage::kCompile,
-                       steps::Caching::kPure, CompileStep),
+      {steps::MakeStep("quench.codegen.v1.Codegen/Compile", metrics::Stage::kCompile, CachingOf,
+                       CompileStep),
        steps::MakeStep("quench.codegen.v1.Codegen/Package", metrics::Stage::kPackage,
                        steps::Caching::kNever, PackageStep)},
       [](const steps::ServiceParts& parts, const std::vector<steps::Step>& list) {

@@ -1,5 +1,6 @@
 #include "services/codegen/variants.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -39,7 +40,7 @@ absl::StatusOr<Graph> GroupGraph(const Graph& graph, const CompileOptions& optio
   Graph copy = WithOwnSymbols(graph);
   QUENCH_RETURN_IF_ERROR(ops::InferGraph(copy));
   passes::PassOptions how = options.passes;
-  how.opt_level = options.opt_level;
+  how.opt_level = std::min(options.opt_level, 3);
   how.keep_values = options.taps == Taps::kModelValues;
   return passes::RunCodegenPasses(std::move(copy), how, context);
 }

@@ -204,9 +204,26 @@ TEST(ProgramTest, EveryOptLevelAndEmitKind) {
   }
   EXPECT_TRUE(std::filesystem::exists(work.path("obj") / "model.o"));
   EXPECT_TRUE(std::filesystem::exists(work.path("a") / "model.a"));
-  const Outcome four = work.Run({"compile", DigitsModel(), "--opt-level", "4"});
-  EXPECT_EQ(four.exit_code, 1);
-  EXPECT_NE(four.err.find("0 to 3"), std::string::npos);
+}
+
+TEST(ProgramTest, KernelsAreChosenByMeasurement) {
+  const Workspace work;
+  const Outcome made = work.Run({"compile", DigitsModel(), "--batch", "1", "--output", "measured",
+                                 "--opt-level", "4", "--tune-seconds", "1"});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_NE(made.out.find("\n  measured "), std::string::npos) << made.out;
+  const Outcome verified =
+      work.Run({"verify", DigitsModel(), "measured/model.so", "--batch", "1", "--samples", "1"});
+  EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+  const Outcome without =
+      work.Run({"compile", DigitsModel(), "--output", "other", "--tune-seconds", "5"});
+  EXPECT_EQ(without.exit_code, 1);
+  EXPECT_NE(without.err.find("--opt-level 4"), std::string::npos) << without.err;
+  EXPECT_FALSE(std::filesystem::exists(work.path("other")));
+  const Outcome elsewhere = work.Run({"compile", DigitsModel(), "--output", "other", "--opt-level",
+                                      "4", "--target", "raspberry-pi/5"});
+  EXPECT_EQ(elsewhere.exit_code, 1);
+  EXPECT_NE(elsewhere.err.find("does not run here"), std::string::npos) << elsewhere.err;
 }
 
 TEST(ProgramTest, AnalyseCountsTheModel) {

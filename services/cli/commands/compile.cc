@@ -18,6 +18,7 @@
 #include "services/cli/model_source.h"
 #include "services/cli/quantization.h"
 #include "services/cli/remote.h"
+#include "services/codegen/measure.h"
 #include "services/codegen/package.h"
 #include "services/codegen/targets/target.h"
 #include "services/quantizer/statistics_file.h"
@@ -43,6 +44,7 @@ constexpr char kCompileExamples[] = R"(Examples:
   quench compile m.onnx --encrypt                            model.so for whoever has modelKey.bin and its password
   quench compile m.onnx --target x86-64 --force              v2, v3 and v4 variants in one library
   quench compile m.onnx --no-freeze fc.weight                  that weight is an input of the library (all: every parameter)
+  quench compile m.onnx --opt-level 4 --tune-seconds 120     kernels chosen by measuring them on this CPU
   quench compile m.onnx --export-ir --export-metadata        also model.ir.txt and metadata.json
   quench compile m.onnx --no-fold-constants --stop-after dead_code   look at the IR after a pass
   quench compile m.onnx --quantize int8 --per-channel --calibration-data samples   in 8-bit integers
@@ -57,6 +59,7 @@ struct CompileArgs {
   std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   codegen::CompileOptions codegen;
   bool no_winograd = false;
+  std::optional<double> tune_seconds;
   std::string output = "./compile_output";
   std::string emit;
   std::string class_names, preprocess;  // files
@@ -126,6 +129,13 @@ void PrintSummary(const CompileArgs& args, const codegen::CompileReport& report)
   fmt::print("  size     {:.2f} MB: weights {}, code {:.2f} MB, rest {:.2f} MB\n",
              megabytes(report.weight_bytes + report.code_bytes + report.rest_bytes), weights,
              megabytes(report.code_bytes), megabytes(report.rest_bytes));
+  if (report.measurement) {
+    const codegen::Measurement& measured = *report.measurement;
+    fmt::print(
+        "  measured {:.3f} ms a run, {:.3f} ms with predicted kernels ({} builds, {} rounds)\n",
+        measured.measured_choice_ms, measured.predicted_choice_ms, measured.builds,
+        measured.rounds);
+  }
   fmt::print("  arena    {:.2f} MB (lower bound {:.2f} MB)\n  uuid     {}\n",
              megabytes(report.arena_bytes), megabytes(report.arena_lower_bound), report.uuid);
 }
@@ -192,8 +202,9 @@ absl::StatusOr<Made> MakeHere(const CompileArgs& args, const QuantizeJob& job,
   codegen::CompileOptions options = args.codegen;
   options.passes = PassOptionsOf(*args.model);
   QUENCH_ASSIGN_OR_RETURN(
-      made.report, codegen::Compile(*made.graph, options, folder / LibraryName(args.codegen.emit),
-                                    folder / "model.h", context));
+      made.report,
+      codegen::CompileMeasured(*made.graph, options, folder / LibraryName(args.codegen.emit),
+                               folder / "model.h", context));
   return made;
 }
 
@@ -320,6 +331,7 @@ absl::Status ResolveTargets(CompileArgs& args) {
   }
   QUENCH_RETURN_IF_ERROR(ReadFacts(args));
   args.codegen.winograd = !args.no_winograd;
+  if (args.tune_seconds) args.codegen.tune_seconds = *args.tune_seconds;
   args.codegen.emit = args.emit == "so"    ? codegen::Emit::kSharedLibrary
                       : args.emit == "obj" ? codegen::Emit::kObject
                       : args.emit == "a"   ? codegen::Emit::kArchive
@@ -329,9 +341,10 @@ absl::Status ResolveTargets(CompileArgs& args) {
 }
 
 absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
-  if (args.codegen.opt_level == 4) {
-    return Unsupported(
-        "--opt-level 4 (kernels chosen by measurement) does not exist yet; 0 to 3 do");
+  if (args.tune_seconds && args.codegen.opt_level != 4) {
+    return InvalidArgument(
+        "--tune-seconds is how long --opt-level 4 measures kernels, and the level is {}",
+        args.codegen.opt_level);
   }
   QUENCH_RETURN_IF_ERROR(CheckQuantization(args));
   if (args.model->float16 && !args.job.calibration.empty()) {
@@ -420,9 +433,15 @@ Action DeclareCompile(const Options& options) {
               "Who loads the library, in the same words: refused where that could not run it", "T");
   options
       .Add("--opt-level", args->codegen.opt_level,
-           "0 reference nests, 1 scheduled nests, 2 micro-kernels, 3 fusion and layout choice",
-           "0|1|2|3 (default 3)")
+           "0 reference nests, 1 scheduled nests, 2 micro-kernels, 3 fusion and layout choice, 4 "
+           "kernels "
+           "chosen by measuring them on this CPU",
+           "0|1|2|3|4 (default 3)")
       .Range(0, 4);
+  options
+      .Add("--tune-seconds", args->tune_seconds,
+           "With --opt-level 4: about how long kernels are measured", "S (default 60)")
+      .Range(codegen::kLeastTuneSeconds, codegen::kMostTuneSeconds);
   options
       .Add("--channel-layout", args->codegen.channel_layout,
            "Where channels lie in images: first or last (default: free choice)", "first|last")
@@ -456,8 +475,8 @@ Action DeclareCompile(const Options& options) {
       .Add("--stop-after", args->stop_after, "End after this pass and write model.ir.txt", "PASS")
       .OneOf(names)
       .Excludes({"--target", "--host", "--encrypt", "--recipient", "--class-names", "--preprocess",
-                 "--opt-level", "--channel-layout", "--no-winograd", "--max-size", "--uuid",
-                 "--emit", "--export-metadata", "--export-ir"});
+                 "--opt-level", "--tune-seconds", "--channel-layout", "--no-winograd", "--max-size",
+                 "--uuid", "--emit", "--export-metadata", "--export-ir"});
   options
       .Add("--quantize", args->quantize,
            "Compute in 8-bit integers, or keep weights in 4 bits (--type weights); the options of "

@@ -36,6 +36,7 @@ gateway::v1::WorkflowSpec SpecOf(const CompileJob& job, gateway::v1::BatchModel 
   choice.set_uuid(job.options.uuid);
   codegen::v1::CompileOptions& options = *choice.mutable_compile_options();
   options.set_opt_level(job.options.opt_level);
+  if (job.options.opt_level == 4) options.set_tune_seconds(job.options.tune_seconds);
   if (!job.options.channel_layout.empty()) {
     options.set_channel_layout(job.options.channel_layout == "first"
                                    ? codegen::v1::CHANNEL_LAYOUT_FIRST

@@ -354,15 +354,17 @@ bool LayoutsAgree(const Group& group, bool row_major_input) {
 
 void ProposeConv(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (request.opt_level < 2) return;
-  for (const bool row_major : {false, true}) {
+  const auto propose = [&](bool row_major, const PlanVariation& variation) {
     std::optional<Group> group = ReadGroup(request, 1);
     if (!group) return;
-    const std::optional<ConvPlan> plan = PlanConv(request, *group, row_major);
+    const std::optional<ConvPlan> plan = PlanConv(request, *group, row_major, variation);
     if (!plan) return;
     // Gathering many channels is the business of a transform.
-    if (row_major && (plan->shape.in_channels > plan->lanes || !LayoutsAgree(*group, true)))
-      continue;
+    if (row_major && (plan->shape.in_channels > plan->lanes || !LayoutsAgree(*group, true))) return;
     candidates.push_back(MakeCandidate(request, *group, *plan));
+  };
+  for (const PlanVariation& variation : VariationsAt(request.opt_level)) {
+    for (const bool row_major : {false, true}) propose(row_major, variation);
   }
 }
 

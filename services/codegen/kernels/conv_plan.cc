@@ -99,7 +99,8 @@ void PlanChannels(const Target& target, ConvPlan& plan) {
   plan.unroll = static_cast<int>(std::min<int64_t>(plan.unroll, plan.pixel_words * shape.stride_w));
 }
 
-void PlanTile(const KernelRequest& request, ConvPlan& plan) {
+// False where there is no tile of this rank.
+bool PlanTile(const KernelRequest& request, size_t rank, ConvPlan& plan) {
   const ConvShape& shape = plan.shape;
   SymbolTable& symbols = *request.graph.symbols;
   plan.flat = shape.kernel_h == 1 && shape.kernel_w == 1 && shape.stride_h == 1 &&
@@ -115,10 +116,13 @@ void PlanTile(const KernelRequest& request, ConvPlan& plan) {
     problem.operations = ProductsCost(shape.bytes->form);
     problem.spare = SpareRegisters(shape.bytes->form);
   }
-  plan.tile = ChooseTile(request.target, problem);
+  const std::vector<Tile> tiles = RankTiles(request.target, problem);
+  if (rank >= tiles.size()) return false;
+  plan.tile = tiles[rank];
   plan.panels = SplitEvenly(plan.vectors, plan.tile.vectors);
   plan.x_axis = {width, plan.tile.x};
   plan.y_axis = {height, plan.tile.y};
+  return true;
 }
 
 // Rows of a band: its copy fits half of L2, and there are bands enough for several threads.
@@ -136,13 +140,16 @@ int64_t BandTiles(const KernelRequest& request, const ConvPlan& plan) {
   return std::max<int64_t>(1, rows / plan.tile.y);
 }
 
-void PlanTasks(const KernelRequest& request, ConvPlan& plan) {
+// False where there is no other way to divide the work.
+bool PlanTasks(const KernelRequest& request, bool other, ConvPlan& plan) {
   const ConvShape& shape = plan.shape;
   SymbolTable& symbols = *request.graph.symbols;
   const double input_bytes = TypicalSize(symbols, shape.h) * TypicalSize(symbols, shape.w) *
                              static_cast<double>(shape.in_channels * plan.element());
   const bool whole_image = shape.h.is_static() && shape.w.is_static();
-  plan.by_panels = whole_image && input_bytes <= static_cast<double>(plan.weight_bytes());
+  if (other && !whole_image) return false;
+  plan.by_panels =
+      whole_image && (input_bytes <= static_cast<double>(plan.weight_bytes())) != other;
   if (plan.by_panels) {
     plan.tasks = plan.groups * plan.panels.parts();
   } else {
@@ -155,6 +162,7 @@ void PlanTasks(const KernelRequest& request, ConvPlan& plan) {
     plan.outer_parts = outer.Parts(symbols);
     plan.tasks = symbols.Mul(shape.n, symbols.CeilDiv(plan.outer_parts, plan.task_tiles));
   }
+  return true;
 }
 
 void PlanScratch(SymbolTable& symbols, ConvPlan& plan) {
@@ -210,7 +218,8 @@ std::optional<ConvShape> ReadConv(const KernelRequest& request, Group& group) {
   return shape;
 }
 
-std::optional<ConvPlan> PlanConv(const KernelRequest& request, Group& group, bool row_major_input) {
+std::optional<ConvPlan> PlanConv(const KernelRequest& request, Group& group, bool row_major_input,
+                                 const PlanVariation& variation) {
   const std::optional<ConvShape> shape = ReadConv(request, group);
   if (!shape) return std::nullopt;
   ConvPlan plan;
@@ -225,8 +234,10 @@ std::optional<ConvPlan> PlanConv(const KernelRequest& request, Group& group, boo
     return std::nullopt;
   plan.groups = shape->groups / plan.merged;
   PlanChannels(request.target, plan);
-  PlanTile(request, plan);
-  PlanTasks(request, plan);
+  if (!PlanTile(request, variation.tile, plan) ||
+      !PlanTasks(request, variation.other_tasks, plan)) {
+    return std::nullopt;
+  }
   PlanScratch(*request.graph.symbols, plan);
   return plan;
 }

@@ -81,8 +81,9 @@ struct ConvPlan {
   }
 };
 
-// Reads the convolution as ReadConv does.
-std::optional<ConvPlan> PlanConv(const KernelRequest& request, Group& group, bool row_major_input);
+// Reads the convolution as ReadConv does. Nothing where there is no such variation either.
+std::optional<ConvPlan> PlanConv(const KernelRequest& request, Group& group, bool row_major_input,
+                                 const PlanVariation& variation = {});
 
 // The NCHW<block>c layout of activations.
 Layout BlockedLayout(int block);

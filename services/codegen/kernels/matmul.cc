@@ -397,29 +397,36 @@ class MatMulCode final : public VectorCode {
   const std::vector<int> packs_;
 };
 
+Candidate MakeCandidate(const KernelRequest& request, const Group& group, const MatMulPlan& plan) {
+  Candidate candidate = CandidateIn({}, request, group);
+  candidate.kernel = &MatMulKernel();
+  const std::vector<int> packs = AddPacks(request, group, plan, candidate);
+  candidate.tasks = plan.tasks;
+  candidate.scratch_bytes = plan.scratch;
+  candidate.code = std::make_shared<const MatMulCode>(group.Detached(), plan,
+                                                      BufferMap(request.node, candidate), packs);
+  candidate.cost = MatMulCost(request, plan, group.ResultType());
+  candidate.reason =
+      fmt::format("{}tile {}x{} of {} lanes, tasks by {}{}", FormOf(plan), plan.tile.x,
+                  plan.tile.vectors, plan.lanes, plan.by_rows ? "rows" : "panels",
+                  plan.shape.constant_b ? "" : ", packs at run time");
+  if (plan.shape.bytes) candidate.slow = plan.shape.bytes->Slow();
+  if (plan.unpack)
+    candidate.slow =
+        "weights are scaled a panel at a time: for so many rows floats would be as fast";
+  return candidate;
+}
+
 void ProposeMatMul(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (request.opt_level < 2) return;
   std::optional<Group> group = ReadGroup(request, -1);
   if (!group) return;
   const std::optional<MatMulShape> shape = ReadMatMulShape(request, *group);
   if (!shape) return;
-  const MatMulPlan plan = PlanMatMul(request, *shape);
-  Candidate candidate = CandidateIn({}, request, *group);
-  candidate.kernel = &MatMulKernel();
-  const std::vector<int> packs = AddPacks(request, *group, plan, candidate);
-  candidate.tasks = plan.tasks;
-  candidate.scratch_bytes = plan.scratch;
-  candidate.code = std::make_shared<const MatMulCode>(group->Detached(), plan,
-                                                      BufferMap(request.node, candidate), packs);
-  candidate.cost = MatMulCost(request, plan, group->ResultType());
-  candidate.reason = fmt::format(
-      "{}tile {}x{} of {} lanes, tasks by {}{}", FormOf(plan), plan.tile.x, plan.tile.vectors,
-      plan.lanes, plan.by_rows ? "rows" : "panels", shape->constant_b ? "" : ", packs at run time");
-  if (plan.shape.bytes) candidate.slow = plan.shape.bytes->Slow();
-  if (plan.unpack)
-    candidate.slow =
-        "weights are scaled a panel at a time: for so many rows floats would be as fast";
-  candidates.push_back(std::move(candidate));
+  for (const PlanVariation& variation : VariationsAt(request.opt_level)) {
+    const std::optional<MatMulPlan> plan = PlanMatMul(request, *shape, variation);
+    if (plan) candidates.push_back(MakeCandidate(request, *group, *plan));
+  }
 }
 
 }  // namespace

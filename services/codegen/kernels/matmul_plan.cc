@@ -150,7 +150,8 @@ std::optional<MatMulShape> ReadMatMulShape(const KernelRequest& request, Group& 
   return read;
 }
 
-MatMulPlan PlanMatMul(const KernelRequest& request, const MatMulShape& shape) {
+std::optional<MatMulPlan> PlanMatMul(const KernelRequest& request, const MatMulShape& shape,
+                                     const PlanVariation& variation) {
   SymbolTable& symbols = *request.graph.symbols;
   MatMulPlan plan;
   plan.shape = shape;
@@ -171,7 +172,9 @@ MatMulPlan PlanMatMul(const KernelRequest& request, const MatMulShape& shape) {
   if (shape.stored && !plan.unpack)
     problem.spare = shape.stored->offsets ? 4 : 2;  // scales and offsets
   if (!shape.n.is_static()) problem.vectors = std::max<int64_t>(problem.vectors, 8) / 8 * 8;
-  plan.tile = ChooseTile(request.target, problem);
+  const std::vector<Tile> tiles = RankTiles(request.target, problem);
+  if (variation.tile >= tiles.size()) return std::nullopt;
+  plan.tile = tiles[variation.tile];
   plan.rows = {shape.m, plan.tile.x};
   const Dim columns = symbols.CeilDiv(shape.n, plan.lanes);
   if (shape.n.is_static()) plan.panels = SplitEvenly(columns.value(), plan.tile.vectors);
@@ -180,7 +183,9 @@ MatMulPlan PlanMatMul(const KernelRequest& request, const MatMulShape& shape) {
   const double a_size = TypicalSize(symbols, shape.m) * TypicalSize(symbols, shape.k);
   const double b_size = TypicalSize(symbols, shape.k) * TypicalSize(symbols, shape.n);
   // A panel is scaled into scratch once: by the one task that has it.
-  plan.by_rows = shape.constant_b && shape.batch.is(1) && a_size > b_size && !plan.unpack;
+  const bool may_be_by_rows = shape.constant_b && shape.batch.is(1) && !plan.unpack;
+  if (variation.other_tasks && !may_be_by_rows) return std::nullopt;
+  plan.by_rows = may_be_by_rows && (a_size > b_size) != variation.other_tasks;
   plan.tasks = symbols.Mul(shape.batch, plan.panel_count);
   if (plan.by_rows) {
     const double tiles = TypicalSize(symbols, shape.m) / plan.tile.x;

@@ -52,7 +52,9 @@ struct MatMulPlan {
 // out of the group's epilogue.
 std::optional<MatMulShape> ReadMatMulShape(const KernelRequest& request, Group& group);
 
-MatMulPlan PlanMatMul(const KernelRequest& request, const MatMulShape& shape);
+// Nothing where there is no such variation.
+std::optional<MatMulPlan> PlanMatMul(const KernelRequest& request, const MatMulShape& shape,
+                                     const PlanVariation& variation = {});
 
 // Microseconds; `type` is that of the result.
 double MatMulCost(const KernelRequest& request, const MatMulPlan& plan, DataType type);

@@ -56,25 +56,47 @@ Split SplitEvenly(int64_t total, int64_t most) {
   return split;
 }
 
-Tile ChooseTile(const Target& target, const TileProblem& problem) {
+std::vector<Tile> RankTiles(const Target& target, const TileProblem& problem) {
   const int accumulators = target.tile_rows * target.tile_vectors;
   // Without a fused multiply-add, the product needs a register.
   const int spare = std::max(problem.spare, target.fma ? 0 : 1);
-  Tile best;
-  best.cycles = TotalCycles(target, problem, best);
+  constexpr double kWorthIt = 0.995;  // what a larger tile must save
+  Tile first;
+  first.cycles = TotalCycles(target, problem, first);
+  Tile best = first;
+  std::vector<Tile> tiles;
   for (int vectors = 1; vectors <= std::min<int64_t>(8, problem.vectors); ++vectors) {
     for (int y = 1; y <= 3; ++y) {
       if (y > 1 && (!problem.height || !problem.width || *problem.height < y)) break;
+      std::optional<Tile> cheapest;
       for (int x = 1; x * y * vectors <= accumulators; ++x) {
         if (x * y * vectors + vectors + 1 + spare > target.vector_registers) break;
         if (problem.width && x > *problem.width) break;
         Tile tile{y, x, vectors, 0};
         tile.cycles = TotalCycles(target, problem, tile);
-        if (tile.cycles < best.cycles * 0.995) best = tile;
+        if (!cheapest || tile.cycles < cheapest->cycles * kWorthIt) cheapest = tile;
+        if (tile.cycles < best.cycles * kWorthIt) best = tile;
       }
+      if (cheapest) tiles.push_back(*cheapest);
     }
   }
-  return best;
+  const auto same = [&](const Tile& tile) {
+    return tile.vectors == best.vectors && tile.y == best.y;
+  };
+  std::erase_if(tiles, same);
+  std::stable_sort(tiles.begin(), tiles.end(),
+                   [](const Tile& a, const Tile& b) { return a.cycles < b.cycles; });
+  tiles.insert(tiles.begin(), best);
+  return tiles;
+}
+
+std::span<const PlanVariation> VariationsAt(int opt_level) {
+  static constexpr PlanVariation kAll[] = {{0, false}, {0, true}, {1, false}, {2, false}};
+  return std::span(kAll).first(opt_level >= 4 ? std::size(kAll) : 1);
+}
+
+Tile ChooseTile(const Target& target, const TileProblem& problem) {
+  return RankTiles(target, problem).front();
 }
 
 }  // namespace quench::codegen

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "services/codegen/targets/target.h"
 
@@ -38,5 +40,16 @@ struct TileProblem {
 };
 // The cheapest tile whose accumulators and operands fit the registers of the target.
 Tile ChooseTile(const Target& target, const TileProblem& problem);
+// The cheapest tile of each number of vectors and rows, cheapest first: what a measured choice tries.
+// The first is ChooseTile's.
+std::vector<Tile> RankTiles(const Target& target, const TileProblem& problem);
+
+// How a plan of the micro-kernel differs from the one that is predicted to be the cheapest.
+struct PlanVariation {
+  size_t tile = 0;           // of RankTiles
+  bool other_tasks = false;  // by panels instead of by bands or rows, or the other way round
+};
+// Those that are proposed: the cheapest alone where nothing is measured, below level 4.
+std::span<const PlanVariation> VariationsAt(int opt_level);
 
 }  // namespace quench::codegen

@@ -468,8 +468,8 @@ TEST(CompileTest, BadOptionsAreNamedAndLeaveNothing) {
   EXPECT_EQ(target.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(MessageOf(target).find("`x86-64-v4`"), std::string::npos) << target;
   options = {};
-  options.opt_level = 4;
-  EXPECT_EQ(CompileGraph(ReluGraph(), options).status().code(), absl::StatusCode::kUnimplemented);
+  options.opt_level = 5;
+  EXPECT_EQ(CompileGraph(ReluGraph(), options).status().code(), absl::StatusCode::kInvalidArgument);
   options = {};
   options.uuid = "xyz";
   EXPECT_EQ(CompileGraph(ReluGraph(), options).status().code(), absl::StatusCode::kInvalidArgument);

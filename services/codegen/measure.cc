@@ -1,0 +1,221 @@
+#include "services/codegen/measure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "common/runner/runner.h"
+#include "services/codegen/kernels/typical_sizes.h"
+#include "services/codegen/targets/target.h"
+
+namespace quench::codegen {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kMostRanks = 6;
+constexpr int kLeastRounds = 5;
+constexpr int64_t kMostRounds = 10'000;
+
+double Since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Of times on a machine that others use too: what disturbs a run only makes it longer.
+double LowerQuartile(std::vector<double> times) {
+  const auto at = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 4);
+  std::nth_element(times.begin(), at, times.end());
+  return *at;
+}
+
+struct Trial {
+  CompileReport report;
+  std::unique_ptr<Artifact> artifact;
+  std::vector<double> runs;  // seconds of whole runs
+};
+
+class Measurer {
+ public:
+  Measurer(const Graph& graph, const CompileOptions& options, const StepContext& context)
+      : graph_(graph), options_(options), seconds_(options.tune_seconds), context_(context) {
+    options_.measured.emplace();
+  }
+
+  absl::StatusOr<CompileReport> Run(const std::filesystem::path& library,
+                                    const std::filesystem::path& header) {
+    QUENCH_RETURN_IF_ERROR(CheckTarget());
+    QUENCH_ASSIGN_OR_RETURN(folder_, TempDir::Create(library.has_parent_path() ? library.parent_path() : "."));
+    QUENCH_RETURN_IF_ERROR(BuildTrials());
+    QUENCH_RETURN_IF_ERROR(MakeInputs());
+    std::vector<Trial*> all;
+    for (Trial& trial : trials_) all.push_back(&trial);
+    QUENCH_RETURN_IF_ERROR(Measure(all, seconds_, "kernels"));
+    const int rounds = static_cast<int>(trials_[0].runs.size());
+    options_.measured->microseconds = Microseconds();
+    QUENCH_ASSIGN_OR_RETURN(Trial fastest, Build("measured"));
+    // Each by itself was the fastest; whether all together are is seen again.
+    trials_[0].runs.clear();
+    QUENCH_RETURN_IF_ERROR(Measure({&trials_[0], &fastest}, seconds_ / 4, "choice"));
+    const double predicted = LowerQuartile(trials_[0].runs), measured = LowerQuartile(fastest.runs);
+    if (measured > predicted) options_.measured->microseconds.clear();
+    context_.Report({"compile", library.filename().string(), 0, 0});
+    CompileOptions last = options_;
+    last.emit = emit_;
+    QUENCH_ASSIGN_OR_RETURN(CompileReport report, Compile(graph_, last, library, header, context_));
+    report.measurement = {static_cast<int>(trials_.size()), rounds, 1e3 * predicted,
+                          1e3 * std::min(measured, predicted)};
+    report.seconds = Since(start_);
+    return report;
+  }
+
+ private:
+  // Objects and archives hold the same code as the shared libraries that are measured.
+  absl::Status CheckTarget() {
+    QUENCH_ASSIGN_OR_RETURN(
+        const ResolvedTarget resolved,
+        Resolve(options_.target, options_.host_target, options_.caller));
+    if (resolved.variants.size() != 1) {
+      return InvalidArgument(
+          "opt level 4 measures on this machine, and target `{}` has code for {} kinds of CPU; `host` "
+          "has it for this one",
+          options_.target, resolved.variants.size());
+    }
+    if (resolved.spec.system_lib) {
+      return InvalidArgument(
+          "opt level 4 runs what it measures, and target `{}` has system-lib, which makes archives",
+          options_.target);
+    }
+    emit_ = options_.emit;
+    options_.emit = Emit::kSharedLibrary;
+    return absl::OkStatus();
+  }
+
+  // Under a name of its own: loaders take libraries of one name for one library.
+  absl::StatusOr<Trial> Build(const std::string& name) {
+    const std::filesystem::path library = folder_->path() / (name + ".so");
+    Trial trial;
+    QUENCH_ASSIGN_OR_RETURN(trial.report,
+                            Compile(graph_, options_, library, folder_->path() / "model.h", Quiet()));
+    absl::StatusOr<std::unique_ptr<Artifact>> artifact = Artifact::Open(library);
+    if (!artifact.ok()) {
+      return InvalidArgument("opt level 4 measures on this machine, where code for `{}` does not run: {}",
+                             options_.target, MessageOf(artifact.status()));
+    }
+    trial.artifact = *std::move(artifact);
+    std::error_code ignored;
+    std::filesystem::remove(library, ignored);  // it stays mapped
+    return trial;
+  }
+
+  // Cancelled as `context_`, without a report of each build's own stages.
+  StepContext Quiet() const {
+    StepContext quiet(context_.cancel_token(), nullptr);
+    if (context_.deadline()) quiet.set_deadline(*context_.deadline());
+    return quiet;
+  }
+
+  static bool SameKernels(const CompileReport& a, const CompileReport& b) {
+    return std::equal(a.kernels.begin(), a.kernels.end(), b.kernels.begin(), b.kernels.end(),
+                      [](const KernelReport& x, const KernelReport& y) {
+                        return x.candidate == y.candidate;
+                      });
+  }
+
+  absl::Status BuildTrials() {
+    for (int rank = 0; rank < kMostRanks; ++rank) {
+      context_.Report({"measure", "builds", rank, kMostRanks});
+      options_.measured->rank = rank;
+      const Clock::time_point begin = Clock::now();
+      QUENCH_ASSIGN_OR_RETURN(Trial trial, Build(fmt::format("trial{}", rank)));
+      if (rank > 0 && SameKernels(trial.report, trials_[0].report)) break;
+      trials_.push_back(std::move(trial));
+      if (Since(start_) + Since(begin) > seconds_ / 2) break;
+    }
+    options_.measured->rank = -1;
+    return absl::OkStatus();
+  }
+
+  absl::Status MakeInputs() {
+    TypicalSizes sizes(*graph_.symbols);
+    std::map<std::string, int64_t> values;
+    const std::vector<int64_t> slots = sizes.Slots();
+    for (const ArtifactTensor& input : trials_[0].artifact->inputs()) {
+      for (const ArtifactDim& dim : input.dims) {
+        const std::optional<SymbolId> id =
+            dim.value < 0 ? graph_.symbols->Find(dim.symbol) : std::nullopt;
+        if (id) values[dim.symbol] = std::clamp(slots[static_cast<size_t>(*id)], dim.min, dim.max);
+      }
+    }
+    QUENCH_ASSIGN_OR_RETURN(inputs_,
+                            RandomInputs(trials_[0].artifact->inputs(), 1, values, kAnyIndex));
+    return absl::OkStatus();
+  }
+
+  // Runs in turn until `until` seconds have passed since the start of all, kLeastRounds times at least.
+  absl::Status Measure(const std::vector<Trial*>& trials, double seconds, const std::string& what) {
+    const Clock::time_point begin = Clock::now();
+    for (Trial* trial : trials) QUENCH_RETURN_IF_ERROR(trial->artifact->Profile(inputs_).status());
+    const double room = std::max(0.0, seconds - (what == "kernels" ? Since(start_) : 0.0));
+    for (int64_t round = 0; round < kMostRounds; ++round) {
+      if (round >= kLeastRounds && Since(begin) >= room) break;
+      context_.Report({"measure", what, static_cast<int64_t>(Since(begin)),
+                       static_cast<int64_t>(std::max(room, Since(begin)))});
+      for (Trial* trial : trials) {
+        QUENCH_RETURN_IF_ERROR(context_.Check());
+        QUENCH_RETURN_IF_ERROR(MeasureOnce(*trial));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status MeasureOnce(Trial& trial) {
+    QUENCH_ASSIGN_OR_RETURN(const std::vector<NodeTiming> nodes, trial.artifact->Profile(inputs_));
+    double all = 0;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      all += nodes[i].seconds;
+      if (i < trial.report.kernels.size() && !trial.report.kernels[i].candidate.empty())
+        times_[trial.report.kernels[i].candidate].push_back(nodes[i].seconds);
+    }
+    trial.runs.push_back(all);
+    return absl::OkStatus();
+  }
+
+  std::map<std::string, double> Microseconds() const {
+    std::map<std::string, double> microseconds;
+    for (const auto& [candidate, times] : times_)
+      microseconds[candidate] = 1e6 * LowerQuartile(times);
+    return microseconds;
+  }
+
+  const Graph& graph_;
+  CompileOptions options_;
+  const double seconds_;
+  const StepContext& context_;
+  const Clock::time_point start_ = Clock::now();
+  Emit emit_ = Emit::kByTarget;
+  std::optional<TempDir> folder_;
+  std::vector<Trial> trials_;
+  std::vector<Tensor> inputs_;
+  std::map<std::string, std::vector<double>> times_;  // seconds, by candidate
+};
+
+}  // namespace
+
+absl::StatusOr<CompileReport> CompileMeasured(const Graph& graph, const CompileOptions& options,
+                                              const std::filesystem::path& library,
+                                              const std::filesystem::path& header,
+                                              const StepContext& context) {
+  if (options.opt_level != 4) return Compile(graph, options, library, header, context);
+  if (!(options.tune_seconds >= kLeastTuneSeconds && options.tune_seconds <= kMostTuneSeconds)) {
+    return InvalidArgument("kernels are measured for {} seconds, must be {} to {}",
+                           options.tune_seconds, kLeastTuneSeconds, kMostTuneSeconds);
+  }
+  return Measurer(graph, options, context).Run(library, header);
+}
+
+}  // namespace quench::codegen
