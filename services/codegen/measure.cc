@@ -49,7 +49,8 @@ class Measurer {
   absl::StatusOr<CompileReport> Run(const std::filesystem::path& library,
                                     const std::filesystem::path& header) {
     QUENCH_RETURN_IF_ERROR(CheckTarget());
-    QUENCH_ASSIGN_OR_RETURN(folder_, TempDir::Create(library.has_parent_path() ? library.parent_path() : "."));
+    QUENCH_ASSIGN_OR_RETURN(
+        folder_, TempDir::Create(library.has_parent_path() ? library.parent_path() : "."));
     QUENCH_RETURN_IF_ERROR(BuildTrials());
     QUENCH_RETURN_IF_ERROR(MakeInputs());
     std::vector<Trial*> all;
@@ -76,12 +77,12 @@ class Measurer {
  private:
   // Objects and archives hold the same code as the shared libraries that are measured.
   absl::Status CheckTarget() {
-    QUENCH_ASSIGN_OR_RETURN(
-        const ResolvedTarget resolved,
-        Resolve(options_.target, options_.host_target, options_.caller));
+    QUENCH_ASSIGN_OR_RETURN(const ResolvedTarget resolved,
+                            Resolve(options_.target, options_.host_target, options_.caller));
     if (resolved.variants.size() != 1) {
       return InvalidArgument(
-          "opt level 4 measures on this machine, and target `{}` has code for {} kinds of CPU; `host` "
+          "opt level 4 measures on this machine, and target `{}` has code for {} kinds of CPU; "
+          "`host` "
           "has it for this one",
           options_.target, resolved.variants.size());
     }
@@ -99,12 +100,13 @@ class Measurer {
   absl::StatusOr<Trial> Build(const std::string& name) {
     const std::filesystem::path library = folder_->path() / (name + ".so");
     Trial trial;
-    QUENCH_ASSIGN_OR_RETURN(trial.report,
-                            Compile(graph_, options_, library, folder_->path() / "model.h", Quiet()));
+    QUENCH_ASSIGN_OR_RETURN(
+        trial.report, Compile(graph_, options_, library, folder_->path() / "model.h", Quiet()));
     absl::StatusOr<std::unique_ptr<Artifact>> artifact = Artifact::Open(library);
     if (!artifact.ok()) {
-      return InvalidArgument("opt level 4 measures on this machine, where code for `{}` does not run: {}",
-                             options_.target, MessageOf(artifact.status()));
+      return InvalidArgument(
+          "opt level 4 measures on this machine, where code for `{}` does not run: {}",
+          options_.target, MessageOf(artifact.status()));
     }
     trial.artifact = *std::move(artifact);
     std::error_code ignored;
@@ -120,10 +122,9 @@ class Measurer {
   }
 
   static bool SameKernels(const CompileReport& a, const CompileReport& b) {
-    return std::equal(a.kernels.begin(), a.kernels.end(), b.kernels.begin(), b.kernels.end(),
-                      [](const KernelReport& x, const KernelReport& y) {
-                        return x.candidate == y.candidate;
-                      });
+    return std::equal(
+        a.kernels.begin(), a.kernels.end(), b.kernels.begin(), b.kernels.end(),
+        [](const KernelReport& x, const KernelReport& y) { return x.candidate == y.candidate; });
   }
 
   absl::Status BuildTrials() {

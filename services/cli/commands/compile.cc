@@ -59,7 +59,7 @@ struct CompileArgs {
   std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   codegen::CompileOptions codegen;
   bool no_winograd = false;
-  std::optional<double> tune_seconds;
+  double tune_seconds = 0;  // 0: not given
   std::string output = "./compile_output";
   std::string emit;
   std::string class_names, preprocess;  // files
@@ -331,7 +331,7 @@ absl::Status ResolveTargets(CompileArgs& args) {
   }
   QUENCH_RETURN_IF_ERROR(ReadFacts(args));
   args.codegen.winograd = !args.no_winograd;
-  if (args.tune_seconds) args.codegen.tune_seconds = *args.tune_seconds;
+  if (args.tune_seconds > 0) args.codegen.tune_seconds = args.tune_seconds;
   args.codegen.emit = args.emit == "so"    ? codegen::Emit::kSharedLibrary
                       : args.emit == "obj" ? codegen::Emit::kObject
                       : args.emit == "a"   ? codegen::Emit::kArchive
@@ -341,7 +341,7 @@ absl::Status ResolveTargets(CompileArgs& args) {
 }
 
 absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
-  if (args.tune_seconds && args.codegen.opt_level != 4) {
+  if (args.tune_seconds > 0 && args.codegen.opt_level != 4) {
     return InvalidArgument(
         "--tune-seconds is how long --opt-level 4 measures kernels, and the level is {}",
         args.codegen.opt_level);

@@ -206,7 +206,7 @@ class ConvEmitter {
     r.by_lane = plan_.by_lane;
     r.bytes = s_.bytes ? &*s_.bytes : nullptr;
     r.weight_type = s_.w_type;
-    r.blocks = b_.I(plan_.blocks);
+    r.blocks = b_.I(plan_.blocks - (plan_.rest() > 0 ? 1 : 0));
     r.block_stride = block_;
     r.kh = b_.I(s_.kernel_h);
     r.kh_stride = row_ * s_.dilation_h;
@@ -214,7 +214,7 @@ class ConvEmitter {
     r.kw_stride = b_.I(pixel_ * s_.dilation_w);
     r.channels = plan_.fold_width ? plan_.block_channels * s_.kernel_w : plan_.block_channels;
     r.channel_stride = b_.I(4);
-    r.tail = b_.I(0);
+    r.tail = b_.I(plan_.rest());
     r.unroll = plan_.unroll;
     if (plan_.words_twice() > 0) {
       for (const ops::WeightWord& at : *s_.bytes->twice) r.again.push_back(OffsetOf(at));

@@ -111,7 +111,7 @@ bool PlanTile(const KernelRequest& request, size_t rank, ConvPlan& plan) {
   if (width.is_static()) problem.width = width.value();
   if (height.is_static()) problem.height = height.value();
   problem.vectors = plan.vectors;
-  problem.steps = plan.words() + plan.words_twice();
+  problem.steps = plan.steps() + plan.words_twice();
   if (shape.bytes) {
     problem.operations = ProductsCost(shape.bytes->form);
     problem.spare = SpareRegisters(shape.bytes->form);

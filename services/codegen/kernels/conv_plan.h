@@ -69,6 +69,14 @@ struct ConvPlan {
   int64_t out_blocks() const { return groups * vectors; }
   int64_t taps() const { return shape.kernel_h * shape.kernel_w; }
   int64_t words() const { return blocks * taps() * block_channels; }
+  // Channels of the last block, where a convolution of one tap ends with them: the others are padding,
+  // which is skipped. 0: blocks are whole, or are multiplied whole.
+  int64_t rest() const {
+    const bool skips = taps() == 1 && !shape.bytes && !row_major_input && blocks > 1;
+    return skips ? shape.in_channels / groups % lanes : 0;
+  }
+  // Of the reduction: channels that are multiplied, for every tap.
+  int64_t steps() const { return words() - (rest() > 0 ? block_channels - rest() : 0); }
   int64_t words_twice() const {
     return shape.bytes && shape.bytes->twice ? static_cast<int64_t>(shape.bytes->twice->size()) : 0;
   }

@@ -172,9 +172,9 @@ std::optional<MatMulPlan> PlanMatMul(const KernelRequest& request, const MatMulS
   if (shape.stored && !plan.unpack)
     problem.spare = shape.stored->offsets ? 4 : 2;  // scales and offsets
   if (!shape.n.is_static()) problem.vectors = std::max<int64_t>(problem.vectors, 8) / 8 * 8;
-  const std::vector<Tile> tiles = RankTiles(request.target, problem);
-  if (variation.tile >= tiles.size()) return std::nullopt;
-  plan.tile = tiles[variation.tile];
+  const std::vector<Tile> ranked = RankTiles(request.target, problem);
+  if (variation.tile >= ranked.size()) return std::nullopt;
+  plan.tile = ranked[variation.tile];
   plan.rows = {shape.m, plan.tile.x};
   const Dim columns = symbols.CeilDiv(shape.n, plan.lanes);
   if (shape.n.is_static()) plan.panels = SplitEvenly(columns.value(), plan.tile.vectors);

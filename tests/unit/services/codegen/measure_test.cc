@@ -43,7 +43,8 @@ std::vector<std::string> CandidatesOf(const CompileReport& report) {
 }
 
 // The node that several kernels compete for in both builds, in words of both.
-std::pair<std::string, std::string> FirstDifference(const CompileReport& a, const CompileReport& b) {
+std::pair<std::string, std::string> FirstDifference(const CompileReport& a,
+                                                    const CompileReport& b) {
   for (size_t i = 0; i < a.kernels.size() && i < b.kernels.size(); ++i) {
     if (a.kernels[i].candidate != b.kernels[i].candidate)
       return {a.kernels[i].candidate, b.kernels[i].candidate};
@@ -60,7 +61,8 @@ TEST(MeasureTest, EachRankIsAnotherBuildOfTheSameModel) {
     builds.insert(CandidatesOf(compiled->report));
     const auto artifact = *Artifact::Open(compiled->library());
     const std::vector<Tensor> inputs = *RandomInputs(artifact->inputs(), 1);
-    const std::vector<Tensor> expected = *ops::Evaluate(graph, inputs), got = *artifact->Run(inputs);
+    const std::vector<Tensor> expected = *ops::Evaluate(graph, inputs),
+                              got = *artifact->Run(inputs);
     ASSERT_EQ(got.size(), 1U);
     for (int64_t i = 0; i < got[0].size(); ++i)
       EXPECT_NEAR(got[0].FloatAt(i), expected[0].FloatAt(i), 2e-4) << "rank " << rank;
@@ -71,8 +73,7 @@ TEST(MeasureTest, EachRankIsAnotherBuildOfTheSameModel) {
 TEST(MeasureTest, TheFastestByMoreThanNoiseIsTaken) {
   const Graph graph = SmallNetwork();
   const CompileReport first = CompileGraph(graph, AtRank(0))->report;
-  const auto [predicted, other] =
-      FirstDifference(first, CompileGraph(graph, AtRank(1))->report);
+  const auto [predicted, other] = FirstDifference(first, CompileGraph(graph, AtRank(1))->report);
   ASSERT_NE(predicted, other);
   const auto choose = [&](double of_predicted, double of_other) {
     CompileOptions options = AtRank(-1);
@@ -105,7 +106,8 @@ TEST(MeasureTest, LibrariesOfMeasuredKernelsRunAndSayWhatWasMeasured) {
   const auto artifact = *Artifact::Open(folder.path() / "model.so");
   EXPECT_TRUE(artifact->Run(*RandomInputs(artifact->inputs(), 1)).ok());
   int files = 0;  // the library and its header: no build that was measured is left
-  for ([[maybe_unused]] const auto& file : std::filesystem::directory_iterator(folder.path())) ++files;
+  for ([[maybe_unused]] const auto& file : std::filesystem::directory_iterator(folder.path()))
+    ++files;
   EXPECT_EQ(files, 2);
 }
 
