@@ -249,8 +249,9 @@ class ConvEmitter {
     const Int line = plan_.flat ? b_.I(0) : b_.Size(s_.out_w) * lanes;
     const Place place = Place::Of(tiles.n * image_out_ + tiles.vector * (pixels_out_ * lanes) +
                                   y * line + x * lanes);
-    EmitMicroTile(b_, Reduction(), tile, [&](int dy, int dx, int v, Vec value) {
-      Store(tiles, place + (line * dy + lanes * dx + pixels_out_ * (lanes * v)), v, value);
+    tile.results_in_memory = IsLong(group_.epilogue);
+    EmitMicroTile(b_, Reduction(), tile, [&](Int dy, Int dx, int v, Vec value) {
+      Store(tiles, place + (line * dy + dx * lanes + pixels_out_ * (lanes * v)), v, value);
     });
   }
 

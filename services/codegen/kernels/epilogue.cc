@@ -9,6 +9,12 @@
 namespace quench::codegen {
 namespace {
 
+bool IsTranscendental(const loops::Expr& expr) {
+  if (expr.kind == loops::ExprKind::kBinary) return expr.binary == loops::BinaryOp::kPow;
+  return expr.kind == loops::ExprKind::kUnary && expr.unary >= loops::UnaryOp::kExp &&
+         expr.unary <= loops::UnaryOp::kErf;
+}
+
 // What the tail of a group may read and give.
 bool IsPlain(const Type& type) {
   const bool plain = type.dtype == DataType::kF32 || type.dtype == DataType::kI32 ||
@@ -147,6 +153,17 @@ class TailReader {
 };
 
 }  // namespace
+
+bool IsLong(const Epilogue& epilogue) {
+  size_t exprs = 0;
+  for (const EpilogueStep& step : epilogue.steps) {
+    const auto& all = step.function.exprs;
+    if (std::any_of(all.begin(), all.end(), IsTranscendental)) return true;
+    exprs += all.size();
+  }
+  constexpr size_t kShort = 32;
+  return exprs > kShort;
+}
 
 DataType RegisterTypeOf(DataType type) { return IsHalf(type) ? DataType::kF32 : type; }
 

@@ -43,6 +43,8 @@ struct Epilogue {
   std::vector<EpilogueStep> steps;  // the last one gives the output
   bool empty() const { return steps.empty(); }
 };
+// Whether it needs many registers of its own: exponentials and the like.
+bool IsLong(const Epilogue& epilogue);
 
 // A node as kernels look at it: its compute node and the pointwise tail.
 struct Group {

@@ -241,9 +241,10 @@ class MatMulEmitter {
       index.Set(index.Get() + 1);
     }
     const Place place = Place::Of((batch * m_ + row) * n_ + columns.first * plan_.lanes);
+    tile.results_in_memory = IsLong(group_.epilogue);
     const bool row_terms = byte_panel_ && byte_panel_->HasRowTerms();
     Vec row_term;
-    EmitMicroTile(b_, r, tile, [&](int, int x, int v, Vec value) {
+    EmitMicroTile(b_, r, tile, [&](Int, Int x, int v, Vec value) {
       if (row_terms && v == 0) row_term = byte_panel_->RowTerm(tile.input + tile.x_stride * x);
       if (row_terms) value = b_.Apply(VecOp::kAdd, value, row_term);
       Store(columns, place + (n_ * x + static_cast<int64_t>(plan_.lanes) * v), v, value);

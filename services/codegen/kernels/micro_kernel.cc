@@ -13,7 +13,7 @@ class MicroEmitter {
   MicroEmitter(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile)
       : b_(b), r_(reduction), t_(tile) {}
 
-  void Emit(const std::function<void(int, int, int, Vec)>& store) {
+  void Emit(const std::function<void(Int, Int, int, Vec)>& store) {
     Start();
     b_.For(b_.I(0), r_.blocks, 1, [&](Int) {
       const PtrVar row = b_.Variable(block_.Get());
@@ -32,16 +32,32 @@ class MicroEmitter {
     for (const Int& offset : r_.again) {
       AddWords(1, [&](int, Int pixel) { return b_.LoadWords(t_.input + (offset + pixel), 1); });
     }
+    if (t_.results_in_memory) return StoreFromMemory(store);
     int i = 0;
     for (int y = 0; y < t_.y; ++y) {
       for (int x = 0; x < t_.x; ++x) {
         for (int v = 0; v < t_.vectors; ++v)
-          store(y, x, v, accumulators_[static_cast<size_t>(i++)].Get());
+          store(b_.I(y), b_.I(x), v, accumulators_[static_cast<size_t>(i++)].Get());
       }
     }
   }
 
  private:
+  void StoreFromMemory(const std::function<void(Int, Int, int, Vec)>& store) {
+    const int64_t vector = int64_t{4} * r_.lanes;
+    const Ptr memory = b_.Stack(vector * static_cast<int64_t>(accumulators_.size()));
+    for (size_t i = 0; i < accumulators_.size(); ++i)
+      b_.Store(memory + vector * static_cast<int64_t>(i), accumulators_[i].Get());
+    const DataType type = r_.bytes != nullptr ? DataType::kI32 : DataType::kF32;
+    for (int y = 0; y < t_.y; ++y) {
+      b_.For(b_.I(0), b_.I(t_.x), 1, [&](Int x) {
+        const Ptr pixel = memory + (x + y * t_.x) * (vector * t_.vectors);
+        for (int v = 0; v < t_.vectors; ++v)
+          store(b_.I(y), x, v, b_.Load(pixel + vector * v, r_.lanes, type));
+      });
+    }
+  }
+
   void Start() {
     for (int y = 0; y < t_.y; ++y) {
       for (int x = 0; x < t_.x; ++x) pixels_.push_back(t_.y_stride * y + t_.x_stride * x);
@@ -211,7 +227,7 @@ class MicroEmitter {
 }  // namespace
 
 void EmitMicroTile(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile,
-                   const std::function<void(int, int, int, Vec)>& store) {
+                   const std::function<void(Int, Int, int, Vec)>& store) {
   MicroEmitter(b, reduction, tile).Emit(store);
 }
 

@@ -135,6 +135,10 @@ class VectorBuilder {
   virtual absl::StatusOr<Vec> Apply(const loops::ScalarFunction& function,
                                     std::span<const Vec> operands) = 0;
 
+  // Memory of the function's own, aligned as vectors are; its contents are undefined on entry. Few
+  // KiB: it lies on the stack.
+  virtual Ptr Stack(int64_t bytes) = 0;
+
   virtual IntVar Variable(Int initial) = 0;
   virtual PtrVar Variable(Ptr initial) = 0;
   virtual VecVar Variable(Vec initial) = 0;

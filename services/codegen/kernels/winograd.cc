@@ -189,8 +189,8 @@ class WinogradEmitter {
           done.Set(done.Get() + 1);
         }
         const Ptr to = scratch_ + (point * plan_.output_point() + at * vector_ + plan_.output_at());
-        EmitMicroTile(b_, Reduction(), tile, [&](int, int dx, int v, Vec value) {
-          b_.Store(to + (v * plan_.room + dx) * vector_, value);
+        EmitMicroTile(b_, Reduction(), tile, [&](Int, Int dx, int v, Vec value) {
+          b_.Store(to + (dx + v * plan_.room) * vector_, value);
         });
       });
     });

@@ -254,6 +254,13 @@ Handle LlvmVectorBuilder::NewVariable(const Handle& initial) {
   return New<Handle>(slot);
 }
 
+Ptr LlvmVectorBuilder::Stack(int64_t bytes) {
+  llvm::AllocaInst* memory = entry_builder_.CreateAlloca(
+      llvm::ArrayType::get(b_.getInt8Ty(), static_cast<uint64_t>(bytes)));
+  memory->setAlignment(llvm::Align(64));
+  return New<Ptr>(memory);
+}
+
 IntVar LlvmVectorBuilder::Variable(Int initial) { return {NewVariable(initial), initial}; }
 PtrVar LlvmVectorBuilder::Variable(Ptr initial) { return {NewVariable(initial), initial}; }
 VecVar LlvmVectorBuilder::Variable(Vec initial) { return {NewVariable(initial), initial}; }

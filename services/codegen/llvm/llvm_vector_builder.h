@@ -54,6 +54,7 @@ class LlvmVectorBuilder final : public VectorBuilder {
   absl::StatusOr<Vec> Apply(const loops::ScalarFunction& function,
                             std::span<const Vec> operands) override;
 
+  Ptr Stack(int64_t bytes) override;
   IntVar Variable(Int initial) override;
   PtrVar Variable(Ptr initial) override;
   VecVar Variable(Vec initial) override;
