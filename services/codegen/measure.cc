@@ -149,7 +149,7 @@ class Measurer {
       for (const ArtifactDim& dim : input.dims) {
         const std::optional<SymbolId> id =
             dim.value < 0 ? graph_.symbols->Find(dim.symbol) : std::nullopt;
-        if (id) values[dim.symbol] = std::clamp(slots[static_cast<size_t>(*id)], dim.min, dim.max);
+        if (id) values[dim.symbol] = slots[static_cast<size_t>(*id)];
       }
     }
     QUENCH_ASSIGN_OR_RETURN(inputs_,

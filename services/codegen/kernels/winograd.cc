@@ -16,10 +16,21 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group,
     return static_cast<size_t>(group.inputs[static_cast<size_t>(i)]);
   };
   candidate.packed[input(1)] = true;
-  candidate.packs.push_back(
-      {"winograd_panels",
-       {{"outputs", plan.size.outputs}, {"lanes", plan.lanes}, {"vectors", plan.tile.vectors}},
-       {request.node.inputs[input(1)]}});
+  if (plan.transforms_weights) {
+    candidate.packs.push_back({"conv_panels",
+                               {{"groups", 1},
+                                {"merged", 1},
+                                {"lanes", plan.lanes},
+                                {"block", plan.lanes},
+                                {"vectors", plan.tile.vectors},
+                                {"zero", 0}},
+                               {request.node.inputs[input(1)]}});
+  } else {
+    candidate.packs.push_back(
+        {"winograd_panels",
+         {{"outputs", plan.size.outputs}, {"lanes", plan.lanes}, {"vectors", plan.tile.vectors}},
+         {request.node.inputs[input(1)]}});
+  }
   const int64_t channels = plan.shape.out_channels, padded = plan.vectors * plan.lanes;
   if (plan.shape.has_bias) {
     candidate.packed[input(2)] = true;
@@ -169,7 +180,9 @@ class WinogradEmitter {
 
   void Products(const Tiles& tiles, int vectors, Int vector) {
     const int64_t panel = plan_.vector_weight_bytes() * vectors;
-    const Ptr weights = b_.Buffer(buffers_.Pack(0)) + vector * plan_.vector_weight_bytes();
+    const Ptr weights = plan_.transforms_weights
+                            ? Filters(vectors, vector)
+                            : b_.Buffer(buffers_.Pack(0)) + vector * plan_.vector_weight_bytes();
     const PanelPrefetch prefetch = Prefetch(panel);
     const IntVar done = b_.Variable(b_.I(0));  // tiles of the micro-kernel
     b_.For(b_.I(0), b_.I(plan_.points()), 1, [&](Int point) {
@@ -196,8 +209,45 @@ class WinogradEmitter {
     });
   }
 
+  // ---- G g G^T ----
+
+  // The weights of a panel, transformed into scratch as a pack would have them: [points][channels]
+  // [vectors][lanes], from [blocks][taps][channels of a block][vectors][lanes].
+  Ptr Filters(int vectors, Int vector) {
+    const int side = plan_.size.side(), taps = plan_.size.taps;
+    const Ptr from = b_.Buffer(buffers_.Pack(0)) + vector * plan_.vector_filter_bytes();
+    const Ptr to = scratch_ + plan_.weights_at();
+    const int64_t row = vectors * vector_;  // of one input channel
+    const int64_t point = plan_.blocks * plan_.lanes * row;
+    b_.For(b_.I(0), b_.I(plan_.blocks), 1, [&](Int block) {
+      b_.For(b_.I(0), b_.I(plan_.lanes * vectors), 1, [&](Int v) {  // channels and their vectors
+        const Ptr filter =
+            from + (block * (int64_t{taps} * taps * plan_.lanes * row) + v * vector_);
+        std::vector<std::vector<Vec>> columns;
+        for (int x = 0; x < taps; ++x) {
+          std::vector<Vec> column;
+          for (int y = 0; y < taps; ++y) {
+            column.push_back(
+                b_.Load(filter + (int64_t{y} * taps + x) * plan_.lanes * row, plan_.lanes));
+          }
+          columns.push_back(WinogradFilter(b_, plan_.size, column));
+        }
+        const Ptr place = to + (block * (plan_.lanes * row) + v * vector_);
+        for (int y = 0; y < side; ++y) {
+          std::vector<Vec> values;
+          for (int x = 0; x < taps; ++x)
+            values.push_back(columns[static_cast<size_t>(x)][static_cast<size_t>(y)]);
+          const std::vector<Vec> results = WinogradFilter(b_, plan_.size, values);
+          for (int x = 0; x < side; ++x)
+            b_.Store(place + (int64_t{y} * side + x) * point, results[static_cast<size_t>(x)]);
+        }
+      });
+    });
+    return to;
+  }
+
   PanelPrefetch Prefetch(int64_t panel) const {
-    if (!plan_.by_panels) return {};
+    if (!plan_.by_panels || plan_.transforms_weights) return {};
     const int64_t tiles =
         plan_.points() * SplitEvenly(plan_.axis.total.value(), plan_.axis.most).parts();
     return PanelPrefetch::Plan(panel, plan_.blocks * (plan_.lanes / plan_.unroll), tiles);
@@ -289,11 +339,12 @@ class WinogradCode final : public VectorCode {
 
 void ProposeWinograd(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (request.opt_level < 2 || !request.winograd) return;
-  for (const WinogradSize& size : kSizes) {
+  const auto propose = [&](const WinogradSize& size, bool transforms_weights) {
     std::optional<Group> group = ReadGroup(request, 1);
     if (!group) return;
-    const std::optional<WinogradPlan> plan = PlanWinograd(request, *group, size);
-    if (!plan) continue;
+    const std::optional<WinogradPlan> plan =
+        PlanWinograd(request, *group, size, transforms_weights);
+    if (!plan) return;
     Candidate candidate = CandidateIn(BlockedLayout(plan->lanes), request, *group);
     candidate.kernel = &WinogradKernel();
     const std::vector<int> packs = AddPacks(request, *group, *plan, candidate);
@@ -303,12 +354,17 @@ void ProposeWinograd(const KernelRequest& request, std::vector<Candidate>& candi
         group->Detached(), *plan, BufferMap(request.node, candidate), packs);
     candidate.cost = WinogradCost(request, *plan);
     const int64_t taps = int64_t{size.taps} * size.taps;
-    candidate.extra_bytes = plan->weight_bytes() * (plan->points() - taps) / plan->points();
+    if (!transforms_weights)
+      candidate.extra_bytes = plan->weight_bytes() * (plan->points() - taps) / plan->points();
     candidate.reason =
-        fmt::format("F({0}x{0}, {1}x{1}), tile {2}x{3} of {4} lanes, tasks by {5}", size.outputs,
+        fmt::format("F({0}x{0}, {1}x{1}), tile {2}x{3} of {4} lanes, tasks by {5}{6}", size.outputs,
                     size.taps, plan->tile.x, plan->tile.vectors, plan->lanes,
-                    plan->by_panels ? "panels" : fmt::format("groups of {} tiles", plan->room));
+                    plan->by_panels ? "panels" : fmt::format("groups of {} tiles", plan->room),
+                    transforms_weights ? ", weights transformed at run time" : "");
     candidates.push_back(std::move(candidate));
+  };
+  for (const WinogradSize& size : kSizes) {
+    for (const bool transforms_weights : {false, true}) propose(size, transforms_weights);
   }
 }
 

@@ -5,6 +5,7 @@
 namespace quench::codegen {
 namespace {
 
+constexpr double kMostPatches = 24 << 20;  // transformed ones of a whole image
 constexpr double kShareOfL2 = 0.6;  // of transformed patches: a panel's weights and results pass by
 
 bool Takes(const ConvShape& shape, int rank, int lanes, int64_t taps) {
@@ -33,6 +34,11 @@ int64_t TileBytes(const WinogradPlan& plan) {
   return plan.points() * plan.blocks * plan.vector_bytes();
 }
 
+// Of a whole image.
+double PatchBytes(const WinogradPlan& plan) {
+  return static_cast<double>(TileBytes(plan) * plan.axis.total.value());
+}
+
 // Parts of the axis whose patches stay in L2 beside a panel's weights, and enough groups for several threads.
 int64_t GroupParts(const KernelRequest& request, const WinogradPlan& plan) {
   const double part = static_cast<double>(TileBytes(plan) * plan.axis.most);
@@ -45,14 +51,14 @@ int64_t GroupParts(const KernelRequest& request, const WinogradPlan& plan) {
 // group; what fits L2 stays there. Groups divide among threads without transforming a patch twice.
 bool ByPanels(const KernelRequest& request, const WinogradPlan& plan) {
   if (!plan.axis.total.is_static()) return false;
+  if (plan.transforms_weights) return PatchBytes(plan) <= kMostPatches;
   const double room = kShareOfL2 * static_cast<double>(request.target.l2_bytes);
   const auto moved = [&](double bytes, double times) {
     return bytes <= room ? bytes : bytes * times;
   };
-  const auto patches = static_cast<double>(TileBytes(plan) * plan.axis.total.value());
+  const double patches = PatchBytes(plan);
   const double groups =
       TypicalSize(*request.graph.symbols, plan.parts) / static_cast<double>(plan.group_parts);
-  constexpr double kMostPatches = 16 << 20;
   return patches <= kMostPatches && moved(patches, static_cast<double>(plan.panels.parts())) * 1.5 <
                                         moved(static_cast<double>(plan.weight_bytes()), groups);
 }
@@ -69,14 +75,15 @@ void PlanTasks(const KernelRequest& request, WinogradPlan& plan) {
     plan.room = plan.group_parts * plan.axis.most;
     plan.tasks = symbols.Mul(plan.shape.n, symbols.CeilDiv(plan.parts, plan.group_parts));
   }
-  plan.scratch = plan.part_at() + plan.points() * plan.vector_bytes();
+  plan.scratch = plan.weights_at();
+  if (plan.transforms_weights) plan.scratch += plan.tile.vectors * plan.vector_weight_bytes();
   plan.scratch = (plan.scratch + 63) / 64 * 64;
 }
 
 }  // namespace
 
 std::optional<WinogradPlan> PlanWinograd(const KernelRequest& request, Group& group,
-                                         const WinogradSize& size) {
+                                         const WinogradSize& size, bool transforms_weights) {
   const std::optional<ConvShape> shape = ReadConv(request, group);
   const int lanes = request.target.f32_lanes();
   if (!shape || !Takes(*shape, group.InputType(0).rank(), lanes, size.taps)) return std::nullopt;
@@ -84,6 +91,7 @@ std::optional<WinogradPlan> PlanWinograd(const KernelRequest& request, Group& gr
   WinogradPlan plan;
   plan.shape = *shape;
   plan.size = size;
+  plan.transforms_weights = transforms_weights;
   plan.lanes = lanes;
   plan.blocks = (shape->in_channels + lanes - 1) / lanes;
   plan.vectors = (shape->out_channels + lanes - 1) / lanes;
@@ -92,6 +100,7 @@ std::optional<WinogradPlan> PlanWinograd(const KernelRequest& request, Group& gr
   plan.axis.total = symbols.Mul(plan.tiles_y, plan.tiles_x);
   PlanTile(request, plan);
   PlanTasks(request, plan);
+  if (transforms_weights && !plan.by_panels) return std::nullopt;
   return plan;
 }
 
@@ -108,14 +117,23 @@ double WinogradCost(const KernelRequest& request, const WinogradPlan& plan) {
   const double transforms =
       tiles * points *
       (5 * static_cast<double>(plan.blocks) + 4 * static_cast<double>(plan.vectors));
+  // And as much for a vector of a filter's points.
+  const double filters =
+      plan.transforms_weights
+          ? 5 * points * static_cast<double>(plan.vectors * plan.blocks * plan.lanes)
+          : 0;
   const double element = 4;
   const double activations =
       n * element *
       (TypicalSize(symbols, s.h) * TypicalSize(symbols, s.w) * static_cast<double>(s.in_channels) +
        TypicalSize(symbols, s.out_h) * TypicalSize(symbols, s.out_w) *
            static_cast<double>(s.out_channels));
-  const double bytes = activations + static_cast<double>(plan.weight_bytes());
-  return std::max(n * (products + transforms) * per_cycle, bytes / (request.target.gbytes * 1e3));
+  const double bytes =
+      activations + static_cast<double>(plan.transforms_weights
+                                            ? plan.vectors * plan.vector_filter_bytes()
+                                            : plan.weight_bytes());
+  return std::max(n * (products + transforms + filters) * per_cycle,
+                  bytes / (request.target.gbytes * 1e3));
 }
 
 }  // namespace quench::codegen

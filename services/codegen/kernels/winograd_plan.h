@@ -25,6 +25,9 @@ struct WinogradPlan {
   Split panels;
   int unroll = 8;
   bool by_panels = false;
+  // Weights are in the library as they are, and a task transforms those of its panel while it runs:
+  // no copies in the library, for work that pays where many tiles share it. By panels only.
+  bool transforms_weights = false;
   Dim tiles_x = 1, tiles_y = 1;
   TileAxis axis;            // tiles of an image, in tiles of the micro-kernel
   Dim parts = 1;            // of `axis`
@@ -41,6 +44,11 @@ struct WinogradPlan {
   int64_t output_at() const { return points() * input_point(); }  // in scratch, after the input
   int64_t patch_at() const { return output_at() + points() * output_point(); }
   int64_t part_at() const { return patch_at() + points() * vector_bytes(); }
+  int64_t weights_at() const { return part_at() + points() * vector_bytes(); }
+  // Of one vector of output channels, as the library has them where they are transformed at run time.
+  int64_t vector_filter_bytes() const {
+    return shape.kernel_h * shape.kernel_w * blocks * lanes * vector_bytes();
+  }
   // Weights of one vector of output channels.
   int64_t vector_weight_bytes() const { return points() * blocks * lanes * vector_bytes(); }
   int64_t weight_bytes() const { return vectors * vector_weight_bytes(); }
@@ -52,7 +60,7 @@ struct WinogradPlan {
 // Nothing where the convolution's taps are not size.taps by size.taps of stride 1 over f32 of rank 4 in
 // one group, or it has no whole vector of input and of output channels.
 std::optional<WinogradPlan> PlanWinograd(const KernelRequest& request, Group& group,
-                                         const WinogradSize& size);
+                                         const WinogradSize& size, bool transforms_weights);
 
 // Predicted microseconds on one core.
 double WinogradCost(const KernelRequest& request, const WinogradPlan& plan);

@@ -79,6 +79,23 @@ std::vector<double> WinogradWeights(const WinogradSize& size, std::span<const do
   return values;
 }
 
+std::vector<Vec> WinogradFilter(VectorBuilder& b, const WinogradSize& size,
+                                std::span<const Vec> taps) {
+  std::vector<std::vector<double>> columns;  // of G, a tap each
+  for (size_t tap = 0; tap < taps.size(); ++tap) {
+    std::vector<double> unit(taps.size(), 0);
+    unit[tap] = 1;
+    columns.push_back(WinogradWeights(size, unit));
+  }
+  std::vector<Vec> rows;
+  for (size_t row = 0; row < static_cast<size_t>(size.side()); ++row) {
+    std::vector<double> coefficients;
+    for (const std::vector<double>& column : columns) coefficients.push_back(column[row]);
+    rows.push_back(Combine(b, coefficients, taps));
+  }
+  return rows;
+}
+
 std::vector<Vec> WinogradInput(VectorBuilder& b, const WinogradSize& size,
                                std::span<const Vec> values) {
   const std::vector<double> all = Squares(size, Pairs(size));

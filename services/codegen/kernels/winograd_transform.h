@@ -27,6 +27,10 @@ struct WinogradSize {
 // G g of a row or column of taps: side() values.
 std::vector<double> WinogradWeights(const WinogradSize& size, std::span<const double> taps);
 
+// The same of vectors, in f32.
+std::vector<Vec> WinogradFilter(VectorBuilder& b, const WinogradSize& size,
+                                std::span<const Vec> taps);
+
 // B^T d, of side() vectors.
 std::vector<Vec> WinogradInput(VectorBuilder& b, const WinogradSize& size,
                                std::span<const Vec> values);

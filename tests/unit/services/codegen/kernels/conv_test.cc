@@ -43,7 +43,8 @@ Tensor Reference(const ConvCase& c, const Model& m, const Tensor& x) {
 void CheckAll(const Graph& graph, const std::map<ValueId, Tensor>& inputs,
               std::vector<int64_t> slots, const Tensor& reference, size_t min_candidates = 1) {
   for (const Target& target : RunnableTargets()) {
-    const KernelRequest request{graph, graph.nodes.back(), target, 3};
+    // Level 4: every variation that a measured choice may take, too.
+    const KernelRequest request{graph, graph.nodes.back(), target, 4};
     std::vector<Candidate> candidates;
     ConvKernel().propose(request, candidates);
     DepthwiseKernel().propose(request, candidates);
@@ -331,8 +332,9 @@ TEST(Winograd, TakesWhatItIsFor) {
   five.kh = 5;
   narrow.ic = 3;
   for (const Target& target : RunnableTargets()) {
-    EXPECT_EQ(Proposed(WinogradKernel(), ConvModel(plain), target).size(), 3U);
-    EXPECT_EQ(Proposed(WinogradKernel(), ConvModel(five), target).size(), 2U);
+    // Each size with weights transformed while compiling, and while running.
+    EXPECT_EQ(Proposed(WinogradKernel(), ConvModel(plain), target).size(), 6U);
+    EXPECT_EQ(Proposed(WinogradKernel(), ConvModel(five), target).size(), 4U);
     EXPECT_EQ(Proposed(WinogradKernel(), ConvModel(plain), target, false).size(), 0U);
     for (const ConvCase& other : {strided, dilated, grouped, wide, narrow})
       EXPECT_EQ(Proposed(WinogradKernel(), ConvModel(other), target).size(), 0U);
@@ -345,8 +347,13 @@ TEST(Winograd, DividesByWhatIsReadAgain) {
   const ConvCase weights{
       .name = "weights", .ic = 136, .ih = 9, .iw = 8, .oc = 152, .kh = 3, .kw = 3};
   for (const Target& target : RunnableTargets()) {
-    for (const Candidate& candidate : Proposed(WinogradKernel(), ConvModel(image), target))
-      EXPECT_NE(candidate.reason.find("groups"), std::string::npos) << candidate.reason;
+    for (const Candidate& candidate : Proposed(WinogradKernel(), ConvModel(image), target)) {
+      // Weights are transformed at run time once a panel.
+      const bool at_run_time = candidate.reason.find("run time") != std::string::npos;
+      EXPECT_NE(candidate.reason.find(at_run_time ? "panels" : "groups"), std::string::npos)
+          << candidate.reason;
+      EXPECT_EQ(candidate.extra_bytes > 0, !at_run_time) << candidate.reason;
+    }
     for (const Candidate& candidate : Proposed(WinogradKernel(), ConvModel(weights), target))
       EXPECT_NE(candidate.reason.find("panels"), std::string::npos) << candidate.reason;
   }
