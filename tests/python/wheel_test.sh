@@ -17,7 +17,7 @@ if ! clean/bin/pip --quiet install --retries 1 --timeout 15 "$(ls wheels/*.whl)[
 fi
 "$quench" compile "$root/bench/models/digits.onnx" -o out --target x86-64 --progress none
 cp "$root/bench/models/digits.onnx" m.onnx
-cp "$root"/README.md .
+(cd "$root" && cat README.md) >README.md
 sed -n '/^```python$/,/^```$/p' README.md | sed '/^```/d; s/(1, 3, 224, 224)/(1, 1, 8, 8)/; s/output_path="out"/output_path="new"/' >readme.py
 clean/bin/python readme.py
 test -s new/model.so
