@@ -34,14 +34,16 @@ template <typename Call>
 double Nanoseconds(long count, const Call& call) {
   const Clock::time_point start = Clock::now();
   for (long i = 0; i < count; ++i) call();
-  return std::chrono::duration<double, std::nano>(Clock::now() - start).count() / static_cast<double>(count);
+  return std::chrono::duration<double, std::nano>(Clock::now() - start).count() /
+         static_cast<double>(count);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 2) return std::fprintf(stderr, "usage: call_cost MODEL [OPENS [CALLS]]\n"), 2;
-  const long opens = argc > 2 ? std::atol(argv[2]) : 1, calls = argc > 3 ? std::atol(argv[3]) : 100'000;
+  const long opens = argc > 2 ? std::atol(argv[2]) : 1,
+             calls = argc > 3 ? std::atol(argv[3]) : 100'000;
   for (long i = 1; i < opens; ++i) {
     const auto model = quench::Model::Open(argv[1]);
     if (!model) return Fail(model.error());
@@ -64,7 +66,8 @@ int main(int argc, char** argv) {
   float sum = 0;
   const auto call = [&] {
     for (std::size_t i = 0; i < views.size(); ++i)
-      if (const auto set = session->SetInput(static_cast<std::uint32_t>(i), views[i]); !set) std::exit(Fail(set.error()));
+      if (const auto set = session->SetInput(static_cast<std::uint32_t>(i), views[i]); !set)
+        std::exit(Fail(set.error()));
     if (const auto ran = session->Run(); !ran) std::exit(Fail(ran.error()));
     for (std::size_t i = 0; i < outputs; ++i) {
       const auto output = session->Output<float>(static_cast<std::uint32_t>(i));
@@ -79,7 +82,9 @@ int main(int argc, char** argv) {
   const long grown = ResidentKilobytes() - before;
   quench_rt_error error;
   const double run = Nanoseconds(calls / 10 + 1, [&] { quench_rt_run(session->get(), &error); });
-  std::printf("%ld opens; %ld calls: %.0f ns each (%.0f warming up), quench_rt_run %.0f ns, quench.hpp %.0f ns; resident +%ld KB; sum %g\n",
-              opens, calls, whole, warm, run, whole - run, grown, static_cast<double>(sum));
+  std::printf(
+      "%ld opens; %ld calls: %.0f ns each (%.0f warming up), quench_rt_run %.0f ns, quench.hpp "
+      "%.0f ns; resident +%ld KB; sum %g\n",
+      opens, calls, whole, warm, run, whole - run, grown, static_cast<double>(sum));
   return 0;
 }
