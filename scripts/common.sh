@@ -131,6 +131,23 @@ need_litert() {
   rm -f "$log"
 }
 
+# need_notebook INSTALL: a Python with a notebook's kernel and with checkers of types, in build/notebook-venv, for tests/python. Where
+# it cannot be had, those tests skip and say so.
+need_notebook() {
+  local venv=$root/build/notebook-venv log
+  "$venv/bin/python" -c "import nbclient, ipykernel, mypy, pyright, tqdm, grpc, cffi, numpy" 2>/dev/null && return 0
+  [ "$1" -eq 1 ] || return 0
+  rm -rf "$venv"
+  log=$(mktemp)
+  if ! { python3 -m venv "$venv" &&
+    timeout 600 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 numpy cffi grpcio protobuf tqdm \
+      ipywidgets nbclient ipykernel mypy pyright grpc-stubs types-protobuf types-cffi types-tqdm; } >"$log" 2>&1; then
+    echo "no notebook to try the Python package in: $(grep -i error "$log" | tail -n 1)"
+    rm -rf "$venv"
+  fi
+  rm -f "$log"
+}
+
 # need_counters INSTALL: a Python with PyTorch (Debian's, which is small) and the tools that tests/peers/tool_counts.py compares
 # counts with, in build/counters-venv. Where it cannot be had, that test skips and says so. The versions are those that the
 # report names.

@@ -36,7 +36,8 @@ struct quench_rt_pool {
 
   pthread_mutex_t mutex;
   pthread_cond_t wake;
-  uint32_t num_workers;
+  uint32_t num_workers; /* that were started */
+  uint32_t threads;     /* that take part, with the caller; changes between jobs only */
   worker workers[];
 };
 
@@ -92,7 +93,7 @@ static void* worker_main(void* arg) {
     wait_for_job(pool, seen);
     seen = atomic_load(&pool->generation);
     if (join_job(pool)) {
-      work(pool, self->index);
+      if (self->index < pool->threads) work(pool, self->index);
       atomic_fetch_sub(&pool->state, 1);
     }
   }
@@ -103,10 +104,10 @@ int32_t quench_rt_pool_run(quench_rt_pool* pool, quench_task task, void* arg, in
                            int64_t grain) {
   if (count <= 0) return 0;
   /* Four chunks a thread even out unequal cores; the chunk counter must not wrap. */
-  const int64_t threads = (int64_t)pool->num_workers + 1;
+  const int64_t threads = pool->threads;
   int64_t chunk = (count + threads * 4 - 1) / (threads * 4);
   if (chunk < grain) chunk = grain;
-  if (chunk >= count || pool->num_workers == 0) return task(arg, 0, count, 0);
+  if (chunk >= count || threads == 1) return task(arg, 0, count, 0);
 
   pool->task = task;
   pool->arg = arg;
@@ -150,7 +151,14 @@ quench_rt_pool* quench_rt_pool_create(uint32_t num_threads) {
     }
     pool->num_workers = i + 1;
   }
+  pool->threads = num_threads;
   return pool;
+}
+
+int quench_rt_pool_use(quench_rt_pool* pool, uint32_t num_threads) {
+  if (num_threads > pool->num_workers + 1) return 0;
+  pool->threads = num_threads;
+  return 1;
 }
 
 void quench_rt_pool_free(quench_rt_pool* pool) {

@@ -213,6 +213,13 @@ class Session {
     });
   }
 
+  // Of the runs to come; 0: as many as the session began with.
+  Result<void> SetThreads(std::uint32_t threads) {
+    return Called([&](quench_rt_error* error) {
+      return quench_rt_set_threads(session_.get(), threads, error);
+    });
+  }
+
   Result<void> Run() {
     return Called([&](quench_rt_error* error) { return quench_rt_run(session_.get(), error); });
   }

@@ -65,6 +65,11 @@ int quench_rt_open_memory(const void* data, size_t size, quench_rt_model** model
  * library exists in anonymous memory only. Needs OpenSSL's libcrypto.so.3, which is loaded now. */
 int quench_rt_open_encrypted(const char* path, const char* key_path, const char* password,
                              quench_rt_model** model, quench_rt_error* error);
+/* Encrypts a model library, or any bytes, to the file `path`: with `password` to a fresh key, which
+ * becomes `key_path`, sealed with it; or to whoever has the identity of `recipient` ("age1..."). One
+ * of the two is NULL; with `recipient`, `key_path` is not read. Neither file is left where it fails. */
+int quench_rt_encrypt(const void* data, size_t size, const char* path, const char* key_path,
+                      const char* password, const char* recipient, quench_rt_error* error);
 /* A model that is linked into the program (model.o, model.a). */
 int quench_rt_open_linked(quench_model_query_fn query, quench_rt_model** model,
                           quench_rt_error* error);
@@ -102,6 +107,10 @@ typedef struct quench_rt_options {
 int quench_rt_session_create(quench_rt_model* model, const quench_rt_options* options,
                              quench_rt_session** session, quench_rt_error* error);
 void quench_rt_session_free(quench_rt_session* session);
+
+/* Threads of the runs to come; 0: as many as the session was created with. New threads are started
+ * when more are asked for than there have been, and stay. Ends the plan: what a run needs may change. */
+int quench_rt_set_threads(quench_rt_session* session, uint32_t num_threads, quench_rt_error* error);
 
 /* Binds an input; data must stay valid until the run is over. Dims are copied. Sizes are checked by
  * plan and run. An input of a state (quench_model.states) need not be bound: the session carries it

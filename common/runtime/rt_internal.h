@@ -49,6 +49,8 @@ void* quench_rt_aligned(uint64_t bytes);
 typedef struct quench_rt_pool quench_rt_pool;
 quench_rt_pool* quench_rt_pool_create(uint32_t num_threads);
 void quench_rt_pool_free(quench_rt_pool* pool);
+/* So many threads take part in the jobs to come, at least 1; 0 where there are not so many. */
+int quench_rt_pool_use(quench_rt_pool* pool, uint32_t num_threads);
 /* As quench_host.parallel_for. Calls must not overlap. */
 int32_t quench_rt_pool_run(quench_rt_pool* pool, quench_task task, void* arg, int64_t count,
                            int64_t grain);

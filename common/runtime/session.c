@@ -51,6 +51,7 @@ struct quench_rt_session {
   const quench_model* model;
   const quench_variant* variant;
   quench_rt_options options;
+  uint32_t created_threads;
   quench_rt_pool* pool;
   input_state* inputs;
   output_state* outputs;
@@ -245,6 +246,25 @@ static void carry_states(quench_rt_session* session) {
   }
 }
 
+static int check_threads(uint32_t num_threads, quench_rt_error* error) {
+  if (num_threads <= 1024) return QUENCH_RT_OK;
+  return quench_rt_fail(error, QUENCH_RT_INVALID, "num_threads is %u, at most 1024 are possible",
+                        num_threads);
+}
+
+/* The pool has so many threads, at least, and uses that many. */
+static int start_threads(quench_rt_session* session, uint32_t num_threads, quench_rt_error* error) {
+  if (session->options.parallel_for != NULL) return QUENCH_RT_OK;
+  if (session->pool == NULL ? num_threads == 1 : quench_rt_pool_use(session->pool, num_threads))
+    return QUENCH_RT_OK;
+  quench_rt_pool* pool = quench_rt_pool_create(num_threads);
+  if (pool == NULL)
+    return quench_rt_fail(error, QUENCH_RT_SYSTEM, "cannot start %u threads", num_threads - 1);
+  quench_rt_pool_free(session->pool);
+  session->pool = pool;
+  return QUENCH_RT_OK;
+}
+
 int quench_rt_session_create(quench_rt_model* model, const quench_rt_options* options,
                              quench_rt_session** out, quench_rt_error* error) {
   *out = NULL;
@@ -255,10 +275,8 @@ int quench_rt_session_create(quench_rt_model* model, const quench_rt_options* op
   if (chosen.num_threads == 0 && QUENCH_RT_HAS(model->model, num_cores))
     chosen.num_threads = model->model->num_cores;
   if (chosen.num_threads == 0) chosen.num_threads = 1;
-  if (chosen.num_threads > 1024) {
-    return quench_rt_fail(error, QUENCH_RT_INVALID, "num_threads is %u, at most 1024 are possible",
-                          chosen.num_threads);
-  }
+  const int fits = check_threads(chosen.num_threads, error);
+  if (fits != QUENCH_RT_OK) return fits;
   if (((uintptr_t)chosen.arena & 63u) != 0) {
     return quench_rt_fail(error, QUENCH_RT_INVALID, "the arena is not aligned to 64 bytes");
   }
@@ -267,21 +285,31 @@ int quench_rt_session_create(quench_rt_model* model, const quench_rt_options* op
   session->model = model->model;
   session->variant = model->variant;
   session->options = chosen;
+  session->created_threads = chosen.num_threads;
   session->heap.previous = session->heap.next = &session->heap;
   if (QUENCH_RT_HAS(model->model, states)) session->num_states = model->model->num_states;
   if (!allocate_tables(session) || !allocate_states(session)) {
     quench_rt_session_free(session);
     return quench_rt_fail(error, QUENCH_RT_MEMORY, "out of memory");
   }
-  if (chosen.num_threads > 1 && chosen.parallel_for == NULL) {
-    session->pool = quench_rt_pool_create(chosen.num_threads);
-    if (session->pool == NULL) {
-      quench_rt_session_free(session);
-      return quench_rt_fail(error, QUENCH_RT_SYSTEM, "cannot start %u threads",
-                            chosen.num_threads - 1);
-    }
+  const int code = start_threads(session, chosen.num_threads, error);
+  if (code != QUENCH_RT_OK) {
+    quench_rt_session_free(session);
+    return code;
   }
   *out = session;
+  return QUENCH_RT_OK;
+}
+
+int quench_rt_set_threads(quench_rt_session* session, uint32_t num_threads,
+                          quench_rt_error* error) {
+  if (num_threads == 0) num_threads = session->created_threads;
+  if (num_threads == session->options.num_threads) return QUENCH_RT_OK;
+  int code = check_threads(num_threads, error);
+  if (code == QUENCH_RT_OK) code = start_threads(session, num_threads, error);
+  if (code != QUENCH_RT_OK) return code;
+  session->options.num_threads = num_threads;
+  session->plan = NULL; /* each thread has scratch memory of its own */
   return QUENCH_RT_OK;
 }
 

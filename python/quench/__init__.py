@@ -6,11 +6,12 @@
         logits, = engine.infer(image)
 
     with quench.Client() as client:
-        client.load("model.onnx").compile("out")
+        client.load("model.onnx").compile("x86-64", output_path="out")
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from quench.engine import Benchmark, Engine, Quantization, State, TensorInfo
@@ -28,24 +29,29 @@ from quench.errors import (
     QuenchError,
     UnavailableError,
 )
+from quench.targets import list_android_tags, list_arm_tags, list_cuda_tags, list_target_tags, list_x86_tags
 
 if TYPE_CHECKING:
-    from quench.client import IR, Client, load
+    from quench.client import Client
+    from quench.ir import IR
+    from quench.loading import from_keras, from_onnx, from_tensorflow, from_tflite, from_torch, load
+    from quench.workflow import Workflow
 
 # Of quench[client], whose packages an engine does without.
-_CLIENT = {"Client", "IR", "from_keras", "from_onnx", "from_tensorflow", "from_tflite", "from_torch", "load"}
+_CLIENT = {"Client": "client", "IR": "ir", "Workflow": "workflow", "from_keras": "loading", "from_onnx": "loading",
+           "from_tensorflow": "loading", "from_tflite": "loading", "from_torch": "loading", "load": "loading"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _CLIENT:
         raise AttributeError(f"module 'quench' has no attribute '{name}'")
     try:
-        from quench import client
+        module = importlib.import_module(f"quench.{_CLIENT[name]}")
     except ImportError as missing:
         if (missing.name or "").split(".")[0] not in ("grpc", "google"):
             raise
         raise ImportError("the client needs grpcio and protobuf: pip install 'quench[client]'") from missing
-    return getattr(client, name)
+    return getattr(module, name)
 
 
 __all__ = [
@@ -68,5 +74,16 @@ __all__ = [
     "State",
     "TensorInfo",
     "UnavailableError",
+    "Workflow",
+    "from_keras",
+    "from_onnx",
+    "from_tensorflow",
+    "from_tflite",
+    "from_torch",
+    "list_android_tags",
+    "list_arm_tags",
+    "list_cuda_tags",
+    "list_target_tags",
+    "list_x86_tags",
     "load",
 ]

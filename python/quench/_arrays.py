@@ -19,8 +19,12 @@ def as_array(name: str, dtype: np.dtype[Any], value: Any) -> Array:
 
     Raises InputError, which says `name`. The dtype of what is an array already is not checked.
     """
-    if isinstance(value, np.ndarray):
+    if type(value) is np.ndarray:
         return value
+    if isinstance(value, np.ma.MaskedArray) and np.any(value.mask):
+        raise InputError(f"input `{name}`: some of its numbers are masked; array.filled(number) says what stands for them")
+    if isinstance(value, np.ndarray):
+        return np.asarray(value)
     if hasattr(value, "__dlpack_device__"):
         return _lent(name, value)
     if isinstance(value, (Sequence, int, float, bool)) and not isinstance(value, (str, bytes)):
@@ -29,13 +33,16 @@ def as_array(name: str, dtype: np.dtype[Any], value: Any) -> Array:
 
 
 def _lent(name: str, value: Any) -> Array:
-    kind, number = value.__dlpack_device__()
+    try:
+        kind, number = value.__dlpack_device__()
+    except Exception as error:  # each library raises what it likes
+        raise InputError(f"input `{name}`: its library does not say where it lies: {error}") from error
     if kind != _CPU:
         raise InputError(f"input `{name}`: it lies on device {kind}:{number}, not in this machine's memory; "
                          f"copy it to the CPU first")
     try:
         imported: Array = np.from_dlpack(value)
-    except Exception as error:  # each library raises what it likes
+    except Exception as error:
         raise InputError(f"input `{name}`: its library does not lend it by DLPack: {error}") from error
     return imported
 

@@ -202,9 +202,9 @@ class Gateway:
 
     # ---- workflows ----
 
-    def create(self, spec: Any) -> str:
+    def create(self, spec: Any, request_id: str = "") -> str:
         """Safe to repeat: the same request_id gives the same workflow. Returns its name."""
-        request = message("quench.gateway.v1.CreateWorkflowRequest")(request_id=str(uuid.uuid4()), spec=spec)
+        request = message("quench.gateway.v1.CreateWorkflowRequest")(request_id=request_id or str(uuid.uuid4()), spec=spec)
         operation = self.call(WORKFLOWS, "CreateWorkflow", request, "google.longrunning.Operation")
         return str(operation.name).replace("operations/", "workflows/", 1)
 
@@ -246,11 +246,12 @@ class Gateway:
 
     def run(self, spec: Any) -> dict[str, Any]:
         """Steps by name, of a workflow that has succeeded. Ctrl-C cancels it."""
-        name = self.create(spec)
+        name, request_id = "", str(uuid.uuid4())
         try:
+            name = self.create(spec, request_id)
             workflow, steps = self.watch(name)
         except KeyboardInterrupt:
-            self.cancel(name)
+            self.cancel(name or self.create(spec, request_id))  # which may have been created before its name came
             raise
         if workflow.state != messages().enum("quench.gateway.v1.State", "STATE_SUCCEEDED"):
             raise error_of(workflow.error)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
 import statistics
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Optional, Union, overload
@@ -19,6 +21,14 @@ import numpy as np
 from quench._arrays import Array, as_array
 from quench._runtime import check, ffi, has, lib, text
 from quench.errors import BusyError, ClosedError, EncryptedError, InputError, LibraryError
+
+# What each call needs, found once.
+_from_buffer, _empty = ffi.from_buffer, np.empty
+_set_input, _set_output, _run = lib.quench_rt_set_input, lib.quench_rt_set_output, lib.quench_rt_run
+
+BUSY = "the engine is running in another thread: each thread needs one of its own"
+# Shorter runs are not watched for Ctrl-C, which acts after them.
+QUICK_SECONDS = 0.02
 
 # By ONNX's numbers. numpy has no bfloat16: its bits are uint16.
 _DTYPES: dict[int, Any] = {
@@ -64,6 +74,16 @@ class Benchmark:
     runs: int
 
 
+class _Plan:
+    """Of inputs of these shapes: what outputs there are, with shapes that are None where only a run knows, and for states."""
+
+    def __init__(self, shapes: list[tuple[int, ...]], elements: int,
+                 outputs: list[tuple[int, Optional[tuple[int, ...]], np.dtype[Any]]]) -> None:
+        self.shapes, self.elements = shapes, elements
+        self.outputs = [(i, shape, dtype, math.prod(shape or ()) * dtype.itemsize) for i, shape, dtype in outputs]
+        self.copies = any(shape is None for _, shape, _ in outputs)
+
+
 def _dtype_of(number: int, name: str) -> np.dtype[Any]:
     if number not in _DTYPES:
         raise InputError(f"`{name}` is {text(lib.quench_rt_dtype_name(number))}, which numpy has no type for")
@@ -91,6 +111,11 @@ def _path(path: Union[str, os.PathLike[str]]) -> bytes:
     if b"\0" in found:
         raise LibraryError(f"the path {path!r} has a NUL character")
     return found
+
+
+def _check_threads(count: int) -> None:
+    if not 1 <= count <= 1024:
+        raise InputError(f"threads is {count}, must be 1 to 1024")
 
 
 def _free(session: Any, model: Any) -> None:
@@ -142,6 +167,7 @@ class Engine:
         self._freed: Any = weakref.finalize(self, _free, ffi.NULL, model)
         self._error = ffi.new("quench_rt_error*")
         self._lock = threading.Lock()
+        self._quick = -1  # elements of inputs, up to which runs are known to be short
         about = lib.quench_rt_describe(model)
         self.inputs: tuple[TensorInfo, ...] = tuple(
             _describe(about, about.inputs[i]) for i in range(about.num_inputs))
@@ -154,13 +180,14 @@ class Engine:
         self._state_inputs = {i for i, _ in pairs}
         self._state_outputs = {o for _, o in pairs}
         self._index = {info.name: i for i, info in enumerate(self.inputs)}
+        self._names = [(i, info.name) for i, info in enumerate(self.inputs) if i not in self._state_inputs]
         self._wanted = [i for i in range(len(self.inputs)) if i not in self._state_inputs]
         options = ffi.new("quench_rt_options*")
         options.size = ffi.sizeof("quench_rt_options")
         if threads is not None:
-            if not 1 <= threads <= 1024:
-                raise InputError(f"threads is {threads}, must be 1 to 1024")
+            _check_threads(threads)
             options.num_threads = threads
+        self._threads = threads or (int(about.num_cores) if has(about, "quench_model", "num_cores") else 0) or 1
         out = ffi.new("quench_rt_session**")
         check(lib.quench_rt_session_create(model, options, out, self._error), self._error)
         self._freed.detach()
@@ -175,7 +202,8 @@ class Engine:
             self._tensors[i].dtype = about.inputs[i].dtype
             self._tensors[i].rank = len(info.shape)
         self._output = ffi.new("quench_rt_tensor*")
-        self._planned: Optional[tuple[tuple[tuple[int, ...], ...], list[Optional[tuple[int, ...]]]]] = None
+        self._shapes: list[Optional[tuple[int, ...]]] = [None] * len(self.inputs)  # that `_dims` hold
+        self._planned: Optional[_Plan] = None
 
     # ---- what it is ----
 
@@ -197,6 +225,19 @@ class Engine:
         """The machine code that was chosen for this CPU."""
         self._open()
         return text(lib.quench_rt_variant(self._model).name)
+
+    @property
+    def threads(self) -> int:
+        """Of the runs to come, which may be set: 1 to 1024."""
+        self._open()
+        return self._threads
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        _check_threads(count)
+        with self._idle():
+            check(lib.quench_rt_set_threads(self._session, count, self._error), self._error)
+            self._threads = count
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -232,18 +273,17 @@ class Engine:
         Raises InputError for what the model does not take, CheckError where the data broke a rule of the
         model, BusyError while another thread runs the engine.
         """
-        self._acquire()
-        given: dict[int, Any] = {}
         try:
-            self._open()
-            given = self._given(arrays)
-            kept = [self._bind(i, given[i]) for i in sorted(given)]
-            results = self._run(tuple([array.shape for array in kept]))
+            if self._lock.locked():
+                raise BusyError(BUSY)
+            with self._lock:  # which no signal can come between
+                self._open()
+                results = self._infer(self._given(arrays))
         finally:
-            for i in self._state_inputs:  # what was given was for this run, and may go with it
-                if i in given:
-                    lib.quench_rt_set_input(self._session, i, ffi.NULL, ffi.NULL)
-            self._lock.release()
+            if self._about is None:  # closed meanwhile, or before
+                self._finish()
+        if not named and not self._state_outputs:
+            return results
         shown = [i for i in range(len(results)) if states or i not in self._state_outputs]
         if named:
             return {self.outputs[i].name: results[i] for i in shown}
@@ -251,12 +291,8 @@ class Engine:
 
     def reset(self) -> None:
         """The next run begins with the model's initial states, as the first one did."""
-        self._acquire()
-        try:
-            self._open()
+        with self._idle():
             lib.quench_rt_reset_states(self._session)
-        finally:
-            self._lock.release()
 
     def benchmark(self, *, seconds: float = 1.0, sizes: Optional[Mapping[str, int]] = None,
                   seed: int = 1) -> Benchmark:
@@ -288,10 +324,18 @@ class Engine:
         return Benchmark(statistics.median(times), times[0], times[int(0.99 * (len(times) - 1))], len(times))
 
     def close(self) -> None:
-        """Frees the library and its memory; arrays that were returned stay."""
-        with self._lock:
-            self._about = None
-            self._freed()
+        """Frees the library and its memory, at the end of the run where one is in progress; arrays that were returned stay."""
+        self._about = None
+        self._finish()
+
+    def _finish(self) -> None:
+        """Frees what was closed. Nobody waits here: a signal's handler closes in the middle of a run. Who holds the lock comes here
+        after it."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._freed()
+            finally:
+                self._lock.release()
 
     def __enter__(self) -> Engine:
         self._open()
@@ -308,17 +352,31 @@ class Engine:
 
     # ---- inside ----
 
-    def _acquire(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            raise BusyError("the engine is running in another thread: each thread needs one of its own")
+    @contextlib.contextmanager
+    def _idle(self) -> Iterator[None]:
+        """The engine, open and with nobody running it."""
+        if self._lock.locked():
+            raise BusyError(BUSY)
+        try:
+            with self._lock:
+                self._open()
+                yield
+        finally:
+            if self._about is None:
+                self._finish()
 
     def _open(self) -> Any:
         if self._about is None:
             raise ClosedError("the engine was closed")
         return self._about
 
-    def _given(self, arrays: tuple[Any, ...]) -> dict[int, Any]:
-        """Values by the index of their inputs; all that are missing or unknown in one error."""
+    def _given(self, arrays: tuple[Any, ...]) -> list[tuple[int, Any]]:
+        """Indices of inputs and their values, in order; all that are missing or unknown in one error."""
+        if len(arrays) == 1 and type(arrays[0]) is dict and len(arrays[0]) == len(self._wanted):
+            with contextlib.suppress(KeyError):
+                return [(i, arrays[0][name]) for i, name in self._names]
+        elif len(arrays) == len(self._wanted) and not isinstance(arrays[0] if arrays else None, Mapping):
+            return list(zip(self._wanted, arrays))
         names = [self.inputs[i].name for i in self._wanted]
         if len(arrays) == 1 and isinstance(arrays[0], Mapping):
             found = arrays[0]
@@ -326,43 +384,49 @@ class Engine:
             problems += [f"input `{name}` is missing" for name in names if name not in found]
             if problems:
                 raise InputError("; ".join(problems) + f"; it takes {', '.join(f'`{n}`' for n in names)}")
-            return {self._index[name]: value for name, value in found.items()}
-        if len(arrays) != len(names):
-            raise InputError(f"{len(arrays)} inputs are given, the model takes {len(names)}: "
-                             f"{', '.join(f'`{n}`' for n in names)}")
-        return dict(zip(self._wanted, arrays))
+            return sorted(((self._index[name], value) for name, value in found.items()), key=lambda pair: pair[0])
+        raise InputError(f"{len(arrays)} inputs are given, the model takes {len(names)}: "
+                         f"{', '.join(f'`{n}`' for n in names)}")
 
     def _bind(self, index: int, value: Any) -> Any:
         """Hands an array to the session; what is returned must live until the run is over."""
         info = self.inputs[index]
-        array = as_array(info.name, info.dtype, value)
-        if array.dtype != info.dtype:
+        array = value if type(value) is np.ndarray else as_array(info.name, info.dtype, value)
+        if array.dtype is not info.dtype and array.dtype != info.dtype:
             if array.dtype == info.dtype.newbyteorder():
                 raise InputError(f"input `{info.name}`: the bytes of its numbers are in the order of another "
                                  f"machine ({array.dtype.str}); array.astype('{info.dtype.name}') turns them")
             raise InputError(f"input `{info.name}`: dtype is {array.dtype}, the model takes {info.dtype}")
-        if array.ndim != len(info.shape):
-            raise InputError(f"input `{info.name}`: shape is {list(array.shape)}, the model takes "
-                             f"{self._shape_text(info)}")
+        shape = array.shape
+        if shape != self._shapes[index]:
+            if len(shape) != len(info.shape):
+                raise InputError(f"input `{info.name}`: shape is {list(shape)}, the model takes {self._shape_text(info)}")
+            self._shapes[index] = None
+            self._dims[index][0:len(shape)] = shape
+            self._shapes[index] = shape
         if not array.flags.c_contiguous:
             array = np.ascontiguousarray(array)
-        dims = self._dims[index]
-        for axis, size in enumerate(array.shape):
-            dims[axis] = size
         tensor = self._tensors[index]
-        buffer = ffi.from_buffer(array) if array.size else ffi.NULL
-        tensor.data = ffi.cast("void*", buffer)
-        check(lib.quench_rt_set_input(self._session, index, tensor, self._error), self._error)
+        tensor.data = _from_buffer(array) if array.size else ffi.NULL
+        code = _set_input(self._session, index, tensor, self._error)
+        if code:
+            check(code, self._error)
         return array
 
     @staticmethod
     def _shape_text(info: TensorInfo) -> str:
         return f"[{', '.join(str(size) for size in info.shape)}]"
 
-    def _plan(self, shapes: tuple[tuple[int, ...], ...]) -> list[Optional[tuple[int, ...]]]:
-        """Shapes of the outputs for inputs of these; None where only a run knows, and for states."""
-        if self._planned is not None and self._planned[0] == shapes:
-            return self._planned[1]
+    def _infer(self, given: list[tuple[int, Any]]) -> list[Any]:
+        if not self._state_inputs:
+            return self._run([self._bind(i, value) for i, value in given])
+        try:
+            return self._run([self._bind(i, value) for i, value in given])
+        finally:  # what was given was for this run, and may go with it
+            for i in self._state_inputs.intersection(i for i, _ in given):
+                lib.quench_rt_set_input(self._session, i, ffi.NULL, ffi.NULL)
+
+    def _plan(self, shapes: list[tuple[int, ...]], elements: int) -> _Plan:
         session, error, output = self._session, self._error, self._output
         check(lib.quench_rt_plan(session, error), error)
         found: list[Optional[tuple[int, ...]]] = []
@@ -373,22 +437,62 @@ class Engine:
             if own:
                 check(lib.quench_rt_set_output(session, i, ffi.NULL, 0, error), error)
             found.append(None if own else shape)
-        self._planned = (shapes, found)
-        return found
+        self._planned = _Plan(shapes, elements, [(i, shape, self.outputs[i].dtype) for i, shape in enumerate(found)])
+        return self._planned
 
-    def _run(self, shapes: tuple[tuple[int, ...], ...]) -> list[Array]:
+    def _run(self, arrays: list[Any]) -> list[Array]:
         session, error = self._session, self._error
-        results: list[Optional[Array]] = []
-        for i, shape in enumerate(self._plan(shapes)):
+        plan = self._planned
+        shapes = [array.shape for array in arrays]
+        if plan is None or plan.shapes != shapes:
+            plan = self._plan(shapes, sum(array.size for array in arrays))
+        results: list[Any] = []
+        for i, shape, dtype, nbytes in plan.outputs:
             if shape is None:
                 results.append(None)
                 continue
-            array = np.empty(shape, self.outputs[i].dtype)
+            array = _empty(shape, dtype)
             results.append(array)
-            data = ffi.from_buffer(array, require_writable=True) if array.size else ffi.NULL
-            check(lib.quench_rt_set_output(session, i, data, array.nbytes, error), error)
-        check(lib.quench_rt_run(session, error), error)  # cffi releases the GIL meanwhile
-        return [self._copied(i) if array is None else array for i, array in enumerate(results)]
+            code = _set_output(session, i, _from_buffer(array) if nbytes else ffi.NULL, nbytes, error)
+            if code:
+                check(code, error)
+        # cffi releases the GIL meanwhile.
+        code = _run(session, error) if plan.elements <= self._quick else self._run_watched(plan.elements)
+        if code:
+            check(code, error)
+        if plan.copies:
+            return [self._copied(i) if array is None else array for i, array in enumerate(results)]
+        return results
+
+    def _run_watched(self, elements: int) -> int:
+        """A run that may be long: Ctrl-C, which the main thread gets, ends it between two nodes."""
+        session, error = self._session, self._error
+        if threading.current_thread() is not threading.main_thread():
+            return int(lib.quench_rt_run(session, error))
+        codes: list[int] = []
+        abandoned: list[bool] = []
+        gate = threading.Lock()
+        start = time.monotonic()
+
+        def run() -> None:
+            with gate:
+                if not abandoned:
+                    codes.append(_run(session, error))
+
+        thread = threading.Thread(target=run, name="quench run", daemon=True)
+        try:
+            thread.start()
+            thread.join()
+        finally:  # an interrupt may come before the thread has begun, and another one while the first waits here
+            abandoned.append(True)
+            idle = False
+            while not idle:
+                with contextlib.suppress(KeyboardInterrupt):
+                    lib.quench_rt_cancel(session)
+                    idle = gate.acquire(timeout=0.01)
+        if time.monotonic() - start < QUICK_SECONDS:
+            self._quick = max(self._quick, elements)
+        return codes[0]
 
     def _copied(self, index: int) -> Array:
         check(lib.quench_rt_get_output(self._session, index, self._output, self._error), self._error)

@@ -7,16 +7,14 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <span>
-#include <vector>
 
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/runtime/age.h"
 #include "common/runtime/crypto.h"
+#include "common/runtime/quench_rt.h"
 
 namespace quench::cli {
 namespace {
@@ -94,53 +92,6 @@ absl::Status NoCrypto() {
       fmt::format("cannot encrypt: {}", reason == nullptr ? "out of memory" : reason));
 }
 
-// Header and chunks of `text` into a new file that only its owner reads.
-absl::Status WriteSealed(std::span<const unsigned char> header, const unsigned char key[32],
-                         std::span<const std::byte> text, const fs::path& path) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file.write(reinterpret_cast<const char*>(header.data()),
-             static_cast<std::streamsize>(header.size()));
-  std::vector<unsigned char> sealed(size_t{QUENCH_AGE_CHUNK} + QUENCH_TAG_BYTES);
-  uint64_t index = 0;
-  do {
-    const auto piece = text.first(std::min<size_t>(text.size(), QUENCH_AGE_CHUNK));
-    text = text.subspan(piece.size());
-    if (quench_age_chunk(key, index++, text.empty() ? 1 : 0,
-                         reinterpret_cast<const unsigned char*>(piece.data()), piece.size(),
-                         sealed.data()) == 0) {
-      return NoCrypto();
-    }
-    file.write(reinterpret_cast<const char*>(sealed.data()),
-               static_cast<std::streamsize>(piece.size() + QUENCH_TAG_BYTES));
-  } while (!text.empty());
-  file.close();
-  return file ? absl::OkStatus() : ErrnoStatus(errno, "write", path);
-}
-
-struct FileHeader {
-  std::array<unsigned char, QUENCH_AGE_HEADER_BYTES> bytes;
-  size_t size = 0;
-  std::array<unsigned char, 32> key;
-  std::span<const unsigned char> used() const { return std::span(bytes).first(size); }
-};
-
-absl::Status SealKey(const std::array<unsigned char, 32>& secret, const std::string& password,
-                     const fs::path& path) {
-  FileHeader header;
-  char text[QUENCH_AGE_IDENTITY_TEXT];
-  quench_age_identity_text(secret.data(), text);
-  const std::string line = std::string(text) + "\n";
-  if (quench_age_begin_password(password.data(), password.size(), QUENCH_AGE_USUAL_WORK,
-                                header.bytes.data(), &header.size, header.key.data()) == 0) {
-    return NoCrypto();
-  }
-  QUENCH_RETURN_IF_ERROR(
-      WriteSealed(header.used(), header.key.data(), std::as_bytes(std::span(line)), path));
-  std::error_code error;
-  fs::permissions(path, fs::perms(0600), error);
-  return error ? ErrnoStatus(error.value(), "restrict", path) : absl::OkStatus();
-}
-
 }  // namespace
 
 void AddKeyFlags(const Options& options, const std::shared_ptr<KeyFlags>& flags) {
@@ -185,11 +136,13 @@ absl::StatusOr<std::optional<Encryption>> EncryptionOf(const EncryptFlags& flags
   if (quench_crypto_load() != nullptr) return NoCrypto();
   Encryption how;
   if (!flags.recipient.empty()) {
-    if (quench_age_parse_recipient(flags.recipient.c_str(), how.recipient.data()) == 0) {
+    std::array<unsigned char, 32> point;
+    if (quench_age_parse_recipient(flags.recipient.c_str(), point.data()) == 0) {
       return InvalidArgument(
           "recipient `{}` is none of age's: `age1` and 58 letters and digits, as age-keygen prints",
           flags.recipient.substr(0, 80));
     }
+    how.recipient = flags.recipient;
     return how;
   }
   if (flags.password_file.empty()) {
@@ -214,22 +167,13 @@ absl::StatusOr<TempDir> MemoryFolder() {
 
 absl::Status EncryptLibrary(const Encryption& how, const fs::path& library, const fs::path& sealed,
                             const fs::path& key) {
-  std::array<unsigned char, 32> recipient = how.recipient;
-  if (how.password) {
-    std::array<unsigned char, 32> secret;
-    if (quench_random(secret.data(), secret.size()) == 0 ||
-        quench_x25519_public(secret.data(), recipient.data()) == 0) {
-      return NoCrypto();
-    }
-    const absl::Status written = SealKey(secret, *how.password, key);
-    explicit_bzero(secret.data(), secret.size());
-    QUENCH_RETURN_IF_ERROR(written);
-  }
-  FileHeader header;
-  if (quench_age_begin(recipient.data(), header.bytes.data(), &header.size, header.key.data()) == 0)
-    return NoCrypto();
   QUENCH_ASSIGN_OR_RETURN(const auto plain, FileMapping::Open(library));
-  return WriteSealed(header.used(), header.key.data(), plain->bytes(), sealed);
+  const char* password = how.password ? how.password->c_str() : nullptr;
+  const char* recipient = how.password ? nullptr : how.recipient.c_str();
+  quench_rt_error error;
+  const int code = quench_rt_encrypt(plain->bytes().data(), plain->bytes().size(), sealed.c_str(),
+                                     key.c_str(), password, recipient, &error);
+  return code == QUENCH_RT_OK ? absl::OkStatus() : absl::ResourceExhaustedError(error.text);
 }
 
 }  // namespace quench::cli

@@ -3,7 +3,6 @@
 
 #include <absl/status/statusor.h>
 
-#include <array>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -35,8 +34,8 @@ struct EncryptFlags {
 void AddEncryptFlags(const Options& options, const std::shared_ptr<EncryptFlags>& flags);
 
 struct Encryption {
-  std::optional<std::string> password;        // of the fresh key
-  std::array<unsigned char, 32> recipient{};  // where there is no password
+  std::optional<std::string> password;  // of the fresh key
+  std::string recipient;                // where there is no password
 };
 // What the flags ask for, absent without any; asks twice for a password that no file has.
 absl::StatusOr<std::optional<Encryption>> EncryptionOf(const EncryptFlags& flags);

@@ -6,6 +6,7 @@ Ends with 77 (skipped) where numpy, cffi or grpcio are missing.
 
 import contextlib
 import hashlib
+import json
 import os
 import pathlib
 import re
@@ -60,6 +61,24 @@ def served(config=None):
         process.wait()
 
 
+def split_weights(source, path):
+    """An ONNX model whose weights lie in `weights.bin` beside it."""
+    from quench._gateway import message
+
+    model = message("quench.onnx.v1.ModelProto").FromString(pathlib.Path(source).read_bytes())
+    weights = b""
+    for tensor in model.graph.initializer:
+        if not tensor.raw_data:
+            continue
+        for key, value in (("location", "weights.bin"), ("offset", len(weights)), ("length", len(tensor.raw_data))):
+            tensor.external_data.add(key=key, value=str(value))
+        weights += tensor.raw_data
+        tensor.data_location = 1
+        tensor.ClearField("raw_data")
+    path.write_bytes(model.SerializeToString())
+    (path.parent / "weights.bin").write_bytes(weights)
+
+
 class ModelTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -78,6 +97,13 @@ class ModelTest(unittest.TestCase):
         self.assertIn("batch", ir.inputs[0]["type"])
         again = self.client.load(DIGITS.read_bytes())
         self.assertEqual(ir, again)
+        self.assertEqual(hash(ir), int(ir.structure_hash[:15], 16))
+        self.assertEqual((ir.input_count, ir.input_shapes, ir.input_dtypes), (1, [("batch", 1, 8, 8)], ["float32"]))
+        self.assertEqual((ir.output_count, ir.output_shapes, ir.output_dtypes), (1, [("batch", 10)], ["float32"]))
+        self.assertEqual((ir.graph_count, ir.subgraph_count, len(ir.main), list(ir.graphs)), (1, 0, len(ir), ["main"]))
+        self.assertEqual((ir.params, ir.partition_backends, ir.is_tensorrt, ir.is_split_tensors), ([], [], False, False))
+        self.assertIn("input image: f32[batch, 1, 8, 8]\n", ir.text)
+        self.assertIn(" = Relu(", str(ir))
         self.assertEqual(ir.fingerprint, again.fingerprint)
         four = ir.copy().set_batch_size(4)
         self.assertNotEqual(ir, four)
@@ -98,22 +124,22 @@ class ModelTest(unittest.TestCase):
 
     def test_compiled_as_the_program_does(self):
         out = FOLDER / "here"
-        self.client.load(DIGITS).compile(out, target="x86-64-v3")
+        self.client.load(DIGITS).compile("x86-64-v3", output_path=out)
         subprocess.run([QUENCH, "compile", DIGITS, "--target", "x86-64-v3", "-o", FOLDER / "there", "--progress", "none"], check=True,
                        stdout=subprocess.DEVNULL)
         for name in ("model.so", "model.h"):
             self.assertEqual((out / name).read_bytes(), (FOLDER / "there" / name).read_bytes(), name)
         with self.assertRaisesRegex(FileExistsError, "force_overwrite"):
-            self.client.load(DIGITS).compile(out)
+            self.client.load(DIGITS).compile(output_path=out)
         with self.assertRaisesRegex(quench.GatewayError, "target") as refused:
-            self.client.load(DIGITS).compile(FOLDER / "no", target="z80")
+            self.client.load(DIGITS).compile("z80", output_path=FOLDER / "no")
         self.assertEqual(refused.exception.code, "INVALID_ARGUMENT")
         self.assertFalse((FOLDER / "no").exists())
 
     def test_calibrated_and_quantized(self):
         ir = self.client.load(DIGITS, batch=1)
         with self.assertRaisesRegex(quench.InputError, "calibrate"):
-            ir.quantize()
+            ir.quantize(quant_type="static")
         folder = FOLDER / "samples"
         folder.mkdir()
         for i, row in enumerate(self.samples):
@@ -124,11 +150,11 @@ class ModelTest(unittest.TestCase):
             ir.split_tensors()
         ir.calibrate(np.asarray(self.samples), reset=False).quantize()
         self.assertTrue(ir.is_quantized)
-        with quench.Engine(ir.compile(FOLDER / "int8")) as engine:
+        with quench.Engine(ir.compile(output_path=FOLDER / "int8")) as engine:
             exact = self.client.load(DIGITS).get_inference_function(target="")(self.samples)["logits"]
             for row, logits in zip(self.samples, exact):
                 self.assertEqual(np.argmax(engine.infer(row[None])[0]), np.argmax(logits))
-        self.assertTrue(self.client.load(DIGITS, batch=1).quantize(dynamic=True).is_quantized)
+        self.assertTrue(self.client.load(DIGITS, batch=1).quantize(quant_type="dynamic").is_quantized)
         with self.assertRaisesRegex(quench.InputError, "no samples"):
             self.client.load(DIGITS).calibrate(FOLDER / "here-is-nothing")
 
@@ -136,7 +162,14 @@ class ModelTest(unittest.TestCase):
         ir = self.client.load(DIGITS)
         edited = ir.copy().edit('remove relu3 constant %fc.bias = file "b.npy"', {"b.npy": np.ones(10, np.float32)})
         self.assertEqual(edited.operators["Relu"], 2)
+        self.assertTrue(ir.copy().partition("tensorrt", remove_no_mac_subgraphs=False).is_tensorrt)
+        uneven = np.random.default_rng(1).standard_normal((16, 1, 3, 3)) * 4.0 ** np.arange(-8, 8)[:, None, None, None]
+        cut = self.client.load(DIGITS, batch=1).edit('constant %conv1.weight = file "w.npy"', {"w.npy": uneven.astype(np.float32)})
+        self.assertTrue(cut.split_tensors().is_split_tensors)
+        self.assertGreater(cut.operators["Conv"], 3)
+        self.assertFalse(ir.diff(edited)["equal"])
         parts = ir.copy().partition("onnxruntime")
+        self.assertGreater(parts.subgraph_count, 0)
         self.assertIn("q.partition", parts.operators)
         self.assertEqual(parts.inline_partitions().operators.get("q.partition"), None)
         tiled = self.client.load(DIGITS, batch=1).tile(8, 8, 8, samples=1)
@@ -153,12 +186,23 @@ class ModelTest(unittest.TestCase):
             self.skipTest("no PyTorch")
         module = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.ReLU())
         x = torch.randn(2, 5)
-        ir = quench.from_torch(module, {"x": x}, client=self.client)
-        self.assertTrue(ir.name.endswith("(torch.onnx.export)"), ir.name)
-        own = quench.from_torch(module, {"input": x}, client=self.client)
-        self.assertTrue(own.name.endswith("(torch.export)"), own.name)
-        there, = ir.get_inference_function()(x=x.numpy()).values()
-        np.testing.assert_allclose(there, module(x).detach().numpy(), atol=1e-5)
+        first = "torch.export" if hasattr(torch, "export") else "torch.jit.trace"
+        for infos in ({"x": x}, {"input": x}, [("x", (2, 5))], [("x", ((2, 5), "float32"))]):
+            ir = quench.from_torch(module, infos, client=self.client)
+            self.assertTrue(ir.name.endswith(f"({first})"), ir.name)
+            self.assertEqual([each["name"] for each in ir.inputs], list(dict(infos)))
+            there, = ir.get_inference_function()(x.numpy()).values()
+            np.testing.assert_allclose(there, module(x).detach().numpy(), atol=1e-5)
+        before = quench.from_torch(torch.jit.trace(module, x), {"x": x}, client=self.client)
+        self.assertTrue(before.name.endswith("(torch.jit.trace)"), before.name)
+
+        class Difference(torch.nn.Module):
+            def forward(self, a, b):
+                return a - b
+
+        swapped = quench.from_torch(Difference(), {"b": x, "a": 2 * x}, client=self.client)  # each other's names
+        there, = swapped.infer({"b": x.numpy(), "a": 2 * x.numpy()}).values()
+        np.testing.assert_allclose(there, -x.numpy(), atol=1e-5)
 
         class Broken(torch.nn.Module):
             def forward(self, _):
@@ -167,16 +211,160 @@ class ModelTest(unittest.TestCase):
         with self.assertRaisesRegex(quench.InputError, "torch.jit.trace: .*out of order"):
             quench.from_torch(Broken(), {"x": x}, client=self.client)
 
+    def test_samples_one_by_one(self):
+        rows = [row[None] for row in self.samples]
+        as_folder = self.client.load(DIGITS, batch=1).calibrate(np.asarray(self.samples)).quantize()
+        for samples in (rows, ([row] for row in rows), ({"image": row} for row in rows)):
+            self.assertEqual(self.client.load(DIGITS, batch=1).calibrate(samples).quantize(), as_folder)
+        with self.assertRaisesRegex(quench.InputError, "2 arrays, the model takes 1: `image`"):
+            self.client.load(DIGITS, batch=1).calibrate([(rows[0], rows[0])])
+        with self.assertRaisesRegex(quench.InputError, "no samples"):
+            self.client.load(DIGITS, batch=1).calibrate([])
+
+    def test_options_of_quantization(self):
+        ir = self.client.load(DIGITS, batch=1).calibrate(8)
+        made = {ir.copy().quantize(**options).fingerprint for options in (
+            {}, {"activation_dtype": "uint8"}, {"per_channel": False}, {"calib_method": "minmax"}, {"symmetric": True},
+            {"quant_type": "weights", "kernel_dtype": "int4"}, {"exclude": ["op:Conv"]}, {"calib_method": "percentile", "percentile": 90})}
+        self.assertEqual(len(made), 8)
+        with self.assertRaisesRegex(quench.InputError, "quant_type is `some`, must be `any`"):
+            ir.quantize(quant_type="some")
+        with self.assertRaisesRegex(quench.InputError, "activation_dtype: unknown type `complex64`"):
+            ir.quantize("complex64")
+        with self.assertRaisesRegex(quench.GatewayError, "method"):
+            ir.quantize(calib_method="guess")
+
+    def test_options_of_compilation(self):
+        ir = self.client.load(DIGITS)
+        out = FOLDER / "options"
+        library = ir.compile("host", host="host", output_path=out, opt_level=2, set_channel_layout="last", winograd=False,
+                             uuid="123e4567-e89b-12d3-a456-426614174000", export_metadata=True, class_names=list("0123456789"),
+                             preprocess={"scale": 0.5})
+        facts = json.loads((out / "metadata.json").read_text())
+        self.assertEqual(facts["uuid"], "123e4567-e89b-12d3-a456-426614174000")
+        self.assertGreater(len(facts["kernels"]), 3)
+        with quench.Engine(library) as engine:
+            self.assertEqual(engine.uuid, facts["uuid"])
+            self.assertEqual(engine.labels, tuple("0123456789"))
+            self.assertIn("scale", json.dumps(engine.metadata["preprocessing"]))
+        self.assertEqual(ir.compile({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a76"}, emit="obj",
+                                    output_path=FOLDER / "pi").name, "model.o")
+        half = ir.compile(set_float16=True, output_path=FOLDER / "half")
+        with quench.Engine(half) as engine:
+            self.assertEqual(engine.infer(self.samples)[0].shape, (8, 10))
+        for wrong, words in (({"set_channel_layout": "middle"}, "set_channel_layout is `middle`"), ({"emit": "exe"}, "emit is `exe`"),
+                             ({"emit": "a", "encrypt_password": "x"}, "shared libraries are encrypted"),
+                             ({"encrypt_password": ""}, "password is empty"),
+                             ({"encrypt_password": "x", "recipient": "age1"}, "not both")):
+            with self.assertRaisesRegex(quench.InputError, words):
+                ir.compile(output_path=FOLDER / "wrong", **wrong)
+        with self.assertRaisesRegex(quench.GatewayError, "opt level 4"):
+            ir.compile(output_path=FOLDER / "wrong", opt_level=4)
+        self.assertFalse((FOLDER / "wrong").exists())
+
+    def test_encrypted_libraries(self):
+        out = FOLDER / "sealed"
+        library = self.client.load(DIGITS).compile(output_path=out, encrypt_password="correct horse")
+        self.assertEqual(sorted(path.name for path in out.iterdir()), ["model.h", "model.so", "modelKey.bin"])
+        with self.assertRaisesRegex(quench.EncryptedError, "encrypted"):
+            quench.Engine(library)
+        with self.assertRaises(quench.EncryptedError):
+            quench.Engine(library, key=out / "modelKey.bin", password="wrong")
+        with quench.Engine(library, key=out / "modelKey.bin", password="correct horse") as engine:
+            self.assertEqual(engine.infer(self.samples)[0].shape, (8, 10))
+        with self.assertRaisesRegex(FileExistsError, "force_overwrite"):
+            self.client.load(DIGITS).compile(output_path=out, encrypt_password="another")
+        with self.assertRaisesRegex(quench.InputError, "`age1x` is none of age's"):
+            self.client.load(DIGITS).compile(output_path=FOLDER / "to", recipient="age1x")
+
+    def test_names_of_targets(self):
+        every = quench.list_target_tags()
+        for name in quench.list_x86_tags() + quench.list_arm_tags() + quench.list_android_tags():
+            self.assertIn(name, every)
+        self.assertIn("raspberry-pi/5", quench.list_arm_tags())
+        self.assertIn("-mcpu=cortex-a76", dict(quench.list_target_tags(verbose=True))["raspberry-pi/5"])
+        self.assertEqual(quench.list_cuda_tags(), [])
+
+    def test_weights_in_files_beside_a_model(self):
+        folder = FOLDER / "beside"
+        folder.mkdir()
+        split_weights(DIGITS, folder / "digits.onnx")
+        self.assertLess((folder / "digits.onnx").stat().st_size, 8000)
+        self.assertEqual(self.client.load(folder / "digits.onnx"), self.client.load(DIGITS))
+        (folder / "weights.bin").unlink()
+        with self.assertRaisesRegex(quench.GatewayError, "weights.bin"):
+            self.client.load(folder / "digits.onnx")
+
+    def test_batches(self):
+        work = self.client.compile_batch(
+            {"plain": DIGITS, "again": self.client.load(DIGITS)}, ["x86-64", "aarch64"],
+            {"float": {}, "int8": {"batch": 1, "opt_level": 2, "quantize": {"data": SAMPLES, "per_channel": True}}})
+        self.assertEqual(work.watch().state, "succeeded")
+        self.assertEqual(work.steps["plain/int8/quantize"], "succeeded")
+        made = work.download(FOLDER / "batch")
+        self.assertEqual(len(made), 8)
+        with quench.Engine(FOLDER / "batch/plain/int8/x86-64/model.so") as engine:
+            self.assertEqual(engine.infer(self.samples[:1])[0].shape, (1, 10))
+        with self.assertRaisesRegex(FileExistsError, "force_overwrite"):
+            work.download(FOLDER / "batch")
+        report, = self.client.analyse_batch([DIGITS]).watch().download(FOLDER / "reports")
+        self.assertGreater(json.loads(report.read_text())["macs"]["total"], 0)
+        self.assertIn(work.name, [each.name for each in self.client.workflows("succeeded")])
+        again = self.client.workflow(work.name.removeprefix("workflows/"))
+        self.assertEqual(again.state, "succeeded")
+        again.delete()
+        with self.assertRaises(quench.GatewayError) as gone:
+            _ = again.state
+        self.assertEqual(gone.exception.code, "NOT_FOUND")
+        with self.assertRaisesRegex(quench.InputError, "no state `done`"):
+            list(self.client.workflows("done"))
+        with self.assertRaisesRegex(TypeError, "speed"):
+            self.client.compile_batch([DIGITS], options={"fast": {"speed": 3}})
+
+    def test_workflows_fail_are_cancelled_and_run_again(self):
+        (FOLDER / "no_model.onnx").write_bytes(b"this is no model")
+        work = self.client.compile_batch([FOLDER / "no_model.onnx", DIGITS])
+        with self.assertRaisesRegex(quench.GatewayError, "no_model/import"):
+            work.watch()
+        self.assertEqual(work.state, "failed")
+        self.assertIn("no_model/import", work.errors)
+        self.assertEqual([path.parent.parent.parent.name for path in work.download(FOLDER / "half_made")], ["digits"])
+        with self.assertRaises(quench.GatewayError):
+            work.retry().watch()
+        slow = self.client.compile_batch([DIGITS], options={"int8": {"batch": 1, "quantize": {"data": 100_000}}})  # minutes
+        slow.cancel()
+        with self.assertRaises(quench.CancelledError):
+            slow.watch()
+        self.assertEqual(slow.state, "cancelled")
+        with self.assertRaisesRegex(quench.InputError, "no quench.gateway.v1.WorkflowSpec"):
+            self.client.submit({"colour": "red"})
+
+    def test_progress_is_bars_or_lines(self):
+        for bars in (False, True):
+            with self.subTest(bars=bars):
+                script = ("import sys\n"
+                          + ("" if bars else "sys.modules['tqdm'] = sys.modules['tqdm.auto'] = None\n")
+                          + "import quench\n"
+                          "with quench.Client(progress=True) as client:\n"
+                          f"    ir = client.load({str(DIGITS)!r}, batch=1).calibrate(3000)\n")
+                if bars:
+                    try:
+                        import tqdm  # noqa: F401
+                    except ImportError:
+                        self.skipTest("no tqdm")
+                said = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": str(FOLDER)},
+                                      capture_output=True, text=True, check=True).stderr
+                self.assertRegex(said, "calibrate" if not bars else r"workflow: .*step")
+
     def test_unknown_models(self):
         with self.assertRaisesRegex(quench.GatewayError, "format"):
             self.client.load(b"this is no model")
         with self.assertRaises(FileNotFoundError):
             self.client.load(FOLDER / "missing.onnx")
 
-    def test_examples_of_the_page(self):
-        examples = re.findall(r"^```python client\n(.*?)^```", (ROOT / "docs/python.md").read_text(), flags=re.S | re.M)
-        self.assertGreater(len(examples), 2)
-        work = FOLDER / "page"
+    def examples(self, kind):
+        found = re.findall(rf"^```python {kind}\n(.*?)^```", (ROOT / "docs/python.md").read_text(), flags=re.S | re.M)
+        work = FOLDER / kind
         work.mkdir()
         (work / "digits.onnx").symlink_to(DIGITS)
         (work / "samples").mkdir()
@@ -185,11 +373,39 @@ class ModelTest(unittest.TestCase):
         here = os.getcwd()
         os.chdir(work)
         try:
-            names = {}
-            for example in examples:  # each goes on where the one before it ended
+            names = {"np": np}
+            for example in found:  # each goes on where the one before it ended
                 exec(compile(example, "docs/python.md", "exec"), names)  # pylint: disable=exec-used
         finally:
             os.chdir(here)
+        return len(found)
+
+    def test_examples_of_the_page(self):
+        self.assertGreater(self.examples("client"), 3)
+
+    def test_examples_of_forge(self):
+        self.assertEqual(self.examples("forge"), 1)
+
+    def test_examples_that_need_a_gpu(self):
+        lines = re.findall(r"^```python gpu\n(.*?)^```", (ROOT / "docs/python.md").read_text(), flags=re.S | re.M)[0].splitlines()
+        ir = self.client.load(DIGITS)
+        for line in lines:
+            with self.subTest(line), self.assertRaisesRegex(quench.GatewayError, "cuda"):
+                exec(compile(line, "docs/python.md", "exec"), {"ir": ir})  # pylint: disable=exec-used
+        self.skipTest(f"{len(lines)} examples need a GPU")
+
+
+class Broken(grpc.RpcError):
+    """What gRPC raises when a connection is cut."""
+
+    def code(self):
+        return grpc.StatusCode.UNAVAILABLE
+
+    def details(self):
+        return "the connection was cut"
+
+    def trailing_metadata(self):
+        return ()
 
 
 class GatewayTest(unittest.TestCase):
@@ -203,17 +419,11 @@ class GatewayTest(unittest.TestCase):
                 ir.calibrate(100_000)  # minutes
             timer.join()
             self.assertLess(time.monotonic() - begun, 30)
-            listed = client.gateway.call(
-                "quench.gateway.v1.Workflows", "ListWorkflows",
-                quench.client.message("quench.gateway.v1.ListWorkflowsRequest")(), "quench.gateway.v1.ListWorkflowsResponse")
-            cancelled = quench.client.messages().enum("quench.gateway.v1.State", "STATE_CANCELLED")
+            work = next(client.workflows())
             deadline = time.monotonic() + 20
-            while time.monotonic() < deadline and listed.workflows[0].state != cancelled:
+            while time.monotonic() < deadline and work.state != "cancelled":
                 time.sleep(0.1)
-                listed = client.gateway.call(
-                    "quench.gateway.v1.Workflows", "ListWorkflows",
-                    quench.client.message("quench.gateway.v1.ListWorkflowsRequest")(), "quench.gateway.v1.ListWorkflowsResponse")
-            self.assertEqual(listed.workflows[0].state, cancelled)
+            self.assertEqual(work.state, "cancelled")
             self.assertEqual(ir.operators["Conv"], 3)  # the client goes on, and the module is as it was
 
     def test_gateways_that_are_not_there_or_go_away(self):
@@ -226,7 +436,7 @@ class GatewayTest(unittest.TestCase):
             process.kill()
             process.wait()
             with self.assertRaises(quench.UnavailableError) as refused:
-                ir.compile(FOLDER / "gone")
+                ir.compile(output_path=FOLDER / "gone")
             self.assertEqual(refused.exception.code, "UNAVAILABLE")
 
     def test_tokens(self):
@@ -243,6 +453,8 @@ class GatewayTest(unittest.TestCase):
     def test_without_the_program(self):
         os.environ["QUENCH_BIN"] = "/nowhere/quench"
         try:
+            with self.assertRaisesRegex(quench.UnavailableError, "no program `/nowhere/quench`"):
+                quench.list_target_tags()
             with self.assertRaisesRegex(quench.UnavailableError, "no program `/nowhere/quench`: set QUENCH_BIN"):
                 quench.Client()
         finally:
@@ -276,9 +488,57 @@ class GatewayTest(unittest.TestCase):
                     yield request
 
             client.gateway._writes = half
-            digest = client.gateway.upload(path)
+            digest = client.upload(path)
             self.assertEqual(len(broken), 1)
-            self.assertEqual(client.gateway.read_bytes(digest), path.read_bytes())
+            self.assertEqual(client.download(digest, FOLDER / "back").read_bytes(), path.read_bytes())
+            with self.assertRaisesRegex(quench.InputError, "`x` is no digest"):
+                client.download("x", FOLDER / "back")
+
+    def test_a_download_goes_on_where_it_broke_off(self):
+        with quench.Client() as client:
+            path = FOLDER / "down"
+            path.write_bytes(os.urandom(9 << 20))
+            digest = client.upload(path)
+            whole = client.gateway._method
+            offsets = []
+
+            def cut(kind, service, name, reply):
+                method = whole(kind, service, name, reply)
+
+                def read(request, metadata):
+                    offsets.append(request.read_offset)
+                    got = 0
+                    for response in method(request, metadata=metadata):
+                        got += len(response.data)
+                        yield response
+                        if len(offsets) < 3 and got >= 2 << 20:
+                            raise Broken()
+
+                return read if name == "Read" else method
+
+            client.gateway._method = cut
+            self.assertEqual(client.download(digest, FOLDER / "back").read_bytes(), path.read_bytes())
+            self.assertEqual(len(offsets), 3)
+            self.assertTrue(0 == offsets[0] < offsets[1] < offsets[2])
+
+    def test_an_interrupt_ends_an_upload(self):
+        with quench.Client() as client:
+            path = FOLDER / "interrupted"
+            path.write_bytes(os.urandom(9 << 20))
+            whole = client.gateway._writes
+
+            def slow(file, name, offset, size, bar):
+                for request in whole(file, name, offset, size, bar):
+                    yield request
+                    if request.write_offset == 2 << 20:
+                        os.kill(os.getpid(), signal.SIGINT)
+                        time.sleep(0.5)
+
+            client.gateway._writes = slow
+            with self.assertRaises(KeyboardInterrupt):
+                client.upload(path)
+            client.gateway._writes = whole
+            self.assertEqual(client.gateway.read_bytes(client.gateway.upload(path)), path.read_bytes())
 
 
 if __name__ == "__main__":

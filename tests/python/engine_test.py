@@ -8,10 +8,12 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 try:
@@ -68,6 +70,14 @@ module "picked" canonical {
   output %next
 }
 """
+TOTAL = """quench.ir 1
+module "total" canonical {
+  symbol n = input(0, 0)
+  input %x: f32[n]
+  %y = ReduceSum(%x) {keepdims = 0}
+  output %y
+}
+"""
 PASSWORD = "correct horse"
 
 
@@ -89,6 +99,19 @@ class Foreign:
 
     def __dlpack__(self, **_):
         raise AssertionError("it must not be asked for its memory")
+
+
+class Mute:
+    """An array whose library cannot say where it lies."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack_device__(self):
+        raise RuntimeError("out of order")
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
 
 
 class Lent:
@@ -156,7 +179,7 @@ class EngineTest(unittest.TestCase):
                                  ({"picture": self.samples}, "no input `picture`; input `image` is missing"),
                                  ({}, "input `image` is missing"),
                                  ("cat.png", "a str is no array"),
-                                 (Foreign(), "device 2:0")):
+                                 (Foreign(), "device 2:0"), (Mute(self.samples), "does not say where it lies: out of order")):
                 with self.assertRaises(quench.InputError) as raised:
                     engine.infer(wrong)
                 self.assertIn(words, str(raised.exception))
@@ -164,6 +187,86 @@ class EngineTest(unittest.TestCase):
                 engine.infer(self.samples, self.samples)
             self.assertIsInstance(raised.exception, ValueError)
             self.assertEqual(engine.infer(self.samples)[0].shape, (8, 10))  # as if nothing had been
+
+    def test_masks_are_not_forgotten(self):
+        with quench.Engine(self.digits) as engine:
+            expected, = engine.infer(self.samples)
+            masked = np.ma.masked_array(self.samples, mask=False)
+            np.testing.assert_array_equal(engine.infer(masked)[0], expected)
+            masked[0, 0, 0, 0] = np.ma.masked
+            with self.assertRaisesRegex(quench.InputError, "masked; array.filled"):
+                engine.infer(masked)
+            np.testing.assert_array_equal(engine.infer(masked.filled(self.samples[0, 0, 0, 0]))[0], expected)
+
+    def test_threads_of_the_runs_to_come(self):
+        with quench.Engine(self.digits) as engine:
+            expected, = engine.infer(self.samples)
+            self.assertEqual(engine.threads, 1)
+            for threads in (4, 1, 2):
+                engine.threads = threads
+                self.assertEqual(engine.threads, threads)
+                np.testing.assert_allclose(engine.infer(self.samples)[0], expected, atol=1e-5)
+            with self.assertRaisesRegex(quench.InputError, "threads is 2000"):
+                engine.threads = 2000
+
+    def test_a_long_run_ends_at_an_interrupt(self):
+        batch = np.zeros((100_000, 1, 8, 8), np.float32)
+        with quench.Engine(self.digits) as engine:
+            begun = threading.Event()
+            signals = []
+
+            def interrupt():
+                begun.wait()
+                while not signals:  # until one has come: the run may not have begun
+                    os.kill(os.getpid(), signal.SIGINT)
+                    time.sleep(0.05)
+
+            thread = threading.Thread(target=interrupt)
+            thread.start()
+            try:
+                with self.assertRaises(KeyboardInterrupt):
+                    try:
+                        begun.set()
+                        for _ in range(1000):  # minutes
+                            engine.infer(batch)
+                    finally:
+                        signals.append(1)
+            finally:
+                signals.append(1)
+                thread.join()
+            self.assertEqual(engine.infer(self.samples)[0].shape, (8, 10))  # as if nothing had been
+
+    def test_closing_from_the_handler_of_a_signal(self):
+        batch = np.zeros((20_000, 1, 8, 8), np.float32)
+        engine = quench.Engine(self.digits)
+        engine.infer(batch)
+        before = signal.signal(signal.SIGALRM, lambda *_: engine.close())
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            with self.assertRaises(quench.ClosedError):
+                for _ in range(10_000):
+                    engine.infer(batch)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        self.assertFalse(engine._freed.alive)  # pylint: disable=protected-access
+
+    def test_large_inputs_are_not_copied(self):
+        script = """
+import resource, sys
+import numpy as np
+import quench
+engine = quench.Engine(sys.argv[1])
+array = np.ones(25_000_000, np.float32)
+engine.infer(array[:1000])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+assert engine.infer(array)[0] == 25_000_000
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+        model = build("total", TOTAL)
+        grown = int(subprocess.run([sys.executable, "-c", script, model], env={**os.environ, "PYTHONPATH": str(FOLDER / "site")},
+                                   check=True, capture_output=True, text=True).stdout)
+        self.assertLess(grown, 30_000)  # KB, of 97,656
 
     def test_states_go_from_run_to_run(self):
         ones = np.ones(2, np.float32)

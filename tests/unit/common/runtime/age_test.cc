@@ -328,6 +328,42 @@ TEST_F(EncryptedModelTest, CutKeysAndLibrariesAreRefused) {
 
 bool Shell(const std::string& command) { return std::system(command.c_str()) == 0; }
 
+TEST_F(EncryptedModelTest, IsWhatTheRuntimeEncrypts) {
+  const std::string plain = *ReadFile(FAKE_MODEL);
+  ASSERT_EQ(quench_rt_encrypt(plain.data(), plain.size(), At("new.so").c_str(),
+                              At("new_key").c_str(), "correct", nullptr, &error_),
+            QUENCH_RT_OK)
+      << error_.text;
+  EXPECT_EQ(std::filesystem::status(At("new_key")).permissions(), std::filesystem::perms(0600));
+  EXPECT_EQ(Open("new.so", "new_key", "correct"), QUENCH_RT_OK) << error_.text;
+  EXPECT_EQ(Open("new.so", "new_key", "wrong"), QUENCH_RT_KEY);
+  char recipient[QUENCH_AGE_RECIPIENT_TEXT];
+  quench_age_recipient_text(pair_.recipient.data(), recipient);
+  ASSERT_EQ(quench_rt_encrypt(plain.data(), plain.size(), At("to.so").c_str(), nullptr, nullptr,
+                              recipient, &error_),
+            QUENCH_RT_OK)
+      << error_.text;
+  EXPECT_EQ(Open("to.so", "identity", nullptr), QUENCH_RT_OK) << error_.text;
+}
+
+TEST_F(EncryptedModelTest, LeavesNothingWhereItCannotBeWritten) {
+  const auto encrypt = [&](const std::string& path, const char* password, const char* recipient) {
+    return quench_rt_encrypt("abc", 3, path.c_str(), At("k").c_str(), password, recipient, &error_);
+  };
+  EXPECT_EQ(encrypt(At("absent/m.so"), "secret", nullptr), QUENCH_RT_IO);
+  EXPECT_NE(std::string(error_.text).find("absent/m.so"), std::string::npos) << error_.text;
+  EXPECT_EQ(encrypt("/dev/full", "secret", nullptr), QUENCH_RT_IO);
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
+  EXPECT_EQ(encrypt(At("x.so"), nullptr, nullptr), QUENCH_RT_INVALID);
+  EXPECT_EQ(encrypt(At("x.so"), "secret", "age1x"), QUENCH_RT_INVALID);
+  EXPECT_EQ(encrypt(At("x.so"), "", nullptr), QUENCH_RT_INVALID);
+  EXPECT_EQ(encrypt(At("x.so"), std::string(1025, 'a').c_str(), nullptr), QUENCH_RT_INVALID);
+  EXPECT_STREQ(error_.text, "the password has 1025 bytes, it needs 1 to 1024");
+  EXPECT_EQ(encrypt(At("x.so"), nullptr, "age1x"), QUENCH_RT_INVALID);
+  EXPECT_NE(std::string(error_.text).find("`age1x`"), std::string::npos) << error_.text;
+  EXPECT_FALSE(std::filesystem::exists(At("k")) || std::filesystem::exists(At("x.so")));
+}
+
 TEST_F(EncryptedModelTest, TheAgeProgramAgrees) {
   if (!Shell("age --version > /dev/null 2>&1")) GTEST_SKIP() << "age is not installed";
   EXPECT_TRUE(Shell("age -d -i " + At("identity") + " -o " + At("out.so") + " " + At("m.so")));

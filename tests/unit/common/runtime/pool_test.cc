@@ -46,6 +46,23 @@ TEST(PoolTest, EveryTaskRunsOnce) {
   quench_rt_pool_free(pool);
 }
 
+TEST(PoolTest, SoManyThreadsTakePartAsAreAskedFor) {
+  quench_rt_pool* pool = quench_rt_pool_create(4);
+  ASSERT_NE(pool, nullptr);
+  for (const uint32_t threads : {1u, 4u, 2u, 3u}) {
+    ASSERT_EQ(quench_rt_pool_use(pool, threads), 1);
+    for (int repeat = 0; repeat < 200; ++repeat) {
+      Counter counter(100);
+      counter.grain = 1;
+      EXPECT_EQ(quench_rt_pool_run(pool, Count, &counter, 100, 1), 0);
+      for (const std::atomic<int>& done : counter.done) EXPECT_EQ(done, 1);
+      EXPECT_LT(counter.most_workers, threads);
+    }
+  }
+  EXPECT_EQ(quench_rt_pool_use(pool, 5), 0);
+  quench_rt_pool_free(pool);
+}
+
 int32_t FailAt7(void*, int64_t begin, int64_t end, uint32_t) {
   return begin <= 7 && 7 < end ? 42 : 0;
 }

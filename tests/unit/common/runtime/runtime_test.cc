@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <regex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -86,6 +89,24 @@ TEST_F(RuntimeTest, RunsOnThreads) {
     ASSERT_EQ(quench_rt_run(session_, &error_), QUENCH_RT_OK) << error_.text;
     ExpectDoubled();
   }
+}
+
+TEST_F(RuntimeTest, EachRunHasTheThreadsItIsGiven) {
+  Start(2);
+  uint64_t alone = 0;
+  for (const uint32_t threads : {1, 4, 2, 0, 3, 1}) {
+    ASSERT_EQ(quench_rt_set_threads(session_, threads, &error_), QUENCH_RT_OK) << error_.text;
+    ASSERT_EQ(Set(6), QUENCH_RT_OK);
+    ASSERT_EQ(quench_rt_run(session_, &error_), QUENCH_RT_OK) << error_.text;
+    ExpectDoubled();
+    if (threads == 1) alone = quench_rt_memory_bytes(session_);
+    const uint64_t scratch = alone - 192;  // of one thread, behind the arena
+    EXPECT_EQ(quench_rt_memory_bytes(session_), 192 + (threads == 0 ? 2 : threads) * scratch);
+  }
+  EXPECT_EQ(quench_rt_set_threads(session_, 1025, &error_), QUENCH_RT_INVALID);
+  EXPECT_STREQ(error_.text, "num_threads is 1025, at most 1024 are possible");
+  ASSERT_EQ(quench_rt_run(session_, &error_), QUENCH_RT_OK) << error_.text;
+  ExpectDoubled();
 }
 
 TEST_F(RuntimeTest, RunsOnTheCallersThreadsAndArena) {
@@ -260,6 +281,31 @@ TEST_F(RuntimeTest, RefusesWithASentence) {
   EXPECT_STREQ(
       error_.text,
       "`linked model` cannot run here: variant `strong` needs others, which this CPU lacks");
+}
+
+// Words of a command's output.
+std::set<std::string> Words(const std::string& command) {
+  std::set<std::string> words;
+  FILE* pipe = ::popen(command.c_str(), "r");
+  char word[256];
+  while (pipe != nullptr && std::fscanf(pipe, "%255s", word) == 1) words.insert(word);
+  if (pipe != nullptr) ::pclose(pipe);
+  return words;
+}
+
+TEST_F(RuntimeTest, ExportsWhatItsHeadersDeclareAndNothingElse) {
+  const std::set<std::string> exported =
+      Words("nm -D --defined-only " RUNTIME_LIBRARY " | awk '{print $3}'");
+  ASSERT_FALSE(exported.empty());
+  std::set<std::string> declared;
+  for (const char* header : {RUNTIME_SOURCES "/abi.h", RUNTIME_SOURCES "/quench_rt.h"}) {
+    const std::string text = *ReadFile(header);
+    const std::regex name("\\b(quench_rt_\\w+)\\([^;{*]*[^;{]*\\);");
+    for (auto each = std::sregex_iterator(text.begin(), text.end(), name);
+         each != std::sregex_iterator(); ++each)
+      declared.insert((*each)[1]);
+  }
+  EXPECT_EQ(exported, declared);
 }
 
 TEST_F(RuntimeTest, DamagedLibrariesNeverCrash) {

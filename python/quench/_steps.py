@@ -1,0 +1,147 @@
+"""Requests of workflows, and the words that they share."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterable, Mapping
+from typing import Any, Optional, Union
+
+import numpy as np
+
+from quench._gateway import message
+from quench._messages import messages
+from quench.errors import InputError
+
+Path = Union[str, "os.PathLike[str]"]
+# Of quench.ir.v1.ElementType, by NumPy's names.
+ELEMENT_TYPES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10,
+                 "float64": 11, "uint32": 12, "uint64": 13, "bfloat16": 16, "uint4": 21, "int4": 22}
+# As the graph's text has them.
+_SHORT = {"f": "float", "i": "int", "u": "uint", "bf": "bfloat"}
+
+
+def port(name: str) -> int:
+    return messages().enum("quench.gateway.v1.Port", f"PORT_{name.upper()}")
+
+
+def portable_target() -> str:
+    """Code for any machine of this one's kind."""
+    machine = platform.machine().lower()
+    return {"x86_64": "x86-64", "amd64": "x86-64", "arm64": "aarch64"}.get(machine, machine)
+
+
+def element_type(what: str, dtype: Any) -> int:
+    """`what` is whose type it is, for the error."""
+    name = dtype if isinstance(dtype, str) and dtype in ELEMENT_TYPES else None
+    if name is None:
+        try:
+            name = np.dtype(dtype).name
+        except TypeError:
+            name = str(dtype)
+    if name not in ELEMENT_TYPES:
+        raise InputError(f"{what}: unknown type `{name}`, known are {', '.join(ELEMENT_TYPES)}")
+    return ELEMENT_TYPES[name]
+
+
+def one_of(what: str, value: str, known: Iterable[str]) -> str:
+    known = list(known)
+    if value not in known:
+        raise InputError(f"{what} is `{value}`, must be {', '.join(f'`{each}`' for each in known)}")
+    return value
+
+
+def parsed_type(text: str) -> tuple[str, Optional[tuple[Union[int, str], ...]]]:
+    """`f32[batch, 3]` as ("float32", ("batch", 3)); no shape where the rank is not known."""
+    kind, bracket, dims = text.partition("[")
+    letters = kind.rstrip("0123456789")
+    dtype = _SHORT[letters] + kind[len(letters):] if letters in _SHORT and kind != letters else kind
+    if not bracket:
+        return dtype, None
+    parts = [part.strip() for part in dims.rstrip("]").split(",")]
+    return dtype, tuple(int(part) if part.lstrip("-").isdigit() else part for part in parts if part)
+
+
+class Steps:
+    """A workflow's steps, each bound to those before it."""
+
+    def __init__(self, title: str) -> None:
+        self.spec = message("quench.gateway.v1.WorkflowSpec")(title=title.encode()[:200].decode(errors="ignore"))
+
+    def add(self, field: str, bindings: Optional[Mapping[str, tuple[str, str]]] = None) -> Any:
+        """The request of a new step, called like its field. `bindings`: input port -> (step, its output port)."""
+        step = self.spec.steps.steps.add(name=field)
+        for taken, (source, given) in (bindings or {}).items():
+            step.bindings.add(input=port(taken), step=source, output=port(given))
+        request = getattr(step, field)
+        request.SetInParent()
+        return request
+
+
+Target = Union[str, Mapping[str, Any]]
+
+
+def _needs_cpu(name: str) -> bool:
+    """Whether a target is about the CPU of who asks: `host`, and target strings without a triple."""
+    string = any(each in name for each in " \t\n{") or name in ("llvm", "cuda", "opencl", "metal", "vulkan", "rocm", "hexagon", "c",
+                                                                "nvptx", "webgpu")
+    return name == "host" or (string and "mtriple" not in name)
+
+
+def fill_target(request: Any, target: Target, host: Target = "") -> None:
+    """A name, a target string, or a mapping of its keys; `host` is this machine's own CPU."""
+
+    def text(given: Target) -> str:
+        return given if isinstance(given, str) else json.dumps(dict(given))
+
+    request.name = text(target) or portable_target()
+    request.host_target = text(host)
+    if _needs_cpu(request.name) or _needs_cpu(request.host_target):
+        from quench._runtime import ffi, lib, text as decoded
+
+        names = ffi.new("char[4096]")
+        lib.quench_rt_cpu_feature_names(lib.quench_rt_cpu_features(), names, 4096)
+        machine = platform.machine().lower()
+        request.host.machine = {"amd64": "x86_64", "arm64": "aarch64", "armv7l": "armv7"}.get(machine, machine)
+        request.host.features.extend(sorted(name for name in decoded(names).split(", ") if name))
+
+
+def fill_compile_options(options: Any, *, opt_level: int = 3, set_channel_layout: Optional[str] = None, winograd: bool = True,
+                         max_size: Optional[float] = None, class_names: Iterable[str] = (),
+                         preprocess: Optional[Mapping[str, Any]] = None) -> None:
+    """Of quench.codegen.v1.CompileOptions, as `quench compile` calls them."""
+    options.opt_level = opt_level
+    if set_channel_layout is not None:
+        layout = one_of("set_channel_layout", set_channel_layout, ("first", "last"))
+        options.channel_layout = messages().enum("quench.codegen.v1.ChannelLayout", f"CHANNEL_LAYOUT_{layout.upper()}")
+    options.no_winograd = not winograd
+    if max_size is not None:
+        options.max_size = max_size
+    options.class_names.extend(class_names)
+    if preprocess is not None:
+        options.preprocessing = json.dumps(preprocess)
+
+
+def fill_quantize_options(options: Any, *, activation_dtype: str = "int8", kernel_dtype: Optional[str] = None,
+                          bias_dtype: Optional[str] = None, per_channel: bool = True, calib_method: str = "",
+                          quant_type: str = "any", symmetric: bool = False, power_of_two: bool = False, bias_correction: bool = False,
+                          percentile: Optional[float] = None, include: Iterable[str] = (), exclude: Iterable[str] = (),
+                          block_size: Optional[int] = None) -> None:
+    """Of quench.quantizer.v1.QuantizeOptions, as `quench quantize` calls them."""
+    sources = {"any": "UNSPECIFIED", "static": "STATIC", "dynamic": "DYNAMIC", "weights": "WEIGHTS_ONLY"}
+    source = sources[one_of("quant_type", quant_type, sources)]
+    options.source = messages().enum("quench.quantizer.v1.RangeSource", f"RANGE_SOURCE_{source}")
+    options.activation_type = element_type("activation_dtype", activation_dtype)
+    if kernel_dtype is not None:
+        options.kernel_type = element_type("kernel_dtype", kernel_dtype)
+    if bias_dtype is not None:
+        options.bias_type = element_type("bias_dtype", bias_dtype)
+    options.per_channel, options.symmetric, options.power_of_two = per_channel, symmetric, power_of_two
+    options.bias_correction, options.method = bias_correction, calib_method
+    if percentile is not None:
+        options.percentile = percentile
+    options.include.extend(include)
+    options.exclude.extend(exclude)
+    if block_size is not None:
+        options.block_size = block_size

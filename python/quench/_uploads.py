@@ -1,0 +1,116 @@
+"""What goes to a gateway and comes back: files, tensors, samples, models."""
+
+from __future__ import annotations
+
+import io
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Union
+
+import numpy as np
+
+from quench._gateway import Gateway, message
+from quench._steps import Path
+from quench.errors import InputError
+
+SAMPLE_FILES = {".npy", ".npz", ".png", ".jpg", ".jpeg", ".pb"}
+# Models above this size are not searched for names of files beside them: those that have such files are small.
+SEARCHED_BYTES = 64 << 20
+
+
+class Uploads:
+    """`_folder`: for what has no file yet."""
+
+    gateway: Gateway
+    _folder: tempfile.TemporaryDirectory[str]
+
+    def upload(self, path: Path) -> str:
+        """What `download` names the bytes of a file by; they are at the gateway then. What breaks off goes on where it stopped."""
+        digest = self.gateway.upload(path)
+        return f"{digest.hash}/{digest.size_bytes}"
+
+    def download(self, digest: str, path: Path) -> pathlib.Path:
+        """The file appears when it is whole and right."""
+        name, _, size = digest.partition("/")
+        if len(name) != 64 or not size.isdigit():
+            raise InputError(f"`{digest}` is no digest: 64 hex digits, `/` and the size in bytes")
+        self.gateway.download(message("build.bazel.remote.execution.v2.Digest")(hash=name, size_bytes=int(size)), path)
+        return pathlib.Path(path)
+
+    def _upload_tensor(self, tensor: Any) -> Any:
+        file = io.BytesIO()
+        np.save(file, np.asarray(tensor))
+        return self._upload_bytes(file.getbuffer(), "tensor.npy")
+
+    def _upload_bytes(self, data: Union[bytes, memoryview], name: str) -> Any:
+        with tempfile.TemporaryDirectory(dir=self._folder.name) as folder:  # of this call's own: others may run beside it
+            path = pathlib.Path(folder) / name
+            path.write_bytes(data)
+            return self.gateway.upload(path)
+
+    def _fill_samples(self, samples: Any, data: Any, images: str, names: Sequence[str] = ()) -> None:
+        """Of a quench.step.v1.Samples; `names` are the inputs', in whose order samples may have them."""
+        samples.images = images
+        if isinstance(data, int):
+            samples.random = data
+            return
+        manifest = message("quench.step.v1.SampleManifest")()
+        if isinstance(data, (str, os.PathLike)):
+            root = pathlib.Path(data)
+            files = [root] if root.is_file() else sorted(path for path in root.rglob("*") if path.suffix.lower() in SAMPLE_FILES)
+            if not files:
+                raise InputError(f"`{root}` has no samples: {', '.join(sorted(SAMPLE_FILES))} files")
+            for path in files:
+                manifest.files.add(path=path.name if root.is_file() else str(path.relative_to(root)), digest=self.gateway.upload(path))
+        elif isinstance(data, np.ndarray):
+            manifest.files.add(path="samples.npy", digest=self._upload_tensor(data))
+        else:
+            for number, sample in enumerate(data):
+                for name, array in _by_name(sample, names).items():
+                    manifest.files.add(path=f"{number:06}/{name}.npy", digest=self._upload_tensor(array))
+            if not manifest.files:
+                raise InputError("there are no samples")
+        samples.manifest.CopyFrom(self._upload_bytes(manifest.SerializeToString(deterministic=True), "manifest"))
+
+    def _fill_model(self, model: Any, path: pathlib.Path, external_data: Iterable[Path]) -> None:
+        """Of a quench.importer.v1.Model; uploads what it names."""
+        model.file.CopyFrom(self.gateway.upload(path))
+        model.name = path.name
+        beside = {os.path.relpath(file, path.parent): pathlib.Path(file) for file in external_data}
+        beside.update({name: path.parent / name for name in _files_beside(path) if name not in beside})
+        for name, file in sorted(beside.items()):
+            model.external_data.add(path=name, digest=self.gateway.upload(file))
+
+
+def _by_name(sample: Any, names: Sequence[str]) -> Mapping[str, Any]:
+    """The arrays of a sample by the inputs' names."""
+    if isinstance(sample, Mapping):
+        return sample
+    arrays = list(sample) if isinstance(sample, (list, tuple)) else [sample]
+    if not names:
+        raise InputError("samples one by one are dicts by the names of inputs here")
+    if len(arrays) != len(names):
+        raise InputError(f"a sample has {len(arrays)} arrays, the model takes {len(names)}: {', '.join(f'`{name}`' for name in names)}")
+    return dict(zip(names, arrays))
+
+
+def _files_beside(path: pathlib.Path) -> set[str]:
+    """Those that an ONNX model keeps its weights in and that lie beside it; what is missing is the importer's to say."""
+    if path.suffix != ".onnx" or path.stat().st_size > SEARCHED_BYTES:
+        return set()
+    found: set[str] = set()
+    try:
+        graphs = [message("quench.onnx.v1.ModelProto").FromString(path.read_bytes()).graph]
+    except Exception:  # no model, which the importer says better
+        return set()
+    while graphs:
+        graph = graphs.pop()
+        tensors = list(graph.initializer)
+        for node in graph.node:
+            for attribute in node.attribute:
+                tensors += [attribute.t, *attribute.tensors]
+                graphs += [each for each in (attribute.g, *attribute.graphs) if each.ByteSize()]
+        found.update(entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location")
+    return {name for name in found if (path.parent / name).is_file()}

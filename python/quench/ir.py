@@ -1,0 +1,425 @@
+"""A module at a gateway: what it is, what is done to it, what comes out."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import pathlib
+import tempfile
+import uuid as uuids
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+import numpy as np
+
+from quench._gateway import message
+from quench._library import Files
+from quench._messages import messages
+from quench._steps import Path, Steps, Target, fill_compile_options, fill_quantize_options, fill_target, one_of, parsed_type, portable_target
+from quench.engine import Engine
+from quench.errors import InputError
+
+if TYPE_CHECKING:
+    from quench.client import Client
+
+Tensor = np.ndarray[Any, Any]
+LIBRARIES = {"so": "model.so", "obj": "model.o", "a": "model.a"}
+EMITS = {"so": "SHARED_LIBRARY", "obj": "OBJECT", "a": "ARCHIVE"}
+
+
+class IR:
+    """A module: a model that was read, and what has been done to it since. Methods change it, and return it.
+
+    Names, types and nodes are those of `quench nodes --stage canonical`."""
+
+    def __init__(self, client: Client, module: Any, name: str) -> None:
+        self._client, self._module, self.name = client, module, name
+        self._statistics: Any = None
+        self._facts: Optional[dict[str, Any]] = None
+
+    # ---- what it is ----
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """All that `quench nodes --format json` prints."""
+        if self._facts is None:
+            outputs = self._run("introspect", lambda request: None)
+            facts: dict[str, Any] = json.loads(self._client.gateway.read_bytes(outputs["report_json"].digest))
+            self._facts = facts
+        return self._facts
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of structure and weights."""
+        return str(self.facts["fingerprint"])
+
+    @property
+    def structure_hash(self) -> str:
+        """Hash without weights and names: that of equal networks, however they were trained."""
+        return str(self.facts["structure_hash"])
+
+    @property
+    def stage(self) -> str:
+        return str(self.facts["stage"])
+
+    @property
+    def operators(self) -> dict[str, int]:
+        """Nodes of all graphs by operator."""
+        return dict(self.facts["operators"])
+
+    @property
+    def inputs(self) -> list[dict[str, Any]]:
+        return list(self.facts["inputs"])
+
+    @property
+    def outputs(self) -> list[dict[str, Any]]:
+        return list(self.facts["outputs"])
+
+    @property
+    def input_count(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def output_count(self) -> int:
+        return len(self.outputs)
+
+    @property
+    def input_shapes(self) -> list[Optional[tuple[Union[int, str], ...]]]:
+        """A size that inputs decide has its name; None where not even the rank is known."""
+        return [parsed_type(each["type"])[1] for each in self.inputs]
+
+    @property
+    def output_shapes(self) -> list[Optional[tuple[Union[int, str], ...]]]:
+        return [parsed_type(each["type"])[1] for each in self.outputs]
+
+    @property
+    def input_dtypes(self) -> list[str]:
+        """By NumPy's names."""
+        return [parsed_type(each["type"])[0] for each in self.inputs]
+
+    @property
+    def output_dtypes(self) -> list[str]:
+        return [parsed_type(each["type"])[0] for each in self.outputs]
+
+    @property
+    def params(self) -> list[str]:
+        """Names of inputs that are parameters of the model which were not frozen."""
+        return list(self.facts["unfrozen_parameters"])
+
+    @property
+    def graphs(self) -> dict[str, list[dict[str, Any]]]:
+        """Nodes by their graph: `main`, bodies of control flow, parts of a partitioned module."""
+        found: dict[str, list[dict[str, Any]]] = {"main": []}
+        for node in self:
+            found.setdefault(node["graph"], []).append(node)
+        return found
+
+    @property
+    def main(self) -> list[dict[str, Any]]:
+        return self.graphs["main"]
+
+    @property
+    def graph_count(self) -> int:
+        return int(self.facts["graph_count"])
+
+    @property
+    def subgraph_count(self) -> int:
+        """All graphs but `main`."""
+        return int(self.facts["subgraph_count"])
+
+    @property
+    def partition_backends(self) -> list[str]:
+        """What parts of the module are for; empty: it is not partitioned."""
+        return list(self.facts["partition_backends"])
+
+    @property
+    def is_tensorrt(self) -> bool:
+        return "tensorrt" in self.partition_backends
+
+    @property
+    def is_calibrated(self) -> bool:
+        return self._statistics is not None or bool(self.facts["is_calibrated"])
+
+    @property
+    def is_quantized(self) -> bool:
+        return bool(self.facts["is_quantized"])
+
+    @property
+    def is_split_tensors(self) -> bool:
+        return bool(self.facts["is_split_tensors"])
+
+    @property
+    def text(self) -> str:
+        """The graph, a node a line, with the types of all values."""
+        lines = [f"input {each['name']}: {each['type']}" for each in self.inputs]
+        graph = "main"
+        for node in self:
+            if node["graph"] != graph:
+                graph = node["graph"]
+                lines.append(f"graph {graph}")
+            made = ", ".join(f"{each['name']}: {each['type']}" for each in node["outputs"])
+            taken = ", ".join(each["name"] or "_" for each in node["inputs"])
+            attributes = "".join(f", {name}={value}" for name, value in sorted(node["attributes"].items()))
+            lines.append(f"{made} = {node['op']}({taken}{attributes})")
+        return "\n".join(lines + [f"output {each['name']}: {each['type']}" for each in self.outputs])
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.facts["nodes"])
+
+    def __len__(self) -> int:
+        return len(self.facts["nodes"])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IR) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        """Of the structure, the same in every process."""
+        return int(self.structure_hash[:15], 16)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<quench.IR `{self.name}`, {self.stage}, {len(self)} nodes>"
+
+    def copy(self) -> IR:
+        """A checkpoint: what is done to the one does not change the other."""
+        other = copy.copy(self)
+        other._module = message("quench.step.v1.Module").FromString(self._module.SerializeToString())
+        return other
+
+    # ---- what is done to it ----
+
+    def _run(self, field: str, fill: Callable[[Any], Any]) -> dict[str, Any]:
+        """Outputs by name, of one step on this module."""
+        steps = Steps(f"{field} {self.name}")
+        request = steps.add(field)
+        request.module.CopyFrom(self._module)
+        fill(request)
+        return self._client._outputs(steps.spec, field)
+
+    def _become(self, field: str, fill: Callable[[Any], Any]) -> dict[str, Any]:
+        outputs = self._run(field, fill)
+        self._module.CopyFrom(outputs["module"].module)
+        self._facts = self._statistics = None
+        return outputs
+
+    def set_batch_size(self, batch_size: int) -> IR:
+        """The first dim of every input."""
+        if batch_size < 1:
+            raise InputError(f"batch_size is {batch_size}, must be at least 1")
+
+        def fill(request: Any) -> None:
+            request.options.batch = batch_size
+            request.passes.append("set_batch_size")
+
+        self._become("transform", fill)
+        return self
+
+    def edit(self, script: str, files: Optional[Mapping[str, Tensor]] = None) -> IR:
+        """Statements of `quench edit`; `files` are the tensors that the script names."""
+
+        def fill(request: Any) -> None:
+            request.script = script
+            for name, tensor in (files or {}).items():
+                request.files.add(file=name, tensor=self._client._upload_tensor(tensor))
+
+        self._become("edit", fill)
+        return self
+
+    def partition(self, backend: str = "tensorrt", operators: Iterable[str] = (), *, min_nodes: int = 1, remove_stacks: bool = True,
+                  simplify_batch_matmul: bool = True, simplify_scalar_add: bool = True, remove_no_mac_subgraphs: bool = True) -> IR:
+        """What the backend runs becomes parts of the module."""
+
+        def fill(request: Any) -> None:
+            request.backend = backend
+            request.operators.extend(operators)
+            request.options.min_nodes = min_nodes
+            request.options.keep_stacks = not remove_stacks
+            request.options.keep_batch_matmul = not simplify_batch_matmul
+            request.options.keep_scalar_add = not simplify_scalar_add
+            request.options.keep_no_mac_subgraphs = not remove_no_mac_subgraphs
+
+        self._become("partition", fill)
+        return self
+
+    def inline_partitions(self) -> IR:
+        """Parts are put back."""
+
+        def fill(request: Any) -> None:
+            request.inline_parts = True
+
+        self._become("partition", fill)
+        return self
+
+    def tile(self, m: int, n: int, k: int, samples: int = 20) -> IR:
+        """Products become products of matrices of at most these sizes."""
+
+        def fill(request: Any) -> None:
+            request.limits.m, request.limits.n, request.limits.k, request.samples = m, n, k, samples
+
+        self._become("tile", fill)
+        return self
+
+    def split_tensors(self, force: bool = False, *, parts: int = 2, least_gain: Optional[float] = None) -> IR:
+        """Convolutions whose channels have very uneven ranges are cut into `parts`; `least_gain`: bits that a channel must gain on
+        average, 1 without it. A module that was calibrated needs `force`: its statistics are given up."""
+        if self._statistics is not None and not force:
+            raise InputError("the module is calibrated; force=True gives its statistics up")
+
+        steps = Steps(f"split {self.name}")
+        steps.add("transform").module.CopyFrom(self._module)  # kernels have their final ranges after the passes
+        request = steps.add("split_tensors", {"module": ("transform", "module")})
+        request.parts = parts
+        if least_gain is not None:
+            request.least_gain = least_gain
+        self._module.CopyFrom(self._client._outputs(steps.spec, "split_tensors")["module"].module)
+        self._facts = self._statistics = None
+        return self
+
+    def calibrate(self, data: Union[Path, Tensor, int, Iterable[Any]], *, images: str = "", reset: bool = True) -> IR:
+        """Runs samples through the model and keeps the ranges of its values. `data`: a folder or file of samples, an array whose
+        rows are samples, how many random ones, or samples one by one: an array, a list of arrays or a dict by the inputs' names.
+        `reset=False` adds to earlier calls."""
+        steps = Steps(f"calibrate {self.name}")
+        passes = steps.add("transform")
+        passes.module.CopyFrom(self._module)
+        build = steps.add("compile", {"module": ("transform", "module")})
+        build.target.name = portable_target()
+        build.options.opt_level, build.options.taps = 2, True
+        request = steps.add("calibrate", {"module": ("transform", "module"), "tap_library": ("compile", "library")})
+        self._client._fill_samples(request.samples, data, images, [each["name"] for each in self.inputs])
+        if self._statistics is not None and not reset:
+            request.statistics.CopyFrom(self._statistics)
+        done = self._client.gateway.run(steps.spec)
+        statistics = next(each.digest for each in done["calibrate"].outputs if each.name == "statistics")
+        self._module.CopyFrom(next(each.module for each in done["transform"].outputs if each.name == "module"))
+        self._statistics, self._facts = statistics, None
+        return self
+
+    def quantize(self, activation_dtype: str = "int8", kernel_dtype: Optional[str] = None, bias_dtype: Optional[str] = None,
+                 per_channel: bool = True, calib_method: str = "", quant_type: str = "any", *, symmetric: bool = False,
+                 power_of_two: bool = False, bias_correction: bool = False, percentile: Optional[float] = None,
+                 include: Iterable[str] = (), exclude: Iterable[str] = (), block_size: Optional[int] = None) -> IR:
+        """8-bit integers inside. `quant_type`: ranges are `static`, those of `calibrate`; `dynamic`, each run's own; `any`, those of
+        `calibrate` where there are any; or only `weights` become integers. `calib_method`: how ranges are chosen, `average` without one.
+        The rest is called as by `quench quantize`."""
+        if self._statistics is None and quant_type == "static":
+            raise InputError("the module is not calibrated: calibrate(data) first, or quant_type=\"dynamic\"")
+
+        def fill(request: Any) -> None:
+            fill_quantize_options(request.options, activation_dtype=activation_dtype, kernel_dtype=kernel_dtype, bias_dtype=bias_dtype,
+                                  per_channel=per_channel, calib_method=calib_method, quant_type=quant_type, symmetric=symmetric,
+                                  power_of_two=power_of_two, bias_correction=bias_correction, percentile=percentile, include=include,
+                                  exclude=exclude, block_size=block_size)
+            if self._statistics is not None and quant_type in ("any", "static"):
+                request.statistics.CopyFrom(self._statistics)
+
+        self._become("quantize", fill)
+        return self
+
+    # ---- what comes out ----
+
+    def compile(self, target: Target = "", host: Target = "", output_path: Path = "compile_output", opt_level: int = 3,
+                set_float16: bool = False, set_channel_layout: Optional[str] = None, export_metadata: bool = False,
+                force_overwrite: bool = False, uuid: Optional[str] = None, encrypt_password: Optional[str] = None, *,
+                recipient: Optional[str] = None, emit: str = "so", winograd: bool = True, max_size: Optional[float] = None,
+                class_names: Iterable[str] = (), preprocess: Optional[Mapping[str, Any]] = None) -> pathlib.Path:
+        """Writes model.so and model.h into the folder; the path of the library.
+
+        target: a name of list_target_tags, a target string, or a dict of its keys; "host" is this machine's CPU, and without one the
+        library runs on any machine of this one's kind.
+        encrypt_password: the library is encrypted to a key of its own, which is written as modelKey.bin and opens with this password;
+        recipient: to whoever has the identity of this age recipient.
+        uuid: 32 hex digits, or "random"; one that derives from model and options without it.
+        The rest is called as by `quench compile`."""
+        one_of("emit", emit, EMITS)
+        files = Files(pathlib.Path(output_path), LIBRARIES[emit], password=encrypt_password, recipient=recipient,
+                      export_metadata=export_metadata, force_overwrite=force_overwrite)
+        steps = Steps(f"compile {self.name}")
+        passes = steps.add("transform")
+        passes.module.CopyFrom(self._module)
+        passes.options.float16 = set_float16
+        request = steps.add("compile", {"module": ("transform", "module")})
+        fill_target(request.target, target, host)
+        fill_compile_options(request.options, opt_level=opt_level, set_channel_layout=set_channel_layout, winograd=winograd,
+                             max_size=max_size, class_names=class_names, preprocess=preprocess)
+        request.options.passes.float16 = set_float16
+        request.options.emit = messages().enum("quench.codegen.v1.Emit", f"EMIT_{EMITS[emit]}")
+        last = "compile"
+        if uuid is not None:
+            uuid = str(uuids.uuid4()) if uuid == "random" else uuid
+            last = "package_library"
+            steps.add(last, {"library": ("compile", "library"), "header": ("compile", "header")}).uuid = uuid
+        done = self._client.gateway.run(steps.spec)
+        made = {output.name: output.digest for output in done[last].outputs}
+        report = next(output.digest for output in done["compile"].outputs if output.name == "report")
+        return files.write(self._client.gateway, made["library"], made["header"], report, self.name, uuid or "")
+
+    def export(self, path: Path) -> pathlib.Path:
+        """As an ONNX model. One above 1 GiB has files beside it."""
+        outputs = self._run("export_model", lambda request: None)
+        path = pathlib.Path(path)
+        for name, output in outputs.items():
+            if name.startswith("external_data/"):
+                self._client.gateway.download(output.digest, path.with_name(name.removeprefix("external_data/")))
+        self._client.gateway.download(outputs["file"].digest, path)
+        return path
+
+    def infer(self, inputs: Optional[Mapping[str, Tensor]] = None, *, seed: Optional[int] = None, operators: Iterable[str] = (),
+              names: Iterable[str] = (), all: bool = False) -> dict[str, Tensor]:
+        """Outputs by name, and values of nodes by patterns of operators or names; by the interpreter, slowly."""
+
+        def fill(request: Any) -> None:
+            for name, tensor in (inputs or {}).items():
+                request.inputs.add(name=name, tensor=self._client._upload_tensor(tensor))
+            if seed is not None:
+                request.seed = seed
+            request.operators.extend(operators)
+            request.names.extend(names)
+            request.all, request.store_tensors = all, True
+
+        outputs = self._run("infer", fill)
+        result = message("quench.analyser.v1.InferResult").FromString(self._client.gateway.read_bytes(outputs["result"].digest))
+        return {value.name: np.load(io.BytesIO(self._client.gateway.read_bytes(value.tensor))) for value in result.values}
+
+    def get_inference_function(self, target: Optional[str] = None) -> Callable[..., dict[str, Tensor]]:
+        """A function of the inputs, by name or in order, that gives a dict by the outputs' names. Without a target the interpreter
+        computes it at the gateway; `target=""` compiles for this machine's kind, and runs here."""
+        names = [each["name"] for each in self.inputs]
+
+        def by_name(arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Tensor]:
+            if len(arrays) > len(names):
+                raise InputError(f"{len(arrays)} inputs, the model has {len(names)}")
+            return {**{name: np.asarray(array) for name, array in zip(names, arrays)}, **named}
+
+        if target is None:
+            return lambda *arrays, **named: self.infer(by_name(arrays, named))
+        folder = tempfile.TemporaryDirectory(prefix="quench-")
+        engine = Engine(self.compile(target, output_path=folder.name))
+        weakref.finalize(engine, folder.cleanup)
+
+        def run(*arrays: Any, **named: Any) -> dict[str, Tensor]:
+            return dict(engine.infer(by_name(arrays, named), named=True))
+
+        return run
+
+    def diff(self, other: IR) -> dict[str, Any]:
+        """What `other` has that this has not, and the other way round, as `quench diff --format json` prints it."""
+        steps = Steps(f"diff {self.name}")
+        request = steps.add("diff")
+        request.reference.CopyFrom(self._module)
+        request.module.CopyFrom(other._module)
+        outputs = self._client._outputs(steps.spec, "diff")
+        return dict(json.loads(self._client.gateway.read_bytes(outputs["report_json"].digest)))
+
+    def analyse(self) -> dict[str, Any]:
+        """Layers, parameters, MACs and memory, as `quench analyse --format json` prints them; counted on this module."""
+        steps = Steps(f"analyse {self.name}")
+        request = steps.add("analyse")
+        request.imported.CopyFrom(self._module)
+        request.canonical.CopyFrom(self._module)
+        outputs = self._client._outputs(steps.spec, "analyse")
+        return dict(json.loads(self._client.gateway.read_bytes(outputs["report_json"].digest)))
