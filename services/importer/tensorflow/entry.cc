@@ -11,7 +11,6 @@
 namespace quench::importer {
 namespace {
 
-constexpr size_t kMaxNodes = 250'000;
 
 bool GivesNothing(const std::string& op) {
   return op == "NoOp" || op == "Assert" || op == "Const" || op == "Placeholder";
@@ -92,9 +91,9 @@ class Needed {
       const auto [body, node] = pending_.back();
       pending_.pop_back();
       entry_.needed[body].push_back(node);
-      if (++count_ > kMaxNodes)
+      if (++count_ > kMaxTensorflowNodes)
         return absl::ResourceExhaustedError(
-            fmt::format("the model has more than {} nodes", kMaxNodes));
+            fmt::format("the model has more than {} nodes", kMaxTensorflowNodes));
       for (const TfRef& ref : body->inputs_of(node)) Push(*body, ref);
       QUENCH_RETURN_IF_ERROR(PushFunctions(body->node(node)));
     }

@@ -10,7 +10,6 @@
 namespace quench::importer {
 namespace {
 
-constexpr size_t kMaxNodes = 250'000;  // after inlining
 constexpr int64_t kWavHeader = 44;
 
 bool IsVariable(const std::string& op) {
@@ -276,10 +275,10 @@ void TensorflowReader::Evaluate(TfScope& scope, int node) {
   Items items;
   const TfBody& body = *scope.body;
   const auto outputs = static_cast<size_t>(std::max(body.outputs[static_cast<size_t>(node)], 1));
-  if (++node_count_ > kMaxNodes || !context_.Check().ok()) {
-    if (node_count_ == kMaxNodes + 1)
+  if (++node_count_ > kMaxTensorflowNodes || !context_.Check().ok()) {
+    if (node_count_ == kMaxTensorflowNodes + 1)
       problems_.Add(
-          absl::ResourceExhaustedError(fmt::format("the model has more than {} nodes", kMaxNodes)));
+          absl::ResourceExhaustedError(fmt::format("the model has more than {} nodes", kMaxTensorflowNodes)));
     scope.done[node] = Items(outputs);
     return;
   }
