@@ -4,14 +4,13 @@ Usage: python3 -m three_formats --quench build/release/bin/quench [--speed] [--r
 (from tests/peers; needs tensorflow and tf_keras, and for ONNX build/peer-venv's onnx)
 
 Keras and TensorFlow Lite are compiled with --layout first, as the ONNX network has its images. Outputs may differ by 1e-5 of the largest,
-transforms (kernels `transform` in the summary of `quench compile`) not at all. --speed runs the three in turns; medians may differ by 5 %.
+transforms (kernels `transform` of `quench bench --profile`) not at all. --speed runs the three in turns; medians may differ by 5 %.
 """
 
 import argparse
 import json
 import os
 import pathlib
-import re
 import statistics
 import subprocess
 import sys
@@ -69,17 +68,14 @@ def keras_layers(K, layers, weights, x, set_later):
     for (kind, *args), values in zip(layers, weights):
         layer = None
         if kind == "conv":
-            layer = L.Conv2D(args[0], args[1], strides=args[2], padding="same" if args[2] == 1 else "valid", use_bias=False)
+            layer = L.Conv2D(args[0], args[1], strides=args[2], padding="same", use_bias=False)
         elif kind == "depthwise":
-            layer = L.DepthwiseConv2D(args[0], strides=args[1], padding="same" if args[1] == 1 else "valid", use_bias=False)
+            layer = L.DepthwiseConv2D(args[0], strides=args[1], padding="same", use_bias=False)
         elif kind == "norm":
             layer = L.BatchNormalization(epsilon=1e-3)
         elif kind == "dense":
             layer = L.Dense(args[0], use_bias=False)
         if layer is not None:
-            size = args[1] if kind == "conv" else args[0] if kind == "depthwise" else 1
-            if kind in ("conv", "depthwise") and args[-1] != 1 and size > 1:  # as ONNX pads: the same on both sides
-                x = L.ZeroPadding2D(size // 2)(x)
             x = layer(x)
             set_later.append((layer, values if isinstance(values, list) else [values]))
         elif kind == "pool":
@@ -124,9 +120,9 @@ def onnx_layers(layers, weights, x, nodes, tensors):
 
     for (kind, *args), values in zip(layers, weights):
         if kind == "conv":
-            x = add("Conv", [x, constant(values.transpose(3, 2, 0, 1))], pads=[args[1] // 2] * 4, strides=[args[2]] * 2)
+            x = add("Conv", [x, constant(values.transpose(3, 2, 0, 1))], auto_pad="SAME_UPPER", strides=[args[2]] * 2)
         elif kind == "depthwise":
-            x = add("Conv", [x, constant(values.transpose(2, 3, 0, 1))], pads=[args[0] // 2] * 4, strides=[args[1]] * 2, group=values.shape[2])
+            x = add("Conv", [x, constant(values.transpose(2, 3, 0, 1))], auto_pad="SAME_UPPER", strides=[args[1]] * 2, group=values.shape[2])
         elif kind == "norm":
             x = add("BatchNormalization", [x, *map(constant, values)], epsilon=1e-3)
         elif kind == "dense":
@@ -174,17 +170,19 @@ def command(*words):
 
 
 def compiled(quench, model, folder):
+    """The library, and how many steps of it are transforms."""
     words = [] if model.suffix == ".onnx" else ["--layout", "first"]
-    told = command(quench, "compile", model, "--output", folder, "--force", *words)
-    found = re.search(r"transform (?:x )?(\d+)|(\d+) (?:x )?transform", told)
-    return folder / "model.so", int(next(filter(None, found.groups()))) if found else 0
+    command(quench, "compile", model, "--output", folder, "--force", "--export-metadata", *words)
+    told = command(quench, "bench", folder / "model.so", "--profile", "--json", "--seconds", 0.1, "--metadata", folder / "metadata.json")
+    return folder / "model.so", sum(step["kernel"] == "transform" for step in json.loads(told)["kernels"])
 
 
 def run(quench, library, image, folder):
     import numpy
 
     numpy.save(folder / "image.npy", image)
-    command(quench, "run", library, "--input", f"image={folder / 'image.npy'}", "--output-dir", folder / "out")
+    name = json.loads(command(quench, "inspect", library, "--format", "json"))["inputs"][0]["name"]
+    command(quench, "run", library, "--input", f"{name}={folder / 'image.npy'}", "--output-dir", folder / "out")
     return numpy.load(next((folder / "out").glob("*.npy")))
 
 
