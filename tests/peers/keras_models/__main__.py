@@ -155,7 +155,8 @@ def main():
                         failures.append(f"{path.name}: {problem}")
             if not built:
                 failures.append(f"{name}_{number}: no Keras builds it: {why}")
-        if args.record and not recorded_models.write("keras", name, recorded):
+        # Integers of Discretization are of another width here.
+        if args.record and name != "Discretization" and not recorded_models.write("keras", name, recorded):
             print(f"{name}: too large to keep")
     for line in failures:
         print("FAIL", line)
