@@ -17,6 +17,7 @@ constexpr std::string_view kPipeline[] = {
     "fold_batch_norms",  // after folding: its scale and shift must be constants by now
     "identities",        // folding leaves scales of 1 and shifts of 0 behind
     "sink_transposes",   // weights are plain constants by now, which move along
+    "fold_batch_norms",  // again: between layers with channels last stood Transposes until now
     "transposed_convolutions",  // kernels are final by now, and what follows may be moved along
     "store_float16",            // weights are final by now
     "common_subexpressions",    // last of the rewrites: equal nodes are equal now

@@ -34,8 +34,9 @@ absl::StatusOr<int64_t> ParseInt(const std::string& option, std::string_view tex
 
 absl::StatusOr<std::vector<int64_t>> ParseShape(const std::string& text) {
   std::vector<int64_t> dims;
+  if (text == "scalar" || text == "[]") return dims;
   size_t start = 0;
-  while (start <= text.size() && text != "[]") {
+  while (start <= text.size()) {
     const size_t comma = std::min(text.find(',', start), text.size());
     const std::string_view part = std::string_view(text).substr(start, comma - start);
     if (part == "?" || part == "-1") {
@@ -146,7 +147,7 @@ void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>
                   "Model file (ONNX, PyTorch, TensorFlow Lite, Keras) or IR module", "FILE");
   if (required) file.Required();
   options.Add("--shape", model->shapes,
-              "Fix the shape of an input, and its dtype; -1 or ? keeps a dim",
+              "Fix the shape of an input, and its dtype; -1 or ? keeps a dim, `scalar` is a number",
               "NAME=1,3,224,224[:f32]");
   options.Add("--dim", model->dims, "Range (or size) of a symbolic dim", "NAME=1..64");
   options.Add("--dtype", model->dtypes, "Override the dtype of an input", "NAME=f32");

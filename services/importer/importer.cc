@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <iterator>
 
+#include "common/base/beside.h"
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/blobs/digest.h"
 #include "services/importer/frontend.h"
+#include "services/importer/graph/external_files.h"
 #include "services/importer/graph/interface.h"
 
 namespace quench::importer {
@@ -78,6 +80,43 @@ absl::Status CheckOptions(const ImportOptions& options, const Frontend& frontend
   return problems.Finish();
 }
 
+// The sha256 of a file beside the model.
+absl::StatusOr<std::string> DigestOf(const ExternalFiles::File& file) {
+  constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
+  Sha256 digest;
+  std::vector<std::byte> piece(std::min(file.size, kPieceBytes));
+  for (uint64_t at = 0; at < file.size; at += kPieceBytes) {
+    const std::span<std::byte> part = std::span(piece).first(std::min(file.size - at, kPieceBytes));
+    QUENCH_RETURN_IF_ERROR(ReadFileAt(file, at, part));
+    digest.Update(part);
+  }
+  return digest.HexDigest();
+}
+
+// Which model this is: the sha256 of its file, or, of one in several files, that of the lines
+// `<sha256>  <location>\n` of all, by location, in front of which the model's own file is the
+// location "model". What cannot be read is left out: an import that needs it fails.
+std::string SourceDigestOf(const std::filesystem::path& path, std::span<const std::byte> bytes,
+                           const Frontend& frontend, const ImportOptions& options) {
+  std::string digest = Sha256Hex(bytes);
+  absl::StatusOr<std::vector<std::string>> locations = std::vector<std::string>();
+  if (frontend.external_locations != nullptr)
+    locations = frontend.external_locations(path, options);
+  if (!locations.ok() || locations->empty()) return digest;
+  std::sort(locations->begin(), locations->end());
+  ExternalFiles beside = options.external_files
+                             ? ExternalFiles(*options.external_files)
+                             : ExternalFiles(options.external_root.empty() ? path.parent_path()
+                                                                           : options.external_root);
+  std::string lines = fmt::format("{}  model\n", digest);
+  for (const std::string& location : *locations) {
+    const absl::StatusOr<ExternalFiles::File> file = beside.Open(location);
+    const absl::StatusOr<std::string> other = file.ok() ? DigestOf(*file) : file.status();
+    if (other.ok()) lines += fmt::format("{}  {}\n", *other, location);
+  }
+  return Sha256Hex(lines);
+}
+
 }  // namespace
 
 absl::StatusOr<std::filesystem::path> ModelFileOf(const std::filesystem::path& path) {
@@ -98,12 +137,12 @@ absl::StatusOr<Imported> ImportModel(const std::filesystem::path& given,
   QUENCH_RETURN_IF_ERROR(CheckOptions(options, *frontend));
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const FileMapping> file, FileMapping::Open(path));
   absl::StatusOr<Imported> read;
-  Sha256 digest;
-  HashBeside(file->bytes(), &digest,
-             [&] { read = frontend->import(path, options, store, context); });
+  std::string digest;
+  RunBeside([&] { digest = SourceDigestOf(path, file->bytes(), *frontend, options); },
+            [&] { read = frontend->import(path, options, store, context); });
   QUENCH_ASSIGN_OR_RETURN(Imported imported, std::move(read));
-  imported.imported.metadata[kSourceDigest] = digest.HexDigest();
-  imported.canonical.metadata[kSourceDigest] = imported.imported.metadata[kSourceDigest];
+  imported.imported.metadata[kSourceDigest] = digest;
+  imported.canonical.metadata[kSourceDigest] = digest;
   if (!options.layout.empty() && (options.layout == "last") != frontend->channels_last) {
     QUENCH_RETURN_IF_ERROR(MoveOutputs(imported.imported, options.layout == "last"));
     QUENCH_RETURN_IF_ERROR(MoveOutputs(imported.canonical, options.layout == "last"));

@@ -9,6 +9,7 @@
 #include "tests/e2e/gateway_fixture.h"
 #include "tests/support/matchers.h"
 #include "tests/support/onnx_models.h"
+#include "tests/support/recorded_models.h"
 
 namespace quench::testing {
 namespace {
@@ -455,6 +456,40 @@ TEST_F(GatewayTest, VerifiesIntegersAsOneProcessDoes) {
     EXPECT_EQ(there.out, work_.Run(command).out);
     EXPECT_THAT(there.out, HasSubstr("\"quantized\": true"));
   }
+}
+
+// Keras' HDF5 is read by a child of the step's child; a saved model is a folder, whose variables go up as files.
+TEST_F(GatewayTest, ModelsOfKerasAndTensorflowAreThoseOfOneProcess) {
+  const std::filesystem::path cases = std::filesystem::path(QUENCH_SOURCE_DIR) / "tests" / "cases";
+  std::vector<std::string> models;
+  for (const char* name :
+       {"keras/LSTM", "tensorflow/Conv2D", "tensorflow/SavedModelV1", "tensorflow/SavedModelV2"}) {
+    for (const auto& [each, model] : ReadRecordedModels(cases / (std::string(name) + ".zip")))
+      models.push_back(WriteRecordedModel(model, work_.path("models") / name / each).string());
+  }
+  ASSERT_GE(models.size(), 5U);
+  for (const std::string& model : models) {
+    std::vector<std::string> command = {"compile", model, "--force", "--output", "here"};
+    const Outcome here = work_.Run(command);
+    ASSERT_EQ(here.exit_code, 0) << here.err;
+    command.back() = "there";
+    const Outcome there = Run(command);
+    ASSERT_EQ(there.exit_code, 0) << there.err << server_->Log();
+    EXPECT_TRUE(*ReadFile(work_.path("here") / "model.so") ==
+                *ReadFile(work_.path("there") / "model.so"))
+        << model;
+    // A folder is a model here, not one of test data.
+    const Outcome same = Run({"compare", model, "here/model.so", "--random", "2"});
+    EXPECT_EQ(same.exit_code, 0) << same.err;
+  }
+  std::filesystem::remove(work_.path("models") / "tensorflow/SavedModelV2/folder/model" /
+                          "variables/variables.data-00000-of-00001");
+  const std::vector<std::string> broken = {
+      "compile", work_.path("models") / "tensorflow/SavedModelV2/folder/model", "--output", "out"};
+  const Outcome missing = Run(broken);
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.err, HasSubstr("variables/variables.data-00000-of-00001")) << missing.err;
+  EXPECT_EQ(missing.err, work_.Run(broken).err);
 }
 
 TEST_F(GatewayTest, ErrorsAreThoseOfOneProcess) {

@@ -5,6 +5,7 @@
 
 #include "common/ir/npy.h"
 #include "tests/e2e/quench_process.h"
+#include "tests/support/matchers.h"
 
 namespace quench::testing {
 namespace {
@@ -177,6 +178,27 @@ TEST(ProgramTest, LibraryAndInterpreterAgreeOnFiles) {
   ASSERT_TRUE(ours.ok() && theirs.ok()) << ours.status() << theirs.status();
   ASSERT_EQ(ours->dims(), theirs->dims());
   EXPECT_LE(RelativeError(*ours, *theirs), 1e-5);
+}
+
+// A graph says nothing of the placeholder `scale`: an empty shape is that of a single number.
+TEST(ProgramTest, ShapesOfSingleNumbers) {
+  Workspace work;
+  work.Write("scaled.pbtxt", R"(
+    node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } }
+           attr { key: "shape" value { shape { dim { size: 2 } } } } }
+    node { name: "scale" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } } }
+    node { name: "y" op: "Mul" input: "x" input: "scale" attr { key: "T" value { type: DT_FLOAT } } })");
+  for (const std::string shape : {"scalar", "[]", "scalar:f32"}) {
+    const Outcome run = work.Run({"import", "scaled.pbtxt", "--shape", "scale=" + shape});
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_THAT(run.out, HasSubstr("scale")) << shape;
+    EXPECT_THAT(run.out, HasSubstr("f32[]")) << shape;
+  }
+  const Outcome none = work.Run({"import", "scaled.pbtxt"});
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_THAT(none.err, HasSubstr("input `scale`: has no shape; give one (of a single number"));
+  const Outcome empty = work.Run({"import", "scaled.pbtxt", "--shape", "scale="});
+  EXPECT_THAT(empty.err, HasSubstr("`scale=` has an empty value"));
 }
 
 TEST(ProgramTest, SameRequestSameBytes) {

@@ -69,8 +69,9 @@ absl::Status CheckReport(const CompareArgs& args) {
 bool IsExpectedFiles(const std::string& path) {
   const std::filesystem::path file = path;
   std::error_code error;
-  return std::filesystem::is_directory(file, error) || file.extension() == ".npz" ||
-         file.extension() == ".npy" || file.extension() == ".zip";
+  if (std::filesystem::is_directory(file, error))
+    return !importer::ModelFileOf(file).ok();  // a saved model of TensorFlow runs
+  return file.extension() == ".npz" || file.extension() == ".npy" || file.extension() == ".zip";
 }
 
 // Options of an import are for nothing where both are compiled already.

@@ -135,4 +135,17 @@ absl::StatusOr<ExternalFiles::File> ExternalFiles::Open(const std::string& locat
   return file;
 }
 
+absl::Status ReadFileAt(const ExternalFiles::File& file, uint64_t offset,
+                        std::span<std::byte> into) {
+  for (size_t done = 0; done < into.size();) {
+    const ssize_t got =
+        ::pread(file.fd, into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ErrnoStatus(errno, "read", "a file beside the model");
+    if (got == 0) return InvalidArgument("a file beside the model became shorter");
+    done += static_cast<size_t>(got);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace quench::importer

@@ -3,11 +3,13 @@
 
 #include <absl/status/statusor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 namespace quench::importer {
@@ -38,6 +40,10 @@ class ExternalFiles {
   int root_fd_ = -1;
   std::map<std::string, File> files_;
 };
+
+// Fills `into` from the file's bytes from `offset` on.
+absl::Status ReadFileAt(const ExternalFiles::File& file, uint64_t offset,
+                        std::span<std::byte> into);
 
 // Opens `path` beneath `root_fd` one component at a time, for kernels without openat2. Returns a
 // descriptor or -errno.

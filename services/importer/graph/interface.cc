@@ -180,7 +180,7 @@ absl::StatusOr<Type> TensorTypeOf(const DeclaredInput& input, const ImportOption
   } else if (const auto given = options.shapes.find(input.name); given != options.shapes.end()) {
     type.dims = dims.GivenDims(input.name, index, given->second);
   } else {
-    return InvalidArgument("has no shape; give one");
+    return InvalidArgument("has no shape; give one (of a single number: an empty one)");
   }
   return type;
 }

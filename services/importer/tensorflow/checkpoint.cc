@@ -1,16 +1,14 @@
 #include "services/importer/tensorflow/checkpoint.h"
 
 #include <fmt/ranges.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstring>
 #include <optional>
 
-#include "common/base/files.h"
 #include "common/base/near_names.h"
 #include "common/base/printable.h"
 #include "common/base/status.h"
+#include "services/importer/tensorflow/crc32c.h"
 
 namespace quench::importer {
 namespace {
@@ -77,9 +75,20 @@ absl::StatusOr<BlockPlace> PlaceIn(std::span<const std::byte> file, Cursor& curs
   return BlockPlace{*offset, *size};
 }
 
+// The trailer's checksum is of the block and of the byte that says how it is compressed.
+absl::Status CheckBlock(std::span<const std::byte> file, const BlockPlace& place) {
+  const uint32_t crc = MaskedCrc32c(ExtendCrc32c(0, file.subspan(place.offset, place.size + 1)));
+  const auto said = NumberAt<uint32_t>(file, place.offset + place.size + 1);
+  if (crc == said) return absl::OkStatus();
+  return InvalidArgument("offset {}: the block is damaged: its checksum is {:08x}, not {:08x}",
+                         place.offset, crc, said);
+}
+
 // Calls visit(key, value) for each entry of a block, in order.
 template <typename Visit>
-absl::Status ForEachEntry(std::span<const std::byte> file, const BlockPlace& place, Visit visit) {
+absl::Status ForEachEntry(std::span<const std::byte> file, const BlockPlace& place,
+                          Checksums checksums, Visit visit) {
+  if (checksums == Checksums::kVerify) QUENCH_RETURN_IF_ERROR(CheckBlock(file, place));
   const auto compression = static_cast<uint8_t>(file[place.offset + place.size]);
   if (compression != 0)
     return Unsupported("offset {}: the block is compressed ({}), checkpoints are not", place.offset,
@@ -116,20 +125,8 @@ absl::Status ForEachEntry(std::span<const std::byte> file, const BlockPlace& pla
 
 }  // namespace
 
-absl::Status ReadFileAt(const ExternalFiles::File& file, uint64_t offset,
-                        std::span<std::byte> into) {
-  for (size_t done = 0; done < into.size();) {
-    const ssize_t got =
-        ::pread(file.fd, into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return ErrnoStatus(errno, "read", "a file of the checkpoint");
-    if (got == 0) return InvalidArgument("a file of the checkpoint became shorter");
-    done += static_cast<size_t>(got);
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::map<std::string, std::string>> ReadTable(std::span<const std::byte> bytes) {
+absl::StatusOr<std::map<std::string, std::string>> ReadTable(std::span<const std::byte> bytes,
+                                                             Checksums checksums) {
   if (bytes.size() < kFooterBytes || NumberAt<uint64_t>(bytes, bytes.size() - 8) != kMagic)
     return InvalidArgument("not a checkpoint's index: the mark at its end is missing");
   Cursor footer(bytes.first(bytes.size() - 8), bytes.size() - kFooterBytes);
@@ -139,7 +136,7 @@ absl::StatusOr<std::map<std::string, std::string>> ReadTable(std::span<const std
   size_t keys = 0;
   uint64_t last = 0;
   QUENCH_RETURN_IF_ERROR(
-      ForEachEntry(bytes, index, [&](const std::string&, std::string_view value) {
+      ForEachEntry(bytes, index, checksums, [&](const std::string&, std::string_view value) {
         const auto* start = reinterpret_cast<const std::byte*>(value.data());
         Cursor cursor({start, value.size()}, 0);
         absl::StatusOr<BlockPlace> place = PlaceIn(bytes, cursor, "a data block");
@@ -148,20 +145,22 @@ absl::StatusOr<std::map<std::string, std::string>> ReadTable(std::span<const std
         if (place->offset < last)
           return InvalidArgument("offset {}: a data block overlaps the one before", place->offset);
         last = place->offset + place->size;
-        return ForEachEntry(bytes, *place, [&](const std::string& key, std::string_view entry) {
-          if ((keys += key.size()) > kMaxKeysBytes)
-            return absl::ResourceExhaustedError(
-                fmt::format("its keys have more than {} bytes", kMaxKeysBytes));
-          if (!entries.emplace(key, entry).second)
-            return InvalidArgument("the key `{}` is there twice", Printable(key));
-          return absl::OkStatus();
-        });
+        return ForEachEntry(
+            bytes, *place, checksums, [&](const std::string& key, std::string_view entry) {
+              if ((keys += key.size()) > kMaxKeysBytes)
+                return absl::ResourceExhaustedError(
+                    fmt::format("its keys have more than {} bytes", kMaxKeysBytes));
+              if (!entries.emplace(key, entry).second)
+                return InvalidArgument("the key `{}` is there twice", Printable(key));
+              return absl::OkStatus();
+            });
       }));
   return entries;
 }
 
-absl::StatusOr<CheckpointIndex> ReadCheckpointIndex(std::span<const std::byte> bytes) {
-  QUENCH_ASSIGN_OR_RETURN(const auto table, ReadTable(bytes));
+absl::StatusOr<CheckpointIndex> ReadCheckpointIndex(std::span<const std::byte> bytes,
+                                                    Checksums checksums) {
+  QUENCH_ASSIGN_OR_RETURN(const auto table, ReadTable(bytes, checksums));
   const auto first = table.find("");
   tf::BundleHeaderProto header;
   if (first == table.end() || !header.ParseFromString(first->second))
@@ -220,20 +219,29 @@ absl::StatusOr<std::shared_ptr<const Constant>> Checkpoint::AddVariable(const st
                            shard.size);
   if (entry.size() != header.bytes)
     return InvalidArgument("has {} bytes, its shape has {}", size, header.bytes);
+  const auto check = [&](uint32_t crc) -> absl::Status {
+    if (MaskedCrc32c(crc) == entry.crc32c()) return absl::OkStatus();
+    return InvalidArgument("is damaged: its checksum is {:08x}, the checkpoint's index has {:08x}",
+                           MaskedCrc32c(crc), entry.crc32c());
+  };
   if (header.bytes >= kBlobTensorBytes) {
     return weights.AddLarge(key, header, [&](const ByteSink& sink) -> absl::Status {
       std::vector<std::byte> piece(std::min<uint64_t>(size, kPieceBytes));
+      uint32_t crc = 0;
       for (uint64_t at = 0; at < size; at += piece.size()) {
         const std::span<std::byte> part =
             std::span(piece).first(std::min<uint64_t>(piece.size(), size - at));
         QUENCH_RETURN_IF_ERROR(ReadFileAt(shard, offset + at, part));
+        crc = ExtendCrc32c(crc, part);
         QUENCH_RETURN_IF_ERROR(sink(part));
       }
-      return absl::OkStatus();
+      return check(crc);
     });
   }
   Tensor tensor = Tensor::Zeros(header.dtype, header.dims);
-  QUENCH_RETURN_IF_ERROR(ReadFileAt(shard, offset, {tensor.mutable_bytes(), size}));
+  const std::span<std::byte> bytes(tensor.mutable_bytes(), size);
+  QUENCH_RETURN_IF_ERROR(ReadFileAt(shard, offset, bytes));
+  QUENCH_RETURN_IF_ERROR(check(ExtendCrc32c(0, bytes)));
   return weights.Add(key, tensor);
 }
 

@@ -17,19 +17,20 @@
 
 namespace quench::importer {
 
-// The entries of a table by key. INVALID_ARGUMENT with the offset for blocks and entries outside of
-// `bytes`; UNIMPLEMENTED for compressed blocks.
-absl::StatusOr<std::map<std::string, std::string>> ReadTable(std::span<const std::byte> bytes);
+// Whether blocks must have their checksums; what is made up, to find flaws, has none.
+enum class Checksums { kVerify, kIgnore };
 
-// Fills `into` from the file's bytes from `offset` on.
-absl::Status ReadFileAt(const ExternalFiles::File& file, uint64_t offset,
-                        std::span<std::byte> into);
+// The entries of a table by key. INVALID_ARGUMENT with the offset for blocks and entries outside of
+// `bytes`, and for blocks whose checksum is another; UNIMPLEMENTED for compressed blocks.
+absl::StatusOr<std::map<std::string, std::string>> ReadTable(
+    std::span<const std::byte> bytes, Checksums checksums = Checksums::kVerify);
 
 struct CheckpointIndex {
   int32_t shards = 0;
   std::map<std::string, tf::BundleEntryProto> entries;
 };
-absl::StatusOr<CheckpointIndex> ReadCheckpointIndex(std::span<const std::byte> bytes);
+absl::StatusOr<CheckpointIndex> ReadCheckpointIndex(std::span<const std::byte> bytes,
+                                                    Checksums checksums = Checksums::kVerify);
 
 // The location of a shard: "variables/variables.data-00000-of-00001".
 std::string ShardLocation(const std::string& prefix, int32_t shard, int32_t shards);
@@ -42,7 +43,8 @@ class Checkpoint {
       : index_(std::move(index)), open_(std::move(open)) {}
 
   const CheckpointIndex& index() const { return index_; }
-  // The variable's contents as a constant. NOT_FOUND, naming near ones, where there is none.
+  // The variable's contents as a constant. NOT_FOUND, naming near ones, where there is none;
+  // INVALID_ARGUMENT where its bytes have another checksum than the index says.
   absl::StatusOr<std::shared_ptr<const Constant>> AddVariable(const std::string& key,
                                                               WeightWriter& weights);
 

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "common/base/printable.h"
 #include "common/base/status.h"
@@ -11,30 +12,51 @@
 namespace quench::importer {
 namespace {
 
-constexpr size_t kMaxGraphNodes = 250'000;
-
 bool GivesNothing(const std::string& op) {
   return op == "NoOp" || op == "Assert" || op == "Const" || op == "Placeholder";
 }
 
-// The last node that gives something and that nobody reads.
+// Which nodes compute something from a placeholder.
+std::vector<bool> DependOnPlaceholders(const TfBody& body) {
+  std::vector<std::vector<size_t>> readers(body.nodes.size());
+  std::vector<size_t> pending;
+  std::vector<bool> depends(body.nodes.size(), false);
+  for (size_t i = 0; i < body.nodes.size(); ++i) {
+    for (const TfRef& ref : body.inputs[i]) readers[static_cast<size_t>(ref.node)].push_back(i);
+    const std::string& op = body.nodes[i]->op();
+    if (op == "Placeholder" || op == "PlaceholderV2") pending.push_back(i);
+  }
+  while (!pending.empty()) {
+    const size_t node = pending.back();
+    pending.pop_back();
+    if (depends[node]) continue;
+    depends[node] = true;
+    pending.insert(pending.end(), readers[node].begin(), readers[node].end());
+  }
+  return depends;
+}
+
+// The last node that gives something and that nobody reads; what saves and restores the variables of a
+// training graph depends on no input, so one that does comes first.
 std::vector<TfNamed> DefaultOutputs(const TfBody& body) {
   std::vector<bool> read(body.nodes.size(), false);
   for (const auto& inputs : body.inputs) {
     for (const TfRef& ref : inputs) read[static_cast<size_t>(ref.node)] = true;
   }
-  for (size_t i = body.nodes.size(); i-- > 0;) {
-    const tf::NodeDef& node = *body.nodes[i];
-    if (read[i] || GivesNothing(node.op()) ||
-        (body.outputs[i] == 0 && FindTensorflowRow(node.op())))
-      continue;
-    std::vector<TfNamed> outputs;
-    for (int k = 0; k < std::max(body.outputs[i], 1); ++k)
-      outputs.push_back({k == 0 ? node.name() : fmt::format("{}:{}", node.name(), k),
-                         TfRef{static_cast<int>(i), k}});
-    return outputs;
+  const std::vector<bool> depends = DependOnPlaceholders(body);
+  std::optional<size_t> last;
+  for (size_t i = body.nodes.size(); i-- > 0 && !(last && depends[*last]);) {
+    const std::string& op = body.nodes[i]->op();
+    if (read[i] || GivesNothing(op) || (body.outputs[i] == 0 && FindTensorflowRow(op))) continue;
+    if (!last || depends[i]) last = i;
   }
-  return {};
+  std::vector<TfNamed> outputs;
+  for (int k = 0; last && k < std::max(body.outputs[*last], 1); ++k) {
+    const std::string& name = body.nodes[*last]->name();
+    outputs.push_back(
+        {k == 0 ? name : fmt::format("{}:{}", name, k), TfRef{static_cast<int>(*last), k}});
+  }
+  return outputs;
 }
 
 absl::StatusOr<TfRef> CheckedTensor(const TfBody& body, const std::string& text) {
@@ -92,9 +114,9 @@ class Needed {
       const auto [body, node] = pending_.back();
       pending_.pop_back();
       entry_.needed[body].push_back(node);
-      if (++count_ > kMaxGraphNodes)
+      if (++count_ > kMaxTensorflowNodes)
         return absl::ResourceExhaustedError(
-            fmt::format("the model has more than {} nodes", kMaxGraphNodes));
+            fmt::format("the model has more than {} nodes", kMaxTensorflowNodes));
       for (const TfRef& ref : body->inputs_of(node)) Push(*body, ref);
       QUENCH_RETURN_IF_ERROR(PushFunctions(body->node(node)));
     }

@@ -16,6 +16,9 @@
 
 namespace quench::importer {
 
+// Of the nodes that outputs need, and of those of the graph after inlining.
+inline constexpr size_t kMaxTensorflowNodes = 250'000;
+
 // Bodies of functions, read when they are first called.
 class TfProgram {
  public:

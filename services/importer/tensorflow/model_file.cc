@@ -132,7 +132,7 @@ bool HasVariables(const tf::GraphDef& graph) {
 std::shared_ptr<ExternalFiles> FilesBeside(const std::filesystem::path& path,
                                            const ImportOptions& options) {
   if (options.external_files) return std::make_shared<ExternalFiles>(*options.external_files);
-  return std::make_shared<ExternalFiles>(path.parent_path().empty() ? "." : path.parent_path());
+  return std::make_shared<ExternalFiles>(path.parent_path());
 }
 
 absl::StatusOr<CheckpointIndex> ReadIndex(ExternalFiles& files) {

@@ -10,7 +10,6 @@
 namespace quench::importer {
 namespace {
 
-constexpr size_t kMaxNodes = 250'000;  // after inlining
 constexpr int64_t kWavHeader = 44;
 
 bool IsVariable(const std::string& op) {
@@ -276,10 +275,10 @@ void TensorflowReader::Evaluate(TfScope& scope, int node) {
   Items items;
   const TfBody& body = *scope.body;
   const auto outputs = static_cast<size_t>(std::max(body.outputs[static_cast<size_t>(node)], 1));
-  if (++node_count_ > kMaxNodes || !context_.Check().ok()) {
-    if (node_count_ == kMaxNodes + 1)
-      problems_.Add(
-          absl::ResourceExhaustedError(fmt::format("the model has more than {} nodes", kMaxNodes)));
+  if (++node_count_ > kMaxTensorflowNodes || !context_.Check().ok()) {
+    if (node_count_ == kMaxTensorflowNodes + 1)
+      problems_.Add(absl::ResourceExhaustedError(
+          fmt::format("the model has more than {} nodes", kMaxTensorflowNodes)));
     scope.done[node] = Items(outputs);
     return;
   }
@@ -373,7 +372,11 @@ void TensorflowReader::Dropout(TfScope& scope, int node, Items& items) {
   const ValueId shape =
       AddOwn(target, "Cast", name + "/shape", {given.empty() ? kNone : ValueOf(given[0], def)},
              {{"to", static_cast<int64_t>(DataType::kI64)}});
-  const ValueId most = AddInts(target, name + "/most", Tensor::ScalarF32(1.0F - 0x1p-24F));
+  // The largest number below 1 whose sum with 1, which a probability to keep may be, is below 2.
+  const float step = dtype == DataType::kF16    ? 0x1p-10F
+                     : dtype == DataType::kBF16 ? 0x1p-7F
+                                                : 0x1p-23F;
+  const ValueId most = AddInts(target, name + "/most", Tensor::ScalarF32(1.0F - step));
   const ValueId typed =
       AddOwn(target, "Cast", name + "/typed", {most}, {{"to", static_cast<int64_t>(dtype)}});
   items.push_back({AddOwn(target, "Expand", name, {typed, shape}), "", -1});

@@ -1,7 +1,9 @@
 """Compares Keras' layers with Keras itself, on small models with random weights and inputs.
 
-Usage: python3 -m keras_models --quench build/debug/bin/quench [--only LAYER,LAYER] [--seed S]
+Usage: python3 -m keras_models --quench build/debug/bin/quench [--only LAYER,LAYER] [--seed S] [--record]
 (from tests/peers; needs tensorflow, keras and tf_keras)
+
+--record compares nothing, but writes the first model of each layer and library to tests/cases/keras, which the default run reads without Keras.
 
 Each model is saved as Keras 3 writes it (.keras and .h5) and as TensorFlow's Keras 2 does (.h5), and run by `quench run`. A layer of
 keras_layers.def without a model is a failure. What fails stays in WORK.
@@ -31,6 +33,8 @@ try:
 except ImportError as problem:
     print(f"skipped: no Keras to compare with: {problem}")
     sys.exit(SKIPPED)
+
+import recorded_models
 
 from .layers import CASES
 
@@ -79,6 +83,12 @@ def run_quench(quench, path, given, folder):
     return [numpy.load(file) for file in sorted((folder / "out").glob("*.npy"))], []
 
 
+def files_of(path, given, expected):
+    files = {f"model{path.suffix}": path.read_bytes()}
+    files |= {f"in.{name}.npy": recorded_models.npy(values) for name, values in given.items()}
+    return files | {f"out.{i}.npy": recorded_models.npy(values) for i, values in enumerate(expected)}
+
+
 def problems(expected, found):
     """Outputs have names of layers here: each expected one is held against those of its shape."""
     for values in expected:
@@ -98,6 +108,7 @@ def main():
     parser.add_argument("--quench", required=True)
     parser.add_argument("--only", default="", help="layers, separated by commas")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--record", action="store_true")
     parser.add_argument("--work", type=pathlib.Path, default=HERE.parents[2] / "build" / "peer-keras")
     args = parser.parse_args()
     wanted, pattern = set(filter(None, args.only.split(","))), os.environ.get("QUENCH_TEST_PATTERN", "").lower()
@@ -109,6 +120,7 @@ def main():
     args.work.mkdir(parents=True)
     start, ran, failures = time.monotonic(), 0, [f"{name}: a layer without a model here" for name in uncovered()]
     for name in names:
+        recorded = {}
         for number, build in enumerate(CASES[name]):
             built = 0
             for library, endings in ((keras, (".keras", ".h5")), (tf_keras, (".h5",))):
@@ -120,6 +132,8 @@ def main():
                     why = problem
                     continue
                 built += 1
+                if args.record and number > 0:
+                    continue
                 with_numbers(model, random)
                 given = inputs_of(model, random)
                 expected = tensorflow.nest.flatten(model(list(given.values()) if len(given) > 1 else next(iter(given.values())), training=False))
@@ -130,6 +144,10 @@ def main():
                         model.save(path)
                     except TypeError:  # slices, in Keras 3's own .h5
                         continue
+                    if args.record:
+                        if library is tf_keras or ending == ".keras":  # Keras 3's own .h5 says what .keras says
+                            recorded[f"{library.__name__}{ending}"] = files_of(path, given, expected)
+                        continue
                     found, errors = run_quench(args.quench, path, given, args.work / (stem + ending[1:]))
                     problem = errors[0] if errors else problems(expected, found)
                     ran += 1
@@ -137,6 +155,9 @@ def main():
                         failures.append(f"{path.name}: {problem}")
             if not built:
                 failures.append(f"{name}_{number}: no Keras builds it: {why}")
+        # Integers of Discretization are of another width here.
+        if args.record and name != "Discretization" and not recorded_models.write("keras", name, recorded):
+            print(f"{name}: too large to keep")
     for line in failures:
         print("FAIL", line)
     print(f"{ran} files of {len(names)} layers against Keras {keras.__version__} and {tf_keras.__version__}, seed {args.seed}: "

@@ -1,7 +1,9 @@
 """Compares TensorFlow's operators with TensorFlow itself, as small frozen graphs with random inputs.
 
-Usage: python3 -m tensorflow_models --quench build/debug/bin/quench [--only OP,OP] [--seed S]
+Usage: python3 -m tensorflow_models --quench build/debug/bin/quench [--only OP,OP] [--seed S] [--record]
 (from tests/peers; needs tensorflow)
+
+--record compares nothing, but writes the first graph of each operator to tests/cases/tensorflow, which the default run reads without TensorFlow.
 
 Each graph is run by `quench run`. An operator of tensorflow_ops.def without a model is a failure. What fails stays in WORK.
 """
@@ -29,7 +31,10 @@ except ImportError as problem:
     print(f"skipped: no TensorFlow to compare with: {problem}")
     sys.exit(SKIPPED)
 
+import recorded_models
+
 from .operators import CASES, ELSEWHERE
+from .saved import SAVED
 
 
 def uncovered():
@@ -76,7 +81,14 @@ def difference(ours, theirs, tolerance):
     return "" if same else f"differs by {error:.1e}"
 
 
-def run(quench, work, name, number, case):
+def record(name, graph, case, outputs, wanted):
+    files = {"model.pb": graph.SerializeToString(deterministic=True)}
+    files |= {f"in.{given}.npy": recorded_models.npy(values) for given, values in case.inputs.items()}
+    files |= {f"out.{output}.npy": recorded_models.npy(values) for output, values in zip(outputs, wanted)}
+    recorded_models.write("tensorflow", name, {"graph": files})
+
+
+def run(quench, work, name, number, case, recording):
     folder = work / f"{name}_{number}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -84,6 +96,10 @@ def run(quench, work, name, number, case):
         graph, outputs, wanted = in_tensorflow(case)
     except (tensorflow.errors.OpError, TypeError, ValueError) as error:
         return f"not in TensorFlow: {str(error).splitlines()[0]}"
+    if recording:
+        if number == 0 and name not in TOLERANCES:
+            record(name, graph, case, outputs, wanted)
+        return ""
     path = folder / "graph.pb"
     path.write_bytes(graph.SerializeToString())
     ours, problem = in_quench(quench, path, case, outputs, folder)
@@ -95,20 +111,47 @@ def run(quench, work, name, number, case):
     return problem
 
 
+def run_saved(quench, work, name, random, recording):
+    """A folder with variables: its inputs and outputs have the signature's names."""
+    folder = work / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    inputs, wanted = SAVED[name](folder / "model", random)
+    if recording:
+        files = {str(file.relative_to(folder)): file.read_bytes() for file in (folder / "model").rglob("*") if file.is_file()}
+        files |= {f"in.{given}.npy": recorded_models.npy(values) for given, values in inputs.items()}
+        files |= {f"out.{output}.npy": recorded_models.npy(values) for output, values in wanted.items()}
+        recorded_models.write("tensorflow", name, {"folder": files})
+        return ""
+    words = [quench, "run", str(folder / "model"), "--output-dir", str(folder / "out")]
+    for given, values in inputs.items():
+        numpy.save(folder / f"{given}.npy", values)
+        words += ["--input", f"{given}={folder / given}.npy"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode != 0:
+        return " ".join(done.stderr.strip().splitlines()[-2:])
+    return "; ".join(filter(None, (difference(numpy.load(folder / "out" / f"{output}.npy"), values, TOLERANCE) for output, values in wanted.items())))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quench", required=True)
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("peer-tensorflow"))
     parser.add_argument("--only", default="")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--record", action="store_true")
     args = parser.parse_args()
     failed = [f"{name}: no model here" for name in uncovered()]
-    chosen = args.only.split(",") if args.only else sorted(CASES)
+    chosen = args.only.split(",") if args.only else sorted(CASES) + sorted(SAVED)
     runs = 0
-    for name in chosen:
+    for name in [n for n in chosen if n in SAVED]:
+        runs += 1
+        if problem := run_saved(args.quench, args.work, name, numpy.random.default_rng(args.seed), args.record):
+            failed.append(f"{name}: {problem}")
+    for name in [n for n in chosen if n in CASES]:
         for number, case in enumerate(CASES[name](numpy.random.default_rng(args.seed))):
             runs += 1
-            if problem := run(args.quench, args.work, name, number, case):
+            if problem := run(args.quench, args.work, name, number, case, args.record):
                 failed.append(f"{name} {number}: {problem}")
                 print(failed[-1], flush=True)
     print(f"{len(chosen)} operators, {runs} graphs, {len(failed)} failed")

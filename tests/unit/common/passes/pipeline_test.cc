@@ -26,6 +26,27 @@ TEST(PipelineTest, PassesWorkIntoEachOthersHands) {
   EXPECT_LE(Difference(graph, *after), 1e-5);
 }
 
+// As formats with channels last are imported: each layer between Transposes of its own.
+TEST(PipelineTest, BatchNormsFoldWhereTransposesStoodBefore) {
+  ValueId x;
+  Graph graph = ImageGraph(&x);
+  const std::vector<int64_t> last = {0, 2, 3, 1}, first = {0, 3, 1, 2};
+  ValueId y = Add(graph, "Conv", {x, graph.AddConstant("w", RandomTensor({4, 3, 3, 3}, 5))});
+  y = Add(graph, "Transpose", {y}, {{"perm", last}});
+  y = Add(graph, "Transpose", {y}, {{"perm", first}});
+  std::vector<ValueId> inputs = {y};
+  for (const char* name : {"scale", "shift", "mean"})
+    inputs.push_back(graph.AddConstant(name, RandomTensor({4}, 6)));
+  inputs.push_back(graph.AddConstant(
+      "variance", Tensor::Of(DataType::kF32, {4}, std::vector<float>{1, 2, 0.5, 3})));
+  y = Add(graph, "BatchNormalization", inputs);
+  graph.outputs = {Add(graph, "Transpose", {y}, {{"perm", last}})};
+  const auto after = RunPipeline(graph, {}, {});
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_EQ(CountOps(*after, "BatchNormalization"), 0);
+  EXPECT_LE(Difference(graph, *after), 1e-5);
+}
+
 TEST(PipelineTest, EveryPassCanBeSwitchedOff) {
   PassOptions options;
   for (const PassSwitch& each : AllPassSwitches()) options.disabled.insert(std::string(each.name));

@@ -116,7 +116,8 @@ TEST(Interface, UnrankedInputsNeedAShape) {
   model.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->clear_shape();
   model.Node("Relu", {"x"}, {"y"});
   ImportFolder folder;
-  EXPECT_EQ(ErrorOf(folder.Import(model).status()), "input `x`: has no shape; give one");
+  EXPECT_EQ(ErrorOf(folder.Import(model).status()),
+            "input `x`: has no shape; give one (of a single number: an empty one)");
   ImportOptions options;
   options.shapes["x"] = {-1, 4};
   const auto result = folder.Import(model, options);

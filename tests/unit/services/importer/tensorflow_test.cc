@@ -7,12 +7,15 @@
 #include <cstring>
 #include <fstream>
 
+#include "common/base/files.h"
 #include "common/base/status.h"
+#include "common/blobs/digest.h"
 #include "common/ir/verify.h"
 #include "common/ops/evaluate.h"
 #include "common/passes/pass.h"
 #include "quench/tensorflow/v1/tensorflow.pb.h"
 #include "services/importer/tensorflow/checkpoint.h"
+#include "services/importer/tensorflow/crc32c.h"
 #include "tests/support/matchers.h"
 #include "tests/support/onnx_models.h"
 
@@ -156,6 +159,31 @@ TEST(Tensorflow, ModelsAreCutAtNamedValues) {
       ImportError(Dense(), options)));
 }
 
+TEST(Tensorflow, WhatSavesVariablesIsNoDefaultOutput) {
+  TfModel model;
+  model.Input("x", {2});
+  model.Node("Neg", "negative", {"x"});
+  model.Floats("save/Const", {1}, {7});
+  model.Node("Identity", "save/control_dependency", {"save/Const"});
+  const absl::StatusOr<Imported> imported = Import(model);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  ASSERT_EQ(imported->canonical.outputs.size(), 1U);
+  EXPECT_EQ(imported->canonical.value(imported->canonical.outputs[0]).name, "negative");
+}
+
+TEST(Tensorflow, ScalarsWithoutAShapeAreGivenOne) {
+  TfModel model;
+  model.Input("x", {2});
+  Attr(model.Node("Placeholder", "scale"), "dtype").set_type(tf::DT_FLOAT);
+  model.Node("Mul", "y", {"x", "scale"});
+  EXPECT_TRUE(HasSubstr("input `scale`: has no shape")(ImportError(model)));
+  ImportOptions options;
+  options.shapes["scale"] = {};
+  const absl::StatusOr<Imported> imported = Import(model, options);
+  EXPECT_EQ(FloatsOf(ResultsOf(imported, {F32({2}, {1, 2}), F32({}, {3})}).at(0)),
+            (std::vector<float>{3, 6}));
+}
+
 TEST(Tensorflow, ConstantsRepeatTheirLastElement) {
   TfModel model;
   model.Input("x", {3});
@@ -165,6 +193,29 @@ TEST(Tensorflow, ConstantsRepeatTheirLastElement) {
 }
 
 // Kernels are [height, width, in, out]; an image of 1x2 with two channels shows their order.
+// x / keep * floor(keep + random): dropout of version 1.
+TEST(Tensorflow, DropoutDropsNothing) {
+  for (const auto& [type, dtype] :
+       {std::pair{tf::DT_FLOAT, DataType::kF32}, {tf::DT_HALF, DataType::kF16}}) {
+    for (const float keep : {1.0F, 0.5F, 0.125F}) {
+      TfModel model;
+      model.Input("x", {3}, type);
+      model.Input("keep", {}, type);
+      Attr(model.Node("Shape", "shape", {"x"}), "out_type").set_type(tf::DT_INT32);
+      Attr(model.Node("RandomUniform", "random", {"shape"}), "dtype").set_type(type);
+      model.Node("Add", "sum", {"keep", "random"});
+      model.Node("Floor", "mask", {"sum"});
+      model.Node("RealDiv", "scaled", {"x", "keep"});
+      model.Node("Mul", "y", {"scaled", "mask"});
+      const Tensor x = Tensor::Floats(dtype, {3}, std::vector<float>{1, -2, 4});
+      const Tensor result =
+          Results(model, {x, Tensor::Floats(dtype, {}, std::vector<float>{keep})}).at(0);
+      for (int64_t i = 0; i < 3; ++i)
+        EXPECT_EQ(result.FloatAt(i), x.FloatAt(i) / double{keep}) << keep;
+    }
+  }
+}
+
 TEST(Tensorflow, ConvolutionsHaveChannelsLast) {
   TfModel model;
   model.Input("x", {1, 1, 2, 2});
@@ -388,18 +439,23 @@ std::string Block(const std::vector<std::pair<std::string, std::string>>& entrie
 }
 
 std::string Table(const std::vector<std::pair<std::string, std::string>>& entries) {
-  const std::string trailer(5, '\0');
+  // What lies behind a block: not compressed, and its checksum.
+  const auto with_trailer = [](std::string block) {
+    block.push_back('\0');
+    const uint32_t crc = MaskedCrc32c(ExtendCrc32c(0, std::as_bytes(std::span(block))));
+    return block.append(reinterpret_cast<const char*>(&crc), sizeof crc);
+  };
   std::string out = Block(entries);
   std::string place;
   PutVarint(place, 0);
   PutVarint(place, out.size());
-  out += trailer;
+  out = with_trailer(out);
   const size_t meta_at = out.size();
   const std::string meta = Block({});
-  out += meta + trailer;
+  out += with_trailer(meta);
   const size_t index_at = out.size();
   const std::string index = Block({{"\xff", place}});
-  out += index + trailer;
+  out += with_trailer(index);
   std::string footer;
   for (const uint64_t number :
        {uint64_t{meta_at}, uint64_t{meta.size()}, uint64_t{index_at}, uint64_t{index.size()}})
@@ -410,6 +466,8 @@ std::string Table(const std::vector<std::pair<std::string, std::string>>& entrie
   return out + footer;
 }
 
+constexpr float kShard[] = {0, 3, 5};  // the variable is its last two
+
 std::string IndexOf(const std::string& key, int64_t offset, int64_t size) {
   tf::BundleHeaderProto header;
   header.set_num_shards(1);
@@ -418,6 +476,7 @@ std::string IndexOf(const std::string& key, int64_t offset, int64_t size) {
   entry.mutable_shape()->add_dim()->set_size(2);
   entry.set_offset(offset);
   entry.set_size(size);
+  entry.set_crc32c(MaskedCrc32c(ExtendCrc32c(0, std::as_bytes(std::span(kShard).subspan(1)))));
   return Table({{"", header.SerializeAsString()}, {key, entry.SerializeAsString()}});
 }
 
@@ -444,9 +503,8 @@ std::filesystem::path SavedModel(const std::string& folder, const std::string& i
   };
   write(path / "saved_model.pb", saved.SerializeAsString());
   write(path / "variables" / "variables.index", index);
-  const float values[] = {0, 3, 5};
   write(path / "variables" / "variables.data-00000-of-00001",
-        std::string(reinterpret_cast<const char*>(values), sizeof values));
+        std::string(reinterpret_cast<const char*>(kShard), sizeof kShard));
   return path;
 }
 
@@ -478,10 +536,62 @@ TEST(TensorflowSavedModel, BadCheckpointsAreExplained) {
     for (const int change : {1, 0x80}) {
       std::string bad = good;
       bad[i] = static_cast<char>(bad[i] ^ change);
-      (void)ReadCheckpointIndex(std::as_bytes(std::span(bad)));
+      const auto bytes = std::as_bytes(std::span(bad));
+      (void)ReadCheckpointIndex(bytes, Checksums::kIgnore);
+      EXPECT_TRUE(!ReadCheckpointIndex(bytes).ok() || i >= 40)
+          << i;  // entries are checked as a block
     }
     (void)ReadCheckpointIndex(std::as_bytes(std::span(good).first(i)));
   }
+}
+
+TEST(TensorflowSavedModel, DamagedVariablesAreRefused) {
+  const std::filesystem::path path = SavedModel("damaged", IndexOf("scale", 4, 8));
+  const std::filesystem::path shard = path / "variables" / "variables.data-00000-of-00001";
+  const float values[] = {0, 3, 6};
+  std::ofstream(shard, std::ios::binary)
+      << std::string_view(reinterpret_cast<const char*>(values), sizeof values);
+  const std::string error = ErrorOf(ImportModel(path, {}, Folder().store()).status());
+  EXPECT_TRUE(HasSubstr("is damaged: its checksum is ")(error)) << error;
+  std::string index = IndexOf("scale", 4, 8);
+  index[4] = static_cast<char>(index[4] ^ 1);
+  const std::string damaged =
+      ErrorOf(ImportModel(SavedModel("damaged", index), {}, Folder().store()).status());
+  EXPECT_TRUE(HasSubstr("offset 0: the block is damaged: its checksum is ")(damaged)) << damaged;
+}
+
+// RFC 3720, B.4, and the catalogue's check value.
+TEST(TensorflowSavedModel, ChecksumsAreCastagnolis) {
+  const auto crc = [](std::string_view text) {
+    return ExtendCrc32c(0, std::as_bytes(std::span(text)));
+  };
+  EXPECT_EQ(crc("123456789"), 0xe3069283U);
+  EXPECT_EQ(crc(std::string(32, '\0')), 0x8a9136aaU);
+  EXPECT_EQ(crc(std::string(32, '\xff')), 0x62a8ab43U);
+  const std::string text(1000, 'q');
+  EXPECT_EQ(ExtendCrc32c(crc(text.substr(0, 3)), std::as_bytes(std::span(text).subspan(3))),
+            crc(text));
+}
+
+TEST(TensorflowSavedModel, VariablesAreOfItsIdentity) {
+  const auto source_of = [](const std::filesystem::path& path) {
+    const absl::StatusOr<Imported> imported = ImportModel(path, {}, Folder().store());
+    EXPECT_TRUE(imported.ok()) << imported.status();
+    return imported.ok() ? imported->canonical.metadata.at(kSourceDigest) : "";
+  };
+  const std::filesystem::path path = SavedModel("identity", IndexOf("scale", 4, 8));
+  const std::string before = source_of(path);
+  EXPECT_EQ(before, source_of(path / "saved_model.pb"));
+  // Behind what the variable has: the shard is the model's, whatever is read of it.
+  std::ofstream(path / "variables" / "variables.data-00000-of-00001", std::ios::app) << "more";
+  EXPECT_NE(before, source_of(path));
+  const auto text_of = [&](const char* name) { return *ReadFile(path / name, 1 << 20); };
+  EXPECT_EQ(
+      source_of(path),
+      Sha256Hex(Sha256Hex(text_of("saved_model.pb")) + "  model\n" +
+                Sha256Hex(text_of("variables/variables.data-00000-of-00001")) +
+                "  variables/variables.data-00000-of-00001\n" +
+                Sha256Hex(text_of("variables/variables.index")) + "  variables/variables.index\n"));
 }
 
 TEST(TensorflowSavedModel, OtherFoldersAreNone) {
