@@ -143,8 +143,8 @@ bool IsShapeText(std::string_view text) {
   const size_t colon = std::min(text.find(':'), text.size());
   if (colon < text.size() && !ParseDataType(text.substr(colon + 1))) return false;
   const std::string_view shape = text.substr(0, colon);
-  return shape == "[]" || (!shape.empty() && shape.find_first_not_of("0123456789,-?") ==
-                                                 std::string_view::npos);
+  return shape == "[]" ||
+         (!shape.empty() && shape.find_first_not_of("0123456789,-?") == std::string_view::npos);
 }
 
 void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>& model,

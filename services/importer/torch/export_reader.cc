@@ -162,8 +162,7 @@ absl::StatusOr<DeclaredInput> ExportReader::InputOf(const std::string& name,
   input.dims.emplace();
   if (const Json* sizes = ExportMember(type, "sizes")) {
     absl::StatusOr<std::vector<DeclaredDim>> dims = DimsOf(*sizes);
-    if (!dims.ok())
-      return Annotate(dims.status(), fmt::format("input `{}`", Printable(name)));
+    if (!dims.ok()) return Annotate(dims.status(), fmt::format("input `{}`", Printable(name)));
     input.dims = *std::move(dims);
   }
   return input;
@@ -179,7 +178,8 @@ absl::Status ExportReader::AddSpec(const Json& spec, const Json& types,
   if (const Json* user = ExportMember(spec, "user_input")) {
     const std::string name = value_of(*user);
     const Json* type = ExportMember(types, name.c_str());
-    if (type == nullptr) return absl::OkStatus();  // a number or None, which the graph has in its place
+    if (type == nullptr)
+      return absl::OkStatus();  // a number or None, which the graph has in its place
     TorchInput input;
     QUENCH_ASSIGN_OR_RETURN(input.declared, InputOf(name, *type));
     declared.push_back(std::move(input));
@@ -220,8 +220,7 @@ absl::Status ExportReader::AddInputs(const Json& graph, const Json& signature, E
     declared.push_back(std::move(input));
   }
   QUENCH_RETURN_IF_ERROR(AddTorchInputs(options_, p_, declared));
-  for (size_t i = 0; i < own; ++i)
-    env[declared[i].declared.name] = p_.NewCell(declared[i].handle);
+  for (size_t i = 0; i < own; ++i) env[declared[i].declared.name] = p_.NewCell(declared[i].handle);
   size_t next = own;
   for (TorchState& state : result.states) {
     if (written_.contains(state.name)) state.cell->handle = declared[next++].handle;
@@ -289,8 +288,9 @@ absl::StatusOr<TorchValue> ExportReader::ArgumentOf(const Json& argument, const 
   if (kind == "as_sym_ints" || kind == "as_sym_floats") return list(symbolic);
   if (kind == "as_string") return TorchValue(ExportText(&value));
   if (kind == "as_strings")
-    return list(
-        [](const Json& item) -> absl::StatusOr<TorchValue> { return TorchValue(ExportText(&item)); });
+    return list([](const Json& item) -> absl::StatusOr<TorchValue> {
+      return TorchValue(ExportText(&item));
+    });
   if (kind == "as_scalar_type") {
     QUENCH_ASSIGN_OR_RETURN(const DataType dtype, ExportDataType(&value));
     return TorchValue(ScalarTypeOf(dtype));
@@ -391,8 +391,7 @@ absl::StatusOr<std::vector<TorchValue>> ExportReader::RunWhile(const HigherOrder
 absl::StatusOr<std::vector<TorchValue>> ExportReader::RunWrapped(const HigherOrder& node) {
   const bool autocast = node.op == "wrap_with_autocast";
   const size_t settings = autocast ? 4 : 1;  // device, type, whether, caching
-  if (node.values.size() < settings)
-    return InvalidArgument("`{}` has too few arguments", node.op);
+  if (node.values.size() < settings) return InvalidArgument("`{}` has too few arguments", node.op);
   const bool* enabled = autocast ? std::get_if<bool>(&node.values[2]) : nullptr;
   if (autocast && (enabled == nullptr || *enabled))
     return Unsupported("`{}`: automatic mixed precision", Printable(node.name));

@@ -76,8 +76,7 @@ Json SpecsOf(const Json& graph, const Json& signature) {
     const std::string buffer = Lookup(signature, "inputs_to_buffers", name);
     const Json named = {{"name", name}};
     Json spec = {{"user_input", {{"arg", {{"as_tensor", named}}}}}};
-    if (!parameter.empty())
-      spec = {{"parameter", {{"arg", named}, {"parameter_name", parameter}}}};
+    if (!parameter.empty()) spec = {{"parameter", {{"arg", named}, {"parameter_name", parameter}}}};
     if (!buffer.empty()) spec = {{"buffer", {{"arg", named}, {"buffer_name", buffer}}}};
     specs["input_specs"].push_back(std::move(spec));
   }
@@ -86,8 +85,7 @@ Json SpecsOf(const Json& graph, const Json& signature) {
     const std::string buffer = Lookup(signature, "buffers_to_mutate", name);
     const Json named = {{"name", name}};
     Json spec = {{"user_output", {{"arg", {{"as_tensor", named}}}}}};
-    if (!buffer.empty())
-      spec = {{"buffer_mutation", {{"arg", named}, {"buffer_name", buffer}}}};
+    if (!buffer.empty()) spec = {{"buffer_mutation", {{"arg", named}, {"buffer_name", buffer}}}};
     specs["output_specs"].push_back(std::move(spec));
   }
   return specs;

@@ -159,11 +159,10 @@ static void WarnOfRanges(const DeclaredInput& declared, const Type& type, Graph&
     const DeclaredDim& dim = (*declared.dims)[axis];
     const Bounds given = graph.symbols->BoundsOf(type.dims[axis]);
     if (dim.size >= 0 || (given.min >= dim.bounds.min && given.max <= dim.bounds.max)) continue;
-    const std::string most =
-        dim.bounds.max == kUnbounded ? "" : fmt::format("{}", dim.bounds.max);
+    const std::string most = dim.bounds.max == kUnbounded ? "" : fmt::format("{}", dim.bounds.max);
     graph.metadata["warning.dim " + Printable(dim.name)] =
-        fmt::format("dim `{}` was exported for sizes {}..{}, others are given",
-                    Printable(dim.name), dim.bounds.min, most);
+        fmt::format("dim `{}` was exported for sizes {}..{}, others are given", Printable(dim.name),
+                    dim.bounds.min, most);
   }
 }
 

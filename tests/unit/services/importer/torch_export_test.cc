@@ -36,8 +36,8 @@ std::string ExportedJson(const std::string& nodes, const std::string& outputs,
          R"(], "tensor_values": {"x": {"dtype": 7, "sizes": )" + sizes +
          R"(}}}, "signature": {"input_specs": [{")" + kind + R"(": {"arg": {"name": "p_w"}, ")" +
          kind + R"(_name": "net.w"}}, {"user_input": {"arg": )" + TensorArgument("x") +
-         R"(}}], "output_specs": [)" + output_specs +
-         R"(]}}, "range_constraints": )" + ranges + R"(, "schema_version": {"major": 8, "minor": 1}})";
+         R"(}}], "output_specs": [)" + output_specs + R"(]}}, "range_constraints": )" + ranges +
+         R"(, "schema_version": {"major": 8, "minor": 1}})";
 }
 
 // As the newest torch has it.
@@ -102,8 +102,11 @@ TEST_F(TorchTest, ExportedBySchema1) {
   const std::string nodes =
       node("add.Tensor", Given("self", tensor("arg0_1")) + "," + Given("other", tensor("arg1_1")),
            "add") +
-      "," + node("mul.Tensor", Given("self", tensor("add")) + "," + Given("other", tensor("arg2_1")), "mul") +
-      "," + node("clamp.default", Given("self", tensor("mul")) + "," + Given("min", infinite), "clamp");
+      "," +
+      node("mul.Tensor", Given("self", tensor("add")) + "," + Given("other", tensor("arg2_1")),
+           "mul") +
+      "," +
+      node("clamp.default", Given("self", tensor("mul")) + "," + Given("min", infinite), "clamp");
   const std::string json =
       R"({"graph_module": {"graph": {"inputs": [)" + tensor("arg0_1") + "," + tensor("arg1_1") +
       "," + tensor("arg2_1") + R"(], "outputs": [)" + tensor("add") + "," + tensor("clamp") +
@@ -152,10 +155,10 @@ TEST_F(TorchTest, ExportedRanges) {
   EXPECT_THAT(WarningsOf(wide->canonical),
               testing::ElementsAre(HasSubstr("exported for sizes 2..64")));
   // Without an end.
-  const auto endless = ImportFile(
-      Exported(nodes, TensorArgument("y"), kUserOutput, false,
-               R"({"s0": {"min_val": 0, "max_val": 9223372036854775806}})"),
-      {});
+  const auto endless =
+      ImportFile(Exported(nodes, TensorArgument("y"), kUserOutput, false,
+                          R"({"s0": {"min_val": 0, "max_val": 9223372036854775806}})"),
+                 {});
   ASSERT_TRUE(endless.ok()) << endless.status();
   EXPECT_EQ(bounds_of(endless), (std::pair<int64_t, int64_t>(1, kUnbounded)));
 }
@@ -218,11 +221,10 @@ TEST_F(TorchTest, ExportsOfTheWrongShape) {
     const size_t at = json.find(from);
     ASSERT_NE(at, std::string::npos) << from;
     json.replace(at, from.size(), to);
-    const std::string file =
-        ZipOf({{"serialized_exported_program.json", json},
-               {"serialized_state_dict.pt",
-                ZipOf({{"a/data.pkl", File(Dict({{"net.w", F32("0", {2})}}))},
-                       {"a/data/0", BytesOf({1, 2})}})}});
+    const std::string file = ZipOf(
+        {{"serialized_exported_program.json", json},
+         {"serialized_state_dict.pt", ZipOf({{"a/data.pkl", File(Dict({{"net.w", F32("0", {2})}}))},
+                                             {"a/data/0", BytesOf({1, 2})}})}});
     EXPECT_NE(ErrorOf(ImportFile(file, {}).status()), "") << to;
   }
 }

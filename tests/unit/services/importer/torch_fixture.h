@@ -31,10 +31,12 @@ class TorchTest : public ::testing::Test {
   }
   static std::string Script(const std::string& code, const Fields& attributes = {},
                             const std::vector<testing::ZipEntry>& more = {}) {
-    std::vector<testing::ZipEntry> entries = {{"m/data.pkl", testing::pickle::File(testing::pickle::Object("__torch__", "M", attributes))},
-                                     {"m/constants.pkl", testing::pickle::File(testing::pickle::Tuple({}))},
-                                     {"m/code/__torch__.py", code},
-                                     {"m/version", "3\n"}};
+    std::vector<testing::ZipEntry> entries = {
+        {"m/data.pkl",
+         testing::pickle::File(testing::pickle::Object("__torch__", "M", attributes))},
+        {"m/constants.pkl", testing::pickle::File(testing::pickle::Tuple({}))},
+        {"m/code/__torch__.py", code},
+        {"m/version", "3\n"}};
     entries.insert(entries.end(), more.begin(), more.end());
     return testing::ZipOf(entries);
   }

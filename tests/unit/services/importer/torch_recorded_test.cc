@@ -24,7 +24,8 @@ Tensor TensorOf(const Json& json) {
 
 std::vector<std::filesystem::path> RecordedCases() {
   std::vector<std::filesystem::path> cases;
-  const std::filesystem::path folder = std::filesystem::path(QUENCH_SOURCE_DIR) / "tests/cases/torch";
+  const std::filesystem::path folder =
+      std::filesystem::path(QUENCH_SOURCE_DIR) / "tests/cases/torch";
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() == ".json") cases.push_back(entry.path());
   }
@@ -46,9 +47,8 @@ TEST_P(TorchRecordedTest, ComputesWhatPyTorchDid) {
       options.dtypes[input["name"]] = inputs.back().dtype();
     }
   }
-  const auto imported =
-      ImportModel(GetParam().parent_path() / recorded["file"].get<std::string>(), options,
-                  folder_.store());
+  const auto imported = ImportModel(GetParam().parent_path() / recorded["file"].get<std::string>(),
+                                    options, folder_.store());
   ASSERT_TRUE(imported.ok()) << imported.status();
   const Graph& graph = imported->canonical;
   for (size_t i = inputs.size(); i < graph.inputs.size(); ++i) {  // states begin with zeros
