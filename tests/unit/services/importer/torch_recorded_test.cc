@@ -73,8 +73,8 @@ TEST_P(TorchRecordedTest, ComputesWhatPyTorchDid) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, TorchRecordedTest, ::testing::ValuesIn(RecordedCases()),
-                         [](const auto& info) {
-                           std::string name = info.param.stem().string();
+                         [](const auto& recorded) {
+                           std::string name = recorded.param.stem().string();
                            for (char& c : name) c = std::isalnum(c) != 0 ? c : '_';
                            return name;
                          });
