@@ -168,6 +168,22 @@ need_counters() {
   rm -f "$log"
 }
 
+# need_torch INSTALL: a Python with the PyTorch that tests/peers/torch_models.py compares with, in build/torch-venv. It brings
+# libraries for GPUs, 5 GB in all. Where it cannot be had, the test takes Debian's PyTorch (need_counters), which has no torch.export.
+need_torch() {
+  local venv=$root/build/torch-venv log
+  "$venv/bin/python" -c "import numpy, torch, torch.export" 2>/dev/null && return 0
+  [ "$1" -eq 1 ] || return 0
+  rm -rf "$venv"
+  log=$(mktemp)
+  if ! { python3 -m venv "$venv" &&
+    timeout 1200 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 numpy 'torch==2.15.0'; } >"$log" 2>&1; then
+    echo "no PyTorch to compare with: $(grep -i error "$log" | tail -n 1)"
+    rm -rf "$venv"
+  fi
+  rm -f "$log"
+}
+
 # need_keras INSTALL: a Python with Keras 3 and TensorFlow's Keras 2 for tests/peers, in build/keras-venv. Where they cannot be had,
 # those tests skip and say so.
 need_keras() {

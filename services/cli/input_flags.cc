@@ -3,16 +3,33 @@
 #include <algorithm>
 
 #include "common/base/status.h"
-#include "services/cli/model_source.h"
 
 namespace quench::cli {
 
 void AddInputFlags(const Options& options, const std::shared_ptr<InputFlags>& flags) {
-  options.Add("--input,-i", flags->inputs, "Tensor for an input, from a .npy or .pb file",
-              "NAME=FILE");
+  options.Add("--input,-i", flags->inputs,
+              "Tensor for an input, from a .npy or .pb file; or what --shape says of it",
+              "NAME=FILE|SHAPE[:f32]");
   options.Add("--random", flags->random, "Random values for inputs without a file", "SEED");
   options.Add("--size", flags->sizes, "Size of a symbolic dim for random inputs", "NAME=N")
       .Needs({"--random"});
+}
+
+// Of `--input NAME=VALUE`: the value is a shape.
+static bool GivesShape(const std::string& text) {
+  const size_t equals = text.find('=');
+  return equals != std::string::npos && IsShapeText(std::string_view(text).substr(equals + 1));
+}
+
+bool HasInputFiles(const InputFlags& flags) {
+  return !std::all_of(flags.inputs.begin(), flags.inputs.end(), GivesShape);
+}
+
+void TakeInputShapes(InputFlags& flags, ModelOptions& model) {
+  const auto first_shape = std::stable_partition(
+      flags.inputs.begin(), flags.inputs.end(), [](const auto& text) { return !GivesShape(text); });
+  model.shapes.insert(model.shapes.end(), first_shape, flags.inputs.end());
+  flags.inputs.erase(first_shape, flags.inputs.end());
 }
 
 absl::StatusOr<InputSources> SourcesOf(const InputFlags& flags,

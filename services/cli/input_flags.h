@@ -10,17 +10,21 @@
 #include <vector>
 
 #include "common/runner/inputs.h"
+#include "services/cli/model_source.h"
 #include "services/cli/options.h"
 
 namespace quench::cli {
 
 struct InputFlags {
-  std::vector<std::string> inputs;  // NAME=FILE
+  std::vector<std::string> inputs;  // NAME=FILE, or NAME=SHAPE[:DTYPE]
   std::optional<uint64_t> random;
   std::vector<std::string> sizes;  // NAME=N
 
   static constexpr char kHow[] = "--input NAME=FILE, or --random SEED";
 };
+// Of `--input`, values that are shapes: they say what --shape says, and go over to `model`.
+void TakeInputShapes(InputFlags& flags, ModelOptions& model);
+bool HasInputFiles(const InputFlags& flags);
 // --input, --random, --size.
 void AddInputFlags(const Options& options, const std::shared_ptr<InputFlags>& flags);
 // The files are read; all that cannot be are named, and so are names that none of `inputs` has, where

@@ -140,13 +140,21 @@ absl::StatusOr<std::map<std::string, int64_t>> ParseSizes(const std::vector<std:
   return sizes;
 }
 
+bool IsShapeText(std::string_view text) {
+  const size_t colon = std::min(text.find(':'), text.size());
+  if (colon < text.size() && !ParseDataType(text.substr(colon + 1))) return false;
+  const std::string_view shape = text.substr(0, colon);
+  return shape == "[]" ||
+         (!shape.empty() && shape.find_first_not_of("0123456789,-?") == std::string_view::npos);
+}
+
 void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>& model,
-                     bool required) {
+                     InputOption input, bool required) {
   const Option file =
       options.Add("MODEL", model->model,
                   "Model file (ONNX, PyTorch, TensorFlow Lite, Keras) or IR module", "FILE");
   if (required) file.Required();
-  options.Add("--shape", model->shapes,
+  options.Add(input == InputOption::kShapes ? "--shape,--input" : "--shape", model->shapes,
               "Fix the shape of an input, and its dtype; -1 or ? keeps a dim, `scalar` is a number",
               "NAME=1,3,224,224[:f32]");
   options.Add("--dim", model->dims, "Range (or size) of a symbolic dim", "NAME=1..64");

@@ -43,10 +43,16 @@ struct ModelOptions {
   std::vector<std::string> disabled;  // filled by the --no-PASS flags
 };
 
+// What `--input NAME=...` is to a command: another name of --shape, or an option of its own (AddInputFlags) that
+// takes files too.
+enum class InputOption : uint8_t { kShapes, kFiles };
+
 // MODEL, the import options and --batch. Not `required`: a command that can do without a model says so
 // itself where neither is given.
 void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>& model,
-                     bool required = true);
+                     InputOption input = InputOption::kShapes, bool required = true);
+// "1,3,224,224", "-1,?:f32", "[]": what --shape takes behind NAME=, and not the name of a tensor file.
+bool IsShapeText(std::string_view text);
 // A --no-PASS flag for each of the passes, which the command must run; after AddModelOptions.
 void AddPassFlags(const Options& options, const std::shared_ptr<ModelOptions>& model,
                   const std::vector<std::string_view>& passes);

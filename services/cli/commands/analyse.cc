@@ -190,11 +190,10 @@ void AddPictures(const Options& options, const std::shared_ptr<AnalyseArgs>& arg
       .Add("--beside", args->beside, "Show this model beside the first, both with the same options",
            "OTHER")
       .Needs({"--report"});
-  options
-      .Add("--input,-i", args->inputs.inputs,
-           "Run the model on this tensor, from a .npy or .pb file, and show what its values are",
-           "NAME=FILE")
-      .Needs({"--report"});
+  options.Add("--input,-i", args->inputs.inputs,
+              "Run the model on this tensor, from a .npy or .pb file, and show what its values are "
+              "(--report); or what --shape says of an input",
+              "NAME=FILE|SHAPE[:f32]");
   options
       .Add("--random", args->inputs.random, "Run it on random values, for inputs without a file",
            "SEED")
@@ -211,7 +210,7 @@ void AddPictures(const Options& options, const std::shared_ptr<AnalyseArgs>& arg
 
 Action DeclareAnalyse(const Options& options) {
   auto args = std::make_shared<AnalyseArgs>();
-  AddModelOptions(options, args->model);
+  AddModelOptions(options, args->model, InputOption::kFiles);
   options.Add("--size", args->sizes,
               "Size at which a symbolic dim is counted (default: its smallest)", "NAME=N");
   options
@@ -239,9 +238,16 @@ Action DeclareAnalyse(const Options& options) {
   AddPictures(options, args);
   AddListingFile(options, args->file, {"--report", "--plot"});
   options.AddRule([args] { return TableProblem(*args); });
+  options.AddRule([args] {
+    const bool files = HasInputFiles(args->inputs);
+    return files && args->page.empty() ? std::string("--input needs --report") : std::string();
+  });
   AddWorkOptions(options, args->gateway);
   options.Examples(kAnalyseExamples);
-  return [args](const StepContext& context) { return RunAnalyse(*args, context); };
+  return [args](const StepContext& context) {
+    TakeInputShapes(args->inputs, *args->model);
+    return RunAnalyse(*args, context);
+  };
 }
 
 }  // namespace quench::cli

@@ -114,7 +114,7 @@ absl::Status RunInfer(const InferArgs& args, const StepContext& context) {
 
 Action DeclareInfer(const Options& options) {
   auto args = std::make_shared<InferArgs>();
-  AddModelOptions(options, args->model);
+  AddModelOptions(options, args->model, InputOption::kFiles);
   AddInputFlags(options, args->inputs);
   options.Add("--op", args->options.ops, "Show values of these operators", "PATTERN");
   options.Add("--node", args->options.names, "Show values of nodes of these names", "PATTERN");
@@ -132,7 +132,10 @@ Action DeclareInfer(const Options& options) {
   AddListingFile(options, args->file);
   AddWorkOptions(options, args->gateway);
   options.Examples(kInferExamples);
-  return [args](const StepContext& context) { return RunInfer(*args, context); };
+  return [args](const StepContext& context) {
+    TakeInputShapes(*args->inputs, *args->model);
+    return RunInfer(*args, context);
+  };
 }
 
 }  // namespace quench::cli

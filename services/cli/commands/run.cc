@@ -240,7 +240,7 @@ absl::Status RunInterpreter(const RunArgs& args, const StepContext& context) {
 
 Action DeclareRun(const Options& options) {
   auto args = std::make_shared<RunArgs>();
-  AddModelOptions(options, args->model);
+  AddModelOptions(options, args->model, InputOption::kFiles);
   options.Describe("MODEL", "Compiled library, model file or IR module");
   AddInputFlags(options, args->inputs);
   options.Add("--output-dir", args->output_dir, "Folder for NAME.npy of every output",
@@ -259,6 +259,7 @@ Action DeclareRun(const Options& options) {
   AddWorkOptions(options, args->gateway);
   options.Examples(kRunExamples);
   return [args](const StepContext& context) -> absl::Status {
+    TakeInputShapes(*args->inputs, *args->model);
     QUENCH_ASSIGN_OR_RETURN(const FileKind kind, KindOf(args->model->model));
     return kind == FileKind::kArtifact ? RunArtifact(*args, context)
                                        : RunInterpreter(*args, context);

@@ -95,7 +95,7 @@ absl::Status RunTile(const TileArgs& args, const StepContext& context) {
 
 Action DeclareTile(const Options& options) {
   auto args = std::make_shared<TileArgs>();
-  AddModelOptions(options, args->model, /*required=*/false);
+  AddModelOptions(options, args->model, InputOption::kShapes, /*required=*/false);
   options.Add("--gemm", args->gemm, "Instead of a model: one product of these sizes", "M,K,N")
       .Excludes({"MODEL"});
   options.Add("--limits", args->limits, "Largest sizes of one product [m, k] x [k, n]", "M,N,K")

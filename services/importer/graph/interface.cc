@@ -68,7 +68,7 @@ class DimReader {
   absl::Status CheckDimOptions() const;
 
  private:
-  Dim Symbol(const std::string& wanted, bool shared, int input, int axis);
+  Dim Symbol(const std::string& wanted, bool shared, int input, int axis, Bounds bounds);
 
   const ImportOptions& options_;
   SymbolTable& symbols_;
@@ -97,13 +97,12 @@ absl::Status DimReader::Bind(const std::string& input, const DeclaredDims& decla
   return absl::OkStatus();
 }
 
-Dim DimReader::Symbol(const std::string& wanted, bool shared, int input, int axis) {
+Dim DimReader::Symbol(const std::string& wanted, bool shared, int input, int axis, Bounds bounds) {
   if (shared) {
     if (const auto bound = bound_.find(wanted); bound != bound_.end()) return bound->second;
     if (const auto known = by_param_.find(wanted); known != by_param_.end()) return known->second;
   }
   const std::string name = names_.Take(SymbolName(wanted));
-  Bounds bounds{1, kUnbounded};
   if (const auto range = options_.dims.find(name); range != options_.dims.end()) {
     bounds = {range->second.first, range->second.second};
   }
@@ -128,9 +127,9 @@ std::vector<Dim> DimReader::Dims(const std::string& input, int index,
     } else if (dim.size >= 0) {
       dims.emplace_back(dim.size);
     } else if (!dim.name.empty()) {
-      dims.push_back(Symbol(dim.name, true, index, at));
+      dims.push_back(Symbol(dim.name, true, index, at, dim.bounds));
     } else {
-      dims.push_back(Symbol(fmt::format("{}_d{}", input, at), false, index, at));
+      dims.push_back(Symbol(fmt::format("{}_d{}", input, at), false, index, at, dim.bounds));
     }
   }
   return dims;
@@ -142,7 +141,8 @@ std::vector<Dim> DimReader::GivenDims(const std::string& input, int index,
   for (size_t axis = 0; axis < given.size(); ++axis) {
     const int at = static_cast<int>(axis);
     dims.push_back(given[axis] >= 0 ? Dim(given[axis])
-                                    : Symbol(fmt::format("{}_d{}", input, at), false, index, at));
+                                    : Symbol(fmt::format("{}_d{}", input, at), false, index, at,
+                                             {1, kUnbounded}));
   }
   return dims;
 }

@@ -19,6 +19,7 @@ namespace quench::importer {
 struct DeclaredDim {
   int64_t size = -1;  // -1: not a number
   std::string name;
+  Bounds bounds{1, kUnbounded};  // of what is no number, where no option gives a range
 };
 
 struct DeclaredInput {

@@ -2,10 +2,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "common/base/printable.h"
 #include "common/base/status.h"
+#include "services/importer/torch/export_schema.h"
 #include "services/importer/torch/model.h"
 
 namespace quench::importer {
@@ -14,50 +15,37 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kMaxGraphNesting = 16;
+constexpr std::string_view kOps = "torch.ops.";
 
-// torch.export numbers types by itself.
-int64_t ScalarTypeOfExported(int64_t type) {
-  if (type >= 1 && type <= 12) return type - 1;
-  switch (type) {
-    case 13:
-      return 15;  // bfloat16
-    case 28:
-      return 27;  // uint16
-    case 29:
-      return 24;  // float8_e4m3fn
-    case 30:
-      return 23;  // float8_e5m2
-    default:
-      return -1;
+// The one output of a node, or null where it has none or several.
+const Json* OnlyOutput(const Json& outputs) {
+  return outputs.is_array() && outputs.size() == 1 ? &outputs[0] : nullptr;
+}
+
+// What a node gives that is a number; nothing for tensors.
+std::optional<RuntimeNumber::Kind> NumberKind(const Json& outputs) {
+  const Json* output = OnlyOutput(outputs);
+  if (output == nullptr) return std::nullopt;
+  if (ExportMember(*output, "as_sym_int") != nullptr) return RuntimeNumber::Kind::kInt;
+  if (ExportMember(*output, "as_sym_bool") != nullptr) return RuntimeNumber::Kind::kBool;
+  if (ExportMember(*output, "as_sym_float") != nullptr) return RuntimeNumber::Kind::kFloat;
+  return std::nullopt;
+}
+
+// "torch.ops.aten.add.Tensor" is {aten, add.Tensor}. Arithmetic on sizes is Python's: _operator.add, math.ceil,
+// torch.sym_max.
+std::pair<std::string, std::string> OperatorOf(const std::string& target) {
+  if (target.starts_with(kOps)) {
+    const std::string rest = target.substr(kOps.size());
+    const size_t dot = std::min(rest.find('.'), rest.size());
+    return {rest.substr(0, dot), rest.substr(std::min(dot + 1, rest.size()))};
   }
+  std::string op = target.substr(target.rfind('.') + 1);
+  if (op.starts_with("sym_")) op = op.substr(4);
+  if (op == "truediv") op = "div";
+  if (op == "and_" || op == "or_") op = "__" + op.substr(0, op.size() - 1) + "__";
+  return {"aten", op};
 }
-
-const Json* Member(const Json& object, const char* name) {
-  if (!object.is_object()) return nullptr;
-  const auto found = object.find(name);
-  return found == object.end() || found->is_null() ? nullptr : &*found;
-}
-
-std::string TextOf(const Json* json) {
-  return json != nullptr && json->is_string() ? json->get<std::string>() : "";
-}
-
-// The name within {"as_tensor": {"name": ...}} and its kin.
-std::string NameIn(const Json& argument) {
-  for (const char* kind : {"as_tensor", "as_custom_obj"}) {
-    if (const Json* tensor = Member(argument, kind)) return TextOf(Member(*tensor, "name"));
-  }
-  for (const char* kind : {"as_sym_int", "as_sym_bool", "as_sym_float"}) {
-    if (const Json* number = Member(argument, kind)) return TextOf(Member(*number, "as_name"));
-  }
-  return TextOf(Member(argument, "name"));
-}
-
-struct WeightPlace {
-  TorchBytes bytes;  // raw, or
-  bool is_pickled = false;
-  Json meta;
-};
 
 class ExportReader {
  public:
@@ -70,19 +58,35 @@ class ExportReader {
  private:
   using Env = std::map<std::string, TorchValue>;
 
-  absl::Status LoadWeights();
-  absl::Status LoadConfig(const std::string& folder, const std::string& config);
-  absl::Status LoadPickled(const std::string& name);
-  absl::StatusOr<Tensor> RawTensor(const Json& meta, const TorchBytes& bytes) const;
+  void ReadRanges(const Json& program);
   absl::StatusOr<std::vector<DeclaredDim>> DimsOf(const Json& sizes) const;
+  absl::StatusOr<DeclaredInput> InputOf(const std::string& name, const Json& type) const;
+  absl::Status AddSpec(const Json& spec, const Json& types, std::vector<TorchInput>& declared,
+                       Env& env, TorchResult& result);
   absl::Status AddInputs(const Json& graph, const Json& signature, Env& env, TorchResult& result);
   absl::Status AddWeight(const std::string& value, const std::string& name, bool is_buffer,
                          Env& env, TorchResult& result);
   absl::StatusOr<TorchValue> ArgumentOf(const Json& argument, const Env& env);
   absl::Status Run(const Json& graph, Env& env, int depth);
   absl::Status RunNode(const Json& node, Env& env, int depth);
+  absl::Status ReadArguments(const std::string& target, const Json& inputs, const Env& env,
+                             std::vector<TorchValue>& positional, TorchArguments& named);
+  absl::Status ReadOutputs(const Json& graph, const Json& signature, const Env& env,
+                           TorchResult& result);
+  // An operator that runs graphs, with its other arguments.
+  struct HigherOrder {
+    std::string op, name;
+    std::vector<const Json*> graphs;
+    std::vector<TorchValue> values;
+    int depth = 0;
+
+    std::vector<TorchValue> ItemsOf(size_t i) const;  // of a list among the values
+  };
   absl::StatusOr<TorchValue> RunHigherOrder(const std::string& op, const std::string& name,
                                             const Json& inputs, const Env& env, int depth);
+  absl::StatusOr<std::vector<TorchValue>> RunCond(const HigherOrder& node);
+  absl::StatusOr<std::vector<TorchValue>> RunWhile(const HigherOrder& node);
+  absl::StatusOr<std::vector<TorchValue>> RunWrapped(const HigherOrder& node);
   absl::StatusOr<std::vector<TorchValue>> RunSubgraph(const Json& graph,
                                                       const std::vector<TorchValue>& inputs,
                                                       int depth);
@@ -93,111 +97,40 @@ class ExportReader {
   const std::set<std::string>& written_;
   TorchProgram& p_;
   std::map<std::string, Tensor> weights_;
-  std::vector<std::pair<Tensor, CellPtr>> shared_;
+  std::map<std::string, Bounds> ranges_;  // of symbols
 };
-
-// ---- Weights ----
-
-absl::StatusOr<Tensor> ExportReader::RawTensor(const Json& meta, const TorchBytes& bytes) const {
-  const Json* type = Member(meta, "dtype");
-  QUENCH_ASSIGN_OR_RETURN(const DataType dtype,
-                          DataTypeOfScalarType(type != nullptr && type->is_number_integer()
-                                                   ? ScalarTypeOfExported(type->get<int64_t>())
-                                                   : -1));
-  const auto ints = [&](const char* name) -> absl::StatusOr<std::vector<int64_t>> {
-    std::vector<int64_t> values;
-    const Json* list = Member(meta, name);
-    if (list == nullptr || !list->is_array()) return InvalidArgument("has no {}", name);
-    for (const Json& item : *list) {
-      const Json* number = Member(item, "as_int");
-      if (number == nullptr || !number->is_number_integer())
-        return InvalidArgument("has {} that are no numbers", name);
-      values.push_back(number->get<int64_t>());
-    }
-    return values;
-  };
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<int64_t> dims, ints("sizes"));
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<int64_t> strides, ints("strides"));
-  int64_t offset = 0;
-  if (const Json* begin = Member(meta, "storage_offset")) {
-    const Json* number = Member(*begin, "as_int");
-    if (number != nullptr && number->is_number_integer()) offset = number->get<int64_t>();
-  }
-  return StridedTensor(dtype, bytes, offset, dims, strides);
-}
-
-// `torch.save` of a dict, or of one tensor, in an archive of its own.
-absl::Status ExportReader::LoadPickled(const std::string& name) {
-  QUENCH_ASSIGN_OR_RETURN(const TorchBytes bytes, archive_.Read(name));
-  if (bytes.bytes.empty()) return absl::OkStatus();
-  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const TorchArchive> inner,
-                          TorchArchive::Open(bytes));
-  QUENCH_ASSIGN_OR_RETURN(const TorchBytes pickle, inner->Read("data.pkl"));
-  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const PickleFile> file, ReadPickle(pickle.bytes));
-  const Pickled& root = file->root();
-  if (!root.Is(Pickled::Kind::kDict)) return InvalidArgument("`{}` has no dict of tensors", name);
-  for (size_t i = 0; i + 1 < root.items.size(); i += 2) {
-    if (!root.items[i]->Is(Pickled::Kind::kText) || !IsTensor(*root.items[i + 1])) continue;
-    absl::StatusOr<TorchTensor> tensor = ReadTensor(
-        *root.items[i + 1], [&](const std::string& key) { return inner->Read("data/" + key); });
-    if (!tensor.ok())
-      return Annotate(tensor.status(), fmt::format("`{}`", Printable(root.items[i]->text)));
-    weights_.emplace(root.items[i]->text, std::move(tensor->tensor));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ExportReader::LoadConfig(const std::string& folder, const std::string& config) {
-  QUENCH_ASSIGN_OR_RETURN(const TorchBytes text, archive_.Read(folder + config));
-  const Json json = Json::parse(text.text(), nullptr, false);
-  const Json* entries = Member(json, "config");
-  if (entries == nullptr || !entries->is_object())
-    return InvalidArgument("`{}` is no configuration of weights", folder + config);
-  for (const auto& [name, entry] : entries->items()) {
-    const std::string path = folder + TextOf(Member(entry, "path_name"));
-    const Json* meta = Member(entry, "tensor_meta");
-    const Json* pickled = Member(entry, "use_pickle");
-    if (meta == nullptr || (pickled != nullptr && *pickled == true)) continue;  // no tensor
-    QUENCH_ASSIGN_OR_RETURN(const TorchBytes bytes, archive_.Read(path));
-    absl::StatusOr<Tensor> tensor = RawTensor(*meta, bytes);
-    if (!tensor.ok()) return Annotate(tensor.status(), fmt::format("`{}`", Printable(name)));
-    weights_.emplace(name, *std::move(tensor));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ExportReader::LoadWeights() {
-  for (const std::string& name : archive_.Names()) {
-    const bool config =
-        name.ends_with("_weights_config.json") || name.ends_with("_constants_config.json");
-    if (config && name.starts_with("data/")) {
-      const size_t slash = name.rfind('/') + 1;
-      QUENCH_RETURN_IF_ERROR(LoadConfig(name.substr(0, slash), name.substr(slash)));
-    }
-  }
-  for (const char* name :
-       {"data/weights/model.pt", "data/constants/model.pt", "serialized_state_dict.pt",
-        "serialized_constants.pt", "serialized_state_dict.json", "serialized_constants.json"}) {
-    if (archive_.Has(name)) QUENCH_RETURN_IF_ERROR(Annotate(LoadPickled(name), name));
-  }
-  return absl::OkStatus();
-}
 
 // ---- Inputs ----
 
+// {"s0": {"min_val": 2, "max_val": 64}}; without an end max_val is null, or the largest integer less one.
+void ExportReader::ReadRanges(const Json& program) {
+  const Json* ranges = ExportMember(program, "range_constraints");
+  if (ranges == nullptr || !ranges->is_object()) return;
+  constexpr int64_t kEndless = kUnbounded - 1;
+  for (const auto& [symbol, range] : ranges->items()) {
+    const Json* low = ExportMember(range, "min_val");
+    const Json* high = ExportMember(range, "max_val");
+    Bounds bounds{1, kUnbounded};
+    if (low != nullptr && low->is_number_integer())
+      bounds.min = std::max<int64_t>(1, low->get<int64_t>());
+    if (high != nullptr && high->is_number_integer() && high->get<int64_t>() < kEndless)
+      bounds.max = high->get<int64_t>();
+    if (bounds.min <= bounds.max) ranges_[symbol] = bounds;
+  }
+}
+
 absl::StatusOr<std::vector<DeclaredDim>> ExportReader::DimsOf(const Json& sizes) const {
   std::vector<DeclaredDim> dims;
+  if (!sizes.is_array()) return InvalidArgument("has sizes that are no list");
   for (const Json& size : sizes) {
     DeclaredDim dim;
-    if (const Json* number = Member(size, "as_int"); number && number->is_number_integer()) {
+    if (const Json* number = ExportMember(size, "as_int"); number && number->is_number_integer()) {
       dim.size = number->get<int64_t>();
-    } else if (const Json* expression = Member(size, "as_expr")) {
-      const std::string text = TextOf(Member(*expression, "expr_str"));
-      const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-               c == '_';
-      });
-      if (plain) dim.name = text;
+      if (dim.size < 0) return InvalidArgument("has the size {}", dim.size);
+    } else if (const Json* expression = ExportMember(size, "as_expr")) {
+      dim.name = ExportText(ExportMember(*expression, "expr_str"));
+      if (const auto range = ranges_.find(dim.name); range != ranges_.end())
+        dim.bounds = range->second;
     } else {
       return InvalidArgument("a size is neither a number nor an expression");
     }
@@ -220,53 +153,61 @@ absl::Status ExportReader::AddWeight(const std::string& value, const std::string
   return absl::OkStatus();
 }
 
+absl::StatusOr<DeclaredInput> ExportReader::InputOf(const std::string& name,
+                                                    const Json& type) const {
+  DeclaredInput input;
+  input.name = name;
+  const absl::StatusOr<DataType> element = ExportDataType(ExportMember(type, "dtype"));
+  input.type = element.ok() ? absl::StatusOr<Type>(Type::Tensor(*element, {})) : element.status();
+  input.dims.emplace();
+  if (const Json* sizes = ExportMember(type, "sizes")) {
+    absl::StatusOr<std::vector<DeclaredDim>> dims = DimsOf(*sizes);
+    if (!dims.ok()) return Annotate(dims.status(), fmt::format("input `{}`", Printable(name)));
+    input.dims = *std::move(dims);
+  }
+  return input;
+}
+
+absl::Status ExportReader::AddSpec(const Json& spec, const Json& types,
+                                   std::vector<TorchInput>& declared, Env& env,
+                                   TorchResult& result) {
+  const auto value_of = [](const Json& kind) {
+    const Json* argument = ExportMember(kind, "arg");
+    return argument == nullptr ? std::string() : ExportNameIn(*argument);
+  };
+  if (const Json* user = ExportMember(spec, "user_input")) {
+    const std::string name = value_of(*user);
+    const Json* type = ExportMember(types, name.c_str());
+    if (type == nullptr)
+      return absl::OkStatus();  // a number or None, which the graph has in its place
+    TorchInput input;
+    QUENCH_ASSIGN_OR_RETURN(input.declared, InputOf(name, *type));
+    declared.push_back(std::move(input));
+    return absl::OkStatus();
+  }
+  if (ExportMember(spec, "custom_obj") != nullptr)
+    return Unsupported("the graph takes an object of a class of its own");
+  static constexpr std::tuple<const char*, const char*, bool> kKinds[] = {
+      {"parameter", "parameter_name", false},
+      {"buffer", "buffer_name", true},
+      {"tensor_constant", "tensor_constant_name", true}};
+  for (const auto& [kind, name, is_buffer] : kKinds) {
+    if (const Json* weight = ExportMember(spec, kind))
+      return AddWeight(value_of(*weight), ExportText(ExportMember(*weight, name)), is_buffer, env,
+                       result);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ExportReader::AddInputs(const Json& graph, const Json& signature, Env& env,
                                      TorchResult& result) {
-  const Json* inputs = Member(graph, "inputs");
-  const Json* specs = Member(signature, "input_specs");
-  const Json* types = Member(graph, "tensor_values");
-  if (inputs == nullptr || specs == nullptr || types == nullptr || !specs->is_array())
+  const Json* specs = ExportMember(signature, "input_specs");
+  const Json* types = ExportMember(graph, "tensor_values");
+  if (specs == nullptr || types == nullptr || !specs->is_array())
     return InvalidArgument("the graph has no inputs that could be read");
   std::vector<TorchInput> declared;
-  std::vector<std::string> values;
   StatusCollector problems;
-  for (const Json& spec : *specs) {
-    const Json* user = Member(spec, "user_input");
-    if (user != nullptr) {
-      const Json* argument = Member(*user, "arg");
-      const std::string name = argument == nullptr ? "" : NameIn(*argument);
-      const Json* type = Member(*types, name.c_str());
-      if (type == nullptr) continue;  // a number or None, which the graph has in its place
-      TorchInput input;
-      input.declared.name = name;
-      const Json* dtype = Member(*type, "dtype");
-      absl::StatusOr<DataType> element =
-          DataTypeOfScalarType(dtype != nullptr && dtype->is_number_integer()
-                                   ? ScalarTypeOfExported(dtype->get<int64_t>())
-                                   : -1);
-      input.declared.type =
-          element.ok() ? absl::StatusOr<Type>(Type::Tensor(*element, {})) : element.status();
-      const Json* sizes = Member(*type, "sizes");
-      QUENCH_ASSIGN_OR_RETURN(input.declared.dims,
-                              DimsOf(sizes == nullptr ? Json::array() : *sizes));
-      declared.push_back(std::move(input));
-      values.push_back(name);
-      continue;
-    }
-    const std::tuple<const char*, const char*, bool> kinds[] = {
-        {"parameter", "parameter_name", false},
-        {"buffer", "buffer_name", true},
-        {"tensor_constant", "tensor_constant_name", true}};
-    for (const auto& [kind, name, is_buffer] : kinds) {
-      const Json* weight = Member(spec, kind);
-      if (weight == nullptr) continue;
-      const Json* argument = Member(*weight, "arg");
-      problems.Add(AddWeight(argument == nullptr ? "" : NameIn(*argument),
-                             TextOf(Member(*weight, name)), is_buffer, env, result));
-    }
-    if (Member(spec, "custom_obj") != nullptr)
-      problems.Add(Unsupported("the graph takes an object of a class of its own"));
-  }
+  for (const Json& spec : *specs) problems.Add(AddSpec(spec, *types, declared, env, result));
   QUENCH_RETURN_IF_ERROR(problems.Finish());
   const size_t own = declared.size();
   for (const TorchState& state : result.states) {
@@ -279,9 +220,7 @@ absl::Status ExportReader::AddInputs(const Json& graph, const Json& signature, E
     declared.push_back(std::move(input));
   }
   QUENCH_RETURN_IF_ERROR(AddTorchInputs(options_, p_, declared));
-  for (size_t i = 0; i < own; ++i) {
-    env[values[i]] = p_.NewCell(declared[i].handle);
-  }
+  for (size_t i = 0; i < own; ++i) env[declared[i].declared.name] = p_.NewCell(declared[i].handle);
   size_t next = own;
   for (TorchState& state : result.states) {
     if (written_.contains(state.name)) state.cell->handle = declared[next++].handle;
@@ -292,9 +231,13 @@ absl::Status ExportReader::AddInputs(const Json& graph, const Json& signature, E
 // ---- Nodes ----
 
 absl::StatusOr<TorchValue> ExportReader::ArgumentOf(const Json& argument, const Env& env) {
-  if (!argument.is_object() || argument.empty()) return InvalidArgument("an argument is no object");
-  const std::string kind = argument.begin().key();
-  const Json& value = argument.begin().value();
+  if (!argument.is_object()) return InvalidArgument("an argument is no object");
+  // Schema 1 has every kind in each argument, and null in all but one.
+  const auto given = std::find_if(argument.begin(), argument.end(),
+                                  [](const Json& member) { return !member.is_null(); });
+  if (given == argument.end()) return TorchValue();
+  const std::string kind = given.key();
+  const Json& value = *given;
   const auto named = [&](const std::string& name) -> absl::StatusOr<TorchValue> {
     const auto found = env.find(name);
     if (found == env.end())
@@ -311,9 +254,9 @@ absl::StatusOr<TorchValue> ExportReader::ArgumentOf(const Json& argument, const 
     return InvalidArgument("an argument is no number");
   };
   const auto symbolic = [&](const Json& json) -> absl::StatusOr<TorchValue> {
-    if (const Json* name = Member(json, "as_name")) return named(TextOf(name));
+    if (const Json* name = ExportMember(json, "as_name")) return named(ExportText(name));
     for (const char* plain : {"as_int", "as_float", "as_bool"}) {
-      if (const Json* known = Member(json, plain)) return number(*known);
+      if (const Json* known = ExportMember(json, plain)) return number(*known);
     }
     return InvalidArgument("an argument is no number");
   };
@@ -328,14 +271,14 @@ absl::StatusOr<TorchValue> ExportReader::ArgumentOf(const Json& argument, const 
     return MakeList(std::move(items));
   };
   if (kind == "as_none") return TorchValue();
-  if (kind == "as_tensor") return named(TextOf(Member(value, "name")));
+  if (kind == "as_tensor") return named(ExportText(ExportMember(value, "name")));
   if (kind == "as_tensors")
-    return list([&](const Json& item) { return named(TextOf(Member(item, "name"))); });
+    return list([&](const Json& item) { return named(ExportText(ExportMember(item, "name"))); });
   if (kind == "as_optional_tensors") {
     return list([&](const Json& item) -> absl::StatusOr<TorchValue> {
-      const Json* tensor = Member(item, "as_tensor");
+      const Json* tensor = ExportMember(item, "as_tensor");
       if (tensor == nullptr) return TorchValue();
-      return named(TextOf(Member(*tensor, "name")));
+      return named(ExportText(ExportMember(*tensor, "name")));
     });
   }
   if (kind == "as_int" || kind == "as_float" || kind == "as_bool") return number(value);
@@ -343,12 +286,15 @@ absl::StatusOr<TorchValue> ExportReader::ArgumentOf(const Json& argument, const 
   if (kind == "as_sym_int" || kind == "as_sym_bool" || kind == "as_sym_float")
     return symbolic(value);
   if (kind == "as_sym_ints" || kind == "as_sym_floats") return list(symbolic);
-  if (kind == "as_string") return TorchValue(TextOf(&value));
+  if (kind == "as_string") return TorchValue(ExportText(&value));
   if (kind == "as_strings")
-    return list(
-        [](const Json& item) -> absl::StatusOr<TorchValue> { return TorchValue(TextOf(&item)); });
-  if (kind == "as_scalar_type")
-    return TorchValue(value.is_number_integer() ? ScalarTypeOfExported(value.get<int64_t>()) : -1);
+    return list([](const Json& item) -> absl::StatusOr<TorchValue> {
+      return TorchValue(ExportText(&item));
+    });
+  if (kind == "as_scalar_type") {
+    QUENCH_ASSIGN_OR_RETURN(const DataType dtype, ExportDataType(&value));
+    return TorchValue(ScalarTypeOf(dtype));
+  }
   if (kind == "as_device") return TorchValue(std::string("cpu"));
   if (kind == "as_layout" || kind == "as_memory_format") return TorchValue();
   return Unsupported("an argument of the kind `{}` is not read", Printable(kind));
@@ -357,20 +303,21 @@ absl::StatusOr<TorchValue> ExportReader::ArgumentOf(const Json& argument, const 
 absl::Status ExportReader::Define(const Json& outputs, const TorchValue& value, Env& env) {
   if (!outputs.is_array()) return InvalidArgument("a node has no list of outputs");
   const auto* list = std::get_if<std::shared_ptr<TorchList>>(&value);
-  if (outputs.size() == 1 && Member(outputs[0], "as_tensors") != nullptr) {
-    const Json& names = outputs[0]["as_tensors"];
-    if (list == nullptr || (*list)->items.size() != names.size())
+  const Json* only = OnlyOutput(outputs);
+  if (const Json* tensors = only == nullptr ? nullptr : ExportMember(*only, "as_tensors")) {
+    const Json& names = *tensors;
+    if (!names.is_array() || list == nullptr || (*list)->items.size() != names.size())
       return InvalidArgument("a node has {} outputs, its operator another number", names.size());
     for (size_t i = 0; i < names.size(); ++i)
-      env[TextOf(Member(names[i], "name"))] = (*list)->items[i];
+      env[ExportText(ExportMember(names[i], "name"))] = (*list)->items[i];
     return absl::OkStatus();
   }
   if (list == nullptr) {
-    if (outputs.size() == 1) env[NameIn(outputs[0])] = value;
+    if (only != nullptr) env[ExportNameIn(*only)] = value;
     return absl::OkStatus();
   }
   for (size_t i = 0; i < std::min(outputs.size(), (*list)->items.size()); ++i) {
-    const std::string name = NameIn(outputs[i]);
+    const std::string name = ExportNameIn(outputs[i]);
     if (!name.empty()) env[name] = (*list)->items[i];
   }
   return absl::OkStatus();
@@ -378,13 +325,14 @@ absl::Status ExportReader::Define(const Json& outputs, const TorchValue& value, 
 
 absl::StatusOr<std::vector<TorchValue>> ExportReader::RunSubgraph(
     const Json& graph, const std::vector<TorchValue>& inputs, int depth) {
-  const Json* names = Member(graph, "inputs");
-  const Json* outputs = Member(graph, "outputs");
-  if (names == nullptr || outputs == nullptr || names->size() != inputs.size())
+  const Json* names = ExportMember(graph, "inputs");
+  const Json* outputs = ExportMember(graph, "outputs");
+  if (names == nullptr || !names->is_array() || outputs == nullptr ||
+      names->size() != inputs.size())
     return InvalidArgument("a subgraph takes {} values, {} are given",
                            names == nullptr ? 0 : names->size(), inputs.size());
   Env env;
-  for (size_t i = 0; i < inputs.size(); ++i) env[NameIn((*names)[i])] = inputs[i];
+  for (size_t i = 0; i < inputs.size(); ++i) env[ExportNameIn((*names)[i])] = inputs[i];
   QUENCH_RETURN_IF_ERROR(Run(graph, env, depth));
   std::vector<TorchValue> results;
   for (const Json& output : *outputs) {
@@ -394,154 +342,148 @@ absl::StatusOr<std::vector<TorchValue>> ExportReader::RunSubgraph(
   return results;
 }
 
+std::vector<TorchValue> ExportReader::HigherOrder::ItemsOf(size_t i) const {
+  const auto* list =
+      i < values.size() ? std::get_if<std::shared_ptr<TorchList>>(&values[i]) : nullptr;
+  return list == nullptr ? std::vector<TorchValue>{} : (*list)->items;
+}
+
+absl::StatusOr<std::vector<TorchValue>> ExportReader::RunCond(const HigherOrder& node) {
+  TorchValue condition = node.values[0];
+  if (const auto* cell = std::get_if<CellPtr>(&condition)) {
+    QUENCH_ASSIGN_OR_RETURN(condition, p_.NumberOf(*cell, RuntimeNumber::Kind::kBool));
+  }
+  const auto branch = [&](size_t i) {
+    return [&, i] { return RunSubgraph(*node.graphs[i], node.ItemsOf(1), node.depth); };
+  };
+  if (const auto* known = std::get_if<bool>(&condition)) return branch(*known ? 0 : 1)();
+  return p_.If(node.name, condition, branch(0), branch(1));
+}
+
+absl::StatusOr<std::vector<TorchValue>> ExportReader::RunWhile(const HigherOrder& node) {
+  const std::vector<TorchValue> initial = node.ItemsOf(0), more = node.ItemsOf(1);
+  const auto with = [&](std::vector<TorchValue> carried) {
+    carried.insert(carried.end(), more.begin(), more.end());
+    return carried;
+  };
+  const auto test = [&](const std::vector<TorchValue>& carried) -> absl::StatusOr<TorchValue> {
+    QUENCH_ASSIGN_OR_RETURN(const std::vector<TorchValue> results,
+                            RunSubgraph(*node.graphs[0], with(carried), node.depth));
+    if (results.size() != 1) return InvalidArgument("a condition has {} results", results.size());
+    if (const auto* cell = std::get_if<CellPtr>(&results[0]))
+      return p_.NumberOf(*cell, RuntimeNumber::Kind::kBool);
+    return results[0];
+  };
+  const auto iteration =
+      [&](const TorchValue&,
+          const std::vector<TorchValue>& carried) -> absl::StatusOr<std::vector<TorchValue>> {
+    QUENCH_ASSIGN_OR_RETURN(std::vector<TorchValue> next,
+                            RunSubgraph(*node.graphs[1], with(carried), node.depth));
+    QUENCH_ASSIGN_OR_RETURN(TorchValue again, test(next));
+    next.insert(next.begin(), std::move(again));
+    return next;
+  };
+  QUENCH_ASSIGN_OR_RETURN(const TorchValue first, test(initial));
+  return p_.Loop(node.name, TorchValue(), first, initial, iteration);
+}
+
+// Graphs that run as they are: a block under no_grad, or under autocast that is off.
+absl::StatusOr<std::vector<TorchValue>> ExportReader::RunWrapped(const HigherOrder& node) {
+  const bool autocast = node.op == "wrap_with_autocast";
+  const size_t settings = autocast ? 4 : 1;  // device, type, whether, caching
+  if (node.values.size() < settings) return InvalidArgument("`{}` has too few arguments", node.op);
+  const bool* enabled = autocast ? std::get_if<bool>(&node.values[2]) : nullptr;
+  if (autocast && (enabled == nullptr || *enabled))
+    return Unsupported("`{}`: automatic mixed precision", Printable(node.name));
+  const std::vector<TorchValue> given(node.values.begin() + static_cast<std::ptrdiff_t>(settings),
+                                      node.values.end());
+  return RunSubgraph(*node.graphs[0], given, node.depth);
+}
+
 absl::StatusOr<TorchValue> ExportReader::RunHigherOrder(const std::string& op,
                                                         const std::string& name, const Json& inputs,
                                                         const Env& env, int depth) {
-  std::vector<const Json*> graphs;
-  std::vector<TorchValue> values;
+  HigherOrder node{op, name, {}, {}, depth};
   for (const Json& input : inputs) {
-    const Json* argument = Member(input, "arg");
+    const Json* argument = ExportMember(input, "arg");
     if (argument == nullptr) return InvalidArgument("an argument is missing");
-    if (const Json* graph = Member(*argument, "as_graph")) {
-      const Json* body = Member(*graph, "graph");
+    if (const Json* graph = ExportMember(*argument, "as_graph")) {
+      const Json* body = ExportMember(*graph, "graph");
       if (body == nullptr) return InvalidArgument("a subgraph is missing");
-      graphs.push_back(body);
+      node.graphs.push_back(body);
       continue;
     }
     QUENCH_ASSIGN_OR_RETURN(TorchValue value, ArgumentOf(*argument, env));
-    values.push_back(std::move(value));
+    node.values.push_back(std::move(value));
   }
-  const auto items = [&](size_t i) {
-    const auto* list =
-        i < values.size() ? std::get_if<std::shared_ptr<TorchList>>(&values[i]) : nullptr;
-    return list == nullptr ? std::vector<TorchValue>{} : (*list)->items;
-  };
-  if (op == "cond" && graphs.size() == 2 && !values.empty()) {
-    TorchValue condition = values[0];
-    if (const auto* cell = std::get_if<CellPtr>(&condition)) {
-      QUENCH_ASSIGN_OR_RETURN(condition, p_.NumberOf(*cell, RuntimeNumber::Kind::kBool));
+  const bool two = node.graphs.size() == 2 && !node.values.empty();
+  const bool wraps = op == "wrap_with_set_grad_enabled" || op == "wrap_with_autocast";
+  std::vector<TorchValue> results;
+  if (op == "cond" && two) {
+    QUENCH_ASSIGN_OR_RETURN(results, RunCond(node));
+  } else if (op == "while_loop" && two) {
+    QUENCH_ASSIGN_OR_RETURN(results, RunWhile(node));
+  } else if (wraps && node.graphs.size() == 1) {
+    QUENCH_ASSIGN_OR_RETURN(results, RunWrapped(node));
+  } else {
+    return p_.Call("higher_order", op, name, {}, {}, 1);
+  }
+  return MakeList(std::move(results), true);
+}
+
+absl::Status ExportReader::ReadArguments(const std::string& target, const Json& inputs,
+                                         const Env& env, std::vector<TorchValue>& positional,
+                                         TorchArguments& named) {
+  for (const Json& input : inputs) {
+    const Json* argument = ExportMember(input, "arg");
+    if (argument == nullptr) return InvalidArgument("an argument is missing");
+    QUENCH_ASSIGN_OR_RETURN(TorchValue value, ArgumentOf(*argument, env));
+    const std::string name = ExportText(ExportMember(input, "name"));
+    if (name.empty() || !target.starts_with(kOps)) {
+      positional.push_back(std::move(value));
+    } else if (!IsNone(value)) {
+      named.emplace_back(name, std::move(value));
     }
-    if (const auto* known = std::get_if<bool>(&condition)) {
-      QUENCH_ASSIGN_OR_RETURN(std::vector<TorchValue> results,
-                              RunSubgraph(*graphs[*known ? 0 : 1], items(1), depth));
-      return MakeList(std::move(results), true);
-    }
-    QUENCH_ASSIGN_OR_RETURN(
-        std::vector<TorchValue> results,
-        p_.If(
-            name, condition, [&] { return RunSubgraph(*graphs[0], items(1), depth); },
-            [&] { return RunSubgraph(*graphs[1], items(1), depth); }));
-    return MakeList(std::move(results), true);
   }
-  if (op == "while_loop" && graphs.size() == 2 && values.size() >= 1) {
-    const std::vector<TorchValue> more = items(1);
-    const auto with = [&](std::vector<TorchValue> carried) {
-      carried.insert(carried.end(), more.begin(), more.end());
-      return carried;
-    };
-    const auto test = [&](const std::vector<TorchValue>& carried) -> absl::StatusOr<TorchValue> {
-      QUENCH_ASSIGN_OR_RETURN(const std::vector<TorchValue> results,
-                              RunSubgraph(*graphs[0], with(carried), depth));
-      if (results.size() != 1) return InvalidArgument("a condition has {} results", results.size());
-      if (const auto* cell = std::get_if<CellPtr>(&results[0]))
-        return p_.NumberOf(*cell, RuntimeNumber::Kind::kBool);
-      return results[0];
-    };
-    QUENCH_ASSIGN_OR_RETURN(const TorchValue first, test(items(0)));
-    QUENCH_ASSIGN_OR_RETURN(std::vector<TorchValue> results,
-                            p_.Loop(name, TorchValue(), first, items(0),
-                                    [&](const TorchValue&, const std::vector<TorchValue>& carried)
-                                        -> absl::StatusOr<std::vector<TorchValue>> {
-                                      QUENCH_ASSIGN_OR_RETURN(
-                                          std::vector<TorchValue> next,
-                                          RunSubgraph(*graphs[1], with(carried), depth));
-                                      QUENCH_ASSIGN_OR_RETURN(TorchValue again, test(next));
-                                      next.insert(next.begin(), std::move(again));
-                                      return next;
-                                    }));
-    return MakeList(std::move(results), true);
-  }
-  const bool autocast = op == "wrap_with_autocast";
-  if ((op == "wrap_with_set_grad_enabled" || autocast) && graphs.size() == 1) {
-    const size_t settings = autocast ? 4 : 1;  // device, type, whether, caching
-    if (values.size() < settings) return InvalidArgument("`{}` has too few arguments", op);
-    const bool* enabled = autocast ? std::get_if<bool>(&values[2]) : nullptr;
-    if (autocast && (enabled == nullptr || *enabled))
-      return Unsupported("`{}`: automatic mixed precision", Printable(name));
-    std::vector<TorchValue> given(values.begin() + static_cast<std::ptrdiff_t>(settings),
-                                  values.end());
-    QUENCH_ASSIGN_OR_RETURN(std::vector<TorchValue> results, RunSubgraph(*graphs[0], given, depth));
-    return MakeList(std::move(results), true);
-  }
-  return p_.Call("higher_order", op, name, {}, {}, 1);
+  return absl::OkStatus();
 }
 
 absl::Status ExportReader::RunNode(const Json& node, Env& env, int depth) {
-  const std::string target = TextOf(Member(node, "target"));
-  const Json* inputs = Member(node, "inputs");
-  const Json* outputs = Member(node, "outputs");
-  if (target.empty() || inputs == nullptr || outputs == nullptr || !inputs->is_array())
+  const std::string target = ExportText(ExportMember(node, "target"));
+  const Json* inputs = ExportMember(node, "inputs");
+  const Json* outputs = ExportMember(node, "outputs");
+  if (target.empty() || inputs == nullptr || outputs == nullptr || !inputs->is_array() ||
+      !outputs->is_array())
     return InvalidArgument("a node has no target, inputs or outputs");
-  std::string domain, op = target;
-  constexpr std::string_view kOps = "torch.ops.";
-  if (op.starts_with(kOps)) {
-    op = op.substr(kOps.size());
-    const size_t dot = op.find('.');
-    domain = op.substr(0, dot);
-    op = dot == std::string::npos ? "" : op.substr(dot + 1);
-  } else {  // arithmetic on sizes: _operator.add, math.ceil, torch.sym_max
-    domain = "aten";
-    op = op.substr(op.rfind('.') + 1);
-    if (op.starts_with("sym_")) op = op.substr(4);
-    if (op == "truediv") op = "div";
-    if (op == "and_" || op == "or_") op = "__" + op.substr(0, op.size() - 1) + "__";
-  }
+  const auto [domain, op] = OperatorOf(target);
   // Checks of what was true of the example.
   if (op.starts_with("_assert") || op.starts_with("sym_constrain_range")) return absl::OkStatus();
-  std::string name = TextOf(Member(node, "name"));
-  if (name.empty() && !outputs->empty()) name = NameIn((*outputs)[0]);
+  std::string name = ExportText(ExportMember(node, "name"));
+  if (name.empty() && !outputs->empty()) name = ExportNameIn((*outputs)[0]);
   if (domain == "higher_order") {
     QUENCH_ASSIGN_OR_RETURN(const TorchValue value, RunHigherOrder(op, name, *inputs, env, depth));
     return Define(*outputs, value, env);
   }
   std::vector<TorchValue> positional;
   TorchArguments named;
-  for (const Json& input : *inputs) {
-    const Json* argument = Member(input, "arg");
-    if (argument == nullptr)
-      return InvalidArgument("`{}`: an argument is missing", Printable(name));
-    absl::StatusOr<TorchValue> value = ArgumentOf(*argument, env);
-    if (!value.ok()) return Annotate(value.status(), fmt::format("`{}`", Printable(name)));
-    const std::string argument_name = TextOf(Member(input, "name"));
-    if (argument_name.empty() || !target.starts_with(kOps)) {
-      positional.push_back(*std::move(value));
-    } else if (!IsNone(*value)) {
-      named.emplace_back(argument_name, *std::move(value));
-    }
-  }
-  size_t count = outputs->size();
-  if (count == 1 && Member((*outputs)[0], "as_tensors") != nullptr)
-    count = (*outputs)[0]["as_tensors"].size();
-  const bool is_number = count == 1 && (Member((*outputs)[0], "as_sym_int") != nullptr ||
-                                        Member((*outputs)[0], "as_sym_float") != nullptr ||
-                                        Member((*outputs)[0], "as_sym_bool") != nullptr);
+  const absl::Status read = ReadArguments(target, *inputs, env, positional, named);
+  if (!read.ok()) return Annotate(read, fmt::format("`{}`", Printable(name)));
+  const std::optional<RuntimeNumber::Kind> number = NumberKind(*outputs);
   if (op.starts_with("item") || op.starts_with("_local_scalar_dense")) {
     const auto* cell = named.empty() ? nullptr : std::get_if<CellPtr>(&named[0].second);
     if (cell == nullptr) return InvalidArgument("`{}`: takes no tensor", Printable(name));
-    const bool real = Member((*outputs)[0], "as_sym_float") != nullptr;
-    QUENCH_ASSIGN_OR_RETURN(
-        const TorchValue value,
-        p_.NumberOf(*cell, real ? RuntimeNumber::Kind::kFloat : RuntimeNumber::Kind::kInt));
+    QUENCH_ASSIGN_OR_RETURN(const TorchValue value,
+                            p_.NumberOf(*cell, number.value_or(RuntimeNumber::Kind::kInt)));
     return Define(*outputs, value, env);
+  }
+  size_t count = outputs->size();
+  if (const Json* only = OnlyOutput(*outputs)) {
+    if (const Json* tensors = ExportMember(*only, "as_tensors")) count = tensors->size();
   }
   QUENCH_ASSIGN_OR_RETURN(
       TorchValue value, p_.Call(domain, op, name, std::move(positional), std::move(named), count));
-  if (const auto* cell = std::get_if<CellPtr>(&value); is_number && cell != nullptr) {
-    const auto kind = Member((*outputs)[0], "as_sym_int") != nullptr ? RuntimeNumber::Kind::kInt
-                      : Member((*outputs)[0], "as_sym_bool") != nullptr
-                          ? RuntimeNumber::Kind::kBool
-                          : RuntimeNumber::Kind::kFloat;
-    QUENCH_ASSIGN_OR_RETURN(value, p_.NumberOf(*cell, kind));
+  if (const auto* cell = std::get_if<CellPtr>(&value); number && cell != nullptr) {
+    QUENCH_ASSIGN_OR_RETURN(value, p_.NumberOf(*cell, *number));
   }
   return Define(*outputs, value, env);
 }
@@ -549,47 +491,27 @@ absl::Status ExportReader::RunNode(const Json& node, Env& env, int depth) {
 absl::Status ExportReader::Run(const Json& graph, Env& env, int depth) {
   if (depth > kMaxGraphNesting)
     return InvalidArgument("subgraphs nest more than {} deep", kMaxGraphNesting);
-  const Json* nodes = Member(graph, "nodes");
+  const Json* nodes = ExportMember(graph, "nodes");
   if (nodes == nullptr || !nodes->is_array()) return InvalidArgument("a graph has no nodes");
   for (const Json& node : *nodes) QUENCH_RETURN_IF_ERROR(RunNode(node, env, depth + 1));
   return absl::OkStatus();
 }
 
-absl::StatusOr<TorchResult> ExportReader::Read() {
-  std::string file = "serialized_exported_program.json";
-  for (const std::string& name : archive_.Names()) {
-    if (name.starts_with("models/") && name.ends_with(".json")) {
-      if (file.starts_with("models/"))
-        return Unsupported("the archive has several models, `{}` and `{}`", Printable(file),
-                           Printable(name));
-      file = name;
-    }
-  }
-  QUENCH_ASSIGN_OR_RETURN(const TorchBytes text, archive_.Read(file));
-  const Json json = Json::parse(text.text(), nullptr, false);
-  const Json* module = Member(json, "graph_module");
-  const Json* graph = module == nullptr ? nullptr : Member(*module, "graph");
-  const Json* signature = module == nullptr ? nullptr : Member(*module, "signature");
-  if (graph == nullptr || signature == nullptr)
-    return InvalidArgument("`{}` has no graph that could be read", file);
-  QUENCH_RETURN_IF_ERROR(LoadWeights());
-  TorchResult result;
-  Env env;
-  QUENCH_RETURN_IF_ERROR(AddInputs(*graph, *signature, env, result));
-  QUENCH_RETURN_IF_ERROR(Run(*graph, env, 0));
-  const Json* outputs = Member(*graph, "outputs");
-  const Json* specs = Member(*signature, "output_specs");
-  if (outputs == nullptr || !outputs->is_array() || specs == nullptr ||
+absl::Status ExportReader::ReadOutputs(const Json& graph, const Json& signature, const Env& env,
+                                       TorchResult& result) {
+  const Json* outputs = ExportMember(graph, "outputs");
+  const Json* specs = ExportMember(signature, "output_specs");
+  if (outputs == nullptr || !outputs->is_array() || specs == nullptr || !specs->is_array() ||
       specs->size() != outputs->size())
     return InvalidArgument("the graph's outputs are not those of its signature");
   for (size_t i = 0; i < outputs->size(); ++i) {
     const Json& output = (*outputs)[i];
     const Json& spec = (*specs)[i];
-    if (Member(spec, "user_output") != nullptr) {
+    if (ExportMember(spec, "user_output") != nullptr) {
       QUENCH_ASSIGN_OR_RETURN(TorchValue value, ArgumentOf(output, env));
-      result.outputs.emplace_back(NameIn(output), std::move(value));
-    } else if (const Json* mutation = Member(spec, "buffer_mutation")) {
-      const std::string name = TextOf(Member(*mutation, "buffer_name"));
+      result.outputs.emplace_back(ExportNameIn(output), std::move(value));
+    } else if (const Json* mutation = ExportMember(spec, "buffer_mutation")) {
+      const std::string name = ExportText(ExportMember(*mutation, "buffer_name"));
       QUENCH_ASSIGN_OR_RETURN(const TorchValue value, ArgumentOf(output, env));
       for (const TorchState& state : result.states) {
         if (state.name != name) continue;
@@ -598,6 +520,20 @@ absl::StatusOr<TorchResult> ExportReader::Read() {
       }
     }
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TorchResult> ExportReader::Read() {
+  QUENCH_ASSIGN_OR_RETURN(const Json program, ReadExportProgram(archive_));
+  const Json& graph = program["graph_module"]["graph"];
+  const Json& signature = program["graph_module"]["signature"];
+  QUENCH_ASSIGN_OR_RETURN(weights_, ReadExportWeights(archive_));
+  ReadRanges(program);
+  TorchResult result;
+  Env env;
+  QUENCH_RETURN_IF_ERROR(AddInputs(graph, signature, env, result));
+  QUENCH_RETURN_IF_ERROR(Run(graph, env, 0));
+  QUENCH_RETURN_IF_ERROR(ReadOutputs(graph, signature, env, result));
   return result;
 }
 

@@ -152,6 +152,20 @@ absl::StatusOr<TorchFile> OpenTorchFile(const std::filesystem::path& path) {
   return file;
 }
 
+// Sizes of an input that the model was not made for: it may have decided by them.
+static void WarnOfRanges(const DeclaredInput& declared, const Type& type, Graph& graph) {
+  if (!declared.dims) return;
+  for (size_t axis = 0; axis < std::min(declared.dims->size(), type.dims.size()); ++axis) {
+    const DeclaredDim& dim = (*declared.dims)[axis];
+    const Bounds given = graph.symbols->BoundsOf(type.dims[axis]);
+    if (dim.size >= 0 || (given.min >= dim.bounds.min && given.max <= dim.bounds.max)) continue;
+    const std::string most = dim.bounds.max == kUnbounded ? "" : fmt::format("{}", dim.bounds.max);
+    graph.metadata["warning.dim " + Printable(dim.name)] =
+        fmt::format("dim `{}` was exported for sizes {}..{}, others are given", Printable(dim.name),
+                    dim.bounds.min, most);
+  }
+}
+
 absl::Status AddTorchInputs(const ImportOptions& options, TorchProgram& program,
                             std::vector<TorchInput>& inputs) {
   std::vector<DeclaredInput> declared;
@@ -168,9 +182,12 @@ absl::Status AddTorchInputs(const ImportOptions& options, TorchProgram& program,
   size_t next = 0;
   for (TorchInput& input : inputs) {
     const auto frozen = options.freeze_params.find(input.declared.name);
-    input.handle = frozen != options.freeze_params.end()
-                       ? program.b.AddConstant(input.declared.name, frozen->second)
-                       : program.b.AddInput(resolved[next++]);
+    if (frozen != options.freeze_params.end()) {
+      input.handle = program.b.AddConstant(input.declared.name, frozen->second);
+      continue;
+    }
+    WarnOfRanges(input.declared, resolved[next].type, graph);
+    input.handle = program.b.AddInput(resolved[next++]);
   }
   return absl::OkStatus();
 }

@@ -1,0 +1,245 @@
+// Archives of torch.export, written here: what they become, and what is said of bad ones.
+#include "tests/unit/services/importer/torch_fixture.h"
+
+namespace quench::importer {
+namespace {
+
+using namespace testing::pickle;  // NOLINT: a vocabulary
+using testing::BytesOf;
+using testing::ErrorOf;
+using testing::HasSubstr;
+using testing::ZipEntry;
+using testing::ZipOf;
+
+std::string TensorArgument(const std::string& name) {
+  return R"({"as_tensor": {"name": ")" + name + "\"}}";
+}
+
+std::string Given(const std::string& name, const std::string& argument) {
+  return R"({"name": ")" + name + R"(", "kind": 1, "arg": )" + argument + "}";
+}
+
+std::string Node(const std::string& target, const std::string& inputs, const std::string& output) {
+  return R"({"target": "torch.ops.)" + target + R"(", "inputs": [)" + inputs +
+         R"(], "outputs": [)" + TensorArgument(output) + R"(], "metadata": {}})";
+}
+
+// A graph of one input `x` of f32 [s0, 2] and the weight `w`, a buffer or a parameter.
+std::string ExportedJson(const std::string& nodes, const std::string& outputs,
+                         const std::string& output_specs, bool buffer = false,
+                         const std::string& ranges = "{}") {
+  const std::string sizes =
+      R"([{"as_expr": {"expr_str": "s0", "hint": {"as_int": 3}}}, {"as_int": 2}])";
+  const std::string kind = buffer ? "buffer" : "parameter";
+  return R"({"graph_module": {"graph": {"inputs": [)" + TensorArgument("p_w") + "," +
+         TensorArgument("x") + R"(], "outputs": [)" + outputs + R"(], "nodes": [)" + nodes +
+         R"(], "tensor_values": {"x": {"dtype": 7, "sizes": )" + sizes +
+         R"(}}}, "signature": {"input_specs": [{")" + kind + R"(": {"arg": {"name": "p_w"}, ")" +
+         kind + R"(_name": "net.w"}}, {"user_input": {"arg": )" + TensorArgument("x") +
+         R"(}}], "output_specs": [)" + output_specs + R"(]}}, "range_constraints": )" + ranges +
+         R"(, "schema_version": {"major": 8, "minor": 1}})";
+}
+
+// As the newest torch has it.
+std::string Exported(const std::string& nodes, const std::string& outputs,
+                     const std::string& output_specs, bool buffer = false,
+                     const std::string& ranges = "{}") {
+  const std::string config =
+      R"({"config": {"net.w": {"path_name": "weight_0", "is_param": true, "use_pickle": false, )"
+      R"("tensor_meta": {"dtype": 7, "sizes": [{"as_int": 2}], "strides": [{"as_int": 1}], )"
+      R"("storage_offset": {"as_int": 0}}}}})";
+  return ZipOf({{"p/models/model.json", ExportedJson(nodes, outputs, output_specs, buffer, ranges)},
+                {"p/archive_format", "pt2"},
+                {"p/data/weights/weight_0", BytesOf({10, 20})},
+                {"p/data/weights/model_weights_config.json", config}});
+}
+
+const std::string kUserOutput = R"({"user_output": {"arg": {}}})";
+
+TEST_F(TorchTest, ExportedGraph) {
+  const std::string nodes =
+      Node("aten.add.Tensor",
+           Given("self", TensorArgument("x")) + "," + Given("other", TensorArgument("p_w")),
+           "add") +
+      "," + Node("aten.relu_.default", Given("self", TensorArgument("add")), "relu_");
+  const std::string file = Exported(nodes, TensorArgument("add"), kUserOutput);
+  // Written in place: `add` is what `relu_` made of it.
+  EXPECT_EQ(Run(file, {Values({2, 2}, {1, 2, -30, -40})}), (std::vector<Floats>{{11, 22, 0, 0}}));
+  const auto imported = ImportFile(file, {});
+  ASSERT_TRUE(imported.ok());
+  EXPECT_EQ(imported->canonical.symbols->ToString(
+                imported->canonical.value(imported->canonical.inputs[0]).type.dims[0]),
+            "s0");
+}
+
+// Of torch 2.1 to 2.6: weights are an archive of torch.save within the archive.
+TEST_F(TorchTest, ExportedByOlderTorch) {
+  const std::string nodes =
+      Node("aten.add.Tensor",
+           Given("self", TensorArgument("x")) + "," + Given("other", TensorArgument("p_w")), "add");
+  const std::string weights = ZipOf({{"archive/data.pkl", File(Dict({{"net.w", F32("0", {2})}}))},
+                                     {"archive/data/0", BytesOf({10, 20})}});
+  const std::string file = ZipOf({{"serialized_exported_program.json",
+                                   ExportedJson(nodes, TensorArgument("add"), kUserOutput)},
+                                  {"serialized_state_dict.pt", weights},
+                                  {"version", "5.3"}});
+  EXPECT_EQ(Run(file, {Values({1, 2}, {1, 2})}), (std::vector<Floats>{{11, 22}}));
+}
+
+// Of torch 2.1: every argument has all kinds, and the signature is tables of names.
+TEST_F(TorchTest, ExportedBySchema1) {
+  const auto tensor = [](const std::string& name) {
+    return R"({"as_none": null, "as_bool": null, "as_int": null, "as_tensor": {"name": ")" + name +
+           R"("}, "as_float": null})";
+  };
+  const std::string infinite =
+      R"({"as_none": null, "as_bool": null, "as_tensor": null, "as_float": -Infinity})";
+  const auto node = [&](const std::string& target, const std::string& inputs,
+                        const std::string& output) {
+    return R"({"target": "torch.ops.aten.)" + target + R"(", "inputs": [)" + inputs +
+           R"(], "outputs": [)" + tensor(output) + R"(], "metadata": {"note": "a \"-Infinity"}})";
+  };
+  const std::string nodes =
+      node("add.Tensor", Given("self", tensor("arg0_1")) + "," + Given("other", tensor("arg1_1")),
+           "add") +
+      "," +
+      node("mul.Tensor", Given("self", tensor("add")) + "," + Given("other", tensor("arg2_1")),
+           "mul") +
+      "," +
+      node("clamp.default", Given("self", tensor("mul")) + "," + Given("min", infinite), "clamp");
+  const std::string json =
+      R"({"graph_module": {"graph": {"inputs": [)" + tensor("arg0_1") + "," + tensor("arg1_1") +
+      "," + tensor("arg2_1") + R"(], "outputs": [)" + tensor("add") + "," + tensor("clamp") +
+      R"(], "nodes": [)" + nodes +
+      R"(], "tensor_values": {"arg2_1": {"dtype": 7, "sizes": [{"as_int": 2, "as_expr": null}]}}},)"
+      R"( "signature": {"inputs_to_parameters": {"arg1_1": "w"}, "inputs_to_buffers": )"
+      R"({"arg0_1": "n"}, "user_inputs": ["arg2_1"], "user_outputs": ["clamp"], )"
+      R"("buffers_to_mutate": {"add": "n"}, "backward_signature": null}}, "schema_version": 1})";
+  const std::string weights =
+      ZipOf({{"archive/data.pkl", File(Dict({{"w", F32("0", {2})}, {"n", F32("1", {2})}}))},
+             {"archive/data/0", BytesOf({1, 2})},
+             {"archive/data/1", BytesOf({0, 0})}});
+  const std::string file = ZipOf({{"serialized_exported_program.json", json},
+                                  {"serialized_state_dict.json", weights},
+                                  {"version", "1"}});
+  EXPECT_EQ(Run(file, {Values({2}, {10, 20}), Values({2}, {3, 4})}),
+            (std::vector<Floats>{{40, 120}, {4, 6}}));
+  const auto imported = ImportFile(file, {});
+  ASSERT_TRUE(imported.ok());
+  EXPECT_EQ(imported->canonical.metadata.at("state.n"), "n/next");
+}
+
+TEST_F(TorchTest, ExportedRanges) {
+  const std::string nodes = Node("aten.neg.default", Given("self", TensorArgument("x")), "y");
+  const std::string file = Exported(nodes, TensorArgument("y"), kUserOutput, false,
+                                    R"({"s0": {"min_val": 2, "max_val": 64}})");
+  const auto bounds_of = [](const absl::StatusOr<Imported>& imported) {
+    const Graph& graph = imported->canonical;
+    const Bounds bounds = graph.symbols->BoundsOf(graph.value(graph.inputs[0]).type.dims[0]);
+    return std::pair(bounds.min, bounds.max);
+  };
+  const auto imported = ImportFile(file, {});
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  EXPECT_EQ(bounds_of(imported), (std::pair<int64_t, int64_t>(2, 64)));
+  EXPECT_THAT(WarningsOf(imported->canonical), testing::IsEmpty());
+  // Narrower is fine, and wider is the caller's word against the exporter's.
+  ImportOptions options;
+  options.dims["s0"] = {4, 8};
+  const auto narrow = ImportFile(file, options);
+  ASSERT_TRUE(narrow.ok()) << narrow.status();
+  EXPECT_EQ(bounds_of(narrow), (std::pair<int64_t, int64_t>(4, 8)));
+  EXPECT_THAT(WarningsOf(narrow->canonical), testing::IsEmpty());
+  options.dims["s0"] = {1, 8};
+  const auto wide = ImportFile(file, options);
+  ASSERT_TRUE(wide.ok()) << wide.status();
+  EXPECT_THAT(WarningsOf(wide->canonical),
+              testing::ElementsAre(HasSubstr("exported for sizes 2..64")));
+  // Without an end.
+  const auto endless =
+      ImportFile(Exported(nodes, TensorArgument("y"), kUserOutput, false,
+                          R"({"s0": {"min_val": 0, "max_val": 9223372036854775806}})"),
+                 {});
+  ASSERT_TRUE(endless.ok()) << endless.status();
+  EXPECT_EQ(bounds_of(endless), (std::pair<int64_t, int64_t>(1, kUnbounded)));
+}
+
+TEST_F(TorchTest, ExportedStates) {
+  const std::string nodes =
+      Node("aten.add_.Tensor",
+           Given("self", TensorArgument("p_w")) + "," + Given("other", R"({"as_float": 1.0})"),
+           "w_next") +
+      "," +
+      Node("aten.mul.Tensor",
+           Given("self", TensorArgument("x")) + "," + Given("other", TensorArgument("w_next")),
+           "y");
+  const std::string file = Exported(nodes, TensorArgument("y"), kUserOutput, true);
+  EXPECT_EQ(Run(file, {Values({1, 2}, {2, 3}), Values({2}, {4, 5})}),
+            (std::vector<Floats>{{10, 18}, {5, 6}}));
+  const auto imported = ImportFile(file, {});
+  ASSERT_TRUE(imported.ok());
+  EXPECT_EQ(imported->canonical.metadata.at("state.net.w"), "net.w/next");
+}
+
+TEST_F(TorchTest, ExportedConditions) {
+  const auto branch = [](const std::string& target) {
+    return R"({"as_graph": {"name": "g", "graph": {"inputs": [)" + TensorArgument("a") +
+           R"(], "outputs": [)" + TensorArgument("b") + R"(], "nodes": [)" +
+           Node("aten." + target, Given("self", TensorArgument("a")), "b") +
+           R"(], "tensor_values": {}}}})";
+  };
+  const std::string nodes =
+      Node("aten.sum.default", Given("self", TensorArgument("x")), "sum") + "," +
+      Node("aten.gt.Scalar",
+           Given("self", TensorArgument("sum")) + "," + Given("other", R"({"as_int": 0})"), "gt") +
+      "," +
+      Node("higher_order.cond",
+           Given("", TensorArgument("gt")) + "," + Given("", branch("neg.default")) + "," +
+               Given("", branch("relu.default")) + "," +
+               Given("", R"({"as_tensors": [{"name": "x"}]})"),
+           "y");
+  const std::string file = Exported(nodes, TensorArgument("y"), kUserOutput);
+  EXPECT_EQ(Run(file, {Values({1, 2}, {-1, 3})}), (std::vector<Floats>{{1, -3}}));
+  EXPECT_EQ(Run(file, {Values({1, 2}, {-4, 3})}), (std::vector<Floats>{{0, 3}}));
+}
+
+// Parts of the JSON that are of another kind than they should be.
+TEST_F(TorchTest, ExportsOfTheWrongShape) {
+  const std::string node = Node("aten.neg.default", Given("self", TensorArgument("x")), "y");
+  const std::string good = ExportedJson(node, TensorArgument("y"), kUserOutput);
+  const std::pair<std::string, std::string> edits[] = {
+      {R"("outputs": [)" + TensorArgument("y") + R"(], "metadata")", R"("outputs": 5, "metadata")"},
+      {R"("outputs": [)" + TensorArgument("y") + R"(], "metadata")",
+       R"("outputs": {"a": 1}, "metadata")"},
+      {R"("output_specs": [)" + kUserOutput + "]", R"("output_specs": {"a": 1})"},
+      {R"("nodes": [)", R"("nodes": 3, "other": [)"},
+      {R"("sizes": [)", R"("sizes": 3, "other": [)"},
+      {R"("as_int": 2)", R"("as_int": -2)"},
+      {R"("input_specs": [)", R"("input_specs": 3, "other": [)"},
+      {R"("dtype": 7)", R"("dtype": 99)"}};
+  for (const auto& [from, to] : edits) {
+    std::string json = good;
+    const size_t at = json.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    json.replace(at, from.size(), to);
+    const std::string file = ZipOf(
+        {{"serialized_exported_program.json", json},
+         {"serialized_state_dict.pt", ZipOf({{"a/data.pkl", File(Dict({{"net.w", F32("0", {2})}}))},
+                                             {"a/data/0", BytesOf({1, 2})}})}});
+    EXPECT_NE(ErrorOf(ImportFile(file, {}).status()), "") << to;
+  }
+}
+
+TEST_F(TorchTest, BadExports) {
+  const auto error = [&](const std::string& nodes) {
+    return ErrorOf(ImportFile(Exported(nodes, TensorArgument("y"), kUserOutput), {}).status());
+  };
+  EXPECT_THAT(error(Node("aten.neg.default", Given("self", TensorArgument("z")), "y")),
+              HasSubstr("`z` is used before"));
+  EXPECT_THAT(error(Node("aten.neg.default", "", "y")), HasSubstr("no known overload"));
+  EXPECT_THAT(error("{}"), HasSubstr("no target"));
+  EXPECT_THAT(error(Node("aten.cholesky.default", Given("self", TensorArgument("x")), "y")),
+              HasSubstr("cholesky"));
+}
+
+}  // namespace
+}  // namespace quench::importer
