@@ -23,14 +23,15 @@ using blobs::UniqueFd;
 
 constexpr size_t kHashedBytes = size_t{1} << 20;
 
-// A file under `tmp/` that becomes `<folder of digest>/<digest>`.
+// A file under `tmp/` that becomes `<folder of digest>/<digest>`, or `<drafts>/<digest>`.
 class LocalBlobWriter : public BlobWriter {
  public:
-  LocalBlobWriter(UniqueFd fd, fs::path temporary, fs::path blobs, std::shared_ptr<BlobSpace> space,
-                  std::shared_ptr<blobs::VerifiedFiles> verified)
+  LocalBlobWriter(UniqueFd fd, fs::path temporary, fs::path blobs, bool are_drafts,
+                  std::shared_ptr<BlobSpace> space, std::shared_ptr<blobs::VerifiedFiles> verified)
       : fd_(std::move(fd)),
         temporary_(std::move(temporary)),
         blobs_(std::move(blobs)),
+        are_drafts_(are_drafts),
         space_(std::move(space)),
         verified_(std::move(verified)) {}
   ~LocalBlobWriter() override {
@@ -43,6 +44,9 @@ class LocalBlobWriter : public BlobWriter {
 
   absl::Status Append(std::span<const std::byte> bytes) override;
   absl::Status AppendAll(const BlobReader& from, const StepContext& step) override;
+  // The file whose name the writer's own has taken, open to the end: whoever has found it in `tmp/` must
+  // not take its name for abandoned.
+  void Keep(UniqueFd place) { place_ = std::move(place); }
   // The bytes that lie in the writer's own file before anything is appended.
   absl::Status CountOwn(uint64_t bytes, const StepContext& step);
   uint64_t size() const override { return size_; }
@@ -54,9 +58,11 @@ class LocalBlobWriter : public BlobWriter {
   absl::Status Take(uint64_t bytes);
   absl::Status Publish(const std::string& digest);
 
+  UniqueFd place_;
   UniqueFd fd_;
   fs::path temporary_;
   fs::path blobs_;
+  const bool are_drafts_;
   std::shared_ptr<BlobSpace> space_;
   std::shared_ptr<blobs::VerifiedFiles> verified_;
   Sha256 sha_;
@@ -116,6 +122,14 @@ absl::Status LocalBlobWriter::CountOwn(uint64_t bytes, const StepContext& step) 
 }
 
 absl::Status LocalBlobWriter::Publish(const std::string& digest) {
+  if (are_drafts_) {
+    const fs::path target = blobs_ / digest;
+    if (::rename(temporary_.c_str(), target.c_str()) != 0) {
+      return ErrnoStatus(errno, "rename to", target);
+    }
+    temporary_.clear();
+    return absl::OkStatus();
+  }
   struct stat info{};
   const bool known = ::fstat(fd_.get(), &info) == 0;
   QUENCH_RETURN_IF_ERROR(blobs::Publish(std::move(fd_), temporary_, blobs_, digest));
@@ -206,6 +220,15 @@ absl::StatusOr<std::shared_ptr<LocalBlobStore>> LocalBlobStore::Open(
   return std::shared_ptr<LocalBlobStore>(new LocalBlobStore(root, limit, std::move(space)));
 }
 
+std::shared_ptr<LocalBlobStore> LocalBlobStore::OpenDrafts(const fs::path& drafts,
+                                                           const fs::path& root,
+                                                           std::shared_ptr<BlobSpace> space) {
+  if (space != nullptr) space->AddRoot(drafts);
+  std::shared_ptr<LocalBlobStore> store(new LocalBlobStore(root, 0, std::move(space)));
+  store->drafts_ = drafts;
+  return store;
+}
+
 fs::path LocalBlobStore::DefaultRoot() {
   // XDG base directory specification: relative values are ignored.
   const char* cache = std::getenv("XDG_CACHE_HOME");
@@ -218,19 +241,22 @@ fs::path LocalBlobStore::DefaultRoot() {
 }
 
 fs::path LocalBlobStore::PathOf(const std::string& digest) const {
+  if (!drafts_.empty() && ::access((drafts_ / digest).c_str(), F_OK) == 0) return drafts_ / digest;
   return root_ / "blobs" / "sha256" / digest.substr(0, 2) / digest;
 }
 
 absl::StatusOr<std::unique_ptr<BlobWriter>> LocalBlobStore::Create() {
   fs::path temporary;
-  QUENCH_ASSIGN_OR_RETURN(UniqueFd fd, blobs::MakeTemporary(root_ / "tmp", &temporary));
-  return std::make_unique<LocalBlobWriter>(std::move(fd), temporary, blobs(), space_, verified_);
+  QUENCH_ASSIGN_OR_RETURN(UniqueFd fd, blobs::MakeTemporary(Temporaries(), &temporary));
+  return std::make_unique<LocalBlobWriter>(std::move(fd), temporary,
+                                           drafts_.empty() ? blobs() : drafts_, !drafts_.empty(),
+                                           space_, verified_);
 }
 
 absl::StatusOr<std::shared_ptr<const FileMapping>> LocalBlobStore::Open(const std::string& digest) {
   QUENCH_RETURN_IF_ERROR(CheckDigest(digest));
   const fs::path path = PathOf(digest);
-  if (!trusts_) {
+  if (drafts_.empty()) {
     const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (fd.get() >= 0 && !IsRight(digest, fd.get())) return Missing(digest);
   }
@@ -288,7 +314,7 @@ void LocalBlobStore::AddRight(const fs::path& path, blobs::VerifiedFiles* verifi
 
 bool LocalBlobStore::IsRight(const std::string& digest, int fd) {
   struct stat info{};
-  if (trusts_) return true;
+  if (!drafts_.empty()) return true;
   if (::fstat(fd, &info) == 0 && verified_->Contains(digest, info.st_ino)) return true;
   return Look(digest, fd);
 }
@@ -340,7 +366,8 @@ absl::StatusOr<BlobStat> LocalBlobStore::Scrub(uint64_t bytes, std::string* curs
   return removed;
 }
 
-absl::StatusOr<BlobId> LocalBlobStore::Adopt(const fs::path& file, const StepContext& step) {
+absl::StatusOr<std::unique_ptr<BlobWriter>> LocalBlobStore::TakeOver(const fs::path& file,
+                                                                     const StepContext& step) {
   // Not to wait for the other end of a pipe.
   UniqueFd source(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (source.get() < 0) return ErrnoStatus(errno, "open", file);
@@ -349,22 +376,35 @@ absl::StatusOr<BlobId> LocalBlobStore::Adopt(const fs::path& file, const StepCon
   if (!S_ISREG(info.st_mode)) return InvalidArgument("`{}` is not a regular file", file.string());
   QUENCH_RETURN_IF_ERROR(step.Check());
   fs::path temporary;
-  // Open to the end: whoever has found it in `tmp/` must not take its name for abandoned.
-  QUENCH_ASSIGN_OR_RETURN(UniqueFd place, blobs::MakeTemporary(root_ / "tmp", &temporary));
+  QUENCH_ASSIGN_OR_RETURN(UniqueFd place, blobs::MakeTemporary(Temporaries(), &temporary));
   const bool moved = info.st_nlink == 1 && ::flock(source.get(), LOCK_EX | LOCK_NB) == 0 &&
                      ::rename(file.c_str(), temporary.c_str()) == 0;
   const auto bytes = static_cast<uint64_t>(info.st_size);
   UniqueFd own(moved ? source.Release() : ::dup(place.get()));
-  LocalBlobWriter writer(std::move(own), temporary, blobs(), space_, verified_);
+  auto writer = std::make_unique<LocalBlobWriter>(std::move(own), temporary,
+                                                  drafts_.empty() ? blobs() : drafts_,
+                                                  !drafts_.empty(), space_, verified_);
+  writer->Keep(std::move(place));
   if (moved) {
-    QUENCH_RETURN_IF_ERROR(writer.CountOwn(bytes, step));
+    QUENCH_RETURN_IF_ERROR(writer->CountOwn(bytes, step));
   } else {  // it lies in another file system, perhaps
-    QUENCH_RETURN_IF_ERROR(writer.AppendAll(BlobReader(source.Release(), bytes, file), step));
+    QUENCH_RETURN_IF_ERROR(writer->AppendAll(BlobReader(source.Release(), bytes, file), step));
     if (::unlink(file.c_str()) != 0) return ErrnoStatus(errno, "remove", file);
   }
-  const uint64_t size = writer.size();
-  QUENCH_ASSIGN_OR_RETURN(std::string digest, writer.Commit());
+  return writer;
+}
+
+absl::StatusOr<BlobId> LocalBlobStore::Adopt(const fs::path& file, const StepContext& step) {
+  QUENCH_ASSIGN_OR_RETURN(const auto writer, TakeOver(file, step));
+  const uint64_t size = writer->size();
+  QUENCH_ASSIGN_OR_RETURN(std::string digest, writer->Commit());
   return BlobId{std::move(digest), size};
+}
+
+absl::Status LocalBlobStore::AdoptAs(const BlobId& id, const fs::path& file,
+                                     const StepContext& step) {
+  QUENCH_ASSIGN_OR_RETURN(const auto writer, TakeOver(file, step));
+  return writer->CommitAs(id);
 }
 
 absl::StatusOr<BlobStat> LocalBlobStore::Stat() const {

@@ -97,6 +97,12 @@ class LocalBlobStore : public BlobStore, public BlobSource {
   // stores may share, are RESOURCE_EXHAUSTED. Null: no limit.
   static absl::StatusOr<std::shared_ptr<LocalBlobStore>> Open(const std::filesystem::path& root,
                                                               std::shared_ptr<BlobSpace> space);
+  // For a process that is not trusted with the store at `root`: blobs are read there, without looking at
+  // their bytes, unless they lie in the folder `drafts`, where those that are written go, by their digests;
+  // they are neither flushed nor read-only. Whoever made the folder adopts them.
+  static std::shared_ptr<LocalBlobStore> OpenDrafts(const std::filesystem::path& drafts,
+                                                    const std::filesystem::path& root,
+                                                    std::shared_ptr<BlobSpace> space);
   // $XDG_CACHE_HOME/quench, else ~/.cache/quench.
   static std::filesystem::path DefaultRoot();
 
@@ -116,14 +122,15 @@ class LocalBlobStore : public BlobStore, public BlobSource {
   void OnFinding(std::function<void(quench::blobs::Finding)> listener) {
     verified_->SetListener(std::move(listener));
   }
-  // From here on, what lies there is believed: by the child of a process that has looked.
-  void Trust() { trusts_ = true; }
   // Looks at blobs in the order of their digests, those after `*cursor`, until `bytes` are read;
   // the cursor is empty after the last. Removes damaged ones; returns what was.
   absl::StatusOr<BlobStat> Scrub(uint64_t bytes, std::string* cursor);
   // Makes a blob of a file that only the caller knows and has finished: it is moved where it lies in
   // the store's file system, else copied, and gone afterwards.
   absl::StatusOr<BlobId> Adopt(const std::filesystem::path& file, const StepContext& step);
+  // The same, if the file has the bytes of `id`, else INVALID_ARGUMENT.
+  absl::Status AdoptAs(const BlobId& id, const std::filesystem::path& file,
+                       const StepContext& step);
 
   absl::StatusOr<BlobStat> Stat() const;
   // Removes what writers have left that ended in the middle; files that are being written stay.
@@ -141,6 +148,10 @@ class LocalBlobStore : public BlobStore, public BlobSource {
   LocalBlobStore(std::filesystem::path root, uint64_t limit_bytes, std::shared_ptr<BlobSpace> space)
       : root_(std::move(root)), limit_bytes_(limit_bytes), space_(std::move(space)) {}
   friend class Upload;
+  std::filesystem::path Temporaries() const { return drafts_.empty() ? root_ / "tmp" : drafts_; }
+  // Of a writer whose bytes are those of `file`, which is gone then.
+  absl::StatusOr<std::unique_ptr<BlobWriter>> TakeOver(const std::filesystem::path& file,
+                                                       const StepContext& step);
   bool IsRight(const std::string& digest, int fd);
   bool Look(const std::string& digest, int fd);
   // Of a blob that was just stored.
@@ -151,7 +162,7 @@ class LocalBlobStore : public BlobStore, public BlobSource {
   std::shared_ptr<BlobSpace> space_;
   std::shared_ptr<quench::blobs::VerifiedFiles> verified_ =
       std::make_shared<quench::blobs::VerifiedFiles>();
-  std::atomic<bool> trusts_{false};
+  std::filesystem::path drafts_;  // "" for who is trusted with the store
 };
 
 }  // namespace quench

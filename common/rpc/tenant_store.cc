@@ -13,11 +13,13 @@ namespace {
 
 class LocalStore final : public TenantStore {
  public:
-  LocalStore(std::shared_ptr<LocalBlobStore> blobs, std::shared_ptr<ActionCache> actions)
-      : blobs_(std::move(blobs)), actions_(std::move(actions)) {}
+  LocalStore(std::shared_ptr<LocalBlobStore> blobs, std::shared_ptr<ActionCache> actions,
+             std::shared_ptr<ActionCache> records)
+      : blobs_(std::move(blobs)), actions_(std::move(actions)), records_(std::move(records)) {}
 
   LocalBlobStore& local() override { return *blobs_; }
   ActionCache* actions() override { return actions_.get(); }
+  ActionCache* records() override { return records_.get(); }
   absl::StatusOr<std::vector<BlobId>> Missing(const std::vector<BlobId>& blobs,
                                               const StepContext& step) override {
     std::vector<BlobId> missing;
@@ -42,20 +44,23 @@ class LocalStore final : public TenantStore {
 
  private:
   const std::shared_ptr<LocalBlobStore> blobs_;
-  const std::shared_ptr<ActionCache> actions_;
+  const std::shared_ptr<ActionCache> actions_, records_;
 };
 
 class RemoteStore final : public TenantStore {
  public:
   RemoteStore(std::shared_ptr<RemoteBlobs> remote, std::shared_ptr<LocalBlobStore> local,
-              std::shared_ptr<BlobCopies> copies, std::shared_ptr<ActionCache> actions)
+              std::shared_ptr<BlobCopies> copies, std::shared_ptr<ActionCache> actions,
+              std::shared_ptr<ActionCache> records)
       : remote_(std::move(remote)),
         local_(std::move(local)),
         copies_(std::move(copies)),
-        actions_(std::move(actions)) {}
+        actions_(std::move(actions)),
+        records_(std::move(records)) {}
 
   LocalBlobStore& local() override { return *local_; }
   ActionCache* actions() override { return actions_.get(); }
+  ActionCache* records() override { return records_.get(); }
   absl::StatusOr<std::vector<BlobId>> Missing(const std::vector<BlobId>& blobs,
                                               const StepContext& step) override {
     return remote_->FindMissing(blobs, step);
@@ -76,22 +81,24 @@ class RemoteStore final : public TenantStore {
   const std::shared_ptr<RemoteBlobs> remote_;
   const std::shared_ptr<LocalBlobStore> local_;
   const std::shared_ptr<BlobCopies> copies_;
-  const std::shared_ptr<ActionCache> actions_;
+  const std::shared_ptr<ActionCache> actions_, records_;
 };
 
 }  // namespace
 
 std::shared_ptr<TenantStore> MakeLocalStore(std::shared_ptr<LocalBlobStore> blobs,
-                                            std::shared_ptr<ActionCache> actions) {
-  return std::make_shared<LocalStore>(std::move(blobs), std::move(actions));
+                                            std::shared_ptr<ActionCache> actions,
+                                            std::shared_ptr<ActionCache> records) {
+  return std::make_shared<LocalStore>(std::move(blobs), std::move(actions), std::move(records));
 }
 
 std::shared_ptr<TenantStore> MakeRemoteStore(std::shared_ptr<RemoteBlobs> remote,
                                              std::shared_ptr<LocalBlobStore> local,
                                              std::shared_ptr<BlobCopies> copies,
-                                             std::shared_ptr<ActionCache> actions) {
+                                             std::shared_ptr<ActionCache> actions,
+                                             std::shared_ptr<ActionCache> records) {
   return std::make_shared<RemoteStore>(std::move(remote), std::move(local), std::move(copies),
-                                       std::move(actions));
+                                       std::move(actions), std::move(records));
 }
 
 void CountFindings(LocalBlobStore& store, metrics::CasPlace place, metrics::Registry& registry) {

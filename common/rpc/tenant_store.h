@@ -25,6 +25,8 @@ class TenantStore {
   virtual LocalBlobStore& local() = 0;
   // Results of actions; null: none are remembered.
   virtual ActionCache* actions() = 0;
+  // What services write down of blobs, beside results; null: nowhere.
+  virtual ActionCache* records() = 0;
 
   // Which of them the store has not. Counts as a use of the others.
   virtual absl::StatusOr<std::vector<BlobId>> Missing(const std::vector<BlobId>& blobs,
@@ -40,9 +42,10 @@ class TenantStore {
 // Counts blobs of the store that this process finds damaged, and those that it finds right again.
 void CountFindings(LocalBlobStore& store, metrics::CasPlace place, metrics::Registry& registry);
 
-// A folder. `actions` may be null.
+// A folder. `actions` and `records` may be null, or one.
 std::shared_ptr<TenantStore> MakeLocalStore(std::shared_ptr<LocalBlobStore> blobs,
-                                            std::shared_ptr<ActionCache> actions);
+                                            std::shared_ptr<ActionCache> actions,
+                                            std::shared_ptr<ActionCache> records = nullptr);
 
 // The copies that a process keeps of blobs in a remote store, those of all tenants together: at most
 // `max_bytes`, beside what steps write until they end. The least recently used ones leave, but none
@@ -81,10 +84,11 @@ class BlobCopies {
 };
 
 // A server of the Remote Execution API. `local` has copies of what is used of it, `copies` (null:
-// somebody else) sees that these do not become too many. `actions` may be null.
+// somebody else) sees that these do not become too many. `actions` and `records` may be null, or one.
 std::shared_ptr<TenantStore> MakeRemoteStore(std::shared_ptr<RemoteBlobs> remote,
                                              std::shared_ptr<LocalBlobStore> local,
                                              std::shared_ptr<BlobCopies> copies,
-                                             std::shared_ptr<ActionCache> actions);
+                                             std::shared_ptr<ActionCache> actions,
+                                             std::shared_ptr<ActionCache> records = nullptr);
 
 }  // namespace quench::rpc

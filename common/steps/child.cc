@@ -5,24 +5,27 @@
 #include <spawn.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <stop_token>
 #include <utility>
+#include <vector>
 
 #include "common/base/files.h"
 #include "common/rpc/errors.h"
 #include "common/steps/child_internal.h"
 #include "common/steps/pipes.h"
 #include "quench/child/v1/child.pb.h"
-
-extern char** environ;
 
 namespace quench::steps {
 namespace {
@@ -32,6 +35,10 @@ using child::v1::Order;
 using metrics::ChildEnd;
 using metrics::ChildState;
 using Clock = std::chrono::steady_clock;
+
+constexpr auto kPatience = std::chrono::seconds(2);  // with a process that is to end
+constexpr auto kDiskPeriod = std::chrono::milliseconds(1000);
+constexpr auto kNoWatch = std::chrono::milliseconds(60'000);
 
 // A descriptor of ours.
 class Fd {
@@ -58,6 +65,36 @@ absl::StatusOr<std::pair<Fd, Fd>> MakePipe() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return ErrnoStatus(errno, "make a pipe for", "a step");
   return std::pair{Fd(ends[0]), Fd(ends[1])};
+}
+
+// What a step's program needs of its service's environment: where the loader finds its libraries, and in tests
+// how the sanitizers work.
+constexpr std::array kPassedOn = {
+    "LD_LIBRARY_PATH",
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    "ASAN_OPTIONS",    "UBSAN_OPTIONS", "TSAN_OPTIONS", "LSAN_OPTIONS",
+#endif
+};
+
+std::vector<std::string> EnvironmentOfSteps() {
+  std::vector<std::string> all = {"LC_ALL=C", "TZ=UTC0"};
+  for (const char* name : kPassedOn) {
+    if (const char* value = std::getenv(name)) all.push_back(fmt::format("{}={}", name, value));
+  }
+  return all;
+}
+
+// Of the files beneath a folder; links are not followed.
+int64_t BytesBeneath(const std::string& folder) {
+  int64_t bytes = 0;
+  std::error_code error;
+  for (std::filesystem::recursive_directory_iterator each(folder, error), end;
+       !error && each != end; each.increment(error)) {
+    struct stat info{};
+    constexpr int64_t kBlock = 512;  // st_blocks' unit
+    if (::lstat(each->path().c_str(), &info) == 0) bytes += info.st_blocks * kBlock;
+  }
+  return bytes;
 }
 
 // Counts a child as long as it is in this state.
@@ -90,7 +127,7 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   absl::Status Start(const std::filesystem::path& program);
-  // Until the child's stdout ends, or we end it.
+  // Until the child has answered or ended, or we end it.
   void Attend();
   absl::StatusOr<std::string> Outcome();
   Usage usage() const { return usage_; }
@@ -100,6 +137,8 @@ class Child {
   void Kill(absl::Status why, ChildEnd cause);
   void Reap();
   int PollMilliseconds() const;
+  void WatchDisk();
+  bool HasEnded(int flags) const;
   absl::Status CauseOfDeath();
 
   const Order& order_;
@@ -108,9 +147,10 @@ class Child {
   InState state_{registry_, ChildState::kStarting};
   pid_t pid_ = -1;
   int wait_status_ = 0;
-  Fd to_child_, from_child_, cancelled_;
+  Fd to_child_, from_child_, cancelled_, ended_;
   FrameBuffer buffer_;
   Usage usage_;
+  Clock::time_point looked_ = Clock::now();  // at what it has written
   ChildEnd cause_ = ChildEnd::kDone;
   absl::Status killed_;  // why we ended it
   std::optional<absl::StatusOr<std::string>> answer_;
@@ -134,14 +174,19 @@ absl::Status Child::Start(const std::filesystem::path& program) {
   posix_spawnattr_setsigmask(&attributes, &none);
   std::string path = program.string(), argument = kChildArgument;
   std::array<char*, 3> arguments = {path.data(), argument.data(), nullptr};
-  const int error =
-      ::posix_spawn(&pid_, path.c_str(), &actions, &attributes, arguments.data(), environ);
+  std::vector<std::string> variables = EnvironmentOfSteps();
+  std::vector<char*> environment;
+  for (std::string& variable : variables) environment.push_back(variable.data());
+  environment.push_back(nullptr);
+  const int error = ::posix_spawn(&pid_, path.c_str(), &actions, &attributes, arguments.data(),
+                                  environment.data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
     pid_ = -1;
     return ErrnoStatus(error, "start", program);
   }
+  ended_ = Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
   to_child_ = std::move(input.second);
   from_child_ = std::move(output.first);
   return absl::OkStatus();
@@ -155,30 +200,52 @@ void Child::Attend() {
   // A child that died at once is known by the end of its stdout.
   (void)WriteFrame(to_child_.get(), order_);
   state_.Become(ChildState::kRunning);
-  std::array<pollfd, 2> fds = {pollfd{from_child_.get(), POLLIN, 0},
-                               pollfd{cancelled_.get(), POLLIN, 0}};
+  // Where the kernel has no such descriptor, the end of stdout tells: no process that it left holds it.
+  std::array<pollfd, 3> fds = {pollfd{from_child_.get(), POLLIN, 0},
+                               pollfd{cancelled_.get(), POLLIN, 0},
+                               pollfd{ended_.get(), POLLIN, 0}};
   while (killed_.ok()) {
     const int ready = ::poll(fds.data(), fds.size(), PollMilliseconds());
     if (ready < 0 && errno != EINTR) return Kill(Internal("poll failed"), ChildEnd::kCrashed);
     if (const absl::Status status = context_.Check(); !status.ok()) {
       return Kill(status, absl::IsCancelled(status) ? ChildEnd::kCancelled : ChildEnd::kDeadline);
     }
-    if ((fds[0].revents & (POLLIN | POLLHUP | POLLERR)) == 0) continue;
+    WatchDisk();
+    if ((fds[0].revents & (POLLIN | POLLHUP | POLLERR)) == 0) {
+      if (fds[2].revents != 0) return;
+      continue;
+    }
     if (!buffer_.Fill(from_child_.get())) return;
     for (;;) {
       const auto next = buffer_.Next();
       if (!next.ok()) return Kill(next.status(), ChildEnd::kCrashed);
       if (!next->has_value()) break;
       Take(**next);
+      if (answer_) return;
     }
   }
 }
 
 int Child::PollMilliseconds() const {
-  if (!context_.deadline()) return -1;
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(*context_.deadline() - Clock::now());
-  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 60'000));
+  std::chrono::milliseconds wait = kNoWatch;
+  if (order_.max_disk_bytes() > 0) wait = kDiskPeriod;
+  if (context_.deadline()) {
+    wait = std::min(
+        wait, std::chrono::ceil<std::chrono::milliseconds>(*context_.deadline() - Clock::now()));
+  }
+  return static_cast<int>(std::max<int64_t>(wait.count(), 0));
+}
+
+// No limit of the kernel's holds for all the files of a process together.
+void Child::WatchDisk() {
+  if (order_.max_disk_bytes() <= 0 || Clock::now() - looked_ < kDiskPeriod) return;
+  if (BytesBeneath(order_.scratch()) + BytesBeneath(order_.drafts()) > order_.max_disk_bytes()) {
+    Kill(rpc::Error(rpc::Reason::kResourceLimit,
+                    fmt::format("the step wrote more than the {} MiB that it may have on the disk",
+                                order_.max_disk_bytes() >> 20)),
+         ChildEnd::kDisk);
+  }
+  looked_ = Clock::now();
 }
 
 void Child::Take(const std::string& bytes) {
@@ -200,25 +267,29 @@ void Child::Kill(absl::Status why, ChildEnd cause) {
   state_.Become(ChildState::kStopping);
   killed_ = std::move(why);
   cause_ = cause;
-  ::kill(pid_, SIGKILL);
+  ::kill(-pid_, SIGKILL);
 }
 
-// A child that has closed its stdout and does not end gets a moment, then is killed.
+bool Child::HasEnded(int flags) const {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT | flags) == 0 &&
+         info.si_pid == pid_;
+}
+
+// A child that has closed its stdout and does not end gets a moment, then is killed, and so is whoever is
+// left of a step that starts processes: what these have written is theirs until they have ended.
 void Child::Reap() {
   if (pid_ < 0) return;
   to_child_.Close();
   rusage usage{};
-  constexpr auto kPatience = std::chrono::seconds(2);
-  const auto patience = Clock::now() + kPatience;
-  pid_t ended = 0;
-  while (ended == 0 && Clock::now() < patience) {
-    ended = ::wait4(pid_, &wait_status_, killed_.ok() ? WNOHANG : 0, &usage);
-    if (ended == 0) ::poll(nullptr, 0, 1);
+  auto patience = Clock::now() + kPatience;
+  while (!HasEnded(killed_.ok() ? WNOHANG : 0) && Clock::now() < patience) {
+    ::poll(nullptr, 0, 1);
   }
-  if (ended == 0) {
-    ::kill(pid_, SIGKILL);
-    ::wait4(pid_, &wait_status_, 0, &usage);
-  }
+  ::kill(-pid_, SIGKILL);
+  ::wait4(pid_, &wait_status_, 0, &usage);
+  patience = Clock::now() + kPatience;
+  while (::kill(-pid_, 0) == 0 && Clock::now() < patience) ::poll(nullptr, 0, 1);
   pid_ = -1;
   const auto seconds = [](const timeval& time) {
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;

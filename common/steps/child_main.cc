@@ -1,3 +1,4 @@
+#include <absl/strings/escaping.h>
 #include <fcntl.h>
 #include <google/protobuf/stubs/logging.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -6,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
@@ -110,38 +112,65 @@ constexpr bool kLimitsAddressSpace = false;
 constexpr bool kLimitsAddressSpace = true;
 #endif
 
+// At most what it is now.
+bool Lower(decltype(RLIMIT_AS) resource, int64_t soft, int64_t more = 0) {
+  rlimit limit{};
+  if (::getrlimit(resource, &limit) != 0) return false;
+  limit.rlim_max = std::min(limit.rlim_max, static_cast<rlim_t>(soft + more));
+  limit.rlim_cur = std::min(limit.rlim_max, static_cast<rlim_t>(soft));
+  return ::setrlimit(resource, &limit) == 0;
+}
+
 absl::Status SetLimits(const Order& order) {
-  const auto set = [](auto resource, int64_t soft, int64_t more = 0) {
-    const rlimit limit{static_cast<rlim_t>(soft), static_cast<rlim_t>(soft + more)};
-    return ::setrlimit(resource, &limit) == 0;
-  };
   std::set_new_handler([] { ::_exit(kExitOutOfMemory); });
   (void)std::signal(SIGABRT, OnAbort);
-  bool ok = set(RLIMIT_CORE, 0);
+  (void)std::signal(SIGXFSZ, SIG_IGN);  // writes fail with EFBIG, which says the file
+  bool ok = Lower(RLIMIT_CORE, 0) && Lower(RLIMIT_MSGQUEUE, 0);
   if (order.max_memory_bytes() > 0 && kLimitsAddressSpace) {
-    ok = set(RLIMIT_AS, order.max_memory_bytes()) && ok;
+    ok = Lower(RLIMIT_AS, order.max_memory_bytes()) && ok;
   }
   // The kernel sends SIGXCPU at the first limit, by which the service knows the cause, and SIGKILL at
   // the second.
-  if (order.max_cpu_seconds() > 0) ok = set(RLIMIT_CPU, order.max_cpu_seconds(), 1) && ok;
+  if (order.max_cpu_seconds() > 0) ok = Lower(RLIMIT_CPU, order.max_cpu_seconds(), 1) && ok;
+  if (order.max_disk_bytes() > 0) ok = Lower(RLIMIT_FSIZE, order.max_disk_bytes()) && ok;
+  if (order.max_open_files() > 0) ok = Lower(RLIMIT_NOFILE, order.max_open_files()) && ok;
+  // Elsewhere the service's own would count too.
+  const bool counts_own = (order.walls() & kNamespaces) != 0;
+  if (order.max_processes() > 0 && counts_own) {
+    ok = Lower(RLIMIT_NPROC, order.max_processes()) && ok;
+  }
   return ok ? absl::OkStatus() : Internal("the step's limits cannot be set");
+}
+
+absl::Status Enter(const Order& order, const Step* step, const LocalBlobStore& blobs) {
+  Sandbox sandbox;
+  sandbox.walls = order.walls();
+  for (const std::string& hash : order.inputs()) {
+    sandbox.readable.push_back(blobs.PathOf(absl::BytesToHexString(hash)));
+  }
+  sandbox.writable = {order.scratch(), order.drafts()};
+  sandbox.starts_processes = step != nullptr && step->starts_processes;
+  return EnterSandbox(sandbox);
 }
 
 absl::StatusOr<std::string> Do(const Order& order, std::span<const Step> steps,
                                Reporter& reporter) {
   const auto step = std::find_if(steps.begin(), steps.end(),
                                  [&](const Step& each) { return each.method == order.method(); });
-  if (step == steps.end()) return Internal("this program has no step `{}`", order.method());
-  QUENCH_RETURN_IF_ERROR(SetLimits(order));
-  const auto space =
-      std::make_shared<BlobSpace>(BlobSpace::kNoLimit, DefaultReserve(order.blobs()));
-  if (!order.space().empty()) space->Follow(order.space());
-  QUENCH_RETURN_IF_ERROR(EnterSandbox(order.blobs(), order.scratch()));
+  const bool only_enters = order.method().empty();
+  if (step == steps.end() && !only_enters) {
+    return Internal("this program has no step `{}`", order.method());
+  }
+  if ((order.walls() & kNamespaces) != 0) QUENCH_RETURN_IF_ERROR(EnterNamespaces());
   // Where libraries look for a place for temporary files.
   if (::setenv("TMPDIR", order.scratch().c_str(), 1) != 0) return Internal("no environment");
-  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> blobs,
-                          LocalBlobStore::Open(order.blobs(), space));
-  blobs->Trust();  // the service has looked at what this step needs
+  QUENCH_RETURN_IF_ERROR(SetLimits(order));
+  const auto blobs = LocalBlobStore::OpenDrafts(
+      order.drafts(), order.blobs(),
+      std::make_shared<BlobSpace>(BlobSpace::kNoLimit, DefaultReserve(order.drafts())));
+  QUENCH_RETURN_IF_ERROR(Enter(order, only_enters ? nullptr : &*step, *blobs));
+  EndWithStdin();  // a thread: it, too, is in the sandbox
+  if (only_enters) return std::string();
   StepContext context(std::make_shared<CancelToken>(),
                       [&reporter](const Progress& progress) { reporter.Report(progress); });
   context.set_request_id(order.request_id());
@@ -166,7 +195,6 @@ int RunAsChild(std::span<const Step> steps) {
   Reporter reporter;
   absl::StatusOr<Order> order = ReadOrder();
   if (!order.ok()) return 2;
-  EndWithStdin();
   const absl::StatusOr<std::string> result = Do(*order, steps, reporter);
   News news;
   if (result.ok()) {

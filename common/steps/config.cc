@@ -116,16 +116,30 @@ absl::StatusOr<RunnerOptions> RunnerOptionsOf(const config::v1::Steps& steps) {
     check.Add(
         InvalidArgument("isolation: {} is no isolation", static_cast<int>(steps.isolation())));
   }
-  constexpr int64_t kLeastMemory = int64_t{64} << 20;
-  if (steps.max_memory_bytes() != 0) {
-    options.max_memory_bytes =
-        check.Range<int64_t>("max_memory_bytes", steps.max_memory_bytes(), kLeastMemory,
-                             std::numeric_limits<int64_t>::max());
-  }
-  const auto cpu = check.Time("max_cpu_time", steps.has_max_cpu_time(), steps.max_cpu_time(), {});
-  options.max_cpu_seconds = std::chrono::ceil<std::chrono::seconds>(cpu).count();
-  if (options.in_process && (options.max_memory_bytes > 0 || options.max_cpu_seconds > 0)) {
+  const bool limits_memory = steps.max_memory_bytes() != 0, limits_cpu = steps.has_max_cpu_time();
+  if (options.in_process && (limits_memory || limits_cpu)) {
     check.Add(InvalidArgument("limits of memory and CPU time need isolation PROCESS"));
+  }
+  StepLimits& limits = options.limits;
+  limits = LimitsOfThisMachine(steps.scratch_dir());
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max(), kMib = int64_t{1} << 20;
+  if (limits_memory) {
+    limits.memory_bytes =
+        check.Range<int64_t>("max_memory_bytes", steps.max_memory_bytes(), 64 * kMib, kMost);
+  }
+  if (limits_cpu) {
+    limits.cpu_seconds = std::chrono::ceil<std::chrono::seconds>(
+                             check.Time("max_cpu_time", true, steps.max_cpu_time(), {}))
+                             .count();
+  }
+  if (steps.max_disk_bytes() != 0) {
+    limits.disk_bytes = check.Range<int64_t>("max_disk_bytes", steps.max_disk_bytes(), kMib, kMost);
+  }
+  if (steps.max_open_files() != 0) {
+    limits.open_files = check.Range<int>("max_open_files", steps.max_open_files(), 64, 1'000'000);
+  }
+  if (steps.max_processes() != 0) {
+    limits.processes = check.Range<int>("max_processes", steps.max_processes(), 16, 1'000'000);
   }
   options.max_wall_time = std::chrono::duration_cast<std::chrono::milliseconds>(
       check.Time("max_wall_time", steps.has_max_wall_time(), steps.max_wall_time(), {}));

@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include "common/base/status.h"
+#include "common/rpc/address.h"
 #include "common/steps/config.h"
 #include "common/steps/read_config.h"
-#include "common/steps/sandbox.h"
 #include "common/steps/storage.h"
 
 namespace quench::steps {
@@ -25,6 +25,29 @@ rpc::CallPool::Options PoolOptions(rpc::TokenList* tokens, metrics::Registry* re
   options.tokens = tokens;
   options.registry = registry;
   return options;
+}
+
+// With a folder, the services that share it share the key that lies there. A remote store has no such place.
+absl::StatusOr<std::shared_ptr<const Provenance>> ProvenanceOf(const ServiceConfig& config,
+                                                               bool is_required) {
+  const std::filesystem::path file = config.steps.library_key_file();
+  if (!file.empty()) {
+    auto made = Provenance::Open(file, false);
+    return made.ok() ? made : Annotate(made.status(), "steps.library_key_file");
+  }
+  if (!config.blobs.has_remote()) {
+    const std::filesystem::path root = config.blobs.folder().empty()
+                                           ? LocalBlobStore::DefaultRoot()
+                                           : std::filesystem::path(config.blobs.folder());
+    return Provenance::Open(root / kLibraryKey, true);
+  }
+  if (is_required) {
+    return InvalidArgument(
+        "steps.library_key_file: missing; with `blobs.remote`, the services share a file of 32 "
+        "random bytes by which they know the libraries that they have made");
+  }
+  spdlog::warn("without steps.library_key_file, steps run any library that somebody has uploaded");
+  return std::shared_ptr<const Provenance>();
 }
 
 }  // namespace
@@ -51,6 +74,9 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(const ServiceDef
       rpc::ServerOptions server,
       ServerOptionsOf(config.server, fmt::format("127.0.0.1:{}", definition.port)));
   QUENCH_ASSIGN_OR_RETURN(RunnerOptions runner, RunnerOptionsOf(config.steps));
+  runner.require_sandbox = config.steps.has_require_sandbox() ? config.steps.require_sandbox()
+                                                              : !rpc::IsLocal(server.listen);
+  QUENCH_ASSIGN_OR_RETURN(runner.provenance, ProvenanceOf(config, runner.require_sandbox));
   if (options.in_process) server.listen.clear();
   server.registry = options.registry;
   server.health_services = {definition.full_name};
@@ -63,7 +89,13 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(const ServiceDef
                             OpenStorage(config.blobs, !config.steps.no_action_cache(),
                                         config.steps.scratch_dir(), *options.registry));
   }
-  QUENCH_ASSIGN_OR_RETURN(host->runner_, StepRunner::Create(runner, std::move(options.storage)));
+  auto created = StepRunner::Create(runner, std::move(options.storage));
+  if (absl::IsFailedPrecondition(created.status())) {
+    return Annotate(created.status(),
+                    "steps.require_sandbox (false takes what there is; it is the default on a "
+                    "machine of one's own)");
+  }
+  QUENCH_ASSIGN_OR_RETURN(host->runner_, std::move(created));
 
   rpc::CallPool::Options steps = PoolOptions(host->tokens_.get(), options.registry);
   QUENCH_ASSIGN_OR_RETURN(steps.threads, SlotsOf(config.steps));
@@ -86,8 +118,7 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(const ServiceDef
                server.metrics_listen.empty()
                    ? ""
                    : fmt::format(", metrics on port {}", host->server_->metrics_port()),
-               steps.threads,
-               runner.in_process ? "on threads" : "in processes: " + SandboxSupport());
+               steps.threads, runner.in_process ? "on threads" : "in processes");
   return host;
 }
 

@@ -1,11 +1,8 @@
-#include "common/steps/runner.h"
-
 #include <google/protobuf/util/time_util.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <thread>
 
 #include "build/bazel/remote/execution/v2/remote_execution.pb.h"
@@ -14,11 +11,10 @@
 #include "common/rpc/errors.h"
 #include "common/rpc/tenants.h"
 #include "common/runtime/quench_rt.h"
-#include "common/steps/child.h"
 #include "common/steps/digests.h"
 #include "common/steps/manifest.h"
 #include "common/steps/node_guard.h"
-#include "quench/child/v1/child.pb.h"
+#include "common/steps/runner_internal.h"
 #include "quench/step/v1/step.pb.h"
 
 namespace quench::steps {
@@ -106,19 +102,6 @@ void AddBlobs(const std::vector<BlobId>& blobs, ActionResult* action) {
 
 }  // namespace
 
-// One step on its way.
-struct StepRunner::Job {
-  const Step& step;
-  const Message& request;
-  const StepContext& context;
-  Message* result;
-  std::string tenant;
-  std::string key;
-  std::shared_ptr<rpc::TenantStore> storage;
-  std::vector<std::shared_ptr<void>> held;  // what it needs of it
-  Execution execution;
-};
-
 absl::StatusOr<std::unique_ptr<StepRunner>> StepRunner::Create(const RunnerOptions& options,
                                                                StorageOf storage) {
   QUENCH_ASSIGN_OR_RETURN(ScratchFolder scratch, ScratchFolder::Create(options.scratch));
@@ -126,8 +109,17 @@ absl::StatusOr<std::unique_ptr<StepRunner>> StepRunner::Create(const RunnerOptio
   if (checked.max_threads == 0) {
     checked.max_threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   }
-  return std::unique_ptr<StepRunner>(
+  std::unique_ptr<StepRunner> runner(
       new StepRunner(std::move(checked), std::move(storage), std::move(scratch)));
+  if (!options.require_sandbox) return runner;
+  if (options.in_process) {
+    return absl::FailedPreconditionError(
+        "the sandbox is required, and steps on threads (isolation NONE) have none");
+  }
+  QUENCH_ASSIGN_OR_RETURN(const unsigned walls, runner->Walls());
+  const absl::Status status = CheckWalls(walls);
+  if (!status.ok()) return Annotate(status, "the sandbox is required, and not whole");
+  return runner;
 }
 
 std::string StepRunner::KeyOf(const Step& step, const Message& request,
@@ -156,7 +148,7 @@ absl::Status StepRunner::Run(const Step& step, const Message& request, const Ste
       options_.max_wall_time.count() > 0 && (!context.deadline() || end < *context.deadline());
   if (is_limited) limited.set_deadline(end);
   QUENCH_ASSIGN_OR_RETURN(const std::string tenant, TenantOf(request, context));
-  Job job{step, request, limited, result, tenant, "", nullptr, {}, {}};
+  Job job{step, request, limited, result, tenant, "", nullptr, {}, {}, std::nullopt, {}};
   job.key = KeyOf(step, request, job.tenant);
   const absl::Status status = Do(job);
   if (is_limited && absl::IsDeadlineExceeded(status)) {
@@ -210,7 +202,8 @@ absl::StatusOr<bool> StepRunner::LookUp(Job& job) const {
   const std::vector<BlobId> blobs = DigestsIn(*job.result);
   QUENCH_ASSIGN_OR_RETURN(const std::vector<BlobId> missing,
                           job.storage->Missing(blobs, job.context));
-  if (!missing.empty()) {
+  QUENCH_ASSIGN_OR_RETURN(const bool has_records, HasItsRecords(job));
+  if (!missing.empty() || !has_records) {
     job.result->Clear();
     count(metrics::CacheResult::kIncomplete);
     return false;
@@ -237,10 +230,12 @@ absl::Status StepRunner::FetchInputs(Job& job) const {
 // They stay until the job has ended.
 absl::Status StepRunner::Fetch(Job& job, const std::vector<BlobId>& inputs) {
   job.held.push_back(job.storage->Hold(inputs));
+  job.inputs.insert(job.inputs.end(), inputs.begin(), inputs.end());
   return job.storage->Fetch(inputs, job.context);
 }
 
 absl::Status StepRunner::Work(Job& job) const {
+  QUENCH_RETURN_IF_ERROR(CheckLibraries(job));
   QUENCH_RETURN_IF_ERROR(WithStoreFault(FetchInputs(job)));
   auto& phases = *job.execution.mutable_phases();
   *phases.mutable_inputs_fetched() = TimeUtil::GetCurrentTime();
@@ -271,41 +266,11 @@ absl::Status StepRunner::Probe() const {
   return storage->Missing({BlobId{Sha256Hex(bytes), bytes.size()}}, {}).status();
 }
 
-absl::StatusOr<std::string> StepRunner::WorkInChild(Job& job,
-                                                    const std::filesystem::path& scratch) const {
-  child::v1::Order order;
-  order.set_method(job.step.method);
-  order.set_request(job.request.SerializeAsString());
-  order.set_request_id(job.context.request_id());
-  order.set_traceparent(job.context.traceparent());
-  order.set_blobs(job.storage->local().root().string());
-  if (const auto& space = job.storage->local().space()) order.set_space(space->followed().string());
-  order.set_scratch(scratch.string());
-  order.set_max_threads(options_.max_threads);
-  order.set_max_memory_bytes(options_.max_memory_bytes);
-  order.set_max_cpu_seconds(options_.max_cpu_seconds);
-  Usage usage;
-  absl::StatusOr<std::string> result =
-      RunInChild(options_.program, order, job.context, *options_.registry, &usage);
-  *job.execution.mutable_cpu_time() =
-      TimeUtil::MillisecondsToDuration(std::llround(usage.cpu_seconds * 1e3));
-  job.execution.set_peak_memory_bytes(usage.peak_memory_bytes);
-  options_.registry->Get(metrics::kStepCpuSeconds, job.step.stage).Increment(usage.cpu_seconds);
-  if (usage.peak_memory_bytes > 0) {  // there was a process
-    options_.registry->Get(metrics::kStepPeakMemory, job.step.stage)
-        .Set(static_cast<double>(usage.peak_memory_bytes));
-  }
-  if (!result.ok()) job.storage->local().RemoveAbandoned();
-  if (rpc::ReasonOf(result.status()) == rpc::ReasonName(rpc::Reason::kStepCrashed)) {
-    spdlog::error("step={} request={} {}", job.step.method, job.context.request_id(),
-                  MessageOf(result.status()));
-  }
-  return result;
-}
-
 absl::Status StepRunner::StoreOutputs(Job& job) const {
+  if (job.drafts) QUENCH_RETURN_IF_ERROR(AdoptDrafts(job));
   const std::vector<BlobId> outputs = DigestsIn(*job.result);
   QUENCH_RETURN_IF_ERROR(job.storage->Publish(outputs, job.context));
+  QUENCH_RETURN_IF_ERROR(AttestLibraries(job));
   *job.execution.mutable_phases()->mutable_outputs_stored() = TimeUtil::GetCurrentTime();
   job.execution.set_step_key(job.key);
   job.execution.set_build_id(ThisBuild());

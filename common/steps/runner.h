@@ -6,10 +6,16 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 
 #include "common/rpc/tenant_store.h"
+#include "common/steps/limits.h"
+#include "common/steps/provenance.h"
+#include "common/steps/sandbox.h"
 #include "common/steps/scratch.h"
 #include "common/steps/step.h"
 
@@ -26,11 +32,14 @@ struct RunnerOptions {
   // Started for each step, with kChildArgument.
   std::filesystem::path program = "/proc/self/exe";
   std::filesystem::path scratch;               // folder for the steps' own; default: the system's
-  int64_t max_memory_bytes = 0;                // address space of one step; 0: no limit
-  int64_t max_cpu_seconds = 0;                 // 0: no limit
+  StepLimits limits;                           // of one step's process; 0: no limit
+  unsigned walls = kAllWalls;                  // that the kernel is asked for
+  bool require_sandbox = false;                // Create fails without kNeededWalls
   std::chrono::milliseconds max_wall_time{0};  // of one step; 0: no limit
   int max_threads = 0;                         // that libraries run on; 0: all CPUs
   std::string server;                          // who did it, for callers
+  // Null: any library is run, whoever made it.
+  std::shared_ptr<const Provenance> provenance;
   metrics::Registry* registry = &metrics::Global();
 };
 
@@ -38,6 +47,7 @@ class StepRunner {
  public:
   using StorageOf =
       std::function<absl::StatusOr<std::shared_ptr<rpc::TenantStore>>(const std::string& tenant)>;
+  // FAILED_PRECONDITION says which walls this kernel lacks of those that are required.
   static absl::StatusOr<std::unique_ptr<StepRunner>> Create(const RunnerOptions& options,
                                                             StorageOf storage);
 
@@ -59,16 +69,26 @@ class StepRunner {
   std::string KeyOf(const Step& step, const google::protobuf::Message& request,
                     const std::string& tenant) const;
   absl::StatusOr<bool> LookUp(Job& job) const;
+  absl::StatusOr<bool> HasItsRecords(Job& job) const;
+  absl::Status CheckLibraries(Job& job) const;
+  absl::Status AttestLibraries(Job& job) const;
   absl::Status Do(Job& job) const;
   absl::Status FetchInputs(Job& job) const;
   static absl::Status Fetch(Job& job, const std::vector<BlobId>& inputs);
   absl::Status Work(Job& job) const;
   absl::StatusOr<std::string> WorkInChild(Job& job, const std::filesystem::path& scratch) const;
+  absl::StatusOr<TempDir> DraftsIn(const LocalBlobStore& store) const;
+  static absl::Status AdoptDrafts(Job& job);
+  absl::StatusOr<unsigned> Walls() const;
+  absl::Status TryWalls(unsigned walls) const;
   absl::Status StoreOutputs(Job& job) const;
 
   RunnerOptions options_;
   StorageOf storage_;
   ScratchFolder scratch_;
+  mutable std::mutex mutex_;
+  mutable std::optional<unsigned> walls_;                          // once they have been tried
+  mutable std::map<std::filesystem::path, ScratchFolder> drafts_;  // by the store's root
 };
 
 }  // namespace quench::steps

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "common/base/context.h"
 #include "common/base/status.h"
@@ -37,7 +38,21 @@ struct Step {
   std::function<absl::StatusOr<std::string>(const std::string& request, const Workplace& place,
                                             const StepContext& context)>
       run;  // on serialised messages
+  // Beside threads, it starts processes of this program.
+  bool starts_processes = false;
+  // Fields that are digests of compiled libraries: of its request, those that it runs or makes others of; of its
+  // result, those that it made.
+  std::vector<std::string> takes_libraries = {}, makes_libraries = {};
 };
+
+inline Step TakesLibraries(Step step, std::vector<std::string> fields) {
+  step.takes_libraries = std::move(fields);
+  return step;
+}
+inline Step MakesLibraries(Step step, std::vector<std::string> fields) {
+  step.makes_libraries = std::move(fields);
+  return step;
+}
 
 // `function`(const Request&, const Workplace&, const StepContext&) -> absl::StatusOr<Result>.
 template <typename Request, typename Result>

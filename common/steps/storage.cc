@@ -49,11 +49,9 @@ absl::StatusOr<StepRunner::StorageOf> OpenFolder(const fs::path& root, bool acti
     const fs::path folder = rpc::TenantFolder(root, tenant);
     QUENCH_ASSIGN_OR_RETURN(auto blobs, LocalBlobStore::Open(folder, space));
     rpc::CountFindings(*blobs, metrics::CasPlace::kStore, registry);
-    std::shared_ptr<ActionCache> actions;
-    if (action_cache) {
-      QUENCH_ASSIGN_OR_RETURN(actions, LocalActionCache::Open(folder));
-    }
-    return rpc::MakeLocalStore(std::move(blobs), std::move(actions));
+    QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<ActionCache> records,
+                            LocalActionCache::Open(folder));
+    return rpc::MakeLocalStore(std::move(blobs), action_cache ? records : nullptr, records);
   });
 }
 
@@ -89,13 +87,11 @@ StorePtr RemoteStoreOf(const config::v1::BlobStore& blobs,
     options.retry_time = std::chrono::milliseconds(
         google::protobuf::util::TimeUtil::DurationToMilliseconds(blobs.retry_time()));
   }
-  std::shared_ptr<ActionCache> actions;
-  if (action_cache) {
-    actions =
-        std::make_shared<rpc::RemoteActionCache>(channel, options.instance, options.retry_time);
-  }
+  const std::shared_ptr<ActionCache> records =
+      std::make_shared<rpc::RemoteActionCache>(channel, options.instance, options.retry_time);
   return rpc::MakeRemoteStore(std::make_shared<rpc::RemoteBlobs>(channel, options),
-                              std::move(local), std::move(copies), std::move(actions));
+                              std::move(local), std::move(copies), action_cache ? records : nullptr,
+                              records);
 }
 
 absl::StatusOr<StepRunner::StorageOf> OpenStorage(const config::v1::BlobStore& blobs,

@@ -220,10 +220,14 @@ const steps::ServiceDefinition& CodegenDefinition() {
       "codegen",
       pb::Codegen::service_full_name(),
       7454,
-      {steps::MakeStep("quench.codegen.v1.Codegen/Compile", metrics::Stage::kCompile, CachingOf,
-                       CompileStep),
-       steps::MakeStep("quench.codegen.v1.Codegen/Package", metrics::Stage::kPackage,
-                       steps::Caching::kNever, PackageStep)},
+      {MakesLibraries(steps::MakeStep("quench.codegen.v1.Codegen/Compile", metrics::Stage::kCompile,
+                                      CachingOf, CompileStep),
+                      {"library"}),
+       MakesLibraries(TakesLibraries(steps::MakeStep("quench.codegen.v1.Codegen/Package",
+                                                     metrics::Stage::kPackage,
+                                                     steps::Caching::kNever, PackageStep),
+                                     {"library"}),
+                      {"library"})},
       [](const steps::ServiceParts& parts, const std::vector<steps::Step>& list) {
         return std::make_unique<CodegenService>(parts, list);
       }};

@@ -257,6 +257,13 @@ class ImporterService final : public pb::Importer::CallbackService {
   steps::StepMethod import_, transform_, export_;
 };
 
+steps::Step Import() {
+  steps::Step step = steps::MakeStep("quench.importer.v1.Importer/Import", metrics::Stage::kImport,
+                                     steps::Caching::kPure, ImportStep);
+  step.starts_processes = true;  // HDF5 is read in one
+  return step;
+}
+
 }  // namespace
 
 const steps::ServiceDefinition& ImporterDefinition() {
@@ -265,8 +272,7 @@ const steps::ServiceDefinition& ImporterDefinition() {
       "importer",
       pb::Importer::service_full_name(),
       7451,
-      {steps::MakeStep("quench.importer.v1.Importer/Import", metrics::Stage::kImport,
-                       steps::Caching::kPure, ImportStep),
+      {Import(),
        steps::MakeStep("quench.importer.v1.Importer/Transform", metrics::Stage::kTransform,
                        steps::Caching::kPure, TransformStep),
        steps::MakeStep("quench.importer.v1.Importer/Export", metrics::Stage::kExport,

@@ -377,18 +377,24 @@ const steps::ServiceDefinition& QuantizerDefinition() {
       7453,
       {steps::MakeStep("quench.quantizer.v1.Quantizer/Equalize", metrics::Stage::kQuantize,
                        steps::Caching::kPure, EqualizeStep),
-       steps::MakeStep("quench.quantizer.v1.Quantizer/Calibrate", metrics::Stage::kCalibrate,
-                       steps::Caching::kOfThisCpu, CalibrateStep),
+       TakesLibraries(
+           steps::MakeStep("quench.quantizer.v1.Quantizer/Calibrate", metrics::Stage::kCalibrate,
+                           steps::Caching::kOfThisCpu, CalibrateStep),
+           {"tap_library"}),
        steps::MakeStep("quench.quantizer.v1.Quantizer/Quantize", metrics::Stage::kQuantize,
                        steps::Caching::kPure, QuantizeStep),
-       steps::MakeStep("quench.quantizer.v1.Quantizer/Select", metrics::Stage::kSelect,
-                       steps::Caching::kOfThisCpu, SelectStep),
+       TakesLibraries(
+           steps::MakeStep("quench.quantizer.v1.Quantizer/Select", metrics::Stage::kSelect,
+                           steps::Caching::kOfThisCpu, SelectStep),
+           {"library"}),
        steps::MakeStep("quench.quantizer.v1.Quantizer/SplitTensors", metrics::Stage::kQuantize,
                        steps::Caching::kPure, SplitTensorsStep),
        steps::MakeStep("quench.quantizer.v1.Quantizer/SplitOutliers", metrics::Stage::kQuantize,
                        steps::Caching::kPure, SplitOutliersStep),
-       steps::MakeStep("quench.quantizer.v1.Quantizer/AdaptRounding", metrics::Stage::kQuantize,
-                       steps::Caching::kOfThisCpu, AdaptRoundingStep)},
+       TakesLibraries(
+           steps::MakeStep("quench.quantizer.v1.Quantizer/AdaptRounding", metrics::Stage::kQuantize,
+                           steps::Caching::kOfThisCpu, AdaptRoundingStep),
+           {"tap_library"})},
       [](const steps::ServiceParts& parts, const std::vector<steps::Step>& list) {
         return std::make_unique<QuantizerService>(parts, list);
       }};

@@ -336,7 +336,7 @@ TEST_F(GatewayTest, InnerValuesAreThoseOfOneProcess) {
 }
 
 TEST_F(GatewayTest, LibrariesAreMeasuredThereAndRunHere) {
-  ASSERT_EQ(work_.Run({"compile", DigitsModel(), "--batch", "1", "--output", "out"}).exit_code, 0);
+  ASSERT_EQ(Run({"compile", DigitsModel(), "--batch", "1", "--output", "out"}).exit_code, 0);
   const Outcome measured = Run({"bench", "out/model.so", "--seconds", "0.1", "--json"});
   ASSERT_EQ(measured.exit_code, 0) << measured.err;
   const nlohmann::json there = nlohmann::json::parse(measured.out);
@@ -393,13 +393,31 @@ TEST_F(GatewayTest, StatisticsAndIntegersAreThoseOfOneProcess) {
   }
 }
 
+// Native code of others: a gateway runs what it has compiled.
+TEST_F(GatewayTest, LibrariesOfOthersAreNotRun) {
+  ASSERT_EQ(work_
+                .Run({"compile", DigitsModel(), "--output", "out", "--uuid",
+                      "00000000-0000-4000-8000-000000000001"})
+                .exit_code,
+            0);
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"bench", "out/model.so", "--seconds", "0.1"},
+        {"verify", DigitsModel(), "out/model.so"},
+        {"compare", DigitsModel(), "out/model.so", "--random", "1"}}) {
+    const Outcome refused = Run(command);
+    EXPECT_EQ(refused.exit_code, 1) << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr("was not compiled by these services")) << command[0];
+  }
+  EXPECT_EQ(work_.Run({"verify", DigitsModel(), "out/model.so"}).exit_code, 0);
+}
+
 TEST_F(GatewayTest, ComparesAsOneProcessDoes) {
   const std::string samples = std::string(QUENCH_SOURCE_DIR) + "/bench/models/digits_sample.npy";
   ASSERT_EQ(
       work_.Run({"quantize", DigitsModel(), "--batch", "1", "--type", "dynamic", "-o", "q.qir"})
           .exit_code,
       0);
-  ASSERT_EQ(work_.Run({"compile", DigitsModel(), "--batch", "1", "--output", "out"}).exit_code, 0);
+  ASSERT_EQ(Run({"compile", DigitsModel(), "--batch", "1", "--output", "out"}).exit_code, 0);
   work_.Write("labels.txt", "0\n1\n2\n3\n4\n5\n6\n7\n");
   for (const std::vector<std::string>& more :
        {std::vector<std::string>{"--data", samples, "--labels", "labels.txt"},
@@ -446,7 +464,7 @@ TEST_F(GatewayTest, VerifiesIntegersAsOneProcessDoes) {
   ASSERT_EQ(work_.Run({"quantize", DigitsModel(), "--batch", "1", "-c", "s.stats", "-o", "q.qir"})
                 .exit_code,
             0);
-  ASSERT_EQ(work_.Run({"compile", "q.qir", "--output", "out"}).exit_code, 0);
+  ASSERT_EQ(Run({"compile", "q.qir", "--output", "out"}).exit_code, 0);
   for (const std::vector<std::string>& more :
        {std::vector<std::string>{}, {"--per-layer"}, {"--oracle", "reference"}}) {
     std::vector<std::string> command = {"verify", "q.qir", "out/model.so", "--format", "json"};

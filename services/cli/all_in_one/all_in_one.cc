@@ -1,6 +1,7 @@
 #include "services/cli/all_in_one/all_in_one.h"
 
 #include "common/base/status.h"
+#include "common/rpc/address.h"
 #include "common/steps/read_config.h"
 #include "common/steps/storage.h"
 #include "services/analyser/service.h"
@@ -36,6 +37,12 @@ class AllInOne final : public steps::Serving {
     }
     QUENCH_ASSIGN_OR_RETURN(const steps::StepRunner::StorageOf storage,
                             steps::OpenStorage(blobs, !config.steps().no_action_cache()));
+    // The services are reached where the gateway is.
+    config::v1::Steps steps = config.steps();
+    const std::string& listen = config.gateway().server().listen();
+    if (!steps.has_require_sandbox()) {
+      steps.set_require_sandbox(!listen.empty() && !rpc::IsLocal(listen));
+    }
     const auto channel_of = [&](metrics::Service service) {
       for (size_t i = 0; i < Definitions().size(); ++i) {
         if (Definitions()[i]->service == service) {
@@ -46,7 +53,8 @@ class AllInOne final : public steps::Serving {
     };
     for (const steps::ServiceDefinition* definition : Definitions()) {
       steps::ServiceHost::Options service;
-      service.config.steps = config.steps();
+      service.config.steps = steps;
+      service.config.blobs.set_folder(root.string());  // where the key of libraries lies
       service.in_process = true;
       service.storage = storage;
       QUENCH_ASSIGN_OR_RETURN(auto host, steps::ServiceHost::Start(*definition, service));

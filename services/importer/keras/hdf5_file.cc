@@ -55,7 +55,7 @@ bool Limit(decltype(RLIMIT_AS) resource, rlim_t soft, rlim_t more = 0) {
   return ::setrlimit(resource, &limit) == 0;
 }
 
-// Bytes of address space that this process has: all that its parent had.
+// Bytes of address space that this process has, and its children at their start.
 rlim_t AddressSpace() {
   const int file = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
   std::array<char, 64> text{};
@@ -67,12 +67,13 @@ rlim_t AddressSpace() {
   return pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// All that this process does. Its limits are those of the step that it is a part of, or lower.
-[[noreturn]] void RunChild(std::span<const std::byte> bytes, int index, int data) {
+// All that this process does. `used`: AddressSpace. Its limits are those of the step that it is a part of, or lower.
+[[noreturn]] void RunChild(std::span<const std::byte> bytes, int index, int data, rlim_t used) {
   (void)std::signal(SIGINT, SIG_DFL);
   (void)std::signal(SIGTERM, SIG_DFL);
   (void)std::signal(SIGXCPU, SIG_DFL);
   (void)std::signal(SIGABRT, SIG_DFL);
+  (void)std::signal(SIGPIPE, SIG_DFL);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::set_new_handler([] { ::_exit(kHdf5OutOfMemory); });
   // The two descriptors become the lowest; every other one is the parent's business.
@@ -83,11 +84,12 @@ rlim_t AddressSpace() {
   if (own_index < 0 || own_data < 0 || ::close_range(STDERR_FILENO + 3, ~0U, 0) != 0)
     ::_exit(kExitRefused);
   bool ok = Limit(RLIMIT_CORE, 0);
-  const rlim_t used = AddressSpace();
   if (kLimitsAddressSpace) ok = used > 0 && Limit(RLIMIT_AS, used + kMemory) && ok;
   ok = Limit(RLIMIT_CPU, kBaseSeconds + bytes.size() / kBytesPerSecond, 1) && ok;
   // No file, no program, no socket.
-  ok = steps::EnterSandbox({}, {}).ok() && ok;
+  steps::Sandbox sandbox;
+  sandbox.walls = steps::WallsOfThisKernel();
+  ok = steps::EnterSandbox(sandbox).ok() && ok;
   ok = Limit(RLIMIT_NOFILE, 0) && ok;
   ::_exit(ok && CopyHdf5(bytes, own_index, own_data) ? 0 : kExitRefused);
 }
@@ -139,13 +141,15 @@ absl::StatusOr<std::string> RunReader(std::span<const std::byte> bytes, int data
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return ErrnoStatus(errno, "make a pipe for", "HDF5");
   pipe.read = ends[0];
   pipe.write = ends[1];
+  const rlim_t used = AddressSpace();  // the child may not ask
   const pid_t child = ::fork();
   if (child < 0) return ErrnoStatus(errno, "start", "the reader of HDF5");
-  if (child == 0) RunChild(bytes, pipe.write, data);
+  if (child == 0) RunChild(bytes, pipe.write, data, used);
   ::close(std::exchange(pipe.write, -1));
   std::string index;
   const absl::Status read = ReadIndex(pipe.read, context, index);
-  if (!read.ok()) ::kill(child, SIGKILL);
+  if (!read.ok()) ::kill(child, SIGKILL);  // where that is refused, it meets the end of its pipe
+  ::close(std::exchange(pipe.read, -1));
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }

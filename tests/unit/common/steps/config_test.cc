@@ -50,7 +50,11 @@ TEST_F(ConfigTest, AbsentFieldsTakeTheStatedDefaults) {
   const auto runner = RunnerOptionsOf({});
   ASSERT_TRUE(runner.ok());
   EXPECT_FALSE(runner->in_process);
-  EXPECT_EQ(runner->max_memory_bytes, 0);
+  EXPECT_GE(runner->limits.memory_bytes, int64_t{4} << 30);
+  EXPECT_GE(runner->limits.cpu_seconds, 4 * 3600);
+  EXPECT_GE(runner->limits.disk_bytes, int64_t{1} << 30);
+  EXPECT_EQ(runner->limits.open_files, 4096);
+  EXPECT_GE(runner->limits.processes, 1024 + 16);
 }
 
 TEST_F(ConfigTest, MistakesSayWhere) {
@@ -74,9 +78,15 @@ TEST_F(ConfigTest, EveryFieldOutOfRangeIsNamed) {
   config::v1::Steps steps;
   steps.set_max_memory_bytes(5);
   steps.set_max_threads(5000);
+  steps.set_max_disk_bytes(5);
+  steps.set_max_open_files(5);
+  steps.set_max_processes(5);
   const std::string limits = MessageOf(RunnerOptionsOf(steps).status());
   EXPECT_THAT(limits, HasSubstr("steps.max_memory_bytes: 5"));
   EXPECT_THAT(limits, HasSubstr("steps.max_threads: 5000"));
+  EXPECT_THAT(limits, HasSubstr("steps.max_disk_bytes: 5"));
+  EXPECT_THAT(limits, HasSubstr("steps.max_open_files: 5"));
+  EXPECT_THAT(limits, HasSubstr("steps.max_processes: 5"));
   steps = {};
   steps.set_isolation(config::v1::ISOLATION_NONE);
   steps.set_max_memory_bytes(int64_t{1} << 30);

@@ -1,3 +1,4 @@
+#include <array>
 #include <cstring>
 
 #include "common/steps/child.h"
@@ -5,5 +6,6 @@
 
 int main(int argc, char** argv) {
   if (argc != 2 || std::strcmp(argv[1], quench::steps::kChildArgument) != 0) return 2;
-  return quench::steps::RunAsChild({&quench::steps::TestStep(), 1});
+  const std::array steps = {quench::steps::TestStep(), quench::steps::ForkingTestStep()};
+  return quench::steps::RunAsChild(steps);
 }

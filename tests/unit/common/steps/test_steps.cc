@@ -1,9 +1,7 @@
 #include "tests/unit/common/steps/test_steps.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
-#include <spawn.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,8 +12,10 @@
 #include <cstring>
 #include <thread>
 
+#include "common/blobs/digest.h"
 #include "common/rpc/errors.h"
 #include "common/steps/modules.h"
+#include "tests/unit/common/steps/escapes.h"
 
 extern char** environ;
 
@@ -28,26 +28,67 @@ using codegen::v1::PackageResult;
 // What the kernel says to it: "ok", or the error's text.
 std::string Told(bool ok) { return ok ? "ok" : std::strerror(errno); }
 
-std::string Write(const std::string& path) {
+// What the last write to a file of so many bytes says.
+std::string WriteFile(const std::string& path, uint64_t bytes) {
   const int fd = ::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-  const std::string told = Told(fd >= 0);
+  const std::vector<char> block(size_t{1} << 20, 'x');
+  bool ok = fd >= 0;
+  for (uint64_t done = 0; ok && done < bytes; done += block.size()) {
+    ok = ::write(fd, block.data(), block.size()) == static_cast<ssize_t>(block.size());
+  }
+  const std::string told = Told(ok);
   if (fd >= 0) ::close(fd);
   return told;
 }
 
-std::string Read(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  const std::string told = Told(fd >= 0);
-  if (fd >= 0) ::close(fd);
+std::string OpenMany() {
+  std::vector<int> files;
+  for (int fd = 0; (fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) files.push_back(fd);
+  std::string told = Told(false);
+  for (const int fd : files) ::close(fd);
   return told;
 }
 
-std::string Exec() {
-  std::array<char*, 2> arguments = {const_cast<char*>("true"), nullptr};
-  pid_t pid = 0;
-  const int error = ::posix_spawn(&pid, "/bin/true", nullptr, nullptr, arguments.data(), environ);
-  if (error == 0) ::waitpid(pid, nullptr, 0);
-  return error == 0 ? "ok" : std::strerror(error);
+// One that holds the file, and would for ever.
+std::string LeaveProcess(const std::string& path) {
+  const pid_t child = ::fork();
+  if (child < 0) return Told(false);
+  if (child > 0) return "ok";
+  (void)::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+  for (;;) ::sleep(1000);
+}
+
+// Threads whose system calls are not filtered, or that may gain rights.
+std::string LooseThreads() {
+  std::thread another([] {});
+  int loose = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string status;
+    std::array<char, 4096> text{};
+    const int fd = ::open((task.path() / "status").c_str(), O_RDONLY | O_CLOEXEC);
+    const ssize_t size = ::read(fd, text.data(), text.size());
+    ::close(fd);
+    status.assign(text.data(), size > 0 ? static_cast<size_t>(size) : 0);
+    if (!status.empty() && (status.find("Seccomp:\t2") == std::string::npos ||
+                            status.find("NoNewPrivs:\t1") == std::string::npos ||
+                            status.find("CapEff:\t0000000000000000") == std::string::npos)) {
+      ++loose;
+    }
+  }
+  another.join();
+  return std::to_string(loose);
+}
+
+std::string Environment() {
+  std::string all;
+  for (char** each = environ; *each != nullptr; ++each) all += std::string(*each) + "\n";
+  return all;
+}
+
+// A library of the machine's, and a function in it.
+std::string Load() {
+  void* const library = ::dlopen("libcrypto.so.3", RTLD_NOW);
+  return library != nullptr && ::dlsym(library, "SHA256_Init") != nullptr ? "ok" : ::dlerror();
 }
 
 void Fill(size_t mebibytes) {
@@ -84,16 +125,34 @@ absl::StatusOr<PackageResult> Do(const PackageRequest& request, const Workplace&
     context.Report({"second", "b", 2, 2});
   }
   if (what == "memory") Fill(std::stoul(argument));
-  if (what == "write") told = Write(argument);
-  if (what == "read") told = Read(argument);
-  if (what == "socket") told = Told(::socket(AF_INET, SOCK_STREAM, 0) >= 0);
-  if (what == "exec") told = Exec();
-  if (what == "scratch") {
-    told = place.scratch.string() + " " + Write((place.scratch / "x").string());
+  if (what == "file") told = WriteFile((place.scratch / "x").string(), std::stoull(argument) << 20);
+  if (what == "files") {
+    for (int i = 0; i < std::stoi(argument); ++i) {
+      told = WriteFile((place.scratch / std::to_string(i)).string(), uint64_t{1} << 20);
+    }
+    std::this_thread::sleep_for(std::chrono::hours(1));
+  }
+  if (what == "leave") told = LeaveProcess((place.scratch / "x").string());
+  if (what == "open") told = OpenMany();
+  if (what == "loose") told = LooseThreads();
+  if (what == "environment") told = Environment();
+  if (what == "load") told = Load();
+  if (what == "input") {
+    QUENCH_ASSIGN_OR_RETURN(const auto file, place.blobs.Open(request.library().hash()));
+    told.assign(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
+  }
+  if (const std::string escaped = TryEscape(what, argument, place.scratch.string());
+      !escaped.empty()) {
+    told = escaped;
   }
   if (what == "threads") told = std::to_string(place.max_threads);
   PackageResult result;
+  if (what == "lie") {  // of a blob that it has not made
+    result.mutable_library()->set_hash(argument);
+    return result;
+  }
   QUENCH_ASSIGN_OR_RETURN(*result.mutable_library(), StoreBytes(told, place.blobs));
+  if (what == "forge") result.mutable_library()->set_hash(Sha256Hex("another"));
   return result;
 }
 
@@ -108,6 +167,16 @@ const Step& TestStep() {
 const Step& UncachedTestStep() {
   static const Step* const step = new Step(
       MakeStep("quench.codegen.v1.Codegen/Package", metrics::Stage::kPackage, Caching::kNever, Do));
+  return *step;
+}
+
+const Step& ForkingTestStep() {
+  static const Step* const step = [] {
+    auto* forking = new Step(
+        MakeStep("quench.codegen.v1.Codegen/Fork", metrics::Stage::kPackage, Caching::kNever, Do));
+    forking->starts_processes = true;
+    return forking;
+  }();
   return *step;
 }
 

@@ -7,10 +7,14 @@
 namespace quench::steps {
 
 // echo: gives a library whose blob is the argument. fail, crash, exit, spin, sleep, hang, stdout,
-// progress, memory:MIB, write:PATH, read:PATH, socket, exec, fork, kill.
+// progress, memory:MIB, input (the blob of `library`), file:MIB, files:COUNT, leave, open, load, loose, environment,
+// lie:HASH, forge, and what TryEscape knows.
 const Step& TestStep();
 // The same step, never cached.
 const Step& UncachedTestStep();
+
+// One that may start processes.
+const Step& ForkingTestStep();
 
 codegen::v1::PackageRequest TestRequest(const std::string& what);
 

@@ -1,0 +1,41 @@
+// Which compiled libraries steps run: those that these services have made for the tenant. Native code that
+// somebody has uploaded is not run.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/context.h"
+#include "common/blobs/action_cache.h"
+#include "common/blobs/blob_id.h"
+
+namespace quench::steps {
+
+// The file of the key in a folder of blobs.
+inline constexpr char kLibraryKey[] = "library.key";
+
+// A library's record lies among the tenant's results of actions: an HMAC-SHA256 over tenant and digest. Whoever writes
+// there without the key has written nothing. Thread-safe.
+class Provenance {
+ public:
+  // The key is the bytes of `file`, at least 32. `make`: where there is none, one is made, for its owner's eyes.
+  static absl::StatusOr<std::shared_ptr<const Provenance>> Open(const std::filesystem::path& file,
+                                                                bool make);
+  explicit Provenance(std::string key) : key_(std::move(key)) {}
+
+  absl::Status Attest(const std::string& tenant, const BlobId& library, ActionCache& records,
+                      const StepContext& step) const;
+  absl::StatusOr<bool> Knows(const std::string& tenant, const BlobId& library, ActionCache& records,
+                             const StepContext& step) const;
+
+ private:
+  std::string Code(const std::string& tenant, const BlobId& library) const;
+
+  const std::string key_;
+};
+
+}  // namespace quench::steps

@@ -1,0 +1,279 @@
+// Code that has taken over a step, from inside: what it reaches.
+#include "common/steps/sandbox.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/blobs/digest.h"
+#include "common/rpc/errors.h"
+#include "common/steps/child.h"
+#include "common/steps/runner.h"
+#include "common/steps/storage.h"
+#include "quench/child/v1/child.pb.h"
+#include "tests/support/matchers.h"
+#include "tests/support/wait.h"
+#include "tests/unit/common/steps/test_steps.h"
+#include "tests/unit/common/steps/walls.h"
+
+namespace quench::steps {
+namespace {
+
+using codegen::v1::PackageResult;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class SandboxTest : public ::testing::Test {
+ protected:
+  SandboxTest() {
+    config::v1::BlobStore blobs;
+    blobs.set_folder(root().string());
+    storage_ = *OpenStorage(blobs, true);
+    theirs_ = *(*storage_("other"))->local().Put(std::as_bytes(std::span("theirs", 6)));
+    unnamed_ = *(*storage_("default"))->local().Put(std::as_bytes(std::span("unnamed", 7)));
+    EXPECT_TRUE(WriteFileAtomically(folder_.path() / "secret", "key").ok());
+  }
+
+  fs::path root() const { return folder_.path() / "store"; }
+  fs::path PathOf(const std::string& tenant, const std::string& hash) {
+    return (*storage_(tenant))->local().PathOf(hash);
+  }
+  absl::StatusOr<std::unique_ptr<StepRunner>> MakeRunner(unsigned walls, bool required = false) {
+    RunnerOptions options;
+    options.program = STEP_PROGRAM;
+    options.scratch = folder_.path() / "scratch";
+    options.registry = &registry_;
+    options.walls = walls;
+    options.require_sandbox = required;
+    options.limits = limits_;
+    return StepRunner::Create(options, storage_);
+  }
+  absl::StatusOr<PackageResult> Run(StepRunner& runner, const codegen::v1::PackageRequest& request,
+                                    const Step& step = UncachedTestStep()) {
+    PackageResult result;
+    QUENCH_RETURN_IF_ERROR(runner.Run(step, request, {}, &result));
+    return result;
+  }
+  // What the step says it was told.
+  std::string Told(StepRunner& runner, const codegen::v1::PackageRequest& request,
+                   const Step& step = UncachedTestStep()) {
+    const auto result = Run(runner, request, step);
+    if (!result.ok()) return result.status().ToString();
+    const auto file = (*storage_("default"))->local().Open(result->library().hash());
+    if (!file.ok()) return file.status().ToString();
+    return {reinterpret_cast<const char*>((*file)->bytes().data()), (*file)->bytes().size()};
+  }
+  std::string Told(StepRunner& runner, const std::string& what) {
+    return Told(runner, TestRequest(what));
+  }
+
+  // Each with what it is aimed at.
+  std::vector<std::string> OnFiles() {
+    const std::string blob = PathOf("other", theirs_).string();
+    const std::string own = PathOf("default", unnamed_).string();
+    const std::string secret = (folder_.path() / "secret").string();
+    return {"read:" + blob,
+            "read:" + own,
+            "read:" + secret,
+            "read:/etc/passwd",
+            "read:/etc/hostname",
+            "write:" + blob,
+            "append:" + blob,
+            "unlink:" + blob,
+            "rename:" + blob,
+            "link:" + blob,
+            "list:" + root().string(),
+            "list:/etc",
+            "list:" + (root() / "ac").string(),
+            "write:" + (root() / "ac" / "00").string(),
+            "write:" + (root() / "blobs" / "sha256" / "x").string(),
+            "make:" + (root() / "x").string(),
+            "write:" + (folder_.path() / "x").string(),
+            "list:/home",
+            "list:/tmp",
+            "list:/proc",
+            fmt::format("read:/proc/{}/environ", ::getpid()),
+            fmt::format("read:/proc/{}/mem", ::getpid()),
+            fmt::format("list:/proc/{}/fd", ::getpid()),
+            fmt::format("read:/proc/{}/maps", ::getpid()),
+            "read:/proc/kallsyms",
+            "write:/dev/shm/x",
+            "write:/sys/kernel/x"};
+  }
+  std::vector<std::string> OnCalls() {
+    const std::string blob = PathOf("other", theirs_).string();
+    const std::string me = std::to_string(::getpid());
+    std::vector<std::string> all = {"truncate:" + blob,
+                                    "chmod:" + blob,
+                                    "chown:" + blob,
+                                    "utime:" + blob,
+                                    "setxattr:" + blob,
+                                    "killall",
+                                    "fork",
+                                    "vfork",
+                                    "clone3",
+                                    "namespace",
+                                    "unshare",
+                                    "execute",
+                                    "socket",
+                                    "netlink",
+                                    "connect:" + (folder_.path() / "s").string(),
+                                    "ring",
+                                    "perf",
+                                    "bpf",
+                                    "userfaultfd",
+                                    "keys",
+                                    "mount",
+                                    "root",
+                                    "terminal"};
+    for (const char* name : {"kill:", "tgkill:", "pidfd:", "queue:", "own:", "prlimit:",
+                             "priority:", "ptrace:", "vmread:"}) {
+      all.push_back(name + me);
+    }
+    return all;
+  }
+
+  TempDir folder_ = *TempDir::Create();
+  metrics::Registry registry_;
+  StepLimits limits_;
+  StepRunner::StorageOf storage_;
+  std::string theirs_, unnamed_;
+};
+
+TEST_F(SandboxTest, EveryEscapeFails) {
+  if ((WallsHere() & kNeededWalls) != kNeededWalls) {
+    GTEST_SKIP() << "this kernel lacks walls: " << Describe(WallsHere());
+  }
+  // As the kernel has it, and as one that lets nobody make namespaces.
+  for (const unsigned walls : {WallsHere(), WallsHere() & ~unsigned{kNamespaces}}) {
+    SCOPED_TRACE(Describe(walls));
+    const auto runner = *MakeRunner(walls, true);
+    std::vector<std::string> escapes = OnFiles();
+    for (std::string& each : OnCalls()) escapes.push_back(std::move(each));
+    escapes.emplace_back("raise");
+    for (const std::string& escape : escapes) {
+      const std::string told = Told(*runner, escape);
+      EXPECT_TRUE(told == std::strerror(EPERM) || told == std::strerror(EACCES) ||
+                  told == std::strerror(ENOSYS) || told == std::strerror(ESRCH))
+          << escape << ": " << told;
+    }
+    EXPECT_EQ(*ReadFile(PathOf("other", theirs_)), "theirs");
+  }
+}
+
+TEST_F(SandboxTest, WhatStepsNeedTheyHave) {
+  const auto runner = *MakeRunner(WallsHere());
+  EXPECT_EQ(Told(*runner, "file:1"), "ok");
+  EXPECT_EQ(Told(*runner, "load"), "ok");
+  EXPECT_EQ(Told(*runner, "read:/proc/self/maps"), "ok");
+  codegen::v1::PackageRequest request = TestRequest("input");
+  request.mutable_library()->set_hash(unnamed_);
+  request.mutable_library()->set_size_bytes(7);
+  EXPECT_EQ(Told(*runner, request), "unnamed");
+}
+
+// By no way that a descriptor opens, either.
+TEST_F(SandboxTest, InputsAreReadOnly) {
+  if ((WallsHere() & kNeededWalls) != kNeededWalls) GTEST_SKIP() << Describe(WallsHere());
+  const auto runner = *MakeRunner(WallsHere());
+  const fs::path path = PathOf("default", unnamed_);
+  for (const char* escape : {"write:", "append:", "truncate:", "chmod:", "utime:", "unlink:",
+                             "rename:", "link:", "setxattr:"}) {
+    codegen::v1::PackageRequest request = TestRequest(escape + path.string());
+    request.mutable_library()->set_hash(unnamed_);
+    request.mutable_library()->set_size_bytes(7);
+    EXPECT_NE(Told(*runner, request), "ok") << escape;
+  }
+  struct stat info{};
+  ASSERT_EQ(::stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0444u);
+  EXPECT_EQ(*ReadFile(path), "unnamed");
+}
+
+TEST_F(SandboxTest, NoThreadStaysOutside) {
+  if ((WallsHere() & kCallWall) == 0) GTEST_SKIP() << Describe(WallsHere());
+  EXPECT_EQ(Told(**MakeRunner(WallsHere()), "loose"), "0");
+}
+
+// Processes of this user that hold a file in the test's folder.
+int HoldersOf(const fs::path& folder) {
+  int holders = 0;
+  std::error_code error;
+  for (const auto& process : fs::directory_iterator("/proc", error)) {
+    for (fs::directory_iterator file(process.path() / "fd", error), end; !error && file != end;
+         file.increment(error)) {
+      std::error_code gone;
+      holders += fs::read_symlink(file->path(), gone).string().starts_with(folder.string()) ? 1 : 0;
+    }
+  }
+  return holders;
+}
+
+// HDF5 files are read in a process of the step's own.
+TEST_F(SandboxTest, ProcessesOfAStepEndWithIt) {
+  for (const unsigned walls : {WallsHere(), WallsHere() & ~unsigned{kNamespaces}}) {
+    SCOPED_TRACE(Describe(walls));
+    const auto runner = *MakeRunner(walls);
+    const fs::path scratch = folder_.path() / "scratch";
+    const int before = HoldersOf(scratch);  // the lock's
+    EXPECT_EQ(Told(*runner, TestRequest("leave"), ForkingTestStep()), "ok");
+    EXPECT_TRUE(testing::WaitFor([&] { return HoldersOf(scratch) == before; }));
+    for (const char* escape : {"kill:1", "namespace", "socket", "execute", "unshare"}) {
+      if ((walls & kCallWall) == 0) break;
+      EXPECT_NE(Told(*runner, TestRequest(escape), ForkingTestStep()), "ok") << escape;
+    }
+  }
+}
+
+TEST_F(SandboxTest, TheEnvironmentIsMade) {
+  ::setenv("QUENCH_SECRET", "of the service", 1);
+  const std::string told = Told(**MakeRunner(WallsHere()), "environment");
+  ::unsetenv("QUENCH_SECRET");
+  EXPECT_THAT(told, HasSubstr("TMPDIR="));
+  EXPECT_EQ(told.find("QUENCH_SECRET"), std::string::npos);
+  EXPECT_EQ(told.find("HOME="), std::string::npos);
+}
+
+TEST_F(SandboxTest, WhatIsWrittenIsLimited) {
+  limits_.disk_bytes = int64_t{8} << 20;
+  limits_.open_files = 100;
+  const auto runner = *MakeRunner(WallsHere());
+  EXPECT_EQ(Told(*runner, "file:4"), "ok");
+  EXPECT_EQ(Told(*runner, "file:16"), std::strerror(EFBIG));
+  EXPECT_EQ(Told(*runner, "open"), std::strerror(EMFILE));
+  const absl::Status status = Run(*runner, TestRequest("files:16")).status();
+  EXPECT_EQ(rpc::ReasonOf(status), "RESOURCE_LIMIT") << status;
+  EXPECT_EQ(registry_.Get(metrics::kChildrenEnded, metrics::ChildEnd::kDisk).Value(), 1);
+}
+
+TEST_F(SandboxTest, OutputsAreWhatTheirBytesSay) {
+  const auto runner = *MakeRunner(WallsHere());
+  EXPECT_THAT(Told(*runner, "lie:" + theirs_), HasSubstr("which it has not made"));
+  EXPECT_THAT(Told(*runner, "forge"), HasSubstr("has not made"));
+  EXPECT_FALSE((*storage_("default"))->local().Contains(theirs_));
+  // Nothing stays of what was not adopted.
+  size_t files = 0;
+  for (const auto& each : fs::recursive_directory_iterator(root() / "drafts")) {
+    files += each.is_regular_file() && each.path().filename() != "lock" ? 1 : 0;
+  }
+  EXPECT_EQ(files, 0u);
+}
+
+// A kernel that has less: what is missing is reached, and the server does not start.
+TEST_F(SandboxTest, WithoutAWallTheServerRefuses) {
+  EXPECT_TRUE(CheckWalls(kAllWalls).ok());
+  EXPECT_TRUE(CheckWalls(kNeededWalls).ok());
+  for (const unsigned missing : {unsigned{kFileWall}, unsigned{kCallWall}}) {
+    const unsigned walls = WallsHere() & ~missing;
+    const absl::Status refused = MakeRunner(walls, true).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(MessageOf(refused), HasSubstr(missing == kFileWall ? "Landlock" : "seccomp"));
+    const auto runner = *MakeRunner(walls);
+    EXPECT_EQ(Told(*runner, missing == kFileWall ? "read:" + (folder_.path() / "secret").string()
+                                                 : std::string("socket")),
+              "ok");
+  }
+}
+
+}  // namespace
+}  // namespace quench::steps
