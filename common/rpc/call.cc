@@ -8,6 +8,7 @@
 #include <exception>
 
 #include "common/base/status.h"
+#include "common/rpc/address.h"
 #include "common/rpc/errors.h"
 
 namespace quench::rpc {
@@ -80,6 +81,7 @@ void Method::CountHandled(absl::StatusCode code, double seconds) const {
 ServerCall::ServerCall(const Method& method, grpc::CallbackServerContext* context,
                        const std::string& request_id)
     : method_(method),
+      context_(context),
       authorization_(MetadataOf(*context, kAuthorizationKey)),
       peer_(context->peer()) {
   method_.CountStarted();
@@ -98,12 +100,16 @@ ServerCall::ServerCall(const Method& method, grpc::CallbackServerContext* contex
 
 absl::Status ServerCall::Admit() {
   CallPool& pool = method_.pool();
+  client_ = HostOfPeer(peer_);
   if (TokenList* tokens = pool.options().tokens; tokens != nullptr) {
     QUENCH_ASSIGN_OR_RETURN(std::string tenant, tokens->TenantOf(authorization_));
+    if (!authorization_.empty()) client_ = tenant;
     step_.set_tenant(std::move(tenant));
   }
-  return pool.Admit();
+  return pool.Admit(client_);
 }
+
+void ServerCall::Break() { context_->TryCancel(); }
 
 void ServerCall::SendProgressTo(ProgressSink sink) {
   StepContext step(cancel_, std::move(sink));

@@ -57,7 +57,9 @@ class ServerCall {
   // Authenticates, then takes a slot.
   absl::Status Admit();
   // Gives the slot back. Before the caller learns the outcome, so that its next call finds it.
-  void ReleaseSlot() { method_.pool().Release(); }
+  void ReleaseSlot() { method_.pool().Release(client_); }
+  // Ends the call below, whatever is on its way; before End.
+  void Break();
 
   // Where the handler's progress goes; before Run.
   void SendProgressTo(ProgressSink sink);
@@ -73,11 +75,13 @@ class ServerCall {
 
  private:
   const Method& method_;
+  grpc::CallbackServerContext* const context_;
   std::chrono::steady_clock::time_point arrival_ = std::chrono::steady_clock::now();
   std::shared_ptr<CancelToken> cancel_ = std::make_shared<CancelToken>();
   StepContext step_;
   std::string authorization_;
   std::string peer_;
+  std::string client_;  // who shares places with others: a tenant by its token, else a machine
   std::atomic<bool> ended_{false};
 };
 

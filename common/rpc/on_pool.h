@@ -56,6 +56,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<Event>, public Event
 
   void Write(const Event* event) override { this->StartWrite(event); }
   void End(const absl::Status& status) override { this->Finish(call_->End(status)); }
+  void Break() override { call_->Break(); }
   void OnWriteDone(bool ok) override {
     const std::shared_ptr<EventSender<Event>> sender = sender_;  // the reactor may go meanwhile
     sender->OnWritten(ok);

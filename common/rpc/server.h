@@ -35,6 +35,8 @@ struct ServerOptions {
   // Clients of a name with several addresses look it up anew when a connection ends.
   std::chrono::milliseconds max_connection_age{30 * 60'000};
   std::chrono::milliseconds max_connection_idle{2 * 60 * 60'000};  // without a call
+  // Of streams on which the client moves nothing; the services' pools take it. 0: they stay.
+  std::chrono::milliseconds stream_idle{5 * 60'000};
   std::string metrics_listen;                // HOST:PORT of /metrics; empty: none
   std::chrono::milliseconds drain_delay{0};  // NOT_SERVING, and still serving
   std::chrono::milliseconds grace{10'000};   // what a drain then waits for running calls

@@ -19,6 +19,7 @@
 #include "common/base/files.h"
 #include "common/rpc/errors.h"
 #include "common/steps/child_internal.h"
+#include "common/steps/liveness.h"
 #include "common/steps/pipes.h"
 #include "quench/child/v1/child.pb.h"
 
@@ -81,6 +82,14 @@ class InState {
   metrics::Gauge* gauge_;
 };
 
+absl::Status Stalled(std::chrono::milliseconds limit) {
+  return rpc::Error(
+      rpc::Reason::kStepStalled,
+      fmt::format("the step's process has hung: for {} s it reported nothing, and used neither CPU "
+                  "nor disk",
+                  static_cast<double>(limit.count()) / 1000));
+}
+
 class Child {
  public:
   Child(const Order& order, const StepContext& context, metrics::Registry& registry)
@@ -96,6 +105,9 @@ class Child {
   Usage usage() const { return usage_; }
 
  private:
+  // What the child still has to read of its order; false when it never will.
+  bool Feed();
+  bool TakeAll();
   void Take(const std::string& bytes);
   void Kill(absl::Status why, ChildEnd cause);
   void Reap();
@@ -109,7 +121,10 @@ class Child {
   pid_t pid_ = -1;
   int wait_status_ = 0;
   Fd to_child_, from_child_, cancelled_;
+  std::string unsent_;
   FrameBuffer buffer_;
+  const std::chrono::milliseconds max_stall_{order_.max_stall_milliseconds()};
+  Liveness liveness_{max_stall_, Clock::now()};
   Usage usage_;
   ChildEnd cause_ = ChildEnd::kDone;
   absl::Status killed_;  // why we ended it
@@ -143,6 +158,7 @@ absl::Status Child::Start(const std::filesystem::path& program) {
     return ErrnoStatus(error, "start", program);
   }
   to_child_ = std::move(input.second);
+  (void)::fcntl(to_child_.get(), F_SETFL, O_NONBLOCK);  // the child may hang before it reads
   from_child_ = std::move(output.first);
   return absl::OkStatus();
 }
@@ -152,33 +168,56 @@ void Child::Attend() {
     const uint64_t one = 1;
     (void)!::write(cancelled_.get(), &one, sizeof one);
   });
-  // A child that died at once is known by the end of its stdout.
-  (void)WriteFrame(to_child_.get(), order_);
+  absl::StatusOr<std::string> order = FrameOf(order_);
+  if (!order.ok()) return Kill(order.status(), ChildEnd::kDone);
+  unsent_ = *std::move(order);
   state_.Become(ChildState::kRunning);
-  std::array<pollfd, 2> fds = {pollfd{from_child_.get(), POLLIN, 0},
-                               pollfd{cancelled_.get(), POLLIN, 0}};
+  std::array<pollfd, 3> fds = {pollfd{from_child_.get(), POLLIN, 0},
+                               pollfd{cancelled_.get(), POLLIN, 0},
+                               pollfd{to_child_.get(), POLLOUT, 0}};
   while (killed_.ok()) {
+    // A child that died at once is known by the end of its stdout.
+    if (unsent_.empty() || !Feed()) fds[2].fd = -1;
     const int ready = ::poll(fds.data(), fds.size(), PollMilliseconds());
     if (ready < 0 && errno != EINTR) return Kill(Internal("poll failed"), ChildEnd::kCrashed);
     if (const absl::Status status = context_.Check(); !status.ok()) {
       return Kill(status, absl::IsCancelled(status) ? ChildEnd::kCancelled : ChildEnd::kDeadline);
     }
-    if ((fds[0].revents & (POLLIN | POLLHUP | POLLERR)) == 0) continue;
-    if (!buffer_.Fill(from_child_.get())) return;
-    for (;;) {
-      const auto next = buffer_.Next();
-      if (!next.ok()) return Kill(next.status(), ChildEnd::kCrashed);
-      if (!next->has_value()) break;
-      Take(**next);
+    if ((fds[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0 && !TakeAll()) return;
+    if (!answer_ && liveness_.IsStalled(Clock::now())) {
+      if (!HasThreadInTurn(pid_)) return Kill(Stalled(max_stall_), ChildEnd::kStalled);
+      liveness_.Spare();
     }
   }
 }
 
+bool Child::Feed() {
+  const ssize_t written = ::write(to_child_.get(), unsent_.data(), unsent_.size());
+  if (written < 0) return errno == EAGAIN || errno == EINTR;
+  unsent_.erase(0, static_cast<size_t>(written));
+  return !unsent_.empty();
+}
+
+// False at the end of the child's stdout.
+bool Child::TakeAll() {
+  if (!buffer_.Fill(from_child_.get())) return false;
+  while (killed_.ok()) {
+    const auto next = buffer_.Next();
+    if (!next.ok()) Kill(next.status(), ChildEnd::kCrashed);
+    if (!next.ok() || !next->has_value()) break;
+    Take(**next);
+  }
+  return true;
+}
+
 int Child::PollMilliseconds() const {
-  if (!context_.deadline()) return -1;
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(*context_.deadline() - Clock::now());
-  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 60'000));
+  constexpr std::chrono::milliseconds kLongest{60'000};
+  std::chrono::milliseconds wait = max_stall_.count() > 0 ? PulsePeriod(max_stall_) : kLongest;
+  if (context_.deadline()) {
+    wait = std::min(
+        wait, std::chrono::ceil<std::chrono::milliseconds>(*context_.deadline() - Clock::now()));
+  }
+  return static_cast<int>(std::max<int64_t>(wait.count(), 0));
 }
 
 void Child::Take(const std::string& bytes) {
@@ -186,7 +225,9 @@ void Child::Take(const std::string& bytes) {
   if (!news.ParseFromString(bytes)) {
     return Kill(Internal("the step's process sent what is no message"), ChildEnd::kCrashed);
   }
+  if (news.has_pulse()) return liveness_.OnPulse(news.pulse(), Clock::now());
   if (news.has_progress()) {
+    liveness_.OnProgress();
     const auto& progress = news.progress();
     context_.Report({progress.stage(), progress.detail(), progress.done(), progress.total()});
   } else if (news.has_error()) {

@@ -87,6 +87,28 @@ void EndWithStdin() {
   }).detach();
 }
 
+// Says now and then what the rest of this process has done: a watcher that only says that it is
+// alive itself would hide a deadlock.
+void SendPulses(Reporter& reporter, std::chrono::milliseconds max_stall) {
+  if (max_stall.count() == 0) return;
+  std::thread([&reporter, period = PulsePeriod(max_stall)] {
+    const auto microseconds = [](const rusage& usage) {
+      return int64_t{1'000'000} * (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+             usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
+    };
+    for (;;) {
+      rusage all{}, own{};
+      (void)::getrusage(RUSAGE_SELF, &all);
+      (void)::getrusage(RUSAGE_THREAD, &own);
+      News news;
+      news.mutable_pulse()->set_cpu_microseconds(microseconds(all) - microseconds(own));
+      news.mutable_pulse()->set_disk_accesses(all.ru_majflt + all.ru_inblock + all.ru_oublock);
+      reporter.Send(news);
+      std::this_thread::sleep_for(period);
+    }
+  }).detach();
+}
+
 // Whether there is no address space left: what a library that aborts for want of memory has met.
 bool OutOfMemory() {
   constexpr size_t kProbeBytes = size_t{32} << 20;
@@ -167,6 +189,7 @@ int RunAsChild(std::span<const Step> steps) {
   absl::StatusOr<Order> order = ReadOrder();
   if (!order.ok()) return 2;
   EndWithStdin();
+  SendPulses(reporter, std::chrono::milliseconds(order->max_stall_milliseconds()));
   const absl::StatusOr<std::string> result = Do(*order, steps, reporter);
   News news;
   if (result.ok()) {

@@ -17,6 +17,8 @@ using google::protobuf::Duration;
 using google::protobuf::util::TimeUtil;
 
 constexpr std::chrono::milliseconds kDefaultGrace{30'000};
+constexpr std::chrono::hours kDefaultWallTime{24};
+constexpr std::chrono::minutes kDefaultStallTime{5};
 
 // Collects what is wrong with one message.
 class Checker {
@@ -83,6 +85,8 @@ absl::StatusOr<rpc::ServerOptions> ServerOptionsOf(const config::v1::Server& ser
   }
   options.max_connection_idle = check.Time("limits.idle_timeout", limits.has_idle_timeout(),
                                            limits.idle_timeout(), options.max_connection_idle);
+  options.stream_idle = check.Time("limits.stream_idle_timeout", limits.has_stream_idle_timeout(),
+                                   limits.stream_idle_timeout(), options.stream_idle);
   options.grace = check.Time("grace", server.has_grace(), server.grace(), kDefaultGrace);
   options.drain_delay = check.Time("drain_delay", server.has_drain_delay(), server.drain_delay(),
                                    options.drain_delay);
@@ -127,8 +131,10 @@ absl::StatusOr<RunnerOptions> RunnerOptionsOf(const config::v1::Steps& steps) {
   if (options.in_process && (options.max_memory_bytes > 0 || options.max_cpu_seconds > 0)) {
     check.Add(InvalidArgument("limits of memory and CPU time need isolation PROCESS"));
   }
-  options.max_wall_time = std::chrono::duration_cast<std::chrono::milliseconds>(
-      check.Time("max_wall_time", steps.has_max_wall_time(), steps.max_wall_time(), {}));
+  options.max_wall_time = check.Time("max_wall_time", steps.has_max_wall_time(),
+                                     steps.max_wall_time(), kDefaultWallTime);
+  options.max_stall_time = check.Time("max_stall_time", steps.has_max_stall_time(),
+                                      steps.max_stall_time(), kDefaultStallTime);
   options.max_threads = check.Range<int>("max_threads", steps.max_threads(), 0, 1024);
   options.scratch = steps.scratch_dir();
   QUENCH_RETURN_IF_ERROR(check.Finish());

@@ -68,6 +68,7 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(const ServiceDef
   rpc::CallPool::Options steps = PoolOptions(host->tokens_.get(), options.registry);
   QUENCH_ASSIGN_OR_RETURN(steps.threads, SlotsOf(config.steps));
   steps.slots_of = definition.service;
+  steps.stream_idle = server.stream_idle;
   rpc::CallPool::Options control = PoolOptions(host->tokens_.get(), options.registry);
   control.threads = 2;
   control.queue = server.max_calls;

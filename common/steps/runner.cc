@@ -160,7 +160,7 @@ absl::Status StepRunner::Run(const Step& step, const Message& request, const Ste
   job.key = KeyOf(step, request, job.tenant);
   const absl::Status status = Do(job);
   if (is_limited && absl::IsDeadlineExceeded(status)) {
-    return rpc::Error(rpc::Reason::kResourceLimit,
+    return rpc::Error(rpc::Reason::kStepTimedOut,
                       fmt::format("the step has not ended within {} s, this server's max_wall_time",
                                   static_cast<double>(options_.max_wall_time.count()) / 1000));
   }
@@ -283,6 +283,7 @@ absl::StatusOr<std::string> StepRunner::WorkInChild(Job& job,
   order.set_max_threads(options_.max_threads);
   order.set_max_memory_bytes(options_.max_memory_bytes);
   order.set_max_cpu_seconds(options_.max_cpu_seconds);
+  order.set_max_stall_milliseconds(options_.max_stall_time.count());
   Usage usage;
   absl::StatusOr<std::string> result =
       RunInChild(options_.program, order, job.context, *options_.registry, &usage);
@@ -295,7 +296,9 @@ absl::StatusOr<std::string> StepRunner::WorkInChild(Job& job,
         .Set(static_cast<double>(usage.peak_memory_bytes));
   }
   if (!result.ok()) job.storage->local().RemoveAbandoned();
-  if (rpc::ReasonOf(result.status()) == rpc::ReasonName(rpc::Reason::kStepCrashed)) {
+  const std::string reason = rpc::ReasonOf(result.status());
+  if (reason == rpc::ReasonName(rpc::Reason::kStepCrashed) ||
+      reason == rpc::ReasonName(rpc::Reason::kStepStalled)) {
     spdlog::error("step={} request={} {}", job.step.method, job.context.request_id(),
                   MessageOf(result.status()));
   }

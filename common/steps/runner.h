@@ -29,8 +29,10 @@ struct RunnerOptions {
   int64_t max_memory_bytes = 0;                // address space of one step; 0: no limit
   int64_t max_cpu_seconds = 0;                 // 0: no limit
   std::chrono::milliseconds max_wall_time{0};  // of one step; 0: no limit
-  int max_threads = 0;                         // that libraries run on; 0: all CPUs
-  std::string server;                          // who did it, for callers
+  // A step's process that does nothing for so long has hung; 0: it may.
+  std::chrono::milliseconds max_stall_time{0};
+  int max_threads = 0;  // that libraries run on; 0: all CPUs
+  std::string server;   // who did it, for callers
   metrics::Registry* registry = &metrics::Global();
 };
 

@@ -15,6 +15,8 @@ rpc::CallPool::Options ControlOptions(const GatewayOptions& options) {
   rpc::CallPool::Options control;
   control.threads = options.threads;
   control.queue = 1000;
+  control.shared = true;
+  control.stream_idle = options.stream_idle;
   control.tokens = options.tokens;
   control.registry = options.engine.registry;
   return control;

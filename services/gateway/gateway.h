@@ -22,7 +22,8 @@ struct GatewayOptions {
   KeepLimits keep;                   // of what workflows that have ended gave
   int threads = 8;                   // of short calls; they wait for commits
   int64_t max_workflow_bytes = kMaxWorkflowBytes;
-  int max_watches = 1000;                       // calls at once that wait for a workflow
+  int max_watches = 1000;                             // calls at once that wait for a workflow
+  std::chrono::milliseconds stream_idle{5 * 60'000};  // of watchers who take nothing; 0: they may
   std::chrono::milliseconds ask_workers{5000};  // how often services are asked whether they serve
 };
 

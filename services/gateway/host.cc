@@ -194,6 +194,7 @@ absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& o
     gateway.max_workflow_bytes = config.tenants().max_workflow_bytes();
   QUENCH_ASSIGN_OR_RETURN(gateway.keep, KeepLimitsOf(config, limits));
   gateway.tokens = host->tokens_.get();
+  gateway.stream_idle = server.stream_idle;
   std::error_code ignored;
   fs::create_directories(root, ignored);  // so that its disk can be asked; Open says what is wrong
   const uint64_t reserve = config.blob_limits().min_free_bytes() > 0
@@ -210,6 +211,7 @@ absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& o
   rpc::CallPool::Options pool = BlobPoolOptions();
   pool.tokens = host->tokens_.get();
   pool.registry = options.registry;
+  pool.stream_idle = server.stream_idle;
   host->blob_pool_ = std::make_unique<rpc::CallPool>(pool);
   host->blobs_ = std::make_unique<BlobServices>(*host->folders_, *host->blob_pool_);
   BlobKeeperOptions keeper;

@@ -14,7 +14,8 @@ class WatchReactor final : public grpc::ServerWriteReactor<v1::WatchWorkflowEven
       : call_(std::make_shared<rpc::ServerCall>(method, context, "")),
         sender_(std::make_shared<WatchSender>(
             this, WatchSender::Options{method.pool().options().progress_gap,
-                                       method.pool().options().heartbeat})) {}
+                                       method.pool().options().heartbeat,
+                                       method.pool().options().stream_idle})) {}
 
   const std::shared_ptr<rpc::ServerCall>& call() const { return call_; }
   const std::shared_ptr<WatchSender>& sender() const { return sender_; }
@@ -29,6 +30,7 @@ class WatchReactor final : public grpc::ServerWriteReactor<v1::WatchWorkflowEven
     if (admitted_) call_->ReleaseSlot();
     Finish(call_->End(status));
   }
+  void Break() override { call_->Break(); }
   void OnWriteDone(bool ok) override {
     const std::shared_ptr<WatchSender> sender = sender_;  // the reactor may go meanwhile
     sender->OnWritten(ok);

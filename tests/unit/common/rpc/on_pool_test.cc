@@ -444,8 +444,8 @@ TEST_F(OnPoolTest, CallsEndOnceUnderRacingCancels) {
   EXPECT_LE(finished, kCalls);
   EXPECT_EQ(CompileHandled(GrpcCode::kInternal), 0);
   // All slots are free again.
-  for (int i = 0; i < steps->options().threads; ++i) EXPECT_TRUE(steps->Admit().ok());
-  for (int i = 0; i < steps->options().threads; ++i) steps->Release();
+  for (int i = 0; i < steps->options().threads; ++i) EXPECT_TRUE(steps->Admit("other").ok());
+  for (int i = 0; i < steps->options().threads; ++i) steps->Release("other");
 }
 
 TEST_F(OnPoolTest, WorksOverAUnixSocketAndInProcess) {
