@@ -159,6 +159,8 @@ absl::StatusOr<std::string> Do(const Order& order, std::span<const Step> steps,
       std::make_shared<BlobSpace>(BlobSpace::kNoLimit, DefaultReserve(order.blobs()));
   if (!order.space().empty()) space->Follow(order.space());
   QUENCH_RETURN_IF_ERROR(EnterSandbox(order.blobs(), order.scratch()));
+  // Behind the walls, as everything that is begun here.
+  SendPulses(reporter, std::chrono::milliseconds(order.max_stall_milliseconds()));
   // Where libraries look for a place for temporary files.
   if (::setenv("TMPDIR", order.scratch().c_str(), 1) != 0) return Internal("no environment");
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> blobs,
@@ -189,7 +191,6 @@ int RunAsChild(std::span<const Step> steps) {
   absl::StatusOr<Order> order = ReadOrder();
   if (!order.ok()) return 2;
   EndWithStdin();
-  SendPulses(reporter, std::chrono::milliseconds(order->max_stall_milliseconds()));
   const absl::StatusOr<std::string> result = Do(*order, steps, reporter);
   News news;
   if (result.ok()) {

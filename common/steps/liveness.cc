@@ -27,10 +27,9 @@ char StateOf(const std::filesystem::path& stat) {
 
 void Liveness::OnPulse(const child::v1::Pulse& pulse, Clock::time_point now) {
   const auto since = std::chrono::duration_cast<std::chrono::microseconds>(now - pulsed_).count();
-  const int64_t cpu = pulse.cpu_microseconds() - std::exchange(cpu_microseconds_,
-                                                               pulse.cpu_microseconds());
-  const int64_t disk = pulse.disk_accesses() - std::exchange(disk_accesses_,
-                                                             pulse.disk_accesses());
+  const int64_t cpu =
+      pulse.cpu_microseconds() - std::exchange(cpu_microseconds_, pulse.cpu_microseconds());
+  const int64_t disk = pulse.disk_accesses() - std::exchange(disk_accesses_, pulse.disk_accesses());
   const bool first = pulsed_ == Clock::time_point();
   pulsed_ = now;
   if (first || disk > 0 || cpu * kLeastShareOfCpu >= since) idle_ = {};
@@ -45,8 +44,8 @@ bool Liveness::IsStalled(Clock::time_point now) {
 
 bool HasThreadInTurn(pid_t process) {
   std::error_code ignored;
-  for (const auto& thread : std::filesystem::directory_iterator(
-           "/proc/" + std::to_string(process) + "/task", ignored)) {
+  for (const auto& thread :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task", ignored)) {
     const char state = StateOf(thread.path() / "stat");
     if (state == 'R' || state == 'D') return true;
   }
