@@ -16,9 +16,11 @@
 #include <vector>
 
 #include "common/metrics/metrics.h"
-#include "common/rpc/tokens.h"
 
 namespace quench::rpc {
+
+class AuditLog;
+class Callers;
 
 // How a stream ends on which nothing moved for options().stream_idle.
 absl::Status StreamIdle(std::chrono::milliseconds idle);
@@ -45,7 +47,8 @@ class CallPool {
     std::chrono::milliseconds progress_gap{100};
     // Streams whose client sends or takes nothing for so long are ended; 0: never.
     std::chrono::milliseconds stream_idle{5 * 60'000};
-    TokenList* tokens = nullptr;  // not owned; null: anybody may call
+    const Callers* callers = nullptr;  // not owned; null: anybody may call
+    AuditLog* audit = nullptr;         // not owned; null: nobody looks
     metrics::Registry* registry = &metrics::Global();
     std::optional<metrics::Service> slots_of;  // whose quench_slots shows these threads
   };

@@ -25,6 +25,8 @@ class Receiver {
   virtual absl::StatusOr<bool> Receive(const Request& request, const StepContext& step) = 0;
   // After the client's last message, or the one that was enough.
   virtual absl::Status Finish(Response* response, const StepContext& step) = 0;
+  // What it was about, for the audit; after everything else.
+  virtual std::string Resource() const { return ""; }
 };
 
 // Where a server stream comes from.
@@ -177,6 +179,7 @@ class ReceiveStream final : public Driver,
   }
 
   void End() {
+    if (call_.is_audited()) call_.SetResource(handler_->Resource());
     handler_.reset();
     if (admitted_) call_.ReleaseSlot();
     reactor_->Finish(call_.End(*outcome_));

@@ -25,7 +25,7 @@ import numpy as np
 
 from quench._gateway import MAX_MESSAGE_BYTES, Gateway, message
 from quench._messages import messages
-from quench._server import Server
+from quench._server import Server, users_socket
 from quench.engine import Engine
 from quench.errors import GatewayError, InputError
 
@@ -335,7 +335,7 @@ class IR:
 
 
 class Client:
-    """A gateway. Without an address `quench serve` is started on a private socket (from QUENCH_BIN or PATH), and stopped by `close`.
+    """A gateway: HOST:PORT, unix:PATH, or `local` for what `quench serve` of this user listens on. Without an address `quench serve` is started on a private socket (from QUENCH_BIN or PATH), and stopped by `close`.
 
     `ca`, `certificate`, `key`: PEM files, for TLS; `tls=True` alone believes the system's authorities. `token`, or a file with it
     (default: QUENCH_TOKEN_FILE). `progress`: True, False, or None for terminals and notebooks. `patience`: seconds without progress
@@ -346,6 +346,8 @@ class Client:
                  patience: float = 60, state_dir: Path | None = None) -> None:
         self._server = Server(state_dir) if address is None else None
         address = self._server.address if self._server is not None else address
+        if address == "local":
+            address = users_socket()
         assert address is not None
         token_file = token_file or os.environ.get("QUENCH_TOKEN_FILE")
         if token is None and token_file:

@@ -17,7 +17,8 @@ rpc::CallPool::Options ControlOptions(const GatewayOptions& options) {
   control.queue = 1000;
   control.shared = true;
   control.stream_idle = options.stream_idle;
-  control.tokens = options.tokens;
+  control.callers = options.callers;
+  control.audit = options.audit;
   control.registry = options.engine.registry;
   return control;
 }

@@ -6,6 +6,7 @@ namespace quench::gateway {
 namespace {
 
 using metrics::GrpcType;
+using rpc::Effect;
 
 class WatchReactor final : public grpc::ServerWriteReactor<v1::WatchWorkflowEvent>,
                            public rpc::EventTransport<v1::WatchWorkflowEvent> {
@@ -58,15 +59,19 @@ absl::Status Draining() {
 
 WorkflowsService::WorkflowsService(WorkflowApi& api, rpc::CallPool& control, rpc::CallPool& watches)
     : api_(api),
-      create_(control, v1::Workflows::service_full_name(), "CreateWorkflow", GrpcType::kUnary),
+      create_(control, v1::Workflows::service_full_name(), "CreateWorkflow", GrpcType::kUnary,
+              Effect::kChanges),
       get_(control, v1::Workflows::service_full_name(), "GetWorkflow", GrpcType::kUnary),
       list_steps_(control, v1::Workflows::service_full_name(), "ListWorkflowSteps",
                   GrpcType::kUnary),
       list_(control, v1::Workflows::service_full_name(), "ListWorkflows", GrpcType::kUnary),
       watch_(watches, v1::Workflows::service_full_name(), "WatchWorkflow", GrpcType::kServerStream),
-      cancel_(control, v1::Workflows::service_full_name(), "CancelWorkflow", GrpcType::kUnary),
-      retry_(control, v1::Workflows::service_full_name(), "RetryWorkflow", GrpcType::kUnary),
-      delete_(control, v1::Workflows::service_full_name(), "DeleteWorkflow", GrpcType::kUnary) {}
+      cancel_(control, v1::Workflows::service_full_name(), "CancelWorkflow", GrpcType::kUnary,
+              Effect::kChanges),
+      retry_(control, v1::Workflows::service_full_name(), "RetryWorkflow", GrpcType::kUnary,
+             Effect::kChanges),
+      delete_(control, v1::Workflows::service_full_name(), "DeleteWorkflow", GrpcType::kUnary,
+              Effect::kChanges) {}
 
 grpc::ServerUnaryReactor* WorkflowsService::CreateWorkflow(
     grpc::CallbackServerContext* context, const v1::CreateWorkflowRequest* request,
