@@ -37,6 +37,10 @@ bool IsLocalPeer(const std::string& peer) {
   return false;
 }
 
+std::string HostOfPeer(const std::string& peer) {
+  return peer.starts_with(kUnix) ? kUnix : peer.substr(0, peer.rfind(':'));
+}
+
 absl::Status CheckAddress(const std::string& address, bool schemes) {
   if (address.starts_with(kUnix)) {
     const std::string path = UnixPath(address);

@@ -17,6 +17,9 @@ bool IsLocal(const std::string& address);
 // `ipv6:[::1]:PORT`. So is one behind a proxy here.
 bool IsLocalPeer(const std::string& peer);
 
+// A peer without its port: all connections of one machine, or of one unix socket.
+std::string HostOfPeer(const std::string& peer);
+
 // INVALID_ARGUMENT for what nobody can listen on or call; `schemes` permits resolvers' `dns:///...`.
 absl::Status CheckAddress(const std::string& address, bool schemes);
 

@@ -8,6 +8,9 @@
 #include <exception>
 
 #include "common/base/status.h"
+#include "common/rpc/address.h"
+#include "common/rpc/audit.h"
+#include "common/rpc/callers.h"
 #include "common/rpc/errors.h"
 
 namespace quench::rpc {
@@ -17,6 +20,19 @@ std::string MetadataOf(const grpc::CallbackServerContext& context, const char* k
   const auto found = context.client_metadata().find(key);
   if (found == context.client_metadata().end()) return "";
   return {found->second.data(), found->second.size()};
+}
+
+// Of the client's certificate, which the transport has verified.
+std::vector<std::string> NamesOf(const grpc::CallbackServerContext& context) {
+  std::vector<std::string> names;
+  const auto peer = context.auth_context();
+  if (peer == nullptr || !peer->IsPeerAuthenticated()) return names;
+  for (const char* property : {"x509_subject_alternative_name", "x509_common_name"}) {
+    for (const grpc::string_ref& name : peer->FindPropertyValues(property)) {
+      names.emplace_back(name.data(), name.size());
+    }
+  }
+  return names;
 }
 
 // Printable ASCII, short enough for logs: what callers may choose freely.
@@ -59,8 +75,8 @@ std::string OneLine(const std::string& text) {
 }  // namespace
 
 Method::Method(CallPool& pool, const std::string& service, const std::string& name,
-               metrics::GrpcType type)
-    : pool_(pool), full_name_(service + "/" + name) {
+               metrics::GrpcType type, Effect effect)
+    : pool_(pool), full_name_(service + "/" + name), effect_(effect) {
   const metrics::GrpcService service_label(service);
   const metrics::GrpcMethod method_label(name);
   metrics::Registry& registry = *pool.options().registry;
@@ -80,8 +96,10 @@ void Method::CountHandled(absl::StatusCode code, double seconds) const {
 ServerCall::ServerCall(const Method& method, grpc::CallbackServerContext* context,
                        const std::string& request_id)
     : method_(method),
+      context_(context),
       authorization_(MetadataOf(*context, kAuthorizationKey)),
-      peer_(context->peer()) {
+      peer_(context->peer()),
+      certificate_names_(NamesOf(*context)) {
   method_.CountStarted();
   step_ = StepContext(cancel_, {});
   std::string id = IsRequestId(request_id) ? request_id : MetadataOf(*context, kRequestIdKey);
@@ -98,12 +116,17 @@ ServerCall::ServerCall(const Method& method, grpc::CallbackServerContext* contex
 
 absl::Status ServerCall::Admit() {
   CallPool& pool = method_.pool();
-  if (TokenList* tokens = pool.options().tokens; tokens != nullptr) {
-    QUENCH_ASSIGN_OR_RETURN(std::string tenant, tokens->TenantOf(authorization_));
+  client_ = HostOfPeer(peer_);
+  if (const Callers* callers = pool.options().callers; callers != nullptr) {
+    QUENCH_ASSIGN_OR_RETURN(std::string tenant,
+                            callers->TenantOf(authorization_, certificate_names_));
+    if (!authorization_.empty() || !certificate_names_.empty()) client_ = tenant;
     step_.set_tenant(std::move(tenant));
   }
-  return pool.Admit();
+  return pool.Admit(client_);
 }
+
+void ServerCall::Break() { context_->TryCancel(); }
 
 void ServerCall::SendProgressTo(ProgressSink sink) {
   StepContext step(cancel_, std::move(sink));
@@ -148,7 +171,27 @@ grpc::Status ServerCall::End(const absl::Status& status) {
               method_.full_name(), absl::StatusCodeToString(outcome.code()), seconds, request_id(),
               step_.tenant(), step_.traceparent(), peer_, outcome.ok() ? "" : ": ",
               OneLine(MessageOf(outcome)));
+  if (is_audited()) Audit(outcome, seconds);
   return ToGrpc(outcome);
+}
+
+bool ServerCall::is_audited() const {
+  return method_.effect() == Effect::kChanges && method_.pool().options().audit != nullptr;
+}
+
+void ServerCall::Audit(const absl::Status& outcome, double seconds) const {
+  AuditEntry entry;
+  entry.call = method_.full_name();
+  entry.caller = step_.tenant();
+  entry.certificate = fmt::format("{}", fmt::join(certificate_names_, ", "));
+  if (resource_tenant_ != step_.tenant()) entry.tenant = resource_tenant_;
+  entry.resource = resource_;
+  entry.peer = peer_;
+  entry.request_id = request_id();
+  entry.code = absl::StatusCodeToString(outcome.code());
+  entry.reason = ReasonOf(outcome);
+  entry.seconds = seconds;
+  method_.pool().options().audit->Write(entry);
 }
 
 }  // namespace quench::rpc

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/context.h"
 #include "common/metrics/metrics.h"
@@ -27,22 +28,27 @@ inline constexpr char kAuthorizationKey[] = "authorization";
 inline constexpr char kRequestIdKey[] = "x-request-id";
 inline constexpr char kTraceparentKey[] = "traceparent";
 
+// Whether calls leave something behind that others can see: those are audited.
+enum class Effect { kReads, kChanges };
+
 // A method that a service answers: where its calls run, and its series, found once. A member of the
 // service, which outlives its calls.
 class Method {
  public:
   // `service` as in the proto: "quench.codegen.v1.Codegen".
   Method(CallPool& pool, const std::string& service, const std::string& name,
-         metrics::GrpcType type);
+         metrics::GrpcType type, Effect effect = Effect::kReads);
 
   CallPool& pool() const { return pool_; }
   const std::string& full_name() const { return full_name_; }
+  Effect effect() const { return effect_; }
   void CountStarted() const { started_->Increment(); }
   void CountHandled(absl::StatusCode code, double seconds) const;
 
  private:
   CallPool& pool_;
   std::string full_name_;
+  Effect effect_;
   metrics::Counter* started_;
   metrics::Histogram* seconds_;
   std::array<metrics::Counter*, 17> handled_;
@@ -57,7 +63,16 @@ class ServerCall {
   // Authenticates, then takes a slot.
   absl::Status Admit();
   // Gives the slot back. Before the caller learns the outcome, so that its next call finds it.
-  void ReleaseSlot() { method_.pool().Release(); }
+  void ReleaseSlot() { method_.pool().Release(client_); }
+  // Ends the call below, whatever is on its way; before End.
+  void Break();
+
+  // What the call is about, and whose that is, for who looks at the audit; before End.
+  void SetResource(std::string resource, std::string tenant = "") {
+    resource_ = std::move(resource);
+    resource_tenant_ = std::move(tenant);
+  }
+  bool is_audited() const;
 
   // Where the handler's progress goes; before Run.
   void SendProgressTo(ProgressSink sink);
@@ -72,12 +87,18 @@ class ServerCall {
   grpc::Status End(const absl::Status& status);
 
  private:
+  void Audit(const absl::Status& outcome, double seconds) const;
+
   const Method& method_;
+  grpc::CallbackServerContext* const context_;
   std::chrono::steady_clock::time_point arrival_ = std::chrono::steady_clock::now();
   std::shared_ptr<CancelToken> cancel_ = std::make_shared<CancelToken>();
   StepContext step_;
   std::string authorization_;
   std::string peer_;
+  std::vector<std::string> certificate_names_;
+  std::string resource_, resource_tenant_;
+  std::string client_;  // who shares places with others: a tenant by its token, else a machine
   std::atomic<bool> ended_{false};
 };
 

@@ -8,6 +8,13 @@
 
 namespace quench::rpc {
 
+absl::Status StreamIdle(std::chrono::milliseconds idle) {
+  return WithRetryAfter(
+      Error(Reason::kStreamIdle, fmt::format("the client has moved nothing on this stream for {} s",
+                                             static_cast<double>(idle.count()) / 1000)),
+      std::chrono::milliseconds(0));
+}
+
 CallPool::CallPool(const Options& options) : options_(options) {
   if (options_.threads <= 0) {
     options_.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency() / 2));
@@ -27,23 +34,41 @@ CallPool::~CallPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-absl::Status CallPool::Admit() {
+// As in switches that share a buffer between queues: with n clients that take all they get, each has
+// one of n + 1 parts, and a part is free for whoever comes next.
+// (https://doi.org/10.1109/90.664262)
+absl::Status CallPool::Admit(const std::string& client) {
+  const int places = options_.threads + options_.queue;
+  int held = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (admitted_ < options_.threads + options_.queue) {
+    if (options_.shared) {
+      const auto found = held_.find(client);
+      held = found == held_.end() ? 0 : found->second;
+    }
+    const int free = places - admitted_;
+    if (held < free) {
       ++admitted_;
+      if (options_.shared) ++held_[client];
       ShowSlots();
       return absl::OkStatus();
     }
   }
   return WithRetryAfter(
-      Error(Reason::kSlotsFull, fmt::format("all {} slots are taken", options_.threads)),
+      Error(
+          Reason::kSlotsFull,
+          held > 0
+              ? fmt::format("this client has {} calls here, its share of {} slots", held, places)
+              : fmt::format("all {} slots are taken", options_.shared ? places : options_.threads)),
       options_.retry_after);
 }
 
-void CallPool::Release() {
+void CallPool::Release(const std::string& client) {
   const std::lock_guard lock(mutex_);
   --admitted_;
+  if (const auto found = held_.find(client); found != held_.end() && --found->second == 0) {
+    held_.erase(found);
+  }
   ShowSlots();
 }
 

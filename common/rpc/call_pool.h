@@ -7,16 +7,23 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "common/metrics/metrics.h"
-#include "common/rpc/tokens.h"
 
 namespace quench::rpc {
+
+class AuditLog;
+class Callers;
+
+// How a stream ends on which nothing moved for options().stream_idle.
+absl::Status StreamIdle(std::chrono::milliseconds idle);
 
 // Told the time now and then while it lives.
 class Ticked {
@@ -33,10 +40,15 @@ class CallPool {
     int threads = 0;  // calls that run at once; 0: half of the CPUs, at least 1
     int queue = 0;    // calls that may wait for a thread; more are shed
     std::chrono::milliseconds retry_after{1000};  // what a shed caller is told
+    // Clients share the places: none holds more than it leaves free for others.
+    bool shared = false;
     // Of streamed calls: an event at least so often, progress at most so often.
     std::chrono::milliseconds heartbeat{5000};
     std::chrono::milliseconds progress_gap{100};
-    TokenList* tokens = nullptr;  // not owned; null: anybody may call
+    // Streams whose client sends or takes nothing for so long are ended; 0: never.
+    std::chrono::milliseconds stream_idle{5 * 60'000};
+    const Callers* callers = nullptr;  // not owned; null: anybody may call
+    AuditLog* audit = nullptr;         // not owned; null: nobody looks
     metrics::Registry* registry = &metrics::Global();
     std::optional<metrics::Service> slots_of;  // whose quench_slots shows these threads
   };
@@ -45,10 +57,10 @@ class CallPool {
   // Waits for the calls that run; the server is shut down before.
   ~CallPool();
 
-  // Takes a place, or RESOURCE_EXHAUSTED with SLOTS_FULL and RetryInfo. Never waits.
-  absl::Status Admit();
+  // Takes a place for `client`, or RESOURCE_EXHAUSTED with SLOTS_FULL and RetryInfo. Never waits.
+  absl::Status Admit(const std::string& client);
   // Gives an admitted call's place back, once its handler has returned.
-  void Release();
+  void Release(const std::string& client);
   // Runs the job of an admitted call.
   void Run(std::function<void()> job);
   // Ticks at least every progress gap and heartbeat until `what` is gone.
@@ -66,6 +78,7 @@ class CallPool {
   std::condition_variable wake_;
   std::deque<std::function<void()>> jobs_;
   int admitted_ = 0;
+  std::map<std::string, int> held_;  // by client; where they share
   bool stopping_ = false;
 
   std::condition_variable tick_;

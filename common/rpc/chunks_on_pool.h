@@ -25,6 +25,8 @@ class Receiver {
   virtual absl::StatusOr<bool> Receive(const Request& request, const StepContext& step) = 0;
   // After the client's last message, or the one that was enough.
   virtual absl::Status Finish(Response* response, const StepContext& step) = 0;
+  // What it was about, for the audit; after everything else.
+  virtual std::string Resource() const { return ""; }
 };
 
 // Where a server stream comes from.
@@ -71,8 +73,23 @@ class Driver {
   bool again_ = false;
 };
 
+// How long the client has been waited for.
+class Patience {
+ public:
+  using Clock = std::chrono::steady_clock;
+  void Begin() { since_ = Clock::now(); }
+  void End() { since_.reset(); }
+  bool IsOver(Clock::time_point now, std::chrono::milliseconds idle) const {
+    return since_ && idle.count() > 0 && now - *since_ >= idle;
+  }
+
+ private:
+  std::optional<Clock::time_point> since_;
+};
+
 template <typename Request, typename Response>
 class ReceiveStream final : public Driver,
+                            public Ticked,
                             public std::enable_shared_from_this<ReceiveStream<Request, Response>> {
  public:
   using Handler = Receiver<Request, Response>;
@@ -88,7 +105,16 @@ class ReceiveStream final : public Driver,
     } else {
       outcome_ = admitted;
     }
+    method_.pool().Watch(this->weak_from_this());
     Drive();
+  }
+  void Tick(Patience::Clock::time_point now) override {
+    const auto idle = method_.pool().options().stream_idle;
+    {
+      const std::lock_guard lock(mutex_);
+      if (working_ || outcome_ || !waited_for_.IsOver(now, idle)) return;
+    }
+    Abort(StreamIdle(idle));
   }
   // Ends the stream as soon as no message is worked on.
   void Abort(const absl::Status& status) {
@@ -103,6 +129,7 @@ class ReceiveStream final : public Driver,
     {
       const std::lock_guard lock(mutex_);
       reading_ = false;
+      waited_for_.End();
       if (ok) {
         full_[std::exchange(read_, 1 - read_)] = true;
       } else {
@@ -128,6 +155,7 @@ class ReceiveStream final : public Driver,
     }
     if (!reading_ && !all_read_ && !full_[read_] && !outcome_) {
       reading_ = true;
+      waited_for_.Begin();
       return [this] { reactor_->StartRead(&messages_[read_]); };
     }
     return {};
@@ -151,6 +179,7 @@ class ReceiveStream final : public Driver,
   }
 
   void End() {
+    if (call_.is_audited()) call_.SetResource(handler_->Resource());
     handler_.reset();
     if (admitted_) call_.ReleaseSlot();
     reactor_->Finish(call_.End(*outcome_));
@@ -161,6 +190,7 @@ class ReceiveStream final : public Driver,
   Response* const response_;
   grpc::ServerReadReactor<Request>* const reactor_;  // valid until ended_
   std::unique_ptr<Handler> handler_;
+  Patience waited_for_;
   Request messages_[2];
   bool full_[2] = {false, false};  // until its work is done
   int read_ = 0, work_ = 0;        // whose turn it is
@@ -169,7 +199,9 @@ class ReceiveStream final : public Driver,
 };
 
 template <typename Response>
-class SendStream final : public Driver, public std::enable_shared_from_this<SendStream<Response>> {
+class SendStream final : public Driver,
+                         public Ticked,
+                         public std::enable_shared_from_this<SendStream<Response>> {
  public:
   SendStream(const Method& method, grpc::CallbackServerContext* context,
              grpc::ServerWriteReactor<Response>* reactor)
@@ -182,14 +214,26 @@ class SendStream final : public Driver, public std::enable_shared_from_this<Send
     } else {
       outcome_ = admitted;
     }
+    method_.pool().Watch(this->weak_from_this());
+    Drive();
+  }
+  void Tick(Patience::Clock::time_point now) override {
+    const auto idle = method_.pool().options().stream_idle;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!writing_ || broken_ || !waited_for_.IsOver(now, idle)) return;
+      outcome_ = StreamIdle(idle);
+      breaking_ = broken_ = true;
+    }
     Drive();
   }
   void OnWritten(bool ok) {
     {
       const std::lock_guard lock(mutex_);
       writing_ = false;
+      waited_for_.End();
       full_[std::exchange(send_, 1 - send_)] = false;
-      if (!ok) outcome_ = absl::CancelledError("the client has gone");
+      if (!ok && !broken_) outcome_ = absl::CancelledError("the client has gone");
     }
     Drive();
   }
@@ -198,9 +242,13 @@ class SendStream final : public Driver, public std::enable_shared_from_this<Send
  private:
   std::function<void()> NextOperation() override {
     if (ended_) return {};
+    if (std::exchange(breaking_, false)) {
+      return [self = this->shared_from_this()] { self->call_.Break(); };
+    }
     const bool failed = outcome_ && !outcome_->ok();
     if (!writing_ && full_[send_] && !failed) {
       writing_ = true;
+      waited_for_.Begin();
       return [this] { reactor_->StartWrite(&messages_[send_]); };
     }
     if (!working_ && !outcome_ && !full_[work_]) {
@@ -243,10 +291,12 @@ class SendStream final : public Driver, public std::enable_shared_from_this<Send
   ServerCall call_;
   grpc::ServerWriteReactor<Response>* const reactor_;  // valid until ended_
   std::unique_ptr<Producer<Response>> producer_;
+  Patience waited_for_;
   Response messages_[2];
   bool full_[2] = {false, false};  // until it is written
   int work_ = 0, send_ = 0;        // whose turn it is
   bool admitted_ = false, working_ = false, writing_ = false, ended_ = false;
+  bool breaking_ = false, broken_ = false;  // what is written does not leave: to be told, and told
   std::optional<absl::Status> outcome_;
 };
 

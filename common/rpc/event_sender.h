@@ -24,6 +24,8 @@ class EventTransport {
   // Starts a write; `event` stays as it is until EventSender::OnWritten.
   virtual void Write(const Event* event) = 0;
   virtual void End(const absl::Status& status) = 0;
+  // Gives up the write that has not left, which then is done: EventSender::OnWritten(false).
+  virtual void Break() = 0;
 };
 
 struct EventCounters {
@@ -85,6 +87,14 @@ class EventSender final : public Ticked {
 
   void Tick(Clock::time_point now) override {
     std::unique_lock lock(mutex_);
+    if (writing_ && !broken_ && options_.stream_idle.count() > 0 &&
+        now - last_write_ >= options_.stream_idle) {
+      broken_ = breaking_ = true;
+      lock.unlock();
+      transport_->Break();
+      lock.lock();
+      breaking_ = false;
+    }
     if (accepted_ && !closed_ && !writing_ && !progress_ &&
         now - last_write_ >= options_.heartbeat) {
       progress_ = newest_;
@@ -96,7 +106,7 @@ class EventSender final : public Ticked {
  private:
   // Starts what is due, if nothing is on its way.
   void Advance(std::unique_lock<std::mutex> lock, Clock::time_point now) {
-    if (writing_ || ended_) return;
+    if (writing_ || breaking_ || ended_) return;
     if (!broken_ && TakeNext(now)) {
       writing_ = true;
       last_write_ = now;
@@ -136,6 +146,7 @@ class EventSender final : public Ticked {
   Clock::time_point last_write_ = Clock::now(), last_progress_ = {};
   absl::Status status_;
   bool accepted_ = false, writing_ = false, broken_ = false, closed_ = false, ended_ = false;
+  bool breaking_ = false;  // the transport is in use: it must not end
 
   static Event EmptyProgress() {
     Event event;

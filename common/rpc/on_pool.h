@@ -28,10 +28,38 @@ namespace quench::rpc {
 namespace internal {
 
 using Work = std::function<absl::Status(const StepContext&)>;
+using Resource = std::function<std::string()>;
 
-// Runs `work`, then finishes the call with its status.
+// Runs `work`, then finishes the call with its status. `resource` is asked for where calls are
+// audited.
 grpc::ServerUnaryReactor* RunUnary(const Method& method, grpc::CallbackServerContext* context,
-                                   const std::string& request_id, Work work);
+                                   const std::string& request_id, Work work, Resource resource);
+
+// What a call is about, in the request or, where it makes it, in the response.
+template <typename Request, typename Response>
+std::string ResourceOf(const Request& request, const Response& response) {
+  if constexpr (requires { request.name(); }) {
+    return request.name();
+  } else if constexpr (requires { request.action_digest(); }) {
+    return "actions/" + request.action_digest().hash();
+  } else if constexpr (requires { request.requests_size(); }) {
+    return fmt::format("{} blobs", request.requests_size());
+  } else if constexpr (requires { response.name(); }) {
+    return response.name();
+  } else {
+    return "";
+  }
+}
+
+// The tenant that a step is done for.
+template <typename Request>
+std::string TenantOf(const Request& request) {
+  if constexpr (requires { request.step().tenant(); }) {
+    return request.step().tenant();
+  } else {
+    return "";
+  }
+}
 
 // The id that a request itself brings in StepOptions, if it is of a step.
 template <typename Request>
@@ -56,6 +84,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<Event>, public Event
 
   void Write(const Event* event) override { this->StartWrite(event); }
   void End(const absl::Status& status) override { this->Finish(call_->End(status)); }
+  void Break() override { call_->Break(); }
   void OnWriteDone(bool ok) override {
     const std::shared_ptr<EventSender<Event>> sender = sender_;  // the reactor may go meanwhile
     sender->OnWritten(ok);
@@ -91,7 +120,8 @@ grpc::ServerUnaryReactor* UnaryOnPool(const Method& method, grpc::CallbackServer
       [request, response, handler = std::move(handler)](const StepContext& step) -> absl::Status {
         QUENCH_ASSIGN_OR_RETURN(*response, handler(*request, step));
         return absl::OkStatus();
-      });
+      },
+      [request, response] { return internal::ResourceOf(*request, *response); });
 }
 
 // A step: handler(const Request&, const StepContext&) -> absl::StatusOr<Result>, whose reports
@@ -122,6 +152,9 @@ grpc::ServerWriteReactor<Event>* StreamOnPool(const Method& method,
           Event first;
           first.mutable_accepted()->set_request_id(call->request_id());
           QUENCH_RETURN_IF_ERROR(accept(*request, step, first.mutable_accepted()));
+          if (call->is_audited()) {
+            call->SetResource("steps/" + first.accepted().step_key(), internal::TenantOf(*request));
+          }
           sender->Accept(std::move(first));
           QUENCH_ASSIGN_OR_RETURN(*event.mutable_result(), handler(*request, step));
           return absl::OkStatus();

@@ -17,6 +17,11 @@ namespace quench::rpc {
 
 namespace {
 
+// The library's defaults, so that they stay what is tested.
+constexpr int kMaxFrameBytes = 16 << 10;
+constexpr int kHeaderTableBytes = 4 << 10;
+constexpr int kPingStrikes = 2;
+
 int Milliseconds(std::chrono::milliseconds duration) { return static_cast<int>(duration.count()); }
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> CredentialsOf(
@@ -46,10 +51,29 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // Clients ask every 30 s: more than that is tolerated, else they would be cut off for it.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
+  // What strangers may make of a connection before anybody looks at them.
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, options.max_header_bytes);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Milliseconds(options.handshake));
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrameBytes);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_HPACK_TABLE_SIZE_DECODER, kHeaderTableBytes);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, kPingStrikes);
+  builder.SetResourceQuota(
+      grpc::ResourceQuota("connections").Resize(static_cast<size_t>(options.max_transport_bytes)));
   SetWindow([&](const char* name, int value) { builder.AddChannelArgument(name, value); });
   // Two servers on one port would share its calls silently: refuse instead.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
+
+// The library of reflection adds itself to every server of the process.
+class WithoutReflection final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    std::erase_if(*plugins, [](const auto& plugin) {
+      return dynamic_cast<grpc::reflection::ProtoServerReflectionPlugin*>(plugin.get()) != nullptr;
+    });
+  }
+};
 
 }  // namespace
 
@@ -72,6 +96,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     builder.AddListeningPort(options.listen, credentials, &port);
   }
   SetLimits(options, builder);
+  if (!options.reflection) builder.SetOption(std::make_unique<WithoutReflection>());
   for (grpc::Service* service : services) builder.RegisterService(service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || (port == 0 && !options.listen.empty())) {

@@ -1,10 +1,12 @@
 #include "common/rpc/tokens.h"
 
+#include <absl/time/clock.h>
 #include <openssl/crypto.h>
 #include <spdlog/spdlog.h>
 
 #include <sstream>
 
+#include "common/base/printable.h"
 #include "common/base/status.h"
 #include "common/blobs/digest.h"
 #include "common/rpc/errors.h"
@@ -27,6 +29,11 @@ absl::StatusOr<std::string> TokenIn(const std::string& text) {
   return token;
 }
 
+bool ParseExpiry(const std::string& text, absl::Time* expiry) {
+  return absl::ParseTime("%Y-%m-%d", text, expiry, nullptr) ||
+         absl::ParseTime(absl::RFC3339_full, text, expiry, nullptr);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<TokenList::Entry>> TokenList::Parse(const std::string& text) {
@@ -40,12 +47,17 @@ absl::StatusOr<std::vector<TokenList::Entry>> TokenList::Parse(const std::string
     std::string more;
     if (!(words >> entry.tenant) || entry.tenant.starts_with('#')) continue;
     words >> entry.sha256;
-    if (!IsTenant(entry.tenant) || !IsDigest(entry.sha256) || words >> more) {
+    std::string expiry;
+    if (!IsTenant(entry.tenant) || !IsDigest(entry.sha256) || (words >> expiry >> more)) {
       return InvalidArgument(
-          "line {}: must be a tenant (lower-case letters, digits, `-`), a space, and the sha256 of "
-          "a "
-          "token in lower-case hex",
+          "line {}: must be a tenant (lower-case letters, digits, `-`), a space, the sha256 of a "
+          "token in lower-case hex, and when it expires, if it does",
           number);
+    }
+    if (!expiry.empty() && !ParseExpiry(expiry, &entry.expiry)) {
+      return InvalidArgument(
+          "line {}: `{}` is no time: must be as 2027-01-31 or 2027-01-31T12:00:00Z", number,
+          Printable(expiry));
     }
     entries.push_back(std::move(entry));
   }
@@ -63,15 +75,13 @@ absl::Status TokenList::Refresh() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<TokenList>> TokenList::Open(const std::filesystem::path& path,
-                                                           bool optional) {
-  std::unique_ptr<TokenList> list(new TokenList(path, optional));
+absl::StatusOr<std::unique_ptr<TokenList>> TokenList::Open(const std::filesystem::path& path) {
+  std::unique_ptr<TokenList> list(new TokenList(path));
   QUENCH_RETURN_IF_ERROR(list->Refresh());
   return list;
 }
 
 absl::StatusOr<std::string> TokenList::TenantOf(std::string_view authorization) {
-  if (optional_ && authorization.empty()) return kDefaultTenant;
   if (!authorization.starts_with(kScheme)) {
     return Error(Reason::kTokenMissing, "the call brings no bearer token");
   }
@@ -86,6 +96,12 @@ absl::StatusOr<std::string> TokenList::TenantOf(std::string_view authorization) 
     if (CRYPTO_memcmp(entry.sha256.data(), hash.data(), hash.size()) == 0) found = &entry;
   }
   if (found == nullptr) return Error(Reason::kTokenInvalid, "the bearer token is not known here");
+  if (found->expiry <= absl::Now()) {
+    return Error(
+        Reason::kTokenExpired,
+        fmt::format("the bearer token of tenant `{}` expired at {}", found->tenant,
+                    absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", found->expiry, absl::UTCTimeZone())));
+  }
   return found->tenant;
 }
 

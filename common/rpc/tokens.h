@@ -2,6 +2,7 @@
 #pragma once
 
 #include <absl/status/statusor.h>
+#include <absl/time/time.h>
 
 #include <filesystem>
 #include <memory>
@@ -15,15 +16,14 @@
 
 namespace quench::rpc {
 
-// A file with a line `TENANT SHA256` for each token, the hash in lower-case hex; a tenant may have
-// several. Empty lines and those that begin with # are left out. Read again when it changes; a
+// A file with a line `TENANT SHA256 [EXPIRY]` for each token, the hash in lower-case hex, the expiry
+// as RFC 3339 has times or dates (which end at 00:00 UTC); a tenant may have several. Empty lines and those that begin with # are left out. Read again when it changes; a
 // change that cannot be read leaves the tokens as they were and is logged. Thread-safe.
 class TokenList {
  public:
   // INVALID_ARGUMENT names the line; a file without tokens is an error too. `optional`: calls without
   // a token are of kDefaultTenant.
-  static absl::StatusOr<std::unique_ptr<TokenList>> Open(const std::filesystem::path& path,
-                                                         bool optional = false);
+  static absl::StatusOr<std::unique_ptr<TokenList>> Open(const std::filesystem::path& path);
 
   // The tenant of the token in an `authorization` header's value, which is empty when the call has
   // none. UNAUTHENTICATED otherwise. Takes as long for a wrong token as for a right one.
@@ -33,12 +33,12 @@ class TokenList {
   struct Entry {
     std::string tenant;
     std::string sha256;
+    absl::Time expiry = absl::InfiniteFuture();
   };
-  TokenList(const std::filesystem::path& path, bool optional) : optional_(optional), file_(path) {}
+  explicit TokenList(const std::filesystem::path& path) : file_(path) {}
   absl::Status Refresh();
   static absl::StatusOr<std::vector<Entry>> Parse(const std::string& text);
 
-  const bool optional_;
   std::mutex mutex_;
   WatchedFile file_;
   std::vector<Entry> entries_;

@@ -24,6 +24,7 @@
 #include "common/base/files.h"
 #include "common/rpc/errors.h"
 #include "common/steps/child_internal.h"
+#include "common/steps/liveness.h"
 #include "common/steps/pipes.h"
 #include "quench/child/v1/child.pb.h"
 
@@ -118,6 +119,14 @@ class InState {
   metrics::Gauge* gauge_;
 };
 
+absl::Status Stalled(std::chrono::milliseconds limit) {
+  return rpc::Error(
+      rpc::Reason::kStepStalled,
+      fmt::format("the step's process has hung: for {} s it reported nothing, and used neither CPU "
+                  "nor disk",
+                  static_cast<double>(limit.count()) / 1000));
+}
+
 class Child {
  public:
   Child(const Order& order, const StepContext& context, metrics::Registry& registry)
@@ -133,6 +142,9 @@ class Child {
   Usage usage() const { return usage_; }
 
  private:
+  // What the child still has to read of its order; false when it never will.
+  bool Feed();
+  bool TakeAll();
   void Take(const std::string& bytes);
   void Kill(absl::Status why, ChildEnd cause);
   void Reap();
@@ -148,7 +160,10 @@ class Child {
   pid_t pid_ = -1;
   int wait_status_ = 0;
   Fd to_child_, from_child_, cancelled_, ended_;
+  std::string unsent_;
   FrameBuffer buffer_;
+  const std::chrono::milliseconds max_stall_{order_.max_stall_milliseconds()};
+  Liveness liveness_{max_stall_, Clock::now()};
   Usage usage_;
   Clock::time_point looked_ = Clock::now();  // at what it has written
   ChildEnd cause_ = ChildEnd::kDone;
@@ -188,6 +203,7 @@ absl::Status Child::Start(const std::filesystem::path& program) {
   }
   ended_ = Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
   to_child_ = std::move(input.second);
+  (void)::fcntl(to_child_.get(), F_SETFL, O_NONBLOCK);  // the child may hang before it reads
   from_child_ = std::move(output.first);
   return absl::OkStatus();
 }
@@ -197,38 +213,56 @@ void Child::Attend() {
     const uint64_t one = 1;
     (void)!::write(cancelled_.get(), &one, sizeof one);
   });
-  // A child that died at once is known by the end of its stdout.
-  (void)WriteFrame(to_child_.get(), order_);
+  absl::StatusOr<std::string> order = FrameOf(order_);
+  if (!order.ok()) return Kill(order.status(), ChildEnd::kDone);
+  unsent_ = *std::move(order);
   state_.Become(ChildState::kRunning);
-  // Where the kernel has no such descriptor, the end of stdout tells: no process that it left holds it.
-  std::array<pollfd, 3> fds = {pollfd{from_child_.get(), POLLIN, 0},
-                               pollfd{cancelled_.get(), POLLIN, 0},
-                               pollfd{ended_.get(), POLLIN, 0}};
+  // Where the kernel has no such descriptor as the last, the end of stdout tells: no process that it
+  // left holds it.
+  std::array<pollfd, 4> fds = {
+      pollfd{from_child_.get(), POLLIN, 0}, pollfd{cancelled_.get(), POLLIN, 0},
+      pollfd{to_child_.get(), POLLOUT, 0}, pollfd{ended_.get(), POLLIN, 0}};
   while (killed_.ok()) {
+    // A child that died at once is known by the end of its stdout.
+    if (unsent_.empty() || !Feed()) fds[2].fd = -1;
     const int ready = ::poll(fds.data(), fds.size(), PollMilliseconds());
     if (ready < 0 && errno != EINTR) return Kill(Internal("poll failed"), ChildEnd::kCrashed);
     if (const absl::Status status = context_.Check(); !status.ok()) {
       return Kill(status, absl::IsCancelled(status) ? ChildEnd::kCancelled : ChildEnd::kDeadline);
     }
     WatchDisk();
-    if ((fds[0].revents & (POLLIN | POLLHUP | POLLERR)) == 0) {
-      if (fds[2].revents != 0) return;
-      continue;
-    }
-    if (!buffer_.Fill(from_child_.get())) return;
-    for (;;) {
-      const auto next = buffer_.Next();
-      if (!next.ok()) return Kill(next.status(), ChildEnd::kCrashed);
-      if (!next->has_value()) break;
-      Take(**next);
-      if (answer_) return;
+    const bool has_news = (fds[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0;
+    if (has_news && !TakeAll()) return;
+    if (answer_ || (!has_news && fds[3].revents != 0)) return;
+    if (liveness_.IsStalled(Clock::now())) {
+      if (!HasThreadInTurn(pid_)) return Kill(Stalled(max_stall_), ChildEnd::kStalled);
+      liveness_.Spare();
     }
   }
 }
 
+bool Child::Feed() {
+  const ssize_t written = ::write(to_child_.get(), unsent_.data(), unsent_.size());
+  if (written < 0) return errno == EAGAIN || errno == EINTR;
+  unsent_.erase(0, static_cast<size_t>(written));
+  return !unsent_.empty();
+}
+
+// False at the end of the child's stdout.
+bool Child::TakeAll() {
+  if (!buffer_.Fill(from_child_.get())) return false;
+  while (killed_.ok()) {
+    const auto next = buffer_.Next();
+    if (!next.ok()) Kill(next.status(), ChildEnd::kCrashed);
+    if (!next.ok() || !next->has_value()) break;
+    Take(**next);
+  }
+  return true;
+}
+
 int Child::PollMilliseconds() const {
-  std::chrono::milliseconds wait = kNoWatch;
-  if (order_.max_disk_bytes() > 0) wait = kDiskPeriod;
+  std::chrono::milliseconds wait = max_stall_.count() > 0 ? PulsePeriod(max_stall_) : kNoWatch;
+  if (order_.max_disk_bytes() > 0) wait = std::min(wait, kDiskPeriod);
   if (context_.deadline()) {
     wait = std::min(
         wait, std::chrono::ceil<std::chrono::milliseconds>(*context_.deadline() - Clock::now()));
@@ -253,7 +287,9 @@ void Child::Take(const std::string& bytes) {
   if (!news.ParseFromString(bytes)) {
     return Kill(Internal("the step's process sent what is no message"), ChildEnd::kCrashed);
   }
+  if (news.has_pulse()) return liveness_.OnPulse(news.pulse(), Clock::now());
   if (news.has_progress()) {
+    liveness_.OnProgress();
     const auto& progress = news.progress();
     context_.Report({progress.stage(), progress.detail(), progress.done(), progress.total()});
   } else if (news.has_error()) {

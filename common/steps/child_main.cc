@@ -89,6 +89,28 @@ void EndWithStdin() {
   }).detach();
 }
 
+// Says now and then what the rest of this process has done: a watcher that only says that it is
+// alive itself would hide a deadlock.
+void SendPulses(Reporter& reporter, std::chrono::milliseconds max_stall) {
+  if (max_stall.count() == 0) return;
+  std::thread([&reporter, period = PulsePeriod(max_stall)] {
+    const auto microseconds = [](const rusage& usage) {
+      return int64_t{1'000'000} * (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+             usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
+    };
+    for (;;) {
+      rusage all{}, own{};
+      (void)::getrusage(RUSAGE_SELF, &all);
+      (void)::getrusage(RUSAGE_THREAD, &own);
+      News news;
+      news.mutable_pulse()->set_cpu_microseconds(microseconds(all) - microseconds(own));
+      news.mutable_pulse()->set_disk_accesses(all.ru_majflt + all.ru_inblock + all.ru_oublock);
+      reporter.Send(news);
+      std::this_thread::sleep_for(period);
+    }
+  }).detach();
+}
+
 // Whether there is no address space left: what a library that aborts for want of memory has met.
 bool OutOfMemory() {
   constexpr size_t kProbeBytes = size_t{32} << 20;
@@ -169,7 +191,9 @@ absl::StatusOr<std::string> Do(const Order& order, std::span<const Step> steps,
       order.drafts(), order.blobs(),
       std::make_shared<BlobSpace>(BlobSpace::kNoLimit, DefaultReserve(order.drafts())));
   QUENCH_RETURN_IF_ERROR(Enter(order, only_enters ? nullptr : &*step, *blobs));
-  EndWithStdin();  // a thread: it, too, is in the sandbox
+  // Threads: they, too, are in the sandbox.
+  EndWithStdin();
+  SendPulses(reporter, std::chrono::milliseconds(order.max_stall_milliseconds()));
   if (only_enters) return std::string();
   StepContext context(std::make_shared<CancelToken>(),
                       [&reporter](const Progress& progress) { reporter.Report(progress); });

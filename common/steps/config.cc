@@ -1,6 +1,7 @@
 #include "common/steps/config.h"
 
 #include <google/protobuf/util/time_util.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <limits>
@@ -8,6 +9,8 @@
 #include <thread>
 
 #include "common/base/status.h"
+#include "common/rpc/address.h"
+#include "common/rpc/tenants.h"
 #include "quench/config/v1/config.pb.h"
 
 namespace quench::steps {
@@ -17,6 +20,8 @@ using google::protobuf::Duration;
 using google::protobuf::util::TimeUtil;
 
 constexpr std::chrono::milliseconds kDefaultGrace{30'000};
+constexpr std::chrono::hours kDefaultWallTime{24};
+constexpr std::chrono::minutes kDefaultStallTime{5};
 
 // Collects what is wrong with one message.
 class Checker {
@@ -73,6 +78,7 @@ absl::StatusOr<rpc::ServerOptions> ServerOptionsOf(const config::v1::Server& ser
   options.metrics_listen = server.metrics_listen();
   if (server.has_tls()) options.tls = TlsOf(server.tls());
   options.insecure = server.insecure();
+  options.reflection = server.has_reflection() ? server.reflection() : rpc::IsLocal(options.listen);
   const config::v1::Limits& limits = server.limits();
   if (limits.max_message_bytes() != 0) {
     options.max_message_bytes = check.Range<int>(
@@ -83,6 +89,19 @@ absl::StatusOr<rpc::ServerOptions> ServerOptionsOf(const config::v1::Server& ser
   }
   options.max_connection_idle = check.Time("limits.idle_timeout", limits.has_idle_timeout(),
                                            limits.idle_timeout(), options.max_connection_idle);
+  if (limits.max_header_bytes() != 0) {
+    options.max_header_bytes = check.Range<int>(
+        "limits.max_header_bytes", limits.max_header_bytes(), int64_t{4} << 10, int64_t{1} << 20);
+  }
+  if (limits.max_transport_bytes() != 0) {
+    options.max_transport_bytes =
+        check.Range<int64_t>("limits.max_transport_bytes", limits.max_transport_bytes(),
+                             int64_t{64} << 20, int64_t{1} << 40);
+  }
+  options.handshake = check.Time("limits.handshake_timeout", limits.has_handshake_timeout(),
+                                 limits.handshake_timeout(), options.handshake);
+  options.stream_idle = check.Time("limits.stream_idle_timeout", limits.has_stream_idle_timeout(),
+                                   limits.stream_idle_timeout(), options.stream_idle);
   options.grace = check.Time("grace", server.has_grace(), server.grace(), kDefaultGrace);
   options.drain_delay = check.Time("drain_delay", server.has_drain_delay(), server.drain_delay(),
                                    options.drain_delay);
@@ -90,13 +109,55 @@ absl::StatusOr<rpc::ServerOptions> ServerOptionsOf(const config::v1::Server& ser
   return options;
 }
 
-absl::StatusOr<std::unique_ptr<rpc::TokenList>> TokensOf(const config::v1::Server& server) {
-  if (!server.token_file().empty()) {
-    return rpc::TokenList::Open(server.token_file(), server.tokens_optional());
+absl::StatusOr<std::unique_ptr<rpc::Callers>> CallersOf(const config::v1::Server& server) {
+  StatusCollector problems;
+  rpc::Callers::Options options;
+  options.token_file = server.token_file();
+  options.optional = server.tokens_optional();
+  for (const config::v1::CertificateTenant& each : server.certificate_tenants()) {
+    if (each.name().empty() || !rpc::IsTenant(each.tenant())) {
+      problems.Add(InvalidArgument(
+          "server.certificate_tenants: `{}` for `{}`: must be a name in certificates, and a tenant "
+          "(lower-case letters, digits and `-`, at most 63)",
+          each.tenant(), each.name()));
+    } else if (!options.certificate_tenants.emplace(each.name(), each.tenant()).second) {
+      problems.Add(InvalidArgument("server.certificate_tenants: `{}` is there twice", each.name()));
+    }
   }
-  if (!server.tokens_optional()) return std::unique_ptr<rpc::TokenList>();
-  return InvalidArgument(
-      "server.tokens_optional: there is no `token_file`, and nobody needs a token");
+  if (server.certificate_tenants_size() > 0 && server.tls().ca_file().empty()) {
+    problems.Add(InvalidArgument(
+        "server.certificate_tenants: needs `tls.ca_file`, by which certificates are verified"));
+  }
+  const bool anybody = options.token_file.empty() && server.certificate_tenants_size() == 0;
+  if (anybody && server.tokens_optional()) {
+    problems.Add(InvalidArgument(
+        "server.tokens_optional: there is no `token_file`, and nobody needs a token"));
+  }
+  QUENCH_RETURN_IF_ERROR(problems.Finish());
+  if (anybody) return std::unique_ptr<rpc::Callers>();
+  return rpc::Callers::Open(options);
+}
+
+absl::Status SetLogLevel(const config::v1::Server& server) {
+  switch (server.log_level()) {
+    case config::v1::LOG_LEVEL_UNSPECIFIED:
+      return absl::OkStatus();
+    case config::v1::LOG_LEVEL_DEBUG:
+      spdlog::set_level(spdlog::level::debug);
+      return absl::OkStatus();
+    case config::v1::LOG_LEVEL_INFO:
+      spdlog::set_level(spdlog::level::info);
+      return absl::OkStatus();
+    case config::v1::LOG_LEVEL_WARNING:
+      spdlog::set_level(spdlog::level::warn);
+      return absl::OkStatus();
+    case config::v1::LOG_LEVEL_ERROR:
+      spdlog::set_level(spdlog::level::err);
+      return absl::OkStatus();
+    default:
+      return InvalidArgument("server.log_level: {} is no level",
+                             static_cast<int>(server.log_level()));
+  }
 }
 
 absl::StatusOr<rpc::ChannelOptions> ChannelOptionsOf(const config::v1::Remote& remote) {
@@ -141,8 +202,10 @@ absl::StatusOr<RunnerOptions> RunnerOptionsOf(const config::v1::Steps& steps) {
   if (steps.max_processes() != 0) {
     limits.processes = check.Range<int>("max_processes", steps.max_processes(), 16, 1'000'000);
   }
-  options.max_wall_time = std::chrono::duration_cast<std::chrono::milliseconds>(
-      check.Time("max_wall_time", steps.has_max_wall_time(), steps.max_wall_time(), {}));
+  options.max_wall_time = check.Time("max_wall_time", steps.has_max_wall_time(),
+                                     steps.max_wall_time(), kDefaultWallTime);
+  options.max_stall_time = check.Time("max_stall_time", steps.has_max_stall_time(),
+                                      steps.max_stall_time(), kDefaultStallTime);
   options.max_threads = check.Range<int>("max_threads", steps.max_threads(), 0, 1024);
   options.scratch = steps.scratch_dir();
   QUENCH_RETURN_IF_ERROR(check.Finish());

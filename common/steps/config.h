@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/rpc/call_pool.h"
+#include "common/rpc/callers.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 #include "common/steps/runner.h"
@@ -22,7 +23,9 @@ namespace quench::steps {
 absl::StatusOr<rpc::ServerOptions> ServerOptionsOf(const config::v1::Server& server,
                                                    const std::string& default_listen);
 // Who may call; null: everybody.
-absl::StatusOr<std::unique_ptr<rpc::TokenList>> TokensOf(const config::v1::Server& server);
+absl::StatusOr<std::unique_ptr<rpc::Callers>> CallersOf(const config::v1::Server& server);
+// Of the whole process; as it was, where the configuration says nothing.
+absl::Status SetLogLevel(const config::v1::Server& server);
 absl::StatusOr<rpc::ChannelOptions> ChannelOptionsOf(const config::v1::Remote& remote);
 absl::StatusOr<RunnerOptions> RunnerOptionsOf(const config::v1::Steps& steps);
 // Steps at once.

@@ -20,9 +20,9 @@ std::string ThisServer(const std::string& name) {
   return fmt::format("{}@{}/{}", name, host.data(), ::getpid());
 }
 
-rpc::CallPool::Options PoolOptions(rpc::TokenList* tokens, metrics::Registry* registry) {
+rpc::CallPool::Options PoolOptions(const rpc::Callers* callers, metrics::Registry* registry) {
   rpc::CallPool::Options options;
-  options.tokens = tokens;
+  options.callers = callers;
   options.registry = registry;
   return options;
 }
@@ -58,7 +58,8 @@ StepMethod::StepMethod(const ServiceParts& parts, const Step& step)
       running_(parts.running),
       step_(step),
       method_(parts.steps, step.method.substr(0, step.method.find('/')),
-              step.method.substr(step.method.find('/') + 1), metrics::GrpcType::kServerStream) {}
+              step.method.substr(step.method.find('/') + 1), metrics::GrpcType::kServerStream,
+              rpc::Effect::kChanges) {}
 
 absl::StatusOr<ServiceConfig> ReadServiceConfig(const std::filesystem::path& path) {
   config::v1::ImporterConfig read;
@@ -83,7 +84,12 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(const ServiceDef
   runner.registry = options.registry;
   runner.program = options.program;
   runner.server = ThisServer(definition.name);
-  QUENCH_ASSIGN_OR_RETURN(host->tokens_, TokensOf(config.server));
+  QUENCH_RETURN_IF_ERROR(SetLogLevel(config.server));
+  QUENCH_ASSIGN_OR_RETURN(host->callers_, CallersOf(config.server));
+  // In one process with the gateway, that one has written down who asked.
+  if (!options.in_process) {
+    QUENCH_ASSIGN_OR_RETURN(host->audit_, rpc::AuditLog::Open(config.server.audit_file()));
+  }
   if (!options.storage) {
     QUENCH_ASSIGN_OR_RETURN(options.storage,
                             OpenStorage(config.blobs, !config.steps.no_action_cache(),
@@ -97,10 +103,12 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(const ServiceDef
   }
   QUENCH_ASSIGN_OR_RETURN(host->runner_, std::move(created));
 
-  rpc::CallPool::Options steps = PoolOptions(host->tokens_.get(), options.registry);
+  rpc::CallPool::Options steps = PoolOptions(host->callers_.get(), options.registry);
+  steps.audit = host->audit_.get();
   QUENCH_ASSIGN_OR_RETURN(steps.threads, SlotsOf(config.steps));
   steps.slots_of = definition.service;
-  rpc::CallPool::Options control = PoolOptions(host->tokens_.get(), options.registry);
+  steps.stream_idle = server.stream_idle;
+  rpc::CallPool::Options control = PoolOptions(host->callers_.get(), options.registry);
   control.threads = 2;
   control.queue = server.max_calls;
   host->step_pool_ = std::make_unique<rpc::CallPool>(steps);

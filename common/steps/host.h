@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "common/rpc/audit.h"
+#include "common/rpc/callers.h"
 #include "common/rpc/on_pool.h"
 #include "common/rpc/server.h"
 #include "common/steps/node_guard.h"
@@ -77,7 +79,8 @@ class ServiceHost {
 
  private:
   ServiceHost() = default;
-  std::unique_ptr<rpc::TokenList> tokens_;
+  std::unique_ptr<rpc::Callers> callers_;
+  std::unique_ptr<rpc::AuditLog> audit_;
   std::unique_ptr<StepRunner> runner_;
   std::unique_ptr<NodeGuard> guard_;
   RunningSteps running_;

@@ -9,11 +9,13 @@
 #include <cctype>
 #include <csignal>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <thread>
 
 #include "common/base/build_id.h"
 #include "common/base/status.h"
+#include "common/base/users_socket.h"
 #include "common/ir/wire/walk.h"
 #include "common/rpc/health.h"
 #include "common/steps/child.h"
@@ -29,12 +31,14 @@ constexpr std::chrono::seconds kHealthTimeout{4};
 
 void PrintHelp(const ServerProgram& program) {
   fmt::print(
-      "Usage: quench-{0} [--config FILE] [--listen ADDR] [--metrics-listen ADDR]{1}\n\n"
+      "Usage: quench-{0} [--config FILE] [--listen ADDR] [--metrics-listen ADDR]{1} "
+      "[--log-level LEVEL]\n\n"
       "Serves {2} until SIGINT or SIGTERM, then lets running calls finish.\n\n"
       "  --config FILE          configuration: a .txtpb or .json file of quench.config.v1.{3}\n"
-      "  --listen ADDR          HOST:PORT or unix:PATH (default 127.0.0.1:{4}); port 0 takes a "
+      "  --listen ADDR          HOST:PORT or unix:PATH (default {7}); port 0 takes a "
       "free one\n"
       "  --metrics-listen ADDR  HOST:PORT of /metrics (default: none)\n{5}"
+      "  --log-level LEVEL      debug, info (the default), warning or error\n"
       "  --health               asks the server that runs here with this configuration whether it "
       "serves: exit code 0 or 1\n"
       "  --version              version and build\n"
@@ -50,7 +54,9 @@ void PrintHelp(const ServerProgram& program) {
       program.has_state
           ? "  --state-dir DIR        workflows and blobs (default ~/.local/state/quench)\n"
           : "",
-      program.port + kMetricsPortsAbove);
+      program.port + kMetricsPortsAbove,
+      program.users_own ? "a unix socket of this user's"
+                        : fmt::format("127.0.0.1:{}", program.port));
 }
 
 // The exit code where the program ends with that.
@@ -60,6 +66,7 @@ std::optional<int> Parse(int argc, char** argv, const ServerProgram& program,
                                  {"listen", required_argument, nullptr, 'l'},
                                  {"metrics-listen", required_argument, nullptr, 'm'},
                                  {"state-dir", required_argument, nullptr, 's'},
+                                 {"log-level", required_argument, nullptr, 'L'},
                                  {"health", no_argument, nullptr, 'H'},
                                  {"version", no_argument, nullptr, 'v'},
                                  {"help", no_argument, nullptr, 'h'},
@@ -81,6 +88,9 @@ std::optional<int> Parse(int argc, char** argv, const ServerProgram& program,
           return 2;
         }
         arguments->state_dir = optarg;
+        break;
+      case 'L':
+        arguments->log_level = optarg;
         break;
       case 'H':
         *health = true;
@@ -117,8 +127,12 @@ absl::StatusOr<rpc::ServerOptions> ReadServerOptions(const ServerProgram& progra
   config::v1::Server server;
   wire::ForEachMessage<config::v1::Server>(
       *config, [&](const config::v1::Server& found, const std::string&) { server = found; });
-  if (!arguments.listen.empty()) server.set_listen(arguments.listen);
-  return ServerOptionsOf(server, fmt::format("127.0.0.1:{}", program.port));
+  QUENCH_RETURN_IF_ERROR(PutInto(arguments, &server));
+  std::string listen = fmt::format("127.0.0.1:{}", program.port);
+  if (program.users_own && server.listen().empty()) {
+    QUENCH_ASSIGN_OR_RETURN(listen, UsersSocket());
+  }
+  return ServerOptionsOf(server, listen);
 }
 
 int AskForHealth(const ServerProgram& program, const ServerArguments& arguments) {
@@ -140,6 +154,24 @@ class ServingHost final : public Serving {
 };
 
 }  // namespace
+
+absl::Status PutInto(const ServerArguments& arguments, config::v1::Server* server) {
+  if (!arguments.listen.empty()) server->set_listen(arguments.listen);
+  if (!arguments.metrics_listen.empty()) server->set_metrics_listen(arguments.metrics_listen);
+  if (arguments.log_level.empty()) return absl::OkStatus();
+  static const auto* const levels =
+      new std::map<std::string, config::v1::LogLevel>{{"debug", config::v1::LOG_LEVEL_DEBUG},
+                                                      {"info", config::v1::LOG_LEVEL_INFO},
+                                                      {"warning", config::v1::LOG_LEVEL_WARNING},
+                                                      {"error", config::v1::LOG_LEVEL_ERROR}};
+  const auto found = levels->find(arguments.log_level);
+  if (found == levels->end()) {
+    return InvalidArgument("--log-level: `{}` is none of debug, info, warning, error",
+                           arguments.log_level);
+  }
+  server->set_log_level(found->second);
+  return absl::OkStatus();
+}
 
 int ServeUntilSignal(const std::function<absl::StatusOr<std::unique_ptr<Serving>>()>& start) {
   (void)std::signal(SIGPIPE, SIG_IGN);
@@ -174,10 +206,7 @@ absl::StatusOr<std::unique_ptr<Serving>> StartService(const ServiceDefinition& d
   if (!arguments.config.empty()) {
     QUENCH_ASSIGN_OR_RETURN(config, ReadServiceConfig(arguments.config));
   }
-  if (!arguments.listen.empty()) config.server.set_listen(arguments.listen);
-  if (!arguments.metrics_listen.empty()) {
-    config.server.set_metrics_listen(arguments.metrics_listen);
-  }
+  QUENCH_RETURN_IF_ERROR(PutInto(arguments, &config.server));
   QUENCH_ASSIGN_OR_RETURN(auto host, ServiceHost::Start(definition, std::move(options)));
   return std::unique_ptr<Serving>(std::make_unique<ServingHost>(std::move(host)));
 }

@@ -16,8 +16,12 @@ int ServiceMain(int argc, char** argv, const ServiceDefinition& definition);
 
 // What every server's program is told.
 struct ServerArguments {
-  std::string config, listen, metrics_listen, state_dir;
+  std::string config, listen, metrics_listen, state_dir, log_level;
 };
+
+// Puts what the arguments say over a server's configuration. INVALID_ARGUMENT for a log level that
+// is none.
+absl::Status PutInto(const ServerArguments& arguments, config::v1::Server* server);
 
 // Something that serves, as a program sees it; goes down when it is destroyed.
 class Serving {
@@ -31,6 +35,7 @@ struct ServerProgram {
   std::string full_name;  // of what it serves, for --help
   std::string config;     // name of its configuration message, for --help
   int port = 0;
+  bool users_own = false;  // listens on UsersSocket() unless told otherwise, instead of the port
   bool has_state = false;  // takes --state-dir
   std::function<absl::StatusOr<std::unique_ptr<Serving>>(const ServerArguments&)> start;
 };

@@ -16,7 +16,7 @@ constexpr size_t kLengthBytes = 4;
 
 }  // namespace
 
-absl::Status WriteFrame(int fd, const google::protobuf::MessageLite& message) {
+absl::StatusOr<std::string> FrameOf(const google::protobuf::MessageLite& message) {
   const size_t size = message.ByteSizeLong();
   if (size > kMaxFrameBytes) {
     return absl::ResourceExhaustedError(
@@ -25,6 +25,11 @@ absl::Status WriteFrame(int fd, const google::protobuf::MessageLite& message) {
   std::string frame(kLengthBytes, '\0');
   for (size_t i = 0; i < kLengthBytes; ++i) frame[i] = static_cast<char>(size >> (8 * i) & 0xFF);
   if (!message.AppendToString(&frame)) return Internal("a message cannot be serialised");
+  return frame;
+}
+
+absl::Status WriteFrame(int fd, const google::protobuf::MessageLite& message) {
+  QUENCH_ASSIGN_OR_RETURN(const std::string frame, FrameOf(message));
   for (size_t done = 0; done < frame.size();) {
     const ssize_t written = ::write(fd, frame.data() + done, frame.size() - done);
     if (written < 0 && errno == EINTR) continue;

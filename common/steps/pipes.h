@@ -1,7 +1,7 @@
 // Messages over pipes, each behind its length.
 #pragma once
 
-#include <absl/status/status.h>
+#include <absl/status/statusor.h>
 #include <google/protobuf/message_lite.h>
 
 #include <cstddef>
@@ -11,6 +11,9 @@
 namespace quench::steps {
 
 inline constexpr size_t kMaxFrameBytes = size_t{64} << 20;
+
+// The message behind its length. RESOURCE_EXHAUSTED above kMaxFrameBytes.
+absl::StatusOr<std::string> FrameOf(const google::protobuf::MessageLite& message);
 
 // Writes the whole message, waiting for the reader. UNAVAILABLE when there is none any more; SIGPIPE
 // must be ignored.

@@ -152,7 +152,7 @@ absl::Status StepRunner::Run(const Step& step, const Message& request, const Ste
   job.key = KeyOf(step, request, job.tenant);
   const absl::Status status = Do(job);
   if (is_limited && absl::IsDeadlineExceeded(status)) {
-    return rpc::Error(rpc::Reason::kResourceLimit,
+    return rpc::Error(rpc::Reason::kStepTimedOut,
                       fmt::format("the step has not ended within {} s, this server's max_wall_time",
                                   static_cast<double>(options_.max_wall_time.count()) / 1000));
   }

@@ -85,6 +85,7 @@ absl::StatusOr<std::string> StepRunner::WorkInChild(Job& job,
   order.set_max_disk_bytes(options_.limits.disk_bytes);
   order.set_max_open_files(options_.limits.open_files);
   order.set_max_processes(options_.limits.processes);
+  order.set_max_stall_milliseconds(options_.max_stall_time.count());
   Usage usage;
   absl::StatusOr<std::string> result =
       RunInChild(options_.program, order, job.context, *options_.registry, &usage);
@@ -96,7 +97,9 @@ absl::StatusOr<std::string> StepRunner::WorkInChild(Job& job,
     options_.registry->Get(metrics::kStepPeakMemory, job.step.stage)
         .Set(static_cast<double>(usage.peak_memory_bytes));
   }
-  if (rpc::ReasonOf(result.status()) == rpc::ReasonName(rpc::Reason::kStepCrashed)) {
+  const std::string reason = rpc::ReasonOf(result.status());
+  if (reason == rpc::ReasonName(rpc::Reason::kStepCrashed) ||
+      reason == rpc::ReasonName(rpc::Reason::kStepStalled)) {
     spdlog::error("step={} request={} {}", job.step.method, job.context.request_id(),
                   MessageOf(result.status()));
   }

@@ -25,6 +25,16 @@ def program() -> str:
     return found
 
 
+def users_socket() -> str:
+    """Where this user's `quench serve` listens: what `--gateway local` is to the commands."""
+    run = os.environ.get("XDG_RUNTIME_DIR", "")
+    if run.startswith("/"):
+        return f"unix:{run}/quench/gateway.sock"
+    state = os.environ.get("XDG_STATE_HOME", "")
+    folder = pathlib.Path(state) if state.startswith("/") else pathlib.Path.home() / ".local/state"
+    return f"unix:{folder}/quench/run/gateway.sock"
+
+
 class Server:
     """`quench serve` in a folder of its own; `close` stops it and removes what it kept, unless `state_dir` names a place for that."""
 

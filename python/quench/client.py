@@ -18,7 +18,7 @@ from typing import Any, Optional, Union
 import grpc
 
 from quench._gateway import MAX_MESSAGE_BYTES, Gateway
-from quench._server import Server
+from quench._server import Server, users_socket
 from quench._steps import Path, Steps, element_type
 from quench.errors import InputError
 from quench.ir import IR
@@ -26,7 +26,7 @@ from quench.workflow import Batches
 
 
 class Client(Batches):
-    """A gateway. Without an address `quench serve` is started on a private socket (from QUENCH_BIN or PATH), and stopped by `close`.
+    """A gateway: HOST:PORT, unix:PATH, or `local` for what `quench serve` of this user listens on. Without an address `quench serve` is started on a private socket (from QUENCH_BIN or PATH), and stopped by `close`.
 
     `ca`, `certificate`, `key`: PEM files, for TLS; `tls=True` alone believes the system's authorities. `token`, or a file with it
     (default: QUENCH_TOKEN_FILE). `progress`: True, False, or None for terminals and notebooks. `patience`: seconds without progress
@@ -37,6 +37,8 @@ class Client(Batches):
                  patience: float = 60, state_dir: Optional[Path] = None) -> None:
         self._server = Server(state_dir) if address is None else None
         address = self._server.address if self._server is not None else address
+        if address == "local":
+            address = users_socket()
         assert address is not None
         token_file = token_file or os.environ.get("QUENCH_TOKEN_FILE")
         if token is None and token_file:

@@ -2,8 +2,13 @@
 
 #include <cstdlib>
 
+#include "common/base/users_socket.h"
+
 namespace quench::cli {
 namespace {
+
+// The server that `quench serve` of this user is.
+constexpr char kUsersOwn[] = "local";
 
 std::string EnvironmentOr(const std::string& value, const char* name) {
   if (!value.empty()) return value;
@@ -16,7 +21,8 @@ std::string EnvironmentOr(const std::string& value, const char* name) {
 void AddGatewayOptions(const Options& options, const std::shared_ptr<GatewayOptions>& gateway) {
   options
       .Add("--gateway", gateway->address,
-           "Do the work at a gateway (default: QUENCH_GATEWAY; without either, here)", "HOST:PORT")
+           "Do the work at a gateway (default: QUENCH_GATEWAY; without either, here)",
+           "HOST:PORT|unix:PATH|local")
       .Environment("QUENCH_GATEWAY");
   const Options there = options.Under({"--gateway"});
   there.Flag("--tls", gateway->tls, "Talk TLS to the gateway, with the system's authorities");
@@ -43,6 +49,10 @@ bool AsksForGateway(const GatewayOptions& gateway) {
 
 bool UsesGateway(GatewayOptions& gateway) {
   gateway.token_file = EnvironmentOr(gateway.token_file, "QUENCH_TOKEN_FILE");
+  if (gateway.address == kUsersOwn) {
+    // Without an environment to find it in, the word itself is what cannot be reached.
+    if (const auto socket = UsersSocket(); socket.ok()) gateway.address = *socket;
+  }
   return !gateway.address.empty();
 }
 

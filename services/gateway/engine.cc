@@ -451,9 +451,9 @@ void Engine::Watch() {
                                        fmt::format("the worker has said nothing for {} s",
                                                    options_.silence.count() / 1000)));
     } else if (timeout.count() > 0 && run.accepted && now - run.accepted_at >= timeout) {
-      over.emplace_back(id, absl::DeadlineExceededError(
-                                fmt::format("the step has not ended within {} s",
-                                            static_cast<double>(timeout.count()) / 1000)));
+      over.emplace_back(id, rpc::Error(rpc::Reason::kStepTimedOut,
+                                       fmt::format("the step has not ended within {} s",
+                                                   static_cast<double>(timeout.count()) / 1000)));
     }
   }
   for (const auto& [id, status] : over) {

@@ -15,7 +15,10 @@ rpc::CallPool::Options ControlOptions(const GatewayOptions& options) {
   rpc::CallPool::Options control;
   control.threads = options.threads;
   control.queue = 1000;
-  control.tokens = options.tokens;
+  control.shared = true;
+  control.stream_idle = options.stream_idle;
+  control.callers = options.callers;
+  control.audit = options.audit;
   control.registry = options.engine.registry;
   return control;
 }

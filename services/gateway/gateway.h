@@ -15,14 +15,16 @@ namespace quench::gateway {
 struct GatewayOptions {
   std::filesystem::path state_dir;  // empty: workflows are gone with the process
   ServiceChannels channels;
-  BlobAccess blobs;                  // what workflows may name
-  PutBlob put_blob;                  // stores results
-  rpc::TokenList* tokens = nullptr;  // not owned; null: anybody may call
-  EngineOptions engine;              // its registry is everybody's
-  KeepLimits keep;                   // of what workflows that have ended gave
-  int threads = 8;                   // of short calls; they wait for commits
+  BlobAccess blobs;                       // what workflows may name
+  PutBlob put_blob;                       // stores results
+  const rpc::Callers* callers = nullptr;  // not owned; null: anybody may call
+  rpc::AuditLog* audit = nullptr;         // not owned; null: nobody looks
+  EngineOptions engine;                   // its registry is everybody's
+  KeepLimits keep;                        // of what workflows that have ended gave
+  int threads = 8;                        // of short calls; they wait for commits
   int64_t max_workflow_bytes = kMaxWorkflowBytes;
-  int max_watches = 1000;                       // calls at once that wait for a workflow
+  int max_watches = 1000;                             // calls at once that wait for a workflow
+  std::chrono::milliseconds stream_idle{5 * 60'000};  // of watchers who take nothing; 0: they may
   std::chrono::milliseconds ask_workers{5000};  // how often services are asked whether they serve
 };
 

@@ -24,10 +24,7 @@ absl::StatusOr<std::unique_ptr<steps::Serving>> StartGateway(
   if (!arguments.config.empty()) {
     QUENCH_RETURN_IF_ERROR(steps::ReadConfig(arguments.config, &config));
   }
-  if (!arguments.listen.empty()) config.mutable_server()->set_listen(arguments.listen);
-  if (!arguments.metrics_listen.empty()) {
-    config.mutable_server()->set_metrics_listen(arguments.metrics_listen);
-  }
+  QUENCH_RETURN_IF_ERROR(steps::PutInto(arguments, config.mutable_server()));
   if (!arguments.state_dir.empty()) config.set_state_dir(arguments.state_dir);
   QUENCH_ASSIGN_OR_RETURN(auto host, GatewayHost::Start(options));
   return std::unique_ptr<steps::Serving>(std::make_unique<ServingGateway>(std::move(host)));

@@ -181,7 +181,9 @@ absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& o
   std::unique_ptr<GatewayHost> host(new GatewayHost());
   host->grace_ = server.grace;
   server.registry = options.registry;
-  QUENCH_ASSIGN_OR_RETURN(host->tokens_, steps::TokensOf(config.server()));
+  QUENCH_RETURN_IF_ERROR(steps::SetLogLevel(config.server()));
+  QUENCH_ASSIGN_OR_RETURN(host->callers_, steps::CallersOf(config.server()));
+  QUENCH_ASSIGN_OR_RETURN(host->audit_, rpc::AuditLog::Open(config.server().audit_file()));
   GatewayOptions gateway;
   QUENCH_ASSIGN_OR_RETURN(gateway.state_dir, StateDir(config));
   gateway.channels = options.channels;
@@ -193,7 +195,9 @@ absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& o
   if (config.tenants().max_workflow_bytes() > 0)
     gateway.max_workflow_bytes = config.tenants().max_workflow_bytes();
   QUENCH_ASSIGN_OR_RETURN(gateway.keep, KeepLimitsOf(config, limits));
-  gateway.tokens = host->tokens_.get();
+  gateway.callers = host->callers_.get();
+  gateway.audit = host->audit_.get();
+  gateway.stream_idle = server.stream_idle;
   std::error_code ignored;
   fs::create_directories(root, ignored);  // so that its disk can be asked; Open says what is wrong
   const uint64_t reserve = config.blob_limits().min_free_bytes() > 0
@@ -208,8 +212,10 @@ absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& o
   QUENCH_ASSIGN_OR_RETURN(host->gateway_, Gateway::Start(gateway));
 
   rpc::CallPool::Options pool = BlobPoolOptions();
-  pool.tokens = host->tokens_.get();
+  pool.callers = host->callers_.get();
+  pool.audit = host->audit_.get();
   pool.registry = options.registry;
+  pool.stream_idle = server.stream_idle;
   host->blob_pool_ = std::make_unique<rpc::CallPool>(pool);
   host->blobs_ = std::make_unique<BlobServices>(*host->folders_, *host->blob_pool_);
   BlobKeeperOptions keeper;

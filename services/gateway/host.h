@@ -6,8 +6,9 @@
 #include <filesystem>
 #include <memory>
 
+#include "common/rpc/audit.h"
+#include "common/rpc/callers.h"
 #include "common/rpc/server.h"
-#include "common/rpc/tokens.h"
 #include "common/steps/runner.h"
 #include "quench/config/v1/config.pb.h"
 #include "services/gateway/blobs/blob_services.h"
@@ -43,7 +44,8 @@ class GatewayHost {
  private:
   GatewayHost() = default;
   std::chrono::milliseconds grace_{};
-  std::unique_ptr<rpc::TokenList> tokens_;
+  std::unique_ptr<rpc::Callers> callers_;
+  std::unique_ptr<rpc::AuditLog> audit_;
   std::unique_ptr<BlobFolders> folders_;
   std::unique_ptr<rpc::CallPool> blob_pool_;
   std::unique_ptr<Gateway> gateway_;

@@ -85,8 +85,10 @@ OperationsService::OperationsService(WorkflowApi& api, rpc::CallPool& control,
     : api_(api),
       list_(control, lro::Operations::service_full_name(), "ListOperations", GrpcType::kUnary),
       get_(control, lro::Operations::service_full_name(), "GetOperation", GrpcType::kUnary),
-      delete_(control, lro::Operations::service_full_name(), "DeleteOperation", GrpcType::kUnary),
-      cancel_(control, lro::Operations::service_full_name(), "CancelOperation", GrpcType::kUnary),
+      delete_(control, lro::Operations::service_full_name(), "DeleteOperation", GrpcType::kUnary,
+              rpc::Effect::kChanges),
+      cancel_(control, lro::Operations::service_full_name(), "CancelOperation", GrpcType::kUnary,
+              rpc::Effect::kChanges),
       wait_(watches, lro::Operations::service_full_name(), "WaitOperation", GrpcType::kUnary) {}
 
 grpc::ServerUnaryReactor* OperationsService::ListOperations(

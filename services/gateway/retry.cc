@@ -16,6 +16,12 @@ std::string ReasonOf(const google::rpc::Status& status) {
   return "";
 }
 
+// The process that did the step ended by itself, or hung.
+bool IsOfTheProcess(const std::string& reason) {
+  return reason == rpc::ReasonName(rpc::Reason::kStepCrashed) ||
+         reason == rpc::ReasonName(rpc::Reason::kStepStalled);
+}
+
 // Errors of our services have a reason; those that gRPC makes of broken streams have none.
 bool IsOfTheTransport(const absl::Status& status) {
   return (absl::IsInternal(status) || absl::IsUnknown(status)) && rpc::ReasonOf(status).empty();
@@ -33,7 +39,7 @@ bool IsRefusedByTheTransport(const absl::Status& status) {
 Ending Classify(const absl::Status& status, bool accepted) {
   const std::string reason = rpc::ReasonOf(status);
   if (absl::IsResourceExhausted(status) && rpc::RetryAfterOf(status)) return Ending::kShed;
-  if (reason == rpc::ReasonName(rpc::Reason::kStepCrashed)) return Ending::kCrashed;
+  if (IsOfTheProcess(reason)) return Ending::kCrashed;
   if (reason == rpc::ReasonName(rpc::Reason::kServerDrained)) return Ending::kDrained;
   if (reason == rpc::ReasonName(rpc::Reason::kNodeFault)) return Ending::kNodeFault;
   if (!accepted && IsRefusedByTheTransport(status)) return Ending::kUnreached;
@@ -56,7 +62,7 @@ Failures FailuresOf(const v1::Step& step) {
     const std::string reason = ReasonOf(attempt.error());
     if (reason == rpc::ReasonName(rpc::Reason::kGatewayRestarted)) {
       ++failures.reclaimed;
-    } else if (reason == rpc::ReasonName(rpc::Reason::kStepCrashed)) {
+    } else if (IsOfTheProcess(reason)) {
       ++failures.crashed;
     } else if (reason == rpc::ReasonName(rpc::Reason::kServerDrained)) {
       ++failures.drained;

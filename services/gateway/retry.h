@@ -14,7 +14,7 @@ enum class Ending {
   kShed,         // RESOURCE_EXHAUSTED with RetryInfo: not begun, the service says when to ask again
   kUnreached,    // not begun: nobody took it
   kLost,         // the worker vanished: another may do it
-  kCrashed,      // the process that did the work was killed by a signal
+  kCrashed,      // the process that did the work was killed by a signal, or hung
   kMissingBlob,  // blobs that it needs are gone
   kDrained,      // the worker went in good order: costs nothing
   kNodeFault,    // the worker's machine could not do it: another may

@@ -19,12 +19,20 @@ void WatchSender::OnView(const ViewPtr& view) {
 void WatchSender::OnWritten(bool ok) {
   std::unique_lock lock(mutex_);
   writing_ = false;
-  if (!ok) closed_ = true;
+  if (!ok && !std::exchange(closed_, true)) status_ = absl::CancelledError("the caller has gone");
   Advance(std::move(lock), Clock::now());
 }
 
 void WatchSender::Tick(Clock::time_point now) {
   std::unique_lock lock(mutex_);
+  if (writing_ && !broken_ && options_.idle.count() > 0 && now - last_write_ >= options_.idle) {
+    closed_ = broken_ = breaking_ = true;
+    status_ = rpc::StreamIdle(options_.idle);
+    lock.unlock();
+    transport_->Break();
+    lock.lock();
+    breaking_ = false;
+  }
   Advance(std::move(lock), now);
 }
 
@@ -37,7 +45,7 @@ void WatchSender::Close(const absl::Status& status) {
 }
 
 void WatchSender::Advance(std::unique_lock<std::mutex> lock, Clock::time_point now) {
-  if (writing_ || ended_) return;
+  if (writing_ || breaking_ || ended_) return;
   if (closed_) {
     ended_ = true;
     const absl::Status status = status_;

@@ -18,6 +18,7 @@ class WatchSender final : public Watcher, public rpc::Ticked {
   struct Options {
     std::chrono::milliseconds gap{100};  // between events, at least, but for the one that ends it
     std::chrono::milliseconds heartbeat{5000};  // at most
+    std::chrono::milliseconds idle{0};  // a reader that takes nothing for so long has gone; 0: none
   };
 
   WatchSender(rpc::EventTransport<Event>* transport, Options options)
@@ -45,6 +46,8 @@ class WatchSender final : public Watcher, public rpc::Ticked {
   Clock::time_point last_write_{};
   absl::Status status_;
   bool started_ = false, first_ = true, writing_ = false, closed_ = false, ended_ = false;
+  bool broken_ = false;
+  bool breaking_ = false;  // the transport is in use: it must not end
 };
 
 }  // namespace quench::gateway

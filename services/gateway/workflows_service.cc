@@ -6,6 +6,7 @@ namespace quench::gateway {
 namespace {
 
 using metrics::GrpcType;
+using rpc::Effect;
 
 class WatchReactor final : public grpc::ServerWriteReactor<v1::WatchWorkflowEvent>,
                            public rpc::EventTransport<v1::WatchWorkflowEvent> {
@@ -14,7 +15,8 @@ class WatchReactor final : public grpc::ServerWriteReactor<v1::WatchWorkflowEven
       : call_(std::make_shared<rpc::ServerCall>(method, context, "")),
         sender_(std::make_shared<WatchSender>(
             this, WatchSender::Options{method.pool().options().progress_gap,
-                                       method.pool().options().heartbeat})) {}
+                                       method.pool().options().heartbeat,
+                                       method.pool().options().stream_idle})) {}
 
   const std::shared_ptr<rpc::ServerCall>& call() const { return call_; }
   const std::shared_ptr<WatchSender>& sender() const { return sender_; }
@@ -29,6 +31,7 @@ class WatchReactor final : public grpc::ServerWriteReactor<v1::WatchWorkflowEven
     if (admitted_) call_->ReleaseSlot();
     Finish(call_->End(status));
   }
+  void Break() override { call_->Break(); }
   void OnWriteDone(bool ok) override {
     const std::shared_ptr<WatchSender> sender = sender_;  // the reactor may go meanwhile
     sender->OnWritten(ok);
@@ -56,15 +59,19 @@ absl::Status Draining() {
 
 WorkflowsService::WorkflowsService(WorkflowApi& api, rpc::CallPool& control, rpc::CallPool& watches)
     : api_(api),
-      create_(control, v1::Workflows::service_full_name(), "CreateWorkflow", GrpcType::kUnary),
+      create_(control, v1::Workflows::service_full_name(), "CreateWorkflow", GrpcType::kUnary,
+              Effect::kChanges),
       get_(control, v1::Workflows::service_full_name(), "GetWorkflow", GrpcType::kUnary),
       list_steps_(control, v1::Workflows::service_full_name(), "ListWorkflowSteps",
                   GrpcType::kUnary),
       list_(control, v1::Workflows::service_full_name(), "ListWorkflows", GrpcType::kUnary),
       watch_(watches, v1::Workflows::service_full_name(), "WatchWorkflow", GrpcType::kServerStream),
-      cancel_(control, v1::Workflows::service_full_name(), "CancelWorkflow", GrpcType::kUnary),
-      retry_(control, v1::Workflows::service_full_name(), "RetryWorkflow", GrpcType::kUnary),
-      delete_(control, v1::Workflows::service_full_name(), "DeleteWorkflow", GrpcType::kUnary) {}
+      cancel_(control, v1::Workflows::service_full_name(), "CancelWorkflow", GrpcType::kUnary,
+              Effect::kChanges),
+      retry_(control, v1::Workflows::service_full_name(), "RetryWorkflow", GrpcType::kUnary,
+             Effect::kChanges),
+      delete_(control, v1::Workflows::service_full_name(), "DeleteWorkflow", GrpcType::kUnary,
+              Effect::kChanges) {}
 
 grpc::ServerUnaryReactor* WorkflowsService::CreateWorkflow(
     grpc::CallbackServerContext* context, const v1::CreateWorkflowRequest* request,

@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -249,6 +250,46 @@ TEST_F(GatewayTest, OneGatewayAtATimeHasAStateDir) {
   const Outcome second =
       work_.Run({"serve", "--listen", "127.0.0.1:0", "--state-dir", work_.path("state").string()});
   EXPECT_EQ(second.exit_code, 3) << second.err;
+}
+
+// Without a word about where, it is reached by this user only, and by `local`.
+TEST(UsersServerTest, ListensOnASocketThatNobodyElseReaches) {
+  const Workspace work;
+  const std::string run = work.path("run").string();
+  std::filesystem::create_directory(run);
+  const auto here = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"XDG_RUNTIME_DIR=" + run, QUENCH_BINARY});
+    return work.RunProgram("env", words);
+  };
+  EXPECT_EQ(here({"serve", "--health"}).exit_code, 1) << "nobody serves yet";
+  Background server(
+      {QUENCH_BINARY, "serve", "--log-level", "debug", "--state-dir", work.path("state").string()},
+      work.path("log"), {"XDG_RUNTIME_DIR=" + run});
+  ASSERT_TRUE(server.WaitForLog("`--gateway local`")) << server.Log();
+  struct stat status{};
+  ASSERT_EQ(::stat((run + "/quench").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0700u);
+  EXPECT_EQ(server.FromLog("gateway serves on "), "unix:" + run + "/quench/gateway.sock");
+  EXPECT_EQ(here({"serve", "--health"}).exit_code, 0);
+  const Outcome compiled =
+      here({"compile", DigitsModel(), "--gateway", "local", "--output", "out"});
+  EXPECT_EQ(compiled.exit_code, 0) << compiled.err;
+  // Who did what is written down, and with this level also what only looked.
+  EXPECT_THAT(server.Log(), HasSubstr("audit {\"time\""));
+  EXPECT_THAT(server.Log(), HasSubstr("\"call\":\"quench.gateway.v1.Workflows/CreateWorkflow\""));
+  EXPECT_THAT(server.Log(), HasSubstr("\"resource\":\"workflows/"));
+  EXPECT_THAT(server.Log(), HasSubstr("[debug] call=quench.gateway.v1.Workflows/WatchWorkflow"));
+  // A second one says how to have both.
+  const Outcome second = here({"serve", "--state-dir", work.path("other").string()});
+  EXPECT_EQ(second.exit_code, 3);
+  EXPECT_THAT(second.err, HasSubstr("another server does"));
+  // A folder that lets others in is refused.
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), 0);
+  std::filesystem::permissions(run + "/quench", std::filesystem::perms(0755));
+  const Outcome open = here({"serve", "--state-dir", work.path("state").string()});
+  EXPECT_EQ(open.exit_code, 2);
+  EXPECT_THAT(open.err, HasSubstr("must be a folder of this user that nobody else may enter"));
 }
 
 TEST_F(GatewayTest, ItsHealthCanBeAsked) {

@@ -1,6 +1,9 @@
 #include "services/cli/all_in_one/all_in_one.h"
 
+#include <spdlog/spdlog.h>
+
 #include "common/base/status.h"
+#include "common/base/users_socket.h"
 #include "common/rpc/address.h"
 #include "common/steps/read_config.h"
 #include "common/steps/storage.h"
@@ -85,12 +88,20 @@ absl::StatusOr<std::unique_ptr<steps::Serving>> Start(const steps::ServerArgumen
     QUENCH_RETURN_IF_ERROR(steps::ReadConfig(arguments.config, &config));
   }
   config::v1::GatewayConfig& gateway = *config.mutable_gateway();
-  if (!arguments.listen.empty()) gateway.mutable_server()->set_listen(arguments.listen);
-  if (!arguments.metrics_listen.empty()) {
-    gateway.mutable_server()->set_metrics_listen(arguments.metrics_listen);
+  QUENCH_RETURN_IF_ERROR(steps::PutInto(arguments, gateway.mutable_server()));
+  // Who may call runs code as this user: unless told otherwise, nobody else may.
+  const bool is_users_own = gateway.server().listen().empty();
+  if (is_users_own) {
+    QUENCH_ASSIGN_OR_RETURN(const std::string socket, UsersSocket());
+    QUENCH_RETURN_IF_ERROR(MakeFolderOf(socket));
+    gateway.mutable_server()->set_listen(socket);
   }
   if (!arguments.state_dir.empty()) gateway.set_state_dir(arguments.state_dir);
-  return AllInOne::Start(config);
+  auto all = AllInOne::Start(config);
+  if (all.ok() && is_users_own) {
+    spdlog::info("this user's commands reach it by `--gateway local`, or QUENCH_GATEWAY=local");
+  }
+  return all;
 }
 
 std::vector<steps::Step> AllSteps() {

@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   program.full_name = "a gateway and its services";
   program.config = "AllInOneConfig";
   program.port = quench::gateway::kDefaultPort;
+  program.users_own = true;
   program.has_state = true;
   program.start = quench::all_in_one::Start;
   return quench::steps::ServerMain(argc, argv, program);

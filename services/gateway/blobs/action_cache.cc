@@ -111,7 +111,7 @@ ActionCacheService::ActionCacheService(BlobServerParts& parts)
       get_(parts.pool, reapi::ActionCache::service_full_name(), "GetActionResult",
            metrics::GrpcType::kUnary),
       update_(parts.pool, reapi::ActionCache::service_full_name(), "UpdateActionResult",
-              metrics::GrpcType::kUnary) {}
+              metrics::GrpcType::kUnary, rpc::Effect::kChanges) {}
 
 grpc::ServerUnaryReactor* ActionCacheService::GetActionResult(
     grpc::CallbackServerContext* context, const reapi::GetActionResultRequest* request,

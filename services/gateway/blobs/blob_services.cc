@@ -33,6 +33,7 @@ rpc::CallPool::Options BlobPoolOptions() {
   // Some wait for the disk while others hash.
   options.threads = std::max(4, static_cast<int>(std::thread::hardware_concurrency()));
   options.queue = 1000;
+  options.shared = true;
   return options;
 }
 

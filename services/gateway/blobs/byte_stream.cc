@@ -90,6 +90,8 @@ class BlobReceiver final
     return absl::OkStatus();
   }
 
+  std::string Resource() const override { return name_; }
+
  private:
   absl::StatusOr<bool> Completed(const StepContext& step) {
     QUENCH_RETURN_IF_ERROR(blobs_->shared->Publish({id_}, step));
@@ -144,7 +146,7 @@ ByteStreamService::ByteStreamService(BlobServerParts& parts)
       read_(parts.pool, bytestream::ByteStream::service_full_name(), "Read",
             metrics::GrpcType::kServerStream),
       write_(parts.pool, bytestream::ByteStream::service_full_name(), "Write",
-             metrics::GrpcType::kClientStream),
+             metrics::GrpcType::kClientStream, rpc::Effect::kChanges),
       query_(parts.pool, bytestream::ByteStream::service_full_name(), "QueryWriteStatus",
              metrics::GrpcType::kUnary) {}
 

@@ -57,6 +57,9 @@ class SampleReceiver final
     response->Swap(&files_);
     return absl::OkStatus();
   }
+  std::string Resource() const override {
+    return fmt::format("{} tensors of samples", files_.samples_size());
+  }
 
  private:
   absl::Status CheckComplete() const {
@@ -137,7 +140,7 @@ class SampleReceiver final
 SamplesService::SamplesService(BlobServerParts& parts)
     : parts_(parts),
       upload_(parts.pool, v1::Samples::service_full_name(), "UploadSamples",
-              metrics::GrpcType::kClientStream) {}
+              metrics::GrpcType::kClientStream, rpc::Effect::kChanges) {}
 
 grpc::ServerReadReactor<v1::UploadSamplesRequest>* SamplesService::UploadSamples(
     grpc::CallbackServerContext* context, v1::UploadSamplesResponse* response) {

@@ -124,8 +124,9 @@ class NoTrees final : public rpc::Producer<reapi::GetTreeResponse> {
   }
 };
 
-rpc::Method MethodOf(BlobServerParts& parts, const char* name, GrpcType type = GrpcType::kUnary) {
-  return {parts.pool, reapi::ContentAddressableStorage::service_full_name(), name, type};
+rpc::Method MethodOf(BlobServerParts& parts, const char* name, GrpcType type = GrpcType::kUnary,
+                     rpc::Effect effect = rpc::Effect::kReads) {
+  return {parts.pool, reapi::ContentAddressableStorage::service_full_name(), name, type, effect};
 }
 
 }  // namespace
@@ -133,7 +134,7 @@ rpc::Method MethodOf(BlobServerParts& parts, const char* name, GrpcType type = G
 StorageService::StorageService(BlobServerParts& parts)
     : parts_(parts),
       find_(MethodOf(parts, "FindMissingBlobs")),
-      update_(MethodOf(parts, "BatchUpdateBlobs")),
+      update_(MethodOf(parts, "BatchUpdateBlobs", GrpcType::kUnary, rpc::Effect::kChanges)),
       read_(MethodOf(parts, "BatchReadBlobs")),
       tree_(MethodOf(parts, "GetTree", GrpcType::kServerStream)),
       split_(MethodOf(parts, "SplitBlob")),

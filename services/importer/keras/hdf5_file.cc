@@ -102,11 +102,30 @@ struct Pipe {
   }
 };
 
+// Says that something is done, while the child uses its CPU: this process itself only waits.
+class ChildsProgress {
+ public:
+  explicit ChildsProgress(pid_t child) { has_clock_ = ::clock_getcpuclockid(child, &clock_) == 0; }
+  void Report(const StepContext& context) {
+    timespec now{};
+    if (!has_clock_ || ::clock_gettime(clock_, &now) != 0 || now.tv_sec == seconds_) return;
+    seconds_ = now.tv_sec;
+    context.Report({"import", "HDF5", 0, 0});
+  }
+
+ private:
+  clockid_t clock_{};
+  bool has_clock_ = false;
+  time_t seconds_ = 0;
+};
+
 // Until the child has closed its end.
-absl::Status ReadIndex(int fd, const StepContext& context, std::string& index) {
+absl::Status ReadIndex(int fd, ChildsProgress progress, const StepContext& context,
+                       std::string& index) {
   std::array<char, 1 << 16> buffer;
   for (;;) {
     QUENCH_RETURN_IF_ERROR(context.Check());
+    progress.Report(context);
     pollfd wait{fd, POLLIN, 0};
     const int ready = ::poll(&wait, 1, kPollMilliseconds);
     if (ready < 0 && errno != EINTR) return ErrnoStatus(errno, "wait for", "the reader of HDF5");
@@ -147,7 +166,7 @@ absl::StatusOr<std::string> RunReader(std::span<const std::byte> bytes, int data
   if (child == 0) RunChild(bytes, pipe.write, data, used);
   ::close(std::exchange(pipe.write, -1));
   std::string index;
-  const absl::Status read = ReadIndex(pipe.read, context, index);
+  const absl::Status read = ReadIndex(pipe.read, ChildsProgress(child), context, index);
   if (!read.ok()) ::kill(child, SIGKILL);  // where that is refused, it meets the end of its pipe
   ::close(std::exchange(pipe.read, -1));
   int status = 0;

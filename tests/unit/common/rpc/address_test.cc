@@ -17,5 +17,11 @@ TEST(AddressTest, CallersOnThisMachine) {
   }
 }
 
+TEST(AddressTest, AMachineHasOneNameWhateverItsPort) {
+  EXPECT_EQ(HostOfPeer("ipv4:10.0.0.1:4711"), "ipv4:10.0.0.1");
+  EXPECT_EQ(HostOfPeer("ipv6:%5B::2%5D:4711"), "ipv6:%5B::2%5D");
+  EXPECT_EQ(HostOfPeer("unix:"), HostOfPeer("unix:/run/quench.sock"));
+}
+
 }  // namespace
 }  // namespace quench::rpc

@@ -32,12 +32,16 @@ struct Recorder : EventTransport<CompileEvent> {
     ++ended;
     status = s;
   }
+  void Break() override {
+    EXPECT_EQ(ended, 0);
+    ++broken;
+  }
   void Done(EventSender<CompileEvent>& sender, bool ok = true) {
     --outstanding;
     sender.OnWritten(ok);
   }
   std::vector<CompileEvent> events;
-  int outstanding = 0, ended = 0;
+  int outstanding = 0, ended = 0, broken = 0;
   absl::Status status;
 };
 
@@ -62,6 +66,7 @@ class EventSenderTest : public ::testing::Test {
   EventSenderTest() {
     options_.registry = &registry_;
     options_.progress_gap = std::chrono::milliseconds(0);
+    options_.stream_idle = std::chrono::milliseconds(0);
   }
   double Count(metrics::EventFate fate) {
     return registry_.Get(metrics::kStreamEvents, fate).Value();
@@ -178,6 +183,22 @@ TEST_F(EventSenderTest, NothingIsWrittenToAReaderThatHasGone) {
   EXPECT_EQ(wire_.ended, 1);
 }
 
+TEST_F(EventSenderTest, AReaderThatTakesNothingIsGivenUp) {
+  options_.stream_idle = std::chrono::seconds(10);
+  EventSender<CompileEvent> sender(&wire_, options_);
+  sender.Accept(Accepted());
+  sender.Close(absl::OkStatus(), Result());
+  const auto now = Clock::now();
+  sender.Tick(now + std::chrono::seconds(9));
+  EXPECT_EQ(wire_.broken, 0);
+  sender.Tick(now + std::chrono::seconds(11));
+  sender.Tick(now + std::chrono::seconds(12));
+  EXPECT_EQ(wire_.broken, 1);
+  EXPECT_EQ(wire_.ended, 0) << "the write is still there";
+  wire_.Done(sender, false);
+  EXPECT_EQ(wire_.ended, 1);
+}
+
 // A wire of its own thread, as gRPC's is: completes writes, and breaks at some point or never.
 class BusyWire : public EventTransport<CompileEvent> {
  public:
@@ -189,6 +210,7 @@ class BusyWire : public EventTransport<CompileEvent> {
     EXPECT_FALSE(pending_.exchange(true));
   }
   void End(const absl::Status&) override { EXPECT_EQ(ended_.fetch_add(1), 0); }
+  void Break() override { EXPECT_EQ(ended_, 0); }
   bool ended() const { return ended_ == 1; }
   bool last_result() const { return last_result_; }
 
@@ -243,16 +265,39 @@ TEST(CallPoolTest, AdmitsSlotsAndQueueAndNoMore) {
     return registry.Get(metrics::kSlots, metrics::Service::kCodegen, state).Value();
   };
   EXPECT_EQ(slots(metrics::SlotState::kFree), 2);
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(pool.Admit().ok());
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(pool.Admit("a").ok());
   EXPECT_EQ(slots(metrics::SlotState::kBusy), 2);
-  const absl::Status shed = pool.Admit();
+  const absl::Status shed = pool.Admit("b");
   EXPECT_EQ(shed.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ReasonOf(shed), "SLOTS_FULL");
   EXPECT_EQ(RetryAfterOf(shed), std::chrono::milliseconds(1500));
-  pool.Release();
-  EXPECT_TRUE(pool.Admit().ok());
-  for (int i = 0; i < 3; ++i) pool.Release();
+  pool.Release("a");
+  EXPECT_TRUE(pool.Admit("a").ok());
+  for (int i = 0; i < 3; ++i) pool.Release("a");
   EXPECT_EQ(slots(metrics::SlotState::kFree), 2);
+}
+
+TEST(CallPoolTest, ClientsThatShareLeaveRoomForOthers) {
+  CallPool::Options options;
+  options.threads = 2;
+  options.queue = 10;
+  options.shared = true;
+  CallPool pool(options);
+  const auto take_all = [&](const std::string& client) {
+    int taken = 0;
+    while (pool.Admit(client).ok()) ++taken;
+    return taken;
+  };
+  EXPECT_EQ(take_all("a"), 6);  // half, for one alone
+  EXPECT_EQ(take_all("b"), 3);  // as many as it leaves
+  EXPECT_TRUE(pool.Admit("c").ok());
+  const absl::Status refused = pool.Admit("a");
+  EXPECT_EQ(ReasonOf(refused), "SLOTS_FULL");
+  EXPECT_TRUE(RetryAfterOf(refused));
+  EXPECT_EQ(MessageOf(refused), "this client has 6 calls here, its share of 12 slots");
+  for (int i = 0; i < 6; ++i) pool.Release("a");
+  EXPECT_TRUE(pool.Admit("b").ok());
+  EXPECT_TRUE(pool.Admit("a").ok());
 }
 
 TEST(CallPoolTest, RunsJobsAtOnceAndWaitsForThem) {

@@ -22,7 +22,7 @@ class FakeCodegen : public v1::Codegen::CallbackService {
 
   FakeCodegen(CallPool& steps, CallPool& control)
       : compile_(steps, v1::Codegen::service_full_name(), "Compile",
-                 metrics::GrpcType::kServerStream),
+                 metrics::GrpcType::kServerStream, Effect::kChanges),
         list_targets_(control, v1::Codegen::service_full_name(), "ListTargets",
                       metrics::GrpcType::kUnary) {}
 

@@ -2,14 +2,19 @@
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <atomic>
+#include <fstream>
 #include <future>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <thread>
 
 #include "common/base/files.h"
 #include "common/blobs/digest.h"
+#include "common/rpc/audit.h"
+#include "common/rpc/callers.h"
 #include "common/rpc/errors.h"
 #include "tests/support/matchers.h"
 #include "tests/support/wait.h"
@@ -298,9 +303,9 @@ TEST_F(OnPoolTest, CallersNeedTheirToken) {
   const auto list = folder->path() / "tokens", mine = folder->path() / "mine";
   ASSERT_TRUE(WriteFileAtomically(list, "alice " + Sha256Hex("secret") + "\n").ok());
   ASSERT_TRUE(WriteFileAtomically(mine, "wrong").ok());
-  const auto tokens = TokenList::Open(list);
-  ASSERT_TRUE(tokens.ok()) << tokens.status();
-  steps_options.tokens = control_options.tokens = tokens->get();
+  const auto callers = Callers::Open({list, {}, false});
+  ASSERT_TRUE(callers.ok()) << callers.status();
+  steps_options.callers = control_options.callers = callers->get();
   ASSERT_EQ(Start(), absl::OkStatus());
   std::string tenant;
   service->list_targets = [&](const auto&, const StepContext& step) {
@@ -321,6 +326,53 @@ TEST_F(OnPoolTest, CallersNeedTheirToken) {
   ASSERT_TRUE(WriteFileAtomically(list, "bob " + Sha256Hex("secret") + "\n").ok());
   EXPECT_TRUE(ListTargets().ok());
   EXPECT_EQ(tenant, "bob");
+}
+
+TEST_F(OnPoolTest, WhatChangesSomethingIsWrittenDown) {
+  const auto folder = TempDir::Create();
+  ASSERT_TRUE(folder.ok());
+  const auto list = folder->path() / "tokens", mine = folder->path() / "mine";
+  ASSERT_TRUE(WriteFileAtomically(list, "gateway " + Sha256Hex("secret") + "\n").ok());
+  ASSERT_TRUE(WriteFileAtomically(mine, "secret").ok());
+  const auto callers = *Callers::Open({list, {}, false});
+  const auto file = folder->path() / "audit";
+  const auto audit = *AuditLog::Open(file);
+  steps_options.callers = control_options.callers = callers.get();
+  steps_options.audit = control_options.audit = audit.get();
+  channel_options.token_file = mine;
+  ASSERT_EQ(Start(), absl::OkStatus());
+  const auto lines = [&] {
+    std::vector<nlohmann::json> read;
+    std::ifstream in(file);
+    for (std::string line; std::getline(in, line);) read.push_back(nlohmann::json::parse(line));
+    return read;
+  };
+  EXPECT_TRUE(ListTargets().ok());  // changes nothing
+  v1::CompileRequest request;
+  request.mutable_step()->set_request_id("mine");
+  request.mutable_step()->set_tenant("team");
+  EXPECT_TRUE(Compile({}, request).has_result());
+  ASSERT_EQ(lines().size(), 1u);
+  const nlohmann::json line = lines()[0];
+  EXPECT_EQ(line["call"], "quench.codegen.v1.Codegen/Compile");
+  EXPECT_EQ(line["caller"], "gateway");
+  EXPECT_EQ(line["tenant"], "team");
+  EXPECT_EQ(line["resource"], "steps/");  // this service gives no key
+  EXPECT_EQ(line["request"], "mine");
+  EXPECT_EQ(line["code"], "OK");
+  EXPECT_FALSE(line.contains("reason"));
+  EXPECT_THAT(line["time"].get<std::string>(), HasSubstr("Z"));
+  struct stat status{};
+  ASSERT_EQ(::stat(file.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+  // What is refused, too, and into a new file where somebody has moved the old one away.
+  std::filesystem::rename(file, folder->path() / "audit.1");
+  ASSERT_TRUE(WriteFileAtomically(mine, "wrong").ok());
+  EXPECT_FALSE(Compile({}, request).status.ok());
+  ASSERT_EQ(lines().size(), 1u);
+  EXPECT_EQ(lines()[0]["code"], "UNAUTHENTICATED");
+  EXPECT_EQ(lines()[0]["reason"], "TOKEN_INVALID");
+  EXPECT_FALSE(lines()[0].contains("caller"));
 }
 
 TEST_F(OnPoolTest, OversizedMessagesAreRefused) {
@@ -444,8 +496,8 @@ TEST_F(OnPoolTest, CallsEndOnceUnderRacingCancels) {
   EXPECT_LE(finished, kCalls);
   EXPECT_EQ(CompileHandled(GrpcCode::kInternal), 0);
   // All slots are free again.
-  for (int i = 0; i < steps->options().threads; ++i) EXPECT_TRUE(steps->Admit().ok());
-  for (int i = 0; i < steps->options().threads; ++i) steps->Release();
+  for (int i = 0; i < steps->options().threads; ++i) EXPECT_TRUE(steps->Admit("other").ok());
+  for (int i = 0; i < steps->options().threads; ++i) steps->Release("other");
 }
 
 TEST_F(OnPoolTest, WorksOverAUnixSocketAndInProcess) {

@@ -1,6 +1,7 @@
 #include "common/rpc/server.h"
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/codegen/client_unary_call.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "quench/codegen/v1/codegen.grpc.pb.h"
 
 namespace quench::rpc {
 namespace {
@@ -45,6 +47,37 @@ TEST(ServerTest, AnswersHealthForItselfAndItsServices) {
   HealthCheckResponse response;
   EXPECT_EQ(CheckHealth((*server)->port(), "no.such.Service", &response).error_code(),
             grpc::StatusCode::NOT_FOUND);
+}
+
+// Whether a server says what services it has; the protocol has no generated code here.
+bool Reflects(const Server& server) {
+  const auto channel =
+      grpc::CreateChannel(AddressOf(server.port()), grpc::InsecureChannelCredentials());
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+  context.set_wait_for_ready(true);
+  const grpc::internal::RpcMethod method(
+      "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+      grpc::internal::RpcMethod::NORMAL_RPC);
+  HealthCheckRequest request;
+  HealthCheckResponse response;
+  const grpc::Status status =
+      grpc::internal::BlockingUnaryCall(channel.get(), method, &context, request, &response);
+  EXPECT_TRUE(status.ok() || status.error_code() == grpc::StatusCode::UNIMPLEMENTED)
+      << status.error_message();
+  return status.ok();
+}
+
+TEST(ServerTest, ReflectsOnlyIfAsked) {
+  ServerOptions options;
+  codegen::v1::Codegen::CallbackService one, other;  // without any, the library starts none
+  const auto open = Server::Start(options, {&one});
+  ASSERT_TRUE(open.ok()) << open.status();
+  options.reflection = false;
+  const auto silent = Server::Start(options, {&other});  // in the same process
+  ASSERT_TRUE(silent.ok()) << silent.status();
+  EXPECT_TRUE(Reflects(**open));
+  EXPECT_FALSE(Reflects(**silent));
 }
 
 TEST(ServerTest, RefusesAnAddressInUse) {

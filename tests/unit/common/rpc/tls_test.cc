@@ -5,6 +5,7 @@
 
 #include "common/base/files.h"
 #include "common/base/status.h"
+#include "common/rpc/callers.h"
 #include "common/rpc/errors.h"
 #include "tests/support/certificates.h"
 #include "tests/support/matchers.h"
@@ -98,6 +99,41 @@ TEST_F(TlsTest, TheServerWantsTheClientsCertificate) {
   WritePair(folder_.path() / "stranger", another.Issue("client"));
   EXPECT_EQ(Call(Files("stranger", "ca.crt")).code(), absl::StatusCode::kUnavailable);
   EXPECT_TRUE(Call(Files("client", "ca.crt")).ok());
+}
+
+TEST_F(TlsTest, NamesOfCertificatesAreTenants) {
+  WritePair(folder_.path() / "blue",
+            authority_.Issue("a client", hours(1), "URI:spiffe://example.org/blue"));
+  WritePair(folder_.path() / "both",
+            authority_.Issue("red.example.org", hours(1), "DNS:blue.example.org"));
+  WritePair(folder_.path() / "stranger",
+            authority_.Issue("nobody", hours(1), "DNS:nobody.example"));
+  WritePair(folder_.path() / "red", authority_.Issue("red.example.org"));
+  const auto callers = *Callers::Open({{},
+                                       {{"red.example.org", "red"},
+                                        {"blue.example.org", "blue"},
+                                        {"spiffe://example.org/blue", "blue"}},
+                                       false});
+  steps_options.callers = control_options.callers = callers.get();
+  server_options.tls = Files("server", "ca.crt");
+  channel_options.tls = Files("red", "ca.crt");
+  ASSERT_EQ(Start(), absl::OkStatus());
+  std::string tenant;
+  service->list_targets = [&](const auto&, const StepContext& step) {
+    tenant = step.tenant();
+    return v1::ListTargetsResponse();
+  };
+  EXPECT_EQ(Call(Files("red", "ca.crt")), absl::OkStatus());
+  EXPECT_EQ(tenant, "red");
+  EXPECT_EQ(Call(Files("blue", "ca.crt")), absl::OkStatus());
+  EXPECT_EQ(tenant, "blue");
+  const absl::Status stranger = Call(Files("stranger", "ca.crt"));
+  EXPECT_EQ(stranger.code(), absl::StatusCode::kUnauthenticated);
+  EXPECT_THAT(MessageOf(stranger), HasSubstr("nobody.example"));
+  const absl::Status both = Call(Files("both", "ca.crt"));
+  EXPECT_EQ(both.code(), absl::StatusCode::kUnauthenticated);
+  EXPECT_THAT(MessageOf(both), HasSubstr("several tenants: blue, red"));
+  EXPECT_EQ(Call(Files("", "ca.crt")).code(), absl::StatusCode::kUnauthenticated) << "none";
 }
 
 TEST_F(TlsTest, NewConnectionsSeeNewCertificates) {

@@ -39,13 +39,29 @@ TEST_F(TokensTest, KnowsWhoseTokenItIs) {
   EXPECT_FALSE((*list)->TenantOf("Bearer " + Sha256Hex("secret")).ok());
 }
 
-TEST_F(TokensTest, MayTakeCallsWithoutOne) {
-  Write("gateway " + Sha256Hex("secret"));
-  const auto list = TokenList::Open(path_, true);
+TEST_F(TokensTest, TokensExpire) {
+  Write("alice " + Sha256Hex("old") + " 2020-01-31T12:00:00Z\nalice " + Sha256Hex("older") +
+        " 2019-12-31\nalice " + Sha256Hex("new") + " 2999-12-31T23:59:59+01:00\n");
+  const auto list = TokenList::Open(path_);
   ASSERT_TRUE(list.ok()) << list.status();
-  EXPECT_EQ(*(*list)->TenantOf(""), kDefaultTenant);
-  EXPECT_EQ(*(*list)->TenantOf("Bearer secret"), kGatewayTenant);
-  EXPECT_EQ(ReasonOf((*list)->TenantOf("Bearer nobody").status()), "TOKEN_INVALID");
+  EXPECT_EQ(*(*list)->TenantOf("Bearer new"), "alice");
+  const absl::Status old = (*list)->TenantOf("Bearer old").status();
+  EXPECT_EQ(old.code(), absl::StatusCode::kUnauthenticated);
+  EXPECT_EQ(ReasonOf(old), "TOKEN_EXPIRED");
+  EXPECT_THAT(MessageOf(old), HasSubstr("2020-01-31 12:00:00 UTC"));
+  EXPECT_EQ(ReasonOf((*list)->TenantOf("Bearer older").status()), "TOKEN_EXPIRED");
+  // Renewed while the server runs.
+  Write("alice " + Sha256Hex("old") + " 2999-01-01");
+  EXPECT_TRUE((*list)->TenantOf("Bearer old").ok());
+}
+
+TEST_F(TokensTest, AnExpiryThatIsNoTimeIsAnError) {
+  for (const char* expiry : {"tomorrow", "2027-13-01", "2027-01-31T12:00", "1893456000"}) {
+    Write("alice " + Sha256Hex("one") + " " + expiry);
+    const absl::Status status = TokenList::Open(path_).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << expiry;
+    EXPECT_THAT(MessageOf(status), HasSubstr(fmt::format("line 1: `{}` is no time", expiry)));
+  }
 }
 
 TEST_F(TokensTest, ReadsItsFileAgainWhenItChanges) {

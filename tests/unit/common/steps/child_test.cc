@@ -13,6 +13,7 @@
 #include "common/rpc/errors.h"
 #include "common/steps/pipes.h"
 #include "quench/child/v1/child.pb.h"
+#include "tests/support/matchers.h"
 #include "tests/support/wait.h"
 #include "tests/unit/common/steps/test_steps.h"
 #include "tests/unit/common/steps/walls.h"
@@ -158,6 +159,39 @@ TEST_F(ChildTest, TimeOnTheCpuIsLimited) {
   EXPECT_EQ(rpc::ReasonOf(status), "RESOURCE_LIMIT") << status;
   EXPECT_GT(usage_.cpu_seconds, 0.5);
   ExpectNoChildren();
+}
+
+TEST_F(ChildTest, AChildThatHangsIsEnded) {
+  order_.set_max_stall_milliseconds(500);
+  for (const char* what : {"hang", "deadlock", "poll"}) {
+    const absl::Status status = Run(what).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << what;
+    EXPECT_EQ(rpc::ReasonOf(status), "STEP_STALLED") << what;
+    EXPECT_THAT(MessageOf(status), testing::HasSubstr("for 0.5 s")) << what;
+  }
+  EXPECT_EQ(Ended(metrics::ChildEnd::kStalled), 3);
+  ExpectNoChildren();
+}
+
+TEST_F(ChildTest, AStoppedChildIsEnded) {
+  order_.set_max_stall_milliseconds(500);
+  EXPECT_EQ(rpc::ReasonOf(Run("stop").status()), "STEP_STALLED");
+  ExpectNoChildren();
+}
+
+// A program that never reads what it is told: more than a pipe holds.
+TEST_F(ChildTest, AProgramThatReadsNothingIsEnded) {
+  order_.set_max_stall_milliseconds(500);
+  order_.set_request(std::string(size_t{1} << 20, 'x'));
+  const absl::Status status = RunInChild(SILENT_PROGRAM, order_, {}, registry_, nullptr).status();
+  EXPECT_EQ(rpc::ReasonOf(status), "STEP_STALLED") << status;
+  ExpectNoChildren();
+}
+
+TEST_F(ChildTest, AChildThatWorksWithoutAWordIsLeftAlone) {
+  order_.set_max_stall_milliseconds(300);
+  EXPECT_EQ(Told("busy:1500"), "1500");
+  EXPECT_EQ(Told("reports:1500"), "1500");
 }
 
 // Killed service: the children see the end of their stdin.

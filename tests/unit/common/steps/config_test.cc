@@ -46,6 +46,8 @@ TEST_F(ConfigTest, AbsentFieldsTakeTheStatedDefaults) {
   EXPECT_EQ(server->max_message_bytes, 8 << 20);
   EXPECT_EQ(server->max_calls, 1000);
   EXPECT_EQ(server->max_connection_idle, std::chrono::hours(2));
+  EXPECT_EQ(server->stream_idle, std::chrono::minutes(5));
+  EXPECT_TRUE(server->reflection);
   EXPECT_GE(*SlotsOf({}), 1);
   const auto runner = RunnerOptionsOf({});
   ASSERT_TRUE(runner.ok());
@@ -55,6 +57,37 @@ TEST_F(ConfigTest, AbsentFieldsTakeTheStatedDefaults) {
   EXPECT_GE(runner->limits.disk_bytes, int64_t{1} << 30);
   EXPECT_EQ(runner->limits.open_files, 4096);
   EXPECT_GE(runner->limits.processes, 1024 + 16);
+  EXPECT_EQ(runner->max_wall_time, std::chrono::hours(24));
+  EXPECT_EQ(runner->max_stall_time, std::chrono::minutes(5));
+}
+
+TEST_F(ConfigTest, ReflectionIsForThisMachineUnlessToldOtherwise) {
+  config::v1::Server server;
+  server.set_listen("unix:/tmp/socket");
+  EXPECT_TRUE(ServerOptionsOf(server, "")->reflection);
+  server.set_listen("10.0.0.1:7450");
+  EXPECT_FALSE(ServerOptionsOf(server, "")->reflection);
+  server.set_reflection(true);
+  EXPECT_TRUE(ServerOptionsOf(server, "")->reflection);
+  server.set_listen("127.0.0.1:7450");
+  server.set_reflection(false);
+  EXPECT_FALSE(ServerOptionsOf(server, "")->reflection);
+}
+
+TEST_F(ConfigTest, CertificatesAndTenantsAreChecked) {
+  EXPECT_EQ(*CallersOf({}), nullptr) << "anybody may call";
+  const auto read = Read("c.txtpb",
+                         "server { certificate_tenants { name: \"a\" tenant: \"Red\" }\n"
+                         "certificate_tenants { name: \"b\" tenant: \"blue\" }\n"
+                         "certificate_tenants { name: \"b\" tenant: \"red\" } }");
+  ASSERT_TRUE(read.ok()) << read.status();
+  const std::string wrong = MessageOf(CallersOf(read->server).status());
+  EXPECT_THAT(wrong, HasSubstr("`Red` for `a`"));
+  EXPECT_THAT(wrong, HasSubstr("`b` is there twice"));
+  EXPECT_THAT(wrong, HasSubstr("needs `tls.ca_file`"));
+  config::v1::Server optional;
+  optional.set_tokens_optional(true);
+  EXPECT_THAT(MessageOf(CallersOf(optional).status()), HasSubstr("there is no `token_file`"));
 }
 
 TEST_F(ConfigTest, MistakesSayWhere) {

@@ -148,6 +148,26 @@ TEST_P(RunnerTest, InputsMustBeThere) {
   EXPECT_EQ(rpc::PreconditionsOf(status).size(), 2u);
 }
 
+TEST_P(RunnerTest, TimeAndSilenceHaveLimits) {
+  if (GetParam()) GTEST_SKIP() << "a thread that hangs cannot be ended";
+  RunnerOptions options;
+  options.program = STEP_PROGRAM;
+  options.scratch = folder_.path() / "scratch";
+  options.registry = &registry_;
+  options.max_wall_time = std::chrono::milliseconds(300);
+  runner_.reset();
+  runner_ = *StepRunner::Create(options, storage_);
+  absl::Status status = Run(TestRequest("spin")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_EQ(rpc::ReasonOf(status), "STEP_TIMED_OUT");
+  EXPECT_THAT(MessageOf(status), testing::HasSubstr("within 0.3 s"));
+  options.max_wall_time = std::chrono::milliseconds(0);
+  options.max_stall_time = std::chrono::milliseconds(300);
+  runner_.reset();
+  runner_ = *StepRunner::Create(options, storage_);
+  EXPECT_EQ(rpc::ReasonOf(Run(TestRequest("hang")).status()), "STEP_STALLED");
+}
+
 TEST_P(RunnerTest, NothingIsSharedBetweenTenants) {
   PackageRequest request = TestRequest("echo:x");
   const auto first = Run(request);

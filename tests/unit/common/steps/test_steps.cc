@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <latch>
+#include <mutex>
 #include <thread>
 
 #include "common/blobs/digest.h"
@@ -104,6 +106,33 @@ void Spin() {
   }
 }
 
+// Two locks, taken the other way round by two threads.
+void Deadlock() {
+  std::mutex a, b;
+  std::latch both(2);
+  const auto take = [&](std::mutex& first, std::mutex& second) {
+    const std::lock_guard one(first);
+    both.arrive_and_wait();
+    const std::lock_guard other(second);
+  };
+  std::thread thread([&] { take(b, a); });
+  take(a, b);
+  thread.join();
+}
+
+// Wakes up now and then, and does nothing.
+[[noreturn]] void Poll() {
+  while (true) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+}
+
+// Calls `each` until the time is over.
+template <typename Each>
+void During(const std::string& milliseconds, Each each) {
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(std::stoi(milliseconds));
+  while (std::chrono::steady_clock::now() < end) each();
+}
+
 absl::StatusOr<PackageResult> Do(const PackageRequest& request, const Workplace& place,
                                  const StepContext& context) {
   const size_t colon = std::min(request.uuid().find(':'), request.uuid().size());
@@ -118,6 +147,17 @@ absl::StatusOr<PackageResult> Do(const PackageRequest& request, const Workplace&
   if (what == "exit") ::_exit(3);
   if (what == "spin") Spin();
   if (what == "hang") std::this_thread::sleep_for(std::chrono::hours(1));
+  if (what == "deadlock") Deadlock();
+  if (what == "poll") Poll();
+  if (what == "stop") (void)std::raise(SIGSTOP);
+  if (what == "busy") During(argument, [] {});
+  if (what == "reports") {
+    int64_t done = 0;
+    During(argument, [&] {
+      context.Report({"step", "", ++done, 0});
+      std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    });
+  }
   if (what == "sleep") std::this_thread::sleep_for(std::chrono::milliseconds(std::stoi(argument)));
   if (what == "stdout") std::puts("not a frame");
   if (what == "progress") {

@@ -109,11 +109,23 @@ TEST_F(EngineTest, ACrashHasTwoAttempts) {
   EXPECT_EQ(Retries(Stage::kImport, RetryReason::kCrashed), 1);
 }
 
+TEST_F(EngineTest, AProcessThatHangsHasTwoAttemptsToo) {
+  runner.behave = [](const StepCall&) {
+    return Fails(rpc::Error(rpc::Reason::kStepStalled, "hung"));
+  };
+  const std::string id = Create(OneImport());
+  loop.RunFor(milliseconds(60'000));
+  EXPECT_EQ(StateOf(id), v1::STATE_FAILED);
+  EXPECT_EQ(runner.calls.size(), 2u);
+  EXPECT_EQ(Retries(Stage::kImport, RetryReason::kCrashed), 1);
+}
+
 TEST_F(EngineTest, OtherFailuresAreFinal) {
   for (const absl::Status& status :
        {rpc::Error(rpc::Reason::kResourceLimit, "out of memory"), absl::InvalidArgumentError("bad"),
         absl::UnimplementedError("no such operator"),
-        rpc::Error(rpc::Reason::kInternal, "a defect"), absl::DeadlineExceededError("late"),
+        rpc::Error(rpc::Reason::kInternal, "a defect"),
+        rpc::Error(rpc::Reason::kStepTimedOut, "late"),
         absl::FailedPreconditionError("cpu lacks avx512f")}) {
     runner.calls.clear();
     runner.behave = [&](const StepCall&) { return Fails(status); };

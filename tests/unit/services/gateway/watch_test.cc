@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/rpc/errors.h"
 #include "tests/unit/services/gateway/sample_specs.h"
 
 namespace quench::gateway {
@@ -21,6 +22,11 @@ class Wire final : public rpc::EventTransport<v1::WatchWorkflowEvent> {
     EXPECT_FALSE(ended);
     ended = status;
   }
+  void Break() override {
+    EXPECT_FALSE(ended);
+    ++broken;
+  }
+  int broken = 0;
   bool busy = false;
   std::vector<v1::WatchWorkflowEvent> events;
   std::optional<absl::Status> ended;
@@ -74,6 +80,22 @@ TEST_F(WatchTest, ASnapshotThenChangesThenTheEnd) {
   EXPECT_FALSE(wire_.ended);
   Take();
   EXPECT_EQ(wire_.ended, absl::OkStatus());
+}
+
+TEST_F(WatchTest, AReaderThatTakesNothingIsGivenUp) {
+  WatchSender::Options options;
+  options.idle = milliseconds(60'000);
+  WatchSender sender(&wire_, options);
+  sender.Start(0, View(1, v1::STATE_RUNNING, {1}));
+  sender.Tick(now_ + milliseconds(59'000));
+  EXPECT_EQ(wire_.broken, 0);
+  sender.Tick(now_ + milliseconds(61'000));
+  sender.Tick(now_ + milliseconds(62'000));
+  EXPECT_EQ(wire_.broken, 1);
+  EXPECT_FALSE(wire_.ended) << "the write is still there";
+  sender.OnWritten(false);
+  ASSERT_TRUE(wire_.ended);
+  EXPECT_EQ(rpc::ReasonOf(*wire_.ended), "STREAM_IDLE");
 }
 
 TEST_F(WatchTest, ASlowReaderSkips) {

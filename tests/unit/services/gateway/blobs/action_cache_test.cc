@@ -26,8 +26,8 @@ class ActionCacheTest : public BlobServerTest {
                     .ok());
     ASSERT_TRUE(WriteFileAtomically(path / "red", "red-token").ok());
     ASSERT_TRUE(WriteFileAtomically(path / "gateway", "gateway-token").ok());
-    tokens_ = *rpc::TokenList::Open(path / "tokens", true);
-    server_->pool_options.tokens = tokens_.get();
+    tokens_ = *rpc::Callers::Open({path / "tokens", {}, true});
+    server_->pool_options.callers = tokens_.get();
     ASSERT_EQ(server_->Start(), absl::OkStatus());
     cache_.emplace(*server_->Connect(path / "gateway"), rpc::kDefaultTenant);
   }
@@ -43,7 +43,7 @@ class ActionCacheTest : public BlobServerTest {
 
   const std::string key_ = Sha256Hex("key");
   const StepContext step_;
-  std::unique_ptr<rpc::TokenList> tokens_;
+  std::unique_ptr<rpc::Callers> tokens_;
   std::optional<rpc::RemoteActionCache> cache_;
 };
 
@@ -117,7 +117,7 @@ TEST_F(ActionCacheTest, OnlyServicesWriteIt) {
 // A key can be computed by whoever knows the request: who writes it decides what others get.
 TEST_F(ActionCacheTest, NobodyWritesItWhereNobodyHasAToken) {
   server_->Stop();
-  server_->pool_options.tokens = nullptr;
+  server_->pool_options.callers = nullptr;
   ASSERT_EQ(server_->Start(), absl::OkStatus());
   for (const std::string instance : {"", "default", "red", "gateway"}) {
     rpc::RemoteActionCache anybody(server_->channel, instance);

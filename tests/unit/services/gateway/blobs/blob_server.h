@@ -10,6 +10,7 @@
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/blobs/digest.h"
+#include "common/rpc/callers.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/errors.h"
 #include "common/rpc/server.h"

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "common/rpc/remote_blobs.h"
+#include "common/rpc/retry.h"
 #include "tests/support/wait.h"
 #include "tests/unit/services/gateway/blobs/blob_server.h"
 
@@ -60,6 +61,61 @@ TEST_F(LimitsTest, MemoryDoesNotGrowWithWhatIsTransferred) {
   ASSERT_EQ(remote.Download({large}, *back, step), absl::OkStatus());
   EXPECT_TRUE(back->Contains(large.hash));
   EXPECT_TRUE(kSanitized || most - before < 32 * kMiB) << most - before;
+}
+
+TEST_F(LimitsTest, AnUploadThatSendsNothingEndsAndGivesItsPlaceBack) {
+  server_->pool_options.stream_idle = std::chrono::milliseconds(200);
+  server_->pool_options.threads = 1;
+  server_->pool_options.queue = 0;
+  ASSERT_EQ(server_->Start(), absl::OkStatus());
+  const std::string text = RandomText(1, 1000);
+  rpc::ClientCall call(*server_->channel, {});
+  bytestream::WriteResponse response;
+  const auto writer = server_->bytes->Write(call.context(), &response);
+  bytestream::WriteRequest half;
+  half.set_resource_name(WriteName(IdOf(text)));
+  half.set_data(text.substr(0, 500));
+  ASSERT_TRUE(writer->Write(half));
+  const absl::Status idle = rpc::FromGrpc(writer->Finish());
+  EXPECT_EQ(idle.code(), StatusCode::kAborted) << idle;
+  EXPECT_EQ(rpc::ReasonOf(idle), "STREAM_IDLE");
+  EXPECT_TRUE(rpc::IsTransient(idle)) << "clients go on where they were";
+  // The only place is free, and what came is there.
+  const auto state = server_->Query(WriteName(IdOf(text)));
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_EQ(state->committed_size(), 500);
+}
+
+TEST_F(LimitsTest, AReaderThatTakesNothingIsCutOff) {
+  server_->pool_options.stream_idle = std::chrono::milliseconds(200);
+  server_->pool_options.threads = 1;
+  server_->pool_options.queue = 0;
+  ASSERT_EQ(server_->Start(), absl::OkStatus());
+  const BlobId id = PutLarge(server_->store(), 64 * kMiB);
+  rpc::ClientCall call(*server_->channel, {});
+  bytestream::ReadRequest request;
+  request.set_resource_name(ReadName(id));
+  const auto reader = server_->bytes->Read(call.context(), request);
+  bytestream::ReadResponse first;
+  ASSERT_TRUE(reader->Read(&first));
+  const std::string text = "small";
+  ASSERT_TRUE(server_->store().Put(Bytes(text)).ok());
+  // On a connection of its own: this one's window is full.
+  const auto other = server_->Connect();
+  ASSERT_TRUE(other.ok());
+  const auto bytes = bytestream::ByteStream::NewStub((*other)->grpc());
+  EXPECT_TRUE(WaitFor([&] {
+    rpc::ClientCall next(**other, {});
+    bytestream::ReadRequest small;
+    small.set_resource_name(ReadName(IdOf(text)));
+    const auto stream = bytes->Read(next.context(), small);
+    for (bytestream::ReadResponse response; stream->Read(&response);) continue;
+    return stream->Finish().ok();
+  }));
+  bool more = true;
+  for (int i = 0; more && i < 100; ++i) more = reader->Read(&first);
+  EXPECT_FALSE(more);
+  EXPECT_FALSE(reader->Finish().ok());
 }
 
 TEST_F(LimitsTest, SlowReadersHoldTwoChunksEach) {

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "common/blobs/file_blobs.h"
-#include "common/rpc/tokens.h"
+#include "common/rpc/callers.h"
 #include "tests/unit/services/gateway/blobs/blob_server.h"
 
 namespace quench::gateway {
@@ -114,8 +114,8 @@ TEST_F(NearbyBlobsTest, ATenantLearnsWhereItsOwnBlobsLie) {
   const std::filesystem::path& path = folder_->path();
   std::ofstream(path / "tokens") << "red " << Sha256Hex("red-token") << "\n";
   std::ofstream(path / "red") << "red-token";
-  const auto tokens = *rpc::TokenList::Open(path / "tokens");
-  server_->pool_options.tokens = tokens.get();
+  const auto tokens = *rpc::Callers::Open({path / "tokens", {}, false});
+  server_->pool_options.callers = tokens.get();
   ASSERT_EQ(server_->Start(), absl::OkStatus());
   const BlobId red = Put("theirs", "red"), other = Put("other");
   const auto located = Locate(red, "", path / "red");

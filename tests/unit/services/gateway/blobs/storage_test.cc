@@ -199,8 +199,8 @@ TEST_F(StorageTest, TenantsSeeNothingOfEachOther) {
   std::ofstream(path / "gateway") << "gateway-token";
   std::ofstream(path / "red") << "red-token";
   std::ofstream(path / "blue") << "blue-token";
-  const auto tokens = *rpc::TokenList::Open(path / "tokens");
-  server_->pool_options.tokens = tokens.get();
+  const auto tokens = *rpc::Callers::Open({path / "tokens", {}, false});
+  server_->pool_options.callers = tokens.get();
   ASSERT_EQ(server_->Start(), absl::OkStatus());
   EXPECT_EQ(Find(Asking({})).status().code(), StatusCode::kUnauthenticated);
   EXPECT_EQ(server_->Read(ReadName(IdOf(""))).status().code(), StatusCode::kUnauthenticated);

@@ -88,8 +88,8 @@ TEST_F(TenantStoreTest, ServicesSpeakForTenantsByTheirToken) {
   const std::filesystem::path path = folder_->path();
   ASSERT_TRUE(WriteFileAtomically(path / "tokens", "gateway " + Sha256Hex("gateway-token")).ok());
   ASSERT_TRUE(WriteFileAtomically(path / "gateway", "gateway-token").ok());
-  const auto tokens = *rpc::TokenList::Open(path / "tokens", true);
-  server_->pool_options.tokens = tokens.get();
+  const auto tokens = *rpc::Callers::Open({path / "tokens", {}, true});
+  server_->pool_options.callers = tokens.get();
   ASSERT_EQ(server_->Start(), absl::OkStatus());
   for (const std::string tenant : {"default", "red"}) {
     const auto store = Store(*server_->Connect(path / "gateway"), tenant, 1'000'000);

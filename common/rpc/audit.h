@@ -1,0 +1,49 @@
+// Who changed what: a line for every call that changes something, whatever became of it.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace spdlog {
+class logger;
+}
+
+namespace quench::rpc {
+
+struct AuditEntry {
+  std::string call;         // quench.gateway.v1.Workflows/CreateWorkflow
+  std::string caller;       // the tenant of token or certificate; "" where nobody needs one
+  std::string certificate;  // names of the caller's certificate
+  std::string tenant;       // whose things it is about, where that is another one
+  std::string resource;     // workflows/ID, blobs/HASH/SIZE, the key of a step
+  std::string peer, request_id;
+  std::string code, reason;  // how it ended
+  double seconds = 0;
+};
+
+// Thread-safe.
+class AuditLog {
+ public:
+  // To the file, a JSON object in each line, mode 0600; it may be renamed at any time, and is begun
+  // anew. Empty: to the log of this process, whatever its level, behind `audit`.
+  static absl::StatusOr<std::unique_ptr<AuditLog>> Open(const std::filesystem::path& file);
+  ~AuditLog();
+
+  void Write(const AuditEntry& entry);
+
+ private:
+  explicit AuditLog(std::filesystem::path file);
+  absl::Status Reopen();
+  absl::Status Append(const std::string& line);
+
+  const std::filesystem::path file_;
+  const std::shared_ptr<spdlog::logger> log_;  // without a file
+  std::mutex mutex_;
+  int fd_ = -1;
+};
+
+}  // namespace quench::rpc

@@ -1,0 +1,41 @@
+// Who may call a server, and for which tenant.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/rpc/tokens.h"
+
+namespace quench::rpc {
+
+// Thread-safe.
+class Callers {
+ public:
+  struct Options {
+    std::filesystem::path token_file;  // of a TokenList; empty: there are no tokens
+    // By a name in a client's certificate (an alternative name, or the common name) that the
+    // authorities have signed.
+    std::map<std::string, std::string> certificate_tenants;
+    bool optional = false;  // who brings nothing is of kDefaultTenant
+  };
+  static absl::StatusOr<std::unique_ptr<Callers>> Open(const Options& options);
+
+  // `authorization`: the header's value, "" without one; `names`: those of the verified certificate.
+  // A token counts before a certificate. UNAUTHENTICATED for who brings nothing that is known here.
+  absl::StatusOr<std::string> TenantOf(std::string_view authorization,
+                                       const std::vector<std::string>& names) const;
+
+ private:
+  explicit Callers(Options options) : options_(std::move(options)) {}
+
+  const Options options_;
+  std::unique_ptr<TokenList> tokens_;
+};
+
+}  // namespace quench::rpc

@@ -1,0 +1,6 @@
+// Neither reads nor writes.
+#include <unistd.h>
+
+int main() {
+  while (true) ::pause();
+}
