@@ -38,8 +38,8 @@ struct RunnerOptions {
   std::chrono::milliseconds max_wall_time{0};  // of one step; 0: no limit
   // A step's process that does nothing for so long has hung; 0: it may.
   std::chrono::milliseconds max_stall_time{0};
-  int max_threads = 0;                         // that libraries run on; 0: all CPUs
-  std::string server;                          // who did it, for callers
+  int max_threads = 0;  // that libraries run on; 0: all CPUs
+  std::string server;   // who did it, for callers
   // Null: any library is run, whoever made it.
   std::shared_ptr<const Provenance> provenance;
   metrics::Registry* registry = &metrics::Global();
