@@ -25,12 +25,12 @@ constexpr size_t kKeyBytes = 32;
 constexpr size_t kMaxKeyBytes = 4096;
 
 // Of the record, and what is authenticated: each part behind its length.
-std::string Message(const char* what, const std::string& tenant, const std::string& hash) {
+std::string Signed(const char* what, const std::string& tenant, const std::string& hash) {
   return fmt::format("quench library {} 1 {}:{} {}", what, tenant.size(), tenant, hash);
 }
 
 std::string RecordOf(const std::string& tenant, const BlobId& library) {
-  return Sha256Hex(Message("record", tenant, library.hash));
+  return Sha256Hex(Signed("record", tenant, library.hash));
 }
 
 // By one of those who may start at the same time: whole or not at all.
@@ -71,7 +71,7 @@ absl::StatusOr<std::shared_ptr<const Provenance>> Provenance::Open(const fs::pat
 }
 
 std::string Provenance::Code(const std::string& tenant, const BlobId& library) const {
-  const std::string message = Message("made", tenant, library.hash);
+  const std::string message = Signed("made", tenant, library.hash);
   std::array<unsigned char, EVP_MAX_MD_SIZE> code{};
   unsigned size = 0;
   QUENCH_CHECK(HMAC(EVP_sha256(), key_.data(), static_cast<int>(key_.size()),

@@ -80,7 +80,7 @@ struct KernelReport {
   double multiplications = 0;  // at typical sizes
   int64_t arena_bytes = 0;  // the most of the arena that is in use while it runs, at typical sizes
   int64_t bytes = 0;  // of inputs, constants and outputs as the model has them, at typical sizes
-  std::string candidate;  // names the kernel and its plan among all that compete for this node
+  std::string candidate = {};  // names the kernel and its plan among all that compete for this node
 };
 
 // Packed weights that a variant brings: those that it shares with a variant before count there.
