@@ -1,15 +1,30 @@
 #include "common/base/atomic_file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 
 #include "common/base/files.h"
 #include "common/base/status.h"
 
 namespace quench {
+namespace {
+
+constexpr int kMostTries = 100;
+
+// A name that no other file of this machine is likely to have.
+std::string Beside(const std::filesystem::path& path) {
+  static std::atomic<uint32_t> count = 0;
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+  return fmt::format("{}.{:x}-{:x}-{:x}", path.string(), ::getpid(), now & 0xffffff, count++);
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::filesystem::path& path) {
   struct stat status = {};
@@ -17,8 +32,13 @@ absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::filesy
       !S_ISDIR(status.st_mode)) {  // of a folder, renaming fails
     return InvalidArgument("`{}` is not a regular file: it would be replaced", path.string());
   }
-  std::string temporary = path.string() + ".XXXXXX";
-  const int fd = ::mkostemp(temporary.data(), O_CLOEXEC);
+  std::string temporary;
+  int fd = -1;
+  // Not mkstemp: its file is its owner's alone, and where steps run nothing may change a mode.
+  for (int tries = 0; tries < kMostTries && (fd < 0 && (tries == 0 || errno == EEXIST)); ++tries) {
+    temporary = Beside(path);
+    fd = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  }
   if (fd < 0) return ErrnoStatus(errno, "create", path);
   return std::unique_ptr<AtomicFile>(new AtomicFile(fd, path, std::move(temporary)));
 }
@@ -51,7 +71,6 @@ void AtomicFile::Appended(uint64_t bytes) {
 }
 
 absl::Status AtomicFile::Commit() {
-  if (::fchmod(fd_, 0644) != 0) return ErrnoStatus(errno, "set the mode of", path_);
   if (::fsync(fd_) != 0) return ErrnoStatus(errno, "flush", path_);
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
     return ErrnoStatus(errno, "rename to", path_);
