@@ -38,6 +38,8 @@ using metrics::ChildState;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kPatience = std::chrono::seconds(2);  // with a process that is to end
+// With one whose work nobody wants.
+constexpr auto kShortPatience = std::chrono::milliseconds(250);
 constexpr auto kDiskPeriod = std::chrono::milliseconds(1000);
 constexpr auto kNoWatch = std::chrono::milliseconds(60'000);
 
@@ -150,7 +152,7 @@ class Child {
   void Reap();
   int PollMilliseconds() const;
   void WatchDisk();
-  bool HasEnded(int flags) const;
+  bool HasEnded() const;
   absl::Status CauseOfDeath();
 
   const Order& order_;
@@ -303,12 +305,13 @@ void Child::Kill(absl::Status why, ChildEnd cause) {
   state_.Become(ChildState::kStopping);
   killed_ = std::move(why);
   cause_ = cause;
-  ::kill(-pid_, SIGKILL);
+  to_child_
+      .Close();  // it ends itself: in namespaces, with whom it started, before anybody inherits them
 }
 
-bool Child::HasEnded(int flags) const {
+bool Child::HasEnded() const {
   siginfo_t info{};
-  return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT | flags) == 0 &&
+  return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT | WNOHANG) == 0 &&
          info.si_pid == pid_;
 }
 
@@ -318,14 +321,12 @@ void Child::Reap() {
   if (pid_ < 0) return;
   to_child_.Close();
   rusage usage{};
-  auto patience = Clock::now() + kPatience;
-  while (!HasEnded(killed_.ok() ? WNOHANG : 0) && Clock::now() < patience) {
-    ::poll(nullptr, 0, 1);
-  }
+  auto patience = Clock::now() + (killed_.ok() ? kPatience : kShortPatience);
+  while (!HasEnded() && Clock::now() < patience) ::poll(nullptr, 0, 1);
   ::kill(-pid_, SIGKILL);
   ::wait4(pid_, &wait_status_, 0, &usage);
   patience = Clock::now() + kPatience;
-  while (::kill(-pid_, 0) == 0 && Clock::now() < patience) ::poll(nullptr, 0, 1);
+  while (HasProcesses(pid_) && Clock::now() < patience) ::poll(nullptr, 0, 1);
   pid_ = -1;
   const auto seconds = [](const timeval& time) {
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;

@@ -2,8 +2,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/steps/child_internal.h"
 #include "quench/child/v1/child.pb.h"
@@ -14,13 +16,38 @@ namespace {
 // What threads use that wake up now and then, and do nothing, is far below.
 constexpr int kLeastShareOfCpu = 50;
 
-// R, S, D, T, ...: https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
-char StateOf(const std::filesystem::path& stat) {
-  std::ifstream file(stat);
+struct Stat {
+  char state =
+      '?';  // R, S, D, T, Z, ...: https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
+  pid_t group = -1;
+};
+
+// Of a process or thread.
+Stat StatOf(const std::filesystem::path& folder) {
+  std::ifstream file(folder / "stat");
   std::string line;
   std::getline(file, line);
+  Stat stat;
   const size_t name = line.rfind(") ");  // names may have spaces and parentheses
-  return name == std::string::npos || name + 2 >= line.size() ? '?' : line[name + 2];
+  if (name == std::string::npos) return stat;
+  std::istringstream rest(line.substr(name + 2));
+  pid_t parent = 0;
+  rest >> stat.state >> parent >> stat.group;
+  return stat;
+}
+
+// The folders of a group's processes that are no zombies: those wait for whoever inherited them.
+std::vector<std::filesystem::path> ProcessesOf(pid_t group) {
+  std::vector<std::filesystem::path> found;
+  std::error_code ignored;
+  for (const auto& process : std::filesystem::directory_iterator("/proc", ignored)) {
+    if (process.path().filename().string().find_first_not_of("0123456789") != std::string::npos)
+      continue;
+    const Stat stat = StatOf(process.path());
+    if (stat.group == group && stat.state != 'Z' && stat.state != 'X')
+      found.push_back(process.path());
+  }
+  return found;
 }
 
 }  // namespace
@@ -42,14 +69,17 @@ bool Liveness::IsStalled(Clock::time_point now) {
   return idle_ >= limit_;
 }
 
-bool HasThreadInTurn(pid_t process) {
+bool HasThreadInTurn(pid_t group) {
   std::error_code ignored;
-  for (const auto& thread :
-       std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task", ignored)) {
-    const char state = StateOf(thread.path() / "stat");
-    if (state == 'R' || state == 'D') return true;
+  for (const std::filesystem::path& process : ProcessesOf(group)) {
+    for (const auto& thread : std::filesystem::directory_iterator(process / "task", ignored)) {
+      const char state = StatOf(thread.path()).state;
+      if (state == 'R' || state == 'D') return true;
+    }
   }
   return false;
 }
+
+bool HasProcesses(pid_t group) { return !ProcessesOf(group).empty(); }
 
 }  // namespace quench::steps

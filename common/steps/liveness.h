@@ -36,8 +36,11 @@ class Liveness {
   int64_t cpu_microseconds_ = 0, disk_accesses_ = 0;
 };
 
-// Whether the kernel says that one of its threads runs, waits for a CPU or waits for a disk: on a
-// machine that is overloaded, a process may work without getting anywhere.
-bool HasThreadInTurn(pid_t process);
+// Whether the kernel says that a thread of a group of processes runs, waits for a CPU or waits for a
+// disk: on a machine that is overloaded, a process may work without getting anywhere.
+bool HasThreadInTurn(pid_t group);
+
+// Whether any process of the group still runs: none that has ended and waits for its parent.
+bool HasProcesses(pid_t group);
 
 }  // namespace quench::steps
