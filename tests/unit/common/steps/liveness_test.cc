@@ -68,7 +68,7 @@ TEST_F(LivenessTest, WithoutALimitNothingStalls) {
 }
 
 TEST(HasThreadInTurnTest, AskingItselfIsRunning) {
-  EXPECT_TRUE(HasThreadInTurn(::getpid()));
+  EXPECT_TRUE(HasThreadInTurn(::getpgrp()));
   EXPECT_FALSE(HasThreadInTurn(-1));
 }
 
