@@ -1,7 +1,10 @@
 // `quench-serve` whose steps crash or hang where their request contains what UNLUCKY_CRASH or
 // UNLUCKY_HANG says: the faults of compilers, on demand, and nothing of it in what is shipped.
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 #include <thread>
 
@@ -14,6 +17,17 @@ namespace {
 bool Asked(const char* variable, const std::string& request) {
   const char* text = std::getenv(variable);
   return text != nullptr && *text != '\0' && request.find(text) != std::string::npos;
+}
+
+// Steps have an environment of their own: what this server was told is read where it stands, before the
+// sandbox closes that.
+void ListenToServer() {
+  std::ifstream environment("/proc/" + std::to_string(::getppid()) + "/environ");
+  for (std::string entry; std::getline(environment, entry, '\0');) {
+    const size_t equals = entry.find('=');
+    if (entry.starts_with("UNLUCKY_") && equals != std::string::npos)
+      ::setenv(entry.substr(0, equals).c_str(), entry.c_str() + equals + 1, 1);
+  }
 }
 
 std::vector<quench::steps::Step> UnluckySteps() {
@@ -33,6 +47,7 @@ std::vector<quench::steps::Step> UnluckySteps() {
 
 int main(int argc, char** argv) {
   if (argc == 2 && std::string(argv[1]) == quench::steps::kChildArgument) {
+    ListenToServer();
     return quench::steps::RunAsChild(UnluckySteps());
   }
   quench::steps::ServerProgram program;
