@@ -85,15 +85,15 @@ std::string Object(const std::string& module, const std::string& name,
 }
 std::string F32(const std::string& key, const std::vector<int32_t>& dims) {
   std::vector<std::string> sizes, strides(dims.size());
-  int32_t step = 1;
+  uint32_t elements = 1;  // wraps for files that promise more than there can be
   for (size_t i = dims.size(); i-- > 0;) {
-    strides[i] = Int(step);
-    step *= dims[i];
+    strides[i] = Int(static_cast<int32_t>(elements));
+    elements *= static_cast<uint32_t>(dims[i]);
   }
   for (const int32_t dim : dims) sizes.push_back(Int(dim));
-  const std::string storage =
-      Tuple({Text("storage"), Global("torch", "FloatStorage"), Text(key), Text("cpu"), Int(step)}) +
-      "Q";
+  const std::string storage = Tuple({Text("storage"), Global("torch", "FloatStorage"), Text(key),
+                                     Text("cpu"), Int(static_cast<int32_t>(elements))}) +
+                              "Q";
   return Call(Global("torch._utils", "_rebuild_tensor_v2"),
               {storage, Int(0), Tuple(sizes), Tuple(strides), Bool(false),
                Call(Global("collections", "OrderedDict"), {})});
