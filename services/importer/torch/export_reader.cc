@@ -154,7 +154,9 @@ absl::Status ExportReader::AddWeight(const std::string& value, const std::string
 }
 
 absl::StatusOr<DeclaredInput> ExportReader::InputOf(const std::string& name,
-                                                    const Json& type) const {
+                                                    const Json& value) const {
+  const Json* meta = ExportMember(value, "meta");  // of schema 1
+  const Json& type = meta == nullptr ? value : *meta;
   DeclaredInput input;
   input.name = name;
   const absl::StatusOr<DataType> element = ExportDataType(ExportMember(type, "dtype"));

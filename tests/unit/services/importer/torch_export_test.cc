@@ -111,7 +111,7 @@ TEST_F(TorchTest, ExportedBySchema1) {
       R"({"graph_module": {"graph": {"inputs": [)" + tensor("arg0_1") + "," + tensor("arg1_1") +
       "," + tensor("arg2_1") + R"(], "outputs": [)" + tensor("add") + "," + tensor("clamp") +
       R"(], "nodes": [)" + nodes +
-      R"(], "tensor_values": {"arg2_1": {"dtype": 7, "sizes": [{"as_int": 2, "as_expr": null}]}}},)"
+      R"(], "tensor_values": {"arg2_1": {"meta": {"dtype": 7, "sizes": [{"as_int": 2, "as_expr": null}]}}}},)"
       R"( "signature": {"inputs_to_parameters": {"arg1_1": "w"}, "inputs_to_buffers": )"
       R"({"arg0_1": "n"}, "user_inputs": ["arg2_1"], "user_outputs": ["clamp"], )"
       R"("buffers_to_mutate": {"add": "n"}, "backward_signature": null}}, "schema_version": 1})";
