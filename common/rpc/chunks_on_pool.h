@@ -109,12 +109,11 @@ class ReceiveStream final : public Driver,
     Drive();
   }
   void Tick(Patience::Clock::time_point now) override {
-    const auto idle = method_.pool().options().stream_idle;
     {
       const std::lock_guard lock(mutex_);
-      if (working_ || outcome_ || !waited_for_.IsOver(now, idle)) return;
+      if (working_ || outcome_ || !waited_for_.IsOver(now, idle_)) return;
     }
-    Abort(StreamIdle(idle));
+    Abort(StreamIdle(idle_));
   }
   // Ends the stream as soon as no message is worked on.
   void Abort(const absl::Status& status) {
@@ -190,6 +189,8 @@ class ReceiveStream final : public Driver,
   Response* const response_;
   grpc::ServerReadReactor<Request>* const reactor_;  // valid until ended_
   std::unique_ptr<Handler> handler_;
+  // Ticks come until the stream is gone, which may outlive its method.
+  const std::chrono::milliseconds idle_ = method_.pool().options().stream_idle;
   Patience waited_for_;
   Request messages_[2];
   bool full_[2] = {false, false};  // until its work is done
@@ -218,11 +219,10 @@ class SendStream final : public Driver,
     Drive();
   }
   void Tick(Patience::Clock::time_point now) override {
-    const auto idle = method_.pool().options().stream_idle;
     {
       const std::lock_guard lock(mutex_);
-      if (!writing_ || broken_ || !waited_for_.IsOver(now, idle)) return;
-      outcome_ = StreamIdle(idle);
+      if (!writing_ || broken_ || !waited_for_.IsOver(now, idle_)) return;
+      outcome_ = StreamIdle(idle_);
       breaking_ = broken_ = true;
     }
     Drive();
@@ -291,6 +291,8 @@ class SendStream final : public Driver,
   ServerCall call_;
   grpc::ServerWriteReactor<Response>* const reactor_;  // valid until ended_
   std::unique_ptr<Producer<Response>> producer_;
+  // Ticks come until the stream is gone, which may outlive its method.
+  const std::chrono::milliseconds idle_ = method_.pool().options().stream_idle;
   Patience waited_for_;
   Response messages_[2];
   bool full_[2] = {false, false};  // until it is written
