@@ -221,10 +221,10 @@ absl::StatusOr<std::shared_ptr<LocalBlobStore>> LocalBlobStore::Open(
 }
 
 std::shared_ptr<LocalBlobStore> LocalBlobStore::OpenDrafts(const fs::path& drafts,
-                                                           const fs::path& root,
+                                                           const fs::path& lent,
                                                            std::shared_ptr<BlobSpace> space) {
   if (space != nullptr) space->AddRoot(drafts);
-  std::shared_ptr<LocalBlobStore> store(new LocalBlobStore(root, 0, std::move(space)));
+  std::shared_ptr<LocalBlobStore> store(new LocalBlobStore(lent, 0, std::move(space)));
   store->drafts_ = drafts;
   return store;
 }
@@ -241,7 +241,10 @@ fs::path LocalBlobStore::DefaultRoot() {
 }
 
 fs::path LocalBlobStore::PathOf(const std::string& digest) const {
-  if (!drafts_.empty() && ::access((drafts_ / digest).c_str(), F_OK) == 0) return drafts_ / digest;
+  if (!drafts_.empty()) {
+    const fs::path draft = drafts_ / digest;
+    return ::access(draft.c_str(), F_OK) == 0 ? draft : root_ / digest;
+  }
   return root_ / "blobs" / "sha256" / digest.substr(0, 2) / digest;
 }
 
@@ -405,6 +408,19 @@ absl::Status LocalBlobStore::AdoptAs(const BlobId& id, const fs::path& file,
                                      const StepContext& step) {
   QUENCH_ASSIGN_OR_RETURN(const auto writer, TakeOver(file, step));
   return writer->CommitAs(id);
+}
+
+absl::Status LocalBlobStore::Lend(const BlobId& id, const fs::path& folder) {
+  QUENCH_RETURN_IF_ERROR(CheckDigest(id.hash));
+  const fs::path lent = folder / id.hash;
+  if (::link(PathOf(id.hash).c_str(), lent.c_str()) == 0 || errno == EEXIST) {
+    return absl::OkStatus();
+  }
+  if (errno == ENOENT) return Missing(id.hash);
+  QUENCH_ASSIGN_OR_RETURN(const auto reader, OpenReader(id));
+  const UniqueFd copy(::open(lent.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0400));
+  if (copy.get() < 0) return ErrnoStatus(errno, "create", lent);
+  return CopyRange({reader->fd(), 0, reader->path()}, {copy.get(), 0, lent}, id.size);
 }
 
 absl::StatusOr<BlobStat> LocalBlobStore::Stat() const {

@@ -97,11 +97,11 @@ class LocalBlobStore : public BlobStore, public BlobSource {
   // stores may share, are RESOURCE_EXHAUSTED. Null: no limit.
   static absl::StatusOr<std::shared_ptr<LocalBlobStore>> Open(const std::filesystem::path& root,
                                                               std::shared_ptr<BlobSpace> space);
-  // For a process that is not trusted with the store at `root`: blobs are read there, without looking at
+  // For a process that is not trusted with a store: blobs are read in the folder `lent`, without looking at
   // their bytes, unless they lie in the folder `drafts`, where those that are written go, by their digests;
-  // they are neither flushed nor read-only. Whoever made the folder adopts them.
+  // they are neither flushed nor read-only. Whoever made the folders lends and adopts.
   static std::shared_ptr<LocalBlobStore> OpenDrafts(const std::filesystem::path& drafts,
-                                                    const std::filesystem::path& root,
+                                                    const std::filesystem::path& lent,
                                                     std::shared_ptr<BlobSpace> space);
   // $XDG_CACHE_HOME/quench, else ~/.cache/quench.
   static std::filesystem::path DefaultRoot();
@@ -132,6 +132,10 @@ class LocalBlobStore : public BlobStore, public BlobSource {
   absl::Status AdoptAs(const BlobId& id, const std::filesystem::path& file,
                        const StepContext& step);
 
+  // Puts the blob into `folder`, by its digest: a link, so that it stays the file that it is when the store
+  // replaces or removes its own; a copy where the file system has no links, or not between the two.
+  absl::Status Lend(const BlobId& id, const std::filesystem::path& folder);
+
   absl::StatusOr<BlobStat> Stat() const;
   // Removes what writers have left that ended in the middle; files that are being written stay.
   void RemoveAbandoned();
@@ -157,7 +161,7 @@ class LocalBlobStore : public BlobStore, public BlobSource {
   // Of a blob that was just stored.
   static void AddRight(const std::filesystem::path& path, quench::blobs::VerifiedFiles* verified);
 
-  std::filesystem::path root_;
+  std::filesystem::path root_;  // with drafts: of what is lent
   uint64_t limit_bytes_;
   std::shared_ptr<BlobSpace> space_;
   std::shared_ptr<quench::blobs::VerifiedFiles> verified_ =

@@ -1,4 +1,3 @@
-#include <absl/strings/escaping.h>
 #include <fcntl.h>
 #include <google/protobuf/stubs/logging.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -164,12 +163,10 @@ absl::Status SetLimits(const Order& order) {
   return ok ? absl::OkStatus() : Internal("the step's limits cannot be set");
 }
 
-absl::Status Enter(const Order& order, const Step* step, const LocalBlobStore& blobs) {
+absl::Status Enter(const Order& order, const Step* step) {
   Sandbox sandbox;
   sandbox.walls = order.walls();
-  for (const std::string& hash : order.inputs()) {
-    sandbox.readable.push_back(blobs.PathOf(absl::BytesToHexString(hash)));
-  }
+  sandbox.readable = {order.inputs()};
   sandbox.writable = {order.scratch(), order.drafts()};
   sandbox.starts_processes = step != nullptr && step->starts_processes;
   return EnterSandbox(sandbox);
@@ -188,9 +185,9 @@ absl::StatusOr<std::string> Do(const Order& order, std::span<const Step> steps,
   if (::setenv("TMPDIR", order.scratch().c_str(), 1) != 0) return Internal("no environment");
   QUENCH_RETURN_IF_ERROR(SetLimits(order));
   const auto blobs = LocalBlobStore::OpenDrafts(
-      order.drafts(), order.blobs(),
+      order.drafts(), order.inputs(),
       std::make_shared<BlobSpace>(BlobSpace::kNoLimit, DefaultReserve(order.drafts())));
-  QUENCH_RETURN_IF_ERROR(Enter(order, only_enters ? nullptr : &*step, *blobs));
+  QUENCH_RETURN_IF_ERROR(Enter(order, only_enters ? nullptr : &*step));
   // Threads: they, too, are in the sandbox.
   EndWithStdin();
   SendPulses(reporter, std::chrono::milliseconds(order.max_stall_milliseconds()));

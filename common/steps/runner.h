@@ -79,7 +79,7 @@ class StepRunner {
   static absl::Status Fetch(Job& job, const std::vector<BlobId>& inputs);
   absl::Status Work(Job& job) const;
   absl::StatusOr<std::string> WorkInChild(Job& job, const std::filesystem::path& scratch) const;
-  absl::StatusOr<TempDir> DraftsIn(const LocalBlobStore& store) const;
+  absl::StatusOr<TempDir> PlaceIn(const LocalBlobStore& store) const;
   static absl::Status AdoptDrafts(Job& job);
   absl::StatusOr<unsigned> Walls() const;
   absl::Status TryWalls(unsigned walls) const;
@@ -90,7 +90,7 @@ class StepRunner {
   ScratchFolder scratch_;
   mutable std::mutex mutex_;
   mutable std::optional<unsigned> walls_;                          // once they have been tried
-  mutable std::map<std::filesystem::path, ScratchFolder> drafts_;  // by the store's root
+  mutable std::map<std::filesystem::path, ScratchFolder> places_;  // by the store's root
 };
 
 }  // namespace quench::steps

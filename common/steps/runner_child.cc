@@ -1,5 +1,4 @@
 // Steps in child processes: what these are given, and what is taken from them.
-#include <absl/strings/escaping.h>
 #include <google/protobuf/util/time_util.h>
 #include <spdlog/spdlog.h>
 
@@ -7,6 +6,7 @@
 #include <set>
 
 #include "common/rpc/errors.h"
+#include "common/rpc/remote_blobs.h"
 #include "common/steps/child.h"
 #include "common/steps/digests.h"
 #include "common/steps/node_guard.h"
@@ -24,7 +24,7 @@ absl::Status StepRunner::TryWalls(unsigned walls) const {
   child::v1::Order order;
   order.set_scratch(scratch.path().string());
   order.set_drafts(drafts.path().string());
-  order.set_blobs(drafts.path().string());
+  order.set_inputs(drafts.path().string());
   order.set_walls(walls);
   metrics::Registry unseen;  // it is no step
   return RunInChild(options_.program, order, {}, unseen, nullptr).status();
@@ -48,34 +48,37 @@ absl::StatusOr<unsigned> StepRunner::Walls() const {
   return walls;
 }
 
-// Beside the blobs, so that what lies there becomes one by a rename.
-absl::StatusOr<TempDir> StepRunner::DraftsIn(const LocalBlobStore& store) const {
+// Beside the blobs, so that they can be linked there, and what lies there becomes one by a rename.
+absl::StatusOr<TempDir> StepRunner::PlaceIn(const LocalBlobStore& store) const {
   const std::lock_guard lock(mutex_);
-  auto found = drafts_.find(store.root());
-  if (found == drafts_.end()) {
+  auto found = places_.find(store.root());
+  if (found == places_.end()) {
     const std::filesystem::path folder = std::filesystem::absolute(store.root()) / "drafts";
     QUENCH_ASSIGN_OR_RETURN(ScratchFolder made, ScratchFolder::Create(folder));
-    found = drafts_.emplace(store.root(), std::move(made)).first;
+    found = places_.emplace(store.root(), std::move(made)).first;
   }
   return found->second.Step();
 }
 
 absl::StatusOr<std::string> StepRunner::WorkInChild(Job& job,
                                                     const std::filesystem::path& scratch) const {
-  const LocalBlobStore& store = job.storage->local();
+  LocalBlobStore& store = job.storage->local();
   QUENCH_ASSIGN_OR_RETURN(const unsigned walls, Walls());
-  absl::StatusOr<TempDir> drafts = DraftsIn(store);
+  absl::StatusOr<TempDir> inputs = PlaceIn(store), drafts = PlaceIn(store);
+  if (!inputs.ok()) return NodeFault(inputs.status());
   if (!drafts.ok()) return NodeFault(drafts.status());
+  for (const BlobId& input : job.inputs) {
+    const absl::Status lent = store.Lend(input, inputs->path());
+    if (absl::IsNotFound(lent)) return rpc::BlobsMissing({input});
+    QUENCH_RETURN_IF_ERROR(WithStoreFault(lent));
+  }
   job.drafts = *std::move(drafts);
   child::v1::Order order;
   order.set_method(job.step.method);
   order.set_request(job.request.SerializeAsString());
   order.set_request_id(job.context.request_id());
   order.set_traceparent(job.context.traceparent());
-  order.set_blobs(std::filesystem::absolute(store.root()).string());
-  for (const BlobId& input : job.inputs) {
-    order.add_inputs(absl::HexStringToBytes(input.hash));
-  }
+  order.set_inputs(inputs->path().string());
   order.set_drafts(job.drafts->path().string());
   order.set_scratch(std::filesystem::absolute(scratch).string());
   order.set_walls(walls);

@@ -297,6 +297,27 @@ TEST_F(LocalBlobStoreTest, WhatCannotBeMovedIsCopied) {
   EXPECT_EQ(Temporaries(), 0u);
 }
 
+// Beside the store by links, in another file system by copies.
+TEST_F(LocalBlobStoreTest, LentBlobsStayWhenTheStoreReplacesOrRemovesThem) {
+  const auto elsewhere = TempDir::Create("/dev/shm");
+  ASSERT_TRUE(elsewhere.ok()) << elsewhere.status();
+  const fs::path beside = folder_->path() / "lent";
+  fs::create_directory(beside);
+  for (const fs::path& folder : {beside, elsewhere->path()}) {
+    const std::string hash = Put("bytes");
+    ASSERT_EQ(store_->Lend({hash, 5}, folder), absl::OkStatus());
+    ASSERT_EQ(store_->Lend({hash, 5}, folder), absl::OkStatus()) << "once more";
+    struct stat lent{}, blob{};
+    ASSERT_EQ(::stat((folder / hash).c_str(), &lent), 0);
+    ASSERT_EQ(::stat(PathOf(hash).c_str(), &blob), 0);
+    EXPECT_EQ(lent.st_ino == blob.st_ino, folder == beside);
+    Put("bytes");
+    fs::remove(PathOf(hash));
+    EXPECT_EQ(*ReadFile(folder / hash), "bytes");
+    EXPECT_EQ(store_->Lend({Sha256Hex("none"), 4}, folder).code(), absl::StatusCode::kNotFound);
+  }
+}
+
 TEST_F(LocalBlobStoreTest, WhatIsNoFileIsNotAdopted) {
   EXPECT_EQ(store_->Adopt(folder_->path(), {}).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(store_->Adopt(folder_->path() / "none", {}).status().code(),

@@ -26,11 +26,11 @@ using testing::WaitFor;
 class ChildTest : public ::testing::Test {
  protected:
   ChildTest() {
-    std::filesystem::create_directory(folder_.path() / "blobs");
+    std::filesystem::create_directory(folder_.path() / "inputs");
     std::filesystem::create_directory(folder_.path() / "scratch");
     std::filesystem::create_directory(folder_.path() / "drafts");
     order_.set_method(TestStep().method);
-    order_.set_blobs((folder_.path() / "blobs").string());
+    order_.set_inputs((folder_.path() / "inputs").string());
     order_.set_scratch((folder_.path() / "scratch").string());
     order_.set_drafts((folder_.path() / "drafts").string());
     order_.set_walls(WallsHere());
@@ -46,7 +46,7 @@ class ChildTest : public ::testing::Test {
     EXPECT_TRUE(bytes.ok()) << bytes.status();
     codegen::v1::PackageResult result;
     if (!bytes.ok() || !result.ParseFromString(*bytes)) return "";
-    const auto drafts = LocalBlobStore::OpenDrafts(order_.drafts(), order_.blobs(), nullptr);
+    const auto drafts = LocalBlobStore::OpenDrafts(order_.drafts(), order_.inputs(), nullptr);
     const auto file = drafts->Open(result.library().hash());
     EXPECT_TRUE(file.ok()) << file.status();
     return {reinterpret_cast<const char*>((*file)->bytes().data()), (*file)->bytes().size()};

@@ -67,6 +67,13 @@ class SandboxTest : public ::testing::Test {
     return Told(runner, TestRequest(what));
   }
 
+  codegen::v1::PackageRequest RequestOfInput(const std::string& what) const {
+    codegen::v1::PackageRequest request = TestRequest(what);
+    request.mutable_library()->set_hash(unnamed_);
+    request.mutable_library()->set_size_bytes(7);
+    return request;
+  }
+
   // Each with what it is aimed at.
   std::vector<std::string> OnFiles() {
     const std::string blob = PathOf("other", theirs_).string();
@@ -166,10 +173,30 @@ TEST_F(SandboxTest, WhatStepsNeedTheyHave) {
   EXPECT_EQ(Told(*runner, "file:1"), "ok");
   EXPECT_EQ(Told(*runner, "load"), "ok");
   EXPECT_EQ(Told(*runner, "read:/proc/self/maps"), "ok");
-  codegen::v1::PackageRequest request = TestRequest("input");
-  request.mutable_library()->set_hash(unnamed_);
-  request.mutable_library()->set_size_bytes(7);
-  EXPECT_EQ(Told(*runner, request), "unnamed");
+  EXPECT_EQ(Told(*runner, RequestOfInput("input")), "unnamed");
+}
+
+// Two steps that make the same library: the second takes the first one's place in the store, while another
+// step is about to load it.
+TEST_F(SandboxTest, InputsThatTheStoreReplacesOrRemovesStay) {
+  LocalBlobStore& store = (*storage_("default"))->local();
+  for (const bool again : {true, false}) {
+    const StepContext context(std::make_shared<CancelToken>(), [&](const Progress& progress) {
+      if (progress.stage != "late") return;
+      if (again) {
+        EXPECT_TRUE(store.Put(std::as_bytes(std::span("unnamed", 7))).ok());
+      } else {
+        fs::remove(store.PathOf(unnamed_));
+      }
+      EXPECT_TRUE(WriteFileAtomically(progress.detail, "").ok());
+    });
+    PackageResult result;
+    const absl::Status status =
+        (*MakeRunner(WallsHere()))
+            ->Run(UncachedTestStep(), RequestOfInput("late"), context, &result);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(result.library().hash(), unnamed_);
+  }
 }
 
 // By no way that a descriptor opens, either.
@@ -179,10 +206,10 @@ TEST_F(SandboxTest, InputsAreReadOnly) {
   const fs::path path = PathOf("default", unnamed_);
   for (const char* escape : {"write:", "append:", "truncate:", "chmod:", "utime:", "unlink:",
                              "rename:", "link:", "setxattr:"}) {
-    codegen::v1::PackageRequest request = TestRequest(escape + path.string());
-    request.mutable_library()->set_hash(unnamed_);
-    request.mutable_library()->set_size_bytes(7);
-    EXPECT_NE(Told(*runner, request), "ok") << escape;
+    for (const std::string& aim : {path.string(), std::string("@input")}) {
+      const std::string told = Told(*runner, RequestOfInput(escape + aim));
+      EXPECT_TRUE(told == std::strerror(EPERM) || told == std::strerror(EACCES)) << escape << told;
+    }
   }
   struct stat info{};
   ASSERT_EQ(::stat(path.c_str(), &info), 0);

@@ -137,9 +137,9 @@ absl::StatusOr<PackageResult> Do(const PackageRequest& request, const Workplace&
                                  const StepContext& context) {
   const size_t colon = std::min(request.uuid().find(':'), request.uuid().size());
   const std::string what = request.uuid().substr(0, colon);
-  const std::string argument =
-      colon < request.uuid().size() ? request.uuid().substr(colon + 1) : "";
+  std::string argument = colon < request.uuid().size() ? request.uuid().substr(colon + 1) : "";
   std::string told = argument;
+  if (argument == "@input") argument = place.blobs.PathOf(request.library().hash()).string();
   if (what == "fail") {
     return rpc::WithField(InvalidArgument("uuid: no good"), {"uuid", "no good"});
   }
@@ -177,7 +177,12 @@ absl::StatusOr<PackageResult> Do(const PackageRequest& request, const Workplace&
   if (what == "loose") told = LooseThreads();
   if (what == "environment") told = Environment();
   if (what == "load") told = Load();
-  if (what == "input") {
+  if (what == "late") {
+    const std::filesystem::path go = place.scratch / "go";
+    context.Report({"late", go.string(), 0, 0});
+    while (!std::filesystem::exists(go)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  if (what == "input" || what == "late") {
     QUENCH_ASSIGN_OR_RETURN(const auto file, place.blobs.Open(request.library().hash()));
     told.assign(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
   }

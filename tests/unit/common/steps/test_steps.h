@@ -7,7 +7,7 @@
 namespace quench::steps {
 
 // echo: gives a library whose blob is the argument. fail, crash, exit, spin, sleep, hang, stdout,
-// progress, memory:MIB, input (the blob of `library`), file:MIB, files:COUNT, leave, open, load, loose, environment,
+// progress, memory:MIB, input (the blob of `library`), late (the same, once its file `go` is there), file:MIB, files:COUNT, leave, open, load, loose, environment,
 // lie:HASH, forge, and what TryEscape knows.
 const Step& TestStep();
 // The same step, never cached.

@@ -12,7 +12,7 @@ unsigned WallsHere() {
     const TempDir folder = *TempDir::Create();
     metrics::Registry registry;
     child::v1::Order order;
-    order.set_blobs(folder.path().string());
+    order.set_inputs(folder.path().string());
     order.set_drafts(folder.path().string());
     order.set_scratch(folder.path().string());
     order.set_walls(WallsOfThisKernel());
