@@ -167,7 +167,8 @@ class ServeLocal(unittest.TestCase):
             (self.folder / "second").mkdir()
             with Local(self.folder / "second", "--free-ports", "--state-dir", str(state)) as second:
                 self.assertEqual(1, second.process.wait(PATIENCE))
-                self.assertIn("the gateway did not start", second.text())
+                self.assertIn(f"{state} belongs to another serve_local that runs", second.text())
+            self.assertEqual([], re.findall("error", (state / "log/gateway.log").read_text()))
             self.assertEqual(0, local.end(signal.SIGTERM), local.text())
         self.assertTrue((state / "state").is_dir())
 
