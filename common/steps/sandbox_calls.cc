@@ -126,22 +126,27 @@ class Filter {
   int error_ = 0;
 };
 
+// A call's argument, by its number, of 32 bits.
+scmp_arg_cmp Equals(unsigned argument, uint32_t value) {
+  return {argument, SCMP_CMP_EQ, value, 0};
+}
+
 void AllowByArgument(Filter& filter) {
   for (const int operation : kOfControl) {
-    filter.AllowIf(SCMP_SYS(prctl), SCMP_A0_32(SCMP_CMP_EQ, static_cast<uint32_t>(operation)));
+    filter.AllowIf(SCMP_SYS(prctl), Equals(0, static_cast<uint32_t>(operation)));
   }
   for (const int command : kOfDescriptors) {
     for (const int call : {SCMP_SYS(fcntl), SCMP_SYS(fcntl64)}) {
-      filter.AllowIf(call, SCMP_A1_32(SCMP_CMP_EQ, static_cast<uint32_t>(command)));
+      filter.AllowIf(call, Equals(1, static_cast<uint32_t>(command)));
     }
   }
   for (const unsigned long request : kOfDevices) {
-    filter.AllowIf(SCMP_SYS(ioctl), SCMP_A1_32(SCMP_CMP_EQ, static_cast<uint32_t>(request)));
+    filter.AllowIf(SCMP_SYS(ioctl), Equals(1, static_cast<uint32_t>(request)));
   }
   // Of itself: process 0, or by its number.
   const auto self = static_cast<uint32_t>(::getpid());
-  filter.AllowIf(SCMP_SYS(tgkill), SCMP_A0_32(SCMP_CMP_EQ, self));
-  filter.AllowIf(SCMP_SYS(prlimit64), SCMP_A0_32(SCMP_CMP_EQ, 0));
+  filter.AllowIf(SCMP_SYS(tgkill), Equals(0, self));
+  filter.AllowIf(SCMP_SYS(prlimit64), Equals(0, 0));
   filter.Allow(SCMP_SYS(sched_getaffinity));  // of any, read only: threads are named by number
 }
 

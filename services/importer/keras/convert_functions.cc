@@ -411,11 +411,16 @@ absl::Status GetItem(Converter& c) {
     return item == "..." || (item.is_object() && item.contains("class_name") &&
                              item["class_name"] == "__ellipsis__");
   };
-  int taken = 0;
-  for (const Json& item : spec) taken += !item.is_null() && !is_rest(item);
+  int taken = 0, rests = 0;
+  for (const Json& item : spec) {
+    rests += is_rest(item);
+    taken += !item.is_null() && !is_rest(item);
+  }
+  if (rests > 1) return c.Error("has more than one `...`");
+  if (taken > c.Rank(x))
+    return c.Error(fmt::format("takes {} axes, its input has {}", taken, c.Rank(x)));
   std::vector<int64_t> begins, ends, axes, steps, dropped, added;
-  int64_t axis = 0, place = 0;  // of the input, and of the result before axes are dropped
-  int64_t result = 0;
+  int64_t axis = 0, result = 0;  // the next one of the input, and of the result
   for (Json item : spec) {
     if (item.is_null()) {
       added.push_back(result++);
@@ -429,8 +434,6 @@ absl::Status GetItem(Converter& c) {
     }
     if (item.is_object() && item.contains("config") && item["config"].is_object())
       item = item["config"];
-    if (axis >= c.Rank(x))
-      return c.Error(fmt::format("takes more than the {} axes of its input", c.Rank(x)));
     if (item.is_number_integer()) {
       const int64_t index = item.get<int64_t>();
       begins.push_back(index);
@@ -456,7 +459,6 @@ absl::Status GetItem(Converter& c) {
       return c.Unsupported("an index that is a tensor");
     }
     axes.push_back(axis++);
-    ++place;
   }
   ValueId y = x;
   if (!axes.empty())

@@ -11,8 +11,10 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -33,6 +35,7 @@ constexpr size_t kBytesPerSecond = 20 << 20;
 constexpr size_t kMaxIndex = size_t{1} << 30;
 constexpr int kExitRefused = 3;
 constexpr int kPollMilliseconds = 50;
+constexpr int kReaders = 3;  // until one does not hang
 
 // Sanitizers reserve more address space than any limit allows.
 #if defined(__SANITIZE_ADDRESS__)
@@ -105,27 +108,38 @@ struct Pipe {
 // Says that something is done, while the child uses its CPU: this process itself only waits.
 class ChildsProgress {
  public:
-  explicit ChildsProgress(pid_t child) { has_clock_ = ::clock_getcpuclockid(child, &clock_) == 0; }
-  void Report(const StepContext& context) {
+  ChildsProgress(pid_t child, std::chrono::milliseconds patience) : patience_(patience) {
+    has_clock_ = ::clock_getcpuclockid(child, &clock_) == 0;
+  }
+  // False once the child has done nothing for too long.
+  bool Report(const StepContext& context) {
     timespec now{};
-    if (!has_clock_ || ::clock_gettime(clock_, &now) != 0 || now.tv_sec == seconds_) return;
-    seconds_ = now.tv_sec;
-    context.Report({"import", "HDF5", 0, 0});
+    if (!has_clock_ || ::clock_gettime(clock_, &now) != 0) return true;
+    const auto time = std::chrono::steady_clock::now();
+    if (now.tv_sec == used_.tv_sec && now.tv_nsec == used_.tv_nsec) {
+      return time - changed_ < patience_;
+    }
+    if (now.tv_sec != used_.tv_sec) context.Report({"import", "HDF5", 0, 0});
+    used_ = now;
+    changed_ = time;
+    return true;
   }
 
  private:
+  const std::chrono::milliseconds patience_;
   clockid_t clock_{};
   bool has_clock_ = false;
-  time_t seconds_ = 0;
+  timespec used_{};
+  std::chrono::steady_clock::time_point changed_ = std::chrono::steady_clock::now();
 };
 
-// Until the child has closed its end.
+// Until the child has closed its end. ABORTED when it hangs.
 absl::Status ReadIndex(int fd, ChildsProgress progress, const StepContext& context,
                        std::string& index) {
   std::array<char, 1 << 16> buffer;
   for (;;) {
     QUENCH_RETURN_IF_ERROR(context.Check());
-    progress.Report(context);
+    if (!progress.Report(context)) return absl::AbortedError("the process that reads HDF5 hangs");
     pollfd wait{fd, POLLIN, 0};
     const int ready = ::poll(&wait, 1, kPollMilliseconds);
     if (ready < 0 && errno != EINTR) return ErrnoStatus(errno, "wait for", "the reader of HDF5");
@@ -152,9 +166,10 @@ absl::Status EndOf(int status) {
   return Internal("the process that reads HDF5 could not do its work");
 }
 
-// The child's index, and its numbers in `data`.
+// The child's index, and its numbers in `data`. ABORTED when the child hangs.
 absl::StatusOr<std::string> RunReader(std::span<const std::byte> bytes, int data,
-                                      const StepContext& context) {
+                                      const StepContext& context,
+                                      std::chrono::milliseconds patience) {
   Pipe pipe;
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return ErrnoStatus(errno, "make a pipe for", "HDF5");
@@ -166,7 +181,7 @@ absl::StatusOr<std::string> RunReader(std::span<const std::byte> bytes, int data
   if (child == 0) RunChild(bytes, pipe.write, data, used);
   ::close(std::exchange(pipe.write, -1));
   std::string index;
-  const absl::Status read = ReadIndex(pipe.read, ChildsProgress(child), context, index);
+  const absl::Status read = ReadIndex(pipe.read, ChildsProgress(child, patience), context, index);
   if (!read.ok()) ::kill(child, SIGKILL);  // where that is refused, it meets the end of its pipe
   ::close(std::exchange(pipe.read, -1));
   int status = 0;
@@ -240,14 +255,21 @@ bool LooksLikeHdf5(std::span<const std::byte> bytes) {
   return std::string_view(text, kSignature.size()) == kSignature;
 }
 
-absl::StatusOr<Hdf5File> ReadHdf5(std::span<const std::byte> bytes, const StepContext& context) {
+absl::StatusOr<Hdf5File> ReadHdf5(std::span<const std::byte> bytes, const StepContext& context,
+                                  std::chrono::milliseconds patience) {
   if (!LooksLikeHdf5(bytes)) return InvalidArgument("not an HDF5 file: its signature is missing");
   QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
   const std::filesystem::path path = folder.path() / "numbers";
-  const int data = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (data < 0) return ErrnoStatus(errno, "create", path);
-  const absl::StatusOr<std::string> text = RunReader(bytes, data, context);
-  ::close(data);
+  absl::StatusOr<std::string> text;
+  // The process is a copy of this one, whose other threads may have held a lock of an allocator at that moment: the
+  // C library's opens again, a sanitizer's does not.
+  for (int tries = 0; tries < kReaders && (tries == 0 || absl::IsAborted(text.status())); ++tries) {
+    const int data = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (data < 0) return ErrnoStatus(errno, "create", path);
+    text = RunReader(bytes, data, context, patience);
+    ::close(data);
+  }
+  if (absl::IsAborted(text.status())) return Internal("{}", MessageOf(text.status()));
   QUENCH_RETURN_IF_ERROR(text.status());
   Hdf5File file;
   QUENCH_ASSIGN_OR_RETURN(file.numbers, FileMapping::Open(path));

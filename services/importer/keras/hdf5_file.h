@@ -37,6 +37,10 @@ bool LooksLikeHdf5(std::span<const std::byte> bytes);
 // INVALID_ARGUMENT for what libhdf5 does not read or dies of, RESOURCE_EXHAUSTED where it takes too
 // much memory or time. `bytes` are the file's. Links to other files, virtual data sets, filters but deflate
 // and shuffle, and shapes that the file has no numbers for are in `refused` of their data sets.
-absl::StatusOr<Hdf5File> ReadHdf5(std::span<const std::byte> bytes, const StepContext& context);
+// A reader that uses no CPU time for as long as `patience` is ended, and another one begins; INTERNAL when that has
+// happened to several.
+constexpr auto kHdf5Patience = std::chrono::milliseconds(20'000);
+absl::StatusOr<Hdf5File> ReadHdf5(std::span<const std::byte> bytes, const StepContext& context,
+                                  std::chrono::milliseconds patience = kHdf5Patience);
 
 }  // namespace quench::importer

@@ -318,11 +318,18 @@ std::vector<ValueId> KerasReader::ReadSteps(const KerasLayer& layer, const Value
 
 std::vector<ValueId> KerasReader::ReadDirections(const KerasLayer& layer, const Values& inputs,
                                                  const std::string& name, int outputs) {
+  if (inputs.size() % 2 == 0) {
+    problems_.Add(
+        Unsupported("layer `{}` (Bidirectional): {} inputs; it takes one, and as many states for "
+                    "each direction",
+                    name, inputs.size()));
+    return Values(static_cast<size_t>(outputs), kNone);
+  }
   const bool states = IsSet(layer.inner[0], "return_state");
   const int each = !states ? 1 : (layer.inner[0].class_name == "LSTM" ? 3 : 2);
   std::vector<Values> results;
   for (size_t i = 0; i < 2; ++i) {
-    Values given = {inputs.empty() ? kNone : inputs[0]};
+    Values given = {inputs[0]};
     const size_t half = (inputs.size() - 1) / 2;
     for (size_t k = 0; k < half; ++k) given.push_back(inputs[1 + i * half + k]);
     results.push_back(

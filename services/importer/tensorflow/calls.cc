@@ -138,10 +138,11 @@ void TensorflowReader::ReadMerge(TfScope& scope, int index, Items& items) {
     if (second.contains({predicate, 1 - side})) found.emplace_back(predicate, side);
   }
   if (found.empty()) return Problem(def, "joins what no one predicate has parted", true);
-  const auto [predicate, side] = found.back();
+  const TfRef predicate = found.back().first;
+  const int side = found.back().second;
   const ValueId condition = ValueOf(Resolve(scope, predicate), def);
   items = MakeIf(scope, Printable(scope.prefix + def.name()), condition, 2,
-                 [&, predicate = predicate, side = side](TfTarget& inside, bool then) {
+                 [&](TfTarget& inside, bool then) {
                    const std::pair<TfRef, int> branch{predicate, then ? 1 : 0};
                    TfScope within;
                    within.body = scope.body;

@@ -59,8 +59,6 @@ bool Takes(std::string_view parameter, char kind) {
 
 bool Fits(const TorchRow& row, const TorchCallShape& call) {
   const std::vector<std::string_view> parameters = Words(row.arguments);
-  size_t least = 0;
-  for (const std::string_view parameter : parameters) least += parameter.starts_with('!') ? 1 : 0;
   if (call.kinds.size() > parameters.size()) return false;
   for (size_t i = 0; i < call.kinds.size(); ++i) {
     if (!Takes(parameters[i], call.kinds[i])) return false;

@@ -1,11 +1,18 @@
 // Keras files, written here through libhdf5: what they become, and what is said of bad ones.
 #include <gtest/gtest.h>
 #include <hdf5.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <fstream>
+#include <set>
+#include <thread>
 
+#include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/ops/evaluate.h"
+#include "services/importer/keras/hdf5_file.h"
 #include "tests/support/matchers.h"
 #include "tests/support/onnx_models.h"
 
@@ -109,6 +116,22 @@ std::string Functional(const std::string& layers, const std::string& output) {
 const std::string kInput =
     Layer("x", "InputLayer", R"("batch_input_shape": [null, 2], "dtype": "float32")", "");
 const std::string kDense = R"("units": 3, "activation": "relu", "use_bias": true)";
+
+std::vector<pid_t> ChildrenOfThisProcess() {
+  std::vector<pid_t> children;
+  std::error_code error;
+  for (const auto& process : std::filesystem::directory_iterator("/proc", error)) {
+    if (std::atoi(process.path().filename().c_str()) == 0) continue;
+    std::ifstream file(process.path() / "stat");
+    std::string stat;
+    std::getline(file, stat);
+    const size_t end = stat.rfind(") ");  // of the name; the state and the parent follow
+    if (end == std::string::npos || end + 4 >= stat.size()) continue;
+    if (std::atoi(stat.c_str() + end + 4) == ::getpid())
+      children.push_back(std::atoi(stat.c_str()));
+  }
+  return children;
+}
 
 class KerasTest : public ::testing::Test {
  protected:
@@ -236,6 +259,41 @@ TEST_F(KerasTest, DeflateAndShuffleAreRead) {
   EXPECT_EQ(Run(F32({1, 2}, {1, 2})), (Floats{7, 0, 14}));
 }
 
+// Its processes are stopped in the middle.
+TEST_F(KerasTest, AReaderThatHangsIsTakenOver) {
+  {
+    H5 file(path());
+    Begin(file, Functional(kInput, "x"), {});
+    for (int i = 0; i < 2000; ++i) {
+      file.Data("model_weights/d" + std::to_string(i), {2}, {1, 2});
+    }
+  }
+  const auto mapping = *FileMapping::Open(path());
+  for (const int most : {1, 1000}) {
+    std::atomic<bool> done{false};
+    int stopped = 0;
+    std::thread stopper([&] {
+      std::set<pid_t> seen;
+      while (!done && stopped < most) {
+        for (const pid_t child : ChildrenOfThisProcess()) {
+          if (!seen.insert(child).second) continue;
+          stopped += ::kill(child, SIGSTOP) == 0 ? 1 : 0;
+        }
+      }
+    });
+    const auto read = ReadHdf5(mapping->bytes(), {}, std::chrono::milliseconds(300));
+    done = true;
+    stopper.join();
+    ASSERT_GT(stopped, 0);
+    if (most == 1) {
+      EXPECT_TRUE(read.ok()) << read.status();
+    } else {
+      EXPECT_EQ(read.status().code(), absl::StatusCode::kInternal);
+      EXPECT_THAT(ErrorOf(read.status()), HasSubstr("the process that reads HDF5 hangs"));
+    }
+  }
+}
+
 TEST_F(KerasTest, BytesThatAreNoModel) {
   EXPECT_THAT(ErrorOfBytes(""), HasSubstr("is empty"));
   EXPECT_THAT(ErrorOfBytes("something else"), HasSubstr("HDF5"));
@@ -272,6 +330,32 @@ TEST_F(KerasTest, ConfigurationsThatDoNotFitTogether) {
                                       "b")),
               HasSubstr("does not list: `a`, `b`"));
   EXPECT_THAT(ErrorOfModel(Functional(kInput + "," + kInput, "x")), HasSubstr("two layers `x`"));
+}
+
+TEST_F(KerasTest, DirectionsWithoutAnInput) {
+  const std::string lstm =
+      R"("layer": {"class_name": "LSTM", "config": {"name": "l", "units": 2}})";
+  EXPECT_THAT(ErrorOfModel(Functional(kInput + "," + Layer("b", "Bidirectional", lstm, "[]"), "b")),
+              HasSubstr("layer `b` (Bidirectional): 0 inputs"));
+  EXPECT_THAT(
+      ErrorOfModel(Functional(
+          kInput + "," + Layer("b", "Bidirectional", lstm, R"([["x", 0, 0, {}], ["x", 0, 0, {}]])"),
+          "b")),
+      HasSubstr("layer `b` (Bidirectional): 2 inputs"));
+}
+
+TEST_F(KerasTest, SlicesOfMoreAxesThanThereAre) {
+  const auto error_of = [&](const std::string& spec) {
+    return ErrorOfModel(
+        Functional(kInput + "," +
+                       Layer("s", "SlicingOpLambda", R"("function": "__operators__.getitem")",
+                             R"(["x", 0, 0, {"slice_spec": )" + spec + "}]"),
+                   "s"));
+  };
+  EXPECT_THAT(error_of(R"(["...", 0, 0, 0])"), HasSubstr("takes 3 axes, its input has 2"));
+  EXPECT_THAT(error_of(R"([0, {"start": 0, "stop": 1}, null, 1])"),
+              HasSubstr("takes 3 axes, its input has 2"));
+  EXPECT_THAT(error_of(R"(["...", "...", 0])"), HasSubstr("has more than one `...`"));
 }
 
 TEST_F(KerasTest, WhatIsNotSupportedIsListedAtOnce) {
