@@ -13,10 +13,12 @@ from quench.errors import UnavailableError
 
 
 def program() -> str:
-    """QUENCH_BIN (the program `quench`, or the folder that has it), or `quench` in PATH."""
+    """QUENCH_BIN (the program `quench`, `quench-serve` beside it, or the folder that has both), or `quench` in PATH."""
     named = os.environ.get("QUENCH_BIN")
     if named and pathlib.Path(named).is_dir():
         named = str(pathlib.Path(named) / "quench")
+    if named and pathlib.Path(named).name == "quench-serve":  # which `quench serve` runs
+        named = str(pathlib.Path(named).with_name("quench"))
     found = shutil.which(named or "quench")
     if found is None:
         raise UnavailableError(

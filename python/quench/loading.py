@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import inspect
 import os
 import pathlib
 import tempfile
@@ -60,13 +61,34 @@ def from_tensorflow(model: Union[Path, bytes, Any], **options: Any) -> IR:
     return load(path, format="tensorflow", **options)
 
 
-Inputs = Union[Mapping[str, Any], Sequence[tuple[str, Any]]]
+Inputs = Union[Mapping[str, Any], Sequence[Any]]
 
 
-def _examples(torch: Any, inputs: Inputs) -> dict[str, Any]:
+def _parameters(module: Any, count: int) -> list[str]:
+    """What `forward` calls its first arguments."""
+    try:
+        names = list(inspect.signature(module.forward).parameters)
+    except (TypeError, ValueError):
+        names = []
+    return [names[i] if i < len(names) else f"input{i}" for i in range(count)]
+
+
+def _named_inputs(torch: Any, module: Any, inputs: Inputs) -> list[tuple[str, Any]]:
+    if isinstance(inputs, Mapping):
+        return list(inputs.items())
+    if isinstance(inputs, torch.Tensor):
+        inputs = [inputs]
+    if all(isinstance(item, torch.Tensor) for item in inputs):
+        return list(zip(_parameters(module, len(inputs)), inputs))
+    if not all(isinstance(item, (tuple, list)) and len(item) == 2 and isinstance(item[0], str) for item in inputs):
+        raise InputError(f"input_infos: {inputs!r:.200}; give a dict or pairs of name and tensor, shape, or (shape, dtype), or a list of tensors")
+    return [(name, what) for name, what in inputs]
+
+
+def _examples(torch: Any, module: Any, inputs: Inputs) -> dict[str, Any]:
     """Example tensors by name; of (name, shape) and (name, (shape, dtype)), ones."""
     found = {}
-    for name, what in inputs.items() if isinstance(inputs, Mapping) else inputs:
+    for name, what in _named_inputs(torch, module, inputs):
         if not isinstance(what, torch.Tensor):
             shape, dtype = what if len(what) == 2 and isinstance(what[0], (tuple, list)) else (what, "float32")
             kind = {"float": "float32", "int": "int32", "double": "float64", "long": "int64"}.get(str(dtype), str(dtype))
@@ -77,13 +99,13 @@ def _examples(torch: Any, inputs: Inputs) -> dict[str, Any]:
 
 def from_torch(module: Any, input_infos: Inputs, *, client: Optional[Client] = None, opset: int = 17, **options: Any) -> IR:
     """A torch.nn.Module, or one that was traced. `input_infos`: by the names that the inputs get, example tensors, or shapes, or
-    (shape, dtype) pairs.
+    (shape, dtype) pairs. Tensors alone get the names of `forward`'s parameters.
 
     It is saved by torch.export, else traced, else exported as ONNX, whatever can be read first; `ir.name` ends in which that was."""
     import importlib
 
     torch: Any = importlib.import_module("torch")
-    examples = _examples(torch, input_infos)
+    examples = _examples(torch, module, input_infos)
     tensors = tuple(examples.values())
     module = module.eval()
     traced_before = isinstance(module, torch.jit.ScriptModule)

@@ -38,6 +38,7 @@ os.environ["QUENCH_BIN"] = QUENCH
 os.environ.pop("QUENCH_TOKEN_FILE", None)
 
 import quench  # noqa: E402
+from quench import _server  # noqa: E402
 
 
 @contextlib.contextmanager
@@ -204,6 +205,12 @@ class ModelTest(unittest.TestCase):
         there, = swapped.infer({"b": x.numpy(), "a": 2 * x.numpy()}).values()
         np.testing.assert_allclose(there, -x.numpy(), atol=1e-5)
 
+        for infos in (x, [x]):
+            self.assertEqual([each["name"] for each in quench.from_torch(module, infos, client=self.client).inputs], ["input"])
+        for infos in ([(2, 5)], [1.0], ["x"]):
+            with self.assertRaisesRegex(quench.InputError, "input_infos: "):
+                quench.from_torch(module, infos, client=self.client)
+
         class Broken(torch.nn.Module):
             def forward(self, _):
                 raise ValueError("out of order")
@@ -339,22 +346,31 @@ class ModelTest(unittest.TestCase):
         with self.assertRaisesRegex(quench.InputError, "no quench.gateway.v1.WorkflowSpec"):
             self.client.submit({"colour": "red"})
 
-    def test_progress_is_bars_or_lines(self):
-        for bars in (False, True):
-            with self.subTest(bars=bars):
-                script = ("import sys\n"
-                          + ("" if bars else "sys.modules['tqdm'] = sys.modules['tqdm.auto'] = None\n")
-                          + "import quench\n"
-                          "with quench.Client(progress=True) as client:\n"
-                          f"    ir = client.load({str(DIGITS)!r}, batch=1).calibrate(3000)\n")
-                if bars:
-                    try:
-                        import tqdm  # noqa: F401
-                    except ImportError:
-                        self.skipTest("no tqdm")
-                said = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": str(FOLDER)},
-                                      capture_output=True, text=True, check=True).stderr
-                self.assertRegex(said, "calibrate" if not bars else r"workflow: .*step")
+    def test_progress_is_bars(self):
+        try:
+            import tqdm  # noqa: F401
+        except ImportError:
+            self.skipTest("no tqdm")
+        script = ("import quench\n"
+                  "with quench.Client(progress=True) as client:\n"
+                  f"    client.load({str(DIGITS)!r}, batch=1).calibrate(3000)\n")
+        self.assertRegex(self.errors_of(script), r"workflow: .*step")
+
+    def test_without_tqdm_progress_is_a_line_each_second(self):
+        script = ("import sys\n"
+                  "sys.modules['tqdm'] = sys.modules['tqdm.auto'] = None\n"
+                  "from quench import _progress\n"
+                  "now = 0.0\n"
+                  "_progress.time.monotonic = lambda: now\n"
+                  "with _progress.Progress('workflow', 10, 'step', True) as progress:\n"
+                  "    for done in range(5):\n"
+                  "        now += 0.6\n"
+                  "        progress.update(done, 'calibrate')\n")
+        self.assertEqual(self.errors_of(script), "workflow: 1 of 10 step, calibrate\nworkflow: 3 of 10 step, calibrate\n")
+
+    def errors_of(self, script):
+        return subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": str(FOLDER)}, capture_output=True,
+                              text=True, check=True).stderr
 
     def test_unknown_models(self):
         with self.assertRaisesRegex(quench.GatewayError, "format"):
@@ -459,6 +475,12 @@ class GatewayTest(unittest.TestCase):
                 quench.Client()
         finally:
             os.environ["QUENCH_BIN"] = QUENCH
+        for named in (os.path.dirname(QUENCH), QUENCH + "-serve"):
+            os.environ["QUENCH_BIN"] = named
+            try:
+                self.assertEqual(QUENCH, _server.program())
+            finally:
+                os.environ["QUENCH_BIN"] = QUENCH
 
     def test_without_grpc_engines_work_and_clients_say_what_is_missing(self):
         script = ("import sys; sys.modules['grpc'] = None; import quench; print(quench.Engine.__name__)\n"

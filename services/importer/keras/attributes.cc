@@ -105,7 +105,7 @@ std::map<std::string, Attribute> AttributesOf(const Json& config) {
   std::map<std::string, Attribute> attributes;
   if (!config.is_object()) return attributes;
   for (const auto& [key, value] : config.items()) {
-    if (!IsLeftOut(key)) Add(key, value, attributes);
+    if (!key.empty() && !IsLeftOut(key)) Add(key, value, attributes);
   }
   return attributes;
 }

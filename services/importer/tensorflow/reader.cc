@@ -396,6 +396,10 @@ void TensorflowReader::AddNode(TfScope& scope, int index, Items& items) {
   for (const TfItem& item : given) node.inputs.push_back(ValueOf(item, def));
   for (const auto& [name, value] : def.attr()) {
     if (name.starts_with("_")) continue;
+    if (name.empty()) {
+      Problem(def, "an attribute has no name");
+      continue;
+    }
     if (value.value_case() == tf::AttrValue::kPlaceholder)
       Problem(def,
               fmt::format("attribute `{}` is that of a call, which is not read", Printable(name)),

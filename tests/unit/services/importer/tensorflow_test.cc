@@ -641,6 +641,11 @@ TEST(Tensorflow, CyclesAndMissingPiecesAreErrors) {
   large.Tensor("c", tf::DT_FLOAT, {1 << 30, 1 << 30}).add_float_val(1);
   large.Node("Identity", "y", {"c"});
   EXPECT_FALSE(ImportError(large).empty());
+  TfModel unnamed;
+  unnamed.Input("x", {1});
+  unnamed.Node("Neg", "y", {"x"});
+  (*unnamed.graph.mutable_node(1)->mutable_attr())[""].set_i(1);
+  EXPECT_TRUE(HasSubstr("an attribute has no name")(ImportError(unnamed)));
   TfModel recursive = WithFunctions();
   tf::FunctionDef* function = recursive.graph.mutable_library()->mutable_function(0);
   function->mutable_node_def(0)->set_op("twice");
