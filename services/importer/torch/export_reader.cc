@@ -7,6 +7,7 @@
 #include "common/base/printable.h"
 #include "common/base/status.h"
 #include "services/importer/torch/export_schema.h"
+#include "services/importer/torch/export_sizes.h"
 #include "services/importer/torch/model.h"
 
 namespace quench::importer {
@@ -58,8 +59,6 @@ class ExportReader {
  private:
   using Env = std::map<std::string, TorchValue>;
 
-  void ReadRanges(const Json& program);
-  absl::StatusOr<std::vector<DeclaredDim>> DimsOf(const Json& sizes) const;
   absl::StatusOr<DeclaredInput> InputOf(const std::string& name, const Json& type) const;
   absl::Status AddSpec(const Json& spec, const Json& types, std::vector<TorchInput>& declared,
                        Env& env, TorchResult& result);
@@ -97,47 +96,10 @@ class ExportReader {
   const std::set<std::string>& written_;
   TorchProgram& p_;
   std::map<std::string, Tensor> weights_;
-  std::map<std::string, Bounds> ranges_;  // of symbols
+  std::optional<ExportSizes> sizes_;
 };
 
 // ---- Inputs ----
-
-// {"s0": {"min_val": 2, "max_val": 64}}; without an end max_val is null, or the largest integer less one.
-void ExportReader::ReadRanges(const Json& program) {
-  const Json* ranges = ExportMember(program, "range_constraints");
-  if (ranges == nullptr || !ranges->is_object()) return;
-  constexpr int64_t kEndless = kUnbounded - 1;
-  for (const auto& [symbol, range] : ranges->items()) {
-    const Json* low = ExportMember(range, "min_val");
-    const Json* high = ExportMember(range, "max_val");
-    Bounds bounds{1, kUnbounded};
-    if (low != nullptr && low->is_number_integer())
-      bounds.min = std::max<int64_t>(1, low->get<int64_t>());
-    if (high != nullptr && high->is_number_integer() && high->get<int64_t>() < kEndless)
-      bounds.max = high->get<int64_t>();
-    if (bounds.min <= bounds.max) ranges_[symbol] = bounds;
-  }
-}
-
-absl::StatusOr<std::vector<DeclaredDim>> ExportReader::DimsOf(const Json& sizes) const {
-  std::vector<DeclaredDim> dims;
-  if (!sizes.is_array()) return InvalidArgument("has sizes that are no list");
-  for (const Json& size : sizes) {
-    DeclaredDim dim;
-    if (const Json* number = ExportMember(size, "as_int"); number && number->is_number_integer()) {
-      dim.size = number->get<int64_t>();
-      if (dim.size < 0) return InvalidArgument("has the size {}", dim.size);
-    } else if (const Json* expression = ExportMember(size, "as_expr")) {
-      dim.name = ExportText(ExportMember(*expression, "expr_str"));
-      if (const auto range = ranges_.find(dim.name); range != ranges_.end())
-        dim.bounds = range->second;
-    } else {
-      return InvalidArgument("a size is neither a number nor an expression");
-    }
-    dims.push_back(dim);
-  }
-  return dims;
-}
 
 absl::Status ExportReader::AddWeight(const std::string& value, const std::string& name,
                                      bool is_buffer, Env& env, TorchResult& result) {
@@ -163,7 +125,7 @@ absl::StatusOr<DeclaredInput> ExportReader::InputOf(const std::string& name,
   input.type = element.ok() ? absl::StatusOr<Type>(Type::Tensor(*element, {})) : element.status();
   input.dims.emplace();
   if (const Json* sizes = ExportMember(type, "sizes")) {
-    absl::StatusOr<std::vector<DeclaredDim>> dims = DimsOf(*sizes);
+    absl::StatusOr<std::vector<DeclaredDim>> dims = sizes_->DimsOf(*sizes);
     if (!dims.ok()) return Annotate(dims.status(), fmt::format("input `{}`", Printable(name)));
     input.dims = *std::move(dims);
   }
@@ -530,7 +492,7 @@ absl::StatusOr<TorchResult> ExportReader::Read() {
   const Json& graph = program["graph_module"]["graph"];
   const Json& signature = program["graph_module"]["signature"];
   QUENCH_ASSIGN_OR_RETURN(weights_, ReadExportWeights(archive_));
-  ReadRanges(program);
+  sizes_.emplace(program);
   TorchResult result;
   Env env;
   QUENCH_RETURN_IF_ERROR(AddInputs(graph, signature, env, result));

@@ -153,8 +153,14 @@ absl::StatusOr<TorchFile> OpenTorchFile(const std::filesystem::path& path) {
 }
 
 // Sizes of an input that the model was not made for: it may have decided by them.
-static void WarnOfRanges(const DeclaredInput& declared, const Type& type, Graph& graph) {
+static void WarnOfSizes(const DeclaredInput& declared, const GraphInput& input, Graph& graph) {
+  const Type& type = input.type;
   if (!declared.dims) return;
+  for (const std::string& size : input.untied) {
+    graph.metadata["warning.dim " + Printable(size)] =
+        fmt::format("size `{}` of input `{}` is not tied to those of others: a run takes any",
+                    Printable(size), Printable(declared.name));
+  }
   for (size_t axis = 0; axis < std::min(declared.dims->size(), type.dims.size()); ++axis) {
     const DeclaredDim& dim = (*declared.dims)[axis];
     const Bounds given = graph.symbols->BoundsOf(type.dims[axis]);
@@ -186,7 +192,7 @@ absl::Status AddTorchInputs(const ImportOptions& options, TorchProgram& program,
       input.handle = program.b.AddConstant(input.declared.name, frozen->second);
       continue;
     }
-    WarnOfRanges(input.declared, resolved[next].type, graph);
+    WarnOfSizes(input.declared, resolved[next], graph);
     input.handle = program.b.AddInput(resolved[next++]);
   }
   return absl::OkStatus();

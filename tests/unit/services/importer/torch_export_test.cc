@@ -180,6 +180,137 @@ TEST_F(TorchTest, ExportedStates) {
   EXPECT_EQ(imported->canonical.metadata.at("state.net.w"), "net.w/next");
 }
 
+// A graph of inputs alone: `tensors` are names and sizes in JSON, of f32.
+std::string ExportedOfInputs(const Fields& tensors, const std::string& nodes,
+                             const std::string& outputs, const std::string& output_specs,
+                             const std::string& ranges = "{}") {
+  std::string arguments, types, specs;
+  for (const auto& [name, sizes] : tensors) {
+    const std::string comma = arguments.empty() ? "" : ", ";
+    arguments += comma + TensorArgument(name);
+    types += comma + "\"" + name + R"(": {"dtype": 7, "sizes": )" + sizes + "}";
+    specs += comma + R"({"user_input": {"arg": )" + TensorArgument(name) + "}}";
+  }
+  return ZipOf({{"p/models/model.json",
+                 R"({"graph_module": {"graph": {"inputs": [)" + arguments + R"(], "outputs": [)" +
+                     outputs + R"(], "nodes": [)" + nodes + R"(], "tensor_values": {)" + types +
+                     R"(}}, "signature": {"input_specs": [)" + specs + R"(], "output_specs": [)" +
+                     output_specs + R"(]}}, "range_constraints": )" + ranges + "}"},
+                {"p/archive_format", "pt2"},
+                {"p/data/weights/model_weights_config.json", R"({"config": {}})"}});
+}
+
+std::string Sizes(const std::vector<std::string>& texts) {
+  std::string sizes;
+  for (const std::string& text : texts) {
+    const bool number = text.find_first_not_of("0123456789") == std::string::npos;
+    sizes += sizes.empty() ? "" : ", ";
+    sizes += number ? R"({"as_int": )" + text + "}"
+                    : R"({"as_expr": {"expr_str": ")" + text + R"(", "hint": {"as_int": 4}}})";
+  }
+  return "[" + sizes + "]";
+}
+
+std::string InputText(const absl::StatusOr<Imported>& imported, size_t input) {
+  const Graph& graph = imported->canonical;
+  std::string text;
+  for (const Dim dim : graph.value(graph.inputs[input]).type.dims)
+    text += (text.empty() ? "" : ", ") + graph.symbols->ToString(dim);
+  return text;
+}
+
+// As torch up to 2.6 writes expressions, and as the newest does.
+TEST_F(TorchTest, ExportedSizesAreTied) {
+  const std::string nodes = Node("aten.neg.default", Given("self", TensorArgument("x")), "y");
+  const std::string ranges = R"({"s0": {"min_val": 2, "max_val": 64}})";
+  const std::string symbol = "Symbol('s0', positive=True, integer=True)";
+  const auto import = [&](const std::string& of_x, const std::string& of_y,
+                          const ImportOptions& options = {}) {
+    return ImportFile(ExportedOfInputs({{"x", Sizes({of_x, "2"})}, {"y", Sizes({of_y})}}, nodes,
+                                       TensorArgument("y"), kUserOutput, ranges),
+                      options);
+  };
+  const std::tuple<std::string, std::string, std::string, std::string> cases[] = {
+      {symbol, symbol, "s0, 2", "s0"},
+      {"2*s0", "s0", "2*s0, 2", "s0"},
+      {"s0", "s0 + 1", "s0, 2", "s0 + 1"},
+      {"s0**2 - 1", "s0", "s0*s0 - 1, 2", "s0"},
+      {"(s0//2)", "s0", "floordiv(s0, 2), 2", "s0"},
+      {"Max(4, Mod(s0, 8))", "s0", "max(mod(s0, 8), 4), 2", "s0"},
+      {"Mul(Integer(2), " + symbol + ")", symbol, "2*s0, 2", "s0"},
+      {"Mul(Rational(1, 2), Add(" + symbol + ", Integer(3)))", symbol, "floordiv(s0 + 1, 2) + 1, 2",
+       "s0"},
+      {"Mul(Integer(-1), Pow(" + symbol + ", Integer(2)), Integer(-3))", symbol, "3*s0*s0, 2",
+       "s0"},
+      {"FloorDiv(" + symbol + ", Integer(2))", symbol, "floordiv(s0, 2), 2", "s0"},
+      // The symbol alone is no input's size: that of `x` makes it.
+      {"2*s0", "2*s0", "x_d0, 2", "x_d0"},
+      {"2*s0", "3*s0", "x_d0, 2", "3*floordiv(x_d0, 2)"},
+      {"s0 + 1", "s0 - 1", "x_d0, 2", "x_d0 - 2"}};
+  for (const auto& [of_x, of_y, x, y] : cases) {
+    const auto imported = import(of_x, of_y);
+    ASSERT_TRUE(imported.ok()) << imported.status();
+    EXPECT_EQ(InputText(imported, 0), x) << of_x;
+    EXPECT_EQ(InputText(imported, 1), y) << of_y;
+    EXPECT_THAT(WarningsOf(imported->canonical), testing::IsEmpty());
+  }
+  const auto bounds_of = [](const absl::StatusOr<Imported>& imported, size_t input) {
+    const Graph& graph = imported->canonical;
+    const Bounds bounds = graph.symbols->BoundsOf(graph.value(graph.inputs[input]).type.dims[0]);
+    return std::pair(bounds.min, bounds.max);
+  };
+  using Range = std::pair<int64_t, int64_t>;
+  EXPECT_EQ(bounds_of(import(symbol, symbol), 0), Range(2, 64));
+  EXPECT_EQ(bounds_of(import("2*s0", "s0"), 0), Range(4, 128));
+  const auto own = import("2*s0", "2*s0");
+  EXPECT_EQ(bounds_of(own, 0), Range(4, 128));
+  EXPECT_TRUE(own->canonical.symbols->IsMultipleOf(
+      own->canonical.value(own->canonical.inputs[0]).type.dims[0], 2));
+
+  // A size that is given says what the others are.
+  ImportOptions options = Shape("x", {6, 2});
+  EXPECT_EQ(InputText(import("2*s0", "s0", options), 1), "3");
+  EXPECT_EQ(InputText(import("s0", "2*s0", options), 1), "12");
+  EXPECT_THAT(ErrorOf(import("4*s0", "s0", options).status()),
+              HasSubstr("input `x` is given the size 6 at axis 0, which `4*s0` cannot be"));
+  options.shapes["y"] = {4};
+  EXPECT_THAT(ErrorOf(import("2*s0", "s0", options).status()), HasSubstr("both 3 and 4"));
+}
+
+TEST_F(TorchTest, ExportedSizesThatAreNotTied) {
+  const std::string nodes = Node("aten.neg.default", Given("self", TensorArgument("x")), "z");
+  const auto import = [&](const std::string& of_x, const std::string& of_y) {
+    return ImportFile(ExportedOfInputs({{"x", Sizes({of_x})}, {"y", Sizes({of_y})}}, nodes,
+                                       TensorArgument("z"), kUserOutput),
+                      {});
+  };
+  for (const std::string size : {"s0*s1", "SomeFunction(s0)", "2*s0 +", "s0 + s1"}) {
+    const auto imported = import(size, size);
+    ASSERT_TRUE(imported.ok()) << imported.status();
+    EXPECT_EQ(InputText(imported, 0), "x_d0") << size;
+    EXPECT_EQ(InputText(imported, 1), "x_d0") << size;
+    EXPECT_THAT(WarningsOf(imported->canonical),
+                testing::ElementsAre(HasSubstr("size `" + size + "` of input `x`")));
+  }
+  // Deep ones neither.
+  const std::string deep = std::string(2000, '(') + "s0" + std::string(2000, ')');
+  EXPECT_TRUE(import(deep, "s0").ok());
+}
+
+// A run checks what is tied.
+TEST_F(TorchTest, ExportedSizesAreChecked) {
+  const std::string nodes = Node("aten.neg.default", Given("self", TensorArgument("x")), "z");
+  const std::string file = ExportedOfInputs({{"x", Sizes({"2*s0"})}, {"y", Sizes({"s0"})}}, nodes,
+                                            TensorArgument("z"), kUserOutput);
+  EXPECT_EQ(Run(file, {Values({4}, {1, 2, 3, 4}), Values({2}, {0, 0})}),
+            (std::vector<Floats>{{-1, -2, -3, -4}}));
+  const auto imported = ImportFile(file, {});
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  const std::vector<Tensor> wrong = {Values({3}, {1, 2, 3}), Values({2}, {0, 0})};
+  EXPECT_THAT(ErrorOf(ops::Evaluate(imported->canonical, wrong).status()),
+              HasSubstr("input `x` axis 0 is 3, `2*s0` is 4"));
+}
+
 TEST_F(TorchTest, ExportedConditions) {
   const auto branch = [](const std::string& target) {
     return R"({"as_graph": {"name": "g", "graph": {"inputs": [)" + TensorArgument("a") +
