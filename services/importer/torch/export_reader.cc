@@ -70,6 +70,10 @@ class ExportReader {
   absl::Status RunNode(const Json& node, Env& env, int depth);
   absl::Status ReadArguments(const std::string& target, const Json& inputs, const Env& env,
                              std::vector<TorchValue>& positional, TorchArguments& named);
+  absl::Status ReadOutput(const Json& output, const Json& spec, const Env& env,
+                          TorchResult& result);
+  absl::Status Write(const CellPtr& cell, const std::string& name, const Json& output,
+                     const Env& env);
   absl::Status ReadOutputs(const Json& graph, const Json& signature, const Env& env,
                            TorchResult& result);
   // An operator that runs graphs, with its other arguments.
@@ -97,6 +101,7 @@ class ExportReader {
   TorchProgram& p_;
   std::map<std::string, Tensor> weights_;
   std::optional<ExportSizes> sizes_;
+  std::vector<std::pair<std::string, CellPtr>> user_inputs_;
 };
 
 // ---- Inputs ----
@@ -184,7 +189,11 @@ absl::Status ExportReader::AddInputs(const Json& graph, const Json& signature, E
     declared.push_back(std::move(input));
   }
   QUENCH_RETURN_IF_ERROR(AddTorchInputs(options_, p_, declared));
-  for (size_t i = 0; i < own; ++i) env[declared[i].declared.name] = p_.NewCell(declared[i].handle);
+  for (size_t i = 0; i < own; ++i) {
+    const CellPtr cell = p_.NewCell(declared[i].handle);
+    env[declared[i].declared.name] = cell;
+    user_inputs_.emplace_back(declared[i].declared.name, cell);
+  }
   size_t next = own;
   for (TorchState& state : result.states) {
     if (written_.contains(state.name)) state.cell->handle = declared[next++].handle;
@@ -461,6 +470,47 @@ absl::Status ExportReader::Run(const Json& graph, Env& env, int depth) {
   return absl::OkStatus();
 }
 
+// The signature says that the tensor is this output behind a run.
+absl::Status ExportReader::Write(const CellPtr& cell, const std::string& name, const Json& output,
+                                 const Env& env) {
+  QUENCH_ASSIGN_OR_RETURN(const TorchValue value, ArgumentOf(output, env));
+  QUENCH_ASSIGN_OR_RETURN(const Handle handle, p_.HandleOf(value));
+  return p_.Assign(cell, handle, name);
+}
+
+absl::Status ExportReader::ReadOutput(const Json& output, const Json& spec, const Env& env,
+                                      TorchResult& result) {
+  if (ExportMember(spec, "user_output") != nullptr) {
+    QUENCH_ASSIGN_OR_RETURN(TorchValue value, ArgumentOf(output, env));
+    result.outputs.emplace_back(ExportNameIn(output), std::move(value));
+    return absl::OkStatus();
+  }
+  if (const Json* mutation = ExportMember(spec, "buffer_mutation")) {
+    const std::string name = ExportText(ExportMember(*mutation, "buffer_name"));
+    for (const TorchState& state : result.states) {
+      if (state.name == name) QUENCH_RETURN_IF_ERROR(Write(state.cell, name, output, env));
+    }
+    return absl::OkStatus();
+  }
+  if (const Json* mutation = ExportMember(spec, "user_input_mutation")) {
+    const std::string name = ExportText(ExportMember(*mutation, "user_input_name"));
+    for (const auto& [input, cell] : user_inputs_) {
+      if (input == name) return Write(cell, name, output, env);
+    }
+    return InvalidArgument("the graph writes to `{}`, which is none of its inputs",
+                           Printable(name));
+  }
+  if (ExportMember(spec, "token") != nullptr) return absl::OkStatus();  // the order of effects
+  std::string kind = "?";
+  if (spec.is_object()) {
+    for (const auto& [key, value] : spec.items()) {
+      if (!value.is_null()) kind = key;
+    }
+  }
+  return Unsupported("output `{}` is a `{}`: graphs for training are not read",
+                     Printable(ExportNameIn(output)), Printable(kind));
+}
+
 absl::Status ExportReader::ReadOutputs(const Json& graph, const Json& signature, const Env& env,
                                        TorchResult& result) {
   const Json* outputs = ExportMember(graph, "outputs");
@@ -468,21 +518,11 @@ absl::Status ExportReader::ReadOutputs(const Json& graph, const Json& signature,
   if (outputs == nullptr || !outputs->is_array() || specs == nullptr || !specs->is_array() ||
       specs->size() != outputs->size())
     return InvalidArgument("the graph's outputs are not those of its signature");
-  for (size_t i = 0; i < outputs->size(); ++i) {
-    const Json& output = (*outputs)[i];
-    const Json& spec = (*specs)[i];
-    if (ExportMember(spec, "user_output") != nullptr) {
-      QUENCH_ASSIGN_OR_RETURN(TorchValue value, ArgumentOf(output, env));
-      result.outputs.emplace_back(ExportNameIn(output), std::move(value));
-    } else if (const Json* mutation = ExportMember(spec, "buffer_mutation")) {
-      const std::string name = ExportText(ExportMember(*mutation, "buffer_name"));
-      QUENCH_ASSIGN_OR_RETURN(const TorchValue value, ArgumentOf(output, env));
-      for (const TorchState& state : result.states) {
-        if (state.name != name) continue;
-        QUENCH_ASSIGN_OR_RETURN(const Handle handle, p_.HandleOf(value));
-        QUENCH_RETURN_IF_ERROR(p_.Assign(state.cell, handle, name));
-      }
-    }
+  for (size_t i = 0; i < outputs->size(); ++i)
+    QUENCH_RETURN_IF_ERROR(ReadOutput((*outputs)[i], (*specs)[i], env, result));
+  // Written to in either way: by the signature, or in place by a node.
+  for (const auto& [name, cell] : user_inputs_) {
+    if (cell->version != 0) result.outputs.emplace_back(name + "/next", cell);
   }
   return absl::OkStatus();
 }

@@ -219,6 +219,69 @@ std::string InputText(const absl::StatusOr<Imported>& imported, size_t input) {
   return text;
 }
 
+std::vector<std::string> OutputNames(const absl::StatusOr<Imported>& imported) {
+  std::vector<std::string> names;
+  for (const ValueId id : imported->canonical.outputs)
+    names.push_back(imported->canonical.value(id).name);
+  return names;
+}
+
+// An input that the model writes to is the caller's: what it is then follows the model's own outputs.
+TEST_F(TorchTest, ExportedInputsThatAreWrittenTo) {
+  const std::string nodes =
+      Node("aten.add.Tensor",
+           Given("self", TensorArgument("cache")) + "," + Given("other", TensorArgument("x")),
+           "add") +
+      "," +
+      Node("aten.mul.Tensor",
+           Given("self", TensorArgument("add")) + "," + Given("other", TensorArgument("x")), "y");
+  const std::string mutation =
+      R"({"user_input_mutation": {"arg": {"name": "add"}, "user_input_name": "cache"}})";
+  const Fields inputs = {{"x", Sizes({"2"})}, {"cache", Sizes({"2"})}};
+  const std::string file =
+      ExportedOfInputs(inputs, nodes, TensorArgument("add") + "," + TensorArgument("y"),
+                       mutation + "," + kUserOutput);
+  EXPECT_EQ(Run(file, {Values({2}, {2, 3}), Values({2}, {4, 5})}),
+            (std::vector<Floats>{{12, 24}, {6, 8}}));
+  auto imported = ImportFile(file, {});
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  EXPECT_THAT(OutputNames(imported), testing::ElementsAre("y", "cache/next"));
+  EXPECT_FALSE(imported->canonical.metadata.contains("state.cache"));
+  EXPECT_THAT(StatesOf(imported->canonical), testing::IsEmpty());
+
+  // Graphs that are not functional write in place, and their signatures say nothing of it.
+  const std::string in_place =
+      Node("aten.add_.Tensor",
+           Given("self", TensorArgument("cache")) + "," + Given("other", TensorArgument("x")),
+           "add_") +
+      "," +
+      Node("aten.mul.Tensor",
+           Given("self", TensorArgument("add_")) + "," + Given("other", TensorArgument("x")), "y");
+  const std::string training = ExportedOfInputs(inputs, in_place, TensorArgument("y"), kUserOutput);
+  EXPECT_EQ(Run(training, {Values({2}, {2, 3}), Values({2}, {4, 5})}),
+            (std::vector<Floats>{{12, 24}, {6, 8}}));
+  imported = ImportFile(training, {});
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  EXPECT_THAT(OutputNames(imported), testing::ElementsAre("y", "cache/next"));
+}
+
+TEST_F(TorchTest, ExportedOutputsOfOtherKinds) {
+  const std::string nodes = Node("aten.neg.default", Given("self", TensorArgument("x")), "y");
+  const Fields inputs = {{"x", Sizes({"2"})}};
+  const auto file = [&](const std::string& spec) {
+    return ExportedOfInputs(inputs, nodes, TensorArgument("y") + "," + TensorArgument("y"),
+                            spec + "," + kUserOutput);
+  };
+  EXPECT_THAT(ErrorOf(ImportFile(file(R"({"user_input_mutation": {"arg": {"name": "y"}, )"
+                                      R"("user_input_name": "z"}})"),
+                                 {})
+                          .status()),
+              HasSubstr("writes to `z`, which is none of its inputs"));
+  EXPECT_THAT(ErrorOf(ImportFile(file(R"({"loss_output": {"arg": {"name": "y"}}})"), {}).status()),
+              HasSubstr("output `y` is a `loss_output`"));
+  EXPECT_TRUE(ImportFile(file(R"({"token": {"arg": {"name": "y"}}})"), {}).ok());
+}
+
 // As torch up to 2.6 writes expressions, and as the newest does.
 TEST_F(TorchTest, ExportedSizesAreTied) {
   const std::string nodes = Node("aten.neg.default", Given("self", TensorArgument("x")), "y");
