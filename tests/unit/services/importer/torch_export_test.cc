@@ -374,6 +374,86 @@ TEST_F(TorchTest, ExportedSizesAreChecked) {
               HasSubstr("input `x` axis 0 is 3, `2*s0` is 4"));
 }
 
+// Of torch 2.1: an LSTM is a call of oneDNN's kernel for each layer and direction.
+TEST_F(TorchTest, ExportedMkldnnRnnLayer) {
+  constexpr int kSteps = 3, kInputs = 2, kHidden = 2;
+  const auto call = [](const std::string& reverse, int64_t mode, bool biases) {
+    const auto number = [](const char* name, int64_t value) {
+      return "," + Given(name, R"({"as_int": )" + std::to_string(value) + "}");
+    };
+    const auto flag = [](const char* name, const std::string& value) {
+      return "," + Given(name, R"({"as_bool": )" + value + "}");
+    };
+    std::string given = Given("input", TensorArgument("x"));
+    for (const char* name : {"weight0", "weight1", "weight2", "weight3", "hx_", "cx_"})
+      given += "," + Given(name, TensorArgument(name));
+    given += flag("reverse", reverse) + "," + Given("batch_sizes", R"({"as_ints": []})") +
+             number("mode", mode) + number("hidden_size", kHidden) + number("num_layers", 1) +
+             flag("has_biases", biases ? "true" : "false") + flag("bidirectional", "false") +
+             flag("batch_first", "false") + flag("train", "false");
+    return R"({"target": "torch.ops.aten.mkldnn_rnn_layer.default", "inputs": [)" + given +
+           R"(], "outputs": [)" + TensorArgument("y") + "," + TensorArgument("h") + "," +
+           TensorArgument("c") + "," + TensorArgument("workspace") + R"(], "metadata": {}})";
+  };
+  const Fields tensors = {{"x", Sizes({"3", "1", "2"})},  {"weight0", Sizes({"8", "2"})},
+                          {"weight1", Sizes({"8", "2"})}, {"weight2", Sizes({"8"})},
+                          {"weight3", Sizes({"8"})},      {"hx_", Sizes({"1", "1", "2"})},
+                          {"cx_", Sizes({"1", "1", "2"})}};
+  const auto file = [&](const std::string& reverse, int64_t mode, bool biases) {
+    return ExportedOfInputs(
+        tensors, call(reverse, mode, biases),
+        TensorArgument("y") + "," + TensorArgument("h") + "," + TensorArgument("c"),
+        kUserOutput + "," + kUserOutput + "," + kUserOutput);
+  };
+  const auto values = [](std::vector<int64_t> dims, float scale) {
+    Floats all;
+    for (int64_t i = 0; i < *ElementCount(dims); ++i)
+      all.push_back(scale * std::sin(static_cast<float>(3 * i + 1)));
+    return Values(std::move(dims), all);
+  };
+  const std::vector<Tensor> inputs = {
+      values({kSteps, 1, kInputs}, 1),      values({4 * kHidden, kInputs}, 0.5F),
+      values({4 * kHidden, kHidden}, 0.7F), values({4 * kHidden}, 0.3F),
+      values({4 * kHidden}, 0.2F),          values({1, 1, kHidden}, 0.9F),
+      values({1, 1, kHidden}, 0.8F)};
+  const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  for (const bool reverse : {false, true}) {
+    for (const bool biases : {false, true}) {
+      // Gates in PyTorch's order: input, forget, cell, output.
+      std::vector<double> h(kHidden), c(kHidden), y(kSteps * kHidden);
+      for (int i = 0; i < kHidden; ++i) {
+        h[i] = inputs[5].FloatAt(i);
+        c[i] = inputs[6].FloatAt(i);
+      }
+      for (int step = 0; step < kSteps; ++step) {
+        const int t = reverse ? kSteps - 1 - step : step;
+        std::vector<double> gates(4 * kHidden);
+        for (int g = 0; g < 4 * kHidden; ++g) {
+          gates[g] = biases ? inputs[3].FloatAt(g) + inputs[4].FloatAt(g) : 0;
+          for (int i = 0; i < kInputs; ++i)
+            gates[g] += inputs[1].FloatAt(g * kInputs + i) * inputs[0].FloatAt(t * kInputs + i);
+          for (int i = 0; i < kHidden; ++i) gates[g] += inputs[2].FloatAt(g * kHidden + i) * h[i];
+        }
+        for (int i = 0; i < kHidden; ++i) {
+          c[i] = sigmoid(gates[kHidden + i]) * c[i] +
+                 sigmoid(gates[i]) * std::tanh(gates[2 * kHidden + i]);
+          h[i] = sigmoid(gates[3 * kHidden + i]) * std::tanh(c[i]);
+          y[t * kHidden + i] = h[i];
+        }
+      }
+      const std::vector<Floats> got = Run(file(reverse ? "true" : "false", 2, biases), inputs);
+      ASSERT_EQ(got.size(), 3U);
+      const std::vector<double>* wanted[] = {&y, &h, &c};
+      for (size_t output = 0; output < 3; ++output) {
+        ASSERT_EQ(got[output].size(), wanted[output]->size());
+        for (size_t i = 0; i < got[output].size(); ++i)
+          EXPECT_NEAR(got[output][i], (*wanted[output])[i], 1e-5) << output << " at " << i;
+      }
+    }
+  }
+  EXPECT_THAT(ErrorOf(ImportFile(file("false", 3, true), {}).status()), HasSubstr("mode 3 (GRU)"));
+}
+
 TEST_F(TorchTest, ExportedConditions) {
   const auto branch = [](const std::string& target) {
     return R"({"as_graph": {"name": "g", "graph": {"inputs": [)" + TensorArgument("a") +
