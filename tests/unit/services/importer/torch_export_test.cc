@@ -247,6 +247,10 @@ TEST_F(TorchTest, ExportedInputsThatAreWrittenTo) {
   ASSERT_TRUE(imported.ok()) << imported.status();
   EXPECT_THAT(OutputNames(imported), testing::ElementsAre("y", "cache/next"));
   EXPECT_FALSE(imported->canonical.metadata.contains("state.cache"));
+  ImportOptions options;
+  options.outputs = {"y"};
+  EXPECT_EQ(Run(file, {Values({2}, {2, 3}), Values({2}, {4, 5})}, options),
+            (std::vector<Floats>{{12, 24}}));
   EXPECT_THAT(StatesOf(imported->canonical), testing::IsEmpty());
 
   // Graphs that are not functional write in place, and their signatures say nothing of it.
@@ -263,6 +267,32 @@ TEST_F(TorchTest, ExportedInputsThatAreWrittenTo) {
   imported = ImportFile(training, {});
   ASSERT_TRUE(imported.ok()) << imported.status();
   EXPECT_THAT(OutputNames(imported), testing::ElementsAre("y", "cache/next"));
+}
+
+TEST_F(TorchTest, ExportedGraphsAreCut) {
+  const std::string nodes =
+      Node("aten.neg.default", Given("self", TensorArgument("x")), "a") + "," +
+      Node("aten.exp.default", Given("self", TensorArgument("a")), "b") + "," +
+      Node("aten.cholesky.default", Given("self", TensorArgument("b")), "y");
+  const std::string file =
+      ExportedOfInputs({{"x", Sizes({"2"})}}, nodes, TensorArgument("y"), kUserOutput);
+  ImportOptions options;
+  options.outputs = {"a"};
+  EXPECT_EQ(Run(file, {Values({2}, {2, 3})}, options), (std::vector<Floats>{{-2, -3}}));
+  auto imported = ImportFile(file, options);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  EXPECT_THAT(OutputNames(imported), testing::ElementsAre("a"));
+  EXPECT_EQ(imported->imported.nodes.size(), 1U);
+  options.outputs = {"b", "a"};
+  imported = ImportFile(file, options);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  EXPECT_THAT(OutputNames(imported), testing::ElementsAre("b", "a"));
+  options.outputs = {"y"};
+  EXPECT_THAT(ErrorOf(ImportFile(file, options).status()), HasSubstr("cholesky"));
+  options.outputs = {"a", "none", "nor"};
+  const std::string error = ErrorOf(ImportFile(file, options).status());
+  EXPECT_THAT(error, HasSubstr("cut at `none`, which is no value of it"));
+  EXPECT_THAT(error, HasSubstr("cut at `nor`"));
 }
 
 TEST_F(TorchTest, ExportedOutputsOfOtherKinds) {
