@@ -245,6 +245,7 @@ DeclaredDim ExportSizes::DimOf(const std::string& expression) const {
   if (const Symbol& symbol = symbols_->at(read->symbol()); symbol.is_input()) {
     dim.name = symbol.name;
   } else {
+    dim.name = symbols_->ToString(*read);
     dim.formula = {symbols_, *read};
   }
   return dim;

@@ -122,7 +122,10 @@ TEST(RandomInputsTest, SizesThatAreExpressions) {
       {"y", DataType::kF32, {{-1, "n", 2, 50}, {-1, "some name", 4, 9}}}};
   const auto sizes_of = [&](const std::map<std::string, int64_t>& sizes) {
     std::vector<std::vector<int64_t>> dims;
-    for (const Tensor& tensor : *RandomInputs(types, 1, sizes)) dims.push_back(tensor.dims());
+    const auto tensors = RandomInputs(types, 1, sizes);
+    EXPECT_TRUE(tensors.ok()) << tensors.status();
+    for (const Tensor& tensor : tensors.ok() ? *tensors : std::vector<Tensor>())
+      dims.push_back(tensor.dims());
     return dims;
   };
   using Dims = std::vector<std::vector<int64_t>>;

@@ -366,6 +366,8 @@ TEST_F(TorchTest, ExportedSizesAreTied) {
   EXPECT_EQ(InputText(import("s0", "2*s0", options), 1), "12");
   EXPECT_THAT(ErrorOf(import("4*s0", "s0", options).status()),
               HasSubstr("input `x` is given the size 6 at axis 0, which `4*s0` cannot be"));
+  EXPECT_THAT(ErrorOf(import("Mul(" + symbol + ", Integer(4))", symbol, options).status()),
+              HasSubstr("which `4*s0` cannot be"));
   options.shapes["y"] = {4};
   EXPECT_THAT(ErrorOf(import("2*s0", "s0", options).status()), HasSubstr("both 3 and 4"));
 }
