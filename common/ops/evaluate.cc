@@ -168,6 +168,21 @@ absl::Status CheckElements(const Node& node, std::span<const Tensor* const> inpu
   return absl::OkStatus();
 }
 
+// Values of all symbols where the inputs have these sizes.
+absl::StatusOr<std::vector<int64_t>> SymbolsOf(const SymbolTable& symbols,
+                                               std::span<const Tensor> inputs) {
+  std::vector<int64_t> slots(static_cast<size_t>(symbols.size()), -1);
+  for (SymbolId id = 0; id < symbols.size(); ++id) {
+    const InputAxis* source = std::get_if<InputAxis>(&symbols.at(id).definition);
+    if (source == nullptr || source->input >= static_cast<int>(inputs.size())) continue;
+    const std::vector<int64_t>& sizes = inputs[static_cast<size_t>(source->input)].dims();
+    if (source->axis < static_cast<int>(sizes.size())) {
+      slots[static_cast<size_t>(id)] = sizes[static_cast<size_t>(source->axis)];
+    }
+  }
+  return symbols.Evaluate(slots);
+}
+
 // Evaluates the nodes of one graph in order, freeing each tensor after its last use.
 class GraphRun {
  public:
@@ -225,16 +240,7 @@ class GraphRun {
       if (!dim.ok()) return Annotate(dim.status(), Where(node));
       dims.push_back(*dim);
     }
-    std::vector<int64_t> slots(static_cast<size_t>(symbols.size()), -1);
-    for (SymbolId id = 0; id < symbols.size(); ++id) {
-      const InputAxis* source = std::get_if<InputAxis>(&symbols.at(id).definition);
-      if (source == nullptr || source->input >= static_cast<int>(inputs_.size())) continue;
-      const std::vector<int64_t>& sizes = inputs_[static_cast<size_t>(source->input)].dims();
-      if (source->axis < static_cast<int>(sizes.size())) {
-        slots[static_cast<size_t>(id)] = sizes[static_cast<size_t>(source->axis)];
-      }
-    }
-    absl::StatusOr<std::vector<int64_t>> values = symbols.Evaluate(slots);
+    absl::StatusOr<std::vector<int64_t>> values = SymbolsOf(symbols, inputs_);
     if (!values.ok()) return Annotate(values.status(), Where(node));
     std::vector<int64_t> elements;
     for (const Dim dim : dims) elements.push_back(SymbolTable::ValueOf(dim, *values));
@@ -268,6 +274,29 @@ void CheckSymbol(const Graph& graph, Dim dim, int64_t size, const std::string& w
   }
 }
 
+// Reports sizes of inputs that are not what others make of their expressions.
+void CheckExpressions(const Graph& graph, std::span<const Tensor> inputs,
+                      StatusCollector& problems) {
+  absl::StatusOr<std::vector<int64_t>> values = std::vector<int64_t>();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Value& value = graph.value(graph.inputs[i]);
+    for (int axis = 0; axis < static_cast<int>(value.type.dims.size()); ++axis) {
+      const Dim dim = value.type.dims[static_cast<size_t>(axis)];
+      if (dim.is_static() || !graph.symbols->at(dim.symbol()).is_expression()) continue;
+      if (values.ok() && values->empty()) values = SymbolsOf(*graph.symbols, inputs);
+      const int64_t size = inputs[i].dims()[static_cast<size_t>(axis)];
+      const std::string text = graph.symbols->ToString(dim);
+      if (!values.ok()) {
+        problems.Add(Annotate(values.status(), fmt::format("input `{}`", value.name)));
+      } else if (const int64_t wanted = SymbolTable::ValueOf(dim, *values);
+                 wanted >= 0 && wanted != size) {
+        problems.Add(InvalidArgument("input `{}` axis {} is {}, `{}` is {}", value.name, axis, size,
+                                     text, wanted));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 absl::Status CheckInputs(const Graph& graph, std::span<const Tensor> inputs) {
@@ -295,12 +324,14 @@ absl::Status CheckInputs(const Graph& graph, std::span<const Tensor> inputs) {
       const int64_t size = tensor.dims()[static_cast<size_t>(axis)];
       const std::string place = fmt::format("{} axis {}", where, axis);
       if (!dim.is_static()) {
+        if (graph.symbols->at(dim.symbol()).is_expression()) continue;
         CheckSymbol(graph, dim, size, place, seen, problems);
       } else if (dim.value() != size) {
         problems.Add(InvalidArgument("{} is {}, the graph takes {}", place, size, dim.value()));
       }
     }
   }
+  if (problems.ok()) CheckExpressions(graph, inputs, problems);
   return problems.Finish();
 }
 

@@ -7,6 +7,8 @@
 
 #include "common/base/half.h"
 #include "common/base/status.h"
+#include "common/ir/quoting.h"
+#include "common/ir/symbols.h"
 #include "common/runner/runner.h"
 
 namespace quench {
@@ -100,18 +102,40 @@ absl::Status CheckNames(std::span<const ArtifactTensor> inputs,
   return problems.Finish();
 }
 
+// The sizes that are given, and those of other dims: the least ones, or what an expression over dims makes of its own
+// ("2*n").
+std::map<std::string, int64_t> AllSizes(std::span<const ArtifactTensor> inputs,
+                                        const std::map<std::string, int64_t>& given) {
+  std::map<std::string, int64_t> all = given;
+  SymbolTable symbols;
+  std::vector<int64_t> values;
+  std::vector<std::string> expressions;
+  for (const ArtifactTensor& input : inputs) {
+    for (const ArtifactDim& dim : input.dims) {
+      if (dim.value >= 0) continue;
+      const bool fresh = all.emplace(dim.symbol, std::max<int64_t>(dim.min, 1)).second;
+      if (IsIdentifier(dim.symbol)) {
+        symbols.AddInput(dim.symbol, {});
+        values.resize(static_cast<size_t>(symbols.size()), all.at(dim.symbol));
+      } else if (fresh) {
+        expressions.push_back(dim.symbol);
+      }
+    }
+  }
+  for (const std::string& text : expressions) {
+    const absl::StatusOr<Dim> dim = symbols.Parse(text);
+    if (!dim.ok()) continue;  // a name after all
+    const absl::StatusOr<std::vector<int64_t>> slots = symbols.Evaluate(values);
+    if (slots.ok()) all[text] = SymbolTable::ValueOf(*dim, *slots);
+  }
+  return all;
+}
+
 absl::StatusOr<std::vector<int64_t>> SizesOf(const ArtifactTensor& input,
                                              const std::map<std::string, int64_t>& sizes) {
   std::vector<int64_t> dims;
   for (const ArtifactDim& dim : input.dims) {
-    const auto given = sizes.find(dim.symbol);
-    if (dim.value >= 0) {
-      dims.push_back(dim.value);
-    } else if (given != sizes.end()) {
-      dims.push_back(given->second);
-    } else {
-      dims.push_back(std::max<int64_t>(dim.min, 1));
-    }
+    dims.push_back(dim.value >= 0 ? dim.value : sizes.at(dim.symbol));
     if (dims.back() < 0)
       return InvalidArgument("input `{}`: `{}` is {}, sizes are not negative", input.name,
                              dim.symbol, dims.back());
@@ -131,10 +155,11 @@ absl::StatusOr<std::vector<Tensor>> RandomInputs(std::span<const ArtifactTensor>
   std::vector<Tensor> tensors;
   StatusCollector problems;
   problems.Add(CheckNames(inputs, sizes));
+  const std::map<std::string, int64_t> all = AllSizes(inputs, sizes);
   for (size_t i = 0; i < inputs.size(); ++i) {
     Random random(seed +
                   0x632be59bd9b4e019u * (i + 1));  // inputs do not depend on one another's sizes
-    absl::StatusOr<std::vector<int64_t>> dims = SizesOf(inputs[i], sizes);
+    absl::StatusOr<std::vector<int64_t>> dims = SizesOf(inputs[i], all);
     absl::StatusOr<Tensor> tensor =
         dims.ok() ? Make(inputs[i], *std::move(dims), below, random) : dims.status();
     problems.Add(tensor.status());

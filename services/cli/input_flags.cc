@@ -28,7 +28,7 @@ bool HasInputFiles(const InputFlags& flags) {
 void TakeInputShapes(InputFlags& flags, ModelOptions& model) {
   const auto first_shape = std::stable_partition(
       flags.inputs.begin(), flags.inputs.end(), [](const auto& text) { return !GivesShape(text); });
-  model.shapes.insert(model.shapes.end(), first_shape, flags.inputs.end());
+  model.input_shapes.insert(model.input_shapes.end(), first_shape, flags.inputs.end());
   flags.inputs.erase(first_shape, flags.inputs.end());
 }
 

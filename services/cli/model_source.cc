@@ -32,7 +32,8 @@ absl::StatusOr<int64_t> ParseInt(const std::string& option, std::string_view tex
   return value;
 }
 
-absl::StatusOr<std::vector<int64_t>> ParseShape(const std::string& text) {
+absl::StatusOr<std::vector<int64_t>> ParseShape(const std::string& option,
+                                                const std::string& text) {
   std::vector<int64_t> dims;
   if (text == "scalar" || text == "[]") return dims;
   size_t start = 0;
@@ -42,9 +43,9 @@ absl::StatusOr<std::vector<int64_t>> ParseShape(const std::string& text) {
     if (part == "?" || part == "-1") {
       dims.push_back(-1);
     } else {
-      QUENCH_ASSIGN_OR_RETURN(const int64_t dim, ParseInt("--shape", part));
+      QUENCH_ASSIGN_OR_RETURN(const int64_t dim, ParseInt(option, part));
       if (dim < 0)
-        return InvalidArgument("--shape: dim {} is negative; use -1 or ? to keep a dim", dim);
+        return InvalidArgument("{}: dim {} is negative; use -1 or ? to keep a dim", option, dim);
       dims.push_back(dim);
     }
     start = comma + 1;
@@ -74,10 +75,26 @@ absl::StatusOr<DataType> ParseDtype(const std::string& option, const std::string
                          text);
 }
 
+// NAME=1,3,224,224, or NAME=1,3,224,224:f32.
+absl::Status TakeShapes(const std::string& option, const std::vector<std::string>& texts,
+                        importer::ImportOptions& result) {
+  for (const std::string& text : texts) {
+    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment(option, text));
+    const size_t colon = pair.second.find(':');
+    QUENCH_ASSIGN_OR_RETURN(result.shapes[pair.first],
+                            ParseShape(option, pair.second.substr(0, colon)));
+    if (colon == std::string::npos) continue;
+    QUENCH_ASSIGN_OR_RETURN(result.dtypes[pair.first],
+                            ParseDtype(option, pair.second.substr(colon + 1)));
+  }
+  return absl::OkStatus();
+}
+
 // The options that shape an import and were given.
 std::vector<std::string> ImportOptionsGiven(const ModelOptions& options) {
   std::vector<std::string> given;
   for (const auto& [name, there] : {std::pair{"--shape", !options.shapes.empty()},
+                                    {"--input", !options.input_shapes.empty()},
                                     {"--dim", !options.dims.empty()},
                                     {"--dtype", !options.dtypes.empty()},
                                     {"--freeze", !options.freeze.empty()},
@@ -154,9 +171,11 @@ void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>
       options.Add("MODEL", model->model,
                   "Model file (ONNX, PyTorch, TensorFlow Lite, Keras) or IR module", "FILE");
   if (required) file.Required();
-  options.Add(input == InputOption::kShapes ? "--shape,--input" : "--shape", model->shapes,
+  options.Add("--shape", model->shapes,
               "Fix the shape of an input, and its dtype; -1 or ? keeps a dim, `scalar` is a number",
               "NAME=1,3,224,224[:f32]");
+  if (input == InputOption::kShapes)
+    options.Add("--input", model->input_shapes, "The same as --shape", "NAME=SHAPE[:f32]");
   options.Add("--dim", model->dims, "Range (or size) of a symbolic dim", "NAME=1..64");
   options.Add("--dtype", model->dtypes, "Override the dtype of an input", "NAME=f32");
   options.Add("--freeze", model->freeze, "Make an input a constant read from a .npy or .pb file",
@@ -299,14 +318,13 @@ absl::Status WriteModule(const Graph& graph, const std::string& path) {
 
 absl::StatusOr<importer::ImportOptions> ImportOptionsOf(const ModelOptions& options) {
   importer::ImportOptions result;
-  for (const std::string& text : options.shapes) {
-    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--shape", text));
-    const size_t colon = pair.second.find(':');
-    QUENCH_ASSIGN_OR_RETURN(result.shapes[pair.first], ParseShape(pair.second.substr(0, colon)));
-    if (colon == std::string::npos) continue;
-    QUENCH_ASSIGN_OR_RETURN(result.dtypes[pair.first],
-                            ParseDtype("--shape", pair.second.substr(colon + 1)));
+  QUENCH_RETURN_IF_ERROR(TakeShapes("--shape", options.shapes, result));
+  for (const std::string& text : options.input_shapes) {
+    const std::string name = text.substr(0, text.find('='));
+    if (result.shapes.contains(name))
+      return InvalidArgument("--input: the shape of `{}` is given by --shape too", name);
   }
+  QUENCH_RETURN_IF_ERROR(TakeShapes("--input", options.input_shapes, result));
   for (const std::string& text : options.dims) {
     QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--dim", text));
     QUENCH_ASSIGN_OR_RETURN(result.dims[pair.first], ParseRange(pair.second));

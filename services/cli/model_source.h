@@ -21,10 +21,11 @@ namespace quench::cli {
 
 struct ModelOptions {
   std::string model;
-  std::vector<std::string> shapes;  // NAME=1,3,224,224 or NAME=1,3,224,224:f32
-  std::vector<std::string> dims;    // NAME=1..64
-  std::vector<std::string> dtypes;  // NAME=f32
-  std::vector<std::string> freeze;  // NAME=FILE
+  std::vector<std::string> shapes;        // NAME=1,3,224,224 or NAME=1,3,224,224:f32
+  std::vector<std::string> input_shapes;  // the same, of --input
+  std::vector<std::string> dims;          // NAME=1..64
+  std::vector<std::string> dtypes;        // NAME=f32
+  std::vector<std::string> freeze;        // NAME=FILE
   std::vector<std::string> no_freeze;
   std::vector<std::string> convert_config;  // KEY=true|false
   std::vector<std::string> convert;         // files

@@ -148,6 +148,23 @@ TEST(BadInputTest, LibrariesThatAreNone) {
   ExpectRefusal(work.Run({"verify", "out/model.so", "out/model.so"}), 1, "compiled library");
 }
 
+// The message has the option that was given, of the two that say the same.
+TEST(BadInputTest, ShapesThatAreNone) {
+  const Workspace work;
+  for (const std::string option : {"--shape", "--input"}) {
+    const std::string other = option == "--shape" ? "--input" : "--shape";
+    for (const std::string value :
+         {"image=1,x", "image=1,-3", "image=1:float128", "image=", "image"}) {
+      const Outcome outcome = work.Run({"import", DigitsModel(), option, value});
+      ExpectRefusal(outcome, 1, option + ":");
+      EXPECT_EQ(outcome.err.find(other), std::string::npos) << outcome.err;
+    }
+  }
+  ExpectRefusal(work.Run({"run", DigitsModel(), "--random", "1", "--shape", "image=1,1,8,8",
+                          "--input", "image=2,1,8,8"}),
+                1, "--input: the shape of `image` is given by --shape too");
+}
+
 TEST(BadInputTest, OptionsThatNameWhatIsNotThere) {
   const Workspace work;
   for (const std::vector<std::string>& extra :

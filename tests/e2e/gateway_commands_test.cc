@@ -513,6 +513,45 @@ TEST_F(GatewayTest, ModelsOfKerasAndTensorflowAreThoseOfOneProcess) {
   EXPECT_THAT(here.err, HasSubstr("variables/variables.data-00000-of-00001")) << here.err;
 }
 
+// Archives go up as they are; what TorchScript's files do not say goes along as options.
+TEST_F(GatewayTest, ModelsOfPytorchAreThoseOfOneProcess) {
+  const std::filesystem::path cases =
+      std::filesystem::path(QUENCH_SOURCE_DIR) / "tests" / "cases" / "torch";
+  const std::vector<std::vector<std::string>> models = {
+      {"net_export_2.15.pt2"},
+      {"batch_export_2.15.pt2", "--dim", "s17=2..8"},
+      {"counter_export_2.15.pt2"},
+      {"counter_script_2.15.pt", "--input", "x=3"},
+      {"decides_script_2.15.pt", "--input", "x=3:f32"},
+      {"words_trace_2.15.pt", "--input", "words=1,3", "--default-dtype", "i64"},
+      {"quantized_trace_2.15.pt", "--input", "x=1,2,4,4", "--keep-quantized-weight"}};
+  for (const std::vector<std::string>& words : models) {
+    std::vector<std::string> command = {"compile", (cases / words[0]).string()};
+    command.insert(command.end(), words.begin() + 1, words.end());
+    command.insert(command.end(), {"--force", "--output", "here"});
+    const Outcome here = work_.Run(command);
+    ASSERT_EQ(here.exit_code, 0) << words[0] << here.err;
+    command.back() = "there";
+    const Outcome there = Run(command);
+    ASSERT_EQ(there.exit_code, 0) << words[0] << there.err << server_->Log();
+    EXPECT_TRUE(*ReadFile(work_.path("here") / "model.so") ==
+                *ReadFile(work_.path("there") / "model.so"))
+        << words[0];
+    command = {"compare", (cases / words[0]).string(), "here/model.so", "--random", "2"};
+    command.insert(command.end(), words.begin() + 1, words.end());
+    const Outcome same = Run(command);
+    EXPECT_EQ(same.exit_code, 0) << words[0] << same.err;
+  }
+  // What no input has a shape for is said there as it is here.
+  const std::vector<std::string> shapeless = {"compile", cases / "net_trace_2.15.pt", "--output",
+                                              "out"};
+  const Outcome here = work_.Run(shapeless), there = Run(shapeless);
+  EXPECT_EQ(here.exit_code, 1);
+  EXPECT_EQ(there.exit_code, 1);
+  for (const Outcome& each : {here, there})
+    EXPECT_THAT(each.err, HasSubstr("input `x`: has no shape; give one")) << each.err;
+}
+
 TEST_F(GatewayTest, ErrorsAreThoseOfOneProcess) {
   work_.Write("bad.onnx", "this is no model");
   const Outcome bad = Run({"compile", "bad.onnx", "--output", "out"});

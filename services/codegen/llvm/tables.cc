@@ -2,6 +2,8 @@
 
 #include <llvm/Transforms/Utils/ModuleUtils.h>
 
+#include <set>
+
 #include "common/base/status.h"
 #include "common/ir/states.h"
 #include "common/runtime/abi.h"
@@ -80,7 +82,19 @@ llvm::Constant* Tables::Tensor(const std::string& name, DataType dtype,
 
 namespace {
 
-llvm::Constant* SymbolInfo(Tables& tables, const Symbol& symbol) {
+// Sizes of inputs that others determine ("2*n") have their text, which tells what is wanted.
+std::set<SymbolId> DeterminedSizes(const Graph& graph) {
+  std::set<SymbolId> ids;
+  for (const ValueId input : graph.inputs) {
+    for (const Dim dim : graph.value(input).type.dims) {
+      if (!dim.is_static() && graph.symbols->at(dim.symbol()).is_expression())
+        ids.insert(dim.symbol());
+    }
+  }
+  return ids;
+}
+
+llvm::Constant* SymbolInfo(Tables& tables, const Symbol& symbol, const std::string& name) {
   int kind = QUENCH_SYMBOL_EXPRESSION;
   InputAxis from{-1, -1};
   if (const auto* input = std::get_if<InputAxis>(&symbol.definition)) {
@@ -89,11 +103,11 @@ llvm::Constant* SymbolInfo(Tables& tables, const Symbol& symbol) {
   } else if (symbol.is_runtime()) {
     kind = QUENCH_SYMBOL_RUNTIME;
   }
-  return tables.Address(tables.Sized<quench_symbol_info>(
-                            {tables.I32(kind), tables.Text(symbol.name), tables.I64(symbol.min),
-                             tables.I64(symbol.max), tables.I64(symbol.multiple_of),
-                             tables.I32(from.input), tables.I32(from.axis)}),
-                        "symbol");
+  return tables.Address(
+      tables.Sized<quench_symbol_info>({tables.I32(kind), tables.Text(name), tables.I64(symbol.min),
+                                        tables.I64(symbol.max), tables.I64(symbol.multiple_of),
+                                        tables.I32(from.input), tables.I32(from.axis)}),
+      "symbol");
 }
 
 llvm::Constant* StateInfo(Tables& tables, llvm::LLVMContext& context, const StatePair& state) {
@@ -155,8 +169,13 @@ absl::Status EmitModel(ModuleBuilder& builder, const ModelTables& model) {
   std::vector<llvm::Constant*> symbols, variants, states;
   for (const StatePair& pair : StatesOf(graph))
     states.push_back(StateInfo(tables, module.getContext(), pair));
-  for (SymbolId id = 0; id < model.num_symbols; ++id)
-    symbols.push_back(SymbolInfo(tables, graph.symbols->at(id)));
+  const std::set<SymbolId> determined = DeterminedSizes(graph);
+  for (SymbolId id = 0; id < model.num_symbols; ++id) {
+    const Symbol& symbol = graph.symbols->at(id);
+    const bool text = determined.contains(id);
+    symbols.push_back(SymbolInfo(tables, symbol,
+                                 text ? graph.symbols->ToString(Dim::OfSymbol(id)) : symbol.name));
+  }
   for (const std::string& name : model.variants) {
     llvm::Constant* variant = module.getOrInsertGlobal(name, llvm::Type::getInt8Ty(state.context));
     llvm::cast<llvm::GlobalVariable>(variant)->setVisibility(llvm::GlobalValue::HiddenVisibility);

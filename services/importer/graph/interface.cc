@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "common/base/status.h"
 #include "common/ir/verify.h"
@@ -53,6 +54,40 @@ std::vector<int64_t> ChannelOrder(int rank, bool last) {
   return order;
 }
 
+// scale * name + offset, with scale > 0.
+struct LinearForm {
+  std::string name;
+  int64_t scale = 1, offset = 0;
+};
+
+std::optional<LinearForm> LinearFormOf(const DimFormula& formula) {
+  if (formula.dim.is_static()) return std::nullopt;
+  const Symbol& symbol = formula.symbols->at(formula.dim.symbol());
+  const auto* polynomial = std::get_if<Polynomial>(&symbol.definition);
+  if (polynomial == nullptr || polynomial->terms.size() != 1) return std::nullopt;
+  const Monomial& term = polynomial->terms[0];
+  if (term.factors.size() != 1 || term.coefficient < 1) return std::nullopt;
+  const Symbol& factor = formula.symbols->at(term.factors[0]);
+  if (!factor.is_input()) return std::nullopt;
+  return LinearForm{factor.name, term.coefficient, polynomial->constant};
+}
+
+// The symbols that the formula is made of, which are no expressions.
+std::vector<SymbolId> AtomsOf(const DimFormula& formula) {
+  std::set<SymbolId> seen;
+  std::vector<SymbolId> atoms, pending = {formula.dim.symbol()};
+  while (!pending.empty()) {
+    const SymbolId id = pending.back();
+    pending.pop_back();
+    if (!seen.insert(id).second) continue;
+    if (!formula.symbols->at(id).is_expression()) atoms.push_back(id);
+    formula.symbols->ForEachOperand(id, [&](Dim operand) {
+      if (!operand.is_static()) pending.push_back(operand.symbol());
+    });
+  }
+  return atoms;
+}
+
 // Turns the dims of all inputs into integers and symbols.
 class DimReader {
  public:
@@ -65,10 +100,24 @@ class DimReader {
   std::vector<Dim> Dims(const std::string& input, int index, const DeclaredDims& declared);
   std::vector<Dim> GivenDims(const std::string& input, int index,
                              const std::vector<int64_t>& given);
+  // The dims that formulas give, once all others are known.
+  absl::Status ResolveFormulas(std::vector<GraphInput>& inputs);
   absl::Status CheckDimOptions() const;
 
  private:
-  Dim Symbol(const std::string& wanted, bool shared, int input, int axis, Bounds bounds);
+  enum class Step : uint8_t { kKnown, kLinear, kRest };
+  struct Pending {
+    std::string input;
+    int index = 0, axis = 0;
+    const DeclaredDim* dim = nullptr;
+  };
+  absl::Status BindFormula(const std::string& input, size_t axis, const DeclaredDim& dim,
+                           int64_t size);
+  Dim NewSymbol(const std::string& wanted, int input, int axis, Bounds bounds,
+                int64_t multiple_of = 1);
+  std::optional<Dim> Known(const std::string& name) const;
+  std::optional<Dim> DimOf(const DimFormula& formula);
+  Dim OwnDim(const Pending& pending);
 
   const ImportOptions& options_;
   SymbolTable& symbols_;
@@ -76,6 +125,7 @@ class DimReader {
   std::map<std::string, Dim> by_param_;   // dim_param -> symbol
   std::map<std::string, int64_t> bound_;  // dim_param -> size
   std::map<std::string, int> created_;    // symbol names, for error texts
+  std::vector<Pending> pending_;
 };
 
 absl::Status DimReader::Bind(const std::string& input, const DeclaredDims& declared,
@@ -88,6 +138,8 @@ absl::Status DimReader::Bind(const std::string& input, const DeclaredDims& decla
     const int64_t size = given[axis];
     const std::string& param = declared[axis].name;
     if (size < 0 || param.empty()) continue;
+    if (declared[axis].formula)
+      QUENCH_RETURN_IF_ERROR(BindFormula(input, axis, declared[axis], size));
     const auto [known, fresh] = bound_.emplace(param, size);
     if (!fresh && known->second != size) {
       return InvalidArgument("the given shapes make dim `{}` both {} and {}", Printable(param),
@@ -97,21 +149,38 @@ absl::Status DimReader::Bind(const std::string& input, const DeclaredDims& decla
   return absl::OkStatus();
 }
 
-Dim DimReader::Symbol(const std::string& wanted, bool shared, int input, int axis, Bounds bounds) {
-  if (shared) {
-    if (const auto bound = bound_.find(wanted); bound != bound_.end()) return bound->second;
-    if (const auto known = by_param_.find(wanted); known != by_param_.end()) return known->second;
-  }
+// What the size that is given for an expression says of its name.
+absl::Status DimReader::BindFormula(const std::string& input, size_t axis, const DeclaredDim& dim,
+                                    int64_t size) {
+  const std::optional<LinearForm> form = LinearFormOf(*dim.formula);
+  if (!form) return absl::OkStatus();
+  int64_t rest = 0;
+  const bool fits = !__builtin_sub_overflow(size, form->offset, &rest);
+  if (!fits || rest < 0 || rest % form->scale != 0)
+    return InvalidArgument("input `{}` is given the size {} at axis {}, which `{}` cannot be",
+                           input, size, axis, Printable(dim.name));
+  const auto [known, fresh] = bound_.emplace(form->name, rest / form->scale);
+  if (fresh || known->second == rest / form->scale) return absl::OkStatus();
+  return InvalidArgument("the given shapes make dim `{}` both {} and {}", Printable(form->name),
+                         known->second, rest / form->scale);
+}
+
+std::optional<Dim> DimReader::Known(const std::string& name) const {
+  if (const auto bound = bound_.find(name); bound != bound_.end()) return bound->second;
+  const auto known = by_param_.find(name);
+  return known == by_param_.end() ? std::nullopt : std::optional(known->second);
+}
+
+Dim DimReader::NewSymbol(const std::string& wanted, int input, int axis, Bounds bounds,
+                         int64_t multiple_of) {
   const std::string name = names_.Take(SymbolName(wanted));
   if (const auto range = options_.dims.find(name); range != options_.dims.end()) {
     bounds = {range->second.first, range->second.second};
   }
   created_.emplace(name, input);
-  const Dim dim = bounds.min == bounds.max
-                      ? Dim(bounds.min)
-                      : Dim::OfSymbol(symbols_.AddInput(name, {input, axis}, bounds));
-  if (shared) by_param_.emplace(wanted, dim);
-  return dim;
+  return bounds.min == bounds.max
+             ? Dim(bounds.min)
+             : Dim::OfSymbol(symbols_.AddInput(name, {input, axis}, bounds, multiple_of));
 }
 
 std::vector<Dim> DimReader::Dims(const std::string& input, int index,
@@ -126,10 +195,16 @@ std::vector<Dim> DimReader::Dims(const std::string& input, int index,
       dims.emplace_back(override_size);
     } else if (dim.size >= 0) {
       dims.emplace_back(dim.size);
+    } else if (const std::optional<Dim> known = Known(dim.name); known && !dim.name.empty()) {
+      dims.push_back(*known);
+    } else if (dim.formula) {
+      pending_.push_back({input, index, at, &dim});
+      dims.emplace_back(0);
     } else if (!dim.name.empty()) {
-      dims.push_back(Symbol(dim.name, true, index, at, dim.bounds));
+      dims.push_back(NewSymbol(dim.name, index, at, dim.bounds));
+      by_param_.emplace(dim.name, dims.back());
     } else {
-      dims.push_back(Symbol(fmt::format("{}_d{}", input, at), false, index, at, dim.bounds));
+      dims.push_back(NewSymbol(fmt::format("{}_d{}", input, at), index, at, dim.bounds));
     }
   }
   return dims;
@@ -140,11 +215,64 @@ std::vector<Dim> DimReader::GivenDims(const std::string& input, int index,
   std::vector<Dim> dims;
   for (size_t axis = 0; axis < given.size(); ++axis) {
     const int at = static_cast<int>(axis);
-    dims.push_back(given[axis] >= 0 ? Dim(given[axis])
-                                    : Symbol(fmt::format("{}_d{}", input, at), false, index, at,
-                                             {1, kUnbounded}));
+    dims.push_back(given[axis] >= 0
+                       ? Dim(given[axis])
+                       : NewSymbol(fmt::format("{}_d{}", input, at), index, at, {1, kUnbounded}));
   }
   return dims;
+}
+
+std::optional<Dim> DimReader::DimOf(const DimFormula& formula) {
+  std::map<SymbolId, Dim> values;
+  for (const SymbolId id : AtomsOf(formula)) {
+    const Symbol& atom = formula.symbols->at(id);
+    const std::optional<Dim> known = atom.is_input() ? Known(atom.name) : std::nullopt;
+    if (!known) return std::nullopt;
+    values.emplace(id, *known);
+  }
+  return symbols_.Import(*formula.symbols, formula.dim, values);
+}
+
+// A symbol for the size itself; a name that it is linear in follows from it.
+Dim DimReader::OwnDim(const Pending& pending) {
+  const std::optional<LinearForm> form = LinearFormOf(*pending.dim->formula);
+  const int64_t multiple = form && form->offset == 0 ? form->scale : 1;
+  const Dim own = NewSymbol(fmt::format("{}_d{}", pending.input, pending.axis), pending.index,
+                            pending.axis, pending.dim->bounds, multiple);
+  if (form)
+    by_param_.emplace(form->name, symbols_.FloorDiv(symbols_.Sub(own, form->offset), form->scale));
+  return own;
+}
+
+absl::Status DimReader::ResolveFormulas(std::vector<GraphInput>& inputs) {
+  StatusCollector problems;
+  const auto resolve = [&](const Pending& pending, Dim dim) {
+    by_param_.emplace(pending.dim->name, dim);
+    inputs[static_cast<size_t>(pending.index)].type.dims[static_cast<size_t>(pending.axis)] = dim;
+    if (dim.is_static() && dim.value() < 0)
+      problems.Add(InvalidArgument("input `{}`: its size `{}` is {}", Printable(pending.input),
+                                   Printable(pending.dim->name), dim.value()));
+  };
+  // First what follows from the sizes that are there, then what other names follow from, then the rest.
+  for (const Step step : {Step::kKnown, Step::kLinear, Step::kRest}) {
+    std::vector<Pending> left;
+    for (const Pending& pending : std::exchange(pending_, {})) {
+      const std::optional<Dim> same = Known(pending.dim->name);
+      const std::optional<Dim> known = same ? same : DimOf(*pending.dim->formula);
+      if (known) {
+        resolve(pending, *known);
+      } else if (step == Step::kKnown ||
+                 (step == Step::kLinear && !LinearFormOf(*pending.dim->formula))) {
+        left.push_back(pending);
+      } else {
+        if (step == Step::kRest)
+          inputs[static_cast<size_t>(pending.index)].untied.push_back(pending.dim->name);
+        resolve(pending, OwnDim(pending));
+      }
+    }
+    pending_ = std::move(left);
+  }
+  return problems.Finish();
 }
 
 absl::Status DimReader::CheckDimOptions() const {
@@ -232,6 +360,7 @@ absl::StatusOr<std::vector<GraphInput>> ResolveInputs(std::vector<DeclaredInput>
     if (moved && input.is_tensor && HasChannels(rank))
       inputs.back().order = ChannelOrder(rank, channels_last);
   }
+  if (problems.ok()) problems.Add(dims.ResolveFormulas(inputs));
   problems.Add(dims.CheckDimOptions());
   QUENCH_RETURN_IF_ERROR(problems.Finish());
   return inputs;

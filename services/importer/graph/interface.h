@@ -3,6 +3,7 @@
 
 #include <absl/status/statusor.h>
 
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -14,12 +15,21 @@
 
 namespace quench::importer {
 
+// A size in terms of others: `dim` is of `symbols`, whose inputs have the names of these sizes. Whatever depends
+// on a runtime size there is not known to follow from others.
+struct DimFormula {
+  std::shared_ptr<const SymbolTable> symbols;
+  Dim dim;
+};
+
 // A size that a model declares: a number, a name that is the same size wherever it stands, or
 // neither.
 struct DeclaredDim {
   int64_t size = -1;  // -1: not a number
   std::string name;
   Bounds bounds{1, kUnbounded};  // of what is no number, where no option gives a range
+  // Of a name that stands for an expression.
+  std::optional<DimFormula> formula = std::nullopt;
 };
 
 struct DeclaredInput {
@@ -36,10 +46,13 @@ struct GraphInput {
   Type type;
   // Where the caller's layout is not the model's: the order of a Transpose that makes it so.
   std::vector<int64_t> order;
+  // Names of its sizes whose formulas tie them to no other input: they became sizes of their own.
+  std::vector<std::string> untied = {};
 };
 
 // The inputs that the caller of the model gives, in order, with the shapes and data types of
-// `options`; named and unknown dims become symbols in `symbols`, in the ranges of `options.dims`.
+// `options`; named and unknown dims become symbols in `symbols`, in the ranges of `options.dims`, formulas expressions
+// over these. A name that only formulas have follows from the first size with one that is linear in it.
 // `names`: every input that an option may name. `channels_last`: how the model has images, whereas
 // shapes and types here are in the layout of `options`. All problems are reported at once.
 absl::StatusOr<std::vector<GraphInput>> ResolveInputs(std::vector<DeclaredInput> declared,

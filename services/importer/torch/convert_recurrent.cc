@@ -28,6 +28,11 @@ ValueId Stacked(AtenNode& n, const std::vector<ValueId>& directions) {
   return wide.size() == 1 ? wide[0] : n.Emit("Concat", wide, {{"axis", int64_t{0}}});
 }
 
+const std::vector<int64_t>& LstmGates() {
+  static const std::vector<int64_t> kOrder = {0, 3, 1, 2};
+  return kOrder;
+}
+
 absl::Status Recurrent(Converter& c, const Stack& stack) {
   AtenNode n(c);
   ValueId x = n.In("input");
@@ -96,7 +101,39 @@ absl::Status Recurrent(Converter& c, const Stack& stack) {
 
 }  // namespace
 
-absl::Status Lstm(Converter& c) { return Recurrent(c, {"LSTM", {0, 3, 1, 2}, {}}); }
+absl::Status Lstm(Converter& c) { return Recurrent(c, {"LSTM", LstmGates(), {}}); }
+
+// oneDNN's kernel, one layer in one direction: time comes first, whatever `batch_first` says of the model.
+absl::Status MkldnnRnnLayer(Converter& c) {
+  AtenNode n(c);
+  static constexpr const char* kModes[] = {"RNN with relu", "RNN with tanh", "LSTM", "GRU"};
+  constexpr int64_t kLstm = 2;
+  const int64_t mode = n.Int("mode", kLstm);
+  if (mode != kLstm) {
+    const bool known = mode >= 0 && mode < static_cast<int64_t>(std::size(kModes));
+    return c.Unsupported(fmt::format("mode {} ({}): LSTMs are read, which is mode {}", mode,
+                                     known ? kModes[mode] : "of no known kind", kLstm));
+  }
+  if (const auto sizes = n.Ints("batch_sizes"); sizes && !sizes->empty())
+    return c.Unsupported("its sequences are packed");
+  const std::vector<int64_t>& gates = LstmGates();
+  const ValueId recurrence = n.In("weight1");
+  ValueId bias = kNone;
+  if (n.Flag("has_biases", true)) {
+    bias = Stacked(
+        n, {n.Emit("Concat",
+                   {Reordered(n, n.In("weight2"), gates), Reordered(n, n.In("weight3"), gates)},
+                   {{"axis", int64_t{0}}})});
+  }
+  Attributes attributes = {{"hidden_size", n.SizeAt(recurrence, 1)}};
+  if (n.Flag("reverse")) attributes["direction"] = std::string("reverse");
+  const std::vector<ValueId> y = c.EmitMany(
+      "LSTM",
+      {n.In("input"), Stacked(n, {Reordered(n, n.In("weight0"), gates)}),
+       Stacked(n, {Reordered(n, recurrence, gates)}), bias, kNone, n.In("hx_"), n.In("cx_")},
+      3, attributes);
+  return c.FinalValues({n.Squeeze(y[0], {1}), y[1], y[2]});
+}
 
 absl::Status Gru(Converter& c) {
   return Recurrent(c, {"GRU", {1, 0, 2}, {{"linear_before_reset", int64_t{1}}}});

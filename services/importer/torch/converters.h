@@ -11,6 +11,10 @@ namespace quench::importer::torch_ops {
 #undef QUENCH_TORCH_OP
 
 // Of several families.
+std::vector<int64_t> Counted(int64_t count);  // 0, 1, ...
+ValueId Joined(AtenNode& n, const std::vector<ValueId>& parts, int64_t axis);
+// Sizes [begin, end) of the value's shape.
+ValueId SizesBetween(AtenNode& n, ValueId id, int64_t begin, int64_t end);
 ValueId Broadcast(AtenNode& n, ValueId id, ValueId shape);
 ValueId MatMul(AtenNode& n, ValueId a, ValueId b);
 // x * weight^T + bias.

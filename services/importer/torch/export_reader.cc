@@ -7,6 +7,7 @@
 #include "common/base/printable.h"
 #include "common/base/status.h"
 #include "services/importer/torch/export_schema.h"
+#include "services/importer/torch/export_sizes.h"
 #include "services/importer/torch/model.h"
 
 namespace quench::importer {
@@ -58,8 +59,6 @@ class ExportReader {
  private:
   using Env = std::map<std::string, TorchValue>;
 
-  void ReadRanges(const Json& program);
-  absl::StatusOr<std::vector<DeclaredDim>> DimsOf(const Json& sizes) const;
   absl::StatusOr<DeclaredInput> InputOf(const std::string& name, const Json& type) const;
   absl::Status AddSpec(const Json& spec, const Json& types, std::vector<TorchInput>& declared,
                        Env& env, TorchResult& result);
@@ -71,6 +70,10 @@ class ExportReader {
   absl::Status RunNode(const Json& node, Env& env, int depth);
   absl::Status ReadArguments(const std::string& target, const Json& inputs, const Env& env,
                              std::vector<TorchValue>& positional, TorchArguments& named);
+  absl::Status ReadOutput(const Json& output, const Json& spec, const Env& env,
+                          TorchResult& result);
+  absl::Status Write(const CellPtr& cell, const std::string& name, const Json& output,
+                     const Env& env);
   absl::Status ReadOutputs(const Json& graph, const Json& signature, const Env& env,
                            TorchResult& result);
   // An operator that runs graphs, with its other arguments.
@@ -97,47 +100,11 @@ class ExportReader {
   const std::set<std::string>& written_;
   TorchProgram& p_;
   std::map<std::string, Tensor> weights_;
-  std::map<std::string, Bounds> ranges_;  // of symbols
+  std::optional<ExportSizes> sizes_;
+  std::vector<std::pair<std::string, CellPtr>> user_inputs_;
 };
 
 // ---- Inputs ----
-
-// {"s0": {"min_val": 2, "max_val": 64}}; without an end max_val is null, or the largest integer less one.
-void ExportReader::ReadRanges(const Json& program) {
-  const Json* ranges = ExportMember(program, "range_constraints");
-  if (ranges == nullptr || !ranges->is_object()) return;
-  constexpr int64_t kEndless = kUnbounded - 1;
-  for (const auto& [symbol, range] : ranges->items()) {
-    const Json* low = ExportMember(range, "min_val");
-    const Json* high = ExportMember(range, "max_val");
-    Bounds bounds{1, kUnbounded};
-    if (low != nullptr && low->is_number_integer())
-      bounds.min = std::max<int64_t>(1, low->get<int64_t>());
-    if (high != nullptr && high->is_number_integer() && high->get<int64_t>() < kEndless)
-      bounds.max = high->get<int64_t>();
-    if (bounds.min <= bounds.max) ranges_[symbol] = bounds;
-  }
-}
-
-absl::StatusOr<std::vector<DeclaredDim>> ExportReader::DimsOf(const Json& sizes) const {
-  std::vector<DeclaredDim> dims;
-  if (!sizes.is_array()) return InvalidArgument("has sizes that are no list");
-  for (const Json& size : sizes) {
-    DeclaredDim dim;
-    if (const Json* number = ExportMember(size, "as_int"); number && number->is_number_integer()) {
-      dim.size = number->get<int64_t>();
-      if (dim.size < 0) return InvalidArgument("has the size {}", dim.size);
-    } else if (const Json* expression = ExportMember(size, "as_expr")) {
-      dim.name = ExportText(ExportMember(*expression, "expr_str"));
-      if (const auto range = ranges_.find(dim.name); range != ranges_.end())
-        dim.bounds = range->second;
-    } else {
-      return InvalidArgument("a size is neither a number nor an expression");
-    }
-    dims.push_back(dim);
-  }
-  return dims;
-}
 
 absl::Status ExportReader::AddWeight(const std::string& value, const std::string& name,
                                      bool is_buffer, Env& env, TorchResult& result) {
@@ -163,7 +130,7 @@ absl::StatusOr<DeclaredInput> ExportReader::InputOf(const std::string& name,
   input.type = element.ok() ? absl::StatusOr<Type>(Type::Tensor(*element, {})) : element.status();
   input.dims.emplace();
   if (const Json* sizes = ExportMember(type, "sizes")) {
-    absl::StatusOr<std::vector<DeclaredDim>> dims = DimsOf(*sizes);
+    absl::StatusOr<std::vector<DeclaredDim>> dims = sizes_->DimsOf(*sizes);
     if (!dims.ok()) return Annotate(dims.status(), fmt::format("input `{}`", Printable(name)));
     input.dims = *std::move(dims);
   }
@@ -222,7 +189,11 @@ absl::Status ExportReader::AddInputs(const Json& graph, const Json& signature, E
     declared.push_back(std::move(input));
   }
   QUENCH_RETURN_IF_ERROR(AddTorchInputs(options_, p_, declared));
-  for (size_t i = 0; i < own; ++i) env[declared[i].declared.name] = p_.NewCell(declared[i].handle);
+  for (size_t i = 0; i < own; ++i) {
+    const CellPtr cell = p_.NewCell(declared[i].handle);
+    env[declared[i].declared.name] = cell;
+    user_inputs_.emplace_back(declared[i].declared.name, cell);
+  }
   size_t next = own;
   for (TorchState& state : result.states) {
     if (written_.contains(state.name)) state.cell->handle = declared[next++].handle;
@@ -499,6 +470,47 @@ absl::Status ExportReader::Run(const Json& graph, Env& env, int depth) {
   return absl::OkStatus();
 }
 
+// The signature says that the tensor is this output behind a run.
+absl::Status ExportReader::Write(const CellPtr& cell, const std::string& name, const Json& output,
+                                 const Env& env) {
+  QUENCH_ASSIGN_OR_RETURN(const TorchValue value, ArgumentOf(output, env));
+  QUENCH_ASSIGN_OR_RETURN(const Handle handle, p_.HandleOf(value));
+  return p_.Assign(cell, handle, name);
+}
+
+absl::Status ExportReader::ReadOutput(const Json& output, const Json& spec, const Env& env,
+                                      TorchResult& result) {
+  if (ExportMember(spec, "user_output") != nullptr) {
+    QUENCH_ASSIGN_OR_RETURN(TorchValue value, ArgumentOf(output, env));
+    result.outputs.emplace_back(ExportNameIn(output), std::move(value));
+    return absl::OkStatus();
+  }
+  if (const Json* mutation = ExportMember(spec, "buffer_mutation")) {
+    const std::string name = ExportText(ExportMember(*mutation, "buffer_name"));
+    for (const TorchState& state : result.states) {
+      if (state.name == name) QUENCH_RETURN_IF_ERROR(Write(state.cell, name, output, env));
+    }
+    return absl::OkStatus();
+  }
+  if (const Json* mutation = ExportMember(spec, "user_input_mutation")) {
+    const std::string name = ExportText(ExportMember(*mutation, "user_input_name"));
+    for (const auto& [input, cell] : user_inputs_) {
+      if (input == name) return Write(cell, name, output, env);
+    }
+    return InvalidArgument("the graph writes to `{}`, which is none of its inputs",
+                           Printable(name));
+  }
+  if (ExportMember(spec, "token") != nullptr) return absl::OkStatus();  // the order of effects
+  std::string kind = "?";
+  if (spec.is_object()) {
+    for (const auto& [key, value] : spec.items()) {
+      if (!value.is_null()) kind = key;
+    }
+  }
+  return Unsupported("output `{}` is a `{}`: graphs for training are not read",
+                     Printable(ExportNameIn(output)), Printable(kind));
+}
+
 absl::Status ExportReader::ReadOutputs(const Json& graph, const Json& signature, const Env& env,
                                        TorchResult& result) {
   const Json* outputs = ExportMember(graph, "outputs");
@@ -506,21 +518,11 @@ absl::Status ExportReader::ReadOutputs(const Json& graph, const Json& signature,
   if (outputs == nullptr || !outputs->is_array() || specs == nullptr || !specs->is_array() ||
       specs->size() != outputs->size())
     return InvalidArgument("the graph's outputs are not those of its signature");
-  for (size_t i = 0; i < outputs->size(); ++i) {
-    const Json& output = (*outputs)[i];
-    const Json& spec = (*specs)[i];
-    if (ExportMember(spec, "user_output") != nullptr) {
-      QUENCH_ASSIGN_OR_RETURN(TorchValue value, ArgumentOf(output, env));
-      result.outputs.emplace_back(ExportNameIn(output), std::move(value));
-    } else if (const Json* mutation = ExportMember(spec, "buffer_mutation")) {
-      const std::string name = ExportText(ExportMember(*mutation, "buffer_name"));
-      QUENCH_ASSIGN_OR_RETURN(const TorchValue value, ArgumentOf(output, env));
-      for (const TorchState& state : result.states) {
-        if (state.name != name) continue;
-        QUENCH_ASSIGN_OR_RETURN(const Handle handle, p_.HandleOf(value));
-        QUENCH_RETURN_IF_ERROR(p_.Assign(state.cell, handle, name));
-      }
-    }
+  for (size_t i = 0; i < outputs->size(); ++i)
+    QUENCH_RETURN_IF_ERROR(ReadOutput((*outputs)[i], (*specs)[i], env, result));
+  // Written to in either way: by the signature, or in place by a node.
+  for (const auto& [name, cell] : user_inputs_) {
+    if (cell->version != 0) result.outputs.emplace_back(name + "/next", cell);
   }
   return absl::OkStatus();
 }
@@ -530,7 +532,7 @@ absl::StatusOr<TorchResult> ExportReader::Read() {
   const Json& graph = program["graph_module"]["graph"];
   const Json& signature = program["graph_module"]["signature"];
   QUENCH_ASSIGN_OR_RETURN(weights_, ReadExportWeights(archive_));
-  ReadRanges(program);
+  sizes_.emplace(program);
   TorchResult result;
   Env env;
   QUENCH_RETURN_IF_ERROR(AddInputs(graph, signature, env, result));

@@ -97,7 +97,36 @@ absl::StatusOr<TorchResult> ReadProgram(const TorchFile& file, const ImportOptio
                                          : ReadExported(*file.archive, options, written, program);
 }
 
-absl::Status Finish(TorchResult result, const ImportOptions&, TorchProgram& program, Graph& graph) {
+// The values of these names become the outputs, and what they do not need goes.
+absl::Status CutAt(const std::vector<std::string>& names, Graph& graph) {
+  std::vector<ValueId> cut;
+  StatusCollector problems;
+  for (const std::string& name : names) {
+    const std::optional<ValueId> id = graph.FindValue(name);
+    if (id && graph.value(*id).constant == nullptr) {
+      cut.push_back(*id);
+    } else {
+      problems.Add(InvalidArgument("the model is cut at `{}`, which is no value of it", name));
+    }
+  }
+  QUENCH_RETURN_IF_ERROR(problems.Finish());
+  graph.outputs = std::move(cut);
+  graph.Compact();
+  return absl::OkStatus();
+}
+
+bool Calls(const Graph& graph, const std::pair<std::string, std::string>& op) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
+    if (node.domain == op.first && node.op == op.second) return true;
+    return std::any_of(node.attributes.begin(), node.attributes.end(), [&](const auto& attribute) {
+      const auto* body = std::get_if<GraphPtr>(&attribute.second);
+      return body != nullptr && Calls(**body, op);
+    });
+  });
+}
+
+absl::Status Finish(TorchResult result, const ImportOptions& options, TorchProgram& program,
+                    Graph& graph) {
   for (const auto& [name, value] : result.outputs)
     QUENCH_RETURN_IF_ERROR(AddOutputs(name, value, program));
   for (const TorchState& state : result.states) {
@@ -109,7 +138,7 @@ absl::Status Finish(TorchResult result, const ImportOptions&, TorchProgram& prog
     DescribeInitial(input, state.initial, graph.metadata);
   }
   if (graph.outputs.empty()) return InvalidArgument("the model has no outputs");
-  return absl::OkStatus();
+  return options.outputs.empty() ? absl::OkStatus() : CutAt(options.outputs, graph);
 }
 
 }  // namespace
@@ -153,8 +182,14 @@ absl::StatusOr<TorchFile> OpenTorchFile(const std::filesystem::path& path) {
 }
 
 // Sizes of an input that the model was not made for: it may have decided by them.
-static void WarnOfRanges(const DeclaredInput& declared, const Type& type, Graph& graph) {
+static void WarnOfSizes(const DeclaredInput& declared, const GraphInput& input, Graph& graph) {
+  const Type& type = input.type;
   if (!declared.dims) return;
+  for (const std::string& size : input.untied) {
+    graph.metadata["warning.dim " + Printable(size)] =
+        fmt::format("size `{}` of input `{}` is not tied to those of others: a run takes any",
+                    Printable(size), Printable(declared.name));
+  }
   for (size_t axis = 0; axis < std::min(declared.dims->size(), type.dims.size()); ++axis) {
     const DeclaredDim& dim = (*declared.dims)[axis];
     const Bounds given = graph.symbols->BoundsOf(type.dims[axis]);
@@ -186,7 +221,7 @@ absl::Status AddTorchInputs(const ImportOptions& options, TorchProgram& program,
       input.handle = program.b.AddConstant(input.declared.name, frozen->second);
       continue;
     }
-    WarnOfRanges(input.declared, resolved[next].type, graph);
+    WarnOfSizes(input.declared, resolved[next], graph);
     input.handle = program.b.AddInput(resolved[next++]);
   }
   return absl::OkStatus();
@@ -206,9 +241,11 @@ absl::StatusOr<TorchGraph> ReadTorchGraph(const TorchFile& file, const ImportOpt
     GraphBuilder builder(result.graph, find);
     TorchProgram program(builder, find, context);
     absl::StatusOr<TorchResult> read = ReadProgram(file, options, written, program);
-    for (auto& [key, op] : program.unsupported) result.unsupported.push_back(std::move(op));
     // Behind an operator that is not known little else is.
-    if (!result.unsupported.empty()) return result;
+    if (!program.unsupported.empty() && (options.outputs.empty() || !read.ok())) {
+      for (auto& [key, op] : program.unsupported) result.unsupported.push_back(std::move(op));
+      return result;
+    }
     QUENCH_RETURN_IF_ERROR(read.status());
     bool settled = true;
     for (const TorchState& state : read->states) {
@@ -216,6 +253,10 @@ absl::StatusOr<TorchGraph> ReadTorchGraph(const TorchFile& file, const ImportOpt
     }
     if (!settled) continue;
     QUENCH_RETURN_IF_ERROR(Finish(*std::move(read), options, program, result.graph));
+    for (auto& [key, op] : program.unsupported) {
+      if (Calls(result.graph, key)) result.unsupported.push_back(std::move(op));
+    }
+    if (!result.unsupported.empty()) return result;
     if (weights != nullptr) QUENCH_RETURN_IF_ERROR(builder.StoreWeights(*weights));
     return result;
   }

@@ -91,6 +91,10 @@ class TorchProgram {
   std::vector<Written> written_;  // in bodies: to undo it
 };
 
+// The letter that aten_ops.def has for such an argument; '?' for what is none.
+char KindOf(const TorchValue& value);
+// Of a list; null for anything else.
+const std::vector<TorchValue>* ItemsOf(const TorchValue& value);
 // The value of an argument, or null.
 const TorchValue* FindArgument(const TorchArguments& arguments, std::string_view name);
 

@@ -36,7 +36,17 @@ class ScriptPrims {
                                                        const std::string& name,
                                                        const Arguments& arguments);
   absl::StatusOr<std::optional<TorchValue>> OnContainer(const std::string& op,
-                                                        Arguments& arguments);
+                                                        const Arguments& arguments);
+  absl::StatusOr<std::optional<TorchValue>> OnText(const std::string& op, const std::string& text,
+                                                   const Arguments& arguments);
+  absl::StatusOr<std::optional<TorchValue>> OnDict(const std::string& op, TorchDict& dict,
+                                                   const Arguments& arguments);
+  absl::StatusOr<std::optional<TorchValue>> OnList(const std::string& op, TorchList& list,
+                                                   const Arguments& arguments);
+  absl::StatusOr<std::optional<TorchValue>> Reduced(const std::string& op,
+                                                    const std::vector<TorchValue>& items);
+  absl::StatusOr<std::optional<TorchValue>> Changed(const std::string& op, TorchList& list,
+                                                    const Arguments& arguments);
   absl::StatusOr<std::optional<TorchValue>> OnTensor(const std::string& op, const std::string& name,
                                                      Arguments& arguments, TorchArguments& named);
   absl::StatusOr<std::optional<TorchValue>> Quantized(const std::string& domain,
@@ -53,7 +63,5 @@ class ScriptPrims {
   TorchProgram& p_;
   const ImportOptions& options_;
 };
-
-bool AreEqual(const TorchValue& a, const TorchValue& b);
 
 }  // namespace quench::importer

@@ -6,12 +6,12 @@
 
 #include "common/base/printable.h"
 #include "common/base/status.h"
+#include "services/importer/torch/script_values.h"
 
 namespace quench::importer {
 namespace {
 
 using Kind = ScriptExpression::Kind;
-using ListPtr = std::shared_ptr<TorchList>;
 using ObjectPtr = std::shared_ptr<TorchObject>;
 
 constexpr int kMaxCalls = 100;             // within one another
@@ -356,6 +356,7 @@ absl::Status ScriptReader::AssignTo(const ExpressionPtr& target, const TorchValu
   }
   if (p_.in_body())
     return Unsupported("an attribute changes in a branch or loop that only a run decides about");
+  QUENCH_RETURN_IF_ERROR(CheckNesting(owner, value));
   attribute = value;
   return absl::OkStatus();
 }

@@ -115,6 +115,25 @@ TEST(RandomInputsTest, SameSeedSameValues) {
   EXPECT_EQ((*RandomInputs(types, 3))[0].dims()[0], 1);
 }
 
+// Sizes that others determine are what those are.
+TEST(RandomInputsTest, SizesThatAreExpressions) {
+  const std::vector<ArtifactTensor> types = {
+      {"x", DataType::kF32, {{-1, "2*n + 1", 3, 100}}},
+      {"y", DataType::kF32, {{-1, "n", 2, 50}, {-1, "some name", 4, 9}}}};
+  const auto sizes_of = [&](const std::map<std::string, int64_t>& sizes) {
+    std::vector<std::vector<int64_t>> dims;
+    const auto tensors = RandomInputs(types, 1, sizes);
+    EXPECT_TRUE(tensors.ok()) << tensors.status();
+    for (const Tensor& tensor : tensors.ok() ? *tensors : std::vector<Tensor>())
+      dims.push_back(tensor.dims());
+    return dims;
+  };
+  using Dims = std::vector<std::vector<int64_t>>;
+  EXPECT_EQ(sizes_of({}), (Dims{{5}, {2, 4}}));
+  EXPECT_EQ(sizes_of({{"n", 7}, {"some name", 5}}), (Dims{{15}, {7, 5}}));
+  EXPECT_EQ(sizes_of({{"2*n + 1", 4}}), (Dims{{4}, {2, 4}}));  // the run says that it is wrong
+}
+
 TEST(RandomInputsTest, IntegersAreBelowABound) {
   const std::vector<ArtifactTensor> types = {{"ids", DataType::kI64, {{256, "", 256, 256}}}};
   for (const uint64_t below : {uint64_t{8}, kAnyIndex}) {

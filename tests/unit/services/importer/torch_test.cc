@@ -233,6 +233,38 @@ TEST_F(TorchTest, BadCode) {
       HasSubstr("calls nest more than 100 deep"));
 }
 
+// What PyTorch's types rule out, and a file may say all the same.
+TEST_F(TorchTest, ListsThatNoProgramHas) {
+  const std::string list = "y = annotate(List[int], [])\n";
+  for (const char* statement :
+       {"_0 = torch.append(y, y)", "_0 = torch.append(y, [[y]])", "_0 = torch.extend(y, [y])",
+        "_0 = torch.insert(y, 0, y)", "d = {\"a\": y}\n_0 = torch.append(y, d)",
+        "self.y = y\n_0 = torch.append(y, self)"}) {
+    EXPECT_THAT(ErrorOfScript(Forward("x: Tensor", list + statement + "\nreturn torch.eq(y, y)")),
+                HasSubstr("becomes a part of itself"))
+        << statement;
+  }
+  EXPECT_THAT(ErrorOfScript(Forward("x: Tensor", "self.me = [self]\nreturn self")),
+              HasSubstr("becomes a part of itself"));
+  EXPECT_THAT(ErrorOfScript(Forward("x: Tensor", "y = [1]\n_0 = torch._set_item(y, 0)\nreturn x")),
+              HasSubstr("set to nothing"));
+  // Endless, were they counted.
+  const std::string most = std::to_string(INT64_MAX);
+  EXPECT_EQ(Run(Script(Forward("x: Tensor", list + "z = torch.mul(y, " + most +
+                                                ")\na = torch.slice([1, 2, 3], 1, 3, " + most +
+                                                ")\nreturn torch.add(torch.mul(x, torch.len(z)), "
+                                                "torch.len(a))")),
+                {Values({2}, {3, 4})}, Shape("x", {2})),
+            (std::vector<Floats>{{1, 1}}));
+  // The same list twice is fine.
+  EXPECT_EQ(Run(Script(Forward("x: Tensor",
+                               "y = [2]\n_0 = torch.extend(y, y)\nz = [y, y]\n"
+                               "_1 = torch.append(z, y)\nreturn torch.mul(x, torch.mul("
+                               "torch.len(z), torch.len(y)))")),
+                {Values({1}, {5})}, Shape("x", {1})),
+            (std::vector<Floats>{{30}}));
+}
+
 // ---- Archives and pickles ----
 
 TEST_F(TorchTest, BadArchives) {

@@ -1,0 +1,203 @@
+// Elements by their indices: taken out, and put in.
+#include <algorithm>
+
+#include "common/base/status.h"
+#include "services/importer/torch/converters.h"
+
+namespace quench::importer::torch_ops {
+
+absl::Status IndexSelect(Converter& c) {
+  AtenNode n(c);
+  const ValueId x = n.In("self");
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
+  QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(x), 0));
+  return n.Finish(n.Emit("Gather", {x, n.In("index")}, {{"axis", axis}}));
+}
+
+absl::Status GatherOf(Converter& c) {
+  AtenNode n(c);
+  const ValueId x = n.In("self");
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
+  QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(x), 0));
+  return n.Finish(n.Emit("GatherElements", {x, n.In("index")}, {{"axis", axis}}));
+}
+
+absl::Status Scatter(Converter& c) {
+  AtenNode n(c);
+  const ValueId x = n.In("self"), index = n.In("index");
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
+  QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(x), 0));
+  ValueId source = n.Has("src") ? n.In("src") : kNone;
+  if (source == kNone) {
+    source = Broadcast(n, n.Operand("value", n.TypeOf(x)), n.ShapeOf(index));
+  } else {
+    for (int64_t i = 0; i < n.Rank(x); ++i) {
+      if (n.SizeAt(source, i) < 0 || n.SizeAt(source, i) != n.SizeAt(index, i))
+        return c.Unsupported("src and index of different sizes");
+    }
+  }
+  const bool add = c.node().op == "scatter_add";
+  return n.Finish(n.Emit("ScatterElements", {x, index, n.Cast(source, n.TypeOf(x))},
+                         {{"axis", axis}, {"reduction", std::string(add ? "add" : "none")}}));
+}
+
+// Axes with an index move to the front, behind one another; where they go from there follows from whether they stood
+// side by side.
+struct Indexed {
+  ValueId x = kNone;      // axes with an index first
+  ValueId where = kNone;  // [..., number of indices]
+  std::vector<int64_t> perm;
+  int64_t count = 0, first = 0, index_rank = 0;
+  bool adjacent = true;
+};
+
+static absl::StatusOr<Indexed> IndexedOf(AtenNode& n) {
+  Indexed result;
+  result.x = n.In("self");
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(result.x, "self"));
+  const std::vector<ValueId> indices = n.List("indices");
+  if (static_cast<int>(indices.size()) > n.Rank(result.x))
+    return n.c.Error(
+        fmt::format("has {} indices, its input rank {}", indices.size(), n.Rank(result.x)));
+  std::vector<int64_t> axes;
+  std::vector<ValueId> given;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    if (indices[i] == kNone) continue;
+    QUENCH_RETURN_IF_ERROR(n.RequireRank(indices[i], "indices"));
+    axes.push_back(static_cast<int64_t>(i));
+    given.push_back(indices[i]);
+  }
+  if (axes.empty()) return n.c.Error("has no index");
+  for (size_t i = 1; i < axes.size(); ++i)
+    result.adjacent = result.adjacent && axes[i] == axes[i - 1] + 1;
+  result.perm = axes;
+  for (int64_t axis = 0; axis < n.Rank(result.x); ++axis) {
+    if (std::find(axes.begin(), axes.end(), axis) == axes.end()) result.perm.push_back(axis);
+  }
+  result.first = axes[0];
+  result.count = static_cast<int64_t>(axes.size());
+  ValueId shape = kNone;
+  if (given.size() > 1) {
+    ValueId sum = given[0];
+    for (size_t i = 1; i < given.size(); ++i)
+      sum = n.Emit("Add", {n.Cast(sum, DataType::kI64), n.Cast(given[i], DataType::kI64)});
+    shape = n.ShapeOf(sum);
+    result.index_rank = n.Rank(sum);
+  } else {
+    result.index_rank = n.Rank(given[0]);
+  }
+  std::vector<ValueId> columns;
+  for (ValueId id : given) {
+    id = n.Cast(id, DataType::kI64);
+    if (shape != kNone) id = Broadcast(n, id, shape);
+    columns.push_back(n.Unsqueeze(id, {result.index_rank}));
+  }
+  result.where = Joined(n, columns, result.index_rank);
+  return result;
+}
+
+absl::Status Index(Converter& c) {
+  AtenNode n(c);
+  std::vector<ValueId> indices = n.List("indices");
+  if (std::erase(indices, kNone); indices.size() == 1 && n.TypeOf(indices[0]) == DataType::kBool) {
+    // A mask: rows where it is true.
+    if (c.node().Ints("indices").front() == kAbsent)
+      return c.Unsupported("a mask behind another axis");
+    const ValueId rows = n.Transpose(n.Emit("NonZero", {indices[0]}), {1, 0});
+    return n.Finish(n.Emit("GatherND", {n.In("self"), rows}));
+  }
+  QUENCH_ASSIGN_OR_RETURN(Indexed at, IndexedOf(n));
+  if (at.count == 1) {
+    std::vector<ValueId> given = n.List("indices");
+    std::erase(given, kNone);
+    return n.Finish(n.Emit("Gather", {at.x, given[0]}, {{"axis", at.first}}));
+  }
+  const ValueId y = n.Emit("GatherND", {n.Transpose(at.x, at.perm), at.where});
+  if (!at.adjacent || at.first == 0) return n.Finish(y);
+  // [index..., before, after] -> [before, index..., after]
+  std::vector<int64_t> order;
+  for (int64_t i = 0; i < at.first; ++i) order.push_back(at.index_rank + i);
+  for (int64_t i = 0; i < at.index_rank; ++i) order.push_back(i);
+  for (int64_t i = at.index_rank + at.first; i < n.Rank(y); ++i) order.push_back(i);
+  return n.Finish(n.Transpose(y, order));
+}
+
+absl::Status IndexPut(Converter& c) {
+  AtenNode n(c);
+  std::vector<ValueId> indices = n.List("indices");
+  std::erase(indices, kNone);
+  const ValueId x = n.In("self"), values = n.In("values");
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
+  if (indices.size() == 1 && n.TypeOf(indices[0]) == DataType::kBool) {
+    if (n.Flag("accumulate") || n.Rank(values) > 0 || c.node().Ints("indices").front() == kAbsent)
+      return c.Unsupported("a mask with several values");
+    ValueId mask = indices[0];
+    for (int i = n.Rank(mask); i < n.Rank(x); ++i) mask = n.Unsqueeze(mask, {i});
+    return n.Finish(n.Emit("Where", {mask, n.Cast(values, n.TypeOf(x)), x}));
+  }
+  QUENCH_ASSIGN_OR_RETURN(const Indexed at, IndexedOf(n));
+  const ValueId moved = n.Transpose(at.x, at.perm);
+  // Values broadcast to [index..., rest]; where the index stood in the middle, they stand there too.
+  std::vector<ValueId> shape = {n.Slice(n.ShapeOf(at.where), 0, 0, at.index_rank)};
+  if (n.Rank(moved) > at.count) shape.push_back(SizesBetween(n, moved, at.count, n.Rank(moved)));
+  if (at.adjacent && at.first > 0 && n.Rank(values) > at.index_rank)
+    return c.Unsupported("values for an index behind another axis");
+  const ValueId updates = Broadcast(n, n.Cast(values, n.TypeOf(x)), Joined(n, shape, 0));
+  const ValueId y = n.Emit("ScatterND", {moved, at.where, updates},
+                           {{"reduction", std::string(n.Flag("accumulate") ? "add" : "none")}});
+  std::vector<int64_t> back(at.perm.size());
+  for (size_t i = 0; i < back.size(); ++i)
+    back[static_cast<size_t>(at.perm[i])] = static_cast<int64_t>(i);
+  return n.Finish(n.Transpose(y, back));
+}
+
+// Which positions of the axis [start, end) by step are: others keep their contents.
+static ValueId AlongAxis(AtenNode& n, ValueId x, int64_t axis, ValueId positions, ValueId part) {
+  std::vector<int64_t> perm = Counted(n.Rank(x));
+  std::swap(perm[0], perm[static_cast<size_t>(axis)]);
+  const ValueId front = n.Transpose(x, perm), source = n.Transpose(part, perm);
+  const ValueId y = n.Emit("ScatterND", {front, n.Unsqueeze(positions, {1}), source});
+  return n.Transpose(y, perm);
+}
+
+absl::Status SliceScatter(Converter& c) {
+  AtenNode n(c);
+  const ValueId x = n.In("self");
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
+  QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(x), 0));
+  const ValueId size = n.Squeeze(SizesBetween(n, x, axis, axis + 1), {0});
+  const ValueId all =
+      n.Emit("Range", {c.Scalar(DataType::kI64, 0), size, c.Scalar(DataType::kI64, 1)});
+  const ValueId positions = n.Emit("Slice", {all, n.Size1("start", 0), n.Size1("end", kTorchEnd),
+                                             c.Ints({0}), n.Size1("step", 1)});
+  // The source broadcasts to the part that it replaces.
+  const ValueId part = n.Emit("Slice", {x, n.Size1("start", 0), n.Size1("end", kTorchEnd),
+                                        c.Ints({axis}), n.Size1("step", 1)});
+  const ValueId source = Broadcast(n, n.Cast(n.In("src"), n.TypeOf(x)), n.ShapeOf(part));
+  return n.Finish(AlongAxis(n, x, axis, positions, source));
+}
+
+absl::Status SelectScatter(Converter& c) {
+  AtenNode n(c);
+  const ValueId x = n.In("self");
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
+  QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(x), 0));
+  const ValueId size = n.Squeeze(SizesBetween(n, x, axis, axis + 1), {0});
+  ValueId index = n.Operand("index", DataType::kI64);
+  index = n.Emit("Mod", {n.Emit("Add", {index, size}), size}, {{"fmod", int64_t{0}}});
+  const ValueId all =
+      n.Emit("Range", {c.Scalar(DataType::kI64, 0), size, c.Scalar(DataType::kI64, 1)});
+  ValueId mask = n.Emit("Equal", {all, index});
+  std::vector<int64_t> behind;
+  for (int64_t i = axis + 1; i < n.Rank(x); ++i) behind.push_back(i - axis);
+  mask = n.Unsqueeze(mask, behind);
+  const ValueId source = n.Unsqueeze(n.Cast(n.In("src"), n.TypeOf(x)), {axis});
+  return n.Finish(n.Emit("Where", {mask, source, x}));
+}
+
+absl::Status NonZeroOf(Converter& c) {
+  AtenNode n(c);
+  return n.Finish(n.Transpose(n.Emit("NonZero", {n.In("self")}), {1, 0}));
+}
+
+}  // namespace quench::importer::torch_ops
