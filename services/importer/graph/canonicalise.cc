@@ -496,9 +496,11 @@ void Canonicaliser::ConvertNode(Level& level, const Node& node) {
     blocked = blocked || (inputs.back() != kNone && level.into->unknown.contains(inputs.back()));
   }
   const Conversion convert = find_(node.domain, node.op);
-  QUENCH_CHECK(convert != nullptr);  // unsupported operators are reported before
   NodeConverter converter(*this, level, node, std::move(inputs));
-  const absl::Status status = convert(converter);
+  // Readers report the operators that lack a row, all at once; a graph that none of them has seen may hold one all the same.
+  const absl::Status status = convert != nullptr
+                                  ? convert(converter)
+                                  : converter.Unsupported("is no operator that is known");
   // A converter that misses a type because an earlier node failed has nothing new to say.
   if (!status.ok() && !(blocked && !level.into->is_body)) Problem(status);
 }

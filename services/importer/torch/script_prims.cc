@@ -52,11 +52,10 @@ bool AreEqual(const TorchValue& a, const TorchValue& b) {
 }
 
 absl::Status CheckNesting(const TorchValue& container, const TorchValue& part) {
-  using ObjectPtr = std::shared_ptr<TorchObject>;
   const auto address = [](const TorchValue& value) -> const void* {
     if (const auto* list = As<ListPtr>(value)) return list->get();
     if (const auto* dict = As<DictPtr>(value)) return dict->get();
-    const auto* object = As<ObjectPtr>(value);
+    const auto* object = As<std::shared_ptr<TorchObject>>(value);
     return object == nullptr ? nullptr : object->get();
   };
   std::set<const void*> seen;
@@ -72,7 +71,7 @@ absl::Status CheckNesting(const TorchValue& container, const TorchValue& part) {
       for (const TorchValue& item : (*list)->items) pending.push_back(&item);
     } else if (const auto* dict = As<DictPtr>(value)) {
       for (const auto& [key, item] : (*dict)->items) pending.push_back(&item);
-    } else if (const auto* object = As<ObjectPtr>(value)) {
+    } else if (const auto* object = As<std::shared_ptr<TorchObject>>(value)) {
       for (const auto& [name, item] : (*object)->attributes) pending.push_back(&item);
       for (const TorchValue& item : (*object)->state) pending.push_back(&item);
     }

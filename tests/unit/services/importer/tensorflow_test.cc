@@ -296,6 +296,18 @@ TEST(TensorflowV1, FramesBecomeLoops) {
   EXPECT_EQ(loops, 1);
 }
 
+// A variable of the loop that no output needs is read with the others, and its operators with it.
+TEST(TensorflowV1, LoopsWithUnknownOperatorsAreRefused) {
+  TfModel model = Doubling();
+  Enter(model, "enter_z", "x", false);
+  model.Node("Merge", "merge_z", {"enter_z", "next_z"});
+  model.Node("Zeta", "switch_z", {"merge_z", "cond"});
+  model.Node("Identity", "z", {"switch_z:1"});
+  model.Node("NextIteration", "next_z", {"z"});
+  const std::string error = ImportError(model);
+  EXPECT_TRUE(HasSubstr("`switch_z`")(error)) << error;
+}
+
 // An array that the loop writes once in each iteration is what the Loop collects.
 TEST(TensorflowV1, ArraysAreWhatALoopCollects) {
   TfModel model = Doubling();
