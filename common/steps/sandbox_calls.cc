@@ -127,9 +127,7 @@ class Filter {
 };
 
 // A call's argument, by its number, of 32 bits.
-scmp_arg_cmp Equals(unsigned argument, uint32_t value) {
-  return {argument, SCMP_CMP_EQ, value, 0};
-}
+scmp_arg_cmp Equals(unsigned argument, uint32_t value) { return {argument, SCMP_CMP_EQ, value, 0}; }
 
 void AllowByArgument(Filter& filter) {
   for (const int operation : kOfControl) {

@@ -141,27 +141,26 @@ void TensorflowReader::ReadMerge(TfScope& scope, int index, Items& items) {
   const TfRef predicate = found.back().first;
   const int side = found.back().second;
   const ValueId condition = ValueOf(Resolve(scope, predicate), def);
-  items = MakeIf(scope, Printable(scope.prefix + def.name()), condition, 2,
-                 [&](TfTarget& inside, bool then) {
-                   const std::pair<TfRef, int> branch{predicate, then ? 1 : 0};
-                   TfScope within;
-                   within.body = scope.body;
-                   within.target = &inside;
-                   within.outer = &scope;
-                   within.frame = scope.frame;
-                   within.branch = &branch;
-                   within.depth = scope.depth + 1;
-                   if (within.depth > kMaxFlowDepth) {
-                     Problem(def, "conditionals lie too deep in one another", true);
-                     return Items();
-                   }
-                   const int input = branch.second == side ? 0 : 1;
-                   const TfItem value = Resolve(within, inputs[static_cast<size_t>(input)]);
-                   const ValueId place =
-                       AddInts(inside, "value_index",
-                               Tensor::Of(DataType::kI32, {}, std::vector<int32_t>{input}));
-                   return Items{value, {place, "", -1}};
-                 });
+  items = MakeIf(
+      scope, Printable(scope.prefix + def.name()), condition, 2, [&](TfTarget& inside, bool then) {
+        const std::pair<TfRef, int> branch{predicate, then ? 1 : 0};
+        TfScope within;
+        within.body = scope.body;
+        within.target = &inside;
+        within.outer = &scope;
+        within.frame = scope.frame;
+        within.branch = &branch;
+        within.depth = scope.depth + 1;
+        if (within.depth > kMaxFlowDepth) {
+          Problem(def, "conditionals lie too deep in one another", true);
+          return Items();
+        }
+        const int input = branch.second == side ? 0 : 1;
+        const TfItem value = Resolve(within, inputs[static_cast<size_t>(input)]);
+        const ValueId place = AddInts(inside, "value_index",
+                                      Tensor::Of(DataType::kI32, {}, std::vector<int32_t>{input}));
+        return Items{value, {place, "", -1}};
+      });
 }
 
 }  // namespace quench::importer
