@@ -82,6 +82,7 @@ def operators():
         "norms": (lambda a: (a.norm(), torch.linalg.vector_norm(a, 1, dim=1), torch.linalg.vector_norm(a, float("inf")), a.norm(3, 1)), [real(3, 4)]),
         "orders": (lambda a: (a.topk(2, 1), a.sort(-1, descending=True), a.argsort(0)), [real(3, 4)]),
         "cumsum": (lambda a: a.cumsum(1), [real(3, 4)]),
+        "diff": (lambda a, b: (a.diff(), a.diff(n=2, dim=0), a.diff(dim=1, prepend=b), a.diff(append=b), (a > 0).diff()), [real(3, 4), real(3, 1)]),
         "views": (lambda a: (a.view(-1), a.reshape(4, 6), a.flatten(1), a.flatten(0, 1), a.unflatten(2, (2, 2)), a.unsqueeze(-1).squeeze(-1)), [real(2, 3, 4)]),
         "axes": (lambda a: (a.transpose(0, 2), a.permute(1, 2, 0), a.mT, a.flip(0, 2), a.roll(1, 1), a.roll((1, 2), (0, 2))), [real(2, 3, 4)]),
         "repeats": (lambda a: (a.expand(2, 3, 4), a.repeat(2, 2, 1), a.tile(2), a.repeat_interleave(2, 1)), [real(3, 4).unsqueeze(0)]),

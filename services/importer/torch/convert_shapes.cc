@@ -337,6 +337,28 @@ absl::Status Roll(Converter& c) {
   return n.Finish(n.Emit("Identity", {x}));
 }
 
+// Of neighbours, n times; of booleans whether they differ.
+absl::Status Diff(Converter& c) {
+  AtenNode n(c);
+  ValueId x = n.In("self");
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
+  QUENCH_RETURN_IF_ERROR(c.RequireDataType(0));
+  QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(x), -1));
+  const int64_t times = n.Int("n", 1);
+  constexpr int64_t kMaxTimes = 64;
+  if (times < 0 || times > kMaxTimes)
+    return c.Unsupported(fmt::format("n is {}, 0 to {} are taken", times, kMaxTimes));
+  std::vector<ValueId> parts = {x};
+  if (n.Has("prepend")) parts.insert(parts.begin(), n.In("prepend"));
+  if (n.Has("append")) parts.push_back(n.In("append"));
+  if (parts.size() > 1) x = Joined(n, parts, axis);
+  const bool flags = c.type(x).dtype == DataType::kBool;
+  for (int64_t i = 0; i < times; ++i) {
+    x = n.Emit(flags ? "Xor" : "Sub", {n.Slice(x, axis, 1, kTorchEnd), n.Slice(x, axis, 0, -1)});
+  }
+  return n.Finish(n.Emit("Identity", {x}));
+}
+
 absl::Status Diagonal(Converter& c) {
   AtenNode n(c);
   const ValueId x = n.In("self");

@@ -92,6 +92,18 @@ TEST_F(TorchTest, BranchesThatShapesDecide) {
             (std::vector<Floats>{{0, 2}}));
 }
 
+TEST_F(TorchTest, DifferencesOfNeighbours) {
+  const auto differences = [&](const std::string& arguments) {
+    const std::string code = Forward("x: Tensor", "return torch.diff(x" + arguments + ")");
+    return Run(Script(code), {Values({2, 3}, {1, 4, 9, 0, 2, 5})}, Shape("x", {2, 3}));
+  };
+  EXPECT_EQ(differences(""), (std::vector<Floats>{{3, 5, 2, 3}}));
+  EXPECT_EQ(differences(", 2"), (std::vector<Floats>{{2, 1}}));
+  EXPECT_EQ(differences(", 1, 0"), (std::vector<Floats>{{-1, -2, -4}}));
+  EXPECT_EQ(differences(", 1, 0, x"), (std::vector<Floats>{{-1, -2, -4, 1, 2, 4, -1, -2, -4}}));
+  EXPECT_EQ(differences(", 3"), (std::vector<Floats>{{}}));
+}
+
 TEST_F(TorchTest, BranchesAndLoopsThatARunDecides) {
   const std::string code = Forward("x: Tensor",
                                    "if bool(torch.gt(torch.sum(x), 0)):\n"
