@@ -58,7 +58,8 @@ constexpr std::array kAllowed = {
     // the time, and waiting
     SCMP_SYS(clock_gettime), SCMP_SYS(clock_getres), SCMP_SYS(clock_nanosleep),
     SCMP_SYS(clock_gettime64), SCMP_SYS(clock_nanosleep_time64), SCMP_SYS(futex_time64),
-    SCMP_SYS(nanosleep), SCMP_SYS(gettimeofday), SCMP_SYS(time), SCMP_SYS(times),
+    SCMP_SYS(nanosleep), SCMP_SYS(setitimer), SCMP_SYS(gettimeofday), SCMP_SYS(time),
+    SCMP_SYS(times),
     // what the machine and this process are
     SCMP_SYS(getpid), SCMP_SYS(getppid), SCMP_SYS(getuid), SCMP_SYS(geteuid), SCMP_SYS(getgid),
     SCMP_SYS(getegid), SCMP_SYS(getrusage), SCMP_SYS(getrlimit), SCMP_SYS(setrlimit),

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,6 +35,7 @@ constexpr rlim_t kBaseSeconds = 30;
 constexpr size_t kBytesPerSecond = 20 << 20;
 constexpr size_t kMaxIndex = size_t{1} << 30;
 constexpr int kExitRefused = 3;
+constexpr int kExitHung = 4;
 constexpr int kPollMilliseconds = 50;
 constexpr int kReaders = 3;  // until one does not hang
 
@@ -70,8 +72,29 @@ rlim_t AddressSpace() {
   return pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
 }
 
+// Ends this process once it has done nothing since the last time: nobody else may, in a sandbox.
+volatile int64_t done_before = 0;
+void OnWatch(int) {
+  constexpr int64_t kNothing = 2'000'000;  // nanoseconds: this is counted, too
+  timespec now{};
+  if (::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now) != 0) return;
+  const int64_t done = int64_t{1'000'000'000} * now.tv_sec + now.tv_nsec;
+  if (done - done_before < kNothing) ::_exit(kExitHung);
+  done_before = done;
+}
+
+void WatchThisProcess(std::chrono::milliseconds patience) {
+  (void)std::signal(SIGALRM, OnWatch);
+  const auto half = std::chrono::duration_cast<std::chrono::microseconds>(patience) / 2;
+  const timeval period{half.count() / 1'000'000, half.count() % 1'000'000};
+  const itimerval timer{period, period};
+  (void)::setitimer(ITIMER_REAL, &timer, nullptr);
+}
+
 // All that this process does. `used`: AddressSpace. Its limits are those of the step that it is a part of, or lower.
-[[noreturn]] void RunChild(std::span<const std::byte> bytes, int index, int data, rlim_t used) {
+[[noreturn]] void RunChild(std::span<const std::byte> bytes, int index, int data, rlim_t used,
+                           std::chrono::milliseconds patience) {
+  WatchThisProcess(patience);
   (void)std::signal(SIGINT, SIG_DFL);
   (void)std::signal(SIGTERM, SIG_DFL);
   (void)std::signal(SIGXCPU, SIG_DFL);
@@ -133,13 +156,15 @@ class ChildsProgress {
   std::chrono::steady_clock::time_point changed_ = std::chrono::steady_clock::now();
 };
 
+absl::Status Hung() { return absl::AbortedError("the process that reads HDF5 hangs"); }
+
 // Until the child has closed its end. ABORTED when it hangs.
 absl::Status ReadIndex(int fd, ChildsProgress progress, const StepContext& context,
                        std::string& index) {
   std::array<char, 1 << 16> buffer;
   for (;;) {
     QUENCH_RETURN_IF_ERROR(context.Check());
-    if (!progress.Report(context)) return absl::AbortedError("the process that reads HDF5 hangs");
+    if (!progress.Report(context)) return Hung();
     pollfd wait{fd, POLLIN, 0};
     const int ready = ::poll(&wait, 1, kPollMilliseconds);
     if (ready < 0 && errno != EINTR) return ErrnoStatus(errno, "wait for", "the reader of HDF5");
@@ -154,6 +179,7 @@ absl::Status ReadIndex(int fd, ChildsProgress progress, const StepContext& conte
 }
 
 absl::Status EndOf(int status) {
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kExitHung) return Hung();
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
   if (WIFEXITED(status) && WEXITSTATUS(status) == kHdf5OutOfMemory)
     return absl::ResourceExhaustedError(
@@ -178,7 +204,7 @@ absl::StatusOr<std::string> RunReader(std::span<const std::byte> bytes, int data
   const rlim_t used = AddressSpace();  // the child may not ask
   const pid_t child = ::fork();
   if (child < 0) return ErrnoStatus(errno, "start", "the reader of HDF5");
-  if (child == 0) RunChild(bytes, pipe.write, data, used);
+  if (child == 0) RunChild(bytes, pipe.write, data, used, patience);
   ::close(std::exchange(pipe.write, -1));
   std::string index;
   const absl::Status read = ReadIndex(pipe.read, ChildsProgress(child, patience), context, index);
