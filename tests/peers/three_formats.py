@@ -8,12 +8,12 @@ transforms (kernels `transform` of `quench bench --profile`) not at all. --speed
 """
 
 import argparse
-import json
 import os
 import pathlib
-import statistics
 import subprocess
 import sys
+
+from quench_command import command, kernels, run, speeds
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
@@ -162,37 +162,11 @@ def write(formats, work):
 # ---- What quench makes of them ----
 
 
-def command(*words):
-    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=900, check=False)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, words[:3]))}: {done.stderr.strip()}")
-    return done.stdout
-
-
 def compiled(quench, model, folder):
     """The library, and how many steps of it are transforms."""
     words = [] if model.suffix == ".onnx" else ["--layout", "first"]
     command(quench, "compile", model, "--output", folder, "--force", "--export-metadata", *words)
-    told = command(quench, "bench", folder / "model.so", "--profile", "--json", "--seconds", 0.1, "--metadata", folder / "metadata.json")
-    return folder / "model.so", sum(step["kernel"] == "transform" for step in json.loads(told)["kernels"])
-
-
-def run(quench, library, image, folder):
-    import numpy
-
-    numpy.save(folder / "image.npy", image)
-    name = json.loads(command(quench, "inspect", library, "--format", "json"))["inputs"][0]["name"]
-    command(quench, "run", library, "--input", f"{name}={folder / 'image.npy'}", "--output-dir", folder / "out")
-    return numpy.load(next((folder / "out").glob("*.npy")))
-
-
-def speeds(quench, libraries, rounds, seconds):
-    """Median milliseconds of a run, taken in turns."""
-    times = {kind: [] for kind in libraries}
-    for _ in range(rounds):
-        for kind, library in libraries.items():
-            times[kind].append(json.loads(command(quench, "bench", library, "--seconds", seconds, "--json"))["median_ms"])
-    return {kind: statistics.median(values) for kind, values in times.items()}
+    return folder / "model.so", kernels(quench, folder / "model.so", folder / "metadata.json").count("transform")
 
 
 def main():
@@ -227,7 +201,7 @@ def main():
         for kind in ("onnx", "h5", "tflite"):
             folder = args.work / f"{name}_{kind}"
             libraries[kind], transforms[kind] = compiled(args.quench, args.work / f"{name}.{kind}", folder)
-            results[kind] = run(args.quench, libraries[kind], image, folder)
+            results[kind] = run(args.quench, libraries[kind], [image], folder)[0]
         largest = float(numpy.abs(results["onnx"]).max())
         off = {kind: float(numpy.abs(values - results["onnx"]).max()) / largest for kind, values in results.items()}
         print(f"{name}: differ from ONNX by {off}, transforms {transforms}")

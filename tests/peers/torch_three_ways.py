@@ -9,12 +9,11 @@ turns; medians may differ by 3 %. --layers: of the transformers; 12 gives archiv
 """
 
 import argparse
-import json
 import pathlib
-import statistics
-import subprocess
 import sys
 import warnings
+
+from quench_command import command, kernels, run, speeds
 
 SKIPPED = 77
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -74,15 +73,8 @@ def write(module, inputs, path):
             torch.onnx.export(module, inputs, str(path), opset_version=18, external_data=False, verbose=False)
 
 
-def command(*words):
-    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=900, check=False)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, words[:3]))}: {done.stderr.strip()}")
-    return done.stdout
-
-
 def compiled(quench, model, inputs):
-    """The library, its input's name, and its kernels as text."""
+    """The library and its kernels."""
     words = []
     if model.suffix == ".pt":  # says nothing of shapes and types
         name = "tokens" if inputs[0].dtype == torch.int64 else "x"
@@ -90,25 +82,7 @@ def compiled(quench, model, inputs):
     folder = model.with_name(model.name + ".out")
     command(quench, "compile", model, "--output", folder, "--force", "--export-metadata", *words)
     library = folder / "model.so"
-    told = json.loads(command(quench, "bench", library, "--profile", "--json", "--seconds", 0.1, "--metadata", folder / "metadata.json"))
-    name = json.loads(command(quench, "inspect", library, "--format", "json"))["inputs"][0]["name"]
-    return library, name, [step["kernel"] for step in told["kernels"]]
-
-
-def run(quench, library, name, value):
-    folder = library.parent
-    numpy.save(folder / "input.npy", value)
-    command(quench, "run", library, "--input", f"{name}={folder / 'input.npy'}", "--output-dir", folder / "results")
-    return numpy.load(next((folder / "results").glob("*.npy")))
-
-
-def speeds(quench, libraries, rounds, seconds):
-    """Median milliseconds of a run, taken in turns."""
-    times = {kind: [] for kind in libraries}
-    for _ in range(rounds):
-        for kind, library in libraries.items():
-            times[kind].append(json.loads(command(quench, "bench", library, "--seconds", seconds, "--json"))["median_ms"])
-    return {kind: round(statistics.median(values), 3) for kind, values in times.items()}
+    return library, kernels(quench, library, folder / "metadata.json")
 
 
 def main():
@@ -131,9 +105,10 @@ def main():
         for suffix in FORMATS:
             model = args.work / (name + suffix)
             write(module, inputs, model)
-            libraries[suffix], input_name, kernels = compiled(args.quench, model, inputs)
-            counts[suffix] = {"kernels": len(kernels), "transforms": kernels.count("transform")}
-            off = numpy.abs(run(args.quench, libraries[suffix], input_name, inputs[0].numpy()) - wanted).max() / numpy.abs(wanted).max()
+            libraries[suffix], steps = compiled(args.quench, model, inputs)
+            counts[suffix] = {"kernels": len(steps), "transforms": steps.count("transform")}
+            result = run(args.quench, libraries[suffix], [inputs[0].numpy()], libraries[suffix].parent)[0]
+            off = numpy.abs(result - wanted).max() / numpy.abs(wanted).max()
             print(f"{name}{suffix}: {model.stat().st_size >> 20} MiB, differs from PyTorch by {off:.1e}, {counts[suffix]}", flush=True)
             if not off <= TOLERANCE:
                 failures.append(f"{name}{suffix}: differs by {off}")

@@ -308,7 +308,9 @@ absl::StatusOr<Type> TensorTypeOf(const DeclaredInput& input, const ImportOption
   } else if (const auto given = options.shapes.find(input.name); given != options.shapes.end()) {
     type.dims = dims.GivenDims(input.name, index, given->second);
   } else {
-    return InvalidArgument("has no shape; give one (of a single number: an empty one)");
+    return InvalidArgument(
+        "has no shape; give one, such as --shape {0}=1,3,224,224 (of a single number: {0}=scalar)",
+        input.name);
   }
   return type;
 }

@@ -117,7 +117,8 @@ TEST(Interface, UnrankedInputsNeedAShape) {
   model.Node("Relu", {"x"}, {"y"});
   ImportFolder folder;
   EXPECT_EQ(ErrorOf(folder.Import(model).status()),
-            "input `x`: has no shape; give one (of a single number: an empty one)");
+            "input `x`: has no shape; give one, such as --shape x=1,3,224,224 (of a single number: "
+            "x=scalar)");
   ImportOptions options;
   options.shapes["x"] = {-1, 4};
   const auto result = folder.Import(model, options);
