@@ -1,4 +1,4 @@
-// What --float16 leaves in f32, and why.
+// What --float16 and --bfloat16 leave in f32, and why.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ struct KeptFloat32 {
   std::string reason;  // "exp overflows f16 early", "its values reach 40000 on samples" ...
 };
 
-// The nodes whose results are f32 although options.float16 is set, in execution order. `graph` is
+// The nodes whose results are f32 although options.store_as is f16 or bf16, in execution order. `graph` is
 // what store_float16 gave. Nodes in bodies are not listed: the node that has the bodies is.
 std::vector<KeptFloat32> KeptInFloat32(const Graph& graph, const PassOptions& options);
 

@@ -17,8 +17,9 @@
 namespace quench::passes {
 
 struct PassOptions {
-  int64_t batch = 0;     // set_batch_size: 0 leaves the batch as it is
-  bool float16 = false;  // store_float16: weights and activations in 16 bits
+  int64_t batch = 0;  // set_batch_size: 0 leaves the batch as it is
+  // store_float16: what weights and activations are stored as: f16 or bf16; f32 leaves them.
+  DataType store_as = DataType::kF32;
   // store_float16: the largest |x| that values had on samples, by name; what comes near the end of
   // f16's range stays f32.
   std::map<std::string, double> magnitudes;

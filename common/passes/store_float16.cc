@@ -1,12 +1,13 @@
-// Stores weights and activations as f16; sums are still f32.
-//   pre: options.float16, types inferred; else nothing happens
+// Stores weights and activations as f16 or bf16; sums are still f32.
+//   pre: options.store_as is one of them, types inferred; else nothing happens
 //   x: f32 -> Conv(W: f32) -> y: f32 -> Softmax -> z: f32
 //     ==>   x: f32 -> Cast -> Conv(W: f16) -> y: f16 -> Cast -> Softmax -> z: f32
-//   Inputs and outputs of the graph keep their types. What is computed on f16 (kStored below) is
+//   Inputs and outputs of the graph keep their types. What is computed on them (kStored below) is
 //   what only moves numbers, or what kernels compute in f32 registers and round once; the rest stays
-//   f32: sums, variances, exponentials and powers, whose range or rounding f16 does not bear, and
-//   weights and values that f16 does not hold. KeptInFloat32 names what stays, with the reason.
-//   case: tests/cases/passes/store_float16.ir.txt
+//   f32: sums and variances, whose rounding 16 bits do not bear; of f16, exponentials and powers,
+//   and weights and values that f16 does not hold. bf16 has the range of f32. KeptInFloat32 names
+//   what stays, with the reason.
+//   cases: tests/cases/passes/store_float16.ir.txt, store_bfloat16.ir.txt
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -28,10 +29,10 @@ constexpr double kHeadroom = 4;
 struct Reason {
   std::string_view op, text;
 };
-// Operators that stay f32, with the reason that the report gives.
+// Operators that stay f32, with the reason that the report gives: the first two for f16 alone.
+constexpr Reason kBeyondF16[] = {{"Exp", "exp overflows f16 from 11.09 on"},
+                                 {"Pow", "powers leave the range of f16"}};
 constexpr Reason kKept[] = {
-    {"Exp", "exp overflows f16 from 11.09 on"},
-    {"Pow", "powers leave the range of f16"},
     {"Softmax", "sums of exponentials"},
     {"LogSoftmax", "sums of exponentials"},
     {"BatchNormalization", "a variance"},
@@ -46,7 +47,7 @@ constexpr Reason kKept[] = {
     {"CumProd", "a product of many factors"},
 };
 
-// Operators beside pointwise ones that work on f16 as well as on f32.
+// Operators beside pointwise ones that work on f16 and bf16 as well as on f32.
 constexpr std::string_view kStored[] = {"Conv",          "ConvTranspose",
                                         "MatMul",        "Gemm",
                                         "Concat",        "Split",
@@ -101,8 +102,13 @@ std::string TooLarge(const Graph& graph, const Node& node, const PassOptions& op
 
 // Why a node that gives f32 does not give f16; empty where it may.
 std::string WhyFloat32(const Graph& graph, const Node& node, const PassOptions& options) {
-  for (const Reason& reason : kKept) {
-    if (node.op == reason.op) return std::string(reason.text);
+  const bool f16 = options.store_as == DataType::kF16;
+  for (const std::span<const Reason> reasons :
+       {std::span<const Reason>(kBeyondF16), std::span<const Reason>(kKept)}) {
+    if (reasons.data() == kBeyondF16 && !f16) continue;
+    for (const Reason& reason : reasons) {
+      if (node.op == reason.op) return std::string(reason.text);
+    }
   }
   for (const auto& [name, attribute] : node.attributes) {
     if (std::holds_alternative<GraphPtr>(attribute)) return "what its bodies compute stays f32";
@@ -114,10 +120,11 @@ std::string WhyFloat32(const Graph& graph, const Node& node, const PassOptions& 
       node.op == "ReduceMax" || node.op == "ReduceMin";
   const bool quantizes = node.op.starts_with("q.") || node.op.ends_with("Linear");
   if ((!stored && !ops::IsPointwise(node)) || quantizes || node.op == "Cast")
-    return "there is no f16 form of it here";
+    return fmt::format("there is no {} form of it here", DataTypeName(options.store_as));
   const bool all = std::all_of(node.outputs.begin(), node.outputs.end(),
                                [&](ValueId id) { return id == kNone || IsF32(graph, id); });
   if (!all) return "its results have several types";
+  if (!f16) return "";
   std::string reason = OutOfRange(graph, node);
   return reason.empty() ? TooLarge(graph, node, options) : reason;
 }
@@ -172,11 +179,15 @@ class Storer {
 
   ValueId NewHalf(ValueId id) {
     Type type = graph_.value(id).type;
-    type.dtype = DataType::kF16;
-    return halves_[id] = graph_.AddValue(graph_.value(id).name + ".f16", type);
+    type.dtype = options_.store_as;
+    return halves_[id] = graph_.AddValue(NameOf(graph_.value(id)), type);
   }
 
-  // An f32 value as f16: what a node stored, or made here.
+  std::string NameOf(const Value& value) const {
+    return fmt::format("{}.{}", value.name, DataTypeName(options_.store_as));
+  }
+
+  // An f32 value in 16 bits: what a node stored, or made here.
   ValueId Half(ValueId id) {
     if (const auto found = halves_.find(id); found != halves_.end()) return found->second;
     const Value value = graph_.value(id);
@@ -185,8 +196,8 @@ class Storer {
       return halves_[id];
     }
     const Tensor& tensor = value.constant->tensor;
-    Tensor half = Tensor::Floats(DataType::kF16, tensor.dims(), tensor.as<float>());
-    return halves_[id] = graph_.AddConstant(value.name + ".f16", std::move(half));
+    Tensor half = Tensor::Floats(options_.store_as, tensor.dims(), tensor.as<float>());
+    return halves_[id] = graph_.AddConstant(NameOf(value), std::move(half));
   }
 
   // A value as what stays f32 reads it.
@@ -197,8 +208,8 @@ class Storer {
 
   Graph graph_;
   const PassOptions& options_;
-  std::map<ValueId, ValueId> halves_;  // f32 values -> the same as f16
-  std::set<ValueId> missing_;          // f32 values that are there as f16 alone
+  std::map<ValueId, ValueId> halves_;  // f32 values -> the same in 16 bits
+  std::set<ValueId> missing_;          // f32 values that are there in 16 bits alone
 };
 
 }  // namespace
@@ -206,7 +217,7 @@ class Storer {
 absl::StatusOr<Graph> StoreFloat16(Graph graph, const PassOptions& options,
                                    const StepContext& context) {
   QUENCH_RETURN_IF_ERROR(context.Check());
-  if (!options.float16) return graph;
+  if (!IsHalf(options.store_as)) return graph;
   return Storer(std::move(graph), options).Run();
 }
 

@@ -45,6 +45,7 @@ extern "C" {
 #define QUENCH_CPU_LZCNT (UINT64_C(1) << 17)
 #define QUENCH_CPU_BMI (UINT64_C(1) << 18)
 #define QUENCH_CPU_AVXVNNI (UINT64_C(1) << 19)
+#define QUENCH_CPU_AVX512BF16 (UINT64_C(1) << 20)
 #define QUENCH_CPU_NEON (UINT64_C(1) << 32)
 #define QUENCH_CPU_VFPV4 (UINT64_C(1) << 33)
 #define QUENCH_CPU_DOTPROD (UINT64_C(1) << 34)
@@ -52,6 +53,7 @@ extern "C" {
 #define QUENCH_CPU_I8MM (UINT64_C(1) << 36)
 #define QUENCH_CPU_SVE (UINT64_C(1) << 37)
 #define QUENCH_CPU_HWDIV_ARM (UINT64_C(1) << 38)
+#define QUENCH_CPU_BF16 (UINT64_C(1) << 39)
 
 /* Codes of plan and run. */
 #define QUENCH_CODE_OK 0

@@ -44,18 +44,19 @@ uint64_t quench_rt_cpu_features(void) {
   features |= bit(b, 3, QUENCH_CPU_BMI) | bit(b, 8, QUENCH_CPU_BMI2);
   if (!ymm) return features;
   features |= bit(b, 5, QUENCH_CPU_AVX2);
-  if (a >= 1 && __get_cpuid_count(7, 1, &a1, &b1, &c1, &d1))
-    features |= bit(a1, 4, QUENCH_CPU_AVXVNNI);
+  if (a < 1 || !__get_cpuid_count(7, 1, &a1, &b1, &c1, &d1)) a1 = 0;
+  features |= bit(a1, 4, QUENCH_CPU_AVXVNNI);
   if (!zmm) return features;
   return features | bit(b, 16, QUENCH_CPU_AVX512F) | bit(b, 17, QUENCH_CPU_AVX512DQ) |
          bit(b, 28, QUENCH_CPU_AVX512CD) | bit(b, 30, QUENCH_CPU_AVX512BW) |
-         bit(b, 31, QUENCH_CPU_AVX512VL) | bit(c, 11, QUENCH_CPU_AVX512VNNI);
+         bit(b, 31, QUENCH_CPU_AVX512VL) | bit(c, 11, QUENCH_CPU_AVX512VNNI) |
+         bit(a1, 5, QUENCH_CPU_AVX512BF16);
 }
 
 #elif defined(__aarch64__)
 
 /* Bits of AT_HWCAP as the Linux ABI documents them (asimd 1, asimdhp 10, asimddp 20, sve 22), and
- * of AT_HWCAP2 (i8mm 13). */
+ * of AT_HWCAP2 (i8mm 13, bf16 14). */
 uint64_t quench_rt_cpu_features(void) {
   const unsigned long caps = getauxval(AT_HWCAP);
   uint64_t features = 0;
@@ -63,7 +64,9 @@ uint64_t quench_rt_cpu_features(void) {
   if (caps & (1ul << 10)) features |= QUENCH_CPU_FP16;
   if (caps & (1ul << 20)) features |= QUENCH_CPU_DOTPROD;
   if (caps & (1ul << 22)) features |= QUENCH_CPU_SVE;
-  if (getauxval(AT_HWCAP2) & (1ul << 13)) features |= QUENCH_CPU_I8MM;
+  const unsigned long more = getauxval(AT_HWCAP2);
+  if (more & (1ul << 13)) features |= QUENCH_CPU_I8MM;
+  if (more & (1ul << 14)) features |= QUENCH_CPU_BF16;
   return features;
 }
 
@@ -91,20 +94,35 @@ void quench_rt_cpu_feature_names(uint64_t features, char* text, size_t size) {
     uint64_t bit;
     const char* name;
   } kNames[] = {
-      {QUENCH_CPU_SSE2, "sse2"},         {QUENCH_CPU_SSE3, "sse3"},
-      {QUENCH_CPU_SSSE3, "ssse3"},       {QUENCH_CPU_SSE41, "sse4.1"},
-      {QUENCH_CPU_SSE42, "sse4.2"},      {QUENCH_CPU_POPCNT, "popcnt"},
-      {QUENCH_CPU_LZCNT, "lzcnt"},       {QUENCH_CPU_BMI, "bmi"},
-      {QUENCH_CPU_AVXVNNI, "avxvnni"},   {QUENCH_CPU_AVX, "avx"},
-      {QUENCH_CPU_AVX2, "avx2"},         {QUENCH_CPU_FMA, "fma"},
-      {QUENCH_CPU_F16C, "f16c"},         {QUENCH_CPU_BMI2, "bmi2"},
-      {QUENCH_CPU_AVX512F, "avx512f"},   {QUENCH_CPU_AVX512BW, "avx512bw"},
-      {QUENCH_CPU_AVX512DQ, "avx512dq"}, {QUENCH_CPU_AVX512VL, "avx512vl"},
-      {QUENCH_CPU_AVX512CD, "avx512cd"}, {QUENCH_CPU_AVX512VNNI, "avx512vnni"},
-      {QUENCH_CPU_NEON, "neon"},         {QUENCH_CPU_VFPV4, "vfpv4"},
-      {QUENCH_CPU_DOTPROD, "dotprod"},   {QUENCH_CPU_FP16, "fp16"},
-      {QUENCH_CPU_I8MM, "i8mm"},         {QUENCH_CPU_SVE, "sve"},
+      {QUENCH_CPU_SSE2, "sse2"},
+      {QUENCH_CPU_SSE3, "sse3"},
+      {QUENCH_CPU_SSSE3, "ssse3"},
+      {QUENCH_CPU_SSE41, "sse4.1"},
+      {QUENCH_CPU_SSE42, "sse4.2"},
+      {QUENCH_CPU_POPCNT, "popcnt"},
+      {QUENCH_CPU_LZCNT, "lzcnt"},
+      {QUENCH_CPU_BMI, "bmi"},
+      {QUENCH_CPU_AVXVNNI, "avxvnni"},
+      {QUENCH_CPU_AVX, "avx"},
+      {QUENCH_CPU_AVX2, "avx2"},
+      {QUENCH_CPU_FMA, "fma"},
+      {QUENCH_CPU_F16C, "f16c"},
+      {QUENCH_CPU_BMI2, "bmi2"},
+      {QUENCH_CPU_AVX512F, "avx512f"},
+      {QUENCH_CPU_AVX512BW, "avx512bw"},
+      {QUENCH_CPU_AVX512DQ, "avx512dq"},
+      {QUENCH_CPU_AVX512VL, "avx512vl"},
+      {QUENCH_CPU_AVX512CD, "avx512cd"},
+      {QUENCH_CPU_AVX512VNNI, "avx512vnni"},
+      {QUENCH_CPU_NEON, "neon"},
+      {QUENCH_CPU_VFPV4, "vfpv4"},
+      {QUENCH_CPU_DOTPROD, "dotprod"},
+      {QUENCH_CPU_FP16, "fp16"},
+      {QUENCH_CPU_I8MM, "i8mm"},
+      {QUENCH_CPU_SVE, "sve"},
       {QUENCH_CPU_HWDIV_ARM, "hwdiv"},
+      {QUENCH_CPU_BF16, "bf16"},
+      {QUENCH_CPU_AVX512BF16, "avx512bf16"},
   };
   if (size == 0) return;
   text[0] = '\0';

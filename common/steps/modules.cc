@@ -87,6 +87,14 @@ absl::StatusOr<BlobDigest> MoveFile(const std::filesystem::path& path, LocalBlob
   return digest;
 }
 
+absl::StatusOr<DataType> StoredType(const step::v1::PassOptions& options,
+                                    const std::string& field) {
+  if (options.float16() && options.bfloat16())
+    return rpc::FieldError(field + ".bfloat16", "set beside `float16`, takes one of the two");
+  if (options.bfloat16()) return DataType::kBF16;
+  return options.float16() ? DataType::kF16 : DataType::kF32;
+}
+
 bool IsRelativePath(const std::string& text) {
   const std::filesystem::path path(text);
   if (text.empty() || text.size() > 4096 || path.is_absolute()) return false;

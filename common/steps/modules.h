@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "common/base/dtype.h"
 #include "common/blobs/blob_store.h"
 #include "common/ir/graph.h"
 #include "quench/step/v1/step.pb.h"
@@ -25,6 +26,10 @@ absl::StatusOr<BlobDigest> StoreBytes(const std::string& bytes, LocalBlobStore& 
 // The file, one of the step's own, is gone from where it was.
 absl::StatusOr<BlobDigest> MoveFile(const std::filesystem::path& path, LocalBlobStore& blobs,
                                     const StepContext& context);
+
+// What weights and activations are stored as: f16, bf16, or f32 where neither is asked for.
+// INVALID_ARGUMENT where both are; `field` is where the options stand in the request.
+absl::StatusOr<DataType> StoredType(const step::v1::PassOptions& options, const std::string& field);
 
 // Relative, without `..`, of at most 4,096 bytes.
 bool IsRelativePath(const std::string& text);

@@ -115,7 +115,7 @@ class Batches(Uploads):
         """Every model with every set of options for every target, as one workflow.
 
         models: files or modules, by names or with names of their own. targets: as IR.compile takes them. options: sets by their names
-        of what IR.compile takes (opt_level, set_float16, set_channel_layout, winograd, max_size, class_names, preprocess), with
+        of what IR.compile takes (opt_level, set_float16, set_bfloat16, set_channel_layout, winograd, max_size, class_names, preprocess), with
         `batch`, and with `quantize`: what IR.quantize takes, with `data` and `images` as IR.calibrate takes them. load: of all models,
         `format`, `opset`, `shapes` and `dtypes`. fail_fast: one failure ends everything."""
         spec = message("quench.gateway.v1.WorkflowSpec")(title=title, fail_fast=fail_fast)
@@ -194,6 +194,7 @@ def _fill_choice(client: Uploads, choice: Any, chosen: dict[str, Any]) -> None:
     quantize = chosen.pop("quantize", None)
     choice.passes.batch = chosen.pop("batch", 0)
     choice.passes.float16 = chosen.pop("set_float16", False)
+    choice.passes.bfloat16 = chosen.pop("set_bfloat16", False)
     fill_compile_options(choice.compile_options, **chosen)
     if quantize is None:
         return

@@ -51,7 +51,7 @@ absl::StatusOr<std::string> MetadataOf(const Made& made, const MetadataFacts& fa
                    {"rest_bytes", report.rest_bytes},
                    {"unused_features", report.unused_features},
                    {"kernels", KernelsToJson(report)}});
-  if (facts.float16) {
+  if (facts.halves) {
     nlohmann::json kept = nlohmann::json::array();
     for (const passes::KeptFloat32& each : report.kept_float32)
       kept.push_back({{"node", each.node}, {"op", each.op}, {"reason", each.reason}});

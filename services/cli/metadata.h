@@ -14,7 +14,7 @@ struct MetadataFacts {
   std::filesystem::path library;  // not encrypted yet
   std::string model;              // the file's name
   int64_t opt_level = 3;
-  bool float16 = false;
+  bool halves = false;  // --float16 or --bfloat16
 };
 // What the library says of itself, and how it was made: the form is in docs/metadata.schema.json.
 absl::StatusOr<std::string> MetadataOf(const Made& made, const MetadataFacts& facts);

@@ -234,7 +234,7 @@ static void AddPassFlag(const Options& options, const std::shared_ptr<ModelOptio
 void AddPassFlags(const Options& options, const std::shared_ptr<ModelOptions>& model,
                   const std::vector<std::string_view>& passes) {
   for (const std::string_view name : passes) {
-    if (name == "store_float16") continue;  // comes with --float16
+    if (name == "store_float16") continue;  // comes with the flags below
     AddPassFlag(name == "set_batch_size" ? options.Under({"--batch"}) : options, model, name);
   }
 }
@@ -248,12 +248,20 @@ std::vector<std::string_view> PassesThatShow() {
   return names;
 }
 
-Option AddFloat16Flag(const Options& options, const std::shared_ptr<ModelOptions>& model) {
-  const Option added =
-      options.Flag("--float16", model->float16,
-                   "Store weights and activations as f16 where that is safe; sums stay f32");
-  AddPassFlag(options.Under({"--float16"}), model, "store_float16");
-  return added;
+void AddFloat16Flags(const Options& options, const std::shared_ptr<ModelOptions>& model,
+                     const std::vector<std::string>& excluded) {
+  options
+      .Flag("--float16", model->float16,
+            "Store weights and activations as f16 where that is safe; sums stay f32")
+      .Excludes(excluded);
+  std::vector<std::string> others = excluded;
+  others.emplace_back("--float16");
+  options
+      .Flag("--bfloat16", model->bfloat16,
+            "The same as bf16, with the range of f32 and 8 bits of precision; CPUs that multiply "
+            "bf16 do so")
+      .Excludes(others);
+  AddPassFlag(options.Under({"--float16", "--bfloat16"}), model, "store_float16");
 }
 
 std::string StageProblem(const ModelOptions& options, const std::string& stage,
@@ -261,8 +269,11 @@ std::string StageProblem(const ModelOptions& options, const std::string& stage,
   if (options.batch != 0 && stage == "imported")
     return "--batch: the module is asked for as it was imported (--stage)";
   if (stage == "codegen-ready") return "";
-  if (options.float16 && std::find(passes.begin(), passes.end(), "store_float16") == passes.end())
-    return "--float16: passes run only for --stage codegen-ready";
+  if ((options.float16 || options.bfloat16) &&
+      std::find(passes.begin(), passes.end(), "store_float16") == passes.end()) {
+    return fmt::format("--{}float16: passes run only for --stage codegen-ready",
+                       options.bfloat16 ? "b" : "");
+  }
   if (options.disabled.empty()) return "";
   // Without a pipeline there is set_batch_size alone.
   if (options.disabled == std::vector<std::string>{"set_batch_size"}) return "";
@@ -399,7 +410,8 @@ absl::StatusOr<Graph> WithBatch(Graph graph, const ModelOptions& options,
 passes::PassOptions PassOptionsOf(const ModelOptions& options) {
   passes::PassOptions result;
   result.batch = options.batch;
-  result.float16 = options.float16;
+  if (options.float16) result.store_as = DataType::kF16;
+  if (options.bfloat16) result.store_as = DataType::kBF16;
   result.magnitudes = options.magnitudes;
   result.disabled.insert(options.disabled.begin(), options.disabled.end());
   return result;

@@ -38,7 +38,7 @@ struct ModelOptions {
   bool keep_quantized_weight = false;
   int64_t opset = 0;
   int64_t batch = 0;
-  bool float16 = false;
+  bool float16 = false, bfloat16 = false;
   std::map<std::string, double> magnitudes;  // of values, from statistics: for float16
   std::string external_root;
   std::vector<std::string> disabled;  // filled by the --no-PASS flags
@@ -64,13 +64,15 @@ std::vector<std::string_view> PassesThatShow();
 // imported: `what` says why ("`m.so` is a compiled library").
 absl::Status RefuseModelOptions(const ModelOptions& options, const std::string& what);
 
-// What of --batch, --float16 and --no-PASS has no effect at a stage ("imported", "canonical",
+// What of --batch, --float16, --bfloat16 and --no-PASS has no effect at a stage ("imported", "canonical",
 // "codegen-ready") that a module is asked for at, when `passes` run besides; "" if nothing.
 std::string StageProblem(const ModelOptions& options, const std::string& stage,
                          const std::vector<std::string>& passes = {});
 
-// --float16, of commands that compile, or look at what is compiled.
-Option AddFloat16Flag(const Options& options, const std::shared_ptr<ModelOptions>& model);
+// --float16 and --bfloat16, of commands that compile, or look at what is compiled; not beside
+// `excluded`.
+void AddFloat16Flags(const Options& options, const std::shared_ptr<ModelOptions>& model,
+                     const std::vector<std::string>& excluded = {});
 
 // Splits NAME=VALUE at the first '='; INVALID_ARGUMENT naming the option otherwise.
 absl::StatusOr<std::pair<std::string, std::string>> SplitAssignment(const std::string& option,

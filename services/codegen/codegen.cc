@@ -325,7 +325,7 @@ class Compiler {
     for (const Target& target : resolved_.variants) report_.variants.push_back(target.name);
     report_.kernels = best.built.reports;
     if (options_.opt_level >= 2) NameSlowNests(report_.kernels);
-    if (options_.passes.float16)
+    if (IsHalf(options_.passes.store_as))
       report_.kept_float32 = passes::KeptInFloat32(graph_, options_.passes);
     report_.arena_bytes = best.built.program.typical_arena_bytes;
     report_.arena_lower_bound = best.built.program.typical_lower_bound;

@@ -118,7 +118,7 @@ struct CompileReport {
   int64_t weight_bytes = 0;  // packed, of all variants
   std::vector<VariantWeights> variant_weights;
   int64_t code_bytes = 0, rest_bytes = 0;
-  std::vector<passes::KeptFloat32> kept_float32;  // with passes.float16
+  std::vector<passes::KeptFloat32> kept_float32;  // with passes.store_as
   double seconds = 0;
   std::optional<Measurement> measurement;  // at level 4
 };

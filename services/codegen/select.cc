@@ -1,21 +1,13 @@
 #include "services/codegen/select.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "common/base/status.h"
 #include "common/ops/op.h"
-#include "services/codegen/laid_out_sizes.h"
+#include "services/codegen/layout_problem.h"
 
 namespace quench::codegen {
 namespace {
-
-bool RowMajor(const Candidate& candidate) {
-  auto plain = [](const Layout& layout) { return layout.row_major(); };
-  return std::all_of(candidate.inputs.begin(), candidate.inputs.end(), plain) &&
-         std::all_of(candidate.outputs.begin(), candidate.outputs.end(), plain);
-}
 
 bool IsNest(const Candidate& candidate) {
   return candidate.kernel->name == "scheduled" || candidate.kernel->name == "reference";
@@ -26,11 +18,11 @@ bool AllowedAt(const Candidate& candidate, const CompileOptions& options) {
     case 0:
       return candidate.kernel->name == "reference";
     case 1:
-      return IsNest(candidate) && RowMajor(candidate);
+      return IsNest(candidate) && IsRowMajor(candidate);
     case 2:
-      return !IsNest(candidate) || RowMajor(candidate);
+      return !IsNest(candidate) || IsRowMajor(candidate);
     default:
-      return options.channel_layout.empty() || RowMajor(candidate);
+      return options.channel_layout.empty() || IsRowMajor(candidate);
   }
 }
 
@@ -43,200 +35,6 @@ int64_t WeightBytes(const Graph& graph) {
   }
   return bytes;
 }
-
-// Values and nodes as the optimiser sees them. A node's options are its candidates; nodes that are
-// not kernels have one option, row-major throughout.
-class LayoutProblem {
- public:
-  LayoutProblem(const Graph& graph, const Target& target,
-                std::vector<std::vector<Candidate>> options)
-      : graph_(graph),
-        options_(std::move(options)),
-        users_(graph.values.size()),
-        chosen_(graph.nodes.size(), 0),
-        slots_(TypicalSlots(*graph.symbols)),
-        gbytes_(target.gbytes) {
-    for (size_t n = 0; n < graph.nodes.size(); ++n) {
-      const Node& node = graph.nodes[n];
-      for (size_t i = 0; i < node.inputs.size(); ++i) {
-        if (node.inputs[i] != quench::kNone)
-          users_[static_cast<size_t>(node.inputs[i])].emplace_back(n, i);
-      }
-    }
-  }
-
-  // The cheapest choice found whose copies of weights take at most `room` bytes beyond the weights: a
-  // byte has the lowest price, in microseconds, with which they do (a Lagrange multiplier).
-  std::vector<int> Solve(int64_t room) {
-    std::vector<int> best = SolveAt(0);
-    if (Extra(best) <= room) return best;
-    double low = 0, high = 1e-6;  // a microsecond a megabyte
-    for (; Extra(best = SolveAt(high)) > room && high < 1e6; high *= 8) low = high;
-    for (int i = 0; i < 8; ++i) {
-      const double middle = low == 0 ? high / 16 : std::sqrt(low * high);
-      std::vector<int> chosen = SolveAt(middle);
-      const bool fits = Extra(chosen) <= room;
-      (fits ? high : low) = middle;
-      if (fits) best = std::move(chosen);
-    }
-    return best;
-  }
-
- private:
-  // Changes one node at a time while that helps, from three starts; the cheapest end wins.
-  std::vector<int> SolveAt(double price) {
-    price_ = price;
-    std::vector<int> best;
-    double best_cost = std::numeric_limits<double>::infinity();
-    for (const int start : {0, 1, 2}) {
-      for (size_t n = 0; n < options_.size(); ++n) chosen_[n] = Start(n, start);
-      Descend();
-      const double cost = Total();
-      if (cost < best_cost) {
-        best_cost = cost;
-        best = chosen_;
-      }
-    }
-    return best;
-  }
-
-  int64_t Extra(const std::vector<int>& chosen) const {
-    int64_t bytes = 0;
-    for (size_t n = 0; n < options_.size(); ++n) {
-      if (!options_[n].empty()) bytes += options_[n][static_cast<size_t>(chosen[n])].extra_bytes;
-    }
-    return bytes;
-  }
-
-  // With the price of its bytes.
-  double CostOf(size_t n, int option) const {
-    const Candidate& candidate = options_[n][static_cast<size_t>(option)];
-    return candidate.cost + price_ * static_cast<double>(candidate.extra_bytes);
-  }
-
-  // 0: the cheapest; 1: the cheapest row-major one; 2: the cheapest that is not.
-  int Start(size_t n, int start) const {
-    int best = -1;
-    auto better = [&](int a, int b) { return b < 0 || CostOf(n, a) < CostOf(n, b); };
-    for (const bool any : {false, true}) {
-      for (int i = 0; i < static_cast<int>(options_[n].size()); ++i) {
-        const bool plain = RowMajor(options_[n][static_cast<size_t>(i)]);
-        if (!any && ((start == 1 && !plain) || (start == 2 && plain))) continue;
-        if (better(i, best)) best = i;
-      }
-      if (best >= 0) break;
-    }
-    return std::max(best, 0);
-  }
-
-  const Layout& Produced(ValueId id) const {
-    const Value& value = graph_.value(id);
-    if (value.producer == quench::kNone) return plain_;
-    const auto n = static_cast<size_t>(value.producer);
-    if (options_[n].empty()) return plain_;
-    const Candidate& candidate = options_[n][static_cast<size_t>(chosen_[n])];
-    const auto& outputs = graph_.nodes[n].outputs;
-    const auto index =
-        static_cast<size_t>(std::find(outputs.begin(), outputs.end(), id) - outputs.begin());
-    return index < candidate.outputs.size() ? candidate.outputs[index] : plain_;
-  }
-
-  // Transforms between what a value is and what its users want, each wanted layout once.
-  double ValueCost(ValueId id) const {
-    const Value& value = graph_.value(id);
-    if (value.constant != nullptr) return 0;  // laid out at compile time
-    const Layout& produced = Produced(id);
-    std::vector<const Layout*> wanted;
-    double cost = 0;
-    auto want = [&](const Layout& layout) {
-      if (layout == produced) return;
-      for (const Layout* other : wanted) {
-        if (*other == layout) return;
-      }
-      wanted.push_back(&layout);
-      cost += TransformCost(value.type, produced, layout);
-    };
-    for (const auto& [n, i] : users_[static_cast<size_t>(id)]) {
-      if (options_[n].empty()) {
-        want(plain_);
-        continue;
-      }
-      const Candidate& candidate = options_[n][static_cast<size_t>(chosen_[n])];
-      if (i < candidate.packed.size() && candidate.packed[i]) continue;
-      want(i < candidate.inputs.size() ? candidate.inputs[i] : plain_);
-    }
-    if (graph_.IsOutput(id)) want(plain_);
-    return cost;
-  }
-
-  // Read once, written once, plus the call.
-  double TransformCost(const Type& type, const Layout& from, const Layout& to) const {
-    if (!type.ranked) return 0;
-    const auto bytes = static_cast<double>(BytesAt({type.dtype, type.dims, from}, slots_) +
-                                           BytesAt({type.dtype, type.dims, to}, slots_));
-    constexpr double kByLanes = 6;
-    return 0.5 + 1e-3 * bytes / gbytes_ *
-                     (FillsBlocks(type, from) && FillsBlocks(type, to) ? 1 : kByLanes);
-  }
-
-  // Blocks that are not full are transformed lane by lane (measured: three channels of eight at 2.4 GB/s).
-  static bool FillsBlocks(const Type& type, const Layout& layout) {
-    if (layout.blocked_axis < 0) return true;
-    const Dim dim = type.dims[static_cast<size_t>(layout.blocked_axis)];
-    return dim.is_static() && dim.value() % layout.block == 0;
-  }
-
-  double Around(size_t n) const {
-    double cost = options_[n].empty() ? 0 : CostOf(n, chosen_[n]);
-    for (const ValueId id : graph_.nodes[n].inputs) cost += id == quench::kNone ? 0 : ValueCost(id);
-    for (const ValueId id : graph_.nodes[n].outputs)
-      cost += id == quench::kNone ? 0 : ValueCost(id);
-    return cost;
-  }
-
-  bool Improve(size_t n) {
-    if (options_[n].size() < 2) return false;
-    const int before = chosen_[n];
-    int best = before;
-    double best_cost = Around(n);
-    for (int i = 0; i < static_cast<int>(options_[n].size()); ++i) {
-      chosen_[n] = i;
-      if (const double cost = Around(n); cost < best_cost * (1 - 1e-9)) {
-        best_cost = cost;
-        best = i;
-      }
-    }
-    chosen_[n] = best;
-    return best != before;
-  }
-
-  void Descend() {
-    for (int sweep = 0; sweep < 8; ++sweep) {
-      bool changed = false;
-      for (size_t n = 0; n < options_.size(); ++n) changed = Improve(n) || changed;
-      for (size_t n = options_.size(); n-- > 0;) changed = Improve(n) || changed;
-      if (!changed) return;
-    }
-  }
-
-  double Total() const {
-    double cost = 0;
-    for (size_t n = 0; n < options_.size(); ++n) {
-      if (!options_[n].empty()) cost += CostOf(n, chosen_[n]);
-    }
-    for (size_t v = 0; v < graph_.values.size(); ++v) cost += ValueCost(static_cast<ValueId>(v));
-    return cost;
-  }
-
-  const Graph& graph_;
-  std::vector<std::vector<Candidate>> options_;
-  std::vector<std::vector<std::pair<size_t, size_t>>> users_;  // (node, input)
-  std::vector<int> chosen_;
-  std::vector<int64_t> slots_;
-  double gbytes_ = 1;
-  double price_ = 0;  // of a byte of copies of weights
-  const Layout plain_;
-};
 
 // Channels innermost for activations of rank 4 and more: NHWC. Only nests take any order of axes.
 void MoveChannelsLast(const Graph& graph, const Node& node, std::vector<Candidate>& candidates) {
@@ -261,6 +59,8 @@ void MoveChannelsLast(const Graph& graph, const Node& node, std::vector<Candidat
     std::erase_if(candidates, [](const Candidate& candidate) { return !IsNest(candidate); });
 }
 
+}  // namespace
+
 std::vector<Candidate> Propose(const Graph& graph, const Node& node, const Target& target,
                                const CompileOptions& options) {
   std::vector<Candidate> all;
@@ -280,6 +80,8 @@ std::vector<Candidate> Propose(const Graph& graph, const Node& node, const Targe
     MoveChannelsLast(graph, node, all);
   return all;
 }
+
+namespace {
 
 std::string RunnerUp(const std::vector<Candidate>& candidates, int chosen) {
   const Candidate* best = nullptr;

@@ -26,6 +26,10 @@ struct Choice {
 // A candidate among all for the nodes of a graph: node, kernel, plan and layouts.
 std::string CandidateName(const Node& node, const Candidate& candidate);
 
+// All candidates for a node at the level of `options`.
+std::vector<Candidate> Propose(const Graph& graph, const Node& node, const Target& target,
+                               const CompileOptions& options);
+
 // Whether any kernel takes the node at the level of `options`.
 bool IsTaken(const Graph& graph, const Node& node, const Target& target,
              const CompileOptions& options);

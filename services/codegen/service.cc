@@ -93,7 +93,8 @@ absl::StatusOr<CompileOptions> OptionsOf(const pb::CompileRequest& request) {
   options.passes.batch = asked.passes().batch();
   options.passes.disabled = {asked.passes().disabled().begin(), asked.passes().disabled().end()};
   options.passes.stop_after = asked.passes().stop_after();
-  options.passes.float16 = asked.passes().float16();
+  QUENCH_ASSIGN_OR_RETURN(options.passes.store_as,
+                          steps::StoredType(asked.passes(), "options.passes"));
   for (const step::v1::ValueMagnitude& value : asked.passes().magnitudes())
     options.passes.magnitudes[value.value()] = value.magnitude();
   return options;

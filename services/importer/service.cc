@@ -175,7 +175,7 @@ absl::StatusOr<Graph> RunPasses(Graph graph, const pb::TransformRequest& request
   }
   options.disabled = {request.options().disabled().begin(), request.options().disabled().end()};
   options.stop_after = request.options().stop_after();
-  options.float16 = request.options().float16();
+  QUENCH_ASSIGN_OR_RETURN(options.store_as, steps::StoredType(request.options(), "options"));
   for (const step::v1::ValueMagnitude& value : request.options().magnitudes())
     options.magnitudes[value.value()] = value.magnitude();
   if (request.passes().empty()) {

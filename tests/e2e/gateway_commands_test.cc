@@ -47,6 +47,7 @@ TEST_F(GatewayTest, OtherCompilationsAreTheSameToo) {
       {"--target", "aarch64", "--emit", "a"},
       {"--uuid", "123e4567-e89b-12d3-a456-426614174000"},
       {"--float16"},
+      {"--bfloat16"},
       {"--opt-level", "1", "--batch", "2", "--no-fold-constants", "--channel-layout", "last"}};
   for (const std::vector<std::string>& choice : choices) {
     std::vector<std::string> command = {"compile", DigitsModel(), "--force", "--output", "here"};

@@ -114,6 +114,7 @@ class OptionsTest : public ::testing::Test {
     for (const char* line :
          {"compile @digits --output model", "compile @digits --batch 1 --output one",
           "compile wide.onnx --output wide", "compile @digits --float16 --output half",
+          "compile @digits --bfloat16 --output brain",
           "calibrate dead.ir.txt --random 1 --output dead.stats --no-identities "
           "--no-shape-arithmetic --no-fold-constants --no-fold-batch-norms "
           "--no-transposed-convolutions --no-common-subexpressions",

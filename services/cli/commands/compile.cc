@@ -51,6 +51,7 @@ constexpr char kCompileExamples[] = R"(Examples:
   quench compile m.onnx --quantize int8 --calibration-data samples --max-drop 0.5% --labels labels.txt
                                                              no more than half a point of accuracy lost
   quench compile m.onnx --float16                            weights and activations in half the bytes, sums in f32
+  quench compile m.onnx --bfloat16                           the same as bf16: twice the speed where the CPU multiplies it
   quench compile gpt.onnx --quantize int4                    weights of products in 4 bits, 32 to a scale
   quench compile m.onnx --gateway build-farm:7450            the same bytes, compiled elsewhere)";
 
@@ -212,7 +213,7 @@ absl::StatusOr<Made> MakeHere(const CompileArgs& args, const QuantizeJob& job,
 absl::StatusOr<std::map<std::string, double>> MagnitudesOf(const CompileArgs& args,
                                                            const StepContext& context) {
   ModelOptions plain = *args.model;
-  plain.float16 = false;  // statistics are of the model as it is
+  plain.float16 = plain.bfloat16 = false;  // statistics are of the model as it is
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,
                           PrepareForQuantization(plain, args.how->rescue, context));
   QUENCH_ASSIGN_OR_RETURN(const quantizer::Statistics statistics,
@@ -387,7 +388,7 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
         MetadataOf(made, {.library = work / LibraryName(args.codegen.emit),
                           .model = fs::path(args.model->model).filename().string(),
                           .opt_level = args.codegen.opt_level,
-                          .float16 = args.model->float16}));
+                          .halves = args.model->float16 || args.model->bfloat16}));
     QUENCH_RETURN_IF_ERROR(WriteFileAtomically(work / "metadata.json", metadata));
   }
   if (encryption) {
@@ -420,7 +421,7 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
 Action DeclareCompile(const Options& options) {
   auto args = std::make_shared<CompileArgs>();
   AddModelOptions(options, args->model);
-  AddFloat16Flag(options, args->model).Excludes({"--quantize"});
+  AddFloat16Flags(options, args->model, {"--quantize"});
   AddPassFlags(options, args->model, passes::PipelineSwitches());
   AddPassFlags(options, args->model, passes::CodegenSwitches());
   options.Add("--output,-o", args->output, "Folder for model.so and model.h",

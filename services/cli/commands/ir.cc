@@ -116,7 +116,7 @@ absl::Status RunIr(const IrArgs& args, const StepContext& context) {
 Action DeclareIr(const Options& options) {
   auto args = std::make_shared<IrArgs>();
   AddModelOptions(options, args->model);
-  AddFloat16Flag(options, args->model);
+  AddFloat16Flags(options, args->model);
   AddPassFlags(options, args->model, passes::PipelineSwitches());
   std::vector<std::string> names;
   for (const passes::PassInfo& pass : passes::AllPasses()) names.emplace_back(pass.name);

@@ -121,7 +121,7 @@ absl::Status RunVerify(const VerifyArgs& args, const StepContext& context) {
 Action DeclareVerify(const Options& options) {
   auto args = std::make_shared<VerifyArgs>();
   AddModelOptions(options, args->model);
-  AddFloat16Flag(options, args->model);
+  AddFloat16Flags(options, args->model);
   AddPassFlags(options, args->model, PassesThatShow());
   options.Add("LIBRARY", args->artifact, "The compiled library", "MODEL.so").Required();
   options.Add("--samples", args->options.samples, "Random inputs to try", "N (default 3)")

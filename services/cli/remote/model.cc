@@ -144,6 +144,7 @@ step::v1::PassOptions PassesOf(const ModelOptions& options, const std::string& s
   passes.mutable_disabled()->Assign(options.disabled.begin(), options.disabled.end());
   passes.set_stop_after(stop_after);
   passes.set_float16(options.float16);
+  passes.set_bfloat16(options.bfloat16);
   for (const auto& [value, magnitude] : options.magnitudes) {
     step::v1::ValueMagnitude* added = passes.add_magnitudes();
     added->set_value(value);

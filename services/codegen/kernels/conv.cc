@@ -19,7 +19,9 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group, cons
     return static_cast<size_t>(group.inputs[static_cast<size_t>(i)]);
   };
   candidate.packed[input(1)] = true;
-  candidate.packs.push_back({shape.bytes ? "conv_panels_bytes" : "conv_panels",
+  candidate.packs.push_back({shape.bytes   ? "conv_panels_bytes"
+                             : shape.pairs ? "conv_panels_pairs"
+                                           : "conv_panels",
                              {{"groups", shape.groups},
                               {"merged", plan.merged},
                               {"lanes", plan.lanes},
@@ -82,7 +84,7 @@ class ConvEmitter {
              .type = s_.input_type(),
              .fill = s_.bytes ? s_.bytes->x.zero : 0,
              .run_fill = zero_,
-             .to_floats = IsHalf(s_.x_type),
+             .to_floats = IsHalf(s_.x_type) && !s_.pairs,
              .height = b_.Size(s_.h),
              .width = b_.Size(s_.w),
              .left = s_.pad_left,
@@ -205,6 +207,7 @@ class ConvEmitter {
     r.lanes = plan_.lanes;
     r.by_lane = plan_.by_lane;
     r.bytes = s_.bytes ? &*s_.bytes : nullptr;
+    r.pairs = s_.pairs;
     r.weight_type = s_.w_type;
     r.blocks = b_.I(plan_.blocks - (plan_.rest() > 0 ? 1 : 0));
     r.block_stride = block_;
@@ -336,9 +339,11 @@ Candidate MakeCandidate(const KernelRequest& request, const Group& group, const 
   candidate.cost = Cost(request, group, plan);
   candidate.reason =
       fmt::format("{}tile {}x{}x{} of {} lanes, tasks by {}{}",
-                  plan.shape.bytes ? plan.shape.bytes->ToString() + ", " : "", plan.tile.y,
-                  plan.tile.x, plan.tile.vectors, plan.lanes, plan.by_panels ? "panels" : "bands",
-                  plan.copy ? ", padded copy" : "");
+                  plan.shape.bytes   ? plan.shape.bytes->ToString() + ", "
+                  : plan.shape.pairs ? "bf16 in pairs, "
+                                     : "",
+                  plan.tile.y, plan.tile.x, plan.tile.vectors, plan.lanes,
+                  plan.by_panels ? "panels" : "bands", plan.copy ? ", padded copy" : "");
   if (plan.shape.bytes) candidate.slow = plan.shape.bytes->Slow();
   return candidate;
 }

@@ -20,6 +20,7 @@ struct ConvShape {
   DataType x_type = DataType::kF32, w_type = DataType::kF32;  // of floats, in memory
   bool padded = false;  // some tap may lie outside of the input
   bool has_bias = false;
+  bool pairs = false;  // bf16 is multiplied as it is, two channels at once
   DataType input_type() const { return bytes ? bytes->x.type : x_type; }
 };
 // Nothing when the root is not a convolution of f32, f16, bf16 or bytes, of rank 3 or 4, with constant
@@ -27,11 +28,11 @@ struct ConvShape {
 std::optional<ConvShape> ReadConv(const KernelRequest& request, Group& group);
 
 // Tensors are NCHW<lanes>c. Bytes are counted in words: four channels of a pixel, which a lane
-// multiplies at once, as it multiplies one float. Where padding is needed, rows are copied into scratch with their
+// multiplies at once, as it multiplies one float; of bf16 two where the target multiplies those. Where padding is needed, rows are copied into scratch with their
 // border, a band at a time: the copy is 1-3 % of a convolution's time, stays in L2, needs no
 // agreement with the producer about halos (two consumers may want different ones, nests need not
 // write any), and works for sizes known only at run time. The same copy gathers the channels of a
-// row-major input, and widens f16 and bf16. Two divisions of the work into tasks:
+// row-major input, and widens f16, and bf16 that is not multiplied as it is. Two divisions of the work into tasks:
 //  * by panels of output channels (weights larger than the input): each task streams its weights
 //  once over all pixels;
 //  * by bands of rows (input larger than the weights): each task copies its band and runs all
@@ -64,15 +65,17 @@ struct ConvPlan {
   int64_t element() const {  // bytes of one of the input
     return shape.bytes ? 1 : DataTypeBits(shape.x_type) / 8;
   }
-  int64_t unit() const { return shape.bytes ? 4 : 1; }                       // channels of a word
-  int64_t weight_element() const { return DataTypeBits(shape.w_type) / 8; }  // bytes of its words
+  int64_t unit() const { return shape.bytes ? 4 : shape.pairs ? 2 : 1; }  // channels of a word
+  int64_t weight_element() const {  // bytes of a word of weights
+    return shape.pairs ? 4 : DataTypeBits(shape.w_type) / 8;
+  }
   int64_t out_blocks() const { return groups * vectors; }
   int64_t taps() const { return shape.kernel_h * shape.kernel_w; }
   int64_t words() const { return blocks * taps() * block_channels; }
   // Channels of the last block, where a convolution of one tap ends with them: the others are padding,
   // which is skipped. 0: blocks are whole, or are multiplied whole.
   int64_t rest() const {
-    const bool skips = taps() == 1 && !shape.bytes && !row_major_input && blocks > 1;
+    const bool skips = taps() == 1 && unit() == 1 && !row_major_input && blocks > 1;
     return skips ? shape.in_channels / groups % lanes : 0;
   }
   // Of the reduction: channels that are multiplied, for every tap.

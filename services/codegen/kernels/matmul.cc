@@ -32,7 +32,8 @@ class MatMulEmitter {
     m_ = b_.Size(s_.m);
     k_ = b_.Size(s_.k);
     n_ = b_.Size(s_.n);
-    const Int row_bytes = s_.bytes ? b_.Size(s_.depth) : k_ * (DataTypeBits(s_.a_type) / 8);
+    const Int row_bytes =
+        s_.bytes ? b_.Size(s_.depth) : k_ * (s_.pairs ? 4 : DataTypeBits(s_.a_type) / 8);
     row_stride_ = s_.a_transposed ? b_.I(4) : row_bytes;
     channel_stride_ = s_.a_transposed ? m_ * 4 : b_.I(4);
     const Int panels = b_.Size(plan_.panel_count);
@@ -140,7 +141,7 @@ class MatMulEmitter {
   int64_t PanelBytes(int64_t vectors) const {
     const int64_t k = s_.k.value();
     const int64_t words = s_.bytes ? (s_.depth.value() + 3) / 4 : k;
-    const int64_t word = DataTypeBits(s_.b_type) / 8;
+    const int64_t word = s_.pairs ? 4 : DataTypeBits(s_.b_type) / 8;
     return (s_.stored ? s_.stored->Rows(k) : words * word) * vectors * plan_.lanes;
   }
 
@@ -197,6 +198,7 @@ class MatMulEmitter {
     r.lanes = plan_.lanes;
     r.by_lane = plan_.by_lane;
     r.bytes = s_.bytes ? &*s_.bytes : nullptr;
+    r.pairs = s_.pairs;
     if (s_.constant_b && !s_.bytes) r.weight_type = s_.b_type;
     const bool stored = s_.stored && !plan_.unpack;
     r.stored = stored ? &*s_.stored : nullptr;
@@ -357,7 +359,7 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group, cons
   }
   if (s.constant_b) {
     candidate.packed[input(1)] = true;
-    candidate.packs.push_back({"gemm_panels",
+    candidate.packs.push_back({s.pairs ? "gemm_panels_pairs" : "gemm_panels",
                                {{"lanes", plan.lanes},
                                 {"vectors", plan.tile.vectors},
                                 {"transposed", s.b_transposed ? 1 : 0},
@@ -376,6 +378,7 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group, cons
 std::string FormOf(const MatMulPlan& plan) {
   const MatMulShape& s = plan.shape;
   if (s.bytes) return s.bytes->ToString() + ", ";
+  if (s.pairs) return "bf16 in pairs, ";
   if (!s.stored) return "";
   return s.stored->ToString() + (plan.unpack ? ", scaled a panel at a time, " : ", ");
 }

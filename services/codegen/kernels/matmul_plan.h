@@ -16,7 +16,8 @@ namespace quench::codegen {
 struct MatMulShape {
   std::optional<ByteRoot> bytes;        // of a MatMulInteger
   std::optional<StoredWeights> stored;  // of a q.weight_only_matmul
-  Dim batch = 1, m = 1, k = 1, n = 1;   // of bytes, k counts words of four
+  Dim batch = 1, m = 1, k = 1, n = 1;   // of bytes, k counts words of four; of pairs, of two
+  bool pairs = false;                   // bf16 is multiplied as it is, two along k at once
   Dim depth = 0;                        // bytes of a row in memory
   bool a_batched = false, b_batched = false;
   bool a_transposed = false, b_transposed = false;
@@ -27,7 +28,9 @@ struct MatMulShape {
   bool has_bias = false;
   // Whether rows of bytes become words of their own, which k counts (BytePanel).
   bool widened() const { return bytes && bytes->form == BytesForm::kWords; }
-  bool widens_rows() const { return IsHalf(a_type); }  // a tile's rows become f32 in scratch
+  bool widens_rows() const {
+    return IsHalf(a_type) && !pairs;
+  }  // a tile's rows become f32 in scratch
 };
 
 struct MatMulPlan {

@@ -151,7 +151,7 @@ class MicroEmitter {
   // `channels` multiply-adds into every accumulator.
   void Body(Ptr input, int channels) {
     Prefetch();
-    if (r_.bytes != nullptr) return BytesBody(input, channels);
+    if (r_.bytes != nullptr || r_.pairs) return WordsBody(input, channels);
     std::vector<std::vector<Vec>> rows;
     const bool by_lane =
         r_.by_lane && channels % 4 == 0 && b_.ConstantOr(r_.channel_stride, 0) == 4;
@@ -175,7 +175,7 @@ class MicroEmitter {
                                                         : channels * row * WeightElement()));
   }
 
-  void BytesBody(Ptr input, int words) {
+  void WordsBody(Ptr input, int words) {
     AddWords(words, [&](int c, Int pixel) {
       return b_.LoadWords(input + r_.channel_stride * c + pixel, 1);
     });
@@ -189,8 +189,6 @@ class MicroEmitter {
   }
 
   void AddWords(int words, const std::function<Vec(int c, Int pixel)>& load) {
-    const ByteRoot& root = *r_.bytes;
-    const bool flip = root.x.flip && root.form != BytesForm::kWords;  // widened rows are shifted
     for (int c = 0; c < words; ++c) {
       std::vector<Vec> weights;
       for (int v = 0; v < t_.vectors; ++v) {
@@ -199,15 +197,25 @@ class MicroEmitter {
       }
       for (size_t p = 0; p < pixels_.size(); ++p) {
         const Vec word = b_.Splat(load(c, pixels_[p]), r_.lanes);
-        const BytesOperand x = b_.PrepareBytes(root.form, word, flip);
+        const auto add = Products(word);
         for (int v = 0; v < t_.vectors; ++v) {
           const VecVar& sum =
               accumulators_[p * static_cast<size_t>(t_.vectors) + static_cast<size_t>(v)];
-          sum.Set(b_.AddProducts(root.form, sum.Get(), x, weights[static_cast<size_t>(v)]));
+          sum.Set(add(sum.Get(), weights[static_cast<size_t>(v)]));
         }
       }
     }
     weights_.Set(weights_.Get() + static_cast<int64_t>(words) * t_.vectors * r_.lanes * 4);
+  }
+
+  // (sum, weights) -> their sum with the products of a word of every lane.
+  std::function<Vec(Vec, Vec)> Products(Vec word) {
+    if (r_.pairs)
+      return [this, word](Vec sum, Vec w) { return b_.AddProductsOfBfloats(sum, word, w); };
+    const ByteRoot& root = *r_.bytes;
+    const bool flip = root.x.flip && root.form != BytesForm::kWords;  // widened rows are shifted
+    const BytesOperand x = b_.PrepareBytes(root.form, word, flip);
+    return [this, &root, x](Vec sum, Vec w) { return b_.AddProducts(root.form, sum, x, w); };
   }
 
   void Prefetch() {

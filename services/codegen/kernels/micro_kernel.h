@@ -16,13 +16,15 @@
 
 namespace quench::codegen {
 
-// Strides are in bytes. Of bytes a channel is a word of four: sums are i32, and so is the bias.
+// Strides are in bytes. Of bytes a channel is a word of four: sums are i32, and so is the bias. Of
+// pairs of bf16 it is a word of two, and sums are f32.
 // Weights lie as [blocks][kh][kw][channels][tile vectors][lanes], then
 // [tail][tile vectors][lanes].
 struct MicroReduction {
   int lanes = 8;
   bool by_lane = false;             // Target::multiply_by_lane
   const ByteRoot* bytes = nullptr;  // products of bytes instead of floats
+  bool pairs = false;               // products of pairs of bf16
   DataType weight_type =
       DataType::kF32;  // of floats: f32, or f16 or bf16, widened as they are read
   // Weights are integers, scaled as they are read: each block has scales of its own if it has

@@ -186,6 +186,14 @@ absl::StatusOr<Packed> PackConvPanels(const Request& request) {
   });
 }
 
+absl::StatusOr<Packed> PackConvPanelsPairs(const Request& request) {
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(3, 4, DataType::kBF16));
+  QUENCH_ASSIGN_OR_RETURN(const int64_t size, ConvPanels(request, 2, nullptr));
+  return Moved(request, size, [request](const auto& put) {
+    ConvPanels(request, 2, [&](size_t from, size_t to) { put(to, from); }).IgnoreError();
+  });
+}
+
 absl::StatusOr<Packed> PackConvPanelsBytes(const Request& request) {
   const DataType type = request.source().dtype();
   const int64_t zero = request.Param("zero");
@@ -269,8 +277,8 @@ absl::StatusOr<Packed> PackByteSums(const Request& request) {
   });
 }
 
-absl::StatusOr<Packed> PackGemmPanels(const Request& request) {
-  QUENCH_RETURN_IF_ERROR(request.CheckSource(2, 64, request.FloatType()));
+// The panels of a product: of `unit` rows side by side, a word.
+absl::StatusOr<Packed> GemmPanels(const Request& request, int64_t unit) {
   QUENCH_RETURN_IF_ERROR(request.CheckPositive({"lanes", "vectors"}));
   const bool transposed = request.Param("transposed") != 0;
   const int rank = request.source().rank();
@@ -278,24 +286,26 @@ absl::StatusOr<Packed> PackGemmPanels(const Request& request) {
                 n = request.dim(rank - (transposed ? 2 : 1));
   const int64_t lanes = request.Param("lanes");
   const int64_t batch = k * n == 0 ? 0 : request.source().size() / (k * n);
-  const int64_t vectors = CeilDiv(n, lanes);
+  const int64_t vectors = CeilDiv(n, lanes), words = CeilDiv(k, unit);
   const Split panels = SplitEvenly(vectors, request.Param("vectors"));
   const auto each = [=](const auto& visit) {  // visit(target, source) for every weight
     size_t at = 0;
     for (int64_t matrix = 0; matrix < batch; ++matrix) {
       for (int64_t p = 0; p < panels.parts(); ++p) {
-        for (int64_t row = 0; row < k; ++row) {
+        for (int64_t word = 0; word < words; ++word) {
           for (int64_t column = panels.Start(p) * lanes; column < panels.Start(p + 1) * lanes;
-               ++column, ++at) {
-            if (column >= n) continue;
-            const int64_t from = transposed ? column * k + row : row * n + column;
-            visit(at, static_cast<size_t>(matrix * k * n + from));
+               ++column) {
+            for (int64_t row = word * unit; row < (word + 1) * unit; ++row, ++at) {
+              if (column >= n || row >= k) continue;
+              const int64_t from = transposed ? column * k + row : row * n + column;
+              visit(at, static_cast<size_t>(matrix * k * n + from));
+            }
           }
         }
       }
     }
   };
-  const int64_t count = batch * vectors * lanes * k;
+  const int64_t count = batch * vectors * lanes * words * unit;
   const float scale = request.Scale();
   if (scale == 1) return Moved(request, count, each);
   return Floats(count, [=, &source = request.source()](std::span<float> out) {
@@ -303,6 +313,16 @@ absl::StatusOr<Packed> PackGemmPanels(const Request& request) {
       out[to] = static_cast<float>(source.FloatAt(static_cast<int64_t>(from))) * scale;
     });
   });
+}
+
+absl::StatusOr<Packed> PackGemmPanels(const Request& request) {
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(2, 64, request.FloatType()));
+  return GemmPanels(request, 1);
+}
+
+absl::StatusOr<Packed> PackGemmPanelsPairs(const Request& request) {
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(2, 64, DataType::kBF16));
+  return GemmPanels(request, 2);
 }
 
 // Calls visit(column) for the columns of a panel after another, beyond the last one too.
@@ -425,6 +445,8 @@ absl::StatusOr<Packed> Dispatch(const PackSpec& spec, std::span<const Tensor* co
                        {"conv_panels", PackConvPanels},
                        {"gemm_panels", PackGemmPanels},
                        {"conv_panels_bytes", PackConvPanelsBytes},
+                       {"conv_panels_pairs", PackConvPanelsPairs},
+                       {"gemm_panels_pairs", PackGemmPanelsPairs},
                        {"gemm_panels_bytes", PackGemmPanelsBytes},
                        {"gemm_panels_stored", PackGemmPanelsStored},
                        {"gemm_scales", PackGemmScales},

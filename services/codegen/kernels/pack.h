@@ -13,6 +13,8 @@
 //                            channels -> [group][panel][ic block][kh][kw][word][vectors][lanes][4];
 //                            each panel ends with what is left of the words that two bytes make
 //                            (common/ops/byte_weights.h)
+//   conv_panels_pairs        as conv_panels, of bf16: `block` counts words of two channels
+//   gemm_panels_pairs        as gemm_panels, of bf16: [ceil(k / 2)][vectors of the panel][lanes][2]
 //   gemm_panels_bytes        {lanes, vectors}: i8 [k, n] ->
 //                            [panel][ceil(k / 4)][vectors of the panel][lanes][4], rows beyond k 0
 //   gemm_panels_stored       {lanes, vectors}: [k, n] of i8, u8 (less 128), i4 (plus 8) or u4 ->

@@ -14,13 +14,14 @@ struct PaddedRows {
   // source is [channels][height][width], else [blocks][height][width][lanes]
   bool row_major = false;
   int lanes = 8;
-  // Words of four bytes of a pixel of the destination: `lanes` floats, or a quarter as many words
-  // of bytes; fewer for a row-major source with few channels.
+  // Words of four bytes of a pixel of the destination: `lanes` floats, half as many words of bf16 or
+  // a quarter as many of bytes; fewer for a row-major source with few channels.
   int64_t pixel_words = 8;
   DataType type = DataType::kF32;  // of the source; or f16, bf16, i8, u8
   int64_t fill = 0;                // of the border, a byte; floats have 0
   RunZero run_fill;                // instead of `fill`, where it is valid
-  // The destination holds f32: f16 and bf16 widened; blocked bytes less `fill`.
+  // The destination holds f32: f16 and bf16 widened; blocked bytes less `fill`. A row-major source of
+  // f16 or bf16 is always widened.
   bool to_floats = false;
   Int height, width;  // of the source
   int64_t left = 0;   // pixels of border before each row

@@ -123,6 +123,9 @@ class VectorBuilder {
   // result is sum[l] + the four products of the bytes of x[l] and w[l]. Exact, modulo 2^32, under
   // the condition that the form states (BytesForm). `x` is what BytesOperand gave for this form.
   virtual Vec AddProducts(BytesForm form, Vec sum, const BytesOperand& x, Vec w) = 0;
+  // The same of bf16, where the target has an instruction for it (Target::add_products_bf16): lane l
+  // is sum[l], of f32, + the two products of the halves of x[l] and w[l], whose lanes are i32.
+  virtual Vec AddProductsOfBfloats(Vec sum, Vec x, Vec w) = 0;
   // `flip` changes between i8 and u8 first: every byte's highest bit.
   virtual BytesOperand PrepareBytes(BytesForm form, Vec x, bool flip) = 0;
   virtual Vec Sum(Vec value) = 0;    // of all lanes, of i32; modulo 2^32

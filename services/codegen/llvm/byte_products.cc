@@ -1,4 +1,4 @@
-// Sums of products of bytes, by the instructions that a target names or by plain code.
+// Sums of products of bytes, and of bf16, by the instructions that a target names or by plain code.
 #include <llvm/IR/DerivedTypes.h>
 
 #include "common/base/status.h"
@@ -30,6 +30,13 @@ class ByteProducts {
     return b_.CreateBitCast(
         b_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, b_.CreateBitCast(x, bytes), b_.getFalse()),
         x->getType());
+  }
+
+  llvm::Value* AddBfloats(llvm::Value* sum, llvm::Value* x, llvm::Value* w) {
+    const auto* words = llvm::cast<llvm::FixedVectorType>(x->getType());
+    llvm::Type* pairs = llvm::FixedVectorType::get(b_.getBFloatTy(), words->getNumElements() * 2);
+    return Call(state_.target.add_products_bf16, sum->getType(),
+                {sum, b_.CreateBitCast(x, pairs), b_.CreateBitCast(w, pairs)});
   }
 
   llvm::Value* Add(BytesForm form, llvm::Value* sum, llvm::Value* x, llvm::Value* magnitude,
@@ -150,6 +157,10 @@ Vec LlvmVectorBuilder::AddProducts(BytesForm form, Vec sum, const BytesOperand& 
   llvm::Value* magnitude = x.magnitude.valid() ? At(x.magnitude) : nullptr;
   return NewVec(ByteProducts(state_, b_).Add(form, At(sum), At(x.value), magnitude, At(w)),
                 sum.lanes, DataType::kI32);
+}
+
+Vec LlvmVectorBuilder::AddProductsOfBfloats(Vec sum, Vec x, Vec w) {
+  return NewVec(ByteProducts(state_, b_).AddBfloats(At(sum), At(x), At(w)), sum.lanes);
 }
 
 Vec LlvmVectorBuilder::ToI32(Vec value) {

@@ -47,6 +47,7 @@ class LlvmVectorBuilder final : public VectorBuilder {
   Vec Apply(VecOp op, Vec a, Vec b) override;
   Vec Fma(Vec a, Vec b, Vec c) override;
   Vec AddProducts(BytesForm form, Vec sum, const BytesOperand& x, Vec w) override;
+  Vec AddProductsOfBfloats(Vec sum, Vec x, Vec w) override;
   BytesOperand PrepareBytes(BytesForm form, Vec x, bool flip) override;
   Vec ToI32(Vec value) override;
   Vec ToF32(Vec value) override;

@@ -50,6 +50,8 @@ struct Target {
   std::string add_products_u8, add_products_i8;
   bool products_u8_take_words = false;  // add_products_u8 has its bytes in lanes of 32 bits
   std::string add_pairs_of_bytes, add_pairs_of_words, sign_of_bytes;
+  // Likewise, sums of two products of bf16 a lane of f32. Denormals may count as 0.
+  std::string add_products_bf16;
   // Likewise, bytes of a table by their indices. Of 16 entries, which every 16 bytes of the first
   // operand hold: by the low four bits of an index, 0 where its top bit is set. Of 64, in four
   // operands: 0 where an index is not below 64.

@@ -55,10 +55,13 @@ void RunCase(const fs::path& path) {
   ASSERT_TRUE(inferred.ok()) << inferred;
   PassOptions options;
   options.batch = std::atoll(Setting(text, "batch").c_str());
-  options.float16 = Setting(text, "float16") == "1";
+  if (Setting(text, "float16") == "1") options.store_as = DataType::kF16;
+  if (Setting(text, "bfloat16") == "1") options.store_as = DataType::kBF16;
   const absl::StatusOr<Graph> after = RunPass(*pass, *before, options, {});
   ASSERT_TRUE(after.ok()) << after.status();
-  EXPECT_LE(DifferenceOf(*before, *after), options.float16 ? 2e-3 : 1e-5);
+  EXPECT_LE(DifferenceOf(*before, *after), options.store_as == DataType::kF16    ? 2e-3
+                                           : options.store_as == DataType::kBF16 ? 2e-2
+                                                                                 : 1e-5);
   const std::string printed = PrintGraph(*after);
   if (std::getenv("QUENCH_UPDATE_GOLDENS") != nullptr) {
     const std::string updated = text.substr(0, divider) + std::string(kDivider) + printed;

@@ -8,104 +8,25 @@
 #include "common/ops/evaluate.h"
 #include "common/passes/pass.h"
 #include "tests/unit/services/codegen/compile_support.h"
+#include "tests/unit/services/codegen/half_layers.h"
 
 namespace quench::codegen {
 namespace {
-
-// The largest relative error of one rounding: kernels round a result once, the interpreter after
-// each node, and both add in f32.
-double Epsilon(DataType type) { return type == DataType::kF16 ? 0x1p-11 : 0x1p-8; }
-
-Tensor Halves(DataType type, const std::vector<int64_t>& dims, uint64_t seed) {
-  const Tensor values = Values(dims, seed);
-  return Tensor::Floats(type, dims, values.as<float>());
-}
-
-struct Layer {
-  std::string name, kernel;
-  std::vector<int64_t> x, w;
-  std::map<std::string, Attribute> attributes;
-  std::string op = "Conv";
-  bool bias = true, residual = false;
-  std::vector<int64_t> computed_w = {};  // the right side is an input of these dims
-};
-
-const std::vector<Layer>& Layers() {
-  using Ints = std::vector<int64_t>;
-  static const auto* const kLayers = new std::vector<Layer>{
-      {"first layer",
-       "conv",
-       {1, 3, 11, 9},
-       {20, 3, 3, 3},
-       {{"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{2, 2}}}},
-      {"1x1", "conv", {2, 24, 7, 5}, {37, 24, 1, 1}, {}},
-      {"1x1 with residual", "conv", {1, 40, 6, 6}, {40, 40, 1, 1}, {}, "Conv", true, true},
-      {"3x3 padded",
-       "conv",
-       {1, 33, 9, 10},
-       {18, 33, 3, 3},
-       {{"pads", Ints{1, 1, 1, 1}}},
-       "Conv",
-       false},
-      {"grouped", "conv", {1, 32, 5, 5}, {32, 16, 3, 3}, {{"group", int64_t{2}}}},
-      {"deep, small map", "conv", {1, 96, 3, 3}, {130, 96, 3, 3}, {{"pads", Ints{1, 1, 1, 1}}}},
-      {"depthwise",
-       "depthwise",
-       {1, 35, 9, 8},
-       {35, 1, 3, 3},
-       {{"group", int64_t{35}}, {"pads", Ints{1, 1, 1, 1}}}},
-      {"depthwise, valid, strided",
-       "depthwise",
-       {2, 32, 9, 9},
-       {32, 1, 3, 3},
-       {{"group", int64_t{32}}, {"strides", Ints{2, 2}}}},
-      {"product", "matmul", {13, 70}, {70, 50}, {}, "MatMul", false},
-      {"one row", "matmul", {1, 131}, {131, 40}, {}, "MatMul", false, true},
-      {"many rows", "matmul", {150, 20}, {20, 17}, {}, "MatMul", false, true},
-      {"batched", "matmul", {3, 5, 19}, {}, {}, "MatMul", false, false, {3, 19, 23}},
-      {"gemm", "matmul", {6, 30}, {44, 30}, {{"transB", int64_t{1}}}, "Gemm"},
-      {"scaled gemm", "matmul", {6, 30}, {30, 44}, {{"alpha", 0.25}, {"beta", 2.0}}, "Gemm"},
-      // Beyond what fits a cache: rows become f32 a tile at a time.
-      {"long rows", "matmul", {64, 5000}, {5000, 33}, {}, "MatMul", false}};
-  return *kLayers;
-}
-
-Graph GraphOf(const Layer& layer, DataType type) {
-  Graph graph;
-  graph.name = layer.name;
-  const ValueId x = graph.AddInput("x", Type::Tensor(type, {layer.x.begin(), layer.x.end()}));
-  const std::vector<int64_t>& right = layer.computed_w;
-  std::vector<ValueId> inputs = {
-      x, right.empty() ? graph.AddConstant("w", Halves(type, layer.w, 5))
-                       : graph.AddInput("w", Type::Tensor(type, {right.begin(), right.end()}))};
-  if (layer.bias) {
-    const bool columns = layer.op == "Gemm" && !layer.attributes.contains("transB");
-    inputs.push_back(graph.AddConstant("b", Halves(type, {layer.w[columns ? 1 : 0]}, 7)));
-  }
-  ValueId y = Node1(graph, layer.op, inputs, layer.attributes);
-  Infer(graph);
-  if (layer.residual) {
-    const ValueId r = graph.AddInput("r", graph.value(y).type);
-    y = Node1(graph, "Add", {y, r});
-  }
-  graph.outputs = {Node1(graph, "Relu", {y})};
-  Infer(graph);
-  return graph;
-}
 
 class HalfTest : public ::testing::TestWithParam<DataType> {};
 
 TEST_P(HalfTest, MicroKernelsTakeEveryLayerOnEveryCpu) {
   const DataType type = GetParam();
-  for (const Layer& layer : Layers()) {
-    const Graph graph = GraphOf(layer, type);
+  for (const HalfLayer& layer : HalfLayers()) {
+    const Graph graph = HalfGraph(layer, type);
     const std::vector<Tensor> inputs = RandomInputs(InputsOf(graph), 3).value();
     const std::vector<Tensor> expected = ops::Evaluate(graph, inputs).value();
     ForEachBuild(graph, {0, 3}, [&](const Compiled& compiled, int level, const std::string& where) {
       const std::string what = fmt::format("{} {}, {}", DataTypeName(type), layer.name, where);
       ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& outputs, const std::string& run) {
         ASSERT_EQ(outputs[0].dtype(), type) << what;
-        EXPECT_LE(RelativeError(outputs[0], expected[0]), 3 * Epsilon(type)) << what << ", " << run;
+        EXPECT_LE(RelativeError(outputs[0], expected[0]), 3 * HalfEpsilon(type))
+            << what << ", " << run;
       });
       if (level < 3) return;
       EXPECT_EQ(compiled.report.kernels.back().kernel, layer.kernel) << what;
@@ -123,9 +44,9 @@ TEST_P(HalfTest, WholeNumbersAreExact) {
       values.push_back(static_cast<float>((i * 7 + i / 5) % below));
     return Tensor::Floats(type, tensor.dims(), values);
   };
-  for (Layer layer : Layers()) {
+  for (HalfLayer layer : HalfLayers()) {
     if (layer.name == "long rows" || layer.attributes.contains("alpha")) continue;
-    Graph graph = GraphOf(layer, type);
+    Graph graph = HalfGraph(layer, type);
     for (Value& value : graph.values) {
       if (value.constant == nullptr) continue;
       // Weights are 0 but for one in every 61, so that sums stay below what bf16 counts: 256.
@@ -150,6 +71,26 @@ TEST_P(HalfTest, WholeNumbersAreExact) {
 INSTANTIATE_TEST_SUITE_P(Types, HalfTest, ::testing::Values(DataType::kF16, DataType::kBF16),
                          [](const auto& each) { return std::string(DataTypeName(each.param)); });
 
+// Of CPUs with an instruction for it. Widened are first layers, which gather few channels, products
+// of two computed sides, and an odd length of the sums.
+TEST(HalfKernels, Bfloat16IsMultipliedAsItIs) {
+  for (const char* target : {"x86-64-v4-bf16", "aarch64-bf16", "x86-64-v4-vnni"}) {
+    for (const HalfLayer& layer : HalfLayers()) {
+      if (layer.kernel == "depthwise") continue;
+      const Graph graph = HalfGraph(layer, DataType::kBF16);
+      CompileOptions options;
+      options.target = target;
+      const Compiled compiled = CompileGraph(graph, options).value();
+      const bool odd = layer.op != "Conv" && layer.x.back() % 2 != 0;
+      const bool widened = target == std::string("x86-64-v4-vnni") || layer.name == "first layer" ||
+                           !layer.computed_w.empty() || layer.attributes.contains("alpha") || odd;
+      EXPECT_EQ(compiled.report.kernels.back().reason.find("bf16 in pairs") == std::string::npos,
+                widened)
+          << target << ", " << layer.name << ": " << compiled.report.kernels.back().reason;
+    }
+  }
+}
+
 // Equal shapes of other types must not share a function.
 TEST(HalfKernels, TypesDoNotShareCode) {
   Graph graph;
@@ -157,11 +98,11 @@ TEST(HalfKernels, TypesDoNotShareCode) {
   for (const DataType type : {DataType::kF32, DataType::kF16, DataType::kBF16}) {
     const std::string name(DataTypeName(type));
     const ValueId x = graph.AddInput("x_" + name, Type::Tensor(type, {1, 16, 4, 4}));
-    const ValueId w = graph.AddConstant("w_" + name, Halves(type, {16, 16, 3, 3}, 5));
+    const ValueId w = graph.AddConstant("w_" + name, HalfValues(type, {16, 16, 3, 3}, 5));
     outputs.push_back(Node1(graph, "Conv", {x, w}, {{"pads", std::vector<int64_t>{1, 1, 1, 1}}}));
     const ValueId a = graph.AddInput("a_" + name, Type::Tensor(type, {4, 16}));
     outputs.push_back(
-        Node1(graph, "MatMul", {a, graph.AddConstant("m_" + name, Halves(type, {16, 16}, 9))}));
+        Node1(graph, "MatMul", {a, graph.AddConstant("m_" + name, HalfValues(type, {16, 16}, 9))}));
   }
   graph.outputs = outputs;
   Infer(graph);
@@ -172,7 +113,7 @@ TEST(HalfKernels, TypesDoNotShareCode) {
       Artifact::Open(compiled.library()).value()->Run(inputs).value();
   for (size_t i = 0; i < expected.size(); ++i) {
     const DataType type = expected[i].dtype();
-    const double most = type == DataType::kF32 ? 1e-5 : 3 * Epsilon(type);
+    const double most = type == DataType::kF32 ? 1e-5 : 3 * HalfEpsilon(type);
     EXPECT_LE(RelativeError(actual[i], expected[i]), most) << i;
   }
 }
@@ -190,7 +131,7 @@ TEST(StoreFloat16, HalvesWeightsAndNamesWhatStays) {
   graph.outputs = {Node1(graph, "Softmax", {Node1(graph, "Tanh", {h})})};
   Infer(graph);
   passes::PassOptions options;
-  options.float16 = true;
+  options.store_as = DataType::kF16;
   CompileOptions compile;
   compile.passes = options;
   const Graph narrow = passes::RunPipeline(graph, options, {}).value();
@@ -219,7 +160,7 @@ TEST(StoreFloat16, StatisticsKeepLargeValues) {
   graph.outputs = {Node1(graph, "Neg", {y})};
   Infer(graph);
   passes::PassOptions options;
-  options.float16 = true;
+  options.store_as = DataType::kF16;
   const std::string name = graph.value(y).name;
   for (const double magnitude : {65504 / 4.0 + 1, std::nan(""), 16000.0}) {
     options.magnitudes[name] = magnitude;

@@ -12,6 +12,7 @@
 #include "common/ops/evaluate.h"
 #include "tests/unit/services/codegen/byte_layers.h"
 #include "tests/unit/services/codegen/compile_support.h"
+#include "tests/unit/services/codegen/half_layers.h"
 
 namespace quench::codegen {
 namespace {
@@ -240,6 +241,38 @@ TEST_P(QemuTest, FloatsAreTheInterpreters) {
   }
 }
 
+TEST_P(QemuTest, HalvesAreTheInterpreters) {
+  for (const DataType type : {DataType::kF16, DataType::kBF16}) {
+    Graph all;
+    all.name = "halves";
+    std::vector<Tensor> inputs;
+    for (const HalfLayer& layer : HalfLayers()) {
+      if (layer.name == "long rows") continue;  // minutes of emulation
+      const Graph graph = HalfGraph(layer, type);
+      const std::vector<ValueId> values = AppendGraph(all, graph, layer.name);
+      for (const ValueId input : graph.inputs)
+        all.inputs.push_back(values[static_cast<size_t>(input)]);
+      all.outputs.push_back(values[static_cast<size_t>(graph.outputs[0])]);
+    }
+    Infer(all);
+    inputs = RandomInputs(InputsOf(all), 3).value();
+    const std::vector<Tensor> expected = ops::Evaluate(all, inputs).value();
+    std::vector<std::string> targets = {cross_.target};
+    if (cross_.target == "aarch64") targets.emplace_back("aarch64-bf16");
+    for (const std::string& target : targets) {
+      CompileOptions options;
+      options.target = target;
+      const Compiled compiled = CompileGraph(all, options).value();
+      const absl::StatusOr<std::vector<Tensor>> actual = Run(all, compiled, inputs, target);
+      ASSERT_TRUE(actual.ok()) << target << ": " << actual.status();
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_LE(RelativeError((*actual)[i], expected[i]), 3 * HalfEpsilon(type))
+            << target << ", " << DataTypeName(type) << ", " << all.value(all.outputs[i]).name;
+      }
+    }
+  }
+}
+
 // ---- bytes ----
 
 // What a graph computes on this CPU.
@@ -307,8 +340,8 @@ std::vector<Cross> Crosses() {
        "aarch64-linux-gnu-gcc",
        "qemu-aarch64",
        "/usr/aarch64-linux-gnu",
-       {"aarch64-dotprod", "aarch64-i8mm", arm64 + "+fullfp16", arm64 + "+sve,+dotprod",
-        "raspberry-pi/5", "aws/graviton3", "android/cpu"}},
+       {"aarch64-dotprod", "aarch64-i8mm", "aarch64-bf16", arm64 + "+fullfp16",
+        arm64 + "+sve,+dotprod", "raspberry-pi/5", "aws/graviton3", "android/cpu"}},
       {"armv7",
        "arm-linux-gnueabihf-gcc",
        "qemu-arm",

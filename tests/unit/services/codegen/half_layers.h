@@ -1,0 +1,32 @@
+// Layers of f16 or bf16 for tests: one convolution or product, with what kernels tell apart.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/ir/graph.h"
+
+namespace quench::codegen {
+
+// The largest relative error of one rounding: kernels round a result once, the interpreter after
+// each node, and both add in f32.
+double HalfEpsilon(DataType type);
+
+Tensor HalfValues(DataType type, const std::vector<int64_t>& dims, uint64_t seed);
+
+struct HalfLayer {
+  std::string name, kernel;
+  std::vector<int64_t> x, w;
+  std::map<std::string, Attribute> attributes;
+  std::string op = "Conv";
+  bool bias = true, residual = false;
+  std::vector<int64_t> computed_w = {};  // the right side is an input of these dims
+};
+
+const std::vector<HalfLayer>& HalfLayers();
+
+// The layer, then Relu: one output.
+Graph HalfGraph(const HalfLayer& layer, DataType type);
+
+}  // namespace quench::codegen
