@@ -34,7 +34,6 @@ using Clock = std::chrono::steady_clock;
 using Kind = Event::Kind;
 using std::chrono::seconds;
 
-
 // What a process has that it could lose count of.
 struct Holdings {
   int64_t anonymous_kib = 0;
