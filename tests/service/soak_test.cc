@@ -34,6 +34,19 @@ using Clock = std::chrono::steady_clock;
 using Kind = Event::Kind;
 using std::chrono::seconds;
 
+// What QUENCH_SOAK_SECONDS says. A soak of no time at all would pass, and say nothing.
+absl::StatusOr<seconds> DurationIn(const char* text) {
+  if (text == nullptr) return seconds(1800);
+  const char* const end = text + std::strlen(text);
+  int value = 0;
+  const auto [after, error] = std::from_chars(text, end, value);
+  if (error != std::errc() || after != end || value <= 0) {
+    return InvalidArgument("QUENCH_SOAK_SECONDS: `{}`, must be a whole number of seconds above 0",
+                           text);
+  }
+  return seconds(value);
+}
+
 // What a process has that it could lose count of.
 struct Holdings {
   int64_t anonymous_kib = 0;
