@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/atomic_file.h"
+#include "common/base/folder_tree.h"
 #include "common/base/status.h"
 
 namespace quench {
@@ -130,8 +131,7 @@ TempDir& TempDir::operator=(TempDir&& other) noexcept {
 }
 
 TempDir::~TempDir() {
-  std::error_code ignored;
-  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  if (!path_.empty()) RemoveTree(path_);
 }
 
 std::filesystem::path TempDir::Release() {

@@ -5,7 +5,6 @@
 #include <spawn.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,6 +23,7 @@
 #include "common/base/files.h"
 #include "common/rpc/errors.h"
 #include "common/steps/child_internal.h"
+#include "common/steps/disk_watch.h"
 #include "common/steps/liveness.h"
 #include "common/steps/pipes.h"
 #include "quench/child/v1/child.pb.h"
@@ -40,7 +40,6 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kPatience = std::chrono::seconds(2);  // with a process that is to end
 // With one whose work nobody wants.
 constexpr auto kShortPatience = std::chrono::milliseconds(250);
-constexpr auto kDiskPeriod = std::chrono::milliseconds(1000);
 constexpr auto kNoWatch = std::chrono::milliseconds(60'000);
 
 // A descriptor of ours.
@@ -85,19 +84,6 @@ std::vector<std::string> EnvironmentOfSteps() {
     if (const char* value = std::getenv(name)) all.push_back(fmt::format("{}={}", name, value));
   }
   return all;
-}
-
-// Of the files beneath a folder; links are not followed.
-int64_t BytesBeneath(const std::string& folder) {
-  int64_t bytes = 0;
-  std::error_code error;
-  for (std::filesystem::recursive_directory_iterator each(folder, error), end;
-       !error && each != end; each.increment(error)) {
-    struct stat info{};
-    constexpr int64_t kBlock = 512;  // st_blocks' unit
-    if (::lstat(each->path().c_str(), &info) == 0) bytes += info.st_blocks * kBlock;
-  }
-  return bytes;
 }
 
 // Counts a child as long as it is in this state.
@@ -151,7 +137,6 @@ class Child {
   void Kill(absl::Status why, ChildEnd cause);
   void Reap();
   int PollMilliseconds() const;
-  void WatchDisk();
   bool HasEnded() const;
   absl::Status CauseOfDeath();
 
@@ -167,7 +152,7 @@ class Child {
   const std::chrono::milliseconds max_stall_{order_.max_stall_milliseconds()};
   Liveness liveness_{max_stall_, Clock::now()};
   Usage usage_;
-  Clock::time_point looked_ = Clock::now();  // at what it has written
+  DiskWatch disk_{{order_.scratch(), order_.drafts()}, order_.max_disk_bytes(), Clock::now()};
   ChildEnd cause_ = ChildEnd::kDone;
   absl::Status killed_;  // why we ended it
   std::optional<absl::StatusOr<std::string>> answer_;
@@ -232,7 +217,9 @@ void Child::Attend() {
     if (const absl::Status status = context_.Check(); !status.ok()) {
       return Kill(status, absl::IsCancelled(status) ? ChildEnd::kCancelled : ChildEnd::kDeadline);
     }
-    WatchDisk();
+    if (const absl::Status status = disk_.Look(Clock::now()); !status.ok()) {
+      return Kill(status, ChildEnd::kDisk);
+    }
     const bool has_news = (fds[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0;
     if (has_news && !TakeAll()) return;
     if (answer_ || (!has_news && fds[3].revents != 0)) return;
@@ -264,24 +251,12 @@ bool Child::TakeAll() {
 
 int Child::PollMilliseconds() const {
   std::chrono::milliseconds wait = max_stall_.count() > 0 ? PulsePeriod(max_stall_) : kNoWatch;
-  if (order_.max_disk_bytes() > 0) wait = std::min(wait, kDiskPeriod);
+  wait = std::min(wait, disk_.UntilNextLook(Clock::now()));
   if (context_.deadline()) {
     wait = std::min(
         wait, std::chrono::ceil<std::chrono::milliseconds>(*context_.deadline() - Clock::now()));
   }
   return static_cast<int>(std::max<int64_t>(wait.count(), 0));
-}
-
-// No limit of the kernel's holds for all the files of a process together.
-void Child::WatchDisk() {
-  if (order_.max_disk_bytes() <= 0 || Clock::now() - looked_ < kDiskPeriod) return;
-  if (BytesBeneath(order_.scratch()) + BytesBeneath(order_.drafts()) > order_.max_disk_bytes()) {
-    Kill(rpc::Error(rpc::Reason::kResourceLimit,
-                    fmt::format("the step wrote more than the {} MiB that it may have on the disk",
-                                order_.max_disk_bytes() >> 20)),
-         ChildEnd::kDisk);
-  }
-  looked_ = Clock::now();
 }
 
 void Child::Take(const std::string& bytes) {

@@ -27,7 +27,7 @@ constexpr std::array kAllowed = {
     // memory
     SCMP_SYS(brk), SCMP_SYS(mmap), SCMP_SYS(munmap), SCMP_SYS(mprotect), SCMP_SYS(mremap),
     SCMP_SYS(madvise), SCMP_SYS(mincore), SCMP_SYS(msync), SCMP_SYS(mlock), SCMP_SYS(munlock),
-    SCMP_SYS(membarrier), SCMP_SYS(memfd_create), SCMP_SYS(pkey_alloc), SCMP_SYS(pkey_mprotect),
+    SCMP_SYS(membarrier), SCMP_SYS(pkey_alloc), SCMP_SYS(pkey_mprotect),
     // threads
     SCMP_SYS(set_robust_list), SCMP_SYS(rseq), SCMP_SYS(set_tid_address), SCMP_SYS(futex),
     SCMP_SYS(sched_yield), SCMP_SYS(sched_get_priority_min), SCMP_SYS(sched_get_priority_max),
@@ -42,11 +42,11 @@ constexpr std::array kAllowed = {
     SCMP_SYS(lseek), SCMP_SYS(_llseek), SCMP_SYS(close), SCMP_SYS(close_range), SCMP_SYS(dup),
     SCMP_SYS(dup2), SCMP_SYS(dup3), SCMP_SYS(fstat), SCMP_SYS(fstat64), SCMP_SYS(fstatfs),
     SCMP_SYS(fstatfs64), SCMP_SYS(getdents64), SCMP_SYS(ftruncate), SCMP_SYS(ftruncate64),
-    SCMP_SYS(fallocate), SCMP_SYS(fsync), SCMP_SYS(fdatasync), SCMP_SYS(sync_file_range),
-    SCMP_SYS(fadvise64), SCMP_SYS(readahead), SCMP_SYS(copy_file_range), SCMP_SYS(sendfile),
-    SCMP_SYS(flock), SCMP_SYS(pipe), SCMP_SYS(pipe2), SCMP_SYS(eventfd2), SCMP_SYS(poll),
-    SCMP_SYS(ppoll), SCMP_SYS(select), SCMP_SYS(pselect6), SCMP_SYS(epoll_create1),
-    SCMP_SYS(epoll_ctl), SCMP_SYS(epoll_wait), SCMP_SYS(epoll_pwait),
+    SCMP_SYS(fsync), SCMP_SYS(fdatasync), SCMP_SYS(sync_file_range), SCMP_SYS(fadvise64),
+    SCMP_SYS(readahead), SCMP_SYS(copy_file_range), SCMP_SYS(sendfile), SCMP_SYS(flock),
+    SCMP_SYS(pipe), SCMP_SYS(pipe2), SCMP_SYS(eventfd2), SCMP_SYS(poll), SCMP_SYS(ppoll),
+    SCMP_SYS(select), SCMP_SYS(pselect6), SCMP_SYS(epoll_create1), SCMP_SYS(epoll_ctl),
+    SCMP_SYS(epoll_wait), SCMP_SYS(epoll_pwait),
     // files by path
     SCMP_SYS(open), SCMP_SYS(openat), SCMP_SYS(openat2), SCMP_SYS(creat), SCMP_SYS(stat),
     SCMP_SYS(lstat), SCMP_SYS(newfstatat), SCMP_SYS(stat64), SCMP_SYS(lstat64), SCMP_SYS(fstatat64),
@@ -103,11 +103,15 @@ class Filter {
     const std::array<scmp_arg_cmp, sizeof...(compare)> all = {compare...};
     Note(seccomp_rule_add_array(filter_.get(), SCMP_ACT_ALLOW, call, all.size(), all.data()));
   }
-  // As of a kernel that has never heard of it: libraries have another way.
-  void Deny(int call) { Note(seccomp_rule_add(filter_.get(), SCMP_ACT_ERRNO(ENOSYS), call, 0)); }
+  // As of a kernel that has never heard of it, or a file system that cannot: libraries have another way.
+  void Deny(int call, uint32_t error) {
+    Note(seccomp_rule_add(filter_.get(), SCMP_ACT_ERRNO(error), call, 0));
+  }
 
   absl::Status Load() {
     if (filter_ == nullptr) return Internal("the filter of system calls cannot be made");
+    // Calls by the numbers of another architecture. A thread alone would leave a process that does nothing.
+    Note(seccomp_attr_set(filter_.get(), SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS));
     // Threads that there are already too.
     Note(seccomp_attr_set(filter_.get(), SCMP_FLTATR_CTL_TSYNC, 1));
     Note(seccomp_attr_set(filter_.get(), SCMP_FLTATR_CTL_OPTIMIZE, 2));
@@ -151,7 +155,7 @@ void AllowByArgument(Filter& filter) {
 
 void AllowClone(Filter& filter, bool starts_processes) {
   // Its arguments lie in memory, where no filter can look: the C library falls back to clone.
-  filter.Deny(SCMP_SYS(clone3));
+  filter.Deny(SCMP_SYS(clone3), ENOSYS);
   if (!starts_processes) {
     const uint64_t mask = CLONE_THREAD | kNewNamespaces;
     filter.AllowIf(SCMP_SYS(clone), SCMP_A0_64(SCMP_CMP_MASKED_EQ, mask, CLONE_THREAD));
@@ -169,6 +173,10 @@ absl::Status RestrictCalls(bool starts_processes) {
   Filter filter;
   for (const int call : kAllowed) filter.Allow(call);
   AllowByArgument(filter);
+  // What is written into it counts as no address space.
+  filter.Deny(SCMP_SYS(memfd_create), ENOSYS);
+  // Beyond the end of a file it takes blocks that no limit counts, and all of a disk in no time.
+  filter.Deny(SCMP_SYS(fallocate), EOPNOTSUPP);
   AllowClone(filter, starts_processes);
   if (kIsSanitized) {
     for (const int call : {SCMP_SYS(personality), SCMP_SYS(getdents)}) filter.Allow(call);

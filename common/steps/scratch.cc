@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "common/base/folder_tree.h"
 #include "common/base/status.h"
 
 namespace quench::steps {
@@ -34,8 +35,7 @@ void RemoveLeftovers(const fs::path& parent) {
     if (!entry->path().filename().string().starts_with(kPrefix)) continue;
     const int fd = TryLock(entry->path(), 0);
     if (fd < 0) continue;  // in use, or not ours
-    std::error_code ignored;
-    fs::remove_all(entry->path(), ignored);
+    RemoveTree(entry->path());
     ::close(fd);
   }
 }
@@ -61,8 +61,7 @@ ScratchFolder::ScratchFolder(ScratchFolder&& other) noexcept
 
 ScratchFolder::~ScratchFolder() {
   if (path_.empty()) return;
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
+  RemoveTree(path_);
   ::close(lock_);
 }
 

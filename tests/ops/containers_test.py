@@ -145,6 +145,8 @@ class Compose(unittest.TestCase):
                 self.assertEqual(["ALL"], container["cap_drop"])
                 self.assertIn("no-new-privileges:true", container["security_opt"])
                 self.assertGreater(container["pids_limit"], 0)
+                self.assertRegex(container["mem_limit"], r"^\$\{\w+:-\d+[mg]\}$")
+                self.assertGreater(container["cpu_shares"], 0)
                 self.assertEqual(set(), {"privileged", "cap_add", "pid", "ipc", "network_mode", "devices"} & set(container))
                 if name in support.SERVICES:
                     self.assertNotIn("user", container)  # the image's

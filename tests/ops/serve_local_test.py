@@ -172,6 +172,31 @@ class ServeLocal(unittest.TestCase):
             self.assertEqual(0, local.end(signal.SIGTERM), local.text())
         self.assertTrue((state / "state").is_dir())
 
+    def test_a_state_folder_that_cannot_be_written_is_named(self):
+        (self.folder / "file").touch()
+        locked = self.folder / "locked"
+        (locked / "lock").mkdir(parents=True)
+        closed = self.folder / "closed"
+        closed.mkdir(mode=0o555)
+        # Permissions hold for users other than root.
+        beside = {"user": 65534, "group": 65534} if os.geteuid() == 0 else {}
+        self.folder.chmod(0o755)
+        cases = [(self.folder / "file", {}), (self.folder / "file/state", {}), (locked, {}), ("/proc/state", {})]
+        if subprocess.run(["test", "-x", BUILD / "bin/quench-codegen"], **beside).returncode == 0:  # a checkout may be closed, too
+            cases.append((closed, beside))
+        for state, user in cases:
+            with self.subTest(state):
+                outcome = subprocess.run(["bash", SCRIPT, "--build-dir", BUILD, "--state-dir", state], capture_output=True, text=True,
+                                         timeout=PATIENCE, cwd="/", **user)
+                self.assertEqual(1, outcome.returncode, outcome.stderr)
+                self.assertTrue(outcome.stderr.startswith(f"serve_local: --state-dir: cannot write to {state}: "), outcome.stderr)
+                self.assertEqual(1, outcome.stderr.count("\n"), outcome.stderr)
+        self.assertEqual([], list(closed.iterdir()))
+        outcome = subprocess.run([SCRIPT, "--build-dir", BUILD], capture_output=True, text=True, timeout=PATIENCE,
+                                 env={**os.environ, "TMPDIR": "/nowhere"})
+        self.assertEqual((1, 1), (outcome.returncode, outcome.stderr.count("\n")), outcome.stderr)
+        self.assertIn("TMPDIR: cannot make a folder in /nowhere", outcome.stderr)
+
     def test_ports_are_as_asked_for(self):
         first = next(port for port in range(20_000, 60_000, 10) if all(free(port + offset) for offset in (*range(5), *range(2000, 2005))))
         with Local(self.folder, "--ports-from", str(first)) as local:

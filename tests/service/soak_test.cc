@@ -1,13 +1,16 @@
 // Mixed work for a long time, while servers die, drain and stop: the answers fit together, and nothing is left.
 //
-// QUENCH_SOAK_SECONDS (1800): of the part with faults; a third as long follows without, in which nothing may grow.
+// QUENCH_SOAK_SECONDS (1800): of the part with faults; a third as long follows without, in which nothing may grow. What
+// is no such number is refused.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -31,9 +34,17 @@ using Clock = std::chrono::steady_clock;
 using Kind = Event::Kind;
 using std::chrono::seconds;
 
-seconds Duration() {
-  const char* text = std::getenv("QUENCH_SOAK_SECONDS");
-  return seconds(text == nullptr ? 1800 : std::atoi(text));
+// What QUENCH_SOAK_SECONDS says. A soak of no time at all would pass, and say nothing.
+absl::StatusOr<seconds> DurationIn(const char* text) {
+  if (text == nullptr) return seconds(1800);
+  const char* const end = text + std::strlen(text);
+  int value = 0;
+  const auto [after, error] = std::from_chars(text, end, value);
+  if (error != std::errc() || after != end || value <= 0) {
+    return InvalidArgument("QUENCH_SOAK_SECONDS: `{}`, must be a whole number of seconds above 0",
+                           text);
+  }
+  return seconds(value);
 }
 
 // What a process has that it could lose count of.
@@ -269,17 +280,27 @@ std::map<std::string, Holdings> SoakTest::AtRest() {
   return all;
 }
 
+TEST(SoakDurationTest, IsANumberAboveZero) {
+  EXPECT_EQ(*DurationIn(nullptr), seconds(1800));
+  EXPECT_EQ(*DurationIn("60"), seconds(60));
+  for (const char* wrong : {"", "0", "-5", "60s", "1e3", " 60", "half an hour", "99999999999"}) {
+    EXPECT_FALSE(DurationIn(wrong).ok()) << wrong;
+  }
+}
+
 TEST_F(SoakTest, AnswersFitTogetherAndNothingIsLeft) {
-  const Clock::time_point end = Clock::now() + Duration();
+  const absl::StatusOr<seconds> duration = DurationIn(std::getenv("QUENCH_SOAK_SECONDS"));
+  ASSERT_TRUE(duration.ok()) << duration.status();
+  const Clock::time_point end = Clock::now() + *duration;
   std::thread faults([&] { BreakThings(end); });
   Work(end);
   faults.join();
   ASSERT_FALSE(HasFailure());
   // The same work before both looks, so that what fills once (pools, caches) is full at the first.
-  Work(Clock::now() + Duration() / 9);
+  Work(Clock::now() + *duration / 9);
   const auto before = AtRest();
   const int done_before = done_;
-  Work(Clock::now() + Duration() * 2 / 9);
+  Work(Clock::now() + *duration * 2 / 9);
   const auto after = AtRest();
   std::cout << fmt::format("{} workflows, {} faults, {} events\n", done_.load(), faults_.load(),
                            history_.size());

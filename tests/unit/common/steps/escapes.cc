@@ -117,9 +117,22 @@ Result Ring() {
   return ::syscall(SYS_io_uring_setup, 4, &parameters);
 }
 
-// A program from memory, which lies in no file.
-Result Execute() {
-  const int file = ::memfd_create("program", MFD_CLOEXEC);
+// Memory that no limit of address space counts, for it is written to as a file.
+Result MemoryFile() { return ::memfd_create("memory", MFD_CLOEXEC); }
+
+#if defined(__x86_64__)
+// socket(AF_INET, SOCK_STREAM, 0)
+Result SocketOfI386() {
+  long result = 359;
+  asm volatile("int $0x80" : "+a"(result) : "b"(2L), "c"(1L), "d"(0L) : "memory");
+  return result;
+}
+Result SocketOfX32() { return ::syscall(0x40000000 | SYS_socket, AF_INET, SOCK_STREAM, 0); }
+#endif
+
+// A program, from a file that it has written itself.
+Result Execute(const std::string& path) {
+  const int file = ::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0700);
   std::array<char, 1> name = {0};
   std::array<char*, 2> arguments = {name.data(), nullptr};
   const char script[] = "#!/bin/true\n";
@@ -204,7 +217,12 @@ std::string TryEscape(const std::string& name, const std::string& argument,
       {"clone3", Clone3},
       {"namespace", [] { return Fork(CLONE_NEWUSER | SIGCHLD); }},
       {"unshare", [] { return ::unshare(CLONE_NEWUSER | CLONE_NEWNS); }},
-      {"execute", Execute},
+      {"execute", [&] { return Execute(mine); }},
+      {"memory-file", MemoryFile},
+#if defined(__x86_64__)
+      {"i386", SocketOfI386},
+      {"x32", SocketOfX32},
+#endif
       {"socket", [] { return ::socket(AF_INET, SOCK_STREAM, 0); }},
       {"connect", [&] { return ConnectTo(argument); }},
       {"netlink", [] { return ::socket(AF_NETLINK, SOCK_RAW, 0); }},

@@ -122,6 +122,7 @@ class SandboxTest : public ::testing::Test {
                                     "namespace",
                                     "unshare",
                                     "execute",
+                                    "memory-file",
                                     "socket",
                                     "netlink",
                                     "connect:" + (folder_.path() / "s").string(),
@@ -268,10 +269,33 @@ TEST_F(SandboxTest, WhatIsWrittenIsLimited) {
   EXPECT_EQ(Told(*runner, "file:4"), "ok");
   EXPECT_EQ(Told(*runner, "file:16"), std::strerror(EFBIG));
   EXPECT_EQ(Told(*runner, "open"), std::strerror(EMFILE));
-  const absl::Status status = Run(*runner, TestRequest("files:16")).status();
-  EXPECT_EQ(rpc::ReasonOf(status), "RESOURCE_LIMIT") << status;
-  EXPECT_EQ(registry_.Get(metrics::kChildrenEnded, metrics::ChildEnd::kDisk).Value(), 1);
+  // Many files, those without a byte too, and folders in which nobody can look for them.
+  for (const char* what : {"files:16", "empty:600", "nest"}) {
+    const absl::Status status = Run(*runner, TestRequest(what)).status();
+    EXPECT_EQ(rpc::ReasonOf(status), "RESOURCE_LIMIT") << what << ": " << status;
+  }
+  EXPECT_EQ(registry_.Get(metrics::kChildrenEnded, metrics::ChildEnd::kDisk).Value(), 3);
 }
+
+// No limit of the kernel's holds for blocks beyond the end of a file.
+TEST_F(SandboxTest, DiskIsTakenByWritingAlone) {
+  if ((WallsHere() & kCallWall) == 0) GTEST_SKIP() << Describe(WallsHere());
+  const auto runner = *MakeRunner(WallsHere());
+  EXPECT_EQ(Told(*runner, "allocate:1"), std::strerror(EOPNOTSUPP));
+  EXPECT_EQ(Told(*runner, "reserve:1"), "ok");
+}
+
+#if defined(__x86_64__)
+// By the numbers of another architecture, for which the list of calls does not stand.
+TEST_F(SandboxTest, CallsOfOtherArchitecturesEndTheProcess) {
+  if ((WallsHere() & kCallWall) == 0) GTEST_SKIP() << Describe(WallsHere());
+  const auto runner = *MakeRunner(WallsHere());
+  for (const char* call : {"i386", "x32"}) {
+    const absl::Status status = Run(*runner, TestRequest(call)).status();
+    EXPECT_EQ(rpc::ReasonOf(status), "STEP_CRASHED") << call << ": " << status;
+  }
+}
+#endif
 
 TEST_F(SandboxTest, OutputsAreWhatTheirBytesSay) {
   const auto runner = *MakeRunner(WallsHere());

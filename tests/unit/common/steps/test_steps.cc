@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -41,6 +42,31 @@ std::string WriteFile(const std::string& path, uint64_t bytes) {
   const std::string told = Told(ok);
   if (fd >= 0) ::close(fd);
   return told;
+}
+
+// Blocks of the disk beyond the end of a file, and room for what is about to be written.
+std::string Allocate(const std::string& path, off_t bytes) {
+  const int fd = ::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+  const std::string told = Told(::fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, bytes) == 0);
+  ::close(fd);
+  return told;
+}
+std::string Reserve(const std::string& path, off_t bytes) {
+  const int fd = ::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+  const int error = ::posix_fallocate(fd, 0, bytes);
+  ::close(fd);
+  return error == 0 ? "ok" : std::strerror(error);
+}
+
+// Folders in each other, without an end.
+void Nest(const std::string& folder) {
+  int at = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  while (::mkdirat(at, "another", 0700) == 0) {
+    const int inner = ::openat(at, "another", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ::close(at);
+    at = inner;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 std::string OpenMany() {
@@ -172,6 +198,19 @@ absl::StatusOr<PackageResult> Do(const PackageRequest& request, const Workplace&
     }
     std::this_thread::sleep_for(std::chrono::hours(1));
   }
+  if (what == "allocate") {
+    told = Allocate((place.scratch / "x").string(), std::stoll(argument) << 20);
+  }
+  if (what == "reserve") {
+    told = Reserve((place.scratch / "x").string(), std::stoll(argument) << 20);
+  }
+  if (what == "empty") {  // files
+    for (int i = 0; i < std::stoi(argument); ++i) {
+      told = WriteFile((place.scratch / std::to_string(i)).string(), 0);
+    }
+    std::this_thread::sleep_for(std::chrono::hours(1));
+  }
+  if (what == "nest") Nest(place.scratch.string());
   if (what == "leave") told = LeaveProcess((place.scratch / "x").string());
   if (what == "open") told = OpenMany();
   if (what == "loose") told = LooseThreads();
