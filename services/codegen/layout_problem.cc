@@ -58,8 +58,8 @@ void LayoutProblem::Classify() {
   for (size_t n = 0; n < options_.size(); ++n) {
     for (int i = 0; i < static_cast<int>(options_[n].size()); ++i) {
       const Candidate& candidate = options_[n][static_cast<size_t>(i)];
-      const auto same = std::find_if(
-          classes_[n].begin(), classes_[n].end(), [&](const Class& members) {
+      const auto same =
+          std::find_if(classes_[n].begin(), classes_[n].end(), [&](const Class& members) {
             return SameLayouts(options_[n][static_cast<size_t>(members[0])], candidate);
           });
       if (same == classes_[n].end()) {
@@ -210,15 +210,14 @@ double LayoutProblem::TransformCost(const Type& type, const Layout& from, const 
   const auto bytes = static_cast<double>(BytesAt({type.dtype, type.dims, from}, slots_) +
                                          BytesAt({type.dtype, type.dims, to}, slots_));
   constexpr double kByLanes = 6;
-  return 0.5 + 1e-3 * bytes / gbytes_ *
-                   (FillsBlocks(type, from) && FillsBlocks(type, to) ? 1 : kByLanes);
+  return 0.5 +
+         1e-3 * bytes / gbytes_ * (FillsBlocks(type, from) && FillsBlocks(type, to) ? 1 : kByLanes);
 }
 
 double LayoutProblem::Around(size_t n) const {
   double cost = options_[n].empty() ? 0 : PricedCost(n, chosen_[n]);
   for (const ValueId id : graph_.nodes[n].inputs) cost += id == quench::kNone ? 0 : ValueCost(id);
-  for (const ValueId id : graph_.nodes[n].outputs)
-    cost += id == quench::kNone ? 0 : ValueCost(id);
+  for (const ValueId id : graph_.nodes[n].outputs) cost += id == quench::kNone ? 0 : ValueCost(id);
   return cost;
 }
 
@@ -285,8 +284,7 @@ PairwiseProblem LayoutProblem::Pairwise() {
   for (size_t n = 0; n < options_.size(); ++n) {
     if (classes_[n].empty()) continue;
     std::vector<double> costs;
-    for (const Class& members : classes_[n])
-      costs.push_back(PricedCost(n, CheapestOf(n, members)));
+    for (const Class& members : classes_[n]) costs.push_back(PricedCost(n, CheapestOf(n, members)));
     variables_[n] = problem.AddVariable(std::move(costs));
   }
   for (size_t v = 0; v < graph_.values.size(); ++v) AddValue(static_cast<ValueId>(v), problem);
@@ -298,9 +296,9 @@ void LayoutProblem::AddValue(ValueId id, PairwiseProblem& problem) {
   if (value.constant != nullptr) return;
   std::vector<const Layout*> wanted;
   const auto want = [&](const Layout* layout) {
-    const bool known = layout == nullptr ||
-                       std::any_of(wanted.begin(), wanted.end(),
-                                   [&](const Layout* other) { return *other == *layout; });
+    const bool known =
+        layout == nullptr || std::any_of(wanted.begin(), wanted.end(),
+                                         [&](const Layout* other) { return *other == *layout; });
     if (!known) wanted.push_back(layout);
   };
   bool plain = graph_.IsOutput(id);  // it is wanted row-major whatever is chosen

@@ -24,7 +24,8 @@ class Elimination {
         of_(sizes_.size()),
         keys_(sizes_.size()) {
     for (size_t t = 0; t < tables_.size(); ++t) Register(t);
-    for (int v = 0; v < static_cast<int>(sizes_.size()); ++v) queue_.insert(keys_[At(v)] = KeyOf(v));
+    for (int v = 0; v < static_cast<int>(sizes_.size()); ++v)
+      queue_.insert(keys_[At(v)] = KeyOf(v));
   }
 
   // `values` holds the start and becomes the solution; whether that is optimal.
@@ -197,7 +198,8 @@ class Elimination {
   const double most_;
   std::vector<std::set<int>> neighbours_;
   std::vector<Table> tables_;
-  std::vector<std::vector<size_t>> of_;  // variable -> its tables, those that are no more among them
+  std::vector<std::vector<size_t>>
+      of_;  // variable -> its tables, those that are no more among them
   std::vector<std::pair<double, int>> keys_;
   std::set<std::pair<double, int>> queue_;  // of variables that are left
   std::vector<Step> steps_;

@@ -20,7 +20,8 @@ Drawn Draw(std::mt19937& random, int variables, int pairs) {
   for (int v = 0; v < variables; ++v) {
     drawn.sizes.push_back(1 + static_cast<int>(random() % 3));
     std::vector<double> costs;
-    for (int i = 0; i < drawn.sizes.back(); ++i) costs.push_back(static_cast<double>(random() % 50));
+    for (int i = 0; i < drawn.sizes.back(); ++i)
+      costs.push_back(static_cast<double>(random() % 50));
     drawn.problem.AddVariable(std::move(costs));
   }
   for (int p = 0; p < pairs; ++p) {
@@ -70,7 +71,8 @@ TEST(PairwiseProblem, WithoutRoomItIsNeverWorseThanItsStart) {
     const Drawn drawn = Draw(random, 9, 30);
     const std::vector<int> start(drawn.sizes.size(), 0);
     const PairwiseProblem::Solution solution = drawn.problem.Solve(start, 4);
-    const double before = drawn.problem.CostOf(start), after = drawn.problem.CostOf(solution.values);
+    const double before = drawn.problem.CostOf(start),
+                 after = drawn.problem.CostOf(solution.values);
     EXPECT_LE(after, before) << "round " << round;
     if (solution.optimal) {
       EXPECT_EQ(after, LeastOfAll(drawn)) << "round " << round;
@@ -98,8 +100,7 @@ TEST(PairwiseProblem, LargeProblems) {
   constexpr int kMany = 40;
   for (int v = 0; v < kMany; ++v) dense.AddVariable({0, 1});
   for (int a = 0; a < kMany; ++a) {
-    for (int b = a + 1; b < kMany; ++b)
-      dense.AddCosts(a, b, std::vector<double>{1, 0, 0, 1});
+    for (int b = a + 1; b < kMany; ++b) dense.AddCosts(a, b, std::vector<double>{1, 0, 0, 1});
   }
   const std::vector<int> start(kMany, 0);
   const PairwiseProblem::Solution some = dense.Solve(start);

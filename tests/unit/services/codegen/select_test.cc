@@ -35,8 +35,9 @@ Graph DrawGraph(std::mt19937& random) {
         y = Node1(graph, "Conv", {last, graph.AddConstant("w", Values({16, 16, 1, 1}, 7))});
         break;
       case 2:
-        y = Node1(graph, "MaxPool", {last},
-                  {{"kernel_shape", Ints{3, 3}}, {"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{1, 1}}});
+        y = Node1(
+            graph, "MaxPool", {last},
+            {{"kernel_shape", Ints{3, 3}}, {"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{1, 1}}});
         break;
       case 3:
         y = Node1(graph, "Softmax", {last}, {{"axis", int64_t{3}}});
@@ -81,9 +82,8 @@ TEST(LayoutProblem, NoOtherCombinationIsCheaper) {
     // What each node would take for itself, transforms or not.
     std::vector<int> selfish;
     for (const auto& each : candidates) {
-      const auto least = std::min_element(each.begin(), each.end(), [](const auto& a, const auto& b) {
-        return a.cost < b.cost;
-      });
+      const auto least = std::min_element(
+          each.begin(), each.end(), [](const auto& a, const auto& b) { return a.cost < b.cost; });
       selfish.push_back(static_cast<int>(least - each.begin()));
     }
     joint += problem.CostOf(selfish) > cost * (1 + 1e-9);
