@@ -11,11 +11,16 @@ namespace {
 class MicroEmitter {
  public:
   MicroEmitter(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile)
-      : b_(b), r_(reduction), t_(tile) {}
+      : b_(b),
+        r_(reduction),
+        t_(tile),
+        late_(r_.stored != nullptr && (r_.stored->blocked || !t_.offsets.valid())) {}
 
   void Emit(const std::function<void(Int, Int, int, Vec)>& store) {
     Start();
+    if (late_ && !r_.stored->blocked) StartIntegers();
     b_.For(b_.I(0), r_.blocks, 1, [&](Int) {
+      if (late_ && r_.stored->blocked) StartIntegers();
       const PtrVar row = b_.Variable(block_.Get());
       b_.For(b_.I(0), r_.kh, 1, [&](Int) {
         const PtrVar tap = b_.Variable(row.Get());
@@ -26,9 +31,19 @@ class MicroEmitter {
         row.Set(row.Get() + r_.kh_stride);
       });
       block_.Set(block_.Get() + r_.block_stride);
+      if (late_ && r_.stored->blocked) AddIntegers();
       NextScales();
     });
-    Tail();
+    if (late_ && r_.stored->blocked) {
+      if (b_.ConstantOr(r_.tail, -1) != 0) {
+        StartIntegers();
+        Tail();
+        AddIntegers();
+      }
+    } else {
+      Tail();
+      if (late_) AddIntegers();
+    }
     for (const Int& offset : r_.again) {
       AddWords(1, [&](int, Int pixel) { return b_.LoadWords(t_.input + (offset + pixel), 1); });
     }
@@ -84,6 +99,37 @@ class MicroEmitter {
     if (t_.offsets.valid()) offsets_ = b_.Variable(t_.offsets);
   }
 
+  // Sums of products with the integers themselves, and, for offsets, of the pixels' values.
+  void StartIntegers() {
+    const Vec zero = b_.Constant(DataType::kF32, 0, r_.lanes);
+    const auto start = [&](std::vector<VecVar>& sums, size_t count) {
+      for (size_t i = 0; i < count; ++i) {
+        if (sums.size() <= i) {
+          sums.push_back(b_.Variable(zero));
+        } else {
+          sums[i].Set(zero);
+        }
+      }
+    };
+    start(integers_, accumulators_.size());
+    if (t_.offsets.valid()) start(inputs_, pixels_.size());
+  }
+
+  void AddIntegers() {
+    const auto vectors = static_cast<size_t>(t_.vectors);
+    for (size_t v = 0; v < vectors; ++v) {
+      const int64_t at = int64_t{4} * r_.lanes * static_cast<int64_t>(v);
+      const Vec scale = b_.Load(scales_.Get() + at, r_.lanes);
+      const Vec offset = inputs_.empty() ? Vec{} : b_.Load(offsets_.Get() + at, r_.lanes);
+      for (size_t p = 0; p < pixels_.size(); ++p) {
+        const size_t i = p * vectors + v;
+        Vec sum = b_.Fma(integers_[i].Get(), scale, accumulators_[i].Get());
+        if (offset.valid()) sum = b_.Fma(inputs_[p].Get(), offset, sum);
+        accumulators_[i].Set(sum);
+      }
+    }
+  }
+
   void NextScales() {
     if (r_.stored == nullptr || !r_.stored->blocked) return;
     const int64_t bytes = int64_t{4} * r_.lanes * t_.vectors;
@@ -131,7 +177,8 @@ class MicroEmitter {
     const int shared = r_.stored->rows_per_byte();
     if (c % shared == 0) {
       const Ptr offsets = t_.offsets.valid() ? offsets_.Get() : Ptr{};
-      const StoredReader reader(b_, *r_.stored, r_.lanes, t_.vectors, scales_.Get(), offsets);
+      const StoredReader reader(b_, *r_.stored, r_.lanes, t_.vectors, late_ ? Ptr{} : scales_.Get(),
+                                late_ ? Ptr{} : offsets);
       rows = reader.Read(weights_.Get() + int64_t{c / shared} * t_.vectors * r_.lanes);
     }
     return rows[static_cast<size_t>(c % shared)];
@@ -165,9 +212,11 @@ class MicroEmitter {
                               : b_.Splat(b_.Load(address, 1), r_.lanes);
         for (int v = 0; v < t_.vectors; ++v) {
           const VecVar& sum =
-              accumulators_[p * static_cast<size_t>(t_.vectors) + static_cast<size_t>(v)];
+              (late_ ? integers_
+                     : accumulators_)[p * static_cast<size_t>(t_.vectors) + static_cast<size_t>(v)];
           sum.Set(b_.Fma(x, weights[static_cast<size_t>(v)], sum.Get()));
         }
+        if (!inputs_.empty()) inputs_[p].Set(b_.Apply(VecOp::kAdd, inputs_[p].Get(), x));
       }
     }
     const int64_t row = int64_t{t_.vectors} * r_.lanes;
@@ -227,8 +276,10 @@ class MicroEmitter {
   VectorBuilder& b_;
   const MicroReduction& r_;
   const MicroTile& t_;
+  const bool late_;          // sums of integers are scaled, not each
   std::vector<Int> pixels_;  // offsets of the tile's pixels
   std::vector<VecVar> accumulators_;
+  std::vector<VecVar> integers_, inputs_;  // see StartIntegers
   PtrVar weights_, block_, prefetch_, scales_, offsets_;
 };
 

@@ -54,7 +54,8 @@ struct MicroTile {
   Ptr factors;  // of bytes: with `vectors` more that `zero`, an i32, is multiplied by; or invalid
   Vec zero;
   // Of stored weights: [blocks][vectors][lanes] f32, what an integer is multiplied by, and what is
-  // added then; offsets are 0 when invalid.
+  // added then; offsets are 0 when invalid. Sums of integers are scaled where that is as exact: of a
+  // block, or where there are no offsets.
   Ptr scales, offsets;
   Ptr prefetch;  // lines to fetch, one step of `prefetch_lines` per body; none when invalid
   int prefetch_lines = 1;

@@ -29,22 +29,22 @@ std::string StoredWeights::ToString() const {
 
 std::vector<std::vector<Vec>> StoredReader::Read(Ptr weights) const {
   const int shared = stored_.rows_per_byte();
-  const Vec mask = b_.Constant(DataType::kI32, 15, lanes_);
   const Vec width = b_.Constant(DataType::kI32, 4, lanes_);
   std::vector<std::vector<Vec>> rows(static_cast<size_t>(shared));
   for (int v = 0; v < vectors_; ++v) {
     const Vec word = b_.ToI32(b_.Load(weights + int64_t{v} * lanes_, lanes_, stored_.load_type()));
-    rows[0].push_back(Real(shared == 1 ? word : b_.Apply(VecOp::kAnd, word, mask), v));
-    if (shared > 1) rows[1].push_back(Real(b_.Apply(VecOp::kShiftRight, word, width), v));
+    rows[0].push_back(Real(shared == 1 ? b_.ToF32(word) : b_.LowBitsToF32(word), v));
+    if (shared > 1) rows[1].push_back(Real(b_.ToF32(b_.Apply(VecOp::kShiftRight, word, width)), v));
   }
   return rows;
 }
 
 Vec StoredReader::Real(Vec whole, int vector) const {
+  if (!scales_.valid()) return whole;
   const int64_t at = int64_t{4} * lanes_ * vector;
   const Vec scale = b_.Load(scales_ + at, lanes_);
-  if (!offsets_.valid()) return b_.Apply(VecOp::kMul, b_.ToF32(whole), scale);
-  return b_.Fma(b_.ToF32(whole), scale, b_.Load(offsets_ + at, lanes_));
+  if (!offsets_.valid()) return b_.Apply(VecOp::kMul, whole, scale);
+  return b_.Fma(whole, scale, b_.Load(offsets_ + at, lanes_));
 }
 
 std::optional<StoredWeights> ReadStoredWeights(const KernelRequest& request, const Group& group) {

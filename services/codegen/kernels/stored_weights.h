@@ -29,8 +29,8 @@ struct StoredWeights {
 // Stored weights as floats: of the rows that share bytes, for so many vectors side by side.
 class StoredReader {
  public:
-  // `scales` and `offsets` (invalid: all 0) of the block that the rows are in, a vector after
-  // another.
+  // `scales` (invalid: integers are read as they are) and `offsets` (invalid: all 0) of the block
+  // that the rows are in, a vector after another.
   StoredReader(VectorBuilder& b, const StoredWeights& stored, int lanes, int vectors, Ptr scales,
                Ptr offsets)
       : b_(b),

@@ -175,4 +175,20 @@ Vec LlvmVectorBuilder::ToF32(Vec value) {
   return NewVec(b_.CreateSIToFP(At(ToI32(value)), VecType(value.lanes)), value.lanes);
 }
 
+Vec LlvmVectorBuilder::LowBitsToF32(Vec value) {
+  const std::string& name = state_.target.pick_of_16_floats;
+  if (name.empty() || value.lanes != state_.target.f32_lanes()) {
+    const Vec mask = Constant(DataType::kI32, 15, value.lanes);
+    return ToF32(Apply(VecOp::kAnd, value, mask));
+  }
+  std::vector<llvm::Constant*> table;
+  for (int i = 0; i < 16; ++i) table.push_back(llvm::ConstantFP::get(b_.getFloatTy(), i));
+  llvm::Value* floats = llvm::ConstantVector::get(table);
+  llvm::Value* index = At(value);
+  const auto picks = state_.module->getOrInsertFunction(
+      name,
+      llvm::FunctionType::get(floats->getType(), {floats->getType(), index->getType()}, false));
+  return NewVec(b_.CreateCall(picks, {floats, index}), value.lanes);
+}
+
 }  // namespace quench::codegen

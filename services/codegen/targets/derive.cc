@@ -178,6 +178,7 @@ class Deriver {
       t_.vector_bits = 512;
       Speeds(32 << 10, 1 << 20, 160, 12);
       t_.pick_of_16 = "llvm.x86.avx512.pshuf.b.512";
+      t_.pick_of_16_floats = "llvm.x86.avx512.permvar.sf.512";
       if (Has(QUENCH_CPU_AVX512BF16)) t_.add_products_bf16 = "llvm.x86.avx512bf16.dpbf16ps.512";
       if (Has(QUENCH_CPU_AVX512VNNI)) return Vnni("llvm.x86.avx512.vpdpbusd.512");
       t_.add_pairs_of_bytes = "llvm.x86.avx512.pmaddubs.w.512";

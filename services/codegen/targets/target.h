@@ -56,6 +56,8 @@ struct Target {
   // operand hold: by the low four bits of an index, 0 where its top bit is set. Of 64, in four
   // operands: 0 where an index is not below 64.
   std::string pick_of_16, pick_of_64;
+  // Likewise, floats of a table of 16 by the low four bits of i32 indices.
+  std::string pick_of_16_floats;
   int f32_lanes() const { return vector_bits / 32; }
 };
 
