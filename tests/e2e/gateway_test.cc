@@ -423,7 +423,8 @@ TEST(SecureGatewayTest, TokensOverTlsSayWhoseWorkItIs) {
   const Outcome again = run("blue", {"compile", DigitsModel(), "--output", "blue-out"});
   ASSERT_EQ(again.exit_code, 0) << again.err;
   EXPECT_THAT(again.err, Not(HasSubstr("cached")));
-  EXPECT_EQ(run("nobody", {"workflow", "list"}).exit_code, 4);
+  const Outcome refused = run("nobody", {"workflow", "list"});
+  EXPECT_EQ(refused.exit_code, 4) << refused.err << server.Log();
   EXPECT_EQ(work.Run({"workflow", "list", "--gateway", address}).exit_code, 3);
   const Outcome plain =
       work.Run({"workflow", "list", "--gateway", "build-farm.example:7450", "--token-file", "red"});
