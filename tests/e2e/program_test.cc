@@ -196,7 +196,9 @@ TEST(ProgramTest, ShapesOfSingleNumbers) {
   }
   const Outcome none = work.Run({"import", "scaled.pbtxt"});
   EXPECT_EQ(none.exit_code, 1);
-  EXPECT_THAT(none.err, HasSubstr("give one, such as --shape scale=1,3,224,224 (of a single number: scale=scalar)"));
+  EXPECT_THAT(
+      none.err,
+      HasSubstr("give one, such as --shape scale=1,3,224,224 (of a single number: scale=scalar)"));
   const Outcome empty = work.Run({"import", "scaled.pbtxt", "--shape", "scale="});
   EXPECT_THAT(empty.err, HasSubstr("`scale=` has an empty value"));
 }
