@@ -61,6 +61,10 @@ bool KeepsChannels(const Node& node) {
                                               "Pad",
                                               "Slice",
                                               "InstanceNormalization",
+                                              "ReduceMean",
+                                              "ReduceMax",
+                                              "ReduceMin",
+                                              "ReduceSum",
                                               "Concat"};
   return std::find(std::begin(kOps), std::end(kOps), node.op) != std::end(kOps);
 }

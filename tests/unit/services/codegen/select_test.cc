@@ -7,6 +7,7 @@
 #include <random>
 
 #include "common/base/status.h"
+#include "common/ops/evaluate.h"
 #include "services/codegen/layout_problem.h"
 #include "tests/support/networks.h"
 #include "tests/unit/services/codegen/compile_support.h"
@@ -100,6 +101,30 @@ TEST(LayoutProblem, NoOtherCombinationIsCheaper) {
   }
   EXPECT_GT(tried, 30);
   EXPECT_GT(joint, 3);  // or the graphs are too easy
+}
+
+// Means over an image between convolutions, as exporters write global pools: on blocks, the last one in part.
+TEST(LayoutProblem, ReductionsStayOnBlocks) {
+  for (const char* op : {"ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum"}) {
+    Graph graph;
+    const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {1, 20, 9, 9}));
+    const ValueId c = Node1(graph, "Conv", {x, graph.AddConstant("w", Values({40, 20, 3, 3}, 5))});
+    const ValueId axes = graph.AddConstant("axes", Tensor::Of(DataType::kI64, {2}, Ints{2, 3}));
+    const ValueId r = Node1(graph, op, {c, axes}, {{"keepdims", int64_t{1}}});
+    graph.outputs = {Node1(graph, "Conv", {r, graph.AddConstant("v", Values({24, 40, 1, 1}, 7))}),
+                     r};
+    Infer(graph);
+    const std::vector<Tensor> inputs = RandomInputs(InputsOf(graph), 3).value();
+    const std::vector<Tensor> expected = ops::Evaluate(graph, inputs).value();
+    ForEachBuild(graph, {3}, [&](const Compiled& compiled, int, const std::string& where) {
+      EXPECT_EQ(compiled.report.kernels[1].reason, "vectorised nest over blocks of channels")
+          << op << ", " << where;
+      ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& outputs, const std::string& run) {
+        for (const size_t i : {0, 1})
+          EXPECT_LE(RelativeError(outputs[i], expected[i]), 1e-5) << op << where << run;
+      });
+    });
+  }
 }
 
 // Of networks as they are, residual sums, branches and joins among them.
