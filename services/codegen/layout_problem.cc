@@ -75,7 +75,10 @@ std::vector<int> LayoutProblem::Solve(int64_t room) {
   std::vector<int> best = SolveAt(0);
   if (Extra(best) <= room) return best;
   double low = 0, high = 1e-6;  // a microsecond a megabyte
-  for (; Extra(best = SolveAt(high)) > room && high < 1e6; high *= 8) low = high;
+  while (Extra(best = SolveAt(high)) > room && high < 1e6) {
+    low = high;
+    high *= 8;
+  }
   for (int i = 0; i < 8; ++i) {
     const double middle = low == 0 ? high / 16 : std::sqrt(low * high);
     std::vector<int> chosen = SolveAt(middle);
