@@ -8,13 +8,17 @@
 namespace quench::codegen {
 namespace {
 
+// Of longer sums with offsets, the two parts cancel out too much of each other.
+constexpr int64_t kShortBlock = 256;
+
 class MicroEmitter {
  public:
   MicroEmitter(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile)
       : b_(b),
         r_(reduction),
         t_(tile),
-        late_(r_.stored != nullptr && (r_.stored->blocked || !t_.offsets.valid())) {}
+        late_(r_.stored != nullptr &&
+              (!t_.offsets.valid() || (r_.stored->blocked && r_.stored->block <= kShortBlock))) {}
 
   void Emit(const std::function<void(Int, Int, int, Vec)>& store) {
     Start();

@@ -55,7 +55,7 @@ struct MicroTile {
   Vec zero;
   // Of stored weights: [blocks][vectors][lanes] f32, what an integer is multiplied by, and what is
   // added then; offsets are 0 when invalid. Sums of integers are scaled where that is as exact: of a
-  // block, or where there are no offsets.
+  // short block, or where there are no offsets.
   Ptr scales, offsets;
   Ptr prefetch;  // lines to fetch, one step of `prefetch_lines` per body; none when invalid
   int prefetch_lines = 1;
