@@ -88,12 +88,12 @@ class MatMulEmitter {
     return plan_.unpack ? UnpackPanel(panel, columns) : panel;
   }
 
-  // Scales and offsets of the panel's first block.
+  // Scales and zero points of the panel's first block.
   Ptr Scales(const Columns& columns) {
     return b_.Buffer(buffers_.Pack(1)) + columns.first * ScaleBytes();
   }
-  Ptr Offsets(const Columns& columns) {
-    if (!s_.stored->offsets) return {};
+  Ptr Zeros(const Columns& columns) {
+    if (!s_.stored->zeros) return {};
     return b_.Buffer(buffers_.Pack(2)) + columns.first * ScaleBytes();
   }
   // Of one vector.
@@ -107,11 +107,10 @@ class MatMulEmitter {
     const int64_t row = int64_t{columns.vectors} * plan_.lanes;
     const PtrVar to = b_.Variable(b_.Buffer(buffers_.Scratch()));
     const PtrVar from = b_.Variable(panel), scales = b_.Variable(Scales(columns));
-    const bool moved = stored.offsets;
-    const PtrVar offsets = moved ? b_.Variable(Offsets(columns)) : PtrVar{};
+    const PtrVar zeros = stored.zeros ? b_.Variable(Zeros(columns)) : PtrVar{};
     const auto rows_of_block = [&](int64_t rows) {
-      const Ptr offset = moved ? offsets.Get() : Ptr{};
-      const StoredReader reader(b_, stored, plan_.lanes, columns.vectors, scales.Get(), offset);
+      const StoredReader reader(b_, stored, plan_.lanes, columns.vectors, scales.Get(),
+                                stored.zeros ? zeros.Get() : Ptr{});
       b_.For(b_.I(0), b_.I(stored.Rows(rows)), 1, [&](Int) {
         const std::vector<std::vector<Vec>> weights = reader.Read(from.Get());
         for (size_t r = 0; r < weights.size(); ++r) {
@@ -124,7 +123,7 @@ class MatMulEmitter {
         from.Set(from.Get() + row);
       });
       scales.Set(scales.Get() + 4 * row);
-      if (moved) offsets.Set(offsets.Get() + 4 * row);
+      if (stored.zeros) zeros.Set(zeros.Get() + 4 * row);
     };
     b_.For(b_.I(0), b_.I(k / block), 1, [&](Int) { rows_of_block(block); });
     if (k % block != 0) rows_of_block(k % block);
@@ -234,7 +233,7 @@ class MatMulEmitter {
     }
     if (stored) {
       tile.scales = Scales(columns);
-      tile.offsets = Offsets(columns);
+      tile.zeros = Zeros(columns);
     }
     if (prefetch.lines > 0) {
       const Int slice = Min(index.Get(), b_.I(prefetch.slices - 1));

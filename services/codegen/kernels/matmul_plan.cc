@@ -174,7 +174,7 @@ std::optional<MatMulPlan> PlanMatMul(const KernelRequest& request, const MatMulS
   }
   plan.unpack = shape.stored && TypicalSize(symbols, shape.m) >= ManyRows(*shape.stored);
   if (shape.stored && !plan.unpack)
-    problem.spare = shape.stored->offsets ? 4 : 2;  // scales and offsets
+    problem.spare = 2;  // the table of four bits, and the row that shares the byte
   if (!shape.n.is_static()) problem.vectors = std::max<int64_t>(problem.vectors, 8) / 8 * 8;
   const std::vector<Tile> ranked = RankTiles(request.target, problem);
   if (variation.tile >= ranked.size()) return std::nullopt;

@@ -8,23 +8,16 @@
 namespace quench::codegen {
 namespace {
 
-// Of longer sums with offsets, the two parts cancel out too much of each other.
-constexpr int64_t kShortBlock = 256;
-
 class MicroEmitter {
  public:
   MicroEmitter(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile)
-      : b_(b),
-        r_(reduction),
-        t_(tile),
-        late_(r_.stored != nullptr &&
-              (!t_.offsets.valid() || (r_.stored->blocked && r_.stored->block <= kShortBlock))) {}
+      : b_(b), r_(reduction), t_(tile) {}
 
   void Emit(const std::function<void(Int, Int, int, Vec)>& store) {
     Start();
-    if (late_ && !r_.stored->blocked) StartIntegers();
+    if (r_.stored != nullptr && !blocked()) StartIntegers();
     b_.For(b_.I(0), r_.blocks, 1, [&](Int) {
-      if (late_ && r_.stored->blocked) StartIntegers();
+      if (blocked()) StartIntegers();
       const PtrVar row = b_.Variable(block_.Get());
       b_.For(b_.I(0), r_.kh, 1, [&](Int) {
         const PtrVar tap = b_.Variable(row.Get());
@@ -35,10 +28,11 @@ class MicroEmitter {
         row.Set(row.Get() + r_.kh_stride);
       });
       block_.Set(block_.Get() + r_.block_stride);
-      if (late_ && r_.stored->blocked) AddIntegers();
+      if (!blocked()) return;
+      AddIntegers();
       NextScales();
     });
-    if (late_ && r_.stored->blocked) {
+    if (blocked()) {
       if (b_.ConstantOr(r_.tail, -1) != 0) {
         StartIntegers();
         Tail();
@@ -46,7 +40,7 @@ class MicroEmitter {
       }
     } else {
       Tail();
-      if (late_) AddIntegers();
+      if (r_.stored != nullptr) AddIntegers();
     }
     for (const Int& offset : r_.again) {
       AddWords(1, [&](int, Int pixel) { return b_.LoadWords(t_.input + (offset + pixel), 1); });
@@ -62,6 +56,8 @@ class MicroEmitter {
   }
 
  private:
+  bool blocked() const { return r_.stored != nullptr && r_.stored->blocked; }
+
   void StoreFromMemory(const std::function<void(Int, Int, int, Vec)>& store) {
     const int64_t vector = int64_t{4} * r_.lanes;
     const Ptr memory = b_.Stack(vector * static_cast<int64_t>(accumulators_.size()));
@@ -100,23 +96,19 @@ class MicroEmitter {
     block_ = b_.Variable(t_.input);
     if (t_.prefetch.valid()) prefetch_ = b_.Variable(t_.prefetch);
     if (t_.scales.valid()) scales_ = b_.Variable(t_.scales);
-    if (t_.offsets.valid()) offsets_ = b_.Variable(t_.offsets);
+    if (t_.zeros.valid()) zeros_ = b_.Variable(t_.zeros);
   }
 
-  // Sums of products with the integers themselves, and, for offsets, of the pixels' values.
+  // Sums of products with the integers less their zero points, which are exact.
   void StartIntegers() {
     const Vec zero = b_.Constant(DataType::kF32, 0, r_.lanes);
-    const auto start = [&](std::vector<VecVar>& sums, size_t count) {
-      for (size_t i = 0; i < count; ++i) {
-        if (sums.size() <= i) {
-          sums.push_back(b_.Variable(zero));
-        } else {
-          sums[i].Set(zero);
-        }
+    for (size_t i = 0; i < accumulators_.size(); ++i) {
+      if (integers_.size() <= i) {
+        integers_.push_back(b_.Variable(zero));
+      } else {
+        integers_[i].Set(zero);
       }
-    };
-    start(integers_, accumulators_.size());
-    if (t_.offsets.valid()) start(inputs_, pixels_.size());
+    }
   }
 
   void AddIntegers() {
@@ -124,21 +116,17 @@ class MicroEmitter {
     for (size_t v = 0; v < vectors; ++v) {
       const int64_t at = int64_t{4} * r_.lanes * static_cast<int64_t>(v);
       const Vec scale = b_.Load(scales_.Get() + at, r_.lanes);
-      const Vec offset = inputs_.empty() ? Vec{} : b_.Load(offsets_.Get() + at, r_.lanes);
       for (size_t p = 0; p < pixels_.size(); ++p) {
         const size_t i = p * vectors + v;
-        Vec sum = b_.Fma(integers_[i].Get(), scale, accumulators_[i].Get());
-        if (offset.valid()) sum = b_.Fma(inputs_[p].Get(), offset, sum);
-        accumulators_[i].Set(sum);
+        accumulators_[i].Set(b_.Fma(integers_[i].Get(), scale, accumulators_[i].Get()));
       }
     }
   }
 
   void NextScales() {
-    if (r_.stored == nullptr || !r_.stored->blocked) return;
     const int64_t bytes = int64_t{4} * r_.lanes * t_.vectors;
     scales_.Set(scales_.Get() + bytes);
-    if (t_.offsets.valid()) offsets_.Set(offsets_.Get() + bytes);
+    if (t_.zeros.valid()) zeros_.Set(zeros_.Get() + bytes);
   }
 
   // All channels of one tap.
@@ -172,7 +160,8 @@ class MicroEmitter {
     Rest(block_.Get());
   }
 
-  // The weights of channel c, in floats. Of stored ones that share a byte all are made at once.
+  // The weights of channel c, in floats; stored ones without their scales. Of those that share a byte
+  // all are made at once.
   const std::vector<Vec>& Row(int c, std::vector<std::vector<Vec>>& rows) {
     if (r_.stored == nullptr) {
       rows.assign(1, FloatRow(c));
@@ -180,9 +169,8 @@ class MicroEmitter {
     }
     const int shared = r_.stored->rows_per_byte();
     if (c % shared == 0) {
-      const Ptr offsets = t_.offsets.valid() ? offsets_.Get() : Ptr{};
-      const StoredReader reader(b_, *r_.stored, r_.lanes, t_.vectors, late_ ? Ptr{} : scales_.Get(),
-                                late_ ? Ptr{} : offsets);
+      const StoredReader reader(b_, *r_.stored, r_.lanes, t_.vectors, /*scales=*/{},
+                                t_.zeros.valid() ? zeros_.Get() : Ptr{});
       rows = reader.Read(weights_.Get() + int64_t{c / shared} * t_.vectors * r_.lanes);
     }
     return rows[static_cast<size_t>(c % shared)];
@@ -207,6 +195,7 @@ class MicroEmitter {
     const bool by_lane =
         r_.by_lane && channels % 4 == 0 && b_.ConstantOr(r_.channel_stride, 0) == 4;
     std::vector<Vec> quads(pixels_.size());
+    const std::vector<VecVar>& sums = r_.stored != nullptr ? integers_ : accumulators_;
     for (int c = 0; c < channels; ++c) {
       const std::vector<Vec>& weights = Row(c, rows);
       for (size_t p = 0; p < pixels_.size(); ++p) {
@@ -215,12 +204,9 @@ class MicroEmitter {
         const Vec x = by_lane ? b_.SplatLane(quads[p], c % 4, r_.lanes)
                               : b_.Splat(b_.Load(address, 1), r_.lanes);
         for (int v = 0; v < t_.vectors; ++v) {
-          const VecVar& sum =
-              (late_ ? integers_
-                     : accumulators_)[p * static_cast<size_t>(t_.vectors) + static_cast<size_t>(v)];
+          const VecVar& sum = sums[p * static_cast<size_t>(t_.vectors) + static_cast<size_t>(v)];
           sum.Set(b_.Fma(x, weights[static_cast<size_t>(v)], sum.Get()));
         }
-        if (!inputs_.empty()) inputs_[p].Set(b_.Apply(VecOp::kAdd, inputs_[p].Get(), x));
       }
     }
     const int64_t row = int64_t{t_.vectors} * r_.lanes;
@@ -280,11 +266,10 @@ class MicroEmitter {
   VectorBuilder& b_;
   const MicroReduction& r_;
   const MicroTile& t_;
-  const bool late_;          // sums of integers are scaled, not each
   std::vector<Int> pixels_;  // offsets of the tile's pixels
   std::vector<VecVar> accumulators_;
-  std::vector<VecVar> integers_, inputs_;  // see StartIntegers
-  PtrVar weights_, block_, prefetch_, scales_, offsets_;
+  std::vector<VecVar> integers_;  // see StartIntegers
+  PtrVar weights_, block_, prefetch_, scales_, zeros_;
 };
 
 }  // namespace

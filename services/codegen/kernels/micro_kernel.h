@@ -27,7 +27,7 @@ struct MicroReduction {
   bool pairs = false;               // products of pairs of bf16
   DataType weight_type =
       DataType::kF32;  // of floats: f32, or f16 or bf16, widened as they are read
-  // Weights are integers, scaled as they are read: each block has scales of its own if it has
+  // Weights are integers, scaled block by block: each block has scales of its own if it has
   // `stored->block` channels, else all have the same.
   const StoredWeights* stored = nullptr;
   Int blocks, block_stride;
@@ -53,10 +53,9 @@ struct MicroTile {
   Ptr bias;     // `vectors` vectors that the accumulators start with; 0 when invalid
   Ptr factors;  // of bytes: with `vectors` more that `zero`, an i32, is multiplied by; or invalid
   Vec zero;
-  // Of stored weights: [blocks][vectors][lanes] f32, what an integer is multiplied by, and what is
-  // added then; offsets are 0 when invalid. Sums of integers are scaled where that is as exact: of a
-  // short block, or where there are no offsets.
-  Ptr scales, offsets;
+  // Of stored weights: [blocks][vectors][lanes] f32, the scales and zero points (0 when invalid). The
+  // sums of a block are scaled, not each weight.
+  Ptr scales, zeros;
   Ptr prefetch;  // lines to fetch, one step of `prefetch_lines` per body; none when invalid
   int prefetch_lines = 1;
   // Results leave registers before `store` sees them, a pixel at a time in a loop. Where `store`

@@ -386,16 +386,15 @@ absl::StatusOr<Packed> PackGemmScales(const Request& request) {
       request, [scales = request.floats()](int64_t i) { return scales[static_cast<size_t>(i)]; });
 }
 
-absl::StatusOr<Packed> PackGemmOffsets(const Request& request) {
+absl::StatusOr<Packed> PackGemmZeros(const Request& request) {
   const Tensor* zero = request.second();
   if (request.source().dtype() != DataType::kF32 || request.source().rank() != 2 ||
       (zero != nullptr && zero->dims() != request.source().dims())) {
-    return Internal("pack `gemm_offsets`: takes f32 scales of rank 2, and zero points like them");
+    return Internal("pack `gemm_zeros`: takes f32 scales of rank 2, and zero points like them");
   }
   const int64_t shift = request.Param("shift");
-  return PackScales(request, [=, scales = request.floats()](int64_t i) {
-    const int64_t less = zero == nullptr ? 0 : zero->IntAt(i);
-    return static_cast<float>(shift - less) * scales[static_cast<size_t>(i)];
+  return PackScales(request, [=](int64_t i) {
+    return static_cast<float>((zero == nullptr ? 0 : zero->IntAt(i)) - shift);
   });
 }
 
@@ -450,7 +449,7 @@ absl::StatusOr<Packed> Dispatch(const PackSpec& spec, std::span<const Tensor* co
                        {"gemm_panels_bytes", PackGemmPanelsBytes},
                        {"gemm_panels_stored", PackGemmPanelsStored},
                        {"gemm_scales", PackGemmScales},
-                       {"gemm_offsets", PackGemmOffsets},
+                       {"gemm_zeros", PackGemmZeros},
                        {"byte_sums", PackByteSums},
                        {"depthwise", PackDepthwise},
                        {"winograd_panels", PackWinograd}};

@@ -22,8 +22,8 @@
 //                            rows share one, the even one in the low half
 //   gemm_scales              {lanes, vectors}: f32 [blocks, n] ->
 //                            [panel][blocks][vectors of the panel][lanes]
-//   gemm_offsets             {lanes, vectors, shift}: scales and, if any, zero points of the same
-//                            shape -> (shift - zero point) * scale, as gemm_scales
+//   gemm_zeros               {lanes, vectors, shift}: scales and, if any, zero points of the same
+//                            shape -> zero point - shift, as gemm_scales
 //   conv_panels              {groups, merged, lanes, block, vectors}: [oc, ic/groups, kh, kw] (or
 //   without kh) ->
 //                            [group][panel][ic block][kh][kw][channel of the block][vectors of the

@@ -12,12 +12,14 @@ int64_t StoredShift(DataType dtype) {
   return dtype == DataType::kI4 ? -8 : 0;
 }
 
-bool AnyOffset(DataType dtype, const Constant* zero) {
-  if (zero == nullptr) return StoredShift(dtype) != 0;
-  for (int64_t i = 0; i < zero->tensor.size(); ++i) {
-    if (zero->tensor.IntAt(i) != StoredShift(dtype)) return true;
+// The zero point of all columns and blocks, if they have one.
+std::optional<int64_t> CommonZero(const Constant* zero) {
+  if (zero == nullptr) return 0;
+  if (zero->tensor.size() == 0) return std::nullopt;
+  for (int64_t i = 1; i < zero->tensor.size(); ++i) {
+    if (zero->tensor.IntAt(i) != zero->tensor.IntAt(0)) return std::nullopt;
   }
-  return false;
+  return zero->tensor.IntAt(0);
 }
 
 }  // namespace
@@ -33,18 +35,18 @@ std::vector<std::vector<Vec>> StoredReader::Read(Ptr weights) const {
   std::vector<std::vector<Vec>> rows(static_cast<size_t>(shared));
   for (int v = 0; v < vectors_; ++v) {
     const Vec word = b_.ToI32(b_.Load(weights + int64_t{v} * lanes_, lanes_, stored_.load_type()));
-    rows[0].push_back(Real(shared == 1 ? b_.ToF32(word) : b_.LowBitsToF32(word), v));
-    if (shared > 1) rows[1].push_back(Real(b_.ToF32(b_.Apply(VecOp::kShiftRight, word, width)), v));
+    rows[0].push_back(Real(word, v));
+    if (shared > 1) rows[1].push_back(Real(b_.Apply(VecOp::kShiftRight, word, width), v));
   }
   return rows;
 }
 
-Vec StoredReader::Real(Vec whole, int vector) const {
-  if (!scales_.valid()) return whole;
+Vec StoredReader::Real(Vec word, int vector) const {
   const int64_t at = int64_t{4} * lanes_ * vector;
-  const Vec scale = b_.Load(scales_ + at, lanes_);
-  if (!offsets_.valid()) return b_.Apply(VecOp::kMul, whole, scale);
-  return b_.Fma(whole, scale, b_.Load(offsets_ + at, lanes_));
+  Vec real = stored_.bits == 8 ? b_.ToF32(word) : b_.LowBitsToF32(word, stored_.shift);
+  if (zeros_.valid()) real = b_.Apply(VecOp::kSub, real, b_.Load(zeros_ + at, lanes_));
+  if (scales_.valid()) real = b_.Apply(VecOp::kMul, real, b_.Load(scales_ + at, lanes_));
+  return real;
 }
 
 std::optional<StoredWeights> ReadStoredWeights(const KernelRequest& request, const Group& group) {
@@ -58,7 +60,10 @@ std::optional<StoredWeights> ReadStoredWeights(const KernelRequest& request, con
   stored.block = group.root->Int("block_size", 1);
   stored.blocked = stored.block < weights->tensor.dims()[0];
   if (stored.blocked && stored.block % 2 != 0) return std::nullopt;
-  stored.offsets = AnyOffset(weights->tensor.dtype(), zero);
+  const std::optional<int64_t> common = CommonZero(zero);
+  const int64_t shift = StoredShift(weights->tensor.dtype()) - common.value_or(0);
+  stored.zeros = !common || (stored.bits == 8 && shift != 0);
+  if (stored.bits == 4 && common) stored.shift = shift;
   return stored;
 }
 
@@ -74,11 +79,11 @@ void AddStoredPacks(const KernelRequest& request, const Group& group, const Stor
   const std::map<std::string, int64_t> panels = {{"lanes", lanes}, {"vectors", vectors}};
   candidate.packs.push_back({"gemm_panels_stored", panels, {value(1)}});
   candidate.packs.push_back({"gemm_scales", panels, {value(2)}});
-  if (!stored.offsets) return;
-  PackSpec offsets{"gemm_offsets", panels, {value(2)}};
-  offsets.params["shift"] = StoredShift(request.graph.value(value(1)).constant->tensor.dtype());
-  if (group.HasInput(3)) offsets.sources.push_back(value(3));
-  candidate.packs.push_back(std::move(offsets));
+  if (!stored.zeros) return;
+  PackSpec zeros{"gemm_zeros", panels, {value(2)}};
+  zeros.params["shift"] = StoredShift(request.graph.value(value(1)).constant->tensor.dtype());
+  if (group.HasInput(3)) zeros.sources.push_back(value(3));
+  candidate.packs.push_back(std::move(zeros));
 }
 
 }  // namespace quench::codegen

@@ -1,5 +1,5 @@
 // Weights of a product of floats that lie in memory as integers, and are scaled where they are read:
-// w = q * scale + offset, with one scale and offset for each block of the summed axis and each
+// w = (q + shift - zero) * scale, with one scale and zero for each block of the summed axis and each
 // column.
 #pragma once
 
@@ -16,7 +16,9 @@ struct StoredWeights {
   int bits = 8;          // 8: an i8 a byte; 4: two rows a byte, the even one in the low half
   bool blocked = false;  // scales for every `block` rows, else one for all
   int64_t block = 0;     // rows, even
-  bool offsets = false;  // else all are 0
+  // What all zero points have in common is in the shift; `zeros`, where they differ, the rest.
+  int64_t shift = 0;  // 0 of 8 bits; of 4, -15 to 0
+  bool zeros = false;
   int rows_per_byte() const { return 8 / bits; }
   DataType load_type() const { return bits == 8 ? DataType::kI8 : DataType::kU8; }
   // Bytes that a column of `k` rows takes.
@@ -29,33 +31,28 @@ struct StoredWeights {
 // Stored weights as floats: of the rows that share bytes, for so many vectors side by side.
 class StoredReader {
  public:
-  // `scales` (invalid: integers are read as they are) and `offsets` (invalid: all 0) of the block
-  // that the rows are in, a vector after another.
+  // `scales` (invalid: all 1) and `zeros` (invalid: all 0) of the block that the rows are in, a
+  // vector after another.
   StoredReader(VectorBuilder& b, const StoredWeights& stored, int lanes, int vectors, Ptr scales,
-               Ptr offsets)
-      : b_(b),
-        stored_(stored),
-        lanes_(lanes),
-        vectors_(vectors),
-        scales_(scales),
-        offsets_(offsets) {}
+               Ptr zeros)
+      : b_(b), stored_(stored), lanes_(lanes), vectors_(vectors), scales_(scales), zeros_(zeros) {}
   // [row of the byte][vector]
   std::vector<std::vector<Vec>> Read(Ptr weights) const;
 
  private:
-  Vec Real(Vec whole, int vector) const;
+  Vec Real(Vec word, int vector) const;
 
   VectorBuilder& b_;
   const StoredWeights& stored_;
   int lanes_, vectors_;
-  Ptr scales_, offsets_;
+  Ptr scales_, zeros_;
 };
 
 // How a q.weight_only_matmul's weights are stored; nothing for other forms of them. All that it reads
 // is constant.
 std::optional<StoredWeights> ReadStoredWeights(const KernelRequest& request, const Group& group);
 
-// Appends the packs of weights, scales and, where there are any, offsets; declares them packed.
+// Appends the packs of weights, scales and, where there are any, zero points; declares them packed.
 void AddStoredPacks(const KernelRequest& request, const Group& group, const StoredWeights& stored,
                     int lanes, int vectors, Candidate& candidate);
 

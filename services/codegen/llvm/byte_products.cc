@@ -175,14 +175,17 @@ Vec LlvmVectorBuilder::ToF32(Vec value) {
   return NewVec(b_.CreateSIToFP(At(ToI32(value)), VecType(value.lanes)), value.lanes);
 }
 
-Vec LlvmVectorBuilder::LowBitsToF32(Vec value) {
+Vec LlvmVectorBuilder::LowBitsToF32(Vec value, int64_t first) {
   const std::string& name = state_.target.pick_of_16_floats;
   if (name.empty() || value.lanes != state_.target.f32_lanes()) {
     const Vec mask = Constant(DataType::kI32, 15, value.lanes);
-    return ToF32(Apply(VecOp::kAnd, value, mask));
+    const Vec low = Apply(VecOp::kAnd, value, mask);
+    if (first == 0) return ToF32(low);
+    return ToF32(Apply(VecOp::kAdd, low, Constant(DataType::kI32, first, value.lanes)));
   }
   std::vector<llvm::Constant*> table;
-  for (int i = 0; i < 16; ++i) table.push_back(llvm::ConstantFP::get(b_.getFloatTy(), i));
+  for (int i = 0; i < 16; ++i)
+    table.push_back(llvm::ConstantFP::get(b_.getFloatTy(), static_cast<double>(first + i)));
   llvm::Value* floats = llvm::ConstantVector::get(table);
   llvm::Value* index = At(value);
   const auto picks = state_.module->getOrInsertFunction(

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <random>
 
 #include "common/ops/evaluate.h"
@@ -76,6 +78,7 @@ std::vector<WeightOnly> Forms() {
     forms.push_back({name + "_many_rows", dtype, 90, 77, 70, 16, true});
     forms.push_back({name + "_gemm", dtype, 7, 96, 50, 0, true, true});
     forms.push_back({name + "_gemm_blocks", dtype, 1, 100, 50, 32, true, true});
+    forms.push_back({name + "_long_blocks", dtype, 1, 1024, 64, 512, true});
   }
   return forms;
 }
@@ -97,6 +100,31 @@ TEST_P(WeightOnlyTest, ComputesWhatItsModelSays) {
     EXPECT_EQ(report.kernel, "matmul") << build;
     const std::string weights = fmt::format("i{} weights", DataTypeBits(GetParam().dtype));
     EXPECT_NE(report.reason.find(weights), std::string::npos) << build << ": " << report.reason;
+  });
+}
+
+// Infinities and NaN come out where the operators have them: integers and zero points are not summed
+// apart.
+TEST_P(WeightOnlyTest, InputsThatAreNotFinite) {
+  const Graph graph = GraphOf(GetParam());
+  Tensor x = Values({GetParam().m, GetParam().k}, 11);
+  auto* values = reinterpret_cast<float*>(x.mutable_bytes());
+  values[1] = std::numeric_limits<float>::infinity();
+  if (GetParam().m > 1) values[GetParam().k + 2] = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<Tensor> inputs = {x};
+  const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(graph, inputs);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  ForEachBuild(graph, {3}, [&](const Compiled& compiled, int, const std::string& build) {
+    ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& actual, const std::string& run) {
+      for (int64_t i = 0; i < actual[0].size(); ++i) {
+        const double value = actual[0].FloatAt(i), right = (*expected)[0].FloatAt(i);
+        const bool same = std::isnan(right)   ? std::isnan(value)
+                          : std::isinf(right) ? value == right
+                                              : std::abs(value - right) <= 1e-4;
+        ASSERT_TRUE(same) << build << ", " << run << ": " << i << " is " << value << ", not "
+                          << right;
+      }
+    });
   });
 }
 

@@ -29,6 +29,7 @@ class HostTest : public ::testing::Test {
   void SetUp() override {
     config_.mutable_server()->set_listen("127.0.0.1:0");
     config_.set_state_dir((folder_.path() / "state").string());
+    config_.mutable_blob_limits()->set_min_free_bytes(1);  // whatever disk the tests run on
   }
   void Start() {
     GatewayHost::Options options;
