@@ -102,26 +102,27 @@ class MatMulEmitter {
   // The panel's weights as floats.
   Ptr UnpackPanel(Ptr panel, const Columns& columns) {
     const StoredWeights& stored = *s_.stored;
-    const int64_t k = s_.k.value(), shared = stored.rows_per_byte();
-    const int64_t block = stored.blocked ? stored.block : k;
+    const int64_t k = s_.k.value(), block = stored.block;
     const int64_t row = int64_t{columns.vectors} * plan_.lanes;
     const PtrVar to = b_.Variable(b_.Buffer(buffers_.Scratch()));
     const PtrVar from = b_.Variable(panel), scales = b_.Variable(Scales(columns));
     const PtrVar zeros = stored.zeros ? b_.Variable(Zeros(columns)) : PtrVar{};
+    const auto part = [&](const StoredReader& reader, int rows) {
+      for (int r = 0; r < rows; ++r) {
+        const std::vector<Vec> weights = reader.Row(from.Get(), r);
+        for (int v = 0; v < columns.vectors; ++v)
+          b_.Store(to.Get() + int64_t{4} * plan_.lanes * v, weights[static_cast<size_t>(v)]);
+        to.Set(to.Get() + 4 * row);
+      }
+      from.Set(from.Get() + row * stored.bytes_together());
+    };
     const auto rows_of_block = [&](int64_t rows) {
       const StoredReader reader(b_, stored, plan_.lanes, columns.vectors, scales.Get(),
                                 stored.zeros ? zeros.Get() : Ptr{});
-      b_.For(b_.I(0), b_.I(stored.Rows(rows)), 1, [&](Int) {
-        const std::vector<std::vector<Vec>> weights = reader.Read(from.Get());
-        for (size_t r = 0; r < weights.size(); ++r) {
-          for (int v = 0; v < columns.vectors; ++v) {
-            const int64_t at = 4 * (static_cast<int64_t>(r) * row + int64_t{v} * plan_.lanes);
-            b_.Store(to.Get() + at, weights[r][static_cast<size_t>(v)]);
-          }
-        }
-        to.Set(to.Get() + 4 * row * shared);
-        from.Set(from.Get() + row);
-      });
+      b_.For(b_.I(0), b_.I(rows / stored.rows_together()), 1,
+             [&](Int) { part(reader, stored.rows_together()); });
+      if (rows % stored.rows_together() != 0)
+        part(reader, static_cast<int>(rows % stored.rows_together()));
       scales.Set(scales.Get() + 4 * row);
       if (stored.zeros) zeros.Set(zeros.Get() + 4 * row);
     };
@@ -141,7 +142,7 @@ class MatMulEmitter {
     const int64_t k = s_.k.value();
     const int64_t words = s_.bytes ? (s_.depth.value() + 3) / 4 : k;
     const int64_t word = s_.pairs ? 4 : DataTypeBits(s_.b_type) / 8;
-    return (s_.stored ? s_.stored->Rows(k) : words * word) * vectors * plan_.lanes;
+    return (s_.stored ? s_.stored->Bytes(k) : words * word) * vectors * plan_.lanes;
   }
 
   // Copies k rows of the panel's columns side by side; lanes beyond n become 0.

@@ -161,7 +161,8 @@ std::optional<MatMulPlan> PlanMatMul(const KernelRequest& request, const MatMulS
   plan.shape = shape;
   plan.lanes = request.target.f32_lanes();
   plan.by_lane = request.target.multiply_by_lane;
-  plan.unroll = request.target.tile_rows * request.target.tile_vectors > 16 ? 4 : 8;
+  const bool many = request.target.tile_rows * request.target.tile_vectors > 16;
+  plan.unroll = many && !shape.stored ? 4 : 8;
   TileProblem problem;
   problem.height = 1;
   if (shape.m.is_static()) problem.width = shape.m.value();
@@ -173,8 +174,7 @@ std::optional<MatMulPlan> PlanMatMul(const KernelRequest& request, const MatMulS
     problem.spare = SpareRegisters(shape.bytes->form);
   }
   plan.unpack = shape.stored && TypicalSize(symbols, shape.m) >= ManyRows(*shape.stored);
-  if (shape.stored && !plan.unpack)
-    problem.spare = 2;  // the table of four bits, and the row that shares the byte
+  if (shape.stored && !plan.unpack) problem.spare = 2;  // words of four bits, and a row of them
   if (!shape.n.is_static()) problem.vectors = std::max<int64_t>(problem.vectors, 8) / 8 * 8;
   const std::vector<Tile> ranked = RankTiles(request.target, problem);
   if (variation.tile >= ranked.size()) return std::nullopt;
@@ -202,11 +202,8 @@ std::optional<MatMulPlan> PlanMatMul(const KernelRequest& request, const MatMulS
                                        plan.lanes, plan.tile.x);
     plan.scratch = symbols.Mul(symbols.CeilDiv(bytes, 64), 64);
   } else if (!shape.constant_b || plan.unpack) {
-    plan.scratch =
-        symbols.Mul(symbols.CeilDiv(symbols.Mul(symbols.Add(shape.k, plan.unpack ? 1 : 0),
-                                                plan.tile.vectors * plan.lanes * 4),
-                                    64),
-                    64);
+    plan.scratch = symbols.Mul(
+        symbols.CeilDiv(symbols.Mul(shape.k, plan.tile.vectors * plan.lanes * 4), 64), 64);
   }
   if (shape.widens_rows()) PlanWidenedRows(request, plan);
   return plan;

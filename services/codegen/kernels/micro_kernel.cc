@@ -160,20 +160,15 @@ class MicroEmitter {
     Rest(block_.Get());
   }
 
-  // The weights of channel c, in floats; stored ones without their scales. Of those that share a byte
-  // all are made at once.
-  const std::vector<Vec>& Row(int c, std::vector<std::vector<Vec>>& rows) {
-    if (r_.stored == nullptr) {
-      rows.assign(1, FloatRow(c));
-      return rows[0];
-    }
-    const int shared = r_.stored->rows_per_byte();
-    if (c % shared == 0) {
-      const StoredReader reader(b_, *r_.stored, r_.lanes, t_.vectors, /*scales=*/{},
-                                t_.zeros.valid() ? zeros_.Get() : Ptr{});
-      rows = reader.Read(weights_.Get() + int64_t{c / shared} * t_.vectors * r_.lanes);
-    }
-    return rows[static_cast<size_t>(c % shared)];
+  // The weights of channel c, in floats; stored ones without their scales.
+  std::vector<Vec> Row(int c) {
+    if (r_.stored == nullptr) return FloatRow(c);
+    const StoredReader reader(b_, *r_.stored, r_.lanes, t_.vectors, /*scales=*/{},
+                              t_.zeros.valid() ? zeros_.Get() : Ptr{});
+    const int together = r_.stored->rows_together();
+    return reader.Row(
+        weights_.Get() + c / together * r_.stored->bytes_together() * t_.vectors * r_.lanes,
+        c % together);
   }
 
   int64_t WeightElement() const { return DataTypeBits(r_.weight_type) / 8; }
@@ -191,13 +186,12 @@ class MicroEmitter {
   void Body(Ptr input, int channels) {
     Prefetch();
     if (r_.bytes != nullptr || r_.pairs) return WordsBody(input, channels);
-    std::vector<std::vector<Vec>> rows;
     const bool by_lane =
         r_.by_lane && channels % 4 == 0 && b_.ConstantOr(r_.channel_stride, 0) == 4;
     std::vector<Vec> quads(pixels_.size());
     const std::vector<VecVar>& sums = r_.stored != nullptr ? integers_ : accumulators_;
     for (int c = 0; c < channels; ++c) {
-      const std::vector<Vec>& weights = Row(c, rows);
+      const std::vector<Vec> weights = Row(c);
       for (size_t p = 0; p < pixels_.size(); ++p) {
         const Ptr address = input + r_.channel_stride * c + pixels_[p];
         if (by_lane && c % 4 == 0) quads[p] = b_.Load(address, 4);
@@ -210,8 +204,9 @@ class MicroEmitter {
       }
     }
     const int64_t row = int64_t{t_.vectors} * r_.lanes;
-    weights_.Set(weights_.Get() + (r_.stored != nullptr ? r_.stored->Rows(channels) * row
-                                                        : channels * row * WeightElement()));
+    weights_.Set(weights_.Get() + row * (r_.stored != nullptr ? r_.stored->Parts(channels) *
+                                                                    r_.stored->bytes_together()
+                                                              : channels * WeightElement()));
   }
 
   void WordsBody(Ptr input, int words) {

@@ -335,26 +335,29 @@ void ForPanelColumns(const Split& panels, int64_t p, int64_t lanes, const Visit&
 absl::StatusOr<Packed> PackGemmPanelsStored(const Request& request) {
   const DataType type = request.source().dtype();
   QUENCH_RETURN_IF_ERROR(request.CheckSource(2, 2, type));
-  QUENCH_RETURN_IF_ERROR(request.CheckPositive({"lanes", "vectors"}));
+  QUENCH_RETURN_IF_ERROR(request.CheckPositive({"lanes", "vectors", "block"}));
   const bool bytes = type == DataType::kI8 || type == DataType::kU8;
   if (!bytes && type != DataType::kI4 && type != DataType::kU4)
     return Internal("pack `gemm_panels_stored`: takes no {}", DataTypeName(type));
   const int64_t k = request.dim(0), n = request.dim(1), lanes = request.Param("lanes");
-  const int64_t shared = bytes ? 1 : 2;  // rows of a byte
+  const int64_t block = request.Param("block"), together = bytes ? 1 : 8;
   const int64_t moved = type == DataType::kU8 ? -128 : (type == DataType::kI4 ? 8 : 0);
-  const int64_t vectors = CeilDiv(n, lanes), width = bytes ? 8 : 4;
+  const int64_t vectors = CeilDiv(n, lanes), width = bytes ? 1 : 4;
   const Split panels = SplitEvenly(vectors, request.Param("vectors"));
-  const int64_t size = vectors * lanes * CeilDiv(k, shared);
+  const int64_t parts = k / block * CeilDiv(block, together) + CeilDiv(k % block, together);
+  const int64_t size = vectors * lanes * parts * width;
   return Filled(size, [=, &source = request.source()](std::byte* out) {
     for (int64_t p = 0; p < panels.parts(); ++p) {
-      for (int64_t first = 0; first < k; first += shared) {
+      for (int64_t first = 0, end = 0; first < k; first = end) {
+        end = std::min({k, first + together, (first / block + 1) * block});
         ForPanelColumns(panels, p, lanes, [&](int64_t column) {
-          uint64_t byte = 0;
-          for (int64_t row = first; row < std::min(k, first + shared) && column < n; ++row) {
+          uint64_t word = 0;
+          for (int64_t row = first; row < end && column < n; ++row) {
             const auto value = static_cast<uint64_t>(source.IntAt(row * n + column) + moved);
-            byte |= (value & (bytes ? 255 : 15)) << ((row - first) * width);
+            word |= (value & (bytes ? 255 : 15)) << ((row - first) * 4);
           }
-          *out++ = static_cast<std::byte>(byte);
+          for (int64_t byte = 0; byte < width; ++byte)
+            *out++ = static_cast<std::byte>(word >> (8 * byte));
         });
       }
     }

@@ -17,9 +17,10 @@
 //   gemm_panels_pairs        as gemm_panels, of bf16: [ceil(k / 2)][vectors of the panel][lanes][2]
 //   gemm_panels_bytes        {lanes, vectors}: i8 [k, n] ->
 //                            [panel][ceil(k / 4)][vectors of the panel][lanes][4], rows beyond k 0
-//   gemm_panels_stored       {lanes, vectors}: [k, n] of i8, u8 (less 128), i4 (plus 8) or u4 ->
-//                            [panel][k][vectors of the panel][lanes], a byte each; of four bits two
-//                            rows share one, the even one in the low half
+//   gemm_panels_stored       {lanes, vectors, block}: [k, n] of i8, u8 (less 128), i4 (plus 8) or
+//                            u4 -> [panel][k][vectors of the panel][lanes], a byte each; of four
+//                            bits up to eight rows of a block of rows share a word of four bytes,
+//                            the first in the lowest bits
 //   gemm_scales              {lanes, vectors}: f32 [blocks, n] ->
 //                            [panel][blocks][vectors of the panel][lanes]
 //   gemm_zeros               {lanes, vectors, shift}: scales and, if any, zero points of the same

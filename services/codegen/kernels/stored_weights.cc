@@ -29,24 +29,21 @@ std::string StoredWeights::ToString() const {
                  : fmt::format("i{} weights", bits);
 }
 
-std::vector<std::vector<Vec>> StoredReader::Read(Ptr weights) const {
-  const int shared = stored_.rows_per_byte();
-  const Vec width = b_.Constant(DataType::kI32, 4, lanes_);
-  std::vector<std::vector<Vec>> rows(static_cast<size_t>(shared));
+std::vector<Vec> StoredReader::Row(Ptr weights, int row) const {
+  std::vector<Vec> result;
   for (int v = 0; v < vectors_; ++v) {
-    const Vec word = b_.ToI32(b_.Load(weights + int64_t{v} * lanes_, lanes_, stored_.load_type()));
-    rows[0].push_back(Real(word, v));
-    if (shared > 1) rows[1].push_back(Real(b_.Apply(VecOp::kShiftRight, word, width), v));
+    const int64_t vector = int64_t{v} * lanes_;
+    Vec real;
+    if (stored_.bits == 8) {
+      real = b_.ToF32(b_.Load(weights + vector, lanes_, DataType::kI8));
+    } else {
+      real = b_.FourBitsToF32(b_.LoadWords(weights + 4 * vector, lanes_), row, stored_.shift);
+    }
+    if (zeros_.valid()) real = b_.Apply(VecOp::kSub, real, b_.Load(zeros_ + 4 * vector, lanes_));
+    if (scales_.valid()) real = b_.Apply(VecOp::kMul, real, b_.Load(scales_ + 4 * vector, lanes_));
+    result.push_back(real);
   }
-  return rows;
-}
-
-Vec StoredReader::Real(Vec word, int vector) const {
-  const int64_t at = int64_t{4} * lanes_ * vector;
-  Vec real = stored_.bits == 8 ? b_.ToF32(word) : b_.LowBitsToF32(word, stored_.shift);
-  if (zeros_.valid()) real = b_.Apply(VecOp::kSub, real, b_.Load(zeros_ + at, lanes_));
-  if (scales_.valid()) real = b_.Apply(VecOp::kMul, real, b_.Load(scales_ + at, lanes_));
-  return real;
+  return result;
 }
 
 std::optional<StoredWeights> ReadStoredWeights(const KernelRequest& request, const Group& group) {
@@ -57,9 +54,10 @@ std::optional<StoredWeights> ReadStoredWeights(const KernelRequest& request, con
     return std::nullopt;
   StoredWeights stored;
   stored.bits = DataTypeBits(weights->tensor.dtype());
+  const int64_t k = weights->tensor.dims()[0];
   stored.block = group.root->Int("block_size", 1);
-  stored.blocked = stored.block < weights->tensor.dims()[0];
-  if (stored.blocked && stored.block % 2 != 0) return std::nullopt;
+  stored.blocked = stored.block < k;
+  if (!stored.blocked) stored.block = std::max<int64_t>(k, 1);
   const std::optional<int64_t> common = CommonZero(zero);
   const int64_t shift = StoredShift(weights->tensor.dtype()) - common.value_or(0);
   stored.zeros = !common || (stored.bits == 8 && shift != 0);
@@ -77,7 +75,9 @@ void AddStoredPacks(const KernelRequest& request, const Group& group, const Stor
       candidate.packed[static_cast<size_t>(group.inputs[static_cast<size_t>(i)])] = true;
   }
   const std::map<std::string, int64_t> panels = {{"lanes", lanes}, {"vectors", vectors}};
-  candidate.packs.push_back({"gemm_panels_stored", panels, {value(1)}});
+  PackSpec weights{"gemm_panels_stored", panels, {value(1)}};
+  weights.params["block"] = stored.block;
+  candidate.packs.push_back(std::move(weights));
   candidate.packs.push_back({"gemm_scales", panels, {value(2)}});
   if (!stored.zeros) return;
   PackSpec zeros{"gemm_zeros", panels, {value(2)}};

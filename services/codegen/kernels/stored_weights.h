@@ -13,22 +13,26 @@
 namespace quench::codegen {
 
 struct StoredWeights {
-  int bits = 8;          // 8: an i8 a byte; 4: two rows a byte, the even one in the low half
+  int bits = 8;  // 8: an i8 a byte; 4: eight rows of a block a word, from the lowest bits on
   bool blocked = false;  // scales for every `block` rows, else one for all
-  int64_t block = 0;     // rows, even
+  int64_t block = 0;     // rows
   // What all zero points have in common is in the shift; `zeros`, where they differ, the rest.
   int64_t shift = 0;  // 0 of 8 bits; of 4, -15 to 0
   bool zeros = false;
-  int rows_per_byte() const { return 8 / bits; }
-  DataType load_type() const { return bits == 8 ? DataType::kI8 : DataType::kU8; }
+  int rows_together() const { return bits == 8 ? 1 : 8; }
+  int64_t bytes_together() const { return bits == 8 ? 1 : 4; }  // of a column
+  int64_t Parts(int64_t rows) const { return (rows + rows_together() - 1) / rows_together(); }
   // Bytes that a column of `k` rows takes.
-  int64_t Rows(int64_t k) const { return (k + rows_per_byte() - 1) / rows_per_byte(); }
+  int64_t Bytes(int64_t k) const {
+    if (!blocked) return Parts(k) * bytes_together();
+    return (k / block * Parts(block) + Parts(k % block)) * bytes_together();
+  }
   // Scales of a column of `k` rows.
   int64_t Blocks(int64_t k) const { return blocked ? (k + block - 1) / block : 1; }
   std::string ToString() const;  // "i4 weights in blocks of 32"
 };
 
-// Stored weights as floats: of the rows that share bytes, for so many vectors side by side.
+// Stored weights as floats, for so many vectors side by side.
 class StoredReader {
  public:
   // `scales` (invalid: all 1) and `zeros` (invalid: all 0) of the block that the rows are in, a
@@ -36,12 +40,10 @@ class StoredReader {
   StoredReader(VectorBuilder& b, const StoredWeights& stored, int lanes, int vectors, Ptr scales,
                Ptr zeros)
       : b_(b), stored_(stored), lanes_(lanes), vectors_(vectors), scales_(scales), zeros_(zeros) {}
-  // [row of the byte][vector]
-  std::vector<std::vector<Vec>> Read(Ptr weights) const;
+  // Of one of the rows that lie together at `weights`.
+  std::vector<Vec> Row(Ptr weights, int row) const;
 
  private:
-  Vec Real(Vec word, int vector) const;
-
   VectorBuilder& b_;
   const StoredWeights& stored_;
   int lanes_, vectors_;

@@ -131,8 +131,8 @@ class VectorBuilder {
   virtual Vec Sum(Vec value) = 0;    // of all lanes, of i32; modulo 2^32
   virtual Vec ToI32(Vec value) = 0;  // of integers, and of f32 whole numbers that fit
   virtual Vec ToF32(Vec value) = 0;  // of integers
-  // `first` + the low four bits of i32.
-  virtual Vec LowBitsToF32(Vec value, int64_t first) = 0;
+  // `first` + the four bits of i32 from bit 4 * place on; `place` is 0 to 7, `first` -15 to 0. Exact.
+  virtual Vec FourBitsToF32(Vec words, int place, int64_t first) = 0;
   // f32 as elements of `type` (f16 or bf16) in memory, rounded to nearest even.
   virtual Vec Narrow(Vec value, DataType type) = 0;
   // The scalar function on every lane: pointwise epilogues come from the same source as nests.

@@ -51,7 +51,7 @@ class LlvmVectorBuilder final : public VectorBuilder {
   BytesOperand PrepareBytes(BytesForm form, Vec x, bool flip) override;
   Vec ToI32(Vec value) override;
   Vec ToF32(Vec value) override;
-  Vec LowBitsToF32(Vec value, int64_t first) override;
+  Vec FourBitsToF32(Vec words, int place, int64_t first) override;
   Vec Narrow(Vec value, DataType type) override;
   absl::StatusOr<Vec> Apply(const loops::ScalarFunction& function,
                             std::span<const Vec> operands) override;
