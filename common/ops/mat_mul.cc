@@ -12,7 +12,9 @@ absl::Status InferMatMul(InferContext& c) {
   return absl::OkStatus();
 }
 
-absl::Status LowerMatMulNode(LowerContext& c) {
+}  // namespace
+
+absl::Status LowerPlainMatMul(LowerContext& c) {
   LowerMatMul(c, 0, 1, [](LowerContext& op, const MatMulTerms& terms) {
     const DataType type = loops::ComputeType(op.output(0).dtype);
     op.b().Store(op.out(0), terms.index,
@@ -21,8 +23,6 @@ absl::Status LowerMatMulNode(LowerContext& c) {
   });
   return absl::OkStatus();
 }
-
-}  // namespace
 
 const OpDef& MatMulOp() {
   static const OpDef op = {
@@ -33,7 +33,7 @@ const OpDef& MatMulOp() {
       .quant = QuantRole::kCompute,
       .infer = InferMatMul,
       .macs = [](const OpContext& c) { return MatMulMacs(c, 0, 1); },
-      .lower = LowerMatMulNode,
+      .lower = LowerPlainMatMul,
   };
   return op;
 }

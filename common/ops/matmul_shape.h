@@ -27,5 +27,7 @@ struct MatMulTerms {
 // Parallel loops over output 0; `element` stores one element.
 void LowerMatMul(LowerContext& op, int a, int b,
                  const std::function<void(LowerContext&, const MatMulTerms&)>& element);
+// The product of inputs 0 and 1, of one type.
+absl::Status LowerPlainMatMul(LowerContext& op);
 
 }  // namespace quench::ops

@@ -25,8 +25,8 @@ constexpr size_t kMaxScan = 256;    // nodes looked at after a root
 
 bool IsRoot(const std::string& op) {
   static constexpr std::string_view kRoots[] = {
-      "Conv",   "ConvInteger",   "ConvTranspose",       "Gemm",
-      "MatMul", "MatMulInteger", "q.weight_only_matmul"};
+      "Conv",   "ConvInteger",   "ConvTranspose",     "Gemm",
+      "MatMul", "MatMulInteger", "q.sequence_matmul", "q.weight_only_matmul"};
   return std::find(std::begin(kRoots), std::end(kRoots), op) != std::end(kRoots);
 }
 

@@ -2,6 +2,7 @@
 //   pre: types inferred; W and R constants, or dequantized ones; B a constant
 //   x, W, R, B -> LSTM -> y   ==>   MatMul(x, W^T) -> Add(biases) -> q.lstm(R^T) -> y
 //   GRU, RNN                  ==>   the same with q.gru, q.rnn
+//   with lengths, time first: q.sequence_matmul(x, W^T, lengths), which skips the steps after all
 //   W dequantized: MatMul(x, DequantizeLinear(W^T)), which integer_products and weight_only_products read as integers; R
 //   dequantized: q.lstm(R^T as i8, scales)
 //   R is stored so that what one element of the state counts for in up to 64 units lies side by side.
@@ -128,6 +129,11 @@ class Projector {
                          matrix, {{"axis", int64_t{1}}});
     }
     type.dims[2] = directions * rows;
+    const bool padded = node.inputs.size() > 4 && node.inputs[4] != kNone;
+    if (padded && w.scales.empty() && node.Int("layout", 0) == 0) {
+      const std::vector<ValueId> inputs = {node.inputs[0], weights, node.inputs[4]};
+      return AddTyped(graph_, "q.sequence_matmul", name, inputs, type);
+    }
     return AddTyped(graph_, "MatMul", name, {node.inputs[0], weights}, type);
   }
 

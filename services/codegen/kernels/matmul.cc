@@ -36,6 +36,7 @@ class MatMulEmitter {
         s_.bytes ? b_.Size(s_.depth) : k_ * (s_.pairs ? 4 : DataTypeBits(s_.a_type) / 8);
     row_stride_ = s_.a_transposed ? b_.I(4) : row_bytes;
     channel_stride_ = s_.a_transposed ? m_ * 4 : b_.I(4);
+    if (s_.lengths) used_rows_ = UsedRows();
     const Int panels = b_.Size(plan_.panel_count);
     if (plan_.by_rows) {
       const Int parts = b_.Size(plan_.row_parts);
@@ -69,7 +70,8 @@ class MatMulEmitter {
       const PanelPrefetch prefetch = PlanPrefetch(vectors);
       const IntVar index = prefetch.lines > 0 ? b_.Variable(b_.I(0)) : IntVar{};
       const auto tile = [&](Int row, int rows) {
-        EmitTile(batch, columns, weights, prefetch, index, row, rows);
+        const auto emit = [&] { EmitTile(batch, columns, weights, prefetch, index, row, rows); };
+        s_.lengths ? b_.If(row < used_rows_, emit) : emit();
       };
       first_tile.valid() ? plan_.rows.For(b_, first_tile, last_tile, tile)
                          : plan_.rows.ForAll(b_, tile);
@@ -80,6 +82,19 @@ class MatMulEmitter {
     const Int first = p * vectors;
     b_.If((first + vectors) * plan_.lanes <= n_, [&] { body(vectors, first, false); },
           [&] { body(vectors, first, true); });
+  }
+
+  // Those of the steps that the longest sequence has. (A length out of range is found later.)
+  Int UsedRows() {
+    const Ptr lengths = b_.Buffer(buffers_.Input(group_.inputs[2]));
+    const DataType type = *s_.lengths;
+    const Int samples = b_.Size(s_.samples);
+    const IntVar longest = b_.Variable(b_.I(0));
+    b_.For(b_.I(0), samples, 1, [&](Int n) {
+      const Int length = b_.LoadInt(lengths + n * (DataTypeBits(type) / 8), type);
+      longest.Set(Max(longest.Get(), length));
+    });
+    return Min(longest.Get() * samples, m_);
   }
 
   Ptr Weights(Int batch, const Columns& columns) {
@@ -324,6 +339,7 @@ class MatMulEmitter {
   RunZero zero_;
   std::optional<BytePanel> byte_panel_;  // of a computed right side
   Int m_, k_, n_, row_stride_, channel_stride_;
+  Int used_rows_;
   Int base_;  // first of the rows that are widened at once
   absl::Status status_;
 };
@@ -343,7 +359,7 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group, cons
     AddStoredPacks(request, group, *s.stored, plan.lanes, plan.tile.vectors, candidate);
     return PackEpilogue(request, group, n, padded, candidate);
   }
-  if (group.HasInput(2) && !s.bytes)
+  if (group.HasInput(2) && !s.bytes && !s.lengths)
     candidate.packed[input(2)] = true;  // a bias, or a C with beta = 0
   if (s.bytes && s.bytes->w) {
     PackZeros(group, *s.bytes, candidate);
@@ -379,6 +395,7 @@ std::string FormOf(const MatMulPlan& plan) {
   const MatMulShape& s = plan.shape;
   if (s.bytes) return s.bytes->ToString() + ", ";
   if (s.pairs) return "bf16 in pairs, ";
+  if (s.lengths) return "steps in use, ";
   if (!s.stored) return "";
   return s.stored->ToString() + (plan.unpack ? ", scaled a panel at a time, " : ", ");
 }

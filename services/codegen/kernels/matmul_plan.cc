@@ -114,8 +114,9 @@ void PlanWidenedRows(const KernelRequest& request, MatMulPlan& plan) {
 std::optional<MatMulShape> ReadMatMulShape(const KernelRequest& request, Group& group) {
   const std::string& op = group.root->op;
   const bool bytes = op == "MatMulInteger", weight_only = op == "q.weight_only_matmul";
-  if ((op != "MatMul" && op != "Gemm" && !bytes && !weight_only) || !group.HasInput(0) ||
-      !group.HasInput(1))
+  const bool sequence = op == "q.sequence_matmul";
+  if ((op != "MatMul" && op != "Gemm" && !bytes && !weight_only && !sequence) ||
+      !group.HasInput(0) || !group.HasInput(1))
     return std::nullopt;
   if (!IsMatrix(group.InputType(0), !bytes) ||
       !IsMatrix(group.InputType(1), !bytes && !weight_only) ||
@@ -123,6 +124,10 @@ std::optional<MatMulShape> ReadMatMulShape(const KernelRequest& request, Group& 
     return std::nullopt;
   }
   MatMulShape shape;
+  if (sequence) {
+    shape.lengths = group.InputType(2).dtype;
+    shape.samples = group.InputType(0).dims[1];
+  }
   shape.constant_b = ConstantInput(request, group, 1) != nullptr;
   if (!bytes) {
     shape.a_type = group.InputType(0).dtype;

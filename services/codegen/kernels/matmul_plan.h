@@ -26,6 +26,8 @@ struct MatMulShape {
   DataType a_type = DataType::kF32, b_type = DataType::kF32;
   float alpha = 1, beta = 1;
   bool has_bias = false;
+  std::optional<DataType> lengths;  // of a q.sequence_matmul's input 2: rows are [time, samples]
+  Dim samples = 1;
   // Whether rows of bytes become words of their own, which k counts (BytePanel).
   bool widened() const { return bytes && bytes->form == BytesForm::kWords; }
   bool widens_rows() const {

@@ -98,6 +98,7 @@ class VectorBuilder {
   virtual Int Apply(IntOp op, Int a, Int b) = 0;
   virtual Bool Compare(IntCompare op, Int a, Int b) = 0;
   virtual Bool And(Bool a, Bool b) = 0;
+  virtual Int LoadInt(Ptr address, DataType type) = 0;  // i32 or i64
   virtual Ptr Offset(Ptr base, Int bytes) = 0;
 
   // Alignment is that of one element; memory is little-endian. f16 and bf16 become f32.

@@ -58,6 +58,13 @@ Int LlvmVectorBuilder::Size(Dim dim) {
   return it->second;
 }
 
+Int LlvmVectorBuilder::LoadInt(Ptr address, DataType type) {
+  const auto bytes = static_cast<uint64_t>(DataTypeBits(type) / 8);
+  llvm::Type* const stored = b_.getIntNTy(DataTypeBits(type));
+  llvm::Value* value = b_.CreateAlignedLoad(stored, At(address), llvm::Align(bytes));
+  return New<Int>(b_.CreateSExt(value, b_.getInt64Ty()));
+}
+
 Int LlvmVectorBuilder::I(int64_t value) {
   return New<Int>(b_.getInt64(static_cast<uint64_t>(value)));
 }

@@ -26,6 +26,7 @@ class LlvmVectorBuilder final : public VectorBuilder {
   Int Begin() override { return New<Int>(function_->getArg(2)); }
   Int End() override { return New<Int>(function_->getArg(3)); }
   Int Size(Dim dim) override;
+  Int LoadInt(Ptr address, DataType type) override;
 
   Int I(int64_t value) override;
   Int Apply(IntOp op, Int a, Int b) override;
