@@ -19,14 +19,15 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group, cons
     return static_cast<size_t>(group.inputs[static_cast<size_t>(i)]);
   };
   candidate.packed[input(1)] = true;
+  const bool shared = plan.shared.used();
   candidate.packs.push_back({shape.bytes   ? "conv_panels_bytes"
                              : shape.pairs ? "conv_panels_pairs"
                                            : "conv_panels",
                              {{"groups", shape.groups},
                               {"merged", plan.merged},
-                              {"lanes", plan.lanes},
-                              {"block", plan.block_channels},
-                              {"vectors", plan.tile.vectors},
+                              {"lanes", shared ? plan.shared.lanes : plan.lanes},
+                              {"block", shared ? plan.shared.block : plan.block_channels},
+                              {"vectors", shared ? 1 : plan.tile.vectors},
                               {"zero", shape.bytes ? shape.bytes->w_zero : 0}},
                              {request.node.inputs[input(1)]}});
   const int64_t padded = plan.out_blocks() * plan.lanes;
@@ -218,6 +219,8 @@ class ConvEmitter {
     r.channels = plan_.fold_width ? plan_.block_channels * s_.kernel_w : plan_.block_channels;
     r.channel_stride = b_.I(4);
     r.tail = b_.I(plan_.rest());
+    r.shared = plan_.shared;
+    if (plan_.taps() == 1 || plan_.fold_width) r.shared.block = 0;  // rows follow each other
     r.unroll = plan_.unroll;
     if (plan_.words_twice() > 0) {
       for (const ops::WeightWord& at : *s_.bytes->twice) r.again.push_back(OffsetOf(at));
@@ -241,7 +244,10 @@ class ConvEmitter {
     tile.x_stride = b_.I(pixel_ * s_.stride_w);
     tile.input = tiles.source + ((y - tiles.row_base) * tile.y_stride + x * tile.x_stride);
     const int64_t vector = 4 * plan_.lanes;
-    tile.weights = b_.Buffer(buffers_.Pack(0)) + tiles.vector * plan_.vector_weight_bytes();
+    const Ptr weights = b_.Buffer(buffers_.Pack(0));
+    tile.weights = plan_.shared.used()
+                       ? plan_.shared.At(weights, tiles.vector, plan_.weight_element())
+                       : weights + tiles.vector * plan_.vector_weight_bytes();
     if (s_.has_bias) tile.bias = b_.Buffer(buffers_.Pack(1)) + tiles.vector * vector;
     if (zero_.value.valid()) {
       tile.factors = b_.Buffer(buffers_.Pack(2)) + tiles.vector * vector;

@@ -82,6 +82,17 @@ int64_t MergedGroups(const ConvShape& shape, int lanes) {
   return 0;
 }
 
+// Blocks of channels are those of the widest variant, too.
+void ShareWeights(const Target& target, ConvPlan& plan) {
+  plan.shared = SharedPanels::Of(target);
+  if (!plan.shared.used()) return;
+  const bool whole = plan.block_channels == plan.lanes;
+  plan.shared.block = whole ? plan.shared.lanes : plan.block_channels;
+  const int64_t blocks = (plan.shape.in_channels + plan.shared.block - 1) / plan.shared.block;
+  plan.shared.rows = blocks * plan.taps() * plan.shared.block;
+  if (plan.taps() > 1 && plan.shared.block > plan.block_channels) plan.fold_width = false;
+}
+
 void PlanChannels(const Target& target, ConvPlan& plan) {
   const ConvShape& shape = plan.shape;
   const int64_t in = shape.in_channels / plan.groups;
@@ -91,6 +102,7 @@ void PlanChannels(const Target& target, ConvPlan& plan) {
   plan.pixel_words = plan.row_major_input ? plan.block_channels : plan.lanes / unit;
   plan.fold_width = plan.pixel_words == plan.block_channels && shape.dilation_w == 1;
   plan.vectors = (shape.out_channels / plan.groups + plan.lanes - 1) / plan.lanes;
+  if (plan.groups == 1 && unit == 1) ShareWeights(target, plan);
   // Bodies of about a hundred multiply-adds run as fast as longer ones and compile sooner.
   plan.unroll = target.tile_rows * target.tile_vectors > 16 ? 4 : 8;
   if (plan.block_channels % plan.unroll != 0 && plan.block_channels % 4 == 0) plan.unroll = 4;
@@ -112,6 +124,7 @@ bool PlanTile(const KernelRequest& request, size_t rank, ConvPlan& plan) {
   if (height.is_static()) problem.height = height.value();
   problem.vectors = plan.vectors;
   problem.steps = plan.steps() + plan.words_twice();
+  problem.most_vectors = plan.shared.MostVectors();
   if (shape.bytes) {
     problem.operations = ProductsCost(shape.bytes->form);
     problem.spare = SpareRegisters(shape.bytes->form);

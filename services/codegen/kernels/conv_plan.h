@@ -53,6 +53,7 @@ struct ConvPlan {
   bool fold_width = false;
   int unroll = 8;
   int64_t vectors = 1;  // of output channels per group
+  SharedPanels shared;
   Tile tile;
   Split panels;
   bool by_panels = true;

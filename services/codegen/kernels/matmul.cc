@@ -147,6 +147,13 @@ class MatMulEmitter {
   }
 
   Ptr ConstantPanel(Int batch, const Columns& columns) {
+    if (plan_.shared.used()) {
+      const int64_t element = DataTypeBits(s_.b_type) / 8;
+      const int64_t panels = (s_.n.value() + plan_.shared.lanes - 1) / plan_.shared.lanes;
+      const Ptr first =
+          b_.Buffer(buffers_.Pack(0)) + batch * (panels * plan_.shared.elements() * element);
+      return plan_.shared.At(first, columns.first, element);
+    }
     const int64_t vectors = (s_.n.value() + plan_.lanes - 1) / plan_.lanes;
     const Int vector = b_.I(PanelBytes(1));
     return b_.Buffer(buffers_.Pack(0)) + (batch * vectors + columns.first) * vector;
@@ -218,6 +225,7 @@ class MatMulEmitter {
     const bool stored = s_.stored && !plan_.unpack;
     r.stored = stored ? &*s_.stored : nullptr;
     r.unroll = plan_.unroll;
+    r.shared = plan_.shared;
     r.channels = stored && s_.stored->blocked ? s_.stored->block : plan_.unroll;
     r.blocks = k_ / r.channels;
     r.tail = k_ - r.blocks * r.channels;
@@ -376,8 +384,8 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group, cons
   if (s.constant_b) {
     candidate.packed[input(1)] = true;
     candidate.packs.push_back({s.pairs ? "gemm_panels_pairs" : "gemm_panels",
-                               {{"lanes", plan.lanes},
-                                {"vectors", plan.tile.vectors},
+                               {{"lanes", plan.shared.used() ? plan.shared.lanes : plan.lanes},
+                                {"vectors", plan.shared.used() ? 1 : plan.tile.vectors},
                                 {"transposed", s.b_transposed ? 1 : 0},
                                 {"scale", bits(s.alpha)}},
                                {request.node.inputs[input(1)]}});

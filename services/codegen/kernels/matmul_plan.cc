@@ -180,6 +180,11 @@ std::optional<MatMulPlan> PlanMatMul(const KernelRequest& request, const MatMulS
   }
   plan.unpack = shape.stored && TypicalSize(symbols, shape.m) >= ManyRows(*shape.stored);
   if (shape.stored && !plan.unpack) problem.spare = 2;  // words of four bits, and a row of them
+  if (shape.constant_b && !shape.bytes && !shape.pairs && !shape.stored) {
+    plan.shared = SharedPanels::Of(request.target);
+    plan.shared.rows = shape.k.value();
+    problem.most_vectors = plan.shared.MostVectors();
+  }
   if (!shape.n.is_static()) problem.vectors = std::max<int64_t>(problem.vectors, 8) / 8 * 8;
   const std::vector<Tile> ranked = RankTiles(request.target, problem);
   if (variation.tile >= ranked.size()) return std::nullopt;

@@ -41,6 +41,7 @@ struct MatMulPlan {
   int unroll = 8;
   bool by_lane = false;  // Target::multiply_by_lane
   Tile tile;
+  SharedPanels shared;
   Split panels;  // of a static n
   TileAxis rows;
   Dim row_parts = 1;     // tiles along them

@@ -8,6 +8,9 @@
 namespace quench::codegen {
 namespace {
 
+// Weights in several streams, which no prefetcher follows from one to the next.
+constexpr int64_t kRowsAhead = 16;
+
 class MicroEmitter {
  public:
   MicroEmitter(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile)
@@ -16,14 +19,16 @@ class MicroEmitter {
   void Emit(const std::function<void(Int, Int, int, Vec)>& store) {
     Start();
     if (r_.stored != nullptr && !blocked()) StartIntegers();
-    b_.For(b_.I(0), r_.blocks, 1, [&](Int) {
+    b_.For(b_.I(0), r_.blocks, 1, [&](Int block) {
       if (blocked()) StartIntegers();
+      if (apart()) weights_.Set(BlockWeights(block));
       const PtrVar row = b_.Variable(block_.Get());
       b_.For(b_.I(0), r_.kh, 1, [&](Int) {
         const PtrVar tap = b_.Variable(row.Get());
         b_.For(b_.I(0), r_.kw, 1, [&](Int) {
           Channels(tap.Get());
           tap.Set(tap.Get() + r_.kw_stride);
+          if (apart()) weights_.Set(weights_.Get() + (r_.shared.block - r_.channels) * RowBytes());
         });
         row.Set(row.Get() + r_.kh_stride);
       });
@@ -56,6 +61,22 @@ class MicroEmitter {
   }
 
  private:
+  // Whether the weights of a block's taps do not follow each other.
+  bool apart() const { return r_.shared.used() && r_.shared.block > r_.channels; }
+
+  Ptr BlockWeights(Int block) {
+    const int64_t parts = r_.shared.block / r_.channels;
+    const Int taps = r_.kh * r_.kw;
+    return t_.weights + (block / parts * taps * (r_.shared.block * RowBytes()) +
+                         block % parts * (r_.channels * RowBytes()));
+  }
+
+  // Of floats: from a channel to the next.
+  int64_t RowBytes() const {
+    const int64_t row = r_.shared.used() ? r_.shared.lanes : int64_t{t_.vectors} * r_.lanes;
+    return row * WeightElement();
+  }
+
   bool blocked() const { return r_.stored != nullptr && r_.stored->blocked; }
 
   void StoreFromMemory(const std::function<void(Int, Int, int, Vec)>& store) {
@@ -173,10 +194,17 @@ class MicroEmitter {
 
   int64_t WeightElement() const { return DataTypeBits(r_.weight_type) / 8; }
 
+  int64_t StoredBytes(int64_t channels) const {
+    return r_.stored->Parts(channels) * r_.stored->bytes_together() * t_.vectors * r_.lanes;
+  }
+
   std::vector<Vec> FloatRow(int c) {
     std::vector<Vec> weights;
     for (int v = 0; v < t_.vectors; ++v) {
-      const int64_t at = (static_cast<int64_t>(c) * t_.vectors + v) * r_.lanes * WeightElement();
+      const int64_t vector = r_.shared.used() ? r_.shared.Offset(v) : int64_t{v} * r_.lanes;
+      const int64_t at = c * RowBytes() + vector * WeightElement();
+      if (r_.shared.used() && vector % r_.shared.lanes == 0)
+        b_.Prefetch(weights_.Get() + (at + kRowsAhead * RowBytes()), 1);
       weights.push_back(b_.Load(weights_.Get() + at, r_.lanes, r_.weight_type));
     }
     return weights;
@@ -203,10 +231,8 @@ class MicroEmitter {
         }
       }
     }
-    const int64_t row = int64_t{t_.vectors} * r_.lanes;
-    weights_.Set(weights_.Get() + row * (r_.stored != nullptr ? r_.stored->Parts(channels) *
-                                                                    r_.stored->bytes_together()
-                                                              : channels * WeightElement()));
+    weights_.Set(weights_.Get() +
+                 (r_.stored != nullptr ? StoredBytes(channels) : channels * RowBytes()));
   }
 
   void WordsBody(Ptr input, int words) {

@@ -11,6 +11,7 @@
 
 #include "services/codegen/kernels/byte_root.h"
 #include "services/codegen/kernels/register_tile.h"
+#include "services/codegen/kernels/shared_panels.h"
 #include "services/codegen/kernels/stored_weights.h"
 #include "services/codegen/kernels/vector_builder.h"
 
@@ -30,6 +31,8 @@ struct MicroReduction {
   // Weights are integers, scaled block by block: each block has scales of its own if it has
   // `stored->block` channels, else all have the same.
   const StoredWeights* stored = nullptr;
+  // Of floats: panels of their own width in place of the tiles'.
+  SharedPanels shared;
   Int blocks, block_stride;
   Int kh, kh_stride;
   Int kw, kw_stride;

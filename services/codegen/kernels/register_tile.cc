@@ -65,7 +65,7 @@ std::vector<Tile> RankTiles(const Target& target, const TileProblem& problem) {
   first.cycles = TotalCycles(target, problem, first);
   Tile best = first;
   std::vector<Tile> tiles;
-  for (int vectors = 1; vectors <= std::min<int64_t>(8, problem.vectors); ++vectors) {
+  for (int vectors = 1; vectors <= std::min(problem.most_vectors, problem.vectors); ++vectors) {
     for (int y = 1; y <= 3; ++y) {
       if (y > 1 && (!problem.height || !problem.width || *problem.height < y)) break;
       std::optional<Tile> cheapest;

@@ -33,10 +33,11 @@ struct Tile {
 struct TileProblem {
   std::optional<int64_t> height;  // output rows and pixels per row; nothing when symbolic
   std::optional<int64_t> width;
-  int64_t vectors = 1;    // output channels in vectors
-  int64_t steps = 1;      // length of the reduction
-  double operations = 1;  // that one step takes, for a vector of a pixel, beside a multiply-add
-  int spare = 0;          // registers that it needs beside accumulators and operands
+  int64_t vectors = 1;       // output channels in vectors
+  int64_t most_vectors = 8;  // of a tile
+  int64_t steps = 1;         // length of the reduction
+  double operations = 1;     // that one step takes, for a vector of a pixel, beside a multiply-add
+  int spare = 0;             // registers that it needs beside accumulators and operands
 };
 // The cheapest tile whose accumulators and operands fit the registers of the target.
 Tile ChooseTile(const Target& target, const TileProblem& problem);

@@ -16,19 +16,22 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group,
     return static_cast<size_t>(group.inputs[static_cast<size_t>(i)]);
   };
   candidate.packed[input(1)] = true;
+  const bool shared = plan.shared.used();
+  const int64_t lanes = shared ? plan.shared.lanes : plan.lanes;
+  const int64_t vectors = shared ? 1 : plan.tile.vectors;
   if (plan.transforms_weights) {
     candidate.packs.push_back({"conv_panels",
                                {{"groups", 1},
                                 {"merged", 1},
-                                {"lanes", plan.lanes},
-                                {"block", plan.lanes},
-                                {"vectors", plan.tile.vectors},
+                                {"lanes", lanes},
+                                {"block", 1},
+                                {"vectors", 1},
                                 {"zero", 0}},
                                {request.node.inputs[input(1)]}});
   } else {
     candidate.packs.push_back(
         {"winograd_panels",
-         {{"outputs", plan.size.outputs}, {"lanes", plan.lanes}, {"vectors", plan.tile.vectors}},
+         {{"outputs", plan.size.outputs}, {"lanes", lanes}, {"vectors", vectors}},
          {request.node.inputs[input(1)]}});
   }
   const int64_t channels = plan.shape.out_channels, padded = plan.vectors * plan.lanes;
@@ -42,6 +45,8 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group,
 }
 
 class WinogradEmitter {
+  static constexpr int64_t kElement = 4;
+
  public:
   WinogradEmitter(VectorBuilder& b, const Group& group, const WinogradPlan& plan,
                   const BufferMap& buffers, const std::vector<int>& epilogue_packs)
@@ -180,9 +185,13 @@ class WinogradEmitter {
 
   void Products(const Tiles& tiles, int vectors, Int vector) {
     const int64_t panel = plan_.vector_weight_bytes() * vectors;
-    const Ptr weights = plan_.transforms_weights
-                            ? Filters(vectors, vector)
-                            : b_.Buffer(buffers_.Pack(0)) + vector * plan_.vector_weight_bytes();
+    const Ptr pack = b_.Buffer(buffers_.Pack(0));
+    const Ptr weights = plan_.transforms_weights ? Filters(vectors, vector)
+                        : plan_.shared.used()    ? plan_.shared.At(pack, vector, kElement)
+                                                 : pack + vector * plan_.vector_weight_bytes();
+    const bool packed = plan_.shared.used() && !plan_.transforms_weights;
+    const int64_t point_bytes =
+        (packed ? plan_.shared.elements() * kElement : panel) / plan_.points();
     const PanelPrefetch prefetch = Prefetch(panel);
     const IntVar done = b_.Variable(b_.I(0));  // tiles of the micro-kernel
     b_.For(b_.I(0), b_.I(plan_.points()), 1, [&](Int point) {
@@ -194,7 +203,7 @@ class WinogradEmitter {
         tile.y_stride = b_.I(0);
         tile.x_stride = b_.I(vector_);
         tile.input = scratch_ + (point * plan_.input_point() + at * vector_);
-        tile.weights = weights + point * (panel / plan_.points());
+        tile.weights = weights + point * point_bytes;
         if (prefetch.lines > 0) {
           const Int slice = Min(done.Get(), b_.I(prefetch.slices - 1));
           tile.prefetch = weights + panel + slice * prefetch.slice_bytes;
@@ -212,27 +221,29 @@ class WinogradEmitter {
   // ---- G g G^T ----
 
   // The weights of a panel, transformed into scratch as a pack would have them: [points][channels]
-  // [vectors][lanes], from [blocks][taps][channels of a block][vectors][lanes].
+  // [vectors][lanes]. All taps of a channel lie side by side, so that each vector is one stream.
   Ptr Filters(int vectors, Int vector) {
+    const SharedPanels& from = plan_.shared;
     const int side = plan_.size.side(), taps = plan_.size.taps;
-    const Ptr from = b_.Buffer(buffers_.Pack(0)) + vector * plan_.vector_filter_bytes();
+    const Ptr pack = b_.Buffer(buffers_.Pack(0));
     const Ptr to = scratch_ + plan_.weights_at();
     const int64_t row = vectors * vector_;  // of one input channel
     const int64_t point = plan_.blocks * plan_.lanes * row;
-    b_.For(b_.I(0), b_.I(plan_.blocks), 1, [&](Int block) {
-      b_.For(b_.I(0), b_.I(plan_.lanes * vectors), 1, [&](Int v) {  // channels and their vectors
+    const int64_t tap = from.lanes * kElement;
+    b_.For(b_.I(0), b_.I(plan_.blocks * plan_.lanes), 1, [&](Int channel) {
+      // Those beyond the last have zeros to multiply.
+      const Int read = Min(channel, b_.I(s_.in_channels - 1));
+      b_.For(b_.I(0), b_.I(vectors), 1, [&](Int v) {
         const Ptr filter =
-            from + (block * (int64_t{taps} * taps * plan_.lanes * row) + v * vector_);
+            from.At(pack, vector + v, kElement) + read * (int64_t{taps} * taps * tap);
         std::vector<std::vector<Vec>> columns;
         for (int x = 0; x < taps; ++x) {
           std::vector<Vec> column;
-          for (int y = 0; y < taps; ++y) {
-            column.push_back(
-                b_.Load(filter + (int64_t{y} * taps + x) * plan_.lanes * row, plan_.lanes));
-          }
+          for (int y = 0; y < taps; ++y)
+            column.push_back(b_.Load(filter + (int64_t{y} * taps + x) * tap, plan_.lanes));
           columns.push_back(WinogradFilter(b_, plan_.size, column));
         }
-        const Ptr place = to + (block * (plan_.lanes * row) + v * vector_);
+        const Ptr place = to + (channel * row + v * vector_);
         for (int y = 0; y < side; ++y) {
           std::vector<Vec> values;
           for (int x = 0; x < taps; ++x)
@@ -264,6 +275,7 @@ class WinogradEmitter {
     r.channel_stride = b_.I(4);
     r.tail = b_.I(0);
     r.unroll = plan_.unroll;
+    if (!plan_.transforms_weights) r.shared = plan_.shared;
     return r;
   }
 

@@ -22,6 +22,15 @@ void PlanTile(const KernelRequest& request, WinogradPlan& plan) {
   if (plan.axis.total.is_static()) problem.width = plan.axis.total.value();
   problem.vectors = plan.vectors;
   problem.steps = plan.blocks * plan.lanes;
+  plan.shared = SharedPanels::Of(request.target);
+  if (plan.transforms_weights && !plan.shared.used()) plan.shared.lanes = plan.lanes;
+  if (plan.shared.used()) {
+    const int64_t lanes = plan.shared.lanes, channels = plan.shape.in_channels;
+    plan.shared.rows = plan.transforms_weights
+                           ? channels * plan.size.taps * plan.size.taps
+                           : (channels + lanes - 1) / lanes * lanes * plan.points();
+    problem.most_vectors = plan.shared.MostVectors();
+  }
   plan.tile = ChooseTile(request.target, problem);
   plan.panels = SplitEvenly(plan.vectors, plan.tile.vectors);
   plan.axis.most = plan.tile.x;
@@ -128,10 +137,10 @@ double WinogradCost(const KernelRequest& request, const WinogradPlan& plan) {
       (TypicalSize(symbols, s.h) * TypicalSize(symbols, s.w) * static_cast<double>(s.in_channels) +
        TypicalSize(symbols, s.out_h) * TypicalSize(symbols, s.out_w) *
            static_cast<double>(s.out_channels));
-  const double bytes =
-      activations + static_cast<double>(plan.transforms_weights
-                                            ? plan.vectors * plan.vector_filter_bytes()
-                                            : plan.weight_bytes());
+  const double bytes = activations + static_cast<double>(plan.transforms_weights
+                                                             ? plan.weight_bytes() / plan.points() *
+                                                                   plan.size.taps * plan.size.taps
+                                                             : plan.weight_bytes());
   return std::max(n * (products + transforms + filters) * per_cycle,
                   bytes / (request.target.gbytes * 1e3));
 }

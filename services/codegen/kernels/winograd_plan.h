@@ -21,7 +21,9 @@ struct WinogradPlan {
   int lanes = 8;
   int64_t blocks = 1;   // of input channels
   int64_t vectors = 1;  // of output channels
-  Tile tile;            // of the micro-kernel: x tiles of the image by vectors
+  // Of weights as the library has them: where those are not transformed, always.
+  SharedPanels shared;
+  Tile tile;  // of the micro-kernel: x tiles of the image by vectors
   Split panels;
   int unroll = 8;
   bool by_panels = false;
@@ -45,10 +47,6 @@ struct WinogradPlan {
   int64_t patch_at() const { return output_at() + points() * output_point(); }
   int64_t part_at() const { return patch_at() + points() * vector_bytes(); }
   int64_t weights_at() const { return part_at() + points() * vector_bytes(); }
-  // Of one vector of output channels, as the library has them where they are transformed at run time.
-  int64_t vector_filter_bytes() const {
-    return shape.kernel_h * shape.kernel_w * blocks * lanes * vector_bytes();
-  }
   // Weights of one vector of output channels.
   int64_t vector_weight_bytes() const { return points() * blocks * lanes * vector_bytes(); }
   int64_t weight_bytes() const { return vectors * vector_weight_bytes(); }

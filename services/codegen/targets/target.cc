@@ -176,6 +176,14 @@ absl::Status CheckHost(const std::string& text, const std::optional<HostCpu>& ca
                          fmt::join(names, ", "), weakest.name);
 }
 
+// Variants of one library read the same panels of weights, as wide as the widest vectors.
+void ShareWeights(std::vector<Target>& variants) {
+  int64_t widest = 0;
+  for (const Target& variant : variants) widest = std::max<int64_t>(widest, variant.f32_lanes());
+  if (variants.size() < 2) return;
+  for (Target& variant : variants) variant.panel_lanes = widest;
+}
+
 }  // namespace
 
 absl::StatusOr<ResolvedTarget> Resolve(const std::string& text, const std::string& host,
@@ -188,6 +196,7 @@ absl::StatusOr<ResolvedTarget> Resolve(const std::string& text, const std::strin
     resolved.variants.push_back(std::move(derived->target));
     resolved.unused = std::move(derived->unused);
   }
+  ShareWeights(resolved.variants);
   resolved.spec = std::move(asked.back().spec);
   const std::string inner = resolved.spec.host == nullptr ? "" : ToString(*resolved.spec.host);
   for (const std::string& each : {host, inner}) {

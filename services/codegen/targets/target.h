@@ -58,6 +58,8 @@ struct Target {
   std::string pick_of_16, pick_of_64;
   // Likewise, floats of a table of 16 by the low four bits of i32 indices.
   std::string pick_of_16_floats;
+  // Lanes of the panels of weights that all variants of a library read; 0 where it has one variant.
+  int64_t panel_lanes = 0;
   int f32_lanes() const { return vector_bits / 32; }
 };
 

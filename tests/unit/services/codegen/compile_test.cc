@@ -528,6 +528,33 @@ TEST(CompileTest, ReportSaysWhatRuns) {
   EXPECT_EQ(timings->size(), compiled->report.kernels.size());
 }
 
+// A library for several CPUs has one copy of the weights that all of them read.
+TEST(CompileTest, VariantsShareTheirWeights) {
+  Graph graph;
+  ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {1, 64, 14, 14}));
+  const auto conv = [&](int64_t out, int64_t in, int64_t taps, int64_t stride) {
+    const int64_t pad = taps / 2;
+    const ValueId w = graph.AddConstant("w", Values({out, in, taps, taps}, 3));
+    x = Node1(graph, "Conv", {x, w},
+              {{"pads", std::vector<int64_t>{pad, pad, pad, pad}},
+               {"strides", std::vector<int64_t>{stride, stride}}});
+  };
+  conv(96, 64, 1, 1);
+  conv(96, 96, 3, 2);
+  x = Node1(graph, "GlobalAveragePool", {x});
+  const ValueId rows = Node1(graph, "Flatten", {x});
+  graph.outputs = {Node1(graph, "MatMul", {rows, graph.AddConstant("m", Values({96, 200}, 5))})};
+  Infer(graph);
+  const auto bytes_of = [&](const std::string& target) {
+    CompileOptions options;
+    options.target = target;
+    const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
+    EXPECT_TRUE(compiled.ok()) << compiled.status();
+    return compiled.ok() ? compiled->report.weight_bytes : 0;
+  };
+  EXPECT_LE(bytes_of("x86-64"), bytes_of("x86-64-v4") * 11 / 10);
+}
+
 TEST(CompileTest, ReportHasTheMemoryPlan) {
   const absl::StatusOr<Compiled> compiled = CompileGraph(ConvGraph());
   ASSERT_TRUE(compiled.ok()) << compiled.status();

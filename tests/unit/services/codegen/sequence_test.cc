@@ -31,8 +31,8 @@ Graph Layer(const std::string& op, int64_t gates, int64_t steps) {
   const ValueId w = graph.AddConstant("w", Weights({2, gates * kHidden, kWidth}, 3));
   const ValueId r = graph.AddConstant("r", Weights({2, gates * kHidden, kHidden}, 5));
   const ValueId b = graph.AddConstant("b", Values({2, 2 * gates * kHidden}, 7));
-  const NodeId layer = graph.AddNode(op, "layer", {x, w, r, b, lengths}, 2,
-                                     {{"direction", "bidirectional"}});
+  const NodeId layer =
+      graph.AddNode(op, "layer", {x, w, r, b, lengths}, 2, {{"direction", "bidirectional"}});
   graph.outputs = graph.node(layer).outputs;
   Infer(graph);
   return graph;
@@ -74,9 +74,9 @@ TEST(SequenceTest, LengthsOutOfRangeAreRefused) {
   const absl::StatusOr<Compiled> compiled = CompileGraph(Layer("LSTM", 4, kTime));
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   const Tensor x = Values({kTime, kBatch, kWidth}, 11);
-  for (const int32_t wrong : {-1, static_cast<int32_t>(kTime) + 1,
-                              std::numeric_limits<int32_t>::min(),
-                              std::numeric_limits<int32_t>::max()}) {
+  for (const int32_t wrong :
+       {-1, static_cast<int32_t>(kTime) + 1, std::numeric_limits<int32_t>::min(),
+        std::numeric_limits<int32_t>::max()}) {
     const std::vector<Tensor> inputs = {
         x, Tensor::Of(DataType::kI32, {kBatch}, std::vector<int32_t>{3, wrong, 2})};
     const auto artifact = Artifact::Open(compiled->library(), 1);
