@@ -8,8 +8,8 @@
 
 namespace quench::codegen {
 
-// Each is one vector of columns of the widest variant, row by row, in order: [rows][lanes]. Narrower
-// vectors are parts of it; wider tiles read several.
+// Each is one vector of columns of the widest variant: [rows][lanes]. A narrower vector is a part of
+// each row, and a tile of several vectors reads several panels.
 struct SharedPanels {
   int64_t lanes = 0;  // 0: not shared
   int64_t rows = 0;   // all blocks and taps of a convolution
@@ -24,8 +24,8 @@ struct SharedPanels {
     return panels;
   }
   bool used() const { return lanes > 0; }
-  // Vectors of a tile that starts at a whole number of tiles of so many, without straddling a panel in
-  // part.
+  // Vectors of a tile, at most: tiles of two, and a single one at the end (SplitEvenly), never lie in a
+  // panel and in part of the next, for which Offset has no constant.
   int64_t MostVectors() const { return used() && own < lanes ? 2 : 8; }
   int64_t parts() const { return lanes / own; }  // vectors of a panel
   int64_t elements() const { return rows * lanes; }

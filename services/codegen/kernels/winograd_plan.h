@@ -21,7 +21,7 @@ struct WinogradPlan {
   int lanes = 8;
   int64_t blocks = 1;   // of input channels
   int64_t vectors = 1;  // of output channels
-  // Of weights as the library has them: where those are not transformed, always.
+  // How the library's weights lie. Always used by those that are transformed at run time.
   SharedPanels shared;
   Tile tile;  // of the micro-kernel: x tiles of the image by vectors
   Split panels;
