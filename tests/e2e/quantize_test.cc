@@ -206,7 +206,7 @@ module "lm" canonical {{
   };
   const nlohmann::json plain = compile({}, "f32"), four = compile({"--quantize", "int4"}, "i4");
   EXPECT_EQ(plain.at("weight_bytes"), 64 * 80 * 4);
-  EXPECT_EQ(four.at("weight_bytes"), 64 * 80 / 2 + 2 * 80 * 4 * 2);  // scales and offsets
+  EXPECT_EQ(four.at("weight_bytes"), 64 * 80 / 2 + 2 * 80 * 4);  // and scales
   EXPECT_TRUE(four.at("kernels").at(0).at("reason").get<std::string>().starts_with("i4 weights"))
       << four.at("kernels").dump();
 

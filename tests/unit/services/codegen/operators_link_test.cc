@@ -154,7 +154,7 @@ std::vector<Alike> Families() {
        {F({4, 2, 5}), Weights({1, 9, 5}), Weights({1, 9, 3})},
        {{"hidden_size", int64_t{3}}}},
       {{"RNN"},
-       {F({4, 2, 5}), Weights({1, 3, 5}), Weights({1, 3, 3})},
+       {F({4, 2, 5}), Weights({1, 3, 5}), Weights({1, 3, 3}), Weights({1, 6}), Of(kI64, {2})},
        {{"hidden_size", int64_t{3}}}},
   };
 }
