@@ -28,6 +28,8 @@ struct PassOptions {
   int opt_level = 3;               // codegen's passes: what the code is built at, 0 to 3
   // Codegen's passes: every value of the model stays a value, in float where that is what it is.
   bool keep_values = false;
+  // Codegen's passes: all of each value is computed, for whoever looks inside a run, though nothing reads it.
+  bool whole_values = false;
   // Called after each pass with the graph it gave (dumps, tests). May be empty.
   std::function<void(std::string_view pass, const Graph&)> on_pass;
   bool verify = true;  // verify the graph after each pass

@@ -82,7 +82,7 @@ std::optional<Cell> CellOf(const Node& node) {
 
 class Projector {
  public:
-  explicit Projector(Graph& graph) : graph_(graph) {}
+  Projector(Graph& graph, bool whole) : graph_(graph), whole_(whole) {}
 
   void Rewrite(NodeId id, const Cell& cell) {
     const Node node = graph_.node(id);  // adding nodes moves them
@@ -130,7 +130,7 @@ class Projector {
     }
     type.dims[2] = directions * rows;
     const bool padded = node.inputs.size() > 4 && node.inputs[4] != kNone;
-    if (padded && w.scales.empty() && node.Int("layout", 0) == 0) {
+    if (padded && !whole_ && w.scales.empty() && node.Int("layout", 0) == 0) {
       const std::vector<ValueId> inputs = {node.inputs[0], weights, node.inputs[4]};
       return AddTyped(graph_, "q.sequence_matmul", name, inputs, type);
     }
@@ -156,6 +156,7 @@ class Projector {
   }
 
   Graph& graph_;
+  const bool whole_;  // PassOptions::whole_values
 };
 
 }  // namespace
@@ -163,7 +164,7 @@ class Projector {
 absl::StatusOr<Graph> MakeRecurrentProducts(Graph graph, const PassOptions& options,
                                             const StepContext& context) {
   const size_t nodes = graph.nodes.size();
-  Projector projector(graph);
+  Projector projector(graph, options.whole_values);
   for (size_t i = 0; i < nodes; ++i) {
     QUENCH_RETURN_IF_ERROR(context.Check());
     if (const std::optional<Cell> cell = CellOf(graph.nodes[i]))

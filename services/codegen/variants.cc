@@ -42,6 +42,7 @@ absl::StatusOr<Graph> GroupGraph(const Graph& graph, const CompileOptions& optio
   passes::PassOptions how = options.passes;
   how.opt_level = std::min(options.opt_level, 3);
   how.keep_values = options.taps == Taps::kModelValues;
+  how.whole_values = options.taps != Taps::kNone;
   return passes::RunCodegenPasses(std::move(copy), how, context);
 }
 

@@ -118,6 +118,16 @@ TEST_P(RecurrentProductsTest, ComputesTheSame) {
   EXPECT_EQ(integers, GetParam().quantized ? 1 : 0);
 }
 
+// Who looks inside a run finds no rows that nothing wrote.
+TEST(SequenceProductsTest, WholeValuesHaveTheirPaddedStepsToo) {
+  PassOptions options;
+  options.whole_values = true;
+  const Recurrent form = {"lstm", "LSTM", 4, {}, true, true};
+  const Graph after = After("recurrent_products", RecurrentGraph(form), options);
+  EXPECT_EQ(CountOps(after, "MatMul"), 1);
+  EXPECT_EQ(CountOps(after, "q.sequence_matmul"), 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Cells, RecurrentProductsTest, ::testing::ValuesIn(RecurrentCases()),
                          [](const auto& test) { return test.param.name; });
 
