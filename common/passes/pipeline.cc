@@ -44,6 +44,7 @@ constexpr CodegenPass kCodegenPasses[] = {
     {"integer_products", Rewrites},      // before the next: integers on both sides are better
     {"weight_only_products", Rewrites},  // of what is left
     {"requantize", Rewrites},            // products are final
+    {"attention", Rewrites},             // of the products that stay in float
     {"fold_dequantized", Always},        // for what stays in float
     {"pointwise_tables", Rewrites},      // what follows an integer product stays in its group
     {"widen_integers", Always},          // who reads 4 bits as they are has been chosen

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "common/base/dtype.h"
 #include "common/ir/symbols.h"
@@ -111,7 +112,11 @@ class VectorBuilder {
   // memory is not touched.
   virtual Vec LoadFirst(Ptr address, Int count, int lanes, DataType type) = 0;
   virtual void StoreFirst(Ptr address, Vec value, Int count) = 0;
-  virtual Vec KeepFirst(Vec value, Int count) = 0;  // other lanes become 0
+  // Other lanes become those of `others`, or 0.
+  virtual Vec KeepFirst(Vec value, Int count, Vec others) = 0;
+  Vec KeepFirst(Vec value, Int count) {
+    return KeepFirst(value, count, Constant(value.type, 0, value.lanes));
+  }
 
   virtual Vec Constant(DataType type, double value, int lanes) = 0;
   Vec F(double value, int lanes) { return Constant(DataType::kF32, value, lanes); }
@@ -129,7 +134,10 @@ class VectorBuilder {
   virtual Vec AddProductsOfBfloats(Vec sum, Vec x, Vec w) = 0;
   // `flip` changes between i8 and u8 first: every byte's highest bit.
   virtual BytesOperand PrepareBytes(BytesForm form, Vec x, bool flip) = 0;
-  virtual Vec Sum(Vec value) = 0;    // of all lanes, of i32; modulo 2^32
+  virtual Vec Sum(Vec value) = 0;      // of all lanes: of i32, modulo 2^32; of f32, halves first
+  virtual Vec Largest(Vec value) = 0;  // of all lanes, of f32 without NaN
+  // Lane r of result c is lane c of row r: as many vectors of f32 as they have lanes, 4 or more.
+  virtual std::vector<Vec> Transposed(std::span<const Vec> rows) = 0;
   virtual Vec ToI32(Vec value) = 0;  // of integers, and of f32 whole numbers that fit
   virtual Vec ToF32(Vec value) = 0;  // of integers
   // `first` + the four bits of i32 from bit 4 * place on; `place` is 0 to 7, `first` -15 to 0. Exact.

@@ -140,10 +140,6 @@ Vec LlvmVectorBuilder::LoadWords(Ptr address, int lanes) {
                 lanes, DataType::kI32);
 }
 
-Vec LlvmVectorBuilder::Sum(Vec value) {
-  return NewVec(b_.CreateAddReduce(At(value)), 1, DataType::kI32);
-}
-
 BytesOperand LlvmVectorBuilder::PrepareBytes(BytesForm form, Vec x, bool flip) {
   ByteProducts products(state_, b_);
   llvm::Value* value = flip ? products.Flipped(At(x)) : At(x);

@@ -189,10 +189,9 @@ void LlvmVectorBuilder::StoreFirst(Ptr address, Vec value, Int count) {
   b_.CreateMaskedStore(At(value), At(address), AlignOf(value.type), FirstLanes(count, value.lanes));
 }
 
-Vec LlvmVectorBuilder::KeepFirst(Vec value, Int count) {
+Vec LlvmVectorBuilder::KeepFirst(Vec value, Int count, Vec others) {
   if (ConstantOr(count, -1) >= value.lanes) return value;
-  llvm::Constant* zero = llvm::Constant::getNullValue(VecType(value.lanes, value.type));
-  return NewVec(b_.CreateSelect(FirstLanes(count, value.lanes), At(value), zero), value.lanes,
+  return NewVec(b_.CreateSelect(FirstLanes(count, value.lanes), At(value), At(others)), value.lanes,
                 value.type);
 }
 
@@ -237,6 +236,74 @@ Vec LlvmVectorBuilder::Apply(VecOp op, Vec a, Vec b) {
       return NewVec(b_.CreateLShr(x, y), a.lanes, a.type);
   }
   return a;
+}
+
+Vec LlvmVectorBuilder::Folded(VecOp op, Vec value) {
+  while (value.lanes > 1) {
+    std::vector<int> half(static_cast<size_t>(value.lanes / 2));
+    std::iota(half.begin(), half.end(), 0);
+    const Vec low = NewVec(b_.CreateShuffleVector(At(value), half), value.lanes / 2, value.type);
+    std::iota(half.begin(), half.end(), value.lanes / 2);
+    const Vec high = NewVec(b_.CreateShuffleVector(At(value), half), value.lanes / 2, value.type);
+    value = Apply(op, low, high);
+  }
+  return NewVec(b_.CreateExtractElement(At(value), uint64_t{0}), 1, value.type);
+}
+
+Vec LlvmVectorBuilder::Sum(Vec value) {
+  if (value.type == DataType::kF32) return Folded(VecOp::kAdd, value);
+  return NewVec(b_.CreateAddReduce(At(value)), 1, DataType::kI32);
+}
+
+Vec LlvmVectorBuilder::Largest(Vec value) { return Folded(VecOp::kMax, value); }
+
+// Within 4 lanes by interleaving, as every CPU does in one instruction; then blocks of 4, 8 ... lanes
+// change places with those across the diagonal.
+std::vector<Vec> LlvmVectorBuilder::Transposed(std::span<const Vec> rows) {
+  const size_t lanes = rows.size();
+  QUENCH_CHECK(lanes >= 4 && static_cast<size_t>(rows[0].lanes) == lanes);
+  std::vector<llvm::Value*> values;
+  for (const Vec& row : rows) values.push_back(At(row));
+  const auto shuffle = [&](llvm::Value* a, llvm::Value* b,
+                           const std::function<size_t(size_t)>& of) {
+    std::vector<int> mask;
+    for (size_t lane = 0; lane < lanes; ++lane) mask.push_back(static_cast<int>(of(lane)));
+    return b_.CreateShuffleVector(a, b, mask);
+  };
+  // (a0 b0 a1 b1), or with `high` (a2 b2 a3 b3); the same in pairs: (a0 a1 b0 b1), (a2 a3 b2 b3).
+  const auto interleaved = [&](llvm::Value* a, llvm::Value* b, bool high) {
+    return shuffle(a, b, [&](size_t lane) {
+      return lane / 4 * 4 + (lane % 4) / 2 + (high ? 2 : 0) + (lane % 2) * lanes;
+    });
+  };
+  const auto pairs = [&](llvm::Value* a, llvm::Value* b, bool high) {
+    return shuffle(a, b, [&](size_t lane) {
+      return lane / 4 * 4 + lane % 2 + (high ? 2 : 0) + (lane % 4) / 2 * lanes;
+    });
+  };
+  for (size_t r = 0; r < lanes; r += 4) {
+    llvm::Value* const low01 = interleaved(values[r], values[r + 1], false);
+    llvm::Value* const high01 = interleaved(values[r], values[r + 1], true);
+    llvm::Value* const low23 = interleaved(values[r + 2], values[r + 3], false);
+    llvm::Value* const high23 = interleaved(values[r + 2], values[r + 3], true);
+    values[r] = pairs(low01, low23, false);
+    values[r + 1] = pairs(low01, low23, true);
+    values[r + 2] = pairs(high01, high23, false);
+    values[r + 3] = pairs(high01, high23, true);
+  }
+  for (size_t block = 4; block < lanes; block *= 2) {
+    for (size_t r = 0; r < lanes; ++r) {
+      if ((r & block) != 0) continue;
+      llvm::Value* const a = values[r];
+      llvm::Value* const b = values[r + block];
+      values[r] = shuffle(a, b, [&](size_t l) { return (l & block) == 0 ? l : l - block + lanes; });
+      values[r + block] =
+          shuffle(a, b, [&](size_t l) { return (l & block) == 0 ? l + block : l + lanes; });
+    }
+  }
+  std::vector<Vec> result;
+  for (llvm::Value* value : values) result.push_back(NewVec(value, static_cast<int>(lanes)));
+  return result;
 }
 
 Vec LlvmVectorBuilder::Fma(Vec a, Vec b, Vec c) {

@@ -37,10 +37,13 @@ class LlvmVectorBuilder final : public VectorBuilder {
   Vec Load(Ptr address, int lanes, DataType type) override;
   Vec LoadWords(Ptr address, int lanes) override;
   Vec Sum(Vec value) override;
+  Vec Largest(Vec value) override;
+  std::vector<Vec> Transposed(std::span<const Vec> rows) override;
   void Store(Ptr address, Vec value) override;
   Vec LoadFirst(Ptr address, Int count, int lanes, DataType type) override;
   void StoreFirst(Ptr address, Vec value, Int count) override;
-  Vec KeepFirst(Vec value, Int count) override;
+  using VectorBuilder::KeepFirst;
+  Vec KeepFirst(Vec value, Int count, Vec others) override;
 
   Vec Constant(DataType type, double value, int lanes) override;
   Vec Splat(Vec scalar, int lanes) override;
@@ -91,6 +94,8 @@ class LlvmVectorBuilder final : public VectorBuilder {
     return llvm::Align(static_cast<uint64_t>(DataTypeBits(type)) / 8);
   }
   llvm::Value* FirstLanes(Int count, int lanes);  // mask
+  // A lane that has all others in it, added or compared in halves.
+  Vec Folded(VecOp op, Vec value);
   llvm::Value* Divide(llvm::Value* a, llvm::Value* b, bool remainder);
   template <typename T>
   T GetVariable(const Handle& variable) {

@@ -30,7 +30,7 @@ inline Graph After(const char* name, const Graph& before, const PassOptions& opt
 inline absl::StatusOr<Graph> RunIntegerPasses(const Graph& graph) {
   PassOptions options;
   options.opt_level = 2;  // no groups
-  options.disabled = {"recurrent_products", "pointwise_tables", "widen_integers"};
+  options.disabled = {"recurrent_products", "attention", "pointwise_tables", "widen_integers"};
   return RunCodegenPasses(graph, options, {});
 }
 

@@ -68,7 +68,7 @@ TEST(PipelineTest, AGroupHasOneSwitch) {
   std::string seen;
   options.on_pass = [&](std::string_view pass, const Graph&) { seen += std::string(pass) + " "; };
   ASSERT_TRUE(RunCodegenPasses(ConvNorm(), options, {}).ok());
-  EXPECT_EQ(seen, "recurrent_products pointwise_tables widen_integers fuse_groups ");
+  EXPECT_EQ(seen, "recurrent_products attention pointwise_tables widen_integers fuse_groups ");
   const auto names = CodegenSwitches();
   EXPECT_EQ(std::count(names.begin(), names.end(), "integer_arithmetic"), 1);
   EXPECT_EQ(std::count(names.begin(), names.end(), "requantize"), 0);
@@ -111,7 +111,8 @@ TEST(PipelineTest, CodegenRunsItsPassesByLevelAndPurpose) {
   };
   const std::string integers =
       "recurrent_products sink_dequantize average_integers cancel_quantize signed_weights "
-      "integer_products weight_only_products requantize fold_dequantized pointwise_tables ";
+      "integer_products weight_only_products requantize attention fold_dequantized "
+      "pointwise_tables ";
   EXPECT_EQ(seen(3, false), integers + "widen_integers fuse_groups");
   EXPECT_EQ(seen(0, false), integers + "widen_integers");
   EXPECT_EQ(seen(2, true), "fold_dequantized widen_integers");

@@ -1,0 +1,108 @@
+#include "services/codegen/kernels/attention_plan.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "common/ops/op.h"
+#include "services/codegen/kernels/conv_plan.h"
+
+namespace quench::codegen {
+namespace {
+
+constexpr int64_t kTaskRows = 128;   // what shares the work of transposing keys
+constexpr int64_t kBlockKeys = 256;
+constexpr int64_t kSingleKeys = 384;  // up to here all keys are one block
+
+int64_t RoundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+
+bool IsFloatTensor(DataType type) { return RegisterTypeOf(type) == DataType::kF32; }
+
+// Offsets of the parts of scratch.
+void PlaceScratch(AttentionPlan& plan) {
+  int64_t end = 0;
+  const auto place = [&](int64_t& at, int64_t floats) {
+    at = end;
+    end = RoundUp(end + 4 * floats, 64);
+  };
+  const ops::AttentionShape& s = plan.shape;
+  const int64_t width = plan.value_vectors() * plan.lanes;
+  const int64_t all = plan.single ? 0 : plan.task_rows() * plan.sharing();
+  place(plan.keys_at, plan.many ? plan.block * s.size : 0);
+  place(plan.values_at, plan.many ? plan.block * width : 0);
+  place(plan.queries_at, plan.rows.most * RoundUp(s.size, plan.lanes));
+  place(plan.scores_at, plan.rows.most * plan.block);
+  place(plan.factors_at, plan.rows.most);
+  place(plan.sums_at, all * width);
+  place(plan.largest_at, all);
+  place(plan.totals_at, all);
+  plan.scratch = end;
+}
+
+}  // namespace
+
+std::optional<AttentionPlan> PlanAttention(const KernelRequest& request, const Group& group) {
+  if (group.root->op != "q.attention" || !group.epilogue.empty()) return std::nullopt;
+  const absl::StatusOr<ops::AttentionShape> shape =
+      ops::AttentionShapeOf(ops::ContextOf(*group.graph, *group.root));
+  if (!shape.ok() || !IsFloatTensor(shape->type)) return std::nullopt;
+  SymbolTable& symbols = *request.graph.symbols;
+  AttentionPlan plan;
+  plan.shape = *shape;
+  const ops::AttentionShape& s = plan.shape;
+  plan.lanes = request.target.f32_lanes();
+  if (plan.lanes < 4 || !std::has_single_bit(static_cast<unsigned>(plan.lanes))) return std::nullopt;
+  for (const Dim dim : {s.batch, s.steps, s.keys}) {
+    if (dim.is_static() && dim.value() < 1) return std::nullopt;
+  }
+  if (s.has_mask) {
+    const Type& mask = group.InputType(ops::kAttentionMask);
+    plan.mask_dims = mask.dims;
+    plan.mask_type = mask.dtype;
+    if (!IsFloatTensor(plan.mask_type) && plan.mask_type != DataType::kBool) return std::nullopt;
+  }
+  const bool many_registers = request.target.tile_rows * request.target.tile_vectors > 16;
+  plan.unroll = many_registers ? 4 : 8;
+  TileProblem problem;
+  problem.height = 1;
+  if (s.steps.is_static()) problem.width = s.steps.value();
+  problem.vectors = 4 * request.target.tile_vectors;
+  problem.most_vectors = request.target.tile_vectors;
+  problem.steps = s.size;
+  const Tile tile = ChooseTile(request.target, problem);
+  plan.vectors = tile.vectors;
+  plan.rows = {s.steps, tile.x};
+
+  const int64_t keys_of_tile = int64_t{plan.vectors} * plan.lanes;
+  plan.single = s.keys.is_static() && s.keys.value() <= kSingleKeys;
+  plan.block = RoundUp(plan.single ? s.keys.value() : kBlockKeys, keys_of_tile);
+  plan.few = !s.steps.is_static() || s.steps.value() <= AttentionPlan::kFewQueries;
+  plan.many = !s.steps.is_static() || s.steps.value() > AttentionPlan::kFewQueries;
+  const Dim tiles = plan.rows.Parts(symbols);
+  const int64_t rows = std::max<int64_t>(tile.x, kTaskRows / plan.sharing());
+  plan.task_tiles = (rows + tile.x - 1) / tile.x;
+  if (tiles.is_static()) {  // evenly
+    const int64_t tasks = (tiles.value() + plan.task_tiles - 1) / plan.task_tiles;
+    plan.task_tiles = (tiles.value() + tasks - 1) / tasks;
+  }
+  // Few queries are one task, whose rows have the sums of all of them.
+  if (plan.few) plan.task_tiles = std::max(plan.task_tiles, (AttentionPlan::kFewQueries + tile.x - 1) / tile.x);
+  plan.row_tasks = symbols.CeilDiv(tiles, plan.task_tiles);
+  plan.tasks = symbols.Product(std::vector<Dim>{s.batch, s.kv_heads, plan.row_tasks});
+  PlaceScratch(plan);
+  return plan;
+}
+
+double AttentionCost(const KernelRequest& request, const AttentionPlan& plan) {
+  const SymbolTable& symbols = *request.graph.symbols;
+  const ops::AttentionShape& s = plan.shape;
+  const double heads = TypicalSize(symbols, s.batch) * static_cast<double>(s.heads);
+  const double steps = TypicalSize(symbols, s.steps), keys = TypicalSize(symbols, s.keys);
+  // An exponential takes about as long as twelve multiply-adds.
+  const double flops = 2 * heads * steps * keys * static_cast<double>(s.size + s.value_size + 12);
+  const double kv = TypicalSize(symbols, s.batch) * static_cast<double>(s.kv_heads) * keys;
+  const double bytes = kv * static_cast<double>(s.size + s.value_size) * DataTypeBits(s.type) / 8;
+  constexpr double kOfPeak = 0.8;
+  return std::max(flops / (request.target.gflops * kOfPeak * 1e3), bytes / (request.target.gbytes * 1e3));
+}
+
+}  // namespace quench::codegen

@@ -1,0 +1,52 @@
+// Attention as tiles: how the queries of a head are cut, and what of its keys lies in scratch at once.
+#pragma once
+
+#include <optional>
+
+#include "common/ops/q_attention.h"
+#include "services/codegen/kernels/epilogue.h"
+#include "services/codegen/kernels/micro_kernel.h"
+
+namespace quench::codegen {
+
+// A task has a range of query tiles of one batch entry and one head of keys, and all heads of queries
+// that share it. For each block of keys it transposes the keys and packs the values; each tile
+// multiplies its queries by the keys, takes the exponentials, and multiplies by the values while the
+// scores are in the nearest cache. Over several blocks sums are scaled to the largest score so far
+// (Milakov and Gimelshein, Online normalizer calculation for softmax, arXiv:1805.02867).
+struct AttentionPlan {
+  ops::AttentionShape shape;
+  std::vector<Dim> mask_dims;  // four, where there is a mask
+  DataType mask_type = DataType::kF32;
+  int lanes = 8;
+  int unroll = 4;
+  int vectors = 2;   // of keys and of values in a tile
+  TileAxis rows;     // of queries
+  int64_t task_tiles = 1;
+  Dim row_tasks = 1, tasks = 1;
+  int64_t block = 0;   // keys at once
+  bool single = false;  // all keys are one block, whose size is known
+  // Few queries read keys and values where they are, one query at a time: always, never, or where a run
+  // has so few.
+  bool few = false, many = true;
+  // Scratch of a task, in bytes.
+  int64_t keys_at = 0, values_at = 0, queries_at = 0, scores_at = 0, factors_at = 0;
+  int64_t sums_at = 0, largest_at = 0, totals_at = 0;  // of all rows of a task, over several blocks
+  int64_t scratch = 0;
+
+  static constexpr int64_t kFewQueries = 4;
+  // Heads of queries for one of keys.
+  int64_t sharing() const { return shape.heads / shape.kv_heads; }
+  int64_t task_rows() const { return task_tiles * rows.most; }
+  int64_t key_vectors() const { return block / lanes; }  // of a block, rounded up to tiles
+  int64_t value_vectors() const { return (shape.value_size + lanes - 1) / lanes; }
+  int64_t pitch() const { return 4 * block; }  // bytes from a query's scores to the next one's
+};
+
+// Of a q.attention; nothing where the kernel does not take it.
+std::optional<AttentionPlan> PlanAttention(const KernelRequest& request, const Group& group);
+
+// Microseconds.
+double AttentionCost(const KernelRequest& request, const AttentionPlan& plan);
+
+}  // namespace quench::codegen
