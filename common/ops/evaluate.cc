@@ -67,6 +67,7 @@ class NodeRun {
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (node_.outputs[i] != quench::kNone) outputs[i] = Tensor::Zeros(types_[i].dtype, sizes_[i]);
     }
+    if (FindOp(node_.op)->updates && node_.outputs[0] != quench::kNone) outputs[0] = *inputs_[0];
     QUENCH_RETURN_IF_ERROR(Interpret(function, outputs));
     return outputs;
   }

@@ -184,6 +184,9 @@ struct OpDef {
   std::vector<int> (*operand_axes)(const OpContext&, int operand) = nullptr;
   // kNest: the computation.
   absl::Status (*lower)(LowerContext&) = nullptr;
+  // kNest: output 0 is input 0 but for the elements that `lower` writes. Whoever runs its loops copies
+  // all of input 0 there first, unless both are the same memory.
+  bool updates = false;
   // Present iff `infer` may create runtime dims: a function over the same inputs (no outputs) that
   // sets them.
   absl::Status (*lower_sizes)(LowerContext&) = nullptr;

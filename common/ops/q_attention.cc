@@ -12,7 +12,8 @@ absl::Status ReadHeads(const OpContext& ctx, int i, int64_t heads, int64_t size,
   const std::vector<Dim>& dims = ctx.input(i).dims;
   at.folded = dims.size() == 3;
   if (!at.folded) {
-    QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, dims[1], heads, fmt::format("heads of {}", kNames[i])));
+    QUENCH_RETURN_IF_ERROR(
+        RequireEqual(ctx, dims[1], heads, fmt::format("heads of {}", kNames[i])));
     return RequireEqual(ctx, dims[3], size, fmt::format("head size of {}", kNames[i]));
   }
   const std::vector<int64_t> offsets = ctx.node().Ints("offsets");
@@ -20,10 +21,11 @@ absl::Status ReadHeads(const OpContext& ctx, int i, int64_t heads, int64_t size,
     return ctx.Error(fmt::format("{} offsets, there are three", offsets.size()));
   at.offset = offsets.empty() ? 0 : offsets[static_cast<size_t>(i)];
   at.columns = dims[2];
-  if (!at.columns.is_static()) return ctx.UnsupportedError("columns that are known only at run time");
+  if (!at.columns.is_static())
+    return ctx.UnsupportedError("columns that are known only at run time");
   if (at.offset < 0 || at.offset + heads * size > at.columns.value()) {
-    return ctx.Error(fmt::format("{} heads of {} from column {} on exceed the {} columns of {}", heads,
-                                 size, at.offset, at.columns.value(), kNames[i]));
+    return ctx.Error(fmt::format("{} heads of {} from column {} on exceed the {} columns of {}",
+                                 heads, size, at.offset, at.columns.value(), kNames[i]));
   }
   return absl::OkStatus();
 }
@@ -40,7 +42,8 @@ absl::Status CheckMask(const OpContext& ctx, const AttentionShape& s) {
   for (size_t axis = 0; axis < full.size(); ++axis) {
     const Dim own = ctx.input(kAttentionMask).dims[axis];
     if (own.is(1) && axis < 3) continue;
-    QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, own, full[axis], fmt::format("axis {} of the mask", axis)));
+    QUENCH_RETURN_IF_ERROR(
+        RequireEqual(ctx, own, full[axis], fmt::format("axis {} of the mask", axis)));
   }
   return absl::OkStatus();
 }
@@ -70,7 +73,11 @@ Dim Macs(const OpContext& ctx) {
 class Attender {
  public:
   Attender(LowerContext& ctx, const AttentionShape& s)
-      : ctx_(ctx), b_(ctx.b()), s_(s), type_(loops::ComputeType(s.type)), keys_(ctx.Extent(s.keys)) {}
+      : ctx_(ctx),
+        b_(ctx.b()),
+        s_(s),
+        type_(loops::ComputeType(s.type)),
+        keys_(ctx.Extent(s.keys)) {}
 
   void Lower() {
     EnsureShapes();
@@ -144,9 +151,9 @@ class Attender {
       }
       b_.Store(row_, {j}, Masked(score, n, h, i, j));
     });
-    const E largest =
-        b_.Let(b_.Reduce(BinaryOp::kMax, LowestOf(b_, type_), reach, [&](E j) { return row_.At({j}); }),
-               "largest");
+    const E largest = b_.Let(
+        b_.Reduce(BinaryOp::kMax, LowestOf(b_, type_), reach, [&](E j) { return row_.At({j}); }),
+        "largest");
     const E nothing = b_.Let(largest == LowestOf(b_, type_), "nothing");
     const E shift = b_.Let(Select(nothing, b_.F(0, type_), largest), "shift");
     b_.ParallelFor(reach,
@@ -190,7 +197,8 @@ absl::StatusOr<AttentionShape> AttentionShapeOf(const OpContext& ctx) {
   s.size = node.Int("size", 1);
   s.value_size = node.Int("value_size", s.size);
   if (s.heads < 1 || s.kv_heads < 1 || s.heads % s.kv_heads != 0)
-    return ctx.Error(fmt::format("{} heads of keys do not divide {} of queries", s.kv_heads, s.heads));
+    return ctx.Error(
+        fmt::format("{} heads of keys do not divide {} of queries", s.kv_heads, s.heads));
   if (s.size < 1 || s.value_size < 1)
     return ctx.Error(fmt::format("heads have sizes {} and {}", s.size, s.value_size));
   for (const int i : {kAttentionQuery, kAttentionKey, kAttentionValue}) {

@@ -8,7 +8,13 @@
 namespace quench::ops {
 
 // Inputs of a q.attention: queries, keys, values, mask, lengths.
-enum AttentionInput { kAttentionQuery, kAttentionKey, kAttentionValue, kAttentionMask, kAttentionLengths };
+enum AttentionInput {
+  kAttentionQuery,
+  kAttentionKey,
+  kAttentionValue,
+  kAttentionMask,
+  kAttentionLengths
+};
 
 // Where a tensor has its heads: [batch, heads, steps, size], or, of rank 3, the columns from `offset`
 // of [batch, steps, columns], `size` a head.
@@ -21,15 +27,15 @@ struct HeadsAt {
 struct AttentionShape {
   DataType type = DataType::kF32;
   Dim batch = 1, steps = 1, keys = 1;
-  int64_t heads = 1, kv_heads = 1;    // kv_heads divides heads: so many heads share keys and values
-  int64_t size = 1, value_size = 1;   // of a head
-  HeadsAt at[3];                      // queries, keys, values
-  bool folded_result = false;         // [batch, steps, heads * value_size], else of rank 4
+  int64_t heads = 1, kv_heads = 1;   // kv_heads divides heads: so many heads share keys and values
+  int64_t size = 1, value_size = 1;  // of a head
+  HeadsAt at[3];                     // queries, keys, values
+  bool folded_result = false;        // [batch, steps, heads * value_size], else of rank 4
   double scale = 1;
-  double cap = 0;      // scores are cap * tanh(score / cap); 0: as they are
-  double fill = 0;     // a score where a mask of bool is false
+  double cap = 0;   // scores are cap * tanh(score / cap); 0: as they are
+  double fill = 0;  // a score where a mask of bool is false
   bool causal = false;
-  bool at_end = false;      // the last query is at the last key, else the first at the first
+  bool at_end = false;         // the last query is at the last key, else the first at the first
   bool empty_is_zero = false;  // the result of a query that may attend nothing, else NaN
   bool has_mask = false, has_lengths = false;
 };

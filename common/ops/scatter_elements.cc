@@ -47,7 +47,6 @@ absl::Status LowerScatterElements(LowerContext& ctx) {
             fmt::format("node `{}`: axis {} of the indices is longer than the data's",
                         ctx.node().name, a));
   }
-  CopyAll(b, ctx.in(0), y);
   b.ParallelForAll(Erased(DimsOf(indices), axis), [&](std::span<const E> others) {
     const std::vector<E> rest(others.begin(), others.end());
     b.For(indices.dim(axis), [&](E k) {
@@ -69,7 +68,8 @@ const OpDef& ScatterElementsOp() {
       .max_inputs = 3,
       .attributes = {{"axis", AttributeSpec::kInt}, {"reduction", AttributeSpec::kString}},
       .infer = InferScatterElements,
-      .lower = LowerScatterElements};
+      .lower = LowerScatterElements,
+      .updates = true};
   return op;
 }
 

@@ -54,7 +54,6 @@ absl::Status LowerScatterND(LowerContext& ctx) {
   const B indices = ctx.in(1);
   const B y = ctx.out(0);
   const std::string what = fmt::format("node `{}`: an index of ScatterND", ctx.node().name);
-  CopyAll(b, ctx.in(0), y);
   std::vector<E> outer = DimsOf(indices);
   outer.pop_back();
   const std::vector<E> dims = DimsOf(y);
@@ -86,7 +85,8 @@ const OpDef& ScatterNDOp() {
                            .max_inputs = 3,
                            .attributes = {{"reduction", AttributeSpec::kString}},
                            .infer = InferScatterND,
-                           .lower = LowerScatterND};
+                           .lower = LowerScatterND,
+                           .updates = true};
   return op;
 }
 

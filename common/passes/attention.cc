@@ -88,7 +88,8 @@ class AttentionFinder {
     ValueId scores = softmax->inputs[0];
     const ValueId inner = BehindMask(scores, found);
     if (inner != quench::kNone) scores = inner;
-    while (const std::optional<ValueId> unscaled = BehindScale(scores, found.scale)) scores = *unscaled;
+    while (const std::optional<ValueId> unscaled = BehindScale(scores, found.scale))
+      scores = *unscaled;
     const Node* product = OnlyFor(scores, "MatMul");
     if (product == nullptr) return std::nullopt;
     found.query = product->inputs[0];
@@ -96,7 +97,8 @@ class AttentionFinder {
     found.key_transposed = true;
     found.value = mix.inputs[1];
     for (const ValueId part : {found.query, found.key, found.value}) {
-      if (TypeOf(part).rank() != type.rank() || TypeOf(part).dtype != type.dtype) return std::nullopt;
+      if (TypeOf(part).rank() != type.rank() || TypeOf(part).dtype != type.dtype)
+        return std::nullopt;
     }
     return found;
   }
@@ -166,11 +168,14 @@ class AttentionFinder {
     const auto has = [&](const std::vector<ValueId>& ids, size_t i) {
       return i < ids.size() && ids[i] != quench::kNone;
     };
-    const auto input = [&](size_t i) { return has(node.inputs, i) ? node.inputs[i] : quench::kNone; };
+    const auto input = [&](size_t i) {
+      return has(node.inputs, i) ? node.inputs[i] : quench::kNone;
+    };
     const Type type = TypeOf(node.inputs[0]);
     if (!IsFloat32OrHalf(type) || has(node.outputs, 3) || node.Int("left_window_size", -1) >= 0 ||
         node.Int("right_window_size", -1) >= 0 ||
-        static_cast<DataType>(node.Int("softmax_precision", static_cast<int64_t>(DataType::kF32))) != DataType::kF32)
+        static_cast<DataType>(
+            node.Int("softmax_precision", static_cast<int64_t>(DataType::kF32))) != DataType::kF32)
       return std::nullopt;
     Found found;
     ValueId* const parts[] = {&found.query, &found.key, &found.value};
@@ -194,7 +199,8 @@ class AttentionFinder {
     Dim keys = TypeOf(found.key).dims[2];
     if (found.at_end) keys = graph_.symbols->Add(TypeOf(input(4)).dims[2], keys);
     found.mask = input(3);
-    const Type scores = Type::Tensor(type.dtype, {query.dims[0], query.dims[1], query.dims[2], keys});
+    const Type scores =
+        Type::Tensor(type.dtype, {query.dims[0], query.dims[1], query.dims[2], keys});
     if (found.mask != quench::kNone && !MaskFits(found.mask, scores)) return std::nullopt;
     if (found.at_end) {
       found.key = Joined(node, input(4), found.key, 1, keys);
@@ -211,7 +217,8 @@ class AttentionFinder {
         type.dims[2].value() % heads != 0)
       return quench::kNone;
     const int64_t size = type.dims[2].value() / heads;
-    const ValueId cut = Reshaped(id, {0, 0, heads, size}, {type.dims[0], type.dims[1], heads, size});
+    const ValueId cut =
+        Reshaped(id, {0, 0, heads, size}, {type.dims[0], type.dims[1], heads, size});
     return Transposed(cut, {0, 2, 1, 3});
   }
 
@@ -220,8 +227,8 @@ class AttentionFinder {
     Type type = TypeOf(past);
     type.dims[2] = keys;
     const ValueId joined =
-        AddTyped(graph_, "Concat", node.name + (output == 1 ? ".keys" : ".values"), {past, fresh}, type,
-                 {{"axis", int64_t{2}}});
+        AddTyped(graph_, "Concat", node.name + (output == 1 ? ".keys" : ".values"), {past, fresh},
+                 type, {{"axis", int64_t{2}}});
     if (output < node.outputs.size() && node.outputs[output] != quench::kNone)
       TakePlace(graph_, node.outputs[output], joined);
     return joined;
@@ -230,7 +237,8 @@ class AttentionFinder {
   // ---- what takes its place ----
 
   ValueId Constant(const std::string& name, std::vector<int64_t> values) {
-    return graph_.AddConstant(name, Tensor::Of(DataType::kI64, {static_cast<int64_t>(values.size())}, values));
+    return graph_.AddConstant(
+        name, Tensor::Of(DataType::kI64, {static_cast<int64_t>(values.size())}, values));
   }
   ValueId Reshaped(ValueId id, std::vector<int64_t> shape, std::vector<Dim> dims) {
     const std::string name = graph_.value(id).name;
@@ -250,14 +258,16 @@ class AttentionFinder {
     Type type = TypeOf(id);
     for (const int64_t axis : axes) type.dims.insert(type.dims.begin() + axis, Dim(1));
     const std::string name = graph_.value(id).name;
-    return AddTyped(graph_, "Unsqueeze", name + ".unsqueezed", {id, Constant(name + ".axes", axes)}, type);
+    return AddTyped(graph_, "Unsqueeze", name + ".unsqueezed", {id, Constant(name + ".axes", axes)},
+                    type);
   }
 
   // As a mask of four axes for scores of `rank`.
   ValueId WholeMask(ValueId mask, int rank) {
     const int own = TypeOf(mask).rank();
     std::vector<int64_t> axes;
-    if (rank == 3 && own == 3) axes = {1};
+    if (rank == 3 && own == 3)
+      axes = {1};
     else
       for (int axis = 0; axis < 4 - own; ++axis) axes.push_back(axis);
     return Unsqueezed(mask, axes);
@@ -305,9 +315,11 @@ class AttentionFinder {
     if (found.mask != quench::kNone || found.lengths != quench::kNone)
       inputs.push_back(found.mask == quench::kNone ? quench::kNone : WholeMask(found.mask, rank));
     if (found.lengths != quench::kNone) inputs.push_back(found.lengths);
-    std::map<std::string, Attribute> attributes = {
-        {"heads", q.heads}, {"kv_heads", k.heads}, {"size", q.size}, {"value_size", v.size},
-        {"scale", found.scale}};
+    std::map<std::string, Attribute> attributes = {{"heads", q.heads},
+                                                   {"kv_heads", k.heads},
+                                                   {"size", q.size},
+                                                   {"value_size", v.size},
+                                                   {"scale", found.scale}};
     const auto flag = [&](const char* name, bool set) {
       if (set) attributes[name] = int64_t{1};
     };
@@ -341,7 +353,8 @@ class AttentionFinder {
       return quench::kNone;
     const ValueId apart = transpose->outputs[0];
     const Node* reshape = OnlyReader(apart, "Reshape");
-    if (reshape != nullptr && TypeOf(reshape->outputs[0]).dims == folded.dims) return reshape->outputs[0];
+    if (reshape != nullptr && TypeOf(reshape->outputs[0]).dims == folded.dims)
+      return reshape->outputs[0];
     return apart;
   }
 
@@ -400,8 +413,9 @@ class AttentionFinder {
       columns += weights[i].dims()[1];
     }
     type.dims[2] = columns;
-    ValueId all = AddTyped(graph_, "MatMul", name + ".qkv",
-                           {x, graph_.AddConstant(name + ".qkv.weights", SideBySide(weights))}, type);
+    ValueId all =
+        AddTyped(graph_, "MatMul", name + ".qkv",
+                 {x, graph_.AddConstant(name + ".qkv.weights", SideBySide(weights))}, type);
     if (!biases.empty()) {
       for (Tensor& bias : biases) bias = bias.Reshaped({1, bias.size()});
       const Tensor bias = SideBySide(biases).Reshaped({columns});
@@ -428,8 +442,8 @@ class AttentionFinder {
   }
 
   Graph& graph_;
-  const std::vector<int> uses_;       // of the values that there were
-  std::vector<NodeId> readers_;       // one of each value
+  const std::vector<int> uses_;  // of the values that there were
+  std::vector<NodeId> readers_;  // one of each value
 };
 
 }  // namespace

@@ -206,11 +206,11 @@ std::optional<HeadView> AsHeads(const Graph& graph, ValueId source, View view, b
     if (strides(2, heads.size) && strides(1, head) && strides(0, symbols.Mul(head, heads.heads)))
       return heads;
   }
-  if (dims.size() != 3 || dims[0] != heads.batch || dims[1] != heads.steps || !dims[2].is_static() ||
-      heads.offset + heads.heads * heads.size > dims[2].value())
+  if (dims.size() != 3 || dims[0] != heads.batch || dims[1] != heads.steps ||
+      !dims[2].is_static() || heads.offset + heads.heads * heads.size > dims[2].value())
     return std::nullopt;
-  const bool fits = strides(1, heads.size) && strides(2, dims[2]) &&
-                    strides(0, symbols.Mul(dims[1], dims[2]));
+  const bool fits =
+      strides(1, heads.size) && strides(2, dims[2]) && strides(0, symbols.Mul(dims[1], dims[2]));
   return fits ? std::optional(heads) : std::nullopt;
 }
 

@@ -81,7 +81,9 @@ typedef struct quench_tensor_info {
   uint32_t size;
   int32_t dtype;
   int32_t rank;
-  uint32_t reserved;
+  /* Of outputs: 1 + the index of an input of this dtype and these dims whose memory may be the
+   * output's too. The run then writes what changes of it, and nothing else. 0: none. */
+  uint32_t in_place_of;
   const char* name;
   const quench_dim* dims;                  /* `rank` of them */
   const quench_quantization* quantization; /* NULL: not quantized */
@@ -157,7 +159,7 @@ struct quench_run {
   const void* const* inputs; /* one per input: aligned to the element */
   /* One per output: aligned to the element, large enough. Entries whose size depends on runtime
    * symbols are set by the run to what `alloc` gave. Outputs overlap neither one another nor
-   * inputs. */
+   * inputs, but for those that are in place (quench_tensor_info.in_place_of). */
   void** outputs;
   int64_t* slots; /* as plan left them; runtime symbols are set by the run */
   void* arena;    /* arena_bytes, 64-byte aligned, contents arbitrary */

@@ -1,5 +1,7 @@
 /* One place to run a model: inputs, plan, memory, outputs, threads. */
 #define _POSIX_C_SOURCE 200809L
+#include "common/runtime/session.h"
+
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -7,88 +9,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/runtime/rt_internal.h"
-
-enum { kPlans = 4 };
-
-typedef struct input_state {
-  const void* data;
-  int64_t dims[QUENCH_RT_MAX_RANK];
-} input_state;
-
-typedef struct output_state {
-  void* data; /* what the run writes or has written */
-  int64_t dims[QUENCH_RT_MAX_RANK];
-  void* bound; /* the caller's, or NULL */
-  uint64_t bound_bytes;
-  void* owned; /* ours */
-  uint64_t owned_bytes;
-} output_state;
-
-/* What the session carries from an output to an input of the next run. */
-typedef struct carried_state {
-  const quench_state_info* info;
-  void* memory;
-  uint64_t bytes;
-  int bound; /* the caller gives the input */
-} carried_state;
-
-/* A plan for one set of input sizes. */
-typedef struct plan_entry {
-  int64_t* key;   /* values of the input symbols */
-  int64_t* slots; /* after planning */
-  uint64_t arena_bytes, scratch_bytes, lower_bound;
-  uint64_t used; /* clock of last use; 0: empty */
-} plan_entry;
-
-/* Memory that a run has asked for; freed with it. */
-typedef struct heap_block {
-  struct heap_block *previous, *next;
-  int32_t output; /* >= 0: an output's data */
-} heap_block;
-
-struct quench_rt_session {
-  const quench_model* model;
-  const quench_variant* variant;
-  quench_rt_options options;
-  uint32_t created_threads;
-  quench_rt_pool* pool;
-  input_state* inputs;
-  output_state* outputs;
-  carried_state* states;
-  uint32_t num_states;
-  int64_t* slots;
-  int64_t* key;
-  plan_entry plans[kPlans];
-  plan_entry* plan; /* NULL: the inputs changed since the last plan */
-  uint64_t clock;
-  uint64_t arena_bytes, memory_bytes, lower_bound;
-  void* memory;
-  uint64_t memory_capacity;
-  heap_block heap; /* ring */
-  const void** input_pointers;
-  void** output_pointers;
-  quench_rt_tap_fn tap;
-  void* tap_user;
-  double* seconds; /* of the profile in progress, or NULL */
-  int32_t profiled;
-  struct timespec since;
-  _Atomic int cancelled;
-};
-
 enum { kHeapHeader = 64 }; /* keeps the memory behind it aligned */
 
 static int64_t dim_value(const quench_rt_session* session, const quench_dim* dim) {
   return dim->value >= 0 ? dim->value : session->slots[dim->symbol];
-}
-
-/* Bytes of a tensor with these dims; -1 on overflow or when a dim is not known. */
-static int64_t tensor_bytes(int32_t dtype, const int64_t* dims, int32_t rank) {
-  int64_t count = 1;
-  for (int32_t i = 0; i < rank; ++i) {
-    if (dims[i] < 0 || __builtin_mul_overflow(count, dims[i], &count)) return -1;
-  }
-  return quench_rt_dtype_bytes(dtype, count);
 }
 
 /* ---- callbacks of a run ---- */
@@ -187,65 +111,6 @@ static int allocate_tables(quench_rt_session* session) {
   return complete;
 }
 
-/* The next run reads what the session carries. */
-static void read_carried(quench_rt_session* session, const carried_state* state) {
-  input_state* input = &session->inputs[state->info->input];
-  const quench_tensor_info* info = session->model->inputs[state->info->input];
-  input->data = state->memory;
-  for (int32_t i = 0; i < info->rank; ++i) {
-    if (input->dims[i] != info->dims[i].value) session->plan = NULL;
-    input->dims[i] = info->dims[i].value;
-  }
-}
-
-static int allocate_states(quench_rt_session* session) {
-  for (uint32_t i = 0; i < session->num_states; ++i) {
-    carried_state* state = &session->states[i];
-    int64_t dims[QUENCH_RT_MAX_RANK];
-    state->info = session->model->states[i];
-    const quench_tensor_info* info = session->model->inputs[state->info->input];
-    for (int32_t axis = 0; axis < info->rank; ++axis) dims[axis] = info->dims[axis].value;
-    const int64_t bytes = tensor_bytes(info->dtype, dims, info->rank);
-    if (bytes < 0) return 0;
-    state->bytes = (uint64_t)bytes;
-    state->memory = quench_rt_aligned(state->bytes);
-    if (state->memory == NULL) return 0;
-    read_carried(session, state);
-  }
-  quench_rt_reset_states(session);
-  return 1;
-}
-
-void quench_rt_reset_states(quench_rt_session* session) {
-  for (uint32_t i = 0; i < session->num_states; ++i) {
-    const carried_state* state = &session->states[i];
-    const int32_t dtype = session->model->inputs[state->info->input]->dtype;
-    const size_t step = (size_t)quench_rt_dtype_bytes(dtype, 1);
-    if (state->info->initial == NULL) {
-      memset(state->memory, 0, state->bytes);
-      continue;
-    }
-    for (uint64_t at = 0; at + step <= state->bytes; at += step)
-      memcpy((char*)state->memory + at, state->info->initial, step);
-  }
-}
-
-/* What the run has written is what the next one reads. Memory of the session's own changes places
- * with what was read, so that nothing is copied. */
-static void carry_states(quench_rt_session* session) {
-  for (uint32_t i = 0; i < session->num_states; ++i) {
-    carried_state* state = &session->states[i];
-    output_state* output = &session->outputs[state->info->output];
-    if (output->data == output->owned && output->owned_bytes == state->bytes) {
-      output->owned = state->memory;
-      state->memory = output->data;
-    } else {
-      memcpy(state->memory, output->data, state->bytes);
-    }
-    if (!state->bound) read_carried(session, state);
-  }
-}
-
 static int check_threads(uint32_t num_threads, quench_rt_error* error) {
   if (num_threads <= 1024) return QUENCH_RT_OK;
   return quench_rt_fail(error, QUENCH_RT_INVALID, "num_threads is %u, at most 1024 are possible",
@@ -288,7 +153,7 @@ int quench_rt_session_create(quench_rt_model* model, const quench_rt_options* op
   session->created_threads = chosen.num_threads;
   session->heap.previous = session->heap.next = &session->heap;
   if (QUENCH_RT_HAS(model->model, states)) session->num_states = model->model->num_states;
-  if (!allocate_tables(session) || !allocate_states(session)) {
+  if (!allocate_tables(session) || !quench_rt_allocate_states(session)) {
     quench_rt_session_free(session);
     return quench_rt_fail(error, QUENCH_RT_MEMORY, "out of memory");
   }
@@ -344,13 +209,6 @@ static uintptr_t alignment_of(int32_t dtype) {
   return bytes >= 8 ? 8 : bytes >= 4 ? 4 : bytes >= 2 ? 2 : 1;
 }
 
-static carried_state* state_of_input(quench_rt_session* session, uint32_t input) {
-  for (uint32_t i = 0; i < session->num_states; ++i) {
-    if (session->states[i].info->input == input) return &session->states[i];
-  }
-  return NULL;
-}
-
 int quench_rt_set_input(quench_rt_session* session, uint32_t index, const quench_rt_tensor* tensor,
                         quench_rt_error* error) {
   const quench_model* model = session->model;
@@ -359,14 +217,14 @@ int quench_rt_set_input(quench_rt_session* session, uint32_t index, const quench
                           model->num_inputs);
   }
   const quench_tensor_info* info = model->inputs[index];
-  carried_state* state = state_of_input(session, index);
+  carried_state* state = quench_rt_state_of_input(session, index);
   if (tensor == NULL) {
     if (state == NULL) {
       return quench_rt_fail(error, QUENCH_RT_INVALID,
                             "input `%s`: there is no tensor, and no state to carry", info->name);
     }
     state->bound = 0;
-    read_carried(session, state);
+    quench_rt_read_carried(session, state);
     return QUENCH_RT_OK;
   }
   if (tensor->dtype != info->dtype) {
@@ -378,7 +236,7 @@ int quench_rt_set_input(quench_rt_session* session, uint32_t index, const quench
     return quench_rt_fail(error, QUENCH_RT_INVALID, "input `%s`: rank is %d, the model takes %d",
                           info->name, tensor->rank, info->rank);
   }
-  const int64_t bytes = tensor_bytes(tensor->dtype, tensor->dims, tensor->rank);
+  const int64_t bytes = quench_rt_tensor_bytes(tensor->dtype, tensor->dims, tensor->rank);
   if (bytes < 0)
     return quench_rt_fail(error, QUENCH_RT_INVALID, "input `%s`: a size is negative or too large",
                           info->name);
@@ -645,7 +503,7 @@ static int prepare_output(quench_rt_session* session, uint32_t index, quench_rt_
         "output `%s`: its size is known only after the run, its memory cannot be bound",
         info->name);
   }
-  const int64_t bytes = tensor_bytes(info->dtype, output->dims, info->rank);
+  const int64_t bytes = quench_rt_tensor_bytes(info->dtype, output->dims, info->rank);
   if (bytes < 0)
     return quench_rt_fail(error, QUENCH_RT_MEMORY, "output `%s` is too large", info->name);
   if (output->bound != NULL) {
@@ -657,6 +515,8 @@ static int prepare_output(quench_rt_session* session, uint32_t index, quench_rt_
     output->data = output->bound;
     return QUENCH_RT_OK;
   }
+  output->data = quench_rt_state_in_place(session, index);
+  if (output->data != NULL) return QUENCH_RT_OK;
   if (output->owned == NULL || output->owned_bytes < (uint64_t)bytes) {
     free(output->owned);
     output->owned = quench_rt_aligned((uint64_t)bytes);
@@ -665,6 +525,46 @@ static int prepare_output(quench_rt_session* session, uint32_t index, quench_rt_
       return quench_rt_fail(error, QUENCH_RT_MEMORY, "no memory for output `%s`", info->name);
   }
   output->data = output->owned;
+  return QUENCH_RT_OK;
+}
+
+static int overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes) {
+  const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+  return x < y + b_bytes && y < x + a_bytes;
+}
+
+/* Memory that the caller has bound to an output: no input lies there, but one that the output may
+ * take the place of, at the same address; nor does another output. */
+static int check_overlaps(const quench_rt_session* session, uint32_t index,
+                          quench_rt_error* error) {
+  const quench_model* model = session->model;
+  const output_state* output = &session->outputs[index];
+  const quench_tensor_info* info = model->outputs[index];
+  const int64_t bytes = quench_rt_tensor_bytes(info->dtype, output->dims, info->rank);
+  if (output->bound == NULL || bytes <= 0) return QUENCH_RT_OK;
+  for (uint32_t i = 0; i < model->num_inputs; ++i) {
+    const quench_tensor_info* other = model->inputs[i];
+    const void* data = session->input_pointers[i];
+    const int64_t size = quench_rt_tensor_bytes(other->dtype, session->inputs[i].dims, other->rank);
+    if (size <= 0 || !overlap(output->bound, (uint64_t)bytes, data, (uint64_t)size)) continue;
+    if (info->in_place_of == i + 1 && data == output->bound && size == bytes) continue;
+    return quench_rt_fail(
+        error, QUENCH_RT_INVALID, "output `%s` is bound to memory of input `%s`: %s", info->name,
+        other->name,
+        info->in_place_of == i + 1 ? "it may take its place, but from the same address on"
+                                   : "the model does not write it in place");
+  }
+  for (uint32_t i = 0; i < index; ++i) {
+    const quench_tensor_info* other = model->outputs[i];
+    const int64_t size =
+        quench_rt_tensor_bytes(other->dtype, session->outputs[i].dims, other->rank);
+    if (size > 0 && session->outputs[i].data != NULL &&
+        overlap(output->bound, (uint64_t)bytes, session->outputs[i].data, (uint64_t)size)) {
+      return quench_rt_fail(error, QUENCH_RT_INVALID,
+                            "outputs `%s` and `%s` are bound to the same memory", other->name,
+                            info->name);
+    }
+  }
   return QUENCH_RT_OK;
 }
 
@@ -679,6 +579,7 @@ static int prepare(quench_rt_session* session, quench_rt_error* error) {
     session->input_pointers[i] = session->inputs[i].data;
   for (uint32_t i = 0; i < session->model->num_outputs; ++i) {
     code = prepare_output(session, i, error);
+    if (code == QUENCH_RT_OK) code = check_overlaps(session, i, error);
     if (code != QUENCH_RT_OK) return code;
     session->output_pointers[i] = session->outputs[i].data;
   }
@@ -719,7 +620,7 @@ int quench_rt_run(quench_rt_session* session, quench_rt_error* error) {
   for (uint32_t i = 0; i < session->model->num_outputs; ++i)
     session->outputs[i].data = session->output_pointers[i];
   read_output_dims(session);
-  carry_states(session);
+  quench_rt_carry_states(session);
   return QUENCH_RT_OK;
 }
 

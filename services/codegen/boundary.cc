@@ -4,6 +4,8 @@
 #include <array>
 #include <string_view>
 
+#include "common/ops/op.h"
+
 namespace quench::codegen {
 namespace {
 
@@ -66,6 +68,21 @@ std::optional<BoundaryQuantization> OutputQuantization(const Graph& graph, Value
   if (!MovesElements(node)) return std::nullopt;
   std::optional<BoundaryQuantization> result = OutputQuantization(graph, node.inputs[0]);
   return result && result->axis < 0 ? result : std::nullopt;
+}
+
+std::optional<size_t> InputInPlaceOf(const Graph& graph, ValueId output) {
+  const NodeId producer = graph.value(output).producer;
+  if (producer == kNone) return std::nullopt;
+  const Node& node = graph.node(producer);
+  const ops::OpDef* op = ops::FindOp(node.op);
+  if (op == nullptr || !op->updates || node.outputs[0] != output) return std::nullopt;
+  const ValueId updated = node.inputs[0];
+  const auto input = std::find(graph.inputs.begin(), graph.inputs.end(), updated);
+  if (input == graph.inputs.end() || graph.value(updated).type != graph.value(output).type ||
+      graph.UseCounts()[static_cast<size_t>(updated)] != 1 ||
+      std::count(graph.outputs.begin(), graph.outputs.end(), output) != 1)
+    return std::nullopt;
+  return static_cast<size_t>(input - graph.inputs.begin());
 }
 
 }  // namespace quench::codegen

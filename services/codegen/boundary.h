@@ -1,4 +1,4 @@
-// Scale and zero point of a model's integer inputs and outputs, from the nodes beside them.
+// What a library says of its inputs and outputs, from the nodes beside them.
 #pragma once
 
 #include <cstdint>
@@ -22,5 +22,9 @@ struct BoundaryQuantization {
 // between. Nothing where scales are no constants, or given for blocks.
 std::optional<BoundaryQuantization> InputQuantization(const Graph& graph, ValueId input);
 std::optional<BoundaryQuantization> OutputQuantization(const Graph& graph, ValueId output);
+
+// The input, as an index, whose memory an output may have: it is updated to the output by a node that
+// writes parts of it (OpDef::updates), and nothing else reads it.
+std::optional<size_t> InputInPlaceOf(const Graph& graph, ValueId output);
 
 }  // namespace quench::codegen

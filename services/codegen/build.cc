@@ -332,6 +332,10 @@ absl::Status Builder::BuildKernel(Frame& frame, const Node& node, const Choice& 
     scratch = program_.buffers[static_cast<size_t>(buffer)].storage;
     UseStorage(scratch);
   }
+  if (const ops::OpDef* op = ops::FindOp(node.op);
+      op != nullptr && op->updates && first_output < static_cast<int>(buffers.size())) {
+    QUENCH_RETURN_IF_ERROR(AddCopy(buffers[0], buffers[static_cast<size_t>(first_output)]));
+  }
   for (const int buffer : buffers) Use(buffer);
   Step& step = Add(Step::Kind::kCall);
   step.kernel = std::move(kernel);

@@ -66,8 +66,11 @@ std::string DescriptionOf(const ModelTables& model, const std::vector<Target>& v
        states = json::array(), code = json::array();
   for (const ValueId id : graph.inputs)
     inputs.push_back(ToJson(graph, id, InputQuantization(graph, id)));
-  for (const ValueId id : graph.outputs)
+  for (const ValueId id : graph.outputs) {
     outputs.push_back(ToJson(graph, id, OutputQuantization(graph, id)));
+    if (const std::optional<size_t> place = InputInPlaceOf(graph, id))
+      outputs.back()["in_place_of"] = graph.value(graph.inputs[*place]).name;
+  }
   for (SymbolId id = 0; id < model.num_symbols; ++id) {
     const Symbol& symbol = graph.symbols->at(id);
     if (std::holds_alternative<InputAxis>(symbol.definition)) symbols.push_back(ToJson(symbol));

@@ -103,7 +103,9 @@ std::string TypeOf(const nlohmann::json& tensor) {
 
 void PrintTensors(const nlohmann::json& description, const char* list, const char* name) {
   for (const nlohmann::json& tensor : description.at(list)) {
-    PrintLine(name, fmt::format("{}: {}", tensor.at("name").get<std::string>(), TypeOf(tensor)));
+    const std::string place = tensor.value("in_place_of", "");
+    PrintLine(name, fmt::format("{}: {}{}", tensor.at("name").get<std::string>(), TypeOf(tensor),
+                                place.empty() ? "" : ", may have the memory of " + place));
     name = "";
   }
 }

@@ -69,7 +69,8 @@ class AttentionEmitter {
       end_row_ = Min(plan_.rows.Start(b_, last_tile_), steps_);
       StartTask();
       if (plan_.few && plan_.many) {
-        b_.If(steps_ <= b_.I(AttentionPlan::kFewQueries), [&] { Task(true); }, [&] { Task(false); });
+        b_.If(
+            steps_ <= b_.I(AttentionPlan::kFewQueries), [&] { Task(true); }, [&] { Task(false); });
       } else {
         Task(plan_.few);
       }
@@ -167,8 +168,7 @@ class AttentionEmitter {
       const Split split =
           SplitEvenly((s_.keys.value() + plan_.lanes - 1) / plan_.lanes, plan_.vectors);
       b_.For(b_.I(0), b_.I(split.parts()), 1, [&](Int p) {
-        ForPanel(b_, split, p, false,
-                 [&](int vectors, Int first, bool) { body(vectors, first); });
+        ForPanel(b_, split, p, false, [&](int vectors, Int first, bool) { body(vectors, first); });
       });
       return;
     }
@@ -199,7 +199,8 @@ class AttentionEmitter {
             b_.Store(to + vector_ * vectors * c, transposed[static_cast<size_t>(c)]);
         };
         const int64_t whole = s_.size / plan_.lanes * plan_.lanes;
-        b_.For(b_.I(0), b_.I(whole), plan_.lanes, [&](Int column) { columns(column, plan_.lanes); });
+        b_.For(b_.I(0), b_.I(whole), plan_.lanes,
+               [&](Int column) { columns(column, plan_.lanes); });
         if (whole < s_.size) columns(b_.I(whole), static_cast<int>(s_.size - whole));
       }
     });
@@ -246,7 +247,8 @@ class AttentionEmitter {
     const Ptr to = Scratch(plan_.queries_at) + x * QueryBytes();
     const Vec scale = b_.F(s_.scale, plan_.lanes);
     for (int64_t c = 0; c < s_.size; c += plan_.lanes) {
-      const Vec value = b_.LoadFirst(from + c * Bytes(s_.type), b_.I(s_.size - c), plan_.lanes, s_.type);
+      const Vec value =
+          b_.LoadFirst(from + c * Bytes(s_.type), b_.I(s_.size - c), plan_.lanes, s_.type);
       b_.Store(to + 4 * c, b_.Apply(VecOp::kMul, value, scale));
     }
   }
@@ -257,9 +259,8 @@ class AttentionEmitter {
     const auto emit = [&](Int keys) {
       b_.For(b_.I(0), b_.I(rows), 1, [&](Int x) { PackQuery(Head(shared), row + x, x); });
       ForKeyTiles(keys, [&](int vectors, Int first) { Scores(vectors, first, rows); });
-      b_.For(b_.I(0), b_.I(rows), 1, [&](Int x) {
-        Exponentials(block, RowOf(shared, row + x), x, keys);
-      });
+      b_.For(b_.I(0), b_.I(rows), 1,
+             [&](Int x) { Exponentials(block, RowOf(shared, row + x), x, keys); });
       ForValueTiles([&](int vectors, Int first) { Mix(vectors, first, shared, row, rows, keys); });
     };
     if (!s_.causal) return emit(block.keys);
@@ -412,15 +413,15 @@ class AttentionEmitter {
   // Weighted values of a query, of one block.
   void AddResult(const Row& row, Int x, Int first, int v, Vec value) {
     const Vec factor = b_.Splat(b_.Load(Scratch(plan_.factors_at) + x * 4, 1), plan_.lanes);
-    if (plan_.single)
-      return StoreResult(row, first, v, b_.Apply(VecOp::kMul, value, factor));
+    if (plan_.single) return StoreResult(row, first, v, b_.Apply(VecOp::kMul, value, factor));
     const Ptr sum = SumsAt(row.local) + (first + v) * vector_;
     b_.Store(sum, b_.Fma(b_.Load(sum, plan_.lanes), factor, value));
   }
 
   void StoreResult(const Row& row, Int first, int v, Vec value) {
     const Vec stored = AsStored(b_, s_.type, value);
-    const Ptr to = ResultAt(Head(row.shared), row.row) + (first + v) * (plan_.lanes * Bytes(s_.type));
+    const Ptr to =
+        ResultAt(Head(row.shared), row.row) + (first + v) * (plan_.lanes * Bytes(s_.type));
     b_.StoreFirst(to, stored, Columns(first, v));
   }
 
@@ -441,7 +442,8 @@ class AttentionEmitter {
     const Ptr query = Scratch(plan_.queries_at);
     Vec sum = b_.F(0, plan_.lanes);
     for (int64_t c = 0; c < s_.size; c += plan_.lanes) {
-      const Vec value = b_.LoadFirst(from + c * Bytes(s_.type), b_.I(s_.size - c), plan_.lanes, s_.type);
+      const Vec value =
+          b_.LoadFirst(from + c * Bytes(s_.type), b_.I(s_.size - c), plan_.lanes, s_.type);
       sum = b_.Fma(value, b_.Load(query + 4 * c, plan_.lanes), sum);
     }
     b_.Store(Scratch(plan_.scores_at) + place * 4, b_.Sum(sum));
@@ -467,7 +469,8 @@ class AttentionEmitter {
         }
       });
       for (int64_t v = 0; v < vectors; ++v)
-        AddResult(row, b_.I(0), b_.I(first), static_cast<int>(v), sums[static_cast<size_t>(v)].Get());
+        AddResult(row, b_.I(0), b_.I(first), static_cast<int>(v),
+                  sums[static_cast<size_t>(v)].Get());
     }
   }
 
@@ -485,9 +488,8 @@ class AttentionEmitter {
 
   void StartSums() {
     ForTaskRows([&](const Row& row) {
-      b_.For(b_.I(0), b_.I(plan_.value_vectors()), 1, [&](Int v) {
-        b_.Store(SumsAt(row.local) + v * vector_, b_.F(0, plan_.lanes));
-      });
+      b_.For(b_.I(0), b_.I(plan_.value_vectors()), 1,
+             [&](Int v) { b_.Store(SumsAt(row.local) + v * vector_, b_.F(0, plan_.lanes)); });
       b_.Store(Scratch(plan_.totals_at) + row.local * 4, b_.F(0, 1));
       b_.Store(Scratch(plan_.largest_at) + row.local * 4,
                b_.F(-std::numeric_limits<double>::infinity(), 1));
@@ -553,7 +555,7 @@ void ProposeAttention(const KernelRequest& request, std::vector<Candidate>& cand
   candidate.reason =
       fmt::format("tile {}x{} of {} lanes, {}{}", plan->rows.most, plan->vectors, plan->lanes,
                   plan->single ? "all keys at once" : fmt::format("{} keys at once", plan->block),
-                  !plan->few ? ""
+                  !plan->few   ? ""
                   : plan->many ? ", few queries one by one"
                                : ", queries one by one");
   candidates.push_back(std::move(candidate));

@@ -9,7 +9,7 @@
 namespace quench::codegen {
 namespace {
 
-constexpr int64_t kTaskRows = 128;   // what shares the work of transposing keys
+constexpr int64_t kTaskRows = 128;  // what shares the work of transposing keys
 constexpr int64_t kBlockKeys = 256;
 constexpr int64_t kSingleKeys = 384;  // up to here all keys are one block
 
@@ -50,7 +50,8 @@ std::optional<AttentionPlan> PlanAttention(const KernelRequest& request, const G
   plan.shape = *shape;
   const ops::AttentionShape& s = plan.shape;
   plan.lanes = request.target.f32_lanes();
-  if (plan.lanes < 4 || !std::has_single_bit(static_cast<unsigned>(plan.lanes))) return std::nullopt;
+  if (plan.lanes < 4 || !std::has_single_bit(static_cast<unsigned>(plan.lanes)))
+    return std::nullopt;
   for (const Dim dim : {s.batch, s.steps, s.keys}) {
     if (dim.is_static() && dim.value() < 1) return std::nullopt;
   }
@@ -85,7 +86,8 @@ std::optional<AttentionPlan> PlanAttention(const KernelRequest& request, const G
     plan.task_tiles = (tiles.value() + tasks - 1) / tasks;
   }
   // Few queries are one task, whose rows have the sums of all of them.
-  if (plan.few) plan.task_tiles = std::max(plan.task_tiles, (AttentionPlan::kFewQueries + tile.x - 1) / tile.x);
+  if (plan.few)
+    plan.task_tiles = std::max(plan.task_tiles, (AttentionPlan::kFewQueries + tile.x - 1) / tile.x);
   plan.row_tasks = symbols.CeilDiv(tiles, plan.task_tiles);
   plan.tasks = symbols.Product(std::vector<Dim>{s.batch, s.kv_heads, plan.row_tasks});
   PlaceScratch(plan);
@@ -102,7 +104,8 @@ double AttentionCost(const KernelRequest& request, const AttentionPlan& plan) {
   const double kv = TypicalSize(symbols, s.batch) * static_cast<double>(s.kv_heads) * keys;
   const double bytes = kv * static_cast<double>(s.size + s.value_size) * DataTypeBits(s.type) / 8;
   constexpr double kOfPeak = 0.8;
-  return std::max(flops / (request.target.gflops * kOfPeak * 1e3), bytes / (request.target.gbytes * 1e3));
+  return std::max(flops / (request.target.gflops * kOfPeak * 1e3),
+                  bytes / (request.target.gbytes * 1e3));
 }
 
 }  // namespace quench::codegen

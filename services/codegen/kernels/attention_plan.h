@@ -20,11 +20,11 @@ struct AttentionPlan {
   DataType mask_type = DataType::kF32;
   int lanes = 8;
   int unroll = 4;
-  int vectors = 2;   // of keys and of values in a tile
-  TileAxis rows;     // of queries
+  int vectors = 2;  // of keys and of values in a tile
+  TileAxis rows;    // of queries
   int64_t task_tiles = 1;
   Dim row_tasks = 1, tasks = 1;
-  int64_t block = 0;   // keys at once
+  int64_t block = 0;    // keys at once
   bool single = false;  // all keys are one block, whose size is known
   // Few queries read keys and values where they are, one query at a time: always, never, or where a run
   // has so few.

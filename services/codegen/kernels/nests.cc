@@ -153,6 +153,12 @@ std::string WhyNestIsSlow(const Node& node) {
   return "";
 }
 
+bool UpdatesFirstInput(const KernelRequest& request) {
+  const ops::OpDef* op = ops::FindOp(request.node.op);
+  return op != nullptr && op->updates &&
+         request.graph.value(request.node.inputs[0]).constant == nullptr;
+}
+
 bool LowersToNest(const KernelRequest& request) {
   if (request.node.op == "q.fused") return IsGroup(request);
   return ops::LowerNode(ops::ContextOf(request.graph, request.node)).ok();

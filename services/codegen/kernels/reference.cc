@@ -12,6 +12,7 @@ void ProposeReference(const KernelRequest& request, std::vector<Candidate>& cand
   candidate.inputs.resize(request.node.inputs.size());
   candidate.outputs.resize(request.node.outputs.size());
   candidate.packed.resize(request.node.inputs.size(), false);
+  if (UpdatesFirstInput(request)) candidate.in_place = 0;
   candidate.cost = NestCost(request).scalar;
   candidate.reason = "accepts every node";
   candidate.slow = WhyNestIsSlow(request.node);

@@ -19,6 +19,7 @@ bool Pointwise(const KernelRequest& request) {
 // An operand of a node that works on each element with the result's dims and element size: its memory can become the
 // result's.
 int InPlaceInput(const KernelRequest& request) {
+  if (UpdatesFirstInput(request)) return 0;
   const std::vector<ValueId>& inputs = request.node.inputs;
   const bool looks_up =  // in memory that is not the result's
       request.node.op == "q.table" && request.graph.value(inputs[1]).constant != nullptr;

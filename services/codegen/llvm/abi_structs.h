@@ -71,7 +71,7 @@ QUENCH_ABI_STRUCT(quench_dim, QUENCH_DIM_FIELDS);
 QUENCH_ABI_STRUCT(quench_quantization, QUENCH_QUANTIZATION_FIELDS);
 
 #define QUENCH_TENSOR_INFO_FIELDS(F) \
-  F(size) F(dtype) F(rank) F(reserved) F(name) F(dims) F(quantization)
+  F(size) F(dtype) F(rank) F(in_place_of) F(name) F(dims) F(quantization)
 QUENCH_ABI_STRUCT(quench_tensor_info, QUENCH_TENSOR_INFO_FIELDS);
 
 #define QUENCH_SYMBOL_INFO_FIELDS(F) \

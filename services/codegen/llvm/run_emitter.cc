@@ -370,7 +370,9 @@ void RunEmitter::EmitMove(const Step& step) {
 }
 
 void RunEmitter::EmitCopy(const Step& step) {
-  CopyBytes(Address(step.to), Address(step.from), Bytes(step));
+  llvm::Value* to = Address(step.to);
+  llvm::Value* from = Address(step.from);
+  When(b_.CreateICmpNE(to, from), [&] { CopyBytes(to, from, Bytes(step)); });
 }
 
 // Grows by doubling, so that n appends copy O(n).

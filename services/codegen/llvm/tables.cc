@@ -7,6 +7,7 @@
 #include "common/base/status.h"
 #include "common/ir/states.h"
 #include "common/runtime/abi.h"
+#include "services/codegen/boundary.h"
 #include "services/codegen/llvm/artifact.h"
 
 namespace quench::codegen {
@@ -54,7 +55,8 @@ llvm::Constant* Tables::Array(const std::vector<llvm::Constant*>& values, const 
 
 llvm::Constant* Tables::Tensor(const std::string& name, DataType dtype,
                                const std::vector<Dim>& dims,
-                               const std::optional<BoundaryQuantization>& quantization) {
+                               const std::optional<BoundaryQuantization>& quantization,
+                               int32_t in_place_of) {
   std::vector<llvm::Constant*> values;
   for (const Dim dim : dims) {
     const bool fixed = dim.is_static();
@@ -75,8 +77,8 @@ llvm::Constant* Tables::Tensor(const std::string& name, DataType dtype,
                     "quantization");
   }
   return Address(Sized<quench_tensor_info>({I32(static_cast<int64_t>(dtype)),
-                                            I32(static_cast<int64_t>(dims.size())), I32(0),
-                                            Text(name), array, pairs}),
+                                            I32(static_cast<int64_t>(dims.size())),
+                                            I32(in_place_of), Text(name), array, pairs}),
                  "tensor");
 }
 
@@ -161,8 +163,10 @@ absl::Status EmitModel(ModuleBuilder& builder, const ModelTables& model) {
     std::vector<llvm::Constant*> all;
     for (const ValueId id : ids) {
       const Value& value = graph.value(id);
-      all.push_back(
-          tables.Tensor(value.name, value.type.dtype, value.type.dims, quantization_of(graph, id)));
+      const std::optional<size_t> place = InputInPlaceOf(graph, id);
+      all.push_back(tables.Tensor(value.name, value.type.dtype, value.type.dims,
+                                  quantization_of(graph, id),
+                                  place ? static_cast<int32_t>(*place) + 1 : 0));
     }
     return tables.Pointers(all, "tensors");
   };

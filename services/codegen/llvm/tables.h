@@ -63,9 +63,10 @@ class Tables {
   llvm::Constant* Array(const std::vector<llvm::Constant*>& values, const std::string& name);
   // Address of an array of pointers to these constants; null without any.
   llvm::Constant* Pointers(const std::vector<llvm::Constant*>& values, const std::string& name);
-  // Address of a quench_tensor_info.
+  // Address of a quench_tensor_info, whose `in_place_of` is the last argument.
   llvm::Constant* Tensor(const std::string& name, DataType dtype, const std::vector<Dim>& dims,
-                         const std::optional<BoundaryQuantization>& quantization = {});
+                         const std::optional<BoundaryQuantization>& quantization = {},
+                         int32_t in_place_of = 0);
 
  private:
   llvm::Constant* SizeOf(llvm::StructType* type);

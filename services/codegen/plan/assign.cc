@@ -26,6 +26,7 @@ class Assigner {
 
   absl::Status Run() {
     ForEachStep(program_.steps, [this](Step& step) { ReuseInPlace(step); });
+    RemoveCopiesInPlace(program_.steps);
     AddFrees(program_.steps, 0);
     Collect();
     return Place();
@@ -70,6 +71,20 @@ class Assigner {
     }
     program_.storages[static_cast<size_t>(to)].begin = 1;
     program_.storages[static_cast<size_t>(to)].end = 0;  // nobody's any more
+  }
+
+  // What was to be copied is where it belongs.
+  void RemoveCopiesInPlace(std::vector<Step>& steps) {
+    for (Step& step : steps) {
+      RemoveCopiesInPlace(step.then_steps);
+      RemoveCopiesInPlace(step.else_steps);
+    }
+    const auto storage = [&](int buffer) {
+      return program_.buffers[static_cast<size_t>(buffer)].storage;
+    };
+    std::erase_if(steps, [&](const Step& step) {
+      return step.kind == Step::Kind::kCopy && storage(step.from) == storage(step.to);
+    });
   }
 
   bool SameBytes(int a, int b) const {

@@ -313,6 +313,19 @@ def attention(c):
              softcap=c.maybe(c.real(1, 5), 0.2), q_num_heads=heads if flat else None, kv_num_heads=kv_heads if flat else None)
 
 
+@generator("TensorScatter")
+def tensor_scatter(c):
+    batch, room, width = c.integer(1, 3), c.integer(3, 9), c.integer(1, 9)
+    steps, circular, axis = c.integer(1, 3), c.chance(0.4), c.pick(1, 2, 2)
+    dims, fresh = [batch, 2, room, width], [batch, 2, steps, width]
+    if axis == 1:
+        dims, fresh = [batch, room, width], [batch, steps, width]
+    dtype = c.dtype(among=(F32, F32, F16))
+    places = c.input(c.values(I64, [batch], 0, room - 1 if circular else room - steps)) if c.chance(0.7) else None
+    c.finish([c.input(c.values(dtype, dims)), c.input(c.values(dtype, fresh)), places],
+             axis=c.maybe(axis - len(dims)) if axis == len(dims) - 2 else axis, mode="circular" if circular else None)
+
+
 @generator("RotaryEmbedding")
 def rotary_embedding(c):
     batch, length, heads, head = c.integer(1, 2), c.integer(1, 5), c.integer(1, 3), c.pick(4, 8, 16)

@@ -47,6 +47,22 @@ TEST(Indexing, ScatterElementsReduces) {
               "reduction is `sum`");
 }
 
+TEST(Indexing, TensorScatterWritesSteps) {
+  const Tensor cache = F32({2, 3, 1}, {0, 1, 2, 3, 4, 5}), steps = F32({2, 2, 1}, {10, 11, 12, 13});
+  ExpectTensor(RunUnknown("TensorScatter", {cache, steps})[0], {2, 3, 1}, {10, 11, 2, 12, 13, 5});
+  ExpectTensor(RunUnknown("TensorScatter", {cache, steps, I64({2}, {1, 0})})[0], {2, 3, 1},
+               {0, 10, 11, 12, 13, 5});
+  const Attributes circular = {{"mode", std::string("circular")}, {"axis", int64_t{1}}};
+  ExpectTensor(RunUnknown("TensorScatter", {cache, steps, I64({2}, {2, 0})}, circular)[0],
+               {2, 3, 1}, {11, 1, 10, 12, 13, 5});
+  ExpectError(TryOp("TensorScatter", {cache, steps, I64({2}, {2, 0})}), "out of range");
+  ExpectError(TryOp("TensorScatter", {cache, steps, I64({2}, {0, -1})}), "out of range");
+  ExpectError(TryOp("TensorScatter", {cache, steps, I64({2}, {3, 0})}, circular), "out of range");
+  ExpectError(TryOp("TensorScatter", {steps, cache}), "the cache has 2");
+  ExpectError(TryOp("TensorScatter", {cache, steps}, {{"axis", int64_t{0}}}), "the batch");
+  ExpectError(TryOp("TensorScatter", {cache, steps}, {{"mode", std::string("ring")}}), "`ring`");
+}
+
 TEST(Indexing, ScatterNDWritesSlices) {
   const Operands operands = {Iota({3, 2}), I64({2, 1}, {2, 0}), Iota({2, 2}, 10)};
   ExpectTensor(RunUnknown("ScatterND", operands)[0], {3, 2}, {12, 13, 2, 3, 10, 11});

@@ -3,6 +3,8 @@
 // own.
 #pragma once
 
+#include <cstring>
+
 #include "common/loops/interpreter.h"
 #include "tests/unit/common/ops/run_op.h"
 
@@ -70,6 +72,9 @@ inline absl::StatusOr<std::vector<Tensor>> TryLowered(Graph graph,
     std::vector<int64_t> dims;
     for (const Dim dim : context.output(i).dims) dims.push_back(SymbolTable::ValueOf(dim, slots));
     outputs.push_back(Tensor::Zeros(context.output(i).dtype, dims));
+  }
+  if (FindOp(graph.nodes[0].op)->updates) {
+    std::memcpy(outputs[0].mutable_bytes(), operands[0].bytes().data(), outputs[0].bytes().size());
   }
   for (Tensor& output : outputs) views.push_back({output.mutable_bytes(), output.dims()});
   const absl::Status status = loops::Interpret(*function, views, slots);

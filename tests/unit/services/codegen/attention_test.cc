@@ -42,7 +42,9 @@ class Builder {
       Graph& g = built_.graph;
       batch_ = Dim::OfSymbol(g.symbols->AddInput("batch", {0, 0}, {1, 64}));
       steps_ = Dim::OfSymbol(g.symbols->AddInput("steps", {0, 1}, {1, 1 << 20}));
-      keys_ = c_.keys == c_.steps ? steps_ : Dim::OfSymbol(g.symbols->AddInput("keys", {1, 1}, {1, 1 << 20}));
+      keys_ = c_.keys == c_.steps
+                  ? steps_
+                  : Dim::OfSymbol(g.symbols->AddInput("keys", {1, 1}, {1, 1 << 20}));
     } else {
       batch_ = c_.batch;
       steps_ = c_.steps;
@@ -71,7 +73,8 @@ class Builder {
     std::vector<Dim> typed(dims.begin(), dims.end());
     typed[0] = batch_;
     typed[c_.folded ? 1 : 2] = dim;
-    Tensor values = c_.type == DataType::kF32 ? Values(dims, seed) : HalfValues(c_.type, dims, seed);
+    Tensor values =
+        c_.type == DataType::kF32 ? Values(dims, seed) : HalfValues(c_.type, dims, seed);
     return Input(name, typed, std::move(values));
   }
 
@@ -111,7 +114,8 @@ class Builder {
     if (c_.folded) attributes = {{"q_num_heads", c_.heads}, {"kv_num_heads", c_.kv_heads}};
     if (c_.causal) attributes["is_causal"] = int64_t{1};
     if (c_.cap > 0) attributes["softcap"] = c_.cap;
-    const NodeId node = g.AddNode("Attention", "attention", inputs, c_.past > 0 ? 3 : 1, attributes);
+    const NodeId node =
+        g.AddNode("Attention", "attention", inputs, c_.past > 0 ? 3 : 1, attributes);
     g.outputs = g.node(node).outputs;
   }
 
@@ -121,7 +125,8 @@ class Builder {
     if (c_.folded)
       id = Node1(g, "Reshape", {id, g.AddConstant("heads", Tensor::I64({0, 0, heads, size}))});
     std::vector<int64_t> order = perm;
-    if (!c_.folded) order = perm[2] == 3 ? std::vector<int64_t>{0, 1, 3, 2} : std::vector<int64_t>{};
+    if (!c_.folded)
+      order = perm[2] == 3 ? std::vector<int64_t>{0, 1, 3, 2} : std::vector<int64_t>{};
     return order.empty() ? id : Node1(g, "Transpose", {id}, {{"perm", order}});
   }
 
@@ -184,8 +189,7 @@ class AttentionTest : public testing::TestWithParam<Case> {};
 TEST_P(AttentionTest, EqualsTheOperators) {
   const Built built = Builder(GetParam()).Build();
   const DataType type = GetParam().type;
-  ExpectClose(built.graph, built.inputs,
-              type == DataType::kF32 ? 1e-5 : 4 * HalfEpsilon(type));
+  ExpectClose(built.graph, built.inputs, type == DataType::kF32 ? 1e-5 : 4 * HalfEpsilon(type));
 }
 
 std::vector<Case> Cases() {
@@ -194,22 +198,63 @@ std::vector<Case> Cases() {
       {.name = "one_key", .steps = 3, .keys = 1},
       {.name = "one_query", .steps = 1, .keys = 37},
       {.name = "few_queries", .steps = 3, .keys = 19, .size = 5, .value_size = 7},
-      {.name = "odd_sizes", .heads = 3, .kv_heads = 3, .steps = 29, .keys = 41, .size = 11, .value_size = 21},
-      {.name = "wide_heads", .batch = 1, .heads = 2, .kv_heads = 2, .steps = 33, .keys = 40, .size = 80, .value_size = 96},
+      {.name = "odd_sizes",
+       .heads = 3,
+       .kv_heads = 3,
+       .steps = 29,
+       .keys = 41,
+       .size = 11,
+       .value_size = 21},
+      {.name = "wide_heads",
+       .batch = 1,
+       .heads = 2,
+       .kv_heads = 2,
+       .steps = 33,
+       .keys = 40,
+       .size = 80,
+       .value_size = 96},
       {.name = "apart", .steps = 17, .keys = 23, .folded = false},
       {.name = "shared_heads", .heads = 6, .kv_heads = 2, .steps = 21, .keys = 21},
       {.name = "several_blocks", .batch = 1, .heads = 2, .kv_heads = 1, .steps = 150, .keys = 530},
       {.name = "causal", .steps = 45, .keys = 45, .causal = true},
       {.name = "causal_wide", .steps = 9, .keys = 45, .causal = true},
       {.name = "causal_tall", .steps = 45, .keys = 9, .causal = true},
-      {.name = "causal_blocks", .batch = 1, .heads = 2, .kv_heads = 2, .steps = 400, .keys = 400, .causal = true},
+      {.name = "causal_blocks",
+       .batch = 1,
+       .heads = 2,
+       .kv_heads = 2,
+       .steps = 400,
+       .keys = 400,
+       .causal = true},
       {.name = "past", .steps = 6, .keys = 6, .causal = true, .past = 9},
-      {.name = "past_one_query", .heads = 4, .kv_heads = 2, .steps = 1, .keys = 1, .causal = true, .past = 300},
+      {.name = "past_one_query",
+       .heads = 4,
+       .kv_heads = 2,
+       .steps = 1,
+       .keys = 1,
+       .causal = true,
+       .past = 300},
       {.name = "past_masked", .steps = 6, .keys = 6, .mask = {2, 1, 6, 15}, .past = 9},
       {.name = "lengths", .steps = 7, .keys = 30, .folded = false, .lengths = {30, 8}},
-      {.name = "lengths_causal", .steps = 7, .keys = 30, .causal = true, .folded = false, .lengths = {30, 8}},
-      {.name = "lengths_blocks", .heads = 1, .kv_heads = 1, .steps = 40, .keys = 600, .folded = false, .lengths = {41, 557}},
-      {.name = "lengths_one_query", .steps = 1, .keys = 600, .causal = true, .folded = false, .lengths = {600, 257}},
+      {.name = "lengths_causal",
+       .steps = 7,
+       .keys = 30,
+       .causal = true,
+       .folded = false,
+       .lengths = {30, 8}},
+      {.name = "lengths_blocks",
+       .heads = 1,
+       .kv_heads = 1,
+       .steps = 40,
+       .keys = 600,
+       .folded = false,
+       .lengths = {41, 557}},
+      {.name = "lengths_one_query",
+       .steps = 1,
+       .keys = 600,
+       .causal = true,
+       .folded = false,
+       .lengths = {600, 257}},
       {.name = "row_mask", .steps = 19, .keys = 19, .mask = {2, 1, 1, 19}},
       {.name = "whole_mask", .steps = 19, .keys = 22, .mask = {2, 4, 19, 22}},
       {.name = "matrix_mask", .steps = 19, .keys = 22, .mask = {19, 22}},
@@ -218,13 +263,24 @@ std::vector<Case> Cases() {
       {.name = "capped", .steps = 13, .keys = 18, .mask = {13, 18}, .cap = 1.5},
       {.name = "symbolic", .steps = 37, .keys = 37, .symbolic = true},
       {.name = "symbolic_few", .steps = 2, .keys = 300, .symbolic = true},
-      {.name = "symbolic_long", .batch = 1, .steps = 19, .keys = 700, .causal = true, .symbolic = true},
-      {.name = "symbolic_mask", .steps = 37, .keys = 37, .mask = {2, 1, 37, 37}, .bool_mask = true, .symbolic = true},
+      {.name = "symbolic_long",
+       .batch = 1,
+       .steps = 19,
+       .keys = 700,
+       .causal = true,
+       .symbolic = true},
+      {.name = "symbolic_mask",
+       .steps = 37,
+       .keys = 37,
+       .mask = {2, 1, 37, 37},
+       .bool_mask = true,
+       .symbolic = true},
       {.name = "f16", .steps = 21, .keys = 33, .type = DataType::kF16},
       {.name = "bf16", .steps = 21, .keys = 33, .type = DataType::kBF16},
   };
   for (Case c : std::vector<Case>(cases)) {
-    const bool plain = c.heads == c.kv_heads && !c.causal && c.past == 0 && c.lengths.empty() && c.cap == 0;
+    const bool plain =
+        c.heads == c.kv_heads && !c.causal && c.past == 0 && c.lengths.empty() && c.cap == 0;
     if (!plain || c.type != DataType::kF32) continue;
     c.name = "products_" + c.name;
     c.products = true;
@@ -241,8 +297,14 @@ INSTANTIATE_TEST_SUITE_P(Cases, AttentionTest, testing::ValuesIn(Cases()),
 TEST(AttentionTest, ScoresThatAreNotFinite) {
   for (const bool products : {false, true}) {
     for (const int64_t steps : {int64_t{3}, int64_t{20}}) {
-      Case c{.name = "", .batch = 1, .heads = 2, .kv_heads = 2, .steps = steps, .keys = 20,
-             .mask = {steps, 20}, .products = products};
+      Case c{.name = "",
+             .batch = 1,
+             .heads = 2,
+             .kv_heads = 2,
+             .steps = steps,
+             .keys = 20,
+             .mask = {steps, 20},
+             .products = products};
       Built built = Builder(c).Build();
       auto* mask = reinterpret_cast<float*>(built.inputs[3].mutable_bytes());
       for (int64_t j = 0; j < 20; ++j) mask[20 + j] = -kInfinity;
@@ -271,10 +333,11 @@ TEST(AttentionTest, KeysOutOfReachAreNotRead) {
     }
     const absl::StatusOr<Compiled> compiled = CompileGraph(built.graph);
     ASSERT_TRUE(compiled.ok()) << compiled.status();
-    ForEachRun(*compiled, built.inputs, [&](const std::vector<Tensor>& actual, const std::string& run) {
-      for (int64_t i = 0; i < actual[0].size(); ++i)
-        ASSERT_TRUE(std::isfinite(actual[0].FloatAt(i))) << run << ": element " << i;
-    });
+    ForEachRun(*compiled, built.inputs,
+               [&](const std::vector<Tensor>& actual, const std::string& run) {
+                 for (int64_t i = 0; i < actual[0].size(); ++i)
+                   ASSERT_TRUE(std::isfinite(actual[0].FloatAt(i))) << run << ": element " << i;
+               });
   }
 }
 

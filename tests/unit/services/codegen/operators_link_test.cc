@@ -226,6 +226,7 @@ std::vector<Sample> Singles() {
       {"RotaryEmbedding", {F({1, 2, 5, 8}), F({1, 5, 4}), F({1, 5, 4})}},
       {"STFT", {F({1, 32, 1}), Scalar(8), Absent(), Scalar(16)}},
       {"ScatterElements", {F({5, 37}), Of(kI64, {2, 37}), F({2, 37})}},
+      {"TensorScatter", {F({2, 3, 7, 5}), F({2, 3, 1, 5}), Of(kI64, {2})}},
       {"ScatterND", {F({5, 37}), Of(kI64, {2, 1}), F({2, 37})}},
       {"Slice", {F({5, 37}), I64s({1}), I64s({30}), I64s({1}), I64s({3})}},
       {"Split", {F({5, 36})}, {{"axis", int64_t{1}}, {"num_outputs", int64_t{2}}}, 2},

@@ -196,6 +196,20 @@ ValueId SymbolicImages(Graph& graph) {
   return Node1(graph, "Flatten", {pooled});
 }
 
+// Attention of all queries, of several blocks of keys, and of one query; two heads share keys.
+void AddAttention(Graph& graph) {
+  for (const auto& [steps, keys] : {std::pair<int64_t, int64_t>{21, 21}, {9, 401}, {1, 67}}) {
+    const auto input = [&](int64_t rows, int64_t heads) {
+      return graph.AddInput("x", Type::Tensor(DataType::kF32, {1, rows, heads * 11}));
+    };
+    const std::vector<ValueId> inputs = {input(steps, 4), input(keys, 2), input(keys, 2)};
+    graph.outputs.push_back(Node1(graph, "Attention", inputs,
+                                  {{"q_num_heads", int64_t{4}},
+                                   {"kv_num_heads", int64_t{2}},
+                                   {"is_causal", int64_t{steps == keys}}}));
+  }
+}
+
 // Every layer is an output of its own.
 Graph FloatGraph() {
   Graph graph;
@@ -209,6 +223,7 @@ Graph FloatGraph() {
     if (!layer.w.empty()) inputs.push_back(graph.AddConstant("w", Values(layer.w, ++seed)));
     graph.outputs.push_back(Node1(graph, layer.op, inputs, layer.attributes));
   }
+  AddAttention(graph);
   for (const DataType dtype : {DataType::kI4, DataType::kU8}) {  // weights that stay integers
     Tensor integers = Tensor::Zeros(dtype, {16, 512});
     for (size_t i = 0; i < integers.bytes().size(); ++i)
