@@ -28,7 +28,8 @@ absl::Status InferTensorScatter(InferContext& ctx) {
       QUENCH_RETURN_IF_ERROR(
           RequireEqual(ctx, fresh, own, fmt::format("axis {} of the update and the cache", a)));
     } else if (own.is_static() && fresh.is_static() && fresh.value() > own.value()) {
-      return ctx.Error(fmt::format("an update of {} steps, the cache has {}", fresh.value(), own.value()));
+      return ctx.Error(
+          fmt::format("an update of {} steps, the cache has {}", fresh.value(), own.value()));
     }
   }
   if (ctx.has_input(kPlaces)) {

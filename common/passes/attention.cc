@@ -5,6 +5,7 @@
 //   Attention, unless somebody wants its scores   ==>   the same; past keys and values are joined by Concat before
 //   Reshapes, Transposes, Splits, Slices and Gathers that only take heads out of [batch, steps, columns] are read
 //   through; so is the Transpose with which the heads of the result are put side by side.
+//   A mask that is a constant triangle   ==>   causal: keys out of reach are not multiplied, whatever they hold
 //   MatMul(x, a), MatMul(x, b), MatMul(x, c) as q, k and v, with constants added or not   ==>   one MatMul
 //   case: attention.ir.txt, AttentionPassTest
 #include <algorithm>
@@ -30,6 +31,38 @@ std::optional<double> NumberOf(const Graph& graph, ValueId id) {
   const Tensor* tensor = ConstantOf(graph, id);
   if (tensor == nullptr || tensor->size() != 1 || !IsFloat(tensor->dtype())) return std::nullopt;
   return tensor->FloatAt(0);
+}
+
+// Scores of which this is added, or that are chosen where this is not set, have no weight: e^x of what
+// is so far below the largest is 0.
+constexpr double kShutOut = -1e30;
+
+// Whether the mask, a constant or slices from its begin, lets query i attend keys 0 to i and no others.
+bool IsTriangle(const Graph& graph, ValueId mask) {
+  while (const Node* slice = ProducerOf(graph, mask, "Slice")) {
+    const Tensor* starts = ConstantOf(graph, slice->inputs[1]);
+    const bool has_steps = slice->inputs.size() > 4 && slice->inputs[4] != kNone;
+    const Tensor* steps = has_steps ? ConstantOf(graph, slice->inputs[4]) : nullptr;
+    if (starts == nullptr || (has_steps && steps == nullptr)) return false;
+    for (int64_t i = 0; i < starts->size(); ++i) {
+      if (starts->IntAt(i) != 0 || (steps != nullptr && steps->IntAt(i) != 1)) return false;
+    }
+    mask = slice->inputs[0];
+  }
+  const Tensor* tensor = ConstantOf(graph, mask);
+  if (tensor == nullptr || tensor->rank() < 2 || tensor->size() == 0) return false;
+  const int64_t columns = tensor->dims().back();
+  const int64_t rows = tensor->dims()[static_cast<size_t>(tensor->rank()) - 2];
+  if (rows * columns != tensor->size()) return false;
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) {
+      const double value = tensor->dtype() == DataType::kBool
+                               ? (tensor->IntAt(i * columns + j) != 0 ? 0 : kShutOut)
+                               : tensor->FloatAt(i * columns + j);
+      if (j <= i ? value != 0 : !(value <= kShutOut)) return false;
+    }
+  }
+  return true;
 }
 
 // What a q.attention is made of, heads apart: tensors of [batch, heads, steps, size].
@@ -88,6 +121,10 @@ class AttentionFinder {
     ValueId scores = softmax->inputs[0];
     const ValueId inner = BehindMask(scores, found);
     if (inner != quench::kNone) scores = inner;
+    if (found.mask != quench::kNone && found.fill <= kShutOut && IsTriangle(graph_, found.mask)) {
+      found.mask = quench::kNone;
+      found.causal = true;
+    }
     while (const std::optional<ValueId> unscaled = BehindScale(scores, found.scale))
       scores = *unscaled;
     const Node* product = OnlyFor(scores, "MatMul");
@@ -395,15 +432,18 @@ class AttentionFinder {
 
   void MergeProducts(const std::string& name, std::vector<ValueId>& inputs,
                      std::vector<int64_t>& offsets) {
+    constexpr int64_t kMostBytes = int64_t{16} << 20;  // copies; larger products gain nothing
     std::vector<Tensor> weights, biases;
     ValueId x = quench::kNone;
+    int64_t bytes = 0;
     for (size_t i = 0; i < 3; ++i) {
       const std::optional<Linear> linear = LinearOf(inputs[i]);
       if (!linear || (i > 0 && linear->x != x) || offsets[i] != 0) return;
       x = linear->x;
       weights.push_back(*ConstantOf(graph_, linear->weights));
       if (linear->bias != quench::kNone) biases.push_back(*ConstantOf(graph_, linear->bias));
-      if (weights[i].dtype() != weights[0].dtype()) return;
+      bytes += static_cast<int64_t>(weights[i].bytes().size());
+      if (weights[i].dtype() != weights[0].dtype() || bytes > kMostBytes) return;
     }
     if (!biases.empty() && biases.size() != 3) return;
     Type type = TypeOf(inputs[0]);

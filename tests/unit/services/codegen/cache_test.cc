@@ -28,8 +28,8 @@ Graph Decoder() {
   const ValueId lengths = input("lengths", DataType::kI64, {kBatch});
   const ValueId new_keys = Node1(graph, "TensorScatter", {keys, k, at});
   const ValueId new_values = Node1(graph, "TensorScatter", {values, v, at});
-  const ValueId y = Node1(graph, "Attention",
-                          {q, new_keys, new_values, kNone, kNone, kNone, lengths});
+  const ValueId y =
+      Node1(graph, "Attention", {q, new_keys, new_values, kNone, kNone, kNone, lengths});
   graph.outputs = {y, new_keys, new_values};
   Infer(graph);
   return graph;
@@ -96,7 +96,8 @@ TEST(CacheTest, OneMemoryForInputAndOutput) {
   for (int64_t step = 0; step < 5; ++step) {
     std::vector<Tensor> inputs;
     for (const uint64_t part : {0U, 1U, 2U})
-      inputs.push_back(Values({kBatch, kHeads, 1, kSize}, 20 + 3 * static_cast<uint64_t>(step) + part));
+      inputs.push_back(
+          Values({kBatch, kHeads, 1, kSize}, 20 + 3 * static_cast<uint64_t>(step) + part));
     inputs.push_back(keys);
     inputs.push_back(values);
     inputs.push_back(Tensor::I64({step, 7 + step}));
@@ -119,7 +120,8 @@ TEST(CacheTest, MemoryOfTheSessionIsACopy) {
   const Tensor one = Values({kBatch, kHeads, 1, kSize});
   const Tensor cache = Values({kBatch, kHeads, kRoom, kSize}, 11);
   for (const int level : {0, 3})
-    ExpectSame(Decoder(), {one, one, one, cache, cache, Tensor::I64({0, 39}), Tensor::I64({1, 40})}, level);
+    ExpectSame(Decoder(), {one, one, one, cache, cache, Tensor::I64({0, 39}), Tensor::I64({1, 40})},
+               level);
 }
 
 TEST(CacheTest, OtherSharesOfMemoryAreRefused) {
@@ -127,7 +129,8 @@ TEST(CacheTest, OtherSharesOfMemoryAreRefused) {
   const Compiled compiled = CompileGraph(graph).value();
   Session session(compiled.library());
   const std::vector<int64_t> dims = {kBatch, kHeads, kRoom, kSize};
-  const Tensor keys = Values(dims, 11), values = Values(dims, 12), one = Values({kBatch, kHeads, 1, kSize});
+  const Tensor keys = Values(dims, 11), values = Values(dims, 12),
+               one = Values({kBatch, kHeads, 1, kSize});
   std::vector<float> memory(2 * keys.as<float>().size());
   const size_t bytes = keys.bytes().size();
   for (const uint32_t i : {0U, 1U, 2U}) session.Set(i, one);
@@ -151,10 +154,15 @@ TEST(CacheTest, OtherSharesOfMemoryAreRefused) {
 TEST(CacheTest, InnerTensorsAreUpdatedWhereTheyAre) {
   Graph graph;
   const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {64, 64}));
-  const ValueId indices = graph.AddConstant("i", Tensor::Of(DataType::kI64, {2, 1}, std::vector<int64_t>{3, 60}));
+  const ValueId indices =
+      graph.AddConstant("i", Tensor::Of(DataType::kI64, {2, 1}, std::vector<int64_t>{3, 60}));
   const ValueId rows = graph.AddConstant("rows", Values({2, 64}));
-  const ValueId y = Node1(graph, "ScatterND", {Node1(graph, "CumSum", {x, graph.AddConstant("axis", Tensor::I64({1}).Reshaped({}))}), indices, rows});
-  graph.outputs = {Node1(graph, "CumSum", {y, graph.AddConstant("axis", Tensor::I64({0}).Reshaped({}))})};
+  const ValueId y =
+      Node1(graph, "ScatterND",
+            {Node1(graph, "CumSum", {x, graph.AddConstant("axis", Tensor::I64({1}).Reshaped({}))}),
+             indices, rows});
+  graph.outputs = {
+      Node1(graph, "CumSum", {y, graph.AddConstant("axis", Tensor::I64({0}).Reshaped({}))})};
   Infer(graph);
   ExpectSameAsInterpreter(graph);
   const Compiled compiled = CompileGraph(graph).value();
