@@ -5,7 +5,8 @@
 //   Attention, unless somebody wants its scores   ==>   the same; past keys and values are joined by Concat before
 //   Reshapes, Transposes, Splits, Slices and Gathers that only take heads out of [batch, steps, columns] are read
 //   through; so is the Transpose with which the heads of the result are put side by side.
-//   A mask that is a constant triangle   ==>   causal: keys out of reach are not multiplied, whatever they hold
+//   A mask that is a constant triangle, from its begin   ==>   causal: keys out of reach are not multiplied, whatever
+//   they hold; a triangle that is too small for a run is taken as continued
 //   MatMul(x, a), MatMul(x, b), MatMul(x, c) as q, k and v, with constants added or not   ==>   one MatMul
 //   case: attention.ir.txt, AttentionPassTest
 #include <algorithm>
@@ -121,10 +122,6 @@ class AttentionFinder {
     ValueId scores = softmax->inputs[0];
     const ValueId inner = BehindMask(scores, found);
     if (inner != quench::kNone) scores = inner;
-    if (found.mask != quench::kNone && found.fill <= kShutOut && IsTriangle(graph_, found.mask)) {
-      found.mask = quench::kNone;
-      found.causal = true;
-    }
     while (const std::optional<ValueId> unscaled = BehindScale(scores, found.scale))
       scores = *unscaled;
     const Node* product = OnlyFor(scores, "MatMul");
@@ -145,20 +142,26 @@ class AttentionFinder {
     if (const Node* add = OnlyFor(scores, "Add")) {
       for (const size_t i : {0U, 1U}) {
         const ValueId mask = add->inputs[1 - i];
-        if (!LeadsToProduct(add->inputs[i]) || !MaskFits(mask, TypeOf(scores))) continue;
-        found.mask = mask;
-        return add->inputs[i];
+        if (LeadsToProduct(add->inputs[i]) && TakeMask(mask, TypeOf(scores), found))
+          return add->inputs[i];
       }
     }
     if (const Node* where = OnlyFor(scores, "Where")) {
       const std::optional<double> fill = NumberOf(graph_, where->inputs[2]);
-      if (!fill || !LeadsToProduct(where->inputs[1]) || !MaskFits(where->inputs[0], TypeOf(scores)))
+      found.fill = fill.value_or(0);
+      if (!fill || !LeadsToProduct(where->inputs[1]) ||
+          !TakeMask(where->inputs[0], TypeOf(scores), found))
         return quench::kNone;
-      found.mask = where->inputs[0];
-      found.fill = *fill;
       return where->inputs[1];
     }
     return quench::kNone;
+  }
+
+  bool TakeMask(ValueId mask, const Type& scores, Found& found) const {
+    found.causal = found.fill <= kShutOut && IsTriangle(graph_, mask);
+    if (!found.causal && !MaskFits(mask, scores)) return false;
+    if (!found.causal) found.mask = mask;
+    return true;
   }
 
   bool LeadsToProduct(ValueId id) {

@@ -163,6 +163,32 @@ TEST(AttentionPassTest, TrianglesAreCausal) {
   }
 }
 
+// As in GPT-2: the slice of a run may be shorter than its scores, as far as types tell.
+TEST(AttentionPassTest, TrianglesOfAnySize) {
+  Graph graph;
+  const Dim steps = Dim::OfSymbol(graph.symbols->AddInput("steps", {0, 2}, {1, 1 << 20}));
+  const std::vector<Dim> dims = {1, kHeads, steps, kSize};
+  const ValueId q = Input(graph, "q", dims), k = Input(graph, "k", dims),
+                v = Input(graph, "v", dims);
+  Tensor triangle = Tensor::Zeros(DataType::kBool, {1, 1, 80, 80});
+  for (int64_t i = 0; i < 80; ++i) {
+    for (int64_t j = 0; j <= i; ++j) triangle.mutable_bytes()[i * 80 + j] = std::byte{1};
+  }
+  const ValueId all = graph.AddConstant("triangle", triangle);
+  const ValueId least = graph.AddConstant("least", Tensor::ScalarF32(-3e38F));
+  const ValueId shape = Add(graph, "Shape", {q});
+  const ValueId end = Add(graph, "Slice", {shape, Ints(graph, {2}), Ints(graph, {3})});
+  const ValueId y = Attend(graph, q, k, v, [&](ValueId scores) {
+    ValueId mask = all;
+    for (const int64_t axis : {2, 3})
+      mask = Add(graph, "Slice", {mask, Ints(graph, {0}), end, Ints(graph, {axis})});
+    return Add(graph, "Where", {mask, scores, least});
+  });
+  const Graph after = Fused(graph, y, 1);
+  EXPECT_EQ(AttentionOf(after).Int("causal", 0), 1);
+  EXPECT_EQ(AttentionOf(after).inputs.size(), 3U);
+}
+
 TEST(AttentionPassTest, LeavesWhatIsReadElsewhereOrIsNone) {
   const std::vector<Dim> dims = {1, kHeads, kSteps, kSize};
   {  // scores that somebody else reads
