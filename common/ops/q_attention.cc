@@ -11,15 +11,16 @@ absl::Status ReadHeads(const OpContext& ctx, int i, int64_t heads, int64_t size,
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, i, 3, 4));
   const std::vector<Dim>& dims = ctx.input(i).dims;
   at.folded = dims.size() == 3;
-  if (!at.folded) {
-    QUENCH_RETURN_IF_ERROR(
-        RequireEqual(ctx, dims[1], heads, fmt::format("heads of {}", kNames[i])));
-    return RequireEqual(ctx, dims[3], size, fmt::format("head size of {}", kNames[i]));
-  }
   const std::vector<int64_t> offsets = ctx.node().Ints("offsets");
   if (!offsets.empty() && offsets.size() != 3)
     return ctx.Error(fmt::format("{} offsets, there are three", offsets.size()));
   at.offset = offsets.empty() ? 0 : offsets[static_cast<size_t>(i)];
+  if (!at.folded) {
+    if (at.offset != 0) return ctx.Error(fmt::format("{} of rank 4 have an offset", kNames[i]));
+    QUENCH_RETURN_IF_ERROR(
+        RequireEqual(ctx, dims[1], heads, fmt::format("heads of {}", kNames[i])));
+    return RequireEqual(ctx, dims[3], size, fmt::format("head size of {}", kNames[i]));
+  }
   at.columns = dims[2];
   if (!at.columns.is_static())
     return ctx.UnsupportedError("columns that are known only at run time");
@@ -54,6 +55,9 @@ absl::Status InferQAttention(InferContext& ctx) {
   if (ctx.has_input(kAttentionLengths)) {
     QUENCH_RETURN_IF_ERROR(RequireType(ctx, kAttentionLengths, TypeSet({DataType::kI64})));
     QUENCH_RETURN_IF_ERROR(RequireRank(ctx, kAttentionLengths, 1, 1));
+    QUENCH_RETURN_IF_ERROR(RequireEqual(ctx, ctx.input(kAttentionLengths).dims[0],
+                                        ctx.input(kAttentionQuery).dims[0],
+                                        "lengths and batch of queries"));
   }
   QUENCH_ASSIGN_OR_RETURN(const AttentionShape s, AttentionShapeOf(ctx));
   ctx.SetOutput(0, s.type,

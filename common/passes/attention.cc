@@ -2,11 +2,12 @@
 //   pre: types inferred; f32, f16 or bf16
 //   MatMul(q, k^T) -> Mul or Div by a number -> Add(mask) or Where(mask, ., number) -> Softmax -> MatMul(., v)
 //     ==>   q.attention(q, k, v, mask)
-//   Attention, unless somebody wants its scores   ==>   the same; past keys and values are joined by Concat before
+//   Attention   ==>   the same, past keys and values joined by Concat before; unless it has windows, its scores are
+//   wanted or not f32, or types do not tell that its mask and lengths fit
 //   Reshapes, Transposes, Splits, Slices and Gathers that only take heads out of [batch, steps, columns] are read
 //   through; so is the Transpose with which the heads of the result are put side by side.
-//   A mask that is a constant triangle, from its begin   ==>   causal: keys out of reach are not multiplied, whatever
-//   they hold; a triangle that is too small for a run is taken as continued
+//   A mask that is a constant triangle, from its begin   ==>   causal: keys that no query of a tile reaches do not
+//   count, whatever they hold; a triangle that is too small for a run is taken as continued
 //   MatMul(x, a), MatMul(x, b), MatMul(x, c) as q, k and v, with constants added or not   ==>   one MatMul
 //   case: attention.ir.txt, AttentionPassTest
 #include <algorithm>
@@ -38,8 +39,10 @@ std::optional<double> NumberOf(const Graph& graph, ValueId id) {
 // is so far below the largest is 0.
 constexpr double kShutOut = -1e30;
 
-// Whether the mask, a constant or slices from its begin, lets query i attend keys 0 to i and no others.
-bool IsTriangle(const Graph& graph, ValueId mask) {
+// Whether a mask, a constant or slices from its begin, lets query i attend keys 0 to i and no others. Types
+// need not tell that it is as large as the scores, but that it is no row or column for all of them.
+bool IsTriangle(const Graph& graph, ValueId mask, const Type& scores) {
+  const Type& type = graph.value(mask).type;
   while (const Node* slice = ProducerOf(graph, mask, "Slice")) {
     const Tensor* starts = ConstantOf(graph, slice->inputs[1]);
     const bool has_steps = slice->inputs.size() > 4 && slice->inputs[4] != kNone;
@@ -51,7 +54,15 @@ bool IsTriangle(const Graph& graph, ValueId mask) {
     mask = slice->inputs[0];
   }
   const Tensor* tensor = ConstantOf(graph, mask);
-  if (tensor == nullptr || tensor->rank() < 2 || tensor->size() == 0) return false;
+  if (tensor == nullptr || tensor->rank() < 2 || !type.ranked || type.rank() != tensor->rank() ||
+      type.rank() > scores.rank() || tensor->size() == 0)
+    return false;
+  for (const int axis : {1, 2}) {  // from the end
+    const Dim own = type.dims[static_cast<size_t>(type.rank() - axis)];
+    const Dim full = scores.dims[static_cast<size_t>(scores.rank() - axis)];
+    const int64_t whole = tensor->dims()[static_cast<size_t>(tensor->rank() - axis)];
+    if (own != graph.symbols->Min(full, whole) || (whole == 1 && !full.is(1))) return false;
+  }
   const int64_t columns = tensor->dims().back();
   const int64_t rows = tensor->dims()[static_cast<size_t>(tensor->rank()) - 2];
   if (rows * columns != tensor->size()) return false;
@@ -142,15 +153,17 @@ class AttentionFinder {
     if (const Node* add = OnlyFor(scores, "Add")) {
       for (const size_t i : {0U, 1U}) {
         const ValueId mask = add->inputs[1 - i];
-        if (LeadsToProduct(add->inputs[i]) && TakeMask(mask, TypeOf(scores), found))
+        const Node* product = ProductOf(add->inputs[i]);
+        if (product != nullptr && TakeMask(mask, TypeOf(product->outputs[0]), found))
           return add->inputs[i];
       }
     }
     if (const Node* where = OnlyFor(scores, "Where")) {
       const std::optional<double> fill = NumberOf(graph_, where->inputs[2]);
       found.fill = fill.value_or(0);
-      if (!fill || !LeadsToProduct(where->inputs[1]) ||
-          !TakeMask(where->inputs[0], TypeOf(scores), found))
+      const Node* product = ProductOf(where->inputs[1]);
+      if (!fill || product == nullptr ||
+          !TakeMask(where->inputs[0], TypeOf(product->outputs[0]), found))
         return quench::kNone;
       return where->inputs[1];
     }
@@ -158,16 +171,17 @@ class AttentionFinder {
   }
 
   bool TakeMask(ValueId mask, const Type& scores, Found& found) const {
-    found.causal = found.fill <= kShutOut && IsTriangle(graph_, mask);
+    found.causal = found.fill <= kShutOut && IsTriangle(graph_, mask, scores);
     if (!found.causal && !MaskFits(mask, scores)) return false;
     if (!found.causal) found.mask = mask;
     return true;
   }
 
-  bool LeadsToProduct(ValueId id) {
+  // The product that is scaled to a value which nobody else reads.
+  const Node* ProductOf(ValueId id) const {
     double scale = 1;
     while (const std::optional<ValueId> unscaled = BehindScale(id, scale)) id = *unscaled;
-    return OnlyFor(id, "MatMul") != nullptr;
+    return OnlyFor(id, "MatMul");
   }
 
   std::optional<ValueId> BehindScale(ValueId id, double& scale) const {
@@ -235,6 +249,10 @@ class AttentionFinder {
     found.lengths = input(6);
     found.at_end = input(4) != quench::kNone;
     if (found.at_end != has(node.inputs, 5)) return std::nullopt;
+    // Query i is at past + i, which counts from the end where there are as many new keys as queries.
+    if (found.at_end && query.dims[2] != TypeOf(found.key).dims[2]) return std::nullopt;
+    if (found.lengths != quench::kNone && TypeOf(found.lengths).dims[0] != query.dims[0])
+      return std::nullopt;
     if (!found.at_end && (has(node.outputs, 1) || has(node.outputs, 2))) return std::nullopt;
     Dim keys = TypeOf(found.key).dims[2];
     if (found.at_end) keys = graph_.symbols->Add(TypeOf(input(4)).dims[2], keys);
@@ -345,7 +363,10 @@ class AttentionFinder {
       if (!views[i]) return false;
     }
     const HeadView &q = *views[0], &k = *views[1], &v = *views[2];
-    if (k.heads != v.heads || q.heads % k.heads != 0 || q.size != k.size) return false;
+    constexpr int64_t kWidest = 1024;  // products of wider heads are large enough by themselves
+    if (k.heads != v.heads || q.heads % k.heads != 0 || q.size != k.size ||
+        std::max(q.size, v.size) > kWidest)
+      return false;
     // Broadcast batches stay products.
     if (q.batch != k.batch || k.batch != v.batch || k.steps != v.steps) return false;
     if (node.op == "MatMul" && q.heads != k.heads) return false;
@@ -441,7 +462,8 @@ class AttentionFinder {
     int64_t bytes = 0;
     for (size_t i = 0; i < 3; ++i) {
       const std::optional<Linear> linear = LinearOf(inputs[i]);
-      if (!linear || (i > 0 && linear->x != x) || offsets[i] != 0) return;
+      if (TypeOf(inputs[i]).rank() != 3 || !linear || (i > 0 && linear->x != x) || offsets[i] != 0)
+        return;
       x = linear->x;
       weights.push_back(*ConstantOf(graph_, linear->weights));
       if (linear->bias != quench::kNone) biases.push_back(*ConstantOf(graph_, linear->bias));

@@ -120,7 +120,7 @@ int quench_rt_set_input(quench_rt_session* session, uint32_t index, const quench
 /* Binds memory for an output; NULL goes back to memory of the session. Refused for outputs whose
  * size only a run can tell. It overlaps no input and no other output; but an output with `in_place_of`
  * (a cache, of which a run changes a part) may have the very memory of that input, which is not copied
- * then. Run checks it. */
+ * then; a run that fails may have changed it. Run checks all of this, of the session's memory too. */
 int quench_rt_set_output(quench_rt_session* session, uint32_t index, void* data, uint64_t bytes,
                          quench_rt_error* error);
 

@@ -515,8 +515,6 @@ static int prepare_output(quench_rt_session* session, uint32_t index, quench_rt_
     output->data = output->bound;
     return QUENCH_RT_OK;
   }
-  output->data = quench_rt_state_in_place(session, index);
-  if (output->data != NULL) return QUENCH_RT_OK;
   if (output->owned == NULL || output->owned_bytes < (uint64_t)bytes) {
     free(output->owned);
     output->owned = quench_rt_aligned((uint64_t)bytes);
@@ -533,37 +531,43 @@ static int overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_by
   return x < y + b_bytes && y < x + a_bytes;
 }
 
-/* Memory that the caller has bound to an output: no input lies there, but one that the output may
- * take the place of, at the same address; nor does another output. */
+/* Memory that an output will be written to: the caller's, or what the session has for it. */
+static const void* memory_of(const quench_rt_session* session, uint32_t index, uint64_t* bytes) {
+  const output_state* output = &session->outputs[index];
+  const quench_tensor_info* info = session->model->outputs[index];
+  const int64_t needed = quench_rt_tensor_bytes(info->dtype, output->dims, info->rank);
+  *bytes = output->bound == NULL ? output->owned_bytes : needed < 0 ? 0 : (uint64_t)needed;
+  return output->bound != NULL ? output->bound : output->owned;
+}
+
+/* No input lies in the memory of an output, but one that the output may take the place of, at the same
+ * address; nor does an output that comes before it. */
 static int check_overlaps(const quench_rt_session* session, uint32_t index,
                           quench_rt_error* error) {
   const quench_model* model = session->model;
-  const output_state* output = &session->outputs[index];
   const quench_tensor_info* info = model->outputs[index];
-  const int64_t bytes = quench_rt_tensor_bytes(info->dtype, output->dims, info->rank);
-  if (output->bound == NULL || bytes <= 0) return QUENCH_RT_OK;
+  uint64_t bytes, other_bytes;
+  const void* memory = memory_of(session, index, &bytes);
+  if (memory == NULL) return QUENCH_RT_OK;
+  const char* whose = session->outputs[index].bound != NULL ? "is bound to" : "would be written to";
   for (uint32_t i = 0; i < model->num_inputs; ++i) {
     const quench_tensor_info* other = model->inputs[i];
     const void* data = session->input_pointers[i];
     const int64_t size = quench_rt_tensor_bytes(other->dtype, session->inputs[i].dims, other->rank);
-    if (size <= 0 || !overlap(output->bound, (uint64_t)bytes, data, (uint64_t)size)) continue;
-    if (info->in_place_of == i + 1 && data == output->bound && size == bytes) continue;
-    return quench_rt_fail(
-        error, QUENCH_RT_INVALID, "output `%s` is bound to memory of input `%s`: %s", info->name,
-        other->name,
-        info->in_place_of == i + 1 ? "it may take its place, but from the same address on"
-                                   : "the model does not write it in place");
+    if (size <= 0 || !overlap(memory, bytes, data, (uint64_t)size)) continue;
+    if (info->in_place_of == i + 1 && data == memory) continue;
+    return quench_rt_fail(error, QUENCH_RT_INVALID, "output `%s` %s memory of input `%s`: %s",
+                          info->name, whose, other->name,
+                          info->in_place_of == i + 1
+                              ? "it may take its place, but from the same address on"
+                              : "the model does not write it in place");
   }
   for (uint32_t i = 0; i < index; ++i) {
-    const quench_tensor_info* other = model->outputs[i];
-    const int64_t size =
-        quench_rt_tensor_bytes(other->dtype, session->outputs[i].dims, other->rank);
-    if (size > 0 && session->outputs[i].data != NULL &&
-        overlap(output->bound, (uint64_t)bytes, session->outputs[i].data, (uint64_t)size)) {
-      return quench_rt_fail(error, QUENCH_RT_INVALID,
-                            "outputs `%s` and `%s` are bound to the same memory", other->name,
-                            info->name);
-    }
+    const void* other = memory_of(session, i, &other_bytes);
+    if (other == NULL || !overlap(memory, bytes, other, other_bytes)) continue;
+    return quench_rt_fail(error, QUENCH_RT_INVALID,
+                          "outputs `%s` and `%s` are bound to the same memory",
+                          model->outputs[i]->name, info->name);
   }
   return QUENCH_RT_OK;
 }
@@ -578,8 +582,8 @@ static int prepare(quench_rt_session* session, quench_rt_error* error) {
   for (uint32_t i = 0; i < session->model->num_inputs; ++i)
     session->input_pointers[i] = session->inputs[i].data;
   for (uint32_t i = 0; i < session->model->num_outputs; ++i) {
-    code = prepare_output(session, i, error);
-    if (code == QUENCH_RT_OK) code = check_overlaps(session, i, error);
+    code = check_overlaps(session, i, error);
+    if (code == QUENCH_RT_OK) code = prepare_output(session, i, error);
     if (code != QUENCH_RT_OK) return code;
     session->output_pointers[i] = session->outputs[i].data;
   }

@@ -83,9 +83,6 @@ int64_t quench_rt_tensor_bytes(int32_t dtype, const int64_t* dims, int32_t rank)
 int quench_rt_allocate_states(quench_rt_session* session);
 /* The next run reads what the session carries. */
 void quench_rt_read_carried(quench_rt_session* session, const carried_state* state);
-/* Of a state that changes in its place, and that the session carries: the memory of its output too;
- * else NULL. */
-void* quench_rt_state_in_place(const quench_rt_session* session, uint32_t output);
 /* What the run has written is what the next one reads. */
 void quench_rt_carry_states(quench_rt_session* session);
 /* NULL when the input is no state's. */

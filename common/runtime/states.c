@@ -54,22 +54,11 @@ void quench_rt_reset_states(quench_rt_session* session) {
   }
 }
 
-void* quench_rt_state_in_place(const quench_rt_session* session, uint32_t output) {
-  const uint32_t place = session->model->outputs[output]->in_place_of;
-  for (uint32_t i = 0; i < session->num_states && place > 0; ++i) {
-    const carried_state* state = &session->states[i];
-    if (state->info->output == output && state->info->input + 1 == place && !state->bound)
-      return state->memory;
-  }
-  return NULL;
-}
-
 /* Memory of the session's own changes places with what was read, so that nothing is copied. */
 void quench_rt_carry_states(quench_rt_session* session) {
   for (uint32_t i = 0; i < session->num_states; ++i) {
     carried_state* state = &session->states[i];
     output_state* output = &session->outputs[state->info->output];
-    if (output->data == state->memory) continue; /* in place */
     if (output->data == output->owned && output->owned_bytes == state->bytes) {
       output->owned = state->memory;
       state->memory = output->data;

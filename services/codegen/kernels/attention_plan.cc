@@ -40,11 +40,32 @@ void PlaceScratch(AttentionPlan& plan) {
 
 }  // namespace
 
+namespace {
+
+// Whether types tell that all operands fit: the kernel checks nothing while it runs, the nest does.
+bool OperandsFit(const Group& group, const ops::AttentionShape& s) {
+  const auto steps = [&](int i) { return group.InputType(i).dims[s.at[i].folded ? 1 : 2]; };
+  for (const int i : {ops::kAttentionKey, ops::kAttentionValue}) {
+    if (group.InputType(i).dims[0] != s.batch || steps(i) != s.keys) return false;
+  }
+  if (s.has_lengths && group.InputType(ops::kAttentionLengths).dims[0] != s.batch) return false;
+  if (!s.has_mask) return true;
+  const std::vector<Dim>& mask = group.InputType(ops::kAttentionMask).dims;
+  const Dim full[] = {s.batch, s.heads, s.steps, s.keys};
+  for (size_t axis = 0; axis < 4; ++axis) {
+    if (mask[axis] != full[axis] && !(mask[axis].is(1) && axis < 3)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 std::optional<AttentionPlan> PlanAttention(const KernelRequest& request, const Group& group) {
   if (group.root->op != "q.attention" || !group.epilogue.empty()) return std::nullopt;
   const absl::StatusOr<ops::AttentionShape> shape =
       ops::AttentionShapeOf(ops::ContextOf(*group.graph, *group.root));
-  if (!shape.ok() || !IsFloatTensor(shape->type)) return std::nullopt;
+  if (!shape.ok() || !IsFloatTensor(shape->type) || !OperandsFit(group, *shape))
+    return std::nullopt;
   SymbolTable& symbols = *request.graph.symbols;
   AttentionPlan plan;
   plan.shape = *shape;
@@ -74,8 +95,11 @@ std::optional<AttentionPlan> PlanAttention(const KernelRequest& request, const G
   plan.rows = {s.steps, tile.x};
 
   const int64_t keys_of_tile = int64_t{plan.vectors} * plan.lanes;
-  plan.single = s.keys.is_static() && s.keys.value() <= kSingleKeys;
-  plan.block = RoundUp(plan.single ? s.keys.value() : kBlockKeys, keys_of_tile);
+  // Keys and values of a block take half of the second cache.
+  const int64_t fits = request.target.l2_bytes / 2 / (4 * (s.size + s.value_size));
+  plan.single = s.keys.is_static() && s.keys.value() <= std::min(kSingleKeys, fits);
+  plan.block = RoundUp(plan.single ? s.keys.value() : std::clamp(fits, int64_t{1}, kBlockKeys),
+                       keys_of_tile);
   plan.few = !s.steps.is_static() || s.steps.value() <= AttentionPlan::kFewQueries;
   plan.many = !s.steps.is_static() || s.steps.value() > AttentionPlan::kFewQueries;
   const Dim tiles = plan.rows.Parts(symbols);

@@ -189,6 +189,71 @@ TEST(AttentionPassTest, TrianglesOfAnySize) {
   EXPECT_EQ(AttentionOf(after).inputs.size(), 3U);
 }
 
+// A mask that is the same for all queries is no triangle, though its corner looks like one.
+TEST(AttentionPassTest, RowsAreNoTriangles) {
+  Tensor one = Tensor::Zeros(DataType::kBool, {1, 1, 1, 1});
+  one.mutable_bytes()[0] = std::byte{1};
+  Tensor row = Tensor::Zeros(DataType::kBool, {1, 1, 1, kSteps});
+  row.mutable_bytes()[0] = std::byte{1};
+  Tensor nine = Tensor::Zeros(DataType::kBool, {1, 1, 9, 9});
+  for (int64_t i = 0; i < 9; ++i) {
+    for (int64_t j = 0; j <= i; ++j) nine.mutable_bytes()[i * 9 + j] = std::byte{1};
+  }
+  for (const Tensor& tensor : {one, row, nine}) {
+    Graph graph;
+    const std::vector<Dim> dims = {1, kHeads, kSteps, kSize};
+    const ValueId q = Input(graph, "q", dims), k = Input(graph, "k", dims),
+                  v = Input(graph, "v", dims);
+    ValueId mask = graph.AddConstant("mask", tensor);
+    if (tensor.size() == 81)
+      mask = Add(graph, "Slice",
+                 {mask, Ints(graph, {0, 0}), Ints(graph, {1, kSteps}), Ints(graph, {2, 3})});
+    const ValueId least = graph.AddConstant("least", Tensor::ScalarF32(-3e38F));
+    graph.outputs.push_back(Attend(graph, q, k, v, [&](ValueId scores) {
+      return Add(graph, "Where", {mask, scores, least});
+    }));
+    ASSERT_TRUE(ops::InferGraph(graph).ok());
+    const Graph after = After("attention", graph);
+    for (const Node& node : after.nodes) EXPECT_EQ(node.Int("causal", 0), 0);
+  }
+}
+
+// A mask may have more batches than the product that it is added to.
+TEST(AttentionPassTest, LeavesMasksThatMakeMoreOfTheScores) {
+  for (const std::vector<Dim>& dims : {std::vector<Dim>{2, 1, kSteps, kSteps}, {3, kSteps}}) {
+    Graph graph;
+    const Dim steps = dims.size() == 2 ? 1 : kSteps;
+    const ValueId q = Input(graph, "q", {1, kHeads, steps, kSize});
+    const ValueId k = Input(graph, "k", {1, kHeads, kSteps, kSize});
+    const ValueId v = Input(graph, "v", {1, kHeads, kSteps, kSize});
+    const ValueId mask = Input(graph, "mask", dims);
+    Fused(graph,
+          Attend(graph, q, k, v, [&](ValueId scores) { return Add(graph, "Add", {scores, mask}); }),
+          0);
+  }
+}
+
+// Products of rank 4 are heads already: as many products as there were.
+TEST(AttentionPassTest, MergesProductsOfRowsAlone) {
+  for (const bool rows : {true, false}) {
+    Graph graph;
+    const ValueId x = rows ? Input(graph, "x", {1, kSteps, kWidth})
+                           : Input(graph, "x", {1, kHeads, kSteps, kWidth});
+    std::vector<ValueId> parts;
+    for (const uint64_t seed : {1U, 2U, 3U}) {
+      const ValueId w = graph.AddConstant("w", RandomTensor({kWidth, kWidth}, seed));
+      ValueId part = Add(graph, "MatMul", {x, w});
+      if (rows) {
+        part = Add(graph, "Reshape", {part, Ints(graph, {0, 0, kHeads, kSize})});
+        part = Permuted(graph, part, {0, 2, 1, 3});
+      }
+      parts.push_back(part);
+    }
+    const Graph after = Fused(graph, Attend(graph, parts[0], parts[1], parts[2]), 1);
+    EXPECT_EQ(CountOps(after, "MatMul"), rows ? 1 : 3);
+  }
+}
+
 TEST(AttentionPassTest, LeavesWhatIsReadElsewhereOrIsNone) {
   const std::vector<Dim> dims = {1, kHeads, kSteps, kSize};
   {  // scores that somebody else reads

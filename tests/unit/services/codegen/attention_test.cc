@@ -317,6 +317,26 @@ TEST(AttentionTest, ScoresThatAreNotFinite) {
   }
 }
 
+// Query i is at past + i, however many keys are new; and lengths that are too few are refused.
+TEST(AttentionTest, WhatTypesDoNotTellIsLeftToTheOperator) {
+  Case c{.name = "", .steps = 2, .keys = 4, .causal = true, .past = 3};
+  const Built built = Builder(c).Build();
+  for (const int level : {0, 3}) ExpectSame(built.graph, built.inputs, level);
+
+  Case lengths{.name = "", .steps = 2, .keys = 9, .folded = false, .lengths = {5, 7}};
+  Built other = Builder(lengths).Build();
+  Graph& graph = other.graph;
+  graph.value(graph.inputs[3]).type.dims = {
+      Dim::OfSymbol(graph.symbols->AddInput("n", {3, 0}, {1, 9}))};
+  Infer(graph);
+  ExpectSame(graph, other.inputs, 3);
+  const absl::StatusOr<Compiled> compiled = CompileGraph(graph);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_EQ(CountAttention(*compiled), 0);
+  other.inputs[3] = Tensor::I64({5});
+  EXPECT_FALSE(Artifact::Open(compiled->library(), 1).value()->Run(other.inputs).ok());
+}
+
 // What lies behind the lengths may be anything.
 TEST(AttentionTest, KeysOutOfReachAreNotRead) {
   for (const int64_t steps : {int64_t{1}, int64_t{20}}) {

@@ -67,10 +67,9 @@ class Session {
     quench_rt_error error;
     return quench_rt_run(session_, &error) == 0 ? "" : error.text;
   }
+  const void* Memory(uint32_t index) { return View(index).data; }
   std::vector<float> Output(uint32_t index) {
-    quench_rt_tensor view = {};
-    quench_rt_error error;
-    EXPECT_EQ(quench_rt_get_output(session_, index, &view, &error), 0) << error.text;
+    const quench_rt_tensor view = View(index);
     int64_t count = 1;
     for (int32_t i = 0; i < view.rank; ++i) count *= view.dims[i];
     const auto* values = static_cast<const float*>(view.data);
@@ -78,6 +77,13 @@ class Session {
   }
 
  private:
+  quench_rt_tensor View(uint32_t index) {
+    quench_rt_tensor view = {};
+    quench_rt_error error;
+    EXPECT_EQ(quench_rt_get_output(session_, index, &view, &error), 0) << error.text;
+    return view;
+  }
+
   quench_rt_model* model_ = nullptr;
   quench_rt_session* session_ = nullptr;
 };
@@ -148,6 +154,26 @@ TEST(CacheTest, OtherSharesOfMemoryAreRefused) {
   EXPECT_EQ(session.Run(), "");
   session.Bind(1, memory.data() + keys.as<float>().size(), bytes);
   EXPECT_NE(session.Run().find("bound to the same memory"), std::string::npos);
+}
+
+// What a session gave goes back in: in place where it may, else it would be overwritten while it is read.
+TEST(CacheTest, OutputsOfTheSessionAsInputs) {
+  const Graph graph = Decoder();
+  const Compiled compiled = CompileGraph(graph).value();
+  Session session(compiled.library());
+  const Tensor cache = Values({kBatch, kHeads, kRoom, kSize}, 11);
+  const Tensor one = Values({kBatch, kHeads, 1, kSize});
+  const Tensor at = Tensor::I64({0, 0}), lengths = Tensor::I64({1, 1});
+  for (const uint32_t i : {0U, 1U, 2U}) session.Set(i, one);
+  for (const uint32_t i : {3U, 4U}) session.Set(i, cache);
+  session.Set(5, at);
+  session.Set(6, lengths);
+  ASSERT_EQ(session.Run(), "");
+  session.Set(3, cache, session.Memory(1));
+  session.Set(4, cache, session.Memory(2));
+  EXPECT_EQ(session.Run(), "");
+  session.Set(1, one, session.Memory(0));
+  EXPECT_NE(session.Run().find("would be written to memory of input `k`"), std::string::npos);
 }
 
 // What a node updates dies there: neither is it copied, nor does the arena have it twice.
