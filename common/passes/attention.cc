@@ -294,15 +294,15 @@ class AttentionFinder {
 
   // ---- what takes its place ----
 
-  ValueId Constant(const std::string& name, std::vector<int64_t> values) {
+  ValueId Constant(const std::string& name, const std::vector<int64_t>& values) {
     return graph_.AddConstant(
         name, Tensor::Of(DataType::kI64, {static_cast<int64_t>(values.size())}, values));
   }
-  ValueId Reshaped(ValueId id, std::vector<int64_t> shape, std::vector<Dim> dims) {
+  ValueId Reshaped(ValueId id, const std::vector<int64_t>& shape, std::vector<Dim> dims) {
     const std::string name = graph_.value(id).name;
     const Type type = Type::Tensor(TypeOf(id).dtype, std::move(dims));
-    return AddTyped(graph_, "Reshape", name + ".reshaped",
-                    {id, Constant(name + ".shape", std::move(shape))}, type);
+    return AddTyped(graph_, "Reshape", name + ".reshaped", {id, Constant(name + ".shape", shape)},
+                    type);
   }
   ValueId Transposed(ValueId id, const std::vector<int64_t>& perm) {
     Type type = TypeOf(id);
