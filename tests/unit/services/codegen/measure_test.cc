@@ -65,8 +65,8 @@ TEST(MeasureTest, EachRankIsAnotherBuildOfTheSameModel) {
     const std::vector<Tensor> expected = *ops::Evaluate(graph, inputs),
                               got = *artifact->Run(inputs);
     ASSERT_EQ(got.size(), 1U);
-    for (int64_t i = 0; i < got[0].size(); ++i)
-      EXPECT_NEAR(got[0].FloatAt(i), expected[0].FloatAt(i), 2e-4) << "rank " << rank;
+    // Outputs are up to 300, and the machine decides which Winograd tile a rank has.
+    EXPECT_LE(RelativeError(got[0], expected[0]), 1e-5) << "rank " << rank;
   }
   EXPECT_GE(builds.size(), 3U);
 }
