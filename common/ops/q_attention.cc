@@ -1,5 +1,8 @@
 #include "common/ops/q_attention.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "common/base/status.h"
 
 namespace quench::ops {
@@ -24,7 +27,8 @@ absl::Status ReadHeads(const OpContext& ctx, int i, int64_t heads, int64_t size,
   at.columns = dims[2];
   if (!at.columns.is_static())
     return ctx.UnsupportedError("columns that are known only at run time");
-  if (at.offset < 0 || at.offset + heads * size > at.columns.value()) {
+  if (at.offset < 0 || at.offset > at.columns.value() ||
+      heads * size > at.columns.value() - at.offset) {
     return ctx.Error(fmt::format("{} heads of {} from column {} on exceed the {} columns of {}",
                                  heads, size, at.offset, at.columns.value(), kNames[i]));
   }
@@ -203,8 +207,11 @@ absl::StatusOr<AttentionShape> AttentionShapeOf(const OpContext& ctx) {
   if (s.heads < 1 || s.kv_heads < 1 || s.heads % s.kv_heads != 0)
     return ctx.Error(
         fmt::format("{} heads of keys do not divide {} of queries", s.kv_heads, s.heads));
-  if (s.size < 1 || s.value_size < 1)
-    return ctx.Error(fmt::format("heads have sizes {} and {}", s.size, s.value_size));
+  constexpr int64_t kMost = int64_t{1} << 24;  // of each: products of two do not overflow
+  if (s.size < 1 || s.value_size < 1 || std::max({s.heads, s.size, s.value_size}) > kMost) {
+    return ctx.Error(fmt::format("{} heads of sizes {} and {}, each is 1 to {}", s.heads, s.size,
+                                 s.value_size, kMost));
+  }
   for (const int i : {kAttentionQuery, kAttentionKey, kAttentionValue}) {
     QUENCH_RETURN_IF_ERROR(ReadHeads(ctx, i, i == kAttentionQuery ? s.heads : s.kv_heads,
                                      i == kAttentionValue ? s.value_size : s.size, s.at[i]));

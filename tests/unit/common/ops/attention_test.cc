@@ -51,6 +51,23 @@ TEST(Attention, GroupedHeadsShareKeys) {
   ExpectError(TryOp("Attention", operands), "needs the number of heads");
 }
 
+TEST(QAttention, SaysWhatDoesNotFit) {
+  const Tensor x = F32({1, 2, 2}, {0, 1, 2, 3});
+  const auto attend = [&](int64_t heads, int64_t size, std::vector<int64_t> offsets) {
+    return TryOp("q.attention", {x, x, x},
+                 {{"heads", heads}, {"size", size}, {"offsets", std::move(offsets)}});
+  };
+  const int64_t most = std::numeric_limits<int64_t>::max();
+  EXPECT_TRUE(attend(1, 1, {0, 1, 0}).ok());
+  ExpectError(attend(most, most, {0, 0, 0}), "each is 1 to");
+  ExpectError(attend(2, 1, {1, 0, 0}), "exceed the 2 columns of queries");
+  ExpectError(attend(1, 1, {0, most, 0}), "of keys");
+  ExpectError(attend(1, 1, {0, 0}), "there are three");
+  ExpectError(
+      TryOp("q.attention", {kQuery, kKey, kValue}, {{"offsets", std::vector<int64_t>{1, 0, 0}}}),
+      "have an offset");
+}
+
 TEST(RotaryEmbedding, TurnsPairs) {
   const Tensor cosine = F32({2, 1}, {1, 0});
   const Tensor sine = F32({2, 1}, {0, 1});  // position 1 is a quarter turn
