@@ -104,8 +104,8 @@ void WarnOf(const quantizer::Statistics& statistics) {
   }
   if (statistics.random) {
     fmt::print(stderr,
-               "quench: warning: random inputs; the ranges of real data are others, and accuracy "
-               "will suffer\n");
+               "quench: warning: calibrated on random inputs; ranges may differ on real data, and "
+               "accuracy will suffer\n");
   }
 }
 

@@ -340,7 +340,7 @@ class Quantizer {
     const auto warn = [&](std::string text) { report_.warnings.push_back(std::move(text)); };
     if (report_.adapted_kernels > 0 && options_.rounding->random) warn(kRandomRounding);
     if (report_.static_values > 0 && statistics_->random) {
-      warn("calibrated on random inputs: ranges of real data are others");
+      warn("calibrated on random inputs: ranges may differ on real data");
     }
     if (report_.static_values > 0 && statistics_->samples < 10) {
       warn(fmt::format("calibrated on {} {}: a hundred give steadier ranges", statistics_->samples,

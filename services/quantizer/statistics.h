@@ -45,7 +45,7 @@ struct TensorStatistics {
 struct Statistics {
   std::string fingerprint;  // of the module that was calibrated
   int64_t samples = 0;
-  bool random = false;  // from random inputs: ranges of real data are others
+  bool random = false;  // from random inputs: ranges may differ on real data
   std::map<std::string, TensorStatistics> values;
   std::set<std::string> not_finite;  // values that were NaN or infinite, and have no statistics
 
