@@ -25,7 +25,9 @@ struct PassOptions {
   std::map<std::string, double> magnitudes;
   std::set<std::string> disabled;  // passes not to run: names of switches
   std::string stop_after;          // the pipeline ends after this pass; "" runs all
-  int opt_level = 3;               // codegen's passes: what the code is built at, 0 to 3
+  // Codegen's passes: what 8-bit activations become, i8 or u8; kUndefined leaves them.
+  DataType activation_bytes = DataType::kUndefined;
+  int opt_level = 3;  // codegen's passes: what the code is built at, 0 to 3
   // Codegen's passes: every value of the model stays a value, in float where that is what it is.
   bool keep_values = false;
   // Codegen's passes: all of each value is computed, for whoever looks inside a run, though nothing reads it.

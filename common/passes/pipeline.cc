@@ -27,6 +27,7 @@ constexpr std::string_view kPipeline[] = {
 // Conditions of codegen's passes.
 bool Always(const PassOptions&) { return true; }
 bool Rewrites(const PassOptions& options) { return !options.keep_values; }
+bool Retypes(const PassOptions& options) { return Rewrites(options) && !options.whole_values; }
 bool Fuses(const PassOptions& options) { return options.opt_level >= 3; }
 
 struct CodegenPass {
@@ -47,6 +48,7 @@ constexpr CodegenPass kCodegenPasses[] = {
     {"attention", Rewrites},             // of the products that stay in float
     {"fold_dequantized", Always},        // for what stays in float
     {"pointwise_tables", Rewrites},      // what follows an integer product stays in its group
+    {"byte_activations", Retypes},       // products and tables are final
     {"widen_integers", Always},          // who reads 4 bits as they are has been chosen
     {"fuse_groups", Fuses},              // last: groups hide their nodes from all passes
 };

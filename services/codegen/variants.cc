@@ -34,12 +34,27 @@ Graph WithOwnSymbols(const Graph& graph) {
   return copy;
 }
 
+namespace {
+
+// What the best variant multiplies by weights without changing it.
+DataType BytesOf(const Target& target) {
+  if (!target.add_products_u8.empty()) return DataType::kU8;
+  if (!target.add_products_i8.empty()) return DataType::kI8;
+  const bool picks = !target.add_pairs_of_bytes.empty() && !target.pick_of_16.empty();
+  return picks ? DataType::kU8 : DataType::kUndefined;
+}
+
+}  // namespace
+
 absl::StatusOr<Graph> GroupGraph(const Graph& graph, const CompileOptions& options,
                                  const StepContext& context) {
   // Passes know more than the importer did: sizes that were for the run to tell may be fixed by now.
   Graph copy = WithOwnSymbols(graph);
   QUENCH_RETURN_IF_ERROR(ops::InferGraph(copy));
   passes::PassOptions how = options.passes;
+  QUENCH_ASSIGN_OR_RETURN(const ResolvedTarget resolved,
+                          Resolve(options.target, options.host_target, options.caller));
+  how.activation_bytes = BytesOf(resolved.variants.back());
   how.opt_level = std::min(options.opt_level, 3);
   how.keep_values = options.taps == Taps::kModelValues;
   how.whole_values = options.taps != Taps::kNone;

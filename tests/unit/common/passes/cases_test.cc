@@ -57,6 +57,8 @@ void RunCase(const fs::path& path) {
   options.batch = std::atoll(Setting(text, "batch").c_str());
   if (Setting(text, "float16") == "1") options.store_as = DataType::kF16;
   if (Setting(text, "bfloat16") == "1") options.store_as = DataType::kBF16;
+  if (Setting(text, "unsigned") == "1") options.activation_bytes = DataType::kU8;
+  if (Setting(text, "unsigned") == "0") options.activation_bytes = DataType::kI8;
   const absl::StatusOr<Graph> after = RunPass(*pass, *before, options, {});
   ASSERT_TRUE(after.ok()) << after.status();
   EXPECT_LE(DifferenceOf(*before, *after), options.store_as == DataType::kF16    ? 2e-3

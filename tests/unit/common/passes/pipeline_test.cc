@@ -113,8 +113,8 @@ TEST(PipelineTest, CodegenRunsItsPassesByLevelAndPurpose) {
       "recurrent_products sink_dequantize average_integers cancel_quantize signed_weights "
       "integer_products weight_only_products requantize attention fold_dequantized "
       "pointwise_tables ";
-  EXPECT_EQ(seen(3, false), integers + "widen_integers fuse_groups");
-  EXPECT_EQ(seen(0, false), integers + "widen_integers");
+  EXPECT_EQ(seen(3, false), integers + "byte_activations widen_integers fuse_groups");
+  EXPECT_EQ(seen(0, false), integers + "byte_activations widen_integers");
   EXPECT_EQ(seen(2, true), "fold_dequantized widen_integers");
 }
 
