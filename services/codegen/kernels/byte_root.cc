@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <limits>
+#include <memory>
 
 #include "common/ops/op.h"
 
@@ -52,42 +52,73 @@ struct WeightBounds {
   int64_t least = 0;
   // Largest sums of one sign of neighbours along the axis that is summed over.
   int64_t positive_pair = 0, negative_pair = 0;
-  int64_t largest_sum = 0;  // of |w| of a channel
+  int64_t neighbours = 0, conflicts = 0;  // pairs of them, and those that could saturate
+  int64_t largest_sum = 0;                // of |w| of a channel
 };
 
-int64_t ElementsAfter(const Tensor& tensor, size_t axis) {
-  int64_t inner = 1;
-  for (size_t i = axis + 1; i < tensor.dims().size(); ++i) inner *= tensor.dims()[i];
-  return inner;
-}
+// Sums of one sign of a pair of weights that u8 times i8 keeps in i16.
+constexpr int32_t kPairMost = 32767 / 255;
 
 // Convolutions have [channels][summed][taps], products [summed][channels].
-WeightBounds BoundsOf(const Tensor& weights, int64_t zero, int channel_axis) {
-  const size_t summed_axis = channel_axis == 0 ? 1 : 0;
-  const int64_t inner = ElementsAfter(weights, static_cast<size_t>(channel_axis));
-  const int64_t step = ElementsAfter(weights, summed_axis);
-  const int64_t summed = weights.dims()[summed_axis];
-  std::vector<int64_t> sums(static_cast<size_t>(weights.dims()[static_cast<size_t>(channel_axis)]));
-  const bool centred = weights.dtype() == DataType::kI8 && zero == 0;
-  const auto part = [&](int64_t i) {
-    return centred ? int64_t{weights.as<int8_t>()[static_cast<size_t>(i)]}
-                   : ops::NearPart(weights.IntAt(i) - zero);
+template <typename Byte>
+WeightBounds BoundsOf(std::span<const Byte> weights, std::span<const int64_t> dims, int32_t zero,
+                      int channel_axis) {
+  const bool product = channel_axis != 0;
+  const auto channels = static_cast<size_t>(dims[product ? 1 : 0]);
+  const auto summed = static_cast<size_t>(dims[product ? 0 : 1]);
+  const size_t outer = product ? 1 : channels, step = weights.size() / outer / summed;
+  const auto part = [&](size_t i) {
+    const int32_t w = weights[i] - zero;
+    return zero == 0 ? w : static_cast<int32_t>(ops::NearPart(w));
   };
+  std::vector<int64_t> sums(channels);
+  int32_t least = 0, positive_pair = 0, negative_pair = 0;
   WeightBounds bounds;
-  for (int64_t i = 0; i < weights.size(); ++i) {
-    const int64_t w = part(i);
-    sums[static_cast<size_t>(i / inner) % sums.size()] +=
-        std::abs(centred ? w : weights.IntAt(i) - zero);
-    bounds.least = std::min(bounds.least, w);
-    const bool last = i / step % summed == summed - 1;
-    const int64_t next = last ? 0 : part(i + step);
-    bounds.positive_pair =
-        std::max(bounds.positive_pair, std::max<int64_t>(w, 0) + std::max<int64_t>(next, 0));
-    bounds.negative_pair =
-        std::min(bounds.negative_pair, std::min<int64_t>(w, 0) + std::min<int64_t>(next, 0));
+  for (size_t o = 0; o < outer; ++o) {
+    for (size_t k = 0; k < summed; ++k) {
+      for (size_t i = 0; i < step; ++i) {
+        const size_t at = (o * summed + k) * step + i;
+        const int32_t w = part(at), next = k + 1 < summed ? part(at + step) : 0;
+        sums[product ? i : o] += std::abs(weights[at] - zero);
+        const int32_t positive = std::max(w, 0) + std::max(next, 0);
+        const int32_t negative = std::min(w, 0) + std::min(next, 0);
+        least = std::min(least, w);
+        positive_pair = std::max(positive_pair, positive);
+        negative_pair = std::min(negative_pair, negative);
+        if (std::max(positive, -negative) > kPairMost) ++bounds.conflicts;
+      }
+    }
   }
-  if (!sums.empty()) bounds.largest_sum = *std::max_element(sums.begin(), sums.end());
+  bounds.least = least;
+  bounds.positive_pair = positive_pair;
+  bounds.negative_pair = negative_pair;
+  bounds.neighbours = static_cast<int64_t>(weights.size());
+  bounds.largest_sum = *std::max_element(sums.begin(), sums.end());
   return bounds;
+}
+
+WeightBounds BoundsOf(const Tensor& weights, int64_t zero, int channel_axis) {
+  if (weights.size() == 0) return {};
+  const auto number = static_cast<int32_t>(zero);
+  return weights.dtype() == DataType::kI8
+             ? BoundsOf(weights.as<int8_t>(), weights.dims(), number, channel_axis)
+             : BoundsOf(weights.as<uint8_t>(), weights.dims(), number, channel_axis);
+}
+
+// Kernels and their variations ask about the same weights dozens of times in a row: the last answer is
+// kept.
+const WeightBounds& BoundsOf(const std::shared_ptr<const Constant>& weights, int64_t zero,
+                             int channel_axis) {
+  struct Answer {
+    std::weak_ptr<const Constant> weights;
+    int64_t zero = 0;
+    int channel_axis = 0;
+    WeightBounds bounds;
+  };
+  static thread_local Answer last;
+  if (last.weights.lock() != weights || last.zero != zero || last.channel_axis != channel_axis)
+    last = {weights, zero, channel_axis, BoundsOf(weights->tensor, zero, channel_axis)};
+  return last.bounds;
 }
 
 // The fastest that is exact for any bytes.
@@ -103,16 +134,18 @@ BytesForm ChooseForm(const Target& target, const WeightBounds& bounds) {
   if (!target.add_products_u8.empty()) return BytesForm::kUnsigned;
   if (!target.add_products_i8.empty() || target.add_pairs_of_bytes.empty())
     return BytesForm::kSigned;
-  constexpr int64_t kMost = 255;
-  if (bounds.positive_pair * kMost <= std::numeric_limits<int16_t>::max() &&
-      bounds.negative_pair * kMost >= std::numeric_limits<int16_t>::min()) {
-    return BytesForm::kPairs;
-  }
+  if (std::max(bounds.positive_pair, -bounds.negative_pair) <= kPairMost) return BytesForm::kPairs;
+  // With more, a group has too few orders in which no pair saturates, in any of 16 or 24 channels, and
+  // what is left over costs more than it saves.
+  constexpr int64_t kFewConflicts = 16;
+  if (!target.pick_of_16.empty() && bounds.conflicts * kFewConflicts <= bounds.neighbours)
+    return BytesForm::kPicked;
   return bounds.least > -128 ? BytesForm::kMagnitudes : BytesForm::kSigned;
 }
 
 bool WantsUnsigned(BytesForm form) {
-  return form == BytesForm::kUnsigned || form == BytesForm::kPairs || form == BytesForm::kWords;
+  return form == BytesForm::kUnsigned || form == BytesForm::kPairs || form == BytesForm::kPicked ||
+         form == BytesForm::kWords;
 }
 
 bool IsByte(DataType type) { return type == DataType::kI8 || type == DataType::kU8; }
@@ -145,8 +178,8 @@ void TakeBias(Group& group, ByteRoot& root) {
 }  // namespace
 
 std::string ByteRoot::ToString() const {
-  static constexpr const char* kForms[] = {"products", "signed products", "pairs", "magnitudes",
-                                           "words"};
+  static constexpr const char* kForms[] = {"products",     "signed products", "pairs",
+                                           "picked pairs", "magnitudes",      "words"};
   const auto name = [](const ByteSide& side) {
     return fmt::format("{}{}", DataTypeName(side.type), side.flip ? " shifted" : "");
   };
@@ -167,7 +200,8 @@ std::optional<ByteRoot> ReadByteRoot(const KernelRequest& request, int channel_a
     return std::nullopt;
   ByteRoot root;
   root.x.type = group.InputType(0).dtype;
-  const Constant* weights = ConstantInput(request, group, 1);
+  const std::shared_ptr<const Constant> weights =
+      request.graph.value(request.node.inputs[static_cast<size_t>(group.inputs[1])]).constant;
   if (!IsByte(root.x.type) || weights == nullptr || !IsByte(weights->tensor.dtype()) ||
       weights->tensor.rank() <= channel_axis || ConstantInput(request, group, 0) != nullptr) {
     return std::nullopt;
@@ -175,12 +209,12 @@ std::optional<ByteRoot> ReadByteRoot(const KernelRequest& request, int channel_a
   const std::optional<int64_t> w_zero = ZeroOf(request, group, 3);
   if (!ReadZero(request, group, 2, root.x) || !w_zero) return std::nullopt;
   root.w_zero = *w_zero;
-  if (weights->tensor.dtype() != DataType::kI8 || root.w_zero != 0) {
-    if (channel_axis != 0) return std::nullopt;
-    root.twice = ops::WordsOfTwoParts(weights->tensor, root.w_zero);
-  }
-  const WeightBounds bounds = BoundsOf(weights->tensor, root.w_zero, channel_axis);
+  const bool centred = weights->tensor.dtype() == DataType::kI8 && root.w_zero == 0;
+  if (!centred && channel_axis != 0) return std::nullopt;
+  const WeightBounds& bounds = BoundsOf(weights, root.w_zero, channel_axis);
   root.form = ChooseForm(request.target, bounds);
+  if (!centred && root.form != BytesForm::kPicked)
+    root.twice = ops::WordsOfTwoParts(weights->tensor, root.w_zero);
   root.x.flip = WantsUnsigned(root.form) != (root.x.type == DataType::kU8);
   const int64_t low = root.x.type == DataType::kI8 ? -128 : 0, zero = root.x.zero;
   const bool known = root.x.zero_input < 0;
@@ -258,6 +292,8 @@ double ProductsCost(BytesForm form) {
       return 1;
     case BytesForm::kPairs:
       return 2;  // additions have ports of their own
+    case BytesForm::kPicked:
+      return 2.2;
     case BytesForm::kMagnitudes:
       return 2.6;
     case BytesForm::kSigned:
@@ -274,6 +310,8 @@ int SpareRegisters(BytesForm form) {
       return 0;
     case BytesForm::kPairs:
       return 2;  // the products, and ones to add pairs with
+    case BytesForm::kPicked:
+      return 4;  // and what is picked, and from what
     case BytesForm::kMagnitudes:
       return 3;  // and the magnitude
     case BytesForm::kSigned:

@@ -20,16 +20,23 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group, cons
   };
   candidate.packed[input(1)] = true;
   const bool shared = plan.shared.used();
-  candidate.packs.push_back({shape.bytes   ? "conv_panels_bytes"
-                             : shape.pairs ? "conv_panels_pairs"
-                                           : "conv_panels",
-                             {{"groups", shape.groups},
-                              {"merged", plan.merged},
-                              {"lanes", shared ? plan.shared.lanes : plan.lanes},
-                              {"block", shared ? plan.shared.block : plan.block_channels},
-                              {"vectors", shared ? 1 : plan.tile.vectors},
-                              {"zero", shape.bytes ? shape.bytes->w_zero : 0}},
-                             {request.node.inputs[input(1)]}});
+  const std::optional<PickedPanels> picked = plan.picked();
+  PackSpec weights{picked        ? "conv_panels_picked"
+                   : shape.bytes ? "conv_panels_bytes"
+                   : shape.pairs ? "conv_panels_pairs"
+                                 : "conv_panels",
+                   {{"groups", shape.groups},
+                    {"merged", plan.merged},
+                    {"lanes", shared ? plan.shared.lanes : plan.lanes},
+                    {"block", shared ? plan.shared.block : plan.block_channels},
+                    {"vectors", shared ? 1 : plan.tile.vectors},
+                    {"zero", shape.bytes ? shape.bytes->w_zero : 0}},
+                   {request.node.inputs[input(1)]}};
+  if (picked) {
+    weights.params["run"] = picked->run;
+    weights.params["most"] = picked->most;
+  }
+  candidate.packs.push_back(std::move(weights));
   const int64_t padded = plan.out_blocks() * plan.lanes;
   if (shape.bytes) {
     AddByteSums(request, group, *shape.bytes, 0, shape.out_channels, padded, candidate);
@@ -152,7 +159,7 @@ class ConvEmitter {
         (plan_.copy ? b_.Buffer(buffers_.Scratch()) : Image(n)) + g * (block_ * plan_.blocks);
     const Int row_base = plan_.copy ? base : b_.I(0);
     ForPanel(b_, plan_.panels, p - g * per_group, tail_, [&](int vectors, Int first, bool last) {
-      PanelTiles tiles{source, row_base, n, g * plan_.vectors + first, vectors, last, {}, {}};
+      PanelTiles tiles{source, row_base, n, p, g * plan_.vectors + first, vectors, last, {}, {}};
       StartPrefetch(tiles);
       Spatial(tiles, band);
     });
@@ -162,6 +169,7 @@ class ConvEmitter {
     Ptr source;
     Int row_base;
     Int n;
+    Int panel;   // of those of all groups
     Int vector;  // first output vector
     int vectors = 1;
     bool last = false;
@@ -186,8 +194,7 @@ class ConvEmitter {
     const int64_t count = SplitEvenly(plan_.x_axis.total.value(), plan_.x_axis.most).parts() *
                           SplitEvenly(plan_.y_axis.total.value(), plan_.y_axis.most).parts();
     const int64_t panel = plan_.vector_weight_bytes() * tiles.vectors;
-    const int64_t run =
-        plan_.fold_width ? plan_.block_channels * s_.kernel_w : plan_.block_channels;
+    const int64_t run = plan_.run();
     const int64_t runs = plan_.words() / run;
     const int64_t bodies = runs * ((run + plan_.unroll - 1) / plan_.unroll);
     tiles.prefetch = PanelPrefetch::Plan(panel, bodies, count);
@@ -216,12 +223,13 @@ class ConvEmitter {
     r.kh_stride = row_ * s_.dilation_h;
     r.kw = b_.I(plan_.fold_width ? 1 : s_.kernel_w);
     r.kw_stride = b_.I(pixel_ * s_.dilation_w);
-    r.channels = plan_.fold_width ? plan_.block_channels * s_.kernel_w : plan_.block_channels;
+    r.channels = plan_.run();
     r.channel_stride = b_.I(4);
     r.tail = b_.I(plan_.rest());
     r.shared = plan_.shared;
     if (plan_.taps() == 1 || plan_.fold_width) r.shared.block = 0;  // rows follow each other
     r.unroll = plan_.unroll;
+    r.picked = plan_.picked();
     if (plan_.words_twice() > 0) {
       for (const ops::WeightWord& at : *s_.bytes->twice) r.again.push_back(OffsetOf(at));
     }
@@ -248,6 +256,8 @@ class ConvEmitter {
     tile.weights = plan_.shared.used()
                        ? plan_.shared.At(weights, tiles.vector, plan_.weight_element())
                        : weights + tiles.vector * plan_.vector_weight_bytes();
+    if (const std::optional<PickedPanels> picked = plan_.picked())
+      PointToPicks(b_, *picked, weights, tiles.panel, tile);
     if (s_.has_bias) tile.bias = b_.Buffer(buffers_.Pack(1)) + tiles.vector * vector;
     if (zero_.value.valid()) {
       tile.factors = b_.Buffer(buffers_.Pack(2)) + tiles.vector * vector;

@@ -109,6 +109,9 @@ void PlanChannels(const Target& target, ConvPlan& plan) {
   // A body in which two pixels read the same address keeps the value in a register that is not
   // there.
   plan.unroll = static_cast<int>(std::min<int64_t>(plan.unroll, plan.pixel_words * shape.stride_w));
+  // Groups of two do not cross bodies.
+  const bool picked = shape.bytes && shape.bytes->form == BytesForm::kPicked;
+  if (picked && plan.unroll % 2 != 0) plan.unroll = 1;
 }
 
 // False where there is no tile of this rank.
@@ -229,6 +232,18 @@ std::optional<ConvShape> ReadConv(const KernelRequest& request, Group& group) {
     if (dim.is_static() && dim.value() < 1) return std::nullopt;
   }
   return shape;
+}
+
+std::optional<PickedPanels> ConvPlan::picked() const {
+  if (!shape.bytes || shape.bytes->form != BytesForm::kPicked) return std::nullopt;
+  PickedPanels picked;
+  picked.groups = groups;
+  picked.split = panels;
+  picked.lanes = lanes;
+  picked.run = run();
+  picked.rows = words() / run();
+  picked.most = MostTogether(unroll);
+  return picked;
 }
 
 std::optional<ConvPlan> PlanConv(const KernelRequest& request, Group& group, bool row_major_input,

@@ -7,6 +7,7 @@
 #include "services/codegen/kernels/byte_root.h"
 #include "services/codegen/kernels/epilogue.h"
 #include "services/codegen/kernels/micro_kernel.h"
+#include "services/codegen/kernels/picked_pairs.h"
 
 namespace quench::codegen {
 
@@ -84,6 +85,10 @@ struct ConvPlan {
   int64_t words_twice() const {
     return shape.bytes && shape.bytes->twice ? static_cast<int64_t>(shape.bytes->twice->size()) : 0;
   }
+  // Channels (or words) that lie side by side in what the micro-kernel reads.
+  int64_t run() const { return fold_width ? block_channels * shape.kernel_w : block_channels; }
+  // Nothing but of bytes that are picked.
+  std::optional<PickedPanels> picked() const;
   // Words of weights per vector of output channels.
   int64_t vector_weights() const { return (words() + words_twice()) * lanes; }
   int64_t vector_weight_bytes() const { return vector_weights() * weight_element(); }

@@ -58,6 +58,7 @@ class MatMulEmitter {
 
  private:
   struct Columns {
+    Int panel;
     Int first;  // first vector
     int vectors = 1;
     bool last = false;
@@ -65,7 +66,7 @@ class MatMulEmitter {
 
   void Panel(Int batch, Int p, Int first_tile, Int last_tile) {
     const auto body = [&](int vectors, Int first, bool last) {
-      const Columns columns{first, vectors, last};
+      const Columns columns{p, first, vectors, last};
       const Ptr weights = Weights(batch, columns);
       const PanelPrefetch prefetch = PlanPrefetch(vectors);
       const IntVar index = prefetch.lines > 0 ? b_.Variable(b_.I(0)) : IntVar{};
@@ -162,7 +163,10 @@ class MatMulEmitter {
   // Of the packed weights of so many vectors.
   int64_t PanelBytes(int64_t vectors) const {
     const int64_t k = s_.k.value();
-    const int64_t words = s_.bytes ? (s_.depth.value() + 3) / 4 : k;
+    const std::optional<PickedPanels> picked = plan_.picked();
+    const int64_t words = picked     ? picked->StoredWords()
+                          : s_.bytes ? (s_.depth.value() + 3) / 4
+                                     : k;
     const int64_t word = s_.pairs ? 4 : DataTypeBits(s_.b_type) / 8;
     return (s_.stored ? s_.stored->Bytes(k) : words * word) * vectors * plan_.lanes;
   }
@@ -246,6 +250,10 @@ class MatMulEmitter {
     if (byte_panel_ && byte_panel_->widens()) WidenRows(tile, weights);
     if (s_.widens_rows()) UseWidenedRows(tile, row);
     tile.weights = weights;
+    if (const std::optional<PickedPanels> picked = plan_.picked()) {
+      r.picked = picked;
+      PointToPicks(b_, *picked, b_.Buffer(buffers_.Pack(0)), columns.panel, tile);
+    }
     if (byte_panel_) {
       tile.bias = byte_panel_->Starts(weights, columns.vectors);
     } else if (s_.has_bias) {
@@ -375,9 +383,12 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group, cons
   }
   if (s.bytes) {
     candidate.packed[input(1)] = true;
-    candidate.packs.push_back({"gemm_panels_bytes",
+    candidate.packs.push_back({plan.picked() ? "gemm_panels_picked" : "gemm_panels_bytes",
                                {{"lanes", plan.lanes}, {"vectors", plan.tile.vectors}},
                                {request.node.inputs[input(1)]}});
+    if (const std::optional<PickedPanels> picked = plan.picked()) {
+      candidate.packs.back().params["most"] = picked->most;
+    }
     AddByteSums(request, group, *s.bytes, 1, n, padded, candidate);
     return PackEpilogue(request, group, n, padded, candidate);
   }

@@ -159,6 +159,17 @@ std::optional<MatMulShape> ReadMatMulShape(const KernelRequest& request, Group& 
   return read;
 }
 
+std::optional<PickedPanels> MatMulPlan::picked() const {
+  if (!shape.bytes || shape.bytes->form != BytesForm::kPicked) return std::nullopt;
+  PickedPanels picked;
+  picked.split = panels;
+  picked.lanes = lanes;
+  picked.run = shape.k.value();
+  picked.most = MostTogether(unroll);
+  picked.rest = shape.depth.value() % 4;
+  return picked;
+}
+
 std::optional<MatMulPlan> PlanMatMul(const KernelRequest& request, const MatMulShape& shape,
                                      const PlanVariation& variation) {
   SymbolTable& symbols = *request.graph.symbols;

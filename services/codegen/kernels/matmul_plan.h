@@ -50,6 +50,8 @@ struct MatMulPlan {
   int64_t task_tiles = 1;
   Dim panel_count = 1, tasks = 1, scratch = 0;
   Dim rows_at = 0;  // of scratch, where rows are widened
+  // Nothing but of constant bytes that are picked.
+  std::optional<PickedPanels> picked() const;
   // All rows that a task multiplies become f32 at its start, not those of a tile at a time.
   bool widen_once = false;
 };

@@ -49,8 +49,10 @@ class MicroEmitter {
       if (r_.stored != nullptr) AddIntegers();
     }
     for (const Int& offset : r_.again) {
-      AddWords(1, [&](int, Int pixel) { return b_.LoadWords(t_.input + (offset + pixel), 1); });
+      AddWords(1,
+               [&](int, int, Int pixel) { return b_.LoadWords(t_.input + (offset + pixel), 1); });
     }
+    if (picked()) Entries();
     if (t_.results_in_memory) return StoreFromMemory(store);
     int i = 0;
     for (int y = 0; y < t_.y; ++y) {
@@ -62,6 +64,8 @@ class MicroEmitter {
   }
 
  private:
+  bool picked() const { return r_.bytes != nullptr && r_.bytes->form == BytesForm::kPicked; }
+
   // Whether the weights of a block's taps do not follow each other.
   bool apart() const { return r_.shared.used() && r_.shared.block > r_.channels; }
 
@@ -117,6 +121,7 @@ class MicroEmitter {
     weights_ = b_.Variable(t_.weights);
     block_ = b_.Variable(t_.input);
     if (t_.prefetch.valid()) prefetch_ = b_.Variable(t_.prefetch);
+    if (picked()) picks_ = b_.Variable(t_.picks);
     if (t_.scales.valid()) scales_ = b_.Variable(t_.scales);
     if (t_.zeros.valid()) zeros_ = b_.Variable(t_.zeros);
   }
@@ -237,45 +242,80 @@ class MicroEmitter {
   }
 
   void WordsBody(Ptr input, int words) {
-    AddWords(words, [&](int c, Int pixel) {
-      return b_.LoadWords(input + r_.channel_stride * c + pixel, 1);
+    AddWords(words, [&](int c, int count, Int pixel) {
+      return b_.LoadWords(input + r_.channel_stride * c + pixel, count);
+    });
+  }
+
+  // What picking has left over (picked_pairs.h). An entry says which of the reduction's words it is of.
+  void Entries() {
+    b_.For(b_.I(0), t_.entry_count, 1, [&](Int i) {
+      const Ptr entry = t_.entries + i * r_.picked->EntryBytes();
+      const Int word = b_.LoadInt(entry, DataType::kI32);
+      const Int tap = word / r_.channels, row = tap / r_.kw;
+      const Int channel = word % r_.channels, x = tap % r_.kw, y = row % r_.kh;
+      const Ptr input = t_.input + (row / r_.kh * r_.block_stride + y * r_.kh_stride +
+                                    x * r_.kw_stride + channel * r_.channel_stride);
+      const auto count = static_cast<int>(r_.picked->EntryWords());
+      picks_.Set(entry + 4);
+      weights_.Set(entry + 8);
+      AddWord(0, [&](Int pixel) { return b_.Splat(b_.LoadWords(input + pixel, count), r_.lanes); });
     });
   }
 
   void Rest(Ptr input) {
     if (!r_.rest.valid()) return;
     ForRest(b_, r_.rest, [&](int rest) {
-      AddWords(1, [&](int, Int pixel) { return LoadPartOfWord(b_, input + pixel, rest); });
+      for (int words = picked() && rest == 3 ? 2 : 1; words > 0; --words)
+        AddWords(1, [&](int, int, Int pixel) { return LoadPartOfWord(b_, input + pixel, rest); });
     });
   }
 
-  void AddWords(int words, const std::function<Vec(int c, Int pixel)>& load) {
+  // load(c, count, pixel) are `count` words of a pixel from c on: one, or a group.
+  void AddWords(int words, const std::function<Vec(int c, int count, Int pixel)>& load) {
     for (int c = 0; c < words; ++c) {
-      std::vector<Vec> weights;
+      const WordGroup group = picked() ? GroupOf(c, words, r_.picked->most) : WordGroup{c, 1};
+      AddWord(c, [&](Int pixel) {
+        return b_.Splat(load(static_cast<int>(group.first), static_cast<int>(group.count), pixel),
+                        r_.lanes);
+      });
+    }
+    PassWords(words);
+  }
+
+  void PassWords(int words) {
+    weights_.Set(weights_.Get() + static_cast<int64_t>(words) * t_.vectors * r_.lanes * 4);
+    if (picked()) picks_.Set(picks_.Get() + int64_t{4} * words);
+  }
+
+  // The c-th word from the present one on; load(pixel) has it, or the group from which its bytes are
+  // picked, in all lanes.
+  void AddWord(int c, const std::function<Vec(Int pixel)>& load) {
+    std::vector<Vec> weights;
+    for (int v = 0; v < t_.vectors; ++v) {
+      const int64_t at = (static_cast<int64_t>(c) * t_.vectors + v) * r_.lanes * 4;
+      weights.push_back(b_.Load(weights_.Get() + at, r_.lanes, DataType::kI32));
+    }
+    Vec picks;
+    if (picked()) picks = b_.Splat(b_.LoadWords(picks_.Get() + int64_t{4} * c, 1), r_.lanes);
+    for (size_t p = 0; p < pixels_.size(); ++p) {
+      const auto add = Products(load(pixels_[p]), picks);
       for (int v = 0; v < t_.vectors; ++v) {
-        const int64_t at = (static_cast<int64_t>(c) * t_.vectors + v) * r_.lanes * 4;
-        weights.push_back(b_.Load(weights_.Get() + at, r_.lanes, DataType::kI32));
-      }
-      for (size_t p = 0; p < pixels_.size(); ++p) {
-        const Vec word = b_.Splat(load(c, pixels_[p]), r_.lanes);
-        const auto add = Products(word);
-        for (int v = 0; v < t_.vectors; ++v) {
-          const VecVar& sum =
-              accumulators_[p * static_cast<size_t>(t_.vectors) + static_cast<size_t>(v)];
-          sum.Set(add(sum.Get(), weights[static_cast<size_t>(v)]));
-        }
+        const VecVar& sum =
+            accumulators_[p * static_cast<size_t>(t_.vectors) + static_cast<size_t>(v)];
+        sum.Set(add(sum.Get(), weights[static_cast<size_t>(v)]));
       }
     }
-    weights_.Set(weights_.Get() + static_cast<int64_t>(words) * t_.vectors * r_.lanes * 4);
   }
 
   // (sum, weights) -> their sum with the products of a word of every lane.
-  std::function<Vec(Vec, Vec)> Products(Vec word) {
+  std::function<Vec(Vec, Vec)> Products(Vec word, Vec picks) {
     if (r_.pairs)
       return [this, word](Vec sum, Vec w) { return b_.AddProductsOfBfloats(sum, word, w); };
     const ByteRoot& root = *r_.bytes;
     const bool flip = root.x.flip && root.form != BytesForm::kWords;  // widened rows are shifted
-    const BytesOperand x = b_.PrepareBytes(root.form, word, flip);
+    BytesOperand x = b_.PrepareBytes(root.form, word, flip);
+    if (picks.valid()) x.value = b_.PickBytes(x.value, picks);
     return [this, &root, x](Vec sum, Vec w) { return b_.AddProducts(root.form, sum, x, w); };
   }
 
@@ -291,7 +331,8 @@ class MicroEmitter {
   std::vector<Int> pixels_;  // offsets of the tile's pixels
   std::vector<VecVar> accumulators_;
   std::vector<VecVar> integers_;  // see StartIntegers
-  PtrVar weights_, block_, prefetch_, scales_, zeros_;
+  int together_ = 1;              // blocks that are multiplied at once
+  PtrVar weights_, picks_, block_, prefetch_, scales_, zeros_;
 };
 
 }  // namespace
@@ -299,6 +340,15 @@ class MicroEmitter {
 void EmitMicroTile(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile,
                    const std::function<void(Int, Int, int, Vec)>& store) {
   MicroEmitter(b, reduction, tile).Emit(store);
+}
+
+void PointToPicks(VectorBuilder& b, const PickedPanels& panels, Ptr pack, Int panel,
+                  MicroTile& tile) {
+  tile.picks = pack + panels.PicksAt() + panel * (panels.StoredWords() * 4);
+  const Ptr start = pack + panels.StartsAt() + panel * 4;
+  const Int first = b.LoadInt(start, DataType::kI32);
+  tile.entry_count = b.LoadInt(start + 4, DataType::kI32) - first;
+  tile.entries = pack + panels.EntriesAt() + first * panels.EntryBytes();
 }
 
 PanelPrefetch PanelPrefetch::Plan(int64_t panel_bytes, int64_t bodies, int64_t tiles) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "services/codegen/kernels/byte_root.h"
+#include "services/codegen/kernels/picked_pairs.h"
 #include "services/codegen/kernels/register_tile.h"
 #include "services/codegen/kernels/shared_panels.h"
 #include "services/codegen/kernels/stored_weights.h"
@@ -43,6 +44,8 @@ struct MicroReduction {
   // Of bytes: how many follow the last word and fill none, 0 to 3; none when invalid. Weights have a
   // word for them.
   Int rest;
+  // Of bytes that are picked: of a panel's entries (picked_pairs.h).
+  std::optional<PickedPanels> picked;
   // Of bytes: words that are multiplied once more, from MicroTile::input. Weights have a word for each
   // behind all others.
   std::vector<Int> again;
@@ -56,6 +59,9 @@ struct MicroTile {
   Ptr bias;     // `vectors` vectors that the accumulators start with; 0 when invalid
   Ptr factors;  // of bytes: with `vectors` more that `zero`, an i32, is multiplied by; or invalid
   Vec zero;
+  // Of bytes that are picked: those of the panel's words, its entries, and how many these are.
+  Ptr picks, entries;
+  Int entry_count;
   // Of stored weights: [blocks][vectors][lanes] f32, the scales and zero points (0 when invalid). The
   // sums of a block are scaled, not each weight.
   Ptr scales, zeros;
@@ -70,6 +76,10 @@ struct MicroTile {
 // Calls store(y, x, vector, value) for each accumulator once.
 void EmitMicroTile(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile,
                    const std::function<void(Int y, Int x, int vector, Vec value)>& store);
+
+// Sets what the tile reads of a panel beside its weights; `pack` is PackPickedPairs'.
+void PointToPicks(VectorBuilder& b, const PickedPanels& panels, Ptr pack, Int panel,
+                  MicroTile& tile);
 
 // Weights are cold in a network: while the tiles of a panel are computed, each fetches its slice of
 // the next panel.

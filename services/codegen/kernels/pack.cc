@@ -9,6 +9,7 @@
 
 #include "common/base/status.h"
 #include "common/ops/byte_weights.h"
+#include "services/codegen/kernels/picked_pairs.h"
 #include "services/codegen/kernels/register_tile.h"
 #include "services/codegen/kernels/winograd_panels.h"
 
@@ -225,27 +226,90 @@ absl::StatusOr<Packed> PackConvPanelsBytes(const Request& request) {
   });
 }
 
-absl::StatusOr<Packed> PackGemmPanelsBytes(const Request& request) {
-  QUENCH_RETURN_IF_ERROR(request.CheckSource(2, 2, DataType::kI8));
-  QUENCH_RETURN_IF_ERROR(request.CheckPositive({"lanes", "vectors"}));
-  constexpr int64_t kUnit = 4;
+constexpr int64_t kUnit = 4;  // bytes of a word
+
+// Panels of a product's weights, [k, n] of i8: calls place(element, target element) for each; the number
+// of target elements.
+template <typename Place>
+int64_t GemmPanelsBytes(const Request& request, const Place& place) {
   const int64_t k = request.dim(0), n = request.dim(1), lanes = request.Param("lanes");
   const int64_t vectors = CeilDiv(n, lanes);
   const Split panels = SplitEvenly(vectors, request.Param("vectors"));
-  const int64_t size = vectors * lanes * CeilDiv(k, kUnit) * kUnit;
-  return Filled(size, [=, source = request.bytes()](std::byte* out) {
+  if constexpr (!std::is_same_v<Place, std::nullptr_t>) {
+    size_t at = 0;
     for (int64_t p = 0; p < panels.parts(); ++p) {
       for (int64_t word = 0; word < k; word += kUnit) {
         for (int64_t column = panels.Start(p) * lanes; column < panels.Start(p + 1) * lanes;
              ++column) {
-          for (int64_t row = word; row < word + kUnit; ++row, ++out) {
-            if (column < n && row < k)
-              *out = static_cast<std::byte>(source[static_cast<size_t>(row * n + column)]);
+          for (int64_t row = word; row < word + kUnit; ++row, ++at) {
+            if (column < n && row < k) place(static_cast<size_t>(row * n + column), at);
           }
         }
       }
     }
-  });
+  }
+  return vectors * lanes * CeilDiv(k, kUnit) * kUnit;
+}
+
+absl::StatusOr<Packed> PackGemmPanelsBytes(const Request& request) {
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(2, 2, DataType::kI8));
+  QUENCH_RETURN_IF_ERROR(request.CheckPositive({"lanes", "vectors"}));
+  return Filled(GemmPanelsBytes(request, nullptr),
+                [request, source = request.bytes()](std::byte* out) {
+                  GemmPanelsBytes(request, [&](size_t from, size_t to) {
+                    out[to] = static_cast<std::byte>(source[from]);
+                  });
+                });
+}
+
+Packed Picked(const PickedPanels& panels, std::span<const int16_t> weights) {
+  std::vector<std::byte> bytes = PackPickedPairs(panels, weights);
+  const auto size = static_cast<int64_t>(bytes.size());
+  return {size, [bytes = std::move(bytes)](std::byte* out) {
+            std::memcpy(out, bytes.data(), bytes.size());
+          }};
+}
+
+absl::StatusOr<Packed> PackGemmPanelsPicked(const Request& request) {
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(2, 2, DataType::kI8));
+  QUENCH_RETURN_IF_ERROR(request.CheckPositive({"lanes", "vectors", "most"}));
+  std::vector<int16_t> weights(static_cast<size_t>(GemmPanelsBytes(request, nullptr)));
+  GemmPanelsBytes(
+      request, [&](size_t from, size_t to) { weights[to] = request.source().as<int8_t>()[from]; });
+  PickedPanels panels;
+  panels.lanes = request.Param("lanes");
+  panels.split = SplitEvenly(CeilDiv(request.dim(1), panels.lanes), request.Param("vectors"));
+  panels.run = request.dim(0) / kUnit;
+  panels.most = request.Param("most");
+  panels.rest = request.dim(0) % kUnit;
+  return Picked(panels, weights);
+}
+
+absl::StatusOr<Packed> PackConvPanelsPicked(const Request& request) {
+  const DataType type = request.source().dtype();
+  QUENCH_RETURN_IF_ERROR(
+      request.CheckSource(3, 4, type == DataType::kU8 ? DataType::kU8 : DataType::kI8));
+  QUENCH_RETURN_IF_ERROR(request.CheckPositive({"run", "most"}));
+  QUENCH_ASSIGN_OR_RETURN(const int64_t size, ConvPanels(request, kUnit, nullptr));
+  std::vector<int16_t> weights(static_cast<size_t>(size));
+  const auto centre = [&,
+                       zero = request.Param("zero")]<typename Byte>(std::span<const Byte> source) {
+    ConvPanels(request, kUnit, [&](size_t from, size_t to) {
+      weights[to] = static_cast<int16_t>(source[from] - zero);
+    }).IgnoreError();
+  };
+  type == DataType::kU8 ? centre(request.source().as<uint8_t>()) : centre(request.bytes());
+  PickedPanels panels;
+  panels.groups = request.Param("groups") / request.Param("merged");
+  panels.lanes = request.Param("lanes");
+  const int64_t channels = request.dim(0) / panels.groups;
+  panels.split = SplitEvenly(CeilDiv(channels, panels.lanes), request.Param("vectors"));
+  const int64_t words =
+      size / (CeilDiv(channels, panels.lanes) * panels.groups * panels.lanes * kUnit);
+  panels.run = request.Param("run");
+  panels.rows = words / panels.run;
+  panels.most = request.Param("most");
+  return Picked(panels, weights);
 }
 
 absl::StatusOr<Packed> PackByteSums(const Request& request) {
@@ -450,6 +514,8 @@ absl::StatusOr<Packed> Dispatch(const PackSpec& spec, std::span<const Tensor* co
                        {"conv_panels_pairs", PackConvPanelsPairs},
                        {"gemm_panels_pairs", PackGemmPanelsPairs},
                        {"gemm_panels_bytes", PackGemmPanelsBytes},
+                       {"conv_panels_picked", PackConvPanelsPicked},
+                       {"gemm_panels_picked", PackGemmPanelsPicked},
                        {"gemm_panels_stored", PackGemmPanelsStored},
                        {"gemm_scales", PackGemmScales},
                        {"gemm_zeros", PackGemmZeros},

@@ -78,6 +78,7 @@ enum class BytesForm : uint8_t {
   kSigned,      // x is i8: one instruction, or plain code where there is none
   kPairs,       // x is u8: pairs of products are added in i16, so for neighbours (2 i, 2 i + 1)
                 // 255 (w0 + w1) over the positive ones, and likewise the negative ones, fits i16
+  kPicked,      // as kPairs, of bytes that are picked so that they are (picked_pairs.h)
   kMagnitudes,  // x is i8: |x| times w with the sign of x, in pairs; no weight is -128
   kWords,       // x and w are pairs of i16 in place of four bytes
 };
@@ -120,7 +121,7 @@ class VectorBuilder {
 
   virtual Vec Constant(DataType type, double value, int lanes) = 0;
   Vec F(double value, int lanes) { return Constant(DataType::kF32, value, lanes); }
-  virtual Vec Splat(Vec scalar, int lanes) = 0;
+  virtual Vec Splat(Vec part, int lanes) = 0;  // the lanes of `part`, 1, 2 or 4, over and over
   virtual Vec SplatLane(Vec vector, int lane, int lanes) = 0;
   virtual Vec Apply(VecOp op, Vec a, Vec b) = 0;
   // a * b + c: fused where the target has it, else two roundings.
@@ -132,6 +133,9 @@ class VectorBuilder {
   // The same of bf16, where the target has an instruction for it (Target::add_products_bf16): lane l
   // is sum[l], of f32, + the two products of the halves of x[l] and w[l], whose lanes are i32.
   virtual Vec AddProductsOfBfloats(Vec sum, Vec x, Vec w) = 0;
+  // Bytes of `x`, i32 lanes in which the same 4, 8 or 16 bytes lie over and over: lane l of the
+  // result has those whose numbers the bytes of picks[l] are. Only where Target::pick_of_16.
+  virtual Vec PickBytes(Vec x, Vec picks) = 0;
   // `flip` changes between i8 and u8 first: every byte's highest bit.
   virtual BytesOperand PrepareBytes(BytesForm form, Vec x, bool flip) = 0;
   virtual Vec Sum(Vec value) = 0;      // of all lanes: of i32, modulo 2^32; of f32, halves first

@@ -49,6 +49,7 @@ class ByteProducts {
                     {sum, b_.CreateBitCast(x, operand), b_.CreateBitCast(w, operand)});
       }
       case BytesForm::kPairs:
+      case BytesForm::kPicked:
         return b_.CreateAdd(sum, Pairs(x, w));
       case BytesForm::kMagnitudes:
         return b_.CreateAdd(sum, Pairs(magnitude, WithSign(w, x)));
@@ -64,6 +65,13 @@ class ByteProducts {
     }
     if (!target.add_pairs_of_words.empty()) return AddHalves(sum, Words(x), Words(w));
     return b_.CreateAdd(sum, Plain(x, w));
+  }
+
+  llvm::Value* Pick(llvm::Value* x, llvm::Value* picks) {
+    llvm::Type* bytes = Lanes(x, 8);
+    return b_.CreateBitCast(Call(state_.target.pick_of_16, bytes,
+                                 {b_.CreateBitCast(x, bytes), b_.CreateBitCast(picks, bytes)}),
+                            x->getType());
   }
 
  private:
@@ -147,6 +155,10 @@ BytesOperand LlvmVectorBuilder::PrepareBytes(BytesForm form, Vec x, bool flip) {
   if (form == BytesForm::kMagnitudes)
     operand.magnitude = NewVec(products.Magnitude(value), x.lanes, DataType::kI32);
   return operand;
+}
+
+Vec LlvmVectorBuilder::PickBytes(Vec x, Vec picks) {
+  return NewVec(ByteProducts(state_, b_).Pick(At(x), At(picks)), x.lanes, DataType::kI32);
 }
 
 Vec LlvmVectorBuilder::AddProducts(BytesForm form, Vec sum, const BytesOperand& x, Vec w) {

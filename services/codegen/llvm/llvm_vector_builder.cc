@@ -204,9 +204,13 @@ Vec LlvmVectorBuilder::Constant(DataType type, double value, int lanes) {
   return NewVec(constant, lanes, type);
 }
 
-Vec LlvmVectorBuilder::Splat(Vec scalar, int lanes) {
-  if (lanes == 1) return scalar;
-  return NewVec(b_.CreateVectorSplat(static_cast<unsigned>(lanes), At(scalar)), lanes, scalar.type);
+Vec LlvmVectorBuilder::Splat(Vec part, int lanes) {
+  if (lanes == part.lanes) return part;
+  if (part.lanes == 1)
+    return NewVec(b_.CreateVectorSplat(static_cast<unsigned>(lanes), At(part)), lanes, part.type);
+  std::vector<int> mask(static_cast<size_t>(lanes));
+  for (int i = 0; i < lanes; ++i) mask[static_cast<size_t>(i)] = i % part.lanes;
+  return NewVec(b_.CreateShuffleVector(At(part), mask), lanes, part.type);
 }
 
 Vec LlvmVectorBuilder::SplatLane(Vec vector, int lane, int lanes) {

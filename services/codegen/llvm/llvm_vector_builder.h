@@ -46,12 +46,13 @@ class LlvmVectorBuilder final : public VectorBuilder {
   Vec KeepFirst(Vec value, Int count, Vec others) override;
 
   Vec Constant(DataType type, double value, int lanes) override;
-  Vec Splat(Vec scalar, int lanes) override;
+  Vec Splat(Vec part, int lanes) override;
   Vec SplatLane(Vec vector, int lane, int lanes) override;
   Vec Apply(VecOp op, Vec a, Vec b) override;
   Vec Fma(Vec a, Vec b, Vec c) override;
   Vec AddProducts(BytesForm form, Vec sum, const BytesOperand& x, Vec w) override;
   Vec AddProductsOfBfloats(Vec sum, Vec x, Vec w) override;
+  Vec PickBytes(Vec x, Vec picks) override;
   BytesOperand PrepareBytes(BytesForm form, Vec x, bool flip) override;
   Vec ToI32(Vec value) override;
   Vec ToF32(Vec value) override;

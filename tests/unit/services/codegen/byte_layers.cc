@@ -22,6 +22,11 @@ Tensor Bytes(DataType dtype, const std::vector<int64_t>& dims, uint32_t seed, We
     if (kind == Weights::kLargest) value = draw % 2 == 0 ? 127 : -127;
     if (kind == Weights::kSmall) value = draw % 121 - 60;
     if (kind == Weights::kLowest) value = draw % 4 == 0 ? -128 : draw % 256 - 128;
+    if (kind == Weights::kPeaked) {
+      value = draw / 16 % 81 - 40;
+      if (draw % 12 == 0)
+        value = std::min(90 + draw / 16 % 39, 127) * (draw / 1024 % 2 == 0 ? 1 : -1);
+    }
     out[i] = static_cast<std::byte>(value);
   }
   return tensor;
@@ -611,10 +616,60 @@ std::vector<ByteLayer> DenseLayers() {
 
 }  // namespace
 
+std::vector<ByteLayer> PeakedLayers() {
+  std::vector<ByteLayer> layers = {
+      {.name = "peaked", .x = {1, 64, 9, 7}, .w = {24, 64, 1, 1}},
+      {.name = "peaked_i8",
+       .x = {1, 40, 9, 7},
+       .w = {40, 40, 1, 1},
+       .input = DataType::kI8,
+       .zero = -5,
+       .residual = true,
+       .output = DataType::kI8},
+      {.name = "peaked_odd_channels",
+       .x = {2, 13, 6, 5},
+       .w = {17, 13, 3, 3},
+       .attributes = Window(3, 1),
+       .zero = 9},
+      {.name = "peaked_strided",
+       .x = {1, 24, 13, 12},
+       .w = {50, 24, 3, 3},
+       .attributes = Window(3, 2),
+       .zero = 3},
+      {.name = "peaked_first_layer",
+       .x = {1, 3, 21, 20},
+       .w = {20, 3, 7, 7},
+       .attributes = Window(7, 2),
+       .zero = 120},
+      {.name = "peaked_dilated",
+       .x = {1, 16, 11, 9},
+       .w = {8, 16, 3, 3},
+       .attributes = Window(3, 1, 1, 2)},
+      {.name = "peaked_groups",
+       .x = {1, 32, 8, 8},
+       .w = {48, 16, 3, 3},
+       .attributes = Window(3, 1, 2)},
+      {.name = "peaked_of_run", .x = {1, 32, 5, 5}, .w = {16, 32, 1, 1}, .of_run = true},
+      {.name = "peaked_dense", .op = "Gemm", .x = {1, 512}, .w = {40, 512}, .zero = 7},
+  };
+  for (const int64_t k :
+       {28, 61, 62, 63, 64}) {  // every rest, and groups of four, two and one words
+    layers.push_back({.name = "peaked_product_" + std::to_string(k),
+                      .op = "MatMul",
+                      .x = {5, k},
+                      .w = {k, 27},
+                      .input = k % 2 == 0 ? DataType::kI8 : DataType::kU8,
+                      .zero = 12});
+  }
+  for (ByteLayer& layer : layers) layer.weights = Weights::kPeaked;
+  return layers;
+}
+
 std::vector<ByteLayer> ByteLayers() {
   std::vector<ByteLayer> all;
-  for (const auto& part : {PointwiseLayers(), WindowLayers(), FarLayers(), LayersOfRun(),
-                           ProductLayers(), ComputedProductLayers(), DenseLayers()}) {
+  for (const auto& part :
+       {PointwiseLayers(), WindowLayers(), FarLayers(), LayersOfRun(), ProductLayers(),
+        ComputedProductLayers(), DenseLayers(), PeakedLayers()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

@@ -16,6 +16,7 @@ enum class Weights : uint8_t {
   kLargest,  // 127 and -127 only: what saturates if anything does
   kSmall,    // from -60 to 60: neighbours may be added in 16 bits
   kLowest,   // -128 among them
+  kPeaked,  // one of twelve from 90 to 128 or -127 to -90, the others from -40 to 40: as trained ones lie
   kFar,  // u8 less `w_zero`: two are farther from it than a byte holds; of one channel each, any
 };
 
@@ -56,6 +57,8 @@ std::vector<ValueId> AppendGraph(Graph& graph, const Graph& part, const std::str
 
 // Layers that together reach every path of the kernels.
 std::vector<ByteLayer> ByteLayers();
+// Those of them whose weights are kPeaked.
+std::vector<ByteLayer> PeakedLayers();
 // Layers whose activations are computed in float, and what those give before it becomes bytes: a
 // last bit of a float decides a byte too seldom to be seen.
 std::vector<ByteLayer> ByteActivations();

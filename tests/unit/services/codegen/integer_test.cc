@@ -324,6 +324,19 @@ TEST(ByteLayers, TransposedConvolutionsAreSumsOfProducts) {
   });
 }
 
+// Of a CPU that adds pairs of products in 16 bits. Far weights of any zero point are picked, too.
+TEST(ByteLayers, ArePickedWhereFewPairsCouldSaturate) {
+  CompileOptions options;
+  options.target = "x86-64-v3";
+  for (const ByteLayer& layer : PeakedLayers()) {
+    const absl::StatusOr<Compiled> compiled = CompileGraph(ByteGraph(layer), options);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    std::string reasons;
+    for (const KernelReport& report : compiled->report.kernels) reasons += report.reason + "; ";
+    EXPECT_NE(reasons.find("picked pairs"), std::string::npos) << layer.name << ": " << reasons;
+  }
+}
+
 // Kernels of bytes take these layers, and name the form they multiply by.
 TEST(ByteLayers, AreNotLeftToNests) {
   for (const ByteLayer& layer : ByteLayers()) {

@@ -1,0 +1,59 @@
+// Weights of bytes for CPUs that add pairs of products in saturating i16 (BytesForm::kPicked). Which
+// bytes of x are multiplied side by side is chosen for each panel of channels, such that no pair can
+// saturate; the CPU picks them from a group of up to 16, by an instruction. What no order of a group
+// avoids is left over: words that are multiplied besides.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "services/codegen/kernels/register_tile.h"
+
+namespace quench::codegen {
+
+// Panels of words of four bytes each, whose standard order is
+// [group][panel][row][word of the run][vectors of the panel][lanes][4]; the bytes of x under a run lie
+// side by side in memory, and GroupOf says which of its words are a group. A last word that only
+// `rest` bytes of x fill, 1 to 3, follows the rows.
+//
+// A pack of panels holds, one after the other:
+//   weights   in standard order, but with two words for a rest of 3
+//   picks     [group][panel][word], i32: for each byte of a word, the number of its byte of x in the group
+//   starts    [panels + 1], i32: a panel's first entry
+//   entries   i32, the panel's number of the first word that an entry loads, of `EntryWords()` of a run;
+//             i32, picks of these; then weights, [vectors][lanes][4]
+struct PickedPanels {
+  int64_t groups = 1;  // of a convolution: each has all panels of the split
+  Split split;
+  int64_t lanes = 8;
+  int64_t rows = 1, run = 1;
+  int64_t most = 1;  // words of a group of one run: 1, 2 or 4
+  int64_t rest = 0;
+
+  int64_t panels() const { return groups * split.parts(); }
+  int64_t whole_words() const { return rows * run; }
+  // Three weights of a rest cannot always share two pairs.
+  int64_t StoredWords() const { return whole_words() + (rest + 1) / 2; }
+  int64_t EntryWords() const { return run >= 2 && most >= 2 ? 2 : 1; }
+  int64_t PicksAt() const;
+  int64_t StartsAt() const;
+  int64_t EntriesAt() const;
+  int64_t EntryBytes() const { return 8 + split.big * lanes * 4; }
+};
+
+// The group of word c of `words` that lie side by side: of 4, 2 and 1, no more than `most`.
+struct WordGroup {
+  int64_t first = 0, count = 1;
+};
+WordGroup GroupOf(int64_t c, int64_t words, int64_t most);
+
+// The most words of a group, where bodies have so many.
+int64_t MostTogether(int unroll);
+
+// The pack; weights are from -255 to 255, in standard order.
+std::vector<std::byte> PackPickedPairs(const PickedPanels& panels,
+                                       std::span<const int16_t> weights);
+
+}  // namespace quench::codegen
