@@ -129,6 +129,7 @@ class Retyper {
   bool Reads(const Node& node, size_t i) const {
     if (i == 0 && node.op == "q.average_pool") return true;
     if (i == 0 && node.op == "q.table") return HasConstant(node, 1);
+    if (node.Int("block_size", 0) != 0) return false;  // zero points have the scales' shape
     const std::optional<size_t> zero = ZeroOf(node, i);
     return zero &&
            (*zero >= node.inputs.size() || node.inputs[*zero] == kNone || HasConstant(node, *zero));

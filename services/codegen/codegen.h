@@ -19,7 +19,7 @@ namespace quench::codegen {
 
 // What a build shows while it runs, after each node that computes it: nothing, every value of the
 // model (none becomes integers that the model has in float), or the values of the code that runs
-// without taps too.
+// without taps too, but with 8-bit activations of the type that the model gives them.
 enum class Taps { kNone, kModelValues, kRunningCode };
 
 // kByTarget: an archive with `system-lib`, else a shared library.

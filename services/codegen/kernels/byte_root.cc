@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "common/ops/op.h"
+#include "services/codegen/kernels/picked_pairs.h"
 
 namespace quench::codegen {
 namespace {
@@ -56,20 +57,18 @@ struct WeightBounds {
   int64_t largest_sum = 0;                // of |w| of a channel
 };
 
-// Sums of one sign of a pair of weights that u8 times i8 keeps in i16.
-constexpr int32_t kPairMost = 32767 / 255;
-
 // Convolutions have [channels][summed][taps], products [summed][channels].
 template <typename Byte>
 WeightBounds BoundsOf(std::span<const Byte> weights, std::span<const int64_t> dims, int32_t zero,
                       int channel_axis) {
+  const bool centred = std::is_same_v<Byte, int8_t> && zero == 0;
   const bool product = channel_axis != 0;
   const auto channels = static_cast<size_t>(dims[product ? 1 : 0]);
   const auto summed = static_cast<size_t>(dims[product ? 0 : 1]);
   const size_t outer = product ? 1 : channels, step = weights.size() / outer / summed;
   const auto part = [&](size_t i) {
     const int32_t w = weights[i] - zero;
-    return zero == 0 ? w : static_cast<int32_t>(ops::NearPart(w));
+    return centred ? w : static_cast<int32_t>(ops::NearPart(w));
   };
   std::vector<int64_t> sums(channels);
   int32_t least = 0, positive_pair = 0, negative_pair = 0;
@@ -129,16 +128,22 @@ BytesForm FormOfComputed(const Target& target) {
   return BytesForm::kWords;
 }
 
+// Of a panel whose bytes are picked. With more than one conflict of two neighbours for all channels, a
+// group has too few orders in which no pair saturates, and what is left over costs more than it saves.
+int MostPickedVectors(const Target& target, const WeightBounds& bounds) {
+  constexpr int64_t kMost = 8;
+  const int64_t per_vector = bounds.conflicts * target.f32_lanes();
+  return static_cast<int>(per_vector == 0 ? kMost
+                                          : std::min(kMost, bounds.neighbours / per_vector));
+}
+
 // The fastest that is exact for these weights.
 BytesForm ChooseForm(const Target& target, const WeightBounds& bounds) {
   if (!target.add_products_u8.empty()) return BytesForm::kUnsigned;
   if (!target.add_products_i8.empty() || target.add_pairs_of_bytes.empty())
     return BytesForm::kSigned;
   if (std::max(bounds.positive_pair, -bounds.negative_pair) <= kPairMost) return BytesForm::kPairs;
-  // With more, a group has too few orders in which no pair saturates, in any of 16 or 24 channels, and
-  // what is left over costs more than it saves.
-  constexpr int64_t kFewConflicts = 16;
-  if (!target.pick_of_16.empty() && bounds.conflicts * kFewConflicts <= bounds.neighbours)
+  if (!target.pick_of_16.empty() && MostPickedVectors(target, bounds) > 0)
     return BytesForm::kPicked;
   return bounds.least > -128 ? BytesForm::kMagnitudes : BytesForm::kSigned;
 }
@@ -203,7 +208,9 @@ std::optional<ByteRoot> ReadByteRoot(const KernelRequest& request, int channel_a
   const std::shared_ptr<const Constant> weights =
       request.graph.value(request.node.inputs[static_cast<size_t>(group.inputs[1])]).constant;
   if (!IsByte(root.x.type) || weights == nullptr || !IsByte(weights->tensor.dtype()) ||
-      weights->tensor.rank() <= channel_axis || ConstantInput(request, group, 0) != nullptr) {
+      weights->tensor.rank() <= channel_axis ||
+      (channel_axis != 0 && weights->tensor.rank() != 2) ||
+      ConstantInput(request, group, 0) != nullptr) {
     return std::nullopt;
   }
   const std::optional<int64_t> w_zero = ZeroOf(request, group, 3);
@@ -213,8 +220,15 @@ std::optional<ByteRoot> ReadByteRoot(const KernelRequest& request, int channel_a
   if (!centred && channel_axis != 0) return std::nullopt;
   const WeightBounds& bounds = BoundsOf(weights, root.w_zero, channel_axis);
   root.form = ChooseForm(request.target, bounds);
-  if (!centred && root.form != BytesForm::kPicked)
+  if (root.form == BytesForm::kPicked)
+    root.most_vectors = MostPickedVectors(request.target, bounds);
+  if (!centred && root.form != BytesForm::kPicked) {
     root.twice = ops::WordsOfTwoParts(weights->tensor, root.w_zero);
+    if (!root.twice && root.form == BytesForm::kPairs && !request.target.pick_of_16.empty()) {
+      root.form = BytesForm::kPicked;
+      root.twice.emplace();
+    }
+  }
   root.x.flip = WantsUnsigned(root.form) != (root.x.type == DataType::kU8);
   const int64_t low = root.x.type == DataType::kI8 ? -128 : 0, zero = root.x.zero;
   const bool known = root.x.zero_input < 0;

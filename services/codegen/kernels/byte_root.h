@@ -35,6 +35,7 @@ struct ByteRoot {
   // there are too many: kernels that make floats of them take them all the same.
   std::optional<std::vector<ops::WeightWord>> twice = std::vector<ops::WeightWord>();
   BytesForm form = BytesForm::kSigned;
+  int most_vectors = 8;     // of a panel
   int bias_operand = -1;    // of the epilogue: an i32 constant per channel, taken out of it
   double weight_reach = 0;  // of constants: largest sum of |w| of a channel, times the largest
                             // |x - zero|

@@ -131,6 +131,7 @@ bool PlanTile(const KernelRequest& request, size_t rank, ConvPlan& plan) {
   if (shape.bytes) {
     problem.operations = ProductsCost(shape.bytes->form);
     problem.spare = SpareRegisters(shape.bytes->form);
+    problem.most_vectors = shape.bytes->most_vectors;
   }
   const std::vector<Tile> tiles = RankTiles(request.target, problem);
   if (rank >= tiles.size()) return false;

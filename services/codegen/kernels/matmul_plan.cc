@@ -188,6 +188,7 @@ std::optional<MatMulPlan> PlanMatMul(const KernelRequest& request, const MatMulS
   if (shape.bytes) {
     problem.operations = ProductsCost(shape.bytes->form);
     problem.spare = SpareRegisters(shape.bytes->form);
+    problem.most_vectors = shape.bytes->most_vectors;
   }
   plan.unpack = shape.stored && TypicalSize(symbols, shape.m) >= ManyRows(*shape.stored);
   if (shape.stored && !plan.unpack) problem.spare = 2;  // words of four bits, and a row of them

@@ -64,7 +64,7 @@ class MicroEmitter {
   }
 
  private:
-  bool picked() const { return r_.bytes != nullptr && r_.bytes->form == BytesForm::kPicked; }
+  bool picked() const { return r_.picked.has_value(); }
 
   // Whether the weights of a block's taps do not follow each other.
   bool apart() const { return r_.shared.used() && r_.shared.block > r_.channels; }
@@ -331,7 +331,6 @@ class MicroEmitter {
   std::vector<Int> pixels_;  // offsets of the tile's pixels
   std::vector<VecVar> accumulators_;
   std::vector<VecVar> integers_;  // see StartIntegers
-  int together_ = 1;              // blocks that are multiplied at once
   PtrVar weights_, picks_, block_, prefetch_, scales_, zeros_;
 };
 

@@ -13,8 +13,9 @@
 //                            channels -> [group][panel][ic block][kh][kw][word][vectors][lanes][4];
 //                            each panel ends with what is left of the words that two bytes make
 //                            (common/ops/byte_weights.h)
-//   conv_panels_picked       {.., run, most}: as conv_panels_bytes, in the order in which no pair
-//   gemm_panels_picked       saturates, and as gemm_panels_bytes (picked_pairs.h)
+//   conv_panels_picked       {as conv_panels, zero, run, most}: PackPickedPairs of what
+//                            conv_panels_bytes would give (picked_pairs.h)
+//   gemm_panels_picked       {lanes, vectors, most}: of what gemm_panels_bytes gives
 //   conv_panels_pairs        as conv_panels, of bf16: `block` counts words of two channels
 //   gemm_panels_pairs        as gemm_panels, of bf16: [ceil(k / 2)][vectors of the panel][lanes][2]
 //   gemm_panels_bytes        {lanes, vectors}: i8 [k, n] ->

@@ -8,8 +8,7 @@
 namespace quench::codegen {
 namespace {
 
-constexpr int kWord = 4;            // bytes
-constexpr int16_t kPairMost = 128;  // 255 * 128 fits i16, and 255 * -128 does
+constexpr int kWord = 4;  // bytes
 
 // The weights of one byte of x, for all channels of a panel.
 using Column = std::vector<int16_t>;
@@ -17,7 +16,7 @@ using Column = std::vector<int16_t>;
 int16_t Positive(int16_t w) { return std::max<int16_t>(w, 0); }
 int16_t Negative(int16_t w) { return std::min<int16_t>(w, 0); }
 
-// Whether two columns cannot be a pair in some channel.
+// Whether two columns cannot be a pair in some channel. (Counts, so that the loop is one of vectors.)
 bool Conflicts(const Column& a, const Column& b) {
   int16_t count = 0;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -187,7 +186,7 @@ class Packer {
     }
   }
 
-  // Each byte has a pair of its own.
+  // Each byte has a pair of its own, so i8 always fits; rests are of products, whose weights are i8.
   void PackRest() {
     std::vector<Column> columns;
     AddColumns(p_.whole_words(), columns);

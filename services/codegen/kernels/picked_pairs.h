@@ -43,6 +43,9 @@ struct PickedPanels {
   int64_t EntryBytes() const { return 8 + split.big * lanes * 4; }
 };
 
+// The most that weights of one sign of a pair may add up to: 255 times it fits i16, also below 0.
+inline constexpr int16_t kPairMost = 128;
+
 // The group of word c of `words` that lie side by side: of 4, 2 and 1, no more than `most`.
 struct WordGroup {
   int64_t first = 0, count = 1;
@@ -52,7 +55,7 @@ WordGroup GroupOf(int64_t c, int64_t words, int64_t most);
 // The most words of a group, where bodies have so many.
 int64_t MostTogether(int unroll);
 
-// The pack; weights are from -255 to 255, in standard order.
+// The pack; weights are from -255 to 255 (of a rest i8), in standard order.
 std::vector<std::byte> PackPickedPairs(const PickedPanels& panels,
                                        std::span<const int16_t> weights);
 

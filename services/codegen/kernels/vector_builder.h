@@ -78,7 +78,7 @@ enum class BytesForm : uint8_t {
   kSigned,      // x is i8: one instruction, or plain code where there is none
   kPairs,       // x is u8: pairs of products are added in i16, so for neighbours (2 i, 2 i + 1)
                 // 255 (w0 + w1) over the positive ones, and likewise the negative ones, fits i16
-  kPicked,      // as kPairs, of bytes that are picked so that they are (picked_pairs.h)
+  kPicked,      // as kPairs, of bytes in an order that fulfils this (picked_pairs.h)
   kMagnitudes,  // x is i8: |x| times w with the sign of x, in pairs; no weight is -128
   kWords,       // x and w are pairs of i16 in place of four bytes
 };

@@ -1,14 +1,38 @@
 // Conversions between element types. f16 (where the target has no instructions for it), bf16 and f8
 // are taken apart in integer arithmetic, and 64-bit integers on 32-bit targets in halves, so that no
 // target needs a conversion library.
+#include <llvm/IR/IntrinsicInst.h>
+#include <llvm/IR/PatternMatch.h>
+
 #include <cmath>
 #include <limits>
 
+#include "common/runtime/abi.h"
 #include "services/codegen/llvm/arith.h"
 #include "services/codegen/llvm/math.h"
 
 namespace quench::codegen {
 namespace {
+
+// What becomes an integer: roundeven(value) + offset, or the value itself, which is cut off.
+struct Rounded {
+  llvm::Value* value;
+  bool rounds = false;
+  double offset = 0;
+};
+
+Rounded ReadRounded(llvm::Value* x) {
+  namespace match = llvm::PatternMatch;
+  const llvm::APFloat* offset = nullptr;
+  llvm::Value* rounded = x;
+  if (!match::match(x, match::m_FAdd(match::m_Value(rounded), match::m_APFloat(offset))))
+    rounded = x;
+  const auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(rounded);
+  if (call == nullptr || call->getIntrinsicID() != llvm::Intrinsic::roundeven) return {x};
+  const double added = offset == nullptr ? 0 : offset->convertToDouble();
+  if (added != std::nearbyint(added) || std::abs(added) > 0x1p16) return {x};
+  return {call->getArgOperand(0), true, added};
+}
 
 // A float format of at most 16 bits; codes are without the sign bit.
 struct Format {
@@ -124,17 +148,39 @@ llvm::Value* Arith::FloatToInt(DataType to, llvm::Value* x) {
 }
 
 // Limits are exact in f32, and between them every conversion to i32 is defined: code that stays in
-// vectors, which LLVM's saturating conversion to narrow integers does not.
+// vectors, which LLVM's saturating conversion to narrow integers does not. Vectors of x86 round as they
+// convert: limits are integers, so it does not matter whether they come before.
 llvm::Value* Arith::NarrowToInt(DataType to, llvm::Value* x) {
   const int bits = static_cast<int>(DataTypeBits(to));
   const double high = std::ldexp(1.0, IsSigned(to) ? bits - 1 : bits) - 1;
   const double low = IsSigned(to) ? -high - 1 : 0;
-  const auto constant = [&](double value) { return llvm::ConstantFP::get(x->getType(), value); };
-  llvm::Value* number = b_.CreateSelect(b_.CreateFCmpORD(x, x), x, constant(0));
-  number = b_.CreateSelect(b_.CreateFCmpOLT(number, constant(high)), number, constant(high));
+  const bool vector = x->getType()->isVectorTy();
+  const bool x86 = state_.target.machine == QUENCH_MACHINE_X86_64;
+  const bool single = x->getType()->getScalarType()->isFloatTy();
+  const Rounded from = vector && single && x86 ? ReadRounded(x) : Rounded{x};
+  const auto constant = [&](double value) {
+    return llvm::ConstantFP::get(x->getType(), value - from.offset);
+  };
+  llvm::Value* number = from.value;
+  // Where the least is 0, a NaN, which is not greater, needs no look of its own.
+  if (low < 0) number = b_.CreateSelect(b_.CreateFCmpORD(number, number), number, constant(0));
   number = b_.CreateSelect(b_.CreateFCmpOGT(number, constant(low)), number, constant(low));
-  return b_.CreateTrunc(b_.CreateFPToSI(number, Shaped(x, b_.getInt32Ty())),
-                        Shaped(x, RegisterType(b_.getContext(), to)));
+  number = b_.CreateSelect(b_.CreateFCmpOLT(number, constant(high)), number, constant(high));
+  llvm::Type* i32 = Shaped(x, b_.getInt32Ty());
+  llvm::Value* whole =
+      from.rounds ? b_.CreateIntrinsic(llvm::Intrinsic::lrint, {i32, number->getType()}, {number})
+                  : b_.CreateFPToSI(number, i32);
+  if (from.offset != 0) whole = b_.CreateAdd(whole, Like(whole, static_cast<int64_t>(from.offset)));
+  // Says that truncation saturates: so it is by instructions that do, two in place of four on AVX2.
+  // (AVX-512 truncates in one that does not.)
+  if (vector && state_.target.vector_bits <= 256) {
+    const auto limit = [&](llvm::Intrinsic::ID id, double value) {
+      whole = b_.CreateBinaryIntrinsic(id, whole, Like(whole, static_cast<int64_t>(value)));
+    };
+    limit(llvm::Intrinsic::smax, low);
+    limit(llvm::Intrinsic::smin, high);
+  }
+  return b_.CreateTrunc(whole, Shaped(x, RegisterType(b_.getContext(), to)));
 }
 
 // |x| = high * 2^32 + low, each half converted to 32 bits.

@@ -652,6 +652,13 @@ std::vector<ByteLayer> PeakedLayers() {
       {.name = "peaked_of_run", .x = {1, 32, 5, 5}, .w = {16, 32, 1, 1}, .of_run = true},
       {.name = "peaked_dense", .op = "Gemm", .x = {1, 512}, .w = {40, 512}, .zero = 7},
   };
+  layers.push_back({.name = "peaked_batch", .op = "MatMul", .x = {2, 3, 40}, .w = {40, 27}});
+  layers.push_back({.name = "peaked_merged_groups",
+                    .x = {1, 16, 8, 8},
+                    .w = {16, 4, 3, 3},
+                    .attributes = Window(3, 1, 4)});
+  layers.push_back(
+      {.name = "peaked_wide", .op = "MatMul", .x = {1, 96}, .w = {96, 300}, .zero = 3});
   for (const int64_t k :
        {28, 61, 62, 63, 64}) {  // every rest, and groups of four, two and one words
     layers.push_back({.name = "peaked_product_" + std::to_string(k),

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "common/ops/evaluate.h"
 #include "common/passes/pass.h"
@@ -324,7 +325,69 @@ TEST(ByteLayers, TransposedConvolutionsAreSumsOfProducts) {
   });
 }
 
-// Of a CPU that adds pairs of products in 16 bits. Far weights of any zero point are picked, too.
+// A right side of constants with batches stays with the nests.
+TEST(ByteProducts, OfBatchesOfConstants) {
+  for (const int64_t batches : {1, 2}) {
+    Graph graph;
+    graph.name = "batches";
+    const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kU8, {2, 5, 64}));
+    Tensor weights = Tensor::Zeros(DataType::kI8, {batches, 64, 32});
+    std::byte* out = weights.mutable_bytes();
+    for (int64_t i = 0; i < weights.size(); ++i)
+      out[i] = static_cast<std::byte>(i * 37 % 255 - 127);
+    graph.outputs = {Node1(graph, "MatMulInteger", {x, graph.AddConstant("w", weights)})};
+    Infer(graph);
+    const std::vector<Tensor> inputs = ByteInputs(graph);
+    const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(graph, inputs);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    ForEachBuild(graph, {}, [&](const Compiled& compiled, int, const std::string& build) {
+      ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& actual, const std::string& run) {
+        ExpectBits(actual[0], (*expected)[0], build + ", " + run);
+      });
+    });
+  }
+}
+
+// Vectors round as they convert, between limits; a NaN gives 0.
+TEST(QuantizeLinear, OfAnyFloat) {
+  std::vector<float> values = {0.0F,  -0.0F,  INFINITY, -INFINITY, NAN,  -NAN,
+                               1e30F, -1e30F, 1e-40F,   3e9F,      -3e9F};
+  for (int i = -1100; i <= 1100; ++i)
+    values.push_back(static_cast<float>(i) / 8);  // ties among them
+  for (const int i : {32766, 32767, 32768, 65535, 65536}) {
+    for (const float part : {-0.5F, 0.0F, 0.25F}) {
+      values.push_back((static_cast<float>(i) + part) / 2);
+      values.push_back((static_cast<float>(-i) + part) / 2);
+    }
+  }
+  const auto count = static_cast<int64_t>(values.size());
+  const std::vector<Tensor> inputs = {Tensor::Of(DataType::kF32, {count}, values)};
+  Graph graph;
+  graph.name = "quantized";
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {count}));
+  const ValueId scale = graph.AddConstant("scale", Tensor::ScalarF32(0.5F));
+  for (const DataType type : {DataType::kU8, DataType::kI8, DataType::kU16, DataType::kI16}) {
+    const int64_t low = IsSigned(type) ? -(int64_t{1} << (DataTypeBits(type) - 1)) : 0;
+    const int64_t high = low + (int64_t{1} << DataTypeBits(type)) - 1;
+    for (const int64_t value : {low, int64_t{0}, int64_t{7}, high}) {
+      Tensor zero = Tensor::Zeros(type, {});
+      std::memcpy(zero.mutable_bytes(), &value, static_cast<size_t>(DataTypeBits(type) / 8));
+      graph.outputs.push_back(
+          Node1(graph, "QuantizeLinear", {x, scale, graph.AddConstant("zero", zero)}));
+    }
+  }
+  Infer(graph);
+  const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(graph, inputs);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  ForEachBuild(graph, {}, [&](const Compiled& compiled, int, const std::string& build) {
+    ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& actual, const std::string& run) {
+      for (size_t i = 0; i < actual.size(); ++i)
+        ExpectBits(actual[i], (*expected)[i], fmt::format("{}, {}, output {}", build, run, i));
+    });
+  });
+}
+
+// Of a CPU that adds pairs of products in 16 bits.
 TEST(ByteLayers, ArePickedWhereFewPairsCouldSaturate) {
   CompileOptions options;
   options.target = "x86-64-v3";
