@@ -13,10 +13,7 @@ namespace {
 absl::StatusOr<std::vector<std::byte>> PackEntry(const WeightEntry& entry) {
   std::vector<const Tensor*> sources;
   for (const Constant* constant : entry.sources) sources.push_back(&constant->tensor);
-  QUENCH_ASSIGN_OR_RETURN(const int64_t bytes, PackedBytes(entry.spec, sources));
-  std::vector<std::byte> packed(static_cast<size_t>(bytes));
-  QUENCH_RETURN_IF_ERROR(Pack(entry.spec, sources, packed));
-  return packed;
+  return Pack(entry.spec, sources);
 }
 
 }  // namespace

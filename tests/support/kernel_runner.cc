@@ -130,10 +130,9 @@ absl::Status KernelRunner::AddPacks() {
     std::vector<const Tensor*> sources;
     for (const ValueId id : pack.sources)
       sources.push_back(&request_.graph.value(id).constant->tensor);
-    QUENCH_ASSIGN_OR_RETURN(const int64_t bytes, PackedBytes(pack, sources));
-    AddSpace(static_cast<size_t>(bytes) / 4);
-    QUENCH_RETURN_IF_ERROR(Pack(
-        pack, sources, {static_cast<std::byte*>(pointers_.back()), static_cast<size_t>(bytes)}));
+    QUENCH_ASSIGN_OR_RETURN(const std::vector<std::byte> packed, Pack(pack, sources));
+    AddSpace((packed.size() + 3) / 4);
+    std::memcpy(pointers_.back(), packed.data(), packed.size());
   }
   return absl::OkStatus();
 }

@@ -531,20 +531,12 @@ absl::StatusOr<Packed> Dispatch(const PackSpec& spec, std::span<const Tensor* co
 
 }  // namespace
 
-absl::StatusOr<int64_t> PackedBytes(const PackSpec& spec, std::span<const Tensor* const> sources) {
+absl::StatusOr<std::vector<std::byte>> Pack(const PackSpec& spec,
+                                            std::span<const Tensor* const> sources) {
   QUENCH_ASSIGN_OR_RETURN(const Packed packed, Dispatch(spec, sources));
-  return packed.bytes;
-}
-
-absl::Status Pack(const PackSpec& spec, std::span<const Tensor* const> sources,
-                  std::span<std::byte> out) {
-  QUENCH_ASSIGN_OR_RETURN(const Packed packed, Dispatch(spec, sources));
-  if (static_cast<int64_t>(out.size()) != packed.bytes) {
-    return Internal("pack `{}`: room for {} bytes, needs {}", spec.transform, out.size(),
-                    packed.bytes);
-  }
+  std::vector<std::byte> out(static_cast<size_t>(packed.bytes));
   packed.write(out.data());
-  return absl::OkStatus();
+  return out;
 }
 
 }  // namespace quench::codegen

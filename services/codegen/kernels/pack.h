@@ -45,17 +45,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "common/ir/tensor.h"
 #include "services/codegen/kernels/kernel.h"
 
 namespace quench::codegen {
 
-// Size of a pack; INTERNAL when the transform is unknown or does not take these sources.
-absl::StatusOr<int64_t> PackedBytes(const PackSpec& spec, std::span<const Tensor* const> sources);
-
-// Writes exactly PackedBytes bytes; `out` is aligned to 4.
-absl::Status Pack(const PackSpec& spec, std::span<const Tensor* const> sources,
-                  std::span<std::byte> out);
+// The bytes; INTERNAL when the transform is unknown or does not take these sources.
+absl::StatusOr<std::vector<std::byte>> Pack(const PackSpec& spec,
+                                            std::span<const Tensor* const> sources);
 
 }  // namespace quench::codegen

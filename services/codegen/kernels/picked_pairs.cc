@@ -66,7 +66,7 @@ class Matcher {
   }
 
  private:
-  static constexpr int kSteps = 4096;  // of a search; few groups take a hundred
+  static constexpr int kSteps = 1024;  // of a search; few groups take a hundred
 
   bool Match(uint32_t free, int unmatched, size_t at) {
     if (free == 0) return true;
