@@ -232,7 +232,7 @@ constexpr int64_t kUnit = 4;  // bytes of a word
 // of target elements.
 template <typename Place>
 int64_t GemmPanelsBytes(const Request& request, const Place& place) {
-  const int64_t k = request.dim(0), n = request.dim(1), lanes = request.Param("lanes");
+  const int64_t k = request.dim(0), n = request.dim(1), lanes = request.Param("lanes", 1);
   const int64_t vectors = CeilDiv(n, lanes);
   const Split panels = SplitEvenly(vectors, request.Param("vectors"));
   if constexpr (!std::is_same_v<Place, std::nullptr_t>) {
@@ -274,8 +274,9 @@ absl::StatusOr<Packed> PackGemmPanelsPicked(const Request& request) {
   QUENCH_RETURN_IF_ERROR(request.CheckSource(2, 2, DataType::kI8));
   QUENCH_RETURN_IF_ERROR(request.CheckPositive({"lanes", "vectors", "most"}));
   std::vector<int16_t> weights(static_cast<size_t>(GemmPanelsBytes(request, nullptr)));
-  GemmPanelsBytes(
-      request, [&](size_t from, size_t to) { weights[to] = request.source().as<int8_t>()[from]; });
+  GemmPanelsBytes(request, [&](size_t from, size_t to) {
+    weights[to] = static_cast<int16_t>(request.source().IntAt(static_cast<int64_t>(from)));
+  });
   PickedPanels panels;
   panels.lanes = request.Param("lanes");
   panels.split = SplitEvenly(CeilDiv(request.dim(1), panels.lanes), request.Param("vectors"));
