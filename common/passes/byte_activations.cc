@@ -110,11 +110,6 @@ class Retyper {
     for (const auto* ids : {&node.inputs, &node.outputs}) {
       for (const ValueId id : *ids) {
         if (!IsByte(id)) continue;
-        if (graph_.value(id).constant != nullptr && first == kNone) {
-          first = id;
-          Keep(id);
-          continue;
-        }
         if (graph_.value(id).constant != nullptr) Keep(id);
         if (first == kNone) first = id;
         set_[static_cast<size_t>(SetOf(id))] = SetOf(first);

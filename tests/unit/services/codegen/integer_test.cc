@@ -22,6 +22,18 @@ void ExpectBits(const Tensor& actual, const Tensor& expected, const std::string&
   }
 }
 
+// On every level and CPU, whatever the interpreter makes of the graph.
+void ExpectInterpretersBits(const Graph& graph, const std::vector<Tensor>& inputs) {
+  const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(graph, inputs);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  ForEachBuild(graph, {}, [&](const Compiled& compiled, int, const std::string& build) {
+    ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& actual, const std::string& run) {
+      for (size_t i = 0; i < actual.size(); ++i)
+        ExpectBits(actual[i], (*expected)[i], fmt::format("{}, {}, output {}", build, run, i));
+    });
+  });
+}
+
 class ByteLayerTest : public ::testing::TestWithParam<ByteLayer> {};
 
 TEST_P(ByteLayerTest, HasTheIntegersBits) {
@@ -61,14 +73,7 @@ TEST(ByteProducts, OfSeveralLengthsInOneModel) {
   }
   Infer(graph);
   const std::vector<Tensor> inputs = ByteInputs(graph);
-  const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(graph, inputs);
-  ASSERT_TRUE(expected.ok()) << expected.status();
-  ForEachBuild(graph, {}, [&](const Compiled& compiled, int, const std::string& build) {
-    ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& actual, const std::string& run) {
-      for (size_t i = 0; i < actual.size(); ++i)
-        ExpectBits(actual[i], (*expected)[i], fmt::format("{}, {}, output {}", build, run, i));
-    });
-  });
+  ExpectInterpretersBits(graph, inputs);
 }
 
 // A sum whose length is a size of the run.
@@ -337,14 +342,7 @@ TEST(ByteProducts, OfBatchesOfConstants) {
       out[i] = static_cast<std::byte>(i * 37 % 255 - 127);
     graph.outputs = {Node1(graph, "MatMulInteger", {x, graph.AddConstant("w", weights)})};
     Infer(graph);
-    const std::vector<Tensor> inputs = ByteInputs(graph);
-    const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(graph, inputs);
-    ASSERT_TRUE(expected.ok()) << expected.status();
-    ForEachBuild(graph, {}, [&](const Compiled& compiled, int, const std::string& build) {
-      ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& actual, const std::string& run) {
-        ExpectBits(actual[0], (*expected)[0], build + ", " + run);
-      });
-    });
+    ExpectInterpretersBits(graph, ByteInputs(graph));
   }
 }
 
@@ -377,14 +375,7 @@ TEST(QuantizeLinear, OfAnyFloat) {
     }
   }
   Infer(graph);
-  const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(graph, inputs);
-  ASSERT_TRUE(expected.ok()) << expected.status();
-  ForEachBuild(graph, {}, [&](const Compiled& compiled, int, const std::string& build) {
-    ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& actual, const std::string& run) {
-      for (size_t i = 0; i < actual.size(); ++i)
-        ExpectBits(actual[i], (*expected)[i], fmt::format("{}, {}, output {}", build, run, i));
-    });
-  });
+  ExpectInterpretersBits(graph, inputs);
 }
 
 // Of a CPU that adds pairs of products in 16 bits.
