@@ -109,6 +109,13 @@ QUENCH_MATHS(Trunc, trunc);
 QUENCH_MATHS(RoundEven, nearbyint);  // the rounding mode is never changed from to-nearest-even
 #undef QUENCH_MATHS
 
+struct LogisticOp {
+  template <typename T>
+  static T Of(T a) {
+    return 1 / (std::exp(-a) + 1);
+  }
+};
+
 struct IsNanOp {
   template <typename T>
   static bool Of(T a) {
@@ -202,6 +209,8 @@ Lanes<UnaryFn> UnaryOn(UnaryOp op) {
         return UnaryLanes<T, T, AtanhOp>();
       case UnaryOp::kErf:
         return UnaryLanes<T, T, ErfOp>();
+      case UnaryOp::kLogistic:
+        return UnaryLanes<T, T, LogisticOp>();
       case UnaryOp::kFloor:
         return UnaryLanes<T, T, FloorOp>();
       case UnaryOp::kCeil:

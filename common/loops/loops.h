@@ -74,6 +74,7 @@ enum class UnaryOp : uint8_t {
   kAcosh,
   kAtanh,
   kErf,
+  kLogistic,  // 1 / (1 + e^-x)
   kFloor,
   kCeil,
   kTrunc,

@@ -42,6 +42,8 @@ std::string_view Name(UnaryOp op) {
       return "atanh";
     case UnaryOp::kErf:
       return "erf";
+    case UnaryOp::kLogistic:
+      return "logistic";
     case UnaryOp::kFloor:
       return "floor";
     case UnaryOp::kCeil:

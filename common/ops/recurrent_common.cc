@@ -14,7 +14,6 @@ struct ActivationRule {
   E (*apply)(E x, E alpha, E beta) = nullptr;
 };
 
-E Sigmoid(E x) { return x.builder()->F(1, x.type()) / (Unary(UnaryOp::kExp, -x) + 1.0); }
 E Zero(E x) { return x.builder()->F(0, x.type()); }
 E One(E x) { return x.builder()->F(1, x.type()); }
 
@@ -22,7 +21,7 @@ const std::map<std::string, ActivationRule>& Rules() {
   static const std::map<std::string, ActivationRule> rules = {
       {"relu", {0, 0, 0, [](E x, E, E) { return Max(x, Zero(x)); }}},
       {"tanh", {0, 0, 0, [](E x, E, E) { return Unary(UnaryOp::kTanh, x); }}},
-      {"sigmoid", {0, 0, 0, [](E x, E, E) { return Sigmoid(x); }}},
+      {"sigmoid", {0, 0, 0, [](E x, E, E) { return Unary(UnaryOp::kLogistic, x); }}},
       {"softsign", {0, 0, 0, [](E x, E, E) { return x / (One(x) + Unary(UnaryOp::kAbs, x)); }}},
       {"softplus",
        {0, 0, 0, [](E x, E, E) { return Unary(UnaryOp::kLog, Unary(UnaryOp::kExp, x) + 1.0); }}},

@@ -10,7 +10,7 @@ const OpDef& SigmoidOp() {
       .quant = QuantRole::kCompute,
       .infer = [](InferContext& c) { return InferElementwise(c, kFloatTypes); },
       .scalar = [](const OpContext&, loops::Builder&, std::span<const E> x) -> absl::StatusOr<E> {
-        return ConstantLike(x[0], 1) / (Unary(UnaryOp::kExp, -x[0]) + 1.0);
+        return Unary(UnaryOp::kLogistic, x[0]);
       },
   };
   return op;

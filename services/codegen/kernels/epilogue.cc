@@ -12,7 +12,7 @@ namespace {
 bool IsTranscendental(const loops::Expr& expr) {
   if (expr.kind == loops::ExprKind::kBinary) return expr.binary == loops::BinaryOp::kPow;
   return expr.kind == loops::ExprKind::kUnary && expr.unary >= loops::UnaryOp::kExp &&
-         expr.unary <= loops::UnaryOp::kErf;
+         expr.unary <= loops::UnaryOp::kLogistic;
 }
 
 // What the tail of a group may read and give.

@@ -26,24 +26,50 @@ Num ExpOfBytes(Num x) {
   return Select(none, x.K(0), power * x.FromBits((n + 126) << 23) * 2);
 }
 
+// e^x = 2^n fraction.
+struct Power {
+  Num fraction;
+  Num shifted;  // n + RoundingMagic
+};
+
 // x = n ln 2 + r, |r| <= ln 2 / 2 (Cody and Waite: ln 2 in two parts, the first short enough that n
-// times it is exact); e^x = 2^n (1 + r + r^2 P(r)). 2^n is applied in two steps: results overflow
-// and denormalise as they should. What rounds to 0, as of a masked score, is not multiplied down to it:
-// CPUs take some 90 cycles for a product below the normal range.
-Num Exp32(Num x) {
-  if (!x.state->fuses) return ExpOfBytes(x);
-  const Bits none = x < -104;
-  x = Select(x > 89, x.K(89), Select(none, x.K(0), x));
+// times it is exact); e^x = 2^n (1 + r + r^2 P(r)). |x| is below 2^15.
+Power PowerOf(Num x) {
   const double magic = RoundingMagic(x);
   const Num shifted = Fma(x, 1.44269504088896341, x.K(magic));
   const Num n = shifted - magic;
   const Num r = Fma(n, 2.12194440e-4, Fma(n, -0.693359375, x));
-  const Num sum = Fma(Polynomial(coefficients::kExpF32, r), r * r, r) + 1;
-  const Bits k = shifted.AsBits() - x.K(magic).AsBits();
-  const Bits half = ShiftRightSigned(k, 1);
+  return {Fma(Polynomial(coefficients::kExpF32, r), r * r, r) + 1, shifted};
+}
+
+// 2^n is applied in two steps: results overflow and denormalise as they should. What rounds to 0, as
+// of a masked score, is not multiplied down to it: CPUs take some 90 cycles for a product below the
+// normal range.
+Num Exp32(Num x) {
+  if (!x.state->fuses) return ExpOfBytes(x);
+  const Bits none = x < -104;
+  x = Select(none, x.K(0), x);
+  x = Select(x > 89, x.K(89), x);
+  const Power power = PowerOf(x);
+  const Bits n = power.shifted.AsBits() - x.K(RoundingMagic(x)).AsBits();
+  const Bits half = ShiftRightSigned(n, 1);
   const Num first = x.FromBits((half + 127) << 23);
-  const Num second = x.FromBits((k - half + 127) << 23);
-  return Select(none, x.K(0), sum * first * second);
+  const Num second = x.FromBits((n - half + 127) << 23);
+  return Select(none, x.K(0), power.fraction * first * second);
+}
+
+// 2^n for -127 (which gives 0) <= n <= 128 (infinity). The magic number's own bits leave at the top.
+Num Scale(const Power& power) {
+  return power.shifted.FromBits((power.shifted.AsBits() << 23) + 0x3f800000);
+}
+
+// e^-x + 1 is 1 before e^-x leaves the normal range below, and infinite from 2^128, as it should be.
+Num Logistic32(Num x) {
+  if (!x.state->fuses) return 1 / (ExpOfBytes(-x) + 1);
+  x = Select(x > 88, x.K(88), x);
+  x = Select(x < -89, x.K(-89), x);
+  const Power power = PowerOf(-x);
+  return 1 / Fma(power.fraction, Scale(power), x.K(1));
 }
 
 // x = 2^k m, sqrt(1/2) <= m < sqrt(2), f = m - 1; log x = k ln 2 + f - f^2 / 2 + f^3 P(f).
@@ -65,12 +91,12 @@ Num Log32(Num x) {
   return Select(regular, finite, edge);
 }
 
-// |x| <= 0.63: x + x z P(z), z = x^2; else 1 - 2 / (e^(2 |x|) + 1).
+// |x| <= 0.63: x + x z P(z), z = x^2; else 1 - 2 / (1 + e^(2 |x|)).
 Num Tanh32(Num x) {
   const Num a = Abs(x);
   const Num z = x * x;
   const Num small = Fma(Polynomial(coefficients::kTanhF32, z) * z, x, x);
-  const Num large = 1 - 2 / (Exp32(a + a) + 1);
+  const Num large = Fma(Logistic32(-(a + a)), -2, x.K(1));
   return CopySign(Select(a < 0.6324, small, large), x);
 }
 
@@ -94,6 +120,8 @@ Num Apply32(UnaryOp op, Num x) {
       return Tanh32(x);
     case UnaryOp::kErf:
       return Erf32(x);
+    case UnaryOp::kLogistic:
+      return Logistic32(x);
     default:
       return Narrow(Apply(op, Widen(x)), x);
   }
@@ -117,6 +145,8 @@ Num Apply64(UnaryOp op, Num x) {
       return Inverse64(op, x);
     case UnaryOp::kErf:
       return Erf64(x);
+    case UnaryOp::kLogistic:
+      return 1 / (Exp64(-x) + 1);
     default:
       return Hyperbolic64(op, x);
   }

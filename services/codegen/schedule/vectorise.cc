@@ -87,7 +87,7 @@ class CostModel {
   double Operation(const Expr& e) const {
     const bool real = IsFloat(f_.exprs[static_cast<size_t>(e.args[0])].type);
     if (e.kind == ExprKind::kUnary)
-      return e.unary >= UnaryOp::kExp && e.unary <= UnaryOp::kErf ? 24 : 1;
+      return e.unary >= UnaryOp::kExp && e.unary <= UnaryOp::kLogistic ? 24 : 1;
     if (e.kind == ExprKind::kCast) return real && IsInteger(e.type) ? 4 : 1;
     if (e.kind != ExprKind::kBinary) return 1;
     switch (e.binary) {
@@ -250,7 +250,7 @@ class Chooser {
     for (size_t i = 0; i < f_.exprs.size(); ++i) {
       const Expr& e = f_.exprs[i];
       if (!live[i]) continue;
-      if (e.kind == ExprKind::kUnary && e.unary >= UnaryOp::kExp && e.unary <= UnaryOp::kErf)
+      if (e.kind == ExprKind::kUnary && e.unary >= UnaryOp::kExp && e.unary <= UnaryOp::kLogistic)
         return true;
       if (e.kind == ExprKind::kBinary && e.binary == BinaryOp::kPow) return true;
     }

@@ -261,6 +261,7 @@ TYPED_TEST(FloatEdges, UnaryOperations) {
     EXPECT_NEAR(unary(op, 0.625), function(0.625), 1e-6) << Name(op);
   }
   EXPECT_NEAR(unary(UnaryOp::kAcosh, 1.625), std::acosh(1.625), 1e-6);
+  EXPECT_NEAR(unary(UnaryOp::kLogistic, 0.625), 0.6513548646660542, 1e-6);
 }
 
 TEST(Edges, ComparisonsWithNanAreFalseExceptNe) {

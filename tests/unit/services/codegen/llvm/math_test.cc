@@ -35,6 +35,8 @@ loops::Function PowNest(DataType type) {
   return b.Finish();
 }
 
+long double Logistic(long double x) { return 1 / (1 + std::exp(-x)); }
+
 struct Case {
   UnaryOp op;
   long double (*reference)(long double);
@@ -66,6 +68,8 @@ const Case kCases[] = {
     {UnaryOp::kAcosh, std::acosh, 1, 1e4, 0.6, 4},
     {UnaryOp::kAtanh, std::atanh, -0.999, 0.999, 0.6, 4},
     {UnaryOp::kErf, std::erf, -5, 5, 2.5, 3},
+    {UnaryOp::kLogistic, Logistic, -87, 87, 3, 3},
+    {UnaryOp::kLogistic, Logistic, -8, 8, 3, 3},
 };
 
 constexpr int64_t kPoints = 20011;  // not a multiple of any vector width
