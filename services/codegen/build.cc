@@ -386,8 +386,14 @@ absl::Status Builder::BuildNode(Frame& frame, const Node& node, const Choice& ch
                       control ? "" : CandidateName(node, choice.candidate)});
   if (reports_.back().slow.empty()) reports_.back().slow = WhyIntegersSaveLittle(frame.graph, node);
   Add(Step::Kind::kNode);
-  const absl::Status status =
-      control ? BuildControl(frame, node) : BuildKernel(frame, node, choice);
+  const auto build = [&]() -> absl::Status {
+    if (control) return BuildControl(frame, node);
+    QUENCH_ASSIGN_OR_RETURN(const bool joined, BuildJoined(frame, node, choice.candidate));
+    if (!joined) return BuildKernel(frame, node, choice);
+    reports_.back().kernel = program_.nodes.back().kernel = "joined";
+    return absl::OkStatus();
+  };
+  const absl::Status status = build();
   return Annotate(status, fmt::format("node `{}`", OriginOf(node)));
 }
 
@@ -429,6 +435,7 @@ absl::StatusOr<BuiltProgram> Builder::Build() {
   node_ = -1;
   for (size_t i = 0; i < graph_.outputs.size(); ++i)
     QUENCH_RETURN_IF_ERROR(BindOutput(frame, static_cast<int>(i)));
+  PlaceParts();
   QUENCH_RETURN_IF_ERROR(FillRefreshes(program_.steps));
   return BuiltProgram{std::move(program_), std::move(reports_)};
 }

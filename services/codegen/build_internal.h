@@ -2,7 +2,9 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -53,6 +55,19 @@ class Builder {
   absl::Status BuildSizes(Frame& frame, const Node& node);
   absl::Status BindOutput(Frame& frame, int index);
   void SetGrain(Step& step, double cost);
+
+  // build_joins.cc: storages that lie in others, which Concats join them to.
+  struct Part {
+    int whole = -1;
+    int64_t offset = 0;  // bytes
+  };
+  // Whether the node is a Concat of operands that can be computed where they belong in its result.
+  absl::StatusOr<bool> BuildJoined(Frame& frame, const Node& node, const Candidate& chosen);
+  bool CanBecomePart(int buffer) const;
+  Part OutermostOf(int storage) const;
+  std::optional<Part> PartAt(std::span<const int> operands, std::span<const int64_t> offsets,
+                             size_t first, size_t& next) const;
+  void PlaceParts();
 
   // build.cc: values and memory.
   absl::StatusOr<int> BufferOf(Frame& frame, ValueId id, const Layout& layout);
@@ -143,6 +158,7 @@ class Builder {
   std::vector<KernelReport> reports_;
   std::vector<Block> blocks_;
   std::vector<int> storage_block_;        // depth at which a storage was made
+  std::map<int, Part> parts_;             // of storages that lie in another
   std::map<std::string, int> constants_;  // weight key and shape -> buffer
   int node_ = -1;                         // report entry that steps belong to
   int nested_ = 0;                        // depth of bodies

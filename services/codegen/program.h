@@ -46,6 +46,7 @@ struct Buffer {
   std::string name;
   Shape shape;
   int storage = -1;
+  int64_t offset = 0;  // bytes from the start of the storage
 };
 
 // Bytes of the weight section. Filled from one constant as it is, from one in another layout, or by

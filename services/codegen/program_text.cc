@@ -21,7 +21,9 @@ class Printer {
     for (size_t i = 0; i < program_.storages.size(); ++i) PrintStorage(i);
     for (size_t i = 0; i < program_.buffers.size(); ++i) {
       const Buffer& buffer = program_.buffers[i];
-      Line("b{} s{} `{}`: {}", i, buffer.storage, buffer.name, ShapeText(buffer.shape));
+      Line("b{} s{}{} `{}`: {}", i, buffer.storage,
+           buffer.offset == 0 ? "" : fmt::format("+{}", buffer.offset), buffer.name,
+           ShapeText(buffer.shape));
     }
     PrintSteps(program_.steps);
     if (!program_.plan.empty()) {

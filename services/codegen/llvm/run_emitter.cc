@@ -163,7 +163,11 @@ llvm::Value* RunEmitter::StorageAddress(int id) {
 }
 
 llvm::Value* RunEmitter::Address(int buffer) {
-  return StorageAddress(program_.buffers[static_cast<size_t>(buffer)].storage);
+  const Buffer& at = program_.buffers[static_cast<size_t>(buffer)];
+  llvm::Value* storage = StorageAddress(at.storage);
+  if (at.offset == 0) return storage;
+  return b_.CreateGEP(i8_, storage,
+                      llvm::ConstantInt::get(size_, static_cast<uint64_t>(at.offset)));
 }
 
 llvm::Value* RunEmitter::LoadScalarBool(int buffer) {

@@ -79,11 +79,12 @@ class Assigner {
       RemoveCopiesInPlace(step.then_steps);
       RemoveCopiesInPlace(step.else_steps);
     }
-    const auto storage = [&](int buffer) {
-      return program_.buffers[static_cast<size_t>(buffer)].storage;
+    const auto place = [&](int id) {
+      const Buffer& buffer = program_.buffers[static_cast<size_t>(id)];
+      return std::pair(buffer.storage, buffer.offset);
     };
     std::erase_if(steps, [&](const Step& step) {
-      return step.kind == Step::Kind::kCopy && storage(step.from) == storage(step.to);
+      return step.kind == Step::Kind::kCopy && place(step.from) == place(step.to);
     });
   }
 
