@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "common/base/status.h"
+#include "services/codegen/laid_out_sizes.h"
 
 namespace quench::codegen {
 namespace {
@@ -149,7 +150,15 @@ class Verifier {
 
   absl::Status Run() {
     for (size_t i = 0; i < program_.buffers.size(); ++i) {
-      if (!IsStorage(program_.buffers[i].storage)) Add("buffer b{} lies in no storage", i);
+      const Buffer& buffer = program_.buffers[i];
+      if (!IsStorage(buffer.storage)) {
+        Add("buffer b{} lies in no storage", i);
+      } else if (const Shape& storage = program_.storages[static_cast<size_t>(buffer.storage)].shape;
+                 IsFixed(storage) && IsFixed(buffer.shape) &&
+                 buffer.offset + BytesAt(buffer.shape, {}) > BytesAt(storage, {})) {
+        Add("buffer b{} ends {} bytes into storage s{}, which has {}", i,
+            buffer.offset + BytesAt(buffer.shape, {}), buffer.storage, BytesAt(storage, {}));
+      }
     }
     for (size_t i = 0; i < program_.storages.size(); ++i) {
       const Storage& storage = program_.storages[i];

@@ -1,7 +1,10 @@
 // Depthwise convolution over NCHW<lanes>c: a row of output pixels in registers, one row of taps at
-// a time, every input vector loaded once per row. Padding is copied into scratch, a band of rows of
-// one block of channels at a time, small enough for the nearest cache. Bytes become floats in that
-// copy, less their zero point: sums below 2^24 are exact in f32, in any order, fused or not.
+// a time, every input vector loaded once per row. Tiles at the ends of a row have code of their own,
+// without the taps that lie outside; rows above and below the image are not visited. Where the width is
+// known only at run time, and where the input is not f32, rows are copied into scratch with their
+// border, a band of one block of channels at a time, small enough for the nearest cache. Bytes become
+// floats in that copy, less their zero point: sums below 2^24 are exact in f32, in any order, fused or
+// not.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,16 +22,61 @@ struct DepthwisePlan {
   int lanes = 8;
   int64_t blocks = 1;
   TileAxis x_axis;
+  bool copies = false;
   int64_t band = 1;  // output rows per copy
   Dim tasks = 1, scratch = 0;
   int64_t reach_h() const { return (shape.kernel_h - 1) * shape.dilation_h + 1; }
   int64_t reach_w() const { return (shape.kernel_w - 1) * shape.dilation_w + 1; }
+  // Under so many pixels of a row.
+  int64_t columns(int64_t pixels) const { return (pixels - 1) * shape.stride_w + reach_w(); }
   int64_t band_rows() const { return (band - 1) * shape.stride_h + reach_h(); }
 };
 
 // What the copy makes floats is always copied.
 bool Widens(const ConvShape& shape) { return shape.bytes || IsHalf(shape.x_type); }
-bool Copies(const ConvShape& shape) { return shape.padded || Widens(shape); }
+
+// Columns of the input under a tile of pixels that lie inside of it, from the first tap's.
+struct Columns {
+  int64_t first = 0, end = 0;
+};
+
+Columns ColumnsUnder(const DepthwisePlan& plan, int64_t pixel, int64_t pixels) {
+  const ConvShape& s = plan.shape;
+  const int64_t left = pixel * s.stride_w - s.pad_left;
+  return {std::max<int64_t>(0, -left), std::min(plan.columns(pixels), s.w.value() - left)};
+}
+
+// Equal tiles side by side, or one that reaches over an end of the input.
+struct Tiles {
+  int64_t first = 0, count = 1;  // of the split
+  int64_t pixels = 1;
+  Columns columns;
+};
+
+std::vector<Tiles> TilesOfRow(const DepthwisePlan& plan) {
+  const Split split = SplitEvenly(plan.x_axis.total.value(), plan.x_axis.most);
+  std::vector<Tiles> row;
+  bool open = false;
+  for (int64_t i = 0; i < split.parts(); ++i) {
+    const int64_t pixels = split.big - (i < split.bigs ? 0 : 1);
+    const Columns columns = ColumnsUnder(plan, split.Start(i), pixels);
+    const bool whole = columns.first == 0 && columns.end == plan.columns(pixels);
+    if (whole && open && row.back().pixels == pixels) {
+      ++row.back().count;
+    } else {
+      row.push_back({i, 1, pixels, columns});
+    }
+    open = whole;
+  }
+  return row;
+}
+
+bool Copies(const DepthwisePlan& plan) {
+  if (Widens(plan.shape) || !plan.shape.padded) return Widens(plan.shape);
+  constexpr size_t kMostBodies = 6;
+  return !plan.shape.w.is_static() || !plan.shape.out_w.is_static() ||
+         TilesOfRow(plan).size() > kMostBodies;
+}
 
 std::optional<DepthwisePlan> MakePlan(const KernelRequest& request, Group& group) {
   const std::optional<ConvShape> shape = ReadConv(request, group);
@@ -50,7 +98,8 @@ std::optional<DepthwisePlan> MakePlan(const KernelRequest& request, Group& group
       request.target.vector_registers - shape->kernel_w - (request.target.fma ? 2 : 3);
   plan.x_axis = {shape->out_w, static_cast<int>(std::clamp<int64_t>(free, 4, 14))};
   plan.tasks = symbols.Mul(shape->n, plan.blocks);
-  if (!Copies(*shape)) return plan;
+  plan.copies = Copies(plan);
+  if (!plan.copies) return plan;
   const double row = TypicalSize(symbols, shape->w) * plan.lanes * 4;
   const double room = 0.75 * static_cast<double>(request.target.l1_bytes);
   const int64_t height = static_cast<int64_t>(TypicalSize(symbols, shape->out_h));
@@ -103,7 +152,7 @@ class DepthwiseEmitter {
   absl::Status Emit() {
     out_h_ = b_.Size(s_.out_h);
     out_w_ = b_.Size(s_.out_w);
-    const Int width = Copies(s_) ? (out_w_ - 1) * s_.stride_w + plan_.reach_w() : b_.Size(s_.w);
+    const Int width = plan_.copies ? (out_w_ - 1) * s_.stride_w + plan_.reach_w() : b_.Size(s_.w);
     row_ = width * vector_;
     rows_ = {.channels = plan_.lanes,
              .blocks = 1,
@@ -124,7 +173,7 @@ class DepthwiseEmitter {
     b_.For(b_.Begin(), b_.End(), 1, [&](Int task) {  // one block of channels of one image
       const Ptr source = b_.Buffer(buffers_.Input(group_.inputs[0])) + task * plane;
       block_ = task % plan_.blocks;
-      if (!Copies(s_)) return Rows(source, task, b_.I(0), out_h_);
+      if (!plan_.copies) return RowsInPlace(source, task);
       const Ptr scratch = b_.Buffer(buffers_.Scratch());
       b_.For(b_.I(0), out_h_, plan_.band, [&](Int first) {
         const Int rows = Min(b_.I(plan_.band), out_h_ - first);
@@ -143,21 +192,59 @@ class DepthwiseEmitter {
       plan_.x_axis.ForAll(b_, [&](Int x, int xs) {
         const Ptr input = source + (y * row_ * s_.stride_h + x * (s_.stride_w * vector_));
         const Int pixel = (task * out_h_ + first + y) * out_w_ + x;
-        Pixels(input, Place::Of(pixel * plan_.lanes), xs);
+        Pixels(input, Place::Of(pixel * plan_.lanes), xs, {0, plan_.columns(xs)},
+               {b_.I(0), b_.I(s_.kernel_h)});
       });
     });
   }
 
-  void Pixels(Ptr input, const Place& place, int pixels) {
+  // Rows of taps that lie inside of the input.
+  struct KernelRows {
+    Int first, end;
+  };
+
+  // All output rows from the plane itself.
+  void RowsInPlace(Ptr plane, Int task) {
+    b_.For(b_.I(0), out_h_, 1, [&](Int y) {
+      const Int top = y * s_.stride_h - s_.pad_top;
+      KernelRows rows{b_.I(0), b_.I(s_.kernel_h)};
+      if (s_.padded) {
+        const auto rows_to = [&](Int edge) {
+          return (edge - top + (s_.dilation_h - 1)) / s_.dilation_h;
+        };
+        rows = {Max(rows_to(b_.I(0)), b_.I(0)), Min(rows_to(b_.Size(s_.h)), b_.I(s_.kernel_h))};
+      }
+      const Ptr line = plane + (top * row_ - s_.pad_left * vector_);
+      const auto tile = [&](Int x, int pixels, const Columns& columns) {
+        const Int pixel = (task * out_h_ + y) * out_w_ + x;
+        Pixels(line + x * (s_.stride_w * vector_), Place::Of(pixel * plan_.lanes), pixels, columns,
+               rows);
+      };
+      if (!s_.padded)
+        return plan_.x_axis.ForAll(
+            b_, [&](Int x, int pixels) { tile(x, pixels, {0, plan_.columns(pixels)}); });
+      const Split split = SplitEvenly(plan_.x_axis.total.value(), plan_.x_axis.most);
+      for (const Tiles& tiles : TilesOfRow(plan_)) {
+        b_.For(b_.I(0), b_.I(tiles.count), 1, [&](Int i) {
+          tile(i * tiles.pixels + split.Start(tiles.first), static_cast<int>(tiles.pixels),
+               tiles.columns);
+        });
+      }
+    });
+  }
+
+  void Pixels(Ptr input, const Place& place, int pixels, const Columns& columns,
+              const KernelRows& rows) {
     const Ptr bias = s_.has_bias ? b_.Buffer(buffers_.Pack(1)) + block_ * vector_ : Ptr{};
     const Vec start = s_.has_bias && !s_.bytes ? b_.Load(bias, plan_.lanes) : b_.F(0, plan_.lanes);
     std::vector<VecVar> sums;
     for (int x = 0; x < pixels; ++x) sums.push_back(b_.Variable(start));
-    const PtrVar row = b_.Variable(input);
-    const PtrVar weights =
-        b_.Variable(b_.Buffer(buffers_.Pack(0)) + block_ * (s_.kernel_h * s_.kernel_w * vector_));
-    b_.For(b_.I(0), b_.I(s_.kernel_h), 1, [&](Int) {
-      RowOfTaps(row.Get(), weights.Get(), sums);
+    const PtrVar row = b_.Variable(input + rows.first * (row_ * s_.dilation_h));
+    const PtrVar weights = b_.Variable(
+        b_.Buffer(buffers_.Pack(0)) +
+        (block_ * s_.kernel_h + rows.first) * (s_.kernel_w * vector_));
+    b_.For(rows.first, rows.end, 1, [&](Int) {
+      RowOfTaps(row.Get(), weights.Get(), columns, sums);
       row.Set(row.Get() + row_ * s_.dilation_h);
       weights.Set(weights.Get() + s_.kernel_w * vector_);
     });
@@ -170,13 +257,12 @@ class DepthwiseEmitter {
     }
   }
 
-  void RowOfTaps(Ptr input, Ptr weights, const std::vector<VecVar>& sums) {
+  void RowOfTaps(Ptr input, Ptr weights, const Columns& inside, const std::vector<VecVar>& sums) {
     std::vector<Vec> taps;
     for (int64_t k = 0; k < s_.kernel_w; ++k)
       taps.push_back(b_.Load(weights + k * vector_, plan_.lanes));
     const int64_t pixels = static_cast<int64_t>(sums.size());
-    const int64_t columns = (pixels - 1) * s_.stride_w + plan_.reach_w();
-    for (int64_t column = 0; column < columns; ++column) {
+    for (int64_t column = inside.first; column < inside.end; ++column) {
       Vec value;
       for (int64_t k = 0; k < s_.kernel_w; ++k) {
         const int64_t offset = column - k * s_.dilation_w;
@@ -211,10 +297,9 @@ double Cost(const KernelRequest& request, const DepthwisePlan& plan) {
   const double in = TypicalSize(symbols, s.h) * TypicalSize(symbols, s.w);
   const double out = TypicalSize(symbols, s.out_h) * TypicalSize(symbols, s.out_w);
   const double vectors = TypicalSize(symbols, s.n) * static_cast<double>(plan.blocks);
-  const double steps = out * static_cast<double>(s.kernel_h * s.kernel_w) * 0.75 + out * 3 +
-                       (Widens(s)  ? in * 3
-                        : s.padded ? in * 1.5
-                                   : 0);
+  const double copied = Widens(s) ? in * 3 : plan.copies ? in * 1.5 : 0;
+  const double steps =
+      out * static_cast<double>(s.kernel_h * s.kernel_w) * 0.75 + out * 3 + copied;
   const double micros = vectors * steps * 4 * plan.lanes / (request.target.gflops * 1e3);
   const double bytes = s.bytes ? 1 : DataTypeBits(s.x_type) / 8.0;
   return std::max(micros,
@@ -255,7 +340,7 @@ void ProposeDepthwise(const KernelRequest& request, std::vector<Candidate>& cand
   candidate.cost = Cost(request, *plan);
   candidate.reason = fmt::format(
       "{}{} pixels of {} lanes{}", plan->shape.bytes ? "bytes as floats, " : "", plan->x_axis.most,
-      plan->lanes, Copies(plan->shape) ? fmt::format(", padded copy of {} rows", plan->band) : "");
+      plan->lanes, plan->copies ? fmt::format(", padded copy of {} rows", plan->band) : "");
   candidates.push_back(std::move(candidate));
 }
 

@@ -173,6 +173,8 @@ TEST(ProgramTest, DefectsAreNamed) {
   };
   EXPECT_THAT(defect([](Program& p) { p.buffers[0].storage = 99; }),
               HasSubstr("buffer b0 lies in no storage"));
+  EXPECT_THAT(defect([](Program& p) { p.buffers[2].offset = 64; }),
+              HasSubstr("buffer b2 ends 1088 bytes into storage s2, which has 1024"));
   EXPECT_THAT(defect([&](Program& p) { call(p).buffers[0] = -1; }), HasSubstr("names buffer b-1"));
   EXPECT_THAT(defect([&](Program& p) { call(p).packs[0] = 7; }),
               HasSubstr("names weight entry w7"));

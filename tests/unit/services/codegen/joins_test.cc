@@ -1,0 +1,146 @@
+// Concats whose operands are computed where they belong.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "common/ir/text.h"
+#include "common/ops/op.h"
+#include "services/codegen/program_text.h"
+#include "tests/support/matchers.h"
+#include "tests/unit/services/codegen/compile_support.h"
+
+namespace quench::codegen {
+namespace {
+
+using ::quench::testing::HasSubstr;
+
+// A graph around `nodes`, which read %x and %z, f32[1, 16, 6, 6], and give what they say.
+Graph Around(const std::string& nodes) {
+  Graph graph = ParseGraph("quench.ir 1\nmodule \"m\" canonical {\n  input %x: f32[1, 16, 6, 6]\n" +
+                           std::string("  input %z: f32[1, 16, 6, 6]\n") + nodes + "\n}")
+                    .value();
+  Infer(graph);
+  return graph;
+}
+
+struct JoinCase {
+  const char* name;
+  const char* nodes;
+  int joined;      // Concats that are no kernels
+  int copied = 0;  // operands that are copied
+};
+
+const JoinCase kJoins[] = {
+    {"outermost axis", "%a = Exp(%x) %b = Softmax(%z) %y = Concat(%a, %b) {axis = 0} output %y", 1},
+    {"channels", "%a = Exp(%x) %b = Softmax(%z) %y = Concat(%a, %b) {axis = -3} output %y", 1},
+    {"read afterwards",
+     "%a = Exp(%x) %b = Softmax(%z) %y = Concat(%a, %b) {axis = 1} %c = Neg(%a) %d = Tanh(%b) "
+     "%e = Relu(%y) output %c, %d, %e",
+     1},
+    {"an output as well",
+     "%a = Exp(%x) %b = Softmax(%z) %y = Concat(%a, %b) {axis = 1} output %a, %y", 1},
+    {"an operand twice", "%a = Exp(%x) %y = Concat(%a, %a) {axis = 1} output %y", 1, 1},
+    {"an input", "%a = Softmax(%x) %y = Concat(%a, %z) {axis = 1} output %y", 1, 1},
+    {"mostly inputs", "%a = Softmax(%x) %y = Concat(%x, %a, %z) {axis = 1} output %y", 0},
+    {"under other dims",
+     "const %s: i64[2] = [4, 144] %a = Exp(%x) %b = Softmax(%z) %c = Reshape(%a, %s) "
+     "%d = Reshape(%b, %s) %y = Concat(%c, %d) {axis = 0} %e = Neg(%a) output %y, %e",
+     1},
+    {"in the middle of rows", "%a = Exp(%x) %b = Softmax(%z) %y = Concat(%a, %b) {axis = 2} output %y",
+     0},
+    {"in the middle of a vector",
+     "const %k: i64[2] = [1, 15] %a, %b = Split(%x, %k) {axis = 1} %c = Exp(%a) "
+     "%d = ReduceSum(%c) {keepdims = 1} %e = Softmax(%b) %y = Concat(%d, %d, %d) {axis = 1} "
+     "%w = Concat(%c, %e) {axis = 3} output %y, %e",
+     0},
+    // As DenseNet has it.
+    {"all that came before",
+     "%a = Exp(%x) %b = Softmax(%z) %c = Concat(%a, %b) {axis = 1} %d = Tanh(%c) "
+     "%e = Concat(%a, %b, %d) {axis = 1} %f = Relu(%e) %g = Concat(%a, %b, %d, %f) {axis = 1} "
+     "%h = Neg(%g) output %h",
+     3},
+    {"in another order",
+     "%a = Exp(%x) %b = Softmax(%z) %c = Concat(%a, %b) {axis = 1} %d = Tanh(%c) "
+     "%e = Concat(%b, %a, %d) {axis = 1} %f = Neg(%e) output %f",
+     2, 2},
+    {"a part of another",
+     "%a = Exp(%x) %b = Softmax(%z) %c = Concat(%a, %b) {axis = 1} %d = Neg(%c) %t = Tanh(%z) "
+     "%e = Concat(%b, %t) {axis = 1} %f = Neg(%e) output %d, %f",
+     2, 1},
+    {"joined with itself",
+     "%a = Exp(%x) %b = Softmax(%z) %c = Concat(%a, %b) {axis = 1} "
+     "%e = Concat(%c, %c) {axis = 1} %f = Neg(%e) output %f",
+     2, 1},
+    {"of branches",
+     "const %zero: f32[] = [0.0] %a = Exp(%x) %sum = ReduceSum(%a) {keepdims = 0} "
+     "%positive = Greater(%sum, %zero) %b = If(%positive, %x) { "
+     "else_branch = graph \"no\" { input %p: f32[1, 16, 6, 6] %q = Softmax(%p) output %q }, "
+     "then_branch = graph \"yes\" { input %r: f32[1, 16, 6, 6] %s = Tanh(%r) output %s } } "
+     "%y = Concat(%a, %b) {axis = 1} %e = Neg(%y) output %e",
+     1, 1},
+    {"updated in place",
+     "const %i: i64[1, 1] = [0] const %u: f32[1, 16, 6, 6] = fill 3 %a = Exp(%x) %b = Softmax(%z) "
+     "%y = Concat(%a, %b) {axis = 1} %c = ScatterND(%a, %i, %u) %e = Neg(%y) output %c, %e",
+     1},
+};
+
+TEST(JoinsTest, OperandsAreComputedWhereTheyBelong) {
+  for (const JoinCase& c : kJoins) {
+    SCOPED_TRACE(c.name);
+    const Graph graph = Around(c.nodes);
+    ExpectSameAsInterpreter(graph);
+    const Compiled compiled = CompileGraph(graph).value();
+    EXPECT_EQ(std::count_if(compiled.report.kernels.begin(), compiled.report.kernels.end(),
+                            [](const KernelReport& kernel) { return kernel.kernel == "joined"; }),
+              c.joined);
+    const std::string text = PlanText(graph, {}, PlanStage::kMemory).value();
+    int copies = 0;
+    for (size_t at = 0; (at = text.find(" copy b", at)) != std::string::npos; ++at) ++copies;
+    EXPECT_EQ(copies, c.copied + (std::string(c.name) == "an output as well" ? 1 : 0)) << text;
+  }
+}
+
+// Channels in blocks, of which only the last operand may have fewer than a vector.
+TEST(JoinsTest, BlocksOfChannels) {
+  for (const int odd : {16, 11}) {
+    SCOPED_TRACE(odd);
+    Graph graph;
+    const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {1, 24, 9, 9}));
+    const auto convolve = [&](ValueId from, int in, int out) {
+      const ValueId w =
+          graph.AddConstant("w", Values({out, in, 3, 3}, static_cast<uint64_t>(in + out)));
+      return Node1(graph, "Conv", {from, w}, {{"pads", std::vector<int64_t>{1, 1, 1, 1}}});
+    };
+    const ValueId a = convolve(x, 24, 32), b = Node1(graph, "Relu", {convolve(a, 32, 16)});
+    const ValueId c = Node1(graph, "Concat", {a, b}, {{"axis", int64_t{1}}});
+    const ValueId d = convolve(c, 48, odd);
+    const ValueId e = Node1(graph, "Concat", {a, b, d}, {{"axis", int64_t{1}}});
+    graph.outputs = {convolve(e, 48 + odd, 40), b};
+    Infer(graph);
+    ExpectSameAsInterpreter(graph, {}, 1e-4);
+    const std::string text = PlanText(graph, {}, PlanStage::kMemory).value();
+    EXPECT_THAT(text, HasSubstr("by joined"));
+    EXPECT_EQ(text.find("(Concat) by scheduled"), std::string::npos) << text;
+  }
+}
+
+// With several images, and where sizes are known only at run time, nothing is in one piece or its
+// place is not known.
+TEST(JoinsTest, OtherSizes) {
+  Graph graph;
+  const Dim n = Dim::OfSymbol(graph.symbols->AddInput("n", {0, 0}, {1, 64}));
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {n, 8}));
+  const ValueId y = graph.AddInput("y", Type::Tensor(DataType::kF32, {3, 8}));
+  const ValueId a = Node1(graph, "Exp", {x}), b = Node1(graph, "Softmax", {x});
+  const ValueId c = Node1(graph, "Exp", {y}), d = Node1(graph, "Softmax", {y});
+  graph.outputs = {Node1(graph, "Concat", {a, b}, {{"axis", int64_t{0}}}),
+                   Node1(graph, "Concat", {a, b}, {{"axis", int64_t{1}}}),
+                   Node1(graph, "Concat", {c, d}, {{"axis", int64_t{1}}}),
+                   Node1(graph, "Concat", {a, c}, {{"axis", int64_t{0}}})};
+  Infer(graph);
+  for (const int64_t size : {1, 2, 7}) ExpectSameAsInterpreter(graph, {{"n", size}});
+  EXPECT_EQ(PlanText(graph, {}, PlanStage::kProgram).value().find("by joined"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace quench::codegen
