@@ -153,7 +153,8 @@ class Verifier {
       const Buffer& buffer = program_.buffers[i];
       if (!IsStorage(buffer.storage)) {
         Add("buffer b{} lies in no storage", i);
-      } else if (const Shape& storage = program_.storages[static_cast<size_t>(buffer.storage)].shape;
+      } else if (const Shape& storage =
+                     program_.storages[static_cast<size_t>(buffer.storage)].shape;
                  IsFixed(storage) && IsFixed(buffer.shape) &&
                  buffer.offset + BytesAt(buffer.shape, {}) > BytesAt(storage, {})) {
         Add("buffer b{} ends {} bytes into storage s{}, which has {}", i,

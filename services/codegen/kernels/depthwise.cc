@@ -210,9 +210,9 @@ class DepthwiseEmitter {
       KernelRows rows{b_.I(0), b_.I(s_.kernel_h)};
       if (s_.padded) {
         const auto rows_to = [&](Int edge) {
-          return (edge - top + (s_.dilation_h - 1)) / s_.dilation_h;
+          return (Max(edge - top, b_.I(0)) + (s_.dilation_h - 1)) / s_.dilation_h;
         };
-        rows = {Max(rows_to(b_.I(0)), b_.I(0)), Min(rows_to(b_.Size(s_.h)), b_.I(s_.kernel_h))};
+        rows = {rows_to(b_.I(0)), Min(rows_to(b_.Size(s_.h)), b_.I(s_.kernel_h))};
       }
       const Ptr line = plane + (top * row_ - s_.pad_left * vector_);
       const auto tile = [&](Int x, int pixels, const Columns& columns) {
@@ -240,9 +240,9 @@ class DepthwiseEmitter {
     std::vector<VecVar> sums;
     for (int x = 0; x < pixels; ++x) sums.push_back(b_.Variable(start));
     const PtrVar row = b_.Variable(input + rows.first * (row_ * s_.dilation_h));
-    const PtrVar weights = b_.Variable(
-        b_.Buffer(buffers_.Pack(0)) +
-        (block_ * s_.kernel_h + rows.first) * (s_.kernel_w * vector_));
+    const PtrVar weights =
+        b_.Variable(b_.Buffer(buffers_.Pack(0)) +
+                    (block_ * s_.kernel_h + rows.first) * (s_.kernel_w * vector_));
     b_.For(rows.first, rows.end, 1, [&](Int) {
       RowOfTaps(row.Get(), weights.Get(), columns, sums);
       row.Set(row.Get() + row_ * s_.dilation_h);
@@ -298,8 +298,7 @@ double Cost(const KernelRequest& request, const DepthwisePlan& plan) {
   const double out = TypicalSize(symbols, s.out_h) * TypicalSize(symbols, s.out_w);
   const double vectors = TypicalSize(symbols, s.n) * static_cast<double>(plan.blocks);
   const double copied = Widens(s) ? in * 3 : plan.copies ? in * 1.5 : 0;
-  const double steps =
-      out * static_cast<double>(s.kernel_h * s.kernel_w) * 0.75 + out * 3 + copied;
+  const double steps = out * static_cast<double>(s.kernel_h * s.kernel_w) * 0.75 + out * 3 + copied;
   const double micros = vectors * steps * 4 * plan.lanes / (request.target.gflops * 1e3);
   const double bytes = s.bytes ? 1 : DataTypeBits(s.x_type) / 8.0;
   return std::max(micros,

@@ -184,15 +184,43 @@ class WinogradEmitter {
   }
 
   void Products(const Tiles& tiles, int vectors, Int vector) {
+    if (plan_.transforms_weights) return ProductsInChunks(tiles, vectors, vector);
     const int64_t panel = plan_.vector_weight_bytes() * vectors;
     const Ptr pack = b_.Buffer(buffers_.Pack(0));
-    const Ptr weights = plan_.transforms_weights ? Filters(vectors, vector)
-                        : plan_.shared.used()    ? plan_.shared.At(pack, vector, kElement)
-                                                 : pack + vector * plan_.vector_weight_bytes();
-    const bool packed = plan_.shared.used() && !plan_.transforms_weights;
+    const Ptr weights = plan_.shared.used() ? plan_.shared.At(pack, vector, kElement)
+                                            : pack + vector * plan_.vector_weight_bytes();
     const int64_t point_bytes =
-        (packed ? plan_.shared.elements() * kElement : panel) / plan_.points();
-    const PanelPrefetch prefetch = Prefetch(panel);
+        (plan_.shared.used() ? plan_.shared.elements() * kElement : panel) / plan_.points();
+    Multiply(tiles, vectors, {weights, point_bytes, panel}, {b_.I(0), b_.I(plan_.blocks)}, false);
+  }
+
+  // Weights are transformed and multiplied so many input channels at a time; results of all chunks
+  // add up where the first one's are.
+  void ProductsInChunks(const Tiles& tiles, int vectors, Int vector) {
+    const Weights weights{scratch_ + plan_.weights_at(), plan_.weights_point(vectors), 0};
+    const auto chunk = [&](Int first, Int last, bool adds) {
+      Filters(vectors, vector, {first, last});
+      Multiply(tiles, vectors, weights, {first, last}, adds);
+    };
+    chunk(b_.I(0), b_.I(plan_.chunk_blocks), false);
+    b_.For(b_.I(plan_.chunk_blocks), b_.I(plan_.blocks), plan_.chunk_blocks, [&](Int first) {
+      chunk(first, Min(first + plan_.chunk_blocks, b_.I(plan_.blocks)), true);
+    });
+  }
+
+  // Of the first point of a panel.
+  struct Weights {
+    Ptr at;
+    int64_t point_bytes = 0;
+    int64_t panel_bytes = 0;  // to the next panel
+  };
+  struct Blocks {  // of input channels
+    Int first, last;
+  };
+
+  void Multiply(const Tiles& tiles, int vectors, const Weights& weights, const Blocks& blocks,
+                bool adds) {
+    const PanelPrefetch prefetch = Prefetch(weights.panel_bytes);
     const IntVar done = b_.Variable(b_.I(0));  // tiles of the micro-kernel
     b_.For(b_.I(0), b_.I(plan_.points()), 1, [&](Int point) {
       plan_.axis.For(b_, tiles.first_part, tiles.last_part, [&](Int x, int xs) {
@@ -202,17 +230,20 @@ class WinogradEmitter {
         tile.vectors = vectors;
         tile.y_stride = b_.I(0);
         tile.x_stride = b_.I(vector_);
-        tile.input = scratch_ + (point * plan_.input_point() + at * vector_);
-        tile.weights = weights + point * point_bytes;
+        tile.input =
+            scratch_ + (point * plan_.input_point() + (blocks.first * plan_.room + at) * vector_);
+        tile.weights = weights.at + point * weights.point_bytes;
         if (prefetch.lines > 0) {
           const Int slice = Min(done.Get(), b_.I(prefetch.slices - 1));
-          tile.prefetch = weights + panel + slice * prefetch.slice_bytes;
+          tile.prefetch = weights.at + weights.panel_bytes + slice * prefetch.slice_bytes;
           tile.prefetch_lines = prefetch.lines;
           done.Set(done.Get() + 1);
         }
         const Ptr to = scratch_ + (point * plan_.output_point() + at * vector_ + plan_.output_at());
-        EmitMicroTile(b_, Reduction(), tile, [&](Int, Int dx, int v, Vec value) {
-          b_.Store(to + (dx + v * plan_.room) * vector_, value);
+        EmitMicroTile(b_, Reduction(blocks), tile, [&](Int, Int dx, int v, Vec value) {
+          const Ptr place = to + (dx + v * plan_.room) * vector_;
+          if (adds) value = b_.Apply(VecOp::kAdd, value, b_.Load(place, plan_.lanes));
+          b_.Store(place, value);
         });
       });
     });
@@ -220,17 +251,19 @@ class WinogradEmitter {
 
   // ---- G g G^T ----
 
-  // The weights of a panel, transformed into scratch as a pack would have them: [points][channels]
-  // [vectors][lanes]. All taps of a channel lie side by side, so that each vector is one stream.
-  Ptr Filters(int vectors, Int vector) {
+  // The weights of a panel for some input channels, transformed into scratch as a pack would have
+  // them: [points][channels][vectors][lanes], the points apart. All taps of a channel lie side by side
+  // in the library, so that each vector is one stream.
+  void Filters(int vectors, Int vector, const Blocks& blocks) {
     const SharedPanels& from = plan_.shared;
     const int side = plan_.size.side(), taps = plan_.size.taps;
     const Ptr pack = b_.Buffer(buffers_.Pack(0));
     const Ptr to = scratch_ + plan_.weights_at();
     const int64_t row = vectors * vector_;  // of one input channel
-    const int64_t point = plan_.blocks * plan_.lanes * row;
+    const int64_t point = plan_.weights_point(vectors);
+    const Int before = blocks.first * plan_.lanes;
     const int64_t tap = from.lanes * kElement;
-    b_.For(b_.I(0), b_.I(plan_.blocks * plan_.lanes), 1, [&](Int channel) {
+    b_.For(before, blocks.last * plan_.lanes, 1, [&](Int channel) {
       // Those beyond the last have zeros to multiply.
       const Int read = Min(channel, b_.I(s_.in_channels - 1));
       b_.For(b_.I(0), b_.I(vectors), 1, [&](Int v) {
@@ -243,7 +276,7 @@ class WinogradEmitter {
             column.push_back(b_.Load(filter + (int64_t{y} * taps + x) * tap, plan_.lanes));
           columns.push_back(WinogradFilter(b_, plan_.size, column));
         }
-        const Ptr place = to + (channel * row + v * vector_);
+        const Ptr place = to + ((channel - before) * row + v * vector_);
         for (int y = 0; y < side; ++y) {
           std::vector<Vec> values;
           for (int x = 0; x < taps; ++x)
@@ -254,7 +287,6 @@ class WinogradEmitter {
         }
       });
     });
-    return to;
   }
 
   PanelPrefetch Prefetch(int64_t panel) const {
@@ -264,10 +296,10 @@ class WinogradEmitter {
     return PanelPrefetch::Plan(panel, plan_.blocks * (plan_.lanes / plan_.unroll), tiles);
   }
 
-  MicroReduction Reduction() {
+  MicroReduction Reduction(const Blocks& blocks) {
     MicroReduction r;
     r.lanes = plan_.lanes;
-    r.blocks = b_.I(plan_.blocks);
+    r.blocks = blocks.last - blocks.first;
     r.block_stride = b_.I(plan_.room * vector_);
     r.kh = r.kw = b_.I(1);
     r.kh_stride = r.kw_stride = b_.I(0);
@@ -373,6 +405,10 @@ void ProposeWinograd(const KernelRequest& request, std::vector<Candidate>& candi
                     size.taps, plan->tile.x, plan->tile.vectors, plan->lanes,
                     plan->by_panels ? "panels" : fmt::format("groups of {} tiles", plan->room),
                     transforms_weights ? ", weights transformed at run time" : "");
+    if (plan->chunks() > 1) {
+      candidate.reason +=
+          fmt::format(", {} input channels at once", plan->chunk_blocks * plan->lanes);
+    }
     candidates.push_back(std::move(candidate));
   };
   for (const WinogradSize& size : kSizes) {

@@ -6,6 +6,7 @@ namespace quench::codegen {
 namespace {
 
 constexpr double kMostPatches = 24 << 20;  // transformed ones of a whole image
+constexpr double kWeightsShareOfL2 = 0.4;  // of weights that are transformed at run time
 constexpr double kShareOfL2 = 0.6;  // of transformed patches: a panel's weights and results pass by
 
 bool Takes(const ConvShape& shape, int rank, int lanes, int64_t taps) {
@@ -72,6 +73,18 @@ bool ByPanels(const KernelRequest& request, const WinogradPlan& plan) {
                                         moved(static_cast<double>(plan.weight_bytes()), groups);
 }
 
+// Blocks of input channels whose transformed weights of a panel fit a part of L2, beside the patches that
+// pass by; equal parts.
+int64_t ChunkBlocks(const KernelRequest& request, const WinogradPlan& plan) {
+  if (!plan.transforms_weights) return plan.blocks;
+  const int64_t block = plan.tile.vectors * plan.vector_weight_bytes() / plan.blocks;
+  const auto room =
+      static_cast<int64_t>(kWeightsShareOfL2 * static_cast<double>(request.target.l2_bytes));
+  const int64_t most = std::clamp<int64_t>(room / block, 1, plan.blocks);
+  const int64_t chunks = (plan.blocks + most - 1) / most;
+  return (plan.blocks + chunks - 1) / chunks;
+}
+
 void PlanTasks(const KernelRequest& request, WinogradPlan& plan) {
   SymbolTable& symbols = *request.graph.symbols;
   plan.parts = plan.axis.Parts(symbols);
@@ -84,8 +97,10 @@ void PlanTasks(const KernelRequest& request, WinogradPlan& plan) {
     plan.room = plan.group_parts * plan.axis.most;
     plan.tasks = symbols.Mul(plan.shape.n, symbols.CeilDiv(plan.parts, plan.group_parts));
   }
+  plan.chunk_blocks = ChunkBlocks(request, plan);
   plan.scratch = plan.weights_at();
-  if (plan.transforms_weights) plan.scratch += plan.tile.vectors * plan.vector_weight_bytes();
+  if (plan.transforms_weights)
+    plan.scratch += plan.points() * plan.weights_point(plan.tile.vectors);
   plan.scratch = (plan.scratch + 63) / 64 * 64;
 }
 
@@ -126,10 +141,10 @@ double WinogradCost(const KernelRequest& request, const WinogradPlan& plan) {
   const double transforms =
       tiles * points *
       (5 * static_cast<double>(plan.blocks) + 4 * static_cast<double>(plan.vectors));
-  // And as much for a vector of a filter's points.
+  // And nearly as much for a vector of a filter's points.
   const double filters =
       plan.transforms_weights
-          ? 5 * points * static_cast<double>(plan.vectors * plan.blocks * plan.lanes)
+          ? 4 * points * static_cast<double>(plan.vectors * plan.blocks * plan.lanes)
           : 0;
   const double element = 4;
   const double activations =

@@ -30,6 +30,9 @@ struct WinogradPlan {
   // Weights are in the library as they are, and a task transforms those of its panel while it runs:
   // no copies in the library, for work that pays where many tiles share it. By panels only.
   bool transforms_weights = false;
+  // Then input channels are taken so many blocks at a time: their weights stay in L2 between being
+  // transformed and being multiplied.
+  int64_t chunk_blocks = 1;
   Dim tiles_x = 1, tiles_y = 1;
   TileAxis axis;            // tiles of an image, in tiles of the micro-kernel
   Dim parts = 1;            // of `axis`
@@ -47,6 +50,11 @@ struct WinogradPlan {
   int64_t patch_at() const { return output_at() + points() * output_point(); }
   int64_t part_at() const { return patch_at() + points() * vector_bytes(); }
   int64_t weights_at() const { return part_at() + points() * vector_bytes(); }
+  int64_t chunks() const { return (blocks + chunk_blocks - 1) / chunk_blocks; }
+  // Of weights that are transformed at run time, for `count` vectors of output channels.
+  int64_t weights_point(int64_t count) const {
+    return Apart(chunk_blocks * lanes * count * vector_bytes());
+  }
   // Weights of one vector of output channels.
   int64_t vector_weight_bytes() const { return points() * blocks * lanes * vector_bytes(); }
   int64_t weight_bytes() const { return vectors * vector_weight_bytes(); }

@@ -304,6 +304,53 @@ INSTANTIATE_TEST_SUITE_P(
                  .kh = 2,
                  .kw = 4,
                  .group = 24},
+        ConvCase{.name = "depthwise_one_pixel",
+                 .n = 3,
+                 .ic = 8,
+                 .ih = 1,
+                 .iw = 1,
+                 .oc = 8,
+                 .kh = 3,
+                 .kw = 3,
+                 .pads = {1, 1, 1, 1},
+                 .group = 8},
+        ConvCase{.name = "depthwise_far_pads",
+                 .ic = 12,
+                 .ih = 5,
+                 .iw = 6,
+                 .oc = 12,
+                 .kh = 3,
+                 .kw = 3,
+                 .pads = {3, 5, 4, 7},
+                 .group = 12},
+        ConvCase{.name = "depthwise_far_dilation",
+                 .ic = 8,
+                 .ih = 9,
+                 .iw = 40,
+                 .oc = 8,
+                 .kh = 3,
+                 .kw = 5,
+                 .pads = {7, 19, 7, 19},
+                 .dilations = {7, 9},
+                 .group = 8},
+        ConvCase{.name = "depthwise_leaps",
+                 .ic = 8,
+                 .ih = 10,
+                 .iw = 23,
+                 .oc = 8,
+                 .kh = 3,
+                 .kw = 3,
+                 .strides = {4, 5},
+                 .pads = {1, 2, 2, 1},
+                 .group = 8},
+        ConvCase{.name = "many_input_channels",
+                 .ic = 200,
+                 .ih = 7,
+                 .iw = 8,
+                 .oc = 24,
+                 .kh = 3,
+                 .kw = 3,
+                 .pads = {1, 1, 1, 1}},
         ConvCase{.name = "many_rows",
                  .ic = 8,
                  .ih = 61,
@@ -357,6 +404,22 @@ TEST(Winograd, DividesByWhatIsReadAgain) {
     for (const Candidate& candidate : Proposed(WinogradKernel(), ConvModel(weights), target))
       EXPECT_NE(candidate.reason.find("panels"), std::string::npos) << candidate.reason;
   }
+}
+
+// The transformed weights of a panel stay in L2 until they are multiplied.
+TEST(Winograd, TransformsAsManyInputChannelsAsFitL2) {
+  ConvCase c{.name = "many", .ic = 200, .ih = 7, .iw = 8, .oc = 24, .kh = 3, .kw = 3};
+  Target target = RunnableTargets().back();
+  target.l2_bytes = 256 << 10;
+  const auto chunked = [&] {
+    const std::vector<Candidate> all = Proposed(WinogradKernel(), ConvModel(c), target);
+    return std::count_if(all.begin(), all.end(), [](const Candidate& candidate) {
+      return candidate.reason.find("input channels at once") != std::string::npos;
+    });
+  };
+  EXPECT_GE(chunked(), 2);  // all tiles but the smallest, at least
+  c.ic = 16;
+  EXPECT_EQ(chunked(), 0);
 }
 
 TEST(ConvFused, ResidualAndRelu) {
