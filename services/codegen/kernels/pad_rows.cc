@@ -1,6 +1,7 @@
 #include "services/codegen/kernels/pad_rows.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace quench::codegen {
 namespace {
@@ -103,12 +104,23 @@ class Copier {
     const int64_t written = p_.to_floats ? 4 : element_;
     const DataType type = p_.to_floats ? DataType::kF32 : p_.type;
     const int all = static_cast<int>(pixel_ / written);
-    b_.For(b_.I(0), copied_, 1, [&](Int x) {
+    const auto pixels = [&](Int x, int lanes) {
+      std::vector<Vec> values;
       for (int c = 0; c < all; ++c) {
-        const Vec value = c < channels ? b_.Load(plane + plane_bytes * c + x * element_, 1, p_.type)
-                                       : b_.Constant(type, 0, 1);
-        b_.Store(to + x * pixel_ + c * written, value);
+        values.push_back(c < channels
+                             ? b_.Load(plane + plane_bytes * c + x * element_, lanes, p_.type)
+                             : b_.Constant(type, 0, lanes));
       }
+      return values;
+    };
+    constexpr int kMostInterleaved = 4;
+    const Int whole = all <= kMostInterleaved ? copied_ / p_.lanes * p_.lanes : b_.I(0);
+    b_.For(b_.I(0), whole, p_.lanes,
+           [&](Int x) { b_.StoreInterleaved(to + x * pixel_, pixels(x, p_.lanes)); });
+    b_.For(whole, copied_, 1, [&](Int x) {
+      const std::vector<Vec> values = pixels(x, 1);
+      for (int c = 0; c < all; ++c)
+        b_.Store(to + x * pixel_ + c * written, values[static_cast<size_t>(c)]);
     });
   }
 

@@ -109,6 +109,8 @@ class VectorBuilder {
   // Words of four bytes as i32, aligned or not.
   virtual Vec LoadWords(Ptr address, int lanes) = 0;
   virtual void Store(Ptr address, Vec value) = 0;
+  // The first lanes of all parts, then their second lanes, and so on; parts are of one type.
+  virtual void StoreInterleaved(Ptr address, std::span<const Vec> parts) = 0;
   // The first `count` lanes (clamped to 0..lanes): other lanes load as 0 and are not stored; their
   // memory is not touched.
   virtual Vec LoadFirst(Ptr address, Int count, int lanes, DataType type) = 0;

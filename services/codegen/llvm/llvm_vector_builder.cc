@@ -160,6 +160,30 @@ void LlvmVectorBuilder::Store(Ptr address, Vec value) {
   b_.CreateAlignedStore(At(value), At(address), AlignOf(value.type));
 }
 
+void LlvmVectorBuilder::StoreInterleaved(Ptr address, std::span<const Vec> parts) {
+  const int lanes = parts[0].lanes, count = static_cast<int>(parts.size());
+  // One behind the other, in a vector of a power of two of them.
+  std::vector<llvm::Value*> joined;
+  for (const Vec& part : parts) joined.push_back(At(part));
+  for (int length = lanes; joined.size() > 1; length *= 2) {
+    std::vector<int> both(static_cast<size_t>(2 * length));
+    std::iota(both.begin(), both.end(), 0);
+    std::vector<llvm::Value*> longer;
+    for (size_t i = 0; i < joined.size(); i += 2) {
+      llvm::Value* next =
+          i + 1 < joined.size() ? joined[i + 1] : llvm::PoisonValue::get(joined[i]->getType());
+      longer.push_back(b_.CreateShuffleVector(joined[i], next, both));
+    }
+    joined = std::move(longer);
+  }
+  std::vector<int> order;
+  for (int lane = 0; lane < lanes; ++lane) {
+    for (int part = 0; part < count; ++part) order.push_back(part * lanes + lane);
+  }
+  b_.CreateAlignedStore(b_.CreateShuffleVector(joined[0], order), At(address),
+                        AlignOf(parts[0].type));
+}
+
 llvm::Value* LlvmVectorBuilder::FirstLanes(Int count, int lanes) {
   std::vector<uint32_t> indices(static_cast<size_t>(lanes));
   std::iota(indices.begin(), indices.end(), 0U);

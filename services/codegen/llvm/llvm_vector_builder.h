@@ -40,6 +40,7 @@ class LlvmVectorBuilder final : public VectorBuilder {
   Vec Largest(Vec value) override;
   std::vector<Vec> Transposed(std::span<const Vec> rows) override;
   void Store(Ptr address, Vec value) override;
+  void StoreInterleaved(Ptr address, std::span<const Vec> parts) override;
   Vec LoadFirst(Ptr address, Int count, int lanes, DataType type) override;
   void StoreFirst(Ptr address, Vec value, Int count) override;
   using VectorBuilder::KeepFirst;
