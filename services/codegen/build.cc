@@ -390,7 +390,13 @@ absl::Status Builder::BuildNode(Frame& frame, const Node& node, const Choice& ch
     if (control) return BuildControl(frame, node);
     QUENCH_ASSIGN_OR_RETURN(const bool joined, BuildJoined(frame, node, choice.candidate));
     if (!joined) return BuildKernel(frame, node, choice);
-    reports_.back().kernel = program_.nodes.back().kernel = "joined";
+    KernelReport& report = reports_.back();
+    report.kernel = program_.nodes.back().kernel = "joined";
+    report.reason = "operands are computed in place, or copied";
+    report.runner_up.clear();
+    report.slow.clear();
+    report.candidate.clear();
+    report.cost = 0;
     return absl::OkStatus();
   };
   const absl::Status status = build();

@@ -1,4 +1,4 @@
-// The inside of BuildProgram, shared by build.cc and build_control.cc.
+// The inside of BuildProgram, shared by the build*.cc.
 #pragma once
 
 #include <map>
@@ -57,16 +57,17 @@ class Builder {
   void SetGrain(Step& step, double cost);
 
   // build_joins.cc: storages that lie in others, which Concats join them to.
-  struct Part {
-    int whole = -1;
+  struct Place {
+    int storage = -1;
     int64_t offset = 0;  // bytes
   };
   // Whether the node is a Concat of operands that can be computed where they belong in its result.
   absl::StatusOr<bool> BuildJoined(Frame& frame, const Node& node, const Candidate& chosen);
-  bool CanBecomePart(int buffer) const;
-  Part OutermostOf(int storage) const;
-  std::optional<Part> PartAt(std::span<const int> operands, std::span<const int64_t> offsets,
-                             size_t first, size_t& next) const;
+  bool CanBecomePart(int id) const;
+  static Place OutermostOf(int storage, const std::map<int, Place>& parts);
+  std::optional<int> StorageAt(std::span<const int> operands, std::span<const int64_t> offsets,
+                               size_t first, size_t& next) const;
+  int64_t PeakWith(const std::map<int, Place>& parts);
   void PlaceParts();
 
   // build.cc: values and memory.
@@ -158,7 +159,7 @@ class Builder {
   std::vector<KernelReport> reports_;
   std::vector<Block> blocks_;
   std::vector<int> storage_block_;        // depth at which a storage was made
-  std::map<int, Part> parts_;             // of storages that lie in another
+  std::map<int, Place> parts_;            // storages that may lie in another
   std::map<std::string, int> constants_;  // weight key and shape -> buffer
   int node_ = -1;                         // report entry that steps belong to
   int nested_ = 0;                        // depth of bodies

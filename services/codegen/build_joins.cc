@@ -1,4 +1,6 @@
-// Concat without a copy: its operands are computed where they belong in its result.
+// Concat without a copy: its operands are computed where they belong in its result. Each operand is
+// copied there, and a copy whose ends are one place is no step (AssignMemory): storages of operands
+// become parts of the result's where that is possible and the arena stays small.
 #include <algorithm>
 
 #include "common/base/status.h"
@@ -7,16 +9,16 @@
 namespace quench::codegen {
 namespace {
 
-// Where the operands of a Concat lie in its result: bytes before each. Nothing where one of them does
-// not lie in one piece, or would begin in the middle of a vector.
-std::vector<int64_t> OffsetsIn(const Shape& result, std::span<const Shape> operands, int64_t axis) {
+// Where the operands of a Concat lie in its result: bytes before each. Empty where one of them is not in
+// one piece there, or does not begin at a multiple of `alignment`.
+std::vector<int64_t> OffsetsIn(const Shape& result, std::span<const Shape> operands, int64_t axis,
+                               int64_t alignment) {
   const Layout& layout = result.layout;
   if (!layout.row_major() && (layout.blocked_axis != axis || !layout.order.empty())) return {};
-  constexpr int64_t kAlignment = 32;
   std::vector<int64_t> offsets;
   int64_t end = 0;
   for (const Shape& operand : operands) {
-    if (!IsFixed(operand) || !(operand.layout == layout) || end % kAlignment != 0) return {};
+    if (!IsFixed(operand) || !(operand.layout == layout) || end % alignment != 0) return {};
     for (int64_t before = 0; before < axis; ++before) {
       if (!operand.dims[static_cast<size_t>(before)].is(1)) return {};
     }
@@ -30,48 +32,47 @@ std::vector<int64_t> OffsetsIn(const Shape& result, std::span<const Shape> opera
 
 }  // namespace
 
-// A storage that nothing else decides about, filled by one buffer.
-bool Builder::CanBecomePart(int buffer) const {
-  const Buffer& whole = program_.buffers[static_cast<size_t>(buffer)];
-  const Storage& storage = program_.storages[static_cast<size_t>(whole.storage)];
-  return storage.home == Home::kArena && !storage.shared && whole.offset == 0 &&
-         storage_block_[static_cast<size_t>(whole.storage)] == 1 &&
-         BytesAt(storage.shape, {}) == BytesAt(whole.shape, {});
+// Whether nothing else decides about the buffer's storage, and the buffer fills it.
+bool Builder::CanBecomePart(int id) const {
+  const Buffer& buffer = program_.buffers[static_cast<size_t>(id)];
+  const Storage& storage = program_.storages[static_cast<size_t>(buffer.storage)];
+  return storage.home == Home::kArena && !storage.shared && buffer.offset == 0 &&
+         storage_block_[static_cast<size_t>(buffer.storage)] == 1 && IsFixed(storage.shape) &&
+         BytesAt(storage.shape, {}) == BytesAt(buffer.shape, {});
 }
 
-Builder::Part Builder::OutermostOf(int storage) const {
-  Part part{storage, 0};
-  for (auto found = parts_.find(storage); found != parts_.end(); found = parts_.find(part.whole))
-    part = {found->second.whole, part.offset + found->second.offset};
-  return part;
+Builder::Place Builder::OutermostOf(int storage, const std::map<int, Place>& parts) {
+  Place place{storage, 0};
+  for (auto found = parts.find(storage); found != parts.end(); found = parts.find(place.storage))
+    place = {found->second.storage, place.offset + found->second.offset};
+  return place;
 }
 
-// Storages that can lie in the result, by operand: the operand's own, or what earlier Concats have
-// joined it to if the operands from here on are all of that, in its order. `next`: the first operand
-// behind it.
-std::optional<Builder::Part> Builder::PartAt(std::span<const int> operands,
-                                             std::span<const int64_t> offsets, size_t first,
-                                             size_t& next) const {
+// The storage that can be put at operand `first`: its own, or the result of earlier joins when the
+// operands from `first` on are exactly its parts, in order. `next` is the operand after it.
+std::optional<int> Builder::StorageAt(std::span<const int> operands,
+                                      std::span<const int64_t> offsets, size_t first,
+                                      size_t& next) const {
   const int storage = program_.buffers[static_cast<size_t>(operands[first])].storage;
   next = first + 1;
-  if (CanBecomePart(operands[first])) return Part{storage, offsets[first]};
-  const Part outermost = OutermostOf(storage);
-  if (outermost.whole == storage || outermost.offset != 0) return std::nullopt;
-  const Storage& joined = program_.storages[static_cast<size_t>(outermost.whole)];
+  if (CanBecomePart(operands[first])) return storage;
+  const Place outermost = OutermostOf(storage, parts_);
+  if (outermost.storage == storage || outermost.offset != 0) return std::nullopt;
+  const Storage& joined = program_.storages[static_cast<size_t>(outermost.storage)];
   if (joined.home != Home::kArena || joined.shared) return std::nullopt;
   int64_t covered = 0;
   for (next = first; next < operands.size(); ++next) {
     const Buffer& buffer = program_.buffers[static_cast<size_t>(operands[next])];
-    const Part part = OutermostOf(buffer.storage);
-    if (part.whole != outermost.whole || part.offset != offsets[next] - offsets[first]) break;
+    const Place place = OutermostOf(buffer.storage, parts_);
+    if (place.storage != outermost.storage || place.offset != offsets[next] - offsets[first]) break;
     covered += BytesAt(buffer.shape, {});
   }
   if (covered != BytesAt(joined.shape, {})) return std::nullopt;
-  return Part{outermost.whole, offsets[first]};
+  return outermost.storage;
 }
 
 absl::StatusOr<bool> Builder::BuildJoined(Frame& frame, const Node& node, const Candidate& chosen) {
-  if (node.op != "Concat" || blocks_.size() != 1) return false;
+  if (options_.opt_level < 2 || node.op != "Concat" || blocks_.size() != 1) return false;
   const Value& value = frame.graph.value(node.outputs[0]);
   const Shape shape{value.type.dtype, value.type.dims, chosen.outputs[0]};
   std::vector<Shape> shapes;
@@ -80,37 +81,32 @@ absl::StatusOr<bool> Builder::BuildJoined(Frame& frame, const Node& node, const 
     shapes.push_back({type.dtype, type.dims, chosen.inputs[i]});
   }
   const auto rank = static_cast<int64_t>(value.type.dims.size());
-  const int64_t axis = node.Int("axis", 0);
-  const std::vector<int64_t> offsets = OffsetsIn(shape, shapes, axis < 0 ? axis + rank : axis);
+  const int64_t axis = node.Int("axis", 0), vector = int64_t{4} * target_.f32_lanes();
+  const std::vector<int64_t> offsets =
+      OffsetsIn(shape, shapes, axis < 0 ? axis + rank : axis, vector);
   if (offsets.empty()) return false;
   std::vector<int> operands;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     QUENCH_ASSIGN_OR_RETURN(const int buffer, BufferOf(frame, node.inputs[i], chosen.inputs[i]));
     operands.push_back(buffer);
   }
-  std::vector<Part> parts;
-  std::vector<size_t> copied;
-  std::set<int> taken;
-  int64_t copied_bytes = 0;
+  std::map<int, int64_t> joined;  // storages, and where they are put
+  int64_t copied = 0;
   for (size_t i = 0, next = 0; i < operands.size(); i = next) {
-    const std::optional<Part> part = PartAt(operands, offsets, i, next);
-    if (part && taken.insert(part->whole).second) {
-      parts.push_back(*part);
-      continue;
-    }
+    const std::optional<int> storage = StorageAt(operands, offsets, i, next);
+    if (storage && joined.emplace(*storage, offsets[i]).second) continue;
     next = i + 1;
-    copied.push_back(i);
-    copied_bytes += BytesAt(shapes[i], {});
+    copied += BytesAt(shapes[i], {});
   }
-  // What cannot be computed there is copied, one thread for all: a kernel does that as well.
-  if (2 * copied_bytes > BytesAt(shape, {})) return false;
+  // One thread copies; the kernel of a Concat does it with all of them.
+  constexpr int64_t kMostCopied = 1 << 20;
+  if (copied > std::min(BytesAt(shape, {}) / 2, kMostCopied)) return false;
   const int whole = NewStorage(Home::kArena, shape);
-  for (const Part& part : parts) {
-    parts_[part.whole] = {whole, part.offset};
-    program_.storages[static_cast<size_t>(part.whole)].shared = true;
+  for (const auto& [storage, offset] : joined) {
+    parts_[storage] = {whole, offset};
+    program_.storages[static_cast<size_t>(storage)].shared = true;
   }
-  for (const int operand : operands) Use(operand);
-  for (const size_t i : copied) {
+  for (size_t i = 0; i < operands.size(); ++i) {
     const int place = NewBuffer(value.name, shapes[i], whole);
     program_.buffers[static_cast<size_t>(place)].offset = offsets[i];
     QUENCH_RETURN_IF_ERROR(AddCopy(operands[i], place));
@@ -119,21 +115,51 @@ absl::StatusOr<bool> Builder::BuildJoined(Frame& frame, const Node& node, const 
   return true;
 }
 
-// Buffers of parts become buffers of the storage that the parts lie in.
-void Builder::PlaceParts() {
-  for (Buffer& buffer : program_.buffers) {
-    const Part part = OutermostOf(buffer.storage);
-    buffer.storage = part.whole;
-    buffer.offset += part.offset;
+// The most bytes of the arena that are in use at once, at typical sizes, if `parts` lie in others.
+int64_t Builder::PeakWith(const std::map<int, Place>& parts) {
+  std::vector<std::pair<int, int>> lives;
+  for (const Storage& storage : program_.storages) lives.emplace_back(storage.begin, storage.end);
+  for (const auto& [id, place] : parts) {
+    const auto [begin, end] = lives[static_cast<size_t>(id)];
+    auto& whole = lives[static_cast<size_t>(OutermostOf(id, parts).storage)];
+    whole = {std::min(whole.first, begin), std::max(whole.second, end)};
   }
-  for (const auto& [id, inner] : parts_) {
-    Storage& part = program_.storages[static_cast<size_t>(id)];
-    Storage& whole = program_.storages[static_cast<size_t>(OutermostOf(id).whole)];
+  std::vector<int64_t> change(static_cast<size_t>(program_.num_positions) + 2);
+  for (size_t i = 0; i < lives.size(); ++i) {
+    const Storage& storage = program_.storages[i];
+    if (storage.home != Home::kArena || parts.contains(static_cast<int>(i))) continue;
+    const int64_t bytes = BytesAt(storage.shape, typical_.Slots());
+    change[static_cast<size_t>(lives[i].first)] += bytes;
+    change[static_cast<size_t>(lives[i].second) + 1] -= bytes;
+  }
+  int64_t used = 0, most = 0;
+  for (const int64_t bytes : change) most = std::max(most, used += bytes);
+  return most;
+}
+
+// A result is reserved when its first part is computed: the parts that would make the arena much
+// larger are copied after all.
+void Builder::PlaceParts() {
+  constexpr double kMostGrowth = 1.125;
+  const auto room = static_cast<int64_t>(kMostGrowth * static_cast<double>(PeakWith({})));
+  std::map<int, Place> placed;
+  for (const auto& [id, place] : parts_) {
+    placed[id] = place;
+    if (PeakWith(placed) > room) placed.erase(id);
+  }
+  for (Buffer& buffer : program_.buffers) {
+    const Place place = OutermostOf(buffer.storage, placed);
+    buffer.storage = place.storage;
+    buffer.offset += place.offset;
+  }
+  for (const auto& [id, place] : placed) {
+    const Storage& part = program_.storages[static_cast<size_t>(id)];
+    Storage& whole = program_.storages[static_cast<size_t>(OutermostOf(id, placed).storage)];
     whole.shared = true;
     whole.begin = std::min(whole.begin, part.begin);
     whole.end = std::max(whole.end, part.end);
   }
-  for (const auto& [id, inner] : parts_) {  // nobody's any more
+  for (const auto& [id, place] : placed) {  // nobody's any more
     program_.storages[static_cast<size_t>(id)].begin = 1;
     program_.storages[static_cast<size_t>(id)].end = 0;
   }

@@ -28,14 +28,15 @@ enum class Home : uint8_t {
   kHeap,     // allocated by a step once its size is known, kept in pointer variable `index`
 };
 
-// Memory that one or more buffers share (views, in-place results). Live during steps [begin, end].
+// Memory that one or more buffers share (views, in-place results, operands of a Concat). Live during
+// steps [begin, end].
 struct Storage {
   Home home = Home::kArena;
   int index = 0;
   Shape shape;  // of the buffer it was made for: gives the size
   int begin = 0, end = 0;
-  bool shared = false;  // written more than once or handed over: neither becomes an output nor is
-                        // reused in place
+  bool shared = false;  // written more than once or handed over: is not reused in place, and does
+                        // not become an output any more
   bool moved = false;   // kHeap: a kMove takes it, nobody frees it
   int output = -1;      // kHeap: it becomes this output
   int64_t offset = -1;  // kArena: fixed offset, or

@@ -27,7 +27,7 @@ struct DepthwisePlan {
   Dim tasks = 1, scratch = 0;
   int64_t reach_h() const { return (shape.kernel_h - 1) * shape.dilation_h + 1; }
   int64_t reach_w() const { return (shape.kernel_w - 1) * shape.dilation_w + 1; }
-  // Under so many pixels of a row.
+  // Of the input, which that many pixels of a row read.
   int64_t columns(int64_t pixels) const { return (pixels - 1) * shape.stride_w + reach_w(); }
   int64_t band_rows() const { return (band - 1) * shape.stride_h + reach_h(); }
 };
@@ -72,7 +72,8 @@ std::vector<Tiles> TilesOfRow(const DepthwisePlan& plan) {
 }
 
 bool Copies(const DepthwisePlan& plan) {
-  if (Widens(plan.shape) || !plan.shape.padded) return Widens(plan.shape);
+  if (Widens(plan.shape)) return true;
+  if (!plan.shape.padded) return false;
   constexpr size_t kMostBodies = 6;
   return !plan.shape.w.is_static() || !plan.shape.out_w.is_static() ||
          TilesOfRow(plan).size() > kMostBodies;

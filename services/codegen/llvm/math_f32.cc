@@ -1,4 +1,4 @@
-// f32: exp, log, tanh and erf are done in f32, the rest is done in f64 and rounded once.
+// f32: exp, log, tanh, erf and logistic are done in f32, the rest is done in f64 and rounded once.
 #include "services/codegen/llvm/math.h"
 #include "services/codegen/llvm/math_coefficients.h"
 
@@ -63,7 +63,8 @@ Num Scale(const Power& power) {
   return power.shifted.FromBits((power.shifted.AsBits() << 23) + 0x3f800000);
 }
 
-// e^-x + 1 is 1 before e^-x leaves the normal range below, and infinite from 2^128, as it should be.
+// e^-x + 1 is 1 long before e^-x leaves the normal range below. Above, it is infinite from 2^127.5 on:
+// results below 4.2e-39 are 0.
 Num Logistic32(Num x) {
   if (!x.state->fuses) return 1 / (ExpOfBytes(-x) + 1);
   x = Select(x > 88, x.K(88), x);

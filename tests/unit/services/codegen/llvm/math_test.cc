@@ -232,6 +232,16 @@ TEST(Math, F32OnThisMachine) {
   CheckPow(module, 0.6);
 }
 
+// Where 1 + e^-x leaves the range of f32 the function is 0, a little before its results are.
+TEST(Math, LogisticEndsInZero) {
+  MathModule<float> module(HostTarget(), true);
+  std::vector<float> x;
+  for (float value = -87; value > -110; value -= 0.03125f) x.push_back(value);
+  const std::vector<float> y = module.Run(static_cast<int>(UnaryOp::kLogistic), {x});
+  for (size_t i = 0; i < x.size(); ++i)
+    EXPECT_NEAR(y[i], static_cast<double>(Logistic(x[i])), x[i] < -88 ? 5e-39 : 1e-44) << x[i];
+}
+
 TEST(Math, F32ScalarCodeAgrees) {
   MathModule<float> module(HostTarget(), false);
   CheckUnary(module, "scalars", 1);
