@@ -75,8 +75,9 @@ bool Copies(const DepthwisePlan& plan) {
   if (Widens(plan.shape)) return true;
   if (!plan.shape.padded) return false;
   constexpr size_t kMostBodies = 6;
+  constexpr int64_t kMostPixels = 1 << 20;  // of a row whose tiles are looked at one by one
   return !plan.shape.w.is_static() || !plan.shape.out_w.is_static() ||
-         TilesOfRow(plan).size() > kMostBodies;
+         plan.shape.out_w.value() > kMostPixels || TilesOfRow(plan).size() > kMostBodies;
 }
 
 std::optional<DepthwisePlan> MakePlan(const KernelRequest& request, Group& group) {

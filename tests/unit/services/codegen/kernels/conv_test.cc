@@ -423,6 +423,26 @@ TEST(Winograd, DividesByWhatIsReadAgain) {
   }
 }
 
+// A row of any length is planned at once.
+TEST(Depthwise, RowsOfAnyLength) {
+  ConvCase c{.name = "",
+             .ic = 8,
+             .ih = 4,
+             .iw = 40,
+             .oc = 8,
+             .kh = 3,
+             .kw = 3,
+             .pads = {1, 1, 1, 1},
+             .group = 8};
+  const Target target = RunnableTargets().back();
+  const auto reason = [&] {
+    return Proposed(DepthwiseKernel(), ConvModel(c), target).at(0).reason;
+  };
+  EXPECT_EQ(reason().find("padded copy"), std::string::npos);
+  c.iw = int64_t{1} << 40;
+  EXPECT_NE(reason().find("padded copy"), std::string::npos);
+}
+
 // The transformed weights of a panel stay in L2 until they are multiplied.
 TEST(Winograd, TransformsAsManyInputChannelsAsFitL2) {
   ConvCase c{.name = "many", .ic = 200, .ih = 7, .iw = 8, .oc = 24, .kh = 3, .kw = 3};
