@@ -50,7 +50,7 @@ uint64_t quench_rt_cpu_features(void) {
   return features | bit(b, 16, QUENCH_CPU_AVX512F) | bit(b, 17, QUENCH_CPU_AVX512DQ) |
          bit(b, 28, QUENCH_CPU_AVX512CD) | bit(b, 30, QUENCH_CPU_AVX512BW) |
          bit(b, 31, QUENCH_CPU_AVX512VL) | bit(c, 11, QUENCH_CPU_AVX512VNNI) |
-         bit(a1, 5, QUENCH_CPU_AVX512BF16);
+         bit(a1, 5, QUENCH_CPU_AVX512BF16) | bit(d, 23, QUENCH_CPU_AVX512FP16);
 }
 
 #elif defined(__aarch64__)
@@ -123,6 +123,7 @@ void quench_rt_cpu_feature_names(uint64_t features, char* text, size_t size) {
       {QUENCH_CPU_HWDIV_ARM, "hwdiv"},
       {QUENCH_CPU_BF16, "bf16"},
       {QUENCH_CPU_AVX512BF16, "avx512bf16"},
+      {QUENCH_CPU_AVX512FP16, "avx512fp16"},
   };
   if (size == 0) return;
   text[0] = '\0';

@@ -108,7 +108,7 @@ def fill_target(request: Any, target: Target, host: Target = "") -> None:
 
 
 def fill_compile_options(options: Any, *, opt_level: int = 3, set_channel_layout: Optional[str] = None, winograd: bool = True,
-                         max_size: Optional[float] = None, class_names: Iterable[str] = (),
+                         float16_sums: bool = True, max_size: Optional[float] = None, class_names: Iterable[str] = (),
                          preprocess: Optional[Mapping[str, Any]] = None) -> None:
     """Of quench.codegen.v1.CompileOptions, as `quench compile` calls them."""
     options.opt_level = opt_level
@@ -116,6 +116,7 @@ def fill_compile_options(options: Any, *, opt_level: int = 3, set_channel_layout
         layout = one_of("set_channel_layout", set_channel_layout, ("first", "last"))
         options.channel_layout = messages().enum("quench.codegen.v1.ChannelLayout", f"CHANNEL_LAYOUT_{layout.upper()}")
     options.no_winograd = not winograd
+    options.no_float16_sums = not float16_sums
     if max_size is not None:
         options.max_size = max_size
     options.class_names.extend(class_names)

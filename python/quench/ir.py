@@ -325,8 +325,8 @@ class IR:
     def compile(self, target: Target = "", host: Target = "", output_path: Path = "compile_output", opt_level: int = 3,
                 set_float16: bool = False, set_bfloat16: bool = False, set_channel_layout: Optional[str] = None, export_metadata: bool = False,
                 force_overwrite: bool = False, uuid: Optional[str] = None, encrypt_password: Optional[str] = None, *,
-                recipient: Optional[str] = None, emit: str = "so", winograd: bool = True, max_size: Optional[float] = None,
-                class_names: Iterable[str] = (), preprocess: Optional[Mapping[str, Any]] = None) -> pathlib.Path:
+                recipient: Optional[str] = None, emit: str = "so", winograd: bool = True, float16_sums: bool = True,
+                max_size: Optional[float] = None, class_names: Iterable[str] = (), preprocess: Optional[Mapping[str, Any]] = None) -> pathlib.Path:
         """Writes model.so and model.h into the folder; the path of the library.
 
         target: a name of list_target_tags, a target string, or a dict of its keys; "host" is this machine's CPU, and without one the
@@ -346,7 +346,7 @@ class IR:
         request = steps.add("compile", {"module": ("transform", "module")})
         fill_target(request.target, target, host)
         fill_compile_options(request.options, opt_level=opt_level, set_channel_layout=set_channel_layout, winograd=winograd,
-                             max_size=max_size, class_names=class_names, preprocess=preprocess)
+                             float16_sums=float16_sums, max_size=max_size, class_names=class_names, preprocess=preprocess)
         request.options.passes.float16 = set_float16
         request.options.passes.bfloat16 = set_bfloat16
         request.options.emit = messages().enum("quench.codegen.v1.Emit", f"EMIT_{EMITS[emit]}")

@@ -46,8 +46,8 @@ struct VerifyOptions {
 
 // The largest RelativeError that a value of floats may have, by the coarsest type that it is
 // computed from: 1e-4 for f64 and f32. Narrower ones are rounded by both sides at different places,
-// and get four units in the last place of their largest element: 4 * 2^-10 for f16, 4 * 2^-7 for
-// bf16, and so on. Everything else is compared bit for bit: 0.
+// and get four units in the last place of their largest element: 4 * 2^-7 for bf16, and so on; f16
+// sixteen, 2^-6, since some CPUs add f16 in f16. Everything else is compared bit for bit: 0.
 double DefaultTolerance(DataType type);
 
 // One value, compared.

@@ -49,7 +49,7 @@ DataType CoarsestIn(const Node& node) {
 
 double DefaultTolerance(DataType type) {
   if (type == DataType::kF64 || type == DataType::kF32 || IsComplex(type)) return 1e-4;
-  return IsFloat(type) ? 4 * Epsilon(type) : 0;
+  return IsFloat(type) ? (type == DataType::kF16 ? 16 : 4) * Epsilon(type) : 0;
 }
 
 std::map<std::string, ValueError> Tolerances(const Graph& graph, std::optional<double> given) {

@@ -251,8 +251,10 @@ std::vector<std::string_view> PassesThatShow() {
 void AddFloat16Flags(const Options& options, const std::shared_ptr<ModelOptions>& model,
                      const std::vector<std::string>& excluded) {
   options
-      .Flag("--float16", model->float16,
-            "Store weights and activations as f16 where that is safe; sums stay f32")
+      .Flag(
+          "--float16", model->float16,
+          "Store weights and activations as f16 where that is safe; sums are f32, or begin in f16 "
+          "where the CPU adds it")
       .Excludes(excluded);
   std::vector<std::string> others = excluded;
   others.emplace_back("--float16");

@@ -307,7 +307,8 @@ absl::Status Builder::BuildKernel(Frame& frame, const Node& node, const Choice& 
     buffers.push_back(buffer);
   }
   QUENCH_RETURN_IF_ERROR(BuildSizes(frame, node));
-  const KernelRequest request{frame.graph, node, target_, options_.opt_level, options_.winograd};
+  const KernelRequest request{
+      frame.graph, node, target_, options_.opt_level, options_.winograd, options_.half_sums};
   QUENCH_ASSIGN_OR_RETURN(KernelPlan kernel, PlanKernel(request, candidate));
   kernel.fuses = MayFuse(request);
   const int first_output = static_cast<int>(buffers.size());

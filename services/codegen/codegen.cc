@@ -93,6 +93,7 @@ std::string DerivedUuid(const std::string& fingerprint, const CompileOptions& op
                   options.channel_layout, static_cast<int>(emit), options.taps != Taps::kNone);
   if (options.taps == Taps::kRunningCode) text += " running-code";
   if (!options.winograd) text += " no-winograd";
+  if (!options.half_sums) text += " no-float16-sums";
   text += fmt::format(" max-size {}", options.max_size);
   if (options.measured) {
     text += fmt::format(" rank {}", options.measured->rank);

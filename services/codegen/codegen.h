@@ -59,7 +59,9 @@ struct CompileOptions {
   // Whether 3x3 convolutions may be done by Winograd's minimal filtering: fewer multiplications,
   // rounding errors about ten times as large, and weights that are 1.8 to 7.1 times as large.
   bool winograd = true;
-  // Those copies may make the weights at most this many times as large as they are without.
+  // Whether products of f16 may be added in f16, some at a time, where the target does that.
+  bool half_sums = true;
+  // With Winograd's copies, all weights may be at most this many times as large as without.
   double max_size = 1.35;
   Taps taps = Taps::kNone;  // else a tap build: on_tensor after every value
   // For the passes that codegen runs itself; their opt_level and keep_values follow from the above.

@@ -64,7 +64,8 @@ void MoveChannelsLast(const Graph& graph, const Node& node, std::vector<Candidat
 std::vector<Candidate> Propose(const Graph& graph, const Node& node, const Target& target,
                                const CompileOptions& options) {
   std::vector<Candidate> all;
-  const KernelRequest request{graph, node, target, options.opt_level, options.winograd};
+  const KernelRequest request{
+      graph, node, target, options.opt_level, options.winograd, options.half_sums};
   for (const Kernel* kernel : AllKernels()) {
     const size_t before = all.size();
     kernel->propose(request, all);

@@ -39,6 +39,7 @@ absl::StatusOr<CompileOptions> OptionsOf(const pb::CompileRequest& request) {
     options.caller = HostCpu{cpu.machine(), {cpu.features().begin(), cpu.features().end()}};
   }
   options.winograd = !asked.no_winograd();
+  options.half_sums = !asked.no_float16_sums();
   if (asked.has_max_size()) options.max_size = asked.max_size();
   if (asked.has_opt_level()) options.opt_level = asked.opt_level();
   if (asked.has_tune_seconds()) {

@@ -50,7 +50,7 @@ constexpr char kCompileExamples[] = R"(Examples:
   quench compile m.onnx --quantize int8 --per-channel --calibration-data samples   in 8-bit integers
   quench compile m.onnx --quantize int8 --calibration-data samples --max-drop 0.5% --labels labels.txt
                                                              no more than half a point of accuracy lost
-  quench compile m.onnx --float16                            weights and activations in half the bytes, sums in f32
+  quench compile m.onnx --float16                            weights and activations as f16: half the bytes, faster where the CPU adds f16
   quench compile m.onnx --bfloat16                           the same as bf16: twice the speed where the CPU multiplies it
   quench compile gpt.onnx --quantize int4                    weights of products in 4 bits, 32 to a scale
   quench compile m.onnx --gateway build-farm:7450            the same bytes, compiled elsewhere)";
@@ -59,7 +59,7 @@ struct CompileArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   codegen::CompileOptions codegen;
-  bool no_winograd = false;
+  bool no_winograd = false, no_float16_sums = false;
   double tune_seconds = 0;  // 0: not given
   std::string output = "./compile_output";
   std::string emit;
@@ -332,6 +332,7 @@ absl::Status ResolveTargets(CompileArgs& args) {
   }
   QUENCH_RETURN_IF_ERROR(ReadFacts(args));
   args.codegen.winograd = !args.no_winograd;
+  args.codegen.half_sums = !args.no_float16_sums;
   if (args.tune_seconds > 0) args.codegen.tune_seconds = args.tune_seconds;
   args.codegen.emit = args.emit == "so"    ? codegen::Emit::kSharedLibrary
                       : args.emit == "obj" ? codegen::Emit::kObject
@@ -449,6 +450,8 @@ Action DeclareCompile(const Options& options) {
       .OneOf({"first", "last"});
   options.Flag("--no-winograd", args->no_winograd,
                "Convolutions only by their definition: finer rounding, smaller weights, slower");
+  options.Flag("--no-float16-sums", args->no_float16_sums,
+               "Add products of f16 in f32, also where the CPU adds them in f16: finer, slower");
   options
       .Add("--max-size", args->codegen.max_size,
            "How many times as large copies that make convolutions faster may make the weights",
@@ -476,8 +479,9 @@ Action DeclareCompile(const Options& options) {
       .Add("--stop-after", args->stop_after, "End after this pass and write model.ir.txt", "PASS")
       .OneOf(names)
       .Excludes({"--target", "--host", "--encrypt", "--recipient", "--class-names", "--preprocess",
-                 "--opt-level", "--tune-seconds", "--channel-layout", "--no-winograd", "--max-size",
-                 "--uuid", "--emit", "--export-metadata", "--export-ir"});
+                 "--opt-level", "--tune-seconds", "--channel-layout", "--no-winograd",
+                 "--no-float16-sums", "--max-size", "--uuid", "--emit", "--export-metadata",
+                 "--export-ir"});
   options
       .Add("--quantize", args->quantize,
            "Compute in 8-bit integers, or keep weights in 4 bits (--type weights); the options of "

@@ -21,7 +21,8 @@ constexpr char kVerifyExamples[] = R"(Examples:
 Two results, and exit code 1 when one of them is a mismatch:
   kernels    The library beside the graph that the passes made of the model. Integers are the same bit for bit. The error
              of floats is max |library - graph| / max |graph|; the tolerance is that of the coarsest type they are computed
-             from: 1e-4 for f32, 4 units in the last place of the largest element for narrower ones (f16 0.0039, bf16 0.031).
+             from: 1e-4 for f32, units in the last place of the largest element for narrower ones (bf16 4, 0.031; f16 16, 0.0156,
+             since some CPUs add f16 in f16).
   rewrites   The library beside the model as it was before any pass, by the interpreter. Of a model with quantized values,
              each group of operators between two of them gets the library's own integers and is computed in float, as
              QuantizeLinear and DequantizeLinear say: an integer may be one step off where the number that is rounded lies

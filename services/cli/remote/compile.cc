@@ -43,6 +43,7 @@ gateway::v1::WorkflowSpec SpecOf(const CompileJob& job, gateway::v1::BatchModel 
                                    : codegen::v1::CHANNEL_LAYOUT_LAST);
   }
   options.set_no_winograd(!job.options.winograd);
+  options.set_no_float16_sums(!job.options.half_sums);
   options.set_max_size(job.options.max_size);
   options.set_emit(EmitOf(job.options.emit));
   options.mutable_class_names()->Assign(job.options.class_names.begin(),

@@ -197,6 +197,7 @@ class ConvEmitter {
     const int64_t run = plan_.run();
     const int64_t runs = plan_.words() / run;
     const int64_t bodies = runs * ((run + plan_.unroll - 1) / plan_.unroll);
+    if (count < 2) return;  // a panel that is read once is in no hurry for the next
     tiles.prefetch = PanelPrefetch::Plan(panel, bodies, count);
     if (tiles.prefetch.lines > 0) tiles.index = b_.Variable(b_.I(0));
   }
@@ -356,7 +357,7 @@ Candidate MakeCandidate(const KernelRequest& request, const Group& group, const 
   candidate.reason =
       fmt::format("{}tile {}x{}x{} of {} lanes, tasks by {}{}",
                   plan.shape.bytes   ? plan.shape.bytes->ToString() + ", "
-                  : plan.shape.pairs ? "bf16 in pairs, "
+                  : plan.shape.pairs ? fmt::format("{} in pairs, ", DataTypeName(*plan.shape.pairs))
                                      : "",
                   plan.tile.y, plan.tile.x, plan.tile.vectors, plan.lanes,
                   plan.by_panels ? "panels" : "bands", plan.copy ? ", padded copy" : "");

@@ -256,9 +256,8 @@ std::optional<ConvPlan> PlanConv(const KernelRequest& request, Group& group, boo
   plan.lanes = request.target.f32_lanes();
   plan.row_major_input = row_major_input;
   plan.by_lane = request.target.multiply_by_lane;
-  plan.shape.pairs = !row_major_input && shape->x_type == DataType::kBF16 &&
-                     shape->w_type == DataType::kBF16 && !shape->bytes &&
-                     !request.target.add_products_bf16.empty();
+  if (!row_major_input && !shape->bytes)
+    plan.shape.pairs = PairsOf(request, shape->x_type, shape->w_type);
   plan.copy = shape->padded || row_major_input || (IsHalf(shape->x_type) && !plan.shape.pairs);
   plan.merged = MergedGroups(*shape, plan.lanes);
   if (plan.merged == 0) return std::nullopt;

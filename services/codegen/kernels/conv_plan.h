@@ -21,7 +21,7 @@ struct ConvShape {
   DataType x_type = DataType::kF32, w_type = DataType::kF32;  // of floats, in memory
   bool padded = false;  // some tap may lie outside of the input
   bool has_bias = false;
-  bool pairs = false;  // bf16 is multiplied as it is, two channels at once
+  std::optional<DataType> pairs;  // bf16 or f16 is multiplied as it is, two channels at once
   DataType input_type() const { return bytes ? bytes->x.type : x_type; }
 };
 // Nothing when the root is not a convolution of f32, f16, bf16 or bytes, of rank 3 or 4, with constant
@@ -29,11 +29,12 @@ struct ConvShape {
 std::optional<ConvShape> ReadConv(const KernelRequest& request, Group& group);
 
 // Tensors are NCHW<lanes>c. Bytes are counted in words: four channels of a pixel, which a lane
-// multiplies at once, as it multiplies one float; of bf16 two where the target multiplies those. Where padding is needed, rows are copied into scratch with their
-// border, a band at a time: the copy is 1-3 % of a convolution's time, stays in L2, needs no
-// agreement with the producer about halos (two consumers may want different ones, nests need not
-// write any), and works for sizes known only at run time. The same copy gathers the channels of a
-// row-major input, and widens f16, and bf16 that is not multiplied as it is. Two divisions of the work into tasks:
+// multiplies at once, as it multiplies one float; of bf16 and f16 two where the target multiplies
+// those. Where padding is needed, rows are copied into scratch with their border, a band at a time:
+// the copy is 1-3 % of a convolution's time, stays in L2, needs no agreement with the producer about
+// halos (two consumers may want different ones, nests need not write any), and works for sizes known
+// only at run time. The same copy gathers the channels of a row-major input, and widens f16 and bf16
+// that are not multiplied as they are. Two divisions of the work into tasks:
 //  * by panels of output channels (weights larger than the input): each task streams its weights
 //  once over all pixels;
 //  * by bands of rows (input larger than the weights): each task copies its band and runs all

@@ -85,7 +85,8 @@ struct KernelRequest {
   const Node& node;
   const Target& target;
   int opt_level = 3;
-  bool winograd = true;  // whether its rounding, coarser than direct convolution's, is accepted
+  bool winograd = true;   // whether its rounding, coarser than direct convolution's, is accepted
+  bool half_sums = true;  // whether short sums in f16 are, where the target has them
 };
 
 // Machine code of one kernel is a function

@@ -209,13 +209,20 @@ class MatMulEmitter {
 
   PanelPrefetch PlanPrefetch(int vectors) const {
     if (!s_.constant_b || plan_.by_rows || plan_.unpack || !s_.m.is_static()) return {};
+    const int64_t tiles = SplitEvenly(s_.m.value(), plan_.tile.x).parts();
+    if (tiles < 2) return {};  // a panel that is read once is in no hurry for the next
     const int64_t k = s_.k.value();
     // Of bodies in a row.
-    const int64_t run =
-        s_.stored && s_.stored->blocked ? s_.stored->block : std::max<int64_t>(k, 1);
+    const int64_t run = s_.stored && s_.stored->blocked ? s_.stored->block
+                        : s_.pairs == DataType::kF16    ? kWordsOfHalves
+                                                        : std::max<int64_t>(k, 1);
     const auto bodies = [&](int64_t rows) { return (rows + plan_.unroll - 1) / plan_.unroll; };
-    return PanelPrefetch::Plan(PanelBytes(vectors), k / run * bodies(run) + bodies(k % run),
-                               SplitEvenly(s_.m.value(), plan_.tile.x).parts());
+    return PanelPrefetch::Plan(PanelBytes(vectors), k / run * bodies(run) + bodies(k % run), tiles);
+  }
+
+  // Of the reduction of floats.
+  int64_t StepsOfBlock() const {
+    return s_.pairs == DataType::kF16 ? kWordsOfHalves : plan_.unroll;
   }
 
   void EmitTile(Int batch, const Columns& columns, Ptr weights, const PanelPrefetch& prefetch,
@@ -230,7 +237,7 @@ class MatMulEmitter {
     r.stored = stored ? &*s_.stored : nullptr;
     r.unroll = plan_.unroll;
     r.shared = plan_.shared;
-    r.channels = stored && s_.stored->blocked ? s_.stored->block : plan_.unroll;
+    r.channels = stored && s_.stored->blocked ? s_.stored->block : StepsOfBlock();
     r.blocks = k_ / r.channels;
     r.tail = k_ - r.blocks * r.channels;
     r.block_stride = channel_stride_ * r.channels;
@@ -413,7 +420,7 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group, cons
 std::string FormOf(const MatMulPlan& plan) {
   const MatMulShape& s = plan.shape;
   if (s.bytes) return s.bytes->ToString() + ", ";
-  if (s.pairs) return "bf16 in pairs, ";
+  if (s.pairs) return fmt::format("{} in pairs, ", DataTypeName(*s.pairs));
   if (s.lengths) return "steps in use, ";
   if (!s.stored) return "";
   return s.stored->ToString() + (plan.unpack ? ", scaled a panel at a time, " : ", ");

@@ -145,9 +145,10 @@ std::optional<MatMulShape> ReadMatMulShape(const KernelRequest& request, Group& 
     if (dim.is_static() && dim.value() < 1) return std::nullopt;
   }
   if (read->constant_b && !(read->k.is_static() && read->n.is_static())) return std::nullopt;
-  read->pairs = !request.target.add_products_bf16.empty() && read->a_type == DataType::kBF16 &&
-                read->b_type == DataType::kBF16 && read->constant_b && !read->stored &&
-                !read->a_transposed && read->k.value() % 2 == 0;
+  if (!bytes && read->constant_b && !read->stored && !read->a_transposed &&
+      read->k.value() % 2 == 0) {
+    read->pairs = PairsOf(request, read->a_type, read->b_type);
+  }
   if (read->pairs) read->k = read->k.value() / 2;
   if (bytes) {
     SymbolTable& symbols = *request.graph.symbols;
@@ -240,7 +241,7 @@ double MatMulCost(const KernelRequest& request, const MatMulPlan& plan, DataType
   // The tile's cycles do two multiply-adds of `lanes`: 4 * lanes flops.
   const double micros = batch * cycles * 4 * plan.lanes / (request.target.gflops * 1e3);
   const double packing = s.constant_b ? 0 : batch * k * n * 8 / (request.target.gbytes * 4e3);
-  // A word of k is four bytes, two bf16 or a float.
+  // A word of k is four bytes, two of 16 bits or a float.
   const double result = DataTypeBits(type) / 8.0;
   const double weight = s.stored  ? s.stored->bits / 8.0
                         : s.pairs ? 4

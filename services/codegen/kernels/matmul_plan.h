@@ -17,7 +17,7 @@ struct MatMulShape {
   std::optional<ByteRoot> bytes;        // of a MatMulInteger
   std::optional<StoredWeights> stored;  // of a q.weight_only_matmul
   Dim batch = 1, m = 1, k = 1, n = 1;   // of bytes, k counts words of four; of pairs, of two
-  bool pairs = false;                   // bf16 is multiplied as it is, two along k at once
+  std::optional<DataType> pairs;        // bf16 or f16 is multiplied as it is, two along k at once
   Dim depth = 0;                        // bytes of a row in memory
   bool a_batched = false, b_batched = false;
   bool a_transposed = false, b_transposed = false;

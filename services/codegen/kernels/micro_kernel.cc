@@ -19,35 +19,11 @@ class MicroEmitter {
 
   void Emit(const std::function<void(Int, Int, int, Vec)>& store) {
     Start();
-    if (r_.stored != nullptr && !blocked()) StartIntegers();
-    b_.For(b_.I(0), r_.blocks, 1, [&](Int block) {
-      if (blocked()) StartIntegers();
-      if (apart()) weights_.Set(BlockWeights(block));
-      const PtrVar row = b_.Variable(block_.Get());
-      b_.For(b_.I(0), r_.kh, 1, [&](Int) {
-        const PtrVar tap = b_.Variable(row.Get());
-        b_.For(b_.I(0), r_.kw, 1, [&](Int) {
-          Channels(tap.Get());
-          tap.Set(tap.Get() + r_.kw_stride);
-          if (apart()) weights_.Set(weights_.Get() + (r_.shared.block - r_.channels) * RowBytes());
-        });
-        row.Set(row.Get() + r_.kh_stride);
-      });
-      block_.Set(block_.Get() + r_.block_stride);
-      if (!blocked()) return;
-      AddIntegers();
-      NextScales();
+    InPart(Part::kWhole, [&] {
+      Blocks();
+      if (part_ == Part::kNone || part_ == Part::kWhole) return Tail();
+      if (b_.ConstantOr(r_.tail, -1) != 0) InPart(part_, [&] { Tail(); });
     });
-    if (blocked()) {
-      if (b_.ConstantOr(r_.tail, -1) != 0) {
-        StartIntegers();
-        Tail();
-        AddIntegers();
-      }
-    } else {
-      Tail();
-      if (r_.stored != nullptr) AddIntegers();
-    }
     for (const Int& offset : r_.again) {
       AddWords(1,
                [&](int, int, Int pixel) { return b_.LoadWords(t_.input + (offset + pixel), 1); });
@@ -64,7 +40,62 @@ class MicroEmitter {
   }
 
  private:
+  // Of the reduction, from coarse to fine, what is summed by itself before it is added to the
+  // accumulators.
+  enum class Part { kNone, kWhole, kBlocks, kBlock, kRow, kTap };
+
+  Part PartOf() const {
+    if (r_.stored != nullptr) return blocked() ? Part::kBlock : Part::kWhole;
+    if (!halves()) return Part::kNone;
+    // Parts that are far too short would cost more than they add: of long, thin kernels they are longer.
+    constexpr int64_t kMost = 2 * kWordsOfHalves, kLeast = kWordsOfHalves / 2;
+    const int64_t row = r_.channels * b_.ConstantOr(r_.kw, 1);
+    const int64_t block = row * b_.ConstantOr(r_.kh, 1);
+    if (2 * block <= kWordsOfHalves) return Part::kBlocks;
+    if (block <= (row < kLeast ? 4 * kMost : kMost)) return Part::kBlock;
+    return row <= (r_.channels < kLeast ? 4 * kMost : kMost) ? Part::kRow : Part::kTap;
+  }
+
+  void InPart(Part part, const std::function<void()>& body) {
+    if (part != part_) return body();
+    StartPart();
+    body();
+    AddPart();
+  }
+
+  void Blocks() {
+    if (part_ != Part::kBlocks) {
+      return b_.For(b_.I(0), r_.blocks, 1,
+                    [&](Int block) { InPart(Part::kBlock, [&] { Block(block); }); });
+    }
+    const int64_t together =
+        kWordsOfHalves / (r_.channels * b_.ConstantOr(r_.kw, 1) * b_.ConstantOr(r_.kh, 1));
+    b_.For(b_.I(0), r_.blocks, together, [&](Int first) {
+      InPart(Part::kBlocks, [&] {
+        b_.For(first, Min(first + together, r_.blocks), 1, [&](Int block) { Block(block); });
+      });
+    });
+  }
+
+  void Block(Int block) {
+    if (apart()) weights_.Set(BlockWeights(block));
+    const PtrVar row = b_.Variable(block_.Get());
+    b_.For(b_.I(0), r_.kh, 1, [&](Int) {
+      const PtrVar tap = b_.Variable(row.Get());
+      InPart(Part::kRow, [&] {
+        b_.For(b_.I(0), r_.kw, 1, [&](Int) {
+          Tap(tap.Get());
+          tap.Set(tap.Get() + r_.kw_stride);
+          if (apart()) weights_.Set(weights_.Get() + (r_.shared.block - r_.channels) * RowBytes());
+        });
+      });
+      row.Set(row.Get() + r_.kh_stride);
+    });
+    block_.Set(block_.Get() + r_.block_stride);
+  }
+
   bool picked() const { return r_.picked.has_value(); }
+  bool halves() const { return r_.pairs == DataType::kF16; }
 
   // Whether the weights of a block's taps do not follow each other.
   bool apart() const { return r_.shared.used() && r_.shared.block > r_.channels; }
@@ -118,6 +149,7 @@ class MicroEmitter {
         accumulators_.push_back(b_.Variable(initial[static_cast<size_t>(v)]));
       }
     }
+    part_ = PartOf();
     weights_ = b_.Variable(t_.weights);
     block_ = b_.Variable(t_.input);
     if (t_.prefetch.valid()) prefetch_ = b_.Variable(t_.prefetch);
@@ -126,18 +158,33 @@ class MicroEmitter {
     if (t_.zeros.valid()) zeros_ = b_.Variable(t_.zeros);
   }
 
-  // Sums of products with the integers less their zero points, which are exact.
-  void StartIntegers() {
-    const Vec zero = b_.Constant(DataType::kF32, 0, r_.lanes);
+  void StartPart() {
+    const Vec zero = b_.Constant(halves() ? DataType::kI32 : DataType::kF32, 0, r_.lanes);
     for (size_t i = 0; i < accumulators_.size(); ++i) {
-      if (integers_.size() <= i) {
-        integers_.push_back(b_.Variable(zero));
+      if (part_sums_.size() <= i) {
+        part_sums_.push_back(b_.Variable(zero));
       } else {
-        integers_[i].Set(zero);
+        part_sums_[i].Set(zero);
       }
     }
   }
 
+  void AddPart() { halves() ? AddHalves() : AddIntegers(); }
+
+  void AddHalves() {
+    const auto add = [&](size_t i, Vec sum) {
+      accumulators_[i].Set(b_.Apply(VecOp::kAdd, accumulators_[i].Get(), sum));
+    };
+    const size_t count = accumulators_.size();
+    for (size_t i = 0; i < count; i += 2) {
+      const size_t next = std::min(i + 1, count - 1);
+      const auto [first, second] = b_.SumsOfHalves(part_sums_[i].Get(), part_sums_[next].Get());
+      add(i, first);
+      if (next != i) add(next, second);
+    }
+  }
+
+  // Sums of products with the integers less their zero points, which are exact.
   void AddIntegers() {
     const auto vectors = static_cast<size_t>(t_.vectors);
     for (size_t v = 0; v < vectors; ++v) {
@@ -145,9 +192,10 @@ class MicroEmitter {
       const Vec scale = b_.Load(scales_.Get() + at, r_.lanes);
       for (size_t p = 0; p < pixels_.size(); ++p) {
         const size_t i = p * vectors + v;
-        accumulators_[i].Set(b_.Fma(integers_[i].Get(), scale, accumulators_[i].Get()));
+        accumulators_[i].Set(b_.Fma(part_sums_[i].Get(), scale, accumulators_[i].Get()));
       }
     }
+    if (blocked()) NextScales();
   }
 
   void NextScales() {
@@ -156,9 +204,20 @@ class MicroEmitter {
     if (t_.zeros.valid()) zeros_.Set(zeros_.Get() + bytes);
   }
 
-  // All channels of one tap.
-  void Channels(Ptr tap) {
-    const int64_t bodies = r_.channels / r_.unroll;
+  void Tap(Ptr tap) {
+    if (part_ != Part::kTap) return Channels(tap, r_.channels);
+    const int64_t rest = r_.channels % kWordsOfHalves;
+    const PtrVar at = b_.Variable(tap);
+    b_.For(b_.I(0), b_.I(r_.channels - rest), kWordsOfHalves, [&](Int) {
+      InPart(Part::kTap, [&] { Channels(at.Get(), kWordsOfHalves); });
+      at.Set(at.Get() + r_.channel_stride * kWordsOfHalves);
+    });
+    if (rest > 0) InPart(Part::kTap, [&] { Channels(at.Get(), rest); });
+  }
+
+  // So many channels of one tap.
+  void Channels(Ptr tap, int64_t count) {
+    const int64_t bodies = count / r_.unroll;
     if (bodies > 0) {
       const PtrVar at = b_.Variable(tap);
       b_.For(b_.I(0), b_.I(bodies), 1, [&](Int) {
@@ -166,15 +225,26 @@ class MicroEmitter {
         at.Set(at.Get() + r_.channel_stride * r_.unroll);
       });
     }
-    const int rest = static_cast<int>(r_.channels % r_.unroll);
+    const int rest = static_cast<int>(count % r_.unroll);
     if (rest > 0) Body(tap + r_.channel_stride * (bodies * r_.unroll), rest);
   }
 
   void Tail() {
     const int64_t known = b_.ConstantOr(r_.tail, -1);
     if (known >= 0) {
-      for (int64_t done = 0; done < known; done += r_.unroll) {
-        Body(block_.Get() + r_.channel_stride * done,
+      // Whole bodies in a loop where they are many.
+      constexpr int64_t kMany = 8;
+      int64_t done = 0;
+      const PtrVar at = b_.Variable(block_.Get());
+      if (known >= kMany * r_.unroll) {
+        done = known / r_.unroll * r_.unroll;
+        b_.For(b_.I(0), b_.I(done), r_.unroll, [&](Int) {
+          Body(at.Get(), r_.unroll);
+          at.Set(at.Get() + r_.channel_stride * r_.unroll);
+        });
+      }
+      for (const int64_t looped = done; done < known; done += r_.unroll) {
+        Body(at.Get() + r_.channel_stride * (done - looped),
              static_cast<int>(std::min<int64_t>(r_.unroll, known - done)));
       }
       Rest(block_.Get() + r_.channel_stride * known);
@@ -216,15 +286,30 @@ class MicroEmitter {
     return weights;
   }
 
-  // `channels` multiply-adds into every accumulator.
+  // The compiler likes to load the weights of two channels at once, also where that spills sums (112
+  // multiply-adds of a tile of 28 vectors came with 12 stack accesses and 40 moves: 0.9 of their speed).
+  void NextRow(int channel) {
+    // Stored weights share words and zero points between rows, which are read once without it.
+    const auto sums = static_cast<int>(accumulators_.size());
+    if (channel > 0 && r_.stored == nullptr && sums + 2 * t_.vectors + 1 > b_.Registers())
+      b_.KeepLoadsInOrder();
+  }
+
+  // What products are added to.
+  const VecVar& Sum(size_t pixel, int vector) const {
+    const std::vector<VecVar>& sums = part_ == Part::kNone ? accumulators_ : part_sums_;
+    return sums[pixel * static_cast<size_t>(t_.vectors) + static_cast<size_t>(vector)];
+  }
+
+  // `channels` multiply-adds into every sum.
   void Body(Ptr input, int channels) {
     Prefetch();
-    if (r_.bytes != nullptr || r_.pairs) return WordsBody(input, channels);
+    if (r_.bytes != nullptr || r_.pairs.has_value()) return WordsBody(input, channels);
     const bool by_lane =
         r_.by_lane && channels % 4 == 0 && b_.ConstantOr(r_.channel_stride, 0) == 4;
     std::vector<Vec> quads(pixels_.size());
-    const std::vector<VecVar>& sums = r_.stored != nullptr ? integers_ : accumulators_;
     for (int c = 0; c < channels; ++c) {
+      NextRow(c);
       const std::vector<Vec> weights = Row(c);
       for (size_t p = 0; p < pixels_.size(); ++p) {
         const Ptr address = input + r_.channel_stride * c + pixels_[p];
@@ -232,7 +317,7 @@ class MicroEmitter {
         const Vec x = by_lane ? b_.SplatLane(quads[p], c % 4, r_.lanes)
                               : b_.Splat(b_.Load(address, 1), r_.lanes);
         for (int v = 0; v < t_.vectors; ++v) {
-          const VecVar& sum = sums[p * static_cast<size_t>(t_.vectors) + static_cast<size_t>(v)];
+          const VecVar& sum = Sum(p, v);
           sum.Set(b_.Fma(x, weights[static_cast<size_t>(v)], sum.Get()));
         }
       }
@@ -291,6 +376,7 @@ class MicroEmitter {
   // The c-th word from the present one on; load(pixel) has it, or the group from which its bytes are
   // picked, in all lanes.
   void AddWord(int c, const std::function<Vec(Int pixel)>& load) {
+    NextRow(c);
     std::vector<Vec> weights;
     for (int v = 0; v < t_.vectors; ++v) {
       const int64_t at = (static_cast<int64_t>(c) * t_.vectors + v) * r_.lanes * 4;
@@ -301,8 +387,7 @@ class MicroEmitter {
     for (size_t p = 0; p < pixels_.size(); ++p) {
       const auto add = Products(load(pixels_[p]), picks);
       for (int v = 0; v < t_.vectors; ++v) {
-        const VecVar& sum =
-            accumulators_[p * static_cast<size_t>(t_.vectors) + static_cast<size_t>(v)];
+        const VecVar& sum = Sum(p, v);
         sum.Set(add(sum.Get(), weights[static_cast<size_t>(v)]));
       }
     }
@@ -310,7 +395,9 @@ class MicroEmitter {
 
   // (sum, weights) -> their sum with the products of a word of every lane.
   std::function<Vec(Vec, Vec)> Products(Vec word, Vec picks) {
-    if (r_.pairs)
+    if (halves())
+      return [this, word](Vec sum, Vec w) { return b_.AddProductsOfHalves(sum, word, w); };
+    if (r_.pairs.has_value())
       return [this, word](Vec sum, Vec w) { return b_.AddProductsOfBfloats(sum, word, w); };
     const ByteRoot& root = *r_.bytes;
     const bool flip = root.x.flip && root.form != BytesForm::kWords;  // widened rows are shifted
@@ -330,11 +417,19 @@ class MicroEmitter {
   const MicroTile& t_;
   std::vector<Int> pixels_;  // offsets of the tile's pixels
   std::vector<VecVar> accumulators_;
-  std::vector<VecVar> integers_;  // see StartIntegers
+  Part part_ = Part::kNone;
+  std::vector<VecVar> part_sums_;  // of f16, two a lane of i32
   PtrVar weights_, picks_, block_, prefetch_, scales_, zeros_;
 };
 
 }  // namespace
+
+std::optional<DataType> PairsOf(const KernelRequest& request, DataType x, DataType w) {
+  if (x != w) return std::nullopt;
+  const bool bfloats = x == DataType::kBF16 && !request.target.add_products_bf16.empty();
+  const bool halves = x == DataType::kF16 && request.target.sums_halves && request.half_sums;
+  return bfloats || halves ? std::optional(x) : std::nullopt;
+}
 
 void EmitMicroTile(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile,
                    const std::function<void(Int, Int, int, Vec)>& store) {
@@ -354,7 +449,7 @@ PanelPrefetch PanelPrefetch::Plan(int64_t panel_bytes, int64_t bodies, int64_t t
   constexpr int64_t kLine = 64;
   constexpr int64_t kWorthwhile = 4096;
   PanelPrefetch plan;
-  if (tiles < 2 || bodies < 1 || panel_bytes < kWorthwhile) return plan;
+  if (tiles < 1 || bodies < 1 || panel_bytes < kWorthwhile) return plan;
   const int64_t lines = (panel_bytes + kLine - 1) / kLine;
   const int64_t per_body = (lines + tiles * bodies - 1) / (tiles * bodies);
   plan.lines = static_cast<int>(per_body);
@@ -411,10 +506,13 @@ void TileAxis::ForAll(VectorBuilder& b, const std::function<void(Int, int)>& bod
   For(b, b.I(0), parts, body);
 }
 
+Int FirstOfPanel(VectorBuilder& b, const Split& panels, Int p) {
+  return panels.smalls == 0 ? p * panels.big : p * panels.big - Max(p - panels.bigs, b.I(0));
+}
+
 void ForPanel(VectorBuilder& b, const Split& panels, Int p, bool peel_last,
               const std::function<void(int, Int, bool)>& fn) {
-  const Int first =
-      panels.smalls == 0 ? p * panels.big : p * panels.big - Max(p - panels.bigs, b.I(0));
+  const Int first = FirstOfPanel(b, panels, p);
   const auto big = [&] { fn(static_cast<int>(panels.big), first, false); };
   const auto small = [&] { fn(static_cast<int>(panels.big) - 1, first, false); };
   const int64_t bigs = panels.bigs - (peel_last && panels.smalls == 0 ? 1 : 0);

@@ -19,14 +19,15 @@
 namespace quench::codegen {
 
 // Strides are in bytes. Of bytes a channel is a word of four: sums are i32, and so is the bias. Of
-// pairs of bf16 it is a word of two, and sums are f32.
+// pairs of bf16 or f16 it is a word of two, and sums are f32; those of f16 begin in f16, for
+// about kWordsOfHalves words at a time.
 // Weights lie as [blocks][kh][kw][channels][tile vectors][lanes], then
 // [tail][tile vectors][lanes].
 struct MicroReduction {
   int lanes = 8;
   bool by_lane = false;             // Target::multiply_by_lane
   const ByteRoot* bytes = nullptr;  // products of bytes instead of floats
-  bool pairs = false;               // products of pairs of bf16
+  std::optional<DataType> pairs;    // products of pairs of bf16 or f16
   DataType weight_type =
       DataType::kF32;  // of floats: f32, or f16 or bf16, widened as they are read
   // Weights are integers, scaled block by block: each block has scales of its own if it has
@@ -51,6 +52,11 @@ struct MicroReduction {
   std::vector<Int> again;
 };
 
+// Sums of so many products round to f16 one after the other: an error of about 1.1e-3 of their standard
+// deviation, where the result's rounding is one of 2e-4 and all of a sum of thousands would be one of 1e-2.
+// (Half as many cost 8 % more of the time on Emerald Rapids, twice as many save 5 %.)
+constexpr int64_t kWordsOfHalves = 64;
+
 struct MicroTile {
   int y = 1, x = 1, vectors = 1;
   Ptr input;  // first channel of the first tap of the tile's first pixel
@@ -72,6 +78,9 @@ struct MicroTile {
   // (measured with GELU: 48 stack accesses beside 108 multiply-adds).
   bool results_in_memory = false;
 };
+
+// The type of both operands where the target multiplies pairs of them, a lane of 32 bits each.
+std::optional<DataType> PairsOf(const KernelRequest& request, DataType x, DataType w);
 
 // Calls store(y, x, vector, value) for each accumulator once.
 void EmitMicroTile(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile,
@@ -102,6 +111,9 @@ struct TileAxis {
   Int Start(VectorBuilder& b, Int part) const;  // first pixel of a tile
   void ForAll(VectorBuilder& b, const std::function<void(Int, int)>& body) const;
 };
+
+// First vector of panel p of a split.
+Int FirstOfPanel(VectorBuilder& b, const Split& panels, Int p);
 
 // Panels of output vectors: `fn(vectors, first vector, is the last panel)` for panel p of a split.
 // When `peel_last`, the last panel has code of its own and only there the third argument is true.

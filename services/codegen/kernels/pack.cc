@@ -41,6 +41,8 @@ class Request {
   DataType FloatType() const {
     return IsHalf(source().dtype()) ? source().dtype() : DataType::kF32;
   }
+  // The source's type where it has 16 bits.
+  DataType HalfType() const { return IsHalf(source().dtype()) ? source().dtype() : DataType::kF16; }
   int64_t dim(int i) const { return source().dims()[static_cast<size_t>(i)]; }
 
   absl::Status CheckSource(int min_rank, int max_rank, DataType dtype = DataType::kF32) const {
@@ -188,7 +190,7 @@ absl::StatusOr<Packed> PackConvPanels(const Request& request) {
 }
 
 absl::StatusOr<Packed> PackConvPanelsPairs(const Request& request) {
-  QUENCH_RETURN_IF_ERROR(request.CheckSource(3, 4, DataType::kBF16));
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(3, 4, request.HalfType()));
   QUENCH_ASSIGN_OR_RETURN(const int64_t size, ConvPanels(request, 2, nullptr));
   return Moved(request, size, [request](const auto& put) {
     ConvPanels(request, 2, [&](size_t from, size_t to) { put(to, from); }).IgnoreError();
@@ -386,7 +388,7 @@ absl::StatusOr<Packed> PackGemmPanels(const Request& request) {
 }
 
 absl::StatusOr<Packed> PackGemmPanelsPairs(const Request& request) {
-  QUENCH_RETURN_IF_ERROR(request.CheckSource(2, 64, DataType::kBF16));
+  QUENCH_RETURN_IF_ERROR(request.CheckSource(2, 64, request.HalfType()));
   return GemmPanels(request, 2);
 }
 

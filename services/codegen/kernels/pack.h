@@ -16,8 +16,8 @@
 //   conv_panels_picked       {as conv_panels, zero, run, most}: PackPickedPairs of what
 //                            conv_panels_bytes would give (picked_pairs.h)
 //   gemm_panels_picked       {lanes, vectors, most}: of what gemm_panels_bytes gives
-//   conv_panels_pairs        as conv_panels, of bf16: `block` counts words of two channels
-//   gemm_panels_pairs        as gemm_panels, of bf16: [ceil(k / 2)][vectors of the panel][lanes][2]
+//   conv_panels_pairs        as conv_panels, of bf16 or f16: `block` counts words of two channels
+//   gemm_panels_pairs        as gemm_panels, of bf16 or f16: [ceil(k / 2)][vectors of the panel][lanes][2]
 //   gemm_panels_bytes        {lanes, vectors}: i8 [k, n] ->
 //                            [panel][ceil(k / 4)][vectors of the panel][lanes][4], rows beyond k 0
 //   gemm_panels_stored       {lanes, vectors, block}: [k, n] of i8, u8 (less 128), i4 (plus 8) or

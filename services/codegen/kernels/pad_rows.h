@@ -14,8 +14,8 @@ struct PaddedRows {
   // source is [channels][height][width], else [blocks][height][width][lanes]
   bool row_major = false;
   int lanes = 8;
-  // Words of four bytes of a pixel of the destination: `lanes` floats, half as many words of bf16 or
-  // a quarter as many of bytes; fewer for a row-major source with few channels.
+  // Words of four bytes of a pixel of the destination: `lanes` floats, half as many words of bf16 and
+  // f16 or a quarter as many of bytes; fewer for a row-major source with few channels.
   int64_t pixel_words = 8;
   DataType type = DataType::kF32;  // of the source; or f16, bf16, i8, u8
   int64_t fill = 0;                // of the border, a byte; floats have 0

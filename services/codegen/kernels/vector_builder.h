@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "common/base/dtype.h"
@@ -135,6 +136,11 @@ class VectorBuilder {
   // The same of bf16, where the target has an instruction for it (Target::add_products_bf16): lane l
   // is sum[l], of f32, + the two products of the halves of x[l] and w[l], whose lanes are i32.
   virtual Vec AddProductsOfBfloats(Vec sum, Vec x, Vec w) = 0;
+  // Where the target has it (Target::sums_halves), of i32 lanes that hold two f16 each: each half of
+  // the result is sum + x * w of these halves, rounded to f16 once.
+  virtual Vec AddProductsOfHalves(Vec sum, Vec x, Vec w) = 0;
+  // The two halves of each lane of such sums, added in f16: f32, of `a` and of `b`.
+  virtual std::pair<Vec, Vec> SumsOfHalves(Vec a, Vec b) = 0;
   // Bytes of `x`, i32 lanes in which the same 4, 8 or 16 bytes lie over and over: lane l of the
   // result has those whose numbers the bytes of picks[l] are. Only where Target::pick_of_16.
   virtual Vec PickBytes(Vec x, Vec picks) = 0;
@@ -175,6 +181,10 @@ class VectorBuilder {
   virtual void If(Bool condition, const std::function<void()>& then,
                   const std::function<void()>& otherwise) = 0;
   void If(Bool condition, const std::function<void()>& then) { If(condition, then, nullptr); }
+  // Loads that follow are not moved before those that precede, so that their registers are not in use
+  // longer than they are written here.
+  virtual void KeepLoadsInOrder() = 0;
+  virtual int Registers() const = 0;  // Target::vector_registers
   // Hint: the line at `address` is read soon; never faults. `level` 1 is the nearest cache.
   virtual void Prefetch(Ptr address, int level) = 0;
 

@@ -1,5 +1,7 @@
-// Sums of products of bytes, and of bf16, by the instructions that a target names or by plain code.
+// Sums of products of bytes, of bf16 and of f16, by the instructions that a target names or by plain code.
 #include <llvm/IR/DerivedTypes.h>
+
+#include <numeric>
 
 #include "common/base/status.h"
 #include "services/codegen/llvm/llvm_vector_builder.h"
@@ -13,6 +15,8 @@ llvm::Type* Lanes(llvm::Value* vector, unsigned bits) {
   const unsigned all = type->getNumElements() * type->getScalarSizeInBits();
   return llvm::FixedVectorType::get(llvm::Type::getIntNTy(vector->getContext(), bits), all / bits);
 }
+
+unsigned Unsigned(int lanes) { return static_cast<unsigned>(lanes); }
 
 class ByteProducts {
  public:
@@ -169,6 +173,34 @@ Vec LlvmVectorBuilder::AddProducts(BytesForm form, Vec sum, const BytesOperand& 
 
 Vec LlvmVectorBuilder::AddProductsOfBfloats(Vec sum, Vec x, Vec w) {
   return NewVec(ByteProducts(state_, b_).AddBfloats(At(sum), At(x), At(w)), sum.lanes);
+}
+
+Vec LlvmVectorBuilder::AddProductsOfHalves(Vec sum, Vec x, Vec w) {
+  llvm::Type* halves = llvm::FixedVectorType::get(b_.getHalfTy(), Unsigned(2 * sum.lanes));
+  llvm::Value* result =
+      b_.CreateIntrinsic(llvm::Intrinsic::fma, {halves},
+                         {b_.CreateBitCast(At(x), halves), b_.CreateBitCast(At(w), halves),
+                          b_.CreateBitCast(At(sum), halves)});
+  return NewVec(b_.CreateBitCast(result, At(sum)->getType()), sum.lanes, DataType::kI32);
+}
+
+std::pair<Vec, Vec> LlvmVectorBuilder::SumsOfHalves(Vec a, Vec b) {
+  llvm::Type* halves = llvm::FixedVectorType::get(b_.getHalfTy(), Unsigned(2 * a.lanes));
+  llvm::Value* first = b_.CreateBitCast(At(a), halves);
+  llvm::Value* second = b_.CreateBitCast(At(b), halves);
+  std::vector<int> even, odd;
+  for (int i = 0; i < 2 * a.lanes; ++i) {
+    even.push_back(2 * i);
+    odd.push_back(2 * i + 1);
+  }
+  llvm::Value* sums = b_.CreateFAdd(b_.CreateShuffleVector(first, second, even),
+                                    b_.CreateShuffleVector(first, second, odd));
+  const auto part = [&](int begin) {
+    std::vector<int> lanes(static_cast<size_t>(a.lanes));
+    std::iota(lanes.begin(), lanes.end(), begin);
+    return NewVec(b_.CreateFPExt(b_.CreateShuffleVector(sums, lanes), VecType(a.lanes)), a.lanes);
+  };
+  return {part(0), part(a.lanes)};
 }
 
 Vec LlvmVectorBuilder::ToI32(Vec value) {

@@ -428,6 +428,11 @@ void LlvmVectorBuilder::If(Bool condition, const std::function<void()>& then,
   b_.SetInsertPoint(join);
 }
 
+// A fence for the compiler alone: no instruction.
+void LlvmVectorBuilder::KeepLoadsInOrder() {
+  b_.CreateFence(llvm::AtomicOrdering::AcquireRelease, llvm::SyncScope::SingleThread);
+}
+
 void LlvmVectorBuilder::Prefetch(Ptr address, int level) {
   b_.CreateIntrinsic(
       llvm::Intrinsic::prefetch, {b_.getPtrTy()},

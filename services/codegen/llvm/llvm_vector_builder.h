@@ -53,6 +53,8 @@ class LlvmVectorBuilder final : public VectorBuilder {
   Vec Fma(Vec a, Vec b, Vec c) override;
   Vec AddProducts(BytesForm form, Vec sum, const BytesOperand& x, Vec w) override;
   Vec AddProductsOfBfloats(Vec sum, Vec x, Vec w) override;
+  Vec AddProductsOfHalves(Vec sum, Vec x, Vec w) override;
+  std::pair<Vec, Vec> SumsOfHalves(Vec a, Vec b) override;
   Vec PickBytes(Vec x, Vec picks) override;
   BytesOperand PrepareBytes(BytesForm form, Vec x, bool flip) override;
   Vec ToI32(Vec value) override;
@@ -76,6 +78,8 @@ class LlvmVectorBuilder final : public VectorBuilder {
   void For(Int begin, Int end, int64_t step, const std::function<void(Int)>& body) override;
   void If(Bool condition, const std::function<void()>& then,
           const std::function<void()>& otherwise) override;
+  void KeepLoadsInOrder() override;
+  int Registers() const override { return state_.target.vector_registers; }
   void Prefetch(Ptr address, int level) override;
   int64_t ConstantOr(Int value, int64_t unknown) override;
 

@@ -52,6 +52,7 @@ struct Target {
   std::string add_pairs_of_bytes, add_pairs_of_words, sign_of_bytes;
   // Likewise, sums of two products of bf16 a lane of f32. Denormals may count as 0.
   std::string add_products_bf16;
+  bool sums_halves = false;  // a multiply-add of f16, twice as many as of f32 at once
   // Likewise, bytes of a table by their indices. Of 16 entries, which every 16 bytes of the first
   // operand hold: by the low four bits of an index, 0 where its top bit is set. Of 64, in four
   // operands: 0 where an index is not below 64.

@@ -1,10 +1,20 @@
 #include "tests/unit/services/codegen/half_layers.h"
 
-#include "tests/unit/services/codegen/compile_support.h"
+#include <algorithm>
 
 namespace quench::codegen {
 
 double HalfEpsilon(DataType type) { return type == DataType::kF16 ? 0x1p-11 : 0x1p-8; }
+
+int64_t HalfSums(const Compiled& compiled) {
+  return std::ranges::count_if(compiled.report.kernels, [](const KernelReport& kernel) {
+    return kernel.reason.find("f16 in pairs") == 0;
+  });
+}
+
+double HalfTolerance(const Compiled& compiled, DataType type) {
+  return (HalfSums(compiled) > 0 ? 12 : 3) * HalfEpsilon(type);
+}
 
 Tensor HalfValues(DataType type, const std::vector<int64_t>& dims, uint64_t seed) {
   const Tensor values = Values(dims, seed);
@@ -72,6 +82,54 @@ Graph HalfGraph(const HalfLayer& layer, DataType type) {
   graph.outputs = {Node1(graph, "Relu", {y})};
   Infer(graph);
   return graph;
+}
+
+Graph LongHalfSums() {
+  struct Sum {
+    std::vector<int64_t> x, w;
+    std::map<std::string, Attribute> attributes = {};
+  };
+  using Ints = std::vector<int64_t>;
+  // Reductions that are cut by steps, several blocks of channels, single ones, rows of taps and within
+  // these, with rests.
+  static const auto* const kSums =
+      new std::vector<Sum>{{{3, 4096}, {4096, 20}},
+                           {{2, 1026}, {1026, 33}},
+                           {{2, 3, 1400}, {2, 1400, 24}},
+                           {{1, 1024, 3, 3}, {20, 1024, 1, 1}},
+                           {{2, 264, 4, 4}, {20, 264, 1, 1}},
+                           {{1, 256, 5, 5}, {20, 256, 3, 3}},
+                           {{1, 256, 5, 5}, {32, 128, 3, 3}, {{"group", int64_t{2}}}},
+                           {{1, 32, 9, 9}, {20, 32, 7, 7}},
+                           {{1, 40, 1, 60}, {20, 40, 1, 51}},
+                           {{1, 32, 1, 60}, {20, 32, 1, 19}, {{"dilations", Ints{1, 3}}}},
+                           {{1, 32, 60, 2}, {20, 32, 33, 1}}};
+  Graph graph;
+  for (const Sum& sum : *kSums) {
+    int64_t size = 1;
+    for (const int64_t dim : sum.w) size *= dim;
+    // Of whole numbers that differ from one channel, tap and column to the next.
+    std::vector<float> weights;
+    for (int64_t i = 0; i < size; ++i) weights.push_back(static_cast<float>((i + i / 7) % 3));
+    const std::string name = std::to_string(graph.inputs.size());
+    const ValueId x =
+        graph.AddInput("x" + name, Type::Tensor(DataType::kF16, {sum.x.begin(), sum.x.end()}));
+    const ValueId w = graph.AddConstant("w" + name, Tensor::Floats(DataType::kF16, sum.w, weights));
+    const bool conv = sum.x.size() == 4;
+    graph.outputs.push_back(Node1(graph, conv ? "Conv" : "MatMul", {x, w}, sum.attributes));
+  }
+  Infer(graph);
+  return graph;
+}
+
+std::vector<Tensor> LongHalfInputs(const Graph& graph) {
+  std::vector<Tensor> inputs = RandomInputs(InputsOf(graph), 3).value();
+  for (Tensor& input : inputs) {
+    std::vector<float> values;
+    for (int64_t i = 0; i < input.size(); ++i) values.push_back(i % 16 == 3 ? 15.0F : 1.0F);
+    input = Tensor::Floats(DataType::kF16, input.dims(), values);
+  }
+  return inputs;
 }
 
 }  // namespace quench::codegen

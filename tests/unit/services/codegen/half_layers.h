@@ -6,12 +6,18 @@
 #include <vector>
 
 #include "common/ir/graph.h"
+#include "tests/unit/services/codegen/compile_support.h"
 
 namespace quench::codegen {
 
 // The largest relative error of one rounding: kernels round a result once, the interpreter after
 // each node, and both add in f32.
 double HalfEpsilon(DataType type);
+
+// How far a library's results may be from the interpreter's: sums in f16 are coarser.
+double HalfTolerance(const Compiled& compiled, DataType type);
+// Of its convolutions and products, how many have sums in f16.
+int64_t HalfSums(const Compiled& compiled);
 
 Tensor HalfValues(DataType type, const std::vector<int64_t>& dims, uint64_t seed);
 
@@ -28,5 +34,10 @@ const std::vector<HalfLayer>& HalfLayers();
 
 // The layer, then Relu: one output.
 Graph HalfGraph(const HalfLayer& layer, DataType type);
+
+// Convolutions and products of f16 with long reductions, an output each, and whole numbers for them
+// whose sums a sum in f16 cannot hold: rounded once, results are the interpreter's.
+Graph LongHalfSums();
+std::vector<Tensor> LongHalfInputs(const Graph& graph);
 
 }  // namespace quench::codegen

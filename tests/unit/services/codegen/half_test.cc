@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "common/base/status.h"
 #include "common/ops/evaluate.h"
@@ -25,7 +27,7 @@ TEST_P(HalfTest, MicroKernelsTakeEveryLayerOnEveryCpu) {
       const std::string what = fmt::format("{} {}, {}", DataTypeName(type), layer.name, where);
       ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& outputs, const std::string& run) {
         ASSERT_EQ(outputs[0].dtype(), type) << what;
-        EXPECT_LE(RelativeError(outputs[0], expected[0]), 3 * HalfEpsilon(type))
+        EXPECT_LE(RelativeError(outputs[0], expected[0]), HalfTolerance(compiled, type))
             << what << ", " << run;
       });
       if (level < 3) return;
@@ -73,22 +75,52 @@ INSTANTIATE_TEST_SUITE_P(Types, HalfTest, ::testing::Values(DataType::kF16, Data
 
 // Of CPUs with an instruction for it. Widened are first layers, which gather few channels, products
 // of two computed sides, and an odd length of the sums.
-TEST(HalfKernels, Bfloat16IsMultipliedAsItIs) {
-  for (const char* target : {"x86-64-v4-bf16", "aarch64-bf16", "x86-64-v4-vnni"}) {
-    for (const HalfLayer& layer : HalfLayers()) {
-      if (layer.kernel == "depthwise") continue;
-      const Graph graph = HalfGraph(layer, DataType::kBF16);
-      CompileOptions options;
-      options.target = target;
-      const Compiled compiled = CompileGraph(graph, options).value();
-      const bool odd = layer.op != "Conv" && layer.x.back() % 2 != 0;
-      const bool widened = target == std::string("x86-64-v4-vnni") || layer.name == "first layer" ||
-                           !layer.computed_w.empty() || layer.attributes.contains("alpha") || odd;
-      EXPECT_EQ(compiled.report.kernels.back().reason.find("bf16 in pairs") == std::string::npos,
-                widened)
-          << target << ", " << layer.name << ": " << compiled.report.kernels.back().reason;
+TEST(HalfKernels, PairsAreMultipliedAsTheyAre) {
+  const std::map<std::string, std::vector<DataType>> taken = {
+      {"x86-64-v4-vnni", {}},
+      {"x86-64-v4-bf16", {DataType::kBF16}},
+      {"x86-64-v4-fp16", {DataType::kF16}},  // its products of bf16 are slower than those of f32
+      {"aarch64-dotprod", {}},
+      {"aarch64-fp16", {DataType::kF16}},
+      {"aarch64-bf16", {DataType::kF16, DataType::kBF16}}};
+  for (const auto& [target, types] : taken) {
+    for (const DataType type : {DataType::kF16, DataType::kBF16}) {
+      for (const HalfLayer& layer : HalfLayers()) {
+        if (layer.kernel == "depthwise") continue;
+        const Graph graph = HalfGraph(layer, type);
+        CompileOptions options;
+        options.target = target;
+        const bool odd = layer.op != "Conv" && layer.x.back() % 2 != 0;
+        const bool widened = std::ranges::find(types, type) == types.end() ||
+                             layer.name == "first layer" || !layer.computed_w.empty() ||
+                             layer.attributes.contains("alpha") || odd;
+        const auto reason = [&] {
+          return CompileGraph(graph, options)->report.kernels.back().reason;
+        };
+        const std::string pairs = fmt::format("{} in pairs", DataTypeName(type));
+        EXPECT_EQ(reason().find(pairs) == std::string::npos, widened)
+            << target << ", " << layer.name << ": " << reason();
+        options.half_sums = false;
+        if (type != DataType::kF16 || widened) continue;
+        EXPECT_EQ(reason().find(pairs), std::string::npos) << target << ": " << reason();
+      }
     }
   }
+}
+
+// On CPUs that add f16 in f16, and on the others.
+TEST(HalfKernels, LongSumsOfHalvesAreExact) {
+  const Graph graph = LongHalfSums();
+  const std::vector<Tensor> inputs = LongHalfInputs(graph);
+  const std::vector<Tensor> expected = ops::Evaluate(graph, inputs).value();
+  ForEachBuild(graph, {3}, [&](const Compiled& compiled, int, const std::string& where) {
+    ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& outputs, const std::string& run) {
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_EQ(RelativeError(outputs[i], expected[i]), 0)
+            << graph.nodes[i].op << " " << i << ", " << where << ", " << run;
+      }
+    });
+  });
 }
 
 // Equal shapes of other types must not share a function.
@@ -113,7 +145,7 @@ TEST(HalfKernels, TypesDoNotShareCode) {
       Artifact::Open(compiled.library()).value()->Run(inputs).value();
   for (size_t i = 0; i < expected.size(); ++i) {
     const DataType type = expected[i].dtype();
-    const double most = type == DataType::kF32 ? 1e-5 : 3 * HalfEpsilon(type);
+    const double most = type == DataType::kF32 ? 1e-5 : HalfTolerance(compiled, type);
     EXPECT_LE(RelativeError(actual[i], expected[i]), most) << i;
   }
 }

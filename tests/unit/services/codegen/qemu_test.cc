@@ -279,7 +279,7 @@ TEST_P(QemuTest, HalvesAreTheInterpreters) {
     inputs = RandomInputs(InputsOf(all), 3).value();
     const std::vector<Tensor> expected = ops::Evaluate(all, inputs).value();
     std::vector<std::string> targets = {cross_.target};
-    if (cross_.target == "aarch64") targets.emplace_back("aarch64-bf16");
+    if (cross_.target == "aarch64") targets.insert(targets.end(), {"aarch64-fp16", "aarch64-bf16"});
     for (const std::string& target : targets) {
       CompileOptions options;
       options.target = target;
@@ -287,11 +287,26 @@ TEST_P(QemuTest, HalvesAreTheInterpreters) {
       const absl::StatusOr<std::vector<Tensor>> actual = Run(all, compiled, inputs, target);
       ASSERT_TRUE(actual.ok()) << target << ": " << actual.status();
       for (size_t i = 0; i < expected.size(); ++i) {
-        EXPECT_LE(RelativeError((*actual)[i], expected[i]), 3 * HalfEpsilon(type))
+        EXPECT_LE(RelativeError((*actual)[i], expected[i]), HalfTolerance(compiled, type))
             << target << ", " << DataTypeName(type) << ", " << all.value(all.outputs[i]).name;
       }
     }
   }
+}
+
+TEST_P(QemuTest, LongSumsOfHalvesAreExact) {
+  if (cross_.target != "aarch64") return;
+  const Graph graph = LongHalfSums();
+  const std::vector<Tensor> inputs = LongHalfInputs(graph);
+  const std::vector<Tensor> expected = ops::Evaluate(graph, inputs).value();
+  CompileOptions options;
+  options.target = "aarch64-fp16";
+  const Compiled compiled = CompileGraph(graph, options).value();
+  ASSERT_EQ(HalfSums(compiled), static_cast<int64_t>(graph.nodes.size()));
+  const absl::StatusOr<std::vector<Tensor>> actual = Run(graph, compiled, inputs, options.target);
+  ASSERT_TRUE(actual.ok()) << actual.status();
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_EQ(RelativeError((*actual)[i], expected[i]), 0) << graph.nodes[i].op << " " << i;
 }
 
 // ---- bytes ----
@@ -361,8 +376,8 @@ std::vector<Cross> Crosses() {
        "aarch64-linux-gnu-gcc",
        "qemu-aarch64",
        "/usr/aarch64-linux-gnu",
-       {"aarch64-dotprod", "aarch64-i8mm", "aarch64-bf16", arm64 + "+fullfp16",
-        arm64 + "+sve,+dotprod", "raspberry-pi/5", "aws/graviton3", "android/cpu"}},
+       {"aarch64-dotprod", "aarch64-i8mm", "aarch64-bf16", "aarch64-fp16", arm64 + "+sve,+dotprod",
+        "raspberry-pi/5", "aws/graviton3", "android/cpu"}},
       {"armv7",
        "arm-linux-gnueabihf-gcc",
        "qemu-arm",
