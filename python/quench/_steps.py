@@ -89,6 +89,14 @@ def _needs_cpu(name: str) -> bool:
     return name == "host" or (string and "mtriple" not in name)
 
 
+def _cache_bytes(name: str) -> int:
+    """0 where the system does not say."""
+    try:
+        return max(os.sysconf(name), 0)
+    except (ValueError, OSError):
+        return 0
+
+
 def fill_target(request: Any, target: Target, host: Target = "") -> None:
     """A name, a target string, or a mapping of its keys; `host` is this machine's own CPU."""
 
@@ -105,6 +113,8 @@ def fill_target(request: Any, target: Target, host: Target = "") -> None:
         machine = platform.machine().lower()
         request.host.machine = {"amd64": "x86_64", "arm64": "aarch64", "armv7l": "armv7"}.get(machine, machine)
         request.host.features.extend(sorted(name for name in decoded(names).split(", ") if name))
+        request.host.l1_bytes = _cache_bytes("SC_LEVEL1_DCACHE_SIZE")
+        request.host.l2_bytes = _cache_bytes("SC_LEVEL2_CACHE_SIZE")
 
 
 def fill_compile_options(options: Any, *, opt_level: int = 3, set_channel_layout: Optional[str] = None, winograd: bool = True,

@@ -104,7 +104,8 @@ std::string DerivedUuid(const std::string& fingerprint, const CompileOptions& op
   for (const std::string& name : options.class_names) text += " class " + name;
   text += " " + options.preprocessing;
   for (const Target& target : resolved.variants)
-    text += fmt::format(" {} {} {}", target.triple, target.cpu, target.features);
+    text += fmt::format(" {} {} {} {} {}", target.triple, target.cpu, target.features,
+                        target.l1_bytes, target.l2_bytes);
   text += " " + ToString(resolved.spec);
   std::string digits = Sha256Hex(text).substr(0, 32);
   digits[12] = '8';

@@ -36,7 +36,10 @@ absl::StatusOr<CompileOptions> OptionsOf(const pb::CompileRequest& request) {
   }
   if (needs_caller) {
     const pb::Cpu& cpu = request.target().host();
-    options.caller = HostCpu{cpu.machine(), {cpu.features().begin(), cpu.features().end()}};
+    options.caller = HostCpu{cpu.machine(),
+                             {cpu.features().begin(), cpu.features().end()},
+                             cpu.l1_bytes(),
+                             cpu.l2_bytes()};
   }
   options.winograd = !asked.no_winograd();
   options.half_sums = !asked.no_float16_sums();

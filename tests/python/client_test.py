@@ -259,6 +259,9 @@ class ModelTest(unittest.TestCase):
         half = ir.compile(set_float16=True, output_path=FOLDER / "half")
         with quench.Engine(half) as engine:
             self.assertEqual(engine.infer(self.samples)[0].shape, (8, 10))
+        sums = [ir.compile("x86-64-v4-fp16", emit="obj", set_float16=True, float16_sums=each, output_path=FOLDER / f"sums_{each}",
+                           uuid="123e4567-e89b-12d3-a456-426614174000").read_bytes() for each in (True, False)]
+        self.assertNotEqual(*sums)
         for wrong, words in (({"set_channel_layout": "middle"}, "set_channel_layout is `middle`"), ({"emit": "exe"}, "emit is `exe`"),
                              ({"emit": "a", "encrypt_password": "x"}, "shared libraries are encrypted"),
                              ({"encrypt_password": ""}, "password is empty"),

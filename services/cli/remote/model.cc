@@ -162,6 +162,8 @@ codegen::v1::Target TargetOf(const std::string& name, const std::string& host) {
   const codegen::HostCpu cpu = codegen::ThisCpu();
   target.mutable_host()->set_machine(cpu.machine);
   target.mutable_host()->mutable_features()->Assign(cpu.features.begin(), cpu.features.end());
+  target.mutable_host()->set_l1_bytes(cpu.l1_bytes);
+  target.mutable_host()->set_l2_bytes(cpu.l2_bytes);
   return target;
 }
 

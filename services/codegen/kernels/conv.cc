@@ -312,7 +312,6 @@ double Cost(const KernelRequest& request, const Group& group, const ConvPlan& pl
   const double result = DataTypeBits(group.ResultType()) / 8.0;
   const double activations = n * (in * static_cast<double>(s.in_channels) * element +
                                   out * static_cast<double>(s.out_channels) * result);
-  const double bytes = activations + static_cast<double>(plan.weight_bytes());
   const double l2_bandwidth = request.target.gbytes * 4;
   if (plan.copy)
     micros += n * in * static_cast<double>(s.in_channels) * 2 * element / (l2_bandwidth * 1e3);
@@ -323,7 +322,7 @@ double Cost(const KernelRequest& request, const Group& group, const ConvPlan& pl
                 (request.target.gbytes * 2e3);
     }
   }
-  return std::max(micros, bytes / (request.target.gbytes * 1e3));
+  return WithMemory(request.target, micros, activations, static_cast<double>(plan.weight_bytes()));
 }
 
 class ConvCode final : public VectorCode {

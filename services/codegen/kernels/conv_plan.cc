@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "common/base/status.h"
@@ -271,6 +272,14 @@ std::optional<ConvPlan> PlanConv(const KernelRequest& request, Group& group, boo
   }
   PlanScratch(*request.graph.symbols, plan);
   return plan;
+}
+
+double WithMemory(const Target& target, double micros, double activations, double weights) {
+  constexpr double kFetched = 0.7;               // of the bandwidth of one stream
+  const double bandwidth = target.gbytes * 1e3;  // bytes a microsecond
+  const double reading = weights / (kFetched * bandwidth);
+  return std::max(std::sqrt(micros * micros + reading * reading),
+                  (activations + weights) / bandwidth);
 }
 
 Layout BlockedLayout(int block) {

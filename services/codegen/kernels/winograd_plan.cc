@@ -1,13 +1,15 @@
 #include "services/codegen/kernels/winograd_plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace quench::codegen {
 namespace {
 
-constexpr double kMostPatches = 24 << 20;  // transformed ones of a whole image
+constexpr double kMostPatches = 24 << 20;  // of a whole image, with its results
 constexpr double kWeightsShareOfL2 = 0.4;  // of weights that are transformed at run time
-constexpr double kShareOfL2 = 0.6;  // of transformed patches: a panel's weights and results pass by
+constexpr double kShareOfL2 = 0.6;         // of transformed patches and results: weights pass by
+constexpr double kMostOfL2 = 0.85;         // of these with all weights
 
 bool Takes(const ConvShape& shape, int rank, int lanes, int64_t taps) {
   return rank == 4 && !shape.bytes && shape.x_type == DataType::kF32 &&
@@ -49,28 +51,38 @@ double PatchBytes(const WinogradPlan& plan) {
   return static_cast<double>(TileBytes(plan) * plan.axis.total.value());
 }
 
-// Parts of the axis whose patches stay in L2 beside a panel's weights, and enough groups for several threads.
+// Parts of the axis whose patches stay in L2 beside a panel's results, and beside all weights where
+// these leave room for them; enough groups for several threads.
 int64_t GroupParts(const KernelRequest& request, const WinogradPlan& plan) {
-  const double part = static_cast<double>(TileBytes(plan) * plan.axis.most);
-  const double fits = kShareOfL2 * static_cast<double>(request.target.l2_bytes) / part;
+  const auto l2 = static_cast<double>(request.target.l2_bytes);
+  const double tile = static_cast<double>(TileBytes(plan) +
+                                          plan.points() * plan.tile.vectors * plan.vector_bytes());
+  const double part = tile * static_cast<double>(plan.axis.most);
+  const double beside = kMostOfL2 * l2 - static_cast<double>(plan.weight_bytes());
+  const double fits = (beside >= part ? std::min(beside, kShareOfL2 * l2) : kShareOfL2 * l2) / part;
   const double all = TypicalSize(*request.graph.symbols, plan.parts);
   return std::max<int64_t>(1, static_cast<int64_t>(std::min(fits, all / 4)));
 }
 
-// Whether reading the patches again for each panel moves less than reading the weights again for each
-// group; what fits L2 stays there. Groups divide among threads without transforming a patch twice.
+// Whether writing and reading all patches and results once moves less beyond L2 than reading the
+// weights again for each group; where neither is much, whatever gives threads more to do. Groups divide
+// among threads without transforming a patch twice.
 bool ByPanels(const KernelRequest& request, const WinogradPlan& plan) {
   if (!plan.axis.total.is_static()) return false;
-  if (plan.transforms_weights) return PatchBytes(plan) <= kMostPatches;
-  const double room = kShareOfL2 * static_cast<double>(request.target.l2_bytes);
-  const auto moved = [&](double bytes, double times) {
-    return bytes <= room ? bytes : bytes * times;
-  };
   const double patches = PatchBytes(plan);
-  const double groups =
-      TypicalSize(*request.graph.symbols, plan.parts) / static_cast<double>(plan.group_parts);
-  return patches <= kMostPatches && moved(patches, static_cast<double>(plan.panels.parts())) * 1.5 <
-                                        moved(static_cast<double>(plan.weight_bytes()), groups);
+  if (plan.transforms_weights) return patches <= kMostPatches;
+  const double results =
+      patches * static_cast<double>(plan.vectors) / static_cast<double>(plan.blocks);
+  if (patches + results > kMostPatches) return false;
+  const double groups = std::ceil(TypicalSize(*request.graph.symbols, plan.parts) /
+                                  static_cast<double>(plan.group_parts));
+  if (groups < 2) return true;
+  const auto weights = static_cast<double>(plan.weight_bytes());
+  const double room = kShareOfL2 * static_cast<double>(request.target.l2_bytes);
+  if (patches + results <= room) return static_cast<double>(plan.panels.parts()) >= groups;
+  const double by_groups = weights <= room ? weights : weights * groups;
+  constexpr double kTwice = 1.15;  // what threads do more than once
+  return (2 * (patches + results) + weights) * kTwice < by_groups;
 }
 
 // Blocks of input channels whose transformed weights of a panel fit a part of L2, beside the patches that
@@ -141,10 +153,12 @@ double WinogradCost(const KernelRequest& request, const WinogradPlan& plan) {
   const double transforms =
       tiles * points *
       (5 * static_cast<double>(plan.blocks) + 4 * static_cast<double>(plan.vectors));
-  // And nearly as much for a vector of a filter's points.
+  // And as much for a vector of a filter's points; but what is stored leaves the nearest cache, a line
+  // in eight cycles (Emerald Rapids).
+  const double store = std::max<double>(3, static_cast<double>(plan.vector_bytes()) / 8);
   const double filters =
       plan.transforms_weights
-          ? 4 * points * static_cast<double>(plan.vectors * plan.blocks * plan.lanes)
+          ? store * points * static_cast<double>(plan.vectors * plan.blocks * plan.lanes)
           : 0;
   const double element = 4;
   const double activations =
@@ -152,12 +166,11 @@ double WinogradCost(const KernelRequest& request, const WinogradPlan& plan) {
       (TypicalSize(symbols, s.h) * TypicalSize(symbols, s.w) * static_cast<double>(s.in_channels) +
        TypicalSize(symbols, s.out_h) * TypicalSize(symbols, s.out_w) *
            static_cast<double>(s.out_channels));
-  const double bytes = activations + static_cast<double>(plan.transforms_weights
-                                                             ? plan.weight_bytes() / plan.points() *
-                                                                   plan.size.taps * plan.size.taps
-                                                             : plan.weight_bytes());
-  return std::max(n * (products + transforms + filters) * per_cycle,
-                  bytes / (request.target.gbytes * 1e3));
+  const int64_t weights = plan.transforms_weights ? plan.weight_bytes() / plan.points() *
+                                                        plan.size.taps * plan.size.taps
+                                                  : plan.weight_bytes();
+  return WithMemory(request.target, n * (products + transforms + filters) * per_cycle, activations,
+                    static_cast<double>(weights));
 }
 
 }  // namespace quench::codegen

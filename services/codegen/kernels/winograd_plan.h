@@ -10,11 +10,13 @@ namespace quench::codegen {
 
 // Tensors are NCHW<lanes>c. Patches of the input are transformed into scratch, as
 // [points][blocks][tiles][lanes]; each point's product with its weights is a GEMM by the micro-kernel,
-// whose pixels are tiles; results are transformed back a panel at a time, while they are in cache. Two
-// divisions of the work into tasks, as of direct convolution:
-//  * by panels of output channels: the patches of the whole image are transformed once for each range of tasks,
-//  and each task streams its weights once;
-//  * by groups of tiles: the transformed patches of a group stay in L2, and all panels run over them.
+// whose pixels are tiles; results are transformed back. Two divisions of the work into tasks, as of
+// direct convolution:
+//  * by panels of output channels: the patches of the whole image are transformed once for each range
+//  of tasks, which takes all its panels through one point before the next: a point's patches stay in
+//  the nearest caches, and weights are read once. Results are transformed back at the end;
+//  * by groups of tiles: the transformed patches of a group stay in L2, and all panels run over them,
+//  whose results are transformed back one panel at a time.
 struct WinogradPlan {
   ConvShape shape;
   WinogradSize size;
@@ -41,11 +43,14 @@ struct WinogradPlan {
   Dim tasks = 1;
   int64_t scratch = 0;  // bytes
 
+  bool by_points() const { return by_panels && !transforms_weights; }
   int64_t points() const { return size.points(); }
   int64_t vector_bytes() const { return int64_t{4} * lanes; }
   // Distances of the points in scratch. An odd number of cache lines, so that they do not share sets.
   int64_t input_point() const { return Apart(blocks * room * vector_bytes()); }
-  int64_t output_point() const { return Apart(tile.vectors * room * vector_bytes()); }
+  int64_t output_point() const {
+    return Apart((by_points() ? vectors : tile.vectors) * room * vector_bytes());
+  }
   int64_t output_at() const { return points() * input_point(); }  // in scratch, after the input
   int64_t patch_at() const { return output_at() + points() * output_point(); }
   int64_t part_at() const { return patch_at() + points() * vector_bytes(); }

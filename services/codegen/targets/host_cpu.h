@@ -11,6 +11,9 @@ namespace quench::codegen {
 struct HostCpu {
   std::string machine;                // `x86_64`, `i686`, `aarch64`, `armv7`
   std::vector<std::string> features;  // what it reports, sorted: `avx2`
+  // Its first and second level of data cache, as the core reports them that the program started on; 0:
+  // not reported (Arm's, mostly).
+  int64_t l1_bytes = 0, l2_bytes = 0;
 };
 // Of this machine; `machine` is empty where Quench compiles for none like it.
 HostCpu ThisCpu();

@@ -1,5 +1,7 @@
 #include "services/codegen/targets/machines.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 
@@ -74,6 +76,8 @@ HostCpu ThisCpu() {
     if (name != kUnnamed) cpu.features.push_back(name);
   }
   std::sort(cpu.features.begin(), cpu.features.end());
+  cpu.l1_bytes = std::max<int64_t>(::sysconf(_SC_LEVEL1_DCACHE_SIZE), 0);
+  cpu.l2_bytes = std::max<int64_t>(::sysconf(_SC_LEVEL2_CACHE_SIZE), 0);
   return cpu;
 }
 

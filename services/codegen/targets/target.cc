@@ -155,6 +155,15 @@ absl::StatusOr<std::vector<Asked>> Ask(const std::string& text,
   return std::vector<Asked>{{"", *std::move(spec)}};
 }
 
+// Caches decide how work is cut. What cores share, or a virtual machine makes up (4 MiB of L2, often),
+// is left out of account.
+void UseCaches(const HostCpu& cpu, Target& target) {
+  constexpr int64_t kLeastL1 = 16 << 10, kMostL1 = 256 << 10;
+  constexpr int64_t kLeastL2 = 128 << 10, kMostL2 = 3 << 20;
+  if (cpu.l1_bytes >= kLeastL1 && cpu.l1_bytes <= kMostL1) target.l1_bytes = cpu.l1_bytes;
+  if (cpu.l2_bytes >= kLeastL2 && cpu.l2_bytes <= kMostL2) target.l2_bytes = cpu.l2_bytes;
+}
+
 // A host loads the library and runs its code.
 absl::Status CheckHost(const std::string& text, const std::optional<HostCpu>& caller,
                        const Target& weakest) {
@@ -193,6 +202,7 @@ absl::StatusOr<ResolvedTarget> Resolve(const std::string& text, const std::strin
   for (const Asked& each : asked) {
     absl::StatusOr<Derived> derived = DeriveTarget(each.spec, each.name);
     if (!derived.ok()) return Annotate(derived.status(), "target");
+    if (text == kHost) UseCaches(caller ? *caller : ThisCpu(), derived->target);
     resolved.variants.push_back(std::move(derived->target));
     resolved.unused = std::move(derived->unused);
   }

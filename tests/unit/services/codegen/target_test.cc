@@ -135,6 +135,26 @@ TEST(TargetTest, ABareStringIsTheCallersBaseline) {
   EXPECT_FALSE(NeedsCaller("aarch64"));
 }
 
+// What `host` cuts work by is what the CPU reports, where that can be a core's own.
+TEST(TargetTest, TheHostHasItsOwnCaches) {
+  const std::vector<std::string> v2 = {"sse2", "sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"};
+  const Target common = Of("x86-64-v2");
+  const auto of = [&](int64_t l1, int64_t l2) {
+    return Only(Resolve("host", "", HostCpu{"x86_64", v2, l1, l2}));
+  };
+  EXPECT_EQ(of(48 << 10, 2 << 20).l1_bytes, 48 << 10);
+  EXPECT_EQ(of(48 << 10, 2 << 20).l2_bytes, 2 << 20);
+  EXPECT_EQ(of(0, 0).l1_bytes, common.l1_bytes);
+  EXPECT_EQ(of(0, 0).l2_bytes, common.l2_bytes);
+  EXPECT_EQ(of(1, int64_t{1} << 40).l1_bytes, common.l1_bytes);
+  EXPECT_EQ(of(1, int64_t{1} << 40).l2_bytes, common.l2_bytes);
+  EXPECT_EQ(of(-1, -1).l2_bytes, common.l2_bytes);
+  EXPECT_EQ(of(48 << 10, 4 << 20).l2_bytes, common.l2_bytes);  // what virtual machines make up
+  // A name says all itself.
+  EXPECT_EQ(Only(Resolve("x86-64-v2", "", HostCpu{"x86_64", v2, 48 << 10, 2 << 20})).l2_bytes,
+            common.l2_bytes);
+}
+
 TEST(TargetTest, WhatNoCodeUsesIsSaid) {
   const auto resolved =
       Resolve("llvm -mtriple=x86_64-linux-gnu -mattr=+avx2,+mmx,+aes", "", std::nullopt);
