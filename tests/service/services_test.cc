@@ -142,6 +142,8 @@ class Services : public ::testing::TestWithParam<bool> {
     request.mutable_target()->mutable_host()->set_machine(cpu.machine);
     request.mutable_target()->mutable_host()->mutable_features()->Assign(cpu.features.begin(),
                                                                          cpu.features.end());
+    request.mutable_target()->mutable_host()->set_l1_bytes(cpu.l1_bytes);
+    request.mutable_target()->mutable_host()->set_l2_bytes(cpu.l2_bytes);
     return request;
   }
   step::v1::Module Ready() {
