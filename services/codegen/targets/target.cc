@@ -157,7 +157,7 @@ absl::StatusOr<std::vector<Asked>> Ask(const std::string& text,
 
 // Caches decide how work is cut. What cores share, or a virtual machine makes up (4 MiB of L2, often),
 // is left out of account.
-void UseCaches(const HostCpu& cpu, Target& target) {
+void UseReportedCaches(const HostCpu& cpu, Target& target) {
   constexpr int64_t kLeastL1 = 16 << 10, kMostL1 = 256 << 10;
   constexpr int64_t kLeastL2 = 128 << 10, kMostL2 = 3 << 20;
   if (cpu.l1_bytes >= kLeastL1 && cpu.l1_bytes <= kMostL1) target.l1_bytes = cpu.l1_bytes;
@@ -202,7 +202,7 @@ absl::StatusOr<ResolvedTarget> Resolve(const std::string& text, const std::strin
   for (const Asked& each : asked) {
     absl::StatusOr<Derived> derived = DeriveTarget(each.spec, each.name);
     if (!derived.ok()) return Annotate(derived.status(), "target");
-    if (text == kHost) UseCaches(caller ? *caller : ThisCpu(), derived->target);
+    if (text == kHost) UseReportedCaches(caller ? *caller : ThisCpu(), derived->target);
     resolved.variants.push_back(std::move(derived->target));
     resolved.unused = std::move(derived->unused);
   }
