@@ -7,6 +7,7 @@
 #include "common/ir/hash.h"
 #include "services/cli/quantization.h"
 #include "services/codegen/description.h"
+#include "services/codegen/kernels/typical_sizes.h"
 
 namespace quench::cli {
 namespace {
@@ -25,6 +26,17 @@ nlohmann::json KernelsToJson(const codegen::CompileReport& report) {
                        {"bytes", kernel.bytes}});
   }
   return kernels;
+}
+
+// Of symbolic dims of inputs: what kernels' costs, multiplications and bytes are counted at.
+nlohmann::json TypicalSizesToJson(const Graph& graph) {
+  nlohmann::json sizes = nlohmann::json::object();
+  codegen::TypicalSizes typical(*graph.symbols);
+  for (SymbolId id = 0; id < graph.symbols->size(); ++id) {
+    const Symbol& symbol = graph.symbols->at(id);
+    if (symbol.is_input()) sizes[symbol.name] = typical.Of(Dim::OfSymbol(id));
+  }
+  return sizes;
 }
 
 }  // namespace
@@ -50,6 +62,7 @@ absl::StatusOr<std::string> MetadataOf(const Made& made, const MetadataFacts& fa
                    {"code_bytes", report.code_bytes},
                    {"rest_bytes", report.rest_bytes},
                    {"unused_features", report.unused_features},
+                   {"typical_sizes", TypicalSizesToJson(*made.graph)},
                    {"kernels", KernelsToJson(report)}});
   if (facts.halves) {
     nlohmann::json kept = nlohmann::json::array();

@@ -49,6 +49,31 @@ const char* Bound(const Profile& profile, const ProfiledKernel& kernel) {
   return compute > kernel.bytes / profile.ceilings->gbytes ? "compute" : "memory";
 }
 
+std::map<std::string, int64_t> SizesOf(const nlohmann::json& metadata) {
+  std::map<std::string, int64_t> sizes;
+  if (!metadata.is_object() || !metadata.contains("typical_sizes")) return sizes;
+  for (const auto& [name, size] : metadata["typical_sizes"].items()) {
+    if (size.is_number_integer()) sizes[name] = size.get<int64_t>();
+  }
+  return sizes;
+}
+
+// The `counted` sizes of symbolic dims that have others in `inputs`.
+std::map<std::string, int64_t> OtherSizes(const std::map<std::string, int64_t>& counted,
+                                          Artifact& artifact, std::span<const Tensor> inputs) {
+  std::map<std::string, int64_t> others;
+  const std::vector<ArtifactTensor>& declared = artifact.inputs();
+  for (size_t i = 0; i < declared.size() && i < inputs.size(); ++i) {
+    for (size_t axis = 0; axis < declared[i].dims.size(); ++axis) {
+      const ArtifactDim& dim = declared[i].dims[axis];
+      if (dim.value >= 0) continue;
+      const auto size = counted.find(dim.symbol);
+      if (size != counted.end() && size->second != inputs[i].dims()[axis]) others.insert(*size);
+    }
+  }
+  return others;
+}
+
 }  // namespace
 
 double Profile::seconds() const {
@@ -83,7 +108,17 @@ absl::StatusOr<Profile> MeasureProfile(Artifact& artifact, std::span<const Tenso
   return profile;
 }
 
-absl::Status Describe(const std::filesystem::path& metadata, Artifact& artifact, Profile& profile) {
+std::map<std::string, int64_t> CountedSizes(const std::filesystem::path& metadata,
+                                            Artifact& artifact) {
+  const absl::StatusOr<std::string> text = ReadFile(metadata);
+  if (!text.ok()) return {};
+  const auto json = nlohmann::json::parse(*text, nullptr, false);
+  const bool same = json.is_object() && json.contains("uuid") && json["uuid"] == artifact.uuid();
+  return same ? SizesOf(json) : std::map<std::string, int64_t>();
+}
+
+absl::Status Describe(const std::filesystem::path& metadata, Artifact& artifact,
+                      std::span<const Tensor> inputs, Profile& profile) {
   QUENCH_ASSIGN_OR_RETURN(const std::string text, ReadFile(metadata));
   const auto json = nlohmann::json::parse(text, nullptr, false);
   const auto is_described = [](const nlohmann::json& kernel) {
@@ -113,10 +148,12 @@ absl::Status Describe(const std::filesystem::path& metadata, Artifact& artifact,
         "strongest",
         metadata.string(), artifact.variant());
   }
+  profile.counted_sizes = OtherSizes(SizesOf(json), artifact, inputs);
   for (size_t i = 0; i < kernels.size(); ++i) {
     ProfiledKernel& kernel = profile.kernels[i];
     kernel.runner_up = kernels[i].value("runner_up", "");
     kernel.reason = kernels[i].value("reason", "");
+    if (!profile.counted_sizes.empty()) continue;
     kernel.predicted_us = kernels[i]["cost"];
     kernel.multiplications = kernels[i]["multiplications"];
     kernel.bytes = kernels[i]["bytes"];
@@ -130,12 +167,14 @@ std::string ProfileTable(const Profile& profile) {
   for (const ProfiledKernel& kernel : profile.kernels) width = std::max(width, kernel.node.size());
   width = std::min<size_t>(width, 48);
   const double all = profile.seconds();
+  const bool counted = profile.described && profile.counted_sizes.empty();
   std::string text =
       fmt::format("{:>10} {:>6}  {:<{}}  {:<10}", "us", "share", "node", width, "kernel");
-  if (profile.described) {
-    text += fmt::format(" {:>8} {:>6} {:>8} {:>7}  {:<8} {:>10}  {}", "GFLOP/s", "peak", "MB",
-                        "GB/s", "bound", "predicted", "runner-up");
+  if (counted) {
+    text += fmt::format(" {:>8} {:>6} {:>8} {:>7}  {:<8} {:>10}", "GFLOP/s", "peak", "MB", "GB/s",
+                        "bound", "predicted");
   }
+  if (profile.described) text += "  runner-up";
   text += "\n";
   const double peak = Peak(profile);
   for (const ProfiledKernel& kernel : profile.kernels) {
@@ -143,21 +182,27 @@ std::string ProfileTable(const Profile& profile) {
         kernel.node.size() > width ? kernel.node.substr(0, width - 3) + "..." : kernel.node;
     text += fmt::format("{:>10.1f} {:>5.1f}%  {:<{}}  {:<10}", 1e6 * kernel.seconds,
                         all > 0 ? 100 * kernel.seconds / all : 0, node, width, kernel.kernel);
-    if (profile.described) {
+    if (counted) {
       const double gflops = Gflops(kernel);
       const std::string share =
           peak > 0 && gflops > 0 ? fmt::format("{:.0f}%", 100 * gflops / peak) : "";
-      text += fmt::format(" {:>8} {:>6} {:>8.2f} {:>7.1f}  {:<8} {:>10.1f}  {}",
-                          gflops > 0 ? fmt::format("{:.1f}", gflops) : "", share,
-                          1e-6 * kernel.bytes, Gbytes(kernel), Bound(profile, kernel),
-                          kernel.predicted_us, kernel.runner_up);
+      text +=
+          fmt::format(" {:>8} {:>6} {:>8.2f} {:>7.1f}  {:<8} {:>10.1f}",
+                      gflops > 0 ? fmt::format("{:.1f}", gflops) : "", share, 1e-6 * kernel.bytes,
+                      Gbytes(kernel), Bound(profile, kernel), kernel.predicted_us);
     }
+    if (profile.described) text += "  " + kernel.runner_up;
     while (text.back() == ' ') text.pop_back();
     text += "\n";
   }
   text += fmt::format("{:>10.1f} 100.0%  {} kernels, medians of {} runs\n", 1e6 * all,
                       profile.kernels.size(), profile.runs);
-  if (profile.ceilings) {
+  if (!profile.counted_sizes.empty()) {
+    text += "for GFLOP/s, bytes, bounds and predictions, run at the sizes they were counted at:";
+    for (const auto& [name, size] : profile.counted_sizes)
+      text += fmt::format(" --size {}={}", name, size);
+    text += "\n";
+  } else if (profile.ceilings) {
     text += fmt::format(
         "peak: {:.1f} GFLOP/s on {} thread{}, {:.1f} GB/s ({}); convolutions by Winograd count as "
         "by their "
@@ -178,15 +223,14 @@ nlohmann::json ProfileToJson(const Profile& profile) {
   for (const ProfiledKernel& kernel : profile.kernels) {
     nlohmann::json row = {
         {"node", kernel.node}, {"kernel", kernel.kernel}, {"us", 1e6 * kernel.seconds}};
-    if (profile.described) {
+    if (profile.described) row.update({{"runner_up", kernel.runner_up}, {"reason", kernel.reason}});
+    if (profile.described && profile.counted_sizes.empty()) {
       row.update({{"gflops", Gflops(kernel)},
                   {"gbytes", Gbytes(kernel)},
                   {"bytes", kernel.bytes},
                   {"multiplications", kernel.multiplications},
                   {"bound", Bound(profile, kernel)},
-                  {"predicted_us", kernel.predicted_us},
-                  {"runner_up", kernel.runner_up},
-                  {"reason", kernel.reason}});
+                  {"predicted_us", kernel.predicted_us}});
     }
     kernels.push_back(std::move(row));
   }
@@ -194,6 +238,7 @@ nlohmann::json ProfileToJson(const Profile& profile) {
                          {"threads", profile.threads},
                          {"us", 1e6 * profile.seconds()},
                          {"kernels", kernels}};
+  if (!profile.counted_sizes.empty()) json["counted_sizes"] = profile.counted_sizes;
   if (profile.ceilings) {
     json["peak_gflops"] = Peak(profile);
     json["peak_gbytes"] = profile.ceilings->gbytes;

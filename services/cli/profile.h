@@ -4,6 +4,7 @@
 #include <absl/status/statusor.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -21,7 +22,7 @@ struct ProfiledKernel {
   // Of metadata.json, empty and 0 without it.
   std::string runner_up, reason;
   double predicted_us = 0;
-  double multiplications = 0, bytes = 0;  // at typical sizes; of convolutions by their definition
+  double multiplications = 0, bytes = 0;  // of convolutions by their definition
 };
 
 struct Profile {
@@ -29,6 +30,9 @@ struct Profile {
   int64_t runs = 0;
   int threads = 1;
   bool described = false;  // by metadata.json
+  // Sizes of symbolic dims that metadata.json has counts and predictions of, where this run had others:
+  // these are left out.
+  std::map<std::string, int64_t> counted_sizes;
   // What the machine's cores can do together; only where kernels are described.
   std::optional<analyser::Ceilings> ceilings;
   double seconds() const;
@@ -38,9 +42,14 @@ struct Profile {
 absl::StatusOr<Profile> MeasureProfile(Artifact& artifact, std::span<const Tensor> inputs,
                                        double seconds, int threads, const StepContext& context);
 
-// Adds what `quench compile --export-metadata` wrote of the same library. INVALID_ARGUMENT where the file
-// is of another one, of another variant, or no such file.
-absl::Status Describe(const std::filesystem::path& metadata, Artifact& artifact, Profile& profile);
+// Adds what `quench compile --export-metadata` wrote of the same library, whose runs had `inputs`.
+// INVALID_ARGUMENT where the file is of another one, of another variant, or no such file.
+// Sizes of symbolic dims that metadata.json, where it is of this library, has counts and predictions of.
+std::map<std::string, int64_t> CountedSizes(const std::filesystem::path& metadata,
+                                            Artifact& artifact);
+
+absl::Status Describe(const std::filesystem::path& metadata, Artifact& artifact,
+                      std::span<const Tensor> inputs, Profile& profile);
 
 std::string ProfileTable(const Profile& profile);
 nlohmann::json ProfileToJson(const Profile& profile);

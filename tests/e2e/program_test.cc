@@ -137,6 +137,27 @@ TEST(ProgramTest, ProfilesNameEachKernel) {
   }
 }
 
+// What is counted at other sizes than those of the run says nothing about it.
+TEST(ProgramTest, ProfilesCountAtTheSizesOfTheRun) {
+  const Workspace work;
+  std::ofstream(work.path("m.ir.txt")) << "quench.ir 1\nmodule \"m\" canonical {\n  symbol N = "
+                                          "input(0, 0) in 1..64\n  input %x: f32[N, 64]\n"
+                                          "  %y = Exp(%x)\n  output %y\n}\n";
+  const Outcome made = work.Run({"compile", "m.ir.txt", "--output", "out", "--export-metadata"});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  const auto profile = [&](const std::string& size) {
+    return work.Run({"bench", "out/model.so", "--seconds", "0.01", "--profile", "--size", size});
+  };
+  const Outcome by_itself = work.Run({"bench", "out/model.so", "--seconds", "0.01", "--profile"});
+  EXPECT_NE(by_itself.out.find("GFLOP/s "), std::string::npos) << by_itself.out;
+  const Outcome other = profile("N=2");
+  EXPECT_EQ(other.out.find("GFLOP/s "), std::string::npos) << other.out;
+  EXPECT_NE(other.out.find("--size N=4\n"), std::string::npos) << other.out;
+  const Outcome same = profile("N=4");
+  EXPECT_NE(same.out.find("GFLOP/s "), std::string::npos) << same.out;
+  EXPECT_EQ(same.out.find("--size"), std::string::npos) << same.out;
+}
+
 TEST(ProgramTest, ProfilesRefuseMetadataOfOthers) {
   const Workspace work;
   ASSERT_EQ(work.Run({"compile", DigitsModel(), "--output", "out", "--export-metadata"}).exit_code,

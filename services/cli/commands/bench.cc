@@ -62,13 +62,16 @@ absl::Status PrintMachine(const BenchArgs& args, const StepContext& context) {
   return absl::OkStatus();
 }
 
+std::filesystem::path MetadataOf(const BenchArgs& args) {
+  if (!args.metadata.empty()) return args.metadata;
+  return std::filesystem::path(args.artifact).parent_path() / "metadata.json";
+}
+
 // metadata.json beside the library is used where it describes it; one that --metadata names must.
-absl::Status DescribeProfile(const BenchArgs& args, Artifact& artifact, Profile& profile,
+absl::Status DescribeProfile(const BenchArgs& args, Artifact& artifact,
+                             std::span<const Tensor> inputs, Profile& profile,
                              const StepContext& context) {
-  const std::filesystem::path beside =
-      std::filesystem::path(args.artifact).parent_path() / "metadata.json";
-  const absl::Status status = Describe(
-      args.metadata.empty() ? beside : std::filesystem::path(args.metadata), artifact, profile);
+  const absl::Status status = Describe(MetadataOf(args), artifact, inputs, profile);
   if (!args.metadata.empty()) QUENCH_RETURN_IF_ERROR(status);
   if (!profile.described) return absl::OkStatus();
   QUENCH_ASSIGN_OR_RETURN(profile.ceilings, CeilingsOf("host", context));
@@ -77,14 +80,15 @@ absl::Status DescribeProfile(const BenchArgs& args, Artifact& artifact, Profile&
 
 absl::Status RunProfile(const BenchArgs& args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const ArtifactKey key, KeyOf(*args.key));
-  QUENCH_ASSIGN_OR_RETURN(const auto sizes, ParseSizes(args.sizes));
+  QUENCH_ASSIGN_OR_RETURN(auto sizes, ParseSizes(args.sizes));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
                           Artifact::Open(args.artifact, args.threads, key));
+  sizes.merge(CountedSizes(MetadataOf(args), *artifact));
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs,
                           RandomInputs(artifact->inputs(), args.seed, sizes, kAnyIndex));
   QUENCH_ASSIGN_OR_RETURN(Profile profile,
                           MeasureProfile(*artifact, inputs, args.seconds, args.threads, context));
-  QUENCH_RETURN_IF_ERROR(DescribeProfile(args, *artifact, profile, context));
+  QUENCH_RETURN_IF_ERROR(DescribeProfile(args, *artifact, inputs, profile, context));
   if (!args.trace.empty()) {
     const std::string name = std::filesystem::path(args.artifact).filename().string();
     QUENCH_RETURN_IF_ERROR(WriteFileAtomically(args.trace, ProfileTrace(profile, name)));
@@ -159,7 +163,10 @@ Action DeclareBench(const Options& options) {
   options.Add("--threads", args->threads, "Threads to run on", "N (default 1)").Range(1, 1024);
   options.Add("--seconds", args->seconds, "How long to measure", "S (default 3)")
       .Range(0.01, 86400.0);
-  options.Add("--size", args->sizes, "Size of a symbolic dim", "NAME=N");
+  options.Add(
+      "--size", args->sizes,
+      "Size of a symbolic dim (default: its least; of --profile, what metadata.json counts at)",
+      "NAME=N");
   options.Add("--seed", args->seed, "Seed of the random inputs", "N (default 1)");
   AddKeyFlags(options, args->key);
   options.Flag("--json", args->json,
