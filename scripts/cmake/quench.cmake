@@ -23,7 +23,7 @@ endif()
 add_link_options(-Wl,--build-id=sha1)  # common/base/build_id.h: part of the key of every cached result
 
 set(QUENCH_WARNINGS -Wall -Wextra -Wshadow -Wmissing-declarations -Wnon-virtual-dtor -Werror)
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_FLAGS MATCHES "-O[123]")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_FLAGS MATCHES "-O[123g]")
   # GCC 12's optimiser warns of impossible lengths in libstdc++'s own copies of short strings (char_traits.h:431), and of
   # LLVM's classes that bring an operator new and delete each, of which it inlines one.
   list(APPEND QUENCH_WARNINGS -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow -Wno-mismatched-new-delete)
