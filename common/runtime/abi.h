@@ -146,7 +146,8 @@ typedef struct quench_host {
   /* Tap builds: value `tap` of the variant's taps has been computed. The slots give its dims. May
    * be NULL. */
   void (*on_tensor)(void* host, int32_t tap, const void* data);
-  /* Node `node` is about to run; num_nodes after the last one. May be NULL. */
+  /* Node `node` is about to run, or to go on: nodes may run in parts, in turn with others. num_nodes
+   * after the last one. May be NULL. */
   void (*on_node)(void* host, int32_t node);
   /* Non-zero ends the run between two nodes. May be NULL. */
   int32_t (*cancelled)(void* host);

@@ -1,9 +1,10 @@
-#define _POSIX_C_SOURCE 200809L /* posix_memalign */
+#define _DEFAULT_SOURCE /* posix_memalign, madvise */
 /* What this CPU can do, and names for people. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "common/runtime/rt_internal.h"
 
@@ -172,8 +173,17 @@ int quench_rt_fail(quench_rt_error* error, int code, const char* format, ...) {
   return code;
 }
 
+/* Large memory asks for large pages, which the system may have to give: blocked tensors are read from
+ * dozens of places at once, each in a page of its own. */
 void* quench_rt_aligned(uint64_t bytes) {
-  if (bytes > SIZE_MAX - 64) return NULL;
+  enum { kLine = 64, kLargePage = 2 << 20, kLarge = 2 * kLargePage };
+  if (bytes > SIZE_MAX - kLargePage) return NULL;
+  const int large = bytes >= kLarge;
   void* memory = NULL;
-  return posix_memalign(&memory, 64, bytes == 0 ? 64 : (size_t)bytes) == 0 ? memory : NULL;
+  if (posix_memalign(&memory, large ? kLargePage : kLine, bytes == 0 ? kLine : (size_t)bytes) != 0)
+    return NULL;
+#ifdef MADV_HUGEPAGE
+  if (large) (void)madvise(memory, (size_t)bytes, MADV_HUGEPAGE);
+#endif
+  return memory;
 }

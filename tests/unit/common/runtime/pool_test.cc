@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <vector>
 
 extern "C" {
@@ -42,6 +44,42 @@ TEST(PoolTest, EveryTaskRunsOnce) {
         EXPECT_FALSE(counter.too_small);
       }
     }
+  }
+  quench_rt_pool_free(pool);
+}
+
+struct Ranges {
+  std::mutex mutex;
+  std::vector<int64_t> begins;
+};
+
+// The caller's part; another thread takes one range and stays in it until the caller has begun one of that
+// thread's.
+int32_t NoteCallersRanges(void* arg, int64_t begin, int64_t, uint32_t worker) {
+  auto& ranges = *static_cast<Ranges*>(arg);
+  constexpr int64_t kHalf = 40;
+  if (worker == 0) {
+    const std::lock_guard lock(ranges.mutex);
+    ranges.begins.push_back(begin);
+    return 0;
+  }
+  while (true) {
+    const std::lock_guard lock(ranges.mutex);
+    if (!ranges.begins.empty() && ranges.begins.back() >= kHalf) return 0;
+  }
+}
+
+// What a thread has fetched ahead at the end of a range is what it needs next.
+TEST(PoolTest, AThreadTakesRangesOfItsOwnInOrderThenOthers) {
+  quench_rt_pool* pool = quench_rt_pool_create(2);
+  ASSERT_NE(pool, nullptr);
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    Ranges ranges;
+    ASSERT_EQ(quench_rt_pool_run(pool, NoteCallersRanges, &ranges, 80, 1), 0);
+    ASSERT_GE(ranges.begins.size(), 5u);
+    EXPECT_EQ(std::vector<int64_t>(ranges.begins.begin(), ranges.begins.begin() + 4),
+              (std::vector<int64_t>{0, 10, 20, 30}));
+    EXPECT_TRUE(std::is_sorted(ranges.begins.begin(), ranges.begins.end()));
   }
   quench_rt_pool_free(pool);
 }
