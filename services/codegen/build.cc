@@ -89,15 +89,6 @@ void Builder::CloseBlock() {
 
 // ---- steps ----
 
-Step& Builder::Add(Step::Kind kind) {
-  Step step;
-  step.kind = kind;
-  step.position = program_.num_positions++;
-  step.node = node_;
-  blocks_.back().steps->push_back(std::move(step));
-  return blocks_.back().steps->back();
-}
-
 int32_t Builder::NewSlot() {
   return symbols_.AddRuntime(fmt::format("q.slot{}", symbols_.size()), "", std::nullopt);
 }
@@ -106,10 +97,10 @@ absl::Status Builder::AddSlotCall(loops::Function function, const std::vector<in
   QUENCH_ASSIGN_OR_RETURN(KernelPlan kernel,
                           PlanNest({std::move(function), {}, false}, symbols_, target_));
   for (const int buffer : buffers) Use(buffer);
-  Step& step = Add(Step::Kind::kCall);
-  step.kernel = std::move(kernel);
-  step.buffers = buffers;
-  step.first_output = static_cast<int>(buffers.size());
+  CallStep& call = Add(CallStep{});
+  call.kernel = std::move(kernel);
+  call.buffers = buffers;
+  call.first_output = static_cast<int>(buffers.size());
   return absl::OkStatus();
 }
 
@@ -120,22 +111,26 @@ absl::StatusOr<KernelPlan> Builder::PlanMove(loops::Function function,
 }
 
 void Builder::AddRefresh(const std::set<SymbolId>& changed) {
-  if (!changed.empty()) Add(Step::Kind::kCall).refresh = changed;
+  if (!changed.empty()) Add(CallStep{}).refresh = changed;
 }
 
 // Kernels planned later may have interned symbols, so the functions are made when all are there.
 absl::Status Builder::FillRefreshes(Steps& steps) {
-  for (Step& step : steps) {
-    QUENCH_RETURN_IF_ERROR(FillRefreshes(step.then_steps));
-    QUENCH_RETURN_IF_ERROR(FillRefreshes(step.else_steps));
-    if (step.refresh.empty()) continue;
-    const std::vector<SymbolId> affected = RuntimeDependence(symbols_).Affected(step.refresh);
-    if (affected.empty()) continue;
-    SlotFunction function("refresh", symbols_);
-    for (const SymbolId id : affected) function.SetExpression(id);
-    QUENCH_ASSIGN_OR_RETURN(step.kernel,
-                            PlanNest({function.Finish(), {}, false}, symbols_, target_));
-  }
+  absl::Status status;
+  ForEachStep(steps, [&](Step& step) {
+    auto* call = step.As<CallStep>();
+    if (call != nullptr && status.ok()) status = FillRefresh(*call);
+  });
+  return status;
+}
+
+absl::Status Builder::FillRefresh(CallStep& call) {
+  if (call.refresh.empty()) return absl::OkStatus();
+  const std::vector<SymbolId> affected = RuntimeDependence(symbols_).Affected(call.refresh);
+  if (affected.empty()) return absl::OkStatus();
+  SlotFunction function("refresh", symbols_);
+  for (const SymbolId id : affected) function.SetExpression(id);
+  QUENCH_ASSIGN_OR_RETURN(call.kernel, PlanNest({function.Finish(), {}, false}, symbols_, target_));
   return absl::OkStatus();
 }
 
@@ -155,40 +150,29 @@ absl::Status Builder::AddAssignments(const std::vector<std::pair<SymbolId, Dim>>
   return absl::OkStatus();
 }
 
-absl::Status Builder::SetBytes(const Shape& shape, const std::string& name, Step& step) {
-  if (IsFixed(shape)) {
-    step.bytes = BytesAt(shape, {});
-    return absl::OkStatus();
-  }
-  step.bytes_slot = NewSlot();
+absl::StatusOr<ByteCount> Builder::CountBytes(const Shape& shape, const std::string& name) {
+  if (IsFixed(shape)) return ByteCount{.fixed = BytesAt(shape, {})};
+  const ByteCount bytes{.slot = NewSlot()};
   SlotFunction function("bytes", symbols_);
-  function.Set(step.bytes_slot, function.Bytes(shape, name));
-  return AddSlotCall(function.Finish(), {});
+  function.Set(bytes.slot, function.Bytes(shape, name));
+  QUENCH_RETURN_IF_ERROR(AddSlotCall(function.Finish(), {}));
+  return bytes;
 }
 
 absl::Status Builder::AddAllocate(int buffer) {
   const Buffer& made = program_.buffers[static_cast<size_t>(buffer)];
-  Step size;
-  QUENCH_RETURN_IF_ERROR(SetBytes(made.shape, made.name, size));
+  QUENCH_ASSIGN_OR_RETURN(const ByteCount bytes, CountBytes(made.shape, made.name));
   UseStorage(made.storage);
-  Step& step = Add(Step::Kind::kAllocate);
-  step.storage = made.storage;
-  step.bytes = size.bytes;
-  step.bytes_slot = size.bytes_slot;
+  Add(AllocateStep{made.storage, bytes});
   return absl::OkStatus();
 }
 
 absl::Status Builder::AddCopy(int from, int to) {
   const Buffer source = program_.buffers[static_cast<size_t>(from)];
-  Step size;
-  QUENCH_RETURN_IF_ERROR(SetBytes(source.shape, source.name, size));
+  QUENCH_ASSIGN_OR_RETURN(const ByteCount bytes, CountBytes(source.shape, source.name));
   Use(from);
   Use(to);
-  Step& step = Add(Step::Kind::kCopy);
-  step.from = from;
-  step.to = to;
-  step.bytes = size.bytes;
-  step.bytes_slot = size.bytes_slot;
+  Add(CopyStep{from, to, bytes});
   return absl::OkStatus();
 }
 
@@ -247,11 +231,11 @@ absl::StatusOr<int> Builder::Transform(int from, const Layout& layout) {
   QUENCH_ASSIGN_OR_RETURN(KernelPlan kernel, PlanMove(b.Finish(), {source.shape.layout, layout}));
   Use(from);
   Use(to);
-  Step& step = Add(Step::Kind::kCall);
-  step.kernel = std::move(kernel);
-  step.buffers = {from, to};
-  step.first_output = 1;
-  SetGrain(step, 2e-3 * static_cast<double>(BytesAt(shape, typical_.Slots())) / target_.gbytes);
+  CallStep& call = Add(CallStep{});
+  call.kernel = std::move(kernel);
+  call.buffers = {from, to};
+  call.first_output = 1;
+  SetGrain(call, 2e-3 * static_cast<double>(BytesAt(shape, typical_.Slots())) / target_.gbytes);
   return to;
 }
 
@@ -271,13 +255,14 @@ absl::StatusOr<int> Builder::BufferOf(Frame& frame, ValueId id, const Layout& la
 
 // ---- nodes ----
 
-void Builder::SetGrain(Step& step, double cost) {
+void Builder::SetGrain(CallStep& call, double cost) {
+  call.cost = cost;
   constexpr double kWorthSplitting = 20;  // microseconds; waking a thread costs a few
-  const double tasks = static_cast<double>(std::max<int64_t>(1, typical_.Of(step.kernel.tasks)));
+  const double tasks = static_cast<double>(std::max<int64_t>(1, typical_.Of(call.kernel.tasks)));
   const bool single =
-      step.kernel.tasks.is(1) || symbols_.DependsOnRuntime(step.kernel.scratch_bytes);
-  step.parallel = !single && (cost >= kWorthSplitting || !step.kernel.tasks.is_static());
-  step.grain = static_cast<int64_t>(
+      call.kernel.tasks.is(1) || symbols_.DependsOnRuntime(call.kernel.scratch_bytes);
+  call.parallel = !single && (cost >= kWorthSplitting || !call.kernel.tasks.is_static());
+  call.grain = static_cast<int64_t>(
       std::clamp(0.5 * kWorthSplitting * tasks / std::max(cost, 1e-3), 1.0, 1e15));
 }
 
@@ -296,13 +281,33 @@ absl::Status Builder::BuildSizes(Frame& frame, const Node& node) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<int> Builder::BuildPreparation(const Candidate& candidate, const std::string& name,
+                                              bool fuses, std::vector<int> buffers) {
+  const Preparation& preparation = *candidate.preparation;
+  QUENCH_ASSIGN_OR_RETURN(
+      const int workspace,
+      NewResult(name + " prepared", {DataType::kU8, {preparation.workspace_bytes}, {}}));
+  buffers.push_back(workspace);
+  for (const int buffer : buffers) Use(buffer);
+  CallStep& call = Add(CallStep{});
+  call.kernel = PlanPreparation(candidate);
+  call.kernel.fuses = fuses;
+  call.first_output = static_cast<int>(buffers.size()) - 1;
+  call.buffers = std::move(buffers);
+  SetGrain(call, preparation.cost);
+  return workspace;
+}
+
 absl::Status Builder::BuildKernel(Frame& frame, const Node& node, const Choice& choice) {
   const Candidate& candidate = choice.candidate;
   std::vector<int> buffers;
   int in_place = -1;
+  std::optional<RowOrder> rows = candidate.rows;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     if (node.inputs[i] == quench::kNone || candidate.packed[i]) continue;
     if (static_cast<int>(i) == candidate.in_place) in_place = static_cast<int>(buffers.size());
+    if (rows && static_cast<int>(i) == candidate.rows->input)
+      rows->input = static_cast<int>(buffers.size());
     QUENCH_ASSIGN_OR_RETURN(const int buffer, BufferOf(frame, node.inputs[i], candidate.inputs[i]));
     buffers.push_back(buffer);
   }
@@ -311,6 +316,14 @@ absl::Status Builder::BuildKernel(Frame& frame, const Node& node, const Choice& 
       frame.graph, node, target_, options_.opt_level, options_.winograd, options_.half_sums};
   QUENCH_ASSIGN_OR_RETURN(KernelPlan kernel, PlanKernel(request, candidate));
   kernel.fuses = MayFuse(request);
+  double cost = candidate.cost;
+  if (candidate.preparation) {
+    const std::string& name = frame.graph.value(node.outputs[0]).name;
+    QUENCH_ASSIGN_OR_RETURN(const int workspace,
+                            BuildPreparation(candidate, name, kernel.fuses, buffers));
+    buffers.push_back(workspace);
+    cost -= candidate.preparation->cost;
+  }
   const int first_output = static_cast<int>(buffers.size());
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i] == quench::kNone) continue;
@@ -338,14 +351,16 @@ absl::Status Builder::BuildKernel(Frame& frame, const Node& node, const Choice& 
     QUENCH_RETURN_IF_ERROR(AddCopy(buffers[0], buffers[static_cast<size_t>(first_output)]));
   }
   for (const int buffer : buffers) Use(buffer);
-  Step& step = Add(Step::Kind::kCall);
-  step.kernel = std::move(kernel);
-  step.buffers = std::move(buffers);
-  step.packs = std::move(packs);
-  step.in_place = in_place;
-  step.first_output = first_output;
-  step.scratch_storage = scratch;
-  SetGrain(step, candidate.cost);
+  CallStep& call = Add(CallStep{});
+  call.kernel = std::move(kernel);
+  call.buffers = std::move(buffers);
+  call.packs = std::move(packs);
+  call.in_place = in_place;
+  call.first_output = first_output;
+  call.scratch_storage = scratch;
+  call.one_range = candidate.one_range;
+  call.rows = std::move(rows);
+  SetGrain(call, cost);
   return absl::OkStatus();
 }
 
@@ -386,7 +401,7 @@ absl::Status Builder::BuildNode(Frame& frame, const Node& node, const Choice& ch
                       MultiplicationsOf(frame.graph, node), 0, TouchedBytes(frame.graph, node),
                       control ? "" : CandidateName(node, choice.candidate)});
   if (reports_.back().slow.empty()) reports_.back().slow = WhyIntegersSaveLittle(frame.graph, node);
-  Add(Step::Kind::kNode);
+  Add(BeginStep{});
   const auto build = [&]() -> absl::Status {
     if (control) return BuildControl(frame, node);
     QUENCH_ASSIGN_OR_RETURN(const bool joined, BuildJoined(frame, node, choice.candidate));
@@ -419,9 +434,7 @@ absl::Status Builder::BuildGraph(Frame& frame) {
       if (id == quench::kNone) continue;
       QUENCH_ASSIGN_OR_RETURN(const int buffer, RowMajorOf(frame, id));
       Use(buffer);
-      Step& step = Add(Step::Kind::kTap);
-      step.from = buffer;
-      step.tap = static_cast<int>(program_.taps.size());
+      Add(TapStep{buffer, static_cast<int>(program_.taps.size())});
       program_.taps.push_back(buffer);
       program_.tap_names.push_back(frame.graph.value(id).name);
     }

@@ -76,19 +76,16 @@ absl::Status Builder::BuildIf(Frame& frame, const Node& node) {
     const Value& value = frame.graph.value(id);
     outputs.push_back(NewUnallocated(value.name, {value.type.dtype, value.type.dims, {}}));
   }
-  Step step;
+  IfStep branches{condition, {}, {}};
   Use(condition);
-  QUENCH_RETURN_IF_ERROR(BuildBranch(frame, node, "then_branch", outputs, step.then_steps));
-  QUENCH_RETURN_IF_ERROR(BuildBranch(frame, node, "else_branch", outputs, step.else_steps));
+  QUENCH_RETURN_IF_ERROR(BuildBranch(frame, node, "then_branch", outputs, branches.then_steps));
+  QUENCH_RETURN_IF_ERROR(BuildBranch(frame, node, "else_branch", outputs, branches.else_steps));
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i] < 0) continue;
     Use(outputs[i]);
     BindValue(frame, node.outputs[i], outputs[i]);
   }
-  Step& added = Add(Step::Kind::kIf);
-  added.from = condition;
-  added.then_steps = std::move(step.then_steps);
-  added.else_steps = std::move(step.else_steps);
+  Add(std::move(branches));
   return absl::OkStatus();
 }
 
@@ -184,9 +181,8 @@ absl::Status Builder::EndCarried(Frame& body, LoopParts& parts) {
     Use(value.result);
     Use(value.buffer);
     StorageOf(value.result).moved = true;
-    Step& move = Add(Step::Kind::kMove);
-    move.storage = program_.buffers[static_cast<size_t>(value.result)].storage;
-    move.target = program_.buffers[static_cast<size_t>(value.buffer)].storage;
+    Add(MoveStep{program_.buffers[static_cast<size_t>(value.result)].storage,
+                 program_.buffers[static_cast<size_t>(value.buffer)].storage});
   }
   return AddAssignments(assignments);
 }
@@ -210,7 +206,7 @@ absl::Status Builder::BeginStacks(Frame& frame, const Node& node, const Graph& b
     const int buffer = NewUnallocated(value.name, shape);
     stacks.push_back(buffer);
     StorageOf(buffer).shared = true;
-    if (parts.step.fixed_trips || StorageOf(buffer).home != Home::kHeap) {
+    if (parts.loop.fixed_trips || StorageOf(buffer).home != Home::kHeap) {
       if (StorageOf(buffer).home == Home::kHeap) QUENCH_RETURN_IF_ERROR(AddAllocate(buffer));
       continue;
     }
@@ -218,12 +214,12 @@ absl::Status Builder::BeginStacks(Frame& frame, const Node& node, const Graph& b
     if (length.is_static() || !symbols_.at(length.symbol()).is_runtime()) {
       return Unsupported("output `{}` has rows whose size only the iterations know", value.name);
     }
-    Step append;
+    AppendStep append;
     append.storage = program_.buffers[static_cast<size_t>(buffer)].storage;
     // All of them are as long as the loop ran: the first counts in the symbol itself.
     const bool counted =
         std::any_of(parts.appends.begin(), parts.appends.end(),
-                    [&](const Step& other) { return other.length_slot == length.symbol(); });
+                    [&](const AppendStep& other) { return other.length_slot == length.symbol(); });
     append.length_slot = counted ? NewSlot() : length.symbol();
     append.capacity_slot = NewSlot();
     std::vector<std::pair<SymbolId, Dim>> zeros = {{append.length_slot, 0},
@@ -253,17 +249,12 @@ absl::Status Builder::AddStacks(const Node& node, Frame& body, const LoopParts& 
     const int storage = program_.buffers[static_cast<size_t>(stacks[i])].storage;
     if (append < parts.appends.size() && parts.appends[append].storage == storage) {
       const Buffer source = program_.buffers[static_cast<size_t>(row)];
-      Step size;
-      QUENCH_RETURN_IF_ERROR(SetBytes(source.shape, source.name, size));
+      QUENCH_ASSIGN_OR_RETURN(const ByteCount bytes, CountBytes(source.shape, source.name));
       Use(row);
       UseStorage(storage);
-      Step& step = Add(Step::Kind::kAppend);
+      AppendStep& step = Add(parts.appends[append]);
       step.from = row;
-      step.storage = storage;
-      step.length_slot = parts.appends[append].length_slot;
-      step.capacity_slot = parts.appends[append].capacity_slot;
-      step.bytes = size.bytes;
-      step.bytes_slot = size.bytes_slot;
+      step.bytes = bytes;
       ++append;
       continue;
     }
@@ -293,7 +284,7 @@ absl::Status Builder::AddSlice(int whole, int slice, int axis, bool reverse, boo
   const loops::E length = dims[static_cast<size_t>(axis)];
   const loops::B from = b.Input("x", shape.dtype, store ? part_dims : dims);
   const loops::B to = b.Output("y", shape.dtype, store ? dims : part_dims);
-  loops::E at = b.Slot(parts.step.iteration_slot);
+  loops::E at = b.Slot(parts.loop.iteration_slot);
   if (reverse) at = length - 1 - at;
   at = b.Let(at, "at");
   b.Check(at < length, "there are more iterations than the tensor has slices");
@@ -311,10 +302,10 @@ absl::Status Builder::AddSlice(int whole, int slice, int axis, bool reverse, boo
   QUENCH_ASSIGN_OR_RETURN(KernelPlan kernel, PlanMove(b.Finish(), {}));
   Use(whole);
   Use(slice);
-  Step& step = Add(Step::Kind::kCall);
-  step.kernel = std::move(kernel);
-  step.buffers = store ? std::vector<int>{slice, whole} : std::vector<int>{whole, slice};
-  step.first_output = 1;
+  CallStep& call = Add(CallStep{});
+  call.kernel = std::move(kernel);
+  call.buffers = store ? std::vector<int>{slice, whole} : std::vector<int>{whole, slice};
+  call.first_output = 1;
   return absl::OkStatus();
 }
 
@@ -323,7 +314,7 @@ absl::Status Builder::AddSlice(int whole, int slice, int axis, bool reverse, boo
 absl::Status Builder::FinishLoop(Frame& frame, const Node& node, const LoopParts& parts,
                                  const std::vector<int>& stacks) {
   std::set<SymbolId> lengths;
-  for (const Step& append : parts.appends) lengths.insert(append.length_slot);
+  for (const AppendStep& append : parts.appends) lengths.insert(append.length_slot);
   AddRefresh(lengths);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i] == quench::kNone) continue;
@@ -343,48 +334,43 @@ absl::Status Builder::BuildLoop(Frame& frame, const Node& node) {
   parts.carried = static_cast<size_t>(ops::CarriedCount(node));
   parts.first_input = 2;
   parts.first_output = 1;
-  Step& step = parts.step;
+  LoopStep& loop = parts.loop;
   if (node.inputs[0] != quench::kNone) {
-    QUENCH_ASSIGN_OR_RETURN(step.trip_count, RowMajorOf(frame, node.inputs[0]));
+    QUENCH_ASSIGN_OR_RETURN(loop.trip_count, RowMajorOf(frame, node.inputs[0]));
   }
   if (node.inputs[1] != quench::kNone) {
-    QUENCH_ASSIGN_OR_RETURN(step.condition, RowMajorOf(frame, node.inputs[1]));
+    QUENCH_ASSIGN_OR_RETURN(loop.condition, RowMajorOf(frame, node.inputs[1]));
   }
-  step.iteration = NewScalar("iteration", DataType::kI64);
-  step.condition_in = NewScalar("condition", DataType::kBool);
-  step.iteration_slot = NewSlot();
+  loop.iteration = NewScalar("iteration", DataType::kI64);
+  loop.condition_in = NewScalar("condition", DataType::kBool);
+  loop.iteration_slot = NewSlot();
   QUENCH_RETURN_IF_ERROR(BeginCarried(frame, node, *body, 2, parts));
   std::vector<int> stacks;
   QUENCH_RETURN_IF_ERROR(BeginStacks(frame, node, *body, parts, stacks));
-  for (const int buffer : {step.trip_count, step.condition}) {
+  for (const int buffer : {loop.trip_count, loop.condition}) {
     if (buffer >= 0) Use(buffer);
   }
 
   Frame inner(*body);
-  BindValue(inner, body->inputs[0], step.iteration);
-  BindValue(inner, body->inputs[1], step.condition_in);
+  BindValue(inner, body->inputs[0], loop.iteration);
+  BindValue(inner, body->inputs[1], loop.condition_in);
   for (size_t i = 0; i < parts.carried; ++i)
     BindValue(inner, body->inputs[2 + i], parts.values[i].buffer);
   QUENCH_RETURN_IF_ERROR(BindCaptures(frame, node, 2 + parts.carried, inner, 2 + parts.carried));
-  OpenBlock(&step.then_steps);
+  OpenBlock(&loop.body);
   QUENCH_RETURN_IF_ERROR(BuildGraph(inner));
   node_ = outer_node;
   QUENCH_RETURN_IF_ERROR(AddStacks(node, inner, parts, stacks));
   // The condition may lie in a carried value's memory: it is kept apart before that is overwritten.
   QUENCH_ASSIGN_OR_RETURN(const int condition_out, RowMajorOf(inner, body->outputs[0]));
-  step.condition_out = NewScalar("next condition", DataType::kBool);
-  QUENCH_RETURN_IF_ERROR(AddCopy(condition_out, step.condition_out));
+  loop.condition_out = NewScalar("next condition", DataType::kBool);
+  QUENCH_RETURN_IF_ERROR(AddCopy(condition_out, loop.condition_out));
   QUENCH_RETURN_IF_ERROR(EndCarried(inner, parts));
-  Use(step.condition_out);
-  for (const int buffer : {step.iteration, step.condition_in}) Use(buffer);
+  Use(loop.condition_out);
+  for (const int buffer : {loop.iteration, loop.condition_in}) Use(buffer);
   for (const Carried& value : parts.values) Use(value.buffer);
   CloseBlock();
-  Step& added = Add(Step::Kind::kLoop);
-  const int position = added.position;
-  step.kind = Step::Kind::kLoop;
-  step.position = position;
-  step.node = node_;
-  added = std::move(step);
+  Add(std::move(loop));
   return FinishLoop(frame, node, parts, stacks);
 }
 
@@ -396,8 +382,8 @@ absl::Status Builder::BuildScan(Frame& frame, const Node& node) {
   const auto scans = static_cast<size_t>(node.Int("num_scan_inputs", 0));
   const std::vector<int64_t> axes = node.Ints("scan_input_axes");
   const std::vector<int64_t> directions = node.Ints("scan_input_directions");
-  parts.step.fixed_trips = true;
-  parts.step.iteration_slot = NewSlot();
+  parts.loop.fixed_trips = true;
+  parts.loop.iteration_slot = NewSlot();
   QUENCH_RETURN_IF_ERROR(BeginCarried(frame, node, *body, 0, parts));
   std::vector<int> sources, source_axes;
   for (size_t i = 0; i < scans; ++i) {
@@ -408,10 +394,10 @@ absl::Status Builder::BuildScan(Frame& frame, const Node& node) {
     source_axes.push_back(
         static_cast<int>(axis < 0 ? axis + static_cast<int64_t>(dims.size()) : axis));
     const Dim length = dims[static_cast<size_t>(source_axes.back())];
-    if (i == 0) parts.step.trips = length;
-    if (length == parts.step.trips) continue;
+    if (i == 0) parts.loop.trips = length;
+    if (length == parts.loop.trips) continue;
     SlotFunction check("check", symbols_);
-    check.b().Check(check.Value(length) == check.Value(parts.step.trips),
+    check.b().Check(check.Value(length) == check.Value(parts.loop.trips),
                     "scan inputs have different lengths");
     QUENCH_RETURN_IF_ERROR(AddSlotCall(check.Finish(), {}));
   }
@@ -423,7 +409,7 @@ absl::Status Builder::BuildScan(Frame& frame, const Node& node) {
     BindValue(inner, body->inputs[i], parts.values[i].buffer);
   QUENCH_RETURN_IF_ERROR(
       BindCaptures(frame, node, parts.carried + scans, inner, parts.carried + scans));
-  OpenBlock(&parts.step.then_steps);
+  OpenBlock(&parts.loop.body);
   for (size_t i = 0; i < scans; ++i) {
     const Value& value = body->value(body->inputs[parts.carried + i]);
     QUENCH_ASSIGN_OR_RETURN(const int slice,
@@ -438,12 +424,7 @@ absl::Status Builder::BuildScan(Frame& frame, const Node& node) {
   QUENCH_RETURN_IF_ERROR(EndCarried(inner, parts));
   for (const Carried& value : parts.values) Use(value.buffer);
   CloseBlock();
-  Step& added = Add(Step::Kind::kLoop);
-  const int position = added.position;
-  parts.step.kind = Step::Kind::kLoop;
-  parts.step.position = position;
-  parts.step.node = node_;
-  added = std::move(parts.step);
+  Add(std::move(parts.loop));
   return FinishLoop(frame, node, parts, stacks);
 }
 

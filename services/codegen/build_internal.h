@@ -38,8 +38,6 @@ class Builder {
   absl::StatusOr<BuiltProgram> Build();
 
  private:
-  using Steps = std::vector<Step>;
-
   // A sequence of steps being filled: the main one, or a body. What a body uses from outside is in
   // use until its control step is over.
   struct Block {
@@ -51,10 +49,13 @@ class Builder {
   absl::Status BuildGraph(Frame& frame);
   absl::Status BuildNode(Frame& frame, const Node& node, const Choice& choice);
   absl::Status BuildKernel(Frame& frame, const Node& node, const Choice& choice);
+  // What a kernel's tasks share, of its inputs. Returns the workspace.
+  absl::StatusOr<int> BuildPreparation(const Candidate& candidate, const std::string& name,
+                                       bool fuses, std::vector<int> inputs);
   absl::Status BuildAlias(Frame& frame, const Node& node);
   absl::Status BuildSizes(Frame& frame, const Node& node);
   absl::Status BindOutput(Frame& frame, int index);
-  void SetGrain(Step& step, double cost);
+  void SetGrain(CallStep& call, double cost);
 
   // build_joins.cc: storages that lie in others, which Concats join them to.
   struct Place {
@@ -92,11 +93,15 @@ class Builder {
   }
 
   // build.cc: steps.
-  Step& Add(Step::Kind kind);
+  template <typename Action>
+  Action& Add(Action action) {
+    blocks_.back().steps->push_back({program_.num_positions++, node_, std::move(action)});
+    return *blocks_.back().steps->back().template As<Action>();
+  }
   absl::Status AddAllocate(int buffer);
   absl::Status AddCopy(int from, int to);
-  // Bytes of a shape into a step: fixed, or through a slot computed here.
-  absl::Status SetBytes(const Shape& shape, const std::string& name, Step& step);
+  // Bytes of a shape: fixed, or in a slot that a step added here computes.
+  absl::StatusOr<ByteCount> CountBytes(const Shape& shape, const std::string& name);
   absl::Status AddSlotCall(loops::Function function, const std::vector<int>& buffers);
   // What copies, vectorised where kernels are.
   absl::StatusOr<KernelPlan> PlanMove(loops::Function function, std::vector<Layout> layouts);
@@ -104,6 +109,7 @@ class Builder {
   // Recomputes what follows from runtime symbols that have just been set.
   void AddRefresh(const std::set<SymbolId>& changed);
   absl::Status FillRefreshes(Steps& steps);
+  absl::Status FillRefresh(CallStep& call);
   // Sets symbols to the values of dims, all at once, and recomputes what follows.
   absl::Status AddAssignments(const std::vector<std::pair<SymbolId, Dim>>& assignments);
   void OpenBlock(Steps* steps);
@@ -123,8 +129,8 @@ class Builder {
     size_t carried = 0;  // count; inputs and outputs of the body start at
     size_t first_input = 0, first_output = 0;
     std::vector<Carried> values;
-    std::vector<Step> appends;  // stacks that grow, in order of the outputs
-    Step step;
+    std::vector<AppendStep> appends;  // stacks that grow, in order of the outputs
+    LoopStep loop;
   };
   absl::Status BuildLoop(Frame& frame, const Node& node);
   absl::Status BuildScan(Frame& frame, const Node& node);

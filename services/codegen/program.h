@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "common/ir/graph.h"
@@ -37,7 +39,7 @@ struct Storage {
   int begin = 0, end = 0;
   bool shared = false;  // written more than once or handed over: is not reused in place, and does
                         // not become an output any more
-  bool moved = false;   // kHeap: a kMove takes it, nobody frees it
+  bool moved = false;   // kHeap: a MoveStep takes it, nobody frees it
   int output = -1;      // kHeap: it becomes this output
   int64_t offset = -1;  // kArena: fixed offset, or
   int32_t offset_slot = -1;  // slot that has it
@@ -60,25 +62,19 @@ struct WeightEntry {
   Layout layout;  // not packed
 };
 
-struct Step {
-  enum class Kind : uint8_t {
-    kNode,      // `node` begins: report, look for cancellation
-    kCall,      // kernel
-    kAllocate,  // heap memory of `bytes` for `storage`
-    kFree,      // of `storage`
-    kMove,      // heap memory of `storage` passes to `target`, whose old memory is freed
-    kCopy,      // `bytes` of buffer `from` to buffer `to`
-    kAppend,    // `bytes` of buffer `from` to the end of heap `storage`, which grows; slot `length`
-                // counts
-    kTap,       // buffer `from` is tap `tap`
-    kIf,        // scalar bool buffer `from`: then_steps or else_steps
-    kLoop,
-  };
-  Kind kind = Kind::kNode;
-  int position = 0;
-  int node = -1;  // report entry
+// A number of bytes: fixed, or in a slot that an earlier step sets.
+struct ByteCount {
+  int64_t fixed = -1;
+  int32_t slot = -1;
+};
 
-  // kCall
+struct Step;
+using Steps = std::vector<Step>;
+
+// A node of the report begins: whoever watches hears of it, and cancellation is looked for.
+struct BeginStep {};
+
+struct CallStep {
   KernelPlan kernel;
   std::vector<int> buffers;  // inputs, outputs
   std::vector<int> packs;    // weight entries
@@ -87,19 +83,55 @@ struct Step {
   int scratch_storage = -1;  // heap scratch, when its size is known only at run time
   // the kernel recomputes what follows from these: planned last, empty when nothing does
   std::set<SymbolId> refresh;
+  double cost = 0;    // predicted microseconds on one core
   int64_t grain = 1;  // tasks worth handing to a thread
   bool parallel = false;
+  bool one_range = false;        // in parallel, each thread gets its share of the tasks at once
+  std::optional<RowOrder> rows;  // its `input` is the place in `buffers`
+};
 
-  int storage = -1, target = -1;
-  int from = -1, to = -1;
-  int64_t bytes = -1;                            // fixed, or
-  int32_t bytes_slot = -1;                       // slot that has them
-  int32_t length_slot = -1, capacity_slot = -1;  // kAppend; capacity in bytes
+// Heap memory for a storage.
+struct AllocateStep {
+  int storage = -1;
+  ByteCount bytes;
+};
+
+struct FreeStep {
+  int storage = -1;
+};
+
+// Heap memory of one storage passes to another, whose old memory is freed.
+struct MoveStep {
+  int from = -1, to = -1;  // storages
+};
+
+struct CopyStep {
+  int from = -1, to = -1;  // buffers
+  ByteCount bytes;
+};
+
+// A buffer to the end of a heap storage, which grows.
+struct AppendStep {
+  int from = -1;     // buffer
+  int storage = -1;  // heap
+  ByteCount bytes;
+  int32_t length_slot = -1;    // how many have been appended
+  int32_t capacity_slot = -1;  // bytes
+};
+
+struct TapStep {
+  int buffer = -1;
   int tap = -1;
-  std::vector<Step> then_steps, else_steps;  // kLoop: the body is then_steps
+};
 
-  // kLoop. Buffers of scalars, -1 where absent. Each iteration sets `iteration` and `condition_in`,
-  // does then_steps, and reads `condition_out`.
+struct IfStep {
+  int condition = -1;  // buffer of a bool
+  Steps then_steps, else_steps;
+};
+
+// Each iteration sets `iteration` and `condition_in`, does `body`, and reads `condition_out`.
+// Buffers of scalars, -1 where absent.
+struct LoopStep {
   int trip_count = -1;       // i64: Loop's M
   bool fixed_trips = false;  // Scan: `trips` iterations
   Dim trips = 0;
@@ -108,7 +140,56 @@ struct Step {
   int32_t iteration_slot = -1;
   int condition_in = -1;   // bool
   int condition_out = -1;  // bool
+  Steps body;
 };
+
+// Calls that read each other's rows, on one thread some tasks of each in turn: rows are read while they
+// are in the nearest caches. `body` has the calls, and the beginnings of all their nodes but the first.
+struct BandsStep {
+  struct Range {
+    int call = 0;                // its index in `body`
+    int64_t begin = 0, end = 0;  // tasks
+  };
+  Steps body;
+  std::vector<Range> order;
+};
+
+struct Step {
+  int position = 0;
+  int node = -1;  // report entry
+  std::variant<BeginStep, CallStep, AllocateStep, FreeStep, MoveStep, CopyStep, AppendStep, TapStep,
+               IfStep, LoopStep, BandsStep>
+      action;
+
+  template <typename Action>
+  const Action* As() const {
+    return std::get_if<Action>(&action);
+  }
+  template <typename Action>
+  Action* As() {
+    return std::get_if<Action>(&action);
+  }
+};
+
+// Calls `visit` with each sequence of steps inside of a step: branches, bodies.
+template <typename AnyStep, typename Visit>
+void ForEachInner(AnyStep& step, const Visit& visit) {
+  if (auto* branches = step.template As<IfStep>(); branches != nullptr) {
+    visit(branches->then_steps);
+    visit(branches->else_steps);
+  }
+  if (auto* loop = step.template As<LoopStep>(); loop != nullptr) visit(loop->body);
+  if (auto* bands = step.template As<BandsStep>(); bands != nullptr) visit(bands->body);
+}
+
+// Calls `visit` with each step, those inside of others first.
+template <typename AnySteps, typename Visit>
+void ForEachStep(AnySteps& steps, const Visit& visit) {
+  for (auto& step : steps) {
+    ForEachInner(step, [&](auto& inner) { ForEachStep(inner, visit); });
+    visit(step);
+  }
+}
 
 struct NodeEntry {
   std::string name, op, kernel;
@@ -123,7 +204,7 @@ struct PlacedStorage {
 struct Program {
   std::vector<Buffer> buffers;
   std::vector<Storage> storages;
-  std::vector<Step> steps;
+  Steps steps;
   std::vector<NodeEntry> nodes;
   std::vector<int> taps;  // buffers
   std::vector<std::string> tap_names;

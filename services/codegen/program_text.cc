@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "common/base/status.h"
 #include "services/codegen/laid_out_sizes.h"
@@ -70,72 +71,84 @@ class Printer {
     return fmt::format("{}", fmt::join(names, ", "));
   }
 
-  std::string BytesText(const Step& step) const {
-    return step.bytes_slot >= 0 ? fmt::format("slot {} bytes", step.bytes_slot)
-                                : fmt::format("{} bytes", step.bytes);
+  static std::string Text(const ByteCount& bytes) {
+    return bytes.slot >= 0 ? fmt::format("slot {} bytes", bytes.slot)
+                           : fmt::format("{} bytes", bytes.fixed);
   }
 
-  void PrintSteps(const std::vector<Step>& steps) {
-    for (const Step& step : steps) PrintStep(step);
+  void PrintSteps(const Steps& steps) {
+    for (const Step& step : steps)
+      std::visit([&](const auto& action) { Print(step, action); }, step.action);
   }
 
-  void PrintInner(const char* what, const std::vector<Step>& steps) {
+  void PrintInner(const char* what, const Steps& steps) {
     Line("{}", what);
     ++indent_;
     PrintSteps(steps);
     --indent_;
   }
 
-  void PrintCall(const Step& step) {
-    if (step.kernel.empty()) return Line("{} nothing follows", step.position);
-    const auto first = step.buffers.begin() + step.first_output;
+  void Print(const Step& step, const BeginStep&) {
+    const NodeEntry& node = program_.nodes[static_cast<size_t>(step.node)];
+    Line("{} node {}: `{}` ({}) by {}", step.position, step.node, node.name, node.op, node.kernel);
+  }
+  void Print(const Step& step, const CallStep& call) {
+    if (call.kernel.empty()) return Line("{} nothing follows", step.position);
+    const auto first = call.buffers.begin() + call.first_output;
     std::string line =
-        fmt::format("{} call {}({}){}", step.position, step.kernel.name,
-                    Names('b', std::vector<int>(step.buffers.begin(), first)),
-                    first == step.buffers.end()
+        fmt::format("{} call {}({}){}", step.position, call.kernel.name,
+                    Names('b', std::vector<int>(call.buffers.begin(), first)),
+                    first == call.buffers.end()
                         ? ""
-                        : " -> " + Names('b', std::vector<int>(first, step.buffers.end())));
-    if (!step.packs.empty()) line += fmt::format(", packs {}", Names('w', step.packs));
-    if (!step.kernel.tasks.is(1)) line += fmt::format(", {} tasks", DimText(step.kernel.tasks));
-    if (step.parallel) line += fmt::format(" by {}", step.grain);
-    if (!step.kernel.scratch_bytes.is(0))
-      line += fmt::format(", scratch {}", DimText(step.kernel.scratch_bytes));
-    if (step.in_place >= 0) {
-      line += fmt::format(", may write over b{}", step.buffers[static_cast<size_t>(step.in_place)]);
+                        : " -> " + Names('b', std::vector<int>(first, call.buffers.end())));
+    if (!call.packs.empty()) line += fmt::format(", packs {}", Names('w', call.packs));
+    if (!call.kernel.tasks.is(1)) line += fmt::format(", {} tasks", DimText(call.kernel.tasks));
+    if (call.parallel) line += call.one_range ? " by thread" : fmt::format(" by {}", call.grain);
+    if (!call.kernel.scratch_bytes.is(0))
+      line += fmt::format(", scratch {}", DimText(call.kernel.scratch_bytes));
+    if (call.in_place >= 0) {
+      line += fmt::format(", may write over b{}", call.buffers[static_cast<size_t>(call.in_place)]);
     }
-    if (!step.kernel.fuses) line += ", unfused";
+    if (!call.kernel.fuses) line += ", unfused";
     Line("{}", line);
   }
-
-  void PrintStep(const Step& step) {
-    const int at = step.position;
-    switch (step.kind) {
-      case Step::Kind::kNode: {
-        const NodeEntry& node = program_.nodes[static_cast<size_t>(step.node)];
-        return Line("{} node {}: `{}` ({}) by {}", at, step.node, node.name, node.op, node.kernel);
-      }
-      case Step::Kind::kCall:
-        return PrintCall(step);
-      case Step::Kind::kAllocate:
-        return Line("{} allocate s{}, {}", at, step.storage, BytesText(step));
-      case Step::Kind::kFree:
-        return Line("{} free s{}", at, step.storage);
-      case Step::Kind::kMove:
-        return Line("{} move s{} to s{}", at, step.storage, step.target);
-      case Step::Kind::kCopy:
-        return Line("{} copy b{} to b{}, {}", at, step.from, step.to, BytesText(step));
-      case Step::Kind::kAppend:
-        return Line("{} append b{} to s{}, {}", at, step.from, step.storage, BytesText(step));
-      case Step::Kind::kTap:
-        return Line("{} tap {} is b{}", at, step.tap, step.from);
-      case Step::Kind::kIf:
-        Line("{} if b{}", at, step.from);
-        PrintInner("then", step.then_steps);
-        return PrintInner("else", step.else_steps);
-      case Step::Kind::kLoop:
-        Line("{} loop", at);
-        return PrintInner("do", step.then_steps);
+  void Print(const Step& step, const AllocateStep& allocate) {
+    Line("{} allocate s{}, {}", step.position, allocate.storage, Text(allocate.bytes));
+  }
+  void Print(const Step& step, const FreeStep& free) {
+    Line("{} free s{}", step.position, free.storage);
+  }
+  void Print(const Step& step, const MoveStep& move) {
+    Line("{} move s{} to s{}", step.position, move.from, move.to);
+  }
+  void Print(const Step& step, const CopyStep& copy) {
+    Line("{} copy b{} to b{}, {}", step.position, copy.from, copy.to, Text(copy.bytes));
+  }
+  void Print(const Step& step, const AppendStep& append) {
+    Line("{} append b{} to s{}, {}", step.position, append.from, append.storage,
+         Text(append.bytes));
+  }
+  void Print(const Step& step, const TapStep& tap) {
+    Line("{} tap {} is b{}", step.position, tap.tap, tap.buffer);
+  }
+  void Print(const Step& step, const IfStep& branches) {
+    Line("{} if b{}", step.position, branches.condition);
+    PrintInner("then", branches.then_steps);
+    PrintInner("else", branches.else_steps);
+  }
+  void Print(const Step& step, const LoopStep& loop) {
+    Line("{} loop", step.position);
+    PrintInner("do", loop.body);
+  }
+  void Print(const Step& step, const BandsStep& bands) {
+    Line("{} bands", step.position);
+    PrintInner("of", bands.body);
+    std::vector<std::string> ranges;
+    for (const BandsStep::Range& range : bands.order) {
+      const int position = bands.body[static_cast<size_t>(range.call)].position;
+      ranges.push_back(fmt::format("{} {}..{}", position, range.begin, range.end));
     }
+    Line("on one thread tasks {}", fmt::join(ranges, ", "));
   }
 
   const Program& program_;
@@ -183,74 +196,107 @@ class Verifier {
   bool IsBuffer(int id) const { return id >= 0 && id < static_cast<int>(program_.buffers.size()); }
   bool IsWeight(int id) const { return id >= 0 && id < static_cast<int>(weights_); }
 
-  void CheckStorage(const Step& step, int id) {
-    if (!IsStorage(id)) return Add("step {} names storage s{}", step.position, id);
+  void CheckStorage(int position, int id) {
+    if (!IsStorage(id)) return Add("step {} names storage s{}", position, id);
     const Storage& storage = program_.storages[static_cast<size_t>(id)];
     if (storage.home != Home::kArena) return;
-    if (step.position < storage.begin || step.position > storage.end) {
-      Add("step {} uses storage s{}, which lives {}..{}", step.position, id, storage.begin,
-          storage.end);
+    if (position < storage.begin || position > storage.end) {
+      Add("step {} uses storage s{}, which lives {}..{}", position, id, storage.begin, storage.end);
     }
   }
-  void CheckBuffer(const Step& step, int id) {
-    if (!IsBuffer(id)) return Add("step {} names buffer b{}", step.position, id);
-    CheckStorage(step, program_.buffers[static_cast<size_t>(id)].storage);
+  void CheckBuffer(int position, int id) {
+    if (!IsBuffer(id)) return Add("step {} names buffer b{}", position, id);
+    CheckStorage(position, program_.buffers[static_cast<size_t>(id)].storage);
   }
 
   static int FirstPosition(const Step& step) {
     int first = step.position;
-    for (const auto* steps : {&step.then_steps, &step.else_steps}) {
-      if (!steps->empty()) first = std::min(first, FirstPosition(steps->front()));
-    }
+    ForEachInner(step, [&](const Steps& inner) {
+      if (!inner.empty()) first = std::min(first, FirstPosition(inner.front()));
+    });
     return first;
   }
 
-  void CheckSteps(const std::vector<Step>& steps) {
+  void CheckSteps(const Steps& steps) {
     for (const Step& step : steps) {
-      CheckStep(step);
-      CheckSteps(step.then_steps);
-      CheckSteps(step.else_steps);
+      std::visit([&](const auto& action) { Check(step, action); }, step.action);
+      ForEachInner(step, [this](const Steps& inner) { CheckSteps(inner); });
     }
   }
 
-  void CheckStep(const Step& step) {
-    switch (step.kind) {
-      case Step::Kind::kNode:
-        if (step.node < 0 || step.node >= static_cast<int>(program_.nodes.size()))
-          Add("step {} begins node {}", step.position, step.node);
-        return;
-      case Step::Kind::kCall:
-        for (const int id : step.buffers) CheckBuffer(step, id);
-        for (const int id : step.packs) {
-          if (!IsWeight(id)) Add("step {} names weight entry w{}", step.position, id);
-        }
-        if (step.kernel.empty() && !step.buffers.empty())
-          Add("step {} calls a kernel without a plan", step.position);
-        if (step.parallel && step.kernel.tasks.is(1))
-          Add("step {} runs one task on many threads", step.position);
-        return;
-      case Step::Kind::kAllocate:
-      case Step::Kind::kFree:
-        return CheckStorage(step, step.storage);
-      case Step::Kind::kMove:
-        CheckStorage(step, step.storage);
-        return CheckStorage(step, step.target);
-      case Step::Kind::kCopy:
-        CheckBuffer(step, step.from);
-        return CheckBuffer(step, step.to);
-      case Step::Kind::kAppend:
-        CheckBuffer(step, step.from);
-        return CheckStorage(step, step.storage);
-      case Step::Kind::kTap:
-        return CheckBuffer(step, step.from);
-      case Step::Kind::kIf: {
-        Step begin;  // the condition is read before the branches, whose positions come first
-        begin.position = FirstPosition(step);
-        return CheckBuffer(begin, step.from);
-      }
-      case Step::Kind::kLoop:
-        return;
+  void Check(const Step& step, const BeginStep&) {
+    if (step.node < 0 || step.node >= static_cast<int>(program_.nodes.size()))
+      Add("step {} begins node {}", step.position, step.node);
+  }
+  void Check(const Step& step, const CallStep& call) {
+    for (const int id : call.buffers) CheckBuffer(step.position, id);
+    for (const int id : call.packs) {
+      if (!IsWeight(id)) Add("step {} names weight entry w{}", step.position, id);
     }
+    if (call.kernel.empty() && !call.buffers.empty())
+      Add("step {} calls a kernel without a plan", step.position);
+    if (call.parallel && call.kernel.tasks.is(1))
+      Add("step {} runs one task on many threads", step.position);
+  }
+  void Check(const Step& step, const AllocateStep& allocate) {
+    CheckStorage(step.position, allocate.storage);
+  }
+  void Check(const Step& step, const FreeStep& free) { CheckStorage(step.position, free.storage); }
+  void Check(const Step& step, const MoveStep& move) {
+    CheckStorage(step.position, move.from);
+    CheckStorage(step.position, move.to);
+  }
+  void Check(const Step& step, const CopyStep& copy) {
+    CheckBuffer(step.position, copy.from);
+    CheckBuffer(step.position, copy.to);
+  }
+  void Check(const Step& step, const AppendStep& append) {
+    CheckBuffer(step.position, append.from);
+    CheckStorage(step.position, append.storage);
+  }
+  void Check(const Step& step, const TapStep& tap) { CheckBuffer(step.position, tap.buffer); }
+  void Check(const Step& step, const IfStep& branches) {
+    // The condition is read before the branches, whose positions come first.
+    CheckBuffer(FirstPosition(step), branches.condition);
+  }
+  void Check(const Step&, const LoopStep&) {}
+  // Each call has all its tasks in order, and finds the rows that it reads.
+  void Check(const Step& step, const BandsStep& bands) {
+    std::map<int, int64_t> done;  // tasks, by call
+    for (size_t i = 0; i < bands.body.size(); ++i) {
+      const Step& inner = bands.body[i];
+      const auto* call = inner.As<CallStep>();
+      if (call == nullptr) continue;
+      if (!call->rows || !call->kernel.tasks.is(static_cast<int64_t>(call->rows->needs.size())))
+        return Add("step {} does not go through rows", inner.position);
+      done[static_cast<int>(i)] = 0;
+      for (const int id : call->buffers) {
+        CheckBuffer(FirstPosition(step), id);
+        CheckBuffer(step.position, id);
+      }
+    }
+    for (const BandsStep::Range& range : bands.order) {
+      const auto at = done.find(range.call);
+      if (at == done.end() || range.begin != at->second || range.end <= range.begin ||
+          range.end > static_cast<int64_t>(RowsOf(bands, range.call).needs.size()))
+        return Add("step {} has tasks {}..{} out of order", step.position, range.begin, range.end);
+      at->second = range.end;
+      if (at == done.begin()) continue;
+      const auto [maker, made] = *std::prev(at);
+      const int64_t rows =
+          made == 0 ? 0 : RowsOf(bands, maker).makes[static_cast<size_t>(made - 1)];
+      if (RowsOf(bands, range.call).needs[static_cast<size_t>(range.end - 1)] > rows) {
+        Add("step {} reads rows that are not there",
+            bands.body[static_cast<size_t>(range.call)].position);
+      }
+    }
+    for (const auto& [call, tasks] : done) {
+      if (tasks != static_cast<int64_t>(RowsOf(bands, call).needs.size()))
+        Add("step {} leaves tasks out", bands.body[static_cast<size_t>(call)].position);
+    }
+  }
+  static const RowOrder& RowsOf(const BandsStep& bands, int call) {
+    return *bands.body[static_cast<size_t>(call)].As<CallStep>()->rows;
   }
 
   // Places are by offset: only those that begin before another ends can lie over it.

@@ -7,6 +7,7 @@
 #include "common/base/status.h"
 #include "common/ops/op.h"
 #include "services/codegen/plan/assign.h"
+#include "services/codegen/plan/bands.h"
 #include "services/codegen/program_text.h"
 #include "services/codegen/select.h"
 
@@ -71,6 +72,15 @@ absl::StatusOr<Graph> GraphFor(const Target& target, const Graph& groups,
   });
 }
 
+absl::StatusOr<BuiltProgram> OrderedProgram(const Graph& graph, const Target& target,
+                                            const CompileOptions& options, WeightTable& weights,
+                                            const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(BuiltProgram built,
+                          BuildProgram(graph, target, options, weights, context));
+  if (options.opt_level >= 3) FormBands(built.program, built.reports, target);
+  return built;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<PlannedVariant>> PlanVariants(const Graph& groups,
@@ -83,7 +93,7 @@ absl::StatusOr<std::vector<PlannedVariant>> PlanVariants(const Graph& groups,
     QUENCH_ASSIGN_OR_RETURN(Graph graph, GraphFor(target, groups, options));
     PlannedVariant variant{target, std::move(graph), {}};
     QUENCH_ASSIGN_OR_RETURN(variant.built,
-                            BuildProgram(variant.graph, target, options, weights, context));
+                            OrderedProgram(variant.graph, target, options, weights, context));
     variant.weights_end = weights.entries().size();
     QUENCH_RETURN_IF_ERROR(AssignMemory(variant.built.program, *variant.graph.symbols, target));
     QUENCH_RETURN_IF_ERROR(VerifyProgram(variant.built.program, variant.weights_end));
@@ -102,7 +112,7 @@ absl::StatusOr<std::string> PlanText(const Graph& graph, const CompileOptions& o
   for (const Target& target : resolved.variants) {
     QUENCH_ASSIGN_OR_RETURN(const Graph own, GraphFor(target, groups, options));
     QUENCH_ASSIGN_OR_RETURN(BuiltProgram built,
-                            BuildProgram(own, target, options, weights, context));
+                            OrderedProgram(own, target, options, weights, context));
     if (stage == PlanStage::kMemory)
       QUENCH_RETURN_IF_ERROR(AssignMemory(built.program, *own.symbols, target));
     QUENCH_RETURN_IF_ERROR(VerifyProgram(built.program, weights.entries().size()));

@@ -76,9 +76,14 @@ absl::StatusOr<std::unique_ptr<KernelRunner>> KernelRunner::Create(const KernelR
   std::unique_ptr<KernelRunner> runner(new KernelRunner(request, candidate));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<ModuleBuilder> module,
                           ModuleBuilder::Create(request.target));
-  QUENCH_ASSIGN_OR_RETURN(const KernelPlan plan, PlanKernel(request, candidate));
-  QUENCH_ASSIGN_OR_RETURN(runner->emitted_, module->Emit(plan));
-  module->Export(runner->emitted_.symbol);
+  QUENCH_ASSIGN_OR_RETURN(const KernelPlan kernel, PlanKernel(request, candidate));
+  std::vector<KernelPlan> plans;
+  if (candidate.preparation) plans.push_back(PlanPreparation(candidate));
+  plans.push_back(kernel);
+  for (const KernelPlan& plan : plans) {
+    QUENCH_ASSIGN_OR_RETURN(runner->parts_.emplace_back().emitted, module->Emit(plan));
+    module->Export(runner->parts_.back().emitted.symbol);
+  }
   QUENCH_ASSIGN_OR_RETURN(const std::string object, module->Finish());
   QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
   const std::filesystem::path object_path = folder.path() / "kernel.o";
@@ -87,9 +92,11 @@ absl::StatusOr<std::unique_ptr<KernelRunner>> KernelRunner::Create(const KernelR
   QUENCH_RETURN_IF_ERROR(LinkShared(request.target, {object_path}, "kernel.so", library_path));
   runner->library_ = dlopen(library_path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (runner->library_ == nullptr) return Internal("dlopen: {}", dlerror());
-  runner->function_ =
-      reinterpret_cast<KernelFunction>(dlsym(runner->library_, runner->emitted_.symbol.c_str()));
-  if (runner->function_ == nullptr) return Internal("dlsym: {}", dlerror());
+  for (Part& part : runner->parts_) {
+    part.function =
+        reinterpret_cast<KernelFunction>(dlsym(runner->library_, part.emitted.symbol.c_str()));
+    if (part.function == nullptr) return Internal("dlsym: {}", dlerror());
+  }
   return runner;
 }
 
@@ -143,6 +150,9 @@ absl::Status KernelRunner::Prepare(const std::map<ValueId, Tensor>& inputs,
   memory_.clear();
   pointers_.clear();
   QUENCH_RETURN_IF_ERROR(AddInputs(inputs));
+  const auto value_of = [&](Dim dim) { return SymbolTable::ValueOf(dim, slots_); };
+  if (candidate_.preparation)
+    AddSpace(static_cast<size_t>(value_of(candidate_.preparation->workspace_bytes)) / 4);
   std::vector<int64_t> dims;
   for (const Dim dim : request_.graph.value(request_.node.outputs[0]).type.dims) {
     dims.push_back(SymbolTable::ValueOf(dim, slots_));
@@ -151,16 +161,18 @@ absl::Status KernelRunner::Prepare(const std::map<ValueId, Tensor>& inputs,
   output_index_ = pointers_.size();
   AddSpace(output_floats_);
   QUENCH_RETURN_IF_ERROR(AddPacks());
-  AddSpace(static_cast<size_t>(SymbolTable::ValueOf(emitted_.scratch_bytes, slots_)) / 4);
-  tasks_ = SymbolTable::ValueOf(emitted_.tasks, slots_);
+  AddSpace(static_cast<size_t>(value_of(parts_.back().emitted.scratch_bytes)) / 4);
+  for (Part& part : parts_) part.tasks = value_of(part.emitted.tasks);
   return absl::OkStatus();
 }
 
 absl::Status KernelRunner::Run(int ranges) {
-  for (int i = ranges - 1; i >= 0; --i) {
-    const int32_t code =
-        function_(pointers_.data(), slots_.data(), tasks_ * i / ranges, tasks_ * (i + 1) / ranges);
-    if (code != 0) return Internal("the kernel returned {}", code);
+  for (const Part& part : parts_) {
+    for (int i = ranges - 1; i >= 0; --i) {
+      const int32_t code = part.function(pointers_.data(), slots_.data(), part.tasks * i / ranges,
+                                         part.tasks * (i + 1) / ranges);
+      if (code != 0) return Internal("the kernel returned {}", code);
+    }
   }
   return absl::OkStatus();
 }

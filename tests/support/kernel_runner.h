@@ -32,12 +32,16 @@ class KernelRunner {
   // Packs constants and lays out inputs (one tensor per node input that is not constant, by value
   // id). `slots` holds the values of all symbols. Buffers are filled with NaN before the run.
   absl::Status Prepare(const std::map<ValueId, Tensor>& inputs, std::vector<int64_t> slots);
-  // Runs all tasks as `ranges` separate calls, last range first.
+  // Runs all tasks, before them those of a preparation, as `ranges` separate calls, last range first.
   absl::Status Run(int ranges);
   Tensor Output() const;
   // One call over all tasks, for timing.
-  int32_t Call() { return function_(pointers_.data(), slots_.data(), 0, tasks_); }
-  int64_t tasks() const { return tasks_; }
+  int32_t Call() {
+    int32_t code = 0;
+    for (Part& part : parts_) code |= part.function(pointers_.data(), slots_.data(), 0, part.tasks);
+    return code;
+  }
+  int64_t tasks() const { return parts_.back().tasks; }
 
  private:
   KernelRunner(const KernelRequest& request, const Candidate& candidate)
@@ -49,15 +53,19 @@ class KernelRunner {
 
   KernelRequest request_;
   Candidate candidate_;
-  EmittedKernel emitted_;
+  // Of a preparation, if the candidate has one, and of the kernel.
+  struct Part {
+    EmittedKernel emitted;
+    KernelFunction function = nullptr;
+    int64_t tasks = 0;
+  };
+  std::vector<Part> parts_;
   void* library_ = nullptr;
-  KernelFunction function_ = nullptr;
   std::vector<std::unique_ptr<float[], void (*)(void*)>> memory_;
   std::vector<void*> pointers_;
   std::vector<int64_t> slots_;
   size_t output_floats_ = 0;
   size_t output_index_ = 0;
-  int64_t tasks_ = 0;
 };
 
 }  // namespace quench::codegen

@@ -165,8 +165,8 @@ class AttentionEmitter {
   // Calls body(vectors, first vector) for the tiles of keys that hold the first `keys`.
   void ForKeyTiles(Int keys, const std::function<void(int, Int)>& body) {
     if (plan_.single && !s_.causal && !s_.has_lengths) {
-      const Split split =
-          SplitEvenly((s_.keys.value() + plan_.lanes - 1) / plan_.lanes, plan_.vectors);
+      const PanelSplit split =
+          SplitIntoPanels((s_.keys.value() + plan_.lanes - 1) / plan_.lanes, plan_.vectors);
       b_.For(b_.I(0), b_.I(split.parts()), 1, [&](Int p) {
         ForPanel(b_, split, p, false, [&](int vectors, Int first, bool) { body(vectors, first); });
       });
@@ -206,10 +206,10 @@ class AttentionEmitter {
     });
   }
 
-  Split ValueTiles() const { return SplitEvenly(plan_.value_vectors(), plan_.vectors); }
+  PanelSplit ValueTiles() const { return SplitIntoPanels(plan_.value_vectors(), plan_.vectors); }
 
   void ForValueTiles(const std::function<void(int, Int)>& body) {
-    const Split split = ValueTiles();
+    const PanelSplit split = ValueTiles();
     b_.For(b_.I(0), b_.I(split.parts()), 1, [&](Int p) {
       ForPanel(b_, split, p, false, [&](int vectors, Int first, bool) { body(vectors, first); });
     });
@@ -451,9 +451,9 @@ class AttentionEmitter {
 
   void MixAlone(const Block& block, const Row& row, Int keys) {
     constexpr int64_t kTogether = 8;
-    const Split split = SplitEvenly(plan_.value_vectors(), kTogether);
+    const PanelSplit split = SplitIntoPanels(plan_.value_vectors(), kTogether);
     for (int64_t part = 0; part < split.parts(); ++part) {
-      const int64_t first = split.Start(part), vectors = split.Start(part + 1) - first;
+      const int64_t first = split.Start(part), vectors = split.Size(part);
       std::vector<VecVar> sums;
       for (int64_t v = 0; v < vectors; ++v) sums.push_back(b_.Variable(b_.F(0, plan_.lanes)));
       const Ptr base = StepAt(ops::kAttentionValue, kv_, block.first);

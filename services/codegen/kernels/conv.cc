@@ -5,8 +5,7 @@
 
 #include "common/base/status.h"
 #include "services/codegen/kernels/catalogue.h"
-#include "services/codegen/kernels/conv_plan.h"
-#include "services/codegen/kernels/pad_rows.h"
+#include "services/codegen/kernels/conv_copy.h"
 
 namespace quench::codegen {
 namespace {
@@ -72,55 +71,29 @@ class ConvEmitter {
     if (s_.bytes) zero_ = LoadRunZero(b_, group_, s_.bytes->x, buffers_);
     pixels_out_ = b_.Size(s_.out_h) * b_.Size(s_.out_w);
     image_out_ = pixels_out_ * (plan_.out_blocks() * plan_.lanes);
-    input_channels_ =
-        plan_.row_major_input ? s_.in_channels : plan_.groups * plan_.blocks * plan_.lanes;
-    image_in_ = b_.Size(s_.h) * b_.Size(s_.w) * (input_channels_ * plan_.element());
     pixel_ = plan_.pixel_words * 4;
-    const Int width =
-        plan_.copy ? (b_.Size(s_.out_w) - 1) * s_.stride_w + ((s_.kernel_w - 1) * s_.dilation_w + 1)
-                   : b_.Size(s_.w);
-    row_ = width * pixel_;
-    const int64_t band = plan_.by_panels && plan_.copy
-                             ? plan_.band_rows(s_.out_h.value())
-                             : plan_.band_rows(plan_.task_tiles * plan_.tile.y);
-    block_ = plan_.copy ? row_ * band : row_ * b_.Size(s_.h);
-    rows_ = {.channels = s_.in_channels,
-             .blocks = plan_.groups * plan_.blocks,
-             .row_major = plan_.row_major_input,
-             .lanes = plan_.lanes,
-             .pixel_words = plan_.pixel_words,
-             .type = s_.input_type(),
-             .fill = s_.bytes ? s_.bytes->x.zero : 0,
-             .run_fill = zero_,
-             .to_floats = IsHalf(s_.x_type) && !s_.pairs,
-             .height = b_.Size(s_.h),
-             .width = b_.Size(s_.w),
-             .left = s_.pad_left,
-             .row_pixels = width,
-             .row_bytes = row_,
-             .block_bytes = block_};
+    if (plan_.copy) {
+      rows_ = CopiedRows(b_, plan_, zero_);
+      row_ = rows_.row_bytes;
+      block_ = rows_.block_bytes;
+    } else {
+      row_ = b_.Size(s_.w) * pixel_;
+      block_ = row_ * b_.Size(s_.h);
+    }
     tail_ = !group_.epilogue.empty() && s_.out_channels % plan_.lanes != 0;
   }
 
-  Ptr Image(Int n) { return b_.Buffer(buffers_.Input(group_.inputs[0])) + n * image_in_; }
+  Ptr Image(Int n) {
+    return SourceImage(b_, plan_, b_.Buffer(buffers_.Input(group_.inputs[0])), n);
+  }
 
-  void Copy(Int n, Int first_row, Int rows) {
-    PadRows(b_, rows_, Image(n), b_.Buffer(buffers_.Scratch()), first_row, rows);
+  // What panels of image n read.
+  Ptr Source(Int n) {
+    if (plan_.prepares()) return b_.Buffer(buffers_.Workspace()) + n * plan_.image_copy;
+    return plan_.copy ? b_.Buffer(buffers_.Scratch()) : Image(n);
   }
 
   void ByPanels() {
-    const auto panels = [&](Int n) {
-      b_.For(b_.Begin(), b_.End(), 1, [&](Int task) { Panel(task, n, b_.I(0), {}); });
-    };
-    if (plan_.copy) {
-      b_.For(b_.I(0), b_.Size(s_.n), 1, [&](Int n) {
-        b_.If(b_.Begin() < b_.End(), [&] {
-          Copy(n, b_.I(-s_.pad_top), b_.I(plan_.band_rows(s_.out_h.value())));
-          panels(n);
-        });
-      });
-      return;
-    }
     b_.For(b_.Begin(), b_.End(), 1, [&](Int task) {
       b_.For(b_.I(0), b_.Size(s_.n), 1, [&](Int n) { Panel(task, n, b_.I(0), {}); });
     });
@@ -142,8 +115,8 @@ class ConvEmitter {
       if (plan_.copy) {
         base = outer.Start(b_, band.first);
         const Int rows = outer.Start(b_, band.last) - base;
-        Copy(n, base * s_.stride_h - s_.pad_top,
-             (rows - 1) * s_.stride_h + ((s_.kernel_h - 1) * s_.dilation_h + 1));
+        PadRows(b_, rows_, Image(n), b_.Buffer(buffers_.Scratch()), base * s_.stride_h - s_.pad_top,
+                (rows - 1) * s_.stride_h + ((s_.kernel_h - 1) * s_.dilation_h + 1));
       }
       b_.For(b_.I(0), b_.I(plan_.groups * plan_.panels.parts()), 1,
              [&](Int p) { Panel(p, n, base, band); });
@@ -155,11 +128,9 @@ class ConvEmitter {
   void Panel(Int p, Int n, Int base, const Band& band) {
     const int64_t per_group = plan_.panels.parts();
     const Int g = plan_.groups == 1 ? b_.I(0) : p / per_group;
-    const Ptr source =
-        (plan_.copy ? b_.Buffer(buffers_.Scratch()) : Image(n)) + g * (block_ * plan_.blocks);
-    const Int row_base = plan_.copy ? base : b_.I(0);
+    const Ptr source = Source(n) + g * (block_ * plan_.blocks);
     ForPanel(b_, plan_.panels, p - g * per_group, tail_, [&](int vectors, Int first, bool last) {
-      PanelTiles tiles{source, row_base, n, p, g * plan_.vectors + first, vectors, last, {}, {}};
+      PanelTiles tiles{source, base, n, p, g * plan_.vectors + first, vectors, last, {}, {}};
       StartPrefetch(tiles);
       Spatial(tiles, band);
     });
@@ -289,12 +260,20 @@ class ConvEmitter {
   const BufferMap& buffers_;
   ResultWriter writer_;
   PaddedRows rows_;
-  Int pixels_out_, image_out_, image_in_, row_, block_;
+  Int pixels_out_, image_out_, row_, block_;
   RunZero zero_;
-  int64_t input_channels_ = 0;
   int64_t pixel_ = 0;
   bool tail_ = false;
 };
+
+// Reads and writes the input once.
+double CopyCost(const KernelRequest& request, const ConvPlan& plan) {
+  const SymbolTable& symbols = *request.graph.symbols;
+  const ConvShape& s = plan.shape;
+  const double l2_bandwidth = request.target.gbytes * 4;
+  return TypicalSize(symbols, s.n) * TypicalSize(symbols, s.h) * TypicalSize(symbols, s.w) *
+         static_cast<double>(s.in_channels * 2 * plan.element()) / (l2_bandwidth * 1e3);
+}
 
 double Cost(const KernelRequest& request, const Group& group, const ConvPlan& plan) {
   const SymbolTable& symbols = *request.graph.symbols;
@@ -312,9 +291,7 @@ double Cost(const KernelRequest& request, const Group& group, const ConvPlan& pl
   const double result = DataTypeBits(group.ResultType()) / 8.0;
   const double activations = n * (in * static_cast<double>(s.in_channels) * element +
                                   out * static_cast<double>(s.out_channels) * result);
-  const double l2_bandwidth = request.target.gbytes * 4;
-  if (plan.copy)
-    micros += n * in * static_cast<double>(s.in_channels) * 2 * element / (l2_bandwidth * 1e3);
+  if (plan.copy) micros += CopyCost(request, plan);
   if (plan.row_major_input) micros += n * in * static_cast<double>(s.in_channels) * 0.5e-3;
   for (const EpilogueOperand& operand : group.epilogue.operands) {
     if (operand.kind == EpilogueOperand::kTensor) {
@@ -343,6 +320,17 @@ class ConvCode final : public VectorCode {
   const std::vector<int> packs_;
 };
 
+void Prepare(const KernelRequest& request, const Group& group, const ConvPlan& plan,
+             Candidate& candidate) {
+  SymbolTable& symbols = *request.graph.symbols;
+  Preparation& preparation = candidate.preparation.emplace();
+  preparation.tasks = symbols.Mul(plan.shape.n, plan.band_rows(plan.shape.out_h.value()));
+  preparation.workspace_bytes = symbols.Mul(plan.shape.n, plan.image_copy);
+  preparation.cost = CopyCost(request, plan);
+  preparation.code = std::make_shared<const ConvPreparation>(group.Detached(), plan,
+                                                             BufferMap(request.node, candidate));
+}
+
 Candidate MakeCandidate(const KernelRequest& request, const Group& group, const ConvPlan& plan) {
   Candidate candidate = CandidateIn(BlockedLayout(plan.lanes), request, group);
   candidate.kernel = &ConvKernel();
@@ -350,6 +338,8 @@ Candidate MakeCandidate(const KernelRequest& request, const Group& group, const 
   const std::vector<int> packs = AddPacks(request, group, plan, candidate);
   candidate.tasks = plan.tasks;
   candidate.scratch_bytes = plan.scratch;
+  candidate.rows = RowOrderOf(plan, group.inputs[0]);
+  if (plan.prepares()) Prepare(request, group, plan, candidate);
   candidate.code = std::make_shared<const ConvCode>(group.Detached(), plan,
                                                     BufferMap(request.node, candidate), packs);
   candidate.cost = Cost(request, group, plan);

@@ -137,7 +137,7 @@ bool PlanTile(const KernelRequest& request, size_t rank, ConvPlan& plan) {
   const std::vector<Tile> tiles = RankTiles(request.target, problem);
   if (rank >= tiles.size()) return false;
   plan.tile = tiles[rank];
-  plan.panels = SplitEvenly(plan.vectors, plan.tile.vectors);
+  plan.panels = SplitIntoPanels(plan.vectors, plan.tile.vectors);
   plan.x_axis = {width, plan.tile.x};
   plan.y_axis = {height, plan.tile.y};
   return true;
@@ -183,7 +183,7 @@ bool PlanTasks(const KernelRequest& request, bool other, ConvPlan& plan) {
   return true;
 }
 
-void PlanScratch(SymbolTable& symbols, ConvPlan& plan) {
+void PlanCopy(SymbolTable& symbols, ConvPlan& plan) {
   if (!plan.copy) return;
   const ConvShape& shape = plan.shape;
   const Dim width = symbols.Add(symbols.Mul(symbols.Sub(shape.out_w, 1), shape.stride_w),
@@ -191,7 +191,12 @@ void PlanScratch(SymbolTable& symbols, ConvPlan& plan) {
   const Dim rows = plan.by_panels ? Dim(plan.band_rows(shape.out_h.value()))
                                   : Dim(plan.band_rows(plan.task_tiles * plan.tile.y));
   const Dim dims[] = {Dim(plan.groups * plan.blocks), rows, width, Dim(plan.pixel_words * 4)};
-  plan.scratch = symbols.Mul(symbols.CeilDiv(symbols.Product(dims), 64), 64);
+  const Dim bytes = symbols.Mul(symbols.CeilDiv(symbols.Product(dims), 64), 64);
+  if (plan.by_panels) {
+    plan.image_copy = bytes.value();  // of static sizes
+  } else {
+    plan.scratch = bytes;
+  }
 }
 
 }  // namespace
@@ -270,8 +275,40 @@ std::optional<ConvPlan> PlanConv(const KernelRequest& request, Group& group, boo
       !PlanTasks(request, variation.other_tasks, plan)) {
     return std::nullopt;
   }
-  PlanScratch(*request.graph.symbols, plan);
+  PlanCopy(*request.graph.symbols, plan);
   return plan;
+}
+
+int64_t RowsUnder(const ConvShape& shape, int64_t rows) {
+  const int64_t last = (rows - 1) * shape.stride_h - shape.pad_top;
+  // What comes after the convolution may read the same rows of the input as it writes.
+  return std::min(std::max(last + (shape.kernel_h - 1) * shape.dilation_h + 1, rows),
+                  shape.h.value());
+}
+
+bool CanListRows(const ConvShape& shape, Dim tasks) {
+  constexpr int64_t kMostTasks = 4096;
+  return shape.n.is_static() && shape.h.is_static() && shape.w.is_static() &&
+         shape.out_h.is_static() && shape.out_w.is_static() && tasks.is_static() &&
+         tasks.value() <= kMostTasks;
+}
+
+std::optional<RowOrder> RowOrderOf(const ConvPlan& plan, int input) {
+  const ConvShape& s = plan.shape;
+  if (plan.by_panels || !CanListRows(s, plan.tasks)) return std::nullopt;
+  RowOrder order;
+  order.input = input;
+  const TileAxis& outer = plan.flat ? plan.x_axis : plan.y_axis;
+  const Split split = SplitEvenly(outer.total.value(), outer.most);
+  const int64_t width = plan.flat ? s.out_w.value() : 1;
+  for (int64_t n = 0; n < s.n.value(); ++n) {
+    for (int64_t first = 0; first < split.parts(); first += plan.task_tiles) {
+      const int64_t end = split.Start(std::min(first + plan.task_tiles, split.parts()));
+      order.needs.push_back(n * s.h.value() + RowsUnder(s, (end + width - 1) / width));
+      order.makes.push_back(n * s.out_h.value() + end / width);
+    }
+  }
+  return order;
 }
 
 double WithMemory(const Target& target, double micros, double activations, double weights) {

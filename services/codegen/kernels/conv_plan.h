@@ -30,7 +30,7 @@ std::optional<ConvShape> ReadConv(const KernelRequest& request, Group& group);
 
 // Tensors are NCHW<lanes>c. Bytes are counted in words: four channels of a pixel, which a lane
 // multiplies at once, as it multiplies one float; of bf16 and f16 two where the target multiplies
-// those. Where padding is needed, rows are copied into scratch with their border, a band at a time:
+// those. Where padding is needed, rows are copied with their border, a band at a time or, by panels, all:
 // the copy is 1-3 % of a convolution's time, stays in L2, needs no agreement with the producer about
 // halos (two consumers may want different ones, nests need not write any), and works for sizes known
 // only at run time. The same copy gathers the channels of a row-major input, and widens f16 and bf16
@@ -43,12 +43,12 @@ struct ConvPlan {
   ConvShape shape;
   int lanes = 8;
   bool row_major_input = false;
-  bool by_lane = false;        // multiply-adds take one lane of a vector: Target::multiply_by_lane
-  bool copy = false;           // input goes through scratch
-  bool flat = false;           // 1x1, stride 1: all pixels are one row
-  int64_t merged = 1;          // groups computed as one, so that channels fill vectors
-  int64_t groups = 1;          // after merging
-  int64_t blocks = 1;          // of input channels per group
+  bool by_lane = false;  // multiply-adds take one lane of a vector: Target::multiply_by_lane
+  bool copy = false;     // input is copied: by panels, before (Preparation), else into scratch
+  bool flat = false;     // 1x1, stride 1: all pixels are one row
+  int64_t merged = 1;    // groups computed as one, so that channels fill vectors
+  int64_t groups = 1;    // after merging
+  int64_t blocks = 1;    // of input channels per group
   int64_t block_channels = 8;  // channels (or words) per block that carry weights
   int64_t pixel_words = 8;     // distance of pixels in the source that the micro-kernel reads
   // taps of a row are contiguous: one run of kernel_w * block_channels channels
@@ -57,14 +57,16 @@ struct ConvPlan {
   int64_t vectors = 1;  // of output channels per group
   SharedPanels shared;
   Tile tile;
-  Split panels;
+  PanelSplit panels;
   bool by_panels = true;
   int64_t task_tiles = 1;   // by bands: tiles per task along the outer pixel axis
   TileAxis x_axis, y_axis;  // pixels per row (or all pixels when flat) and rows
   Dim outer_parts = 1;      // tiles along the outer one of the two
   Dim tasks = 1;
-  Dim scratch = 0;  // bytes
+  Dim scratch = 0;         // bytes
+  int64_t image_copy = 0;  // by panels: bytes of an image's copy
 
+  bool prepares() const { return copy && by_panels; }
   int64_t element() const {  // bytes of one of the input
     return shape.bytes ? 1 : DataTypeBits(shape.x_type) / 8;
   }
@@ -102,6 +104,15 @@ struct ConvPlan {
 // Reads the convolution as ReadConv does. Nothing where there is no such variation either.
 std::optional<ConvPlan> PlanConv(const KernelRequest& request, Group& group, bool row_major_input,
                                  const PlanVariation& variation = {});
+
+// Of tasks by bands over images of static size; `input` is the node's that the convolution reads.
+std::optional<RowOrder> RowOrderOf(const ConvPlan& plan, int input);
+
+// The rows of an image of the input that its first `rows` output rows need.
+int64_t RowsUnder(const ConvShape& shape, int64_t rows);
+
+// Whether so many tasks over images of this shape may be listed one by one.
+bool CanListRows(const ConvShape& shape, Dim tasks);
 
 // Microseconds of work that takes `micros` on data in cache, and reads so many bytes of weights from
 // memory beside those of activations. Weights are fetched ahead, but slower than one stream is read, and

@@ -276,8 +276,9 @@ Candidate CandidateIn(const Layout& layout, const KernelRequest& request, const 
 BufferMap::BufferMap(const Node& node, const Candidate& candidate) {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const bool buffer = node.inputs[i] != quench::kNone && !candidate.packed[i];
-    inputs_.push_back(buffer ? first_output_++ : -1);
+    inputs_.push_back(buffer ? workspace_++ : -1);
   }
+  first_output_ = workspace_ + (candidate.preparation ? 1 : 0);
   first_pack_ = first_output_;
   for (const ValueId output : node.outputs) first_pack_ += output == quench::kNone ? 0 : 1;
   scratch_ = first_pack_ + static_cast<int>(candidate.packs.size());

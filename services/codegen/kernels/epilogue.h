@@ -94,15 +94,17 @@ Candidate CandidateIn(const Layout& layout, const KernelRequest& request, const 
 // Index of buffers in the kernel ABI for a candidate of a node (kernel.h).
 class BufferMap {
  public:
-  // Once the candidate has its packs.
+  // Once the candidate has its packs, and its preparation.
   BufferMap(const Node& node, const Candidate& candidate);
   int Input(int i) const { return inputs_[static_cast<size_t>(i)]; }
+  int Workspace() const { return workspace_; }
   int Output() const { return first_output_; }
   int Pack(int i) const { return first_pack_ + i; }
   int Scratch() const { return scratch_; }
 
  private:
   std::vector<int> inputs_;
+  int workspace_ = 0;
   int first_output_ = 0;
   int first_pack_ = 0;
   int scratch_ = 0;

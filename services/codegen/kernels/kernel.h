@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,6 +60,23 @@ class VectorCode {
 
 struct Kernel;
 
+// What all tasks of a kernel read, made by tasks of its own before they run. It lies in a workspace.
+struct Preparation {
+  std::shared_ptr<const VectorCode> code;
+  Dim tasks = 1;
+  Dim workspace_bytes = 0;
+  double cost = 0;  // of the candidate's
+};
+
+// That a kernel's tasks go through the rows of images, those of a batch one after the other, from the
+// first on: some of its tasks can run when some rows of the input are there.
+struct RowOrder {
+  int input = -1;  // of the node
+  // Of each task: rows of the input that must be there before it runs, and rows of the output that are
+  // there once it and all before it have run.
+  std::vector<int64_t> needs, makes;
+};
+
 struct Candidate {
   const Kernel* kernel = nullptr;
   double cost = 0;             // predicted microseconds on one core of the target
@@ -68,6 +86,10 @@ struct Candidate {
   std::vector<PackSpec> packs;
   // Of hand-written kernels; nests have one that is planned once they are chosen.
   std::shared_ptr<const VectorCode> code = nullptr;
+  std::optional<Preparation> preparation = std::nullopt;
+  // Each range of tasks begins with work that is cheaper repeated than shared: threads take one each.
+  bool one_range = false;
+  std::optional<RowOrder> rows = std::nullopt;
   Dim tasks = 1;
   Dim scratch_bytes = 0;  // per concurrent task
   // Index into the node's inputs of one whose memory output 0 may take when that input dies here:
@@ -92,8 +114,9 @@ struct KernelRequest {
 // Machine code of one kernel is a function
 //   int32_t kernel(void* const* buffers, int64_t* slots, int64_t begin, int64_t end)
 // over the tasks [begin, end) of `tasks`; buffers are the node's present, unpacked inputs in order,
-// then present outputs, then packs, then scratch when scratch_bytes is not 0. Returns 0, or 1 + the
-// index of the failed check in `messages`.
+// then the workspace that a preparation has filled, then present outputs, then packs, then scratch when
+// scratch_bytes is not 0. A preparation has the inputs and the workspace. Returns 0, or 1 + the index of
+// the failed check in `messages`.
 //  * Any split of [0, tasks) into ranges, run in any order and at once, gives the same result;
 //  begin == end does nothing.
 //  * Buffers are aligned to 64 bytes, except graph inputs and outputs: to their element. Emit

@@ -204,7 +204,7 @@ std::optional<MatMulPlan> PlanMatMul(const KernelRequest& request, const MatMulS
   plan.tile = ranked[variation.tile];
   plan.rows = {shape.m, plan.tile.x};
   const Dim columns = symbols.CeilDiv(shape.n, plan.lanes);
-  if (shape.n.is_static()) plan.panels = SplitEvenly(columns.value(), plan.tile.vectors);
+  if (shape.n.is_static()) plan.panels = SplitIntoPanels(columns.value(), plan.tile.vectors);
   plan.panel_count =
       shape.n.is_static() ? Dim(plan.panels.parts()) : symbols.CeilDiv(columns, plan.tile.vectors);
   const double a_size = TypicalSize(symbols, shape.m) * TypicalSize(symbols, shape.k);

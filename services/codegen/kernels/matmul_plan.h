@@ -42,7 +42,7 @@ struct MatMulPlan {
   bool by_lane = false;  // Target::multiply_by_lane
   Tile tile;
   SharedPanels shared;
-  Split panels;  // of a static n
+  PanelSplit panels;  // of a static n
   TileAxis rows;
   Dim row_parts = 1;     // tiles along them
   bool unpack = false;   // stored weights become floats in scratch, for many rows

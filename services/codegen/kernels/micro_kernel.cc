@@ -506,31 +506,28 @@ void TileAxis::ForAll(VectorBuilder& b, const std::function<void(Int, int)>& bod
   For(b, b.I(0), parts, body);
 }
 
-Int FirstOfPanel(VectorBuilder& b, const Split& panels, Int p) {
-  return panels.smalls == 0 ? p * panels.big : p * panels.big - Max(p - panels.bigs, b.I(0));
+Int FirstOfPanel(const PanelSplit& panels, Int p) {
+  if (panels.even()) return p * panels.most();
+  return (p * panels.vectors + (panels.count - 1)) / panels.count;
 }
 
-void ForPanel(VectorBuilder& b, const Split& panels, Int p, bool peel_last,
+void ForPanel(VectorBuilder& b, const PanelSplit& panels, Int p, bool peel_last,
               const std::function<void(int, Int, bool)>& fn) {
-  const Int first = FirstOfPanel(b, panels, p);
-  const auto big = [&] { fn(static_cast<int>(panels.big), first, false); };
-  const auto small = [&] { fn(static_cast<int>(panels.big) - 1, first, false); };
-  const int64_t bigs = panels.bigs - (peel_last && panels.smalls == 0 ? 1 : 0);
-  const int64_t smalls = panels.smalls - (peel_last && panels.smalls > 0 ? 1 : 0);
+  const Int first = FirstOfPanel(panels, p);
+  const auto whole = static_cast<int>(panels.most());
+  const int last_size = whole - (panels.even() ? 0 : 1);
+  const auto last = [&] { fn(last_size, first, true); };
+  if (peel_last && panels.count == 1) return last();
+  const auto big = [&] { fn(whole, first, false); };
+  const auto small = [&] { fn(whole - 1, first, false); };
+  // The last one may be the only smaller one.
+  const int64_t smalls = panels.even() ? 0 : panels.count * whole - panels.vectors;
   const auto others = [&] {
-    if (bigs > 0 && smalls > 0) {
-      b.If(p < b.I(panels.bigs), big, small);
-    } else if (bigs > 0) {
-      big();
-    } else if (smalls > 0) {
-      small();
-    }
+    if (smalls <= (peel_last ? 1 : 0)) return big();
+    b.If(FirstOfPanel(panels, p + 1) - first == b.I(whole), big, small);
   };
   if (!peel_last) return others();
-  if (panels.parts() == 1) return fn(static_cast<int>(panels.big), first, true);
-  b.If(
-      p == b.I(panels.parts() - 1),
-      [&] { fn(static_cast<int>(panels.big) - (panels.smalls > 0 ? 1 : 0), first, true); }, others);
+  b.If(p == b.I(panels.count - 1), last, others);
 }
 
 }  // namespace quench::codegen

@@ -113,11 +113,11 @@ struct TileAxis {
 };
 
 // First vector of panel p of a split.
-Int FirstOfPanel(VectorBuilder& b, const Split& panels, Int p);
+Int FirstOfPanel(const PanelSplit& panels, Int p);
 
 // Panels of output vectors: `fn(vectors, first vector, is the last panel)` for panel p of a split.
 // When `peel_last`, the last panel has code of its own and only there the third argument is true.
-void ForPanel(VectorBuilder& b, const Split& panels, Int p, bool peel_last,
+void ForPanel(VectorBuilder& b, const PanelSplit& panels, Int p, bool peel_last,
               const std::function<void(int vectors, Int first, bool last)>& fn);
 
 }  // namespace quench::codegen

@@ -152,7 +152,7 @@ absl::StatusOr<int64_t> ConvPanels(const Request& request, int64_t unit, const P
   const int64_t all = groups / merged;
   if (groups % merged != 0 || request.dim(0) % groups != 0)
     return Internal("pack `{}`: groups do not divide", request.transform());
-  const Split panels = SplitEvenly(vectors, request.Param("vectors"));
+  const PanelSplit panels = SplitIntoPanels(vectors, request.Param("vectors"));
   size_t at = 0;
   const auto vector = [&](int64_t g, int64_t p, int64_t word, int64_t tap, const auto& put) {
     for (int64_t o = panels.Start(p) * lanes; o < panels.Start(p + 1) * lanes; ++o) {
@@ -236,7 +236,7 @@ template <typename Place>
 int64_t GemmPanelsBytes(const Request& request, const Place& place) {
   const int64_t k = request.dim(0), n = request.dim(1), lanes = request.Param("lanes", 1);
   const int64_t vectors = CeilDiv(n, lanes);
-  const Split panels = SplitEvenly(vectors, request.Param("vectors"));
+  const PanelSplit panels = SplitIntoPanels(vectors, request.Param("vectors"));
   if constexpr (!std::is_same_v<Place, std::nullptr_t>) {
     size_t at = 0;
     for (int64_t p = 0; p < panels.parts(); ++p) {
@@ -281,7 +281,7 @@ absl::StatusOr<Packed> PackGemmPanelsPicked(const Request& request) {
   });
   PickedPanels panels;
   panels.lanes = request.Param("lanes");
-  panels.split = SplitEvenly(CeilDiv(request.dim(1), panels.lanes), request.Param("vectors"));
+  panels.split = SplitIntoPanels(CeilDiv(request.dim(1), panels.lanes), request.Param("vectors"));
   panels.run = request.dim(0) / kUnit;
   panels.most = request.Param("most");
   panels.rest = request.dim(0) % kUnit;
@@ -306,7 +306,7 @@ absl::StatusOr<Packed> PackConvPanelsPicked(const Request& request) {
   panels.groups = request.Param("groups") / request.Param("merged");
   panels.lanes = request.Param("lanes");
   const int64_t channels = request.dim(0) / panels.groups;
-  panels.split = SplitEvenly(CeilDiv(channels, panels.lanes), request.Param("vectors"));
+  panels.split = SplitIntoPanels(CeilDiv(channels, panels.lanes), request.Param("vectors"));
   const int64_t words =
       size / (CeilDiv(channels, panels.lanes) * panels.groups * panels.lanes * kUnit);
   panels.run = request.Param("run");
@@ -354,7 +354,7 @@ absl::StatusOr<Packed> GemmPanels(const Request& request, int64_t unit) {
   const int64_t lanes = request.Param("lanes");
   const int64_t batch = k * n == 0 ? 0 : request.source().size() / (k * n);
   const int64_t vectors = CeilDiv(n, lanes), words = CeilDiv(k, unit);
-  const Split panels = SplitEvenly(vectors, request.Param("vectors"));
+  const PanelSplit panels = SplitIntoPanels(vectors, request.Param("vectors"));
   const auto each = [=](const auto& visit) {  // visit(target, source) for every weight
     size_t at = 0;
     for (int64_t matrix = 0; matrix < batch; ++matrix) {
@@ -394,7 +394,7 @@ absl::StatusOr<Packed> PackGemmPanelsPairs(const Request& request) {
 
 // Calls visit(column) for the columns of a panel after another, beyond the last one too.
 template <typename Visit>
-void ForPanelColumns(const Split& panels, int64_t p, int64_t lanes, const Visit& visit) {
+void ForPanelColumns(const PanelSplit& panels, int64_t p, int64_t lanes, const Visit& visit) {
   for (int64_t column = panels.Start(p) * lanes; column < panels.Start(p + 1) * lanes; ++column)
     visit(column);
 }
@@ -410,7 +410,7 @@ absl::StatusOr<Packed> PackGemmPanelsStored(const Request& request) {
   const int64_t block = request.Param("block"), together = bytes ? 1 : 8;
   const int64_t moved = type == DataType::kU8 ? -128 : (type == DataType::kI4 ? 8 : 0);
   const int64_t vectors = CeilDiv(n, lanes), width = bytes ? 1 : 4;
-  const Split panels = SplitEvenly(vectors, request.Param("vectors"));
+  const PanelSplit panels = SplitIntoPanels(vectors, request.Param("vectors"));
   const int64_t parts = k / block * CeilDiv(block, together) + CeilDiv(k % block, together);
   const int64_t size = vectors * lanes * parts * width;
   return Filled(size, [=, &source = request.source()](std::byte* out) {
@@ -436,7 +436,7 @@ absl::StatusOr<Packed> PackScales(const Request& request, std::function<float(in
   QUENCH_RETURN_IF_ERROR(request.CheckPositive({"lanes", "vectors"}));
   const int64_t blocks = request.dim(0), n = request.dim(1), lanes = request.Param("lanes");
   const int64_t vectors = CeilDiv(n, lanes);
-  const Split panels = SplitEvenly(vectors, request.Param("vectors"));
+  const PanelSplit panels = SplitIntoPanels(vectors, request.Param("vectors"));
   return Floats(vectors * lanes * blocks, [=, value = std::move(value)](std::span<float> out) {
     size_t at = 0;
     for (int64_t p = 0; p < panels.parts(); ++p) {

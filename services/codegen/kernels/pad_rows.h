@@ -1,4 +1,4 @@
-// Copies rows of an image into scratch with a border, blocked by channels.
+// Copies rows of an image with a border, blocked by channels.
 #pragma once
 
 #include <cstdint>

@@ -99,7 +99,7 @@ class Packer {
     out_.resize(static_cast<size_t>(p_.EntriesAt()));
     for (int64_t panel = 0; panel < p_.panels(); ++panel) {
       PutInt(p_.StartsAt() + 4 * panel, entries_);
-      vectors_ = panel % p_.split.parts() < p_.split.bigs ? p_.split.big : p_.split.big - 1;
+      vectors_ = p_.split.Size(panel % p_.split.parts());
       PackPanel();
     }
     PutInt(p_.StartsAt() + 4 * p_.panels(), entries_);
@@ -245,8 +245,7 @@ class Packer {
 }  // namespace
 
 int64_t PickedPanels::PicksAt() const {
-  return groups * (split.bigs * split.big + split.smalls * (split.big - 1)) * StoredWords() *
-         lanes * kWord;
+  return groups * split.vectors * StoredWords() * lanes * kWord;
 }
 int64_t PickedPanels::StartsAt() const { return PicksAt() + panels() * StoredWords() * kWord; }
 int64_t PickedPanels::EntriesAt() const { return StartsAt() + (panels() + 1) * 4; }

@@ -26,7 +26,7 @@ namespace quench::codegen {
 //             i32, picks of these; then weights, [vectors][lanes][4]
 struct PickedPanels {
   int64_t groups = 1;  // of a convolution: each has all panels of the split
-  Split split;
+  PanelSplit split;
   int64_t lanes = 8;
   int64_t rows = 1, run = 1;
   int64_t most = 1;  // words of a group of one run: 1, 2 or 4
@@ -40,7 +40,7 @@ struct PickedPanels {
   int64_t PicksAt() const;
   int64_t StartsAt() const;
   int64_t EntriesAt() const;
-  int64_t EntryBytes() const { return 8 + split.big * lanes * 4; }
+  int64_t EntryBytes() const { return 8 + split.most() * lanes * 4; }
 };
 
 // The most that weights of one sign of a pair may add up to: 255 times it fits i16, also below 0.

@@ -56,6 +56,10 @@ Split SplitEvenly(int64_t total, int64_t most) {
   return split;
 }
 
+PanelSplit SplitIntoPanels(int64_t vectors, int64_t most) {
+  return {vectors, std::max<int64_t>(1, (vectors + most - 1) / most)};
+}
+
 std::vector<Tile> RankTiles(const Target& target, const TileProblem& problem) {
   const int accumulators = target.tile_rows * target.tile_vectors;
   // Without a fused multiply-add, the product needs a register.

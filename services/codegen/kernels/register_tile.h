@@ -22,6 +22,21 @@ struct Split {
 };
 Split SplitEvenly(int64_t total, int64_t most);
 
+// Vectors of output channels in panels: as few and as even as SplitEvenly's parts, but larger and smaller
+// ones interleaved, so that panels in a row have their share of the vectors. Where they differ, the first
+// panel is a larger one and the last a smaller one.
+struct PanelSplit {
+  int64_t vectors = 1;
+  int64_t count = 1;
+  int64_t parts() const { return count; }
+  int64_t most() const { return (vectors + count - 1) / count; }
+  bool even() const { return vectors % count == 0; }
+  // First vector of a panel.
+  int64_t Start(int64_t panel) const { return (panel * vectors + count - 1) / count; }
+  int64_t Size(int64_t panel) const { return Start(panel + 1) - Start(panel); }
+};
+PanelSplit SplitIntoPanels(int64_t vectors, int64_t most);
+
 // An output tile of the micro-kernel: y rows of x pixels by `vectors` vectors of output channels.
 struct Tile {
   int y = 1;

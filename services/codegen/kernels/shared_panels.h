@@ -24,8 +24,8 @@ struct SharedPanels {
     return panels;
   }
   bool used() const { return lanes > 0; }
-  // Vectors of a tile, at most: tiles of two, and a single one at the end (SplitEvenly), never lie in a
-  // panel and in part of the next, for which Offset has no constant.
+  // Vectors of a tile, at most: tiles of two, and a single one at the end (SplitIntoPanels), never lie in
+  // a panel and in part of the next, for which Offset has no constant.
   int64_t MostVectors() const { return used() && own < lanes ? 2 : 8; }
   int64_t parts() const { return lanes / own; }  // vectors of a panel
   int64_t elements() const { return rows * lanes; }

@@ -3,17 +3,13 @@
 
 #include "common/base/status.h"
 #include "services/codegen/kernels/catalogue.h"
-#include "services/codegen/kernels/winograd_plan.h"
+#include "services/codegen/kernels/winograd_patches.h"
 
 namespace quench::codegen {
 namespace {
 
 constexpr int64_t kLine = 64;         // bytes of a cache line
 constexpr int64_t kFiltersAhead = 4;  // that are fetched: 0.95 of a layer of 512 channels at 7 x 7
-
-// Of the transforms, whose streams, one for each point, are too many for hardware to fetch: 0.96 of the
-// time of 256 channels of 56 x 56 pixels (Emerald Rapids).
-constexpr int64_t kTilesAhead = 4;
 
 constexpr WinogradSize kSizes[] = {{2, 3}, {4, 3}, {6, 3}, {2, 5}, {4, 5}};
 
@@ -62,16 +58,16 @@ class WinogradEmitter {
         s_(plan.shape),
         buffers_(buffers),
         writer_(b, group, buffers, epilogue_packs, plan.lanes),
+        transform_(b, plan),
         source_(group.inputs[0]),
         vector_(plan.vector_bytes()) {}
 
   absl::Status Emit() {
-    height_ = b_.Size(s_.h);
-    width_ = b_.Size(s_.w);
     out_height_ = b_.Size(s_.out_h);
     out_width_ = b_.Size(s_.out_w);
     tiles_x_ = b_.Size(plan_.tiles_x);
     scratch_ = b_.Buffer(buffers_.Scratch());
+    part_ = b_.Stack(plan_.points() * vector_);
     plan_.by_panels ? ByPanels() : ByGroups();
     return writer_.status();
   }
@@ -106,76 +102,10 @@ class WinogradEmitter {
     });
   }
 
-  // ---- B^T d B ----
-
   void Patches(const Tiles& tiles) {
-    const Ptr image = b_.Buffer(buffers_.Input(source_)) +
-                      tiles.n * (height_ * width_ * (plan_.blocks * vector_));
-    b_.For(b_.I(0), b_.I(plan_.blocks), 1, [&](Int block) {
-      const Ptr plane = image + block * (height_ * width_ * vector_);
-      const Ptr to = scratch_ + block * (plan_.room * vector_);
-      b_.For(tiles.first, tiles.last, 1, [&](Int tile) {
-        const Int row = tile / tiles_x_;
-        Patch(plane, row * plan_.size.outputs - s_.pad_top,
-              (tile - row * tiles_x_) * plan_.size.outputs - s_.pad_left,
-              to + (tile - tiles.first) * vector_);
-      });
-    });
-  }
-
-  // The patch whose first pixel is (y, x), which may lie outside of the image: zeros there.
-  void Patch(Ptr plane, Int y, Int x, Ptr to) {
-    const int side = plan_.size.side();
-    const PtrVar source = b_.Variable(plane + (y * width_ + x) * vector_);
-    const IntVar line = b_.Variable(width_ * vector_);
-    const Bool inside = y >= b_.I(0) && y + side <= height_ && x >= b_.I(0) && x + side <= width_;
-    b_.If(
-        inside, [] {},
-        [&] {
-          CopyPatch(plane, y, x);
-          source.Set(scratch_ + plan_.patch_at());
-          line.Set(b_.I(side * vector_));
-        });
-    const Ptr part = scratch_ + plan_.part_at();
-    b_.For(b_.I(0), b_.I(side), 1, [&](Int column) {
-      std::vector<Vec> values;
-      for (int i = 0; i < side; ++i)
-        values.push_back(b_.Load(source.Get() + (column * vector_ + line.Get() * i), plan_.lanes));
-      const std::vector<Vec> results = WinogradInput(b_, plan_.size, values);
-      for (int i = 0; i < side; ++i)
-        b_.Store(part + (column + i * side) * vector_, results[static_cast<size_t>(i)]);
-    });
-    b_.For(b_.I(0), b_.I(side), 1, [&](Int row) {
-      const std::vector<Vec> results = WinogradInput(b_, plan_.size, Row(part, row));
-      for (int i = 0; i < side; ++i) {
-        const Ptr point = to + (row * side + i) * plan_.input_point();
-        if (plan_.by_points()) b_.Prefetch(point + kTilesAhead * vector_, 1);
-        b_.Store(point, results[static_cast<size_t>(i)]);
-      }
-    });
-  }
-
-  std::vector<Vec> Row(Ptr part, Int row) {
-    std::vector<Vec> values;
-    for (int i = 0; i < plan_.size.side(); ++i)
-      values.push_back(b_.Load(part + (row * plan_.size.side() + i) * vector_, plan_.lanes));
-    return values;
-  }
-
-  void CopyPatch(Ptr plane, Int y, Int x) {
-    const int side = plan_.size.side();
-    b_.For(b_.I(0), b_.I(side), 1, [&](Int i) {
-      const Int row = y + i;
-      const Bool row_inside = row >= b_.I(0) && row < height_;
-      b_.For(b_.I(0), b_.I(side), 1, [&](Int j) {
-        const Int column = x + j;
-        const Ptr to = scratch_ + ((i * side + j) * vector_ + plan_.patch_at());
-        b_.If(
-            row_inside && column >= b_.I(0) && column < width_,
-            [&] { b_.Store(to, b_.Load(plane + (row * width_ + column) * vector_, plan_.lanes)); },
-            [&] { b_.Store(to, b_.F(0, plan_.lanes)); });
-      });
-    });
+    const Int image = b_.Size(s_.h) * b_.Size(s_.w) * (plan_.blocks * vector_);
+    transform_.Transform(b_.Buffer(buffers_.Input(source_)) + tiles.n * image, tiles.first,
+                         tiles.last, scratch_);
   }
 
   // ---- products ----
@@ -191,7 +121,7 @@ class WinogradEmitter {
 
   // The patches of a point stay in the nearest caches while all panels run over them.
   void Points(const Tiles& tiles, const Panels& panels) {
-    const Int first = FirstOfPanel(b_, plan_.panels, panels.first);
+    const Int first = FirstOfPanel(plan_.panels, panels.first);
     b_.For(b_.I(0), b_.I(plan_.points()), 1, [&](Int point) {
       b_.For(panels.first, panels.last, 1, [&](Int p) {
         ForPanel(b_, plan_.panels, p, false, [&](int vectors, Int vector, bool) {
@@ -203,7 +133,7 @@ class WinogradEmitter {
         });
       });
     });
-    const Int last = FirstOfPanel(b_, plan_.panels, panels.last);
+    const Int last = FirstOfPanel(plan_.panels, panels.last);
     b_.For(first, last, 1, [&](Int vector) { AllResults(tiles, vector, vector); });
   }
 
@@ -215,8 +145,8 @@ class WinogradEmitter {
       next.Set(panels.first);
       next_point.Set(point + 1);
     });
-    const Int first = FirstOfPanel(b_, plan_.panels, next.Get());
-    const Int vectors = FirstOfPanel(b_, plan_.panels, next.Get() + 1) - first;
+    const Int first = FirstOfPanel(plan_.panels, next.Get());
+    const Int vectors = FirstOfPanel(plan_.panels, next.Get() + 1) - first;
     const Ptr pack = b_.Buffer(buffers_.Pack(0));
     if (plan_.shared.used()) {
       const int64_t point_bytes = plan_.shared.elements() * kElement / plan_.points();
@@ -402,7 +332,6 @@ class WinogradEmitter {
     const int side = plan_.size.side();
     const Ptr from =
         scratch_ + ((v * plan_.room + (tile - tiles.first)) * vector_ + plan_.output_at());
-    const Ptr part = scratch_ + plan_.part_at();
     b_.For(b_.I(0), b_.I(side), 1, [&](Int column) {
       std::vector<Vec> values;
       for (int i = 0; i < side; ++i) {
@@ -412,20 +341,27 @@ class WinogradEmitter {
       }
       const std::vector<Vec> results = WinogradOutput(b_, plan_.size, values);
       for (int i = 0; i < plan_.size.outputs; ++i)
-        b_.Store(part + (column + i * side) * vector_, results[static_cast<size_t>(i)]);
+        b_.Store(part_ + (column + i * side) * vector_, results[static_cast<size_t>(i)]);
     });
     const Int row = tile / tiles_x_;
     const Int y = row * plan_.size.outputs, x = (tile - row * tiles_x_) * plan_.size.outputs;
     const Int plane = (tiles.n * plan_.vectors + vector) * (out_height_ * out_width_);
     const Int columns = out_width_ - x;
     b_.For(b_.I(0), Min(b_.I(plan_.size.outputs), out_height_ - y), 1, [&](Int i) {
-      const std::vector<Vec> results = WinogradOutput(b_, plan_.size, Row(part, i));
+      const std::vector<Vec> results = WinogradOutput(b_, plan_.size, Row(i));
       const Int pixel = plane + (y + i) * out_width_ + x;
       for (int j = 0; j < plan_.size.outputs; ++j) {
         const auto store = [&] { Store(vector, pixel + j, results[static_cast<size_t>(j)]); };
         j == 0 ? store() : b_.If(columns > b_.I(j), store);
       }
     });
+  }
+
+  std::vector<Vec> Row(Int row) {
+    std::vector<Vec> values;
+    for (int i = 0; i < plan_.size.side(); ++i)
+      values.push_back(b_.Load(part_ + (row * plan_.size.side() + i) * vector_, plan_.lanes));
+    return values;
   }
 
   void Store(Int vector, Int pixel, Vec value) {
@@ -444,10 +380,11 @@ class WinogradEmitter {
   const ConvShape& s_;
   const BufferMap& buffers_;
   ResultWriter writer_;
-  int source_;      // input of the node
-  int64_t vector_;  // bytes
-  Ptr scratch_;
-  Int height_, width_, out_height_, out_width_, tiles_x_;
+  PatchTransform transform_;
+  int source_;          // input of the node
+  int64_t vector_;      // bytes
+  Ptr scratch_, part_;  // part_: the transform of columns
+  Int out_height_, out_width_, tiles_x_;
 };
 
 class WinogradCode final : public VectorCode {
@@ -481,6 +418,8 @@ void ProposeWinograd(const KernelRequest& request, std::vector<Candidate>& candi
     const std::vector<int> packs = AddPacks(request, *group, *plan, candidate);
     candidate.tasks = plan->tasks;
     candidate.scratch_bytes = plan->scratch;
+    candidate.one_range = plan->by_panels;
+    candidate.rows = RowOrderOf(*plan, group->inputs[0]);
     candidate.code = std::make_shared<const WinogradCode>(
         group->Detached(), *plan, BufferMap(request.node, candidate), packs);
     candidate.cost = WinogradCost(request, *plan);

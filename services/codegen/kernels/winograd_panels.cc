@@ -57,7 +57,8 @@ void PackWinogradPanels(const WinogradPanels& panels, std::span<const float> wei
                         std::span<float> out) {
   const FilterTransform transform(panels.size);
   const int64_t rows = CeilDiv(panels.in_channels, panels.lanes) * panels.lanes;  // of a point
-  const Split split = SplitEvenly(CeilDiv(panels.out_channels, panels.lanes), panels.vectors);
+  const PanelSplit split =
+      SplitIntoPanels(CeilDiv(panels.out_channels, panels.lanes), panels.vectors);
   for (int64_t p = 0; p < split.parts(); ++p) {
     const int64_t first = split.Start(p) * panels.lanes;
     const int64_t width = split.Start(p + 1) * panels.lanes - first;

@@ -35,7 +35,7 @@ void PlanTile(const KernelRequest& request, WinogradPlan& plan) {
     problem.most_vectors = plan.shared.MostVectors();
   }
   plan.tile = ChooseTile(request.target, problem);
-  plan.panels = SplitEvenly(plan.vectors, plan.tile.vectors);
+  plan.panels = SplitIntoPanels(plan.vectors, plan.tile.vectors);
   plan.axis.most = plan.tile.x;
   // As of direct convolution: bodies of about a hundred multiply-adds.
   plan.unroll = request.target.tile_rows * request.target.tile_vectors > 16 ? 4 : 8;
@@ -138,6 +138,24 @@ std::optional<WinogradPlan> PlanWinograd(const KernelRequest& request, Group& gr
   PlanTasks(request, plan);
   if (transforms_weights && !plan.by_panels) return std::nullopt;
   return plan;
+}
+
+std::optional<RowOrder> RowOrderOf(const WinogradPlan& plan, int input) {
+  const ConvShape& s = plan.shape;
+  if (plan.by_panels || !CanListRows(s, plan.tasks)) return std::nullopt;
+  RowOrder order;
+  order.input = input;
+  const Split split = SplitEvenly(plan.axis.total.value(), plan.axis.most);
+  const int64_t width = plan.tiles_x.value(), height = s.out_h.value();
+  for (int64_t n = 0; n < s.n.value(); ++n) {
+    for (int64_t first = 0; first < split.parts(); first += plan.group_parts) {
+      const int64_t end = split.Start(std::min(first + plan.group_parts, split.parts()));
+      const auto rows = [&](int64_t tiles) { return std::min(height, tiles * plan.size.outputs); };
+      order.needs.push_back(n * s.h.value() + RowsUnder(s, rows((end + width - 1) / width)));
+      order.makes.push_back(n * height + rows(end / width));
+    }
+  }
+  return order;
 }
 
 double WinogradCost(const KernelRequest& request, const WinogradPlan& plan) {

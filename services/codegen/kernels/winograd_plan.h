@@ -10,11 +10,11 @@ namespace quench::codegen {
 
 // Tensors are NCHW<lanes>c. Patches of the input are transformed into scratch, as
 // [points][blocks][tiles][lanes]; each point's product with its weights is a GEMM by the micro-kernel,
-// whose pixels are tiles; results are transformed back. Two divisions of the work into tasks, as of
-// direct convolution:
-//  * by panels of output channels: the patches of the whole image are transformed once for each range
-//  of tasks, which takes all its panels through one point before the next: a point's patches stay in
-//  the nearest caches, and weights are read once. Results are transformed back at the end;
+// whose pixels are tiles; results are transformed back. Two divisions of the work into tasks, as of direct convolution:
+//  * by panels of output channels: each range of tasks transforms the patches of a whole image, which are
+//  larger than the image and so take longer to come from another core. It takes all its panels through
+//  one point before the next: a point's patches stay in the nearest caches, and weights are read once.
+//  Results are transformed back at the end;
 //  * by groups of tiles: the transformed patches of a group stay in L2, and all panels run over them,
 //  whose results are transformed back one panel at a time.
 struct WinogradPlan {
@@ -26,7 +26,7 @@ struct WinogradPlan {
   // How the library's weights lie. Always used by those that are transformed at run time.
   SharedPanels shared;
   Tile tile;  // of the micro-kernel: x tiles of the image by vectors
-  Split panels;
+  PanelSplit panels;
   int unroll = 8;
   bool by_panels = false;
   // Weights are in the library as they are, and a task transforms those of its panel while it runs:
@@ -52,9 +52,7 @@ struct WinogradPlan {
     return Apart((by_points() ? vectors : tile.vectors) * room * vector_bytes());
   }
   int64_t output_at() const { return points() * input_point(); }  // in scratch, after the input
-  int64_t patch_at() const { return output_at() + points() * output_point(); }
-  int64_t part_at() const { return patch_at() + points() * vector_bytes(); }
-  int64_t weights_at() const { return part_at() + points() * vector_bytes(); }
+  int64_t weights_at() const { return output_at() + points() * output_point(); }
   int64_t chunks() const { return (blocks + chunk_blocks - 1) / chunk_blocks; }
   // Of weights that are transformed at run time, for `count` vectors of output channels.
   int64_t weights_point(int64_t count) const {
@@ -72,6 +70,9 @@ struct WinogradPlan {
 // one group, or it has no whole vector of input and of output channels.
 std::optional<WinogradPlan> PlanWinograd(const KernelRequest& request, Group& group,
                                          const WinogradSize& size, bool transforms_weights);
+
+// Of tasks by groups over images of static size; `input` is the node's that the convolution reads.
+std::optional<RowOrder> RowOrderOf(const WinogradPlan& plan, int input);
 
 // Predicted microseconds on one core.
 double WinogradCost(const KernelRequest& request, const WinogradPlan& plan);

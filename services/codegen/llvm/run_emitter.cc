@@ -1,10 +1,11 @@
 #include "services/codegen/llvm/run_emitter.h"
 
-#include <functional>
+#include <algorithm>
 
 #include "common/base/status.h"
 #include "common/runtime/abi.h"
 #include "services/codegen/link/weight_section.h"
+#include "services/codegen/llvm/arith.h"
 
 namespace quench::codegen {
 namespace {
@@ -13,15 +14,16 @@ using Run = AbiStruct<quench_run>;
 using Host = AbiStruct<quench_host>;
 
 // Members of the argument that parallel_for hands to the thunk; of type arg_type_.
-enum ArgField : unsigned { kKernel, kArgBuffers, kArgSlots, kArgCount, kArgScratch, kArgStride };
-
-void ForEachCall(const std::vector<Step>& steps, const std::function<void(const Step&)>& visit) {
-  for (const Step& step : steps) {
-    ForEachCall(step.then_steps, visit);
-    ForEachCall(step.else_steps, visit);
-    if (step.kind == Step::Kind::kCall) visit(step);
-  }
-}
+enum ArgField : unsigned {
+  kKernel,
+  kArgBuffers,
+  kArgSlots,
+  kArgCount,  // of buffers before scratch
+  kArgScratch,
+  kArgStride,
+  kArgTasks,
+  kArgShares  // of all tasks, where these are handed out
+};
 
 }  // namespace
 
@@ -37,24 +39,28 @@ RunEmitter::RunEmitter(ModuleState& state, const Program& program,
       i32_(b_.getInt32Ty()),
       i64_(b_.getInt64Ty()),
       size_(state.module->getDataLayout().getIntPtrType(state.context)) {
-  arg_type_ = llvm::StructType::get(state.context, {ptr_, ptr_, ptr_, i64_, ptr_, i64_});
-  ForEachCall(program.steps, [this](const Step& step) {
-    most_buffers_ = std::max(most_buffers_, step.buffers.size() + step.packs.size() + 1);
+  arg_type_ =
+      llvm::StructType::get(state.context, {ptr_, ptr_, ptr_, i64_, ptr_, i64_, i64_, i64_});
+  ForEachStep(program.steps, [this](const Step& step) {
+    if (const auto* call = step.As<CallStep>(); call != nullptr)
+      most_buffers_ = std::max(most_buffers_, call->buffers.size() + call->packs.size() + 1);
   });
 }
 
-absl::Status RunEmitter::EmitKernels(const std::vector<Step>& steps) {
-  for (const Step& step : steps) {
-    QUENCH_RETURN_IF_ERROR(EmitKernels(step.then_steps));
-    QUENCH_RETURN_IF_ERROR(EmitKernels(step.else_steps));
-    if (step.kind != Step::Kind::kCall || step.kernel.empty()) continue;
-    QUENCH_ASSIGN_OR_RETURN(kernels_[&step], EmitKernel(state_, step.kernel));
-  }
-  return absl::OkStatus();
+absl::Status RunEmitter::EmitKernels() {
+  absl::Status status;
+  ForEachStep(program_.steps, [&](const Step& step) {
+    const auto* call = step.As<CallStep>();
+    if (call == nullptr || call->kernel.empty() || !status.ok()) return;
+    absl::StatusOr<EmittedKernel> kernel = EmitKernel(state_, call->kernel);
+    status = kernel.status();
+    if (kernel.ok()) kernels_[call] = *std::move(kernel);
+  });
+  return status;
 }
 
 absl::StatusOr<llvm::Function*> RunEmitter::Emit() {
-  QUENCH_RETURN_IF_ERROR(EmitKernels(program_.steps));
+  QUENCH_RETURN_IF_ERROR(EmitKernels());
   function_ =
       CreateFunction(state_, state_.prefix + "_run", llvm::FunctionType::get(i32_, {ptr_}, false));
   entry_ = NewBlock("entry");
@@ -131,8 +137,8 @@ llvm::Value* RunEmitter::DimValue(Dim dim) {
   return dim.is_static() ? b_.getInt64(static_cast<uint64_t>(dim.value())) : Slot(dim.symbol());
 }
 
-llvm::Value* RunEmitter::Bytes(const Step& step) {
-  return step.bytes >= 0 ? b_.getInt64(static_cast<uint64_t>(step.bytes)) : Slot(step.bytes_slot);
+llvm::Value* RunEmitter::Bytes(const ByteCount& bytes) {
+  return bytes.slot < 0 ? b_.getInt64(static_cast<uint64_t>(bytes.fixed)) : Slot(bytes.slot);
 }
 
 llvm::Value* RunEmitter::Pointer(int storage) {
@@ -196,40 +202,16 @@ llvm::Value* RunEmitter::Allocate(llvm::Value* bytes, int output) {
 
 // ---- steps ----
 
-void RunEmitter::EmitSteps(const std::vector<Step>& steps) {
-  for (const Step& step : steps) EmitStep(step);
+void RunEmitter::EmitSteps(const Steps& steps) {
+  for (const Step& step : steps)
+    std::visit([&](const auto& action) { Emit(step.node, action); }, step.action);
 }
 
-void RunEmitter::EmitStep(const Step& step) {
-  switch (step.kind) {
-    case Step::Kind::kNode:
-      return EmitNode(step);
-    case Step::Kind::kCall:
-      return EmitCall(step);
-    case Step::Kind::kAllocate:
-      return EmitAllocate(step);
-    case Step::Kind::kFree:
-      return EmitFree(step.storage);
-    case Step::Kind::kMove:
-      return EmitMove(step);
-    case Step::Kind::kCopy:
-      return EmitCopy(step);
-    case Step::Kind::kAppend:
-      return EmitAppend(step);
-    case Step::Kind::kTap:
-      return EmitTap(step);
-    case Step::Kind::kIf:
-      return EmitIf(step);
-    case Step::Kind::kLoop:
-      return EmitLoop(step);
-  }
-}
-
-void RunEmitter::EmitNode(const Step& step) {
-  llvm::Value* node = b_.getInt32(static_cast<uint32_t>(step.node));
+void RunEmitter::Emit(int node, const BeginStep&) {
+  llvm::Value* begun = b_.getInt32(static_cast<uint32_t>(node));
   When(b_.CreateIsNotNull(host_.on_node), [&] {
     b_.CreateCall(llvm::FunctionType::get(b_.getVoidTy(), {ptr_, i32_}, false), host_.on_node,
-                  {host_.host, node});
+                  {host_.host, begun});
   });
   When(b_.CreateIsNotNull(host_.cancelled), [&] {
     llvm::Value* stop =
@@ -238,26 +220,35 @@ void RunEmitter::EmitNode(const Step& step) {
   });
 }
 
-void RunEmitter::EmitCall(const Step& step) {
-  if (step.kernel.empty()) return;  // nothing follows from those symbols
-  const EmittedKernel& emitted = kernels_.at(&step);
-  llvm::Function* kernel = state_.Kernel(emitted.symbol);
+unsigned RunEmitter::PassBuffers(const CallStep& call) {
   unsigned count = 0;
   auto pass = [&](llvm::Value* address) {
     b_.CreateStore(address, b_.CreateConstGEP1_32(ptr_, buffers_, count++));
   };
-  for (const int buffer : step.buffers) pass(Address(buffer));
-  for (const int entry : step.packs) {
+  for (const int buffer : call.buffers) pass(Address(buffer));
+  for (const int entry : call.packs) {
     pass(b_.CreateGEP(i8_, weights_,
                       llvm::ConstantInt::get(size_, weight_offsets_[static_cast<size_t>(entry)])));
   }
-  if (!step.kernel.scratch_bytes.is(0))
-    pass(step.scratch_storage >= 0 ? StorageAddress(step.scratch_storage) : scratch_);
-  llvm::Value* tasks = DimValue(step.kernel.tasks);
-  auto call = [&] { return b_.CreateCall(kernel, {buffers_, slots_, b_.getInt64(0), tasks}); };
-  if (!step.parallel) {
-    llvm::Value* result = call();
-    CheckResult(step, emitted, result);
+  if (!call.kernel.scratch_bytes.is(0))
+    pass(call.scratch_storage >= 0 ? StorageAddress(call.scratch_storage) : scratch_);
+  return count;
+}
+
+llvm::Value* RunEmitter::CallKernel(const CallStep& call, llvm::Value* begin, llvm::Value* end) {
+  llvm::Function* kernel = state_.Kernel(kernels_.at(&call).symbol);
+  return b_.CreateCall(kernel, {buffers_, slots_, begin, end});
+}
+
+void RunEmitter::Emit(int node, const CallStep& call) {
+  if (call.kernel.empty()) return;  // nothing follows from those symbols
+  const EmittedKernel& emitted = kernels_.at(&call);
+  const unsigned count = PassBuffers(call);
+  llvm::Value* tasks = DimValue(call.kernel.tasks);
+  auto run = [&] { return CallKernel(call, b_.getInt64(0), tasks); };
+  if (!call.parallel) {
+    llvm::Value* result = run();
+    CheckResult(node, emitted, result);
     return;
   }
   llvm::BasicBlock* alone = NewBlock("alone");
@@ -265,24 +256,24 @@ void RunEmitter::EmitCall(const Step& step) {
   llvm::BasicBlock* done = NewBlock("done");
   b_.CreateCondBr(b_.CreateICmpUGT(host_.threads, b_.getInt32(1)), shared, alone);
   b_.SetInsertPoint(alone);
-  llvm::Value* result_alone = call();
+  llvm::Value* result_alone = run();
   b_.CreateBr(done);
   b_.SetInsertPoint(shared);
-  llvm::Value* result_shared = CallParallel(step, kernel, tasks, count);
+  llvm::Value* result_shared = CallParallel(call, state_.Kernel(emitted.symbol), tasks, count);
   b_.CreateBr(done);
   b_.SetInsertPoint(done);
   llvm::PHINode* result = b_.CreatePHI(i32_, 2);
   result->addIncoming(result_alone, alone);
   result->addIncoming(result_shared, shared);
-  CheckResult(step, emitted, result);
+  CheckResult(node, emitted, result);
 }
 
-llvm::Value* RunEmitter::CallParallel(const Step& step, llvm::Function* kernel, llvm::Value* tasks,
-                                      size_t buffers) {
+llvm::Value* RunEmitter::CallParallel(const CallStep& call, llvm::Function* kernel,
+                                      llvm::Value* tasks, size_t buffers) {
   auto set = [&](ArgField field, llvm::Value* value) {
     b_.CreateStore(value, b_.CreateStructGEP(arg_type_, arg_, field));
   };
-  const bool scratch = !step.kernel.scratch_bytes.is(0);
+  const bool scratch = !call.kernel.scratch_bytes.is(0);
   set(kKernel, kernel);
   set(kArgBuffers, buffers_);
   set(kArgSlots, slots_);
@@ -290,26 +281,42 @@ llvm::Value* RunEmitter::CallParallel(const Step& step, llvm::Function* kernel, 
   set(kArgScratch, scratch_);
   set(kArgStride, Slot(program_.scratch_slot));
   auto* type = llvm::FunctionType::get(i32_, {ptr_, ptr_, ptr_, i64_, i64_}, false);
-  return b_.CreateCall(
-      type, host_.parallel_for,
-      {host_.host, Thunk(), arg_, tasks, b_.getInt64(static_cast<uint64_t>(step.grain))});
+  const auto parallel_for = [&](llvm::Value* count, int64_t grain) {
+    return b_.CreateCall(type, host_.parallel_for,
+                         {host_.host, Thunk(call.one_range), arg_, count,
+                          b_.getInt64(static_cast<uint64_t>(grain))});
+  };
+  if (!call.one_range) return parallel_for(tasks, call.grain);
+  llvm::Value* threads = b_.CreateZExt(host_.threads, i64_);
+  llvm::Value* shares = b_.CreateSelect(b_.CreateICmpULT(threads, tasks), threads, tasks);
+  set(kArgTasks, tasks);
+  set(kArgShares, shares);
+  return parallel_for(shares, 1);
 }
 
-// Calls the kernel for a range of tasks; a kernel with scratch gets the worker's own, so its
-// buffers are copied.
-llvm::Function* RunEmitter::Thunk() {
-  if (thunk_ != nullptr) return thunk_;
+// Calls the kernel for a range of tasks, or for those of a range of shares; a kernel with scratch gets
+// the worker's own, so its buffers are copied.
+llvm::Function* RunEmitter::Thunk(bool shares) {
+  llvm::Function*& thunk = thunks_[shares ? 1 : 0];
+  if (thunk != nullptr) return thunk;
   auto* type = llvm::FunctionType::get(i32_, {ptr_, i64_, i64_, i32_}, false);
-  thunk_ = CreateFunction(state_, state_.prefix + "_task", type);
-  llvm::IRBuilder<> b(llvm::BasicBlock::Create(state_.context, "entry", thunk_));
+  thunk = CreateFunction(state_, state_.prefix + (shares ? "_shares" : "_task"), type);
+  llvm::IRBuilder<> b(llvm::BasicBlock::Create(state_.context, "entry", thunk));
   auto field = [&](ArgField index, llvm::Type* load) {
-    return b.CreateLoad(load, b.CreateStructGEP(arg_type_, thunk_->getArg(0), index));
+    return b.CreateLoad(load, b.CreateStructGEP(arg_type_, thunk->getArg(0), index));
   };
+  auto task = [&](llvm::Value* at) -> llvm::Value* {
+    if (!shares) return at;
+    llvm::Value* all = b.CreateMul(at, field(kArgTasks, i64_));
+    return Arith(state_, b).Quotient(/*is_signed=*/false, all, field(kArgShares, i64_));
+  };
+  llvm::Value* begin = task(thunk->getArg(1));
+  llvm::Value* end = task(thunk->getArg(2));
   llvm::Value* copy = b.CreateAlloca(llvm::ArrayType::get(ptr_, most_buffers_));
   llvm::Value* buffers = field(kArgBuffers, ptr_);
   llvm::Value* count = field(kArgCount, i64_);
-  llvm::BasicBlock* own = llvm::BasicBlock::Create(state_.context, "own", thunk_);
-  llvm::BasicBlock* go = llvm::BasicBlock::Create(state_.context, "go", thunk_);
+  llvm::BasicBlock* own = llvm::BasicBlock::Create(state_.context, "own", thunk);
+  llvm::BasicBlock* go = llvm::BasicBlock::Create(state_.context, "go", thunk);
   llvm::BasicBlock* entry = b.GetInsertBlock();
   b.CreateCondBr(b.CreateICmpEQ(count, b.getInt64(0)), go, own);
   b.SetInsertPoint(own);
@@ -318,7 +325,7 @@ llvm::Function* RunEmitter::Thunk() {
     b.CreateStore(b.CreateLoad(ptr_, b.CreateConstGEP1_32(ptr_, buffers, at)),
                   b.CreateConstGEP1_32(ptr_, copy, at));
   }
-  llvm::Value* offset = b.CreateMul(b.CreateZExt(thunk_->getArg(3), i64_), field(kArgStride, i64_));
+  llvm::Value* offset = b.CreateMul(b.CreateZExt(thunk->getArg(3), i64_), field(kArgStride, i64_));
   llvm::Value* scratch = b.CreateGEP(i8_, field(kArgScratch, ptr_), b.CreateTrunc(offset, size_));
   b.CreateStore(scratch, b.CreateGEP(ptr_, copy, b.CreateTrunc(count, size_)));
   b.CreateBr(go);
@@ -327,12 +334,12 @@ llvm::Function* RunEmitter::Thunk() {
   passed->addIncoming(buffers, entry);
   passed->addIncoming(copy, own);
   b.CreateRet(b.CreateCall(KernelType(state_.context), field(kKernel, ptr_),
-                           {passed, field(kArgSlots, ptr_), thunk_->getArg(1), thunk_->getArg(2)}));
-  return thunk_;
+                           {passed, field(kArgSlots, ptr_), begin, end}));
+  return thunk;
 }
 
 // A kernel's result is 0 or one more than the number of the message.
-void RunEmitter::CheckResult(const Step& step, const EmittedKernel& kernel, llvm::Value* result) {
+void RunEmitter::CheckResult(int node, const EmittedKernel& kernel, llvm::Value* result) {
   if (kernel.messages.empty()) return;
   std::vector<llvm::Constant*> texts;
   for (const std::string& message : kernel.messages) texts.push_back(tables_.Text(message));
@@ -343,22 +350,24 @@ void RunEmitter::CheckResult(const Step& step, const EmittedKernel& kernel, llvm
   b_.SetInsertPoint(failed);
   llvm::Value* index = b_.CreateSExtOrTrunc(b_.CreateSub(result, b_.getInt32(1)), size_);
   llvm::Value* message = b_.CreateLoad(ptr_, b_.CreateGEP(ptr_, messages, index));
-  b_.CreateStore(tables_.I32(step.node), AbiFieldAddress<quench_run>(b_, run_, Run::error_node));
+  b_.CreateStore(tables_.I32(node), AbiFieldAddress<quench_run>(b_, run_, Run::error_node));
   b_.CreateStore(message, AbiFieldAddress<quench_run>(b_, run_, Run::error_message));
   b_.CreateRet(b_.getInt32(QUENCH_CODE_CHECK));
   b_.SetInsertPoint(fine);
 }
 
-void RunEmitter::EmitAllocate(const Step& step) {
-  const int output = program_.storages[static_cast<size_t>(step.storage)].output;
-  llvm::Value* memory = Allocate(Bytes(step), output);
-  b_.CreateStore(memory, Pointer(step.storage));
+void RunEmitter::Emit(int, const AllocateStep& allocate) {
+  const int output = program_.storages[static_cast<size_t>(allocate.storage)].output;
+  llvm::Value* memory = Allocate(Bytes(allocate.bytes), output);
+  b_.CreateStore(memory, Pointer(allocate.storage));
   if (output >= 0)
     b_.CreateStore(memory, b_.CreateConstGEP1_32(ptr_, outputs_, static_cast<unsigned>(output)));
 }
 
+void RunEmitter::Emit(int, const FreeStep& free) { Free(free.storage); }
+
 // Nothing happens when the pointer is null: memory made in a branch that was not taken.
-void RunEmitter::EmitFree(int storage) {
+void RunEmitter::Free(int storage) {
   llvm::Value* memory = b_.CreateLoad(ptr_, Pointer(storage));
   When(b_.CreateIsNotNull(memory), [&] {
     b_.CreateCall(llvm::FunctionType::get(b_.getVoidTy(), {ptr_, ptr_}, false), host_.free,
@@ -367,69 +376,69 @@ void RunEmitter::EmitFree(int storage) {
   });
 }
 
-void RunEmitter::EmitMove(const Step& step) {
-  EmitFree(step.target);
-  b_.CreateStore(b_.CreateLoad(ptr_, Pointer(step.storage)), Pointer(step.target));
-  b_.CreateStore(tables_.Null(), Pointer(step.storage));
+void RunEmitter::Emit(int, const MoveStep& move) {
+  Free(move.to);
+  b_.CreateStore(b_.CreateLoad(ptr_, Pointer(move.from)), Pointer(move.to));
+  b_.CreateStore(tables_.Null(), Pointer(move.from));
 }
 
-void RunEmitter::EmitCopy(const Step& step) {
-  llvm::Value* to = Address(step.to);
-  llvm::Value* from = Address(step.from);
-  When(b_.CreateICmpNE(to, from), [&] { CopyBytes(to, from, Bytes(step)); });
+void RunEmitter::Emit(int, const CopyStep& copy) {
+  llvm::Value* to = Address(copy.to);
+  llvm::Value* from = Address(copy.from);
+  When(b_.CreateICmpNE(to, from), [&] { CopyBytes(to, from, Bytes(copy.bytes)); });
 }
 
 // Grows by doubling, so that n appends copy O(n).
-void RunEmitter::EmitAppend(const Step& step) {
-  llvm::Value* bytes = Bytes(step);
-  llvm::Value* length = Slot(step.length_slot);
-  llvm::Value* capacity = Slot(step.capacity_slot);
+void RunEmitter::Emit(int, const AppendStep& append) {
+  llvm::Value* bytes = Bytes(append.bytes);
+  llvm::Value* length = Slot(append.length_slot);
+  llvm::Value* capacity = Slot(append.capacity_slot);
   llvm::Value* used = b_.CreateMul(length, bytes);
   llvm::Value* needed = b_.CreateAdd(used, bytes);
-  llvm::Value* missing = b_.CreateIsNull(b_.CreateLoad(ptr_, Pointer(step.storage)));
+  llvm::Value* missing = b_.CreateIsNull(b_.CreateLoad(ptr_, Pointer(append.storage)));
   When(b_.CreateOr(missing, b_.CreateICmpUGT(needed, capacity)), [&] {
     llvm::Value* twice = b_.CreateAdd(capacity, capacity);
     llvm::Value* larger = b_.CreateSelect(b_.CreateICmpUGT(needed, twice), needed, twice);
     llvm::Value* memory = Allocate(larger, -1);
-    llvm::Value* old = b_.CreateLoad(ptr_, Pointer(step.storage));
+    llvm::Value* old = b_.CreateLoad(ptr_, Pointer(append.storage));
     When(b_.CreateIsNotNull(old), [&] { CopyBytes(memory, old, used); });
-    EmitFree(step.storage);
-    b_.CreateStore(memory, Pointer(step.storage));
-    b_.CreateStore(larger, SlotAddress(step.capacity_slot));
+    Free(append.storage);
+    b_.CreateStore(memory, Pointer(append.storage));
+    b_.CreateStore(larger, SlotAddress(append.capacity_slot));
   });
   llvm::Value* end =
-      b_.CreateGEP(i8_, b_.CreateLoad(ptr_, Pointer(step.storage)), b_.CreateTrunc(used, size_));
-  CopyBytes(end, Address(step.from), bytes);
-  b_.CreateStore(b_.CreateAdd(length, b_.getInt64(1)), SlotAddress(step.length_slot));
+      b_.CreateGEP(i8_, b_.CreateLoad(ptr_, Pointer(append.storage)), b_.CreateTrunc(used, size_));
+  CopyBytes(end, Address(append.from), bytes);
+  b_.CreateStore(b_.CreateAdd(length, b_.getInt64(1)), SlotAddress(append.length_slot));
 }
 
-void RunEmitter::EmitTap(const Step& step) {
+void RunEmitter::Emit(int, const TapStep& tap) {
   When(b_.CreateIsNotNull(host_.on_tensor), [&] {
     b_.CreateCall(llvm::FunctionType::get(b_.getVoidTy(), {ptr_, i32_, ptr_}, false),
-                  host_.on_tensor, {host_.host, tables_.I32(step.tap), Address(step.from)});
+                  host_.on_tensor, {host_.host, tables_.I32(tap.tap), Address(tap.buffer)});
   });
 }
 
-void RunEmitter::EmitIf(const Step& step) {
+void RunEmitter::Emit(int, const IfStep& branches) {
   llvm::BasicBlock* yes = NewBlock("yes");
   llvm::BasicBlock* no = NewBlock("no");
   llvm::BasicBlock* after = NewBlock("after");
-  b_.CreateCondBr(LoadScalarBool(step.from), yes, no);
+  b_.CreateCondBr(LoadScalarBool(branches.condition), yes, no);
   b_.SetInsertPoint(yes);
-  EmitSteps(step.then_steps);
+  EmitSteps(branches.then_steps);
   b_.CreateBr(after);
   b_.SetInsertPoint(no);
-  EmitSteps(step.else_steps);
+  EmitSteps(branches.else_steps);
   b_.CreateBr(after);
   b_.SetInsertPoint(after);
 }
 
-void RunEmitter::EmitLoop(const Step& step) {
+void RunEmitter::Emit(int node, const LoopStep& loop) {
   llvm::Value* trips = b_.getInt64(INT64_MAX);
-  if (step.fixed_trips) trips = DimValue(step.trips);
-  if (step.trip_count >= 0)
-    trips = b_.CreateAlignedLoad(i64_, Address(step.trip_count), llvm::Align(1));
-  llvm::Value* condition = step.condition >= 0 ? LoadScalarBool(step.condition) : b_.getTrue();
+  if (loop.fixed_trips) trips = DimValue(loop.trips);
+  if (loop.trip_count >= 0)
+    trips = b_.CreateAlignedLoad(i64_, Address(loop.trip_count), llvm::Align(1));
+  llvm::Value* condition = loop.condition >= 0 ? LoadScalarBool(loop.condition) : b_.getTrue();
   llvm::BasicBlock* before = b_.GetInsertBlock();
   llvm::BasicBlock* head = NewBlock("loop");
   llvm::BasicBlock* body = NewBlock("iteration");
@@ -442,16 +451,38 @@ void RunEmitter::EmitLoop(const Step& step) {
   going->addIncoming(condition, before);
   b_.CreateCondBr(b_.CreateAnd(going, b_.CreateICmpSLT(i, trips)), body, after);
   b_.SetInsertPoint(body);
-  b_.CreateStore(i, SlotAddress(step.iteration_slot));
-  if (step.iteration >= 0) b_.CreateStore(i, Address(step.iteration));
-  if (step.condition_in >= 0) b_.CreateStore(b_.CreateZExt(going, i8_), Address(step.condition_in));
+  b_.CreateStore(i, SlotAddress(loop.iteration_slot));
+  if (loop.iteration >= 0) b_.CreateStore(i, Address(loop.iteration));
+  if (loop.condition_in >= 0) b_.CreateStore(b_.CreateZExt(going, i8_), Address(loop.condition_in));
   // A body may have no nodes: an endless loop must still be stopped.
-  EmitNode(step);
-  EmitSteps(step.then_steps);
-  llvm::Value* next = step.condition_out >= 0 ? LoadScalarBool(step.condition_out) : b_.getTrue();
+  Emit(node, BeginStep{});
+  EmitSteps(loop.body);
+  llvm::Value* next = loop.condition_out >= 0 ? LoadScalarBool(loop.condition_out) : b_.getTrue();
   i->addIncoming(b_.CreateAdd(i, b_.getInt64(1)), b_.GetInsertBlock());
   going->addIncoming(next, b_.GetInsertBlock());
   b_.CreateBr(head);
+  b_.SetInsertPoint(after);
+}
+
+void RunEmitter::Emit(int, const BandsStep& bands) {
+  llvm::BasicBlock* alone = NewBlock("in_bands");
+  llvm::BasicBlock* shared = NewBlock("one_by_one");
+  llvm::BasicBlock* after = NewBlock("after");
+  b_.CreateCondBr(b_.CreateICmpUGT(host_.threads, b_.getInt32(1)), shared, alone);
+  b_.SetInsertPoint(shared);
+  EmitSteps(bands.body);
+  b_.CreateBr(after);
+  b_.SetInsertPoint(alone);
+  for (const BandsStep::Range& range : bands.order) {
+    const Step& step = bands.body[static_cast<size_t>(range.call)];
+    const auto& call = *step.As<CallStep>();
+    Emit(step.node, BeginStep{});
+    PassBuffers(call);
+    CheckResult(step.node, kernels_.at(&call),
+                CallKernel(call, b_.getInt64(static_cast<uint64_t>(range.begin)),
+                           b_.getInt64(static_cast<uint64_t>(range.end))));
+  }
+  b_.CreateBr(after);
   b_.SetInsertPoint(after);
 }
 

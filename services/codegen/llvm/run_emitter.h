@@ -24,30 +24,35 @@ class RunEmitter {
     llvm::Value *host, *threads, *parallel_for, *alloc, *free, *on_tensor, *on_node, *cancelled;
   };
 
-  absl::Status EmitKernels(const std::vector<Step>& steps);
+  absl::Status EmitKernels();
   void LoadArguments();
-  void EmitSteps(const std::vector<Step>& steps);
-  void EmitStep(const Step& step);
-  void EmitNode(const Step& step);
-  void EmitCall(const Step& step);
-  llvm::Value* CallParallel(const Step& step, llvm::Function* kernel, llvm::Value* tasks,
+  void EmitSteps(const Steps& steps);
+  // One for each kind of step; `node` is the one that it belongs to.
+  void Emit(int node, const BeginStep& begin);
+  void Emit(int node, const CallStep& call);
+  void Emit(int node, const AllocateStep& allocate);
+  void Emit(int node, const FreeStep& free);
+  void Emit(int node, const MoveStep& move);
+  void Emit(int node, const CopyStep& copy);
+  void Emit(int node, const AppendStep& append);
+  void Emit(int node, const TapStep& tap);
+  void Emit(int node, const IfStep& branches);
+  void Emit(int node, const LoopStep& loop);
+  void Emit(int node, const BandsStep& bands);
+  // Addresses of the call's buffers, where its kernel finds them. Returns how many.
+  unsigned PassBuffers(const CallStep& call);
+  llvm::Value* CallKernel(const CallStep& call, llvm::Value* begin, llvm::Value* end);
+  llvm::Value* CallParallel(const CallStep& call, llvm::Function* kernel, llvm::Value* tasks,
                             size_t buffers);
-  void CheckResult(const Step& step, const EmittedKernel& kernel, llvm::Value* result);
-  void EmitAllocate(const Step& step);
-  void EmitFree(int storage);
-  void EmitMove(const Step& step);
-  void EmitCopy(const Step& step);
-  void EmitAppend(const Step& step);
-  void EmitTap(const Step& step);
-  void EmitIf(const Step& step);
-  void EmitLoop(const Step& step);
-  llvm::Function* Thunk();
+  void CheckResult(int node, const EmittedKernel& kernel, llvm::Value* result);
+  void Free(int storage);
+  llvm::Function* Thunk(bool shares);
 
   llvm::Value* Address(int buffer);
   llvm::Value* StorageAddress(int storage);
   llvm::Value* Pointer(int storage);  // address of a heap storage's pointer variable
   llvm::Value* DimValue(Dim dim);
-  llvm::Value* Bytes(const Step& step);
+  llvm::Value* Bytes(const ByteCount& bytes);
   llvm::Value* Slot(int32_t slot);
   llvm::Value* SlotAddress(int32_t slot);
   llvm::Value* LoadScalarBool(int buffer);
@@ -78,13 +83,13 @@ class RunEmitter {
   llvm::Type *i8_, *i32_, *i64_, *size_;
   llvm::StructType* arg_type_;
   llvm::Function* function_ = nullptr;
-  llvm::Function* thunk_ = nullptr;
+  llvm::Function* thunks_[2] = {nullptr, nullptr};  // of tasks, of shares
   size_t most_buffers_ = 1;
   Callbacks host_{};
   llvm::Value *run_ = nullptr, *slots_ = nullptr, *arena_ = nullptr, *scratch_ = nullptr,
               *outputs_ = nullptr, *weights_ = nullptr, *buffers_ = nullptr, *pointers_ = nullptr,
               *arg_ = nullptr;
-  std::map<const Step*, EmittedKernel> kernels_;  // of calls
+  std::map<const CallStep*, EmittedKernel> kernels_;
   std::vector<llvm::Value*> inputs_, fixed_outputs_;
   llvm::BasicBlock* entry_ = nullptr;
 };

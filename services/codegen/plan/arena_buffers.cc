@@ -5,19 +5,12 @@
 namespace quench::codegen {
 namespace {
 
-// Of positions at which a step of a kernel is, that kernel.
-void NoteKernels(const std::vector<Step>& steps, std::vector<int>& kernel_at) {
-  for (const Step& step : steps) {
-    NoteKernels(step.then_steps, kernel_at);
-    NoteKernels(step.else_steps, kernel_at);
-    if (step.node >= 0) kernel_at[static_cast<size_t>(step.position)] = step.node;
-  }
-}
-
 // Of each position, the kernel that runs then: the one before, where there is none, or the first.
 std::vector<int> KernelsOf(const Program& program) {
   std::vector<int> kernel_at(static_cast<size_t>(program.num_positions) + 1, -1);
-  NoteKernels(program.steps, kernel_at);
+  ForEachStep(program.steps, [&](const Step& step) {
+    if (step.node >= 0) kernel_at[static_cast<size_t>(step.position)] = step.node;
+  });
   int last = 0;
   for (int& kernel : kernel_at) last = kernel = kernel < 0 ? last : kernel;
   return kernel_at;

@@ -11,21 +11,16 @@
 namespace quench::codegen {
 namespace {
 
-void ForEachStep(std::vector<Step>& steps, const std::function<void(Step&)>& visit) {
-  for (Step& step : steps) {
-    ForEachStep(step.then_steps, visit);
-    ForEachStep(step.else_steps, visit);
-    visit(step);
-  }
-}
-
 class Assigner {
  public:
   Assigner(Program& program, SymbolTable& symbols, const Target& target)
       : program_(program), symbols_(symbols), target_(target), typical_(TypicalSlots(symbols)) {}
 
   absl::Status Run() {
-    ForEachStep(program_.steps, [this](Step& step) { ReuseInPlace(step); });
+    ForEachStep(program_.steps, [this](const Step& step) {
+      if (const auto* call = step.As<CallStep>(); call != nullptr)
+        ReuseInPlace(*call, step.position);
+    });
     RemoveCopiesInPlace(program_.steps);
     AddFrees(program_.steps, 0);
     Collect();
@@ -39,20 +34,18 @@ class Assigner {
   }
 
   // The output takes the input's storage when that is used here for the last time.
-  void ReuseInPlace(const Step& step) {
-    if (step.kind != Step::Kind::kCall || step.in_place < 0) return;
-    const auto output_at = static_cast<size_t>(step.first_output);
-    if (output_at >= step.buffers.size()) return;
-    const int input = step.buffers[static_cast<size_t>(step.in_place)],
-              output = step.buffers[output_at];
+  void ReuseInPlace(const CallStep& call, int position) {
+    if (call.in_place < 0) return;
+    const auto output_at = static_cast<size_t>(call.first_output);
+    if (output_at >= call.buffers.size()) return;
+    const int input = call.buffers[static_cast<size_t>(call.in_place)],
+              output = call.buffers[output_at];
     const int from = program_.buffers[static_cast<size_t>(input)].storage;
     const int to = program_.buffers[static_cast<size_t>(output)].storage;
     Storage& source = program_.storages[static_cast<size_t>(from)];
     const Storage& result = program_.storages[static_cast<size_t>(to)];
     if (from == to || source.home != Home::kArena || result.home != Home::kArena) return;
-    if (source.shared || result.shared || source.end != step.position ||
-        result.begin > step.position)
-      return;
+    if (source.shared || result.shared || source.end != position || result.begin > position) return;
     if (!SameBytes(input, output) ||
         !(source.shape == program_.buffers[static_cast<size_t>(input)].shape ||
           IsFixed(source.shape))) {
@@ -60,8 +53,8 @@ class Assigner {
     }
     // Another operand in the same memory would be overwritten while it is read at other places.
     for (size_t i = 0; i < output_at; ++i) {
-      if (static_cast<int>(i) != step.in_place &&
-          program_.buffers[static_cast<size_t>(step.buffers[i])].storage == from) {
+      if (static_cast<int>(i) != call.in_place &&
+          program_.buffers[static_cast<size_t>(call.buffers[i])].storage == from) {
         return;
       }
     }
@@ -74,17 +67,16 @@ class Assigner {
   }
 
   // What was to be copied is where it belongs.
-  void RemoveCopiesInPlace(std::vector<Step>& steps) {
-    for (Step& step : steps) {
-      RemoveCopiesInPlace(step.then_steps);
-      RemoveCopiesInPlace(step.else_steps);
-    }
+  void RemoveCopiesInPlace(Steps& steps) {
+    for (Step& step : steps)
+      ForEachInner(step, [this](Steps& inner) { RemoveCopiesInPlace(inner); });
     const auto place = [&](int id) {
       const Buffer& buffer = program_.buffers[static_cast<size_t>(id)];
       return std::pair(buffer.storage, buffer.offset);
     };
     std::erase_if(steps, [&](const Step& step) {
-      return step.kind == Step::Kind::kCopy && place(step.from) == place(step.to);
+      const auto* copy = step.As<CopyStep>();
+      return copy != nullptr && place(copy->from) == place(copy->to);
     });
   }
 
@@ -98,11 +90,8 @@ class Assigner {
   // Heap memory allocated in this sequence is freed after the step that uses it last; what a nested
   // sequence uses from outside counts as used by the control step. Memory that is made in a branch
   // for use after it is freed out here.
-  void AddFrees(std::vector<Step>& steps, int depth) {
-    for (Step& step : steps) {
-      AddFrees(step.then_steps, depth + 1);
-      AddFrees(step.else_steps, depth + 1);
-    }
+  void AddFrees(Steps& steps, int depth) {
+    for (Step& step : steps) ForEachInner(step, [&](Steps& inner) { AddFrees(inner, depth + 1); });
     std::vector<int> made;
     for (const Step& step : steps) FindAllocated(step, made);
     for (const int id : made) {
@@ -113,12 +102,8 @@ class Assigner {
       });
       const bool covers = last != steps.end() || depth == 0;
       if (!covers) continue;  // used further out
-      Step free;
-      free.kind = Step::Kind::kFree;
-      free.storage = id;
-      free.position = storage.end;
       freed_.insert(id);
-      steps.insert(last == steps.end() ? last : last + 1, std::move(free));
+      steps.insert(last == steps.end() ? last : last + 1, {storage.end, -1, FreeStep{id}});
     }
   }
 
@@ -128,9 +113,11 @@ class Assigner {
       if (!freed_.contains(storage) && std::find(made.begin(), made.end(), storage) == made.end())
         made.push_back(storage);
     };
-    if (step.kind == Step::Kind::kAllocate || step.kind == Step::Kind::kAppend) add(step.storage);
-    for (const Step& inner : step.then_steps) FindAllocated(inner, made);
-    for (const Step& inner : step.else_steps) FindAllocated(inner, made);
+    if (const auto* allocate = step.As<AllocateStep>(); allocate != nullptr) add(allocate->storage);
+    if (const auto* append = step.As<AppendStep>(); append != nullptr) add(append->storage);
+    ForEachInner(step, [&](const Steps& inner) {
+      for (const Step& each : inner) FindAllocated(each, made);
+    });
   }
 
   void Collect() {
@@ -266,8 +253,10 @@ class Assigner {
   loops::E Scratch(SlotFunction& function) {
     int64_t most = 0;
     std::set<SymbolId> symbolic;
-    ForEachStep(program_.steps, [&](Step& step) {
-      const Dim bytes = step.kernel.scratch_bytes;
+    ForEachStep(program_.steps, [&](const Step& step) {
+      const auto* call = step.As<CallStep>();
+      if (call == nullptr) return;
+      const Dim bytes = call->kernel.scratch_bytes;
       if (bytes.is_static()) {
         most = std::max(most, bytes.value());
       } else if (!symbols_.DependsOnRuntime(bytes)) {

@@ -33,4 +33,12 @@ absl::StatusOr<KernelPlan> PlanKernel(const KernelRequest& request, const Candid
   return plan;
 }
 
+KernelPlan PlanPreparation(const Candidate& candidate) {
+  KernelPlan plan;
+  plan.name = candidate.kernel->name + "_prepare";
+  plan.tasks = candidate.preparation->tasks;
+  plan.code = candidate.preparation->code;
+  return plan;
+}
+
 }  // namespace quench::codegen

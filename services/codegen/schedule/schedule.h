@@ -40,6 +40,9 @@ absl::StatusOr<KernelPlan> PlanNest(const Nest& nest, SymbolTable& symbols, cons
 // The plan of a chosen candidate.
 absl::StatusOr<KernelPlan> PlanKernel(const KernelRequest& request, const Candidate& candidate);
 
+// Of a candidate that has one.
+KernelPlan PlanPreparation(const Candidate& candidate);
+
 // The value of an i64 expression over constants and slots as a dim. UNIMPLEMENTED for other
 // expressions.
 absl::StatusOr<Dim> DimOf(const loops::Function& function, loops::ExprId expr,

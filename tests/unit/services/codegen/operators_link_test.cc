@@ -365,13 +365,13 @@ void AddOps(const Graph& graph, std::set<std::string>& ops) {
   });
 }
 
-absl::Status EmitSteps(const std::vector<Step>& steps, ModuleBuilder& module) {
-  for (const Step& step : steps) {
-    QUENCH_RETURN_IF_ERROR(EmitSteps(step.then_steps, module));
-    QUENCH_RETURN_IF_ERROR(EmitSteps(step.else_steps, module));
-    if (!step.kernel.empty()) QUENCH_RETURN_IF_ERROR(module.Emit(step.kernel).status());
-  }
-  return absl::OkStatus();
+absl::Status EmitSteps(const Steps& steps, ModuleBuilder& module) {
+  absl::Status status;
+  ForEachStep(steps, [&](const Step& step) {
+    const auto* call = step.As<CallStep>();
+    if (call != nullptr && !call->kernel.empty()) status.Update(module.Emit(call->kernel).status());
+  });
+  return status;
 }
 
 // The kernels of `graph` at `level`, into `module`. What codegen has made of it goes into `ops`.

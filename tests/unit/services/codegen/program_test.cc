@@ -50,28 +50,31 @@ TEST(ProgramTest, StagesHaveATextEach) {
   CompileOptions options;
   options.target = "x86-64-v3";
   const std::string program = PlanText(Network(), options, PlanStage::kProgram).value();
-  EXPECT_THAT(program, HasSubstr("s2 arena, lives 1..6\n"));  // nothing has a place yet
+  EXPECT_THAT(program, HasSubstr("s3 arena, lives 2..7\n"));  // nothing has a place yet
   EXPECT_EQ(PlanText(Network(), options, PlanStage::kMemory).value(), R"(variant x86-64-v3
-s0 input 0, lives 0..1
-s1 input 1, lives 0..3
-s2 arena, lives 1..6, at 0
-s3 arena, lives 3..5, at 1024
-s4 output 1, lives 5..5
-s5 output 0, lives 6..6
+s0 input 0, lives 0..2
+s1 input 1, lives 0..4
+s2 arena, lives 1..2, at 1024
+s3 arena, lives 2..7, at 0
+s4 arena, lives 4..6, at 1024
+s5 output 1, lives 6..6
+s6 output 0, lives 7..7
 b0 s0 `x`: f32[1, 8, 4, 4]
 b1 s1 `long`: f32[1, 8, 4, 4]
-b2 s2 `b`: f32[1, 16, 4, 4] NCHW8c
-b3 s3 `c`: f32[1, 8, 4, 4]
-b4 s3 `d`: f32[1, 128]
-b5 s4 `e`: f32[1, 128]
-b6 s5 `b`: f32[1, 16, 4, 4]
+b2 s2 `b prepared`: u8[512]
+b3 s3 `b`: f32[1, 16, 4, 4] NCHW8c
+b4 s4 `c`: f32[1, 8, 4, 4]
+b5 s4 `d`: f32[1, 128]
+b6 s5 `e`: f32[1, 128]
+b7 s6 `b`: f32[1, 16, 4, 4]
 0 node 0: `a+b` (q.fused) by conv
-1 call conv(b0) -> b2, packs w0, scratch 512
-2 node 1: `c` (Exp) by scheduled
-3 call Exp(b1) -> b3, may write over b1
-4 node 2: `e` (Neg) by scheduled
-5 call Neg(b4) -> b5, may write over b4
-6 call transform(b2) -> b6, 32 tasks
+1 call conv_prepare(b0) -> b2, 4 tasks
+2 call conv(b0, b2) -> b3, packs w0
+3 node 1: `c` (Exp) by scheduled
+4 call Exp(b1) -> b4, may write over b1
+5 node 2: `e` (Neg) by scheduled
+6 call Neg(b5) -> b6, may write over b5
+7 call transform(b3) -> b7, 32 tasks
 plan sets 3 slots; arena 1536 bytes at typical sizes, at least 1536
 )");
 }
@@ -165,16 +168,16 @@ TEST(ProgramTest, DefectsAreNamed) {
     change(planned.program);
     return VerifyProgram(planned.program, planned.weights).ToString();
   };
-  const auto call = [](Program& program) -> Step& {
-    for (Step& step : program.steps) {
-      if (step.kind == Step::Kind::kCall) return step;
-    }
-    return program.steps[0];
+  const auto call = [](Program& program) -> CallStep& {
+    return *std::find_if(program.steps.begin(), program.steps.end(), [](const Step& step) {
+              const auto* each = step.As<CallStep>();
+              return each != nullptr && !each->packs.empty();
+            })->As<CallStep>();
   };
   EXPECT_THAT(defect([](Program& p) { p.buffers[0].storage = 99; }),
               HasSubstr("buffer b0 lies in no storage"));
-  EXPECT_THAT(defect([](Program& p) { p.buffers[2].offset = 64; }),
-              HasSubstr("buffer b2 ends 1088 bytes into storage s2, which has 1024"));
+  EXPECT_THAT(defect([](Program& p) { p.buffers[3].offset = 64; }),
+              HasSubstr("buffer b3 ends 1088 bytes into storage s3, which has 1024"));
   EXPECT_THAT(defect([&](Program& p) { call(p).buffers[0] = -1; }), HasSubstr("names buffer b-1"));
   EXPECT_THAT(defect([&](Program& p) { call(p).packs[0] = 7; }),
               HasSubstr("names weight entry w7"));
@@ -194,9 +197,39 @@ TEST(ProgramTest, DefectsAreNamed) {
               HasSubstr("are alive at once in the same memory"));
 }
 
+// Two calls of two tasks each: the first makes two rows by each, and each of the second needs three and four.
+Program Banded(std::vector<BandsStep::Range> order) {
+  Program program;
+  program.nodes.resize(2);
+  BandsStep bands;
+  for (int i = 0; i < 2; ++i) {
+    bands.body.push_back({2 * i, i, BeginStep{}});
+    CallStep call;
+    call.kernel.tasks = 2;
+    call.rows = i == 0 ? RowOrder{0, {2, 4}, {2, 4}} : RowOrder{0, {3, 4}, {1, 2}};
+    bands.body.push_back({2 * i + 1, i, std::move(call)});
+  }
+  bands.order = std::move(order);
+  program.steps.push_back({3, 1, std::move(bands)});
+  return program;
+}
+
+TEST(ProgramTest, BandsFindTheRowsThatTheyRead) {
+  const auto problem = [](std::vector<BandsStep::Range> order) {
+    return VerifyProgram(Banded(std::move(order)), 0).ToString();
+  };
+  EXPECT_EQ(problem({{1, 0, 2}, {3, 0, 1}, {3, 1, 2}}), "OK");
+  EXPECT_THAT(problem({{1, 0, 1}, {3, 0, 1}, {1, 1, 2}, {3, 1, 2}}),
+              HasSubstr("step 3 reads rows that are not there"));
+  EXPECT_THAT(problem({{1, 0, 2}, {3, 0, 1}}), HasSubstr("step 3 leaves tasks out"));
+  EXPECT_THAT(problem({{1, 1, 2}}), HasSubstr("step 3 has tasks 1..2 out of order"));
+  EXPECT_THAT(problem({{1, 0, 3}}), HasSubstr("step 3 has tasks 0..3 out of order"));
+  EXPECT_THAT(problem({{2, 0, 1}}), HasSubstr("step 3 has tasks 0..1 out of order"));
+}
+
 // ---- which kernels are one ----
 
-// The symbols of a graph's kernels, of which it has one.
+// The symbols of a graph's kernel and of its preparation, if it has one.
 std::string SymbolOf(const std::string& text, ModuleBuilder& module, const Target& target) {
   CompileOptions options;
   WeightTable weights;
@@ -205,12 +238,15 @@ std::string SymbolOf(const std::string& text, ModuleBuilder& module, const Targe
   const auto variants = PlanVariants(*groups, {target}, options, weights, {});
   EXPECT_TRUE(variants.ok()) << variants.status() << text;
   std::string symbol;
+  bool prepared = false;
   for (const Step& step : (*variants)[0].built.program.steps) {
-    if (step.kind != Step::Kind::kCall || step.kernel.name == "transform") continue;
-    const auto kernel = module.Emit(step.kernel);
+    const auto* call = step.As<CallStep>();
+    if (call == nullptr || call->kernel.name == "transform") continue;
+    const auto kernel = module.Emit(call->kernel);
     EXPECT_TRUE(kernel.ok()) << kernel.status();
-    EXPECT_EQ(symbol, "") << "two kernels: " << text;
-    symbol = kernel->symbol;
+    EXPECT_TRUE(symbol.empty() || prepared) << "two kernels: " << text;
+    prepared = call->kernel.name.ends_with("_prepare");
+    symbol += kernel->symbol + " ";
   }
   return symbol;
 }
@@ -283,9 +319,10 @@ TEST(SharingTest, FusionIsPartOfTheCode) {
       PlanVariants(GroupGraph(graph, options).value(), {target}, options, weights, {}).value();
   std::set<std::string> symbols;
   for (const Step& step : variants[0].built.program.steps) {
-    if (step.kind != Step::Kind::kCall) continue;
+    const auto* call = step.As<CallStep>();
+    if (call == nullptr) continue;
     for (const bool fuses : {true, false}) {
-      KernelPlan plan = step.kernel;
+      KernelPlan plan = call->kernel;
       plan.fuses = fuses;
       symbols.insert(module->Emit(plan)->symbol);
     }

@@ -45,9 +45,10 @@ absl::StatusOr<std::vector<std::string>> Transforms(const Graph& network,
   const BuiltProgram& built = variants[0].built;
   std::vector<std::string> texts;
   for (const Step& step : built.program.steps) {
-    if (step.kind != Step::Kind::kCall || step.kernel.name != "transform") continue;
-    const Buffer& from = built.program.buffers[static_cast<size_t>(step.buffers[0])];
-    const Buffer& to = built.program.buffers[static_cast<size_t>(step.buffers[1])];
+    const auto* call = step.As<CallStep>();
+    if (call == nullptr || call->kernel.name != "transform") continue;
+    const Buffer& from = built.program.buffers[static_cast<size_t>(call->buffers[0])];
+    const Buffer& to = built.program.buffers[static_cast<size_t>(call->buffers[1])];
     texts.push_back(fmt::format("{}: {} to {}", from.name, from.shape.layout.ToString(),
                                 to.shape.layout.ToString()));
   }

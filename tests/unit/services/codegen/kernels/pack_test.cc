@@ -123,6 +123,28 @@ TEST(Tile, SplitsAreEvenAndCoverAll) {
   }
 }
 
+// Panels in a row, from any to any, have their share of the vectors.
+TEST(Tile, PanelsOfTwoSizesAreSpread) {
+  for (int64_t total = 1; total <= 60; ++total) {
+    for (int64_t most = 1; most <= 9; ++most) {
+      const PanelSplit split = SplitIntoPanels(total, most);
+      EXPECT_EQ(split.parts(), (total + most - 1) / most);
+      EXPECT_EQ(split.Start(0), 0);
+      EXPECT_EQ(split.Start(split.parts()), total);
+      EXPECT_EQ(split.Size(0), split.most());
+      EXPECT_EQ(split.Size(split.parts() - 1), total / split.parts());
+      for (int64_t first = 0; first < split.parts(); ++first) {
+        for (int64_t end = first + 1; end <= split.parts(); ++end) {
+          const double share =
+              static_cast<double>(total * (end - first)) / static_cast<double>(split.parts());
+          EXPECT_LT(std::abs(static_cast<double>(split.Start(end) - split.Start(first)) - share),
+                    1);
+        }
+      }
+    }
+  }
+}
+
 TEST(Tile, FitsTheRegisters) {
   for (const char* name : {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64", "armv7"}) {
     const Target target = ResolveTarget(name).value()[0];

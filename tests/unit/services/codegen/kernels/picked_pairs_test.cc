@@ -20,14 +20,11 @@ class Reader {
 
   // Sums of a panel's channels; x has the panel's bytes, one run after another, then the rest.
   std::vector<int64_t> Sums(int64_t panel, const std::vector<uint8_t>& x) {
-    const int64_t in_group = panel % p_.split.parts();
-    channels_ = (in_group < p_.split.bigs ? p_.split.big : p_.split.big - 1) * p_.lanes;
+    channels_ = p_.split.Size(panel % p_.split.parts()) * p_.lanes;
     sums_.assign(static_cast<size_t>(channels_), 0);
     int64_t at = 0;
-    for (int64_t before = 0; before < panel; ++before) {
-      const bool big = before % p_.split.parts() < p_.split.bigs;
-      at += (big ? p_.split.big : p_.split.big - 1) * p_.lanes * p_.StoredWords() * 4;
-    }
+    for (int64_t before = 0; before < panel; ++before)
+      at += p_.split.Size(before % p_.split.parts()) * p_.lanes * p_.StoredWords() * 4;
     int64_t picks = p_.PicksAt() + panel * p_.StoredWords() * 4;
     for (int64_t row = 0; row < p_.rows; ++row) {
       for (int64_t c = 0; c < p_.run; ++c, at += channels_ * 4, picks += 4) {
@@ -83,8 +80,7 @@ void CheckExact(PickedPanels panels, const Weight& draw, uint32_t seed) {
   std::vector<std::vector<int16_t>> of_panel;
   std::vector<int16_t> all;
   for (int64_t panel = 0; panel < panels.panels(); ++panel) {
-    const bool big = panel % panels.split.parts() < panels.split.bigs;
-    const int64_t channels = (big ? panels.split.big : panels.split.big - 1) * panels.lanes;
+    const int64_t channels = panels.split.Size(panel % panels.split.parts()) * panels.lanes;
     std::vector<int16_t> weights(static_cast<size_t>(words * channels * 4));
     for (int64_t i = 0; i < static_cast<int64_t>(weights.size()); ++i) {
       const bool none = panels.rest > 0 && i / (channels * 4) == words - 1 && i % 4 >= panels.rest;
@@ -127,18 +123,18 @@ int Far(std::mt19937& random) { return static_cast<int>(random() % 511) - 255; }
 TEST(PickedPairs, AreExactWhateverTheWeights) {
   uint32_t seed = 1;
   for (const Weight& draw : {Weight(Bell), Weight(Any), Weight(Largest), Weight(Far)}) {
-    CheckExact({.split = SplitEvenly(5, 2), .lanes = 8, .rows = 3, .run = 6, .most = 2}, draw,
+    CheckExact({.split = SplitIntoPanels(5, 2), .lanes = 8, .rows = 3, .run = 6, .most = 2}, draw,
                ++seed);
-    CheckExact({.split = SplitEvenly(3, 3), .lanes = 8, .rows = 2, .run = 7, .most = 2}, draw,
+    CheckExact({.split = SplitIntoPanels(3, 3), .lanes = 8, .rows = 2, .run = 7, .most = 2}, draw,
                ++seed);
-    CheckExact({.split = SplitEvenly(2, 1), .lanes = 4, .rows = 5, .run = 1, .most = 1}, draw,
+    CheckExact({.split = SplitIntoPanels(2, 1), .lanes = 4, .rows = 5, .run = 1, .most = 1}, draw,
                ++seed);
     CheckExact(
-        {.groups = 2, .split = SplitEvenly(3, 2), .lanes = 16, .rows = 2, .run = 4, .most = 4},
+        {.groups = 2, .split = SplitIntoPanels(3, 2), .lanes = 16, .rows = 2, .run = 4, .most = 4},
         draw, ++seed);
     for (const int64_t run : {1, 2, 3, 5, 6, 7, 8})
-      CheckExact({.split = SplitEvenly(2, 2), .lanes = 8, .rows = 1, .run = run, .most = 4}, draw,
-                 ++seed);
+      CheckExact({.split = SplitIntoPanels(2, 2), .lanes = 8, .rows = 1, .run = run, .most = 4},
+                 draw, ++seed);
   }
 }
 
@@ -146,8 +142,9 @@ TEST(PickedPairs, OfARestHaveAWordForTwoBytes) {
   for (const int64_t rest : {1, 2, 3}) {
     for (const int64_t run : {0, 1, 9}) {
       for (const Weight& draw : {Weight(Any), Weight(Largest)}) {
-        CheckExact({.split = SplitEvenly(2, 2), .lanes = 8, .run = run, .most = 4, .rest = rest},
-                   draw, 7);
+        CheckExact(
+            {.split = SplitIntoPanels(2, 2), .lanes = 8, .run = run, .most = 4, .rest = rest}, draw,
+            7);
       }
     }
   }
@@ -157,7 +154,7 @@ TEST(PickedPairs, OfARestHaveAWordForTwoBytes) {
 TEST(PickedPairs, LeaveLittleOver) {
   std::mt19937 random(3);
   const PickedPanels panels{
-      .split = SplitEvenly(4, 2), .lanes = 8, .rows = 64, .run = 2, .most = 2};
+      .split = SplitIntoPanels(4, 2), .lanes = 8, .rows = 64, .run = 2, .most = 2};
   std::vector<int16_t> weights(static_cast<size_t>(64 * 2 * 4 * 32));
   for (int16_t& weight : weights) weight = static_cast<int16_t>(Bell(random) * 3 / 4);
   const auto size = static_cast<int64_t>(PackPickedPairs(panels, weights).size());

@@ -83,8 +83,12 @@ TEST(KernelTargets, EveryKernelLinksForEveryTarget) {
         EXPECT_GT(candidate.cost, 0) << name << " " << candidate.reason;
         const auto plan = PlanKernel(request, candidate);
         ASSERT_TRUE(plan.ok()) << name << ": " << plan.status();
-        const auto kernel = (*module)->Emit(*plan);
-        ASSERT_TRUE(kernel.ok()) << name << ": " << kernel.status();
+        std::vector<KernelPlan> plans = {*plan};
+        if (candidate.preparation) plans.push_back(PlanPreparation(candidate));
+        for (const KernelPlan& each : plans) {
+          const auto kernel = (*module)->Emit(each);
+          ASSERT_TRUE(kernel.ok()) << name << ": " << kernel.status();
+        }
         ++emitted;
       }
     }
