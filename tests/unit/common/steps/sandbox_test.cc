@@ -267,14 +267,19 @@ TEST_F(SandboxTest, WhatIsWrittenIsLimited) {
   limits_.open_files = 100;
   const auto runner = *MakeRunner(WallsHere());
   EXPECT_EQ(Told(*runner, "file:4"), "ok");
-  EXPECT_EQ(Told(*runner, "file:16"), std::strerror(EFBIG));
+  // Whoever is first: the kernel, which refuses a longer file, or who counts the blocks that it may have
+  // given this one already.
+  const std::string told = Told(*runner, "file:16");
+  const bool counted = told.find("RESOURCE_LIMIT") != std::string::npos;
+  EXPECT_TRUE(counted || told == std::strerror(EFBIG)) << told;
   EXPECT_EQ(Told(*runner, "open"), std::strerror(EMFILE));
   // Many files, those without a byte too, and folders in which nobody can look for them.
   for (const char* what : {"files:16", "empty:600", "nest"}) {
     const absl::Status status = Run(*runner, TestRequest(what)).status();
     EXPECT_EQ(rpc::ReasonOf(status), "RESOURCE_LIMIT") << what << ": " << status;
   }
-  EXPECT_EQ(registry_.Get(metrics::kChildrenEnded, metrics::ChildEnd::kDisk).Value(), 3);
+  EXPECT_EQ(registry_.Get(metrics::kChildrenEnded, metrics::ChildEnd::kDisk).Value(),
+            counted ? 4 : 3);
 }
 
 // No limit of the kernel's holds for blocks beyond the end of a file.
