@@ -57,11 +57,13 @@ class Builder {
   absl::Status BindOutput(Frame& frame, int index);
   void SetGrain(CallStep& call, double cost);
 
-  // build_joins.cc: storages that lie in others, which Concats join them to.
+  // build_joins.cc: results of Splits, and storages that lie in others, which Concats join them to.
   struct Place {
     int storage = -1;
     int64_t offset = 0;  // bytes
   };
+  // Whether the node is a Split of whose operand all results are views.
+  absl::StatusOr<bool> BuildParts(Frame& frame, const Node& node, const Candidate& chosen);
   // Whether the node is a Concat of operands that can be computed where they belong in its result.
   absl::StatusOr<bool> BuildJoined(Frame& frame, const Node& node, const Candidate& chosen);
   bool CanBecomePart(int id) const;
@@ -71,7 +73,7 @@ class Builder {
   int64_t PeakWith(const std::map<int, Place>& parts);
   void PlaceParts();
 
-  // build.cc: values and memory.
+  // build_values.cc: values and memory.
   absl::StatusOr<int> BufferOf(Frame& frame, ValueId id, const Layout& layout);
   absl::StatusOr<int> RowMajorOf(Frame& frame, ValueId id) { return BufferOf(frame, id, {}); }
   absl::StatusOr<int> Transform(int from, const Layout& layout);
@@ -92,7 +94,7 @@ class Builder {
         .storages[static_cast<size_t>(program_.buffers[static_cast<size_t>(buffer)].storage)];
   }
 
-  // build.cc: steps.
+  // build_values.cc: steps.
   template <typename Action>
   Action& Add(Action action) {
     blocks_.back().steps->push_back({program_.num_positions++, node_, std::move(action)});

@@ -1,6 +1,7 @@
-// Concat without a copy: its operands are computed where they belong in its result. Each operand is
-// copied there, and a copy whose ends are one place is no step (AssignMemory): storages of operands
-// become parts of the result's where that is possible and the arena stays small.
+// Concat and Split without a copy. A Concat's operands are computed where they belong in its result: each
+// is copied there, and a copy whose ends are one place is no step (AssignMemory): storages of operands
+// become parts of the result's where that is possible and the arena stays small. A Split's results are
+// views of its operand.
 #include <algorithm>
 
 #include "common/base/status.h"
@@ -9,8 +10,8 @@
 namespace quench::codegen {
 namespace {
 
-// Where the operands of a Concat lie in its result: bytes before each. Empty where one of them is not in
-// one piece there, or does not begin at a multiple of `alignment`.
+// Where the operands of a Concat lie in its result, or the results of a Split in its operand: bytes before
+// each. Empty where one of them is not in one piece there, or does not begin at a multiple of `alignment`.
 std::vector<int64_t> OffsetsIn(const Shape& result, std::span<const Shape> operands, int64_t axis,
                                int64_t alignment) {
   const Layout& layout = result.layout;
@@ -69,6 +70,34 @@ std::optional<int> Builder::StorageAt(std::span<const int> operands,
   }
   if (covered != BytesAt(joined.shape, {})) return std::nullopt;
   return outermost.storage;
+}
+
+absl::StatusOr<bool> Builder::BuildParts(Frame& frame, const Node& node, const Candidate& chosen) {
+  if (options_.opt_level < 2 || node.op != "Split" || blocks_.size() != 1) return false;
+  const Value& value = frame.graph.value(node.inputs[0]);
+  if (value.constant != nullptr) return false;
+  std::vector<Shape> shapes;
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i] == quench::kNone) return false;
+    const Type& type = frame.graph.value(node.outputs[i]).type;
+    shapes.push_back({type.dtype, type.dims, chosen.outputs[i]});
+  }
+  const Shape shape{value.type.dtype, value.type.dims, chosen.inputs[0]};
+  const auto rank = static_cast<int64_t>(value.type.dims.size());
+  const int64_t axis = node.Int("axis", 0), vector = int64_t{4} * target_.f32_lanes();
+  const std::vector<int64_t> offsets =
+      OffsetsIn(shape, shapes, axis < 0 ? axis + rank : axis, vector);
+  if (offsets.empty()) return false;
+  QUENCH_ASSIGN_OR_RETURN(const int id, BufferOf(frame, node.inputs[0], chosen.inputs[0]));
+  StorageOf(id).shared = true;
+  const Buffer whole = program_.buffers[static_cast<size_t>(id)];
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const std::string& name = frame.graph.value(node.outputs[i]).name;
+    const int part = NewBuffer(name, shapes[i], whole.storage);
+    program_.buffers[static_cast<size_t>(part)].offset = whole.offset + offsets[i];
+    BindValue(frame, node.outputs[i], part);
+  }
+  return true;
 }
 
 absl::StatusOr<bool> Builder::BuildJoined(Frame& frame, const Node& node, const Candidate& chosen) {

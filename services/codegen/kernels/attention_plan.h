@@ -6,6 +6,7 @@
 #include "common/ops/q_attention.h"
 #include "services/codegen/kernels/epilogue.h"
 #include "services/codegen/kernels/micro_kernel.h"
+#include "services/codegen/kernels/tile_axis.h"
 
 namespace quench::codegen {
 

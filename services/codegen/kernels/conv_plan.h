@@ -8,6 +8,7 @@
 #include "services/codegen/kernels/epilogue.h"
 #include "services/codegen/kernels/micro_kernel.h"
 #include "services/codegen/kernels/picked_pairs.h"
+#include "services/codegen/kernels/tile_axis.h"
 
 namespace quench::codegen {
 

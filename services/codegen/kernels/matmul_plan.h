@@ -9,6 +9,7 @@
 #include "services/codegen/kernels/micro_kernel.h"
 #include "services/codegen/kernels/register_tile.h"
 #include "services/codegen/kernels/stored_weights.h"
+#include "services/codegen/kernels/tile_axis.h"
 
 namespace quench::codegen {
 

@@ -9,7 +9,7 @@ namespace quench::codegen {
 namespace {
 
 constexpr double kStaysInL2 = 0.25;   // an image of this share stays until it is read anyway
-constexpr double kBandShare = 0.5;    // what is made and not read yet, of L2
+constexpr double kBandShare = 0.2;    // what is made and not read yet, of L2
 constexpr double kMuch = 0.4;         // of a call's time
 constexpr double kMostGrowth = 1.15;  // of memory
 constexpr size_t kMostCalls = 8;      // each turn of each is code

@@ -124,6 +124,71 @@ TEST(JoinsTest, BlocksOfChannels) {
   }
 }
 
+struct SplitCase {
+  const char* name;
+  const char* nodes;
+  int views;  // Splits without a kernel
+};
+
+const SplitCase kSplits[] = {
+    {"outermost axis",
+     "%w = Concat(%x, %z) {axis = 0} %e = Softmax(%w) {axis = 1} %a, %b = Split(%e) {axis = 0, "
+     "num_outputs = 2} %c = Neg(%a) %d = Tanh(%b) output %c, %d",
+     1},
+    {"channels",
+     "%e = Softmax(%x) %a, %b = Split(%e) {axis = 1, num_outputs = 2} %c = Neg(%a) "
+     "%d = Tanh(%b) output %c, %d",
+     1},
+    {"outputs of the model",
+     "%e = Softmax(%x) %a, %b = Split(%e) {axis = 1, num_outputs = 2} output %a, %b, %e", 1},
+    {"an input", "%a, %b = Split(%x) {axis = 1, num_outputs = 2} %c = Neg(%b) output %a, %c", 1},
+    {"of a view",
+     "%e = Softmax(%x) %a, %b = Split(%e) {axis = 1, num_outputs = 2} %c, %d = Split(%b) {axis = "
+     "1, "
+     "num_outputs = 2} %f = Neg(%d) %g = Tanh(%c) output %a, %f, %g",
+     2},
+    {"joined again",
+     "%e = Softmax(%x) %a, %b = Split(%e) {axis = 1, num_outputs = 2} %c = Neg(%b) "
+     "%y = Concat(%a, %c) {axis = 1} %h = Tanh(%y) output %h",
+     1},
+    {"of what is joined",
+     "%a = Exp(%x) %b = Softmax(%z) %y = Concat(%a, %b) {axis = 1} %c, %d = Split(%b) {axis = 1, "
+     "num_outputs = 2} %f = Neg(%d) %g = Tanh(%y) output %c, %f, %g",
+     1},
+    {"read afterwards",
+     "%e = Softmax(%x) %a, %b = Split(%e) {axis = 1, num_outputs = 2} %c = Neg(%a) %d = Tanh(%e) "
+     "output %b, %c, %d",
+     1},
+    {"updated in place",
+     "const %i: i64[1, 1] = [0] const %k: i64[2] = [8, 8] %u, %v = Split(%z, %k) {axis = 1} "
+     "%e = Softmax(%x) %a, %b = Split(%e, %k) {axis = 1} %c = ScatterND(%a, %i, %u) output %b, %c, "
+     "%v",
+     2},
+    {"in the middle of rows",
+     "%e = Softmax(%x) %a, %b = Split(%e) {axis = 2, num_outputs = 2} %c = Neg(%a) output %b, %c",
+     0},
+    {"in a body",
+     "const %zero: f32[] = [0.0] %a = Exp(%x) %sum = ReduceSum(%a) {keepdims = 0} "
+     "%positive = Greater(%sum, %zero) %b = If(%positive, %x) { "
+     "else_branch = graph \"no\" { input %p: f32[1, 16, 6, 6] %q, %r = Split(%p) {axis = 1, "
+     "num_outputs = 2} output %r }, "
+     "then_branch = graph \"yes\" { input %s: f32[1, 16, 6, 6] %t, %u = Split(%s) {axis = 1, "
+     "num_outputs = 2} output %t } } output %b",
+     0},
+};
+
+TEST(JoinsTest, ResultsOfSplitsAreViews) {
+  for (const SplitCase& c : kSplits) {
+    SCOPED_TRACE(c.name);
+    const Graph graph = Around(c.nodes);
+    ExpectSameAsInterpreter(graph);
+    const Compiled compiled = CompileGraph(graph).value();
+    EXPECT_EQ(std::count_if(compiled.report.kernels.begin(), compiled.report.kernels.end(),
+                            [](const KernelReport& kernel) { return kernel.kernel == "view"; }),
+              c.views);
+  }
+}
+
 // A result is reserved from its first part on: small ones that wait for large ones are copied.
 TEST(JoinsTest, TheArenaStaysSmall) {
   std::string nodes, outputs;

@@ -1,0 +1,41 @@
+// How kernels go through pixels in tiles and through output channels in panels.
+#pragma once
+
+#include <functional>
+
+#include "services/codegen/kernels/register_tile.h"
+#include "services/codegen/kernels/vector_builder.h"
+
+namespace quench::codegen {
+
+// Weights are cold in a network: while the tiles of a panel are computed, each fetches its slice of
+// the next panel.
+struct PanelPrefetch {
+  int lines = 0;  // per body; 0: none
+  int64_t slices = 1;
+  int64_t slice_bytes = 0;
+  // `panel_bytes` of weights, `bodies` per tile, `tiles` per panel.
+  static PanelPrefetch Plan(int64_t panel_bytes, int64_t bodies, int64_t tiles);
+};
+
+// Pixels of an axis in tiles of at most `most`: evenly when the axis is static, else full tiles and
+// a remainder in tiles of powers of two.
+struct TileAxis {
+  Dim total = 1;
+  int most = 1;
+  Dim Parts(SymbolTable& symbols) const;
+  // body(first pixel, pixels) for the tiles [first, last).
+  void For(VectorBuilder& b, Int first, Int last, const std::function<void(Int, int)>& body) const;
+  Int Start(VectorBuilder& b, Int part) const;  // first pixel of a tile
+  void ForAll(VectorBuilder& b, const std::function<void(Int, int)>& body) const;
+};
+
+// First vector of panel p of a split.
+Int FirstOfPanel(const PanelSplit& panels, Int p);
+
+// Panels of output vectors: `fn(vectors, first vector, is the last panel)` for panel p of a split.
+// When `peel_last`, the last panel has code of its own and only there the third argument is true.
+void ForPanel(VectorBuilder& b, const PanelSplit& panels, Int p, bool peel_last,
+              const std::function<void(int vectors, Int first, bool last)>& fn);
+
+}  // namespace quench::codegen
