@@ -83,15 +83,32 @@ bool Copies(const DepthwisePlan& plan) {
          plan.shape.out_w.value() > kMostPixels || TilesOfRow(plan).size() > kMostBodies;
 }
 
-// Images that leave L2 are cut: their rows can be read while they are still there.
+void PlanCopies(const KernelRequest& request, DepthwisePlan& plan) {
+  SymbolTable& symbols = *request.graph.symbols;
+  const ConvShape& s = plan.shape;
+  const double row = TypicalSize(symbols, s.w) * plan.lanes * 4;
+  const double room = 0.75 * static_cast<double>(request.target.l1_bytes);
+  const int64_t height = static_cast<int64_t>(TypicalSize(symbols, s.out_h));
+  while (plan.band < height && row * static_cast<double>(plan.band_rows() + s.stride_h) <= room)
+    ++plan.band;
+  plan.band = std::min(height, std::max<int64_t>(plan.band, plan.reach_h()));
+  const Dim width = symbols.Add(symbols.Mul(symbols.Sub(s.out_w, 1), s.stride_w), plan.reach_w());
+  plan.scratch =
+      symbols.Mul(symbols.CeilDiv(symbols.Mul(width, plan.band_rows() * plan.lanes * 4), 64), 64);
+}
+
+// Images that leave L2 are cut: their rows can be read while they are still there. Rows that are copied
+// once for two bands are not copied again for parts.
 int64_t Parts(const KernelRequest& request, const DepthwisePlan& plan) {
   const ConvShape& s = plan.shape;
   constexpr int64_t kFewRows = 4;
   if (!s.h.is_static() || !s.w.is_static() || !s.out_h.is_static()) return 1;
+  const double element = s.bytes ? 1 : DataTypeBits(s.x_type) / 8.0;
   const auto image = static_cast<double>(s.h.value()) * static_cast<double>(s.w.value()) *
-                     static_cast<double>(s.in_channels) * 4;
+                     static_cast<double>(s.in_channels) * element;
   const double parts = image / (static_cast<double>(request.target.l2_bytes) / 8);
-  const auto most = static_cast<double>(std::max<int64_t>(1, s.out_h.value() / kFewRows));
+  const int64_t rows = plan.copies ? std::max(kFewRows, plan.band) : kFewRows;
+  const auto most = static_cast<double>(std::max<int64_t>(1, s.out_h.value() / rows));
   return static_cast<int64_t>(std::clamp(parts, 1.0, most));
 }
 
@@ -132,21 +149,10 @@ std::optional<DepthwisePlan> MakePlan(const KernelRequest& request, Group& group
   const int64_t free =
       request.target.vector_registers - shape->kernel_w - (request.target.fma ? 2 : 3);
   plan.x_axis = {shape->out_w, static_cast<int>(std::clamp<int64_t>(free, 4, 14))};
+  plan.copies = Copies(plan);
+  if (plan.copies) PlanCopies(request, plan);
   plan.parts = Parts(request, plan);
   plan.tasks = symbols.Mul(shape->n, plan.parts * plan.blocks);
-  plan.copies = Copies(plan);
-  if (!plan.copies) return plan;
-  const double row = TypicalSize(symbols, shape->w) * plan.lanes * 4;
-  const double room = 0.75 * static_cast<double>(request.target.l1_bytes);
-  const int64_t height = static_cast<int64_t>(TypicalSize(symbols, shape->out_h));
-  while (plan.band < height &&
-         row * static_cast<double>(plan.band_rows() + shape->stride_h) <= room)
-    ++plan.band;
-  plan.band = std::min(height, std::max<int64_t>(plan.band, plan.reach_h()));
-  const Dim width =
-      symbols.Add(symbols.Mul(symbols.Sub(shape->out_w, 1), shape->stride_w), plan.reach_w());
-  plan.scratch =
-      symbols.Mul(symbols.CeilDiv(symbols.Mul(width, plan.band_rows() * plan.lanes * 4), 64), 64);
   return plan;
 }
 

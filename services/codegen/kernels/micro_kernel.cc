@@ -12,6 +12,11 @@ namespace {
 // layer whose weights are cold, on Zen 4).
 constexpr int64_t kRowsAhead = 16;
 
+// How far stored weights are fetched ahead, in bytes: one row by 10 matrices of 45 million 4-bit weights
+// takes 20 instead of 29 ms, of 8 bits 35 instead of 47 (Emerald Rapids).
+constexpr int64_t kStoredAhead = 8192;
+constexpr int64_t kLine = 64;
+
 class MicroEmitter {
  public:
   MicroEmitter(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile)
@@ -301,9 +306,15 @@ class MicroEmitter {
     return sums[pixel * static_cast<size_t>(t_.vectors) + static_cast<size_t>(vector)];
   }
 
+  void FetchStored(int channels) {
+    for (int64_t line = 0; line < StoredBytes(channels); line += kLine)
+      b_.Prefetch(weights_.Get() + (kStoredAhead + line), 1);
+  }
+
   // `channels` multiply-adds into every sum.
   void Body(Ptr input, int channels) {
     Prefetch();
+    if (r_.stored != nullptr) FetchStored(channels);
     if (r_.bytes != nullptr || r_.pairs.has_value()) return WordsBody(input, channels);
     const bool by_lane =
         r_.by_lane && channels % 4 == 0 && b_.ConstantOr(r_.channel_stride, 0) == 4;
