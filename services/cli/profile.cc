@@ -114,7 +114,19 @@ std::map<std::string, int64_t> CountedSizes(const std::filesystem::path& metadat
   if (!text.ok()) return {};
   const auto json = nlohmann::json::parse(*text, nullptr, false);
   const bool same = json.is_object() && json.contains("uuid") && json["uuid"] == artifact.uuid();
-  return same ? SizesOf(json) : std::map<std::string, int64_t>();
+  if (!same) return {};
+  // Nobody asked for these sizes: what the library does not take is left out.
+  const std::map<std::string, int64_t> counted = SizesOf(json);
+  std::map<std::string, int64_t> sizes;
+  for (const ArtifactTensor& input : artifact.inputs()) {
+    for (const ArtifactDim& dim : input.dims) {
+      const auto size = counted.find(dim.symbol);
+      if (dim.value < 0 && size != counted.end() && size->second >= dim.min &&
+          size->second <= dim.max)
+        sizes.insert(*size);
+    }
+  }
+  return sizes;
 }
 
 absl::Status Describe(const std::filesystem::path& metadata, Artifact& artifact,

@@ -150,6 +150,16 @@ TEST(ProgramTest, ProfilesCountAtTheSizesOfTheRun) {
   };
   const Outcome by_itself = work.Run({"bench", "out/model.so", "--seconds", "0.01", "--profile"});
   EXPECT_NE(by_itself.out.find("GFLOP/s "), std::string::npos) << by_itself.out;
+  nlohmann::json metadata = nlohmann::json::parse(*ReadFile(work.path("out/metadata.json")));
+  for (const nlohmann::json& wrong :
+       {nlohmann::json{{"M", 4}}, nlohmann::json{{"N", 65}}, nlohmann::json::array({1})}) {
+    nlohmann::json changed = metadata;
+    changed["typical_sizes"] = wrong;
+    std::ofstream(work.path("out/metadata.json")) << changed;
+    const Outcome outcome = work.Run({"bench", "out/model.so", "--seconds", "0.01", "--profile"});
+    EXPECT_EQ(outcome.exit_code, 0) << wrong << outcome.err;
+  }
+  std::ofstream(work.path("out/metadata.json")) << metadata;
   const Outcome other = profile("N=2");
   EXPECT_EQ(other.out.find("GFLOP/s "), std::string::npos) << other.out;
   EXPECT_NE(other.out.find("--size N=4\n"), std::string::npos) << other.out;
