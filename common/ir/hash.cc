@@ -6,6 +6,7 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "common/base/overloaded.h"
 #include "common/base/status.h"
 #include "common/blobs/digest.h"
 
@@ -44,13 +45,6 @@ class Hasher {
  private:
   Sha256 sha_;
 };
-
-template <typename... Ts>
-struct Overloaded : Ts... {
-  using Ts::operator()...;
-};
-template <typename... Ts>
-Overloaded(Ts...) -> Overloaded<Ts...>;
 
 // Hashes of all symbols of a table; operands have smaller ids, so one pass suffices.
 class SymbolHashes {

@@ -4,18 +4,12 @@
 #include <numeric>
 #include <set>
 
+#include "common/base/overloaded.h"
 #include "common/base/status.h"
 #include "common/ir/saturating.h"
 
 namespace quench {
 namespace {
-
-template <typename... Ts>
-struct Overloaded : Ts... {
-  using Ts::operator()...;
-};
-template <typename... Ts>
-Overloaded(Ts...) -> Overloaded<Ts...>;
 
 std::optional<int64_t> CheckedValue(const Polynomial& polynomial, std::span<const int64_t> slots) {
   int64_t sum = polynomial.constant;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "common/base/overloaded.h"
 #include "common/base/status.h"
 #include "common/ir/hash.h"
 #include "common/ir/quoting.h"
@@ -9,13 +10,6 @@
 
 namespace quench {
 namespace {
-
-template <typename... Ts>
-struct Overloaded : Ts... {
-  using Ts::operator()...;
-};
-template <typename... Ts>
-Overloaded(Ts...) -> Overloaded<Ts...>;
 
 std::string Name(const std::string& name) { return IsIdentifier(name) ? name : Quote(name); }
 

@@ -48,7 +48,7 @@ absl::Status CheckShapes(const OpContext& ctx, const Shapes& s) {
   return RequireEqual(ctx, ctx.input(kPastValue).dims[2], s.past, "past positions of K and V");
 }
 
-absl::Status CheckAttributes(const OpContext& ctx) {
+absl::Status CheckAttentionAttributes(const OpContext& ctx) {
   if (ctx.has_input(kPastKey) != ctx.has_input(kPastValue))
     return ctx.Error("past_key and past_value come together");
   if (ctx.has_input(kPastKey) && ctx.has_input(kValidLengths))
@@ -76,7 +76,7 @@ absl::Status InferAttention(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, kMask, 1, 4));
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, kValidLengths, TypeSet({DataType::kI64})));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, kValidLengths, 1, 1));
-  QUENCH_RETURN_IF_ERROR(CheckAttributes(ctx));
+  QUENCH_RETURN_IF_ERROR(CheckAttentionAttributes(ctx));
   QUENCH_ASSIGN_OR_RETURN(const Shapes s, ShapesOf(ctx));
   QUENCH_RETURN_IF_ERROR(CheckShapes(ctx, s));
   const DataType type = ctx.input(kQuery).dtype;
@@ -91,7 +91,7 @@ absl::Status InferAttention(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-Dim Macs(const OpContext& ctx) {
+Dim AttentionMacs(const OpContext& ctx) {
   const absl::StatusOr<Shapes> s = ShapesOf(ctx);
   if (!s.ok()) return 0;
   SymbolTable& symbols = ctx.symbols();
@@ -320,7 +320,7 @@ const OpDef& AttentionOp() {
                      {"softcap", AttributeSpec::kFloat},
                      {"softmax_precision", AttributeSpec::kInt}},
       .infer = InferAttention,
-      .macs = Macs,
+      .macs = AttentionMacs,
       .lower = LowerAttention};
   return op;
 }

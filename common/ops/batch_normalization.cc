@@ -22,7 +22,8 @@ absl::Status InferBatchNormalization(InferContext& c) {
 }
 
 // x may be narrower than its statistics: all is computed in the wider of the two.
-absl::StatusOr<E> Element(const OpContext& c, loops::Builder&, std::span<const E> x) {
+absl::StatusOr<E> BatchNormalizationElement(const OpContext& c, loops::Builder&,
+                                            std::span<const E> x) {
   DataType type = x[0].type();
   for (const E operand : x) {
     if (operand.type() == DataType::kF64) type = DataType::kF64;
@@ -56,7 +57,7 @@ const OpDef& BatchNormalizationOp() {
       .quant = QuantRole::kCompute,
       .work = WorkKind::kNormalisation,
       .infer = InferBatchNormalization,
-      .scalar = Element,
+      .scalar = BatchNormalizationElement,
       .operand_axes = Axes,
   };
   return op;

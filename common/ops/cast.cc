@@ -17,7 +17,7 @@ absl::Status InferCast(InferContext& c) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<E> Element(const OpContext& c, loops::Builder&, std::span<const E> x) {
+absl::StatusOr<E> CastElement(const OpContext& c, loops::Builder&, std::span<const E> x) {
   const DataType type = c.output(0).dtype;
   if (Contains(kFloat8Types, type)) return ToFloat8(x[0], type, c.node().Int("saturate", 1) != 0);
   return x[0].type() == type ? x[0] : Cast(x[0], loops::ComputeType(type));
@@ -36,7 +36,7 @@ const OpDef& CastOp() {
                      {"saturate", AttributeSpec::kInt},
                      {"round_mode", AttributeSpec::kString}},
       .infer = InferCast,
-      .scalar = Element,
+      .scalar = CastElement,
   };
   return op;
 }

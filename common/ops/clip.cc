@@ -18,7 +18,7 @@ absl::Status InferClip(InferContext& c) {
 }
 
 // As numpy.minimum(max, numpy.maximum(x, min)): max wins where min > max.
-absl::StatusOr<E> Element(const OpContext&, loops::Builder&, std::span<const E> x) {
+absl::StatusOr<E> ClipElement(const OpContext&, loops::Builder&, std::span<const E> x) {
   E result = x[0];
   if (x.size() > 1 && x[1].valid()) result = Max(result, x[1]);
   if (x.size() > 2 && x[2].valid()) result = Min(result, x[2]);
@@ -35,7 +35,7 @@ const OpDef& ClipOp() {
       .max_inputs = 3,
       .quant = QuantRole::kPassThrough,
       .infer = InferClip,
-      .scalar = Element,
+      .scalar = ClipElement,
   };
   return op;
 }

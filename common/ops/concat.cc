@@ -22,7 +22,7 @@ absl::Status CheckOperand(const InferContext& ctx, int i, int axis) {
   return absl::OkStatus();
 }
 
-void PropagateElements(InferContext& ctx) {
+void PropagateConcatElements(InferContext& ctx) {
   std::vector<Dim> all;
   for (int i = 0; i < ctx.num_inputs(); ++i) {
     const auto elements = ctx.elements(i);
@@ -49,7 +49,7 @@ absl::Status InferConcat(InferContext& ctx) {
     }
   }
   ctx.SetOutput(0, first.dtype, std::move(dims));
-  if (first.rank() == 1) PropagateElements(ctx);
+  if (first.rank() == 1) PropagateConcatElements(ctx);
   return absl::OkStatus();
 }
 

@@ -7,7 +7,7 @@ namespace {
 
 // ONNX's padding rules. `begin` is what is cut off the start of each spatial dim of the full
 // result.
-struct Plan {
+struct ConvTransposePlan {
   Windows windows;
   std::vector<Dim> begin;
   std::vector<Dim> out;
@@ -39,11 +39,11 @@ absl::StatusOr<std::vector<int64_t>> Extra(const OpContext& c, const std::string
   return values;
 }
 
-absl::StatusOr<Plan> MakePlan(const OpContext& c) {
+absl::StatusOr<ConvTransposePlan> PlanConvTranspose(const OpContext& c) {
   const int rank = c.input(0).rank() - 2;
   const auto count = static_cast<size_t>(rank);
   SymbolTable& s = c.symbols();
-  Plan plan;
+  ConvTransposePlan plan;
   QUENCH_ASSIGN_OR_RETURN(std::vector<int64_t> kernel, Kernel(c));
   QUENCH_ASSIGN_OR_RETURN(plan.windows, ReadWindows(c, rank, std::move(kernel)));
   QUENCH_ASSIGN_OR_RETURN(std::vector<int64_t> extra, Extra(c, "output_padding", count));
@@ -87,7 +87,7 @@ absl::Status InferConvTranspose(InferContext& c) {
   }
   QUENCH_RETURN_IF_ERROR(
       RequireEqual(c, channels, c.input(0).dims[1], "weight channels and input channels"));
-  QUENCH_ASSIGN_OR_RETURN(const Plan plan, MakePlan(c));
+  QUENCH_ASSIGN_OR_RETURN(const ConvTransposePlan plan, PlanConvTranspose(c));
   std::vector<Dim> dims = {c.input(0).dims[0], c.symbols().Mul(c.input(1).dims[1], group)};
   if (c.has_input(2)) {
     QUENCH_RETURN_IF_ERROR(
@@ -147,7 +147,7 @@ Terms TermsOf(loops::Builder& b, const Windows& windows, size_t d, E begin, E in
 
 absl::Status LowerConvTranspose(LowerContext& c) {
   loops::Builder& b = c.b();
-  QUENCH_ASSIGN_OR_RETURN(const Plan plan, MakePlan(c));
+  QUENCH_ASSIGN_OR_RETURN(const ConvTransposePlan plan, PlanConvTranspose(c));
   const size_t rank = plan.out.size();
   const int64_t group = c.node().Int("group", 1);
   const Dim group_in = c.symbols().FloorDiv(c.input(1).dims[0], group);
@@ -185,7 +185,7 @@ absl::Status LowerConvTranspose(LowerContext& c) {
 }
 
 // Every input element meets every kernel element of every output channel of its group.
-Dim Macs(const OpContext& c) {
+Dim ConvTransposeMacs(const OpContext& c) {
   SymbolTable& symbols = c.symbols();
   return symbols.Mul(symbols.Product(c.input(0).dims),
                      symbols.Product(std::span(c.input(1).dims).subspan(1)));
@@ -206,7 +206,7 @@ const OpDef& ConvTransposeOp() {
       .work = WorkKind::kConvolution,
       .bias = 2,
       .infer = InferConvTranspose,
-      .macs = Macs,
+      .macs = ConvTransposeMacs,
       .lower = LowerConvTranspose,
   };
   return op;

@@ -26,7 +26,7 @@ E Dequantise(std::span<const E> x) {
   return Cast(offset, DataType::kF32) * x[1];
 }
 
-absl::StatusOr<E> Element(const OpContext&, loops::Builder&, std::span<const E> x) {
+absl::StatusOr<E> DequantizeLinearElement(const OpContext&, loops::Builder&, std::span<const E> x) {
   return Dequantise(x);
 }
 
@@ -48,7 +48,7 @@ const OpDef& DequantizeLinearOp() {
                      {"output_dtype", AttributeSpec::kInt}},
       .axes = AxisRole::kAxisOfFirst,
       .infer = InferDequantizeLinear,
-      .scalar = Element,
+      .scalar = DequantizeLinearElement,
       .operand_axes = ScaleAxes,
       .lower = LowerDequantizeLinear,
   };

@@ -6,7 +6,7 @@ namespace {
 bool Inverse(const OpContext& ctx) { return ctx.node().Int("inverse", 0) != 0; }
 bool OneSided(const OpContext& ctx) { return ctx.node().Int("onesided", 0) != 0; }
 
-absl::StatusOr<int> AxisOf(const OpContext& ctx) {
+absl::StatusOr<int> DftAxisOf(const OpContext& ctx) {
   const int rank = ctx.input(0).rank();
   int64_t axis = -2;
   if (ctx.has_input(2)) {
@@ -36,7 +36,7 @@ absl::Status InferDFT(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kFloatTypes));
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, kIndexTypes));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 2));
-  QUENCH_ASSIGN_OR_RETURN(const int axis, AxisOf(ctx));
+  QUENCH_ASSIGN_OR_RETURN(const int axis, DftAxisOf(ctx));
   const Dim parts = ctx.input(0).dims.back();
   if (!parts.is(1) && !parts.is(2))
     return ctx.Error("the last axis must have size 1 (real) or 2 (complex)");
@@ -62,7 +62,7 @@ absl::Status LowerSizesOfDFT(LowerContext& ctx) {
 }
 
 absl::Status LowerDFT(LowerContext& ctx) {
-  QUENCH_ASSIGN_OR_RETURN(const int axis, AxisOf(ctx));
+  QUENCH_ASSIGN_OR_RETURN(const int axis, DftAxisOf(ctx));
   Builder& b = ctx.b();
   const B x = ctx.in(0);
   const B y = ctx.out(0);

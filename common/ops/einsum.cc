@@ -9,7 +9,7 @@ namespace {
 // Labels are letters; the dims of an ellipsis have labels of their own, aligned from the right.
 constexpr int kEllipsis = 256;
 
-struct Plan {
+struct EinsumPlan {
   std::vector<std::vector<int>> operands;  // label of every dim
   std::vector<int> output;
   std::vector<int> reduced;  // labels that are summed over, in order of appearance
@@ -47,7 +47,7 @@ std::vector<std::string> Split(const std::string& text) {
   return parts;
 }
 
-absl::StatusOr<Dim> Merge(const OpContext& c, Dim a, Dim b) {
+absl::StatusOr<Dim> MergeLabel(const OpContext& c, Dim a, Dim b) {
   if (a == b || b.is(1)) return a;
   if (a.is(1) || !a.is_static()) return b;
   if (!b.is_static()) return a;
@@ -55,7 +55,7 @@ absl::StatusOr<Dim> Merge(const OpContext& c, Dim a, Dim b) {
 }
 
 // Without an arrow: the ellipsis, then the labels that occur once, in alphabetical order.
-std::vector<int> ImplicitOutput(const Plan& plan, int ellipsis) {
+std::vector<int> ImplicitOutput(const EinsumPlan& plan, int ellipsis) {
   std::map<int, int> counts;
   for (const auto& labels : plan.operands) {
     for (const int label : labels) ++counts[label];
@@ -68,8 +68,8 @@ std::vector<int> ImplicitOutput(const Plan& plan, int ellipsis) {
   return output;
 }
 
-absl::Status ReadOperands(const OpContext& c, const std::vector<std::string>& terms, Plan& plan,
-                          int& widest) {
+absl::Status ReadOperands(const OpContext& c, const std::vector<std::string>& terms,
+                          EinsumPlan& plan, int& widest) {
   for (int i = 0; i < c.num_inputs(); ++i) {
     const std::string& text = terms[static_cast<size_t>(i)];
     const int rank = c.input(i).rank();
@@ -86,14 +86,14 @@ absl::Status ReadOperands(const OpContext& c, const std::vector<std::string>& te
       const Dim dim = c.input(i).dims[d];
       const auto [known, fresh] = plan.sizes.emplace(labels[d], dim);
       if (fresh) continue;
-      QUENCH_ASSIGN_OR_RETURN(known->second, Merge(c, known->second, dim));
+      QUENCH_ASSIGN_OR_RETURN(known->second, MergeLabel(c, known->second, dim));
     }
     plan.operands.push_back(std::move(labels));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<Plan> MakePlan(const OpContext& c) {
+absl::StatusOr<EinsumPlan> PlanEinsum(const OpContext& c) {
   std::string equation = c.node().String("equation", "");
   std::erase(equation, ' ');
   const size_t arrow = equation.find("->");
@@ -102,7 +102,7 @@ absl::StatusOr<Plan> MakePlan(const OpContext& c) {
     return c.Error(
         fmt::format("equation has {} terms for {} inputs", terms.size(), c.num_inputs()));
   }
-  Plan plan;
+  EinsumPlan plan;
   int widest = 0;
   QUENCH_RETURN_IF_ERROR(ReadOperands(c, terms, plan, widest));
   if (arrow == std::string::npos) {
@@ -135,7 +135,7 @@ absl::Status InferEinsum(InferContext& c) {
   }
   QUENCH_RETURN_IF_ERROR(RequireType(c, 0, kNumericTypes));
   QUENCH_RETURN_IF_ERROR(RequireSameType(c));
-  QUENCH_ASSIGN_OR_RETURN(const Plan plan, MakePlan(c));
+  QUENCH_ASSIGN_OR_RETURN(const EinsumPlan plan, PlanEinsum(c));
   std::vector<Dim> dims;
   for (const int label : plan.output) dims.push_back(plan.sizes.at(label));
   c.SetOutput(0, c.input(0).dtype, std::move(dims));
@@ -143,7 +143,7 @@ absl::Status InferEinsum(InferContext& c) {
 }
 
 // The size of every label, once; a run checks sizes that are only known then.
-void CheckSizes(LowerContext& c, const Plan& plan) {
+void CheckSizes(LowerContext& c, const EinsumPlan& plan) {
   for (size_t i = 0; i < plan.operands.size(); ++i) {
     for (size_t d = 0; d < plan.operands[i].size(); ++d) {
       const Dim own = c.input(static_cast<int>(i)).dims[d];
@@ -158,7 +158,7 @@ void CheckSizes(LowerContext& c, const Plan& plan) {
 
 absl::Status LowerEinsum(LowerContext& c) {
   loops::Builder& b = c.b();
-  QUENCH_ASSIGN_OR_RETURN(const Plan plan, MakePlan(c));
+  QUENCH_ASSIGN_OR_RETURN(const EinsumPlan plan, PlanEinsum(c));
   CheckSizes(c, plan);
   const DataType type = loops::ComputeType(c.output(0).dtype);
   std::vector<E> extents;
@@ -189,8 +189,8 @@ absl::Status LowerEinsum(LowerContext& c) {
 }
 
 // One product per combination of labels and operand after the first.
-Dim Macs(const OpContext& c) {
-  const absl::StatusOr<Plan> plan = MakePlan(c);
+Dim EinsumMacs(const OpContext& c) {
+  const absl::StatusOr<EinsumPlan> plan = PlanEinsum(c);
   if (!plan.ok()) return 0;
   Dim count = std::max(c.num_inputs() - 1, 0);
   for (const auto& [label, size] : plan->sizes) count = c.symbols().Mul(count, size);
@@ -207,7 +207,7 @@ const OpDef& EinsumOp() {
       .max_inputs = -1,
       .attributes = {{"equation", AttributeSpec::kString, true}},
       .infer = InferEinsum,
-      .macs = Macs,
+      .macs = EinsumMacs,
       .lower = LowerEinsum,
   };
   return op;

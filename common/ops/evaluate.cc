@@ -11,7 +11,7 @@
 namespace quench::ops {
 namespace {
 
-constexpr int64_t kMaxTensorBytes = int64_t{16} << 30;
+constexpr int64_t kMaxEvaluatedBytes = int64_t{16} << 30;
 
 std::string Where(const Node& node) { return fmt::format("node `{}` ({})", node.name, node.op); }
 
@@ -27,7 +27,8 @@ absl::StatusOr<std::vector<int64_t>> Sizes(const Node& node, size_t output, cons
     return InvalidArgument("{}: output {} would have a dim of {}", Where(node), output, *negative);
   }
   const std::optional<int64_t> count = ElementCount(sizes);
-  if (!count || *count > kMaxTensorBytes || DataTypeBytes(type.dtype, *count) > kMaxTensorBytes) {
+  if (!count || *count > kMaxEvaluatedBytes ||
+      DataTypeBytes(type.dtype, *count) > kMaxEvaluatedBytes) {
     return absl::ResourceExhaustedError(
         fmt::format("{}: output {} of dims {{{}}} and type {} is over the limit of 16 GiB",
                     Where(node), output, fmt::join(sizes, ", "), DataTypeName(type.dtype)));

@@ -22,7 +22,7 @@ absl::StatusOr<std::vector<Dim>> RuntimeShape(InferContext& ctx) {
   return dims;
 }
 
-void PropagateElements(InferContext& ctx, const std::vector<Dim>& dims) {
+void PropagateExpandElements(InferContext& ctx, const std::vector<Dim>& dims) {
   const auto elements = ctx.elements(0);
   if (!elements || dims.size() > 1) return;
   if (dims == ctx.input(0).dims) {
@@ -47,7 +47,7 @@ absl::Status InferExpand(InferContext& ctx) {
     QUENCH_ASSIGN_OR_RETURN(dims, RuntimeShape(ctx));
   }
   ctx.SetOutput(0, x.dtype, dims);
-  PropagateElements(ctx, dims);
+  PropagateExpandElements(ctx, dims);
   return absl::OkStatus();
 }
 

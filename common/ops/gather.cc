@@ -4,7 +4,7 @@ namespace quench::ops {
 namespace {
 
 // Picks from known contents at known places: the heart of shape arithmetic.
-void PropagateElements(InferContext& ctx) {
+void PropagateGatherElements(InferContext& ctx) {
   const auto elements = ctx.elements(0);
   const auto indices = ctx.ints(1);
   if (!elements || !indices || ctx.input(0).rank() != 1 || ctx.input(1).rank() > 1) return;
@@ -26,7 +26,7 @@ absl::Status InferGather(InferContext& ctx) {
   dims.insert(dims.end(), ctx.input(1).dims.begin(), ctx.input(1).dims.end());
   dims.insert(dims.end(), x.dims.begin() + axis + 1, x.dims.end());
   ctx.SetOutput(0, x.dtype, std::move(dims));
-  PropagateElements(ctx);
+  PropagateGatherElements(ctx);
   return absl::OkStatus();
 }
 

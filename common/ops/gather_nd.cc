@@ -6,7 +6,7 @@ namespace quench::ops {
 namespace {
 
 // Number of leading axes of the data that one index tuple addresses, after the batch axes.
-absl::StatusOr<int> TupleLength(const OpContext& ctx) {
+absl::StatusOr<int> GatherNdTupleLength(const OpContext& ctx) {
   const Dim last = ctx.input(1).dims.back();
   if (!last.is_static())
     return ctx.UnsupportedError("the length of the index tuples is known only at run time");
@@ -26,7 +26,7 @@ absl::Status InferGatherND(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, TypeSet({DataType::kI64})));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 0, 1));
   QUENCH_RETURN_IF_ERROR(RequireRank(ctx, 1, 1));
-  QUENCH_ASSIGN_OR_RETURN(const int length, TupleLength(ctx));
+  QUENCH_ASSIGN_OR_RETURN(const int length, GatherNdTupleLength(ctx));
   const int64_t batch = ctx.node().Int("batch_dims", 0);
   const Type& x = ctx.input(0);
   const Type& indices = ctx.input(1);
@@ -42,7 +42,7 @@ absl::Status InferGatherND(InferContext& ctx) {
 }
 
 absl::Status LowerGatherND(LowerContext& ctx) {
-  QUENCH_ASSIGN_OR_RETURN(const int length, TupleLength(ctx));
+  QUENCH_ASSIGN_OR_RETURN(const int length, GatherNdTupleLength(ctx));
   const auto batch = static_cast<size_t>(ctx.node().Int("batch_dims", 0));
   Builder& b = ctx.b();
   const B x = ctx.in(0);

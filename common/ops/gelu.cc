@@ -11,7 +11,7 @@ absl::Status InferGelu(InferContext& c) {
   return InferElementwise(c, kFloatTypes);
 }
 
-absl::StatusOr<E> Element(const OpContext& c, loops::Builder&, std::span<const E> operands) {
+absl::StatusOr<E> GeluElement(const OpContext& c, loops::Builder&, std::span<const E> operands) {
   const E x = operands[0];
   if (c.node().String("approximate", "none") == "tanh") {
     constexpr double kSqrtTwoOverPi = 0.7978845608028654;
@@ -32,7 +32,7 @@ const OpDef& GeluOp() {
       .attributes = {{"approximate", AttributeSpec::kString}},
       .quant = QuantRole::kCompute,
       .infer = InferGelu,
-      .scalar = Element,
+      .scalar = GeluElement,
   };
   return op;
 }

@@ -57,7 +57,7 @@ absl::Status LowerGemm(LowerContext& c) {
   return absl::OkStatus();
 }
 
-Dim Macs(const OpContext& c) {
+Dim GemmMacs(const OpContext& c) {
   SymbolTable& symbols = c.symbols();
   return symbols.Mul(symbols.Product(c.output(0).dims), c.input(0).dims[TransA(c) ? 0 : 1]);
 }
@@ -77,7 +77,7 @@ const OpDef& GemmOp() {
       .quant = QuantRole::kCompute,
       .bias = 2,
       .infer = InferGemm,
-      .macs = Macs,
+      .macs = GemmMacs,
       .lower = LowerGemm,
   };
   return op;

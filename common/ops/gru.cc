@@ -9,7 +9,7 @@ absl::Status InferGRU(InferContext& ctx) {
 
 // Gates in the order update, reset, hidden. Equations: ONNX GRU. With `linear_before_reset` the
 // reset gate scales the product with R, else the state that goes into it.
-void LowerDirection(LowerContext& ctx, Recurrent& net, int direction, B hidden, B gates) {
+void LowerGruDirection(LowerContext& ctx, Recurrent& net, int direction, B hidden, B gates) {
   Builder& b = ctx.b();
   const Activation f = net.ActivationOf(direction, 0, 2);
   const Activation g = net.ActivationOf(direction, 1, 2);
@@ -49,11 +49,11 @@ absl::Status LowerGRU(LowerContext& ctx) {
   Recurrent net(ctx, 3);
   const B hidden = net.MakeState("hidden");
   const B gates = net.MakeScratch("gates", {net.batch(), ctx.b().I(3) * net.hidden()});
-  for (int d = 0; d < net.directions(); ++d) LowerDirection(ctx, net, d, hidden, gates);
+  for (int d = 0; d < net.directions(); ++d) LowerGruDirection(ctx, net, d, hidden, gates);
   return absl::OkStatus();
 }
 
-OpDef Define() {
+OpDef DefineGru() {
   OpDef op = {.name = "GRU",
               .summary = "gated recurrent unit over a sequence",
               .min_inputs = 3,
@@ -72,12 +72,12 @@ OpDef Define() {
 }  // namespace
 
 const OpDef& GRUOp() {
-  static const OpDef op = Define();
+  static const OpDef op = DefineGru();
   return op;
 }
 
 const OpDef& QGruOp() {
-  static const OpDef op = ProjectedOp(Define(), "q.gru");
+  static const OpDef op = ProjectedOp(DefineGru(), "q.gru");
   return op;
 }
 

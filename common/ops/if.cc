@@ -5,9 +5,10 @@ namespace quench::ops {
 namespace {
 
 // Index of the runtime size of axis `axis` of output `output`: where the two branches differ.
-int SizeIndex(int output, int axis) { return 64 * output + axis; }
+int IfSizeIndex(int output, int axis) { return 64 * output + axis; }
 
-absl::StatusOr<Type> Merge(InferContext& ctx, int output, const Type& then, const Type& otherwise) {
+absl::StatusOr<Type> MergeBranches(InferContext& ctx, int output, const Type& then,
+                                   const Type& otherwise) {
   if (then == otherwise) return then;
   if (then.kind != otherwise.kind || then.dtype != otherwise.dtype) {
     return ctx.Error(fmt::format("output {} is {} in one branch and {} in the other", output,
@@ -23,7 +24,7 @@ absl::StatusOr<Type> Merge(InferContext& ctx, int output, const Type& then, cons
   for (int axis = 0; axis < then.rank(); ++axis) {
     const auto at = static_cast<size_t>(axis);
     if (then.dims[at] == otherwise.dims[at]) continue;
-    merged.dims[at] = ctx.RuntimeDim(SizeIndex(output, axis),
+    merged.dims[at] = ctx.RuntimeDim(IfSizeIndex(output, axis),
                                      ctx.symbols().Max(then.dims[at], otherwise.dims[at]));
   }
   return merged;
@@ -48,7 +49,7 @@ absl::Status InferIf(InferContext& ctx) {
       ctx.SetOutput(static_cast<int>(i), first ? a : c);
       continue;
     }
-    QUENCH_ASSIGN_OR_RETURN(Type merged, Merge(ctx, static_cast<int>(i), a, c));
+    QUENCH_ASSIGN_OR_RETURN(Type merged, MergeBranches(ctx, static_cast<int>(i), a, c));
     ctx.SetOutput(static_cast<int>(i), std::move(merged));
   }
   return absl::OkStatus();

@@ -9,7 +9,7 @@ absl::Status InferIsInf(InferContext& c) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<E> Element(const OpContext& c, loops::Builder& b, std::span<const E> x) {
+absl::StatusOr<E> IsInfElement(const OpContext& c, loops::Builder& b, std::span<const E> x) {
   const bool negative = c.node().Int("detect_negative", 1) != 0;
   const bool positive = c.node().Int("detect_positive", 1) != 0;
   const E infinite = Unary(UnaryOp::kIsInf, x[0]);
@@ -30,7 +30,7 @@ const OpDef& IsInfOp() {
       .attributes = {{"detect_negative", AttributeSpec::kInt},
                      {"detect_positive", AttributeSpec::kInt}},
       .infer = InferIsInf,
-      .scalar = Element,
+      .scalar = IsInfElement,
   };
   return op;
 }

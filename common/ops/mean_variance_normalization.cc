@@ -8,7 +8,7 @@ namespace {
 // Added to the standard deviation; fixed by ONNX.
 constexpr double kEpsilon = 1e-9;
 
-absl::StatusOr<std::vector<int>> AxesOf(const OpContext& ctx) {
+absl::StatusOr<std::vector<int>> NormalizedAxesOf(const OpContext& ctx) {
   std::vector<int64_t> axes = {0, 2, 3};
   if (ctx.node().Find("axes") != nullptr) axes = ctx.node().Ints("axes");
   return NormalAxes(ctx, axes, ctx.input(0).rank());
@@ -16,13 +16,13 @@ absl::StatusOr<std::vector<int>> AxesOf(const OpContext& ctx) {
 
 absl::Status InferMeanVarianceNormalization(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 0, kFloatTypes));
-  QUENCH_RETURN_IF_ERROR(AxesOf(ctx).status());
+  QUENCH_RETURN_IF_ERROR(NormalizedAxesOf(ctx).status());
   ctx.SetOutput(0, ctx.input(0).dtype, ctx.input(0).dims);
   return absl::OkStatus();
 }
 
 absl::Status LowerMeanVarianceNormalization(LowerContext& ctx) {
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<int> axes, AxesOf(ctx));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<int> axes, NormalizedAxesOf(ctx));
   Builder& b = ctx.b();
   const B x = ctx.in(0);
   const DataType type = loops::ComputeType(x.dtype());

@@ -16,7 +16,7 @@ struct AxisPad {
   std::optional<Dim> end;
 };
 
-absl::StatusOr<std::vector<AxisPad>> Plan(const OpContext& ctx) {
+absl::StatusOr<std::vector<AxisPad>> PadPlan(const OpContext& ctx) {
   const int rank = ctx.input(0).rank();
   std::vector<int> axes(static_cast<size_t>(rank));
   std::iota(axes.begin(), axes.end(), 0);
@@ -59,7 +59,7 @@ absl::Status InferPad(InferContext& ctx) {
   if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap") {
     return ctx.Error(fmt::format("mode is `{}`, Pad has constant, reflect, edge and wrap", mode));
   }
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<AxisPad> plan, Plan(ctx));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<AxisPad> plan, PadPlan(ctx));
   std::vector<Dim> dims = ctx.input(0).dims;
   for (const AxisPad& pad : plan) {
     Dim& dim = dims[static_cast<size_t>(pad.axis)];
@@ -102,7 +102,7 @@ class Pads {
 };
 
 absl::Status LowerSizesOfPad(LowerContext& ctx) {
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<AxisPad> plan, Plan(ctx));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<AxisPad> plan, PadPlan(ctx));
   const Pads pads(ctx);
   for (const AxisPad& pad : plan) {
     if (pad.begin) continue;
@@ -114,7 +114,7 @@ absl::Status LowerSizesOfPad(LowerContext& ctx) {
 
 // Fills the output, then copies the part of the input that is inside it: both unit stride, no test
 // per element.
-void LowerConstant(LowerContext& ctx, const std::vector<AxisPad>& plan, const Pads& pads) {
+void LowerConstantPad(LowerContext& ctx, const std::vector<AxisPad>& plan, const Pads& pads) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);
   const B y = ctx.out(0);
@@ -158,11 +158,11 @@ E Mirrored(Builder& b, const std::string& mode, E position, E size) {
 }
 
 absl::Status LowerPad(LowerContext& ctx) {
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<AxisPad> plan, Plan(ctx));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<AxisPad> plan, PadPlan(ctx));
   const std::string mode = ctx.node().String("mode", "constant");
   const Pads pads(ctx);
   if (mode == "constant") {
-    LowerConstant(ctx, plan, pads);
+    LowerConstantPad(ctx, plan, pads);
     return absl::OkStatus();
   }
   Builder& b = ctx.b();

@@ -18,7 +18,7 @@ std::optional<double> Exponent(const OpContext& c) {
   return exponent->FloatAt(0);
 }
 
-absl::StatusOr<E> Element(const OpContext& c, loops::Builder&, std::span<const E> operands) {
+absl::StatusOr<E> PowElement(const OpContext& c, loops::Builder&, std::span<const E> operands) {
   const E x = operands[0];
   const DataType type = x.type();
   if (IsFloat(type)) {
@@ -47,7 +47,7 @@ const OpDef& PowOp() {
       .min_inputs = 2,
       .max_inputs = 2,
       .infer = InferPow,
-      .scalar = Element,
+      .scalar = PowElement,
   };
   return op;
 }

@@ -70,7 +70,7 @@ absl::Status InferQAttention(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-Dim Macs(const OpContext& ctx) {
+Dim QAttentionMacs(const OpContext& ctx) {
   const absl::StatusOr<AttentionShape> s = AttentionShapeOf(ctx);
   if (!s.ok()) return 0;
   return ctx.symbols().Product(
@@ -257,7 +257,7 @@ const OpDef& QAttentionOp() {
                      {"softcap", AttributeSpec::kFloat},
                      {"value_size", AttributeSpec::kInt}},
       .infer = InferQAttention,
-      .macs = Macs,
+      .macs = QAttentionMacs,
       .lower = LowerQAttention};
   return op;
 }

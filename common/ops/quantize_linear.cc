@@ -45,7 +45,7 @@ E Quantise(std::span<const E> x, const OpContext& c) {
   return ToFloat8(moved, type, c.node().Int("saturate", 1) != 0);
 }
 
-absl::StatusOr<E> Element(const OpContext& c, loops::Builder&, std::span<const E> x) {
+absl::StatusOr<E> QuantizeLinearElement(const OpContext& c, loops::Builder&, std::span<const E> x) {
   return Quantise(x, c);
 }
 
@@ -69,7 +69,7 @@ const OpDef& QuantizeLinearOp() {
                      {"saturate", AttributeSpec::kInt}},
       .axes = AxisRole::kAxisOfFirst,
       .infer = InferQuantizeLinear,
-      .scalar = Element,
+      .scalar = QuantizeLinearElement,
       .operand_axes = ScaleAxes,
       .lower = LowerQuantizeLinear,
   };

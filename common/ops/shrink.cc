@@ -4,7 +4,7 @@ namespace quench::ops {
 namespace {
 
 // Integers are shrunk as f64, because `lambd` and `bias` are floats.
-absl::StatusOr<E> Element(const OpContext& c, loops::Builder&, std::span<const E> operands) {
+absl::StatusOr<E> ShrinkElement(const OpContext& c, loops::Builder&, std::span<const E> operands) {
   const DataType type = operands[0].type();
   const E x = IsFloat(type) ? operands[0] : Cast(operands[0], DataType::kF64);
   const double lambd = c.node().Float("lambd", 0.5);
@@ -23,7 +23,7 @@ const OpDef& ShrinkOp() {
       .attributes = {{"lambd", AttributeSpec::kFloat}, {"bias", AttributeSpec::kFloat}},
       .quant = QuantRole::kCompute,
       .infer = [](InferContext& c) { return InferElementwise(c, kNumericTypes); },
-      .scalar = Element,
+      .scalar = ShrinkElement,
   };
   return op;
 }

@@ -82,7 +82,7 @@ std::vector<AxisSlice> PlanAll(const OpContext& ctx) {
   return plan;
 }
 
-absl::StatusOr<std::vector<AxisSlice>> Plan(const OpContext& ctx) {
+absl::StatusOr<std::vector<AxisSlice>> SlicePlan(const OpContext& ctx) {
   const int rank = ctx.input(0).rank();
   QUENCH_RETURN_IF_ERROR(CheckLists(ctx));
   const std::optional<int64_t> count = Count(ctx);
@@ -111,7 +111,7 @@ absl::StatusOr<std::vector<AxisSlice>> Plan(const OpContext& ctx) {
   return plan;
 }
 
-void PropagateElements(InferContext& ctx, const std::vector<AxisSlice>& plan) {
+void PropagateSliceElements(InferContext& ctx, const std::vector<AxisSlice>& plan) {
   const auto elements = ctx.elements(0);
   if (!elements || ctx.input(0).rank() != 1 || plan.size() > 1) return;
   if (plan.empty()) return ctx.SetElements(0, *elements);
@@ -125,7 +125,7 @@ void PropagateElements(InferContext& ctx, const std::vector<AxisSlice>& plan) {
 }
 
 absl::Status InferSlice(InferContext& ctx) {
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<AxisSlice> plan, Plan(ctx));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<AxisSlice> plan, SlicePlan(ctx));
   const Type& x = ctx.input(0);
   std::vector<Dim> dims = x.dims;
   for (const AxisSlice& slice : plan) {
@@ -133,12 +133,12 @@ absl::Status InferSlice(InferContext& ctx) {
     dim = slice.size ? *slice.size : ctx.RuntimeDim(slice.axis, dim);
   }
   ctx.SetOutput(0, x.dtype, std::move(dims));
-  PropagateElements(ctx, plan);
+  PropagateSliceElements(ctx, plan);
   return absl::OkStatus();
 }
 
 // What a run slices off an axis; `count` only where it was not known before.
-struct Range {
+struct SliceRange {
   E start, step, count;
 };
 
@@ -154,7 +154,7 @@ class Ranges {
     if (ctx.has_input(3) && !AxesAreKnown(ctx, 3)) axes_.emplace(ctx, 3, ctx.input(0).rank());
   }
 
-  Range Of(const AxisSlice& slice) const {
+  SliceRange Of(const AxisSlice& slice) const {
     Builder& b = ctx_.b();
     if (slice.start) return {ctx_.Extent(*slice.start), b.I(slice.step), E()};
     const E size = ctx_.in(0).dim(slice.axis);
@@ -202,7 +202,7 @@ class Ranges {
 };
 
 absl::Status LowerSizesOfSlice(LowerContext& ctx) {
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<AxisSlice> plan, Plan(ctx));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<AxisSlice> plan, SlicePlan(ctx));
   const Ranges ranges(ctx);
   for (const AxisSlice& slice : plan) {
     const Dim dim = ctx.output(0).dims[static_cast<size_t>(slice.axis)];
@@ -212,10 +212,10 @@ absl::Status LowerSizesOfSlice(LowerContext& ctx) {
 }
 
 absl::Status LowerSlice(LowerContext& ctx) {
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<AxisSlice> plan, Plan(ctx));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<AxisSlice> plan, SlicePlan(ctx));
   Builder& b = ctx.b();
   const Ranges ranges(ctx);
-  std::vector<Range> taken;
+  std::vector<SliceRange> taken;
   for (const AxisSlice& slice : plan) taken.push_back(ranges.Of(slice));
   const B y = ctx.out(0);
   b.ParallelForAll(DimsOf(y), [&](std::span<const E> i) {

@@ -27,7 +27,7 @@ absl::StatusOr<std::vector<int>> UnitAxes(const OpContext& ctx) {
 }
 
 // The axes come from data: the rank follows from their number, the sizes are those of the others.
-absl::Status InferRuntimeAxes(InferContext& ctx) {
+absl::Status InferSqueezedAtRunTime(InferContext& ctx) {
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, TypeSet({DataType::kI64})));
   const Type& x = ctx.input(0);
   QUENCH_ASSIGN_OR_RETURN(const int count, AxesCount(ctx, 1, x.rank()));
@@ -61,7 +61,7 @@ absl::Status LowerSizesOfSqueeze(LowerContext& ctx) {
 
 // A symbolic size that may be 1 is: the run checks that the number of elements stays the same.
 absl::Status InferSqueeze(InferContext& ctx) {
-  if (!AxesAreKnown(ctx, 1)) return InferRuntimeAxes(ctx);
+  if (!AxesAreKnown(ctx, 1)) return InferSqueezedAtRunTime(ctx);
   const Type& x = ctx.input(0);
   QUENCH_ASSIGN_OR_RETURN(std::optional<std::vector<int>> axes, AxesInput(ctx, 1, x.rank()));
   if (!axes) {

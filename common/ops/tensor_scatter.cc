@@ -4,7 +4,7 @@
 namespace quench::ops {
 namespace {
 
-enum Input { kCache, kUpdate, kPlaces };
+enum ScatterInput { kCache, kUpdate, kPlaces };
 
 // Of the steps.
 int64_t AxisOf(const OpContext& ctx) { return ctx.node().Int("axis", -2); }

@@ -4,7 +4,7 @@ namespace quench::ops {
 namespace {
 
 bool Flat(const OpContext& ctx) { return ctx.node().Find("axis") == nullptr; }
-int AxisOf(const OpContext& ctx) {
+int UniqueAxisOf(const OpContext& ctx) {
   return Flat(ctx) ? 0 : NormalAxis(ctx.node().Int("axis", 0), ctx.input(0).rank());
 }
 
@@ -18,7 +18,7 @@ absl::Status InferUnique(InferContext& ctx) {
   }
   const Dim count = ctx.RuntimeDim(0, items);
   std::vector<Dim> dims = Flat(ctx) ? std::vector<Dim>{count} : x.dims;
-  dims[static_cast<size_t>(AxisOf(ctx))] = count;
+  dims[static_cast<size_t>(UniqueAxisOf(ctx))] = count;
   ctx.SetOutput(0, x.dtype, std::move(dims));
   ctx.SetOutput(1, DataType::kI64, {count});
   ctx.SetOutput(2, DataType::kI64, {items});
@@ -30,7 +30,7 @@ absl::Status InferUnique(InferContext& ctx) {
 class Items {
  public:
   explicit Items(LowerContext& ctx)
-      : b_(ctx.b()), x_(ctx.in(0)), flat_(Flat(ctx)), axis_(AxisOf(ctx)), dims_(DimsOf(x_)) {
+      : b_(ctx.b()), x_(ctx.in(0)), flat_(Flat(ctx)), axis_(UniqueAxisOf(ctx)), dims_(DimsOf(x_)) {
     count_ = b_.Let(flat_ ? ProductOf(b_, dims_) : x_.dim(axis_), "items");
     if (!flat_) others_ = Erased(dims_, axis_);
     length_ = b_.Let(flat_ ? b_.I(1) : ProductOf(b_, others_), "length");
@@ -87,7 +87,7 @@ Groups FindGroups(LowerContext& ctx, const Items& items) {
   Builder& b = ctx.b();
   const auto scope = loops::ScratchScope::kFunction;
   const std::vector<E> dims = DimsOf(ctx.in(0));
-  const E capacity = Flat(ctx) ? ProductOf(b, dims) : ctx.in(0).dim(AxisOf(ctx));
+  const E capacity = Flat(ctx) ? ProductOf(b, dims) : ctx.in(0).dim(UniqueAxisOf(ctx));
   const SortScratch order = MakeSortScratch(b, capacity, scope);
   const auto table = [&](const char* name) {
     return b.Scratch(name, DataType::kI64, {capacity}, scope);

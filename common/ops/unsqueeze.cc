@@ -8,7 +8,7 @@ namespace quench::ops {
 namespace {
 
 // The axes come from data: the rank follows from their number.
-absl::Status InferRuntimeAxes(InferContext& ctx) {
+absl::Status InferUnsqueezedAtRunTime(InferContext& ctx) {
   constexpr int kMostAxes = 64;
   QUENCH_RETURN_IF_ERROR(RequireType(ctx, 1, TypeSet({DataType::kI64})));
   const Type& x = ctx.input(0);
@@ -38,7 +38,7 @@ absl::Status LowerSizesOfUnsqueeze(LowerContext& ctx) {
 
 absl::Status InferUnsqueeze(InferContext& ctx) {
   const Type& x = ctx.input(0);
-  if (!AxesAreKnown(ctx, 1)) return InferRuntimeAxes(ctx);
+  if (!AxesAreKnown(ctx, 1)) return InferUnsqueezedAtRunTime(ctx);
   const std::vector<int64_t> raw = ctx.ints(1).value_or(std::vector<int64_t>());
   const int rank = x.rank() + static_cast<int>(raw.size());
   QUENCH_ASSIGN_OR_RETURN(const std::vector<int> axes, NormalAxes(ctx, raw, rank));

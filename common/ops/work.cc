@@ -59,7 +59,7 @@ int64_t PairsInside(const Windows& windows, int d, int64_t in, int64_t out) {
   return pairs;
 }
 
-std::optional<int64_t> ProductOf(std::span<const int64_t> factors) {
+std::optional<int64_t> ProductOfFactors(std::span<const int64_t> factors) {
   int64_t product = 1;
   for (const int64_t factor : factors) {
     if (__builtin_mul_overflow(product, std::max<int64_t>(factor, 0), &product))
@@ -136,7 +136,7 @@ std::optional<int64_t> MacsInsideInput(const OpDef& op, const OpContext& context
     const auto i = static_cast<size_t>(d + 2);
     factors.push_back(PairsInside(*windows, d, value(in[i]), value(out[i])));
   }
-  return ProductOf(factors);
+  return ProductOfFactors(factors);
 }
 
 std::optional<int64_t> UnevenlyPaddedElements(const OpDef& op, const OpContext& context,
@@ -153,7 +153,7 @@ std::optional<int64_t> UnevenlyPaddedElements(const OpDef& op, const OpContext& 
     uneven = uneven || begin != end;
     factors.push_back(value(in[i]) + begin + end);
   }
-  return uneven ? ProductOf(factors) : std::nullopt;
+  return uneven ? ProductOfFactors(factors) : std::nullopt;
 }
 
 std::string KernelText(const OpDef& op, const OpContext& context) {

@@ -287,7 +287,7 @@ quench_age_result quench_age_read(const quench_age_file* file, unsigned char* ou
     if (!quench_aead_open(file->key, nonce, at, size, out)) return QUENCH_AGE_PAYLOAD;
     at += size + QUENCH_TAG_BYTES;
     rest -= size + QUENCH_TAG_BYTES;
-    out += size;
+    if (out != NULL) out += size;  // an empty file has no memory to go to
   }
   return QUENCH_AGE_OK;
 }

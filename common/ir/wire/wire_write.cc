@@ -3,6 +3,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "common/base/overloaded.h"
 #include "common/base/status.h"
 #include "common/ir/constants.h"
 #include "common/ir/hash.h"
@@ -14,13 +15,6 @@ namespace quench {
 namespace {
 
 namespace pb = quench::ir::v1;
-
-template <typename... Ts>
-struct Overloaded : Ts... {
-  using Ts::operator()...;
-};
-template <typename... Ts>
-Overloaded(Ts...) -> Overloaded<Ts...>;
 
 bool IsLarge(const Tensor& tensor) { return tensor.bytes().size() > kMaxInlineBytes; }
 

@@ -3,14 +3,14 @@
 namespace quench::codegen {
 
 PanelPrefetch PanelPrefetch::Plan(int64_t panel_bytes, int64_t bodies, int64_t tiles) {
-  constexpr int64_t kLine = 64;
-  constexpr int64_t kWorthwhile = 4096;
+  constexpr int64_t kLineBytes = 64;
+  constexpr int64_t kWorthwhileBytes = 4096;
   PanelPrefetch plan;
-  if (tiles < 1 || bodies < 1 || panel_bytes < kWorthwhile) return plan;
-  const int64_t lines = (panel_bytes + kLine - 1) / kLine;
+  if (tiles < 1 || bodies < 1 || panel_bytes < kWorthwhileBytes) return plan;
+  const int64_t lines = (panel_bytes + kLineBytes - 1) / kLineBytes;
   const int64_t per_body = (lines + tiles * bodies - 1) / (tiles * bodies);
   plan.lines = static_cast<int>(per_body);
-  plan.slice_bytes = per_body * bodies * kLine;
+  plan.slice_bytes = per_body * bodies * kLineBytes;
   plan.slices = (panel_bytes + plan.slice_bytes - 1) / plan.slice_bytes;
   return plan;
 }

@@ -239,7 +239,7 @@ absl::StatusOr<TorchGraph> ReadTorchGraph(const TorchFile& file, const ImportOpt
     result.graph.metadata["producer"] =
         file.kind == TorchKind::kScript ? "TorchScript" : "torch.export";
     GraphBuilder builder(result.graph, find);
-    TorchProgram program(builder, find, context);
+    TorchProgram program(builder, context);
     absl::StatusOr<TorchResult> read = ReadProgram(file, options, written, program);
     // Behind an operator that is not known little else is.
     if (!program.unsupported.empty() && (options.outputs.empty() || !read.ok())) {

@@ -18,8 +18,7 @@ namespace quench::importer {
 
 class TorchProgram {
  public:
-  TorchProgram(GraphBuilder& builder, const FindConversion& find, const StepContext& context)
-      : b(builder), find_(find), context_(context) {}
+  TorchProgram(GraphBuilder& builder, const StepContext& context) : b(builder), context_(context) {}
 
   GraphBuilder& b;
 
@@ -86,7 +85,6 @@ class TorchProgram {
   absl::Status Merge(const TorchValue& first, const TorchValue& second,
                      std::vector<std::pair<TorchValue, TorchValue>>& leaves) const;
 
-  const FindConversion& find_;
   const StepContext& context_;
   std::vector<Written> written_;  // in bodies: to undo it
 };
