@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <iostream>
 
@@ -29,6 +30,12 @@ struct Options {
   double of_largest = 0;
   std::string worker;  // scratch folder; set in children only
 };
+
+std::string Lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
 
 int Report(const Options& options, const Manifest& results, const Manifest& listed,
            const Exclusions& exclusions) {
@@ -59,7 +66,7 @@ int Run(const Options& options) {
   std::vector<std::string> folders;
   for (const auto& entry : std::filesystem::directory_iterator(options.data)) {
     const std::string name = entry.path().filename().string();
-    if (entry.is_directory() && name.find(options.filter) != std::string::npos)
+    if (entry.is_directory() && Lower(name).find(Lower(options.filter)) != std::string::npos)
       folders.push_back(entry.path().string());
   }
   std::sort(folders.begin(), folders.end());
@@ -109,7 +116,8 @@ int main(int argc, char** argv) {
   app.add_option("--manifest", options.manifest, "expected results (TSV)");
   app.add_option("--exclusions", options.exclusions,
                  "why cases neither pass nor are unsupported (TSV)");
-  app.add_option("--filter", options.filter, "only cases whose name contains this");
+  app.add_option("--filter", options.filter, "only cases whose name contains this, in any case")
+      ->envname("QUENCH_TEST_PATTERN");
   app.add_option("--jobs", options.jobs, "worker processes")->check(CLI::Range(1, 64));
   app.add_option("--limit", options.limit_seconds, "seconds a case may take")
       ->check(CLI::Range(1, 3600));

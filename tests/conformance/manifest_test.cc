@@ -6,7 +6,7 @@
 #include "common/base/files.h"
 #include "common/base/status.h"
 
-namespace quench::conformance {
+namespace quench::conformance::manifest_test {
 namespace {
 
 using Lines = std::vector<std::string>;
@@ -73,4 +73,4 @@ TEST(ManifestTest, RoundTripsAndRefusesWhatHasNoKind) {
 }
 
 }  // namespace
-}  // namespace quench::conformance
+}  // namespace quench::conformance::manifest_test

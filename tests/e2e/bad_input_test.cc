@@ -4,7 +4,7 @@
 #include "common/base/files.h"
 #include "tests/e2e/quench_process.h"
 
-namespace quench::testing {
+namespace quench::testing::bad_input_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -184,4 +184,4 @@ TEST(BadInputTest, OptionsThatNameWhatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace quench::testing
+}  // namespace quench::testing::bad_input_test

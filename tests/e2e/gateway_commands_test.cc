@@ -11,7 +11,7 @@
 #include "tests/support/onnx_models.h"
 #include "tests/support/recorded_models.h"
 
-namespace quench::testing {
+namespace quench::testing::gateway_commands_test {
 namespace {
 
 TEST_F(GatewayTest, CompilesTheBytesThatOneProcessCompiles) {
@@ -571,4 +571,4 @@ TEST_F(GatewayTest, ErrorsAreThoseOfOneProcess) {
 }
 
 }  // namespace
-}  // namespace quench::testing
+}  // namespace quench::testing::gateway_commands_test

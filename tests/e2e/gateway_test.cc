@@ -18,7 +18,7 @@
 #include "tests/support/onnx_models.h"
 #include "tests/support/wait.h"
 
-namespace quench::testing {
+namespace quench::testing::gateway_test {
 namespace {
 
 TEST_F(GatewayTest, WorkflowsAreListedShownWatchedAndForgotten) {
@@ -433,4 +433,4 @@ TEST(SecureGatewayTest, TokensOverTlsSayWhoseWorkItIs) {
 }
 
 }  // namespace
-}  // namespace quench::testing
+}  // namespace quench::testing::gateway_test

@@ -22,7 +22,7 @@
 #include "tests/support/certificates.h"
 #include "tests/support/onnx_models.h"
 
-namespace quench::testing {
+namespace quench::testing::options_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -483,4 +483,4 @@ TEST_F(OptionsTest, GlobalOptionsStandBeforeAndBehindTheCommand) {
 }
 
 }  // namespace
-}  // namespace quench::testing
+}  // namespace quench::testing::options_test

@@ -7,7 +7,7 @@
 #include "tests/e2e/quench_process.h"
 #include "tests/support/matchers.h"
 
-namespace quench::testing {
+namespace quench::testing::program_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -392,4 +392,4 @@ TEST(ProgramTest, ListingsForPeopleAndScripts) {
 }
 
 }  // namespace
-}  // namespace quench::testing
+}  // namespace quench::testing::program_test

@@ -5,7 +5,7 @@
 
 #include "tests/e2e/quench_process.h"
 
-namespace quench::testing {
+namespace quench::testing::quantize_test {
 namespace {
 
 constexpr char kSamples[] = QUENCH_SOURCE_DIR "/bench/models/digits_sample.npy";
@@ -397,4 +397,4 @@ TEST_F(QuantizeTest, BadRequestsSayWhatIsWanted) {
 }
 
 }  // namespace
-}  // namespace quench::testing
+}  // namespace quench::testing::quantize_test

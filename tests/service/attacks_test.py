@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests/ops"))
 import support  # noqa: E402
 
-BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/debug").resolve()
+BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/asan").resolve()
 PATIENCE = 120  # seconds: sanitizers and busy machines
 ATTACK_SECONDS = 2  # that each lasts, at most
 ATTACKERS, CONNECTIONS = 4, 3  # of each attacker, one after the other

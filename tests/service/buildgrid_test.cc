@@ -16,7 +16,7 @@
 #include "services/cli/remote/model.h"
 #include "tests/service/cluster.h"
 
-namespace quench::testing {
+namespace quench::testing::buildgrid_test {
 namespace {
 
 namespace pb = ::quench::gateway::v1;
@@ -186,4 +186,4 @@ TEST_F(BuildGridTest, AClusterThatHasItsBlobsThereCompiles) {
 }
 
 }  // namespace
-}  // namespace quench::testing
+}  // namespace quench::testing::buildgrid_test

@@ -1,6 +1,6 @@
 // What happens to workflows when processes die, stop and restart.
 //
-// QUENCH_FAULTS=full (scripts/test --full) makes the runs as many as the project promises.
+// QUENCH_FULL=1 (scripts/test --full) makes the runs as many as the project promises.
 #include <google/protobuf/util/time_util.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -18,15 +18,12 @@
 #include "tests/service/user.h"
 #include "tests/support/wait.h"
 
-namespace quench::testing {
+namespace quench::testing::faults_test {
 namespace {
 
 namespace pb = ::quench::gateway::v1;
 
-bool Full() {
-  const char* faults = std::getenv("QUENCH_FAULTS");
-  return faults != nullptr && std::string(faults) == "full";
-}
+bool Full() { return std::getenv("QUENCH_FULL") != nullptr; }
 
 // `faults`: of servers while the workflow ran, each of which may cost a step one attempt.
 void ExpectDone(const absl::StatusOr<pb::Workflow>& workflow, const std::string& library,
@@ -224,4 +221,4 @@ TEST(FaultsTest, AStoppedServiceIsGivenUp) {
 }
 
 }  // namespace
-}  // namespace quench::testing
+}  // namespace quench::testing::faults_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace quench::testing {
+namespace quench::testing::history_test {
 namespace {
 
 using Kind = Event::Kind;
@@ -113,4 +113,4 @@ TEST_F(HistoryTest, NothingFails) {
 }
 
 }  // namespace
-}  // namespace quench::testing
+}  // namespace quench::testing::history_test

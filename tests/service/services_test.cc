@@ -24,7 +24,7 @@
 #include "tests/support/matchers.h"
 #include "tests/support/wait.h"
 
-namespace quench {
+namespace quench::services_test {
 namespace {
 
 using testing::HasSubstr;
@@ -739,4 +739,4 @@ INSTANTIATE_TEST_SUITE_P(Isolation, Services, ::testing::Values(false, true),
                          });
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::services_test

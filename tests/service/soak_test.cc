@@ -25,7 +25,7 @@
 #include "tests/service/user.h"
 #include "tests/support/wait.h"
 
-namespace quench::testing {
+namespace quench::testing::soak_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -321,4 +321,4 @@ TEST_F(SoakTest, AnswersFitTogetherAndNothingIsLeft) {
 }
 
 }  // namespace
-}  // namespace quench::testing
+}  // namespace quench::testing::soak_test

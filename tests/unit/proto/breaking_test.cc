@@ -5,7 +5,7 @@
 
 #include "tests/unit/proto/parse_proto.h"
 
-namespace quench {
+namespace quench::breaking_test {
 namespace {
 
 using google::protobuf::DescriptorPool;
@@ -246,4 +246,4 @@ TEST(BreakingChanges, AdditionsAndOrderBreakNothing) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::breaking_test

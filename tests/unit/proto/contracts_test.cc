@@ -20,7 +20,7 @@
 #include "tests/unit/proto/breaking.h"
 #include "tests/unit/proto/lint.h"
 
-namespace quench {
+namespace quench::contracts_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -161,4 +161,4 @@ TEST(Contracts, LinkedFilesAreTheTrees) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::contracts_test

@@ -5,7 +5,7 @@
 
 #include "tests/unit/proto/parse_proto.h"
 
-namespace quench {
+namespace quench::lint_test {
 namespace {
 
 using google::protobuf::DescriptorPool;
@@ -117,4 +117,4 @@ TEST(Lint, BytesTravelByDigest) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::lint_test

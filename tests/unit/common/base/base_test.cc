@@ -9,7 +9,7 @@
 #include "common/base/half.h"
 #include "common/base/status.h"
 
-namespace quench {
+namespace quench::base_test {
 namespace {
 
 TEST(DataTypeTest, NamesParseBackAndAreUnique) {
@@ -96,4 +96,4 @@ TEST(StepContextTest, CancellationAndDeadline) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::base_test

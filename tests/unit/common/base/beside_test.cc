@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace quench {
+namespace quench::beside_test {
 namespace {
 
 TEST(BesideTest, RunsBoth) {
@@ -39,4 +39,4 @@ TEST(BesideTest, NobodyWaitsForAHelper) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::beside_test

@@ -8,7 +8,7 @@
 #include "common/base/atomic_file.h"
 #include "common/base/files.h"
 
-namespace quench {
+namespace quench::copy_range_test {
 namespace {
 
 struct Opened {
@@ -71,4 +71,4 @@ TEST(CopyRangeTest, AnAtomicFileTakesBytesBothWays) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::copy_range_test

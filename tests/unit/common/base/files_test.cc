@@ -9,7 +9,7 @@
 #include "common/base/atomic_file.h"
 #include "common/base/status.h"
 
-namespace quench {
+namespace quench::files_test {
 namespace {
 
 class FilesTest : public ::testing::Test {
@@ -108,4 +108,4 @@ TEST_F(FilesTest, TempDirGoesWithItsContents) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::files_test

@@ -12,7 +12,7 @@
 
 #include "common/base/files.h"
 
-namespace quench {
+namespace quench::folder_tree_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -98,4 +98,4 @@ TEST_F(FolderTreeTest, GoesHoweverDeepItIsAndWhateverItsModes) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::folder_tree_test

@@ -7,7 +7,7 @@
 
 #include "common/base/files.h"
 
-namespace quench {
+namespace quench::library_sizes_test {
 namespace {
 
 class LibrarySizesTest : public ::testing::Test {
@@ -70,4 +70,4 @@ TEST_F(LibrarySizesTest, DamagedFilesAreRefused) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::library_sizes_test

@@ -8,7 +8,7 @@
 #include "common/base/files.h"
 #include "common/base/status.h"
 
-namespace quench {
+namespace quench::users_socket_test {
 namespace {
 
 class UsersSocketTest : public ::testing::Test {
@@ -55,4 +55,4 @@ TEST_F(UsersSocketTest, ItsFolderIsTheUsersOnly) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::users_socket_test

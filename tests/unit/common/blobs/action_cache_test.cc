@@ -7,7 +7,7 @@
 #include "common/base/files.h"
 #include "common/blobs/digest.h"
 
-namespace quench {
+namespace quench::action_cache_test {
 namespace {
 
 class ActionCacheTest : public ::testing::Test {
@@ -67,4 +67,4 @@ TEST_F(ActionCacheTest, LeastRecentlyUsedEntriesGoFirst) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::action_cache_test

@@ -14,7 +14,7 @@
 
 #include "common/blobs/digest.h"
 
-namespace quench {
+namespace quench::blob_store_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -412,4 +412,4 @@ TEST(DamagedBlobTest, IsFoundInTurn) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::blob_store_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace quench {
+namespace quench::digest_test {
 namespace {
 
 // FIPS 180-4 examples.
@@ -31,4 +31,4 @@ TEST(IsDigestTest, OnlySixtyFourLowerCaseHexDigits) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::digest_test

@@ -8,7 +8,7 @@
 
 #include "common/blobs/digest.h"
 
-namespace quench {
+namespace quench::eviction_test {
 namespace {
 
 class EvictionTest : public ::testing::Test {
@@ -119,4 +119,4 @@ TEST_F(EvictionTest, AFolderSharedByTwoProcesses) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::eviction_test

@@ -5,7 +5,7 @@
 #include "common/blobs/digest.h"
 #include "tests/support/matchers.h"
 
-namespace quench {
+namespace quench::file_blobs_test {
 namespace {
 
 using quench::testing::HasSubstr;
@@ -89,4 +89,4 @@ TEST_F(FileBlobsTest, AWriterMakesAFileOfTheRightBytesOnly) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::file_blobs_test

@@ -7,7 +7,7 @@
 #include "common/blobs/digest.h"
 #include "common/blobs/file_blobs.h"
 
-namespace quench {
+namespace quench::file_digests_test {
 namespace {
 
 constexpr size_t kSize = size_t{2} << 20;
@@ -114,4 +114,4 @@ TEST_F(FileDigestsTest, FilesOfAUserAreReadOnce) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::file_digests_test

@@ -12,7 +12,7 @@
 #include "common/blobs/digest.h"
 #include "tests/support/matchers.h"
 
-namespace quench {
+namespace quench::uploads_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -285,4 +285,4 @@ TEST_F(UploadsTest, WritersOfOneUploadInManyThreads) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::uploads_test

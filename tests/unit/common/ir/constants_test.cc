@@ -6,7 +6,7 @@
 
 #include "common/base/status.h"
 
-namespace quench {
+namespace quench::constants_test {
 namespace {
 
 Tensor Bytes(int64_t count, uint8_t first = 0) {
@@ -112,4 +112,4 @@ TEST_F(ConstantsTest, ClaimsTakeNoMemoryThatIsNotStored) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::constants_test

@@ -4,7 +4,7 @@
 
 #include "common/base/status.h"
 
-namespace quench {
+namespace quench::graph_test {
 namespace {
 
 Type F32(std::vector<Dim> dims) { return Type::Tensor(DataType::kF32, std::move(dims)); }
@@ -166,4 +166,4 @@ TEST(ForEachGraphTest, OutermostFirst) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::graph_test

@@ -6,7 +6,7 @@
 
 #include "common/blobs/digest.h"
 
-namespace quench {
+namespace quench::hash_test {
 namespace {
 
 struct Choices {
@@ -192,4 +192,4 @@ TEST(WithDigestsTest, LargeConstantsKnowTheirDigest) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::hash_test

@@ -5,7 +5,7 @@
 #include "common/base/files.h"
 #include "common/base/status.h"
 
-namespace quench {
+namespace quench::npy_test {
 namespace {
 
 class NpyTest : public ::testing::Test {
@@ -111,4 +111,4 @@ TEST_F(NpyTest, BadFilesGetAnErrorThatNamesThem) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::npy_test

@@ -8,7 +8,7 @@
 #include "common/ir/npy.h"
 #include "tests/support/matchers.h"
 
-namespace quench {
+namespace quench::npz_test {
 namespace {
 
 using testing::HasSubstr;
@@ -75,4 +75,4 @@ TEST_F(NpzTest, AMissingFileIsNotFound) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::npz_test

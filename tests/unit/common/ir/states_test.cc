@@ -4,7 +4,7 @@
 
 #include "common/ir/metadata.h"
 
-namespace quench {
+namespace quench::states_test {
 namespace {
 
 Type Floats(std::vector<Dim> dims) { return Type::Tensor(DataType::kF32, std::move(dims)); }
@@ -65,4 +65,4 @@ TEST(StatesTest, BeginWithNumbersOfTheirType) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::states_test

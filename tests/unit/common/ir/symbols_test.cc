@@ -8,7 +8,7 @@
 #include "common/base/status.h"
 #include "common/ir/saturating.h"
 
-namespace quench {
+namespace quench::symbols_test {
 namespace {
 
 class SymbolsTest : public ::testing::Test {
@@ -357,4 +357,4 @@ TEST_F(SymbolsTest, RandomExpressionsMatchDirectArithmetic) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::symbols_test

@@ -7,7 +7,7 @@
 
 #include "common/base/half.h"
 
-namespace quench {
+namespace quench::tensor_test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -149,4 +149,4 @@ TEST(RelativeErrorTest, IntegersThatDifferAreNeverEqual) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::tensor_test

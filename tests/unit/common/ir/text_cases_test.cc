@@ -15,7 +15,7 @@
 #include "common/ir/verify.h"
 #include "common/ir/wire/wire.h"
 
-namespace quench {
+namespace quench::text_cases_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -85,4 +85,4 @@ TEST(WireCasesTest, OldModulesStayReadable) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::text_cases_test

@@ -11,7 +11,7 @@
 #include "common/ir/verify.h"
 #include "tests/unit/common/ir/sample_graphs.h"
 
-namespace quench {
+namespace quench::text_test {
 namespace {
 
 void ExpectRoundTrip(const Graph& g) {
@@ -244,4 +244,4 @@ TEST(TextErrorTest, RandomDamage) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::text_test

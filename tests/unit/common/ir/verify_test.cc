@@ -4,7 +4,7 @@
 
 #include "common/base/status.h"
 
-namespace quench {
+namespace quench::verify_test {
 namespace {
 
 Type F32(std::vector<Dim> dims) { return Type::Tensor(DataType::kF32, std::move(dims)); }
@@ -218,4 +218,4 @@ TEST_F(VerifyTest, SymbolsOfInputsReferToAnAxis) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::verify_test

@@ -10,7 +10,7 @@
 #include "common/ir/verify.h"
 #include "tests/unit/common/ir/sample_graphs.h"
 
-namespace quench {
+namespace quench::wire_test {
 namespace {
 
 class WireTest : public ::testing::Test {
@@ -178,4 +178,4 @@ TEST_F(WireTest, RandomDamage) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::wire_test

@@ -6,7 +6,7 @@
 
 #include "tests/unit/common/loops/harness.h"
 
-namespace quench::loops {
+namespace quench::loops::analysis_test {
 namespace {
 
 constexpr DataType kF32 = DataType::kF32;
@@ -188,4 +188,4 @@ TEST(Rewriting, AddBinaryFolds) {
 }
 
 }  // namespace
-}  // namespace quench::loops
+}  // namespace quench::loops::analysis_test

@@ -7,7 +7,7 @@
 
 #include "tests/unit/common/loops/harness.h"
 
-namespace quench::loops {
+namespace quench::loops::builder_test {
 namespace {
 
 constexpr DataType kF32 = DataType::kF32;
@@ -172,4 +172,4 @@ TEST(Builder, NoLoopsForRankZero) {
 }
 
 }  // namespace
-}  // namespace quench::loops
+}  // namespace quench::loops::builder_test

@@ -10,7 +10,7 @@
 #include "common/loops/fold.h"
 #include "tests/unit/common/loops/harness.h"
 
-namespace quench::loops {
+namespace quench::loops::edge_test {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -532,4 +532,4 @@ TEST_P(Float8, StoresAndLoads) {
 }
 
 }  // namespace
-}  // namespace quench::loops
+}  // namespace quench::loops::edge_test

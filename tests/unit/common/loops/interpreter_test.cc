@@ -8,7 +8,7 @@
 
 #include "tests/unit/common/loops/harness.h"
 
-namespace quench::loops {
+namespace quench::loops::interpreter_test {
 namespace {
 
 constexpr DataType kF32 = DataType::kF32;
@@ -197,4 +197,4 @@ TEST(EvaluateExtent, ComputesSizes) {
 }
 
 }  // namespace
-}  // namespace quench::loops
+}  // namespace quench::loops::interpreter_test

@@ -8,7 +8,7 @@
 #include "common/base/half.h"
 #include "tests/unit/common/loops/harness.h"
 
-namespace quench::loops {
+namespace quench::loops::nest_test {
 namespace {
 
 constexpr DataType kF32 = DataType::kF32;
@@ -477,4 +477,4 @@ TEST_P(Nest, UnalignedBuffers) {
 }
 
 }  // namespace
-}  // namespace quench::loops
+}  // namespace quench::loops::nest_test

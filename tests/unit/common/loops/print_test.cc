@@ -6,7 +6,7 @@
 
 #include "tests/unit/common/loops/harness.h"
 
-namespace quench::loops {
+namespace quench::loops::print_test {
 namespace {
 
 constexpr DataType kF32 = DataType::kF32;
@@ -139,4 +139,4 @@ TEST(Names, ComputeTypes) {
 }
 
 }  // namespace
-}  // namespace quench::loops
+}  // namespace quench::loops::print_test

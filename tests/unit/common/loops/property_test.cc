@@ -7,7 +7,7 @@
 #include "tests/unit/common/loops/harness.h"
 #include "tests/unit/common/loops/reference.h"
 
-namespace quench::loops {
+namespace quench::loops::property_test {
 namespace {
 
 constexpr DataType kF32 = DataType::kF32;
@@ -57,7 +57,7 @@ std::vector<std::byte> RandomBytes(Random& random, DataType type, int64_t count)
 // Random pure expressions over given leaves.
 class Expressions {
  public:
-  Expressions(Builder& builder, Random& random) : b_(builder), random_(random) {}
+  explicit Expressions(Random& random) : random_(random) {}
 
   // `leaf(type)` gives an operand of a compute type.
   std::function<E(DataType)> leaf;
@@ -105,7 +105,6 @@ class Expressions {
     return ops;
   }
 
-  Builder& b_;
   Random& random_;
 };
 
@@ -178,7 +177,7 @@ TEST_P(Property, RandomExpressions) {
   std::vector<B> outputs;
   for (const DataType type : kTypes)
     outputs.push_back(b.Output("out_" + std::string(DataTypeName(type)), type, {n}));
-  Expressions expressions(b, random);
+  Expressions expressions(random);
   b.ParallelFor(n, [&](E i) {
     expressions.leaf = [&](DataType type) {
       if (random.Chance(20)) return b.F(static_cast<double>(random.Below(7) - 3), type);
@@ -197,8 +196,7 @@ TEST_P(Property, RandomExpressions) {
 // clamped places.
 class Nests {
  public:
-  Nests(Builder& builder, Random& random)
-      : b_(builder), random_(random), expressions_(builder, random) {
+  Nests(Builder& builder, Random& random) : b_(builder), random_(random), expressions_(random) {
     expressions_.leaf = [this](DataType type) { return Leaf(type); };
   }
 
@@ -371,4 +369,4 @@ TEST_P(Property, RandomNests) {
 }
 
 }  // namespace
-}  // namespace quench::loops
+}  // namespace quench::loops::property_test

@@ -4,7 +4,7 @@
 #include "common/loops/analysis.h"
 #include "tests/unit/common/loops/harness.h"
 
-namespace quench::loops {
+namespace quench::loops::verify_test {
 namespace {
 
 constexpr DataType kF32 = DataType::kF32;
@@ -266,4 +266,4 @@ TEST(Verify, ScalarFunctions) {
 }
 
 }  // namespace
-}  // namespace quench::loops
+}  // namespace quench::loops::verify_test

@@ -11,7 +11,7 @@
 #include "common/base/status.h"
 #include "tests/support/matchers.h"
 
-namespace quench::metrics {
+namespace quench::metrics::endpoint_test {
 namespace {
 
 using quench::testing::HasSubstr;
@@ -108,4 +108,4 @@ TEST(EndpointTest, GivesItsPortBack) {
 }
 
 }  // namespace
-}  // namespace quench::metrics
+}  // namespace quench::metrics::endpoint_test

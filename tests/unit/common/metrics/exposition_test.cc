@@ -13,7 +13,7 @@
 #include "common/base/files.h"
 #include "common/metrics/metrics.h"
 
-namespace quench::metrics {
+namespace quench::metrics::exposition_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -72,4 +72,4 @@ TEST(ExpositionTest, PassesPromtool) {
 }
 
 }  // namespace
-}  // namespace quench::metrics
+}  // namespace quench::metrics::exposition_test

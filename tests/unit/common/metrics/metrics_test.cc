@@ -11,7 +11,7 @@
 #include "common/metrics/process.h"
 #include "tests/support/matchers.h"
 
-namespace quench::metrics {
+namespace quench::metrics::metrics_test {
 namespace {
 
 using quench::testing::HasSubstr;
@@ -142,4 +142,4 @@ TEST(ProcessStatsTest, ProcessorTimeGrowsWithWork) {
 }
 
 }  // namespace
-}  // namespace quench::metrics
+}  // namespace quench::metrics::metrics_test

@@ -1,7 +1,7 @@
 // Attention, rotary embeddings, losses, windows and Fourier transforms.
 #include "tests/unit/common/ops/run_unknown.h"
 
-namespace quench::ops {
+namespace quench::ops::attention_test {
 namespace {
 
 // Two queries, two keys, one head of size 1: scores are products.
@@ -127,4 +127,4 @@ TEST(Signals, StftTransformsFrames) {
 }
 
 }  // namespace
-}  // namespace quench::ops
+}  // namespace quench::ops::attention_test

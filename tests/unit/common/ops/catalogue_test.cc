@@ -7,7 +7,7 @@
 #include "common/ops/work.h"
 #include "run_op.h"
 
-namespace quench::ops {
+namespace quench::ops::catalogue_test {
 namespace {
 
 TEST(Catalogue, IsSortedAndComplete) {
@@ -230,4 +230,4 @@ TEST(View, NestsKeepRowMajorOrder) {
 }
 
 }  // namespace
-}  // namespace quench::ops
+}  // namespace quench::ops::catalogue_test

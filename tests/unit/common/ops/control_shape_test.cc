@@ -1,7 +1,7 @@
 // Types of If, Loop and Scan.
 #include "tests/unit/common/ops/run_op.h"
 
-namespace quench::ops {
+namespace quench::ops::control_shape_test {
 namespace {
 
 // A body that `build` fills: inputs, nodes and outputs.
@@ -78,4 +78,4 @@ TEST(ControlShapes, ScanStacksAlongItsAxis) {
 }
 
 }  // namespace
-}  // namespace quench::ops
+}  // namespace quench::ops::control_shape_test

@@ -4,7 +4,7 @@
 
 #include "run_op.h"
 
-namespace quench::ops {
+namespace quench::ops::conv_test {
 namespace {
 
 // A 2-D convolution problem.
@@ -264,4 +264,4 @@ TEST(QLinearConv, RequantisesPerChannel) {
 }
 
 }  // namespace
-}  // namespace quench::ops
+}  // namespace quench::ops::conv_test

@@ -5,7 +5,7 @@
 
 #include "run_op.h"
 
-namespace quench::ops {
+namespace quench::ops::evaluate_test {
 namespace {
 
 Type Vector(Dim n) { return Type::Tensor(DataType::kF32, {n}); }
@@ -196,4 +196,4 @@ TEST(Evaluate, ErrorsInBodiesNameTheWay) {
 }
 
 }  // namespace
-}  // namespace quench::ops
+}  // namespace quench::ops::evaluate_test

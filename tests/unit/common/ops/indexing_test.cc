@@ -1,7 +1,7 @@
 // Operators whose indices come from data, and those whose output size does.
 #include "tests/unit/common/ops/run_unknown.h"
 
-namespace quench::ops {
+namespace quench::ops::indexing_test {
 namespace {
 
 TEST(Indexing, GatherTakesNegativeIndices) {
@@ -114,4 +114,4 @@ TEST(Indexing, NonMaxSuppressionDropsOverlaps) {
 }
 
 }  // namespace
-}  // namespace quench::ops
+}  // namespace quench::ops::indexing_test

@@ -2,7 +2,7 @@
 // symbolic.
 #include "tests/unit/common/ops/run_unknown.h"
 
-namespace quench::ops {
+namespace quench::ops::movement_test {
 namespace {
 
 TEST(Movement, TransposeReversesByDefault) {
@@ -161,4 +161,4 @@ TEST(Movement, ConstantsAreWhatTheySay) {
 }
 
 }  // namespace
-}  // namespace quench::ops
+}  // namespace quench::ops::movement_test

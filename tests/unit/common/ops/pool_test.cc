@@ -3,7 +3,7 @@
 
 #include "run_op.h"
 
-namespace quench::ops {
+namespace quench::ops::pool_test {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -111,4 +111,4 @@ TEST(Pools, KernelShapeIsRequired) {
 }
 
 }  // namespace
-}  // namespace quench::ops
+}  // namespace quench::ops::pool_test

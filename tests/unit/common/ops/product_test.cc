@@ -4,7 +4,7 @@
 #include "common/loops/interpreter.h"
 #include "run_op.h"
 
-namespace quench::ops {
+namespace quench::ops::product_test {
 namespace {
 
 TEST(MatMul, FollowsNumpyForEveryRank) {
@@ -158,4 +158,4 @@ TEST(Det, PivotsAndBatches) {
 }
 
 }  // namespace
-}  // namespace quench::ops
+}  // namespace quench::ops::product_test

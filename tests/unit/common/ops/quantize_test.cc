@@ -4,7 +4,7 @@
 #include "common/ops/pointwise.h"
 #include "run_op.h"
 
-namespace quench::ops {
+namespace quench::ops::quantize_test {
 namespace {
 
 TEST(QuantizeLinear, RoundsHalvesToEvenAndSaturates) {
@@ -139,4 +139,4 @@ TEST(DynamicQuantizeLinear, CoversTheRangeAndZero) {
 }
 
 }  // namespace
-}  // namespace quench::ops
+}  // namespace quench::ops::quantize_test

@@ -1,7 +1,7 @@
 // LSTM, GRU and RNN. The expected numbers come from ONNX Runtime 1.30 on the same ramps.
 #include "tests/unit/common/ops/run_unknown.h"
 
-namespace quench::ops {
+namespace quench::ops::recurrent_test {
 namespace {
 
 // ((3 * i) mod m - m / 2) * step: small, of both signs, no two gates alike.
@@ -107,4 +107,4 @@ TEST(Recurrent, ErrorsNameWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace quench::ops
+}  // namespace quench::ops::recurrent_test

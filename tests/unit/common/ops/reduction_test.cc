@@ -3,7 +3,7 @@
 
 #include "tests/unit/common/ops/run_unknown.h"
 
-namespace quench::ops {
+namespace quench::ops::reduction_test {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -147,4 +147,4 @@ TEST(Normalization, DropoutIsTheIdentityWithAFullMask) {
 }
 
 }  // namespace
-}  // namespace quench::ops
+}  // namespace quench::ops::reduction_test

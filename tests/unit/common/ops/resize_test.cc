@@ -1,7 +1,7 @@
 // Resize. The expected numbers come from ONNX Runtime 1.30.
 #include "tests/unit/common/ops/run_unknown.h"
 
-namespace quench::ops {
+namespace quench::ops::resize_test {
 namespace {
 
 const Operands::value_type kNothing = std::nullopt;
@@ -109,4 +109,4 @@ TEST(Resize, ErrorsNameWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace quench::ops
+}  // namespace quench::ops::resize_test

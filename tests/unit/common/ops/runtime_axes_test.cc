@@ -4,7 +4,7 @@
 
 #include "tests/unit/common/ops/run_unknown.h"
 
-namespace quench::ops {
+namespace quench::ops::runtime_axes_test {
 namespace {
 
 constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
@@ -231,4 +231,4 @@ TEST(RuntimeAxes, ResizeKeepsTheAspectRatio) {
 }
 
 }  // namespace
-}  // namespace quench::ops
+}  // namespace quench::ops::runtime_axes_test

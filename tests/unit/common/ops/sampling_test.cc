@@ -1,7 +1,7 @@
 // Operators that sample, crop or take apart: by grids, regions and indices.
 #include "tests/unit/common/ops/run_unknown.h"
 
-namespace quench::ops {
+namespace quench::ops::sampling_test {
 namespace {
 
 TEST(Sampling, GridSampleInterpolatesAndPads) {
@@ -88,4 +88,4 @@ TEST(Sampling, UniqueSortsOrKeepsTheOrder) {
 }
 
 }  // namespace
-}  // namespace quench::ops
+}  // namespace quench::ops::sampling_test

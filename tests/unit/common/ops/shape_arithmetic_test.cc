@@ -1,7 +1,7 @@
 // Shapes that PyTorch's exporter computes with ordinary nodes fold to dim expressions.
 #include "tests/unit/common/ops/run_op.h"
 
-namespace quench::ops {
+namespace quench::ops::shape_arithmetic_test {
 namespace {
 
 class ShapeArithmetic : public testing::Test {
@@ -144,4 +144,4 @@ TEST_F(ShapeArithmetic, AnAxisThatIsNeverOneIsNotDropped) {
 }
 
 }  // namespace
-}  // namespace quench::ops
+}  // namespace quench::ops::shape_arithmetic_test

@@ -6,7 +6,7 @@
 #include "common/ops/op.h"
 #include "tests/unit/common/passes/pass_test_util.h"
 
-namespace quench::passes {
+namespace quench::passes::attention_test {
 namespace {
 
 constexpr int64_t kSteps = 6, kHeads = 2, kSize = 4, kWidth = kHeads * kSize;
@@ -26,8 +26,9 @@ ValueId Attend(Graph& graph, ValueId q, ValueId k, ValueId v,
   return Add(graph, "MatMul", {Add(graph, "Softmax", {scores}, {{"axis", int64_t{-1}}}), v});
 }
 
-// As the graph ends, with one q.attention or without.
-Graph Fused(Graph graph, ValueId output, int expected) {
+// As the graph ends, with one q.attention or without. By reference: what makes `output` adds to the graph.
+Graph Fused(const Graph& built, ValueId output, int expected) {
+  Graph graph = built;
   graph.outputs.push_back(output);
   const absl::Status inferred = ops::InferGraph(graph);
   EXPECT_TRUE(inferred.ok()) << inferred;
@@ -298,4 +299,4 @@ TEST(AttentionPassTest, LeavesWhatIsReadElsewhereOrIsNone) {
 }
 
 }  // namespace
-}  // namespace quench::passes
+}  // namespace quench::passes::attention_test

@@ -14,7 +14,7 @@
 #include "common/passes/pass.h"
 #include "tests/support/graphs.h"
 
-namespace quench::passes {
+namespace quench::passes::cases_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -88,4 +88,4 @@ TEST(PassCasesTest, TextAndNumbers) {
 }
 
 }  // namespace
-}  // namespace quench::passes
+}  // namespace quench::passes::cases_test

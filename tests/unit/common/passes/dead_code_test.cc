@@ -1,6 +1,6 @@
 #include "tests/unit/common/passes/pass_test_util.h"
 
-namespace quench::passes {
+namespace quench::passes::dead_code_test {
 namespace {
 
 TEST(DeadCodeTest, DropsWhatNoOutputNeeds) {
@@ -24,4 +24,4 @@ TEST(DeadCodeTest, KeepsUnusedInputs) {
 }
 
 }  // namespace
-}  // namespace quench::passes
+}  // namespace quench::passes::dead_code_test

@@ -1,6 +1,6 @@
 #include "tests/unit/common/passes/pass_test_util.h"
 
-namespace quench::passes {
+namespace quench::passes::fold_batch_norms_test {
 namespace {
 
 std::vector<ValueId> NormParameters(Graph& graph, int64_t channels) {
@@ -98,4 +98,4 @@ TEST(FoldBatchNormsTest, OfHalves) {
 }
 
 }  // namespace
-}  // namespace quench::passes
+}  // namespace quench::passes::fold_batch_norms_test

@@ -1,7 +1,7 @@
 #include "common/ops/op.h"
 #include "tests/unit/common/passes/pass_test_util.h"
 
-namespace quench::passes {
+namespace quench::passes::fold_constants_test {
 namespace {
 
 TEST(FoldConstantsTest, ComputesChainsOfConstants) {
@@ -103,4 +103,4 @@ TEST(FoldConstantsTest, WhatABodyGivesBackIsAnInputStill) {
 }
 
 }  // namespace
-}  // namespace quench::passes
+}  // namespace quench::passes::fold_constants_test

@@ -2,7 +2,7 @@
 #include "common/passes/passes.h"
 #include "tests/unit/common/passes/pass_test_util.h"
 
-namespace quench::passes {
+namespace quench::passes::fuse_groups_test {
 namespace {
 
 const Graph& BodyOf(const Node& node) { return *std::get<GraphPtr>(node.attributes.at("body")); }
@@ -122,4 +122,4 @@ TEST(CutGroupsTest, GroupsEndBehindTheLongestPrefixThatIsTaken) {
 }
 
 }  // namespace
-}  // namespace quench::passes
+}  // namespace quench::passes::fuse_groups_test

@@ -5,7 +5,7 @@
 #include "common/passes/passes.h"
 #include "tests/unit/common/passes/pass_test_util.h"
 
-namespace quench::passes {
+namespace quench::passes::integer_passes_test {
 namespace {
 
 // Builds quantized graphs the way that quantization and other tools write them.
@@ -500,4 +500,4 @@ TEST(FuseGroupsTest, GroupsHandOnIntegers) {
 }
 
 }  // namespace
-}  // namespace quench::passes
+}  // namespace quench::passes::integer_passes_test

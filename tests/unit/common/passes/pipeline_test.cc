@@ -5,7 +5,7 @@
 #include "common/base/status.h"
 #include "tests/unit/common/passes/pass_test_util.h"
 
-namespace quench::passes {
+namespace quench::passes::pipeline_test {
 namespace {
 
 Graph ConvNorm() {
@@ -147,4 +147,4 @@ TEST(PipelineTest, CancellationEndsIt) {
 }
 
 }  // namespace
-}  // namespace quench::passes
+}  // namespace quench::passes::pipeline_test

@@ -2,7 +2,7 @@
 #include "common/passes/passes.h"
 #include "tests/unit/common/passes/pass_test_util.h"
 
-namespace quench::passes {
+namespace quench::passes::pointwise_tables_test {
 namespace {
 
 // A graph from one tensor of all bytes.
@@ -170,4 +170,4 @@ TEST(PointwiseTablesTest, LongChainsEnd) {
 }
 
 }  // namespace
-}  // namespace quench::passes
+}  // namespace quench::passes::pointwise_tables_test

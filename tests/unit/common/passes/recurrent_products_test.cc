@@ -3,7 +3,7 @@
 #include "common/ops/op.h"
 #include "tests/unit/common/passes/pass_test_util.h"
 
-namespace quench::passes {
+namespace quench::passes::recurrent_products_test {
 namespace {
 
 struct Recurrent {
@@ -215,4 +215,4 @@ TEST(QLstm, WhatDoesNotFitIsSaid) {
 }
 
 }  // namespace
-}  // namespace quench::passes
+}  // namespace quench::passes::recurrent_products_test

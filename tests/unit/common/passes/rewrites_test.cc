@@ -1,6 +1,6 @@
 #include "tests/unit/common/passes/pass_test_util.h"
 
-namespace quench::passes {
+namespace quench::passes::rewrites_test {
 namespace {
 
 TEST(IdentitiesTest, RemovesOperationsThatChangeNothing) {
@@ -109,4 +109,4 @@ TEST(ShapeArithmeticTest, SizesWithoutATextOfTheirOwnStay) {
 }
 
 }  // namespace
-}  // namespace quench::passes
+}  // namespace quench::passes::rewrites_test

@@ -1,6 +1,6 @@
 #include "tests/unit/common/passes/pass_test_util.h"
 
-namespace quench::passes {
+namespace quench::passes::set_batch_size_test {
 namespace {
 
 absl::StatusOr<Graph> WithBatch(const Graph& graph, int64_t batch) {
@@ -42,4 +42,4 @@ TEST(SetBatchSizeTest, RefusesAModelWithoutABatchDim) {
 }
 
 }  // namespace
-}  // namespace quench::passes
+}  // namespace quench::passes::set_batch_size_test

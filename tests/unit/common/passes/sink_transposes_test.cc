@@ -1,7 +1,7 @@
 #include "common/ops/op.h"
 #include "tests/unit/common/passes/pass_test_util.h"
 
-namespace quench::passes {
+namespace quench::passes::sink_transposes_test {
 namespace {
 
 using Order = std::vector<int64_t>;
@@ -79,4 +79,4 @@ TEST(SinkTransposesTest, WithoutAGainTheGraphStaysAsItWas) {
 }
 
 }  // namespace
-}  // namespace quench::passes
+}  // namespace quench::passes::sink_transposes_test

@@ -1,6 +1,6 @@
 #include "tests/unit/common/passes/pass_test_util.h"
 
-namespace quench::passes {
+namespace quench::passes::transposed_convolutions_test {
 namespace {
 
 using Attributes = std::map<std::string, Attribute>;
@@ -174,4 +174,4 @@ TEST(TransposedConvolutionsTest, KernelsOfTheRunStay) {
 }
 
 }  // namespace
-}  // namespace quench::passes
+}  // namespace quench::passes::transposed_convolutions_test

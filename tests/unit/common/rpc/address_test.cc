@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace quench::rpc {
+namespace quench::rpc::address_test {
 namespace {
 
 TEST(AddressTest, CallersOnThisMachine) {
@@ -24,4 +24,4 @@ TEST(AddressTest, AMachineHasOneNameWhateverItsPort) {
 }
 
 }  // namespace
-}  // namespace quench::rpc
+}  // namespace quench::rpc::address_test

@@ -7,7 +7,7 @@
 #include "common/blobs/digest.h"
 #include "common/rpc/errors.h"
 
-namespace quench::rpc {
+namespace quench::rpc::callers_test {
 namespace {
 
 class CallersTest : public ::testing::Test {
@@ -42,4 +42,4 @@ TEST_F(CallersTest, WithoutTokensCertificatesDecide) {
 }
 
 }  // namespace
-}  // namespace quench::rpc
+}  // namespace quench::rpc::callers_test

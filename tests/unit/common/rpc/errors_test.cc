@@ -9,7 +9,7 @@
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 
-namespace quench::rpc {
+namespace quench::rpc::errors_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -123,4 +123,4 @@ TEST(ErrorsTest, DetailsThatAreNoneAreLeftOut) {
 }
 
 }  // namespace
-}  // namespace quench::rpc
+}  // namespace quench::rpc::errors_test

@@ -13,7 +13,7 @@
 #include "quench/codegen/v1/codegen.pb.h"
 #include "tests/support/wait.h"
 
-namespace quench::rpc {
+namespace quench::rpc::event_sender_test {
 namespace {
 
 using ::quench::codegen::v1::CompileEvent;
@@ -339,4 +339,4 @@ TEST(CallPoolTest, TicksWhatLives) {
 }
 
 }  // namespace
-}  // namespace quench::rpc
+}  // namespace quench::rpc::event_sender_test

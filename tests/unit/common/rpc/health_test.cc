@@ -7,7 +7,7 @@
 #include "common/rpc/server.h"
 #include "tests/support/certificates.h"
 
-namespace quench::rpc {
+namespace quench::rpc::health_test {
 namespace {
 
 constexpr std::chrono::seconds kPatience{20};
@@ -72,4 +72,4 @@ TEST(HealthTest, WhatIsNoAddressIsRefused) {
 }
 
 }  // namespace
-}  // namespace quench::rpc
+}  // namespace quench::rpc::health_test

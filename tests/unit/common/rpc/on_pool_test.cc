@@ -20,7 +20,7 @@
 #include "tests/support/wait.h"
 #include "tests/unit/common/rpc/fake_codegen.h"
 
-namespace quench::rpc {
+namespace quench::rpc::on_pool_test {
 namespace {
 
 using metrics::EventFate;
@@ -514,4 +514,4 @@ TEST_F(OnPoolTest, WorksOverAUnixSocketAndInProcess) {
 }
 
 }  // namespace
-}  // namespace quench::rpc
+}  // namespace quench::rpc::on_pool_test

@@ -5,7 +5,7 @@
 #include "common/base/status.h"
 #include "tests/support/matchers.h"
 
-namespace quench::rpc {
+namespace quench::rpc::resource_name_test {
 namespace {
 
 using absl::StatusCode;
@@ -85,4 +85,4 @@ TEST(ResourceNameTest, MalformedNames) {
 }
 
 }  // namespace
-}  // namespace quench::rpc
+}  // namespace quench::rpc::resource_name_test

@@ -13,7 +13,7 @@
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "quench/codegen/v1/codegen.grpc.pb.h"
 
-namespace quench::rpc {
+namespace quench::rpc::server_test {
 namespace {
 
 using grpc::health::v1::Health;
@@ -167,4 +167,4 @@ TEST(ServerDeathTest, TerminationSignalDrainsAndExitsCleanly) {
 }
 
 }  // namespace
-}  // namespace quench::rpc
+}  // namespace quench::rpc::server_test

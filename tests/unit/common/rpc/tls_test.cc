@@ -12,7 +12,7 @@
 #include "tests/support/wait.h"
 #include "tests/unit/common/rpc/fake_codegen.h"
 
-namespace quench::rpc {
+namespace quench::rpc::tls_test {
 namespace {
 
 using quench::testing::Authority;
@@ -233,4 +233,4 @@ TEST(PlainTextTest, CarriesNoTokenToOtherMachines) {
 }
 
 }  // namespace
-}  // namespace quench::rpc
+}  // namespace quench::rpc::tls_test

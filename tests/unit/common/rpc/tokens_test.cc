@@ -8,7 +8,7 @@
 #include "common/rpc/errors.h"
 #include "tests/support/matchers.h"
 
-namespace quench::rpc {
+namespace quench::rpc::tokens_test {
 namespace {
 
 using quench::testing::HasSubstr;
@@ -120,4 +120,4 @@ TEST_F(TokensTest, SourceFollowsItsFile) {
 }
 
 }  // namespace
-}  // namespace quench::rpc
+}  // namespace quench::rpc::tokens_test

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace quench {
+namespace quench::fidelity_test {
 namespace {
 
 Tensor F32(const std::vector<float>& values) {
@@ -50,4 +50,4 @@ TEST(TopClasses, AreBestFirstAndNeverNan) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::fidelity_test

@@ -12,7 +12,7 @@
 #include "common/runner/samples.h"
 #include "tests/support/matchers.h"
 
-namespace quench {
+namespace quench::images_test {
 namespace {
 
 using testing::HasSubstr;
@@ -237,4 +237,4 @@ TEST_F(ImagesTest, FoldersAndArchivesOfImagesAreSamples) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::images_test

@@ -8,7 +8,7 @@
 
 #include "common/base/status.h"
 
-namespace quench {
+namespace quench::runner_test {
 namespace {
 
 std::vector<Tensor> Inputs(int64_t n, int64_t k = 0) {
@@ -151,4 +151,4 @@ TEST(RandomInputsTest, TypesWithoutValuesAreNamed) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::runner_test

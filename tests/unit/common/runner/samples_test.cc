@@ -10,7 +10,7 @@
 #include "common/ir/npy.h"
 #include "tests/support/matchers.h"
 
-namespace quench {
+namespace quench::samples_test {
 namespace {
 
 using testing::HasSubstr;
@@ -182,4 +182,4 @@ TEST_F(SamplesTest, RandomOnesAreTheSameAgain) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::samples_test

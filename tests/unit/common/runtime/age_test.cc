@@ -14,7 +14,7 @@
 #include "common/runtime/crypto.h"
 #include "common/runtime/quench_rt.h"
 
-namespace quench {
+namespace quench::age_test {
 namespace {
 
 using Bytes = std::vector<unsigned char>;
@@ -406,4 +406,4 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::age_test

@@ -14,7 +14,7 @@
 #include "common/runtime/quench_rt.h"
 #include "tests/unit/common/runtime/fake_model.h"
 
-namespace quench {
+namespace quench::runtime_test {
 namespace {
 
 class RuntimeTest : public ::testing::Test {
@@ -338,4 +338,4 @@ TEST(RuntimeSizeTest, StrippedLibraryIsUnder100KB) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::runtime_test

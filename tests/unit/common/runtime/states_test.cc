@@ -5,7 +5,7 @@
 #include "common/runtime/quench_rt.h"
 #include "tests/unit/common/runtime/fake_model.h"
 
-namespace quench {
+namespace quench::states_test {
 namespace {
 
 using Pair = std::array<float, 2>;
@@ -84,4 +84,4 @@ TEST_F(StatesTest, OthersNeedATensor) {
 }
 
 }  // namespace
-}  // namespace quench
+}  // namespace quench::states_test

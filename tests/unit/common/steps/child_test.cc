@@ -18,7 +18,7 @@
 #include "tests/unit/common/steps/test_steps.h"
 #include "tests/unit/common/steps/walls.h"
 
-namespace quench::steps {
+namespace quench::steps::child_test {
 namespace {
 
 using testing::WaitFor;
@@ -217,4 +217,4 @@ TEST_F(ChildTest, EndsWhenTheServiceHasGone) {
 }
 
 }  // namespace
-}  // namespace quench::steps
+}  // namespace quench::steps::child_test

@@ -7,7 +7,7 @@
 #include "quench/config/v1/config.pb.h"
 #include "tests/support/matchers.h"
 
-namespace quench::steps {
+namespace quench::steps::config_test {
 namespace {
 
 using testing::HasSubstr;
@@ -128,4 +128,4 @@ TEST_F(ConfigTest, EveryFieldOutOfRangeIsNamed) {
 }
 
 }  // namespace
-}  // namespace quench::steps
+}  // namespace quench::steps::config_test

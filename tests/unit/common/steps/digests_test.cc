@@ -7,7 +7,7 @@
 #include "quench/codegen/v1/codegen.pb.h"
 #include "quench/importer/v1/importer.pb.h"
 
-namespace quench::steps {
+namespace quench::steps::digests_test {
 namespace {
 
 const std::string kHashA = Sha256Hex("a"), kHashB = Sha256Hex("b");
@@ -80,4 +80,4 @@ TEST(StepKeyTest, EverythingElseDoes) {
 }
 
 }  // namespace
-}  // namespace quench::steps
+}  // namespace quench::steps::digests_test

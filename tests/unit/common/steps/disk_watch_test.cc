@@ -9,7 +9,7 @@
 #include "common/rpc/errors.h"
 #include "tests/support/matchers.h"
 
-namespace quench::steps {
+namespace quench::steps::disk_watch_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -82,4 +82,4 @@ TEST_F(DiskWatchTest, WithoutALimitNothingIsLookedAt) {
 }
 
 }  // namespace
-}  // namespace quench::steps
+}  // namespace quench::steps::disk_watch_test

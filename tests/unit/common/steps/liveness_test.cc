@@ -5,7 +5,7 @@
 
 #include "quench/child/v1/child.pb.h"
 
-namespace quench::steps {
+namespace quench::steps::liveness_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -73,4 +73,4 @@ TEST(HasThreadInTurnTest, AskingItselfIsRunning) {
 }
 
 }  // namespace
-}  // namespace quench::steps
+}  // namespace quench::steps::liveness_test

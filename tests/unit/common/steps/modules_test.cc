@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace quench::steps {
+namespace quench::steps::modules_test {
 namespace {
 
 TEST(StoredType, IsOneOfTheTwoOrF32) {
@@ -19,4 +19,4 @@ TEST(StoredType, IsOneOfTheTwoOrF32) {
 }
 
 }  // namespace
-}  // namespace quench::steps
+}  // namespace quench::steps::modules_test

@@ -11,7 +11,7 @@
 #include "google/rpc/status.pb.h"
 #include "tests/support/wait.h"
 
-namespace quench::steps {
+namespace quench::steps::node_guard_test {
 namespace {
 
 using quench::testing::WaitFor;
@@ -89,4 +89,4 @@ TEST(RunningStepsTest, ADrainEndsThemWithAReason) {
 }
 
 }  // namespace
-}  // namespace quench::steps
+}  // namespace quench::steps::node_guard_test

@@ -10,7 +10,7 @@
 
 #include "quench/child/v1/child.pb.h"
 
-namespace quench::steps {
+namespace quench::steps::pipes_test {
 namespace {
 
 class PipesTest : public ::testing::Test {
@@ -73,4 +73,4 @@ TEST_F(PipesTest, AReaderWhoHasGoneIsAnError) {
 }
 
 }  // namespace
-}  // namespace quench::steps
+}  // namespace quench::steps::pipes_test

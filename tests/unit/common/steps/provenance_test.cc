@@ -14,7 +14,7 @@
 #include "tests/support/matchers.h"
 #include "tests/unit/common/steps/test_steps.h"
 
-namespace quench::steps {
+namespace quench::steps::provenance_test {
 namespace {
 
 using codegen::v1::PackageRequest;
@@ -143,4 +143,4 @@ TEST_F(LibrariesTest, AForgedResultIsNoHit) {
 }
 
 }  // namespace
-}  // namespace quench::steps
+}  // namespace quench::steps::provenance_test

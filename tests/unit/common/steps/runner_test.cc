@@ -10,7 +10,7 @@
 #include "tests/support/matchers.h"
 #include "tests/unit/common/steps/test_steps.h"
 
-namespace quench::steps {
+namespace quench::steps::runner_test {
 namespace {
 
 using codegen::v1::PackageRequest;
@@ -205,4 +205,4 @@ INSTANTIATE_TEST_SUITE_P(Isolation, RunnerTest, ::testing::Values(false, true),
                          });
 
 }  // namespace
-}  // namespace quench::steps
+}  // namespace quench::steps::runner_test

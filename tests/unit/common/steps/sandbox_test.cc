@@ -16,7 +16,7 @@
 #include "tests/unit/common/steps/test_steps.h"
 #include "tests/unit/common/steps/walls.h"
 
-namespace quench::steps {
+namespace quench::steps::sandbox_test {
 namespace {
 
 using codegen::v1::PackageResult;
@@ -332,4 +332,4 @@ TEST_F(SandboxTest, WithoutAWallTheServerRefuses) {
 }
 
 }  // namespace
-}  // namespace quench::steps
+}  // namespace quench::steps::sandbox_test

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace quench::steps {
+namespace quench::steps::scratch_test {
 namespace {
 
 size_t EntriesIn(const std::filesystem::path& folder) {
@@ -46,4 +46,4 @@ TEST(ScratchFolderTest, RemovesWhatAKilledServerLeftAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace quench::steps
+}  // namespace quench::steps::scratch_test

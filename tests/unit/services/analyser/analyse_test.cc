@@ -7,7 +7,7 @@
 #include "services/analyser/analyser.h"
 #include "tests/support/graphs.h"
 
-namespace quench::analyser {
+namespace quench::analyser::analyse_test {
 namespace {
 
 using ::quench::testing::Add;
@@ -210,4 +210,4 @@ TEST(AnalyseTest, JsonAndTableSayTheSame) {
 }
 
 }  // namespace
-}  // namespace quench::analyser
+}  // namespace quench::analyser::analyse_test

@@ -12,7 +12,7 @@
 #include "tests/support/graphs.h"
 #include "tests/support/matchers.h"
 
-namespace quench::analyser {
+namespace quench::analyser::compare_test {
 namespace {
 
 using ::quench::testing::Add;
@@ -171,4 +171,4 @@ TEST_F(CompareTest, WhatDoesNotFitIsNamed) {
 }
 
 }  // namespace
-}  // namespace quench::analyser
+}  // namespace quench::analyser::compare_test

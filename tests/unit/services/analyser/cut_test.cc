@@ -7,7 +7,7 @@
 #include "common/ops/evaluate.h"
 #include "tests/support/graphs.h"
 
-namespace quench::analyser {
+namespace quench::analyser::cut_test {
 namespace {
 
 using ::quench::testing::Add;
@@ -107,4 +107,4 @@ TEST(CutTest, LinearOperatorsAreWhatTheyStandFor) {
 }
 
 }  // namespace
-}  // namespace quench::analyser
+}  // namespace quench::analyser::cut_test

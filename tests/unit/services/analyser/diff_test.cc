@@ -8,7 +8,7 @@
 #include "tests/support/graphs.h"
 #include "tests/support/matchers.h"
 
-namespace quench::analyser {
+namespace quench::analyser::diff_test {
 namespace {
 
 using ::quench::testing::Add;
@@ -83,4 +83,4 @@ TEST(DiffTest, InterfacesNodesAndWeightsComeAndGo) {
 }
 
 }  // namespace
-}  // namespace quench::analyser
+}  // namespace quench::analyser::diff_test

@@ -11,7 +11,7 @@
 #include "tests/support/graphs.h"
 #include "tests/support/matchers.h"
 
-namespace quench::analyser {
+namespace quench::analyser::edit_test {
 namespace {
 
 using ::quench::testing::HasSubstr;
@@ -240,4 +240,4 @@ TEST(EditTest, ScriptsThatAreNoneAreRefused) {
 }
 
 }  // namespace
-}  // namespace quench::analyser
+}  // namespace quench::analyser::edit_test

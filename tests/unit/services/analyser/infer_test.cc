@@ -14,7 +14,7 @@
 #include "tests/support/graphs.h"
 #include "tests/support/matchers.h"
 
-namespace quench::analyser {
+namespace quench::analyser::infer_test {
 namespace {
 
 using ::quench::testing::Add;
@@ -178,4 +178,4 @@ TEST(FeatureMapsTest, AnySizeHasAPicture) {
 }
 
 }  // namespace
-}  // namespace quench::analyser
+}  // namespace quench::analyser::infer_test

@@ -4,7 +4,7 @@
 
 #include "tests/support/graphs.h"
 
-namespace quench::analyser {
+namespace quench::analyser::layer_tree_test {
 namespace {
 
 using ::quench::testing::Add;
@@ -107,4 +107,4 @@ TEST(WorkTest, PaddingIsCountedApart) {
 }
 
 }  // namespace
-}  // namespace quench::analyser
+}  // namespace quench::analyser::layer_tree_test

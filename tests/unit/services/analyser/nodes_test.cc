@@ -7,7 +7,7 @@
 #include "services/analyser/partition.h"
 #include "tests/support/graphs.h"
 
-namespace quench::analyser {
+namespace quench::analyser::nodes_test {
 namespace {
 
 using ::quench::testing::Add;
@@ -113,4 +113,4 @@ TEST(NodesTest, PartsForABackendAreSubgraphs) {
 }
 
 }  // namespace
-}  // namespace quench::analyser
+}  // namespace quench::analyser::nodes_test

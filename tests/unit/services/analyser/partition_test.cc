@@ -12,7 +12,7 @@
 #include "tests/support/graphs.h"
 #include "tests/support/matchers.h"
 
-namespace quench::analyser {
+namespace quench::analyser::partition_test {
 namespace {
 
 using ::quench::testing::Add;
@@ -232,4 +232,4 @@ TEST(PartitionTest, UnknownBackendsAndOperatorsAreNamed) {
 }
 
 }  // namespace
-}  // namespace quench::analyser
+}  // namespace quench::analyser::partition_test

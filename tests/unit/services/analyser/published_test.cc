@@ -6,7 +6,7 @@
 #include "services/analyser/listings.h"
 #include "tests/unit/services/analyser/published_networks.h"
 
-namespace quench::analyser {
+namespace quench::analyser::published_test {
 namespace {
 
 ModelReport ReportOf(const Graph& graph) {
@@ -87,4 +87,4 @@ TEST(PublishedTest, MobileNetV2OfTheZoo) {
 }
 
 }  // namespace
-}  // namespace quench::analyser
+}  // namespace quench::analyser::published_test

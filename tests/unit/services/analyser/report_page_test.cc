@@ -10,7 +10,7 @@
 #include "services/analyser/plots.h"
 #include "tests/support/graphs.h"
 
-namespace quench::analyser {
+namespace quench::analyser::report_page_test {
 namespace {
 
 using ::quench::testing::Add;
@@ -207,4 +207,4 @@ TEST(PlotsTest, AModelWithoutLayersIsPlotted) {
 }
 
 }  // namespace
-}  // namespace quench::analyser
+}  // namespace quench::analyser::report_page_test

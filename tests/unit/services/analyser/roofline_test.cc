@@ -7,7 +7,7 @@
 
 #include "tests/support/graphs.h"
 
-namespace quench::analyser {
+namespace quench::analyser::roofline_test {
 namespace {
 
 using ::quench::testing::Add;
@@ -76,4 +76,4 @@ TEST(RooflineTest, CeilingsAreAboveZero) {
 }
 
 }  // namespace
-}  // namespace quench::analyser
+}  // namespace quench::analyser::roofline_test

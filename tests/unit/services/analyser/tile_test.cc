@@ -9,7 +9,7 @@
 #include "tests/support/graphs.h"
 #include "tests/support/matchers.h"
 
-namespace quench::analyser {
+namespace quench::analyser::tile_test {
 namespace {
 
 using ::quench::testing::Add;
@@ -184,4 +184,4 @@ TEST(TileTest, ImpossibleLimitsAreRefused) {
 }
 
 }  // namespace
-}  // namespace quench::analyser
+}  // namespace quench::analyser::tile_test

@@ -11,7 +11,7 @@
 #include "services/codegen/codegen.h"
 #include "tests/support/graphs.h"
 
-namespace quench::analyser {
+namespace quench::analyser::verify_test {
 namespace {
 
 using ::quench::testing::Add;
@@ -327,4 +327,4 @@ TEST_F(VerifyTest, AnotherInterfaceIsRefused) {
 }
 
 }  // namespace
-}  // namespace quench::analyser
+}  // namespace quench::analyser::verify_test

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-namespace quench::cli {
+namespace quench::cli::compare_page_test {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
@@ -126,4 +126,4 @@ TEST(ComparePageTest, OneLayerWithoutErrorIsNotAmongTheWorst) {
 }
 
 }  // namespace
-}  // namespace quench::cli
+}  // namespace quench::cli::compare_page_test

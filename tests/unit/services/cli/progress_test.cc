@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-namespace quench::cli {
+namespace quench::cli::progress_test {
 namespace {
 
 std::string Shown(const std::string& mode) {
@@ -63,4 +63,4 @@ TEST(ProgressTest, TheBarClearsItself) {
 TEST(ProgressTest, NoneIsSilent) { EXPECT_EQ(Shown("none"), ""); }
 
 }  // namespace
-}  // namespace quench::cli
+}  // namespace quench::cli::progress_test

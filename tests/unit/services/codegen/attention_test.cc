@@ -9,7 +9,7 @@
 #include "tests/unit/services/codegen/compile_support.h"
 #include "tests/unit/services/codegen/half_layers.h"
 
-namespace quench::codegen {
+namespace quench::codegen::attention_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -362,4 +362,4 @@ TEST(AttentionTest, KeysOutOfReachAreNotRead) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::attention_test

@@ -8,7 +8,7 @@
 #include "common/runtime/quench_rt.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
-namespace quench::codegen {
+namespace quench::codegen::cache_test {
 namespace {
 
 constexpr int64_t kBatch = 2, kHeads = 3, kRoom = 40, kSize = 8;
@@ -198,4 +198,4 @@ TEST(CacheTest, InnerTensorsAreUpdatedWhereTheyAre) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::cache_test

@@ -9,7 +9,7 @@
 #include "common/ops/evaluate.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
-namespace quench::codegen {
+namespace quench::codegen::compile_test {
 namespace {
 
 Type F32(std::vector<Dim> dims) { return Type::Tensor(DataType::kF32, std::move(dims)); }
@@ -574,4 +574,4 @@ TEST(CompileTest, ReportHasTheMemoryPlan) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::compile_test

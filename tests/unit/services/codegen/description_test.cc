@@ -11,7 +11,7 @@
 #include "tests/support/matchers.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
-namespace quench::codegen {
+namespace quench::codegen::description_test {
 namespace {
 
 using nlohmann::json;
@@ -146,4 +146,4 @@ TEST(DescriptionTest, DamagedFilesAreRefused) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::description_test

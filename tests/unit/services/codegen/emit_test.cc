@@ -10,7 +10,7 @@
 #include "services/codegen/llvm/artifact.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
-namespace quench::codegen {
+namespace quench::codegen::emit_test {
 namespace {
 
 bool Shell(const std::string& command) {
@@ -199,4 +199,4 @@ TEST(EmitTest, MemoryFunctionsDoWhatCSays) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::emit_test

@@ -12,7 +12,7 @@
 #include "tests/unit/services/codegen/compile_support.h"
 #include "tests/unit/services/codegen/half_layers.h"
 
-namespace quench::codegen {
+namespace quench::codegen::half_test {
 namespace {
 
 class HalfTest : public ::testing::TestWithParam<DataType> {};
@@ -214,4 +214,4 @@ TEST(SlowNests, NestsWithManyMultiplicationsAreNamed) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::half_test

@@ -11,7 +11,7 @@
 #include "tests/unit/services/codegen/byte_layers.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
-namespace quench::codegen {
+namespace quench::codegen::integer_test {
 namespace {
 
 void ExpectBits(const Tensor& actual, const Tensor& expected, const std::string& where) {
@@ -409,4 +409,4 @@ TEST(ByteLayers, AreNotLeftToNests) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::integer_test

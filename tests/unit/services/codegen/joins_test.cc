@@ -10,7 +10,7 @@
 #include "tests/support/matchers.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
-namespace quench::codegen {
+namespace quench::codegen::joins_test {
 namespace {
 
 using ::quench::testing::HasSubstr;
@@ -240,4 +240,4 @@ TEST(JoinsTest, OtherSizes) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::joins_test

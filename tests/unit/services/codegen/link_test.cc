@@ -10,7 +10,7 @@
 #include "common/base/status.h"
 #include "services/codegen/link/weight_section.h"
 
-namespace quench::codegen {
+namespace quench::codegen::link_test {
 namespace {
 
 std::span<const std::byte> BytesOf(const std::string& text) {
@@ -100,4 +100,4 @@ TEST(LinkTest, ThreadsTakeTurns) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::link_test

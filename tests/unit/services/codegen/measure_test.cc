@@ -8,7 +8,7 @@
 #include "common/ops/evaluate.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
-namespace quench::codegen {
+namespace quench::codegen::measure_test {
 namespace {
 
 // Two layers that several kernels compete for, and a product.
@@ -169,4 +169,4 @@ TEST(MeasureTest, CancellingLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::measure_test

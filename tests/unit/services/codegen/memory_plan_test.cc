@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace quench::codegen {
+namespace quench::codegen::memory_plan_test {
 namespace {
 
 bool Live(const ArenaItem& a, const ArenaItem& b) { return a.begin <= b.end && b.begin <= a.end; }
@@ -107,4 +107,4 @@ TEST(MemoryPlanTest, LargestLiveSetIsTheLowerBound) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::memory_plan_test

@@ -16,7 +16,7 @@
 #include "tests/unit/services/codegen/byte_layers.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
-namespace quench::codegen {
+namespace quench::codegen::operators_link_test {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -442,4 +442,4 @@ INSTANTIATE_TEST_SUITE_P(Variants, OperatorsLinkTest, ::testing::ValuesIn(Varian
                          });
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::operators_link_test

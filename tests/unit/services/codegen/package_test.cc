@@ -4,7 +4,7 @@
 
 #include "tests/support/matchers.h"
 
-namespace quench::codegen {
+namespace quench::codegen::package_test {
 namespace {
 
 using quench::testing::HasSubstr;
@@ -43,4 +43,4 @@ TEST(PackageTest, RefusesWhatIsNotAPair) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::package_test

@@ -6,7 +6,7 @@
 #include <limits>
 #include <random>
 
-namespace quench::codegen {
+namespace quench::codegen::pairwise_test {
 namespace {
 
 struct Drawn {
@@ -109,4 +109,4 @@ TEST(PairwiseProblem, LargeProblems) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::pairwise_test

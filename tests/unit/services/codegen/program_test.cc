@@ -12,7 +12,7 @@
 #include "services/codegen/variants.h"
 #include "tests/support/matchers.h"
 
-namespace quench::codegen {
+namespace quench::codegen::program_test {
 namespace {
 
 using ::quench::testing::HasSubstr;
@@ -331,4 +331,4 @@ TEST(SharingTest, FusionIsPartOfTheCode) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::program_test

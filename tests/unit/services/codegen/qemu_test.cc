@@ -14,7 +14,7 @@
 #include "tests/unit/services/codegen/compile_support.h"
 #include "tests/unit/services/codegen/half_layers.h"
 
-namespace quench::codegen {
+namespace quench::codegen::qemu_test {
 namespace {
 
 struct CommandResult {
@@ -409,4 +409,4 @@ INSTANTIATE_TEST_SUITE_P(Cpus, QemuTest, ::testing::ValuesIn(Crosses()), [](cons
 });
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::qemu_test

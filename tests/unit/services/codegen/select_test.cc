@@ -12,7 +12,7 @@
 #include "tests/support/networks.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
-namespace quench::codegen {
+namespace quench::codegen::select_test {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -141,4 +141,4 @@ TEST(LayoutProblem, NetworksAreSolved) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::select_test

@@ -8,7 +8,7 @@
 #include "tests/unit/services/codegen/byte_layers.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
-namespace quench::codegen {
+namespace quench::codegen::sequence_test {
 namespace {
 
 constexpr int64_t kTime = 19, kBatch = 3, kWidth = 40, kHidden = 32;
@@ -90,4 +90,4 @@ TEST(SequenceTest, LengthsOutOfRangeAreRefused) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::sequence_test

@@ -13,7 +13,7 @@
 #include "services/codegen/targets/ceilings.h"
 #include "tests/support/matchers.h"
 
-namespace quench::codegen {
+namespace quench::codegen::target_test {
 namespace {
 
 using testing::ElementsAre;
@@ -273,4 +273,4 @@ TEST(TargetTest, HostsOfHostsEnd) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::target_test

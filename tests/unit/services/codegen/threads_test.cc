@@ -6,7 +6,7 @@
 #include "tests/support/matchers.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
-namespace quench::codegen {
+namespace quench::codegen::threads_test {
 namespace {
 
 using ::quench::testing::HasSubstr;
@@ -174,4 +174,4 @@ TEST(ThreadsTest, SharesAreMadeOnCpusOf32Bits) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::threads_test

@@ -15,7 +15,7 @@
 #include "services/codegen/variants.h"
 #include "tests/support/networks.h"
 
-namespace quench::codegen {
+namespace quench::codegen::transforms_test {
 namespace {
 
 struct Network {
@@ -72,4 +72,4 @@ INSTANTIATE_TEST_SUITE_P(Networks, TransformsTest, ::testing::ValuesIn(kNetworks
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::transforms_test

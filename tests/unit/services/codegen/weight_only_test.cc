@@ -10,7 +10,7 @@
 #include "tests/unit/services/codegen/byte_layers.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
-namespace quench::codegen {
+namespace quench::codegen::weight_only_test {
 namespace {
 
 struct WeightOnly {
@@ -289,4 +289,4 @@ TEST(WeightOnlyTest, WeightsAreAsSmallAsTheirBits) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::weight_only_test

@@ -4,7 +4,7 @@
 #include "common/ops/evaluate.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
-namespace quench::codegen {
+namespace quench::codegen::winograd_test {
 namespace {
 
 constexpr int64_t kSmall = 32, kLarge = 128;
@@ -92,4 +92,4 @@ TEST(WinogradTest, LimitsBelowOneAreRefused) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::winograd_test

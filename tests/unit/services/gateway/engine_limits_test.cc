@@ -8,7 +8,7 @@
 #include "tests/support/matchers.h"
 #include "tests/unit/services/gateway/engine_harness.h"
 
-namespace quench::gateway {
+namespace quench::gateway::engine_limits_test {
 namespace {
 
 using metrics::Stage;
@@ -275,4 +275,4 @@ TEST_F(EngineLimitsTest, WatchersSeeEveryChangeInTheEnd) {
 }
 
 }  // namespace
-}  // namespace quench::gateway
+}  // namespace quench::gateway::engine_limits_test

@@ -6,7 +6,7 @@
 
 #include "tests/unit/services/gateway/engine_harness.h"
 
-namespace quench::gateway {
+namespace quench::gateway::engine_random_test {
 namespace {
 
 const absl::Status kLost = rpc::Error(rpc::Reason::kUnavailable, "socket closed");
@@ -123,7 +123,7 @@ TEST_P(RandomRun, EveryWorkflowEndsOnce) {
 
 // scripts/test --full looks longer.
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomRun,
-                         ::testing::Range(1, std::getenv("QUENCH_FAULTS") != nullptr ? 31 : 7));
+                         ::testing::Range(1, std::getenv("QUENCH_FULL") != nullptr ? 31 : 7));
 
 }  // namespace
-}  // namespace quench::gateway
+}  // namespace quench::gateway::engine_random_test

@@ -8,7 +8,7 @@
 #include "tests/support/matchers.h"
 #include "tests/unit/services/gateway/engine_harness.h"
 
-namespace quench::gateway {
+namespace quench::gateway::engine_test {
 namespace {
 
 using metrics::RetryReason;
@@ -576,4 +576,4 @@ TEST_F(EngineTest, CancelEndsAWorkflowForGood) {
 }
 
 }  // namespace
-}  // namespace quench::gateway
+}  // namespace quench::gateway::engine_test

@@ -9,7 +9,7 @@
 #include "tests/support/matchers.h"
 #include "tests/unit/services/gateway/sample_specs.h"
 
-namespace quench::gateway {
+namespace quench::gateway::expand_test {
 namespace {
 
 using quench::testing::ElementsAre;
@@ -360,4 +360,4 @@ TEST(StepTableTest, BindingsFillTheRequestIn) {
 }
 
 }  // namespace
-}  // namespace quench::gateway
+}  // namespace quench::gateway::expand_test

@@ -16,7 +16,7 @@
 #include "tests/support/wait.h"
 #include "tests/unit/services/gateway/fake_services.h"
 
-namespace quench::gateway {
+namespace quench::gateway::gateway_test {
 namespace {
 
 using google::longrunning::Operation;
@@ -490,4 +490,4 @@ TEST_F(GatewayTest, AKilledGatewayIsTakenUpWhereItWas) {
 }
 
 }  // namespace
-}  // namespace quench::gateway
+}  // namespace quench::gateway::gateway_test

@@ -15,7 +15,7 @@
 #include "tests/support/wait.h"
 #include "tests/unit/services/gateway/fake_services.h"
 
-namespace quench::gateway {
+namespace quench::gateway::host_test {
 namespace {
 
 using google::longrunning::Operation;
@@ -166,4 +166,4 @@ TEST_F(HostTest, ADiskFullOfBlobsHasRoomForWorkflows) {
 }
 
 }  // namespace
-}  // namespace quench::gateway
+}  // namespace quench::gateway::host_test

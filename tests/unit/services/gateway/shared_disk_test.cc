@@ -15,7 +15,7 @@
 #include "services/gateway/sqlite_store.h"
 #include "tests/support/wait.h"
 
-namespace quench::gateway {
+namespace quench::gateway::shared_disk_test {
 namespace {
 
 using quench::testing::WaitFor;
@@ -136,4 +136,4 @@ TEST(SharedDiskTest, DatabaseAndBlobsSurviveEachOther) {
 }
 
 }  // namespace
-}  // namespace quench::gateway
+}  // namespace quench::gateway::shared_disk_test

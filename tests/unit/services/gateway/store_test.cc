@@ -16,7 +16,7 @@
 #include "tests/support/wait.h"
 #include "tests/unit/services/gateway/sample_specs.h"
 
-namespace quench::gateway {
+namespace quench::gateway::store_test {
 namespace {
 
 using quench::testing::ElementsAre;
@@ -427,4 +427,4 @@ TEST(SqliteJobStoreTest, TenThousandEndedWorkflowsAreQuickToOpenAndList) {
 }
 
 }  // namespace
-}  // namespace quench::gateway
+}  // namespace quench::gateway::store_test

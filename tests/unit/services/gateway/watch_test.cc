@@ -5,7 +5,7 @@
 #include "common/rpc/errors.h"
 #include "tests/unit/services/gateway/sample_specs.h"
 
-namespace quench::gateway {
+namespace quench::gateway::watch_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -240,4 +240,4 @@ TEST(ViewTest, AFullMessageFitsIntoOne) {
 }
 
 }  // namespace
-}  // namespace quench::gateway
+}  // namespace quench::gateway::watch_test

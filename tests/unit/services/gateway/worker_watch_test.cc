@@ -7,7 +7,7 @@
 #include "tests/support/wait.h"
 #include "tests/unit/services/gateway/fake_services.h"
 
-namespace quench::gateway {
+namespace quench::gateway::worker_watch_test {
 namespace {
 
 using metrics::Service;
@@ -47,4 +47,4 @@ TEST_F(WorkerWatchTest, ShowsWhoServesBeforeThereIsWorkAndWhenThatChanges) {
 }
 
 }  // namespace
-}  // namespace quench::gateway
+}  // namespace quench::gateway::worker_watch_test

@@ -9,7 +9,7 @@
 #include "tests/support/matchers.h"
 #include "tests/support/onnx_models.h"
 
-namespace quench::importer {
+namespace quench::importer::bad_input_test {
 namespace {
 
 using testing::AddNode;
@@ -274,4 +274,4 @@ TEST(BadInput, NamesThatAreNoText) {
 }
 
 }  // namespace
-}  // namespace quench::importer
+}  // namespace quench::importer::bad_input_test

@@ -11,7 +11,7 @@
 #include "tests/support/matchers.h"
 #include "tests/support/onnx_models.h"
 
-namespace quench::importer {
+namespace quench::importer::canonicalise_test {
 namespace {
 
 using testing::ElementsAre;
@@ -358,4 +358,4 @@ TEST(Canonicalise, RowsAreSortedAndUnique) {
 }
 
 }  // namespace
-}  // namespace quench::importer
+}  // namespace quench::importer::canonicalise_test

@@ -6,7 +6,7 @@
 #include "tests/support/matchers.h"
 #include "tests/support/onnx_models.h"
 
-namespace quench::importer {
+namespace quench::importer::check_test {
 namespace {
 
 using testing::ElementsAre;
@@ -64,4 +64,4 @@ TEST(Check, ExceptionsOfTheCheckerBecomeLines) {
 }
 
 }  // namespace
-}  // namespace quench::importer
+}  // namespace quench::importer::check_test

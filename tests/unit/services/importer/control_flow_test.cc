@@ -8,7 +8,7 @@
 #include "tests/support/matchers.h"
 #include "tests/support/onnx_models.h"
 
-namespace quench::importer {
+namespace quench::importer::control_flow_test {
 namespace {
 
 using onnx::v1::GraphProto;
@@ -330,4 +330,4 @@ TEST(ControlFlow, DeepNestingIsRefused) {
 }
 
 }  // namespace
-}  // namespace quench::importer
+}  // namespace quench::importer::control_flow_test

@@ -16,7 +16,7 @@
 #include "tests/support/matchers.h"
 #include "tests/support/onnx_models.h"
 
-namespace quench::importer {
+namespace quench::importer::corpus_test {
 namespace {
 
 std::filesystem::path CorpusRoot() {
@@ -101,4 +101,4 @@ TEST(Corpus, TorchScriptIsWhatPyTorchComputes) {
 }
 
 }  // namespace
-}  // namespace quench::importer
+}  // namespace quench::importer::corpus_test

@@ -10,7 +10,7 @@
 #include "tests/support/matchers.h"
 #include "tests/support/onnx_models.h"
 
-namespace quench::importer {
+namespace quench::importer::export_test {
 namespace {
 
 using testing::AddNode;
@@ -238,4 +238,4 @@ TEST(Export, AMissingFolderIsAnError) {
 }
 
 }  // namespace
-}  // namespace quench::importer
+}  // namespace quench::importer::export_test

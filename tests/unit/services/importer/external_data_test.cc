@@ -8,7 +8,7 @@
 #include "tests/support/matchers.h"
 #include "tests/support/onnx_models.h"
 
-namespace quench::importer {
+namespace quench::importer::external_data_test {
 namespace {
 
 using testing::ErrorOf;
@@ -175,4 +175,4 @@ TEST(ExternalData, TheFallbackWalksWithTheSameRules) {
 }
 
 }  // namespace
-}  // namespace quench::importer
+}  // namespace quench::importer::external_data_test

@@ -8,7 +8,7 @@
 #include "tests/support/onnx_models.h"
 #include "tests/support/tflite_models.h"
 
-namespace quench::importer {
+namespace quench::importer::functions_test {
 namespace {
 
 using testing::ErrorOf;
@@ -143,4 +143,4 @@ module "my.ops::Cut" canonical {
 }
 
 }  // namespace
-}  // namespace quench::importer
+}  // namespace quench::importer::functions_test

@@ -6,7 +6,7 @@
 #include "tests/support/matchers.h"
 #include "tests/support/onnx_models.h"
 
-namespace quench::importer {
+namespace quench::importer::interface_test {
 namespace {
 
 using testing::ErrorOf;
@@ -136,4 +136,4 @@ TEST(Interface, AnOutputOfAnotherTypeThanDeclaredIsRefused) {
 }
 
 }  // namespace
-}  // namespace quench::importer
+}  // namespace quench::importer::interface_test

@@ -16,7 +16,7 @@
 #include "tests/support/matchers.h"
 #include "tests/support/onnx_models.h"
 
-namespace quench::importer {
+namespace quench::importer::keras_test {
 namespace {
 
 using testing::ErrorOf;
@@ -431,4 +431,4 @@ TEST_F(KerasTest, AnOptionOfOtherFormatsIsRefused) {
 }
 
 }  // namespace
-}  // namespace quench::importer
+}  // namespace quench::importer::keras_test

@@ -10,7 +10,7 @@
 #include "tests/support/onnx_models.h"
 #include "tests/support/tflite_models.h"
 
-namespace quench::importer {
+namespace quench::importer::layouts_test {
 namespace {
 
 using testing::ImportFolder;
@@ -248,4 +248,4 @@ TEST(LayoutsTest, FromImagesToImages) {
 }
 
 }  // namespace
-}  // namespace quench::importer
+}  // namespace quench::importer::layouts_test

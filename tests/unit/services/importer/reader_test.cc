@@ -12,7 +12,7 @@
 #include "tests/support/matchers.h"
 #include "tests/support/onnx_models.h"
 
-namespace quench::importer {
+namespace quench::importer::reader_test {
 namespace {
 
 using testing::AddNode;
@@ -381,4 +381,4 @@ TEST(Reader, CancellingStopsTheImport) {
 }
 
 }  // namespace
-}  // namespace quench::importer
+}  // namespace quench::importer::reader_test

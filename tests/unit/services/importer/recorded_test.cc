@@ -8,7 +8,7 @@
 #include "tests/support/onnx_models.h"
 #include "tests/support/recorded_models.h"
 
-namespace quench::importer {
+namespace quench::importer::recorded_test {
 namespace {
 
 using testing::RecordedModel;
@@ -72,4 +72,4 @@ INSTANTIATE_TEST_SUITE_P(Frameworks, Recorded, ::testing::Values("keras", "tenso
                          [](const auto& which) { return std::string(which.param); });
 
 }  // namespace
-}  // namespace quench::importer
+}  // namespace quench::importer::recorded_test

@@ -13,7 +13,7 @@
 #include "services/importer/importer.h"
 #include "services/importer/onnx/convert.h"
 
-namespace quench::importer {
+namespace quench::importer::restrictions_test {
 namespace {
 
 // A reader of the table sees which rows are wishes.
@@ -77,4 +77,4 @@ TEST(Restrictions, ShareARefusal) {
 }
 
 }  // namespace
-}  // namespace quench::importer
+}  // namespace quench::importer::restrictions_test

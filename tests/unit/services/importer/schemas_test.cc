@@ -7,7 +7,7 @@
 #include "common/ops/op.h"
 #include "services/importer/onnx/convert.h"
 
-namespace quench::importer {
+namespace quench::importer::schemas_test {
 namespace {
 
 // Operators of ONNX after opset 17, and previews that libonnx has dropped.
@@ -92,4 +92,4 @@ TEST(Schemas, CanonicalOperatorsAreRowsOrOurOwn) {
 }
 
 }  // namespace
-}  // namespace quench::importer
+}  // namespace quench::importer::schemas_test

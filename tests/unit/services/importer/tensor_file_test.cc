@@ -8,7 +8,7 @@
 #include "tests/support/matchers.h"
 #include "tests/support/onnx_models.h"
 
-namespace quench::importer {
+namespace quench::importer::tensor_file_test {
 namespace {
 
 using onnx::v1::TensorProto;
@@ -137,4 +137,4 @@ TEST(TensorFile, SparseTensorsBecomeDense) {
 }
 
 }  // namespace
-}  // namespace quench::importer
+}  // namespace quench::importer::tensor_file_test

@@ -19,7 +19,7 @@
 #include "tests/support/matchers.h"
 #include "tests/support/onnx_models.h"
 
-namespace quench::importer {
+namespace quench::importer::tensorflow_test {
 namespace {
 
 using testing::ErrorOf;
@@ -715,4 +715,4 @@ TEST(TensorflowAudio, SamplesAreReadBehindTheHeader) {
 }
 
 }  // namespace
-}  // namespace quench::importer
+}  // namespace quench::importer::tensorflow_test

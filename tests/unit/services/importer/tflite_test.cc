@@ -13,7 +13,7 @@
 #include "tests/support/onnx_models.h"
 #include "tests/support/tflite_models.h"
 
-namespace quench::importer {
+namespace quench::importer::tflite_test {
 namespace {
 
 using testing::ErrorOf;
@@ -740,4 +740,4 @@ TEST(Tflite, SparseConstantsBecomeDense) {
 }
 
 }  // namespace
-}  // namespace quench::importer
+}  // namespace quench::importer::tflite_test

@@ -1,7 +1,7 @@
 // Archives of torch.export, written here: what they become, and what is said of bad ones.
 #include "tests/unit/services/importer/torch_fixture.h"
 
-namespace quench::importer {
+namespace quench::importer::torch_export_test {
 namespace {
 
 using namespace testing::pickle;  // NOLINT: a vocabulary
@@ -548,4 +548,4 @@ TEST_F(TorchTest, BadExports) {
 }
 
 }  // namespace
-}  // namespace quench::importer
+}  // namespace quench::importer::torch_export_test

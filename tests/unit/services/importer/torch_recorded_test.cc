@@ -6,7 +6,7 @@
 
 #include "tests/unit/services/importer/torch_fixture.h"
 
-namespace quench::importer {
+namespace quench::importer::torch_recorded_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -80,4 +80,4 @@ INSTANTIATE_TEST_SUITE_P(Cases, TorchRecordedTest, ::testing::ValuesIn(RecordedC
                          });
 
 }  // namespace
-}  // namespace quench::importer
+}  // namespace quench::importer::torch_recorded_test

@@ -1,7 +1,7 @@
 // TorchScript files and pickles, written here: what they become, and what is said of bad ones.
 #include "tests/unit/services/importer/torch_fixture.h"
 
-namespace quench::importer {
+namespace quench::importer::torch_test {
 namespace {
 
 using namespace testing::pickle;  // NOLINT: a vocabulary
@@ -353,4 +353,4 @@ TEST_F(TorchTest, StateDictsAreToldHowToExport) {
 }
 
 }  // namespace
-}  // namespace quench::importer
+}  // namespace quench::importer::torch_test

@@ -7,7 +7,7 @@
 #include "tests/support/matchers.h"
 #include "tests/support/onnx_models.h"
 
-namespace quench::importer {
+namespace quench::importer::wire_scanner_test {
 namespace {
 
 using onnx::v1::ModelProto;
@@ -147,4 +147,4 @@ TEST(WireScanner, WrongWireTypesNameTheField) {
 }
 
 }  // namespace
-}  // namespace quench::importer
+}  // namespace quench::importer::wire_scanner_test

@@ -14,7 +14,7 @@
 #include "tests/support/matchers.h"
 #include "tests/unit/services/quantizer/support.h"
 
-namespace quench::quantizer {
+namespace quench::quantizer::calibrate_test {
 namespace {
 
 using ::quench::testing::Add;
@@ -158,4 +158,4 @@ TEST_F(CalibrateTest, DamagedStatisticsAreRefused) {
 }
 
 }  // namespace
-}  // namespace quench::quantizer
+}  // namespace quench::quantizer::calibrate_test

@@ -7,7 +7,7 @@
 #include "tests/support/graphs.h"
 #include "tests/unit/services/quantizer/support.h"
 
-namespace quench::quantizer {
+namespace quench::quantizer::equalize_test {
 namespace {
 
 using ::quench::testing::Add;
@@ -109,4 +109,4 @@ TEST(Equalize, OnlyCanonicalModules) {
 }
 
 }  // namespace
-}  // namespace quench::quantizer
+}  // namespace quench::quantizer::equalize_test

@@ -7,7 +7,7 @@
 #include "services/quantizer/methods/method.h"
 #include "tests/support/matchers.h"
 
-namespace quench::quantizer {
+namespace quench::quantizer::methods_test {
 namespace {
 
 using testing::HasSubstr;
@@ -157,4 +157,4 @@ TEST(Methods, ConstantsAndSingleElementsGiveARange) {
 }
 
 }  // namespace
-}  // namespace quench::quantizer
+}  // namespace quench::quantizer::methods_test

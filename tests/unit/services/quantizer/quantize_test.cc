@@ -14,7 +14,7 @@
 #include "tests/support/matchers.h"
 #include "tests/unit/services/quantizer/support.h"
 
-namespace quench::quantizer {
+namespace quench::quantizer::quantize_test {
 namespace {
 
 using ::quench::testing::Add;
@@ -457,4 +457,4 @@ TEST(Quantize, WarnsOfWhatCostsAccuracy) {
 }
 
 }  // namespace
-}  // namespace quench::quantizer
+}  // namespace quench::quantizer::quantize_test

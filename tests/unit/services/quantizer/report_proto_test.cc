@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace quench::quantizer {
+namespace quench::quantizer::report_proto_test {
 namespace {
 
 TEST(ReportProtoTest, NothingIsLostOnTheWay) {
@@ -31,4 +31,4 @@ TEST(ReportProtoTest, NothingIsLostOnTheWay) {
 }
 
 }  // namespace
-}  // namespace quench::quantizer
+}  // namespace quench::quantizer::report_proto_test

@@ -21,7 +21,7 @@
 #include "tests/support/matchers.h"
 #include "tests/unit/services/quantizer/support.h"
 
-namespace quench::quantizer {
+namespace quench::quantizer::rounding_test {
 namespace {
 
 using ::quench::testing::Add;
@@ -444,4 +444,4 @@ TEST_F(AdaptRoundingTest, WhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace quench::quantizer
+}  // namespace quench::quantizer::rounding_test

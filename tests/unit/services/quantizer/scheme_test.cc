@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace quench::quantizer {
+namespace quench::quantizer::scheme_test {
 namespace {
 
 TEST(Scheme, AsymmetricUsesAllIntegersAndHasZero) {
@@ -61,4 +61,4 @@ TEST(Scheme, InsideTheErrorIsHalfAStep) {
 }
 
 }  // namespace
-}  // namespace quench::quantizer
+}  // namespace quench::quantizer::scheme_test

@@ -15,7 +15,7 @@
 #include "tests/support/matchers.h"
 #include "tests/unit/services/quantizer/support.h"
 
-namespace quench::quantizer {
+namespace quench::quantizer::select_test {
 namespace {
 
 using ::quench::testing::HasSubstr;
@@ -258,4 +258,4 @@ TEST_F(SelectTest, SelectionsAreOfOneModule) {
 }
 
 }  // namespace
-}  // namespace quench::quantizer
+}  // namespace quench::quantizer::select_test

@@ -13,7 +13,7 @@
 #include "tests/support/matchers.h"
 #include "tests/unit/services/quantizer/support.h"
 
-namespace quench::quantizer {
+namespace quench::quantizer::split_outliers_test {
 namespace {
 
 using ::quench::testing::Add;
@@ -103,4 +103,4 @@ TEST(SplitOutliers, SharesAndStagesAreChecked) {
 }
 
 }  // namespace
-}  // namespace quench::quantizer
+}  // namespace quench::quantizer::split_outliers_test

@@ -13,7 +13,7 @@
 #include "tests/support/matchers.h"
 #include "tests/unit/services/quantizer/support.h"
 
-namespace quench::quantizer {
+namespace quench::quantizer::split_tensors_test {
 namespace {
 
 using ::quench::testing::Add;
@@ -169,4 +169,4 @@ TEST(SplitTensors, TwiceIsRefused) {
 }
 
 }  // namespace
-}  // namespace quench::quantizer
+}  // namespace quench::quantizer::split_tensors_test

@@ -9,7 +9,7 @@
 #include "common/base/status.h"
 #include "tests/support/matchers.h"
 
-namespace quench::quantizer {
+namespace quench::quantizer::statistics_test {
 namespace {
 
 using testing::HasSubstr;
@@ -190,4 +190,4 @@ TEST(Statistics, OfAnotherModuleAreRefused) {
 }
 
 }  // namespace
-}  // namespace quench::quantizer
+}  // namespace quench::quantizer::statistics_test

@@ -20,7 +20,7 @@
 #include "tests/support/matchers.h"
 #include "tests/unit/services/quantizer/support.h"
 
-namespace quench::quantizer {
+namespace quench::quantizer::weight_only_test {
 namespace {
 
 using ::quench::testing::Add;
@@ -388,4 +388,4 @@ TEST(WeightsOnly, WeightsThatAreNoNumbersAreNamed) {
 }
 
 }  // namespace
-}  // namespace quench::quantizer
+}  // namespace quench::quantizer::weight_only_test

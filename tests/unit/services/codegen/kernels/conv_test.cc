@@ -7,7 +7,7 @@
 #include "tests/support/kernel_runner.h"
 #include "tests/unit/services/codegen/kernels/reference.h"
 
-namespace quench::codegen {
+namespace quench::codegen::conv_test {
 namespace {
 
 struct Model {
@@ -625,4 +625,4 @@ TEST(ConvSymbolic, BatchAndSpatialSizes) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::conv_test

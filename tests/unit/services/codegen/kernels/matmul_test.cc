@@ -6,7 +6,7 @@
 #include "tests/support/kernel_runner.h"
 #include "tests/unit/services/codegen/kernels/reference.h"
 
-namespace quench::codegen {
+namespace quench::codegen::matmul_test {
 namespace {
 
 // Every variation that a measured choice may take, on every target that runs here.
@@ -194,4 +194,4 @@ TEST(MatMulSymbolic, ConstantWeights) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::matmul_test

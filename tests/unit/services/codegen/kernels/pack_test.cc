@@ -7,7 +7,7 @@
 
 #include "services/codegen/kernels/register_tile.h"
 
-namespace quench::codegen {
+namespace quench::codegen::pack_test {
 namespace {
 
 Tensor Iota(std::vector<int64_t> dims) {
@@ -163,4 +163,4 @@ TEST(Tile, FitsTheRegisters) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::pack_test

@@ -7,7 +7,7 @@
 #include <functional>
 #include <random>
 
-namespace quench::codegen {
+namespace quench::codegen::picked_pairs_test {
 namespace {
 
 using Weight = std::function<int(std::mt19937&)>;
@@ -172,4 +172,4 @@ TEST(PickedPairs, GroupsAreOfFourTwoAndOne) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::picked_pairs_test

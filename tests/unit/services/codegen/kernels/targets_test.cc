@@ -8,7 +8,7 @@
 #include "services/codegen/schedule/schedule.h"
 #include "tests/unit/services/codegen/kernels/reference.h"
 
-namespace quench::codegen {
+namespace quench::codegen::targets_test {
 namespace {
 
 Graph ConvGraph(int64_t ic, int64_t oc, int64_t k, int64_t group, bool symbolic) {
@@ -105,4 +105,4 @@ TEST(KernelTargets, EveryKernelLinksForEveryTarget) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::targets_test

@@ -7,7 +7,7 @@
 
 #include "tests/unit/services/codegen/llvm/harness.h"
 
-namespace quench::codegen {
+namespace quench::codegen::math_test {
 namespace {
 
 using loops::BinaryOp;
@@ -270,4 +270,4 @@ TEST(Math, F64WithoutFusedMultiplyAdd) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::math_test

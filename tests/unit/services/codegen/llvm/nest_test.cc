@@ -4,7 +4,7 @@
 
 #include "tests/unit/services/codegen/llvm/harness.h"
 
-namespace quench::codegen {
+namespace quench::codegen::nest_test {
 namespace {
 
 using loops::B;
@@ -481,4 +481,4 @@ TEST(Nest, EqualNestsShareOneFunction) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::nest_test

@@ -5,7 +5,7 @@
 #include "common/loops/lane_ops.h"
 #include "tests/unit/services/codegen/llvm/harness.h"
 
-namespace quench::codegen {
+namespace quench::codegen::ops_test {
 namespace {
 
 using loops::B;
@@ -196,4 +196,4 @@ TEST(Ops, ReductionsOfIntegersAndBools) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::ops_test

@@ -5,7 +5,7 @@
 
 #include "tests/unit/services/codegen/llvm/harness.h"
 
-namespace quench::codegen {
+namespace quench::codegen::target_test {
 namespace {
 
 using loops::B;
@@ -107,4 +107,4 @@ TEST(Targets, SameInputSameBytes) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::target_test

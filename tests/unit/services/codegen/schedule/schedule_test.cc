@@ -13,7 +13,7 @@
 #include "services/codegen/schedule/collapse.h"
 #include "services/codegen/schedule/physical_index.h"
 
-namespace quench::codegen {
+namespace quench::codegen::schedule_test {
 namespace {
 
 using loops::B;
@@ -203,4 +203,4 @@ TEST(Schedule, ScratchIsCountedOnceItIsLarge) {
 }
 
 }  // namespace
-}  // namespace quench::codegen
+}  // namespace quench::codegen::schedule_test

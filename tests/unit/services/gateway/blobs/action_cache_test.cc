@@ -5,7 +5,7 @@
 #include "common/rpc/remote_action_cache.h"
 #include "tests/unit/services/gateway/blobs/blob_server.h"
 
-namespace quench::gateway {
+namespace quench::gateway::action_cache_test {
 namespace {
 
 using absl::StatusCode;
@@ -194,4 +194,4 @@ TEST(OtherActionCacheTest, WhatAServerKeepsAsABlobIsFetched) {
 }
 
 }  // namespace
-}  // namespace quench::gateway
+}  // namespace quench::gateway::action_cache_test

@@ -10,7 +10,7 @@
 #include "tests/support/wait.h"
 #include "tests/unit/services/gateway/blobs/blob_server.h"
 
-namespace quench::gateway {
+namespace quench::gateway::byte_stream_test {
 namespace {
 
 using absl::StatusCode;
@@ -316,4 +316,4 @@ TEST_F(ByteStreamTest, WhatCancelledAndExpiredCallsLeaveExpires) {
 }
 
 }  // namespace
-}  // namespace quench::gateway
+}  // namespace quench::gateway::byte_stream_test

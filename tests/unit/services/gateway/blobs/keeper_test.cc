@@ -11,7 +11,7 @@
 #include "tests/support/wait.h"
 #include "tests/unit/services/gateway/blobs/blob_server.h"
 
-namespace quench::gateway {
+namespace quench::gateway::keeper_test {
 namespace {
 
 using quench::testing::WaitFor;
@@ -263,4 +263,4 @@ TEST_F(BlobKeeperTest, FoldersOfTenantsAreFoundAgain) {
 }
 
 }  // namespace
-}  // namespace quench::gateway
+}  // namespace quench::gateway::keeper_test

@@ -12,7 +12,7 @@
 #include "tests/support/wait.h"
 #include "tests/unit/services/gateway/blobs/blob_server.h"
 
-namespace quench::gateway {
+namespace quench::gateway::limits_test {
 namespace {
 
 using absl::StatusCode;
@@ -202,4 +202,4 @@ TEST_F(LimitsTest, AFullDiskIsSurvived) {
 }
 
 }  // namespace
-}  // namespace quench::gateway
+}  // namespace quench::gateway::limits_test

@@ -10,7 +10,7 @@
 #include "common/rpc/callers.h"
 #include "tests/unit/services/gateway/blobs/blob_server.h"
 
-namespace quench::gateway {
+namespace quench::gateway::nearby_blobs_test {
 namespace {
 
 constexpr size_t kSize = 20'000'001;  // some pieces, and a last one
@@ -129,4 +129,4 @@ TEST_F(NearbyBlobsTest, ATenantLearnsWhereItsOwnBlobsLie) {
 }
 
 }  // namespace
-}  // namespace quench::gateway
+}  // namespace quench::gateway::nearby_blobs_test

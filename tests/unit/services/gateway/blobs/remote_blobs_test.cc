@@ -11,7 +11,7 @@
 #include "tests/support/wait.h"
 #include "tests/unit/services/gateway/blobs/blob_server.h"
 
-namespace quench::gateway {
+namespace quench::gateway::remote_blobs_test {
 namespace {
 
 using absl::StatusCode;
@@ -338,4 +338,4 @@ TEST_F(OtherServerTest, ACancelledWaitEndsAtOnce) {
 }
 
 }  // namespace
-}  // namespace quench::gateway
+}  // namespace quench::gateway::remote_blobs_test

@@ -6,7 +6,7 @@
 #include "tests/support/matchers.h"
 #include "tests/unit/services/gateway/blobs/blob_server.h"
 
-namespace quench::gateway {
+namespace quench::gateway::samples_test {
 namespace {
 
 using absl::StatusCode;
@@ -129,4 +129,4 @@ TEST_F(SamplesTest, AFullStoreIsSaid) {
 }
 
 }  // namespace
-}  // namespace quench::gateway
+}  // namespace quench::gateway::samples_test

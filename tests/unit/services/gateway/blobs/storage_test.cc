@@ -7,7 +7,7 @@
 #include "tests/support/matchers.h"
 #include "tests/unit/services/gateway/blobs/blob_server.h"
 
-namespace quench::gateway {
+namespace quench::gateway::storage_test {
 namespace {
 
 using absl::StatusCode;
@@ -233,4 +233,4 @@ TEST_F(StorageTest, TenantsSeeNothingOfEachOther) {
 }
 
 }  // namespace
-}  // namespace quench::gateway
+}  // namespace quench::gateway::storage_test

@@ -3,7 +3,7 @@
 #include "common/rpc/tenants.h"
 #include "tests/unit/services/gateway/blobs/blob_server.h"
 
-namespace quench::gateway {
+namespace quench::gateway::tenant_store_test {
 namespace {
 
 using absl::StatusCode;
@@ -104,4 +104,4 @@ TEST_F(TenantStoreTest, ServicesSpeakForTenantsByTheirToken) {
 }
 
 }  // namespace
-}  // namespace quench::gateway
+}  // namespace quench::gateway::tenant_store_test
