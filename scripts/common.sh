@@ -55,6 +55,16 @@ need_packages() {
   rm -f "$log"
 }
 
+# configure PRESET LOG CMAKE_ARGUMENT...: on failure shows what went wrong and returns 1.
+configure() {
+  local preset=$1 log=$2
+  shift 2
+  cmake --preset "$preset" "$@" >"$log" 2>&1 || {
+    tail -n 30 "$log" >&2
+    return 1
+  }
+}
+
 # build PRESET LOG CMAKE_ARGUMENT... -- TARGET...: configures and builds, with a line that says how far it is and, from
 # the pace so far, how long is left. On failure shows what went wrong and returns 1; LOG has everything.
 build() {
@@ -65,10 +75,7 @@ build() {
     shift
   done
   shift
-  cmake --preset "$preset" "${arguments[@]}" >"$log" 2>&1 || {
-    tail -n 30 "$log" >&2
-    return 1
-  }
+  configure "$preset" "$log" "${arguments[@]}" || return 1
   local started=$SECONDS
   NINJA_STATUS='[%f/%t] ' ninja -C "build/$preset" -j"$(nproc)" "$@" 2>&1 | tee -a "$log" | while IFS= read -r line; do
     if [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]]; then

@@ -1,11 +1,13 @@
 # Compiler settings shared by every target, and the project's CMake helpers:
 #   add_catalogue(target DIR deps...)   a library from every .cc of a catalogue folder (one file per entry)
 #   add_service(name deps...)           library quench_<name>_service from service.cc, binary `quench-<name>` from main.cc
-#   add_case_tests(binary labels [SECONDS])   registers a GoogleTest binary with ctest, with labels; those that take
-#                                       long begin first, so that none runs alone at the end
+#   add_case_tests(binary labels [SHARDS])   registers a GoogleTest binary with ctest, with labels, in so many parts
+#   add_driven_test(name labels ...)    registers a program that drives ours
 #   embed_texts(target files...)        each file as a string literal that C++ includes: `page/report.js` is
 #                                       "embedded/report.js.inc"
-#   around_calls(targets...)            libraries around gRPC: headers precompiled once, light optimisation;
+#   optimise_lightly(targets...)        what is never where time goes;
+#   optimise_always(targets...)         what tests spend their time in
+#   around_calls(targets...)            libraries around gRPC: optimised lightly, with its headers precompiled;
 #                                       tests_around_calls(targets...) the same headers for their tests
 
 find_program(QUENCH_CCACHE ccache)
@@ -38,76 +40,93 @@ target_compile_options(quench_options INTERFACE
   $<$<COMPILE_LANGUAGE:C>:-Wall;-Wextra;-Wshadow;-Wmissing-prototypes;-Werror>)
 target_include_directories(quench_options INTERFACE ${CMAKE_SOURCE_DIR})
 
-# Parsing the standard library, absl and fmt is a third of a build: done once, in quench_base, and once with gtest,
-# in test_base. Our own headers are not among them, so that no file forgets to include what it uses. Only what many
-# files include: each header here costs every file the templates that it leaves to be instantiated (0.05 s <future>).
+# Optimisation. What time goes into is compiled as the preset says (CMAKE_CXX_FLAGS); everything around it - calls, commands,
+# readers of models, tests - with QUENCH_LIGHT after that, since optimising it is a third of a build and saves nobody anything.
+set(QUENCH_LIGHT "" CACHE STRING "Optimisation flag of code that is never where time goes (default: the preset's)")
+function(optimise_lightly)
+  set_target_properties(${ARGN} PROPERTIES QUENCH_LIGHT ON)
+  foreach(target ${ARGN})
+    target_compile_options(${target} PRIVATE ${QUENCH_LIGHT})
+  endforeach()
+endfunction()
+
+# What tests spend their time in (interpreted models, sums over channels): optimised even where the preset optimises nothing.
+function(optimise_always)
+  if(NOT CMAKE_CXX_FLAGS MATCHES "-O[123]")
+    foreach(target ${ARGN})
+      target_compile_options(${target} PRIVATE -O1)
+    endforeach()
+    set_target_properties(${ARGN} PROPERTIES DISABLE_PRECOMPILE_HEADERS ON)  # which hold for one level
+  endif()
+endfunction()
+
+# What sees gRPC's headers.
+function(around_calls)
+  optimise_lightly(${ARGN})
+  set_target_properties(${ARGN} PROPERTIES QUENCH_HEADERS grpc)
+endfunction()
+function(tests_around_calls)
+  set_target_properties(${ARGN} PROPERTIES QUENCH_HEADERS grpc)
+endfunction()
+
+# Precompiled headers. Parsing the standard library, absl and fmt is a third of a build: done once for each set of headers
+# and flags, by a library that holds nothing else, so that no target waits for another that it does not use. Our own
+# headers are not among them, so that no file forgets to include what it uses. Only what many files include: each header
+# here costs every file the templates that it leaves to be instantiated (0.05 s <future>).
 set(QUENCH_PRECOMPILED
   <absl/status/status.h> <absl/status/statusor.h> <fmt/format.h> <fmt/ranges.h>
   <algorithm> <array> <cmath> <cstring> <filesystem> <functional> <map> <memory> <numeric> <optional> <set> <span>
   <string> <string_view> <unordered_map> <utility> <variant> <vector>)
+set(QUENCH_PRECOMPILED_GRPC <grpcpp/grpcpp.h> <grpcpp/support/server_callback.h>)
 
-# What stands around calls and commands: never where time goes, so that release builds do not spend a third of their own on
-# optimising it; and all of it sees gRPC's headers, which share one more set, that of quench_rpc_client.
-set(QUENCH_PRECOMPILED_GRPC ${QUENCH_PRECOMPILED} <grpcpp/grpcpp.h> <grpcpp/support/server_callback.h>)
-function(optimise_lightly)
-  if(CMAKE_CXX_FLAGS MATCHES "-O2")
-    foreach(target ${ARGN})
-      target_compile_options(${target} PRIVATE -O1)
-    endforeach()
-  endif()
-  check_lightly(${ARGN})
-endfunction()
-# Checks of alignment, in every template of gRPC's, are a fifth of what these take to build; what looks at tensors' bytes
-# keeps them.
-function(check_lightly)
-  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
-    foreach(target ${ARGN})
-      target_compile_options(${target} PRIVATE -fno-sanitize=alignment)
-    endforeach()
-  endif()
-endfunction()
-function(around_calls)
-  optimise_lightly(${ARGN})
-  foreach(target ${ARGN})
-    target_precompile_headers(${target} REUSE_FROM quench_rpc_client)
-  endforeach()
+# precompile_headers(NAME headers...): library quench_headers_NAME.
+function(precompile_headers name)
+  set(source ${CMAKE_BINARY_DIR}/headers/${name}.cc)
+  file(CONFIGURE OUTPUT ${source} CONTENT "// Owns precompiled headers.\n")
+  add_library(quench_headers_${name} OBJECT ${source})
+  target_link_libraries(quench_headers_${name} PRIVATE quench_options absl::status absl::statusor spdlog::spdlog)
+  target_precompile_headers(quench_headers_${name} PRIVATE ${QUENCH_PRECOMPILED} ${ARGN})
 endfunction()
 
-# The same for tests and benchmarks of these: executables, with GoogleTest, that share test_rpc's.
-function(tests_around_calls)
-  check_lightly(${ARGN})
-  foreach(target ${ARGN})
-    target_precompile_headers(${target} REUSE_FROM test_rpc)
-  endforeach()
-endfunction()
-
-# Every C++ target below `folder` that has no precompiled headers of its own uses those of `owner`, if it is compiled
-# as that is: libraries are position-independent in another way than executables.
-function(reuse_precompiled_headers folder owner)
-  get_target_property(wanted ${owner} TYPE)
+# share_precompiled_headers(FOLDER KIND): every C++ target below FOLDER that has no precompiled headers of its own uses those
+# of quench_headers_KIND, or of its own wish (QUENCH_HEADERS) and level of optimisation.
+function(share_precompiled_headers folder kind)
   get_property(subfolders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
   foreach(subfolder ${subfolders})
-    reuse_precompiled_headers(${subfolder} ${owner})
+    share_precompiled_headers(${subfolder} ${kind})
   endforeach()
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target ${targets})
-    get_target_property(type ${target} TYPE)
     get_target_property(sources ${target} SOURCES)
     get_target_property(own ${target} PRECOMPILE_HEADERS)
-    get_target_property(reused ${target} PRECOMPILE_HEADERS_REUSE_FROM)
-    if(NOT own AND NOT reused AND sources MATCHES "\\.cc(;|$)" AND NOT sources MATCHES "\\.c(;|$)" AND type STREQUAL wanted)
-      target_precompile_headers(${target} REUSE_FROM ${owner})
+    get_target_property(disabled ${target} DISABLE_PRECOMPILE_HEADERS)
+    get_target_property(light ${target} QUENCH_LIGHT)
+    get_target_property(wish ${target} QUENCH_HEADERS)
+    if(own OR disabled OR NOT sources MATCHES "\\.cc(;|$)" OR sources MATCHES "\\.c(;|$)")
+      continue()
     endif()
+    set(headers ${kind})
+    if(wish)
+      string(APPEND headers _${wish})
+    elseif(light AND kind STREQUAL "library")
+      string(APPEND headers _light)
+    endif()
+    target_precompile_headers(${target} REUSE_FROM quench_headers_${headers})
   endforeach()
 endfunction()
-# GCC's presets but `debug` compile our libraries several files at a time (CMAKE_UNITY_BUILD): parsing headers and what
-# they instantiate is most of a build. `debug` takes each file by itself: clang-tidy reads its list of commands, and a file
-# that forgets to include what it uses fails there. So names in anonymous namespaces are a library's, not a file's.
+
+# Every preset but `debug` compiles several files at a time (CMAKE_UNITY_BUILD): parsing headers and what they instantiate
+# is most of a build. So names in anonymous namespaces are a library's, not a file's; tests have a namespace for each file.
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
 
 add_compile_options(-pthread)  # gRPC brings it for some; precompiled headers hold for one set of flags
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # lets ccache see through them
+else()
+  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
+    add_compile_definitions(__SANITIZE_ADDRESS__=1)  # GCC's; clang has it from 21 on
+  endif()
+  set(CMAKE_CXX_COMPILE_OPTIONS_CREATE_PCH ${CMAKE_CXX_COMPILE_OPTIONS_CREATE_PCH} -Xclang -fno-pch-timestamp)  # likewise
 endif()
 
 find_package(Threads REQUIRED)
@@ -121,24 +140,87 @@ find_package(Eigen3 3.4 CONFIG REQUIRED)
 
 function(add_catalogue target dir)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${dir}/*.cc)
-  add_library(${target} STATIC ${sources})
+  add_library(${target} ${sources})
   target_link_libraries(${target} PUBLIC quench_options ${ARGN})
 endfunction()
 
 function(add_service name)
-  add_library(quench_${name}_service STATIC service.cc)
+  add_library(quench_${name}_service service.cc)
   target_link_libraries(quench_${name}_service PUBLIC quench_steps ${ARGN})
   around_calls(quench_${name}_service)
   add_executable(quench-${name} main.cc)
   target_link_libraries(quench-${name} PRIVATE quench_${name}_service)
 endfunction()
 
-function(add_case_tests binary labels)
-  add_test(NAME ${binary} COMMAND ${binary})
-  set_tests_properties(${binary} PROPERTIES LABELS "${labels}" TIMEOUT 1200)
-  if(ARGN)
-    set_tests_properties(${binary} PROPERTIES COST ${ARGN})
+# tests/costs.tsv: `name<TAB>seconds`, as scripts/test measured them; the longest begin first, so that none runs alone at
+# the end. A row for each test: read once.
+set(QUENCH_COSTS ${CMAKE_SOURCE_DIR}/tests/costs.tsv)
+set(rows "")
+if(EXISTS ${QUENCH_COSTS})  # images are built without tests
+  file(STRINGS ${QUENCH_COSTS} rows REGEX "^[^#]")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${QUENCH_COSTS})
+endif()
+foreach(row ${rows})
+  string(REPLACE "\t" ";" cells "${row}")
+  list(GET cells 0 name)
+  list(GET cells 1 QUENCH_COST_${name})
+endforeach()
+
+# Where results of this build's tests go (scripts/test_summary), and the table that scripts/test_selection reads.
+cmake_path(GET CMAKE_BINARY_DIR FILENAME QUENCH_PRESET)
+set(QUENCH_RESULTS ${CMAKE_SOURCE_DIR}/build/test-results/${QUENCH_PRESET})
+file(WRITE ${CMAKE_BINARY_DIR}/tests.tsv "")
+
+# add_driven_test(NAME LABELS [RELEASE] [NEEDS targets...] [NAMES files...] [SECONDS n] COMMAND words...)
+# A program of its own that drives ours. NEEDS: what it runs, built before it; RELEASE: of the release build (${QUENCH_RELEASE}),
+# not of this one. NAMES: the files that hold the names of what it tests, where it takes QUENCH_TEST_PATTERN.
+set(QUENCH_RELEASE ${CMAKE_SOURCE_DIR}/build/release/bin)
+function(add_driven_test name labels)
+  cmake_parse_arguments(PARSE_ARGV 2 test "RELEASE" "SECONDS" "NEEDS;NAMES;COMMAND")
+  add_test(NAME ${name} COMMAND ${test_COMMAND})
+  if(NOT test_SECONDS)
+    set(test_SECONDS 1800)
   endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${test_SECONDS} SKIP_RETURN_CODE 77
+    ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;GTEST_OUTPUT=xml:${QUENCH_RESULTS}/")
+  if(QUENCH_COST_${name})
+    set_tests_properties(${name} PROPERTIES COST ${QUENCH_COST_${name}})
+  endif()
+  set(build this)
+  if(test_RELEASE)
+    set(build release)
+  endif()
+  file(APPEND ${CMAKE_BINARY_DIR}/tests.tsv "${name}\t${labels}\t${build}\t${test_NEEDS}\t${test_NAMES}\n")
+endfunction()
+
+# add_case_tests(BINARY LABELS [SHARDS [NEEDS...]]): a GoogleTest program, as so many tests that each run a part of it. NEEDS: what
+# it runs beside itself.
+function(add_case_tests binary labels)
+  set(shards 1)
+  set(needs ${ARGN})
+  if(needs)
+    list(POP_FRONT needs shards)
+  endif()
+  list(PREPEND needs ${binary})
+  get_target_property(sources ${binary} SOURCES)
+  list(FILTER sources INCLUDE REGEX "\\.cc$")
+  list(TRANSFORM sources PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/" REGEX "^[^/]")
+  foreach(shard RANGE 1 ${shards})
+    set(name ${binary})
+    set(environment "")
+    if(shards GREATER 1)
+      set(name ${binary}_${shard})
+      math(EXPR index "${shard} - 1")
+      set(environment "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}")
+    endif()
+    add_test(NAME ${name} COMMAND ${binary})
+    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT 1200
+      ENVIRONMENT "GTEST_OUTPUT=xml:${QUENCH_RESULTS}/${name}.xml;${environment}")
+    if(QUENCH_COST_${name})
+      set_tests_properties(${name} PROPERTIES COST ${QUENCH_COST_${name}})
+    endif()
+    file(APPEND ${CMAKE_BINARY_DIR}/tests.tsv "${name}\t${labels}\tthis\t${needs}\t${sources}\n")
+  endforeach()
 endfunction()
 
 function(embed_texts target)

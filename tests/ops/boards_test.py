@@ -28,7 +28,7 @@ except ImportError:
     sys.exit(support.SKIPPED)
 
 ROOT = support.ROOT
-BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/debug").resolve()
+BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/release").resolve()
 MODELS = [ROOT / "bench/models/digits.onnx", *map(pathlib.Path, sys.argv[2:])]
 PATIENCE = 600  # seconds: sanitizers and busy machines
 SCHEMA = json.loads((ROOT / "docs/metadata.schema.json").read_text())

@@ -16,7 +16,7 @@ import unittest
 import support
 from support import yaml
 
-BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else support.ROOT / "build/debug").resolve()
+BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else support.ROOT / "build/asan").resolve()
 COMPOSE = yaml.safe_load((support.DOCKER / "compose.yaml").read_text())
 CONTAINERS = COMPOSE["services"]
 ENVOY = yaml.safe_load((support.DOCKER / "envoy/envoy.yaml").read_text())

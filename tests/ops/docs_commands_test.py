@@ -15,7 +15,7 @@ import unittest
 
 import support
 
-BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else support.ROOT / "build/debug").resolve()
+BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else support.ROOT / "build/release").resolve()
 QUENCH = BUILD / "bin/quench"
 ROOT = support.ROOT
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -86,6 +86,8 @@ class Image:
         for path in ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ssl/certs"):
             if pathlib.Path(path).exists():
                 self.bind(path, path)
+        build = pathlib.Path(self.program).resolve().parent.parent
+        self.bind(build, str(build))  # builds for tests keep our code in shared libraries
         self.bind(self.program, "/usr/local/bin/quench-service")
         self.bind(self.config, "/etc/quench/service.txtpb")
         (self.root / "etc/hosts").write_text(self.hosts)

@@ -19,7 +19,7 @@ import unittest
 import image_layout
 import support
 
-BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else support.ROOT / "build/debug").resolve()
+BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else support.ROOT / "build/asan").resolve()
 DIGITS = support.ROOT / "bench/models/digits.onnx"
 PATIENCE = 120  # seconds: sanitizers and busy machines
 INSIDE, NO_NAMESPACES = "--inside", 78

@@ -21,7 +21,7 @@ import urllib.request
 import support
 from support import yaml
 
-BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else support.ROOT / "build/debug").resolve()
+BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else support.ROOT / "build/asan").resolve()
 SCRIPT = support.ROOT / "scripts/serve_local"
 DIGITS = support.ROOT / "bench/models/digits.onnx"
 PATIENCE = 120  # seconds: sanitizers and busy machines

@@ -567,4 +567,4 @@ class GatewayTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1])
+    unittest.main(argv=sys.argv[:1] + [f"-k{pattern}" for pattern in os.environ.get("QUENCH_TEST_PATTERN", "").lower().split()])

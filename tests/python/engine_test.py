@@ -428,6 +428,6 @@ if __name__ == "__main__":
         subprocess.run([sys.executable, ROOT / "python/stage.py", FOLDER / "site"], check=True)
         sys.path.insert(0, str(FOLDER / "site"))
         import quench
-        unittest.main(argv=sys.argv[:1], verbosity=2)
+        unittest.main(argv=sys.argv[:1] + [f"-k{pattern}" for pattern in os.environ.get("QUENCH_TEST_PATTERN", "").lower().split()], verbosity=2)
     finally:
         shutil.rmtree(FOLDER, ignore_errors=True)

@@ -1,6 +1,6 @@
 """Compares every operator with ONNX Runtime on random attributes, shapes, types and opsets, and the networks of bench/models, made tiny.
 
-Usage: python3 -m peer --harness build/debug/bin/quench_conformance --quench build/debug/bin/quench [--cases N] [--seed S] [--only OP,OP]
+Usage: python3 -m peer --harness build/release/bin/quench_conformance --quench build/release/bin/quench [--cases N] [--seed S] [--only OP,OP]
 (from tests/conformance; needs onnx, onnxruntime and numpy)
 
 Each case is a small model; ONNX Runtime, unoptimised, says what is right; the harness runs it interpreted and compiled at levels 0 and 3.

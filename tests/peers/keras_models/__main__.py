@@ -1,6 +1,6 @@
 """Compares Keras' layers with Keras itself, on small models with random weights and inputs.
 
-Usage: python3 -m keras_models --quench build/debug/bin/quench [--only LAYER,LAYER] [--seed S] [--record]
+Usage: python3 -m keras_models --quench build/release/bin/quench [--only LAYER,LAYER] [--seed S] [--record]
 (from tests/peers; needs tensorflow, keras and tf_keras)
 
 --record compares nothing, but writes the first model of each layer and library to tests/cases/keras, which the default run reads without Keras.

@@ -1,6 +1,6 @@
 """Compares TensorFlow's operators with TensorFlow itself, as small frozen graphs with random inputs.
 
-Usage: python3 -m tensorflow_models --quench build/debug/bin/quench [--only OP,OP] [--seed S] [--record]
+Usage: python3 -m tensorflow_models --quench build/release/bin/quench [--only OP,OP] [--seed S] [--record]
 (from tests/peers; needs tensorflow)
 
 --record compares nothing, but writes the first graph of each operator to tests/cases/tensorflow, which the default run reads without TensorFlow.

@@ -1,6 +1,6 @@
 """Compares TensorFlow Lite's operators with LiteRT's reference kernels, on random options, shapes and types.
 
-Usage: python3 -m tflite --quench build/debug/bin/quench [--cases N] [--seed S] [--only OP,OP] [--modes f32,q8]
+Usage: python3 -m tflite --quench build/release/bin/quench [--cases N] [--seed S] [--only OP,OP] [--modes f32,q8]
 (from tests/peers; needs ai-edge-litert, numpy and flatc)
 
 Each case is a small model, run interpreted and compiled. What does not pass stays in WORK/cases, and the same seed draws the same

@@ -1,6 +1,6 @@
 """Runs recorded cases: small models, their inputs, and what LiteRT's reference kernels gave for them.
 
-Usage: python3 -m tflite.recorded --quench build/debug/bin/quench [PATTERN]
+Usage: python3 -m tflite.recorded --quench build/release/bin/quench [PATTERN]
 (from tests/peers; needs flatc and the standard library)
 
 The cases are in tests/cases/tflite, a file for each operator. With QUENCH_UPDATE_GOLDENS=1 those of PATTERN are drawn anew, which takes LiteRT: of

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What is installed serves projects elsewhere: install_test.sh BUILD MODEL C_FLAGS
+# What is installed serves projects elsewhere: install_test.sh BUILD MODEL
 #
 # A program of ten lines finds the runtime by CMake and by pkg-config, and runs MODEL.
 set -euo pipefail
-build=$1 model=$2 flags=${3:-}
+build=$1 model=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cmake --install "$build" --component quench_rt --prefix "$work/prefix" >/dev/null
@@ -29,11 +29,11 @@ foreach(kind quench_rt static)
   target_link_libraries(with_${kind} quench_rt::${kind})
 endforeach()
 CODE
-cmake -S "$work/project" -B "$work/out" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_FLAGS="$flags" >/dev/null
+cmake -S "$work/project" -B "$work/out" -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
 cmake --build "$work/out" >/dev/null
 pc=$(dirname "$(find "$work/prefix" -name quench_rt.pc)")
 # shellcheck disable=SC2046,SC2086 # words
-c++ -std=c++17 $flags "$work/project/main.cc" -o "$work/out/with_pc" $(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs quench_rt)
+c++ -std=c++17 "$work/project/main.cc" -o "$work/out/with_pc" $(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs quench_rt)
 for program in with_quench_rt with_static with_pc; do
   LD_LIBRARY_PATH=$(dirname "$pc") "$work/out/$program" "$model" | tee "$work/said"
   grep -q 'fake has 2 inputs' "$work/said"
