@@ -80,10 +80,9 @@ bool Blockable(const Type& type, int64_t block) {
 void ProposeBlocked(const KernelRequest& request, std::vector<Candidate>& candidates) {
   const int64_t block = request.target.f32_lanes();
   const Node& node = request.node;
+  if (node.outputs.size() != 1) return;  // else the first may be absent
   const Type& result = request.graph.value(node.outputs[0]).type;
-  if (node.outputs.size() != 1 || !Blockable(result, block) ||
-      !(Pointwise(request) || KeepsChannels(node)))
-    return;
+  if (!Blockable(result, block) || !(Pointwise(request) || KeepsChannels(node))) return;
   const Layout blocked{
       .blocked_axis = 1, .block = block, .order = {}, .halo = {0, 0, 0, 0}, .fill = 0};
   Candidate candidate = RowMajorCandidate(request);
