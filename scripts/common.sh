@@ -3,14 +3,14 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 build_packages=(
-  build-essential cmake ninja-build ccache lld-19 pkg-config
+  build-essential clang-19 cmake ninja-build ccache lld-19 pkg-config
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev libssl-dev
   libspdlog-dev libfmt-dev prometheus-cpp-dev nlohmann-json3-dev libcli11-dev libonnx-dev libseccomp-dev libzip-dev libeigen3-dev
   libflatbuffers-dev flatbuffers-compiler libhdf5-dev
   libpng-dev libturbojpeg0-dev libsqlite3-dev llvm-19-dev liblld-19-dev zlib1g-dev libzstd-dev libxml2-dev)
 test_packages=(
   libgtest-dev libonnx-testdata openssl python3 python3-venv python3-yaml python3-jsonschema python3-numpy python3-cffi python3-grpcio prometheus
-  clang-19 libclang-rt-19-dev clang-format-19 clang-tidy-22
+  libclang-rt-19-dev clang-format-19 clang-tidy-22
   qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-gnueabihf libc6-dev-armhf-cross
   gcc-arm-linux-gnueabi libc6-dev-armel-cross gcc-i686-linux-gnu libc6-dev-i386-cross age)
 

@@ -1,7 +1,8 @@
 # Compiler settings shared by every target, and the project's CMake helpers:
 #   add_catalogue(target DIR deps...)   a library from every .cc of a catalogue folder (one file per entry)
 #   add_service(name deps...)           library quench_<name>_service from service.cc, binary `quench-<name>` from main.cc
-#   add_case_tests(binary labels [SHARDS])   registers a GoogleTest binary with ctest, with labels, in so many parts
+#   add_case_tests(binary labels ...)   registers a GoogleTest binary with ctest, with labels, in so many parts
+#   add_machine_code_tests(binary labels ...)   the same for one that tests generated code: run of the release build
 #   add_driven_test(name labels ...)    registers a program that drives ours
 #   embed_texts(target files...)        each file as a string literal that C++ includes: `page/report.js` is
 #                                       "embedded/report.js.inc"
@@ -117,7 +118,7 @@ endfunction()
 
 # Every preset but `debug` compiles several files at a time (CMAKE_UNITY_BUILD): parsing headers and what they instantiate
 # is most of a build. So names in anonymous namespaces are a library's, not a file's; tests have a namespace for each file.
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
 
 add_compile_options(-pthread)  # gRPC brings it for some; precompiled headers hold for one set of flags
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
@@ -170,56 +171,69 @@ endforeach()
 cmake_path(GET CMAKE_BINARY_DIR FILENAME QUENCH_PRESET)
 set(QUENCH_RESULTS ${CMAKE_SOURCE_DIR}/build/test-results/${QUENCH_PRESET})
 file(WRITE ${CMAKE_BINARY_DIR}/tests.tsv "")
-
-# add_driven_test(NAME LABELS [RELEASE] [NEEDS targets...] [NAMES files...] [SECONDS n] COMMAND words...)
-# A program of its own that drives ours. NEEDS: what it runs, built before it; RELEASE: of the release build (${QUENCH_RELEASE}),
-# not of this one. NAMES: the files that hold the names of what it tests, where it takes QUENCH_TEST_PATTERN.
 set(QUENCH_RELEASE ${CMAKE_SOURCE_DIR}/build/release/bin)
+
+# list_test(NAME LABELS NEEDS RELEASE NAMES): what every kind of test has: its cost, and its row in tests.tsv. NEEDS and RELEASE:
+# targets that are built before it, in this build and in the release build. NAMES: the files that hold the names of what it tests.
+function(list_test name labels needs release names)
+  set_tests_properties(${name} PROPERTIES LABELS "${labels}")
+  if(QUENCH_COST_${name})
+    set_tests_properties(${name} PROPERTIES COST ${QUENCH_COST_${name}})
+  endif()
+  file(APPEND ${CMAKE_BINARY_DIR}/tests.tsv "${name}\t${labels}\t${needs}\t${release}\t${names}\n")
+endfunction()
+
+# add_driven_test(NAME LABELS [NEEDS targets...] [RELEASE targets...] [NAMES files...] [SECONDS n] COMMAND words...)
+# A program of its own that drives ours: those of this build in NEEDS, those of the release build (${QUENCH_RELEASE}) in RELEASE.
+# NAMES where it takes QUENCH_TEST_PATTERN.
 function(add_driven_test name labels)
-  cmake_parse_arguments(PARSE_ARGV 2 test "RELEASE" "SECONDS" "NEEDS;NAMES;COMMAND")
+  cmake_parse_arguments(PARSE_ARGV 2 test "" "SECONDS" "NEEDS;RELEASE;NAMES;COMMAND")
   add_test(NAME ${name} COMMAND ${test_COMMAND})
   if(NOT test_SECONDS)
     set(test_SECONDS 1800)
   endif()
-  set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${test_SECONDS} SKIP_RETURN_CODE 77
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${test_SECONDS} SKIP_RETURN_CODE 77
     ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;GTEST_OUTPUT=xml:${QUENCH_RESULTS}/")
-  if(QUENCH_COST_${name})
-    set_tests_properties(${name} PROPERTIES COST ${QUENCH_COST_${name}})
-  endif()
-  set(build this)
-  if(test_RELEASE)
-    set(build release)
-  endif()
-  file(APPEND ${CMAKE_BINARY_DIR}/tests.tsv "${name}\t${labels}\t${build}\t${test_NEEDS}\t${test_NAMES}\n")
+  list_test(${name} "${labels}" "${test_NEEDS}" "${test_RELEASE}" "${test_NAMES}")
 endfunction()
 
-# add_case_tests(BINARY LABELS [SHARDS [NEEDS...]]): a GoogleTest program, as so many tests that each run a part of it. NEEDS: what
-# it runs beside itself.
+# add_case_tests(BINARY LABELS [SHARDS n] [NEEDS targets...] [RELEASE targets...]): a GoogleTest program, as so many tests that each
+# run a part of it. NEEDS and RELEASE: what it runs beside itself.
 function(add_case_tests binary labels)
-  set(shards 1)
-  set(needs ${ARGN})
-  if(needs)
-    list(POP_FRONT needs shards)
+  cmake_parse_arguments(PARSE_ARGV 2 test "" "SHARDS" "NEEDS;RELEASE")
+  add_gtest_shards(${binary} "${labels}" ${binary} $<TARGET_FILE:${binary}> "${test_SHARDS}" "${binary};${test_NEEDS}" "${test_RELEASE}")
+endfunction()
+
+# add_machine_code_tests(BINARY LABELS [SHARDS n]): a GoogleTest program about the code that ours generates for every CPU. Sanitizers
+# see nothing of that code, and the compiler behind it takes most of the time: the release build's program runs on every commit,
+# this build's (label sanitized) with scripts/test --full.
+function(add_machine_code_tests binary labels)
+  cmake_parse_arguments(PARSE_ARGV 2 test "" "SHARDS" "")
+  set_target_properties(${binary} PROPERTIES EXCLUDE_FROM_ALL ON)
+  add_gtest_shards(${binary} "${labels}" ${binary} ${QUENCH_RELEASE}/${binary} "${test_SHARDS}" "" ${binary})
+  add_gtest_shards(${binary}_sanitized sanitized ${binary} $<TARGET_FILE:${binary}> "${test_SHARDS}" ${binary} "")
+endfunction()
+
+# add_gtest_shards(NAME LABELS BINARY FILE SHARDS NEEDS RELEASE): FILE, the program of target BINARY, as tests NAME_1, NAME_2, ...
+function(add_gtest_shards test_name labels binary file shards needs release)
+  if(NOT shards)
+    set(shards 1)
   endif()
-  list(PREPEND needs ${binary})
+  list(FILTER needs EXCLUDE REGEX "^$")
   get_target_property(sources ${binary} SOURCES)
   list(FILTER sources INCLUDE REGEX "\\.cc$")
   list(TRANSFORM sources PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/" REGEX "^[^/]")
   foreach(shard RANGE 1 ${shards})
-    set(name ${binary})
+    set(name ${test_name})
     set(environment "")
     if(shards GREATER 1)
-      set(name ${binary}_${shard})
+      set(name ${test_name}_${shard})
       math(EXPR index "${shard} - 1")
       set(environment "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}")
     endif()
-    add_test(NAME ${name} COMMAND ${binary})
-    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT 1200
-      ENVIRONMENT "GTEST_OUTPUT=xml:${QUENCH_RESULTS}/${name}.xml;${environment}")
-    if(QUENCH_COST_${name})
-      set_tests_properties(${name} PROPERTIES COST ${QUENCH_COST_${name}})
-    endif()
-    file(APPEND ${CMAKE_BINARY_DIR}/tests.tsv "${name}\t${labels}\tthis\t${needs}\t${sources}\n")
+    add_test(NAME ${name} COMMAND ${file})
+    set_tests_properties(${name} PROPERTIES TIMEOUT 1200 ENVIRONMENT "GTEST_OUTPUT=xml:${QUENCH_RESULTS}/${name}.xml;${environment}")
+    list_test(${name} "${labels}" "${needs}" "${release}" "${sources}")
   endforeach()
 endfunction()
 

@@ -9,6 +9,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <set>
 #include <thread>
 
 #include "common/base/status.h"
@@ -89,11 +90,13 @@ int Main(int argc, char** argv) {
       .OneOf({"auto", "tty", "plain", "json", "none"});
   Action chosen;
   std::vector<Action> actions(std::size(kCommands));
+  const std::set<std::string_view> words(argv, argv + argc);
   for (size_t i = 0; i < std::size(kCommands); ++i) {
     const Options options =
         line.Command(std::string(kCommands[i].name), std::string(kCommands[i].summary),
                      [&chosen, &actions, i] { chosen = actions[i]; });
-    actions[i] = kCommands[i].declare(options);
+    // Only what may be chosen: the options of all commands take longer to declare than most to run.
+    if (words.contains(kCommands[i].name)) actions[i] = kCommands[i].declare(options);
   }
   if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
   auto token = std::make_shared<CancelToken>();

@@ -31,9 +31,10 @@ class GatewayTest : public ::testing::Test {
     ASSERT_TRUE(server_->WaitForLog("blobs in ")) << server_->Log();
     address_ = server_->FromLog("gateway serves on ");
   }
+  // What `quench` becomes for a gateway.
   Outcome Run(std::vector<std::string> arguments, const std::string& interrupt_when = "") {
     arguments.insert(arguments.end(), {"--gateway", address_});
-    return work_.Run(arguments, interrupt_when);
+    return work_.RunProgram(QUENCH_REMOTE_BINARY, arguments, interrupt_when);
   }
   nlohmann::json List() {
     const Outcome listed = Run({"workflow", "list", "--format", "json"});
@@ -41,7 +42,7 @@ class GatewayTest : public ::testing::Test {
     return nlohmann::json::parse(listed.out).value("workflows", nlohmann::json::array());
   }
 
-  Workspace work_;
+  const Workspace work_{QUENCH_RELEASE_BINARY};
   int servers_ = 0;
   std::unique_ptr<Background> server_;
   std::string address_;

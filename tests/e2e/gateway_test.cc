@@ -247,8 +247,9 @@ TEST_F(GatewayTest, AStepIsRefusedWhatIsAboveTheLimitOfBlobs) {
 }
 
 TEST_F(GatewayTest, OneGatewayAtATimeHasAStateDir) {
-  const Outcome second =
-      work_.Run({"serve", "--listen", "127.0.0.1:0", "--state-dir", work_.path("state").string()});
+  const Outcome second = work_.RunProgram(
+      QUENCH_BINARY,
+      {"serve", "--listen", "127.0.0.1:0", "--state-dir", work_.path("state").string()});
   EXPECT_EQ(second.exit_code, 3) << second.err;
 }
 
@@ -293,11 +294,15 @@ TEST(UsersServerTest, ListensOnASocketThatNobodyElseReaches) {
 }
 
 TEST_F(GatewayTest, ItsHealthCanBeAsked) {
-  EXPECT_EQ(work_.Run({"serve", "--health", "--listen", address_}).exit_code, 0);
+  EXPECT_EQ(work_.RunProgram(QUENCH_BINARY, {"serve", "--health", "--listen", address_}).exit_code,
+            0);
   work_.Write("serve.txtpb", fmt::format("gateway {{ server {{ listen: \"{}\" }} }}", address_));
-  EXPECT_EQ(work_.Run({"serve", "--health", "--config", "serve.txtpb"}).exit_code, 0);
+  EXPECT_EQ(
+      work_.RunProgram(QUENCH_BINARY, {"serve", "--health", "--config", "serve.txtpb"}).exit_code,
+      0);
   server_.reset();
-  const Outcome gone = work_.Run({"serve", "--health", "--config", "serve.txtpb"});
+  const Outcome gone =
+      work_.RunProgram(QUENCH_BINARY, {"serve", "--health", "--config", "serve.txtpb"});
   EXPECT_EQ(gone.exit_code, 1);
   EXPECT_THAT(gone.err, HasSubstr("does not answer"));
 }

@@ -2,7 +2,8 @@
 //
 // The options are those that --help lists; tests/cases/options/options.txt has a row for each, which
 // says what is run without the option, what with it, and what then differs. An option without a row
-// fails, as does a row without an option.
+// fails, as does a row without an option. What reaches a gateway runs with sanitizers, as does a
+// sample of the rest (QUENCH_FULL=1: all of it).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -40,6 +41,18 @@ std::string Trimmed(const std::string& text) {
 struct Row {
   std::string command, option, base, more, effect;
 };
+
+// The program that runs command line `line`, the `index`-th: of a sample, and of what only this build
+// has, what becomes quench-remote for a gateway, the one with sanitizers.
+std::string ProgramFor(const std::string& line, size_t index) {
+  constexpr size_t kSample = 8;  // one in so many
+  static const bool full = std::getenv("QUENCH_FULL") != nullptr;
+  const std::string command = line.substr(0, line.find(' '));
+  const bool remote = command == "workflow" || command == "blobs" || command == "serve" ||
+                      line.find("--gateway") != std::string::npos;
+  if (full || index % kSample == 0) return QUENCH_BINARY;
+  return remote ? QUENCH_REMOTE_BINARY : QUENCH_RELEASE_BINARY;
+}
 
 std::vector<Row> ReadTable() {
   std::vector<Row> rows;
@@ -96,7 +109,7 @@ class Help {
     }
   }
 
-  const Workspace work_;
+  const Workspace work_{QUENCH_RELEASE_BINARY};
   std::map<std::string, std::vector<Words>> options_;
 };
 
@@ -109,7 +122,7 @@ struct Trace {
 class OptionsTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    fixtures_ = new Workspace;
+    fixtures_ = new Workspace(QUENCH_RELEASE_BINARY);
     WriteModels();
     for (const char* line :
          {"compile @digits --output model", "compile @digits --batch 1 --output one",
@@ -134,8 +147,11 @@ class OptionsTest : public ::testing::Test {
                              fixtures_->path("log"));
     ASSERT_TRUE(server_->WaitForLog("gateway serves on ")) << server_->Log();
     ASSERT_TRUE(server_->WaitForLog("blobs in ")) << server_->Log();
+    const auto there = [](const char* line) {
+      return fixtures_->RunProgram(QUENCH_REMOTE_BINARY, Split(Filled(line)));
+    };
     // What is done there once is cached from then on.
-    const Outcome put = fixtures_->Run(Split(Filled("blobs put @digits --gateway @gateway")));
+    const Outcome put = there("blobs put @digits --gateway @gateway");
     ASSERT_EQ(put.exit_code, 0) << put.err;
     blob_ = Split(put.out)[0];
     fixtures_->Write(
@@ -146,25 +162,22 @@ class OptionsTest : public ::testing::Test {
     for (const char* line : {"compile @digits --gateway @gateway --output there",
                              "verify @digits @model/model.so --gateway @gateway",
                              "analyse @digits --gateway @gateway"}) {
-      const Outcome done = fixtures_->Run(Split(Filled(line)));
+      const Outcome done = there(line);
       ASSERT_EQ(done.exit_code, 0) << line << "\n" << done.err;
     }
-    const Outcome taken = fixtures_->Run(
-        Split(Filled("workflow create spec.txtpb --watch --request-id taken --gateway @gateway")));
+    const Outcome taken =
+        there("workflow create spec.txtpb --watch --request-id taken --gateway @gateway");
     ASSERT_EQ(taken.exit_code, 0) << taken.err;
     fixtures_->Write("spec.txtpb", *ReadFile(fixtures_->path("spec.txtpb")) + " title: \"other\"");
-    const Outcome listed =
-        fixtures_->Run(Split(Filled("workflow list --format json --gateway @gateway")));
+    const Outcome listed = there("workflow list --format json --gateway @gateway");
     workflow_ = nlohmann::json::parse(listed.out).at("workflows").at(0).at("name");
     std::string failing_spec = *ReadFile(fixtures_->path("spec.txtpb"));
     failing_spec.insert(failing_spec.find("models"), "sizes { symbol: \"none\" size: 1 } ");
     fixtures_->Write("failing.txtpb", failing_spec);
-    const Outcome failing =
-        fixtures_->Run(Split(Filled("workflow create failing.txtpb --gateway @gateway")));
+    const Outcome failing = there("workflow create failing.txtpb --gateway @gateway");
     ASSERT_EQ(failing.exit_code, 0) << failing.err;
     failed_ = Split(failing.out)[0];
-    ASSERT_NE(fixtures_->Run(Split(Filled("workflow watch @failed --gateway @gateway"))).exit_code,
-              0);
+    ASSERT_NE(there("workflow watch @failed --gateway @gateway").exit_code, 0);
   }
   static void TearDownTestSuite() {
     delete server_;
@@ -172,7 +185,7 @@ class OptionsTest : public ::testing::Test {
   }
 
   static void WriteModels();
-  static Trace Run(const std::string& line);
+  static Trace Run(const std::string& program, const std::string& line);
   static std::string Filled(std::string text);
   static std::string Problem(const Row& row, const Trace& base, const Trace& more);
 
@@ -291,8 +304,8 @@ std::string OptionsTest::Filled(std::string text) {
   return text;
 }
 
-Trace OptionsTest::Run(const std::string& line) {
-  const Workspace work;
+Trace OptionsTest::Run(const std::string& program, const std::string& line) {
+  const Workspace work(program);
   Trace trace;
   trace.outcome = work.Run(Split(Filled(line)));
   trace.text = trace.outcome.out;
@@ -405,26 +418,36 @@ TEST_F(OptionsTest, EveryOptionHasAnEffect) {
     EXPECT_EQ(options, std::set<std::string>{}) << "`" << command << "`: options without a row";
   }
 
-  std::map<std::string, Trace> bases;
+  struct Base {
+    Trace trace;
+    bool twice = false;  // what is cached is hushed: whoever comes second sees that
+  };
+  std::map<std::string, size_t> order;
+  std::map<std::pair<std::string, std::string>, Base> bases;  // by program and line
+  std::vector<std::string> programs;                          // of rows
   for (const Row& row : rows) {
-    if (!row.effect.starts_with("stops")) bases[row.command + " " + row.base];
+    const std::string line = row.command + " " + row.base;
+    const size_t index = order.try_emplace(line, order.size()).first->second;
+    programs.push_back(ProgramFor(line + " " + row.more, index));
+    if (row.effect.starts_with("stops")) continue;
+    Base& base = bases[{programs.back(), line}];
+    base.twice = base.twice || row.effect.starts_with("hushes");
   }
-  std::vector<std::pair<const std::string, Trace>*> to_run;
+  std::vector<std::pair<const std::pair<std::string, std::string>, Base>*> to_run;
   for (auto& base : bases) to_run.push_back(&base);
-  std::set<std::string> hushed;  // those of what is cached: whoever comes second sees that
-  for (const Row& row : rows) {
-    if (row.effect.starts_with("hushes")) hushed.insert(row.command + " " + row.base);
-  }
   InParallel(to_run.size(), [&](size_t i) {
-    if (hushed.contains(to_run[i]->first)) Run(to_run[i]->first);
-    to_run[i]->second = Run(to_run[i]->first);
+    const auto& [program, line] = to_run[i]->first;
+    if (to_run[i]->second.twice) Run(program, line);
+    to_run[i]->second.trace = Run(program, line);
   });
   std::mutex mutex;
   InParallel(rows.size(), [&](size_t i) {
     const Row& row = rows[i];
     const std::string line = row.command + " " + row.base;
-    const Trace more = Run(line + " " + row.more);
-    const std::string problem = Problem(row, bases[line], more);
+    const Trace more = Run(programs[i], line + " " + row.more);
+    const auto base = bases.find({programs[i], line});
+    const std::string problem =
+        Problem(row, base == bases.end() ? Trace() : base->second.trace, more);
     const std::lock_guard lock(mutex);
     EXPECT_EQ(problem, "") << line << " " << row.more << "\n" << more.outcome.err;
   });
@@ -456,7 +479,8 @@ TEST_F(OptionsTest, EmptyValuesAreUsageErrors) {
   const Workspace work;
   std::mutex mutex;
   InParallel(lines.size(), [&](size_t i) {
-    const Outcome outcome = work.Run(lines[i]);
+    const std::string program = ProgramFor(fmt::format("{}", fmt::join(lines[i], " ")), i);
+    const Outcome outcome = work.RunProgram(program, lines[i]);
     const std::lock_guard lock(mutex);
     EXPECT_EQ(outcome.exit_code, 2) << fmt::format("{}", fmt::join(lines[i], " "));
     EXPECT_NE(outcome.err.find("the value is empty"), std::string::npos)

@@ -51,7 +51,7 @@ int ThreadsOf(pid_t process) {
 
 }  // namespace
 
-Workspace::Workspace() {
+Workspace::Workspace(std::string quench) : quench_(std::move(quench)) {
   auto dir = TempDir::Create();
   EXPECT_TRUE(dir.ok()) << dir.status();
   dir_ = std::make_unique<TempDir>(*std::move(dir));
@@ -59,7 +59,7 @@ Workspace::Workspace() {
 
 Outcome Workspace::Run(const std::vector<std::string>& arguments,
                        const std::string& interrupt_when) const {
-  return RunProgram(QUENCH_BINARY, arguments, interrupt_when);
+  return RunProgram(quench_, arguments, interrupt_when);
 }
 
 Outcome Workspace::RunProgram(const std::string& program, const std::vector<std::string>& arguments,

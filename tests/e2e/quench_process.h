@@ -19,9 +19,9 @@ struct Outcome {
 
 class Workspace {
  public:
-  Workspace();
+  explicit Workspace(std::string quench = QUENCH_BINARY);
   std::filesystem::path path(const std::string& name) const { return dir_->path() / name; }
-  // Runs `quench` with the workspace as its current folder and waits (120 s at most).
+  // Runs that `quench` with the workspace as its current folder and waits (120 s at most).
   // `interrupt_when` sends SIGINT once that text appears on stderr.
   Outcome Run(const std::vector<std::string>& arguments,
               const std::string& interrupt_when = "") const;
@@ -32,6 +32,7 @@ class Workspace {
   std::vector<std::string> Files() const;  // names in the workspace, cache aside, sorted
 
  private:
+  std::string quench_;
   std::unique_ptr<TempDir> dir_;
 };
 

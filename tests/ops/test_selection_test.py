@@ -17,12 +17,12 @@ class Selection(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.rows = []
 
-    def add(self, name, label, build, targets, file="", text=""):
+    def add(self, name, label, this, release="", file="", text=""):
         path = ""
         if file:
             path = self.folder / file
             path.write_text(text)
-        self.rows.append(f"{name}\t{label}\t{build}\t{targets}\t{path}\n")
+        self.rows.append(f"{name}\t{label}\t{this}\t{release}\t{path}\n")
 
     def select(self, *words, names=""):
         (self.folder / "tests.tsv").write_text("".join(self.rows))
@@ -33,32 +33,32 @@ class Selection(unittest.TestCase):
         return done.returncode, {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
 
     def test_names_in_sources(self):
-        self.add("test_ops", "unit", "this", "test_ops", "a_test.cc", "TEST(ReduceTest, Sums) {\n}\nTEST_F(PadTest, Shifts) {\n")
-        self.add("test_ir", "unit", "this", "test_ir;step_program", "b_test.cc", "TEST_F(TextTest, Parses) {\n")
+        self.add("test_ops", "unit", "test_ops", "", "a_test.cc", "TEST(ReduceTest, Sums) {\n}\nTEST_F(PadTest, Shifts) {\n")
+        self.add("test_ir", "unit", "test_ir;step_program", "", "b_test.cc", "TEST_F(TextTest, Parses) {\n")
         self.assertEqual((0, {"this": ["test_ops"], "release": [], "whole": [], "part": ["test_ops"]}), self.select("reduce"))
         self.assertEqual((0, {"this": ["test_ir", "step_program"], "release": [], "whole": [], "part": ["test_ir"]}), self.select("texttest.p"))
 
     def test_parameterised_names(self):
-        self.add("test_ops", "unit", "this", "test_ops", "a_test.cc", "INSTANTIATE_TEST_SUITE_P(All, CaseTest, x);\n")
+        self.add("test_ops", "unit", "test_ops", "", "a_test.cc", "INSTANTIATE_TEST_SUITE_P(All, CaseTest, x);\n")
         self.assertEqual(["test_ops"], self.select("anything")[1]["part"])
         self.assertEqual(1, self.select("anything", names="test_ops\tAll/CaseTest.Runs/Abs\n")[0])
         self.assertEqual(["test_ops"], self.select("abs", names="test_ops\tAll/CaseTest.Runs/Abs\n")[1]["part"])
 
     def test_own_names_select_all_of_a_program(self):
-        self.add("quench_conformance", "conformance", "this", "quench_conformance", "manifest.tsv", "# test_comment\ntest_abs\tpass\n")
+        self.add("quench_conformance", "conformance", "quench_conformance", "", "manifest.tsv", "# test_comment\ntest_abs\tpass\n")
         self.assertEqual(["quench_conformance"], self.select("conform")[1]["whole"])
         self.assertEqual(["quench_conformance"], self.select("ABS")[1]["part"])
         self.assertEqual(1, self.select("comment")[0])
 
     def test_programs_of_the_release(self):
-        self.add("quench_peer", "peer", "release", "quench;quench_conformance", "nn.py", '@generator("Conv")\n')
-        self.add("ops_docs", "case", "this", "", "docs_test.py", "class Pages(x):\n    def test_links(self):\n")
+        self.add("quench_peer", "peer", "", "quench;quench_conformance", "nn.py", '@generator("Conv")\n')
+        self.add("ops_docs", "case", "", "", "docs_test.py", "class Pages(x):\n    def test_links(self):\n")
         self.assertEqual({"this": [], "release": ["quench", "quench_conformance"], "whole": [], "part": ["quench_peer"]}, self.select("conv")[1])
         self.assertEqual(["ops_docs"], self.select("links")[1]["part"])
 
     def test_labels(self):
-        self.add("a", "unit", "this", "a")
-        self.add("b", "soak", "this", "b")
+        self.add("a", "unit", "a")
+        self.add("b", "soak", "b")
         self.assertEqual(["a"], self.select("--without", "soak,browser")[1]["whole"])
         self.assertEqual(["b"], self.select("--label", "soak")[1]["whole"])
         self.assertEqual(1, self.select("--label", "qemu")[0])

@@ -89,14 +89,16 @@ TEST(FaultsTest, ServicesThatReachBlobsOverTheNetworkGiveTheSame) {
   }
 }
 
-// The service of a step is killed while the step runs: it is done once more, by name of each step.
+// The service of a step is killed while the step runs: it is done once more, by name of each step. One in
+// three of them, of each service at least one, unless all are asked for.
 TEST(FaultsTest, AServiceKilledInAnyOfItsStepsCostsOneAttempt) {
   Cluster cluster;
   User user(cluster);
   const auto reference = user.client().Run(user.Spec("reference"), {});
   ASSERT_TRUE(reference.ok()) << reference.status();
   const std::string library = LibraryOf(*reference);
-  for (const auto& [step, service] : AllSteps()) {
+  for (size_t i = Full() ? 0 : 1; i < AllSteps().size(); i += Full() ? 1 : 3) {
+    const auto& [step, service] = AllSteps()[i];
     SCOPED_TRACE(step);
     bool hit = false;
     // A step that had ended before the signal came is no case of this: the next has another salt.

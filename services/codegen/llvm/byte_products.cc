@@ -10,7 +10,7 @@ namespace quench::codegen {
 namespace {
 
 // Vectors of other widths over the same bits.
-llvm::Type* Lanes(llvm::Value* vector, unsigned bits) {
+llvm::Type* IntegerLanes(llvm::Value* vector, unsigned bits) {
   const auto* type = llvm::cast<llvm::FixedVectorType>(vector->getType());
   const unsigned all = type->getNumElements() * type->getScalarSizeInBits();
   return llvm::FixedVectorType::get(llvm::Type::getIntNTy(vector->getContext(), bits), all / bits);
@@ -23,14 +23,14 @@ class ByteProducts {
   ByteProducts(ModuleState& state, llvm::IRBuilder<>& b) : state_(state), b_(b) {}
 
   llvm::Value* Flipped(llvm::Value* x) {
-    llvm::Type* bytes = Lanes(x, 8);
+    llvm::Type* bytes = IntegerLanes(x, 8);
     return b_.CreateBitCast(
         b_.CreateXor(b_.CreateBitCast(x, bytes), llvm::ConstantInt::get(bytes, 0x80)),
         x->getType());
   }
 
   llvm::Value* Magnitude(llvm::Value* x) {
-    llvm::Type* bytes = Lanes(x, 8);
+    llvm::Type* bytes = IntegerLanes(x, 8);
     return b_.CreateBitCast(
         b_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, b_.CreateBitCast(x, bytes), b_.getFalse()),
         x->getType());
@@ -48,7 +48,7 @@ class ByteProducts {
     const Target& target = state_.target;
     switch (form) {
       case BytesForm::kUnsigned: {
-        llvm::Type* operand = target.products_u8_take_words ? x->getType() : Lanes(x, 8);
+        llvm::Type* operand = target.products_u8_take_words ? x->getType() : IntegerLanes(x, 8);
         return Call(target.add_products_u8, sum->getType(),
                     {sum, b_.CreateBitCast(x, operand), b_.CreateBitCast(w, operand)});
       }
@@ -63,7 +63,7 @@ class ByteProducts {
         break;
     }
     if (!target.add_products_i8.empty()) {
-      llvm::Type* bytes = Lanes(x, 8);
+      llvm::Type* bytes = IntegerLanes(x, 8);
       return Call(target.add_products_i8, sum->getType(),
                   {sum, b_.CreateBitCast(x, bytes), b_.CreateBitCast(w, bytes)});
     }
@@ -72,7 +72,7 @@ class ByteProducts {
   }
 
   llvm::Value* Pick(llvm::Value* x, llvm::Value* picks) {
-    llvm::Type* bytes = Lanes(x, 8);
+    llvm::Type* bytes = IntegerLanes(x, 8);
     return b_.CreateBitCast(Call(state_.target.pick_of_16, bytes,
                                  {b_.CreateBitCast(x, bytes), b_.CreateBitCast(picks, bytes)}),
                             x->getType());
@@ -91,15 +91,15 @@ class ByteProducts {
 
   // u8 x times i8 w, neighbours added in i16, then in i32.
   llvm::Value* Pairs(llvm::Value* x, llvm::Value* w) {
-    llvm::Type* bytes = Lanes(x, 8);
-    llvm::Type* words = Lanes(x, 16);
+    llvm::Type* bytes = IntegerLanes(x, 8);
+    llvm::Type* words = IntegerLanes(x, 16);
     llvm::Value* pairs = Call(state_.target.add_pairs_of_bytes, words,
                               {b_.CreateBitCast(x, bytes), b_.CreateBitCast(w, bytes)});
     return Call(state_.target.add_pairs_of_words, x->getType(),
                 {pairs, llvm::ConstantInt::get(words, 1)});
   }
 
-  llvm::Value* Words(llvm::Value* x) { return b_.CreateBitCast(x, Lanes(x, 16)); }
+  llvm::Value* Words(llvm::Value* x) { return b_.CreateBitCast(x, IntegerLanes(x, 16)); }
 
   llvm::Value* AddPairsOfWords(llvm::Value* sum, llvm::Value* x, llvm::Value* w) {
     return b_.CreateAdd(sum, Call(state_.target.add_pairs_of_words, sum->getType(), {x, w}));
@@ -113,7 +113,7 @@ class ByteProducts {
   }
 
   llvm::Value* WithSign(llvm::Value* w, llvm::Value* x) {
-    llvm::Type* bytes = Lanes(x, 8);
+    llvm::Type* bytes = IntegerLanes(x, 8);
     llvm::Value* weights = b_.CreateBitCast(w, bytes);
     llvm::Value* signs = b_.CreateBitCast(x, bytes);
     if (!state_.target.sign_of_bytes.empty())
@@ -124,7 +124,7 @@ class ByteProducts {
 
   // Products in i16, which they fit; pairs and pairs of pairs in i32.
   llvm::Value* Plain(llvm::Value* x, llvm::Value* w) {
-    llvm::Type* bytes = Lanes(x, 8);
+    llvm::Type* bytes = IntegerLanes(x, 8);
     const unsigned count = llvm::cast<llvm::FixedVectorType>(bytes)->getNumElements();
     llvm::Type* words = llvm::FixedVectorType::get(b_.getInt16Ty(), count);
     llvm::Value* products = b_.CreateMul(b_.CreateSExt(b_.CreateBitCast(x, bytes), words),

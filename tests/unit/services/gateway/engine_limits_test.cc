@@ -184,7 +184,7 @@ TEST_F(EngineLimitsTest, QueueMetricsFollowTheQueue) {
 }
 
 TEST_F(EngineLimitsTest, OutputsAreKeptUntilTheWorkflowExpires) {
-  Options().keep_workflows = std::chrono::hours(24);
+  Options().keep_workflows = std::chrono::hours(2);
   const std::string id = Create(ChainSpec());
   loop.RunFor(milliseconds(1'000));
   const v1::Workflow done = Get(id);
@@ -196,9 +196,9 @@ TEST_F(EngineLimitsTest, OutputsAreKeptUntilTheWorkflowExpires) {
   EXPECT_FALSE(pins->IsPinned(input));
   Boot();
   EXPECT_TRUE(pins->IsPinned(library)) << "a promise outlives its gateway";
-  loop.RunFor(std::chrono::hours(23));
+  loop.RunFor(std::chrono::minutes(115));
   EXPECT_TRUE(pins->IsPinned(library));
-  loop.RunFor(std::chrono::hours(2));
+  loop.RunFor(std::chrono::minutes(10));
   EXPECT_FALSE(pins->IsPinned(library));
   EXPECT_EQ(pins->size(), 0u);
 }
