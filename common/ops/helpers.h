@@ -100,6 +100,9 @@ absl::StatusOr<std::vector<int>> Axes(const InferContext& op, const std::vector<
 
 // A constant of the type of `like`.
 inline E ConstantLike(E like, double value) { return like.builder()->F(value, like.type()); }
+// log(1 + exp(x)), without overflow and with the relative error of a rounding wherever it is small: the
+// sum's rounding is divided out of the logarithm (Kahan's log1p, HP-15C Advanced Functions Handbook).
+E Softplus(E x);
 template <std::floating_point T>
 E operator+(E a, T b) {
   return a + ConstantLike(a, b);

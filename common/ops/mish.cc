@@ -10,8 +10,7 @@ const OpDef& MishOp() {
       .quant = QuantRole::kCompute,
       .infer = [](InferContext& c) { return InferElementwise(c, kFloatTypes); },
       .scalar = [](const OpContext&, loops::Builder&, std::span<const E> x) -> absl::StatusOr<E> {
-        const E softplus = Unary(UnaryOp::kLog, Unary(UnaryOp::kExp, x[0]) + 1.0);
-        return x[0] * Unary(UnaryOp::kTanh, softplus);
+        return x[0] * Unary(UnaryOp::kTanh, Softplus(x[0]));
       },
   };
   return op;

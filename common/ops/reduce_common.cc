@@ -45,8 +45,9 @@ absl::Status InferRuntimeAxes(InferContext& ctx) {
   std::vector<Dim> dims;
   if (ctx.node().Int("keepdims", 1) != 0) {
     for (int axis = 0; axis < rank; ++axis) {
-      const Dim dim = from[static_cast<size_t>(axis)];
-      dims.push_back(dim.is(1) ? dim : ctx.RuntimeDim(axis, dim));
+      // An axis without elements gives one result, too.
+      const Dim most = ctx.symbols().Max(from[static_cast<size_t>(axis)], 1);
+      dims.push_back(most.is(1) ? most : ctx.RuntimeDim(axis, most));
     }
   } else {
     QUENCH_ASSIGN_OR_RETURN(const int count, AxesCount(ctx, 1, rank));

@@ -2,6 +2,14 @@
 
 namespace quench::ops {
 
+E Softplus(E x) {
+  const E one = ConstantLike(x, 1);
+  const E small = Unary(UnaryOp::kExp, -Unary(UnaryOp::kAbs, x));
+  const E sum = small + one;
+  const E log = Select(sum == one, small, Unary(UnaryOp::kLog, sum) * (small / (sum - one)));
+  return Max(x, ConstantLike(x, 0)) + log;
+}
+
 const OpDef& SoftplusOp() {
   static const OpDef op = {
       .name = "Softplus",
@@ -10,8 +18,7 @@ const OpDef& SoftplusOp() {
       .quant = QuantRole::kCompute,
       .infer = [](InferContext& c) { return InferElementwise(c, kFloatTypes); },
       .scalar = [](const OpContext&, loops::Builder&, std::span<const E> x) -> absl::StatusOr<E> {
-        const E small = Unary(UnaryOp::kExp, -Unary(UnaryOp::kAbs, x[0]));
-        return Max(x[0], ConstantLike(x[0], 0)) + Unary(UnaryOp::kLog, small + 1.0);
+        return Softplus(x[0]);
       },
   };
   return op;

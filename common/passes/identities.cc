@@ -60,12 +60,14 @@ ValueId UnchangedInput(const Graph& graph, const Node& node, const std::vector<i
   const ValueId input = node.inputs[0];
   if (node.op == "Identity") return input;
   if (node.op == "Dropout") return OnlyFirstOutputUsed(node, uses) ? input : kNone;
-  static constexpr std::string_view kShapeOnly[] = {
-      "Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Tile", "Pad", "Split"};
+  static constexpr std::string_view kShapeOnly[] = {"Cast",    "Reshape", "Squeeze", "Unsqueeze",
+                                                    "Flatten", "Expand",  "Tile",    "Split"};
   if (std::find(std::begin(kShapeOnly), std::end(kShapeOnly), node.op) != std::end(kShapeOnly))
     return input;
   if (node.op == "Transpose") return PermutesNothing(graph, node) ? input : kNone;
   if (node.op == "Slice") return KeepsEverything(graph, node) ? input : kNone;
+  // Negative pads remove: what is added at one end may be removed at the other.
+  if (node.op == "Pad") return AllEqual(ConstantOf(graph, node.inputs[1]), 0) ? input : kNone;
   static constexpr std::string_view kVariadic[] = {"Concat", "Sum", "Max", "Min", "Mean"};
   if (std::find(std::begin(kVariadic), std::end(kVariadic), node.op) != std::end(kVariadic)) {
     return node.inputs.size() == 1 ? input : kNone;

@@ -53,10 +53,23 @@ absl::StatusOr<InputSources> SourcesOf(const InputFlags& flags,
   return sources;
 }
 
-std::string FileNameOf(std::string value) {
-  std::replace(value.begin(), value.end(), '/', '_');
-  std::replace(value.begin(), value.end(), ':', '_');
-  return value;
+FileNames::FileNames(std::span<const std::string> values) {
+  for (const std::string& value : values) {
+    if (value.find_first_of("/:") == std::string::npos && taken_.insert(value).second)
+      files_[value] = value;
+  }
+}
+
+std::string FileNames::Of(const std::string& value) {
+  const auto [found, is_new] = files_.try_emplace(value);
+  if (!is_new) return found->second;
+  std::string plain = value;
+  std::replace(plain.begin(), plain.end(), '/', '_');
+  std::replace(plain.begin(), plain.end(), ':', '_');
+  found->second = plain;
+  for (int i = 2; !taken_.insert(found->second).second; ++i)
+    found->second = fmt::format("{}_{}", plain, i);
+  return found->second;
 }
 
 }  // namespace quench::cli

@@ -3,8 +3,11 @@
 
 #include <absl/status/statusor.h>
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,7 +35,17 @@ void AddInputFlags(const Options& options, const std::shared_ptr<InputFlags>& fl
 absl::StatusOr<InputSources> SourcesOf(const InputFlags& flags,
                                        std::span<const ArtifactTensor> inputs);
 
-// A value's name as that of a file: without `/` and `:`.
-std::string FileNameOf(std::string value);
+// Names of values as those of files: `_` for each `/` and `:`. No two values have one file: those whose names
+// need no change keep them, the others get `_2`, `_3` and so on behind theirs.
+class FileNames {
+ public:
+  // `values`: all that there will be, where they are known.
+  explicit FileNames(std::span<const std::string> values = {});
+  std::string Of(const std::string& value);
+
+ private:
+  std::map<std::string, std::string> files_;  // by value
+  std::set<std::string, std::less<>> taken_;
+};
 
 }  // namespace quench::cli

@@ -163,8 +163,7 @@ absl::Status Builder::BuildAlias(Frame& frame, const Node& node) {
                     OriginOf(node)));
     QUENCH_RETURN_IF_ERROR(AddSlotCall(check.Finish(), {}));
   }
-  const int storage = program_.buffers[static_cast<size_t>(from)].storage;
-  BindValue(frame, node.outputs[0], NewBuffer(to.name, {to.type.dtype, to.type.dims, {}}, storage));
+  BindValue(frame, node.outputs[0], NewView(to.name, {to.type.dtype, to.type.dims, {}}, from));
   return absl::OkStatus();
 }
 

@@ -320,9 +320,8 @@ absl::Status Builder::FinishLoop(Frame& frame, const Node& node, const LoopParts
     if (node.outputs[i] == quench::kNone) continue;
     const int buffer = i < parts.carried ? parts.values[i].buffer : stacks[i - parts.carried];
     const Value& value = frame.graph.value(node.outputs[i]);
-    const int storage = program_.buffers[static_cast<size_t>(buffer)].storage;
     BindValue(frame, node.outputs[i],
-              NewBuffer(value.name, {value.type.dtype, value.type.dims, {}}, storage));
+              NewView(value.name, {value.type.dtype, value.type.dims, {}}, buffer));
   }
   return absl::OkStatus();
 }

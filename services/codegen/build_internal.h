@@ -80,7 +80,11 @@ class Builder {
   int ConstantBuffer(const Value& value, const Layout& layout);
   absl::StatusOr<int> PackEntry(const Graph& graph, const PackSpec& spec);
   int NewStorage(Home home, const Shape& shape, int index = 0);
+  // All of a storage.
   int NewBuffer(const std::string& name, const Shape& shape, int storage);
+  // Memory of buffer `of`, `offset` bytes after where that begins, as `shape`: whatever lies in another buffer's
+  // memory is made here, so that a view of a view is where it belongs.
+  int NewView(const std::string& name, const Shape& shape, int of, int64_t offset = 0);
   // A fresh buffer for a result: planned, or allocated here and now when its size is known only at
   // run time.
   absl::StatusOr<int> NewResult(const std::string& name, const Shape& shape);

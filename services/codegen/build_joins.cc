@@ -65,7 +65,10 @@ std::optional<int> Builder::StorageAt(std::span<const int> operands,
   for (next = first; next < operands.size(); ++next) {
     const Buffer& buffer = program_.buffers[static_cast<size_t>(operands[next])];
     const Place place = OutermostOf(buffer.storage, parts_);
-    if (place.storage != outermost.storage || place.offset != offsets[next] - offsets[first]) break;
+    if (place.storage != outermost.storage ||
+        place.offset + buffer.offset != offsets[next] - offsets[first]) {
+      break;
+    }
     covered += BytesAt(buffer.shape, {});
   }
   if (covered != BytesAt(joined.shape, {})) return std::nullopt;
@@ -90,12 +93,9 @@ absl::StatusOr<bool> Builder::BuildParts(Frame& frame, const Node& node, const C
   if (offsets.empty()) return false;
   QUENCH_ASSIGN_OR_RETURN(const int id, BufferOf(frame, node.inputs[0], chosen.inputs[0]));
   StorageOf(id).shared = true;
-  const Buffer whole = program_.buffers[static_cast<size_t>(id)];
   for (size_t i = 0; i < shapes.size(); ++i) {
     const std::string& name = frame.graph.value(node.outputs[i]).name;
-    const int part = NewBuffer(name, shapes[i], whole.storage);
-    program_.buffers[static_cast<size_t>(part)].offset = whole.offset + offsets[i];
-    BindValue(frame, node.outputs[i], part);
+    BindValue(frame, node.outputs[i], NewView(name, shapes[i], id, offsets[i]));
   }
   return true;
 }
@@ -130,17 +130,15 @@ absl::StatusOr<bool> Builder::BuildJoined(Frame& frame, const Node& node, const 
   // One thread copies; the kernel of a Concat does it with all of them.
   constexpr int64_t kMostCopied = 1 << 20;
   if (copied > std::min(BytesAt(shape, {}) / 2, kMostCopied)) return false;
-  const int whole = NewStorage(Home::kArena, shape);
+  const int whole = NewBuffer(value.name, shape, NewStorage(Home::kArena, shape));
   for (const auto& [storage, offset] : joined) {
-    parts_[storage] = {whole, offset};
+    parts_[storage] = {program_.buffers[static_cast<size_t>(whole)].storage, offset};
     program_.storages[static_cast<size_t>(storage)].shared = true;
   }
   for (size_t i = 0; i < operands.size(); ++i) {
-    const int place = NewBuffer(value.name, shapes[i], whole);
-    program_.buffers[static_cast<size_t>(place)].offset = offsets[i];
-    QUENCH_RETURN_IF_ERROR(AddCopy(operands[i], place));
+    QUENCH_RETURN_IF_ERROR(AddCopy(operands[i], NewView(value.name, shapes[i], whole, offsets[i])));
   }
-  BindValue(frame, node.outputs[0], NewBuffer(value.name, shape, whole));
+  BindValue(frame, node.outputs[0], whole);
   return true;
 }
 

@@ -41,6 +41,12 @@ int Builder::NewBuffer(const std::string& name, const Shape& shape, int storage)
   return static_cast<int>(program_.buffers.size()) - 1;
 }
 
+int Builder::NewView(const std::string& name, const Shape& shape, int of, int64_t offset) {
+  const Buffer whole = program_.buffers[static_cast<size_t>(of)];
+  program_.buffers.push_back({name, shape, whole.storage, whole.offset + offset});
+  return static_cast<int>(program_.buffers.size()) - 1;
+}
+
 int Builder::NewUnallocated(const std::string& name, const Shape& shape) {
   const Home home = DependsOnRuntime(shape, symbols_) ? Home::kHeap : Home::kArena;
   return NewBuffer(name, shape, NewStorage(home, shape));

@@ -38,12 +38,13 @@ struct InferArgs {
 };
 
 // A file for each value in the folder --save, where there is one.
-absl::Status SaveValue(const InferArgs& args, const std::string& name, const Tensor& tensor) {
+absl::Status SaveValue(const InferArgs& args, FileNames& files, const std::string& name,
+                       const Tensor& tensor) {
   if (args.save.empty()) return absl::OkStatus();
   std::error_code error;
   fs::create_directories(args.save, error);
   if (error) return ErrnoStatus(error.value(), "create folder", args.save);
-  const fs::path path = fs::path(args.save) / FileNameOf(name);
+  const fs::path path = fs::path(args.save) / files.Of(name);
   QUENCH_RETURN_IF_ERROR(WriteNpy(tensor, path.string() + ".npy"));
   if (!args.pictures) return absl::OkStatus();
   const absl::StatusOr<std::string> png = analyser::FeatureMaps(tensor);
@@ -52,8 +53,9 @@ absl::Status SaveValue(const InferArgs& args, const std::string& name, const Ten
 }
 
 absl::StatusOr<analyser::InferReport> InferHere(const InferArgs& args, const StepContext& context) {
+  FileNames files;
   const analyser::ValueSink sink = [&](const analyser::InferredValue& value, const Tensor& tensor) {
-    return SaveValue(args, value.name, tensor);
+    return SaveValue(args, files, value.name, tensor);
   };
   QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,

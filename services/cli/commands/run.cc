@@ -71,9 +71,10 @@ absl::Status WriteOutputs(const RunArgs& args, const std::vector<std::string>& n
   std::error_code error;
   std::filesystem::create_directories(args.output_dir, error);
   if (error) return ErrnoStatus(error.value(), "create", args.output_dir);
+  FileNames files(names);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const std::filesystem::path path =
-        std::filesystem::path(args.output_dir) / (FileNameOf(names[i]) + ".npy");
+        std::filesystem::path(args.output_dir) / (files.Of(names[i]) + ".npy");
     QUENCH_RETURN_IF_ERROR(WriteNpy(outputs[i], path));
     fmt::print("{:<24} {}  -> {}\n", names[i], Describe(outputs[i]), path.string());
   }

@@ -277,8 +277,9 @@ absl::StatusOr<analyser::InferReport> InferThere(const InferJob& job, const Step
     std::error_code error;
     std::filesystem::create_directories(job.save, error);
     if (error) return ErrnoStatus(error.value(), "create folder", job.save);
+    FileNames files;
     for (const analyser::v1::InferredValue& value : result.values()) {
-      const std::string path = std::filesystem::path(job.save) / FileNameOf(value.name());
+      const std::string path = std::filesystem::path(job.save) / files.Of(value.name());
       QUENCH_RETURN_IF_ERROR(Download(value.tensor(), path + ".npy", *client, context));
       QUENCH_RETURN_IF_ERROR(Download(value.image(), path + ".png", *client, context));
     }

@@ -35,6 +35,15 @@ absl::Status Unary(Converter& c) {
   return n.Finish(n.Emit(op.c_str(), {x}));
 }
 
+absl::Status Sign(Converter& c) {
+  AtenNode n(c);
+  const ValueId x = n.In("self"), sign = n.Emit("Sign", {x});
+  if (!IsFloat(n.TypeOf(x))) return n.Finish(sign);
+  // PyTorch's sign of NaN is 0.
+  const ValueId zero = c.AddConstant(Tensor::Zeros(n.TypeOf(x), {}));
+  return n.Finish(n.Emit("Where", {n.Emit("IsNaN", {x}), zero, sign}));
+}
+
 absl::Status UnaryFloat(Converter& c) {
   AtenNode n(c);
   return n.Finish(n.Emit(std::string(RowOf(n).canonical).c_str(), {n.Float(n.In("self"))}));

@@ -70,6 +70,19 @@ TEST(Pointwise, UnaryFunctionsMatchTheirFormulas) {
   }
 }
 
+// log(1 + x) of a small x has x's own digits.
+TEST(Pointwise, SmallResultsOfSoftplusKeepTheirDigits) {
+  const std::vector<float> inputs = {-1, -5, -9, -17, -30, -80};
+  const Tensor x = F32({6}, inputs);
+  const Tensor softplus = RunOp("Softplus", {x})[0], mish = RunOp("Mish", {x})[0];
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const double exact = std::log1p(std::exp(static_cast<double>(inputs[i])));
+    EXPECT_NEAR(softplus.FloatAt(static_cast<int64_t>(i)) / exact, 1, 2e-6) << inputs[i];
+    EXPECT_NEAR(mish.FloatAt(static_cast<int64_t>(i)) / (inputs[i] * std::tanh(exact)), 1, 2e-6)
+        << inputs[i];
+  }
+}
+
 TEST(Pointwise, ArithmeticBroadcasts) {
   const Tensor a = F32({2, 1}, {10, 20});
   const Tensor b = F32({3}, {1, 2, 4});

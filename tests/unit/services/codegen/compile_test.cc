@@ -164,6 +164,17 @@ TEST(CompileTest, SymbolicSizesPlanEveryBuffer) {
 }
 
 // What is sorted takes 64 bytes, rounded up, whatever the size of the run is.
+// One result for an axis without elements, whose place only the run knows.
+TEST(CompileTest, ReductionsOfNothing) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {3, 0}));
+  const ValueId axes = graph.AddInput("axes", Type::Tensor(DataType::kI64, {1}));
+  graph.outputs = {Node1(graph, "Cos", {Node1(graph, "ReduceSum", {x, axes})})};
+  Infer(graph);
+  const std::vector<Tensor> inputs = {Tensor::Zeros(DataType::kF32, {3, 0}), Tensor::I64({1})};
+  for (int level = 0; level <= 3; ++level) ExpectSame(graph, inputs, level);
+}
+
 TEST(CompileTest, ScratchOfAFewElements) {
   Graph graph;
   const Dim n = Dim::OfSymbol(graph.symbols->AddInput("n", {0, 0}, {1, 3}));

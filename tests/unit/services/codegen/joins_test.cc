@@ -147,6 +147,20 @@ const SplitCase kSplits[] = {
      "1, "
      "num_outputs = 2} %f = Neg(%d) %g = Tanh(%c) output %a, %f, %g",
      2},
+    {"other dims of a later result",
+     "%e = Softmax(%x) %a, %b = Split(%e) {axis = 1, num_outputs = 2} const %k: i64[2] = [8, 36] "
+     "%r = Reshape(%b, %k) %c = Neg(%r) output %a, %c, %r",
+     1},
+    {"other dims of a view's view",
+     "%e = Softmax(%x) %a, %b = Split(%e) {axis = 1, num_outputs = 2} const %k: i64[2] = [8, 36] "
+     "%r = Reshape(%b, %k) %c, %d = Split(%r) {axis = 0, num_outputs = 2} const %l: i64[3] = "
+     "[2, 2, 36] %s = Reshape(%d, %l) %t = Flatten(%s) %f = Neg(%t) %g = Tanh(%s) output %c, %f, "
+     "%g",
+     2},
+    {"joined in another order",
+     "%e = Softmax(%x) %a, %b = Split(%e) {axis = 1, num_outputs = 2} %y = Concat(%b, %a) {axis = "
+     "1} %h = Tanh(%y) output %h, %e",
+     1},
     {"joined again",
      "%e = Softmax(%x) %a, %b = Split(%e) {axis = 1, num_outputs = 2} %c = Neg(%b) "
      "%y = Concat(%a, %c) {axis = 1} %h = Tanh(%y) output %h",

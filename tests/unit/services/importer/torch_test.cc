@@ -1,4 +1,6 @@
 // TorchScript files and pickles, written here: what they become, and what is said of bad ones.
+#include <cmath>
+
 #include "tests/unit/services/importer/torch_fixture.h"
 
 namespace quench::importer::torch_test {
@@ -24,6 +26,20 @@ TEST_F(TorchTest, CodeAndWeights) {
              {{"m/data/0", BytesOf({1, 0, 0, 0, 1, 1})}, {"m/data/1", BytesOf({10, 20})}});
   EXPECT_EQ(Run(file, {Values({1, 3}, {1, 2, 3})}, Shape("x", {1, 3})),
             (std::vector<Floats>{{55, 125}}));
+}
+
+TEST_F(TorchTest, TheSignOfNanIsZero) {
+  const std::string file = Script(Forward("x: Tensor", "return torch.sign(x)"));
+  EXPECT_EQ(Run(file, {Values({3}, {-2, std::nanf(""), 3})}, Shape("x", {3})),
+            (std::vector<Floats>{{-1, 0, 1}}));
+}
+
+// The only element lies in the middle of all, not at the first.
+TEST_F(TorchTest, ImagesOfOnePixel) {
+  const std::string code =
+      Forward("x: Tensor", "return torch.upsample_bilinear2d(x, [1, 1], False, None)");
+  EXPECT_EQ(Run(Script(code), {Values({1, 1, 2, 2}, {1, 2, 3, 6})}, Shape("x", {1, 1, 2, 2})),
+            (std::vector<Floats>{{3}}));
 }
 
 TEST_F(TorchTest, MethodsOfModulesWithin) {
