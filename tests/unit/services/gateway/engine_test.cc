@@ -383,7 +383,9 @@ TEST_F(EngineTest, ARetriedStepHasAllItsAttemptsAgain) {
   const std::string id = Create(OneImport());
   loop.RunFor(milliseconds(60'000));
   EXPECT_EQ(StepOf(id, "import").attempt(), 3);
+  EXPECT_EQ(StepOf(id, "import").max_attempts(), 3);
   EXPECT_EQ(Retry(id), absl::OkStatus());
+  EXPECT_EQ(StepOf(id, "import").max_attempts(), 6);
   Boot();  // costs one more, that does not count
   loop.RunFor(milliseconds(60'000));
   EXPECT_EQ(StepOf(id, "import").attempt(), 7);
