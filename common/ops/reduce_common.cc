@@ -45,9 +45,9 @@ absl::Status InferRuntimeAxes(InferContext& ctx) {
   std::vector<Dim> dims;
   if (ctx.node().Int("keepdims", 1) != 0) {
     for (int axis = 0; axis < rank; ++axis) {
-      // An axis without elements gives one result, too.
-      const Dim most = ctx.symbols().Max(from[static_cast<size_t>(axis)], 1);
-      dims.push_back(most.is(1) ? most : ctx.RuntimeDim(axis, most));
+      const Dim dim = from[static_cast<size_t>(axis)];
+      // An axis without elements gives one result where it is reduced.
+      dims.push_back(dim.is(1) ? dim : ctx.RuntimeDim(axis, ctx.symbols().Max(dim, 1)));
     }
   } else {
     QUENCH_ASSIGN_OR_RETURN(const int count, AxesCount(ctx, 1, rank));

@@ -3,7 +3,6 @@
 
 #include <absl/status/statusor.h>
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -35,8 +34,8 @@ void AddInputFlags(const Options& options, const std::shared_ptr<InputFlags>& fl
 absl::StatusOr<InputSources> SourcesOf(const InputFlags& flags,
                                        std::span<const ArtifactTensor> inputs);
 
-// Names of values as those of files: `_` for each `/` and `:`. No two values have one file: those whose names
-// need no change keep them, the others get `_2`, `_3` and so on behind theirs.
+// Names of files for values: the value's name with `_` for each `/` and `:`, and behind it `_2`, `_3` and so on where
+// another value has that file. Names in `values` that need no change keep theirs.
 class FileNames {
  public:
   // `values`: all that there will be, where they are known.
@@ -45,7 +44,7 @@ class FileNames {
 
  private:
   std::map<std::string, std::string> files_;  // by value
-  std::set<std::string, std::less<>> taken_;
+  std::set<std::string> taken_;
 };
 
 }  // namespace quench::cli

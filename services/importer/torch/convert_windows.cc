@@ -230,7 +230,7 @@ absl::Status Upsample(Converter& c) {
     attributes["coordinate_transformation_mode"] = std::string("asymmetric");
     attributes["nearest_mode"] = std::string("floor");
   } else {
-    // ONNX's pytorch_half_pixel, 0 for a length of 1, is what PyTorch did before it had this operator.
+    // pytorch_half_pixel gives 0 for a length of 1; PyTorch has no such exception.
     attributes["coordinate_transformation_mode"] =
         std::string(n.Flag("align_corners") ? "align_corners" : "half_pixel");
     if (cubic) attributes["cubic_coeff_a"] = -0.75;

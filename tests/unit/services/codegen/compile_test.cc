@@ -171,8 +171,11 @@ TEST(CompileTest, ReductionsOfNothing) {
   const ValueId axes = graph.AddInput("axes", Type::Tensor(DataType::kI64, {1}));
   graph.outputs = {Node1(graph, "Cos", {Node1(graph, "ReduceSum", {x, axes})})};
   Infer(graph);
-  const std::vector<Tensor> inputs = {Tensor::Zeros(DataType::kF32, {3, 0}), Tensor::I64({1})};
-  for (int level = 0; level <= 3; ++level) ExpectSame(graph, inputs, level);
+  for (const int64_t axis : {0, 1}) {  // the empty axis stays, or becomes one result
+    const std::vector<Tensor> inputs = {Tensor::Zeros(DataType::kF32, {3, 0}), Tensor::I64({axis})};
+    EXPECT_EQ((*ops::Evaluate(graph, inputs))[0].size(), axis == 0 ? 0 : 3);
+    for (int level = 0; level <= 3; ++level) ExpectSame(graph, inputs, level);
+  }
 }
 
 TEST(CompileTest, ScratchOfAFewElements) {
