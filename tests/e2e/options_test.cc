@@ -22,6 +22,7 @@
 #include "tests/support/background.h"
 #include "tests/support/certificates.h"
 #include "tests/support/onnx_models.h"
+#include "tests/support/sample.h"
 
 namespace quench::testing::options_test {
 namespace {
@@ -46,11 +47,10 @@ struct Row {
 // has, what becomes quench-remote for a gateway, the one with sanitizers.
 std::string ProgramFor(const std::string& line, size_t index) {
   constexpr size_t kSample = 8;  // one in so many
-  static const bool full = std::getenv("QUENCH_FULL") != nullptr;
   const std::string command = line.substr(0, line.find(' '));
   const bool remote = command == "workflow" || command == "blobs" || command == "serve" ||
                       line.find("--gateway") != std::string::npos;
-  if (full || index % kSample == 0) return QUENCH_BINARY;
+  if (Full() || index % kSample == 0) return QUENCH_BINARY;
   return remote ? QUENCH_REMOTE_BINARY : QUENCH_RELEASE_BINARY;
 }
 

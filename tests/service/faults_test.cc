@@ -16,14 +16,13 @@
 #include "quench/gateway/v1/workflows.pb.h"
 #include "tests/service/cluster.h"
 #include "tests/service/user.h"
+#include "tests/support/sample.h"
 #include "tests/support/wait.h"
 
 namespace quench::testing::faults_test {
 namespace {
 
 namespace pb = ::quench::gateway::v1;
-
-bool Full() { return std::getenv("QUENCH_FULL") != nullptr; }
 
 // `faults`: of servers while the workflow ran, each of which may cost a step one attempt.
 void ExpectDone(const absl::StatusOr<pb::Workflow>& workflow, const std::string& library,

@@ -160,7 +160,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--harness", required=True)
     parser.add_argument("--quench", required=True)
-    parser.add_argument("--cases", type=int, default=6, help="per operator")
+    parser.add_argument("--cases", type=int, default=4 if os.environ.get("QUENCH_FULL") else 2, help="per operator")
     parser.add_argument("--seed", default="1")
     parser.add_argument("--only", default="", help="operators and networks, separated by commas")
     parser.add_argument("--work", type=pathlib.Path, default=HERE.parents[2] / "build" / "peer")

@@ -32,6 +32,9 @@ struct Compiled {
   std::filesystem::path header() const { return folder.path() / "model.h"; }
 };
 absl::StatusOr<Compiled> CompileGraph(const Graph& graph, CompileOptions options = {});
+// The kernels that it would be compiled to, for the widest variant of the target: nothing is emitted.
+absl::StatusOr<std::vector<KernelReport>> PlannedKernels(const Graph& graph,
+                                                         const CompileOptions& options);
 
 // Compiles at every level and compares each output with ops::Evaluate on random inputs (symbolic
 // dims at `sizes`).
@@ -49,8 +52,8 @@ void ForEachRun(
 
 // Names of targets that this CPU runs.
 std::vector<std::string> RunnableTargets();
-// Compiles for each of them at level 3, for `host` at `levels` too, and hands over each build, with
-// words for which it is.
+// Compiles for a sample of them (sample.h) at level 3, for `host` at `levels` too, and hands over each
+// build, with words for which it is.
 void ForEachBuild(const Graph& graph, const std::vector<int>& levels,
                   const std::function<void(const Compiled& compiled, int level,
                                            const std::string& where)>& check);

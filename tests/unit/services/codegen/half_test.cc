@@ -94,9 +94,7 @@ TEST(HalfKernels, PairsAreMultipliedAsTheyAre) {
         const bool widened = std::ranges::find(types, type) == types.end() ||
                              layer.name == "first layer" || !layer.computed_w.empty() ||
                              layer.attributes.contains("alpha") || odd;
-        const auto reason = [&] {
-          return CompileGraph(graph, options)->report.kernels.back().reason;
-        };
+        const auto reason = [&] { return PlannedKernels(graph, options).value().back().reason; };
         const std::string pairs = fmt::format("{} in pairs", DataTypeName(type));
         EXPECT_EQ(reason().find(pairs) == std::string::npos, widened)
             << target << ", " << layer.name << ": " << reason();

@@ -1,9 +1,9 @@
 // Random workflows, failures, cancels and restarts: what holds whatever happens.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <random>
 
+#include "tests/support/sample.h"
 #include "tests/unit/services/gateway/engine_harness.h"
 
 namespace quench::gateway::engine_random_test {
@@ -122,8 +122,7 @@ TEST_P(RandomRun, EveryWorkflowEndsOnce) {
 }
 
 // scripts/test --full looks longer.
-INSTANTIATE_TEST_SUITE_P(Seeds, RandomRun,
-                         ::testing::Range(1, std::getenv("QUENCH_FULL") != nullptr ? 31 : 7));
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomRun, ::testing::Range(1, testing::Full() ? 31 : 7));
 
 }  // namespace
 }  // namespace quench::gateway::engine_random_test

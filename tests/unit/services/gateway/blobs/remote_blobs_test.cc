@@ -8,6 +8,7 @@
 #include "common/blobs/file_blobs.h"
 #include "tests/support/cutting_proxy.h"
 #include "tests/support/matchers.h"
+#include "tests/support/sample.h"
 #include "tests/support/wait.h"
 #include "tests/unit/services/gateway/blobs/blob_server.h"
 
@@ -74,7 +75,7 @@ TEST_F(RemoteBlobsTest, ManyBlobsThereAndBack) {
 }
 
 TEST_F(RemoteBlobsTest, TransfersAreResumedWhereConnectionsBreak) {
-  const uint32_t seeds = std::getenv("QUENCH_FULL") != nullptr ? 6 : 2;  // each reconnects for 12 s
+  const uint32_t seeds = testing::Full() ? 6 : 2;  // each reconnects for 12 s
   for (uint32_t seed = 0; seed < seeds; ++seed) {
     std::mt19937 random(seed);
     CuttingProxy proxy(server_->server->port(),
