@@ -67,13 +67,12 @@ absl::StatusOr<int> Builder::BuildPreparation(const Candidate& candidate, const 
       const int workspace,
       NewResult(name + " prepared", {DataType::kU8, {preparation.workspace_bytes}, {}}));
   buffers.push_back(workspace);
-  for (const int buffer : buffers) Use(buffer);
-  CallStep& call = Add(CallStep{});
-  call.kernel = PlanPreparation(candidate);
-  call.kernel.fuses = fuses;
-  call.first_output = static_cast<int>(buffers.size()) - 1;
-  call.buffers = std::move(buffers);
-  SetGrain(call, preparation.cost);
+  KernelPlan kernel = PlanPreparation(candidate);
+  kernel.fuses = fuses;
+  const size_t first_output = buffers.size() - 1;
+  QUENCH_ASSIGN_OR_RETURN(CallStep * call,
+                          AddCall(std::move(kernel), std::move(buffers), first_output));
+  SetGrain(*call, preparation.cost);
   return workspace;
 }
 
@@ -118,28 +117,17 @@ absl::Status Builder::BuildKernel(Frame& frame, const Node& node, const Choice& 
     QUENCH_ASSIGN_OR_RETURN(const int entry, PackEntry(frame.graph, spec));
     packs.push_back(entry);
   }
-  int scratch = -1;
-  if (symbols_.DependsOnRuntime(kernel.scratch_bytes)) {
-    QUENCH_ASSIGN_OR_RETURN(const int buffer,
-                            NewResult("scratch", {DataType::kU8, {kernel.scratch_bytes}, {}}));
-    scratch = program_.buffers[static_cast<size_t>(buffer)].storage;
-    UseStorage(scratch);
-  }
   if (const ops::OpDef* op = ops::FindOp(node.op);
       op != nullptr && op->updates && first_output < static_cast<int>(buffers.size())) {
     QUENCH_RETURN_IF_ERROR(AddCopy(buffers[0], buffers[static_cast<size_t>(first_output)]));
   }
-  for (const int buffer : buffers) Use(buffer);
-  CallStep& call = Add(CallStep{});
-  call.kernel = std::move(kernel);
-  call.buffers = std::move(buffers);
-  call.packs = std::move(packs);
-  call.in_place = in_place;
-  call.first_output = first_output;
-  call.scratch_storage = scratch;
-  call.one_range = candidate.one_range;
-  call.rows = std::move(rows);
-  SetGrain(call, cost);
+  QUENCH_ASSIGN_OR_RETURN(CallStep * call, AddCall(std::move(kernel), std::move(buffers),
+                                                   static_cast<size_t>(first_output)));
+  call->packs = std::move(packs);
+  call->in_place = in_place;
+  call->one_range = candidate.one_range;
+  call->rows = std::move(rows);
+  SetGrain(*call, cost);
   return absl::OkStatus();
 }
 

@@ -300,13 +300,9 @@ absl::Status Builder::AddSlice(int whole, int slice, int axis, bool reverse, boo
   if (part.dims.size() + 1 != shape.dims.size())
     return Internal("a slice has rank {}", part.dims.size());
   QUENCH_ASSIGN_OR_RETURN(KernelPlan kernel, PlanMove(b.Finish(), {}));
-  Use(whole);
-  Use(slice);
-  CallStep& call = Add(CallStep{});
-  call.kernel = std::move(kernel);
-  call.buffers = store ? std::vector<int>{slice, whole} : std::vector<int>{whole, slice};
-  call.first_output = 1;
-  return absl::OkStatus();
+  std::vector<int> buffers = {whole, slice};
+  if (store) std::swap(buffers[0], buffers[1]);
+  return AddCall(std::move(kernel), std::move(buffers), 1).status();
 }
 
 // ---- Loop and Scan ----

@@ -114,6 +114,10 @@ class Builder {
   int32_t NewSlot();
   // Recomputes what follows from runtime symbols that have just been set.
   void AddRefresh(const std::set<SymbolId>& changed);
+  // A call that uses `buffers`, outputs from `first_output` on, with scratch of the heap where a run
+  // alone can tell how much.
+  absl::StatusOr<CallStep*> AddCall(KernelPlan kernel, std::vector<int> buffers,
+                                    size_t first_output);
   absl::Status FillRefreshes(Steps& steps);
   absl::Status FillRefresh(CallStep& call);
   // Sets symbols to the values of dims, all at once, and recomputes what follows.

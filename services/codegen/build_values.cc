@@ -82,12 +82,25 @@ int32_t Builder::NewSlot() {
 absl::Status Builder::AddSlotCall(loops::Function function, const std::vector<int>& buffers) {
   QUENCH_ASSIGN_OR_RETURN(KernelPlan kernel,
                           PlanNest({std::move(function), {}, false}, symbols_, target_));
+  return AddCall(std::move(kernel), buffers, buffers.size()).status();
+}
+
+absl::StatusOr<CallStep*> Builder::AddCall(KernelPlan kernel, std::vector<int> buffers,
+                                           size_t first_output) {
+  int scratch = -1;
+  if (symbols_.DependsOnRuntime(kernel.scratch_bytes)) {
+    QUENCH_ASSIGN_OR_RETURN(const int buffer,
+                            NewResult("scratch", {DataType::kU8, {kernel.scratch_bytes}, {}}));
+    scratch = program_.buffers[static_cast<size_t>(buffer)].storage;
+    UseStorage(scratch);
+  }
   for (const int buffer : buffers) Use(buffer);
   CallStep& call = Add(CallStep{});
   call.kernel = std::move(kernel);
-  call.buffers = buffers;
-  call.first_output = static_cast<int>(buffers.size());
-  return absl::OkStatus();
+  call.buffers = std::move(buffers);
+  call.first_output = static_cast<int>(first_output);
+  call.scratch_storage = scratch;
+  return &call;
 }
 
 absl::StatusOr<KernelPlan> Builder::PlanMove(loops::Function function,
@@ -155,6 +168,9 @@ absl::Status Builder::AddAllocate(int buffer) {
 
 absl::Status Builder::AddCopy(int from, int to) {
   const Buffer source = program_.buffers[static_cast<size_t>(from)];
+  const Buffer& target = program_.buffers[static_cast<size_t>(to)];
+  if (source.shape.layout != target.shape.layout)
+    return Internal("`{}` is copied to `{}`, which has another layout", source.name, target.name);
   QUENCH_ASSIGN_OR_RETURN(const ByteCount bytes, CountBytes(source.shape, source.name));
   Use(from);
   Use(to);
@@ -215,13 +231,8 @@ absl::StatusOr<int> Builder::Transform(int from, const Layout& layout) {
   shape.layout = layout;
   QUENCH_ASSIGN_OR_RETURN(const int to, NewResult(source.name, shape));
   QUENCH_ASSIGN_OR_RETURN(KernelPlan kernel, PlanMove(b.Finish(), {source.shape.layout, layout}));
-  Use(from);
-  Use(to);
-  CallStep& call = Add(CallStep{});
-  call.kernel = std::move(kernel);
-  call.buffers = {from, to};
-  call.first_output = 1;
-  SetGrain(call, 2e-3 * static_cast<double>(BytesAt(shape, typical_.Slots())) / target_.gbytes);
+  QUENCH_ASSIGN_OR_RETURN(CallStep * call, AddCall(std::move(kernel), {from, to}, 1));
+  SetGrain(*call, 2e-3 * static_cast<double>(BytesAt(shape, typical_.Slots())) / target_.gbytes);
   return to;
 }
 

@@ -47,6 +47,8 @@ void MoveChannelsLast(const Graph& graph, const Node& node, std::vector<Candidat
     layout.order.push_back(1);
     return true;
   };
+  const ops::OpDef* op = ops::FindOp(node.op);
+  const bool updates = op != nullptr && op->updates;
   bool moved = false;
   for (Candidate& candidate : candidates) {
     if (!IsNest(candidate)) continue;
@@ -54,6 +56,8 @@ void MoveChannelsLast(const Graph& graph, const Node& node, std::vector<Candidat
       moved = move(node.inputs[i], candidate.inputs[i]) || moved;
     for (size_t i = 0; i < node.outputs.size(); ++i)
       moved = move(node.outputs[i], candidate.outputs[i]) || moved;
+    // Bytes of the first operand are copied to where the result is, constants' too.
+    if (updates && node.outputs[0] != quench::kNone) candidate.inputs[0] = candidate.outputs[0];
   }
   if (moved)
     std::erase_if(candidates, [](const Candidate& candidate) { return !IsNest(candidate); });

@@ -1,0 +1,372 @@
+#include "tests/fuzz/graphs/check.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "common/ops/evaluate.h"
+#include "common/passes/pass.h"
+#include "common/runner/runner.h"
+#include "common/runtime/quench_rt.h"
+#include "services/codegen/targets/target.h"
+#include "tests/fuzz/graphs/guarded_memory.h"
+
+namespace quench::fuzz {
+namespace {
+
+using Tensors = std::vector<Tensor>;
+
+constexpr int kMostSeconds = 60;
+
+// Runs `work` in a child and returns its text; of a child that ends otherwise, how.
+std::string InChild(const std::function<std::string()>& work) {
+  int ends[2];
+  if (::pipe(ends) != 0) return "no pipe";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(ends[0]);
+    ::alarm(kMostSeconds);
+    const std::string text = work();
+    size_t done = 0;
+    while (done < text.size()) {
+      const ssize_t written = ::write(ends[1], text.data() + done, text.size() - done);
+      if (written <= 0) break;
+      done += static_cast<size_t>(written);
+    }
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  std::string text;
+  std::array<char, 4096> chunk;
+  for (ssize_t n = 0; (n = ::read(ends[0], chunk.data(), chunk.size())) > 0;)
+    text.append(chunk.data(), static_cast<size_t>(n));
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (WIFSIGNALED(status)) {
+    return WTERMSIG(status) == SIGALRM ? fmt::format("has not ended after {} s", kMostSeconds)
+                                       : fmt::format("crashed by signal {}", WTERMSIG(status));
+  }
+  return WEXITSTATUS(status) == 0 ? text : fmt::format("ended with {}", WEXITSTATUS(status));
+}
+
+// Largest |a - b| by the largest |reference|, like RelativeError, but equal infinities and NaNs are equal.
+double Distance(const Tensor& actual, const Tensor& reference) {
+  if (actual.dtype() != reference.dtype() || actual.dims() != reference.dims())
+    return std::numeric_limits<double>::infinity();
+  double largest = 1e-30, distance = 0;
+  for (int64_t i = 0; i < reference.size(); ++i) {
+    const double a = actual.FloatAt(i), b = reference.FloatAt(i);
+    if (std::isfinite(b)) largest = std::max(largest, std::abs(b));
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    distance = std::isfinite(a - b) ? std::max(distance, std::abs(a - b))
+                                    : std::numeric_limits<double>::infinity();
+  }
+  return distance / largest;
+}
+
+// How far each output moves when the inputs move by `by`: what rounding may do to it.
+std::vector<double> Sensitivity(const Graph& graph, const Tensors& inputs, const Tensors& outputs,
+                                double by) {
+  Dice dice{std::mt19937_64(1)};
+  Tensors moved = inputs;
+  for (Tensor& each : moved) {
+    if (!IsFloat(each.dtype())) continue;
+    Tensor copy = Tensor::Zeros(each.dtype(), each.dims());
+    std::vector<float> values;
+    for (int64_t i = 0; i < each.size(); ++i) {
+      const double value = each.FloatAt(i) * (1 + by * dice.Real(-1, 1));
+      if (each.dtype() == DataType::kF64)
+        reinterpret_cast<double*>(copy.mutable_bytes())[i] = value;
+      values.push_back(static_cast<float>(value));
+    }
+    each =
+        each.dtype() == DataType::kF64 ? copy : Tensor::Floats(each.dtype(), each.dims(), values);
+  }
+  std::vector<double> distances(outputs.size(), 0);
+  const absl::StatusOr<Tensors> results = ops::Evaluate(graph, moved);
+  for (size_t i = 0; i < outputs.size(); ++i)
+    distances[i] = results.ok() ? Distance((*results)[i], outputs[i])
+                                : std::numeric_limits<double>::infinity();
+  return distances;
+}
+
+std::string Differences(const Graph& graph, const Tensors& actual, const Tensors& expected,
+                        const std::vector<double>& tolerances) {
+  if (actual.size() != expected.size())
+    return fmt::format("{} outputs, not {}", actual.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double distance = Distance(actual[i], expected[i]);
+    if (distance <= tolerances[i]) continue;
+    int64_t worst = 0;
+    double most = -1;
+    if (actual[i].dims() == expected[i].dims() && actual[i].dtype() == expected[i].dtype()) {
+      for (int64_t e = 0; e < expected[i].size(); ++e) {
+        const double off = std::abs(actual[i].FloatAt(e) - expected[i].FloatAt(e));
+        if (off > most || std::isnan(off)) most = off, worst = e;
+      }
+    }
+    if (most < 0)
+      return fmt::format("output {} `{}` is {}[{}], not {}[{}]", i,
+                         graph.value(graph.outputs[i]).name, DataTypeName(actual[i].dtype()),
+                         fmt::join(actual[i].dims(), ", "), DataTypeName(expected[i].dtype()),
+                         fmt::join(expected[i].dims(), ", "));
+    return fmt::format(
+        "output {} `{}`: element {} is {:.8g}, not {:.8g} (off by {:.2g} of the largest, {:.2g} "
+        "would do)",
+        i, graph.value(graph.outputs[i]).name, worst, actual[i].FloatAt(worst),
+        expected[i].FloatAt(worst), distance, tolerances[i]);
+  }
+  return "";
+}
+
+// Inputs as `graph` declares them: a pass may have made them halves.
+Tensors As(const Graph& graph, Tensors inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const DataType type = graph.value(graph.inputs[i]).type.dtype;
+    if (type == inputs[i].dtype() || !IsFloat(type)) continue;
+    std::vector<float> values;
+    for (int64_t e = 0; e < inputs[i].size(); ++e)
+      values.push_back(static_cast<float>(inputs[i].FloatAt(e)));
+    inputs[i] = Tensor::Floats(type, inputs[i].dims(), values);
+  }
+  return inputs;
+}
+
+std::string CheckPassesHere(const Specimen& specimen) {
+  const absl::StatusOr<Tensors> before = ops::Evaluate(specimen.graph, specimen.inputs);
+  if (!before.ok()) return "the interpreter refuses the graph: " + MessageOf(before.status());
+  const std::vector<double> tolerances =
+      Tolerances(specimen.graph, specimen.inputs, *before);
+  std::string wrong;
+  passes::PassOptions options;
+  options.on_pass = [&](std::string_view pass, const Graph& graph) {
+    if (!wrong.empty()) return;
+    const absl::StatusOr<Tensors> after = ops::Evaluate(graph, specimen.inputs);
+    wrong = after.ok() ? Differences(graph, *after, *before, tolerances)
+                       : "the interpreter refuses it: " + MessageOf(after.status());
+    if (!wrong.empty()) wrong = fmt::format("after pass `{}`: {}", pass, wrong);
+  };
+  absl::StatusOr<Graph> graph = passes::RunPipeline(specimen.graph, options, {});
+  if (graph.ok() && wrong.empty()) graph = passes::RunCodegenPasses(*std::move(graph), options, {});
+  if (!graph.ok()) return "passes: " + MessageOf(graph.status());
+  return wrong;
+}
+
+// Twice in sessions whose memory was filled with one byte: NaNs, then other numbers. It ends at pages
+// that nobody may touch, and so do the inputs; `beyond` says what was written behind blocks for all that.
+absl::StatusOr<std::vector<Tensors>> RunFilled(const std::filesystem::path& library,
+                                               const Tensors& inputs, int threads,
+                                               const Artifact::TapSink& tap, std::string& beyond) {
+  std::vector<Tensors> runs;
+  for (const int fill : {0xFF, 0xA5}) {
+    GuardMemory(static_cast<uint8_t>(fill));
+    Tensors guarded;
+    for (const Tensor& input : inputs) guarded.push_back(Guarded(input));
+    QUENCH_ASSIGN_OR_RETURN(auto artifact, Artifact::Open(library, threads));
+    for (int run = 0; run < 2; ++run) {
+      QUENCH_ASSIGN_OR_RETURN(
+          Tensors outputs,
+          artifact->Run(guarded, {}, runs.empty() ? tap : Artifact::TapSink()));
+      runs.push_back(std::move(outputs));
+    }
+    artifact.reset();
+    beyond = WrittenBeyond();
+    if (!beyond.empty()) return runs;
+  }
+  return runs;
+}
+
+// Sizes that have one symbol and differ are refused. A graph where no two inputs share a symbol has
+// nothing to refuse.
+std::string CheckRefusal(const std::filesystem::path& library, const Graph& graph,
+                         const Tensors& inputs) {
+  std::map<SymbolId, size_t> first;
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    const Type& type = graph.value(graph.inputs[i]).type;
+    for (size_t axis = 0; axis < type.dims.size(); ++axis) {
+      if (type.dims[axis].is_static()) continue;
+      const auto [at, fresh] = first.emplace(type.dims[axis].symbol(), i);
+      if (fresh || at->second == i) continue;
+      Tensors other = inputs;
+      Ints dims = inputs[i].dims();
+      ++dims[axis];
+      other[i] = Tensor::Zeros(inputs[i].dtype(), dims);
+      const auto artifact = Artifact::Open(library, 1);
+      if (!artifact.ok()) return MessageOf(artifact.status());
+      const absl::StatusOr<Tensors> run = (*artifact)->Run(other);
+      if (run.ok())
+        return fmt::format("input {} may have {} along axis {}, where others have {}", i,
+                           dims[axis], axis, dims[axis] - 1);
+      return "";
+    }
+  }
+  return "";
+}
+
+bool SameBits(const Tensors& a, const Tensors& b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i].dims() != b[i].dims() || !std::ranges::equal(a[i].bytes(), b[i].bytes())) return false;
+  }
+  return true;
+}
+
+std::string CheckLibraryHere(const Specimen& specimen, const Combination& way) {
+  absl::StatusOr<Graph> graph = specimen.graph;
+  if (!way.symbolic) graph = BindSymbols(*graph, specimen.sizes);
+  if (!graph.ok()) return "sizes are not bound: " + MessageOf(graph.status());
+  passes::PassOptions before;
+  before.store_as = way.stored;
+  if (way.pipeline || way.stored != DataType::kF32)
+    graph = passes::RunPipeline(*std::move(graph), before, {});
+  if (!graph.ok()) return "passes: " + MessageOf(graph.status());
+  codegen::CompileOptions options;
+  options.opt_level = way.level;
+  options.channel_layout = way.layout;
+  options.taps = way.taps;
+  options.target = way.target;
+  const absl::StatusOr<Graph> groups = codegen::GroupGraph(*graph, options);
+  if (!groups.ok()) return "codegen's passes: " + MessageOf(groups.status());
+  const Tensors inputs = As(*groups, specimen.inputs);
+  std::map<std::string, Tensor> values;
+  const absl::StatusOr<Tensors> expected = ops::Evaluate(
+      *groups, inputs, {},
+      {[&](const std::string& name, const Tensor& tensor) { values[name] = tensor; }});
+  if (!expected.ok()) return "the interpreter refuses the groups: " + MessageOf(expected.status());
+  const std::vector<double> tolerances = Tolerances(*groups, inputs, *expected);
+  absl::StatusOr<TempDir> folder = TempDir::Create();
+  if (!folder.ok()) return MessageOf(folder.status());
+  const auto report =
+      codegen::Compile(*graph, options, folder->path() / "model.so", folder->path() / "model.h");
+  if (!report.ok()) return "it does not compile: " + MessageOf(report.status());
+  std::string tapped;
+  const auto tap = [&](const std::string& name, const Tensor& tensor) {
+    const auto found = values.find(name);
+    if (!tapped.empty() || found == values.end()) return;
+    const double most = *std::max_element(tolerances.begin(), tolerances.end());
+    if (Distance(tensor, found->second) > std::max(most, 1e-4))
+      tapped =
+          fmt::format("tapped value `{}` is off by {:.2g}", name, Distance(tensor, found->second));
+  };
+  const bool taps = way.taps != codegen::Taps::kNone;
+  std::string beyond;
+  const auto runs =
+      RunFilled(folder->path() / "model.so", inputs, way.threads,
+                taps ? Artifact::TapSink(tap) : Artifact::TapSink(), beyond);
+  if (!runs.ok()) return "it does not run: " + MessageOf(runs.status());
+  for (const Tensors& outputs : *runs) {
+    const std::string wrong = Differences(*groups, outputs, *expected, tolerances);
+    if (!wrong.empty()) return wrong;
+  }
+  if (!beyond.empty()) return beyond;
+  for (const Tensors& outputs : *runs) {
+    if (!SameBits(outputs, runs->front()))
+      return "two runs differ: memory that nothing wrote is read";
+  }
+  if (!tapped.empty()) return tapped;
+  return CheckRefusal(folder->path() / "model.so", *groups, inputs);
+}
+
+std::vector<std::string> RunnableTargets() {
+  std::vector<std::string> names = {"host"};
+  const uint32_t machine = codegen::ResolveTarget("host").value()[0].machine;
+  for (const codegen::TargetName& each : codegen::TargetNames()) {
+    const std::vector<codegen::Target> variants = codegen::ResolveTarget(each.name).value();
+    if (variants[0].machine == machine &&
+        (variants.back().required_features & ~quench_rt_cpu_features()) == 0)
+      names.push_back(each.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::vector<double> Tolerances(const Graph& graph, const Tensors& inputs,
+                               const Tensors& outputs) {
+  bool narrow = false, bytes = false;
+  ForEachGraph(graph, [&](const Graph& each) {
+    for (const quench::Value& value : each.values) narrow = narrow || IsHalf(value.type.dtype);
+    for (const Node& node : each.nodes)
+      bytes = bytes || node.op == "QuantizeLinear" || node.op == "DynamicQuantizeLinear";
+  });
+  const double by = narrow ? 4e-3 : 1e-6;
+  std::vector<double> tolerances = Sensitivity(graph, inputs, outputs, by);
+  for (size_t i = 0; i < tolerances.size(); ++i) {
+    if (!IsFloat(outputs[i].dtype())) {
+      tolerances[i] = bytes || narrow ? 0.1 : tolerances[i];
+      continue;
+    }
+    tolerances[i] = std::max(10 * tolerances[i], narrow ? 0.02 : 1e-5);
+    if (bytes) tolerances[i] = std::max(tolerances[i], 0.05);
+  }
+  return tolerances;
+}
+
+std::string Describe(const Combination& way) {
+  std::string text = fmt::format("level {}, {}, {} threads, {}", way.level, way.target, way.threads,
+                                 way.symbolic ? "open sizes" : "fixed sizes");
+  if (!way.layout.empty()) text += ", channels " + way.layout;
+  if (way.stored != DataType::kF32) text += fmt::format(", stored as {}", DataTypeName(way.stored));
+  if (way.taps != codegen::Taps::kNone)
+    text += way.taps == codegen::Taps::kModelValues ? ", taps of the model's values"
+                                                    : ", taps of the running code";
+  if (!way.pipeline) text += ", without the standard passes";
+  return text;
+}
+
+// Greedily: each way is the one of several drawn that has the most pairs nobody had before.
+std::vector<Combination> Pairwise(uint64_t seed) {
+  Dice dice{std::mt19937_64(seed)};
+  const std::vector<std::string> targets = RunnableTargets();
+  const std::vector<int64_t> settings = {4, 3, 2, 2, 4, 4, static_cast<int64_t>(targets.size()), 2};
+  std::set<std::array<int64_t, 4>> had;
+  std::vector<Combination> ways;
+  for (;;) {
+    Ints best;
+    std::vector<std::array<int64_t, 4>> gain;
+    for (int draw = 0; draw < 40; ++draw) {
+      Ints drawn;
+      for (const int64_t count : settings) drawn.push_back(dice.Integer(0, count - 1));
+      std::vector<std::array<int64_t, 4>> fresh;
+      for (size_t a = 0; a < drawn.size(); ++a) {
+        for (size_t b = a + 1; b < drawn.size(); ++b) {
+          const std::array<int64_t, 4> pair = {static_cast<int64_t>(a), drawn[a],
+                                               static_cast<int64_t>(b), drawn[b]};
+          if (!had.contains(pair)) fresh.push_back(pair);
+        }
+      }
+      if (fresh.size() > gain.size()) gain = fresh, best = drawn;
+    }
+    if (gain.empty()) return ways;
+    had.insert(gain.begin(), gain.end());
+    Combination way;
+    way.level = static_cast<int>(best[0]);
+    way.layout = std::array{"", "first", "last"}[static_cast<size_t>(best[1])];
+    way.symbolic = best[2] == 0;
+    way.threads = static_cast<int>(best[3]) + 1;
+    way.stored = std::array{DataType::kF32, DataType::kF32, DataType::kF16,
+                            DataType::kBF16}[static_cast<size_t>(best[4])];
+    way.taps = std::array{codegen::Taps::kNone, codegen::Taps::kNone, codegen::Taps::kModelValues,
+                          codegen::Taps::kRunningCode}[static_cast<size_t>(best[5])];
+    way.target = targets[static_cast<size_t>(best[6])];
+    way.pipeline = best[7] == 0;
+    ways.push_back(way);
+  }
+}
+
+std::string CheckPasses(const Specimen& specimen) {
+  return InChild([&] { return CheckPassesHere(specimen); });
+}
+std::string CheckLibrary(const Specimen& specimen, const Combination& combination) {
+  return InChild([&] { return CheckLibraryHere(specimen, combination); });
+}
+
+}  // namespace quench::fuzz

@@ -1,0 +1,199 @@
+// Grows random graphs and compares what is compiled of them with the interpreter, pass by pass and as
+// libraries. A failure is shrunk and kept as IR text, as .onnx and as inputs.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "common/ir/npy.h"
+#include "common/ir/text.h"
+#include "common/ops/evaluate.h"
+#include "common/ops/op.h"
+#include "services/importer/importer.h"
+#include "tests/fuzz/graphs/check.h"
+
+namespace quench::fuzz {
+namespace {
+
+struct Options {
+  uint64_t seed = 1;
+  int64_t count = 200;
+  double minutes = 0;  // 0: `count` graphs
+  int ways = 6;        // of a graph
+  std::filesystem::path output = "graph-findings", dump;
+  bool rules = false, print = false, why = false;
+  int most_findings = 20;
+};
+
+// Operators of the catalogue with neither a rule nor a reason, or with both.
+int CheckRules() {
+  int problems = 0;
+  for (const ops::OpDef* op : ops::AllOps()) {
+    const bool rule = AllRules().contains(op->name), reason = WithoutRule().contains(op->name);
+    if (rule == reason)
+      std::cout << fmt::format(
+          "{} has {}\n", op->name,
+          rule ? "a rule and a reason for none" : "neither a rule nor a reason for none"),
+          ++problems;
+  }
+  for (const auto& [op, reason] : WithoutRule()) {
+    if (ops::FindOp(op) == nullptr) std::cout << fmt::format("{} is no operator\n", op), ++problems;
+  }
+  return problems;
+}
+
+void Keep(const Options& options, uint64_t seed, const Specimen& specimen,
+          const std::string& what) {
+  const std::filesystem::path folder = options.output / fmt::format("{}", seed);
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "graph.ir.txt") << PrintGraph(specimen.graph);
+  std::ofstream(folder / "failure.txt") << what << "\n";
+  if (const absl::Status status = importer::ExportOnnx(specimen.graph, folder / "model.onnx");
+      !status.ok())
+    std::ofstream(folder / "no_onnx.txt") << MessageOf(status) << "\n";
+  for (size_t i = 0; i < specimen.inputs.size(); ++i) {
+    const absl::Status status = WriteNpy(specimen.inputs[i], folder / fmt::format("in_{}.npy", i));
+    if (!status.ok()) std::cout << MessageOf(status) << "\n";
+  }
+  std::cout << fmt::format("seed {}: {}\n{}  (kept in {})\n", seed, what,
+                           PrintGraph(specimen.graph), folder.string())
+            << std::flush;
+}
+
+// The graph as a model with inputs and what the interpreter makes of them, for whoever runs it elsewhere.
+absl::Status Dump(const Specimen& specimen, const std::filesystem::path& folder) {
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> outputs,
+                          ops::Evaluate(specimen.graph, specimen.inputs));
+  const std::vector<double> tolerances = Tolerances(specimen.graph, specimen.inputs, outputs);
+  std::filesystem::create_directories(folder);
+  QUENCH_RETURN_IF_ERROR(importer::ExportOnnx(specimen.graph, folder / "model.onnx"));
+  nlohmann::json about = {{"inputs", nlohmann::json::array()},
+                          {"outputs", nlohmann::json::array()},
+                          {"tolerances", tolerances}};
+  for (size_t i = 0; i < specimen.inputs.size(); ++i) {
+    about["inputs"].push_back(specimen.graph.value(specimen.graph.inputs[i]).name);
+    QUENCH_RETURN_IF_ERROR(WriteNpy(specimen.inputs[i], folder / fmt::format("in_{}.npy", i)));
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    about["outputs"].push_back(specimen.graph.value(specimen.graph.outputs[i]).name);
+    QUENCH_RETURN_IF_ERROR(WriteNpy(outputs[i], folder / fmt::format("out_{}.npy", i)));
+  }
+  std::string operators;
+  ForEachGraph(specimen.graph, [&](const Graph& each) {
+    for (const Node& node : each.nodes) operators += node.op + "\n";
+  });
+  QUENCH_RETURN_IF_ERROR(WriteFileAtomically(folder / "operators.txt", operators));
+  return WriteFileAtomically(folder / "about.json", about.dump());
+}
+
+int DumpAll(const Options& options) {
+  Statistics statistics;
+  int64_t written = 0;
+  for (int64_t i = 0; i < options.count; ++i) {
+    const uint64_t seed = options.seed + static_cast<uint64_t>(i);
+    const Specimen specimen = Grow(seed, statistics);
+    if (specimen.graph.outputs.empty()) continue;
+    const absl::Status status = Dump(specimen, options.dump / fmt::format("{}", seed));
+    if (!status.ok()) std::cout << fmt::format("{}: {}\n", seed, MessageOf(status));
+    written += status.ok();
+  }
+  std::cout << fmt::format("{} of {} graphs written\n", written, options.count);
+  return 0;
+}
+
+// Whether all is well.
+bool CheckSeed(const Options& options, uint64_t seed, const std::vector<Combination>& ways,
+               Statistics& statistics) {
+  if (options.print) std::cout << fmt::format("seed {}\n", seed) << std::flush;
+  const Specimen specimen = Grow(seed, statistics);
+  if (specimen.graph.outputs.empty()) return true;
+  if (options.print) std::cout << PrintGraph(specimen.graph);
+  const auto report = [&](const std::string& how, const std::string& wrong,
+                          const std::function<std::string(const Specimen&)>& check) {
+    const Specimen least =
+        Shrink(specimen, [&](const Specimen& each) { return !check(each).empty(); }, 150);
+    const std::string again = check(least);
+    Keep(options, seed, least, how + ": " + (again.empty() ? wrong : again));
+    return false;
+  };
+  if (const std::string wrong = CheckPasses(specimen); !wrong.empty())
+    return report("passes", wrong, CheckPasses);
+  for (int i = 0; i < options.ways; ++i) {
+    const Combination& way =
+        ways[(seed * static_cast<uint64_t>(options.ways) + static_cast<uint64_t>(i)) % ways.size()];
+    const auto check = [&](const Specimen& each) { return CheckLibrary(each, way); };
+    if (const std::string wrong = check(specimen); !wrong.empty())
+      return report(Describe(way), wrong, check);
+  }
+  return true;
+}
+
+int Run(const Options& options) {
+  if (CheckRules() != 0) return 1;
+  const auto start = std::chrono::steady_clock::now();
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  const std::vector<Combination> ways = Pairwise(1);
+  Statistics statistics;
+  statistics.why = options.why;
+  int64_t graphs = 0, findings = 0;
+  for (uint64_t seed = options.seed; findings < options.most_findings; ++seed, ++graphs) {
+    if (options.minutes > 0 ? seconds() > 60 * options.minutes : graphs >= options.count) break;
+    if (!CheckSeed(options, seed, ways, statistics)) ++findings;
+    if (graphs % 50 == 49)
+      std::cout << fmt::format("{} graphs, {} findings, {:.0f} s\n", graphs + 1, findings,
+                               seconds())
+                << std::flush;
+  }
+  int64_t nodes = 0, refused = 0;
+  for (const auto& [op, count] : statistics.nodes) nodes += count;
+  for (const auto& [op, count] : statistics.refused) refused += count;
+  std::cout << fmt::format(
+      "{} graphs of {} nodes, {} operators and {} pairs of neighbours, {} of {} ways each; {} "
+      "nodes were drawn again; {} findings\n",
+      graphs, nodes, statistics.nodes.size(), statistics.neighbours.size(), options.ways,
+      ways.size(), refused, findings);
+  for (const auto& [op, count] : statistics.refused) {
+    if (!statistics.nodes.contains(op))
+      std::cout << fmt::format("{} was refused {} times and never made\n", op, count);
+  }
+  return findings == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace quench::fuzz
+
+int main(int argc, char** argv) {
+  quench::fuzz::Options options;
+  CLI::App app("Grows random graphs and compares what is compiled of them with the interpreter");
+  app.add_option("--seed", options.seed, "of the first graph")->capture_default_str();
+  app.add_option("--count", options.count, "graphs")
+      ->check(CLI::Range(1, 1 << 30))
+      ->capture_default_str();
+  app.add_option("--minutes", options.minutes, "as many graphs as that takes, instead of --count")
+      ->check(CLI::Range(0.0, 1e6));
+  app.add_option("--ways", options.ways, "in which each graph is compiled")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
+  app.add_option("--output", options.output, "folder for what is found")->capture_default_str();
+  app.add_option("--most", options.most_findings, "findings, after which it ends")
+      ->capture_default_str();
+  app.add_option("--dump", options.dump, "folder for models, inputs and outputs, instead of compiling them");
+  app.add_flag("--rules", options.rules, "list the operators that no rule makes, and why");
+  app.add_flag("--why", options.why, "print why nodes were drawn again");
+  app.add_flag("--print", options.print, "print every graph");
+  CLI11_PARSE(app, argc, argv);
+  if (options.rules) {
+    for (const auto& [op, reason] : quench::fuzz::WithoutRule())
+      std::cout << fmt::format("{}: {}\n", op, reason);
+    return quench::fuzz::CheckRules() == 0 ? 0 : 1;
+  }
+  if (!options.dump.empty()) return quench::fuzz::DumpAll(options);
+  return quench::fuzz::Run(options);
+}

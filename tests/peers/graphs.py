@@ -1,0 +1,92 @@
+"""Random graphs (tests/fuzz/graphs) in ONNX Runtime, whose optimisations are off: the values of the interpreter here. What ONNX
+Runtime does not take is counted."""
+
+import argparse
+import collections
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+    import onnxruntime
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+# Operators whose results differ in ONNX Runtime for reasons that tests/conformance/peer/exclusions.tsv has.
+DIFFERENT = json.loads((pathlib.Path(__file__).parent / "graphs.json").read_text())
+
+
+def session(path):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def distance(actual, expected):
+    """By the largest magnitude; equal NaNs and infinities are equal."""
+    if actual.dtype != expected.dtype or actual.shape != expected.shape:
+        return float("inf")
+    actual, expected = actual.astype(np.float64), expected.astype(np.float64)
+    same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
+    if same.all():
+        return 0.0
+    off = np.abs(actual - expected)[~same].max()
+    finite = expected[np.isfinite(expected)]
+    return float(off / max(np.abs(finite).max(initial=0), 1e-30)) if np.isfinite(off) else float("inf")
+
+
+def check(folder):
+    """What is wrong, or why it is not compared."""
+    about = json.loads((folder / "about.json").read_text())
+    operators = set((folder / "operators.txt").read_text().split())
+    if operators & DIFFERENT.keys():
+        return None, "operators that differ"
+    try:
+        run = session(folder / "model.onnx")
+        inputs = {name: np.load(folder / f"in_{i}.npy") for i, name in enumerate(about["inputs"])}
+        taken = {each.name for each in run.get_inputs()}
+        outputs = run.run(about["outputs"], {name: value for name, value in inputs.items() if name in taken})
+    except Exception as error:  # of any kind: ONNX Runtime's own
+        return None, str(error).splitlines()[0]
+    for i, (name, output, tolerance) in enumerate(zip(about["outputs"], outputs, about["tolerances"], strict=True)):
+        expected = np.load(folder / f"out_{i}.npy")
+        off = distance(np.asarray(output), expected)
+        if off > max(float("inf") if tolerance is None else tolerance, 1e-4):
+            return f"{folder.name}: output {i} `{name}`: off by {off:.2g} ({np.asarray(output).dtype}{list(np.shape(output))}), {tolerance:.2g} would do", None
+    return "", None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--graphs", required=True, help="the program fuzz_graphs")
+    parser.add_argument("--seed", default=1)
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--work", type=pathlib.Path)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        work = args.work or pathlib.Path(scratch)
+        subprocess.run([args.graphs, "--dump", work, "--seed", str(args.seed), "--count", str(args.count)], check=True)
+        declined, wrong, same = collections.Counter(), [], 0
+        for folder in sorted(work.iterdir(), key=lambda each: int(each.name)):
+            problem, reason = check(folder)
+            if reason:
+                declined[reason[:90]] += 1
+            elif problem:
+                wrong.append(problem)
+            else:
+                same += 1
+        for reason, count in declined.most_common(8):
+            print(f"{count} not compared: {reason}")
+        print("\n".join(wrong))
+        print(f"{same} graphs have the same values in ONNX Runtime {onnxruntime.__version__}, {len(wrong)} others, {sum(declined.values())} were not compared")
+        if wrong or same == 0:
+            sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
