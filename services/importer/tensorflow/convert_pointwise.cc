@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "common/base/status.h"
+#include "services/importer/graph/formulas.h"
 #include "services/importer/tensorflow/converters.h"
 
 namespace quench::importer::tensorflow_ops {
@@ -45,13 +46,13 @@ absl::Status IsFinite(Converter& c) {
 }
 
 absl::Status Log1p(Converter& c) {
-  TfNode n(c);
-  return Finish(c, n.Emit("Log", {n.Emit("Add", {c.in(0), Like(n, c.in(0), 1)})}));
+  QUENCH_RETURN_IF_ERROR(RequireInputs(c, 1));
+  return Finish(c, Log1pOf(c, c.in(0)));
 }
 
 absl::Status Expm1(Converter& c) {
-  TfNode n(c);
-  return Finish(c, n.Emit("Sub", {n.Emit("Exp", {c.in(0)}), Like(n, c.in(0), 1)}));
+  QUENCH_RETURN_IF_ERROR(RequireInputs(c, 1));
+  return Finish(c, Expm1Of(c, c.in(0)));
 }
 
 absl::Status Erfc(Converter& c) {
@@ -107,10 +108,9 @@ absl::Status XTimes(Converter& c) {
   const ValueId x = c.in(0), zero = Like(n, x, 0), one = Like(n, x, 1);
   const ValueId none = n.Emit("Equal", {x, zero});
   const bool quotient = c.node().op == "Xdivy";
-  ValueId y = c.in(1);
-  if (c.node().op == "Xlog1py") y = n.Emit("Add", {y, one});
-  y = n.Emit("Where", {none, one, y});
-  const ValueId result = quotient ? n.Emit("Div", {x, y}) : n.Emit("Mul", {x, n.Emit("Log", {y})});
+  const ValueId y = n.Emit("Where", {none, one, c.in(1)});
+  const auto log = [&] { return c.node().op == "Xlog1py" ? Log1pOf(c, y) : n.Emit("Log", {y}); };
+  const ValueId result = quotient ? n.Emit("Div", {x, y}) : n.Emit("Mul", {x, log()});
   return Finish(c, n.Emit("Where", {none, zero, result}));
 }
 

@@ -714,5 +714,26 @@ TEST(TensorflowAudio, SamplesAreReadBehindTheHeader) {
   EXPECT_EQ(results[1].ToInts(), (std::vector<int64_t>{16000}));
 }
 
+// Where 1 + x and exp(x) round x away.
+TEST(Tensorflow, LogarithmsAndPowersNearZeroKeepTheirDigits) {
+  const std::vector<float> x = {1e-30F, -3e-8F, 1.5e-7F, 0.4F};
+  const auto of = [&](const std::string& op, const std::vector<std::string>& inputs) {
+    TfModel model;
+    model.Input("x", {4});
+    model.Node(op, "y", inputs);
+    const std::vector<Tensor> results = Results(model, {F32({4}, x)});
+    return results.empty() ? std::vector<float>(4) : FloatsOf(results[0]);
+  };
+  const std::vector<float> logs = of("Log1p", {"x"}), powers = of("Expm1", {"x"}),
+                           products = of("Xlog1py", {"x", "x"});
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double log = std::log1p(static_cast<double>(x[i]));
+    const double power = std::expm1(static_cast<double>(x[i]));
+    EXPECT_NEAR(logs[i], log, std::abs(log) * 5e-7);
+    EXPECT_NEAR(powers[i], power, std::abs(power) * 5e-7);
+    EXPECT_NEAR(products[i], log * x[i], std::abs(log * x[i]) * 5e-7 + 1e-45);
+  }
+}
+
 }  // namespace
 }  // namespace quench::importer::tensorflow_test
