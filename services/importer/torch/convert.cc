@@ -316,12 +316,18 @@ ValueId AtenNode::Transpose(ValueId id, const std::vector<int64_t>& perm) {
 
 // Tensors with axes count before scalar tensors, and these before numbers, of which only the category counts.
 DataType AtenNode::Common(const char* a, const char* b) const {
+  const Attribute* marked = c.node().Find(kNumberNames);
+  const std::vector<std::string> numbers =
+      marked == nullptr ? std::vector<std::string>{} : std::get<std::vector<std::string>>(*marked);
   DataType of[3] = {DataType::kUndefined, DataType::kUndefined, DataType::kUndefined};
   for (const char* name : {a, b}) {
     const ValueId id = In(name);
     DataType dtype = DataType::kUndefined;
     size_t rank = 2;
-    if (id != kNone) {
+    const bool is_number = std::find(numbers.begin(), numbers.end(), name) != numbers.end();
+    if (id != kNone && is_number) {
+      dtype = IsFloat(c.type(id).dtype) ? DataType::kF32 : DataType::kI64;
+    } else if (id != kNone) {
       dtype = c.type(id).dtype;
       rank = c.Rank(id) == 0 ? 1 : 0;
     } else if (const Attribute* attribute = c.node().Find(name)) {

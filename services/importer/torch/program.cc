@@ -146,6 +146,7 @@ absl::StatusOr<Handle> TorchProgram::WriteBack(const TensorCell& view, Handle ba
 absl::Status TorchProgram::Assign(const CellPtr& cell, Handle handle, const std::string& name) {
   if (in_body()) written_.push_back({cell, cell->handle});
   cell->handle = handle;
+  cell->is_number = false;
   ++cell->version;
   if (cell->base == nullptr) return absl::OkStatus();
   QUENCH_RETURN_IF_ERROR(Sync(cell->base));

@@ -275,6 +275,16 @@ static TorchValue Placed(const TorchValue& value, const std::vector<TorchInput>&
   return value;
 }
 
+// A trace writes the numbers of its operators as such tensors.
+absl::Status ScriptReader::MarkNumber(const TorchValue& constant) {
+  const auto* cell = std::get_if<CellPtr>(&constant);
+  if (cell == nullptr) return absl::OkStatus();
+  QUENCH_ASSIGN_OR_RETURN(const Type type, p_.TypeOf(*cell));
+  (*cell)->is_number = type.ranked && type.rank() == 0 &&
+                       (type.dtype == DataType::kF64 || type.dtype == DataType::kI64);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<TorchResult> ScriptReader::Read() {
   storages_ = "constants/";
   if (archive_.Has("constants.pkl")) {
@@ -282,6 +292,7 @@ absl::StatusOr<TorchResult> ScriptReader::Read() {
     for (size_t i = 0; i < pickle->root().items.size(); ++i) {
       QUENCH_ASSIGN_OR_RETURN(
           TorchValue value, ValueOf(*pickle->root().items[i], fmt::format("CONSTANTS.c{}", i), 0));
+      QUENCH_RETURN_IF_ERROR(MarkNumber(value));
       constants_.push_back(std::move(value));
     }
   }

@@ -45,6 +45,7 @@ class ScriptReader {
   absl::StatusOr<const ScriptFunction*> FunctionOf(const std::string& name);
   absl::StatusOr<std::shared_ptr<const PickleFile>> LoadPickle(const std::string& name);
   absl::StatusOr<TorchValue> ValueOf(const Pickled& pickled, const std::string& path, int depth);
+  absl::Status MarkNumber(const TorchValue& constant);
   absl::StatusOr<TorchValue> ObjectOf(const Pickled& pickled, const std::string& path, int depth);
   absl::Status SetState(const std::shared_ptr<TorchObject>& object, const Pickled& state,
                         int depth);

@@ -165,6 +165,49 @@ TEST_F(TorchTest, WrittenBuffersAreStates) {
   EXPECT_EQ(states[0].initial.FloatAt(0), 5);
 }
 
+// A scalar tensor of a trace's constants.
+std::string ScalarOf(const std::string& storage_type, const std::string& key) {
+  const std::string storage =
+      Tuple({Text("storage"), Global("torch", storage_type), Text(key), Text("cpu"), Int(1)}) + "Q";
+  return Call(Global("torch._utils", "_rebuild_tensor_v2"),
+              {storage, Int(0), Tuple({}), Tuple({}), Bool(false),
+               Call(Global("collections", "OrderedDict"), {})});
+}
+
+template <typename T>
+std::string RawOf(T value) {
+  return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+// A trace writes 2.5 in `x * 2.5` as a tensor of f64; its category counts, its type does not.
+TEST_F(TorchTest, ConstantsOfTracesCountAsNumbers) {
+  const std::string code = Forward("x: Tensor",
+                                   "n = torch.to(x, 3)\n"  // i32
+                                   "h = torch.to(x, 5)\n"  // f16
+                                   "a = torch.mul(n, CONSTANTS.c0)\n"
+                                   "b = torch.add(n, CONSTANTS.c1)\n"
+                                   "c = torch.div(h, CONSTANTS.c0)\n"
+                                   "d = torch.where(torch.gt(x, 1), CONSTANTS.c0, CONSTANTS.c1)\n"
+                                   "return (a, b, c, d)");
+  const std::string file =
+      testing::ZipOf({{"m/data.pkl", File(Object("__torch__", "M", {}))},
+                      {"m/constants.pkl",
+                       File(Tuple({ScalarOf("DoubleStorage", "0"), ScalarOf("LongStorage", "1")}))},
+                      {"m/constants/0", RawOf(2.5)},
+                      {"m/constants/1", RawOf(int64_t{3})},
+                      {"m/code/__torch__.py", code},
+                      {"m/version", "3\n"}});
+  EXPECT_EQ(Run(file, {Values({2}, {1, 2})}, Shape("x", {2})),
+            (std::vector<Floats>{{2.5F, 5}, {4, 5}, {0.39990234F, 0.7998047F}, {3, 2.5F}}));
+  const auto imported = ImportFile(file, Shape("x", {2}));
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  std::vector<DataType> types;
+  for (const ValueId id : imported->canonical.outputs)
+    types.push_back(imported->canonical.value(id).type.dtype);
+  EXPECT_EQ(types, (std::vector<DataType>{DataType::kF32, DataType::kI32, DataType::kF16,
+                                          DataType::kF32}));
+}
+
 TEST_F(TorchTest, TrainingIsSwitchedOff) {
   const std::string code = Forward("x: Tensor", "return torch.dropout(x, 0.5, self.training)");
   EXPECT_EQ(Run(Script(code, {{"training", Bool(true)}}), {Values({2}, {1, 2})}, Shape("x", {2})),
