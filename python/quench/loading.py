@@ -101,7 +101,8 @@ def from_torch(module: Any, input_infos: Inputs, *, client: Optional[Client] = N
     """A torch.nn.Module, or one that was traced. `input_infos`: by the names that the inputs get, example tensors, or shapes, or
     (shape, dtype) pairs. Tensors alone get the names of `forward`'s parameters.
 
-    It is saved by torch.export, else traced, else exported as ONNX, whatever can be read first; `ir.name` ends in which that was."""
+    It is saved by torch.export, else traced, else exported as ONNX, whatever can be read first; `ir.name` ends in which that was.
+    A program of torch.export with operators that Quench does not know is saved once more, behind `run_decompositions()`."""
     import importlib
 
     torch: Any = importlib.import_module("torch")
@@ -113,6 +114,9 @@ def from_torch(module: Any, input_infos: Inputs, *, client: Optional[Client] = N
     def exported(path: pathlib.Path) -> None:
         torch.export.save(torch.export.export(module, tensors), str(path))
 
+    def decomposed(path: pathlib.Path) -> None:
+        torch.export.save(torch.export.export(module, tensors).run_decompositions(), str(path))
+
     def traced(path: pathlib.Path) -> None:
         (module if traced_before else torch.jit.trace(module, tensors)).save(str(path))
 
@@ -120,10 +124,14 @@ def from_torch(module: Any, input_infos: Inputs, *, client: Optional[Client] = N
         torch.onnx.export(module, tensors, str(path), input_names=list(examples), opset_version=opset)
 
     ways: list[tuple[str, str, Callable[[pathlib.Path], None]]] = [
-        ("torch.export", ".pt2", exported), ("torch.jit.trace", ".pt", traced), ("torch.onnx.export", ".onnx", onnx)]
-    problems = []
+        ("torch.export", ".pt2", exported), ("torch.export, decomposed", ".pt2", decomposed), ("torch.jit.trace", ".pt", traced),
+        ("torch.onnx.export", ".onnx", onnx)]
+    problems: list[str] = []
+    decomposing_helps = False
     with tempfile.TemporaryDirectory(prefix="quench-") as folder:
-        for how, suffix, save in ways[1 if traced_before else 0:]:
+        for how, suffix, save in ways[2 if traced_before else 0:]:
+            if save is decomposed and not decomposing_helps:
+                continue
             path = pathlib.Path(folder) / f"{type(module).__name__}{suffix}"
             try:
                 save(path)
@@ -135,6 +143,7 @@ def from_torch(module: Any, input_infos: Inputs, *, client: Optional[Client] = N
             except UnavailableError:
                 raise
             except Exception as problem:  # of PyTorch, of any kind, or the gateway's
+                decomposing_helps = save is exported and "run_decompositions" in str(problem)
                 lines = str(problem).strip().splitlines()
                 problems.append(f"{how}: {lines[0] if lines else type(problem).__name__}")
                 continue

@@ -16,7 +16,9 @@ import sys
 import tempfile
 import threading
 import time
+import types
 import unittest
+from unittest import mock
 
 try:
     import cffi  # noqa: F401
@@ -217,6 +219,37 @@ class ModelTest(unittest.TestCase):
 
         with self.assertRaisesRegex(quench.InputError, "torch.jit.trace: .*out of order"):
             quench.from_torch(Broken(), {"x": x}, client=self.client)
+
+    def test_programs_with_unknown_operators_are_decomposed(self):
+        class Program:
+            contents = "as it was"
+
+            def run_decompositions(self):
+                again = Program()
+                again.contents = "of few operators"
+                return again
+
+        class Net:
+            def eval(self):
+                return self
+
+            def forward(self, x):
+                return x
+
+        stand_in = types.ModuleType("torch")
+        stand_in.Tensor = type("Tensor", (), {})
+        stand_in.jit = types.SimpleNamespace(ScriptModule=type("ScriptModule", (), {}))
+        stand_in.export = types.SimpleNamespace(export=lambda module, tensors: Program(),
+                                                save=lambda program, path: pathlib.Path(path).write_text(program.contents))
+
+        def load(path, client=None, **options):
+            if path.read_text() == Program.contents:
+                raise quench.GatewayError("an operator is not supported; torch.export.load(...).run_decompositions()")
+            return types.SimpleNamespace(inputs=[{"name": "x"}], name="Net")
+
+        with mock.patch.dict(sys.modules, {"torch": stand_in}), mock.patch("quench.loading.load", load):
+            ir = quench.from_torch(Net(), {"x": stand_in.Tensor()})
+        self.assertEqual(ir.name, "Net (torch.export, decomposed)")
 
     def test_samples_one_by_one(self):
         rows = [row[None] for row in self.samples]

@@ -1,6 +1,8 @@
 // The PyTorch frontend: read, convert.
 #include "services/importer/frontend.h"
 
+#include <algorithm>
+
 #include "common/base/status.h"
 #include "common/ir/verify.h"
 #include "services/importer/graph/canonicalise.h"
@@ -10,6 +12,20 @@
 
 namespace quench::importer {
 namespace {
+
+// PyTorch itself can say most operators by few.
+absl::Status UnsupportedTorchError(const TorchFile& file, std::span<const UnsupportedOp> ops) {
+  const absl::Status status = UnsupportedError(ops, "version");
+  const bool says_more =
+      file.kind == TorchKind::kExported &&
+      std::any_of(ops.begin(), ops.end(), [](const auto& op) { return op.domain == "aten"; });
+  if (status.ok() || !says_more) return status;
+  return absl::UnimplementedError(fmt::format(
+      "{}\nPyTorch turns many operators into those that are known, if that was not done "
+      "yet: torch.export.save(torch.export.load(\"model.pt2\").run_decompositions(), "
+      "\"model.pt2\")",
+      MessageOf(status)));
+}
 
 absl::StatusOr<Imported> ImportTorch(const std::filesystem::path& path,
                                      const ImportOptions& options, BlobStore& store,
@@ -21,7 +37,7 @@ absl::StatusOr<Imported> ImportTorch(const std::filesystem::path& path,
   const FindConversion find = WithFunctions(functions, known);
   WeightWriter weights(store, context);
   QUENCH_ASSIGN_OR_RETURN(TorchGraph read, ReadTorchGraph(file, options, find, &weights, context));
-  QUENCH_RETURN_IF_ERROR(UnsupportedError(read.unsupported, "version"));
+  QUENCH_RETURN_IF_ERROR(UnsupportedTorchError(file, read.unsupported));
   Imported result;
   result.imported = std::move(read.graph);
   QUENCH_ASSIGN_OR_RETURN(result.canonical, Canonicalise(result.imported, find, weights, context));

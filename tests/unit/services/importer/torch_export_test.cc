@@ -547,5 +547,18 @@ TEST_F(TorchTest, BadExports) {
               HasSubstr("cholesky"));
 }
 
+// PyTorch may know how to say it with operators that are known.
+TEST_F(TorchTest, UnknownOperatorsNameTheirDecomposition) {
+  const std::string nodes =
+      Node("aten.unheard_of.default", Given("self", TensorArgument("x")), "y");
+  const std::string error =
+      ErrorOf(ImportFile(Exported(nodes, TensorArgument("y"), kUserOutput), {}).status());
+  EXPECT_THAT(error, HasSubstr("`unheard_of` of domain `aten`"));
+  EXPECT_THAT(error, HasSubstr("torch.export.load(\"model.pt2\").run_decompositions()"));
+  const std::string own = Node("mine.op.default", Given("self", TensorArgument("x")), "y");
+  EXPECT_THAT(ErrorOf(ImportFile(Exported(own, TensorArgument("y"), kUserOutput), {}).status()),
+              testing::Not(HasSubstr("run_decompositions")));
+}
+
 }  // namespace
 }  // namespace quench::importer::torch_export_test
