@@ -41,12 +41,13 @@ def positive(*shape):
 
 
 UNARY = ["abs", "neg", "sign", "relu", "floor", "ceil", "round", "exp", "sin", "cos", "tanh", "sigmoid", "atan", "sinh", "cosh", "asinh", "erf",
-         "expm1", "square", "trunc", "isnan", "isinf", "reciprocal"]
+         "expm1", "square", "trunc", "isnan", "isinf", "isfinite", "isposinf", "isneginf", "reciprocal"]
 POSITIVE = ["log", "log2", "log10", "log1p", "sqrt", "rsqrt"]
 BINARY = ["add", "sub", "mul", "div", "maximum", "minimum", "atan2", "eq", "ne", "lt", "le", "gt", "ge", "remainder", "fmod", "floor_divide"]
 ACTIVATIONS = [F.gelu, lambda x: F.gelu(x, approximate="tanh"), F.silu, F.mish, F.hardswish, F.hardsigmoid, F.hardtanh, F.relu6, F.elu, F.celu,
                F.selu, F.leaky_relu, F.softplus, lambda x: F.softplus(x, 2, 1), F.logsigmoid, lambda x: F.glu(x, 1), lambda x: F.softmax(x, 1),
-               lambda x: F.log_softmax(x, -1), lambda x: F.normalize(x, dim=1)]
+               lambda x: F.log_softmax(x, -1), lambda x: F.normalize(x, dim=1), F.hardshrink, lambda x: F.softshrink(x, 0.3),
+               lambda x: F.threshold(x, 0.1, -1)]
 
 
 def operators():
@@ -110,6 +111,22 @@ def operators():
         "pads": (lambda a: (F.pad(a, (1, 2)), F.pad(a, (1, 2, 0, 1), value=3.0), F.pad(a, (1, 1, 1, 1), mode="reflect"), F.pad(a, (1, 1, 2, 1), mode="replicate")), [real(1, 2, 4, 5)]),
         "shuffle": (lambda a: F.pixel_shuffle(a, 2), [real(1, 8, 3, 3)]),
         "norm layers": (lambda a: (F.layer_norm(a, (5,)), F.group_norm(a, 2), F.instance_norm(a)), [real(2, 4, 5)]),
+        "near zero": (lambda a: (torch.log1p(a * 1e-6), torch.expm1(a * 1e-6), torch.special.log1p(a.abs()), a.sigmoid().logit(1e-6)), [real(2, 3)]),
+        "decimals": (lambda a: (a.round(decimals=2), (a * 100).round(decimals=-1)), [real(2, 3)]),
+        "numbers of traces": (lambda a: (a * 2.5, a + 3, a / 4, 1.5 - a, a.clamp(max=3.5)), [whole(3)]),
+        "moved axes": (lambda a: (a.movedim(0, -1), a.moveaxis((0, 1), (2, 0)), a[0].T, a[0].H, a.mH, a.adjoint(), a.swapaxes(0, 1)), [real(2, 3, 4)]),
+        "windows": (lambda a: (a.unfold(1, 3, 2), F.unfold(a[:, None], 2, padding=1), F.fold(F.unfold(a[:, None], 2), (4, 6), 2)), [real(2, 4, 6)]),
+        "outer": (lambda a, b: (torch.outer(a, b), torch.dot(a, a), torch.addmv(a, a[:, None] * b, b)), [real(3), real(4)]),
+        "cumprod": (lambda a: a.cumprod(1), [real(3, 4)]),
+        "among sorted": (lambda a: (torch.bucketize(a, torch.arange(-2., 3.)), torch.bucketize(a, torch.arange(-2., 3.), right=True),
+                                    torch.searchsorted(a.sort(-1)[0], a, side="right")), [real(3, 4)]),
+        "scattered": (lambda a, b: (a.index_add(1, b, a[:, :2], alpha=2), a.index_copy(1, b, a[:, 2:]), a.index_fill(1, b, 7),
+                                    *(a.scatter_reduce(1, b.expand(2, 2), a, how, include_self=keep)
+                                      for how in ("sum", "prod", "mean", "amax", "amin") for keep in (True, False))), [real(3, 4), torch.tensor([2, 0])]),
+        "where one": (lambda a: (*torch.where(a > 0), torch.masked_select(a, a < 0)), [real(3, 4)]),
+        "divisor": (lambda a: (F.avg_pool2d(a, 2, divisor_override=3), F.avg_pool2d(a, 3, 2, 1, ceil_mode=True, divisor_override=5)), [real(2, 3, 8, 9)]),
+        "unpool": (lambda a: F.max_unpool2d(*F.max_pool2d(a, 2, return_indices=True), 2), [real(2, 3, 6, 6)]),
+        "antialias": (lambda a: (F.interpolate(a, (3, 4), mode="bilinear", antialias=True), F.interpolate(a, (3, 12), mode="bicubic", antialias=True)), [real(1, 2, 9, 9)]),
         "embedding": (lambda a, b: F.embedding(a, b), [whole(2, 3, low=0, high=7), real(7, 4)]),
     }
     cases.update(more)
@@ -132,6 +149,30 @@ class Recurrent(nn.Module):
     def forward(self, a):
         y, state = self.layer(a)
         return (y, *state) if isinstance(state, tuple) else (y, state)
+
+
+class Cells(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cells = nn.ModuleList([nn.LSTMCell(6, 8), nn.GRUCell(6, 8), nn.RNNCell(6, 8), nn.RNNCell(6, 8, nonlinearity="relu")])
+
+    def forward(self, a, b):
+        return (*self.cells[0](a, (b, b + 1)), self.cells[1](a, b), self.cells[2](a, b), self.cells[3](a, b))
+
+
+class Masked(nn.Module):
+    """What PyTorch fuses, with padding: without weights, with them, and with a mask of queries by keys too."""
+
+    def __init__(self):
+        super().__init__()
+        self.plain = nn.MultiheadAttention(16, 4, batch_first=True)
+        self.layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, norm_first=True, activation="gelu")
+
+    def forward(self, a):
+        padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+        future = torch.ones(5, 5).triu(1).bool()
+        return (self.plain(a, a, a, key_padding_mask=padding, need_weights=False)[0], *self.plain(a, a, a, key_padding_mask=padding),
+                self.plain(a, a, a, attn_mask=future, need_weights=False)[0], self.layer(a, src_mask=future, src_key_padding_mask=padding))
 
 
 class Attention(nn.Module):
@@ -189,6 +230,8 @@ def networks():
         "lstm": (Recurrent(nn.LSTM, bidirectional=True, batch_first=True), [real(2, 5, 6)]),
         "gru": (Recurrent(nn.GRU), [real(5, 2, 6)]),
         "rnn": (Recurrent(nn.RNN, nonlinearity="relu"), [real(5, 2, 6)]),
+        "cells": (Cells(), [real(2, 6), real(2, 8)]),
+        "masked": (Masked(), [real(2, 5, 16)]),
         "cache": (Attention(), [real(1, 1, 16), real(1, 2, 4, 8), real(1, 2, 4, 8)]),
         "unet": (UNet(), [real(1, 3, 8, 8)]),
         "encoder": (nn.Sequential(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)), [real(2, 5, 16)]),

@@ -129,6 +129,15 @@ AtenNode::AtenNode(Converter& converter) : c(converter) {
     names_ = std::get_if<std::vector<std::string>>(names);
 }
 
+std::string AtenNode::Canonical() const {
+  const Node& node = c.node();
+  const auto [first, last] = RowsByBase().equal_range({node.domain, BaseName(node.op)});
+  const auto row = std::find_if(
+      first, last, [&](const auto& candidate) { return candidate.second->name == node.op; });
+  QUENCH_CHECK(row != last);  // a converter runs for a row
+  return std::string(row->second->canonical);
+}
+
 // ---- Arguments ----
 
 ValueId AtenNode::In(std::string_view name) const {

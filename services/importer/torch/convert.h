@@ -47,6 +47,9 @@ class AtenNode {
 
   Converter& c;
 
+  bool Is(std::string_view name) const { return c.node().op.starts_with(name); }
+  std::string Canonical() const;  // of its row
+
   // ---- Arguments ----
   bool Has(std::string_view name) const;    // given, and not None
   ValueId In(std::string_view name) const;  // a tensor, or a number that a run knows; else kNone
@@ -102,6 +105,7 @@ class AtenNode {
     return Emit("Slice", {id, c.Ints({begin}), c.Ints({end}), c.Ints({axis}), c.Ints({step})});
   }
   ValueId Binary(const char* op, ValueId a, double b) { return Emit(op, {a, Scalar(a, b)}); }
+  ValueId Times(ValueId id, double factor) { return factor == 1 ? id : Binary("Mul", id, factor); }
   ValueId Reduce(const char* op, ValueId id, const std::vector<int64_t>& axes, bool keep) {
     return Emit(op, {id, c.Ints(axes)}, {{"keepdims", int64_t{keep}}});
   }

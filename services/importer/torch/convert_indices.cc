@@ -1,5 +1,7 @@
 // Elements by their indices: taken out, and put in.
 #include <algorithm>
+#include <cmath>
+#include <functional>
 
 #include "common/base/status.h"
 #include "services/importer/torch/converters.h"
@@ -22,23 +24,76 @@ absl::Status GatherOf(Converter& c) {
   return n.Finish(n.Emit("GatherElements", {x, n.In("index")}, {{"axis", axis}}));
 }
 
+// The part of the source that has an index.
+static ValueId SourceFor(AtenNode& n, ValueId index) {
+  ValueId source = n.In("src");
+  bool same = true;
+  for (int64_t i = 0; i < n.Rank(index); ++i)
+    same = same && n.SizeAt(source, i) >= 0 && n.SizeAt(source, i) == n.SizeAt(index, i);
+  if (same) return source;
+  const std::vector<int64_t> zeros(static_cast<size_t>(n.Rank(index)), 0);
+  return n.Emit("Slice", {source, n.c.Ints(zeros), n.ShapeOf(index)});
+}
+
 absl::Status Scatter(Converter& c) {
   AtenNode n(c);
   const ValueId x = n.In("self"), index = n.In("index");
   QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
   QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(x), 0));
-  ValueId source = n.Has("src") ? n.In("src") : kNone;
-  if (source == kNone) {
-    source = Broadcast(n, n.Operand("value", n.TypeOf(x)), n.ShapeOf(index));
-  } else {
-    for (int64_t i = 0; i < n.Rank(x); ++i) {
-      if (n.SizeAt(source, i) < 0 || n.SizeAt(source, i) != n.SizeAt(index, i))
-        return c.Unsupported("src and index of different sizes");
-    }
-  }
-  const bool add = c.node().op == "scatter_add";
+  const ValueId source = n.In("src") != kNone
+                             ? SourceFor(n, index)
+                             : Broadcast(n, n.Operand("value", n.TypeOf(x)), n.ShapeOf(index));
+  const std::string asked = c.node().op == "scatter_add" ? "add" : n.Text("reduce", "none");
+  const std::string reduction = asked == "multiply" ? "mul" : asked;
   return n.Finish(n.Emit("ScatterElements", {x, index, n.Cast(source, n.TypeOf(x))},
-                         {{"axis", axis}, {"reduction", std::string(add ? "add" : "none")}}));
+                         {{"axis", axis}, {"reduction", reduction}}));
+}
+
+// What a reduction of PyTorch is called in ONNX, and the number that changes nothing in it.
+struct Reducer {
+  const char* reduction;
+  double neutral;
+};
+
+static absl::StatusOr<Reducer> ReducerOf(const AtenNode& n) {
+  const std::string name = n.Text("reduce");
+  if (name == "sum" || name == "mean") return Reducer{"add", 0};
+  if (name == "prod") return Reducer{"mul", 1};
+  if (name == "amax") return Reducer{"max", -INFINITY};  // of integers the lowest
+  if (name == "amin") return Reducer{"min", INFINITY};
+  return n.c.Error(fmt::format("has the reduction `{}`", name));
+}
+
+// `put(into, values, reduction)` scatters. Without the elements that were there, those that are written to begin with
+// the neutral number. A mean is a sum over how many there were.
+static absl::StatusOr<ValueId> ScatterReduced(
+    AtenNode& n, ValueId x, ValueId source,
+    const std::function<ValueId(ValueId, ValueId, const char*)>& put) {
+  QUENCH_ASSIGN_OR_RETURN(const Reducer reducer, ReducerOf(n));
+  const bool keep = n.Flag("include_self", true), mean = n.Text("reduce") == "mean";
+  const auto filled = [&](ValueId like, double value) {
+    return Broadcast(n, n.Scalar(x, value), n.ShapeOf(like));
+  };
+  const ValueId first = keep ? x : put(x, filled(source, reducer.neutral), "none");
+  const ValueId y = put(first, source, reducer.reduction);
+  if (!mean) return y;
+  const ValueId count = put(filled(x, keep ? 1 : 0), filled(source, 1), "add");
+  const ValueId divisor = n.Emit("Max", {count, n.Scalar(x, 1)});
+  if (IsFloat(n.TypeOf(x))) return n.Emit("Div", {y, divisor});
+  return FloorQuotient(n, y, divisor, n.TypeOf(x));
+}
+
+absl::Status ScatterReduce(Converter& c) {
+  AtenNode n(c);
+  const ValueId x = n.In("self"), index = n.In("index");
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
+  QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(x), 0));
+  const auto put = [&](ValueId into, ValueId values, const char* reduction) {
+    return n.Emit("ScatterElements", {into, index, values},
+                  {{"axis", axis}, {"reduction", std::string(reduction)}});
+  };
+  QUENCH_ASSIGN_OR_RETURN(const ValueId y, ScatterReduced(n, x, SourceFor(n, index), put));
+  return n.Finish(y);
 }
 
 // Axes with an index move to the front, behind one another; where they go from there follows from whether they stood
@@ -152,12 +207,36 @@ absl::Status IndexPut(Converter& c) {
 }
 
 // Which positions of the axis [start, end) by step are: others keep their contents.
-static ValueId AlongAxis(AtenNode& n, ValueId x, int64_t axis, ValueId positions, ValueId part) {
+static ValueId AlongAxis(AtenNode& n, ValueId x, int64_t axis, ValueId positions, ValueId part,
+                         const char* reduction = "none") {
   std::vector<int64_t> perm = Counted(n.Rank(x));
   std::swap(perm[0], perm[static_cast<size_t>(axis)]);
   const ValueId front = n.Transpose(x, perm), source = n.Transpose(part, perm);
-  const ValueId y = n.Emit("ScatterND", {front, n.Unsqueeze(positions, {1}), source});
+  const ValueId y = n.Emit("ScatterND", {front, n.Unsqueeze(positions, {1}), source},
+                           {{"reduction", std::string(reduction)}});
   return n.Transpose(y, perm);
+}
+
+// Whole parts of the tensor, one for each index.
+absl::Status IndexWrite(Converter& c) {
+  AtenNode n(c);
+  const ValueId x = n.In("self");
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
+  if (n.Rank(x) == 0) return c.Unsupported("a tensor without axes");
+  QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(x), 0));
+  const ValueId index = n.Reshape(n.In("index"), {-1});
+  ValueId source = n.In("source");
+  if (source == kNone) {  // `index_fill`
+    const ValueId part = n.Emit("Gather", {x, index}, {{"axis", axis}});
+    source = Broadcast(n, n.Operand("value", n.TypeOf(x)), n.ShapeOf(part));
+  }
+  source = n.Times(n.Cast(source, n.TypeOf(x)), n.Number("alpha", 1));
+  const auto put = [&](ValueId into, ValueId values, const char* reduction) {
+    return AlongAxis(n, into, axis, index, values, reduction);
+  };
+  if (!n.Has("reduce")) return n.Finish(put(x, source, n.Is("index_add") ? "add" : "none"));
+  QUENCH_ASSIGN_OR_RETURN(const ValueId y, ScatterReduced(n, x, source, put));
+  return n.Finish(y);
 }
 
 absl::Status SliceScatter(Converter& c) {
@@ -198,6 +277,27 @@ absl::Status SelectScatter(Converter& c) {
 absl::Status NonZeroOf(Converter& c) {
   AtenNode n(c);
   return n.Finish(n.Transpose(n.Emit("NonZero", {n.In("self")}), {1, 0}));
+}
+
+// A tensor of indices for each axis.
+absl::Status NonZeroByAxis(Converter& c) {
+  AtenNode n(c);
+  ValueId x = n.In(n.Has("condition") ? "condition" : "self");
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
+  if (n.Rank(x) == 0) x = n.Unsqueeze(x, {0});
+  const ValueId all = n.Emit("NonZero", {x});
+  std::vector<ValueId> axes;
+  for (int i = 0; i < c.num_outputs(); ++i)
+    axes.push_back(n.Emit("Gather", {all, c.Scalar(DataType::kI64, i)}, {{"axis", int64_t{0}}}));
+  return c.FinalValues(axes);
+}
+
+absl::Status MaskedSelect(Converter& c) {
+  AtenNode n(c);
+  const ValueId x = Broadcast(n, n.In("self"), n.ShapeOf(n.In("mask")));
+  const ValueId mask = Broadcast(n, n.Cast(n.In("mask"), DataType::kBool), n.ShapeOf(x));
+  const ValueId places = n.Transpose(n.Emit("NonZero", {mask}), {1, 0});
+  return n.Finish(n.Emit("GatherND", {x, places}));
 }
 
 }  // namespace quench::importer::torch_ops

@@ -104,19 +104,11 @@ absl::Status Softmax(Converter& c) {
 
 // ---- Reductions ----
 
-static std::string CanonicalOf(const AtenNode& n) {
-  for (const TorchRow& row : AllTorchRows()) {
-    if (row.domain == n.c.node().domain && row.name == n.c.node().op)
-      return std::string(row.canonical);
-  }
-  return "";
-}
-
 absl::Status Reduction(Converter& c) {
   AtenNode n(c);
   ValueId x = n.In("self");
   QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
-  const std::string op = CanonicalOf(n);
+  const std::string op = n.Canonical();
   DataType fallback = n.TypeOf(x);
   const bool adds = op == "ReduceSum" || op == "ReduceProd";
   if (adds && !IsFloat(fallback)) fallback = DataType::kI64;
@@ -146,7 +138,7 @@ absl::Status AnyAll(Converter& c) {
   const ValueId flags = n.Cast(x, DataType::kBool);
   if (axes.empty()) return n.Finish(n.Emit("Identity", {flags}));
   const ValueId y =
-      n.Reduce(CanonicalOf(n).c_str(), n.Cast(flags, DataType::kI32), axes, n.Flag("keepdim"));
+      n.Reduce(n.Canonical().c_str(), n.Cast(flags, DataType::kI32), axes, n.Flag("keepdim"));
   return n.Finish(n.Cast(y, DataType::kBool));
 }
 
@@ -190,7 +182,7 @@ absl::Status VectorNorm(Converter& c) {
   return n.Finish(n.Binary("Pow", sum, 1 / order));
 }
 
-absl::Status CumSum(Converter& c) {
+absl::Status Cumulative(Converter& c) {
   AtenNode n(c);
   ValueId x = n.In("self");
   QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
@@ -198,7 +190,8 @@ absl::Status CumSum(Converter& c) {
                           n.Dtype("dtype", IsFloat(n.TypeOf(x)) ? n.TypeOf(x) : DataType::kI64));
   x = n.Cast(x, dtype);
   QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(x), 0));
-  return n.Finish(n.Emit("CumSum", {x, c.Scalar(DataType::kI64, static_cast<double>(axis))}));
+  return n.Finish(
+      n.Emit(n.Canonical().c_str(), {x, c.Scalar(DataType::kI64, static_cast<double>(axis))}));
 }
 
 // ---- Orders ----
@@ -207,7 +200,7 @@ absl::Status ArgMinMax(Converter& c) {
   AtenNode n(c);
   const ValueId x = n.In("self");
   QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
-  const std::string op = CanonicalOf(n);
+  const std::string op = n.Canonical();
   if (!n.Has("dim")) {
     const ValueId flat = n.Reshape(x, {-1});
     return n.Finish(n.Emit(op.c_str(), {flat}, {{"axis", int64_t{0}}, {"keepdims", int64_t{0}}}));
@@ -253,6 +246,36 @@ absl::Status Sort(Converter& c) {
   AtenNode n(c);
   QUENCH_ASSIGN_OR_RETURN(const std::vector<ValueId> sorted, Sorted(n));
   return c.FinalValues(sorted);
+}
+
+// How many of the sorted numbers lie before each one; with `right`, not behind it.
+static ValueId Insertion(AtenNode& n, const char* sorted, const char* values, ValueId order,
+                         bool right) {
+  const DataType common = n.Common(values, sorted);
+  ValueId bounds = n.Operand(sorted, common);
+  if (order != kNone) bounds = n.Emit("GatherElements", {bounds, order}, {{"axis", int64_t{-1}}});
+  if (n.Rank(bounds) > 1) bounds = n.Unsqueeze(bounds, {n.Rank(bounds) - 1});
+  const ValueId value = n.Operand(values, common);
+  const ValueId x = n.Unsqueeze(value, {n.Rank(value)});
+  // NaN is not before anything: it comes last.
+  const ValueId behind = n.Emit(right ? "Greater" : "GreaterOrEqual", {bounds, x});
+  const DataType counted = n.Flag("out_int32") ? DataType::kI32 : DataType::kI64;
+  const ValueId before = n.Cast(n.Emit("Not", {behind}), counted);
+  return n.Reduce("ReduceSum", before, {-1}, false);
+}
+
+absl::Status Bucketize(Converter& c) {
+  AtenNode n(c);
+  if (n.In("self") != kNone) QUENCH_RETURN_IF_ERROR(n.RequireRank(n.In("self"), "self"));
+  return n.Finish(Insertion(n, "boundaries", "self", kNone, n.Flag("right")));
+}
+
+absl::Status SearchSorted(Converter& c) {
+  AtenNode n(c);
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(n.In("sorted_sequence"), "sorted_sequence"));
+  if (n.In("self") != kNone) QUENCH_RETURN_IF_ERROR(n.RequireRank(n.In("self"), "self"));
+  const bool right = n.Flag("right") || n.Text("side") == "right";
+  return n.Finish(Insertion(n, "sorted_sequence", "self", n.In("sorter"), right));
 }
 
 absl::Status Argsort(Converter& c) {

@@ -1,35 +1,23 @@
-// One number in, one number out: arithmetic, comparisons, activations.
+// One number in, one number out: arithmetic, comparisons, functions of real numbers.
 #include <cmath>
 #include <numbers>
 
 #include "common/base/status.h"
+#include "services/importer/graph/formulas.h"
 #include "services/importer/torch/converters.h"
 
 namespace quench::importer::torch_ops {
 namespace {
 
-const TorchRow& RowOf(const AtenNode& n) {
-  for (const TorchRow& row : AllTorchRows()) {
-    if (row.domain == n.c.node().domain && row.name == n.c.node().op) return row;
-  }
-  QUENCH_CHECK(false);  // a converter runs for a row
-}
-
-bool Is(const AtenNode& n, std::string_view name) { return n.c.node().op.starts_with(name); }
-
 // What `self` is computed in: true division and functions of real numbers make floats of integers.
 DataType FloatOf(DataType dtype) { return IsFloat(dtype) ? dtype : DataType::kF32; }
-
-ValueId Times(AtenNode& n, ValueId id, double factor) {
-  return factor == 1 ? id : n.Binary("Mul", id, factor);
-}
 
 }  // namespace
 
 absl::Status Unary(Converter& c) {
   AtenNode n(c);
   const ValueId x = n.In("self");
-  const std::string op(RowOf(n).canonical);
+  const std::string op = n.Canonical();
   const bool rounds = op == "Floor" || op == "Ceil" || op == "Round";
   if (rounds && !IsFloat(n.TypeOf(x))) return n.Finish(n.Emit("Identity", {x}));
   return n.Finish(n.Emit(op.c_str(), {x}));
@@ -46,7 +34,7 @@ absl::Status Sign(Converter& c) {
 
 absl::Status UnaryFloat(Converter& c) {
   AtenNode n(c);
-  return n.Finish(n.Emit(std::string(RowOf(n).canonical).c_str(), {n.Float(n.In("self"))}));
+  return n.Finish(n.Emit(n.Canonical().c_str(), {n.Float(n.In("self"))}));
 }
 
 absl::Status Pass(Converter& c) {
@@ -62,23 +50,22 @@ absl::Status Dropout(Converter& c) {
 absl::Status Arithmetic(Converter& c) {
   AtenNode n(c);
   DataType dtype = n.Common("self", "other");
-  std::string op(RowOf(n).canonical);
+  std::string op = n.Canonical();
   if (dtype == DataType::kBool && op != "Sub") op = op == "Mul" ? "And" : "Or";
   ValueId a = n.Operand("self", dtype), b = n.Operand("other", dtype);
-  if (Is(n, "rsub")) std::swap(a, b);
+  if (n.Is("rsub")) std::swap(a, b);
   if (n.Has("alpha") && dtype != DataType::kBool) {
-    ValueId& scaled = Is(n, "rsub") ? b : b;
+    ValueId& scaled = n.Is("rsub") ? b : b;
     if (n.In("alpha") != kNone) {
       scaled = n.Emit("Mul", {scaled, n.Operand("alpha", dtype)});
     } else {
-      scaled = Times(n, scaled, n.Number("alpha", 1));
+      scaled = n.Times(scaled, n.Number("alpha", 1));
     }
   }
   return n.Finish(n.Emit(op.c_str(), {a, b}));
 }
 
-// Towards minus infinity, of integers too.
-static ValueId FloorQuotient(AtenNode& n, ValueId a, ValueId b, DataType dtype) {
+ValueId FloorQuotient(AtenNode& n, ValueId a, ValueId b, DataType dtype) {
   if (IsFloat(dtype)) return n.Emit("Floor", {n.Emit("Div", {a, b})});
   const ValueId rest = n.Emit("Mod", {a, b}, {{"fmod", int64_t{0}}});
   return n.Emit("Div", {n.Emit("Sub", {a, rest}), b});
@@ -110,7 +97,7 @@ absl::Status Remainder(Converter& c) {
   AtenNode n(c);
   const DataType dtype = n.Common("self", "other");
   const ValueId a = n.Operand("self", dtype), b = n.Operand("other", dtype);
-  if (Is(n, "fmod")) return n.Finish(n.Emit("Mod", {a, b}, {{"fmod", int64_t{1}}}));
+  if (n.Is("fmod")) return n.Finish(n.Emit("Mod", {a, b}, {{"fmod", int64_t{1}}}));
   if (!IsFloat(dtype)) return n.Finish(n.Emit("Mod", {a, b}, {{"fmod", int64_t{0}}}));
   return n.Finish(n.Emit("Sub", {a, n.Emit("Mul", {FloorQuotient(n, a, b, dtype), b})}));
 }
@@ -132,16 +119,17 @@ absl::Status Power(Converter& c) {
 absl::Status Compare(Converter& c) {
   AtenNode n(c);
   DataType dtype = n.Common("self", "other");
-  const std::string op(RowOf(n).canonical);
+  const std::string op = n.Canonical();
+  const bool differs = n.Is("ne") || n.Is("not_equal");
   if (dtype == DataType::kBool && op != "Equal") dtype = DataType::kI32;
   const ValueId y = n.Emit(op.c_str(), {n.Operand("self", dtype), n.Operand("other", dtype)});
-  return n.Finish(Is(n, "ne") ? n.Emit("Not", {y}) : y);
+  return n.Finish(differs ? n.Emit("Not", {y}) : y);
 }
 
 absl::Status Logical(Converter& c) {
   AtenNode n(c);
   const DataType dtype = n.Common("self", "other");
-  std::string op(RowOf(n).canonical);
+  std::string op = n.Canonical();
   const bool bits = op.starts_with("Bitwise");
   if (dtype == DataType::kBool && bits) op = op.substr(7);
   if (dtype != DataType::kBool && !bits) op = "Bitwise" + op;
@@ -150,9 +138,8 @@ absl::Status Logical(Converter& c) {
 
 absl::Status LogicalBool(Converter& c) {
   AtenNode n(c);
-  return n.Finish(
-      n.Emit(std::string(RowOf(n).canonical).c_str(),
-             {n.Operand("self", DataType::kBool), n.Operand("other", DataType::kBool)}));
+  return n.Finish(n.Emit(n.Canonical().c_str(), {n.Operand("self", DataType::kBool),
+                                                 n.Operand("other", DataType::kBool)}));
 }
 
 absl::Status Not(Converter& c) {
@@ -169,16 +156,15 @@ absl::Status LogicalNot(Converter& c) {
 absl::Status MinMax(Converter& c) {
   AtenNode n(c);
   const DataType dtype = n.Common("self", "other");
-  return n.Finish(n.Emit(std::string(RowOf(n).canonical).c_str(),
-                         {n.Operand("self", dtype), n.Operand("other", dtype)}));
+  return n.Finish(
+      n.Emit(n.Canonical().c_str(), {n.Operand("self", dtype), n.Operand("other", dtype)}));
 }
 
 absl::Status AddProduct(Converter& c) {
   AtenNode n(c);
   const ValueId x = n.In("self");
-  ValueId product =
-      n.Emit(std::string(RowOf(n).canonical).c_str(), {n.In("tensor1"), n.In("tensor2")});
-  product = Times(n, product, n.Number("value", 1));
+  ValueId product = n.Emit(n.Canonical().c_str(), {n.In("tensor1"), n.In("tensor2")});
+  product = n.Times(product, n.Number("value", 1));
   return n.Finish(n.Emit("Add", {x, product}));
 }
 
@@ -223,91 +209,60 @@ absl::Status Clamp(Converter& c) {
   return n.Finish(x);
 }
 
-absl::Status HardTanh(Converter& c) {
-  AtenNode n(c);
-  const ValueId x = n.In("self");
-  const bool six = Is(n, "relu6");
-  return n.Finish(n.Emit("Clip", {x, n.Scalar(x, n.Number("min_val", six ? 0 : -1)),
-                                  n.Scalar(x, n.Number("max_val", six ? 6 : 1))}));
-}
-
-absl::Status HardSigmoidOf(Converter& c) {
-  AtenNode n(c);
-  return n.Finish(n.Emit("HardSigmoid", {n.In("self")}, {{"alpha", 1.0 / 6}, {"beta", 0.5}}));
-}
-
-absl::Status LeakyReluOf(Converter& c) {
-  AtenNode n(c);
-  return n.Finish(
-      n.Emit("LeakyRelu", {n.In("self")}, {{"alpha", n.Number("negative_slope", 0.01)}}));
-}
-
-absl::Status Celu(Converter& c) {
-  AtenNode n(c);
-  return n.Finish(n.Emit("Celu", {n.In("self")}, {{"alpha", n.Number("alpha", 1)}}));
-}
-
-absl::Status EluOf(Converter& c) {
-  AtenNode n(c);
-  if (n.Number("scale", 1) != 1 || n.Number("input_scale", 1) != 1)
-    return c.Unsupported("scale and input_scale must be 1");
-  return n.Finish(n.Emit("Elu", {n.In("self")}, {{"alpha", n.Number("alpha", 1)}}));
-}
-
-absl::Status GeluOf(Converter& c) {
-  AtenNode n(c);
-  return n.Finish(n.Emit("Gelu", {n.In("self")}, {{"approximate", n.Text("approximate", "none")}}));
-}
-
-absl::Status Glu(Converter& c) {
-  AtenNode n(c);
-  const ValueId x = n.In("self");
-  QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
-  QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(x), -1));
-  const std::vector<ValueId> halves =
-      c.EmitMany("Split", {x}, 2, {{"axis", axis}, {"num_outputs", int64_t{2}}});
-  return n.Finish(n.Emit("Mul", {halves[0], n.Emit("Sigmoid", {halves[1]})}));
-}
-
-absl::Status PReluOf(Converter& c) {
-  AtenNode n(c);
-  const ValueId x = n.In("self");
-  ValueId slope = n.In("weight");
-  if (n.SizeAt(slope, 0) != 1 && n.Rank(x) > 2) {
-    std::vector<int64_t> shape(static_cast<size_t>(n.Rank(x) - 1), 1);
-    shape[0] = -1;
-    slope = n.Reshape(slope, shape);
-  }
-  return n.Finish(n.Emit("PRelu", {x, slope}));
-}
-
-absl::Status SoftplusOf(Converter& c) {
-  AtenNode n(c);
-  const ValueId x = n.In("self");
-  const double beta = n.Number("beta", 1), threshold = n.Number("threshold", 20);
-  const ValueId scaled = Times(n, x, beta);
-  const ValueId y = Times(n, n.Emit("Softplus", {scaled}), 1 / beta);
-  // Above the threshold the function is the identity; at 20 f32 cannot tell.
-  if (threshold >= 20) return n.Finish(beta == 1 ? y : n.Emit("Identity", {y}));
-  return n.Finish(n.Emit("Where", {n.Emit("Greater", {scaled, n.Scalar(x, threshold)}), x, y}));
-}
-
-absl::Status LogSigmoid(Converter& c) {
-  AtenNode n(c);
-  return n.Finish(n.Emit("Neg", {n.Emit("Softplus", {n.Emit("Neg", {n.In("self")})})}));
-}
-
 absl::Status LogBase(Converter& c) {
   AtenNode n(c);
   const ValueId x = n.Float(n.In("self"));
-  if (Is(n, "log1p")) return n.Finish(n.Emit("Log", {n.Binary("Add", x, 1)}));
-  const double base = Is(n, "log2") ? std::numbers::ln2 : std::numbers::ln10;
+  const double base = n.Is("log2") ? std::numbers::ln2 : std::numbers::ln10;
   return n.Finish(n.Binary("Mul", n.Emit("Log", {x}), 1 / base));
+}
+
+absl::Status Log1p(Converter& c) {
+  AtenNode n(c);
+  return n.Finish(Log1pOf(c, n.Float(n.In("self"))));
 }
 
 absl::Status Expm1(Converter& c) {
   AtenNode n(c);
-  return n.Finish(n.Binary("Sub", n.Emit("Exp", {n.Float(n.In("self"))}), 1));
+  return n.Finish(Expm1Of(c, n.Float(n.In("self"))));
+}
+
+absl::Status Logit(Converter& c) {
+  AtenNode n(c);
+  ValueId x = n.Float(n.In("self"));
+  if (n.Has("eps")) {
+    const double eps = n.Number("eps");
+    x = n.Emit("Clip", {x, n.Scalar(x, eps), n.Scalar(x, 1 - eps)});
+  }
+  return n.Finish(n.Emit("Log", {n.Emit("Div", {x, n.Emit("Sub", {n.Scalar(x, 1), x})})}));
+}
+
+absl::Status IsFinite(Converter& c) {
+  AtenNode n(c);
+  const ValueId x = n.Float(n.In("self"));
+  return n.Finish(n.Emit("Not", {n.Emit("Or", {n.Emit("IsNaN", {x}), n.Emit("IsInf", {x})})}));
+}
+
+// Of one sign.
+absl::Status IsInfinite(Converter& c) {
+  AtenNode n(c);
+  const bool positive = n.Is("isposinf");
+  return n.Finish(
+      n.Emit("IsInf", {n.Float(n.In("self"))},
+             {{"detect_positive", int64_t{positive}}, {"detect_negative", int64_t{!positive}}}));
+}
+
+// To decimals: of 10^d-fold numbers, or with d < 0 of their 10^-d-th parts.
+absl::Status RoundTo(Converter& c) {
+  AtenNode n(c);
+  const ValueId x = n.In("self");
+  const int64_t decimals = n.Int("decimals");
+  if (!IsFloat(n.TypeOf(x)) && decimals >= 0) return n.Finish(n.Emit("Identity", {x}));
+  if (!IsFloat(n.TypeOf(x))) return c.Unsupported("integers and decimals below 0");
+  if (decimals == 0) return n.Finish(n.Emit("Round", {x}));
+  const double power = std::pow(10.0, static_cast<double>(std::abs(decimals)));
+  const char* there = decimals > 0 ? "Mul" : "Div";
+  const char* back = decimals > 0 ? "Div" : "Mul";
+  return n.Finish(n.Binary(back, n.Emit("Round", {n.Binary(there, x, power)}), power));
 }
 
 absl::Status Rsqrt(Converter& c) {

@@ -5,7 +5,7 @@
 namespace quench::importer::torch_ops {
 namespace {
 
-struct Stack {
+struct LayerKind {
   const char* op;
   std::vector<int64_t> order;  // of PyTorch's gates, as ONNX has them
   Attributes attributes;
@@ -33,12 +33,12 @@ const std::vector<int64_t>& LstmGates() {
   return kOrder;
 }
 
-absl::Status Recurrent(Converter& c, const Stack& stack) {
+absl::Status Recurrent(Converter& c, const LayerKind& kind) {
   AtenNode n(c);
   ValueId x = n.In("input");
   QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "input"));
   std::vector<ValueId> states = n.List("hx"), params = n.List("params");
-  const bool lstm = std::string_view(stack.op) == "LSTM";
+  const bool lstm = std::string_view(kind.op) == "LSTM";
   const bool has_bias = n.Flag("has_biases", true), bidirectional = n.Flag("bidirectional");
   const int64_t layers = n.Int("num_layers", 1), directions = bidirectional ? 2 : 1;
   const bool batch_first = n.Flag("batch_first"), batched = n.Rank(x) == 3;
@@ -59,11 +59,11 @@ absl::Status Recurrent(Converter& c, const Stack& stack) {
     std::vector<ValueId> w, r, b;
     for (int64_t d = 0; d < directions; ++d) {
       const ValueId* p = &params[static_cast<size_t>(layer * directions + d) * per];
-      w.push_back(Reordered(n, p[0], stack.order));
-      r.push_back(Reordered(n, p[1], stack.order));
+      w.push_back(Reordered(n, p[0], kind.order));
+      r.push_back(Reordered(n, p[1], kind.order));
       if (has_bias)
         b.push_back(n.Emit("Concat",
-                           {Reordered(n, p[2], stack.order), Reordered(n, p[3], stack.order)},
+                           {Reordered(n, p[2], kind.order), Reordered(n, p[3], kind.order)},
                            {{"axis", int64_t{0}}}));
     }
     const auto initial = [&](ValueId state) {
@@ -73,7 +73,7 @@ absl::Status Recurrent(Converter& c, const Stack& stack) {
         x,     Stacked(n, w),     Stacked(n, r), has_bias ? Stacked(n, b) : kNone,
         kNone, initial(states[0])};
     if (lstm) inputs.push_back(initial(states[1]));
-    Attributes attributes = stack.attributes;
+    Attributes attributes = kind.attributes;
     attributes["hidden_size"] = hidden;
     if (bidirectional) attributes["direction"] = std::string("bidirectional");
     if (auto found = attributes.find("activations"); found != attributes.end() && bidirectional) {
@@ -82,7 +82,7 @@ absl::Status Recurrent(Converter& c, const Stack& stack) {
       names.insert(names.end(), once.begin(), once.end());
       found->second = names;
     }
-    const std::vector<ValueId> y = c.EmitMany(stack.op, inputs, lstm ? 3 : 2, attributes);
+    const std::vector<ValueId> y = c.EmitMany(kind.op, inputs, lstm ? 3 : 2, attributes);
     last_h.push_back(y[1]);
     if (lstm) last_c.push_back(y[2]);
     x = directions == 1 ? n.Squeeze(y[0], {1})
@@ -96,6 +96,36 @@ absl::Status Recurrent(Converter& c, const Stack& stack) {
   const ValueId y = !batched ? n.Squeeze(x, {1}) : batch_first ? n.Transpose(x, {1, 0, 2}) : x;
   std::vector<ValueId> outputs = {y, joined(last_h)};
   if (lstm) outputs.push_back(joined(last_c));
+  return c.FinalValues(outputs);
+}
+
+// A layer over a sequence of one step.
+absl::Status Cell(Converter& c, const LayerKind& kind) {
+  AtenNode n(c);
+  const ValueId x = n.In("input"), recurrence = n.In("w_hh");
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "input"));
+  if (n.Rank(x) != 2) return c.Error(fmt::format("its input has rank {}, 2 is wanted", n.Rank(x)));
+  const bool lstm = std::string_view(kind.op) == "LSTM";
+  const std::vector<ValueId> states = n.List("hx");
+  if (states.size() != (lstm ? 2u : 1u))
+    return c.Error(fmt::format("has {} states", states.size()));
+  const int64_t hidden = n.SizeAt(recurrence, 1);
+  ValueId bias = kNone;
+  if (n.Has("b_ih") != n.Has("b_hh")) return c.Unsupported("one bias of two");
+  if (n.Has("b_ih"))
+    bias = Stacked(
+        n, {n.Emit("Concat",
+                   {Reordered(n, n.In("b_ih"), kind.order), Reordered(n, n.In("b_hh"), kind.order)},
+                   {{"axis", int64_t{0}}})});
+  std::vector<ValueId> inputs = {n.Unsqueeze(x, {0}),
+                                 Stacked(n, {Reordered(n, n.In("w_ih"), kind.order)}),
+                                 Stacked(n, {Reordered(n, recurrence, kind.order)}), bias, kNone};
+  for (const ValueId state : states) inputs.push_back(n.Unsqueeze(state, {0}));
+  Attributes attributes = kind.attributes;
+  attributes["hidden_size"] = hidden;
+  const std::vector<ValueId> y = c.EmitMany(kind.op, inputs, lstm ? 3 : 2, attributes);
+  std::vector<ValueId> outputs = {n.Squeeze(y[1], {0})};
+  if (lstm) outputs.push_back(n.Squeeze(y[2], {0}));
   return c.FinalValues(outputs);
 }
 
@@ -135,14 +165,20 @@ absl::Status MkldnnRnnLayer(Converter& c) {
   return c.FinalValues({n.Squeeze(y[0], {1}), y[1], y[2]});
 }
 
-absl::Status Gru(Converter& c) {
-  return Recurrent(c, {"GRU", {1, 0, 2}, {{"linear_before_reset", int64_t{1}}}});
+static LayerKind GruLayer() { return {"GRU", {1, 0, 2}, {{"linear_before_reset", int64_t{1}}}}; }
+
+absl::Status Gru(Converter& c) { return Recurrent(c, GruLayer()); }
+
+static LayerKind RnnLayer(bool relu) {
+  return {"RNN", {0}, {{"activations", std::vector<std::string>{relu ? "Relu" : "Tanh"}}}};
 }
 
-absl::Status Rnn(Converter& c) {
-  const bool relu = c.node().op == "rnn_relu";
-  return Recurrent(
-      c, {"RNN", {0}, {{"activations", std::vector<std::string>{relu ? "Relu" : "Tanh"}}}});
-}
+absl::Status Rnn(Converter& c) { return Recurrent(c, RnnLayer(c.node().op == "rnn_relu")); }
+
+// ---- One step ----
+
+absl::Status LstmCell(Converter& c) { return Cell(c, {"LSTM", LstmGates(), {}}); }
+absl::Status GruCell(Converter& c) { return Cell(c, GruLayer()); }
+absl::Status RnnCell(Converter& c) { return Cell(c, RnnLayer(c.node().op == "rnn_relu_cell")); }
 
 }  // namespace quench::importer::torch_ops

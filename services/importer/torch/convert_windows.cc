@@ -122,6 +122,27 @@ static absl::StatusOr<Attributes> PoolAttributes(AtenNode& n, size_t count) {
                     {"ceil_mode", int64_t{n.Flag("ceil_mode")}}};
 }
 
+// `ceil_mode` as padding behind, which makes the last window a whole one. It begins within the input or the padding
+// before it.
+static absl::Status PadToWholeWindows(AtenNode& n, ValueId x, Attributes& attributes) {
+  const auto kernel = std::get<std::vector<int64_t>>(attributes["kernel_shape"]);
+  const auto stride = std::get<std::vector<int64_t>>(attributes["strides"]);
+  auto pads = std::get<std::vector<int64_t>>(attributes["pads"]);
+  const size_t count = kernel.size();
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t size = n.SizeAt(x, static_cast<int64_t>(i) + 2), before = pads[i];
+    if (size < 0) return n.c.Unsupported("ceil_mode and divisor_override of sizes of a run");
+    const int64_t room = size + 2 * before - kernel[i];
+    if (room < 0 || stride[i] < 1) return n.c.Error("its window does not fit its input");
+    int64_t steps = (room + stride[i] - 1) / stride[i];
+    if (steps * stride[i] >= size + before) --steps;
+    pads[count + i] = std::max(before, before + steps * stride[i] - room);
+  }
+  attributes["pads"] = pads;
+  attributes["ceil_mode"] = int64_t{0};
+  return absl::OkStatus();
+}
+
 absl::Status MaxPoolOf(Converter& c) {
   AtenNode n(c);
   const int spatial = SpatialOf(n);
@@ -147,11 +168,22 @@ absl::Status AveragePool(Converter& c) {
   AtenNode n(c);
   const int spatial = SpatialOf(n);
   QUENCH_RETURN_IF_ERROR(n.RequireRank(n.In("self"), "self"));
-  if (n.Has("divisor_override")) return c.Unsupported("divisor_override");
   QUENCH_ASSIGN_OR_RETURN(Attributes attributes, PoolAttributes(n, static_cast<size_t>(spatial)));
-  attributes["count_include_pad"] = int64_t{n.Flag("count_include_pad", true)};
   const Batched x = WithBatch(n, n.In("self"), spatial);
-  return FinishBatched(n, n.Emit("AveragePool", {x.id}, std::move(attributes)), x.added);
+  if (!n.Has("divisor_override")) {
+    attributes["count_include_pad"] = int64_t{n.Flag("count_include_pad", true)};
+    return FinishBatched(n, n.Emit("AveragePool", {x.id}, std::move(attributes)), x.added);
+  }
+  // Of whole windows, padding included, the average is the sum but for a factor.
+  attributes["count_include_pad"] = int64_t{1};
+  if (n.Flag("ceil_mode")) QUENCH_RETURN_IF_ERROR(PadToWholeWindows(n, x.id, attributes));
+  double area = 1;
+  for (const int64_t size : std::get<std::vector<int64_t>>(attributes["kernel_shape"]))
+    area *= static_cast<double>(size);
+  const double divisor = n.Number("divisor_override");
+  if (divisor == 0) return c.Error("divisor_override is 0");
+  const ValueId average = n.Emit("AveragePool", {x.id}, std::move(attributes));
+  return FinishBatched(n, n.Times(average, area / divisor), x.added);
 }
 
 // The average or largest of [floor(i * in / out), ceil((i + 1) * in / out)) for each i: equal windows where `out`
@@ -214,6 +246,92 @@ absl::Status AdaptivePool(Converter& c) {
   return c.FinalValues({n.Emit("Identity", {x}), kNone});
 }
 
+// The maxima at their places in a plane, or volume, of zeros.
+absl::Status MaxUnpoolOf(Converter& c) {
+  AtenNode n(c);
+  const ValueId x = n.In("self");
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
+  const int64_t first = n.Rank(x) - SpatialOf(n);
+  if (first < 1) return c.Error("its input has too few axes");
+  const ValueId planes = SizesBetween(n, x, 0, first), size = n.Sizes("output_size");
+  const ValueId places = n.Emit("ReduceProd", {size, c.Ints({0})}, {{"keepdims", int64_t{1}}});
+  const auto flat = [&](ValueId id) {
+    return n.Emit("Reshape", {id, Joined(n, {planes, c.Ints({-1})}, 0)});
+  };
+  const ValueId zeros = Broadcast(n, n.Scalar(x, 0), Joined(n, {planes, places}, 0));
+  const ValueId y =
+      n.Emit("ScatterElements", {zeros, flat(n.In("indices")), flat(x)}, {{"axis", first}});
+  return n.Finish(n.Emit("Reshape", {y, Joined(n, {planes, size}, 0)}));
+}
+
+// ---- Windows as columns ----
+
+struct Columns {
+  std::vector<int64_t> kernel, dilation, padding, stride;
+};
+
+static absl::StatusOr<Columns> ColumnsOf(const AtenNode& n) {
+  Columns columns;
+  QUENCH_ASSIGN_OR_RETURN(columns.kernel, n.IntsOf("kernel_size", 2, 1));
+  QUENCH_ASSIGN_OR_RETURN(columns.dilation, n.IntsOf("dilation", 2, 1));
+  QUENCH_ASSIGN_OR_RETURN(columns.padding, n.IntsOf("padding", 2, 0));
+  QUENCH_ASSIGN_OR_RETURN(columns.stride, n.IntsOf("stride", 2, 1));
+  return columns;
+}
+
+// [batch, channels * kernel, windows] -> [batch, channels, height, width]: windows add up where they overlap.
+absl::Status Col2ImOf(Converter& c) {
+  AtenNode n(c);
+  ValueId x = n.In("self");
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
+  QUENCH_ASSIGN_OR_RETURN(const Columns columns, ColumnsOf(n));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<int64_t> size, n.IntsOf("output_size", 2, 1));
+  const bool batched = n.Rank(x) == 3;
+  if (!batched) x = n.Unsqueeze(x, {0});
+  const ValueId y = n.Emit("Col2Im", {x, c.Ints(size), c.Ints(columns.kernel)},
+                           {{"dilations", columns.dilation},
+                            {"pads", Doubled(columns.padding)},
+                            {"strides", columns.stride}});
+  return FinishBatched(n, y, !batched);
+}
+
+// The reverse, where windows repeat what they share.
+absl::Status Im2Col(Converter& c) {
+  AtenNode n(c);
+  ValueId x = n.In("self");
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
+  QUENCH_ASSIGN_OR_RETURN(const Columns columns, ColumnsOf(n));
+  const bool batched = n.Rank(x) == 4;
+  if (!batched) x = n.Unsqueeze(x, {0});
+  std::vector<int64_t> pads(8, 0);
+  std::vector<Tensor> where;
+  int64_t windows = 1;
+  for (size_t i = 0; i < 2; ++i) {
+    pads[2 + i] = pads[6 + i] = columns.padding[i];
+    const int64_t size = n.SizeAt(x, static_cast<int64_t>(i) + 2);
+    const int64_t room =
+        size + 2 * columns.padding[i] - columns.dilation[i] * (columns.kernel[i] - 1) - 1;
+    if (size < 0) return c.Unsupported("sizes that only a run knows");
+    if (room < 0 || columns.stride[i] < 1) return c.Error("its window does not fit its input");
+    const int64_t count = room / columns.stride[i] + 1;
+    std::vector<int64_t> places;
+    for (int64_t k = 0; k < columns.kernel[i]; ++k) {
+      for (int64_t w = 0; w < count; ++w)
+        places.push_back(k * columns.dilation[i] + w * columns.stride[i]);
+    }
+    where.push_back(Tensor::Of(DataType::kI64, {columns.kernel[i], count}, places));
+    windows *= count;
+  }
+  if (std::count(pads.begin(), pads.end(), 0) < 8) x = n.Emit("Pad", {x, c.Ints(pads)});
+  // [batch, channels, height, width] -> [batch, channels, kernel, rows, kernel, columns]
+  x = n.Emit("Gather", {x, c.AddConstant(where[0])}, {{"axis", int64_t{2}}});
+  x = n.Emit("Gather", {x, c.AddConstant(where[1])}, {{"axis", int64_t{4}}});
+  const int64_t channels = n.SizeAt(x, 1), area = columns.kernel[0] * columns.kernel[1];
+  if (channels < 0) return c.Unsupported("a number of channels that is known only at run time");
+  const ValueId y = n.Reshape(n.Transpose(x, {0, 1, 2, 4, 3, 5}), {0, channels * area, windows});
+  return FinishBatched(n, y, !batched);
+}
+
 // ---- Resizing ----
 
 absl::Status Upsample(Converter& c) {
@@ -234,6 +352,12 @@ absl::Status Upsample(Converter& c) {
     attributes["coordinate_transformation_mode"] =
         std::string(n.Flag("align_corners") ? "align_corners" : "half_pixel");
     if (cubic) attributes["cubic_coeff_a"] = -0.75;
+  }
+  if (op.find("_aa") != std::string::npos) {
+    if (n.Flag("align_corners")) return c.Unsupported("align_corners with antialias");
+    attributes["antialias"] = int64_t{1};
+    attributes["exclude_outside"] = int64_t{1};
+    if (cubic) attributes["cubic_coeff_a"] = -0.5;  // as Pillow has it
   }
   std::vector<int64_t> axes;
   for (int i = 0; i < spatial; ++i) axes.push_back(i + 2);

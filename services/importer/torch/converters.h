@@ -16,6 +16,8 @@ ValueId Joined(AtenNode& n, const std::vector<ValueId>& parts, int64_t axis);
 // Sizes [begin, end) of the value's shape.
 ValueId SizesBetween(AtenNode& n, ValueId id, int64_t begin, int64_t end);
 ValueId Broadcast(AtenNode& n, ValueId id, ValueId shape);
+// a / b rounded towards minus infinity, of integers too.
+ValueId FloorQuotient(AtenNode& n, ValueId a, ValueId b, DataType dtype);
 ValueId MatMul(AtenNode& n, ValueId a, ValueId b);
 // x * weight^T + bias.
 ValueId LinearOf(AtenNode& n, ValueId x, ValueId weight, ValueId bias);

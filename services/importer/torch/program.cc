@@ -16,7 +16,8 @@ enum class WriteKind : uint8_t {
   kReshape,
   kUnsqueeze,
   kTranspose,
-  kPermute
+  kPermute,
+  kMove
 };
 
 const std::map<std::string_view, WriteKind>& Views() {
@@ -28,6 +29,11 @@ const std::map<std::string_view, WriteKind>& Views() {
       {"unflatten", WriteKind::kReshape},   {"squeeze", WriteKind::kReshape},
       {"squeeze.dim", WriteKind::kReshape}, {"unsqueeze", WriteKind::kUnsqueeze},
       {"transpose", WriteKind::kTranspose}, {"t", WriteKind::kTranspose},
+      {"swapaxes", WriteKind::kTranspose},  {"swapdims", WriteKind::kTranspose},
+      {"T", WriteKind::kTranspose},         {"numpy_T", WriteKind::kTranspose},
+      {"mT", WriteKind::kTranspose},        {"mH", WriteKind::kTranspose},
+      {"adjoint", WriteKind::kTranspose},   {"matrix_H", WriteKind::kTranspose},
+      {"movedim", WriteKind::kMove},        {"moveaxis", WriteKind::kMove},
       {"permute", WriteKind::kPermute}};
   return kViews;
 }
@@ -131,6 +137,12 @@ absl::StatusOr<Handle> TorchProgram::WriteBack(const TensorCell& view, Handle ba
       op = view.view;
       arguments = {{"self", part}};
       arguments.insert(arguments.end(), view.arguments.begin(), view.arguments.end());
+      break;
+    case WriteKind::kMove:
+      op = view.view;
+      arguments = {{"self", part}};
+      for (const auto& [argument, axes] : view.arguments)
+        arguments.emplace_back(argument == "source" ? "destination" : "source", axes);
       break;
     case WriteKind::kPermute:
       op = "permute_back";
@@ -248,6 +260,7 @@ absl::StatusOr<size_t> TorchProgram::CountOutputs(const TorchRow& row,
     return items == nullptr ? 1 : items->size();
   }
   const TorchValue* self = FindArgument(arguments, "self");
+  if (self == nullptr) self = FindArgument(arguments, "condition");
   const auto* cell = self == nullptr ? nullptr : std::get_if<CellPtr>(self);
   if (cell == nullptr) return InvalidArgument("{}: self is no tensor", row.name);
   for (const char* list : {"split_sizes", "indices"}) {
@@ -257,7 +270,8 @@ absl::StatusOr<size_t> TorchProgram::CountOutputs(const TorchRow& row,
   }
   QUENCH_ASSIGN_OR_RETURN(const Type type, TypeOf(*cell));
   if (!type.ranked) return UnknownError(fmt::format("{}: the rank of its input", row.name));
-  if (row.name == "nonzero_numpy" || row.name == "where.all") return type.dims.size();
+  if (row.name == "nonzero_numpy" || row.name == "where.all")
+    return std::max<size_t>(type.dims.size(), 1);
   const auto integer = [&](const char* name, int64_t fallback) {
     const TorchValue* value = FindArgument(arguments, name);
     const auto* number = value == nullptr ? nullptr : std::get_if<int64_t>(value);
