@@ -126,6 +126,11 @@ def operators():
         "where one": (lambda a: (*torch.where(a > 0), torch.masked_select(a, a < 0)), [real(3, 4)]),
         "divisor": (lambda a: (F.avg_pool2d(a, 2, divisor_override=3), F.avg_pool2d(a, 3, 2, 1, ceil_mode=True, divisor_override=5)), [real(2, 3, 8, 9)]),
         "unpool": (lambda a: F.max_unpool2d(*F.max_pool2d(a, 2, return_indices=True), 2), [real(2, 3, 6, 6)]),
+        "spectra": (lambda a: (torch.fft.rfft(a).abs(), torch.fft.irfft(torch.fft.rfft(a, 9, norm="ortho"), 9, norm="ortho"), torch.fft.rfft2(a).angle(),
+                               torch.view_as_real(torch.fft.fftn(a)), torch.fft.ifft(torch.fft.fft(a, dim=0), dim=0).real, torch.fft.irfftn(torch.fft.rfftn(a))), [real(3, 8)]),
+        "complex": (lambda a, b: (torch.view_as_real(torch.complex(a, b) * torch.polar(a.abs(), b)), (torch.complex(a, b) / torch.complex(b, a).conj()).abs(),
+                                  (a - torch.complex(a, b)).imag, torch.complex(a, b).mT.reshape(-1).real, torch.complex(a, b).sum(1).angle()), [real(2, 3), real(2, 3)]),
+        "stft": (lambda a: torch.stft(a, 16, 4, window=torch.hann_window(16), return_complex=True).abs(), [real(2, 64)]),
         "antialias": (lambda a: (F.interpolate(a, (3, 4), mode="bilinear", antialias=True), F.interpolate(a, (3, 12), mode="bicubic", antialias=True)), [real(1, 2, 9, 9)]),
         "embedding": (lambda a, b: F.embedding(a, b), [whole(2, 3, low=0, high=7), real(7, 4)]),
     }

@@ -58,6 +58,8 @@ bool Takes(std::string_view parameter, char kind) {
 }
 
 bool Fits(const TorchRow& row, const TorchCallShape& call) {
+  const bool takes_complex = row.name.ends_with(".complex") || row.name.ends_with(".from_complex");
+  if (takes_complex != call.is_complex) return false;
   const std::vector<std::string_view> parameters = Words(row.arguments);
   if (call.kinds.size() > parameters.size()) return false;
   for (size_t i = 0; i < call.kinds.size(); ++i) {

@@ -28,6 +28,7 @@ std::span<const TorchRow> AllTorchRows();
 struct TorchCallShape {
   std::string kinds;
   std::vector<std::string_view> names;
+  bool is_complex = false;  // a tensor of them is: rows for complex numbers count, and no others
 };
 const TorchRow* ResolveTorchRow(std::string_view domain, std::string_view op,
                                 const TorchCallShape& call);

@@ -168,10 +168,7 @@ absl::Status AddProduct(Converter& c) {
   return n.Finish(n.Emit("Add", {x, product}));
 }
 
-absl::Status Atan2(Converter& c) {
-  AtenNode n(c);
-  const DataType dtype = FloatOf(n.Common("self", "other"));
-  const ValueId y = n.Operand("self", dtype), x = n.Operand("other", dtype);
+ValueId AngleOf(AtenNode& n, ValueId y, ValueId x) {
   const ValueId zero = n.Scalar(y, 0);
   // A quotient of 0 / 0 would be no number: both are 0, or x is not.
   const ValueId x_is_zero = n.Emit("Equal", {x, zero});
@@ -183,7 +180,13 @@ absl::Status Atan2(Converter& c) {
   const ValueId left =
       n.Emit("Where", {n.Emit("Less", {x, zero}), n.Emit("Add", {angle, turn}), angle});
   const ValueId axis = n.Emit("Mul", {n.Emit("Sign", {y}), n.Scalar(y, std::numbers::pi / 2)});
-  return n.Finish(n.Emit("Where", {x_is_zero, axis, left}));
+  return n.Emit("Where", {x_is_zero, axis, left});
+}
+
+absl::Status Atan2(Converter& c) {
+  AtenNode n(c);
+  const DataType dtype = FloatOf(n.Common("self", "other"));
+  return n.Finish(AngleOf(n, n.Operand("self", dtype), n.Operand("other", dtype)));
 }
 
 absl::Status Clamp(Converter& c) {

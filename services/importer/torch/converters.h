@@ -18,6 +18,8 @@ ValueId SizesBetween(AtenNode& n, ValueId id, int64_t begin, int64_t end);
 ValueId Broadcast(AtenNode& n, ValueId id, ValueId shape);
 // a / b rounded towards minus infinity, of integers too.
 ValueId FloorQuotient(AtenNode& n, ValueId a, ValueId b, DataType dtype);
+// Of the point (x, y), from the axis of x: atan2.
+ValueId AngleOf(AtenNode& n, ValueId y, ValueId x);
 ValueId MatMul(AtenNode& n, ValueId a, ValueId b);
 // x * weight^T + bias.
 ValueId LinearOf(AtenNode& n, ValueId x, ValueId weight, ValueId bias);

@@ -111,11 +111,12 @@ absl::Status ExportReader::AddWeight(const std::string& value, const std::string
   const auto found = weights_.find(name);
   if (found == weights_.end())
     return InvalidArgument("the archive has no weight `{}`", Printable(name));
-  const CellPtr cell = p_.NewCell(-1);
+  const bool state = written_.contains(name);
+  if (state && IsComplex(found->second.dtype()))
+    return Unsupported("the model writes to `{}`, which is complex", Printable(name));
+  const CellPtr cell = state ? p_.NewCell(-1) : p_.NewConstant(name, found->second);
   cell->name = name;
   env[value] = cell;
-  const bool state = written_.contains(name);
-  if (!state) cell->handle = p_.b.AddConstant(name, found->second);
   if (is_buffer) result.states.push_back({name, cell, 0, found->second});
   return absl::OkStatus();
 }
@@ -127,6 +128,9 @@ absl::StatusOr<DeclaredInput> ExportReader::InputOf(const std::string& name,
   DeclaredInput input;
   input.name = name;
   const absl::StatusOr<DataType> element = ExportDataType(ExportMember(type, "dtype"));
+  if (element.ok() && IsComplex(*element))
+    return Unsupported("input `{}` is complex: `torch.view_as_complex` makes one of a real one",
+                       Printable(name));
   input.type = element.ok() ? absl::StatusOr<Type>(Type::Tensor(*element, {})) : element.status();
   input.dims.emplace();
   if (const Json* sizes = ExportMember(type, "sizes")) {

@@ -157,11 +157,13 @@ absl::Status GraphBuilder::AddArgument(const std::string& name, const TorchValue
   } else if (const auto* cell = std::get_if<CellPtr>(&value)) {
     names.push_back(name);
     inputs.push_back((*cell)->handle);
-    if ((*cell)->is_number) {
-      Attribute& numbers =
-          node.attributes.try_emplace(kNumberNames, std::vector<std::string>{}).first->second;
-      std::get<std::vector<std::string>>(numbers).push_back(name);
-    }
+    const auto mark = [&](const char* attribute) {
+      Attribute& marked =
+          node.attributes.try_emplace(attribute, std::vector<std::string>{}).first->second;
+      std::get<std::vector<std::string>>(marked).push_back(name);
+    };
+    if ((*cell)->is_number) mark(kNumberNames);
+    if ((*cell)->is_complex) mark(kComplexNames);
   } else if (const auto* list = std::get_if<std::shared_ptr<TorchList>>(&value)) {
     return AddListArgument(name, **list, node, names, inputs);
   } else {

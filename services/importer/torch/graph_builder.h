@@ -26,6 +26,8 @@ using TorchArguments = std::vector<std::pair<std::string, TorchValue>>;
 inline constexpr char kInputNames[] = "inputs";
 // Of these the ones that PyTorch counts as numbers, though they are tensors; absent for none.
 inline constexpr char kNumberNames[] = "numbers";
+// And those that are complex: their last axis has the two parts.
+inline constexpr char kComplexNames[] = "complex";
 inline constexpr int64_t kInInput = -(int64_t{1} << 62);
 inline constexpr int64_t kAbsent = kInInput + 1;
 

@@ -83,6 +83,8 @@ absl::Status AddOutputs(const std::string& name, const TorchValue& value, TorchP
     return absl::OkStatus();
   }
   absl::StatusOr<Handle> handle = program.HandleOf(value);
+  if (!handle.ok() && std::holds_alternative<CellPtr>(value))
+    return Annotate(handle.status(), fmt::format("output `{}`", Printable(name)));
   if (!handle.ok())
     return Unsupported("output `{}` is neither a tensor nor a number, nor a list of these",
                        Printable(name));

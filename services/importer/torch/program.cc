@@ -40,6 +40,12 @@ const std::map<std::string_view, WriteKind>& Views() {
 
 std::string BaseOf(const std::string& op) { return op.substr(0, op.find('.')); }
 
+bool HasComplex(const TorchValue& value) {
+  if (const auto* cell = std::get_if<CellPtr>(&value)) return (*cell)->is_complex;
+  const std::vector<TorchValue>* items = ItemsOf(value);
+  return items != nullptr && std::any_of(items->begin(), items->end(), HasComplex);
+}
+
 bool IsInPlace(const std::string& base) {
   return base.size() > 1 && base.ends_with('_') && !base.ends_with("__");
 }
@@ -78,6 +84,18 @@ const TorchValue* FindArgument(const TorchArguments& arguments, std::string_view
 CellPtr TorchProgram::NewCell(Handle handle) const {
   auto cell = std::make_shared<TensorCell>();
   cell->handle = handle;
+  return cell;
+}
+
+CellPtr TorchProgram::NewConstant(const std::string& name, const Tensor& tensor) {
+  if (!IsComplex(tensor.dtype())) return NewCell(b.AddConstant(name, tensor));
+  std::vector<int64_t> dims = tensor.dims();
+  dims.push_back(2);
+  const DataType part = tensor.dtype() == DataType::kC128 ? DataType::kF64 : DataType::kF32;
+  Tensor parts = Tensor::Zeros(part, std::move(dims));
+  std::copy(tensor.bytes().begin(), tensor.bytes().end(), parts.mutable_bytes());
+  const CellPtr cell = NewCell(b.AddConstant(name, std::move(parts)));
+  cell->is_complex = true;
   return cell;
 }
 
@@ -177,17 +195,32 @@ absl::Status TorchProgram::UnknownError(const std::string& what) const {
 
 absl::StatusOr<Type> TorchProgram::TypeOf(const CellPtr& cell) {
   QUENCH_ASSIGN_OR_RETURN(const Handle handle, Read(cell));
-  return b.TypeOf(handle);
+  Type type = b.TypeOf(handle);
+  if (cell->is_complex && type.ranked && type.rank() > 0) {
+    type.dims.pop_back();
+    type.dtype = type.dtype == DataType::kF64 ? DataType::kC128 : DataType::kC64;
+  }
+  return type;
 }
 
 absl::StatusOr<int> TorchProgram::RankOf(const CellPtr& cell) {
   QUENCH_ASSIGN_OR_RETURN(const Handle handle, Read(cell));
   if (!b.IsRanked(handle)) return UnknownError(fmt::format("the rank of `{}`", b.NameOf(handle)));
-  return b.TypeOf(handle).rank();
+  return b.TypeOf(handle).rank() - (cell->is_complex ? 1 : 0);
+}
+
+absl::Status TorchProgram::RequireReal(const CellPtr& cell) const {
+  if (!cell->is_complex) return absl::OkStatus();
+  return Unsupported(
+      "a complex tensor is an output, or a branch or loop that a run decides about has it: "
+      "`torch.view_as_real` makes a real one of it");
 }
 
 absl::StatusOr<Handle> TorchProgram::HandleOf(const TorchValue& value) {
-  if (const auto* cell = std::get_if<CellPtr>(&value)) return Read(*cell);
+  if (const auto* cell = std::get_if<CellPtr>(&value)) {
+    QUENCH_RETURN_IF_ERROR(RequireReal(*cell));
+    return Read(*cell);
+  }
   if (const auto* number = std::get_if<RuntimeNumber>(&value)) return number->handle;
   if (const auto* integer = std::get_if<int64_t>(&value))
     return b.AddConstant("number", Tensor::Of(DataType::kI64, {}, std::vector<int64_t>{*integer}));
@@ -314,7 +347,14 @@ absl::StatusOr<TorchValue> TorchProgram::CallRow(const TorchRow& row, const std:
       const std::vector<Handle> handles,
       b.AddCall(std::string(row.domain), std::string(row.name), name, arguments, outputs));
   std::vector<TorchValue> results;
-  for (const Handle handle : handles) results.push_back(NewCell(handle));
+  const TorchValue* asked = FindArgument(arguments, "return_complex");
+  const bool* is_asked = asked == nullptr ? nullptr : std::get_if<bool>(asked);
+  const bool is_complex = row.name.ends_with("complex") && !row.name.ends_with(".from_complex");
+  for (const Handle handle : handles) {
+    const CellPtr cell = NewCell(handle);
+    cell->is_complex = is_complex || (is_asked != nullptr && *is_asked);
+    results.push_back(cell);
+  }
   if (row.domain == "aten" && Views().contains(row.name)) {
     TensorCell& view = *std::get<CellPtr>(results[0]);
     view.view = std::string(row.name);
@@ -345,6 +385,7 @@ absl::StatusOr<TorchValue> TorchProgram::CallInPlace(const std::string& domain,
   }
   if (self == nullptr) return InvalidArgument("`{}`: {}_ writes to no tensor", name, base);
   const CellPtr target = *self;
+  if (target->is_complex) return Unsupported("`{}`: writes to a complex tensor", name);
   // Of some operators the plain form calls `input` what this one calls `self`.
   for (auto& [argument, value] : named) {
     if (argument == "self" && (base == "dropout" || base == "feature_dropout")) argument = "input";
@@ -380,7 +421,12 @@ absl::StatusOr<TorchValue> TorchProgram::Call(const std::string& domain, const s
   TorchCallShape shape;
   for (const TorchValue& value : positional) shape.kinds += KindOf(value);
   for (const auto& [argument, value] : named) shape.names.push_back(argument);
+  shape.is_complex =
+      std::any_of(positional.begin(), positional.end(), HasComplex) ||
+      std::any_of(named.begin(), named.end(), [](const auto& v) { return HasComplex(v.second); });
   const TorchRow* row = ResolveTorchRow(domain, base, shape);
+  if (row == nullptr && shape.is_complex)
+    return Unsupported("`{}`: {}::{} of complex numbers", Printable(name), domain, Printable(base));
   if (row == nullptr) {
     return Unsupported(
         "`{}`: {}::{} is called with {} arguments{}{}, which no known overload takes",

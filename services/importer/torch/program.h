@@ -32,12 +32,16 @@ class TorchProgram {
 
   // ---- Tensors ----
   CellPtr NewCell(Handle handle) const;
+  // A weight; of a complex one the parts.
+  CellPtr NewConstant(const std::string& name, const Tensor& tensor);
   // What the tensor is now, whatever was written to it, or to what it is part of.
   absl::StatusOr<Handle> Read(const CellPtr& cell);
   absl::Status Assign(const CellPtr& cell, Handle handle, const std::string& name);
   absl::StatusOr<int> RankOf(const CellPtr& cell);
   absl::StatusOr<Type> TypeOf(const CellPtr& cell);
-  // A number or tensor as a value of the graph.
+  // UNIMPLEMENTED for a complex one.
+  absl::Status RequireReal(const CellPtr& cell) const;
+  // A number or real tensor as a value of the graph.
   absl::StatusOr<Handle> HandleOf(const TorchValue& value);
   // A number that is the same in every run becomes one.
   TorchValue Settle(RuntimeNumber number);

@@ -118,7 +118,10 @@ absl::StatusOr<std::vector<TorchValue>> TorchProgram::If(const std::string& name
       std::vector<TorchValue> leaves;
       Flatten((*results[i])[k], leaves);
       for (const TorchValue& leaf : leaves) {
-        if (const auto* cell = std::get_if<CellPtr>(&leaf)) QUENCH_RETURN_IF_ERROR(Sync(*cell));
+        const auto* cell = std::get_if<CellPtr>(&leaf);
+        if (cell == nullptr) continue;
+        QUENCH_RETURN_IF_ERROR(RequireReal(*cell));
+        QUENCH_RETURN_IF_ERROR(Sync(*cell));
       }
     }
     // A tensor that the branch wrote to is not the same in both.

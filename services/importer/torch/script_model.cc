@@ -120,6 +120,8 @@ absl::StatusOr<TorchValue> ScriptReader::ObjectOf(const Pickled& pickled, const 
     if (!tensor.ok()) return Annotate(tensor.status(), fmt::format("`{}`", Printable(path)));
     const bool state = written_.contains(path);
     CellPtr cell;
+    if (state && IsComplex(tensor->tensor.dtype()))
+      return Unsupported("the model writes to `{}`, which is complex", Printable(path));
     if (state) {
       cell = p_.NewCell(-1);
     } else {

@@ -141,7 +141,7 @@ absl::StatusOr<Maybe> ScriptPrims::OnTensor(const std::string& op, const std::st
   QUENCH_ASSIGN_OR_RETURN(const Type type, p_.TypeOf(*cell));
   if (op == "dtype" || op == "is_floating_point" || op == "is_complex") {
     if (!type.known()) return p_.UnknownError(fmt::format("`{}`: an element type", name));
-    if (op == "is_complex") return Maybe(false);
+    if (op == "is_complex") return Maybe((*cell)->is_complex);
     return op == "dtype" ? Maybe(ScalarTypeOf(type.dtype)) : Maybe(IsFloat(type.dtype));
   }
   return Maybe();
@@ -151,7 +151,7 @@ absl::StatusOr<Maybe> ScriptPrims::OnTensor(const std::string& op, const std::st
 
 absl::StatusOr<CellPtr> ScriptPrims::Dequantized(const std::string& name,
                                                  const TorchTensor& tensor) {
-  if (tensor.scale.scale.empty()) return p_.NewCell(p_.b.AddConstant(name, tensor.tensor));
+  if (tensor.scale.scale.empty()) return p_.NewConstant(name, tensor.tensor);
   if (options_.keep_quantized_weight) {
     std::vector<TorchValue> scales, zeros;
     for (const double scale : tensor.scale.scale) scales.emplace_back(scale);

@@ -163,7 +163,6 @@ DataType DataTypeOfTorchName(std::string_view name) {
 absl::StatusOr<Tensor> StridedTensor(DataType dtype, const TorchBytes& storage, int64_t offset,
                                      const std::vector<int64_t>& dims,
                                      const std::vector<int64_t>& strides) {
-  if (IsComplex(dtype)) return Unsupported("is complex, which is not read");
   if (DataTypeBits(dtype) < 8) return Unsupported("has elements of a type that is not read");
   QUENCH_ASSIGN_OR_RETURN(const TensorHeader header, HeaderOf(dtype, dims));
   if (strides.size() != dims.size() || offset < 0)

@@ -67,7 +67,8 @@ struct TensorCell {
   std::vector<std::pair<std::string, TorchValue>> arguments;  // of `view`, but for the base
   size_t output = 0;                                          // of `view`
   std::string name;                                           // of a parameter or buffer
-  bool is_number = false;  // made of a number by a trace: in arithmetic, its category alone counts
+  bool is_complex = false;  // one more axis, the last, has the real and the imaginary part
+  bool is_number = false;   // made of a number by a trace: in arithmetic, its category alone counts
 };
 
 inline bool IsNone(const TorchValue& value) {
