@@ -60,6 +60,37 @@ absl::Status FilledLike(Converter& c) {
   return n.Finish(Broadcast(n, value, n.ShapeOf(x)));
 }
 
+absl::Status Eye(Converter& c) {
+  AtenNode n(c);
+  QUENCH_ASSIGN_OR_RETURN(const DataType dtype, n.Dtype("dtype", DataType::kF32));
+  const std::optional<int64_t> rows = n.KnownInt("n");
+  const std::optional<int64_t> columns = n.Has("m") ? n.KnownInt("m") : rows;
+  if (!rows || !columns) return c.Unsupported("sizes that only a run knows");
+  const ValueId zeros = Broadcast(n, c.Scalar(DataType::kF32, 0), c.Ints({*rows, *columns}));
+  return n.Finish(n.Cast(n.Emit("EyeLike", {zeros}), dtype));
+}
+
+// Counted from the nearer end, so that both are exact.
+absl::Status Linspace(Converter& c) {
+  AtenNode n(c);
+  QUENCH_ASSIGN_OR_RETURN(const DataType dtype, n.Dtype("dtype", DataType::kF32));
+  const std::optional<int64_t> steps = n.KnownInt("steps");
+  const bool known = n.In("start") == kNone && n.In("end") == kNone;
+  if (!known || !steps) return c.Unsupported("numbers that only a run knows");
+  constexpr int64_t kMostSteps = 1 << 20;
+  if (*steps < 0 || *steps > kMostSteps)
+    return c.Unsupported(fmt::format("{} steps, at most {} are taken", *steps, kMostSteps));
+  const double first = n.Number("start"), last = n.Number("end");
+  const double step = *steps > 1 ? (last - first) / static_cast<double>(*steps - 1) : 0;
+  std::vector<float> values;
+  for (int64_t i = 0; i < *steps; ++i) {
+    const bool near = i < *steps / 2 || *steps == 1;
+    values.push_back(static_cast<float>(near ? first + step * static_cast<double>(i)
+                                             : last - step * static_cast<double>(*steps - 1 - i)));
+  }
+  return n.Finish(n.Cast(c.AddConstant(Tensor::Of(DataType::kF32, {*steps}, values)), dtype));
+}
+
 absl::Status Arange(Converter& c) {
   AtenNode n(c);
   bool real = false;

@@ -16,6 +16,12 @@ absl::Status IndexSelect(Converter& c) {
   return n.Finish(n.Emit("Gather", {x, n.In("index")}, {{"axis", axis}}));
 }
 
+absl::Status Take(Converter& c) {
+  AtenNode n(c);
+  return n.Finish(
+      n.Emit("Gather", {n.Reshape(n.In("self"), {-1}), n.In("index")}, {{"axis", int64_t{0}}}));
+}
+
 absl::Status GatherOf(Converter& c) {
   AtenNode n(c);
   const ValueId x = n.In("self");

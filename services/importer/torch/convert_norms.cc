@@ -194,6 +194,45 @@ absl::Status Cumulative(Converter& c) {
       n.Emit(n.Canonical().c_str(), {x, c.Scalar(DataType::kI64, static_cast<double>(axis))}));
 }
 
+absl::Status CountNonZero(Converter& c) {
+  AtenNode n(c);
+  const ValueId x = n.In("self");
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<int64_t> axes, n.Axes("dim", n.Rank(x)));
+  const ValueId flags = n.Cast(n.Cast(x, DataType::kBool), DataType::kI64);
+  return n.Finish(axes.empty() ? flags : n.Reduce("ReduceSum", flags, axes, false));
+}
+
+// Sum and mean of what is a number.
+absl::Status NanReduction(Converter& c) {
+  AtenNode n(c);
+  ValueId x = n.In("self");
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
+  QUENCH_ASSIGN_OR_RETURN(const DataType dtype, n.Dtype("dtype", n.TypeOf(x)));
+  if (!IsFloat(dtype)) return n.Is("nansum") ? Reduction(c) : Mean(c);
+  x = n.Cast(x, dtype);
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<int64_t> axes, n.Axes("dim", n.Rank(x)));
+  const ValueId none = n.Emit("IsNaN", {x});
+  const bool keep = n.Flag("keepdim");
+  const auto sum = [&](ValueId id) {
+    return axes.empty() ? id : n.Reduce("ReduceSum", id, axes, keep);
+  };
+  const ValueId total = sum(n.Emit("Where", {none, n.Scalar(x, 0), x}));
+  if (n.Is("nansum")) return n.Finish(n.Emit("Identity", {total}));
+  return n.Finish(n.Emit("Div", {total, sum(n.Cast(n.Emit("Not", {none}), dtype))}));
+}
+
+absl::Status AminMax(Converter& c) {
+  AtenNode n(c);
+  const ValueId x = n.In("self");
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<int64_t> axes, n.Axes("dim", n.Rank(x)));
+  if (axes.empty()) return c.FinalValues({n.Emit("Identity", {x}), n.Emit("Identity", {x})});
+  const bool keep = n.Flag("keepdim");
+  return c.FinalValues(
+      {n.Reduce("ReduceMin", x, axes, keep), n.Reduce("ReduceMax", x, axes, keep)});
+}
+
 // ---- Orders ----
 
 absl::Status ArgMinMax(Converter& c) {
@@ -276,6 +315,34 @@ absl::Status SearchSorted(Converter& c) {
   if (n.In("self") != kNone) QUENCH_RETURN_IF_ERROR(n.RequireRank(n.In("self"), "self"));
   const bool right = n.Flag("right") || n.Text("side") == "right";
   return n.Finish(Insertion(n, "sorted_sequence", "self", n.In("sorter"), right));
+}
+
+// The k-th of the sorted numbers; of a median the lower one of two in the middle.
+absl::Status KthValue(Converter& c) {
+  AtenNode n(c);
+  ValueId x = n.In("self");
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
+  const bool whole = !n.Has("dim") && n.Is("median");
+  if (whole) x = n.Reshape(x, {-1});
+  QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(x), -1));
+  const int64_t size = n.SizeAt(x, axis);
+  const int64_t k = n.Is("median") ? (size + 1) / 2 : n.Int("k", 1);
+  if (size < 1 || n.Rank(x) == 0) return c.Unsupported("a size that only a run knows, or none");
+  if (k < 1 || k > size) return c.Error(fmt::format("k is {}, its axis has {}", k, size));
+  const std::vector<ValueId> sorted =
+      c.EmitMany("TopK", {x, c.Ints({k})}, 2,
+                 {{"axis", axis}, {"largest", int64_t{0}}, {"sorted", int64_t{1}}});
+  const auto last = [&](ValueId id) {
+    const ValueId one = n.Slice(id, axis, k - 1, k);
+    return n.Flag("keepdim") ? one : n.Squeeze(one, {axis});
+  };
+  ValueId y = last(sorted[0]);
+  if (n.Is("median") && IsFloat(n.TypeOf(x))) {  // NaN is the median of whatever has one
+    const ValueId flags = n.Cast(n.Emit("IsNaN", {x}), DataType::kI32);
+    const ValueId any = n.Reduce("ReduceMax", flags, {axis}, n.Flag("keepdim"));
+    y = n.Emit("Where", {n.Cast(any, DataType::kBool), n.Scalar(x, NAN), y});
+  }
+  return c.FinalValues({y, c.num_outputs() > 1 ? last(sorted[1]) : kNone});
 }
 
 absl::Status Argsort(Converter& c) {

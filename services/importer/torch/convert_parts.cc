@@ -89,7 +89,10 @@ absl::Status Cat(Converter& c) {
   QUENCH_RETURN_IF_ERROR(n.RequireRank(parts[0], "tensors"));
   const int rank = n.Rank(parts[0]);
   if (rank == 0) return c.Error("its tensors have no axes");
-  const int64_t fallback = c.node().op == "hstack" && rank > 1 ? 1 : 0;
+  if ((n.Is("vstack") || n.Is("row_stack")) && rank == 1) {
+    for (ValueId& part : parts) part = n.Unsqueeze(part, {0});
+  }
+  const int64_t fallback = n.Is("hstack") && rank > 1 ? 1 : 0;
   QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", rank, fallback));
   return n.Finish(parts.size() == 1 ? n.Emit("Identity", {parts[0]}) : Joined(n, parts, axis));
 }
@@ -102,6 +105,27 @@ absl::Status Stack(Converter& c) {
   QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(parts[0]) + 1, 0));
   for (ValueId& part : parts) part = n.Unsqueeze(part, {axis});
   return n.Finish(Joined(n, parts, axis));
+}
+
+// A tensor for each of the axes, as large as all together.
+absl::Status MeshGrid(Converter& c) {
+  AtenNode n(c);
+  std::vector<ValueId> parts = n.List("tensors");
+  const auto count = static_cast<int64_t>(parts.size());
+  std::vector<ValueId> sizes;
+  const bool swapped = n.Text("indexing", "ij") == "xy" && count > 1;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t axis = swapped && i < 2 ? 1 - i : i;
+    ValueId& part = parts[static_cast<size_t>(i)];
+    std::vector<int64_t> shape(static_cast<size_t>(count), 1);
+    shape[static_cast<size_t>(axis)] = -1;
+    part = n.Reshape(part, shape);
+    sizes.push_back(n.ShapeOf(part));
+  }
+  if (parts.empty()) return c.Error("has no tensors");
+  const ValueId shape = count == 1 ? sizes[0] : n.Emit("Max", sizes);
+  for (ValueId& part : parts) part = Broadcast(n, part, shape);
+  return c.FinalValues(parts);
 }
 
 absl::Status Flip(Converter& c) {

@@ -347,6 +347,10 @@ absl::Status Upsample(Converter& c) {
   if (nearest) {
     attributes["coordinate_transformation_mode"] = std::string("asymmetric");
     attributes["nearest_mode"] = std::string("floor");
+    if (op.find("exact") != std::string::npos) {  // from the middle of a pixel
+      attributes["coordinate_transformation_mode"] = std::string("half_pixel");
+      attributes["nearest_mode"] = std::string("round_prefer_ceil");
+    }
   } else {
     // pytorch_half_pixel gives 0 for a length of 1; PyTorch has no such exception.
     attributes["coordinate_transformation_mode"] =
@@ -390,6 +394,23 @@ absl::Status PixelShuffle(Converter& c) {
   const ValueId cut = n.Reshape(x, {-1, channels, height / factor, factor, width / factor, factor});
   return n.Finish(n.Reshape(n.Transpose(cut, {0, 1, 3, 5, 2, 4}),
                             {-1, channels * factor * factor, height / factor, width / factor}));
+}
+
+absl::Status ChannelShuffle(Converter& c) {
+  AtenNode n(c);
+  const ValueId x = n.In("self");
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
+  const int64_t channels = n.SizeAt(x, 1), groups = n.Int("groups", 1);
+  if (channels < 1 || groups < 1 || channels % groups != 0)
+    return c.Unsupported(fmt::format("{} channels in {} groups", channels, groups));
+  const ValueId cut = n.Reshape(x, {0, groups, channels / groups, -1});
+  return n.Finish(n.Emit("Reshape", {n.Transpose(cut, {0, 2, 1, 3}), n.ShapeOf(x)}));
+}
+
+absl::Status AffineGridOf(Converter& c) {
+  AtenNode n(c);
+  return n.Finish(n.Emit("AffineGrid", {n.In("theta"), n.Sizes("size")},
+                         {{"align_corners", int64_t{n.Flag("align_corners")}}}));
 }
 
 absl::Status GridSampler(Converter& c) {

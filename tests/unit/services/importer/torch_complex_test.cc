@@ -3,7 +3,7 @@
 
 #include "tests/unit/services/importer/torch_fixture.h"
 
-namespace quench::importer::torch_test {
+namespace quench::importer::torch_complex_test {
 namespace {
 
 using testing::HasSubstr;
@@ -144,4 +144,4 @@ TEST_F(TorchComplex, WhatIsRefusedOfThem) {
 }
 
 }  // namespace
-}  // namespace quench::importer::torch_test
+}  // namespace quench::importer::torch_complex_test

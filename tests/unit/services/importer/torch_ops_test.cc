@@ -3,7 +3,7 @@
 
 #include "tests/unit/services/importer/torch_fixture.h"
 
-namespace quench::importer::torch_test {
+namespace quench::importer::torch_ops_test {
 namespace {
 
 using namespace testing::pickle;  // NOLINT: a vocabulary
@@ -326,4 +326,4 @@ TEST_F(TorchOps, FusedAttentionSaysWhatHelps) {
 }
 
 }  // namespace
-}  // namespace quench::importer::torch_test
+}  // namespace quench::importer::torch_ops_test
