@@ -31,7 +31,11 @@ absl::Status Narrow(Converter& c) {
   const ValueId x = n.In("self");
   QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
   QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(x), 0));
-  const ValueId start = n.Size1("start", 0);
+  ValueId start = n.Size1("start", 0);
+  // From behind: the end may be that of the axis.
+  if (n.KnownInt("start").value_or(-1) < 0)
+    start = n.Emit("Where", {n.Emit("Less", {start, c.Ints({0})}),
+                             n.Emit("Add", {start, SizesBetween(n, x, axis, axis + 1)}), start});
   return n.Finish(
       n.Emit("Slice", {x, start, n.Emit("Add", {start, n.Size1("length", 0)}), c.Ints({axis})}));
 }

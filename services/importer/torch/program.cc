@@ -8,36 +8,6 @@
 namespace quench::importer {
 namespace {
 
-// How a view is written through: what puts new contents into the tensor that it is part of.
-enum class WriteKind : uint8_t {
-  kSelf,
-  kSelect,
-  kSlice,
-  kReshape,
-  kUnsqueeze,
-  kTranspose,
-  kPermute,
-  kMove
-};
-
-const std::map<std::string_view, WriteKind>& Views() {
-  static const std::map<std::string_view, WriteKind> kViews = {
-      {"alias", WriteKind::kSelf},          {"detach", WriteKind::kSelf},
-      {"select", WriteKind::kSelect},       {"slice", WriteKind::kSlice},
-      {"view", WriteKind::kReshape},        {"reshape", WriteKind::kReshape},
-      {"view_as", WriteKind::kReshape},     {"flatten", WriteKind::kReshape},
-      {"unflatten", WriteKind::kReshape},   {"squeeze", WriteKind::kReshape},
-      {"squeeze.dim", WriteKind::kReshape}, {"unsqueeze", WriteKind::kUnsqueeze},
-      {"transpose", WriteKind::kTranspose}, {"t", WriteKind::kTranspose},
-      {"swapaxes", WriteKind::kTranspose},  {"swapdims", WriteKind::kTranspose},
-      {"T", WriteKind::kTranspose},         {"numpy_T", WriteKind::kTranspose},
-      {"mT", WriteKind::kTranspose},        {"mH", WriteKind::kTranspose},
-      {"adjoint", WriteKind::kTranspose},   {"matrix_H", WriteKind::kTranspose},
-      {"movedim", WriteKind::kMove},        {"moveaxis", WriteKind::kMove},
-      {"permute", WriteKind::kPermute}};
-  return kViews;
-}
-
 std::string BaseOf(const std::string& op) { return op.substr(0, op.find('.')); }
 
 bool HasComplex(const TorchValue& value) {
@@ -129,62 +99,6 @@ absl::Status TorchProgram::SyncAll(TorchArguments& arguments) {
       }
     }
   }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Handle> TorchProgram::WriteBack(const TensorCell& view, Handle base, Handle value,
-                                               const std::string& name) {
-  const CellPtr whole = NewCell(base), part = NewCell(value);
-  TorchArguments arguments;
-  std::string op;
-  switch (Views().at(view.view)) {
-    case WriteKind::kSelf:
-      return value;
-    case WriteKind::kSelect:
-    case WriteKind::kSlice:
-      op = view.view + "_scatter";
-      arguments = {{"self", whole}, {"src", part}};
-      arguments.insert(arguments.end(), view.arguments.begin(), view.arguments.end());
-      break;
-    case WriteKind::kUnsqueeze:
-    case WriteKind::kReshape:
-      op = "view_as";
-      arguments = {{"self", part}, {"other", whole}};
-      break;
-    case WriteKind::kTranspose:
-      op = view.view;
-      arguments = {{"self", part}};
-      arguments.insert(arguments.end(), view.arguments.begin(), view.arguments.end());
-      break;
-    case WriteKind::kMove:
-      op = view.view;
-      arguments = {{"self", part}};
-      for (const auto& [argument, axes] : view.arguments)
-        arguments.emplace_back(argument == "source" ? "destination" : "source", axes);
-      break;
-    case WriteKind::kPermute:
-      op = "permute_back";
-      arguments = {{"self", part}};
-      arguments.insert(arguments.end(), view.arguments.begin(), view.arguments.end());
-      break;
-  }
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<Handle> handles,
-                          b.AddCall("aten", op, name + "/write", arguments, 1));
-  return handles[0];
-}
-
-absl::Status TorchProgram::Assign(const CellPtr& cell, Handle handle, const std::string& name) {
-  if (in_body()) written_.push_back({cell, cell->handle});
-  cell->handle = handle;
-  cell->is_number = false;
-  ++cell->version;
-  if (cell->base == nullptr) return absl::OkStatus();
-  QUENCH_RETURN_IF_ERROR(Sync(cell->base));
-  if (!Views().contains(cell->view))
-    return Unsupported("`{}`: a result of {} is written to in place", name, cell->view);
-  QUENCH_ASSIGN_OR_RETURN(const Handle whole, WriteBack(*cell, cell->base->handle, handle, name));
-  QUENCH_RETURN_IF_ERROR(Assign(cell->base, whole, name));
-  cell->base_version = cell->base->version;
   return absl::OkStatus();
 }
 
@@ -355,18 +269,7 @@ absl::StatusOr<TorchValue> TorchProgram::CallRow(const TorchRow& row, const std:
     cell->is_complex = is_complex || (is_asked != nullptr && *is_asked);
     results.push_back(cell);
   }
-  if (row.domain == "aten" && Views().contains(row.name)) {
-    TensorCell& view = *std::get<CellPtr>(results[0]);
-    view.view = std::string(row.name);
-    for (const auto& [argument, value] : arguments) {
-      if (argument == "self") {
-        view.base = std::get<CellPtr>(value);
-        view.base_version = view.base->version;
-      } else {
-        view.arguments.emplace_back(argument, value);
-      }
-    }
-  }
+  if (row.domain == "aten") QUENCH_RETURN_IF_ERROR(NoteViews(row.name, arguments, results));
   if (row.outputs == 1) return results[0];
   return MakeList(std::move(results), row.outputs != 0);
 }

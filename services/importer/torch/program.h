@@ -83,6 +83,9 @@ class TorchProgram {
   absl::StatusOr<size_t> CountOutputs(const TorchRow& row, const TorchArguments& arguments);
   absl::StatusOr<Handle> WriteBack(const TensorCell& view, Handle base, Handle value,
                                    const std::string& name);
+  // Which of the results of the call are parts of its first tensor.
+  absl::Status NoteViews(std::string_view op, const TorchArguments& arguments,
+                         const std::vector<TorchValue>& results);
   TorchValue CallUnknown(const std::string& domain, const std::string& op, const std::string& name,
                          size_t outputs);
   std::vector<Written> TakeWritten(size_t from);

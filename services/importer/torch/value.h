@@ -65,8 +65,9 @@ struct TensorCell {
   uint64_t base_version = 0;
   std::string view;                                           // the operator
   std::vector<std::pair<std::string, TorchValue>> arguments;  // of `view`, but for the base
-  size_t output = 0;                                          // of `view`
-  std::string name;                                           // of a parameter or buffer
+  std::shared_ptr<std::vector<std::weak_ptr<TensorCell>>>
+      parts;                // of one split: none is of another
+  std::string name;         // of a parameter or buffer
   bool is_complex = false;  // one more axis, the last, has the real and the imaginary part
   bool is_number = false;   // made of a number by a trace: in arithmetic, its category alone counts
 };

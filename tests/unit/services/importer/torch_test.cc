@@ -150,6 +150,28 @@ TEST_F(TorchTest, WritesThroughViews) {
             (std::vector<Floats>{{1, 2, 4, 5, 51, 61, 51, 61}}));
 }
 
+// Of split, chunk, unbind and narrow: each part arrives in the whole, and no part in another.
+TEST_F(TorchTest, WritesThroughPartsOfASplit) {
+  const std::string code = Forward("x: Tensor",
+                                   "y = torch.clone(x)\n"
+                                   "a, b, = torch.chunk(y, 2, -1)\n"
+                                   "_0 = torch.mul_(a, 10)\n"
+                                   "c, d, = torch.split(y, [1, 3], 1)\n"
+                                   "_1 = torch.add_(d, 100)\n"
+                                   "e, f, = torch.unbind(y)\n"
+                                   "_2 = torch.neg_(e)\n"
+                                   "_3 = torch.zero_(torch.narrow(y, 1, -1, 1))\n"
+                                   "return (y, torch.add(b, 0), torch.add(f, 0))");
+  EXPECT_EQ(Run(Script(code), {Values({2, 4}, {1, 2, 3, 4, 5, 6, 7, 8})}, Shape("x", {2, 4})),
+            (std::vector<Floats>{
+                {-10, -120, -103, 0, 50, 160, 107, 0}, {-103, 0, 107, 0}, {50, 160, 107, 0}}));
+  EXPECT_THAT(ErrorOfScript(Forward("x: Tensor",
+                                    "y = torch.clone(x)\n"
+                                    "_0 = torch.zero_(torch.diagonal(y))\n"
+                                    "return y")),
+              HasSubstr("a result of diagonal is written to in place"));
+}
+
 TEST_F(TorchTest, WrittenBuffersAreStates) {
   const std::string code = Forward("x: Tensor",
                                    "n = self.n\n"
