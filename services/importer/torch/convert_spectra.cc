@@ -1,4 +1,5 @@
 // Spectra of signals.
+#include <algorithm>
 #include <cmath>
 
 #include "common/base/status.h"
@@ -122,30 +123,77 @@ absl::Status FftCore(Converter& c) {
   return FinishTransformed(n, f);
 }
 
+// How signals are cut: `size` numbers, each `hop` behind the ones before, times a window as long.
+struct Frames {
+  int64_t size = 0, hop = 0;
+  ValueId window = kNone;
+};
+
+static absl::StatusOr<Frames> FramesOf(AtenNode& n) {
+  Frames f;
+  f.size = n.Int("n_fft", 0);
+  f.hop = n.Int("hop_length", f.size / 4);
+  const int64_t length = n.Int("win_length", f.size);
+  if (f.size < 1 || f.hop < 1 || length < 1 || length > f.size)
+    return n.c.Error(
+        fmt::format("has n_fft {}, hop_length {}, win_length {}", f.size, f.hop, length));
+  f.window = n.In("window");
+  if (f.window == kNone)
+    f.window = n.c.AddConstant(
+        Tensor::Of(DataType::kF32, {length}, std::vector<float>(static_cast<size_t>(length), 1)));
+  const int64_t before = (f.size - length) / 2, after = f.size - length - before;
+  if (length < f.size) f.window = n.Emit("Pad", {f.window, n.c.Ints({before, after})});
+  return f;
+}
+
 absl::Status Stft(Converter& c) {
   AtenNode n(c);
   ValueId x = n.In("self");
   QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
-  const int64_t size = n.Int("n_fft", 0);
-  const int64_t hop = n.Int("hop_length", size / 4), length = n.Int("win_length", size);
-  if (size < 1 || hop < 1 || length < 1 || length > size)
-    return c.Error(fmt::format("has n_fft {}, hop_length {}, win_length {}", size, hop, length));
+  QUENCH_ASSIGN_OR_RETURN(const Frames f, FramesOf(n));
   const bool batched = n.Rank(x) == 2;
   if (!batched) x = n.Unsqueeze(x, {0});
-  ValueId window = n.In("window");
-  if (window == kNone)
-    window = c.AddConstant(
-        Tensor::Of(DataType::kF32, {length}, std::vector<float>(static_cast<size_t>(length), 1)));
-  const int64_t before = (size - length) / 2, after = size - length - before;
-  if (length < size) window = n.Emit("Pad", {window, c.Ints({before, after})});
   // [batch, frames, bins, 2] -> [batch, bins, frames, 2]
   const ValueId frames =
       n.Emit("STFT",
-             {n.Unsqueeze(x, {2}), c.Scalar(DataType::kI64, static_cast<double>(hop)), window,
-              c.Scalar(DataType::kI64, static_cast<double>(size))},
+             {n.Unsqueeze(x, {2}), c.Scalar(DataType::kI64, static_cast<double>(f.hop)), f.window,
+              c.Scalar(DataType::kI64, static_cast<double>(f.size))},
              {{"onesided", int64_t{n.Flag("onesided", true)}}});
-  const double factor = n.Flag("normalized") ? 1 / std::sqrt(static_cast<double>(size)) : 1;
+  const double factor = n.Flag("normalized") ? 1 / std::sqrt(static_cast<double>(f.size)) : 1;
   const ValueId y = n.Times(n.Transpose(frames, {0, 2, 1, 3}), factor);
+  return n.Finish(batched ? y : n.Squeeze(y, {0}));
+}
+
+// Frames in windows are added where they overlap, and divided by what the windows' squares add up to.
+absl::Status Istft(Converter& c) {
+  AtenNode n(c);
+  ValueId x = n.In("self");
+  QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
+  QUENCH_ASSIGN_OR_RETURN(const Frames f, FramesOf(n));
+  if (n.Flag("return_complex")) return c.Unsupported("return_complex");
+  const bool batched = n.Rank(x) == 4;
+  if (!batched) x = n.Unsqueeze(x, {0});
+  const int64_t count = n.SizeAt(x, 2);
+  if (count < 1) return c.Unsupported("a number of frames that only a run knows");
+  // [batch, bins, frames, 2] -> [batch, frames, bins, 2] -> [batch, frames, size]
+  const Fourier transform{{2}, {f.size}, true, n.Flag("onesided", true), Norm::kCount};
+  QUENCH_ASSIGN_OR_RETURN(ValueId y, Transformed(n, n.Transpose(x, {0, 2, 1, 3}), transform));
+  y = n.Emit("Gather", {y, c.Scalar(DataType::kI64, 0)}, {{"axis", int64_t{-1}}});
+  if (n.Flag("normalized")) y = n.Times(y, std::sqrt(static_cast<double>(f.size)));
+  const int64_t whole = f.size + f.hop * (count - 1);
+  const auto added = [&](ValueId frames) {  // [batch, frames, size] -> [batch, whole]
+    const ValueId image =
+        n.Emit("Col2Im", {n.Transpose(frames, {0, 2, 1}), c.Ints({1, whole}), c.Ints({1, f.size})},
+               {{"strides", std::vector<int64_t>{1, f.hop}}});
+    return n.Squeeze(image, {1, 2});
+  };
+  const ValueId squares = n.Emit("Mul", {f.window, f.window});
+  const ValueId envelope = added(Broadcast(n, squares, c.Ints({1, count, f.size})));
+  y = n.Emit("Div", {added(n.Emit("Mul", {y, f.window})), envelope});
+  const int64_t begin = n.Flag("center", true) ? f.size / 2 : 0;
+  const int64_t end = n.Has("length") ? begin + n.Int("length", 0) : whole - begin;
+  y = n.Slice(y, 1, begin, std::min(end, whole));
+  if (end > whole) y = n.Emit("Pad", {y, c.Ints({0, 0, 0, end - whole})});
   return n.Finish(batched ? y : n.Squeeze(y, {0}));
 }
 

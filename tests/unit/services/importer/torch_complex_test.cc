@@ -127,6 +127,24 @@ TEST_F(TorchComplex, ShortTimeSpectra) {
   ExpectNear("return torch.view_as_real(" + call + "True))", x, right);
 }
 
+TEST_F(TorchComplex, SignalsOfShortTimeSpectra) {
+  const Tensor x = Values({6}, {1, 2, 3, 4, 0, -1});
+  const Floats signal = {1, 2, 3, 4, 0, -1};
+  for (const char* norm : {"False", "True"}) {
+    const std::string flags = std::string(norm) + ", True, ";
+    const std::string body =
+        "w = torch.slice(torch.abs(x), 0, 0, 4)\n"
+        "z = torch.stft(x, 4, 2, 4, w, " +
+        flags + "True)\n";
+    ExpectNear(body + "return torch.istft(z, 4, 2, 4, w, False, " + flags + "None, False)", x,
+               signal);
+    ExpectNear(body + "return torch.istft(z, 4, 2, 4, w, True, " + flags + "None, False)", x,
+               {3, 4});
+    ExpectNear(body + "return torch.istft(z, 4, 2, 4, w, False, " + flags + "7, False)", x,
+               {1, 2, 3, 4, 0, -1, 0});
+  }
+}
+
 TEST_F(TorchComplex, WhatIsRefusedOfThem) {
   const std::string z = "z = torch.fft_rfft(x)\n";
   EXPECT_THAT(ErrorOfScript(Forward("x: Tensor", z + "return z")),
