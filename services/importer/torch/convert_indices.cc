@@ -107,16 +107,35 @@ absl::Status ScatterReduce(Converter& c) {
 struct Indexed {
   ValueId x = kNone;      // axes with an index first
   ValueId where = kNone;  // [..., number of indices]
+  ValueId only = kNone;   // the first index, if there is one alone
   std::vector<int64_t> perm;
   int64_t count = 0, first = 0, index_rank = 0;
   bool adjacent = true;
 };
 
+// One for each axis from the first, kNone for those without. A mask is an index of each of its axes: where it is true.
+static absl::StatusOr<std::vector<ValueId>> IndicesOf(AtenNode& n) {
+  std::vector<ValueId> indices;
+  for (const ValueId id : n.List("indices")) {
+    if (id == kNone || n.TypeOf(id) != DataType::kBool) {
+      indices.push_back(id);
+      continue;
+    }
+    QUENCH_RETURN_IF_ERROR(n.RequireRank(id, "indices"));
+    if (n.Rank(id) == 0) return n.c.Unsupported("a mask without axes");
+    const ValueId places = n.Emit("NonZero", {id});
+    for (int i = 0; i < n.Rank(id); ++i)
+      indices.push_back(
+          n.Emit("Gather", {places, n.c.Scalar(DataType::kI64, i)}, {{"axis", int64_t{0}}}));
+  }
+  return indices;
+}
+
 static absl::StatusOr<Indexed> IndexedOf(AtenNode& n) {
   Indexed result;
   result.x = n.In("self");
   QUENCH_RETURN_IF_ERROR(n.RequireRank(result.x, "self"));
-  const std::vector<ValueId> indices = n.List("indices");
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<ValueId> indices, IndicesOf(n));
   if (static_cast<int>(indices.size()) > n.Rank(result.x))
     return n.c.Error(
         fmt::format("has {} indices, its input rank {}", indices.size(), n.Rank(result.x)));
@@ -136,6 +155,7 @@ static absl::StatusOr<Indexed> IndexedOf(AtenNode& n) {
     if (std::find(axes.begin(), axes.end(), axis) == axes.end()) result.perm.push_back(axis);
   }
   result.first = axes[0];
+  result.only = given[0];
   result.count = static_cast<int64_t>(axes.size());
   ValueId shape = kNone;
   if (given.size() > 1) {
@@ -160,19 +180,15 @@ static absl::StatusOr<Indexed> IndexedOf(AtenNode& n) {
 absl::Status Index(Converter& c) {
   AtenNode n(c);
   std::vector<ValueId> indices = n.List("indices");
-  if (std::erase(indices, kNone); indices.size() == 1 && n.TypeOf(indices[0]) == DataType::kBool) {
+  const bool leads = !indices.empty() && indices[0] != kNone;
+  if (std::erase(indices, kNone);
+      leads && indices.size() == 1 && n.TypeOf(indices[0]) == DataType::kBool) {
     // A mask: rows where it is true.
-    if (c.node().Ints("indices").front() == kAbsent)
-      return c.Unsupported("a mask behind another axis");
     const ValueId rows = n.Transpose(n.Emit("NonZero", {indices[0]}), {1, 0});
     return n.Finish(n.Emit("GatherND", {n.In("self"), rows}));
   }
   QUENCH_ASSIGN_OR_RETURN(Indexed at, IndexedOf(n));
-  if (at.count == 1) {
-    std::vector<ValueId> given = n.List("indices");
-    std::erase(given, kNone);
-    return n.Finish(n.Emit("Gather", {at.x, given[0]}, {{"axis", at.first}}));
-  }
+  if (at.count == 1) return n.Finish(n.Emit("Gather", {at.x, at.only}, {{"axis", at.first}}));
   const ValueId y = n.Emit("GatherND", {n.Transpose(at.x, at.perm), at.where});
   if (!at.adjacent || at.first == 0) return n.Finish(y);
   // [index..., before, after] -> [before, index..., after]
@@ -185,13 +201,12 @@ absl::Status Index(Converter& c) {
 
 absl::Status IndexPut(Converter& c) {
   AtenNode n(c);
-  std::vector<ValueId> indices = n.List("indices");
-  std::erase(indices, kNone);
+  const std::vector<ValueId> indices = n.List("indices");
   const ValueId x = n.In("self"), values = n.In("values");
   QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "self"));
-  if (indices.size() == 1 && n.TypeOf(indices[0]) == DataType::kBool) {
-    if (n.Flag("accumulate") || n.Rank(values) > 0 || c.node().Ints("indices").front() == kAbsent)
-      return c.Unsupported("a mask with several values");
+  const bool masks =
+      indices.size() == 1 && indices[0] != kNone && n.TypeOf(indices[0]) == DataType::kBool;
+  if (masks && !n.Flag("accumulate") && n.Rank(values) == 0) {  // one number wherever it is true
     ValueId mask = indices[0];
     for (int i = n.Rank(mask); i < n.Rank(x); ++i) mask = n.Unsqueeze(mask, {i});
     return n.Finish(n.Emit("Where", {mask, n.Cast(values, n.TypeOf(x)), x}));

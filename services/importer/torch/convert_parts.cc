@@ -75,20 +75,28 @@ absl::Status Unbind(Converter& c) {
   return c.FinalValues(parts);
 }
 
-absl::Status Cat(Converter& c) {
-  AtenNode n(c);
-  std::vector<ValueId> parts;
+// The type of what is made of these parts.
+static DataType WidestOf(const AtenNode& n, const std::vector<ValueId>& parts) {
   DataType dtype = DataType::kUndefined;
-  for (const ValueId id : n.List("tensors")) {
-    // An empty list of old programs has no sizes.
-    if (n.Rank(id) == 1 && n.SizeAt(id, 0) == 0 && n.List("tensors").size() > 1) continue;
-    parts.push_back(id);
+  for (const ValueId id : parts) {
     const DataType own = n.TypeOf(id);
     if (dtype == DataType::kUndefined || (IsFloat(own) && !IsFloat(dtype)) ||
         (IsFloat(own) == IsFloat(dtype) && DataTypeBits(own) > DataTypeBits(dtype)))
       dtype = own;
   }
+  return dtype;
+}
+
+absl::Status Cat(Converter& c) {
+  AtenNode n(c);
+  std::vector<ValueId> parts;
+  for (const ValueId id : n.List("tensors")) {
+    // An empty list of old programs has no sizes.
+    if (n.Rank(id) == 1 && n.SizeAt(id, 0) == 0 && n.List("tensors").size() > 1) continue;
+    parts.push_back(id);
+  }
   if (parts.empty()) return c.Error("has no tensors");
+  const DataType dtype = WidestOf(n, parts);
   for (ValueId& part : parts) part = n.Cast(part, dtype);
   QUENCH_RETURN_IF_ERROR(n.RequireRank(parts[0], "tensors"));
   const int rank = n.Rank(parts[0]);
@@ -107,7 +115,8 @@ absl::Status Stack(Converter& c) {
   if (parts.empty()) return c.Error("has no tensors");
   QUENCH_RETURN_IF_ERROR(n.RequireRank(parts[0], "tensors"));
   QUENCH_ASSIGN_OR_RETURN(const int64_t axis, n.Axis("dim", n.Rank(parts[0]) + 1, 0));
-  for (ValueId& part : parts) part = n.Unsqueeze(part, {axis});
+  const DataType dtype = WidestOf(n, parts);
+  for (ValueId& part : parts) part = n.Unsqueeze(n.Cast(part, dtype), {axis});
   return n.Finish(Joined(n, parts, axis));
 }
 

@@ -383,17 +383,21 @@ absl::Status PixelShuffle(Converter& c) {
   AtenNode n(c);
   const bool down = n.Has("downscale_factor");
   const int64_t factor = n.Int(down ? "downscale_factor" : "upscale_factor", 1);
-  const ValueId x = n.In("self");
-  if (n.Rank(x) != 4 || factor < 1) return c.Unsupported("images that are no batch");
+  const Batched image = WithBatch(n, n.In("self"), 2);
+  const ValueId x = image.id;
+  if (n.Rank(x) != 4 || factor < 1)
+    return c.Unsupported(fmt::format("a rank of {} and a factor of {}", n.Rank(x), factor));
   if (!down)
-    return n.Finish(
-        n.Emit("DepthToSpace", {x}, {{"blocksize", factor}, {"mode", std::string("CRD")}}));
+    return FinishBatched(
+        n, n.Emit("DepthToSpace", {x}, {{"blocksize", factor}, {"mode", std::string("CRD")}}),
+        image.added);
   const int64_t channels = n.SizeAt(x, 1), height = n.SizeAt(x, 2), width = n.SizeAt(x, 3);
   if (channels < 0 || height < 0 || width < 0 || height % factor != 0 || width % factor != 0)
     return c.Unsupported("sizes that are known only at run time");
   const ValueId cut = n.Reshape(x, {-1, channels, height / factor, factor, width / factor, factor});
-  return n.Finish(n.Reshape(n.Transpose(cut, {0, 1, 3, 5, 2, 4}),
-                            {-1, channels * factor * factor, height / factor, width / factor}));
+  const ValueId y = n.Reshape(n.Transpose(cut, {0, 1, 3, 5, 2, 4}),
+                              {-1, channels * factor * factor, height / factor, width / factor});
+  return FinishBatched(n, y, image.added);
 }
 
 absl::Status ChannelShuffle(Converter& c) {

@@ -169,6 +169,28 @@ TEST_F(TorchOps, IndicesByAxis) {
             (std::vector<Floats>{{1, 1, 1}, {0, 1, 2}, {1, 2}, {0, 2, 0, 1, 2}}));
 }
 
+TEST_F(TorchOps, MasksAreIndicesOfTheirAxes) {
+  const std::string masks =
+      "first = torch.select(x, 0, 0)\n"
+      "columns = torch.gt(first, 1)\n"
+      "rows = torch.gt(torch.select(x, 1, 0), 1)\n"
+      "nine = torch.mul(torch.select(first, 0, 0), 9)\n"
+      "two = torch.slice(first, 0, 0, 2)\n";
+  EXPECT_EQ(
+      Both(masks +
+               "a = torch.index(x, annotate(List[Optional[Tensor]], [None, columns]))\n"
+               "b = torch.index(x, annotate(List[Optional[Tensor]], [rows, torch.arange(1)]))\n"
+               "c = torch.index_put(x, annotate(List[Optional[Tensor]], [None, columns]), nine)\n"
+               "d = torch.index_put(x, annotate(List[Optional[Tensor]], [torch.gt(x, 4)]), two)\n"
+               "return (a, b, c, d)",
+           Square()),
+      (std::vector<Floats>{{2, 3, 5, 6}, {4}, {1, 9, 9, 4, 9, 9}, {1, 2, 3, 4, 1, 2}}));
+}
+
+TEST_F(TorchOps, WhatIsJoinedHasTheWidestType) {
+  EXPECT_EQ(Of("torch.stack([torch.arange(2), x])", {0.5F, 1.5F}), (Floats{0, 1, 0.5F, 1.5F}));
+}
+
 TEST_F(TorchOps, PartsAreAddedCopiedAndFilled) {
   const std::string index = "torch.arange(1, -1, -1)";  // 1, 0
   const std::string columns = "torch.mul(torch.slice(x, 1, 0, 2), 10)";
@@ -225,6 +247,13 @@ TEST_F(TorchOps, MaximaGoBackToTheirPlaces) {
       "return torch.max_unpool2d(y, at, [2, 4])";
   const Tensor x = Values({1, 2, 2, 4}, {1, 2, 4, 3, 5, 6, 8, 7, 9, 8, 7, 6, 5, 4, 3, 2});
   EXPECT_EQ(Both(body, x), (std::vector<Floats>{{0, 2, 4, 0, 0, 6, 8, 0, 9, 0, 7, 0, 5, 0, 3, 0}}));
+}
+
+TEST_F(TorchOps, ShufflesPixelsOfOneImage) {
+  EXPECT_EQ(Of("torch.pixel_shuffle(x, 2)", Values({4, 1, 2}, {1, 2, 3, 4, 5, 6, 7, 8})),
+            (Floats{1, 3, 2, 4, 5, 7, 6, 8}));
+  EXPECT_EQ(Of("torch.pixel_unshuffle(x, 2)", Values({1, 2, 2}, {1, 2, 3, 4})),
+            (Floats{1, 2, 3, 4}));
 }
 
 TEST_F(TorchOps, ShrinksImagesWithoutAliases) {
