@@ -10,8 +10,15 @@ Twiddles::Twiddles(LowerContext& ctx, E size, DataType type) : b_(ctx.b()), size
   b_.ParallelFor(size, [&](E i) {
     const E angle = b_.Let(
         Cast(i, DataType::kF64) * (2 * std::numbers::pi) / Cast(size, DataType::kF64), "angle");
-    b_.Store(cosine_, {i}, Cast(Unary(UnaryOp::kCos, angle), type));
-    b_.Store(sine_, {i}, Cast(Unary(UnaryOp::kSin, angle), type));
+    // Exact at quarter turns, where rounded angles leave what is no 0: a phase of pi would turn around.
+    const E zero = b_.F(0, DataType::kF64);
+    const E quarters = b_.Let(i * b_.I(4), "quarters");
+    const E upright = quarters == size || quarters == size * b_.I(3);
+    const E level = i == b_.I(0) || quarters == size * b_.I(2);
+    const E cosine = Select(upright, zero, Unary(UnaryOp::kCos, angle));
+    const E sine = Select(level, zero, Unary(UnaryOp::kSin, angle));
+    b_.Store(cosine_, {i}, Cast(cosine, type));
+    b_.Store(sine_, {i}, Cast(sine, type));
   });
 }
 

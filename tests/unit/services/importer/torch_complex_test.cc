@@ -39,6 +39,16 @@ TEST_F(TorchComplex, SpectraAndBack) {
   ExpectNear("return torch.abs(torch.fft_rfft(x, 5))", Signal(), {10, 4.2532540F, 2.6286556F});
 }
 
+// At half the rate a spectrum is real: of a negative number the phase is pi, and never -pi.
+TEST_F(TorchComplex, PhasesOfTheEndsOfASpectrum) {
+  const float pi = 3.14159265F;
+  ExpectNear("return torch.angle(torch.fft_rfft(x))",
+             Values({8}, {-1, 1, -1, 2, -3, 1, 0.3F, 2.7F}),
+             {0, 0.6236515F, 2.4558631F, -0.4911697F, pi});
+  ExpectNear("return torch.angle(torch.fft_rfft(x))", Values({4}, {-9, 1, 2, 3}),
+             {pi, 2.9617392F, pi});
+}
+
 TEST_F(TorchComplex, NormsOfSpectra) {
   const float root = std::sqrt(2.0F);
   ExpectNear("return torch.abs(torch.fft_rfft(x, None, -1, \"ortho\"))", Signal(), {5, root, 1});
