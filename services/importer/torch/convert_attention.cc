@@ -117,7 +117,7 @@ static absl::StatusOr<Attended> AttendFused(AtenNode& n, const std::vector<Value
   ValueId scores = n.Emit("MatMul", {q, n.Transpose(part.k, {0, 1, 3, 2})});
   if (n.Has("mask")) {
     QUENCH_ASSIGN_OR_RETURN(const ValueId mask, FusedMask(n));
-    scores = n.Emit("Where", {mask, n.Scalar(scores, -INFINITY), scores});
+    scores = n.Emit("Where", {n.Emit("Not", {mask}), scores, n.Scalar(scores, -INFINITY)});
   }
   const ValueId weights = n.Emit("Softmax", {scores}, {{"axis", int64_t{-1}}});
   const ValueId joined = n.Transpose(n.Emit("MatMul", {weights, part.v}), {0, 2, 1, 3});
