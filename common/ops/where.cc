@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "common/ops/helpers.h"
 
 namespace quench::ops {
@@ -8,7 +10,9 @@ void InferContents(InferContext& c) {
   const auto then = c.elements(1);
   const auto otherwise = c.elements(2);
   if (!condition || !then || !otherwise || c.outputs()[0].rank() > 1) return;
-  const size_t count = std::max({condition->size(), then->size(), otherwise->size()});
+  const size_t sizes[] = {condition->size(), then->size(), otherwise->size()};
+  const bool empty = std::ranges::find(sizes, size_t{0}) != std::end(sizes);  // 1 becomes 0, too
+  const size_t count = empty ? 0 : *std::ranges::max_element(sizes);
   auto at = [](const auto& values, size_t i) { return values.size() == 1 ? values[0] : values[i]; };
   std::vector<Dim> result;
   for (size_t i = 0; i < count; ++i) {

@@ -229,22 +229,23 @@ absl::StatusOr<BuiltProgram> Builder::Build() {
 }
 
 // The result is computed straight into the caller's memory where nothing else claims its storage;
-// else it is copied.
+// else it is copied. So it is where one is known before a run and the other, a view with dims that
+// a run tells, is not: the memory of one is there when the other's size is asked for.
 absl::Status Builder::BindOutput(Frame& frame, int index) {
   const ValueId id = graph_.outputs[static_cast<size_t>(index)];
   QUENCH_ASSIGN_OR_RETURN(const int buffer, RowMajorOf(frame, id));
   Storage& storage = StorageOf(buffer);
-  if (storage.home == Home::kArena && !storage.shared) {
+  const Value& value = graph_.value(id);
+  const Shape shape{value.type.dtype, value.type.dims, {}};
+  if (storage.home == Home::kArena && !storage.shared && !IsHeap(shape)) {
     storage.home = Home::kOutput;
     storage.index = index;
     return absl::OkStatus();
   }
-  if (storage.home == Home::kHeap && !storage.shared && storage.output < 0) {
+  if (storage.home == Home::kHeap && !storage.shared && storage.output < 0 && IsHeap(shape)) {
     storage.output = index;
     return absl::OkStatus();
   }
-  const Value& value = graph_.value(id);
-  const Shape shape{value.type.dtype, value.type.dims, {}};
   if (!IsHeap(shape))
     return AddCopy(buffer, NewBuffer(value.name, shape, NewStorage(Home::kOutput, shape, index)));
   const int copy = NewUnallocated(value.name, shape);

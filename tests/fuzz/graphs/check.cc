@@ -144,8 +144,7 @@ Tensors As(const Graph& graph, Tensors inputs) {
 std::string CheckPassesHere(const Specimen& specimen) {
   const absl::StatusOr<Tensors> before = ops::Evaluate(specimen.graph, specimen.inputs);
   if (!before.ok()) return "the interpreter refuses the graph: " + MessageOf(before.status());
-  const std::vector<double> tolerances =
-      Tolerances(specimen.graph, specimen.inputs, *before);
+  const std::vector<double> tolerances = Tolerances(specimen.graph, specimen.inputs, *before);
   std::string wrong;
   passes::PassOptions options;
   options.on_pass = [&](std::string_view pass, const Graph& graph) {
@@ -173,9 +172,8 @@ absl::StatusOr<std::vector<Tensors>> RunFilled(const std::filesystem::path& libr
     for (const Tensor& input : inputs) guarded.push_back(Guarded(input));
     QUENCH_ASSIGN_OR_RETURN(auto artifact, Artifact::Open(library, threads));
     for (int run = 0; run < 2; ++run) {
-      QUENCH_ASSIGN_OR_RETURN(
-          Tensors outputs,
-          artifact->Run(guarded, {}, runs.empty() ? tap : Artifact::TapSink()));
+      QUENCH_ASSIGN_OR_RETURN(Tensors outputs,
+                              artifact->Run(guarded, {}, runs.empty() ? tap : Artifact::TapSink()));
       runs.push_back(std::move(outputs));
     }
     artifact.reset();
@@ -258,9 +256,8 @@ std::string CheckLibraryHere(const Specimen& specimen, const Combination& way) {
   };
   const bool taps = way.taps != codegen::Taps::kNone;
   std::string beyond;
-  const auto runs =
-      RunFilled(folder->path() / "model.so", inputs, way.threads,
-                taps ? Artifact::TapSink(tap) : Artifact::TapSink(), beyond);
+  const auto runs = RunFilled(folder->path() / "model.so", inputs, way.threads,
+                              taps ? Artifact::TapSink(tap) : Artifact::TapSink(), beyond);
   if (!runs.ok()) return "it does not run: " + MessageOf(runs.status());
   for (const Tensors& outputs : *runs) {
     const std::string wrong = Differences(*groups, outputs, *expected, tolerances);
@@ -289,8 +286,7 @@ std::vector<std::string> RunnableTargets() {
 
 }  // namespace
 
-std::vector<double> Tolerances(const Graph& graph, const Tensors& inputs,
-                               const Tensors& outputs) {
+std::vector<double> Tolerances(const Graph& graph, const Tensors& inputs, const Tensors& outputs) {
   bool narrow = false, bytes = false;
   ForEachGraph(graph, [&](const Graph& each) {
     for (const quench::Value& value : each.values) narrow = narrow || IsHalf(value.type.dtype);

@@ -83,11 +83,6 @@ absl::Status Dump(const Specimen& specimen, const std::filesystem::path& folder)
     about["outputs"].push_back(specimen.graph.value(specimen.graph.outputs[i]).name);
     QUENCH_RETURN_IF_ERROR(WriteNpy(outputs[i], folder / fmt::format("out_{}.npy", i)));
   }
-  std::string operators;
-  ForEachGraph(specimen.graph, [&](const Graph& each) {
-    for (const Node& node : each.nodes) operators += node.op + "\n";
-  });
-  QUENCH_RETURN_IF_ERROR(WriteFileAtomically(folder / "operators.txt", operators));
   return WriteFileAtomically(folder / "about.json", about.dump());
 }
 
@@ -184,7 +179,8 @@ int main(int argc, char** argv) {
   app.add_option("--output", options.output, "folder for what is found")->capture_default_str();
   app.add_option("--most", options.most_findings, "findings, after which it ends")
       ->capture_default_str();
-  app.add_option("--dump", options.dump, "folder for models, inputs and outputs, instead of compiling them");
+  app.add_option("--dump", options.dump,
+                 "folder for models, inputs and outputs, instead of compiling them");
   app.add_flag("--rules", options.rules, "list the operators that no rule makes, and why");
   app.add_flag("--why", options.why, "print why nodes were drawn again");
   app.add_flag("--print", options.print, "print every graph");

@@ -105,8 +105,7 @@ Tensor Grower::Numbers(DataType type, const Ints& dims) {
 
 Ints Grower::SomeDims(int min_rank, int max_rank, int64_t largest) {
   Ints dims(static_cast<size_t>(dice.Integer(min_rank, max_rank)));
-  for (int64_t& dim : dims)
-    dim = dice.Chance(0.5) ? dice.Of(sizes_) : dice.Integer(1, largest);
+  for (int64_t& dim : dims) dim = dice.Chance(0.5) ? dice.Of(sizes_) : dice.Integer(1, largest);
   if (dims.empty()) return dims;
   const auto any = static_cast<size_t>(dice.Integer(0, static_cast<int64_t>(dims.size()) - 1));
   if (dice.Chance(0.15)) dims[any] = dice.Integer(15, 40);
@@ -135,8 +134,10 @@ ValueId Grower::Given(Tensor tensor, bool constant, bool fixed) {
   if (input) {
     const auto index = static_cast<int>(graph.inputs.size());
     const Ints& dims = tensor.dims();
-    id = graph.AddInput(fmt::format("x{}", index),
-                        Type::Tensor(tensor.dtype(), fixed ? std::vector<Dim>(dims.begin(), dims.end()) : WithSymbols(dims, index)));
+    id = graph.AddInput(
+        fmt::format("x{}", index),
+        Type::Tensor(tensor.dtype(), fixed ? std::vector<Dim>(dims.begin(), dims.end())
+                                           : WithSymbols(dims, index)));
   } else {
     id = graph.AddConstant("c", tensor);
   }
@@ -264,7 +265,8 @@ bool Grower::Add(const std::string& op, std::vector<ValueId> inputs, Attributes 
   if (valid.ok()) valid = ops::InferNode(graph, node);
   if (!valid.ok() || !Evaluate(node, results) || !IsSettled(node, results)) {
     ++statistics_.refused[op];
-    if (statistics_.why) std::cout << fmt::format("{}: {}\n", op, valid.ok() ? "values" : MessageOf(valid));
+    if (statistics_.why)
+      std::cout << fmt::format("{}: {}\n", op, valid.ok() ? "values" : MessageOf(valid));
     Restore(mark);
     return false;
   }

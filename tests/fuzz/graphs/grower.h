@@ -79,7 +79,7 @@ class Grower {
   // New ones: an input of the graph or a constant.
   ValueId Fresh(DataType type, const Ints& dims, bool constant = false);
   ValueId Given(Tensor tensor, bool constant = false, bool fixed = false);  // fixed: no symbols
-  ValueId Integers(const Ints& values, bool constant = false);  // i64, of rank 1
+  ValueId Integers(const Ints& values, bool constant = false);              // i64, of rank 1
   ValueId Scalar(int64_t value, bool constant = false);
   ValueId FloatScalar(DataType type, double value, bool constant = true);
   Ints SomeDims(int min_rank, int max_rank, int64_t largest = 6);

@@ -36,7 +36,8 @@ bool IsOurs(const void* memory) {
 
 // What lies behind the block up to its page still has the fill.
 bool IsWhole(const Block& block, int fill) {
-  for (const unsigned char* at = block.data + block.size; reinterpret_cast<uintptr_t>(at) % kPage != 0; ++at) {
+  for (const unsigned char* at = block.data + block.size;
+       reinterpret_cast<uintptr_t>(at) % kPage != 0; ++at) {
     if (*at != fill) return false;
   }
   return true;
@@ -62,7 +63,9 @@ void Release(void* memory) {
     if (block.data != memory || block.freed) continue;
     block.freed = true;
     overrun = overrun || !IsWhole(block, filled);
-    auto* begin = reinterpret_cast<unsigned char*>((reinterpret_cast<uintptr_t>(block.data) + block.size + kPage - 1) / kPage * kPage - block.pages);
+    auto* begin = reinterpret_cast<unsigned char*>(
+        (reinterpret_cast<uintptr_t>(block.data) + block.size + kPage - 1) / kPage * kPage -
+        block.pages);
     ::mprotect(begin, block.pages, PROT_NONE);
     return;
   }
@@ -72,7 +75,8 @@ void Release(void* memory) {
 
 void GuardMemory(uint8_t fill) {
   if (region == nullptr) {
-    void* reserved = ::mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* reserved =
+        ::mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (reserved == MAP_FAILED) return;
     region = free_from = static_cast<unsigned char*>(reserved);
     blocks = new std::vector<Block>;
@@ -92,11 +96,13 @@ Tensor Guarded(const Tensor& tensor) {
   void* memory = Allocate(1, size);
   if (memory == nullptr || size == 0) return tensor;
   std::memcpy(memory, tensor.bytes().data(), size);
-  return Tensor::View(tensor.dtype(), tensor.dims(), {static_cast<std::byte*>(memory), size}, nullptr);
+  return Tensor::View(tensor.dtype(), tensor.dims(), {static_cast<std::byte*>(memory), size},
+                      nullptr);
 }
 
 }  // namespace quench::fuzz
 
+#ifndef __SANITIZE_ADDRESS__  // whose own memory is guarded by itself
 // Before those of the C library.
 extern "C" int posix_memalign(void** memory, size_t alignment, size_t size) {
   using namespace quench::fuzz;
@@ -108,3 +114,4 @@ extern "C" void free(void* memory) {
   if (IsOurs(memory)) return Release(memory);
   __libc_free(memory);
 }
+#endif

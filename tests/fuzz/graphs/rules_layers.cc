@@ -391,7 +391,8 @@ bool RoiAlign(Grower& g, const std::string& op) {
       boxes.push_back(static_cast<float>(each));
     batches.push_back(g.dice.Integer(0, g.dims(x)[0] - 1));
   }
-  const bool largest = g.dice.Chance(0.5);  // of several samples, ONNX Runtime says that its own is wrong
+  const bool largest =
+      g.dice.Chance(0.5);  // of several samples, ONNX Runtime says that its own is wrong
   return g.Add(op, {x, g.Given(Tensor::Floats(g.dtype(x), {rois, 4}, boxes)), g.Integers(batches)},
                {{"output_height", g.dice.Integer(1, 3)},
                 {"output_width", g.dice.Integer(1, 3)},

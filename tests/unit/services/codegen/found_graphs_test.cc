@@ -1,0 +1,105 @@
+// Graphs that scripts/fuzz_graphs has found, shrunk: what was wrong with their libraries is above each.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "common/base/status.h"
+#include "common/ir/text.h"
+#include "common/ops/evaluate.h"
+#include "tests/unit/services/codegen/compile_support.h"
+
+namespace quench::codegen::found_graphs_test {
+namespace {
+
+struct Found {
+  std::string name, body;
+  std::map<std::string, Tensor> inputs = {};  // by name; the others are random
+  std::string layout = {};
+};
+void PrintTo(const Found& found, std::ostream* out) { *out << found.name; }
+
+class FoundGraphTest : public ::testing::TestWithParam<Found> {};
+
+TEST_P(FoundGraphTest, EqualsTheInterpreter) {
+  const Found& found = GetParam();
+  absl::StatusOr<Graph> graph =
+      ParseGraph("quench.ir 1\nmodule \"found\" canonical {\n" + found.body + "}\n");
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  Infer(*graph);
+  std::vector<Tensor> inputs = RandomInputs(InputsOf(*graph), 7).value();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const auto given = found.inputs.find(graph->value(graph->inputs[i]).name);
+    if (given != found.inputs.end()) inputs[i] = given->second;
+  }
+  const std::vector<Tensor> expected = ops::Evaluate(*graph, inputs).value();
+  for (int level = 0; level <= 3; ++level) {
+    CompileOptions options;
+    options.opt_level = level;
+    options.channel_layout = found.layout;
+    const absl::StatusOr<Compiled> compiled = CompileGraph(*graph, options);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    ForEachRun(*compiled, inputs, [&](const std::vector<Tensor>& actual, const std::string& where) {
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_EQ(actual[i].dims(), expected[i].dims()) << where << ", level " << level;
+        EXPECT_LE(RelativeError(actual[i], expected[i]), 1e-5) << where << ", level " << level;
+      }
+    });
+  }
+}
+
+std::vector<Found> AllFound() {
+  return {
+      // The bytes of the constant were copied as they are to a result with channels last.
+      {"updates_of_a_constant",
+       R"(
+  input %at: i64[2, 3]
+  input %to: f32[2, 4]
+  input %more: f32[2, 3, 2, 4]
+  const %c: f32[2, 3, 2, 4] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0,
+    13.0, 14.0, 15.0, 16.0, 17.0, 18.0, 19.0, 20.0, 21.0, 22.0, 23.0, 24.0, 25.0, 26.0, 27.0, 28.0,
+    29.0, 30.0, 31.0, 32.0, 33.0, 34.0, 35.0, 36.0, 37.0, 38.0, 39.0, 40.0, 41.0, 42.0, 43.0, 44.0,
+    45.0, 46.0, 47.0, 48.0]
+  %scattered = ScatterND(%c, %at, %to)
+  %sum = Add(%scattered, %more)
+  output %sum
+)",
+       {{"at", Tensor::I64({0, 1, 1, 1, 2, 0}).Reshaped({2, 3})}},
+       "last"},
+      // Scratch of a size that only a run can tell was not allocated for functions of sizes.
+      {"sizes_from_sizes_of_the_run",
+       R"(
+  input %x: i64[40]
+  %once, %first, %group, %counts = Unique(%x) {sorted = 1}
+  %kinds = Unique(%counts) {sorted = 1}
+  output %kinds
+)"},
+      // The memory of the output was asked for before its sizes were known.
+      {"output_of_sizes_of_the_run",
+       R"(
+  input %x: f32[8, 6, 1, 2]
+  input %to: i64[2]
+  %y = Erf(%x)
+  %z = Reshape(%y, %to)
+  output %z
+)",
+       {{"to", Tensor::I64({24, 4})}}},
+      // The size of a result was inferred as the larger one of 1 and 0.
+      {"choice_among_no_sizes",
+       R"(
+  input %x: f32[3]
+  const %none: i64[0] = []
+  const %yes: bool[1] = [1]
+  const %one: i64[1] = [5]
+  const %three: i64[1] = [3]
+  %chosen = Where(%yes, %none, %one)
+  %y = Reshape(%x, %three)
+  output %chosen, %y
+)"},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Found, FoundGraphTest, ::testing::ValuesIn(AllFound()),
+                         [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace quench::codegen::found_graphs_test
