@@ -1,5 +1,9 @@
 #include "tests/unit/services/codegen/compile_support.h"
 
+#include <malloc.h>
+
+#include <algorithm>
+
 #include "common/base/status.h"
 #include "common/ops/evaluate.h"
 #include "common/ops/op.h"
@@ -77,16 +81,25 @@ void ForEachBuild(const Graph& graph, const std::vector<int>& levels,
 void ForEachRun(const Compiled& compiled, const std::vector<Tensor>& inputs,
                 const std::function<void(const std::vector<Tensor>& outputs,
                                          const std::string& where)>& check) {
-  for (const int threads : {1, 3}) {
+  std::vector<Tensor> first;
+  for (const auto& [threads, fill] : {std::pair(1, 0xFF), {1, 0xA5}, {3, 0xA5}}) {
+    ::mallopt(M_PERTURB, fill ^ 0xFF);
     const auto artifact = Artifact::Open(compiled.library(), threads);
     ASSERT_TRUE(artifact.ok()) << artifact.status();
-    for (int run = 0; run < 2; ++run) {
+    for (int run = 0; run < (threads == 1 && fill == 0xFF ? 1 : 2); ++run) {
       const absl::StatusOr<std::vector<Tensor>> outputs = (*artifact)->Run(inputs);
       ASSERT_TRUE(outputs.ok()) << outputs.status();
       check(*outputs, fmt::format("{} threads, run {}", threads, run));
+      if (first.empty()) first = *outputs;
+      for (size_t i = 0; i < first.size(); ++i) {
+        EXPECT_TRUE(std::ranges::equal((*outputs)[i].bytes(), first[i].bytes()))
+            << "output " << i << " depends on what memory held before, or on " << threads
+            << " threads";
+      }
     }
     EXPECT_GE((*artifact)->arena_bytes(), (*artifact)->arena_lower_bound());
   }
+  ::mallopt(M_PERTURB, 0);
 }
 
 void ExpectSame(const Graph& graph, const std::vector<Tensor>& inputs, int level,

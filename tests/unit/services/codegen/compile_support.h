@@ -44,8 +44,9 @@ void ExpectSameAsInterpreter(const Graph& graph, const std::map<std::string, int
 void ExpectSame(const Graph& graph, const std::vector<Tensor>& inputs, int level,
                 double tolerance = 1e-5);
 
-// Runs the library twice with one thread and twice with three (the second run of a session sees a
-// dirty arena), and hands the outputs of each run to `check`, with words for which run it was.
+// Runs the library in sessions of one thread and of three, twice in most (the second run sees a dirty
+// arena), and hands the outputs of each run to `check`, with words for which run it was. Memory that a
+// session takes is filled with NaNs (bytes 0xFF) or with bytes 0xA5 before; all runs have the same bits.
 void ForEachRun(
     const Compiled& compiled, const std::vector<Tensor>& inputs,
     const std::function<void(const std::vector<Tensor>& outputs, const std::string& where)>& check);
