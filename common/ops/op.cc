@@ -21,6 +21,14 @@ std::string Sanitised(const std::string& node) {
   return name;
 }
 
+std::optional<std::vector<Dim>> ElementsOf(const Tensor& tensor) {
+  const bool integer = IsInteger(tensor.dtype()) || tensor.dtype() == DataType::kBool;
+  if (!integer || tensor.rank() > 1 || tensor.size() > kMaxElements) return std::nullopt;
+  std::vector<Dim> dims;
+  for (const int64_t value : tensor.ToInts()) dims.push_back(value);
+  return dims;
+}
+
 // Name of the index-th runtime symbol of `node`, and whether it exists already. Different nodes
 // whose names are equal after sanitising get different symbols.
 std::pair<std::string, std::optional<SymbolId>> RuntimeName(const SymbolTable& symbols,
@@ -40,15 +48,12 @@ std::pair<std::string, std::optional<SymbolId>> RuntimeName(const SymbolTable& s
 std::optional<std::vector<Dim>> OpContext::elements(int i) const {
   if (!has_input(i)) return std::nullopt;
   const Operand& operand = *inputs_[static_cast<size_t>(i)];
-  if (operand.constant != nullptr) {
-    const Tensor& tensor = *operand.constant;
-    const bool integer = IsInteger(tensor.dtype()) || tensor.dtype() == DataType::kBool;
-    if (!integer || tensor.rank() > 1 || tensor.size() > kMaxElements) return std::nullopt;
-    std::vector<Dim> dims;
-    for (const int64_t value : tensor.ToInts()) dims.push_back(value);
-    return dims;
-  }
+  if (operand.constant != nullptr) return ElementsOf(*operand.constant);
   return operand.elements != nullptr ? *operand.elements : std::nullopt;
+}
+
+std::optional<std::vector<Dim>> KnownElements(const Value& value) {
+  return value.constant != nullptr ? ElementsOf(value.constant->tensor) : value.elements;
 }
 
 std::optional<std::vector<int64_t>> OpContext::ints(int i) const {

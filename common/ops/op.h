@@ -204,6 +204,9 @@ absl::Status CheckNode(const Graph& graph, const Node& node);
 // Builds the context of a node from its graph (types, constants, elements of its operands).
 OpContext ContextOf(const Graph& graph, const Node& node);
 
+// Elements of an integer scalar or list, symbolic or not, where constants or shapes say them.
+std::optional<std::vector<Dim>> KnownElements(const Value& value);
+
 // Infers output types (and elements) of one node and writes them to its output values.
 absl::Status InferNode(Graph& graph, Node& node);
 // Infers every node, bodies included; reports all failing nodes at once. Requires topological

@@ -143,6 +143,10 @@ class NodeConverter final : public Converter {
     const auto& constant = level_.target->value(id).constant;
     return constant == nullptr ? nullptr : &constant->tensor;
   }
+  std::optional<std::vector<Dim>> elements(ValueId id) const override {
+    return id == kNone ? std::nullopt : ops::KnownElements(level_.target->value(id));
+  }
+  SymbolTable& symbols() override { return *level_.target->symbols; }
   ValueId AddConstant(Tensor tensor) override {
     return PushConstant(*level_.target, level_.into->names.Take(node().name + "/constant"),
                         std::make_shared<const Constant>(Constant{std::move(tensor), "", {}}));

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,9 @@ class Converter {
   // added.
   virtual const Type& type(ValueId id) const = 0;
   virtual const Tensor* constant(ValueId id) const = 0;
+  // Elements of an integer scalar or list, where constants or shapes say them.
+  virtual std::optional<std::vector<Dim>> elements(ValueId id) const = 0;
+  virtual SymbolTable& symbols() = 0;  // of those dims
   // Types hold for every run of the node: not in a loop, whose first iteration may have others.
   virtual bool types_are_final() const = 0;
   // Rank of a value, -1 while unknown.

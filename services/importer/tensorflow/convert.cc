@@ -41,6 +41,10 @@ class AsTflite final : private NodeHolder, public Converter {
   const Type& type(ValueId id) const override { return inner_.type(id); }
   bool types_are_final() const override { return inner_.types_are_final(); }
   const Tensor* constant(ValueId id) const override { return inner_.constant(id); }
+  std::optional<std::vector<Dim>> elements(ValueId id) const override {
+    return inner_.elements(id);
+  }
+  SymbolTable& symbols() override { return inner_.symbols(); }
   ValueId AddConstant(Tensor tensor) override { return inner_.AddConstant(std::move(tensor)); }
   ValueId Emit(const std::string& op, std::vector<ValueId> ids, Attributes attributes) override {
     return inner_.Emit(op, std::move(ids), std::move(attributes));

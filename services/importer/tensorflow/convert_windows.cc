@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "common/base/status.h"
+#include "services/importer/graph/transposed_convolution.h"
 #include "services/importer/tensorflow/converters.h"
 
 namespace quench::importer::tensorflow_ops {
@@ -83,15 +84,6 @@ int64_t SizeAt(const Converter& c, ValueId id, int axis) {
 
 int ChannelAxis(const Converter& c, int spatial) { return HasChannelsFirst(c) ? 1 : spatial + 1; }
 
-// Pads of a transposed convolution that gives `size`; negative ones are rows that it adds at the end.
-void AddPads(int64_t in, int64_t size, int64_t kernel, int64_t stride, std::vector<int64_t>& begins,
-             std::vector<int64_t>& ends, std::vector<int64_t>& extra) {
-  const int64_t total = (in - 1) * stride + kernel - size;
-  begins.push_back(std::max<int64_t>(total, 0) / 2);
-  ends.push_back(std::max<int64_t>(total, 0) - begins.back());
-  extra.push_back(std::max<int64_t>(-total, 0));
-}
-
 }  // namespace
 
 absl::Status MatMul(Converter& c) {
@@ -164,29 +156,18 @@ absl::Status TransposedConvolution(Converter& c) {
   const int spatial = c.node().op == "Conv3DBackpropInputV2" ? 3 : 2;
   for (const int input : {1, 2}) QUENCH_RETURN_IF_ERROR(RequireRankOf(c, input, spatial + 2));
   QUENCH_ASSIGN_OR_RETURN(const Window window, WindowOf(c, spatial));
-  Attributes attributes = {{"strides", window.strides}, {"dilations", window.dilations}};
-  const std::optional<std::vector<int64_t>> size = n.KnownInts(0);
-  const size_t first = HasChannelsFirst(c) ? 2 : 1;
-  std::vector<int64_t> begins, ends, extra;
-  bool known = size && size->size() == static_cast<size_t>(spatial) + 2;
-  for (size_t i = 0; known && i < static_cast<size_t>(spatial); ++i) {
-    const int64_t in = SizeAt(c, c.in(2), static_cast<int>(first + i));
-    const int64_t width = SizeAt(c, c.in(1), static_cast<int>(i));
-    known = in >= 0 && width >= 1 && (*size)[first + i] >= 0 && (*size)[first + i] <= kMaxSize;
-    if (known)
-      AddPads(in, (*size)[first + i], (width - 1) * window.dilations[i] + 1, window.strides[i],
-              begins, ends, extra);
-  }
-  if (known && window.padding != "EXPLICIT") {
-    begins.insert(begins.end(), ends.begin(), ends.end());
-    attributes["pads"] = begins;
-    attributes["output_padding"] = extra;
-  } else {
-    AddPadding(window, attributes);
-  }
-  const ValueId kernel = n.Transpose(c.in(1), KernelOrder(spatial));
-  const ValueId result =
-      n.Emit("ConvTranspose", {ToFirst(n, c.in(2), spatial), kernel}, std::move(attributes));
+  SizedTransposedConvolution op{.images = ToFirst(n, c.in(2), spatial),
+                                .weights = n.Transpose(c.in(1), KernelOrder(spatial)),
+                                .sizes = c.in(0),
+                                .first = HasChannelsFirst(c) ? 2 : 1,
+                                .strides = window.strides,
+                                .dilations = window.dilations,
+                                .begins = {}};
+  if (SizeAt(c, c.in(0), 0) == spatial) op.first = 0;
+  if (window.padding == "VALID") op.begins.emplace(window.strides.size(), 0);
+  if (window.padding == "EXPLICIT")
+    op.begins.emplace(window.pads.begin(), window.pads.begin() + spatial);
+  QUENCH_ASSIGN_OR_RETURN(const ValueId result, EmitTransposedConvolution(c, op));
   return Finish(c, FromFirst(n, result, spatial));
 }
 

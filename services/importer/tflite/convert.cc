@@ -138,8 +138,19 @@ ValueId TfliteNode::Quantize(ValueId real, int output) {
 
 std::optional<std::vector<int64_t>> TfliteNode::KnownInts(int input) const {
   const Tensor* constant = c.constant(c.in(input));
-  if (constant == nullptr || !IsInteger(constant->dtype())) return std::nullopt;
-  return constant->ToInts();
+  if (constant != nullptr) {
+    if (!IsInteger(constant->dtype())) return std::nullopt;
+    return constant->ToInts();
+  }
+  // What shapes say in one run of a loop need not hold in the next.
+  const std::optional<std::vector<Dim>> dims = c.elements(c.in(input));
+  if (!dims || !c.types_are_final() || !IsInteger(c.type(c.in(input)).dtype)) return std::nullopt;
+  std::vector<int64_t> values;
+  for (const Dim dim : *dims) {
+    if (!dim.is_static()) return std::nullopt;
+    values.push_back(dim.value());
+  }
+  return values;
 }
 
 absl::StatusOr<std::vector<int64_t>> TfliteNode::RequireInts(int input, const char* what) const {
@@ -157,10 +168,8 @@ absl::StatusOr<int64_t> TfliteNode::RequireInt(int input, const char* what) cons
 }
 
 ValueId TfliteNode::Sizes(int input) {
-  if (const std::optional<std::vector<int64_t>> known = KnownInts(input)) {
-    Tensor tensor = Tensor::I64(*known);
-    return c.AddConstant(tensor.Reshaped(c.constant(c.in(input))->dims()));
-  }
+  if (const Tensor* constant = c.constant(c.in(input)); constant && IsInteger(constant->dtype()))
+    return c.AddConstant(Tensor::I64(constant->ToInts()).Reshaped(constant->dims()));
   return Cast(Raw(input), DataType::kI64);
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "common/base/status.h"
+#include "services/importer/graph/transposed_convolution.h"
 #include "services/importer/tflite/converters.h"
 
 namespace quench::importer::tflite_ops {
@@ -74,47 +75,24 @@ absl::Status Convolve2d(Converter& c, bool depthwise) {
                            group);
 }
 
-// Pads of a transposed convolution that gives `size`; negative ones are rows that it adds at the end.
-void AddPads(int64_t in, int64_t size, int64_t kernel, int64_t stride, std::vector<int64_t>& begins,
-             std::vector<int64_t>& ends, std::vector<int64_t>& extra) {
-  const int64_t total = (in - 1) * stride + kernel - size;
-  begins.push_back(std::max<int64_t>(total, 0) / 2);
-  ends.push_back(std::max<int64_t>(total, 0) - begins.back());
-  extra.push_back(std::max<int64_t>(-total, 0));
-}
-
 absl::Status ConvolveTransposed(Converter& c, int spatial,
                                 const std::vector<int64_t>& weights_order,
                                 const std::vector<int64_t>& strides,
                                 const std::vector<int64_t>& dilations) {
   TfliteNode n(c);
   for (const int input : {1, 2}) QUENCH_RETURN_IF_ERROR(RequireRankOf(n, input, spatial + 2));
+  QUENCH_RETURN_IF_ERROR(RequireRankOf(n, 0, 1));
   QUENCH_RETURN_IF_ERROR(CheckWindow(n, strides, dilations));
   QUENCH_ASSIGN_OR_RETURN(const std::string auto_pad, AutoPad(n));
-  Attributes attributes = {{"strides", strides}, {"dilations", dilations}};
-  const std::optional<std::vector<int64_t>> size = n.KnownInts(0);
-  const Type x = c.type(c.in(2));
-  const Type w = c.type(c.in(1));
-  std::vector<int64_t> begins, ends, extra;
-  // Weights are [H, W] after their first axis in 2-D, from their first in 3-D.
-  const size_t first = spatial == 2 ? 1 : 0;
-  bool known = size && static_cast<int>(size->size()) == spatial + 2;
-  for (size_t i = 0; known && i < static_cast<size_t>(spatial); ++i) {
-    known = x.dims[i + 1].is_static() && w.dims[first + i].is_static();
-    if (!known) break;
-    const int64_t kernel = (w.dims[first + i].value() - 1) * dilations[i] + 1;
-    AddPads(x.dims[i + 1].value(), (*size)[i + 1], kernel, strides[i], begins, ends, extra);
-  }
-  if (known) {
-    begins.insert(begins.end(), ends.begin(), ends.end());
-    attributes["pads"] = begins;
-    attributes["output_padding"] = extra;
-  } else {
-    attributes["auto_pad"] = auto_pad;
-  }
-  std::vector<ValueId> inputs = {n.Real(2, ToChannelsFirst(spatial)), n.Real(1, weights_order)};
-  if (c.has(3)) inputs.push_back(n.Real(3));
-  const ValueId sum = n.Emit("ConvTranspose", inputs, std::move(attributes));
+  SizedTransposedConvolution op{.images = n.Real(2, ToChannelsFirst(spatial)),
+                                .weights = n.Real(1, weights_order),
+                                .bias = c.has(3) ? n.Real(3) : kNone,
+                                .sizes = n.Raw(0),
+                                .strides = strides,
+                                .dilations = dilations,
+                                .begins = {}};
+  if (auto_pad == "VALID") op.begins.emplace(strides.size(), 0);
+  QUENCH_ASSIGN_OR_RETURN(const ValueId sum, EmitTransposedConvolution(c, op));
   return n.Finish(n.Activate(sum), ToChannelsLast(spatial));
 }
 

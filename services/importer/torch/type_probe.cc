@@ -44,6 +44,10 @@ class ProbeConverter final : public Converter {
     if (id == kNone || probe_.graph_.value(id).constant == nullptr) return nullptr;
     return &probe_.graph_.value(id).constant->tensor;
   }
+  std::optional<std::vector<Dim>> elements(ValueId id) const override {
+    return id == kNone ? std::nullopt : ops::KnownElements(probe_.graph_.value(id));
+  }
+  SymbolTable& symbols() override { return *probe_.graph_.symbols; }
   ValueId AddConstant(Tensor tensor) override {
     return probe_.AddConstant(
         std::make_shared<const Constant>(Constant{std::move(tensor), "", {}}));
