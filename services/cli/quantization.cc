@@ -98,9 +98,11 @@ absl::StatusOr<quantizer::Statistics> CalibrateHere(TapBuild& taps, const Sample
 
 void WarnOf(const quantizer::Statistics& statistics) {
   if (!statistics.not_finite.empty()) {
-    fmt::print(stderr,
-               "quench: warning: {} values were NaN or infinite and have no statistics: {}\n",
-               statistics.not_finite.size(), fmt::join(statistics.not_finite, ", "));
+    fmt::print(
+        stderr,
+        "quench: warning: {} values were NaN, infinite or as good as that (1e30) and have no "
+        "statistics: {}\n",
+        statistics.not_finite.size(), fmt::join(statistics.not_finite, ", "));
   }
   if (statistics.random) {
     fmt::print(stderr,

@@ -31,20 +31,22 @@ class Block {
       return Annotate(statistics_.values[name].Add(tensor, axis->second),
                       fmt::format("value `{}`", name));
     };
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      problems.Add(add(artifact_.inputs()[i].name, inputs[i]));
-    }
-    QUENCH_RETURN_IF_ERROR(problems.Finish());
-    // What a model makes of finite inputs may be infinite on purpose, as masks of attention are.
-    const auto take = [&](const std::string& name, const Tensor& tensor) {
+    // What a model makes of finite inputs may be infinite on purpose, as masks of attention are; what
+    // stands for infinity may be given too.
+    const auto take = [&](const std::string& name, const Tensor& tensor, bool given) {
       const absl::Status status = add(name, tensor);
-      if (absl::IsInvalidArgument(status)) {
+      if (absl::IsOutOfRange(status) || (!given && absl::IsInvalidArgument(status))) {
         statistics_.not_finite.insert(name);
       } else {
         problems.Add(status);
       }
     };
-    QUENCH_RETURN_IF_ERROR(artifact_.Run(inputs, context, take).status());
+    for (size_t i = 0; i < inputs.size(); ++i) take(artifact_.inputs()[i].name, inputs[i], true);
+    QUENCH_RETURN_IF_ERROR(problems.Finish());
+    const auto made = [&](const std::string& name, const Tensor& tensor) {
+      take(name, tensor, false);
+    };
+    QUENCH_RETURN_IF_ERROR(artifact_.Run(inputs, context, made).status());
     ++statistics_.samples;
     return problems.Finish();
   }

@@ -28,6 +28,11 @@ absl::Status CheckFinite(std::span<const float> values) {
   return InvalidArgument("{} NaN and {} infinite of {} elements", nans, infinities, values.size());
 }
 
+// Magnitudes from here on are no results of arithmetic but stand for infinity: masks and paddings are
+// written with the least float of a type, or with 1e30. No steps of a range so wide tell other numbers
+// apart.
+float LeastUnbounded(DataType dtype) { return dtype == DataType::kF16 ? 65504.0F : 1e30F; }
+
 void AddTo(ChannelStatistics& channel, std::span<const float> values) {
   if (values.empty()) return;
   float low = channel.elements == 0 ? values[0] : channel.low;
@@ -68,6 +73,10 @@ absl::Status TensorStatistics::Add(const Tensor& tensor, int axis) {
     greatest = std::max(greatest, value);
   }
   if (!std::isfinite(total)) QUENCH_RETURN_IF_ERROR(CheckFinite(all));
+  if (std::max(-least, greatest) >= LeastUnbounded(tensor.dtype())) {
+    return absl::OutOfRangeError(
+        fmt::format("{} stands for infinity", -least > greatest ? least : greatest));
+  }
   const bool has_channels = axis >= 0 && axis < tensor.rank();
   const int64_t count = has_channels ? tensor.dims()[static_cast<size_t>(axis)] : 0;
   if (samples > 0 && channels.size() != static_cast<size_t>(count)) {

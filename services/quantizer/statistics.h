@@ -33,7 +33,8 @@ struct TensorStatistics {
   std::vector<ChannelStatistics> channels;  // along the value's channel axis; empty: it has none
 
   // A float tensor. `axis` is that of channels, -1 for none. NaN and infinity are
-  // INVALID_ARGUMENT that says how many of each there are, and nothing is added then.
+  // INVALID_ARGUMENT that says how many of each there are; numbers that stand for infinity, as the
+  // least float does in masks and paddings, are OUT_OF_RANGE. Nothing is added then.
   absl::Status Add(const Tensor& tensor, int axis);
   // FAILED_PRECONDITION when the two have different numbers of channels.
   absl::Status Merge(const TensorStatistics& other);
@@ -47,7 +48,8 @@ struct Statistics {
   int64_t samples = 0;
   bool random = false;  // from random inputs: ranges may differ on real data
   std::map<std::string, TensorStatistics> values;
-  std::set<std::string> not_finite;  // values that were NaN or infinite, and have no statistics
+  std::set<std::string>
+      not_finite;  // values that were NaN or as good as infinite: without statistics
 
   // Statistics of the same module, from other samples. FAILED_PRECONDITION for another module's.
   absl::Status Merge(const Statistics& other);

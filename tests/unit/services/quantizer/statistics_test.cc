@@ -144,8 +144,22 @@ TEST(Statistics, NotFiniteIsCountedAndChangesNothing) {
   EXPECT_EQ(MessageOf(status), "1 NaN and 2 infinite of 5 elements");
   EXPECT_EQ(statistics.samples, 1);
   EXPECT_EQ(statistics.elements, 2);
-  // Sums that overflow are no reason to refuse.
-  EXPECT_TRUE(TensorStatistics().Add(Row({3e38f, 3e38f}), -1).ok());
+}
+
+// The least float, which pads a MaxPool as -infinity does, would be the whole range.
+TEST(Statistics, WhatStandsForInfinityIsNoRange) {
+  TensorStatistics statistics;
+  ASSERT_TRUE(statistics.Add(Row({1, 2}), 1).ok());
+  for (const float mask : {std::numeric_limits<float>::lowest(), 3e38f, -1e30f}) {
+    const absl::Status status = statistics.Add(Row({mask, mask, 1}), -1);
+    EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << mask;
+  }
+  EXPECT_EQ(statistics.samples, 1);
+  EXPECT_EQ(statistics.low, 1);
+  EXPECT_TRUE(TensorStatistics().Add(Row({-65504, 1e29f}), -1).ok());
+  // 0xFBFF is -65504, the least f16.
+  const Tensor half = Tensor::Of(DataType::kF16, {2}, std::vector<uint16_t>{0xFBFF, 0x3C00});
+  EXPECT_TRUE(absl::IsOutOfRange(TensorStatistics().Add(half, -1)));
 }
 
 TEST(Statistics, EmptyTensorsAreNoSamples) {
