@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/status.h"
+#include "common/loops/long_sums.h"
 
 namespace quench::loops::compile {
 
@@ -124,20 +125,88 @@ void Compiler::For(StmtId id, const Stmt& stmt) {
 }
 
 void Compiler::SimpleLoop(StmtId id, const Stmt& stmt, Op enter, Op next) {
-  const Value from = Expression(stmt.args[0]);
+  if (const int64_t block = IterationsOfBlock(f_, id, ranges_); block > 0)
+    return LoopInBlocks(id, stmt, enter, next, block);
+  const int32_t from = Expression(stmt.args[0]).reg;
   // The bounds are taken once; a local in them may change in the body.
-  const int32_t to = Pinned(stmt.args[1]);
+  Iterate(id, stmt, enter, next, from, Pinned(stmt.args[1]));
+}
+
+void Compiler::Iterate(StmtId id, const Stmt& stmt, Op enter, Op next, int32_t from, int32_t to) {
   const int32_t var = NewScalar();
   vars_[static_cast<size_t>(stmt.id)] = {var, Current() + 1, false};
-  const int32_t first = from.reg;
+  const bool in_lanes = plan_ != nullptr && plan_->loop() == id;
+  if (in_lanes) lane_block_ = Current() + 1;
   const std::vector<Instr> code = Nested(true, assigned_[static_cast<size_t>(id)], [&] {
-    if (plan_ != nullptr && plan_->loop() == id) EnterLanes();
+    if (in_lanes) EnterLanes();
     Body(stmt.body);
   });
+  Repeat(code, enter, next, var, from, to);
+}
+
+void Compiler::Repeat(const std::vector<Instr>& code, Op enter, Op next, int32_t var, int32_t from,
+                      int32_t to) {
   const int32_t size = static_cast<int32_t>(code.size());
-  Emit({.op = enter, .d = var, .a = first, .b = to, .jump = size + 2});
+  Emit({.op = enter, .d = var, .a = from, .b = to, .jump = size + 2});
   Append(code);
   Emit({.op = next, .d = var, .b = to, .jump = -size, .imm = Cost(code)});
+}
+
+// total = sum; for each block: sum = 0, its iterations, total += sum; sum = total
+void Compiler::LoopInBlocks(StmtId id, const Stmt& stmt, Op enter, Op next, int64_t block) {
+  const int32_t from = Pinned(stmt.args[0]), to = Pinned(stmt.args[1]);
+  std::vector<LongSum> sums;
+  for (const Reduction& reduction : stmt.reductions) {
+    if (!IsLongSum(f_, reduction)) continue;
+    const auto local = static_cast<size_t>(reduction.local);
+    const bool lanes = plan_ != nullptr && plan_->LocalVaries(reduction.local);
+    sums.push_back({lanes ? lane_locals_[local] : locals_[local], NewRegister(lanes),
+                    NewRegister(lanes), lanes});
+    EmitCast(Current(), DataType::kF32, DataType::kF64, lanes,
+             {.d = sums.back().total, .a = sums.back().sum});
+  }
+  const int32_t blocks = NewScalar(), number = NewScalar(), first = NewScalar(), last = NewScalar();
+  EmitI64(BinaryOp::kSub, blocks, to, from);
+  EmitI64(BinaryOp::kAdd, blocks, blocks, ConstantOf(block - 1));
+  EmitI64(BinaryOp::kFloorDiv, blocks, blocks, ConstantOf(block));
+  const std::vector<Instr> code = Nested(true, assigned_[static_cast<size_t>(id)], [&] {
+    Emit({.op = Op::kMulAddIndex, .d = first, .a = from, .b = number, .imm = block});
+    EmitI64(BinaryOp::kAdd, last, first, ConstantOf(block));
+    EmitI64(BinaryOp::kMin, last, last, to);
+    for (const LongSum& sum : sums) ClearSum(sum);
+    Iterate(id, stmt, enter, next, first, last);
+    for (const LongSum& sum : sums) AddToTotal(sum);
+  });
+  Repeat(code, Op::kLoop, Op::kNext, number, zero_, blocks);
+  for (const LongSum& sum : sums)
+    EmitCast(Current(), DataType::kF64, DataType::kF32, sum.lanes, {.d = sum.sum, .a = sum.total});
+  for (const LongSum& sum : sums) {
+    if (sum.lanes) free_lanes_.insert(free_lanes_.end(), {sum.total, sum.wide});
+  }
+}
+
+void Compiler::EmitI64(BinaryOp op, int32_t d, int32_t a, int32_t b) {
+  Instr instr = {.op = ScalarOp(op, DataType::kI64), .d = d, .a = a, .b = b};
+  instr.fn.binary = FindBinary(op, DataType::kI64).one;
+  Emit(instr);
+}
+
+// -0 adds nothing to any number, 0 would to -0.
+void Compiler::ClearSum(const LongSum& sum) {
+  Instr instr = {.op = sum.lanes ? Op::kSplat : Op::kMove, .d = sum.sum, .a = ConstantOf(-0.0F)};
+  if (sum.lanes) instr.fn.unary = FindSplat(DataType::kF32);
+  Emit(instr);
+}
+
+void Compiler::AddToTotal(const LongSum& sum) {
+  EmitCast(Current(), DataType::kF32, DataType::kF64, sum.lanes, {.d = sum.wide, .a = sum.sum});
+  const Lanes<BinaryFn> add = FindBinary(BinaryOp::kAdd, DataType::kF64);
+  Instr instr = {.op = sum.lanes ? Op::kLaneBinary : Op::kBinary,
+                 .d = sum.total,
+                 .a = sum.total,
+                 .b = sum.wide};
+  instr.fn.binary = sum.lanes ? add.many : add.one;
+  Emit(instr);
 }
 
 int32_t Compiler::Pinned(ExprId id) {
@@ -166,7 +235,6 @@ void Compiler::LaneLoop(StmtId id, const Stmt& stmt) {
   LanePlan::Make(f_, id, parallel_depth_ == 0, &chosen_);
   plan_ = &chosen_;
   lane_var_ = stmt.id;
-  lane_block_ = Current() + 1;
   SimpleLoop(id, stmt, Op::kLanesLoop, Op::kLanesNext);
   for (int32_t& reg : lane_locals_) {
     if (reg != kUnset) free_lanes_.push_back(reg);

@@ -134,6 +134,8 @@ class Compiler {
     return reg;
   }
 
+  int32_t NewRegister(bool lanes) { return lanes ? NewLane() : NewScalar(); }
+
   // The register of a constant: `bytes` low bytes of `bits`.
   int32_t Constant(uint64_t bits, int bytes);
 
@@ -273,6 +275,22 @@ class Compiler {
   void Statement(StmtId id);
   void For(StmtId id, const Stmt& stmt);
   void SimpleLoop(StmtId id, const Stmt& stmt, Op enter, Op next);
+  // The iterations from s[from] to s[to].
+  void Iterate(StmtId id, const Stmt& stmt, Op enter, Op next, int32_t from, int32_t to);
+  void Repeat(const std::vector<Instr>& code, Op enter, Op next, int32_t var, int32_t from,
+              int32_t to);
+
+  // A long sum (long_sums.h): the registers of its local, of the blocks so far and of one in f64.
+  struct LongSum {
+    int32_t sum = 0;
+    int32_t total = 0;
+    int32_t wide = 0;
+    bool lanes = false;
+  };
+  void LoopInBlocks(StmtId id, const Stmt& stmt, Op enter, Op next, int64_t block);
+  void ClearSum(const LongSum& sum);
+  void AddToTotal(const LongSum& sum);
+  void EmitI64(BinaryOp op, int32_t d, int32_t a, int32_t b);
 
   // A register with the value that nothing else writes.
   int32_t Pinned(ExprId id);

@@ -138,7 +138,7 @@ enum class LoopMark : uint8_t {
   kSerial,
   kParallel,  // independent: any order, any number at once
   kReduce,  // each iteration does `local = local (op) expr` on the locals in `reductions`, nothing
-            // else leaves it
+            // else leaves it; f32 sums of many terms go in blocks (long_sums.h)
 };
 
 struct Reduction {

@@ -23,6 +23,7 @@ NestEmitter::NestEmitter(ModuleState& state, const Schedule& schedule, llvm::Fun
       index_type_(
           llvm::IntegerType::get(state.context, static_cast<unsigned>(state.target.pointer_bits))),
       vars_(f_.vars.size()),
+      ranges_(f_, {}),
       locals_(f_.locals.size()),
       scalars_(f_.locals.size()),
       memo_(f_.exprs.size()),

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "common/loops/ranges.h"
 #include "services/codegen/llvm/arith.h"
 #include "services/codegen/llvm/internal.h"
 #include "services/codegen/schedule/schedule.h"
@@ -76,8 +77,12 @@ class NestEmitter {
   void Body(std::span<const loops::StmtId> body);
   void Statement(loops::StmtId id);
   void For(loops::StmtId id);
-  void UniformFor(const loops::Stmt& stmt, llvm::Value* begin, llvm::Value* end);
-  void VaryingFor(const loops::Stmt& stmt, const Lanes& begin, const Lanes& end);
+  void UniformFor(loops::StmtId id, llvm::Value* begin, llvm::Value* end);
+  // [begin, end) in blocks of `step` iterations, which `body` runs from its first to its second
+  // argument: the loop's long sums (long_sums.h) start afresh in each.
+  void InBlocks(const loops::Stmt& stmt, llvm::Value* begin, llvm::Value* end, int64_t step,
+                const std::function<void(llvm::Value*, llvm::Value*)>& body);
+  void VaryingFor(loops::StmtId id, const Lanes& begin, const Lanes& end);
   void MaskedFor(const loops::Stmt& stmt, llvm::Value* begin, llvm::Value* end);
   void While(const loops::Stmt& stmt);
   void VaryingWhile(const loops::Stmt& stmt);
@@ -96,8 +101,8 @@ class NestEmitter {
 
   // nest_lanes.cc: the loop whose iterations are lanes
   void LanesFor(loops::StmtId id, int lanes);
-  llvm::Value* WholeVectors(const loops::Stmt& stmt, int lanes, llvm::Value* begin,
-                            llvm::Value* end, bool masked);
+  llvm::Value* WholeVectors(loops::StmtId id, int lanes, llvm::Value* begin, llvm::Value* end,
+                            bool masked);
   void VectorBody(const loops::Stmt& stmt, int lanes, llvm::Value* index, llvm::Value* mask);
   void ScalarTail(const loops::Stmt& stmt, llvm::Value* begin, llvm::Value* end);
   bool MaskedTailPays(loops::StmtId id, int lanes);
@@ -158,6 +163,7 @@ class NestEmitter {
 
   std::vector<Memory> memory_;
   std::vector<Lanes> vars_;
+  loops::Ranges ranges_;                    // of sizes and loops, whatever the run's slots are
   std::vector<LocalSlot> locals_;           // as the current loop sees them
   std::vector<llvm::AllocaInst*> scalars_;  // as code outside loops of lanes sees them
   std::map<int32_t, llvm::Value*> slots_;

@@ -4,6 +4,7 @@
 
 #include "common/base/status.h"
 #include "common/loops/analysis.h"
+#include "common/loops/long_sums.h"
 #include "services/codegen/llvm/nest_emitter.h"
 
 namespace quench::codegen {
@@ -53,35 +54,47 @@ void NestEmitter::LanesFor(loops::StmtId id, int lanes) {
   end = b_.CreateNSWAdd(begin, count);
   const bool masked = MaskedTailPays(id, lanes);
   const int narrow = state_.target.f32_lanes();
-  begin = WholeVectors(stmt, lanes, begin, end, masked);
+  begin = WholeVectors(id, lanes, begin, end, masked);
   if (masked) return;
   // A lookup costs the same for few lanes, and its table would be kept for two loops.
-  if (lanes >= 2 * narrow && tables_.empty()) begin = WholeVectors(stmt, narrow, begin, end, false);
+  if (lanes >= 2 * narrow && tables_.empty()) begin = WholeVectors(id, narrow, begin, end, false);
   ScalarTail(stmt, begin, end);
 }
 
 // [begin, end) in whole vectors, and the rest under a mask if `masked`. The end of the whole vectors.
-llvm::Value* NestEmitter::WholeVectors(const Stmt& stmt, int lanes, llvm::Value* begin,
+llvm::Value* NestEmitter::WholeVectors(loops::StmtId id, int lanes, llvm::Value* begin,
                                        llvm::Value* end, bool masked) {
+  const Stmt& stmt = StmtAt(id);
   const std::vector<LocalSlot> outer = locals_;
-  OpenAccumulators(stmt, lanes);
   llvm::Value* rest =
       b_.CreateAnd(b_.CreateNSWSub(end, begin), b_.getInt64(static_cast<uint64_t>(lanes - 1)));
   llvm::Value* middle = b_.CreateNSWSub(end, rest);
-  CountedLoop(begin, middle, lanes, true,
-              [&](llvm::Value* index) { VectorBody(stmt, lanes, index, nullptr); });
-  if (masked) {
-    Branch(
-        b_.CreateICmpNE(rest, b_.getInt64(0)),
-        [&] {
-          lanes_ = lanes;
-          llvm::Value* mask = b_.CreateICmpULT(LaneNumbers(b_.getInt64Ty()), Splat(rest));
-          VectorBody(stmt, lanes, middle, mask);
-        },
-        nullptr);
+  const auto vectors = [&](llvm::Value* from, llvm::Value* to) {
+    CountedLoop(from, to, lanes, true,
+                [&](llvm::Value* index) { VectorBody(stmt, lanes, index, nullptr); });
+  };
+  const auto tail = [&] {
+    lanes_ = lanes;
+    llvm::Value* mask = b_.CreateICmpULT(LaneNumbers(b_.getInt64Ty()), Splat(rest));
+    VectorBody(stmt, lanes, middle, mask);
+  };
+  const auto summed = [&](const std::function<void()>& part) {
+    OpenAccumulators(stmt, lanes);
+    part();
+    CloseAccumulators(stmt);
+    locals_ = outer;
+  };
+  llvm::Value* has_tail = masked ? b_.CreateICmpNE(rest, b_.getInt64(0)) : nullptr;
+  if (const int64_t block = loops::IterationsOfBlock(f_, id, ranges_, lanes); block > 0) {
+    InBlocks(stmt, begin, middle, block * lanes,
+             [&](llvm::Value* from, llvm::Value* to) { summed([&] { vectors(from, to); }); });
+    if (masked) Branch(has_tail, [&] { summed(tail); }, nullptr);
+    return middle;
   }
-  CloseAccumulators(stmt);
-  locals_ = outer;
+  summed([&] {
+    vectors(begin, middle);
+    if (masked) Branch(has_tail, tail, nullptr);
+  });
   return middle;
 }
 

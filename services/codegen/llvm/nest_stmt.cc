@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "common/base/status.h"
+#include "common/loops/long_sums.h"
 #include "services/codegen/llvm/nest_emitter.h"
 
 namespace quench::codegen {
@@ -67,6 +68,7 @@ void NestEmitter::Statement(loops::StmtId id) {
     case StmtKind::kIf:
       return If(stmt);
     case StmtKind::kLet:
+      ranges_.Define(stmt.id, ranges_.Of(stmt.args[0]));
       vars_[static_cast<size_t>(stmt.id)] = Value(stmt.args[0]);
       return;
     case StmtKind::kSet:
@@ -85,6 +87,9 @@ void NestEmitter::Statement(loops::StmtId id) {
 }
 
 void NestEmitter::For(loops::StmtId id) {
+  const int64_t first = ranges_.Of(StmtAt(id).args[0]).lo;
+  const int64_t after = ranges_.Of(StmtAt(id).args[1]).hi;
+  ranges_.Define(StmtAt(id).id, {first, std::max(first, after == INT64_MIN ? after : after - 1)});
   if (const auto planned = schedule_.lanes.find(id);
       planned != schedule_.lanes.end() && lanes_ == 1) {
     return LanesFor(id, planned->second);
@@ -92,19 +97,58 @@ void NestEmitter::For(loops::StmtId id) {
   const Stmt& stmt = StmtAt(id);
   const Lanes begin = Value(stmt.args[0]);
   const Lanes end = Value(stmt.args[1]);
-  if (begin.uniform() && end.uniform()) return UniformFor(stmt, begin.v, end.v);
-  VaryingFor(stmt, begin, end);
+  if (begin.uniform() && end.uniform()) return UniformFor(id, begin.v, end.v);
+  VaryingFor(id, begin, end);
 }
 
-void NestEmitter::UniformFor(const Stmt& stmt, llvm::Value* begin, llvm::Value* end) {
-  CountedLoop(begin, end, 1, false, [&](llvm::Value* index) {
-    vars_[static_cast<size_t>(stmt.id)] = {index};
-    Body(stmt.body);
+void NestEmitter::UniformFor(loops::StmtId id, llvm::Value* begin, llvm::Value* end) {
+  const Stmt& stmt = StmtAt(id);
+  const auto iterate = [&](llvm::Value* from, llvm::Value* to) {
+    CountedLoop(from, to, 1, false, [&](llvm::Value* index) {
+      vars_[static_cast<size_t>(stmt.id)] = {index};
+      Body(stmt.body);
+    });
+  };
+  const int64_t block = loops::IterationsOfBlock(f_, id, ranges_);
+  if (block == 0) return iterate(begin, end);
+  InBlocks(stmt, begin, end, block, iterate);
+}
+
+void NestEmitter::InBlocks(const Stmt& stmt, llvm::Value* begin, llvm::Value* end, int64_t step,
+                           const std::function<void(llvm::Value*, llvm::Value*)>& body) {
+  struct LongSum {
+    llvm::AllocaInst* sum;
+    llvm::AllocaInst* total;  // in f64
+  };
+  std::vector<LongSum> sums;
+  const auto load = [&](llvm::AllocaInst* memory) {
+    return b_.CreateLoad(memory->getAllocatedType(), memory);
+  };
+  const auto widened = [&](const LongSum& sum) {
+    return b_.CreateFPExt(load(sum.sum), sum.total->getAllocatedType());
+  };
+  for (const loops::Reduction& reduction : stmt.reductions) {
+    if (!loops::IsLongSum(f_, reduction)) continue;
+    const LocalSlot& slot = locals_[static_cast<size_t>(reduction.local)];
+    llvm::Type* wide = b_.getDoubleTy();
+    sums.push_back({slot.memory, Alloca(slot.varying ? VectorOf(wide) : wide)});
+    b_.CreateStore(widened(sums.back()), sums.back().total);
+  }
+  CountedLoop(begin, end, step, true, [&](llvm::Value* index) {
+    // -0 adds nothing to any number, 0 would to -0.
+    for (const LongSum& sum : sums)
+      b_.CreateStore(llvm::ConstantFP::getNegativeZero(sum.sum->getAllocatedType()), sum.sum);
+    llvm::Value* last = b_.CreateNSWAdd(index, b_.getInt64(static_cast<uint64_t>(step)));
+    body(index, b_.CreateSelect(b_.CreateICmpSLT(last, end), last, end));
+    for (const LongSum& sum : sums)
+      b_.CreateStore(b_.CreateFAdd(load(sum.total), widened(sum)), sum.total);
   });
+  for (const LongSum& sum : sums)
+    b_.CreateStore(b_.CreateFPTrunc(load(sum.total), sum.sum->getAllocatedType()), sum.sum);
 }
 
 // Windows at a border differ from lane to lane, inner ones do not: test which it is.
-void NestEmitter::VaryingFor(const Stmt& stmt, const Lanes& begin, const Lanes& end) {
+void NestEmitter::VaryingFor(loops::StmtId id, const Lanes& begin, const Lanes& end) {
   llvm::Value* begins = Vector(begin);
   llvm::Value* ends = Vector(end);
   llvm::Value* first = b_.CreateExtractElement(begins, uint64_t{0});
@@ -112,8 +156,8 @@ void NestEmitter::VaryingFor(const Stmt& stmt, const Lanes& begin, const Lanes& 
   llvm::Value* same =
       b_.CreateAnd(b_.CreateICmpEQ(begins, Splat(first)), b_.CreateICmpEQ(ends, Splat(last)));
   Branch(
-      b_.CreateAndReduce(same), [&] { UniformFor(stmt, first, last); },
-      [&] { MaskedFor(stmt, begins, ends); });
+      b_.CreateAndReduce(same), [&] { UniformFor(id, first, last); },
+      [&] { MaskedFor(StmtAt(id), begins, ends); });
 }
 
 void NestEmitter::MaskedFor(const Stmt& stmt, llvm::Value* begin, llvm::Value* end) {

@@ -169,6 +169,29 @@ TEST(Nest, ReductionsAlongTheInnermostAxis) {
             "");
 }
 
+// One after another, terms of 1/3 end far off.
+TEST(Nest, LongSumsAreAsExactAsTheInterpreters) {
+  SymbolTable symbols;
+  symbols.AddInput("n", {0, 0});
+  const auto third = [](std::vector<int64_t> dims) {
+    return RandomBuffer(kF32, std::move(dims), 1, 0.33333, 0.33334);
+  };
+  constexpr int64_t kCount = 2'000'003;
+  EXPECT_EQ(CompareEverywhere(ReduceRows(BinaryOp::kAdd, 0.5, 1, kCount), {third({1, kCount})},
+                              symbols, {0}),
+            "");
+  // Down columns, which are the lanes; of sizes that only a run knows.
+  Builder b("columns");
+  const B x = b.Input("x", kF32, {b.Slot(0), b.I(19)}), y = b.Output("y", kF32, {b.I(19)});
+  b.ParallelFor(b.I(19), [&](E c) {
+    b.Store(y, {c},
+            b.Reduce(BinaryOp::kAdd, b.F(0, kF32), b.Slot(0), [&](E k) { return x.At({k, c}); }));
+  });
+  const loops::Function f = b.Finish();
+  for (const int64_t rows : {0, 3, 512, 513, 100'000})
+    EXPECT_EQ(CompareEverywhere(f, {third({rows, 19})}, symbols, {rows}), "") << rows;
+}
+
 TEST(Nest, NanGetsThroughMaxAndMin) {
   SymbolTable symbols;
   for (int64_t at : {0, 5, 12, 40}) {
