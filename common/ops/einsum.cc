@@ -168,7 +168,7 @@ absl::Status LowerEinsum(LowerContext& c) {
       std::map<int, E> at;
       for (size_t i = 0; i < index.size(); ++i) at[plan.output[i]] = index[i];
       for (size_t i = 0; i < reduced.size(); ++i) at[plan.reduced[i]] = reduced[i];
-      E product;
+      std::vector<E> factors;
       for (int i = 0; i < c.num_inputs(); ++i) {
         std::vector<E> operand;
         for (size_t d = 0; d < plan.operands[static_cast<size_t>(i)].size(); ++d) {
@@ -176,10 +176,9 @@ absl::Status LowerEinsum(LowerContext& c) {
           const bool stretched = c.input(i).dims[d].is(1) && !plan.sizes.at(label).is(1);
           operand.push_back(stretched ? b.I(0) : at.at(label));
         }
-        const E value = c.in(i).At(operand);
-        product = product.valid() ? product * value : value;
+        factors.push_back(c.in(i).At(operand));
       }
-      return product;
+      return Combined(factors, [](E a, E b) { return a * b; });
     };
     const E value =
         plan.reduced.empty() ? term({}) : b.ReduceAll(BinaryOp::kAdd, b.F(0, type), extents, term);

@@ -158,6 +158,17 @@ E IntegerLimit(loops::Builder& b, DataType type, bool highest) {
 
 }  // namespace
 
+E Combined(std::span<const E> x, const std::function<E(E, E)>& op) {
+  constexpr size_t kFew = 8;
+  if (x.size() > kFew) {
+    const size_t half = x.size() / 2;
+    return op(Combined(x.first(half), op), Combined(x.subspan(half), op));
+  }
+  E result = x[0];
+  for (const E next : x.subspan(1)) result = op(result, next);
+  return result;
+}
+
 E LowestOf(loops::Builder& b, DataType type) {
   if (!IsFloat(type)) return IntegerLimit(b, type, false);
   return b.F(-std::numeric_limits<double>::infinity(), type);

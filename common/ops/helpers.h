@@ -3,6 +3,7 @@
 #pragma once
 
 #include <concepts>
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -119,6 +120,9 @@ template <std::floating_point T>
 E operator/(E a, T b) {
   return a / ConstantLike(a, b);
 }
+// x[0] op x[1] op ..: few from the left, many by halves, so that expressions stay shallow however many
+// inputs an operator has.
+E Combined(std::span<const E> x, const std::function<E(E, E)>& op);
 // Lowest and highest value of a type, as a constant (infinities for floats).
 E LowestOf(loops::Builder& b, DataType type);
 E HighestOf(loops::Builder& b, DataType type);

@@ -15,9 +15,7 @@ const OpDef& MaxOp() {
         return absl::OkStatus();
       },
       .scalar = [](const OpContext&, loops::Builder&, std::span<const E> x) -> absl::StatusOr<E> {
-        E result = x[0];
-        for (const E next : x.subspan(1)) result = Max(result, next);
-        return result;
+        return Combined(x, [](E a, E b) { return Max(a, b); });
       },
   };
   return op;

@@ -11,8 +11,7 @@ const OpDef& MeanOp() {
       .quant = QuantRole::kCompute,
       .infer = [](InferContext& c) { return InferElementwise(c, kFloatTypes); },
       .scalar = [](const OpContext&, loops::Builder&, std::span<const E> x) -> absl::StatusOr<E> {
-        E sum = x[0];
-        for (const E next : x.subspan(1)) sum = sum + next;
+        const E sum = Combined(x, [](E a, E b) { return a + b; });
         return sum / static_cast<double>(x.size());
       },
   };

@@ -172,15 +172,16 @@ E RuntimeAxes::Of(int axis, const std::function<E(E)>& value) const {
 
 E ExtentSum(LowerContext& ctx, std::span<const Dim> dims) {
   int64_t fixed = 0;
-  E sum;
-  for (Dim dim : dims) {
+  std::vector<E> symbolic;
+  for (const Dim dim : dims) {
     if (dim.is_static()) {
       fixed += dim.value();
     } else {
-      sum = sum.valid() ? sum + ctx.Extent(dim) : ctx.Extent(dim);
+      symbolic.push_back(ctx.Extent(dim));
     }
   }
-  if (!sum.valid()) return ctx.b().I(fixed);
+  if (symbolic.empty()) return ctx.b().I(fixed);
+  const E sum = Combined(symbolic, [](E a, E b) { return a + b; });
   return fixed == 0 ? sum : sum + fixed;
 }
 

@@ -11,9 +11,7 @@ const OpDef& SumOp() {
       .quant = QuantRole::kCompute,
       .infer = [](InferContext& c) { return InferElementwise(c, kFloatTypes); },
       .scalar = [](const OpContext&, loops::Builder&, std::span<const E> x) -> absl::StatusOr<E> {
-        E result = x[0];
-        for (const E next : x.subspan(1)) result = result + next;
-        return result;
+        return Combined(x, [](E a, E b) { return a + b; });
       },
   };
   return op;
