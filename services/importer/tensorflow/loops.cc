@@ -25,6 +25,15 @@ std::optional<int64_t> IntOf(const Graph& graph, ValueId id) {
   return tensor.IntAt(0);
 }
 
+// The loop with the states that outputs or its condition need: others may read what is not even read.
+TfFrame WithNeeded(const TfFrame& frame, const std::vector<int>& needed) {
+  TfFrame part = frame;
+  std::erase_if(part.merges, [&](int merge) {
+    return !std::binary_search(needed.begin(), needed.end(), merge);
+  });
+  return part;
+}
+
 // A loop while its body is complete: which of its values are known.
 struct LoopView {
   const Graph& outside;
@@ -196,14 +205,15 @@ void TensorflowReader::ReadExit(TfScope& scope, int index, Items& items) {
   const int merge = parted < 0 ? -1 : input(parted);
   const std::string frame = merge < 0 ? "" : body.frame_of_merge[static_cast<size_t>(merge)];
   if (frame.empty()) return Problem(def, "leaves no loop", true);
-  const TfFrame& whole = body.frames.at(frame);
+  const TfFrame part = WithNeeded(body.frames.at(frame), entry_.needed.at(&body));
+  const auto at = std::find(part.merges.begin(), part.merges.end(), merge);
+  if (at == part.merges.end()) return Problem(def, "leaves a loop that an input cuts", true);
   if (!scope.loops.contains(frame)) {
-    scope.loops[frame] = Items(whole.merges.size());
-    Items results = ReadFrame(scope, whole, def);
+    scope.loops[frame] = Items(part.merges.size());
+    Items results = ReadFrame(scope, part, def);
     scope.loops[frame] = std::move(results);
   }
-  const auto at = std::find(whole.merges.begin(), whole.merges.end(), merge);
-  items.push_back(scope.loops[frame][static_cast<size_t>(at - whole.merges.begin())]);
+  items.push_back(scope.loops[frame][static_cast<size_t>(at - part.merges.begin())]);
 }
 
 TensorflowReader::Items TensorflowReader::ReadFrame(TfScope& scope, const TfFrame& frame,
