@@ -17,7 +17,7 @@ struct BodyInput {
 };
 
 absl::StatusOr<Graph> InferBody(const Graph& outer, const Node& node, const std::string& attribute,
-                                const std::vector<BodyInput>& inputs) {
+                                const std::vector<BodyInput>& inputs, ChangingDims& changing) {
   Graph body = *node.Body(attribute);
   if (body.inputs.size() != inputs.size()) {
     return InvalidArgument("node `{}` ({}): `{}` has {} inputs, the node gives it {}", node.name,
@@ -37,7 +37,7 @@ absl::StatusOr<Graph> InferBody(const Graph& outer, const Node& node, const std:
     value.elements = context.elements(0);
   }
   QUENCH_RETURN_IF_ERROR(
-      Annotate(InferGraph(body), fmt::format("node `{}`: {}", node.name, attribute)));
+      Annotate(InferGraph(body, changing), fmt::format("node `{}`: {}", node.name, attribute)));
   return body;
 }
 
@@ -58,8 +58,9 @@ std::vector<BodyInput> InputsFrom(const Graph& graph, const Node& node, size_t f
   return inputs;
 }
 
-absl::Status InferGroup(Graph& graph, Node& node) {
-  QUENCH_ASSIGN_OR_RETURN(Graph body, InferBody(graph, node, "body", InputsFrom(graph, node, 0)));
+absl::Status InferGroup(Graph& graph, Node& node, ChangingDims& changing) {
+  QUENCH_ASSIGN_OR_RETURN(Graph body,
+                          InferBody(graph, node, "body", InputsFrom(graph, node, 0), changing));
   SetBody(node, "body", std::move(body));
   return absl::OkStatus();
 }
@@ -74,13 +75,14 @@ struct Branch {
 };
 
 absl::StatusOr<Branch> InferBranch(const Graph& graph, const Node& node,
-                                   const std::string& attribute) {
+                                   const std::string& attribute, ChangingDims& changing) {
   Branch branch{attribute, std::nullopt, absl::OkStatus()};
   if (const std::string failure = FailureOf(*node.Body(attribute)); !failure.empty()) {
     branch.failure = absl::InvalidArgumentError(failure);
     return branch;
   }
-  absl::StatusOr<Graph> body = InferBody(graph, node, attribute, InputsFrom(graph, node, 1));
+  absl::StatusOr<Graph> body =
+      InferBody(graph, node, attribute, InputsFrom(graph, node, 1), changing);
   if (body.ok()) {
     branch.body = *std::move(body);
   } else if (absl::IsInvalidArgument(body.status()) || absl::IsUnimplemented(body.status())) {
@@ -154,10 +156,11 @@ Graph FailingBody(const Graph& graph, const Node& node, const Branch& branch, co
 
 // A branch that cannot be inferred is one that a run with these shapes does not take: exporters write
 // conditions for shapes that they could not see. It becomes a failure of the run that takes it.
-absl::Status InferIf(Graph& graph, Node& node, const InferContext& context) {
+absl::Status InferIf(Graph& graph, Node& node, const InferContext& context,
+                     ChangingDims& changing) {
   std::array<Branch, 2> branches;
-  QUENCH_ASSIGN_OR_RETURN(branches[0], InferBranch(graph, node, "then_branch"));
-  QUENCH_ASSIGN_OR_RETURN(branches[1], InferBranch(graph, node, "else_branch"));
+  QUENCH_ASSIGN_OR_RETURN(branches[0], InferBranch(graph, node, "then_branch", changing));
+  QUENCH_ASSIGN_OR_RETURN(branches[1], InferBranch(graph, node, "else_branch", changing));
   SettleRank(node, branches[0], branches[1]);
   SettleRank(node, branches[1], branches[0]);
   const auto condition = context.ints(0);
@@ -175,42 +178,69 @@ absl::Status InferIf(Graph& graph, Node& node, const InferContext& context) {
   for (size_t i = 0; i < 2; ++i) {
     if (branches[i].body) continue;
     Graph body = FailingBody(graph, node, branches[i], *branches[1 - i].body);
-    QUENCH_RETURN_IF_ERROR(InferGraph(body));
+    QUENCH_RETURN_IF_ERROR(InferGraph(body, changing));
     branches[i].body = std::move(body);
   }
   for (Branch& branch : branches) SetBody(node, branch.attribute, *std::move(branch.body));
   return absl::OkStatus();
 }
 
-// Replaces dims that an iteration changes by runtime dims. True when something was replaced.
-absl::StatusOr<bool> Generalise(InferContext& context, int index, Type& carried, const Type& next) {
-  if (next.dtype != carried.dtype || next.kind != carried.kind) {
-    return context.Error(fmt::format("carried value {} goes in as {} and comes out as {}", index,
-                                     DataTypeName(carried.dtype), DataTypeName(next.dtype)));
+// The dims of a loop's carried values that iterations change.
+class CarriedDims {
+ public:
+  CarriedDims(const Node& node, InferContext& context, ChangingDims& changing)
+      : node_(node), context_(context), changing_(changing) {}
+
+  // As far as they are known already.
+  void Settle(int index, Type& carried) {
+    for (int axis = 0; axis < carried.rank(); ++axis) {
+      const int dim = NumberOf(index, axis);
+      if (changing_.contains({node_.name, dim}))
+        carried.dims[static_cast<size_t>(axis)] = context_.RuntimeDim(dim, std::nullopt);
+    }
   }
-  if (next.rank() != carried.rank()) {
-    return context.UnsupportedError(fmt::format("carried value {} changes its rank from {} to {}",
-                                                index, carried.rank(), next.rank()));
+
+  // Replaces dims that an iteration changes by runtime dims. True when something was replaced.
+  absl::StatusOr<bool> Generalise(int index, Type& carried, const Type& next) {
+    if (next.dtype != carried.dtype || next.kind != carried.kind) {
+      return context_.Error(fmt::format("carried value {} goes in as {} and comes out as {}", index,
+                                        DataTypeName(carried.dtype), DataTypeName(next.dtype)));
+    }
+    if (next.rank() != carried.rank()) {
+      return context_.UnsupportedError(fmt::format(
+          "carried value {} changes its rank from {} to {}", index, carried.rank(), next.rank()));
+    }
+    bool changed = false;
+    for (int axis = 0; axis < carried.rank(); ++axis) {
+      Dim& dim = carried.dims[static_cast<size_t>(axis)];
+      if (dim == next.dims[static_cast<size_t>(axis)]) continue;
+      const Dim runtime = context_.RuntimeDim(NumberOf(index, axis), std::nullopt);
+      changing_.insert({node_.name, NumberOf(index, axis)});
+      changed = changed || dim != runtime;
+      dim = runtime;
+    }
+    return changed;
   }
-  bool changed = false;
-  for (int axis = 0; axis < carried.rank(); ++axis) {
-    Dim& dim = carried.dims[static_cast<size_t>(axis)];
-    if (dim == next.dims[static_cast<size_t>(axis)]) continue;
-    const Dim runtime = context.RuntimeDim(kCarriedDim + 16 * index + axis, std::nullopt);
-    changed = changed || dim != runtime;
-    dim = runtime;
-  }
-  return changed;
-}
+
+ private:
+  static int NumberOf(int index, int axis) { return kCarriedDim + 16 * index + axis; }
+
+  const Node& node_;
+  InferContext& context_;
+  ChangingDims& changing_;
+};
 
 // Infers the body of a Loop or Scan until the types of the carried values hold for every iteration.
 // `inputs` holds the carried values from `first_input` on; the body gives them back from output
 // `first_output` on.
-absl::Status InferCarrying(Graph& graph, Node& node, InferContext& context,
+absl::Status InferCarrying(Graph& graph, Node& node, InferContext& context, ChangingDims& changing,
                            std::vector<BodyInput> inputs, size_t first_input, size_t first_output) {
   const auto count = static_cast<size_t>(CarriedCount(node));
+  CarriedDims carried(node, context, changing);
+  for (size_t i = 0; i < count; ++i)
+    carried.Settle(static_cast<int>(i), inputs[first_input + i].type);
   for (;;) {
-    QUENCH_ASSIGN_OR_RETURN(Graph body, InferBody(graph, node, "body", inputs));
+    QUENCH_ASSIGN_OR_RETURN(Graph body, InferBody(graph, node, "body", inputs, changing));
     if (body.outputs.size() < first_output + count) {
       return context.Error(fmt::format("body has {} outputs, {} carried values need {}",
                                        body.outputs.size(), count, first_output + count));
@@ -218,8 +248,9 @@ absl::Status InferCarrying(Graph& graph, Node& node, InferContext& context,
     bool changed = false;
     for (size_t i = 0; i < count; ++i) {
       const Type& next = body.value(body.outputs[first_output + i]).type;
-      QUENCH_ASSIGN_OR_RETURN(const bool different, Generalise(context, static_cast<int>(i),
-                                                               inputs[first_input + i].type, next));
+      QUENCH_ASSIGN_OR_RETURN(
+          const bool different,
+          carried.Generalise(static_cast<int>(i), inputs[first_input + i].type, next));
       changed = changed || different;
     }
     if (!changed) {
@@ -229,7 +260,7 @@ absl::Status InferCarrying(Graph& graph, Node& node, InferContext& context,
   }
 }
 
-absl::Status InferLoop(Graph& graph, Node& node, InferContext& context) {
+absl::Status InferLoop(Graph& graph, Node& node, InferContext& context, ChangingDims& changing) {
   if (CarriedCount(node) < 0) return context.Error("`q.captures` is larger than its inputs allow");
   std::vector<BodyInput> inputs = {{Type::Tensor(DataType::kI64, {}), quench::kNone},
                                    {Type::Tensor(DataType::kBool, {}), quench::kNone}};
@@ -238,10 +269,10 @@ absl::Status InferLoop(Graph& graph, Node& node, InferContext& context) {
     inputs.push_back(Capture(graph, node.inputs[i]));
     if (i < first_capture) inputs.back().same_as = quench::kNone;
   }
-  return InferCarrying(graph, node, context, std::move(inputs), 2, 1);
+  return InferCarrying(graph, node, context, changing, std::move(inputs), 2, 1);
 }
 
-absl::Status InferScan(Graph& graph, Node& node, InferContext& context) {
+absl::Status InferScan(Graph& graph, Node& node, InferContext& context, ChangingDims& changing) {
   const int64_t scans = node.Int("num_scan_inputs", 0);
   const int carried = CarriedCount(node);
   if (scans < 1 || carried < 0) {
@@ -262,7 +293,7 @@ absl::Status InferScan(Graph& graph, Node& node, InferContext& context) {
     QUENCH_ASSIGN_OR_RETURN(const int axis, context.Axis(wanted, type.rank()));
     type.dims.erase(type.dims.begin() + axis);
   }
-  return InferCarrying(graph, node, context, std::move(inputs), 0, 0);
+  return InferCarrying(graph, node, context, changing, std::move(inputs), 0, 0);
 }
 
 }  // namespace
@@ -284,11 +315,11 @@ std::string FailureOf(const Graph& body) {
   return body.nodes[0].String("message", "");
 }
 
-absl::Status InferBodies(Graph& graph, Node& node, InferContext& context) {
-  if (node.op == "If") return InferIf(graph, node, context);
-  if (node.op == "Loop") return InferLoop(graph, node, context);
-  if (node.op == "Scan") return InferScan(graph, node, context);
-  if (node.IsGroup()) return InferGroup(graph, node);
+absl::Status InferBodies(Graph& graph, Node& node, InferContext& context, ChangingDims& changing) {
+  if (node.op == "If") return InferIf(graph, node, context, changing);
+  if (node.op == "Loop") return InferLoop(graph, node, context, changing);
+  if (node.op == "Scan") return InferScan(graph, node, context, changing);
+  if (node.IsGroup()) return InferGroup(graph, node, changing);
   return absl::OkStatus();
 }
 

@@ -54,13 +54,15 @@ OpContext ContextOf(const Graph& graph, const Node& node) {
   return OpContext(node, Operands(graph, node), std::move(outputs), *graph.symbols);
 }
 
-absl::Status InferNode(Graph& graph, Node& node) {
+namespace {
+
+absl::Status InferOne(Graph& graph, Node& node, ChangingDims& changing) {
   QUENCH_RETURN_IF_ERROR(CheckNode(graph, node));
   QUENCH_RETURN_IF_ERROR(CheckOperandTypes(graph, node));
   const OpDef& op = *FindOp(node.op);
   InferContext context(node, Operands(graph, node), std::vector<Type>(node.outputs.size()),
                        *graph.symbols);
-  QUENCH_RETURN_IF_ERROR(InferBodies(graph, node, context));
+  QUENCH_RETURN_IF_ERROR(InferBodies(graph, node, context, changing));
   QUENCH_RETURN_IF_ERROR(op.infer(context));
   context.output_elements().resize(node.outputs.size());
   for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -73,7 +75,19 @@ absl::Status InferNode(Graph& graph, Node& node) {
   return absl::OkStatus();
 }
 
+}  // namespace
+
+absl::Status InferNode(Graph& graph, Node& node) {
+  ChangingDims changing;
+  return InferOne(graph, node, changing);
+}
+
 absl::Status InferGraph(Graph& graph) {
+  ChangingDims changing;
+  return InferGraph(graph, changing);
+}
+
+absl::Status InferGraph(Graph& graph, ChangingDims& changing) {
   StatusCollector problems;
   // outputs of nodes that could not be inferred: their users say nothing new
   std::set<ValueId> failed;
@@ -81,7 +95,7 @@ absl::Status InferGraph(Graph& graph) {
     bool blocked = false;
     for (const ValueId id : node.inputs) blocked = blocked || failed.contains(id);
     if (!blocked) {
-      const absl::Status status = InferNode(graph, node);
+      const absl::Status status = InferOne(graph, node, changing);
       problems.Add(status);
       blocked = !status.ok();
     }

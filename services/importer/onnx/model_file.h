@@ -17,8 +17,6 @@ namespace quench::importer {
 
 inline constexpr int64_t kNewestIrVersion = 14;
 inline constexpr int64_t kNewestOpset = 28;
-// Bodies of If, Loop and Scan within one another.
-inline constexpr int kMaxBodyDepth = 8;
 
 struct ModelFile {
   std::shared_ptr<const FileMapping> mapping;

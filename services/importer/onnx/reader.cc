@@ -8,6 +8,7 @@
 #include "common/base/near_names.h"
 #include "common/base/status.h"
 #include "common/ir/metadata.h"
+#include "common/ir/verify.h"
 #include "services/importer/graph/names.h"
 #include "services/importer/onnx/inputs.h"
 
@@ -469,8 +470,8 @@ absl::StatusOr<Attribute> ModelReader::AttributeOf(const AttributeProto& proto, 
 }
 
 absl::StatusOr<GraphPtr> ModelReader::BodyOf(const GraphProto& proto, Scope& scope) {
-  if (scope.body_depth >= kMaxBodyDepth) {
-    return InvalidArgument("bodies are nested more than {} deep", kMaxBodyDepth);
+  if (scope.body_depth >= kMaxModelNesting) {
+    return InvalidArgument("bodies are nested more than {} deep", kMaxModelNesting);
   }
   auto body = std::make_shared<Graph>();
   body->name = Printable(proto.name());

@@ -6,12 +6,12 @@
 #include <set>
 
 #include "common/base/status.h"
+#include "common/ir/verify.h"
 #include "services/importer/graph/names.h"
 
 namespace quench::importer {
 namespace {
 
-constexpr int kMaxDepth = 8;                // subgraphs within one another
 constexpr int64_t kMaxOperators = 250'000;  // of the file
 constexpr int64_t kMaxInlined = 50'000;     // more of them, as subgraphs are read wherever they run
 
@@ -28,7 +28,8 @@ class OperatorCount {
   // `needed`: of which operators; null for all.
   absl::StatusOr<Extent> Of(uint32_t number, const std::vector<bool>* needed, int depth) {
     const auto known = known_.find(number);
-    if (depth + (known == known_.end() ? 0 : known->second.height) > kMaxDepth) return TooDeep();
+    if (depth + (known == known_.end() ? 0 : known->second.height) > kMaxModelNesting)
+      return TooDeep();
     if (known != known_.end()) return known->second;
     const tflite::SubGraph& subgraph = *model_.subgraphs()->Get(number);
     Extent extent;
@@ -56,7 +57,7 @@ class OperatorCount {
   static constexpr int64_t kMost = int64_t{1} << 40;
 
   static absl::Status TooDeep() {
-    return InvalidArgument("subgraphs run one another more than {} deep", kMaxDepth);
+    return InvalidArgument("subgraphs run one another more than {} deep", kMaxModelNesting);
   }
 
   const tflite::Model& model_;

@@ -5,6 +5,7 @@
 #include "common/base/status.h"
 #include "common/ir/verify.h"
 #include "common/ops/evaluate.h"
+#include "common/passes/pass.h"
 #include "tests/support/matchers.h"
 #include "tests/support/onnx_models.h"
 
@@ -309,24 +310,70 @@ TEST(ControlFlow, ABranchInALoopIsJudgedByTheTypesOfAllIterations) {
   EXPECT_FALSE(result->canonical.metadata.contains("warning.if"));
 }
 
-TEST(ControlFlow, DeepNestingIsRefused) {
+// `depth` Ifs within one another, whose innermost branch is a Relu.
+OnnxModel NestedIfs(int depth) {
   OnnxModel model(16);
   model.Input("c", DataType::kBool, {}).Input("x", DataType::kF32, {2}).Output("y");
   GraphProto* graph = &model.graph();
   std::string name = "y";
-  for (int depth = 0; depth < 12; ++depth) {
+  for (int i = 0; i < depth; ++i) {
     auto& node = AddNode(*graph, "If", {"c"}, {name});
     GraphProto& other = testing::SetGraph(node, "else_branch");
-    AddNode(other, "Relu", {"x"}, {name + "e"});
+    AddNode(other, "Neg", {"x"}, {name + "e"});
     AddOutput(other, name + "e");
     graph = &testing::SetGraph(node, "then_branch");
     name += "t";
     AddOutput(*graph, name);
   }
   AddNode(*graph, "Relu", {"x"}, {name});
+  return model;
+}
+
+// Three messages a body: the file's own limit is that of the reader, which functions reach too.
+TEST(ControlFlow, NestingHasALimit) {
   ImportFolder folder;
-  EXPECT_THAT(testing::ErrorOf(folder.Import(model).status()),
-              HasSubstr("bodies are nested more than 8 deep"));
+  OnnxModel deepest = NestedIfs(kMaxModelNesting), deeper = NestedIfs(kMaxModelNesting + 1);
+  const auto result = folder.Import(deepest);
+  ASSERT_TRUE(result.ok()) << MessageOf(result.status());
+  const auto passed = passes::RunPipeline(result->canonical, {}, {});
+  ASSERT_TRUE(passed.ok()) << MessageOf(passed.status());
+  for (const bool taken : {true, false}) {
+    const std::vector<Tensor> inputs = {Bool(taken), F32({2}, {-1, 2})};
+    const auto y = ops::Evaluate(*passed, inputs);
+    ASSERT_TRUE(y.ok()) << MessageOf(y.status());
+    EXPECT_EQ((*y)[0].as<float>()[0], taken ? 0 : 1);
+  }
+  EXPECT_THAT(testing::ErrorOf(folder.Import(deeper).status()),
+              HasSubstr("messages are nested more than 96 deep"));
+}
+
+// `name` = Loop of a state that grows, by what such loops within it give.
+void AddGrowingLoop(GraphProto& graph, const std::string& name, int depth) {
+  if (depth == 0) {
+    AddNode(graph, "Relu", {"x"}, {name});
+    return;
+  }
+  GraphProto& body = testing::SetGraph(AddNode(graph, "Loop", {"once", "c", "x"}, {name}), "body");
+  const std::string at = "d" + std::to_string(depth);
+  FillInfo(*body.add_input(), at + "_i", DataType::kI64, {});
+  FillInfo(*body.add_input(), at + "_c", DataType::kBool, {});
+  FillInfo(*body.add_input(), at + "_s", DataType::kF32, {"n"});
+  AddGrowingLoop(body, at + "_v", depth - 1);
+  AddNode(body, "Identity", {at + "_c"}, {at + "_go"});
+  testing::SetInt(AddNode(body, "Concat", {at + "_s", at + "_v"}, {at + "_next"}), "axis", 0);
+  FillInfo(*body.add_output(), at + "_go", DataType::kBool, {});
+  FillInfo(*body.add_output(), at + "_next", DataType::kF32, {"m"});
+}
+
+// Types of an inner loop are found again for each that the loop around it tries: by itself 2^30 times.
+TEST(ControlFlow, NestedLoopsWithStatesThatGrow) {
+  OnnxModel model(16);
+  model.Input("c", DataType::kBool, {}).Input("x", DataType::kF32, {2}).Output("y");
+  model.Initializer("once", Tensor::Of(DataType::kI64, {}, std::vector<int64_t>{1}));
+  AddGrowingLoop(model.graph(), "y", kMaxModelNesting - 2);
+  ImportFolder folder;
+  const auto result = folder.Import(model);
+  ASSERT_TRUE(result.ok()) << MessageOf(result.status());
 }
 
 }  // namespace

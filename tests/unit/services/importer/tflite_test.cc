@@ -595,7 +595,7 @@ TEST(Tflite, SubgraphsThatRunThemselves) {
   tflite::CallOptionsT options;
   model.Op(tflite::BuiltinOperator_CALL, {x}, {y}, options);
   model.Outputs({y});
-  EXPECT_THAT(ImportError(model), HasSubstr("subgraphs run one another more than 8 deep"));
+  EXPECT_THAT(ImportError(model), HasSubstr("subgraphs run one another more than 30 deep"));
 }
 
 // `calls` calls in a row of `callee`, in the subgraph that is selected.
@@ -615,7 +615,7 @@ void CallInTurn(TfliteModel& model, size_t callee, int calls) {
 TEST(Tflite, SubgraphsThatRunOthersManyTimes) {
   TfliteModel itself;
   CallInTurn(itself, 0, 10);
-  EXPECT_EQ(ImportError(itself), "subgraphs run one another more than 8 deep");
+  EXPECT_EQ(ImportError(itself), "subgraphs run one another more than 30 deep");
 
   TfliteModel model;
   CallInTurn(model, 1, 10);
