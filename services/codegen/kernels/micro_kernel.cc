@@ -17,6 +17,11 @@ constexpr int64_t kRowsAhead = 16;
 constexpr int64_t kStoredAhead = 8192;
 constexpr int64_t kStoredLine = 64;  // bytes of a cache line
 
+// Sums of more f32 products than the first number are added up in parts of the second: one register would
+// round as often as there are products.
+constexpr int64_t kManyProducts = int64_t{1} << 16;
+constexpr int64_t kProductsOfPart = int64_t{1} << 10;
+
 class MicroEmitter {
  public:
   MicroEmitter(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile)
@@ -51,7 +56,7 @@ class MicroEmitter {
 
   Part PartOf() const {
     if (r_.stored != nullptr) return blocked() ? Part::kBlock : Part::kWhole;
-    if (!halves()) return Part::kNone;
+    if (!halves()) return floats() && ManyProducts() ? Part::kBlocks : Part::kNone;
     // Parts that are far too short would cost more than they add: of long, thin kernels they are longer.
     constexpr int64_t kMost = 2 * kWordsOfHalves, kLeast = kWordsOfHalves / 2;
     const int64_t row = r_.channels * b_.ConstantOr(r_.kw, 1);
@@ -59,6 +64,15 @@ class MicroEmitter {
     if (2 * block <= kWordsOfHalves) return Part::kBlocks;
     if (block <= (row < kLeast ? 4 * kMost : kMost)) return Part::kBlock;
     return row <= (r_.channels < kLeast ? 4 * kMost : kMost) ? Part::kRow : Part::kTap;
+  }
+
+  bool floats() const { return r_.bytes == nullptr && !r_.pairs.has_value(); }
+  int64_t ProductsOfBlock() const {
+    return r_.channels * b_.ConstantOr(r_.kw, 1) * b_.ConstantOr(r_.kh, 1);
+  }
+  bool ManyProducts() const {
+    const int64_t blocks = b_.ConstantOr(r_.blocks, 0), each = ProductsOfBlock();
+    return each <= kProductsOfPart && blocks > kManyProducts / each;
   }
 
   void InPart(Part part, const std::function<void()>& body) {
@@ -73,8 +87,7 @@ class MicroEmitter {
       return b_.For(b_.I(0), r_.blocks, 1,
                     [&](Int block) { InPart(Part::kBlock, [&] { Block(block); }); });
     }
-    const int64_t together =
-        kWordsOfHalves / (r_.channels * b_.ConstantOr(r_.kw, 1) * b_.ConstantOr(r_.kh, 1));
+    const int64_t together = (halves() ? kWordsOfHalves : kProductsOfPart) / ProductsOfBlock();
     b_.For(b_.I(0), r_.blocks, together, [&](Int first) {
       InPart(Part::kBlocks, [&] {
         b_.For(first, Min(first + together, r_.blocks), 1, [&](Int block) { Block(block); });
@@ -174,7 +187,12 @@ class MicroEmitter {
     }
   }
 
-  void AddPart() { halves() ? AddHalves() : AddIntegers(); }
+  void AddPart() {
+    if (halves()) return AddHalves();
+    if (r_.stored != nullptr) return AddIntegers();
+    for (size_t i = 0; i < accumulators_.size(); ++i)
+      accumulators_[i].Set(b_.Apply(VecOp::kAdd, accumulators_[i].Get(), part_sums_[i].Get()));
+  }
 
   void AddHalves() {
     const auto add = [&](size_t i, Vec sum) {
@@ -429,7 +447,7 @@ class MicroEmitter {
   std::vector<Int> pixels_;  // offsets of the tile's pixels
   std::vector<VecVar> accumulators_;
   Part part_ = Part::kNone;
-  std::vector<VecVar> part_sums_;  // of f16, two a lane of i32
+  std::vector<VecVar> part_sums_;  // of pairs of f16, two a lane of i32
   PtrVar weights_, picks_, block_, prefetch_, scales_, zeros_;
 };
 

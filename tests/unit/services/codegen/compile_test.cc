@@ -36,6 +36,26 @@ TEST(CompileTest, MatMulWithBias) {
   ExpectSameAsInterpreter(graph);
 }
 
+// Equal products one after another end 0.4 % off.
+TEST(CompileTest, ProductsOfLongVectors) {
+  constexpr int64_t kLength = 300'000;
+  Graph graph;
+  const ValueId x = graph.AddInput("x", F32({2, kLength}));
+  const ValueId w = graph.AddInput("w", F32({kLength, 3}));
+  graph.outputs = {Node1(graph, "MatMul", {x, w})};
+  Infer(graph);
+  const auto filled = [](std::vector<int64_t> dims) {
+    const auto count = static_cast<size_t>(dims[0] * dims[1]);
+    return Tensor::Of(DataType::kF32, std::move(dims), std::vector<float>(count, 1.0F / 3));
+  };
+  const auto compiled = CompileGraph(graph);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  ForEachRun(*compiled, {filled({2, kLength}), filled({kLength, 3})},
+             [](const std::vector<Tensor>& outputs, const std::string& where) {
+               EXPECT_NEAR(outputs[0].FloatAt(5) / (kLength / 9.0), 1, 2e-5) << where;
+             });
+}
+
 Graph ConvGraph() {
   Graph graph;
   const ValueId x = graph.AddInput("x", F32({1, 3, 20, 20}));
