@@ -10,6 +10,9 @@
 namespace quench::codegen {
 namespace {
 
+// Steps of one function: those of a model of some hundred nodes.
+constexpr size_t kStepsOfPart = 1000;
+
 using Run = AbiStruct<quench_run>;
 using Host = AbiStruct<quench_host>;
 
@@ -38,7 +41,8 @@ RunEmitter::RunEmitter(ModuleState& state, const Program& program,
       i8_(b_.getInt8Ty()),
       i32_(b_.getInt32Ty()),
       i64_(b_.getInt64Ty()),
-      size_(state.module->getDataLayout().getIntPtrType(state.context)) {
+      size_(state.module->getDataLayout().getIntPtrType(state.context)),
+      shared_(std::make_shared<Shared>()) {
   arg_type_ =
       llvm::StructType::get(state.context, {ptr_, ptr_, ptr_, i64_, ptr_, i64_, i64_, i64_});
   ForEachStep(program.steps, [this](const Step& step) {
@@ -47,6 +51,21 @@ RunEmitter::RunEmitter(ModuleState& state, const Program& program,
   });
 }
 
+RunEmitter::RunEmitter(const RunEmitter& whole)
+    : state_(whole.state_),
+      program_(whole.program_),
+      weight_offsets_(whole.weight_offsets_),
+      b_(state_.context),
+      tables_(state_),
+      ptr_(whole.ptr_),
+      i8_(whole.i8_),
+      i32_(whole.i32_),
+      i64_(whole.i64_),
+      size_(whole.size_),
+      arg_type_(whole.arg_type_),
+      most_buffers_(whole.most_buffers_),
+      shared_(whole.shared_) {}
+
 absl::Status RunEmitter::EmitKernels() {
   absl::Status status;
   ForEachStep(program_.steps, [&](const Step& step) {
@@ -54,7 +73,7 @@ absl::Status RunEmitter::EmitKernels() {
     if (call == nullptr || call->kernel.empty() || !status.ok()) return;
     absl::StatusOr<EmittedKernel> kernel = EmitKernel(state_, call->kernel);
     status = kernel.status();
-    if (kernel.ok()) kernels_[call] = *std::move(kernel);
+    if (kernel.ok()) shared_->kernels[call] = *std::move(kernel);
   });
   return status;
 }
@@ -63,23 +82,7 @@ absl::StatusOr<llvm::Function*> RunEmitter::Emit() {
   QUENCH_RETURN_IF_ERROR(EmitKernels());
   function_ =
       CreateFunction(state_, state_.prefix + "_run", llvm::FunctionType::get(i32_, {ptr_}, false));
-  entry_ = NewBlock("entry");
-  b_.SetInsertPoint(entry_);
-  LoadArguments();
-  EmitSteps(program_.steps);
-  When(b_.CreateIsNotNull(host_.on_node), [&] {
-    b_.CreateCall(llvm::FunctionType::get(b_.getVoidTy(), {ptr_, i32_}, false), host_.on_node,
-                  {host_.host, b_.getInt32(static_cast<uint32_t>(program_.nodes.size()))});
-  });
-  b_.CreateRet(b_.getInt32(QUENCH_CODE_OK));
-  QUENCH_RETURN_IF_ERROR(Optimise(state_, *function_, Pipeline::kKernel));
-  return function_;
-}
-
-void RunEmitter::LoadArguments() {
-  run_ = function_->getArg(0);
-  buffers_ = b_.CreateAlloca(llvm::ArrayType::get(ptr_, most_buffers_), nullptr, "buffers");
-  arg_ = b_.CreateAlloca(arg_type_, nullptr, "arg");
+  b_.SetInsertPoint(NewBlock("entry"));
   if (program_.num_pointers > 0) {
     auto* type = llvm::ArrayType::get(ptr_, static_cast<uint64_t>(program_.num_pointers));
     pointers_ = b_.CreateAlloca(type, nullptr, "pointers");
@@ -88,6 +91,60 @@ void RunEmitter::LoadArguments() {
                      b_.CreateConstGEP1_32(ptr_, pointers_, static_cast<unsigned>(i)));
     }
   }
+  LoadArguments();
+  EmitSteps(program_.steps);
+  When(b_.CreateIsNotNull(host_.on_node), [&] {
+    b_.CreateCall(llvm::FunctionType::get(b_.getVoidTy(), {ptr_, i32_}, false), host_.on_node,
+                  {host_.host, b_.getInt32(static_cast<uint32_t>(program_.nodes.size()))});
+  });
+  b_.CreateRet(b_.getInt32(QUENCH_CODE_OK));
+  QUENCH_RETURN_IF_ERROR(shared_->status);
+  QUENCH_RETURN_IF_ERROR(Optimise(state_, *function_, Pipeline::kKernel));
+  return function_;
+}
+
+llvm::Function* RunEmitter::EmitPart(const std::string& name, std::span<const Step> steps) {
+  function_ = CreateFunction(state_, name, llvm::FunctionType::get(i32_, {ptr_, ptr_}, false));
+  b_.SetInsertPoint(NewBlock("entry"));
+  pointers_ = function_->getArg(1);
+  LoadArguments();
+  EmitEach(steps);
+  b_.CreateRet(b_.getInt32(QUENCH_CODE_OK));
+  shared_->status.Update(Optimise(state_, *function_, Pipeline::kKernel));
+  return function_;
+}
+
+void RunEmitter::CallPart(std::span<const Step> steps) {
+  const std::string name = fmt::format("{}_run_{}", state_.prefix, ++shared_->parts);
+  llvm::Function* part = RunEmitter(*this).EmitPart(name, steps);
+  llvm::Value* pointers = pointers_ == nullptr ? tables_.Null() : pointers_;
+  LeaveWith(b_.CreateCall(part, {run_, pointers}));
+}
+
+// Leaves the run with `code` unless that is 0.
+void RunEmitter::LeaveWith(llvm::Value* code) {
+  llvm::BasicBlock* leave = NewBlock("leave");
+  llvm::BasicBlock* go_on = NewBlock("go_on");
+  b_.CreateCondBr(b_.CreateICmpNE(code, b_.getInt32(QUENCH_CODE_OK)), leave, go_on);
+  b_.SetInsertPoint(leave);
+  b_.CreateRet(code);
+  b_.SetInsertPoint(go_on);
+}
+
+llvm::GlobalVariable* RunEmitter::WeightsPointer() {
+  if (shared_->weights != nullptr) return shared_->weights;
+  // Through a pointer rather than from the instruction: large weights may be out of its reach.
+  llvm::Constant* section =
+      state_.module->getOrInsertGlobal(state_.link_prefix + kWeightsSymbol, i8_);
+  llvm::cast<llvm::GlobalVariable>(section)->setVisibility(llvm::GlobalValue::HiddenVisibility);
+  shared_->weights = new llvm::GlobalVariable(*state_.module, ptr_, /*isConstant=*/false,
+                                              llvm::GlobalValue::InternalLinkage, section,
+                                              state_.prefix + "_weights");
+  shared_->weights->setSection(".data.rel.ro");
+  return shared_->weights;
+}
+
+void RunEmitter::LoadCallbacks() {
   llvm::Value* host = LoadAbiField<quench_run>(b_, run_, Run::host);
   host_.host = LoadAbiField<quench_host>(b_, host, Host::host);
   host_.threads = LoadAbiField<quench_host>(b_, host, Host::num_threads);
@@ -97,6 +154,14 @@ void RunEmitter::LoadArguments() {
   host_.on_tensor = LoadAbiField<quench_host>(b_, host, Host::on_tensor);
   host_.on_node = LoadAbiField<quench_host>(b_, host, Host::on_node);
   host_.cancelled = LoadAbiField<quench_host>(b_, host, Host::cancelled);
+}
+
+void RunEmitter::LoadArguments() {
+  run_ = function_->getArg(0);
+  buffers_ = b_.CreateAlloca(llvm::ArrayType::get(ptr_, most_buffers_), nullptr, "buffers");
+  arg_ = b_.CreateAlloca(arg_type_, nullptr, "arg");
+  LoadCallbacks();
+  watched_ = b_.CreateOr(b_.CreateIsNotNull(host_.on_node), b_.CreateIsNotNull(host_.cancelled));
   slots_ = LoadAbiField<quench_run>(b_, run_, Run::slots);
   arena_ = LoadAbiField<quench_run>(b_, run_, Run::arena);
   scratch_ = LoadAbiField<quench_run>(b_, run_, Run::scratch);
@@ -114,15 +179,7 @@ void RunEmitter::LoadArguments() {
   };
   load_all(Home::kInput, inputs, inputs_);
   load_all(Home::kOutput, outputs_, fixed_outputs_);
-  // Through a pointer rather than from the instruction: large weights may be out of its reach.
-  llvm::Constant* section =
-      state_.module->getOrInsertGlobal(state_.link_prefix + kWeightsSymbol, i8_);
-  llvm::cast<llvm::GlobalVariable>(section)->setVisibility(llvm::GlobalValue::HiddenVisibility);
-  auto* base = new llvm::GlobalVariable(*state_.module, ptr_, /*isConstant=*/false,
-                                        llvm::GlobalValue::InternalLinkage, section,
-                                        state_.prefix + "_weights");
-  base->setSection(".data.rel.ro");
-  weights_ = b_.CreateLoad(ptr_, base);
+  weights_ = b_.CreateLoad(ptr_, WeightsPointer());
 }
 
 // ---- values ----
@@ -203,21 +260,52 @@ llvm::Value* RunEmitter::Allocate(llvm::Value* bytes, int output) {
 // ---- steps ----
 
 void RunEmitter::EmitSteps(const Steps& steps) {
+  std::span<const Step> rest = steps;
+  if (rest.size() <= kStepsOfPart) return EmitEach(rest);
+  while (!rest.empty()) {
+    const size_t count = std::min(rest.size(), kStepsOfPart);
+    CallPart(rest.first(count));
+    rest = rest.subspan(count);
+  }
+}
+
+void RunEmitter::EmitEach(std::span<const Step> steps) {
   for (const Step& step : steps)
     std::visit([&](const auto& action) { Emit(step.node, action); }, step.action);
 }
 
 void RunEmitter::Emit(int node, const BeginStep&) {
-  llvm::Value* begun = b_.getInt32(static_cast<uint32_t>(node));
+  When(watched_, [&] {
+    llvm::Function* begin = BeginFunction();
+    LeaveWith(b_.CreateCall(begin, {run_, b_.getInt32(static_cast<uint32_t>(node))}));
+  });
+}
+
+// Tells whoever watches that the node begins, and asks whether it should.
+llvm::Function* RunEmitter::BeginFunction() {
+  if (shared_->begin != nullptr) return shared_->begin;
+  RunEmitter own(*this);
+  own.function_ = CreateFunction(state_, state_.prefix + "_begin",
+                                 llvm::FunctionType::get(i32_, {ptr_, i32_}, false));
+  own.EmitBegin();
+  shared_->begin = own.function_;
+  return shared_->begin;
+}
+
+void RunEmitter::EmitBegin() {
+  b_.SetInsertPoint(NewBlock("entry"));
+  run_ = function_->getArg(0);
+  LoadCallbacks();
   When(b_.CreateIsNotNull(host_.on_node), [&] {
     b_.CreateCall(llvm::FunctionType::get(b_.getVoidTy(), {ptr_, i32_}, false), host_.on_node,
-                  {host_.host, begun});
+                  {host_.host, function_->getArg(1)});
   });
   When(b_.CreateIsNotNull(host_.cancelled), [&] {
     llvm::Value* stop =
         b_.CreateCall(llvm::FunctionType::get(i32_, {ptr_}, false), host_.cancelled, {host_.host});
     ReturnIf(b_.CreateICmpNE(stop, b_.getInt32(0)), QUENCH_CODE_CANCELLED);
   });
+  b_.CreateRet(b_.getInt32(QUENCH_CODE_OK));
 }
 
 unsigned RunEmitter::PassBuffers(const CallStep& call) {
@@ -236,13 +324,13 @@ unsigned RunEmitter::PassBuffers(const CallStep& call) {
 }
 
 llvm::Value* RunEmitter::CallKernel(const CallStep& call, llvm::Value* begin, llvm::Value* end) {
-  llvm::Function* kernel = state_.Kernel(kernels_.at(&call).symbol);
+  llvm::Function* kernel = state_.Kernel(shared_->kernels.at(&call).symbol);
   return b_.CreateCall(kernel, {buffers_, slots_, begin, end});
 }
 
 void RunEmitter::Emit(int node, const CallStep& call) {
   if (call.kernel.empty()) return;  // nothing follows from those symbols
-  const EmittedKernel& emitted = kernels_.at(&call);
+  const EmittedKernel& emitted = shared_->kernels.at(&call);
   const unsigned count = PassBuffers(call);
   llvm::Value* tasks = DimValue(call.kernel.tasks);
   auto run = [&] { return CallKernel(call, b_.getInt64(0), tasks); };
@@ -297,7 +385,7 @@ llvm::Value* RunEmitter::CallParallel(const CallStep& call, llvm::Function* kern
 // Calls the kernel for a range of tasks, or for those of a range of shares; a kernel with scratch gets
 // the worker's own, so its buffers are copied.
 llvm::Function* RunEmitter::Thunk(bool shares) {
-  llvm::Function*& thunk = thunks_[shares ? 1 : 0];
+  llvm::Function*& thunk = shared_->thunks[shares ? 1 : 0];
   if (thunk != nullptr) return thunk;
   auto* type = llvm::FunctionType::get(i32_, {ptr_, i64_, i64_, i32_}, false);
   thunk = CreateFunction(state_, state_.prefix + (shares ? "_shares" : "_task"), type);
@@ -478,7 +566,7 @@ void RunEmitter::Emit(int, const BandsStep& bands) {
     const auto& call = *step.As<CallStep>();
     Emit(step.node, BeginStep{});
     PassBuffers(call);
-    CheckResult(step.node, kernels_.at(&call),
+    CheckResult(step.node, shared_->kernels.at(&call),
                 CallKernel(call, b_.getInt64(static_cast<uint64_t>(range.begin)),
                            b_.getInt64(static_cast<uint64_t>(range.end))));
   }

@@ -1,8 +1,11 @@
 // The run function of a variant: a program's steps as machine code. See common/runtime/abi.h for
-// what it is given.
+// what it is given. Long lists of steps are functions of their own, for LLVM's time grows with the
+// square of a function.
 #pragma once
 
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,9 +27,30 @@ class RunEmitter {
     llvm::Value *host, *threads, *parallel_for, *alloc, *free, *on_tensor, *on_node, *cancelled;
   };
 
+  // What the run function and its parts share.
+  struct Shared {
+    std::map<const CallStep*, EmittedKernel> kernels;
+    llvm::Function* thunks[2] = {nullptr, nullptr};  // of tasks, of shares
+    llvm::Function* begin = nullptr;
+    llvm::GlobalVariable* weights = nullptr;  // points to them
+    int parts = 0;
+    absl::Status status;
+  };
+
+  // For a part of `whole`.
+  explicit RunEmitter(const RunEmitter& whole);
   absl::Status EmitKernels();
+  void LoadCallbacks();
   void LoadArguments();
+  llvm::Function* BeginFunction();
+  void EmitBegin();
+  void LeaveWith(llvm::Value* code);
+  llvm::GlobalVariable* WeightsPointer();
   void EmitSteps(const Steps& steps);
+  void EmitEach(std::span<const Step> steps);
+  void CallPart(std::span<const Step> steps);
+  // int32_t part(quench_run*, pointers of the run)
+  llvm::Function* EmitPart(const std::string& name, std::span<const Step> steps);
   // One for each kind of step; `node` is the one that it belongs to.
   void Emit(int node, const BeginStep& begin);
   void Emit(int node, const CallStep& call);
@@ -83,15 +107,14 @@ class RunEmitter {
   llvm::Type *i8_, *i32_, *i64_, *size_;
   llvm::StructType* arg_type_;
   llvm::Function* function_ = nullptr;
-  llvm::Function* thunks_[2] = {nullptr, nullptr};  // of tasks, of shares
   size_t most_buffers_ = 1;
   Callbacks host_{};
+  llvm::Value* watched_ = nullptr;  // something is to be done when a node begins
   llvm::Value *run_ = nullptr, *slots_ = nullptr, *arena_ = nullptr, *scratch_ = nullptr,
               *outputs_ = nullptr, *weights_ = nullptr, *buffers_ = nullptr, *pointers_ = nullptr,
               *arg_ = nullptr;
-  std::map<const CallStep*, EmittedKernel> kernels_;
+  std::shared_ptr<Shared> shared_;
   std::vector<llvm::Value*> inputs_, fixed_outputs_;
-  llvm::BasicBlock* entry_ = nullptr;
 };
 
 }  // namespace quench::codegen

@@ -185,6 +185,19 @@ TEST(CompileTest, SymbolicSizesPlanEveryBuffer) {
 
 // What is sorted takes 64 bytes, rounded up, whatever the size of the run is.
 // One result for an axis without elements, whose place only the run knows.
+// A function of all steps would take LLVM minutes. Memory made in the first part is read in the last.
+TEST(CompileTest, LongProgramsAreSeveralFunctions) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", F32({4, 3}));
+  const ValueId places = Node1(graph, "NonZero", {Node1(graph, "Relu", {x})});
+  ValueId y = x;
+  for (int i = 0; i < 400; ++i)
+    y = Node1(graph, "Transpose", {Node1(graph, "Softmax", {y}, {{"axis", int64_t{i % 2}}})});
+  graph.outputs = {y, Node1(graph, "Transpose", {places})};
+  Infer(graph);
+  ExpectSameAsInterpreter(graph);
+}
+
 TEST(CompileTest, ReductionsOfNothing) {
   Graph graph;
   const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {3, 0}));
