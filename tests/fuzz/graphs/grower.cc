@@ -308,10 +308,30 @@ bool Grower::Step(const std::string& op) {
       return all;
     }();
     // What models are made of more often than the rest.
-    static const std::vector<std::string> common = {
-        "Reshape", "Transpose", "Split",   "Slice",      "Concat", "Add",  "Mul",
-        "MatMul",  "Conv",      "Squeeze", "Unsqueeze",  "Gather", "Pad",  "Relu",
-        "Softmax", "Expand",    "Cast",    "ReduceMean", "block",  "block"};
+    static const std::vector<std::string> common = {"Reshape",
+                                                    "Transpose",
+                                                    "Split",
+                                                    "Slice",
+                                                    "Concat",
+                                                    "Add",
+                                                    "Mul",
+                                                    "MatMul",
+                                                    "Conv",
+                                                    "Squeeze",
+                                                    "Unsqueeze",
+                                                    "Gather",
+                                                    "Pad",
+                                                    "Relu",
+                                                    "Softmax",
+                                                    "Expand",
+                                                    "Cast",
+                                                    "ReduceMean",
+                                                    "block",
+                                                    "block",
+                                                    "views of parts",
+                                                    "views of parts",
+                                                    "If",
+                                                    "loop of growing states"};
     name = dice.Chance(0.35) ? dice.Of(common) : dice.Of(names);
   }
   const Mark mark = Save();

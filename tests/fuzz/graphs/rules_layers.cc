@@ -131,6 +131,8 @@ bool Block(Grower& g, const std::string&) {
     dims[dims.size() - (rank - axis)] = g.dims(y)[axis];
     return g.Fresh(g.dtype(y), dims, g.dice.Chance(0.9));
   };
+  ValueId mapped = y;
+  if (g.dice.Chance(0.3)) g.Add("Tanh", {y});  // a second reader before the map, not behind it
   if (g.dice.Chance(0.3) && rank > 2 && channel == 1) {
     const Ints channels = {g.dims(y)[1]};
     if (!g.Add("Abs", {g.Fresh(g.dtype(y), channels, true)})) return true;
@@ -140,8 +142,8 @@ bool Block(Grower& g, const std::string&) {
            g.Fresh(g.dtype(y), channels, true), spread},
           {{"epsilon", 1e-2}});
   } else {
-    if (g.dice.Chance(0.5) && !g.Add("Mul", {y, constant()})) return true;
-    if (g.dice.Chance(0.6) && !g.Add("Add", {g.last(), constant()})) return true;
+    if (g.dice.Chance(0.5) && g.Add("Mul", {y, constant()})) mapped = g.last();
+    if (g.dice.Chance(0.6)) g.Add("Add", {mapped, constant()});
   }
   if (g.dice.Chance(0.6) && !g.Step(g.dice.Pick<std::string>(
                                 {"Relu", "Sigmoid", "HardSwish", "Clip", "Tanh", "LeakyRelu"})))

@@ -116,6 +116,33 @@ bool Split(Grower& g, const std::string& op) {
   return g.Add(op, {x, g.Integers(sizes, g.dice.Chance(0.8))}, attributes, static_cast<int>(parts));
 }
 
+// Parts that lie one after the other, each seen with other dims: the product of queries, keys and values
+// of a decoder.
+bool ViewsOfParts(Grower& g, const std::string&) {
+  const int64_t parts = g.dice.Integer(2, 3), rows = g.dice.Pick<int64_t>({1, 1, 2}),
+                columns = 16 * g.dice.Integer(1, 2);
+  const Ints dims = g.dice.Pick<Ints>(
+      {{parts * rows, columns}, {1, parts * rows, columns}, {1, parts * rows * columns}});
+  const ValueId x = g.ValueOf(g.main(), dims);
+  const int64_t axis = dims.size() == 3 || dims[0] == 1 ? 1 : 0;
+  // Computed, for parts of inputs and constants are copied.
+  if (!g.Add(g.dice.Pick<std::string>({"Tanh", "Neg", "Relu"}), {x})) return false;
+  if (!g.Add("Split", {g.last()}, {{"axis", axis}, {"num_outputs", parts}},
+             static_cast<int>(parts)))
+    return false;
+  std::vector<ValueId> views;
+  for (int part = 0; part < parts; ++part) views.push_back(g.last(part));
+  for (ValueId& view : views) {
+    if (!g.dice.Chance(0.7)) continue;
+    const Ints seen =
+        g.dice.Pick<Ints>({{rows, columns}, {-1}, {rows, 2, columns / 2}, {columns / 4, -1}});
+    if (g.Add("Reshape", {view, g.Integers(seen, true)})) view = g.last();
+  }
+  const ValueId one = g.dice.Of(views), other = g.dice.Of(views);
+  if (g.dims(one) == g.dims(other) && g.dice.Chance(0.6)) return g.Add("Mul", {one, other});
+  return g.Add(g.dice.Pick<std::string>({"Tanh", "Sigmoid", "Neg"}), {one});
+}
+
 bool Slice(Grower& g, const std::string& op) {
   const ValueId x = g.Value(Anything(g), 1);
   Ints starts, ends, axes, steps;
@@ -387,6 +414,7 @@ std::vector<RuleRow> MovementRules() {
       {{"Transpose"}, Transpose},
       {{"Concat"}, Concat},
       {{"Split"}, Split},
+      {{"views of parts"}, ViewsOfParts},
       {{"Slice"}, Slice},
       {{"Pad"}, Pad},
       {{"Expand"}, Expand},
