@@ -189,8 +189,24 @@ absl::Status Builder::EndCarried(Frame& body, LoopParts& parts) {
 
 // ---- stacked outputs ----
 
+// Whether nodes of the body tell a size of the shape.
+bool Builder::IsToldWithin(const Graph& body, const Shape& shape) const {
+  std::set<std::string> names;
+  ForEachGraph(body, [&](const Graph& each) {
+    for (const Node& node : each.nodes) names.insert(node.name);
+  });
+  std::set<SymbolId> told;
+  for (SymbolId id = 0; id < symbols_.size(); ++id) {
+    const auto* size = std::get_if<RuntimeSize>(&symbols_.at(id).definition);
+    if (size != nullptr && names.contains(size->node)) told.insert(id);
+  }
+  for (const SymbolId id : RuntimeDependence(symbols_).Affected(told)) told.insert(id);
+  return std::ranges::any_of(
+      shape.dims, [&](Dim dim) { return !dim.is_static() && told.contains(dim.symbol()); });
+}
+
 // One buffer per stacked output of the node: whole when the number of iterations is known, else
-// heap memory that grows.
+// heap memory that grows; that, too, where only the iterations tell how large a row is.
 absl::Status Builder::BeginStacks(Frame& frame, const Node& node, const Graph& body,
                                   LoopParts& parts, std::vector<int>& stacks) {
   for (size_t i = parts.carried; i < node.outputs.size(); ++i) {
@@ -206,12 +222,17 @@ absl::Status Builder::BeginStacks(Frame& frame, const Node& node, const Graph& b
     const int buffer = NewUnallocated(value.name, shape);
     stacks.push_back(buffer);
     StorageOf(buffer).shared = true;
-    if (parts.loop.fixed_trips || StorageOf(buffer).home != Home::kHeap) {
-      if (StorageOf(buffer).home == Home::kHeap) QUENCH_RETURN_IF_ERROR(AddAllocate(buffer));
+    if (StorageOf(buffer).home != Home::kHeap) continue;
+    const bool told_within = IsToldWithin(body, shape);
+    if (parts.loop.fixed_trips && !told_within) {
+      QUENCH_RETURN_IF_ERROR(AddAllocate(buffer));
       continue;
     }
     const Dim length = shape.dims[0];
-    if (length.is_static() || !symbols_.at(length.symbol()).is_runtime()) {
+    const bool counts = !length.is_static() && symbols_.at(length.symbol()).is_runtime();
+    const bool in_order = ElementOf(node.Ints("scan_output_axes"), i - parts.carried) == 0 &&
+                          ElementOf(node.Ints("scan_output_directions"), i - parts.carried) == 0;
+    if (parts.loop.fixed_trips ? !in_order : !counts) {
       return Unsupported("output `{}` has rows whose size only the iterations know", value.name);
     }
     AppendStep append;
@@ -220,7 +241,7 @@ absl::Status Builder::BeginStacks(Frame& frame, const Node& node, const Graph& b
     const bool counted =
         std::any_of(parts.appends.begin(), parts.appends.end(),
                     [&](const AppendStep& other) { return other.length_slot == length.symbol(); });
-    append.length_slot = counted ? NewSlot() : length.symbol();
+    append.length_slot = counted || !counts ? NewSlot() : length.symbol();
     append.capacity_slot = NewSlot();
     std::vector<std::pair<SymbolId, Dim>> zeros = {{append.length_slot, 0},
                                                    {append.capacity_slot, 0}};

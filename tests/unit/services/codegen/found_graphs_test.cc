@@ -83,6 +83,25 @@ std::vector<Found> AllFound() {
   output %z
 )",
        {{"to", Tensor::I64({24, 4})}}},
+      // Rows of a size that the body tells were given memory before the loop.
+      {"rows_of_sizes_of_the_run",
+       R"(
+  input %start: f32[3]
+  input %rows: f32[5, 3]
+  %end, %kept = Scan(%start, %rows) {
+    body = graph "" {
+      input %state: f32[3]
+      input %row: f32[3]
+      const %which: bool[3] = [true, false, true]
+      %few = Compress(%state, %which) {axis = 0}
+      %next = Tanh(%row)
+      %opposite = Neg(%few)
+      output %next, %opposite
+    },
+    num_scan_inputs = 1
+  }
+  output %end, %kept
+)"},
       // The size of a result was inferred as the larger one of 1 and 0.
       {"choice_among_no_sizes",
        R"(
