@@ -31,6 +31,8 @@ class PartConverter final : public Converter {
   const Type& declared(int output) const override { return c_.declared(output); }
   const Type& type(ValueId id) const override { return c_.type(id); }
   const Tensor* constant(ValueId id) const override { return c_.constant(id); }
+  std::optional<std::vector<Dim>> elements(ValueId id) const override { return c_.elements(id); }
+  SymbolTable& symbols() override { return c_.symbols(); }
   bool types_are_final() const override { return c_.types_are_final(); }
   ValueId AddConstant(Tensor tensor) override { return c_.AddConstant(std::move(tensor)); }
   ValueId Emit(const std::string& op, std::vector<ValueId> inputs, Attributes attributes) override {
