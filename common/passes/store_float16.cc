@@ -5,11 +5,10 @@
 //   Inputs and outputs of the graph keep their types. What is computed on them (kStored below) is
 //   what only moves numbers, or what kernels compute in f32 registers and round once; the rest stays
 //   f32: sums and variances, whose rounding 16 bits do not bear; of f16, exponentials and powers,
-//   and weights and values that f16 does not hold. bf16 has the range of f32. KeptInFloat32 names
-//   what stays, with the reason.
-//   cases: tests/cases/passes/store_float16.ir.txt, store_bfloat16.ir.txt
+//   and what reads or makes values that f16 may not hold (float16_ranges.cc). bf16 has the range of
+//   f32. KeptInFloat32 names what stays, with the reason.
+//   cases: tests/cases/passes/store_float16*.ir.txt, store_bfloat16.ir.txt
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <set>
 
@@ -17,14 +16,11 @@
 #include "common/ops/op.h"
 #include "common/ops/pointwise.h"
 #include "common/passes/float16.h"
+#include "common/passes/float16_ranges.h"
 #include "common/passes/passes.h"
 
 namespace quench::passes {
 namespace {
-
-constexpr double kLargest = 65504;  // of f16
-// Samples are a part of what a model may see: values keep this far from the largest f16.
-constexpr double kHeadroom = 4;
 
 struct Reason {
   std::string_view op, text;
@@ -74,34 +70,10 @@ bool IsData(const Graph& graph, const Node& node, size_t i) {
   return IsF32(graph, node.inputs[i]) && (node.op != "Resize" || i == 0);
 }
 
-std::string OutOfRange(const Graph& graph, const Node& node) {
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    if (!IsData(graph, node, i)) continue;
-    const Value& value = graph.value(node.inputs[i]);
-    if (value.constant == nullptr) continue;
-    for (const float number : value.constant->tensor.as<float>()) {
-      // Infinities are what they are in either type.
-      if (std::isfinite(number) && std::abs(number) > kLargest)
-        return fmt::format("its constant `{}` has {:g}, beyond f16", value.name, number);
-    }
-  }
-  return "";
-}
-
-std::string TooLarge(const Graph& graph, const Node& node, const PassOptions& options) {
-  for (const std::vector<ValueId>* ids : {&node.inputs, &node.outputs}) {
-    for (const ValueId id : *ids) {
-      if (!IsF32(graph, id)) continue;
-      const auto found = options.magnitudes.find(graph.value(id).name);
-      if (found != options.magnitudes.end() && !(found->second <= kLargest / kHeadroom))
-        return fmt::format("`{}` reached {:g} on samples", found->first, found->second);
-    }
-  }
-  return "";
-}
-
-// Why a node that gives f32 does not give f16; empty where it may.
-std::string WhyFloat32(const Graph& graph, const Node& node, const PassOptions& options) {
+// Why a node that gives f32 does not give f16 or bf16: `range` if nothing else forbids it; empty
+// where it may.
+std::string WhyFloat32(const Graph& graph, const Node& node, const PassOptions& options,
+                       const std::string& range) {
   const bool f16 = options.store_as == DataType::kF16;
   for (const std::span<const Reason> reasons :
        {std::span<const Reason>(kBeyondF16), std::span<const Reason>(kKept)}) {
@@ -124,9 +96,16 @@ std::string WhyFloat32(const Graph& graph, const Node& node, const PassOptions& 
   const bool all = std::all_of(node.outputs.begin(), node.outputs.end(),
                                [&](ValueId id) { return id == kNone || IsF32(graph, id); });
   if (!all) return "its results have several types";
-  if (!f16) return "";
-  std::string reason = OutOfRange(graph, node);
-  return reason.empty() ? TooLarge(graph, node, options) : reason;
+  return range;
+}
+
+// For each node why it does not give f16 or bf16; empty where it may.
+std::vector<std::string> AllWhyFloat32(const Graph& graph, const PassOptions& options) {
+  std::vector<std::string> reasons(graph.nodes.size());  // bf16 has the range of f32
+  if (options.store_as == DataType::kF16) reasons = WhyBeyondFloat16(graph, options);
+  for (size_t i = 0; i < reasons.size(); ++i)
+    reasons[i] = WhyFloat32(graph, graph.nodes[i], options, reasons[i]);
+  return reasons;
 }
 
 bool GivesFloats(const Graph& graph, const Node& node) {
@@ -139,10 +118,12 @@ class Storer {
   Storer(Graph graph, const PassOptions& options) : graph_(std::move(graph)), options_(options) {}
 
   Graph Run() {
+    const std::vector<std::string> reasons = AllWhyFloat32(graph_, options_);
     std::vector<Node> nodes = std::move(graph_.nodes);
     graph_.nodes.clear();
-    for (Node& node : nodes) {
-      const bool narrow = GivesFloats(graph_, node) && WhyFloat32(graph_, node, options_).empty();
+    for (size_t index = 0; index < nodes.size(); ++index) {
+      Node& node = nodes[index];
+      const bool narrow = GivesFloats(graph_, node) && reasons[index].empty();
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const ValueId id = node.inputs[i];
         node.inputs[i] = narrow && IsData(graph_, node, i) ? Half(id) : Full(id);
@@ -223,10 +204,11 @@ absl::StatusOr<Graph> StoreFloat16(Graph graph, const PassOptions& options,
 
 std::vector<KeptFloat32> KeptInFloat32(const Graph& graph, const PassOptions& options) {
   std::vector<KeptFloat32> kept;
-  for (const Node& node : graph.nodes) {
+  std::vector<std::string> reasons = AllWhyFloat32(graph, options);
+  for (size_t i = 0; i < reasons.size(); ++i) {
+    const Node& node = graph.nodes[i];
     if (node.op == "Cast" || !GivesFloats(graph, node)) continue;
-    kept.push_back(
-        {node.origin.empty() ? node.name : node.origin, node.op, WhyFloat32(graph, node, options)});
+    kept.push_back({node.origin.empty() ? node.name : node.origin, node.op, std::move(reasons[i])});
   }
   return kept;
 }
