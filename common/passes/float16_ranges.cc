@@ -349,12 +349,13 @@ class RangeFinder {
     return before == after && all <= kFewTerms * results;
   }
 
-  bool IsNotNegative(ValueId id) const {
+  // Looks through so many factors at most: a value may be a factor of both sides.
+  bool IsNotNegative(ValueId id, int depth = 8) const {
     const Node* node = Producer(id);
-    if (node == nullptr) return false;
-    if (node->op == "Mul")
-      return IsSquare(*node) || (IsNotNegative(node->inputs[0]) && IsNotNegative(node->inputs[1]));
-    if (Among(kMoves, node->op)) return IsNotNegative(node->inputs[0]);
+    if (node == nullptr || depth == 0) return false;
+    const auto is = [&](size_t i) { return IsNotNegative(node->inputs[i], depth - 1); };
+    if (node->op == "Mul") return IsSquare(*node) || (is(0) && is(1));
+    if (Among(kMoves, node->op)) return is(0);
     return Among(kNotNegative, node->op);
   }
 
