@@ -80,16 +80,10 @@ std::vector<double> Sensitivity(const Graph& graph, const Tensors& inputs, const
   Tensors moved = inputs;
   for (Tensor& each : moved) {
     if (!IsFloat(each.dtype())) continue;
-    Tensor copy = Tensor::Zeros(each.dtype(), each.dims());
-    std::vector<float> values;
-    for (int64_t i = 0; i < each.size(); ++i) {
-      const double value = each.FloatAt(i) * (1 + by * dice.Real(-1, 1));
-      if (each.dtype() == DataType::kF64)
-        reinterpret_cast<double*>(copy.mutable_bytes())[i] = value;
-      values.push_back(static_cast<float>(value));
-    }
-    each =
-        each.dtype() == DataType::kF64 ? copy : Tensor::Floats(each.dtype(), each.dims(), values);
+    std::vector<double> values;
+    for (int64_t i = 0; i < each.size(); ++i)
+      values.push_back(each.FloatAt(i) * (1 + by * dice.Real(-1, 1)));
+    each = OfNumbers(each.dtype(), each.dims(), values);
   }
   std::vector<double> distances(outputs.size(), 0);
   const absl::StatusOr<Tensors> results = ops::Evaluate(graph, moved);
@@ -111,7 +105,9 @@ std::string Differences(const Graph& graph, const Tensors& actual, const Tensors
     if (actual[i].dims() == expected[i].dims() && actual[i].dtype() == expected[i].dtype()) {
       for (int64_t e = 0; e < expected[i].size(); ++e) {
         const double off = std::abs(actual[i].FloatAt(e) - expected[i].FloatAt(e));
-        if (off > most || std::isnan(off)) most = off, worst = e;
+        if (!(off > most) && !std::isnan(off)) continue;
+        most = off;
+        worst = e;
       }
     }
     if (most < 0)
@@ -133,10 +129,9 @@ Tensors As(const Graph& graph, Tensors inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const DataType type = graph.value(graph.inputs[i]).type.dtype;
     if (type == inputs[i].dtype() || !IsFloat(type)) continue;
-    std::vector<float> values;
-    for (int64_t e = 0; e < inputs[i].size(); ++e)
-      values.push_back(static_cast<float>(inputs[i].FloatAt(e)));
-    inputs[i] = Tensor::Floats(type, inputs[i].dims(), values);
+    std::vector<double> values;
+    for (int64_t e = 0; e < inputs[i].size(); ++e) values.push_back(inputs[i].FloatAt(e));
+    inputs[i] = OfNumbers(type, inputs[i].dims(), values);
   }
   return inputs;
 }
@@ -351,7 +346,9 @@ std::vector<Combination> Pairwise(uint64_t seed) {
           if (!had.contains(pair)) fresh.push_back(pair);
         }
       }
-      if (fresh.size() > gain.size()) gain = fresh, best = drawn;
+      if (fresh.size() <= gain.size()) continue;
+      gain = fresh;
+      best = drawn;
     }
     if (gain.empty()) return ways;
     had.insert(gain.begin(), gain.end());

@@ -35,14 +35,16 @@ int CheckRules() {
   int problems = 0;
   for (const ops::OpDef* op : ops::AllOps()) {
     const bool rule = AllRules().contains(op->name), reason = WithoutRule().contains(op->name);
-    if (rule == reason)
-      std::cout << fmt::format(
-          "{} has {}\n", op->name,
-          rule ? "a rule and a reason for none" : "neither a rule nor a reason for none"),
-          ++problems;
+    if (rule != reason) continue;
+    const char* what =
+        rule ? "a rule and a reason for none" : "neither a rule nor a reason for none";
+    std::cout << fmt::format("{} has {}\n", op->name, what);
+    ++problems;
   }
   for (const auto& [op, reason] : WithoutRule()) {
-    if (ops::FindOp(op) == nullptr) std::cout << fmt::format("{} is no operator\n", op), ++problems;
+    if (ops::FindOp(op) != nullptr) continue;
+    std::cout << fmt::format("{} is no operator\n", op);
+    ++problems;
   }
   return problems;
 }

@@ -27,20 +27,6 @@ bool IsWhole(const Tensor& tensor) {
   return true;
 }
 
-Tensor OfNumbers(DataType type, const Ints& dims, const std::vector<double>& values) {
-  if (type == DataType::kF64) return Tensor::Of(type, dims, values);
-  if (IsFloat(type))
-    return Tensor::Floats(type, dims, std::vector<float>(values.begin(), values.end()));
-  Tensor tensor = Tensor::Zeros(type, dims);
-  for (size_t i = 0; i < values.size(); ++i) {
-    const auto value = static_cast<int64_t>(values[i]);
-    const auto width = static_cast<size_t>(DataTypeBits(type) / 8);
-    std::copy_n(reinterpret_cast<const std::byte*>(&value), width,
-                tensor.mutable_bytes() + i * width);
-  }
-  return tensor;
-}
-
 // The tensor with each number moved a little.
 Tensor Nudged(const Tensor& tensor, Dice& dice) {
   std::vector<double> values;
@@ -64,6 +50,20 @@ bool Settled(const Tensor& tensor) {
 }
 
 }  // namespace
+
+Tensor OfNumbers(DataType type, const Ints& dims, const std::vector<double>& values) {
+  if (type == DataType::kF64) return Tensor::Of(type, dims, values);
+  if (IsFloat(type))
+    return Tensor::Floats(type, dims, std::vector<float>(values.begin(), values.end()));
+  Tensor tensor = Tensor::Zeros(type, dims);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto value = static_cast<int64_t>(values[i]);
+    const auto width = static_cast<size_t>(DataTypeBits(type) / 8);
+    std::copy_n(reinterpret_cast<const std::byte*>(&value), width,
+                tensor.mutable_bytes() + i * width);
+  }
+  return tensor;
+}
 
 int64_t Dice::Integer(int64_t low, int64_t high) {
   if (high < low) return low;

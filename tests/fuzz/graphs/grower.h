@@ -34,6 +34,9 @@ struct Specimen {
   std::map<std::string, int64_t> sizes;  // of its symbols
 };
 
+// Of any type of floats or whole bytes, rounded or cut to it.
+Tensor OfNumbers(DataType type, const Ints& dims, const std::vector<double>& values);
+
 // What graphs were made of.
 struct Statistics {
   std::map<std::string, int64_t> nodes, refused;  // by operator
