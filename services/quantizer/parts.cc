@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <set>
 
 #include "common/base/status.h"
 #include "common/ops/op.h"
@@ -314,6 +315,80 @@ bool MovesNarrowPart(const Graph& graph, const Node& node, const Statistics* sta
   });
 }
 
+// Multiplications for each number that becomes an integer for a product alone, up to which integers
+// cannot save time: to scale, round, shift and clamp a number takes as many instructions as four
+// multiplications in float. With two computed sides they break even at 16 (measured on AVX-512 with
+// VNNI).
+constexpr double kFewWithConstants = 4, kFewOfComputed = 16;
+
+// Per value, how many nodes read it.
+std::vector<int> ReadersOf(const Graph& graph) {
+  std::vector<int> readers(graph.values.size(), 0);
+  for (const Node& node : graph.nodes) {
+    for (const ValueId id : std::set<ValueId>(node.inputs.begin(), node.inputs.end()))
+      if (id != kNone) ++readers[static_cast<size_t>(id)];
+  }
+  return readers;
+}
+
+// Numbers that a node of its own must make integers for the only reader of `id`; 0 where integers
+// come from a group's end, where others read them too, or where nobody knows how many there are.
+double MadeForOne(const Graph& graph, const std::vector<Part>& parts,
+                  const std::vector<int>& readers, ValueId id) {
+  NodeId producer = kNone;
+  for (;; id = graph.node(producer).inputs[0]) {
+    if (readers[static_cast<size_t>(id)] != 1 || !IsActivation(graph, id)) return 0;
+    producer = graph.value(id).producer;
+    if (producer == kNone || StaysFloat(parts[static_cast<size_t>(producer)])) break;
+    if (parts[static_cast<size_t>(producer)] != Part::kMoves ||
+        DataInputs(graph.node(producer)).size() != 1)
+      return 0;
+  }
+  double count = 1;
+  for (const Dim dim : graph.value(id).type.dims)
+    count *= dim.is_static() ? static_cast<double>(dim.value()) : 0;
+  return count;
+}
+
+// Why a product is no faster with integers; empty where it is, or sizes are not known.
+std::string WhyNothingIsGained(const Graph& graph, const Node& node, const std::vector<Part>& parts,
+                               const std::vector<int>& readers) {
+  const Node& root = RootOf(node);
+  const ops::OpDef* op = ops::FindOp(root.op);
+  if (IsRecurrent(root.op) || op == nullptr || op->macs == nullptr) return "";
+  const Graph& around = node.op == "q.fused" ? *node.Body("body") : graph;
+  const Dim multiplications = op->macs(ops::ContextOf(around, root));
+  if (!multiplications.is_static()) return "";
+  double made = 0;
+  bool computed = true;
+  for (const int operand : {0, 1}) {
+    const ValueId id = node.inputs[static_cast<size_t>(OperandInput(node, operand))];
+    computed = computed && IsActivation(graph, id);
+    made += MadeForOne(graph, parts, readers, id);
+  }
+  const auto count = static_cast<double>(multiplications.value());
+  if (made == 0 || count >= (computed ? kFewOfComputed : kFewWithConstants) * made) return "";
+  return fmt::format(
+      "integers would save no time: {:.1f} multiplications for each number that becomes one for "
+      "this layer alone",
+      count / made);
+}
+
+// `possible` are the parts before any layer was kept in float, so that one which is kept changes
+// nothing for the others: a budget tries layers one by one.
+void KeepWhatGainsNothing(const Graph& graph, const std::vector<Part>& possible, Plan& plan) {
+  const std::vector<int> readers = ReadersOf(graph);
+  size_t layer = 0;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (!IsLayer(RootOf(graph.nodes[i]).op)) continue;
+    LayerChoice& choice = plan.layers[layer++];
+    if (plan.parts[i] != Part::kCompute) continue;
+    choice.reason = WhyNothingIsGained(graph, graph.nodes[i], possible, readers);
+    choice.quantized = choice.reason.empty();
+    if (!choice.quantized) plan.parts[i] = Part::kFloat;
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<Plan> PlanParts(const Graph& fused, const Statistics* statistics,
@@ -325,7 +400,10 @@ absl::StatusOr<Plan> PlanParts(const Graph& fused, const Statistics* statistics,
     const bool narrow = MovesNarrowPart(fused, node, statistics, options);
     plan.parts.push_back(narrow ? Part::kExact : PartOf(fused, node));
   }
+  const std::vector<Part> possible = plan.parts;
   Exclude(fused, selected, options.kept, plan);
+  // Who names layers wants them, whatever they gain.
+  if (options.include.empty()) KeepWhatGainsNothing(fused, possible, plan);
   plan.wanted.assign(fused.values.size(), false);
   for (size_t i = fused.nodes.size(); i-- > 0;) {
     const Node& node = fused.nodes[i];

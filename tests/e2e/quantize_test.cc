@@ -160,6 +160,29 @@ TEST_F(QuantizeTest, ABudgetKeepsLayersInFloat) {
       << compiled.err;
 }
 
+// A product of three columns is done in float before its left side could be integers.
+TEST_F(QuantizeTest, LayersThatGainNothingStayInFloat) {
+  std::string weights = "0.5";
+  for (int i = 1; i < 64 * 3; ++i) weights += fmt::format(", {}", 0.01 * (i * 37 % 101 - 50));
+  work_.Write("few.ir.txt", fmt::format(R"(quench.ir 1
+module "few" canonical {{
+  input %x: f32[8, 64]
+  const %w: f32[64, 3] = [{}]
+  %y: f32[8, 3] = MatMul(%x, %w) as "product"
+  output %y
+}}
+)",
+                                        weights));
+  const Outcome kept = work_.Run({"quantize", "few.ir.txt", "--type", "dynamic", "-o", "few.qir"});
+  EXPECT_EQ(kept.exit_code, 0) << kept.err;
+  EXPECT_NE(kept.out.find("float    product (MatMul): integers would save no time: 3.0"),
+            std::string::npos)
+      << kept.out;
+  const Outcome named = work_.Run({"quantize", "few.ir.txt", "--type", "dynamic", "--include",
+                                   "product", "-o", "few.qir", "--force"});
+  EXPECT_NE(named.out.find("1 of 1 are integers"), std::string::npos) << named.out;
+}
+
 TEST_F(QuantizeTest, LayersAndLabelsAreCompared) {
   ASSERT_EQ(Calibrate("s.stats").exit_code, 0);
   ASSERT_EQ(work_.Run({"quantize", DigitsModel(), "--batch", "1", "-c", "s.stats", "-o", "q.qir"})

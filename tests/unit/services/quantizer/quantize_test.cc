@@ -8,6 +8,7 @@
 #include "common/ir/hash.h"
 #include "common/ir/verify.h"
 #include "common/ops/evaluate.h"
+#include "common/ops/op.h"
 #include "services/quantizer/calibrate.h"
 #include "services/quantizer/methods/method.h"
 #include "tests/support/graphs.h"
@@ -164,6 +165,7 @@ TEST(Quantize, PerChannelRescuesUnevenChannels) {
   const auto error = [&](bool per_channel) {
     QuantizeOptions options;
     options.per_channel = per_channel;
+    options.include = {"y"};  // though two columns gain nothing
     const auto result = Quantize(graph, &statistics, options);
     EXPECT_TRUE(result.ok()) << result.status();
     const Node* kernel = NodeOf(result->graph, "w.real");
@@ -320,6 +322,55 @@ TEST(Quantize, IncludeAndExcludeChooseNodes) {
   EXPECT_PRED1(HasSubstr("exclude: no node fits `op:LSTM`"), text);
 }
 
+// x: [rows, depth] times a matrix of `columns`, computed while running or constant.
+Graph ProductOf(int64_t rows, int64_t depth, int64_t columns, bool constant) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {rows, depth}));
+  const ValueId w = constant ? graph.AddConstant("w", RandomTensor({depth, columns}, 1))
+                             : graph.AddInput("w", Type::Tensor(DataType::kF32, {depth, columns}));
+  graph.outputs = {Add(graph, "MatMul", {x, w}, {}, "product")};
+  EXPECT_TRUE(ops::InferGraph(graph).ok());
+  return graph;
+}
+
+TEST(Quantize, LayersThatGainNothingStayInFloat) {
+  const auto reason_of = [](const Graph& graph, const QuantizeOptions& options = {}) {
+    const Statistics statistics = Seen(graph);
+    const auto result = Quantize(graph, &statistics, options);
+    EXPECT_TRUE(result.ok()) << result.status();
+    if (!result.ok()) return std::string();
+    const LayerChoice& layer = result->report.layers.at(0);
+    EXPECT_EQ(layer.quantized, layer.reason.empty());
+    EXPECT_EQ(CountOps(result->graph, "QuantizeLinear") > 0, layer.quantized);
+    return layer.reason;
+  };
+  EXPECT_EQ(reason_of(ProductOf(8, 64, 4, true)), "");
+  EXPECT_EQ(reason_of(ProductOf(8, 64, 3, true)),
+            "integers would save no time: 3.0 multiplications for each number that becomes one for "
+            "this layer alone");
+  EXPECT_EQ(reason_of(ProductOf(64, 64, 64, false)), "");
+  EXPECT_PRED1(HasSubstr("save no time: 2.7 multiplications"),
+               reason_of(ProductOf(8, 4, 4, false)));
+  QuantizeOptions named;
+  named.include = {"product"};
+  EXPECT_EQ(reason_of(ProductOf(8, 4, 4, false), named), "");
+}
+
+// Numbers that several layers read, or that come out of a layer as integers, cost none of them much.
+TEST(Quantize, LayersThatShareTheirIntegersGain) {
+  Graph graph = ProductOf(8, 64, 3, true);
+  const ValueId other = graph.AddConstant("other", RandomTensor({64, 3}, 2));
+  graph.outputs.push_back(Add(graph, "MatMul", {graph.inputs[0], other}, {}, "second"));
+  const ValueId wide = graph.AddConstant("wide", RandomTensor({64, 64}, 3));
+  const ValueId hidden = Add(graph, "MatMul", {graph.inputs[0], wide}, {}, "hidden");
+  graph.outputs.push_back(Add(graph, "MatMul", {hidden, other}, {}, "third"));
+  ASSERT_TRUE(ops::InferGraph(graph).ok());
+  const Statistics statistics = Seen(graph);
+  const auto result = Quantize(graph, &statistics, {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  for (const LayerChoice& layer : result->report.layers) EXPECT_EQ(layer.reason, "") << layer.node;
+}
+
 TEST(Quantize, TwiceOrWithOthersStatisticsIsRefused) {
   const Graph graph = ResidualNetwork();
   Statistics statistics = Seen(graph);
@@ -368,7 +419,9 @@ TEST(Quantize, SumsThatOverflowAreRefused) {
                        {x, graph.AddConstant("w", Tensor::Of(DataType::kF32, {80'000, 1},
                                                              std::vector<float>(80'000, 1)))},
                        {}, "y")};
-  const absl::Status status = Quantize(graph, nullptr, {}).status();
+  QuantizeOptions options;
+  options.include = {"y"};  // though one column gains nothing
+  const absl::Status status = Quantize(graph, nullptr, options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_PRED1(HasSubstr("node `y`: its sums may reach 2.59"), MessageOf(status));
 }
