@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -50,6 +51,9 @@ absl::StatusOr<quantizer::Budget> BudgetOf(const BudgetFlags& flags) {
   if (!flags.min_sqnr.empty()) {
     QUENCH_ASSIGN_OR_RETURN(budget.min_sqnr_db, ParseNumber(flags.min_sqnr, "--min-sqnr", "30"));
   }
+  // What is only measured may cost anything.
+  if (!budget.max_drop && !budget.min_sqnr_db)
+    budget.min_sqnr_db = std::numeric_limits<double>::lowest();
   return budget;
 }
 
@@ -60,9 +64,11 @@ void AddBudgetFlags(const Options& options, const std::shared_ptr<BudgetFlags>& 
               "P%");
   options.Add("--min-sqnr", flags->min_sqnr,
               "The same until every output has so little quantization noise", "DB");
+  options.Add("--evaluation-data", flags->data,
+              "Samples that the noise of the outputs, or a budget, is measured on, see `quench "
+              "calibrate`; 0 dB or less is an error",
+              "PATH");
   const Options measured = options.Under({"--max-drop", "--min-sqnr"});
-  measured.Add("--evaluation-data", flags->data,
-               "Samples that a budget is measured on, see `quench calibrate`", "PATH");
   measured.Add("--labels", flags->labels, "The right class of each row of the first output",
                "FILE");
   measured
@@ -72,7 +78,7 @@ void AddBudgetFlags(const Options& options, const std::shared_ptr<BudgetFlags>& 
 }
 
 bool HasBudget(const BudgetFlags& flags) {
-  return !flags.max_drop.empty() || !flags.min_sqnr.empty();
+  return !flags.max_drop.empty() || !flags.min_sqnr.empty() || !flags.data.empty();
 }
 
 absl::Status CheckBudget(const BudgetFlags& flags, const std::string& data) {

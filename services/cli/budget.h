@@ -15,14 +15,15 @@ namespace quench::cli {
 
 struct BudgetFlags {
   std::string max_drop, min_sqnr;  // as they were written; empty: none
-  std::string data;                // samples to measure on
+  std::string data;                // samples to measure on; without a budget too
   std::string labels;
   SampleFormat format;
   quantizer::SelectOptions options;
 };
 void AddBudgetFlags(const Options& options, const std::shared_ptr<BudgetFlags>& flags);
-// As it was written; INVALID_ARGUMENT says what is wrong.
+// As it was written, or one that anything keeps; INVALID_ARGUMENT says what is wrong.
 absl::StatusOr<quantizer::Budget> BudgetOf(const BudgetFlags& flags);
+// Whether there is something to measure: a budget, or samples alone.
 bool HasBudget(const BudgetFlags& flags);
 // A budget needs `data` to be measured on.
 absl::Status CheckBudget(const BudgetFlags& flags, const std::string& data);

@@ -100,6 +100,8 @@ class Search {
       QUENCH_RETURN_IF_ERROR(MeasureSensitivity());
       QUENCH_RETURN_IF_ERROR(Bisect());
     }
+    // Noise as large as what the model says is no quantized model, whatever the budget allows.
+    if (!(result_.cost.sqnr_db > 0)) return AllNoise();
     return std::move(result_);
   }
 
@@ -217,6 +219,19 @@ class Search {
     result_.cost = cost;
     for (int i = 0; i < high; ++i) result_.layers[static_cast<size_t>(i)].kept = true;
     return absl::OkStatus();
+  }
+
+  // What was found, the worst layer of those that are integers, and what would help.
+  absl::Status AllNoise() {
+    if (result_.layers.empty()) QUENCH_RETURN_IF_ERROR(MeasureSensitivity());
+    const auto worst = std::find_if(result_.layers.begin(), result_.layers.end(),
+                                    [](const LayerSensitivity& layer) { return !layer.kept; });
+    return absl::FailedPreconditionError(fmt::format(
+        "in integers an output is mostly noise: {} over {} samples; the worst layer is `{}`, alone "
+        "in integers {}. A floor of SQNR (20 dB, say) keeps such layers in float; scales per "
+        "channel, equalizing or other samples for calibration may save them",
+        Words({result_.cost.sqnr_db, std::nullopt}), result_.samples, worst->node,
+        Words({worst->alone.sqnr_db, std::nullopt})));
   }
 
   const std::vector<std::string> layers_;

@@ -64,8 +64,8 @@ struct Selection {
 
 // `library` is a build of `module`, which was quantized with switches. Layers go back to float, the
 // most sensitive first, until the budget holds: how many is found by bisection, each time measured
-// on all samples. FAILED_PRECONDITION if no layer can be in integers, or the budget needs classes
-// and there are none.
+// on all samples. FAILED_PRECONDITION if no layer can be in integers, what remains has an SQNR of 0 dB
+// or less (the worst layer is named), or the budget needs classes and there are none.
 absl::StatusOr<Selection> Select(const Graph& module, const std::filesystem::path& library,
                                  const Samples& samples, const SelectOptions& options,
                                  const StepContext& context = {});

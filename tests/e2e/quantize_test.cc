@@ -160,6 +160,42 @@ TEST_F(QuantizeTest, ABudgetKeepsLayersInFloat) {
       << compiled.err;
 }
 
+// One weight, of a pixel that counts for nothing, is so large that all the others are 0 in integers.
+TEST_F(QuantizeTest, NothingButNoiseIsAnError) {
+  std::string weights = "10000.0", mask = "0.0";
+  for (int i = 1; i < 64 * 32; ++i) weights += fmt::format(", {}", 0.01 * (i * 37 % 101 - 50));
+  for (int i = 1; i < 64; ++i) mask += ", 1.0";
+  work_.Write("noise.ir.txt", fmt::format(R"(quench.ir 1
+module "noise" canonical {{
+  input %image: f32[1, 1, 8, 8]
+  const %mask: f32[64] = [{}]
+  const %w: f32[64, 32] = [{}]
+  %flat: f32[1, 64] = Flatten(%image)
+  %some: f32[1, 64] = Mul(%flat, %mask)
+  %y: f32[1, 32] = MatMul(%some, %w) as "product"
+  output %y
+}}
+)",
+                                          mask, weights));
+  const Outcome calibrated =
+      work_.Run({"calibrate", "noise.ir.txt", "--data", kSamples, "-o", "noise.stats"});
+  ASSERT_EQ(calibrated.exit_code, 0) << calibrated.err;
+  const std::vector<std::string> words = {"quantize",          "noise.ir.txt", "-c",
+                                          "noise.stats",       "-o",           "noise.qir",
+                                          "--evaluation-data", kSamples};
+  const Outcome failed = work_.Run(words);
+  EXPECT_EQ(failed.exit_code, 1);
+  EXPECT_NE(failed.err.find("mostly noise: 0.00 dB over 8 samples; the worst layer is `product`"),
+            std::string::npos)
+      << failed.err;
+  EXPECT_FALSE(std::filesystem::exists(work_.path("noise.qir")));
+  std::vector<std::string> rescued = words;
+  rescued.emplace_back("--per-channel");
+  const Outcome saved = work_.Run(rescued);
+  EXPECT_EQ(saved.exit_code, 0) << saved.err;
+  EXPECT_NE(saved.out.find("0 in float: "), std::string::npos) << saved.out;
+}
+
 // A product of three columns is done in float before its left side could be integers.
 TEST_F(QuantizeTest, LayersThatGainNothingStayInFloat) {
   std::string weights = "0.5";

@@ -273,7 +273,8 @@ absl::StatusOr<QuantizeJob> JobOf(const CompileArgs& args) {
   }
   job.how.budget = std::make_shared<BudgetFlags>(*args.how->budget);
   QUENCH_ASSIGN_OR_RETURN(job.how.budget->format, SampleFormatOf(job.samples.images));
-  if (job.how.budget->data.empty()) job.how.budget->data = job.samples.data;
+  if (HasBudget(*job.how.budget) && job.how.budget->data.empty())
+    job.how.budget->data = job.samples.data;
   job.how.rounding = std::make_shared<RoundingFlags>(*args.how->rounding);
   SampleOptions& rounding = job.how.rounding->samples;
   if (rounding.data.empty()) rounding = job.samples;

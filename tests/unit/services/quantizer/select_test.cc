@@ -222,6 +222,28 @@ TEST_F(SelectTest, ImpossibleBudgetsFail) {
   EXPECT_THAT(MessageOf(status), HasSubstr("no layer of 3 can be in integers"));
 }
 
+// One weight, of an input that is always 0, is so large that all the others are 0 in integers.
+TEST_F(SelectTest, NothingButNoiseIsAnError) {
+  Tensor weights = RandomTensor({64, 32}, 1), sample = RandomTensor({1, 64}, 2);
+  reinterpret_cast<float*>(weights.mutable_bytes())[0] = 1e4F;
+  reinterpret_cast<float*>(sample.mutable_bytes())[0] = 0;
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {1, 64}));
+  graph.outputs = {
+      testing::Add(graph, "MatMul", {x, graph.AddConstant("w", weights)}, {}, "product")};
+  const Statistics statistics = Seen(graph);
+  const Graph module = Switched(graph, &statistics);
+  const auto library = folder_.path() / "noise.so";
+  ASSERT_TRUE(
+      codegen::Compile(module, {}, library, folder_.path() / "noise.h", StepContext()).ok());
+  SelectOptions options;
+  options.budget.min_sqnr_db = -100;
+  const absl::Status status = Select(module, library, Given({sample}), options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(MessageOf(status), HasSubstr("mostly noise: 0.00 dB over 1 samples"));
+  EXPECT_THAT(MessageOf(status), HasSubstr("the worst layer is `product`"));
+}
+
 TEST_F(SelectTest, BadOptionsAreToldTogether) {
   SelectOptions options;
   options.sensitivity_samples = 0;
