@@ -150,7 +150,7 @@ void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlag
   options
       .Add("--kernel-dtype", flags->kernel_dtype,
            "Of weights; four bits with --type weights, where unsigned ones have asymmetric ranges",
-           "int8|uint8|int4|uint4 (default: that of activations)")
+           "int8|uint8|int4|uint4 (default: that of activations, int8 for .onnx)")
       .OneOf({"int8", "uint8", "int4", "uint4"});
   options
       .Add(
@@ -159,8 +159,10 @@ void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlag
           "all of an output channel, as --per-channel says too",
           "N (default 32 of four bits, 0 of eight)")
       .Range(0, 1 << 20);
-  options.Add("--bias-dtype", flags->bias_dtype, "Of biases", "int32|int8 (default int32)")
-      .OneOf({"int32", "int8"});
+  options
+      .Add("--bias-dtype", flags->bias_dtype, "Of biases; float32: they stay floats",
+           "int32|int8|float32 (default int32)")
+      .OneOf({"int32", "int8", "float32"});
   options.Flag("--per-channel", flags->options.per_channel,
                "A scale for each output channel of weights, instead of one for all");
   options.Flag("--symmetric", flags->options.symmetric,

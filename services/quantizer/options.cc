@@ -22,6 +22,7 @@ void CheckWeightsOnly(const QuantizeOptions& options, StatusCollector& problems)
   none(options.switches, "a budget");
   none(options.bias_dtype != DataType::kI32, "bias_dtype");
   none(options.symmetric, "symmetric");
+  none(options.single_operators, "single_operators");
   none(options.bias_correction, "bias_correction");
   if (!options.method.empty() && options.method != "minmax" && options.method != "mse") {
     problems.Add(InvalidArgument("method is `{}`; ranges of weights alone are `minmax` or `mse`",
@@ -47,7 +48,8 @@ absl::Status CheckOptions(const QuantizeOptions& options) {
     problems.Add(InvalidArgument("block_size is {}, and only weights alone (`weights`) have blocks",
                                  *options.block_size));
   }
-  one_of("bias", options.bias_dtype, DataType::kI32, DataType::kI8);
+  if (options.bias_dtype != DataType::kF32)
+    one_of("bias", options.bias_dtype, DataType::kI32, DataType::kI8);
   if (!(options.percentile > 50 && options.percentile <= 100)) {
     problems.Add(InvalidArgument("percentile is {}, it must be above 50 and at most 100",
                                  options.percentile));

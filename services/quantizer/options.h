@@ -28,7 +28,7 @@ struct QuantizeOptions {
   DataType activation_dtype = DataType::kI8;  // i8 or u8
   // i8 or u8, of weights alone also i4 or u4; undefined: that of activations
   DataType kernel_dtype = DataType::kUndefined;
-  DataType bias_dtype = DataType::kI32;  // i32, or i8, which costs accuracy
+  DataType bias_dtype = DataType::kI32;  // i32, or i8, which costs accuracy, or f32: they stay
   bool per_channel = false;              // kernels: a scale for each output channel
   // Of weights alone: so many that are summed share a scale; 0: all of an output channel. Absent: 32
   // of four bits, 0 of eight.
@@ -49,6 +49,9 @@ struct QuantizeOptions {
   std::map<std::string, std::string> kept;
   // Of AdaptRounding for this module and these options; null: weights become the nearest integers.
   std::shared_ptr<const Rounding> rounding;
+  // Integers stand around each product by itself, or with the activation behind it that only clips,
+  // and not around groups: for runtimes that take products one by one, as ONNX Runtime does.
+  bool single_operators = false;
   // Makes a module for trials (switches.h) instead.
   bool switches = false;
   passes::PassOptions passes;  // of fuse_groups: integers stand between groups, not inside

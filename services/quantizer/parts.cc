@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "common/base/status.h"
@@ -389,6 +390,38 @@ void KeepWhatGainsNothing(const Graph& graph, const std::vector<Part>& possible,
   }
 }
 
+// Before: integers where products read. After: where they end too, behind an activation that only
+// clips if nobody else reads its input; so are sums of a matrix product before its bias is added.
+// A runtime that looks for products one by one finds each between integers.
+void SurroundProducts(const Graph& graph, const Statistics* statistics,
+                      const QuantizeOptions& options, Plan& plan) {
+  const std::vector<int> readers = ReadersOf(graph);
+  std::map<ValueId, const Node*> reader;  // any
+  for (const Node& node : graph.nodes) {
+    for (const ValueId id : node.inputs) reader[id] = &node;
+  }
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    if (plan.parts[i] != Part::kCompute || IsRecurrent(node.op)) continue;
+    ValueId id = node.outputs[0];
+    const auto next = reader.find(id);
+    if (next == reader.end()) continue;  // what the model gives stays as it is
+    const bool only =
+        readers[static_cast<size_t>(id)] == 1 &&
+        std::find(graph.outputs.begin(), graph.outputs.end(), id) == graph.outputs.end();
+    if (only && IsAmong(next->second->op, {"Relu", "Clip"})) {
+      plan.wanted[static_cast<size_t>(id)] = false;
+      id = next->second->outputs[0];
+      if (!reader.contains(id)) continue;
+    } else if (node.op == "Gemm" || (node.op == "MatMul" && next->second->op != "Add")) {
+      continue;  // floats may come out of these
+    }
+    // A module for trials has integers only where a layer's switch says so.
+    if (options.switches || StatisticsOf(graph, id, statistics, options) == nullptr) continue;
+    plan.wanted[static_cast<size_t>(id)] = true;
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<Plan> PlanParts(const Graph& fused, const Statistics* statistics,
@@ -420,6 +453,7 @@ absl::StatusOr<Plan> PlanParts(const Graph& fused, const Statistics* statistics,
       plan.wanted[static_cast<size_t>(id)] = true;
     }
   }
+  if (options.single_operators) SurroundProducts(fused, statistics, options, plan);
   return plan;
 }
 

@@ -281,7 +281,8 @@ class Quantizer {
   absl::StatusOr<std::optional<QuantizedConstant>> BiasOf(size_t i, const Node& root,
                                                           const Affine& input,
                                                           const QuantizedConstant& kernel) {
-    if (OperandInput(graph_.nodes[i], 2) < 0) return std::nullopt;
+    if (OperandInput(graph_.nodes[i], 2) < 0 || options_.bias_dtype == DataType::kF32)
+      return std::nullopt;
     const size_t place = OwnOperand(graph_.nodes[i], 2);
     const Value& value = graph_.value(graph_.nodes[i].inputs[place]);
     // A matrix, or a factor that is not 1, is no bias of sums.
@@ -410,9 +411,10 @@ absl::StatusOr<QuantizedModule> Quantize(const Graph& graph, const Statistics* s
     return QuantizeWeightsOnly(std::move(checked), options, context);
   }
   if (statistics != nullptr) QUENCH_RETURN_IF_ERROR(CheckStatisticsOf(*statistics, fingerprint));
-  QUENCH_ASSIGN_OR_RETURN(Graph fused,
-                          passes::RunPass(*passes::FindPass("fuse_groups"), std::move(checked),
-                                          options.passes, context));
+  passes::PassOptions grouping = options.passes;
+  if (options.single_operators) grouping.disabled.insert("fuse_groups");
+  QUENCH_ASSIGN_OR_RETURN(Graph fused, passes::RunPass(*passes::FindPass("fuse_groups"),
+                                                       std::move(checked), grouping, context));
   return Quantizer(std::move(fused), fingerprint, statistics, options, context).Run();
 }
 

@@ -207,6 +207,7 @@ absl::StatusOr<QuantizeOptions> OptionsOf(const pb::QuantizeOptions& asked) {
   if (asked.source() == pb::RANGE_SOURCE_WEIGHTS_ONLY) options.source = RangeSource::kWeights;
   if (asked.has_block_size()) options.block_size = asked.block_size();
   options.switches = asked.switches();
+  options.single_operators = asked.single_operators();
   options.include = {asked.include().begin(), asked.include().end()};
   options.exclude = {asked.exclude().begin(), asked.exclude().end()};
   for (const std::string& name : asked.disabled_passes()) {

@@ -160,6 +160,49 @@ TEST_F(QuantizeTest, ABudgetKeepsLayersInFloat) {
       << compiled.err;
 }
 
+// The import of what was written, as text: types of its integers stand in it.
+TEST_F(QuantizeTest, OnnxIsForOtherRuntimes) {
+  ASSERT_EQ(Calibrate("s.stats").exit_code, 0);
+  const auto quantize = [&](const std::string& output, const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"quantize", DigitsModel(), "--batch", "1",   "-c",
+                                      "s.stats",  "--force",     "-o",      output};
+    words.insert(words.end(), more.begin(), more.end());
+    return work_.Run(words);
+  };
+  const auto types = [&](const std::vector<std::string>& more) {
+    const Outcome quantized = quantize("q.onnx", more);
+    EXPECT_EQ(quantized.exit_code, 0) << quantized.err;
+    EXPECT_GT(Compare("q.onnx").at("outputs").at(0).at("sqnr_db"), 20);
+    EXPECT_EQ(work_.Run({"import", "q.onnx", "-o", "q.ir.txt", "--force"}).exit_code, 0);
+    const std::string text = *ReadFile(work_.path("q.ir.txt"));
+    std::string found;
+    for (const char* each :
+         {"image.zero_point: u8[]", "image.zero_point: i8[]", ".q: i8[", ".q: u8[", ".q: i32["}) {
+      if (text.find(each) != std::string::npos) found += std::string(each) + " ";
+    }
+    return found;
+  };
+  const std::string unsigned_activations = types({});
+  EXPECT_EQ(types({"--for", "openvino"}), unsigned_activations);
+  EXPECT_EQ(types({"--for", "onnxruntime"}), unsigned_activations);
+  EXPECT_EQ(types({"--activation-dtype", "uint8", "--kernel-dtype", "int8"}), unsigned_activations);
+  EXPECT_NE(types({"--activation-dtype", "int8"}), unsigned_activations);
+  const std::string signed_activations = types({"--for", "tensorrt"});
+  EXPECT_NE(signed_activations, unsigned_activations);
+  EXPECT_EQ(types({"--for", "tensorrt", "--activation-dtype", "int8", "--bias-dtype", "float32"}),
+            signed_activations);
+
+  const Outcome clash =
+      quantize("q.onnx", {"--for", "tensorrt", "--activation-dtype", "uint8", "--type", "dynamic"});
+  EXPECT_NE(clash.exit_code, 0);
+  EXPECT_NE(clash.err.find("--for tensorrt wants --activation-dtype int8, and --activation-dtype "
+                           "uint8 was given; --for tensorrt wants --type static"),
+            std::string::npos)
+      << clash.err;
+  const Outcome module = quantize("q.qir", {"--for", "openvino"});
+  EXPECT_NE(module.err.find("--for openvino is of ONNX files"), std::string::npos) << module.err;
+}
+
 // One weight, of a pixel that counts for nothing, is so large that all the others are 0 in integers.
 TEST_F(QuantizeTest, NothingButNoiseIsAnError) {
   std::string weights = "10000.0", mask = "0.0";

@@ -1,6 +1,7 @@
 #include "services/quantizer/quantize.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -8,6 +9,7 @@
 #include "common/base/status.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
+#include "services/cli/other_runtimes.h"
 #include "services/cli/quantization.h"
 #include "services/cli/remote.h"
 #include "services/quantizer/statistics_file.h"
@@ -19,7 +21,12 @@ constexpr char kQuantizeExamples[] = R"(Examples:
   quench quantize model.onnx --calibration calibration.stats --per-channel
                                                        8-bit module in ./quantized.qir
   quench quantize model.onnx -c calibration.stats --method entropy --output model.int8.onnx
-                                                       as ONNX, with QuantizeLinear and DequantizeLinear
+                                                       as ONNX, with QuantizeLinear and DequantizeLinear:
+                                                       u8 activations, i8 weights
+  quench quantize model.onnx -c calibration.stats --per-channel --for onnxruntime -o model.int8.onnx
+                                                       so that ONNX Runtime computes every product in integers
+  quench quantize model.onnx -c calibration.stats --for tensorrt -o model.trt.onnx
+                                                       i8 with zero points of 0, scales per channel, float biases
   quench quantize model.onnx -c equalized.stats --equalize --bias-correction
                                                        channels of very uneven ranges, as MobileNets have
   quench quantize model.onnx --type dynamic            ranges of each run, no calibration
@@ -41,6 +48,7 @@ struct QuantizeArgs {
   std::string calibration;
   std::string images;
   std::string output = "./quantized.qir";
+  std::string runtime;  // that reads it; empty: any
   bool force = false;
   std::string format = "table";
 };
@@ -121,18 +129,34 @@ Action DeclareQuantize(const Options& options) {
   options.Add("--calibration,-c", args->calibration, "Statistics of `quench calibrate`", "FILE");
   options
       .Add("--activation-dtype", args->how->activation_dtype, "Of activations",
-           "int8|uint8 (default int8)")
+           "int8|uint8 (default int8, uint8 for .onnx)")
       .OneOf({"int8", "uint8"});
   AddQuantizeFlags(options, args->how);
   AddImageFlag(options, args->images);
   options.Add("--output,-o", args->output, "The module: ONNX for .onnx, text for .txt, else binary",
               "FILE (default ./quantized.qir)");
+  options
+      .Add(
+          "--for", args->runtime,
+          "The runtime that reads a FILE of ONNX, with the types that it computes in integers, and "
+          "static ranges: u8 activations and i8 weights; for onnxruntime integers around every "
+          "product; for tensorrt (by its documentation, untested) i8 activations with zero points "
+          "of 0, i8 weights per channel, float biases",
+          fmt::format("{}", fmt::join(OtherRuntimes(), "|")))
+      .OneOf(OtherRuntimes())
+      .Needs({"--calibration"});
+  options.AddRule([args, options] {
+    return ProblemOfRuntime(args->runtime, args->output, options.Given(), *args->how);
+  });
   options.Flag("--force,-f", args->force, "Replace FILE");
   options.Add("--format", args->format, "Format of the report", "table|json")
       .OneOf({"table", "json"});
   AddWorkOptions(options, args->gateway);
   options.Examples(kQuantizeExamples);
-  return [args](const StepContext& context) { return RunQuantize(*args, context); };
+  return [args, options](const StepContext& context) {
+    FillTypes(args->runtime, args->output, options.Given(), *args->how);
+    return RunQuantize(*args, context);
+  };
 }
 
 }  // namespace quench::cli

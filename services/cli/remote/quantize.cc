@@ -26,6 +26,7 @@ qpb::QuantizeOptions ToProto(const quantizer::QuantizeOptions& options, const Mo
   message.set_symmetric(options.symmetric);
   message.set_power_of_two(options.power_of_two);
   message.set_bias_correction(options.bias_correction);
+  message.set_single_operators(options.single_operators);
   message.set_method(options.method);
   message.set_percentile(options.percentile);
   if (options.block_size) message.set_block_size(*options.block_size);

@@ -371,6 +371,35 @@ TEST(Quantize, LayersThatShareTheirIntegersGain) {
   for (const LayerChoice& layer : result->report.layers) EXPECT_EQ(layer.reason, "") << layer.node;
 }
 
+// As PutsPairsAroundProductsAndLeavesTheirInsides, for runtimes that take operators one by one.
+TEST(Quantize, SingleOperatorsStandBetweenIntegers) {
+  const Graph graph = ResidualNetwork();
+  const Statistics statistics = Seen(graph);
+  QuantizeOptions options;
+  options.single_operators = true;
+  const auto result = Quantize(graph, &statistics, options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(VerifyGraph(result->graph).ok()) << VerifyGraph(result->graph);
+  for (const char* name : {"x.q", "r1.q", "c2.q", "sum.q", "r2.q", "pool.q", "flat.q"})
+    EXPECT_NE(NodeOf(result->graph, name), nullptr) << name;
+  EXPECT_EQ(NodeOf(result->graph, "c1.q"), nullptr);  // an activation that clips is part of it
+  EXPECT_EQ(NodeOf(result->graph, "fc.q"), nullptr);  // the output
+  EXPECT_GT(Sqnr(graph, result->graph), 30);
+}
+
+TEST(Quantize, BiasesMayStayFloats) {
+  const Graph graph = ResidualNetwork();
+  const Statistics statistics = Seen(graph);
+  QuantizeOptions options;
+  options.bias_dtype = DataType::kF32;
+  const auto result = Quantize(graph, &statistics, options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->report.weights, 3);
+  for (const Value& value : result->graph.values)
+    EXPECT_NE(value.type.dtype, DataType::kI32) << value.name;
+  EXPECT_GT(Sqnr(graph, result->graph), 30);
+}
+
 TEST(Quantize, TwiceOrWithOthersStatisticsIsRefused) {
   const Graph graph = ResidualNetwork();
   Statistics statistics = Seen(graph);
@@ -389,12 +418,12 @@ TEST(Quantize, BadOptionsAreToldTogether) {
   QuantizeOptions options;
   options.activation_dtype = DataType::kI16;
   options.kernel_dtype = DataType::kF32;
-  options.bias_dtype = DataType::kF32;
+  options.bias_dtype = DataType::kF16;
   options.percentile = 20;
   options.method = "kl";
   const std::string text = MessageOf(Quantize(ResidualNetwork(), nullptr, options).status());
   for (const char* part : {"activation dtype is i16, it must be i8 or u8", "kernel dtype is f32",
-                           "bias dtype is f32", "percentile is 20", "unknown method `kl`"}) {
+                           "bias dtype is f16", "percentile is 20", "unknown method `kl`"}) {
     EXPECT_PRED1(HasSubstr(part), text);
   }
 }
