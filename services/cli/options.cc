@@ -181,7 +181,7 @@ CommandLine::CommandLine(const std::string& name, const std::string& description
   app_->set_version_flag("--version", version);
 }
 
-CommandLine::~CommandLine() = default;
+CommandLine::~CommandLine() { rules_->clear(); }  // some hold the Options that hold them
 
 Options CommandLine::Everywhere() const { return Options(app_.get(), rules_); }
 

@@ -32,6 +32,8 @@ def distance(actual, expected):
     if same.all():
         return 0.0
     off = np.abs(actual - expected)[~same].max()
+    if off <= 1e-6:  # what ONNX Runtime's approximations of sigmoid and tanh are off by
+        return 0.0
     finite = expected[np.isfinite(expected)]
     return float(off / max(np.abs(finite).max(initial=0), 1e-30)) if np.isfinite(off) else float("inf")
 

@@ -60,6 +60,10 @@ std::string InChild(const std::function<std::string()>& work) {
 
 // Largest |a - b| by the largest |reference|, like RelativeError, but equal infinities and NaNs are equal.
 double Distance(const Tensor& actual, const Tensor& reference) {
+  // Of the rows of a loop that never ran the interpreter knows no sizes.
+  const bool no_rows = actual.size() == 0 && reference.size() == 0 &&
+                       actual.rank() == reference.rank() && actual.dtype() == reference.dtype();
+  if (no_rows) return 0;
   if (actual.dtype() != reference.dtype() || actual.dims() != reference.dims())
     return std::numeric_limits<double>::infinity();
   double largest = 1e-30, distance = 0;
@@ -256,8 +260,10 @@ std::string CheckLibraryHere(const Specimen& specimen, const Combination& way) {
     if (!tapped.empty() || found == values.end()) return;
     const double most = *std::max_element(tolerances.begin(), tolerances.end());
     if (Distance(tensor, found->second) > std::max(most, 1e-4))
-      tapped =
-          fmt::format("tapped value `{}` is off by {:.2g}", name, Distance(tensor, found->second));
+      tapped = fmt::format("tapped value `{}` is off by {:.2g}, {}[{}] beside {}[{}]", name,
+                           Distance(tensor, found->second), DataTypeName(tensor.dtype()),
+                           fmt::join(tensor.dims(), ", "), DataTypeName(found->second.dtype()),
+                           fmt::join(found->second.dims(), ", "));
   };
   const bool taps = way.taps != codegen::Taps::kNone;
   std::string beyond;

@@ -27,13 +27,13 @@ bool IsWhole(const Tensor& tensor) {
   return true;
 }
 
-// The tensor with each number moved a little.
-Tensor Nudged(const Tensor& tensor, Dice& dice) {
+// The tensor with each number moved a little, up or down.
+Tensor Nudged(const Tensor& tensor, Dice& dice, double direction) {
   std::vector<double> values;
-  const double by = IsHalf(tensor.dtype()) ? 1e-2 : kNudge;
+  const double by = direction * (IsHalf(tensor.dtype()) ? 1e-2 : kNudge);
   for (int64_t i = 0; i < tensor.size(); ++i) {
     const double value = tensor.FloatAt(i);
-    values.push_back(value + by * dice.Real(-1, 1) * (std::abs(value) + 0.01));
+    values.push_back(value + by * dice.Real(0.2, 1) * (std::abs(value) + 0.01));
   }
   return OfNumbers(tensor.dtype(), tensor.dims(), values);
 }
@@ -122,8 +122,9 @@ std::vector<Dim> Grower::WithSymbols(const Ints& dims, int input) {
   for (size_t axis = 0; axis < dims.size(); ++axis) {
     if (!dice.Chance(0.4)) continue;
     const std::string name = fmt::format("size{}", dims[axis]);
-    result[axis] =
-        Dim::OfSymbol(graph.symbols->AddInput(name, {input, static_cast<int>(axis)}, {0, 64}));
+    const InputAxis at = {input, static_cast<int>(axis)};
+    const Bounds bounds = {0, std::max<int64_t>(64, dims[axis])};
+    result[axis] = Dim::OfSymbol(graph.symbols->AddInput(name, at, bounds));
   }
   return result;
 }
@@ -229,17 +230,40 @@ bool Grower::Evaluate(const Node& node, std::vector<Tensor>& outputs) const {
   return true;
 }
 
+// Whether the value is of whole numbers that nothing has rounded on the way to them.
+bool Grower::IsExact(ValueId id) const {
+  static const std::set<std::string> exact = {
+      "Abs",       "Add",    "Clip",     "Concat",    "Conv",      "Expand",
+      "Flatten",   "Gather", "Identity", "MatMul",    "Max",       "MaxPool",
+      "Min",       "Mul",    "Neg",      "Pad",       "ReduceMax", "ReduceMin",
+      "ReduceSum", "Relu",   "Reshape",  "Slice",     "Split",     "Squeeze",
+      "Sub",       "Sum",    "Tile",     "Transpose", "Unsqueeze", "Where"};
+  if (!IsWhole(tensor(id))) return false;
+  const NodeId producer = graph.value(id).producer;
+  if (producer == kNone) return true;
+  const Node& node = graph.node(producer);
+  return exact.contains(node.op) && std::ranges::all_of(node.inputs, [&](ValueId operand) {
+           return operand == kNone || IsExact(operand);
+         });
+}
+
 bool Grower::IsSettled(const Node& node, const std::vector<Tensor>& outputs) {
   for (const Tensor& each : outputs) {
     if (each.size() > kMostElements || !Settled(each)) return false;
   }
+  return StaysWhenMoved(node, outputs, 1) && StaysWhenMoved(node, outputs, -1);
+}
+
+// Whether results move little when all operands that something has rounded move in one direction.
+bool Grower::StaysWhenMoved(const Node& node, const std::vector<Tensor>& outputs,
+                            double direction) {
   std::vector<Tensor> moved;
   std::vector<const Tensor*> operands;
   bool any = false;
   for (const ValueId id : node.inputs) {
     moved.push_back(id == kNone ? Tensor() : tensor(id));
-    if (id == kNone || !IsFloat(dtype(id)) || IsWhole(tensor(id))) continue;
-    moved.back() = Nudged(tensor(id), dice);
+    if (id == kNone || !IsFloat(dtype(id)) || IsExact(id)) continue;
+    moved.back() = Nudged(tensor(id), dice, direction);
     any = true;
   }
   if (!any) return true;

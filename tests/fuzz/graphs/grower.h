@@ -117,6 +117,8 @@ class Grower {
   Mark Save() const;
   void Restore(const Mark& mark);
   bool Evaluate(const Node& node, std::vector<Tensor>& outputs) const;
+  bool IsExact(ValueId id) const;
+  bool StaysWhenMoved(const Node& node, const std::vector<Tensor>& outputs, double direction);
   bool IsSettled(const Node& node, const std::vector<Tensor>& outputs);
   std::vector<Dim> WithSymbols(const Ints& dims, int input);
   Tensor Numbers(DataType type, const Ints& dims);
