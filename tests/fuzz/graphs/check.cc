@@ -283,14 +283,16 @@ std::string CheckLibraryHere(const Specimen& specimen, const Combination& way) {
   return CheckRefusal(folder->path() / "model.so", *groups, inputs);
 }
 
-std::vector<std::string> RunnableTargets() {
+// Those of this kind of machine, so that a graph meets the same ways on every CPU; `host` for each that
+// this one does not run.
+std::vector<std::string> Targets() {
   std::vector<std::string> names = {"host"};
   const uint32_t machine = codegen::ResolveTarget("host").value()[0].machine;
   for (const codegen::TargetName& each : codegen::TargetNames()) {
     const std::vector<codegen::Target> variants = codegen::ResolveTarget(each.name).value();
-    if (variants[0].machine == machine &&
-        (variants.back().required_features & ~quench_rt_cpu_features()) == 0)
-      names.push_back(each.name);
+    if (variants[0].machine != machine) continue;
+    const bool runs = (variants.back().required_features & ~quench_rt_cpu_features()) == 0;
+    names.push_back(runs ? each.name : "host");
   }
   return names;
 }
@@ -334,7 +336,7 @@ std::string Describe(const Combination& way) {
 // Greedily: each way is the one of several drawn that has the most pairs nobody had before.
 std::vector<Combination> Pairwise(uint64_t seed) {
   Dice dice{std::mt19937_64(seed)};
-  const std::vector<std::string> targets = RunnableTargets();
+  const std::vector<std::string> targets = Targets();
   const std::vector<int64_t> settings = {4, 3, 2, 2, 4, 4, static_cast<int64_t>(targets.size()), 2};
   std::set<std::array<int64_t, 4>> had;
   std::vector<Combination> ways;

@@ -24,7 +24,7 @@ struct Combination {
 };
 std::string Describe(const Combination& combination);
 
-// Ways in which every two settings of different kinds meet, targets being those that this CPU runs.
+// Ways in which every two settings of different kinds meet, targets being those of this kind of machine.
 std::vector<Combination> Pairwise(uint64_t seed);
 
 // How far each output may be from `outputs`, by its largest magnitude: some times what it moves when the
