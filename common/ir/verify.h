@@ -19,7 +19,7 @@ namespace quench {
 absl::Status VerifyGraph(const Graph& graph);
 
 inline constexpr int kMaxBodyNesting = 32;
-// Of a model's own bodies: passes put groups and parts into them.
+// The limit holds for a model's own bodies: passes put groups and parts into them.
 inline constexpr int kMaxModelNesting = kMaxBodyNesting - 2;
 
 }  // namespace quench

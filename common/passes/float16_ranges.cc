@@ -44,7 +44,7 @@ bool Among(const std::string_view (&names)[n], std::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
-// What they give is in range whatever they read.
+// Operators whose results are in range whatever they read.
 constexpr std::string_view kBounding[] = {"Softmax",
                                           "Hardmax",
                                           "Sigmoid",
@@ -118,7 +118,7 @@ class RangeFinder {
 
   // ---- who reads a value ----
 
-  // What each value is read by has been seen: whether that is Softmax alone, or sums alone.
+  // Readers of each value have been seen: whether they are Softmax alone, or sums alone.
   void LookBack(const Node& node) {
     const bool softmax = node.op == "Softmax" || node.op == "LogSoftmax" ||
                          (node.op == "Add" && to_softmax_[Index(node.outputs[0])]);
@@ -305,7 +305,7 @@ class RangeFinder {
 
   // ---- what is known of numbers ----
 
-  // What makes a value, before it was cast.
+  // The node that makes a value, before it was cast.
   const Node* Maker(ValueId id) const {
     const Node* node = Producer(id);
     while (node != nullptr && node->op == "Cast") node = Producer(node->inputs[0]);

@@ -1,4 +1,4 @@
-// Which nodes must stay f32 because of the range of f16.
+// Nodes that must stay f32 because of the range of f16.
 #pragma once
 
 #include <string>

@@ -51,7 +51,7 @@ absl::StatusOr<quantizer::Budget> BudgetOf(const BudgetFlags& flags) {
   if (!flags.min_sqnr.empty()) {
     QUENCH_ASSIGN_OR_RETURN(budget.min_sqnr_db, ParseNumber(flags.min_sqnr, "--min-sqnr", "30"));
   }
-  // What is only measured may cost anything.
+  // A model that is only measured may lose any accuracy.
   if (!budget.max_drop && !budget.min_sqnr_db)
     budget.min_sqnr_db = std::numeric_limits<double>::lowest();
   return budget;

@@ -1,4 +1,4 @@
-// What other runtimes want of a quantized ONNX file.
+// Types and forms that other runtimes want of a quantized ONNX file.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@ namespace quench::cli {
 // The names of --for.
 std::vector<std::string> OtherRuntimes();
 
-// What is wrong with --for, or "": the output is not ONNX, or an option of those `given`, as
+// The problem with --for, or "": the output is not ONNX, or an option of those `given`, as
 // Options::Given names them, says another type than the runtime wants.
 std::string ProblemOfRuntime(const std::string& runtime, const std::filesystem::path& output,
                              const std::vector<std::string>& given, const QuantizeFlags& flags);

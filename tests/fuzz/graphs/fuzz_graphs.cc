@@ -49,10 +49,17 @@ int CheckRules() {
   return problems;
 }
 
+absl::Status MakeFolder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  return error ? ErrnoStatus(error.value(), "create", folder) : absl::OkStatus();
+}
+
 void Keep(const Options& options, uint64_t seed, const Specimen& specimen,
           const std::string& what) {
   const std::filesystem::path folder = options.output / fmt::format("{}", seed);
-  std::filesystem::create_directories(folder);
+  if (const absl::Status made = MakeFolder(folder); !made.ok())
+    std::cout << MessageOf(made) << "; the graph is below\n";
   std::ofstream(folder / "graph.ir.txt") << PrintGraph(specimen.graph);
   std::ofstream(folder / "failure.txt") << what << "\n";
   if (const absl::Status status = importer::ExportOnnx(specimen.graph, folder / "model.onnx");
@@ -72,7 +79,7 @@ absl::Status Dump(const Specimen& specimen, const std::filesystem::path& folder)
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> outputs,
                           ops::Evaluate(specimen.graph, specimen.inputs));
   const std::vector<double> tolerances = Tolerances(specimen.graph, specimen.inputs, outputs);
-  std::filesystem::create_directories(folder);
+  QUENCH_RETURN_IF_ERROR(MakeFolder(folder));
   QUENCH_RETURN_IF_ERROR(importer::ExportOnnx(specimen.graph, folder / "model.onnx"));
   nlohmann::json about = {{"inputs", nlohmann::json::array()},
                           {"outputs", nlohmann::json::array()},
@@ -100,7 +107,7 @@ int DumpAll(const Options& options) {
     written += status.ok();
   }
   std::cout << fmt::format("{} of {} graphs written\n", written, options.count);
-  return 0;
+  return written > 0 ? 0 : 1;
 }
 
 // Whether all is well.
