@@ -206,7 +206,7 @@ class RangeFinder {
   }
 
   ValueRange RangeOf(const Node& node) const {
-    const ValueRange worst = Worst(node);
+    ValueRange worst = Worst(node);
     const bool far = worst.range >= Range::kLow;
     if (Among(kBounding, node.op)) return {};
     if (const Attribute* value = node.Find("value"); value != nullptr) {  // of ConstantOfShape
@@ -286,7 +286,7 @@ class RangeFinder {
       return IsData(node, i) && ConstantOf(graph_, node.inputs[i]) != nullptr &&
              In(node, i).range == Range::kIn;
     };
-    const ValueRange x = In(node, 0);
+    ValueRange x = In(node, 0);
     if (bounds(1) && (bounds(2) || x.range <= Range::kLow)) return {};
     return x;
   }

@@ -1,10 +1,12 @@
 #include "services/codegen/llvm/cpus.h"
 
+#include <absl/synchronization/mutex.h>
 #include <fmt/ranges.h>
 #include <llvm/MC/MCSubtargetInfo.h>
 #include <llvm/Support/TargetSelect.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <mutex>
 
@@ -14,9 +16,11 @@
 namespace quench::codegen {
 namespace {
 
-absl::StatusOr<std::unique_ptr<llvm::MCSubtargetInfo>> Subtarget(const std::string& triple,
-                                                                 const std::string& cpu,
-                                                                 const std::string& features) {
+absl::Status UnknownTriple(const std::string& triple) {
+  return InvalidArgument("triple `{}` is unknown to LLVM", triple);
+}
+
+absl::StatusOr<const llvm::Target*> BackendOf(const std::string& triple) {
   static std::once_flag once;
   std::call_once(once, [] {
     llvm::InitializeAllTargetInfos();
@@ -25,9 +29,17 @@ absl::StatusOr<std::unique_ptr<llvm::MCSubtargetInfo>> Subtarget(const std::stri
   });
   std::string error;
   const llvm::Target* backend = compat::LookupTarget(triple, error);
+  if (backend == nullptr) return UnknownTriple(triple);
+  return backend;
+}
+
+absl::StatusOr<std::unique_ptr<llvm::MCSubtargetInfo>> Subtarget(const std::string& triple,
+                                                                 const std::string& cpu,
+                                                                 const std::string& features) {
+  QUENCH_ASSIGN_OR_RETURN(const llvm::Target* backend, BackendOf(triple));
   std::unique_ptr<llvm::MCSubtargetInfo> info(
-      backend == nullptr ? nullptr : compat::CreateSubtarget(*backend, triple, cpu, features));
-  if (info == nullptr) return InvalidArgument("triple `{}` is unknown to LLVM", triple);
+      compat::CreateSubtarget(*backend, triple, cpu, features));
+  if (info == nullptr) return UnknownTriple(triple);
   return info;
 }
 
@@ -60,13 +72,18 @@ TripleParts PartsOf(const std::string& triple) {
   return parts;
 }
 
-absl::StatusOr<CpuNames> NamesOfCpus(const std::string& triple) {
+absl::StatusOr<const CpuNames*> NamesOfCpus(const std::string& triple) {
+  static absl::Mutex mutex;
+  static auto* const known = new std::map<const llvm::Target*, CpuNames>;
+  QUENCH_ASSIGN_OR_RETURN(const llvm::Target* backend, BackendOf(triple));
+  const absl::MutexLock lock(&mutex);
+  if (const auto found = known->find(backend); found != known->end()) return &found->second;
   QUENCH_ASSIGN_OR_RETURN(const auto info, Subtarget(triple, "", ""));
-  CpuNames names;
+  CpuNames& names = (*known)[backend];
   for (const auto& cpu : info->getAllProcessorDescriptions()) names.cpus.emplace_back(cpu.Key);
   for (const auto& feature : info->getAllProcessorFeatures())
     names.features.emplace_back(feature.Key);
-  return names;
+  return &names;
 }
 
 absl::StatusOr<std::vector<std::string>> FeaturesOf(const std::string& triple,

@@ -21,8 +21,8 @@ TripleParts PartsOf(const std::string& triple);
 struct CpuNames {
   std::vector<std::string> cpus, features;  // without signs
 };
-// Of a triple's architecture; INVALID_ARGUMENT when LLVM has no back end for it.
-absl::StatusOr<CpuNames> NamesOfCpus(const std::string& triple);
+// Those of a triple's architecture, read once; INVALID_ARGUMENT when LLVM has no back end for it.
+absl::StatusOr<const CpuNames*> NamesOfCpus(const std::string& triple);
 
 // The features of `cpu` with `changes` ("+avx2", "-avx512f") applied in order, what they imply among
 // them, sorted. All names must be known.

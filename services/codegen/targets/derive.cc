@@ -76,29 +76,29 @@ absl::StatusOr<Place> PlaceOf(const std::string& triple) {
 
 // Names that LLVM does not know for this architecture.
 absl::Status CheckNames(const TargetSpec& spec, const Place& place) {
-  QUENCH_ASSIGN_OR_RETURN(const CpuNames names, NamesOfCpus(place.triple));
+  QUENCH_ASSIGN_OR_RETURN(const CpuNames* names, NamesOfCpus(place.triple));
   StatusCollector problems;
   const auto known = [](const std::vector<std::string>& all, const std::string& name) {
     return std::find(all.begin(), all.end(), name) != all.end();
   };
   if (spec.mcpu == "native") {
     problems.Add(InvalidArgument("cpu `native`: the name of the CPU that asks is --target host"));
-  } else if (!spec.mcpu.empty() && !known(names.cpus, spec.mcpu)) {
+  } else if (!spec.mcpu.empty() && !known(names->cpus, spec.mcpu)) {
     std::string hint;
     for (const Architecture& other : Architectures()) {
-      const absl::StatusOr<CpuNames> others = NamesOfCpus(other.triple);
-      if (hint.empty() && others.ok() && known(others->cpus, spec.mcpu))
+      const absl::StatusOr<const CpuNames*> others = NamesOfCpus(other.triple);
+      if (hint.empty() && others.ok() && known((*others)->cpus, spec.mcpu))
         hint = fmt::format("; it is one of {}: -mtriple={}", other.name, other.triple);
     }
     const std::string shown = spec.mcpu.substr(0, kShown);
     problems.Add(InvalidArgument("cpu `{}` is none of {}, near ones are {}{}", shown,
-                                 place.row->name, NearList(shown, names.cpus), hint));
+                                 place.row->name, NearList(shown, names->cpus), hint));
   }
   for (const std::string& feature : spec.mattr) {
     const std::string name = feature.substr(1, kShown);
-    if (known(names.features, feature.substr(1))) continue;
+    if (known(names->features, feature.substr(1))) continue;
     problems.Add(InvalidArgument("feature `{}` is none of {}, near ones are {}", name,
-                                 place.row->name, NearList(name, names.features)));
+                                 place.row->name, NearList(name, names->features)));
   }
   return problems.Finish();
 }

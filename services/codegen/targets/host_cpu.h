@@ -15,8 +15,8 @@ struct HostCpu {
   // not reported (Arm's, mostly).
   int64_t l1_bytes = 0, l2_bytes = 0;
 };
-// Of this machine; `machine` is empty where Quench compiles for none like it.
-HostCpu ThisCpu();
+// This machine's, asked once; `machine` is empty where Quench compiles for none like it.
+const HostCpu& ThisCpu();
 
 // QUENCH_CPU_*; features without a name are left out.
 uint64_t FeatureBits(const HostCpu& cpu);

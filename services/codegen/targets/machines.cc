@@ -66,19 +66,24 @@ std::span<const Feature> Features() {
   return kRows;
 }
 
-HostCpu ThisCpu() {
-  HostCpu cpu;
-  if (const Architecture* row = FindArchitecture(kThisMachine)) cpu.machine = row->name;
-  for (int bit = 0; bit < 64; ++bit) {
-    const uint64_t feature = uint64_t{1} << bit;
-    if ((quench_rt_cpu_features() & feature) == 0) continue;
-    const std::string name = FeatureName(feature);
-    if (name != kUnnamed) cpu.features.push_back(name);
-  }
-  std::sort(cpu.features.begin(), cpu.features.end());
-  cpu.l1_bytes = std::max<int64_t>(::sysconf(_SC_LEVEL1_DCACHE_SIZE), 0);
-  cpu.l2_bytes = std::max<int64_t>(::sysconf(_SC_LEVEL2_CACHE_SIZE), 0);
-  return cpu;
+const HostCpu& ThisCpu() {
+  static const auto* const kCpu = [] {
+    auto* cpu = new HostCpu;
+    if (const Architecture* row = FindArchitecture(kThisMachine)) cpu->machine = row->name;
+    const uint64_t features =
+        quench_rt_cpu_features();  // a trap for each leaf in a virtual machine
+    for (int bit = 0; bit < 64; ++bit) {
+      const uint64_t feature = uint64_t{1} << bit;
+      if ((features & feature) == 0) continue;
+      const std::string name = FeatureName(feature);
+      if (name != kUnnamed) cpu->features.push_back(name);
+    }
+    std::sort(cpu->features.begin(), cpu->features.end());
+    cpu->l1_bytes = std::max<int64_t>(::sysconf(_SC_LEVEL1_DCACHE_SIZE), 0);
+    cpu->l2_bytes = std::max<int64_t>(::sysconf(_SC_LEVEL2_CACHE_SIZE), 0);
+    return cpu;
+  }();
+  return *kCpu;
 }
 
 uint64_t FeatureBits(const HostCpu& cpu) {

@@ -106,25 +106,42 @@ Asked Known(const std::string& name, const std::string& string) {
   return {name, *std::move(spec)};
 }
 
+struct KnownVariant {
+  Asked asked;
+  uint64_t required_features = 0;
+};
+
+// The rows of targets.def, derived once: each asks LLVM for a subtarget.
+const std::vector<KnownVariant>& KnownVariants() {
+  static const auto* const kVariants = [] {
+    auto* variants = new std::vector<KnownVariant>;
+    for (const VariantRow& row : VariantRows()) {
+      Asked asked = Known(row.name, row.string);
+      const absl::StatusOr<Derived> derived = DeriveTarget(asked.spec, asked.name);
+      QUENCH_CHECK(derived.ok());  // a table has a string that no target follows from
+      variants->push_back({std::move(asked), derived->target.required_features});
+    }
+    return variants;
+  }();
+  return *kVariants;
+}
+
 // The strongest variant that the CPU runs: by what it reports, never by its model name, so that
 // equal machines give equal bytes.
 absl::StatusOr<Asked> StrongestOf(const HostCpu& cpu) {
   QUENCH_ASSIGN_OR_RETURN(const Architecture* row, ArchitectureOf(cpu));
   const uint64_t features = FeatureBits(cpu);
-  std::optional<Asked> best;
-  for (const VariantRow& variant : VariantRows()) {
-    Asked asked = Known(variant.name, variant.string);
-    QUENCH_ASSIGN_OR_RETURN(const Derived derived, DeriveTarget(asked.spec, asked.name));
+  const Asked* best = nullptr;
+  for (const KnownVariant& variant : KnownVariants()) {
     // Variants of the architecture's other triples have other calling conventions.
-    if (asked.spec.mtriple == row->triple && (derived.target.required_features & ~features) == 0) {
-      best = std::move(asked);
-    }
+    if (variant.asked.spec.mtriple == row->triple && (variant.required_features & ~features) == 0)
+      best = &variant.asked;
   }
-  if (!best) {
+  if (best == nullptr) {
     return Unsupported(
         "target `host`: this CPU is older than every target; name one to cross-compile");
   }
-  return *std::move(best);
+  return *best;
 }
 
 // The strings that a text stands for, triples filled in.

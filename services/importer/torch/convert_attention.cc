@@ -113,7 +113,8 @@ static absl::StatusOr<Attended> AttendFused(AtenNode& n, const std::vector<Value
   if (n.Rank(from[0]) != 3 || heads < 1 || width < 1 || width % heads != 0)
     return UnsupportedFused(n, fmt::format("a width of {} in {} heads", width, heads));
   const FusedHeads part = SplitHeads(n, from, heads, width);
-  const ValueId q = n.Times(part.q, 1 / std::sqrt(static_cast<double>(width / heads)));
+  const int64_t head_width = width / heads;
+  const ValueId q = n.Times(part.q, 1 / std::sqrt(static_cast<double>(head_width)));
   ValueId scores = n.Emit("MatMul", {q, n.Transpose(part.k, {0, 1, 3, 2})});
   if (n.Has("mask")) {
     QUENCH_ASSIGN_OR_RETURN(const ValueId mask, FusedMask(n));

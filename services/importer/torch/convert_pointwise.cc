@@ -55,11 +55,10 @@ absl::Status Arithmetic(Converter& c) {
   ValueId a = n.Operand("self", dtype), b = n.Operand("other", dtype);
   if (n.Is("rsub")) std::swap(a, b);
   if (n.Has("alpha") && dtype != DataType::kBool) {
-    ValueId& scaled = n.Is("rsub") ? b : b;
     if (n.In("alpha") != kNone) {
-      scaled = n.Emit("Mul", {scaled, n.Operand("alpha", dtype)});
+      b = n.Emit("Mul", {b, n.Operand("alpha", dtype)});
     } else {
-      scaled = n.Times(scaled, n.Number("alpha", 1));
+      b = n.Times(b, n.Number("alpha", 1));
     }
   }
   return n.Finish(n.Emit(op.c_str(), {a, b}));

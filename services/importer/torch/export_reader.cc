@@ -213,7 +213,7 @@ absl::StatusOr<TorchValue> ExportReader::ArgumentOf(const Json& argument, const 
   const auto given = std::find_if(argument.begin(), argument.end(),
                                   [](const Json& member) { return !member.is_null(); });
   if (given == argument.end()) return TorchValue();
-  const std::string kind = given.key();
+  const std::string& kind = given.key();
   const Json& value = *given;
   const auto named = [&](const std::string& name) -> absl::StatusOr<TorchValue> {
     const auto found = env.find(name);

@@ -15,7 +15,7 @@ namespace {
 
 // PyTorch itself can say most operators by few.
 absl::Status UnsupportedTorchError(const TorchFile& file, std::span<const UnsupportedOp> ops) {
-  const absl::Status status = UnsupportedError(ops, "version");
+  absl::Status status = UnsupportedError(ops, "version");
   const bool says_more =
       file.kind == TorchKind::kExported &&
       std::any_of(ops.begin(), ops.end(), [](const auto& op) { return op.domain == "aten"; });

@@ -209,7 +209,7 @@ absl::StatusOr<std::vector<Handle>> GraphBuilder::AddCall(const std::string& dom
 }
 
 Handle GraphBuilder::AddPlain(const std::string& op, const std::string& name,
-                              std::vector<Handle> inputs, Attributes attributes) {
+                              const std::vector<Handle>& inputs, Attributes attributes) {
   Node node;
   node.op = op;
   node.version = kOpset;

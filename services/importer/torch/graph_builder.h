@@ -52,7 +52,7 @@ class GraphBuilder {
                                               const std::string& name,
                                               const TorchArguments& arguments, size_t outputs);
   // A node of ONNX's vocabulary.
-  Handle AddPlain(const std::string& op, const std::string& name, std::vector<Handle> inputs,
+  Handle AddPlain(const std::string& op, const std::string& name, const std::vector<Handle>& inputs,
                   Attributes attributes = {});
 
   // ---- Bodies ----

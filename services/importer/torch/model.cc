@@ -127,7 +127,7 @@ bool Calls(const Graph& graph, const std::pair<std::string, std::string>& op) {
   });
 }
 
-absl::Status Finish(TorchResult result, const ImportOptions& options, TorchProgram& program,
+absl::Status Finish(const TorchResult& result, const ImportOptions& options, TorchProgram& program,
                     Graph& graph) {
   for (const auto& [name, value] : result.outputs)
     QUENCH_RETURN_IF_ERROR(AddOutputs(name, value, program));

@@ -164,7 +164,7 @@ TorchValue TorchProgram::Settle(RuntimeNumber number) {
 absl::StatusOr<TorchValue> TorchProgram::NumberOf(const CellPtr& cell, RuntimeNumber::Kind kind) {
   QUENCH_ASSIGN_OR_RETURN(Handle handle, Read(cell));
   const Type type = b.TypeOf(handle);
-  const TorchValue known = Settle({handle, kind});
+  TorchValue known = Settle({handle, kind});
   if (!std::holds_alternative<RuntimeNumber>(known)) return known;
   if (!type.ranked) return UnknownError(fmt::format("the shape of `{}`", b.NameOf(handle)));
   if (type.rank() > 0)
@@ -294,7 +294,7 @@ absl::StatusOr<TorchValue> TorchProgram::CallInPlace(const std::string& domain,
     if (argument == "self" && (base == "dropout" || base == "feature_dropout")) argument = "input";
   }
   QUENCH_ASSIGN_OR_RETURN(const Type before, TypeOf(target));
-  QUENCH_ASSIGN_OR_RETURN(const TorchValue result,
+  QUENCH_ASSIGN_OR_RETURN(TorchValue result,
                           Call(domain, base, name, std::move(positional), std::move(named), 1));
   const auto* cell = std::get_if<CellPtr>(&result);
   if (cell == nullptr) return InvalidArgument("`{}`: {} has several results", name, base);
