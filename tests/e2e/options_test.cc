@@ -46,7 +46,7 @@ struct Row {
 // The program that runs command line `line`, the `index`-th: of a sample, and of what only this build
 // has, what becomes quench-remote for a gateway, the one with sanitizers.
 std::string ProgramFor(const std::string& line, size_t index) {
-  constexpr size_t kSample = 8;  // one in so many
+  constexpr size_t kSample = 16;  // one in so many
   const std::string command = line.substr(0, line.find(' '));
   const bool remote = command == "workflow" || command == "blobs" || command == "serve" ||
                       line.find("--gateway") != std::string::npos;
