@@ -23,8 +23,10 @@
 #include "common/base/files.h"
 #include "common/rpc/errors.h"
 #include "common/steps/child_internal.h"
+#include "common/steps/child_log.h"
 #include "common/steps/disk_watch.h"
 #include "common/steps/liveness.h"
+#include "common/steps/node_guard.h"
 #include "common/steps/pipes.h"
 #include "quench/child/v1/child.pb.h"
 
@@ -146,7 +148,9 @@ class Child {
   InState state_{registry_, ChildState::kStarting};
   pid_t pid_ = -1;
   int wait_status_ = 0;
-  Fd to_child_, from_child_, cancelled_, ended_;
+  bool ended_by_itself_ = false;  // not by our SIGKILL
+  Fd to_child_, from_child_, errors_, cancelled_, ended_;
+  ChildLog log_{context_.request_id()};
   std::string unsent_;
   FrameBuffer buffer_;
   const std::chrono::milliseconds max_stall_{order_.max_stall_milliseconds()};
@@ -161,11 +165,13 @@ class Child {
 absl::Status Child::Start(const std::filesystem::path& program) {
   QUENCH_ASSIGN_OR_RETURN(auto input, MakePipe());
   QUENCH_ASSIGN_OR_RETURN(auto output, MakePipe());
+  QUENCH_ASSIGN_OR_RETURN(auto errors, MakePipe());
   cancelled_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, input.first.get(), STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, output.second.get(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, errors.second.get(), STDERR_FILENO);
   posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -192,6 +198,8 @@ absl::Status Child::Start(const std::filesystem::path& program) {
   to_child_ = std::move(input.second);
   (void)::fcntl(to_child_.get(), F_SETFL, O_NONBLOCK);  // the child may hang before it reads
   from_child_ = std::move(output.first);
+  errors_ = std::move(errors.first);
+  (void)::fcntl(errors_.get(), F_SETFL, O_NONBLOCK);
   return absl::OkStatus();
 }
 
@@ -206,14 +214,17 @@ void Child::Attend() {
   state_.Become(ChildState::kRunning);
   // Where the kernel has no such descriptor as the last, the end of stdout tells: no process that it
   // left holds it.
-  std::array<pollfd, 4> fds = {
-      pollfd{from_child_.get(), POLLIN, 0}, pollfd{cancelled_.get(), POLLIN, 0},
-      pollfd{to_child_.get(), POLLOUT, 0}, pollfd{ended_.get(), POLLIN, 0}};
+  std::array<pollfd, 5> fds = {pollfd{from_child_.get(), POLLIN, 0},
+                               pollfd{cancelled_.get(), POLLIN, 0},
+                               pollfd{to_child_.get(), POLLOUT, 0}, pollfd{ended_.get(), POLLIN, 0},
+                               pollfd{errors_.get(), POLLIN, 0}};
   while (killed_.ok()) {
     // A child that died at once is known by the end of its stdout.
     if (unsent_.empty() || !Feed()) fds[2].fd = -1;
     const int ready = ::poll(fds.data(), fds.size(), PollMilliseconds());
     if (ready < 0 && errno != EINTR) return Kill(Internal("poll failed"), ChildEnd::kCrashed);
+    log_.Drain(errors_.get());
+    if ((fds[4].revents & (POLLHUP | POLLERR)) != 0) fds[4].fd = -1;  // it has closed its stderr
     if (const absl::Status status = context_.Check(); !status.ok()) {
       return Kill(status, absl::IsCancelled(status) ? ChildEnd::kCancelled : ChildEnd::kDeadline);
     }
@@ -297,12 +308,18 @@ void Child::Reap() {
   to_child_.Close();
   rusage usage{};
   auto patience = Clock::now() + (killed_.ok() ? kPatience : kShortPatience);
-  while (!HasEnded() && Clock::now() < patience) ::poll(nullptr, 0, 1);
+  while (!HasEnded() && Clock::now() < patience) {
+    log_.Drain(errors_.get());  // it may wait for room
+    ::poll(nullptr, 0, 1);
+  }
+  ended_by_itself_ = HasEnded();
   ::kill(-pid_, SIGKILL);
   ::wait4(pid_, &wait_status_, 0, &usage);
   patience = Clock::now() + kPatience;
   while (HasProcesses(pid_) && Clock::now() < patience) ::poll(nullptr, 0, 1);
   pid_ = -1;
+  log_.Drain(errors_.get());
+  log_.Finish();
   const auto seconds = [](const timeval& time) {
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
   };
@@ -324,6 +341,15 @@ absl::Status Child::CauseOfDeath() {
     return rpc::Error(rpc::Reason::kResourceLimit,
                       fmt::format("the step needed more than the {} s of CPU time that it may take",
                                   order_.max_cpu_seconds()));
+  }
+  // No step sends itself this signal: the kernel does, where memory has run out, and that may be all
+  // that other processes took.
+  if (ended_by_itself_ && WIFSIGNALED(wait_status_) && WTERMSIG(wait_status_) == SIGKILL) {
+    cause_ = ChildEnd::kMemory;
+    return NodeFault(absl::ResourceExhaustedError(
+        fmt::format("the step's process was killed from outside (SIGKILL), at {} MiB: the machine "
+                    "has run out of memory, or somebody ended it",
+                    usage_.peak_memory_bytes >> 20)));
   }
   cause_ = ChildEnd::kCrashed;
   const std::string how = WIFSIGNALED(wait_status_)

@@ -30,8 +30,9 @@ struct Usage {
 // Starts `program` with kChildArgument, gives it the order, passes its progress on and waits for
 // its result, serialised. When the call is cancelled or its deadline passes, the child is killed at
 // once. Beside the step's own errors: INTERNAL with STEP_CRASHED when it died, or STEP_STALLED when it
-// did nothing for too long; RESOURCE_EXHAUSTED with RESOURCE_LIMIT when it went over a limit of the
-// order. Whatever happens, no process remains.
+// did nothing for too long; UNAVAILABLE with NODE_FAULT when it was killed from outside, as a machine
+// without memory does; RESOURCE_EXHAUSTED with RESOURCE_LIMIT when it went over a limit of the order.
+// What it writes to stderr is logged line by line. Whatever happens, no process remains.
 absl::StatusOr<std::string> RunInChild(const std::filesystem::path& program,
                                        const child::v1::Order& order, const StepContext& context,
                                        metrics::Registry& registry, Usage* usage);

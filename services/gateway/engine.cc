@@ -31,6 +31,12 @@ milliseconds TimeoutOf(const v1::WorkflowSpec& workflow, const v1::StepSpec& ste
   return DurationOf(step.has_timeout() ? step.timeout() : workflow.step_timeout());
 }
 
+absl::Status TimedOut(milliseconds timeout) {
+  return rpc::Error(rpc::Reason::kStepTimedOut,
+                    fmt::format("the step has not ended within {} s",
+                                static_cast<double>(timeout.count()) / 1000));
+}
+
 // What failed or was cancelled is queued again.
 WorkflowUpdate Reopen(v1::Workflow* workflow) {
   WorkflowUpdate update;
@@ -73,7 +79,7 @@ Engine::Engine(const EngineOptions& options, Loop& loop, JobStore& store, StepRu
       pins_(pins),
       random_(options.seed),
       queue_(options.max_running_steps) {
-  After(kWatchPeriod, [this] { Watch(); });
+  PlanWatch();
   Post([this] { ExpireOld(); });
 }
 
@@ -442,28 +448,48 @@ void Engine::ShowProgress() {
 // Looks for workers that have gone silent.
 void Engine::Watch() {
   const auto now = loop_.Now();
+  // What stood still was this process (a paused machine, a closed lid): others may have said something
+  // all the while, which is read next.
+  const auto late = now - next_watch_;
   std::vector<std::pair<uint64_t, absl::Status>> over;
-  for (const auto& [id, run] : runs_) {
-    if (run.abandoned) continue;
+  std::vector<std::pair<Follower, milliseconds>> followers_over;
+  for (auto& [id, run] : runs_) {
+    if (run.abandoned || run.unstored_since_us != 0) continue;
+    if (late > kWatchPeriod) run.last_event += late;
+    for (const Follower& each : run.followers) {
+      const milliseconds timeout =
+          TimeoutOf(each.workflow->spec, *each.workflow->steps[each.step].spec);
+      const auto since = std::max(run.accepted_at, each.since);
+      if (timeout.count() > 0 && run.accepted && now - since >= timeout)
+        followers_over.emplace_back(each, timeout);
+    }
     const milliseconds timeout = TimeoutOf(run.workflow->spec, *run.workflow->steps[run.step].spec);
     if (now - run.last_event >= options_.silence) {
       over.emplace_back(id, rpc::Error(rpc::Reason::kUnavailable,
                                        fmt::format("the worker has said nothing for {} s",
                                                    options_.silence.count() / 1000)));
     } else if (timeout.count() > 0 && run.accepted && now - run.accepted_at >= timeout) {
-      over.emplace_back(id, rpc::Error(rpc::Reason::kStepTimedOut,
-                                       fmt::format("the step has not ended within {} s",
-                                                   static_cast<double>(timeout.count()) / 1000)));
+      over.emplace_back(id, TimedOut(timeout));
     }
+  }
+  for (const auto& [each, timeout] : followers_over) {
+    if (!HasEnded(each.workflow->steps[each.step].value->state()))
+      Fail(each.workflow, each.step, TimedOut(timeout));
   }
   for (const auto& [id, status] : over) {
     Run& run = runs_.at(id);
+    if (run.abandoned) continue;
     Run lost = run;
     run.followers.clear();
     Abandon(id, run);
     OnDone(std::move(lost), status, nullptr);
   }
   ShowAges();
+  PlanWatch();
+}
+
+void Engine::PlanWatch() {
+  next_watch_ = loop_.Now() + kWatchPeriod;
   After(kWatchPeriod, [this] { Watch(); });
 }
 

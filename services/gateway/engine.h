@@ -76,6 +76,12 @@ class Engine {
 
  private:
   using WorkflowPtr = std::shared_ptr<LiveWorkflow>;
+  // A step that takes the result of an identical one's run.
+  struct Follower {
+    WorkflowPtr workflow;
+    int step = 0;
+    Loop::Clock::time_point since;
+  };
   // A call to a service.
   struct Run {
     WorkflowPtr workflow;
@@ -87,7 +93,9 @@ class Engine {
     Loop::Clock::time_point last_event;
     int64_t start_us = 0;
     std::string server;
-    std::vector<std::pair<WorkflowPtr, int>> followers;  // identical steps
+    std::vector<Follower> followers;
+    int64_t unstored_since_us = 0;  // 0: its result has not been refused by the store
+    int refused_stores = 0;
   };
 
   // engine.cc: workflows.
@@ -111,6 +119,7 @@ class Engine {
   metrics::Gauge& Gauge(v1::State state);
   void Touch(const WorkflowPtr& workflow) { touched_.insert(workflow->id); }
   void ShowProgress();
+  void PlanWatch();
   void Watch();
   void ExpireOld();
   google::protobuf::Timestamp Now() const { return TimestampOf(loop_.UnixMicroseconds()); }
@@ -123,6 +132,7 @@ class Engine {
   void Launch(const WorkflowPtr& workflow, int step);
   void OnEvent(uint64_t run, const StepEvent& event);
   void OnAccepted(Run& run);
+  void OnUnstored(uint64_t id, Run& run, const absl::Status& status);
   void OnDone(Run run, const absl::Status& status, const StepResult* result);
   void Succeed(const WorkflowPtr& workflow, int step, const StepResult& result);
   void AddFailedAttempt(v1::Step& step, const std::string& server,
@@ -142,7 +152,7 @@ class Engine {
   void EndStep(const WorkflowPtr& workflow, int step, v1::State state, const absl::Status& why);
   void Detach(const WorkflowPtr& workflow, int step);
   void Abandon(uint64_t id, Run& run);
-  void ReleaseFollowers(const std::vector<std::pair<WorkflowPtr, int>>& followers);
+  void ReleaseFollowers(const std::vector<Follower>& followers);
   void CountRetry(const LiveStep& step, metrics::RetryReason reason);
   void ShowQueue();
   void ShowAges();
@@ -169,6 +179,7 @@ class Engine {
   std::array<int, FairQueue::kStages> shown_depth_{};
   uint64_t next_run_ = 1, next_order_ = 1;
   bool draining_ = false, halted_ = false, progress_planned_ = false;
+  Loop::Clock::time_point next_watch_;
   std::function<void()> on_drained_;
 };
 

@@ -99,7 +99,7 @@ bool Engine::Follow(const WorkflowPtr& workflow, int step) {
   LiveStep& live = workflow->steps[step];
   const auto twin = by_key_.find(live.key);
   if (live.key.empty() || twin == by_key_.end()) return false;
-  runs_.at(twin->second).followers.emplace_back(workflow, step);
+  runs_.at(twin->second).followers.push_back({workflow, step, loop_.Now()});
   live.run = twin->second;
   return true;
 }
@@ -174,6 +174,10 @@ void Engine::OnEvent(uint64_t id, const StepEvent& event) {
     OnDone(std::move(ended), event.status, event.result.get());
     return;
   }
+  if (event.kind == StepEvent::kUnstored) {
+    OnUnstored(id, run, event.status);
+    return;
+  }
   if (run.abandoned) return;
   run.last_event = loop_.Now();
   if (event.kind == StepEvent::kAccepted) {
@@ -183,6 +187,40 @@ void Engine::OnEvent(uint64_t id, const StepEvent& event) {
     *run.workflow->EditProgress(run.step).mutable_progress() = event.progress;
     Touch(run.workflow);
   }
+}
+
+// The work is done and its result in hand: no fault of the store makes it undone.
+void Engine::OnUnstored(uint64_t id, Run& run, const absl::Status& status) {
+  if (run.abandoned) {
+    runner_.Cancel(id);
+    return;
+  }
+  const LiveStep& live = run.workflow->steps[run.step];
+  if (run.unstored_since_us == 0) {
+    run.unstored_since_us = loop_.UnixMicroseconds();
+    spdlog::warn("workflow={} step={}: its result waits for the store: {}", run.workflow->id,
+                 live.spec->name(), MessageOf(status));
+  }
+  const absl::Status end = OutOfPatience(*run.workflow, live, run.unstored_since_us);
+  if (!end.ok()) {
+    const Run lost = run;
+    run.followers.clear();
+    Abandon(id, run);
+    lost.workflow->steps[lost.step].run = 0;
+    NoteFailure(lost, status);
+    Fail(lost.workflow, lost.step, Annotate(status, MessageOf(end)));
+    ReleaseFollowers(lost.followers);
+    return;
+  }
+  step::v1::Progress& progress = *run.workflow->EditProgress(run.step).mutable_progress();
+  progress.Clear();
+  progress.set_stage("wait for the store");
+  progress.set_detail(MessageOf(status));
+  Touch(run.workflow);
+  After(std::min(kLongestPause, Backoff(options_.backoff, ++run.refused_stores, Jitter())),
+        [this, id] {
+          if (runs_.contains(id)) runner_.StoreAgain(id);
+        });
 }
 
 void Engine::OnAccepted(Run& run) {
@@ -216,10 +254,10 @@ void Engine::OnDone(Run run, const absl::Status& status, const StepResult* resul
   LiveStep& live = workflow->steps[run.step];
   live.run = 0;
   Touch(workflow);
-  std::vector<std::pair<WorkflowPtr, int>> followers = std::move(run.followers);
+  std::vector<Follower> followers = std::move(run.followers);
   if (status.ok() && result != nullptr) {
     Succeed(workflow, run.step, *result);
-    for (const auto& [other, step] : followers) {
+    for (const auto& [other, step, since] : followers) {
       LiveStep& follower = other->steps[step];
       follower.run = 0;
       if (!IsDue(follower)) continue;
@@ -264,7 +302,9 @@ void Engine::OnDone(Run run, const absl::Status& status, const StepResult* resul
           status.ok() ? Internal("the service ended the step without a result") : status;
       NoteFailure(run, error);
       Fail(workflow, run.step, error);
-      for (const auto& [other, step] : std::exchange(followers, {})) {
+      // How long a step may take is its own workflow's to say: others do it again.
+      if (rpc::ReasonOf(error) == rpc::ReasonName(rpc::Reason::kStepTimedOut)) break;
+      for (const auto& [other, step, since] : std::exchange(followers, {})) {
         other->steps[step].run = 0;
         if (IsDue(other->steps[step])) Fail(other, step, error);
       }
@@ -273,8 +313,8 @@ void Engine::OnDone(Run run, const absl::Status& status, const StepResult* resul
   ReleaseFollowers(followers);
 }
 
-void Engine::ReleaseFollowers(const std::vector<std::pair<WorkflowPtr, int>>& followers) {
-  for (const auto& [workflow, step] : followers) {
+void Engine::ReleaseFollowers(const std::vector<Follower>& followers) {
+  for (const auto& [workflow, step, since] : followers) {
     workflow->steps[step].run = 0;
     Ready(workflow, step);
   }
@@ -519,10 +559,12 @@ void Engine::Detach(const WorkflowPtr& workflow, int step) {
   if (found == runs_.end()) return;
   Run& run = found->second;
   if (run.workflow != workflow || run.step != step) {
-    std::erase(run.followers, std::pair(workflow, step));
+    std::erase_if(run.followers, [&](const Follower& each) {
+      return each.workflow == workflow && each.step == step;
+    });
     return;
   }
-  const std::vector<std::pair<WorkflowPtr, int>> followers = std::exchange(run.followers, {});
+  const std::vector<Follower> followers = std::exchange(run.followers, {});
   Abandon(found->first, run);
   ReleaseFollowers(followers);
 }

@@ -1,6 +1,7 @@
 #include "services/gateway/sqlite_store.h"
 
 #include <fcntl.h>
+#include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -63,7 +64,8 @@ constexpr char kExpire[] =
     "DELETE FROM workflows WHERE key IN "
     "(SELECT key FROM workflows WHERE expire_us <= ? ORDER BY expire_us LIMIT 200)";
 constexpr char kGet[] =
-    "SELECT key, header, spec_hash, traceparent, spec FROM workflows WHERE id = ? AND tenant = ?";
+    "SELECT key, header, spec_hash, traceparent, spec, id FROM workflows WHERE id = ? AND tenant = "
+    "?";
 constexpr char kStepsOf[] = "SELECT step FROM steps WHERE workflow = ? ORDER BY position";
 constexpr char kFindRequest[] =
     "SELECT id, spec_hash FROM workflows WHERE tenant = ? AND request_id = ?";
@@ -72,11 +74,12 @@ constexpr char kList[] =
     "SELECT header FROM workflows WHERE tenant = ? AND (create_us, id) < (?, ?) AND "
     "(? >> state) & 1 ORDER BY create_us DESC, id DESC LIMIT ?";
 constexpr char kUnfinished[] =
-    "SELECT key, header, spec_hash, traceparent, spec FROM workflows WHERE state < 3 ORDER BY "
+    "SELECT key, header, spec_hash, traceparent, spec, id FROM workflows WHERE state < 3 ORDER BY "
     "create_us";
 
 constexpr char kEnded[] =
-    "SELECT key, header, spec_hash, traceparent, spec FROM workflows WHERE expire_us IS NOT NULL";
+    "SELECT key, header, spec_hash, traceparent, spec, id FROM workflows WHERE expire_us IS NOT "
+    "NULL";
 
 absl::Status Damaged(const std::string& what) {
   return absl::DataLossError(fmt::format("the job store holds {} that cannot be read", what));
@@ -176,7 +179,7 @@ absl::StatusOr<StoredWorkflow> ReadRow(Sqlite& db, const Sqlite::Query& row) {
   StoredWorkflow stored;
   if (!stored.workflow.ParseFromString(row.BytesAt(1)) ||
       !stored.spec.ParseFromString(row.BytesAt(4))) {
-    return Damaged("a workflow");
+    return Damaged(fmt::format("a workflow, `{}`,", row.BytesAt(5)));
   }
   stored.spec_hash = row.BytesAt(2);
   stored.traceparent = row.BytesAt(3);
@@ -185,7 +188,24 @@ absl::StatusOr<StoredWorkflow> ReadRow(Sqlite& db, const Sqlite::Query& row) {
   while (true) {
     QUENCH_ASSIGN_OR_RETURN(const bool more, steps.Next());
     if (!more) return stored;
-    if (!stored.workflow.add_steps()->ParseFromString(steps.BytesAt(0))) return Damaged("a step");
+    if (!stored.workflow.add_steps()->ParseFromString(steps.BytesAt(0)))
+      return Damaged(fmt::format("a step of workflow `{}`", row.BytesAt(5)));
+  }
+}
+
+// Each row; one that is damaged is named in the log, and costs no other workflow anything.
+absl::Status ForEachRow(Sqlite& db, Sqlite::Query& rows,
+                        const std::function<void(StoredWorkflow)>& visit) {
+  while (true) {
+    QUENCH_ASSIGN_OR_RETURN(const bool more, rows.Next());
+    if (!more) return absl::OkStatus();
+    absl::StatusOr<StoredWorkflow> stored = ReadRow(db, rows);
+    if (absl::IsDataLoss(stored.status())) {
+      spdlog::error("{}; it is left out", MessageOf(stored.status()));
+      continue;
+    }
+    QUENCH_RETURN_IF_ERROR(stored.status());
+    visit(*std::move(stored));
   }
 }
 
@@ -405,25 +425,18 @@ absl::StatusOr<WorkflowPage> SqliteJobStore::List(const ListQuery& query) {
 
 absl::StatusOr<std::vector<StoredWorkflow>> SqliteJobStore::LoadUnfinished() {
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Reader> reader, Reader::Take(this));
-  Sqlite::Query rows = reader->db().Prepared(kUnfinished);
   std::vector<StoredWorkflow> unfinished;
-  while (true) {
-    QUENCH_ASSIGN_OR_RETURN(const bool more, rows.Next());
-    if (!more) return unfinished;
-    QUENCH_ASSIGN_OR_RETURN(StoredWorkflow stored, ReadRow(reader->db(), rows));
-    unfinished.push_back(std::move(stored));
-  }
+  Sqlite::Query rows = reader->db().Prepared(kUnfinished);
+  QUENCH_RETURN_IF_ERROR(ForEachRow(
+      reader->db(), rows, [&](StoredWorkflow stored) { unfinished.push_back(std::move(stored)); }));
+  return unfinished;
 }
 
 absl::Status SqliteJobStore::ForEachEnded(const std::function<void(const v1::Workflow&)>& visit) {
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Reader> reader, Reader::Take(this));
   Sqlite::Query rows = reader->db().Prepared(kEnded);
-  while (true) {
-    QUENCH_ASSIGN_OR_RETURN(const bool more, rows.Next());
-    if (!more) return absl::OkStatus();
-    QUENCH_ASSIGN_OR_RETURN(const StoredWorkflow stored, ReadRow(reader->db(), rows));
-    visit(stored.workflow);
-  }
+  return ForEachRow(reader->db(), rows,
+                    [&](const StoredWorkflow& stored) { visit(stored.workflow); });
 }
 
 }  // namespace quench::gateway

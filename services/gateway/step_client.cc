@@ -170,6 +170,25 @@ void StepClient::Cancel(uint64_t run) {
     if (found != calls_.end()) call = found->second;
   }
   if (call != nullptr) call->TryCancel();
+  if (std::optional<Finished> unstored = TakeUnstored(run)) {
+    unstored->result = nullptr;
+    unstored->status = absl::CancelledError("cancelled before the result was stored");
+    Finish(run, *std::move(unstored));
+  }
+}
+
+void StepClient::StoreAgain(uint64_t run) {
+  if (std::optional<Finished> unstored = TakeUnstored(run)) Finish(run, *std::move(unstored));
+}
+
+std::optional<StepClient::Finished> StepClient::TakeUnstored(uint64_t run) {
+  const std::lock_guard lock(mutex_);
+  const auto found = unstored_.find(run);
+  if (found == unstored_.end()) return std::nullopt;
+  Finished finished = std::move(found->second);
+  unstored_.erase(found);
+  ++ending_;
+  return finished;
 }
 
 void StepClient::End(uint64_t run, const std::string& tenant, OnEvent on_event,
@@ -180,15 +199,25 @@ void StepClient::End(uint64_t run, const std::string& tenant, OnEvent on_event,
     calls_.erase(run);
     ++ending_;
   }
-  // On a thread of ours: storing waits for the disk, and gRPC's threads must not.
-  pool_.Run([this, tenant, on_event = std::move(on_event), result = std::move(result), status] {
+  Finish(run, {tenant, std::move(on_event), std::move(result), status});
+}
+
+// On a thread of ours: storing waits for the disk, and gRPC's threads must not.
+void StepClient::Finish(uint64_t run, Finished finished) {
+  pool_.Run([this, run, finished = std::move(finished)]() mutable {
+    const OnEvent on_event = finished.on_event;
     StepEvent event;
-    event.kind = StepEvent::kDone;
-    event.status = status;
-    if (status.ok() && result != nullptr) {
-      absl::StatusOr<std::shared_ptr<StepResult>> stored = Store(tenant, *result);
+    event.status = finished.status;
+    if (finished.status.ok() && finished.result != nullptr) {
+      absl::StatusOr<std::shared_ptr<StepResult>> stored = Store(finished.tenant, *finished.result);
       event.status = stored.status();
-      if (stored.ok()) event.result = *std::move(stored);
+      if (stored.ok()) {
+        event.result = *std::move(stored);
+      } else {
+        event.kind = StepEvent::kUnstored;
+        const std::lock_guard lock(mutex_);
+        unstored_.emplace(run, std::move(finished));
+      }
     }
     on_event(std::move(event));
     const std::lock_guard lock(mutex_);

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "common/rpc/call_pool.h"
@@ -31,6 +32,7 @@ class StepClient final : public StepRunner {
   bool Serves(metrics::Service service) const override;
   void Start(const StepCall& call, OnEvent on_event) override;
   void Cancel(uint64_t run) override;
+  void StoreAgain(uint64_t run) override;
 
   // One call, from gRPC's side.
   class Call {
@@ -45,6 +47,16 @@ class StepClient final : public StepRunner {
 
  private:
   std::shared_ptr<rpc::Channel> ChannelOf(metrics::Service service) const;
+  // What a call that has ended leaves to do.
+  struct Finished {
+    std::string tenant;
+    OnEvent on_event;
+    std::shared_ptr<google::protobuf::Message> result;  // null: there is none
+    absl::Status status;
+  };
+  // On a thread of the pool.
+  void Finish(uint64_t run, Finished finished);
+  std::optional<Finished> TakeUnstored(uint64_t run);
   absl::StatusOr<std::shared_ptr<StepResult>> Store(const std::string& tenant,
                                                     const google::protobuf::Message& result);
 
@@ -53,6 +65,7 @@ class StepClient final : public StepRunner {
   std::mutex mutex_;
   std::condition_variable ended_;
   std::map<uint64_t, std::shared_ptr<Call>> calls_;
+  std::map<uint64_t, Finished> unstored_;
   int ending_ = 0;  // calls that have ended, and whose results are being stored
   rpc::CallPool pool_;
 };

@@ -25,13 +25,14 @@ struct StepResult {
   step::v1::Execution execution;
 };
 
-// Any number of kAccepted and kProgress, then one kDone.
+// Any number of the others, then one kDone. kUnstored: the work is done, but its result cannot be
+// stored; it is kept until StoreAgain or Cancel.
 struct StepEvent {
-  enum Kind { kAccepted, kProgress, kDone };
+  enum Kind { kAccepted, kProgress, kUnstored, kDone };
   Kind kind = kDone;
   std::string server;                  // kAccepted
   step::v1::Progress progress;         // kProgress
-  absl::Status status;                 // kDone
+  absl::Status status;                 // kUnstored: why; kDone
   std::shared_ptr<StepResult> result;  // kDone with OK
 };
 
@@ -46,6 +47,8 @@ class StepRunner {
   virtual void Start(const StepCall& call, OnEvent on_event) = 0;
   // Ends a run early; its kDone still comes. Does nothing to one that has ended.
   virtual void Cancel(uint64_t run) = 0;
+  // Tries to store the result of a run whose last event was kUnstored; kUnstored or kDone follows.
+  virtual void StoreAgain(uint64_t run) = 0;
 };
 
 }  // namespace quench::gateway

@@ -54,6 +54,7 @@ class Follower {
   explicit Follower(const StepContext& context) : context_(context) {}
 
   void Take(const pb::WatchWorkflowEvent& event) {
+    ++events_;
     revision_ = event.revision();
     if (event.has_snapshot()) {
       workflow_ = event.snapshot();
@@ -75,6 +76,7 @@ class Follower {
     }
   }
   int64_t revision() const { return revision_; }
+  int64_t events() const { return events_; }  // with those that say only that the gateway is there
   const pb::Workflow& workflow() const { return workflow_; }
 
  private:
@@ -96,7 +98,7 @@ class Follower {
 
   const StepContext& context_;
   pb::Workflow workflow_;
-  int64_t revision_ = 0;
+  int64_t revision_ = 0, events_ = 0;
   std::set<std::string> told_;
 };
 
@@ -252,15 +254,16 @@ class Client final : public GatewayClient {
     Follower follower(context);
     auto give_up = std::chrono::steady_clock::now() + kReconnectFor;
     for (;;) {
-      const int64_t before = follower.revision();
+      const int64_t before = follower.events();
       absl::Status status = WatchOnce(name, follower, context);
       if (Ended(follower.workflow().state())) return WithAllSteps(follower.workflow(), context);
       QUENCH_RETURN_IF_ERROR(context.Check());
       const auto now = std::chrono::steady_clock::now();
-      if (follower.revision() != before) give_up = now + kReconnectFor;
+      if (follower.events() != before) give_up = now + kReconnectFor;
       if (!status.ok() && (!rpc::IsTransient(status) || now > give_up)) return status;
       if (!status.ok()) context.Report({"connect", MessageOf(status), 0, 0});
-      Pause(context);
+      Pause(std::max(kReconnectPause, rpc::RetryAfterOf(status).value_or(kReconnectPause)),
+            context);
     }
   }
 
@@ -312,12 +315,11 @@ class Client final : public GatewayClient {
     return rpc::FromGrpc(reader->Finish());
   }
 
-  static void Pause(const StepContext& context) {
+  static void Pause(std::chrono::milliseconds pause, const StepContext& context) {
     std::mutex mutex;
     std::condition_variable_any wake;
     std::unique_lock lock(mutex);
-    wake.wait_for(lock, context.cancel_token()->stop_token(), kReconnectPause,
-                  [] { return false; });
+    wake.wait_for(lock, context.cancel_token()->stop_token(), pause, [] { return false; });
   }
 
   std::shared_ptr<rpc::Channel> channel_;

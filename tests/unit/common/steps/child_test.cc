@@ -2,15 +2,19 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <csignal>
+#include <sstream>
 #include <thread>
 
 #include "common/base/files.h"
 #include "common/rpc/errors.h"
+#include "common/steps/child_log.h"
 #include "common/steps/pipes.h"
 #include "quench/child/v1/child.pb.h"
 #include "tests/support/matchers.h"
@@ -21,6 +25,7 @@
 namespace quench::steps::child_test {
 namespace {
 
+using testing::HasSubstr;
 using testing::WaitFor;
 
 class ChildTest : public ::testing::Test {
@@ -95,6 +100,22 @@ TEST_F(ChildTest, ErrorsKeepTheirDetails) {
 
 TEST_F(ChildTest, WhatIsPrintedDoesNotDisturb) { EXPECT_EQ(Told("stdout:x"), "x"); }
 
+TEST_F(ChildTest, WhatIsWrittenToStderrIsMarkedAndBounded) {
+  std::ostringstream log;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  EXPECT_TRUE(Run("stderr:3").ok());
+  const std::string few = log.str();
+  EXPECT_TRUE(Run("stderr:100000").ok());
+  spdlog::set_default_logger(before);
+  EXPECT_THAT(few, HasSubstr(" says: _[31m[2026-11-27] [info] forged"));
+  EXPECT_THAT(few, HasSubstr(" says: and more\n"));
+  EXPECT_EQ(few.find('\x1b'), std::string::npos);
+  EXPECT_LT(log.str().size(), few.size() + 10 * ChildLog::kMostBytes);
+  EXPECT_THAT(log.str(), HasSubstr("bytes more"));
+}
+
 TEST_F(ChildTest, ACrashIsAnErrorOfThatStep) {
   for (const char* what : {"crash", "exit"}) {
     const absl::Status status = Run(what).status();
@@ -104,6 +125,15 @@ TEST_F(ChildTest, ACrashIsAnErrorOfThatStep) {
   EXPECT_EQ(Ended(metrics::ChildEnd::kCrashed), 2);
   ExpectNoChildren();
   EXPECT_EQ(Told("echo:next"), "next");
+}
+
+TEST_F(ChildTest, AKillFromOutsideIsAFaultOfTheMachine) {
+  const absl::Status status = Run("killed").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_EQ(rpc::ReasonOf(status), "NODE_FAULT");
+  EXPECT_THAT(MessageOf(status), HasSubstr("run out of memory"));
+  EXPECT_EQ(Ended(metrics::ChildEnd::kMemory), 1);
+  ExpectNoChildren();
 }
 
 TEST_F(ChildTest, AProgramThatCannotBeStartedIsAnError) {
@@ -167,7 +197,7 @@ TEST_F(ChildTest, AChildThatHangsIsEnded) {
     const absl::Status status = Run(what).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << what;
     EXPECT_EQ(rpc::ReasonOf(status), "STEP_STALLED") << what;
-    EXPECT_THAT(MessageOf(status), testing::HasSubstr("for 0.5 s")) << what;
+    EXPECT_THAT(MessageOf(status), HasSubstr("for 0.5 s")) << what;
   }
   EXPECT_EQ(Ended(metrics::ChildEnd::kStalled), 3);
   ExpectNoChildren();

@@ -170,6 +170,11 @@ absl::StatusOr<PackageResult> Do(const PackageRequest& request, const Workplace&
     return rpc::WithField(InvalidArgument("uuid: no good"), {"uuid", "no good"});
   }
   if (what == "crash") (void)std::raise(SIGSEGV);
+  if (what == "killed") (void)std::raise(SIGKILL);
+  if (what == "stderr") {
+    for (int i = 0; i < std::stoi(argument); ++i)
+      std::fputs("\x1b[31m[2026-11-27] [info] forged\nand more", stderr);
+  }
   if (what == "exit") ::_exit(3);
   if (what == "spin") Spin();
   if (what == "hang") std::this_thread::sleep_for(std::chrono::hours(1));

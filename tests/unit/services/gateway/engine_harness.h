@@ -35,6 +35,9 @@ class ManualLoop final : public Loop {
            std::chrono::duration_cast<std::chrono::microseconds>(now_.time_since_epoch()).count();
   }
 
+  // Time in which nothing here runs, as while a machine is paused.
+  void StandStill(milliseconds duration) { now_ += duration; }
+
   void RunJobs() {
     while (true) {
       Job job;
@@ -77,6 +80,7 @@ struct Behaviour {
   int progress = 0;        // events before the end
   bool ignores_cancel = false;
   bool cache_hit = false;
+  int refused_stores = 0;  // of its result, before one succeeds
 };
 inline Behaviour Fails(const absl::Status& status, bool accepts = true) {
   return {accepts, milliseconds(10), status};
@@ -131,10 +135,25 @@ class FakeRunner final : public StepRunner {
     loop_.Post([this, run] { End(run, absl::CancelledError("cancelled")); });
   }
 
+  void StoreAgain(uint64_t run) override {
+    ++stored_again;
+    Finish(run);
+  }
+
   // As `behave` said.
   void Finish(uint64_t run) {
     const auto found = live_.find(run);
-    if (found != live_.end()) End(run, found->second.behaviour.status);
+    if (found == live_.end()) return;
+    Behaviour& behaviour = found->second.behaviour;
+    if (!behaviour.status.ok() || behaviour.refused_stores == 0) {
+      End(run, behaviour.status);
+      return;
+    }
+    --behaviour.refused_stores;
+    StepEvent event;
+    event.kind = StepEvent::kUnstored;
+    event.status = absl::ResourceExhaustedError("the disk is full");
+    found->second.on_event(event);
   }
   void End(uint64_t run, absl::Status status) {  // a copy: it may be the run's own
     const auto found = live_.find(run);
@@ -172,6 +191,7 @@ class FakeRunner final : public StepRunner {
   std::vector<StepCall> calls;  // in order
   std::vector<uint64_t> cancelled;
   size_t most_at_once = 0;
+  int stored_again = 0;
 
  private:
   struct Live {

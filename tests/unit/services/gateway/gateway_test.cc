@@ -29,7 +29,8 @@ using std::chrono::milliseconds;
 class GatewayProcess {
  public:
   GatewayProcess(const std::filesystem::path& state_dir, const ServiceChannels& channels,
-                 std::set<std::string> missing = {}) {
+                 std::set<std::string> missing = {}, int refused_stores = 0)
+      : refused_stores(refused_stores) {
     GatewayOptions options;
     options.state_dir = state_dir;
     options.channels = channels;
@@ -40,7 +41,12 @@ class GatewayProcess {
       }
       return absent;
     };
-    options.put_blob = [](const std::string&, const std::string& bytes) { return DigestOf(bytes); };
+    options.put_blob = [this](const std::string&,
+                              const std::string& bytes) -> absl::StatusOr<Digest> {
+      if (this->refused_stores > 0 && --this->refused_stores >= 0)
+        return absl::ResourceExhaustedError("the disk is full");
+      return DigestOf(bytes);
+    };
     options.engine.registry = &registry;
     options.engine.backoff = milliseconds(20);
     auto started = Gateway::Start(options);
@@ -115,6 +121,7 @@ class GatewayProcess {
   }
 
   metrics::Registry registry;
+  std::atomic<int> refused_stores;  // of results, before they succeed
   std::unique_ptr<Gateway> gateway;
   std::unique_ptr<rpc::Server> server;
   std::unique_ptr<v1::Workflows::Stub> stub;
@@ -190,6 +197,25 @@ TEST_F(GatewayTest, AWorkflowRunsToItsEnd) {
   EXPECT_TRUE(workflow.has_outputs_expire_time());
   ASSERT_EQ(gateway.Delete(done->name()), absl::OkStatus());
   EXPECT_FALSE(gateway.gateway->IsPinned(compile.outputs(0).digest().hash()));
+}
+
+TEST_F(GatewayTest, ResultsThatCannotBeStoredAreKept) {
+  GatewayProcess gateway(folder_.path(), services_.Channels(), {}, 3);
+  const auto operation = gateway.Create(ChainSpec());
+  ASSERT_TRUE(operation.ok()) << operation.status();
+  const auto done = gateway.Wait(operation->name());
+  ASSERT_TRUE(done.ok()) << done.status();
+  v1::Workflow workflow;
+  ASSERT_TRUE(done->response().UnpackTo(&workflow)) << done->DebugString();
+  EXPECT_EQ(workflow.state(), v1::STATE_SUCCEEDED);
+  EXPECT_EQ(workflow.steps(0).attempt(), 1);
+  // And one that never can be is dropped by cancelling it.
+  gateway.refused_stores = 1'000'000;
+  const auto second = gateway.Create(ChainSpec("other"));
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_TRUE(WaitFor([&] { return gateway.refused_stores < 999'999; }));
+  EXPECT_EQ(gateway.Cancel(second->name()), absl::OkStatus());
+  EXPECT_TRUE(WaitFor([&] { return gateway.StateOf(second->name()) == v1::STATE_CANCELLED; }));
 }
 
 TEST_F(GatewayTest, WrongRequestsAreRefused) {

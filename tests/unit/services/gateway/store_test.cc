@@ -323,6 +323,37 @@ TEST(SqliteJobStoreTest, RefusesWhatItCannotRead) {
   EXPECT_FALSE(SqliteJobStore::Open(folder.path() / "lock" / "below a file").ok());
 }
 
+TEST(SqliteJobStoreTest, DamagedRowsCostOthersNothing) {
+  const TempDir folder = *TempDir::Create();
+  {
+    const auto store = SqliteJobStore::Open(folder.path());
+    ASSERT_TRUE(store.ok()) << store.status();
+    for (const std::string id : {"a", "b", "c", "d"})
+      ASSERT_EQ(Create(**store, Sample(id, 5)), absl::OkStatus());
+    for (const std::string id : {"c", "d"})
+      ASSERT_EQ(Update(**store, To(Sample(id, 5), v1::STATE_SUCCEEDED, 100)), absl::OkStatus());
+  }
+  {
+    const auto db = Sqlite::Open(folder.path() / "workflows.db");
+    ASSERT_EQ((*db)->Execute("UPDATE workflows SET header = x'ff' WHERE id IN ('a', 'c')"),
+              absl::OkStatus());
+  }
+  const auto store = SqliteJobStore::Open(folder.path());
+  ASSERT_TRUE(store.ok()) << store.status();
+  const auto unfinished = (*store)->LoadUnfinished();
+  ASSERT_TRUE(unfinished.ok()) << unfinished.status();
+  ASSERT_EQ(unfinished->size(), 1u);
+  EXPECT_EQ(IdOf((*unfinished)[0].workflow.name()), "b");
+  std::vector<std::string> ended;
+  EXPECT_EQ((*store)->ForEachEnded(
+                [&](const v1::Workflow& workflow) { ended.push_back(IdOf(workflow.name())); }),
+            absl::OkStatus());
+  EXPECT_EQ(ended, std::vector<std::string>{"d"});
+  const absl::Status damaged = (*store)->Get("t", "a").status();
+  EXPECT_EQ(damaged.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(MessageOf(damaged), HasSubstr("workflow, `a`,"));
+}
+
 // A defect or a crash of SQLite's own would end the transaction: others' writes must not suffer.
 TEST(SqliteJobStoreTest, AFailedWriteLeavesItsNeighboursAlone) {
   const TempDir folder = *TempDir::Create();
