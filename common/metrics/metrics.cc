@@ -187,6 +187,8 @@ Registry::Registry() : families_(std::make_unique<Families>()) {
     families_->rows.push_back(Build(row, families_->registry));
   }
   for (int row = 0; row < internal::kRowCount; ++row) {
+    if (internal::RowTable()[static_cast<size_t>(row)].type == prometheus::MetricType::Histogram)
+      continue;
     std::vector<std::string> values;
     Initialise(static_cast<internal::RowIndex>(row), &values);
   }

@@ -98,8 +98,9 @@ struct Metric {
 #undef QUENCH_METRIC
 #undef QUENCH_PROCESS_METRIC
 
-// The series of one process. Thread-safe. Series whose labels are all closed exist from the start,
-// at 0; others from their first Get.
+// The series of one process. Thread-safe. Counters and gauges whose labels are all closed exist from the
+// start, at 0, so that their first increment is one to an alert; others, and histograms, which take 20
+// lines each, exist from their first Get.
 class Registry {
  public:
   Registry();

@@ -76,21 +76,40 @@ std::string OneLine(const std::string& text) {
 
 Method::Method(CallPool& pool, const std::string& service, const std::string& name,
                metrics::GrpcType type, Effect effect)
-    : pool_(pool), full_name_(service + "/" + name), effect_(effect) {
-  const metrics::GrpcService service_label(service);
-  const metrics::GrpcMethod method_label(name);
-  metrics::Registry& registry = *pool.options().registry;
-  started_ = &registry.Get(metrics::kRpcStarted, type, service_label, method_label);
-  seconds_ = &registry.Get(metrics::kRpcSeconds, type, service_label, method_label);
-  for (size_t code = 0; code < handled_.size(); ++code) {
-    handled_[code] = &registry.Get(metrics::kRpcHandled, type, service_label, method_label,
-                                   static_cast<metrics::GrpcCode>(code));
+    : pool_(pool),
+      full_name_(service + "/" + name),
+      effect_(effect),
+      type_(type),
+      service_(service),
+      name_(name) {}
+
+// What `found` points to, which `get` finds: the same one whoever asks first.
+template <typename Series, typename Get>
+static Series& Once(std::atomic<Series*>& found, const Get& get) {
+  Series* series = found.load(std::memory_order_acquire);
+  if (series == nullptr) {
+    series = &get();
+    found.store(series, std::memory_order_release);
   }
+  return *series;
+}
+
+void Method::CountStarted() const {
+  Once(started_, [this]() -> metrics::Counter& {
+    return pool_.options().registry->Get(metrics::kRpcStarted, type_, service_, name_);
+  }).Increment();
 }
 
 void Method::CountHandled(absl::StatusCode code, double seconds) const {
-  handled_.at(static_cast<size_t>(code))->Increment();
-  seconds_->Observe(seconds);
+  metrics::Registry& registry = *pool_.options().registry;
+  const auto index = static_cast<size_t>(code);
+  Once(handled_.at(index), [&]() -> metrics::Counter& {
+    return registry.Get(metrics::kRpcHandled, type_, service_, name_,
+                        static_cast<metrics::GrpcCode>(index));
+  }).Increment();
+  Once(seconds_, [&]() -> metrics::Histogram& {
+    return registry.Get(metrics::kRpcSeconds, type_, service_, name_);
+  }).Observe(seconds);
 }
 
 ServerCall::ServerCall(const Method& method, grpc::CallbackServerContext* context,

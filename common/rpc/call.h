@@ -31,8 +31,8 @@ inline constexpr char kTraceparentKey[] = "traceparent";
 // Whether calls leave something behind that others can see: those are audited.
 enum class Effect { kReads, kChanges };
 
-// A method that a service answers: where its calls run, and its series, found once. A member of the
-// service, which outlives its calls.
+// A method that a service answers: where its calls run, and its series, each found when it first counts.
+// A member of the service, which outlives its calls.
 class Method {
  public:
   // `service` as in the proto: "quench.codegen.v1.Codegen".
@@ -42,16 +42,19 @@ class Method {
   CallPool& pool() const { return pool_; }
   const std::string& full_name() const { return full_name_; }
   Effect effect() const { return effect_; }
-  void CountStarted() const { started_->Increment(); }
+  void CountStarted() const;
   void CountHandled(absl::StatusCode code, double seconds) const;
 
  private:
   CallPool& pool_;
   std::string full_name_;
   Effect effect_;
-  metrics::Counter* started_;
-  metrics::Histogram* seconds_;
-  std::array<metrics::Counter*, 17> handled_;
+  const metrics::GrpcType type_;
+  const metrics::GrpcService service_;
+  const metrics::GrpcMethod name_;
+  mutable std::atomic<metrics::Counter*> started_ = nullptr;
+  mutable std::atomic<metrics::Histogram*> seconds_ = nullptr;
+  mutable std::array<std::atomic<metrics::Counter*>, 17> handled_{};
 };
 
 class ServerCall {

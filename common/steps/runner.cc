@@ -10,6 +10,7 @@
 #include "common/blobs/digest.h"
 #include "common/rpc/errors.h"
 #include "common/rpc/tenants.h"
+#include "common/rpc/unknown_fields.h"
 #include "common/runtime/quench_rt.h"
 #include "common/steps/digests.h"
 #include "common/steps/manifest.h"
@@ -130,6 +131,7 @@ std::string StepRunner::KeyOf(const Step& step, const Message& request,
 
 absl::Status StepRunner::Accept(const Step& step, const Message& request,
                                 const StepContext& context, step::v1::Accepted* accepted) const {
+  QUENCH_RETURN_IF_ERROR(rpc::CheckKnownFields(request));
   QUENCH_RETURN_IF_ERROR(CheckOptions(OptionsOf(request)));
   QUENCH_RETURN_IF_ERROR(CheckDigests(request));
   QUENCH_ASSIGN_OR_RETURN(const std::string tenant, TenantOf(request, context));

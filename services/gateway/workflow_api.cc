@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "common/blobs/digest.h"
 #include "common/rpc/tenants.h"
+#include "common/rpc/unknown_fields.h"
 #include "google/longrunning/operations.pb.h"
 
 namespace quench::gateway {
@@ -67,6 +68,7 @@ std::string TenantOf(const StepContext& step) { return *rpc::TenantOfCall(step.t
 
 absl::StatusOr<ViewPtr> WorkflowApi::Create(const v1::CreateWorkflowRequest& request,
                                             const StepContext& step) {
+  QUENCH_RETURN_IF_ERROR(rpc::CheckKnownFields(request));
   QUENCH_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
   const std::string tenant = TenantOf(step), spec_hash = Sha256Hex(Serialised(request.spec()));
   if (!request.request_id().empty()) {

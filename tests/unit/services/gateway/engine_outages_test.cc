@@ -19,7 +19,9 @@ class EngineOutagesTest : public ::testing::Test, protected EngineHarness {
     if (timeout_seconds > 0) step->mutable_timeout()->set_seconds(timeout_seconds);
     return spec;
   }
-  std::string MessageOfStep(const std::string& id) { return StepOf(id, "import").error().message(); }
+  std::string MessageOfStep(const std::string& id) {
+    return StepOf(id, "import").error().message();
+  }
 };
 
 TEST_F(EngineOutagesTest, AResultThatTheStoreRefusesIsKeptUntilItIsStored) {

@@ -239,7 +239,8 @@ TEST_F(EngineTest, PatienceIsConfigured) {
 TEST_F(EngineTest, RefusedCredentialsStopTheServiceNotTheSteps) {
   for (const absl::Status& refusal :
        {rpc::Error(rpc::Reason::kTokenInvalid, "no such token"),
-        absl::PermissionDeniedError("not yours"), absl::UnimplementedError("unknown method")}) {
+        absl::PermissionDeniedError("not yours"), absl::UnimplementedError("unknown method"),
+        rpc::Error(rpc::Reason::kUnknownField, "newer")}) {
     runner.calls.clear();
     runner.behave = [&](const StepCall&) { return Fails(refusal, false); };
     const std::string id = Create(OneImport(refusal.ToString()));

@@ -235,6 +235,11 @@ TEST_F(GatewayTest, WrongRequestsAreRefused) {
               absl::StatusCode::kNotFound);
   }
   EXPECT_EQ(Watch(gateway, "operations/x").status.code(), absl::StatusCode::kNotFound);
+  v1::WorkflowSpec newer = ChainSpec();
+  newer.GetReflection()->MutableUnknownFields(&newer)->AddVarint(4000, 1);
+  const absl::Status unknown = gateway.Create(newer).status();
+  EXPECT_EQ(rpc::ReasonOf(unknown), "UNKNOWN_FIELD");
+  EXPECT_EQ(rpc::FieldsOf(unknown).at(0).field, "spec.4000");
 }
 
 TEST_F(GatewayTest, ARequestIdNamesOneWorkflowAlsoAfterARestart) {
