@@ -26,8 +26,9 @@ Tensor ScalarBool(bool value) {
 }
 
 absl::StatusOr<Tensors> RunBody(const Node& node, const std::string& attribute,
-                                std::span<const Tensor> inputs, const StepContext& context) {
-  absl::StatusOr<Tensors> outputs = EvaluateBody(*node.Body(attribute), inputs, context);
+                                std::span<const Tensor> inputs, const RunSizes& sizes,
+                                const StepContext& context) {
+  absl::StatusOr<Tensors> outputs = EvaluateBody(*node.Body(attribute), inputs, sizes, context);
   if (outputs.ok()) return outputs;
   return Annotate(outputs.status(), fmt::format("node `{}`: {}", node.name, attribute));
 }
@@ -53,12 +54,12 @@ absl::StatusOr<int64_t> Single(const Node& node, const Tensor& tensor, const std
 }
 
 absl::StatusOr<Tensors> EvaluateIf(const Node& node, std::span<const Tensor* const> inputs,
-                                   const StepContext& context) {
+                                   const RunSizes& sizes, const StepContext& context) {
   if (inputs[0] == nullptr) return Error(node, "the condition is omitted");
   QUENCH_ASSIGN_OR_RETURN(const int64_t condition, Single(node, *inputs[0], "the condition"));
   Tensors captures;
   QUENCH_RETURN_IF_ERROR(Append(node, inputs, 1, captures));
-  return RunBody(node, condition != 0 ? "then_branch" : "else_branch", captures, context);
+  return RunBody(node, condition != 0 ? "then_branch" : "else_branch", captures, sizes, context);
 }
 
 // Bytes of rows before an axis, of one slice, and of a whole axis.
@@ -100,13 +101,13 @@ Tensor Slice(const Tensor& tensor, int axis, int64_t at) {
 }
 
 // Slices of one shape side by side along a new axis, last to first if `reverse`. Without a slice
-// the shape is that of the declared type, its unknown dims 0.
+// the shape is that of the declared type, the dims that nothing has told 0.
 absl::StatusOr<Tensor> Stack(const Node& node, const Tensors& slices, int64_t wanted_axis,
-                             bool reverse, const Type& declared) {
+                             bool reverse, const Type& declared, const RunSizes& sizes) {
   std::vector<int64_t> dims;
   DataType dtype = declared.dtype;
   if (slices.empty()) {
-    for (const Dim dim : declared.dims) dims.push_back(dim.is_static() ? dim.value() : 0);
+    for (const Dim dim : declared.dims) dims.push_back(sizes.Of(dim).value_or(0));
   } else {
     dims = slices[0].dims();
     dtype = slices[0].dtype();
@@ -141,6 +142,13 @@ absl::StatusOr<Tensor> Stack(const Node& node, const Tensors& slices, int64_t wa
   return stacked;
 }
 
+// The sizes of a body's inputs, as many as there are tensors.
+void NoteAll(const Graph& body, std::span<const Tensor> inputs, RunSizes& sizes) {
+  if (body.symbols.get() != sizes.symbols()) return;
+  for (size_t i = 0; i < std::min(inputs.size(), body.inputs.size()); ++i)
+    sizes.Note(body.value(body.inputs[i]).type, inputs[i].dims());
+}
+
 // Outputs of a body that are collected over the iterations.
 class Collected {
  public:
@@ -159,14 +167,14 @@ class Collected {
         "node `{}` ({}): collected outputs are over the limit of 16 GiB", node_.name, node_.op));
   }
   // Stacks all, appended to `to`; axes and directions may be shorter than the outputs (0: axis 0,
-  // forward).
+  // forward). `sizes` are those before the first iteration.
   absl::Status Finish(const std::vector<int64_t>& axes, const std::vector<int64_t>& directions,
-                      Tensors& to) const {
+                      const RunSizes& sizes, Tensors& to) const {
     for (size_t i = 0; i < slices_.size(); ++i) {
       const Type& declared = body_.value(body_.outputs[first_ + i]).type;
       QUENCH_ASSIGN_OR_RETURN(Tensor stacked,
                               Stack(node_, slices_[i], i < axes.size() ? axes[i] : 0,
-                                    i < directions.size() && directions[i] != 0, declared));
+                                    i < directions.size() && directions[i] != 0, declared, sizes));
       to.push_back(std::move(stacked));
     }
     return absl::OkStatus();
@@ -181,7 +189,7 @@ class Collected {
 };
 
 absl::StatusOr<Tensors> EvaluateLoop(const Node& node, std::span<const Tensor* const> inputs,
-                                     const StepContext& context) {
+                                     const RunSizes& sizes, const StepContext& context) {
   if (CarriedCount(node) < 0) return Error(node, "`q.captures` is larger than its inputs allow");
   int64_t trips = std::numeric_limits<int64_t>::max();
   bool condition = true;
@@ -196,10 +204,12 @@ absl::StatusOr<Tensors> EvaluateLoop(const Node& node, std::span<const Tensor* c
   Tensors state = {ScalarI64(0), ScalarBool(condition)};
   QUENCH_RETURN_IF_ERROR(Append(node, inputs, 2, state));
   Collected collected(node, carried, 1);
+  RunSizes at_entry = sizes;
+  NoteAll(*node.Body("body"), state, at_entry);
   for (int64_t trip = 0; trip < trips && condition; ++trip) {
     QUENCH_RETURN_IF_ERROR(context.Check());
     state[0] = ScalarI64(trip);
-    QUENCH_ASSIGN_OR_RETURN(Tensors outputs, RunBody(node, "body", state, context));
+    QUENCH_ASSIGN_OR_RETURN(Tensors outputs, RunBody(node, "body", state, sizes, context));
     if (outputs.size() < 1 + carried) return Error(node, "body has too few outputs");
     QUENCH_RETURN_IF_ERROR(collected.Take(outputs));
     QUENCH_ASSIGN_OR_RETURN(const int64_t next, Single(node, outputs[0], "the next condition"));
@@ -208,12 +218,12 @@ absl::StatusOr<Tensors> EvaluateLoop(const Node& node, std::span<const Tensor* c
     for (size_t i = 0; i < carried; ++i) state[2 + i] = std::move(outputs[1 + i]);
   }
   Tensors results(state.begin() + 2, state.begin() + 2 + static_cast<ptrdiff_t>(carried));
-  QUENCH_RETURN_IF_ERROR(collected.Finish({}, {}, results));
+  QUENCH_RETURN_IF_ERROR(collected.Finish({}, {}, at_entry, results));
   return results;
 }
 
 absl::StatusOr<Tensors> EvaluateScan(const Node& node, std::span<const Tensor* const> inputs,
-                                     const StepContext& context) {
+                                     const RunSizes& sizes, const StepContext& context) {
   const int scans = static_cast<int>(node.Int("num_scan_inputs", 0));
   if (CarriedCount(node) < 0 || scans < 1)
     return Error(node, "num_scan_inputs does not fit its inputs");
@@ -241,40 +251,62 @@ absl::StatusOr<Tensors> EvaluateScan(const Node& node, std::span<const Tensor* c
     length = extent;
   }
   Collected collected(node, carried, 0);
+  RunSizes at_entry = sizes;
+  NoteAll(*node.Body("body"), std::span(state).first(carried), at_entry);
   for (int64_t step = 0; step < length; ++step) {
     QUENCH_RETURN_IF_ERROR(context.Check());
     for (size_t i = 0; i < sources.size(); ++i) {
       const bool backwards = i < directions.size() && directions[i] != 0;
       state[carried + i] = Slice(sources[i], source_axes[i], backwards ? length - 1 - step : step);
     }
-    QUENCH_ASSIGN_OR_RETURN(Tensors outputs, RunBody(node, "body", state, context));
+    QUENCH_ASSIGN_OR_RETURN(Tensors outputs, RunBody(node, "body", state, sizes, context));
     if (outputs.size() < carried) return Error(node, "body has too few outputs");
     QUENCH_RETURN_IF_ERROR(collected.Take(outputs));
     for (size_t i = 0; i < carried; ++i) state[i] = std::move(outputs[i]);
   }
   Tensors results(state.begin(), state.begin() + static_cast<ptrdiff_t>(carried));
   QUENCH_RETURN_IF_ERROR(collected.Finish(node.Ints("scan_output_axes"),
-                                          node.Ints("scan_output_directions"), results));
+                                          node.Ints("scan_output_directions"), at_entry, results));
   return results;
 }
 
 absl::StatusOr<Tensors> EvaluateGroup(const Node& node, std::span<const Tensor* const> inputs,
-                                      const StepContext& context) {
+                                      const RunSizes& sizes, const StepContext& context) {
   Tensors operands;
   QUENCH_RETURN_IF_ERROR(Append(node, inputs, 0, operands));
-  return RunBody(node, "body", operands, context);
+  return RunBody(node, "body", operands, sizes, context);
 }
 
 }  // namespace
 
+void RunSizes::Note(const Type& declared, std::span<const int64_t> dims) {
+  if (symbols_ == nullptr || !declared.ranked || declared.dims.size() != dims.size()) return;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (declared.dims[i].is_static()) continue;
+    const SymbolId id = declared.dims[i].symbol();
+    if (id >= symbols_->size() || symbols_->at(id).is_expression()) continue;
+    if (slots_.empty()) slots_.assign(static_cast<size_t>(symbols_->size()), -1);
+    slots_[static_cast<size_t>(id)] = dims[i];
+  }
+}
+
+std::optional<int64_t> RunSizes::Of(Dim dim) const {
+  if (dim.is_static()) return dim.value();
+  if (symbols_ == nullptr || dim.symbol() >= symbols_->size()) return std::nullopt;
+  const absl::StatusOr<std::vector<int64_t>> slots = symbols_->Evaluate(slots_);
+  if (!slots.ok()) return std::nullopt;
+  const int64_t size = SymbolTable::ValueOf(dim, *slots);
+  return size < 0 ? std::nullopt : std::optional(size);
+}
+
 absl::StatusOr<Tensors> EvaluateControl(const Node& node, std::span<const Tensor* const> inputs,
-                                        const StepContext& context) {
+                                        const RunSizes& sizes, const StepContext& context) {
   absl::StatusOr<Tensors> results =
       Unsupported("node `{}`: no evaluation of {}", node.name, node.op);
-  if (node.op == "If") results = EvaluateIf(node, inputs, context);
-  if (node.op == "Loop") results = EvaluateLoop(node, inputs, context);
-  if (node.op == "Scan") results = EvaluateScan(node, inputs, context);
-  if (node.IsGroup()) results = EvaluateGroup(node, inputs, context);
+  if (node.op == "If") results = EvaluateIf(node, inputs, sizes, context);
+  if (node.op == "Loop") results = EvaluateLoop(node, inputs, sizes, context);
+  if (node.op == "Scan") results = EvaluateScan(node, inputs, sizes, context);
+  if (node.IsGroup()) results = EvaluateGroup(node, inputs, sizes, context);
   if (!results.ok()) return results;
   if (results->size() < node.outputs.size()) {
     return Error(node, fmt::format("has {} outputs, its body gives {}", node.outputs.size(),

@@ -185,16 +185,38 @@ absl::StatusOr<std::vector<int64_t>> SymbolsOf(const SymbolTable& symbols,
   return symbols.Evaluate(slots);
 }
 
+absl::StatusOr<std::vector<Tensor>> RunOne(const Node& node, std::span<const Tensor* const> inputs,
+                                           const RunSizes& sizes, const StepContext& context) {
+  Graph unused;
+  QUENCH_RETURN_IF_ERROR(CheckNode(unused, node));
+  if (inputs.size() != node.inputs.size()) {
+    return InvalidArgument("{}: {} inputs given, the node has {}", Where(node), inputs.size(),
+                           node.inputs.size());
+  }
+  const OpDef& op = *FindOp(node.op);
+  if (op.kind == OpKind::kControl) return EvaluateControl(node, inputs, sizes, context);
+  if (op.kind != OpKind::kView) QUENCH_RETURN_IF_ERROR(CheckElements(node, inputs));
+  return NodeRun(node, inputs, context).Run();
+}
+
 // Evaluates the nodes of one graph in order, freeing each tensor after its last use.
 class GraphRun {
  public:
-  GraphRun(const Graph& graph, const StepContext& context, const EvaluateOptions& options)
-      : graph_(graph), context_(context), options_(options), uses_(graph.UseCounts()) {
+  GraphRun(const Graph& graph, const RunSizes& around, const StepContext& context,
+           const EvaluateOptions& options)
+      : graph_(graph),
+        context_(context),
+        options_(options),
+        sizes_(around.symbols() == graph.symbols.get() ? around : RunSizes(graph.symbols.get())),
+        uses_(graph.UseCounts()) {
     tensors_.resize(graph.values.size());
   }
 
   absl::StatusOr<std::vector<Tensor>> Run(std::span<const Tensor> inputs) {
-    for (size_t i = 0; i < inputs.size(); ++i) At(graph_.inputs[i]) = inputs[i];
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      At(graph_.inputs[i]) = inputs[i];
+      sizes_.Note(graph_.value(graph_.inputs[i]).type, inputs[i].dims());
+    }
     inputs_ = inputs;
     for (const Node& node : graph_.nodes) {
       QUENCH_RETURN_IF_ERROR(context_.Check());
@@ -219,10 +241,11 @@ class GraphRun {
       operands.push_back(id == quench::kNone ? nullptr : Find(id));
     QUENCH_ASSIGN_OR_RETURN(
         std::vector<Tensor> results,
-        node.op == "q.dims" ? RunDims(node) : EvaluateNode(node, operands, context_));
+        node.op == "q.dims" ? RunDims(node) : RunOne(node, operands, sizes_, context_));
     for (size_t i = 0; i < results.size(); ++i) {
       const ValueId id = node.outputs[i];
       if (id == quench::kNone) continue;
+      sizes_.Note(graph_.value(id).type, results[i].dims());
       if (options_.on_value) options_.on_value(graph_.value(id).name, results[i]);
       if (uses_[static_cast<size_t>(id)] > 0) At(id) = std::move(results[i]);
     }
@@ -252,6 +275,7 @@ class GraphRun {
   const Graph& graph_;
   const StepContext& context_;
   const EvaluateOptions& options_;
+  RunSizes sizes_;
   std::span<const Tensor> inputs_;
   std::vector<int> uses_;
   std::vector<Tensor> tensors_;
@@ -340,32 +364,23 @@ absl::Status CheckInputs(const Graph& graph, std::span<const Tensor> inputs) {
 absl::StatusOr<std::vector<Tensor>> EvaluateNode(const Node& node,
                                                  std::span<const Tensor* const> inputs,
                                                  const StepContext& context) {
-  Graph unused;
-  QUENCH_RETURN_IF_ERROR(CheckNode(unused, node));
-  if (inputs.size() != node.inputs.size()) {
-    return InvalidArgument("{}: {} inputs given, the node has {}", Where(node), inputs.size(),
-                           node.inputs.size());
-  }
-  const OpDef& op = *FindOp(node.op);
-  if (op.kind == OpKind::kControl) return EvaluateControl(node, inputs, context);
-  if (op.kind != OpKind::kView) QUENCH_RETURN_IF_ERROR(CheckElements(node, inputs));
-  return NodeRun(node, inputs, context).Run();
+  return RunOne(node, inputs, RunSizes(nullptr), context);
 }
 
 absl::StatusOr<std::vector<Tensor>> EvaluateBody(const Graph& graph, std::span<const Tensor> inputs,
-                                                 const StepContext& context,
+                                                 const RunSizes& around, const StepContext& context,
                                                  const EvaluateOptions& options) {
   if (inputs.size() != graph.inputs.size()) {
     return InvalidArgument("{} inputs given, the graph has {}", inputs.size(), graph.inputs.size());
   }
-  return GraphRun(graph, context, options).Run(inputs);
+  return GraphRun(graph, around, context, options).Run(inputs);
 }
 
 absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, std::span<const Tensor> inputs,
                                              const StepContext& context,
                                              const EvaluateOptions& options) {
   QUENCH_RETURN_IF_ERROR(CheckInputs(graph, inputs));
-  return EvaluateBody(graph, inputs, context, options);
+  return EvaluateBody(graph, inputs, RunSizes(nullptr), context, options);
 }
 
 }  // namespace quench::ops

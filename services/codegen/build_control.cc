@@ -245,10 +245,11 @@ absl::Status Builder::BeginStacks(Frame& frame, const Node& node, const Graph& b
     append.capacity_slot = NewSlot();
     std::vector<std::pair<SymbolId, Dim>> zeros = {{append.length_slot, 0},
                                                    {append.capacity_slot, 0}};
-    // Without iterations nobody sets the sizes of rows.
+    // Without iterations nobody sets the sizes of rows that the body tells.
     const Type& row = body.value(body.outputs[parts.first_output + i]).type;
     for (const Dim dim : row.dims) {
-      if (!dim.is_static() && symbols_.at(dim.symbol()).is_runtime())
+      if (!dim.is_static() && symbols_.at(dim.symbol()).is_runtime() &&
+          IsToldWithin(body, {row.dtype, {dim}, {}}))
         zeros.emplace_back(dim.symbol(), 0);
     }
     QUENCH_RETURN_IF_ERROR(AddAssignments(zeros));

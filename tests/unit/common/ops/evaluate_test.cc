@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/ir/text.h"
 #include "run_op.h"
 
 namespace quench::ops::evaluate_test {
@@ -187,6 +188,46 @@ TEST(Scan, SlicesAndStacksAlongItsAxes) {
   attributes["scan_input_directions"] = std::vector<int64_t>{1};
   results = RunOp("Scan", {start, columns}, attributes, 2);
   ExpectTensor(results[1], {2, 3}, {3, 5, 6, 130, 150, 160});
+}
+
+// Rows have the declared sizes where the loop never runs: of an input, of a node before the loop, and
+// of a value that the loop would carry.
+TEST(Loop, RowsThatNobodyMadeHaveTheirSizes) {
+  absl::StatusOr<Graph> graph = ParseGraph(R"(quench.ir 1
+module "rows" canonical {
+  symbol n = input(2, 0) in 1..8
+  input %times: i64[]
+  input %which: bool[4]
+  input %x: f32[n, 4]
+  input %start: f32[2]
+  %some = Compress(%x, %which) {axis = 1}
+  %end, %rows = Loop(%times, _, %start, %some) {
+    body = graph "" {
+      input %i: i64[]
+      input %on: bool[]
+      input %state: f32[2]
+      input %capture: f32[n, 4]
+      %go_on = Identity(%on)
+      %longer = Concat(%state, %state) {axis = 0}
+      %row = Neg(%capture)
+      output %go_on, %longer, %row
+    },
+    q.captures = 1
+  }
+  output %end, %rows
+}
+)");
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const absl::Status status = InferGraph(*graph);
+  ASSERT_TRUE(status.ok()) << status;
+  for (const int64_t trips : {0, 2}) {
+    const auto results =
+        Evaluate(*graph, std::vector<Tensor>{I64({}, {trips}), Bool({4}, {1, 0, 1, 1}),
+                                             Iota({3, 4}), F32({2}, {5, 6})});
+    ASSERT_TRUE(results.ok()) << results.status();
+    EXPECT_EQ((*results)[0].dims(), (Dims{trips == 0 ? 2 : 8}));
+    EXPECT_EQ((*results)[1].dims(), (Dims{trips, 3, 3}));
+  }
 }
 
 TEST(Evaluate, ErrorsInBodiesNameTheWay) {

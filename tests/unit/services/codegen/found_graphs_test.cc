@@ -102,6 +102,29 @@ std::vector<Found> AllFound() {
   }
   output %end, %kept
 )"},
+      // A loop that never ran set the sizes of its rows to 0: those that nodes before it had told, too.
+      {"sizes_told_before_a_loop",
+       R"(
+  input %times: i64[]
+  input %which: bool[4]
+  input %x: f32[3, 4]
+  %some = Compress(%x, %which) {axis = 1}
+  %rows = Loop(%times, _, %some) {
+    body = graph "" {
+      input %i: i64[]
+      input %on: bool[]
+      input %capture: f32[3, 4]
+      %go_on = Identity(%on)
+      %row = Neg(%capture)
+      output %go_on, %row
+    },
+    q.captures = 1
+  }
+  %after = Exp(%some)
+  output %rows, %after
+)",
+       {{"times", Tensor::Of(DataType::kI64, {}, std::vector<int64_t>{0})},
+        {"which", Tensor::Of(DataType::kBool, {4}, std::vector<uint8_t>{1, 0, 1, 1})}}},
       // The size of a result was inferred as the larger one of 1 and 0.
       {"choice_among_no_sizes",
        R"(
