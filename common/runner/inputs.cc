@@ -50,7 +50,10 @@ absl::StatusOr<std::vector<Tensor>> FillInputs(std::span<const ArtifactTensor> i
   for (const auto& [name, tensor] : sources.given) problems.Add(CheckInputName(inputs, name));
   std::vector<Tensor> random;
   if (sources.seed) {
-    QUENCH_ASSIGN_OR_RETURN(random, RandomInputs(inputs, *sources.seed, sources.sizes));
+    const bool fits = sources.graph != nullptr && sources.graph->inputs.size() == inputs.size();
+    QUENCH_ASSIGN_OR_RETURN(random, fits
+                                        ? RandomInputs(*sources.graph, *sources.seed, sources.sizes)
+                                        : RandomInputs(inputs, *sources.seed, sources.sizes));
   }
   std::vector<Tensor> filled;
   for (size_t i = 0; i < inputs.size(); ++i) {

@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "common/ir/npy.h"
 #include "common/ir/npz.h"
+#include "common/runner/inputs.h"
 #include "common/runner/unpack.h"
 
 namespace quench {
@@ -292,6 +293,24 @@ class RandomSamples final : public Samples {
   const std::vector<ArtifactTensor> inputs_;
 };
 
+class GraphSamples final : public Samples {
+ public:
+  GraphSamples(int64_t count, uint64_t seed, Graph graph)
+      : count_(count), seed_(seed), graph_(std::move(graph)) {}
+  int64_t count() const override { return count_; }
+  absl::StatusOr<std::vector<Tensor>> Read(int64_t sample) const override {
+    return RandomInputs(graph_, seed_ + static_cast<uint64_t>(sample));
+  }
+  std::string NameOf(int64_t sample) const override {
+    return fmt::format("random sample {}", sample);
+  }
+
+ private:
+  const int64_t count_;
+  const uint64_t seed_;
+  const Graph graph_;
+};
+
 absl::StatusOr<std::vector<fs::path>> Sorted(const fs::path& folder) {
   std::vector<fs::path> entries;
   std::error_code error;
@@ -383,6 +402,10 @@ absl::StatusOr<std::unique_ptr<Samples>> OpenSamples(const fs::path& path,
 std::unique_ptr<Samples> MakeRandomSamples(int64_t count, uint64_t seed,
                                            std::vector<ArtifactTensor> inputs) {
   return std::make_unique<RandomSamples>(count, seed, std::move(inputs));
+}
+
+std::unique_ptr<Samples> MakeRandomSamples(int64_t count, uint64_t seed, Graph graph) {
+  return std::make_unique<GraphSamples>(count, seed, std::move(graph));
 }
 
 }  // namespace quench

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/context.h"
+#include "common/ir/graph.h"
 #include "common/runner/images.h"
 #include "common/runner/runner.h"
 
@@ -59,5 +60,7 @@ absl::StatusOr<std::unique_ptr<Samples>> OpenSamples(const std::filesystem::path
 // Reproducible, as RandomInputs has them: floats from N(0, 1), integers below kAnyIndex.
 std::unique_ptr<Samples> MakeRandomSamples(int64_t count, uint64_t seed,
                                            std::vector<ArtifactTensor> inputs);
+// What the graph can take, as RandomInputs of inputs.h has it.
+std::unique_ptr<Samples> MakeRandomSamples(int64_t count, uint64_t seed, Graph graph);
 
 }  // namespace quench

@@ -30,13 +30,14 @@ struct LabelledSamples {
 };
 
 // `inputs` are those of the library that will run; the blobs of the manifest are there. Errors name
-// what is wrong beneath `field`; samples that do not fit are named by their paths in the
+// what is wrong beneath `field`; random ones fit the graph, where there is one; samples that do not fit are named by their paths in the
 // manifest.
 inline absl::StatusOr<LabelledSamples> SamplesOf(const step::v1::Samples& asked,
                                                  const std::vector<ArtifactTensor>& inputs,
                                                  const Workplace& place, const StepContext& context,
                                                  const std::string& field = "samples",
-                                                 const std::string& what = "input") {
+                                                 const std::string& what = "input",
+                                                 const Graph* graph = nullptr) {
   constexpr int kMaxRandomSamples = 100'000;
   if (asked.source_case() == step::v1::Samples::SOURCE_NOT_SET)
     return rpc::FieldError(field, "missing, must have a manifest or a number of random ones");
@@ -45,8 +46,10 @@ inline absl::StatusOr<LabelledSamples> SamplesOf(const step::v1::Samples& asked,
       return rpc::FieldError(field + ".random",
                              fmt::format("{}, must be 1 to {}", asked.random(), kMaxRandomSamples));
     }
-    return LabelledSamples{
-        MakeRandomSamples(asked.random(), asked.has_seed() ? asked.seed() : 1, inputs), {}};
+    const uint64_t seed = asked.has_seed() ? asked.seed() : 1;
+    return LabelledSamples{graph != nullptr ? MakeRandomSamples(asked.random(), seed, *graph)
+                                            : MakeRandomSamples(asked.random(), seed, inputs),
+                           {}};
   }
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const FileMapping> file,
                           place.blobs.Open(asked.manifest().hash()));

@@ -37,11 +37,12 @@ absl::StatusOr<InputSources> SourcesOf(const v1::InferRequest& request,
   return sources;
 }
 
-absl::StatusOr<std::vector<Tensor>> InputsFor(const v1::InferRequest& request,
+absl::StatusOr<std::vector<Tensor>> InputsFor(const v1::InferRequest& request, const Graph& graph,
                                               std::span<const ArtifactTensor> inputs,
                                               std::span<const ArtifactState> states,
                                               const steps::Workplace& place) {
-  QUENCH_ASSIGN_OR_RETURN(const InputSources sources, SourcesOf(request, place));
+  QUENCH_ASSIGN_OR_RETURN(InputSources sources, SourcesOf(request, place));
+  sources.graph = &graph;
   absl::StatusOr<std::vector<Tensor>> filled =
       FillInputs(inputs, states, sources, "it in `inputs`, or a `seed`");
   if (!filled.ok()) return FieldError("inputs", MessageOf(filled.status()));
@@ -88,11 +89,12 @@ absl::StatusOr<v1::InferResult> InferStep(const v1::InferRequest& request,
     QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> library,
                             steps::OpenLibrary(path, "library"));
     QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs,
-                            InputsFor(request, library->inputs(), library->states(), place));
+                            InputsFor(request, graph, library->inputs(), library->states(), place));
     QUENCH_ASSIGN_OR_RETURN(report, InferLibrary(graph, *library, inputs, options, sink, context));
   } else {
-    QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs,
-                            InputsFor(request, InputsOf(graph), ArtifactStatesOf(graph), place));
+    QUENCH_ASSIGN_OR_RETURN(
+        const std::vector<Tensor> inputs,
+        InputsFor(request, graph, InputsOf(graph), ArtifactStatesOf(graph), place));
     QUENCH_ASSIGN_OR_RETURN(report, Infer(graph, inputs, options, sink, context));
   }
   v1::InferResult result = ToProto(report);

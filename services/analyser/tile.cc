@@ -345,9 +345,8 @@ absl::StatusOr<double> LargestError(const Graph& before, const Graph& after, int
   double worst = 0;
   for (int64_t i = 0; i < samples; ++i) {
     context.Report({"compare", "", i, samples});
-    QUENCH_ASSIGN_OR_RETURN(
-        const std::vector<Tensor> inputs,
-        RandomInputs(InputsOf(before), seed + static_cast<uint64_t>(i), {}, kAnyIndex));
+    QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs,
+                            RandomInputs(before, seed + static_cast<uint64_t>(i)));
     QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> expected,
                             ops::Evaluate(before, inputs, context));
     QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> actual,

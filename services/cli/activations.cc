@@ -9,13 +9,13 @@
 namespace quench::cli {
 namespace {
 
-absl::StatusOr<analyser::InferReport> RunHere(const ModelOptions& model,
-                                              const InputSources& sources,
+absl::StatusOr<analyser::InferReport> RunHere(const ModelOptions& model, InputSources sources,
                                               const analyser::InferOptions& options,
                                               const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(importer::Imported imported, LoadModel(model, context));
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,
                           WithBatch(std::move(imported.canonical), model, context));
+  sources.graph = &graph;
   TapBuild taps(graph);
   QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path library, taps.Library(context));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library));

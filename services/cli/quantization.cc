@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "common/base/status.h"
+#include "common/ir/hash.h"
 #include "services/quantizer/equalize.h"
 #include "services/quantizer/methods/method.h"
+#include "services/quantizer/statistics_file.h"
 
 namespace quench::cli {
 
@@ -83,12 +87,30 @@ absl::StatusOr<Graph> PrepareForQuantization(const ModelOptions& options, const 
   return std::move(split.graph);
 }
 
+absl::StatusOr<std::map<std::string, double>> MagnitudesOf(const std::string& calibration,
+                                                           const ModelOptions& options,
+                                                           const RescueFlags& rescue,
+                                                           const StepContext& context) {
+  ModelOptions plain = options;
+  plain.float16 = plain.bfloat16 = false;  // statistics are of the model as it is
+  QUENCH_ASSIGN_OR_RETURN(const Graph graph, PrepareForQuantization(plain, rescue, context));
+  QUENCH_ASSIGN_OR_RETURN(const quantizer::Statistics statistics,
+                          quantizer::ReadStatistics(calibration));
+  QUENCH_RETURN_IF_ERROR(quantizer::CheckStatisticsOf(statistics, Fingerprint(graph)));
+  std::map<std::string, double> magnitudes;
+  for (const auto& [name, value] : statistics.values)
+    magnitudes[name] = std::max(std::abs(double{value.low}), std::abs(double{value.high}));
+  for (const std::string& name : statistics.not_finite)
+    magnitudes[name] = std::numeric_limits<double>::infinity();
+  return magnitudes;
+}
+
 absl::StatusOr<quantizer::Statistics> CalibrateHere(TapBuild& taps, const SampleOptions& samples,
                                                     const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path library, taps.Library(context));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> opened,
-                          OpenSamplesOf(samples, artifact->inputs(), context));
+                          OpenSamplesOf(samples, taps.graph(), artifact->inputs(), context));
   quantizer::CalibrateOptions how;
   how.random = samples.random > 0;
   how.workers =

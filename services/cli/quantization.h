@@ -31,6 +31,12 @@ void AddRescueFlags(const Options& options, RescueFlags& flags);
 absl::StatusOr<Graph> PrepareForQuantization(const ModelOptions& options, const RescueFlags& rescue,
                                              const StepContext& context);
 
+// Of values on samples, for --float16: from a file of statistics, which must be of this module.
+absl::StatusOr<std::map<std::string, double>> MagnitudesOf(const std::string& calibration,
+                                                           const ModelOptions& options,
+                                                           const RescueFlags& rescue,
+                                                           const StepContext& context);
+
 // What was done for that, on stderr.
 void TellEqualized(int pairs, double before, double after);
 void TellOutliers(const std::vector<quantizer::OutlierLayer>& layers);

@@ -38,7 +38,7 @@ absl::StatusOr<quantizer::Rounding> AdaptHere(TapBuild& taps, const quantizer::Q
   QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path library, taps.Library(context));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> samples,
-                          OpenSamplesOf(flags.samples, artifact->inputs(), context));
+                          OpenSamplesOf(flags.samples, taps.graph(), artifact->inputs(), context));
   const auto threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   return quantizer::AdaptRounding(taps.graph(), library, *samples, how,
                                   {threads, flags.samples.random > 0}, context);

@@ -24,11 +24,11 @@ absl::StatusOr<SampleFormat> SampleFormatOf(const std::string& images) {
 }
 
 absl::StatusOr<std::unique_ptr<Samples>> OpenSamplesOf(const SampleOptions& options,
+                                                       const Graph& graph,
                                                        std::span<const ArtifactTensor> inputs,
                                                        const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const SampleFormat format, SampleFormatOf(options.images));
-  if (options.random > 0)
-    return MakeRandomSamples(options.random, options.seed, {inputs.begin(), inputs.end()});
+  if (options.random > 0) return MakeRandomSamples(options.random, options.seed, graph);
   return OpenSamples(options.data, inputs, format, context);
 }
 

@@ -25,8 +25,9 @@ struct SampleOptions {
 };
 Option AddImageFlag(const Options& options, std::string& images);
 absl::StatusOr<SampleFormat> SampleFormatOf(const std::string& images);
-// For a model with such inputs.
+// For the graph, whose build has such inputs.
 absl::StatusOr<std::unique_ptr<Samples>> OpenSamplesOf(const SampleOptions& options,
+                                                       const Graph& graph,
                                                        std::span<const ArtifactTensor> inputs,
                                                        const StepContext& context);
 

@@ -141,7 +141,8 @@ absl::StatusOr<TapRun> TapRunOf(const Request& request, const Workplace& place,
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
                           steps::OpenLibrary(run.library, "tap_library"));
   QUENCH_ASSIGN_OR_RETURN(steps::LabelledSamples samples,
-                          steps::SamplesOf(request.samples(), artifact->inputs(), place, context));
+                          steps::SamplesOf(request.samples(), artifact->inputs(), place, context,
+                                           "samples", "input", &run.graph));
   run.samples = std::move(samples.samples);
   return run;
 }

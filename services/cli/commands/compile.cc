@@ -209,24 +209,6 @@ absl::StatusOr<Made> MakeHere(const CompileArgs& args, const QuantizeJob& job,
   return made;
 }
 
-// The largest magnitudes of values on samples, for --float16.
-absl::StatusOr<std::map<std::string, double>> MagnitudesOf(const CompileArgs& args,
-                                                           const StepContext& context) {
-  ModelOptions plain = *args.model;
-  plain.float16 = plain.bfloat16 = false;  // statistics are of the model as it is
-  QUENCH_ASSIGN_OR_RETURN(const Graph graph,
-                          PrepareForQuantization(plain, args.how->rescue, context));
-  QUENCH_ASSIGN_OR_RETURN(const quantizer::Statistics statistics,
-                          quantizer::ReadStatistics(args.job.calibration));
-  QUENCH_RETURN_IF_ERROR(quantizer::CheckStatisticsOf(statistics, Fingerprint(graph)));
-  std::map<std::string, double> magnitudes;
-  for (const auto& [name, value] : statistics.values)
-    magnitudes[name] = std::max(std::abs(double{value.low}), std::abs(double{value.high}));
-  for (const std::string& name : statistics.not_finite)
-    magnitudes[name] = std::numeric_limits<double>::infinity();
-  return magnitudes;
-}
-
 bool IsFourBits(const std::string& dtype) { return dtype == "int4" || dtype == "uint4"; }
 
 absl::Status CheckQuantization(const CompileArgs& args) {
@@ -351,7 +333,8 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
   }
   QUENCH_RETURN_IF_ERROR(CheckQuantization(args));
   if (args.model->float16 && !args.job.calibration.empty()) {
-    QUENCH_ASSIGN_OR_RETURN(args.model->magnitudes, MagnitudesOf(args, context));
+    QUENCH_ASSIGN_OR_RETURN(args.model->magnitudes, MagnitudesOf(args.job.calibration, *args.model,
+                                                                 args.how->rescue, context));
   }
   QUENCH_ASSIGN_OR_RETURN(const QuantizeJob job, JobOf(args));
   const bool encrypts = args.encryption->encrypt || !args.encryption->recipient.empty();

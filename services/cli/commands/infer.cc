@@ -60,7 +60,8 @@ absl::StatusOr<analyser::InferReport> InferHere(const InferArgs& args, const Ste
   QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,
                           WithBatch(std::move(model.canonical), *args.model, context));
-  QUENCH_ASSIGN_OR_RETURN(const InputSources sources, SourcesOf(*args.inputs, InputsOf(graph)));
+  QUENCH_ASSIGN_OR_RETURN(InputSources sources, SourcesOf(*args.inputs, InputsOf(graph)));
+  sources.graph = &graph;
   if (args.target.empty()) {
     QUENCH_ASSIGN_OR_RETURN(
         const std::vector<Tensor> inputs,

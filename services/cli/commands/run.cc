@@ -40,6 +40,7 @@ struct RunArgs {
 
 // A library or a graph that can be run.
 struct Runnable {
+  const Graph* graph;  // null for a library
   std::vector<ArtifactTensor> inputs;
   std::vector<std::string> outputs;
   std::vector<ArtifactState> states;
@@ -62,7 +63,8 @@ std::string Describe(const Tensor& tensor) {
 }
 
 absl::StatusOr<std::vector<Tensor>> GatherInputs(const RunArgs& args, const Runnable& model) {
-  QUENCH_ASSIGN_OR_RETURN(const InputSources sources, SourcesOf(*args.inputs, model.inputs));
+  QUENCH_ASSIGN_OR_RETURN(InputSources sources, SourcesOf(*args.inputs, model.inputs));
+  sources.graph = model.graph;
   return FillInputs(model.inputs, model.states, sources, InputFlags::kHow);
 }
 
@@ -188,7 +190,7 @@ absl::Status RunArtifact(const RunArgs& args, const StepContext& context) {
       const std::unique_ptr<Artifact> artifact,
       Artifact::Open(args.model->model, static_cast<int>(args.threads.value_or(0)), key));
   Runnable model{
-      artifact->inputs(), {}, artifact->states(), [&](const std::vector<Tensor>& inputs) {
+      nullptr, artifact->inputs(), {}, artifact->states(), [&](const std::vector<Tensor>& inputs) {
         return artifact->Run(inputs, context);
       }};
   for (const ArtifactTensor& output : artifact->outputs()) model.outputs.push_back(output.name);
@@ -227,7 +229,7 @@ absl::Status RunInterpreter(const RunArgs& args, const StepContext& context) {
     };
   }
   Runnable model{
-      InputsOf(graph), {}, ArtifactStatesOf(graph), [&](const std::vector<Tensor>& inputs) {
+      &graph, InputsOf(graph), {}, ArtifactStatesOf(graph), [&](const std::vector<Tensor>& inputs) {
         return ops::Evaluate(graph, inputs, context, options);
       }};
   for (const ValueId id : graph.outputs) model.outputs.push_back(graph.value(id).name);
