@@ -90,6 +90,36 @@ RewritesReport RewritesOf(const v1::RewritesResult& message) {
   return report;
 }
 
+void SetMagnitudes(const MagnitudeReport& report, v1::MagnitudesResult* out) {
+  out->set_type(std::string(DataTypeName(report.type)));
+  out->set_checked(report.checked);
+  out->set_passed(report.passed);
+  out->set_reason(report.reason);
+  out->set_exponent(report.exponent);
+  out->set_given(report.given);
+  out->set_value(report.value);
+  out->set_magnitude(report.magnitude);
+  out->set_limit(report.limit);
+  AddErrors(report.outputs, std::numeric_limits<int>::max(), out->mutable_outputs());
+  out->set_first_not_finite(report.first);
+}
+
+MagnitudeReport MagnitudesOf(const v1::MagnitudesResult& message) {
+  MagnitudeReport report;
+  report.type = ParseDataType(message.type()).value_or(DataType::kUndefined);
+  report.checked = message.checked();
+  report.passed = message.passed();
+  report.reason = message.reason();
+  report.exponent = message.exponent();
+  report.given = message.given();
+  report.value = message.value();
+  report.magnitude = message.magnitude();
+  report.limit = message.limit();
+  report.outputs = ErrorsOf(message.outputs());
+  report.first = message.first_not_finite();
+  return report;
+}
+
 }  // namespace
 
 v1::VerifyResult ToProto(const VerifyReport& report) {
@@ -105,6 +135,7 @@ v1::VerifyResult ToProto(const VerifyReport& report) {
   out.set_first_layer(kernels.layers.first);
   out.set_worst_layer(kernels.layers.worst);
   SetRewrites(report.rewrites, out.mutable_rewrites());
+  for (const MagnitudeReport& each : report.magnitudes) SetMagnitudes(each, out.add_magnitudes());
   return out;
 }
 
@@ -122,6 +153,8 @@ VerifyReport FromProto(const v1::VerifyResult& message) {
   kernels.layers.first = message.first_layer();
   kernels.layers.worst = message.worst_layer();
   report.rewrites = RewritesOf(message.rewrites());
+  for (const v1::MagnitudesResult& each : message.magnitudes())
+    report.magnitudes.push_back(MagnitudesOf(each));
   return report;
 }
 

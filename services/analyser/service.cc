@@ -102,6 +102,18 @@ absl::StatusOr<VerifyOptions> OptionsOf(const pb::VerifyRequest& request, const 
   }
   options.passes.batch = asked.passes().batch();
   options.passes.disabled = {asked.passes().disabled().begin(), asked.passes().disabled().end()};
+  QUENCH_ASSIGN_OR_RETURN(options.passes.store_as,
+                          steps::StoredType(asked.passes(), "options.passes"));
+  for (const step::v1::ValueMagnitude& value : asked.passes().magnitudes())
+    options.passes.magnitudes[value.value()] = value.magnitude();
+  for (const pb::InputRange& range : asked.ranges()) {
+    if (!std::isfinite(range.low()) || !std::isfinite(range.high()) || range.low() > range.high()) {
+      return FieldError("options.ranges", fmt::format("`{}` goes from {} to {}, must be finite and "
+                                                      "not empty",
+                                                      range.input(), range.low(), range.high()));
+    }
+    options.ranges[range.input()] = {range.low(), range.high()};
+  }
   if (asked.oracle() == pb::ORACLE_INTERPRETER) options.oracle = "interpreter";
   if (asked.oracle() == pb::ORACLE_REFERENCE) options.oracle = "reference";
   if (!pb::Oracle_IsValid(asked.oracle())) {

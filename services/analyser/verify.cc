@@ -5,10 +5,21 @@
 
 #include "common/base/files.h"
 #include "common/base/status.h"
+#include "services/analyser/cut.h"
+#include "services/analyser/verify_magnitudes.h"
 #include "services/analyser/verify_rewrites.h"
 
 namespace quench::analyser {
 namespace {
+
+// Ranges are of this model's inputs, and may be of other values, too.
+absl::Status CheckRanges(const Graph& graph, const VerifyOptions& options) {
+  const bool known = std::ranges::any_of(
+      graph.inputs, [&](ValueId id) { return options.ranges.contains(graph.value(id).name); });
+  if (options.ranges.empty() || known) return absl::OkStatus();
+  return InvalidArgument("the statistics have no range of an input of the model, as of `{}`",
+                         graph.inputs.empty() ? "" : graph.value(graph.inputs[0]).name);
+}
 
 absl::Status CheckInterface(const Graph& graph, const Artifact& artifact) {
   StatusCollector problems;
@@ -44,33 +55,21 @@ absl::StatusOr<Graph> Rewritten(const Graph& canonical, const VerifyOptions& opt
   return passes::RunCodegenPasses(std::move(graph), how, context);
 }
 
-constexpr uint64_t kManyIntegers = 8;  // below it, where a model takes that
-
-// Runs library and oracle on one random input after the other.
+// Runs library and oracle on one input after the other.
 class KernelCheck {
  public:
-  KernelCheck(Artifact& artifact, const Oracle& oracle, const VerifyOptions& options,
+  KernelCheck(Artifact& artifact, const std::string& oracle,
               const std::map<std::string, ValueError>& tolerances)
-      : artifact_(artifact), oracle_(oracle), options_(options) {
-    report_.oracle = oracle.kind();
+      : artifact_(artifact) {
+    report_.oracle = oracle;
     for (const ArtifactTensor& output : artifact.outputs())
       report_.outputs.push_back(tolerances.at(output.name));
   }
 
-  // Inputs and the library's outputs.
-  absl::StatusOr<std::pair<std::vector<Tensor>, std::vector<Tensor>>> Run(
-      int sample, const StepContext& context) {
-    const auto draw = [&](uint64_t below) {
-      return RandomInputs(artifact_.inputs(), options_.seed + static_cast<uint64_t>(sample),
-                          options_.sizes, below);
-    };
-    QUENCH_ASSIGN_OR_RETURN(std::vector<Tensor> inputs, draw(kManyIntegers));
-    absl::StatusOr<std::vector<Tensor>> result = oracle_.Run(inputs, {}, context);
-    if (!result.ok() && context.Check().ok()) {  // an integer may be an index that is too large
-      QUENCH_ASSIGN_OR_RETURN(inputs, draw(kAnyIndex));
-      result = oracle_.Run(inputs, {}, context);
-    }
-    QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> expected, std::move(result));
+  // The library's outputs.
+  absl::StatusOr<std::vector<Tensor>> Run(const std::vector<Tensor>& inputs,
+                                          const std::vector<Tensor>& expected,
+                                          const StepContext& context) {
     QUENCH_ASSIGN_OR_RETURN(std::vector<Tensor> actual, artifact_.Run(inputs, context));
     double worst = 0;
     for (size_t i = 0; i < expected.size(); ++i) {
@@ -80,7 +79,7 @@ class KernelCheck {
     }
     if (worst > worst_ || worst_inputs_.empty()) worst_inputs_ = inputs;
     worst_ = std::max(worst_, worst);
-    return std::make_pair(std::move(inputs), std::move(actual));
+    return actual;
   }
 
   KernelsReport Finish() {
@@ -92,8 +91,6 @@ class KernelCheck {
 
  private:
   Artifact& artifact_;
-  const Oracle& oracle_;
-  const VerifyOptions& options_;
   KernelsReport report_;
   double worst_ = 0;
   std::vector<Tensor> worst_inputs_;
@@ -120,6 +117,90 @@ class Twin {
   std::unique_ptr<Artifact> artifact_;
 };
 
+// Inputs, and what the oracle makes of them.
+struct Sample {
+  std::vector<Tensor> inputs, expected;
+};
+
+// Inputs that the model takes; where rules say too little of it, integers that index any table.
+absl::StatusOr<Sample> Draw(const Graph& model, const Oracle& oracle, const VerifyOptions& options,
+                            int sample, const StepContext& context) {
+  const uint64_t seed = options.seed + static_cast<uint64_t>(sample);
+  QUENCH_ASSIGN_OR_RETURN(std::vector<Tensor> inputs,
+                          RandomInputs(model, seed, options.sizes, options.ranges));
+  absl::StatusOr<std::vector<Tensor>> expected = oracle.Run(inputs, {}, context);
+  if (!expected.ok() && context.Check().ok()) {
+    QUENCH_ASSIGN_OR_RETURN(inputs, RandomInputs(InputsOf(model), seed, options.sizes, kAnyIndex));
+    expected = oracle.Run(inputs, {}, context);
+  }
+  QUENCH_RETURN_IF_ERROR(expected.status());
+  return Sample{std::move(inputs), *std::move(expected)};
+}
+
+// What is compared.
+struct Sides {
+  const Graph& model;
+  const Graph& rewritten;
+  const Oracle& oracle;
+  Artifact& artifact;
+  Twin& twin;
+};
+
+absl::StatusOr<MagnitudeReport> CheckMagnitude(
+    const Sides& sides, const Graph& model, const MagnitudeLimits& limits,
+    const std::vector<Tensor>& inputs, const VerifyOptions& options,
+    const std::function<absl::Status(const Sample&)>& compare, const StepContext& context) {
+  MagnitudeReport report;
+  report.type = limits.type;
+  const MagnitudeCheck check(model, limits, options);
+  const absl::StatusOr<ScaledInputs> sample = check.Scale(inputs, context);
+  if (absl::IsFailedPrecondition(sample.status())) {
+    report.reason = MessageOf(sample.status());
+    return report;
+  }
+  QUENCH_RETURN_IF_ERROR(sample.status());
+  report.checked = true;
+  report.given = !options.ranges.empty();
+  report.exponent = sample->exponent;
+  report.value = sample->value;
+  report.magnitude = sample->magnitude;
+  report.limit = sample->limit;
+  if (report.given || (limits.type != DataType::kF16 && sample->exponent == 0)) return report;
+  if (limits.type != DataType::kF16) {
+    QUENCH_ASSIGN_OR_RETURN(std::vector<Tensor> expected,
+                            sides.oracle.Run(sample->inputs, {}, context));
+    QUENCH_RETURN_IF_ERROR(compare({sample->inputs, std::move(expected)}));
+    return report;
+  }
+  QUENCH_RETURN_IF_ERROR(check.Compare(
+      *sample, sides.artifact, Tolerances(sides.rewritten, options.tolerance), report, context));
+  if (report.passed || !options.build_twin) return report;
+  QUENCH_ASSIGN_OR_RETURN(Artifact* const shown, sides.twin.Get(context));
+  QUENCH_ASSIGN_OR_RETURN(report.first, check.FirstNotFinite(*sample, *shown, context));
+  return report;
+}
+
+// By narrow type. The interpreter computes the model, more than once.
+absl::StatusOr<std::vector<MagnitudeReport>> CheckMagnitudes(
+    const Sides& sides, const std::vector<Tensor>& inputs, const VerifyOptions& options,
+    const std::function<absl::Status(const Sample&)>& compare, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const Graph model, ExpandLinear(sides.model));
+  std::vector<MagnitudeReport> reports;
+  for (const MagnitudeLimits& limits : LimitsOf(model, sides.rewritten)) {
+    context.Report({"verify", "magnitudes", 0, 0});
+    if (sides.oracle.kind() != "interpreter") {
+      reports.emplace_back().type = limits.type;
+      reports.back().reason =
+          "the interpreter would run the model several times, and a reference build stands in for "
+          "it";
+      continue;
+    }
+    QUENCH_ASSIGN_OR_RETURN(reports.emplace_back(), CheckMagnitude(sides, model, limits, inputs,
+                                                                   options, compare, context));
+  }
+  return reports;
+}
+
 }  // namespace
 
 absl::StatusOr<VerifyReport> Verify(const Graph& canonical,
@@ -128,6 +209,7 @@ absl::StatusOr<VerifyReport> Verify(const Graph& canonical,
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
                           Artifact::Open(artifact_path, options.threads, options.key));
   QUENCH_RETURN_IF_ERROR(CheckInterface(canonical, *artifact));
+  QUENCH_RETURN_IF_ERROR(CheckRanges(canonical, options));
   QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
   QUENCH_ASSIGN_OR_RETURN(const Graph rewritten, Rewritten(canonical, options, context));
   QUENCH_ASSIGN_OR_RETURN(const Oracle oracle,
@@ -140,14 +222,26 @@ absl::StatusOr<VerifyReport> Verify(const Graph& canonical,
   }
   QUENCH_ASSIGN_OR_RETURN(RewriteCheck rewrites,
                           RewriteCheck::Create(canonical, rewritten, options, shown));
-  KernelCheck kernels(*artifact, oracle, options, tolerances);
-  for (int sample = 0; sample < options.samples; ++sample) {
+  KernelCheck kernels(*artifact, oracle.kind(), tolerances);
+  const auto compare = [&](const Sample& sample) -> absl::Status {
+    QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> outputs,
+                            kernels.Run(sample.inputs, sample.expected, context));
+    return rewrites.Add(sample.inputs, outputs, context);
+  };
+  std::vector<Tensor> first;
+  for (int i = 0; i < options.samples; ++i) {
     QUENCH_RETURN_IF_ERROR(context.Check());
-    context.Report({"verify", "", sample, options.samples});
-    QUENCH_ASSIGN_OR_RETURN(const auto run, kernels.Run(sample, context));
-    QUENCH_RETURN_IF_ERROR(rewrites.Add(run.first, run.second, context));
+    context.Report({"verify", "", i, options.samples});
+    QUENCH_ASSIGN_OR_RETURN(const Sample sample, Draw(canonical, oracle, options, i, context));
+    QUENCH_RETURN_IF_ERROR(compare(sample));
+    if (i == 0) first = sample.inputs;
   }
-  VerifyReport report{false, kernels.Finish(), rewrites.Finish()};
+  VerifyReport report;
+  QUENCH_ASSIGN_OR_RETURN(report.magnitudes,
+                          CheckMagnitudes({canonical, rewritten, oracle, *artifact, twin}, first,
+                                          options, compare, context));
+  report.kernels = kernels.Finish();
+  report.rewrites = rewrites.Finish();
   if (options.per_layer || (!report.kernels.passed && options.build_twin)) {
     LayersReport& layers = report.kernels.layers;
     QUENCH_ASSIGN_OR_RETURN(shown, twin.Get(context));
@@ -156,6 +250,13 @@ absl::StatusOr<VerifyReport> Verify(const Graph& canonical,
     if (layers.values.empty()) report.kernels.passed = false;  // nothing was looked at
   }
   report.passed = report.kernels.passed && (report.rewrites.passed || !report.rewrites.checked);
+  for (MagnitudeReport& each : report.magnitudes) {
+    if (each.checked && each.outputs.empty()) each.passed = report.passed;  // a sample among those
+  }
+  report.passed =
+      report.passed && std::ranges::all_of(report.magnitudes, [](const MagnitudeReport& each) {
+        return each.passed || !each.checked;
+      });
   return report;
 }
 

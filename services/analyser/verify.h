@@ -14,6 +14,7 @@
 #include "common/base/context.h"
 #include "common/ir/graph.h"
 #include "common/passes/pass.h"
+#include "common/runner/inputs.h"
 #include "common/runner/runner.h"
 
 namespace quench::analyser {
@@ -37,6 +38,9 @@ struct VerifyOptions {
   ArtifactKey key;                       // of the library, where it is encrypted
   std::map<std::string, int64_t> sizes;  // of symbolic dims, by name
   passes::PassOptions passes;            // those that the library was compiled with
+  // What inputs were on samples, by name: random floats are as wide. Empty: from N(0, 1), and once
+  // more as large as the library's narrow types allow.
+  std::map<std::string, InputRange> ranges;
   // Both with taps that show the values of the code that runs. The canonical graph as the library
   // under test was built, all passes included: for layers, and for groups of integers.
   BuildFunction build_twin;
@@ -108,13 +112,36 @@ struct RewritesReport {
   std::vector<OutputReport> outputs;
 };
 
-struct VerifyReport {
-  bool passed = false;  // kernels, and rewrites where they were checked
-  KernelsReport kernels;
-  RewritesReport rewrites;
+// What becomes of values near the end of a type's range, f16 or that of quantized values. Inputs are
+// as wide as `ranges` says, or those of the first sample times a power of two: the least with which a
+// value comes to a tenth of 65504 (f16), or to nine tenths of what its scale has integers for. The
+// model itself stays finite, and its values that f16 holds below half of 65504. Squares, powers,
+// exponentials and sums count for nothing there, for the passes keep them out of f16.
+struct MagnitudeReport {
+  DataType type = DataType::kUndefined;
+  bool checked = false;  // else `reason` says why not
+  bool passed = false;
+  std::string reason;
+  int exponent = 0;    // inputs times 2^exponent
+  bool given = false;  // as wide as `ranges` says
+  // The value that comes nearest to its limit: the largest |x| that the model has there.
+  std::string value;
+  double magnitude = 0, limit = 0;
+  // f16: the library beside the model before any pass, and no farther off than its tolerance, or than
+  // 16 roundings of the inputs to f16 move the model, but by 2 of the largest element at most; with
+  // `given`, and for integers, the samples of kernels and rewrites are these, or this is one of them.
+  std::vector<ValueError> outputs;
+  std::string first;  // value of the library that is not finite where the model's is
 };
 
-// Compares an artifact with its model on random inputs. A mismatch is a report with passed = false,
+struct VerifyReport {
+  bool passed = false;  // kernels, and rewrites and magnitudes where they were checked
+  KernelsReport kernels;
+  RewritesReport rewrites;
+  std::vector<MagnitudeReport> magnitudes;  // one for each narrow type; none without such
+};
+
+// Compares an artifact with its model on random inputs that the model can take. A mismatch is a report with passed = false,
 // not an error. Memory: one sample's quantized values; with layers, one sample's values.
 absl::StatusOr<VerifyReport> Verify(const Graph& canonical, const std::filesystem::path& artifact,
                                     const VerifyOptions& options, const StepContext& context = {});

@@ -103,6 +103,24 @@ void PrintRewrites(const RewritesReport& rewrites, int samples, std::string& tex
   }
 }
 
+void PrintMagnitudes(const MagnitudeReport& report, std::string& text) {
+  const std::string_view type = DataTypeName(report.type);
+  if (!report.checked) {
+    text += fmt::format("magnitudes  {}: not checked: {}\n", type, report.reason);
+    return;
+  }
+  PrintValues("output, near the end of the range", report.outputs, text);
+  const std::string inputs = report.given ? std::string("inputs as wide as given")
+                                          : fmt::format("inputs times 2^{}", report.exponent);
+  text += fmt::format("magnitudes  {}: {}, `{}` comes to {:.4g} of {:.6g}{}: {}\n", type, inputs,
+                      report.value, report.magnitude, report.limit,
+                      report.outputs.empty() ? ", among the samples of both"
+                                             : ", against the model before any pass",
+                      Verdict(report.passed));
+  if (!report.first.empty())
+    text += fmt::format("`{}` is the first that is not finite in the library\n", report.first);
+}
+
 nlohmann::json ToJson(const ValueError& value) {
   return {{"name", value.name},
           {"error", JsonNumber(value.error)},
@@ -124,6 +142,30 @@ nlohmann::json ToJson(const KernelsReport& kernels) {
           {"layers_without_counterpart", kernels.layers.without_counterpart},
           {"first_layer", kernels.layers.first},
           {"worst_layer", kernels.layers.worst}};
+}
+
+nlohmann::json ToJson(const std::vector<MagnitudeReport>& reports) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const MagnitudeReport& each : reports) {
+    nlohmann::json entry = {{"type", DataTypeName(each.type)}, {"checked", each.checked}};
+    if (!each.checked) {
+      entry["reason"] = each.reason;
+    } else {
+      entry["passed"] = each.passed;
+      if (each.given) {
+        entry["inputs"] = "given";
+      } else {
+        entry["inputs_times"] = std::ldexp(1, each.exponent);
+      }
+      entry["value"] = each.value;
+      entry["magnitude"] = JsonNumber(each.magnitude);
+      entry["limit"] = each.limit;
+      entry["outputs"] = ToJson(each.outputs);
+      if (!each.first.empty()) entry["first_not_finite"] = each.first;
+    }
+    list.push_back(std::move(entry));
+  }
+  return list;
 }
 
 nlohmann::json ToJson(const RewritesReport& rewrites) {
@@ -162,6 +204,7 @@ std::string ToTable(const VerifyReport& report, int samples) {
   std::string text;
   PrintKernels(report.kernels, samples, text);
   PrintRewrites(report.rewrites, samples, text);
+  for (const MagnitudeReport& each : report.magnitudes) PrintMagnitudes(each, text);
   return text;
 }
 
@@ -169,7 +212,8 @@ std::string ToJson(const VerifyReport& report, int samples) {
   const nlohmann::json json = {{"passed", report.passed},
                                {"samples", samples},
                                {"kernels", ToJson(report.kernels)},
-                               {"rewrites", ToJson(report.rewrites)}};
+                               {"rewrites", ToJson(report.rewrites)},
+                               {"magnitudes", ToJson(report.magnitudes)}};
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

@@ -270,6 +270,35 @@ TEST_P(Services, VerifyAndBenchmarkLibraries) {
   EXPECT_FALSE(measured.result.variant().empty());
 }
 
+// A library of f16: verified against what f16's passes make, and near the end of its range.
+TEST_P(Services, VerifyHalves) {
+  importer::v1::TransformRequest transform;
+  *transform.mutable_module() = Import(DigitsRequest()).result.canonical();
+  transform.mutable_options()->set_float16(true);
+  analyser::v1::VerifyRequest request;
+  *request.mutable_canonical() = transform.module();
+  *request.mutable_library() =
+      Compile(CompileFor(Transform(transform).result.module())).result.library();
+  request.mutable_options()->mutable_passes()->set_float16(true);
+  const auto verify = [&] {
+    return Call<analyser::v1::Analyser::Stub, analyser::v1::VerifyEvent>(
+        *analyser_, &analyser::v1::Analyser::Stub::Verify, request);
+  };
+  const auto scaled = verify();
+  ASSERT_TRUE(scaled.status.ok()) << scaled.status;
+  EXPECT_TRUE(scaled.result.passed());
+  EXPECT_EQ(scaled.result.outputs(0).type(), "f16");
+  ASSERT_EQ(scaled.result.magnitudes_size(), 1);
+  EXPECT_TRUE(scaled.result.magnitudes(0).passed());
+  EXPECT_GE(scaled.result.magnitudes(0).magnitude(), 6550);
+  analyser::v1::InputRange* range = request.mutable_options()->add_ranges();
+  range->set_input("image");
+  range->set_high(16);
+  EXPECT_TRUE(verify().result.magnitudes(0).given());
+  range->set_low(17);
+  EXPECT_EQ(rpc::FieldsOf(verify().status)[0].field, "options.ranges");
+}
+
 // A server that is replaced costs a step no attempt: it says in time that it drained.
 TEST_P(Services, EndLongStepsWithAReasonWhenTheyDrain) {
   const auto compiled = Compile(CompileFor(Ready()));

@@ -86,6 +86,12 @@ class Steps {
     options->set_seed(job_.options.seed);
     options->set_threads(job_.options.threads);
     *options->mutable_passes() = PassesOf(job_.model);
+    for (const auto& [input, range] : job_.options.ranges) {
+      analyser::v1::InputRange* added = options->add_ranges();
+      added->set_input(input);
+      added->set_low(range.low);
+      added->set_high(range.high);
+    }
     for (const auto& [symbol, size] : job_.options.sizes) {
       step::v1::SymbolSize* added = options->add_sizes();
       added->set_symbol(symbol);

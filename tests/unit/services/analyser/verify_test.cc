@@ -96,6 +96,23 @@ TEST_F(VerifyTest, InputsMayBeIndicesOfSmallTables) {
   }
 }
 
+// One row of a table is wrong: the indices are from all of it.
+TEST_F(VerifyTest, IndicesReachTheWholeTable) {
+  const auto graph = [](float last) {
+    Graph looked_up;
+    const ValueId ids = looked_up.AddInput("ids", Type::Tensor(DataType::kI64, {32}));
+    Tensor table = RandomTensor({64, 2}, 1);
+    reinterpret_cast<float*>(table.mutable_bytes())[127] = last;
+    looked_up.outputs = {
+        Add(looked_up, "Gather", {looked_up.AddConstant("table", table), ids}, {}, "look")};
+    return looked_up;
+  };
+  ASSERT_TRUE(Build(graph(2), 3, library_).ok());
+  const auto report = Verify(graph(1), library_, options_);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_FALSE(report->passed);
+}
+
 // x and a kernel of bytes -> ConvTranspose -> bytes. Sums in these scales often lie half way between two.
 Graph QuantizedTransposed() {
   Graph graph;
@@ -309,6 +326,116 @@ TEST_F(VerifyTest, ToleranceFollowsTheCoarsestTypeOnTheWay) {
   const auto strict = Verify(graph, library_, options_);
   ASSERT_TRUE(strict.ok()) << strict.status();
   EXPECT_DOUBLE_EQ(strict->kernels.outputs.at(0).tolerance, 1e-9);
+}
+
+// h = x w, y = h / sqrt(mean(h h) + 1e-5): by f32, or with all of it stored as f16, as a compiler does
+// that takes the squares for values like any other.
+Graph NormByHand(bool halves) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {2, 16}));
+  const auto stored = [&](ValueId value) {
+    if (!halves) return value;
+    return Add(graph, "Cast", {value}, {{"to", static_cast<int64_t>(DataType::kF16)}}, "half");
+  };
+  const ValueId w = stored(graph.AddConstant("w", RandomTensor({16, 16}, 1)));
+  const ValueId h = Add(graph, "MatMul", {stored(x), w}, {}, "h");
+  const ValueId squares = Add(graph, "Mul", {h, h}, {}, "squares");
+  const ValueId mean =
+      Add(graph, "ReduceMean", {squares, graph.AddConstant("axis", Tensor::I64({-1}))}, {}, "mean");
+  const ValueId epsilon = stored(graph.AddConstant("epsilon", Tensor::ScalarF32(1e-3F)));
+  const ValueId root =
+      Add(graph, "Sqrt", {Add(graph, "Add", {mean, epsilon}, {}, "sum")}, {}, "root");
+  ValueId y = Add(graph, "Div", {h, root}, {}, halves ? "narrow" : "y");
+  if (halves) y = Add(graph, "Cast", {y}, {{"to", static_cast<int64_t>(DataType::kF32)}}, "y");
+  graph.outputs = {y};
+  return graph;
+}
+
+TEST_F(VerifyTest, HalvesThatOverflowAreFound) {
+  options_.passes.store_as = DataType::kF16;
+  options_.build_twin = [](const Graph&, const std::filesystem::path& library,
+                           const StepContext& context) {
+    return Build(NormByHand(true), 3, library, context);
+  };
+  ASSERT_TRUE(Build(NormByHand(true), 3, library_).ok());
+  const auto report = Verify(NormByHand(false), library_, options_);
+  ASSERT_TRUE(report.ok()) << report.status();
+  const std::string text = ToTable(*report, 3);
+  EXPECT_TRUE(report->kernels.passed) << text;  // values near 1 have squares near 1
+  EXPECT_TRUE(report->rewrites.passed) << text;
+  EXPECT_FALSE(report->passed) << text;
+  ASSERT_EQ(report->magnitudes.size(), 1U);
+  const MagnitudeReport& magnitudes = report->magnitudes[0];
+  EXPECT_TRUE(magnitudes.checked);
+  EXPECT_FALSE(magnitudes.passed);
+  EXPECT_EQ(magnitudes.value, "h");
+  EXPECT_GT(magnitudes.exponent, 8);
+  EXPECT_GE(magnitudes.magnitude, 6550.4);
+  EXPECT_LE(magnitudes.magnitude, 65504 / 2);
+  EXPECT_NE(text.find("magnitudes  f16: inputs times 2^"), std::string::npos) << text;
+  EXPECT_NE(ToJson(*report, 3).find("\"inputs_times\""), std::string::npos);
+
+  const Graph right = *passes::RunPipeline(NormByHand(false), options_.passes, {});
+  ASSERT_TRUE(Build(right, 3, library_).ok());
+  const auto verified = Verify(NormByHand(false), library_, options_);
+  ASSERT_TRUE(verified.ok()) << verified.status();
+  EXPECT_TRUE(verified->passed) << ToTable(*verified, 3);
+  EXPECT_TRUE(verified->magnitudes.at(0).passed);
+}
+
+// Inputs as wide as samples were: it overflows, or it does not.
+TEST_F(VerifyTest, RangesSayHowWideInputsAre) {
+  options_.passes.store_as = DataType::kF16;
+  options_.build_twin = nullptr;
+  ASSERT_TRUE(Build(NormByHand(true), 3, library_).ok());
+  for (const double width : {4.0, 4000.0}) {
+    options_.ranges = {{"x", {-width, width}}, {"h", {0, 1}}};
+    const auto report = Verify(NormByHand(false), library_, options_);
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->passed, width < 10) << ToTable(*report, 3);
+    EXPECT_TRUE(report->magnitudes.at(0).given);
+    EXPECT_EQ(report->magnitudes.at(0).exponent, 0);
+  }
+  options_.ranges = {{"other", {0, 1}}};
+  EXPECT_FALSE(Verify(NormByHand(false), library_, options_).ok());
+}
+
+// e^x is infinite in f32 from x = 89 on: inputs stop below that.
+TEST_F(VerifyTest, TheModelStaysFinite) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {64}));
+  const ValueId y = Add(graph, "Neg", {x}, {}, "y");
+  graph.outputs = {Add(graph, "Exp", {y}, {}, "z")};
+  options_.passes.store_as = DataType::kF16;
+  ASSERT_TRUE(Build(*passes::RunPipeline(graph, options_.passes, {}), 3, library_).ok());
+  const auto report = Verify(graph, library_, options_);
+  ASSERT_TRUE(report.ok()) << report.status();
+  for (const MagnitudeReport& each : report->magnitudes) {
+    EXPECT_TRUE(each.checked);
+    EXPECT_GT(each.magnitude, 10);
+    EXPECT_LT(each.magnitude, 2 * 89);
+  }
+  EXPECT_TRUE(report->passed) << ToTable(*report, 3);
+}
+
+TEST_F(VerifyTest, IntegersAreReachedByTheirScales) {
+  // A thousand times the steps: the inputs of the first samples are all 0 there.
+  Graph graph = TwoQuantizedLayers(0.2F);
+  for (Value& value : graph.values) {
+    if (!value.name.starts_with("step")) continue;
+    const auto step = static_cast<float>(1000 * value.constant->tensor.FloatAt(0));
+    value.constant = std::make_shared<const Constant>(Constant{Tensor::ScalarF32(step), "", {}});
+  }
+  ASSERT_TRUE(BuildTwin(graph, library_, {}).ok());
+  const auto report = Verify(graph, library_, options_);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(report->passed) << ToTable(*report, 3);
+  ASSERT_EQ(report->magnitudes.size(), 1U);
+  const MagnitudeReport& magnitudes = report->magnitudes[0];
+  EXPECT_EQ(magnitudes.type, DataType::kI8);
+  EXPECT_GE(magnitudes.exponent, 10);
+  EXPECT_GE(magnitudes.magnitude, 0.9 * magnitudes.limit);
+  EXPECT_EQ(report->rewrites.elements, 4 * 4 * (64 + 36 + 16));  // the fourth sample is this one
 }
 
 TEST_F(VerifyTest, OtherWeightsAreAMismatch) {
