@@ -8,7 +8,7 @@
 #include "common/base/status.h"
 #include "common/ir/states.h"
 #include "common/runner/runner.h"
-#include "common/runtime/quench_rt.h"
+#include "common/runtime/rt_internal.h"
 
 namespace quench {
 namespace {
@@ -120,6 +120,19 @@ void OnTap(void* user, uint32_t tap, const quench_rt_tensor* tensor) {
   if (copy.ok()) (*call.sink)(name, *copy);
 }
 
+struct NodeCall {
+  size_t num_slots;
+  const Artifact::NodeSink* sink;
+};
+
+void OnNode(void* user, int32_t node, const quench_rt_memory* memory) {
+  const NodeCall& call = *static_cast<const NodeCall*>(user);
+  (*call.sink)(node, {memory->inputs,
+                      memory->outputs,
+                      {memory->slots, call.num_slots},
+                      static_cast<const std::byte*>(memory->arena)});
+}
+
 class RuntimeArtifact : public Artifact {
  public:
   explicit RuntimeArtifact(quench_rt_model* model) : model_(model) {}
@@ -159,17 +172,21 @@ class RuntimeArtifact : public Artifact {
     TapCall call{quench_rt_variant(model_), &tap};
     QUENCH_RETURN_IF_ERROR(
         ToStatus(quench_rt_set_tap(session_, tap ? OnTap : nullptr, &call, &error), error));
-    int code = QUENCH_RT_OK;
-    {
-      const Watch watch(context, session_);
-      code = quench_rt_run(session_, &error);
-    }
+    const absl::Status status =
+        Watched(context, [&](quench_rt_error* why) { return quench_rt_run(session_, why); });
     quench_rt_set_tap(session_, nullptr, nullptr, nullptr);
-    if (code == QUENCH_RT_CANCELLED) {
-      const absl::Status reason = context.Check();
-      return reason.ok() ? ToStatus(code, error) : reason;
-    }
-    QUENCH_RETURN_IF_ERROR(ToStatus(code, error));
+    QUENCH_RETURN_IF_ERROR(status);
+    return Results();
+  }
+
+  absl::StatusOr<std::vector<Tensor>> Observe(std::span<const Tensor> inputs,
+                                              const StepContext& context,
+                                              const NodeSink& sink) override {
+    QUENCH_RETURN_IF_ERROR(Bind(inputs));
+    NodeCall call{quench_rt_variant(model_)->num_slots, &sink};
+    QUENCH_RETURN_IF_ERROR(Watched(context, [&](quench_rt_error* why) {
+      return quench_rt_observe(session_, OnNode, &call, why);
+    }));
     return Results();
   }
 
@@ -205,6 +222,19 @@ class RuntimeArtifact : public Artifact {
   }
 
  private:
+  // A run that ends where the context does.
+  template <typename Run>
+  absl::Status Watched(const StepContext& context, const Run& run) {
+    quench_rt_error error;
+    int code = QUENCH_RT_OK;
+    {
+      const Watch watch(context, session_);
+      code = run(&error);
+    }
+    const absl::Status reason = code == QUENCH_RT_CANCELLED ? context.Check() : absl::OkStatus();
+    return reason.ok() ? ToStatus(code, error) : reason;
+  }
+
   absl::Status Bind(std::span<const Tensor> inputs) {
     if (inputs.size() != inputs_.size()) {
       return InvalidArgument("{} inputs are given, the model takes {}", inputs.size(),

@@ -47,6 +47,14 @@ struct BenchResult {
   int64_t arena_bytes = 0, arena_lower_bound = 0, runs = 0;
 };
 
+// Where a run in progress keeps what it computes.
+struct RunMemory {
+  const void* const* inputs;  // one per input
+  void* const* outputs;       // one per output; null where the run has not made it yet
+  std::span<const int64_t> slots;
+  const std::byte* arena;
+};
+
 // What opens an encrypted library: modelKey.bin and its password, or a file with an age identity.
 struct ArtifactKey {
   std::string path;  // "": there is none
@@ -77,6 +85,12 @@ class Artifact {
   virtual absl::StatusOr<std::vector<Tensor>> Run(std::span<const Tensor> inputs,
                                                   const StepContext& context = {},
                                                   const TapSink& tap = {}) = 0;
+  using NodeSink = std::function<void(int node, const RunMemory& memory)>;
+  // As Run. `sink` is called when a node begins or goes on, by its index, and with the number of nodes
+  // after the last one: whoever knows where the code puts its values can read them.
+  virtual absl::StatusOr<std::vector<Tensor>> Observe(std::span<const Tensor> inputs,
+                                                      const StepContext& context,
+                                                      const NodeSink& sink) = 0;
   // Seconds that one run takes, without looking at its outputs: what a benchmark measures.
   virtual absl::StatusOr<double> Time(std::span<const Tensor> inputs,
                                       const StepContext& context = {}) = 0;

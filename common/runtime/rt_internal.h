@@ -45,6 +45,18 @@ int quench_rt_decrypt(const char* path, const char* key_path, const char* passwo
 /* 64-byte aligned; NULL when there is no memory. Free with free(). */
 void* quench_rt_aligned(uint64_t bytes);
 
+/* Where a run in progress keeps what it computes. */
+typedef struct quench_rt_memory {
+  const void* const* inputs;
+  void* const* outputs;
+  const int64_t* slots;
+  const void* arena;
+} quench_rt_memory;
+typedef void (*quench_rt_observer)(void* user, int32_t node, const quench_rt_memory* memory);
+/* As quench_rt_run; meanwhile `observer` is called when quench_host.on_node would be. */
+int quench_rt_observe(quench_rt_session* session, quench_rt_observer observer, void* user,
+                      quench_rt_error* error);
+
 /* Threads that sleep when there is nothing to do. The calling thread is worker 0. */
 typedef struct quench_rt_pool quench_rt_pool;
 quench_rt_pool* quench_rt_pool_create(uint32_t num_threads);

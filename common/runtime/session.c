@@ -72,8 +72,18 @@ static void host_on_tensor(void* host, int32_t tap, const void* data) {
   session->tap(session->tap_user, (uint32_t)tap, &view);
 }
 
+static char* memory_of_run(const quench_rt_session* session) {
+  return session->options.arena != NULL ? session->options.arena : session->memory;
+}
+
 static void host_on_node(void* host, int32_t node) {
   quench_rt_session* session = host;
+  if (session->observer != NULL) {
+    const quench_rt_memory memory = {session->input_pointers, session->output_pointers,
+                                     session->slots, memory_of_run(session)};
+    session->observer(session->observer_user, node, &memory);
+  }
+  if (session->seconds == NULL) return;
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   if (session->profiled >= 0 && (uint32_t)session->profiled < session->variant->num_nodes) {
@@ -602,10 +612,10 @@ int quench_rt_run(quench_rt_session* session, quench_rt_error* error) {
       .alloc = host_alloc,
       .free = host_free,
       .on_tensor = session->tap != NULL ? host_on_tensor : NULL,
-      .on_node = session->seconds != NULL ? host_on_node : NULL,
+      .on_node = session->seconds != NULL || session->observer != NULL ? host_on_node : NULL,
       .cancelled = host_cancelled,
   };
-  char* memory = session->options.arena != NULL ? session->options.arena : session->memory;
+  char* memory = memory_of_run(session);
   quench_run run = {
       .size = sizeof run,
       .error_node = -1,
@@ -633,6 +643,15 @@ int quench_rt_profile(quench_rt_session* session, double* seconds, quench_rt_err
   session->profiled = -1;
   const int code = quench_rt_run(session, error);
   session->seconds = NULL;
+  return code;
+}
+
+int quench_rt_observe(quench_rt_session* session, quench_rt_observer observer, void* user,
+                      quench_rt_error* error) {
+  session->observer = observer;
+  session->observer_user = user;
+  const int code = quench_rt_run(session, error);
+  session->observer = NULL;
   return code;
 }
 

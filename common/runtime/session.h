@@ -68,6 +68,8 @@ struct quench_rt_session {
   void** output_pointers;
   quench_rt_tap_fn tap;
   void* tap_user;
+  quench_rt_observer observer; /* or NULL */
+  void* observer_user;
   double* seconds; /* of the profile in progress, or NULL */
   int32_t profiled;
   struct timespec since;

@@ -14,6 +14,7 @@
 #include "common/base/context.h"
 #include "common/ir/graph.h"
 #include "common/passes/pass.h"
+#include "common/passes/tolerance.h"
 #include "common/runner/inputs.h"
 #include "common/runner/runner.h"
 
@@ -48,20 +49,8 @@ struct VerifyOptions {
   BuildFunction build_reference;
 };
 
-// The largest RelativeError that a value of floats may have, by the coarsest type that it is
-// computed from: 1e-4 for f64 and f32. Narrower ones are rounded by both sides at different places,
-// and get four units in the last place of their largest element: 4 * 2^-7 for bf16, and so on; f16
-// sixteen, 2^-6, since some CPUs add f16 in f16. Everything else is compared bit for bit: 0.
-double DefaultTolerance(DataType type);
-
-// One value, compared.
-struct ValueError {
-  std::string name;
-  double error = 0;  // RelativeError, the worst over all samples
-  double tolerance = 0;
-  DataType type = DataType::kUndefined;               // whose tolerance that is
-  bool passed() const { return error <= tolerance; }  // false for NaN
-};
+using passes::DefaultTolerance;
+using passes::ValueError;
 
 struct LayersReport {
   bool compared = false;           // asked for, or an output is wrong

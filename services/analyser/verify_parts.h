@@ -30,9 +30,7 @@ class Oracle {
   std::unique_ptr<Artifact> artifact_;
 };
 
-// By value name, for the values of the outermost graph: the type whose tolerance is theirs, and an
-// error of 0.
-std::map<std::string, ValueError> Tolerances(const Graph& graph, std::optional<double> given);
+using passes::Tolerances;
 
 // Keeps the larger error, and NaN above all.
 void Worsen(ValueError& value, double error);

@@ -11,36 +11,13 @@
 namespace quench::analyser {
 namespace {
 
+using passes::CutAt;
+using passes::IntegerErrors;
+
 bool SameBytes(const Tensor& a, const Tensor& b) {
   const auto x = a.bytes(), y = b.bytes();
   return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size()) == 0;
 }
-
-// Which element of a scale or zero point an element of x goes with.
-class Parameters {
- public:
-  Parameters(const Quantizer& quantizer, const Tensor& x, const Tensor& parameter)
-      : parameter_(parameter), block_(std::max<int64_t>(quantizer.block_size, 1)) {
-    const std::vector<int64_t>& dims = x.dims();
-    const auto axis = static_cast<size_t>(quantizer.axis);
-    for (size_t i = axis + 1; i < dims.size(); ++i) inner_ *= dims[i];
-    axis_size_ = axis < dims.size() ? dims[axis] : 1;
-    blocks_ = (axis_size_ + block_ - 1) / block_;
-    blocked_ = quantizer.block_size != 0;
-  }
-  int64_t Index(int64_t element) const {
-    if (parameter_.size() == 1) return 0;
-    const int64_t at = element / inner_ % axis_size_;
-    if (!blocked_) return at;
-    const int64_t outer = element / inner_ / axis_size_;
-    return (outer * blocks_ + at / block_) * inner_ + element % inner_;
-  }
-
- private:
-  const Tensor& parameter_;
-  int64_t block_, inner_ = 1, axis_size_ = 1, blocks_ = 1;
-  bool blocked_ = false;
-};
 
 // As ONNX defines DynamicQuantizeLinear: -min(x, 0) / scale, before it is rounded.
 double ZeroPointOf(const Tensor& x, double scale) {
@@ -112,16 +89,7 @@ class RewriteCheck::Comparison {
     const auto fed = taps_.find(group.zero);  // of a dynamic range: the library's own
     const Tensor* zero = fed != taps_.end() ? &fed->second : Find(group.zero);
     QUENCH_CHECK(x != nullptr && scale != nullptr);  // operands are made before results
-    const Parameters of_scale(group, *x, *scale), of_zero(group, *x, zero ? *zero : *scale);
-    const double width = TieWidth(x->dtype(), group.type);
-    for (int64_t i = 0; i < actual.size(); ++i) {
-      const int64_t integer = actual.IntAt(i);
-      if (integer == computed.IntAt(i)) continue;
-      const double steps = x->FloatAt(i) / scale->FloatAt(of_scale.Index(i));
-      const int64_t origin = zero == nullptr ? 0 : zero->IntAt(of_zero.Index(i));
-      Count(Judge(integer, steps, origin, group.type, width), i, integer,
-            steps + static_cast<double>(origin), failure);
-    }
+    Add(passes::JudgeElements(group, computed, actual, *x, *scale, zero), failure);
   }
 
   void CompareZeroPoint(const Quantizer& group, GroupFailure& failure) {
@@ -129,23 +97,27 @@ class RewriteCheck::Comparison {
     if (fed == taps_.end() || SameBytes(fed->second, held_.at(group.zero))) return;
     const Tensor* x = Find(group.x);
     const double steps = ZeroPointOf(*x, held_.at(group.scale).FloatAt(0));
-    Count(Judge(fed->second.IntAt(0), steps, 0, group.type, TieWidth(x->dtype(), group.type)), 0,
-          fed->second.IntAt(0), steps, failure);
+    const int64_t actual = fed->second.IntAt(0);
+    IntegerErrors errors;
+    errors.Count(
+        passes::Judge(actual, steps, 0, group.type, passes::TieWidth(x->dtype(), group.type)), 0,
+        actual, steps);
+    Add(errors, failure);
   }
 
-  void Count(Rounding rounding, int64_t index, int64_t actual, double expected,
-             GroupFailure& failure) {
-    if (rounding == Rounding::kOtherOfTie) ++check_.report_.ties;
-    if (rounding != Rounding::kWrong) return;
+  void Add(const IntegerErrors& errors, GroupFailure& failure) {
+    check_.report_.ties += errors.ties;
+    if (errors.wrong == 0) return;
     const auto distance = [](int64_t integer, double real) {
       return std::abs(static_cast<double>(integer) - real);
     };
-    if (failure.wrong++ > 0 &&
-        distance(actual, expected) <= distance(failure.actual, failure.expected))
-      return;
-    failure.index = index;
-    failure.actual = actual;
-    failure.expected = expected;
+    const bool farther = failure.wrong == 0 || distance(errors.actual, errors.expected) >
+                                                   distance(failure.actual, failure.expected);
+    failure.wrong += errors.wrong;
+    if (!farther) return;
+    failure.index = errors.index;
+    failure.actual = errors.actual;
+    failure.expected = errors.expected;
   }
 
   RewriteCheck& check_;
@@ -164,9 +136,9 @@ bool RewriteCheck::NeedsTwin(const Graph& model) {
 
 absl::StatusOr<RewriteCheck> RewriteCheck::Create(const Graph& model, const Graph& rewritten,
                                                   const VerifyOptions& options, Artifact* twin) {
-  QUENCH_ASSIGN_OR_RETURN(Graph expanded, ExpandLinear(model));
+  QUENCH_ASSIGN_OR_RETURN(Graph expanded, passes::ExpandLinear(model));
   RewriteCheck check(std::move(expanded), rewritten, twin);
-  check.quantizers_ = QuantizersOf(check.model_);
+  check.quantizers_ = passes::QuantizersOf(check.model_);
   for (const Quantizer& each : check.quantizers_) {
     check.wanted_[each.value] = each.type;
     if (each.dynamic) check.wanted_[each.zero] = each.type;

@@ -3,11 +3,13 @@
 
 #include <memory>
 
+#include "common/passes/cut.h"
 #include "common/runner/fidelity.h"
-#include "services/analyser/cut.h"
 #include "services/analyser/verify_parts.h"
 
 namespace quench::analyser {
+
+using passes::Quantizer;
 
 class RewriteCheck {
  public:

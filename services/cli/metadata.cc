@@ -39,6 +39,22 @@ nlohmann::json TypicalSizesToJson(const Graph& graph) {
   return sizes;
 }
 
+nlohmann::json CheckToJson(const codegen::CheckReport& check) {
+  using Extent = codegen::CheckReport::Extent;
+  return {{"extent", check.extent == Extent::kWhole    ? "whole"
+                     : check.extent == Extent::kGroups ? "groups"
+                                                       : "none"},
+          {"reason", check.reason},
+          {"variant", check.variant},
+          {"groups", check.groups},
+          {"all_groups", check.all_groups},
+          {"kernels", check.kernels},
+          {"all_kernels", check.all_kernels},
+          {"nodes", check.nodes},
+          {"largest_error", check.largest_error},
+          {"undecided", check.undecided}};
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> MetadataOf(const Made& made, const MetadataFacts& facts) {
@@ -64,6 +80,7 @@ absl::StatusOr<std::string> MetadataOf(const Made& made, const MetadataFacts& fa
                    {"unused_features", report.unused_features},
                    {"typical_sizes", TypicalSizesToJson(*made.graph)},
                    {"kernels", KernelsToJson(report)}});
+  if (report.check) metadata["check"] = CheckToJson(*report.check);
   if (facts.halves) {
     nlohmann::json kept = nlohmann::json::array();
     for (const passes::KeptFloat32& each : report.kept_float32)

@@ -187,6 +187,16 @@ absl::Status Builder::BuildNode(Frame& frame, const Node& node, const Choice& ch
   return Annotate(status, fmt::format("node `{}`", OriginOf(node)));
 }
 
+void Builder::ShowResults(const Frame& frame, const Node& node, int entry) {
+  for (const ValueId id : node.outputs) {
+    if (id == quench::kNone) continue;
+    const std::vector<int>& buffers = frame.buffers[static_cast<size_t>(id)];
+    if (buffers.empty()) continue;
+    program_.shown.push_back(
+        {frame.graph.value(id).name, buffers[0], entry, program_.num_positions});
+  }
+}
+
 absl::Status Builder::BuildGraph(Frame& frame) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Choice> choices,
                           ChooseKernels(frame.graph, target_, options_, context_));
@@ -197,6 +207,8 @@ absl::Status Builder::BuildGraph(Frame& frame) {
                        static_cast<int64_t>(frame.graph.nodes.size())});
     }
     QUENCH_RETURN_IF_ERROR(BuildNode(frame, node, choices[n]));
+    if (&frame.graph == &graph_)
+      ShowResults(frame, node, choices[n].kind == Choice::Kind::kAlias ? -1 : node_);
     if (options_.taps == Taps::kNone || &frame.graph != &graph_) continue;
     for (const ValueId id : node.outputs) {
       if (id == quench::kNone) continue;

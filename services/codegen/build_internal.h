@@ -48,6 +48,8 @@ class Builder {
   // build.cc: nodes.
   absl::Status BuildGraph(Frame& frame);
   absl::Status BuildNode(Frame& frame, const Node& node, const Choice& choice);
+  // Notes where the node's results are; `entry` as ShownValue::node.
+  void ShowResults(const Frame& frame, const Node& node, int entry);
   absl::Status BuildKernel(Frame& frame, const Node& node, const Choice& choice);
   // What a kernel's tasks share, of its inputs. Returns the workspace.
   absl::StatusOr<int> BuildPreparation(const Candidate& candidate, const std::string& name,

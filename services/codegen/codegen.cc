@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <fstream>
 #include <future>
 #include <memory>
@@ -20,6 +21,7 @@
 #include "common/ops/op.h"
 #include "common/passes/pass.h"
 #include "common/runtime/abi.h"
+#include "services/codegen/check.h"
 #include "services/codegen/description.h"
 #include "services/codegen/header.h"
 #include "services/codegen/link/link.h"
@@ -34,7 +36,7 @@ namespace {
 
 constexpr char kProducer[] = "quench " QUENCH_VERSION;
 
-absl::Status CheckOptions(const CompileOptions& options) {
+absl::Status CheckChoices(const CompileOptions& options) {
   StatusCollector problems;
   if (options.opt_level < 0 || options.opt_level > 4) {
     problems.Add(InvalidArgument("opt level is {}, it must be 0 to 4", options.opt_level));
@@ -137,7 +139,8 @@ class Compiler {
   absl::StatusOr<CompileReport> Run(const std::filesystem::path& library,
                                     const std::filesystem::path& header) {
     const auto start = std::chrono::steady_clock::now();
-    QUENCH_RETURN_IF_ERROR(CheckOptions(options_));
+    const std::clock_t begin = std::clock();  // of all threads
+    QUENCH_RETURN_IF_ERROR(CheckChoices(options_));
     if (source_.stage == Stage::kImported)
       return InvalidArgument("the module is at stage `imported`, codegen takes `canonical`");
     QUENCH_RETURN_IF_ERROR(VerifyGraph(source_));
@@ -155,6 +158,8 @@ class Compiler {
     QUENCH_ASSIGN_OR_RETURN(const std::vector<uint64_t> offsets, PackWeights(targets[0]));
     QUENCH_RETURN_IF_ERROR(EmitObjects(offsets));
     QUENCH_RETURN_IF_ERROR(Link(targets[0], library));
+    QUENCH_RETURN_IF_ERROR(
+        Check(static_cast<double>(std::clock() - begin) / double{CLOCKS_PER_SEC}));
     QUENCH_RETURN_IF_ERROR(Publish(library, header));
     FillReport();
     report_.seconds =
@@ -252,10 +257,14 @@ class Compiler {
       QUENCH_RETURN_IF_ERROR(AddObject(running[i].get(), fmt::format("v{}.o", i + 1)));
     if (emit_ != Emit::kSharedLibrary)
       return context_.Check();  // the program it goes into has a C library
+    QUENCH_RETURN_IF_ERROR(AddMemoryFunctions());
+    return context_.Check();
+  }
+
+  absl::Status AddMemoryFunctions() {
     QUENCH_ASSIGN_OR_RETURN(const auto memory, ModuleBuilder::Create(variants_[0].target, "m"));
     QUENCH_RETURN_IF_ERROR(EmitMemoryFunctions(*memory));
-    QUENCH_RETURN_IF_ERROR(AddObject(memory->Finish(), "memory.o"));
-    return context_.Check();
+    return AddObject(memory->Finish(), "memory.o");
   }
 
   absl::Status AddObject(const absl::StatusOr<std::string>& bytes, const std::string& name) {
@@ -286,6 +295,37 @@ class Compiler {
     QUENCH_ASSIGN_OR_RETURN(const LibrarySizes sizes, SizesOfLibrary(elf));
     report_.code_bytes = sizes.code;
     report_.rest_bytes = sizes.file - sizes.code - report_.weight_bytes;
+    return absl::OkStatus();
+  }
+
+  absl::Status Check(double seconds) {
+    if (options_.check.mode == CheckMode::kNo) return absl::OkStatus();
+    report_.check.emplace();
+    if (options_.taps != Taps::kNone) {
+      report_.check->reason = "builds with taps show their values, and others check them";
+      return absl::OkStatus();
+    }
+    std::filesystem::path library = linked_;
+    if (emit_ != Emit::kSharedLibrary) {
+      if (!link_prefix_.empty()) {
+        report_.check->reason = "what registers itself runs in the program that it is linked into";
+        return absl::OkStatus();
+      }
+      library = folder_->path() / "checked";  // the same objects
+      QUENCH_RETURN_IF_ERROR(AddMemoryFunctions());
+      QUENCH_RETURN_IF_ERROR(LinkShared(variants_[0].target, objects_, "checked", library));
+    }
+    context_.Report({"check", "", 0, 1});
+    const Graph& source = options_.check.source == nullptr ? source_ : *options_.check.source;
+    QUENCH_ASSIGN_OR_RETURN(report_.check, CheckLibrary({.library = library,
+                                                         .source = source,
+                                                         .variants = variants_,
+                                                         .passes = options_.passes,
+                                                         .target = ToString(resolved_.spec),
+                                                         .mode = options_.check.mode,
+                                                         .on_mismatch = options_.check.on_mismatch,
+                                                         .compile_seconds = seconds},
+                                                        context_));
     return absl::OkStatus();
   }
 

@@ -13,6 +13,7 @@
 #include "common/ir/graph.h"
 #include "common/passes/float16.h"
 #include "common/passes/pass.h"
+#include "services/codegen/check_report.h"
 #include "services/codegen/targets/host_cpu.h"
 
 namespace quench::codegen {
@@ -64,6 +65,8 @@ struct CompileOptions {
   // With Winograd's copies, all weights may be at most this many times as large as without.
   double max_size = 1.35;
   Taps taps = Taps::kNone;  // else a tap build: on_tensor after every value
+  CheckOptions
+      check;  // whether the library is run, before it appears, and its results are looked at
   // For the passes that codegen runs itself; their opt_level and keep_values follow from the above.
   passes::PassOptions passes;
 };
@@ -123,6 +126,7 @@ struct CompileReport {
   std::vector<passes::KeptFloat32> kept_float32;  // with passes.store_as
   double seconds = 0;
   std::optional<Measurement> measurement;  // at level 4
+  std::optional<CheckReport> check;        // where one was asked for
 };
 
 // Compiles a canonical or quantized graph into `library` (model.so, model.o or model.a) and

@@ -42,8 +42,13 @@ struct Trial {
 class Measurer {
  public:
   Measurer(const Graph& graph, const CompileOptions& options, const StepContext& context)
-      : graph_(graph), options_(options), seconds_(options.tune_seconds), context_(context) {
+      : graph_(graph),
+        options_(options),
+        check_(options.check),
+        seconds_(options.tune_seconds),
+        context_(context) {
     options_.measured.emplace();
+    options_.check.mode = CheckMode::kNo;
   }
 
   absl::StatusOr<CompileReport> Run(const std::filesystem::path& library,
@@ -67,6 +72,7 @@ class Measurer {
     context_.Report({"compile", library.filename().string(), 0, 0});
     CompileOptions last = options_;
     last.emit = emit_;
+    last.check = check_;
     QUENCH_ASSIGN_OR_RETURN(CompileReport report, Compile(graph_, last, library, header, context_));
     report.measurement = {static_cast<int>(trials_.size()), rounds, 1e3 * predicted,
                           1e3 * std::min(measured, predicted)};
@@ -195,6 +201,7 @@ class Measurer {
 
   const Graph& graph_;
   CompileOptions options_;
+  const CheckOptions check_;  // of the build that is kept
   const double seconds_;
   const StepContext& context_;
   const Clock::time_point start_ = Clock::now();

@@ -195,6 +195,14 @@ struct NodeEntry {
   std::string name, op, kernel;
 };
 
+// A value of the graph that was built, as memory has it once the node that makes it is over.
+struct ShownValue {
+  std::string name;
+  int buffer = -1;
+  int node = -1;      // report entry that computes it, -1 for a view
+  int position = -1;  // of the first step after it
+};
+
 // Where a storage of the arena lies at typical sizes.
 struct PlacedStorage {
   int storage = -1;
@@ -208,7 +216,8 @@ struct Program {
   std::vector<NodeEntry> nodes;
   std::vector<int> taps;  // buffers
   std::vector<std::string> tap_names;
-  int num_pointers = 0;  // pointer variables
+  std::vector<ShownValue> shown;  // in order of the nodes
+  int num_pointers = 0;           // pointer variables
   int num_positions = 0;
 
   // Set by planning.

@@ -14,6 +14,7 @@
 #include "common/runtime/crypto.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/encryption.h"
+#include "services/cli/evidence.h"
 #include "services/cli/metadata.h"
 #include "services/cli/model_source.h"
 #include "services/cli/quantization.h"
@@ -59,6 +60,7 @@ struct CompileArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   codegen::CompileOptions codegen;
+  std::string check = "auto";
   bool no_winograd = false, no_float16_sums = false;
   double tune_seconds = 0;  // 0: not given
   std::string output = "./compile_output";
@@ -92,6 +94,13 @@ absl::Status Publish(TempDir folder, const fs::path& output) {
   return absl::OkStatus();
 }
 
+// Of the output folder.
+fs::path ParentOf(const CompileArgs& args) {
+  std::error_code error;
+  const fs::path output = fs::absolute(args.output, error).lexically_normal();
+  return output.has_filename() ? output.parent_path() : output.parent_path().parent_path();
+}
+
 absl::StatusOr<TempDir> PrepareOutput(const CompileArgs& args) {
   std::error_code error;
   const fs::path output = fs::absolute(args.output, error).lexically_normal();
@@ -103,8 +112,7 @@ absl::StatusOr<TempDir> PrepareOutput(const CompileArgs& args) {
     return absl::AlreadyExistsError(
         fmt::format("output `{}` exists and is not a folder", args.output));
   }
-  const fs::path parent =
-      output.has_filename() ? output.parent_path() : output.parent_path().parent_path();
+  const fs::path parent = ParentOf(args);
   fs::create_directories(parent, error);
   if (error) return ErrnoStatus(error.value(), "create", parent);
   return TempDir::Create(parent);
@@ -184,6 +192,16 @@ absl::StatusOr<QuantizedModel> QuantizeModel(const CompileArgs& args, const Quan
                       PassOptionsOf(*args.model), context);
 }
 
+// A mismatch, and what a bug report needs.
+absl::Status WithEvidence(const absl::Status& mismatch, const absl::StatusOr<fs::path>& evidence) {
+  const std::string left =
+      evidence.ok()
+          ? fmt::format("graph and sample for a bug report are in `{}`", evidence->string())
+          : fmt::format("nothing is left for a bug report: {}", MessageOf(evidence.status()));
+  return absl::Status(mismatch.code(),
+                      fmt::format("{}; no library was made, {}", MessageOf(mismatch), left));
+}
+
 absl::StatusOr<Made> MakeHere(const CompileArgs& args, const QuantizeJob& job,
                               const fs::path& folder, const StepContext& context) {
   passes::PassOptions pass_options = PassOptionsOf(*args.model);
@@ -197,15 +215,21 @@ absl::StatusOr<Made> MakeHere(const CompileArgs& args, const QuantizeJob& job,
     made.graph = std::move(quantized.graph);
     made.quantized = std::move(quantized.quantization);
   }
+  const Graph source = *made.graph;  // what the library should compute
   QUENCH_ASSIGN_OR_RETURN(made.graph,
                           passes::RunPipeline(*std::move(made.graph), pass_options, context));
   if (!args.stop_after.empty()) return made;
   codegen::CompileOptions options = args.codegen;
+  options.check.source = &source;
+  absl::StatusOr<fs::path> evidence = fs::path();  // where a check leaves it
+  options.check.on_mismatch = [&](const codegen::CheckEvidence& found) {
+    evidence = WriteEvidence(found, ParentOf(args));
+  };
   options.passes = PassOptionsOf(*args.model);
-  QUENCH_ASSIGN_OR_RETURN(
-      made.report,
-      codegen::CompileMeasured(*made.graph, options, folder / LibraryName(args.codegen.emit),
-                               folder / "model.h", context));
+  absl::StatusOr<codegen::CompileReport> report = codegen::CompileMeasured(
+      *made.graph, options, folder / LibraryName(args.codegen.emit), folder / "model.h", context);
+  if (!evidence.ok() || !evidence->empty()) return WithEvidence(report.status(), evidence);
+  QUENCH_ASSIGN_OR_RETURN(made.report, std::move(report));
   return made;
 }
 
@@ -317,6 +341,9 @@ absl::Status ResolveTargets(CompileArgs& args) {
   args.codegen.winograd = !args.no_winograd;
   args.codegen.half_sums = !args.no_float16_sums;
   if (args.tune_seconds > 0) args.codegen.tune_seconds = args.tune_seconds;
+  args.codegen.check.mode = args.check == "no"     ? codegen::CheckMode::kNo
+                            : args.check == "full" ? codegen::CheckMode::kFull
+                                                   : codegen::CheckMode::kAuto;
   args.codegen.emit = args.emit == "so"    ? codegen::Emit::kSharedLibrary
                       : args.emit == "obj" ? codegen::Emit::kObject
                       : args.emit == "a"   ? codegen::Emit::kArchive
@@ -394,6 +421,7 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
     fmt::print("  key      {}/modelKey.bin, which the password opens\n", args.output);
   if (encryption && !encryption->password)
     fmt::print("  key      the identity of {}\n", args.encryption->recipient);
+  if (made.report->check) fmt::print("  check    {}\n", codegen::CheckText(*made.report->check));
   PrintUnusedFeatures(*made.report);
   if (made.quantized) PrintLayers(*made.quantized);
   PrintKeptFloat32(*made.report);
@@ -449,6 +477,13 @@ Action DeclareCompile(const Options& options) {
       .Add("--emit", args->emit, "Shared library, object or static archive",
            "so|obj|a (default so, with system-lib a)")
       .OneOf({"so", "obj", "a"});
+  options
+      .Add("--check", args->check,
+           "Run the library on a sample, before it appears, beside the interpreter: what a second "
+           "or "
+           "30 % of the time allows, all, or nothing",
+           "auto|full|no (default auto)")
+      .OneOf({"auto", "full", "no"});
   options.Add("--class-names", args->class_names,
               "Recorded in the library: the name of each class, one a line", "FILE");
   options.Add("--preprocess", args->preprocess,
@@ -464,8 +499,8 @@ Action DeclareCompile(const Options& options) {
       .OneOf(names)
       .Excludes({"--target", "--host", "--encrypt", "--recipient", "--class-names", "--preprocess",
                  "--opt-level", "--tune-seconds", "--channel-layout", "--no-winograd",
-                 "--no-float16-sums", "--max-size", "--uuid", "--emit", "--export-metadata",
-                 "--export-ir"});
+                 "--no-float16-sums", "--max-size", "--uuid", "--emit", "--check",
+                 "--export-metadata", "--export-ir"});
   options
       .Add("--quantize", args->quantize,
            "Compute in 8-bit integers, or keep weights in 4 bits (--type weights); the options of "

@@ -223,6 +223,7 @@ std::string CheckLibraryHere(const Specimen& specimen, const Combination& way) {
   absl::StatusOr<Graph> graph = specimen.graph;
   if (!way.symbolic) graph = BindSymbols(*graph, specimen.sizes);
   if (!graph.ok()) return "sizes are not bound: " + MessageOf(graph.status());
+  const Graph source = *graph;
   passes::PassOptions before;
   before.store_as = way.stored;
   if (way.pipeline || way.stored != DataType::kF32)
@@ -233,6 +234,11 @@ std::string CheckLibraryHere(const Specimen& specimen, const Combination& way) {
   options.channel_layout = way.layout;
   options.taps = way.taps;
   options.target = way.target;
+  if (way.taps == codegen::Taps::kNone) {
+    options.check.mode = codegen::CheckMode::kFull;
+    options.check.source = &source;
+    options.passes.store_as = way.stored;
+  }
   const absl::StatusOr<Graph> groups = codegen::GroupGraph(*graph, options);
   if (!groups.ok()) return "codegen's passes: " + MessageOf(groups.status());
   const Tensors inputs = As(*groups, specimen.inputs);

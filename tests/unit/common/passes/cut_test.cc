@@ -1,4 +1,4 @@
-#include "services/analyser/cut.h"
+#include "common/passes/cut.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "common/ops/evaluate.h"
 #include "tests/support/graphs.h"
 
-namespace quench::analyser::cut_test {
+namespace quench::passes::cut_test {
 namespace {
 
 using ::quench::testing::Add;
@@ -107,4 +107,4 @@ TEST(CutTest, LinearOperatorsAreWhatTheyStandFor) {
 }
 
 }  // namespace
-}  // namespace quench::analyser::cut_test
+}  // namespace quench::passes::cut_test

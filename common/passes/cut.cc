@@ -1,4 +1,4 @@
-#include "services/analyser/cut.h"
+#include "common/passes/cut.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include "common/base/status.h"
 #include "common/ops/op.h"
 
-namespace quench::analyser {
+namespace quench::passes {
 namespace {
 
 // Adds nodes at the end of a graph whose order is restored later.
@@ -65,6 +65,32 @@ std::pair<double, double> RangeOf(DataType type) {
   if (IsSigned(type)) return {-std::ldexp(1, bits - 1), std::ldexp(1, bits - 1) - 1};
   return {0, std::ldexp(1, bits) - 1};
 }
+
+// Which element of a scale or zero point an element of x goes with.
+class Parameters {
+ public:
+  Parameters(const Quantizer& quantizer, const Tensor& x, const Tensor& parameter)
+      : parameter_(parameter), block_(std::max<int64_t>(quantizer.block_size, 1)) {
+    const std::vector<int64_t>& dims = x.dims();
+    const auto axis = static_cast<size_t>(quantizer.axis);
+    for (size_t i = axis + 1; i < dims.size(); ++i) inner_ *= dims[i];
+    axis_size_ = axis < dims.size() ? dims[axis] : 1;
+    blocks_ = (axis_size_ + block_ - 1) / block_;
+    blocked_ = quantizer.block_size != 0;
+  }
+  int64_t Index(int64_t element) const {
+    if (parameter_.size() == 1) return 0;
+    const int64_t at = element / inner_ % axis_size_;
+    if (!blocked_) return at;
+    const int64_t outer = element / inner_ / axis_size_;
+    return (outer * blocks_ + at / block_) * inner_ + element % inner_;
+  }
+
+ private:
+  const Tensor& parameter_;
+  int64_t block_, inner_ = 1, axis_size_ = 1, blocks_ = 1;
+  bool blocked_ = false;
+};
 
 }  // namespace
 
@@ -139,4 +165,33 @@ Rounding Judge(int64_t actual, double steps, int64_t zero, DataType type, double
   return is(floor) || is(floor + 1) ? Rounding::kOtherOfTie : Rounding::kWrong;
 }
 
-}  // namespace quench::analyser
+void IntegerErrors::Count(Rounding rounding, int64_t at, int64_t integer, double steps) {
+  if (rounding == Rounding::kOtherOfTie) ++ties;
+  if (rounding != Rounding::kWrong) return;
+  const auto distance = [](int64_t whole, double real) {
+    return std::abs(static_cast<double>(whole) - real);
+  };
+  if (wrong++ > 0 && distance(integer, steps) <= distance(actual, expected)) return;
+  index = at;
+  actual = integer;
+  expected = steps;
+}
+
+IntegerErrors JudgeElements(const Quantizer& quantizer, const Tensor& computed,
+                            const Tensor& actual, const Tensor& x, const Tensor& scale,
+                            const Tensor* zero) {
+  const Parameters of_scale(quantizer, x, scale), of_zero(quantizer, x, zero ? *zero : scale);
+  const double width = TieWidth(x.dtype(), quantizer.type);
+  IntegerErrors errors;
+  for (int64_t i = 0; i < actual.size(); ++i) {
+    const int64_t integer = actual.IntAt(i);
+    if (integer == computed.IntAt(i)) continue;
+    const double steps = x.FloatAt(i) / scale.FloatAt(of_scale.Index(i));
+    const int64_t origin = zero == nullptr ? 0 : zero->IntAt(of_zero.Index(i));
+    errors.Count(Judge(integer, steps, origin, quantizer.type, width), i, integer,
+                 steps + static_cast<double>(origin));
+  }
+  return errors;
+}
+
+}  // namespace quench::passes

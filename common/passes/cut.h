@@ -9,7 +9,7 @@
 
 #include "common/ir/graph.h"
 
-namespace quench::analyser {
+namespace quench::passes {
 
 // A node of the outermost graph that makes integers of floats: QuantizeLinear or
 // DynamicQuantizeLinear. Operands by the names of their values.
@@ -39,4 +39,20 @@ double TieWidth(DataType x, DataType integers);
 // it is the other neighbour of a tie within `width`.
 Rounding Judge(int64_t actual, double steps, int64_t zero, DataType type, double width);
 
-}  // namespace quench::analyser
+// A quantizer's integers beside what it reads.
+struct IntegerErrors {
+  int64_t wrong = 0, ties = 0;  // elements
+  // The wrong one that is farthest off: its row-major index, what it is, and what is computed, in
+  // steps, before that is rounded.
+  int64_t index = 0, actual = 0;
+  double expected = 0;
+
+  void Count(Rounding rounding, int64_t at, int64_t integer, double steps);
+};
+// `computed` is what the interpreter makes of `x`; both that and `actual` have its dims. `zero` may be
+// null.
+IntegerErrors JudgeElements(const Quantizer& quantizer, const Tensor& computed,
+                            const Tensor& actual, const Tensor& x, const Tensor& scale,
+                            const Tensor* zero);
+
+}  // namespace quench::passes

@@ -1,8 +1,8 @@
+#include "common/passes/tolerance.h"
+
 #include <cmath>
 
-#include "services/analyser/verify_parts.h"
-
-namespace quench::analyser {
+namespace quench::passes {
 namespace {
 
 // Distance from 1 to the next number.
@@ -77,4 +77,4 @@ std::map<std::string, ValueError> Tolerances(const Graph& graph, std::optional<d
   return result;
 }
 
-}  // namespace quench::analyser
+}  // namespace quench::passes

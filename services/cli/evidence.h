@@ -1,0 +1,17 @@
+// What a bug report needs, where a library computes something else than its model.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <filesystem>
+
+#include "services/codegen/check_report.h"
+
+namespace quench::cli {
+
+// A new folder `quench-check-...` in `parent`: graph.qir and graph.ir.txt, whose weights lie in cache/; inputs/, an
+// .npy file for each; report.txt. Returns its path.
+absl::StatusOr<std::filesystem::path> WriteEvidence(const codegen::CheckEvidence& evidence,
+                                                    const std::filesystem::path& parent);
+
+}  // namespace quench::cli

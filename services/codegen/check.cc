@@ -1,0 +1,686 @@
+#include "services/codegen/check.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <optional>
+#include <set>
+
+#include "common/base/status.h"
+#include "common/ir/quoting.h"
+#include "common/ops/evaluate.h"
+#include "common/passes/cut.h"
+#include "common/passes/tolerance.h"
+#include "common/runner/runner.h"
+#include "services/codegen/check_compare.h"
+#include "services/codegen/part.h"
+#include "services/codegen/shown.h"
+#include "services/codegen/targets/target.h"
+
+namespace quench::codegen {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Tensors = std::map<std::string, Tensor>;  // by the name of a value of the source
+
+constexpr double kLeastBudget = 1, kBudgetShare = 0.3;  // seconds; of compiling
+constexpr uint64_t kManyIntegers = 8;                   // below it, where a model takes that
+constexpr uint64_t kSeed = 1;
+constexpr char kTooSlow[] = "the interpreter takes much longer than was expected";
+
+// Of all threads of the process.
+double CpuSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+// What is found where a library is wrong.
+struct Mismatch {
+  std::string value;
+  int64_t index = 0;
+  std::string actual, expected;  // elements
+  double error = 0, tolerance = 0;
+};
+
+// A value that the code and the source both have.
+struct Counterpart {
+  ValueId source = quench::kNone;
+  ReadableValue readable;
+  std::string compiled;  // its name there
+};
+
+// What makes such a value out of others.
+struct Group {
+  ValueId target = quench::kNone;
+  int node = -1;     // of the compile report, -1 for views and what the program has not got
+  std::string kind;  // of its kernel
+  double seconds = 0;
+};
+
+// The name without what store_float16 adds.
+std::string WithoutHalf(const std::string& name) {
+  for (const std::string_view suffix : {".f16", ".bf16"}) {
+    if (name.ends_with(suffix)) return name.substr(0, name.size() - suffix.size());
+  }
+  return name;
+}
+
+class Checker {
+ public:
+  Checker(const CheckRequest& request, const StepContext& context)
+      : request_(request), context_(context), whole_(request.mode == CheckMode::kFull) {
+    budget_ = std::max(kLeastBudget, kBudgetShare * request.compile_seconds);
+  }
+
+  absl::StatusOr<CheckReport> Run() {
+    QUENCH_ASSIGN_OR_RETURN(const bool runs, Open());
+    if (!runs) return report_;
+    const absl::Status prepared = Prepare();
+    if (!prepared.ok()) return NotRun(prepared);
+    FindCounterparts();
+    FindGroups();
+    Choose();
+    const absl::Status drawn = Draw();
+    if (!drawn.ok()) return NotRun(drawn);
+    const absl::Status checked = whole_ && !quantized_ ? CheckWhole() : CheckGroups();
+    if (absl::IsDeadlineExceeded(checked) && context_.Check().ok()) return TooSlow();
+    if (!checked.ok() && !failed_) return NotRun(Annotate(checked, "the interpreter"));
+    QUENCH_RETURN_IF_ERROR(checked);
+    QUENCH_RETURN_IF_ERROR(Verdict());
+    Fill();
+    return std::move(report_);
+  }
+
+ private:
+  // What was asked may still be cancelled.
+  absl::StatusOr<CheckReport> NotRun(const absl::Status& status) {
+    QUENCH_RETURN_IF_ERROR(context_.Check());
+    report_ = {};
+    report_.reason = MessageOf(status);
+    return report_;
+  }
+
+  absl::StatusOr<CheckReport> TooSlow() { return NotRun(InvalidArgument("{}", kTooSlow)); }
+
+  absl::StatusOr<bool> Open() {
+    const Target& target = request_.variants.front().target;  // the weakest
+    const absl::StatusOr<std::vector<Target>> here = ResolveTarget("host");
+    if (!here.ok() || here->front().machine != target.machine ||
+        here->front().android != target.android) {
+      report_.reason =
+          fmt::format("the library is for {}, and this machine does not run it", target.triple);
+      return false;
+    }
+    absl::StatusOr<std::unique_ptr<Artifact>> artifact = Artifact::Open(request_.library, 1);
+    if (absl::IsFailedPrecondition(artifact.status())) {
+      report_.reason = fmt::format("this CPU lacks instructions that {} may use", target.name);
+      return false;
+    }
+    if (!artifact.ok()) return Annotate(artifact.status(), "the library that was made");
+    artifact_ = *std::move(artifact);
+    const std::string name = artifact_->variant();
+    for (const PlannedVariant& each : request_.variants) {
+      if (each.target.name == name) variant_ = &each;
+    }
+    QUENCH_CHECK(variant_ != nullptr);  // it was made of them
+    if (request_.variants.size() > 1) report_.variant = name;
+    return true;
+  }
+
+  // The source as it runs: with the batch size that was asked for, and quantized operators in parts.
+  absl::Status Prepare() {
+    QUENCH_ASSIGN_OR_RETURN(source_, passes::InlinePartitions(WithOwnSymbols(request_.source)));
+    if (request_.passes.batch > 0) {
+      QUENCH_ASSIGN_OR_RETURN(
+          source_, passes::RunPass(*passes::FindPass("set_batch_size"), std::move(source_),
+                                   request_.passes, context_));
+    }
+    QUENCH_ASSIGN_OR_RETURN(source_, passes::ExpandLinear(std::move(source_)));
+    const Graph unbound = source_;
+    // Larger sizes find more, where there is time for them.
+    for (const bool usual : {true, false}) {
+      QUENCH_ASSIGN_OR_RETURN(
+          inputs_, RandomInputs(artifact_->inputs(), kSeed, Sizes(usual), kManyIntegers));
+      QUENCH_ASSIGN_OR_RETURN(source_, BindSymbols(WithOwnSymbols(unbound), SizesOf(unbound)));
+      seconds_ = InterpreterSeconds(source_);
+      if (seconds_ <= budget_) break;
+      if (request_.mode == CheckMode::kFull && usual) break;
+      usual_ = false;
+    }
+    whole_ = whole_ || seconds_ <= budget_;
+    for (passes::Quantizer& each : passes::QuantizersOf(source_))
+      quantizers_[each.value] = std::move(each);
+    quantized_ = !quantizers_.empty();
+    return absl::OkStatus();
+  }
+
+  // Of the library's symbolic dims: the least, or, for `usual`, 2 of the outermost axis and 8 of others.
+  std::map<std::string, int64_t> Sizes(bool usual) const {
+    std::map<std::string, int64_t> sizes;
+    for (const ArtifactTensor& input : artifact_->inputs()) {
+      for (size_t axis = 0; axis < input.dims.size(); ++axis) {
+        const ArtifactDim& dim = input.dims[axis];
+        if (dim.value >= 0 || !IsIdentifier(dim.symbol)) continue;
+        const std::optional<SymbolId> id = request_.source.symbols->Find(dim.symbol);
+        const int64_t unit =
+            id ? std::max<int64_t>(request_.source.symbols->at(*id).multiple_of, 1) : 1;
+        const int64_t least = std::max<int64_t>(dim.min, 1);
+        const auto up = [&](int64_t size) { return (size + unit - 1) / unit * unit; };
+        const int64_t wanted = up(std::max<int64_t>(least, axis == 0 ? 2 : 8));
+        sizes.emplace(dim.symbol, usual && wanted <= dim.max ? wanted : up(least));
+      }
+    }
+    return sizes;
+  }
+
+  // Of the source's symbols, as the inputs have them.
+  std::map<std::string, int64_t> SizesOf(const Graph& graph) const {
+    std::map<std::string, int64_t> sizes;
+    for (size_t i = 0; i < graph.inputs.size() && i < inputs_.size(); ++i) {
+      const Type& type = graph.value(graph.inputs[i]).type;
+      for (size_t axis = 0; axis < type.dims.size() && axis < inputs_[i].dims().size(); ++axis) {
+        if (type.dims[axis].is_static()) continue;
+        const Symbol& symbol = graph.symbols->at(type.dims[axis].symbol());
+        if (symbol.is_input()) sizes.emplace(symbol.name, inputs_[i].dims()[axis]);
+      }
+    }
+    return sizes;
+  }
+
+  void FindCounterparts() {
+    std::map<std::string, ValueId> ids;
+    for (const Node& node : source_.nodes) {
+      for (const ValueId id : node.outputs) {
+        if (id != quench::kNone) ids[source_.value(id).name] = id;
+      }
+    }
+    for (ReadableValue& each : ReadableValues(variant_->built.program)) {
+      auto found = ids.find(each.shown.name);
+      if (found == ids.end()) found = ids.find(WithoutHalf(each.shown.name));
+      if (found == ids.end()) continue;
+      const Type& type = source_.value(found->second).type;
+      const DataType compiled =
+          variant_->built.program.buffers[static_cast<size_t>(each.shown.buffer)].shape.dtype;
+      // Beside integers, floats may be scaled to their steps (pass requantize).
+      const bool both_float = IsFloat(type.dtype) && IsFloat(compiled);
+      if (both_float && quantized_) continue;
+      if (type.kind != ValueKind::kTensor ||
+          (type.dtype != compiled && !both_float && !AreBytes(type.dtype, compiled)))
+        continue;
+      const std::string name = each.shown.name;
+      counterparts_.emplace(found->second, Counterpart{found->second, std::move(each), name});
+    }
+  }
+
+  std::string KindOf(int node) const {
+    if (node < 0) return "";
+    const KernelReport& kernel = variant_->built.reports[static_cast<size_t>(node)];
+    return fmt::format("{} {} {}", kernel.kernel, kernel.op, kernel.reason);
+  }
+
+  // In the order of the source.
+  void FindGroups() {
+    for (const auto& [id, counterpart] : counterparts_) given_.insert(id);
+    std::set<ValueId> targets = given_;
+    for (const ValueId id : source_.outputs) {
+      if (source_.value(id).producer != quench::kNone) targets.insert(id);
+    }
+    for (const Node& node : source_.nodes) {
+      for (const ValueId id : node.outputs) {
+        if (id == quench::kNone || !targets.contains(id)) continue;
+        Group group{id, -1, "", 0};
+        const auto found = counterparts_.find(id);
+        if (found != counterparts_.end()) group.node = found->second.readable.shown.node;
+        group.kind = KindOf(group.node);
+        if (!group.kind.empty()) kinds_.insert(group.kind);
+        groups_.push_back(std::move(group));
+      }
+    }
+  }
+
+  // Integers that are indices of small tables are drawn again, smaller.
+  absl::Status Draw() {
+    for (const uint64_t below : {kManyIntegers, kAnyIndex}) {
+      QUENCH_ASSIGN_OR_RETURN(inputs_,
+                              RandomInputs(artifact_->inputs(), kSeed, Sizes(usual_), below));
+      const absl::Status run = whole_ && !quantized_ ? Reference() : Observe();
+      if (run.ok() || !context_.Check().ok()) return context_.Check();
+      if (absl::IsDeadlineExceeded(run)) return InvalidArgument("{}", kTooSlow);
+      if (below == kAnyIndex) return Annotate(run, "a random sample is refused");
+    }
+    return absl::OkStatus();
+  }
+
+  StepContext Limited() const {
+    StepContext limited(context_.cancel_token(), nullptr);
+    if (context_.deadline()) limited.set_deadline(*context_.deadline());
+    if (request_.mode == CheckMode::kFull) return limited;
+    const auto last = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                         std::chrono::duration<double>(5 + 10 * budget_));
+    if (!context_.deadline() || last < *context_.deadline()) limited.set_deadline(last);
+    return limited;
+  }
+
+  absl::Status Reference() {
+    QUENCH_ASSIGN_OR_RETURN(expected_, ops::Evaluate(source_, inputs_, Limited()));
+    return absl::OkStatus();
+  }
+
+  // All groups, or each kind of kernel once, the cheapest first, and others while there is time.
+  void Choose() {
+    for (Group& group : groups_) group.seconds = SecondsOf(group);
+    std::vector<size_t> order(groups_.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    if (whole_) {
+      chosen_ = std::move(order);
+      return;
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return groups_[a].seconds < groups_[b].seconds; });
+    double left = budget_;
+    std::set<std::string> had;
+    std::set<size_t> taken;
+    for (const bool once : {true, false}) {
+      for (const size_t i : order) {
+        if (taken.contains(i) || groups_[i].seconds > left || groups_[i].kind.empty()) continue;
+        if (once && !had.insert(groups_[i].kind).second) continue;
+        taken.insert(i);
+        chosen_.push_back(i);
+        left -= groups_[i].seconds;
+      }
+    }
+  }
+
+  double SecondsOf(const Group& group) const {
+    double seconds = 0;
+    for (const NodeId node : PartBetween(source_, given_, {group.target}).nodes)
+      seconds += InterpreterSeconds(source_, source_.node(node));
+    return quantized_ ? 2 * seconds : seconds;  // what groups hide is computed, too
+  }
+
+  // Runs the library, and keeps what chosen groups read and make.
+  absl::Status Observe() {
+    std::set<ValueId> needed;
+    for (const size_t i : chosen_) {
+      needed.insert(groups_[i].target);
+      if (whole_) continue;
+      for (const std::string& name : PartBetween(source_, given_, {groups_[i].target}).inputs)
+        needed.insert(*source_.FindValue(name));
+    }
+    std::multimap<int, const Counterpart*> by_node;
+    for (const auto& [id, counterpart] : counterparts_) {
+      if (needed.contains(id)) by_node.emplace(counterpart.readable.ready, &counterpart);
+    }
+    const auto read = [&](int node, const RunMemory& memory) {
+      const auto [first, last] = by_node.equal_range(node);
+      for (auto it = first; it != last; ++it) Keep(*it->second, memory);
+      by_node.erase(first, last);
+    };
+    absl::StatusOr<std::vector<Tensor>> run = artifact_->Observe(inputs_, context_, read);
+    QUENCH_RETURN_IF_ERROR(run.status());
+    outputs_ = *std::move(run);
+    for (size_t i = 0; i < outputs_.size();
+         ++i)  // what the caller gets, rather than what a node made
+      shown_[source_.value(source_.outputs[i]).name] = outputs_[i];
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      shown_[source_.value(source_.inputs[i]).name] = inputs_[i];
+    return absl::OkStatus();
+  }
+
+  void Keep(const Counterpart& counterpart, const RunMemory& memory) {
+    const Value& value = source_.value(counterpart.source);
+    std::optional<Tensor> tensor =
+        ReadBuffer(variant_->built.program, counterpart.readable.shown.buffer, memory);
+    if (tensor) tensor = AsType(*tensor, value.type.dtype);
+    if (tensor) shown_[value.name] = *std::move(tensor);
+  }
+
+  double ToleranceOf(ValueId id) {
+    if (of_source_.empty()) {
+      of_source_ = passes::Tolerances(source_, std::nullopt);
+      of_code_ = passes::Tolerances(variant_->graph, std::nullopt);
+    }
+    const std::string& name = source_.value(id).name;
+    double tolerance = of_source_.at(name).tolerance;
+    const auto counterpart = counterparts_.find(id);
+    const auto found =
+        of_code_.find(counterpart == counterparts_.end() ? name : counterpart->second.compiled);
+    if (found != of_code_.end() && tolerance > 0)
+      tolerance = std::max(tolerance, found->second.tolerance);
+    // Constants may have been made of what is stored in 16 bits.
+    if (tolerance > 0 && IsHalf(request_.passes.store_as))
+      tolerance = std::max(tolerance, passes::DefaultTolerance(request_.passes.store_as));
+    return tolerance;
+  }
+
+  // From end to end; where rounding adds up to more than a value may have by itself, group by group.
+  absl::Status CheckWhole() {
+    absl::StatusOr<std::vector<Tensor>> run = artifact_->Run(inputs_, context_);
+    QUENCH_RETURN_IF_ERROR(context_.Check());
+    if (!run.ok()) {
+      return Fail(fmt::format("the library refuses a sample that the model takes: {}",
+                              MessageOf(run.status())));
+    }
+    outputs_ = *std::move(run);
+    bool right = true;
+    for (size_t i = 0; i < expected_.size(); ++i) {
+      const double tolerance = ToleranceOf(source_.outputs[i]);
+      const Comparison compared = Compare(outputs_[i], expected_[i], tolerance, 0);
+      right = right && compared.wrong == 0;
+      largest_error_ = std::max(largest_error_, compared.error);
+    }
+    if (right) return absl::OkStatus();
+    largest_error_ = 0;
+    QUENCH_RETURN_IF_ERROR(Observe());
+    return CheckGroups();
+  }
+
+  absl::Status CheckGroups() {
+    const StepContext limited = Limited();
+    const double start = CpuSeconds();
+    double expected = 0;
+    int64_t done = 0;
+    for (const size_t i : chosen_) {
+      if (mismatch_) break;
+      Group& group = groups_[i];
+      const double spent = CpuSeconds() - start;
+      const double slower = expected > 0.1 ? std::max(1.0, spent / expected) : 1;
+      if (!whole_ && spent + slower * group.seconds > budget_) continue;
+      context_.Report({"check", source_.value(group.target).name, done++,
+                       static_cast<int64_t>(chosen_.size())});
+      QUENCH_RETURN_IF_ERROR(CheckGroup(group, limited));
+      expected += group.seconds;
+    }
+    return absl::OkStatus();
+  }
+
+  // Values between others that the code does not show, and that must be fed: integers within a group, as the
+  // graph that was compiled makes them of what the code shows.
+  absl::Status Hidden(const GraphPart& part, ValueId target, std::map<ValueId, Tensor>& hidden,
+                      const StepContext& limited) {
+    std::vector<ValueId> names, sources;
+    for (const NodeId node : part.nodes) {
+      for (const ValueId id : source_.node(node).outputs) {
+        if (id == quench::kNone || id == target || !quantizers_.contains(source_.value(id).name))
+          continue;
+        QUENCH_RETURN_IF_ERROR(Rewrite());
+        const std::optional<ValueId> twin = rewritten_->FindValue(source_.value(id).name);
+        if (!twin || rewritten_->value(*twin).type.dtype != source_.value(id).type.dtype ||
+            rewritten_->value(*twin).producer == quench::kNone)
+          continue;
+        names.push_back(*twin);
+        sources.push_back(id);
+      }
+    }
+    if (names.empty()) return absl::OkStatus();
+    std::set<ValueId> given;
+    for (const auto& [name, tensor] : shown_) {
+      const std::optional<ValueId> id = rewritten_->FindValue(name);
+      if (id && rewritten_->value(*id).type.dtype == tensor.dtype()) given.insert(*id);
+    }
+    absl::StatusOr<std::vector<Tensor>> made =
+        Evaluate(PartBetween(*rewritten_, given, names), nullptr, {}, limited);
+    QUENCH_RETURN_IF_ERROR(made.status());
+    for (size_t i = 0; i < sources.size(); ++i) hidden[sources[i]] = (*made)[i];
+    return absl::OkStatus();
+  }
+
+  // What the library's code is made of, in single nodes.
+  absl::Status Rewrite() {
+    if (rewritten_) return absl::OkStatus();
+    passes::PassOptions how = request_.passes;
+    how.batch = 0;
+    how.opt_level = std::min(how.opt_level, 2);
+    how.keep_values = false;
+    how.stop_after.clear();
+    QUENCH_ASSIGN_OR_RETURN(Graph graph,
+                            passes::RunPipeline(WithOwnSymbols(source_), how, Quiet()));
+    QUENCH_ASSIGN_OR_RETURN(rewritten_, passes::RunCodegenPasses(std::move(graph), how, Quiet()));
+    return absl::OkStatus();
+  }
+
+  StepContext Quiet() const {
+    StepContext quiet(context_.cancel_token(), nullptr);
+    if (context_.deadline()) quiet.set_deadline(*context_.deadline());
+    return quiet;
+  }
+
+  // On what the library shows; `inner` becomes the largest number on the way.
+  absl::StatusOr<std::vector<Tensor>> Evaluate(GraphPart part, double* inner, const Tensors& more,
+                                               const StepContext& limited) const {
+    std::vector<Tensor> operands;
+    for (size_t i = 0; i < part.inputs.size(); ++i) {
+      const auto hidden = more.find(part.inputs[i]);
+      const auto shown = shown_.find(part.inputs[i]);
+      if (hidden == more.end() && shown == shown_.end()) return absl::NotFoundError(part.inputs[i]);
+      operands.push_back(hidden != more.end() ? hidden->second : shown->second);
+      const std::vector<int64_t>& dims = operands.back().dims();
+      part.graph.value(part.graph.inputs[i]).type =
+          Type::Tensor(operands.back().dtype(), {dims.begin(), dims.end()});
+      if (inner != nullptr) TakeLargest(operands.back(), *inner);
+    }
+    ops::EvaluateOptions options;
+    options.on_value = [inner](const std::string&, const Tensor& tensor) {
+      if (inner != nullptr) TakeLargest(tensor, *inner);
+    };
+    return ops::Evaluate(part.graph, operands, limited, options);
+  }
+
+  // Operands of quantizers, where they are neither constants nor given.
+  const Tensor* ConstantOrShown(const std::string& name, const Tensors& more) const {
+    const std::optional<ValueId> id = source_.FindValue(name);
+    if (id && source_.value(*id).constant != nullptr) return &source_.value(*id).constant->tensor;
+    const auto found = more.find(name);
+    if (found != more.end()) return &found->second;
+    const auto shown = shown_.find(name);
+    return shown == shown_.end() ? nullptr : &shown->second;
+  }
+
+  absl::Status CheckGroup(Group& group, const StepContext& limited) {
+    const auto actual = shown_.find(source_.value(group.target).name);
+    if (actual == shown_.end()) return absl::OkStatus();
+    std::set<ValueId> given;
+    for (const ValueId id : given_) {
+      if (shown_.contains(source_.value(id).name)) given.insert(id);
+    }
+    std::map<ValueId, Tensor> hidden;
+    if (quantized_) {
+      QUENCH_RETURN_IF_ERROR(
+          Hidden(PartBetween(source_, given, {group.target}), group.target, hidden, limited));
+    }
+    Tensors fed;
+    std::vector<ValueId> targets = {group.target};
+    for (auto& [id, tensor] : hidden) {
+      given.insert(id);
+      targets.push_back(id);
+      fed[source_.value(id).name] = tensor;
+    }
+    // Quantizers are judged by what they read.
+    const size_t judged = targets.size();
+    for (size_t i = 0; i < judged; ++i) {
+      const auto found = quantizers_.find(source_.value(targets[i]).name);
+      if (found == quantizers_.end()) continue;
+      for (const std::string& name : {found->second.x, found->second.scale, found->second.zero}) {
+        const std::optional<ValueId> id = name.empty() ? std::nullopt : source_.FindValue(name);
+        const bool made = id && source_.value(*id).producer != quench::kNone;
+        if (made && !given.contains(*id) &&
+            std::find(targets.begin(), targets.end(), *id) == targets.end())
+          targets.push_back(*id);
+      }
+    }
+    GraphPart part = PartBetween(source_, given, targets);
+    const std::vector<NodeId> nodes = part.nodes;
+    double inner = 0;
+    absl::StatusOr<std::vector<Tensor>> made = Evaluate(std::move(part), &inner, fed, limited);
+    if (absl::IsNotFound(made.status())) return absl::OkStatus();  // something was not shown
+    QUENCH_RETURN_IF_ERROR(made.status());
+    group_ran_.insert(group.target);
+    Tensors computed;
+    for (size_t i = judged; i < targets.size(); ++i)
+      computed[source_.value(targets[i]).name] = (*made)[i];
+    for (size_t i = 0; i < judged && !mismatch_; ++i) {
+      const Tensor& have = i == 0 ? actual->second : hidden.at(targets[i]);
+      Judge(group, targets[i], have, (*made)[i], computed, inner, nodes);
+    }
+    return absl::OkStatus();
+  }
+
+  void Judge(const Group& group, ValueId target, const Tensor& actual, const Tensor& expected,
+             const Tensors& computed, double inner, const std::vector<NodeId>& nodes) {
+    const std::string& name = source_.value(target).name;
+    const auto quantizer = quantizers_.find(name);
+    const bool same_type = actual.dims() == expected.dims() && actual.dtype() == expected.dtype();
+    if (quantizer != quantizers_.end() && same_type) {
+      const Tensor* x = ConstantOrShown(quantizer->second.x, computed);
+      const Tensor* scale = ConstantOrShown(quantizer->second.scale, computed);
+      const Tensor* zero = ConstantOrShown(quantizer->second.zero, computed);
+      if (x == nullptr || scale == nullptr) return;
+      const passes::IntegerErrors errors =
+          passes::JudgeElements(quantizer->second, expected, actual, *x, *scale, zero);
+      if (errors.wrong == 0) return;
+      mismatch_ = Mismatch{name,
+                           errors.index,
+                           fmt::format("{}", errors.actual),
+                           fmt::format("{:.9g} before it is rounded", errors.expected),
+                           0,
+                           0};
+      blamed_ = &group;
+      mismatch_dims_ = actual.dims();
+      return;
+    }
+    const double tolerance = ToleranceOf(target);
+    const Comparison compared = Compare(actual, expected, tolerance, inner);
+    if (compared.wrong == 0) {
+      if (IsFloat(actual.dtype())) largest_error_ = std::max(largest_error_, compared.error);
+      return;
+    }
+    // A few elements may fall on the other side of a step.
+    const bool steps = std::any_of(nodes.begin(), nodes.end(), [&](NodeId id) {
+      return RoundingDecides(source_, source_.node(id));
+    });
+    if (steps && nodes.size() > 1 && 50 * compared.wrong <= std::max<int64_t>(actual.size(), 50)) {
+      ++report_.undecided;
+      return;
+    }
+    mismatch_ = Mismatch{name, compared.worst, "", "", compared.error, tolerance};
+    if (same_type) {
+      mismatch_->actual = ElementText(actual, compared.worst);
+      mismatch_->expected = ElementText(expected, compared.worst);
+    } else {
+      mismatch_->actual =
+          fmt::format("{}[{}]", DataTypeName(actual.dtype()), fmt::join(actual.dims(), ", "));
+      mismatch_->expected =
+          fmt::format("{}[{}]", DataTypeName(expected.dtype()), fmt::join(expected.dims(), ", "));
+    }
+    blamed_ = &group;
+    mismatch_dims_ = same_type ? actual.dims() : std::vector<int64_t>();
+  }
+
+  absl::Status Fail(const std::string& text) {
+    failed_ = true;
+    if (request_.on_mismatch) {
+      CheckEvidence evidence{text, request_.target, request_.source, {}};
+      for (size_t i = 0; i < inputs_.size(); ++i)
+        evidence.inputs[artifact_->inputs()[i].name] = inputs_[i];
+      request_.on_mismatch(evidence);
+    }
+    return Internal("{}", text);
+  }
+
+  absl::Status Verdict() {
+    if (!mismatch_) return absl::OkStatus();
+    const Node& made = source_.node(source_.value(blamed_->target).producer);
+    std::string who =
+        fmt::format("node `{}` ({}", made.origin.empty() ? made.name : made.origin, made.op);
+    if (blamed_->node >= 0) {
+      const KernelReport& kernel = variant_->built.reports[static_cast<size_t>(blamed_->node)];
+      who += fmt::format(", kernel {}", kernel.kernel);
+    }
+    std::string text = fmt::format(
+        "the library computes value `{}` of {}) otherwise than the model: ", mismatch_->value, who);
+    if (mismatch_dims_.empty() && mismatch_->actual.empty()) {
+      text += "its dims are others";
+    } else {
+      text += fmt::format("{} is {}, and the interpreter has {}",
+                          PlaceText(mismatch_dims_, mismatch_->index), mismatch_->actual,
+                          mismatch_->expected);
+    }
+    if (mismatch_->error > 0)
+      text += fmt::format(" (relative error {:.2g}, at most {:.2g})", mismatch_->error,
+                          mismatch_->tolerance);
+    return Fail(text);
+  }
+
+  void Fill() {
+    report_.extent = whole_ ? CheckReport::Extent::kWhole : CheckReport::Extent::kGroups;
+    report_.largest_error = largest_error_;
+    report_.all_groups = static_cast<int>(groups_.size());
+    report_.all_kernels = static_cast<int>(kinds_.size());
+    std::set<std::string> kinds;
+    const bool end_to_end = whole_ && group_ran_.empty();
+    for (const Group& group : groups_) {
+      if (!end_to_end && !group_ran_.contains(group.target)) continue;
+      ++report_.groups;
+      if (!group.kind.empty()) kinds.insert(group.kind);
+      const Node& node = source_.node(source_.value(group.target).producer);
+      if (!end_to_end) report_.nodes.push_back(node.origin.empty() ? node.name : node.origin);
+    }
+    report_.kernels = static_cast<int>(kinds.size());
+    if (report_.groups == 0) {
+      report_ = {};
+      report_.reason = "each group alone takes the interpreter longer than the check may";
+    }
+  }
+
+  const CheckRequest& request_;
+  const StepContext& context_;
+  bool whole_;
+  bool usual_ = true;  // sizes of symbolic dims
+  bool quantized_ = false;
+  double budget_ = 0, seconds_ = 0;
+  std::unique_ptr<Artifact> artifact_;
+  const PlannedVariant* variant_ = nullptr;
+  Graph source_;  // at the sample's sizes
+  std::optional<Graph> rewritten_;
+  std::map<std::string, passes::Quantizer> quantizers_;  // by their integers
+  std::map<ValueId, Counterpart> counterparts_;          // by values of the source
+  std::set<ValueId> given_;                              // these
+  std::vector<Group> groups_;
+  std::set<std::string> kinds_;
+  std::vector<size_t> chosen_;  // groups, in the order in which they are checked
+  std::set<ValueId> group_ran_;
+  std::vector<Tensor> inputs_, outputs_, expected_;
+  Tensors shown_;
+  std::map<std::string, passes::ValueError> of_source_, of_code_;
+  double largest_error_ = 0;
+  std::optional<Mismatch> mismatch_;
+  std::vector<int64_t> mismatch_dims_;
+  const Group* blamed_ = nullptr;
+  bool failed_ = false;
+  CheckReport report_;
+};
+
+}  // namespace
+
+absl::StatusOr<CheckReport> CheckLibrary(const CheckRequest& request, const StepContext& context) {
+  const double start = CpuSeconds();
+  QUENCH_ASSIGN_OR_RETURN(CheckReport report, Checker(request, context).Run());
+  report.seconds = CpuSeconds() - start;
+  return report;
+}
+
+std::string CheckText(const CheckReport& report) {
+  if (report.extent == CheckReport::Extent::kNone) return fmt::format("not run: {}", report.reason);
+  std::string text = "whole";
+  if (report.extent == CheckReport::Extent::kGroups) {
+    text = fmt::format("{} of {} groups ({} of {} kinds of kernels)", report.groups,
+                       report.all_groups, report.kernels, report.all_kernels);
+  }
+  if (!report.variant.empty()) text += fmt::format(", variant {}", report.variant);
+  text += fmt::format(", against the interpreter: largest error {:.1g}", report.largest_error);
+  if (report.undecided > 0)
+    text += fmt::format(", {} values that rounding decides", report.undecided);
+  return text + fmt::format(" ({:.1f} s)", report.seconds);
+}
+
+}  // namespace quench::codegen

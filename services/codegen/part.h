@@ -1,0 +1,30 @@
+// Parts of graphs, to be evaluated by themselves.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/ir/graph.h"
+
+namespace quench::codegen {
+
+// What computes `targets`, from values that are given and from inputs of the graph.
+struct GraphPart {
+  Graph graph;  // outputs: targets, in order; inputs by the names that they have in the whole
+  std::vector<std::string> inputs;
+  std::vector<NodeId> nodes;  // of the whole
+};
+
+// A target is computed even where it is given: for others that read it, it is an input then. Symbols are
+// the whole's. Targets are neither constants nor inputs of the graph.
+GraphPart PartBetween(const Graph& whole, const std::set<ValueId>& given,
+                      const std::vector<ValueId>& targets);
+
+// About how long the interpreter takes for a node, in seconds, where all sizes are known; those that are
+// not count as they do at typical sizes. Bodies of loops count sixteen times.
+double InterpreterSeconds(const Graph& graph, const Node& node);
+double InterpreterSeconds(const Graph& graph);
+
+}  // namespace quench::codegen
