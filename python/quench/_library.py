@@ -57,6 +57,12 @@ def metadata(library: bytes, report: Any, model: str) -> dict[str, Any]:
         kernels=[{"node": each.node, "op": each.op, "kernel": each.kernel, "runner_up": each.runner_up, "reason": each.reason,
                   "cost": each.cost, "slow": each.slow, "multiplications": each.multiplications, "bytes": each.bytes}
                  for each in report.kernels])
+    if report.HasField("check"):
+        check = report.check
+        described["check"] = {
+            "extent": {2: "whole", 3: "groups"}.get(check.extent, "none"), "reason": check.reason, "variant": check.variant,
+            "groups": check.groups, "all_groups": check.all_groups, "kernels": check.kernels, "all_kernels": check.all_kernels,
+            "nodes": list(check.nodes), "largest_error": check.largest_error, "undecided": check.undecided}
     return described
 
 

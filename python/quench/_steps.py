@@ -119,7 +119,7 @@ def fill_target(request: Any, target: Target, host: Target = "") -> None:
 
 def fill_compile_options(options: Any, *, opt_level: int = 3, set_channel_layout: Optional[str] = None, winograd: bool = True,
                          float16_sums: bool = True, max_size: Optional[float] = None, class_names: Iterable[str] = (),
-                         preprocess: Optional[Mapping[str, Any]] = None) -> None:
+                         preprocess: Optional[Mapping[str, Any]] = None, check: str = "auto") -> None:
     """Of quench.codegen.v1.CompileOptions, as `quench compile` calls them."""
     options.opt_level = opt_level
     if set_channel_layout is not None:
@@ -129,6 +129,8 @@ def fill_compile_options(options: Any, *, opt_level: int = 3, set_channel_layout
     options.no_float16_sums = not float16_sums
     if max_size is not None:
         options.max_size = max_size
+    chosen = one_of("check", check, ("auto", "full", "no"))
+    options.check = messages().enum("quench.codegen.v1.Check", f"CHECK_{'UNSPECIFIED' if chosen == 'auto' else chosen.upper()}")
     options.class_names.extend(class_names)
     if preprocess is not None:
         options.preprocessing = json.dumps(preprocess)

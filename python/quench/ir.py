@@ -326,7 +326,8 @@ class IR:
                 set_float16: bool = False, set_bfloat16: bool = False, set_channel_layout: Optional[str] = None, export_metadata: bool = False,
                 force_overwrite: bool = False, uuid: Optional[str] = None, encrypt_password: Optional[str] = None, *,
                 recipient: Optional[str] = None, emit: str = "so", winograd: bool = True, float16_sums: bool = True,
-                max_size: Optional[float] = None, class_names: Iterable[str] = (), preprocess: Optional[Mapping[str, Any]] = None) -> pathlib.Path:
+                max_size: Optional[float] = None, class_names: Iterable[str] = (), preprocess: Optional[Mapping[str, Any]] = None,
+                check: str = "auto") -> pathlib.Path:
         """Writes model.so and model.h into the folder; the path of the library.
 
         target: a name of list_target_tags, a target string, or a dict of its keys; "host" is this machine's CPU, and without one the
@@ -334,6 +335,8 @@ class IR:
         encrypt_password: the library is encrypted to a key of its own, which is written as modelKey.bin and opens with this password;
         recipient: to whoever has the identity of this age recipient.
         uuid: 32 hex digits, or "random"; one that derives from model and options without it.
+        check: "auto", "full" or "no": how much of the library is run beside the interpreter before it is written. What was looked at
+        is in metadata.json; a library that computes something else is an error.
         The rest is called as by `quench compile`."""
         one_of("emit", emit, EMITS)
         files = Files(pathlib.Path(output_path), LIBRARIES[emit], password=encrypt_password, recipient=recipient,
@@ -346,7 +349,9 @@ class IR:
         request = steps.add("compile", {"module": ("transform", "module")})
         fill_target(request.target, target, host)
         fill_compile_options(request.options, opt_level=opt_level, set_channel_layout=set_channel_layout, winograd=winograd,
-                             float16_sums=float16_sums, max_size=max_size, class_names=class_names, preprocess=preprocess)
+                             float16_sums=float16_sums, max_size=max_size, class_names=class_names, preprocess=preprocess, check=check)
+        if check != "no":
+            request.reference.CopyFrom(self._module)
         request.options.passes.float16 = set_float16
         request.options.passes.bfloat16 = set_bfloat16
         request.options.emit = messages().enum("quench.codegen.v1.Emit", f"EMIT_{EMITS[emit]}")

@@ -58,7 +58,7 @@ absl::StatusOr<fs::path> WriteEvidence(const codegen::CheckEvidence& evidence,
                                        const fs::path& parent) {
   std::string name = (parent / "quench-check-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) return ErrnoStatus(errno, "create a folder in", parent);
-  const fs::path folder = name;
+  fs::path folder = name;
   std::error_code error;
   fs::permissions(folder, fs::perms(0755), error);
   QUENCH_RETURN_IF_ERROR(WriteGraph(evidence.graph, folder));

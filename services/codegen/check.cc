@@ -57,6 +57,21 @@ struct Group {
   double seconds = 0;
 };
 
+using Ids = std::map<std::string, ValueId>;
+
+Ids IdsOf(const Graph& graph) {
+  Ids ids;
+  for (size_t i = 0; i < graph.values.size(); ++i)
+    ids.emplace(graph.values[i].name, static_cast<ValueId>(i));
+  return ids;
+}
+
+// Of a name that may be empty or unknown.
+std::optional<ValueId> Find(const Ids& ids, const std::string& name) {
+  const auto found = ids.find(name);
+  return found == ids.end() ? std::nullopt : std::optional(found->second);
+}
+
 // The name without what store_float16 adds.
 std::string WithoutHalf(const std::string& name) {
   for (const std::string_view suffix : {".f16", ".bf16"}) {
@@ -188,17 +203,12 @@ class Checker {
   }
 
   void FindCounterparts() {
-    std::map<std::string, ValueId> ids;
-    for (const Node& node : source_.nodes) {
-      for (const ValueId id : node.outputs) {
-        if (id != quench::kNone) ids[source_.value(id).name] = id;
-      }
-    }
+    ids_ = IdsOf(source_);
     for (ReadableValue& each : ReadableValues(variant_->built.program)) {
-      auto found = ids.find(each.shown.name);
-      if (found == ids.end()) found = ids.find(WithoutHalf(each.shown.name));
-      if (found == ids.end()) continue;
-      const Type& type = source_.value(found->second).type;
+      std::optional<ValueId> found = Find(ids_, each.shown.name);
+      if (!found) found = Find(ids_, WithoutHalf(each.shown.name));
+      if (!found || source_.value(*found).producer == quench::kNone) continue;
+      const Type& type = source_.value(*found).type;
       const DataType compiled =
           variant_->built.program.buffers[static_cast<size_t>(each.shown.buffer)].shape.dtype;
       // Beside integers, floats may be scaled to their steps (pass requantize).
@@ -208,7 +218,7 @@ class Checker {
           (type.dtype != compiled && !both_float && !AreBytes(type.dtype, compiled)))
         continue;
       const std::string name = each.shown.name;
-      counterparts_.emplace(found->second, Counterpart{found->second, std::move(each), name});
+      counterparts_.emplace(*found, Counterpart{*found, std::move(each), name});
     }
   }
 
@@ -305,7 +315,7 @@ class Checker {
       needed.insert(groups_[i].target);
       if (whole_) continue;
       for (const std::string& name : PartBetween(source_, given_, {groups_[i].target}).inputs)
-        needed.insert(*source_.FindValue(name));
+        needed.insert(ids_.at(name));
     }
     std::multimap<int, const Counterpart*> by_node;
     for (const auto& [id, counterpart] : counterparts_) {
@@ -324,6 +334,9 @@ class Checker {
       shown_[source_.value(source_.outputs[i]).name] = outputs_[i];
     for (size_t i = 0; i < inputs_.size(); ++i)
       shown_[source_.value(source_.inputs[i]).name] = inputs_[i];
+    for (const ValueId id : given_) {
+      if (shown_.contains(source_.value(id).name)) shown_ids_.insert(id);
+    }
     return absl::OkStatus();
   }
 
@@ -404,7 +417,7 @@ class Checker {
         if (id == quench::kNone || id == target || !quantizers_.contains(source_.value(id).name))
           continue;
         QUENCH_RETURN_IF_ERROR(Rewrite());
-        const std::optional<ValueId> twin = rewritten_->FindValue(source_.value(id).name);
+        const std::optional<ValueId> twin = Find(rewritten_ids_, source_.value(id).name);
         if (!twin || rewritten_->value(*twin).type.dtype != source_.value(id).type.dtype ||
             rewritten_->value(*twin).producer == quench::kNone)
           continue;
@@ -413,13 +426,8 @@ class Checker {
       }
     }
     if (names.empty()) return absl::OkStatus();
-    std::set<ValueId> given;
-    for (const auto& [name, tensor] : shown_) {
-      const std::optional<ValueId> id = rewritten_->FindValue(name);
-      if (id && rewritten_->value(*id).type.dtype == tensor.dtype()) given.insert(*id);
-    }
     absl::StatusOr<std::vector<Tensor>> made =
-        Evaluate(PartBetween(*rewritten_, given, names), nullptr, {}, limited);
+        Evaluate(PartBetween(*rewritten_, rewritten_given_, names), nullptr, {}, limited);
     QUENCH_RETURN_IF_ERROR(made.status());
     for (size_t i = 0; i < sources.size(); ++i) hidden[sources[i]] = (*made)[i];
     return absl::OkStatus();
@@ -436,6 +444,11 @@ class Checker {
     QUENCH_ASSIGN_OR_RETURN(Graph graph,
                             passes::RunPipeline(WithOwnSymbols(source_), how, Quiet()));
     QUENCH_ASSIGN_OR_RETURN(rewritten_, passes::RunCodegenPasses(std::move(graph), how, Quiet()));
+    rewritten_ids_ = IdsOf(*rewritten_);
+    for (const auto& [name, tensor] : shown_) {
+      const std::optional<ValueId> id = Find(rewritten_ids_, name);
+      if (id && rewritten_->value(*id).type.dtype == tensor.dtype()) rewritten_given_.insert(*id);
+    }
     return absl::OkStatus();
   }
 
@@ -468,7 +481,7 @@ class Checker {
 
   // Operands of quantizers, where they are neither constants nor given.
   const Tensor* ConstantOrShown(const std::string& name, const Tensors& more) const {
-    const std::optional<ValueId> id = source_.FindValue(name);
+    const std::optional<ValueId> id = Find(ids_, name);
     if (id && source_.value(*id).constant != nullptr) return &source_.value(*id).constant->tensor;
     const auto found = more.find(name);
     if (found != more.end()) return &found->second;
@@ -479,29 +492,28 @@ class Checker {
   absl::Status CheckGroup(Group& group, const StepContext& limited) {
     const auto actual = shown_.find(source_.value(group.target).name);
     if (actual == shown_.end()) return absl::OkStatus();
-    std::set<ValueId> given;
-    for (const ValueId id : given_) {
-      if (shown_.contains(source_.value(id).name)) given.insert(id);
-    }
     std::map<ValueId, Tensor> hidden;
     if (quantized_) {
       QUENCH_RETURN_IF_ERROR(
-          Hidden(PartBetween(source_, given, {group.target}), group.target, hidden, limited));
+          Hidden(PartBetween(source_, shown_ids_, {group.target}), group.target, hidden, limited));
     }
     Tensors fed;
+    std::set<ValueId> with_hidden;
+    if (!hidden.empty()) with_hidden = shown_ids_;
     std::vector<ValueId> targets = {group.target};
     for (auto& [id, tensor] : hidden) {
-      given.insert(id);
+      with_hidden.insert(id);
       targets.push_back(id);
       fed[source_.value(id).name] = tensor;
     }
+    const std::set<ValueId>& given = hidden.empty() ? shown_ids_ : with_hidden;
     // Quantizers are judged by what they read.
     const size_t judged = targets.size();
     for (size_t i = 0; i < judged; ++i) {
       const auto found = quantizers_.find(source_.value(targets[i]).name);
       if (found == quantizers_.end()) continue;
       for (const std::string& name : {found->second.x, found->second.scale, found->second.zero}) {
-        const std::optional<ValueId> id = name.empty() ? std::nullopt : source_.FindValue(name);
+        const std::optional<ValueId> id = Find(ids_, name);
         const bool made = id && source_.value(*id).producer != quench::kNone;
         if (made && !given.contains(*id) &&
             std::find(targets.begin(), targets.end(), *id) == targets.end())
@@ -641,10 +653,14 @@ class Checker {
   std::unique_ptr<Artifact> artifact_;
   const PlannedVariant* variant_ = nullptr;
   Graph source_;  // at the sample's sizes
+  Ids ids_;       // of its values
   std::optional<Graph> rewritten_;
+  Ids rewritten_ids_;
+  std::set<ValueId> rewritten_given_;                    // its values that the library shows
   std::map<std::string, passes::Quantizer> quantizers_;  // by their integers
   std::map<ValueId, Counterpart> counterparts_;          // by values of the source
   std::set<ValueId> given_;                              // these
+  std::set<ValueId> shown_ids_;                          // those that have been read
   std::vector<Group> groups_;
   std::set<std::string> kinds_;
   std::vector<size_t> chosen_;  // groups, in the order in which they are checked

@@ -1,6 +1,47 @@
 #include "services/codegen/report_proto.h"
 
 namespace quench::codegen {
+namespace {
+
+using Extent = CheckReport::Extent;
+
+v1::CheckReport CheckToProto(const CheckReport& check) {
+  v1::CheckReport message;
+  message.set_extent(check.extent == Extent::kWhole    ? v1::CHECK_EXTENT_WHOLE
+                     : check.extent == Extent::kGroups ? v1::CHECK_EXTENT_GROUPS
+                                                       : v1::CHECK_EXTENT_NONE);
+  message.set_reason(check.reason);
+  message.set_variant(check.variant);
+  message.set_groups(check.groups);
+  message.set_all_groups(check.all_groups);
+  message.set_kernels(check.kernels);
+  message.set_all_kernels(check.all_kernels);
+  message.mutable_nodes()->Assign(check.nodes.begin(), check.nodes.end());
+  message.set_largest_error(check.largest_error);
+  message.set_undecided(check.undecided);
+  message.set_seconds(check.seconds);
+  return message;
+}
+
+CheckReport CheckFromProto(const v1::CheckReport& message) {
+  CheckReport check;
+  check.extent = message.extent() == v1::CHECK_EXTENT_WHOLE    ? Extent::kWhole
+                 : message.extent() == v1::CHECK_EXTENT_GROUPS ? Extent::kGroups
+                                                               : Extent::kNone;
+  check.reason = message.reason();
+  check.variant = message.variant();
+  check.groups = message.groups();
+  check.all_groups = message.all_groups();
+  check.kernels = message.kernels();
+  check.all_kernels = message.all_kernels();
+  check.nodes = {message.nodes().begin(), message.nodes().end()};
+  check.largest_error = message.largest_error();
+  check.undecided = message.undecided();
+  check.seconds = message.seconds();
+  return check;
+}
+
+}  // namespace
 
 v1::CompileReport ToProto(const CompileReport& report) {
   v1::CompileReport message;
@@ -54,6 +95,7 @@ v1::CompileReport ToProto(const CompileReport& report) {
     out->set_predicted_choice_ms(report.measurement->predicted_choice_ms);
     out->set_measured_choice_ms(report.measurement->measured_choice_ms);
   }
+  if (report.check) *message.mutable_check() = CheckToProto(*report.check);
   return message;
 }
 
@@ -90,6 +132,7 @@ CompileReport FromProto(const v1::CompileReport& message) {
     report.measurement = {measurement.builds(), measurement.rounds(),
                           measurement.predicted_choice_ms(), measurement.measured_choice_ms()};
   }
+  if (message.has_check()) report.check = CheckFromProto(message.check());
   return report;
 }
 

@@ -92,6 +92,21 @@ absl::StatusOr<CompileOptions> OptionsOf(const pb::CompileRequest& request) {
   }
   if (asked.tap_values() != pb::TAP_VALUES_UNSPECIFIED && !asked.taps())
     return FieldError("options.tap_values", "given without `taps`, which it is about");
+  switch (asked.check()) {
+    case pb::CHECK_UNSPECIFIED:
+    case pb::CHECK_AUTO:
+      options.check.mode = asked.taps() ? CheckMode::kNo : CheckMode::kAuto;
+      break;
+    case pb::CHECK_FULL:
+      if (asked.taps())
+        return FieldError("options.check", "full, and builds with `taps` are not checked");
+      options.check.mode = CheckMode::kFull;
+      break;
+    case pb::CHECK_NO:
+      break;
+    default:
+      return FieldError("options.check", fmt::format("{} is no extent", int{asked.check()}));
+  }
   options.class_names = {asked.class_names().begin(), asked.class_names().end()};
   options.preprocessing = asked.preprocessing();
   options.passes.batch = asked.passes().batch();
@@ -109,16 +124,24 @@ std::string LibraryName(Emit emit) {
   return emit == Emit::kObject ? "model.o" : emit == Emit::kArchive ? "model.a" : "model.so";
 }
 
-// What is measured holds for CPUs like this one.
+// What is measured holds for CPUs like this one, and so does whether code could run at all.
 steps::Caching CachingOf(const pb::CompileRequest& request) {
-  return request.options().opt_level() == 4 ? steps::Caching::kOfThisCpu : steps::Caching::kPure;
+  const bool of_this_cpu =
+      request.options().opt_level() == 4 || request.options().check() == pb::CHECK_FULL;
+  return of_this_cpu ? steps::Caching::kOfThisCpu : steps::Caching::kPure;
 }
 
 absl::StatusOr<pb::CompileResult> CompileStep(const pb::CompileRequest& request,
                                               const Workplace& place, const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(const CompileOptions options, OptionsOf(request));
+  QUENCH_ASSIGN_OR_RETURN(CompileOptions options, OptionsOf(request));
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,
                           steps::LoadModule(request.module(), "module", place.blobs));
+  Graph reference;
+  if (request.has_reference() && options.check.mode != CheckMode::kNo) {
+    QUENCH_ASSIGN_OR_RETURN(reference,
+                            steps::LoadModule(request.reference(), "reference", place.blobs));
+    options.check.source = &reference;
+  }
   QUENCH_ASSIGN_OR_RETURN(const Emit emit, WhatToEmit(options));
   const std::filesystem::path library = place.scratch / LibraryName(emit);
   const std::filesystem::path header = place.scratch / "model.h";

@@ -162,8 +162,11 @@ void CheckTargets(const v1::CompileBatch& batch, const std::string& path, Violat
   }
 }
 
+// `transform` gives the module that is compiled; what the library should compute comes from the step
+// `reference`, or is `given`.
 void AddCompile(const v1::CompileChoice& choice, const codegen::v1::Target& target,
-                const std::string& prefix, const std::string& transform, StepWriter* list) {
+                const std::string& prefix, const std::string& transform,
+                const std::string& reference, const step::v1::Module& given, StepWriter* list) {
   const std::string compile = prefix + "/compile";
   v1::StepSpec* spec = list->Add(compile);
   codegen::v1::CompileRequest* request = spec->mutable_compile();
@@ -173,6 +176,14 @@ void AddCompile(const v1::CompileChoice& choice, const codegen::v1::Target& targ
   request->mutable_options()->clear_passes();
   if (choice.has_passes()) *request->mutable_options()->mutable_passes() = choice.passes();
   Bind(spec, v1::PORT_MODULE, transform, v1::PORT_MODULE);
+  if (request->options().check() != codegen::v1::CHECK_NO && !request->options().taps()) {
+    if (reference.empty()) {
+      *request->mutable_reference() = given;
+    } else {
+      const bool imported = !choice.has_quantize();
+      Bind(spec, v1::PORT_REFERENCE, reference, imported ? v1::PORT_CANONICAL : v1::PORT_MODULE);
+    }
+  }
   if (choice.uuid().empty()) return;
   v1::StepSpec* package = list->Add(prefix + "/package");
   package->mutable_package_library()->set_uuid(choice.uuid());
@@ -251,6 +262,7 @@ class QuantizeSteps {
     }
     request->mutable_options()->set_opt_level(taps ? 2 : 3);  // with taps every value is seen
     request->mutable_options()->set_taps(taps);
+    request->mutable_options()->set_check(codegen::v1::CHECK_NO);  // nobody is given it
     *request->mutable_options()->mutable_passes()->mutable_disabled() = passes_.disabled();
     return called;
   }
@@ -306,9 +318,13 @@ void AddCells(const v1::CompileBatch& batch, const v1::BatchModel& model, StepWr
     if (!choice.passes().stop_after().empty()) continue;
     const std::string module =
         choice.has_quantize() ? QuantizeSteps(choice, prefix, transform, list).Write() : transform;
+    const std::string reference = choice.has_quantize() ? prefix + "/quantize"
+                                  : model.has_model()   ? model.name() + "/import"
+                                                        : "";
     for (const codegen::v1::Target& target : batch.targets()) {
       if (list->full()) return;
-      AddCompile(choice, target, prefix + "/" + LabelOf(target), module, list);
+      AddCompile(choice, target, prefix + "/" + LabelOf(target), module, reference, model.module(),
+                 list);
     }
   }
 }

@@ -40,6 +40,7 @@ absl::StatusOr<LibrarySource> AddLibrary(const CompareJob& job, const std::strin
   codegen::v1::CompileRequest compile;
   *compile.mutable_target() = TargetOf("host");
   compile.mutable_options()->set_opt_level(3);
+  compile.mutable_options()->set_check(codegen::v1::CHECK_NO);  // it is compared anyway
   *compile.mutable_options()->mutable_passes() = PassesOf(options);
   if (job.options.layers) {
     compile.mutable_options()->set_taps(true);

@@ -23,6 +23,18 @@ codegen::v1::Emit EmitOf(codegen::Emit emit) {
   return codegen::v1::EMIT_UNSPECIFIED;
 }
 
+codegen::v1::Check CheckOf(codegen::CheckMode mode) {
+  switch (mode) {
+    case codegen::CheckMode::kNo:
+      return codegen::v1::CHECK_NO;
+    case codegen::CheckMode::kFull:
+      return codegen::v1::CHECK_FULL;
+    case codegen::CheckMode::kAuto:
+      return codegen::v1::CHECK_UNSPECIFIED;  // as of clients that say nothing: one result for both
+  }
+  return codegen::v1::CHECK_UNSPECIFIED;
+}
+
 gateway::v1::WorkflowSpec SpecOf(const CompileJob& job, gateway::v1::BatchModel model) {
   gateway::v1::WorkflowSpec spec;
   spec.set_title("compile " +
@@ -45,6 +57,7 @@ gateway::v1::WorkflowSpec SpecOf(const CompileJob& job, gateway::v1::BatchModel 
   options.set_no_winograd(!job.options.winograd);
   options.set_no_float16_sums(!job.options.half_sums);
   options.set_max_size(job.options.max_size);
+  options.set_check(CheckOf(job.options.check.mode));
   options.set_emit(EmitOf(job.options.emit));
   options.mutable_class_names()->Assign(job.options.class_names.begin(),
                                         job.options.class_names.end());

@@ -23,8 +23,9 @@ Graph Network(uint64_t product = 3, uint64_t second = 2, int64_t channels = 16, 
   graph.symbols = std::make_shared<SymbolTable>();
   const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {1, channels, side, side}));
   ValueId y = Node1(graph, "Relu", {Conv(graph, x, "w1", channels, 1)});
-  const ValueId pooled = Node1(graph, "MaxPool", {y}, {{"kernel_shape", std::vector<int64_t>{3, 3}},
-                                                       {"pads", std::vector<int64_t>{1, 1, 1, 1}}});
+  const ValueId pooled = Node1(
+      graph, "MaxPool", {y},
+      {{"kernel_shape", std::vector<int64_t>{3, 3}}, {"pads", std::vector<int64_t>{1, 1, 1, 1}}});
   y = Node1(graph, "Relu", {Conv(graph, pooled, "w2", channels, second)});
   y = Node1(graph, "Concat", {y, pooled}, {{"axis", int64_t{1}}});
   y = Node1(graph, "Flatten", {Node1(graph, "GlobalAveragePool", {y})});
@@ -108,8 +109,7 @@ TEST(CheckTest, AMismatchLeavesNoLibraryButEvidence) {
     EXPECT_NE(evidence.text.find("value `"), std::string::npos);
     EXPECT_NE(evidence.target.find("mtriple"), std::string::npos);
   };
-  EXPECT_FALSE(
-      Compile(made, options, folder.path() / "model.so", folder.path() / "model.h").ok());
+  EXPECT_FALSE(Compile(made, options, folder.path() / "model.so", folder.path() / "model.h").ok());
   EXPECT_EQ(calls, 1);
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
@@ -195,13 +195,16 @@ TEST(CheckTest, APassThatDropsAPadIsFound) {
 // Quantized on both sides, twice.
 Graph Quantized(int8_t zero, int64_t weights_seed = 1) {
   Graph graph;
-  const auto scale = [&](float value) { return graph.AddConstant("scale", Tensor::ScalarF32(value)); };
+  const auto scale = [&](float value) {
+    return graph.AddConstant("scale", Tensor::ScalarF32(value));
+  };
   const auto zero_point = [&](int8_t value) {
     return graph.AddConstant("zero", Tensor::Of(DataType::kI8, {}, std::vector<int8_t>{value}));
   };
   ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {1, 16, 10, 10}));
   for (const int64_t layer : {0, 1}) {
-    x = Node1(graph, "QuantizeLinear", {x, scale(0.05F), zero_point(layer == 1 ? zero : int8_t{3})});
+    x = Node1(graph, "QuantizeLinear",
+              {x, scale(0.05F), zero_point(layer == 1 ? zero : int8_t{3})});
     x = Node1(graph, "DequantizeLinear",
               {x, scale(0.05F), zero_point(layer == 1 ? zero : int8_t{3})});
     std::vector<int8_t> bytes(16 * 16 * 9);

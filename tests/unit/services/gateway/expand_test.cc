@@ -71,6 +71,26 @@ TEST(ExpandTest, CompileBatchIsEveryModelWithEveryChoiceForEveryTarget) {
   EXPECT_EQ(compile.options().passes().disabled(0), "fuse");
   EXPECT_EQ(compile.target().name(), "x86-64-v3");
   EXPECT_EQ(steps[2].bindings(0).step(), "a/fast/transform");
+  EXPECT_EQ(steps[2].bindings_size(), 1);  // what has taps is not checked
+}
+
+// What a library should compute is the module before passes.
+TEST(ExpandTest, LibrariesAreHeldAgainstTheModuleBeforePasses) {
+  const auto of = [](const std::string& choice) {
+    return Expand(Parse(Batch("choices { name: 'o' " + choice + " }", "targets { name: 't' }")));
+  };
+  const auto plain = of("");
+  const v1::StepSpec& compile = plain->steps().steps(2);
+  ASSERT_EQ(compile.bindings_size(), 2);
+  EXPECT_EQ(compile.bindings(1).input(), v1::PORT_REFERENCE);
+  EXPECT_EQ(compile.bindings(1).step(), "r/import");
+  EXPECT_EQ(compile.bindings(1).output(), v1::PORT_CANONICAL);
+  const auto unchecked = of("compile_options { check: CHECK_NO }");
+  EXPECT_EQ(unchecked->steps().steps(2).bindings_size(), 1);
+  const auto quantized = of("quantize { options { source: RANGE_SOURCE_WEIGHTS_ONLY } }");
+  const v1::StepSpec& last = quantized->steps().steps(quantized->steps().steps_size() - 1);
+  EXPECT_EQ(last.bindings(1).step(), "r/o/quantize");
+  EXPECT_EQ(last.bindings(1).output(), v1::PORT_MODULE);
 }
 
 TEST(ExpandTest, AUuidAddsThePackageStep) {
