@@ -5,7 +5,7 @@
 
 #include "common/base/files.h"
 #include "common/base/status.h"
-#include "services/analyser/cut.h"
+#include "common/passes/cut.h"
 #include "services/analyser/verify_magnitudes.h"
 #include "services/analyser/verify_rewrites.h"
 
@@ -184,7 +184,7 @@ absl::StatusOr<MagnitudeReport> CheckMagnitude(
 absl::StatusOr<std::vector<MagnitudeReport>> CheckMagnitudes(
     const Sides& sides, const std::vector<Tensor>& inputs, const VerifyOptions& options,
     const std::function<absl::Status(const Sample&)>& compare, const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(const Graph model, ExpandLinear(sides.model));
+  QUENCH_ASSIGN_OR_RETURN(const Graph model, passes::ExpandLinear(sides.model));
   std::vector<MagnitudeReport> reports;
   for (const MagnitudeLimits& limits : LimitsOf(model, sides.rewritten)) {
     context.Report({"verify", "magnitudes", 0, 0});

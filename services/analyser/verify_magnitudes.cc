@@ -7,8 +7,8 @@
 #include "common/base/half.h"
 #include "common/base/status.h"
 #include "common/ops/evaluate.h"
+#include "common/passes/cut.h"
 #include "common/runner/inputs.h"
-#include "services/analyser/cut.h"
 
 namespace quench::analyser {
 namespace {
@@ -116,7 +116,7 @@ double RangeOf(const Graph& model, const Quantizer& quantizer) {
 
 std::vector<MagnitudeLimits> IntegerLimits(const Graph& model) {
   std::map<DataType, MagnitudeLimits> by_type;
-  for (const Quantizer& each : QuantizersOf(model)) {
+  for (const Quantizer& each : passes::QuantizersOf(model)) {
     const std::optional<ValueId> x = model.FindValue(each.x);
     const double largest = x && model.value(*x).constant == nullptr ? RangeOf(model, each) : 0;
     if (!(largest > 0)) continue;
