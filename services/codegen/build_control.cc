@@ -189,8 +189,9 @@ absl::Status Builder::EndCarried(Frame& body, LoopParts& parts) {
 
 // ---- stacked outputs ----
 
-// Whether nodes of the body tell a size of the shape.
-bool Builder::IsToldWithin(const Graph& body, const Shape& shape) const {
+// Sizes that nodes of the body tell, and those that follow from them; a size that the body is given is
+// none of them, though a node around it may have the name of one inside.
+std::set<SymbolId> Builder::ToldWithin(const Graph& body) const {
   std::set<std::string> names;
   ForEachGraph(body, [&](const Graph& each) {
     for (const Node& node : each.nodes) names.insert(node.name);
@@ -200,15 +201,21 @@ bool Builder::IsToldWithin(const Graph& body, const Shape& shape) const {
     const auto* size = std::get_if<RuntimeSize>(&symbols_.at(id).definition);
     if (size != nullptr && names.contains(size->node)) told.insert(id);
   }
+  for (const ValueId input : body.inputs) {
+    for (const Dim dim : body.value(input).type.dims) {
+      if (!dim.is_static()) told.erase(dim.symbol());
+    }
+  }
   for (const SymbolId id : RuntimeDependence(symbols_).Affected(told)) told.insert(id);
-  return std::ranges::any_of(
-      shape.dims, [&](Dim dim) { return !dim.is_static() && told.contains(dim.symbol()); });
+  return told;
 }
 
 // One buffer per stacked output of the node: whole when the number of iterations is known, else
 // heap memory that grows; that, too, where only the iterations tell how large a row is.
 absl::Status Builder::BeginStacks(Frame& frame, const Node& node, const Graph& body,
                                   LoopParts& parts, std::vector<int>& stacks) {
+  const std::set<SymbolId> told = ToldWithin(body);
+  const auto is_told = [&](Dim dim) { return !dim.is_static() && told.contains(dim.symbol()); };
   for (size_t i = parts.carried; i < node.outputs.size(); ++i) {
     if (node.outputs[i] == quench::kNone) {
       stacks.push_back(-1);
@@ -223,7 +230,7 @@ absl::Status Builder::BeginStacks(Frame& frame, const Node& node, const Graph& b
     stacks.push_back(buffer);
     StorageOf(buffer).shared = true;
     if (StorageOf(buffer).home != Home::kHeap) continue;
-    const bool told_within = IsToldWithin(body, shape);
+    const bool told_within = std::ranges::any_of(shape.dims, is_told);
     if (parts.loop.fixed_trips && !told_within) {
       QUENCH_RETURN_IF_ERROR(AddAllocate(buffer));
       continue;
@@ -248,8 +255,7 @@ absl::Status Builder::BeginStacks(Frame& frame, const Node& node, const Graph& b
     // Without iterations nobody sets the sizes of rows that the body tells.
     const Type& row = body.value(body.outputs[parts.first_output + i]).type;
     for (const Dim dim : row.dims) {
-      if (!dim.is_static() && symbols_.at(dim.symbol()).is_runtime() &&
-          IsToldWithin(body, {row.dtype, {dim}, {}}))
+      if (is_told(dim) && symbols_.at(dim.symbol()).is_runtime())
         zeros.emplace_back(dim.symbol(), 0);
     }
     QUENCH_RETURN_IF_ERROR(AddAssignments(zeros));

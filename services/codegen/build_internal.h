@@ -151,7 +151,7 @@ class Builder {
   absl::Status EndCarried(Frame& body, LoopParts& parts);
   absl::Status BeginStacks(Frame& frame, const Node& node, const Graph& body, LoopParts& parts,
                            std::vector<int>& stacks);
-  bool IsToldWithin(const Graph& body, const Shape& shape) const;
+  std::set<SymbolId> ToldWithin(const Graph& body) const;
   absl::Status AddStacks(const Node& node, Frame& body, const LoopParts& parts,
                          const std::vector<int>& stacks);
   absl::Status FinishLoop(Frame& frame, const Node& node, const LoopParts& parts,

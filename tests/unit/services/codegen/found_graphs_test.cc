@@ -102,29 +102,32 @@ std::vector<Found> AllFound() {
   }
   output %end, %kept
 )"},
-      // A loop that never ran set the sizes of its rows to 0: those that nodes before it had told, too.
-      {"sizes_told_before_a_loop",
+      // A loop that collects rows of a size told before it made that size 0 for all who read it later.
+      {"rows_of_sizes_told_before_the_loop",
        R"(
-  input %times: i64[]
-  input %which: bool[4]
-  input %x: f32[3, 4]
-  %some = Compress(%x, %which) {axis = 1}
-  %rows = Loop(%times, _, %some) {
+  symbol few_0 = runtime("few", 4)
+  symbol end_0 = runtime("end")
+  input %n: i64[]
+  input %x: f32[4]
+  const %which: bool[4] = [true, false, true, true]
+  %few: f32[few_0] = Compress(%x, %which) {axis = 0}
+  %end: f32[4], %kept: f32[end_0, few_0] = Loop(%n, _, %x, %few) {
     body = graph "" {
-      input %i: i64[]
-      input %on: bool[]
-      input %capture: f32[3, 4]
-      %go_on = Identity(%on)
-      %row = Neg(%capture)
-      output %go_on, %row
+      input %iteration: i64[]
+      input %going: bool[]
+      input %state: f32[4]
+      input %given: f32[few_0]
+      %on: bool[] = Identity(%going)
+      %next: f32[4] = Tanh(%state)
+      %few: f32[few_0] = Neg(%given)
+      output %on, %next, %few
     },
     q.captures = 1
   }
-  %after = Exp(%some)
-  output %rows, %after
+  %later: f32[few_0] = Exp(%few)
+  output %end, %kept, %later
 )",
-       {{"times", Tensor::Of(DataType::kI64, {}, std::vector<int64_t>{0})},
-        {"which", Tensor::Of(DataType::kBool, {4}, std::vector<uint8_t>{1, 0, 1, 1})}}},
+       {{"n", Tensor::I64({2}).Reshaped({})}}},
       // The size of a result was inferred as the larger one of 1 and 0.
       {"choice_among_no_sizes",
        R"(
