@@ -38,12 +38,14 @@ absl::Status LowerSizesOfAffineGrid(LowerContext& ctx) {
 }
 
 // Coordinate in [-1, 1] of place `i` along an axis: of the element's centre, -1 and 1 at the outer
-// edges, or at the outer centres with align_corners.
+// edges, or at the outer centres with align_corners. The coordinate of a lone element is 0, as in
+// PyTorch, whose function ONNX's text names; ONNX's own formula divides by zero there.
 E Coordinate(Builder& b, E i, E size, bool align, DataType type) {
   const E place = Cast(i, type);
   const E count = Cast(size, type);
   if (!align) return (place * 2.0 + 1.0) / count - 1.0;
-  return place * 2.0 / Max(count - 1.0, b.F(1, type)) - 1.0;
+  const E last = count - 1.0;
+  return (place * 2.0 - last) / Max(last, b.F(1, type));
 }
 
 absl::Status LowerAffineGrid(LowerContext& ctx) {

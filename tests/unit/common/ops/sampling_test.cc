@@ -31,6 +31,15 @@ TEST(Sampling, AffineGridOfTheIdentityIsTheGrid) {
                {-1, -1, 1, -1, -1, 1, 1, 1});
 }
 
+// torch.nn.functional.affine_grid(theta, [1, 1, 1, 3], align_corners=...), of theta with shifts.
+TEST(Sampling, AffineGridOfOneElementIsItsCentre) {
+  const Operands operands = {F32({1, 2, 3}, {1, 0, 0.25, 0, 1, 0.5}), Tensor::I64({1, 1, 1, 3})};
+  ExpectTensor(RunUnknown("AffineGrid", operands, {{"align_corners", int64_t{1}}})[0], {1, 1, 3, 2},
+               {-0.75, 0.5, 0.25, 0.5, 1.25, 0.5});
+  ExpectTensor(RunOp("AffineGrid", operands, {{"align_corners", int64_t{0}}})[0], {1, 1, 3, 2},
+               {0.25 - 2.0 / 3, 0.5, 0.25, 0.5, 0.25 + 2.0 / 3, 0.5});
+}
+
 TEST(Sampling, RoiAlignAveragesItsSamples) {
   const Tensor x = Iota({1, 1, 4, 4});
   const Operands operands = {x, F32({1, 4}, {0, 0, 4, 4}), I64({1}, {0})};
