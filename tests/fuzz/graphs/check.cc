@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <sstream>
 
 #include "common/base/files.h"
 #include "common/base/status.h"
@@ -26,15 +27,17 @@ using Tensors = std::vector<Tensor>;
 
 constexpr int kMostSeconds = 60;
 
-// Runs `work` in a child and returns its text; of a child that ends otherwise, how.
-std::string InChild(const std::function<std::string()>& work) {
+// Runs `work` in a child and returns its verdict; the verdict on a child that ends otherwise says how.
+Verdict InChild(const std::function<Verdict()>& work) {
   int ends[2];
-  if (::pipe(ends) != 0) return "no pipe";
+  if (::pipe(ends) != 0) return {.wrong = "no pipe"};
   const pid_t child = ::fork();
   if (child == 0) {
     ::close(ends[0]);
     ::alarm(kMostSeconds);
-    const std::string text = work();
+    const Verdict verdict = work();
+    const std::string text =
+        fmt::format("{} {}\n{}", verdict.outputs, verdict.without_tolerance, verdict.wrong);
     size_t done = 0;
     while (done < text.size()) {
       const ssize_t written = ::write(ends[1], text.data() + done, text.size() - done);
@@ -51,11 +54,15 @@ std::string InChild(const std::function<std::string()>& work) {
   ::close(ends[0]);
   int status = 0;
   ::waitpid(child, &status, 0);
-  if (WIFSIGNALED(status)) {
-    return WTERMSIG(status) == SIGALRM ? fmt::format("has not ended after {} s", kMostSeconds)
-                                       : fmt::format("crashed by signal {}", WTERMSIG(status));
-  }
-  return WEXITSTATUS(status) == 0 ? text : fmt::format("ended with {}", WEXITSTATUS(status));
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+    return {.wrong = fmt::format("has not ended after {} s", kMostSeconds)};
+  if (WIFSIGNALED(status)) return {.wrong = fmt::format("crashed by signal {}", WTERMSIG(status))};
+  Verdict verdict;
+  std::istringstream words(text);
+  if (WEXITSTATUS(status) != 0 || !(words >> verdict.outputs >> verdict.without_tolerance))
+    return {.wrong = fmt::format("ended with {}", WEXITSTATUS(status))};
+  verdict.wrong = text.substr(text.find('\n') + 1);
+  return verdict;
 }
 
 // Largest |a - b| by the largest |reference|, like RelativeError, but equal infinities and NaNs are equal.
@@ -93,13 +100,38 @@ std::vector<double> Sensitivity(const Graph& graph, const Tensors& inputs, const
   return distances;
 }
 
+bool IsFinite(const Tensor& tensor) {
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    if (!std::isfinite(tensor.FloatAt(i))) return false;
+  }
+  return true;
+}
+
+// What rounding leaves of a value that it may change altogether: the type, the sizes that no run decides,
+// and numbers where there are numbers.
+bool IsOfOneKind(const Graph& graph, const Type& type, const Tensor& actual,
+                 const Tensor& expected) {
+  if (actual.dtype() != expected.dtype() || actual.rank() != expected.rank()) return false;
+  for (size_t axis = 0; axis < type.dims.size(); ++axis) {
+    const Dim dim = type.dims[axis];
+    const bool known = dim.is_static() || graph.symbols->at(dim.symbol()).is_input();
+    if (known && actual.dims()[axis] != expected.dims()[axis]) return false;
+  }
+  return IsFinite(actual) || !IsFinite(expected);
+}
+
+bool Agrees(const Graph& graph, size_t output, const Tensor& actual, const Tensor& expected,
+            double tolerance) {
+  if (std::isfinite(tolerance)) return Distance(actual, expected) <= tolerance;
+  return IsOfOneKind(graph, graph.value(graph.outputs[output]).type, actual, expected);
+}
+
 std::string Differences(const Graph& graph, const Tensors& actual, const Tensors& expected,
                         const std::vector<double>& tolerances) {
   if (actual.size() != expected.size())
     return fmt::format("{} outputs, not {}", actual.size(), expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
-    const double distance = Distance(actual[i], expected[i]);
-    if (distance <= tolerances[i]) continue;
+    if (Agrees(graph, i, actual[i], expected[i], tolerances[i])) continue;
     int64_t worst = 0;
     double most = -1;
     if (actual[i].dims() == expected[i].dims() && actual[i].dtype() == expected[i].dtype()) {
@@ -119,7 +151,7 @@ std::string Differences(const Graph& graph, const Tensors& actual, const Tensors
         "output {} `{}`: element {} is {:.8g}, not {:.8g} (off by {:.2g} of the largest, {:.2g} "
         "would do)",
         i, graph.value(graph.outputs[i]).name, worst, actual[i].FloatAt(worst),
-        expected[i].FloatAt(worst), distance, tolerances[i]);
+        expected[i].FloatAt(worst), Distance(actual[i], expected[i]), tolerances[i]);
   }
   return "";
 }
@@ -136,11 +168,23 @@ Tensors As(const Graph& graph, Tensors inputs) {
   return inputs;
 }
 
-std::string CheckPassesHere(const Specimen& specimen) {
+// A verdict of so many outputs, with what is wrong still to be told.
+Verdict VerdictOn(const std::vector<double>& tolerances) {
+  Verdict verdict;
+  for (const double each : tolerances) {
+    ++verdict.outputs;
+    verdict.without_tolerance += !std::isfinite(each);
+  }
+  return verdict;
+}
+
+Verdict CheckPassesHere(const Specimen& specimen) {
   const absl::StatusOr<Tensors> before = ops::Evaluate(specimen.graph, specimen.inputs);
-  if (!before.ok()) return "the interpreter refuses the graph: " + MessageOf(before.status());
+  if (!before.ok())
+    return {.wrong = "the interpreter refuses the graph: " + MessageOf(before.status())};
   const std::vector<double> tolerances = Tolerances(specimen.graph, specimen.inputs, *before);
-  std::string wrong;
+  Verdict verdict = VerdictOn(tolerances);
+  std::string& wrong = verdict.wrong;
   passes::PassOptions options;
   options.on_pass = [&](std::string_view pass, const Graph& graph) {
     if (!wrong.empty()) return;
@@ -151,8 +195,8 @@ std::string CheckPassesHere(const Specimen& specimen) {
   };
   absl::StatusOr<Graph> graph = passes::RunPipeline(specimen.graph, options, {});
   if (graph.ok() && wrong.empty()) graph = passes::RunCodegenPasses(*std::move(graph), options, {});
-  if (!graph.ok()) return "passes: " + MessageOf(graph.status());
-  return wrong;
+  if (!graph.ok()) wrong = "passes: " + MessageOf(graph.status());
+  return verdict;
 }
 
 // Twice in sessions whose memory was filled with one byte: NaNs, then other numbers. It ends at pages
@@ -219,7 +263,8 @@ bool HasSizesOfTheRun(const Graph& graph) {
   return false;
 }
 
-std::string CheckLibraryHere(const Specimen& specimen, const Combination& way) {
+// "" or what is wrong; `verdict` learns what is compared.
+std::string CheckLibraryHere(const Specimen& specimen, const Combination& way, Verdict& verdict) {
   absl::StatusOr<Graph> graph = specimen.graph;
   if (!way.symbolic) graph = BindSymbols(*graph, specimen.sizes);
   if (!graph.ok()) return "sizes are not bound: " + MessageOf(graph.status());
@@ -251,6 +296,7 @@ std::string CheckLibraryHere(const Specimen& specimen, const Combination& way) {
   if (!expected.ok() && rounded_sizes) return "";
   if (!expected.ok()) return "the interpreter refuses the groups: " + MessageOf(expected.status());
   const std::vector<double> tolerances = Tolerances(*groups, inputs, *expected);
+  verdict = VerdictOn(tolerances);
   absl::StatusOr<TempDir> folder = TempDir::Create();
   if (!folder.ok()) return MessageOf(folder.status());
   const auto report =
@@ -285,20 +331,6 @@ std::string CheckLibraryHere(const Specimen& specimen, const Combination& way) {
   return CheckRefusal(folder->path() / "model.so", *groups, inputs);
 }
 
-// Those of this kind of machine, so that a graph meets the same ways on every CPU; `host` for each that
-// this one does not run.
-std::vector<std::string> Targets() {
-  std::vector<std::string> names = {"host"};
-  const uint32_t machine = codegen::ResolveTarget("host").value()[0].machine;
-  for (const codegen::TargetName& each : codegen::TargetNames()) {
-    const std::vector<codegen::Target> variants = codegen::ResolveTarget(each.name).value();
-    if (variants[0].machine != machine) continue;
-    const bool runs = (variants.back().required_features & ~quench_rt_cpu_features()) == 0;
-    names.push_back(runs ? each.name : "host");
-  }
-  return names;
-}
-
 }  // namespace
 
 std::vector<double> Tolerances(const Graph& graph, const Tensors& inputs, const Tensors& outputs) {
@@ -323,65 +355,15 @@ std::vector<double> Tolerances(const Graph& graph, const Tensors& inputs, const 
   return tolerances;
 }
 
-std::string Describe(const Combination& way) {
-  std::string text = fmt::format("level {}, {}, {} threads, {}", way.level, way.target, way.threads,
-                                 way.symbolic ? "open sizes" : "fixed sizes");
-  if (!way.layout.empty()) text += ", channels " + way.layout;
-  if (way.stored != DataType::kF32) text += fmt::format(", stored as {}", DataTypeName(way.stored));
-  if (way.taps != codegen::Taps::kNone)
-    text += way.taps == codegen::Taps::kModelValues ? ", taps of the model's values"
-                                                    : ", taps of the running code";
-  if (!way.pipeline) text += ", without the standard passes";
-  return text;
-}
-
-// Greedily: each way is the one of several drawn that has the most pairs nobody had before.
-std::vector<Combination> Pairwise(uint64_t seed) {
-  Dice dice{std::mt19937_64(seed)};
-  const std::vector<std::string> targets = Targets();
-  const std::vector<int64_t> settings = {4, 3, 2, 2, 4, 4, static_cast<int64_t>(targets.size()), 2};
-  std::set<std::array<int64_t, 4>> had;
-  std::vector<Combination> ways;
-  for (;;) {
-    Ints best;
-    std::vector<std::array<int64_t, 4>> gain;
-    for (int draw = 0; draw < 40; ++draw) {
-      Ints drawn;
-      for (const int64_t count : settings) drawn.push_back(dice.Integer(0, count - 1));
-      std::vector<std::array<int64_t, 4>> fresh;
-      for (size_t a = 0; a < drawn.size(); ++a) {
-        for (size_t b = a + 1; b < drawn.size(); ++b) {
-          const std::array<int64_t, 4> pair = {static_cast<int64_t>(a), drawn[a],
-                                               static_cast<int64_t>(b), drawn[b]};
-          if (!had.contains(pair)) fresh.push_back(pair);
-        }
-      }
-      if (fresh.size() <= gain.size()) continue;
-      gain = fresh;
-      best = drawn;
-    }
-    if (gain.empty()) return ways;
-    had.insert(gain.begin(), gain.end());
-    Combination way;
-    way.level = static_cast<int>(best[0]);
-    way.layout = std::array{"", "first", "last"}[static_cast<size_t>(best[1])];
-    way.symbolic = best[2] == 0;
-    way.threads = static_cast<int>(best[3]) + 1;
-    way.stored = std::array{DataType::kF32, DataType::kF32, DataType::kF16,
-                            DataType::kBF16}[static_cast<size_t>(best[4])];
-    way.taps = std::array{codegen::Taps::kNone, codegen::Taps::kNone, codegen::Taps::kModelValues,
-                          codegen::Taps::kRunningCode}[static_cast<size_t>(best[5])];
-    way.target = targets[static_cast<size_t>(best[6])];
-    way.pipeline = best[7] == 0;
-    ways.push_back(way);
-  }
-}
-
-std::string CheckPasses(const Specimen& specimen) {
+Verdict CheckPasses(const Specimen& specimen) {
   return InChild([&] { return CheckPassesHere(specimen); });
 }
-std::string CheckLibrary(const Specimen& specimen, const Combination& combination) {
-  return InChild([&] { return CheckLibraryHere(specimen, combination); });
+Verdict CheckLibrary(const Specimen& specimen, const Combination& combination) {
+  return InChild([&] {
+    Verdict verdict;
+    verdict.wrong = CheckLibraryHere(specimen, combination, verdict);
+    return verdict;
+  });
 }
 
 }  // namespace quench::fuzz

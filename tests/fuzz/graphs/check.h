@@ -32,9 +32,16 @@ std::vector<Combination> Pairwise(uint64_t seed);
 std::vector<double> Tolerances(const Graph& graph, const std::vector<Tensor>& inputs,
                                const std::vector<Tensor>& outputs);
 
-// "" or what is wrong: in a process of its own, so that a crash or a hang is an answer too.
-std::string CheckPasses(const Specimen& specimen);
-std::string CheckLibrary(const Specimen& specimen, const Combination& combination);
+struct Verdict {
+  std::string wrong;  // "" if nothing is
+  // Outputs compared, and those of them of which only type, sizes and finiteness are: values that rounding
+  // may change altogether.
+  int64_t outputs = 0, without_tolerance = 0;
+};
+
+// In a process of its own, so that a crash or a hang is an answer too.
+Verdict CheckPasses(const Specimen& specimen);
+Verdict CheckLibrary(const Specimen& specimen, const Combination& combination);
 
 // The graph that is left when everything is taken away without which `fails` is false: outputs, nodes
 // (what they made becomes an input). `fails` is asked at most `tries` times.

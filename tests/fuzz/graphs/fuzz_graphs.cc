@@ -110,29 +110,31 @@ int DumpAll(const Options& options) {
   return written > 0 ? 0 : 1;
 }
 
-// Whether all is well.
+// Whether all is well. What is compared is added to `compared`.
 bool CheckSeed(const Options& options, uint64_t seed, const std::vector<Combination>& ways,
-               Statistics& statistics) {
+               Statistics& statistics, Verdict& compared) {
   if (options.print) std::cout << fmt::format("seed {}\n", seed) << std::flush;
   const Specimen specimen = Grow(seed, statistics);
   if (specimen.graph.outputs.empty()) return true;
   if (options.print) std::cout << PrintGraph(specimen.graph);
-  const auto report = [&](const std::string& how, const std::string& wrong,
-                          const std::function<std::string(const Specimen&)>& check) {
+  const auto is_well = [&](const std::string& how,
+                           const std::function<Verdict(const Specimen&)>& check) {
+    const Verdict verdict = check(specimen);
+    compared.outputs += verdict.outputs;
+    compared.without_tolerance += verdict.without_tolerance;
+    if (verdict.wrong.empty()) return true;
     const Specimen least =
-        Shrink(specimen, [&](const Specimen& each) { return !check(each).empty(); }, 150);
-    const std::string again = check(least);
-    Keep(options, seed, least, how + ": " + (again.empty() ? wrong : again));
+        Shrink(specimen, [&](const Specimen& each) { return !check(each).wrong.empty(); }, 150);
+    const std::string again = check(least).wrong;
+    Keep(options, seed, least, how + ": " + (again.empty() ? verdict.wrong : again));
     return false;
   };
-  if (const std::string wrong = CheckPasses(specimen); !wrong.empty())
-    return report("passes", wrong, CheckPasses);
+  if (!is_well("passes", CheckPasses)) return false;
   for (int i = 0; i < options.ways; ++i) {
     const Combination& way =
         ways[(seed * static_cast<uint64_t>(options.ways) + static_cast<uint64_t>(i)) % ways.size()];
-    const auto check = [&](const Specimen& each) { return CheckLibrary(each, way); };
-    if (const std::string wrong = check(specimen); !wrong.empty())
-      return report(Describe(way), wrong, check);
+    if (!is_well(Describe(way), [&](const Specimen& each) { return CheckLibrary(each, way); }))
+      return false;
   }
   return true;
 }
@@ -146,10 +148,11 @@ int Run(const Options& options) {
   const std::vector<Combination> ways = Pairwise(1);
   Statistics statistics;
   statistics.why = options.why;
+  Verdict compared;
   int64_t graphs = 0, findings = 0;
   for (uint64_t seed = options.seed; findings < options.most_findings; ++seed, ++graphs) {
     if (options.minutes > 0 ? seconds() > 60 * options.minutes : graphs >= options.count) break;
-    if (!CheckSeed(options, seed, ways, statistics)) ++findings;
+    if (!CheckSeed(options, seed, ways, statistics, compared)) ++findings;
     if (graphs % 50 == 49)
       std::cout << fmt::format("{} graphs, {} findings, {:.0f} s\n", graphs + 1, findings,
                                seconds())
@@ -163,6 +166,10 @@ int Run(const Options& options) {
       "nodes were drawn again; {} findings\n",
       graphs, nodes, statistics.nodes.size(), statistics.neighbours.size(), options.ways,
       ways.size(), refused, findings);
+  std::cout << fmt::format(
+      "{} outputs compared, {} of them by type, sizes and finiteness alone: rounding may change "
+      "their values altogether\n",
+      compared.outputs, compared.without_tolerance);
   for (const auto& [op, count] : statistics.refused) {
     if (!statistics.nodes.contains(op))
       std::cout << fmt::format("{} was refused {} times and never made\n", op, count);

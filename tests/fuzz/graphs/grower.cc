@@ -17,6 +17,8 @@ constexpr int64_t kMostElements = 1 << 14;  // of one value: graphs are for thei
 constexpr double kLargest = 1e4;            // of floats; of halves a tenth
 constexpr double kNudge = 1e-4;         // what operands are moved by to see what rounding decides
 constexpr double kMostAmplified = 100;  // how much more a result may move than its operands
+constexpr double kMostMoved =
+    0.2;  // of its largest magnitude: more is no rounding, of halves either
 
 bool IsWhole(const Tensor& tensor) {
   if (!IsFloat(tensor.dtype())) return true;
@@ -273,7 +275,7 @@ bool Grower::StaysWhenMoved(const Node& node, const std::vector<Tensor>& outputs
   if (!results.ok()) return false;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const double by = IsHalf(outputs[i].dtype()) ? 1e-2 : kNudge;
-    const double most = IsFloat(outputs[i].dtype()) ? by * kMostAmplified : 0;
+    const double most = IsFloat(outputs[i].dtype()) ? std::min(by * kMostAmplified, kMostMoved) : 0;
     if (outputs[i].size() > 0 && RelativeError((*results)[i], outputs[i]) > most) return false;
   }
   return true;

@@ -78,8 +78,12 @@ bool If(Grower& g, const std::string& op) {
 // States that stay of one type, and values that are collected.
 bool Loop(Grower& g, const std::string& op) {
   if (g.depth() >= kDeepest) return false;
-  const std::vector<ValueId> all = Captures(g);
-  const auto carried = static_cast<size_t>(g.dice.Integer(1, static_cast<int64_t>(all.size())));
+  std::vector<ValueId> all = Captures(g);
+  // Two states of one type may trade places.
+  const bool pair = g.dice.Chance(0.4) && g.graph.value(all[0]).type.is_static();
+  if (pair) all.insert(all.begin() + 1, g.Fresh(g.dtype(all[0]), g.dims(all[0]), true));
+  const auto carried =
+      static_cast<size_t>(g.dice.Integer(pair ? 2 : 1, static_cast<int64_t>(all.size())));
   Statistics inner;
   inner.why = g.why();
   Grower body = Inner(g, inner);
@@ -88,6 +92,7 @@ bool Loop(Grower& g, const std::string& op) {
   const ValueId going = body.AddBodyInput("going", Type::Tensor(DataType::kBool, {}),
                                           Tensor::Of(DataType::kBool, {}, std::vector<uint8_t>{1}));
   Capture(g, body, all);
+  const int outer = g.graph.symbols->size();
   GrowBody(body);
   ValueId condition = going;
   if (g.dice.Chance(0.3)) {
@@ -100,8 +105,14 @@ bool Loop(Grower& g, const std::string& op) {
     condition = body.last();
   }
   body.graph.outputs.push_back(condition);
+  const bool trade = pair && g.dice.Chance(0.5);
   for (size_t i = 0; i < carried; ++i) {
     const ValueId state = body.graph.inputs[i + 2];
+    if (trade && i < 2) {
+      if (!body.Add("Identity", {body.graph.inputs[3 - i]})) return false;
+      body.graph.outputs.push_back(body.last());
+      continue;
+    }
     ValueId next = Alike(body, body.dtype(state), body.dims(state), state);
     if (next == state || body.graph.IsOutput(next)) {
       if (!body.Add(IsFloat(body.dtype(state)) ? "Tanh" : "Neg", {state})) return false;
@@ -112,6 +123,11 @@ bool Loop(Grower& g, const std::string& op) {
   size_t collected = 0;
   if (g.dice.Chance(0.6)) {
     const ValueId each = body.Value({g.main(), DataType::kI64});
+    // Rows whose sizes the iterations tell are refused.
+    const std::vector<Dim>& dims = body.graph.value(each).type.dims;
+    if (!std::ranges::all_of(dims,
+                             [&](Dim dim) { return dim.is_static() || dim.symbol() < outer; }))
+      return false;
     if (!body.Add("Identity", {each})) return false;
     body.graph.outputs.push_back(body.last());
     ++collected;

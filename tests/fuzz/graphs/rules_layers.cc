@@ -113,20 +113,37 @@ bool Conv(Grower& g, const std::string& op) {
   return g.Add(op, inputs, attributes) && Finish(g);
 }
 
+// A layer whose result is along another axis as large as along the channels': one can be mistaken for
+// the other.
+bool SquareLayer(Grower& g) {
+  const int64_t size = g.dice.Integer(2, 9), from = g.dice.Integer(1, 6);
+  const auto weights = [&](const Ints& dims) { return g.Fresh(g.main(), dims, true); };
+  if (g.dice.Chance(0.5))
+    return g.Add("MatMul", {g.ValueOf(g.main(), {size, from}), weights({from, size})});
+  const ValueId x = g.ValueOf(g.main(), {1, from, size, g.dice.Integer(1, 4)});
+  return g.Add("Conv", {x, weights({size, from, 1, 1})});
+}
+
 // What models put behind a layer: an affine map per channel, a function, a second reader. The map's
-// constants are of the channels' size along this axis or, now and then, along another one.
+// constants lie along the channels' axis or, now and then, along another one, of the same size if there is one.
 bool Block(Grower& g, const std::string&) {
-  if (!g.Step(g.dice.Pick<std::string>({"Conv", "Conv", "MatMul", "Gemm", "ConvTranspose"})))
+  if (g.dice.Chance(0.35)
+          ? !SquareLayer(g)
+          : !g.Step(g.dice.Pick<std::string>({"Conv", "Conv", "MatMul", "Gemm", "ConvTranspose"})))
     return false;
   const std::string layer = g.graph.nodes.back().op;
   const ValueId y = g.last();
   if (g.rank(y) < 2) return true;
   const auto rank = static_cast<size_t>(g.rank(y));
   const size_t channel = layer == "Conv" || layer == "ConvTranspose" ? 1 : rank - 1;
+  std::vector<size_t> alike, others;
+  for (size_t axis = 0; axis < rank; ++axis) {
+    others.push_back(axis);
+    if (axis != channel && g.dims(y)[axis] == g.dims(y)[channel]) alike.push_back(axis);
+  }
   const auto constant = [&] {
-    const size_t axis =
-        g.dice.Chance(0.8) ? channel
-                           : static_cast<size_t>(g.dice.Integer(0, static_cast<int64_t>(rank) - 1));
+    const std::vector<size_t>& from = alike.empty() ? others : alike;
+    const size_t axis = g.dice.Chance(alike.empty() ? 0.8 : 0.5) ? channel : g.dice.Of(from);
     Ints dims(rank - (g.dice.Chance(0.5) ? axis : 0), 1);
     dims[dims.size() - (rank - axis)] = g.dims(y)[axis];
     return g.Fresh(g.dtype(y), dims, g.dice.Chance(0.9));
@@ -374,7 +391,8 @@ bool GridSample(Grower& g, const std::string& op) {
 
 bool AffineGrid(Grower& g, const std::string& op) {
   const int64_t batch = g.dice.Integer(1, 2), aligned = g.dice.Integer(0, 1);
-  const auto size = [&] { return g.dice.Integer(1 + aligned, 5); };  // where is the corner of one?
+  // ONNX Runtime aligns the only element with the last corner, PyTorch (as we do) with the centre.
+  const auto size = [&] { return g.dice.Integer(1 + aligned, 5); };
   return g.Add(op,
                {g.ValueOf(g.main(), {batch, 2, 3}),
                 g.Integers({batch, 2, size(), size()}, g.dice.Chance(0.8))},
