@@ -48,8 +48,8 @@ std::string Describe(const Combination& way) {
 std::vector<Combination> Pairwise(uint64_t seed) {
   Dice dice{std::mt19937_64(seed)};
   const Targets targets = AllTargets();
-  const std::vector<int64_t> settings = {4, 3, 2, 2, 4, 4, 
- static_cast<int64_t>(targets.of_one_variant.size()), 2};
+  const std::vector<int64_t> settings = {
+      4, 3, 2, 2, 4, 4, static_cast<int64_t>(targets.of_one_variant.size()), 2};
   std::set<std::array<int64_t, 4>> had;
   std::vector<Combination> ways;
   for (;;) {
