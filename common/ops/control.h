@@ -15,11 +15,11 @@ namespace quench::ops {
 // The sizes that the symbols of a table have, as far as a run has come.
 class RunSizes {
  public:
-  // Of no table (null): every symbolic dim stays unknown. The table must outlive this.
+  // Without a table (null) every symbolic dim stays unknown. The table must outlive this.
   explicit RunSizes(const SymbolTable* symbols) : symbols_(symbols) {}
   // A value of this declared type has these dims.
   void Note(const Type& declared, std::span<const int64_t> dims);
-  // Of a declared dim; nullopt where nothing has told it.
+  // The size of a declared dim; nullopt where nothing has told it.
   std::optional<int64_t> Of(Dim dim) const;
   const SymbolTable* symbols() const { return symbols_; }
 

@@ -57,7 +57,7 @@ struct DrawRule {
              high == std::numeric_limits<int64_t>::max();
     }
   };
-  // Of the elements in row-major order, again and again; none: any integer. One for each component of
+  // Bounds of the elements in row-major order, again and again; none: any integer. One for each component of
   // an index, or for each element of a list.
   std::vector<Cell> cells;
   // So many less are the same index (from the end); 0: there is none such.
@@ -76,7 +76,7 @@ struct DrawRule {
   bool free() const;
 };
 
-// Of each input of the graph, whose inputs have these dims. Lists that must fit one another (sizes of
+// A rule for each input of the graph, whose inputs have these dims. Lists that must fit one another (sizes of
 // a Reshape) are drawn here, by the seed.
 std::vector<DrawRule> RulesOfInputs(const Graph& graph, std::span<const std::vector<int64_t>> dims,
                                     uint64_t seed);

@@ -32,7 +32,7 @@ DrawRule::Cell Both(const DrawRule::Cell& a, const DrawRule::Cell& b) {
   return both.low <= both.high ? both : a;
 }
 
-// Of all elements, where their order is not that of the list.
+// One rule for all elements, where their order is not that of the list.
 DrawRule Mixed(DrawRule rule) {
   if (rule.cells.size() > 1) {
     DrawRule::Cell all;

@@ -35,7 +35,7 @@ class DrawRules {
   // -1 where it is not known.
   int64_t SizeOf(ValueId id, int64_t axis) const;
   int64_t ElementsOf(ValueId id) const;
-  // Of a list or a single number: each element where it can be told. Empty: not even how many.
+  // The elements of a list or a single number, each where it can be told. Empty: not even how many.
   Contents ContentsOf(ValueId id) const;
 
  private:

@@ -25,7 +25,7 @@ struct InputRange {
 // As RandomInputs of runner.h, but what the graph can take, and spread over all of that: indices that
 // are there (the last ones from the end, too), places to write no two of which are the same, axes,
 // sizes that fit one another, lengths, repeats, masks of 0 and 1 that leave something in each row.
-// That holds for what nodes make of an input, too (Cast, Concat, sums with constants, bodies).
+// The same holds for what nodes make of an input, too (Cast, Concat, sums with constants, bodies).
 // Integers of 8 bits that are numbers have all their values, others are below 8. Floats are from
 // N(0, 1), or, by the input's name, as wide as `ranges` says; the ends are there, too.
 absl::StatusOr<std::vector<Tensor>> RandomInputs(

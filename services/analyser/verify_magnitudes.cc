@@ -53,8 +53,8 @@ std::set<std::string> ValuesKeptOut(const Graph& model) {
   return names;
 }
 
-// Of the outermost graph, those within groups included, by their names in the model: `h` is `h.f16`
-// where f32 readers have it cast back.
+// Adds the names that values in f16 of the outermost graph, those within groups included, have in the
+// model: `h` is `h.f16` where f32 readers have it cast back.
 void AddHalves(const Graph& graph, std::set<std::string>& names) {
   constexpr std::string_view kSuffix = ".f16";
   for (const Value& value : graph.values) {

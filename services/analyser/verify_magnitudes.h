@@ -15,7 +15,7 @@ struct MagnitudeLimits {
   std::map<std::string, double> largest;  // |x|, by the value's name in the model
 };
 
-// Of the values that the library holds in f16, and of those that the model quantizes. What the passes
+// Limits of the values that the library holds in f16, and of those that the model quantizes. What the passes
 // promise to keep out of f16 (squares, powers, exponentials and what sums them up) limits nothing.
 std::vector<MagnitudeLimits> LimitsOf(const Graph& model, const Graph& rewritten);
 

@@ -31,7 +31,7 @@ void AddRescueFlags(const Options& options, RescueFlags& flags);
 absl::StatusOr<Graph> PrepareForQuantization(const ModelOptions& options, const RescueFlags& rescue,
                                              const StepContext& context);
 
-// Of values on samples, for --float16: from a file of statistics, which must be of this module.
+// The largest magnitudes of values on samples, for --float16: from a file of statistics, which must be of this module.
 absl::StatusOr<std::map<std::string, double>> MagnitudesOf(const std::string& calibration,
                                                            const ModelOptions& options,
                                                            const RescueFlags& rescue,

@@ -31,7 +31,7 @@ constexpr uint64_t kManyIntegers = 8;                   // below it, where a mod
 constexpr uint64_t kSeed = 1;
 constexpr char kTooSlow[] = "the interpreter takes much longer than was expected";
 
-// Of all threads of the process.
+// CPU time of all threads of the process.
 double CpuSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 // What is found where a library is wrong.
@@ -66,7 +66,7 @@ Ids IdsOf(const Graph& graph) {
   return ids;
 }
 
-// Of a name that may be empty or unknown.
+// The value of this name; none where it is empty or unknown.
 std::optional<ValueId> Find(const Ids& ids, const std::string& name) {
   const auto found = ids.find(name);
   return found == ids.end() ? std::nullopt : std::optional(found->second);
@@ -169,7 +169,8 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // Of the library's symbolic dims: the least, or, for `usual`, 2 of the outermost axis and 8 of others.
+  // Sizes of the library's symbolic dims: the least, or, for `usual`, 2 of the outermost axis and 8 of
+  // others.
   std::map<std::string, int64_t> Sizes(bool usual) const {
     std::map<std::string, int64_t> sizes;
     for (const ArtifactTensor& input : artifact_->inputs()) {
@@ -188,7 +189,7 @@ class Checker {
     return sizes;
   }
 
-  // Of the source's symbols, as the inputs have them.
+  // Sizes of the source's symbols, as the inputs have them.
   std::map<std::string, int64_t> SizesOf(const Graph& graph) const {
     std::map<std::string, int64_t> sizes;
     for (size_t i = 0; i < graph.inputs.size() && i < inputs_.size(); ++i) {
@@ -348,6 +349,14 @@ class Checker {
     if (tensor) shown_[value.name] = *std::move(tensor);
   }
 
+  bool StoresHalves() const { return IsHalf(request_.passes.store_as); }
+
+  // Values that are stored in 16 bits are rounded on the way, where the model has f32: elements near a
+  // step or a pole, of any operator, come out otherwise. One in eight may, and one of fewer.
+  bool MayBeRounding(int64_t wrong, const Tensor& tensor) const {
+    return StoresHalves() && 8 * wrong <= std::max<int64_t>(tensor.size(), 8);
+  }
+
   double ToleranceOf(ValueId id) {
     if (of_source_.empty()) {
       of_source_ = passes::Tolerances(source_, std::nullopt);
@@ -361,7 +370,7 @@ class Checker {
     if (found != of_code_.end() && tolerance > 0)
       tolerance = std::max(tolerance, found->second.tolerance);
     // Constants may have been made of what is stored in 16 bits.
-    if (tolerance > 0 && IsHalf(request_.passes.store_as))
+    if (tolerance > 0 && StoresHalves())
       tolerance = std::max(tolerance, passes::DefaultTolerance(request_.passes.store_as));
     return tolerance;
   }
@@ -550,6 +559,10 @@ class Checker {
       const passes::IntegerErrors errors =
           passes::JudgeElements(quantizer->second, expected, actual, *x, *scale, zero);
       if (errors.wrong == 0) return;
+      if (MayBeRounding(errors.wrong, actual)) {
+        ++report_.undecided;
+        return;
+      }
       mismatch_ = Mismatch{name,
                            errors.index,
                            fmt::format("{}", errors.actual),
@@ -561,7 +574,10 @@ class Checker {
       return;
     }
     const double tolerance = ToleranceOf(target);
-    const Comparison compared = Compare(actual, expected, tolerance, inner);
+    // What cancels has the rounding of its terms, which halves have much more of.
+    constexpr double kCancellingHalves = 25;
+    const Comparison compared =
+        Compare(actual, expected, tolerance, StoresHalves() ? kCancellingHalves * inner : inner);
     if (compared.wrong == 0) {
       if (IsFloat(actual.dtype())) largest_error_ = std::max(largest_error_, compared.error);
       return;
@@ -570,7 +586,9 @@ class Checker {
     const bool steps = std::any_of(nodes.begin(), nodes.end(), [&](NodeId id) {
       return RoundingDecides(source_, source_.node(id));
     });
-    if (steps && nodes.size() > 1 && 50 * compared.wrong <= std::max<int64_t>(actual.size(), 50)) {
+    const bool few =
+        steps && nodes.size() > 1 && 50 * compared.wrong <= std::max<int64_t>(actual.size(), 50);
+    if (few || (same_type && MayBeRounding(compared.wrong, actual))) {
       ++report_.undecided;
       return;
     }

@@ -94,7 +94,7 @@ absl::Status Publish(TempDir folder, const fs::path& output) {
   return absl::OkStatus();
 }
 
-// Of the output folder.
+// The folder that the output folder lies in.
 fs::path ParentOf(const CompileArgs& args) {
   std::error_code error;
   const fs::path output = fs::absolute(args.output, error).lexically_normal();
