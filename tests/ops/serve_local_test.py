@@ -106,7 +106,8 @@ class Working(unittest.TestCase):
 
     def test_metrics_are_those_of_the_table(self):
         known = support.metrics_table()
-        closed = {name for name, row in known.items() if all(values is not None for values in row.labels.values())}
+        # Histograms appear when they first count.
+        closed = {name for name, row in known.items() if row.kind != "Histogram" and all(values is not None for values in row.labels.values())}
         for name, (_, url) in self.table.items():
             # prometheus-cpp's endpoint counts itself as exposer_*.
             series = {re.match(r"\w+", line)[0] for line in get(url).splitlines() if line and not line.startswith(("#", "exposer_"))}
