@@ -210,12 +210,29 @@ std::set<SymbolId> Builder::ToldWithin(const Graph& body) const {
   return told;
 }
 
+// Sizes of carried values that an iteration may change, and those that follow from them.
+std::set<SymbolId> Builder::ChangedWithin(const Graph& body, const LoopParts& parts) const {
+  std::set<SymbolId> changed;
+  for (size_t i = 0; i < parts.carried; ++i) {
+    const std::vector<Dim>& before = body.value(body.inputs[parts.first_input + i]).type.dims;
+    if (before == body.value(body.outputs[parts.first_output + i]).type.dims) continue;
+    for (const Dim dim : before) {
+      if (!dim.is_static()) changed.insert(dim.symbol());
+    }
+  }
+  for (const SymbolId id : RuntimeDependence(symbols_).Affected(changed)) changed.insert(id);
+  return changed;
+}
+
 // One buffer per stacked output of the node: whole when the number of iterations is known, else
 // heap memory that grows; that, too, where only the iterations tell how large a row is.
 absl::Status Builder::BeginStacks(Frame& frame, const Node& node, const Graph& body,
                                   LoopParts& parts, std::vector<int>& stacks) {
-  const std::set<SymbolId> told = ToldWithin(body);
+  const std::set<SymbolId> told = ToldWithin(body), changed = ChangedWithin(body, parts);
   const auto is_told = [&](Dim dim) { return !dim.is_static() && told.contains(dim.symbol()); };
+  const auto is_open = [&](Dim dim) {
+    return is_told(dim) || (!dim.is_static() && changed.contains(dim.symbol()));
+  };
   for (size_t i = parts.carried; i < node.outputs.size(); ++i) {
     if (node.outputs[i] == quench::kNone) {
       stacks.push_back(-1);
@@ -230,13 +247,13 @@ absl::Status Builder::BeginStacks(Frame& frame, const Node& node, const Graph& b
     stacks.push_back(buffer);
     StorageOf(buffer).shared = true;
     if (StorageOf(buffer).home != Home::kHeap) continue;
-    const bool told_within = std::ranges::any_of(shape.dims, is_told);
-    if (parts.loop.fixed_trips && !told_within) {
+    const bool open = std::ranges::any_of(shape.dims, is_open);
+    const Dim length = shape.dims[0];
+    const bool counts = !length.is_static() && symbols_.at(length.symbol()).is_runtime();
+    if ((parts.loop.fixed_trips || !counts) && !open) {
       QUENCH_RETURN_IF_ERROR(AddAllocate(buffer));
       continue;
     }
-    const Dim length = shape.dims[0];
-    const bool counts = !length.is_static() && symbols_.at(length.symbol()).is_runtime();
     const bool in_order = ElementOf(node.Ints("scan_output_axes"), i - parts.carried) == 0 &&
                           ElementOf(node.Ints("scan_output_directions"), i - parts.carried) == 0;
     if (parts.loop.fixed_trips ? !in_order : !counts) {

@@ -152,6 +152,7 @@ class Builder {
   absl::Status BeginStacks(Frame& frame, const Node& node, const Graph& body, LoopParts& parts,
                            std::vector<int>& stacks);
   std::set<SymbolId> ToldWithin(const Graph& body) const;
+  std::set<SymbolId> ChangedWithin(const Graph& body, const LoopParts& parts) const;
   absl::Status AddStacks(const Node& node, Frame& body, const LoopParts& parts,
                          const std::vector<int>& stacks);
   absl::Status FinishLoop(Frame& frame, const Node& node, const LoopParts& parts,

@@ -78,7 +78,8 @@ absl::StatusOr<Dim> ScratchBytes(const loops::Function& function, SymbolTable& s
     total = symbols.Add(total, bytes);
   }
   if (numbers && total.is_static() && total.value() <= kStackScratchBytes) return Dim(0);
-  return total;
+  // 0 times a size of the run is more than nothing to the code, and 0 would mean the stack.
+  return total.is(0) && !numbers ? Dim(kScratchAlignment) : total;
 }
 
 }  // namespace quench::codegen

@@ -73,6 +73,16 @@ std::vector<Found> AllFound() {
   %kinds = Unique(%counts) {sorted = 1}
   output %kinds
 )"},
+      // Scratch of 0 times a size of the run was taken for scratch on the stack, and LLVM gave up.
+      {"scratch_of_no_rows",
+       R"(
+  symbol n = input(0, 2) in 0..64
+  input %x: f32[0, 8, n]
+  const %weights: f32[8] = [3.0, -4.0, -2.0, 0.0, 1.0, 3.0, -3.0, -2.0]
+  const %labels: i64[0, 1] = []
+  %loss = SoftmaxCrossEntropyLoss(%x, %labels, %weights) {reduction = "sum"}
+  output %loss
+)"},
       // The memory of the output was asked for before its sizes were known.
       {"output_of_sizes_of_the_run",
        R"(
@@ -128,6 +138,28 @@ std::vector<Found> AllFound() {
   output %end, %kept, %later
 )",
        {{"n", Tensor::I64({2}).Reshaped({})}}},
+      // A loop of so many iterations refused to collect rows of a size told before it.
+      {"as_many_rows_of_sizes_told_before_the_loop",
+       R"(
+  symbol few_0 = runtime("few", 4)
+  input %x: f32[4]
+  const %two: i64[] = [2]
+  const %which: bool[4] = [true, false, true, true]
+  %few: f32[few_0] = Compress(%x, %which) {axis = 0}
+  %end: f32[few_0], %kept: f32[2, few_0] = Loop(%two, _, %few) {
+    body = graph "" {
+      input %iteration: i64[]
+      input %going: bool[]
+      input %state: f32[few_0]
+      %on: bool[] = Identity(%going)
+      %next: f32[few_0] = Tanh(%state)
+      %opposite: f32[few_0] = Neg(%next)
+      output %on, %next, %opposite
+    },
+    q.captures = 0
+  }
+  output %end, %kept
+)"},
       // The size of a result was inferred as the larger one of 1 and 0.
       {"choice_among_no_sizes",
        R"(
