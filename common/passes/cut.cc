@@ -66,7 +66,7 @@ std::pair<double, double> RangeOf(DataType type) {
   return {0, std::ldexp(1, bits) - 1};
 }
 
-// Which element of a scale or zero point an element of x goes with.
+// Scale and zero point of each element of x.
 class Parameters {
  public:
   Parameters(const Quantizer& quantizer, const Tensor& x, const Tensor& parameter)

@@ -5,8 +5,8 @@
 //   Inputs and outputs of the graph keep their types. What is computed on them (kStored below) is
 //   what only moves numbers, or what kernels compute in f32 registers and round once; the rest stays
 //   f32: sums and variances, whose rounding 16 bits do not bear; of f16, exponentials and powers,
-//   and what reads or makes values that f16 may not hold (float16_ranges.cc). bf16 has the range of
-//   f32. KeptInFloat32 names what stays, with the reason.
+//   and what reads or makes values that f16 may not hold; of bf16, constants near the end of f32's range
+//   and what they lead to (float16_ranges.cc). KeptInFloat32 names what stays, with the reason.
 //   cases: tests/cases/passes/store_float16*.ir.txt, store_bfloat16.ir.txt
 #include <algorithm>
 #include <map>
@@ -101,8 +101,7 @@ std::string WhyFloat32(const Graph& graph, const Node& node, const PassOptions& 
 
 // For each node why it does not give f16 or bf16; empty where it may.
 std::vector<std::string> AllWhyFloat32(const Graph& graph, const PassOptions& options) {
-  std::vector<std::string> reasons(graph.nodes.size());  // bf16 has the range of f32
-  if (options.store_as == DataType::kF16) reasons = WhyBeyondFloat16(graph, options);
+  std::vector<std::string> reasons = WhyBeyondRange(graph, options);
   for (size_t i = 0; i < reasons.size(); ++i)
     reasons[i] = WhyFloat32(graph, graph.nodes[i], options, reasons[i]);
   return reasons;
