@@ -83,7 +83,7 @@ Method::Method(CallPool& pool, const std::string& service, const std::string& na
       service_(service),
       name_(name) {}
 
-// What `found` points to, which `get` finds: the same one whoever asks first.
+// The series that `found` points to, found by `get` when it is first asked for.
 template <typename Series, typename Get>
 static Series& Once(std::atomic<Series*>& found, const Get& get) {
   Series* series = found.load(std::memory_order_acquire);

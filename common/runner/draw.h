@@ -46,7 +46,7 @@ Random RandomOfInput(uint64_t seed, size_t i);
 absl::StatusOr<Tensor> DrawAnything(const ArtifactTensor& input, std::vector<int64_t> dims,
                                     uint64_t below, Random& random);
 
-// What the elements of a value may be, so that whoever reads it can take it.
+// A rule for the elements of a value: those that its readers can take.
 struct DrawRule {
   // An integer between two, both included.
   struct Cell {

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
 constexpr int64_t kHighest = std::numeric_limits<int64_t>::max();
-// What is said of the elements of lists up to this length one by one.
+// Lists up to this length have a rule for each element.
 constexpr int64_t kLongestList = 64;
 constexpr double kLargeFactor = 1e4;  // of masks that shut out by adding -10000 and beyond
 
@@ -233,7 +233,7 @@ void DrawRules::PassThroughArithmetic(const Node& node) {
     } else if (node.op == "Mod" && i == 0 && other->low > 0) {
       mine = OfRange(0, 4 * other->high);
     } else if (node.op == "Min" || node.op == "Max") {
-      // What stays below a bound that is right is right.
+      // An operand needs no rule of its own where the other one keeps the result within bounds.
       const bool bounded = other->low >= wanted.low && other->high <= wanted.high;
       const bool open = node.op == "Min" ? wanted.low == kLowest : wanted.high == kHighest;
       if (bounded && open) continue;
@@ -333,7 +333,7 @@ void DrawRules::PassToMask(const Node& node) {
   }
 }
 
-// What the bodies want of their inputs is wanted of the node's.
+// Rules for inputs of the bodies become rules for the node's own inputs.
 void DrawRules::PassIntoBodies(const Node& node) {
   if (node.op == "Loop") {
     AddRange(node.inputs[0], 1, 4);

@@ -1,4 +1,4 @@
-// What readers want of the values that they read.
+// Rules that readers set for the elements of the values that they read.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace quench {
 
-// What is known of a graph's values before it runs, and what their elements may be.
+// Facts known of a graph's values before it runs, and rules for their elements.
 class DrawRules {
  public:
   // Contents of a constant, or of sizes that are known; nullopt where they are not.
