@@ -152,22 +152,30 @@ TEST(CheckTest, ObjectsAndArchivesAreLinkedForIt) {
   }
 }
 
-TEST(CheckTest, IndicesAreDrawnSmaller) {
-  Graph graph;
-  const ValueId ids = graph.AddInput("ids", Type::Tensor(DataType::kI64, {1, 20}));
-  const ValueId table = graph.AddConstant("table", Values({2, 8}, 1));
-  graph.outputs = {Node1(graph, "Gather", {table, ids})};
-  Infer(graph);
-  const absl::StatusOr<Compiled> compiled = CompileGraph(graph, Checked());
-  ASSERT_TRUE(compiled.ok()) << compiled.status();
-  EXPECT_EQ(compiled->report.check->extent, Extent::kWhole) << compiled->report.check->reason;
+TEST(CheckTest, IndicesAreThoseThatTheTableHas) {
+  for (const int64_t rows : {1, 2, 300}) {
+    Graph graph;
+    const ValueId ids = graph.AddInput("ids", Type::Tensor(DataType::kI64, {1, 20}));
+    const ValueId table = graph.AddConstant("table", Values({rows, 8}, 1));
+    graph.outputs = {Node1(graph, "Gather", {table, ids})};
+    Infer(graph);
+    const absl::StatusOr<Compiled> compiled = CompileGraph(graph, Checked());
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    EXPECT_EQ(compiled->report.check->extent, Extent::kWhole) << compiled->report.check->reason;
+  }
 }
 
 // A sample that the model cannot take is no mismatch.
 TEST(CheckTest, SamplesThatAreRefusedAreSaid) {
   Graph graph;
-  const ValueId ids = graph.AddInput("ids", Type::Tensor(DataType::kI64, {20}));
-  const ValueId table = graph.AddConstant("table", Values({1, 8}, 1));
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {20}));
+  const ValueId positive = Node1(graph, "Exp", {x});
+  const ValueId beyond = Node1(
+      graph, "Add",
+      {positive, graph.AddConstant("five", Tensor::Of(DataType::kF32, {}, std::vector<float>{5}))});
+  const ValueId ids =
+      Node1(graph, "Cast", {beyond}, {{"to", int64_t{7}}});  // i64, no row of the table
+  const ValueId table = graph.AddConstant("table", Values({2, 8}, 1));
   graph.outputs = {Node1(graph, "Gather", {table, ids})};
   Infer(graph);
   const absl::StatusOr<Compiled> compiled = CompileGraph(graph, Checked());
