@@ -196,6 +196,22 @@ std::optional<DrawRule::Cell> DrawRules::KnownRange(ValueId id) const {
   return std::nullopt;
 }
 
+// y = max(a, b, ...): an operand needs no rule of its own where another one keeps the result within
+// bounds.
+void DrawRules::PassThroughExtremum(const Node& node, const DrawRule::Cell& wanted) {
+  if (wanted.free()) return;
+  const bool open = node.op == "Min" ? wanted.low == kLowest : wanted.high == kHighest;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    bool kept = false;
+    for (size_t other = 0; other < node.inputs.size() && open; ++other) {
+      const std::optional<DrawRule::Cell> range =
+          other == i ? std::nullopt : KnownRange(node.inputs[other]);
+      kept = kept || (range && range->low >= wanted.low && range->high <= wanted.high);
+    }
+    if (!kept) Add(node.inputs[i], OfRange(wanted.low, wanted.high));
+  }
+}
+
 // y = x + c, and the like: what x may be, so that y is what it may be.
 void DrawRules::PassThroughArithmetic(const Node& node) {
   DrawRule rule = Mixed(of(node.outputs[0]));
@@ -209,6 +225,7 @@ void DrawRules::PassThroughArithmetic(const Node& node) {
     return Add(node.inputs[0], rule);
   }
   const DrawRule::Cell wanted = rule.cells.empty() ? DrawRule::Cell{} : rule.cells[0];
+  if (node.op == "Min" || node.op == "Max") return PassThroughExtremum(node, wanted);
   for (const size_t i : {size_t{0}, size_t{1}}) {
     const std::optional<DrawRule::Cell> other = KnownRange(node.inputs[1 - i]);
     DrawRule mine;
@@ -232,12 +249,6 @@ void DrawRules::PassThroughArithmetic(const Node& node) {
       mine = OfRange(0, wanted.high * other->low);
     } else if (node.op == "Mod" && i == 0 && other->low > 0) {
       mine = OfRange(0, 4 * other->high);
-    } else if (node.op == "Min" || node.op == "Max") {
-      // An operand needs no rule of its own where the other one keeps the result within bounds.
-      const bool bounded = other->low >= wanted.low && other->high <= wanted.high;
-      const bool open = node.op == "Min" ? wanted.low == kLowest : wanted.high == kHighest;
-      if (bounded && open) continue;
-      mine = OfRange(wanted.low, wanted.high);
     }
     if (!mine.cells.empty() && mine.cells[0].low <= mine.cells[0].high) Add(node.inputs[i], mine);
   }

@@ -40,6 +40,7 @@ class DrawRules {
 
  private:
   void PassBack(const Node& node);
+  void PassThroughExtremum(const Node& node, const DrawRule::Cell& wanted);
   void PassThroughArithmetic(const Node& node);
   void PassToMask(const Node& node);
   void PassIntoBodies(const Node& node);

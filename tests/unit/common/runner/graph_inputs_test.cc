@@ -264,6 +264,25 @@ TEST(GraphInputs, MasksAreZeroAndOne) {
   EXPECT_EQ(*any, (std::vector<bool>{true, false, false}));
 }
 
+TEST(GraphInputs, ExtremaHaveAnyNumberOfOperands) {
+  const Graph graph = Parsed(R"(
+  input %x: i64[8]
+  input %y: i64[8]
+  input %z: i64[8]
+  input %table: f32[5, 3]
+  const %last: i64[] = [4]
+  %alone = Max(%x)
+  %rows = Gather(%table, %alone)
+  %least = Min(%y, %last, %z)
+  %others = Gather(%table, %least)
+  output %rows, %others
+)");
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    const auto results = ops::Evaluate(graph, Drawn(graph, seed));
+    ASSERT_TRUE(results.ok()) << results.status();
+  }
+}
+
 TEST(GraphInputs, BytesHaveAllValuesAndComparedNumbersAreMet) {
   const Graph graph = Parsed(R"(
   input %bytes: u8[4000]
