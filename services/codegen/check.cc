@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -13,12 +14,12 @@
 #include "common/ir/quoting.h"
 #include "common/ops/evaluate.h"
 #include "common/passes/cut.h"
-#include "common/passes/tolerance.h"
 #include "common/runner/inputs.h"
 #include "common/runner/runner.h"
 #include "services/codegen/check_compare.h"
+#include "services/codegen/check_groups.h"
+#include "services/codegen/check_judge.h"
 #include "services/codegen/part.h"
-#include "services/codegen/shown.h"
 #include "services/codegen/targets/target.h"
 
 namespace quench::codegen {
@@ -35,52 +36,6 @@ constexpr char kTooSlow[] = "the interpreter takes much longer than was expected
 // CPU time of all threads of the process.
 double CpuSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
-// What is found where a library is wrong.
-struct Mismatch {
-  std::string value;
-  int64_t index = 0;
-  std::string actual, expected;  // elements
-  double error = 0, tolerance = 0;
-};
-
-// A value that the code and the source both have.
-struct Counterpart {
-  ValueId source = quench::kNone;
-  ReadableValue readable;
-  std::string compiled;  // its name there
-};
-
-// What makes such a value out of others.
-struct Group {
-  ValueId target = quench::kNone;
-  int node = -1;     // of the compile report, -1 for views and what the program has not got
-  std::string kind;  // of its kernel
-  double seconds = 0;
-};
-
-using Ids = std::map<std::string, ValueId>;
-
-Ids IdsOf(const Graph& graph) {
-  Ids ids;
-  for (size_t i = 0; i < graph.values.size(); ++i)
-    ids.emplace(graph.values[i].name, static_cast<ValueId>(i));
-  return ids;
-}
-
-// The value of this name; none where it is empty or unknown.
-std::optional<ValueId> Find(const Ids& ids, const std::string& name) {
-  const auto found = ids.find(name);
-  return found == ids.end() ? std::nullopt : std::optional(found->second);
-}
-
-// The name without what store_float16 adds.
-std::string WithoutHalf(const std::string& name) {
-  for (const std::string_view suffix : {".f16", ".bf16"}) {
-    if (name.ends_with(suffix)) return name.substr(0, name.size() - suffix.size());
-  }
-  return name;
-}
-
 class Checker {
  public:
   Checker(const CheckRequest& request, const StepContext& context)
@@ -93,12 +48,12 @@ class Checker {
     if (!runs) return report_;
     const absl::Status prepared = Prepare();
     if (!prepared.ok()) return NotRun(prepared);
-    FindCounterparts();
-    FindGroups();
+    groups_ = FindGroups(source_, *variant_, quantized_);
+    judge_.emplace(source_, variant_->graph, groups_, quantizers_, request_.passes);
     Choose();
     const absl::Status drawn = Draw();
     if (!drawn.ok()) return NotRun(drawn);
-    const absl::Status checked = whole_ && !quantized_ ? CheckWhole() : CheckGroups();
+    const absl::Status checked = whole_ && !quantized_ ? CheckWhole() : CheckChosen();
     if (absl::IsDeadlineExceeded(checked) && context_.Check().ok()) return TooSlow();
     if (!checked.ok() && !failed_) return NotRun(Annotate(checked, "the interpreter"));
     QUENCH_RETURN_IF_ERROR(checked);
@@ -167,6 +122,7 @@ class Checker {
     for (passes::Quantizer& each : passes::QuantizersOf(source_))
       quantizers_[each.value] = std::move(each);
     quantized_ = !quantizers_.empty();
+    ids_ = ValueIdsOf(source_);
     return absl::OkStatus();
   }
 
@@ -204,52 +160,6 @@ class Checker {
     return sizes;
   }
 
-  void FindCounterparts() {
-    ids_ = IdsOf(source_);
-    for (ReadableValue& each : ReadableValues(variant_->built.program)) {
-      std::optional<ValueId> found = Find(ids_, each.shown.name);
-      if (!found) found = Find(ids_, WithoutHalf(each.shown.name));
-      if (!found || source_.value(*found).producer == quench::kNone) continue;
-      const Type& type = source_.value(*found).type;
-      const DataType compiled =
-          variant_->built.program.buffers[static_cast<size_t>(each.shown.buffer)].shape.dtype;
-      // Beside integers, floats may be scaled to their steps (pass requantize).
-      const bool both_float = IsFloat(type.dtype) && IsFloat(compiled);
-      if (both_float && quantized_) continue;
-      if (type.kind != ValueKind::kTensor ||
-          (type.dtype != compiled && !both_float && !AreBytes(type.dtype, compiled)))
-        continue;
-      const std::string name = each.shown.name;
-      counterparts_.emplace(*found, Counterpart{*found, std::move(each), name});
-    }
-  }
-
-  std::string KindOf(int node) const {
-    if (node < 0) return "";
-    const KernelReport& kernel = variant_->built.reports[static_cast<size_t>(node)];
-    return fmt::format("{} {} {}", kernel.kernel, kernel.op, kernel.reason);
-  }
-
-  // In the order of the source.
-  void FindGroups() {
-    for (const auto& [id, counterpart] : counterparts_) given_.insert(id);
-    std::set<ValueId> targets = given_;
-    for (const ValueId id : source_.outputs) {
-      if (source_.value(id).producer != quench::kNone) targets.insert(id);
-    }
-    for (const Node& node : source_.nodes) {
-      for (const ValueId id : node.outputs) {
-        if (id == quench::kNone || !targets.contains(id)) continue;
-        Group group{id, -1, "", 0};
-        const auto found = counterparts_.find(id);
-        if (found != counterparts_.end()) group.node = found->second.readable.shown.node;
-        group.kind = KindOf(group.node);
-        if (!group.kind.empty()) kinds_.insert(group.kind);
-        groups_.push_back(std::move(group));
-      }
-    }
-  }
-
   // Indices, axes and sizes that the graph can take; where its readers say too little of them, small
   // integers, and then smaller ones.
   absl::Status Draw() {
@@ -284,54 +194,32 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // All groups, or each kind of kernel once, the cheapest first, and others while there is time.
+  // All groups, or those that the budget suffices for.
   void Choose() {
-    for (Group& group : groups_) group.seconds = SecondsOf(group);
-    std::vector<size_t> order(groups_.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    if (whole_) {
-      chosen_ = std::move(order);
-      return;
-    }
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return groups_[a].seconds < groups_[b].seconds; });
-    double left = budget_;
-    std::set<std::string> had;
-    std::set<size_t> taken;
-    for (const bool once : {true, false}) {
-      for (const size_t i : order) {
-        if (taken.contains(i) || groups_[i].seconds > left || groups_[i].kind.empty()) continue;
-        if (once && !had.insert(groups_[i].kind).second) continue;
-        taken.insert(i);
-        chosen_.push_back(i);
-        left -= groups_[i].seconds;
-      }
-    }
-  }
-
-  double SecondsOf(const Group& group) const {
-    double seconds = 0;
-    for (const NodeId node : PartBetween(source_, given_, {group.target}).nodes)
-      seconds += InterpreterSeconds(source_, source_.node(node));
-    return quantized_ ? 2 * seconds : seconds;  // what groups hide is computed, too
+    chosen_ = ChooseGroups(groups_.groups, budget_);
+    if (!whole_) return;
+    chosen_.resize(groups_.groups.size());
+    std::iota(chosen_.begin(), chosen_.end(), size_t{0});
   }
 
   // Runs the library, and keeps what chosen groups read and make.
   absl::Status Observe() {
     std::set<ValueId> needed;
     for (const size_t i : chosen_) {
-      needed.insert(groups_[i].target);
+      needed.insert(groups_.groups[i].target);
       if (whole_) continue;
-      for (const std::string& name : PartBetween(source_, given_, {groups_[i].target}).inputs)
+      for (const std::string& name :
+           PartBetween(source_, groups_.given, {groups_.groups[i].target}).inputs)
         needed.insert(ids_.at(name));
     }
-    std::multimap<int, const Counterpart*> by_node;
-    for (const auto& [id, counterpart] : counterparts_) {
-      if (needed.contains(id)) by_node.emplace(counterpart.readable.ready, &counterpart);
+    std::multimap<int, std::pair<ValueId, const Counterpart*>> by_node;
+    for (const auto& [id, counterpart] : groups_.counterparts) {
+      if (needed.contains(id))
+        by_node.emplace(counterpart.readable.ready, std::pair(id, &counterpart));
     }
     const auto read = [&](int node, const RunMemory& memory) {
       const auto [first, last] = by_node.equal_range(node);
-      for (auto it = first; it != last; ++it) Keep(*it->second, memory);
+      for (auto it = first; it != last; ++it) Keep(it->second.first, *it->second.second, memory);
       by_node.erase(first, last);
     };
     absl::StatusOr<std::vector<Tensor>> run = artifact_->Observe(inputs_, context_, read);
@@ -342,46 +230,18 @@ class Checker {
       shown_[source_.value(source_.outputs[i]).name] = outputs_[i];
     for (size_t i = 0; i < inputs_.size(); ++i)
       shown_[source_.value(source_.inputs[i]).name] = inputs_[i];
-    for (const ValueId id : given_) {
+    for (const ValueId id : groups_.given) {
       if (shown_.contains(source_.value(id).name)) shown_ids_.insert(id);
     }
     return absl::OkStatus();
   }
 
-  void Keep(const Counterpart& counterpart, const RunMemory& memory) {
-    const Value& value = source_.value(counterpart.source);
+  void Keep(ValueId source, const Counterpart& counterpart, const RunMemory& memory) {
+    const Value& value = source_.value(source);
     std::optional<Tensor> tensor =
         ReadBuffer(variant_->built.program, counterpart.readable.shown.buffer, memory);
     if (tensor) tensor = AsType(*tensor, value.type.dtype);
     if (tensor) shown_[value.name] = *std::move(tensor);
-  }
-
-  bool StoresHalves() const { return IsHalf(request_.passes.store_as); }
-
-  // Values that are stored in 16 bits are rounded on the way, where the model has f32: elements near a
-  // step or a pole, of any operator, come out otherwise. One in eight may, and one of fewer, by as much
-  // as the largest of them, and never as what is no number.
-  bool MayBeRounding(const Comparison& compared, const Tensor& tensor) const {
-    return StoresHalves() && compared.error <= 1 &&
-           8 * compared.wrong <= std::max<int64_t>(tensor.size(), 8);
-  }
-
-  double ToleranceOf(ValueId id) {
-    if (of_source_.empty()) {
-      of_source_ = passes::Tolerances(source_, std::nullopt);
-      of_code_ = passes::Tolerances(variant_->graph, std::nullopt);
-    }
-    const std::string& name = source_.value(id).name;
-    double tolerance = of_source_.at(name).tolerance;
-    const auto counterpart = counterparts_.find(id);
-    const auto found =
-        of_code_.find(counterpart == counterparts_.end() ? name : counterpart->second.compiled);
-    if (found != of_code_.end() && tolerance > 0)
-      tolerance = std::max(tolerance, found->second.tolerance);
-    // Constants may have been made of what is stored in 16 bits.
-    if (tolerance > 0 && StoresHalves())
-      tolerance = std::max(tolerance, passes::DefaultTolerance(request_.passes.store_as));
-    return tolerance;
   }
 
   // From end to end; where rounding adds up to more than a value may have by itself, group by group.
@@ -395,7 +255,7 @@ class Checker {
     outputs_ = *std::move(run);
     bool right = true;
     for (size_t i = 0; i < expected_.size(); ++i) {
-      const double tolerance = ToleranceOf(source_.outputs[i]);
+      const double tolerance = judge_->ToleranceOf(source_.outputs[i]);
       const Comparison compared = Compare(outputs_[i], expected_[i], tolerance, 0);
       right = right && compared.wrong == 0;
       largest_error_ = std::max(largest_error_, compared.error);
@@ -403,23 +263,23 @@ class Checker {
     if (right) return absl::OkStatus();
     largest_error_ = 0;
     QUENCH_RETURN_IF_ERROR(Observe());
-    return CheckGroups();
+    return CheckChosen();
   }
 
-  absl::Status CheckGroups() {
+  absl::Status CheckChosen() {
     const StepContext limited = Limited();
     const double start = CpuSeconds();
     double expected = 0;
     int64_t done = 0;
     for (const size_t i : chosen_) {
       if (mismatch_) break;
-      Group& group = groups_[i];
+      const CheckGroup& group = groups_.groups[i];
       const double spent = CpuSeconds() - start;
       const double slower = expected > 0.1 ? std::max(1.0, spent / expected) : 1;
       if (!whole_ && spent + slower * group.seconds > budget_) continue;
       context_.Report({"check", source_.value(group.target).name, done++,
                        static_cast<int64_t>(chosen_.size())});
-      QUENCH_RETURN_IF_ERROR(CheckGroup(group, limited));
+      QUENCH_RETURN_IF_ERROR(CheckOne(group, limited));
       expected += group.seconds;
     }
     return absl::OkStatus();
@@ -462,7 +322,7 @@ class Checker {
     QUENCH_ASSIGN_OR_RETURN(Graph graph,
                             passes::RunPipeline(WithOwnSymbols(source_), how, Quiet()));
     QUENCH_ASSIGN_OR_RETURN(rewritten_, passes::RunCodegenPasses(std::move(graph), how, Quiet()));
-    rewritten_ids_ = IdsOf(*rewritten_);
+    rewritten_ids_ = ValueIdsOf(*rewritten_);
     for (const auto& [name, tensor] : shown_) {
       const std::optional<ValueId> id = Find(rewritten_ids_, name);
       if (id && rewritten_->value(*id).type.dtype == tensor.dtype()) rewritten_given_.insert(*id);
@@ -507,7 +367,7 @@ class Checker {
     return shown == shown_.end() ? nullptr : &shown->second;
   }
 
-  absl::Status CheckGroup(Group& group, const StepContext& limited) {
+  absl::Status CheckOne(const CheckGroup& group, const StepContext& limited) {
     const auto actual = shown_.find(source_.value(group.target).name);
     if (actual == shown_.end()) return absl::OkStatus();
     std::map<ValueId, Tensor> hidden;
@@ -548,76 +408,13 @@ class Checker {
     Tensors computed;
     for (size_t i = judged; i < targets.size(); ++i)
       computed[source_.value(targets[i]).name] = (*made)[i];
+    const auto operands = [&](const std::string& name) { return ConstantOrShown(name, computed); };
     for (size_t i = 0; i < judged && !mismatch_; ++i) {
       const Tensor& have = i == 0 ? actual->second : hidden.at(targets[i]);
-      Judge(group, targets[i], have, (*made)[i], computed, inner, nodes);
+      mismatch_ = judge_->Judge({targets[i], have, (*made)[i], inner, nodes}, operands);
+      if (mismatch_) blamed_ = &group;
     }
     return absl::OkStatus();
-  }
-
-  void Judge(const Group& group, ValueId target, const Tensor& actual, const Tensor& expected,
-             const Tensors& computed, double inner, const std::vector<NodeId>& nodes) {
-    const std::string& name = source_.value(target).name;
-    const auto quantizer = quantizers_.find(name);
-    const bool same_type = actual.dims() == expected.dims() && actual.dtype() == expected.dtype();
-    if (quantizer != quantizers_.end() && same_type) {
-      const Tensor* x = ConstantOrShown(quantizer->second.x, computed);
-      const Tensor* scale = ConstantOrShown(quantizer->second.scale, computed);
-      const Tensor* zero = ConstantOrShown(quantizer->second.zero, computed);
-      if (x == nullptr || scale == nullptr) return;
-      const passes::IntegerErrors errors =
-          passes::JudgeElements(quantizer->second, expected, actual, *x, *scale, zero);
-      if (errors.wrong == 0) return;
-      // What halves round is a part of the whole range.
-      constexpr double kRange = 256;
-      const double off = std::abs(static_cast<double>(errors.actual) - errors.expected);
-      const bool near =
-          StoresHalves() && off <= 1 + kRange * passes::DefaultTolerance(request_.passes.store_as);
-      if (near) {
-        ++report_.undecided;
-        return;
-      }
-      mismatch_ = Mismatch{name,
-                           errors.index,
-                           fmt::format("{}", errors.actual),
-                           fmt::format("{:.9g} before it is rounded", errors.expected),
-                           0,
-                           0};
-      blamed_ = &group;
-      mismatch_dims_ = actual.dims();
-      return;
-    }
-    const double tolerance = ToleranceOf(target);
-    // What cancels has the rounding of its terms, which halves have much more of.
-    constexpr double kCancellingHalves = 25;
-    const Comparison compared =
-        Compare(actual, expected, tolerance, StoresHalves() ? kCancellingHalves * inner : inner);
-    if (compared.wrong == 0) {
-      if (IsFloat(actual.dtype())) largest_error_ = std::max(largest_error_, compared.error);
-      return;
-    }
-    // A few elements may fall on the other side of a step.
-    const bool steps = std::any_of(nodes.begin(), nodes.end(), [&](NodeId id) {
-      return RoundingDecides(source_, source_.node(id));
-    });
-    const bool few =
-        steps && nodes.size() > 1 && 50 * compared.wrong <= std::max<int64_t>(actual.size(), 50);
-    if (few || (same_type && MayBeRounding(compared, actual))) {
-      ++report_.undecided;
-      return;
-    }
-    mismatch_ = Mismatch{name, compared.worst, "", "", compared.error, tolerance};
-    if (same_type) {
-      mismatch_->actual = ElementText(actual, compared.worst);
-      mismatch_->expected = ElementText(expected, compared.worst);
-    } else {
-      mismatch_->actual =
-          fmt::format("{}[{}]", DataTypeName(actual.dtype()), fmt::join(actual.dims(), ", "));
-      mismatch_->expected =
-          fmt::format("{}[{}]", DataTypeName(expected.dtype()), fmt::join(expected.dims(), ", "));
-    }
-    blamed_ = &group;
-    mismatch_dims_ = same_type ? actual.dims() : std::vector<int64_t>();
   }
 
   absl::Status Fail(const std::string& text) {
@@ -642,13 +439,9 @@ class Checker {
     }
     std::string text = fmt::format(
         "the library computes value `{}` of {}) otherwise than the model: ", mismatch_->value, who);
-    if (mismatch_dims_.empty() && mismatch_->actual.empty()) {
-      text += "its dims are others";
-    } else {
-      text += fmt::format("{} is {}, and the interpreter has {}",
-                          PlaceText(mismatch_dims_, mismatch_->index), mismatch_->actual,
-                          mismatch_->expected);
-    }
+    text += fmt::format("{} is {}, and the interpreter has {}",
+                        PlaceText(mismatch_->dims, mismatch_->index), mismatch_->actual,
+                        mismatch_->expected);
     if (mismatch_->error > 0)
       text += fmt::format(" (relative error {:.2g}, at most {:.2g})", mismatch_->error,
                           mismatch_->tolerance);
@@ -657,12 +450,13 @@ class Checker {
 
   void Fill() {
     report_.extent = whole_ ? CheckReport::Extent::kWhole : CheckReport::Extent::kGroups;
-    report_.largest_error = largest_error_;
-    report_.all_groups = static_cast<int>(groups_.size());
-    report_.all_kernels = static_cast<int>(kinds_.size());
+    report_.largest_error = std::max(largest_error_, judge_->largest_error());
+    report_.undecided = judge_->undecided();
+    report_.all_groups = static_cast<int>(groups_.groups.size());
+    report_.all_kernels = static_cast<int>(groups_.kinds.size());
     std::set<std::string> kinds;
     const bool end_to_end = whole_ && group_ran_.empty();
-    for (const Group& group : groups_) {
+    for (const CheckGroup& group : groups_.groups) {
       if (!end_to_end && !group_ran_.contains(group.target)) continue;
       ++report_.groups;
       if (!group.kind.empty()) kinds.insert(group.kind);
@@ -685,25 +479,21 @@ class Checker {
   std::unique_ptr<Artifact> artifact_;
   const PlannedVariant* variant_ = nullptr;
   Graph source_;  // at the sample's sizes
-  Ids ids_;       // of its values
+  ValueIds ids_;  // of its values
   std::optional<Graph> rewritten_;
-  Ids rewritten_ids_;
-  std::set<ValueId> rewritten_given_;                    // its values that the library shows
-  std::map<std::string, passes::Quantizer> quantizers_;  // by their integers
-  std::map<ValueId, Counterpart> counterparts_;          // by values of the source
-  std::set<ValueId> given_;                              // these
-  std::set<ValueId> shown_ids_;                          // those that have been read
-  std::vector<Group> groups_;
-  std::set<std::string> kinds_;
+  ValueIds rewritten_ids_;
+  std::set<ValueId> rewritten_given_;  // its values that the library shows
+  CheckJudge::Quantizers quantizers_;  // by their integers
+  std::set<ValueId> shown_ids_;        // those that have been read
+  CheckGroups groups_;
   std::vector<size_t> chosen_;  // groups, in the order in which they are checked
   std::set<ValueId> group_ran_;
   std::vector<Tensor> inputs_, outputs_, expected_;
   Tensors shown_;
-  std::map<std::string, passes::ValueError> of_source_, of_code_;
   double largest_error_ = 0;
+  std::optional<CheckJudge> judge_;
   std::optional<Mismatch> mismatch_;
-  std::vector<int64_t> mismatch_dims_;
-  const Group* blamed_ = nullptr;
+  const CheckGroup* blamed_ = nullptr;
   bool failed_ = false;
   CheckReport report_;
 };

@@ -94,6 +94,18 @@ double Elements(const Graph& graph, ValueId id, TypicalSizes& sizes) {
 
 }  // namespace
 
+ValueIds ValueIdsOf(const Graph& graph) {
+  ValueIds ids;
+  for (size_t i = 0; i < graph.values.size(); ++i)
+    ids.emplace(graph.values[i].name, static_cast<ValueId>(i));
+  return ids;
+}
+
+std::optional<ValueId> Find(const ValueIds& ids, const std::string& name) {
+  const auto found = ids.find(name);
+  return found == ids.end() ? std::nullopt : std::optional(found->second);
+}
+
 GraphPart PartBetween(const Graph& whole, const std::set<ValueId>& given,
                       const std::vector<ValueId>& targets) {
   return Partitioner(whole, given).Run(targets);

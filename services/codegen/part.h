@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -9,6 +10,11 @@
 #include "common/ir/graph.h"
 
 namespace quench::codegen {
+
+using ValueIds = std::map<std::string, ValueId>;
+ValueIds ValueIdsOf(const Graph& graph);
+// The value of this name; none where it is empty or unknown.
+std::optional<ValueId> Find(const ValueIds& ids, const std::string& name);
 
 // What computes `targets`, from values that are given and from inputs of the graph.
 struct GraphPart {

@@ -1,0 +1,69 @@
+// Which differences between a library and its model are rounding, and which are mistakes.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/passes/pass.h"
+#include "common/passes/tolerance.h"
+#include "services/codegen/check_groups.h"
+
+namespace quench::codegen {
+
+struct Mismatch {
+  std::string value;
+  std::vector<int64_t> dims;  // empty where the types differ, too
+  int64_t index = 0;
+  std::string actual, expected;  // elements, or types where these differ
+  double error = 0, tolerance = 0;  // relative; 0 for integers
+};
+
+// A value of the library and of the interpreter.
+struct JudgedValue {
+  ValueId target = quench::kNone;  // of the source
+  const Tensor& actual;
+  const Tensor& expected;
+  double inner = 0;                  // the largest number on the way to it
+  const std::vector<NodeId>& nodes;  // of the source, that made it
+};
+
+class CheckJudge {
+ public:
+  using Quantizers = std::map<std::string, passes::Quantizer>;  // by their integers
+  using Operands = std::function<const Tensor*(const std::string& name)>;
+
+  // All of them outlive the judge. `compiled` is what the library's code was made of.
+  CheckJudge(const Graph& source, const Graph& compiled, const CheckGroups& groups,
+             const Quantizers& quantizers, const passes::PassOptions& passes);
+
+  // Relative, as verify has it; more where the code stores 16 bits.
+  double ToleranceOf(ValueId id);
+
+  // What a quantizer wrote is judged by what it read: `operands` finds its input, scale and zero point, null
+  // for those that nothing shows.
+  std::optional<Mismatch> Judge(const JudgedValue& value, const Operands& operands);
+
+  int undecided() const { return undecided_; }  // values that rounding decides
+  double largest_error() const { return largest_error_; }
+
+ private:
+  std::optional<Mismatch> JudgeIntegers(const JudgedValue& value, const passes::Quantizer& quantizer,
+                                        const Operands& operands);
+  std::optional<Mismatch> JudgeByTolerance(const JudgedValue& value);
+  bool StoresHalves() const;
+  bool MayBeRounding(const JudgedValue& value, int64_t wrong, double error) const;
+
+  const Graph& source_;
+  const Graph& compiled_;
+  const CheckGroups& groups_;
+  const Quantizers& quantizers_;
+  const passes::PassOptions& passes_;
+  std::map<std::string, passes::ValueError> of_source_, of_code_;
+  int undecided_ = 0;
+  double largest_error_ = 0;
+};
+
+}  // namespace quench::codegen
