@@ -14,7 +14,6 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RUNTIME = ROOT / "common/runtime"
 HEADERS = ("abi.h", "quench_rt.h")
-NOT_OF_THE_RUNTIME = {"demo.c"}
 
 
 def declarations() -> str:
@@ -33,7 +32,7 @@ def stage(folder: pathlib.Path, compiler: str = "cc") -> pathlib.Path:
     # Sets of descriptors, one behind the other, are one set.
     contracts = [ROOT / "tests/cases/proto" / name for name in ("upstream.binpb", "contracts.binpb")]
     (package / "_contracts.binpb").write_bytes(b"".join(path.read_bytes() for path in contracts))
-    sources = sorted(path for path in RUNTIME.glob("*.c") if path.name not in NOT_OF_THE_RUNTIME)
+    sources = sorted(RUNTIME.glob("*.c"))
     subprocess.run([compiler, "-std=c11", "-O2", "-DNDEBUG", "-fPIC", "-shared", "-pthread", f"-I{ROOT}",
                     "-Wl,--strip-all", "-o", package / "libquench_rt.so", *sources, "-ldl"], check=True)
     return package

@@ -1,10 +1,10 @@
 // Runs models that Quench has compiled, from C++17: one header over quench_rt.h.
 //
 //   auto model = quench::Model::Open("model.so");
-//   if (!model) { std::puts(model.error().message.c_str()); ... }
+//   if (!model) return std::puts(model.error().message.c_str());
 //   auto session = model->NewSession();
-//   if (!session->SetInput("image", quench::View<const float>(pixels, {1, 1, 8, 8}))) ...
-//   if (!session->Run()) ...
+//   if (!session->SetInput("image", quench::View<const float>(pixels, {1, 1, 8, 8}))) return 1;
+//   if (!session->Run()) return 1;
 //   auto logits = session->Output<float>("logits");  // a view, valid until the next run
 //
 // Nothing here throws: what can fail returns a Result, which is [[nodiscard]]. Models and sessions are

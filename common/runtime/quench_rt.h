@@ -3,12 +3,12 @@
  *   quench_rt_error error;
  *   quench_rt_model* model;
  *   quench_rt_session* session;
- *   if (quench_rt_open_file("model.so", &model, &error)) { puts(error.text); ... }
- *   if (quench_rt_session_create(model, NULL, &session, &error)) ...
- *   quench_rt_tensor x = {data, dims, 1, 4};
- *   quench_rt_set_input(session, 0, &x, &error);
- *   quench_rt_run(session, &error);
- *   quench_rt_get_output(session, 0, &y);
+ *   if (quench_rt_open_file("model.so", &model, &error)) return puts(error.text);
+ *   if (quench_rt_session_create(model, NULL, &session, &error)) return puts(error.text);
+ *   quench_rt_tensor x = {pixels, dims, 1, 4}, y;  // f32, rank 4
+ *   if (quench_rt_set_input(session, 0, &x, &error)) return puts(error.text);
+ *   if (quench_rt_run(session, &error)) return puts(error.text);
+ *   if (quench_rt_get_output(session, 0, &y, &error)) return puts(error.text);
  *
  * Every function that can fail returns a QUENCH_RT_* code, 0 on success, and fills `error` (which
  * may be NULL) with one sentence otherwise. A model may be used from any number of threads; a

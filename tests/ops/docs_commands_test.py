@@ -161,5 +161,56 @@ class Listings(unittest.TestCase):
             self.assertNotEqual("", missing_part(shown, printed), shown)
 
 
+class CPrograms(unittest.TestCase):
+    """C and C++ that people copy compiles, and README's program runs."""
+
+    NAMES = {"c": "float* pixels, float* cache, const int64_t* dims, uint64_t bytes, quench_rt_model* model, quench_rt_session* session",
+             "cpp": "std::vector<float>& pixels"}
+
+    def compile(self, text, language, where):
+        """Statements may use NAMES and `error`, and declare their own in their place."""
+        includes = "".join(f"#include <{header}>\n" for header in ("stdio.h", "stdint.h"))
+        if language == "c":
+            includes += '#include "common/runtime/quench_rt.h"\n'
+        else:
+            includes += '#include <cstdio>\n#include "common/runtime/quench.hpp"\n'
+        program = f"{includes}quench_rt_error error;\nint shown({self.NAMES[language]}) {{\n{{\n{text}}}\nreturn 0;\n}}\n"
+        compiler = ["gcc", "-std=c11"] if language == "c" else ["g++", "-std=c++17"]
+        done = subprocess.run([*compiler, "-Werror", "-fsyntax-only", f"-I{ROOT}", "-x", "c" if language == "c" else "c++", "-"],
+                              input=program, capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual("", done.stderr, f"{where}:\n{program}")
+
+    def test_pages(self):
+        found = 0
+        for path in PAGES:
+            text = path.read_text()
+            for block in re.finditer(r"^```(c|cpp)\n(.*?)^```$", text, re.M | re.S):
+                line = text[:block.start()].count("\n") + 1
+                with self.subTest(page=path.name, line=line):
+                    self.compile(block[2], block[1], f"{path.name}:{line}")
+                found += 1
+        self.assertGreaterEqual(found, 4)
+
+    def test_headers(self):
+        for name, mark, language in (("quench_rt.h", " *   ", "c"), ("quench.hpp", "//   ", "cpp")):
+            text = (ROOT / "common/runtime" / name).read_text().partition("#ifndef")[0]
+            example = "".join(line[len(mark):] + "\n" for line in text.splitlines() if line.startswith(mark))
+            self.assertIn("Output" if language == "cpp" else "get_output", example)
+            with self.subTest(header=name):
+                self.compile(example, language, name)
+
+    def test_readme(self):
+        section = (ROOT / "README.md").read_text().partition("## Using a compiled model from C\n")[2]
+        commands = section.partition("```\n")[2].partition("```")[0]
+        self.assertIn("examples/c/demo.c", commands)
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("bench", "common", "examples"):
+                (pathlib.Path(folder) / name).symlink_to(ROOT / name)
+            environment = {**os.environ, "PATH": f"{QUENCH.parent}:{os.environ['PATH']}", "XDG_CACHE_HOME": f"{folder}/cache"}
+            done = subprocess.run(["bash", "-ec", commands], cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+            self.assertEqual(0, done.returncode, done.stderr)
+            self.assertIn("logits: f32[1, 10]", done.stdout)
+
+
 if __name__ == "__main__":
     support.main("ops_docs_commands")

@@ -26,7 +26,7 @@ command -v qemu-aarch64 >/dev/null && command -v aarch64-linux-gnu-gcc >/dev/nul
 "$root/scripts/build_wheel" --machine aarch64 --compiler aarch64-linux-gnu-gcc "$work/wheels"
 python3 -m zipfile -e wheels/*_aarch64.whl arm
 "$quench" compile m.onnx -o arm/out --target aarch64 --progress none
-aarch64-linux-gnu-gcc -std=c11 -I"$root" "$root/common/runtime/demo.c" arm/quench/libquench_rt.so -o arm/demo
+aarch64-linux-gnu-gcc -std=c11 -I"$root" "$root/examples/c/demo.c" arm/quench/libquench_rt.so -o arm/demo
 said=$(LD_LIBRARY_PATH=$work/arm/quench qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH="$work/arm/quench" arm/demo arm/out/model.so)
 echo "$said"
 grep -q logits <<<"$said"

@@ -132,7 +132,7 @@ std::string RuntimeSources() {
   const std::filesystem::path folder = std::filesystem::path(QUENCH_SOURCE_DIR) / "common/runtime";
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::filesystem::path& path = entry.path();
-    if (path.extension() == ".c" && path.filename() != "demo.c") sources += " " + path.string();
+    if (path.extension() == ".c") sources += " " + path.string();
   }
   return sources;
 }

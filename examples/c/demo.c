@@ -1,6 +1,6 @@
 /* Runs a model on zeros (or on the same bytes repeated) and prints what comes out:
  *
- *   quench-demo model.so [threads [byte]]
+ *   demo model.so [threads [byte]]
  *
  * Symbolic sizes are taken at their minimum, at least 1. Shows the whole of quench_rt.h in one page
  * of C. */
@@ -71,7 +71,7 @@ static int bind_inputs(const quench_model* model, quench_rt_session* session, vo
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    fprintf(stderr, "usage: quench-demo model.so [threads [byte]]\n");
+    fprintf(stderr, "usage: demo model.so [threads [byte]]\n");
     return 2;
   }
   quench_rt_error error;
