@@ -1,12 +1,18 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <optional>
 
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "services/cli/remote.h"
 
 namespace quench::cli {
+namespace {
+
+std::optional<std::vector<std::string>> successor;  // the words of its command line
+
+}  // namespace
 
 absl::Status Become(const std::string& program, const std::vector<std::string>& arguments) {
   std::error_code error;
@@ -17,13 +23,18 @@ absl::Status Become(const std::string& program, const std::vector<std::string>& 
         "`{}` is not beside `quench`: build it with `cmake --build build/release --target {}`",
         program, program));
   }
-  std::vector<std::string> words = {path};
-  words.insert(words.end(), arguments.begin(), arguments.end());
+  successor = {path};
+  successor->insert(successor->end(), arguments.begin(), arguments.end());
+  return absl::AbortedError(fmt::format("`{}` goes on with it", program));
+}
+
+absl::Status StartSuccessor() {
+  if (!successor) return absl::OkStatus();
   std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
+  for (std::string& word : *successor) pointers.push_back(word.data());
   pointers.push_back(nullptr);
-  ::execv(path.c_str(), pointers.data());
-  return ErrnoStatus(errno, "start", path);
+  ::execv(pointers[0], pointers.data());
+  return ErrnoStatus(errno, "start", successor->front());
 }
 
 }  // namespace quench::cli

@@ -16,6 +16,7 @@
 #include "services/cli/cli.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/progress.h"
+#include "services/cli/remote.h"
 
 namespace quench::cli {
 
@@ -104,7 +105,8 @@ int Main(int argc, char** argv) {
   ProgressDisplay display(progress);
   const absl::Status status = chosen(StepContext(token, display.sink()));
   display.Finish();
-  return Report(status);
+  const absl::Status started = StartSuccessor();
+  return Report(started.ok() ? status : started);
 }
 
 }  // namespace quench::cli

@@ -25,6 +25,8 @@ absl::Status BecomeRemote() {
 
 }  // namespace
 
+absl::Status BeginThere() { return BecomeRemote(); }
+
 absl::StatusOr<Made> CompileThere(const CompileJob&, const std::filesystem::path&,
                                   const StepContext&) {
   return BecomeRemote();

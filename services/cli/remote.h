@@ -197,8 +197,16 @@ absl::Status PutSamplesThere(const GatewayOptions& gateway, const std::string& d
 absl::Status GetThere(const GatewayOptions& gateway, const std::string& digest,
                       const std::string& output, const StepContext& context);
 
-// Becomes another program of Quench, beside this one, with these arguments. Comes back only with
-// UNAVAILABLE: it is not there, and how to build it.
+// Called before work for a gateway that must not be done twice, such as asking for a password: the status
+// with which `quench` lets quench-remote go on.
+absl::Status BeginThere();
+
+// Another program of Quench, beside this one, goes on with these arguments once the command has returned
+// the status that this gives, ABORTED, and has let go of what it holds: temporary folders above all.
+// UNAVAILABLE: the program is not there, and how to build it.
 absl::Status Become(const std::string& program, const std::vector<std::string>& arguments);
+// Starts what Become was asked for in place of this process; OK if it was not. Comes back only with an
+// error.
+absl::Status StartSuccessor();
 
 }  // namespace quench::cli

@@ -34,8 +34,7 @@ std::map<ValueId, Counterpart> FindCounterparts(const Graph& source, const Progr
     if (!found) found = Find(ids, WithoutHalf(each.shown.name));
     if (!found || source.value(*found).producer == quench::kNone) continue;
     const Type& type = source.value(*found).type;
-    const DataType compiled =
-        program.buffers[static_cast<size_t>(each.shown.buffer)].shape.dtype;
+    const DataType compiled = program.buffers[static_cast<size_t>(each.shown.buffer)].shape.dtype;
     const bool both_float = IsFloat(type.dtype) && IsFloat(compiled);
     if (both_float && quantized) continue;
     if (type.kind != ValueKind::kTensor ||

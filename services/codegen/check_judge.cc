@@ -112,8 +112,13 @@ std::optional<Mismatch> CheckJudge::JudgeByTolerance(const JudgedValue& value) {
     ++undecided_;
     return std::nullopt;
   }
-  Mismatch mismatch{source_.value(value.target).name, {}, compared.worst, TypeText(value.actual),
-                    TypeText(value.expected),         compared.error, tolerance};
+  Mismatch mismatch{source_.value(value.target).name,
+                    {},
+                    compared.worst,
+                    TypeText(value.actual),
+                    TypeText(value.expected),
+                    compared.error,
+                    tolerance};
   if (SameType(value)) {
     mismatch.dims = value.actual.dims();
     mismatch.actual = ElementText(value.actual, compared.worst);

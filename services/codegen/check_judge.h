@@ -17,7 +17,7 @@ struct Mismatch {
   std::string value;
   std::vector<int64_t> dims;  // empty where the types differ, too
   int64_t index = 0;
-  std::string actual, expected;  // elements, or types where these differ
+  std::string actual, expected;     // elements, or types where these differ
   double error = 0, tolerance = 0;  // relative; 0 for integers
 };
 
@@ -50,7 +50,8 @@ class CheckJudge {
   double largest_error() const { return largest_error_; }
 
  private:
-  std::optional<Mismatch> JudgeIntegers(const JudgedValue& value, const passes::Quantizer& quantizer,
+  std::optional<Mismatch> JudgeIntegers(const JudgedValue& value,
+                                        const passes::Quantizer& quantizer,
                                         const Operands& operands);
   std::optional<Mismatch> JudgeByTolerance(const JudgedValue& value);
   bool StoresHalves() const;

@@ -40,6 +40,9 @@ TEST_F(GatewayTest, CompilesTheBytesThatOneProcessCompiles) {
   EXPECT_THAT(again.err, HasSubstr("cached"));
   EXPECT_TRUE(*ReadFile(work_.path("here") / "model.so") ==
               *ReadFile(work_.path("again") / "model.so"));
+  for (const std::filesystem::directory_entry& left :
+       std::filesystem::directory_iterator(work_.path("here").parent_path()))
+    EXPECT_FALSE(left.path().filename().string().starts_with(".quench-")) << left.path();
 }
 
 TEST_F(GatewayTest, OtherCompilationsAreTheSameToo) {

@@ -358,6 +358,7 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
         "--tune-seconds is how long --opt-level 4 measures kernels, and the level is {}",
         args.codegen.opt_level);
   }
+  if (UsesGateway(*args.gateway)) QUENCH_RETURN_IF_ERROR(BeginThere());
   QUENCH_RETURN_IF_ERROR(CheckQuantization(args));
   if (args.model->float16 && !args.job.calibration.empty()) {
     QUENCH_ASSIGN_OR_RETURN(args.model->magnitudes, MagnitudesOf(args.job.calibration, *args.model,
