@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "services/analyser/graph_layout.h"
 #include "services/analyser/html.h"
@@ -172,6 +173,13 @@ TEST(PlotsTest, EveryKindIsAFileOfItsOwn) {
     EXPECT_EQ(Count(svg, "<style>"), 1U);
     EXPECT_EQ(Count(svg, "<script"), 0U);
     EXPECT_EQ(Count(svg, "nan"), 0U) << svg;
+    // What has no rule of its own is filled with black.
+    const std::regex shape("<(?:rect|circle|path) class=\"([^\"]+)\"");
+    for (std::sregex_iterator it(svg.begin(), svg.end(), shape), end; it != end; ++it) {
+      std::string style = (*it)[1].str();
+      style = "." + style.substr(style.find_last_of(' ') + 1) + " {";
+      EXPECT_NE(svg.find(style), std::string::npos) << style;
+    }
     EXPECT_NE(svg, PlotFile(report, kind == "macs" ? "memory" : "macs"));
   }
   EXPECT_EQ(Count(PlotFile(report, "roofline"), "<circle"), 3U);
