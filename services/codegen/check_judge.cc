@@ -91,6 +91,25 @@ bool CheckJudge::MayBeRounding(const JudgedValue& value, int64_t wrong, double e
          8 * wrong <= std::max<int64_t>(value.actual.size(), 8);
 }
 
+// How many different elements there are, say, and which of them each element is.
+bool CheckJudge::SizeMayBeRounding(const JudgedValue& value) const {
+  const Value& target = source_.value(value.target);
+  const auto open = [](Dim dim) { return !dim.is_static(); };
+  const std::vector<ValueId>& made = source_.node(target.producer).outputs;
+  const bool decides = std::any_of(made.begin(), made.end(), [&](ValueId id) {
+    if (id == quench::kNone) return false;
+    const std::vector<Dim>& dims = source_.value(id).type.dims;
+    return std::any_of(dims.begin(), dims.end(), open);
+  });
+  const std::vector<Dim>& dims = target.type.dims;
+  bool same = value.actual.dtype() == value.expected.dtype() &&
+              value.actual.dims().size() == dims.size() &&
+              value.expected.dims().size() == dims.size();
+  for (size_t i = 0; same && i < dims.size(); ++i)
+    same = open(dims[i]) || value.actual.dims()[i] == value.expected.dims()[i];
+  return StoresHalves() && decides && same;
+}
+
 std::optional<Mismatch> CheckJudge::JudgeByTolerance(const JudgedValue& value) {
   const double tolerance = ToleranceOf(value.target);
   // What cancels has the rounding of its terms, which halves have much more of.
@@ -108,7 +127,7 @@ std::optional<Mismatch> CheckJudge::JudgeByTolerance(const JudgedValue& value) {
   });
   const bool few = steps && value.nodes.size() > 1 &&
                    50 * compared.wrong <= std::max<int64_t>(value.actual.size(), 50);
-  if (few || MayBeRounding(value, compared.wrong, compared.error)) {
+  if (few || SizeMayBeRounding(value) || MayBeRounding(value, compared.wrong, compared.error)) {
     ++undecided_;
     return std::nullopt;
   }

@@ -55,6 +55,7 @@ class CheckJudge {
                                         const Operands& operands);
   std::optional<Mismatch> JudgeByTolerance(const JudgedValue& value);
   bool StoresHalves() const;
+  bool SizeMayBeRounding(const JudgedValue& value) const;
   bool MayBeRounding(const JudgedValue& value, int64_t wrong, double error) const;
 
   const Graph& source_;

@@ -155,8 +155,11 @@ llvm::Value* NestEmitter::Identity(BinaryOp op, DataType type) {
   }
 }
 
-// Halves fold onto each other.
+// Halves fold onto each other. Sums of integers are LLVM's own operation: where halves are narrower vectors,
+// LLVM 19 takes a sum of products of bytes for VPDPBUSD (combineVPDPBUSDPattern in its X86ISelLowering) and
+// leaves out the last additions.
 llvm::Value* NestEmitter::Horizontal(BinaryOp op, DataType type, llvm::Value* vector) {
+  if (op == BinaryOp::kAdd && !IsFloat(type)) return b_.CreateAddReduce(vector);
   auto width =
       static_cast<int>(llvm::cast<llvm::FixedVectorType>(vector->getType())->getNumElements());
   while (width > 1) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/status.h"
+#include "common/ir/text.h"
 #include "services/codegen/part.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
@@ -264,6 +265,32 @@ TEST(CheckTest, HalvesHaveTheirTolerance) {
     const std::string text = MismatchOf(*made, other, options);
     EXPECT_NE(text.find("value `" + OutputOf(other, "MatMul", 0) + "`"), text.npos) << text;
   }
+}
+
+TEST(CheckTest, RoundingOfHalvesDecidesHowManyElementsDiffer) {
+  absl::StatusOr<Graph> source = ParseGraph(R"(quench.ir 1
+module "counts" canonical {
+  input %x: f32[192]
+  const %c: f32[] = [1.6007578]
+  %once, %first, %which, %counts = Unique(%x) {sorted = 1}
+  %more = Add(%once, %c)
+  %again, %first_again, %which_again, %counts_again = Unique(%more) {sorted = 1}
+  output %first_again, %which_again
+}
+)");
+  ASSERT_TRUE(source.ok()) << source.status();
+  Infer(*source);
+  passes::PassOptions how;
+  how.store_as = DataType::kBF16;
+  const absl::StatusOr<Graph> made = passes::RunPipeline(*source, how, {});
+  ASSERT_TRUE(made.ok()) << made.status();
+  CompileOptions options = Checked();
+  options.passes = how;
+  options.check.source = &*source;
+  options.opt_level = 0;
+  const absl::StatusOr<Compiled> compiled = CompileGraph(*made, options);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  EXPECT_GT(compiled->report.check->undecided, 0);
 }
 
 TEST(PartTest, ReachesToWhatIsGiven) {

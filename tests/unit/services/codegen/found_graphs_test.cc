@@ -160,6 +160,16 @@ std::vector<Found> AllFound() {
   }
   output %end, %kept
 )"},
+      // Sums of products of bytes lost the additions between their quarters, where there is VNNI.
+      {"sums_of_products_of_bytes",
+       R"(
+  input %x: i8[4, 16]
+  const %w: u8[16, 3] = [10, 102, 118, 142, 181, 4, 113, 243, 5, 59, 253, 200, 205, 152, 89, 220,
+    122, 224, 209, 216, 18, 167, 84, 213, 77, 73, 252, 16, 161, 213, 155, 177, 94, 7, 168, 112, 96,
+    165, 245, 3, 221, 77, 241, 105, 240, 125, 61, 175]
+  %y = MatMulInteger(%x, %w)
+  output %y
+)"},
       // The size of a result was inferred as the larger one of 1 and 0.
       {"choice_among_no_sizes",
        R"(
