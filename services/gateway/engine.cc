@@ -13,6 +13,7 @@ namespace {
 
 constexpr auto kWatchPeriod = milliseconds(1000);
 constexpr auto kExpirePeriod = milliseconds(60'000);
+constexpr auto kExpireAfterEnd = milliseconds(1000);
 constexpr auto kSaveAgain = milliseconds(1000);
 // Revisions of progress are not stored: no gateway has given so many between two that are.
 constexpr int64_t kRevisionJump = int64_t{1} << 32;
@@ -80,7 +81,7 @@ Engine::Engine(const EngineOptions& options, Loop& loop, JobStore& store, StepRu
       random_(options.seed),
       queue_(options.max_running_steps) {
   PlanWatch();
-  Post([this] { ExpireOld(); });
+  Post([this] { ExpireNowAndThen(); });
 }
 
 Engine::~Engine() {
@@ -148,12 +149,13 @@ absl::Status Engine::Recover(const NeedsOf& needs_of) {
       Adopt(std::move(*shared), bytes, true);
     });
   }
-  return store_.ForEachEnded([this](const v1::Workflow& ended) {
-    if (!ended.has_outputs_expire_time()) return;
-    std::vector<BlobId> outputs;
-    for (const v1::Step& step : ended.steps()) AddOutputs(step, &outputs);
-    pins_.KeepPromised(IdOf(ended.name()), ended.tenant(), outputs,
-                       Microseconds(ended.outputs_expire_time()));
+  return absl::OkStatus();
+}
+
+absl::Status Engine::RecoverKept(const std::atomic<bool>& stop) {
+  return store_.ForEachKept([&](const KeptOutputs& kept) {
+    pins_.KeepPromised(kept.id, kept.tenant, kept.blobs, kept.until_us);
+    return !stop;
   });
 }
 
@@ -230,7 +232,8 @@ void Engine::Retry(StoredWorkflow workflow, WorkflowNeeds needs, Done done) {
     }
     const std::string tenant = shared->workflow.tenant();
     *shared->workflow.mutable_retry_time() = Now();
-    const WorkflowUpdate update = Reopen(&shared->workflow);
+    WorkflowUpdate update = Reopen(&shared->workflow);
+    update.spec = std::make_shared<v1::WorkflowSpec>(shared->spec);
     const int steps = static_cast<int>(update.steps.size());
     if (const absl::Status within = CheckQuota(tenant, steps, bytes); !within.ok()) {
       done(within);
@@ -421,6 +424,7 @@ void Engine::OnSaved(const WorkflowPtr& workflow, const ViewPtr& view, const Wor
   board_.Publish(workflow->id, view);
   if (view->ended()) {
     Forget(workflow);
+    PlanExpiry();
   } else {
     Touch(workflow);
   }
@@ -493,12 +497,30 @@ void Engine::PlanWatch() {
   After(kWatchPeriod, [this] { Watch(); });
 }
 
+// The tenant may have more than its share now; others that end meanwhile are looked at together.
+void Engine::PlanExpiry() {
+  if (std::exchange(expiry_planned_, true)) return;
+  After(kExpireAfterEnd, [this] {
+    expiry_planned_ = false;
+    ExpireOld();
+  });
+}
+
+void Engine::ExpireNowAndThen() {
+  ExpireOld();
+  After(kExpirePeriod, [this] { ExpireNowAndThen(); });
+}
+
 void Engine::ExpireOld() {
   pins_.Expire(loop_.UnixMicroseconds());
-  store_.Expire(loop_.UnixMicroseconds(), [](const absl::Status& status) {
-    if (!status.ok()) spdlog::error("workflows cannot be expired: {}", MessageOf(status));
-  });
-  After(kExpirePeriod, [this] { ExpireOld(); });
+  store_.Expire(loop_.UnixMicroseconds(), options_.ended,
+                [this, alive = std::weak_ptr<bool>(alive_)](
+                    const absl::Status& status, const std::vector<std::string>& forgotten) {
+                  if (!status.ok())
+                    spdlog::error("workflows cannot be expired: {}", MessageOf(status));
+                  if (alive.expired()) return;
+                  for (const std::string& id : forgotten) pins_.Release(id);
+                });
 }
 
 void Engine::Drain(std::function<void()> done) {

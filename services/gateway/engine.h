@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <random>
@@ -25,6 +26,7 @@ struct EngineOptions {
   // Of a tenant's workflows that have not ended: specs written out, and manifests of samples.
   int64_t max_queued_bytes = int64_t{256} << 20;
   std::chrono::milliseconds keep_workflows{std::chrono::hours(24 * 7)};
+  EndedLimits ended;
   std::chrono::milliseconds silence{30'000};  // without an event a worker is lost
   // With a service that nobody answers for, or whose machines cannot do a step; 0: without an end.
   std::chrono::milliseconds patience{0};
@@ -56,6 +58,9 @@ class Engine {
   // Takes up what the store remembers: before any other call, once. What it posts to the loop comes
   // before what is posted afterwards.
   absl::Status Recover(const NeedsOf& needs_of);
+  // Pins what those that have ended promised, until `stop` is true: that takes long where there are many.
+  // Thread-safe.
+  absl::Status RecoverKept(const std::atomic<bool>& stop);
 
   // Thread-safe from here.
 
@@ -121,6 +126,8 @@ class Engine {
   void ShowProgress();
   void PlanWatch();
   void Watch();
+  void PlanExpiry();
+  void ExpireNowAndThen();
   void ExpireOld();
   google::protobuf::Timestamp Now() const { return TimestampOf(loop_.UnixMicroseconds()); }
 
@@ -179,6 +186,7 @@ class Engine {
   std::array<int, FairQueue::kStages> shown_depth_{};
   uint64_t next_run_ = 1, next_order_ = 1;
   bool draining_ = false, halted_ = false, progress_planned_ = false;
+  bool expiry_planned_ = false;
   Loop::Clock::time_point next_watch_;
   std::function<void()> on_drained_;
 };

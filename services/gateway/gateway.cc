@@ -58,7 +58,29 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(const GatewayOptions& op
   std::unique_ptr<Gateway> gateway(new Gateway(options, std::move(store)));
   QUENCH_RETURN_IF_ERROR(gateway->engine_->Recover(
       [&options](const StoredWorkflow& stored) { return NeedsOf(stored, options); }));
+  gateway->LoadKept();
   return gateway;
+}
+
+// A start does not wait for what hundreds of thousands of workflows promised: until it is known, no
+// blob may go.
+void Gateway::LoadKept() {
+  constexpr auto kWait = std::chrono::seconds(1);
+  pins_.SetLoading(true);
+  loading_ = std::thread([this] {
+    const absl::Status status = engine_->RecoverKept(stop_loading_);
+    if (!status.ok()) {
+      spdlog::error("what workflows promised to keep is not all known, so no blob is evicted: {}",
+                    MessageOf(status));
+    } else if (!stop_loading_) {
+      pins_.SetLoading(false);
+    }
+    const std::lock_guard lock(mutex_);
+    kept_loaded_ = true;
+    drained_.notify_all();
+  });
+  std::unique_lock lock(mutex_);
+  drained_.wait_for(lock, kWait, [this] { return kept_loaded_; });
 }
 
 Gateway::Gateway(const GatewayOptions& options, std::unique_ptr<JobStore> store)
@@ -78,6 +100,8 @@ Gateway::Gateway(const GatewayOptions& options, std::unique_ptr<JobStore> store)
 Gateway::~Gateway() {
   workflows_->EndWatches();
   operations_->EndWaits();
+  stop_loading_ = true;
+  if (loading_.joinable()) loading_.join();
   loop_.Stop();
   control_.reset();
   watches_.reset();

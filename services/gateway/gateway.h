@@ -1,9 +1,11 @@
 // The gateway's workflows, put together: what a server registers, and how it starts and stops.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "services/gateway/step_client.h"
@@ -50,6 +52,7 @@ class Gateway {
 
  private:
   explicit Gateway(const GatewayOptions& options, std::unique_ptr<JobStore> store);
+  void LoadKept();
 
   Pins pins_;
   Board board_;
@@ -65,7 +68,9 @@ class Gateway {
   WorkerWatch workers_;
   std::mutex mutex_;
   std::condition_variable drained_;
-  bool is_drained_ = false, draining_ = false, halted_ = false;
+  bool is_drained_ = false, draining_ = false, halted_ = false, kept_loaded_ = false;
+  std::atomic<bool> stop_loading_ = false;
+  std::thread loading_;
 };
 
 }  // namespace quench::gateway

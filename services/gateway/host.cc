@@ -87,11 +87,14 @@ absl::StatusOr<EngineOptions> EngineOptionsOf(const config::v1::GatewayConfig& c
   EngineOptions engine;
   const config::v1::Tenants& tenants = config.tenants();
   if (tenants.max_queued_steps() < 0 || tenants.max_running_steps() < 0 ||
-      tenants.max_queued_bytes() < 0 || tenants.max_workflow_bytes() < 0) {
+      tenants.max_queued_bytes() < 0 || tenants.max_workflow_bytes() < 0 ||
+      tenants.max_ended_workflows() < 0 || tenants.max_ended_bytes() < 0) {
     return InvalidArgument("tenants: limits must not be negative");
   }
   if (tenants.max_queued_steps() > 0) engine.max_queued_steps = tenants.max_queued_steps();
   if (tenants.max_queued_bytes() > 0) engine.max_queued_bytes = tenants.max_queued_bytes();
+  if (tenants.max_ended_workflows() > 0) engine.ended.workflows = tenants.max_ended_workflows();
+  if (tenants.max_ended_bytes() > 0) engine.ended.bytes = tenants.max_ended_bytes();
   engine.max_running_steps = tenants.max_running_steps();
   if (config.has_patience()) {
     if (config.patience().seconds() < 0 || config.patience().nanos() < 0)

@@ -12,13 +12,15 @@
 #include <utility>
 #include <vector>
 
+#include "common/blobs/blob_id.h"
 #include "quench/gateway/v1/workflows.pb.h"
 
 namespace quench::gateway {
 
 struct StoredWorkflow {
   v1::Workflow workflow;
-  v1::WorkflowSpec spec;    // presets written out
+  v1::WorkflowSpec spec;    // presets written out; empty when it has ended
+  v1::WorkflowSpec asked;   // as it came; empty when it has succeeded: that is never run again
   std::string spec_hash;    // of the spec as it came
   std::string traceparent;  // of the call that created it
 };
@@ -27,6 +29,21 @@ struct WorkflowUpdate {
   v1::Workflow header;  // without steps
   int64_t previous_revision = 0;
   std::vector<std::pair<int, std::shared_ptr<const v1::Step>>> steps;  // by position: what changed
+  std::vector<BlobId> kept;                      // what header.outputs_expire_time promises
+  std::shared_ptr<const v1::WorkflowSpec> spec;  // written out, of one that is taken up again
+};
+
+// Outputs that a workflow promised to keep when it ended.
+struct KeptOutputs {
+  std::string id, tenant;
+  std::vector<BlobId> blobs;
+  int64_t until_us = 0;
+};
+
+// Of a tenant's workflows that have ended: how many, and what the store has of them.
+struct EndedLimits {
+  int64_t workflows = 100'000;
+  int64_t bytes = int64_t{1} << 30;
 };
 
 struct StoredRequest {
@@ -63,8 +80,10 @@ class JobStore {
   virtual void Update(WorkflowUpdate update, Done done) = 0;
   // NOT_FOUND, or FAILED_PRECONDITION for one that has not ended.
   virtual void Delete(const std::string& tenant, const std::string& id, Done done) = 0;
-  // Forgets what ended and whose expire_time has come; `now_us` is Unix time in microseconds.
-  virtual void Expire(int64_t now_us, Done done) = 0;
+  // Forgets what ended and whose expire_time has come, and of tenants above `limits` what ended first;
+  // `now_us` is Unix time in microseconds. `done` with the ids of what is forgotten, also where not all is.
+  using Forgotten = std::function<void(const absl::Status&, const std::vector<std::string>&)>;
+  virtual void Expire(int64_t now_us, const EndedLimits& limits, Forgotten done) = 0;
 
   // With its steps; NOT_FOUND also for those of other tenants.
   virtual absl::StatusOr<StoredWorkflow> Get(const std::string& tenant, const std::string& id) = 0;
@@ -74,8 +93,8 @@ class JobStore {
   virtual absl::StatusOr<WorkflowPage> List(const ListQuery& query) = 0;
   // What has not ended, oldest first: a gateway's at its start.
   virtual absl::StatusOr<std::vector<StoredWorkflow>> LoadUnfinished() = 0;
-  // What has ended, with its steps, one after the other.
-  virtual absl::Status ForEachEnded(const std::function<void(const v1::Workflow&)>& visit) = 0;
+  // What those that have ended promised, one after the other until `visit` gives false.
+  virtual absl::Status ForEachKept(const std::function<bool(KeptOutputs)>& visit) = 0;
 };
 
 std::string WorkflowName(const std::string& id);

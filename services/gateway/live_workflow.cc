@@ -87,6 +87,9 @@ WorkflowUpdate LiveWorkflow::TakeUpdate(const ViewPtr& view) {
     steps[i].unsaved = false;
     update.steps.emplace_back(static_cast<int>(i), view->steps[i].step);
   }
+  if (header.has_outputs_expire_time()) {
+    for (const StepView& step : view->steps) AddOutputs(*step.step, &update.kept);
+  }
   changed = false;
   return update;
 }

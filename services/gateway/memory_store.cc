@@ -50,6 +50,16 @@ absl::Status MemoryJobStore::UpdateLocked(const WorkflowUpdate& update) {
   changed.mutable_steps()->Swap(stored.mutable_steps());
   for (const auto& [position, step] : update.steps) *changed.mutable_steps(position) = *step;
   stored.Swap(&changed);
+  if (update.spec != nullptr) {
+    found->second.spec = *update.spec;
+    kept_.erase(id);
+  }
+  if (!HasEnded(stored.state())) return absl::OkStatus();
+  found->second.spec.Clear();
+  if (stored.state() == v1::STATE_SUCCEEDED) found->second.asked.Clear();
+  if (stored.has_outputs_expire_time()) {
+    kept_[id] = {id, stored.tenant(), update.kept, Microseconds(stored.outputs_expire_time())};
+  }
   return absl::OkStatus();
 }
 
@@ -76,21 +86,31 @@ void MemoryJobStore::Forget(const std::string& id) {
   const auto found = workflows_.find(id);
   requests_.erase({found->second.workflow.tenant(), found->second.workflow.request_id()});
   workflows_.erase(found);
+  kept_.erase(id);
 }
 
-void MemoryJobStore::Expire(int64_t now_us, Done done) {
+void MemoryJobStore::Expire(int64_t now_us, const EndedLimits& limits, Forgotten done) {
+  std::vector<std::string> forgotten;
   {
     const std::lock_guard lock(mutex_);
-    std::vector<std::string> expired;
+    std::vector<std::pair<int64_t, std::string>> ended;  // by when they expire
     for (const auto& [id, stored] : workflows_) {
-      if (HasEnded(stored.workflow.state()) &&
-          Microseconds(stored.workflow.expire_time()) <= now_us) {
-        expired.push_back(id);
-      }
+      if (!HasEnded(stored.workflow.state())) continue;
+      ended.emplace_back(Microseconds(stored.workflow.expire_time()), id);
     }
-    for (const std::string& id : expired) Forget(id);
+    std::sort(ended.rbegin(), ended.rend());
+    std::map<std::string, EndedLimits> left;
+    for (const auto& [expire_us, id] : ended) {
+      const StoredWorkflow& stored = workflows_.at(id);
+      EndedLimits& tenant = left.emplace(stored.workflow.tenant(), limits).first->second;
+      tenant.workflows -= 1;
+      tenant.bytes -=
+          static_cast<int64_t>(stored.workflow.ByteSizeLong() + stored.asked.ByteSizeLong());
+      if (expire_us <= now_us || tenant.workflows < 0 || tenant.bytes < 0) forgotten.push_back(id);
+    }
+    for (const std::string& id : forgotten) Forget(id);
   }
-  done(absl::OkStatus());
+  done(absl::OkStatus(), forgotten);
 }
 
 absl::StatusOr<StoredWorkflow> MemoryJobStore::Get(const std::string& tenant,
@@ -150,10 +170,10 @@ absl::StatusOr<std::vector<StoredWorkflow>> MemoryJobStore::LoadUnfinished() {
   return unfinished;
 }
 
-absl::Status MemoryJobStore::ForEachEnded(const std::function<void(const v1::Workflow&)>& visit) {
+absl::Status MemoryJobStore::ForEachKept(const std::function<bool(KeptOutputs)>& visit) {
   const std::lock_guard lock(mutex_);
-  for (const auto& [id, stored] : workflows_) {
-    if (HasEnded(stored.workflow.state())) visit(stored.workflow);
+  for (const auto& [id, kept] : kept_) {
+    if (!visit(kept)) break;
   }
   return absl::OkStatus();
 }

@@ -13,13 +13,13 @@ class MemoryJobStore final : public JobStore {
   void Create(StoredWorkflow workflow, Done done) override;
   void Update(WorkflowUpdate update, Done done) override;
   void Delete(const std::string& tenant, const std::string& id, Done done) override;
-  void Expire(int64_t now_us, Done done) override;
+  void Expire(int64_t now_us, const EndedLimits& limits, Forgotten done) override;
   absl::StatusOr<StoredWorkflow> Get(const std::string& tenant, const std::string& id) override;
   absl::StatusOr<std::optional<StoredRequest>> FindRequest(const std::string& tenant,
                                                            const std::string& request_id) override;
   absl::StatusOr<WorkflowPage> List(const ListQuery& query) override;
   absl::StatusOr<std::vector<StoredWorkflow>> LoadUnfinished() override;
-  absl::Status ForEachEnded(const std::function<void(const v1::Workflow&)>& visit) override;
+  absl::Status ForEachKept(const std::function<bool(KeptOutputs)>& visit) override;
 
  private:
   absl::Status CreateLocked(StoredWorkflow workflow);
@@ -29,6 +29,7 @@ class MemoryJobStore final : public JobStore {
 
   std::mutex mutex_;
   std::map<std::string, StoredWorkflow> workflows_;                        // by id
+  std::map<std::string, KeptOutputs> kept_;                                // by id
   std::map<std::pair<std::string, std::string>, StoredRequest> requests_;  // tenant, request_id
 };
 

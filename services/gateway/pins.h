@@ -1,11 +1,15 @@
 // Blobs that no eviction takes: what live workflows need, and what those that have ended gave.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "common/blobs/blob_id.h"
@@ -23,7 +27,9 @@ class Pins {
  public:
   explicit Pins(const KeepLimits& limits = {}) : limits_(limits) {}
 
+  // While what was promised is not all known (`loading`), everything is.
   bool IsPinned(const std::string& hash) const;
+  void SetLoading(bool loading);
   // Adds to what `owner` needs.
   void Add(const std::string& owner, const std::vector<std::string>& hashes);
   void Remove(const std::string& owner);
@@ -32,7 +38,8 @@ class Pins {
   // `until_us`, in Unix microseconds. False when it would go over a limit: then nothing is kept.
   bool Keep(const std::string& owner, const std::string& tenant, const std::vector<BlobId>& blobs,
             int64_t until_us);
-  // As Keep, whatever the limits: they were asked when it was promised.
+  // As Keep, whatever the limits: they were asked when it was promised. Nothing for what was released
+  // while loading.
   void KeepPromised(const std::string& owner, const std::string& tenant,
                     const std::vector<BlobId>& blobs, int64_t until_us);
   void Release(const std::string& owner);
@@ -42,27 +49,45 @@ class Pins {
   uint64_t kept_bytes() const;  // of all tenants
 
  private:
+  // A digest's bytes: there are millions.
+  using Key = std::array<char, 32>;
+  struct FirstBytes {
+    size_t operator()(const Key& key) const {
+      size_t hash = 0;
+      std::memcpy(&hash, key.data(), sizeof(hash));
+      return hash;
+    }
+  };
+  using Counts = std::unordered_map<Key, int, FirstBytes>;
+  struct KeptBlob {
+    Key key{};
+    uint64_t size = 0;
+  };
   struct Kept {
     std::string tenant;
-    std::vector<BlobId> blobs;  // each once
+    std::vector<KeptBlob> blobs;  // each once
     int64_t until_us = 0;
   };
   struct Tenant {
-    std::map<std::string, int> counts;  // by hash
+    Counts counts;
     uint64_t bytes = 0;
   };
-  void Pin(const std::string& hash) { ++counts_[hash]; }
-  void Unpin(const std::string& hash);
+  static Key KeyOf(const std::string& hash);
+  static Kept KeptOf(const std::string& tenant, const std::vector<BlobId>& blobs, int64_t until_us);
+  void Pin(const Key& key) { ++counts_[key]; }
+  void Unpin(const Key& key);
   void ReleaseLocked(const std::string& owner);
   void KeepLocked(const std::string& owner, Kept kept);
 
   const KeepLimits limits_;
   mutable std::mutex mutex_;
-  std::map<std::string, std::vector<std::string>> owners_;
-  std::map<std::string, Kept> kept_;
+  std::map<std::string, std::vector<Key>> owners_;
+  std::unordered_map<std::string, Kept> kept_;
   std::map<std::string, Tenant> tenants_;
   uint64_t kept_bytes_ = 0;
-  std::map<std::string, int> counts_;
+  bool loading_ = false;
+  std::set<std::string> released_;  // owners, while loading
+  Counts counts_;
 };
 
 }  // namespace quench::gateway

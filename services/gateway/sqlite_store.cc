@@ -5,103 +5,73 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <limits>
+#include <set>
 
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/rpc/errors.h"
+#include "services/gateway/sqlite_schema.h"
 
 namespace quench::gateway {
 namespace {
 
-// `header` is the workflow without its steps. Ended ones keep neither spec nor traceparent.
-constexpr int kSchemaVersion = 1;
-constexpr char kSchema[] = R"sql(
-CREATE TABLE workflows(
-  key INTEGER PRIMARY KEY,
-  id TEXT NOT NULL UNIQUE,
-  tenant TEXT NOT NULL,
-  request_id TEXT,
-  spec_hash TEXT NOT NULL,
-  state INTEGER NOT NULL,
-  revision INTEGER NOT NULL,
-  create_us INTEGER NOT NULL,
-  expire_us INTEGER,
-  header BLOB NOT NULL,
-  traceparent TEXT,
-  spec BLOB);
-CREATE UNIQUE INDEX workflows_by_request ON workflows(tenant, request_id) WHERE request_id IS NOT NULL;
-CREATE INDEX workflows_by_time ON workflows(tenant, create_us, id, state);
-CREATE INDEX workflows_by_expiry ON workflows(expire_us) WHERE expire_us IS NOT NULL;
-CREATE INDEX workflows_unfinished ON workflows(create_us) WHERE state < 3;
-CREATE TABLE steps(
-  workflow INTEGER NOT NULL REFERENCES workflows(key) ON DELETE CASCADE,
-  position INTEGER NOT NULL,
-  step BLOB NOT NULL,
-  PRIMARY KEY(workflow, position)) WITHOUT ROWID;
-)sql";
-static_assert(v1::STATE_QUEUED < 3 && v1::STATE_RUNNING < 3 && v1::STATE_SUCCEEDED == 3);
+constexpr int kForgottenAtOnce = 200;
+// Pages of 4 KiB that the file keeps for what comes next, and that it gives back in one transaction.
+constexpr int64_t kSparePages = 1024, kPagesAtOnce = 5000;
 
 constexpr char kCreate[] =
     "INSERT INTO workflows(id, tenant, request_id, spec_hash, state, revision, create_us, header, "
-    "traceparent, spec) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    "traceparent, spec, asked) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 constexpr char kPutStep[] =
     "INSERT OR REPLACE INTO steps(workflow, position, step) SELECT key, ?, ? FROM workflows WHERE "
     "id = ?";
 constexpr char kUpdate[] =
     "UPDATE workflows SET state = ?, revision = ?, header = ? WHERE id = ? AND revision = ?";
-// What has succeeded is never run again.
 constexpr char kEnd[] =
-    "UPDATE workflows SET expire_us = ?, spec = CASE state WHEN 3 THEN NULL ELSE spec END WHERE id "
-    "= "
-    "?";
-constexpr char kReopen[] = "UPDATE workflows SET expire_us = NULL WHERE id = ?";
+    "UPDATE workflows SET expire_us = ?, spec = NULL, "
+    "asked = CASE state WHEN 3 THEN NULL ELSE asked END, "
+    "bytes = length(header) + CASE state WHEN 3 THEN 0 ELSE ifnull(length(asked), 0) END + "
+    "ifnull((SELECT SUM(length(step)) FROM steps WHERE workflow = key), 0) WHERE id = ?";
+constexpr char kKeep[] =
+    "INSERT OR REPLACE INTO kept(workflow, id, tenant, until_us, blobs) "
+    "SELECT key, id, tenant, ?, ? FROM workflows WHERE id = ?";
+constexpr char kReopen[] =
+    "UPDATE workflows SET expire_us = NULL, bytes = 0, spec = ? WHERE id = ?";
+constexpr char kKeepNoMore[] =
+    "DELETE FROM kept WHERE workflow = (SELECT key FROM workflows WHERE id = ?)";
 constexpr char kStateOf[] = "SELECT state, revision FROM workflows WHERE id = ? AND tenant = ?";
 constexpr char kRevisionOf[] = "SELECT revision FROM workflows WHERE id = ?";
 constexpr char kDelete[] = "DELETE FROM workflows WHERE id = ?";
-constexpr char kExpire[] =
-    "DELETE FROM workflows WHERE key IN "
-    "(SELECT key FROM workflows WHERE expire_us <= ? ORDER BY expire_us LIMIT 200)";
+constexpr char kExpired[] =
+    "SELECT id FROM workflows WHERE expire_us <= ? ORDER BY expire_us LIMIT ?";
+constexpr char kTenantsAbove[] =
+    "SELECT tenant, workflows - ?, bytes - ? FROM ended WHERE workflows > ? OR bytes > ?";
+constexpr char kFirstEnded[] =
+    "SELECT id, bytes FROM workflows WHERE tenant = ? AND expire_us IS NOT NULL "
+    "ORDER BY expire_us LIMIT ?";
+constexpr char kFreePages[] = "PRAGMA freelist_count";
 constexpr char kGet[] =
-    "SELECT key, header, spec_hash, traceparent, spec, id FROM workflows WHERE id = ? AND tenant = "
-    "?";
+    "SELECT key, header, spec_hash, traceparent, spec, asked, id FROM workflows WHERE id = ? AND "
+    "tenant = ?";
 constexpr char kStepsOf[] = "SELECT step FROM steps WHERE workflow = ? ORDER BY position";
 constexpr char kFindRequest[] =
     "SELECT id, spec_hash FROM workflows WHERE tenant = ? AND request_id = ?";
-// The last parameter has a bit for each state that is wanted.
 constexpr char kList[] =
-    "SELECT header FROM workflows WHERE tenant = ? AND (create_us, id) < (?, ?) AND "
-    "(? >> state) & 1 ORDER BY create_us DESC, id DESC LIMIT ?";
+    "SELECT header FROM workflows WHERE tenant = ? AND (create_us, id) < (?, ?) "
+    "ORDER BY create_us DESC, id DESC LIMIT ?";
+constexpr char kListState[] =
+    "SELECT header FROM workflows WHERE tenant = ? AND state = ? AND (create_us, id) < (?, ?) "
+    "ORDER BY create_us DESC, id DESC LIMIT ?";
 constexpr char kUnfinished[] =
-    "SELECT key, header, spec_hash, traceparent, spec, id FROM workflows WHERE state < 3 ORDER BY "
-    "create_us";
-
-constexpr char kEnded[] =
-    "SELECT key, header, spec_hash, traceparent, spec, id FROM workflows WHERE expire_us IS NOT "
-    "NULL";
+    "SELECT key, header, spec_hash, traceparent, spec, asked, id FROM workflows WHERE state < 3 "
+    "ORDER BY create_us";
+constexpr char kKept[] = "SELECT id, tenant, until_us, blobs FROM kept";
 
 absl::Status Damaged(const std::string& what) {
   return absl::DataLossError(fmt::format("the job store holds {} that cannot be read", what));
-}
-
-absl::Status Prepare(Sqlite& db, const std::filesystem::path& file) {
-  QUENCH_RETURN_IF_ERROR(
-      db.Execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON"));
-  int64_t version = 0;
-  {
-    Sqlite::Query query = db.Prepared("PRAGMA user_version");
-    QUENCH_ASSIGN_OR_RETURN(const bool row, query.Next());
-    if (row) version = query.IntAt(0);
-  }
-  if (version == kSchemaVersion) return absl::OkStatus();
-  if (version != 0) {
-    return absl::FailedPreconditionError(
-        fmt::format("`{}` has schema {}, this Quench knows {}: it was written by a newer one",
-                    file.string(), version, kSchemaVersion));
-  }
-  return db.Execute(
-      fmt::format("BEGIN IMMEDIATE; {} PRAGMA user_version = {}; COMMIT", kSchema, kSchemaVersion));
 }
 
 absl::Status PutStep(Sqlite& db, const std::string& id, int position, const v1::Step& step) {
@@ -115,6 +85,7 @@ absl::Status CreateRow(Sqlite& db, const StoredWorkflow& stored) {
   const std::string id = IdOf(header.name());
   const std::string header_bytes = header.SerializeAsString();
   const std::string spec_bytes = stored.spec.SerializeAsString();
+  const std::string asked_bytes = stored.asked.SerializeAsString();
   const absl::Status inserted = db.Prepared(kCreate)
                                     .Text(id)
                                     .Text(header.tenant())
@@ -126,6 +97,7 @@ absl::Status CreateRow(Sqlite& db, const StoredWorkflow& stored) {
                                     .Blob(header_bytes)
                                     .TextOrNull(stored.traceparent)
                                     .Blob(spec_bytes)
+                                    .Blob(asked_bytes)
                                     .Run();
   if (absl::IsAlreadyExists(inserted)) return RequestIdInUse(header.request_id());
   QUENCH_RETURN_IF_ERROR(inserted);
@@ -146,6 +118,12 @@ absl::Status Unchanged(Sqlite& db, const WorkflowUpdate& update) {
                                         update.previous_revision));
 }
 
+absl::Status Reopen(Sqlite& db, const std::string& id, const v1::WorkflowSpec& spec) {
+  const std::string bytes = spec.SerializeAsString();
+  QUENCH_RETURN_IF_ERROR(db.Prepared(kReopen).Blob(bytes).Text(id).Run());
+  return db.Prepared(kKeepNoMore).Text(id).Run();
+}
+
 absl::Status UpdateRow(Sqlite& db, const WorkflowUpdate& update) {
   const std::string id = IdOf(update.header.name());
   const std::string header = update.header.SerializeAsString();
@@ -160,8 +138,16 @@ absl::Status UpdateRow(Sqlite& db, const WorkflowUpdate& update) {
   for (const auto& [position, step] : update.steps) {
     QUENCH_RETURN_IF_ERROR(PutStep(db, id, position, *step));
   }
-  if (!HasEnded(update.header.state())) return db.Prepared(kReopen).Text(id).Run();
-  return db.Prepared(kEnd).Int(Microseconds(update.header.expire_time())).Text(id).Run();
+  if (update.spec != nullptr) QUENCH_RETURN_IF_ERROR(Reopen(db, id, *update.spec));
+  if (!HasEnded(update.header.state())) return absl::OkStatus();
+  QUENCH_RETURN_IF_ERROR(
+      db.Prepared(kEnd).Int(Microseconds(update.header.expire_time())).Text(id).Run());
+  if (!update.header.has_outputs_expire_time()) return absl::OkStatus();
+  return db.Prepared(kKeep)
+      .Int(Microseconds(update.header.outputs_expire_time()))
+      .Text(PackBlobs(update.kept))
+      .Text(id)
+      .Run();
 }
 
 absl::Status DeleteRow(Sqlite& db, const std::string& tenant, const std::string& id) {
@@ -174,12 +160,58 @@ absl::Status DeleteRow(Sqlite& db, const std::string& tenant, const std::string&
   return db.Prepared(kDelete).Text(id).Run();
 }
 
+// Those that are to be forgotten next, some at a time.
+absl::StatusOr<std::vector<std::string>> NextForgotten(Sqlite& db, int64_t now_us,
+                                                       const EndedLimits& limits) {
+  std::vector<std::string> ids;
+  Sqlite::Query expired = db.Prepared(kExpired);
+  expired.Int(now_us).Int(kForgottenAtOnce);
+  while (true) {
+    QUENCH_ASSIGN_OR_RETURN(const bool more, expired.Next());
+    if (!more) break;
+    ids.push_back(expired.BytesAt(0));
+  }
+  if (!ids.empty()) return ids;
+  Sqlite::Query tenants = db.Prepared(kTenantsAbove);
+  tenants.Int(limits.workflows).Int(limits.bytes).Int(limits.workflows).Int(limits.bytes);
+  while (true) {
+    QUENCH_ASSIGN_OR_RETURN(const bool more, tenants.Next());
+    if (!more) return ids;
+    int64_t workflows = tenants.IntAt(1), bytes = tenants.IntAt(2);
+    Sqlite::Query ended = db.Prepared(kFirstEnded);
+    ended.Text(tenants.BytesAt(0)).Int(kForgottenAtOnce);
+    while (workflows > 0 || bytes > 0) {
+      QUENCH_ASSIGN_OR_RETURN(const bool another, ended.Next());
+      if (!another) break;
+      ids.push_back(ended.BytesAt(0));
+      --workflows;
+      bytes -= ended.IntAt(1);
+    }
+  }
+}
+
+// Whether there are more pages to give back.
+absl::StatusOr<bool> GiveBackPages(Sqlite& db) {
+  const auto count = [&db]() -> absl::StatusOr<int64_t> {
+    Sqlite::Query query = db.Prepared(kFreePages);
+    QUENCH_ASSIGN_OR_RETURN(const bool row, query.Next());
+    return row ? query.IntAt(0) : 0;
+  };
+  QUENCH_ASSIGN_OR_RETURN(const int64_t free, count());
+  if (free <= kSparePages) return false;
+  QUENCH_RETURN_IF_ERROR(db.Execute(
+      fmt::format("PRAGMA incremental_vacuum({})", std::min(free - kSparePages, kPagesAtOnce))));
+  QUENCH_ASSIGN_OR_RETURN(const int64_t left, count());
+  return left < free && left > kSparePages;  // none go from a file that was not written anew
+}
+
 // A row of kGet or kUnfinished, with the workflow's steps.
 absl::StatusOr<StoredWorkflow> ReadRow(Sqlite& db, const Sqlite::Query& row) {
   StoredWorkflow stored;
   if (!stored.workflow.ParseFromString(row.BytesAt(1)) ||
-      !stored.spec.ParseFromString(row.BytesAt(4))) {
-    return Damaged(fmt::format("a workflow, `{}`,", row.BytesAt(5)));
+      !stored.spec.ParseFromString(row.BytesAt(4)) ||
+      !stored.asked.ParseFromString(row.BytesAt(5))) {
+    return Damaged(fmt::format("a workflow, `{}`,", row.BytesAt(6)));
   }
   stored.spec_hash = row.BytesAt(2);
   stored.traceparent = row.BytesAt(3);
@@ -189,7 +221,7 @@ absl::StatusOr<StoredWorkflow> ReadRow(Sqlite& db, const Sqlite::Query& row) {
     QUENCH_ASSIGN_OR_RETURN(const bool more, steps.Next());
     if (!more) return stored;
     if (!stored.workflow.add_steps()->ParseFromString(steps.BytesAt(0)))
-      return Damaged(fmt::format("a step of workflow `{}`", row.BytesAt(5)));
+      return Damaged(fmt::format("a step of workflow `{}`", row.BytesAt(6)));
   }
 }
 
@@ -276,7 +308,7 @@ absl::StatusOr<std::unique_ptr<SqliteJobStore>> SqliteJobStore::Open(
   QUENCH_ASSIGN_OR_RETURN(std::unique_ptr<FolderLock> lock, FolderLock::Take(folder));
   const std::filesystem::path file = folder / "workflows.db";
   QUENCH_ASSIGN_OR_RETURN(std::unique_ptr<Sqlite> writer, Sqlite::Open(file));
-  QUENCH_RETURN_IF_ERROR(Annotate(Prepare(*writer, file), "`" + file.string() + "`"));
+  QUENCH_RETURN_IF_ERROR(Annotate(PrepareSchema(*writer, file), "`" + file.string() + "`"));
   return std::unique_ptr<SqliteJobStore>(
       new SqliteJobStore(file, std::move(lock), std::move(writer)));
 }
@@ -369,15 +401,35 @@ void SqliteJobStore::Delete(const std::string& tenant, const std::string& id, Do
   Enqueue([tenant, id](Sqlite& db) { return DeleteRow(db, tenant, id); }, std::move(done));
 }
 
-void SqliteJobStore::Expire(int64_t now_us, Done done) {
+void SqliteJobStore::Expire(int64_t now_us, const EndedLimits& limits, Forgotten done) {
+  ExpireMore(now_us, limits, std::make_shared<std::vector<std::string>>(), std::move(done));
+}
+
+// In turns, so that others' writes do not wait for a long one.
+void SqliteJobStore::ExpireMore(int64_t now_us, const EndedLimits& limits,
+                                const std::shared_ptr<std::vector<std::string>>& forgotten,
+                                Forgotten done) {
+  struct Turn {
+    std::vector<std::string> ids;
+    bool more = false;
+  };
+  auto turn = std::make_shared<Turn>();
   Enqueue(
-      [this, now_us](Sqlite& db) -> absl::Status {
-        QUENCH_RETURN_IF_ERROR(db.Prepared(kExpire).Int(now_us).Run());
-        // The rest in turns, so that others' writes do not wait for a long one.
-        if (db.Changes() > 0) Expire(now_us, [](const absl::Status&) {});
+      [turn, now_us, limits](Sqlite& db) -> absl::Status {
+        QUENCH_ASSIGN_OR_RETURN(turn->ids, NextForgotten(db, now_us, limits));
+        for (const std::string& id : turn->ids)
+          QUENCH_RETURN_IF_ERROR(db.Prepared(kDelete).Text(id).Run());
+        QUENCH_ASSIGN_OR_RETURN(turn->more, GiveBackPages(db));
         return absl::OkStatus();
       },
-      std::move(done));
+      [this, turn, now_us, limits, forgotten, done = std::move(done)](const absl::Status& status) {
+        if (status.ok()) forgotten->insert(forgotten->end(), turn->ids.begin(), turn->ids.end());
+        if (status.ok() && (turn->more || !turn->ids.empty())) {
+          ExpireMore(now_us, limits, forgotten, done);
+        } else {
+          done(status, *forgotten);
+        }
+      });
 }
 
 absl::StatusOr<StoredWorkflow> SqliteJobStore::Get(const std::string& tenant,
@@ -403,24 +455,36 @@ absl::StatusOr<WorkflowPage> SqliteJobStore::List(const ListQuery& query) {
   if (!query.page_token.empty()) {
     QUENCH_ASSIGN_OR_RETURN(after, ParsePageToken(query.page_token));
   }
-  int64_t states = 0;
-  for (const v1::State state : query.states) states |= int64_t{1} << state;
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Reader> reader, Reader::Take(this));
-  Sqlite::Query rows = reader->db().Prepared(kList);
-  rows.Text(query.tenant).Int(after.create_us).Text(after.id).Int(states == 0 ? -1 : states);
-  rows.Int(query.page_size + 1);  // one more tells whether another page follows
   WorkflowPage page;
-  while (true) {
-    QUENCH_ASSIGN_OR_RETURN(const bool more, rows.Next());
-    if (!more) return page;
-    if (static_cast<int>(page.workflows.size()) == query.page_size) {
-      const v1::Workflow& last = page.workflows.back();
-      page.next_page_token = PageToken({Microseconds(last.create_time()), IdOf(last.name())});
-      return page;
+  const auto read = [&page](Sqlite::Query& rows) -> absl::Status {
+    while (true) {
+      QUENCH_ASSIGN_OR_RETURN(const bool more, rows.Next());
+      if (!more) return absl::OkStatus();
+      if (!page.workflows.emplace_back().ParseFromString(rows.BytesAt(0)))
+        return Damaged("a workflow");
     }
-    v1::Workflow& workflow = page.workflows.emplace_back();
-    if (!workflow.ParseFromString(rows.BytesAt(0))) return Damaged("a workflow");
+  };
+  const int most = query.page_size + 1;  // one more tells whether another page follows
+  if (query.states.empty()) {
+    Sqlite::Query rows = reader->db().Prepared(kList);
+    rows.Text(query.tenant).Int(after.create_us).Text(after.id).Int(most);
+    QUENCH_RETURN_IF_ERROR(read(rows));
   }
+  for (const v1::State state : std::set(query.states.begin(), query.states.end())) {
+    Sqlite::Query rows = reader->db().Prepared(kListState);
+    rows.Text(query.tenant).Int(state).Int(after.create_us).Text(after.id).Int(most);
+    QUENCH_RETURN_IF_ERROR(read(rows));
+  }
+  const auto position = [](const v1::Workflow& workflow) {
+    return PagePosition{Microseconds(workflow.create_time()), IdOf(workflow.name())};
+  };
+  std::sort(page.workflows.begin(), page.workflows.end(),
+            [&](const auto& a, const auto& b) { return position(b) < position(a); });
+  if (static_cast<int>(page.workflows.size()) < most) return page;
+  page.workflows.resize(query.page_size);
+  page.next_page_token = PageToken(position(page.workflows.back()));
+  return page;
 }
 
 absl::StatusOr<std::vector<StoredWorkflow>> SqliteJobStore::LoadUnfinished() {
@@ -432,11 +496,16 @@ absl::StatusOr<std::vector<StoredWorkflow>> SqliteJobStore::LoadUnfinished() {
   return unfinished;
 }
 
-absl::Status SqliteJobStore::ForEachEnded(const std::function<void(const v1::Workflow&)>& visit) {
+absl::Status SqliteJobStore::ForEachKept(const std::function<bool(KeptOutputs)>& visit) {
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Reader> reader, Reader::Take(this));
-  Sqlite::Query rows = reader->db().Prepared(kEnded);
-  return ForEachRow(reader->db(), rows,
-                    [&](const StoredWorkflow& stored) { visit(stored.workflow); });
+  Sqlite::Query rows = reader->db().Prepared(kKept);
+  while (true) {
+    QUENCH_ASSIGN_OR_RETURN(const bool more, rows.Next());
+    if (!more) return absl::OkStatus();
+    const bool on =
+        visit({rows.BytesAt(0), rows.BytesAt(1), UnpackBlobs(rows.BytesAt(3)), rows.IntAt(2)});
+    if (!on) return absl::OkStatus();
+  }
 }
 
 }  // namespace quench::gateway

@@ -24,13 +24,13 @@ class SqliteJobStore final : public JobStore {
   void Create(StoredWorkflow workflow, Done done) override;
   void Update(WorkflowUpdate update, Done done) override;
   void Delete(const std::string& tenant, const std::string& id, Done done) override;
-  void Expire(int64_t now_us, Done done) override;
+  void Expire(int64_t now_us, const EndedLimits& limits, Forgotten done) override;
   absl::StatusOr<StoredWorkflow> Get(const std::string& tenant, const std::string& id) override;
   absl::StatusOr<std::optional<StoredRequest>> FindRequest(const std::string& tenant,
                                                            const std::string& request_id) override;
   absl::StatusOr<WorkflowPage> List(const ListQuery& query) override;
   absl::StatusOr<std::vector<StoredWorkflow>> LoadUnfinished() override;
-  absl::Status ForEachEnded(const std::function<void(const v1::Workflow&)>& visit) override;
+  absl::Status ForEachKept(const std::function<bool(KeptOutputs)>& visit) override;
 
  private:
   struct Write {
@@ -42,6 +42,8 @@ class SqliteJobStore final : public JobStore {
 
   SqliteJobStore(std::filesystem::path file, std::unique_ptr<FolderLock> lock,
                  std::unique_ptr<Sqlite> writer);
+  void ExpireMore(int64_t now_us, const EndedLimits& limits,
+                  const std::shared_ptr<std::vector<std::string>>& forgotten, Forgotten done);
   void Enqueue(std::function<absl::Status(Sqlite&)> apply, Done done);
   void WriteAll();
   // What became of each; those that fail leave no trace and do not harm the others.

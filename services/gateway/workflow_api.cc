@@ -79,6 +79,7 @@ absl::StatusOr<ViewPtr> WorkflowApi::Create(const v1::CreateWorkflowRequest& req
   const std::string id = NewWorkflowId();
   StoredWorkflow workflow =
       NewWorkflow(id, tenant, request.request_id(), spec, spec_hash, UnixMicroseconds());
+  workflow.asked = request.spec();
   workflow.traceparent = step.traceparent();
   const absl::Status status = Submit(workflow);
   if (absl::IsAlreadyExists(status)) {  // by a call beside this one
@@ -214,8 +215,9 @@ absl::Status WorkflowApi::Retry(const std::string& name, const StepContext& step
   const std::string tenant = TenantOf(step), id = IdOf(name);
   QUENCH_ASSIGN_OR_RETURN(StoredWorkflow stored, store_.Get(tenant, id));
   if (!HasEnded(stored.workflow.state())) return NotEnded(id);
-  if (stored.workflow.state() != v1::STATE_SUCCEEDED && !stored.spec.has_steps())
-    return absl::FailedPreconditionError("the workflow ended before this gateway kept what it was");
+  if (stored.workflow.state() != v1::STATE_SUCCEEDED) {
+    QUENCH_ASSIGN_OR_RETURN(stored.spec, WriteOutAgain(stored));
+  }
   // Of this call: another may retry the workflow at the same time.
   const std::string owner = id + ":" + NewWorkflowId();
   absl::StatusOr<WorkflowNeeds> needs = PinInputs(owner, stored);
@@ -233,6 +235,23 @@ absl::Status WorkflowApi::Retry(const std::string& name, const StepContext& step
   }
   pins_.Remove(owner);
   return status;
+}
+
+// Presets may have become other steps since; what the workflow has done would be taken for theirs.
+absl::StatusOr<v1::WorkflowSpec> WorkflowApi::WriteOutAgain(const StoredWorkflow& ended) {
+  if (ended.asked.work_case() == v1::WorkflowSpec::WORK_NOT_SET)
+    return absl::FailedPreconditionError("the workflow ended before this gateway kept what it was");
+  absl::StatusOr<v1::WorkflowSpec> spec = Expand(ended.asked, max_workflow_bytes_);
+  const bool same =
+      spec.ok() && std::equal(spec->steps().steps().begin(), spec->steps().steps().end(),
+                              ended.workflow.steps().begin(), ended.workflow.steps().end(),
+                              [](const v1::StepSpec& asked, const v1::Step& step) {
+                                return asked.name() == step.name() &&
+                                       RowOf(asked)->method == step.method();
+                              });
+  if (same) return spec;
+  return absl::FailedPreconditionError(
+      "this Quench makes other steps of the workflow than the one that ran it: create it again");
 }
 
 absl::Status WorkflowApi::Delete(const std::string& name, const StepContext& step) {

@@ -48,6 +48,8 @@ class WorkflowApi {
   absl::StatusOr<ViewPtr> FindById(const std::string& tenant, const std::string& id,
                                    const std::weak_ptr<Watcher>* watcher);
   absl::Status Submit(const StoredWorkflow& workflow);
+  // Of one that has ended.
+  absl::StatusOr<v1::WorkflowSpec> WriteOutAgain(const StoredWorkflow& ended);
   absl::StatusOr<WorkflowNeeds> PinInputs(const std::string& owner, const StoredWorkflow& workflow);
 
   Engine& engine_;

@@ -226,8 +226,9 @@ class EngineHarness {
     std::vector<std::string> needed;
     for (const Digest& digest : InputsOf(expanded->steps())) needed.push_back(digest.hash());
     pins->Add(id, needed);
-    engine->Create(NewWorkflow(id, tenant, "", *expanded, "", loop.UnixMicroseconds()),
-                   BytesOf(*expanded, 0),
+    StoredWorkflow workflow = NewWorkflow(id, tenant, "", *expanded, "", loop.UnixMicroseconds());
+    workflow.asked = spec;
+    engine->Create(std::move(workflow), BytesOf(*expanded, 0),
                    [status](const absl::Status& outcome) { *status = outcome; });
     loop.RunJobs();
   }
@@ -237,6 +238,8 @@ class EngineHarness {
     absl::Status status = absl::UnknownError("never answered");
     auto stored = store.Get(tenant, id);
     EXPECT_TRUE(stored.ok()) << stored.status();
+    if (stored->asked.has_steps() && HasEnded(stored->workflow.state()))
+      stored->spec = *Expand(stored->asked);
     WorkflowNeeds needs;
     for (const Digest& digest : InputsOf(stored->spec.steps()))
       needs.hashes.push_back(digest.hash());
@@ -290,6 +293,7 @@ class EngineHarness {
       return needs;
     }),
               absl::OkStatus());
+    EXPECT_EQ(engine->RecoverKept(false), absl::OkStatus());
   }
 
   double Value(metrics::Counter& counter) { return counter.Value(); }

@@ -203,6 +203,24 @@ TEST_F(EngineLimitsTest, OutputsAreKeptUntilTheWorkflowExpires) {
   EXPECT_EQ(pins->size(), 0u);
 }
 
+TEST_F(EngineLimitsTest, WorkflowsThatEndedFirstAreForgottenAboveTheirLimit) {
+  Options().ended.workflows = 2;
+  std::vector<std::string> ids, libraries;
+  for (int i = 0; i < 3; ++i) {
+    ids.push_back(Create(ChainSpec("model" + std::to_string(i))));
+    loop.RunFor(milliseconds(500));
+    EXPECT_EQ(StateOf(ids.back()), v1::STATE_SUCCEEDED);
+    libraries.push_back(StepOf(ids.back(), "compile").outputs(0).digest().hash());
+  }
+  loop.RunFor(std::chrono::seconds(3));
+  EXPECT_EQ(store.Get("t", ids[0]).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(pins->IsPinned(libraries[0]));
+  for (const int i : {1, 2}) {
+    EXPECT_TRUE(store.Get("t", ids[i]).ok());
+    EXPECT_TRUE(pins->IsPinned(libraries[i]));
+  }
+}
+
 TEST(PinsTest, WhatIsKeptHasLimits) {
   Pins pins({100, 150});
   const BlobId a{"a", 60}, b{"b", 50}, c{"c", 40};
@@ -224,6 +242,13 @@ TEST(PinsTest, WhatIsKeptHasLimits) {
   pins.Remove("3");
   EXPECT_EQ(pins.kept_bytes(), 0u);
   EXPECT_EQ(pins.size(), 0u);
+  EXPECT_FALSE(pins.IsPinned("a"));
+  pins.SetLoading(true);
+  EXPECT_TRUE(pins.IsPinned("a")) << "somebody may have been promised it";
+  pins.Release("7");
+  pins.KeepPromised("7", "red", {a}, 70);
+  pins.SetLoading(false);
+  EXPECT_FALSE(pins.IsPinned("a")) << "7 was deleted meanwhile";
 }
 
 // Adopting many takes a while, and clients of the gateway before are back at once.

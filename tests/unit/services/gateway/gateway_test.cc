@@ -218,6 +218,39 @@ TEST_F(GatewayTest, ResultsThatCannotBeStoredAreKept) {
   EXPECT_TRUE(WaitFor([&] { return gateway.StateOf(second->name()) == v1::STATE_CANCELLED; }));
 }
 
+TEST_F(GatewayTest, WhatFailedIsWrittenOutAgainForARetry) {
+  std::atomic<bool> broken = true;
+  services_.script = [&](const std::string& method, const StepContext&) {
+    return broken && method == "Compile" ? absl::InvalidArgumentError("cannot") : absl::OkStatus();
+  };
+  v1::WorkflowSpec spec;
+  v1::CompileBatch& batch = *spec.mutable_compile();
+  v1::BatchModel* model = batch.add_models();
+  model->set_name("digits");
+  *model->mutable_model()->mutable_file() = DigestOf("model");
+  batch.add_choices()->set_name("plain");
+  batch.add_targets()->set_name("x86-64-v3");
+  std::string operation;
+  {
+    GatewayProcess gateway(folder_.path(), services_.Channels());
+    const auto created = gateway.Create(spec);
+    ASSERT_TRUE(created.ok()) << created.status();
+    operation = created->name();
+    ASSERT_TRUE(gateway.Wait(operation).ok());
+    EXPECT_EQ(gateway.StateOf(operation), v1::STATE_FAILED);
+  }
+  broken = false;
+  GatewayProcess gateway(folder_.path(), services_.Channels());
+  const auto retry = [&] {
+    return gateway.Call(*gateway.stub, &v1::Workflows::Stub::RetryWorkflow,
+                        WorkflowName(IdOf(operation)));
+  };
+  EXPECT_EQ(retry(), absl::OkStatus());
+  ASSERT_TRUE(gateway.Wait(operation).ok());
+  EXPECT_EQ(gateway.StateOf(operation), v1::STATE_SUCCEEDED);
+  EXPECT_EQ(retry().code(), absl::StatusCode::kFailedPrecondition);
+}
+
 TEST_F(GatewayTest, WrongRequestsAreRefused) {
   GatewayProcess gateway(folder_.path(), services_.Channels(), {DigestOf("gone").hash()});
   EXPECT_EQ(gateway.Create({}).status().code(), absl::StatusCode::kInvalidArgument);

@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <future>
+#include <map>
 
 #include "common/base/files.h"
 #include "common/base/status.h"
@@ -13,7 +15,6 @@
 #include "services/gateway/memory_store.h"
 #include "services/gateway/sqlite_store.h"
 #include "tests/support/matchers.h"
-#include "tests/support/wait.h"
 #include "tests/unit/services/gateway/sample_specs.h"
 
 namespace quench::gateway::store_test {
@@ -22,7 +23,6 @@ namespace {
 using quench::testing::ElementsAre;
 using quench::testing::HasSubstr;
 using quench::testing::IsEmpty;
-using quench::testing::WaitFor;
 
 StoredWorkflow Sample(const std::string& id, int64_t create_us, const std::string& tenant = "t",
                       const std::string& request_id = "") {
@@ -39,6 +39,7 @@ StoredWorkflow Sample(const std::string& id, int64_t create_us, const std::strin
     step->set_state(v1::STATE_QUEUED);
   }
   stored.spec = ChainSpec();
+  stored.asked.mutable_compile()->add_models()->set_name("as " + id + " came");
   stored.spec_hash = "hash of " + id;
   stored.traceparent = "trace of " + id;
   return stored;
@@ -127,19 +128,93 @@ TEST_P(JobStoreTest, ARequestIdIsUsedOnce) {
   EXPECT_EQ(*store_->FindRequest("t", ""), std::nullopt);
 }
 
-TEST_P(JobStoreTest, TellsOfWhatHasEnded) {
+// The update that ends a workflow of Sample(), which promises to keep `blobs`.
+WorkflowUpdate Keeping(const StoredWorkflow& stored, const std::vector<BlobId>& blobs,
+                       int64_t until_us) {
+  WorkflowUpdate update = To(stored, v1::STATE_FAILED, until_us);
+  *update.header.mutable_outputs_expire_time() = update.header.expire_time();
+  update.kept = blobs;
+  return update;
+}
+
+std::map<std::string, KeptOutputs> KeptIn(JobStore& store) {
+  std::map<std::string, KeptOutputs> kept;
+  const absl::Status read = store.ForEachKept([&](KeptOutputs each) {
+    kept[each.id] = std::move(each);
+    return true;
+  });
+  EXPECT_EQ(read, absl::OkStatus());
+  return kept;
+}
+
+TEST_P(JobStoreTest, TellsOfWhatEndedOnesPromised) {
+  const std::vector<BlobId> blobs = {{std::string(64, 'a'), 7}, {std::string(64, 'b'), 1ULL << 40}};
   for (const std::string id : {"a", "b", "c"}) {
     ASSERT_EQ(Create(*store_, Sample(id, 5)), absl::OkStatus());
   }
-  ASSERT_EQ(Update(*store_, To(Sample("a", 5), v1::STATE_SUCCEEDED, 100)), absl::OkStatus());
-  ASSERT_EQ(Update(*store_, To(Sample("b", 5), v1::STATE_FAILED, 100)), absl::OkStatus());
-  std::set<std::string> ended;
-  ASSERT_EQ(store_->ForEachEnded([&](const v1::Workflow& workflow) {
-    EXPECT_EQ(workflow.steps_size(), Sample("a", 5).workflow.steps_size());
-    ended.insert(IdOf(workflow.name()));
-  }),
-            absl::OkStatus());
-  EXPECT_EQ(ended, (std::set<std::string>{"a", "b"}));
+  ASSERT_EQ(Update(*store_, Keeping(Sample("a", 5), blobs, 100)), absl::OkStatus());
+  ASSERT_EQ(Update(*store_, Keeping(Sample("b", 5), {}, 200)), absl::OkStatus());
+  std::map<std::string, KeptOutputs> kept = KeptIn(*store_);
+  ASSERT_EQ(kept.size(), 2u);
+  EXPECT_EQ(kept["a"].blobs, blobs);
+  EXPECT_EQ(kept["a"].tenant, "t");
+  EXPECT_EQ(kept["a"].until_us, 100);
+  ASSERT_EQ(Delete(*store_, "t", "b"), absl::OkStatus());
+  StoredWorkflow again = *store_->Get("t", "a");
+  again.workflow.clear_expire_time();
+  again.workflow.clear_outputs_expire_time();
+  WorkflowUpdate retry = To(again, v1::STATE_QUEUED);
+  retry.spec = std::make_shared<v1::WorkflowSpec>(ChainSpec());
+  ASSERT_EQ(Update(*store_, retry), absl::OkStatus());
+  EXPECT_TRUE(KeptIn(*store_).empty());
+}
+
+std::vector<std::string> Expire(JobStore& store, int64_t now_us, const EndedLimits& limits = {}) {
+  std::promise<std::vector<std::string>> promise;
+  store.Expire(now_us, limits,
+               [&](const absl::Status& status, const std::vector<std::string>& forgotten) {
+                 EXPECT_EQ(status, absl::OkStatus());
+                 promise.set_value(forgotten);
+               });
+  return promise.get_future().get();
+}
+
+TEST_P(JobStoreTest, WhatEndedFirstGoesFirstAboveATenantsShare) {
+  for (int i = 0; i < 10; ++i) {
+    const StoredWorkflow sample = Sample("w" + std::to_string(i), i);
+    ASSERT_EQ(Create(*store_, sample), absl::OkStatus());
+    // The later it was made, the earlier it ended; one has not ended.
+    if (i > 0) {
+      ASSERT_EQ(Update(*store_, To(sample, v1::STATE_CANCELLED, 1000 - i)), absl::OkStatus());
+    }
+  }
+  ASSERT_EQ(Create(*store_, Sample("other", 1, "u")), absl::OkStatus());
+  ASSERT_EQ(Update(*store_, To(Sample("other", 1, "u"), v1::STATE_FAILED, 1)), absl::OkStatus());
+  EXPECT_THAT(Expire(*store_, 0), IsEmpty());
+  std::vector<std::string> forgotten = Expire(*store_, 0, {.workflows = 7});
+  std::sort(forgotten.begin(), forgotten.end());
+  EXPECT_THAT(forgotten, ElementsAre("w8", "w9"));
+  EXPECT_THAT(IdsOf(store_->List({"t", {}, 20, ""})),
+              ElementsAre("w7", "w6", "w5", "w4", "w3", "w2", "w1", "w0"));
+  const StoredWorkflow one = *store_->Get("t", "w1");
+  const auto bytes =
+      static_cast<int64_t>(one.workflow.ByteSizeLong() + one.asked.ByteSizeLong()) * 3 / 2;
+  forgotten = Expire(*store_, 0, {.bytes = bytes});
+  EXPECT_EQ(forgotten.size(), 6u);
+  EXPECT_THAT(IdsOf(store_->List({"t", {}, 20, ""})), ElementsAre("w1", "w0"));
+  EXPECT_TRUE(store_->Get("u", "other").ok());
+}
+
+TEST_P(JobStoreTest, EndedOnesKeepTheirSpecAsItCame) {
+  for (const std::string id : {"good", "bad"}) {
+    ASSERT_EQ(Create(*store_, Sample(id, 5)), absl::OkStatus());
+    const v1::State end = id == "good" ? v1::STATE_SUCCEEDED : v1::STATE_FAILED;
+    ASSERT_EQ(Update(*store_, To(Sample(id, 5), end, 100)), absl::OkStatus());
+    const auto stored = store_->Get("t", id);
+    ASSERT_TRUE(stored.ok()) << stored.status();
+    EXPECT_EQ(stored->spec.ByteSizeLong(), 0u);
+    EXPECT_EQ(stored->asked.ByteSizeLong(), id == "good" ? 0 : Sample(id, 5).asked.ByteSizeLong());
+  }
 }
 
 TEST_P(JobStoreTest, UpdatesNeedTheRevisionThatTheyWereMadeFrom) {
@@ -169,10 +244,12 @@ TEST_P(JobStoreTest, WhatHasFailedMayBeTakenUpAgain) {
   ASSERT_EQ(Update(*store_, To(sample, v1::STATE_FAILED, 100)), absl::OkStatus());
   auto stored = store_->Get("t", "a");
   ASSERT_TRUE(stored.ok()) << stored.status();
-  EXPECT_EQ(stored->spec.SerializeAsString(), sample.spec.SerializeAsString());
+  EXPECT_EQ(stored->asked.SerializeAsString(), sample.asked.SerializeAsString());
   stored->workflow.clear_expire_time();
-  ASSERT_EQ(Update(*store_, To(*stored, v1::STATE_QUEUED)), absl::OkStatus());
-  ASSERT_EQ(Await([&](auto done) { store_->Expire(200, done); }), absl::OkStatus());
+  WorkflowUpdate retry = To(*stored, v1::STATE_QUEUED);
+  retry.spec = std::make_shared<v1::WorkflowSpec>(sample.spec);
+  ASSERT_EQ(Update(*store_, retry), absl::OkStatus());
+  EXPECT_THAT(Expire(*store_, 200, {.workflows = 0}), IsEmpty());
   const auto unfinished = store_->LoadUnfinished();
   ASSERT_TRUE(unfinished.ok() && unfinished->size() == 1) << unfinished.status();
   EXPECT_EQ((*unfinished)[0].spec.SerializeAsString(), sample.spec.SerializeAsString());
@@ -243,8 +320,8 @@ TEST_P(JobStoreTest, ForgetsWhatHasExpired) {
     store_->Create(sample, [](const absl::Status&) {});
     if (i > 0) store_->Update(To(sample, v1::STATE_FAILED, 1000 + i), [](const absl::Status&) {});
   }
-  ASSERT_EQ(Await([&](auto done) { store_->Expire(1450, done); }), absl::OkStatus());
-  ASSERT_TRUE(WaitFor([&] { return store_->List({"t", {}, 1000, ""})->workflows.size() == 50; }));
+  EXPECT_EQ(Expire(*store_, 1450).size(), 450u);
+  EXPECT_EQ(store_->List({"t", {}, 1000, ""})->workflows.size(), 50u);
   EXPECT_TRUE(store_->Get("t", "w451").ok());
   EXPECT_FALSE(store_->Get("t", "w450").ok());
   EXPECT_TRUE(store_->Get("t", "w0").ok());  // has not ended
@@ -310,11 +387,11 @@ TEST(SqliteJobStoreTest, RefusesWhatItCannotRead) {
   ASSERT_TRUE(SqliteJobStore::Open(folder.path()).ok());
   {
     const auto db = Sqlite::Open(folder.path() / "workflows.db");
-    ASSERT_EQ((*db)->Execute("PRAGMA user_version = 2"), absl::OkStatus());
+    ASSERT_EQ((*db)->Execute("PRAGMA user_version = 3"), absl::OkStatus());
   }
   const absl::Status newer = SqliteJobStore::Open(folder.path()).status();
   EXPECT_EQ(newer.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(MessageOf(newer), HasSubstr("has schema 2, this Quench knows 1"));
+  EXPECT_THAT(MessageOf(newer), HasSubstr("has schema 3, this Quench knows 2"));
   for (const std::string end : {"-wal", "-shm"}) {
     std::filesystem::remove(folder.path() / ("workflows.db" + end));
   }
@@ -344,14 +421,109 @@ TEST(SqliteJobStoreTest, DamagedRowsCostOthersNothing) {
   ASSERT_TRUE(unfinished.ok()) << unfinished.status();
   ASSERT_EQ(unfinished->size(), 1u);
   EXPECT_EQ(IdOf((*unfinished)[0].workflow.name()), "b");
-  std::vector<std::string> ended;
-  EXPECT_EQ((*store)->ForEachEnded(
-                [&](const v1::Workflow& workflow) { ended.push_back(IdOf(workflow.name())); }),
-            absl::OkStatus());
-  EXPECT_EQ(ended, std::vector<std::string>{"d"});
   const absl::Status damaged = (*store)->Get("t", "a").status();
   EXPECT_EQ(damaged.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(MessageOf(damaged), HasSubstr("workflow, `a`,"));
+}
+
+// As the first schema had it: what has ended with its spec written out, and nothing of what it keeps
+// but in its steps.
+TEST(SqliteJobStoreTest, BringsOlderFilesUpToDate) {
+  const TempDir folder = *TempDir::Create();
+  StoredWorkflow running = Sample("running", 1), failed = Sample("failed", 2);
+  failed.workflow.set_state(v1::STATE_FAILED);
+  *failed.workflow.mutable_expire_time() = TimestampOf(100);
+  *failed.workflow.mutable_outputs_expire_time() = TimestampOf(100);
+  v1::StepOutput* output = failed.workflow.mutable_steps(0)->add_outputs();
+  output->set_name("module");
+  output->mutable_digest()->set_hash(std::string(64, 'a'));
+  output->mutable_digest()->set_size_bytes(9);
+  {
+    const auto db = Sqlite::Open(folder.path() / "workflows.db");
+    ASSERT_TRUE(db.ok()) << db.status();
+    ASSERT_EQ((*db)->Execute(R"sql(
+        PRAGMA journal_mode = WAL;
+        CREATE TABLE workflows(key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
+          tenant TEXT NOT NULL, request_id TEXT, spec_hash TEXT NOT NULL, state INTEGER NOT NULL,
+          revision INTEGER NOT NULL, create_us INTEGER NOT NULL, expire_us INTEGER,
+          header BLOB NOT NULL, traceparent TEXT, spec BLOB);
+        CREATE UNIQUE INDEX workflows_by_request ON workflows(tenant, request_id)
+          WHERE request_id IS NOT NULL;
+        CREATE INDEX workflows_by_time ON workflows(tenant, create_us, id, state);
+        CREATE INDEX workflows_by_expiry ON workflows(expire_us) WHERE expire_us IS NOT NULL;
+        CREATE INDEX workflows_unfinished ON workflows(create_us) WHERE state < 3;
+        CREATE TABLE steps(
+          workflow INTEGER NOT NULL REFERENCES workflows(key) ON DELETE CASCADE,
+          position INTEGER NOT NULL, step BLOB NOT NULL,
+          PRIMARY KEY(workflow, position)) WITHOUT ROWID;
+        PRAGMA user_version = 1;)sql"),
+              absl::OkStatus());
+    for (const StoredWorkflow* each : {&running, &failed}) {
+      v1::Workflow header = each->workflow;
+      header.clear_steps();
+      const std::string header_bytes = header.SerializeAsString();
+      const std::string spec = each->spec.SerializeAsString();
+      ASSERT_EQ((*db)
+                    ->Prepared("INSERT INTO workflows(id, tenant, spec_hash, state, revision, "
+                               "create_us, header, traceparent, spec) VALUES(?, 't', 'hash', ?, 1, "
+                               "1, ?, '', ?)")
+                    .Text(IdOf(header.name()))
+                    .Int(header.state())
+                    .Blob(header_bytes)
+                    .Blob(spec)
+                    .Run(),
+                absl::OkStatus());
+      for (int i = 0; i < 3; ++i) {
+        const std::string step = each->workflow.steps(i).SerializeAsString();
+        ASSERT_EQ((*db)
+                      ->Prepared("INSERT INTO steps SELECT key, ?, ? FROM workflows WHERE id = ?")
+                      .Int(i)
+                      .Blob(step)
+                      .Text(IdOf(header.name()))
+                      .Run(),
+                  absl::OkStatus());
+      }
+    }
+    ASSERT_EQ((*db)->Execute("UPDATE workflows SET expire_us = 100 WHERE id = 'failed'"),
+              absl::OkStatus());
+  }
+  for (int open = 0; open < 2; ++open) {
+    const auto store = SqliteJobStore::Open(folder.path());
+    ASSERT_TRUE(store.ok()) << store.status();
+    const auto unfinished = (*store)->LoadUnfinished();
+    ASSERT_TRUE(unfinished.ok() && unfinished->size() == 1u) << unfinished.status();
+    EXPECT_EQ(unfinished->at(0).spec.SerializeAsString(), running.spec.SerializeAsString());
+    EXPECT_EQ(unfinished->at(0).asked.SerializeAsString(), running.spec.SerializeAsString());
+    const auto ended = (*store)->Get("t", "failed");
+    ASSERT_TRUE(ended.ok()) << ended.status();
+    EXPECT_EQ(ended->asked.SerializeAsString(), failed.spec.SerializeAsString());
+    EXPECT_EQ(ended->spec.ByteSizeLong(), 0u);
+    const std::vector<BlobId> kept = {{std::string(64, 'a'), 9}};
+    EXPECT_EQ(KeptIn(**store)["failed"].blobs, kept);
+    EXPECT_THAT(IdsOf((*store)->List({"t", {v1::STATE_FAILED}, 10, ""})), ElementsAre("failed"));
+    if (open == 0) continue;
+    EXPECT_THAT(Expire(**store, 0, {.workflows = 0}), ElementsAre("failed"));
+  }
+  const auto db = Sqlite::Open(folder.path() / "workflows.db");
+  Sqlite::Query mode = (*db)->Prepared("PRAGMA auto_vacuum");
+  ASSERT_TRUE(*mode.Next());
+  EXPECT_EQ(mode.IntAt(0), 2);
+}
+
+TEST(SqliteJobStoreTest, TheFileShrinksWithWhatItHolds) {
+  const TempDir folder = *TempDir::Create();
+  const std::filesystem::path file = folder.path() / "workflows.db";
+  auto store = SqliteJobStore::Open(folder.path());
+  ASSERT_TRUE(store.ok()) << store.status();
+  for (int i = 0; i < 16; ++i) {
+    StoredWorkflow sample = Sample(std::to_string(i), i);
+    sample.spec.set_title(std::string(1 << 20, 'x'));  // written out, of 1 MiB
+    ASSERT_EQ(Create(**store, sample), absl::OkStatus());
+    ASSERT_EQ(Update(**store, To(sample, v1::STATE_CANCELLED, 1000)), absl::OkStatus());
+    Expire(**store, 0);
+  }
+  store->reset();
+  EXPECT_LT(std::filesystem::file_size(file), 8u << 20);
 }
 
 // A defect or a crash of SQLite's own would end the transaction: others' writes must not suffer.
