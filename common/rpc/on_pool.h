@@ -35,6 +35,15 @@ using Resource = std::function<std::string()>;
 grpc::ServerUnaryReactor* RunUnary(const Method& method, grpc::CallbackServerContext* context,
                                    const std::string& request_id, Work work, Resource resource);
 
+// As RunUnary, but `work` may return before the outcome is known, and then tells it to its argument:
+// once, on any thread. `fill` writes the response, if the call still waits for it. A caller who goes is
+// answered at once; what he asked for goes on.
+using Fill = std::function<void()>;
+using Outcome = std::function<void(const absl::Status& status, const Fill& fill)>;
+using LateWork = std::function<absl::Status(const StepContext&, Outcome)>;
+grpc::ServerUnaryReactor* RunLate(const Method& method, grpc::CallbackServerContext* context,
+                                  const std::string& request_id, LateWork work, Resource resource);
+
 // What a call is about, in the request or, where it makes it, in the response.
 template <typename Request, typename Response>
 std::string ResourceOf(const Request& request, const Response& response) {
@@ -119,6 +128,39 @@ grpc::ServerUnaryReactor* UnaryOnPool(const Method& method, grpc::CallbackServer
       method, context, internal::RequestIdOf(*request),
       [request, response, handler = std::move(handler)](const StepContext& step) -> absl::Status {
         QUENCH_ASSIGN_OR_RETURN(*response, handler(*request, step));
+        return absl::OkStatus();
+      },
+      [request, response] { return internal::ResourceOf(*request, *response); });
+}
+
+// A call whose outcome others have later, so that no thread waits for it: handler(const Request&, const
+// StepContext&, Answer<Response>), with an answer that is given once, on any thread. The request is
+// valid while the handler runs.
+template <typename Response>
+using Answer = std::function<void(absl::StatusOr<Response>)>;
+
+// The same by those who know only how it ended: the response is empty.
+template <typename Response>
+std::function<void(const absl::Status&)> WithoutContent(const Answer<Response>& answer) {
+  return [answer](const absl::Status& status) {
+    if (status.ok()) {
+      answer(Response());
+    } else {
+      answer(status);
+    }
+  };
+}
+
+template <typename Request, typename Response, typename Handler>
+grpc::ServerUnaryReactor* UnaryLater(const Method& method, grpc::CallbackServerContext* context,
+                                     const Request* request, Response* response, Handler handler) {
+  return internal::RunLate(
+      method, context, internal::RequestIdOf(*request),
+      [request, response, handler = std::move(handler)](
+          const StepContext& step, const internal::Outcome& outcome) -> absl::Status {
+        handler(*request, step, Answer<Response>([response, outcome](absl::StatusOr<Response> it) {
+          outcome(it.status(), [&] { *response = *std::move(it); });
+        }));
         return absl::OkStatus();
       },
       [request, response] { return internal::ResourceOf(*request, *response); });

@@ -89,10 +89,11 @@ Gateway::Gateway(const GatewayOptions& options, std::unique_ptr<JobStore> store)
       runner_(std::make_unique<StepClient>(options.channels, options.put_blob, kStoringThreads,
                                            options.engine.registry)),
       engine_(std::make_unique<Engine>(options.engine, loop_, *store_, *runner_, board_, pins_)),
-      api_(std::make_unique<WorkflowApi>(*engine_, *store_, board_, pins_, options.blobs,
-                                         options.max_workflow_bytes)),
       control_(std::make_unique<rpc::CallPool>(ControlOptions(options))),
       watches_(std::make_unique<rpc::CallPool>(WatchOptions(options))),
+      api_(std::make_unique<WorkflowApi>(
+          *engine_, *store_, board_, pins_, options.blobs, options.max_workflow_bytes,
+          [this](std::function<void()> job) { control_->Run(std::move(job)); })),
       workflows_(std::make_unique<WorkflowsService>(*api_, *control_, *watches_)),
       operations_(std::make_unique<OperationsService>(*api_, *control_, *watches_)),
       workers_(options.channels, options.ask_workers, options.engine.registry) {}

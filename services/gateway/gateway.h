@@ -23,7 +23,7 @@ struct GatewayOptions {
   rpc::AuditLog* audit = nullptr;         // not owned; null: nobody looks
   EngineOptions engine;                   // its registry is everybody's
   KeepLimits keep;                        // of what workflows that have ended gave
-  int threads = 8;                        // of short calls; they wait for commits
+  int threads = 8;                        // of short calls
   int64_t max_workflow_bytes = kMaxWorkflowBytes;
   int max_watches = 1000;                             // calls at once that wait for a workflow
   std::chrono::milliseconds stream_idle{5 * 60'000};  // of watchers who take nothing; 0: they may
@@ -61,8 +61,8 @@ class Gateway {
   std::unique_ptr<JobStore> store_;
   std::unique_ptr<StepClient> runner_;
   std::unique_ptr<Engine> engine_;
-  std::unique_ptr<WorkflowApi> api_;
   std::unique_ptr<rpc::CallPool> control_, watches_;
+  std::unique_ptr<WorkflowApi> api_;
   std::unique_ptr<WorkflowsService> workflows_;
   std::unique_ptr<OperationsService> operations_;
   WorkerWatch workers_;

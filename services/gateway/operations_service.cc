@@ -129,25 +129,21 @@ grpc::ServerUnaryReactor* OperationsService::GetOperation(grpc::CallbackServerCo
 grpc::ServerUnaryReactor* OperationsService::DeleteOperation(
     grpc::CallbackServerContext* context, const lro::DeleteOperationRequest* request,
     google::protobuf::Empty* response) {
-  return rpc::UnaryOnPool(
-      delete_, context, request, response,
-      [this](const auto& asked,
-             const StepContext& step) -> absl::StatusOr<google::protobuf::Empty> {
-        QUENCH_RETURN_IF_ERROR(api_.Delete(asked.name(), step));
-        return google::protobuf::Empty();
-      });
+  return rpc::UnaryLater(delete_, context, request, response,
+                         [this](const auto& asked, const StepContext& step,
+                                const rpc::Answer<google::protobuf::Empty>& answer) {
+                           api_.Delete(asked.name(), step, rpc::WithoutContent(answer));
+                         });
 }
 
 grpc::ServerUnaryReactor* OperationsService::CancelOperation(
     grpc::CallbackServerContext* context, const lro::CancelOperationRequest* request,
     google::protobuf::Empty* response) {
-  return rpc::UnaryOnPool(
-      cancel_, context, request, response,
-      [this](const auto& asked,
-             const StepContext& step) -> absl::StatusOr<google::protobuf::Empty> {
-        QUENCH_RETURN_IF_ERROR(api_.Cancel(asked.name(), step));
-        return google::protobuf::Empty();
-      });
+  return rpc::UnaryLater(cancel_, context, request, response,
+                         [this](const auto& asked, const StepContext& step,
+                                const rpc::Answer<google::protobuf::Empty>& answer) {
+                           api_.Cancel(asked.name(), step, rpc::WithoutContent(answer));
+                         });
 }
 
 void OperationsService::EndWaits() {

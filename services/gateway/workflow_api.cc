@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <future>
 
 #include "common/base/status.h"
 #include "common/blobs/digest.h"
@@ -46,16 +45,6 @@ absl::Status CheckRequestId(const std::string& id) {
   return violations.Finish();
 }
 
-// Waits for what `start` passes on to its argument.
-absl::Status Await(const std::function<void(JobStore::Done)>& start) {
-  auto outcome = std::make_shared<std::promise<absl::Status>>();
-  std::future<absl::Status> future = outcome->get_future();
-  start([outcome](const absl::Status& status) { outcome->set_value(status); });
-  // A store that does not answer must not take the caller's thread with it.
-  if (future.wait_for(std::chrono::seconds(60)) == std::future_status::ready) return future.get();
-  return rpc::Error(rpc::Reason::kUnavailable, "the job store has not answered for 60 s");
-}
-
 int64_t UnixMicroseconds() {
   return std::chrono::duration_cast<std::chrono::microseconds>(
              std::chrono::system_clock::now().time_since_epoch())
@@ -66,8 +55,8 @@ int64_t UnixMicroseconds() {
 
 std::string TenantOf(const StepContext& step) { return *rpc::TenantOfCall(step.tenant(), ""); }
 
-absl::StatusOr<ViewPtr> WorkflowApi::Create(const v1::CreateWorkflowRequest& request,
-                                            const StepContext& step) {
+absl::StatusOr<ViewPtr> WorkflowApi::Prepare(const v1::CreateWorkflowRequest& request,
+                                             const StepContext& step, StoredWorkflow* workflow) {
   QUENCH_RETURN_IF_ERROR(rpc::CheckKnownFields(request));
   QUENCH_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
   const std::string tenant = TenantOf(step), spec_hash = Sha256Hex(Serialised(request.spec()));
@@ -76,30 +65,48 @@ absl::StatusOr<ViewPtr> WorkflowApi::Create(const v1::CreateWorkflowRequest& req
     if (earlier != nullptr) return earlier;
   }
   QUENCH_ASSIGN_OR_RETURN(const v1::WorkflowSpec spec, Expand(request.spec(), max_workflow_bytes_));
-  const std::string id = NewWorkflowId();
-  StoredWorkflow workflow =
-      NewWorkflow(id, tenant, request.request_id(), spec, spec_hash, UnixMicroseconds());
-  workflow.asked = request.spec();
-  workflow.traceparent = step.traceparent();
-  const absl::Status status = Submit(workflow);
-  if (absl::IsAlreadyExists(status)) {  // by a call beside this one
-    QUENCH_ASSIGN_OR_RETURN(ViewPtr earlier, FindEarlier(tenant, request.request_id(), spec_hash));
-    if (earlier != nullptr) return earlier;
-  }
-  QUENCH_RETURN_IF_ERROR(status);
-  return FindById(tenant, id, nullptr);
+  *workflow = NewWorkflow(NewWorkflowId(), tenant, request.request_id(), spec, spec_hash,
+                          UnixMicroseconds());
+  workflow->asked = request.spec();
+  workflow->traceparent = step.traceparent();
+  return nullptr;
 }
 
-absl::Status WorkflowApi::Submit(const StoredWorkflow& workflow) {
-  const std::string id = IdOf(workflow.workflow.name());
-  const absl::StatusOr<WorkflowNeeds> needs = PinInputs(id, workflow);
-  absl::Status status = needs.status();
-  if (status.ok()) {
-    status = Await(
-        [&](JobStore::Done done) { engine_.Create(workflow, needs->bytes, std::move(done)); });
+void WorkflowApi::Create(const v1::CreateWorkflowRequest& request, const StepContext& step,
+                         const Created& created) {
+  StoredWorkflow workflow;
+  absl::StatusOr<ViewPtr> earlier = Prepare(request, step, &workflow);
+  if (!earlier.ok() || *earlier != nullptr) {
+    created(std::move(earlier));
+    return;
   }
-  if (!status.ok()) pins_.Remove(id);
-  return status;
+  const std::string id = IdOf(workflow.workflow.name()), tenant = workflow.workflow.tenant();
+  const absl::StatusOr<WorkflowNeeds> needs = PinInputs(id, workflow);
+  if (!needs.ok()) {
+    pins_.Remove(id);
+    created(needs.status());
+    return;
+  }
+  const std::string request_id = request.request_id(), spec_hash = workflow.spec_hash;
+  const auto on_stored = [this, created, id, tenant, request_id,
+                          spec_hash](const absl::Status& status) {
+    if (status.ok()) {
+      created(FindById(tenant, id, nullptr));  // on the board
+      return;
+    }
+    // Not before: a store that takes long may create it still.
+    pins_.Remove(id);
+    if (!absl::IsAlreadyExists(status)) {
+      created(status);
+      return;
+    }
+    run_([this, created, tenant, request_id, spec_hash, status] {  // by a call beside this one
+      absl::StatusOr<ViewPtr> beside = FindEarlier(tenant, request_id, spec_hash);
+      if (beside.ok() && *beside == nullptr) beside = status;
+      created(std::move(beside));
+    });
+  };
+  engine_.Create(std::move(workflow), needs->bytes, on_stored);
 }
 
 // Blobs are pinned before they are looked for: nothing evicts them in between.
@@ -203,38 +210,54 @@ absl::StatusOr<v1::ListWorkflowsResponse> WorkflowApi::List(const v1::ListWorkfl
   return response;
 }
 
-absl::Status WorkflowApi::Cancel(const std::string& name, const StepContext& step) {
+void WorkflowApi::Cancel(const std::string& name, const StepContext& step, const Done& done) {
   const std::string tenant = TenantOf(step), id = IdOf(name);
-  absl::Status status =
-      Await([&](JobStore::Done done) { engine_.Cancel(tenant, id, std::move(done)); });
-  if (!absl::IsNotFound(status)) return status;
-  return store_.Get(tenant, id).status();  // one that has ended stays as it is
+  engine_.Cancel(tenant, id, [this, tenant, id, done](const absl::Status& status) {
+    if (!absl::IsNotFound(status)) {
+      done(status);
+      return;
+    }
+    // One that has ended stays as it is.
+    run_([this, tenant, id, done] { done(store_.Get(tenant, id).status()); });
+  });
 }
 
-absl::Status WorkflowApi::Retry(const std::string& name, const StepContext& step) {
-  const std::string tenant = TenantOf(step), id = IdOf(name);
+absl::StatusOr<StoredWorkflow> WorkflowApi::Reopened(const std::string& tenant,
+                                                     const std::string& id) {
   QUENCH_ASSIGN_OR_RETURN(StoredWorkflow stored, store_.Get(tenant, id));
   if (!HasEnded(stored.workflow.state())) return NotEnded(id);
   if (stored.workflow.state() != v1::STATE_SUCCEEDED) {
     QUENCH_ASSIGN_OR_RETURN(stored.spec, WriteOutAgain(stored));
   }
+  return stored;
+}
+
+void WorkflowApi::Retry(const std::string& name, const StepContext& step, const Done& done) {
+  const std::string tenant = TenantOf(step), id = IdOf(name);
+  absl::StatusOr<StoredWorkflow> stored = Reopened(tenant, id);
+  if (!stored.ok()) {
+    done(stored.status());
+    return;
+  }
   // Of this call: another may retry the workflow at the same time.
   const std::string owner = id + ":" + NewWorkflowId();
-  absl::StatusOr<WorkflowNeeds> needs = PinInputs(owner, stored);
-  absl::Status status = needs.status();
-  if (status.ok()) {
-    std::vector<std::string> outputs;
-    for (const v1::Step& done : stored.workflow.steps()) {
-      for (std::string& hash : HashesOf(done)) outputs.push_back(std::move(hash));
-    }
-    pins_.Add(owner, outputs);
-    needs->hashes.insert(needs->hashes.end(), outputs.begin(), outputs.end());
-    status = Await([&](JobStore::Done done) {
-      engine_.Retry(std::move(stored), *std::move(needs), std::move(done));
-    });
+  absl::StatusOr<WorkflowNeeds> needs = PinInputs(owner, *stored);
+  if (!needs.ok()) {
+    pins_.Remove(owner);
+    done(needs.status());
+    return;
   }
-  pins_.Remove(owner);
-  return status;
+  std::vector<std::string> outputs;
+  for (const v1::Step& each : stored->workflow.steps()) {
+    for (std::string& hash : HashesOf(each)) outputs.push_back(std::move(hash));
+  }
+  pins_.Add(owner, outputs);
+  needs->hashes.insert(needs->hashes.end(), outputs.begin(), outputs.end());
+  engine_.Retry(*std::move(stored), *std::move(needs),
+                [this, owner, done](const absl::Status& status) {
+                  pins_.Remove(owner);
+                  done(status);
+                });
 }
 
 // Presets may have become other steps since; what the workflow has done would be taken for theirs.
@@ -254,12 +277,12 @@ absl::StatusOr<v1::WorkflowSpec> WorkflowApi::WriteOutAgain(const StoredWorkflow
       "this Quench makes other steps of the workflow than the one that ran it: create it again");
 }
 
-absl::Status WorkflowApi::Delete(const std::string& name, const StepContext& step) {
-  const std::string tenant = TenantOf(step), id = IdOf(name);
-  QUENCH_RETURN_IF_ERROR(
-      Await([&](JobStore::Done done) { store_.Delete(tenant, id, std::move(done)); }));
-  pins_.Release(id);
-  return absl::OkStatus();
+void WorkflowApi::Delete(const std::string& name, const StepContext& step, const Done& done) {
+  const std::string id = IdOf(name);
+  store_.Delete(TenantOf(step), id, [this, id, done](const absl::Status& status) {
+    if (status.ok()) pins_.Release(id);
+    done(status);
+  });
 }
 
 google::longrunning::Operation OperationOf(const WorkflowView& view) {

@@ -18,26 +18,34 @@ namespace quench::gateway {
 
 class WorkflowApi {
  public:
+  // Runs a job that reads the store soon, on another thread.
+  using RunJob = std::function<void(std::function<void()>)>;
   // None is owned.
   WorkflowApi(Engine& engine, JobStore& store, Board& board, Pins& pins, BlobAccess blobs,
-              int64_t max_workflow_bytes)
+              int64_t max_workflow_bytes, RunJob run)
       : engine_(engine),
         store_(store),
         board_(board),
         pins_(pins),
         blobs_(std::move(blobs)),
-        max_workflow_bytes_(max_workflow_bytes) {}
+        max_workflow_bytes_(max_workflow_bytes),
+        run_(std::move(run)) {}
 
-  absl::StatusOr<ViewPtr> Create(const v1::CreateWorkflowRequest& request, const StepContext& step);
+  // What changes something ends when the store has it, however long that takes: no thread waits, and
+  // `done` is called on any.
+  using Done = JobStore::Done;
+  using Created = std::function<void(absl::StatusOr<ViewPtr>)>;
+  void Create(const v1::CreateWorkflowRequest& request, const StepContext& step,
+              const Created& created);
   // `name` is that of the workflow or of its operation.
   absl::StatusOr<ViewPtr> Get(const std::string& name, const StepContext& step);
   absl::StatusOr<v1::ListWorkflowStepsResponse> ListSteps(
       const v1::ListWorkflowStepsRequest& request, const StepContext& step);
   absl::StatusOr<v1::ListWorkflowsResponse> List(const v1::ListWorkflowsRequest& request,
                                                  const StepContext& step);
-  absl::Status Retry(const std::string& name, const StepContext& step);
-  absl::Status Cancel(const std::string& name, const StepContext& step);
-  absl::Status Delete(const std::string& name, const StepContext& step);
+  void Retry(const std::string& name, const StepContext& step, const Done& done);
+  void Cancel(const std::string& name, const StepContext& step, const Done& done);
+  void Delete(const std::string& name, const StepContext& step, const Done& done);
   // As Get, and while it is live `watcher` is told of what follows.
   absl::StatusOr<ViewPtr> Watch(const std::string& name, const StepContext& step,
                                 const std::weak_ptr<Watcher>& watcher);
@@ -47,7 +55,10 @@ class WorkflowApi {
                                       const std::string& spec_hash);
   absl::StatusOr<ViewPtr> FindById(const std::string& tenant, const std::string& id,
                                    const std::weak_ptr<Watcher>* watcher);
-  absl::Status Submit(const StoredWorkflow& workflow);
+  // One that is asked for again: null when it is new.
+  absl::StatusOr<ViewPtr> Prepare(const v1::CreateWorkflowRequest& request, const StepContext& step,
+                                  StoredWorkflow* workflow);
+  absl::StatusOr<StoredWorkflow> Reopened(const std::string& tenant, const std::string& id);
   // Of one that has ended.
   absl::StatusOr<v1::WorkflowSpec> WriteOutAgain(const StoredWorkflow& ended);
   absl::StatusOr<WorkflowNeeds> PinInputs(const std::string& owner, const StoredWorkflow& workflow);
@@ -58,6 +69,7 @@ class WorkflowApi {
   Pins& pins_;
   const BlobAccess blobs_;
   const int64_t max_workflow_bytes_;
+  const RunJob run_;
 };
 
 google::longrunning::Operation OperationOf(const WorkflowView& view);

@@ -76,13 +76,17 @@ WorkflowsService::WorkflowsService(WorkflowApi& api, rpc::CallPool& control, rpc
 grpc::ServerUnaryReactor* WorkflowsService::CreateWorkflow(
     grpc::CallbackServerContext* context, const v1::CreateWorkflowRequest* request,
     google::longrunning::Operation* response) {
-  return rpc::UnaryOnPool(
-      create_, context, request, response,
-      [this](const auto& asked,
-             const StepContext& step) -> absl::StatusOr<google::longrunning::Operation> {
-        QUENCH_ASSIGN_OR_RETURN(const ViewPtr view, api_.Create(asked, step));
-        return OperationOf(*view);
-      });
+  return rpc::UnaryLater(create_, context, request, response,
+                         [this](const auto& asked, const StepContext& step,
+                                const rpc::Answer<google::longrunning::Operation>& answer) {
+                           api_.Create(asked, step, [answer](const absl::StatusOr<ViewPtr>& view) {
+                             if (view.ok()) {
+                               answer(OperationOf(**view));
+                             } else {
+                               answer(view.status());
+                             }
+                           });
+                         });
 }
 
 grpc::ServerUnaryReactor* WorkflowsService::GetWorkflow(grpc::CallbackServerContext* context,
@@ -158,37 +162,31 @@ void WorkflowsService::EndWatches() {
 grpc::ServerUnaryReactor* WorkflowsService::CancelWorkflow(grpc::CallbackServerContext* context,
                                                            const v1::CancelWorkflowRequest* request,
                                                            v1::CancelWorkflowResponse* response) {
-  return rpc::UnaryOnPool(
-      cancel_, context, request, response,
-      [this](const auto& asked,
-             const StepContext& step) -> absl::StatusOr<v1::CancelWorkflowResponse> {
-        QUENCH_RETURN_IF_ERROR(api_.Cancel(asked.name(), step));
-        return v1::CancelWorkflowResponse();
-      });
+  return rpc::UnaryLater(cancel_, context, request, response,
+                         [this](const auto& asked, const StepContext& step,
+                                const rpc::Answer<v1::CancelWorkflowResponse>& answer) {
+                           api_.Cancel(asked.name(), step, rpc::WithoutContent(answer));
+                         });
 }
 
 grpc::ServerUnaryReactor* WorkflowsService::RetryWorkflow(grpc::CallbackServerContext* context,
                                                           const v1::RetryWorkflowRequest* request,
                                                           v1::RetryWorkflowResponse* response) {
-  return rpc::UnaryOnPool(
-      retry_, context, request, response,
-      [this](const auto& asked,
-             const StepContext& step) -> absl::StatusOr<v1::RetryWorkflowResponse> {
-        QUENCH_RETURN_IF_ERROR(api_.Retry(asked.name(), step));
-        return v1::RetryWorkflowResponse();
-      });
+  return rpc::UnaryLater(retry_, context, request, response,
+                         [this](const auto& asked, const StepContext& step,
+                                const rpc::Answer<v1::RetryWorkflowResponse>& answer) {
+                           api_.Retry(asked.name(), step, rpc::WithoutContent(answer));
+                         });
 }
 
 grpc::ServerUnaryReactor* WorkflowsService::DeleteWorkflow(grpc::CallbackServerContext* context,
                                                            const v1::DeleteWorkflowRequest* request,
                                                            v1::DeleteWorkflowResponse* response) {
-  return rpc::UnaryOnPool(
-      delete_, context, request, response,
-      [this](const auto& asked,
-             const StepContext& step) -> absl::StatusOr<v1::DeleteWorkflowResponse> {
-        QUENCH_RETURN_IF_ERROR(api_.Delete(asked.name(), step));
-        return v1::DeleteWorkflowResponse();
-      });
+  return rpc::UnaryLater(delete_, context, request, response,
+                         [this](const auto& asked, const StepContext& step,
+                                const rpc::Answer<v1::DeleteWorkflowResponse>& answer) {
+                           api_.Delete(asked.name(), step, rpc::WithoutContent(answer));
+                         });
 }
 
 }  // namespace quench::gateway

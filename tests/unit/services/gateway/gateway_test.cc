@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "common/base/files.h"
+#include "services/gateway/sqlite.h"
 #include "tests/support/matchers.h"
 #include "tests/support/wait.h"
 #include "tests/unit/services/gateway/fake_services.h"
@@ -249,6 +250,40 @@ TEST_F(GatewayTest, WhatFailedIsWrittenOutAgainForARetry) {
   ASSERT_TRUE(gateway.Wait(operation).ok());
   EXPECT_EQ(gateway.StateOf(operation), v1::STATE_SUCCEEDED);
   EXPECT_EQ(retry().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+// As a file system does whose fsync takes long, or `sqlite3 .backup`.
+TEST_F(GatewayTest, AStoreThatStallsTakesNoOtherCallsWithItAndLeavesNoGhosts) {
+  Block("Import");
+  GatewayProcess gateway(folder_.path(), services_.Channels());
+  const auto first = gateway.Create(ChainSpec());
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_TRUE(WaitFor([&] { return blocked_ == 1; }));
+  const auto other = Sqlite::Open(folder_.path() / "workflows.db");
+  ASSERT_TRUE(other.ok() && (*other)->Execute("BEGIN IMMEDIATE").ok());
+  std::vector<std::future<absl::Status>> calls;
+  for (int i = 0; i < 12; ++i) {  // more than there are threads
+    calls.push_back(std::async(std::launch::async, [&, i] {
+      grpc::ClientContext context;
+      context.set_deadline(std::chrono::system_clock::now() + milliseconds(i < 10 ? 500 : 20'000));
+      v1::CreateWorkflowRequest request;
+      *request.mutable_spec() = ChainSpec("model" + std::to_string(i));
+      Operation operation;
+      return rpc::FromGrpc(gateway.stub->CreateWorkflow(&context, request, &operation));
+    }));
+  }
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(absl::IsDeadlineExceeded(calls[i].get())) << i;
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(gateway.StateOf(first->name()), v1::STATE_RUNNING);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(1000));
+  EXPECT_EQ((*other)->Execute("COMMIT"), absl::OkStatus());
+  EXPECT_EQ(calls[10].get(), absl::OkStatus());
+  EXPECT_EQ(calls[11].get(), absl::OkStatus());
+  // Those whose callers have gone exist all the same, and have what they need.
+  ASSERT_TRUE(WaitFor([&] { return blocked_ >= 8; }));
+  for (int i = 0; i < 12; ++i)
+    EXPECT_TRUE(gateway.gateway->IsPinned(DigestOf("model" + std::to_string(i)).hash())) << i;
+  released_ = true;
 }
 
 TEST_F(GatewayTest, WrongRequestsAreRefused) {
