@@ -47,6 +47,7 @@ NodeGuard::NodeGuard(Probe probe, metrics::Service service, metrics::Registry* r
     : probe_(std::move(probe)),
       period_(period),
       faults_(registry->Get(metrics::kNodeFaults, service)),
+      turned_away_(registry->Get(metrics::kStepsTurnedAway, service)),
       thread_([this] { Work(); }) {}
 
 NodeGuard::~NodeGuard() {
@@ -61,6 +62,7 @@ NodeGuard::~NodeGuard() {
 absl::Status NodeGuard::Check() const {
   const std::lock_guard lock(mutex_);
   if (!out_) return absl::OkStatus();
+  turned_away_.Increment();
   return rpc::WithRetryAfter(
       rpc::Error(rpc::Reason::kNodeFault, fmt::format("the server is out of service: {}", cause_)),
       std::chrono::milliseconds(1000));

@@ -48,6 +48,7 @@ class NodeGuard {
   const Probe probe_;
   const std::chrono::milliseconds period_;
   metrics::Counter& faults_;
+  metrics::Counter& turned_away_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::string cause_;  // of the last fault or failed probe

@@ -13,6 +13,12 @@ BlobKeeper::BlobKeeper(BlobFolders& folders, BlobKeeperOptions options)
       .Set(static_cast<double>(options_.limits.high));
   registry.Get(metrics::kCasSizeLimit, metrics::CasLimit::kReject)
       .Set(static_cast<double>(folders.space()->max_bytes()));
+  free_ = registry.AddRefresh([space = folders_.space(), &registry] {
+    const uint64_t missing = space->MissingOfReserve(), free = space->FreeOnDisk();
+    if (free == BlobSpace::kNoLimit) return;
+    registry.Get(metrics::kCasFree)
+        .Set(missing > 0 ? -static_cast<double>(missing) : static_cast<double>(free));
+  });
   folders_.space()->SetMakeRoom([this](uint64_t bytes) {
     if (const auto removed = Sweep(bytes); !removed.ok()) {
       spdlog::error("no room can be made for blobs: {}", MessageOf(removed.status()));

@@ -43,6 +43,7 @@ class BlobKeeper {
 
   BlobFolders& folders_;
   const BlobKeeperOptions options_;
+  metrics::Registry::Refresh free_;  // tells how much the disk has left
   std::mutex sweeping_;
   std::map<std::string, std::string> scrubbed_;  // by tenant: the last digest
   std::mutex mutex_;
