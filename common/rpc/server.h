@@ -31,12 +31,12 @@ struct ServerOptions {
   bool insecure = false;                     // plain text beyond this machine
   std::vector<std::string> health_services;  // full names reported beside "" (the whole server)
   int max_message_bytes = 8 << 20;           // largest message received or sent
-  int max_calls = 1000;                      // at once, on one connection
+  int max_calls = 1000;                      // at once, on one connection; clients hold back more
   int max_header_bytes = 16 << 10;           // of a call
   int64_t max_transport_bytes = int64_t{512} << 20;  // of all connections together
   std::chrono::milliseconds handshake{10'000};       // TLS and HTTP/2, from the first byte
   // Clients of a name with several addresses look it up anew when a connection ends.
-  std::chrono::milliseconds max_connection_age{30 * 60'000};
+  std::chrono::milliseconds max_connection_age{60'000};
   std::chrono::milliseconds max_connection_idle{2 * 60 * 60'000};  // without a call
   // Of streams on which the client moves nothing; the services' pools take it. 0: they stay.
   std::chrono::milliseconds stream_idle{5 * 60'000};

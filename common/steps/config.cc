@@ -89,6 +89,9 @@ absl::StatusOr<rpc::ServerOptions> ServerOptionsOf(const config::v1::Server& ser
   }
   options.max_connection_idle = check.Time("limits.idle_timeout", limits.has_idle_timeout(),
                                            limits.idle_timeout(), options.max_connection_idle);
+  options.max_connection_age =
+      check.Time("limits.max_connection_age", limits.has_max_connection_age(),
+                 limits.max_connection_age(), options.max_connection_age);
   if (limits.max_header_bytes() != 0) {
     options.max_header_bytes = check.Range<int>(
         "limits.max_header_bytes", limits.max_header_bytes(), int64_t{4} << 10, int64_t{1} << 20);

@@ -21,6 +21,8 @@ CHUNK_BYTES = 1 << 20
 MAX_MESSAGE_BYTES = 16 << 20
 # Uploads and downloads below this size show no bar.
 SHOWN_BYTES = 8 << 20
+# Between two questions, where the gateway has no place for a watcher.
+POLL_SECONDS = 2.0
 WORKFLOWS = "quench.gateway.v1.Workflows"
 BYTES = "google.bytestream.ByteStream"
 # Nobody here cancels: a server or proxy broke the call off. Other codes pass only where RetryInfo says so.
@@ -242,7 +244,36 @@ class Gateway:
                     if workflow is not None and workflow.state in final:
                         return workflow, steps
                 except grpc.RpcError as error:
-                    backoff.wait(error)
+                    if error_of(status_of(error)).reason != "SLOTS_FULL":
+                        backoff.wait(error)
+                        continue
+                    # All places of watchers are taken, but the gateway is there: it is asked instead.
+                    polled = self.get(name, basic=True)
+                    if polled.state in final:
+                        polled = self.get(name)
+                        return polled, {step.name: step for step in self._steps_of(polled)}
+                    backoff.progressed()
+                    bar.update(polled.counts.succeeded, "")
+                    time.sleep(POLL_SECONDS)
+
+    def get(self, name: str, basic: bool = False) -> Any:
+        view = messages().enum("quench.gateway.v1.WorkflowView", "WORKFLOW_VIEW_BASIC") if basic else 0
+        request = message("quench.gateway.v1.GetWorkflowRequest")(name=name, view=view)
+        return self.call(WORKFLOWS, "GetWorkflow", request, "quench.gateway.v1.GetWorkflowResponse").workflow
+
+    def _steps_of(self, workflow: Any) -> Iterator[Any]:
+        """All of them, also of a workflow that is larger than a message."""
+        if not workflow.steps_truncated:
+            yield from workflow.steps
+            return
+        token = ""
+        while True:
+            request = message("quench.gateway.v1.ListWorkflowStepsRequest")(name=workflow.name, page_token=token)
+            page = self.call(WORKFLOWS, "ListWorkflowSteps", request, "quench.gateway.v1.ListWorkflowStepsResponse")
+            yield from page.steps
+            token = page.next_page_token
+            if not token:
+                return
 
     def run(self, spec: Any) -> dict[str, Any]:
         """Steps by name, of a workflow that has succeeded. Ctrl-C cancels it."""

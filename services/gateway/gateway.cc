@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "common/base/status.h"
 #include "services/gateway/memory_store.h"
 #include "services/gateway/sqlite_store.h"
@@ -14,7 +16,7 @@ constexpr int kStoringThreads = 4;
 rpc::CallPool::Options ControlOptions(const GatewayOptions& options) {
   rpc::CallPool::Options control;
   control.threads = options.threads;
-  control.queue = 1000;
+  control.queue = std::max(0, options.max_short - options.threads);
   control.shared = true;
   control.stream_idle = options.stream_idle;
   control.callers = options.callers;

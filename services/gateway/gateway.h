@@ -24,6 +24,7 @@ struct GatewayOptions {
   EngineOptions engine;                   // its registry is everybody's
   KeepLimits keep;                        // of what workflows that have ended gave
   int threads = 8;                        // of short calls
+  int max_short = 1000;  // of those, at once; and with those that wait for a thread
   int64_t max_workflow_bytes = kMaxWorkflowBytes;
   int max_watches = 1000;                             // calls at once that wait for a workflow
   std::chrono::milliseconds stream_idle{5 * 60'000};  // of watchers who take nothing; 0: they may

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <set>
 
@@ -110,6 +111,18 @@ absl::StatusOr<EngineOptions> EngineOptionsOf(const config::v1::GatewayConfig& c
   return engine;
 }
 
+absl::Status CheckCalls(const config::v1::Calls& calls) {
+  constexpr int kMost = 1'000'000, kMostThreads = 1024;
+  const auto within = [](int value, int most) { return value >= 0 && value <= most; };
+  if (within(calls.max_watches(), kMost) && within(calls.max_short(), kMost) &&
+      within(calls.max_blobs(), kMost) && within(calls.threads(), kMostThreads) &&
+      within(calls.blob_threads(), kMostThreads)) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("calls: must be from 0, the default, to {}, threads to {}", kMost,
+                         kMostThreads);
+}
+
 BlobId IdOf(const Digest& digest) {
   return {digest.hash(), static_cast<uint64_t>(digest.size_bytes())};
 }
@@ -198,6 +211,10 @@ absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& o
   if (config.tenants().max_workflow_bytes() > 0)
     gateway.max_workflow_bytes = config.tenants().max_workflow_bytes();
   QUENCH_ASSIGN_OR_RETURN(gateway.keep, KeepLimitsOf(config, limits));
+  QUENCH_RETURN_IF_ERROR(CheckCalls(config.calls()));
+  if (config.calls().max_watches() > 0) gateway.max_watches = config.calls().max_watches();
+  if (config.calls().max_short() > 0) gateway.max_short = config.calls().max_short();
+  if (config.calls().threads() > 0) gateway.threads = config.calls().threads();
   gateway.callers = host->callers_.get();
   gateway.audit = host->audit_.get();
   gateway.stream_idle = server.stream_idle;
@@ -215,6 +232,9 @@ absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& o
   QUENCH_ASSIGN_OR_RETURN(host->gateway_, Gateway::Start(gateway));
 
   rpc::CallPool::Options pool = BlobPoolOptions();
+  if (config.calls().blob_threads() > 0) pool.threads = config.calls().blob_threads();
+  if (config.calls().max_blobs() > 0) pool.queue = config.calls().max_blobs();
+  pool.queue = std::max(0, pool.queue - pool.threads);
   pool.callers = host->callers_.get();
   pool.audit = host->audit_.get();
   pool.registry = options.registry;

@@ -491,6 +491,22 @@ class GatewayTest(unittest.TestCase):
                 ir.compile(output_path=FOLDER / "gone")
             self.assertEqual(refused.exception.code, "UNAVAILABLE")
 
+    def test_a_gateway_without_places_for_watchers_is_asked(self):
+        with served("gateway { calls { max_watches: 1 } } steps { slots: 4 }") as (address, _), \
+                quench.Client(address) as busy, quench.Client(address, patience=1) as other, \
+                mock.patch("quench._gateway.POLL_SECONDS", 0.2):
+            ir = busy.load(DIGITS, batch=1)
+
+            def work():
+                with contextlib.suppress(quench.GatewayError):
+                    ir.calibrate(100_000)  # minutes
+
+            threading.Thread(target=work, daemon=True).start()
+            deadline = time.monotonic() + 30
+            while next(other.workflows()).state != "running" and time.monotonic() < deadline:
+                time.sleep(0.1)
+            self.assertEqual(other.load(DIGITS, batch=3).operators["Conv"], 3)
+
     def test_tokens(self):
         tokens = FOLDER / "tokens"
         tokens.write_text(f"team-a {hashlib.sha256(b'correct horse').hexdigest()}\n")

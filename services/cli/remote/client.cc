@@ -30,6 +30,7 @@ constexpr auto kCancelFor = std::chrono::seconds(3);  // the user waits for it
 constexpr auto kRetryFor = std::chrono::milliseconds(60'000);
 constexpr auto kReconnectFor = std::chrono::minutes(5);
 constexpr auto kReconnectPause = std::chrono::milliseconds(500);
+constexpr auto kPollPause = std::chrono::milliseconds(2000);
 
 std::string NewRequestId() {
   std::array<unsigned char, 16> bytes{};
@@ -260,6 +261,21 @@ class Client final : public GatewayClient {
       QUENCH_RETURN_IF_ERROR(context.Check());
       const auto now = std::chrono::steady_clock::now();
       if (follower.events() != before) give_up = now + kReconnectFor;
+      if (rpc::ReasonOf(status) == rpc::ReasonName(rpc::Reason::kSlotsFull)) {
+        // All places of watchers are taken, but the gateway is there: it is asked instead.
+        const absl::StatusOr<pb::Workflow> polled = GetBasic(name, context);
+        if (polled.ok() && Ended(polled->state())) return Get(name, context);
+        if (polled.ok()) {
+          give_up = now + kReconnectFor;
+          const pb::Counts& counts = polled->counts();
+          context.Report({"workflow", "asked for, as the gateway has no place for a watcher",
+                          counts.succeeded(),
+                          counts.succeeded() + counts.queued() + counts.running()});
+          Pause(std::max(kPollPause, rpc::RetryAfterOf(status).value_or(kPollPause)), context);
+          continue;
+        }
+        status = polled.status();
+      }
       if (!status.ok() && (!rpc::IsTransient(status) || now > give_up)) return status;
       if (!status.ok()) context.Report({"connect", MessageOf(status), 0, 0});
       Pause(std::max(kReconnectPause, rpc::RetryAfterOf(status).value_or(kReconnectPause)),
@@ -303,6 +319,16 @@ class Client final : public GatewayClient {
     return rpc::CallWithRetry(*channel_, context, kRetryFor, [&](grpc::ClientContext* call) {
       return (*stub_.*method)(call, request, response);
     });
+  }
+
+  // Without its steps.
+  absl::StatusOr<pb::Workflow> GetBasic(const std::string& name, const StepContext& context) {
+    pb::GetWorkflowRequest request;
+    request.set_name(name);
+    request.set_view(pb::WORKFLOW_VIEW_BASIC);
+    pb::GetWorkflowResponse response;
+    QUENCH_RETURN_IF_ERROR(Call(&pb::Workflows::Stub::GetWorkflow, request, &response, context));
+    return std::move(*response.mutable_workflow());
   }
 
   absl::Status WatchOnce(const std::string& name, Follower& follower, const StepContext& context) {

@@ -74,6 +74,13 @@ TEST_F(ConfigTest, ReflectionIsForThisMachineUnlessToldOtherwise) {
   EXPECT_FALSE(ServerOptionsOf(server, "")->reflection);
 }
 
+TEST_F(ConfigTest, ConnectionsAreAsOldAsOneSays) {
+  config::v1::Server server;
+  EXPECT_EQ(ServerOptionsOf(server, "x:1")->max_connection_age, std::chrono::seconds(60));
+  server.mutable_limits()->mutable_max_connection_age()->set_seconds(7);
+  EXPECT_EQ(ServerOptionsOf(server, "x:1")->max_connection_age, std::chrono::seconds(7));
+}
+
 TEST_F(ConfigTest, CertificatesAndTenantsAreChecked) {
   EXPECT_EQ(*CallersOf({}), nullptr) << "anybody may call";
   const auto read = Read("c.txtpb",
@@ -105,9 +112,11 @@ TEST_F(ConfigTest, EveryFieldOutOfRangeIsNamed) {
   config::v1::Server server;
   server.mutable_limits()->set_max_calls(-1);
   server.mutable_grace()->set_seconds(-5);
+  server.mutable_limits()->mutable_max_connection_age()->set_seconds(-1);
   const std::string message = MessageOf(ServerOptionsOf(server, "x:1").status());
   EXPECT_THAT(message, HasSubstr("server.limits.max_calls: -1"));
   EXPECT_THAT(message, HasSubstr("server.grace"));
+  EXPECT_THAT(message, HasSubstr("server.limits.max_connection_age"));
   config::v1::Steps steps;
   steps.set_max_memory_bytes(5);
   steps.set_max_threads(5000);

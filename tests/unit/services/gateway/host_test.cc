@@ -119,6 +119,43 @@ TEST_F(HostTest, ADrainServesUntilItsDelayIsOverAndHasOneGrace) {
   EXPECT_LT(draining.get(), milliseconds(2'600));
 }
 
+TEST_F(HostTest, PlacesAreConfigured) {
+  config_.mutable_calls()->set_threads(-1);
+  const auto refused = GatewayHost::Start({.config = config_, .channels = services_.Channels()});
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  config_.mutable_calls()->set_threads(0);
+  config_.mutable_calls()->set_max_watches(1);
+  std::atomic<bool> released{false};
+  services_.script = [&](const std::string&, const StepContext& step) {
+    EXPECT_TRUE(WaitFor([&] { return released || !step.Check().ok(); }));
+    return step.Check();
+  };
+  ASSERT_NO_FATAL_FAILURE(Start());
+  const std::string name = Create();
+  auto waiting = std::async(std::launch::async, [&] {
+    absl::Status status;
+    const bool ended = WaitFor([&] {
+      status = Wait(name);
+      return rpc::ReasonOf(status) != "SLOTS_FULL";  // the one below may have had the place
+    });
+    return ended ? status : absl::UnknownError("never had a place");
+  });
+  absl::Status second;
+  EXPECT_TRUE(WaitFor([&] {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + milliseconds(50));
+    google::longrunning::WaitOperationRequest request;
+    request.set_name(name);
+    Operation operation;
+    second = rpc::FromGrpc(operations_->WaitOperation(&context, request, &operation));
+    return rpc::ReasonOf(second) == "SLOTS_FULL";
+  })) << second;
+  released = true;
+  EXPECT_EQ(waiting.get(), absl::OkStatus());
+  (void)registry_.Text();
+  EXPECT_GT(registry_.Get(metrics::kCasFree).Value(), 0);
+}
+
 // On a file system of 8 MiB, mounted for a second run of this program: clients that fill the disk
 // with blobs leave the database its room.
 TEST_F(HostTest, ADiskFullOfBlobsHasRoomForWorkflows) {
