@@ -183,9 +183,11 @@ grpc::Status ServerCall::End(const absl::Status& status) {
   const bool ours = outcome.code() == absl::StatusCode::kInternal ||
                     outcome.code() == absl::StatusCode::kUnknown ||
                     outcome.code() == absl::StatusCode::kDataLoss;
-  const auto level = ours           ? spdlog::level::err
-                     : outcome.ok() ? spdlog::level::debug
-                                    : spdlog::level::info;
+  // Callers who come back when a slot is free are as ordinary as those who found one.
+  const bool waits = ReasonOf(outcome) == ReasonName(Reason::kSlotsFull);
+  const auto level = ours                    ? spdlog::level::err
+                     : outcome.ok() || waits ? spdlog::level::debug
+                                             : spdlog::level::info;
   spdlog::log(level, "call={} code={} seconds={:.3f} request={} tenant={} trace={} peer={}{}{}",
               method_.full_name(), absl::StatusCodeToString(outcome.code()), seconds, request_id(),
               step_.tenant(), step_.traceparent(), peer_, outcome.ok() ? "" : ": ",

@@ -73,6 +73,11 @@ class LateReactor final : public grpc::ServerUnaryReactor {
 
 }  // namespace
 
+std::string OneName(const std::string& name) {
+  constexpr char kOperations[] = "operations/";
+  return name.starts_with(kOperations) ? "workflows/" + name.substr(sizeof(kOperations) - 1) : name;
+}
+
 grpc::ServerUnaryReactor* RunLate(const Method& method, grpc::CallbackServerContext* context,
                                   const std::string& request_id, LateWork work, Resource resource) {
   auto call = std::make_shared<ServerCall>(method, context, request_id);

@@ -44,17 +44,20 @@ using LateWork = std::function<absl::Status(const StepContext&, Outcome)>;
 grpc::ServerUnaryReactor* RunLate(const Method& method, grpc::CallbackServerContext* context,
                                   const std::string& request_id, LateWork work, Resource resource);
 
+// An operation is its workflow: who looks at the audit finds one name for one thing.
+std::string OneName(const std::string& name);
+
 // What a call is about, in the request or, where it makes it, in the response.
 template <typename Request, typename Response>
 std::string ResourceOf(const Request& request, const Response& response) {
   if constexpr (requires { request.name(); }) {
-    return request.name();
+    return OneName(request.name());
   } else if constexpr (requires { request.action_digest(); }) {
     return "actions/" + request.action_digest().hash();
   } else if constexpr (requires { request.requests_size(); }) {
     return fmt::format("{} blobs", request.requests_size());
   } else if constexpr (requires { response.name(); }) {
-    return response.name();
+    return OneName(response.name());
   } else {
     return "";
   }

@@ -15,8 +15,16 @@ constexpr auto kWatchPeriod = milliseconds(1000);
 constexpr auto kExpirePeriod = milliseconds(60'000);
 constexpr auto kExpireAfterEnd = milliseconds(1000);
 constexpr auto kSaveAgain = milliseconds(1000);
+constexpr int64_t kClockJumpUs = int64_t{5} * 60 * 1'000'000;
+constexpr auto kClockDoubt = std::chrono::hours(1);
 // Revisions of progress are not stored: no gateway has given so many between two that are.
 constexpr int64_t kRevisionJump = int64_t{1} << 32;
+
+int64_t ClockOffset(const Loop& loop) {
+  return loop.UnixMicroseconds() -
+         std::chrono::duration_cast<std::chrono::microseconds>(loop.Now().time_since_epoch())
+             .count();
+}
 
 metrics::Result ResultOf(v1::State state) {
   if (state == v1::STATE_SUCCEEDED) return metrics::Result::kOk;
@@ -80,6 +88,7 @@ Engine::Engine(const EngineOptions& options, Loop& loop, JobStore& store, StepRu
       pins_(pins),
       random_(options.seed),
       queue_(options.max_running_steps) {
+  clock_offset_us_ = ClockOffset(loop_);
   PlanWatch();
   Post([this] { ExpireNowAndThen(); });
 }
@@ -360,6 +369,7 @@ void Engine::EndIfDone(const WorkflowPtr& workflow) {
 }
 
 void Engine::KeepOutputs(LiveWorkflow& workflow) {
+  if (!pins_.keeps()) return;  // another server has the blobs
   v1::Workflow& header = workflow.header;
   std::vector<BlobId> outputs;
   for (const LiveStep& step : workflow.steps) AddOutputs(*step.value, &outputs);
@@ -511,9 +521,30 @@ void Engine::ExpireNowAndThen() {
   After(kExpirePeriod, [this] { ExpireNowAndThen(); });
 }
 
+// A clock that is set days ahead would end all that is kept within a minute, and may be set back: it is
+// believed when it has been there for a while.
+int64_t Engine::ExpiryTime() {
+  const auto now = loop_.Now();
+  const int64_t offset = ClockOffset(loop_);
+  if (offset - clock_offset_us_ <= kClockJumpUs) {
+    clock_jumped_ = {};
+    clock_offset_us_ = offset;
+  } else if (clock_jumped_ == Loop::Clock::time_point{}) {
+    spdlog::warn("the clock is {} s ahead of where it was: what ended expires by it in {} minutes",
+                 (offset - clock_offset_us_) / 1'000'000,
+                 std::chrono::duration_cast<std::chrono::minutes>(kClockDoubt).count());
+    clock_jumped_ = now;
+  } else if (now - clock_jumped_ >= kClockDoubt) {
+    clock_jumped_ = {};
+    clock_offset_us_ = offset;
+  }
+  return loop_.UnixMicroseconds() - offset + clock_offset_us_;
+}
+
 void Engine::ExpireOld() {
-  pins_.Expire(loop_.UnixMicroseconds());
-  store_.Expire(loop_.UnixMicroseconds(), options_.ended,
+  const int64_t now_us = ExpiryTime();
+  pins_.Expire(now_us);
+  store_.Expire(now_us, options_.ended,
                 [this, alive = std::weak_ptr<bool>(alive_)](
                     const absl::Status& status, const std::vector<std::string>& forgotten) {
                   if (!status.ok())

@@ -129,6 +129,7 @@ class Engine {
   void PlanExpiry();
   void ExpireNowAndThen();
   void ExpireOld();
+  int64_t ExpiryTime();
   google::protobuf::Timestamp Now() const { return TimestampOf(loop_.UnixMicroseconds()); }
 
   // engine_steps.cc: steps.
@@ -139,6 +140,7 @@ class Engine {
   void Launch(const WorkflowPtr& workflow, int step);
   void OnEvent(uint64_t run, const StepEvent& event);
   void OnAccepted(Run& run);
+  void Begin(Run& run);
   void OnUnstored(uint64_t id, Run& run, const absl::Status& status);
   void OnDone(Run run, const absl::Status& status, const StepResult* result);
   void Succeed(const WorkflowPtr& workflow, int step, const StepResult& result);
@@ -184,9 +186,12 @@ class Engine {
   std::array<ServiceLoad, FairQueue::kServices> loads_;
   std::array<bool, FairQueue::kServices> chance_planned_{};
   std::array<int, FairQueue::kStages> shown_depth_{};
+  std::array<metrics::Gauge*, FairQueue::kStages> shown_age_{};  // the series, once found
   uint64_t next_run_ = 1, next_order_ = 1;
   bool draining_ = false, halted_ = false, progress_planned_ = false;
   bool expiry_planned_ = false;
+  int64_t clock_offset_us_ = 0;  // from the loop's clock to Unix time, as far as that is believed
+  Loop::Clock::time_point clock_jumped_{};  // since when it is not
   Loop::Clock::time_point next_watch_;
   std::function<void()> on_drained_;
 };

@@ -136,7 +136,7 @@ void Engine::Launch(const WorkflowPtr& workflow, int step) {
   live.run = id;
   if (!live.key.empty()) by_key_[live.key] = id;
   loads_[static_cast<size_t>(run.service)].Started();
-  queue_.Started(workflow->header.tenant());
+  queue_.Started(workflow->header.tenant(), run.service);
   StepCall call;
   call.run = id;
   call.row = live.row;
@@ -159,7 +159,7 @@ void Engine::OnEvent(uint64_t id, const StepEvent& event) {
   const LiveStep& live = run.workflow->steps[run.step];
   if (event.kind == StepEvent::kDone) {
     loads_[static_cast<size_t>(run.service)].Ended();
-    queue_.Ended(run.workflow->header.tenant());
+    queue_.Ended(run.workflow->header.tenant(), run.service);
     Run ended = std::move(run);
     runs_.erase(found);
     if (ended.abandoned) {
@@ -224,12 +224,17 @@ void Engine::OnUnstored(uint64_t id, Run& run, const absl::Status& status) {
 }
 
 void Engine::OnAccepted(Run& run) {
+  loads_[static_cast<size_t>(run.service)].Accepted();
+  Begin(run);
+}
+
+// A step that runs, or that is done with another's run.
+void Engine::Begin(Run& run) {
   LiveWorkflow& workflow = *run.workflow;
   LiveStep& live = workflow.steps[run.step];
   run.accepted = true;
   run.accepted_at = loop_.Now();
   live.refused_since_us = 0;
-  loads_[static_cast<size_t>(run.service)].Accepted();
   const int64_t now = loop_.UnixMicroseconds();
   v1::Step& step = workflow.Edit(run.step);
   options_.registry->Get(metrics::kQueuedSeconds, live.row->stage)
@@ -266,7 +271,7 @@ void Engine::OnDone(Run run, const absl::Status& status, const StepResult* resul
       shared.workflow = other;
       shared.step = step;
       shared.service = run.service;
-      OnAccepted(shared);
+      Begin(shared);
       Succeed(other, step, *result);
     }
     return;
@@ -407,7 +412,7 @@ void Engine::NodeFailed(const Run& run, const absl::Status& status) {
   if (live.faulty_since_us == 0) live.faulty_since_us = run.start_us;
   absl::Status end = OutOfPatience(*run.workflow, live, live.faulty_since_us);
   if (end.ok() && !run.accepted) {  // the server was out of service before
-    CountRetry(live, metrics::RetryReason::kNodeFault);
+    CountRetry(live, metrics::RetryReason::kOutOfService);
     loads_[static_cast<size_t>(run.service)].Shed(
         loop_.Now(), rpc::RetryAfterOf(status).value_or(options_.backoff));
     Requeue(run.workflow, run.step);
@@ -594,8 +599,9 @@ void Engine::ShowAges() {
   const int64_t now = loop_.UnixMicroseconds();
   for (const StepRow& row : StepTable()) {
     const int64_t ready = queue_.OldestReady(row.stage).value_or(now);
-    options_.registry->Get(metrics::kQueueOldestAge, row.stage)
-        .Set(static_cast<double>(now - ready) / 1e6);
+    metrics::Gauge*& shown = shown_age_[static_cast<size_t>(row.stage)];
+    if (shown == nullptr) shown = &options_.registry->Get(metrics::kQueueOldestAge, row.stage);
+    shown->Set(static_cast<double>(now - ready) / 1e6);
   }
 }
 

@@ -8,6 +8,7 @@ namespace quench::gateway {
 void FairQueue::Add(Entry entry) {
   const auto service = static_cast<size_t>(entry.service);
   ++depth_[static_cast<size_t>(entry.stage)];
+  ready_us_[static_cast<size_t>(entry.stage)].insert(entry.ready_us);
   places_[entry.ref] = {entry.service, entry.order};
   const uint64_t order = entry.order;
   waiting_[service][entry.tenant].emplace(order, std::move(entry));
@@ -22,6 +23,8 @@ void FairQueue::Remove(const StepRef& ref) {
     const auto entry = tenant->second.find(order);
     if (entry == tenant->second.end()) continue;
     --depth_[static_cast<size_t>(entry->second.stage)];
+    auto& ready = ready_us_[static_cast<size_t>(entry->second.stage)];
+    ready.erase(ready.find(entry->second.ready_us));
     tenant->second.erase(entry);
     if (tenant->second.empty()) tenants.erase(tenant);
     break;
@@ -34,8 +37,10 @@ std::optional<FairQueue::Entry> FairQueue::Pop(metrics::Service service) {
   auto best = tenants.end();
   std::pair<int, uint64_t> best_rank;
   for (auto tenant = tenants.begin(); tenant != tenants.end(); ++tenant) {
-    const std::pair rank(Running(tenant->first), tenant->second.begin()->first);
-    if (max_running_ > 0 && rank.first >= max_running_) continue;
+    const auto found = running_.find(tenant->first);
+    const Running running = found == running_.end() ? Running() : found->second;
+    if (max_running_ > 0 && running.total >= max_running_) continue;
+    const std::pair rank(running.of[static_cast<size_t>(service)], tenant->second.begin()->first);
     if (best == tenants.end() || rank < best_rank)
       std::tie(best, best_rank) = std::pair(tenant, rank);
   }
@@ -45,27 +50,22 @@ std::optional<FairQueue::Entry> FairQueue::Pop(metrics::Service service) {
   return entry;
 }
 
-void FairQueue::Ended(const std::string& tenant) {
-  const auto running = running_.find(tenant);
-  if (--running->second == 0) running_.erase(running);
+void FairQueue::Started(const std::string& tenant, metrics::Service service) {
+  Running& running = running_[tenant];
+  ++running.total;
+  ++running.of[static_cast<size_t>(service)];
 }
 
-int FairQueue::Running(const std::string& tenant) const {
+void FairQueue::Ended(const std::string& tenant, metrics::Service service) {
   const auto running = running_.find(tenant);
-  return running == running_.end() ? 0 : running->second;
+  --running->second.of[static_cast<size_t>(service)];
+  if (--running->second.total == 0) running_.erase(running);
 }
 
 std::optional<int64_t> FairQueue::OldestReady(metrics::Stage stage) const {
-  std::optional<int64_t> oldest;
-  for (const auto& tenants : waiting_) {
-    for (const auto& [tenant, waiting] : tenants) {
-      for (const auto& [order, entry] : waiting) {
-        if (entry.stage == stage)
-          oldest = std::min(oldest.value_or(entry.ready_us), entry.ready_us);
-      }
-    }
-  }
-  return oldest;
+  const std::multiset<int64_t>& ready = ready_us_[static_cast<size_t>(stage)];
+  if (ready.empty()) return std::nullopt;
+  return *ready.begin();
 }
 
 }  // namespace quench::gateway

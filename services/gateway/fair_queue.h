@@ -1,5 +1,5 @@
 // Steps that wait for a slot of their service, and whose turn it is: the tenant's with the fewest
-// running steps, among those the one whose first step has waited longest.
+// steps that run there, among those the one whose first step has waited longest.
 #pragma once
 
 #include <array>
@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "common/metrics/metrics.h"
@@ -41,8 +42,8 @@ class FairQueue {
   // Takes the next for this service out; none when all that wait are of tenants at their limit.
   std::optional<Entry> Pop(metrics::Service service);
 
-  void Started(const std::string& tenant) { ++running_[tenant]; }
-  void Ended(const std::string& tenant);
+  void Started(const std::string& tenant, metrics::Service service);
+  void Ended(const std::string& tenant, metrics::Service service);
 
   int Depth(metrics::Stage stage) const { return depth_[static_cast<size_t>(stage)]; }
   // When the step of this stage that waits longest became ready; none waits: nothing.
@@ -50,12 +51,17 @@ class FairQueue {
 
  private:
   using Waiting = std::map<uint64_t, Entry>;  // by order
-  int Running(const std::string& tenant) const;
+  // A tenant's steps: in all, which its limit is for, and of each service, whose slots it shares.
+  struct Running {
+    int total = 0;
+    std::array<int, kServices> of{};
+  };
 
   const int max_running_;
   std::array<std::map<std::string, Waiting>, kServices> waiting_;  // by tenant; none is empty
   std::map<StepRef, std::pair<metrics::Service, uint64_t>> places_;
-  std::map<std::string, int> running_;
+  std::map<std::string, Running> running_;
+  std::array<std::multiset<int64_t>, kStages> ready_us_;
   std::array<int, kStages> depth_{};
 };
 

@@ -45,6 +45,8 @@ class Pins {
   void Release(const std::string& owner);
   void Expire(int64_t now_us);
 
+  // Whether Keep may keep anything.
+  bool keeps() const { return limits_.total_bytes > 0; }
   size_t size() const;          // blobs
   uint64_t kept_bytes() const;  // of all tenants
 

@@ -359,6 +359,8 @@ void SqliteJobStore::WriteAll() {
 std::vector<absl::Status> SqliteJobStore::Commit(const std::vector<Write>& batch) {
   std::vector<absl::Status> statuses;
   absl::Status status = writer_->Execute("BEGIN IMMEDIATE");
+  // Somebody else holds the file: it is no use to wait again for each.
+  if (!status.ok()) return std::vector<absl::Status>(batch.size(), status);
   for (const Write& write : batch) {
     if (status.ok()) status = writer_->Execute("SAVEPOINT one");
     if (!status.ok()) break;

@@ -2,12 +2,15 @@
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
 #include <atomic>
 #include <fstream>
 #include <future>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <stdexcept>
 #include <thread>
 
@@ -93,7 +96,13 @@ TEST_F(OnPoolTest, FullSlotsShedAtOnceAndOtherCallsAreAnswered) {
   };
   auto first = std::async(std::launch::async, [this] { return Compile(); });
   ASSERT_TRUE(WaitFor([&] { return running_ == 1; }));
+  std::ostringstream log;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
   const Compiled second = Compile();
+  spdlog::set_default_logger(before);
+  EXPECT_EQ(log.str(), "") << "whoever waits for a slot is nothing to tell of";
   EXPECT_EQ(second.status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ReasonOf(second.status), "SLOTS_FULL");
   EXPECT_EQ(RetryAfterOf(second.status), milliseconds(1500));
@@ -362,6 +371,8 @@ TEST_F(OnPoolTest, WhatChangesSomethingIsWrittenDown) {
   struct stat status{};
   ASSERT_EQ(::stat(file.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600u);
+  EXPECT_EQ(internal::OneName("operations/1"), "workflows/1") << "one thing has one name";
+  EXPECT_EQ(internal::OneName("workflows/operations/"), "workflows/operations/");
   // What is refused, too, and into a new file where somebody has moved the old one away.
   std::filesystem::rename(file, folder->path() / "audit.1");
   ASSERT_TRUE(WriteFileAtomically(mine, "wrong").ok());

@@ -31,10 +31,11 @@ class ManualLoop final : public Loop {
   }
   Clock::time_point Now() const override { return now_; }
   int64_t UnixMicroseconds() const override {
-    return 1'000'000'000'000'000 +
+    return 1'000'000'000'000'000 + set_ahead_us +
            std::chrono::duration_cast<std::chrono::microseconds>(now_.time_since_epoch()).count();
   }
 
+  int64_t set_ahead_us = 0;  // the machine's clock, by whoever keeps it
   // Time in which nothing here runs, as while a machine is paused.
   void StandStill(milliseconds duration) { now_ += duration; }
 

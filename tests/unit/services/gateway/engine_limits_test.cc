@@ -221,6 +221,43 @@ TEST_F(EngineLimitsTest, WorkflowsThatEndedFirstAreForgottenAboveTheirLimit) {
   }
 }
 
+TEST_F(EngineLimitsTest, AClockThatIsSetAheadExpiresNothingUntilItHasStayedThere) {
+  const std::string id = Create(ChainSpec());
+  loop.RunFor(milliseconds(1'000));
+  ASSERT_EQ(StateOf(id), v1::STATE_SUCCEEDED);
+  constexpr int64_t kTenDays = int64_t{10} * 24 * 3600 * 1'000'000;
+  loop.set_ahead_us = kTenDays;
+  loop.RunFor(std::chrono::minutes(30));
+  EXPECT_TRUE(store.Get("t", id).ok());
+  loop.set_ahead_us = 0;
+  loop.RunFor(std::chrono::minutes(90));
+  EXPECT_TRUE(store.Get("t", id).ok());
+  loop.set_ahead_us = kTenDays;
+  loop.RunFor(std::chrono::minutes(90));
+  EXPECT_FALSE(store.Get("t", id).ok());
+}
+
+TEST(FairQueueTest, WhatRunsElsewhereTakesNoTurn) {
+  FairQueue queue;
+  queue.Started("busy", metrics::Service::kImporter);
+  queue.Started("busy", metrics::Service::kImporter);
+  queue.Started("other", metrics::Service::kCodegen);
+  uint64_t order = 0;
+  for (const std::string tenant : {"other", "busy"}) {
+    queue.Add({{tenant, 0},
+               metrics::Service::kCodegen,
+               metrics::Stage::kCompile,
+               tenant,
+               ++order,
+               static_cast<int64_t>(100 - order)});
+  }
+  EXPECT_EQ(queue.OldestReady(metrics::Stage::kCompile), 98);
+  EXPECT_EQ(queue.Pop(metrics::Service::kCodegen)->tenant, "busy");
+  EXPECT_EQ(queue.OldestReady(metrics::Stage::kCompile), 99);
+  EXPECT_EQ(queue.Pop(metrics::Service::kCodegen)->tenant, "other");
+  EXPECT_EQ(queue.OldestReady(metrics::Stage::kCompile), std::nullopt);
+}
+
 TEST(PinsTest, WhatIsKeptHasLimits) {
   Pins pins({100, 150});
   const BlobId a{"a", 60}, b{"b", 50}, c{"c", 40};

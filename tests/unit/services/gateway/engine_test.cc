@@ -307,6 +307,8 @@ TEST_F(EngineTest, ServersOutOfServiceAreWaitedFor) {
   const std::string id = Create(OneImport());
   loop.RunFor(std::chrono::hours(2));
   EXPECT_EQ(StateOf(id), v1::STATE_QUEUED);
+  EXPECT_EQ(Retries(Stage::kImport, RetryReason::kNodeFault), 0);
+  EXPECT_GT(Retries(Stage::kImport, RetryReason::kOutOfService), 1000);
   runner.behave = [](const StepCall&) { return Behaviour(); };
   loop.RunFor(milliseconds(5'000));
   EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED);
