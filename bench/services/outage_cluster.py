@@ -120,14 +120,16 @@ class Cluster:
     def child(self, service, seconds=30):
         """The id of a process that does a step of the service, as soon as there is one."""
         end = time.time() + seconds
+        parent = pathlib.Path(f"/proc/{self.running[service].pid}")
         while time.time() < end:
-            for path in pathlib.Path(f"/proc/{self.running[service].pid}/task").glob("*/children"):
+            for path in (parent / "task").glob("*/children"):
                 try:
-                    children = path.read_text().split()
-                except OSError:  # a thread that has ended
+                    for child in path.read_text().split():
+                        # Before it runs the program anew, it is its parent still.
+                        if pathlib.Path(f"/proc/{child}/cmdline").read_bytes() not in (b"", (parent / "cmdline").read_bytes()):
+                            return int(child)
+                except OSError:  # a thread or a process that has ended
                     continue
-                if children:
-                    return int(children[0])
         raise AssertionError(f"{service} runs no step")
 
     def hold(self, service):
