@@ -176,16 +176,17 @@ need_counters() {
 }
 
 # need_torch INSTALL: a Python with the PyTorch that tests/peers/torch_models.py and torch_three_ways.py compare with, in
-# build/torch-venv, and the networks and the exporter that the second takes. It brings libraries for GPUs, 5 GB in all. Where
-# it cannot be had, the first takes Debian's PyTorch (need_counters), which has no torch.export, and the second is skipped.
+# build/torch-venv, the networks and the exporter that the second takes, and what quench.from_torch needs
+# (tests/python/torch_test.py). It brings libraries for GPUs, 5 GB in all. Where it cannot be had, the first takes Debian's
+# PyTorch (need_counters), which has no torch.export, and the others are skipped.
 need_torch() {
   local venv=$root/build/torch-venv log
-  "$venv/bin/python" -c "import numpy, torch, torch.export, torchvision, transformers, onnxscript" 2>/dev/null && return 0
+  "$venv/bin/python" -c "import numpy, torch, torch.export, torchvision, transformers, onnxscript, grpc, cffi" 2>/dev/null && return 0
   [ "$1" -eq 1 ] || return 0
   rm -rf "$venv"
   log=$(mktemp)
   if ! { python3 -m venv "$venv" &&
-    timeout 1200 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 numpy \
+    timeout 1200 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 numpy cffi grpcio protobuf \
       'torch==2.15.0' torchvision transformers onnxscript; } >"$log" 2>&1; then
     echo "no PyTorch to compare with: $(grep -i error "$log" | tail -n 1)"
     rm -rf "$venv"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from quench.engine import Benchmark, Engine, Quantization, State, TensorInfo
 from quench.errors import (
+    ArgumentError,
     AuthenticationError,
     BusyError,
     CancelledError,
@@ -56,6 +57,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "IR",
+    "ArgumentError",
     "AuthenticationError",
     "Benchmark",
     "BusyError",

@@ -15,7 +15,8 @@ import grpc
 
 from quench._messages import messages
 from quench._progress import Progress
-from quench.errors import AuthenticationError, CancelledError, GatewayError, UnavailableError
+from quench._wording import in_python
+from quench.errors import ArgumentError, AuthenticationError, CancelledError, GatewayError, UnavailableError
 
 CHUNK_BYTES = 1 << 20
 MAX_MESSAGE_BYTES = 16 << 20
@@ -58,8 +59,9 @@ def error_of(status: Any) -> GatewayError:
     names = {code.value[0]: code for code in grpc.StatusCode}
     code = names.get(status.code, grpc.StatusCode.UNKNOWN)
     kind = {grpc.StatusCode.UNAVAILABLE: UnavailableError, grpc.StatusCode.UNAUTHENTICATED: AuthenticationError,
-            grpc.StatusCode.PERMISSION_DENIED: AuthenticationError, grpc.StatusCode.CANCELLED: CancelledError}.get(code, GatewayError)
-    return kind(status.message, code.name, info.reason if info is not None else "", fields)
+            grpc.StatusCode.PERMISSION_DENIED: AuthenticationError, grpc.StatusCode.CANCELLED: CancelledError,
+            grpc.StatusCode.INVALID_ARGUMENT: ArgumentError}.get(code, GatewayError)
+    return kind(in_python(status.message), code.name, info.reason if info is not None else "", fields)
 
 
 class Backoff:

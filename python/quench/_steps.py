@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import platform
 from collections.abc import Iterable, Mapping
@@ -34,15 +35,26 @@ def portable_target() -> str:
 
 def element_type(what: str, dtype: Any) -> int:
     """`what` is whose type it is, for the error."""
-    name = dtype if isinstance(dtype, str) and dtype in ELEMENT_TYPES else None
-    if name is None:
+    name = str(dtype).removeprefix("torch.")
+    if name not in ELEMENT_TYPES:
         try:
             name = np.dtype(dtype).name
         except TypeError:
-            name = str(dtype)
+            pass
     if name not in ELEMENT_TYPES:
         raise InputError(f"{what}: unknown type `{name}`, known are {', '.join(ELEMENT_TYPES)}")
     return ELEMENT_TYPES[name]
+
+
+def whole(what: str, value: Any, least: int, most: Optional[int] = None) -> int:
+    """A whole number within these bounds."""
+    try:
+        found = operator.index(value)
+    except TypeError:
+        found = least - 1
+    if isinstance(value, bool) or found < least or (most is not None and found > most):
+        raise InputError(f"{what} is {value!r}, must be {f'at least {least}' if most is None else f'{least} to {most}'}")
+    return found
 
 
 def one_of(what: str, value: str, known: Iterable[str]) -> str:

@@ -17,10 +17,10 @@ from typing import Any, Optional, Union
 
 import grpc
 
-from quench._gateway import MAX_MESSAGE_BYTES, Gateway
+from quench._gateway import MAX_MESSAGE_BYTES, Gateway, message
+from quench._imports import fill_import_options
 from quench._server import Server, users_socket
-from quench._steps import Path, Steps, element_type
-from quench.errors import InputError
+from quench._steps import Path, Steps, whole
 from quench.ir import IR
 from quench.workflow import Batches
 
@@ -79,45 +79,25 @@ class Client(Batches):
         inputs become constants of; no_freeze: parameters that stay inputs, or "all"; conversions: texts of functions that operators
         of their names become; external_data: files that the model names, where they are not beside it.
         The rest is called as by `quench import`; a format refuses what it has no use for."""
-        if not isinstance(model, (str, os.PathLike)):
-            with tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
-                path = pathlib.Path(folder) / "model"
-                path.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
-                return self.load(path, format=format, shapes=shapes, dims=dims, dtypes=dtypes, batch=batch, inputs=inputs,
-                                 outputs=outputs, opset=opset, freeze=freeze, no_freeze=no_freeze, convert_config=convert_config,
-                                 conversions=conversions, layout=layout, signature=signature, architecture=architecture,
-                                 default_type=default_type, keep_quantized_weight=keep_quantized_weight, external_data=external_data)
-        path = pathlib.Path(model)
+        options = message("quench.importer.v1.ImportOptions")()
+        fill_import_options(self, options, format=format, shapes=shapes, dims=dims, dtypes=dtypes, inputs=inputs, outputs=outputs,
+                            opset=opset, freeze=freeze, no_freeze=no_freeze, convert_config=convert_config, conversions=conversions,
+                            layout=layout, signature=signature, architecture=architecture, default_type=default_type,
+                            keep_quantized_weight=keep_quantized_weight)
+        if batch:
+            whole("batch", batch, 1)
+        if isinstance(model, (str, os.PathLike)):
+            return self._load(pathlib.Path(model), options, batch, external_data)
+        with tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
+            path = pathlib.Path(folder) / "model"
+            path.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
+            return self._load(path, options, batch, external_data)
+
+    def _load(self, path: pathlib.Path, options: Any, batch: int, external_data: Iterable[Path]) -> IR:
         steps = Steps(f"import {path.name}")
         request = steps.add("import_model")
         self._fill_model(request.model, path, external_data)
-        options = request.options
-        options.format, options.opset, options.signature = format, opset, signature
-        options.inputs.extend(inputs)
-        options.outputs.extend(outputs)
-        options.no_freeze.extend([no_freeze] if isinstance(no_freeze, str) else no_freeze)
-        options.keep_quantized_weight = keep_quantized_weight
-        for name, shape in (shapes or {}).items():
-            options.shapes.add(input=name, dims=list(shape))
-        for name, (least, most) in (dims or {}).items():
-            options.dims.add(symbol=name, min=least, max=most)
-        for name, dtype in (dtypes or {}).items():
-            options.types.add(input=name, element_type=element_type(f"input `{name}`", dtype))
-        for name, tensor in (freeze or {}).items():
-            options.freeze.add(input=name, tensor=self._upload_tensor(tensor))
-        for key, value in (convert_config or {}).items():
-            options.convert_config[key] = value
-        for text in conversions:
-            options.conversions.append(self._upload_bytes(text.encode(), "conversions"))
-        if layout:
-            layouts = {"NCHW": 1, "NHWC": 2}
-            if layout not in layouts:
-                raise InputError(f"layout is `{layout}`, must be `NCHW` or `NHWC`")
-            options.layout = layouts[layout]
-        if architecture is not None:
-            options.architecture.CopyFrom(self.gateway.upload(architecture))
-        if default_type is not None:
-            options.default_type = element_type("default_type", default_type)
+        request.options.CopyFrom(options)
         made = self._outputs(steps.spec, "import_model")
         ir = IR(self, made["canonical"].module, path.stem)
         return ir.set_batch_size(batch) if batch else ir

@@ -43,6 +43,10 @@ class GatewayError(QuenchError):
         self.code, self.reason, self.fields = code, reason, fields or {}
 
 
+class ArgumentError(GatewayError, InputError):
+    """A gateway says that an argument is wrong: a ValueError, like those that are found here."""
+
+
 class UnavailableError(GatewayError):
     """There is no gateway, it went away and did not come back, or the program that would be one is missing."""
 

@@ -6,42 +6,63 @@ import atexit
 import inspect
 import os
 import pathlib
+import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Optional, Union
 
-from quench._steps import Path
+from quench._gateway import message
+from quench._imports import fill_import_options
+from quench._steps import Path, whole
+from quench._torch import READS_VALUES, Inputs, arguments, examples_of, whole_trace
+from quench._wording import check_names
 from quench.client import Client
-from quench.errors import InputError, UnavailableError
+from quench.errors import ArgumentError, AuthenticationError, CancelledError, InputError, QuenchError, UnavailableError
 from quench.ir import IR
 
 _own: Optional[Client] = None
 
 
+# What `Client.load` takes beside the model, and what from_torch knows for itself.
+_OPTIONS = frozenset(each.name for each in inspect.signature(Client.load).parameters.values() if each.kind is each.KEYWORD_ONLY)
+_TORCH_KNOWS = {"format", "opset", "architecture", "external_data", "inputs"}
+
+
+def _client() -> Client:
+    """This process's own, which ends with it."""
+    global _own
+    if _own is None:
+        _own = Client()
+        atexit.register(_own.close)
+    return _own
+
+
 def load(model: Union[Path, bytes, Any], client: Optional[Client] = None, **options: Any) -> IR:
     """`Client.load`; without a client one of this process's own, which ends with it."""
-    global _own
-    if client is None:
-        if _own is None:
-            _own = Client()
-            atexit.register(_own.close)
-        client = _own
-    return client.load(model, **options)
+    check_names("load", options, _OPTIONS)
+    return (client or _client()).load(model, **options)
+
+
+def _check(function: str, options: Mapping[str, Any]) -> None:
+    check_names(function, options, _OPTIONS - {"format"} | {"client"})
 
 
 def from_onnx(model: Union[Path, bytes, Any], **options: Any) -> IR:
     """A file, its bytes, or a ModelProto."""
+    _check("from_onnx", options)
     return load(model, format="onnx", **options)
 
 
 def from_tflite(model: Union[Path, bytes, Any], **options: Any) -> IR:
     """A file, its bytes, or a `tflite.Model`, which the flatbuffers' package reads."""
+    _check("from_tflite", options)
     table = getattr(model, "_tab", None)
     return load(bytes(table.Bytes) if table is not None else model, format="tflite", **options)
 
 
 def from_keras(model: Union[Path, Any], **options: Any) -> IR:
     """A file of any version of Keras, or a `keras.Model`, which is saved."""
+    _check("from_keras", options)
     if isinstance(model, (str, os.PathLike)):
         return load(model, format="keras", **options)
     with tempfile.TemporaryDirectory(prefix="quench-") as folder:
@@ -52,6 +73,7 @@ def from_keras(model: Union[Path, Any], **options: Any) -> IR:
 
 def from_tensorflow(model: Union[Path, bytes, Any], **options: Any) -> IR:
     """A frozen graph, the folder of a saved model, or a GraphDef."""
+    _check("from_tensorflow", options)
     if isinstance(model, bytes) or hasattr(model, "SerializeToString"):
         return load(model, format="tensorflow", **options)
     path = pathlib.Path(model)
@@ -61,114 +83,157 @@ def from_tensorflow(model: Union[Path, bytes, Any], **options: Any) -> IR:
     return load(path, format="tensorflow", **options)
 
 
-Inputs = Union[Mapping[str, Any], Sequence[Any]]
-
-
-def _parameters(module: Any, count: int) -> list[str]:
-    """What `forward` calls its first arguments."""
-    try:
-        names = list(inspect.signature(module.forward).parameters)
-    except (TypeError, ValueError):
-        names = []
-    return [names[i] if i < len(names) else f"input{i}" for i in range(count)]
-
-
-def _named_inputs(torch: Any, module: Any, inputs: Inputs) -> list[tuple[str, Any]]:
-    if isinstance(inputs, Mapping):
-        return list(inputs.items())
-    if isinstance(inputs, torch.Tensor):
-        inputs = [inputs]
-    if all(isinstance(item, torch.Tensor) for item in inputs):
-        return list(zip(_parameters(module, len(inputs)), inputs))
-    if not all(isinstance(item, (tuple, list)) and len(item) == 2 and isinstance(item[0], str) for item in inputs):
-        raise InputError(f"input_infos: {inputs!r:.200}; give a dict or pairs of name and tensor, shape, or (shape, dtype), or a list of tensors")
-    return [(name, what) for name, what in inputs]
-
-
-def _examples(torch: Any, module: Any, inputs: Inputs) -> dict[str, Any]:
-    """Example tensors by name; of (name, shape) and (name, (shape, dtype)), ones."""
-    found = {}
-    for name, what in _named_inputs(torch, module, inputs):
-        if not isinstance(what, torch.Tensor):
-            shape, dtype = what if len(what) == 2 and isinstance(what[0], (tuple, list)) else (what, "float32")
-            kind = {"float": "float32", "int": "int32", "double": "float64", "long": "int64"}.get(str(dtype), str(dtype))
-            what = torch.ones(tuple(shape), dtype=getattr(torch, kind.replace("torch.", "")))
-        found[name] = what
-    return found
+Way = tuple[str, str, Callable[[pathlib.Path], list[str]]]
 
 
 def from_torch(module: Any, input_infos: Inputs, *, client: Optional[Client] = None, opset: int = 17, **options: Any) -> IR:
     """A torch.nn.Module, or one that was traced. `input_infos`: by the names that the inputs get, example tensors, or shapes, or
-    (shape, dtype) pairs. Tensors alone get the names of `forward`'s parameters.
+    (shape, dtype) pairs. Tensors alone get the names of `forward`'s parameters. `options` are those of `Client.load`.
 
     It is saved by torch.export, else traced, else exported as ONNX, whatever can be read first; `ir.name` ends in which that was.
-    A program of torch.export with operators that Quench does not know is saved once more, behind `run_decompositions()`."""
+    A program of torch.export with operators that Quench does not know is saved once more, behind `run_decompositions()`. Where
+    `forward` decides by values of tensors, a trace would know those of the example alone: the module is scripted then."""
     import importlib
 
+    check_names("from_torch", options, _OPTIONS - _TORCH_KNOWS | {"client", "opset"})
+    whole("opset", opset, 1)
     torch: Any = importlib.import_module("torch")
-    examples = _examples(torch, module, input_infos)
-    tensors = tuple(examples.values())
+    examples = examples_of(torch, module, input_infos, options.get("dtypes") or {}, options.get("default_type"))
+    _check_options(client, options, list(examples))
     module = module.eval()
-    traced_before = isinstance(module, torch.jit.ScriptModule)
-
-    def exported(path: pathlib.Path) -> None:
-        torch.export.save(torch.export.export(module, tensors), str(path))
-
-    def decomposed(path: pathlib.Path) -> None:
-        torch.export.save(torch.export.export(module, tensors).run_decompositions(), str(path))
-
-    def traced(path: pathlib.Path) -> None:
-        (module if traced_before else torch.jit.trace(module, tensors)).save(str(path))
-
-    def onnx(path: pathlib.Path) -> None:
-        torch.onnx.export(module, tensors, str(path), input_names=list(examples), opset_version=opset)
-
-    ways: list[tuple[str, str, Callable[[pathlib.Path], None]]] = [
-        ("torch.export", ".pt2", exported), ("torch.export, decomposed", ".pt2", decomposed), ("torch.jit.trace", ".pt", traced),
-        ("torch.onnx.export", ".onnx", onnx)]
-    problems: list[str] = []
-    decomposing_helps = False
+    problems: list[tuple[str, Exception]] = []
     with tempfile.TemporaryDirectory(prefix="quench-") as folder:
-        for how, suffix, save in ways[2 if traced_before else 0:]:
-            if save is decomposed and not decomposing_helps:
-                continue
+        for how, suffix, save in _ways(torch, module, examples, opset, problems):
             path = pathlib.Path(folder) / f"{type(module).__name__}{suffix}"
             try:
-                save(path)
-                asked = {} if suffix == ".onnx" else options
-                if suffix == ".pt":  # says nothing of shapes and types
-                    asked = {"shapes": _by_argument(module, examples, lambda tensor: list(tensor.shape)),
-                             "dtypes": _by_argument(module, examples, lambda tensor: str(tensor.dtype).replace("torch.", "")), **options}
-                ir = _named(load(path, client, **asked), list(examples))
-            except UnavailableError:
+                names = save(path)
+            except Exception as problem:  # of PyTorch, of any kind
+                problems.append((how, problem))
+                continue
+            known = _known(names, examples) if suffix == ".pt" else {}
+            asked = _asked(options, dict(zip(examples, names)), suffix)
+            try:
+                read = load(path, client, **_merged(known, asked))
+                ir = _named(read, [name for name in examples if name not in (options.get("freeze") or {})])
+            except (UnavailableError, AuthenticationError, CancelledError):
                 raise
-            except Exception as problem:  # of PyTorch, of any kind, or the gateway's
-                decomposing_helps = save is exported and "run_decompositions" in str(problem)
-                lines = str(problem).strip().splitlines()
-                problems.append(f"{how}: {lines[0] if lines else type(problem).__name__}")
+            except QuenchError as problem:
+                problems.append((how, problem))
+                if asked and isinstance(problem, ArgumentError) and _is_read(path, client, known):
+                    break  # it is the options that are wrong
                 continue
             ir.name = f"{ir.name} ({how})"
             return ir
-    raise InputError("the module could not be read; " + "; ".join(problems))
+    raise InputError("the module could not be read; " + "; ".join(f"{how}: {_said(problem)}" for how, problem in problems))
 
 
-def _arguments(module: Any) -> list[str]:
-    """Of `forward`, whose names files of PyTorch give their inputs."""
-    schema = getattr(getattr(module, "forward", None), "schema", None)
-    if schema is not None:
-        return [argument.name for argument in schema.arguments][1:]
-    import inspect
-
-    return list(inspect.signature(module.forward).parameters)
+def _said(problem: Exception) -> str:
+    """The whole of what Quench says, but for what was tried already; the first line of PyTorch's pages."""
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in str(problem).strip().splitlines()]
+    if isinstance(problem, QuenchError):
+        return "; ".join(line for line in lines if "run_decompositions" not in line)
+    return lines[0] if lines else type(problem).__name__
 
 
-def _by_argument(module: Any, examples: Mapping[str, Any], of: Callable[[Any], Any]) -> dict[str, Any]:
-    return {name: of(tensor) for name, tensor in zip(_arguments(module), examples.values())}
+def _check_options(client: Optional[Client], options: Mapping[str, Any], names: list[str]) -> None:
+    """Before anything is exported: whatever can be told without the model."""
+    for option in ("shapes", "dtypes", "freeze"):
+        unknown = [name for name in options.get(option) or {} if name not in names]
+        if unknown:
+            raise InputError(f"{option}: there is no input `{unknown[0]}`, there are {', '.join(f'`{name}`' for name in names)}")
+    if options.get("batch"):
+        whole("batch", options["batch"], 1)
+    rest = {name: value for name, value in options.items() if name != "batch"}
+    if rest:
+        fill_import_options(client or _client(), message("quench.importer.v1.ImportOptions")(), **rest)
+
+
+def _ways(torch: Any, module: Any, examples: Mapping[str, Any], opset: int, problems: list[tuple[str, Exception]]) -> Iterator[Way]:
+    """How, the ending of the file, and what writes it and gives the inputs' names there; each asked for once those before it are
+    among the problems."""
+    tensors = tuple(examples.values())
+
+    def exported(path: pathlib.Path) -> list[str]:
+        program = torch.export.export(module, tensors)
+        torch.export.save(program, str(path))
+        return _program_inputs(program, module, examples)
+
+    def decomposed(path: pathlib.Path) -> list[str]:
+        program = torch.export.export(module, tensors).run_decompositions()
+        torch.export.save(program, str(path))
+        return _program_inputs(program, module, examples)
+
+    def traced(path: pathlib.Path) -> list[str]:
+        with whole_trace(torch):
+            made = torch.jit.trace(module, tensors)
+        made.save(str(path))
+        return arguments(module)[:len(examples)]
+
+    def saved(path: pathlib.Path) -> list[str]:
+        module.save(str(path))
+        return arguments(module)[:len(examples)]
+
+    def scripted(path: pathlib.Path) -> list[str]:
+        made = torch.jit.script(module)
+        made.save(str(path))
+        return arguments(made)[:len(examples)]
+
+    def onnx(path: pathlib.Path) -> list[str]:
+        with whole_trace(torch):
+            torch.onnx.export(module, tensors, str(path), input_names=list(examples), opset_version=opset, verbose=False)
+        return list(examples)
+
+    if isinstance(module, torch.jit.ScriptModule):
+        yield "torch.jit.trace", ".pt", saved
+    else:
+        yield "torch.export", ".pt2", exported
+        if "run_decompositions" in str(problems[-1][1]):
+            yield "torch.export, decomposed", ".pt2", decomposed
+        yield "torch.jit.trace", ".pt", traced
+        if READS_VALUES in str(problems[-1][1]):
+            yield "torch.jit.script", ".pt", scripted
+    yield "torch.onnx.export", ".onnx", onnx
+
+
+def _program_inputs(program: Any, module: Any, examples: Mapping[str, Any]) -> list[str]:
+    signature = getattr(program, "graph_signature", None)
+    return list(signature.user_inputs) if signature is not None else arguments(module)[:len(examples)]
+
+
+def _known(names: list[str], examples: Mapping[str, Any]) -> dict[str, Any]:
+    """What TorchScript's files do not say of their inputs."""
+    tensors = dict(zip(names, examples.values()))
+    return {"shapes": {name: list(tensor.shape) for name, tensor in tensors.items()},
+            "dtypes": {name: str(tensor.dtype).replace("torch.", "") for name, tensor in tensors.items()}}
+
+
+def _asked(options: Mapping[str, Any], names: Mapping[str, str], suffix: str) -> dict[str, Any]:
+    """The options, with the names that the file has for inputs."""
+    found = {name: value for name, value in options.items() if value}
+    for option in ("shapes", "dtypes", "freeze"):
+        if option in found:
+            found[option] = {names.get(name, name): value for name, value in found[option].items()}
+    if suffix == ".onnx":
+        found.pop("default_type", None)  # the examples have it
+    return found
+
+
+def _merged(known: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs' shapes and types one by one: what is asked goes first."""
+    return {**asked, **{option: {**values, **asked.get(option, {})} for option, values in known.items()}}
+
+
+def _is_read(path: pathlib.Path, client: Optional[Client], known: Mapping[str, Any]) -> bool:
+    try:
+        load(path, client, **known)
+    except QuenchError:
+        return False
+    return True
 
 
 def _named(ir: IR, names: list[str]) -> IR:
-    """The same with these names of its inputs, in their order."""
-    found = [each["name"] for each in ir.inputs]
+    """The same with these names of its inputs, in their order; parameters that stayed inputs keep theirs."""
+    found = [each["name"] for each in ir.inputs if each["name"] not in getattr(ir, "params", ())]
     if len(found) != len(names):
         raise InputError(f"the model has {len(found)} inputs, {len(names)} are named")
     changed = [(old, new) for old, new in zip(found, names) if old != new]

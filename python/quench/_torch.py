@@ -1,0 +1,85 @@
+"""Inputs of PyTorch's modules, and traces that hold for all values."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Union
+
+from quench._steps import ELEMENT_TYPES, element_type
+from quench.errors import InputError
+
+Inputs = Union[Mapping[str, Any], Sequence[Any]]
+READS_VALUES = "`forward` decides by values of tensors"
+
+
+def _parameters(module: Any, count: int) -> list[str]:
+    """What `forward` calls its first arguments."""
+    try:
+        names = list(inspect.signature(module.forward).parameters)
+    except (TypeError, ValueError):
+        names = []
+    return [names[i] if i < len(names) else f"input{i}" for i in range(count)]
+
+
+def _named_inputs(torch: Any, module: Any, inputs: Inputs) -> list[tuple[str, Any]]:
+    if isinstance(inputs, Mapping):
+        return list(inputs.items())
+    if isinstance(inputs, torch.Tensor):
+        inputs = [inputs]
+    if all(isinstance(item, torch.Tensor) for item in inputs):
+        return list(zip(_parameters(module, len(inputs)), inputs))
+    if not all(isinstance(item, (tuple, list)) and len(item) == 2 and isinstance(item[0], str) for item in inputs):
+        raise InputError(f"input_infos: {inputs!r:.200}; give a dict or pairs of name and tensor, shape, or (shape, dtype), or a list of tensors")
+    return [(name, what) for name, what in inputs]
+
+
+def _type(torch: Any, what: str, dtype: Any) -> Any:
+    """PyTorch's, by its own names, C's or NumPy's."""
+    name = str(dtype).replace("torch.", "")
+    name = {"float": "float32", "double": "float64", "half": "float16", "int": "int32", "long": "int64"}.get(name, name)
+    if not isinstance(getattr(torch, name, None), torch.dtype):
+        number = element_type(what, dtype)
+        name = next(each for each, value in ELEMENT_TYPES.items() if value == number)
+    return getattr(torch, name)
+
+
+def examples_of(torch: Any, module: Any, inputs: Inputs, dtypes: Mapping[str, Any], default_type: Any) -> dict[str, Any]:
+    """Example tensors by name; of (name, shape) and (name, (shape, dtype)), ones. Without a dtype the input's of `dtypes`, else the
+    default type, else float32."""
+    found = {}
+    for name, what in _named_inputs(torch, module, inputs):
+        if not isinstance(what, torch.Tensor):
+            typed = len(what) == 2 and isinstance(what[0], (tuple, list))
+            shape, dtype = what if typed else (what, dtypes.get(name, default_type or "float32"))
+            what = torch.ones(tuple(shape), dtype=_type(torch, f"input `{name}`", dtype))
+        found[name] = what
+    return found
+
+
+def arguments(module: Any) -> list[str]:
+    """Of `forward`, whose names files of PyTorch give their inputs."""
+    schema = getattr(getattr(module, "forward", None), "schema", None)
+    if schema is not None:
+        return [argument.name for argument in schema.arguments][1:]
+    return list(inspect.signature(module.forward).parameters)
+
+
+@contextlib.contextmanager
+def whole_trace(torch: Any) -> Iterator[None]:
+    """InputError where what is traced within made Python's numbers of tensors: those of the example became part of the trace."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    places: list[str] = []
+    kind = getattr(torch.jit, "TracerWarning", ())
+    for each in caught:
+        if issubclass(each.category, kind) and str(each.message).startswith("Converting a tensor to"):
+            places.append(f"{each.filename}:{each.lineno}")
+        elif not issubclass(each.category, kind):
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    if places:
+        raise InputError(f"{READS_VALUES} ({', '.join(dict.fromkeys(places))}), and a trace would know the example's alone; "
+                         "torch.jit.trace(module, example) in place of the module says that this is meant")
