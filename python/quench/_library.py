@@ -83,6 +83,7 @@ class Files:
         taken = [folder / name for name in names if (folder / name).exists()]
         if taken and not force_overwrite:
             raise FileExistsError(f"`{taken[0]}` exists; force_overwrite=True replaces it")
+        self._replaces = self.library in taken and library == "model.so"
 
     def write(self, gateway: Gateway, library: Any, header: Any, report: Any, model: str, uuid: str = "") -> pathlib.Path:
         """Digests of what was made; the path of the library."""
@@ -93,6 +94,8 @@ class Files:
             encrypt(plain, self.library, self._folder / "modelKey.bin", self._password, self._recipient)
         else:
             gateway.download(library, self.library)
+        if self._replaces and self._password is None:
+            (self._folder / "modelKey.bin").unlink(missing_ok=True)  # of the library that was there
         gateway.download(header, self._folder / "model.h")
         if self._metadata:
             made = message("quench.codegen.v1.CompileReport").FromString(gateway.read_bytes(report))

@@ -19,6 +19,8 @@ Path = Union[str, "os.PathLike[str]"]
 # Of quench.ir.v1.ElementType, by NumPy's names.
 ELEMENT_TYPES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10,
                  "float64": 11, "uint32": 12, "uint64": 13, "bfloat16": 16, "uint4": 21, "int4": 22}
+# How quantize chooses ranges from statistics; the first is the default.
+METHODS = ("average", "minmax", "percentile", "entropy", "mse")
 # As the graph's text has them.
 _SHORT = {"f": "float", "i": "int", "u": "uint", "bf": "bfloat"}
 
@@ -71,8 +73,27 @@ def parsed_type(text: str) -> tuple[str, Optional[tuple[Union[int, str], ...]]]:
     dtype = _SHORT[letters] + kind[len(letters):] if letters in _SHORT and kind != letters else kind
     if not bracket:
         return dtype, None
-    parts = [part.strip() for part in dims.rstrip("]").split(",")]
-    return dtype, tuple(int(part) if part.lstrip("-").isdigit() else part for part in parts if part)
+    return dtype, tuple(int(part) if part.lstrip("-").isdigit() else part for part in _parts(dims.rpartition("]")[0]) if part)
+
+
+def _parts(dims: str) -> list[str]:
+    """What lies between commas, but for those within parentheses: sizes may be expressions such as `floordiv(height, 2)`."""
+    found, depth = [""], 0
+    for letter in dims:
+        depth += (letter in "([") - (letter in ")]")
+        if letter == "," and depth == 0:
+            found.append("")
+        else:
+            found[-1] += letter
+    return [part.strip() for part in found]
+
+
+def numpy_type(text: str) -> Optional[np.dtype[Any]]:
+    """Of a type's text; None where NumPy has none."""
+    try:
+        return np.dtype(parsed_type(text)[0])
+    except TypeError:
+        return None
 
 
 class Steps:
@@ -133,7 +154,7 @@ def fill_compile_options(options: Any, *, opt_level: int = 3, set_channel_layout
                          float16_sums: bool = True, max_size: Optional[float] = None, class_names: Iterable[str] = (),
                          preprocess: Optional[Mapping[str, Any]] = None, check: str = "auto") -> None:
     """Of quench.codegen.v1.CompileOptions, as `quench compile` calls them."""
-    options.opt_level = opt_level
+    options.opt_level = whole("opt_level", opt_level, 0, 4)
     if set_channel_layout is not None:
         layout = one_of("set_channel_layout", set_channel_layout, ("first", "last"))
         options.channel_layout = messages().enum("quench.codegen.v1.ChannelLayout", f"CHANNEL_LAYOUT_{layout.upper()}")
@@ -163,10 +184,11 @@ def fill_quantize_options(options: Any, *, activation_dtype: str = "int8", kerne
     if bias_dtype is not None:
         options.bias_type = element_type("bias_dtype", bias_dtype)
     options.per_channel, options.symmetric, options.power_of_two = per_channel, symmetric, power_of_two
-    options.bias_correction, options.method = bias_correction, calib_method
+    options.bias_correction = bias_correction
+    options.method = one_of("calib_method", calib_method, METHODS) if calib_method else ""
     if percentile is not None:
         options.percentile = percentile
     options.include.extend(include)
     options.exclude.extend(exclude)
     if block_size is not None:
-        options.block_size = block_size
+        options.block_size = whole("block_size", block_size, 1)

@@ -12,7 +12,7 @@ from typing import Any, Union
 import numpy as np
 
 from quench._gateway import Gateway, message
-from quench._steps import Path
+from quench._steps import Path, whole
 from quench.errors import InputError
 
 SAMPLE_FILES = {".npy", ".npz", ".png", ".jpg", ".jpeg", ".pb"}
@@ -53,8 +53,8 @@ class Uploads:
     def _fill_samples(self, samples: Any, data: Any, images: str, names: Sequence[str] = ()) -> None:
         """Of a quench.step.v1.Samples; `names` are the inputs', in whose order samples may have them."""
         samples.images = images
-        if isinstance(data, int):
-            samples.random = data
+        if isinstance(data, (int, np.integer)) and not isinstance(data, bool):
+            samples.random = whole("the number of random samples", data, 1, 100_000)
             return
         manifest = message("quench.step.v1.SampleManifest")()
         if isinstance(data, (str, os.PathLike)):
@@ -65,13 +65,16 @@ class Uploads:
             for path in files:
                 manifest.files.add(path=path.name if root.is_file() else str(path.relative_to(root)), digest=self.gateway.upload(path))
         elif isinstance(data, np.ndarray):
-            manifest.files.add(path="samples.npy", digest=self._upload_tensor(data))
-        else:
+            manifest.files.add(path="samples.npy", digest=self._upload_tensor(_numbers("the samples", data)))
+        elif isinstance(data, Iterable):
             for number, sample in enumerate(data):
                 for name, array in _by_name(sample, names).items():
-                    manifest.files.add(path=f"{number:06}/{name}.npy", digest=self._upload_tensor(array))
+                    checked = _numbers(f"sample {number}: input `{name}`", array)
+                    manifest.files.add(path=f"{number:06}/{name}.npy", digest=self._upload_tensor(checked))
             if not manifest.files:
                 raise InputError("there are no samples")
+        else:
+            raise InputError(f"a {type(data).__name__} is no samples: a folder, a file, an array, arrays one by one, or a number of random ones")
         samples.manifest.CopyFrom(self._upload_bytes(manifest.SerializeToString(deterministic=True), "manifest"))
 
     def _fill_model(self, model: Any, path: pathlib.Path, external_data: Iterable[Path]) -> None:
@@ -82,6 +85,21 @@ class Uploads:
         beside.update({name: path.parent / name for name in _files_beside(path) if name not in beside})
         for name, file in sorted(beside.items()):
             model.external_data.add(path=name, digest=self.gateway.upload(file))
+
+
+def _numbers(what: str, given: Any) -> np.ndarray[Any, Any]:
+    """An array of finite numbers."""
+    try:
+        array = np.asarray(given)
+    except ValueError as problem:
+        raise InputError(f"{what}: it is no array: {problem}") from problem
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{what}: it is of {array.dtype}, which are no numbers")
+    if array.size == 0:
+        raise InputError(f"{what}: it has the shape {array.shape}, there are no samples in it")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise InputError(f"{what}: {np.isnan(array).sum()} NaN and {np.isinf(array).sum()} infinite of {array.size} elements")
+    return array
 
 
 def _by_name(sample: Any, names: Sequence[str]) -> Mapping[str, Any]:

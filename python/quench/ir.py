@@ -6,20 +6,24 @@ import copy
 import io
 import json
 import pathlib
+import re
 import tempfile
 import uuid as uuids
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 import numpy as np
 
+from quench._arrays import as_array
 from quench._gateway import message
 from quench._library import Files
 from quench._messages import messages
-from quench._steps import Path, Steps, Target, fill_compile_options, fill_quantize_options, fill_target, one_of, parsed_type, portable_target
+from quench._steps import (Path, Steps, Target, fill_compile_options, fill_quantize_options, fill_target, numpy_type, one_of,
+                           parsed_type, portable_target, whole)
 from quench.engine import Engine
-from quench.errors import InputError
+from quench.errors import ArgumentError, InputError
 
 if TYPE_CHECKING:
     from quench.client import Client
@@ -36,7 +40,10 @@ class IR:
 
     def __init__(self, client: Client, module: Any, name: str) -> None:
         self._client, self._module, self.name = client, module, name
+        # Digest of what `calibrate` collected; the module that it is of, which went through the passes; the batch size set since.
         self._statistics: Any = None
+        self._calibrated: Any = None
+        self._batch = 0
         self._facts: Optional[dict[str, Any]] = None
 
     # ---- what it is ----
@@ -190,6 +197,9 @@ class IR:
         other._module = message("quench.step.v1.Module").FromString(self._module.SerializeToString())
         return other
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> IR:
+        return self.copy()
+
     # ---- what is done to it ----
 
     def _run(self, field: str, fill: Callable[[Any], Any]) -> dict[str, Any]:
@@ -200,26 +210,49 @@ class IR:
         fill(request)
         return self._client._outputs(steps.spec, field)
 
-    def _become(self, field: str, fill: Callable[[Any], Any]) -> dict[str, Any]:
-        outputs = self._run(field, fill)
-        self._module.CopyFrom(outputs["module"].module)
-        self._facts = self._statistics = None
-        return outputs
+    def _replace(self, module: Any) -> None:
+        """Statistics are of the module that it was."""
+        self._module.CopyFrom(module)
+        self._facts = self._statistics = self._calibrated = None
+        self._batch = 0
 
-    def set_batch_size(self, batch_size: int) -> IR:
-        """The first dim of every input."""
-        if batch_size < 1:
-            raise InputError(f"batch_size is {batch_size}, must be at least 1")
+    def _become(self, field: str, fill: Callable[[Any], Any]) -> None:
+        self._replace(self._run(field, fill)["module"].module)
 
-        def fill(request: Any) -> None:
-            request.options.batch = batch_size
-            request.passes.append("set_batch_size")
+    def _may_lose_statistics(self, force: bool) -> None:
+        if self._statistics is not None and not force:
+            raise InputError("the module is calibrated, and its statistics would not be those of what it becomes; "
+                             "force=True gives them up, or quantize() first")
 
-        self._become("transform", fill)
+    def _at_batch(self, module: Any, size: int) -> Any:
+        steps = Steps(f"transform {self.name}")
+        request = steps.add("transform")
+        request.module.CopyFrom(module)
+        request.options.batch = size
+        request.passes.append("set_batch_size")
+        return self._client._outputs(steps.spec, "transform")["module"].module
+
+    def set_batch_size(self, batch_size: int, force: bool = False) -> IR:
+        """The first dim of every input. Statistics of a module that was calibrated still hold, since they are of values by name;
+        where the passes made its old batch size part of the module, `force` gives them up."""
+        whole("batch_size", batch_size, 1)
+        module = self._at_batch(self._module, batch_size)
+        if self._statistics is None or force:
+            self._replace(module)
+            return self
+        try:
+            self._at_batch(self._calibrated, batch_size)
+        except ArgumentError as problem:
+            raise InputError(f"the module is calibrated, and its statistics hold for its batch size alone ({problem}); "
+                             "force=True gives them up, or quantize() first") from problem
+        self._module.CopyFrom(module)
+        self._facts, self._batch = None, batch_size
         return self
 
-    def edit(self, script: str, files: Optional[Mapping[str, Tensor]] = None) -> IR:
-        """Statements of `quench edit`; `files` are the tensors that the script names."""
+    def edit(self, script: str, files: Optional[Mapping[str, Tensor]] = None, *, force: bool = False) -> IR:
+        """Statements of `quench edit`; `files` are the tensors that the script names. A module that was calibrated needs `force`: its
+        statistics are given up."""
+        self._may_lose_statistics(force)
 
         def fill(request: Any) -> None:
             request.script = script
@@ -230,8 +263,10 @@ class IR:
         return self
 
     def partition(self, backend: str = "tensorrt", operators: Iterable[str] = (), *, min_nodes: int = 1, remove_stacks: bool = True,
-                  simplify_batch_matmul: bool = True, simplify_scalar_add: bool = True, remove_no_mac_subgraphs: bool = True) -> IR:
-        """What the backend runs becomes parts of the module."""
+                  simplify_batch_matmul: bool = True, simplify_scalar_add: bool = True, remove_no_mac_subgraphs: bool = True,
+                  force: bool = False) -> IR:
+        """What the backend runs becomes parts of the module. One that was calibrated needs `force`: its statistics are given up."""
+        self._may_lose_statistics(force)
 
         def fill(request: Any) -> None:
             request.backend = backend
@@ -245,8 +280,9 @@ class IR:
         self._become("partition", fill)
         return self
 
-    def inline_partitions(self) -> IR:
-        """Parts are put back."""
+    def inline_partitions(self, *, force: bool = False) -> IR:
+        """Parts are put back. A module that was calibrated needs `force`: its statistics are given up."""
+        self._may_lose_statistics(force)
 
         def fill(request: Any) -> None:
             request.inline_parts = True
@@ -254,8 +290,10 @@ class IR:
         self._become("partition", fill)
         return self
 
-    def tile(self, m: int, n: int, k: int, samples: int = 20) -> IR:
-        """Products become products of matrices of at most these sizes."""
+    def tile(self, m: int, n: int, k: int, samples: int = 20, *, force: bool = False) -> IR:
+        """Products become products of matrices of at most these sizes. A module that was calibrated needs `force`: its statistics are
+        given up."""
+        self._may_lose_statistics(force)
 
         def fill(request: Any) -> None:
             request.limits.m, request.limits.n, request.limits.k, request.samples = m, n, k, samples
@@ -265,24 +303,33 @@ class IR:
 
     def split_tensors(self, force: bool = False, *, parts: int = 2, least_gain: Optional[float] = None) -> IR:
         """Convolutions whose channels have very uneven ranges are cut into `parts`; `least_gain`: bits that a channel must gain on
-        average, 1 without it. A module that was calibrated needs `force`: its statistics are given up."""
-        if self._statistics is not None and not force:
-            raise InputError("the module is calibrated; force=True gives its statistics up")
-
+        average, 1 without it. Where none gains so much the module stays as it is, with a warning. A module that was calibrated needs
+        `force`: its statistics are given up."""
+        self._may_lose_statistics(force)
+        whole("parts", parts, 2)
         steps = Steps(f"split {self.name}")
         steps.add("transform").module.CopyFrom(self._module)  # kernels have their final ranges after the passes
         request = steps.add("split_tensors", {"module": ("transform", "module")})
         request.parts = parts
         if least_gain is not None:
             request.least_gain = least_gain
-        self._module.CopyFrom(self._client._outputs(steps.spec, "split_tensors")["module"].module)
-        self._facts = self._statistics = None
+        outputs = self._client._outputs(steps.spec, "split_tensors")
+        result = message("quench.quantizer.v1.SplitTensorsResult").FromString(self._client.gateway.read_bytes(outputs["result"].digest))
+        if not result.layers:
+            bits = 1 if least_gain is None else least_gain
+            warnings.warn(f"no convolution was split: by being cut into {parts}, none gains {bits:g} bits a channel on average; "
+                          "least_gain= says how many are worth it", stacklevel=2)
+            return self
+        self._replace(outputs["module"].module)
         return self
 
     def calibrate(self, data: Union[Path, Tensor, int, Iterable[Any]], *, images: str = "", reset: bool = True) -> IR:
         """Runs samples through the model and keeps the ranges of its values. `data`: a folder or file of samples, an array whose
         rows are samples, how many random ones, or samples one by one: an array, a list of arrays or a dict by the inputs' names.
-        `reset=False` adds to earlier calls."""
+        `reset=False` adds to earlier calls. Nothing else changes: what the module computes is what it was."""
+        adds = self._statistics is not None and not reset
+        if adds and self._batch:
+            raise InputError("the batch size changed since the module was calibrated; reset=True begins anew")
         steps = Steps(f"calibrate {self.name}")
         passes = steps.add("transform")
         passes.module.CopyFrom(self._module)
@@ -291,12 +338,12 @@ class IR:
         build.options.opt_level, build.options.taps = 2, True
         request = steps.add("calibrate", {"module": ("transform", "module"), "tap_library": ("compile", "library")})
         self._client._fill_samples(request.samples, data, images, [each["name"] for each in self.inputs])
-        if self._statistics is not None and not reset:
+        if adds:
             request.statistics.CopyFrom(self._statistics)
         done = self._client.gateway.run(steps.spec)
-        statistics = next(each.digest for each in done["calibrate"].outputs if each.name == "statistics")
-        self._module.CopyFrom(next(each.module for each in done["transform"].outputs if each.name == "module"))
-        self._statistics, self._facts = statistics, None
+        self._statistics = next(each.digest for each in done["calibrate"].outputs if each.name == "statistics")
+        self._calibrated = next(each.module for each in done["transform"].outputs if each.name == "module")
+        self._batch = 0
         return self
 
     def quantize(self, activation_dtype: str = "int8", kernel_dtype: Optional[str] = None, bias_dtype: Optional[str] = None,
@@ -308,16 +355,26 @@ class IR:
         The rest is called as by `quench quantize`."""
         if self._statistics is None and quant_type == "static":
             raise InputError("the module is not calibrated: calibrate(data) first, or quant_type=\"dynamic\"")
-
-        def fill(request: Any) -> None:
-            fill_quantize_options(request.options, activation_dtype=activation_dtype, kernel_dtype=kernel_dtype, bias_dtype=bias_dtype,
-                                  per_channel=per_channel, calib_method=calib_method, quant_type=quant_type, symmetric=symmetric,
-                                  power_of_two=power_of_two, bias_correction=bias_correction, percentile=percentile, include=include,
-                                  exclude=exclude, block_size=block_size)
-            if self._statistics is not None and quant_type in ("any", "static"):
-                request.statistics.CopyFrom(self._statistics)
-
-        self._become("quantize", fill)
+        static = self._statistics is not None and quant_type in ("any", "static")
+        steps = Steps(f"quantize {self.name}")
+        if static:
+            request = steps.add("quantize")
+            request.module.CopyFrom(self._calibrated)
+            request.statistics.CopyFrom(self._statistics)
+        else:
+            steps.add("transform").module.CopyFrom(self._module)
+            request = steps.add("quantize", {"module": ("transform", "module")})
+        fill_quantize_options(request.options, activation_dtype=activation_dtype, kernel_dtype=kernel_dtype, bias_dtype=bias_dtype,
+                              per_channel=per_channel, calib_method=calib_method, quant_type=quant_type, symmetric=symmetric,
+                              power_of_two=power_of_two, bias_correction=bias_correction, percentile=percentile, include=include,
+                              exclude=exclude, block_size=block_size)
+        last = "quantize"
+        if static and self._batch:
+            last = "transform"
+            sized = steps.add(last, {"module": ("quantize", "module")})
+            sized.options.batch = self._batch
+            sized.passes.append("set_batch_size")
+        self._replace(self._client._outputs(steps.spec, last)["module"].module)
         return self
 
     # ---- what comes out ----
@@ -339,6 +396,8 @@ class IR:
         is in metadata.json; a library that computes something else is an error.
         The rest is called as by `quench compile`."""
         one_of("emit", emit, EMITS)
+        if uuid is not None and uuid != "random" and not re.fullmatch("[0-9a-fA-F]{32}", str(uuid).replace("-", "")):
+            raise InputError(f"uuid is `{uuid}`, must be 32 hex digits like 123e4567-e89b-12d3-a456-426614174000, or `random`")
         files = Files(pathlib.Path(output_path), LIBRARIES[emit], password=encrypt_password, recipient=recipient,
                       export_metadata=export_metadata, force_overwrite=force_overwrite)
         steps = Steps(f"compile {self.name}")
@@ -357,7 +416,7 @@ class IR:
         request.options.emit = messages().enum("quench.codegen.v1.Emit", f"EMIT_{EMITS[emit]}")
         last = "compile"
         if uuid is not None:
-            uuid = str(uuids.uuid4()) if uuid == "random" else uuid
+            uuid = str(uuids.uuid4()) if uuid == "random" else str(uuid)
             last = "package_library"
             steps.add(last, {"library": ("compile", "library"), "header": ("compile", "header")}).uuid = uuid
         done = self._client.gateway.run(steps.spec)
@@ -377,11 +436,14 @@ class IR:
 
     def infer(self, inputs: Optional[Mapping[str, Tensor]] = None, *, seed: Optional[int] = None, operators: Iterable[str] = (),
               names: Iterable[str] = (), all: bool = False) -> dict[str, Tensor]:
-        """Outputs by name, and values of nodes by patterns of operators or names; by the interpreter, slowly."""
+        """Outputs by name, and values of nodes by patterns of operators or names; by the interpreter, slowly. Nested lists become arrays of the input's
+        type."""
+        types = {each["name"]: kind for each in self.inputs if (kind := numpy_type(each["type"])) is not None}
 
         def fill(request: Any) -> None:
             for name, tensor in (inputs or {}).items():
-                request.inputs.add(name=name, tensor=self._client._upload_tensor(tensor))
+                array = as_array(name, types[name], tensor) if name in types else tensor
+                request.inputs.add(name=name, tensor=self._client._upload_tensor(array))
             if seed is not None:
                 request.seed = seed
             request.operators.extend(operators)
@@ -400,7 +462,7 @@ class IR:
         def by_name(arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Tensor]:
             if len(arrays) > len(names):
                 raise InputError(f"{len(arrays)} inputs, the model has {len(names)}")
-            return {**{name: np.asarray(array) for name, array in zip(names, arrays)}, **named}
+            return {**dict(zip(names, arrays)), **named}
 
         if target is None:
             return lambda *arrays, **named: self.infer(by_name(arrays, named))

@@ -103,6 +103,8 @@ class Workflow:
             if path.name == "model.so" and encrypt_password is not None:
                 encrypt(self._gateway.read_bytes(digest), path, path.with_name("modelKey.bin"), encrypt_password, None)
             else:
+                if path in taken and path.name == "model.so":
+                    path.with_name("modelKey.bin").unlink(missing_ok=True)  # of the library that was there
                 self._gateway.download(digest, path)
         return [path for path, _ in wanted if path.name != "model.h"]
 

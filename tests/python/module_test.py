@@ -1,0 +1,131 @@
+#!/usr/bin/python3
+"""What methods of a module keep, change and refuse: module_test.py QUENCH."""
+
+import copy
+import math
+import re
+import unittest
+
+import staged
+
+import numpy as np
+import quench
+from quench._steps import METHODS, parsed_type
+
+
+class ModuleTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.client = quench.Client()
+        cls.samples = np.load(staged.SAMPLES)
+        cls.symbolic = cls.client.load(staged.DIGITS)
+        cls.single = cls.client.load(staged.DIGITS, batch=1)
+        cls.calibrated = cls.single.copy().calibrate(cls.samples)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.client.close()
+
+    def refused(self, words, method, *arguments, **named):
+        with self.assertRaisesRegex(ValueError, words):
+            method(*arguments, **named)
+
+    # ---- statistics ----
+
+    def test_calibrating_changes_nothing_else(self):
+        ir = self.calibrated
+        self.assertTrue(ir.is_calibrated)
+        self.assertEqual((ir.fingerprint, hash(ir), ir.operators, ir.text),
+                         (self.single.fingerprint, hash(self.single), self.single.operators, self.single.text))
+        self.assertIn("BatchNormalization", ir.operators)
+        more = ir.copy().calibrate(self.samples[:2], reset=False)
+        self.assertNotEqual(more.copy().quantize(), ir.copy().quantize())
+
+    def test_statistics_survive_another_batch_size(self):
+        four = self.calibrated.copy().set_batch_size(4)
+        self.assertTrue(four.is_calibrated)
+        self.assertEqual(four.input_shapes, [(4, 1, 8, 8)])
+        four.quantize(quant_type="static")
+        self.assertEqual(four.input_shapes, [(4, 1, 8, 8)])
+        self.assertTrue(four.is_quantized)
+        self.assertNotIn("DynamicQuantizeLinear", four.operators)
+        self.assertEqual(four, self.calibrated.copy().quantize().set_batch_size(4))
+        again = self.calibrated.copy().set_batch_size(4)
+        self.refused("batch size changed", again.calibrate, 4, reset=False)
+        self.assertTrue(again.calibrate(4).is_calibrated)
+        self.assertFalse(self.calibrated.copy().set_batch_size(4, force=True).is_calibrated)
+
+    def test_statistics_that_a_change_would_cost_are_asked_about(self):
+        for change in (lambda ir, **force: ir.partition("onnxruntime", **force), lambda ir, **force: ir.inline_partitions(**force),
+                       lambda ir, **force: ir.edit("remove relu3", **force), lambda ir, **force: ir.tile(8, 8, 8, 1, **force),
+                       lambda ir, **force: ir.split_tensors(**force)):
+            ir = self.calibrated.copy()
+            self.refused("calibrated.*force=True", change, ir)
+            self.assertTrue(ir.is_calibrated)
+        self.assertFalse(self.calibrated.copy().edit("remove relu3", force=True).is_calibrated)
+
+    def test_a_split_that_splits_nothing_says_so(self):
+        ir = self.single.copy()
+        with self.assertWarnsRegex(UserWarning, "no convolution was split.*least_gain="):
+            self.assertFalse(ir.split_tensors().is_split_tensors)
+        self.assertEqual(ir, self.single)
+        self.assertTrue(ir.split_tensors(least_gain=0).is_split_tensors)
+
+    # ---- arguments ----
+
+    def test_wrong_arguments_are_value_errors(self):
+        ir, out = self.calibrated.copy(), staged.FOLDER / "wrong"
+        for level in (-1, 5, 2.5, "3", True, None):
+            self.refused(f"opt_level is {level!r}, must be 0 to 4", ir.compile, output_path=out, opt_level=level)
+        self.refused("uuid is `nope`, must be 32 hex digits", ir.compile, output_path=out, uuid="nope")
+        self.refused("target", ir.compile, "z80", output_path=out)
+        self.assertFalse(out.exists())
+        self.refused("calib_method is `foo`, must be `average`", ir.quantize, calib_method="foo")
+        self.refused("batch_size is 0", ir.set_batch_size, 0)
+        self.refused("batch_size is 2.5", ir.set_batch_size, 2.5)
+        self.refused("batch_size is 'a'", ir.set_batch_size, "a")
+        self.refused("no input `picture`", ir.infer, {"picture": self.samples})
+        self.refused("no node is named `nothing`", self.single.copy().edit, "remove nothing")
+        rows = (staged.ROOT / "services/quantizer/methods/methods.def").read_text()
+        self.assertEqual(list(METHODS), re.findall(r"^QUENCH_METHOD\((\w+)", rows, re.MULTILINE))
+
+    def test_wrong_samples_are_value_errors(self):
+        ir = self.single.copy()
+        for words, data in (("number of random samples is 0", 0), ("is -3", -3), ("no samples", []), ("NoneType is no samples", None),
+                            ("sample 0: input `image`: 64 NaN", [np.full((1, 1, 8, 8), np.nan)]), ("no numbers", [["a"]]),
+                            ("no samples in it", np.zeros((0, 1, 8, 8), np.float32)), ("has no samples", staged.FOLDER / "nothing"),
+                            ("f32\\[1, 1, 8, 9\\]", [np.zeros((1, 1, 8, 9), np.float32)])):
+            self.refused(words, ir.calibrate, data)
+        self.assertFalse(ir.is_calibrated)
+
+    # ---- what else it is ----
+
+    def test_copies(self):
+        other = copy.deepcopy({"ir": self.calibrated})["ir"]
+        self.assertTrue(other.is_calibrated)
+        other.set_batch_size(2)
+        self.assertEqual(self.calibrated.input_shapes, [(1, 1, 8, 8)])
+
+    def test_sizes_may_be_expressions(self):
+        self.assertEqual(parsed_type("f32[batch, floordiv(height + 1, 32)*floordiv(width + 1, 32), 1]"),
+                         ("float32", ("batch", "floordiv(height + 1, 32)*floordiv(width + 1, 32)", 1)))
+        self.assertEqual(parsed_type("i64[max(min(a, b), 2), -1]"), ("int64", ("max(min(a, b), 2)", -1)))
+        self.assertEqual((parsed_type("f32[]"), parsed_type("f16"), parsed_type("bool[2]")), (("float32", ()), ("float16", None), ("bool", (2,))))
+
+    def test_the_interpreter_takes_nested_lists(self):
+        run = self.single.get_inference_function()
+        there = run(self.samples[:1].tolist())["logits"]
+        np.testing.assert_array_equal(there, run(image=self.samples[:1])["logits"])
+        self.refused("no array of numbers", run, [["a"]])
+        self.assertEqual(math.prod(there.shape), 10)
+
+    def test_a_plain_library_takes_the_key_of_the_sealed_one_along(self):
+        out = staged.FOLDER / "sealed"
+        self.single.compile(output_path=out, encrypt_password="secret", check="no")
+        self.assertTrue((out / "modelKey.bin").exists())
+        self.single.compile(output_path=out, force_overwrite=True, check="no")
+        self.assertEqual(sorted(path.name for path in out.iterdir()), ["model.h", "model.so"])
+
+
+if __name__ == "__main__":
+    staged.main()
