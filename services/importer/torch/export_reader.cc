@@ -48,6 +48,19 @@ std::pair<std::string, std::string> OperatorOf(const std::string& target) {
   return {"aten", op};
 }
 
+// The module that a node is of: `a.seq.1` where the graph says "L__self__,,M;...;L__self__a.seq.1,a.seq.1,Conv2d", key, path and
+// class of each module around it. The path of one that runs again ends in `@N`.
+std::string ModuleOf(const Json& node) {
+  const Json* metadata = ExportMember(node, "metadata");
+  const Json* stack = metadata == nullptr ? nullptr : ExportMember(*metadata, "nn_module_stack");
+  if (stack == nullptr) return "";
+  const std::string text = ExportText(stack);
+  const std::string last = text.substr(text.rfind(';') + 1);
+  const size_t begin = last.find(',');
+  if (begin == std::string::npos) return "";
+  return last.substr(begin + 1, last.find_first_of(",@", begin + 1) - begin - 1);
+}
+
 class ExportReader {
  public:
   ExportReader(const TorchArchive& archive, const ImportOptions& options,
@@ -437,6 +450,7 @@ absl::Status ExportReader::RunNode(const Json& node, Env& env, int depth) {
   if (op.starts_with("_assert") || op.starts_with("sym_constrain_range")) return absl::OkStatus();
   std::string name = ExportText(ExportMember(node, "name"));
   if (name.empty() && !outputs->empty()) name = ExportNameIn((*outputs)[0]);
+  name = NodeNameIn(ModuleOf(node), name);
   if (domain == "higher_order") {
     QUENCH_ASSIGN_OR_RETURN(const TorchValue value, RunHigherOrder(op, name, *inputs, env, depth));
     return Define(*outputs, value, env);

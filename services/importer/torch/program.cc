@@ -22,6 +22,13 @@ bool IsInPlace(const std::string& base) {
 
 }  // namespace
 
+std::string NodeNameIn(const std::string& module, const std::string& node) {
+  if (module.empty()) return node;
+  std::string name = module + "/";
+  std::replace(name.begin(), name.end(), '.', '/');
+  return name + node;
+}
+
 char KindOf(const TorchValue& value) {
   if (IsNone(value)) return 'n';
   if (std::holds_alternative<bool>(value)) return 'b';

@@ -16,6 +16,9 @@
 
 namespace quench::importer {
 
+// `a/seq/1/conv2d` of the module `a.seq.1`: names have folders, by which layers are listed as a tree.
+std::string NodeNameIn(const std::string& module, const std::string& node);
+
 class TorchProgram {
  public:
   TorchProgram(GraphBuilder& builder, const StepContext& context) : b(builder), context_(context) {}

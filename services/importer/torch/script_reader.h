@@ -85,7 +85,7 @@ class ScriptReader {
   // "torch.add" of a chain of attributes that begins with one of the reserved names.
   static std::string DottedName(const ScriptExpression& expression, const ScriptFrame& frame);
   std::string NodeName(const ScriptFrame& frame, const std::string& op) const {
-    return frame.path.empty() ? op : frame.path + "/" + op;
+    return NodeNameIn(frame.path, op);
   }
   absl::Status Where(const absl::Status& status, const ScriptFrame& frame, int line) const;
 

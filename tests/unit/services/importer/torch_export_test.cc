@@ -72,6 +72,33 @@ TEST_F(TorchTest, ExportedGraph) {
             "s0");
 }
 
+TEST_F(TorchTest, NodesAreNamedAfterTheModulesThatTheyAreOf) {
+  const auto node = [](const std::string& target, const std::string& inputs,
+                       const std::string& output, const std::string& stack) {
+    return R"({"target": "torch.ops.aten.)" + target + R"(", "inputs": [)" + inputs +
+           R"(], "outputs": [)" + TensorArgument(output) +
+           R"(], "metadata": {"nn_module_stack": ")" + stack + "\"}}";
+  };
+  const std::string outer = "L__self__,,__main__.M;L__self__a,a,__main__.A";
+  const std::string inner = outer + ";L__self__a.seq.1,a.seq.1,torch.nn.modules.activation.ReLU";
+  const std::string again =
+      outer + ";L__self__a.seq.1@1,a.seq.1@1,torch.nn.modules.activation.ReLU";
+  const std::string nodes =
+      node("relu.default", Given("self", TensorArgument("x")), "relu", inner) + "," +
+      node("neg.default", Given("self", TensorArgument("relu")), "neg", outer) + "," +
+      node("relu.default", Given("self", TensorArgument("neg")), "relu_1", again) + "," +
+      node("neg.default", Given("self", TensorArgument("relu_1")), "neg_1",
+           "L__self__,,__main__.M") +
+      "," + node("exp.default", Given("self", TensorArgument("neg_1")), "exp", "damaged");
+  const auto imported = ImportFile(Exported(nodes, TensorArgument("exp"), kUserOutput), {});
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  std::vector<std::string> names;
+  for (const ::quench::Node& each : imported->canonical.nodes) names.push_back(each.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"a/seq/1/relu/Relu", "a/neg/Neg",
+                                             "a/seq/1/relu_1/Relu", "neg_1/Neg", "exp/Exp"}));
+  EXPECT_EQ(imported->canonical.value(imported->canonical.outputs[0]).name, "exp");
+}
+
 // Of torch 2.1 to 2.6: weights are an archive of torch.save within the archive.
 TEST_F(TorchTest, ExportedByOlderTorch) {
   const std::string nodes =
