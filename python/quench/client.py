@@ -19,9 +19,11 @@ import grpc
 
 from quench._gateway import MAX_MESSAGE_BYTES, Gateway, message
 from quench._imports import fill_import_options
+from quench._modules import is_module
 from quench._server import Server, users_socket
 from quench._steps import Path, Steps, whole
-from quench.ir import IR
+from quench.errors import InputError
+from quench.ir import IR, read_module
 from quench.workflow import Batches
 
 
@@ -73,7 +75,7 @@ class Client(Batches):
              no_freeze: Iterable[str] = (), convert_config: Optional[Mapping[str, bool]] = None,
              conversions: Iterable[str] = (), layout: str = "", signature: str = "", architecture: Optional[Path] = None,
              default_type: Any = None, keep_quantized_weight: bool = False, external_data: Iterable[Path] = ()) -> IR:
-        """A model file of any format, its bytes, or an object with SerializeToString (an ONNX ModelProto, a GraphDef).
+        """A model file of any format, a module (.qir, .ir.txt), the bytes of one, or an object with SerializeToString (an ONNX ModelProto, a GraphDef).
 
         shapes, dtypes: of inputs, by their names; dims: least and greatest size of those that inputs decide; freeze: arrays that
         inputs become constants of; no_freeze: parameters that stay inputs, or "all"; conversions: texts of functions that operators
@@ -94,6 +96,12 @@ class Client(Batches):
             return self._load(path, options, batch, external_data)
 
     def _load(self, path: pathlib.Path, options: Any, batch: int, external_data: Iterable[Path]) -> IR:
+        if not options.format and is_module(path):
+            asked = [field.name for field, _ in options.ListFields()]
+            if asked:
+                raise InputError(f"`{path}` is a module of Quench's, which is read as it is; it takes no `{asked[0]}`")
+            ir = read_module(self, path)
+            return ir.set_batch_size(batch) if batch else ir
         steps = Steps(f"import {path.name}")
         request = steps.add("import_model")
         self._fill_model(request.model, path, external_data)

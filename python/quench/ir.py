@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import io
 import json
 import pathlib
@@ -20,6 +19,7 @@ from quench._arrays import as_array
 from quench._gateway import message
 from quench._library import Files
 from quench._messages import messages
+from quench._modules import module_bytes, upload_module, write_module, write_text
 from quench._steps import (Path, Steps, Target, fill_compile_options, fill_quantize_options, fill_target, numpy_type, one_of,
                            parsed_type, portable_target, whole)
 from quench.engine import Engine
@@ -193,12 +193,23 @@ class IR:
 
     def copy(self) -> IR:
         """A checkpoint: what is done to the one does not change the other."""
-        other = copy.copy(self)
-        other._module = message("quench.step.v1.Module").FromString(self._module.SerializeToString())
+        other = IR(self._client, message("quench.step.v1.Module").FromString(self._module.SerializeToString()), self.name)
+        other._statistics, other._calibrated, other._batch, other._facts = self._statistics, self._calibrated, self._batch, self._facts
         return other
+
+    def __copy__(self) -> IR:
+        return self.copy()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> IR:
         return self.copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Weights and statistics travel; whoever unpickles it has it at its process's own gateway."""
+        gateway = self._client.gateway
+        statistics = None
+        if self._statistics is not None:
+            statistics = (gateway.read_bytes(self._statistics), module_bytes(gateway, self._calibrated), self._batch)
+        return _unpickled, (self.name, module_bytes(gateway, self._module), statistics)
 
     # ---- what is done to it ----
 
@@ -434,6 +445,22 @@ class IR:
         self._client.gateway.download(outputs["file"].digest, path)
         return path
 
+    def save(self, path: Path) -> pathlib.Path:
+        """The module itself, with its weights: a binary file `NAME.qir`, or a text `NAME.ir.txt`. `load` reads it, and so does
+        every command of `quench`. Statistics of `calibrate` stay behind."""
+        path = pathlib.Path(path)
+        if path.suffix == ".qir":
+            write_module(self._client.gateway, self._module, path)
+        elif path.name.endswith(".ir.txt"):
+
+            def fill(request: Any) -> None:
+                request.format = "text"
+
+            write_text(self._client.gateway, self._run("export_model", fill)["file"].digest, self._module.blobs, path)
+        else:
+            raise InputError(f"`{path}`: modules are saved as `NAME.qir` or `NAME.ir.txt`; export() writes ONNX")
+        return path
+
     def infer(self, inputs: Optional[Mapping[str, Tensor]] = None, *, seed: Optional[int] = None, operators: Iterable[str] = (),
               names: Iterable[str] = (), all: bool = False) -> dict[str, Tensor]:
         """Outputs by name, and values of nodes by patterns of operators or names; by the interpreter, slowly. Nested lists become arrays of the input's
@@ -492,3 +519,24 @@ class IR:
         request.canonical.CopyFrom(self._module)
         outputs = self._client._outputs(steps.spec, "analyse")
         return dict(json.loads(self._client.gateway.read_bytes(outputs["report_json"].digest)))
+
+
+def read_module(client: Client, path: pathlib.Path) -> IR:
+    """What `IR.save`, or a command, wrote."""
+    steps = Steps(f"read {path.name}")
+    request = steps.add("edit")
+    request.module.CopyFrom(upload_module(client, path))
+    request.script = "# as it is"
+    name = path.name.removesuffix(".txt").removesuffix(".ir").removesuffix(".qir")
+    return IR(client, client._outputs(steps.spec, "edit")["module"].module, name)
+
+
+def _unpickled(name: str, module: bytes, statistics: Optional[tuple[bytes, bytes, int]]) -> IR:
+    from quench.loading import load
+
+    ir = load(module)
+    ir.name = name
+    if statistics is not None:
+        ir._statistics = ir._client._upload_bytes(statistics[0], "statistics")
+        ir._calibrated, ir._batch = load(statistics[1], ir._client)._module, statistics[2]
+    return ir

@@ -10,6 +10,7 @@ from typing import Any, Optional, Union
 from quench._gateway import WORKFLOWS, Gateway, error_of, message
 from quench._library import encrypt
 from quench._messages import messages
+from quench._modules import is_module, upload_module
 from quench._steps import Path, Target, element_type, fill_compile_options, fill_quantize_options, fill_target
 from quench._uploads import Uploads
 from quench.errors import InputError
@@ -183,6 +184,9 @@ def _fill_models(client: Uploads, batch: Any, models: Models, load: Mapping[str,
         entry = batch.models.add(name=name)
         if isinstance(each, IR):
             entry.module.CopyFrom(each._module)
+            continue
+        if is_module(pathlib.Path(each)):
+            entry.module.CopyFrom(upload_module(client, pathlib.Path(each)))
             continue
         client._fill_model(entry.model, pathlib.Path(each), ())
         entry.import_options.format, entry.import_options.opset = load.get("format", ""), load.get("opset", 0)

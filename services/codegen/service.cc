@@ -18,12 +18,24 @@ namespace pb = ::quench::codegen::v1;
 using rpc::FieldError;
 using steps::Workplace;
 
+// What is wrong with a target string, which would be taken for a name that needs nobody's CPU.
+absl::Status CheckStrings(const CompileOptions& options) {
+  for (const auto& [field, text] : {std::pair("target.name", &options.target),
+                                    std::pair("target.host_target", &options.host_target)}) {
+    if (!IsTargetSpec(*text)) continue;
+    const absl::StatusOr<TargetSpec> spec = ParseTargetSpec(*text);
+    if (!spec.ok()) return FieldError(field, MessageOf(spec.status()));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<CompileOptions> OptionsOf(const pb::CompileRequest& request) {
   CompileOptions options;
   const pb::CompileOptions& asked = request.options();
   options.target = request.target().name();
   if (options.target.empty()) return FieldError("target.name", "missing; ListTargets has them");
   options.host_target = request.target().host_target();
+  QUENCH_RETURN_IF_ERROR(CheckStrings(options));
   const bool needs_caller = NeedsCaller(options.target) || NeedsCaller(options.host_target);
   if (needs_caller && !request.target().has_host()) {
     return FieldError("target.host",

@@ -1,6 +1,7 @@
 #include "services/importer/service.h"
 
 #include "common/ir/npy.h"
+#include "common/ir/text.h"
 #include "common/passes/pass.h"
 #include "common/rpc/errors.h"
 #include "common/steps/modules.h"
@@ -211,19 +212,25 @@ absl::StatusOr<pb::TransformResult> TransformStep(const pb::TransformRequest& re
 
 absl::StatusOr<pb::ExportResult> ExportStep(const pb::ExportRequest& request,
                                             const Workplace& place, const StepContext& context) {
-  if (!request.format().empty() && request.format() != "onnx") {
-    return FieldError("format",
-                      fmt::format("`{}`, must be `onnx`", request.format().substr(0, 64)));
+  const bool as_text = request.format() == "text";
+  if (!request.format().empty() && request.format() != "onnx" && !as_text) {
+    return FieldError(
+        "format", fmt::format("`{}`, must be `onnx` or `text`", request.format().substr(0, 64)));
   }
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,
                           steps::LoadModule(request.module(), "module", place.blobs));
+  pb::ExportResult result;
+  if (as_text) {
+    QUENCH_ASSIGN_OR_RETURN(*result.mutable_file(),
+                            steps::StoreBytes(PrintGraph(graph), place.blobs));
+    return result;
+  }
   const std::filesystem::path folder = place.scratch / "export";
   std::error_code error;
   std::filesystem::create_directory(folder, error);
   if (error) return ErrnoStatus(error.value(), "create folder", folder);
   const std::filesystem::path file = folder / "model.onnx";
   QUENCH_RETURN_IF_ERROR(ExportOnnx(graph, file, context));
-  pb::ExportResult result;
   QUENCH_ASSIGN_OR_RETURN(*result.mutable_file(), steps::MoveFile(file, place.blobs, context));
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     if (entry.path() == file) continue;

@@ -3,6 +3,7 @@
 
 import copy
 import math
+import pickle
 import re
 import unittest
 
@@ -78,7 +79,11 @@ class ModuleTest(unittest.TestCase):
         for level in (-1, 5, 2.5, "3", True, None):
             self.refused(f"opt_level is {level!r}, must be 0 to 4", ir.compile, output_path=out, opt_level=level)
         self.refused("uuid is `nope`, must be 32 hex digits", ir.compile, output_path=out, uuid="nope")
-        self.refused("target", ir.compile, "z80", output_path=out)
+        for words, target in (("target.name: .*`kind`", {"mcpu": "haswell"}), ("target.name: .*`kind`", {}), ("target.name: .*JSON", "{bad json"),
+                              ("target.name: .*`mcp`", {"kind": "llvm", "mcp": "x"}), ("target.name: .*`mcp`", "llvm -mcp=x"),
+                              ("z80", "z80")):
+            self.refused(words, ir.compile, target, output_path=out)
+        self.refused("target.host_target: .*`kind`", ir.compile, "x86-64", {"mcpu": "haswell"}, output_path=out)
         self.assertFalse(out.exists())
         self.refused("calib_method is `foo`, must be `average`", ir.quantize, calib_method="foo")
         self.refused("batch_size is 0", ir.set_batch_size, 0)
@@ -98,6 +103,33 @@ class ModuleTest(unittest.TestCase):
             self.refused(words, ir.calibrate, data)
         self.assertFalse(ir.is_calibrated)
 
+    # ---- files ----
+
+    def test_modules_are_saved_and_read(self):
+        for module in (self.symbolic, self.single.copy().quantize(quant_type="weights"), self.symbolic.copy().partition("onnxruntime")):
+            for name in ("m.qir", "m.ir.txt"):
+                again = self.client.load(module.save(staged.FOLDER / name))
+                self.assertEqual((again, again.text, again.stage, again.name), (module, module.text, module.stage, "m"))
+        self.assertEqual(self.client.load((staged.FOLDER / "m.ir.txt").read_bytes()), module)
+        binary = self.symbolic.save(staged.FOLDER / "d.qir")
+        self.assertEqual(self.client.load(binary, batch=4).input_shapes, [(4, 1, 8, 8)])
+        self.assertEqual(self.client.compile_batch([binary], ["x86-64"], {"plain": {"check": "no"}}).watch().state, "succeeded")
+        self.refused("read as it is; it takes no `opset`", self.client.load, binary, opset=17)
+        self.refused("NAME.qir", self.symbolic.save, staged.FOLDER / "m.onnx")
+        self.assertFalse(list(staged.FOLDER.glob(".*.part")))
+
+    def test_damaged_modules_are_refused(self):
+        binary, text = self.symbolic.save(staged.FOLDER / "b.qir"), self.symbolic.save(staged.FOLDER / "b.ir.txt")
+        whole, lines = binary.read_bytes(), text.read_text()
+        broken = staged.FOLDER / "broken"
+        for words, data in (("cut off", whole[:40]), ("cut off", whole[:-1]), ("cut off", whole[:16] + b"\xff" * 16 + whole[32:]),
+                            ("newer version", whole[:40] + b"\1" + whole[41:]), ("weights are damaged", whole[:-1] + b"\x7f"),
+                            ("beside it, and there is no", b"quench.ir 1\nweights file \"other\"\n"),
+                            ("must be a file beside", b"quench.ir 1\nweights file \"../other\"\n"),
+                            ("cut off or damaged", lines[:-20].encode()), ("1:1", b"quench.ir 77\n")):
+            broken.write_bytes(data)
+            self.refused(words, self.client.load, broken)
+
     # ---- what else it is ----
 
     def test_copies(self):
@@ -105,6 +137,10 @@ class ModuleTest(unittest.TestCase):
         self.assertTrue(other.is_calibrated)
         other.set_batch_size(2)
         self.assertEqual(self.calibrated.input_shapes, [(1, 1, 8, 8)])
+        elsewhere = pickle.loads(pickle.dumps(self.calibrated.copy().set_batch_size(4)))
+        self.assertEqual((elsewhere.name, elsewhere.input_shapes, elsewhere.is_calibrated), ("digits", [(4, 1, 8, 8)], True))
+        self.assertIsNot(elsewhere._client, self.client)
+        self.assertEqual(elsewhere.quantize(), self.calibrated.copy().set_batch_size(4).quantize())
 
     def test_sizes_may_be_expressions(self):
         self.assertEqual(parsed_type("f32[batch, floordiv(height + 1, 32)*floordiv(width + 1, 32), 1]"),
