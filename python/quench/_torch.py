@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Union
 
 from quench._steps import ELEMENT_TYPES, element_type
@@ -67,19 +68,67 @@ def arguments(module: Any) -> list[str]:
     return list(inspect.signature(module.forward).parameters)
 
 
+# What makes Python's numbers of a tensor, and what tells a trace its sizes alone.
+_READERS = ("__bool__", "__int__", "__float__", "__index__", "item", "tolist", "numpy", "__array__")
+_OF_SIZES = ("aten::size", "aten::dim", "aten::numel", "prim::shape")
+
+
+def _of_inputs(torch: Any, tensor: Any) -> bool:
+    """Whether the trace so far computes it from what inputs hold, not from their sizes, weights and constants alone."""
+    values, seen = [torch._C._get_value_trace(tensor)], set()
+    while values:
+        value = values.pop()
+        if value.unique() in seen or value.node().kind() in _OF_SIZES:
+            continue
+        if value.node().kind() == "prim::Param":
+            return True
+        seen.add(value.unique())
+        values += list(value.node().inputs())
+    return False
+
+
 @contextlib.contextmanager
-def whole_trace(torch: Any) -> Iterator[None]:
-    """InputError where what is traced within made Python's numbers of tensors: those of the example became part of the trace."""
+def _watched(torch: Any, places: list[str]) -> Iterator[None]:
+    """Adds the lines of source that read values of inputs while torch.jit.trace runs."""
+
+    def watching(read: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(tensor: Any, *rest: Any, **named: Any) -> Any:
+            if torch.jit.is_tracing() and _of_inputs(torch, tensor):
+                caller = sys._getframe(1)
+                places.append(f"{caller.f_code.co_filename}:{caller.f_lineno}")
+            return read(tensor, *rest, **named)
+
+        return watched
+
+    own = {name: vars(torch.Tensor)[name] for name in _READERS if name in vars(torch.Tensor)}
+    for name in _READERS:
+        setattr(torch.Tensor, name, watching(getattr(torch.Tensor, name)))
+    try:
+        yield
+    finally:
+        for name in _READERS:
+            if name in own:
+                setattr(torch.Tensor, name, own[name])
+            else:
+                delattr(torch.Tensor, name)
+
+
+@contextlib.contextmanager
+def whole_trace(torch: Any, by_jit: bool = False) -> Iterator[None]:
+    """InputError where what is traced within made Python's numbers of what its inputs hold: those of the example became part of the
+    trace. Numbers of sizes, too, where the tracer is not torch.jit.trace, which can be asked."""
+    places: list[str] = []
+    watches = by_jit and hasattr(getattr(torch, "_C", None), "_get_value_trace")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        yield
-    places: list[str] = []
+        with _watched(torch, places) if watches else contextlib.nullcontext():
+            yield
     kind = getattr(torch.jit, "TracerWarning", ())
     for each in caught:
-        if issubclass(each.category, kind) and str(each.message).startswith("Converting a tensor to"):
-            places.append(f"{each.filename}:{each.lineno}")
-        elif not issubclass(each.category, kind):
+        if not issubclass(each.category, kind):
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+        elif not watches and str(each.message).startswith("Converting a tensor to"):
+            places.append(f"{each.filename}:{each.lineno}")
     if places:
         raise InputError(f"{READS_VALUES} ({', '.join(dict.fromkeys(places))}), and a trace would know the example's alone; "
                          "torch.jit.trace(module, example) in place of the module says that this is meant")

@@ -164,7 +164,7 @@ def _ways(torch: Any, module: Any, examples: Mapping[str, Any], opset: int, prob
         return _program_inputs(program, module, examples)
 
     def traced(path: pathlib.Path) -> list[str]:
-        with whole_trace(torch):
+        with whole_trace(torch, by_jit=True):
             made = torch.jit.trace(module, tensors)
         made.save(str(path))
         return arguments(module)[:len(examples)]

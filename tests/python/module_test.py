@@ -6,6 +6,7 @@ import math
 import pickle
 import re
 import unittest
+from unittest import mock
 
 import staged
 
@@ -113,7 +114,7 @@ class ModuleTest(unittest.TestCase):
         self.assertEqual(self.client.load((staged.FOLDER / "m.ir.txt").read_bytes()), module)
         binary = self.symbolic.save(staged.FOLDER / "d.qir")
         self.assertEqual(self.client.load(binary, batch=4).input_shapes, [(4, 1, 8, 8)])
-        self.assertEqual(self.client.compile_batch([binary], ["x86-64"], {"plain": {"check": "no"}}).watch().state, "succeeded")
+        self.assertEqual(self.client.compile_batch([binary], ["x86-64"], {"plain": {"check": "no", "opt_level": 0}}).watch().state, "succeeded")
         self.refused("read as it is; it takes no `opset`", self.client.load, binary, opset=17)
         self.refused("NAME.qir", self.symbolic.save, staged.FOLDER / "m.onnx")
         self.assertFalse(list(staged.FOLDER.glob(".*.part")))
@@ -137,9 +138,9 @@ class ModuleTest(unittest.TestCase):
         self.assertTrue(other.is_calibrated)
         other.set_batch_size(2)
         self.assertEqual(self.calibrated.input_shapes, [(1, 1, 8, 8)])
-        elsewhere = pickle.loads(pickle.dumps(self.calibrated.copy().set_batch_size(4)))
+        with mock.patch("quench.loading._own", self.client):  # where a process has its own gateway
+            elsewhere = pickle.loads(pickle.dumps(self.calibrated.copy().set_batch_size(4)))
         self.assertEqual((elsewhere.name, elsewhere.input_shapes, elsewhere.is_calibrated), ("digits", [(4, 1, 8, 8)], True))
-        self.assertIsNot(elsewhere._client, self.client)
         self.assertEqual(elsewhere.quantize(), self.calibrated.copy().set_batch_size(4).quantize())
 
     def test_sizes_may_be_expressions(self):
@@ -157,9 +158,9 @@ class ModuleTest(unittest.TestCase):
 
     def test_a_plain_library_takes_the_key_of_the_sealed_one_along(self):
         out = staged.FOLDER / "sealed"
-        self.single.compile(output_path=out, encrypt_password="secret", check="no")
+        self.single.compile(output_path=out, encrypt_password="secret", check="no", opt_level=0)
         self.assertTrue((out / "modelKey.bin").exists())
-        self.single.compile(output_path=out, force_overwrite=True, check="no")
+        self.single.compile(output_path=out, force_overwrite=True, check="no", opt_level=0)
         self.assertEqual(sorted(path.name for path in out.iterdir()), ["model.h", "model.so"])
 
 

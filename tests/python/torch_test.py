@@ -8,6 +8,7 @@ import os
 import sys
 import unittest
 import warnings
+from unittest import mock
 
 os.environ.setdefault("TORCH_LOGS", "-all")
 import staged
@@ -116,6 +117,32 @@ class TorchTest(unittest.TestCase):
             warnings.simplefilter("ignore")
             meant = self.read(torch.jit.trace(Counting(), threes), {"x": threes})
         np.testing.assert_array_equal(list(meant.infer({"x": fives.numpy()}).values())[0], fives.numpy() + 3)
+
+
+    def test_control_flow_that_depends_on_sizes_is_traced(self):
+        class Sized(torch.nn.Module):
+            def forward(self, x):
+                x = x.reshape(int(x.shape[0]), -1)
+                return x + np.float32(1) if x.shape[1] > 1 else x
+
+        with mock.patch("torch.export.export", side_effect=RuntimeError("not today")):
+            ir = self.read(Sized(), {"x": torch.ones(2, 2)})
+            self.refused("decides by values", Unscripted(), {"x": torch.ones(2, 2)})
+        self.assertTrue(ir.name.endswith("(torch.jit.trace)"), ir.name)
+        self.assertNotIn("item", vars(torch.Tensor))
+
+    def test_nodes_are_named_after_their_modules(self):
+        class Outer(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.seq = torch.nn.Sequential(Small(), Small())
+                self.seq[1] = torch.nn.ReLU()
+
+            def forward(self, x):
+                return self.seq(x)
+
+        for module in (Outer(), torch.jit.trace(Outer().eval(), torch.ones(1, 3, 16, 16))):
+            self.assertEqual([node["name"].rpartition("/")[0].rpartition("/")[0] for node in self.read(module)], ["seq/0/conv", "seq/0", "seq/1"])
 
 
 if __name__ == "__main__":
