@@ -328,7 +328,8 @@ class IR:
         result = message("quench.quantizer.v1.SplitTensorsResult").FromString(self._client.gateway.read_bytes(outputs["result"].digest))
         if not result.layers:
             bits = 1 if least_gain is None else least_gain
-            warnings.warn(f"no convolution was split: by being cut into {parts}, none gains {bits:g} bits a channel on average; "
+            gained = f"{bits:g} {'bit' if bits == 1 else 'bits'}"
+            warnings.warn(f"no convolution was split: cut into {parts}, none gains {gained} a channel on average; "
                           "least_gain= says how many are worth it", stacklevel=2)
             return self
         self._replace(outputs["module"].module)

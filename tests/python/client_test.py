@@ -271,7 +271,7 @@ class ModelTest(unittest.TestCase):
             ir.quantize(quant_type="some")
         with self.assertRaisesRegex(quench.InputError, "activation_dtype: unknown type `complex64`"):
             ir.quantize("complex64")
-        with self.assertRaisesRegex(quench.GatewayError, "method"):
+        with self.assertRaisesRegex(quench.InputError, "calib_method is `guess`"):
             ir.quantize(calib_method="guess")
 
     def test_options_of_compilation(self):
