@@ -87,8 +87,15 @@ absl::StatusOr<std::shared_ptr<const FileMapping>> FileMapping::Open(
   return std::shared_ptr<const FileMapping>(new FileMapping(data, size));
 }
 
+std::shared_ptr<const FileMapping> FileMapping::Part(std::shared_ptr<const FileMapping> whole,
+                                                     size_t offset, size_t size) {
+  QUENCH_CHECK(offset <= whole->size_ && size <= whole->size_ - offset);
+  void* const data = static_cast<std::byte*>(whole->data_) + offset;
+  return std::shared_ptr<const FileMapping>(new FileMapping(data, size, std::move(whole)));
+}
+
 FileMapping::~FileMapping() {
-  if (data_ != nullptr) ::munmap(data_, size_);
+  if (data_ != nullptr && whole_ == nullptr) ::munmap(data_, size_);
 }
 
 absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path, size_t limit) {

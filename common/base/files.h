@@ -13,11 +13,14 @@
 
 namespace quench {
 
-// A read-only mapping of a whole file, or a buffer with the same interface. Shared by everything
-// that points into it; unmapped with the last owner.
+// A read-only mapping of a whole file, or a part of one. Shared by everything that points into it;
+// unmapped with the last owner.
 class FileMapping {
  public:
   static absl::StatusOr<std::shared_ptr<const FileMapping>> Open(const std::filesystem::path& path);
+  // `size` bytes at `offset`, which lie within `whole`.
+  static std::shared_ptr<const FileMapping> Part(std::shared_ptr<const FileMapping> whole,
+                                                 size_t offset, size_t size);
   ~FileMapping();
   FileMapping(const FileMapping&) = delete;
   FileMapping& operator=(const FileMapping&) = delete;
@@ -25,9 +28,11 @@ class FileMapping {
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
 
  private:
-  FileMapping(void* data, size_t size) : data_(data), size_(size) {}
+  FileMapping(void* data, size_t size, std::shared_ptr<const FileMapping> whole = nullptr)
+      : data_(data), size_(size), whole_(std::move(whole)) {}
   void* data_;
   size_t size_;
+  std::shared_ptr<const FileMapping> whole_;  // null: the mapping is this one's own
 };
 
 // Reads a file of at most `limit` bytes; a larger one is RESOURCE_EXHAUSTED.

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "common/base/status.h"
+#include "common/ir/hash.h"
 
 namespace quench {
 namespace {
@@ -130,6 +131,46 @@ absl::Status ConstantWriter::Finish() {
   for (const Pending& pending : pending_) (*pending.location)[pending.index].blob = digest;
   pending_.clear();
   return absl::OkStatus();
+}
+
+bool WeightPlaces::Stored(const std::vector<BlobRange>& location) {
+  return !location.empty() &&
+         std::all_of(location.begin(), location.end(),
+                     [&](const BlobRange& range) { return store_.Contains(range.blob); });
+}
+
+absl::Status WeightPlaces::Add(const Tensor& tensor, const Constant* constant) {
+  if (!IsLarge(tensor) || by_bytes_.contains(tensor.bytes().data())) return absl::OkStatus();
+  const bool known = constant != nullptr && !constant->digest.empty();
+  const std::string digest = known ? constant->digest : TensorDigest(tensor);
+  auto [it, fresh] = by_digest_.try_emplace(digest, nullptr);
+  if (fresh) {
+    it->second = &places_.emplace_back(Place{digest, {}});
+    if (constant != nullptr && Stored(constant->location)) {
+      it->second->location = constant->location;
+    } else {
+      QUENCH_RETURN_IF_ERROR(writer_.Add(tensor, &it->second->location));
+    }
+  }
+  by_bytes_[tensor.bytes().data()] = it->second;
+  return absl::OkStatus();
+}
+
+absl::Status WeightPlaces::Add(const Graph& graph) {
+  absl::Status status;
+  ForEachGraph(graph, [&](const Graph& g) {
+    for (const Value& value : g.values) {
+      if (status.ok() && value.constant != nullptr)
+        status = Add(value.constant->tensor, value.constant.get());
+    }
+    for (const Node& node : g.nodes) {
+      for (const auto& [name, attribute] : node.attributes) {
+        const Tensor* tensor = std::get_if<Tensor>(&attribute);
+        if (status.ok() && tensor != nullptr) status = Add(*tensor, nullptr);
+      }
+    }
+  });
+  return status.ok() ? writer_.Finish() : status;
 }
 
 }  // namespace quench

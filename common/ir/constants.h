@@ -3,10 +3,12 @@
 
 #include <absl/status/statusor.h>
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "common/blobs/blob_store.h"
@@ -64,6 +66,35 @@ class ConstantWriter {
   const uint64_t max_blob_bytes_;
   std::unique_ptr<BlobWriter> writer_;
   std::vector<Pending> pending_;  // ranges in the blob that is being written
+};
+
+// Where the tensors above kMaxInlineBytes of a graph lie: its constants and the attributes of its
+// nodes, in bodies too. Equal bytes (and equal addresses) are stored once.
+class WeightPlaces {
+ public:
+  explicit WeightPlaces(BlobStore& store) : store_(store), writer_(store) {}
+
+  struct Place {
+    std::string digest;  // of the tensor's own bytes
+    std::vector<BlobRange> location;
+  };
+
+  static bool IsLarge(const Tensor& tensor) { return tensor.bytes().size() > kMaxInlineBytes; }
+  // Writes to the store what does not lie there. Once, and the graph stays as it is while places are asked for.
+  absl::Status Add(const Graph& graph);
+  // `tensor` is one of the graph's, and large.
+  bool empty() const { return places_.empty(); }
+  const Place& Of(const Tensor& tensor) const { return *by_bytes_.at(tensor.bytes().data()); }
+
+ private:
+  absl::Status Add(const Tensor& tensor, const Constant* constant);
+  bool Stored(const std::vector<BlobRange>& location);
+
+  BlobStore& store_;
+  ConstantWriter writer_;
+  std::deque<Place> places_;  // addresses stay
+  std::unordered_map<std::string, Place*> by_digest_;
+  std::unordered_map<const std::byte*, Place*> by_bytes_;
 };
 
 }  // namespace quench

@@ -3,6 +3,7 @@
 
 #include <absl/status/statusor.h>
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -12,10 +13,14 @@
 
 namespace quench {
 
+class WeightPlaces;
+
 struct PrintOptions {
   bool types = true;  // print the type of every value (parses either way)
   // print the elements of constants up to 4 KiB; larger ones by digest and location
   bool constants = true;
+  // where tensors above 4 KiB lie; null: where constants say that they do, and attributes nowhere
+  const WeightPlaces* places = nullptr;
 };
 // Never fails, also for graphs that VerifyGraph refuses: what cannot be named prints as `%?`.
 std::string PrintGraph(const Graph& graph, const PrintOptions& options = {});
@@ -25,9 +30,12 @@ std::string PrintGraph(const Graph& graph, const PrintOptions& options = {});
 using ConstantLoader = std::function<absl::StatusOr<Tensor>(
     const Type& type, const std::string& digest, const std::vector<BlobRange>& location)>;
 
+// Texts of graphs end here.
+inline constexpr size_t kMaxGraphText = size_t{64} << 20;
+
 // Errors read "line:column: problem". Types that the text leaves out stay unknown: run
 // ops::InferGraph, then VerifyGraph. Input of any size, nesting or content gives a graph or an
-// error; texts end at 64 MiB.
+// error; texts end at kMaxGraphText.
 absl::StatusOr<Graph> ParseGraph(const std::string& text, const ConstantLoader& loader = {});
 
 // Does a file that starts with `head` (64 bytes suffice) hold the text form?

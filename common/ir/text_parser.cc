@@ -8,7 +8,6 @@
 namespace quench::text {
 namespace {
 
-constexpr size_t kMaxText = size_t{64} << 20;
 // A statement of a few characters makes a value of a few hundred bytes.
 constexpr size_t kMaxValues = size_t{1} << 22;
 
@@ -317,9 +316,9 @@ absl::Status Parser::ParseNode(Scope& scope, int depth) {
 namespace quench {
 
 absl::StatusOr<Graph> ParseGraph(const std::string& text, const ConstantLoader& loader) {
-  if (text.size() > text::kMaxText) {
+  if (text.size() > kMaxGraphText) {
     return absl::ResourceExhaustedError(
-        fmt::format("the text has {} bytes, at most {} are read", text.size(), text::kMaxText));
+        fmt::format("the text has {} bytes, at most {} are read", text.size(), kMaxGraphText));
   }
   return text::Parser(text, loader).Parse();
 }

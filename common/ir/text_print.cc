@@ -2,6 +2,7 @@
 
 #include "common/base/overloaded.h"
 #include "common/base/status.h"
+#include "common/ir/constants.h"
 #include "common/ir/hash.h"
 #include "common/ir/quoting.h"
 #include "common/ir/text.h"
@@ -103,14 +104,18 @@ std::string Printer::FormatContents(const Tensor& tensor, const Constant* consta
   const bool inlined =
       TensorBytes(tensor) <= kMaxInlineBytes && (options_.constants || constant == nullptr);
   if (inlined || tensor.dtype() == DataType::kString) return text::FormatElements(tensor);
-  const bool known = constant != nullptr && !constant->digest.empty();
-  std::string text = "sha256 " + Quote(known ? constant->digest : TensorDigest(tensor));
-  if (constant != nullptr && !constant->location.empty()) {
-    text += " at " + Join(constant->location, [](const BlobRange& range) {
-              return fmt::format("{}[{}, {}]", Quote(range.blob), range.offset, range.size);
-            });
+  const auto at = [](const std::vector<BlobRange>& location) {
+    return " at " + Join(location, [](const BlobRange& range) {
+             return fmt::format("{}[{}, {}]", Quote(range.blob), range.offset, range.size);
+           });
+  };
+  if (options_.places != nullptr && WeightPlaces::IsLarge(tensor)) {
+    const WeightPlaces::Place& place = options_.places->Of(tensor);
+    return "sha256 " + Quote(place.digest) + at(place.location);
   }
-  return text;
+  const bool known = constant != nullptr && !constant->digest.empty();
+  const std::string text = "sha256 " + Quote(known ? constant->digest : TensorDigest(tensor));
+  return constant == nullptr || constant->location.empty() ? text : text + at(constant->location);
 }
 
 std::string Printer::FormatTensor(const Tensor& tensor) const {

@@ -3,9 +3,8 @@
 #include <set>
 
 #include "common/base/status.h"
-#include "common/ir/constants.h"
 #include "common/ir/hash.h"
-#include "common/ir/text.h"
+#include "common/ir/wire/module_file.h"
 #include "common/ir/wire/wire.h"
 #include "common/rpc/errors.h"
 
@@ -24,12 +23,6 @@ absl::StatusOr<ir::v1::Stage> StageOf(const Graph& graph) {
   return Internal("a graph of an unknown stage");
 }
 
-absl::StatusOr<Graph> Parse(const std::string& bytes, LocalBlobStore& blobs) {
-  if (IsTextModule(bytes)) return ParseGraph(bytes, ConstantLoaderFrom(blobs));
-  if (IsSerializedModule(bytes)) return ParseModule(bytes, blobs);
-  return InvalidArgument("the blob is no IR module, neither serialised nor as text");
-}
-
 }  // namespace
 
 absl::StatusOr<Graph> LoadModule(const step::v1::Module& module, const std::string& field,
@@ -39,13 +32,8 @@ absl::StatusOr<Graph> LoadModule(const step::v1::Module& module, const std::stri
   }
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const FileMapping> file,
                           blobs.Open(module.digest().hash()));
-  if (file->bytes().size() > kMaxModuleBytes) {
-    return InvalidArgument("{}: {} bytes, modules have at most {}", field, file->bytes().size(),
-                           kMaxModuleBytes);
-  }
-  const std::string bytes(reinterpret_cast<const char*>(file->bytes().data()),
-                          file->bytes().size());
-  absl::StatusOr<Graph> graph = Parse(bytes, blobs);
+  // Nothing beside a blob could have its weights.
+  absl::StatusOr<Graph> graph = ReadModule(file, "", blobs);
   if (!graph.ok()) return Annotate(graph.status(), field);
   return graph;
 }

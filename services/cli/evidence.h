@@ -9,7 +9,7 @@
 
 namespace quench::cli {
 
-// A new folder `quench-check-...` in `parent`: graph.qir and graph.ir.txt, whose weights lie in cache/; inputs/, an
+// A new folder `quench-check-...` in `parent`: graph.qir; graph.ir.txt, the same without large weights; inputs/, an
 // .npy file for each; report.txt. Returns its path.
 absl::StatusOr<std::filesystem::path> WriteEvidence(const codegen::CheckEvidence& evidence,
                                                     const std::filesystem::path& parent);

@@ -9,17 +9,15 @@
 
 #include "common/base/files.h"
 #include "common/base/status.h"
-#include "common/ir/constants.h"
 #include "common/ir/npy.h"
 #include "common/ir/text.h"
 #include "common/ir/wire/wire.h"
-#include "common/ops/op.h"
+#include "services/cli/module_files.h"
 #include "services/importer/onnx/tensor_file.h"
 
 namespace quench::cli {
 namespace {
 
-constexpr size_t kMaxModuleBytes = size_t{1} << 30;
 constexpr size_t kMaxConversionBytes = size_t{1} << 20;
 constexpr size_t kMaxArchitectureBytes = size_t{64} << 20;
 
@@ -123,15 +121,6 @@ absl::Status Refuse(const std::vector<std::string>& given, const std::string& wh
 
 absl::Status RefuseImportOptions(const ModelOptions& options) {
   return Refuse(ImportOptionsGiven(options), fmt::format("`{}` is an IR module", options.model));
-}
-
-absl::StatusOr<Graph> LoadModule(const std::string& path, FileKind kind, BlobStore& store) {
-  QUENCH_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxModuleBytes));
-  if (kind == FileKind::kBinaryModule) return ParseModule(bytes, store);
-  QUENCH_ASSIGN_OR_RETURN(Graph graph, ParseGraph(bytes, ConstantLoaderFrom(store)));
-  // Types may be left out of the text.
-  if (graph.stage != Stage::kImported) QUENCH_RETURN_IF_ERROR(ops::InferGraph(graph));
-  return graph;
 }
 
 }  // namespace
@@ -303,30 +292,12 @@ absl::StatusOr<FileKind> KindOf(const std::string& path) {
     return FileKind::kArtifact;
   if (head.substr(0, 19) == "age-encryption.org/") return FileKind::kArtifact;  // encrypted
   if (IsTextModule(head)) return FileKind::kTextModule;
-  if (IsSerializedModule(head)) return FileKind::kBinaryModule;
+  if (IsModuleFile(head) || IsSerializedModule(head)) return FileKind::kBinaryModule;
   return FileKind::kModel;
 }
 
 absl::StatusOr<std::shared_ptr<LocalBlobStore>> OpenStore() {
   return LocalBlobStore::Open(LocalBlobStore::DefaultRoot());
-}
-
-absl::StatusOr<std::string> ModuleText(const Graph& graph, const PrintOptions& options) {
-  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
-  // What passes made is in memory only; stored, it has a place that the text can name.
-  QUENCH_ASSIGN_OR_RETURN(const std::string bytes, SerializeModule(graph, *store));
-  QUENCH_ASSIGN_OR_RETURN(const Graph stored, ParseModule(bytes, *store));
-  return PrintGraph(stored, options);
-}
-
-absl::Status WriteModule(const Graph& graph, const std::string& path) {
-  if (std::filesystem::path(path).extension() == ".txt") {
-    QUENCH_ASSIGN_OR_RETURN(const std::string text, ModuleText(graph));
-    return WriteFileAtomically(path, text);
-  }
-  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
-  QUENCH_ASSIGN_OR_RETURN(const std::string bytes, SerializeModule(graph, *store));
-  return WriteFileAtomically(path, bytes);
 }
 
 absl::StatusOr<importer::ImportOptions> ImportOptionsOf(const ModelOptions& options) {
@@ -388,9 +359,9 @@ absl::StatusOr<importer::Imported> LoadModel(const ModelOptions& options,
     return InvalidArgument("`{}` is a compiled library; this takes a model or an IR module",
                            options.model);
   }
-  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
   QUENCH_ASSIGN_OR_RETURN(const importer::ImportOptions import, ImportOptionsOf(options));
   if (kind == FileKind::kModel) {
+    QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
     QUENCH_ASSIGN_OR_RETURN(importer::Imported imported,
                             importer::ImportModel(options.model, import, *store, context));
     for (const std::string& warning : importer::WarningsOf(imported.canonical))
@@ -398,7 +369,7 @@ absl::StatusOr<importer::Imported> LoadModel(const ModelOptions& options,
     return imported;
   }
   QUENCH_RETURN_IF_ERROR(RefuseImportOptions(options));
-  QUENCH_ASSIGN_OR_RETURN(Graph graph, LoadModule(options.model, kind, *store));
+  QUENCH_ASSIGN_OR_RETURN(Graph graph, LoadModuleFile(options.model));
   return importer::Imported{graph, graph};
 }
 

@@ -12,7 +12,6 @@
 #include "common/base/context.h"
 #include "common/blobs/blob_store.h"
 #include "common/ir/graph.h"
-#include "common/ir/text.h"
 #include "common/passes/pass.h"
 #include "services/cli/options.h"
 #include "services/importer/importer.h"
@@ -87,12 +86,6 @@ absl::StatusOr<FileKind> KindOf(const std::string& path);
 
 // The blob store of the local user. Opened once.
 absl::StatusOr<std::shared_ptr<LocalBlobStore>> OpenStore();
-
-// The text form, whose weights are in the local blob store: it can be read again.
-absl::StatusOr<std::string> ModuleText(const Graph& graph, const PrintOptions& options = {});
-
-// Writes the module: text for .txt, binary otherwise, with its weights in the local blob store.
-absl::Status WriteModule(const Graph& graph, const std::string& path);
 
 // The options of an import, without --batch and passes. INVALID_ARGUMENT names what is wrong.
 absl::StatusOr<importer::ImportOptions> ImportOptionsOf(const ModelOptions& options);

@@ -339,6 +339,20 @@ TEST(ProgramTest, ModulesRoundTripThroughTextAndBinary) {
   EXPECT_EQ(work.Run({"ir", "m.ir.txt", "--hash"}).out, original.out);
   EXPECT_EQ(work.Run({"ir", "m.qir", "--hash"}).out, original.out);
   EXPECT_EQ(work.Run({"ir", "m.ir.txt", "--verify"}).exit_code, 0);
+  // Everything that a command wrote outlives the cache.
+  ASSERT_EQ(work.Run({"import", DigitsModel(), "-o", "thin.qir", "--external-weights"}).exit_code,
+            0);
+  const std::string shown = work.Run({"ir", DigitsModel()}).out;
+  EXPECT_NE(shown.find("--output FILE"), std::string::npos);
+  work.Write("shown.ir.txt", shown);
+  ASSERT_EQ(work.Run({"blobs", "prune", "--keep", "0"}).exit_code, 0);
+  for (const char* name : {"m.ir.txt", "m.qir", "thin.qir"})
+    EXPECT_EQ(work.Run({"ir", name, "--hash"}).out, original.out) << name;
+  EXPECT_LT(std::filesystem::file_size(work.path("thin.qir")),
+            std::filesystem::file_size(work.path("m.qir")) / 2);
+  ASSERT_EQ(work.Run({"blobs", "prune", "--keep", "0"}).exit_code, 0);
+  const Outcome gone = work.Run({"ir", "shown.ir.txt", "--hash"});
+  EXPECT_NE(gone.err.find("names weights that it does not hold"), std::string::npos) << gone.err;
   ASSERT_EQ(work.Run({"import", DigitsModel(), "--export", "again.onnx"}).exit_code, 0);
   EXPECT_EQ(work.Run({"ir", "again.onnx", "--hash"}).out, original.out);
 }

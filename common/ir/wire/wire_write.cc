@@ -1,12 +1,6 @@
-#include <algorithm>
-#include <deque>
-#include <set>
-#include <unordered_map>
-
 #include "common/base/overloaded.h"
 #include "common/base/status.h"
 #include "common/ir/constants.h"
-#include "common/ir/hash.h"
 #include "common/ir/wire/wire.h"
 #include "common/ir/wire/wire_scan.h"
 #include "quench/ir/v1/module.pb.h"
@@ -16,71 +10,9 @@ namespace {
 
 namespace pb = quench::ir::v1;
 
-bool IsLarge(const Tensor& tensor) { return tensor.bytes().size() > kMaxInlineBytes; }
-
-// Where large tensors lie. Equal bytes (and equal addresses) are stored once.
-class LargeTensors {
- public:
-  explicit LargeTensors(BlobStore& store) : store_(store), writer_(store) {}
-
-  struct Place {
-    std::string digest;
-    std::vector<BlobRange> location;
-  };
-
-  absl::Status Add(const Tensor& tensor, const Constant* constant) {
-    if (!IsLarge(tensor) || by_bytes_.contains(tensor.bytes().data())) return absl::OkStatus();
-    const bool known = constant != nullptr && !constant->digest.empty();
-    const std::string digest = known ? constant->digest : TensorDigest(tensor);
-    auto [it, fresh] = by_digest_.try_emplace(digest, nullptr);
-    if (fresh) {
-      it->second = &places_.emplace_back(Place{digest, {}});
-      if (constant != nullptr && Stored(constant->location)) {
-        it->second->location = constant->location;
-      } else {
-        QUENCH_RETURN_IF_ERROR(writer_.Add(tensor, &it->second->location));
-      }
-    }
-    by_bytes_[tensor.bytes().data()] = it->second;
-    return absl::OkStatus();
-  }
-  absl::Status Finish() { return writer_.Finish(); }
-  const Place& Of(const Tensor& tensor) const { return *by_bytes_.at(tensor.bytes().data()); }
-
- private:
-  bool Stored(const std::vector<BlobRange>& location) {
-    return !location.empty() &&
-           std::all_of(location.begin(), location.end(),
-                       [&](const BlobRange& r) { return store_.Contains(r.blob); });
-  }
-
-  BlobStore& store_;
-  ConstantWriter writer_;
-  std::deque<Place> places_;  // addresses stay
-  std::unordered_map<std::string, Place*> by_digest_;
-  std::unordered_map<const std::byte*, Place*> by_bytes_;
-};
-
-absl::Status AddTensors(const Graph& graph, LargeTensors& large) {
-  absl::Status status;
-  ForEachGraph(graph, [&](const Graph& g) {
-    for (const Value& value : g.values) {
-      if (status.ok() && value.constant != nullptr)
-        status = large.Add(value.constant->tensor, value.constant.get());
-    }
-    for (const Node& node : g.nodes) {
-      for (const auto& [name, attribute] : node.attributes) {
-        const Tensor* tensor = std::get_if<Tensor>(&attribute);
-        if (status.ok() && tensor != nullptr) status = large.Add(*tensor, nullptr);
-      }
-    }
-  });
-  return status.ok() ? large.Finish() : status;
-}
-
 class Writer {
  public:
-  Writer(const Graph& graph, const LargeTensors& large) : root_(graph), large_(large) {}
+  Writer(const Graph& graph, const WeightPlaces& places) : root_(graph), places_(places) {}
 
   pb::Module Write();
   // Names that protobuf would refuse on reading.
@@ -109,7 +41,7 @@ class Writer {
   }
 
   const Graph& root_;
-  const LargeTensors& large_;
+  const WeightPlaces& places_;
   std::vector<SymbolId> new_ids_;  // of used symbols
   StatusCollector problems_;
 };
@@ -176,12 +108,12 @@ void Writer::Write(const Tensor& tensor, const Constant* constant, pb::Tensor* o
   out->set_element_type(static_cast<pb::ElementType>(tensor.dtype()));
   for (int64_t dim : tensor.dims()) out->add_dims(dim);
   for (const std::string& text : tensor.strings()) out->add_strings(text);
-  if (!IsLarge(tensor)) {
+  if (!WeightPlaces::IsLarge(tensor)) {
     out->set_data(tensor.bytes().data(), tensor.bytes().size());
     if (constant != nullptr) out->set_digest(constant->digest);
     return;
   }
-  const LargeTensors::Place& place = large_.Of(tensor);
+  const WeightPlaces::Place& place = places_.Of(tensor);
   out->set_digest(place.digest);
   for (const BlobRange& range : place.location) {
     pb::BlobRange* blob = out->add_location();
@@ -253,9 +185,9 @@ void Writer::Write(const Graph& graph, pb::Graph* out) {
 }  // namespace
 
 absl::StatusOr<std::string> SerializeModule(const Graph& graph, BlobStore& store) {
-  LargeTensors large(store);
-  QUENCH_RETURN_IF_ERROR(AddTensors(graph, large));
-  Writer writer(graph, large);
+  WeightPlaces places(store);
+  QUENCH_RETURN_IF_ERROR(places.Add(graph));
+  Writer writer(graph, places);
   const pb::Module module = writer.Write();
   QUENCH_RETURN_IF_ERROR(writer.Problems());
   const size_t size = module.ByteSizeLong();

@@ -15,7 +15,7 @@ constexpr char kBlobsExamples[] = R"(Examples:
   quench blobs stat                  how much the local store holds, and where
   quench blobs prune                 back under its limit, least recently used first
   quench blobs prune --keep 5G       down to 5 GB
-  quench blobs prune --keep 0        everything
+  quench blobs prune --keep 0        everything; no file needs it, but texts that `quench ir` printed
   quench blobs put model.onnx weights.bin --gateway build-farm:7450   uploads; prints digest and size of each
   quench blobs put-samples data/ --labels labels.txt --gateway build-farm:7450   prints what workflows name as `samples.manifest`
   quench blobs get DIGEST/SIZE --output model.so --gateway build-farm:7450)";

@@ -17,6 +17,7 @@
 #include "services/cli/evidence.h"
 #include "services/cli/metadata.h"
 #include "services/cli/model_source.h"
+#include "services/cli/module_files.h"
 #include "services/cli/quantization.h"
 #include "services/cli/remote.h"
 #include "services/codegen/measure.h"
@@ -75,7 +76,12 @@ struct CompileArgs {
   bool export_ir = false;
   bool export_metadata = false;
   bool force = false;
+  bool external_weights = false;
 };
+
+bool Encrypts(const CompileArgs& args) {
+  return args.encryption->encrypt || !args.encryption->recipient.empty();
+}
 
 // Moves a finished folder into place: as a whole when `output` does not exist, else file by file.
 absl::Status Publish(TempDir folder, const fs::path& output) {
@@ -116,6 +122,12 @@ absl::StatusOr<TempDir> PrepareOutput(const CompileArgs& args) {
   fs::create_directories(parent, error);
   if (error) return ErrnoStatus(error.value(), "create", parent);
   return TempDir::Create(parent);
+}
+
+// Beside an encrypted library weights do not lie in the open: a text that is only read names them by their digests.
+absl::Status WriteIr(const CompileArgs& args, const Graph& graph, const fs::path& path) {
+  if (Encrypts(args)) return WriteFileAtomically(path, PrintGraph(graph));
+  return WriteModule(graph, path, args.external_weights);
 }
 
 void PrintSummary(const CompileArgs& args, const codegen::CompileReport& report) {
@@ -365,8 +377,7 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
                                                                  args.how->rescue, context));
   }
   QUENCH_ASSIGN_OR_RETURN(const QuantizeJob job, JobOf(args));
-  const bool encrypts = args.encryption->encrypt || !args.encryption->recipient.empty();
-  if (encrypts && LibraryName(args.codegen.emit) != "model.so") {
+  if (Encrypts(args) && LibraryName(args.codegen.emit) != "model.so") {
     return InvalidArgument("shared libraries are encrypted, and this makes {}",
                            LibraryName(args.codegen.emit));
   }
@@ -386,8 +397,7 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
                          work, context)
           : MakeHere(args, job, work, context));
   if (args.export_ir || !made.report) {
-    QUENCH_ASSIGN_OR_RETURN(const std::string text, ModuleText(*made.graph));
-    QUENCH_RETURN_IF_ERROR(WriteFileAtomically(work / "model.ir.txt", text));
+    QUENCH_RETURN_IF_ERROR(WriteIr(args, *made.graph, work / "model.ir.txt"));
   }
   if (!made.report) {
     QUENCH_RETURN_IF_ERROR(Publish(std::move(folder), args.output));
@@ -409,7 +419,8 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
                                           folder.path() / "model.so",
                                           folder.path() / "modelKey.bin"));
     std::error_code error;
-    for (const char* beside : {"model.h", "model.ir.txt", "metadata.json"}) {
+    for (const char* beside :
+         {"model.h", "model.ir.txt", "model.ir.txt.weights", "metadata.json"}) {
       if (fs::exists(work / beside, error))
         fs::copy_file(work / beside, folder.path() / beside, error);
       if (error) return ErrnoStatus(error.value(), "write", folder.path() / beside);
@@ -491,6 +502,7 @@ Action DeclareCompile(const Options& options) {
               "Recorded in the library: how inputs are prepared, a JSON object", "FILE");
   AddEncryptFlags(options, args->encryption);
   options.Flag("--export-ir", args->export_ir, "Also write model.ir.txt");
+  AddWeightsFlag(options, args->external_weights, {"--export-ir", "--stop-after"});
   options.Flag("--export-metadata", args->export_metadata, "Also write metadata.json");
   options.Flag("--force,-f", args->force, "Replace the files of an existing output folder");
   std::vector<std::string> names;

@@ -10,6 +10,7 @@
 #include "common/ir/npz.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
+#include "services/cli/module_files.h"
 #include "services/cli/remote.h"
 
 namespace quench::cli {
@@ -31,6 +32,7 @@ struct EditArgs {
   std::vector<std::string> statements;
   std::string script, output, format = "table";
   bool force = false;
+  bool external_weights = false;
 };
 
 absl::StatusOr<analyser::EditScript> ScriptOf(const EditArgs& args) {
@@ -95,11 +97,8 @@ absl::StatusOr<analyser::Edited> EditHere(const EditArgs& args, const analyser::
 }
 
 absl::Status RunEdit(const EditArgs& args, const StepContext& context) {
-  std::error_code error;
-  if (!args.output.empty() && !args.force && fs::exists(args.output, error)) {
-    return absl::AlreadyExistsError(
-        fmt::format("output `{}` exists; --force replaces it", args.output));
-  }
+  if (!args.output.empty() && !args.force)
+    QUENCH_RETURN_IF_ERROR(RefuseExisting(args.output, args.external_weights));
   QUENCH_ASSIGN_OR_RETURN(const analyser::EditScript script, ScriptOf(args));
   QUENCH_ASSIGN_OR_RETURN(const EditFiles files, FilesFor(args, script));
   QUENCH_ASSIGN_OR_RETURN(const analyser::Edited edited,
@@ -109,7 +108,7 @@ absl::Status RunEdit(const EditArgs& args, const StepContext& context) {
   if (args.output.ends_with(".onnx")) {
     QUENCH_RETURN_IF_ERROR(importer::ExportOnnx(edited.graph, args.output, context));
   } else if (!args.output.empty()) {
-    QUENCH_RETURN_IF_ERROR(WriteModule(edited.graph, args.output));
+    QUENCH_RETURN_IF_ERROR(WriteModule(edited.graph, args.output, args.external_weights));
   }
   fmt::print("{}", args.format == "json" ? analyser::ToJson(edited.report)
                                          : analyser::ToTable(edited.report));
@@ -125,6 +124,8 @@ Action DeclareEdit(const Options& options) {
   options.Add("--script", args->script, "A file of statements", "FILE").Excludes({"--edit"});
   options.Add("--output,-o", args->output,
               "Write ONNX for .onnx; else a module: text for .txt, binary otherwise", "FILE");
+  AddWeightsFlag(options, args->external_weights);
+  options.AddRule([args] { return WeightsProblem(args->output, args->external_weights); });
   options.Flag("--force,-f", args->force, "Replace an existing file").Needs({"--output"});
   options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
   AddWorkOptions(options, args->gateway);

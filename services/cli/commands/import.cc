@@ -7,6 +7,7 @@
 #include "common/ir/hash.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
+#include "services/cli/module_files.h"
 
 namespace quench::cli {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 constexpr char kImportExamples[] = R"(Examples:
   quench import model.onnx                              is it supported? inputs, outputs, size, identity
   quench import model.onnx --check                      libonnx's second opinion on structure and shapes
-  quench import model.onnx --output model.qir           a binary IR module (weights go to the local blob store)
+  quench import model.onnx --output model.qir           a binary IR module with its weights
   quench import model.onnx --output model.ir.txt --stage codegen-ready    text, after all passes
   quench import model.onnx --export renamed.onnx        every node named, overrides applied, as ONNX again
   quench import big.onnx --outputs features --shape x=1,3,224,224 --export cut.onnx
@@ -33,16 +34,14 @@ struct ImportArgs {
   bool check = false;
   bool force = false;
   std::string format = "table";
+  bool external_weights = false;
 };
 
-absl::Status RefuseExisting(const ImportArgs& args) {
-  for (const std::string& path : {args.output, args.export_path}) {
-    std::error_code error;
-    if (!path.empty() && !args.force && std::filesystem::exists(path, error)) {
-      return absl::AlreadyExistsError(fmt::format("output `{}` exists; --force replaces it", path));
-    }
-  }
-  return absl::OkStatus();
+absl::Status RefuseOutputs(const ImportArgs& args) {
+  if (args.force) return absl::OkStatus();
+  if (!args.output.empty())
+    QUENCH_RETURN_IF_ERROR(RefuseExisting(args.output, args.external_weights));
+  return args.export_path.empty() ? absl::OkStatus() : RefuseExisting(args.export_path, false);
 }
 
 absl::StatusOr<Graph> AtStage(const ImportArgs& args, importer::Imported model,
@@ -88,7 +87,7 @@ void PrintSummary(const ImportArgs& args, const Graph& graph,
 }
 
 absl::Status RunImport(const ImportArgs& args, const StepContext& context) {
-  QUENCH_RETURN_IF_ERROR(RefuseExisting(args));
+  QUENCH_RETURN_IF_ERROR(RefuseOutputs(args));
   QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
   std::vector<std::string> disagreements;
   if (args.check) {
@@ -96,7 +95,9 @@ absl::Status RunImport(const ImportArgs& args, const StepContext& context) {
                             importer::CheckWithLibonnx(args.model->model, model.imported));
   }
   QUENCH_ASSIGN_OR_RETURN(const Graph graph, AtStage(args, std::move(model), context));
-  if (!args.output.empty()) QUENCH_RETURN_IF_ERROR(WriteModule(graph, args.output));
+  if (!args.output.empty()) {
+    QUENCH_RETURN_IF_ERROR(WriteModule(graph, args.output, args.external_weights));
+  }
   if (!args.export_path.empty())
     QUENCH_RETURN_IF_ERROR(importer::ExportOnnx(graph, args.export_path, context));
   PrintSummary(args, graph, disagreements);
@@ -118,6 +119,7 @@ Action DeclareImport(const Options& options) {
       .OneOf({"imported", "canonical", "codegen-ready"});
   options.Add("--export", args->export_path, "Write the graph as ONNX", "FILE.onnx");
   options.Flag("--check", args->check, "Ask libonnx for a second opinion");
+  AddWeightsFlag(options, args->external_weights);
   options.Flag("--force,-f", args->force, "Replace existing files").Needs({"--output", "--export"});
   options.Add("--format", args->format, "Format of the summary", "table|json")
       .OneOf({"table", "json"});

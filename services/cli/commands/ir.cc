@@ -8,6 +8,7 @@
 #include "common/ops/op.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
+#include "services/cli/module_files.h"
 #include "services/cli/remote.h"
 #include "services/codegen/codegen.h"
 
@@ -34,6 +35,7 @@ struct IrArgs {
   bool no_types = false;
   bool verify = false;
   bool hash = false;
+  bool external_weights = false;
 };
 
 absl::StatusOr<std::string> LoopsText(const Graph& graph, const std::string& name) {
@@ -107,8 +109,13 @@ absl::Status RunIr(const IrArgs& args, const StepContext& context) {
   PrintOptions print;
   print.types = !args.no_types;
   if (args.output.empty() && (args.verify || args.hash)) return absl::OkStatus();
+  if (!args.output.empty()) {
+    return WriteTextModuleFile(
+        graph, args.output, args.external_weights ? WeightsIn::kBeside : WeightsIn::kFile, print);
+  }
   QUENCH_ASSIGN_OR_RETURN(const std::string text, ModuleText(graph, print));
-  return Write(args, text);
+  fmt::print("{}", text);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -130,8 +137,9 @@ Action DeclareIr(const Options& options) {
   options.Add("--target", args->target, "Of the stages program and memory",
               "TARGET (default host)");
   options.Add("--lower", args->lower, "Print the loops of one node", "NODE")
-      .Excludes({"--no-types", "--verify", "--hash"});
+      .Excludes({"--no-types", "--verify", "--hash", "--external-weights"});
   options.Add("--output,-o", args->output, "Write the text to a file", "FILE");
+  AddWeightsFlag(options, args->external_weights);
   options.Flag("--no-types", args->no_types,
                "Leave types out: they are inferred when the text is read");
   options.Flag("--verify", args->verify, "Check that the module is legal at its stage");
@@ -141,9 +149,10 @@ Action DeclareIr(const Options& options) {
   options.AddRule([args]() -> std::string {
     if (args->target != "host" && !IsPlan(args->stage))
       return "--target: only the stages program and memory are of a target";
-    if (IsPlan(args->stage) &&
-        (!args->lower.empty() || args->verify || args->hash || args->no_types))
-      return "--stage " + args->stage + " has no --lower, --verify, --hash and --no-types";
+    if (IsPlan(args->stage) && (!args->lower.empty() || args->verify || args->hash ||
+                                args->no_types || args->external_weights))
+      return "--stage " + args->stage +
+             " has no --lower, --verify, --hash, --no-types and --external-weights";
     return "";
   });
   options.AddRule([args] {

@@ -10,6 +10,7 @@
 #include "common/passes/pass.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
+#include "services/cli/module_files.h"
 #include "services/cli/remote.h"
 
 namespace quench::cli {
@@ -39,6 +40,7 @@ struct PartitionArgs {
             .min_nodes = min_nodes};
   }
   bool inline_parts = false, force = false;
+  bool external_weights = false;
 };
 
 // A name, or else a file of operators.
@@ -61,14 +63,11 @@ absl::StatusOr<BackendChoice> BackendFor(const std::string& text) {
   return BackendChoice{std::move(own), absl::StrSplit(list, '\n')};
 }
 
-absl::Status RefuseExisting(const PartitionArgs& args) {
-  std::error_code error;
-  for (const std::string& path : {args.output, args.export_folder}) {
-    if (!path.empty() && !args.force && fs::exists(path, error)) {
-      return absl::AlreadyExistsError(fmt::format("output `{}` exists; --force replaces it", path));
-    }
-  }
-  return absl::OkStatus();
+absl::Status RefuseOutputs(const PartitionArgs& args) {
+  if (args.force) return absl::OkStatus();
+  if (!args.output.empty())
+    QUENCH_RETURN_IF_ERROR(RefuseExisting(args.output, args.external_weights));
+  return args.export_folder.empty() ? absl::OkStatus() : RefuseExisting(args.export_folder, false);
 }
 
 absl::Status ExportParts(const Graph& graph, const fs::path& folder, const StepContext& context) {
@@ -103,7 +102,7 @@ absl::StatusOr<PartitionedThere> PartitionHere(const PartitionArgs& args,
 }
 
 absl::Status RunPartition(const PartitionArgs& args, const StepContext& context) {
-  QUENCH_RETURN_IF_ERROR(RefuseExisting(args));
+  QUENCH_RETURN_IF_ERROR(RefuseOutputs(args));
   BackendChoice choice;
   if (!args.inline_parts) {
     QUENCH_ASSIGN_OR_RETURN(choice, BackendFor(args.backend));
@@ -118,7 +117,9 @@ absl::Status RunPartition(const PartitionArgs& args, const StepContext& context)
     QUENCH_ASSIGN_OR_RETURN(result, PartitionHere(args, choice, context));
   }
   const auto& [graph, report] = result.partitioned;
-  if (!args.output.empty()) QUENCH_RETURN_IF_ERROR(WriteModule(graph, args.output));
+  if (!args.output.empty()) {
+    QUENCH_RETURN_IF_ERROR(WriteModule(graph, args.output, args.external_weights));
+  }
   if (!args.export_folder.empty())
     QUENCH_RETURN_IF_ERROR(ExportParts(graph, args.export_folder, context));
   if (args.inline_parts) {
@@ -143,6 +144,7 @@ Action DeclarePartition(const Options& options) {
   options.Add("--output,-o", args->output, "Write the module: text for .txt, binary otherwise",
               "FILE");
   options.Add("--export", args->export_folder, "Write each part as an ONNX model", "DIR");
+  AddWeightsFlag(options, args->external_weights);
   options.Flag("--force,-f", args->force, "Replace existing files").Needs({"--output", "--export"});
   options.Flag("--keep-no-mac-parts", args->keep_no_mac,
                "Keep parts without convolutions, products and recurrent layers");

@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
+#include "services/cli/module_files.h"
 #include "services/cli/other_runtimes.h"
 #include "services/cli/quantization.h"
 #include "services/cli/remote.h"
@@ -51,6 +52,7 @@ struct QuantizeArgs {
   std::string runtime;  // that reads it; empty: any
   bool force = false;
   std::string format = "table";
+  bool external_weights = false;
 };
 
 void Print(const QuantizeArgs& args, const Quantization& quantization) {
@@ -94,11 +96,7 @@ absl::StatusOr<QuantizedModel> MadeThere(const QuantizeArgs& args, const StepCon
 }
 
 absl::Status RunQuantize(const QuantizeArgs& args, const StepContext& context) {
-  std::error_code error;
-  if (!args.force && std::filesystem::exists(args.output, error)) {
-    return absl::AlreadyExistsError(
-        fmt::format("output `{}` exists; --force replaces it", args.output));
-  }
+  if (!args.force) QUENCH_RETURN_IF_ERROR(RefuseExisting(args.output, args.external_weights));
   BudgetFlags& budget = *args.how->budget;
   QUENCH_RETURN_IF_ERROR(CheckBudget(budget, budget.data));
   RoundingFlags& rounding = *args.how->rounding;
@@ -114,7 +112,7 @@ absl::Status RunQuantize(const QuantizeArgs& args, const StepContext& context) {
                                                               : MadeHere(args, context));
   QUENCH_RETURN_IF_ERROR(std::filesystem::path(args.output).extension() == ".onnx"
                              ? importer::ExportOnnx(quantized.graph, args.output, context)
-                             : WriteModule(quantized.graph, args.output));
+                             : WriteModule(quantized.graph, args.output, args.external_weights));
   Print(args, quantized.quantization);
   return absl::OkStatus();
 }
@@ -148,6 +146,8 @@ Action DeclareQuantize(const Options& options) {
   options.AddRule([args, options] {
     return ProblemOfRuntime(args->runtime, args->output, options.Given(), *args->how);
   });
+  AddWeightsFlag(options, args->external_weights, {});
+  options.AddRule([args] { return WeightsProblem(args->output, args->external_weights); });
   options.Flag("--force,-f", args->force, "Replace FILE");
   options.Add("--format", args->format, "Format of the report", "table|json")
       .OneOf({"table", "json"});

@@ -11,6 +11,7 @@
 #include "common/base/status.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
+#include "services/cli/module_files.h"
 #include "services/cli/remote.h"
 
 namespace quench::cli {
@@ -32,6 +33,7 @@ struct TileArgs {
   std::optional<uint64_t> seed;
   double tolerance = 1e-5;
   bool force = false;
+  bool external_weights = false;
 };
 
 // Three sizes, each at least 1 and at most `most`.
@@ -65,11 +67,8 @@ absl::Status RunTile(const TileArgs& args, const StepContext& context) {
   constexpr int64_t kMostLimit = int64_t{1} << 31;
   QUENCH_ASSIGN_OR_RETURN(const auto sizes,
                           ThreeSizes("--limits", "M,N,K", args.limits, kMostLimit));
-  std::error_code error;
-  if (!args.output.empty() && !args.force && std::filesystem::exists(args.output, error)) {
-    return absl::AlreadyExistsError(
-        fmt::format("output `{}` exists; --force replaces it", args.output));
-  }
+  if (!args.output.empty() && !args.force)
+    QUENCH_RETURN_IF_ERROR(RefuseExisting(args.output, args.external_weights));
   const analyser::TileLimits limits{.m = sizes[0], .n = sizes[1], .k = sizes[2]};
   const analyser::TileProof proof{args.samples, args.seed.value_or(1), args.tolerance};
   analyser::Tiled tiled;
@@ -84,7 +83,7 @@ absl::Status RunTile(const TileArgs& args, const StepContext& context) {
   if (args.output.ends_with(".onnx")) {
     QUENCH_RETURN_IF_ERROR(importer::ExportOnnx(tiled.graph, args.output, context));
   } else if (!args.output.empty()) {
-    QUENCH_RETURN_IF_ERROR(WriteModule(tiled.graph, args.output));
+    QUENCH_RETURN_IF_ERROR(WriteModule(tiled.graph, args.output, args.external_weights));
   }
   fmt::print("{}", args.format == "json" ? analyser::ToJson(tiled.report)
                                          : analyser::ToTable(tiled.report));
@@ -109,6 +108,8 @@ Action DeclareTile(const Options& options) {
       .AtLeast(0);
   options.Add("--output,-o", args->output,
               "Write ONNX for .onnx; else a module: text for .txt, binary otherwise", "FILE");
+  AddWeightsFlag(options, args->external_weights);
+  options.AddRule([args] { return WeightsProblem(args->output, args->external_weights); });
   options.Flag("--force,-f", args->force, "Replace an existing file").Needs({"--output"});
   options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
   options.AddRule([args]() -> std::string {

@@ -5,7 +5,7 @@
 #include "common/base/files.h"
 #include "common/blobs/blob_store.h"
 #include "common/ir/npy.h"
-#include "common/ir/wire/wire.h"
+#include "common/ir/wire/module_file.h"
 
 namespace quench::cli::evidence_test {
 namespace {
@@ -25,8 +25,8 @@ TEST(EvidenceTest, TheFolderHoldsGraphWeightsAndSample) {
   ASSERT_TRUE(folder.ok()) << folder.status();
   EXPECT_EQ(folder->parent_path(), parent.path());
   EXPECT_TRUE(folder->filename().string().starts_with("quench-check-"));
-  const auto store = *LocalBlobStore::Open(*folder / "cache" / "quench");
-  const auto read = ParseModule(*ReadFile(*folder / "graph.qir"), *store);
+  const auto store = *LocalBlobStore::Open(parent.path() / "empty");
+  const auto read = ReadModule(*FileMapping::Open(*folder / "graph.qir"), "", *store);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->value(*read->FindValue("w")).constant->tensor.size(), 2000);
   EXPECT_EQ(ReadNpy(*folder / "inputs" / "x_y.npy")->FloatAt(1), 2);

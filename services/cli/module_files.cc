@@ -1,0 +1,89 @@
+#include "services/cli/module_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <span>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+#include "common/ir/constants.h"
+#include "common/ops/op.h"
+#include "services/cli/model_source.h"
+
+namespace quench::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kNotHeld[] =
+    "\n# Large weights are in this user's cache, which may be pruned: `--output FILE` writes them into the file.";
+
+}  // namespace
+
+absl::StatusOr<Graph> LoadModuleFile(const std::string& path) {
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const FileMapping> file, FileMapping::Open(path));
+  const fs::path folder = fs::path(path).parent_path();
+  absl::StatusOr<Graph> graph = ReadModule(file, folder.empty() ? "." : folder, *store);
+  if (absl::IsNotFound(graph.status()) && ErrnoOf(graph.status()) == 0) {
+    return Annotate(
+        graph.status(),
+        fmt::format("`{}` names weights that it does not hold, and they are no longer in the cache `{}`; make the "
+                    "file again from its model, and it will hold them",
+                    path, store->root().string()));
+  }
+  const std::span<const std::byte> head = file->bytes().first(std::min<size_t>(file->bytes().size(), 64));
+  if (!IsTextModule({reinterpret_cast<const char*>(head.data()), head.size()}))
+    return graph.ok() ? std::move(graph) : Annotate(graph.status(), fmt::format("`{}`", path));
+  // Types may be left out of the text.
+  if (graph.ok() && graph->stage != Stage::kImported)
+    QUENCH_RETURN_IF_ERROR(ops::InferGraph(*graph));
+  return graph;
+}
+
+absl::StatusOr<std::string> ModuleText(const Graph& graph, const PrintOptions& options) {
+  QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
+  // What passes made is in memory only; stored, it has a place that the text can name.
+  WeightPlaces places(*store);
+  QUENCH_RETURN_IF_ERROR(places.Add(graph));
+  PrintOptions print = options;
+  print.places = &places;
+  std::string text = PrintGraph(graph, print);
+  if (!places.empty()) text.insert(std::min(text.find('\n'), text.size()), kNotHeld);
+  return text;
+}
+
+void AddWeightsFlag(const Options& options, bool& external_weights,
+                    const std::vector<std::string>& outputs) {
+  const Option flag = options.Flag("--external-weights", external_weights,
+                                   "Weights of a module go to FILE.weights beside it, instead of into it");
+  if (!outputs.empty()) flag.Needs(outputs);
+}
+
+std::string WeightsProblem(const std::string& output, bool external_weights) {
+  if (!external_weights || fs::path(output).extension() != ".onnx") return "";
+  return fmt::format("--external-weights is for modules, and `{}` is ONNX, which puts weights beside it when they are "
+                     "many",
+                     output);
+}
+
+absl::Status RefuseExisting(const std::string& output, bool external_weights) {
+  for (const fs::path& path : {fs::path(output), WeightsFileOf(output)}) {
+    std::error_code error;
+    if ((path == output || external_weights) && fs::exists(path, error)) {
+      return absl::AlreadyExistsError(
+          fmt::format("output `{}` exists; --force replaces it", path.string()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteModule(const Graph& graph, const std::string& path, bool external_weights) {
+  const WeightsIn weights = external_weights ? WeightsIn::kBeside : WeightsIn::kFile;
+  return fs::path(path).extension() == ".txt" ? WriteTextModuleFile(graph, path, weights)
+                                              : WriteModuleFile(graph, path, weights);
+}
+
+}  // namespace quench::cli
