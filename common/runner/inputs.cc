@@ -6,6 +6,8 @@
 
 #include "common/base/status.h"
 #include "common/ir/states.h"
+#include "common/ir/symbols_spelling.h"
+#include "common/runner/open_sizes.h"
 
 namespace quench {
 
@@ -17,7 +19,7 @@ std::vector<ArtifactTensor> InputsOf(const Graph& graph) {
     for (const Dim dim : value.type.dims) {
       const Bounds bounds = graph.symbols->BoundsOf(dim);
       tensor.dims.push_back({dim.is_static() ? dim.value() : -1,
-                             dim.is_static() ? "" : graph.symbols->ToString(dim), bounds.min,
+                             dim.is_static() ? "" : SpelledOut(*graph.symbols, dim), bounds.min,
                              bounds.max});
     }
     inputs.push_back(std::move(tensor));
@@ -42,18 +44,35 @@ absl::Status CheckInputName(std::span<const ArtifactTensor> inputs, const std::s
                          fmt::join(names, "`, `"));
 }
 
+// What `sources` says of sizes, tensors that are given included.
+static absl::StatusOr<std::map<std::string, int64_t>> SizesFor(
+    std::span<const ArtifactTensor> inputs, const InputSources& sources) {
+  std::map<std::string, int64_t> sizes = sources.sizes;
+  for (const ArtifactTensor& input : inputs) {
+    const auto given = sources.given.find(input.name);
+    // One with an axis more has steps.
+    if (given == sources.given.end() || given->second.dims().size() != input.dims.size()) continue;
+    for (size_t axis = 0; axis < input.dims.size(); ++axis) {
+      if (input.dims[axis].value < 0)
+        sizes.emplace(input.dims[axis].symbol, given->second.dims()[axis]);
+    }
+  }
+  return ChooseSizes(inputs, sizes);
+}
+
 absl::StatusOr<std::vector<Tensor>> FillInputs(std::span<const ArtifactTensor> inputs,
                                                std::span<const ArtifactState> states,
-                                               const InputSources& sources,
-                                               const std::string& how) {
+                                               const InputSources& sources, const std::string& how,
+                                               std::map<std::string, int64_t>* sizes) {
   StatusCollector problems;
   for (const auto& [name, tensor] : sources.given) problems.Add(CheckInputName(inputs, name));
   std::vector<Tensor> random;
   if (sources.seed) {
     const bool fits = sources.graph != nullptr && sources.graph->inputs.size() == inputs.size();
-    QUENCH_ASSIGN_OR_RETURN(random, fits
-                                        ? RandomInputs(*sources.graph, *sources.seed, sources.sizes)
-                                        : RandomInputs(inputs, *sources.seed, sources.sizes));
+    QUENCH_ASSIGN_OR_RETURN(const auto chosen, SizesFor(inputs, sources));
+    QUENCH_ASSIGN_OR_RETURN(random, fits ? RandomInputs(*sources.graph, *sources.seed, chosen)
+                                         : RandomInputs(inputs, *sources.seed, chosen));
+    if (sizes != nullptr) *sizes = chosen;
   }
   std::vector<Tensor> filled;
   for (size_t i = 0; i < inputs.size(); ++i) {

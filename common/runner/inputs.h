@@ -39,16 +39,18 @@ absl::StatusOr<std::vector<bool>> AnyMagnitude(const Graph& graph);
 absl::Status CheckInputName(std::span<const ArtifactTensor> inputs, const std::string& name);
 
 struct InputSources {
-  std::map<std::string, Tensor> given;   // by name
-  std::optional<uint64_t> seed;          // of random numbers for the rest
-  std::map<std::string, int64_t> sizes;  // of their symbolic dims
-  const Graph* graph = nullptr;          // of the model, where there is one: its random inputs fit
+  std::map<std::string, Tensor> given;  // by name
+  std::optional<uint64_t> seed;         // of random numbers for the rest
+  std::map<std::string, int64_t>
+      sizes;                     // of their symbolic dims; others are chosen as ChooseSizes says
+  const Graph* graph = nullptr;  // of the model, where there is one: its random inputs fit
 };
 // A tensor for each input: one that is given, the initial one of a state, or random numbers.
 // INVALID_ARGUMENT has every name in `given` that no input has and every input that is left out; `how`
-// says how to give one ("--input NAME=FILE").
+// says how to give one ("--input NAME=FILE"). `sizes`, if there, becomes the sizes of random numbers.
 absl::StatusOr<std::vector<Tensor>> FillInputs(std::span<const ArtifactTensor> inputs,
                                                std::span<const ArtifactState> states,
-                                               const InputSources& sources, const std::string& how);
+                                               const InputSources& sources, const std::string& how,
+                                               std::map<std::string, int64_t>* sizes = nullptr);
 
 }  // namespace quench

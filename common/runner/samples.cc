@@ -277,11 +277,12 @@ bool IsOneSample(const fs::path& folder, const std::string& what) {
 
 class RandomSamples final : public Samples {
  public:
-  RandomSamples(int64_t count, uint64_t seed, std::vector<ArtifactTensor> inputs)
-      : count_(count), seed_(seed), inputs_(std::move(inputs)) {}
+  RandomSamples(int64_t count, uint64_t seed, std::vector<ArtifactTensor> inputs,
+                std::map<std::string, int64_t> sizes)
+      : count_(count), seed_(seed), inputs_(std::move(inputs)), sizes_(std::move(sizes)) {}
   int64_t count() const override { return count_; }
   absl::StatusOr<std::vector<Tensor>> Read(int64_t sample) const override {
-    return RandomInputs(inputs_, seed_ + static_cast<uint64_t>(sample), {}, kAnyIndex);
+    return RandomInputs(inputs_, seed_ + static_cast<uint64_t>(sample), sizes_, kAnyIndex);
   }
   std::string NameOf(int64_t sample) const override {
     return fmt::format("random sample {}", sample);
@@ -291,15 +292,16 @@ class RandomSamples final : public Samples {
   const int64_t count_;
   const uint64_t seed_;
   const std::vector<ArtifactTensor> inputs_;
+  const std::map<std::string, int64_t> sizes_;
 };
 
 class GraphSamples final : public Samples {
  public:
-  GraphSamples(int64_t count, uint64_t seed, Graph graph)
-      : count_(count), seed_(seed), graph_(std::move(graph)) {}
+  GraphSamples(int64_t count, uint64_t seed, Graph graph, std::map<std::string, int64_t> sizes)
+      : count_(count), seed_(seed), graph_(std::move(graph)), sizes_(std::move(sizes)) {}
   int64_t count() const override { return count_; }
   absl::StatusOr<std::vector<Tensor>> Read(int64_t sample) const override {
-    return RandomInputs(graph_, seed_ + static_cast<uint64_t>(sample));
+    return RandomInputs(graph_, seed_ + static_cast<uint64_t>(sample), sizes_);
   }
   std::string NameOf(int64_t sample) const override {
     return fmt::format("random sample {}", sample);
@@ -309,6 +311,7 @@ class GraphSamples final : public Samples {
   const int64_t count_;
   const uint64_t seed_;
   const Graph graph_;
+  const std::map<std::string, int64_t> sizes_;
 };
 
 absl::StatusOr<std::vector<fs::path>> Sorted(const fs::path& folder) {
@@ -400,12 +403,14 @@ absl::StatusOr<std::unique_ptr<Samples>> OpenSamples(const fs::path& path,
 }
 
 std::unique_ptr<Samples> MakeRandomSamples(int64_t count, uint64_t seed,
-                                           std::vector<ArtifactTensor> inputs) {
-  return std::make_unique<RandomSamples>(count, seed, std::move(inputs));
+                                           std::vector<ArtifactTensor> inputs,
+                                           std::map<std::string, int64_t> sizes) {
+  return std::make_unique<RandomSamples>(count, seed, std::move(inputs), std::move(sizes));
 }
 
-std::unique_ptr<Samples> MakeRandomSamples(int64_t count, uint64_t seed, Graph graph) {
-  return std::make_unique<GraphSamples>(count, seed, std::move(graph));
+std::unique_ptr<Samples> MakeRandomSamples(int64_t count, uint64_t seed, Graph graph,
+                                           std::map<std::string, int64_t> sizes) {
+  return std::make_unique<GraphSamples>(count, seed, std::move(graph), std::move(sizes));
 }
 
 }  // namespace quench

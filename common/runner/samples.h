@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -57,10 +58,13 @@ absl::StatusOr<std::unique_ptr<Samples>> OpenSamples(const std::filesystem::path
                                                      const SampleFormat& format,
                                                      const StepContext& context);
 
-// Reproducible, as RandomInputs has them: floats from N(0, 1), integers below kAnyIndex.
+// Reproducible, as RandomInputs has them: floats from N(0, 1), integers below kAnyIndex. `sizes` as ChooseSizes has
+// them.
 std::unique_ptr<Samples> MakeRandomSamples(int64_t count, uint64_t seed,
-                                           std::vector<ArtifactTensor> inputs);
+                                           std::vector<ArtifactTensor> inputs,
+                                           std::map<std::string, int64_t> sizes = {});
 // What the graph can take, as RandomInputs of inputs.h has it.
-std::unique_ptr<Samples> MakeRandomSamples(int64_t count, uint64_t seed, Graph graph);
+std::unique_ptr<Samples> MakeRandomSamples(int64_t count, uint64_t seed, Graph graph,
+                                           std::map<std::string, int64_t> sizes = {});
 
 }  // namespace quench

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/rpc/errors.h"
+#include "common/runner/open_sizes.h"
 #include "common/runner/samples.h"
 #include "common/steps/manifest.h"
 #include "common/steps/modules.h"
@@ -47,8 +48,14 @@ inline absl::StatusOr<LabelledSamples> SamplesOf(const step::v1::Samples& asked,
                              fmt::format("{}, must be 1 to {}", asked.random(), kMaxRandomSamples));
     }
     const uint64_t seed = asked.has_seed() ? asked.seed() : 1;
-    return LabelledSamples{graph != nullptr ? MakeRandomSamples(asked.random(), seed, *graph)
-                                            : MakeRandomSamples(asked.random(), seed, inputs),
+    absl::StatusOr<std::map<std::string, int64_t>> sizes = ChooseSizes(inputs, {});
+    if (!sizes.ok())
+      return rpc::FieldError(
+          field + ".random",
+          "random samples need fixed sizes but for a batch: " + MessageOf(sizes.status()));
+    return LabelledSamples{graph != nullptr
+                               ? MakeRandomSamples(asked.random(), seed, *graph, *std::move(sizes))
+                               : MakeRandomSamples(asked.random(), seed, inputs, *std::move(sizes)),
                            {}};
   }
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const FileMapping> file,

@@ -2,7 +2,10 @@
 
 #include "common/base/status.h"
 #include "common/ir/hash.h"
+#include "common/ir/symbols_spelling.h"
 #include "common/ops/work.h"
+#include "common/runner/inputs.h"
+#include "common/runner/open_sizes.h"
 #include "services/analyser/analyser.h"
 #include "services/analyser/lifetimes.h"
 #include "services/analyser/parameters.h"
@@ -18,7 +21,7 @@ std::string TypeText(const Type& type, const SymbolTable& symbols) {
   if (!type.ranked) return text + "[?]";
   text += "[";
   for (size_t i = 0; i < type.dims.size(); ++i)
-    text += (i > 0 ? ", " : "") + symbols.ToString(type.dims[i]);
+    text += (i > 0 ? ", " : "") + SpelledOut(symbols, type.dims[i]);
   return text + "]";
 }
 
@@ -244,7 +247,14 @@ Work& Work::operator+=(const Work& other) {
 
 absl::StatusOr<ModelReport> Analyse(const Graph& imported, const Graph& canonical,
                                     const AnalyseOptions& options, const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(Sizes sizes, Sizes::Of(canonical, options.sizes));
+  std::map<std::string, int64_t> of_inputs, chosen = options.sizes;
+  for (const auto& [name, size] : chosen) {
+    const std::optional<SymbolId> symbol = canonical.symbols->Find(name);
+    if (symbol && canonical.symbols->at(*symbol).is_input()) of_inputs[name] = size;
+  }
+  QUENCH_ASSIGN_OR_RETURN(of_inputs, ChooseSizes(InputsOf(canonical), of_inputs));
+  chosen.merge(of_inputs);
+  QUENCH_ASSIGN_OR_RETURN(Sizes sizes, Sizes::Of(canonical, chosen));
   ModelReport report;
   report.name = imported.name;
   report.fingerprint = Fingerprint(canonical);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/status.h"
+#include "common/runner/open_sizes.h"
 #include "common/runner/runner.h"
 #include "services/analyser/analyser.h"
 
@@ -37,22 +38,12 @@ absl::StatusOr<LibraryReport> AnalyseLibrary(const std::filesystem::path& path,
   report.fingerprint = artifact->fingerprint();
   report.producer = artifact->producer();
   report.variant = artifact->variant();
-  std::map<std::string, int64_t> symbols;
   for (const ArtifactTensor& input : artifact->inputs()) {
     report.inputs.emplace_back(input.name, TypeText(input));
-    for (const ArtifactDim& dim : input.dims) {
-      if (dim.value < 0) symbols[dim.symbol] = std::max<int64_t>(dim.min, 1);
-    }
   }
   for (const ArtifactTensor& output : artifact->outputs())
     report.outputs.emplace_back(output.name, TypeText(output));
-  StatusCollector problems;
-  for (const auto& [name, size] : sizes) {
-    if (!symbols.contains(name))
-      problems.Add(InvalidArgument("--size: the library has no symbolic dim `{}`", name));
-    symbols[name] = size;
-  }
-  QUENCH_RETURN_IF_ERROR(problems.Finish());
+  QUENCH_ASSIGN_OR_RETURN(auto symbols, ChooseSizes(artifact->inputs(), sizes));
   QUENCH_RETURN_IF_ERROR(context.Check());
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs,
                           RandomInputs(artifact->inputs(), 1, symbols, kAnyIndex));

@@ -11,6 +11,7 @@
 #include "common/base/status.h"
 #include "common/ir/hash.h"
 #include "common/ir/metadata.h"
+#include "common/ir/symbols_spelling.h"
 #include "services/analyser/json_number.h"
 #include "services/analyser/partition.h"
 #include "services/analyser/sizes.h"
@@ -43,7 +44,7 @@ std::string TextOf(const Type& type, const SymbolTable& symbols) {
   if (!type.known()) return "?";
   if (type.kind != ValueKind::kTensor) return "non-tensor";
   std::vector<std::string> dims;
-  for (const Dim dim : type.dims) dims.push_back(symbols.ToString(dim));
+  for (const Dim dim : type.dims) dims.push_back(SpelledOut(symbols, dim));
   return fmt::format("{}[{}]", DataTypeName(type.dtype),
                      type.ranked ? fmt::format("{}", fmt::join(dims, ", ")) : "?");
 }

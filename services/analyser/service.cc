@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "common/rpc/errors.h"
+#include "common/runner/open_sizes.h"
 #include "common/runner/runner.h"
 #include "common/steps/modules.h"
 #include "common/steps/samples.h"
@@ -217,9 +218,10 @@ absl::StatusOr<pb::BenchmarkResult> BenchmarkStep(const pb::BenchmarkRequest& re
   pb::BenchmarkResult result;
   {
     QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library, 1));
+    QUENCH_ASSIGN_OR_RETURN(const auto chosen, ChooseSizes(artifact->inputs(), sizes));
     QUENCH_ASSIGN_OR_RETURN(
         inputs,
-        RandomInputs(artifact->inputs(), asked.has_seed() ? asked.seed() : 1, sizes, kAnyIndex));
+        RandomInputs(artifact->inputs(), asked.has_seed() ? asked.seed() : 1, chosen, kAnyIndex));
     result.set_variant(artifact->variant());
   }
   QUENCH_ASSIGN_OR_RETURN(const BenchResult measured,

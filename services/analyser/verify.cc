@@ -6,6 +6,7 @@
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/passes/cut.h"
+#include "common/runner/open_sizes.h"
 #include "services/analyser/verify_magnitudes.h"
 #include "services/analyser/verify_rewrites.h"
 
@@ -205,10 +206,12 @@ absl::StatusOr<std::vector<MagnitudeReport>> CheckMagnitudes(
 
 absl::StatusOr<VerifyReport> Verify(const Graph& canonical,
                                     const std::filesystem::path& artifact_path,
-                                    const VerifyOptions& options, const StepContext& context) {
+                                    const VerifyOptions& asked, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
-                          Artifact::Open(artifact_path, options.threads, options.key));
+                          Artifact::Open(artifact_path, asked.threads, asked.key));
   QUENCH_RETURN_IF_ERROR(CheckInterface(canonical, *artifact));
+  VerifyOptions options = asked;
+  QUENCH_ASSIGN_OR_RETURN(options.sizes, ChooseSizes(InputsOf(canonical), asked.sizes));
   QUENCH_RETURN_IF_ERROR(CheckRanges(canonical, options));
   QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
   QUENCH_ASSIGN_OR_RETURN(const Graph rewritten, Rewritten(canonical, options, context));
@@ -237,6 +240,7 @@ absl::StatusOr<VerifyReport> Verify(const Graph& canonical,
     if (i == 0) first = sample.inputs;
   }
   VerifyReport report;
+  report.sizes = options.sizes;
   QUENCH_ASSIGN_OR_RETURN(report.magnitudes,
                           CheckMagnitudes({canonical, rewritten, oracle, *artifact, twin}, first,
                                           options, compare, context));

@@ -37,7 +37,7 @@ struct VerifyOptions {
   uint64_t seed = 1;
   int threads = 1;
   ArtifactKey key;                       // of the library, where it is encrypted
-  std::map<std::string, int64_t> sizes;  // of symbolic dims, by name
+  std::map<std::string, int64_t> sizes;  // of symbolic dims, by name; others as ChooseSizes says
   passes::PassOptions passes;            // those that the library was compiled with
   // What inputs were on samples, by name: random floats are as wide. Empty: from N(0, 1), and once
   // more as large as the library's narrow types allow.
@@ -125,6 +125,7 @@ struct MagnitudeReport {
 
 struct VerifyReport {
   bool passed = false;  // kernels, and rewrites and magnitudes where they were checked
+  std::map<std::string, int64_t> sizes;  // of symbolic dims, in the samples; not from a gateway
   KernelsReport kernels;
   RewritesReport rewrites;
   std::vector<MagnitudeReport> magnitudes;  // one for each narrow type; none without such
@@ -133,7 +134,7 @@ struct VerifyReport {
 // Compares an artifact with its model on random inputs that the model can take. A mismatch is a report with passed = false,
 // not an error. Memory: one sample's quantized values; with layers, one sample's values.
 absl::StatusOr<VerifyReport> Verify(const Graph& canonical, const std::filesystem::path& artifact,
-                                    const VerifyOptions& options, const StepContext& context = {});
+                                    const VerifyOptions& asked, const StepContext& context = {});
 
 std::string ToTable(const VerifyReport& report, int samples);
 std::string ToJson(const VerifyReport& report, int samples);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "common/runner/open_sizes.h"
 #include "services/analyser/json_number.h"
 #include "services/analyser/verify.h"
 
@@ -202,6 +203,7 @@ nlohmann::json ToJson(const RewritesReport& rewrites) {
 
 std::string ToTable(const VerifyReport& report, int samples) {
   std::string text;
+  if (!report.sizes.empty()) text += fmt::format("sizes      {}\n", SizesText(report.sizes));
   PrintKernels(report.kernels, samples, text);
   PrintRewrites(report.rewrites, samples, text);
   for (const MagnitudeReport& each : report.magnitudes) PrintMagnitudes(each, text);
@@ -211,6 +213,7 @@ std::string ToTable(const VerifyReport& report, int samples) {
 std::string ToJson(const VerifyReport& report, int samples) {
   const nlohmann::json json = {{"passed", report.passed},
                                {"samples", samples},
+                               {"sizes", report.sizes},
                                {"kernels", ToJson(report.kernels)},
                                {"rewrites", ToJson(report.rewrites)},
                                {"magnitudes", ToJson(report.magnitudes)}};

@@ -11,7 +11,10 @@ void AddInputFlags(const Options& options, const std::shared_ptr<InputFlags>& fl
               "Tensor for an input, from a .npy or .pb file; or what --shape says of it",
               "NAME=FILE|SHAPE[:f32]");
   options.Add("--random", flags->random, "Random values for inputs without a file", "SEED");
-  options.Add("--size", flags->sizes, "Size of a symbolic dim for random inputs", "NAME=N")
+  options
+      .Add("--size", flags->sizes,
+           "Size of a symbolic dim for random inputs; only that of a batch may be left out",
+           "NAME=N")
       .Needs({"--random"});
 }
 

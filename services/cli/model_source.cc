@@ -10,6 +10,7 @@
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/ir/npy.h"
+#include "common/ir/symbols_spelling.h"
 #include "common/ir/text.h"
 #include "common/ir/wire/wire.h"
 #include "services/cli/module_files.h"
@@ -403,7 +404,7 @@ std::string TypeText(const Type& type, const SymbolTable& symbols) {
   if (!type.ranked) return text + "[?]";
   text += "[";
   for (size_t i = 0; i < type.dims.size(); ++i)
-    text += (i > 0 ? ", " : "") + symbols.ToString(type.dims[i]);
+    text += (i > 0 ? ", " : "") + SpelledOut(symbols, type.dims[i]);
   return text + "]";
 }
 

@@ -18,7 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kNotHeld[] =
-    "\n# Large weights are in this user's cache, which may be pruned: `--output FILE` writes them into the file.";
+    "\n# Large weights are in this user's cache, which may be pruned: `--output FILE` writes them "
+    "into the file.";
 
 }  // namespace
 
@@ -28,13 +29,13 @@ absl::StatusOr<Graph> LoadModuleFile(const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
   absl::StatusOr<Graph> graph = ReadModule(file, folder.empty() ? "." : folder, *store);
   if (absl::IsNotFound(graph.status()) && ErrnoOf(graph.status()) == 0) {
-    return Annotate(
-        graph.status(),
-        fmt::format("`{}` names weights that it does not hold, and they are no longer in the cache `{}`; make the "
-                    "file again from its model, and it will hold them",
-                    path, store->root().string()));
+    return Annotate(graph.status(), fmt::format("`{}` names weights that it does not hold, and "
+                                                "they are no longer in the cache `{}`; make the "
+                                                "file again from its model, and it will hold them",
+                                                path, store->root().string()));
   }
-  const std::span<const std::byte> head = file->bytes().first(std::min<size_t>(file->bytes().size(), 64));
+  const std::span<const std::byte> head =
+      file->bytes().first(std::min<size_t>(file->bytes().size(), 64));
   if (!IsTextModule({reinterpret_cast<const char*>(head.data()), head.size()}))
     return graph.ok() ? std::move(graph) : Annotate(graph.status(), fmt::format("`{}`", path));
   // Types may be left out of the text.
@@ -57,16 +58,19 @@ absl::StatusOr<std::string> ModuleText(const Graph& graph, const PrintOptions& o
 
 void AddWeightsFlag(const Options& options, bool& external_weights,
                     const std::vector<std::string>& outputs) {
-  const Option flag = options.Flag("--external-weights", external_weights,
-                                   "Weights of a module go to FILE.weights beside it, instead of into it");
+  const Option flag =
+      options.Flag("--external-weights", external_weights,
+                   "Weights of a module go to FILE.weights beside it, instead of into it");
   if (!outputs.empty()) flag.Needs(outputs);
 }
 
 std::string WeightsProblem(const std::string& output, bool external_weights) {
   if (!external_weights || fs::path(output).extension() != ".onnx") return "";
-  return fmt::format("--external-weights is for modules, and `{}` is ONNX, which puts weights beside it when they are "
-                     "many",
-                     output);
+  return fmt::format(
+      "--external-weights is for modules, and `{}` is ONNX, which puts weights beside it when they "
+      "are "
+      "many",
+      output);
 }
 
 absl::Status RefuseExisting(const std::string& output, bool external_weights) {

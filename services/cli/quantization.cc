@@ -107,6 +107,8 @@ absl::StatusOr<std::map<std::string, double>> MagnitudesOf(const std::string& ca
 
 absl::StatusOr<quantizer::Statistics> CalibrateHere(TapBuild& taps, const SampleOptions& samples,
                                                     const StepContext& context) {
+  // Sizes are asked for before anything is built.
+  if (samples.random > 0) QUENCH_RETURN_IF_ERROR(RandomSizes(samples, taps.graph()).status());
   QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path library, taps.Library(context));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> opened,

@@ -1,6 +1,8 @@
 #include "services/cli/taps.h"
 
 #include "common/base/status.h"
+#include "common/runner/inputs.h"
+#include "common/runner/open_sizes.h"
 #include "services/cli/model_source.h"
 #include "services/codegen/codegen.h"
 
@@ -23,12 +25,28 @@ absl::StatusOr<SampleFormat> SampleFormatOf(const std::string& images) {
   return format;
 }
 
+Option AddSampleSizes(const Options& options, SampleOptions& samples) {
+  return options.Add(
+      "--size", samples.sizes,
+      "Size of a symbolic dim in random samples; only that of a batch may be left out", "NAME=N");
+}
+
+absl::StatusOr<std::map<std::string, int64_t>> RandomSizes(const SampleOptions& options,
+                                                           const Graph& graph) {
+  QUENCH_ASSIGN_OR_RETURN(const auto given, ParseSizes(options.sizes));
+  return ChooseSizes(InputsOf(graph), given);
+}
+
 absl::StatusOr<std::unique_ptr<Samples>> OpenSamplesOf(const SampleOptions& options,
                                                        const Graph& graph,
                                                        std::span<const ArtifactTensor> inputs,
                                                        const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const SampleFormat format, SampleFormatOf(options.images));
-  if (options.random > 0) return MakeRandomSamples(options.random, options.seed, graph);
+  if (options.random > 0) {
+    QUENCH_ASSIGN_OR_RETURN(auto sizes, RandomSizes(options, graph));
+    if (!sizes.empty()) fmt::print(stderr, "quench: random samples at {}\n", SizesText(sizes));
+    return MakeRandomSamples(options.random, options.seed, graph, std::move(sizes));
+  }
   return OpenSamples(options.data, inputs, format, context);
 }
 

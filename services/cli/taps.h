@@ -21,10 +21,16 @@ struct SampleOptions {
   std::string images;  // how they are scaled; empty: nobody said
   int64_t random = 0;
   uint64_t seed = 1;
-  int64_t workers = 0;  // 0: one for each CPU
+  std::vector<std::string> sizes = {};  // NAME=N, of random ones
+  int64_t workers = 0;                  // 0: one for each CPU
 };
 Option AddImageFlag(const Options& options, std::string& images);
 absl::StatusOr<SampleFormat> SampleFormatOf(const std::string& images);
+// --size, of random samples.
+Option AddSampleSizes(const Options& options, SampleOptions& samples);
+// Of random samples: those that are given, and what ChooseSizes says of others.
+absl::StatusOr<std::map<std::string, int64_t>> RandomSizes(const SampleOptions& options,
+                                                           const Graph& graph);
 // For the graph, whose build has such inputs.
 absl::StatusOr<std::unique_ptr<Samples>> OpenSamplesOf(const SampleOptions& options,
                                                        const Graph& graph,

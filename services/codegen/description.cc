@@ -7,6 +7,7 @@
 
 #include "common/base/status.h"
 #include "common/ir/states.h"
+#include "common/ir/symbols_spelling.h"
 #include "common/runtime/quench_rt.h"
 #include "services/codegen/boundary.h"
 #include "services/codegen/link/sections.h"
@@ -30,7 +31,7 @@ json ToJson(const Graph& graph, ValueId id,
     if (dim.is_static()) {
       dims.push_back(dim.value());
     } else {
-      dims.push_back(graph.symbols->ToString(dim));
+      dims.push_back(SpelledOut(*graph.symbols, dim));
     }
   }
   json result = {{"name", value.name},

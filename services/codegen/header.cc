@@ -5,6 +5,8 @@
 #include <cctype>
 #include <set>
 
+#include "common/ir/symbols_spelling.h"
+
 namespace quench::codegen {
 namespace {
 
@@ -23,15 +25,18 @@ std::string Identifier(const std::string& name) {
 // Text that cannot end a comment or a string.
 std::string Plain(const std::string& text) {
   std::string plain;
-  for (const char c : text)
-    plain += (c >= ' ' && c != '"' && c != '\\' && c != '*' && c != '?') ? c : '_';
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const bool ends = c == '*' && (i + 1 == text.size() || text[i + 1] == '/');
+    plain += c >= ' ' && c != '"' && c != '\\' && c != '?' && !ends ? c : '_';
+  }
   return plain;
 }
 
 std::string TypeText(const Graph& graph, const Type& type) {
   std::string text = std::string(DataTypeName(type.dtype)) + "[";
   for (size_t i = 0; i < type.dims.size(); ++i)
-    text += (i ? ", " : "") + Plain(graph.symbols->ToString(type.dims[i]));
+    text += (i ? ", " : "") + Plain(SpelledOut(*graph.symbols, type.dims[i]));
   return text + "]";
 }
 

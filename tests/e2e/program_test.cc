@@ -137,6 +137,42 @@ TEST(ProgramTest, ProfilesNameEachKernel) {
   }
 }
 
+// Nothing is measured or checked at sizes that nobody chose.
+TEST(ProgramTest, OpenSizesAreAskedForAndShown) {
+  const Workspace work;
+  work.Write("m.ir.txt", R"(quench.ir 1
+module "m" canonical {
+  symbol batch = input(0, 0)
+  symbol height = input(0, 2) in 2..64
+  input %x: f32[batch, 1, height, 8]
+  %y = MaxPool(%x) {kernel_shape = [2, 2]}
+  output %y
+})");
+  ASSERT_EQ(work.Run({"compile", "m.ir.txt", "--output", "out"}).exit_code, 0);
+  for (std::vector<std::string> command :
+       {std::vector<std::string>{"bench", "out/model.so", "--seconds", "0.01"},
+        {"verify", "m.ir.txt", "out/model.so"},
+        {"analyse", "m.ir.txt"},
+        {"analyse", "out/model.so"},
+        {"calibrate", "m.ir.txt", "--random", "1"},
+        {"run", "m.ir.txt", "--random", "1"},
+        {"run", "out/model.so", "--random", "1"}}) {
+    const Outcome asks = work.Run(command);
+    EXPECT_EQ(asks.exit_code, 1) << command[0];
+    EXPECT_NE(asks.err.find("`height` (2 to 64) open"), std::string::npos) << asks.err;
+    EXPECT_NE(asks.err.find("like `--size height=64`"), std::string::npos) << asks.err;
+    command.insert(command.end(), {"--size", "height=6"});
+    const Outcome told = work.Run(command);
+    EXPECT_EQ(told.exit_code, 0) << command[0] << told.err;
+    const std::string shown = command[0] == "analyse" ? "height = 6" : "batch=1, height=6";
+    EXPECT_NE((told.out + told.err).find(shown), std::string::npos) << command[0] << told.out;
+  }
+  const Outcome json =
+      work.Run({"bench", "out/model.so", "--seconds", "0.01", "--json", "--size", "height=6"});
+  EXPECT_EQ(nlohmann::json::parse(json.out).at("sizes"),
+            (nlohmann::json{{"batch", 1}, {"height", 6}}));
+}
+
 // What is counted at other sizes than those of the run says nothing about it.
 TEST(ProgramTest, ProfilesCountAtTheSizesOfTheRun) {
   const Workspace work;

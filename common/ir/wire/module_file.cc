@@ -22,8 +22,9 @@ namespace fs = std::filesystem;
 
 // As in PNG, line ends and the end of file of other systems show what copied a file as text.
 constexpr std::string_view kMagic = "\x89quench.qir\r\n\x1a\n\x01";
-constexpr size_t kHeaderBytes = 48;  // the magic, then sizes of the module, the index and the name, and 0
-constexpr size_t kEntryBytes = 48;   // a digest, an offset, a size
+constexpr size_t kHeaderBytes =
+    48;  // the magic, then sizes of the module, the index and the name, and 0
+constexpr size_t kEntryBytes = 48;  // a digest, an offset, a size
 constexpr size_t kDigestBytes = 32;
 constexpr size_t kMaxName = 255;
 constexpr uint64_t kAlignment = 64;
@@ -99,9 +100,10 @@ struct Container {
 absl::StatusOr<Container> OpenContainer(std::shared_ptr<const FileMapping> file) {
   const std::span<const std::byte> bytes = file->bytes();
   if (!IsModuleFile(TextOf(bytes))) return InvalidArgument("it is no file of this form");
-  absl::Status cut = InvalidArgument("the file is cut off or damaged: it has {} bytes, and what it lists lies "
-                                           "beyond them",
-                                           bytes.size());
+  absl::Status cut = InvalidArgument(
+      "the file is cut off or damaged: it has {} bytes, and what it lists lies "
+      "beyond them",
+      bytes.size());
   if (bytes.size() < kHeaderBytes) return cut;
   const uint64_t module = NumberAt(bytes, 16), count = NumberAt(bytes, 24),
                  name = NumberAt(bytes, 32);
@@ -149,7 +151,8 @@ class ContainerBlobs final : public BlobStore {
     std::shared_ptr<const FileMapping> part =
         FileMapping::Part(container_.file, found->second.offset, found->second.size);
     if (Sha256Hex(part->bytes()) != digest)
-      return absl::DataLossError(fmt::format("the weights are damaged: blob `{}` has other bytes", digest));
+      return absl::DataLossError(
+          fmt::format("the weights are damaged: blob `{}` has other bytes", digest));
     return part;
   }
 
@@ -161,10 +164,12 @@ class ContainerBlobs final : public BlobStore {
 absl::StatusOr<Container> OpenBeside(const std::string& name, const fs::path& folder) {
   if (folder.empty())
     return InvalidArgument(
-        "the weights lie in a file `{}` beside the module, and there is none here: write the module without "
+        "the weights lie in a file `{}` beside the module, and there is none here: write the "
+        "module without "
         "--external-weights",
         name);
-  if (name == "." || name == ".." || name.find_first_of(std::string_view("/\0", 2)) != std::string::npos)
+  if (name == "." || name == ".." ||
+      name.find_first_of(std::string_view("/\0", 2)) != std::string::npos)
     return InvalidArgument("the weights lie in `{}`, which must be a file beside the module", name);
   const absl::StatusOr<std::shared_ptr<const FileMapping>> file = FileMapping::Open(folder / name);
   if (!file.ok()) return Annotate(file.status(), "the weights lie beside the module");
@@ -188,7 +193,8 @@ absl::StatusOr<Graph> ReadText(const std::shared_ptr<const FileMapping>& file,
 absl::StatusOr<Graph> ReadContainer(const std::shared_ptr<const FileMapping>& file,
                                     const fs::path& folder, BlobStore& store) {
   QUENCH_ASSIGN_OR_RETURN(const Container container, OpenContainer(file));
-  if (container.module.empty()) return InvalidArgument("it has the weights of a module, and no module");
+  if (container.module.empty())
+    return InvalidArgument("it has the weights of a module, and no module");
   if (container.module.size() > kMaxModuleBytes)
     return absl::ResourceExhaustedError(fmt::format("the module has {} bytes, at most {} are read",
                                                     container.module.size(), kMaxModuleBytes));

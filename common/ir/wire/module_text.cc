@@ -50,8 +50,7 @@ absl::StatusOr<BlobId> ParseHead(std::string_view head, int64_t line) {
 absl::Status ReadLines(std::string_view& text, int64_t& line, BlobWriter* writer) {
   std::string buffer, decoded;
   const auto flush = [&]() -> absl::Status {
-    QUENCH_RETURN_IF_ERROR(
-        writer->Append(std::as_bytes(std::span(buffer.data(), buffer.size()))));
+    QUENCH_RETURN_IF_ERROR(writer->Append(std::as_bytes(std::span(buffer.data(), buffer.size()))));
     buffer.clear();
     return absl::OkStatus();
   };
@@ -104,8 +103,8 @@ absl::StatusOr<ModuleText> SplitModuleText(std::string_view text) {
   const size_t found = text.find("\nweights ");
   const size_t end = found == std::string_view::npos ? text.size() : found + 1;
   if (end > kMaxGraphText) {
-    return absl::ResourceExhaustedError(
-        fmt::format("the text has {} bytes without weights, at most {} are read", end, kMaxGraphText));
+    return absl::ResourceExhaustedError(fmt::format(
+        "the text has {} bytes without weights, at most {} are read", end, kMaxGraphText));
   }
   ModuleText split;
   split.module = text.substr(0, end);
@@ -129,8 +128,7 @@ absl::StatusOr<std::vector<std::shared_ptr<const FileMapping>>> StoreWeights(con
   int64_t line = text.first_line;
   while (!rest.empty()) {
     const int64_t at = line++;
-    QUENCH_ASSIGN_OR_RETURN(const BlobId id,
-                            ParseHead(TakeLine(rest).substr(kWeights.size()), at));
+    QUENCH_ASSIGN_OR_RETURN(const BlobId id, ParseHead(TakeLine(rest).substr(kWeights.size()), at));
     std::unique_ptr<BlobWriter> writer;
     if (!store.Contains(id.hash)) {
       QUENCH_ASSIGN_OR_RETURN(writer, store.Create());

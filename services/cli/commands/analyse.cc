@@ -212,7 +212,8 @@ Action DeclareAnalyse(const Options& options) {
   auto args = std::make_shared<AnalyseArgs>();
   AddModelOptions(options, args->model, InputOption::kFiles);
   options.Add("--size", args->sizes,
-              "Size at which a symbolic dim is counted (default: its smallest)", "NAME=N");
+              "Size at which a symbolic dim is counted; only that of a batch may be left out",
+              "NAME=N");
   options
       .Add("--listing", args->table.listing, "What is listed",
            fmt::format("{} (default layers)", fmt::join(analyser::Listings(), "|")))

@@ -6,6 +6,7 @@
 
 #include "common/base/files.h"
 #include "common/base/status.h"
+#include "common/runner/open_sizes.h"
 #include "common/runner/runner.h"
 #include "services/cli/ceilings.h"
 #include "services/cli/commands/declarations.h"
@@ -20,7 +21,7 @@ namespace {
 constexpr char kBenchExamples[] = R"(Examples:
   quench bench out/model.so                        three seconds of runs on random inputs, one thread
   quench bench out/model.so --threads 2 --seconds 10 --json
-  quench bench out/model.so --size batch=8         symbolic dims at a chosen size
+  quench bench out/model.so --size height=320 --size width=320   sizes that the model leaves open
   quench bench out/model.so --profile              where the time goes, kernel by kernel
   quench bench out/model.so --trace run.json       the same for Perfetto or chrome://tracing
   quench bench --machine                           what this machine's cores and memory can do
@@ -84,6 +85,7 @@ absl::Status RunProfile(const BenchArgs& args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
                           Artifact::Open(args.artifact, args.threads, key));
   sizes.merge(CountedSizes(MetadataOf(args), *artifact));
+  QUENCH_ASSIGN_OR_RETURN(sizes, ChooseSizes(artifact->inputs(), sizes));
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs,
                           RandomInputs(artifact->inputs(), args.seed, sizes, kAnyIndex));
   QUENCH_ASSIGN_OR_RETURN(Profile profile,
@@ -97,14 +99,15 @@ absl::Status RunProfile(const BenchArgs& args, const StepContext& context) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<BenchResult> BenchHere(const BenchArgs& args,
-                                      const std::map<std::string, int64_t>& sizes,
+// `sizes` become those that were measured at.
+absl::StatusOr<BenchResult> BenchHere(const BenchArgs& args, std::map<std::string, int64_t>& sizes,
                                       const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const ArtifactKey key, KeyOf(*args.key));
   std::vector<Tensor> inputs;
   {
     QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
                             Artifact::Open(args.artifact, 1, key));
+    QUENCH_ASSIGN_OR_RETURN(sizes, ChooseSizes(artifact->inputs(), sizes));
     QUENCH_ASSIGN_OR_RETURN(inputs, RandomInputs(artifact->inputs(), args.seed, sizes, kAnyIndex));
   }
   return Benchmark(args.artifact, inputs, args.threads, args.seconds, context, key);
@@ -126,7 +129,7 @@ absl::Status RunBench(const BenchArgs& args, const StepContext& context) {
         "--key: keys and passwords stay in this process; measure encrypted libraries without a "
         "gateway");
   }
-  QUENCH_ASSIGN_OR_RETURN(const auto sizes, ParseSizes(args.sizes));
+  QUENCH_ASSIGN_OR_RETURN(auto sizes, ParseSizes(args.sizes));
   QUENCH_ASSIGN_OR_RETURN(
       const BenchResult result,
       !sealed && UsesGateway(*args.gateway)
@@ -142,10 +145,12 @@ absl::Status RunBench(const BenchArgs& args, const StepContext& context) {
                                  {"load_ms", result.load_ms},
                                  {"first_run_ms", result.first_run_ms},
                                  {"runs", result.runs},
-                                 {"threads", args.threads}};
+                                 {"threads", args.threads},
+                                 {"sizes", sizes}};
     fmt::print("{}\n", json.dump(2));
     return absl::OkStatus();
   }
+  if (!sizes.empty()) fmt::print("at {}\n", SizesText(sizes));
   fmt::print("median {:.3f} ms   min {:.3f} ms   p99 {:.3f} ms   ({} runs, {} thread{})\n",
              result.median_ms, result.min_ms, result.p99_ms, result.runs, args.threads,
              args.threads == 1 ? "" : "s");
@@ -163,10 +168,10 @@ Action DeclareBench(const Options& options) {
   options.Add("--threads", args->threads, "Threads to run on", "N (default 1)").Range(1, 1024);
   options.Add("--seconds", args->seconds, "How long to measure", "S (default 3)")
       .Range(0.01, 86400.0);
-  options.Add(
-      "--size", args->sizes,
-      "Size of a symbolic dim (default: its least; of --profile, what metadata.json counts at)",
-      "NAME=N");
+  options.Add("--size", args->sizes,
+              "Size of a symbolic dim; only that of a batch may be left out (--profile: what "
+              "metadata.json counts at)",
+              "NAME=N");
   options.Add("--seed", args->seed, "Seed of the random inputs", "N (default 1)");
   AddKeyFlags(options, args->key);
   options.Flag("--json", args->json,

@@ -196,6 +196,7 @@ Action DeclareCalibrate(const Options& options) {
   AddImageFlag(options, args->samples.images).Needs({"--data"});
   options.Add("--seed", args->samples.seed, "Of random samples", "N (default 1)")
       .Needs({"--random"});
+  AddSampleSizes(options, args->samples).Needs({"--random"});
   options.Add("--output,-o", args->output, "Where statistics go",
               "FILE (default ./calibration.stats)");
   AddRescueFlags(options, args->rescue);

@@ -533,6 +533,7 @@ Action DeclareCompile(const Options& options) {
   how.Add("--calibration-random", args->job.samples.random,
           "Instead: random samples, where there are no real ones", "N")
       .AtLeast(1);
+  AddSampleSizes(options, args->job.samples).Needs({"--calibration-random"});
   AddQuantizeFlags(how, args->how);
   AddWorkOptions(options, args->gateway);
   options.Examples(kCompileExamples);

@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/ir/npy.h"
 #include "common/ops/evaluate.h"
+#include "common/runner/open_sizes.h"
 #include "common/runner/runner.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/encryption.h"
@@ -65,7 +66,12 @@ std::string Describe(const Tensor& tensor) {
 absl::StatusOr<std::vector<Tensor>> GatherInputs(const RunArgs& args, const Runnable& model) {
   QUENCH_ASSIGN_OR_RETURN(InputSources sources, SourcesOf(*args.inputs, model.inputs));
   sources.graph = model.graph;
-  return FillInputs(model.inputs, model.states, sources, InputFlags::kHow);
+  std::map<std::string, int64_t> sizes;
+  QUENCH_ASSIGN_OR_RETURN(
+      std::vector<Tensor> inputs,
+      FillInputs(model.inputs, model.states, sources, InputFlags::kHow, &sizes));
+  if (!sizes.empty()) fmt::print("random inputs at {}\n", SizesText(sizes));
+  return inputs;
 }
 
 absl::Status WriteOutputs(const RunArgs& args, const std::vector<std::string>& names,

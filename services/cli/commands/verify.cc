@@ -192,7 +192,8 @@ Action DeclareVerify(const Options& options) {
            "0|1|2|3 (default 3)")
       .Range(0, 3);
   AddKeyFlags(options, args->key);
-  options.Add("--size", args->sizes, "Size of a symbolic dim", "NAME=N");
+  options.Add("--size", args->sizes, "Size of a symbolic dim; only that of a batch may be left out",
+              "NAME=N");
   options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
   AddWorkOptions(options, args->gateway);
   options.Examples(kVerifyExamples);

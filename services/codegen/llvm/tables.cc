@@ -6,6 +6,7 @@
 
 #include "common/base/status.h"
 #include "common/ir/states.h"
+#include "common/ir/symbols_spelling.h"
 #include "common/runtime/abi.h"
 #include "services/codegen/boundary.h"
 #include "services/codegen/llvm/artifact.h"
@@ -84,13 +85,15 @@ llvm::Constant* Tables::Tensor(const std::string& name, DataType dtype,
 
 namespace {
 
-// Sizes of inputs that others determine ("2*n") have their text, which tells what is wanted.
+// Sizes of inputs and outputs that others determine ("2*n") have their text, which tells what is wanted or comes.
 std::set<SymbolId> DeterminedSizes(const Graph& graph) {
   std::set<SymbolId> ids;
-  for (const ValueId input : graph.inputs) {
-    for (const Dim dim : graph.value(input).type.dims) {
-      if (!dim.is_static() && graph.symbols->at(dim.symbol()).is_expression())
-        ids.insert(dim.symbol());
+  for (const std::vector<ValueId>* values : {&graph.inputs, &graph.outputs}) {
+    for (const ValueId id : *values) {
+      for (const Dim dim : graph.value(id).type.dims) {
+        if (!dim.is_static() && graph.symbols->at(dim.symbol()).is_expression())
+          ids.insert(dim.symbol());
+      }
     }
   }
   return ids;
@@ -177,8 +180,8 @@ absl::Status EmitModel(ModuleBuilder& builder, const ModelTables& model) {
   for (SymbolId id = 0; id < model.num_symbols; ++id) {
     const Symbol& symbol = graph.symbols->at(id);
     const bool text = determined.contains(id);
-    symbols.push_back(SymbolInfo(tables, symbol,
-                                 text ? graph.symbols->ToString(Dim::OfSymbol(id)) : symbol.name));
+    symbols.push_back(SymbolInfo(
+        tables, symbol, text ? SpelledOut(*graph.symbols, Dim::OfSymbol(id)) : symbol.name));
   }
   for (const std::string& name : model.variants) {
     llvm::Constant* variant = module.getOrInsertGlobal(name, llvm::Type::getInt8Ty(state.context));

@@ -107,9 +107,13 @@ TEST_F(ModuleFileTest, NothingIsReadOutsideItsFolder) {
   const std::string text = Written("m.ir.txt", WeightsIn::kBeside);
   const std::string module = text.substr(0, text.find("\nweights ") + 1);
   for (const char* name : {"../x", "/etc/passwd", "..", "."})
-    EXPECT_NE(ProblemOf(module + "weights file \"" + name + "\"\n").find("beside the module"), std::string::npos) << name;
+    EXPECT_NE(ProblemOf(module + "weights file \"" + name + "\"\n").find("beside the module"),
+              std::string::npos)
+        << name;
   EXPECT_NE(ProblemOf(module + "weights 5\n").find("was expected"), std::string::npos);
-  EXPECT_NE(ProblemOf(module + "weights \"" + std::string(64, 'a') + "\" 5\n?\n").find("a line of base64"), std::string::npos);
+  EXPECT_NE(ProblemOf(module + "weights \"" + std::string(64, 'a') + "\" 5\n?\n")
+                .find("a line of base64"),
+            std::string::npos);
   EXPECT_NE(ProblemOf(module + "weights \"" + std::string(64, 'a') + "\" 5\nAAAA\n"), "");
 }
 
@@ -125,7 +129,8 @@ TEST_F(ModuleFileTest, StrangersFiles) {
         bytes[16 + random() % (reach - 16)] = static_cast<char>(random());
       const auto store = *LocalBlobStore::Open(At("hostile"));
       ASSERT_TRUE(WriteFileAtomically(At("wrong"), bytes).ok());
-      const absl::StatusOr<Graph> read = ReadModule(*FileMapping::Open(At("wrong")), folder_.path(), *store);
+      const absl::StatusOr<Graph> read =
+          ReadModule(*FileMapping::Open(At("wrong")), folder_.path(), *store);
       if (read.ok()) EXPECT_NE(PrintGraph(*read), "");
     }
   }

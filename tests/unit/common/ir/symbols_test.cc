@@ -7,6 +7,7 @@
 
 #include "common/base/status.h"
 #include "common/ir/saturating.h"
+#include "common/ir/symbols_spelling.h"
 
 namespace quench::symbols_test {
 namespace {
@@ -354,6 +355,21 @@ TEST_F(SymbolsTest, RandomExpressionsMatchDirectArithmetic) {
     if (pool.size() < 200) pool.push_back(built);
   }
   EXPECT_GT(checked, 1000);
+}
+
+TEST_F(SymbolsTest, ReadersSeeDimsOfInputsOnly) {
+  const Dim n = Input("n"), odd = Input("of $1 \"each\"");
+  Dim sum = t.Add(n, odd);
+  for (int64_t i = 2; i < 9; ++i) sum = t.Max(t.FloorDiv(t.Add(sum, n), Dim(i)), odd);
+  const Dim product = t.Mul(t.Add(sum, Dim(1)), t.Add(sum, n));
+  ASSERT_NE(t.ToString(product).find('$'), std::string::npos) << t.ToString(product);
+  const std::string text = SpelledOut(t, product);
+  // The one `$` left is of a name, and the text means the same.
+  EXPECT_EQ(text.find('$'), text.find("of $1") + 3) << text;
+  EXPECT_EQ(*t.Parse(text), product) << text;
+  EXPECT_EQ(SpelledOut(t, Dim(3)), "3");
+  for (int i = 0; i < 200; ++i) sum = t.Max(t.Mul(sum, sum), t.Add(sum, n));
+  EXPECT_LT(SpelledOut(t, sum).size(), 4200u);
 }
 
 }  // namespace
