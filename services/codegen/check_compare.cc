@@ -40,7 +40,7 @@ Comparison Compare(const Tensor& actual, const Tensor& expected, double toleranc
     result.wrong = std::max<int64_t>(actual.size(), 1);
     return result;
   }
-  double largest = 0, most = -1;
+  double largest = 0, most = -1, of_numbers = 0;
   for (int64_t i = 0; i < expected.size(); ++i) {
     const double size = std::abs(expected.FloatAt(i));
     if (std::isfinite(size)) largest = std::max(largest, size);
@@ -50,11 +50,15 @@ Comparison Compare(const Tensor& actual, const Tensor& expected, double toleranc
     const double error = ElementError(actual, expected, i);
     if (error <= allowed) continue;
     ++result.wrong;
+    if (std::isfinite(expected.FloatAt(i)) || !std::isfinite(actual.FloatAt(i)))
+      of_numbers = std::max(of_numbers, error);
     if (error <= most) continue;
     most = error;
     result.worst = i;
   }
   if (result.wrong == 0) result.error = tolerance;
+  if (std::isinf(result.error) && std::isfinite(of_numbers))
+    result.error = largest > 0 ? std::max(1.0, of_numbers / largest) : 1;
   return result;
 }
 

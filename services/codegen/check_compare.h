@@ -11,7 +11,7 @@
 namespace quench::codegen {
 
 struct Comparison {
-  double error = 0;   // relative
+  double error = 0;   // relative; a number where the model has none counts as 1
   int64_t wrong = 0;  // elements out of tolerance
   int64_t worst = 0;  // the index of the one that is farthest off
 };

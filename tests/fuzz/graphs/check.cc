@@ -80,20 +80,32 @@ double Distance(const Tensor& actual, const Tensor& reference) {
   return distance / largest;
 }
 
-// How far each output moves when the inputs move by `by`: what rounding may do to it.
+// How far each output moves when the inputs move by `by`, or constants where no input is a float: what
+// rounding may do to it.
 std::vector<double> Sensitivity(const Graph& graph, const Tensors& inputs, const Tensors& outputs,
                                 double by) {
   Dice dice{std::mt19937_64(1)};
-  Tensors moved = inputs;
-  for (Tensor& each : moved) {
-    if (!IsFloat(each.dtype())) continue;
+  const auto moved = [&](const Tensor& tensor) {
     std::vector<double> values;
-    for (int64_t i = 0; i < each.size(); ++i)
-      values.push_back(each.FloatAt(i) * (1 + by * dice.Real(-1, 1)));
-    each = OfNumbers(each.dtype(), each.dims(), values);
+    for (int64_t i = 0; i < tensor.size(); ++i)
+      values.push_back(tensor.FloatAt(i) * (1 + by * dice.Real(-1, 1)));
+    return OfNumbers(tensor.dtype(), tensor.dims(), values);
+  };
+  Tensors others = inputs;
+  Graph changed = graph;
+  bool floats = false;
+  for (Tensor& each : others) {
+    if (!IsFloat(each.dtype())) continue;
+    floats = true;
+    each = moved(each);
+  }
+  for (quench::Value& value : changed.values) {
+    if (floats || value.constant == nullptr || !IsFloat(value.constant->tensor.dtype())) continue;
+    value.constant =
+        std::make_shared<const Constant>(Constant{moved(value.constant->tensor), "", {}});
   }
   std::vector<double> distances(outputs.size(), 0);
-  const absl::StatusOr<Tensors> results = ops::Evaluate(graph, moved);
+  const absl::StatusOr<Tensors> results = ops::Evaluate(changed, others);
   for (size_t i = 0; i < outputs.size(); ++i)
     distances[i] = results.ok() ? Distance((*results)[i], outputs[i])
                                 : std::numeric_limits<double>::infinity();

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "common/base/status.h"
 #include "common/ir/text.h"
+#include "services/codegen/check_compare.h"
 #include "services/codegen/part.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
@@ -291,6 +294,14 @@ module "counts" canonical {
   const absl::StatusOr<Compiled> compiled = CompileGraph(*made, options);
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   EXPECT_GT(compiled->report.check->undecided, 0);
+}
+
+TEST(CompareTest, WhatIsNoNumberIsWorseThanANumberWhereNoneIsExpected) {
+  const Tensor numbers = Tensor::Of(DataType::kF32, {3}, std::vector<float>{1, 2, 4}),
+               none = Tensor::Of(DataType::kF32, {3}, std::vector<float>{1, 2, NAN});
+  EXPECT_EQ(Compare(numbers, none, 1e-3, 0).wrong, 1);
+  EXPECT_EQ(Compare(numbers, none, 1e-3, 0).error, 1);
+  EXPECT_EQ(Compare(none, numbers, 1e-3, 0).error, INFINITY);
 }
 
 TEST(PartTest, ReachesToWhatIsGiven) {
