@@ -137,6 +137,20 @@ TEST(ProgramTest, ProfilesNameEachKernel) {
   }
 }
 
+// The question that --check answers is about Quench; libonnx's opinion is there for ONNX.
+TEST(ProgramTest, SupportIsToldForEveryFormat) {
+  const Workspace work;
+  ASSERT_EQ(work.Run({"import", DigitsModel(), "--output", "m.qir"}).exit_code, 0);
+  for (const std::string& model : {std::string("m.qir"), DigitsModel()}) {
+    const Outcome check = work.Run({"import", model, "--check"});
+    EXPECT_EQ(check.exit_code, 0) << check.err;
+    EXPECT_TRUE(check.out.starts_with("supported    yes\n")) << check.out;
+    EXPECT_NE(check.out.find(model == "m.qir" ? "libonnx      not asked" : "libonnx      agrees"),
+              std::string::npos)
+        << check.out;
+  }
+}
+
 // Nothing is measured or checked at sizes that nobody chose.
 TEST(ProgramTest, OpenSizesAreAskedForAndShown) {
   const Workspace work;

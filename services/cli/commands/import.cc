@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "common/base/status.h"
 #include "common/ir/hash.h"
@@ -52,7 +53,7 @@ absl::StatusOr<Graph> AtStage(const ImportArgs& args, importer::Imported model,
 }
 
 void PrintSummary(const ImportArgs& args, const Graph& graph,
-                  const std::vector<std::string>& disagreements) {
+                  const std::optional<std::vector<std::string>>& disagreements) {
   if (args.format == "json") {
     nlohmann::json json = {{"name", graph.name},
                            {"stage", std::string(StageName(graph.stage))},
@@ -69,10 +70,14 @@ void PrintSummary(const ImportArgs& args, const Graph& graph,
                              {"type", TypeText(graph.value(id).type, *graph.symbols)}});
       }
     }
-    if (args.check) json["disagreements"] = disagreements;
+    if (args.check) {
+      json["supported"] = true;
+      json["disagreements"] = disagreements ? nlohmann::json(*disagreements) : nlohmann::json();
+    }
     fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
     return;
   }
+  if (args.check) fmt::print("supported    yes\n");
   fmt::print("model        {}\nstage        {}\nnodes        {}\n", graph.name,
              StageName(graph.stage), graph.nodes.size());
   for (const ValueId id : graph.inputs)
@@ -82,15 +87,24 @@ void PrintSummary(const ImportArgs& args, const Graph& graph,
     fmt::print("output       {}: {}\n", graph.value(id).name,
                TypeText(graph.value(id).type, *graph.symbols));
   fmt::print("fingerprint  {}\nstructure    {}\n", Fingerprint(graph), StructureHash(graph));
-  for (const std::string& line : disagreements) fmt::print("libonnx      {}\n", line);
-  if (args.check && disagreements.empty()) fmt::print("libonnx      agrees\n");
+  if (!args.check) return;
+  if (!disagreements) {
+    fmt::print("libonnx      not asked: it checks ONNX models only\n");
+  } else if (disagreements->empty()) {
+    fmt::print("libonnx      agrees\n");
+  } else {
+    for (const std::string& line : *disagreements) fmt::print("libonnx      {}\n", line);
+  }
 }
 
 absl::Status RunImport(const ImportArgs& args, const StepContext& context) {
+  QUENCH_RETURN_IF_ERROR(KindOf(args.model->model).status());
   QUENCH_RETURN_IF_ERROR(RefuseOutputs(args));
   QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
-  std::vector<std::string> disagreements;
-  if (args.check) {
+  QUENCH_ASSIGN_OR_RETURN(const FileKind kind, KindOf(args.model->model));
+  std::optional<std::vector<std::string>> disagreements;
+  // A module of what was ONNX is none any more.
+  if (args.check && kind == FileKind::kModel && model.imported.metadata.contains("ir_version")) {
     QUENCH_ASSIGN_OR_RETURN(disagreements,
                             importer::CheckWithLibonnx(args.model->model, model.imported));
   }
@@ -118,7 +132,9 @@ Action DeclareImport(const Options& options) {
            "STAGE (default canonical)")
       .OneOf({"imported", "canonical", "codegen-ready"});
   options.Add("--export", args->export_path, "Write the graph as ONNX", "FILE.onnx");
-  options.Flag("--check", args->check, "Ask libonnx for a second opinion");
+  options.Flag(
+      "--check", args->check,
+      "Say first that the model is supported, and ask libonnx for a second opinion (ONNX)");
   AddWeightsFlag(options, args->external_weights);
   options.Flag("--force,-f", args->force, "Replace existing files").Needs({"--output", "--export"});
   options.Add("--format", args->format, "Format of the summary", "table|json")
