@@ -381,7 +381,7 @@ TEST_F(GatewayTest, StatisticsAndIntegersAreThoseOfOneProcess) {
   for (const std::vector<std::string>& choice :
        {std::vector<std::string>{"-c", "here.stats", "--equalize", "--split-outliers", "10"},
         {"--type", "dynamic"},
-        {},
+        {"--type", "any"},
         {"-c", "here.stats", "--equalize", "--split-outliers", "10", "--evaluation-data", samples,
          "--min-sqnr", "20"}}) {
     std::vector<std::string> command = {"quantize", DigitsModel(), "--batch",  "1",    "--force",

@@ -466,7 +466,10 @@ TEST_F(QuantizeTest, BadRequestsSayWhatIsWanted) {
          "samples are .npy, .npz, .pb, .png or .jpg");
   expect({"quantize", DigitsModel(), "--type", "static"}, 1, "calibrate first");
   expect({"quantize", DigitsModel(), "--method", "kl"}, 2, "average");
-  expect({"quantize", DigitsModel(), "--include", "nothing"}, 1, "no node fits `nothing`");
+  expect({"quantize", DigitsModel()}, 1, "or --type dynamic");
+  expect({"quantize", "nope.onnx", "--output", "labels.txt"}, 1, "cannot open `nope.onnx`");
+  expect({"quantize", DigitsModel(), "--type", "dynamic", "--include", "nothing"}, 1,
+         "no node fits `nothing`");
   expect({"quantize", DigitsModel(), "-c", DigitsModel()}, 1, "no statistics of calibration");
   ASSERT_EQ(work_.Run({"quantize", DigitsModel(), "--type", "dynamic"}).exit_code, 0);
   expect({"quantize", DigitsModel(), "--type", "dynamic"}, 1, "--force");
@@ -480,7 +483,8 @@ TEST_F(QuantizeTest, BadRequestsSayWhatIsWanted) {
          "different things");
   expect({"compile", DigitsModel(), "--quantize", "int4", "--calibration-random", "3"}, 1,
          "none of them");
-  expect({"quantize", DigitsModel(), "--kernel-dtype", "int4", "--force"}, 1, "kernel dtype is i4");
+  expect({"quantize", DigitsModel(), "--type", "dynamic", "--kernel-dtype", "int4", "--force"}, 1,
+         "kernel dtype is i4");
   expect({"compile", DigitsModel(), "--calibration-data", kSamples}, 2, "needs --quantize");
   expect({"compile", DigitsModel(), "--per-channel"}, 2, "needs --quantize");
   expect({"calibrate", DigitsModel(), "--data", kSamples, "--images", "imagnet"}, 1,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -53,6 +54,7 @@ struct QuantizeArgs {
   bool force = false;
   std::string format = "table";
   bool external_weights = false;
+  bool type_given = false;
 };
 
 void Print(const QuantizeArgs& args, const Quantization& quantization) {
@@ -96,6 +98,7 @@ absl::StatusOr<QuantizedModel> MadeThere(const QuantizeArgs& args, const StepCon
 }
 
 absl::Status RunQuantize(const QuantizeArgs& args, const StepContext& context) {
+  QUENCH_RETURN_IF_ERROR(KindOf(args.model->model).status());
   if (!args.force) QUENCH_RETURN_IF_ERROR(RefuseExisting(args.output, args.external_weights));
   BudgetFlags& budget = *args.how->budget;
   QUENCH_RETURN_IF_ERROR(CheckBudget(budget, budget.data));
@@ -107,6 +110,13 @@ absl::Status RunQuantize(const QuantizeArgs& args, const StepContext& context) {
   }
   rounding.samples.images = args.images;
   QUENCH_ASSIGN_OR_RETURN(budget.format, SampleFormatOf(args.images));
+  if (args.calibration.empty() && !args.type_given) {
+    return InvalidArgument(
+        "there are no statistics to take ranges from: --calibration FILE, which `quench calibrate` "
+        "makes of samples; "
+        "or --type dynamic (each run finds its ranges, often slower than float), or --type "
+        "weights");
+  }
   QUENCH_ASSIGN_OR_RETURN(const QuantizedModel quantized, UsesGateway(*args.gateway)
                                                               ? MadeThere(args, context)
                                                               : MadeHere(args, context));
@@ -154,6 +164,8 @@ Action DeclareQuantize(const Options& options) {
   AddWorkOptions(options, args->gateway);
   options.Examples(kQuantizeExamples);
   return [args, options](const StepContext& context) {
+    const std::vector<std::string> given = options.Given();
+    args->type_given = std::ranges::find(given, "--type") != given.end();
     FillTypes(args->runtime, args->output, options.Given(), *args->how);
     return RunQuantize(*args, context);
   };
