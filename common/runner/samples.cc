@@ -364,6 +364,7 @@ absl::StatusOr<std::unique_ptr<Samples>> OpenSamples(const fs::path& path,
     return std::make_unique<ArchiveSamples>(std::move(archive), std::move(inner));
   }
   std::error_code error;
+  if (!fs::exists(path, error)) return ErrnoStatus(ENOENT, "open", path);
   const bool folder = fs::is_directory(path, error);
   auto samples = std::make_unique<FileSamples>(folder ? path : path.parent_path(), inputs, format);
   std::vector<fs::path> entries = {path};

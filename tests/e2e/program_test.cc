@@ -137,6 +137,32 @@ TEST(ProgramTest, ProfilesNameEachKernel) {
   }
 }
 
+TEST(ProgramTest, TheModelIsLookedAtFirstAndAnEmptyFolderIsFine) {
+  const Workspace work;
+  std::filesystem::create_directories(work.path("out"));
+  ASSERT_EQ(work.Run({"compile", DigitsModel(), "--output", "out", "--opt-level", "1"}).exit_code,
+            0);
+  EXPECT_TRUE(std::filesystem::exists(work.path("out/model.so")));
+  EXPECT_NE(work.Run({"compile", DigitsModel(), "--output", "out"}).err.find("exists"),
+            std::string::npos);
+  for (const char* command : {"compile", "import", "edit"}) {
+    EXPECT_NE(
+        work.Run({command, "nope.onnx", "--output", "out"}).err.find("cannot open `nope.onnx`"),
+        std::string::npos)
+        << command;
+  }
+  const Outcome foreign = work.Run({"compile", DigitsModel(), "--output", "new", "--opt-level", "4",
+                                    "--target", "raspberry-pi/5"});
+  EXPECT_NE(foreign.err.find("does not run on this machine"), std::string::npos) << foreign.err;
+  EXPECT_EQ(foreign.err.find("passes"), std::string::npos) << foreign.err;  // nothing was built
+  const Outcome fixed = work.Run(
+      {"import", DigitsModel(), "--batch", "1", "--outputs", "relu1", "--export", "fixed.onnx"});
+  ASSERT_EQ(fixed.exit_code, 0) << fixed.err;
+  EXPECT_NE(work.Run({"import", "fixed.onnx", "--dim", "batch=4"})
+                .err.find("sizes of all inputs are fixed"),
+            std::string::npos);
+}
+
 // The question that --check answers is about Quench; libonnx's opinion is there for ONNX.
 TEST(ProgramTest, SupportIsToldForEveryFormat) {
   const Workspace work;

@@ -468,6 +468,7 @@ TEST_F(QuantizeTest, BadRequestsSayWhatIsWanted) {
   expect({"quantize", DigitsModel(), "--method", "kl"}, 2, "average");
   expect({"quantize", DigitsModel()}, 1, "or --type dynamic");
   expect({"quantize", "nope.onnx", "--output", "labels.txt"}, 1, "cannot open `nope.onnx`");
+  expect({"calibrate", DigitsModel(), "--data", "nodir"}, 1, "cannot open `nodir`");
   expect({"quantize", DigitsModel(), "--type", "dynamic", "--include", "nothing"}, 1,
          "no node fits `nothing`");
   expect({"quantize", DigitsModel(), "-c", DigitsModel()}, 1, "no statistics of calibration");

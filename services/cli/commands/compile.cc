@@ -110,7 +110,10 @@ fs::path ParentOf(const CompileArgs& args) {
 absl::StatusOr<TempDir> PrepareOutput(const CompileArgs& args) {
   std::error_code error;
   const fs::path output = fs::absolute(args.output, error).lexically_normal();
-  if (fs::exists(output, error) && !args.force) {
+  // An empty folder loses nothing.
+  const bool holds = fs::exists(output, error) &&
+                     !(fs::is_directory(output, error) && fs::is_empty(output, error));
+  if (holds && !args.force) {
     return absl::AlreadyExistsError(
         fmt::format("output `{}` exists; --force replaces the files in it", args.output));
   }
@@ -361,10 +364,22 @@ absl::Status ResolveTargets(CompileArgs& args) {
                       : args.emit == "a"   ? codegen::Emit::kArchive
                                            : codegen::Emit::kByTarget;
   QUENCH_ASSIGN_OR_RETURN(args.codegen.emit, codegen::WhatToEmit(args.codegen));
+  if (args.codegen.opt_level == 4 && !UsesGateway(*args.gateway)) {
+    QUENCH_ASSIGN_OR_RETURN(const auto variants, codegen::ResolveTarget(args.codegen.target));
+    QUENCH_ASSIGN_OR_RETURN(const auto here, codegen::ResolveTarget("host"));
+    if (!variants.empty() && !here.empty() && variants.back().machine != here.back().machine) {
+      return InvalidArgument(
+          "--opt-level 4 measures kernels by running them, and code for `{}` does not run on this "
+          "machine; compile "
+          "there, or take --opt-level 3",
+          args.codegen.target);
+    }
+  }
   return absl::OkStatus();
 }
 
 absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
+  QUENCH_RETURN_IF_ERROR(KindOf(args.model->model).status());
   if (args.tune_seconds > 0 && args.codegen.opt_level != 4) {
     return InvalidArgument(
         "--tune-seconds is how long --opt-level 4 measures kernels, and the level is {}",

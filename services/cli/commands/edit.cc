@@ -97,6 +97,7 @@ absl::StatusOr<analyser::Edited> EditHere(const EditArgs& args, const analyser::
 }
 
 absl::Status RunEdit(const EditArgs& args, const StepContext& context) {
+  QUENCH_RETURN_IF_ERROR(KindOf(args.model->model).status());
   if (!args.output.empty() && !args.force)
     QUENCH_RETURN_IF_ERROR(RefuseExisting(args.output, args.external_weights));
   QUENCH_ASSIGN_OR_RETURN(const analyser::EditScript script, ScriptOf(args));

@@ -102,6 +102,7 @@ absl::StatusOr<PartitionedThere> PartitionHere(const PartitionArgs& args,
 }
 
 absl::Status RunPartition(const PartitionArgs& args, const StepContext& context) {
+  QUENCH_RETURN_IF_ERROR(KindOf(args.model->model).status());
   QUENCH_RETURN_IF_ERROR(RefuseOutputs(args));
   BackendChoice choice;
   if (!args.inline_parts) {

@@ -283,7 +283,11 @@ absl::Status DimReader::CheckDimOptions() const {
                                    range.first, range.second));
     } else if (!created_.contains(name)) {
       problems.Add(
-          InvalidArgument("the model has no symbolic dim `{}`, it has {}", name, KeysOf(created_)));
+          created_.empty()
+              ? InvalidArgument("there is no symbolic dim `{}`: the sizes of all inputs are fixed",
+                                name)
+              : InvalidArgument("the model has no symbolic dim `{}`, it has {}", name,
+                                KeysOf(created_)));
     }
   }
   return problems.Finish();
