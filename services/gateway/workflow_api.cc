@@ -87,7 +87,8 @@ void WorkflowApi::Create(const v1::CreateWorkflowRequest& request, const StepCon
     created(needs.status());
     return;
   }
-  const std::string request_id = request.request_id(), spec_hash = workflow.spec_hash;
+  const std::string& request_id = request.request_id();
+  const std::string& spec_hash = workflow.spec_hash;
   const auto on_stored = [this, created, id, tenant, request_id,
                           spec_hash](const absl::Status& status) {
     if (status.ok()) {
