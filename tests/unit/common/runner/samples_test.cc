@@ -151,7 +151,7 @@ TEST_F(SamplesTest, AllThatDoNotFitAreTold) {
 
 TEST_F(SamplesTest, NoSamplesAreAnError) {
   EXPECT_PRED1(HasSubstr("no samples"), MessageOf(Open(one_).status()));
-  EXPECT_EQ(Open(one_, "missing").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Open(one_, "missing").status().code(), absl::StatusCode::kNotFound);
   const std::vector<ArtifactTensor> two = {one_[0], {"y", DataType::kF32, {}}};
   Write("a.npy", Counting({1, 3}));
   EXPECT_PRED1(HasSubstr("2 inputs"), MessageOf(Open(two).status()));
