@@ -136,6 +136,11 @@ v1::VerifyResult ToProto(const VerifyReport& report) {
   out.set_worst_layer(kernels.layers.worst);
   SetRewrites(report.rewrites, out.mutable_rewrites());
   for (const MagnitudeReport& each : report.magnitudes) SetMagnitudes(each, out.add_magnitudes());
+  for (const auto& [symbol, size] : report.sizes) {
+    step::v1::SymbolSize* added = out.add_sizes();
+    added->set_symbol(symbol);
+    added->set_size(size);
+  }
   return out;
 }
 
@@ -155,6 +160,8 @@ VerifyReport FromProto(const v1::VerifyResult& message) {
   report.rewrites = RewritesOf(message.rewrites());
   for (const v1::MagnitudesResult& each : message.magnitudes())
     report.magnitudes.push_back(MagnitudesOf(each));
+  for (const step::v1::SymbolSize& each : message.sizes())
+    report.sizes.emplace(each.symbol(), each.size());
   return report;
 }
 

@@ -125,7 +125,7 @@ struct MagnitudeReport {
 
 struct VerifyReport {
   bool passed = false;  // kernels, and rewrites and magnitudes where they were checked
-  std::map<std::string, int64_t> sizes;  // of symbolic dims, in the samples; not from a gateway
+  std::map<std::string, int64_t> sizes;  // of symbolic dims, in the samples
   KernelsReport kernels;
   RewritesReport rewrites;
   std::vector<MagnitudeReport> magnitudes;  // one for each narrow type; none without such

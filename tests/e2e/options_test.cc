@@ -229,6 +229,7 @@ void OptionsTest::WriteModels() {
   fixtures_->Write("edits.txt", "remove relu3\n");
   fixtures_->Write("cert.pem", Authority("nobody").certificate());
   std::filesystem::create_directory(fixtures_->path("forced"));
+  fixtures_->Write("forced/model.so", "");
   fixtures_->Write("labels.txt", "0\n1\n2\n3\n4\n5\n6\n7\n");
 
   OnnxModel convolutions;  // large enough for Winograd's minimal filtering
