@@ -258,9 +258,8 @@ TEST_F(GatewayTest, AStoreThatStallsTakesNoOtherCallsWithItAndLeavesNoGhosts) {
   GatewayProcess gateway(folder_.path(), services_.Channels());
   const auto first = gateway.Create(ChainSpec());
   ASSERT_TRUE(first.ok()) << first.status();
-  ASSERT_TRUE(WaitFor([&] {
-    return blocked_ == 1 && gateway.StateOf(first->name()) == v1::STATE_RUNNING;
-  }));
+  ASSERT_TRUE(WaitFor(
+      [&] { return blocked_ == 1 && gateway.StateOf(first->name()) == v1::STATE_RUNNING; }));
   const auto other = Sqlite::Open(folder_.path() / "workflows.db");
   ASSERT_TRUE(other.ok() && (*other)->Execute("BEGIN IMMEDIATE").ok());
   std::vector<std::future<absl::Status>> calls;
