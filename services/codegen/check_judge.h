@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/passes/cut.h"
 #include "common/passes/pass.h"
 #include "common/passes/tolerance.h"
 #include "services/codegen/check_groups.h"

@@ -278,7 +278,7 @@ TEST(UsersServerTest, ListensOnASocketThatNobodyElseReaches) {
   // Who did what is written down, and with this level also what only looked.
   EXPECT_THAT(server.Log(), HasSubstr("audit {\"time\""));
   EXPECT_THAT(server.Log(), HasSubstr("\"call\":\"quench.gateway.v1.Workflows/CreateWorkflow\""));
-  EXPECT_THAT(server.Log(), HasSubstr("\"resource\":\"operations/"));
+  EXPECT_THAT(server.Log(), HasSubstr("\"resource\":\"workflows/"));
   EXPECT_THAT(server.Log(), HasSubstr("[debug] call=quench.gateway.v1.Workflows/WatchWorkflow"));
   // A second one says how to have both.
   const Outcome second = here({"serve", "--state-dir", work.path("other").string()});
