@@ -19,7 +19,7 @@ class UnaryReactor final : public grpc::ServerUnaryReactor {
 // A call whose outcome may come before or after its handler returns, and after its caller has gone.
 class LateReactor final : public grpc::ServerUnaryReactor {
  public:
-  // What outlives the reactor: others may hold it for long.
+  // Outlives the reactor: others may hold it for long.
   class Ending {
    public:
     Ending(std::shared_ptr<ServerCall> call, LateReactor* reactor, Resource resource)

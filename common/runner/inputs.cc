@@ -44,7 +44,7 @@ absl::Status CheckInputName(std::span<const ArtifactTensor> inputs, const std::s
                          fmt::join(names, "`, `"));
 }
 
-// What `sources` says of sizes, tensors that are given included.
+// Sizes that `sources` tells, by its options and by the tensors that it has.
 static absl::StatusOr<std::map<std::string, int64_t>> SizesFor(
     std::span<const ArtifactTensor> inputs, const InputSources& sources) {
   std::map<std::string, int64_t> sizes = sources.sizes;

@@ -73,7 +73,7 @@ absl::StatusOr<std::map<std::string, int64_t>> ChooseSizes(
                                          : fmt::format("there are `{}`", fmt::join(names, "`, `")));
   }
   for (const auto& [name, dim] : open) {
-    // What other dims determine ("2*n") follows from them.
+    // Sizes that other dims determine ("2*n") follow from those.
     if (sizes.contains(name) || !IsIdentifier(name)) continue;
     if (IsCalledBatch(name) || (dim.first && !named)) {
       sizes[name] = std::max<int64_t>(dim.min, 1);

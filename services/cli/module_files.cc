@@ -46,7 +46,7 @@ absl::StatusOr<Graph> LoadModuleFile(const std::string& path) {
 
 absl::StatusOr<std::string> ModuleText(const Graph& graph, const PrintOptions& options) {
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
-  // What passes made is in memory only; stored, it has a place that the text can name.
+  // Constants that passes made are in memory only; stored, they have a place that the text can name.
   WeightPlaces places(*store);
   QUENCH_RETURN_IF_ERROR(places.Add(graph));
   PrintOptions print = options;

@@ -21,7 +21,7 @@ absl::StatusOr<std::string> ModuleText(const Graph& graph, const PrintOptions& o
 // --external-weights, beside `outputs`: options of which one must be given.
 void AddWeightsFlag(const Options& options, bool& external_weights,
                     const std::vector<std::string>& outputs = {"--output"});
-// What makes no sense of it, or "".
+// The reason why --external-weights makes no sense for this output; "" if it does.
 std::string WeightsProblem(const std::string& output, bool external_weights);
 
 // ALREADY_EXISTS when one of the files that WriteModule would write is there.

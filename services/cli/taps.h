@@ -28,7 +28,7 @@ Option AddImageFlag(const Options& options, std::string& images);
 absl::StatusOr<SampleFormat> SampleFormatOf(const std::string& images);
 // --size, of random samples.
 Option AddSampleSizes(const Options& options, SampleOptions& samples);
-// Of random samples: those that are given, and what ChooseSizes says of others.
+// Sizes of random samples: those that are given, and for others what ChooseSizes says.
 absl::StatusOr<std::map<std::string, int64_t>> RandomSizes(const SampleOptions& options,
                                                            const Graph& graph);
 // For the graph, whose build has such inputs.

@@ -1,5 +1,4 @@
-// What a library is compared by: values that it and its model both have, and the groups of nodes between
-// them.
+// Values that a library and its model both have, and the groups of nodes between them: units of comparison.
 #pragma once
 
 #include <map>

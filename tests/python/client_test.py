@@ -20,27 +20,12 @@ import types
 import unittest
 from unittest import mock
 
-try:
-    import cffi  # noqa: F401
-    import grpc  # noqa: F401
-    import numpy as np
-except ImportError as missing:
-    print(f"skipped: {missing}")
-    sys.exit(77)
+from staged import DIGITS, FOLDER, QUENCH, ROOT, SAMPLES, main  # before the others, which may be missing
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-QUENCH = str(pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "quench").resolve())
-FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="quench-py-"))
-DIGITS = ROOT / "bench/models/digits.onnx"
-SAMPLES = ROOT / "bench/models/digits_sample.npy"
-
-subprocess.run(["/usr/bin/python3", str(ROOT / "python/stage.py"), str(FOLDER)], check=True, stdout=subprocess.DEVNULL)
-sys.path.insert(0, str(FOLDER))
-os.environ["QUENCH_BIN"] = QUENCH
-os.environ.pop("QUENCH_TOKEN_FILE", None)
-
-import quench  # noqa: E402
-from quench import _server  # noqa: E402
+import grpc
+import numpy as np
+import quench
+from quench import _server
 
 
 @contextlib.contextmanager
@@ -616,4 +601,4 @@ class GatewayTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1] + [f"-k{pattern}" for pattern in os.environ.get("QUENCH_TEST_PATTERN", "").lower().split()])
+    main()

@@ -18,7 +18,7 @@ struct SpanBlob {
   std::vector<std::span<const std::byte>> pieces;
 };
 
-// What is appended to its writers must outlive it. Holds nothing that could be opened.
+// Spans that are appended to its writers must outlive it. It holds nothing that could be opened.
 class SpanBlobs final : public BlobStore {
  public:
   absl::StatusOr<std::unique_ptr<BlobWriter>> Create() override {
