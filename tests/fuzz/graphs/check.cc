@@ -80,35 +80,59 @@ double Distance(const Tensor& actual, const Tensor& reference) {
   return distance / largest;
 }
 
-// How far each output moves when the inputs move by `by`, or constants where no input is a float: what
-// rounding may do to it.
+// `graph`, bodies included, where each float that a node makes is a little off, by at most `by` of itself:
+// as rounding leaves values, so that a difference shows of what is equal but for rounding.
+Graph WithRounding(Graph graph, double by, Dice& dice) {
+  const size_t nodes = graph.nodes.size();
+  for (size_t n = 0; n < nodes; ++n) {
+    for (auto& [name, attribute] : graph.nodes[n].attributes) {
+      if (const GraphPtr* body = std::get_if<GraphPtr>(&attribute); body != nullptr && *body)
+        attribute = std::make_shared<const Graph>(WithRounding(**body, by, dice));
+    }
+    const std::vector<ValueId> outputs = graph.nodes[n].outputs;
+    for (const ValueId exact : outputs) {
+      if (exact == kNone || !IsFloat(graph.value(exact).type.dtype)) continue;
+      const Type type = graph.value(exact).type;
+      const ValueId factor =
+          graph.AddConstant("factor", OfNumbers(type.dtype, {}, {1 + by * dice.Real(-1, 1)}));
+      const NodeId rounded = graph.AddNode("Mul", "rounded", {factor, factor});
+      const ValueId off = graph.node(rounded).outputs[0];
+      graph.value(off).type = type;
+      graph.ReplaceUses(exact, off);
+      graph.node(rounded).inputs[0] = exact;
+    }
+  }
+  graph.Compact();
+  return graph;
+}
+
+// How far each output moves when the inputs move by `by`, and floats also when what nodes make does:
+// what rounding may do to it.
 std::vector<double> Sensitivity(const Graph& graph, const Tensors& inputs, const Tensors& outputs,
                                 double by) {
   Dice dice{std::mt19937_64(1)};
-  const auto moved = [&](const Tensor& tensor) {
-    std::vector<double> values;
-    for (int64_t i = 0; i < tensor.size(); ++i)
-      values.push_back(tensor.FloatAt(i) * (1 + by * dice.Real(-1, 1)));
-    return OfNumbers(tensor.dtype(), tensor.dims(), values);
-  };
-  Tensors others = inputs;
-  Graph changed = graph;
+  Tensors moved = inputs;
   bool floats = false;
-  for (Tensor& each : others) {
+  for (Tensor& each : moved) {
     if (!IsFloat(each.dtype())) continue;
     floats = true;
-    each = moved(each);
+    std::vector<double> values;
+    for (int64_t i = 0; i < each.size(); ++i)
+      values.push_back(each.FloatAt(i) * (1 + by * dice.Real(-1, 1)));
+    each = OfNumbers(each.dtype(), each.dims(), values);
   }
-  for (quench::Value& value : changed.values) {
-    if (floats || value.constant == nullptr || !IsFloat(value.constant->tensor.dtype())) continue;
-    value.constant =
-        std::make_shared<const Constant>(Constant{moved(value.constant->tensor), "", {}});
-  }
+  const absl::StatusOr<Tensors> by_inputs = ops::Evaluate(graph, moved);
+  const absl::StatusOr<Tensors> by_values = ops::Evaluate(WithRounding(graph, by, dice), inputs);
   std::vector<double> distances(outputs.size(), 0);
-  const absl::StatusOr<Tensors> results = ops::Evaluate(changed, others);
-  for (size_t i = 0; i < outputs.size(); ++i)
-    distances[i] = results.ok() ? Distance((*results)[i], outputs[i])
-                                : std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    for (const absl::StatusOr<Tensors>* results : {&by_inputs, &by_values}) {
+      // Numbers that are compared with each other are equal however they are rounded.
+      if (results == &by_values && floats && !IsFloat(outputs[i].dtype())) continue;
+      distances[i] =
+          std::max(distances[i], results->ok() ? Distance((**results)[i], outputs[i])
+                                               : std::numeric_limits<double>::infinity());
+    }
+  }
   return distances;
 }
 
