@@ -131,7 +131,10 @@ absl::StatusOr<std::vector<Dim>> InferContext::Broadcast(
       } else if (dim.is_static()) {
         out = dim;
       } else if (!out.is_static()) {
-        out = symbols_.Max(out, dim);  // equal, or one of them is 1: checked by the nest
+        // Equal, or one of them is 1, which the nest checks: the larger one, unless it is a 1 beside a 0.
+        const Dim least = symbols_.Min(out, dim);
+        out = symbols_.Max(out, dim);
+        if (symbols_.BoundsOf(least).min < 1) out = symbols_.Mul(out, symbols_.Min(least, 1));
       }
     }
   }

@@ -14,6 +14,7 @@
 #include "common/ir/quoting.h"
 #include "common/ops/evaluate.h"
 #include "common/passes/cut.h"
+#include "common/passes/rounded.h"
 #include "common/runner/inputs.h"
 #include "common/runner/runner.h"
 #include "services/codegen/check_compare.h"
@@ -357,6 +358,22 @@ class Checker {
     return ops::Evaluate(part.graph, operands, limited, options);
   }
 
+  // targets[which], had what it is made of been rounded otherwise to what the code stores: some times.
+  std::vector<Tensor> RoundedOtherwise(const std::set<ValueId>& given,
+                                       const std::vector<ValueId>& targets, size_t which,
+                                       const Tensors& more, const StepContext& limited) const {
+    constexpr uint64_t kTimes = 4;
+    std::vector<Tensor> found;
+    for (uint64_t seed = 0; seed < kTimes; ++seed) {
+      GraphPart part = PartBetween(source_, given, targets);
+      part.graph = passes::WithRounding(
+          part.graph, passes::DefaultTolerance(request_.passes.store_as) / 8, seed);
+      absl::StatusOr<std::vector<Tensor>> made = Evaluate(std::move(part), nullptr, more, limited);
+      if (made.ok()) found.push_back(std::move((*made)[which]));
+    }
+    return found;
+  }
+
   // Operands of quantizers, where they are neither constants nor given.
   const Tensor* ConstantOrShown(const std::string& name, const Tensors& more) const {
     const std::optional<ValueId> id = Find(ids_, name);
@@ -411,7 +428,8 @@ class Checker {
     const auto operands = [&](const std::string& name) { return ConstantOrShown(name, computed); };
     for (size_t i = 0; i < judged && !mismatch_; ++i) {
       const Tensor& have = i == 0 ? actual->second : hidden.at(targets[i]);
-      mismatch_ = judge_->Judge({targets[i], have, (*made)[i], inner, nodes}, operands);
+      const auto rounded = [&, i] { return RoundedOtherwise(given, targets, i, fed, limited); };
+      mismatch_ = judge_->Judge({targets[i], have, (*made)[i], inner, nodes, rounded}, operands);
       if (mismatch_) blamed_ = &group;
     }
     return absl::OkStatus();

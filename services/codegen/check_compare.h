@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,11 @@ struct Comparison {
 };
 
 // Elements may be `tolerance` of the largest of them off, or a hundredth of that of `inner`, the largest
-// number that they were computed from: cancellation leaves its rounding.
-Comparison Compare(const Tensor& actual, const Tensor& expected, double tolerance, double inner);
+// number that they were computed from: cancellation leaves its rounding. `rounded`, of the type of
+// `expected`, are what it would be had its operands been rounded otherwise: an element may be off by some
+// times what it differs there.
+Comparison Compare(const Tensor& actual, const Tensor& expected, double tolerance, double inner,
+                   std::span<const Tensor> rounded = {});
 
 // The largest of `largest` and the finite elements.
 void TakeLargest(const Tensor& tensor, double& largest);

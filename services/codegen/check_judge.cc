@@ -114,9 +114,15 @@ std::optional<Mismatch> CheckJudge::JudgeByTolerance(const JudgedValue& value) {
   const double tolerance = ToleranceOf(value.target);
   // What cancels has the rounding of its terms, which halves have much more of.
   constexpr double kCancellingHalves = 25;
-  const Comparison compared =
-      Compare(value.actual, value.expected, tolerance,
-              StoresHalves() ? kCancellingHalves * value.inner : value.inner);
+  const double inner = StoresHalves() ? kCancellingHalves * value.inner : value.inner;
+  Comparison compared = Compare(value.actual, value.expected, tolerance, inner);
+  if (compared.wrong > 0 && StoresHalves() && SameType(value) && value.rounded) {
+    compared = Compare(value.actual, value.expected, tolerance, inner, value.rounded());
+    if (compared.wrong == 0) {
+      ++undecided_;
+      return std::nullopt;
+    }
+  }
   if (compared.wrong == 0) {
     if (IsFloat(value.actual.dtype())) largest_error_ = std::max(largest_error_, compared.error);
     return std::nullopt;

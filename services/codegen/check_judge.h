@@ -29,6 +29,8 @@ struct JudgedValue {
   const Tensor& expected;
   double inner = 0;                  // the largest number on the way to it
   const std::vector<NodeId>& nodes;  // of the source, that made it
+  // The expected value once more, of operands that were rounded otherwise.
+  std::function<std::vector<Tensor>()> rounded = {};
 };
 
 class CheckJudge {

@@ -15,6 +15,7 @@
 #include "common/base/status.h"
 #include "common/ops/evaluate.h"
 #include "common/passes/pass.h"
+#include "common/passes/rounded.h"
 #include "common/runner/runner.h"
 #include "common/runtime/quench_rt.h"
 #include "services/codegen/targets/target.h"
@@ -80,30 +81,43 @@ double Distance(const Tensor& actual, const Tensor& reference) {
   return distance / largest;
 }
 
-// `graph`, bodies included, where each float that a node makes is a little off, by at most `by` of itself:
-// as rounding leaves values, so that a difference shows of what is equal but for rounding.
-Graph WithRounding(Graph graph, double by, Dice& dice) {
-  const size_t nodes = graph.nodes.size();
-  for (size_t n = 0; n < nodes; ++n) {
-    for (auto& [name, attribute] : graph.nodes[n].attributes) {
-      if (const GraphPtr* body = std::get_if<GraphPtr>(&attribute); body != nullptr && *body)
-        attribute = std::make_shared<const Graph>(WithRounding(**body, by, dice));
-    }
-    const std::vector<ValueId> outputs = graph.nodes[n].outputs;
-    for (const ValueId exact : outputs) {
-      if (exact == kNone || !IsFloat(graph.value(exact).type.dtype)) continue;
-      const Type type = graph.value(exact).type;
-      const ValueId factor =
-          graph.AddConstant("factor", OfNumbers(type.dtype, {}, {1 + by * dice.Real(-1, 1)}));
-      const NodeId rounded = graph.AddNode("Mul", "rounded", {factor, factor});
-      const ValueId off = graph.node(rounded).outputs[0];
-      graph.value(off).type = type;
-      graph.ReplaceUses(exact, off);
-      graph.node(rounded).inputs[0] = exact;
-    }
+// What a graph rounds its values to.
+struct Rounding {
+  bool narrow = false, bytes = false;  // halves; 8-bit integers
+
+  // What is computed from halves has steps of its own, which move whatever a larger nudge moves.
+  double nudge() const { return narrow ? 0.02 : 1e-6; }
+
+  // Of a value that moves so far when all is off by a nudge.
+  double Tolerance(DataType type, double moved) const {
+    if (IsFloat(type)) return std::max((narrow ? 2 : 10) * moved, narrow || bytes ? 0.05 : 1e-5);
+    if (narrow && (bytes || moved > 0)) return std::numeric_limits<double>::infinity();
+    return bytes ? std::max(moved, 0.1) : moved;
   }
-  graph.Compact();
-  return graph;
+};
+
+Rounding RoundingOf(const Graph& graph) {
+  Rounding rounding;
+  ForEachGraph(graph, [&](const Graph& each) {
+    for (const quench::Value& value : each.values)
+      rounding.narrow = rounding.narrow || IsHalf(value.type.dtype);
+    for (const Node& node : each.nodes)
+      rounding.bytes =
+          rounding.bytes || node.op == "QuantizeLinear" || node.op == "DynamicQuantizeLinear";
+  });
+  return rounding;
+}
+
+// Inputs that are off by at most `by` of themselves.
+Tensors Moved(Tensors inputs, double by, Dice& dice) {
+  for (Tensor& each : inputs) {
+    if (!IsFloat(each.dtype())) continue;
+    std::vector<double> values;
+    for (int64_t i = 0; i < each.size(); ++i)
+      values.push_back(each.FloatAt(i) * (1 + by * dice.Real(-1, 1)));
+    each = OfNumbers(each.dtype(), each.dims(), values);
+  }
+  return inputs;
 }
 
 // How far each output moves when the inputs move by `by`, and floats also when what nodes make does:
@@ -111,18 +125,11 @@ Graph WithRounding(Graph graph, double by, Dice& dice) {
 std::vector<double> Sensitivity(const Graph& graph, const Tensors& inputs, const Tensors& outputs,
                                 double by) {
   Dice dice{std::mt19937_64(1)};
-  Tensors moved = inputs;
-  bool floats = false;
-  for (Tensor& each : moved) {
-    if (!IsFloat(each.dtype())) continue;
-    floats = true;
-    std::vector<double> values;
-    for (int64_t i = 0; i < each.size(); ++i)
-      values.push_back(each.FloatAt(i) * (1 + by * dice.Real(-1, 1)));
-    each = OfNumbers(each.dtype(), each.dims(), values);
-  }
-  const absl::StatusOr<Tensors> by_inputs = ops::Evaluate(graph, moved);
-  const absl::StatusOr<Tensors> by_values = ops::Evaluate(WithRounding(graph, by, dice), inputs);
+  const bool floats = std::any_of(inputs.begin(), inputs.end(),
+                                  [](const Tensor& each) { return IsFloat(each.dtype()); });
+  const absl::StatusOr<Tensors> by_inputs = ops::Evaluate(graph, Moved(inputs, by, dice));
+  const absl::StatusOr<Tensors> by_values =
+      ops::Evaluate(passes::WithRounding(graph, by, 1), inputs);
   std::vector<double> distances(outputs.size(), 0);
   for (size_t i = 0; i < outputs.size(); ++i) {
     for (const absl::StatusOr<Tensors>* results : {&by_inputs, &by_values}) {
@@ -134,6 +141,24 @@ std::vector<double> Sensitivity(const Graph& graph, const Tensors& inputs, const
     }
   }
   return distances;
+}
+
+// How far each of `values` of the graph may be off.
+std::map<std::string, double> TapTolerances(const Graph& graph, const Tensors& inputs,
+                                            const std::map<std::string, Tensor>& values) {
+  const Rounding rounding = RoundingOf(graph);
+  Dice dice{std::mt19937_64(1)};
+  std::map<std::string, double> tolerances;
+  const auto results =
+      ops::Evaluate(graph, Moved(inputs, rounding.nudge(), dice), {},
+                    {[&](const std::string& name, const Tensor& tensor) {
+                      const auto found = values.find(name);
+                      if (found == values.end()) return;
+                      const double moved = Distance(tensor, found->second);
+                      tolerances[name] = std::max(rounding.Tolerance(tensor.dtype(), moved), 1e-4);
+                    }});
+  if (!results.ok()) tolerances.clear();
+  return tolerances;
 }
 
 bool IsFinite(const Tensor& tensor) {
@@ -339,17 +364,20 @@ std::string CheckLibraryHere(const Specimen& specimen, const Combination& way, V
       codegen::Compile(*graph, options, folder->path() / "model.so", folder->path() / "model.h");
   if (!report.ok()) return "it does not compile: " + MessageOf(report.status());
   std::string tapped;
+  const bool taps = way.taps != codegen::Taps::kNone;
+  const std::map<std::string, double> tap_tolerances =
+      taps ? TapTolerances(*groups, inputs, values) : std::map<std::string, double>();
+  const double most = *std::max_element(tolerances.begin(), tolerances.end());
   const auto tap = [&](const std::string& name, const Tensor& tensor) {
     const auto found = values.find(name);
-    if (!tapped.empty() || found == values.end()) return;
-    const double most = *std::max_element(tolerances.begin(), tolerances.end());
-    if (Distance(tensor, found->second) > std::max(most, 1e-4))
+    const auto own = tap_tolerances.find(name);
+    if (!tapped.empty() || found == values.end() || own == tap_tolerances.end()) return;
+    if (Distance(tensor, found->second) > std::max(most, own->second))
       tapped = fmt::format("tapped value `{}` is off by {:.2g}, {}[{}] beside {}[{}]", name,
                            Distance(tensor, found->second), DataTypeName(tensor.dtype()),
                            fmt::join(tensor.dims(), ", "), DataTypeName(found->second.dtype()),
                            fmt::join(found->second.dims(), ", "));
   };
-  const bool taps = way.taps != codegen::Taps::kNone;
   std::string beyond;
   const auto runs = RunFilled(folder->path() / "model.so", inputs, way.threads,
                               taps ? Artifact::TapSink(tap) : Artifact::TapSink(), beyond);
@@ -370,24 +398,10 @@ std::string CheckLibraryHere(const Specimen& specimen, const Combination& way, V
 }  // namespace
 
 std::vector<double> Tolerances(const Graph& graph, const Tensors& inputs, const Tensors& outputs) {
-  bool narrow = false, bytes = false;
-  ForEachGraph(graph, [&](const Graph& each) {
-    for (const quench::Value& value : each.values) narrow = narrow || IsHalf(value.type.dtype);
-    for (const Node& node : each.nodes)
-      bytes = bytes || node.op == "QuantizeLinear" || node.op == "DynamicQuantizeLinear";
-  });
-  // What is computed from halves has steps of its own, which move whatever a larger nudge moves.
-  std::vector<double> tolerances = Sensitivity(graph, inputs, outputs, narrow ? 0.02 : 1e-6);
-  for (size_t i = 0; i < tolerances.size(); ++i) {
-    if (IsFloat(outputs[i].dtype())) {
-      const double least = narrow || bytes ? 0.05 : 1e-5;
-      tolerances[i] = std::max((narrow ? 2 : 10) * tolerances[i], least);
-    } else if (narrow && (bytes || tolerances[i] > 0)) {
-      tolerances[i] = std::numeric_limits<double>::infinity();
-    } else if (bytes) {
-      tolerances[i] = std::max(tolerances[i], 0.1);
-    }
-  }
+  const Rounding rounding = RoundingOf(graph);
+  std::vector<double> tolerances = Sensitivity(graph, inputs, outputs, rounding.nudge());
+  for (size_t i = 0; i < tolerances.size(); ++i)
+    tolerances[i] = rounding.Tolerance(outputs[i].dtype(), tolerances[i]);
   return tolerances;
 }
 

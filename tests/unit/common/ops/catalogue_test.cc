@@ -109,6 +109,17 @@ TEST(Broadcast, SymbolsMeetOnesNumbersAndEachOther) {
   EXPECT_EQ(sum_dim(n, n), n);
   EXPECT_EQ(sum_dim(n, 8), Dim(8));
   EXPECT_EQ(sum_dim(n, m), graph.symbols->Max(n, m));
+
+  const Dim none = Dim::OfSymbol(graph.symbols->AddInput("none", {2, 0}, {0, 64}));
+  const Dim size = sum_dim(none, n);
+  for (const auto& [a, b, both] :
+       {std::tuple{0, 1, 0}, {1, 1, 1}, {5, 1, 5}, {1, 7, 7}, {3, 3, 3}}) {
+    std::vector<int64_t> slots(static_cast<size_t>(graph.symbols->size()), -1);
+    slots[static_cast<size_t>(n.symbol())] = b;
+    slots[static_cast<size_t>(none.symbol())] = a;
+    slots = graph.symbols->Evaluate(slots).value();
+    EXPECT_EQ(SymbolTable::ValueOf(size, slots), both) << a << " and " << b;
+  }
 }
 
 // x {n} + y {8}: fine when n is 8 or 1, refused by the nest otherwise.

@@ -296,6 +296,40 @@ module "counts" canonical {
   EXPECT_GT(compiled->report.check->undecided, 0);
 }
 
+// Results near poles, where a rounding of what is read changes the sign, and as many as there are.
+TEST(CheckTest, HalvesMayFallOnTheOtherSideOfAPole) {
+  absl::StatusOr<Graph> source = ParseGraph(R"(quench.ir 1
+module "poles" canonical {
+  input %x: f32[4, 16]
+  const %many: f32[] = [1000.0]
+  %far = Mul(%x, %many)
+  %y = Tan(%far)
+  output %y
+}
+)");
+  ASSERT_TRUE(source.ok()) << source.status();
+  Infer(*source);
+  passes::PassOptions how;
+  how.store_as = DataType::kBF16;
+  const absl::StatusOr<Graph> made = passes::RunPipeline(*source, how, {});
+  ASSERT_TRUE(made.ok()) << made.status();
+  CompileOptions options = Checked();
+  options.passes = how;
+  options.check.source = &*source;
+  const absl::StatusOr<Compiled> compiled = CompileGraph(*made, options);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+}
+
+TEST(CompareTest, ElementsMayBeOffByWhatRoundingMovesThem) {
+  const auto of = [](std::vector<float> values) { return Tensor::Of(DataType::kF32, {3}, values); };
+  const Tensor expected = of({1, 2, 4}), actual = of({1, -2, 4.5F});
+  EXPECT_EQ(Compare(actual, expected, 1e-3, 0).wrong, 2);
+  const std::vector<Tensor> rounded = {of({1, 2, 4.01F}), of({1, 0.5F, 4})};
+  const Comparison compared = Compare(actual, expected, 1e-3, 0, rounded);
+  EXPECT_EQ(compared.wrong, 1);
+  EXPECT_EQ(compared.worst, 2);
+}
+
 TEST(CompareTest, WhatIsNoNumberIsWorseThanANumberWhereNoneIsExpected) {
   const Tensor numbers = Tensor::Of(DataType::kF32, {3}, std::vector<float>{1, 2, 4}),
                none = Tensor::Of(DataType::kF32, {3}, std::vector<float>{1, 2, NAN});

@@ -182,6 +182,16 @@ std::vector<Found> AllFound() {
   %y = Reshape(%x, %three)
   output %chosen, %y
 )"},
+      // The same of sizes that inputs decide: 0 rows beside 1 were refused.
+      {"no_rows_beside_one",
+       R"(
+  symbol size = input(0, 0) in 0..64
+  input %x: f32[size, 16]
+  %first, %second, %third = Split(%x) {axis = 0, num_outputs = 3}
+  %y = Mul(%third, %first)
+  output %y
+)",
+       {{"x", Tensor::Of(DataType::kF32, {2, 16}, std::vector<float>(32, 1.5F))}}},
   };
 }
 
