@@ -333,7 +333,8 @@ absl::Status Child::CauseOfDeath() {
     return rpc::Error(rpc::Reason::kResourceLimit,
                       order_.max_memory_bytes() == 0
                           ? "the step needed more memory than the machine has"
-                          : fmt::format("the step needed more than the {} MiB that it may take",
+                          : fmt::format("the step needed more than the {} MiB that it may take "
+                                        "(its service's `steps.max_memory_bytes`)",
                                         order_.max_memory_bytes() >> 20));
   }
   if (WIFSIGNALED(wait_status_) && WTERMSIG(wait_status_) == SIGXCPU) {

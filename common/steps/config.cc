@@ -185,7 +185,8 @@ absl::StatusOr<RunnerOptions> RunnerOptionsOf(const config::v1::Steps& steps) {
     check.Add(InvalidArgument("limits of memory and CPU time need isolation PROCESS"));
   }
   StepLimits& limits = options.limits;
-  limits = LimitsOfThisMachine(steps.scratch_dir());
+  QUENCH_ASSIGN_OR_RETURN(const int slots, SlotsOf(steps));
+  limits = LimitsOfThisMachine(steps.scratch_dir(), slots);
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max(), kMib = int64_t{1} << 20;
   if (limits_memory) {
     limits.memory_bytes =

@@ -57,11 +57,16 @@ int64_t HalfOfDisk(const std::filesystem::path& folder) {
 
 }  // namespace
 
-StepLimits LimitsOfThisMachine(const std::filesystem::path& scratch) {
+int64_t MemoryOfEachSlot(int64_t memory, int slots) {
+  return std::max(kLeastMemory, memory / std::max(1, slots));
+}
+
+StepLimits LimitsOfThisMachine(const std::filesystem::path& scratch, int slots) {
   const auto cpus = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   std::error_code error;
   StepLimits limits;
-  limits.memory_bytes = std::max(kLeastMemory, std::min(MemoryOfMachine(), MemoryOfControlGroup()));
+  limits.memory_bytes =
+      MemoryOfEachSlot(std::min(MemoryOfMachine(), MemoryOfControlGroup()), slots);
   limits.cpu_seconds = kHoursOfEachCpu * 3600 * cpus;
   limits.disk_bytes =
       HalfOfDisk(scratch.empty() ? std::filesystem::temp_directory_path(error) : scratch);

@@ -179,6 +179,8 @@ TEST_F(ChildTest, MemoryIsLimited) {
   const absl::Status status = Run("memory:2000").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_EQ(rpc::ReasonOf(status), "RESOURCE_LIMIT");
+  EXPECT_THAT(MessageOf(status), HasSubstr("more than the 512 MiB that it may take"));
+  EXPECT_THAT(MessageOf(status), HasSubstr("`steps.max_memory_bytes`"));
   EXPECT_EQ(Ended(metrics::ChildEnd::kMemory), 1);
   ExpectNoChildren();
 }

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "common/base/status.h"
 #include "common/steps/host.h"
+#include "common/steps/limits.h"
 #include "quench/config/v1/config.pb.h"
 #include "tests/support/matchers.h"
 
@@ -59,6 +62,20 @@ TEST_F(ConfigTest, AbsentFieldsTakeTheStatedDefaults) {
   EXPECT_GE(runner->limits.processes, 1024 + 16);
   EXPECT_EQ(runner->max_wall_time, std::chrono::hours(24));
   EXPECT_EQ(runner->max_stall_time, std::chrono::minutes(5));
+}
+
+TEST_F(ConfigTest, SlotsShareTheMemoryUnlessToldOtherwise) {
+  constexpr int64_t kGib = int64_t{1} << 30;
+  EXPECT_EQ(MemoryOfEachSlot(64 * kGib, 1), 64 * kGib);
+  EXPECT_EQ(MemoryOfEachSlot(64 * kGib, 4), 16 * kGib);
+  EXPECT_EQ(MemoryOfEachSlot(8 * kGib, 4), 4 * kGib) << "a process maps more than it holds";
+  config::v1::Steps steps;
+  steps.set_slots(1);
+  const int64_t whole = RunnerOptionsOf(steps)->limits.memory_bytes;
+  steps.set_slots(3);
+  EXPECT_EQ(RunnerOptionsOf(steps)->limits.memory_bytes, std::max(4 * kGib, whole / 3));
+  steps.set_max_memory_bytes(7 * kGib);
+  EXPECT_EQ(RunnerOptionsOf(steps)->limits.memory_bytes, 7 * kGib);
 }
 
 TEST_F(ConfigTest, ReflectionIsForThisMachineUnlessToldOtherwise) {
