@@ -28,13 +28,13 @@ def promtool(*arguments):
 
 
 def complete(case, folder):
-    """A case with the descriptions that the rules give, which promtool wants to see: cases state summaries only."""
+    """A case with all that the rules annotate, which promtool wants to see: cases state summaries only."""
     content = yaml.safe_load(case.read_text())
     content["rule_files"] = [str(path) for path in RULES]
     for test in content["tests"]:
         for check in test["alert_rule_test"]:
             for alert in check["exp_alerts"]:
-                alert["exp_annotations"]["description"] = alerts()[check["alertname"]]["annotations"]["description"]
+                alert["exp_annotations"] = {**alerts()[check["alertname"]]["annotations"], **alert["exp_annotations"]}
     path = folder / case.name
     path.write_text(yaml.safe_dump(content))
     return path
@@ -64,8 +64,16 @@ class Alerts(unittest.TestCase):
             with self.subTest(name):
                 self.assertRegex(name, r"^Quench[A-Z]\w+$")
                 self.assertIn(rule["labels"].get("severity"), ("page", "ticket"))
-                self.assertEqual({"summary", "description"}, set(rule["annotations"]))
+                self.assertEqual({"summary", "description", "runbook_url"}, set(rule["annotations"]))
                 self.assertNotIn("{{", rule["annotations"]["description"])
+
+    def test_every_alert_leads_to_its_section(self):
+        for name, rule in alerts().items():
+            with self.subTest(name):
+                path, _, fragment = rule["annotations"].get("runbook_url", "").partition("#")
+                self.assertTrue(path and (support.ROOT / path).is_file(), path)
+                self.assertEqual(name.lower(), fragment)
+                self.assertRegex((support.ROOT / path).read_text(), rf"(?m)^### {name}$")
 
     def test_every_alert_has_a_case_that_fires_and_one_that_does_not(self):
         fires, silent = set(), set()
