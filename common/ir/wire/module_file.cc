@@ -22,9 +22,10 @@ namespace fs = std::filesystem;
 
 // As in PNG, line ends and the end of file of other systems show what copied a file as text.
 constexpr std::string_view kMagic = "\x89quench.qir\r\n\x1a\n\x01";
-constexpr size_t kHeaderBytes =
-    48;  // the magic, then sizes of the module, the index and the name, and 0
-constexpr size_t kEntryBytes = 48;  // a digest, an offset, a size
+constexpr size_t kHeaderBytes = 48;  // the magic, then numbers of 8 bytes:
+constexpr size_t kModuleAt = 16, kCountAt = 24, kNameAt = 32;  // sizes of module, index and name
+constexpr size_t kReservedAt = 40;                             // 0
+constexpr size_t kEntryBytes = 48;                             // a digest, an offset, a size
 constexpr size_t kDigestBytes = 32;
 constexpr size_t kMaxName = 255;
 constexpr uint64_t kAlignment = 64;
@@ -100,19 +101,25 @@ struct Container {
 absl::StatusOr<Container> OpenContainer(std::shared_ptr<const FileMapping> file) {
   const std::span<const std::byte> bytes = file->bytes();
   if (!IsModuleFile(TextOf(bytes))) return InvalidArgument("it is no file of this form");
-  absl::Status cut = InvalidArgument(
-      "the file is cut off or damaged: it has {} bytes, and what it lists lies "
-      "beyond them",
-      bytes.size());
-  if (bytes.size() < kHeaderBytes) return cut;
-  const uint64_t module = NumberAt(bytes, 16), count = NumberAt(bytes, 24),
-                 name = NumberAt(bytes, 32);
+  const auto cut = [&](size_t at, const std::string& problem) {
+    return InvalidArgument("the file is cut off or damaged: byte {}: {}, and the file has {}", at,
+                           problem, bytes.size());
+  };
+  if (bytes.size() < kHeaderBytes)
+    return cut(bytes.size(), fmt::format("its header takes {} bytes", kHeaderBytes));
+  const uint64_t module = NumberAt(bytes, kModuleAt), count = NumberAt(bytes, kCountAt),
+                 name = NumberAt(bytes, kNameAt);
   uint64_t left = bytes.size() - kHeaderBytes;
-  if (count > left / kEntryBytes) return cut;
+  if (count > left / kEntryBytes) {
+    return cut(kCountAt, fmt::format("{} blobs of weights take {} bytes each in the index", count,
+                                     kEntryBytes));
+  }
   left -= count * kEntryBytes;
-  if (name > left || module > left - name) return cut;
-  if (name > kMaxName || NumberAt(bytes, 40) != 0)
-    return InvalidArgument("the file was written by a newer version, or is damaged");
+  if (name > left) return cut(kNameAt, fmt::format("a name takes {} bytes", name));
+  if (module > left - name) return cut(kModuleAt, fmt::format("the module takes {} bytes", module));
+  if (name > kMaxName || NumberAt(bytes, kReservedAt) != 0)
+    return InvalidArgument("the file was written by a newer version, or is damaged: byte {}",
+                           name > kMaxName ? kNameAt : kReservedAt);
   Container found;
   found.file = std::move(file);
   uint64_t end = kHeaderBytes + count * kEntryBytes;
@@ -126,7 +133,10 @@ absl::StatusOr<Container> OpenContainer(std::shared_ptr<const FileMapping> file)
     // Extents that overlap would let a small file claim the work of a large one.
     if (extent.offset < end || extent.offset > bytes.size() ||
         extent.size > bytes.size() - extent.offset) {
-      return cut;
+      return cut(
+          at + kDigestBytes,
+          fmt::format("blob {} of {} takes {} bytes at {}, where it must lie at {} or behind", i,
+                      count, extent.size, extent.offset, end));
     }
     end = extent.offset + extent.size;
     const std::string_view digest = TextOf(bytes.subspan(at, kDigestBytes));
@@ -152,7 +162,8 @@ class ContainerBlobs final : public BlobStore {
         FileMapping::Part(container_.file, found->second.offset, found->second.size);
     if (Sha256Hex(part->bytes()) != digest)
       return absl::DataLossError(
-          fmt::format("the weights are damaged: blob `{}` has other bytes", digest));
+          fmt::format("the weights are damaged: byte {}: blob `{}` of {} bytes has other bytes",
+                      found->second.offset, digest, found->second.size));
     return part;
   }
 
@@ -198,14 +209,16 @@ absl::StatusOr<Graph> ReadContainer(const std::shared_ptr<const FileMapping>& fi
   if (container.module.size() > kMaxModuleBytes)
     return absl::ResourceExhaustedError(fmt::format("the module has {} bytes, at most {} are read",
                                                     container.module.size(), kMaxModuleBytes));
-  const std::string module(TextOf(container.module));
-  if (container.name.empty()) {
-    ContainerBlobs blobs(container, store);
-    return ParseModule(module, blobs);
-  }
+  const auto read = [&](const Container& weights) -> absl::StatusOr<Graph> {
+    ContainerBlobs blobs(weights, store);
+    absl::StatusOr<Graph> graph = ParseModule(std::string(TextOf(container.module)), blobs);
+    if (graph.ok()) return graph;
+    const auto offset = container.module.data() - file->bytes().data();
+    return Annotate(graph.status(), fmt::format("the module at byte {}", offset));
+  };
+  if (container.name.empty()) return read(container);
   QUENCH_ASSIGN_OR_RETURN(const Container beside, OpenBeside(container.name, folder));
-  ContainerBlobs blobs(beside, store);
-  return ParseModule(module, blobs);
+  return read(beside);
 }
 
 }  // namespace

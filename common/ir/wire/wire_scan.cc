@@ -23,8 +23,11 @@ class Scanner {
   bool AtEnd() { return input_.ExpectAtEnd() || input_.BytesUntilLimit() == 0; }
 
  private:
-  static absl::Status Malformed() {
-    return InvalidArgument("the module is not a protobuf message");
+  std::string Wrong(std::string_view what) {
+    return fmt::format("the module {}: byte {} of it", what, input_.CurrentPosition());
+  }
+  absl::Status Malformed() {
+    return absl::InvalidArgumentError(Wrong("is not a protobuf message"));
   }
   absl::Status ScanField(const Descriptor& type, uint32_t tag, int depth);
 
@@ -47,7 +50,7 @@ absl::Status Scanner::ScanField(const Descriptor& type, uint32_t tag, int depth)
   const bool message = field != nullptr && field->type() == FieldDescriptor::TYPE_MESSAGE;
   const bool text = field == nullptr || field->cpp_type() == FieldDescriptor::CPPTYPE_STRING;
   if (message || text) {
-    if (left_ == 0) return absl::ResourceExhaustedError("the module has too many parts");
+    if (left_ == 0) return absl::ResourceExhaustedError(Wrong("has too many parts"));
     --left_;
   }
   if (!message) {
@@ -58,11 +61,11 @@ absl::Status Scanner::ScanField(const Descriptor& type, uint32_t tag, int depth)
     if (size > 0 && !present) return Malformed();
     if (field != nullptr && field->type() == FieldDescriptor::TYPE_STRING &&
         !IsUtf8({static_cast<const char*>(data), size})) {
-      return InvalidArgument("a name in the module is not UTF-8");
+      return absl::InvalidArgumentError(Wrong("has a name that is not UTF-8"));
     }
     return input_.Skip(static_cast<int>(size)) ? absl::OkStatus() : Malformed();
   }
-  if (depth == max_depth_) return InvalidArgument("the module nests too deeply");
+  if (depth == max_depth_) return absl::InvalidArgumentError(Wrong("nests too deeply"));
   const auto limit = input_.PushLimit(static_cast<int>(size));
   if (input_.BytesUntilLimit() != static_cast<int>(size)) return Malformed();
   QUENCH_RETURN_IF_ERROR(Scan(*field->message_type(), depth + 1));

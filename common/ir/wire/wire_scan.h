@@ -14,7 +14,7 @@ bool IsUtf8(std::string_view text);
 
 // Two bytes of input can make a message object of a hundred bytes and more. Fails when `bytes`,
 // read as `type`, have more than `max_parts` sub-messages and repeated strings in all, nest deeper
-// than `max_depth`, or are malformed.
+// than `max_depth`, or are malformed; the error says at which byte.
 absl::Status ScanMessage(const std::string& bytes, const google::protobuf::Descriptor& type,
                          size_t max_parts, int max_depth);
 

@@ -103,6 +103,31 @@ TEST_F(ModuleFileTest, DamageIsFound) {
   }
 }
 
+TEST_F(ModuleFileTest, ErrorsSayAtWhichByte) {
+  const std::string good = Written("m.qir");
+  const auto with = [&](size_t at, uint64_t number) {
+    std::string bytes = good;
+    for (size_t i = 0; i < 8; ++i) bytes[at + i] = static_cast<char>(number >> (8 * i));
+    return ProblemOf(bytes);
+  };
+  const size_t module =
+      48 + 48 * static_cast<size_t>(good[24]);  // behind the index of that many blobs
+  for (const auto& [problem, words] : std::vector<std::pair<std::string, std::string>>{
+           {ProblemOf(good.substr(0, 20)), "damaged: byte 20: its header takes 48 bytes"},
+           {with(16, uint64_t{1} << 60),
+            "damaged: byte 16: the module takes 1152921504606846976 bytes"},
+           {with(24, ~uint64_t{0}), "damaged: byte 24: 18446744073709551615 blobs"},
+           {with(32, good.size()), "damaged: byte 32: a name takes"},
+           {with(40, 1), "newer version, or is damaged: byte 40"},
+           {with(48 + 32, good.size() + 1), "damaged: byte 80: blob 0 of"},
+           {with(48 + 40, ~uint64_t{0}), "damaged: byte 80: blob 0 of"},
+           {with(48, 5), "the module at byte " + std::to_string(module)},
+           {with(module, ~uint64_t{0}), "the module is not a protobuf message: byte "},
+           {with(good.size() - 8, 1), "the weights are damaged: byte "}}) {
+    EXPECT_NE(problem.find(words), std::string::npos) << words << " is not in: " << problem;
+  }
+}
+
 TEST_F(ModuleFileTest, NothingIsReadOutsideItsFolder) {
   const std::string text = Written("m.ir.txt", WeightsIn::kBeside);
   const std::string module = text.substr(0, text.find("\nweights ") + 1);

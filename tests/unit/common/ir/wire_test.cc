@@ -137,13 +137,20 @@ TEST_F(WireTest, BombsAreRefusedBeforeTheyAreParsed) {
   for (int i = 0; i < 2200000; ++i) values += value;
   const absl::Status many = ParseModule(Field(4, values), *store_).status();
   EXPECT_EQ(many.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(MessageOf(many), "the module has too many parts");
+  EXPECT_TRUE(MessageOf(many).starts_with("the module has too many parts: byte ")) << many;
 
   std::string graph;
   for (int depth = 0; depth < 60; ++depth)
     graph = Field(3, Field(8, Field(9, graph)));  // node, attribute, graph
-  EXPECT_EQ(MessageOf(ParseModule(Field(4, graph), *store_).status()),
-            "the module nests too deeply");
+  const absl::Status deep = ParseModule(Field(4, graph), *store_).status();
+  EXPECT_TRUE(MessageOf(deep).starts_with("the module nests too deeply: byte ")) << deep;
+}
+
+TEST_F(WireTest, ErrorsSayAtWhichByte) {
+  EXPECT_EQ(MessageOf(ParseModule(Field(4, "") + "\x07", *store_).status()),
+            "the module is not a protobuf message: byte 3 of it");
+  EXPECT_EQ(MessageOf(ParseModule(Field(4, Field(1, "\xff")), *store_).status()),
+            "the module has a name that is not UTF-8: byte 4 of it");
 }
 
 // Damaged messages give a graph or an error, and whatever is accepted is legal and goes round
