@@ -13,6 +13,8 @@ import subprocess
 import threading
 import time
 
+import grpc
+
 from outage_cluster import Cluster, batch, report
 
 ONE = ["x86-64-v3"]
@@ -136,40 +138,42 @@ def quota(args, folder):
         cluster.end()
 
 
-def pause(args, folder):
+def while_held(args, folder, trouble):
+    """What a workflow has become through `trouble(cluster, child)`, which comes while the process of a step stands still."""
     cluster = Cluster(args.bin, folder)
     try:
         holding = concurrent.futures.ThreadPoolExecutor().submit(cluster.hold, "codegen")
         workflow = cluster.create(batch(cluster, ONE, levels=(1,)))
         child = holding.result()
+        trouble(cluster, child)
+        os.kill(child, signal.SIGCONT)
+        cluster.wait([workflow], 60)
+        return cluster.state(workflow)
+    finally:
+        cluster.end()
+
+
+def pause(args, folder):
+    def stop_twice(cluster, _):
         for _ in range(2):
             time.sleep(3)
             cluster.running["gateway"].send_signal(signal.SIGSTOP)
             time.sleep(35)
             cluster.running["gateway"].send_signal(signal.SIGCONT)
         time.sleep(3)
-        os.kill(child, signal.SIGCONT)
-        cluster.wait([workflow], 60)
-        for step in cluster.state(workflow)["steps"]:
-            assert step["attempt"] == 1, json.dumps(step)[:1000]
-    finally:
-        cluster.end()
+
+    for step in while_held(args, folder, stop_twice)["steps"]:
+        assert step["attempt"] == 1, json.dumps(step)[:1000]
 
 
 def log(args, folder):
-    cluster = Cluster(args.bin, folder)
-    try:
-        holding = concurrent.futures.ThreadPoolExecutor().submit(cluster.hold, "codegen")
-        workflow = cluster.create(batch(cluster, ONE, levels=(1,)))
-        child = holding.result()
+    def look(_, child):
         time.sleep(0.2)
         where = os.readlink(f"/proc/{child}/fd/2")
         print(f"  its stderr is {where}")
         assert where.startswith("pipe:"), f"a step's process writes into {where}"
-        os.kill(child, signal.SIGCONT)
-        cluster.wait([workflow], 60)
-    finally:
-        cluster.end()
+
+    while_held(args, folder, look)
 
 
 class Proxy:
@@ -260,11 +264,11 @@ def lock(args, folder):
             path = cluster.spec({**spec, "title": f"locked {i}"}, f"locked{i}")
             creating.append(subprocess.Popen(cluster.command("workflow", "create", path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         longest, end = 0, time.time() + 25
-        while time.time() < end:
-            began = time.time()
-            cluster.quench("workflow", "list")
-            longest = max(longest, time.time() - began)
-            time.sleep(0.5)
+        with grpc.insecure_channel(f"127.0.0.1:{cluster.ports['gateway']}") as channel:
+            listing = channel.unary_unary("/quench.gateway.v1.Workflows/ListWorkflows")
+            while time.time() < end:
+                longest = max(longest, timed(lambda: listing(b"", timeout=30)))
+                time.sleep(0.5)
         db.execute("COMMIT")
         print(f"  the slowest list took {longest:.1f} s")
         assert longest < 5, "the store's stall stalls other calls"
@@ -296,7 +300,6 @@ def field(number, value):
 
 
 def unknown(args, folder):
-    import grpc
     cluster = Cluster(args.bin, folder)
     try:
         # CreateWorkflowRequest.spec.compile.choices.compile_options, with what a newer client may know.
@@ -315,7 +318,6 @@ def unknown(args, folder):
 
 def history(args, folder):
     """With blobs of their own, which is the most there may be; each workflow has the steps of a compilation."""
-    import grpc
     count = 100_000
     cluster = Cluster(args.bin, folder)
     try:

@@ -26,6 +26,7 @@ and what each of these once broke, and may not again:
   watchers  more watchers than places
 
 Prints what /metrics said meanwhile: retries by reason, the queue, node faults. Exit code 1 if anything failed.
+Needs Python's grpcio (Debian's python3-grpcio).
 """
 
 import argparse
@@ -160,8 +161,8 @@ def main():
             try:
                 SCENARIOS[name](args, pathlib.Path(folder))
                 print(f"  succeeded, {time.time() - began:.0f} s", flush=True)
-            except (AssertionError, subprocess.SubprocessError) as error:
-                print(f"  FAILED: {error}", flush=True)
+            except (Exception, SystemExit) as error:  # the other scenarios tell something too
+                print(f"  FAILED: {type(error).__name__}: {error}", flush=True)
                 failed = 1
     return failed
 
