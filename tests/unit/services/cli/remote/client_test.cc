@@ -1,0 +1,74 @@
+// A client of a gateway in this process, whose services do as a test says.
+#include "services/cli/remote/client.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "quench/config/v1/config.pb.h"
+#include "quench/gateway/v1/workflows.grpc.pb.h"
+#include "services/gateway/host.h"
+#include "tests/support/wait.h"
+#include "tests/unit/services/gateway/fake_services.h"
+
+namespace quench::cli::client_test {
+namespace {
+
+namespace pb = ::quench::gateway::v1;
+using quench::testing::WaitFor;
+
+TEST(ClientTest, AsksForAWorkflowWhereNoPlaceIsLeftToWatchIt) {
+  const TempDir folder = *TempDir::Create();
+  metrics::Registry registry;
+  gateway::FakeServices services;
+  std::atomic<bool> released{false};
+  services.script = [&](const std::string&, const StepContext& step) {
+    EXPECT_TRUE(WaitFor([&] { return released || !step.Check().ok(); }));
+    return step.Check();
+  };
+  gateway::GatewayHost::Options options;
+  options.config.mutable_server()->set_listen("127.0.0.1:0");
+  options.config.set_state_dir((folder.path() / "state").string());
+  options.config.mutable_blob_limits()->set_min_free_bytes(1);
+  options.config.mutable_calls()->set_max_watches(1);
+  options.channels = services.Channels();
+  options.registry = &registry;
+  const auto host = gateway::GatewayHost::Start(options);
+  ASSERT_TRUE(host.ok()) << host.status();
+  const auto store = *LocalBlobStore::Open(folder.path() / "state/store", nullptr);
+  ASSERT_TRUE(store->Put(std::as_bytes(std::span("model", 5))).ok());
+
+  GatewayOptions there;
+  there.address = (*host)->server().address();
+  const auto client =
+      GatewayClient::Open(there, *LocalBlobStore::Open(folder.path() / "local", nullptr), {});
+  ASSERT_TRUE(client.ok()) << client.status();
+  const absl::StatusOr<std::string> name = (*client)->Create(gateway::ChainSpec(), "", {});
+  ASSERT_TRUE(name.ok()) << name.status();
+
+  rpc::ChannelOptions channel;
+  channel.address = there.address;
+  const auto other = *rpc::Channel::Open(channel);
+  grpc::ClientContext context;
+  pb::WatchWorkflowRequest request;
+  request.set_name(*name);
+  const auto watcher = pb::Workflows::NewStub(other->grpc())->WatchWorkflow(&context, request);
+  pb::WatchWorkflowEvent event;
+  ASSERT_TRUE(watcher->Read(&event)) << "the only place is its";
+
+  std::atomic<int> asked{0};
+  const StepContext told(std::make_shared<CancelToken>(), [&](const Progress& progress) {
+    asked += progress.detail.find("no place for a watcher") != std::string::npos ? 1 : 0;
+  });
+  auto watching = std::async(std::launch::async, [&] { return (*client)->Watch(*name, told); });
+  EXPECT_TRUE(WaitFor([&] { return asked > 0; }));
+  released = true;
+  const absl::StatusOr<pb::Workflow> ended = watching.get();
+  ASSERT_TRUE(ended.ok()) << ended.status();
+  EXPECT_EQ(ended->state(), pb::STATE_SUCCEEDED);
+  EXPECT_EQ(ended->steps_size(), gateway::ChainSpec().steps().steps_size()) << "with its steps";
+  context.TryCancel();
+}
+
+}  // namespace
+}  // namespace quench::cli::client_test
