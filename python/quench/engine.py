@@ -20,6 +20,7 @@ import numpy as np
 
 from quench._arrays import Array, as_array
 from quench._runtime import check, ffi, has, lib, text
+from quench._sizes import choose_sizes
 from quench.errors import BusyError, ClosedError, EncryptedError, InputError, LibraryError
 
 # What each call needs, found once.
@@ -72,6 +73,7 @@ class Benchmark:
     min_ms: float
     p99_ms: float
     runs: int
+    sizes: Mapping[str, int]  # of symbolic dims, those that were chosen too
 
 
 class _Plan:
@@ -296,19 +298,16 @@ class Engine:
 
     def benchmark(self, *, seconds: float = 1.0, sizes: Optional[Mapping[str, int]] = None,
                   seed: int = 1) -> Benchmark:
-        """Times runs on random numbers. sizes: of symbolic dims by name; others are as small as they can be."""
+        """Times runs on random numbers. sizes: of symbolic dims by name; only that of a batch may be left out."""
         about = self._open()
         generator = np.random.default_rng(seed)
-        chosen = {text(about.symbols[i].name): max(int(about.symbols[i].min), 1) for i in range(about.num_symbols)}
-        unknown = [f"`{name}`" for name in sizes or {} if name not in chosen]
-        if unknown:
-            raise InputError(f"the model has no size {', '.join(unknown)}; it has "
-                             f"{', '.join(f'`{name}`' for name in chosen) or 'none'}")
-        chosen.update(sizes or {})
+        bounds = {text(about.symbols[i].name): (int(about.symbols[i].min), int(about.symbols[i].max))
+                  for i in range(about.num_symbols)}
+        chosen = choose_sizes([self.inputs[i].shape for i in self._wanted], bounds, sizes or {})
         inputs = {}
         for i in self._wanted:
             info = self.inputs[i]
-            shape = tuple(size if isinstance(size, int) else chosen.get(size, 1) for size in info.shape)
+            shape = tuple(size if isinstance(size, int) else chosen[size] for size in info.shape)
             if info.dtype.kind == "f":
                 inputs[info.name] = generator.standard_normal(shape).astype(info.dtype)
             else:
@@ -321,7 +320,7 @@ class Engine:
             self.infer(inputs)
             times.append(1e3 * (time.perf_counter() - start))
         times.sort()
-        return Benchmark(statistics.median(times), times[0], times[int(0.99 * (len(times) - 1))], len(times))
+        return Benchmark(statistics.median(times), times[0], times[int(0.99 * (len(times) - 1))], len(times), chosen)
 
     def close(self) -> None:
         """Frees the library and its memory, at the end of the run where one is in progress; arrays that were returned stay."""

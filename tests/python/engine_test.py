@@ -4,6 +4,7 @@
 Ends with 77 (skipped) where numpy or cffi are missing.
 """
 
+import importlib
 import os
 import pathlib
 import re
@@ -407,10 +408,23 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
             found = engine.benchmark(seconds=0.05, sizes={"batch": 2})
             self.assertGreater(found.runs, 0)
             self.assertLessEqual(found.min_ms, found.median_ms)
+            self.assertEqual(found.sizes, {"batch": 2})
+            self.assertEqual(engine.benchmark(seconds=0.01).sizes, {"batch": 1})
             with self.assertRaisesRegex(quench.InputError, "`bacth`.*`batch`"):
                 engine.benchmark(seconds=0.05, sizes={"bacth": 2})
         with self.assertRaises(quench.InputError):
             quench.Engine(self.digits, threads=0)
+
+    def test_open_sizes_are_asked_for(self):
+        choose = importlib.import_module("quench._sizes").choose_sizes
+        bounds = {"batch": (1, 1 << 62), "height": (32, 1 << 62), "width": (8, 96), "2*n": (2, 64), "n": (1, 32)}
+        with self.assertRaisesRegex(quench.InputError, r"`height`, `width` open.*sizes=\{'height': 224, 'width': 96\}"):
+            choose([("batch", 3, "height", "width")], bounds, {})
+        self.assertEqual(choose([("batch", 3, "height", "width")], bounds, {"height": 64, "width": 8}),
+                         {"batch": 1, "height": 64, "width": 8})
+        self.assertEqual(choose([("n", "2*n")], bounds, {}), {"n": 1, "2*n": 2})
+        with self.assertRaisesRegex(quench.InputError, "`height`"):
+            choose([("height",)], bounds, {})
 
     def test_nothing_is_left_behind(self):
         def descriptors():
