@@ -5,6 +5,7 @@ import copy
 import math
 import pickle
 import re
+import subprocess
 import unittest
 from unittest import mock
 
@@ -118,6 +119,16 @@ class ModuleTest(unittest.TestCase):
         self.refused("read as it is; it takes no `opset`", self.client.load, binary, opset=17)
         self.refused("NAME.qir", self.symbolic.save, staged.FOLDER / "m.onnx")
         self.assertFalse(list(staged.FOLDER.glob(".*.part")))
+
+    def test_modules_of_the_program_are_read(self):
+        for name in ("program.qir", "program.ir.txt"):
+            path = staged.FOLDER / name
+            for more in ((), ("--external-weights",)):
+                path.unlink(missing_ok=True)
+                subprocess.run([staged.QUENCH, "import", staged.DIGITS, "-o", path, *more], check=True, capture_output=True)
+                again = self.client.load(path)
+                self.assertEqual((again, again.text), (self.symbolic, self.symbolic.text))
+                self.assertEqual(again.copy().set_batch_size(1), self.single)
 
     def test_damaged_modules_are_refused(self):
         binary, text = self.symbolic.save(staged.FOLDER / "b.qir"), self.symbolic.save(staged.FOLDER / "b.ir.txt")
