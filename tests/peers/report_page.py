@@ -48,6 +48,11 @@ requestAnimationFrame(() => requestAnimationFrame(() => {
   type('[data-graph="0"]', 'stage0/block3/');
   found.matches = document.querySelector('[data-graph="0"] .bar span').textContent;
   found.chosen = details.textContent;
+  const search = document.querySelector('[data-graph="0"] input'), exact = details.querySelector('dd').textContent;
+  type('[data-graph="0"]', exact.slice(0, -1));
+  type('[data-graph="0"]', exact);
+  press(search, 'Enter');
+  found.exact = details.querySelector('dd').textContent === exact;
   document.body.innerHTML = '';
   document.title = JSON.stringify(found);
 }));
@@ -94,7 +99,8 @@ def problems_of(program, page, folder):
     print(json.dumps(found))
     if min(each.get("milliseconds", 1e9) for each in tries) > MOST_MILLISECONDS:
         problems.append(f"drawn in {[each.get('milliseconds') for each in tries]} ms")
-    wanted = {"drawn": True, "searched": 5, "closed": "false", "opened": "true", "focused": True, "matches": "1 of 10"}
+    wanted = {"drawn": True, "searched": 5, "closed": "false", "opened": "true", "focused": True, "matches": "1 of 10",
+              "exact": True}
     problems += [f"{key}: {found.get(key)}, not {value}" for key, value in wanted.items() if found.get(key) != value]
     for key, part in (("deepest", "fcMatMul"), ("sorted", "stage7"), ("stepped", "/encoder/stage0/block0/left/fc"),
                       ("chosen", "/encoder/stage0/block3/left/fc")):

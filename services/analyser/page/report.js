@@ -83,6 +83,17 @@ function searchBar(label, onInput) {
   return { bar, input, status };
 }
 
+// Indices of labels (a few texts each) that have `text` in them: those that are it come first.
+function matchesOf(labels, text) {
+  const found = [], exact = [];
+  labels.forEach((label, index) => {
+    const parts = label.map(part => part.toLowerCase());
+    if (parts.includes(text)) exact.push(index);
+    else if (parts.some(part => part.includes(text))) found.push(index);
+  });
+  return [...exact, ...found];
+}
+
 // ---- the tree of layers ----
 
 class Tree {
@@ -340,12 +351,13 @@ class Graph {
     this.first = this.graph.inputs.length;
     this.chosen = -1;
     this.found = [];
+    this.typed = false;
     this.marked = new Set();
     this.edgesOf();
     const { bar, input, status } = searchBar('Search the graph', text => this.search(text));
     this.status = status;
     input.addEventListener('keydown', event => {
-      if (event.key === 'Enter') this.next(event.shiftKey ? -1 : 1);
+      if (event.key === 'Enter') this.enter(event.shiftKey ? -1 : 1);
     });
     for (const [name, act] of [['+', () => this.zoom(1.4)], ['\u2212', () => this.zoom(1 / 1.4)],
       ['Fit', () => this.fit()], ['Begin', () => this.begin()]]) {
@@ -541,16 +553,20 @@ class Graph {
   }
 
   search(text) {
-    this.found = [];
-    if (text) {
-      for (let box = 0; box < this.graph.boxes.length / 2; ++box) {
-        if (this.label(box).some(part => part.toLowerCase().includes(text))) this.found.push(box);
-      }
-    }
+    const boxes = Array.from({ length: this.graph.boxes.length / 2 }, (_, box) => this.label(box));
+    this.found = text ? matchesOf(boxes, text) : [];
+    this.typed = true;
     this.marked = new Set(this.found);
     this.match = -1;
     this.status.textContent = text ? `${count(this.found.length)} found` : '';
     if (this.found.length) this.next(1); else this.draw();
+  }
+
+  // The first after typing goes to the first match, which is shown already.
+  enter(by) {
+    if (!this.typed) return this.next(by);
+    this.typed = false;
+    if (this.found.length) this.go(this.found[this.match]);
   }
 
   next(by) {
