@@ -89,6 +89,25 @@ absl::StatusOr<std::map<std::string, int64_t>> ChooseSizes(
       fmt::join(asked, ", "), asked.size() == 1 ? "it" : "them", fmt::join(options, " "));
 }
 
+int64_t BatchOf(std::span<const ArtifactTensor> inputs, std::span<const ArtifactTensor> outputs,
+                const std::map<std::string, int64_t>& sizes) {
+  if (inputs.empty() || inputs[0].dims.size() < 2) return 0;
+  const ArtifactDim& batch = inputs[0].dims[0];
+  const auto begins_so = [&](const ArtifactTensor& tensor, size_t least_rank) {
+    return tensor.dims.size() >= least_rank && tensor.dims[0].value == batch.value &&
+           tensor.dims[0].symbol == batch.symbol;
+  };
+  for (const ArtifactTensor& input : inputs) {
+    if (!begins_so(input, 2)) return 0;
+  }
+  for (const ArtifactTensor& output : outputs) {
+    if (!begins_so(output, 1)) return 0;
+  }
+  if (batch.value >= 0) return batch.value;
+  const auto size = sizes.find(batch.symbol);
+  return size == sizes.end() ? 0 : size->second;
+}
+
 std::string SizesText(const std::map<std::string, int64_t>& sizes) {
   std::vector<std::string> texts;
   for (const auto& [name, size] : sizes) texts.push_back(fmt::format("{}={}", name, size));

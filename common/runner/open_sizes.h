@@ -17,6 +17,11 @@ namespace quench {
 absl::StatusOr<std::map<std::string, int64_t>> ChooseSizes(
     std::span<const ArtifactTensor> inputs, const std::map<std::string, int64_t>& given);
 
+// Samples that a run takes at once: the first axis of all inputs, which have others behind it, and of all outputs; 0
+// where they do not share one. `sizes` has those of symbolic dims.
+int64_t BatchOf(std::span<const ArtifactTensor> inputs, std::span<const ArtifactTensor> outputs,
+                const std::map<std::string, int64_t>& sizes);
+
 // "batch=1, height=224", or "" where all sizes are fixed.
 std::string SizesText(const std::map<std::string, int64_t>& sizes);
 

@@ -44,7 +44,17 @@ struct NodeTiming {
 
 struct BenchResult {
   double median_ms = 0, min_ms = 0, p99_ms = 0, load_ms = 0, first_run_ms = 0;
+  double lower_quartile_ms = 0, upper_quartile_ms = 0;
   int64_t arena_bytes = 0, arena_lower_bound = 0, runs = 0;
+  int threads = 1;
+  std::string variant;                   // the one that this CPU took
+  std::map<std::string, int64_t> sizes;  // of symbolic dims, those that were chosen too
+  int64_t batch = 0;                     // samples in a run; 0: the model has no batch
+  // Cores of this process, and how many of them other programs took meanwhile; 0 and 0: nobody knows.
+  int cores = 0;
+  double taken_cores = 0;
+
+  double runs_per_second() const { return median_ms > 0 ? 1e3 / median_ms : 0; }
 };
 
 // Where a run in progress keeps what it computes.
@@ -100,11 +110,21 @@ class Artifact {
   virtual int64_t arena_lower_bound() const = 0;
 };
 
-// Opens the artifact afresh (load_ms), runs once (first_run_ms), warms up, then measures for
-// `seconds`.
+struct BenchOptions {
+  int threads = 1;
+  double seconds = 3;
+  std::map<std::string, int64_t> sizes;  // of symbolic dims; ChooseSizes says the others
+  uint64_t seed = 1;
+};
+
+// Draws inputs, opens the artifact afresh (load_ms), runs once (first_run_ms), warms up, then measures
+// for `seconds`.
 absl::StatusOr<BenchResult> Benchmark(const std::filesystem::path& path,
-                                      std::span<const Tensor> inputs, int threads, double seconds,
-                                      const StepContext& context = {}, const ArtifactKey& key = {});
+                                      const BenchOptions& options, const StepContext& context = {},
+                                      const ArtifactKey& key = {});
+
+// Sentences that say why the times may mislead: other programs took the cores, or runs scatter.
+std::vector<std::string> BenchWarnings(const BenchResult& result);
 
 // Integers that index any table of a model: ids and types of tokens, masks.
 constexpr uint64_t kAnyIndex = 2;

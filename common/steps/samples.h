@@ -48,11 +48,16 @@ inline absl::StatusOr<LabelledSamples> SamplesOf(const step::v1::Samples& asked,
                              fmt::format("{}, must be 1 to {}", asked.random(), kMaxRandomSamples));
     }
     const uint64_t seed = asked.has_seed() ? asked.seed() : 1;
-    absl::StatusOr<std::map<std::string, int64_t>> sizes = ChooseSizes(inputs, {});
-    if (!sizes.ok())
-      return rpc::FieldError(
-          field + ".random",
-          "random samples need fixed sizes but for a batch: " + MessageOf(sizes.status()));
+    std::map<std::string, int64_t> given;
+    for (const step::v1::SymbolSize& size : asked.sizes()) {
+      if (!given.emplace(size.symbol(), size.size()).second || size.size() < 0) {
+        return rpc::FieldError(field + ".sizes",
+                               fmt::format("`{}`: {}, must be given once and not be negative",
+                                           size.symbol(), size.size()));
+      }
+    }
+    absl::StatusOr<std::map<std::string, int64_t>> sizes = ChooseSizes(inputs, given);
+    if (!sizes.ok()) return rpc::FieldError(field + ".sizes", MessageOf(sizes.status()));
     return LabelledSamples{graph != nullptr
                                ? MakeRandomSamples(asked.random(), seed, *graph, *std::move(sizes))
                                : MakeRandomSamples(asked.random(), seed, inputs, *std::move(sizes)),

@@ -55,7 +55,8 @@ def metadata(library: bytes, report: Any, model: str) -> dict[str, Any]:
         rest_bytes=report.rest_bytes, variant_weights={each.variant: each.bytes for each in report.variant_weights},
         unused_features=list(report.unused_features),
         kernels=[{"node": each.node, "op": each.op, "kernel": each.kernel, "runner_up": each.runner_up, "reason": each.reason,
-                  "cost": each.cost, "slow": each.slow, "multiplications": each.multiplications, "bytes": each.bytes}
+                  "cost": each.cost, "slow": each.slow, "multiplications": each.multiplications, "performed": each.performed,
+                  "dtype": each.dtype, "bytes": each.bytes}
                  for each in report.kernels])
     if report.HasField("check"):
         check = report.check

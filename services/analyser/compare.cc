@@ -145,9 +145,10 @@ class Comparison {
                            static_cast<double>(found->second.elements);
       }
     }
+    report.tolerance = options_.tolerance.value_or(saturated_.empty() ? 1e-3 : 0.1);
     for (const std::vector<ValueComparison>* list : {&report.layers, &report.outputs}) {
       for (const ValueComparison& value : *list) {
-        if (report.first_divergence.empty() && !(value.error <= options_.tolerance))
+        if (report.first_divergence.empty() && !(value.error <= report.tolerance))
           report.first_divergence = value.value;
       }
     }
@@ -219,7 +220,8 @@ nlohmann::json ValuesToJson(const std::vector<ValueComparison>& values) {
   return list;
 }
 
-void PrintValues(const char* title, const std::vector<ValueComparison>& values, std::string& text) {
+void PrintValues(const std::string& title, const std::vector<ValueComparison>& values,
+                 std::string& text) {
   if (values.empty()) return;
   text += fmt::format("{:<40} {:>8} {:>9} {:>11} {:>11} {:>9} {:>10}\n", title, "SQNR dB", "cosine",
                       "max error", "mean error", "relative", "saturated");
@@ -242,6 +244,7 @@ absl::StatusOr<CompareReport> OverSamples(
     QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, samples.Read(i));
     QUENCH_RETURN_IF_ERROR(Annotate(run(i, inputs), fmt::format("sample {}", samples.NameOf(i))));
   }
+  context.Report({"compare", "", samples.count(), samples.count()});
   return comparison.Finish(samples.count());
 }
 
@@ -293,13 +296,29 @@ absl::StatusOr<CompareReport> CompareWithFiles(const Samples& expected,
       context);
 }
 
+void KeepWorst(int64_t count, CompareReport& report) {
+  std::vector<ValueComparison>& layers = report.layers;
+  const auto rank = [](const ValueComparison& layer) {
+    return std::isnan(layer.error) ? HUGE_VAL : layer.error;
+  };
+  std::stable_sort(layers.begin(), layers.end(),
+                   [&](const auto& a, const auto& b) { return rank(a) > rank(b); });
+  if (count >= static_cast<int64_t>(layers.size())) return;
+  report.all_layers = static_cast<int64_t>(layers.size());
+  layers.resize(static_cast<size_t>(count));
+}
+
 std::string ToTable(const CompareReport& report) {
   std::string text;
-  PrintValues("layer", report.layers, text);
+  PrintValues(report.all_layers == 0 ? "layer"
+                                     : fmt::format("layer (the worst {} of {})",
+                                                   report.layers.size(), report.all_layers),
+              report.layers, text);
   PrintValues("output", report.outputs, text);
   text += fmt::format("samples    {}\n", report.samples);
   if (!report.first_divergence.empty())
-    text += fmt::format("diverges   first at {}\n", report.first_divergence);
+    text += fmt::format("diverges   first at {}: a relative error above {:g}\n",
+                        report.first_divergence, report.tolerance);
   PrintNames("reference only", report.reference_only, text);
   PrintNames("other only    ", report.other_only, text);
   if (!report.accuracy) return text;
@@ -321,7 +340,9 @@ std::string ToJson(const CompareReport& report) {
                          {"layers", ValuesToJson(report.layers)},
                          {"reference_only", report.reference_only},
                          {"other_only", report.other_only},
+                         {"tolerance", report.tolerance},
                          {"first_divergence", nullptr}};
+  if (report.all_layers > 0) json["all_layers"] = report.all_layers;
   if (!report.first_divergence.empty()) json["first_divergence"] = report.first_divergence;
   if (report.accuracy) {
     const Accuracy& accuracy = *report.accuracy;

@@ -39,9 +39,11 @@ struct CompareReport {
   int64_t samples = 0;
   std::vector<ValueComparison> outputs;
   std::vector<ValueComparison> layers;  // values of both, in order of execution
-  // The first of `layers`, else of `outputs`, whose `error` is above the options' tolerance, or NaN;
-  // empty: none is.
+  // Where layers were left out, how many there were; 0: all are there.
+  int64_t all_layers = 0;
+  // The first of `layers`, else of `outputs`, whose `error` is above the tolerance, or NaN; empty: none is.
   std::string first_divergence;
+  double tolerance = 0;
   // Values inside that only one of the two has under that name and type.
   std::vector<std::string> reference_only, other_only;
   std::optional<Accuracy> accuracy;  // absent where the first output has no axis of classes
@@ -51,8 +53,13 @@ struct CompareOptions {
   bool layers = false;               // both libraries are tap builds
   std::vector<int64_t> labels = {};  // a class for each row of the first output; empty: none
   int threads = 1;
-  double tolerance = 1e-3;  // relative to the largest value, for `first_divergence`
+  // Relative to the largest value, for `first_divergence`; absent: 1e-3, or 0.1 where the other's layers
+  // are quantized, all of which are noisier than that.
+  std::optional<double> tolerance = std::nullopt;
 };
+
+// Leaves the `count` layers of the largest `error`, the largest first; NaN is larger than any.
+void KeepWorst(int64_t count, CompareReport& report);
 
 // Runs both on every sample. INVALID_ARGUMENT when they have other inputs or outputs, or there are
 // not as many labels as rows; a sample that does not run is named.

@@ -183,6 +183,7 @@ v1::CompareResult ToProto(const CompareReport& report) {
     if (out.layers_size() < kMaxLayers) add(value, out.add_layers());
   }
   out.set_first_divergence(report.first_divergence);
+  out.set_tolerance(report.tolerance);
   out.mutable_reference_only()->Assign(report.reference_only.begin(), report.reference_only.end());
   out.mutable_other_only()->Assign(report.other_only.begin(), report.other_only.end());
   if (!report.accuracy) return out;
@@ -212,6 +213,7 @@ CompareReport FromProto(const v1::CompareResult& message) {
   for (const v1::ValueComparison& value : message.layers())
     report.layers.push_back(value_of(value));
   report.first_divergence = message.first_divergence();
+  report.tolerance = message.tolerance();
   report.reference_only = {message.reference_only().begin(), message.reference_only().end()};
   report.other_only = {message.other_only().begin(), message.other_only().end()};
   if (!message.has_accuracy()) return report;

@@ -186,8 +186,8 @@ absl::StatusOr<pb::CompareResult> CompareStep(const pb::CompareRequest& request,
   options.layers = request.layers();
   QUENCH_ASSIGN_OR_RETURN(options.threads, ThreadsOf(request.threads(), "threads", place));
   if (request.has_tolerance()) options.tolerance = request.tolerance();
-  if (!(options.tolerance >= 0))
-    return FieldError("tolerance", fmt::format("{}, must not be negative", options.tolerance));
+  if (options.tolerance && !(*options.tolerance >= 0))
+    return FieldError("tolerance", fmt::format("{}, must not be negative", *options.tolerance));
   QUENCH_ASSIGN_OR_RETURN(const CompareReport report,
                           CompareAsAsked(request, options, place, context));
   pb::CompareResult result = ToProto(report);
@@ -214,18 +214,11 @@ absl::StatusOr<pb::BenchmarkResult> BenchmarkStep(const pb::BenchmarkRequest& re
   }
   QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path library,
                           PlaceLibrary(request.library(), "library", "model.so", place));
-  std::vector<Tensor> inputs;
+  QUENCH_ASSIGN_OR_RETURN(
+      const BenchResult measured,
+      Benchmark(library, {threads, seconds, sizes, asked.has_seed() ? asked.seed() : 1}, context));
   pb::BenchmarkResult result;
-  {
-    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library, 1));
-    QUENCH_ASSIGN_OR_RETURN(const auto chosen, ChooseSizes(artifact->inputs(), sizes));
-    QUENCH_ASSIGN_OR_RETURN(
-        inputs,
-        RandomInputs(artifact->inputs(), asked.has_seed() ? asked.seed() : 1, chosen, kAnyIndex));
-    result.set_variant(artifact->variant());
-  }
-  QUENCH_ASSIGN_OR_RETURN(const BenchResult measured,
-                          Benchmark(library, inputs, threads, seconds, context));
+  result.set_variant(measured.variant);
   *result.mutable_median() = Milliseconds(measured.median_ms);
   *result.mutable_min() = Milliseconds(measured.min_ms);
   *result.mutable_p99() = Milliseconds(measured.p99_ms);
@@ -235,6 +228,16 @@ absl::StatusOr<pb::BenchmarkResult> BenchmarkStep(const pb::BenchmarkRequest& re
   result.set_arena_bytes(measured.arena_bytes);
   result.set_arena_lower_bound_bytes(measured.arena_lower_bound);
   result.set_threads(threads);
+  for (const auto& [symbol, size] : measured.sizes) {
+    step::v1::SymbolSize* added = result.add_sizes();
+    added->set_symbol(symbol);
+    added->set_size(size);
+  }
+  result.set_batch(measured.batch);
+  *result.mutable_lower_quartile() = Milliseconds(measured.lower_quartile_ms);
+  *result.mutable_upper_quartile() = Milliseconds(measured.upper_quartile_ms);
+  result.set_cores(measured.cores);
+  result.set_taken_cores(measured.taken_cores);
   return result;
 }
 

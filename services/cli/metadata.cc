@@ -23,6 +23,8 @@ nlohmann::json KernelsToJson(const codegen::CompileReport& report) {
                        {"cost", kernel.cost},
                        {"slow", kernel.slow},
                        {"multiplications", kernel.multiplications},
+                       {"performed", kernel.performed},
+                       {"dtype", kernel.dtype},
                        {"bytes", kernel.bytes}});
   }
   return kernels;

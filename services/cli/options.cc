@@ -122,6 +122,7 @@ template Option Options::Add(Text, int64_t&, Text, Text) const;
 template Option Options::Add(Text, uint64_t&, Text, Text) const;
 template Option Options::Add(Text, double&, Text, Text) const;
 template Option Options::Add(Text, std::optional<uint64_t>&, Text, Text) const;
+template Option Options::Add(Text, std::optional<double>&, Text, Text) const;
 template Option Options::Add(Text, std::vector<std::string>&, Text, Text) const;
 
 Option Options::Flag(const std::string& names, bool& value, const std::string& help) const {

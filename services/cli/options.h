@@ -53,8 +53,8 @@ class Options {
   Options(CLI::App* app, Rules rules) : app_(app), rules_(std::move(rules)) {}
 
   // `names`: "--long,-s", or "NAME" for a positional. `shown` is how --help writes the value and its
-  // default. T is a string, an integer, double, std::optional<uint64_t>, or a vector of strings,
-  // which takes the option again and again.
+  // default. T is a string, an integer, double, std::optional of uint64_t or double, or a
+  // vector of strings, which takes the option again and again.
   template <typename T>
   Option Add(const std::string& names, T& value, const std::string& help,
              const std::string& shown = "") const;

@@ -24,29 +24,37 @@ double Median(std::vector<double>& times) {
   return *middle;
 }
 
-double Gflops(const ProfiledKernel& kernel) {
-  return kernel.seconds > 0 && kernel.multiplications > 0
-             ? 2e-9 * kernel.multiplications / kernel.seconds
-             : 0;
-}
-
 double Gbytes(const ProfiledKernel& kernel) {
   return kernel.seconds > 0 ? 1e-9 * kernel.bytes / kernel.seconds : 0;
 }
 
-// What the threads of the run can reach together.
-double Peak(const Profile& profile) {
-  const double cores = std::max(1U, std::thread::hardware_concurrency());
-  return profile.ceilings
-             ? profile.ceilings->gflops * std::min<double>(profile.threads, cores) / cores
-             : 0;
-}
+bool ReadsFloats(const ProfiledKernel& kernel) { return kernel.dtype == "f32"; }
 
 // Which of the two takes longer at the machine's ceilings.
-const char* Bound(const Profile& profile, const ProfiledKernel& kernel) {
-  if (!profile.ceilings || (kernel.multiplications == 0 && kernel.bytes == 0)) return "";
-  const double compute = 2 * kernel.multiplications / Peak(profile);
+const char* Bound(const Profile& profile, double peak, const ProfiledKernel& kernel) {
+  if (!profile.ceilings || (kernel.performed == 0 && kernel.bytes == 0)) return "";
+  const double compute = 2 * kernel.performed / peak;
   return compute > kernel.bytes / profile.ceilings->gbytes ? "compute" : "memory";
+}
+
+// "84%" of the peak, "" where that says nothing.
+std::string PeakShare(double peak, const ProfiledKernel& kernel) {
+  const double gflops = Gflops(kernel);
+  return peak > 0 && gflops > 0 && ReadsFloats(kernel) ? fmt::format("{:.0f}%", 100 * gflops / peak)
+                                                       : "";
+}
+
+std::string PeakText(const Profile& profile) {
+  const ProfilePeak peak = PeakOf(profile);
+  const std::string from =
+      peak.kernel == nullptr
+          ? profile.ceilings->source
+          : fmt::format("as `{}` has done, more than was measured", peak.kernel->node);
+  return fmt::format(
+      "peak: {:.1f} GFLOP/s of f32 on {} thread{} ({}), {:.1f} GB/s; GFLOP/s count what kernels "
+      "really do, which Winograd's filtering needs less of\n",
+      peak.gflops, profile.threads, profile.threads == 1 ? "" : "s", from,
+      profile.ceilings->gbytes);
 }
 
 std::map<std::string, int64_t> SizesOf(const nlohmann::json& metadata) {
@@ -75,6 +83,22 @@ std::map<std::string, int64_t> OtherSizes(const std::map<std::string, int64_t>& 
 }
 
 }  // namespace
+
+double Gflops(const ProfiledKernel& kernel) {
+  return kernel.seconds > 0 && kernel.performed > 0 ? 2e-9 * kernel.performed / kernel.seconds : 0;
+}
+
+ProfilePeak PeakOf(const Profile& profile) {
+  if (!profile.ceilings) return {};
+  const double cores = std::max(1U, std::thread::hardware_concurrency());
+  ProfilePeak peak;
+  peak.gflops = profile.ceilings->gflops * std::min<double>(profile.threads, cores) / cores;
+  for (const ProfiledKernel& kernel : profile.kernels) {
+    if (!ReadsFloats(kernel) || Gflops(kernel) <= peak.gflops) continue;
+    peak = {Gflops(kernel), &kernel};
+  }
+  return peak;
+}
 
 double Profile::seconds() const {
   double sum = 0;
@@ -168,6 +192,9 @@ absl::Status Describe(const std::filesystem::path& metadata, Artifact& artifact,
     if (!profile.counted_sizes.empty()) continue;
     kernel.predicted_us = kernels[i]["cost"];
     kernel.multiplications = kernels[i]["multiplications"];
+    // Metadata of earlier versions has neither.
+    kernel.performed = kernels[i].value("performed", kernel.multiplications);
+    kernel.dtype = kernels[i].value("dtype", "f32");
     kernel.bytes = kernels[i]["bytes"];
   }
   profile.described = true;
@@ -188,7 +215,7 @@ std::string ProfileTable(const Profile& profile) {
   }
   if (profile.described) text += "  runner-up";
   text += "\n";
-  const double peak = Peak(profile);
+  const double peak = PeakOf(profile).gflops;
   for (const ProfiledKernel& kernel : profile.kernels) {
     const std::string node =
         kernel.node.size() > width ? kernel.node.substr(0, width - 3) + "..." : kernel.node;
@@ -196,12 +223,10 @@ std::string ProfileTable(const Profile& profile) {
                         all > 0 ? 100 * kernel.seconds / all : 0, node, width, kernel.kernel);
     if (counted) {
       const double gflops = Gflops(kernel);
-      const std::string share =
-          peak > 0 && gflops > 0 ? fmt::format("{:.0f}%", 100 * gflops / peak) : "";
-      text +=
-          fmt::format(" {:>8} {:>6} {:>8.2f} {:>7.1f}  {:<8} {:>10.1f}",
-                      gflops > 0 ? fmt::format("{:.1f}", gflops) : "", share, 1e-6 * kernel.bytes,
-                      Gbytes(kernel), Bound(profile, kernel), kernel.predicted_us);
+      text += fmt::format(" {:>8} {:>6} {:>8.2f} {:>7.1f}  {:<8} {:>10.1f}",
+                          gflops > 0 ? fmt::format("{:.1f}", gflops) : "", PeakShare(peak, kernel),
+                          1e-6 * kernel.bytes, Gbytes(kernel), Bound(profile, peak, kernel),
+                          kernel.predicted_us);
     }
     if (profile.described) text += "  " + kernel.runner_up;
     while (text.back() == ' ') text.pop_back();
@@ -215,12 +240,7 @@ std::string ProfileTable(const Profile& profile) {
       text += fmt::format(" --size {}={}", name, size);
     text += "\n";
   } else if (profile.ceilings) {
-    text += fmt::format(
-        "peak: {:.1f} GFLOP/s on {} thread{}, {:.1f} GB/s ({}); convolutions by Winograd count as "
-        "by their "
-        "definition, so they may exceed it\n",
-        peak, profile.threads, profile.threads == 1 ? "" : "s", profile.ceilings->gbytes,
-        profile.ceilings->source);
+    text += PeakText(profile);
   } else {
     text +=
         "with metadata.json of `quench compile --export-metadata` beside the library: GFLOP/s, "
@@ -232,6 +252,7 @@ std::string ProfileTable(const Profile& profile) {
 
 nlohmann::json ProfileToJson(const Profile& profile) {
   nlohmann::json kernels = nlohmann::json::array();
+  const ProfilePeak peak = PeakOf(profile);
   for (const ProfiledKernel& kernel : profile.kernels) {
     nlohmann::json row = {
         {"node", kernel.node}, {"kernel", kernel.kernel}, {"us", 1e6 * kernel.seconds}};
@@ -241,7 +262,9 @@ nlohmann::json ProfileToJson(const Profile& profile) {
                   {"gbytes", Gbytes(kernel)},
                   {"bytes", kernel.bytes},
                   {"multiplications", kernel.multiplications},
-                  {"bound", Bound(profile, kernel)},
+                  {"performed", kernel.performed},
+                  {"dtype", kernel.dtype},
+                  {"bound", Bound(profile, peak.gflops, kernel)},
                   {"predicted_us", kernel.predicted_us}});
     }
     kernels.push_back(std::move(row));
@@ -252,8 +275,9 @@ nlohmann::json ProfileToJson(const Profile& profile) {
                          {"kernels", kernels}};
   if (!profile.counted_sizes.empty()) json["counted_sizes"] = profile.counted_sizes;
   if (profile.ceilings) {
-    json["peak_gflops"] = Peak(profile);
+    json["peak_gflops"] = peak.gflops;
     json["peak_gbytes"] = profile.ceilings->gbytes;
+    json["peak_source"] = peak.kernel == nullptr ? profile.ceilings->source : peak.kernel->node;
   }
   return json;
 }

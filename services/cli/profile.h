@@ -23,6 +23,8 @@ struct ProfiledKernel {
   std::string runner_up, reason;
   double predicted_us = 0;
   double multiplications = 0, bytes = 0;  // of convolutions by their definition
+  double performed = 0;                   // multiplications that the kernel really does
+  std::string dtype;                      // of its first operand
 };
 
 struct Profile {
@@ -37,6 +39,18 @@ struct Profile {
   std::optional<analyser::Ceilings> ceilings;
   double seconds() const;
 };
+
+// 1e9 additions and multiplications a second that the kernel really does.
+double Gflops(const ProfiledKernel& kernel);
+
+// What the run's threads can do at most, 0 where ceilings are not known.
+struct ProfilePeak {
+  double gflops = 0;
+  const ProfiledKernel* kernel =
+      nullptr;  // that has done more than the ceilings say: the peak is what it did
+};
+// Kernels on f32 alone set a peak, and are compared with it: others have instructions that do more at once.
+ProfilePeak PeakOf(const Profile& profile);
 
 // Runs the library for about `seconds`, at least three times after one that warms it up.
 absl::StatusOr<Profile> MeasureProfile(Artifact& artifact, std::span<const Tensor> inputs,

@@ -166,6 +166,9 @@ absl::Status Builder::BuildNode(Frame& frame, const Node& node, const Choice& ch
                       choice.candidate.cost, choice.candidate.slow,
                       MultiplicationsOf(frame.graph, node), 0, TouchedBytes(frame.graph, node),
                       control ? "" : CandidateName(node, choice.candidate)});
+  reports_.back().performed = reports_.back().multiplications * choice.candidate.performed;
+  if (!node.inputs.empty() && node.inputs[0] != quench::kNone)
+    reports_.back().dtype = DataTypeName(frame.graph.value(node.inputs[0]).type.dtype);
   if (reports_.back().slow.empty()) reports_.back().slow = WhyIntegersSaveLittle(frame.graph, node);
   Add(BeginStep{});
   const auto build = [&]() -> absl::Status {

@@ -86,6 +86,8 @@ struct KernelReport {
   int64_t arena_bytes = 0;  // the most of the arena that is in use while it runs, at typical sizes
   int64_t bytes = 0;  // of inputs, constants and outputs as the model has them, at typical sizes
   std::string candidate = {};  // names the kernel and its plan among all that compete for this node
+  double performed = 0;        // of `multiplications`: fewer by Winograd's minimal filtering
+  std::string dtype = {};      // of its first operand, "" where there is none
 };
 
 // Packed weights that a variant brings: those that it shares with a variant before count there.

@@ -63,6 +63,8 @@ v1::CompileReport ToProto(const CompileReport& report) {
     out->set_multiplications(kernel.multiplications);
     out->set_arena_bytes(kernel.arena_bytes);
     out->set_bytes(kernel.bytes);
+    out->set_performed(kernel.performed);
+    out->set_dtype(kernel.dtype);
   }
   message.set_arena_bytes(report.arena_bytes);
   message.set_arena_lower_bound_bytes(report.arena_lower_bound);
@@ -109,7 +111,8 @@ CompileReport FromProto(const v1::CompileReport& message) {
   for (const v1::KernelReport& kernel : message.kernels()) {
     report.kernels.push_back({kernel.node(), kernel.op(), kernel.kernel(), kernel.runner_up(),
                               kernel.reason(), kernel.cost(), kernel.slow(),
-                              kernel.multiplications(), kernel.arena_bytes(), kernel.bytes()});
+                              kernel.multiplications(), kernel.arena_bytes(), kernel.bytes(), "",
+                              kernel.performed(), kernel.dtype()});
   }
   report.arena_bytes = message.arena_bytes();
   report.arena_lower_bound = message.arena_lower_bound_bytes();

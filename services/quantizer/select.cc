@@ -20,6 +20,7 @@ constexpr int64_t kReferenceBytes = int64_t{256} << 20;  // of outputs in float 
 
 std::string Percent(double part) { return fmt::format("{:.2f} %", 100 * part); }
 
+// "25.96 dB", SQNR of the worst output.
 std::string Words(const Cost& cost) {
   std::string text = std::isfinite(cost.sqnr_db) ? fmt::format("{:.2f} dB", cost.sqnr_db)
                      : cost.sqnr_db > 0          ? "exact"
@@ -102,6 +103,7 @@ class Search {
     }
     // Noise as large as what the model says is no quantized model, whatever the budget allows.
     if (!(result_.cost.sqnr_db > 0)) return AllNoise();
+    context_.Report({"select", "", total_, total_});  // fewer trials than there might have been
     return std::move(result_);
   }
 
@@ -227,8 +229,9 @@ class Search {
     const auto worst = std::find_if(result_.layers.begin(), result_.layers.end(),
                                     [](const LayerSensitivity& layer) { return !layer.kept; });
     return absl::FailedPreconditionError(fmt::format(
-        "in integers an output is mostly noise: {} over {} samples; the worst layer is `{}`, alone "
-        "in integers {}. A floor of SQNR (20 dB, say) keeps such layers in float; scales per "
+        "in integers an output is mostly noise: {} over {} samples; the worst layer is `{}`, with "
+        "which alone in integers SQNR is {}. A floor of SQNR (20 dB, say) keeps such layers in "
+        "float; scales per "
         "channel, equalizing or other samples for calibration may save them",
         Words({result_.cost.sqnr_db, std::nullopt}), result_.samples, worst->node,
         Words({worst->alone.sqnr_db, std::nullopt})));
@@ -300,7 +303,8 @@ absl::Status KeepSelected(const Selection& selection, const Graph& graph,
   }
   for (const LayerSensitivity& layer : selection.layers) {
     if (layer.kept)
-      options.kept[layer.node] = "kept by the budget: alone it costs " + Words(layer.alone);
+      options.kept[layer.node] =
+          "kept by the budget: SQNR with only this layer quantized: " + Words(layer.alone);
   }
   return absl::OkStatus();
 }
@@ -333,14 +337,17 @@ absl::StatusOr<Selection> Select(const Graph& module, const std::filesystem::pat
 std::string ToTable(const Selection& selection) {
   std::string text;
   if (!selection.layers.empty()) {
-    text += fmt::format("{:<40} {:>16} {:>10}\n", "layer, alone in integers", "cost", "");
+    constexpr std::string_view kTitle = "SQNR with only this layer quantized";
+    text += fmt::format("{:<40} {}\n", "layer", kTitle);
     for (const LayerSensitivity& layer : selection.layers) {
-      text += fmt::format("{:<40} {:>16} {:>10}\n", layer.node,
-                          Words({layer.alone.sqnr_db, std::nullopt}), layer.kept ? "float" : "");
+      text +=
+          fmt::format("{:<40} {:>{}}{}\n", layer.node, Words({layer.alone.sqnr_db, std::nullopt}),
+                      kTitle.size(), layer.kept ? "  stays in float" : "");
     }
   }
   for (const Trial& trial : selection.trials) {
-    text += fmt::format("{:>4} in float: {}\n", trial.kept, Words(trial.cost));
+    text += fmt::format("SQNR with {} layer{} left in float: {}\n", trial.kept,
+                        trial.kept == 1 ? "" : "s", Words(trial.cost));
   }
   return text;
 }

@@ -397,6 +397,25 @@ TEST_F(GatewayTest, StatisticsAndIntegersAreThoseOfOneProcess) {
   }
 }
 
+TEST_F(GatewayTest, RandomSamplesHaveTheSizesThatAreAskedFor) {
+  const std::vector<std::string> calibrate = {"calibrate", DigitsModel(), "--random",
+                                              "2",         "--size",      "batch=3",
+                                              "--output",  "r.stats",     "--force"};
+  ASSERT_EQ(work_.Run(calibrate).exit_code, 0);
+  const std::string here = work_.Run({"calibrate", "r.stats"}).out;
+  const Outcome outcome = Run(calibrate);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(work_.Run({"calibrate", "r.stats"}).out, here);
+  const Outcome compared = Run({"compare", DigitsModel(), DigitsModel(), "--random", "1", "--size",
+                                "batch=3", "--format", "json"});
+  ASSERT_EQ(compared.exit_code, 0) << compared.err;
+  EXPECT_EQ(nlohmann::json::parse(compared.out).at("outputs").at(0).at("elements"), 30);
+  const Outcome refused =
+      Run({"compare", DigitsModel(), DigitsModel(), "--random", "1", "--size", "bacth=3"});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("no input has a symbolic dim `bacth`"));
+}
+
 // Native code of others: a gateway runs what it has compiled.
 TEST_F(GatewayTest, LibrariesOfOthersAreNotRun) {
   ASSERT_EQ(work_

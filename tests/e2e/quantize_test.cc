@@ -236,7 +236,7 @@ module "noise" canonical {{
   rescued.emplace_back("--per-channel");
   const Outcome saved = work_.Run(rescued);
   EXPECT_EQ(saved.exit_code, 0) << saved.err;
-  EXPECT_NE(saved.out.find("0 in float: "), std::string::npos) << saved.out;
+  EXPECT_NE(saved.out.find("with 0 layers left in float: "), std::string::npos) << saved.out;
 }
 
 // A product of three columns is done in float before its left side could be integers.

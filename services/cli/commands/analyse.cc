@@ -42,6 +42,7 @@ struct AnalyseArgs {
   std::vector<std::string> sizes;
   bool weights = false;
   std::string ceilings;
+  bool remeasure = false;
   std::string page, beside;  // files
   std::string plot, plot_kind = "memory";
   std::string plan;  // a target
@@ -104,6 +105,8 @@ std::string TableProblem(const AnalyseArgs& args) {
     return "--listing plan needs --memory-plan";
   if (args.plan.empty() && !args.plot.empty() && args.plot_kind == "plan")
     return "--plot-kind plan needs --memory-plan";
+  if (args.remeasure && args.ceilings != "host")
+    return "--remeasure is about --ceilings host: others are not measured";
   if (!args.ceilings.empty()) return "";
   if (args.table.listing == "roofline") return "--listing roofline needs --ceilings";
   if (!args.plot.empty() && args.plot_kind == "roofline")
@@ -167,7 +170,9 @@ absl::Status RunAnalyse(const AnalyseArgs& args, const StepContext& context) {
   const absl::StatusOr<FileKind> kind = KindOf(args.model->model);
   if (kind.ok() && *kind == FileKind::kArtifact) return RunOnLibrary(args, analysis.sizes, context);
   if (!args.ceilings.empty()) {
-    QUENCH_ASSIGN_OR_RETURN(analysis.ceilings, CeilingsOf(args.ceilings, context));
+    QUENCH_ASSIGN_OR_RETURN(analysis.ceilings, args.remeasure
+                                                   ? HostCeilings(HostUse::kAfresh, context)
+                                                   : CeilingsOf(args.ceilings, context));
   }
   QUENCH_ASSIGN_OR_RETURN(const analyser::ModelReport report,
                           ReportOf(*args.model, args, analysis, context));
@@ -228,10 +233,15 @@ Action DeclareAnalyse(const Options& options) {
       .Delimiter(',')
       .OneOf(analyser::Columns());
   options.Flag("--weights", args->weights, "Zeros, range and histogram of every weight too");
-  options.Add("--ceilings", args->ceilings,
-              "Predict how long layers take by what this machine (measured once, all cores) or a "
-              "target can do at most, or by 1e9 operations and bytes a second",
-              "host|TARGET|GFLOPS,GBYTES");
+  options.Add(
+      "--ceilings", args->ceilings,
+      "Predict how long layers take by what this machine (measured, then kept; all cores) or "
+      "a target can do at most, or by 1e9 operations and bytes a second",
+      "host|TARGET|GFLOPS,GBYTES");
+  options
+      .Flag("--remeasure", args->remeasure,
+            "Measure this machine's ceilings afresh, in place of those that were kept")
+      .Needs({"--ceilings"});
   options.Add("--memory-plan", args->plan,
               "Compile the model for this target too, and show where its values lie in the arena",
               "TARGET");

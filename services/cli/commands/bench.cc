@@ -6,6 +6,7 @@
 
 #include "common/base/files.h"
 #include "common/base/status.h"
+#include "common/runner/machine_load.h"
 #include "common/runner/open_sizes.h"
 #include "common/runner/runner.h"
 #include "services/cli/ceilings.h"
@@ -34,14 +35,15 @@ struct BenchArgs {
   int threads = 1;
   double seconds = 3;
   bool json = false;
-  bool profile = false, machine = false;
+  bool profile = false, machine = false, remeasure = false;
   std::string trace, metadata;
   std::vector<std::string> sizes;
   uint64_t seed = 1;
 };
 
 absl::Status PrintMachine(const BenchArgs& args, const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(const analyser::Ceilings ceilings, MeasureHost(context));
+  QUENCH_ASSIGN_OR_RETURN(const analyser::Ceilings ceilings,
+                          HostCeilings(HostUse::kAfresh, context));
   const auto cache = [](int name) { return std::max<int64_t>(::sysconf(name), 0); };
   const int64_t l1 = cache(_SC_LEVEL1_DCACHE_SIZE), l2 = cache(_SC_LEVEL2_CACHE_SIZE),
                 l3 = cache(_SC_LEVEL3_CACHE_SIZE);
@@ -49,6 +51,7 @@ absl::Status PrintMachine(const BenchArgs& args, const StepContext& context) {
   if (args.json) {
     const nlohmann::json json = {{"gflops", ceilings.gflops},
                                  {"gbytes", ceilings.gbytes},
+                                 {"source", ceilings.source},
                                  {"cores", cores},
                                  {"l1_bytes", l1},
                                  {"l2_bytes", l2},
@@ -75,8 +78,16 @@ absl::Status DescribeProfile(const BenchArgs& args, Artifact& artifact,
   const absl::Status status = Describe(MetadataOf(args), artifact, inputs, profile);
   if (!args.metadata.empty()) QUENCH_RETURN_IF_ERROR(status);
   if (!profile.described) return absl::OkStatus();
-  QUENCH_ASSIGN_OR_RETURN(profile.ceilings, CeilingsOf("host", context));
+  QUENCH_ASSIGN_OR_RETURN(
+      profile.ceilings, HostCeilings(args.remeasure ? HostUse::kAfresh : HostUse::kKept, context));
+  if (!args.remeasure && PeakOf(profile).kernel != nullptr) {
+    QUENCH_ASSIGN_OR_RETURN(profile.ceilings, HostCeilings(HostUse::kRaised, context));
+  }
   return absl::OkStatus();
+}
+
+void PrintWarnings(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) fmt::print(stderr, "quench: warning: {}\n", warning);
 }
 
 absl::Status RunProfile(const BenchArgs& args, const StepContext& context) {
@@ -88,29 +99,81 @@ absl::Status RunProfile(const BenchArgs& args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(sizes, ChooseSizes(artifact->inputs(), sizes));
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs,
                           RandomInputs(artifact->inputs(), args.seed, sizes, kAnyIndex));
+  BenchResult load;
+  load.threads = args.threads;
+  const MachineLoad machine;
   QUENCH_ASSIGN_OR_RETURN(Profile profile,
                           MeasureProfile(*artifact, inputs, args.seconds, args.threads, context));
+  if (const std::optional<double> taken = machine.Taken()) {
+    load.cores = machine.cores();
+    load.taken_cores = *taken;
+  }
   QUENCH_RETURN_IF_ERROR(DescribeProfile(args, *artifact, inputs, profile, context));
   if (!args.trace.empty()) {
     const std::string name = std::filesystem::path(args.artifact).filename().string();
     QUENCH_RETURN_IF_ERROR(WriteFileAtomically(args.trace, ProfileTrace(profile, name)));
   }
-  fmt::print("{}", args.json ? ProfileToJson(profile).dump(2) + "\n" : ProfileTable(profile));
+  const std::vector<std::string> warnings = BenchWarnings(load);
+  if (args.json) {
+    nlohmann::json json = ProfileToJson(profile);
+    json["sizes"] = sizes;
+    json["warnings"] = warnings;
+    fmt::print("{}\n", json.dump(2));
+    return absl::OkStatus();
+  }
+  PrintWarnings(warnings);
+  if (!sizes.empty()) fmt::print("at {}\n", SizesText(sizes));
+  fmt::print("{}", ProfileTable(profile));
   return absl::OkStatus();
 }
 
-// `sizes` become those that were measured at.
-absl::StatusOr<BenchResult> BenchHere(const BenchArgs& args, std::map<std::string, int64_t>& sizes,
+absl::StatusOr<BenchResult> BenchHere(const BenchArgs& args,
+                                      const std::map<std::string, int64_t>& sizes,
                                       const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const ArtifactKey key, KeyOf(*args.key));
-  std::vector<Tensor> inputs;
-  {
-    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
-                            Artifact::Open(args.artifact, 1, key));
-    QUENCH_ASSIGN_OR_RETURN(sizes, ChooseSizes(artifact->inputs(), sizes));
-    QUENCH_ASSIGN_OR_RETURN(inputs, RandomInputs(artifact->inputs(), args.seed, sizes, kAnyIndex));
+  return Benchmark(args.artifact, {args.threads, args.seconds, sizes, args.seed}, context, key);
+}
+
+nlohmann::json ToJson(const BenchResult& result) {
+  nlohmann::json json = {{"median_ms", result.median_ms},
+                         {"min_ms", result.min_ms},
+                         {"lower_quartile_ms", result.lower_quartile_ms},
+                         {"upper_quartile_ms", result.upper_quartile_ms},
+                         {"p99_ms", result.p99_ms},
+                         {"arena_bytes", result.arena_bytes},
+                         {"arena_lower_bound", result.arena_lower_bound},
+                         {"load_ms", result.load_ms},
+                         {"first_run_ms", result.first_run_ms},
+                         {"runs", result.runs},
+                         {"runs_per_second", result.runs_per_second()},
+                         {"threads", result.threads},
+                         {"sizes", result.sizes},
+                         {"warnings", BenchWarnings(result)}};
+  if (result.batch > 0) {
+    json["batch"] = result.batch;
+    json["samples_per_second"] = static_cast<double>(result.batch) * result.runs_per_second();
   }
-  return Benchmark(args.artifact, inputs, args.threads, args.seconds, context, key);
+  if (result.cores > 0) {
+    json["cores"] = result.cores;
+    json["taken_cores"] = result.taken_cores;
+  }
+  return json;
+}
+
+void PrintResult(const BenchResult& result) {
+  PrintWarnings(BenchWarnings(result));
+  if (!result.sizes.empty()) fmt::print("at {}\n", SizesText(result.sizes));
+  fmt::print("median {:.3f} ms   min {:.3f} ms   p99 {:.3f} ms   ({} runs, {} thread{})\n",
+             result.median_ms, result.min_ms, result.p99_ms, result.runs, result.threads,
+             result.threads == 1 ? "" : "s");
+  fmt::print("{:.4g} inferences/s", result.runs_per_second());
+  if (result.batch > 1) {
+    fmt::print("   {:.4g} samples/s (batches of {})",
+               static_cast<double>(result.batch) * result.runs_per_second(), result.batch);
+  }
+  fmt::print("\nload {:.2f} ms   first run {:.2f} ms   arena {:.2f} MB (lower bound {:.2f} MB)\n",
+             result.load_ms, result.first_run_ms, static_cast<double>(result.arena_bytes) / 1e6,
+             static_cast<double>(result.arena_lower_bound) / 1e6);
 }
 
 absl::Status RunBench(const BenchArgs& args, const StepContext& context) {
@@ -129,7 +192,7 @@ absl::Status RunBench(const BenchArgs& args, const StepContext& context) {
         "--key: keys and passwords stay in this process; measure encrypted libraries without a "
         "gateway");
   }
-  QUENCH_ASSIGN_OR_RETURN(auto sizes, ParseSizes(args.sizes));
+  QUENCH_ASSIGN_OR_RETURN(const auto sizes, ParseSizes(args.sizes));
   QUENCH_ASSIGN_OR_RETURN(
       const BenchResult result,
       !sealed && UsesGateway(*args.gateway)
@@ -137,26 +200,10 @@ absl::Status RunBench(const BenchArgs& args, const StepContext& context) {
                        context)
           : BenchHere(args, sizes, context));
   if (args.json) {
-    const nlohmann::json json = {{"median_ms", result.median_ms},
-                                 {"min_ms", result.min_ms},
-                                 {"p99_ms", result.p99_ms},
-                                 {"arena_bytes", result.arena_bytes},
-                                 {"arena_lower_bound", result.arena_lower_bound},
-                                 {"load_ms", result.load_ms},
-                                 {"first_run_ms", result.first_run_ms},
-                                 {"runs", result.runs},
-                                 {"threads", args.threads},
-                                 {"sizes", sizes}};
-    fmt::print("{}\n", json.dump(2));
-    return absl::OkStatus();
+    fmt::print("{}\n", ToJson(result).dump(2));
+  } else {
+    PrintResult(result);
   }
-  if (!sizes.empty()) fmt::print("at {}\n", SizesText(sizes));
-  fmt::print("median {:.3f} ms   min {:.3f} ms   p99 {:.3f} ms   ({} runs, {} thread{})\n",
-             result.median_ms, result.min_ms, result.p99_ms, result.runs, args.threads,
-             args.threads == 1 ? "" : "s");
-  fmt::print("load {:.2f} ms   first run {:.2f} ms   arena {:.2f} MB (lower bound {:.2f} MB)\n",
-             result.load_ms, result.first_run_ms, static_cast<double>(result.arena_bytes) / 1e6,
-             static_cast<double>(result.arena_lower_bound) / 1e6);
   return absl::OkStatus();
 }
 
@@ -175,7 +222,7 @@ Action DeclareBench(const Options& options) {
   options.Add("--seed", args->seed, "Seed of the random inputs", "N (default 1)");
   AddKeyFlags(options, args->key);
   options.Flag("--json", args->json,
-               "Output for scripts: median_ms, min_ms, p99_ms, arena_bytes, ...");
+               "Output for scripts: median_ms, min_ms, runs_per_second, sizes, warnings, ...");
   options.Flag("--profile", args->profile,
                "Time, GFLOP/s, bytes and bound of each kernel, here and by the runs' medians");
   options.Add("--trace", args->trace, "Write such a profile as a trace, for Perfetto", "FILE.json");
@@ -184,6 +231,10 @@ Action DeclareBench(const Options& options) {
            "What `quench compile --export-metadata` wrote (default: metadata.json beside LIBRARY, "
            "if it is of it)",
            "FILE")
+      .Needs({"--profile", "--trace"});
+  options
+      .Flag("--remeasure", args->remeasure,
+            "Measure what this machine can do afresh, in place of what was kept for profiles")
       .Needs({"--profile", "--trace"});
   options.Flag(
       "--machine", args->machine,

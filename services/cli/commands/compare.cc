@@ -6,6 +6,7 @@
 
 #include "common/base/files.h"
 #include "common/base/status.h"
+#include "common/runner/open_sizes.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/compare_page.h"
 #include "services/cli/labels.h"
@@ -24,6 +25,8 @@ constexpr char kCompareExamples[] = R"(Examples:
   quench compare fp32/model.so int8/model.so --data samples --format json
   quench compare test_data_set_0 out/model.so                          against outputs in files: ONNX's test data
   quench compare expected.npz out/model.so --data inputs.npz           the same, arrays by names of outputs
+  quench compare model.onnx quantized.qir --data samples --layers --worst 10
+                                                                       the ten layers with the largest error
   quench compare model.onnx quantized.qir --data samples --layers --report cost.html
                                                                        a page too: a bar for each layer, the worst marked
 
@@ -38,7 +41,9 @@ struct CompareArgs {
   std::string images;
   int64_t random = 0;
   uint64_t seed = 1;
+  std::vector<std::string> sizes;
   std::string labels;
+  int64_t worst = 0;
   analyser::CompareOptions options;
   std::string format = "table";
   std::string report;
@@ -133,7 +138,10 @@ absl::StatusOr<analyser::CompareReport> CompareHere(const CompareArgs& args,
           expected, OpenSamples(args.model->model, artifact->outputs(), outputs, context));
     }
     if (args.random > 0) {
-      samples = MakeRandomSamples(args.random, args.seed, artifact->inputs());
+      QUENCH_ASSIGN_OR_RETURN(auto sizes, ParseSizes(args.sizes));
+      QUENCH_ASSIGN_OR_RETURN(sizes, ChooseSizes(artifact->inputs(), sizes));
+      if (!sizes.empty()) fmt::print(stderr, "quench: random samples at {}\n", SizesText(sizes));
+      samples = MakeRandomSamples(args.random, args.seed, artifact->inputs(), std::move(sizes));
     } else {
       QUENCH_ASSIGN_OR_RETURN(samples, OpenSamples(args.data, artifact->inputs(), format, context));
     }
@@ -163,13 +171,15 @@ absl::Status RunCompare(CompareArgs args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(
       const analyser::CompareReport report,
       UsesGateway(*args.gateway)
-          ? CompareThere(
-                {*args.gateway, *args.model, args.other,
-                 SampleOptions{args.data, args.images, args.random, args.seed}, options, files},
-                context)
+          ? CompareThere({*args.gateway, *args.model, args.other,
+                          SampleOptions{args.data, args.images, args.random, args.seed, args.sizes},
+                          options, files},
+                         context)
           : CompareHere(args, options, format, context));
+  analyser::CompareReport shown = report;
+  if (args.worst > 0) analyser::KeepWorst(args.worst, shown);
   fmt::print("{}",
-             args.format == "json" ? analyser::ToJson(report) + "\n" : analyser::ToTable(report));
+             args.format == "json" ? analyser::ToJson(shown) + "\n" : analyser::ToTable(shown));
   if (args.report.empty()) return absl::OkStatus();
   const std::string data =
       args.random > 0 ? fmt::format("random ones of seed {}", args.seed) : args.data;
@@ -192,11 +202,21 @@ Action DeclareCompare(const Options& options) {
   options.Add("--random", args->random, "Random samples, where there are no real ones", "N")
       .AtLeast(1);
   options.Add("--seed", args->seed, "Of random samples", "N (default 1)").Needs({"--random"});
+  options
+      .Add("--size", args->sizes,
+           "Size of a symbolic dim in random samples; only that of a batch may be left out",
+           "NAME=N")
+      .Needs({"--random"});
   options.Add("--labels", args->labels, "The right class of each row of the first output", "FILE");
   options.Flag("--layers", args->options.layers, "Compare the values of every layer too");
   options
+      .Add("--worst", args->worst,
+           "List only the N layers of the largest relative error, the largest first", "N")
+      .AtLeast(1)
+      .Needs({"--layers"});
+  options
       .Add("--tolerance", args->options.tolerance, "Relative error above which a layer diverges",
-           "X (default 0.001)")
+           "X (default 0.001; 0.1 where layers show that OTHER is quantized)")
       .AtLeast(0);
   options.Add("--threads", args->options.threads, "Threads the libraries run on", "N (default 1)")
       .Range(1, 1024);

@@ -49,6 +49,15 @@ absl::StatusOr<BenchResult> BenchThere(const BenchJob& job, const StepContext& c
   result.arena_bytes = measured.arena_bytes();
   result.arena_lower_bound = measured.arena_lower_bound_bytes();
   result.runs = measured.runs();
+  result.threads = measured.threads();
+  result.variant = measured.variant();
+  for (const step::v1::SymbolSize& size : measured.sizes())
+    result.sizes[size.symbol()] = size.size();
+  result.batch = measured.batch();
+  result.lower_quartile_ms = Milliseconds(measured.lower_quartile());
+  result.upper_quartile_ms = Milliseconds(measured.upper_quartile());
+  result.cores = measured.cores();
+  result.taken_cores = measured.taken_cores();
   return result;
 }
 

@@ -85,7 +85,7 @@ absl::StatusOr<analyser::CompareReport> CompareThere(const CompareJob& job,
   }
   request->set_layers(job.options.layers);
   request->set_threads(job.options.threads);
-  request->set_tolerance(job.options.tolerance);
+  if (job.options.tolerance) request->set_tolerance(*job.options.tolerance);
   QUENCH_ASSIGN_OR_RETURN(*request->mutable_samples(),
                           uploads.Upload(job.samples, job.options.labels));
   QUENCH_ASSIGN_OR_RETURN(const pb::Workflow workflow, RunModels(spec, *client, context));

@@ -64,10 +64,11 @@ absl::StatusOr<step::v1::Samples> SampleUploads::Upload(const SampleOptions& opt
   step::v1::Samples samples;
   samples.set_images(options.images);
   if (options.data.empty()) {
-    if (!options.sizes.empty()) {
-      return InvalidArgument(
-          "--size: random samples at a gateway are of fixed sizes: --dim NAME=N fixes one, or "
-          "leave --gateway out");
+    QUENCH_ASSIGN_OR_RETURN(const auto sizes, ParseSizes(options.sizes));
+    for (const auto& [symbol, size] : sizes) {
+      step::v1::SymbolSize* added = samples.add_sizes();
+      added->set_symbol(symbol);
+      added->set_size(size);
     }
     samples.set_random(static_cast<int32_t>(options.random));
     samples.set_seed(options.seed);

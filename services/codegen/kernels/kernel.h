@@ -98,8 +98,9 @@ struct Candidate {
   int in_place = -1;
   // Of `packs`: bytes beyond those of the weights themselves, which the library's size may forbid.
   int64_t extra_bytes = 0;
-  std::string reason;  // for the compile report
-  std::string slow;    // why integers make this no faster than floats would be; empty where they do
+  double performed = 1;  // share of the node's multiplications, as it is defined, that are done
+  std::string reason;    // for the compile report
+  std::string slow;  // why integers make this no faster than floats would be; empty where they do
 };
 
 struct KernelRequest {

@@ -424,6 +424,8 @@ void ProposeWinograd(const KernelRequest& request, std::vector<Candidate>& candi
         group->Detached(), *plan, BufferMap(request.node, candidate), packs);
     candidate.cost = WinogradCost(request, *plan);
     const int64_t taps = int64_t{size.taps} * size.taps;
+    candidate.performed = static_cast<double>(plan->points()) /
+                          static_cast<double>(taps * size.outputs * size.outputs);
     if (!transforms_weights)
       candidate.extra_bytes = plan->weight_bytes() * (plan->points() - taps) / plan->points();
     candidate.reason =

@@ -40,6 +40,22 @@ TEST(OpenSizesTest, ABatchIsWhatStandsInFrontUnlessAnotherIsCalledSo) {
   EXPECT_FALSE(ChooseSizes(std::vector{tokens}, {}).ok());
 }
 
+TEST(OpenSizesTest, ABatchIsTheFirstAxisOfEverything) {
+  const ArtifactTensor picture{"x", DataType::kF32, {Open("N"), Fixed(3), Fixed(8)}};
+  const ArtifactTensor tokens{"t", DataType::kI64, {Fixed(4), Fixed(16)}};
+  const ArtifactTensor classes{"y", DataType::kF32, {Open("N")}};
+  const auto batch = [](const std::vector<ArtifactTensor>& inputs,
+                        const std::vector<ArtifactTensor>& outputs) {
+    return BatchOf(inputs, outputs, {{"N", 8}});
+  };
+  EXPECT_EQ(batch({picture}, {classes}), 8);
+  EXPECT_EQ(batch({tokens}, {tokens}), 4);
+  EXPECT_EQ(batch({picture, tokens}, {classes}), 0);
+  EXPECT_EQ(batch({tokens}, {classes}), 0);
+  EXPECT_EQ(batch({classes}, {classes}), 0);  // a list is no batch
+  EXPECT_EQ(batch({}, {classes}), 0);
+}
+
 TEST(OpenSizesTest, ExpressionsFollowAndUnknownNamesAreRefused) {
   const std::vector<ArtifactTensor> inputs = {{"x", DataType::kF32, {Open("n"), Open("2*w")}},
                                               {"y", DataType::kF32, {Open("n"), Open("w")}}};

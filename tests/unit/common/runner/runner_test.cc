@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "common/base/status.h"
+#include "common/runner/machine_load.h"
 
 namespace quench::runner_test {
 namespace {
@@ -93,12 +94,54 @@ TEST(ArtifactTest, ProfileTimesEachNode) {
 }
 
 TEST(BenchmarkTest, MeasuresRuns) {
-  const auto result = Benchmark(FAKE_MODEL, Inputs(4), 1, 0.01);
+  const auto result = Benchmark(FAKE_MODEL, {.seconds = 0.01, .sizes = {{"n", 4}}});
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_GE(result->runs, 1);
-  EXPECT_LE(result->min_ms, result->median_ms);
-  EXPECT_LE(result->median_ms, result->p99_ms);
+  EXPECT_LE(result->min_ms, result->lower_quartile_ms);
+  EXPECT_LE(result->lower_quartile_ms, result->median_ms);
+  EXPECT_LE(result->median_ms, result->upper_quartile_ms);
+  EXPECT_LE(result->upper_quartile_ms, result->p99_ms);
   EXPECT_EQ(result->arena_bytes, 64 + 64);
+}
+
+TEST(BenchmarkTest, WarnsOfOtherProgramsAndOfRunsThatScatter) {
+  BenchResult quiet;
+  quiet.runs = 100;
+  quiet.min_ms = 1;
+  quiet.lower_quartile_ms = 1.05;
+  quiet.median_ms = 1.1;
+  quiet.upper_quartile_ms = 1.2;
+  quiet.cores = 4;
+  quiet.taken_cores = 3;  // and one for the run
+  EXPECT_TRUE(BenchWarnings(quiet).empty());
+  BenchResult busy = quiet;
+  busy.threads = 2;
+  ASSERT_EQ(BenchWarnings(busy).size(), 1u);
+  EXPECT_EQ(BenchWarnings(busy)[0],
+            "the machine was busy: other programs took 3.0 of 4 cores, and these runs wanted 2; "
+            "they would be faster without");
+  busy.cores = 0;  // the system does not say
+  busy.taken_cores = 0;
+  EXPECT_TRUE(BenchWarnings(busy).empty());
+  BenchResult wide = quiet;
+  wide.upper_quartile_ms = 1.3;
+  ASSERT_EQ(BenchWarnings(wide).size(), 1u);
+  EXPECT_NE(BenchWarnings(wide)[0].find("a quarter 1.300 ms at least"), std::string::npos);
+  BenchResult slow = quiet;
+  slow.min_ms = 0.5;
+  EXPECT_EQ(BenchWarnings(slow).size(), 1u);
+  slow.runs = 4;
+  EXPECT_TRUE(BenchWarnings(slow).empty());
+}
+
+TEST(MachineLoadTest, TicksOfOwnCpusAreCounted) {
+  const std::string stat =
+      "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 4 1000 2000 8 16 32 64 64\n"
+      "cpu1 100 0 0 5 0 0 0 0 0 0\nintr 7\n";
+  EXPECT_EQ(BusyTicks(stat, {0}), 1 + 2 + 4 + 8 + 16 + 32);
+  EXPECT_EQ(BusyTicks(stat, {0, 1}), 163);
+  EXPECT_EQ(BusyTicks(stat, {0, 2}), std::nullopt);
+  EXPECT_EQ(BusyTicks("cpu0 0 0 0 0 0 0 0 0 0 0\n", {0}), std::nullopt);
 }
 
 TEST(RandomInputsTest, SameSeedSameValues) {

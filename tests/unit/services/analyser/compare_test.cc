@@ -90,8 +90,41 @@ TEST_F(CompareTest, DivergenceIsWhereLayersPart) {
   ASSERT_TRUE(other.ok()) << other.status();
   ASSERT_FALSE(other->layers.empty());
   EXPECT_EQ(other->first_divergence, other->layers[0].value);
-  EXPECT_THAT(ToTable(*other), HasSubstr("diverges   first at " + other->layers[0].value));
+  EXPECT_THAT(ToTable(*other), HasSubstr("diverges   first at " + other->layers[0].value +
+                                         ": a relative error above 0.001\n"));
   EXPECT_EQ(nlohmann::json::parse(ToJson(*other)).at("first_divergence"), other->layers[0].value);
+}
+
+TEST_F(CompareTest, TheWorstLayersComeFirst) {
+  CompareReport report;
+  for (const auto& [name, error] : {std::pair{"a", 0.1}, std::pair{"b", 0.3},
+                                    std::pair{"c", std::nan("")}, std::pair{"d", 0.2}}) {
+    ValueComparison& layer = report.layers.emplace_back();
+    layer.value = name;
+    layer.error = error;
+  }
+  CompareReport all = report;
+  KeepWorst(4, all);
+  EXPECT_EQ(all.all_layers, 0);
+  EXPECT_EQ(all.layers[3].value, "a");
+  KeepWorst(3, report);
+  ASSERT_EQ(report.layers.size(), 3u);
+  EXPECT_EQ(report.layers[0].value, "c");
+  EXPECT_EQ(report.layers[1].value, "b");
+  EXPECT_EQ(report.layers[2].value, "d");
+  EXPECT_THAT(ToTable(report), HasSubstr("layer (the worst 3 of 4) "));
+  EXPECT_EQ(nlohmann::json::parse(ToJson(report)).at("all_layers"), 4);
+}
+
+TEST_F(CompareTest, ProgressEndsAtItsEnd) {
+  std::vector<Progress> seen;
+  const StepContext context(std::make_shared<CancelToken>(),
+                            [&](const Progress& progress) { seen.push_back(progress); });
+  const Given samples({{1, 2, 3}, {4, 5, 6}});
+  ASSERT_TRUE(Compare(Build({1, 2, 3}), Build({1, 2, 3}), samples, {}, context).ok());
+  ASSERT_FALSE(seen.empty());
+  EXPECT_EQ(seen.back().done, 2);
+  EXPECT_EQ(seen.back().total, 2);
 }
 
 TEST_F(CompareTest, NoiseIsThatOfTheFormulas) {
