@@ -17,15 +17,19 @@ void AddValues(const std::vector<ValueFacts>& values, Values* out) {
     v1::ValueFacts* added = out->Add();
     added->set_name(value.name);
     added->set_type(value.type);
-    added->set_bytes(value.bytes);
+    added->set_bytes(value.bytes.value_or(0));
     added->set_constant(value.constant);
   }
 }
 
-std::vector<ValueFacts> ValuesOf(const Values& message) {
+// `wanted`: sizes are, so that 0 bytes are no number.
+std::vector<ValueFacts> ValuesOf(const Values& message, bool wanted) {
   std::vector<ValueFacts> values;
-  for (const v1::ValueFacts& value : message)
-    values.push_back({value.name(), value.type(), value.bytes(), value.constant()});
+  for (const v1::ValueFacts& value : message) {
+    ValueFacts& facts =
+        values.emplace_back(value.name(), value.type(), value.bytes(), value.constant());
+    if (wanted && value.bytes() == 0) facts.bytes = std::nullopt;
+  }
   return values;
 }
 
@@ -63,6 +67,8 @@ v1::ModuleFacts ToProto(const ModuleFacts& facts) {
   message.set_subgraph_count(facts.subgraph_count);
   message.mutable_operators()->insert(facts.operators.begin(), facts.operators.end());
   message.set_is_dynamic(facts.is_dynamic);
+  message.mutable_sizes()->insert(facts.sizes.begin(), facts.sizes.end());
+  message.set_sizes_wanted(facts.sizes_wanted);
   message.set_is_quantized(facts.is_quantized);
   message.set_is_calibrated(facts.is_calibrated);
   message.set_is_split_tensors(facts.is_split_tensors);
@@ -103,12 +109,15 @@ ModuleFacts FromProto(const v1::ModuleFacts& message) {
   facts.is_split_tensors = message.is_split_tensors();
   facts.partition_backends = Copied<Texts>(message.partition_backends());
   facts.unfrozen_parameters = Copied<Texts>(message.unfrozen_parameters());
-  facts.inputs = ValuesOf(message.inputs());
-  facts.outputs = ValuesOf(message.outputs());
+  facts.sizes = Copied<std::map<std::string, int64_t>>(message.sizes());
+  facts.sizes_wanted = message.sizes_wanted();
+  const bool wanted = !facts.sizes_wanted.empty();
+  facts.inputs = ValuesOf(message.inputs(), wanted);
+  facts.outputs = ValuesOf(message.outputs(), wanted);
   for (const v1::NodeFacts& node : message.nodes()) {
     facts.nodes.push_back({node.graph(), node.name(), node.op(), node.domain(), node.version(),
                            node.origin(), Copied<TextMap>(node.attributes()),
-                           ValuesOf(node.inputs()), ValuesOf(node.outputs())});
+                           ValuesOf(node.inputs(), wanted), ValuesOf(node.outputs(), wanted)});
   }
   return facts;
 }

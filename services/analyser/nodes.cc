@@ -12,6 +12,8 @@
 #include "common/ir/hash.h"
 #include "common/ir/metadata.h"
 #include "common/ir/symbols_spelling.h"
+#include "common/runner/inputs.h"
+#include "common/runner/open_sizes.h"
 #include "services/analyser/json_number.h"
 #include "services/analyser/partition.h"
 #include "services/analyser/sizes.h"
@@ -97,12 +99,16 @@ class Collector {
 
   ValueFacts FactsOf(const Graph& graph, ValueId id) {
     const Value& value = graph.value(id);
-    return {.name = value.name,
-            .type = TextOf(value.type, *graph.symbols),
-            .bytes = value.type.known() && value.type.kind == ValueKind::kTensor
-                         ? sizes_.Bytes(value.type)
-                         : 0,
-            .constant = value.constant != nullptr};
+    ValueFacts facts = {.name = value.name,
+                        .type = TextOf(value.type, *graph.symbols),
+                        .constant = value.constant != nullptr};
+    if (!value.type.known() || value.type.kind != ValueKind::kTensor) return facts;
+    if (facts_.sizes_wanted.empty() || value.type.is_static()) {
+      facts.bytes = sizes_.Bytes(value.type);
+    } else {
+      facts.bytes = std::nullopt;
+    }
+    return facts;
   }
 
   // Patterns that no node matched.
@@ -168,8 +174,21 @@ class Collector {
 }  // namespace
 
 absl::StatusOr<ModuleFacts> Introspect(const Graph& graph, const NodesOptions& options) {
-  QUENCH_ASSIGN_OR_RETURN(Sizes sizes, Sizes::Of(graph, options.sizes));
   ModuleFacts facts;
+  std::map<std::string, int64_t> of_inputs, chosen = options.sizes;
+  for (const auto& [name, size] : chosen) {
+    const std::optional<SymbolId> symbol = graph.symbols->Find(name);
+    if (symbol && graph.symbols->at(*symbol).is_input()) of_inputs[name] = size;
+  }
+  const absl::StatusOr<std::map<std::string, int64_t>> sizes_of_inputs =
+      ChooseSizes(InputsOf(graph), of_inputs);
+  if (sizes_of_inputs.ok()) {
+    facts.sizes = *sizes_of_inputs;
+    chosen.insert(facts.sizes.begin(), facts.sizes.end());
+  } else {
+    facts.sizes_wanted = MessageOf(sizes_of_inputs.status());
+  }
+  QUENCH_ASSIGN_OR_RETURN(Sizes sizes, Sizes::Of(graph, chosen));
   facts.name = graph.name;
   facts.stage = StageName(graph.stage);
   facts.fingerprint = Fingerprint(graph);

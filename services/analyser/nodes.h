@@ -4,6 +4,7 @@
 #include <absl/status/statusor.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,8 @@ namespace quench::analyser {
 
 struct ValueFacts {
   std::string name, type;  // "x", "f32[batch, 3]"
-  int64_t bytes = 0;       // symbolic dims at NodesOptions::sizes; 0 where the type is not known
+  // Symbolic dims at ModuleFacts::sizes; 0 where the type is not known, absent where a size in it is wanted.
+  std::optional<int64_t> bytes = 0;
   bool constant = false;
 };
 
@@ -39,6 +41,9 @@ struct ModuleFacts {
   std::vector<std::string> unfrozen_parameters;  // names of inputs
   std::vector<ValueFacts> inputs, outputs;
   std::vector<NodeFacts> nodes;  // those asked for, of all graphs, in order
+  // Of symbolic dims of inputs: NodesOptions::sizes, and the least of a batch.
+  std::map<std::string, int64_t> sizes;
+  std::string sizes_wanted;  // which others bytes depend on, and how to give them; empty: none
 };
 
 struct NodesOptions {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/runner/open_sizes.h"
 #include "services/analyser/json_number.h"
 #include "services/analyser/nodes.h"
 #include "services/analyser/table_text.h"
@@ -18,7 +19,7 @@ Json FactsToJson(const std::vector<ValueFacts>& values) {
   for (const ValueFacts& value : values) {
     list.push_back({{"name", value.name},
                     {"type", value.type},
-                    {"bytes", value.bytes},
+                    {"bytes", value.bytes ? Json(*value.bytes) : Json()},
                     {"constant", value.constant}});
   }
   return list;
@@ -45,7 +46,7 @@ std::string Dumped(const Json& value, int indent) {
 
 std::string ValueLine(const char* what, const ValueFacts& value) {
   return fmt::format("  {:<10}  {}: {}, {} bytes{}\n", what, value.name, value.type,
-                     Grouped(value.bytes), value.constant ? ", constant" : "");
+                     value.bytes ? Grouped(*value.bytes) : "?", value.constant ? ", constant" : "");
 }
 
 std::string NodeText(const NodeFacts& node) {
@@ -74,6 +75,8 @@ std::string ToTable(const ModuleFacts& facts) {
     text += fmt::format("input         {}: {}\n", value.name, value.type);
   for (const ValueFacts& value : facts.outputs)
     text += fmt::format("output        {}: {}\n", value.name, value.type);
+  if (!facts.sizes.empty()) text += fmt::format("counted at    {}\n", SizesText(facts.sizes));
+  if (!facts.sizes_wanted.empty()) text += fmt::format("? bytes       {}\n", facts.sizes_wanted);
   int64_t nodes = 0;
   for (const auto& [op, count] : facts.operators) nodes += count;
   text += fmt::format("nodes         {}, {} of them listed\noperators     {}\n", Grouped(nodes),
@@ -115,6 +118,8 @@ std::string ToJson(const ModuleFacts& facts) {
                        {"partition_backends", facts.partition_backends},
                        {"inputs", FactsToJson(facts.inputs)},
                        {"outputs", FactsToJson(facts.outputs)},
+                       {"sizes", facts.sizes},
+                       {"sizes_wanted", facts.sizes_wanted},
                        {"nodes", nodes}};
   return Dumped(report, 2) + "\n";
 }

@@ -60,8 +60,10 @@ Action DeclareNodes(const Options& options) {
       .OneOf({"imported", "canonical"});
   options.Add("--op", args->nodes.ops, "Only nodes of these operators", "PATTERN");
   options.Add("--name", args->nodes.names, "Only nodes of these names", "PATTERN");
-  options.Add("--size", args->sizes,
-              "Size at which a symbolic dim is counted (default: its smallest)", "NAME=N");
+  options.Add(
+      "--size", args->sizes,
+      "Size at which a symbolic dim is counted; without it (but for a batch) bytes are left out",
+      "NAME=N");
   options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
   AddListingFile(options, args->file);
   options.AddRule([args] { return StageProblem(*args->model, args->stage); });
