@@ -18,11 +18,13 @@
 
 #if UINTPTR_MAX > 0xffffffffu
 typedef Elf64_Ehdr Ehdr;
+typedef Elf64_Phdr Phdr;
 typedef Elf64_Shdr Shdr;
 typedef Elf64_Sym Sym;
 #define THIS_CLASS ELFCLASS64
 #else
 typedef Elf32_Ehdr Ehdr;
+typedef Elf32_Phdr Phdr;
 typedef Elf32_Shdr Shdr;
 typedef Elf32_Sym Sym;
 #define THIS_CLASS ELFCLASS32
@@ -64,6 +66,19 @@ static const char* machine_name(unsigned machine) {
 /* Whether [offset, offset + size) lies in a file of `total` bytes. */
 static int within(uint64_t offset, uint64_t size, uint64_t total) {
   return offset <= total && size <= total - offset;
+}
+
+/* Whether tables or what they say to be in the file lie behind its end: an interrupted copy. */
+static int is_cut_short(const unsigned char* data, uint64_t size, const Ehdr* header) {
+  if (!within(header->e_phoff, (uint64_t)header->e_phnum * header->e_phentsize, size) ||
+      !within(header->e_shoff, (uint64_t)header->e_shnum * header->e_shentsize, size))
+    return 1;
+  for (unsigned i = 0; header->e_phentsize == sizeof(Phdr) && i < header->e_phnum; ++i) {
+    Phdr segment;
+    memcpy(&segment, data + header->e_phoff + i * sizeof segment, sizeof segment);
+    if (segment.p_type == PT_LOAD && !within(segment.p_offset, segment.p_filesz, size)) return 1;
+  }
+  return 0;
 }
 
 /* Whether the dynamic symbols in `table` (names in `strings`) have one called quench_model_query.
@@ -116,9 +131,12 @@ int quench_rt_inspect(const unsigned char* data, size_t size, const char* name,
     return quench_rt_fail(error, QUENCH_RT_NOT_A_MODEL, "`%s` is for %s, this machine is %s", name,
                           machine_name(machine), machine_name(THIS_MACHINE));
   }
-  if (size < sizeof header)
-    return quench_rt_fail(error, QUENCH_RT_NOT_A_MODEL, "`%s` is truncated", name);
-  memcpy(&header, data, sizeof header);
+  if (size >= sizeof header) memcpy(&header, data, sizeof header);
+  if (size < sizeof header || is_cut_short(data, size, &header)) {
+    return quench_rt_fail(error, QUENCH_RT_NOT_A_MODEL,
+                          "`%s` is cut short: it has %llu bytes, and its headers tell of more",
+                          name, (unsigned long long)size);
+  }
   if (header.e_type != ET_DYN || !exports_query(data, size, &header)) {
     return quench_rt_fail(
         error, QUENCH_RT_NOT_A_MODEL,

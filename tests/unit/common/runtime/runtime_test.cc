@@ -317,6 +317,12 @@ TEST_F(RuntimeTest, DamagedLibrariesNeverCrash) {
     EXPECT_NE(quench_rt_open_memory(good.data(), size, &model, &error_), QUENCH_RT_OK) << size;
     EXPECT_EQ(model, nullptr);
   }
+  for (const size_t size : {size_t{64}, good.size() / 2, good.size() - 1}) {
+    EXPECT_EQ(quench_rt_open_memory(good.data(), size, &model_, &error_), QUENCH_RT_NOT_A_MODEL);
+    EXPECT_NE(std::string(error_.text).find("` is cut short: it has " + std::to_string(size)),
+              std::string::npos)
+        << error_.text;
+  }
   std::string other = good;
   other[18] = static_cast<char>(
       0xb7);  // e_machine: AArch64 on an x86 machine, or x86 where that is at home
