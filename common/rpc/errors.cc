@@ -1,7 +1,10 @@
 #include "common/rpc/errors.h"
 
 #include <absl/strings/cord.h>
+#include <fmt/format.h>
 #include <grpcpp/support/status.h>
+
+#include <algorithm>
 
 #include "common/base/status.h"
 #include "google/rpc/error_details.pb.h"
@@ -234,12 +237,22 @@ absl::Status FromProto(const google::rpc::Status& message) {
   return status;
 }
 
+// Without what the library that resolves names says of its own insides.
+static std::string Readable(const std::string& message) {
+  static constexpr std::string_view kUnresolved = "DNS resolution failed for ";
+  if (!message.starts_with(kUnresolved)) return message;
+  std::string host = message.substr(kUnresolved.size());
+  host.resize(std::min(host.find(": "), host.size()));
+  host.resize(std::min(host.rfind(':'), host.size()));  // the port
+  return fmt::format("cannot resolve host `{}`", host);
+}
+
 absl::Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
   google::rpc::Status rich;
   if (!rich.ParseFromString(status.error_details())) rich.Clear();
   rich.set_code(status.error_code());
-  rich.set_message(status.error_message());
+  rich.set_message(Readable(status.error_message()));
   return FromProto(rich);
 }
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 import pathlib
 import random
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -41,7 +42,10 @@ def status_of(error: grpc.RpcError) -> Any:
     for key, value in trailer:
         if key == "grpc-status-details-bin":
             return status_class.FromString(value)
-    return status_class(code=error.code().value[0], message=error.details() or "")
+    said = error.details() or ""
+    # Without what the library that resolves names says of its own insides.
+    unresolved = re.match(r"DNS resolution failed for (\S+?)(:\d+)?(: |$)", said)
+    return status_class(code=error.code().value[0], message=f"cannot resolve host `{unresolved[1]}`" if unresolved else said)
 
 
 def detail(status: Any, name: str) -> Any:

@@ -476,6 +476,19 @@ class GatewayTest(unittest.TestCase):
                 ir.compile(output_path=FOLDER / "gone")
             self.assertEqual(refused.exception.code, "UNAVAILABLE")
 
+    def test_hosts_that_cannot_be_resolved_are_named_alone(self):
+        from quench._gateway import status_of
+
+        error = mock.Mock()
+        error.trailing_metadata.return_value = ()
+        error.code.return_value = mock.Mock(value=(14, "unavailable"))
+        for said in ("DNS resolution failed for farm.invalid:7450: C-ares status is not ARES_SUCCESS qtype=AAAA name=farm.invalid",
+                     "DNS resolution failed for farm.invalid"):
+            error.details.return_value = said
+            self.assertEqual(status_of(error).message, "cannot resolve host `farm.invalid`")
+        error.details.return_value = "connection refused"
+        self.assertEqual(status_of(error).message, "connection refused")
+
     def test_a_gateway_without_places_for_watchers_is_asked(self):
         with served("gateway { calls { max_watches: 1 } } steps { slots: 4 }") as (address, _), \
                 quench.Client(address) as busy, quench.Client(address, patience=1) as other, \

@@ -56,6 +56,16 @@ TEST(ErrorsTest, RoundTripKeepsEverything) {
             (std::vector<PreconditionViolation>{{"MISSING", "blobs/ab/12", "upload it"}}));
 }
 
+TEST(ErrorsTest, HostsThatCannotBeResolvedAreNamedAlone) {
+  const grpc::Status status(
+      grpc::StatusCode::UNAVAILABLE,
+      "DNS resolution failed for farm.invalid:7450: C-ares status is not ARES_SUCCESS qtype=AAAA "
+      "name=farm.invalid is_balancer=0: Domain name not found");
+  EXPECT_EQ(MessageOf(FromGrpc(status)), "cannot resolve host `farm.invalid`");
+  EXPECT_EQ(MessageOf(FromGrpc({grpc::StatusCode::UNAVAILABLE, "DNS resolution failed for farm"})),
+            "cannot resolve host `farm`");
+}
+
 // What clients in other languages read.
 TEST(ErrorsTest, DetailsAreAGoogleRpcStatus) {
   const grpc::Status status =
