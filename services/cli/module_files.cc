@@ -18,8 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kNotHeld[] =
-    "\n# Large weights are in this user's cache, which may be pruned: `--output FILE` writes them "
-    "into the file.";
+    "Large weights are in this user's cache, which may be pruned: `--output FILE` writes them into "
+    "the file.";
 
 }  // namespace
 
@@ -52,7 +52,9 @@ absl::StatusOr<std::string> ModuleText(const Graph& graph, const PrintOptions& o
   PrintOptions print = options;
   print.places = &places;
   std::string text = PrintGraph(graph, print);
-  if (!places.empty()) text.insert(std::min(text.find('\n'), text.size()), kNotHeld);
+  if (places.empty()) return text;
+  text.insert(std::min(text.find('\n'), text.size()), fmt::format("\n# {}", kNotHeld));
+  fmt::print(stderr, "quench: warning: {}\n", kNotHeld);
   return text;
 }
 

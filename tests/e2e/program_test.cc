@@ -102,8 +102,9 @@ TEST(ProgramTest, CompilesVerifiesRunsAndMeasuresADigitsNetwork) {
   const Outcome bench = work.Run({"bench", "out/model.so", "--seconds", "0.05", "--json"});
   ASSERT_EQ(bench.exit_code, 0) << bench.err;
   const nlohmann::json json = nlohmann::json::parse(bench.out);
-  for (const char* key : {"median_ms", "min_ms", "p99_ms", "arena_bytes", "arena_lower_bound",
-                          "load_ms", "first_run_ms"}) {
+  for (const char* key :
+       {"median_ms", "min_ms", "p99_ms", "arena_bytes", "arena_lower_bound", "load_ms",
+        "first_run_ms", "lower_quartile_ms", "upper_quartile_ms", "runs_per_second", "warnings"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
 }
@@ -192,6 +193,7 @@ module "m" canonical {
   for (std::vector<std::string> command :
        {std::vector<std::string>{"bench", "out/model.so", "--seconds", "0.01"},
         {"verify", "m.ir.txt", "out/model.so"},
+        {"compare", "m.ir.txt", "out/model.so", "--random", "1"},
         {"analyse", "m.ir.txt"},
         {"analyse", "out/model.so"},
         {"calibrate", "m.ir.txt", "--random", "1"},
@@ -207,10 +209,25 @@ module "m" canonical {
     const std::string shown = command[0] == "analyse" ? "height = 6" : "batch=1, height=6";
     EXPECT_NE((told.out + told.err).find(shown), std::string::npos) << command[0] << told.out;
   }
-  const Outcome json =
-      work.Run({"bench", "out/model.so", "--seconds", "0.01", "--json", "--size", "height=6"});
-  EXPECT_EQ(nlohmann::json::parse(json.out).at("sizes"),
-            (nlohmann::json{{"batch", 1}, {"height", 6}}));
+  const Outcome bench = work.Run({"bench", "out/model.so", "--seconds", "0.01", "--json", "--size",
+                                  "height=6", "--size", "batch=2"});
+  const nlohmann::json json = nlohmann::json::parse(bench.out);
+  EXPECT_EQ(json.at("sizes"), (nlohmann::json{{"batch", 2}, {"height", 6}}));
+  EXPECT_EQ(json.at("batch"), 2);
+  EXPECT_DOUBLE_EQ(json.at("runs_per_second").get<double>(),
+                   1e3 / json.at("median_ms").get<double>());
+  EXPECT_DOUBLE_EQ(json.at("samples_per_second").get<double>(),
+                   2 * json.at("runs_per_second").get<double>());
+  EXPECT_TRUE(json.at("warnings").is_array());
+  // A listing is no result: it says which of its numbers want a size.
+  const Outcome nodes = work.Run({"nodes", "m.ir.txt"});
+  EXPECT_EQ(nodes.exit_code, 0) << nodes.err;
+  EXPECT_NE(nodes.out.find("8], ? bytes"), std::string::npos) << nodes.out;
+  EXPECT_NE(nodes.out.find("like `--size height=64`"), std::string::npos) << nodes.out;
+  const Outcome counted = work.Run({"nodes", "m.ir.txt", "--size", "height=6"});
+  EXPECT_NE(counted.out.find("counted at    batch=1, height=6\n"), std::string::npos)
+      << counted.out;
+  EXPECT_NE(counted.out.find(", 192 bytes"), std::string::npos) << counted.out;
 }
 
 // What is counted at other sizes than those of the run says nothing about it.
@@ -418,11 +435,16 @@ TEST(ProgramTest, ModulesRoundTripThroughTextAndBinary) {
   // Everything that a command wrote outlives the cache.
   ASSERT_EQ(work.Run({"import", DigitsModel(), "-o", "thin.qir", "--external-weights"}).exit_code,
             0);
-  const std::string shown = work.Run({"ir", DigitsModel()}).out;
+  const Outcome piped = work.Run({"ir", DigitsModel()});
+  const std::string& shown = piped.out;
   EXPECT_NE(shown.find("--output FILE"), std::string::npos);
+  EXPECT_NE(piped.err.find("`--output FILE` writes them"), std::string::npos) << piped.err;
   work.Write("shown.ir.txt", shown);
+  const Outcome redirected = work.RunProgram(
+      "sh", {"-c", std::string(QUENCH_BINARY) + " ir " + DigitsModel() + " > redirected.ir.txt"});
+  ASSERT_EQ(redirected.exit_code, 0) << redirected.err;
   ASSERT_EQ(work.Run({"blobs", "prune", "--keep", "0"}).exit_code, 0);
-  for (const char* name : {"m.ir.txt", "m.qir", "thin.qir"})
+  for (const char* name : {"m.ir.txt", "m.qir", "thin.qir", "redirected.ir.txt"})
     EXPECT_EQ(work.Run({"ir", name, "--hash"}).out, original.out) << name;
   EXPECT_LT(std::filesystem::file_size(work.path("thin.qir")),
             std::filesystem::file_size(work.path("m.qir")) / 2);

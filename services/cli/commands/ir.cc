@@ -1,4 +1,6 @@
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/files.h"
 #include "common/base/status.h"
@@ -62,6 +64,20 @@ std::string ModuleStage(const std::string& stage) {
   return IsOfCodegen(stage) ? "codegen-ready" : stage;
 }
 
+// Whether a shell's `>` made a file of what is printed.
+bool PrintsToFile() {
+  struct stat info = {};
+  return ::fstat(STDOUT_FILENO, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+// The text with all weights in it: it lasts as long as its file.
+absl::StatusOr<std::string> HeldText(const Graph& graph, const PrintOptions& print) {
+  QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
+  const std::filesystem::path file = folder.path() / "module.ir.txt";
+  QUENCH_RETURN_IF_ERROR(WriteTextModuleFile(graph, file, WeightsIn::kFile, print));
+  return ReadFile(file);
+}
+
 absl::StatusOr<Graph> GraphHere(const IrArgs& args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(importer::Imported model, LoadModel(*args.model, context));
   Graph graph = args.stage == "imported" ? std::move(model.imported) : std::move(model.canonical);
@@ -113,7 +129,8 @@ absl::Status RunIr(const IrArgs& args, const StepContext& context) {
     return WriteTextModuleFile(
         graph, args.output, args.external_weights ? WeightsIn::kBeside : WeightsIn::kFile, print);
   }
-  QUENCH_ASSIGN_OR_RETURN(const std::string text, ModuleText(graph, print));
+  QUENCH_ASSIGN_OR_RETURN(const std::string text,
+                          PrintsToFile() ? HeldText(graph, print) : ModuleText(graph, print));
   fmt::print("{}", text);
   return absl::OkStatus();
 }
@@ -138,7 +155,10 @@ Action DeclareIr(const Options& options) {
               "TARGET (default host)");
   options.Add("--lower", args->lower, "Print the loops of one node", "NODE")
       .Excludes({"--no-types", "--verify", "--hash", "--external-weights"});
-  options.Add("--output,-o", args->output, "Write the text to a file", "FILE");
+  options.Add("--output,-o", args->output,
+              "Write the text to a file, with all weights in it, as a file that the shell makes (> "
+              "FILE) has them too",
+              "FILE");
   AddWeightsFlag(options, args->external_weights);
   options.Flag("--no-types", args->no_types,
                "Leave types out: they are inferred when the text is read");
