@@ -81,6 +81,7 @@ std::vector<std::string> BenchWarnings(const BenchResult& result) {
   constexpr double kOthers = 0.2;  // of a core, beyond those that the threads leave free
   constexpr int64_t kLeastRuns = 5;
   constexpr double kScatter = 1.2;
+  constexpr double kClockMs = 1e-3;  // of runs so short the clock decides
   std::vector<std::string> warnings;
   if (result.cores > 0 && result.taken_cores + result.threads > result.cores + kOthers) {
     warnings.push_back(fmt::format(
@@ -88,12 +89,14 @@ std::vector<std::string> BenchWarnings(const BenchResult& result) {
         "they would be faster without",
         result.taken_cores, result.cores, result.cores == 1 ? "" : "s", result.threads));
   }
-  if (result.runs >= kLeastRuns &&
-      (result.upper_quartile_ms > kScatter * result.lower_quartile_ms ||
-       result.median_ms > kScatter * result.min_ms)) {
+  const auto scatters = [](double low, double high) {
+    return high > kScatter * low && high - low > kClockMs;
+  };
+  if (result.runs >= kLeastRuns && (scatters(result.lower_quartile_ms, result.upper_quartile_ms) ||
+                                    scatters(result.min_ms, result.median_ms))) {
     warnings.push_back(fmt::format(
-        "the runs scatter: a quarter took {:.3f} ms at most and a quarter {:.3f} ms at least, the "
-        "fastest {:.3f} ms; the minimum is what the machine can do",
+        "the runs scatter: a quarter took {:.4g} ms at most and a quarter {:.4g} ms at least, the "
+        "fastest {:.4g} ms; the minimum is what the machine can do",
         result.lower_quartile_ms, result.upper_quartile_ms, result.min_ms));
   }
   return warnings;
