@@ -32,7 +32,7 @@ namespace {
 
 constexpr int64_t kProductSide = 512;  // matrices of 1 MB: computing is what takes time
 constexpr double kRoundSeconds = 0.05;
-constexpr double kMostSeconds = 1.5;  // of all rounds of a ceiling
+constexpr double kMostSeconds = 0.4;  // of all rounds of a ceiling
 constexpr size_t kLeastRounds = 3;
 constexpr double kQuietShare = 0.9;  // of the time, in which a core was ours
 constexpr double kSettled = 0.95;    // of the fastest round's rate, which the second fastest has
