@@ -6,6 +6,7 @@ import json
 import operator
 import os
 import platform
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Optional, Union
 
@@ -152,7 +153,7 @@ def fill_target(request: Any, target: Target, host: Target = "") -> None:
 
 def fill_compile_options(options: Any, *, opt_level: int = 3, set_channel_layout: Optional[str] = None, winograd: bool = True,
                          float16_sums: bool = True, max_size: Optional[float] = None, class_names: Iterable[str] = (),
-                         preprocess: Optional[Mapping[str, Any]] = None, check: str = "auto") -> None:
+                         preprocess: Optional[Mapping[str, Any]] = None, check: str = "auto", prefix: Optional[str] = None) -> None:
     """Of quench.codegen.v1.CompileOptions, as `quench compile` calls them."""
     options.opt_level = whole("opt_level", opt_level, 0, 4)
     if set_channel_layout is not None:
@@ -167,6 +168,10 @@ def fill_compile_options(options: Any, *, opt_level: int = 3, set_channel_layout
     options.class_names.extend(class_names)
     if preprocess is not None:
         options.preprocessing = json.dumps(preprocess)
+    if prefix is not None:
+        if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", prefix):
+            raise InputError(f"prefix is `{prefix}`, must be letters, digits and `_`, a letter first")
+        options.header_prefix = prefix
 
 
 def fill_quantize_options(options: Any, *, activation_dtype: str = "int8", kernel_dtype: Optional[str] = None,

@@ -396,7 +396,7 @@ class IR:
                 force_overwrite: bool = False, uuid: Optional[str] = None, encrypt_password: Optional[str] = None, *,
                 recipient: Optional[str] = None, emit: str = "so", winograd: bool = True, float16_sums: bool = True,
                 max_size: Optional[float] = None, class_names: Iterable[str] = (), preprocess: Optional[Mapping[str, Any]] = None,
-                check: str = "auto") -> pathlib.Path:
+                check: str = "auto", prefix: Optional[str] = None) -> pathlib.Path:
         """Writes model.so and model.h into the folder; the path of the library.
 
         target: a name of list_target_tags, a target string, or a dict of its keys; "host" is this machine's CPU, and without one the
@@ -406,6 +406,7 @@ class IR:
         uuid: 32 hex digits, or "random"; one that derives from model and options without it.
         check: "auto", "full" or "no": how much of the library is run beside the interpreter before it is written. What was looked at
         is in metadata.json; a library that computes something else is an error.
+        prefix: what names in model.h begin with, in capitals; the module's name without it.
         The rest is called as by `quench compile`."""
         one_of("emit", emit, EMITS)
         if uuid is not None and uuid != "random" and not re.fullmatch("[0-9a-fA-F]{32}", str(uuid).replace("-", "")):
@@ -420,7 +421,10 @@ class IR:
         request = steps.add("compile", {"module": ("transform", "module")})
         fill_target(request.target, target, host)
         fill_compile_options(request.options, opt_level=opt_level, set_channel_layout=set_channel_layout, winograd=winograd,
-                             float16_sums=float16_sums, max_size=max_size, class_names=class_names, preprocess=preprocess, check=check)
+                             float16_sums=float16_sums, max_size=max_size, class_names=class_names, preprocess=preprocess, check=check,
+                             prefix=prefix)
+        if prefix is None:
+            request.options.header_prefix = self.name.partition(" (")[0]  # behind it is how a module of PyTorch's was read
         if check != "no":
             request.reference.CopyFrom(self._module)
         request.options.passes.float16 = set_float16

@@ -119,8 +119,8 @@ class Batches(Uploads):
 
         models: files or modules, by names or with names of their own. targets: as IR.compile takes them. options: sets by their names
         of what IR.compile takes (opt_level, set_float16, set_bfloat16, set_channel_layout, winograd, float16_sums, max_size,
-        class_names, preprocess, check), with `batch`, and with `quantize`: what IR.quantize takes, with `data` and `images` as IR.calibrate
-        takes them. load: of all models, `format`, `opset`, `shapes` and `dtypes`. fail_fast: one failure ends everything."""
+        class_names, preprocess, check, prefix), with `batch`, and with `quantize`: what IR.quantize takes, with `data` and `images` as
+        IR.calibrate takes them. load: of all models, `format`, `opset`, `shapes` and `dtypes`. fail_fast: one failure ends everything."""
         spec = message("quench.gateway.v1.WorkflowSpec")(title=title, fail_fast=fail_fast)
         batch = spec.compile
         _fill_models(self, batch, models, load or {})

@@ -66,6 +66,11 @@ absl::Status CheckChoices(const CompileOptions& options) {
     problems.Add(InvalidArgument("preprocessing has {} bytes, at most {} are recorded, none zero",
                                  options.preprocessing.size(), kMostPreprocessing));
   }
+  if (options.header_prefix.size() > kMostPrefix) {
+    problems.Add(
+        InvalidArgument("the prefix of the header's names has {} bytes, at most {} are taken",
+                        options.header_prefix.size(), kMostPrefix));
+  }
   return problems.Finish();
 }
 
@@ -337,7 +342,8 @@ class Compiler {
         WriteFileAtomically(header, ModelHeader(graph_, {.library = library.filename().string(),
                                                          .uuid = report_.uuid,
                                                          .producer = kProducer,
-                                                         .registers = resolved_.spec.system_lib})));
+                                                         .registers = resolved_.spec.system_lib,
+                                                         .prefix = options_.header_prefix})));
     std::error_code error;
     std::filesystem::rename(linked_, library, error);
     if (!error) return absl::OkStatus();

@@ -56,6 +56,9 @@ struct CompileOptions {
   std::vector<std::string> class_names;
   std::string preprocessing;
   std::string uuid;  // "" derives one from the fingerprint and the options (deterministic)
+  // What names in the header begin with, once HeaderPrefix (header.h) has made it an identifier. The library does
+  // not depend on it.
+  std::string header_prefix;
   Emit emit = Emit::kByTarget;
   // Whether 3x3 convolutions may be done by Winograd's minimal filtering: fewer multiplications,
   // rounding errors about ten times as large, and weights that are 1.8 to 7.1 times as large.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <set>
 
@@ -10,13 +11,14 @@
 namespace quench::codegen {
 namespace {
 
+bool IsWordCharacter(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
+
 // Upper-case C identifier; "" becomes X, a leading digit gets one in front.
 std::string Identifier(const std::string& name) {
   std::string text;
   for (const char c : name) {
-    text += std::isalnum(static_cast<unsigned char>(c))
-                ? static_cast<char>(std::toupper(static_cast<unsigned char>(c)))
-                : '_';
+    text +=
+        IsWordCharacter(c) ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : '_';
   }
   if (text.empty() || std::isdigit(static_cast<unsigned char>(text[0]))) text = "X" + text;
   return text;
@@ -40,29 +42,36 @@ std::string TypeText(const Graph& graph, const Type& type) {
   return text + "]";
 }
 
-void AddTensors(const Graph& graph, const std::string& kind, const std::vector<ValueId>& ids,
-                std::string& text) {
+void AddTensors(const Graph& graph, const std::string& prefix, const std::string& kind,
+                const std::vector<ValueId>& ids, std::string& text) {
   std::set<std::string> used;
-  text += fmt::format("#define MODEL_NUM_{}S {}\n", kind, ids.size());
+  text += fmt::format("#define {}_NUM_{}S {}\n", prefix, kind, ids.size());
   for (size_t i = 0; i < ids.size(); ++i) {
     const Value& value = graph.value(ids[i]);
     std::string name = Identifier(value.name);
     while (!used.insert(name).second) name += "_";
-    text += fmt::format("/* `{}`: {} */\n#define MODEL_{}_{} {}\n", Plain(value.name),
-                        TypeText(graph, value.type), kind, name, i);
+    text += fmt::format("/* `{}`: {} */\n#define {}_{}_{} {}\n", Plain(value.name),
+                        TypeText(graph, value.type), prefix, kind, name, i);
   }
   text += "\n";
 }
 
 }  // namespace
 
+std::string HeaderPrefix(const std::string& name) {
+  const size_t first = std::find_if(name.begin(), name.end(), IsWordCharacter) - name.begin();
+  return first == name.size() ? "MODEL" : Identifier(name.substr(first));
+}
+
 std::string ModelHeader(const Graph& graph, const HeaderFacts& facts) {
+  const std::string prefix = HeaderPrefix(facts.prefix);
   const std::string open =
       facts.registers
-          ? " *   quench_rt_open_registered(MODEL_NAME, &model, &error);   linked whole into the "
-            "program:\n"
-            " *                                                    -Wl,--whole-archive " +
-                Plain(facts.library) + " -Wl,--no-whole-archive\n"
+          ? fmt::format(
+                " *   quench_rt_open_registered({}_NAME, &model, &error);\n"
+                " *     linked whole into the program: -Wl,--whole-archive {} "
+                "-Wl,--no-whole-archive\n",
+                prefix, Plain(facts.library))
           : fmt::format(
                 " *   quench_rt_open_file(\"{}\", &model, &error);          a shared library, or\n"
                 " *   quench_rt_open_linked(quench_model_query, &model, &error);  an object linked "
@@ -73,23 +82,24 @@ std::string ModelHeader(const Graph& graph, const HeaderFacts& facts) {
       " *\n"
       "{}"
       " *   quench_rt_session_create(model, NULL, &session, &error);\n"
-      " *   quench_rt_set_input(session, MODEL_INPUT_..., &tensor, &error);\n"
+      " *   quench_rt_set_input(session, {}_INPUT_..., &tensor, &error);\n"
       " *   quench_rt_run(session, &error);\n"
-      " *   quench_rt_get_output(session, MODEL_OUTPUT_..., &tensor, &error);\n"
+      " *   quench_rt_get_output(session, {}_OUTPUT_..., &tensor, &error);\n"
       " *\n"
       " * Tensors are dense and row-major. Names in brackets are sizes that the inputs decide. */\n"
-      "#ifndef QUENCH_MODEL_H_\n#define QUENCH_MODEL_H_\n\n#include <stdint.h>\n\n"
-      "#define MODEL_NAME \"{}\"\n#define MODEL_UUID \"{}\"\n\n",
-      Plain(facts.library), facts.producer, open, Plain(graph.name), facts.uuid);
-  AddTensors(graph, "INPUT", graph.inputs, text);
-  AddTensors(graph, "OUTPUT", graph.outputs, text);
+      "#ifndef {}_MODEL_H_\n#define {}_MODEL_H_\n\n#include <stdint.h>\n\n"
+      "#define {}_NAME \"{}\"\n#define {}_UUID \"{}\"\n\n",
+      Plain(facts.library), facts.producer, open, prefix, prefix, prefix, prefix, prefix,
+      Plain(graph.name), prefix, facts.uuid);
+  AddTensors(graph, prefix, "INPUT", graph.inputs, text);
+  AddTensors(graph, prefix, "OUTPUT", graph.outputs, text);
   if (!facts.registers) {
     text +=
         "#ifdef __cplusplus\nextern \"C\" {\n#endif\nstruct quench_model;\n"
         "const struct quench_model* quench_model_query(uint32_t max_abi_version);\n"
         "#ifdef __cplusplus\n}\n#endif\n";
   }
-  text += "#endif /* QUENCH_MODEL_H_ */\n";
+  text += fmt::format("#endif /* {}_MODEL_H_ */\n", prefix);
   return text;
 }
 

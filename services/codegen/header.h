@@ -12,7 +12,14 @@ struct HeaderFacts {
   std::string uuid;
   std::string producer;
   bool registers = false;  // a static library that registers its model
+  std::string prefix;      // see HeaderPrefix
 };
+
+constexpr size_t kMostPrefix = 255;  // bytes
+// What macros begin with where a model is called `name`: an upper-case C identifier that is nobody's reserved one, so
+// that the headers of several models go into one program. `MODEL` where nothing of the name is left.
+std::string HeaderPrefix(const std::string& name);
+
 // Names, shapes and types of inputs and outputs as comments and constants, and how to run the
 // model.
 std::string ModelHeader(const Graph& graph, const HeaderFacts& facts);

@@ -9,7 +9,7 @@
 namespace quench::codegen {
 namespace {
 
-constexpr std::string_view kUuidDefine = "#define MODEL_UUID \"";
+constexpr std::string_view kUuidDefine = "_UUID \"";  // behind the prefix; comments have no quotes
 constexpr size_t kUuidChars = 36;
 
 std::string_view TextOf(std::span<const std::byte> bytes) {
@@ -43,7 +43,7 @@ absl::StatusOr<Stamped> StampUuid(std::span<const std::byte> library,
   const size_t define = stamped.header.find(kUuidDefine);
   if (define == std::string::npos ||
       stamped.header.size() < define + kUuidDefine.size() + kUuidChars) {
-    return InvalidArgument("the header is none that Quench wrote: it has no MODEL_UUID");
+    return InvalidArgument("the header is none that Quench wrote: it names no UUID");
   }
   const size_t in_header = define + kUuidDefine.size();
   // With its end: a longer text that begins so is another one.

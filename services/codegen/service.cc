@@ -121,6 +121,7 @@ absl::StatusOr<CompileOptions> OptionsOf(const pb::CompileRequest& request) {
   }
   options.class_names = {asked.class_names().begin(), asked.class_names().end()};
   options.preprocessing = asked.preprocessing();
+  options.header_prefix = asked.header_prefix();
   options.passes.batch = asked.passes().batch();
   options.passes.disabled = {asked.passes().disabled().begin(), asked.passes().disabled().end()};
   options.passes.stop_after = asked.passes().stop_after();

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "common/base/status.h"
@@ -162,11 +163,17 @@ void CheckTargets(const v1::CompileBatch& batch, const std::string& path, Violat
   }
 }
 
+// A model's own name, which its file has without the ending; what it is called in the batch where it has no file.
+std::string NameOf(const v1::BatchModel& model) {
+  const std::filesystem::path file = model.model().name();
+  return file.empty() ? model.name() : file.stem().string();
+}
+
 // `transform` gives the module that is compiled; what the library should compute comes from the step
-// `reference`, or is `given`.
+// `reference`, or is the module of `model`.
 void AddCompile(const v1::CompileChoice& choice, const codegen::v1::Target& target,
                 const std::string& prefix, const std::string& transform,
-                const std::string& reference, const step::v1::Module& given, StepWriter* list) {
+                const std::string& reference, const v1::BatchModel& model, StepWriter* list) {
   const std::string compile = prefix + "/compile";
   v1::StepSpec* spec = list->Add(compile);
   codegen::v1::CompileRequest* request = spec->mutable_compile();
@@ -175,10 +182,12 @@ void AddCompile(const v1::CompileChoice& choice, const codegen::v1::Target& targ
   *request->mutable_options() = choice.compile_options();
   request->mutable_options()->clear_passes();
   if (choice.has_passes()) *request->mutable_options()->mutable_passes() = choice.passes();
+  if (choice.compile_options().header_prefix().empty())
+    request->mutable_options()->set_header_prefix(NameOf(model));
   Bind(spec, v1::PORT_MODULE, transform, v1::PORT_MODULE);
   if (request->options().check() != codegen::v1::CHECK_NO && !request->options().taps()) {
     if (reference.empty()) {
-      *request->mutable_reference() = given;
+      *request->mutable_reference() = model.module();
     } else {
       const bool imported = !choice.has_quantize();
       Bind(spec, v1::PORT_REFERENCE, reference, imported ? v1::PORT_CANONICAL : v1::PORT_MODULE);
@@ -323,8 +332,7 @@ void AddCells(const v1::CompileBatch& batch, const v1::BatchModel& model, StepWr
                                                         : "";
     for (const codegen::v1::Target& target : batch.targets()) {
       if (list->full()) return;
-      AddCompile(choice, target, prefix + "/" + LabelOf(target), module, reference, model.module(),
-                 list);
+      AddCompile(choice, target, prefix + "/" + LabelOf(target), module, reference, model, list);
     }
   }
 }

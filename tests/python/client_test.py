@@ -264,7 +264,8 @@ class ModelTest(unittest.TestCase):
         out = FOLDER / "options"
         library = ir.compile("host", host="host", output_path=out, opt_level=2, set_channel_layout="last", winograd=False,
                              uuid="123e4567-e89b-12d3-a456-426614174000", export_metadata=True, class_names=list("0123456789"),
-                             preprocess={"scale": 0.5})
+                             preprocess={"scale": 0.5}, prefix="net")
+        self.assertIn("#define NET_INPUT_IMAGE 0\n", (out / "model.h").read_text())
         facts = json.loads((out / "metadata.json").read_text())
         self.assertEqual(facts["uuid"], "123e4567-e89b-12d3-a456-426614174000")
         self.assertGreater(len(facts["kernels"]), 3)
@@ -282,7 +283,7 @@ class ModelTest(unittest.TestCase):
         self.assertNotEqual(*sums)
         for wrong, words in (({"set_channel_layout": "middle"}, "set_channel_layout is `middle`"), ({"emit": "exe"}, "emit is `exe`"),
                              ({"emit": "a", "encrypt_password": "x"}, "shared libraries are encrypted"),
-                             ({"encrypt_password": ""}, "password is empty"),
+                             ({"encrypt_password": ""}, "password is empty"), ({"prefix": "9"}, "prefix is `9`"),
                              ({"encrypt_password": "x", "recipient": "age1"}, "not both")):
             with self.assertRaisesRegex(quench.InputError, words):
                 ir.compile(output_path=FOLDER / "wrong", **wrong)

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -20,6 +22,7 @@
 #include "services/cli/module_files.h"
 #include "services/cli/quantization.h"
 #include "services/cli/remote.h"
+#include "services/codegen/header.h"
 #include "services/codegen/measure.h"
 #include "services/codegen/package.h"
 #include "services/codegen/targets/target.h"
@@ -346,6 +349,28 @@ absl::Status ReadFacts(CompileArgs& args) {
   return absl::OkStatus();
 }
 
+// A model is called by its file or folder, without the ending, where nobody says otherwise.
+std::string DefaultPrefix(const std::string& model) {
+  const fs::path path(model);
+  const fs::path file = path.has_filename() ? path.filename() : path.parent_path().filename();
+  // A module as a text has two endings.
+  std::string name = (file.extension() == ".txt" ? file.stem().stem() : file.stem()).string();
+  const auto ascii = [](char c) { return static_cast<signed char>(c) > 0; };
+  if (std::all_of(name.begin(), name.end(), ascii)) return name;
+  return codegen::HeaderPrefix(name).substr(
+      0, codegen::kMostPrefix);  // it may not be UTF-8, as requests are
+}
+
+// Empty, or what is wrong with it.
+std::string PrefixProblem(const std::string& prefix) {
+  const auto word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  if (prefix.empty() || (std::isalpha(static_cast<unsigned char>(prefix[0])) &&
+                         std::all_of(prefix.begin(), prefix.end(), word))) {
+    return "";
+  }
+  return fmt::format("--prefix `{}` must be letters, digits and `_`, a letter first", prefix);
+}
+
 absl::Status ResolveTargets(CompileArgs& args) {
   QUENCH_ASSIGN_OR_RETURN(args.codegen.target, TargetText(args.codegen.target));
   QUENCH_ASSIGN_OR_RETURN(args.codegen.host_target, TargetText(args.codegen.host_target));
@@ -353,6 +378,8 @@ absl::Status ResolveTargets(CompileArgs& args) {
     QUENCH_ASSIGN_OR_RETURN(args.codegen.uuid, RandomUuid());
   }
   QUENCH_RETURN_IF_ERROR(ReadFacts(args));
+  if (args.codegen.header_prefix.empty())
+    args.codegen.header_prefix = DefaultPrefix(args.model->model);
   args.codegen.winograd = !args.no_winograd;
   args.codegen.half_sums = !args.no_float16_sums;
   if (args.tune_seconds > 0) args.codegen.tune_seconds = args.tune_seconds;
@@ -456,6 +483,30 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
   return absl::OkStatus();
 }
 
+void AddQuantization(const Options& options, const std::shared_ptr<CompileArgs>& args) {
+  options
+      .Add("--quantize", args->quantize,
+           "Compute in 8-bit integers, or keep weights in 4 bits (--type weights); the options of "
+           "`quench quantize` say how",
+           "int8|uint8|int4|uint4")
+      .OneOf({"int8", "uint8", "int4", "uint4"});
+  const Options how = options.Under({"--quantize"});
+  how.Add("--calibration-data", args->job.samples.data,
+          "Samples that ranges are taken from: a file or a folder, see `quench calibrate`", "PATH");
+  AddImageFlag(how, args->job.samples.images);
+  options
+      .Add("--calibration", args->job.calibration,
+           "Instead: statistics of `quench calibrate` for this model; with --float16: values that "
+           "came near f16's end stay f32",
+           "FILE")
+      .Needs({"--quantize", "--float16"});
+  how.Add("--calibration-random", args->job.samples.random,
+          "Instead: random samples, where there are no real ones", "N")
+      .AtLeast(1);
+  AddSampleSizes(options, args->job.samples).Needs({"--calibration-random"});
+  AddQuantizeFlags(how, args->how);
+}
+
 }  // namespace
 
 Action DeclareCompile(const Options& options) {
@@ -500,6 +551,12 @@ Action DeclareCompile(const Options& options) {
               "UUID to stamp (default: derived from model and options, so that equal requests give "
               "equal bytes)",
               "U|random");
+  options.Add(
+      "--prefix", args->codegen.header_prefix,
+      "What names in model.h begin with, in capitals: one program can include the headers of "
+      "several models",
+      "NAME (default the model's name)");
+  options.AddRule([args] { return PrefixProblem(args->codegen.header_prefix); });
   options
       .Add("--emit", args->emit, "Shared library, object or static archive",
            "so|obj|a (default so, with system-lib a)")
@@ -527,29 +584,9 @@ Action DeclareCompile(const Options& options) {
       .OneOf(names)
       .Excludes({"--target", "--host", "--encrypt", "--recipient", "--class-names", "--preprocess",
                  "--opt-level", "--tune-seconds", "--channel-layout", "--no-winograd",
-                 "--no-float16-sums", "--max-size", "--uuid", "--emit", "--check",
+                 "--no-float16-sums", "--max-size", "--uuid", "--prefix", "--emit", "--check",
                  "--export-metadata", "--export-ir"});
-  options
-      .Add("--quantize", args->quantize,
-           "Compute in 8-bit integers, or keep weights in 4 bits (--type weights); the options of "
-           "`quench quantize` say how",
-           "int8|uint8|int4|uint4")
-      .OneOf({"int8", "uint8", "int4", "uint4"});
-  const Options how = options.Under({"--quantize"});
-  how.Add("--calibration-data", args->job.samples.data,
-          "Samples that ranges are taken from: a file or a folder, see `quench calibrate`", "PATH");
-  AddImageFlag(how, args->job.samples.images);
-  options
-      .Add("--calibration", args->job.calibration,
-           "Instead: statistics of `quench calibrate` for this model; with --float16: values that "
-           "came near f16's end stay f32",
-           "FILE")
-      .Needs({"--quantize", "--float16"});
-  how.Add("--calibration-random", args->job.samples.random,
-          "Instead: random samples, where there are no real ones", "N")
-      .AtLeast(1);
-  AddSampleSizes(options, args->job.samples).Needs({"--calibration-random"});
-  AddQuantizeFlags(how, args->how);
+  AddQuantization(options, args);
   AddWorkOptions(options, args->gateway);
   options.Examples(kCompileExamples);
   return [args](const StepContext& context) {

@@ -62,6 +62,7 @@ gateway::v1::WorkflowSpec SpecOf(const CompileJob& job, gateway::v1::BatchModel 
   options.mutable_class_names()->Assign(job.options.class_names.begin(),
                                         job.options.class_names.end());
   options.set_preprocessing(job.options.preprocessing);
+  options.set_header_prefix(job.options.header_prefix);
   return spec;
 }
 

@@ -7,6 +7,7 @@
 
 #include "common/base/files.h"
 #include "common/base/status.h"
+#include "services/codegen/header.h"
 #include "services/codegen/llvm/artifact.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
@@ -136,6 +137,55 @@ TEST(EmitTest, SystemLibraryIsAnArchive) {
   EXPECT_EQ(WhatToEmit(options).status().code(), absl::StatusCode::kInvalidArgument);
   options.target = "llvm";
   EXPECT_EQ(WhatToEmit(options).value(), Emit::kSharedLibrary);
+}
+
+constexpr char kTwoHeaders[] = R"(
+#include <stdio.h>
+#include "first/model.h"
+#include "second/model.h"
+int main(void) {
+  printf("%s %s\n", KEYWORD_SPOTTING_2_NAME, VAD_NAME);
+  return KEYWORD_SPOTTING_2_INPUT_X + VAD_INPUT_X + VAD_OUTPUT_RELU + VAD_NUM_INPUTS - 1;
+}
+)";
+
+TEST(EmitTest, OneProgramIncludesTheHeadersOfTwoModels) {
+  if (!Shell("cc --version")) GTEST_SKIP() << "there is no C compiler";
+  const TempDir folder = *TempDir::Create();
+  for (const auto& [beside, name] :
+       {std::pair("first", "keyword-spotting.2"), std::pair("second", "vad")}) {
+    Graph graph;
+    graph.name = name;
+    graph.outputs = {
+        Node1(graph, "Relu", {graph.AddInput("x", Type::Tensor(DataType::kF32, {2}))})};
+    graph.value(graph.outputs[0]).name = "relu";
+    Infer(graph);
+    CompileOptions options;
+    options.header_prefix = name;
+    const std::filesystem::path to = folder.path() / beside;
+    std::filesystem::create_directory(to);
+    const auto report = Compile(graph, options, to / "model.so", to / "model.h");
+    ASSERT_TRUE(report.ok()) << report.status();
+    options.header_prefix.clear();
+    const auto other =
+        Compile(graph, options, folder.path() / "model.so", folder.path() / "model.h");
+    ASSERT_TRUE(other.ok()) << other.status();
+    EXPECT_EQ(*ReadFile(to / "model.so"), *ReadFile(folder.path() / "model.so"));
+  }
+  const std::string source = folder.path() / "main.c", program = folder.path() / "program",
+                    said = folder.path() / "said";
+  std::ofstream(source) << kTwoHeaders;
+  ASSERT_TRUE(Shell("cc -std=c11 -Wall -Werror " + source + " -o " + program));
+  ASSERT_EQ(std::system((program + " > " + said).c_str()), 0);
+  EXPECT_EQ(*ReadFile(said), "keyword-spotting.2 vad\n");
+}
+
+TEST(EmitTest, PrefixesAreIdentifiers) {
+  EXPECT_EQ(HeaderPrefix("yolov8n-seg"), "YOLOV8N_SEG");
+  EXPECT_EQ(HeaderPrefix("2d unet"), "X2D_UNET");
+  EXPECT_EQ(HeaderPrefix("__net"), "NET");  // the C library's are those that begin so
+  EXPECT_EQ(HeaderPrefix("模型"), "MODEL");
+  EXPECT_EQ(HeaderPrefix(""), "MODEL");
 }
 
 constexpr char kMemoryProgram[] = R"(

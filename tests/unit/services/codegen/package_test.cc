@@ -37,7 +37,7 @@ TEST(PackageTest, RefusesWhatIsNotAPair) {
   EXPECT_THAT(error(Library(kNew), kHeader), HasSubstr("does not have the UUID `123e4567"));
   EXPECT_THAT(error(Library(kOld) + Library(kOld), kHeader), HasSubstr("does not have the UUID"));
   EXPECT_THAT(error("", kHeader), HasSubstr("does not have the UUID"));
-  EXPECT_THAT(error(Library(kOld), "#define MODEL_UUID \"1"), HasSubstr("it has no MODEL_UUID"));
+  EXPECT_THAT(error(Library(kOld), "#define MODEL_UUID \"1"), HasSubstr("it names no UUID"));
   EXPECT_THAT(std::string(StampUuid(Bytes(Library(kOld)), Bytes(kHeader), "12").status().message()),
               HasSubstr("32 hex digits"));
 }

@@ -93,6 +93,18 @@ TEST(ExpandTest, LibrariesAreHeldAgainstTheModuleBeforePasses) {
   EXPECT_EQ(last.bindings(1).output(), v1::PORT_MODULE);
 }
 
+TEST(ExpandTest, HeadersAreCalledByTheirModels) {
+  const auto prefix = [](const std::string& name, const std::string& options) {
+    v1::WorkflowSpec spec = Parse(Batch("choices { name: 'o' compile_options { " + options + " } }",
+                                        "targets { name: 't' }"));
+    spec.mutable_compile()->mutable_models(0)->mutable_model()->set_name(name);
+    return Expand(spec)->steps().steps(2).compile().options().header_prefix();
+  };
+  EXPECT_EQ(prefix("keyword-spotting.v2.onnx", ""), "keyword-spotting.v2");
+  EXPECT_EQ(prefix("", ""), "r");
+  EXPECT_EQ(prefix("keyword.onnx", "header_prefix: 'mine'"), "mine");
+}
+
 TEST(ExpandTest, AUuidAddsThePackageStep) {
   const std::string uuid = "uuid: '0123456789abcdef0123456789abcdef'";
   const auto spec =
