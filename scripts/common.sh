@@ -8,10 +8,12 @@ build_packages=(
   libspdlog-dev libfmt-dev prometheus-cpp-dev nlohmann-json3-dev libcli11-dev libonnx-dev libseccomp-dev libzip-dev libeigen3-dev
   libflatbuffers-dev flatbuffers-compiler libhdf5-dev
   libpng-dev libturbojpeg0-dev libsqlite3-dev llvm-19-dev liblld-19-dev zlib1g-dev libzstd-dev libxml2-dev)
+# The C library of the other 64-bit machine: `quench compile --with-runtime` has a runtime for both.
+if [ "$(uname -m)" = aarch64 ]; then build_packages+=(libc6-dev-amd64-cross); else build_packages+=(libc6-dev-arm64-cross); fi
 test_packages=(
   libgtest-dev libonnx-testdata openssl python3 python3-venv python3-yaml python3-jsonschema python3-numpy python3-cffi python3-grpcio prometheus
   libclang-rt-19-dev clang-format-19 clang-tidy-22
-  qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-gnueabihf libc6-dev-armhf-cross
+  qemu-user gcc-aarch64-linux-gnu gcc-arm-linux-gnueabihf libc6-dev-armhf-cross
   gcc-arm-linux-gnueabi libc6-dev-armel-cross gcc-i686-linux-gnu libc6-dev-i386-cross age)
 
 missing_packages() {

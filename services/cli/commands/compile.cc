@@ -22,6 +22,7 @@
 #include "services/cli/module_files.h"
 #include "services/cli/quantization.h"
 #include "services/cli/remote.h"
+#include "services/cli/runtime/runtime_files.h"
 #include "services/codegen/header.h"
 #include "services/codegen/measure.h"
 #include "services/codegen/package.h"
@@ -46,6 +47,7 @@ constexpr char kCompileExamples[] = R"(Examples:
   quench compile yolo.onnx --target aarch64 --batch 1        for a 64-bit Arm CPU
   quench compile m.onnx --target raspberry-pi/5              for a board that `quench targets` lists
   quench compile m.onnx --target "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1 -num-cores=8"
+  quench compile m.onnx --target aarch64 --with-runtime      also libquench_rt for that CPU, headers, a file for CMake
   quench compile m.onnx --encrypt                            model.so for whoever has modelKey.bin and its password
   quench compile m.onnx --target x86-64 --force              v2, v3 and v4 variants in one library
   quench compile m.onnx --no-freeze fc.weight                  that weight is an input of the library (all: every parameter)
@@ -80,6 +82,10 @@ struct CompileArgs {
   bool export_metadata = false;
   bool force = false;
   bool external_weights = false;
+  bool with_runtime = false;
+  // Once targets are resolved: whose runtime that is, and whether the library registers its model.
+  std::string runtime_system;
+  bool registers = false;
 };
 
 bool Encrypts(const CompileArgs& args) {
@@ -391,6 +397,12 @@ absl::Status ResolveTargets(CompileArgs& args) {
                       : args.emit == "a"   ? codegen::Emit::kArchive
                                            : codegen::Emit::kByTarget;
   QUENCH_ASSIGN_OR_RETURN(args.codegen.emit, codegen::WhatToEmit(args.codegen));
+  if (args.with_runtime) {
+    QUENCH_ASSIGN_OR_RETURN(const codegen::ResolvedTarget resolved,
+                            codegen::Resolve(args.codegen.target, "", args.codegen.caller));
+    QUENCH_ASSIGN_OR_RETURN(args.runtime_system, RuntimeSystem(resolved));
+    args.registers = resolved.spec.system_lib;
+  }
   if (args.codegen.opt_level == 4 && !UsesGateway(*args.gateway)) {
     QUENCH_ASSIGN_OR_RETURN(const auto variants, codegen::ResolveTarget(args.codegen.target));
     QUENCH_ASSIGN_OR_RETURN(const auto here, codegen::ResolveTarget("host"));
@@ -468,6 +480,13 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
       if (error) return ErrnoStatus(error.value(), "write", folder.path() / beside);
     }
   }
+  if (args.with_runtime) {
+    QUENCH_RETURN_IF_ERROR(WriteRuntime(args.runtime_system,
+                                        {.library = LibraryName(args.codegen.emit),
+                                         .prefix = args.codegen.header_prefix,
+                                         .registers = args.registers},
+                                        folder.path()));
+  }
   QUENCH_RETURN_IF_ERROR(context.Check());
   QUENCH_RETURN_IF_ERROR(Publish(std::move(folder), args.output));
   PrintSummary(args, *made.report);
@@ -475,6 +494,9 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
     fmt::print("  key      {}/modelKey.bin, which the password opens\n", args.output);
   if (encryption && !encryption->password)
     fmt::print("  key      the identity of {}\n", args.encryption->recipient);
+  if (args.with_runtime) {
+    fmt::print("  runtime  {} for {}\n", fmt::join(RuntimeFileNames(), ", "), args.runtime_system);
+  }
   if (made.report->check) fmt::print("  check    {}\n", codegen::CheckText(*made.report->check));
   PrintUnusedFeatures(*made.report);
   if (made.quantized) PrintLayers(*made.quantized);
@@ -572,6 +594,10 @@ Action DeclareCompile(const Options& options) {
               "Recorded in the library: the name of each class, one a line", "FILE");
   options.Add("--preprocess", args->preprocess,
               "Recorded in the library: how inputs are prepared, a JSON object", "FILE");
+  options.Flag(
+      "--with-runtime", args->with_runtime,
+      "Also write what a program in C or C++ needs to run the library: libquench_rt.so and "
+      ".a for the target, headers, a file for CMake");
   AddEncryptFlags(options, args->encryption);
   options.Flag("--export-ir", args->export_ir, "Also write model.ir.txt");
   AddWeightsFlag(options, args->external_weights, {"--export-ir", "--stop-after"});
@@ -585,7 +611,7 @@ Action DeclareCompile(const Options& options) {
       .Excludes({"--target", "--host", "--encrypt", "--recipient", "--class-names", "--preprocess",
                  "--opt-level", "--tune-seconds", "--channel-layout", "--no-winograd",
                  "--no-float16-sums", "--max-size", "--uuid", "--prefix", "--emit", "--check",
-                 "--export-metadata", "--export-ir"});
+                 "--with-runtime", "--export-metadata", "--export-ir"});
   AddQuantization(options, args);
   AddWorkOptions(options, args->gateway);
   options.Examples(kCompileExamples);
