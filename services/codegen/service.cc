@@ -29,6 +29,17 @@ absl::Status CheckStrings(const CompileOptions& options) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<passes::PassOptions> PassesOf(const step::v1::PassOptions& asked) {
+  passes::PassOptions options;
+  options.batch = asked.batch();
+  options.disabled = {asked.disabled().begin(), asked.disabled().end()};
+  options.stop_after = asked.stop_after();
+  QUENCH_ASSIGN_OR_RETURN(options.store_as, steps::StoredType(asked, "options.passes"));
+  for (const step::v1::ValueMagnitude& value : asked.magnitudes())
+    options.magnitudes[value.value()] = value.magnitude();
+  return options;
+}
+
 absl::StatusOr<CompileOptions> OptionsOf(const pb::CompileRequest& request) {
   CompileOptions options;
   const pb::CompileOptions& asked = request.options();
@@ -122,13 +133,7 @@ absl::StatusOr<CompileOptions> OptionsOf(const pb::CompileRequest& request) {
   options.class_names = {asked.class_names().begin(), asked.class_names().end()};
   options.preprocessing = asked.preprocessing();
   options.header_prefix = asked.header_prefix();
-  options.passes.batch = asked.passes().batch();
-  options.passes.disabled = {asked.passes().disabled().begin(), asked.passes().disabled().end()};
-  options.passes.stop_after = asked.passes().stop_after();
-  QUENCH_ASSIGN_OR_RETURN(options.passes.store_as,
-                          steps::StoredType(asked.passes(), "options.passes"));
-  for (const step::v1::ValueMagnitude& value : asked.passes().magnitudes())
-    options.passes.magnitudes[value.value()] = value.magnitude();
+  QUENCH_ASSIGN_OR_RETURN(options.passes, PassesOf(asked.passes()));
   return options;
 }
 
