@@ -243,8 +243,9 @@ absl::StatusOr<BuiltProgram> Builder::Build() {
   return BuiltProgram{std::move(program_), std::move(reports_)};
 }
 
-// The result is computed straight into the caller's memory where nothing else claims its storage;
-// else it is copied. So it is where one is known before a run and the other, a view with dims that
+// The result is computed straight into the caller's memory where nothing else claims its storage, and
+// where both are provably of one size: of a view, a check that comes after what is written decides. Else
+// it is copied. So it is where one is known before a run and the other, a view with dims that
 // a run tells, is not: the memory of one is there when the other's size is asked for.
 absl::Status Builder::BindOutput(Frame& frame, int index) {
   const ValueId id = graph_.outputs[static_cast<size_t>(index)];
@@ -252,7 +253,8 @@ absl::Status Builder::BindOutput(Frame& frame, int index) {
   Storage& storage = StorageOf(buffer);
   const Value& value = graph_.value(id);
   const Shape shape{value.type.dtype, value.type.dims, {}};
-  if (storage.home == Home::kArena && !storage.shared && !IsHeap(shape)) {
+  const bool fits = symbols_.Product(storage.shape.dims) == symbols_.Product(shape.dims);
+  if (storage.home == Home::kArena && !storage.shared && fits && !IsHeap(shape)) {
     storage.home = Home::kOutput;
     storage.index = index;
     return absl::OkStatus();

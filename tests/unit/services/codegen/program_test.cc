@@ -79,6 +79,27 @@ plan sets 3 slots; arena 1536 bytes at typical sizes, at least 1536
 )");
 }
 
+// The check of a view comes after its operand is written, which may be larger than the caller's memory.
+TEST(ProgramTest, ViewsOfAnotherSizeAreNotComputedInTheOutput) {
+  const Graph graph = Parsed(R"(quench.ir 1
+module "net" canonical {
+  symbol rows = input(0, 0) in 0..64
+  input %x: f32[rows, 16]
+  const %dims: i64[2] = [2, 8]
+  const %any: i64[2] = [-1, 8]
+  %a = Neg(%x)
+  %fixed = Reshape(%a, %dims)
+  %b = Exp(%x)
+  %open = Reshape(%b, %any)
+  output %fixed, %open
+})");
+  const std::string text = PlanText(graph, {}, PlanStage::kProgram).value();
+  EXPECT_THAT(text, HasSubstr("s1 arena"));  // of `a`
+  EXPECT_THAT(text, HasSubstr("`a`: f32[rows, 16]"));
+  EXPECT_THAT(text, HasSubstr("s2 output 1"));  // of `b`: any number of rows fits
+  EXPECT_THAT(text, HasSubstr("s3 output 0"));
+}
+
 TEST(ProgramTest, KernelsTakeTheLongestPrefixOfAGroup) {
   const std::string weights = Zeros(12 * 16);
   const Graph graph = Parsed(R"(quench.ir 1
