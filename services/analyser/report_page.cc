@@ -21,6 +21,8 @@ constexpr std::string_view kReportStyle =
     ;
 constexpr std::string_view kReportScript =
 #include "embedded/report.js.inc"
+#include "embedded/report_graph.js.inc"
+#include "embedded/report_lists.js.inc"
     ;
 
 // The figure that needs a memory plan.
