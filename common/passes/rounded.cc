@@ -12,7 +12,7 @@ Tensor Number(DataType type, double number) {
   return Tensor::Floats(type, {}, std::vector<float>{static_cast<float>(number)});
 }
 
-// Every use of `exact` becomes one of a product beside it.
+// A product of `exact` and a number near 1 takes its place in all uses.
 void Round(Graph& graph, ValueId exact, double by, std::mt19937_64& random) {
   if (exact == kNone || !IsFloat(graph.value(exact).type.dtype)) return;
   const Type type = graph.value(exact).type;

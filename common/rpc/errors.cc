@@ -237,7 +237,7 @@ absl::Status FromProto(const google::rpc::Status& message) {
   return status;
 }
 
-// Without what the library that resolves names says of its own insides.
+// The message without what the library that resolves names says of its own insides.
 static std::string Readable(const std::string& message) {
   static constexpr std::string_view kUnresolved = "DNS resolution failed for ";
   if (!message.starts_with(kUnresolved)) return message;

@@ -63,6 +63,8 @@ inline absl::StatusOr<LabelledSamples> SamplesOf(const step::v1::Samples& asked,
                                : MakeRandomSamples(asked.random(), seed, inputs, *std::move(sizes)),
                            {}};
   }
+  if (asked.sizes_size() > 0)
+    return rpc::FieldError(field + ".sizes", "given with a manifest, must go with random samples");
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const FileMapping> file,
                           place.blobs.Open(asked.manifest().hash()));
   absl::StatusOr<step::v1::SampleManifest> manifest =

@@ -43,7 +43,7 @@ def status_of(error: grpc.RpcError) -> Any:
         if key == "grpc-status-details-bin":
             return status_class.FromString(value)
     said = error.details() or ""
-    # Without what the library that resolves names says of its own insides.
+    # The message without what the library that resolves names says of its own insides.
     unresolved = re.match(r"DNS resolution failed for (\S+?)(:\d+)?(: |$)", said)
     return status_class(code=error.code().value[0], message=f"cannot resolve host `{unresolved[1]}`" if unresolved else said)
 

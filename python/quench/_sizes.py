@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ast
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Union
+from typing import Optional, Union
 
 from quench.errors import InputError
 
@@ -23,6 +24,33 @@ class Open:
     def example(self) -> int:
         """A size to try, for whoever does not know the model."""
         return min(max(PICTURE_SIDE if self.picture else LENGTH, self.least, 1), max(self.most, self.least, 1))
+
+
+_OPERATIONS: dict[type, Callable[[int, int], int]] = {ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b}
+_FUNCTIONS: dict[str, Callable[..., int]] = {"floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b, "min": min, "max": max}
+
+
+def _value(expression: ast.expr, sizes: Mapping[str, int]) -> int:
+    """A dim's expression at these sizes. KeyError where it has another name, or what is no expression of dims."""
+    if isinstance(expression, ast.Constant) and isinstance(expression.value, int):
+        return expression.value
+    if isinstance(expression, ast.Name):
+        return sizes[expression.id]
+    if isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.USub):
+        return -_value(expression.operand, sizes)
+    if isinstance(expression, ast.BinOp):
+        return _OPERATIONS[type(expression.op)](_value(expression.left, sizes), _value(expression.right, sizes))
+    if isinstance(expression, ast.Call) and isinstance(expression.func, ast.Name):
+        return _FUNCTIONS[expression.func.id](*(_value(each, sizes) for each in expression.args))
+    raise KeyError(ast.unparse(expression))
+
+
+def _follows(name: str, sizes: Mapping[str, int]) -> Optional[int]:
+    """The size that others determine; None where they do not."""
+    try:
+        return _value(ast.parse(name, mode="eval").body, sizes)
+    except (SyntaxError, KeyError, TypeError, ZeroDivisionError):
+        return None
 
 
 def is_called_batch(name: str) -> bool:
@@ -51,10 +79,20 @@ def choose_sizes(shapes: Sequence[Sequence[Union[int, str]]], bounds: Mapping[st
     for name, dim in found.items():
         if name in given:
             chosen[name] = given[name]
-        elif not name.isidentifier() or is_called_batch(name) or (dim.first and not named):
-            chosen[name] = max(dim.least, 1)  # sizes that other dims determine follow from those
+        elif not name.isidentifier():
+            continue  # an expression of other dims
+        elif is_called_batch(name) or (dim.first and not named):
+            chosen[name] = max(dim.least, 1)
         else:
             asked[name] = dim.example()
+    for name, dim in found.items():
+        if name in chosen or name in asked or asked:
+            continue
+        follows = _follows(name, chosen)
+        if follows is None:
+            asked[name] = dim.example()
+        else:
+            chosen[name] = follows
     if asked:
         raise InputError(f"the model leaves {', '.join(f'`{name}`' for name in asked)} open, and the result depends on "
                          f"{'it' if len(asked) == 1 else 'them'}: say at which, like `sizes={asked}`")

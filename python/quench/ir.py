@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Tensor = np.ndarray[Any, Any]
 LIBRARIES = {"so": "model.so", "obj": "model.o", "a": "model.a"}
+MOST_PREFIX = 255  # bytes
 EMITS = {"so": "SHARED_LIBRARY", "obj": "OBJECT", "a": "ARCHIVE"}
 
 
@@ -424,7 +425,9 @@ class IR:
                              float16_sums=float16_sums, max_size=max_size, class_names=class_names, preprocess=preprocess, check=check,
                              prefix=prefix)
         if prefix is None:
-            request.options.header_prefix = self.name.partition(" (")[0]  # behind it is how a module of PyTorch's was read
+            # Behind " (" is how a module of PyTorch's was read; a module as a text has two endings.
+            name = self.name.partition(" (")[0].removesuffix(".ir")
+            request.options.header_prefix = name if len(name.encode()) <= MOST_PREFIX else ""
         if check != "no":
             request.reference.CopyFrom(self._module)
         request.options.passes.float16 = set_float16

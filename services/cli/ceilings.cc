@@ -245,8 +245,8 @@ absl::StatusOr<analyser::Ceilings> HostCeilings(HostUse use, const StepContext& 
   analyser::Ceilings ceilings = {"host", fmt::format("measured on {} cores", Cores()), kept.gflops,
                                  kept.gbytes};
   if (!IsQuiet(kept)) {
-    const std::string busy =
-        fmt::format("while other programs took {:.0f} % of a core", 100 * (1 - kept.share));
+    const std::string busy = fmt::format("while other programs or a limit took {:.0f} % of a core",
+                                         100 * (1 - kept.share));
     ceilings.source += fmt::format(" {}: they may be too low", busy);
     fmt::print(
         stderr,

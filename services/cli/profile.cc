@@ -194,7 +194,7 @@ absl::Status Describe(const std::filesystem::path& metadata, Artifact& artifact,
     kernel.multiplications = kernels[i]["multiplications"];
     // Metadata of earlier versions has neither.
     kernel.performed = kernels[i].value("performed", kernel.multiplications);
-    kernel.dtype = kernels[i].value("dtype", "f32");
+    kernel.dtype = kernels[i].value("dtype", "");
     kernel.bytes = kernels[i]["bytes"];
   }
   profile.described = true;

@@ -358,18 +358,22 @@ class Checker {
     return ops::Evaluate(part.graph, operands, limited, options);
   }
 
-  // targets[which], had what it is made of been rounded otherwise to what the code stores: some times.
+  // Values that targets[which] would have, had its operands been rounded otherwise to what the code
+  // stores. `late`: the error of one that took too long, or was cancelled.
   std::vector<Tensor> RoundedOtherwise(const std::set<ValueId>& given,
                                        const std::vector<ValueId>& targets, size_t which,
-                                       const Tensors& more, const StepContext& limited) const {
-    constexpr uint64_t kTimes = 4;
+                                       const Tensors& more, const StepContext& limited,
+                                       absl::Status& late) const {
+    constexpr uint64_t kDraws = 4;
     std::vector<Tensor> found;
-    for (uint64_t seed = 0; seed < kTimes; ++seed) {
+    for (uint64_t seed = 0; seed < kDraws && late.ok(); ++seed) {
       GraphPart part = PartBetween(source_, given, targets);
       part.graph = passes::WithRounding(
           part.graph, passes::DefaultTolerance(request_.passes.store_as) / 8, seed);
       absl::StatusOr<std::vector<Tensor>> made = Evaluate(std::move(part), nullptr, more, limited);
       if (made.ok()) found.push_back(std::move((*made)[which]));
+      if (absl::IsDeadlineExceeded(made.status()) || absl::IsCancelled(made.status()))
+        late = made.status();
     }
     return found;
   }
@@ -428,8 +432,14 @@ class Checker {
     const auto operands = [&](const std::string& name) { return ConstantOrShown(name, computed); };
     for (size_t i = 0; i < judged && !mismatch_; ++i) {
       const Tensor& have = i == 0 ? actual->second : hidden.at(targets[i]);
-      const auto rounded = [&, i] { return RoundedOtherwise(given, targets, i, fed, limited); };
-      mismatch_ = judge_->Judge({targets[i], have, (*made)[i], inner, nodes, rounded}, operands);
+      absl::Status late;
+      const auto rounded = [&, i] {
+        return RoundedOtherwise(given, targets, i, fed, limited, late);
+      };
+      const std::optional<Mismatch> found =
+          judge_->Judge({targets[i], have, (*made)[i], inner, nodes, rounded}, operands);
+      QUENCH_RETURN_IF_ERROR(late);
+      mismatch_ = found;
       if (mismatch_) blamed_ = &group;
     }
     return absl::OkStatus();

@@ -34,7 +34,7 @@ std::string PlaceText(const std::vector<int64_t>& dims, int64_t index) {
 
 Comparison Compare(const Tensor& actual, const Tensor& expected, double tolerance, double inner,
                    std::span<const Tensor> rounded) {
-  constexpr double kTimes = 4;
+  constexpr double kMostMoves = 4;
   Comparison result;
   result.error = RelativeError(actual, expected);
   if (result.error <= tolerance) return result;
@@ -54,7 +54,7 @@ Comparison Compare(const Tensor& actual, const Tensor& expected, double toleranc
     for (const Tensor& each : rounded) {
       if (each.dims() == expected.dims()) moved = std::max(moved, ElementError(each, expected, i));
     }
-    if (error <= std::max(allowed, kTimes * moved)) continue;
+    if (error <= std::max(allowed, kMostMoves * moved)) continue;
     ++result.wrong;
     if (std::isfinite(expected.FloatAt(i)) || !std::isfinite(actual.FloatAt(i)))
       of_numbers = std::max(of_numbers, error);

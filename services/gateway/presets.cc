@@ -163,10 +163,14 @@ void CheckTargets(const v1::CompileBatch& batch, const std::string& path, Violat
   }
 }
 
-// A model's own name, which its file has without the ending; what it is called in the batch where it has no file.
+// The name of the model's file without its ending, or, where it has no file, its name in the batch. A module as a
+// text has two endings. Names that are too long for a header are left to codegen.
 std::string NameOf(const v1::BatchModel& model) {
+  constexpr size_t kMostBytes = 255;
   const std::filesystem::path file = model.model().name();
-  return file.empty() ? model.name() : file.stem().string();
+  const std::filesystem::path stem = file.extension() == ".txt" ? file.stem().stem() : file.stem();
+  const std::string name = file.empty() ? model.name() : stem.string();
+  return name.size() > kMostBytes ? "" : name;
 }
 
 // `transform` gives the module that is compiled; what the library should compute comes from the step

@@ -423,6 +423,11 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
         self.assertEqual(choose([("batch", 3, "height", "width")], bounds, {"height": 64, "width": 8}),
                          {"batch": 1, "height": 64, "width": 8})
         self.assertEqual(choose([("n", "2*n")], bounds, {}), {"n": 1, "2*n": 2})
+        self.assertEqual(choose([("n", "2*n")], bounds, {"n": 5}), {"n": 5, "2*n": 10})
+        half = {"n": (1, 32), "floordiv(n + 1, 2)": (1, 16)}
+        self.assertEqual(choose([("floordiv(n + 1, 2)", "n")], half, {"n": 7}), {"n": 7, "floordiv(n + 1, 2)": 4})
+        with self.assertRaisesRegex(quench.InputError, r"`k\*n` open"):
+            choose([("n", "k*n")], {"n": (1, 32), "k*n": (1, 32)}, {"n": 5})
         with self.assertRaisesRegex(quench.InputError, "`height`"):
             choose([("height",)], bounds, {})
 

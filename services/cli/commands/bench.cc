@@ -77,6 +77,12 @@ absl::Status DescribeProfile(const BenchArgs& args, Artifact& artifact,
                              const StepContext& context) {
   const absl::Status status = Describe(MetadataOf(args), artifact, inputs, profile);
   if (!args.metadata.empty()) QUENCH_RETURN_IF_ERROR(status);
+  if (!profile.described && args.remeasure) {
+    return absl::InvalidArgumentError(fmt::format(
+        "--remeasure: kernels are held against ceilings where `{}` describes them, which "
+        "`quench compile --export-metadata` writes",
+        MetadataOf(args).string()));
+  }
   if (!profile.described) return absl::OkStatus();
   QUENCH_ASSIGN_OR_RETURN(
       profile.ceilings, HostCeilings(args.remeasure ? HostUse::kAfresh : HostUse::kKept, context));

@@ -1,5 +1,5 @@
 # Written by `quench compile --with-runtime`: this folder for CMake, by find_package(quench_rt PATHS FOLDER) or
-# include(FOLDER/quench_rt-config.cmake).
+# include(FOLDER/quench_rt-config.cmake); of several such folders by include, since CMake remembers the first that it found.
 #   quench_rt::quench_rt   the runtime as a shared library, quench_rt::static as a static one
 include(CMakeFindDependencyMacro)
 find_dependency(Threads)

@@ -367,7 +367,8 @@ std::string CheckLibraryHere(const Specimen& specimen, const Combination& way, V
   const bool taps = way.taps != codegen::Taps::kNone;
   const std::map<std::string, double> tap_tolerances =
       taps ? TapTolerances(*groups, inputs, values) : std::map<std::string, double>();
-  const double most = *std::max_element(tolerances.begin(), tolerances.end());
+  const double most =
+      tolerances.empty() ? 0 : *std::max_element(tolerances.begin(), tolerances.end());
   const auto tap = [&](const std::string& name, const Tensor& tensor) {
     const auto found = values.find(name);
     const auto own = tap_tolerances.find(name);

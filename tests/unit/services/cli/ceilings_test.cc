@@ -85,8 +85,9 @@ TEST(CeilingsTest, WhatWasMeasuredUnderLoadIsMeasuredAgain) {
   };
   const analyser::Ceilings busy = use(HostUse::kKept, {50, 5, 0.4});
   EXPECT_DOUBLE_EQ(busy.gflops, 50);
-  EXPECT_EQ(busy.source.find("while other programs took 60 % of a core: they may be too low"),
-            busy.source.find(" cores ") + 7)
+  EXPECT_EQ(
+      busy.source.find("while other programs or a limit took 60 % of a core: they may be too low"),
+      busy.source.find(" cores ") + 7)
       << busy.source;
   // The machine has done 5 GB/s, whatever it does now.
   const analyser::Ceilings quiet = use(HostUse::kKept, {90, 4, 0.95});
