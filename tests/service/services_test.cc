@@ -167,7 +167,9 @@ class Services : public ::testing::TestWithParam<bool> {
 };
 
 TEST_P(Services, CompileTheBytesThatOneProcessCompiles) {
-  const auto compiled = Compile(CompileFor(Ready()));
+  codegen::v1::CompileRequest asked = CompileFor(Ready());
+  asked.mutable_options()->set_header_prefix("digits");  // the program takes it from the file
+  const auto compiled = Compile(asked);
   ASSERT_TRUE(compiled.status.ok()) << compiled.status;
   EXPECT_TRUE(compiled.accepted);
   EXPECT_FALSE(compiled.stages.empty());
@@ -185,7 +187,9 @@ TEST_P(Services, CompileTheBytesThatOneProcessCompiles) {
 }
 
 TEST_P(Services, AnotherUuidIsStampedAsIfItHadBeenCompiledIn) {
-  const auto compiled = Compile(CompileFor(Ready()));
+  codegen::v1::CompileRequest asked = CompileFor(Ready());
+  asked.mutable_options()->set_header_prefix("digits");  // the program takes it from the file
+  const auto compiled = Compile(asked);
   ASSERT_TRUE(compiled.status.ok()) << compiled.status;
   codegen::v1::PackageRequest request;
   *request.mutable_library() = compiled.result.library();
