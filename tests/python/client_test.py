@@ -468,11 +468,12 @@ class GatewayTest(unittest.TestCase):
         with quench.Client("unix:/nowhere/socket", patience=0.5) as client:
             with self.assertRaises(quench.UnavailableError):
                 client.load(DIGITS)
-        with served() as (address, process), quench.Client(address, patience=1) as client:
+        with served() as (address, process), quench.Client(address) as client:
             ir = client.load(DIGITS)
             self.assertEqual(ir.operators["Conv"], 3)
             process.kill()
             process.wait()
+            client.gateway._patience = 1
             with self.assertRaises(quench.UnavailableError) as refused:
                 ir.compile(output_path=FOLDER / "gone")
             self.assertEqual(refused.exception.code, "UNAVAILABLE")
