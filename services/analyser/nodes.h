@@ -41,7 +41,7 @@ struct ModuleFacts {
   std::vector<std::string> unfrozen_parameters;  // names of inputs
   std::vector<ValueFacts> inputs, outputs;
   std::vector<NodeFacts> nodes;  // those asked for, of all graphs, in order
-  // Of symbolic dims of inputs: NodesOptions::sizes, and the least of a batch.
+  // Sizes of symbolic dims of inputs: NodesOptions::sizes, and the least of a batch.
   std::map<std::string, int64_t> sizes;
   std::string sizes_wanted;  // which others bytes depend on, and how to give them; empty: none
 };

@@ -19,7 +19,7 @@ struct CeilingRound {
       0;  // CPU time of the thread that was given the least of it, over its time on the wall
 };
 
-// What rounds say about the machine. Other programs only make rounds slower, so that the fastest counts.
+// The result of several rounds on the machine. Other programs only make rounds slower, so that the fastest counts.
 struct MeasuredCeiling {
   double rate = 0;
   double share = 0;      // of the fastest round
@@ -32,7 +32,7 @@ MeasuredCeiling CeilingOf(std::span<const CeilingRound> rounds);
 // GFLOPS,GBYTES. INVALID_ARGUMENT and UNIMPLEMENTED say what would be right.
 absl::StatusOr<analyser::Ceilings> CeilingsOf(const std::string& text, const StepContext& context);
 
-// What a machine has been seen to do.
+// The most that a machine has been seen to do.
 struct MachineCeilings {
   double gflops = 0, gbytes = 0;
   double share = 0;  // of a core, in the round that others disturbed most, of the two that count
@@ -45,8 +45,8 @@ enum class HostUse {
   kAfresh,  // measured, in place of what was kept
   kRaised,  // measured because something has done more; the higher of each is kept
 };
-// What was measured while other programs took the cores is the least that the machine can do: a warning on
-// stderr says so.
+// The ceilings of this machine. Measured while other programs took the cores, they are the least that it can
+// do: a warning on stderr says so.
 absl::StatusOr<analyser::Ceilings> HostCeilings(HostUse use, const StepContext& context,
                                                 const MeasureMachine& measure = MeasureThisMachine);
 

@@ -43,7 +43,7 @@ struct Profile {
 // 1e9 additions and multiplications a second that the kernel really does.
 double Gflops(const ProfiledKernel& kernel);
 
-// What the run's threads can do at most, 0 where ceilings are not known.
+// The most that the run's threads can do, 0 where ceilings are not known.
 struct ProfilePeak {
   double gflops = 0;
   const ProfiledKernel* kernel =

@@ -44,7 +44,7 @@ function histogram(cell, counts) {
   svg.setAttribute('preserveAspectRatio', 'none');
   svg.setAttribute('role', 'img');
   svg.setAttribute('aria-label', `histogram: ${counts.join(', ')}`);
-  // What is there at all is at least half a pixel high.
+  // A bar of any count but 0 is at least half a pixel high.
   path.setAttribute('d', counts.map((each, at) => {
     const high = each ? Math.max(0.6, 20 * each / most) : 0;
     return `M${at} 20V${(20 - high).toFixed(2)}H${at + 0.9}V20Z`;

@@ -53,7 +53,7 @@ std::string SystemOf(const codegen::Target& target) {
       environment == std::string::npos ? "gnu" : target.triple.substr(environment + 1));
 }
 
-// What CMake calls the model, and how it is linked where it is no shared library.
+// The model's name in CMake, and how it is linked where it is no shared library.
 std::string ModelTarget(const ModelBeside& model) {
   std::string name = codegen::HeaderPrefix(model.prefix);
   std::transform(name.begin(), name.end(), name.begin(),

@@ -1,4 +1,4 @@
-// What a program needs beside a compiled model: the runtime for its machine, headers, and a file for CMake.
+// Files that a program needs beside a compiled model: the runtime for its machine, headers, and a file for CMake.
 #pragma once
 
 #include <absl/status/status.h>

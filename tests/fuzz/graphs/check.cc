@@ -81,14 +81,14 @@ double Distance(const Tensor& actual, const Tensor& reference) {
   return distance / largest;
 }
 
-// What a graph rounds its values to.
+// The types that a graph rounds its values to.
 struct Rounding {
   bool narrow = false, bytes = false;  // halves; 8-bit integers
 
-  // What is computed from halves has steps of its own, which move whatever a larger nudge moves.
+  // Values computed from halves have steps of their own, which move whatever a larger nudge moves.
   double nudge() const { return narrow ? 0.02 : 1e-6; }
 
-  // Of a value that moves so far when all is off by a nudge.
+  // The tolerance of a value that moves so far when all is off by a nudge.
   double Tolerance(DataType type, double moved) const {
     if (IsFloat(type)) return std::max((narrow ? 2 : 10) * moved, narrow || bytes ? 0.05 : 1e-5);
     if (narrow && (bytes || moved > 0)) return std::numeric_limits<double>::infinity();
