@@ -1,6 +1,8 @@
 #include "common/ir/verify.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -292,13 +294,43 @@ void VerifyInputSymbols(const Graph& graph, StatusCollector& problems) {
   }
 }
 
+void CountNames(const Graph& graph, std::map<std::string, int>& counts) {
+  for (const Node& node : graph.nodes) {
+    ++counts[node.name];
+    for (const auto& [name, attribute] : node.attributes) {
+      if (const GraphPtr* body = std::get_if<GraphPtr>(&attribute)) CountNames(**body, counts);
+    }
+  }
+}
+
+// A size that is known only while running belongs to a node by that node's name. Were two nodes to have it, in bodies
+// that know nothing of each other, both would write one size.
+void VerifyRuntimeSymbols(const Graph& graph, StatusCollector& problems) {
+  std::map<std::string, int> counts;
+  CountNames(graph, counts);
+  std::set<std::string> reported;
+  for (SymbolId id = 0; id < graph.symbols->size(); ++id) {
+    const Symbol& symbol = graph.symbols->at(id);
+    const RuntimeSize* size = std::get_if<RuntimeSize>(&symbol.definition);
+    if (size == nullptr || counts[size->node] < 2 || !reported.insert(size->node).second) continue;
+    problems.Add(
+        InvalidArgument("symbol `{}`: node `{}` computes it, and {} nodes of the graph and its "
+                        "bodies have that name; names of such "
+                        "nodes must be unique",
+                        symbol.name, size->node, counts[size->node]));
+  }
+}
+
 }  // namespace
 
 absl::Status VerifyGraph(const Graph& graph) {
   StatusCollector problems;
   if (graph.symbols == nullptr) return InvalidArgument("the graph has no symbol table");
   GraphVerifier(graph, "", {}, 0, problems).Verify();
-  if (problems.ok() && graph.stage != Stage::kImported) VerifyInputSymbols(graph, problems);
+  if (problems.ok() && graph.stage != Stage::kImported) {
+    VerifyInputSymbols(graph, problems);
+    VerifyRuntimeSymbols(graph, problems);
+  }
   return problems.Finish();
 }
 

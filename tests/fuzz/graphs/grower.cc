@@ -78,7 +78,12 @@ bool Dice::Chance(double probability) { return Real(0, 1) < probability; }
 
 Grower::Grower(Dice& dice, Family family, DataType main, Statistics& statistics,
                std::shared_ptr<SymbolTable> symbols, int depth)
-    : dice(dice), family_(family), main_(main), statistics_(statistics), depth_(depth) {
+    : dice(dice),
+      family_(family),
+      main_(main),
+      statistics_(statistics),
+      depth_(depth),
+      body_(depth == 0 ? 0 : ++dice.bodies) {
   graph.symbols = std::move(symbols);
   for (int i = 0; i < 3; ++i) sizes_.push_back(dice.Pick<int64_t>({1, 2, 3, 4, 5, 6, 8, 16}));
 }
@@ -284,7 +289,9 @@ bool Grower::StaysWhenMoved(const Node& node, const std::vector<Tensor>& outputs
 bool Grower::Add(const std::string& op, std::vector<ValueId> inputs, Attributes attributes,
                  int outputs) {
   const Mark mark = Save();
-  const NodeId id = graph.AddNode(op, op, inputs, outputs, std::move(attributes));
+  // Names of nodes are unique over all bodies, as those of an importer are: sizes of a run belong to names.
+  const std::string name = depth_ == 0 ? op : fmt::format("{}_in{}", op, body_);
+  const NodeId id = graph.AddNode(op, name, inputs, outputs, std::move(attributes));
   std::vector<Tensor> results;
   Node& node = graph.node(id);
   absl::Status valid = ops::CheckNode(graph, node);

@@ -47,6 +47,7 @@ struct Statistics {
 // The draws of one graph.
 struct Dice {
   std::mt19937_64 engine;
+  int bodies = 0;                              // begun so far
   int64_t Integer(int64_t low, int64_t high);  // inclusive; `low` where there are none
   bool Chance(double probability);
   double Real(double low, double high);
@@ -127,6 +128,7 @@ class Grower {
   DataType main_;
   Statistics& statistics_;
   int depth_;
+  int body_;                     // number of this body, 0 for the graph itself
   Ints sizes_;                   // that many values have, so that axes can be mistaken for others
   std::vector<Tensor> tensors_;  // by ValueId
 };

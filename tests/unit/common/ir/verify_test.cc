@@ -217,5 +217,20 @@ TEST_F(VerifyTest, SymbolsOfInputsReferToAnAxis) {
             "symbol `m`: it is a size of input 2 of 1");
 }
 
+TEST_F(VerifyTest, RuntimeSizesBelongToOneNode) {
+  g.symbols->AddRuntime("y_0", "y", std::nullopt);
+  EXPECT_EQ(Problem(), "");
+  Graph body = Body();
+  const ValueId a = body.AddInput("a", F32({4}));
+  body.AddNode("Relu", "y", {a}, 1);
+  body.outputs = {1};
+  body.value(1).type = F32({4});
+  Attach(body);
+  EXPECT_EQ(Problem(),
+            "symbol `y_0`: node `y` computes it, and 2 nodes of the graph and its bodies have that "
+            "name; names of such "
+            "nodes must be unique");
+}
+
 }  // namespace
 }  // namespace quench::verify_test
