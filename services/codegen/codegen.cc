@@ -221,7 +221,6 @@ class Compiler {
 
   // Machine code of each variant on a thread of its own: their LLVM contexts share nothing.
   absl::Status EmitObjects(const std::vector<uint64_t>& offsets) {
-    context_.Report({"machine code", "", 0, static_cast<int64_t>(variants_.size())});
     ModelTables model{.graph = &graph_,
                       .num_symbols = graph_.symbols->size(),
                       .uuid = report_.uuid,
@@ -252,12 +251,16 @@ class Compiler {
       modules.push_back(std::move(module));
     }
     QUENCH_RETURN_IF_ERROR(EmitModel(*modules[0], model));
+    // The first variant stands for all, which run beside it.
+    const EmissionProgress progress = [this](const char* stage, int64_t done, int64_t total) {
+      context_.Report({stage, "", done, total});
+    };
     std::vector<std::future<absl::StatusOr<std::string>>> running;
     for (size_t i = 1; i < variants_.size(); ++i) {
       running.push_back(
           std::async(std::launch::async, [&modules, i] { return modules[i]->Finish(); }));
     }
-    QUENCH_RETURN_IF_ERROR(AddObject(modules[0]->Finish(), "v0.o"));
+    QUENCH_RETURN_IF_ERROR(AddObject(modules[0]->Finish(progress), "v0.o"));
     for (size_t i = 0; i < running.size(); ++i)
       QUENCH_RETURN_IF_ERROR(AddObject(running[i].get(), fmt::format("v{}.o", i + 1)));
     if (emit_ != Emit::kSharedLibrary)

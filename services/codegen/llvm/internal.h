@@ -58,13 +58,13 @@ void Attribute(const ModuleState& state, llvm::Function& function);
 // text.
 absl::Status Optimise(ModuleState& state, llvm::Function& function, Pipeline pipeline);
 // All that waits for it.
-absl::Status OptimiseAll(ModuleState& state);
+absl::Status OptimiseAll(ModuleState& state, const EmissionProgress& progress = nullptr);
 
 // ModuleBuilder::Emit.
 absl::StatusOr<EmittedKernel> EmitKernel(ModuleState& state, const KernelPlan& plan);
 
 // Object bytes of the module. Reports every error that LLVM raised meanwhile.
-absl::StatusOr<std::string> EmitObject(ModuleState& state);
+absl::StatusOr<std::string> EmitObject(ModuleState& state, const EmissionProgress& progress);
 
 // Value of a scalar function on operands that are all scalars or all vectors of equal lanes (types:
 // common/loops/loops.h; bool is i1, f16, bf16 and f8 are integers of their width). May add blocks:

@@ -103,7 +103,9 @@ absl::StatusOr<EmittedKernel> ModuleBuilder::Emit(const KernelPlan& plan) {
   return EmitKernel(*state_, plan);
 }
 
-absl::StatusOr<std::string> ModuleBuilder::Finish() { return EmitObject(*state_); }
+absl::StatusOr<std::string> ModuleBuilder::Finish(const EmissionProgress& progress) {
+  return EmitObject(*state_, progress);
+}
 
 void ModuleBuilder::Export(const std::string& symbol) {
   state_->Kernel(symbol)->setVisibility(llvm::GlobalValue::DefaultVisibility);

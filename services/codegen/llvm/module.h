@@ -3,6 +3,7 @@
 
 #include <absl/status/statusor.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,9 @@
 namespace quench::codegen {
 
 struct ModuleState;  // llvm/internal.h, for files of llvm/ only
+
+// (stage, functions done, functions in all); called on the thread that emits.
+using EmissionProgress = std::function<void(const char* stage, int64_t done, int64_t total)>;
 
 struct EmittedKernel {
   std::string symbol;  // hidden, unique in its module
@@ -37,8 +41,9 @@ class ModuleBuilder {
 
   absl::StatusOr<EmittedKernel> Emit(const KernelPlan& plan);
 
-  // Bytes of the relocatable object. Call once, last.
-  absl::StatusOr<std::string> Finish();
+  // Bytes of the relocatable object. Call once, last. `progress` is told of each function that is optimised, then of
+  // each that is machine code.
+  absl::StatusOr<std::string> Finish(const EmissionProgress& progress = nullptr);
 
   // Makes a kernel visible outside of its library, for tests and benchmarks that call it by name.
   void Export(const std::string& symbol);

@@ -4,6 +4,7 @@
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/status.h"
@@ -35,6 +36,28 @@ absl::Status TakeDiagnostics(ModuleState& state) {
   return problems.Finish();
 }
 
+// Runs behind the passes that emit machine code, once for each function.
+class CountFunctions : public llvm::FunctionPass {
+ public:
+  CountFunctions(const EmissionProgress& progress, int64_t total)
+      : FunctionPass(id_), progress_(progress), total_(total) {}
+  bool runOnFunction(llvm::Function& /*function*/) override {
+    progress_("machine code", ++done_, total_);
+    return false;
+  }
+  void getAnalysisUsage(llvm::AnalysisUsage& usage) const override { usage.setPreservesAll(); }
+
+ private:
+  static inline char id_ = 0;
+  const EmissionProgress& progress_;
+  int64_t done_ = 0, total_;
+};
+
+int64_t CountDefinitions(const llvm::Module& module) {
+  return std::count_if(module.begin(), module.end(),
+                       [](const llvm::Function& each) { return !each.isDeclaration(); });
+}
+
 }  // namespace
 
 absl::Status Optimise(ModuleState& state, llvm::Function& function, Pipeline pipeline) {
@@ -58,16 +81,19 @@ absl::Status Optimise(ModuleState& state, llvm::Function& function, Pipeline pip
   return TakeDiagnostics(state);
 }
 
-absl::Status OptimiseAll(ModuleState& state) {
+absl::Status OptimiseAll(ModuleState& state, const EmissionProgress& progress) {
   state.kernels.clear();  // what comes later is compared with what is as it was emitted
   const auto waiting = std::exchange(state.unoptimised, {});
-  for (const auto& [function, pipeline] : waiting)
+  int64_t done = 0;
+  for (const auto& [function, pipeline] : waiting) {
+    if (progress) progress("optimise", done++, static_cast<int64_t>(waiting.size()));
     QUENCH_RETURN_IF_ERROR(Optimise(state, *function, pipeline));
+  }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> EmitObject(ModuleState& state) {
-  QUENCH_RETURN_IF_ERROR(OptimiseAll(state));
+absl::StatusOr<std::string> EmitObject(ModuleState& state, const EmissionProgress& progress) {
+  QUENCH_RETURN_IF_ERROR(OptimiseAll(state, progress));
   if (state.probe != nullptr) state.probe->eraseFromParent();
   state.probe = nullptr;
   std::string text;
@@ -80,6 +106,7 @@ absl::StatusOr<std::string> EmitObject(ModuleState& state) {
                                          llvm::CodeGenFileType::ObjectFile)) {
     return Internal("target `{}`: LLVM writes no object files for it", state.target.name);
   }
+  if (progress) passes.add(new CountFunctions(progress, CountDefinitions(*state.module)));
   passes.run(*state.module);
   QUENCH_RETURN_IF_ERROR(TakeDiagnostics(state));
   return std::string(bytes.data(), bytes.size());
