@@ -129,7 +129,7 @@ def quench(args, command, model, *options):
 
 def sizes_of(args):
     """What binds symbolic dims while compiling, the same for floats and integers."""
-    return [word for size in args.size for word in ("--dim", size)] or ["--batch", 1]
+    return [word for size in args.size for word in ("--size", size)] or ["--batch", 1]
 
 
 def quantized(args, model, folder):

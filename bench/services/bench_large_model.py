@@ -138,7 +138,7 @@ def main():
         gateway = ["--gateway", cluster.address]
         begin = time.monotonic()
         try:
-            put = subprocess.run([quench, "blobs", "put", *files, "--json", *gateway], check=True, capture_output=True,
+            put = subprocess.run([quench, "blobs", "put", *files, "--format", "json", *gateway], check=True, capture_output=True,
                                  env={"XDG_CACHE_HOME": str(folder / "cache")})
             uploaded = time.monotonic()
             for file in files:

@@ -121,7 +121,7 @@ def drains(args, folder):
 def restart(args, folder):
     cluster = Cluster(args.bin, folder)
     try:
-        listed = json.loads(subprocess.run([args.bin / "quench", "targets", "--json"], capture_output=True, check=True).stdout)
+        listed = json.loads(subprocess.run([args.bin / "quench", "targets", "--format", "json"], capture_output=True, check=True).stdout)
         targets = [each["name"] for each in listed if each["name"] != "host"][:83]
         spec = batch(cluster, targets, layouts=("UNSPECIFIED", "FIRST", "LAST"))
         workflows = [cluster.create(spec)]

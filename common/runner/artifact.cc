@@ -163,6 +163,16 @@ class RuntimeArtifact : public Artifact {
   std::string uuid() const override { return quench_rt_describe(model_)->uuid; }
   std::string fingerprint() const override { return quench_rt_describe(model_)->fingerprint; }
   std::string producer() const override { return quench_rt_describe(model_)->producer; }
+  std::vector<std::string> class_names() const override {
+    const quench_model& model = *quench_rt_describe(model_);
+    return model.labels == nullptr
+               ? std::vector<std::string>()
+               : std::vector<std::string>(model.labels, model.labels + model.num_labels);
+  }
+  std::string preprocessing() const override {
+    const char* text = quench_rt_describe(model_)->preprocessing;
+    return text == nullptr ? "" : text;
+  }
   std::string variant() const override { return quench_rt_variant(model_)->name; }
 
   absl::StatusOr<std::vector<Tensor>> Run(std::span<const Tensor> inputs,

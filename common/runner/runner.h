@@ -88,6 +88,10 @@ class Artifact {
   virtual std::string fingerprint() const = 0;
   virtual std::string producer() const = 0;
   virtual std::string variant() const = 0;  // the one chosen for this CPU
+  // What was given to the compiler: names of classes by index, and a JSON object that says how inputs are prepared; empty
+  // where nothing was.
+  virtual std::vector<std::string> class_names() const = 0;
+  virtual std::string preprocessing() const = 0;
 
   using TapSink = std::function<void(const std::string& value, const Tensor& tensor)>;
   // Inputs in artifact order; wrong count, dtype, rank or size is INVALID_ARGUMENT naming the

@@ -403,6 +403,29 @@ absl::StatusOr<std::unique_ptr<Samples>> OpenSamples(const fs::path& path,
   return samples;
 }
 
+absl::StatusOr<std::vector<int64_t>> ClassesOfFolders(const fs::path& path) {
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, EntriesOf(path, /*images=*/true));
+  std::vector<int64_t> classes;
+  StatusCollector problems;
+  fs::path folder;
+  for (const fs::path& entry : entries) {
+    if (entry.parent_path() == path) {
+      if (IsSampleFile(entry)) {
+        problems.Add(InvalidArgument("`{}` lies in no folder that is a class",
+                                     entry.lexically_relative(path).string()));
+      }
+      continue;
+    }
+    const bool same = !classes.empty() && entry.parent_path() == folder;
+    classes.push_back(classes.empty() ? 0 : classes.back() + (same ? 0 : 1));
+    folder = entry.parent_path();
+  }
+  QUENCH_RETURN_IF_ERROR(problems.Finish());
+  if (classes.empty())
+    return InvalidArgument("`{}` has no folders of images", path.filename().string());
+  return classes;
+}
+
 std::unique_ptr<Samples> MakeRandomSamples(int64_t count, uint64_t seed,
                                            std::vector<ArtifactTensor> inputs,
                                            std::map<std::string, int64_t> sizes) {

@@ -58,6 +58,10 @@ absl::StatusOr<std::unique_ptr<Samples>> OpenSamples(const std::filesystem::path
                                                      const SampleFormat& format,
                                                      const StepContext& context);
 
+// The classes of the samples in a folder of folders of images, in the order in which OpenSamples has the samples: a class is
+// the place of the image's folder among those folders, sorted by name. INVALID_ARGUMENT names what lies in no such folder.
+absl::StatusOr<std::vector<int64_t>> ClassesOfFolders(const std::filesystem::path& path);
+
 // Reproducible, as RandomInputs has them: floats from N(0, 1), integers below kAnyIndex. `sizes` as ChooseSizes has
 // them.
 std::unique_ptr<Samples> MakeRandomSamples(int64_t count, uint64_t seed,

@@ -13,7 +13,7 @@ Tags = Union[list[str], list[tuple[str, str]]]
 
 
 def _listed(kind: str, verbose: bool) -> Tags:
-    done = subprocess.run([program(), "targets", "--kind", kind, "--json"], capture_output=True, text=True, check=False)
+    done = subprocess.run([program(), "targets", "--kind", kind, "--format", "json"], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise QuenchError(done.stderr.strip())
     targets = json.loads(done.stdout)

@@ -152,6 +152,7 @@ struct TableOptions {
   std::string listing = "layers";         // one of Listings
   int depth = 0;                          // levels of the tree of layers that are shown; 0: all
   std::vector<std::string> columns = {};  // of the tree, some of Columns; empty: the usual ones
+  bool rules = false;                     // how things are counted, behind the layers
 };
 const std::vector<std::string>&
 Listings();                                 // "layers", "bandwidth", "roofline", "timeline", "plan"

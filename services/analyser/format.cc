@@ -120,17 +120,16 @@ std::string OperatorCounts(const ModelReport& report) {
   return text;
 }
 
-std::string Summary(const ModelReport& report) {
+std::string Summary(const ModelReport& report, bool rules) {
   std::string text;
   for (const auto& [name, type] : report.inputs)
     text += fmt::format("input             {}: {}\n", name, type);
   for (const auto& [name, type] : report.outputs)
     text += fmt::format("output            {}: {}\n", name, type);
-  text +=
-      fmt::format("parameters        {}{}, read once more {}, buffers {}\nweights           {}\n",
-                  Grouped(report.work.parameters), Types(report.parameters_by_type),
-                  Grouped(report.shared_parameters), Grouped(report.buffers),
-                  Megabytes(report.work.weight_bytes));
+  text += fmt::format("parameters        {}{} ({} shared, {} buffers)\nweights           {}\n",
+                      Grouped(report.work.parameters), Types(report.parameters_by_type),
+                      Grouped(report.shared_parameters), Grouped(report.buffers),
+                      Megabytes(report.work.weight_bytes));
   text += MacsSummary(report);
   text +=
       fmt::format("activations       {} in all, {} at peak, {} with pools' padding\n",
@@ -144,6 +143,7 @@ std::string Summary(const ModelReport& report) {
     text += fmt::format("counted at        {} = {}\n", name, size);
   for (const auto& [op, layers] : report.uncounted)
     text += fmt::format("not counted       {} ({})\n", op, layers);
+  if (!rules) return text;
   for (const std::string& rule : report.rules) text += fmt::format("rule              {}\n", rule);
   return text;
 }
@@ -166,7 +166,8 @@ std::string ToTable(const ModelReport& report, const TableOptions& options) {
   }
   if (!report.weights.empty()) text += "\n" + WeightsTable(report);
   if (options.listing != "layers") return text;
-  return text + "\n" + OperatorTable(report) + "\n" + TotalsBlock(report) + Summary(report);
+  return text + "\n" + OperatorTable(report) + "\n" + TotalsBlock(report) +
+         Summary(report, options.rules);
 }
 
 }  // namespace quench::analyser

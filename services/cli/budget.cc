@@ -22,7 +22,7 @@ absl::StatusOr<double> ParseNumber(std::string_view text, const char* option, co
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error == std::errc() && end == text.data() + text.size()) return number;
-  return InvalidArgument("{}: `{}` is no number; {} is one", option, text, example);
+  return InvalidArgument("{}: `{}` is not a number (example: {})", option, text, example);
 }
 
 nlohmann::json CostToJson(const quantizer::Cost& cost) {
@@ -43,8 +43,9 @@ absl::StatusOr<quantizer::Budget> BudgetOf(const BudgetFlags& flags) {
     if (percent) text.remove_suffix(1);
     QUENCH_ASSIGN_OR_RETURN(const double drop, ParseNumber(text, "--max-drop", "0.5%"));
     if (!percent && drop > 0) {
-      return InvalidArgument("--max-drop is `{}`: write {}% for {} of a hundred rows", text, text,
-                             text);
+      return InvalidArgument(
+          "--max-drop `{}` needs a percent sign: write {}% for {} percentage points", text, text,
+          text);
     }
     budget.max_drop = drop / 100;
   }
@@ -57,23 +58,29 @@ absl::StatusOr<quantizer::Budget> BudgetOf(const BudgetFlags& flags) {
   return budget;
 }
 
-void AddBudgetFlags(const Options& options, const std::shared_ptr<BudgetFlags>& flags) {
-  options.Add("--max-drop", flags->max_drop,
-              "Leave the most sensitive layers in float until at most so many more rows are wrong "
-              "than in float (by --labels, else: get another class)",
-              "P%");
+void AddBudgetFlags(const Options& all, const std::shared_ptr<BudgetFlags>& flags) {
+  const Options options = all.In("Accuracy");
+  options.Add(
+      "--max-drop", flags->max_drop,
+      "Accuracy budget: keep the most sensitive layers in float until top-1 drops by at most P "
+      "percentage points (against --labels, or else against the float model's answers)",
+      "P%");
   options.Add("--min-sqnr", flags->min_sqnr,
-              "The same until every output has so little quantization noise", "DB");
+              "Accuracy budget: keep the most sensitive layers in float until the SQNR of every "
+              "output is at least DB decibels",
+              "DB");
   options.Add("--evaluation-data", flags->data,
-              "Samples that the noise of the outputs, or a budget, is measured on, see `quench "
-              "calibrate`; 0 dB or less is an error",
+              "Samples on which accuracy is measured, for a budget or for the reported SQNR (as "
+              "for `quench calibrate`). An SQNR of 0 dB or less is an error",
               "PATH");
   const Options measured = options.Under({"--max-drop", "--min-sqnr"});
-  measured.Add("--labels", flags->labels, "The right class of each row of the first output",
-               "FILE");
-  measured
+  measured.In("Input").Add("--labels", flags->labels,
+                           "Correct class for each row of the first output: .npy, one number per "
+                           "line, or a folder with a folder of images per class (sorted by name)",
+                           "FILE");
+  measured.Rare()
       .Add("--sensitivity-samples", flags->options.sensitivity_samples,
-           "Samples that each layer is tried on by itself", "N (default 32)")
+           "Number of samples used to measure the sensitivity of each layer", "N (default 32)")
       .AtLeast(1);
 }
 
@@ -84,7 +91,7 @@ bool HasBudget(const BudgetFlags& flags) {
 absl::Status CheckBudget(const BudgetFlags& flags, const std::string& data) {
   if (HasBudget(flags) && data.empty()) {
     return InvalidArgument(
-        "--max-drop and --min-sqnr need data that they are measured on: --evaluation-data PATH");
+        "--max-drop and --min-sqnr need samples to measure accuracy on: --evaluation-data PATH");
   }
   if (!HasBudget(flags)) return absl::OkStatus();
   StatusCollector problems;  // all there is to see before hours of work

@@ -24,6 +24,7 @@
 #include "common/blobs/blob_store.h"
 #include "common/blobs/digest.h"
 #include "common/runner/runner.h"
+#include "services/cli/colour.h"
 #include "services/codegen/codegen.h"
 #include "services/codegen/targets/ceilings.h"
 
@@ -248,11 +249,10 @@ absl::StatusOr<analyser::Ceilings> HostCeilings(HostUse use, const StepContext& 
     const std::string busy = fmt::format("while other programs or a limit took {:.0f} % of a core",
                                          100 * (1 - kept.share));
     ceilings.source += fmt::format(" {}: they may be too low", busy);
-    fmt::print(
-        stderr,
-        "quench: warning: this machine's ceilings were measured {}: they may be too low, and "
-        "are measured again the next time\n",
-        busy);
+    fmt::print(stderr,
+               "quench: warning: this machine's peak speeds were measured {}: they may be too low "
+               "and will be measured again next time\n",
+               busy);
   }
   if (written) ceilings.source += fmt::format(", kept in {}", FileOf(cpu).string());
   return ceilings;
@@ -278,7 +278,7 @@ absl::StatusOr<analyser::Ceilings> CeilingsOf(const std::string& text, const Ste
   }
   return analyser::Ceilings{
       row->name,
-      fmt::format("{} cores of {} GHz, {} f32 operations a cycle each ({})", row->cores, row->ghz,
+      fmt::format("{} cores of {} GHz, {} f32 operations per cycle each ({})", row->cores, row->ghz,
                   row->operations_per_cycle, row->source),
       row->gflops(), row->gbytes};
 }

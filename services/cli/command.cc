@@ -14,6 +14,7 @@
 
 #include "common/base/status.h"
 #include "services/cli/cli.h"
+#include "services/cli/colour.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/progress.h"
 #include "services/cli/remote.h"
@@ -29,11 +30,12 @@ constexpr Command kCommands[] = {
 };
 
 constexpr char kFooter[] = R"(Examples:
+  quench show model.onnx                       what is it, and what can be done with it?
   quench compile model.onnx --output out       native library in out/model.so, for this machine
   quench compile model.onnx --target aarch64   the same for a 64-bit Arm CPU
   quench verify model.onnx out/model.so        does it compute what the model says?
   quench bench out/model.so --seconds 3        how fast is it?
-  quench COMMAND --help                        options and examples of a command
+  quench help COMMAND                          options and examples of a command
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 unavailable, 4 not permitted, 130 cancelled.)";
 
@@ -71,7 +73,7 @@ void CancelOnSignals(const std::shared_ptr<CancelToken>& token) {
 }
 
 int Report(const absl::Status& status) {
-  if (!status.ok()) fmt::print(stderr, "quench: error: {}\n", MessageOf(status));
+  if (!status.ok()) PrintError(MessageOf(status));
   return ExitCode(status);
 }
 
@@ -86,18 +88,19 @@ int Main(int argc, char** argv) {
                    QUENCH_VERSION, kFooter);
   std::string progress = "auto";
   line.Everywhere()
-      .Add("--progress", progress, "How progress is shown on stderr",
+      .Add("--progress", progress, "Progress display on stderr",
            "auto|tty|plain|json|none (default auto)")
       .OneOf({"auto", "tty", "plain", "json", "none"});
   Action chosen;
   std::vector<Action> actions(std::size(kCommands));
   const std::set<std::string_view> words(argv, argv + argc);
+  const bool describes = words.contains("completion") || words.contains("man");
   for (size_t i = 0; i < std::size(kCommands); ++i) {
     const Options options =
         line.Command(std::string(kCommands[i].name), std::string(kCommands[i].summary),
                      [&chosen, &actions, i] { chosen = actions[i]; });
     // Only what may be chosen: the options of all commands take longer to declare than most to run.
-    if (words.contains(kCommands[i].name)) actions[i] = kCommands[i].declare(options);
+    if (describes || words.contains(kCommands[i].name)) actions[i] = kCommands[i].declare(options);
   }
   if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
   auto token = std::make_shared<CancelToken>();

@@ -27,7 +27,7 @@ constexpr size_t kMostPassword = 1024;
 absl::StatusOr<std::string> PasswordIn(const std::string& path) {
   std::error_code error;
   if (fs::is_regular_file(path, error) && fs::file_size(path, error) > 64 * kMostPassword)
-    return InvalidArgument("password file `{}` is too large to be one", path);
+    return InvalidArgument("password file `{}` is too large", path);
   QUENCH_ASSIGN_OR_RETURN(std::string password, ReadFile(path));
   password.resize(std::min(password.find('\n'), password.size()));
   if (!password.empty() && password.back() == '\r') password.pop_back();
@@ -58,7 +58,7 @@ class SilentTerminal {
 
   absl::StatusOr<std::string> Ask(const std::string& prompt) const {
     if (!usable_)
-      return InvalidArgument("there is no terminal to ask for a password: --password-file has it");
+      return InvalidArgument("no terminal to ask for the password on: use --password-file");
     if (::write(fd_, prompt.data(), prompt.size()) < 0)
       return ErrnoStatus(errno, "write to", "/dev/tty");
     std::string password;
@@ -81,7 +81,7 @@ class SilentTerminal {
 absl::StatusOr<std::string> AskTwice() {
   const SilentTerminal terminal;
   QUENCH_ASSIGN_OR_RETURN(std::string first, terminal.Ask("password for modelKey.bin: "));
-  QUENCH_ASSIGN_OR_RETURN(const std::string second, terminal.Ask("the same again: "));
+  QUENCH_ASSIGN_OR_RETURN(const std::string second, terminal.Ask("repeat the password: "));
   if (first != second) return InvalidArgument("the two passwords differ");
   return first;
 }
@@ -94,12 +94,14 @@ absl::Status NoCrypto() {
 
 }  // namespace
 
-void AddKeyFlags(const Options& options, const std::shared_ptr<KeyFlags>& flags) {
+void AddKeyFlags(const Options& all, const std::shared_ptr<KeyFlags>& flags) {
+  const Options options = all.In("Encryption");
   options.Add("--key", flags->key,
-              "Of an encrypted library: its modelKey.bin, or a file with an age identity", "FILE");
+              "modelKey.bin of an encrypted library, or a file with an age identity", "FILE");
   options
       .Add("--password-file", flags->password_file,
-           "Its first line opens modelKey.bin (default: asked for on the terminal)", "FILE")
+           "File whose first line is the password of modelKey.bin (default: ask on the terminal)",
+           "FILE")
       .Needs({"--key"});
 }
 
@@ -119,15 +121,17 @@ absl::StatusOr<ArtifactKey> KeyOf(const KeyFlags& flags) {
   return key;
 }
 
-void AddEncryptFlags(const Options& options, const std::shared_ptr<EncryptFlags>& flags) {
+void AddEncryptFlags(const Options& all, const std::shared_ptr<EncryptFlags>& flags) {
+  const Options options = all.In("Encryption");
   options.Flag("--encrypt", flags->encrypt,
-               "Encrypt model.so to a fresh key, modelKey.bin, which a password opens: asked for "
-               "twice, or in --password-file");
-  options.Add("--password-file", flags->password_file, "Its first line is the password", "FILE")
+               "Encrypt model.so with a new key, stored in modelKey.bin and protected by a "
+               "password (asked for twice, or read from --password-file)");
+  options
+      .Add("--password-file", flags->password_file, "File whose first line is the password", "FILE")
       .Needs({"--encrypt"});
   options
       .Add("--recipient", flags->recipient,
-           "Encrypt model.so to whoever has the identity of this age recipient", "age1...")
+           "Encrypt model.so for the holder of this age recipient's identity", "age1...")
       .Excludes({"--encrypt"});
 }
 
@@ -139,7 +143,8 @@ absl::StatusOr<std::optional<Encryption>> EncryptionOf(const EncryptFlags& flags
     std::array<unsigned char, 32> point;
     if (quench_age_parse_recipient(flags.recipient.c_str(), point.data()) == 0) {
       return InvalidArgument(
-          "recipient `{}` is none of age's: `age1` and 58 letters and digits, as age-keygen prints",
+          "`{}` is not an age recipient: expected `age1` and 58 letters and digits, as printed by "
+          "age-keygen",
           flags.recipient.substr(0, 80));
     }
     how.recipient = flags.recipient;
@@ -158,8 +163,8 @@ absl::StatusOr<TempDir> MemoryFolder() {
   struct statfs about;
   if (::statfs(kMemory, &about) != 0 || about.f_type != TMPFS_MAGIC) {
     return absl::FailedPreconditionError(
-        fmt::format("cannot encrypt: the plain library is kept in memory, and {} is no file system "
-                    "of that kind",
+        fmt::format("cannot encrypt: the unencrypted library must stay in memory, and {} is not an "
+                    "in-memory file system",
                     kMemory));
   }
   return TempDir::Create(kMemory);

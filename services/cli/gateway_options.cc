@@ -18,29 +18,32 @@ std::string EnvironmentOr(const std::string& value, const char* name) {
 
 }  // namespace
 
-void AddGatewayOptions(const Options& options, const std::shared_ptr<GatewayOptions>& gateway) {
+void AddGatewayOptions(const Options& all, const std::shared_ptr<GatewayOptions>& gateway) {
+  const Options options = all.In("Gateway");
   options
       .Add("--gateway", gateway->address,
-           "Do the work at a gateway (default: QUENCH_GATEWAY; without either, here)",
+           "Do the work on a gateway (default: $QUENCH_GATEWAY; if unset, do it locally)",
            "HOST:PORT|unix:PATH|local")
       .Environment("QUENCH_GATEWAY");
-  const Options there = options.Under({"--gateway"});
-  there.Flag("--tls", gateway->tls, "Talk TLS to the gateway, with the system's authorities");
-  there.Add("--tls-ca", gateway->tls_ca, "Whom to believe that he is the gateway", "FILE");
+  const Options there = options.Under({"--gateway"}).Rare();
+  there.Flag("--tls", gateway->tls, "Connect over TLS, trusting the system's CA certificates");
+  there.Add("--tls-ca", gateway->tls_ca, "CA certificate file used to verify the gateway", "FILE");
   there
-      .Add("--tls-cert", gateway->tls_certificate, "Certificate of one's own, with --tls-key",
+      .Add("--tls-cert", gateway->tls_certificate, "Client certificate file (with --tls-key)",
            "FILE")
       .Needs({"--tls-key"});
-  there.Add("--tls-key", gateway->tls_key, "Key of --tls-cert", "FILE").Needs({"--tls-cert"});
+  there.Add("--tls-key", gateway->tls_key, "Private key of --tls-cert", "FILE")
+      .Needs({"--tls-cert"});
   there.Add("--token-file", gateway->token_file,
-            "File with the token to bring (default: QUENCH_TOKEN_FILE)", "FILE");
+            "File with the access token (default: $QUENCH_TOKEN_FILE)", "FILE");
 }
 
 void AddWorkOptions(const Options& options, const std::shared_ptr<GatewayOptions>& gateway) {
   AddGatewayOptions(options, gateway);
-  options.Under({"--gateway"})
+  options.In("Gateway")
+      .Under({"--gateway"})
       .Flag("--refresh", gateway->refresh,
-            "At a gateway: do the work even if its result is cached");
+            "Ignore the gateway's cached result and do the work again");
 }
 
 bool AsksForGateway(const GatewayOptions& gateway) {

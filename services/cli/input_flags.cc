@@ -1,54 +1,59 @@
 #include "services/cli/input_flags.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "common/base/status.h"
 
 namespace quench::cli {
 
-void AddInputFlags(const Options& options, const std::shared_ptr<InputFlags>& flags) {
-  options.Add("--input,-i", flags->inputs,
-              "Tensor for an input, from a .npy or .pb file; or what --shape says of it",
-              "NAME=FILE|SHAPE[:f32]");
-  options.Add("--random", flags->random, "Random values for inputs without a file", "SEED");
-  options
-      .Add("--size", flags->sizes,
-           "Size of a symbolic dim for random inputs; only that of a batch may be left out",
-           "NAME=N")
-      .Needs({"--random"});
+void AddInputFlags(const Options& all, const std::shared_ptr<InputFlags>& flags) {
+  const Options options = all.In("Input");
+  options.Add(
+      "--input,-i", flags->inputs,
+      "Tensor for an input, from a .npy or .pb file; the name of an only input may be left out",
+      "NAME=FILE");
+  options.Add("--random", flags->random, "Fill inputs that have no file with random values",
+              "SEED");
 }
 
-// Of `--input NAME=VALUE`: the value is a shape.
-static bool GivesShape(const std::string& text) {
-  const size_t equals = text.find('=');
-  return equals != std::string::npos && IsShapeText(std::string_view(text).substr(equals + 1));
-}
-
-bool HasInputFiles(const InputFlags& flags) {
-  return !std::all_of(flags.inputs.begin(), flags.inputs.end(), GivesShape);
-}
-
-void TakeInputShapes(InputFlags& flags, ModelOptions& model) {
-  const auto first_shape = std::stable_partition(
-      flags.inputs.begin(), flags.inputs.end(), [](const auto& text) { return !GivesShape(text); });
-  model.input_shapes.insert(model.input_shapes.end(), first_shape, flags.inputs.end());
-  flags.inputs.erase(first_shape, flags.inputs.end());
+static absl::StatusOr<Tensor> ReadPicture(const std::string& path, const ArtifactTensor& input,
+                                          const std::optional<ImageOptions>& images) {
+  if (!images) {
+    return InvalidArgument(
+        "`{}` is a picture, and nothing says how it is scaled: give --images SPEC (imagenet, unit, "
+        "signed, bytes); `quench compile --images SPEC` records it in the library",
+        path);
+  }
+  QUENCH_ASSIGN_OR_RETURN(const ImagePlace place, ImagePlaceOf(input));
+  return ReadImage(path, place, input.dtype, *images, path);
 }
 
 absl::StatusOr<InputSources> SourcesOf(const InputFlags& flags,
-                                       std::span<const ArtifactTensor> inputs) {
+                                       std::span<const ArtifactTensor> inputs,
+                                       const std::optional<ImageOptions>& images) {
   InputSources sources;
   sources.seed = flags.random;
   QUENCH_ASSIGN_OR_RETURN(sources.sizes, ParseSizes(flags.sizes));
   StatusCollector problems;
   for (const std::string& text : flags.inputs) {
-    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--input", text));
+    std::error_code error;
+    const bool file_only = inputs.size() == 1 && text.find('=') == std::string::npos &&
+                           std::filesystem::exists(text, error);
+    QUENCH_ASSIGN_OR_RETURN(
+        const auto pair,
+        SplitAssignment("--input", file_only ? inputs[0].name + "=" + text : text));
     if (!inputs.empty()) {
       const absl::Status known = CheckInputName(inputs, pair.first);
       problems.Add(Annotate(known, "--input"));
       if (!known.ok()) continue;
     }
-    absl::StatusOr<Tensor> tensor = ReadTensorFile(pair.second);
+    const auto input = std::find_if(inputs.begin(), inputs.end(), [&](const ArtifactTensor& each) {
+      return each.name == pair.first;
+    });
+    absl::StatusOr<Tensor> tensor = IsImageFile(pair.second) && input != inputs.end()
+                                        ? ReadPicture(pair.second, *input, images)
+                                        : ReadTensorFile(pair.second);
     problems.Add(Annotate(tensor.status(), fmt::format("input `{}`", pair.first)));
     if (tensor.ok()) sources.given[pair.first] = *std::move(tensor);
   }

@@ -5,6 +5,7 @@
 
 #include "common/base/files.h"
 #include "common/base/status.h"
+#include "common/runner/samples.h"
 #include "services/cli/model_source.h"
 
 namespace quench::cli {
@@ -22,8 +23,9 @@ absl::StatusOr<std::vector<int64_t>> ParseLabels(const std::string& path, std::s
     int64_t label = 0;
     const auto [last, error] = std::from_chars(word.data(), word.data() + word.size(), label);
     if (error != std::errc() || last != word.data() + word.size()) {
-      return InvalidArgument("`{}`, line {}: `{}` is no class; a number a line is wanted", path,
-                             line, word.substr(0, 40));
+      return InvalidArgument(
+          "`{}`, line {}: `{}` is not a class number (expected one number per line)", path, line,
+          word.substr(0, 40));
     }
     labels.push_back(label);
   }
@@ -34,15 +36,31 @@ absl::StatusOr<std::vector<int64_t>> ParseLabels(const std::string& path, std::s
 
 absl::StatusOr<std::vector<int64_t>> ReadLabels(const std::string& path) {
   if (path.empty()) return std::vector<int64_t>();
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return ClassesOfFolders(path);
   if (std::filesystem::path(path).extension() == ".npy") {
     QUENCH_ASSIGN_OR_RETURN(const Tensor tensor, ReadTensorFile(path));
     if (!IsInteger(tensor.dtype())) {
-      return InvalidArgument("`{}` is {}, labels are integers", path, DataTypeName(tensor.dtype()));
+      return InvalidArgument("`{}` contains {}, but labels must be integers", path,
+                             DataTypeName(tensor.dtype()));
     }
     return tensor.ToInts();
   }
   QUENCH_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   return ParseLabels(path, text);
+}
+
+absl::StatusOr<std::vector<std::string>> ReadClassNames(const std::string& path) {
+  QUENCH_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  std::vector<std::string> names;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    std::string name = text.substr(begin, end - begin);
+    if (!name.empty() && name.back() == '\r') name.pop_back();
+    names.push_back(std::move(name));
+    begin = end + 1;
+  }
+  return names;
 }
 
 }  // namespace quench::cli

@@ -12,9 +12,9 @@ void AddListingFile(const Options& options, const std::shared_ptr<ListingFile>& 
                     const std::vector<std::string>& others) {
   std::vector<std::string> needed = {"--output"};
   needed.insert(needed.end(), others.begin(), others.end());
-  options.Add("--output,-o", file->output, "Write the listing there instead of printing it",
-              "FILE");
-  options.Flag("--force,-f", file->force, "Replace FILE").Needs(needed);
+  options.In("Output").Add("--output,-o", file->output,
+                           "Write the listing to a file instead of printing it", "FILE");
+  options.In("Output").Flag("--force,-f", file->force, "Overwrite FILE").Needs(needed);
 }
 
 absl::Status CheckListingFile(const ListingFile& file) {

@@ -13,6 +13,7 @@
 #include "common/ir/symbols_spelling.h"
 #include "common/ir/text.h"
 #include "common/ir/wire/wire.h"
+#include "services/cli/colour.h"
 #include "services/cli/module_files.h"
 #include "services/importer/onnx/tensor_file.h"
 
@@ -55,23 +56,22 @@ absl::StatusOr<std::vector<int64_t>> ParseShape(const std::string& option,
 absl::StatusOr<std::pair<int64_t, int64_t>> ParseRange(const std::string& text) {
   const size_t dots = text.find("..");
   if (dots == std::string::npos) {
-    QUENCH_ASSIGN_OR_RETURN(const int64_t value, ParseInt("--dim", text));
+    QUENCH_ASSIGN_OR_RETURN(const int64_t value, ParseInt("--size", text));
     return std::pair{value, value};
   }
   QUENCH_ASSIGN_OR_RETURN(const int64_t low,
-                          ParseInt("--dim", std::string_view(text).substr(0, dots)));
+                          ParseInt("--size", std::string_view(text).substr(0, dots)));
   QUENCH_ASSIGN_OR_RETURN(const int64_t high,
-                          ParseInt("--dim", std::string_view(text).substr(dots + 2)));
+                          ParseInt("--size", std::string_view(text).substr(dots + 2)));
   if (low < 0 || high < low)
-    return InvalidArgument("--dim: `{}` is not a range LOW..HIGH with 0 <= LOW <= HIGH", text);
+    return InvalidArgument("--size: `{}` is not a range LOW..HIGH with 0 <= LOW <= HIGH", text);
   return std::pair{low, high};
 }
 
 absl::StatusOr<DataType> ParseDtype(const std::string& option, const std::string& text) {
   const std::optional<DataType> dtype = ParseDataType(text);
   if (dtype) return *dtype;
-  return InvalidArgument("{}: unknown dtype `{}`; f32, f16, i64, u8 and so on are known", option,
-                         text);
+  return InvalidArgument("{}: unknown dtype `{}` (known: f32, f16, i64, u8, ...)", option, text);
 }
 
 // NAME=1,3,224,224, or NAME=1,3,224,224:f32.
@@ -93,8 +93,7 @@ absl::Status TakeShapes(const std::string& option, const std::vector<std::string
 std::vector<std::string> ImportOptionsGiven(const ModelOptions& options) {
   std::vector<std::string> given;
   for (const auto& [name, there] : {std::pair{"--shape", !options.shapes.empty()},
-                                    {"--input", !options.input_shapes.empty()},
-                                    {"--dim", !options.dims.empty()},
+                                    {"--size", !options.sizes.empty()},
                                     {"--dtype", !options.dtypes.empty()},
                                     {"--freeze", !options.freeze.empty()},
                                     {"--no-freeze", !options.no_freeze.empty()},
@@ -147,66 +146,92 @@ absl::StatusOr<std::map<std::string, int64_t>> ParseSizes(const std::vector<std:
   return sizes;
 }
 
-bool IsShapeText(std::string_view text) {
-  const size_t colon = std::min(text.find(':'), text.size());
-  if (colon < text.size() && !ParseDataType(text.substr(colon + 1))) return false;
-  const std::string_view shape = text.substr(0, colon);
-  return shape == "[]" ||
-         (!shape.empty() && shape.find_first_not_of("0123456789,-?") == std::string_view::npos);
+static bool IsRange(const std::string& text) { return text.find("..") != std::string::npos; }
+
+// Whether a text of --size is a size of data.
+static bool IsOfData(const std::string& text, const ModelOptions& model, SizeIs size) {
+  if (IsRange(text)) return false;
+  if (size == SizeIs::kOfData) return true;
+  const std::string symbol = text.substr(0, text.find('=') + 1);
+  return std::any_of(model.sizes.begin(), model.sizes.end(), [&](const std::string& other) {
+    return IsRange(other) && other.starts_with(symbol);
+  });
 }
 
-void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>& model,
-                     InputOption input, bool required) {
+std::vector<std::string> TakeDataSizes(ModelOptions& model, SizeIs size) {
+  std::vector<std::string> of_data, of_model;
+  for (const std::string& text : model.sizes)
+    (IsOfData(text, model, size) ? of_data : of_model).push_back(text);
+  model.sizes = std::move(of_model);
+  return of_data;
+}
+
+bool HasDataSizes(const ModelOptions& model, SizeIs size) {
+  return std::any_of(model.sizes.begin(), model.sizes.end(),
+                     [&](const std::string& text) { return IsOfData(text, model, size); });
+}
+
+std::string SizesProblem(const ModelOptions& model, bool random) {
+  if (random || !HasDataSizes(model)) return "";
+  return "--size NAME=N needs --random: files have their sizes (NAME=N..N fixes the model's)";
+}
+
+void AddModelOptions(const Options& all, const std::shared_ptr<ModelOptions>& model, SizeIs size,
+                     bool required) {
+  const Options options = all.In("Input"), rare = options.Rare();
   const Option file =
       options.Add("MODEL", model->model,
                   "Model file (ONNX, PyTorch, TensorFlow Lite, Keras) or IR module", "FILE");
   if (required) file.Required();
-  options.Add("--shape", model->shapes,
-              "Fix the shape of an input, and its dtype; -1 or ? keeps a dim, `scalar` is a number",
-              "NAME=1,3,224,224[:f32]");
-  if (input == InputOption::kShapes)
-    options.Add("--input", model->input_shapes, "The same as --shape", "NAME=SHAPE[:f32]");
-  options.Add("--dim", model->dims, "Range (or size) of a symbolic dim", "NAME=1..64");
-  options.Add("--dtype", model->dtypes, "Override the dtype of an input", "NAME=f32");
-  options.Add("--freeze", model->freeze, "Make an input a constant read from a .npy or .pb file",
-              "NAME=FILE");
-  options.Add("--no-freeze", model->no_freeze,
-              "Keep an initializer (all: every parameter) as an input of the model", "NAME|all");
   options.Add(
-      "--convert-config", model->convert_config,
-      "How products of two matrices are written: use_nt_batch_matmul=false makes them Gemm (ONNX), "
-      "use_dense=false MatMul (TensorFlow)",
-      "KEY=true|false");
-  options.Add("--convert", model->convert,
-              "Functions, as IR text, that nodes of their names become: operators of your own",
-              "FILE");
-  options.Add("--outputs", model->outputs, "Cut the model at these values", "NAME,...")
-      .Delimiter(',');
+      "--shape", model->shapes,
+      "Fix the shape (and dtype) of an input; -1 or ? leaves a dimension open, `scalar` is rank 0",
+      "NAME=1,3,224,224[:f32]");
+  options.Add("--size", model->sizes,
+              size == SizeIs::kOfModel
+                  ? "Size of a symbolic dimension, or the range of sizes that the result accepts"
+                  : "Size of a symbolic dimension (required, except for a batch, which defaults to "
+                    "1), or the range of sizes that the model accepts",
+              "NAME=N|LOW..HIGH");
+  rare.Add("--dtype", model->dtypes, "Set the dtype of an input", "NAME=f32");
+  rare.Add("--freeze", model->freeze, "Turn an input into a constant, read from a .npy or .pb file",
+           "NAME=FILE");
+  rare.Add("--no-freeze", model->no_freeze,
+           "Make a weight (all: every one) an input of the model instead of a constant",
+           "NAME|all");
+  rare.Add("--convert-config", model->convert_config,
+           "Choose the operator for products of two matrices: use_nt_batch_matmul=false gives Gemm "
+           "(ONNX), use_dense=false gives MatMul (TensorFlow)",
+           "KEY=true|false");
+  rare.Add("--convert", model->convert,
+           "IR text file with functions that implement custom operators of the same names", "FILE");
   options
-      .Add("--inputs", model->inputs, "Values inside a TensorFlow graph that become inputs",
+      .Add("--outputs", model->outputs, "Cut the model so that these values become its outputs",
            "NAME,...")
       .Delimiter(',');
-  options
-      .Add("--layout", model->layout,
-           "Where inputs and outputs of rank 4 and 5 have their channels (default: as the model "
-           "does)",
+  rare.Add("--inputs", model->inputs, "Inner values of a TensorFlow graph that become inputs",
+           "NAME,...")
+      .Delimiter(',');
+  rare.Add("--layout", model->layout,
+           "Position of channels in inputs and outputs of rank 4 and 5 (default: as in the model)",
            "first|last")
       .OneOf({"first", "last"});
-  options.Add("--signature", model->signature,
-              "Function of a TensorFlow or TensorFlow Lite model, whose inputs and outputs get its "
-              "names",
-              "NAME");
-  options.Add("--architecture", model->architecture,
-              "Configuration of a Keras model whose file has weights alone", "FILE.json");
-  options.Add("--default-dtype", model->default_dtype,
-              "Type of the inputs of a TorchScript model that --dtype does not name (default: f32)",
-              "f32");
-  options.Flag("--keep-quantized-weight", model->keep_quantized_weight,
-               "Weights of quantized TorchScript modules stay integers; else they become floats");
-  options.Add("--opset", model->opset, "Read the model as this ONNX opset", "N").AtLeast(1);
-  options.Add("--external-root", model->external_root,
-              "Folder that external data lies beneath (default: the model's)", "DIR");
-  options.Add("--batch", model->batch, "Fix the batch size (first dim of the inputs)", "N")
+  rare.Add(
+      "--signature", model->signature,
+      "Signature of a TensorFlow or TensorFlow Lite model to read; it names the inputs and outputs",
+      "NAME");
+  rare.Add("--architecture", model->architecture,
+           "Configuration of a Keras model whose file contains only weights", "FILE.json");
+  rare.Add("--default-dtype", model->default_dtype,
+           "Type of TorchScript inputs that have no --dtype (default: f32)", "f32");
+  rare.Flag("--keep-quantized-weight", model->keep_quantized_weight,
+            "Keep weights of quantized TorchScript modules as integers instead of converting them "
+            "to floats");
+  rare.Add("--opset", model->opset, "Treat the model as this ONNX opset", "N").AtLeast(1);
+  rare.Add("--external-root", model->external_root,
+           "Folder that must contain the model's external data (default: the model's folder)",
+           "DIR");
+  options.Add("--batch", model->batch, "Fix the batch size (first dimension of the inputs)", "N")
       .AtLeast(1);
 }
 
@@ -215,10 +240,9 @@ static void AddPassFlag(const Options& options, const std::shared_ptr<ModelOptio
   const std::string snake(name);
   std::string kebab = snake;
   std::replace(kebab.begin(), kebab.end(), '_', '-');
-  const std::string names = kebab == snake ? "--no-" + snake : "--no-" + kebab + ",--no-" + snake;
-  options.Flag(
-      names, [model, snake] { model->disabled.push_back(snake); },
-      fmt::format("Skip: {}", passes::FindPassSwitch(name)->doc), "Passes");
+  options.In("Passes").Rare().Flag(
+      "--no-" + kebab, [model, snake] { model->disabled.push_back(snake); },
+      fmt::format("Skip: {}", passes::FindPassSwitch(name)->doc));
 }
 
 void AddPassFlags(const Options& options, const std::shared_ptr<ModelOptions>& model,
@@ -238,20 +262,20 @@ std::vector<std::string_view> PassesThatShow() {
   return names;
 }
 
-void AddFloat16Flags(const Options& options, const std::shared_ptr<ModelOptions>& model,
+void AddFloat16Flags(const Options& all, const std::shared_ptr<ModelOptions>& model,
                      const std::vector<std::string>& excluded) {
+  const Options options = all.In("Precision");
   options
-      .Flag(
-          "--float16", model->float16,
-          "Store weights and activations as f16 where that is safe; sums are f32, or begin in f16 "
-          "where the CPU adds it")
+      .Flag("--float16", model->float16,
+            "Store weights and activations as f16 where that is safe; sums are f32, or partly f16 "
+            "on CPUs with f16 arithmetic")
       .Excludes(excluded);
   std::vector<std::string> others = excluded;
   others.emplace_back("--float16");
   options
       .Flag("--bfloat16", model->bfloat16,
-            "The same as bf16, with the range of f32 and 8 bits of precision; CPUs that multiply "
-            "bf16 do so")
+            "Store weights and activations as bf16 (range of f32, 8 bits of precision); CPUs with "
+            "bf16 products use them")
       .Excludes(others);
   AddPassFlag(options.Under({"--float16", "--bfloat16"}), model, "store_float16");
 }
@@ -259,17 +283,17 @@ void AddFloat16Flags(const Options& options, const std::shared_ptr<ModelOptions>
 std::string StageProblem(const ModelOptions& options, const std::string& stage,
                          const std::vector<std::string>& passes) {
   if (options.batch != 0 && stage == "imported")
-    return "--batch: the module is asked for as it was imported (--stage)";
+    return "--batch cannot be applied to --stage imported";
   if (stage == "codegen-ready") return "";
   if ((options.float16 || options.bfloat16) &&
       std::find(passes.begin(), passes.end(), "store_float16") == passes.end()) {
-    return fmt::format("--{}float16: passes run only for --stage codegen-ready",
+    return fmt::format("--{}float16: passes run only with --stage codegen-ready",
                        options.bfloat16 ? "b" : "");
   }
   if (options.disabled.empty()) return "";
   // Without a pipeline there is set_batch_size alone.
   if (options.disabled == std::vector<std::string>{"set_batch_size"}) return "";
-  return fmt::format("--no-{}: passes run only for --stage codegen-ready",
+  return fmt::format("--no-{}: passes run only with --stage codegen-ready",
                      fmt::join(options.disabled, ", --no-"));
 }
 
@@ -304,14 +328,8 @@ absl::StatusOr<std::shared_ptr<LocalBlobStore>> OpenStore() {
 absl::StatusOr<importer::ImportOptions> ImportOptionsOf(const ModelOptions& options) {
   importer::ImportOptions result;
   QUENCH_RETURN_IF_ERROR(TakeShapes("--shape", options.shapes, result));
-  for (const std::string& text : options.input_shapes) {
-    const std::string name = text.substr(0, text.find('='));
-    if (result.shapes.contains(name))
-      return InvalidArgument("--input: the shape of `{}` is given by --shape too", name);
-  }
-  QUENCH_RETURN_IF_ERROR(TakeShapes("--input", options.input_shapes, result));
-  for (const std::string& text : options.dims) {
-    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--dim", text));
+  for (const std::string& text : options.sizes) {
+    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--size", text));
     QUENCH_ASSIGN_OR_RETURN(result.dims[pair.first], ParseRange(pair.second));
   }
   for (const std::string& text : options.dtypes) {
@@ -357,7 +375,7 @@ absl::StatusOr<importer::Imported> LoadModel(const ModelOptions& options,
                                              const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const FileKind kind, KindOf(options.model));
   if (kind == FileKind::kArtifact) {
-    return InvalidArgument("`{}` is a compiled library; this takes a model or an IR module",
+    return InvalidArgument("`{}` is a compiled library; this command needs a model or an IR module",
                            options.model);
   }
   QUENCH_ASSIGN_OR_RETURN(const importer::ImportOptions import, ImportOptionsOf(options));
@@ -366,7 +384,7 @@ absl::StatusOr<importer::Imported> LoadModel(const ModelOptions& options,
     QUENCH_ASSIGN_OR_RETURN(importer::Imported imported,
                             importer::ImportModel(options.model, import, *store, context));
     for (const std::string& warning : importer::WarningsOf(imported.canonical))
-      fmt::print(stderr, "quench: warning: {}\n", warning);
+      PrintWarning(warning);
     return imported;
   }
   QUENCH_RETURN_IF_ERROR(RefuseImportOptions(options));

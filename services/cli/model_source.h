@@ -20,11 +20,10 @@ namespace quench::cli {
 
 struct ModelOptions {
   std::string model;
-  std::vector<std::string> shapes;        // NAME=1,3,224,224 or NAME=1,3,224,224:f32
-  std::vector<std::string> input_shapes;  // the same, of --input
-  std::vector<std::string> dims;          // NAME=1..64
-  std::vector<std::string> dtypes;        // NAME=f32
-  std::vector<std::string> freeze;        // NAME=FILE
+  std::vector<std::string> shapes;  // NAME=1,3,224,224 or NAME=1,3,224,224:f32
+  std::vector<std::string> sizes;   // NAME=N or NAME=LOW..HIGH
+  std::vector<std::string> dtypes;  // NAME=f32
+  std::vector<std::string> freeze;  // NAME=FILE
   std::vector<std::string> no_freeze;
   std::vector<std::string> convert_config;  // KEY=true|false
   std::vector<std::string> convert;         // files
@@ -43,16 +42,23 @@ struct ModelOptions {
   std::vector<std::string> disabled;  // filled by the --no-PASS flags
 };
 
-// What `--input NAME=...` is to a command: another name of --shape, or an option of its own (AddInputFlags) that
-// takes files too.
-enum class InputOption : uint8_t { kShapes, kFiles };
+// What `--size NAME=N` is to a command. NAME=LOW..HIGH always is the range of sizes that the model accepts.
+enum class SizeIs : uint8_t {
+  kOfModel,  // the symbol is fixed
+  kOfData,   // the size that the model is run or counted at: TakeDataSizes
+};
 
 // MODEL, the import options and --batch. Not `required`: a command that can do without a model says so
-// itself where neither is given.
+// itself where neither is given. `size` is the help of --size.
 void AddModelOptions(const Options& options, const std::shared_ptr<ModelOptions>& model,
-                     InputOption input = InputOption::kShapes, bool required = true);
-// "1,3,224,224", "-1,?:f32", "[]": what --shape takes behind NAME=, and not the name of a tensor file.
-bool IsShapeText(std::string_view text);
+                     SizeIs size = SizeIs::kOfModel, bool required = true);
+// The sizes of data among those of --size; the others stay in `model`. kOfModel: a NAME=N beside a
+// range for the same NAME is one.
+std::vector<std::string> TakeDataSizes(ModelOptions& model, SizeIs size = SizeIs::kOfData);
+// Sizes of data are for random values only: what is wrong, or "".
+std::string SizesProblem(const ModelOptions& model, bool random);
+// Whether --size has one.
+bool HasDataSizes(const ModelOptions& model, SizeIs size = SizeIs::kOfData);
 // A --no-PASS flag for each of the passes, which the command must run; after AddModelOptions.
 void AddPassFlags(const Options& options, const std::shared_ptr<ModelOptions>& model,
                   const std::vector<std::string_view>& passes);

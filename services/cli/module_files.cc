@@ -10,6 +10,7 @@
 #include "common/base/status.h"
 #include "common/ir/constants.h"
 #include "common/ops/op.h"
+#include "services/cli/colour.h"
 #include "services/cli/model_source.h"
 
 namespace quench::cli {
@@ -18,8 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kNotHeld[] =
-    "Large weights are in this user's cache, which may be pruned: `--output FILE` writes them into "
-    "the file.";
+    "Large weights are not printed but kept in your cache, which may be pruned; `--output FILE` "
+    "writes them into the file.";
 
 }  // namespace
 
@@ -29,10 +30,11 @@ absl::StatusOr<Graph> LoadModuleFile(const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
   absl::StatusOr<Graph> graph = ReadModule(file, folder.empty() ? "." : folder, *store);
   if (absl::IsNotFound(graph.status()) && ErrnoOf(graph.status()) == 0) {
-    return Annotate(graph.status(), fmt::format("`{}` names weights that it does not hold, and "
-                                                "they are no longer in the cache `{}`; make the "
-                                                "file again from its model, and it will hold them",
-                                                path, store->root().string()));
+    return Annotate(
+        graph.status(),
+        fmt::format("`{}` refers to weights that were in the cache `{}` and no longer are: create "
+                    "the file again from its model (it will contain the weights)",
+                    path, store->root().string()));
   }
   const std::span<const std::byte> head =
       file->bytes().first(std::min<size_t>(file->bytes().size(), 64));
@@ -54,24 +56,23 @@ absl::StatusOr<std::string> ModuleText(const Graph& graph, const PrintOptions& o
   std::string text = PrintGraph(graph, print);
   if (places.empty()) return text;
   text.insert(std::min(text.find('\n'), text.size()), fmt::format("\n# {}", kNotHeld));
-  fmt::print(stderr, "quench: warning: {}\n", kNotHeld);
+  PrintWarning(kNotHeld);
   return text;
 }
 
 void AddWeightsFlag(const Options& options, bool& external_weights,
                     const std::vector<std::string>& outputs) {
-  const Option flag =
-      options.Flag("--external-weights", external_weights,
-                   "Weights of a module go to FILE.weights beside it, instead of into it");
+  const Option flag = options.In("Output").Rare().Flag(
+      "--external-weights", external_weights,
+      "Store the weights of a module in FILE.weights beside it instead of in it");
   if (!outputs.empty()) flag.Needs(outputs);
 }
 
 std::string WeightsProblem(const std::string& output, bool external_weights) {
   if (!external_weights || fs::path(output).extension() != ".onnx") return "";
   return fmt::format(
-      "--external-weights is for modules, and `{}` is ONNX, which puts weights beside it when they "
-      "are "
-      "many",
+      "--external-weights applies to IR modules; `{}` is ONNX, where large weights always go to a "
+      "file beside it",
       output);
 }
 

@@ -4,10 +4,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "services/cli/description.h"
 
 namespace CLI {
 class App;
@@ -18,14 +21,23 @@ namespace quench::cli {
 
 // A rule that is checked once everything is parsed: what is wrong, or "".
 using Rule = std::function<std::string()>;
-using Rules = std::shared_ptr<std::vector<Rule>>;
+
+// What the parser itself cannot hold, by command line: rules, and what descriptions say of an option.
+struct Declared {
+  struct Detail {
+    std::vector<std::string> choices;
+    bool rare = false;
+  };
+  std::vector<Rule> rules;
+  std::map<const CLI::Option*, Detail> details;
+};
 
 // Rules for an option and its value; what breaks one is a usage error. No value may be empty: that
 // is what an unset variable of a shell leaves behind.
 class Option {
  public:
-  Option(CLI::Option* option, CLI::App* app, Rules rules)
-      : option_(option), app_(app), rules_(std::move(rules)) {}
+  Option(CLI::Option* option, CLI::App* app, std::shared_ptr<Declared> declared)
+      : option_(option), app_(app), declared_(std::move(declared)) {}
   const Option& Required() const;
   const Option& OneOf(const std::vector<std::string>& values) const;
   const Option& Range(double low, double high) const;
@@ -39,7 +51,7 @@ class Option {
  private:
   CLI::Option* option_;
   CLI::App* app_;
-  Rules rules_;
+  std::shared_ptr<Declared> declared_;
 };
 
 // Views a parser that outlives it. The variables that options are stored in must live until the
@@ -50,7 +62,8 @@ class Option {
 // shows for each option of each command that it has an effect.
 class Options {
  public:
-  Options(CLI::App* app, Rules rules) : app_(app), rules_(std::move(rules)) {}
+  Options(CLI::App* app, std::shared_ptr<Declared> declared)
+      : app_(app), declared_(std::move(declared)) {}
 
   // `names`: "--long,-s", or "NAME" for a positional. `shown` is how --help writes the value and its
   // default. T is a string, an integer, double, std::optional of uint64_t or double, or a
@@ -59,12 +72,16 @@ class Options {
   Option Add(const std::string& names, T& value, const std::string& help,
              const std::string& shown = "") const;
   Option Flag(const std::string& names, bool& value, const std::string& help) const;
-  // Calls `given` if the flag is there; --help lists it under `group`.
-  Option Flag(const std::string& names, const std::function<void()>& given, const std::string& help,
-              const std::string& group) const;
+  // Calls `given` if the flag is there.
+  Option Flag(const std::string& names, const std::function<void()>& given,
+              const std::string& help) const;
 
   // The same command; each option added through it needs one of `others`.
   Options Under(const std::vector<std::string>& others) const;
+  // The same command; help lists each option added through it under `group` (default "Common").
+  Options In(const std::string& group) const;
+  // The same command; each option added through it is one that only --help-all lists.
+  Options Rare() const;
   // Checked if this (sub)command was given.
   void AddRule(Rule rule) const;
   // The options of this (sub)command that were given, without positionals: "--output".
@@ -73,14 +90,23 @@ class Options {
   // One of its subcommands must be given. Options of the command may stand before or after it.
   Options Subcommand(const std::string& name, const std::string& summary) const;
   bool parsed() const;  // this (sub)command was given
+  // The whole program, as far as its commands are declared.
+  CommandDescription Program() const;
   void Describe(const std::string& name, const std::string& help) const;  // another help text
   void Examples(const std::string& text) const;
 
  private:
+  Option Declare(CLI::Option* option) const;
+
   CLI::App* app_;
-  Rules rules_;
+  std::shared_ptr<Declared> declared_;
   std::vector<std::vector<std::string>> under_;
+  std::string group_ = "Common";
+  bool rare_ = false;
 };
+
+// --format text|json: how the result is printed.
+void AddFormat(const Options& options, std::string& format);
 
 class CommandLine {
  public:
@@ -95,10 +121,12 @@ class CommandLine {
                   const std::function<void()>& chosen);
   // The exit code where the program ends with that: --help, --version, a usage error (all printed).
   std::optional<int> Parse(int argc, char** argv);
+  // The program with all of its commands. Complete once every command is declared.
+  CommandDescription Describe() const;
 
  private:
   std::unique_ptr<CLI::App> app_;
-  Rules rules_;
+  std::shared_ptr<Declared> declared_;
 };
 
 }  // namespace quench::cli

@@ -67,16 +67,15 @@ std::string ProblemOfRuntime(const std::string& runtime, const std::filesystem::
   const OtherRuntime* const found = Find(runtime);
   if (found == nullptr) return "";
   if (!IsOnnx(output)) {
-    return fmt::format("--for {} is of ONNX files, and --output is `{}`: name it .onnx", runtime,
+    return fmt::format("--for {} needs an ONNX file: --output `{}` must end in .onnx", runtime,
                        output.string());
   }
   std::string problems;
   for (const Wanted& wanted : WantedBy(*found)) {
     const std::string& value = flags.*wanted.variable;
     if (!Has(given, wanted.option) || value == wanted.value) continue;
-    problems +=
-        fmt::format("{}--for {} wants {} {}, and {} {} was given", problems.empty() ? "" : "; ",
-                    runtime, wanted.option, wanted.value, wanted.option, value);
+    problems += fmt::format("{}--for {} requires {} {}, not {} {}", problems.empty() ? "" : "; ",
+                            runtime, wanted.option, wanted.value, wanted.option, value);
   }
   return problems;
 }

@@ -49,10 +49,10 @@ std::string PeakText(const Profile& profile) {
   const std::string from =
       peak.kernel == nullptr
           ? profile.ceilings->source
-          : fmt::format("as `{}` has done, more than was measured", peak.kernel->node);
+          : fmt::format("reached by kernel `{}`, above the measured peak", peak.kernel->node);
   return fmt::format(
-      "peak: {:.1f} GFLOP/s of f32 on {} thread{} ({}), {:.1f} GB/s; GFLOP/s count what kernels "
-      "really do, which Winograd's filtering needs less of\n",
+      "peak: {:.1f} GFLOP/s of f32 on {} thread{} ({}), {:.1f} GB/s; GFLOP/s count the operations "
+      "actually executed; Winograd convolutions execute fewer\n",
       peak.gflops, profile.threads, profile.threads == 1 ? "" : "s", from,
       profile.ceilings->gbytes);
 }
@@ -165,12 +165,12 @@ absl::Status Describe(const std::filesystem::path& metadata, Artifact& artifact,
   };
   if (!json.is_object() || !json.value("kernels", nlohmann::json()).is_array()) {
     return InvalidArgument(
-        "`{}` has no list of kernels; `quench compile --export-metadata` writes one",
+        "`{}` contains no list of kernels: write it with `quench compile --export-metadata`",
         metadata.string());
   }
   const nlohmann::json& kernels = json["kernels"];
   if (json.value("uuid", "") != artifact.uuid()) {
-    return InvalidArgument("`{}` describes library {}, this one is {}", metadata.string(),
+    return InvalidArgument("`{}` belongs to library {}, not to {}", metadata.string(),
                            json.value("uuid", "without a UUID"), artifact.uuid());
   }
   bool same = kernels.size() == profile.kernels.size();
@@ -180,8 +180,7 @@ absl::Status Describe(const std::filesystem::path& metadata, Artifact& artifact,
   }
   if (!same) {
     return InvalidArgument(
-        "`{}` describes the kernels of another variant; this CPU runs `{}`, and metadata has the "
-        "strongest",
+        "`{}` lists the kernels of the library's strongest variant, but this CPU runs variant `{}`",
         metadata.string(), artifact.variant());
   }
   profile.counted_sizes = OtherSizes(SizesOf(json), artifact, inputs);

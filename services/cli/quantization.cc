@@ -10,41 +10,41 @@
 
 #include "common/base/status.h"
 #include "common/ir/hash.h"
+#include "services/cli/colour.h"
 #include "services/quantizer/equalize.h"
 #include "services/quantizer/methods/method.h"
 #include "services/quantizer/statistics_file.h"
 
 namespace quench::cli {
 
-void AddRescueFlags(const Options& options, RescueFlags& flags) {
+void AddRescueFlags(const Options& all, RescueFlags& flags) {
+  const Options options = all.In("Precision").Rare();
   options.Flag("--equalize", flags.equalize,
-               "Even out the ranges of channels across layers first; the same when calibrating "
-               "and quantizing");
+               "First even out channel ranges across consecutive layers. Give it to both calibrate "
+               "and quantize");
   options
       .Add("--split-outliers", flags.split_outliers,
-           "Compute the channels with the largest weights more than once, so many more of a "
-           "convolution's, each read with a part of those weights; the same when calibrating and "
-           "quantizing",
+           "Duplicate the PERCENT of channels with the largest weights and share those weights "
+           "among the copies. Give the same value to calibrate and quantize",
            "PERCENT (2 is usual)")
       .Range(0, 50);
   options
-      .Add(
-          "--split-tensors", flags.split_tensors,
-          "Cut convolutions whose channels have very uneven ranges into so many, each with its own "
-          "range; the same when calibrating and quantizing",
-          "N (2 to 8)")
+      .Add("--split-tensors", flags.split_tensors,
+           "Split convolutions whose channels have very uneven ranges into up to N parts, each "
+           "with its own range. Give the same value to calibrate and quantize",
+           "N (2 to 8)")
       .Range(2, 8);
 }
 
 void TellEqualized(int pairs, double before, double after) {
   fmt::print(stderr,
-             "quench: equalized {} pairs of layers; ranges of channels differ by {:.3g}, before "
-             "by {:.3g}\n",
+             "quench: equalized {} pairs of layers; channel ranges now differ by a factor of "
+             "{:.3g} (before: {:.3g}) [check that these are factors]\n",
              pairs, after, before);
 }
 
 void TellOutliers(const std::vector<quantizer::OutlierLayer>& layers) {
-  fmt::print(stderr, "quench: outliers of {} layers are there more than once\n", layers.size());
+  fmt::print(stderr, "quench: duplicated the outlier channels of {} layers\n", layers.size());
   for (const quantizer::OutlierLayer& layer : layers) {
     fmt::print(stderr, "quench:   {}: {} + {} channels, largest weights {:.2g} times smaller\n",
                layer.node, layer.channels, layer.copies, layer.spared);
@@ -122,23 +122,20 @@ absl::StatusOr<quantizer::Statistics> CalibrateHere(TapBuild& taps, const Sample
 
 void WarnOf(const quantizer::Statistics& statistics) {
   if (!statistics.not_finite.empty()) {
-    fmt::print(
-        stderr,
-        "quench: warning: {} values were NaN, infinite or as good as that (1e30) and have no "
-        "statistics: {}\n",
-        statistics.not_finite.size(), fmt::join(statistics.not_finite, ", "));
+    PrintWarning(
+        fmt::format("{} values were NaN, infinite or larger than 1e30 and have no statistics: {}",
+                    statistics.not_finite.size(), fmt::join(statistics.not_finite, ", ")));
   }
   if (statistics.random) {
-    fmt::print(stderr,
-               "quench: warning: calibrated on random inputs; ranges may differ on real data, and "
-               "accuracy will suffer\n");
+    PrintWarning(
+        "calibrated on random inputs: ranges on real data may differ, which costs accuracy");
   }
 }
 
 namespace {
 
 std::string MethodHelp() {
-  std::string text = "How ranges are chosen from statistics:";
+  std::string text = "How ranges are derived from statistics:";
   for (const quantizer::MethodInfo& method : quantizer::AllMethods()) {
     text += fmt::format("{} {}: {}", &method == quantizer::AllMethods().data() ? "" : ";",
                         method.name, method.doc);
@@ -152,12 +149,13 @@ bool WantsRanges(const QuantizeFlags& flags) {
   return flags.type != "dynamic" && flags.type != "weights";
 }
 
-void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlags>& flags) {
+void AddQuantizeFlags(const Options& all, const std::shared_ptr<QuantizeFlags>& flags) {
+  const Options options = all.In("Precision");
   options
       .Add("--type", flags->type,
-           "Ranges of activations: static (calibrated), dynamic (of each run), any (static where "
-           "there are statistics), weights (activations stay in float: only weights of matrix "
-           "products, recurrent layers and embedding tables become integers)",
+           "Activation ranges: static (from calibration), dynamic (measured in each run), any "
+           "(static where statistics exist), weights (activations stay float; only weights of "
+           "matrix products, recurrent layers and embeddings become integers)",
            "static|dynamic|any|weights (default any)")
       .OneOf({"static", "dynamic", "any", "weights"});
   std::vector<std::string> methods;
@@ -167,37 +165,42 @@ void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlag
       .Add("--method", flags->options.method, MethodHelp(),
            fmt::format("{} (default {})", fmt::join(methods, "|"), methods[0]))
       .OneOf(methods);
-  options
-      .Add("--percentile", flags->options.percentile, "Of the method percentile", "P (default 99)")
+  options.Rare()
+      .Add("--percentile", flags->options.percentile, "Percentile for --method percentile",
+           "P (default 99)")
       .Range(50, 100)
       .Needs({"--method"});
-  options
+  options.Rare()
       .Add("--kernel-dtype", flags->kernel_dtype,
-           "Of weights; four bits with --type weights, where unsigned ones have asymmetric ranges",
+           "Type of quantized weights. 4-bit types need --type weights; unsigned 4-bit weights get "
+           "asymmetric ranges",
            "int8|uint8|int4|uint4 (default: that of activations, int8 for .onnx)")
       .OneOf({"int8", "uint8", "int4", "uint4"});
-  options
-      .Add(
-          "--block-size", flags->block_size,
-          "With --type weights: so many weights that are summed, an even number, share a scale; 0: "
-          "all of an output channel, as --per-channel says too",
-          "N (default 32 of four bits, 0 of eight)")
+  options.Rare()
+      .Add("--block-size", flags->block_size,
+           "With --type weights: number of consecutive weights that share one scale (even); 0: one "
+           "scale per output channel, like --per-channel",
+           "N (default 32 for four bits, 0 for eight)")
       .Range(0, 1 << 20);
-  options
-      .Add("--bias-dtype", flags->bias_dtype, "Of biases; float32: they stay floats",
+  options.Rare()
+      .Add("--bias-dtype", flags->bias_dtype, "Type of biases; float32 leaves them in float",
            "int32|int8|float32 (default int32)")
       .OneOf({"int32", "int8", "float32"});
   options.Flag("--per-channel", flags->options.per_channel,
-               "A scale for each output channel of weights, instead of one for all");
-  options.Flag("--symmetric", flags->options.symmetric,
-               "Ranges of activations are [-m, m]; those of weights always are");
-  options.Flag("--bias-correction", flags->options.bias_correction,
-               "Biases take back what rounding the weights adds to the mean (needs --calibration)");
+               "Use one scale per output channel of the weights instead of one per tensor");
+  options.Rare().Flag(
+      "--symmetric", flags->options.symmetric,
+      "Use symmetric activation ranges [-m, m] (weight ranges are always symmetric)");
+  options.Rare().Flag(
+      "--bias-correction", flags->options.bias_correction,
+      "Adjust biases to cancel the mean error from rounding the weights (needs --calibration)");
   AddRescueFlags(options, flags->rescue);
-  options.Flag("--power-of-two", flags->options.power_of_two, "Scales are powers of two");
-  options.Add("--include", flags->options.include,
-              "Quantize only these nodes: a name, a pattern, op:NAME", "PATTERN");
-  options.Add("--exclude", flags->options.exclude, "Leave these nodes in float", "PATTERN");
+  options.Rare().Flag("--power-of-two", flags->options.power_of_two,
+                      "Round scales to powers of two");
+  options.Rare().Add("--include", flags->options.include,
+                     "Quantize only these nodes: a name, a pattern, or op:NAME", "PATTERN");
+  options.Add("--exclude", flags->options.exclude,
+              "Leave these nodes in float: a name, a pattern, or op:NAME", "PATTERN");
   AddRoundingFlags(options, flags->rounding);
   AddBudgetFlags(options, flags->budget);
 }
@@ -244,8 +247,7 @@ absl::StatusOr<QuantizedModel> QuantizeHere(TapBuild& taps, const quantizer::Sta
 
 void PrintLayers(const Quantization& quantization) {
   const quantizer::QuantizeReport& report = quantization.report;
-  for (const std::string& warning : report.warnings)
-    fmt::print(stderr, "quench: warning: {}\n", warning);
+  for (const std::string& warning : report.warnings) PrintWarning(warning);
   if (quantization.selection) fmt::print("{}", quantizer::ToTable(*quantization.selection));
   if (quantization.rounding) fmt::print("{}", quantizer::ToTable(*quantization.rounding));
   int quantized = 0;

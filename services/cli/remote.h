@@ -181,7 +181,7 @@ struct WorkflowJob {
   std::vector<std::string> states;
   int limit = 50;
   bool watch = false;
-  std::string format = "table";
+  std::string format = "text";
 };
 // Prints what it did.
 absl::Status WorkflowThere(const WorkflowJob& job, const StepContext& context);

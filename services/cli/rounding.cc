@@ -9,16 +9,17 @@
 
 namespace quench::cli {
 
-void AddRoundingFlags(const Options& options, const std::shared_ptr<RoundingFlags>& flags) {
+void AddRoundingFlags(const Options& all, const std::shared_ptr<RoundingFlags>& flags) {
+  const Options options = all.In("Precision").Rare();
   options
       .Add("--rounding", flags->rounding,
-           "Weights become the nearest integers, or whichever of the two they lie between changes "
-           "the output of their layer least on samples (adaptive: for 4 bits above all)",
+           "nearest: round each weight to the nearest integer. adaptive: round it up or down, "
+           "whichever changes its layer's output least on the samples (mainly for 4-bit weights)",
            "nearest|adaptive (default nearest)")
       .OneOf({"nearest", "adaptive"});
   options
       .Add("--rounding-data", flags->samples.data,
-           "Samples that rounding is adapted to, see `quench calibrate`", "PATH")
+           "Samples for --rounding adaptive (as for `quench calibrate`)", "PATH")
       .Needs({"--rounding"});
 }
 

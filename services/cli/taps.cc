@@ -9,10 +9,10 @@
 namespace quench::cli {
 
 Option AddImageFlag(const Options& options, std::string& images) {
-  return options.Add(
+  return options.In("Input").Add(
       "--images", images,
       "How .png and .jpg samples are scaled: imagenet, unit (0..1), signed (-1..1) or bytes "
-      "(0..255), then what differs: mean=R/G/B, std=R/G/B, divide=N, order=rgb|bgr, "
+      "(0..255), optionally followed by changes: mean=R/G/B, std=R/G/B, divide=N, order=rgb|bgr, "
       "fit=stretch|crop|pad",
       "SPEC");
 }
@@ -23,12 +23,6 @@ absl::StatusOr<SampleFormat> SampleFormatOf(const std::string& images) {
     QUENCH_ASSIGN_OR_RETURN(format.images, ParseImageOptions(images));
   }
   return format;
-}
-
-Option AddSampleSizes(const Options& options, SampleOptions& samples) {
-  return options.Add(
-      "--size", samples.sizes,
-      "Size of a symbolic dim in random samples; only that of a batch may be left out", "NAME=N");
 }
 
 absl::StatusOr<std::map<std::string, int64_t>> RandomSizes(const SampleOptions& options,

@@ -24,10 +24,10 @@ struct SampleOptions {
   std::vector<std::string> sizes = {};  // NAME=N, of random ones
   int64_t workers = 0;                  // 0: one for each CPU
 };
+// The key of a library's preprocessing under which compile records --images, and run looks for it.
+constexpr char kImagesKey[] = "images";
 Option AddImageFlag(const Options& options, std::string& images);
 absl::StatusOr<SampleFormat> SampleFormatOf(const std::string& images);
-// --size, of random samples.
-Option AddSampleSizes(const Options& options, SampleOptions& samples);
 // Sizes of random samples: those that are given, and for others what ChooseSizes says.
 absl::StatusOr<std::map<std::string, int64_t>> RandomSizes(const SampleOptions& options,
                                                            const Graph& graph);

@@ -341,11 +341,11 @@ TEST_F(GatewayTest, InnerValuesAreThoseOfOneProcess) {
 
 TEST_F(GatewayTest, LibrariesAreMeasuredThereAndRunHere) {
   ASSERT_EQ(Run({"compile", DigitsModel(), "--batch", "1", "--output", "out"}).exit_code, 0);
-  const Outcome measured = Run({"bench", "out/model.so", "--seconds", "0.1", "--json"});
+  const Outcome measured = Run({"bench", "out/model.so", "--seconds", "0.1", "--format", "json"});
   ASSERT_EQ(measured.exit_code, 0) << measured.err;
   const nlohmann::json there = nlohmann::json::parse(measured.out);
-  const nlohmann::json here =
-      nlohmann::json::parse(work_.Run({"bench", "out/model.so", "--seconds", "0.1", "--json"}).out);
+  const nlohmann::json here = nlohmann::json::parse(
+      work_.Run({"bench", "out/model.so", "--seconds", "0.1", "--format", "json"}).out);
   EXPECT_EQ(there.at("arena_bytes"), here.at("arena_bytes"));
   EXPECT_EQ(there.size(), here.size());
   EXPECT_GT(there.at("median_ms"), 0);
@@ -454,8 +454,7 @@ TEST_F(GatewayTest, ComparesAsOneProcessDoes) {
     EXPECT_EQ(here.out, there.out) << there.err;
   }
   // What it gave once, in a folder as ONNX's test data.
-  ASSERT_EQ(work_.Run({"run", "out/model.so", "--random", "3", "--output-dir", "set"}).exit_code,
-            0);
+  ASSERT_EQ(work_.Run({"run", "out/model.so", "--random", "3", "--output", "set"}).exit_code, 0);
   std::filesystem::rename(work_.path("set/logits.npy"), work_.path("set/output_0.npy"));
   ASSERT_TRUE(WriteNpy((*RandomInputs(
                            std::vector<ArtifactTensor>{
@@ -542,12 +541,12 @@ TEST_F(GatewayTest, ModelsOfPytorchAreThoseOfOneProcess) {
       std::filesystem::path(QUENCH_SOURCE_DIR) / "tests" / "cases" / "torch";
   const std::vector<std::vector<std::string>> models = {
       {"net_export_2.15.pt2"},
-      {"batch_export_2.15.pt2", "--dim", "s17=2..8"},
+      {"batch_export_2.15.pt2", "--size", "s17=2..8"},
       {"counter_export_2.15.pt2"},
-      {"counter_script_2.15.pt", "--input", "x=3"},
-      {"decides_script_2.15.pt", "--input", "x=3:f32"},
-      {"words_trace_2.15.pt", "--input", "words=1,3", "--default-dtype", "i64"},
-      {"quantized_trace_2.15.pt", "--input", "x=1,2,4,4", "--keep-quantized-weight"}};
+      {"counter_script_2.15.pt", "--shape", "x=3"},
+      {"decides_script_2.15.pt", "--shape", "x=3:f32"},
+      {"words_trace_2.15.pt", "--shape", "words=1,3", "--default-dtype", "i64"},
+      {"quantized_trace_2.15.pt", "--shape", "x=1,2,4,4", "--keep-quantized-weight"}};
   for (const std::vector<std::string>& words : models) {
     std::vector<std::string> command = {"compile", (cases / words[0]).string()};
     command.insert(command.end(), words.begin() + 1, words.end());

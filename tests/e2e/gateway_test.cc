@@ -22,7 +22,7 @@ namespace quench::testing::gateway_test {
 namespace {
 
 TEST_F(GatewayTest, WorkflowsAreListedShownWatchedAndForgotten) {
-  const Outcome put = Run({"blobs", "put", DigitsModel(), "--json"});
+  const Outcome put = Run({"blobs", "put", DigitsModel(), "--format", "json"});
   ASSERT_EQ(put.exit_code, 0) << put.err;
   const nlohmann::json blob = nlohmann::json::parse(put.out).at(0);
   const std::string digest = fmt::format("{}/{}", blob.at("hash").get<std::string>(),
@@ -63,7 +63,7 @@ TEST_F(GatewayTest, WorkflowsAreListedShownWatchedAndForgotten) {
 // Every part of quantization is a step, and steps take what others give.
 TEST_F(GatewayTest, AWorkflowQuantizesAndComparesWithTheFloatModel) {
   const auto put = [&](const std::string& path) {
-    const Outcome outcome = Run({"blobs", "put", path, "--json"});
+    const Outcome outcome = Run({"blobs", "put", path, "--format", "json"});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     const nlohmann::json blob = nlohmann::json::parse(outcome.out).at(0);
     return fmt::format("hash: \"{}\" size_bytes: {}", blob.at("hash").get<std::string>(),
@@ -71,7 +71,8 @@ TEST_F(GatewayTest, AWorkflowQuantizesAndComparesWithTheFloatModel) {
   };
   const std::string model = put(DigitsModel());
   const Outcome uploaded =
-      Run({"blobs", "put-samples", QUENCH_SOURCE_DIR "/bench/models/digits_sample.npy", "--json"});
+      Run({"blobs", "put-samples", QUENCH_SOURCE_DIR "/bench/models/digits_sample.npy", "--format",
+           "json"});
   ASSERT_EQ(uploaded.exit_code, 0) << uploaded.err;
   const nlohmann::json manifest = nlohmann::json::parse(uploaded.out);
   EXPECT_EQ(manifest.at("files"), 1);

@@ -71,42 +71,51 @@ std::vector<Row> ReadTable() {
   return rows;
 }
 
-// What --help lists: options by command, under each of their names, and the subcommands.
+// What --help-all lists: options by command, under each of their names, and the subcommands. Options of a
+// command above are listed again, and belong to that.
 class Help {
  public:
-  Help() { Walk(""); }
-  // Of each option all long names; a positional has one.
+  Help() { Walk("", {}); }
+  // All long names of each option; a positional has one.
   const std::map<std::string, std::vector<Words>>& options() const { return options_; }
 
  private:
-  void Walk(const std::string& command) {
+  static constexpr size_t kWidth = 100;  // of lines, where there is no terminal
+
+  void Walk(const std::string& command, const std::set<Words>& above) {
     Words arguments = Split(command);
-    arguments.emplace_back("--help");
+    arguments.emplace_back("--help-all");
     const Outcome outcome = work_.Run(arguments);
     EXPECT_EQ(outcome.exit_code, 0) << command;
-    if (!command.empty()) {
-      EXPECT_NE(outcome.out.find("Options of every command:"), std::string::npos) << command;
-    }
-    std::vector<Words>& options = options_[command];
+    std::set<Words> listed = above;
+    Words commands;
     std::string section;
     std::istringstream lines(outcome.out);
-    static const std::regex entry("^  ([^ ]+)( .*)?$");
+    static const std::regex option("^ {2}(?: {4}|-\\w, )(--[^ ,]+(?:, --[^ ,]+)*)( .*)?$");
+    static const std::regex other("^ {2}([^ -][^ ]*)( .*)?$");
     for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(line.size(), kWidth) << command << ": " << line;
       std::smatch match;
       if (!line.empty() && line[0] != ' ') section = line;
-      if (section == "Examples:") break;
-      if (section.starts_with("Options of ") || !std::regex_match(line, match, entry)) continue;
-      if (section == "Subcommands:") {
-        Walk(Trimmed(command + " " + match[1].str()));
-      } else {
+      if (section == "Examples:") continue;
+      if (section == "Commands:" && std::regex_match(line, match, other)) {
+        commands.push_back(match[1]);
+      } else if (section == "Arguments:" && std::regex_match(line, match, other)) {
+        EXPECT_TRUE(listed.insert({match[1]}).second) << command << ": twice " << line;
+        options_[command].push_back({match[1]});
+      } else if (std::regex_match(line, match, option)) {
         Words names;
         std::istringstream parts(match[1]);
-        for (std::string name; std::getline(parts, name, ',');) {
-          if (name.starts_with("--") || name[0] != '-') names.push_back(name);
-        }
-        if (names != Words{"--help"} && names != Words{"--version"}) options.push_back(names);
+        for (std::string name; std::getline(parts, name, ',');) names.push_back(Trimmed(name));
+        if (names == Words{"--help"} || names == Words{"--help-all"} || names == Words{"--version"})
+          continue;
+        if (above.contains(names)) continue;
+        EXPECT_TRUE(listed.insert(names).second) << command << ": twice " << line;
+        options_[command].push_back(names);
       }
     }
+    options_[command];
+    for (const std::string& each : commands) Walk(Trimmed(command + " " + each), listed);
   }
 
   const Workspace work_{QUENCH_RELEASE_BINARY};

@@ -32,13 +32,13 @@ TEST(ProgramTest, CarriesStatesFromStepToStep) {
   };
   for (const char* model : {"sums.ir.txt", "out/model.so"}) {
     const Outcome run =
-        work.Run({"run", model, "--input", "x=x.npy", "--steps", "--output-dir", model[0] + ""s});
+        work.Run({"run", model, "--input", "x=x.npy", "--steps", "--output", model[0] + ""s});
     ASSERT_EQ(run.exit_code, 0) << run.err;
     const std::string folder = model[0] + "/"s;
     EXPECT_EQ(values(folder + "y.npy"), (std::vector<float>{11, 12, 14, 16, 19, 22}));
     EXPECT_EQ(values(folder + "next.npy"), (std::vector<float>{19, 22}));  // the last one
     const Outcome on = work.Run({"run", model, "--input", "x=x.npy", "--input",
-                                 "total=" + folder + "next.npy", "--steps", "--output-dir", "on"});
+                                 "total=" + folder + "next.npy", "--steps", "--output", "on"});
     ASSERT_EQ(on.exit_code, 0) << on.err;
     EXPECT_EQ(values("on/next.npy"), (std::vector<float>{28, 34}));
   }
@@ -95,11 +95,12 @@ TEST(ProgramTest, CompilesVerifiesRunsAndMeasuresADigitsNetwork) {
 
   const Outcome run = work.Run({"run", "out/model.so", "--input",
                                 "image=" QUENCH_SOURCE_DIR "/bench/models/digits_sample.npy",
-                                "--output-dir", "result", "--profile"});
+                                "--output", "result", "--profile"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_TRUE(std::filesystem::exists(work.path("result") / "logits.npy"));
 
-  const Outcome bench = work.Run({"bench", "out/model.so", "--seconds", "0.05", "--json"});
+  const Outcome bench =
+      work.Run({"bench", "out/model.so", "--seconds", "0.05", "--format", "json"});
   ASSERT_EQ(bench.exit_code, 0) << bench.err;
   const nlohmann::json json = nlohmann::json::parse(bench.out);
   for (const char* key :
@@ -116,8 +117,8 @@ TEST(ProgramTest, ProfilesNameEachKernel) {
   const Outcome table = work.Run({"bench", "out/model.so", "--seconds", "0.05", "--profile"});
   ASSERT_EQ(table.exit_code, 0) << table.err;
   EXPECT_NE(table.out.find("GFLOP/s"), std::string::npos) << table.out;
-  const Outcome outcome = work.Run(
-      {"bench", "out/model.so", "--seconds", "0.05", "--profile", "--json", "--trace", "t.json"});
+  const Outcome outcome = work.Run({"bench", "out/model.so", "--seconds", "0.05", "--profile",
+                                    "--format", "json", "--trace", "t.json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const nlohmann::json profile = nlohmann::json::parse(outcome.out);
   ASSERT_FALSE(profile["kernels"].empty());
@@ -159,7 +160,7 @@ TEST(ProgramTest, TheModelIsLookedAtFirstAndAnEmptyFolderIsFine) {
   const Outcome fixed = work.Run(
       {"import", DigitsModel(), "--batch", "1", "--outputs", "relu1", "--export", "fixed.onnx"});
   ASSERT_EQ(fixed.exit_code, 0) << fixed.err;
-  EXPECT_NE(work.Run({"import", "fixed.onnx", "--dim", "batch=4"})
+  EXPECT_NE(work.Run({"import", "fixed.onnx", "--size", "batch=4"})
                 .err.find("sizes of all inputs are fixed"),
             std::string::npos);
 }
@@ -209,8 +210,8 @@ module "m" canonical {
     const std::string shown = command[0] == "analyse" ? "height = 6" : "batch=1, height=6";
     EXPECT_NE((told.out + told.err).find(shown), std::string::npos) << command[0] << told.out;
   }
-  const Outcome bench = work.Run({"bench", "out/model.so", "--seconds", "0.01", "--json", "--size",
-                                  "height=6", "--size", "batch=2"});
+  const Outcome bench = work.Run({"bench", "out/model.so", "--seconds", "0.01", "--format", "json",
+                                  "--size", "height=6", "--size", "batch=2"});
   const nlohmann::json json = nlohmann::json::parse(bench.out);
   EXPECT_EQ(json.at("sizes"), (nlohmann::json{{"batch", 2}, {"height", 6}}));
   EXPECT_EQ(json.at("batch"), 2);
@@ -291,10 +292,9 @@ TEST(ProgramTest, LibraryAndInterpreterAgreeOnFiles) {
   const Workspace work;
   ASSERT_EQ(work.Run({"compile", DigitsModel(), "--output", "out"}).exit_code, 0);
   const std::string input = "image=" QUENCH_SOURCE_DIR "/bench/models/digits_sample.npy";
-  const Outcome native =
-      work.Run({"run", "out/model.so", "--input", input, "--output-dir", "native"});
+  const Outcome native = work.Run({"run", "out/model.so", "--input", input, "--output", "native"});
   const Outcome interpreted =
-      work.Run({"run", DigitsModel(), "--input", input, "--output-dir", "interpreted"});
+      work.Run({"run", DigitsModel(), "--input", input, "--output", "interpreted"});
   ASSERT_EQ(native.exit_code, 0) << native.err;
   ASSERT_EQ(interpreted.exit_code, 0) << interpreted.err;
   const absl::StatusOr<Tensor> ours = ReadNpy(work.path("native/logits.npy").string());
@@ -496,11 +496,13 @@ TEST(ProgramTest, ListingsForPeopleAndScripts) {
   EXPECT_NE(work.Run({"ops", "SequenceAt"}).out.find("missing"), std::string::npos);
   EXPECT_GE(nlohmann::json::parse(work.Run({"targets", "--format", "json"}).out).size(), 5u);
   EXPECT_EQ(work.Run({"ops", "--model", DigitsModel()}).exit_code, 0);
-  EXPECT_EQ(
-      nlohmann::json::parse(work.Run({"blobs", "stat", "--json"}).out).at("count").get<int>() >= 0,
-      true);
+  EXPECT_EQ(nlohmann::json::parse(work.Run({"blobs", "stat", "--format", "json"}).out)
+                    .at("count")
+                    .get<int>() >= 0,
+            true);
   EXPECT_EQ(work.Run({"blobs", "prune", "--keep", "0"}).exit_code, 0);
-  EXPECT_EQ(nlohmann::json::parse(work.Run({"blobs", "stat", "--json"}).out).at("count"), 0);
+  EXPECT_EQ(nlohmann::json::parse(work.Run({"blobs", "stat", "--format", "json"}).out).at("count"),
+            0);
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ def run(binary, library, given, folder):
     for i, (name, values) in enumerate(given.items()):
         numpy.save(folder / f"in{i}.npy", values)
         words += ["--input", f"{name}={folder / f'in{i}.npy'}"]
-    quench(binary, "run", library, "--output-dir", out, *words)
+    quench(binary, "run", library, "--output", out, *words)
     return {file.stem: numpy.load(file) for file in out.glob("*.npy")}
 
 

@@ -55,7 +55,7 @@ def values_of(program, model, inputs, names, folder):
     """Values of the model by the interpreter."""
     folder.mkdir()
     outputs = ["--outputs", ",".join(sorted(names))] if names else []
-    quench(program, "run", model, *inputs, *outputs, "--output-dir", folder)
+    quench(program, "run", model, *inputs, *outputs, "--output", folder)
     return {path.stem: np.load(path) for path in folder.glob("*.npy")}
 
 

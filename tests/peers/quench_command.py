@@ -31,13 +31,13 @@ def run(quench, library, values, folder):
     for i, (name, value) in enumerate(zip(inputs, values, strict=True)):
         numpy.save(folder / f"in{i}.npy", value)
         words += ["--input", f"{name}={folder / f'in{i}.npy'}"]
-    command(quench, "run", library, *words, "--output-dir", folder / "results")
+    command(quench, "run", library, *words, "--output", folder / "results")
     return [numpy.load(folder / "results" / f"{name}.npy") for name in outputs]
 
 
 def kernels(quench, library, metadata):
     """The kernel of each step, as `bench --profile` has them."""
-    told = command(quench, "bench", library, "--profile", "--json", "--seconds", 0.1, "--metadata", metadata)
+    told = command(quench, "bench", library, "--profile", "--format", "json", "--seconds", 0.1, "--metadata", metadata)
     return [step["kernel"] for step in json.loads(told)["kernels"]]
 
 
@@ -46,5 +46,5 @@ def speeds(quench, libraries, rounds, seconds):
     times = {name: [] for name in libraries}
     for _ in range(rounds):
         for name, library in libraries.items():
-            times[name].append(json.loads(command(quench, "bench", library, "--seconds", seconds, "--json"))["median_ms"])
+            times[name].append(json.loads(command(quench, "bench", library, "--seconds", seconds, "--format", "json"))["median_ms"])
     return {name: round(statistics.median(values), 3) for name, values in times.items()}

@@ -66,7 +66,7 @@ def edited(program, folder):
     x = numbers.uniform(-1, 1, (3, 1, 8, 8)).astype(np.float32)
     np.save(folder / "x.npy", x)
     quench(program, "edit", DIGITS, *(word for edit in EDITS for word in ("-e", edit)), "-o", folder / "edited.qir")
-    quench(program, "run", folder / "edited.qir", "--input", f"image={folder / 'x.npy'}", "--output-dir", folder / "here")
+    quench(program, "run", folder / "edited.qir", "--input", f"image={folder / 'x.npy'}", "--output", folder / "here")
     here = [np.load(folder / "here" / f"{name}.npy") for name in ("logits", "features")]
     return worst(here, session(path).run(None, {"image": x}))
 

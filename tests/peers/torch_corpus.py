@@ -90,7 +90,7 @@ def visit(quench, model, folder):
     expected = entry(REFUSED, model)
     words = []
     for name, shape in (shapes or {}).items():
-        words += ["--input", f"{name}={','.join(map(str, shape)) or 'scalar'}"]
+        words += ["--shape", f"{name}={','.join(map(str, shape)) or 'scalar'}"]
     try:
         command(quench, "compile", model, "--output", folder, "--force", *words)
     except Refused as why:

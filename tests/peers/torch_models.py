@@ -279,7 +279,7 @@ def saved(module, inputs, folder):
 def run(quench, how, path, inputs, expected, folder):
     """"" or what is wrong."""
     out = folder / f"out-{how}"
-    arguments = [quench, "run", str(path), "--output-dir", str(out)]
+    arguments = [quench, "run", str(path), "--output", str(out)]
     names = argument_names(path, how)
     for name, tensor in zip(names, inputs):
         file = folder / f"{name}.npy"

@@ -78,7 +78,7 @@ def compiled(quench, model, inputs):
     words = []
     if model.suffix == ".pt":  # says nothing of shapes and types
         name = "tokens" if inputs[0].dtype == torch.int64 else "x"
-        words = ["--input", f"{name}={','.join(map(str, inputs[0].shape))}:{'i64' if name == 'tokens' else 'f32'}"]
+        words = ["--shape", f"{name}={','.join(map(str, inputs[0].shape))}:{'i64' if name == 'tokens' else 'f32'}"]
     folder = model.with_name(model.name + ".out")
     command(quench, "compile", model, "--output", folder, "--force", "--export-metadata", *words)
     library = folder / "model.so"

@@ -20,19 +20,19 @@ namespace {
 constexpr char kAnalyseExamples[] = R"(Examples:
   quench analyse model.onnx                        layers, parameters, MACs, activation memory
   quench analyse model.onnx --format json          the same for scripts
-  quench analyse bert.onnx --size batch=1 --size seq=128   symbolic dims counted at these sizes
+  quench analyse bert.onnx --size batch=1 --size seq=128   counted at these sizes of symbolic dimensions
   quench analyse model.onnx --depth 2 --columns op,output,parameters,macs,share
   quench analyse model.onnx --listing bandwidth    bytes of each layer's first input and output, the peak layer
-  quench analyse model.onnx --listing timeline     which values live while which layer runs
-  quench analyse model.onnx --listing plan --memory-plan host   where values lie in the arena of compiled code
+  quench analyse model.onnx --listing timeline     the values in memory while each layer runs
+  quench analyse model.onnx --listing plan --memory-plan host   placement of values in the arena of compiled code
   quench analyse model.onnx --weights -o m.txt     zeros, range and histogram of every weight too
   quench analyse model.onnx --listing roofline --ceilings raspberry-pi/5
-                                                   what bounds each layer, and how long it takes at least
-  quench analyse model.onnx --report model.html    one page: summary, tree, plots, the graph
+                                                   bottleneck and minimum time of each layer
+  quench analyse model.onnx --report model.html    HTML page: summary, layer tree, plots, graph
   quench analyse model.onnx --report model.html --weights --input image=cat.npy   histograms of weights and values
   quench analyse model.onnx --report both.html --beside quantized.qir
   quench analyse model.onnx --plot macs.svg --plot-kind macs
-  quench analyse model.so                          kernels, size by part, memory of a compiled library
+  quench analyse model.so                          of a compiled library: kernels, sizes, memory
   quench analyse model.onnx --gateway build-farm:7450)";
 
 struct AnalyseArgs {
@@ -48,7 +48,7 @@ struct AnalyseArgs {
   std::string plan;  // a target
   InputFlags inputs;
   analyser::TableOptions table;
-  std::string format = "table";
+  std::string format = "text";
 };
 
 absl::StatusOr<analyser::ModelReport> AnalyseHere(const ModelOptions& options,
@@ -92,12 +92,16 @@ bool ShapesTree(const AnalyseArgs& args) {
 
 std::string TableProblem(const AnalyseArgs& args) {
   const bool listed = args.table.listing != "layers";
-  if (args.format == "json" && (listed || ShapesTree(args)))
-    return "--listing, --depth and --columns shape tables: JSON has everything";
-  if (listed && ShapesTree(args)) return "--depth and --columns shape the listing `layers`";
+  if (args.format == "json" && (listed || ShapesTree(args) || args.table.rules)) {
+    return "--listing, --depth, --columns and --rules apply to tables only; JSON always contains "
+           "everything";
+  }
+  if (args.table.rules && (listed || !Lists(args)))
+    return "--rules are printed with --listing layers only";
+  if (listed && ShapesTree(args)) return "--depth and --columns apply to --listing layers only";
   if (!Lists(args) && (listed || ShapesTree(args) || args.format == "json")) {
-    return "--listing, --depth, --columns and --format shape the listing, whose place --report and "
-           "--plot take: --output FILE writes it too";
+    return "--listing, --depth, --columns and --format have no effect with --report or --plot, "
+           "which replace the listing; add --output FILE to write the listing too";
   }
   if (!Lists(args) && args.page.empty() && args.weights)
     return "--weights shows in listings and in --report, not in --plot";
@@ -106,7 +110,7 @@ std::string TableProblem(const AnalyseArgs& args) {
   if (args.plan.empty() && !args.plot.empty() && args.plot_kind == "plan")
     return "--plot-kind plan needs --memory-plan";
   if (args.remeasure && args.ceilings != "host")
-    return "--remeasure is about --ceilings host: others are not measured";
+    return "--remeasure needs --ceilings host: only this machine is measured";
   if (!args.ceilings.empty()) return "";
   if (args.table.listing == "roofline") return "--listing roofline needs --ceilings";
   if (!args.plot.empty() && args.plot_kind == "roofline")
@@ -121,17 +125,17 @@ std::string TableProblem(const AnalyseArgs& args) {
 absl::Status RunOnLibrary(const AnalyseArgs& args, const std::map<std::string, int64_t>& sizes,
                           const StepContext& context) {
   QUENCH_RETURN_IF_ERROR(RefuseModelOptions(*args.model, "a compiled library"));
-  if (args.weights || args.table.listing != "layers" || ShapesTree(args) ||
+  if (args.weights || args.table.listing != "layers" || ShapesTree(args) || args.table.rules ||
       !args.ceilings.empty() || !args.plan.empty() || !args.page.empty() || !args.plot.empty()) {
     return InvalidArgument(
-        "`{}` is a compiled library, whose kernels are listed: --weights, --listing, --depth, "
-        "--columns, --ceilings, --memory-plan, --report and --plot are about the layers of models",
+        "`{}` is a compiled library: --weights, --listing, --depth, --columns, --rules, "
+        "--ceilings, "
+        "--memory-plan, --report and --plot apply to models only",
         args.model->model);
   }
   if (UsesGateway(*args.gateway)) {
     return InvalidArgument(
-        "`{}` is a compiled library, which is analysed on this machine: leave "
-        "out the gateway",
+        "`{}` is a compiled library, and those are analysed locally: remove --gateway",
         args.model->model);
   }
   QUENCH_ASSIGN_OR_RETURN(const analyser::LibraryReport report,
@@ -188,24 +192,26 @@ absl::Status RunAnalyse(const AnalyseArgs& args, const StepContext& context) {
 }
 
 void AddPictures(const Options& options, const std::shared_ptr<AnalyseArgs>& args) {
-  options.Add("--report", args->page,
-              "Write one HTML page there: summary, tree, plots, graph; --weights adds histograms",
-              "FILE.html");
-  options
-      .Add("--beside", args->beside, "Show this model beside the first, both with the same options",
+  options.In("Output").Add(
+      "--report", args->page,
+      "Write an HTML page: summary, layer tree, plots and graph (with --weights also histograms)",
+      "FILE.html");
+  options.In("Output")
+      .Add("--beside", args->beside,
+           "Compare with this second model, analysed with the same options, on the same page",
            "OTHER")
       .Needs({"--report"});
-  options.Add("--input,-i", args->inputs.inputs,
-              "Run the model on this tensor, from a .npy or .pb file, and show what its values are "
-              "(--report); or what --shape says of an input",
-              "NAME=FILE|SHAPE[:f32]");
-  options
-      .Add("--random", args->inputs.random, "Run it on random values, for inputs without a file",
+  options.In("Input").Add(
+      "--input,-i", args->inputs.inputs,
+      "Run the model on this tensor (.npy or .pb) and show statistics of its values in the report",
+      "NAME=FILE");
+  options.In("Input")
+      .Add("--random", args->inputs.random, "Fill inputs that have no file with random values",
            "SEED")
       .Needs({"--report"});
-  options.Add("--plot", args->plot, "Write a plot there", "FILE.svg");
-  options
-      .Add("--plot-kind", args->plot_kind, "What is plotted",
+  options.In("Output").Add("--plot", args->plot, "Write one plot as an SVG file", "FILE.svg");
+  options.In("Output")
+      .Add("--plot-kind", args->plot_kind, "Kind of plot",
            fmt::format("{} (default memory)", fmt::join(analyser::PlotKinds(), "|")))
       .OneOf(analyser::PlotKinds())
       .Needs({"--plot"});
@@ -215,48 +221,50 @@ void AddPictures(const Options& options, const std::shared_ptr<AnalyseArgs>& arg
 
 Action DeclareAnalyse(const Options& options) {
   auto args = std::make_shared<AnalyseArgs>();
-  AddModelOptions(options, args->model, InputOption::kFiles);
-  options.Add("--size", args->sizes,
-              "Size at which a symbolic dim is counted; only that of a batch may be left out",
-              "NAME=N");
+  AddModelOptions(options, args->model, SizeIs::kOfData);
   options
-      .Add("--listing", args->table.listing, "What is listed",
+      .Add("--listing", args->table.listing, "Which listing to print",
            fmt::format("{} (default layers)", fmt::join(analyser::Listings(), "|")))
       .OneOf(analyser::Listings());
   options
       .Add("--depth", args->table.depth,
-           "Levels of the tree of layers that are shown (default: all)", "N")
+           "Number of levels of the layer tree to show (default: all)", "N")
       .Range(1, 64);
   options
       .Add("--columns", args->table.columns,
-           fmt::format("Columns of the tree: {}", fmt::join(analyser::Columns(), ", ")), "NAMES")
+           fmt::format("Columns of the layer tree: {}", fmt::join(analyser::Columns(), ", ")),
+           "NAMES")
       .Delimiter(',')
       .OneOf(analyser::Columns());
-  options.Flag("--weights", args->weights, "Zeros, range and histogram of every weight too");
-  options.Add(
-      "--ceilings", args->ceilings,
-      "Predict how long layers take by what this machine (measured, then kept; all cores) or "
-      "a target can do at most, or by 1e9 operations and bytes a second",
-      "host|TARGET|GFLOPS,GBYTES");
-  options
+  options.Flag("--weights", args->weights,
+               "Also show the share of zeros, range and histogram of every weight");
+  options.Add("--ceilings", args->ceilings,
+              "Predict each layer's minimum time from peak compute and bandwidth: of this machine "
+              "(measured once, all cores), of a target, or given in GFLOP/s and GB/s",
+              "host|TARGET|GFLOPS,GBYTES");
+  options.Rare()
       .Flag("--remeasure", args->remeasure,
-            "Measure this machine's ceilings afresh, in place of those that were kept")
+            "Measure this machine's peak compute and bandwidth again instead of using the saved "
+            "values")
       .Needs({"--ceilings"});
-  options.Add("--memory-plan", args->plan,
-              "Compile the model for this target too, and show where its values lie in the arena",
-              "TARGET");
-  options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
+  options.Add(
+      "--memory-plan", args->plan,
+      "Also compile the model for this target and show where its values are placed in the arena",
+      "TARGET");
+  options.Flag("--rules", args->table.rules, "Also print how things are counted");
+  AddFormat(options, args->format);
   AddPictures(options, args);
   AddListingFile(options, args->file, {"--report", "--plot"});
   options.AddRule([args] { return TableProblem(*args); });
   options.AddRule([args] {
-    const bool files = HasInputFiles(args->inputs);
-    return files && args->page.empty() ? std::string("--input needs --report") : std::string();
+    return !args->inputs.inputs.empty() && args->page.empty()
+               ? std::string("--input needs --report")
+               : std::string();
   });
   AddWorkOptions(options, args->gateway);
   options.Examples(kAnalyseExamples);
   return [args](const StepContext& context) {
-    TakeInputShapes(args->inputs, *args->model);
+    args->sizes = TakeDataSizes(*args->model);
     return RunAnalyse(*args, context);
   };
 }

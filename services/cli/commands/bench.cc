@@ -10,6 +10,7 @@
 #include "common/runner/open_sizes.h"
 #include "common/runner/runner.h"
 #include "services/cli/ceilings.h"
+#include "services/cli/colour.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/encryption.h"
 #include "services/cli/model_source.h"
@@ -20,13 +21,13 @@ namespace quench::cli {
 namespace {
 
 constexpr char kBenchExamples[] = R"(Examples:
-  quench bench out/model.so                        three seconds of runs on random inputs, one thread
-  quench bench out/model.so --threads 2 --seconds 10 --json
-  quench bench out/model.so --size height=320 --size width=320   sizes that the model leaves open
-  quench bench out/model.so --profile              where the time goes, kernel by kernel
-  quench bench out/model.so --trace run.json       the same for Perfetto or chrome://tracing
-  quench bench --machine                           what this machine's cores and memory can do
-  quench bench out/model.so --gateway build-farm:7450      on the CPU of its analyser)";
+  quench bench out/model.so                        three seconds on random inputs, one thread
+  quench bench out/model.so --threads 2 --seconds 10 --format json
+  quench bench out/model.so --size height=320 --size width=320   sizes of the model's symbolic dimensions
+  quench bench out/model.so --profile              time spent in each kernel
+  quench bench out/model.so --trace run.json       the same as a trace for Perfetto or chrome://tracing
+  quench bench --machine                           measures this machine's peak compute and bandwidth
+  quench bench out/model.so --gateway build-farm:7450      on the gateway's analyser)";
 
 struct BenchArgs {
   std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
@@ -34,7 +35,7 @@ struct BenchArgs {
   std::shared_ptr<KeyFlags> key = std::make_shared<KeyFlags>();
   int threads = 1;
   double seconds = 3;
-  bool json = false;
+  std::string format = "text";
   bool profile = false, machine = false, remeasure = false;
   std::string trace, metadata;
   std::vector<std::string> sizes;
@@ -48,7 +49,7 @@ absl::Status PrintMachine(const BenchArgs& args, const StepContext& context) {
   const int64_t l1 = cache(_SC_LEVEL1_DCACHE_SIZE), l2 = cache(_SC_LEVEL2_CACHE_SIZE),
                 l3 = cache(_SC_LEVEL3_CACHE_SIZE);
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
-  if (args.json) {
+  if (args.format == "json") {
     const nlohmann::json json = {{"gflops", ceilings.gflops},
                                  {"gbytes", ceilings.gbytes},
                                  {"source", ceilings.source},
@@ -78,10 +79,10 @@ absl::Status DescribeProfile(const BenchArgs& args, Artifact& artifact,
   const absl::Status status = Describe(MetadataOf(args), artifact, inputs, profile);
   if (!args.metadata.empty()) QUENCH_RETURN_IF_ERROR(status);
   if (!profile.described && args.remeasure) {
-    return absl::InvalidArgumentError(fmt::format(
-        "--remeasure: kernels are held against ceilings where `{}` describes them, which "
-        "`quench compile --export-metadata` writes",
-        MetadataOf(args).string()));
+    return absl::InvalidArgumentError(
+        fmt::format("--remeasure needs `{}`, which `quench compile --export-metadata` writes: "
+                    "without it kernels are not compared with the machine's peak",
+                    MetadataOf(args).string()));
   }
   if (!profile.described) return absl::OkStatus();
   QUENCH_ASSIGN_OR_RETURN(
@@ -93,7 +94,7 @@ absl::Status DescribeProfile(const BenchArgs& args, Artifact& artifact,
 }
 
 void PrintWarnings(const std::vector<std::string>& warnings) {
-  for (const std::string& warning : warnings) fmt::print(stderr, "quench: warning: {}\n", warning);
+  for (const std::string& warning : warnings) PrintWarning(warning);
 }
 
 absl::Status RunProfile(const BenchArgs& args, const StepContext& context) {
@@ -120,7 +121,7 @@ absl::Status RunProfile(const BenchArgs& args, const StepContext& context) {
     QUENCH_RETURN_IF_ERROR(WriteFileAtomically(args.trace, ProfileTrace(profile, name)));
   }
   const std::vector<std::string> warnings = BenchWarnings(load);
-  if (args.json) {
+  if (args.format == "json") {
     nlohmann::json json = ProfileToJson(profile);
     json["sizes"] = sizes;
     json["warnings"] = warnings;
@@ -185,11 +186,11 @@ void PrintResult(const BenchResult& result) {
 absl::Status RunBench(const BenchArgs& args, const StepContext& context) {
   if (args.machine) return PrintMachine(args, context);
   if (args.artifact.empty()) {
-    return InvalidArgument("LIBRARY is missing: the compiled library to measure, or --machine");
+    return InvalidArgument("LIBRARY is required (or --machine)");
   }
   if (args.profile || !args.trace.empty()) {
     if (AsksForGateway(*args.gateway))
-      return InvalidArgument("--profile and --trace are of this machine: leave --gateway out");
+      return InvalidArgument("--profile and --trace run on this machine only: remove --gateway");
     return RunProfile(args, context);
   }
   const bool sealed = !args.key->key.empty();
@@ -205,7 +206,7 @@ absl::Status RunBench(const BenchArgs& args, const StepContext& context) {
           ? BenchThere({*args.gateway, args.artifact, args.threads, args.seconds, sizes, args.seed},
                        context)
           : BenchHere(args, sizes, context));
-  if (args.json) {
+  if (args.format == "json") {
     fmt::print("{}\n", ToJson(result).dump(2));
   } else {
     PrintResult(result);
@@ -217,34 +218,37 @@ absl::Status RunBench(const BenchArgs& args, const StepContext& context) {
 
 Action DeclareBench(const Options& options) {
   auto args = std::make_shared<BenchArgs>();
-  options.Add("LIBRARY", args->artifact, "The compiled library", "MODEL.so");
-  options.Add("--threads", args->threads, "Threads to run on", "N (default 1)").Range(1, 1024);
-  options.Add("--seconds", args->seconds, "How long to measure", "S (default 3)")
+  options.Add("LIBRARY", args->artifact, "Compiled library", "MODEL.so");
+  options.Add("--threads", args->threads, "Number of threads", "N (default 1)").Range(1, 1024);
+  options.Add("--seconds", args->seconds, "Duration of the measurement", "S (default 3)")
       .Range(0.01, 86400.0);
   options.Add("--size", args->sizes,
-              "Size of a symbolic dim; only that of a batch may be left out (--profile: what "
-              "metadata.json counts at)",
+              "Value of a symbolic dimension (required, except for a batch, which defaults to 1; "
+              "with --profile the default is the value in metadata.json)",
               "NAME=N");
-  options.Add("--seed", args->seed, "Seed of the random inputs", "N (default 1)");
+  options.In("Input").Rare().Add("--seed", args->seed, "Seed of the random inputs",
+                                 "N (default 1)");
   AddKeyFlags(options, args->key);
-  options.Flag("--json", args->json,
-               "Output for scripts: median_ms, min_ms, runs_per_second, sizes, warnings, ...");
+  AddFormat(options, args->format);
   options.Flag("--profile", args->profile,
-               "Time, GFLOP/s, bytes and bound of each kernel, here and by the runs' medians");
-  options.Add("--trace", args->trace, "Write such a profile as a trace, for Perfetto", "FILE.json");
-  options
+               "Show time, GFLOP/s, bytes and bottleneck of each kernel");
+  options.In("Output").Add("--trace", args->trace,
+                           "Write the profile as a trace file for Perfetto or chrome://tracing",
+                           "FILE.json");
+  options.Rare()
       .Add("--metadata", args->metadata,
-           "What `quench compile --export-metadata` wrote (default: metadata.json beside LIBRARY, "
-           "if it is of it)",
+           "metadata.json written by `quench compile --export-metadata` (default: the one beside "
+           "LIBRARY, if it belongs to it)",
            "FILE")
       .Needs({"--profile", "--trace"});
-  options
+  options.Rare()
       .Flag("--remeasure", args->remeasure,
-            "Measure what this machine can do afresh, in place of what was kept for profiles")
+            "Measure this machine's peak compute and bandwidth again instead of using the saved "
+            "values")
       .Needs({"--profile", "--trace"});
-  options.Flag(
-      "--machine", args->machine,
-      "Instead: measure this machine's f32 speed and memory bandwidth, and keep them for profiles");
+  options.Flag("--machine", args->machine,
+               "Measure this machine's f32 speed and memory bandwidth instead of a library, and "
+               "save them for profiles");
   AddGatewayOptions(options, args->gateway);
   options.Examples(kBenchExamples);
   return [args](const StepContext& context) { return RunBench(*args, context); };

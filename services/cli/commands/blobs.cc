@@ -13,11 +13,11 @@ namespace {
 
 constexpr char kBlobsExamples[] = R"(Examples:
   quench blobs stat                  how much the local store holds, and where
-  quench blobs prune                 back under its limit, least recently used first
-  quench blobs prune --keep 5G       down to 5 GB
-  quench blobs prune --keep 0        everything; no file needs it, but texts that `quench ir` printed
+  quench blobs prune                 shrinks the store to its limit, least recently used first
+  quench blobs prune --keep 5G       shrinks it to 5 GB
+  quench blobs prune --keep 0        empties it; only text printed by `quench ir` without --output needs it
   quench blobs put model.onnx weights.bin --gateway build-farm:7450   uploads; prints digest and size of each
-  quench blobs put-samples data/ --labels labels.txt --gateway build-farm:7450   prints what workflows name as `samples.manifest`
+  quench blobs put-samples data/ --labels labels.txt --gateway build-farm:7450   prints the digest that workflows give as `samples.manifest`
   quench blobs get DIGEST/SIZE --output model.so --gateway build-farm:7450)";
 
 struct BlobsArgs {
@@ -26,7 +26,7 @@ struct BlobsArgs {
   std::string digest, output;
   std::string data, labels;
   std::string keep;
-  bool json = false;
+  std::string format = "text";
 };
 
 // "5G", "200M", "10K" or bytes; powers of 1024.
@@ -46,7 +46,7 @@ absl::Status Stat(const BlobsArgs& args) {
                           LocalBlobStore::Open(LocalBlobStore::DefaultRoot()));
   QUENCH_ASSIGN_OR_RETURN(const BlobStat stat, store->Stat());
   const std::string root = LocalBlobStore::DefaultRoot().string();
-  if (args.json) {
+  if (args.format == "json") {
     const nlohmann::json json = {{"path", root},
                                  {"count", stat.count},
                                  {"bytes", stat.bytes},
@@ -69,7 +69,7 @@ absl::Status Prune(const BlobsArgs& args) {
     QUENCH_ASSIGN_OR_RETURN(keep, ParseBytes(args.keep));
   }
   QUENCH_ASSIGN_OR_RETURN(const BlobStat removed, store->Prune(keep));
-  if (args.json) {
+  if (args.format == "json") {
     const nlohmann::json json = {{"removed", removed.count}, {"removed_bytes", removed.bytes}};
     fmt::print("{}\n", json.dump(2));
   } else {
@@ -86,12 +86,12 @@ absl::Status NeedGateway(const BlobsArgs& args) {
 
 absl::Status Put(const BlobsArgs& args, const StepContext& context) {
   QUENCH_RETURN_IF_ERROR(NeedGateway(args));
-  return PutThere(*args.gateway, args.files, args.json, context);
+  return PutThere(*args.gateway, args.files, args.format == "json", context);
 }
 
 absl::Status PutSamples(const BlobsArgs& args, const StepContext& context) {
   QUENCH_RETURN_IF_ERROR(NeedGateway(args));
-  return PutSamplesThere(*args.gateway, args.data, args.labels, args.json, context);
+  return PutSamplesThere(*args.gateway, args.data, args.labels, args.format == "json", context);
 }
 
 absl::Status Get(const BlobsArgs& args, const StepContext& context) {
@@ -104,24 +104,28 @@ absl::Status Get(const BlobsArgs& args, const StepContext& context) {
 Action DeclareBlobs(const Options& options) {
   auto args = std::make_shared<BlobsArgs>();
   options.Examples(kBlobsExamples);
-  const Options stat = options.Subcommand("stat", "Show how much the local store holds");
-  const Options prune = options.Subcommand("prune", "Remove least recently used blobs");
-  for (const Options& sub : {stat, prune}) sub.Flag("--json", args->json, "Output for scripts");
-  prune.Add("--keep", args->keep, "Bytes to keep (default: the store's limit)", "5G|200M|0");
+  const Options stat =
+      options.Subcommand("stat", "Show the number and size of the blobs in the local store");
+  const Options prune = options.Subcommand("prune", "Remove the least recently used blobs");
+  for (const Options& sub : {stat, prune}) AddFormat(sub, args->format);
+  prune.Add("--keep", args->keep, "Size to shrink the store to (default: its limit)", "5G|200M|0");
   const Options put = options.Subcommand("put", "Upload files to a gateway");
-  put.Add("FILE", args->files, "What to upload", "FILE...").Required();
-  put.Flag("--json", args->json, "Output for scripts");
+  put.Add("FILE", args->files, "Files to upload", "FILE...").Required();
+  AddFormat(put, args->format);
   const Options put_samples =
-      options.Subcommand("put-samples", "Upload samples, and the manifest that names them");
-  put_samples.Add("DATA", args->data, "As `quench calibrate --data` takes them", "FILE|FOLDER|ZIP")
+      options.Subcommand("put-samples", "Upload samples and a manifest that lists them");
+  put_samples
+      .Add("DATA", args->data, "Samples, in any form that `quench calibrate --data` accepts",
+           "FILE|FOLDER|ZIP")
       .Required();
   put_samples.Add("--labels", args->labels,
                   "The right class of each row of the first output: .npy, or a number a line",
                   "FILE");
-  put_samples.Flag("--json", args->json, "Output for scripts");
+  AddFormat(put_samples, args->format);
   const Options get = options.Subcommand("get", "Download a blob from a gateway");
-  get.Add("DIGEST", args->digest, "As `put` prints it", "HASH/SIZE").Required();
-  get.Add("--output,-o", args->output, "Where to write it", "FILE").Required();
+  get.Add("DIGEST", args->digest, "Digest and size, as printed by `quench blobs put`", "HASH/SIZE")
+      .Required();
+  get.Add("--output,-o", args->output, "File to write", "FILE").Required();
   AddGatewayOptions(put, args->gateway);
   AddGatewayOptions(put_samples, args->gateway);
   AddGatewayOptions(get, args->gateway);

@@ -11,8 +11,10 @@
 
 #include "common/base/files.h"
 #include "common/base/status.h"
+#include "services/cli/colour.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
+#include "services/cli/progress.h"
 #include "services/cli/quantization.h"
 #include "services/cli/remote.h"
 #include "services/codegen/codegen.h"
@@ -22,18 +24,19 @@ namespace quench::cli {
 namespace {
 
 constexpr char kCalibrateExamples[] = R"(Examples:
-  quench calibrate model.onnx --data samples             statistics in ./calibration.stats
-  quench calibrate model.onnx --data more --add          of these samples too
-  quench calibrate model.onnx --random 20 --output r.stats --force    no data at hand: a warning, and poor ranges
-  quench calibrate model.onnx --data photos --images imagenet,fit=stretch     of .jpg and .png files
-  quench calibrate calibration.stats                     show what was seen: ranges and histograms
+  quench calibrate model.onnx --data samples             writes ./calibration.stats
+  quench calibrate model.onnx --data more --add          adds these samples to it
+  quench calibrate model.onnx --random 20 --output r.stats --force    without data: poor ranges, and a warning
+  quench calibrate model.onnx --data photos --images imagenet,fit=stretch     .jpg and .png files
+  quench calibrate calibration.stats                     prints ranges and histograms
   quench calibrate calibration.stats --format json       everything, for scripts
 
-Samples are .npy, .npz (arrays by the inputs' names) or .pb files, one sample each or stacked along the first axis,
-.png or .jpg files (--images says how they are scaled; folders of folders are walked), .zip archives of any of these,
-or folders with a file for each input (NAME.npy, or input_0.pb as in ONNX's test data). A model with a symbolic first
-axis takes each file whole; --batch 1 takes it row by row. Real inputs, preprocessed as the model wants them: a hundred
-are enough.)";
+Samples are .npy, .npz (arrays named like the inputs) or .pb files, each with one sample or with
+samples stacked along the first axis; .png or .jpg files (scaled according to --images; folders are
+searched recursively); .zip archives of any of these; or folders with one file per input (NAME.npy,
+or input_0.pb as in ONNX's test data). If the first axis of the model is symbolic, each file is
+passed whole; with --batch 1 it is passed row by row. Use real inputs, preprocessed as the model
+expects; a hundred are enough.)";
 
 struct CalibrateArgs {
   std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
@@ -45,7 +48,7 @@ struct CalibrateArgs {
   bool force = false;
   bool show = false;
   bool use_cuda = false;
-  std::string format = "table";
+  std::string format = "text";
   std::function<std::vector<std::string>()> given;  // the options that were
 };
 
@@ -148,7 +151,7 @@ absl::Status RunCalibrate(const CalibrateArgs& args, const StepContext& context)
     return absl::OkStatus();
   }
   if (args.samples.data.empty() == (args.samples.random == 0)) {
-    return InvalidArgument("samples are wanted: --data PATH, or --random N without any data");
+    return InvalidArgument("no samples: give --data PATH, or --random N if there is no data");
   }
   std::error_code error;
   const bool exists = std::filesystem::exists(args.output, error);
@@ -160,6 +163,10 @@ absl::Status RunCalibrate(const CalibrateArgs& args, const StepContext& context)
   if (exists && args.add) {
     QUENCH_ASSIGN_OR_RETURN(before, quantizer::ReadStatistics(args.output));
   }
+  Plan plan = ImportPlan();
+  plan += BuildPlan();
+  plan += {{"calibrate", 60}};
+  PlanProgress(std::move(plan));
   QUENCH_ASSIGN_OR_RETURN(
       quantizer::Statistics statistics,
       UsesGateway(*args.gateway)
@@ -171,7 +178,7 @@ absl::Status RunCalibrate(const CalibrateArgs& args, const StepContext& context)
   }
   QUENCH_RETURN_IF_ERROR(quantizer::WriteStatistics(statistics, args.output));
   if (args.use_cuda) {
-    fmt::print(stderr, "quench: note: there is no code for GPUs yet, the samples ran on the CPU\n");
+    PrintNote("there is no code for GPUs yet, the samples ran on the CPU");
   }
   WarnOf(statistics);
   if (args.show || args.format == "json") {
@@ -187,34 +194,43 @@ absl::Status RunCalibrate(const CalibrateArgs& args, const StepContext& context)
 
 Action DeclareCalibrate(const Options& options) {
   auto args = std::make_shared<CalibrateArgs>();
-  AddModelOptions(options, args->model);
+  AddModelOptions(options, args->model, SizeIs::kOfData);
   AddPassFlags(options, args->model, passes::PipelineSwitches());
-  options.Describe("MODEL", "Model file or IR module; or statistics, to be shown");
-  options.Add("--data,-d", args->samples.data, "Samples: a file or a folder", "PATH");
-  options.Add("--random", args->samples.random, "Random samples, where there are no real ones", "N")
+  options.Describe("MODEL", "Model file or IR module; or a statistics file, to print it");
+  options.In("Input").Add("--data,-d", args->samples.data, "Samples: a file, folder or ZIP archive",
+                          "PATH");
+  options.In("Input")
+      .Add("--random", args->samples.random, "Use N random samples if no real ones are available",
+           "N")
       .AtLeast(1);
   AddImageFlag(options, args->samples.images).Needs({"--data"});
-  options.Add("--seed", args->samples.seed, "Of random samples", "N (default 1)")
+  options.In("Input")
+      .Rare()
+      .Add("--seed", args->samples.seed, "Seed of the random samples", "N (default 1)")
       .Needs({"--random"});
-  AddSampleSizes(options, args->samples).Needs({"--random"});
-  options.Add("--output,-o", args->output, "Where statistics go",
-              "FILE (default ./calibration.stats)");
+  options.AddRule([args] { return SizesProblem(*args->model, args->samples.random > 0); });
+  options.In("Output").Add("--output,-o", args->output, "Statistics file to write",
+                           "FILE (default ./calibration.stats)");
   AddRescueFlags(options, args->rescue);
-  options.Flag("--add", args->add, "Add to the statistics that FILE has");
-  options.Flag("--force,-f", args->force, "Replace FILE").Excludes({"--add"});
-  options
+  options.Flag("--add", args->add, "Add to the statistics already in FILE");
+  options.In("Output").Flag("--force,-f", args->force, "Replace FILE").Excludes({"--add"});
+  options.Rare()
       .Add("--workers", args->samples.workers,
-           "Samples that run side by side; statistics do not depend on it",
+           "Number of samples to run in parallel; does not affect the statistics",
            "N (default: one for each CPU)")
       .Range(1, 1024);
-  options.Flag("--use-cuda", args->use_cuda, "Run samples on a GPU where that is possible");
+  options.Rare().Flag(
+      "--use-cuda", args->use_cuda,
+      "Accepted for compatibility: samples run on the CPU (GPUs are not supported yet)");
   options.Flag("--show", args->show, "Print the statistics");
-  options.Add("--format", args->format, "Format of what is printed", "table|json")
-      .OneOf({"table", "json"});
+  AddFormat(options, args->format);
   AddWorkOptions(options, args->gateway);
   options.Examples(kCalibrateExamples);
   args->given = [options] { return options.Given(); };
-  return [args](const StepContext& context) { return RunCalibrate(*args, context); };
+  return [args](const StepContext& context) {
+    args->samples.sizes = TakeDataSizes(*args->model);
+    return RunCalibrate(*args, context);
+  };
 }
 
 }  // namespace quench::cli

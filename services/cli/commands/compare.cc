@@ -19,19 +19,19 @@ namespace quench::cli {
 namespace {
 
 constexpr char kCompareExamples[] = R"(Examples:
-  quench compare model.onnx quantized.qir --data samples               error of the outputs, agreement of classes
+  quench compare model.onnx quantized.qir --data samples               error of the outputs, agreement of predicted classes
   quench compare model.onnx quantized.qir --data samples --labels labels.txt --layers
-                                                                       top-1 and top-5 too, and every layer
+                                                                       also top-1, top-5 and every layer
   quench compare fp32/model.so int8/model.so --data samples --format json
-  quench compare test_data_set_0 out/model.so                          against outputs in files: ONNX's test data
-  quench compare expected.npz out/model.so --data inputs.npz           the same, arrays by names of outputs
+  quench compare test_data_set_0 out/model.so                          compares with outputs in files (ONNX test data)
+  quench compare expected.npz out/model.so --data inputs.npz           the same, arrays named like the outputs
   quench compare model.onnx quantized.qir --data samples --layers --worst 10
                                                                        the ten layers with the largest error
   quench compare model.onnx quantized.qir --data samples --layers --report cost.html
-                                                                       a page too: a bar for each layer, the worst marked
+                                                                       also an HTML page: a bar per layer, the worst marked
 
 Labels: one class for each row of the first output, in the order of the samples; .npy, or a number a line.
-Samples are as `quench calibrate` takes them.)";
+Samples have any form that `quench calibrate` accepts.)";
 
 struct CompareArgs {
   std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
@@ -45,7 +45,7 @@ struct CompareArgs {
   std::string labels;
   int64_t worst = 0;
   analyser::CompareOptions options;
-  std::string format = "table";
+  std::string format = "text";
   std::string report;
   bool force = false;
 };
@@ -61,7 +61,7 @@ absl::Status CheckReport(const CompareArgs& args) {
   }
   // A folder, or a device: what is written would take its place.
   if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
-    return InvalidArgument("report `{}` is not a regular file, it stays", args.report);
+    return InvalidArgument("report `{}` exists and is not a regular file", args.report);
   }
   if (path.has_parent_path() && !std::filesystem::is_directory(path.parent_path(), error)) {
     return absl::NotFoundError(fmt::format("report `{}`: there is no folder `{}`", args.report,
@@ -154,7 +154,7 @@ absl::Status RunCompare(CompareArgs args, const StepContext& context) {
   std::error_code error;
   const bool files = IsExpectedFiles(args.model->model);
   if (files && (args.options.layers || args.random > 0)) {
-    return InvalidArgument("`{}` has outputs alone, in files: --{} needs a reference that runs",
+    return InvalidArgument("`{}` contains only outputs: --{} needs a reference that can be run",
                            args.model->model, args.random > 0 ? "random" : "layers");
   }
   // A folder of test data has inputs too.
@@ -191,42 +191,56 @@ absl::Status RunCompare(CompareArgs args, const StepContext& context) {
 
 Action DeclareCompare(const Options& options) {
   auto args = std::make_shared<CompareArgs>();
-  AddModelOptions(options, args->model);
+  AddModelOptions(options, args->model, SizeIs::kOfData);
   AddPassFlags(options, args->model, PassesThatShow());
   options.Describe(
-      "MODEL", "The reference: model file, IR module or compiled library, or its outputs in files");
-  options.Add("OTHER", args->other, "What is compared with it, of any of these kinds", "FILE")
-      .Required();
-  options.Add("--data,-d", args->data, "Samples: a file or a folder", "PATH");
-  AddImageFlag(options, args->images).Needs({"--data"});
-  options.Add("--random", args->random, "Random samples, where there are no real ones", "N")
-      .AtLeast(1);
-  options.Add("--seed", args->seed, "Of random samples", "N (default 1)").Needs({"--random"});
+      "MODEL",
+      "Reference: model file, IR module, compiled library, or files that contain its outputs");
   options
-      .Add("--size", args->sizes,
-           "Size of a symbolic dim in random samples; only that of a batch may be left out",
-           "NAME=N")
+      .Add("OTHER", args->other, "What to compare with the reference: any of the same kinds",
+           "FILE")
+      .Required();
+  options.In("Input").Add("--data,-d", args->data, "Samples: a file, folder or ZIP archive",
+                          "PATH");
+  AddImageFlag(options, args->images).Needs({"--data"});
+  options.In("Input")
+      .Add("--random", args->random, "Use N random samples if no real ones are available", "N")
+      .AtLeast(1);
+  options.In("Input")
+      .Rare()
+      .Add("--seed", args->seed, "Seed of the random samples", "N (default 1)")
       .Needs({"--random"});
-  options.Add("--labels", args->labels, "The right class of each row of the first output", "FILE");
-  options.Flag("--layers", args->options.layers, "Compare the values of every layer too");
+  options.AddRule([args] { return SizesProblem(*args->model, args->random > 0); });
+  options.In("Input").Add("--labels", args->labels,
+                          "Correct class for each row of the first output: .npy, one number per "
+                          "line, or a folder with a folder of images per class (sorted by name)",
+                          "FILE");
+  options.Flag("--layers", args->options.layers, "Also compare the output of every layer");
   options
       .Add("--worst", args->worst,
-           "List only the N layers of the largest relative error, the largest first", "N")
+           "List only the N layers with the largest relative error, worst first", "N")
       .AtLeast(1)
       .Needs({"--layers"});
   options
-      .Add("--tolerance", args->options.tolerance, "Relative error above which a layer diverges",
+      .Add("--tolerance", args->options.tolerance,
+           "Relative error above which a layer counts as diverging",
            "X (default 0.001; 0.1 where layers show that OTHER is quantized)")
       .AtLeast(0);
-  options.Add("--threads", args->options.threads, "Threads the libraries run on", "N (default 1)")
+  options
+      .Add("--threads", args->options.threads, "Number of threads for libraries", "N (default 1)")
       .Range(1, 1024);
-  options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
-  options.Add("--report", args->report, "Write a page with charts too, whatever the format",
-              "FILE.html");
-  options.Flag("--force,-f", args->force, "Replace the file of --report").Needs({"--report"});
+  AddFormat(options, args->format);
+  options.In("Output").Add("--report", args->report, "Also write an HTML page with charts",
+                           "FILE.html");
+  options.In("Output")
+      .Flag("--force,-f", args->force, "Replace the file of --report")
+      .Needs({"--report"});
   AddWorkOptions(options, args->gateway);
   options.Examples(kCompareExamples);
-  return [args](const StepContext& context) { return RunCompare(*args, context); };
+  return [args](const StepContext& context) {
+    args->sizes = TakeDataSizes(*args->model);
+    return RunCompare(*args, context);
+  };
 }
 
 }  // namespace quench::cli

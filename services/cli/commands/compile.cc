@@ -15,11 +15,14 @@
 #include "common/ir/hash.h"
 #include "common/runtime/crypto.h"
 #include "services/cli/commands/declarations.h"
+#include "services/cli/compile_summary.h"
 #include "services/cli/encryption.h"
 #include "services/cli/evidence.h"
+#include "services/cli/labels.h"
 #include "services/cli/metadata.h"
 #include "services/cli/model_source.h"
 #include "services/cli/module_files.h"
+#include "services/cli/progress.h"
 #include "services/cli/quantization.h"
 #include "services/cli/remote.h"
 #include "services/cli/runtime/runtime_files.h"
@@ -42,31 +45,31 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kCompileExamples[] = R"(Examples:
-  quench compile resnet50.onnx                               out in ./compile_output, for this machine
-  quench compile bert.onnx --dim seq=1..512 --output bert    any sequence length up to 512 from one library
+  quench compile resnet50.onnx                               for this machine, into ./compile_output
+  quench compile bert.onnx --size seq=1..512 --output bert    one library for every sequence length up to 512
   quench compile yolo.onnx --target aarch64 --batch 1        for a 64-bit Arm CPU
-  quench compile m.onnx --target raspberry-pi/5              for a board that `quench targets` lists
+  quench compile m.onnx --target raspberry-pi/5              for a board listed by `quench targets`
   quench compile m.onnx --target "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1 -num-cores=8"
-  quench compile m.onnx --target aarch64 --with-runtime      also libquench_rt for that CPU, headers, a file for CMake
-  quench compile m.onnx --encrypt                            model.so for whoever has modelKey.bin and its password
+  quench compile m.onnx --target aarch64 --with-runtime      adds libquench_rt for that CPU, headers and a CMake file
+  quench compile m.onnx --encrypt                            only modelKey.bin and its password open model.so
   quench compile m.onnx --target x86-64 --force              v2, v3 and v4 variants in one library
-  quench compile m.onnx --no-freeze fc.weight                  that weight is an input of the library (all: every parameter)
-  quench compile m.onnx --opt-level 4 --tune-seconds 120     kernels chosen by measuring them on this CPU
+  quench compile m.onnx --no-freeze fc.weight                  makes that weight an input of the library (all: every weight)
+  quench compile m.onnx --opt-level 4 --tune-seconds 120     chooses kernels by timing them on this CPU
   quench compile m.onnx --export-ir --export-metadata        also model.ir.txt and metadata.json
-  quench compile m.onnx --no-fold-constants --stop-after dead_code   look at the IR after a pass
-  quench compile m.onnx --quantize int8 --per-channel --calibration-data samples   in 8-bit integers
-  quench compile m.onnx --quantize int8 --calibration-data samples --max-drop 0.5% --labels labels.txt
-                                                             no more than half a point of accuracy lost
-  quench compile m.onnx --float16                            weights and activations as f16: half the bytes, faster where the CPU adds f16
-  quench compile m.onnx --bfloat16                           the same as bf16: twice the speed where the CPU multiplies it
-  quench compile gpt.onnx --quantize int4                    weights of products in 4 bits, 32 to a scale
-  quench compile m.onnx --gateway build-farm:7450            the same bytes, compiled elsewhere)";
+  quench compile m.onnx --no-fold-constants --stop-after dead_code   writes the IR after a pass
+  quench compile m.onnx --quantize int8 --per-channel --calibration-data samples   computes in 8-bit integers
+  quench compile m.onnx --quantize int8 --calibration-data data --labels data --max-drop 0.5%
+                                                             loses at most half a point of accuracy
+  quench compile m.onnx --float16                            f16 weights and activations: half the bytes, faster on CPUs with f16 arithmetic
+  quench compile m.onnx --bfloat16                           bf16 likewise: up to twice as fast on CPUs with bf16 products
+  quench compile gpt.onnx --quantize int4                    4-bit weights in matrix products, 32 per scale
+  quench compile m.onnx --gateway build-farm:7450            compiled on a gateway, byte for byte the same)";
 
 struct CompileArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   codegen::CompileOptions codegen;
-  std::string check = "auto";
+  std::string check = "auto", format = "text";
   bool no_winograd = false, no_float16_sums = false;
   double tune_seconds = 0;  // 0: not given
   std::string output = "./compile_output";
@@ -142,59 +145,6 @@ absl::Status WriteIr(const CompileArgs& args, const Graph& graph, const fs::path
   return WriteModule(graph, path, args.external_weights);
 }
 
-void PrintSummary(const CompileArgs& args, const codegen::CompileReport& report) {
-  std::map<std::string, int> kernels;
-  for (const codegen::KernelReport& kernel : report.kernels) ++kernels[kernel.kernel];
-  std::string mix;
-  for (const auto& [kernel, count] : kernels)
-    mix += fmt::format("{}{} {}", mix.empty() ? "" : ", ", count, kernel);
-  fmt::print("{}/{}\n", args.output, LibraryName(args.codegen.emit));
-  const auto megabytes = [](int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
-  // Several variants share most of their weights.
-  std::string weights = fmt::format("{:.2f} MB", megabytes(report.weight_bytes));
-  if (report.variant_weights.size() > 1) {
-    std::vector<std::string> parts;
-    for (const codegen::VariantWeights& each : report.variant_weights)
-      parts.push_back(fmt::format("{} {:.2f}", each.variant, megabytes(each.bytes)));
-    weights += fmt::format(" ({})", fmt::join(parts, ", "));
-  }
-  fmt::print("  target   {}\n  kernels  {}\n", report.target, mix);
-  fmt::print("  size     {:.2f} MB: weights {}, code {:.2f} MB, rest {:.2f} MB\n",
-             megabytes(report.weight_bytes + report.code_bytes + report.rest_bytes), weights,
-             megabytes(report.code_bytes), megabytes(report.rest_bytes));
-  if (report.measurement) {
-    const codegen::Measurement& measured = *report.measurement;
-    fmt::print(
-        "  measured {:.3f} ms a run, {:.3f} ms with predicted kernels ({} builds, {} rounds)\n",
-        measured.measured_choice_ms, measured.predicted_choice_ms, measured.builds,
-        measured.rounds);
-  }
-  fmt::print("  arena    {:.2f} MB (lower bound {:.2f} MB)\n  uuid     {}\n",
-             megabytes(report.arena_bytes), megabytes(report.arena_lower_bound), report.uuid);
-}
-
-void PrintUnusedFeatures(const codegen::CompileReport& report) {
-  if (report.unused_features.empty()) return;
-  fmt::print("  unused   {}: no generated code has instructions of them\n",
-             fmt::join(report.unused_features, ", "));
-}
-
-void PrintKeptFloat32(const codegen::CompileReport& report) {
-  constexpr size_t kMost = 20;
-  const std::vector<passes::KeptFloat32>& kept = report.kept_float32;
-  for (size_t i = 0; i < std::min(kept.size(), kMost); ++i)
-    fmt::print("  f32      {} ({}): {}\n", kept[i].node, kept[i].op, kept[i].reason);
-  if (kept.size() > kMost)
-    fmt::print("  f32      and {} more: --export-metadata lists them\n", kept.size() - kMost);
-}
-
-// What is slower than one might expect.
-void PrintSlow(const codegen::CompileReport& report) {
-  for (const codegen::KernelReport& kernel : report.kernels) {
-    if (!kernel.slow.empty()) fmt::print("  slow     {}: {}\n", kernel.node, kernel.slow);
-  }
-}
-
 bool WantsGraph(const CompileArgs& args) {
   return args.export_ir || args.export_metadata || !args.stop_after.empty();
 }
@@ -219,9 +169,10 @@ absl::StatusOr<QuantizedModel> QuantizeModel(const CompileArgs& args, const Quan
 // A mismatch, and what a bug report needs.
 absl::Status WithEvidence(const absl::Status& mismatch, const absl::StatusOr<fs::path>& evidence) {
   const std::string left =
-      evidence.ok()
-          ? fmt::format("graph and sample for a bug report are in `{}`", evidence->string())
-          : fmt::format("nothing is left for a bug report: {}", MessageOf(evidence.status()));
+      evidence.ok() ? fmt::format("for a bug report, the graph and the sample were saved in `{}`",
+                                  evidence->string())
+                    : fmt::format("nothing could be saved for a bug report: {}",
+                                  MessageOf(evidence.status()));
   return absl::Status(mismatch.code(),
                       fmt::format("{}; no library was made, {}", MessageOf(mismatch), left));
 }
@@ -266,13 +217,13 @@ absl::Status CheckQuantization(const CompileArgs& args) {
   if (args.quantize.empty()) return absl::OkStatus();
   const bool four_bits = IsFourBits(args.quantize);
   if (four_bits && args.how->type != "any" && args.how->type != "weights") {
-    return InvalidArgument("--quantize {} is for weights alone (--type weights), not --type {}",
-                           args.quantize, args.how->type);
+    return InvalidArgument(
+        "--quantize {} applies to weights only: use --type weights instead of --type {}",
+        args.quantize, args.how->type);
   }
   if (four_bits && !args.how->kernel_dtype.empty() && args.how->kernel_dtype != args.quantize) {
-    return InvalidArgument(
-        "--quantize {} and --kernel-dtype {} say different things of the weights", args.quantize,
-        args.how->kernel_dtype);
+    return InvalidArgument("--quantize {} and --kernel-dtype {} give the weights different types",
+                           args.quantize, args.how->kernel_dtype);
   }
   if (WantsRanges(*args.how) && !four_bits ? sources != 1 : sources > 0) {
     return InvalidArgument(
@@ -281,12 +232,6 @@ absl::Status CheckQuantization(const CompileArgs& args) {
         "dynamic none of them");
   }
   const BudgetFlags& budget = *args.how->budget;
-  if (!args.job.samples.images.empty() && args.job.samples.data.empty() && budget.data.empty() &&
-      args.how->rounding->samples.data.empty()) {
-    return InvalidArgument(
-        "--images is of --calibration-data, --evaluation-data or --rounding-data, and there are "
-        "none");
-  }
   const bool samples = !args.job.samples.data.empty() || args.job.samples.random > 0;
   QUENCH_RETURN_IF_ERROR(CheckRoundingFlags(*args.how->rounding, samples));
   return CheckBudget(budget, budget.data.empty() ? args.job.samples.data : budget.data);
@@ -337,21 +282,21 @@ absl::StatusOr<std::string> RandomUuid() {
 // What users of the library are told.
 absl::Status ReadFacts(CompileArgs& args) {
   if (!args.class_names.empty()) {
-    QUENCH_ASSIGN_OR_RETURN(const std::string text, ReadFile(args.class_names));
-    for (size_t begin = 0; begin < text.size();) {
-      const size_t end = std::min(text.find('\n', begin), text.size());
-      std::string name = text.substr(begin, end - begin);
-      if (!name.empty() && name.back() == '\r') name.pop_back();
-      args.codegen.class_names.push_back(std::move(name));
-      begin = end + 1;
-    }
+    QUENCH_ASSIGN_OR_RETURN(args.codegen.class_names, ReadClassNames(args.class_names));
   }
-  if (args.preprocess.empty()) return absl::OkStatus();
-  QUENCH_ASSIGN_OR_RETURN(const std::string text, ReadFile(args.preprocess));
-  const nlohmann::json parsed = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!parsed.is_object())
-    return InvalidArgument("preprocessing in `{}` is not a JSON object", args.preprocess);
-  args.codegen.preprocessing = parsed.dump();
+  nlohmann::json preprocessing = nlohmann::json::object();
+  if (!args.preprocess.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(const std::string text, ReadFile(args.preprocess));
+    preprocessing = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!preprocessing.is_object())
+      return InvalidArgument("preprocessing in `{}` is not a JSON object", args.preprocess);
+  }
+  if (!args.job.samples.images.empty()) {
+    QUENCH_RETURN_IF_ERROR(ParseImageOptions(args.job.samples.images).status());
+    preprocessing[kImagesKey] = args.job.samples.images;
+  }
+  if (!preprocessing.empty() || !args.preprocess.empty())
+    args.codegen.preprocessing = preprocessing.dump();
   return absl::OkStatus();
 }
 
@@ -374,7 +319,8 @@ std::string PrefixProblem(const std::string& prefix) {
                          std::all_of(prefix.begin(), prefix.end(), word))) {
     return "";
   }
-  return fmt::format("--prefix `{}` must be letters, digits and `_`, a letter first", prefix);
+  return fmt::format(
+      "--prefix `{}` must consist of letters, digits and `_` and begin with a letter", prefix);
 }
 
 absl::Status ResolveTargets(CompileArgs& args) {
@@ -408,21 +354,34 @@ absl::Status ResolveTargets(CompileArgs& args) {
     QUENCH_ASSIGN_OR_RETURN(const auto here, codegen::ResolveTarget("host"));
     if (!variants.empty() && !here.empty() && variants.back().machine != here.back().machine) {
       return InvalidArgument(
-          "--opt-level 4 measures kernels by running them, and code for `{}` does not run on this "
-          "machine; compile "
-          "there, or take --opt-level 3",
+          "--opt-level 4 times kernels by running them, but this machine cannot run code for `{}`: "
+          "compile on such a machine, or use --opt-level 3",
           args.codegen.target);
     }
   }
   return absl::OkStatus();
 }
 
+// What a compilation goes through, for its progress.
+Plan PlanOf(const CompileArgs& args) {
+  Plan plan = ImportPlan();
+  if (!args.quantize.empty()) {
+    if (WantsRanges(*args.how) && args.job.calibration.empty()) {
+      plan += BuildPlan();
+      plan += {{"calibrate", 60}};
+    }
+    plan += {{"round", 40}, {"quantize", 5}, {"select", 60}, {"passes", 4}};
+  }
+  plan += BuildPlan();
+  plan += {{"check", 10}};
+  return plan;
+}
+
 absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
+  PlanProgress(PlanOf(args));
   QUENCH_RETURN_IF_ERROR(KindOf(args.model->model).status());
   if (args.tune_seconds > 0 && args.codegen.opt_level != 4) {
-    return InvalidArgument(
-        "--tune-seconds is how long --opt-level 4 measures kernels, and the level is {}",
-        args.codegen.opt_level);
+    return InvalidArgument("--tune-seconds needs --opt-level 4, not {}", args.codegen.opt_level);
   }
   if (UsesGateway(*args.gateway)) QUENCH_RETURN_IF_ERROR(BeginThere());
   QUENCH_RETURN_IF_ERROR(CheckQuantization(args));
@@ -432,7 +391,7 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
   }
   QUENCH_ASSIGN_OR_RETURN(const QuantizeJob job, JobOf(args));
   if (Encrypts(args) && LibraryName(args.codegen.emit) != "model.so") {
-    return InvalidArgument("shared libraries are encrypted, and this makes {}",
+    return InvalidArgument("only shared libraries can be encrypted; this command makes {}",
                            LibraryName(args.codegen.emit));
   }
   QUENCH_ASSIGN_OR_RETURN(const std::optional<Encryption> encryption,
@@ -455,8 +414,14 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
   }
   if (!made.report) {
     QUENCH_RETURN_IF_ERROR(Publish(std::move(folder), args.output));
-    fmt::print("{}/model.ir.txt\n  stopped after pass `{}`: no library was made\n", args.output,
-               args.stop_after);
+    if (args.format == "json") {
+      const nlohmann::json json = {{"ir", args.output + "/model.ir.txt"},
+                                   {"stopped_after", args.stop_after}};
+      fmt::print("{}\n", json.dump(2));
+    } else {
+      fmt::print("{}/model.ir.txt\n  stopped after pass `{}`: no library was made\n", args.output,
+                 args.stop_after);
+    }
     return absl::OkStatus();
   }
   if (args.export_metadata) {
@@ -489,44 +454,140 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
   }
   QUENCH_RETURN_IF_ERROR(context.Check());
   QUENCH_RETURN_IF_ERROR(Publish(std::move(folder), args.output));
-  PrintSummary(args, *made.report);
-  if (encryption && encryption->password)
-    fmt::print("  key      {}/modelKey.bin, which the password opens\n", args.output);
-  if (encryption && !encryption->password)
-    fmt::print("  key      the identity of {}\n", args.encryption->recipient);
-  if (args.with_runtime) {
-    fmt::print("  runtime  {} for {}\n", fmt::join(RuntimeFileNames(), ", "), args.runtime_system);
+  CompileSummary summary{fmt::format("{}/{}", args.output, LibraryName(args.codegen.emit)),
+                         *made.report, made.quantized, "", ""};
+  if (encryption) {
+    summary.key = encryption->password ? args.output + "/modelKey.bin, which the password opens"
+                                       : "the identity of " + args.encryption->recipient;
   }
-  if (made.report->check) fmt::print("  check    {}\n", codegen::CheckText(*made.report->check));
-  PrintUnusedFeatures(*made.report);
-  if (made.quantized) PrintLayers(*made.quantized);
-  PrintKeptFloat32(*made.report);
-  PrintSlow(*made.report);
+  if (args.with_runtime) {
+    summary.runtime =
+        fmt::format("{} for {}", fmt::join(RuntimeFileNames(), ", "), args.runtime_system);
+  }
+  if (args.format == "json") {
+    fmt::print("{}\n", CompileSummaryToJson(summary).dump(
+                           2, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else {
+    PrintCompileSummary(summary);
+  }
   return absl::OkStatus();
 }
 
-void AddQuantization(const Options& options, const std::shared_ptr<CompileArgs>& args) {
+void AddQuantization(const Options& all, const std::shared_ptr<CompileArgs>& args) {
+  const Options options = all.In("Precision");
   options
       .Add("--quantize", args->quantize,
-           "Compute in 8-bit integers, or keep weights in 4 bits (--type weights); the options of "
-           "`quench quantize` say how",
+           "Compute in 8-bit integers, or store weights in 4 or 8 bits (--type weights). See the "
+           "options of `quench quantize`",
            "int8|uint8|int4|uint4")
       .OneOf({"int8", "uint8", "int4", "uint4"});
   const Options how = options.Under({"--quantize"});
   how.Add("--calibration-data", args->job.samples.data,
-          "Samples that ranges are taken from: a file or a folder, see `quench calibrate`", "PATH");
-  AddImageFlag(how, args->job.samples.images);
+          "Samples to calibrate on: a file, folder or ZIP archive (see `quench calibrate`)",
+          "PATH");
+  AddImageFlag(all, args->job.samples.images);
+  all.Describe("--images",
+               "How .png and .jpg files are scaled for this model, as `quench calibrate` takes it: "
+               "recorded in the library, where `quench run` finds it, and used for samples");
   options
       .Add("--calibration", args->job.calibration,
-           "Instead: statistics of `quench calibrate` for this model; with --float16: values that "
-           "came near f16's end stay f32",
+           "Use statistics written by `quench calibrate` instead. With --float16: values close to "
+           "the limit of f16 stay f32",
            "FILE")
       .Needs({"--quantize", "--float16"});
   how.Add("--calibration-random", args->job.samples.random,
-          "Instead: random samples, where there are no real ones", "N")
+          "Calibrate on N random samples instead, if no real ones are available", "N")
       .AtLeast(1);
-  AddSampleSizes(options, args->job.samples).Needs({"--calibration-random"});
+  options.AddRule([args]() -> std::string {
+    return HasDataSizes(*args->model, SizeIs::kOfModel) && args->job.samples.random == 0
+               ? "--size: one symbol has a range and a size; sizes beside a range need "
+                 "--calibration-random"
+               : "";
+  });
   AddQuantizeFlags(how, args->how);
+}
+
+void AddOutputs(const Options& options, const std::shared_ptr<CompileArgs>& args) {
+  const Options rare = options.Rare();
+  options.Add("--output,-o", args->output, "Output folder for model.so and model.h",
+              "DIR (default ./compile_output)");
+  options.Flag("--force,-f", args->force, "Overwrite files in an existing output folder");
+  options.Flag("--with-runtime", args->with_runtime,
+               "Also write what a C or C++ program needs to run the library: libquench_rt.so and "
+               ".a for the target, headers, a CMake file");
+  options.Flag("--export-metadata", args->export_metadata, "Also write metadata.json");
+  options.Flag("--export-ir", args->export_ir, "Also write model.ir.txt");
+  AddWeightsFlag(rare, args->external_weights, {"--export-ir", "--stop-after"});
+  options.Add("--class-names", args->class_names,
+              "File with one class name per line, stored in the library", "FILE");
+  options.Add(
+      "--preprocess", args->preprocess,
+      "File with a JSON object that describes how inputs are prepared, stored in the library",
+      "FILE");
+  rare.Add("--uuid", args->codegen.uuid,
+           "UUID of the library (default: derived from model and options, so that equal requests "
+           "give identical bytes)",
+           "U|random");
+  rare.Add("--prefix", args->codegen.header_prefix,
+           "Prefix of all names in model.h, in capitals, so that one program can include the "
+           "headers of several models",
+           "NAME (default the model's name)");
+  options.AddRule([args] { return PrefixProblem(args->codegen.header_prefix); });
+  rare.Add("--emit", args->emit, "Output a shared library, an object file or a static archive",
+           "so|obj|a (default so, with system-lib a)")
+      .OneOf({"so", "obj", "a"});
+  AddEncryptFlags(options, args->encryption);
+}
+
+void AddCode(const Options& options, const std::shared_ptr<CompileArgs>& args) {
+  const Options rare = options.In("Code").Rare();
+  options.Add(
+      "--target", args->codegen.target,
+      "CPU to compile for: a name from `quench targets`, a target string (`llvm -mtriple=... "
+      "-mcpu=... -mattr=...`), JSON with the same keys, or a file that contains one",
+      "T (default host)");
+  options
+      .Add("--opt-level", args->codegen.opt_level,
+           "0 reference loops, 1 vectorized loops, 2 micro-kernels, 3 fusion and layout choice, 4 "
+           "kernels chosen by timing them on this CPU",
+           "0|1|2|3|4 (default 3)")
+      .Range(0, 4);
+  AddFormat(options, args->format);
+  rare.Add("--host", args->codegen.host_target,
+           "CPU of the machine that will load the library, in the form of --target: an error if it "
+           "could not run the library",
+           "T");
+  rare.Add("--tune-seconds", args->tune_seconds,
+           "Approximate time to spend on timing kernels (with --opt-level 4)", "S (default 60)")
+      .Range(codegen::kLeastTuneSeconds, codegen::kMostTuneSeconds);
+  rare.Add(
+          "--channel-layout", args->codegen.channel_layout,
+          "Position of channels in images: first (NCHW) or last (NHWC) (default: chosen per layer)",
+          "first|last")
+      .OneOf({"first", "last"});
+  rare.Flag("--no-winograd", args->no_winograd,
+            "Do not use Winograd convolutions: more accurate, smaller weights, slower");
+  rare.Flag("--no-float16-sums", args->no_float16_sums,
+            "Accumulate f16 products in f32 even if the CPU can add f16: more accurate, slower");
+  rare.Add("--max-size", args->codegen.max_size,
+           "Limit on the size of the weights, relative to the model's: some convolutions are "
+           "faster with an extra, rearranged copy",
+           "RATIO (default 1.35)")
+      .AtLeast(1);
+  rare.Add("--check", args->check,
+           "Compare the library with the interpreter on one sample before writing it. auto: as "
+           "much as fits in 1 s or 30 % of the compile time; full: everything; no: nothing",
+           "auto|full|no (default auto)")
+      .OneOf({"auto", "full", "no"});
+  std::vector<std::string> names;
+  for (const passes::PassInfo& pass : passes::AllPasses()) names.emplace_back(pass.name);
+  rare.Add("--stop-after", args->stop_after,
+           "Stop after this pass and write model.ir.txt instead of a library", "PASS")
+      .OneOf(names)
+      .Excludes({"--target", "--host", "--encrypt", "--recipient", "--class-names", "--preprocess",
+                 "--opt-level", "--tune-seconds", "--channel-layout", "--no-winograd",
+                 "--no-float16-sums", "--max-size", "--uuid", "--prefix", "--emit", "--check",
+                 "--with-runtime", "--export-metadata", "--export-ir"});
 }
 
 }  // namespace
@@ -537,85 +598,13 @@ Action DeclareCompile(const Options& options) {
   AddFloat16Flags(options, args->model, {"--quantize"});
   AddPassFlags(options, args->model, passes::PipelineSwitches());
   AddPassFlags(options, args->model, passes::CodegenSwitches());
-  options.Add("--output,-o", args->output, "Folder for model.so and model.h",
-              "DIR (default ./compile_output)");
-  options.Add("--target", args->codegen.target,
-              "CPU to compile for: a name that `quench targets` lists, a target string (`llvm "
-              "-mtriple=... -mcpu=... -mattr=...`), JSON of the same keys, or a file of it",
-              "T (default host)");
-  options.Add("--host", args->codegen.host_target,
-              "Who loads the library, in the same words: refused where that could not run it", "T");
-  options
-      .Add("--opt-level", args->codegen.opt_level,
-           "0 reference nests, 1 scheduled nests, 2 micro-kernels, 3 fusion and layout choice, 4 "
-           "kernels "
-           "chosen by measuring them on this CPU",
-           "0|1|2|3|4 (default 3)")
-      .Range(0, 4);
-  options
-      .Add("--tune-seconds", args->tune_seconds,
-           "With --opt-level 4: about how long kernels are measured", "S (default 60)")
-      .Range(codegen::kLeastTuneSeconds, codegen::kMostTuneSeconds);
-  options
-      .Add("--channel-layout", args->codegen.channel_layout,
-           "Where channels lie in images: first or last (default: free choice)", "first|last")
-      .OneOf({"first", "last"});
-  options.Flag("--no-winograd", args->no_winograd,
-               "Convolutions only by their definition: finer rounding, smaller weights, slower");
-  options.Flag("--no-float16-sums", args->no_float16_sums,
-               "Add products of f16 in f32, also where the CPU adds them in f16: finer, slower");
-  options
-      .Add("--max-size", args->codegen.max_size,
-           "How many times as large copies that make convolutions faster may make the weights",
-           "RATIO (default 1.35)")
-      .AtLeast(1);
-  options.Add("--uuid", args->codegen.uuid,
-              "UUID to stamp (default: derived from model and options, so that equal requests give "
-              "equal bytes)",
-              "U|random");
-  options.Add(
-      "--prefix", args->codegen.header_prefix,
-      "What names in model.h begin with, in capitals: one program can include the headers of "
-      "several models",
-      "NAME (default the model's name)");
-  options.AddRule([args] { return PrefixProblem(args->codegen.header_prefix); });
-  options
-      .Add("--emit", args->emit, "Shared library, object or static archive",
-           "so|obj|a (default so, with system-lib a)")
-      .OneOf({"so", "obj", "a"});
-  options
-      .Add("--check", args->check,
-           "Run the library on a sample, before it appears, beside the interpreter: what a second "
-           "or "
-           "30 % of the time allows, all, or nothing",
-           "auto|full|no (default auto)")
-      .OneOf({"auto", "full", "no"});
-  options.Add("--class-names", args->class_names,
-              "Recorded in the library: the name of each class, one a line", "FILE");
-  options.Add("--preprocess", args->preprocess,
-              "Recorded in the library: how inputs are prepared, a JSON object", "FILE");
-  options.Flag(
-      "--with-runtime", args->with_runtime,
-      "Also write what a program in C or C++ needs to run the library: libquench_rt.so and "
-      ".a for the target, headers, a file for CMake");
-  AddEncryptFlags(options, args->encryption);
-  options.Flag("--export-ir", args->export_ir, "Also write model.ir.txt");
-  AddWeightsFlag(options, args->external_weights, {"--export-ir", "--stop-after"});
-  options.Flag("--export-metadata", args->export_metadata, "Also write metadata.json");
-  options.Flag("--force,-f", args->force, "Replace the files of an existing output folder");
-  std::vector<std::string> names;
-  for (const passes::PassInfo& pass : passes::AllPasses()) names.emplace_back(pass.name);
-  options
-      .Add("--stop-after", args->stop_after, "End after this pass and write model.ir.txt", "PASS")
-      .OneOf(names)
-      .Excludes({"--target", "--host", "--encrypt", "--recipient", "--class-names", "--preprocess",
-                 "--opt-level", "--tune-seconds", "--channel-layout", "--no-winograd",
-                 "--no-float16-sums", "--max-size", "--uuid", "--prefix", "--emit", "--check",
-                 "--with-runtime", "--export-metadata", "--export-ir"});
+  AddOutputs(options.In("Output"), args);
+  AddCode(options, args);
   AddQuantization(options, args);
   AddWorkOptions(options, args->gateway);
   options.Examples(kCompileExamples);
   return [args](const StepContext& context) {
+    args->job.samples.sizes = TakeDataSizes(*args->model, SizeIs::kOfModel);
     if (args->stop_after.empty()) QUENCH_RETURN_IF_ERROR(ResolveTargets(*args));
     return RunCompile(*args, context);
   };

@@ -10,9 +10,9 @@ namespace quench::cli {
 namespace {
 
 constexpr char kDiffExamples[] = R"(Examples:
-  quench diff old.onnx new.onnx                    nodes, attributes and weights that are other ones
-  quench diff old.onnx new.onnx --stage canonical  as Quench's own operators: the way they were written counts no more
-  quench diff a.qir b.qir --exit-code              for scripts: fails where they differ
+  quench diff old.onnx new.onnx                    nodes, attributes and weights that differ
+  quench diff old.onnx new.onnx --stage canonical  as Quench's operators, so that different spellings of the same computation match
+  quench diff a.qir b.qir --exit-code              for scripts: exit code 1 if they differ
   quench diff old.onnx new.onnx --format json -o changes.json
 
 Nodes and weights are matched by their names. `quench compare` shows what a change does to results.)";
@@ -21,7 +21,7 @@ struct DiffArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   std::shared_ptr<ListingFile> file = std::make_shared<ListingFile>();
-  std::string other, stage = "imported", format = "table";
+  std::string other, stage = "imported", format = "text";
   bool exit_code = false;
 };
 
@@ -51,7 +51,7 @@ absl::Status RunDiff(const DiffArgs& args, const StepContext& context) {
   QUENCH_RETURN_IF_ERROR(WriteListing(
       args.format == "json" ? analyser::ToJson(diff) : analyser::ToTable(diff), *args.file));
   if (args.exit_code && !diff.equal)
-    return absl::FailedPreconditionError("the two differ (--exit-code)");
+    return absl::FailedPreconditionError("the models differ (--exit-code)");
   return absl::OkStatus();
 }
 
@@ -60,14 +60,14 @@ absl::Status RunDiff(const DiffArgs& args, const StepContext& context) {
 Action DeclareDiff(const Options& options) {
   auto args = std::make_shared<DiffArgs>();
   AddModelOptions(options, args->model);
-  options.Add("OTHER", args->other, "What it is held against: a model file or an IR module", "FILE")
-      .Required();
+  options.Add("OTHER", args->other, "Model file or IR module to compare with", "FILE").Required();
   options
-      .Add("--stage", args->stage, "imported: the models' own nodes; canonical",
+      .Add("--stage", args->stage,
+           "Compare the models' own nodes (imported) or Quench's operators (canonical)",
            "STAGE (default imported)")
       .OneOf({"imported", "canonical"});
-  options.Flag("--exit-code", args->exit_code, "Fail where the two differ");
-  options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
+  options.Flag("--exit-code", args->exit_code, "Exit with code 1 if the models differ");
+  AddFormat(options, args->format);
   AddListingFile(options, args->file);
   options.AddRule([args] { return StageProblem(*args->model, args->stage); });
   AddWorkOptions(options, args->gateway);

@@ -19,18 +19,18 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kEditExamples[] = R"(Examples:
-  quench edit model.onnx -e 'remove dropout_3' -o small.onnx        its readers read what it read
+  quench edit model.onnx -e 'remove dropout_3' -o small.onnx        readers of its output read its input instead
   quench edit model.onnx -e 'replace relu1 { %r = HardSwish(%conv1) }' -o m.onnx
-  quench edit model.onnx -e 'input %features/out' -e 'outputs %logits' -o head.onnx    a part of it
-  quench edit model.onnx -e 'constant %fc.weight = file "fc.npy"' -o tuned.qir         another weight
-  quench edit model.onnx --script edits.txt -o edited.qir            docs/editing.md has the language
-  quench ir model.onnx -o m.ir.txt; vi m.ir.txt; quench edit m.ir.txt -o edited.onnx   as text)";
+  quench edit model.onnx -e 'input %features/out' -e 'outputs %logits' -o head.onnx    cuts out a part
+  quench edit model.onnx -e 'constant %fc.weight = file "fc.npy"' -o tuned.qir         replaces a weight
+  quench edit model.onnx --script edits.txt -o edited.qir            docs/editing.md describes the language
+  quench ir model.onnx -o m.ir.txt; vi m.ir.txt; quench edit m.ir.txt -o edited.onnx   edits the IR as text)";
 
 struct EditArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   std::vector<std::string> statements;
-  std::string script, output, format = "table";
+  std::string script, output, format = "text";
   bool force = false;
   bool external_weights = false;
 };
@@ -41,7 +41,7 @@ absl::StatusOr<analyser::EditScript> ScriptOf(const EditArgs& args) {
     std::error_code error;
     const uint64_t size = fs::file_size(args.script, error);
     if (!error && size > analyser::kMostEditBytes) {
-      return InvalidArgument("script `{}` has {} bytes, at most {} are read", args.script, size,
+      return InvalidArgument("script `{}` has {} bytes; the limit is {}", args.script, size,
                              analyser::kMostEditBytes);
     }
     QUENCH_ASSIGN_OR_RETURN(text, ReadFile(args.script));
@@ -121,14 +121,18 @@ absl::Status RunEdit(const EditArgs& args, const StepContext& context) {
 Action DeclareEdit(const Options& options) {
   auto args = std::make_shared<EditArgs>();
   AddModelOptions(options, args->model);
-  options.Add("--edit,-e", args->statements, "A statement; may be repeated", "STATEMENT");
-  options.Add("--script", args->script, "A file of statements", "FILE").Excludes({"--edit"});
-  options.Add("--output,-o", args->output,
-              "Write ONNX for .onnx; else a module: text for .txt, binary otherwise", "FILE");
+  options.Add("--edit,-e", args->statements, "Edit statement; may be repeated", "STATEMENT");
+  options.Add("--script", args->script, "File of edit statements", "FILE").Excludes({"--edit"});
+  options.In("Output").Add(
+      "--output,-o", args->output,
+      "File to write: ONNX if it ends in .onnx, IR text if in .txt, else a binary IR module",
+      "FILE");
   AddWeightsFlag(options, args->external_weights);
   options.AddRule([args] { return WeightsProblem(args->output, args->external_weights); });
-  options.Flag("--force,-f", args->force, "Replace an existing file").Needs({"--output"});
-  options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
+  options.In("Output")
+      .Flag("--force,-f", args->force, "Overwrite an existing file")
+      .Needs({"--output"});
+  AddFormat(options, args->format);
   AddWorkOptions(options, args->gateway);
   options.Examples(kEditExamples);
   return [args](const StepContext& context) { return RunEdit(*args, context); };

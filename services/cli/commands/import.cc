@@ -15,10 +15,10 @@ namespace {
 
 constexpr char kImportExamples[] = R"(Examples:
   quench import model.onnx                              is it supported? inputs, outputs, size, identity
-  quench import model.onnx --check                      libonnx's second opinion on structure and shapes
+  quench import model.onnx --check                      also checked by libonnx: structure and shapes
   quench import model.onnx --output model.qir           a binary IR module with its weights
   quench import model.onnx --output model.ir.txt --stage codegen-ready    text, after all passes
-  quench import model.onnx --export renamed.onnx        every node named, overrides applied, as ONNX again
+  quench import model.onnx --export renamed.onnx        as ONNX again, with every node named and overrides applied
   quench import big.onnx --outputs features --shape x=1,3,224,224 --export cut.onnx
 
 Warnings (on stderr; `warnings` with --format json) name nodes that are imported otherwise than they read:
@@ -34,7 +34,7 @@ struct ImportArgs {
   std::string export_path;
   bool check = false;
   bool force = false;
-  std::string format = "table";
+  std::string format = "text";
   bool external_weights = false;
 };
 
@@ -124,21 +124,24 @@ Action DeclareImport(const Options& options) {
   auto args = std::make_shared<ImportArgs>();
   AddModelOptions(options, args->model);
   AddPassFlags(options, args->model, passes::PipelineSwitches());
-  options.Add("--output,-o", args->output, "Write the module: text for .txt, binary otherwise",
-              "FILE");
+  options.In("Output").Add("--output,-o", args->output,
+                           "IR module to write: text if it ends in .txt, else binary", "FILE");
   options
       .Add("--stage", args->stage,
-           "imported: the model's own nodes; canonical; codegen-ready: after all passes",
+           "imported: the model's own nodes; canonical: Quench's operators; codegen-ready: after "
+           "all passes",
            "STAGE (default canonical)")
       .OneOf({"imported", "canonical", "codegen-ready"});
-  options.Add("--export", args->export_path, "Write the graph as ONNX", "FILE.onnx");
+  options.In("Output").Add("--export", args->export_path, "Write the graph as an ONNX file",
+                           "FILE.onnx");
   options.Flag(
       "--check", args->check,
-      "Say first that the model is supported, and ask libonnx for a second opinion (ONNX)");
+      "Report whether the model is supported, and (for ONNX) whether libonnx's checker accepts it");
   AddWeightsFlag(options, args->external_weights);
-  options.Flag("--force,-f", args->force, "Replace existing files").Needs({"--output", "--export"});
-  options.Add("--format", args->format, "Format of the summary", "table|json")
-      .OneOf({"table", "json"});
+  options.In("Output")
+      .Flag("--force,-f", args->force, "Overwrite existing files")
+      .Needs({"--output", "--export"});
+  AddFormat(options, args->format);
   options.AddRule([args] { return StageProblem(*args->model, args->stage); });
   options.Examples(kImportExamples);
   return [args](const StepContext& context) { return RunImport(*args, context); };

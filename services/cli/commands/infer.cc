@@ -21,10 +21,10 @@ namespace fs = std::filesystem;
 constexpr char kInferExamples[] = R"(Examples:
   quench infer model.onnx --input image=cat.npy                        the outputs, with range, mean and histogram
   quench infer model.onnx --random 1 --op Conv --op 'Re*'              outputs of some operators
-  quench infer model.onnx --random 1 --node '/layer1/*' --save values  and each of them as a .npy file
+  quench infer model.onnx --random 1 --node '/layer1/*' --save values  also writes each as a .npy file
   quench infer model.onnx --input image=cat.npy --op Conv --save maps --pictures
                                                                        feature maps as PNG images too
-  quench infer int8.qir --random 1 --all --target host                 of the code that would run here, integers included
+  quench infer int8.qir --random 1 --all --target host                 values computed by compiled code, including integers
   quench infer model.onnx --random 1 --all --gateway build-farm:7450   on the gateway's analyser)";
 
 struct InferArgs {
@@ -33,7 +33,7 @@ struct InferArgs {
   std::shared_ptr<InputFlags> inputs = std::make_shared<InputFlags>();
   std::shared_ptr<ListingFile> file = std::make_shared<ListingFile>();
   analyser::InferOptions options;
-  std::string target, save, format = "table";
+  std::string target, save, format = "text";
   bool pictures = false;
 };
 
@@ -78,7 +78,7 @@ absl::StatusOr<analyser::InferReport> InferHere(const InferArgs& args, const Ste
       codegen::Compile(prepared, options, library, folder.path() / "model.h", context).status());
   const absl::StatusOr<std::unique_ptr<Artifact>> opened = Artifact::Open(library);
   if (!opened.ok()) {
-    return InvalidArgument("--target: code for `{}` does not run on this machine, give `host`",
+    return InvalidArgument("--target: this machine cannot run code for `{}`: use `host`",
                            args.target);
   }
   const std::unique_ptr<Artifact>& artifact = *opened;
@@ -99,7 +99,7 @@ absl::Status RunInfer(const InferArgs& args, const StepContext& context) {
   }
   std::error_code error;
   if (!args.save.empty() && fs::exists(args.save, error) && !fs::is_directory(args.save, error))
-    return InvalidArgument("--save: `{}` is no folder", args.save);
+    return InvalidArgument("--save: `{}` is not a folder", args.save);
   analyser::InferReport report;
   if (UsesGateway(*args.gateway)) {
     QUENCH_ASSIGN_OR_RETURN(const InputSources sources, SourcesOf(*args.inputs, {}));
@@ -117,26 +117,30 @@ absl::Status RunInfer(const InferArgs& args, const StepContext& context) {
 
 Action DeclareInfer(const Options& options) {
   auto args = std::make_shared<InferArgs>();
-  AddModelOptions(options, args->model, InputOption::kFiles);
+  AddModelOptions(options, args->model, SizeIs::kOfData);
   AddInputFlags(options, args->inputs);
-  options.Add("--op", args->options.ops, "Show values of these operators", "PATTERN");
-  options.Add("--node", args->options.names, "Show values of nodes of these names", "PATTERN");
+  options.AddRule([args] { return SizesProblem(*args->model, args->inputs->random.has_value()); });
+  options.Add("--op", args->options.ops, "Show values of nodes with a matching operator",
+              "PATTERN");
+  options.Add("--node", args->options.names, "Show values of nodes with a matching name",
+              "PATTERN");
   options.Flag("--all", args->options.all, "Show every value").Excludes({"--op", "--node"});
   options.Add("--target", args->target,
-              "Compile for this target, which must run here, and show what its code computes "
-              "(default: the interpreter)",
+              "Run code compiled for this target, which must be able to run here (default: the "
+              "interpreter)",
               "TARGET");
-  options.Add("--save", args->save, "Write NAME.npy of every value that is shown", "DIR");
-  options
+  options.In("Output").Add("--save", args->save, "Write each value that is shown to DIR/NAME.npy",
+                           "DIR");
+  options.In("Output")
       .Flag("--pictures", args->pictures,
-            "Write NAME.png too: the last two axes as maps, one beside the other")
+            "Also write DIR/NAME.png: the last two axes as images, side by side")
       .Needs({"--save"});
-  options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
+  AddFormat(options, args->format);
   AddListingFile(options, args->file);
   AddWorkOptions(options, args->gateway);
   options.Examples(kInferExamples);
   return [args](const StepContext& context) {
-    TakeInputShapes(*args->inputs, *args->model);
+    args->inputs->sizes = TakeDataSizes(*args->model);
     return RunInfer(*args, context);
   };
 }

@@ -2,6 +2,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/ir/hash.h"
@@ -21,10 +23,10 @@ constexpr char kIrExamples[] = R"(Examples:
   quench ir model.onnx                             canonical IR as text
   quench ir model.onnx --stage imported --no-types the model's own nodes
   quench ir model.ir.txt --pass fold_constants --pass dead_code     run passes one by one
-  quench ir model.ir.txt --verify --hash           is edited text legal? what is its identity?
+  quench ir model.ir.txt --verify --hash           is edited text valid? prints its hash
   quench ir model.onnx --lower conv1               the loops that node `conv1` computes
-  quench ir model.onnx --stage groups              what kernels are chosen for
-  quench ir model.onnx --stage memory --target aarch64    steps, layouts and places in memory, for each variant)";
+  quench ir model.onnx --stage groups              the groups of nodes that kernels are chosen for
+  quench ir model.onnx --stage memory --target aarch64    steps, layouts and memory placement of each variant)";
 
 struct IrArgs {
   std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
@@ -33,7 +35,7 @@ struct IrArgs {
   std::vector<std::string> passes;
   std::string lower;
   std::string target = "host";
-  std::string output;
+  std::string output, format = "text";
   bool no_types = false;
   bool verify = false;
   bool hash = false;
@@ -47,7 +49,7 @@ absl::StatusOr<std::string> LoopsText(const Graph& graph, const std::string& nam
                             ops::LowerNode(ops::ContextOf(graph, node)));
     return loops::Print(function);
   }
-  return absl::NotFoundError(fmt::format("no node is named `{}`", name));
+  return absl::NotFoundError(fmt::format("there is no node `{}`", name));
 }
 
 absl::Status Write(const IrArgs& args, const std::string& text) {
@@ -93,6 +95,23 @@ absl::StatusOr<Graph> GraphHere(const IrArgs& args, const StepContext& context) 
   return graph;
 }
 
+// What --verify and --hash found.
+void PrintFindings(const IrArgs& args, const Graph& graph) {
+  if (args.format == "json") {
+    nlohmann::json json = {{"stage", std::string(StageName(graph.stage))}};
+    if (args.verify) json["legal"] = true;
+    if (args.hash) {
+      json["fingerprint"] = Fingerprint(graph);
+      json["structure_hash"] = StructureHash(graph);
+    }
+    fmt::print("{}\n", json.dump(2));
+    return;
+  }
+  if (args.verify) fmt::print("legal at stage {}\n", StageName(graph.stage));
+  if (args.hash)
+    fmt::print("fingerprint  {}\nstructure    {}\n", Fingerprint(graph), StructureHash(graph));
+}
+
 absl::Status RunIr(const IrArgs& args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(
       Graph graph,
@@ -116,12 +135,8 @@ absl::Status RunIr(const IrArgs& args, const StepContext& context) {
     QUENCH_ASSIGN_OR_RETURN(const std::string text, LoopsText(graph, args.lower));
     return Write(args, text);
   }
-  if (args.verify) {
-    QUENCH_RETURN_IF_ERROR(VerifyGraph(graph));
-    fmt::print("legal at stage {}\n", StageName(graph.stage));
-  }
-  if (args.hash)
-    fmt::print("fingerprint  {}\nstructure    {}\n", Fingerprint(graph), StructureHash(graph));
+  if (args.verify) QUENCH_RETURN_IF_ERROR(VerifyGraph(graph));
+  PrintFindings(args, graph);
   PrintOptions print;
   print.types = !args.no_types;
   if (args.output.empty() && (args.verify || args.hash)) return absl::OkStatus();
@@ -146,38 +161,44 @@ Action DeclareIr(const Options& options) {
   for (const passes::PassInfo& pass : passes::AllPasses()) names.emplace_back(pass.name);
   options
       .Add("--stage", args->stage,
-           "imported, canonical, codegen-ready (after all passes), groups (what kernels are chosen "
-           "for), program (steps over laid-out values), or memory (and where these lie)",
+           "imported (the model's own nodes), canonical, codegen-ready (after all passes), groups "
+           "(the units that kernels are chosen for), program (steps with the layout of each "
+           "value), memory (also the place of each value)",
            "STAGE (default canonical)")
       .OneOf({"imported", "canonical", "codegen-ready", "groups", "program", "memory"});
   options.Add("--pass", args->passes, "Run this pass; may be repeated", "PASS").OneOf(names);
-  options.Add("--target", args->target, "Of the stages program and memory",
+  options.Add("--target", args->target, "Target for the stages program and memory",
               "TARGET (default host)");
   options.Add("--lower", args->lower, "Print the loops of one node", "NODE")
       .Excludes({"--no-types", "--verify", "--hash", "--external-weights"});
-  options.Add("--output,-o", args->output,
-              "Write the text to a file, with all weights in it, as a file that the shell makes (> "
-              "FILE) has them too",
-              "FILE");
+  options.In("Output").Add(
+      "--output,-o", args->output,
+      "Write the text to a file, including all weights (so does redirecting stdout to a file)",
+      "FILE");
   AddWeightsFlag(options, args->external_weights);
-  options.Flag("--no-types", args->no_types,
-               "Leave types out: they are inferred when the text is read");
-  options.Flag("--verify", args->verify, "Check that the module is legal at its stage");
-  options.Flag("--hash", args->hash, "Print fingerprint and structure hash");
+  options.Flag("--no-types", args->no_types, "Omit types; they are inferred when the text is read");
+  options.Flag("--verify", args->verify, "Check that the module is valid for its stage");
+  options.Flag("--hash", args->hash, "Print the module's fingerprint and structure hash");
+  AddFormat(options, args->format);
+  options.AddRule([args] {
+    return args->format == "json" && !args->verify && !args->hash
+               ? "--format json: the IR is printed as text; JSON is for --verify and --hash"
+               : "";
+  });
   options.AddRule(
       [args] { return StageProblem(*args->model, ModuleStage(args->stage), args->passes); });
   options.AddRule([args]() -> std::string {
     if (args->target != "host" && !IsPlan(args->stage))
-      return "--target: only the stages program and memory are of a target";
+      return "--target needs --stage program or --stage memory";
     if (IsPlan(args->stage) && (!args->lower.empty() || args->verify || args->hash ||
                                 args->no_types || args->external_weights))
       return "--stage " + args->stage +
-             " has no --lower, --verify, --hash, --no-types and --external-weights";
+             " does not support --lower, --verify, --hash, --no-types and --external-weights";
     return "";
   });
   options.AddRule([args] {
     return args->no_types && args->output.empty() && (args->verify || args->hash)
-               ? "--no-types: with --verify or --hash no text is printed, only written to --output"
+               ? "--no-types with --verify or --hash needs --output: no text is printed"
                : "";
   });
   AddWorkOptions(options, args->gateway);

@@ -11,11 +11,11 @@ namespace {
 
 constexpr char kNodesExamples[] = R"(Examples:
   quench nodes model.onnx                          every node: attributes, inputs and outputs with types and bytes
-  quench nodes model.onnx --op Conv --op 'Reduce*' those of some operators
+  quench nodes model.onnx --op Conv --op 'Reduce*' only some operators
   quench nodes model.onnx --name '/features/*' --format json
   quench nodes model.onnx --stage canonical -o nodes.txt   as Quench's own operators
 
-Nodes of bodies are listed with the graph that they are in; JSON has them under `nodes`.)";
+Nodes inside bodies (of If, Loop, Scan) are listed with the graph they belong to; in JSON they are under `nodes`.)";
 
 struct NodesArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
@@ -24,7 +24,7 @@ struct NodesArgs {
   std::string stage = "imported";
   std::vector<std::string> sizes;
   analyser::NodesOptions nodes;
-  std::string format = "table";
+  std::string format = "text";
 };
 
 absl::StatusOr<Graph> GraphAtStage(const NodesArgs& args, const StepContext& context) {
@@ -53,23 +53,26 @@ absl::Status RunNodes(const NodesArgs& args, const StepContext& context) {
 
 Action DeclareNodes(const Options& options) {
   auto args = std::make_shared<NodesArgs>();
-  AddModelOptions(options, args->model);
+  AddModelOptions(options, args->model, SizeIs::kOfData);
+  options.Describe("--size",
+                   "Size of a symbolic dimension for byte counts, which are omitted without it (a "
+                   "batch defaults to 1), or the range of sizes that the model accepts");
   options
-      .Add("--stage", args->stage, "imported: the model's own nodes; canonical",
+      .Add("--stage", args->stage,
+           "List the model's own nodes (imported) or Quench's operators (canonical)",
            "STAGE (default imported)")
       .OneOf({"imported", "canonical"});
-  options.Add("--op", args->nodes.ops, "Only nodes of these operators", "PATTERN");
-  options.Add("--name", args->nodes.names, "Only nodes of these names", "PATTERN");
-  options.Add(
-      "--size", args->sizes,
-      "Size at which a symbolic dim is counted; without it (but for a batch) bytes are left out",
-      "NAME=N");
-  options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
+  options.Add("--op", args->nodes.ops, "Only nodes with a matching operator", "PATTERN");
+  options.Add("--name", args->nodes.names, "Only nodes with a matching name", "PATTERN");
+  AddFormat(options, args->format);
   AddListingFile(options, args->file);
   options.AddRule([args] { return StageProblem(*args->model, args->stage); });
   AddWorkOptions(options, args->gateway);
   options.Examples(kNodesExamples);
-  return [args](const StepContext& context) { return RunNodes(*args, context); };
+  return [args](const StepContext& context) {
+    args->sizes = TakeDataSizes(*args->model);
+    return RunNodes(*args, context);
+  };
 }
 
 }  // namespace quench::cli

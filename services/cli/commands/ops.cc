@@ -15,18 +15,19 @@ namespace quench::cli {
 namespace {
 
 constexpr char kOpsExamples[] = R"(Examples:
-  quench ops                         every operator, what must hold for it, and which are not supported
-  quench ops conv                    those whose name contains "conv", in any case
-  quench ops --model model.onnx      what of the model Quench does not take; exit code 1 if anything
+  quench ops                         every operator: supported, supported under conditions, or not supported
+  quench ops conv                    operators whose name contains "conv" (case-insensitive)
+  quench ops --model model.onnx      what in the model is not supported; exit code 1 if anything is not
   quench ops --format json
 
-Operators take tensors of numbers or bools whose rank is known when the model is compiled. Strings and complex
-numbers only pass through views, If and outputs of the interpreter; sequences, optionals and maps are not taken.)";
+Operators support tensors of numbers or bools whose rank is known at compile time. Strings and
+complex numbers are supported only in views, If and outputs of the interpreter. Sequences, optionals
+and maps are not supported.)";
 
 struct OpsArgs {
   std::string pattern;
   std::string model;
-  std::string format = "table";
+  std::string format = "text";
 };
 
 std::string KindName(ops::OpKind kind) {
@@ -90,7 +91,7 @@ absl::Status CheckModel(const OpsArgs& args, const StepContext& context) {
                        args.model);
   }
   if (refused.empty()) return absl::OkStatus();
-  return Unsupported("`{}` has nodes that are not taken: {}", args.model,
+  return Unsupported("`{}` has nodes that are not supported: {}", args.model,
                      Plural(refused.size(), "problem"));
 }
 
@@ -160,12 +161,12 @@ absl::Status RunOps(const OpsArgs& args, const StepContext& context) {
 
 Action DeclareOps(const Options& options) {
   auto args = std::make_shared<OpsArgs>();
-  options.Add("PATTERN", args->pattern, "Part of an operator's name, in any case");
+  options.Add("PATTERN", args->pattern, "Part of an operator's name, case-insensitive");
   options
       .Add("--model", args->model,
-           "List the operators and nodes of this model that are not supported", "FILE")
+           "List only the operators and nodes of this model that are not supported", "FILE")
       .Excludes({"PATTERN"});
-  options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
+  AddFormat(options, args->format);
   options.Examples(kOpsExamples);
   return [args](const StepContext& context) { return RunOps(*args, context); };
 }

@@ -19,17 +19,17 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kPartitionExamples[] = R"(Examples:
-  quench partition model.onnx --backend tensorrt                     which parts, and what stays here
-  quench partition model.onnx --backend tensorrt -o parts.qir        a module with the parts as nodes of it
-  quench partition model.onnx --backend npu.txt --export parts/      operators of a list; each part as ONNX
+  quench partition model.onnx --backend tensorrt                     lists the parts and the nodes that remain
+  quench partition model.onnx --backend tensorrt -o parts.qir        writes a module in which each part is one node
+  quench partition model.onnx --backend npu.txt --export parts/      the backend's operators are listed in a file; writes each part as ONNX
   quench partition model.onnx --backend tensorrt --gateway build-farm:7450
-  quench partition parts.qir --inline -o whole.qir                   the parts go back where they were
-  quench compile parts.qir                                           compiles all of it for the CPU)";
+  quench partition parts.qir --inline -o whole.qir                   puts the parts back into the graph
+  quench compile parts.qir                                           compiles everything for the CPU)";
 
 struct PartitionArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
-  std::string backend, output, export_folder, format = "table";
+  std::string backend, output, export_folder, format = "text";
   bool keep_no_mac = false, keep_batch_matmul = false, keep_scalar_add = false, keep_stacks = false;
   int64_t min_nodes = 1;
   analyser::PartitionOptions options() const {
@@ -124,7 +124,7 @@ absl::Status RunPartition(const PartitionArgs& args, const StepContext& context)
   if (!args.export_folder.empty())
     QUENCH_RETURN_IF_ERROR(ExportParts(graph, args.export_folder, context));
   if (args.inline_parts) {
-    fmt::print("{} part{} went back\n", result.inlined, result.inlined == 1 ? "" : "s");
+    fmt::print("{} part{} put back\n", result.inlined, result.inlined == 1 ? "" : "s");
   } else {
     fmt::print("{}", args.format == "json" ? analyser::ToJson(report) : analyser::ToTable(report));
   }
@@ -137,26 +137,36 @@ Action DeclarePartition(const Options& options) {
   auto args = std::make_shared<PartitionArgs>();
   AddModelOptions(options, args->model);
   options.Add("--backend", args->backend,
-              "Who runs the parts: a name, or a file with an operator on each line",
+              "Backend that will run the parts: a name, or a file with one operator per line",
               "tensorrt|onnxruntime|FILE");
-  options.Flag("--inline", args->inline_parts, "Instead: put the parts of a module back")
+  options
+      .Flag("--inline", args->inline_parts,
+            "Put the parts of a partitioned module back into its graph instead")
       .Excludes({"--backend", "--export", "--keep-no-mac-parts", "--keep-batch-matmul",
                  "--keep-scalar-add", "--keep-stacks", "--min-nodes", "--format"});
-  options.Add("--output,-o", args->output, "Write the module: text for .txt, binary otherwise",
-              "FILE");
-  options.Add("--export", args->export_folder, "Write each part as an ONNX model", "DIR");
+  options.In("Output").Add("--output,-o", args->output,
+                           "IR module to write: text if it ends in .txt, else binary", "FILE");
+  options.In("Output").Add("--export", args->export_folder,
+                           "Write each part to DIR as an ONNX model", "DIR");
   AddWeightsFlag(options, args->external_weights);
-  options.Flag("--force,-f", args->force, "Replace existing files").Needs({"--output", "--export"});
-  options.Flag("--keep-no-mac-parts", args->keep_no_mac,
-               "Keep parts without convolutions, products and recurrent layers");
-  options.Flag("--keep-batch-matmul", args->keep_batch_matmul,
-               "Leave products by one matrix for all of a batch as they are");
-  options.Flag("--keep-scalar-add", args->keep_scalar_add,
-               "Leave numbers that are added as they are");
-  options.Flag("--keep-stacks", args->keep_stacks, "Leave Unsqueezes before a Concat as they are");
-  options.Add("--min-nodes", args->min_nodes, "Smaller parts stay here", "N (default 1)")
+  options.In("Output")
+      .Flag("--force,-f", args->force, "Overwrite existing files")
+      .Needs({"--output", "--export"});
+  options.Rare().Flag("--keep-no-mac-parts", args->keep_no_mac,
+                      "Keep parts that contain no convolution, matrix product or recurrent layer");
+  options.Rare().Flag(
+      "--keep-batch-matmul", args->keep_batch_matmul,
+      "Keep batched MatMuls by one constant matrix instead of rewriting them with rank 2");
+  options.Rare().Flag("--keep-scalar-add", args->keep_scalar_add,
+                      "Keep additions of a scalar instead of expanding it to a full tensor");
+  options.Rare().Flag(
+      "--keep-stacks", args->keep_stacks,
+      "Keep Unsqueeze nodes before a Concat instead of replacing them by one Reshape after it");
+  options.Rare()
+      .Add("--min-nodes", args->min_nodes,
+           "Smallest number of nodes in a part; smaller parts are left to Quench", "N (default 1)")
       .AtLeast(1);
-  options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
+  AddFormat(options, args->format);
   options.AddRule([args]() -> std::string {
     return args->backend.empty() && !args->inline_parts ? "one of --backend and --inline is needed"
                                                         : "";

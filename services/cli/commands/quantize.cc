@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/status.h"
+#include "services/cli/colour.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
 #include "services/cli/module_files.h"
@@ -26,22 +27,22 @@ constexpr char kQuantizeExamples[] = R"(Examples:
                                                        as ONNX, with QuantizeLinear and DequantizeLinear:
                                                        u8 activations, i8 weights
   quench quantize model.onnx -c calibration.stats --per-channel --for onnxruntime -o model.int8.onnx
-                                                       so that ONNX Runtime computes every product in integers
+                                                       ONNX Runtime then computes every matrix product in integers
   quench quantize model.onnx -c calibration.stats --for tensorrt -o model.trt.onnx
-                                                       i8 with zero points of 0, scales per channel, float biases
+                                                       i8 with zero point 0, per-channel scales, float biases
   quench quantize model.onnx -c equalized.stats --equalize --bias-correction
-                                                       channels of very uneven ranges, as MobileNets have
-  quench quantize model.onnx --type dynamic            ranges of each run, no calibration
-  quench quantize model.onnx -c calibration.stats --max-drop 0.5% --evaluation-data test --labels test.txt
-                                                       as many layers as half a point of accuracy allows
+                                                       for channels with very uneven ranges, as in MobileNets
+  quench quantize model.onnx --type dynamic            ranges measured in each run; no calibration
+  quench quantize model.onnx -c c.stats --max-drop 0.5% --evaluation-data test --labels test
+                                                       quantizes as many layers as half a point of accuracy allows
   quench quantize gpt.onnx --type weights --kernel-dtype int4 --block-size 64 --method mse
-                                                       products read 4-bit weights, activations stay in float
-  quench quantize gpt.onnx --type weights --kernel-dtype int4 --rounding adaptive --rounding-data text
-                                                       of the two integers around a weight, the better one
+                                                       4-bit weights in matrix products, float activations
+  quench quantize gpt.onnx --type weights --kernel-dtype int4 --rounding adaptive --rounding-data x
+                                                       rounds each weight up or down, whichever is better
   quench quantize model.onnx -c calibration.stats --exclude 'head.*' --exclude op:Gemm
-                                                       what must stay in float
+                                                       keeps these nodes in float
 
---calibration is what `quench calibrate` wrote for the same model with the same options.)";
+The statistics must have been written by `quench calibrate` for the same model with the same options.)";
 
 struct QuantizeArgs {
   std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
@@ -52,7 +53,7 @@ struct QuantizeArgs {
   std::string output = "./quantized.qir";
   std::string runtime;  // that reads it; empty: any
   bool force = false;
-  std::string format = "table";
+  std::string format = "text";
   bool external_weights = false;
   bool type_given = false;
 };
@@ -60,8 +61,7 @@ struct QuantizeArgs {
 void Print(const QuantizeArgs& args, const Quantization& quantization) {
   const quantizer::QuantizeReport& report = quantization.report;
   if (args.format == "json") {
-    for (const std::string& warning : report.warnings)
-      fmt::print(stderr, "quench: warning: {}\n", warning);
+    for (const std::string& warning : report.warnings) PrintWarning(warning);
     nlohmann::json json = CountsToJson(report);
     json["output"] = args.output;
     json["layers"] = LayersToJson(report);
@@ -105,8 +105,7 @@ absl::Status RunQuantize(const QuantizeArgs& args, const StepContext& context) {
   RoundingFlags& rounding = *args.how->rounding;
   QUENCH_RETURN_IF_ERROR(CheckRoundingFlags(rounding, false));
   if (!args.images.empty() && budget.data.empty() && rounding.samples.data.empty()) {
-    return InvalidArgument(
-        "--images is of --evaluation-data or --rounding-data, and there are neither");
+    return InvalidArgument("--images needs --evaluation-data or --rounding-data");
   }
   rounding.samples.images = args.images;
   QUENCH_ASSIGN_OR_RETURN(budget.format, SampleFormatOf(args.images));
@@ -134,23 +133,25 @@ Action DeclareQuantize(const Options& options) {
   AddModelOptions(options, args->model);
   AddPassFlags(options, args->model, passes::PipelineSwitches());
   AddPassFlags(options, args->model, {"fuse_groups"});  // groups decide where integers stand
-  options.Add("--calibration,-c", args->calibration, "Statistics of `quench calibrate`", "FILE");
+  options.In("Input").Add("--calibration,-c", args->calibration,
+                          "Statistics written by `quench calibrate`", "FILE");
   options
-      .Add("--activation-dtype", args->how->activation_dtype, "Of activations",
+      .Add("--activation-dtype", args->how->activation_dtype, "Type of quantized activations",
            "int8|uint8 (default int8, uint8 for .onnx)")
       .OneOf({"int8", "uint8"});
   AddQuantizeFlags(options, args->how);
   AddImageFlag(options, args->images);
-  options.Add("--output,-o", args->output, "The module: ONNX for .onnx, text for .txt, else binary",
-              "FILE (default ./quantized.qir)");
+  options.In("Output").Add(
+      "--output,-o", args->output,
+      "File to write: ONNX if it ends in .onnx, IR text if in .txt, else a binary IR module",
+      "FILE (default ./quantized.qir)");
   options
-      .Add(
-          "--for", args->runtime,
-          "The runtime that reads a FILE of ONNX, with the types that it computes in integers, and "
-          "static ranges: u8 activations and i8 weights; for onnxruntime integers around every "
-          "product; for tensorrt (by its documentation, untested) i8 activations with zero points "
-          "of 0, i8 weights per channel, float biases",
-          fmt::format("{}", fmt::join(OtherRuntimes(), "|")))
+      .Add("--for", args->runtime,
+           "Runtime that will run the .onnx file; chooses types and ranges it computes in "
+           "integers. onnxruntime: u8 activations, i8 weights, integers around every matrix "
+           "product. tensorrt (from its documentation, untested): i8 with zero point 0, "
+           "per-channel weights, float biases",
+           fmt::format("{}", fmt::join(OtherRuntimes(), "|")))
       .OneOf(OtherRuntimes())
       .Needs({"--calibration"});
   options.AddRule([args, options] {
@@ -158,9 +159,8 @@ Action DeclareQuantize(const Options& options) {
   });
   AddWeightsFlag(options, args->external_weights, {});
   options.AddRule([args] { return WeightsProblem(args->output, args->external_weights); });
-  options.Flag("--force,-f", args->force, "Replace FILE");
-  options.Add("--format", args->format, "Format of the report", "table|json")
-      .OneOf({"table", "json"});
+  options.In("Output").Flag("--force,-f", args->force, "Replace FILE");
+  AddFormat(options, args->format);
   AddWorkOptions(options, args->gateway);
   options.Examples(kQuantizeExamples);
   return [args, options](const StepContext& context) {

@@ -8,11 +8,11 @@ namespace {
 constexpr char kServeExamples[] = R"(Examples:
   quench serve                                            gateway and services in one process, for this user only
   quench compile model.onnx --gateway local               uses it
-  quench serve --listen 127.0.0.1:7450                    for everybody on this machine, by TCP
-  quench serve --listen 127.0.0.1:0 --state-dir /tmp/q    elsewhere; the port is logged
-  quench serve --metrics-listen 127.0.0.1:9450            http://127.0.0.1:9450/metrics for Prometheus
-  quench serve --service codegen --config codegen.txtpb   one service by itself, as quench-codegen
-  quench serve --health                                   exit code 0 if the server here serves, else 1
+  quench serve --listen 127.0.0.1:7450                    over TCP, for every user of this machine
+  quench serve --listen 127.0.0.1:0 --state-dir /tmp/q    a free port, which is logged; another state folder
+  quench serve --metrics-listen 127.0.0.1:9450            serves /metrics for Prometheus at http://127.0.0.1:9450/metrics
+  quench serve --service codegen --config codegen.txtpb   a single service, like quench-codegen
+  quench serve --health                                   exit code 0 if the server is serving, else 1
 
 Without --listen it takes a unix socket in a folder that nobody else may enter: quench/gateway.sock in $XDG_RUNTIME_DIR, or
 quench/run/gateway.sock in $XDG_STATE_HOME or ~/.local/state. `--gateway local` is that socket.
@@ -43,21 +43,25 @@ absl::Status Serve(const ServeArgs& args) {
 Action DeclareServe(const Options& options) {
   auto args = std::make_shared<ServeArgs>();
   options
-      .Flag("--all-in-one", args->all_in_one, "Gateway and services in this process (the default)")
+      .Flag("--all-in-one", args->all_in_one,
+            "Serve gateway and services from this process (the default)")
       .Excludes({"--service"});
-  options.Add("--service", args->service, "Only this one", "NAME")
+  options.Add("--service", args->service, "Serve only this service", "NAME")
       .OneOf({"gateway", "importer", "analyser", "quantizer", "codegen"});
   options.Add("--config", args->config, "Configuration file", "FILE");
-  options.Add("--listen", args->listen, "Where it is reached; port 0 takes a free one",
+  options.Add("--listen", args->listen, "Address to listen on; port 0 picks a free port",
               "HOST:PORT|unix:PATH (default: a socket of this user's)");
-  options.Add("--metrics-listen", args->metrics_listen, "Where Prometheus finds /metrics",
-              "HOST:PORT (default: nowhere)");
-  options.Add("--state-dir", args->state_dir, "Workflows and blobs",
+  options.Add("--metrics-listen", args->metrics_listen,
+              "Address at which Prometheus can scrape /metrics", "HOST:PORT (default: nowhere)");
+  options.Add("--state-dir", args->state_dir, "Folder for workflows and blobs",
               "DIR (default ~/.local/state/quench)");
-  options.Add("--log-level", args->log_level, "What is logged; debug: calls that went well too", "")
+  options
+      .Add("--log-level", args->log_level,
+           "Least severe level to log (debug also logs successful calls)", "")
       .OneOf({"debug", "info", "warning", "error"});
-  options.Flag("--health", args->health,
-               "Asks the server that runs here with this configuration whether it serves");
+  options.Flag(
+      "--health", args->health,
+      "Exit with code 0 if the server with this configuration is running and serving, else 1");
   options.Examples(kServeExamples);
   return [args](const StepContext&) { return Serve(*args); };
 }

@@ -11,10 +11,10 @@ namespace quench::cli {
 namespace {
 
 constexpr char kTargetsExamples[] = R"(Examples:
-  quench targets                   every board, processor and kind of code
+  quench targets                   every board, processor and generic target
   quench targets --kind arm        boards and servers with Arm CPUs
-  quench targets --verbose         with the target string that each name stands for
-  quench targets --json            for scripts
+  quench targets --verbose         also the target string behind each name
+  quench targets --format json     for scripts
   quench compile model.onnx --target raspberry-pi/5)";
 
 void PrintJson(const std::vector<codegen::TargetInfo>& targets) {
@@ -51,18 +51,17 @@ absl::Status RunTargets(const std::string& kind, bool verbose, bool json) {
 
 Action DeclareTargets(const Options& options) {
   struct Args {
-    std::string kind = "all", format = "table";
-    bool verbose = false, json = false;
+    std::string kind = "all", format = "text";
+    bool verbose = false;
   };
   auto args = std::make_shared<Args>();
-  options.Add("--kind", args->kind, "Only names of this kind", "x86|arm|android|cuda|all")
+  options.Add("--kind", args->kind, "List only targets of this kind", "x86|arm|android|cuda|all")
       .OneOf({"x86", "arm", "android", "cuda", "all"});
-  options.Flag("--verbose,-v", args->verbose, "Also print the target strings");
-  options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
-  options.Flag("--json", args->json, "The same as --format json");
+  options.Flag("--verbose,-v", args->verbose, "Also print target strings");
+  AddFormat(options, args->format);
   options.Examples(kTargetsExamples);
   return [args](const StepContext&) {
-    return RunTargets(args->kind, args->verbose, args->json || args->format == "json");
+    return RunTargets(args->kind, args->verbose, args->format == "json");
   };
 }
 

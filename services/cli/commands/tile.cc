@@ -18,17 +18,17 @@ namespace quench::cli {
 namespace {
 
 constexpr char kTileExamples[] = R"(Examples:
-  quench tile model.onnx --limits 64,64,64                       which products are cut, into how many
-  quench tile model.onnx --limits 64,64,64 -o tiled.onnx         the model within the limits, as ONNX
-  quench tile model.onnx --batch 1 --limits 16,64,256 -o t.qir   as a module
-  quench compile t.qir                                           which compiles like any other
+  quench tile model.onnx --limits 64,64,64                       lists the products that are split, and the number of tiles
+  quench tile model.onnx --limits 64,64,64 -o tiled.onnx         writes the tiled model as ONNX
+  quench tile model.onnx --batch 1 --limits 16,64,256 -o t.qir   as an IR module
+  quench compile t.qir                                           which compiles like any other module
   quench tile --gemm 32,64,128 --limits 64,64,64 --samples 1000 -o gemm.onnx
-                                                                 a graph of its own: A x B + bias)";
+                                                                 a graph with a single product: A x B + bias)";
 
 struct TileArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
-  std::string gemm, limits, output, format = "table";
+  std::string gemm, limits, output, format = "text";
   int64_t samples = 20;
   std::optional<uint64_t> seed;
   double tolerance = 1e-5;
@@ -94,24 +94,35 @@ absl::Status RunTile(const TileArgs& args, const StepContext& context) {
 
 Action DeclareTile(const Options& options) {
   auto args = std::make_shared<TileArgs>();
-  AddModelOptions(options, args->model, InputOption::kShapes, /*required=*/false);
-  options.Add("--gemm", args->gemm, "Instead of a model: one product of these sizes", "M,K,N")
-      .Excludes({"MODEL"});
-  options.Add("--limits", args->limits, "Largest sizes of one product [m, k] x [k, n]", "M,N,K")
-      .Required();
-  options.Add("--samples", args->samples, "Random inputs that both are run on", "N (default 20)")
-      .AtLeast(1);
-  options.Add("--random", args->seed, "Seed of the random inputs", "SEED (default 1)");
+  AddModelOptions(options, args->model, SizeIs::kOfModel, /*required=*/false);
   options
-      .Add("--tolerance", args->tolerance, "Largest error, relative to an output's largest value",
+      .Add("--gemm", args->gemm,
+           "Create a single M x K by K x N matrix product instead of reading a model", "M,K,N")
+      .Excludes({"MODEL"});
+  options
+      .Add("--limits", args->limits, "Largest allowed sizes of one matrix product [m, k] x [k, n]",
+           "M,N,K")
+      .Required();
+  options.In("Input")
+      .Add("--samples", args->samples,
+           "Number of random inputs on which original and result are compared", "N (default 20)")
+      .AtLeast(1);
+  options.In("Input").Add("--random", args->seed, "Seed of the random inputs", "SEED (default 1)");
+  options
+      .Add("--tolerance", args->tolerance,
+           "Largest allowed error, relative to the largest value of each output",
            "X (default 1e-5)")
       .AtLeast(0);
-  options.Add("--output,-o", args->output,
-              "Write ONNX for .onnx; else a module: text for .txt, binary otherwise", "FILE");
+  options.In("Output").Add(
+      "--output,-o", args->output,
+      "File to write: ONNX if it ends in .onnx, IR text if in .txt, else a binary IR module",
+      "FILE");
   AddWeightsFlag(options, args->external_weights);
   options.AddRule([args] { return WeightsProblem(args->output, args->external_weights); });
-  options.Flag("--force,-f", args->force, "Replace an existing file").Needs({"--output"});
-  options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
+  options.In("Output")
+      .Flag("--force,-f", args->force, "Overwrite an existing file")
+      .Needs({"--output"});
+  AddFormat(options, args->format);
   options.AddRule([args]() -> std::string {
     return args->model->model.empty() && args->gemm.empty() ? "one of MODEL and --gemm is needed"
                                                             : "";

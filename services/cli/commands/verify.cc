@@ -15,29 +15,33 @@ namespace quench::cli {
 namespace {
 
 constexpr char kVerifyExamples[] = R"(Examples:
-  quench verify model.onnx out/model.so                    are kernels and rewrites right?
+  quench verify model.onnx out/model.so                    are kernels and graph rewrites correct?
   quench verify model.onnx out/model.so --samples 10 --tolerance 1e-5
-  quench verify model.onnx out/model.so --per-layer        error of every layer, not only when something is wrong
-  quench verify model.onnx out/model.so --float16 --calibration calibration.stats   on inputs as wide as samples
+  quench verify model.onnx out/model.so --per-layer        prints every layer's error even if all are in tolerance
+  quench verify model.onnx out/model.so --float16 --calibration calibration.stats   on random inputs with the ranges of the samples
   quench verify model.onnx out/model.so --gateway build-farm:7450   on the analyser's CPU
 
-Random inputs are what the model can take: indices that are there, axes, sizes that fit one another, lengths, masks.
+Random inputs are valid for the model: indices are in range, axes exist, sizes, lengths and masks fit together.
 
-Two results, with f16 and quantized values a third, and exit code 1 when one of them is a mismatch:
-  kernels    The library beside the graph that the passes made of the model. Integers are the same bit for bit. The error
-             of floats is max |library - graph| / max |graph|; the tolerance is that of the coarsest type they are computed
-             from: 1e-4 for f32, units in the last place of the largest element for narrower ones (bf16 4, 0.031; f16 16, 0.0156,
-             since some CPUs add f16 in f16).
-  rewrites   The library beside the model as it was before any pass, by the interpreter. Of a model with quantized values,
-             each group of operators between two of them gets the library's own integers and is computed in float, as
-             QuantizeLinear and DequantizeLinear say: an integer may be one step off where the number that is rounded lies
-             within 1e-3 of a tie, and nowhere else. SQNR is that of whole runs. Of other models, outputs by the tolerance.
-  magnitudes One more sample, the floats of the first times the least power of two with which a value of the model comes to a
-             tenth of 65504 (f16, else below half of it), or to nine tenths of what its scale has integers for. Squares,
-             powers, exponentials and sums, which --float16 keeps in f32, count for nothing there, so one that was stored as
-             f16 overflows. The model itself stays finite. f16 is held against the model before any pass: by the tolerance,
-             or 16 times what rounding the inputs to f16 does to the model, if that is more (2 at most). Integers are held
-             against both as above. With --calibration, all samples are as wide as inputs were, and there is none more.)";
+Prints two results (three with f16 or quantized values) and exits with code 1 if any of them is a
+mismatch:
+  kernels    Compares the library with the graph after all passes. Integers must be bit-exact. The error of floats is
+             max |library - graph| / max |graph|. Its tolerance is that of the coarsest type involved: 1e-4 for f32;
+             for narrower types, units in the last place of the largest element (bf16: 4, i.e. 0.031; f16: 16, i.e.
+             0.0156, because some CPUs accumulate f16 in f16).
+  rewrites   Compares the library with the model before any pass, run in the interpreter. In a model with quantized
+             values, each group of operators between two quantizations gets the library's own integers as inputs and
+             is computed in float, as QuantizeLinear and DequantizeLinear define it. An integer may then be off by one
+             only if the number being rounded is within 1e-3 of a tie. SQNR is measured over whole runs. In other
+             models, outputs are compared within the tolerance.
+  magnitudes  Repeats the comparison on one more sample with large values: the float inputs of the first sample times
+             the smallest power of two that brings some value of the model to a tenth of 65504 (f16; elsewhere just
+             below half of it), or to nine tenths of the range of its integers. Values that --float16 keeps in f32
+             (squares, powers, exponentials and sums) are ignored in choosing the factor, so that one wrongly stored
+             as f16 overflows. The model itself stays finite. f16 is compared with the model before any pass, within
+             the tolerance or 16 times the effect on the model of rounding its inputs to f16, whichever is larger (at
+             most 2). Integers are compared as in both rows above. With --calibration, all samples already have the
+             ranges seen in calibration, and there is no extra one.)";
 
 struct VerifyArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
@@ -47,7 +51,7 @@ struct VerifyArgs {
   analyser::VerifyOptions options;
   double tolerance = -1;  // below 0: by type
   std::vector<std::string> sizes;
-  std::string format = "table";
+  std::string format = "text";
   int opt_level = 3;
 };
 
@@ -103,8 +107,8 @@ absl::Status TakeStatistics(const VerifyArgs& args, analyser::VerifyOptions& opt
 
 // What is wrong, in one sentence.
 absl::Status Mismatch(const VerifyArgs& args, const analyser::VerifyReport& report) {
-  std::string text =
-      fmt::format("`{}` does not compute what `{}` says", args.artifact, args.model->model);
+  std::string text = fmt::format("the outputs of `{}` differ from those of `{}`", args.artifact,
+                                 args.model->model);
   const analyser::LayersReport& layers = report.kernels.layers;
   if (!report.kernels.passed) text += "; kernels: an output is out of tolerance";
   if (layers.compared && layers.values.empty()) text += ", no layer could be compared";
@@ -116,7 +120,7 @@ absl::Status Mismatch(const VerifyArgs& args, const analyser::VerifyReport& repo
     text +=
         report.rewrites.failures.empty()
             ? "; rewrites: an output is out of tolerance"
-            : fmt::format("; rewrites: {} values are quantized otherwise, the first at node `{}`",
+            : fmt::format("; rewrites: {} values are quantized differently, the first at node `{}`",
                           report.rewrites.failures.size(), report.rewrites.failures[0].node);
   }
   for (const analyser::MagnitudeReport& each : report.magnitudes) {
@@ -137,8 +141,8 @@ absl::Status RunVerify(const VerifyArgs& args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(options.sizes, ParseSizes(args.sizes));
   if (!args.key->key.empty() && UsesGateway(*args.gateway)) {
     return InvalidArgument(
-        "--key: keys and passwords stay in this process; verify encrypted libraries without a "
-        "gateway");
+        "--key: keys and passwords are never sent to a gateway; verify encrypted libraries without "
+        "--gateway");
   }
   QUENCH_ASSIGN_OR_RETURN(options.key, KeyOf(*args.key));
   QUENCH_ASSIGN_OR_RETURN(
@@ -156,48 +160,52 @@ absl::Status RunVerify(const VerifyArgs& args, const StepContext& context) {
 
 Action DeclareVerify(const Options& options) {
   auto args = std::make_shared<VerifyArgs>();
-  AddModelOptions(options, args->model);
+  AddModelOptions(options, args->model, SizeIs::kOfData);
   AddFloat16Flags(options, args->model);
   AddPassFlags(options, args->model, PassesThatShow());
-  options.Add("LIBRARY", args->artifact, "The compiled library", "MODEL.so").Required();
-  options.Add("--samples", args->options.samples, "Random inputs to try", "N (default 3)")
+  options.Add("LIBRARY", args->artifact, "Compiled library", "MODEL.so").Required();
+  options.In("Input")
+      .Add("--samples", args->options.samples, "Number of random inputs", "N (default 3)")
       .Range(1, 100000);
   options
       .Add("--tolerance", args->tolerance,
-           "Largest error allowed of floats, instead of that of their type; 0: bit for bit. "
-           "Integers "
-           "are always compared bit for bit, and the rule for quantized values stays as it is",
+           "Largest allowed error of floats, instead of the default for their type; 0: bit-exact. "
+           "Integers must always be bit-exact; quantized values keep their own rule",
            "T (default by type)")
       .AtLeast(0);
-  options
+  options.Rare()
       .Add("--oracle", args->options.oracle,
-           "What kernels are compared with: the interpreter, or a build of reference nests "
-           "(default: by "
-           "size, the latter from 20 thousand million multiply-accumulates on)",
+           "Reference that kernels are compared with: the interpreter, or a build at --opt-level 0 "
+           "(default from 20e9 multiply-accumulates on)",
            "interpreter|reference")
       .OneOf({"interpreter", "reference"});
-  options.Add(
+  options.In("Input").Add(
       "--calibration,-c", args->calibration,
-      "Statistics of `quench calibrate`: random floats are as wide as inputs were on samples, and "
-      "with --float16 what the library was compiled with",
+      "Statistics written by `quench calibrate`: random inputs get the ranges that were seen. With "
+      "--float16, give the file that the library was compiled with",
       "FILE");
-  options.Flag("--per-layer", args->options.per_layer,
-               "Compare every value of the code that runs; fails if none can be compared");
-  options.Add("--seed", args->options.seed, "Seed of the random inputs", "N (default 1)");
-  options.Add("--threads", args->options.threads, "Threads the library runs on", "N (default 1)")
+  options.Flag(
+      "--per-layer", args->options.per_layer,
+      "Compare every value that the compiled code computes; an error if none can be compared");
+  options.In("Input").Rare().Add("--seed", args->options.seed, "Seed of the random inputs",
+                                 "N (default 1)");
+  options
+      .Add("--threads", args->options.threads, "Number of threads for the library", "N (default 1)")
       .Range(1, 1024);
   options
       .Add("--opt-level", args->opt_level,
-           "What the library was compiled with; --no-PASS flags likewise, to find a layer",
+           "Optimization level that the library was compiled with (likewise --no-PASS flags); "
+           "changing it helps to find a wrong layer",
            "0|1|2|3 (default 3)")
       .Range(0, 3);
   AddKeyFlags(options, args->key);
-  options.Add("--size", args->sizes, "Size of a symbolic dim; only that of a batch may be left out",
-              "NAME=N");
-  options.Add("--format", args->format, "Output format", "table|json").OneOf({"table", "json"});
+  AddFormat(options, args->format);
   AddWorkOptions(options, args->gateway);
   options.Examples(kVerifyExamples);
-  return [args](const StepContext& context) { return RunVerify(*args, context); };
+  return [args](const StepContext& context) {
+    args->sizes = TakeDataSizes(*args->model);
+    return RunVerify(*args, context);
+  };
 }
 
 }  // namespace quench::cli

@@ -27,7 +27,7 @@ absl::StatusOr<Digest> ParseDigest(const std::string& text) {
   }
   if (!IsDigest(digest.hash()) || size < 0) {
     return InvalidArgument(
-        "`{}` is not HASH/SIZE, as `quench blobs put` and `workflow get` show it",
+        "`{}` is not HASH/SIZE as printed by `quench blobs put` and `quench workflow get`",
         text.substr(0, 120));
   }
   digest.set_size_bytes(size);

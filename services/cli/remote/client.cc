@@ -93,7 +93,7 @@ class Follower {
       context_.Report({name, "cached", 1, 1});
     } else if (step.state() == pb::STATE_QUEUED && step.attempt() > 0) {
       context_.Report(
-          {name, fmt::format("attempt {} failed, waits for another", step.attempt()), 0, 0});
+          {name, fmt::format("attempt {} failed, waiting to retry", step.attempt()), 0, 0});
     }
   }
 
@@ -121,7 +121,7 @@ class Client final : public GatewayClient {
       limited.set_deadline(std::chrono::steady_clock::now() + time);
       absl::Status status = blobs_.Reach(limited, patience);
       if (!absl::IsDeadlineExceeded(status)) return status;
-      return absl::UnavailableError("it does not answer");
+      return absl::UnavailableError("it is not responding");
     };
     absl::Status status = try_for(kReachAtOnce, std::chrono::milliseconds(0));
     if (rpc::IsTransient(status) && context.Check().ok()) {
@@ -236,7 +236,7 @@ class Client final : public GatewayClient {
       pb::State state = pb::STATE_UNSPECIFIED;
       if (!pb::State_Parse(upper, &state) || state == pb::STATE_UNSPECIFIED) {
         return InvalidArgument(
-            "state `{}`, known are queued, running, succeeded, failed and cancelled", name);
+            "unknown state `{}` (known: queued, running, succeeded, failed, cancelled)", name);
       }
       request.add_states(state);
     }
@@ -268,7 +268,7 @@ class Client final : public GatewayClient {
         if (polled.ok()) {
           give_up = now + kReconnectFor;
           const pb::Counts& counts = polled->counts();
-          context.Report({"workflow", "asked for, as the gateway has no place for a watcher",
+          context.Report({"workflow", "polling, because the gateway has no free watch slot",
                           counts.succeeded(),
                           counts.succeeded() + counts.queued() + counts.running()});
           Pause(std::max(kPollPause, rpc::RetryAfterOf(status).value_or(kPollPause)), context);
@@ -366,7 +366,7 @@ absl::StatusOr<std::unique_ptr<GatewayClient>> GatewayClient::Open(
   channel.address = options.address;
   channel.token_file = options.token_file;
   if (options.tls_certificate.empty() != options.tls_key.empty()) {
-    return InvalidArgument("--tls-cert and --tls-key go together, one of them is missing");
+    return InvalidArgument("--tls-cert and --tls-key must be given together");
   }
   if (options.tls || !options.tls_ca.empty() || !options.tls_certificate.empty()) {
     channel.tls.emplace();
@@ -397,13 +397,13 @@ absl::StatusOr<pb::Workflow> GatewayClient::Run(const pb::WorkflowSpec& spec,
   QUENCH_ASSIGN_OR_RETURN(const std::string name, Create(asked, "", context));
   absl::StatusOr<pb::Workflow> workflow = Watch(name, context);
   if (!context.Check().ok()) {
-    QUENCH_RETURN_IF_ERROR(Annotate(Cancel(name), "the gateway may go on with " + name));
+    QUENCH_RETURN_IF_ERROR(Annotate(Cancel(name), "the gateway may still be running " + name));
     return context.Check();
   }
   QUENCH_RETURN_IF_ERROR(Annotate(workflow.status(), name));
   if (workflow->state() == pb::STATE_SUCCEEDED) return workflow;
   absl::Status error = rpc::FromProto(workflow->error());
-  if (error.ok()) error = absl::CancelledError("cancelled at the gateway");
+  if (error.ok()) error = absl::CancelledError("cancelled on the gateway");
   return error;
 }
 

@@ -2,6 +2,7 @@
 
 #include "common/base/status.h"
 #include "common/steps/modules.h"
+#include "services/cli/colour.h"
 #include "services/codegen/codegen.h"
 #include "services/codegen/targets/target.h"
 #include "services/importer/graph/external_files.h"
@@ -176,7 +177,7 @@ absl::StatusOr<pb::Workflow> RunModels(const pb::WorkflowSpec& spec, GatewayClie
         const auto module,
         DownloadMessage<ir::v1::Module>(workflow, step.name(), "canonical", client, context));
     for (const std::string& warning : importer::WarningsOf(MetadataOf(module)))
-      fmt::print(stderr, "quench: warning: {}\n", warning);
+      PrintWarning(warning);
   }
   return workflow;
 }

@@ -96,8 +96,8 @@ absl::StatusOr<std::string> RuntimeSystem(const codegen::ResolvedTarget& target)
   for (const quench_runtime_set* set = quench_runtime_sets; set->system != nullptr; ++set)
     there.push_back(fmt::format("`{}`", set->system));
   return Unsupported(
-      "--with-runtime: this build of Quench has no runtime for `{}`; it has {}. Compile without "
-      "--with-runtime, and common/runtime/*.c with that system's own C compiler",
+      "--with-runtime: this build of Quench has no runtime for `{}` (it has {}). Compile without "
+      "--with-runtime, and build common/runtime/*.c with that system's C compiler",
       system, there.empty() ? "none" : fmt::format("those for {}", fmt::join(there, ", ")));
 }
 

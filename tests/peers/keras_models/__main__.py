@@ -73,7 +73,7 @@ def inputs_of(model, random):
 
 def run_quench(quench, path, given, folder):
     folder.mkdir(parents=True)
-    command = [quench, "run", str(path), "--output-dir", str(folder / "out")]
+    command = [quench, "run", str(path), "--output", str(folder / "out")]
     for name, values in given.items():
         numpy.save(folder / f"{name}.npy", values)
         command += ["--input", f"{name}={folder / name}.npy"]

@@ -56,7 +56,7 @@ def in_tensorflow(case):
 
 
 def in_quench(quench, path, case, outputs, folder):
-    command = [quench, "run", str(path), "--output-dir", str(folder / "out"), "--outputs", ",".join(outputs)]
+    command = [quench, "run", str(path), "--output", str(folder / "out"), "--outputs", ",".join(outputs)]
     for name, values in case.inputs.items():
         numpy.save(folder / f"{name}.npy", values)
         command += ["--input", f"{name}={folder / name}.npy"]
@@ -123,7 +123,7 @@ def run_saved(quench, work, name, random, recording):
         files |= {f"out.{output}.npy": recorded_models.npy(values) for output, values in wanted.items()}
         recorded_models.write("tensorflow", name, {"folder": files})
         return ""
-    words = [quench, "run", str(folder / "model"), "--output-dir", str(folder / "out")]
+    words = [quench, "run", str(folder / "model"), "--output", str(folder / "out")]
     for given, values in inputs.items():
         numpy.save(folder / f"{given}.npy", values)
         words += ["--input", f"{given}={folder / given}.npy"]

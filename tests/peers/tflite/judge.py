@@ -59,7 +59,7 @@ def run(quench, program, feeds, folder):
     """Runs a model or a library on {name: .npy file}; the .npy files of its outputs, in their order."""
     shutil.rmtree(folder, ignore_errors=True)
     pairs = [part for name, file in feeds.items() for part in ("--input", f"{name}={file}")]
-    printed = command([quench, "run", program, *pairs, "--output-dir", folder])
+    printed = command([quench, "run", program, *pairs, "--output", folder])
     return [pathlib.Path(line.rsplit(" -> ", 1)[1]) for line in printed.splitlines() if " -> " in line]
 
 

@@ -1,0 +1,25 @@
+// What a compilation made, as text and as JSON.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "services/cli/quantization.h"
+#include "services/codegen/codegen.h"
+
+namespace quench::cli {
+
+struct CompileSummary {
+  std::string library;  // a path
+  const codegen::CompileReport& report;
+  std::optional<Quantization> quantized;
+  std::string key;      // what opens the library, as a sentence; "" where it is not encrypted
+  std::string runtime;  // files of it, and for which system; "" where none were asked for
+};
+
+void PrintCompileSummary(const CompileSummary& summary);
+
+nlohmann::json CompileSummaryToJson(const CompileSummary& summary);
+
+}  // namespace quench::cli
