@@ -1,4 +1,4 @@
-// What a library says of itself, as JSON: docs/metadata.schema.json has its form.
+// A library's description of itself, as JSON: docs/metadata.schema.json has its form.
 #pragma once
 
 #include <absl/status/statusor.h>
