@@ -18,7 +18,7 @@ namespace quench {
 // Written under a temporary name beside `path`. One that ends before Commit leaves nothing.
 class AtomicFile {
  public:
-  // What is there and no file or folder (a device, a pipe) is refused.
+  // An existing path that is neither a file nor a folder (a device, a pipe) is refused.
   static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(const std::filesystem::path& path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;

@@ -1,5 +1,5 @@
-// What every long-running function carries: cancellation, a deadline, where progress goes, and on
-// whose behalf it runs.
+// The context that every long-running function carries: cancellation, a deadline, where progress
+// goes, and the tenant that it runs for.
 #pragma once
 
 #include <absl/status/status.h>
@@ -55,7 +55,7 @@ class StepContext {
   // W3C's trace context, passed on in every call that the work makes; "" outside a trace.
   const std::string& traceparent() const { return traceparent_; }
   void set_traceparent(std::string text) { traceparent_ = std::move(text); }
-  // Whose token the caller brought; "" where nobody needs one.
+  // The tenant whose token the caller sent; "" where no token is required.
   const std::string& tenant() const { return tenant_; }
   void set_tenant(std::string tenant) { tenant_ = std::move(tenant); }
 

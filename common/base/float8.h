@@ -12,7 +12,7 @@ namespace quench {
 // `type` is one of kF8E4M3FN, kF8E4M3FNUZ, kF8E5M2, kF8E5M2FNUZ. Exact.
 float Float8ToFloat(DataType type, uint8_t bits);
 
-// Rounds to nearest even. What overflows becomes infinity in E5M2 and NaN in the formats without
+// Rounds to nearest even. Overflow becomes infinity in E5M2 and NaN in the formats without
 // infinities; saturation is the caller's choice, by clamping first.
 uint8_t FloatToFloat8(DataType type, float value);
 

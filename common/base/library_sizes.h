@@ -16,7 +16,7 @@ struct LibrarySizes {
   int64_t rest = 0;  // tables of the linker, padding
 };
 
-// Of any machine's. INVALID_ARGUMENT for what is no ELF file, or a damaged one.
+// Works for ELF files of any architecture. INVALID_ARGUMENT if it is not one, or damaged.
 absl::StatusOr<LibrarySizes> SizesOfLibrary(const std::filesystem::path& path);
 
 }  // namespace quench

@@ -85,8 +85,8 @@ struct BlobStat {
 };
 
 // Blobs in a folder: `blobs/sha256/ab/<digest>`, mode 0444. Write, verify, fsync, rename, fsync the
-// folder. Processes may share it. What a writer that crashed has left is removed by the next Open,
-// RemoveAbandoned or Prune of any of them.
+// folder. Processes may share it. The leftovers of a writer that crashed are removed by the next
+// Open, RemoveAbandoned or Prune of any of them.
 class LocalBlobStore : public BlobStore, public BlobSource {
  public:
   // Makes the folders, and prunes when more than `limit_bytes` lie there; writes are not limited.
@@ -97,9 +97,10 @@ class LocalBlobStore : public BlobStore, public BlobSource {
   // stores may share, are RESOURCE_EXHAUSTED. Null: no limit.
   static absl::StatusOr<std::shared_ptr<LocalBlobStore>> Open(const std::filesystem::path& root,
                                                               std::shared_ptr<BlobSpace> space);
-  // For a process that is not trusted with a store: blobs are read in the folder `lent`, without looking at
-  // their bytes, unless they lie in the folder `drafts`, where those that are written go, by their digests;
-  // they are neither flushed nor read-only. Whoever made the folders lends and adopts.
+  // For a process that is not trusted with a store: blobs are read in the folder `lent`, without
+  // looking at their bytes, unless they are in the folder `drafts`, to which new ones are written
+  // under their digests, neither flushed nor read-only. The owner of the two folders lends and
+  // adopts.
   static std::shared_ptr<LocalBlobStore> OpenDrafts(const std::filesystem::path& drafts,
                                                     const std::filesystem::path& lent,
                                                     std::shared_ptr<BlobSpace> space);
@@ -153,12 +154,12 @@ class LocalBlobStore : public BlobStore, public BlobSource {
       : root_(std::move(root)), limit_bytes_(limit_bytes), space_(std::move(space)) {}
   friend class Upload;
   std::filesystem::path Temporaries() const { return drafts_.empty() ? root_ / "tmp" : drafts_; }
-  // Of a writer whose bytes are those of `file`, which is gone then.
+  // A writer whose bytes are those of `file`, which it takes over: the file is gone then.
   absl::StatusOr<std::unique_ptr<BlobWriter>> TakeOver(const std::filesystem::path& file,
                                                        const StepContext& step);
   bool IsRight(const std::string& digest, int fd);
   bool Look(const std::string& digest, int fd);
-  // Of a blob that was just stored.
+  // Records a blob that was just stored as right.
   static void AddRight(const std::filesystem::path& path, quench::blobs::VerifiedFiles* verified);
 
   std::filesystem::path root_;  // with drafts: of what is lent

@@ -1,4 +1,5 @@
-// What leaves when blob folders grow too large, and what never does.
+// Choice of the blobs that are removed when blob folders grow too large, and of those that never
+// are.
 #pragma once
 
 #include <absl/status/statusor.h>

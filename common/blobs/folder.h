@@ -42,7 +42,7 @@ absl::Status WriteHashedAt(int fd, std::span<const std::byte> bytes, uint64_t of
 absl::Status CopyHashed(
     const FileRange& from, uint64_t size, Sha256* sha, const StepContext& step,
     const std::function<absl::Status(const FileRange& piece, uint64_t size)>& copy);
-// What was read is shorter than `into` only at the end of the file.
+// Reads `into` whole; `*read` is less only at the end of the file.
 absl::Status ReadAllAt(int fd, uint64_t offset, std::span<std::byte> into, size_t* read,
                        const std::filesystem::path& path);
 

@@ -13,13 +13,13 @@
 
 namespace quench {
 
-// What is left free on a disk of this size for others, who must go on when blobs have filled it: a
-// database beside them, above all. 2 %, at most 1 GiB.
+// Bytes left free on the folder's disk for other data that must go on when blobs have filled it,
+// above all a database beside them: 2 %, at most 1 GiB.
 uint64_t DefaultReserve(const std::filesystem::path& folder);
 
-// What lies in the folders is measured, by Measure and before a write is refused; what is added in
-// between is counted. Processes that write into the same folders share the account in a file there: one
-// owner, who says the limit, measures and makes room, and those who follow it. Thread-safe.
+// Account of the bytes in blob folders: measured by Measure and before a write is refused, and
+// counted in between. Processes that write into the same folders share the account in a file there:
+// one owner, which sets the limit, measures and makes room, and others that follow it. Thread-safe.
 class BlobSpace {
  public:
   static constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
@@ -40,7 +40,7 @@ class BlobSpace {
   // that does not fit asks the owner for room, and waits for it three seconds at most. Before this, no
   // other method but those of the constructor's values.
   void Follow(const std::filesystem::path& file);
-  // What this process follows, for its children; "" if it follows nobody.
+  // The file that this process follows, for its children; "" if none.
   const std::filesystem::path& followed() const { return followed_; }
 
   // The root of a store: its blobs and its unfinished files count. The first one's disk is theirs.
@@ -64,9 +64,9 @@ class BlobSpace {
   uint64_t max_bytes() const { return max_bytes_; }
   // The owner's, where there is one.
   uint64_t reserve();
-  // What is left on the disk for blobs: without the reserve. kNoLimit when nobody knows.
+  // Bytes left on the disk for blobs: without the reserve. kNoLimit when unknown.
   uint64_t FreeOnDisk();
-  // What of the reserve others have taken.
+  // Bytes of the reserve that others have taken.
   uint64_t MissingOfReserve();
 
  private:

@@ -23,7 +23,7 @@ struct UploadFile;
 class Uploads;
 
 // One writer of an upload; at most one is not aborted. Not thread-safe, except against the writer
-// that takes over. What is committed stays when the writer goes.
+// that takes over. Committed bytes stay when the writer goes.
 class Upload {
  public:
   Upload(Uploads* uploads, std::shared_ptr<internal::UploadFile> file, uint64_t turn);

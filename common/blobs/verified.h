@@ -1,4 +1,4 @@
-// Which blobs this process has read to their end, or written, and found right: once for each file.
+// Blobs that this process has read to their end, or written, and found right: once for each file.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace quench::blobs {
 
-// What somebody who looks at a store's bytes has to tell of it.
+// Findings that a store's readers report about its bytes.
 enum class Finding {
   kDamaged,   // a blob's bytes had another digest; it was removed
   kRepaired,  // a blob that had been damaged is there again, and right

@@ -11,7 +11,7 @@ inline constexpr char kStateInitialKey[] = "state_initial.";
 // `unfrozen.<input>`: the input is a parameter of the source model that was not frozen.
 inline constexpr char kUnfrozenKey[] = "unfrozen.";
 
-// What the quantizer has done: "true", or absent.
+// Results of the quantizer: "true", or absent.
 inline constexpr char kCalibratedKey[] = "is_calibrated";
 inline constexpr char kSplitTensorsKey[] = "is_split_tensors";
 

@@ -50,10 +50,10 @@ class NpyFile {
   uint64_t data_offset_ = 0;
 };
 
-// What stands before the elements: version 1.0, C order. UNIMPLEMENTED if NumPy lacks the dtype.
+// The header before the elements: version 1.0, C order. UNIMPLEMENTED if NumPy lacks the dtype.
 absl::StatusOr<std::string> NpyHeader(DataType dtype, std::span<const int64_t> dims);
 
-// What the file of a model's input is called, without `.npy`: its name, `/` and `:` as `_`.
+// Name, without `.npy`, of the file of a model's input: the input's name with `_` for `/` and `:`.
 std::string NpyStemOf(std::string input);
 
 // Writes version 1.0, C order. bf16 and the 8-bit floats, which NumPy lacks, are written as f32.

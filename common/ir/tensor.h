@@ -34,7 +34,7 @@ class Tensor {
   static Tensor I64(const std::vector<int64_t>& values) {
     return Of(DataType::kI64, {static_cast<int64_t>(values.size())}, values);
   }
-  // Of f32, f16 or bf16: `values` rounded to nearest even; f16 overflows to infinity.
+  // An f32, f16 or bf16 tensor: `values` rounded to nearest even; f16 overflows to infinity.
   static Tensor Floats(DataType dtype, std::vector<int64_t> dims, std::span<const float> values);
   static Tensor ScalarF32(float value) { return Of(DataType::kF32, {}, std::vector<float>{value}); }
 

@@ -1,4 +1,4 @@
-// What schedules and code generation ask about loops IR, and how they rewrite it.
+// Questions that schedules and code generation ask about loops IR, and rewrites that they apply.
 #pragma once
 
 #include <cstdint>
@@ -34,9 +34,9 @@ std::vector<Access> Accesses(const Function& function, std::span<const StmtId> b
 // Every statement under `body`, outer before inner, in program order.
 std::vector<StmtId> StatementsUnder(const Function& function, std::span<const StmtId> body);
 
-// What holds within one iteration space: how expressions under a kFor loop vary with its index.
-// Lets under the loop are looked through. Loop indices of inner loops count as fixed (they are
-// other dimensions of the nest).
+// Facts within one iteration space: how expressions under a kFor loop vary with its index. Lets
+// under the loop are looked through. Loop indices of inner loops count as fixed (they are other
+// dimensions of the nest).
 class LoopAnalysis {
  public:
   LoopAnalysis(const Function& function, StmtId loop);

@@ -118,7 +118,8 @@ class Builder {
   E Param(int index, DataType type);
 
   // Binds an expression to a name so that it is computed once, here. Constants, variables, slots
-  // and params are returned as they are. Of a storage float the widened value is bound.
+  // and params are returned as they are. If the value is a storage float, its widened value is
+  // bound.
   E Let(E value, const std::string& name = "t");
 
   // A mutable scalar of ComputeType(init.type()), set to `init` here.

@@ -245,7 +245,7 @@ class Compiler {
 
   void Body(const std::vector<StmtId>& body);
 
-  // Compiles `body` into code of its own. What is known of locals and memory does not hold inside,
+  // Compiles `body` into code of its own. Knowledge about locals and memory does not hold inside,
   // since the body may be entered again after it changed them.
   template <typename Fill>
   std::vector<Instr> Nested(bool loop, const std::vector<LocalId>& assigned, Fill&& fill) {

@@ -1,5 +1,5 @@
-// Which loops of a nest run many iterations at once in the interpreter, and what varies between
-// those.
+// The loops of a nest that run many iterations at once in the interpreter, and the expressions that
+// vary between those.
 #pragma once
 
 #include <span>

@@ -133,7 +133,7 @@ enum class StmtKind : uint8_t {
   kCheck,    // unless args[0] (bool) holds, the run fails with `message`
 };
 
-// What is known about the iterations of a loop.
+// Knowledge about the iterations of a loop.
 enum class LoopMark : uint8_t {
   kSerial,
   kParallel,  // independent: any order, any number at once

@@ -1,4 +1,4 @@
-// What the interpreter executes: straight code with relative jumps over two register files.
+// The interpreter's program: straight code with relative jumps over two register files.
 //
 // Scalar registers are 8 bytes each and hold one element. Lane registers hold kLanes elements: a
 // loop whose iterations are independent runs up to kLanes of them at once, every instruction of its
@@ -49,7 +49,7 @@ struct Instr {
   } fn = {nullptr};
 };
 
-// What a failing kBound or kCheck says.
+// Message of a failing kBound or kCheck.
 struct Trap {
   bool bound = false;
   int64_t limit = 0;  // bound: the size of the dim

@@ -1,4 +1,4 @@
-// What the process itself takes, read from /proc at each scrape.
+// Metrics of the process itself, read from /proc at each scrape.
 #pragma once
 
 #include <prometheus/metric_family.h>

@@ -15,7 +15,7 @@ constexpr int64_t kWordChannels = 4;  // input channels that kernels multiply at
 std::optional<int64_t> UniformZero(const Tensor* zero);
 
 // The part of a centred weight w, -254 <= w <= 254, that is multiplied with the others, from -127
-// to 127. What is left of it is in that range too.
+// to 127. The remainder w - NearPart(w) is in that range too.
 int64_t NearPart(int64_t w);
 
 // Four neighbouring input channels of one tap.

@@ -16,7 +16,7 @@ absl::StatusOr<std::vector<Dim>> ConvDims(InferContext& op, int x, int w);
 // Output elements x (C / group) x kernel elements.
 Dim ConvMacs(const OpContext& op, int w);
 
-// What one output element is made of: the sum of x(...) * w(...) over the terms.
+// The terms of one output element: the sum of x(...) * w(...) over them.
 struct ConvTerms {
   std::span<const E> index;  // of output 0; index[1] is the output channel
   // number of terms per reduced dim: channels of the group, then kernel positions

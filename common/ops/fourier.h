@@ -1,4 +1,4 @@
-// What DFT and STFT share.
+// Code shared by DFT and STFT.
 #pragma once
 
 #include <functional>

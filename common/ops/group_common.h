@@ -1,4 +1,4 @@
-// What q.fused and q.partition share: they mean what their body means.
+// Code shared by q.fused and q.partition: they mean what their body means.
 #pragma once
 
 #include "common/ops/op.h"

@@ -1,4 +1,4 @@
-// What operator files share: type and rank rules, shape arithmetic, broadcasting loads, constants
+// Helpers for operator files: type and rank rules, shape arithmetic, broadcasting loads, constants
 // in expressions.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss share: picking the class's
+// Code shared by NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss: picking the class's
 // log-probability, weights, ignored samples and the reduction.
 #pragma once
 

@@ -15,7 +15,7 @@ absl::StatusOr<std::vector<Dim>> MatMulDims(InferContext& op, int a, int b);
 // Rows x columns x depth, batch included.
 Dim MatMulMacs(const OpContext& op, int a, int b);
 
-// What one output element is made of.
+// The terms of one output element.
 struct MatMulTerms {
   std::span<const E> index;  // of output 0
   E depth;                   // number of terms

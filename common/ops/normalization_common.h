@@ -1,4 +1,4 @@
-// What the normalisation operators share.
+// Code shared by the normalization operators.
 #pragma once
 
 #include <functional>

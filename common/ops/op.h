@@ -120,7 +120,7 @@ enum class OpKind : uint8_t {
   kControl,  // If, Loop, Scan: run by the evaluator and by codegen, not lowered
 };
 
-// What the quantizer may do with the operator.
+// The quantizer's permission for the operator.
 enum class QuantRole : uint8_t {
   kNone,     // stays in float; of pointwise ones: a step of the input may change the output by much
              // (1 / x, log, sqrt, exp)
@@ -139,8 +139,7 @@ enum class AxisRole : uint8_t {
   kListed,   // input 3 lists axes of input 0; without it they are the first ones (Slice)
 };
 
-// What the work of an operator is made of. services/analyser counts by it; docs/analysing.md has the
-// rules.
+// The kind of an operator's work. services/analyser counts by it; docs/analysing.md has the rules.
 enum class WorkKind : uint8_t {
   kNone,         // moves values, or nothing is known; pointwise operators are elementwise anyway
   kConvolution,  // of those that have `macs`
@@ -184,8 +183,8 @@ struct OpDef {
   std::vector<int> (*operand_axes)(const OpContext&, int operand) = nullptr;
   // kNest: the computation.
   absl::Status (*lower)(LowerContext&) = nullptr;
-  // kNest: output 0 is input 0 but for the elements that `lower` writes. Whoever runs its loops copies
-  // all of input 0 there first, unless both are the same memory.
+  // kNest: output 0 is input 0 except for the elements that `lower` writes. The caller that runs
+  // its loops first copies all of input 0 there, unless both are the same memory.
   bool updates = false;
   // Present iff `infer` may create runtime dims: a function over the same inputs (no outputs) that
   // sets them.

@@ -1,4 +1,4 @@
-// What q.attention says: shapes and attributes, for its loops and for kernels.
+// Shapes and attributes of q.attention, for its loops and for kernels.
 #pragma once
 
 #include <optional>
@@ -40,7 +40,7 @@ struct AttentionShape {
   bool has_mask = false, has_lengths = false;
 };
 
-// Of a node whose types are inferred. An error where the operands do not fit each other.
+// Needs a node with inferred types. An error if the operands do not fit each other.
 absl::StatusOr<AttentionShape> AttentionShapeOf(const OpContext& ctx);
 
 }  // namespace quench::ops

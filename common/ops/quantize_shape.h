@@ -1,5 +1,5 @@
-// Which scale and zero point belong to an element: shared by QuantizeLinear and DequantizeLinear.
-// Per tensor (scale of one element), per axis (a vector along `axis`), or blocked (`block_size`
+// Scale and zero point of an element, for QuantizeLinear and DequantizeLinear:
+// per tensor (scale of one element), per axis (a vector along `axis`), or blocked (`block_size`
 // elements along `axis` share one).
 #pragma once
 
@@ -20,7 +20,7 @@ absl::Status LowerBlocked(LowerContext& op,
 // The attribute output_dtype, kUndefined when not given.
 absl::StatusOr<DataType> OutputType(const OpContext& op);
 
-// What a tensor may be quantised to.
+// Types that a tensor may be quantized to.
 inline constexpr DataTypes kQuantizedTypes =
     TypeSet({DataType::kI8, DataType::kU8, DataType::kI16, DataType::kU16, DataType::kI4,
              DataType::kU4, DataType::kI2, DataType::kU2, DataType::kF4E2M1}) |

@@ -1,16 +1,16 @@
-// What LSTM, GRU and RNN share: shapes, activations, the projection of the inputs and the loop over
-// time.
+// Code shared by LSTM, GRU and RNN: shapes, activations, the projection of the inputs and the loop
+// over time.
 //
 // X [time, batch, input], W [directions, gates * hidden, input], R [directions, gates * hidden,
 // hidden], B [directions, 2 * gates * hidden], sequence_lens [batch], initial_h [directions, batch,
 // hidden]; with `layout` 1 the batch axis of X, Y and the states comes first.
 //
 // `q.lstm`, `q.gru` and `q.rnn` are the same with the products by W done: input 0 is [time, batch,
-// directions * gates * hidden], biases added, input 1 is left out, R is [directions, gates * hidden /
-// block, hidden, block] - what one element of the state counts for in `block` units lies side by
-// side, and block divides hidden - of X's type, or i8 with scales as input 8, [1] or [gates *
-// hidden]. Of B (input 3) q.gru with `linear_before_reset` reads what belongs to R's hidden gate,
-// others have none.
+// directions * gates * hidden], biases added; input 1 is left out; R is [directions, gates * hidden
+// / block, hidden, block], so that the weights of one element of the state for `block` units lie
+// side by side (block divides hidden), of X's type, or i8 with scales as input 8, [1] or [gates *
+// hidden]. q.gru with `linear_before_reset` reads from B (input 3) only the part of R's hidden
+// gate; the others have no B.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What the Reduce* and Arg* operators share.
+// Code shared by the Reduce* and Arg* operators.
 #pragma once
 
 #include <functional>

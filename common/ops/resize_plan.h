@@ -1,4 +1,4 @@
-// What one Resize node does to each axis: sizes, scales, sampling places and weights.
+// The effect of one Resize node on each axis: sizes, scales, sampling places and weights.
 #pragma once
 
 #include <optional>

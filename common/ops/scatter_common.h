@@ -1,4 +1,4 @@
-// What ScatterElements and ScatterND share.
+// Code shared by ScatterElements and ScatterND.
 #pragma once
 
 #include <optional>

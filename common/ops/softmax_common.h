@@ -1,4 +1,4 @@
-// What Softmax, LogSoftmax and Hardmax share.
+// Code shared by Softmax, LogSoftmax and Hardmax.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What HannWindow, HammingWindow and BlackmanWindow share.
+// Code shared by HannWindow, HammingWindow and BlackmanWindow.
 #pragma once
 
 #include "common/ops/nest.h"

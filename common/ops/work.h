@@ -1,5 +1,5 @@
-// What one run of a node costs, counted from types alone: rules that hold for every operator. Those
-// of single operators are OpDef::macs, work and bias.
+// The cost of one run of a node, counted from types alone: rules that hold for every operator. The
+// rules of single operators are OpDef::macs, work and bias.
 #pragma once
 
 #include <functional>
@@ -22,8 +22,8 @@ Dim BiasAdditions(const OpDef& op, const OpContext& context);
 // The value of a dim; negative where it is not known.
 using DimValue = std::function<int64_t(Dim)>;
 
-// Of a convolution's MACs, those whose input element is no padding; nothing for operators whose
-// windows this does not describe (products, ConvTranspose).
+// The MACs of a convolution whose input element is not padding; nothing for operators whose windows
+// this does not describe (products, ConvTranspose).
 std::optional<int64_t> MacsInsideInput(const OpDef& op, const OpContext& context,
                                        const DimValue& value);
 // Elements of a pool's input with its padding around it, where begin and end are padded

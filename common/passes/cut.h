@@ -28,7 +28,7 @@ std::vector<Quantizer> QuantizersOf(const Graph& graph);
 absl::StatusOr<Graph> ExpandLinear(Graph graph);
 
 // The graph with every reader of one of these values reading an input in its place: the new inputs
-// follow the graph's own, in this order. What made the values still makes them.
+// follow the graph's own, in this order. The nodes that made the values still make them.
 Graph CutAt(Graph graph, const std::vector<std::string>& values);
 
 enum class Rounding { kNearest, kOtherOfTie, kWrong };

@@ -1,4 +1,4 @@
-// What QuantizeLinear and DequantizeLinear around 8-bit integers say.
+// Parameters of QuantizeLinear and DequantizeLinear around 8-bit integers.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace quench::passes {
 
-// What a DequantizeLinear with one scale reads.
+// The operands of a DequantizeLinear with one scale.
 struct Dequantized {
   ValueId integers = kNone;
   ValueId scale_id = kNone, zero_id = kNone;
@@ -62,8 +62,8 @@ struct StoredMatrix {
   std::optional<Tensor> zero;
   int64_t block_size = 1;
 };
-// Of the right side of a MatMul or Gemm, where it is a dequantized constant that is large enough to
-// be worth it.
+// The right side of a MatMul or Gemm, if it is a dequantized constant that is large enough to be
+// worth it.
 bool HasStoredMatrix(const Graph& graph, const Node& product);
 std::optional<StoredMatrix> ReadStoredMatrix(const Graph& graph, const Node& product);
 

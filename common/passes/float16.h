@@ -1,4 +1,4 @@
-// What --float16 and --bfloat16 leave in f32, and why.
+// Operators that --float16 and --bfloat16 leave in f32, and the reasons.
 #pragma once
 
 #include <string>

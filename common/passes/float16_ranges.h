@@ -8,8 +8,9 @@
 
 namespace quench::passes {
 
-// For each node why it reads or makes what options.store_as may not hold; "" where nothing is known to
-// forbid that. What was stored so is in range: the graph that store_float16 gave has the same answers.
+// For each node the reason why it reads or makes values that options.store_as may not hold; ""
+// where nothing is known to forbid it. Values already stored so are in range: for the graph that
+// store_float16 gave, the answers are the same.
 std::vector<std::string> WhyBeyondRange(const Graph& graph, const PassOptions& options);
 
 }  // namespace quench::passes

@@ -44,7 +44,7 @@ struct PassInfo {
   std::string_view disabled_by;  // the switch: its group, or itself
 };
 
-// What `disabled` and --no-NAME name: a pass, or a group of passes that only make sense together.
+// A name for `disabled` and --no-NAME: a pass, or a group of passes that only make sense together.
 struct PassSwitch {
   std::string_view name;
   std::string_view doc;  // one line
@@ -80,8 +80,8 @@ absl::StatusOr<Graph> RunPipeline(Graph graph, const PassOptions& options,
 std::vector<std::string_view> PipelineSwitches();
 std::vector<std::string_view> CodegenSwitches(const PassOptions& options = {});
 
-// The passes that codegen runs on every graph that it compiles: the second list in pipeline.cc.
-// Whoever wants to know what a library computes runs the same. `stop_after` is not looked at.
+// The passes that codegen runs on every graph that it compiles: the second list in pipeline.cc. Run
+// them to know what a library computes. `stop_after` is ignored.
 absl::StatusOr<Graph> RunCodegenPasses(Graph graph, const PassOptions& options,
                                        const StepContext& context);
 

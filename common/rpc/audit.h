@@ -1,4 +1,4 @@
-// Who changed what: a line for every call that changes something, whatever became of it.
+// The audit log: a line for every call that changes something, whether it succeeded or not.
 #pragma once
 
 #include <absl/status/statusor.h>

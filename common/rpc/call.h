@@ -70,7 +70,7 @@ class ServerCall {
   // Ends the call below, whatever is on its way; before End.
   void Break();
 
-  // What the call is about, and whose that is, for who looks at the audit; before End.
+  // The resource that the call is about, and its tenant, for the audit; before End.
   void SetResource(std::string resource, std::string tenant = "") {
     resource_ = std::move(resource);
     resource_tenant_ = std::move(tenant);

@@ -42,7 +42,7 @@ class CallPool {
     std::chrono::milliseconds retry_after{1000};  // what a shed caller is told
     // Clients share the places: none holds more than it leaves free for others.
     bool shared = false;
-    // Of streamed calls: an event at least so often, progress at most so often.
+    // Streamed calls: the longest time between events, and the shortest between progress events.
     std::chrono::milliseconds heartbeat{5000};
     std::chrono::milliseconds progress_gap{100};
     // Streams whose client sends or takes nothing for so long are ended; 0: never.

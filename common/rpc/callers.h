@@ -1,4 +1,4 @@
-// Who may call a server, and for which tenant.
+// The callers of a server, and the tenant of each.
 #pragma once
 
 #include <absl/status/statusor.h>

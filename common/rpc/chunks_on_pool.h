@@ -16,7 +16,7 @@
 
 namespace quench::rpc {
 
-// What a client stream is for. Its functions run on the pool, never two at once.
+// The receiver of a client stream. Its functions run on the pool, never two at once.
 template <typename Request, typename Response>
 class Receiver {
  public:
@@ -25,7 +25,7 @@ class Receiver {
   virtual absl::StatusOr<bool> Receive(const Request& request, const StepContext& step) = 0;
   // After the client's last message, or the one that was enough.
   virtual absl::Status Finish(Response* response, const StepContext& step) = 0;
-  // What it was about, for the audit; after everything else.
+  // Name of the resource that the stream was about, for the audit; called last.
   virtual std::string Resource() const { return ""; }
 };
 
@@ -47,7 +47,7 @@ class Driver {
   virtual ~Driver() = default;
 
  protected:
-  // What to do next, with the lock held: an operation, to be done without it, or nothing.
+  // The next operation, with the lock held: it is done without the lock. Empty: none.
   virtual std::function<void()> NextOperation() = 0;
 
   void Drive() {

@@ -27,7 +27,7 @@ enum class Reason {
 #undef QUENCH_REASON
 };
 const char* ReasonName(Reason reason);
-// What errors of this code get that were given no reason.
+// The reason of errors of this code that were given none.
 Reason DefaultReason(absl::StatusCode code);
 
 struct FieldViolation {
@@ -62,7 +62,7 @@ absl::Status WithQuota(absl::Status status, const QuotaViolation& violation);
 // INVALID_ARGUMENT "`field`: `what`" with that one violation.
 absl::Status FieldError(const std::string& field, const std::string& what);
 
-// What a status carries; empty if it has none.
+// Details that a status carries; empty if it has none.
 std::string ReasonOf(const absl::Status& status);
 std::map<std::string, std::string> MetadataOf(const absl::Status& status);
 std::optional<std::chrono::milliseconds> RetryAfterOf(const absl::Status& status);

@@ -1,5 +1,5 @@
-// What a streamed call sends, and when: `accepted`, then progress, then the result, then the end -
-// with one write outstanding. Knows no gRPC.
+// The events of a streamed call, and their order: `accepted`, then progress, then the result, then
+// the end - with one write outstanding. Knows no gRPC.
 #pragma once
 
 #include <absl/status/status.h>

@@ -47,7 +47,7 @@ grpc::ServerUnaryReactor* RunLate(const Method& method, grpc::CallbackServerCont
 // An operation is its workflow: who looks at the audit finds one name for one thing.
 std::string OneName(const std::string& name);
 
-// What a call is about, in the request or, where it makes it, in the response.
+// Name of the resource that a call is about: in the request or, if the call makes it, the response.
 template <typename Request, typename Response>
 std::string ResourceOf(const Request& request, const Response& response) {
   if constexpr (requires { request.name(); }) {

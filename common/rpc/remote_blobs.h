@@ -37,10 +37,10 @@ class RemoteBlobs {
   absl::Status Reach(const StepContext& step, std::chrono::milliseconds patience);
   absl::StatusOr<std::vector<BlobId>> FindMissing(const std::vector<BlobId>& blobs,
                                                   const StepContext& step);
-  // What the server lacks of them. NOT_FOUND if `from` does.
+  // Uploads those that the server lacks. NOT_FOUND if `from` lacks one.
   absl::Status Upload(BlobSource& from, const std::vector<BlobId>& blobs, const StepContext& step);
-  // What `into` lacks of them: each appears there when it is whole and right. BlobsMissing names
-  // all that the server has not; the others are there then.
+  // Downloads those that `into` lacks: each appears there when it is whole and right. BlobsMissing
+  // names all that the server does not have; the others are in `into` then.
   absl::Status Download(const std::vector<BlobId>& blobs, LocalBlobStore& into,
                         const StepContext& step);
   // One blob through `writer`, which is committed when it has all and what it has is right.

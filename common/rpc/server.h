@@ -38,7 +38,8 @@ struct ServerOptions {
   // Clients of a name with several addresses look it up anew when a connection ends.
   std::chrono::milliseconds max_connection_age{60'000};
   std::chrono::milliseconds max_connection_idle{2 * 60 * 60'000};  // without a call
-  // Of streams on which the client moves nothing; the services' pools take it. 0: they stay.
+  // Streams on which the client moves nothing end after this time, by the services' pools. 0:
+  // never.
   std::chrono::milliseconds stream_idle{5 * 60'000};
   bool reflection = true;                    // says which services there are, to anybody
   std::string metrics_listen;                // HOST:PORT of /metrics; empty: none
@@ -58,7 +59,7 @@ class Server {
   // The port taken; 0 for unix sockets.
   int port() const { return port_; }
   int metrics_port() const { return metrics_ == nullptr ? 0 : metrics_->port(); }
-  // What a Channel opens: `listen` with the port taken.
+  // The address for a Channel: `listen` with the port taken.
   std::string address() const;
 
   // NOT_SERVING for everyone, and calls as ever for `drain_delay`. Idempotent.

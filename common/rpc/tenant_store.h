@@ -25,10 +25,10 @@ class TenantStore {
   virtual LocalBlobStore& local() = 0;
   // Results of actions; null: none are remembered.
   virtual ActionCache* actions() = 0;
-  // What services write down of blobs, beside results; null: nowhere.
+  // Records that services write about blobs, beside results; null: nowhere.
   virtual ActionCache* records() = 0;
 
-  // Which of them the store has not. Counts as a use of the others.
+  // The blobs that the store does not have. Counts as a use of the others.
   virtual absl::StatusOr<std::vector<BlobId>> Missing(const std::vector<BlobId>& blobs,
                                                       const StepContext& step) = 0;
   // Sees that they are in `local`. BlobsMissing names all that the store has not.

@@ -1,4 +1,4 @@
-// Whose blobs, results and workflows are whose: the rules, for all who ask.
+// Owners of blobs, results and workflows: the rules for tenants.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -8,7 +8,7 @@
 
 namespace quench::rpc {
 
-// Whose a call is where nobody needs a token, and no one else is named.
+// The tenant of calls where no token is required and the request names none.
 inline constexpr char kDefaultTenant[] = "default";
 // Tokens of this tenant speak for all of them: the gateway's towards services, and theirs towards
 // the gateway's blobs and its action cache, which nobody else writes.
@@ -17,9 +17,10 @@ inline constexpr char kGatewayTenant[] = "gateway";
 // 1 to 63 lower-case letters, digits and `-`: tenants become names of folders.
 bool IsTenant(const std::string& name);
 
-// Whose things a call is about. `caller`: the tenant of its token, "" where nobody needs one;
-// `named`: by the request, "" for the caller's own. Callers who speak for all and name nobody mean
-// kDefaultTenant. INVALID_ARGUMENT for what is no tenant, PERMISSION_DENIED for another one.
+// The tenant whose things a call is about. `caller`: the tenant of its token, "" where no token is
+// required; `named`: by the request, "" for the caller's own. Callers who speak for all and name no
+// tenant mean kDefaultTenant. INVALID_ARGUMENT for an invalid name, PERMISSION_DENIED for another
+// tenant.
 absl::StatusOr<std::string> TenantOfCall(const std::string& caller, const std::string& named);
 
 // One tenant's part of a folder; that of kDefaultTenant is the folder itself.
@@ -28,9 +29,9 @@ std::filesystem::path TenantFolder(const std::filesystem::path& root, const std:
 // Where those who write into the folder share the account of its space.
 std::filesystem::path SpaceFile(const std::filesystem::path& root);
 
-// What a tenant is called at a server of the Remote Execution API. `configured` "": by its name,
-// kDefaultTenant by none, as our gateways take it. Else all tenants are called that, with
-// `{tenant}` in it replaced by the name of each.
+// A tenant's instance name at a Remote Execution API server. `configured` "": the tenant's name,
+// empty for kDefaultTenant, as our gateways expect. Else all tenants have the configured name, in
+// which `{tenant}` is replaced by the tenant's name.
 std::string InstanceOf(const std::string& configured, const std::string& tenant);
 
 }  // namespace quench::rpc

@@ -1,4 +1,4 @@
-// What a model is run on.
+// Inputs that a model is run on.
 #pragma once
 
 #include <absl/status/statusor.h>

@@ -65,7 +65,7 @@ struct RunMemory {
   const std::byte* arena;
 };
 
-// What opens an encrypted library: modelKey.bin and its password, or a file with an age identity.
+// The key of an encrypted library: modelKey.bin and its password, or a file with an age identity.
 struct ArtifactKey {
   std::string path;  // "": there is none
   std::optional<std::string> password;

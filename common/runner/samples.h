@@ -30,7 +30,7 @@ class Samples {
   virtual std::string NameOf(int64_t sample) const = 0;
 };
 
-// What a .pb file holds: given by whoever knows ONNX's messages. May be empty: then none are read.
+// Reads a .pb file; given by a caller that knows ONNX's messages. Empty: none are read.
 using TensorFileReader = std::function<absl::StatusOr<Tensor>(const std::filesystem::path&)>;
 
 // How files become tensors.
@@ -67,7 +67,7 @@ absl::StatusOr<std::vector<int64_t>> ClassesOfFolders(const std::filesystem::pat
 std::unique_ptr<Samples> MakeRandomSamples(int64_t count, uint64_t seed,
                                            std::vector<ArtifactTensor> inputs,
                                            std::map<std::string, int64_t> sizes = {});
-// What the graph can take, as RandomInputs of inputs.h has it.
+// Random samples that the graph accepts, made by RandomInputs of inputs.h.
 std::unique_ptr<Samples> MakeRandomSamples(int64_t count, uint64_t seed, Graph graph,
                                            std::map<std::string, int64_t> sizes = {});
 

@@ -111,7 +111,7 @@ class View {
  public:
   View(T* data, std::size_t size, std::vector<std::int64_t> dims)
       : data_(data), size_(size), dims_(std::move(dims)) {}
-  // Of anything with data() and size(): std::vector, std::array, std::span.
+  // A view of anything with data() and size(): std::vector, std::array, std::span.
   template <typename Container>
   View(Container& elements, std::vector<std::int64_t> dims)
       : View(elements.data(), elements.size(), std::move(dims)) {}
@@ -213,7 +213,7 @@ class Session {
     });
   }
 
-  // Of the runs to come; 0: as many as the session began with.
+  // Threads for later runs; 0: as many as the session began with.
   Result<void> SetThreads(std::uint32_t threads) {
     return Called([&](quench_rt_error* error) {
       return quench_rt_set_threads(session_.get(), threads, error);
@@ -224,7 +224,7 @@ class Session {
     return Called([&](quench_rt_error* error) { return quench_rt_run(session_.get(), error); });
   }
 
-  // Of the last run. The elements stay until the next run, or until states are reset.
+  // An output of the last run. The elements stay until the next run, or until states are reset.
   template <typename T>
   Result<View<const T>> Output(std::string_view name) const {
     const auto index = internal::IndexOf("output", name, model_->outputs, model_->num_outputs);

@@ -21,7 +21,7 @@ namespace quench::steps {
 // The only argument of a program that is to do one step: RunAsChild.
 inline constexpr char kChildArgument[] = "--step";
 
-// What a step's process took.
+// Resources that a step's process used.
 struct Usage {
   double cpu_seconds = 0;
   int64_t peak_memory_bytes = 0;
@@ -32,7 +32,7 @@ struct Usage {
 // once. Beside the step's own errors: INTERNAL with STEP_CRASHED when it died, or STEP_STALLED when it
 // did nothing for too long; UNAVAILABLE with NODE_FAULT when it was killed from outside, as a machine
 // without memory does; RESOURCE_EXHAUSTED with RESOURCE_LIMIT when it went over a limit of the order.
-// What it writes to stderr is logged line by line. Whatever happens, no process remains.
+// Its stderr is logged line by line. Whatever happens, no process remains.
 absl::StatusOr<std::string> RunInChild(const std::filesystem::path& program,
                                        const child::v1::Order& order, const StepContext& context,
                                        metrics::Registry& registry, Usage* usage);

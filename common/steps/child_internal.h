@@ -1,4 +1,4 @@
-// What parent and child agree on beside their messages.
+// Agreements between parent and child beside their messages.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What a step's process writes to stderr, in the log of its service.
+// The stderr of a step's process, in the log of its service.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 namespace quench::steps {
 
 // The process may be one that its model has taken over, so its lines are printable, marked as its own, and few:
-// it can neither forge the service's lines nor fill its disk. What is beyond the bound is read and dropped.
+// it can neither forge the service's lines nor fill its disk. Bytes beyond the bound are read and dropped.
 class ChildLog {
  public:
   static constexpr int64_t kMostBytes = 64 << 10;

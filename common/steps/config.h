@@ -1,4 +1,4 @@
-// What configuration (quench.config.v1) says, in terms of common/rpc and common/steps.
+// The configuration (quench.config.v1) in terms of common/rpc and common/steps.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -22,9 +22,9 @@ namespace quench::steps {
 // Each checks every field and fills in the defaults that config.proto states.
 absl::StatusOr<rpc::ServerOptions> ServerOptionsOf(const config::v1::Server& server,
                                                    const std::string& default_listen);
-// Who may call; null: everybody.
+// The callers that are allowed; null: everybody.
 absl::StatusOr<std::unique_ptr<rpc::Callers>> CallersOf(const config::v1::Server& server);
-// Of the whole process; as it was, where the configuration says nothing.
+// Sets the log level of the whole process; no change if the configuration has none.
 absl::Status SetLogLevel(const config::v1::Server& server);
 absl::StatusOr<rpc::ChannelOptions> ChannelOptionsOf(const config::v1::Remote& remote);
 absl::StatusOr<RunnerOptions> RunnerOptionsOf(const config::v1::Steps& steps);

@@ -14,7 +14,7 @@ namespace quench::steps {
 class DiskWatch {
  public:
   using Clock = std::chrono::steady_clock;
-  // What a disk has, and what of that is to stay for others (a database, blobs).
+  // Free bytes of a disk, and how many of them must be left for others (a database, blobs).
   struct Disk {
     int64_t free_bytes = 0, reserve_bytes = 0;
   };

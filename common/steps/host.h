@@ -1,5 +1,5 @@
-// A service as a whole: its steps, its gRPC service, its server. What each binary, `quench serve`
-// and tests compose.
+// A service as a whole: its steps, its gRPC service, its server. Each binary, `quench serve` and
+// tests are composed from it.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -24,7 +24,7 @@ class Service;
 
 namespace quench::steps {
 
-// What a gRPC service of ours is made of. All outlive it.
+// The parts of a gRPC service. All outlive it.
 struct ServiceParts {
   rpc::CallPool& steps;    // as many calls as there are slots
   rpc::CallPool& control;  // short calls

@@ -1,4 +1,4 @@
-// What one step may take at most, unless the configuration says it: from the size of the machine.
+// Default limits of one step, from the size of the machine.
 #pragma once
 
 #include <cstdint>

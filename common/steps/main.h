@@ -14,7 +14,7 @@ namespace quench::steps {
 // configuration, 3 the address or the store cannot be had.
 int ServiceMain(int argc, char** argv, const ServiceDefinition& definition);
 
-// What every server's program is told.
+// Command line arguments of every server's program.
 struct ServerArguments {
   std::string config, listen, metrics_listen, state_dir, log_level;
 };

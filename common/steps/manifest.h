@@ -23,7 +23,7 @@ absl::StatusOr<std::vector<BlobId>> ManifestsIn(const google::protobuf::Message&
 // INVALID_ARGUMENT when `bytes` are no manifest, or name digests that cannot be.
 absl::StatusOr<step::v1::SampleManifest> ParseManifest(std::string_view bytes);
 
-// What it names, each once.
+// The blobs that the manifest names, each once.
 std::vector<BlobId> BlobsOf(const step::v1::SampleManifest& manifest);
 
 }  // namespace quench::steps

@@ -27,8 +27,8 @@ absl::StatusOr<BlobDigest> StoreBytes(const std::string& bytes, LocalBlobStore& 
 absl::StatusOr<BlobDigest> MoveFile(const std::filesystem::path& path, LocalBlobStore& blobs,
                                     const StepContext& context);
 
-// What weights and activations are stored as: f16, bf16, or f32 where neither is asked for.
-// INVALID_ARGUMENT where both are; `field` is where the options stand in the request.
+// The type that weights and activations are stored as: f16, bf16, or f32 if neither is requested.
+// INVALID_ARGUMENT if both are; `field` is the path of the options in the request.
 absl::StatusOr<DataType> StoredType(const step::v1::PassOptions& options, const std::string& field);
 
 // Relative, without `..`, of at most 4,096 bytes.

@@ -1,6 +1,6 @@
-// What happens to a service whose machine cannot do steps: no disk, no files, no memory, a store that
-// refuses it. Other servers can, so the step goes back to the caller, and this one takes no more
-// until its machine works again.
+// Guards a service whose machine cannot run steps: no disk, no files, no memory, a store that
+// refuses it. Other servers can, so the step goes back to the caller, and this server accepts no
+// more until its machine works again.
 #pragma once
 
 #include <absl/status/status.h>

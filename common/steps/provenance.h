@@ -1,5 +1,5 @@
-// Which compiled libraries steps run: those that these services have made for the tenant. Native code that
-// somebody has uploaded is not run.
+// Provenance of compiled libraries: steps run only those that these services have made for the tenant. Native
+// code that somebody has uploaded is not run.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -18,8 +18,8 @@ namespace quench::steps {
 // The file of the key in a folder of blobs.
 inline constexpr char kLibraryKey[] = "library.key";
 
-// A library's record lies among the tenant's results of actions: an HMAC-SHA256 over tenant and digest. Whoever writes
-// there without the key has written nothing. Thread-safe.
+// A library's record lies among the tenant's results of actions: an HMAC-SHA256 over tenant and digest. A record
+// written without the key is not valid. Thread-safe.
 class Provenance {
  public:
   // The key is the bytes of `file`, at least 32. `make`: where there is none, one is made, for its owner's eyes.

@@ -1,5 +1,5 @@
-// What a step's process may still do: a model that takes over its parser, and a library that it was given,
-// find no network, no other program or process, and no file but those of their step.
+// The sandbox of a step's process: a model that takes over its parser, or a library that it runs,
+// can reach no network, no other program or process, and no files but those of its step.
 #pragma once
 
 #include <absl/status/status.h>
@@ -10,7 +10,7 @@
 
 namespace quench::steps {
 
-// What a kernel can build. A mask.
+// Walls that a kernel can build. A mask.
 enum Walls : unsigned {
   kFileWall = 1,   // Landlock, of version 2 or later
   kCallWall = 2,   // seccomp

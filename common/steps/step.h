@@ -18,7 +18,7 @@
 
 namespace quench::steps {
 
-// What a step works with, beside its request.
+// Everything that a step works with, beside its request.
 struct Workplace {
   LocalBlobStore& blobs;          // holds every blob that the request names
   std::filesystem::path scratch;  // an empty folder, removed afterwards

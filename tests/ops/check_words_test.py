@@ -49,11 +49,11 @@ class Words(unittest.TestCase):
         self.assertEqual((1, [1]), self.check("a.h", "// * Of words.\n"))
 
     def test_pages(self):
-        self.assertEqual((1, [3]), self.check("a.md", "# Of headings\n\nOf pages.\n"))
-        self.assertEqual((1, [2]), self.check("a.md", "A line.\nWhat follows is long.\n"))
-        self.assertEqual((1, [1]), self.check("a.md", "- **Bold.** Of the rest.\n"))
-        self.assertEqual((1, [3]), self.check("a.md", "| a | b |\n|---|---|\n| x | What it is |\n"))
-        self.assertEqual((0, []), self.check("a.md", "```\nOf code\n```\n"))
+        self.assertEqual((1, [3]), self.check("README.md", "# Of headings\n\nOf pages.\n"))
+        self.assertEqual((1, [2]), self.check("README.md", "A line.\nWhat follows is long.\n"))
+        self.assertEqual((1, [1]), self.check("README.md", "- **Bold.** Of the rest.\n"))
+        self.assertEqual((1, [3]), self.check("README.md", "| a | b |\n|---|---|\n| x | What it is |\n"))
+        self.assertEqual((0, []), self.check("README.md", "```\nOf code\n```\n"))
 
     def test_help_texts(self):
         text = 'options.Add("--keep", keep,\n            "Of blobs");\n'
