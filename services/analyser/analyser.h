@@ -16,7 +16,7 @@
 
 namespace quench::analyser {
 
-// What a layer, the layers of an operator, or a part of the model costs.
+// Cost of a layer, of the layers of an operator, or of a part of the model.
 struct Work {
   int64_t macs = 0;  // without bias
   int64_t macs_with_bias = 0;
@@ -51,8 +51,8 @@ struct LayerReport {
   std::string bound;  // "compute" or "memory", whichever takes longer; "" if neither does
 };
 
-// What a machine can do at most: the ceilings of the roofline model (Williams, Waterman and
-// Patterson, Communications of the ACM 52(4), 2009).
+// Peak speeds of a machine: the ceilings of the roofline model (Williams, Waterman and Patterson,
+// Communications of the ACM 52(4), 2009).
 struct Ceilings {
   std::string name;    // whose: "raspberry-pi/5"
   std::string source;  // where the numbers are from
@@ -85,7 +85,7 @@ struct WeightReport {
   std::vector<int64_t> histogram;  // equal parts of [min, max]
 };
 
-// What a value was in one run: whoever runs the model fills this in.
+// A value in one run of the model; filled in by the caller that runs it.
 struct ActivationReport {
   std::string name, type, layer;
   TensorStatistics statistics = {};
@@ -173,7 +173,8 @@ struct LibraryReport {
   int64_t arena_bytes = 0, arena_lower_bound_bytes = 0;
   std::map<std::string, int64_t> symbol_sizes;  // that the arena is planned for
 };
-// Of this machine's kind: others cannot be opened. Runs it once on random inputs.
+// Only for libraries for this machine's architecture: others cannot be opened. Runs it once on
+// random inputs.
 absl::StatusOr<LibraryReport> AnalyseLibrary(const std::filesystem::path& path,
                                              const std::map<std::string, int64_t>& sizes,
                                              const StepContext& context);

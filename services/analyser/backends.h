@@ -1,4 +1,4 @@
-// Which nodes another backend runs.
+// Nodes that another backend can run.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -18,7 +18,7 @@ struct Backend {
   std::function<std::string(const Graph& graph, const Node& node)> refuses;
 };
 
-// Those of backends.def.
+// The backends of backends.def.
 std::vector<Backend> Backends();
 // INVALID_ARGUMENT with the names that there are.
 absl::StatusOr<Backend> FindBackend(const std::string& name);

@@ -13,7 +13,7 @@
 
 namespace quench::analyser {
 
-// Of one value, over all elements of all samples. a: the reference's, b: the other's.
+// Comparison of one value, over all elements of all samples. a: the reference's, b: the other's.
 struct ValueComparison {
   std::string value;
   int64_t elements = 0;
@@ -27,7 +27,7 @@ struct ValueComparison {
   std::optional<double> saturation;
 };
 
-// Of the first output's last axis, the classes.
+// Accuracy of the classes: the last axis of the first output.
 struct Accuracy {
   int64_t rows = 0;
   double agreement = 0;  // rows in which both give the same class

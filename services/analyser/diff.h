@@ -21,7 +21,7 @@ struct NodeChange {
 struct WeightChange {
   std::string graph, name;
   std::string type, other_type;  // "f32[64, 3, 7, 7]"; empty: it has no such weight
-  // Of weights of one type, over numbers; NaN differs from nothing but numbers.
+  // Differences between weights of one type, over numbers; NaN equals NaN.
   int64_t elements = 0, differing = 0;
   double max_difference = 0;
 };

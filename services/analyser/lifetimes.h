@@ -14,7 +14,7 @@ struct Lifetime {
   int first = -1, last = -1;
 };
 
-// Of the inputs and of what layers compute. `fixed`: FixedValues(graph).
+// Lifetimes of the inputs and of computed values. `fixed`: FixedValues(graph).
 std::vector<Lifetime> LifetimesOf(const Graph& graph, const std::vector<bool>& fixed);
 
 // Sets `live_bytes` of the layers and the peak from `values`.

@@ -62,7 +62,7 @@ std::vector<std::string> SubgraphNames(const Graph& graph);
 // Backends of the module's partitions, each once.
 std::vector<std::string> PartitionBackends(const Graph& graph);
 
-// What a part computes, as a module of its own: sizes that are not fixed are its inputs' own.
+// A part's computation as a module of its own: sizes that are not fixed are its inputs' own.
 absl::StatusOr<Graph> StandAlone(const Node& partition);
 
 // The graph with the rewrites of `options`, and how many nodes they changed.

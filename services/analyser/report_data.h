@@ -1,4 +1,4 @@
-// What the script of a report's page works on.
+// The data for the script of a report's page.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

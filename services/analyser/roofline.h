@@ -8,8 +8,8 @@ namespace quench::analyser {
 // INVALID_ARGUMENT unless both are above 0 and finite.
 absl::Status CheckCeilings(const Ceilings& ceilings);
 
-// Bytes that a layer of `op` moves. What only gives bytes other dims moves none, and what only moves
-// values (Gather, Slice) reads no more than it writes.
+// Bytes that a layer of `op` moves. A layer that only gives bytes other dims moves none, and one
+// that only moves values (Gather, Slice) reads no more than it writes.
 int64_t MovedBytes(const std::string& op, const LayerReport& layer);
 
 // Operations a byte; 0 where nothing is moved.

@@ -15,7 +15,7 @@ struct TensorStatistics {
   std::vector<int64_t> histogram;  // 20 equal parts of [min, max]; empty where nothing is finite
 };
 
-// Of strings and complex numbers only `elements`.
+// For strings and complex numbers, only `elements` is set.
 TensorStatistics StatisticsOf(const Tensor& tensor);
 
 }  // namespace quench::analyser

@@ -13,7 +13,7 @@
 
 namespace quench::analyser {
 
-// Of one product [m, k] x [k, n]; each at least 1.
+// Largest sizes of one product [m, k] x [k, n]; each at least 1.
 struct TileLimits {
   int64_t m = 0, n = 0, k = 0;
 };

@@ -25,8 +25,8 @@ namespace quench::analyser {
 using BuildFunction = std::function<absl::Status(
     const Graph& graph, const std::filesystem::path& library, const StepContext& context)>;
 
-// What the interpreter is asked to compute before a reference build stands in for it. It does about
-// a thousand million of them a second.
+// Largest number of multiply-accumulates for the interpreter, which does about 1e9 of them a
+// second; above it, a reference build stands in for it.
 inline constexpr int64_t kInterpreterMacs = 20'000'000'000;
 
 struct VerifyOptions {
@@ -39,8 +39,8 @@ struct VerifyOptions {
   ArtifactKey key;                       // of the library, where it is encrypted
   std::map<std::string, int64_t> sizes;  // of symbolic dims, by name; others as ChooseSizes says
   passes::PassOptions passes;            // those that the library was compiled with
-  // What inputs were on samples, by name: random floats are as wide. Empty: from N(0, 1), and once
-  // more as large as the library's narrow types allow.
+  // Ranges of inputs on samples, by name: random floats get the same. Empty: from N(0, 1), and one
+  // more sample as large as the library's narrow types allow.
   std::map<std::string, InputRange> ranges;
   // Both with taps that show the values of the code that runs. The canonical graph as the library
   // under test was built, all passes included: for layers, and for groups of integers.
@@ -55,7 +55,7 @@ using passes::ValueError;
 struct LayersReport {
   bool compared = false;           // asked for, or an output is wrong
   std::vector<ValueError> values;  // in execution order
-  // Of the library, without a value of that name, type and dims on the other side.
+  // Values of the library without a value of that name, type and dims on the other side.
   std::vector<std::string> without_counterpart;
   std::string first, worst;  // out of tolerance
 };
@@ -83,10 +83,10 @@ struct OutputReport {
   double sqnr_db = 0;  // end to end; infinite if they are equal
 };
 
-// Of a model that quantizes values: every quantized value that the library has is fed to the model,
-// whose Q/DQ form computes the next ones from it, in float, by the interpreter. An integer may be
-// one step off where the number that is rounded lies within 1e-3 of a tie, and nowhere else.
-// Of other models: outputs beside those of the model.
+// If the model quantizes values: every quantized value that the library has is fed to the model,
+// whose Q/DQ form computes the next ones from it, in float, in the interpreter. An integer may be
+// one step off only if the number that is rounded lies within 1e-3 of a tie. In other models,
+// outputs are compared with those of the model.
 struct RewritesReport {
   bool checked = false;  // else `reason` says why not
   bool passed = false;
@@ -101,11 +101,11 @@ struct RewritesReport {
   std::vector<OutputReport> outputs;
 };
 
-// What becomes of values near the end of a type's range, f16 or that of quantized values. Inputs are
-// as wide as `ranges` says, or those of the first sample times a power of two: the least with which a
-// value comes to a tenth of 65504 (f16), or to nine tenths of what its scale has integers for. The
+// Correctness of values near the end of a type's range, f16 or that of quantized values. Inputs are
+// as wide as `ranges` says, or those of the first sample times a power of two: the smallest that
+// brings some value to a tenth of 65504 (f16), or to nine tenths of the range of its integers. The
 // model itself stays finite, and its values that f16 holds below half of 65504. Squares, powers,
-// exponentials and sums count for nothing there, for the passes keep them out of f16.
+// exponentials and sums are ignored there, because the passes keep them out of f16.
 struct MagnitudeReport {
   DataType type = DataType::kUndefined;
   bool checked = false;  // else `reason` says why not

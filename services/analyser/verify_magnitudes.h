@@ -9,14 +9,14 @@
 
 namespace quench::analyser {
 
-// What values of one type may be: f16 up to 65504, integers up to what their scales imply.
+// Limits of the values of one type: f16 up to 65504, integers up to what their scales imply.
 struct MagnitudeLimits {
   DataType type = DataType::kUndefined;
   std::map<std::string, double> largest;  // |x|, by the value's name in the model
 };
 
-// Limits of the values that the library holds in f16, and of those that the model quantizes. What the passes
-// promise to keep out of f16 (squares, powers, exponentials and what sums them up) limits nothing.
+// Limits of the values that the library holds in f16, and of those that the model quantizes. Values that the passes
+// promise to keep out of f16 (squares, powers, exponentials and their sums) limit nothing.
 std::vector<MagnitudeLimits> LimitsOf(const Graph& model, const Graph& rewritten);
 
 // Inputs times a power of two, the least with which a value comes near the limit, while all stay

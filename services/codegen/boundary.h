@@ -1,4 +1,4 @@
-// What a library says of its inputs and outputs, from the nodes beside them.
+// Scales and zero points of a library's inputs and outputs, from the nodes beside them.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ struct BoundaryQuantization {
   friend bool operator==(const BoundaryQuantization&, const BoundaryQuantization&) = default;
 };
 
-// Of an input: what all DequantizeLinear that read it agree on, if nothing else reads it. Of an output:
-// what the QuantizeLinear that computes it says. With one pair, nodes that only move elements may lie
-// between. Nothing where scales are no constants, or given for blocks.
+// The input's quantization: common to all DequantizeLinear that read it, if nothing else reads it.
+// The output's: that of the QuantizeLinear that computes it. With one pair, nodes that only move
+// elements may lie between. Nothing where scales are not constants, or are given for blocks.
 std::optional<BoundaryQuantization> InputQuantization(const Graph& graph, ValueId input);
 std::optional<BoundaryQuantization> OutputQuantization(const Graph& graph, ValueId output);
 

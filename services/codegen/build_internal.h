@@ -38,8 +38,8 @@ class Builder {
   absl::StatusOr<BuiltProgram> Build();
 
  private:
-  // A sequence of steps being filled: the main one, or a body. What a body uses from outside is in
-  // use until its control step is over.
+  // A sequence of steps being filled: the main one, or a body. Storages that a body uses from
+  // outside are in use until its control step is over.
   struct Block {
     Steps* steps = nullptr;
     std::set<int> outer_uses;  // storages
@@ -51,7 +51,7 @@ class Builder {
   // Notes where the node's results are; `entry` as ShownValue::node.
   void ShowResults(const Frame& frame, const Node& node, int entry);
   absl::Status BuildKernel(Frame& frame, const Node& node, const Choice& choice);
-  // What a kernel's tasks share, of its inputs. Returns the workspace.
+  // Prepares the part of a kernel's inputs that its tasks share. Returns the workspace.
   absl::StatusOr<int> BuildPreparation(const Candidate& candidate, const std::string& name,
                                        bool fuses, std::vector<int> inputs);
   absl::Status BuildAlias(Frame& frame, const Node& node);
@@ -111,10 +111,10 @@ class Builder {
   // Bytes of a shape: fixed, or in a slot that a step added here computes.
   absl::StatusOr<ByteCount> CountBytes(const Shape& shape, const std::string& name);
   absl::Status AddSlotCall(loops::Function function, const std::vector<int>& buffers);
-  // What copies, vectorised where kernels are.
+  // A plan for copying, vectorized where kernels are.
   absl::StatusOr<KernelPlan> PlanMove(loops::Function function, std::vector<Layout> layouts);
   int32_t NewSlot();
-  // Recomputes what follows from runtime symbols that have just been set.
+  // Recomputes everything that follows from runtime symbols that have just been set.
   void AddRefresh(const std::set<SymbolId>& changed);
   // A call that uses `buffers`, outputs from `first_output` on, with scratch of the heap where a run
   // alone can tell how much.

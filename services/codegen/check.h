@@ -26,8 +26,8 @@ struct CheckRequest {
   double compile_seconds = 0;  // so far, of CPU
 };
 
-// A mismatch is INTERNAL: the value, its node and kernel, where, and what it should be. What cannot be
-// checked is a report that says why.
+// A mismatch is INTERNAL: the value, its node and kernel, where, and what it should be. If the
+// check is not possible, the report says why.
 absl::StatusOr<CheckReport> CheckLibrary(const CheckRequest& request, const StepContext& context);
 
 }  // namespace quench::codegen

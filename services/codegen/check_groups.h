@@ -18,7 +18,7 @@ struct Counterpart {
   std::string compiled;  // its name in the code
 };
 
-// What makes one value out of others that the library shows.
+// The part of the model that makes one value out of others that the library shows.
 struct CheckGroup {
   ValueId target = quench::kNone;
   int node = -1;       // of the compile report, -1 for views and what the program has not got

@@ -1,4 +1,4 @@
-// What a compilation says of its own check.
+// The report of a compilation about its own check.
 #pragma once
 
 #include <functional>

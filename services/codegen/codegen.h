@@ -18,16 +18,16 @@
 
 namespace quench::codegen {
 
-// What a build shows while it runs, after each node that computes it: nothing, every value of the
-// model (none becomes integers that the model has in float), or the values of the code that runs
-// without taps too, but with 8-bit activations of the type that the model gives them.
+// Values that a build shows while it runs, after each node that computes one: none; every value of
+// the model (none becomes integers that the model has in float); or the values of the code that
+// runs without taps too, but with 8-bit activations of the type that the model gives them.
 enum class Taps { kNone, kModelValues, kRunningCode };
 
 // kByTarget: an archive with `system-lib`, else a shared library.
 enum class Emit { kByTarget, kSharedLibrary, kObject, kArchive };
 
-// What a build at level 4 does with kernels that compete for a node, all in the layouts that the
-// predicted costs chose.
+// Choice, in a build at level 4, between the kernels that compete for a node, all in the layouts
+// that the predicted costs chose.
 struct MeasuredChoice {
   // >= 0: takes the competitor of this rank by predicted cost, the first where there are fewer.
   int rank = -1;
@@ -41,9 +41,10 @@ constexpr double kLeastTuneSeconds = 1, kMostTuneSeconds = 3600;
 struct CompileOptions {
   // A name of ListTargets, a target string or JSON (targets/spec.h).
   std::string target = "host";
-  // Who loads the library, in the same words; "" is the target itself.
+  // The machine that loads the library, in the form of `target`; "" is the target itself.
   std::string host_target;
-  // Whose CPU `host`, and whose triple a string without one, means; absent: this machine's.
+  // The CPU that `host` means, and the triple of a target string without one; absent: this
+  // machine's.
   std::optional<HostCpu> caller;
   // 0 reference nests, 1 scheduled nests, 2 micro-kernels, 3 fusion and layout choice, 4 kernels chosen
   // by measurement: CompileMeasured (measure.h) does that, and Compile what `measured` says.
@@ -56,7 +57,7 @@ struct CompileOptions {
   std::vector<std::string> class_names;
   std::string preprocessing;
   std::string uuid;  // "" derives one from the fingerprint and the options (deterministic)
-  // What names in the header begin with, once HeaderPrefix (header.h) has made it an identifier. The library does
+// Prefix of names in the header, once HeaderPrefix (header.h) has made it an identifier. The library does
   // not depend on it.
   std::string header_prefix;
   Emit emit = Emit::kByTarget;
@@ -99,7 +100,7 @@ struct VariantWeights {
   int64_t bytes = 0;
 };
 
-// What lies at one place of the arena, at typical sizes. Kernels are those of CompileReport.
+// The values at one place of the arena, at typical sizes. Kernels are those of CompileReport.
 struct ArenaBuffer {
   std::vector<std::string> values;  // one after the other where they replace each other in place
   int64_t offset = 0, bytes = 0;    // rounded up to the alignment
@@ -109,7 +110,7 @@ struct ArenaBuffer {
 // How kernels were chosen by measurement.
 struct Measurement {
   int builds = 0, rounds = 0;  // builds that ran in turn, and how often each did
-  // Of a run with the kernels that predicted costs choose, and with those that are kept.
+  // Run time with the kernels chosen by predicted cost, and with the ones finally kept.
   double predicted_choice_ms = 0, measured_choice_ms = 0;
 };
 
@@ -141,7 +142,7 @@ absl::StatusOr<CompileReport> Compile(const Graph& graph, const CompileOptions& 
                                       const std::filesystem::path& header,
                                       const StepContext& context = {});
 
-// What a compilation goes through before there is code, of a canonical or quantized graph.
+// Stages of a compilation before there is code, from a canonical or quantized graph.
 enum class PlanStage {
   kProgram,  // kernels chosen and planned, steps over laid-out values
   kMemory,   // and places for them
@@ -153,8 +154,8 @@ absl::StatusOr<std::string> PlanText(const Graph& graph, const CompileOptions& o
 absl::StatusOr<Graph> GroupGraph(const Graph& graph, const CompileOptions& options,
                                  const StepContext& context = {});
 
-// What `options` make: an archive where `system-lib` asks for one. INVALID_ARGUMENT when that and
-// `emit` contradict each other, or the target does not resolve.
+// The form of output that `options` ask for: an archive with `system-lib`. INVALID_ARGUMENT if that
+// and `emit` contradict each other, or the target does not resolve.
 absl::StatusOr<Emit> WhatToEmit(const CompileOptions& options);
 
 struct TargetInfo {

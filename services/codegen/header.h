@@ -16,8 +16,8 @@ struct HeaderFacts {
 };
 
 constexpr size_t kMostPrefix = 255;  // bytes
-// What macros begin with where a model is called `name`: an upper-case C identifier that is nobody's reserved one, so
-// that the headers of several models go into one program. `MODEL` where nothing of the name is left.
+// Prefix of macros for a model called `name`: an upper-case C identifier that is not reserved, so that one program can
+// include the headers of several models. `MODEL` if no character of the name is left.
 std::string HeaderPrefix(const std::string& name);
 
 // Names, shapes and types of inputs and outputs as comments and constants, and how to run the

@@ -54,7 +54,8 @@ class LayoutProblem {
   int CheapestOf(size_t n, const Class& members) const;
   PairwiseProblem Pairwise();
   void AddValue(ValueId id, PairwiseProblem& problem);
-  // What a candidate gives for a value that the node produces, and wants of input i; null: nothing.
+  // The layout in which a candidate gives a value of the node, and the one it wants for input i;
+  // null: none.
   const Layout& Given(size_t n, int option, ValueId id) const;
   const Layout* Wanted(size_t n, int option, size_t i) const;
 

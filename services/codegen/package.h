@@ -1,4 +1,4 @@
-// What is done to a finished library before it is delivered.
+// Changes to a finished library before it is delivered.
 #pragma once
 
 #include <absl/status/statusor.h>

@@ -16,7 +16,7 @@ ValueIds ValueIdsOf(const Graph& graph);
 // The value of this name; none where it is empty or unknown.
 std::optional<ValueId> Find(const ValueIds& ids, const std::string& name);
 
-// What computes `targets`, from values that are given and from inputs of the graph.
+// The part of a graph that computes `targets`, from given values and from inputs of the graph.
 struct GraphPart {
   Graph graph;  // outputs: targets, in order; inputs by the names that they have in the whole
   std::vector<std::string> inputs;

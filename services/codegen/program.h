@@ -1,4 +1,4 @@
-// What an artifact does, before it is machine code: buffers, where they live, and a sequence of
+// An artifact's actions before they are machine code: buffers, where they live, and a sequence of
 // steps. One program per variant. LLVM-free.
 #pragma once
 

@@ -15,8 +15,8 @@ struct ReadableValue {
   int ready = 0;  // the node whose beginning finds it whole; the number of nodes after the last one
 };
 
-// Values that are still there when the next node begins. Those that have been written over by then, and
-// those whose memory a run asks for, are left out.
+// Values that are still in memory when the next node begins. Values that have been overwritten by
+// then, and those whose memory is allocated during the run, are left out.
 std::vector<ReadableValue> ReadableValues(const Program& program);
 
 // A buffer, row-major, without the padding of its layout; none where its size is not known yet, or where

@@ -10,7 +10,7 @@
 
 namespace quench::codegen {
 
-// Builds one such function. What it has set is read back as a value, never from the slot.
+// Builds one such function. A slot that it has set is read back as a value, never from the slot.
 class SlotFunction {
  public:
   SlotFunction(const std::string& name, const SymbolTable& symbols)

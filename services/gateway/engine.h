@@ -23,7 +23,7 @@ namespace quench::gateway {
 struct EngineOptions {
   int max_queued_steps = 50'000;  // of a tenant, waiting or running
   int max_running_steps = 0;      // of a tenant; 0: no limit
-  // Of a tenant's workflows that have not ended: specs written out, and manifests of samples.
+  // Bytes of a tenant's workflows that have not ended: expanded specs, and manifests of samples.
   int64_t max_queued_bytes = int64_t{256} << 20;
   std::chrono::milliseconds keep_workflows{std::chrono::hours(24 * 7)};
   EndedLimits ended;
@@ -53,10 +53,10 @@ class Engine {
   // On the loop's thread, or when that has stopped.
   ~Engine();
 
-  // What a workflow needs of the blob store; that which is gone already may be missing.
+  // The blobs that a workflow needs from the store; those that are gone already may be missing.
   using NeedsOf = std::function<WorkflowNeeds(const StoredWorkflow&)>;
-  // Takes up what the store remembers: before any other call, once. What it posts to the loop comes
-  // before what is posted afterwards.
+  // Takes up the workflows that the store remembers: before any other call, once. Whatever it posts
+  // to the loop comes before anything posted afterwards.
   absl::Status Recover(const NeedsOf& needs_of);
   // Pins what those that have ended promised, until `stop` is true: that takes long where there are many.
   // Thread-safe.
@@ -68,9 +68,9 @@ class Engine {
   // what the store says. The blobs are pinned under the workflow's id already; `bytes` is what it
   // takes of the tenant's.
   void Create(StoredWorkflow workflow, int64_t bytes, Done done);
-  // As Create, for what failed or was cancelled of a workflow that the store has and that has ended;
-  // FAILED_PRECONDITION for one that has succeeded or is live. What it needs is pinned until `done`,
-  // by the engine from then on.
+  // As Create, for the steps that failed or were cancelled in a workflow that the store has and
+  // that has ended; FAILED_PRECONDITION for one that has succeeded or is live. Its needs are pinned
+  // until `done`, by the engine from then on.
   void Retry(StoredWorkflow workflow, WorkflowNeeds needs, Done done);
   // `done` when it will stay cancelled; NOT_FOUND for one that is not live.
   void Cancel(const std::string& tenant, const std::string& id, Done done);

@@ -27,7 +27,7 @@ std::vector<std::vector<int>> DependenciesOf(const v1::StepList& steps);
 // The blobs that the requests name, each once.
 std::vector<Digest> InputsOf(const v1::StepList& steps);
 
-// Which of these a tenant has not.
+// The given blobs that a tenant does not have.
 using MissingBlobs = std::function<absl::StatusOr<std::vector<Digest>>(
     const std::string& tenant, const std::vector<Digest>& digests)>;
 // The bytes of a blob that a tenant has.
@@ -42,13 +42,14 @@ struct BlobAccess {
 absl::Status CheckBlobs(const std::string& tenant, const std::vector<Digest>& needed,
                         const MissingBlobs& missing);
 
-// What the manifests of samples name that the requests of `steps` name. INVALID_ARGUMENT for what is
-// no manifest, and where they have more than `max_bytes` together.
+// The blobs named by the manifests of samples in the requests of `steps`. INVALID_ARGUMENT if a
+// blob is not a manifest, and if the manifests have more than `max_bytes` together.
 absl::StatusOr<std::vector<Digest>> SamplesIn(const std::string& tenant, const v1::StepList& steps,
                                               const ReadBlob& read,
                                               int64_t max_bytes = kMaxWorkflowBytes);
 
-// What a workflow takes of its tenant's bytes: its steps, and the names of its samples' blobs.
+// Bytes of its tenant's limit that a workflow takes: its steps, and the names of its samples'
+// blobs.
 int64_t BytesOf(const v1::WorkflowSpec& expanded, size_t samples);
 
 // Whether `text` is of letters, digits, `_`, `-`, `.` and, where `slash`, `/`; 1 to 255 bytes.

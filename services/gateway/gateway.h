@@ -48,7 +48,7 @@ class Gateway {
   void BeginDrain();
   // BeginDrain, and waits until `end` for running steps.
   void AwaitSteps(std::chrono::system_clock::time_point end);
-  // Those that still run are done again by the next gateway on the same state dir.
+  // Steps that are still running are done again by the next gateway on the same state dir.
   void Stop();
 
  private:

@@ -40,7 +40,7 @@ struct KeptOutputs {
   int64_t until_us = 0;
 };
 
-// Of a tenant's workflows that have ended: how many, and what the store has of them.
+// Limits for a tenant's workflows that have ended: their number, and their size in the store.
 struct EndedLimits {
   int64_t workflows = 100'000;
   int64_t bytes = int64_t{1} << 30;
@@ -91,9 +91,9 @@ class JobStore {
       const std::string& tenant, const std::string& request_id) = 0;
   // INVALID_ARGUMENT for a page token that no page gave.
   virtual absl::StatusOr<WorkflowPage> List(const ListQuery& query) = 0;
-  // What has not ended, oldest first: a gateway's at its start.
+  // Workflows that have not ended, oldest first: for a gateway at its start.
   virtual absl::StatusOr<std::vector<StoredWorkflow>> LoadUnfinished() = 0;
-  // What those that have ended promised, one after the other until `visit` gives false.
+  // Outputs promised by ended workflows, one workflow after the other until `visit` gives false.
   virtual absl::Status ForEachKept(const std::function<bool(KeptOutputs)>& visit) = 0;
 };
 

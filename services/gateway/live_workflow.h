@@ -42,7 +42,7 @@ struct LiveStep {
 
 class LiveWorkflow {
  public:
-  // Of one that was just created, or that the store remembers.
+  // For a workflow that was just created, or that the store remembers.
   explicit LiveWorkflow(StoredWorkflow stored);
   LiveWorkflow(const LiveWorkflow&) = delete;
   LiveWorkflow& operator=(const LiveWorkflow&) = delete;
@@ -70,7 +70,7 @@ class LiveWorkflow {
   ViewPtr TakeView();
   // As it was stored: at the revision that it has.
   ViewPtr FirstView() const { return ViewNow(); }
-  // What has changed since the last call; `view` is of now.
+  // The changes since the last call; `view` is the present state.
   WorkflowUpdate TakeUpdate(const ViewPtr& view);
   // The update came to nothing: its steps are due again.
   void Unsave(const WorkflowUpdate& update);
@@ -83,12 +83,12 @@ class LiveWorkflow {
   ViewPtr ViewNow() const;
 };
 
-// Of a spec with its presets written out: queued, at its first revision.
+// A workflow from a spec with its presets expanded: queued, at its first revision.
 StoredWorkflow NewWorkflow(const std::string& id, const std::string& tenant,
                            const std::string& request_id, const v1::WorkflowSpec& spec,
                            const std::string& spec_hash, int64_t now_us);
 
-// What a step's outputs name.
+// Hashes of the blobs that a step's outputs name.
 std::vector<std::string> HashesOf(const v1::Step& step);
 // The same with their sizes.
 void AddOutputs(const v1::Step& step, std::vector<BlobId>* blobs);

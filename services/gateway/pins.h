@@ -16,7 +16,7 @@
 
 namespace quench::gateway {
 
-// Of what Keep keeps; a blob counts once for a tenant.
+// Limits of Keep; a blob counts once for a tenant.
 struct KeepLimits {
   uint64_t tenant_bytes = std::numeric_limits<uint64_t>::max();
   uint64_t total_bytes = std::numeric_limits<uint64_t>::max();
@@ -34,8 +34,9 @@ class Pins {
   void Add(const std::string& owner, const std::vector<std::string>& hashes);
   void Remove(const std::string& owner);
 
-  // What `owner`, a workflow of `tenant`, gave: until Release, or Expire at a later time than
-  // `until_us`, in Unix microseconds. False when it would go over a limit: then nothing is kept.
+  // Keeps the outputs of `owner`, a workflow of `tenant`: until Release, or Expire at a later time
+  // than `until_us`, in Unix microseconds. False if that would exceed a limit: then nothing is
+  // kept.
   bool Keep(const std::string& owner, const std::string& tenant, const std::vector<BlobId>& blobs,
             int64_t until_us);
   // As Keep, whatever the limits: they were asked when it was promised. Nothing for what was released

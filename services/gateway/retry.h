@@ -1,4 +1,4 @@
-// What the end of an attempt means for its step.
+// The consequence of an attempt's end for its step.
 #pragma once
 
 #include <absl/status/status.h>

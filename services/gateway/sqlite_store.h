@@ -46,7 +46,7 @@ class SqliteJobStore final : public JobStore {
                   const std::shared_ptr<std::vector<std::string>>& forgotten, Forgotten done);
   void Enqueue(std::function<absl::Status(Sqlite&)> apply, Done done);
   void WriteAll();
-  // What became of each; those that fail leave no trace and do not harm the others.
+  // The outcome of each; those that fail leave no trace and do not harm the others.
   std::vector<absl::Status> Commit(const std::vector<Write>& batch);
   absl::Status CommitOne(const Write& write);
 

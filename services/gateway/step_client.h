@@ -47,7 +47,7 @@ class StepClient final : public StepRunner {
 
  private:
   std::shared_ptr<rpc::Channel> ChannelOf(metrics::Service service) const;
-  // What a call that has ended leaves to do.
+  // The work that is left after a call has ended.
   struct Finished {
     std::string tenant;
     OnEvent on_event;

@@ -1,4 +1,4 @@
-// Who has steps done: the engine's view of the services.
+// Runs steps: the engine's view of the services.
 #pragma once
 
 #include <absl/status/status.h>

@@ -1,4 +1,4 @@
-// What the gateway knows of the services' steps: steps.def is the table, reflection does the rest.
+// The gateway's knowledge of the services' steps: steps.def is the table, reflection does the rest.
 #pragma once
 
 #include <memory>
@@ -29,18 +29,18 @@ const StepRow* RowOf(const v1::StepSpec& spec);
 // The request that a spec holds, as it is.
 const google::protobuf::Message& RequestOf(const v1::StepSpec& spec);
 
-// What bindings name: a field of a request, and a StepOutput by its name. Empty for a number that no
-// port has.
+// The ends of a binding: a field of a request, and a StepOutput by its name. Empty for a number
+// that no port has.
 std::string InputOf(const v1::Binding& binding);
 std::string OutputOf(const v1::Binding& binding);
 
 enum class OutputKind { kNone, kDigest, kModule };
-// Of a field of a request, or of an output by StepOutput.name. Whether an `external_data/...` exists
-// is known when the step has ended.
+// The kind of a field of a request, or of an output by StepOutput.name. Whether an
+// `external_data/...` exists is known when the step has ended.
 OutputKind KindOfField(const google::protobuf::Descriptor& message, const std::string& field);
 OutputKind KindOfOutput(const StepRow& row, const std::string& output);
 
-// What a result gives, except for `result` itself.
+// The outputs of a result, except `result` itself.
 std::vector<v1::StepOutput> OutputsOf(const google::protobuf::Message& result);
 // Every digest in a message that is not empty, at any depth.
 std::vector<Digest> DigestsIn(const google::protobuf::Message& message);

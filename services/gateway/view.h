@@ -18,14 +18,14 @@ struct StepView {
 struct WorkflowView {
   v1::Workflow header;  // without steps
   std::vector<StepView> steps;
-  // What changed after this revision is known, what changed before is not.
+  // Changes after this revision are known, earlier ones are not.
   int64_t known_since = 0;
 
   bool ended() const { return HasEnded(header.state()); }
 };
 using ViewPtr = std::shared_ptr<const WorkflowView>;
 
-// Of one that is not live: nothing of its history is known.
+// The view of a workflow that is not live: nothing of its history is known.
 WorkflowView ViewOf(const v1::Workflow& stored);
 
 // All of it, in at most `most_bytes`: what a reader can do without is left out first - lists of
@@ -33,7 +33,8 @@ WorkflowView ViewOf(const v1::Workflow& stored);
 inline constexpr size_t kMostBytes = (size_t{8} << 20) - 4096;
 v1::Workflow FullMessage(const WorkflowView& view, size_t most_bytes = kMostBytes);
 
-// What a reader who knows `revision` needs; a snapshot if that is 0, too long ago, or not of now.
+// The event for a reader who knows `revision`; a snapshot if that is 0, too long ago, or in the
+// future.
 v1::WatchWorkflowEvent EventSince(const WorkflowView& view, int64_t revision);
 
 v1::Counts CountsOf(const std::vector<StepView>& steps);

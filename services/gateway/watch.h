@@ -1,4 +1,4 @@
-// What a watcher of a workflow is sent, and when: knows no gRPC.
+// The events that a watcher of a workflow is sent, and when: knows no gRPC.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,5 @@
-// Which services serve, for operators: asked again and again, whether there is work for them or not.
+// Watches which services serve, for operators: asks repeatedly, whether there is work for them or
+// not.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// What both services of the gateway - Workflows and google.longrunning.Operations - do, without
-// their transport.
+// The functions of both services of the gateway - Workflows and google.longrunning.Operations -
+// without their transport.
 #pragma once
 
 #include <atomic>
@@ -31,8 +31,8 @@ class WorkflowApi {
         max_workflow_bytes_(max_workflow_bytes),
         run_(std::move(run)) {}
 
-  // What changes something ends when the store has it, however long that takes: no thread waits, and
-  // `done` is called on any.
+  // Calls that change something end when the store has the change, however long that takes: no
+  // thread waits, and `done` is called on any.
   using Done = JobStore::Done;
   using Created = std::function<void(absl::StatusOr<ViewPtr>)>;
   void Create(const v1::CreateWorkflowRequest& request, const StepContext& step,
@@ -59,7 +59,7 @@ class WorkflowApi {
   absl::StatusOr<ViewPtr> Prepare(const v1::CreateWorkflowRequest& request, const StepContext& step,
                                   StoredWorkflow* workflow);
   absl::StatusOr<StoredWorkflow> Reopened(const std::string& tenant, const std::string& id);
-  // Of one that has ended.
+  // The expanded spec of a workflow that has ended.
   absl::StatusOr<v1::WorkflowSpec> WriteOutAgain(const StoredWorkflow& ended);
   absl::StatusOr<WorkflowNeeds> PinInputs(const std::string& owner, const StoredWorkflow& workflow);
 
@@ -73,7 +73,7 @@ class WorkflowApi {
 };
 
 google::longrunning::Operation OperationOf(const WorkflowView& view);
-// Whose workflows a caller sees.
+// The tenant whose workflows a caller sees.
 std::string TenantOf(const StepContext& step);
 
 }  // namespace quench::gateway

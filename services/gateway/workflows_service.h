@@ -13,7 +13,7 @@
 
 namespace quench::gateway {
 
-// What those are told who watch or wait when the gateway drains.
+// The status for callers who watch or wait when the gateway drains.
 absl::Status Draining();
 
 class WorkflowsService final : public v1::Workflows::CallbackService {

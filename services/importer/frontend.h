@@ -1,4 +1,4 @@
-// What a frontend gives to the importer. One folder per format, one row each in frontends.def.
+// The interface of frontends to the importer. One folder per format, one row each in frontends.def.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -17,7 +17,7 @@ struct Frontend {
   std::string_view name;
   std::string_view extension;  // whose errors explain a file that is of no format
   std::string_view doc;
-  // Of ImportOptions, what only some formats have: kOwnOptions of importer.cc.
+  // The fields of ImportOptions that only some formats have: kOwnOptions of importer.cc.
   std::span<const std::string_view> own_options;
   bool channels_last = false;  // images are [batch, height, width, channels]
   // The bytes are a file of this format.

@@ -73,8 +73,8 @@ absl::StatusOr<Imported> ImportModel(const std::filesystem::path& path,
 // INVALID_ARGUMENT misses; of anything else the path itself.
 absl::StatusOr<std::filesystem::path> ModelFileOf(const std::filesystem::path& path);
 
-// What an imported graph may do otherwise than its author meant, one sentence each: branches that
-// cannot run, for example. They travel in the graph's metadata, as `warning.<node>`.
+// Differences between an imported graph and what its author may have meant, one sentence each:
+// branches that cannot run, for example. They travel in the graph's metadata, as `warning.<node>`.
 std::vector<std::string> WarningsOf(const Graph& graph);
 std::vector<std::string> WarningsOf(const std::map<std::string, std::string>& metadata);
 

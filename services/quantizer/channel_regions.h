@@ -13,8 +13,8 @@ namespace quench::quantizer {
 
 using Channels = std::vector<int64_t>;
 
-// What lies between a convolution of group 1 and the convolutions of group 1 that read it: every value
-// has the same channels along axis 1, and nobody else reads one.
+// The nodes between a convolution of group 1 and the convolutions of group 1 that read it: every
+// value has the same channels along axis 1 and no other reader.
 struct Region {
   NodeId source = kNone;
   std::vector<NodeId> between;  // in topological order
@@ -22,7 +22,7 @@ struct Region {
   std::vector<std::vector<double>> ranges;  // per point that will be quantized, per channel
 };
 
-// Of a graph in topological order, whose regions are then rewritten one by one.
+// Finds the regions of a graph in topological order, which are then rewritten one by one.
 class RegionFinder {
  public:
   explicit RegionFinder(const Graph& graph);

@@ -34,8 +34,8 @@ absl::StatusOr<QuantizedConstant> QuantizeKernel(const Tensor& kernel, int axis,
 
 // The same with a range for each `block` elements along `axis` and each index of the other one: scale
 // and zero point have ceil(size / block) there. Unsigned integers have asymmetric ranges. With
-// `least_error` a block's range is, of itself and up to 30 % less, the one whose squared error is
-// least.
+// `least_error`, ranges from 70 % to 100 % of each block's own are tried, and the one with the
+// smallest squared error is kept.
 absl::StatusOr<QuantizedConstant> QuantizeBlocks(const Tensor& matrix, int axis, int64_t block,
                                                  const Scheme& scheme, bool least_error,
                                                  const StepContext& context = {});
@@ -52,11 +52,11 @@ struct KernelLayout {
   bool inputs_first = false;  // Gemm's [K, N]
 };
 
-// What rounding the kernel adds to the mean of each output channel, given the mean of each input
+// The mean error that rounding the kernel adds to each output channel, given the mean of each input
 // channel:
 //   sum_i mean(x_i) * sum_k (quantized w - w)[c, i, k]
 // (Nagel et al. 2019, arXiv 1906.04721, section 4.2). Where padding is read instead of x it is a
-// little too much. `axis` is that of the scale.
+// little too large. `axis` is that of the scale.
 std::vector<double> ExpectedShift(const Tensor& kernel, const QuantizedConstant& quantized,
                                   int axis, const KernelLayout& layout,
                                   std::span<const double> input_means);

@@ -1,4 +1,4 @@
-// What a convolution or product multiplies its kernel with.
+// The values that a convolution or product multiplies its kernel with.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,13 @@ struct KernelRows {
   int64_t length = 1;       // of a row
   bool by_columns = false;  // [length, outputs], of one group
   friend bool operator==(const KernelRows&, const KernelRows&) = default;
-  // Which element of the kernel's tensor a weight is.
+  // The index of a weight in the kernel's tensor.
   int64_t ElementOf(int64_t group, int64_t output, int64_t k) const {
     return by_columns ? k * outputs + output : (group * outputs + output) * length + k;
   }
 };
-// Of Conv, Gemm and MatMul with a matrix behind; nullopt for others, and kernels without elements.
+// For Conv, Gemm and MatMul with a matrix on the right; nullopt for others, and kernels without
+// elements.
 std::optional<KernelRows> RowsOf(const Node& node, const Tensor& kernel);
 
 // Some of the inputs that one run multiplies the rows with, groups * length floats each: `count` of

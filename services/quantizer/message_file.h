@@ -1,4 +1,4 @@
-// What the quantizer keeps in files: a line that says what it is, then a serialised message.
+// Files of the quantizer: a line that names the kind, then a serialized message.
 #pragma once
 
 #include <google/protobuf/message.h>

@@ -12,16 +12,17 @@ namespace quench::quantizer {
 
 // Axis of output channels in the kernel, -1 where a scale for each cannot be expressed.
 int ChannelAxis(const Node& root, const Tensor& kernel);
-// Of Conv and plain Gemm; nullopt for others, and for kernels without elements.
+// For Conv and plain Gemm; nullopt for others, and for kernels without elements.
 std::optional<KernelLayout> LayoutOf(const Node& root, const Tensor& kernel);
-// How many outputs a root has, and which of them an element of its kernel counts towards.
+// The number of outputs of a root, and the output that an element of its kernel counts towards.
 std::pair<int64_t, std::function<int64_t(int64_t)>> OutputsOf(const Node& root,
                                                               const Tensor& kernel);
 
-// Which input of `node` only the root's operand reads: one that pointwise operations of the group
-// read too is given twice.
+// The input of `node` that only the root's operand reads; an input that pointwise operations of the
+// group read too is given twice.
 size_t OwnOperand(Node& node, int operand);
-// Adds the bias that a root has not got, zeros for each output channel; which input it is.
+// Adds the bias that a root does not have, zeros for each output channel; returns its input's
+// index.
 size_t AddBias(Graph& graph, NodeId id, int64_t channels);
 
 }  // namespace quench::quantizer

@@ -1,4 +1,4 @@
-// What quantization is asked for.
+// Options of quantization.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -30,8 +30,8 @@ struct QuantizeOptions {
   DataType kernel_dtype = DataType::kUndefined;
   DataType bias_dtype = DataType::kI32;  // i32, or i8, which costs accuracy, or f32: they stay
   bool per_channel = false;              // kernels: a scale for each output channel
-  // Of weights alone: so many that are summed share a scale; 0: all of an output channel. Absent: 32
-  // of four bits, 0 of eight.
+  // Weights only: number of consecutive summed weights that share a scale; 0: one scale per output
+  // channel. Absent: 32 for four bits, 0 for eight.
   std::optional<int64_t> block_size;
   bool symmetric = false;     // activations; kernels always are
   bool power_of_two = false;  // scales
@@ -47,7 +47,8 @@ struct QuantizeOptions {
   std::vector<std::string> include, exclude;
   // Nodes that stay in float for other reasons, by the names that switches have: node -> why.
   std::map<std::string, std::string> kept;
-  // Of AdaptRounding for this module and these options; null: weights become the nearest integers.
+  // Result of AdaptRounding for this module and these options; null: weights become the nearest
+  // integers.
   std::shared_ptr<const Rounding> rounding;
   // Integers stand around each product by itself, or with the activation behind it that only clips,
   // and not around groups: for runtimes that take products one by one, as ONNX Runtime does.

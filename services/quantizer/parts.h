@@ -1,4 +1,4 @@
-// What quantization may do with each node of a graph whose groups are fused: the decision which
+// Permissions of quantization for each node of a graph whose groups are fused: the decision which
 // values become integers, apart from how.
 #pragma once
 
@@ -38,25 +38,26 @@ Part PartOf(const Graph& graph, const Node& node);
 // Inputs whose elements reach the output: those that are quantized with it. Constants among them; of
 // recurrent layers none.
 std::vector<int> DataInputs(const Node& node);
-// Which input of `node` is the root's operand; -1 if the root has no such operand, or it is within.
+// The input of `node` that is the root's operand; -1 if the root has no such operand, or it is
+// within.
 int OperandInput(const Node& node, int operand);
 
 // Parts of a convolution that was split (SplitTensors) are called by its name and their number.
 std::string PartName(const std::string& whole, size_t part);
-// Of a product, whether `input` is what another part of the same convolution gave, to be added: it
-// stays as it is, for a sum is rounded when it is whole.
+// Whether `input` of a product is the result of another part of the same convolution, to be added:
+// it stays as it is, because a sum is rounded only when it is whole.
 bool IsPartialSum(const Graph& graph, const Node& node, int input);
 
 // An f32 tensor of known rank that is computed while running.
 bool IsActivation(const Graph& graph, ValueId id);
-// Of the value, where options ask for statistics and there are some; else null.
+// Statistics of the value, if options ask for them and there are some; else null.
 const TensorStatistics* StatisticsOf(const Graph& graph, ValueId id, const Statistics* statistics,
                                      const QuantizeOptions& options);
 
 // The stage `quantized`, of bodies too, and the flag of the module.
 void MarkQuantized(Graph& graph);
 
-// What include and exclude say of a node, and so of those in its bodies.
+// The result of include and exclude for a node, and so for those in its bodies.
 struct Naming {
   bool included = false, excluded = false;
 };

@@ -1,4 +1,4 @@
-// What quantization gives: a module, and what became of its layers.
+// The result of quantization: a module, and a report on its layers.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What quantization says of itself, in the message of its result.
+// The quantization report in the message of its result.
 #pragma once
 
 #include "quench/quantizer/v1/quantizer.pb.h"

@@ -1,5 +1,5 @@
-// Which of its two neighbours each weight becomes, where that is not the nearest: what AdaptRounding
-// finds and quantization uses.
+// The neighbour that each weight is rounded to, if it is not the nearest: found by AdaptRounding,
+// used by quantization.
 #pragma once
 
 #include <absl/status/status.h>
@@ -13,19 +13,19 @@
 
 namespace quench::quantizer {
 
-// What is told where a rounding of random samples is used.
+// Warning where a rounding that was adapted to random samples is used.
 inline constexpr char kRandomRounding[] =
     "rounding was adapted to random inputs: what layers see of real data is something else";
 
-// Of one constant, for one way of taking scales from it.
+// Rounding of one constant, for one way of taking scales from it.
 struct AdaptedKernel {
   std::string constant;             // its name
   int axis = -1;                    // as WeightScheme.axis
   std::string node;                 // the first that reads it
   std::string otherwise;            // a bit for each element, lowest first: not to the nearest
   int64_t elements = 0, moved = 0;  // bits, and those that are set
-  // Of the layer's output, activations in float: power of the signal over that of what rounding the
-  // weights adds, in dB, nearest and adapted. Infinite where weights are integers already.
+  // Power of the layer's output signal over that of the error that rounding the weights adds,
+  // activations in float, in dB, nearest and adapted. Infinite where weights are integers already.
   double nearest_db = 0, adapted_db = 0;
 };
 

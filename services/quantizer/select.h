@@ -1,4 +1,4 @@
-// Which layers must stay in float for a module to be as good as it has to be.
+// Choice of the layers that must stay in float for a module to be accurate enough.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -15,12 +15,12 @@
 
 namespace quench::quantizer {
 
-// What quantization may cost; one of them at least, and all that are given must hold.
+// The accuracy that quantization may cost; at least one limit, and all that are given must hold.
 struct Budget {
   // Part of rows, 0 to 1: by how much fewer are right with labels, how many get another class than
   // in float without.
   std::optional<double> max_drop;
-  // Of every output, over all samples (NoiseSums::SqnrDb).
+  // SQNR of every output, over all samples (NoiseSums::SqnrDb).
   std::optional<double> min_sqnr_db;
 };
 
@@ -32,7 +32,7 @@ struct SelectOptions {
   int threads = 1;
 };
 
-// What it costs to have some layers in integers, the others in float.
+// The loss of accuracy with some layers in integers and the others in float.
 struct Cost {
   double sqnr_db = 0;          // of the worst output
   std::optional<double> drop;  // absent where the first output has no classes
@@ -57,8 +57,8 @@ struct Selection {
   std::vector<LayerSensitivity> layers;  // most sensitive first: by SQNR
   std::vector<Trial> trials;             // in the order they were made; the first keeps none
   int64_t samples = 0, sensitivity_samples = 0;
-  // Of what is selected, as it was tried. A module of it may differ by a little where layers share
-  // ranges: there those that are kept widen none.
+  // The cost of the selection, as it was tried. A module made of it may differ a little where
+  // layers share ranges: there, the layers that are kept widen none.
   Cost cost;
 };
 

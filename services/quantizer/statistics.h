@@ -1,5 +1,5 @@
-// What calibration saw of a model's values: as much as every method of choosing ranges needs, in
-// memory that the number of samples does not change.
+// Statistics of a model's values from calibration: as much as every method of choosing ranges
+// needs, in memory that does not grow with the number of samples.
 #pragma once
 
 #include <absl/status/status.h>
@@ -22,7 +22,7 @@ struct ChannelStatistics {
   int64_t elements = 0;
 };
 
-// Of one value, over `samples` runs of the model.
+// Statistics of one value, over `samples` runs of the model.
 struct TensorStatistics {
   int64_t samples = 0;   // runs that gave elements
   int64_t elements = 0;  // in all of them

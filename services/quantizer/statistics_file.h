@@ -13,7 +13,7 @@ namespace quench::quantizer {
 
 // Whether a file that begins so was written by WriteStatistics.
 bool IsStatistics(std::string_view head);
-// What WriteStatistics writes.
+// The bytes that WriteStatistics writes.
 std::string StatisticsBytes(const Statistics& statistics);
 // Replaces the file; whole or not at all.
 absl::Status WriteStatistics(const Statistics& statistics, const std::filesystem::path& path);

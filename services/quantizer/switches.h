@@ -31,7 +31,7 @@ void ReadIntegers(Graph& graph, const QuantizationPoints& points);
 // value comes from integers where a layer that is on needs it so.
 void AddSwitches(Graph& graph, const QuantizationPoints& points, const std::string& float_module);
 
-// Of the float module that was quantized, its fingerprint; empty if the module has no switches.
+// Fingerprint of the float module that was quantized; empty if the module has no switches.
 std::string FloatModuleOf(const Graph& graph);
 // Names of the nodes that the switches of a module are for; empty if it has none.
 std::vector<std::string> SwitchedLayers(const Graph& graph);

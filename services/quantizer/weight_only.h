@@ -1,6 +1,6 @@
 // Weights as integers while activations stay in float: for models that wait for memory, as language
-// models do. Of matrix products, recurrent layers and embedding tables, those in bodies of If, Loop
-// and Scan too.
+// models do. Applies to matrix products, recurrent layers and embedding tables, also in bodies of
+// If, Loop and Scan.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace quench::quantizer {
 
-// Of a Conv, ConvTranspose, MatMul, Gemm, Gather or recurrent layer; empty where its weights become integers.
+// Reason for a Conv, ConvTranspose, MatMul, Gemm, Gather or recurrent layer; empty if its weights become integers.
 std::string WhyWeightsStayFloat(const Graph& graph, const Node& node);
 
 // `graph` is at stage `canonical`. DequantizeLinear stands behind each constant that became

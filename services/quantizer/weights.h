@@ -22,19 +22,19 @@ struct WeightScheme {
   int64_t block = 0;  // elements along `axis` that share a scale; 0: there are no blocks
   bool least_error = false;
 };
-// Of a kernel whose activations are integers too.
+// For a kernel whose activations are integers too.
 WeightScheme SchemeOfKernel(const Node& root, const Tensor& kernel, const QuantizeOptions& options);
-// Of a matrix that floats are multiplied with, or of a table that rows are taken from. `bytes`: in no
-// less than eight bits.
+// For a matrix that floats are multiplied with, or a table that rows are taken from. `bytes`: at
+// least eight bits.
 WeightScheme SchemeOfMatrix(const Node& node, const Tensor& matrix, bool bytes,
                             const QuantizeOptions& options);
-// Of W and R of a recurrent layer, never in less than eight bits: a scale for each gate's unit of each
-// direction, whatever kernels have, for it costs nothing where only weights are integers.
+// For W and R of a recurrent layer, at least eight bits: a scale for each gate's unit of each
+// direction, whatever kernels have, because it costs nothing where only weights are integers.
 WeightScheme SchemeOfRecurrent(const QuantizeOptions& options);
-// What they depend on, in words: of two sets of options with the same words, schemes are the same.
+// Their parameters, in words: options with the same words give the same schemes.
 std::string SchemeWords(const QuantizeOptions& options);
 
-// To the nearest integers. Of blocks, scale and zero point are matrices (QuantizeBlocks).
+// Rounds to the nearest integers. For blocks, scale and zero point are matrices (QuantizeBlocks).
 absl::StatusOr<QuantizedConstant> ToIntegers(const Tensor& weights, const WeightScheme& scheme,
                                              const StepContext& context = {});
 
@@ -43,7 +43,7 @@ class Neighbours {
  public:
   // All must outlive this.
   Neighbours(const Tensor& weights, const WeightScheme& scheme, const QuantizedConstant& nearest);
-  // What the nearest integer stands for, less the weight.
+  // The value of the nearest integer minus the weight.
   float Error(int64_t element) const;
   // The other integer, less the nearest: 1, -1, or 0 where the weight lies on an integer or the other
   // one has no place in the dtype.

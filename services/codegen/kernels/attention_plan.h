@@ -44,7 +44,7 @@ struct AttentionPlan {
   int64_t pitch() const { return 4 * block; }  // bytes from a query's scores to the next one's
 };
 
-// Of a q.attention; nothing where the kernel does not take it.
+// The plan of a q.attention; nothing if the kernel does not support it.
 std::optional<AttentionPlan> PlanAttention(const KernelRequest& request, const Group& group);
 
 // Microseconds.

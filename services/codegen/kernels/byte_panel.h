@@ -23,7 +23,8 @@ class BytePanel {
 
   // Words of four bytes that k numbers are multiplied in.
   static Dim Words(SymbolTable& symbols, BytesForm form, Dim depth);
-  // Of a panel of so many vectors, the starts of its sums and `rows` widened rows included.
+  // Bytes of a panel of `vectors` vectors, including the starts of its sums and `rows` widened
+  // rows.
   static Dim Bytes(SymbolTable& symbols, BytesForm form, Dim depth, int64_t vectors, int64_t lanes,
                    int64_t rows);
 
@@ -31,7 +32,7 @@ class BytePanel {
   // `load(row, v)` gives the `lanes` bytes of vector v of the row at an address.
   void Pack(Ptr from, Int stride, int vectors, Ptr to,
             const std::function<Vec(Ptr row, int v)>& load);
-  // What the sums of the packed panel's columns start with.
+  // Start values of the sums of the packed panel's columns.
   Ptr Starts(Ptr panel, int vectors) const;
 
   bool widens() const { return root_.form == BytesForm::kWords; }

@@ -15,18 +15,18 @@ struct ByteSide {
   int64_t zero = 0;
   int zero_input = -1;  // of the root, where the zero point is one of each run; `zero` is 0 then
   bool flip = false;    // the highest bit is changed first: i8 to u8 or back
-  // What is added so.
+  // The change of the value by that flip.
   int64_t shift() const { return !flip ? 0 : type == DataType::kU8 ? -128 : 128; }
 };
 
-// The right side is constant, or computed like the left one. Constants are i8 around 0; those of
-// convolutions may be of any zero point: w is what they are less it then, in two parts where a byte
-// does not hold it (see common/ops/byte_weights.h). Kernels add up w' x',
-// where x' = x + shift is x as the form of multiplication wants it, starting from
+// The right side is constant, or computed like the left one. Constants are i8 around 0. Convolution
+// weights may have any zero point; w is then the weight minus its zero point, split into two bytes
+// if the difference does not fit in one (see common/ops/byte_weights.h). Kernels add up w' x',
+// where x' = x + shift is x as the form of multiplication needs it, starting from
 //   bias[c] - (zero + shift) * (sum of all w of channel c),
-// which is what the pack `byte_sums` holds. Zero points may so lie in borders. Where the zero point
-// is one of each run, a second pack holds the sums that it is multiplied by. Of a computed right
-// side, there are no packs (see BytePanel).
+// which the pack `byte_sums` contains. So borders may hold zero points. If the zero point is known
+// only at run time, a second pack contains the sums that it is multiplied by. A computed right side
+// has no packs (see BytePanel).
 struct ByteRoot {
   ByteSide x;
   std::optional<ByteSide> w;  // where it is computed

@@ -25,8 +25,8 @@ struct ConvShape {
   std::optional<DataType> pairs;  // bf16 or f16 is multiplied as it is, two channels at once
   DataType input_type() const { return bytes ? bytes->x.type : x_type; }
 };
-// Nothing when the root is not a convolution of f32, f16, bf16 or bytes, of rank 3 or 4, with constant
-// weights whose channels are static. Of bytes, takes the bias out of the epilogue.
+// Nothing when the root is not a convolution of f32, f16, bf16 or bytes, of rank 3 or 4, with
+// constant weights whose channels are static. For bytes, takes the bias out of the epilogue.
 std::optional<ConvShape> ReadConv(const KernelRequest& request, Group& group);
 
 // Tensors are NCHW<lanes>c. Bytes are counted in words: four channels of a pixel, which a lane
@@ -84,14 +84,14 @@ struct ConvPlan {
     const bool skips = taps() == 1 && unit() == 1 && !row_major_input && blocks > 1;
     return skips ? shape.in_channels / groups % lanes : 0;
   }
-  // Of the reduction: channels that are multiplied, for every tap.
+  // Channels that the reduction multiplies, for every tap.
   int64_t steps() const { return words() - (rest() > 0 ? block_channels - rest() : 0); }
   int64_t words_twice() const {
     return shape.bytes && shape.bytes->twice ? static_cast<int64_t>(shape.bytes->twice->size()) : 0;
   }
   // Channels (or words) that lie side by side in what the micro-kernel reads.
   int64_t run() const { return fold_width ? block_channels * shape.kernel_w : block_channels; }
-  // Nothing but of bytes that are picked.
+  // Set only for picked bytes.
   std::optional<PickedPanels> picked() const;
   // Words of weights per vector of output channels.
   int64_t vector_weights() const { return (words() + words_twice()) * lanes; }
@@ -106,7 +106,8 @@ struct ConvPlan {
 std::optional<ConvPlan> PlanConv(const KernelRequest& request, Group& group, bool row_major_input,
                                  const PlanVariation& variation = {});
 
-// Of tasks by bands over images of static size; `input` is the node's that the convolution reads.
+// The order in which tasks that split images into bands of rows visit those rows. Requires static
+// image sizes. `input` is the index of the convolution's data input.
 std::optional<RowOrder> RowOrderOf(const ConvPlan& plan, int input);
 
 // The rows of an image of the input that its first `rows` output rows need.

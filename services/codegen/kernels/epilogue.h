@@ -1,4 +1,4 @@
-// What a kernel does to its results before they are stored: the pointwise tail of a q.fused group.
+// Operations on a kernel's results before they are stored: the pointwise tail of a q.fused group.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -122,7 +122,7 @@ struct Place {
   }
 };
 
-// What registers hold of values of this type.
+// The type that registers hold for values of this type.
 DataType RegisterTypeOf(DataType type);
 
 // The epilogue of one vector. `load` gives operands that are tensors, or constants in packs.

@@ -60,7 +60,7 @@ class VectorCode {
 
 struct Kernel;
 
-// What all tasks of a kernel read, made by tasks of its own before they run. It lies in a workspace.
+// Data that all tasks of a kernel read, made by separate tasks before they run, in a workspace.
 struct Preparation {
   std::shared_ptr<const VectorCode> code;
   Dim tasks = 1;
@@ -72,8 +72,8 @@ struct Preparation {
 // first on: some of its tasks can run when some rows of the input are there.
 struct RowOrder {
   int input = -1;  // of the node
-  // Of each task: rows of the input that must be there before it runs, and rows of the output that are
-  // there once it and all before it have run.
+  // For each task: rows of the input that must exist before it runs, and rows of the output that
+  // exist once it and all tasks before it have run.
   std::vector<int64_t> needs, makes;
 };
 
@@ -84,7 +84,7 @@ struct Candidate {
   std::vector<Layout> outputs;
   std::vector<bool> packed;  // per node input: consumed through `packs`, not as a buffer
   std::vector<PackSpec> packs;
-  // Of hand-written kernels; nests have one that is planned once they are chosen.
+  // Hand-written kernels only; nests get a plan once they are chosen.
   std::shared_ptr<const VectorCode> code = nullptr;
   std::optional<Preparation> preparation = std::nullopt;
   // Each range of tasks begins with work that is cheaper repeated than shared: threads take one each.
@@ -96,7 +96,7 @@ struct Candidate {
   // every element of it is read before the same element of the output is written, and dims, element
   // size and layout agree. -1: none.
   int in_place = -1;
-  // Of `packs`: bytes beyond those of the weights themselves, which the library's size may forbid.
+  // Bytes of `packs` beyond those of the weights themselves, which the library's size may forbid.
   int64_t extra_bytes = 0;
   double performed = 1;  // share of the node's multiplications, as it is defined, that are done
   std::string reason;    // for the compile report

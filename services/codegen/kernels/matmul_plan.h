@@ -23,7 +23,7 @@ struct MatMulShape {
   bool a_batched = false, b_batched = false;
   bool a_transposed = false, b_transposed = false;
   bool constant_b = false;
-  // Of floats, in memory; a panel of constants that are scaled holds f32.
+  // Types of floats in memory; a panel of scaled constants holds f32.
   DataType a_type = DataType::kF32, b_type = DataType::kF32;
   float alpha = 1, beta = 1;
   bool has_bias = false;
@@ -51,7 +51,7 @@ struct MatMulPlan {
   int64_t task_tiles = 1;
   Dim panel_count = 1, tasks = 1, scratch = 0;
   Dim rows_at = 0;  // of scratch, where rows are widened
-  // Nothing but of constant bytes that are picked.
+  // Set only for constant bytes that are picked.
   std::optional<PickedPanels> picked() const;
   // All rows that a task multiplies become f32 at its start, not those of a tile at a time.
   bool widen_once = false;

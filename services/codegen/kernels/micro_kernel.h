@@ -18,9 +18,9 @@
 
 namespace quench::codegen {
 
-// Strides are in bytes. Of bytes a channel is a word of four: sums are i32, and so is the bias. Of
-// pairs of bf16 or f16 it is a word of two, and sums are f32; those of f16 begin in f16, for
-// about kWordsOfHalves words at a time.
+// Strides are in bytes. A channel of byte inputs is a word of four bytes; sums and bias are then
+// i32. A channel of pairs of bf16 or f16 is a word of two; sums are then f32, and those of f16
+// begin in f16, for about kWordsOfHalves words at a time.
 // Weights lie as [blocks][kh][kw][channels][tile vectors][lanes], then
 // [tail][tile vectors][lanes].
 struct MicroReduction {
@@ -33,7 +33,7 @@ struct MicroReduction {
   // Weights are integers, scaled block by block: each block has scales of its own if it has
   // `stored->block` channels, else all have the same.
   const StoredWeights* stored = nullptr;
-  // Of floats: panels of their own width in place of the tiles'.
+  // Float inputs only: panels with a width of their own instead of the tile's.
   SharedPanels shared;
   Int blocks, block_stride;
   Int kh, kh_stride;
@@ -42,19 +42,20 @@ struct MicroReduction {
   Int channel_stride;
   Int tail;        // channels after the blocks, for one tap; a constant or less than `channels`
   int unroll = 4;  // channels in one body
-  // Of bytes: how many follow the last word and fill none, 0 to 3; none when invalid. Weights have a
-  // word for them.
+  // Byte inputs only: number of channels (0 to 3) left over after the last full word; invalid if
+  // there are none. The weights hold a zero-padded word for them.
   Int rest;
-  // Of bytes that are picked: of a panel's entries (picked_pairs.h).
+  // Picked bytes only: layout of a panel's entries (picked_pairs.h).
   std::optional<PickedPanels> picked;
-  // Of bytes: words that are multiplied once more, from MicroTile::input. Weights have a word for each
-  // behind all others.
+  // Byte inputs only: words that are multiplied a second time, as offsets from MicroTile::input.
+  // The weights hold a word for each after all others.
   std::vector<Int> again;
 };
 
-// Sums of so many products round to f16 one after the other: an error of about 1.1e-3 of their standard
-// deviation, where the result's rounding is one of 2e-4 and all of a sum of thousands would be one of 1e-2.
-// (Half as many cost 8 % more of the time on Emerald Rapids, twice as many save 5 %.)
+// Number of words whose products are added in f16 before the sum is widened. At 64 the error is
+// about 1.1e-3 of the sums' standard deviation; rounding the result alone costs 2e-4, adding
+// thousands of products in f16 1e-2. (32 words take 8 % more time on Emerald Rapids, 128 words 5 %
+// less.)
 constexpr int64_t kWordsOfHalves = 64;
 
 struct MicroTile {
@@ -63,12 +64,14 @@ struct MicroTile {
   Int y_stride, x_stride;
   Ptr weights;
   Ptr bias;     // `vectors` vectors that the accumulators start with; 0 when invalid
-  Ptr factors;  // of bytes: with `vectors` more that `zero`, an i32, is multiplied by; or invalid
+  // Byte inputs with a zero point of each run only: `vectors` vectors more to start with, multiplied by the
+  // i32 `zero`. Invalid if the zero point is a constant.
+  Ptr factors;
   Vec zero;
-  // Of bytes that are picked: those of the panel's words, its entries, and how many these are.
+  // Picked bytes only: picks of the panel's words, its entries, and the number of entries.
   Ptr picks, entries;
   Int entry_count;
-  // Of stored weights: [blocks][vectors][lanes] f32, the scales and zero points (0 when invalid). The
+  // Stored weights only: scales and zero points (0 when invalid), [blocks][vectors][lanes] f32. The
   // sums of a block are scaled, not each weight.
   Ptr scales, zeros;
   Ptr prefetch;  // lines to fetch, one step of `prefetch_lines` per body; none when invalid

@@ -1,4 +1,4 @@
-// What the reference nest and the scheduled nest share: a node as one loops function.
+// Code shared by the reference nest and the scheduled nest: a node as one loops function.
 #pragma once
 
 #include <absl/status/statusor.h>

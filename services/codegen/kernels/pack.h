@@ -1,17 +1,17 @@
 // Named transforms from constants to the bytes that kernels read. Plain C++, deterministic, no
 // LLVM. Elements are f32 unless said otherwise; the output has no padding beyond what a row says.
-// Of f16 and bf16 constants, panels keep the type; channels and depthwise become f32.
+// Panels of f16 and bf16 constants keep the type; channels and depthwise become f32.
 //
 //   channels                 {channels, padded, scale}: 1 or `channels` elements, f32 or i32 ->
 //                            `padded` of them, the rest 0; f32 times `scale` (bits of an f32) when
 //                            given
 //   byte_sums                {axis, channels, padded, factor, zero}: weights of i8 or u8, and an i32
 //                            bias of 1 or `channels` elements -> `padded` i32, the rest 0: bias +
-//                            factor * (sum of the weights less `zero` of that index of `axis`),
+//                            factor * (sum of the weights minus `zero` for that index of `axis`),
 //                            modulo 2^32
-//   conv_panels_bytes        as conv_panels, from i8 or u8 less `zero`: `block` counts words of four
+//   conv_panels_bytes        as conv_panels, from i8 or u8 minus `zero`: `block` counts words of four
 //                            channels -> [group][panel][ic block][kh][kw][word][vectors][lanes][4];
-//                            each panel ends with what is left of the words that two bytes make
+//                            each panel ends with the second parts of the weights that two bytes make
 //                            (common/ops/byte_weights.h)
 //   conv_panels_picked       {as conv_panels, zero, run, most}: PackPickedPairs of what
 //                            conv_panels_bytes would give (picked_pairs.h)
@@ -20,7 +20,7 @@
 //   gemm_panels_pairs        as gemm_panels, of bf16 or f16: [ceil(k / 2)][vectors of the panel][lanes][2]
 //   gemm_panels_bytes        {lanes, vectors}: i8 [k, n] ->
 //                            [panel][ceil(k / 4)][vectors of the panel][lanes][4], rows beyond k 0
-//   gemm_panels_stored       {lanes, vectors, block}: [k, n] of i8, u8 (less 128), i4 (plus 8) or
+//   gemm_panels_stored       {lanes, vectors, block}: [k, n] of i8, u8 (minus 128), i4 (plus 8) or
 //                            u4 -> [panel][k][vectors of the panel][lanes], a byte each; of four
 //                            bits up to eight rows of a block of rows share a word of four bytes,
 //                            the first in the lowest bits
@@ -36,7 +36,7 @@
 //   k] when transposed ->
 //                            [batch][panel][k][vectors of the panel][lanes], times `scale` when
 //                            given: then f32
-//   depthwise                {lanes, zero}: [c, 1, kh, kw], f32, or i8 or u8 less `zero` ->
+//   depthwise                {lanes, zero}: [c, 1, kh, kw], f32, or i8 or u8 minus `zero` ->
 //   [c / lanes][kh][kw][lanes] innermost, padded with 0
 #pragma once
 

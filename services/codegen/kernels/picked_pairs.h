@@ -1,7 +1,7 @@
-// Weights of bytes for CPUs that add pairs of products in saturating i16 (BytesForm::kPicked). Which
-// bytes of x are multiplied side by side is chosen for each panel of channels, such that no pair can
-// saturate; the CPU picks them from a group of up to 16, by an instruction. What no order of a group
-// avoids is left over: words that are multiplied besides.
+// Byte weights for CPUs that add pairs of products in saturating i16 (BytesForm::kPicked). For each
+// panel of channels, the bytes of x that are multiplied side by side are chosen such that no pair
+// can saturate; the CPU picks them from a group of up to 16, by one instruction. Weights that fit
+// in no order of a group are left over, as entries: words that are multiplied additionally.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ namespace quench::codegen {
 
 // Panels of words of four bytes each, whose standard order is
 // [group][panel][row][word of the run][vectors of the panel][lanes][4]; the bytes of x under a run lie
-// side by side in memory, and GroupOf says which of its words are a group. A last word that only
-// `rest` bytes of x fill, 1 to 3, follows the rows.
+// side by side in memory, and GroupOf says which of its words are a group. A last word follows the rows if
+// `rest` bytes of x, 1 to 3, are left over.
 //
 // A pack of panels holds, one after the other:
 //   weights   in standard order, but with two words for a rest of 3

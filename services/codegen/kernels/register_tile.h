@@ -65,7 +65,7 @@ struct PlanVariation {
   size_t tile = 0;           // of RankTiles
   bool other_tasks = false;  // by panels instead of by bands or rows, or the other way round
 };
-// Those that are proposed: the cheapest alone where nothing is measured, below level 4.
+// The variations to propose: only the cheapest where nothing is measured, below level 4.
 std::span<const PlanVariation> VariationsAt(int opt_level);
 
 }  // namespace quench::codegen

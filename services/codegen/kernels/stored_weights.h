@@ -16,7 +16,7 @@ struct StoredWeights {
   int bits = 8;  // 8: an i8 a byte; 4: eight rows of a block a word, from the lowest bits on
   bool blocked = false;  // scales for every `block` rows, else one for all
   int64_t block = 0;     // rows
-  // What all zero points have in common is in the shift; `zeros`, where they differ, the rest.
+  // The common part of all zero points is in the shift; if they differ, `zeros` holds the rest.
   int64_t shift = 0;  // 0 of 8 bits; of 4, -15 to 0
   bool zeros = false;
   int rows_together() const { return bits == 8 ? 1 : 8; }
@@ -40,7 +40,7 @@ class StoredReader {
   StoredReader(VectorBuilder& b, const StoredWeights& stored, int lanes, int vectors, Ptr scales,
                Ptr zeros)
       : b_(b), stored_(stored), lanes_(lanes), vectors_(vectors), scales_(scales), zeros_(zeros) {}
-  // Of one of the rows that lie together at `weights`.
+  // Reads one of the rows that are interleaved at `weights`.
   std::vector<Vec> Row(Ptr weights, int row) const;
 
  private:

@@ -1,7 +1,8 @@
 // Explicit vector code without LLVM headers: what hand-written kernels are made of.
 //
 // Values are handles into the function being built; they are valid inside the loop or branch that
-// made them. What changes over iterations is a variable (a register after mem2reg). Arithmetic on
+// made them. A value that changes over iterations is a variable (a register after mem2reg).
+// Arithmetic on
 // constants folds as it is written, so strides may be constants or run-time sizes without the
 // kernel noticing, and `p + constant` becomes a displacement.
 //

@@ -54,7 +54,8 @@ struct WinogradPlan {
   int64_t output_at() const { return points() * input_point(); }  // in scratch, after the input
   int64_t weights_at() const { return output_at() + points() * output_point(); }
   int64_t chunks() const { return (blocks + chunk_blocks - 1) / chunk_blocks; }
-  // Of weights that are transformed at run time, for `count` vectors of output channels.
+  // Size of a point of weights that are transformed at run time, for `count` vectors of output
+  // channels.
   int64_t weights_point(int64_t count) const {
     return Apart(chunk_blocks * lanes * count * vector_bytes());
   }
@@ -71,7 +72,8 @@ struct WinogradPlan {
 std::optional<WinogradPlan> PlanWinograd(const KernelRequest& request, Group& group,
                                          const WinogradSize& size, bool transforms_weights);
 
-// Of tasks by groups over images of static size; `input` is the node's that the convolution reads.
+// The row order of tasks by groups over images of static size; `input` is the index of the
+// convolution's data input.
 std::optional<RowOrder> RowOrderOf(const WinogradPlan& plan, int input);
 
 // Predicted microseconds on one core.

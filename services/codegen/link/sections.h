@@ -1,4 +1,4 @@
-// What can be read of a library without loading it.
+// The parts of a library that can be read without loading it.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -15,8 +15,8 @@ struct LibrarySections {
   std::string uuid;         // of section .quench.uuid
   std::string description;  // JSON, of section .quench.description
 };
-// Of an ELF file for any machine, or an archive with one object of a model. `bytes` may be anything;
-// INVALID_ARGUMENT, naming `name`, when they are not such a file.
+// Reads an ELF file for any machine, or an archive with one object of a model. `bytes` may be
+// anything; INVALID_ARGUMENT, naming `name`, if they are not such a file.
 absl::StatusOr<LibrarySections> ReadSections(std::span<const std::byte> bytes,
                                              const std::string& name);
 

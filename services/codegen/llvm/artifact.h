@@ -37,11 +37,11 @@ struct ModelTables {
 // instead of the latter, what registers the model before main.
 absl::Status EmitModel(ModuleBuilder& module, const ModelTables& model);
 
-// What a linker finds an archive's object by: QUENCH_MODEL_QUERY_NAME without a prefix.
+// The symbol by which a linker finds an archive's object: QUENCH_MODEL_QUERY_NAME without a prefix.
 std::string ModelSymbol(const std::string& link_prefix);
 
-// Adds memcpy, memmove, memset and memcmp (and the names an Arm compiler calls them by), hidden:
-// what LLVM may call and a library without dependencies must bring along.
+// Adds memcpy, memmove, memset and memcmp (and their names on Arm), hidden: LLVM may call them, so
+// a library without dependencies must contain them.
 absl::Status EmitMemoryFunctions(ModuleBuilder& module);
 
 }  // namespace quench::codegen

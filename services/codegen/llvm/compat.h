@@ -1,4 +1,4 @@
-// What differs between the LLVM versions that Quench builds with (19 to 22).
+// Differences between the LLVM versions that Quench builds with (19 to 22).
 #pragma once
 
 #include <llvm/IR/Module.h>

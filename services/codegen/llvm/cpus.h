@@ -1,4 +1,4 @@
-// What LLVM knows of CPUs: names, and the features of each.
+// The CPUs that LLVM knows: names, and the features of each.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -21,7 +21,7 @@ TripleParts PartsOf(const std::string& triple);
 struct CpuNames {
   std::vector<std::string> cpus, features;  // without signs
 };
-// Those of a triple's architecture, read once; INVALID_ARGUMENT when LLVM has no back end for it.
+// The CPUs of a triple's architecture, read once; INVALID_ARGUMENT if LLVM has no back end for it.
 absl::StatusOr<const CpuNames*> NamesOfCpus(const std::string& triple);
 
 // The features of `cpu` with `changes` ("+avx2", "-avx512f") applied in order, what they imply among

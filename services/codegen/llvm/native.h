@@ -1,4 +1,4 @@
-// Which operations the target's instructions do directly: everything else is emitted by us, because
+// Operations that the target's instructions do directly: everything else is emitted by us, because
 // an artifact has no C library to call.
 #pragma once
 

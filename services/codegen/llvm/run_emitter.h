@@ -27,7 +27,7 @@ class RunEmitter {
     llvm::Value *host, *threads, *parallel_for, *alloc, *free, *on_tensor, *on_node, *cancelled;
   };
 
-  // What the run function and its parts share.
+  // State shared by the run function and its parts.
   struct Shared {
     std::map<const CallStep*, EmittedKernel> kernels;
     llvm::Function* thunks[2] = {nullptr, nullptr};  // of tasks, of shares

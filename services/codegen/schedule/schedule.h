@@ -40,7 +40,7 @@ absl::StatusOr<KernelPlan> PlanNest(const Nest& nest, SymbolTable& symbols, cons
 // The plan of a chosen candidate.
 absl::StatusOr<KernelPlan> PlanKernel(const KernelRequest& request, const Candidate& candidate);
 
-// Of a candidate that has one.
+// For a candidate that has a preparation.
 KernelPlan PlanPreparation(const Candidate& candidate);
 
 // The value of an i64 expression over constants and slots as a dim. UNIMPLEMENTED for other

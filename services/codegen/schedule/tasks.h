@@ -1,4 +1,4 @@
-// Which loops are split over threads.
+// Choice of the loops that are split over threads.
 #pragma once
 
 #include "services/codegen/schedule/schedule.h"

@@ -1,4 +1,4 @@
-// What targets can do at most.
+// Peak speeds of targets.
 #pragma once
 
 #include <absl/status/statusor.h>

@@ -20,7 +20,7 @@ struct Derived {
 // near names), a floor that the CPU lacks, an ABI that contradicts the triple, keys of other kinds.
 absl::StatusOr<Derived> DeriveTarget(const TargetSpec& spec, const std::string& name);
 
-// What holds of a spec before its triple is known: kind, libs, keys of devices.
+// Checks of a spec that need no triple: kind, libs, keys of devices.
 absl::Status CheckKind(const TargetSpec& spec);
 
 }  // namespace quench::codegen

@@ -1,4 +1,4 @@
-// What --target and --host say, taken apart: a target string or JSON. Nothing is looked up here.
+// The text of --target and --host, parsed: a target string or JSON. Nothing is looked up here.
 #pragma once
 
 #include <absl/status/statusor.h>

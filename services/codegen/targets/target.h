@@ -53,9 +53,9 @@ struct Target {
   // Likewise, sums of two products of bf16 a lane of f32. Denormals may count as 0.
   std::string add_products_bf16;
   bool sums_halves = false;  // a multiply-add of f16, twice as many as of f32 at once
-  // Likewise, bytes of a table by their indices. Of 16 entries, which every 16 bytes of the first
-  // operand hold: by the low four bits of an index, 0 where its top bit is set. Of 64, in four
-  // operands: 0 where an index is not below 64.
+  // Likewise, bytes of a table by their indices. A table of 16 entries, repeated in every 16 bytes
+  // of the first operand: by the low four bits of an index, 0 where its top bit is set. A table of
+  // 64, in four operands: 0 where an index is not below 64.
   std::string pick_of_16, pick_of_64;
   // Likewise, floats of a table of 16 by the low four bits of i32 indices.
   std::string pick_of_16_floats;
@@ -64,7 +64,7 @@ struct Target {
   int f32_lanes() const { return vector_bits / 32; }
 };
 
-// What a request's target stands for.
+// The meaning of a request's target.
 struct ResolvedTarget {
   TargetSpec spec;                  // of the strongest variant, its triple filled in
   std::vector<Target> variants;     // weakest first

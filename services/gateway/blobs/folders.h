@@ -15,10 +15,10 @@
 
 namespace quench::gateway {
 
-// What one tenant sees.
+// One tenant's view of the blobs.
 struct TenantBlobs {
   std::string tenant;
-  // What clients ask for. Its local part is `store`.
+  // The store that clients' requests are served from. Its local part is `store`.
   std::shared_ptr<rpc::TenantStore> shared;
   std::shared_ptr<LocalBlobStore> store;
   std::unique_ptr<Uploads> uploads;
@@ -45,7 +45,7 @@ class BlobFolders {
   absl::StatusOr<std::shared_ptr<TenantBlobs>> Of(const std::string& name);
   std::vector<std::shared_ptr<TenantBlobs>> All();
   const std::shared_ptr<BlobSpace>& space() const { return space_; }
-  // What unfinished uploads of one tenant may take: nobody reserves all there is.
+  // Limit for the unfinished uploads of one tenant: no tenant can reserve all there is.
   uint64_t max_upload_bytes() const { return space_->max_bytes() / 2; }
 
  private:

@@ -1,4 +1,4 @@
-// What the servers of blobs have in common: their options, and what requests may ask for.
+// Code shared by the servers of blobs: their options, and limits of requests.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -21,7 +21,8 @@ struct BlobServerOptions {
   int64_t max_blob_bytes = int64_t{1} << 40;
 };
 
-// What the servers work on; outlives them. Calls run on `pool`: file I/O, hashing and fsync.
+// The parts that the servers work on; outlives them. Calls run on `pool`: file I/O, hashing and
+// fsync.
 struct BlobServerParts {
   BlobFolders& folders;
   rpc::CallPool& pool;
@@ -37,7 +38,7 @@ absl::StatusOr<BlobId> BlobIdOf(const reapi::Digest& digest, const std::string& 
 // Services may, by their token: whoever writes a result decides what others get for the same request.
 bool MayUpdateActions(const StepContext& step);
 
-// Those of the tenant that REAPI's instance name says, by the rules of rpc::TenantOfCall.
+// The blobs of the tenant named by REAPI's instance name, by the rules of rpc::TenantOfCall.
 absl::StatusOr<std::shared_ptr<TenantBlobs>> BlobsOf(const BlobServerParts& parts,
                                                      const std::string& instance,
                                                      const StepContext& step);

@@ -36,11 +36,11 @@ class Converter {
   // Output i exists and something uses it.
   virtual bool IsUsed(int output) const = 0;
 
-  // What the model itself says of output i: of its type often only the element type.
+  // The model's own declaration of output i: of its type often only the element type.
   virtual const Type& declared(int output) const = 0;
 
-  // Of kNone: a type of which nothing is known, and no constant. The reference holds until a value is
-  // added.
+  // For kNone: a type of which nothing is known, and no constant. The reference holds until a value
+  // is added.
   virtual const Type& type(ValueId id) const = 0;
   virtual const Tensor* constant(ValueId id) const = 0;
   // Elements of an integer scalar or list, where constants or shapes say them.
@@ -98,7 +98,7 @@ class Converter {
 // How an operator of a format becomes canonical nodes; null where the catalogue lacks it.
 using ConvertFunction = absl::Status (*)(Converter&);
 
-// What converts a node of that domain and name; empty for none.
+// Converts a node of that domain and name; empty if there is no conversion.
 using Conversion = std::function<absl::Status(Converter&)>;
 using FindConversion = std::function<Conversion(std::string_view domain, std::string_view op)>;
 

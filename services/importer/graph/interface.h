@@ -27,16 +27,16 @@ struct DimFormula {
 struct DeclaredDim {
   int64_t size = -1;  // -1: not a number
   std::string name;
-  Bounds bounds{1, kUnbounded};  // of what is no number, where no option gives a range
-  // Of a name that stands for an expression.
+  Bounds bounds{1, kUnbounded};  // range of a dim that is not a number, unless an option sets one
+  // Set for a name that stands for an expression.
   std::optional<DimFormula> formula = std::nullopt;
 };
 
 struct DeclaredInput {
   std::string name;
   bool is_tensor = true;
-  // Of a tensor its element type alone, undefined where the model leaves it open; an error counts
-  // unless an option gives the type. Of anything else the whole type.
+  // A tensor's element type only, undefined where the model leaves it open; an error counts unless an
+  // option gives the type. For anything else the whole type.
   absl::StatusOr<Type> type = Type{};
   std::optional<std::vector<DeclaredDim>> dims;  // of a tensor, where its rank is declared
 };

@@ -1,4 +1,4 @@
-// What a user is told of operators that Quench cannot import.
+// The error about operators that Quench cannot import.
 #pragma once
 
 #include <absl/status/status.h>

@@ -21,7 +21,7 @@ inline constexpr int64_t kBlobTensorBytes = 4096;
 
 inline constexpr int kMaxRank = 64;  // of any tensor that is read
 
-// What a format says of a tensor before its data is read.
+// Facts that a format gives about a tensor before its data is read.
 struct TensorHeader {
   DataType dtype = DataType::kUndefined;
   std::vector<int64_t> dims;

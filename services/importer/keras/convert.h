@@ -20,7 +20,8 @@ struct KerasRow {
   std::string_view name;       // the layer's class, or the function's name
   std::string_view canonical;  // the operator of the catalogue that does the work
   ConvertFunction convert;
-  // Of a layer its weights in Keras' order (weights.cc); of a function the names of its arguments.
+  // For a layer, its weights in Keras' order (weights.cc); for a function, the names of its
+  // arguments.
   std::string_view weights;
 };
 

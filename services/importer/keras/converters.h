@@ -1,4 +1,4 @@
-// What the rows of keras_layers.def name: one function for each way a layer is converted.
+// The functions named by rows of keras_layers.def: one for each way a layer is converted.
 #pragma once
 
 #include "services/importer/keras/convert.h"

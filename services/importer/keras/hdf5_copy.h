@@ -1,4 +1,4 @@
-// What the child process of hdf5_file.h does: an HDF5 file, through libhdf5, into plain bytes.
+// The work of hdf5_file.h's child process: an HDF5 file, through libhdf5, into plain bytes.
 #pragma once
 
 #include <cstddef>

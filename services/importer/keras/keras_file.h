@@ -37,7 +37,7 @@ struct LayerWeight {
   std::string path;
   const Hdf5Dataset* data = nullptr;
 };
-// Of layers that compute, those within models and wrappers included.
+// Weights of layers that compute, including those within models and wrappers.
 using LayerWeights = std::map<const KerasLayer*, std::vector<LayerWeight>>;
 
 // The weights of every layer of the model, each named by what the rows of keras_layers.def say it is.

@@ -1,5 +1,5 @@
-// What a Keras configuration says, whatever version wrote it: layers, how they are called, and what
-// the model gives. Nothing of it is believed before it is here.
+// The contents of a Keras configuration, whatever version wrote it: layers, how they are called,
+// and what the model gives. It is checked before it is here.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -40,7 +40,7 @@ struct KerasLayer {
   nlohmann::json config = nlohmann::json::object();
   std::vector<KerasCall> calls;
   std::shared_ptr<const KerasModel> model;  // of a layer that is a model
-  // What a wrapper runs: of TimeDistributed one layer, of Bidirectional that forwards and that backwards.
+// Layers that a wrapper runs: one for TimeDistributed; the forward and the backward one for Bidirectional.
   std::vector<KerasLayer> inner;
 };
 

@@ -22,7 +22,7 @@ const OnnxOp* FindOnnxOp(std::string_view domain, std::string_view name);
 Conversion FindOnnxConversion(std::string_view domain, std::string_view name);
 // All rows of onnx_ops.def.
 std::span<const OnnxOp> AllOnnxOps();
-// What Quench does not take of an operator that it reads, one sentence each (restrictions.def).
+// Restrictions of an operator that Quench reads, one sentence each (restrictions.def).
 std::vector<std::string_view> RestrictionsOf(std::string_view domain, std::string_view name);
 // Quench imports this operator: it has a row, and the catalogue has what the row needs.
 bool IsSupported(std::string_view domain, std::string_view name);

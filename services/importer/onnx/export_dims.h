@@ -5,8 +5,9 @@
 
 namespace quench::importer {
 
-// What passes made of shape arithmetic, for a Reshape in which one dim is unknown: a constant with
-// -1 there, as other runtimes know it. A canonical graph; what needs more keeps Quench's operator.
+// Turns the results of shape arithmetic for a Reshape in which one dim is unknown into a constant
+// with -1 there, as other runtimes expect. A canonical graph; anything else keeps Quench's
+// operator.
 void WriteDimsAsConstants(Graph& graph);
 
 }  // namespace quench::importer

@@ -1,4 +1,4 @@
-// Which version of ONNX a canonical graph needs.
+// The oldest version of ONNX that a canonical graph needs.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace quench::importer {
 
-// What a model's file declares.
+// Versions that a model's file declares.
 struct OnnxVersion {
   int64_t opset = 0;
   int64_t ir_version = 0;

@@ -1,4 +1,4 @@
-// Which operators of a model Quench cannot import.
+// Operators of a model that Quench cannot import.
 #pragma once
 
 #include <absl/status/status.h>
@@ -11,8 +11,8 @@
 
 namespace quench::importer {
 
-// Those that `find` does not know, sorted by domain and name. Looks into bodies and called local functions; with a cut, only at what
-// it leaves.
+// Operators that `find` does not know, sorted by domain and name. Looks into bodies and called local functions; with a cut, only at
+// the nodes that it leaves.
 absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupportedOps(const onnx::v1::ModelProto& model,
                                                               const Opsets& opsets,
                                                               const FindConversion& find,

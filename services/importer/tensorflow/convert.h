@@ -28,7 +28,7 @@ const TensorflowOp* FindTensorflowRow(std::string_view name);  // null for none
 Conversion FindTensorflowConversion(std::string_view domain, std::string_view name);
 
 // Converts the node as the operator of TensorFlow Lite named `op` with these inputs and, beside the
-// node's own, these attributes. What an operator does is then said once.
+// node's own, these attributes. So each operator is defined only once.
 absl::Status ConvertAsTflite(Converter& c, std::string_view op, std::vector<ValueId> inputs,
                              Attributes attributes = {});
 

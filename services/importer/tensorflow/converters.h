@@ -1,4 +1,4 @@
-// What the rows of tensorflow_ops.def name: one function for each way an operator is converted.
+// The functions named by rows of tensorflow_ops.def: one for each way an operator is converted.
 #pragma once
 
 #include "services/importer/tensorflow/convert.h"

@@ -1,4 +1,4 @@
-// Which part of a TensorFlow model is read: its outputs, what they need, and where it is cut.
+// The part of a TensorFlow model that is read: its outputs, what they need, and where it is cut.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -16,7 +16,7 @@
 
 namespace quench::importer {
 
-// Of the nodes that outputs need, and of those of the graph after inlining.
+// Limit for the nodes that outputs need, and for those of the graph after inlining.
 inline constexpr size_t kMaxTensorflowNodes = 250'000;
 
 // Bodies of functions, read when they are first called.
@@ -51,9 +51,9 @@ struct TfEntry {
   std::map<const TfBody*, std::vector<int>> needed;
 };
 
-// Of a saved model the signature's inputs and outputs, else the options' outputs or what the graph's
-// last node gives, and the placeholders they need; the options' cut. INVALID_ARGUMENT names tensors
-// and signatures that the model lacks.
+// For a saved model the signature's inputs and outputs; else the options' outputs or those of the
+// graph's last node, and the placeholders they need; the options' cut. INVALID_ARGUMENT names
+// tensors and signatures that the model lacks.
 absl::StatusOr<TfEntry> EntryOf(TfProgram& program, const ImportOptions& options);
 
 // Operators that `find` has no conversion for and the reader does not understand, sorted by name.

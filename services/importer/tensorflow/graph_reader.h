@@ -18,7 +18,7 @@
 
 namespace quench::importer {
 
-// What an output of a node is: a value, the name of a variable, or an array that has no contents yet.
+// An output of a node: a value, the name of a variable, or an array that has no contents yet.
 struct TfItem {
   ValueId id = kNone;
   std::string resource;

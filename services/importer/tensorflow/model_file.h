@@ -27,7 +27,7 @@ struct TensorflowFile {
   tf::GraphDef graph;
   std::map<std::string, tf::SignatureDef> signatures;
   tf::SaverDef saver;
-  // Of a saved model with variables; its files are `external`'s.
+  // Set for a saved model with variables; its files are `external`'s.
   std::shared_ptr<ExternalFiles> external;
   std::shared_ptr<Checkpoint> checkpoint;
 };

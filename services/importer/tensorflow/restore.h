@@ -1,5 +1,5 @@
-// Which entry of a checkpoint a variable of a saved model comes from: what the model's own restoring
-// does, as far as it says so.
+// The entry of a checkpoint that a variable of a saved model comes from: found from the model's own
+// restoring operations, as far as they tell.
 #pragma once
 
 #include <absl/status/statusor.h>

@@ -1,4 +1,4 @@
-// What an operator of a TensorFlow Lite model is told, as attributes of a node.
+// The options of an operator of a TensorFlow Lite model, as attributes of a node.
 #pragma once
 
 #include <absl/status/status.h>
@@ -8,14 +8,14 @@
 
 namespace quench::importer {
 
-// Every field of the operator's options that the file sets, under its name in the schema: numbers and
-// enums as integers or floats, lists of them, strings. Of a custom operator: the entries of its
-// FlexBuffers map. INVALID_ARGUMENT for options of a custom operator that are no such map.
+// Every field of the operator's options that the file sets, under its name in the schema: numbers
+// and enums as integers or floats, lists of them, strings. For a custom operator: the entries of
+// its FlexBuffers map. INVALID_ARGUMENT if the options of a custom operator are not such a map.
 absl::Status AddOptions(const tflite::Operator& op, Node& node);
 
 // The scale of input or output `index`: attributes `input_0.scale`, `.zero_point` and `.axis`.
 void AddScale(const char* side, size_t index, const TensorScale& scale, Node& node);
-// What AddScale wrote; an empty scale where there is none.
+// The scale that AddScale wrote; empty if there is none.
 TensorScale ScaleOf(const Node& node, const char* side, size_t index);
 
 }  // namespace quench::importer

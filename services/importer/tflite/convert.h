@@ -28,9 +28,9 @@ std::span<const TfliteOp> AllTfliteOps();
 // Also of the nodes in ONNX's vocabulary (domain "") that the reader makes. Empty for none.
 Conversion FindTfliteConversion(std::string_view domain, std::string_view name);
 
-// One operator of a TensorFlow Lite model on its way into canonical nodes. What is quantized is real
-// numbers to the arithmetic: inputs are dequantized, results quantized, and the passes for integers
-// find the pairs. Operators that only move elements take the integers as they are.
+// One operator of a TensorFlow Lite model on its way into canonical nodes. Arithmetic sees
+// quantized tensors as real numbers: inputs are dequantized, results quantized, and the passes for
+// integers find the pairs. Operators that only move elements take the integers as they are.
 class TfliteNode {
  public:
   explicit TfliteNode(Converter& converter) : c(converter) {}

@@ -1,5 +1,5 @@
-// Which part of a TensorFlow Lite file is read: a subgraph, its inputs and outputs, and of its operators
-// those that the outputs need.
+// The part of a TensorFlow Lite file that is read: a subgraph, its inputs and outputs, and those of
+// its operators that the outputs need.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -17,8 +17,8 @@ namespace quench::importer {
 
 std::vector<int32_t> Indices(const flatbuffers::Vector<int32_t>* list);
 
-// A tensor's name. Of names that a converter joined by `;`, for it made several operators one, the
-// first.
+// A tensor's name. If a converter joined several names by `;`, because it made several operators
+// one, the first.
 std::string TensorName(const tflite::SubGraph& subgraph, int32_t tensor);
 
 // The subgraph that is read, and how its inputs and outputs are called.

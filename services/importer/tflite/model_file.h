@@ -26,9 +26,9 @@ struct TfliteFile {
   const tflite::Model* model = nullptr;  // in the mapping
 };
 
-// INVALID_ARGUMENT lists every index of the file that points at nothing. What comes back has at least
-// one subgraph; tensors, buffers, operators, operator codes and subgraphs that anything refers to
-// exist. Nothing is allocated by what the file claims.
+// INVALID_ARGUMENT lists every index of the file that points at nothing. A file that is returned
+// has at least one subgraph; tensors, buffers, operators, operator codes and subgraphs that
+// anything refers to exist. No allocation depends on numbers that the file claims.
 absl::StatusOr<TfliteFile> OpenTfliteFile(const std::filesystem::path& path);
 bool LooksLikeTflite(std::span<const std::byte> bytes);
 

@@ -10,10 +10,10 @@
 
 namespace quench::importer {
 
-// IF and WHILE become If and Loop (domain ""), calls of subgraphs are inlined. What a resource variable
-// or a variable tensor holds is an input and an output of the graph: metadata `state.<input>` names
-// the output that is the next run's input. All problems are reported at once. `weights` is finished on
-// return.
+// IF and WHILE become If and Loop (domain ""), calls of subgraphs are inlined. The contents of a
+// resource variable or variable tensor are an input and an output of the graph: metadata
+// `state.<input>` names the output that is the next run's input. All problems are reported at once.
+// `weights` is finished on return.
 absl::StatusOr<Graph> ReadTfliteGraph(const TfliteFile& file, const ImportOptions& options,
                                       WeightWriter& weights, const StepContext& context);
 

@@ -35,7 +35,7 @@ class TorchArchive {
   // Names as they are in the archive, less the folder that all of them lie in.
   bool Has(const std::string& name) const { return entries_.contains(name); }
   std::vector<std::string> Names() const;
-  // Whole, held against its checksum. What was stored without compression is not copied.
+  // The whole entry, with its checksum verified. Entries stored without compression are not copied.
   absl::StatusOr<TorchBytes> Read(const std::string& name) const;
   const std::string& folder() const { return folder_; }  // "model/", or ""
 

@@ -111,7 +111,7 @@ class AtenNode {
     return Emit(op, {id, c.Ints(axes)}, {{"keepdims", int64_t{keep}}});
   }
   ValueId ShapeOf(ValueId id) { return Emit("Shape", {id}); }
-  // What arithmetic on both is done in: torch.result_type.
+  // The type in which arithmetic on both is done: torch.result_type.
   DataType Common(const char* a, const char* b) const;
   absl::Status Finish(ValueId id) { return c.FinalValues({id}); }
 

@@ -1,4 +1,4 @@
-// What the rows of aten_ops.def name: one function for each way an operator is converted.
+// The functions named by rows of aten_ops.def: one for each way an operator is converted.
 #pragma once
 
 #include "services/importer/torch/convert.h"
@@ -10,7 +10,7 @@ namespace quench::importer::torch_ops {
 #include "services/importer/torch/aten_ops.def"
 #undef QUENCH_TORCH_OP
 
-// Of several families.
+// Helpers for several families.
 std::vector<int64_t> Counted(int64_t count);  // 0, 1, ...
 ValueId Joined(AtenNode& n, const std::vector<ValueId>& parts, int64_t axis);
 // Sizes [begin, end) of the value's shape.
@@ -18,7 +18,7 @@ ValueId SizesBetween(AtenNode& n, ValueId id, int64_t begin, int64_t end);
 ValueId Broadcast(AtenNode& n, ValueId id, ValueId shape);
 // a / b rounded towards minus infinity, of integers too.
 ValueId FloorQuotient(AtenNode& n, ValueId a, ValueId b, DataType dtype);
-// Of the point (x, y), from the axis of x: atan2.
+// The angle of the point (x, y), from the axis of x: atan2.
 ValueId AngleOf(AtenNode& n, ValueId y, ValueId x);
 ValueId MatMul(AtenNode& n, ValueId a, ValueId b);
 // x * weight^T + bias.

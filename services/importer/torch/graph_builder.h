@@ -24,9 +24,9 @@ using TorchArguments = std::vector<std::pair<std::string, TorchValue>>;
 // the attribute `inputs` has; an element of a list as `name.index`. Everything else is an attribute. In a list of
 // numbers kInInput stands for an element that is an input, kAbsent for one that is None.
 inline constexpr char kInputNames[] = "inputs";
-// Of these the ones that PyTorch counts as numbers, though they are tensors; absent for none.
+// The inputs that PyTorch counts as numbers, though they are tensors; absent for none.
 inline constexpr char kNumberNames[] = "numbers";
-// And those that are complex: their last axis has the two parts.
+// The inputs that are complex: their last axis has the two parts.
 inline constexpr char kComplexNames[] = "complex";
 inline constexpr int64_t kInInput = -(int64_t{1} << 62);
 inline constexpr int64_t kAbsent = kInInput + 1;

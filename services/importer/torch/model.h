@@ -44,7 +44,7 @@ struct TorchState {
   Tensor initial;
 };
 
-// What a reader leaves in the builder's graph.
+// A reader's results beside the builder's graph.
 struct TorchResult {
   std::vector<std::pair<std::string, TorchValue>> outputs;
   std::vector<TorchState> states;

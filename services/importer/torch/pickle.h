@@ -37,7 +37,7 @@ struct Pickled {
 
   bool Is(Kind wanted) const { return kind == wanted; }
   bool IsSequence() const { return kind == Kind::kList || kind == Kind::kTuple; }
-  // Of an object the name of its class or function; else "".
+  // The name of an object's class or function; "" for anything else.
   const std::string& Callee() const;
   // The value of a key of a dict, or null.
   const Pickled* Find(std::string_view key) const;

@@ -1,5 +1,5 @@
-// What both readers of PyTorch's files share: calls of operators with the arguments of their schemas, tensors that are
-// written to in place, branches and loops.
+// Code shared by both readers of PyTorch's files: calls of operators with the arguments of their schemas, tensors that
+// are written to in place, branches and loops.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -37,7 +37,7 @@ class TorchProgram {
   CellPtr NewCell(Handle handle) const;
   // A weight; of a complex one the parts.
   CellPtr NewConstant(const std::string& name, const Tensor& tensor);
-  // What the tensor is now, whatever was written to it, or to what it is part of.
+  // The tensor's present value, after all writes to it, or to the tensor that it is part of.
   absl::StatusOr<Handle> Read(const CellPtr& cell);
   absl::Status Assign(const CellPtr& cell, Handle handle, const std::string& name);
   absl::StatusOr<int> RankOf(const CellPtr& cell);
@@ -86,7 +86,7 @@ class TorchProgram {
   absl::StatusOr<size_t> CountOutputs(const TorchRow& row, const TorchArguments& arguments);
   absl::StatusOr<Handle> WriteBack(const TensorCell& view, Handle base, Handle value,
                                    const std::string& name);
-  // Which of the results of the call are parts of its first tensor.
+  // Notes which of the results of the call are parts of its first tensor.
   absl::Status NoteViews(std::string_view op, const TorchArguments& arguments,
                          const std::vector<TorchValue>& results);
   TorchValue CallUnknown(const std::string& domain, const std::string& op, const std::string& name,
@@ -101,7 +101,7 @@ class TorchProgram {
 
 // The letter that aten_ops.def has for such an argument; '?' for what is none.
 char KindOf(const TorchValue& value);
-// Of a list; null for anything else.
+// The items of a list; null for anything else.
 const std::vector<TorchValue>* ItemsOf(const TorchValue& value);
 // The value of an argument, or null.
 const TorchValue* FindArgument(const TorchArguments& arguments, std::string_view name);

@@ -1,5 +1,5 @@
-// What TorchScript computes while it is imported: numbers, texts, lists and dicts. Everything else is a call of an
-// operator.
+// Values that TorchScript computes while it is imported: numbers, texts, lists and dicts. Everything else is a call of
+// an operator.
 #pragma once
 
 #include <absl/status/statusor.h>

@@ -15,7 +15,7 @@ using ListPtr = std::shared_ptr<TorchList>;
 using DictPtr = std::shared_ptr<TorchDict>;
 using Maybe = std::optional<TorchValue>;
 
-// Of a list or tensor that is written out.
+// Largest list or tensor that is written out.
 inline constexpr size_t kMaxScriptItems = 1'000'000;
 
 template <typename T>
@@ -23,7 +23,7 @@ const T* As(const TorchValue& value) {
   return std::get_if<T>(&value);
 }
 
-// Of numbers and bools that are known now.
+// Values of numbers and bools that are known now.
 std::optional<double> RealOf(const TorchValue& value);
 std::optional<int64_t> IntOf(const TorchValue& value);
 // A number, known now or in a run.
@@ -31,7 +31,8 @@ bool IsNumber(const TorchValue& value);
 // As Python's str() has it; "?" for what has no text here.
 std::string ScriptText(const TorchValue& value);
 bool AreEqual(const TorchValue& a, const TorchValue& b);
-// What becomes part of a list, dict or object must not hold it, at any depth: INVALID_ARGUMENT.
+// A value that becomes part of a list, dict or object must not contain it, at any depth:
+// INVALID_ARGUMENT.
 absl::Status CheckNesting(const TorchValue& container, const TorchValue& part);
 
 }  // namespace quench::importer

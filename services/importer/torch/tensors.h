@@ -13,7 +13,7 @@
 
 namespace quench::importer {
 
-// What a quantized tensor's numbers mean.
+// The meaning of a quantized tensor's numbers.
 struct TorchScale {
   std::vector<double> scale;  // one, or one for each index of `axis`; none: not quantized
   std::vector<int64_t> zero;

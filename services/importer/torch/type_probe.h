@@ -14,7 +14,7 @@ class TypeProbe {
  public:
   TypeProbe();
 
-  // Of the model's inputs, before the first call.
+  // Sets the symbols of the model's inputs, before the first call.
   void SetSymbols(const SymbolTable& symbols);
   ValueId AddValue(Type type);
   ValueId AddConstant(std::shared_ptr<const Constant> constant);

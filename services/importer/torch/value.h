@@ -1,5 +1,5 @@
-// What a PyTorch program computes with while it is imported: numbers, texts and containers that are known now,
-// tensors and numbers that only a run knows.
+// Values of a PyTorch program while it is imported: numbers, texts and containers that are known
+// now, tensors and numbers that only a run knows.
 #pragma once
 
 #include <cstdint>
