@@ -12,7 +12,7 @@
 namespace quench {
 namespace {
 
-// What the kernel says where this pair of files has to go through memory.
+// Whether the kernel says that this pair of files has to be copied through memory.
 bool CannotCopy(int error) {
   return error == EXDEV || error == EINVAL || error == ENOSYS || error == EOPNOTSUPP ||
          error == EPERM;

@@ -19,7 +19,7 @@ namespace quench {
 namespace {
 
 constexpr int kDeepest = 32;
-// What file systems have an inode for.
+// The space that file systems have one inode for.
 constexpr int64_t kBytesOfEachFile = int64_t{16} << 10;
 
 using Folder = std::unique_ptr<DIR, int (*)(DIR*)>;
@@ -109,7 +109,7 @@ class Emptier {
     if (folder == nullptr) return;
     while (const char* inner = NextName(folder.get())) {
       if (Remove(::dirfd(folder.get()), inner)) continue;
-      // Whoever moves a folder writes into it.
+      // Moving a folder needs write permission in it.
       (void)::fchmodat(::dirfd(folder.get()), inner, S_IRWXU, 0);
       const std::string moved = fmt::format("{}{}", prefix_, ++count_);
       if (::renameat(::dirfd(folder.get()), inner, top_, moved.c_str()) == 0) has_changed_ = true;

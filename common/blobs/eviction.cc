@@ -62,7 +62,7 @@ absl::StatusOr<Eviction> Evict(const std::vector<EvictableStore>& stores,
     if (IsRecent(file, limits.spare) && result.left.bytes <= limits.max) break;
     const auto& pinned = each.owner->pinned;
     if (WasUsedMeanwhile(file) || (pinned && pinned(file.path.filename().string()))) continue;
-    // Whoever has it open or mapped keeps it until done.
+    // A process that has it open or mapped keeps it until done.
     if (::unlink(file.path.c_str()) != 0 && errno != ENOENT) {
       return ErrnoStatus(errno, "remove", file.path);
     }

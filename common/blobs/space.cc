@@ -240,7 +240,7 @@ uint64_t BlobSpace::Measure() {
     for (const auto& file : blobs::ListFiles(root / "tmp")) bytes += file.bytes;
     for (const auto& file : blobs::ListFiles(root / "uploads")) bytes += file.reserved;
   }
-  // What was taken meanwhile may lie there already, or not yet.
+  // Bytes taken meanwhile may lie there already, or not yet.
   With([&](Account& account) { return account.used = bytes + (account.taken - taken); });
   const std::lock_guard lock(mutex_);
   measured_ = std::chrono::steady_clock::now();

@@ -99,7 +99,7 @@ using internal::UploadFile;
 
 constexpr size_t kIdleFiles = 64;  // that stay open between two writers, with their running hash
 
-// What a file's name says that it will have.
+// The size that a file will have, from its name.
 uint64_t SizeInName(const std::filesystem::path& path) {
   const std::string name = path.filename().string();
   uint64_t size = 0;

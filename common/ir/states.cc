@@ -15,7 +15,7 @@ bool CanBeCarried(const Type& type) {
          std::all_of(type.dims.begin(), type.dims.end(), [](Dim dim) { return dim.is_static(); });
 }
 
-// What is no number of this type counts as 0: nothing else was ever written.
+// Text that is not a number of this type counts as 0: nothing else was ever written.
 Tensor ElementOf(DataType dtype, std::string_view text) {
   const bool negative = text.starts_with('-');
   text::ElementWriter writer(dtype);

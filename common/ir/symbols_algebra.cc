@@ -263,7 +263,7 @@ Dim SymbolTable::FloorDivConstant(Dim a, int64_t divisor) {
   Polynomial rest;
   Split(ToPolynomial(a), {divisor, {}}, &quotient, &rest);
   if (!rest.terms.empty()) {
-    // What varies moves in steps of `step`, so a smaller part of the constant never matters.
+    // The varying part moves in steps of `step`, so a smaller part of the constant never matters.
     int64_t step = divisor;
     for (const Monomial& term : rest.terms) step = Gcd(step, MultipleOf(term));
     rest.constant -= FloorModulo(rest.constant, step);

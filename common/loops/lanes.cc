@@ -48,7 +48,7 @@ void AddDepths(const Function& f, std::span<const StmtId> body, int depth,
   }
 }
 
-// What a loop does to memory, were its iterations lanes.
+// The effect of a loop on memory if its iterations were lanes.
 class AccessModel {
  public:
   AccessModel(const Function& function, std::span<const StmtId> body, std::span<const Shape> shapes)

@@ -19,8 +19,8 @@ constexpr int64_t kBudget = 1'000'000;
 // Where a failed program goes on.
 constexpr Instr kStop = {.op = Op::kEnd};
 
-// What every instruction needs: where the program is and the two register files. A local of Run()
-// whose address goes nowhere, so that the compiler keeps it in registers.
+// State for every instruction: the place in the program and the two register files. A local of
+// Run() whose address goes nowhere, so that the compiler keeps it in registers.
 struct Frame {
   const Instr* pc = nullptr;  // the next instruction
   std::byte* s_file = nullptr;

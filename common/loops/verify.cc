@@ -191,7 +191,7 @@ class ExprVerifier {
   const ScalarFunction* scalar_;
 };
 
-// What the statements under a loop do with locals, in program order.
+// Uses of locals by the statements under a loop, in program order.
 struct LocalUses {
   std::vector<bool> set;         // assigned somewhere
   std::vector<bool> read_first;  // read where no unconditional assignment has come before

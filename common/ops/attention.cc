@@ -139,7 +139,7 @@ class Cache {
   E size_;
 };
 
-// What may be attended from query (n, h, i) and what is added to its scores.
+// The keys that query (n, h, i) may attend to, and the terms added to its scores.
 class Bias {
  public:
   Bias(LowerContext& ctx, const Shapes& s) : ctx_(ctx), total_(ctx.Extent(s.total)) {

@@ -102,9 +102,9 @@ ValueId OnlyOperand(const Graph& body, const std::string& op) {
   return body.nodes[0].inputs[0];
 }
 
-// What exporters write for "drop this axis" where they do not know that its size is 1: one branch
-// drops it, the other hands the tensor on as it is. Only one of the two ranks can be compiled, and it
-// is the one that the model's author asked for.
+// The form that exporters write for "drop this axis" where they do not know that its size is 1: one
+// branch drops it, the other hands the tensor on as it is. Only one of the two ranks can be
+// compiled, and it is the one that the model's author asked for.
 void SettleRank(const Node& node, Branch& squeezed, Branch& same) {
   if (!squeezed.body || !same.body) return;
   const ValueId dropped = OnlyOperand(*squeezed.body, "Squeeze");

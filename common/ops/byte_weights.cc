@@ -7,7 +7,7 @@ namespace quench::ops {
 namespace {
 
 constexpr int64_t kNear = 127;
-// Of words, how many are multiplied twice at most: kernels have code for each.
+// The most words that are multiplied twice: kernels have code for each.
 constexpr int64_t kMostWords = 64;
 
 }  // namespace

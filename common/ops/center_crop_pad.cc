@@ -41,7 +41,7 @@ absl::Status LowerSizesOfCenterCropPad(LowerContext& ctx) {
   return absl::OkStatus();
 }
 
-// Of an odd difference, the larger half goes to the end.
+// If the difference is odd, the larger half goes to the end.
 absl::Status LowerCenterCropPad(LowerContext& ctx) {
   Builder& b = ctx.b();
   const B x = ctx.in(0);

@@ -1,4 +1,4 @@
-// What an operator sees of its node: OpContext, InferContext, LowerContext.
+// An operator's view of its node: OpContext, InferContext, LowerContext.
 #include "common/ops/op.h"
 
 #include <algorithm>

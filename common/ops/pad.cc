@@ -72,7 +72,7 @@ absl::Status InferPad(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-// What a run adds at both ends of the axes of a plan.
+// The elements that a run adds at both ends of the axes of a plan.
 class Pads {
  public:
   explicit Pads(LowerContext& ctx) : ctx_(ctx) {

@@ -59,7 +59,7 @@ absl::Status InferRuntimeAxes(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-// Which axes a run reduces, one by one.
+// The axes that a run reduces, one by one.
 class RuntimeReduction {
  public:
   explicit RuntimeReduction(LowerContext& ctx)

@@ -137,7 +137,7 @@ absl::Status InferSlice(InferContext& ctx) {
   return absl::OkStatus();
 }
 
-// What a run slices off an axis; `count` only where it was not known before.
+// The part of an axis that a run slices off; `count` only if it was not known before.
 struct SliceRange {
   E start, step, count;
 };

@@ -6,7 +6,7 @@ namespace {
 
 enum ScatterInput { kCache, kUpdate, kPlaces };
 
-// Of the steps.
+// The axis of the steps.
 int64_t AxisOf(const OpContext& ctx) { return ctx.node().Int("axis", -2); }
 
 bool IsCircular(const OpContext& ctx) { return ctx.node().String("mode", "linear") == "circular"; }

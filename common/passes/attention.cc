@@ -77,7 +77,7 @@ bool IsTriangle(const Graph& graph, ValueId mask, const Type& scores) {
   return true;
 }
 
-// What a q.attention is made of, heads apart: tensors of [batch, heads, steps, size].
+// The parts of a q.attention, heads apart: tensors of [batch, heads, steps, size].
 struct Found {
   ValueId query = kNone, key = kNone, value = kNone;
   bool key_transposed = false;  // [batch, heads, size, steps]
@@ -110,7 +110,7 @@ class AttentionFinder {
  private:
   const Type& TypeOf(ValueId id) const { return graph_.value(id).type; }
 
-  // Of a value that there was before; of others 0.
+  // Uses of a value that there was before; 0 for others.
   int Uses(ValueId id) const {
     return static_cast<size_t>(id) < uses_.size() ? uses_[static_cast<size_t>(id)] : 0;
   }
@@ -148,7 +148,7 @@ class AttentionFinder {
     return found;
   }
 
-  // What a mask was added to, or chosen instead of.
+  // The scores that a mask was added to, or chosen instead of.
   ValueId BehindMask(ValueId scores, Found& found) {
     if (const Node* add = OnlyFor(scores, "Add")) {
       for (const size_t i : {0U, 1U}) {

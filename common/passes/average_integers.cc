@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kMostTerms = std::numeric_limits<int32_t>::max() / 255;
 
-// Of numbers that are 1 or more; anything beyond kMostTerms is one more than that.
+// The product of numbers that are 1 or more; anything beyond kMostTerms is kMostTerms + 1.
 int64_t Times(int64_t a, int64_t b) { return a > kMostTerms / b ? kMostTerms + 1 : a * b; }
 
 class Averager {
@@ -34,7 +34,7 @@ class Averager {
         quantizers[node.inputs[0]].push_back(static_cast<NodeId>(i));
     }
     for (const auto& [value, nodes] : quantizers) {
-      // What is read in float too is computed once.
+      // A value that is read in float too is computed once.
       if (uses_[static_cast<size_t>(value)] != static_cast<int>(nodes.size())) continue;
       for (const NodeId id : nodes) Substitute(id);
     }

@@ -182,7 +182,7 @@ class Retyper {
     return found->second;
   }
 
-  // Of a table, what it holds, or the bytes that it is asked by.
+  // Changes the entries of a table, or the bytes that index it.
   void ChangeTable(NodeId id, bool entries) {
     const ValueId old = graph_.node(id).inputs[1];
     const Tensor table = *ConstantOf(graph_, old);

@@ -7,7 +7,7 @@
 namespace quench::passes {
 namespace {
 
-// Of the node, and of each of its bodies: so many trailing inputs are the same values.
+// Number of trailing inputs that the node passes unchanged to each of its bodies.
 size_t CapturesOf(const Node& node) {
   if (node.op == "If") return node.inputs.empty() ? 0 : node.inputs.size() - 1;
   const bool carries = node.op == "Loop" || node.op == "Scan";

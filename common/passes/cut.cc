@@ -157,7 +157,7 @@ Rounding Judge(int64_t actual, double steps, int64_t zero, DataType type, double
     return std::clamp(rounded + static_cast<double>(zero), range.first, range.second) ==
            static_cast<double>(actual);
   };
-  // Of infinities saturation is the nearest; of NaN the conversion is anybody's.
+  // For infinities saturation is the nearest; for NaN the conversion is undefined.
   if (std::isnan(steps)) return Rounding::kNearest;
   if (is(std::nearbyint(steps))) return Rounding::kNearest;
   const double floor = std::floor(steps);

@@ -2,11 +2,11 @@
 //   Mul(x, x) -> ReduceMean -> Add -> Sqrt -> s;  Div(x, s) -> y    all of them, but y is in range
 //   Mul(mask, -3.4e38) -> Add(scores, .) -> Softmax -> p            all of them, but p is in range
 //   They come from constants, from squares, powers, exponentials and sums, and from inputs that are
-//   added to scores before Softmax. Softmax, Sigmoid, Clip, normalisations and the like bring them
-//   back, and quotients of two such values. What samples have shown to be far from the end of the
-//   range is in it, but for constants: a mask may have shut out nothing in the samples.
-//   bf16 has the range of f32 but for its last 0.4 %, which is where masks lie: the lowest f32 becomes
-//   -inf, and a row that is wholly masked NaN. Constants alone lead there.
+//   added to scores before Softmax. Softmax, Sigmoid, Clip, normalizations and the like bring them
+//   back, and quotients of two such values. Values that stayed far from the end of the range on
+//   samples are in it, except constants: a mask may have shut out nothing in the samples.
+//   bf16 has the range of f32 except for its last 0.4 %, which is where masks lie: the lowest f32
+//   becomes -inf, and a row that is wholly masked NaN. Only constants lead there.
 //   cases: tests/cases/passes/store_float16_*.ir.txt, Float16RangesTest
 #include "common/passes/float16_ranges.h"
 

@@ -138,7 +138,8 @@ std::optional<View> Gathered(const Graph& graph, const Node& node, View view) {
   return view;
 }
 
-// What output `id` of a node shows of the source whose view its first input is.
+// The part of the source that output `id` of a node shows; the view of the source is the node's
+// first input.
 std::optional<View> Through(const Graph& graph, const Node& node, ValueId id, View view) {
   const Type& type = graph.value(id).type;
   SymbolTable& symbols = *graph.symbols;

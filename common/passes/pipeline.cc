@@ -35,7 +35,7 @@ struct CodegenPass {
   bool (*runs)(const PassOptions&);
 };
 
-// What codegen does to the result. Integers replace floats at every level: results are the same.
+// Codegen's passes for the result. Integers replace floats at every level: results are the same.
 constexpr CodegenPass kCodegenPasses[] = {
     {"recurrent_products", Rewrites},    // its products become integers like others
     {"sink_dequantize", Rewrites},       // then scales are next to the products that they belong to

@@ -51,8 +51,8 @@ absl::Status Resolve(Graph& graph, ValueId id, bool symbolic) {
     return absl::OkStatus();
   std::vector<std::string> texts;
   for (const Dim element : elements) texts.push_back(graph.symbols->ToString(element));
-  // What is abbreviated means something in this table only, and a module that is written and read
-  // again has another one.
+  // An abbreviation has a meaning in this table only, and a module that is written and read again
+  // has another one.
   const auto abbreviated = [](const std::string& text) { return text.find('$') != text.npos; };
   if (std::any_of(texts.begin(), texts.end(), abbreviated)) return absl::OkStatus();
   const NodeId node = graph.AddNode("q.dims", name, {}, 1, {{"dims", texts}});

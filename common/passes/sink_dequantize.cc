@@ -106,7 +106,7 @@ class Sinker {
   }
 
  private:
-  // Of any bits, in blocks or with a scale for each channel.
+  // For integers of any number of bits, in blocks or with a scale for each channel.
   bool SinkTransposedMatrix(const Node& node, const Node& dequantize) {
     const std::vector<int64_t> order = node.Ints("perm");
     if (!order.empty() && order[0] != 1) return false;

@@ -2,11 +2,11 @@
 //   pre: options.store_as is one of them, types inferred; else nothing happens
 //   x: f32 -> Conv(W: f32) -> y: f32 -> Softmax -> z: f32
 //     ==>   x: f32 -> Cast -> Conv(W: f16) -> y: f16 -> Cast -> Softmax -> z: f32
-//   Inputs and outputs of the graph keep their types. What is computed on them (kStored below) is
-//   what only moves numbers, or what kernels compute in f32 registers and round once; the rest stays
-//   f32: sums and variances, whose rounding 16 bits do not bear; of f16, exponentials and powers,
-//   and what reads or makes values that f16 may not hold; of bf16, constants near the end of f32's range
-//   and what they lead to (float16_ranges.cc). KeptInFloat32 names what stays, with the reason.
+//   Inputs and outputs of the graph keep their types. The operators that compute in 16 bits (kStored
+//   below) only move numbers, or are computed by kernels in f32 registers and rounded once; the rest
+//   stays f32: sums and variances, whose rounding 16 bits do not bear; in f16, exponentials, powers and
+//   operators that read or make values that f16 may not hold; in bf16, constants near the end of f32's
+//   range and their readers (float16_ranges.cc). KeptInFloat32 names those that stay, with the reason.
 //   cases: tests/cases/passes/store_float16*.ir.txt, store_bfloat16.ir.txt
 #include <algorithm>
 #include <map>

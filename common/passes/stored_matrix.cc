@@ -48,7 +48,7 @@ Tensor AsRows(const Tensor& parameter, int64_t columns, bool transposed) {
   return row;
 }
 
-// What the dequantizing node of a product reads.
+// The operands of the dequantizing node of a product.
 struct Parts {
   const Tensor* integers = nullptr;
   const Tensor* scale = nullptr;

@@ -17,7 +17,7 @@ bool IsNarrow(DataType type) {
          type == DataType::kU2;
 }
 
-// What a node makes may depend on the type of what it reads: the ends of a zero point's range are
+// The result of a node may depend on the type of its operands: the ends of a zero point's range are
 // those of the result's.
 bool MakesNarrow(const Graph& graph, const Node& node) {
   return std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {

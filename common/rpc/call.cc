@@ -22,7 +22,7 @@ std::string MetadataOf(const grpc::CallbackServerContext& context, const char* k
   return {found->second.data(), found->second.size()};
 }
 
-// Of the client's certificate, which the transport has verified.
+// Names in the client's certificate, which the transport has verified.
 std::vector<std::string> NamesOf(const grpc::CallbackServerContext& context) {
   std::vector<std::string> names;
   const auto peer = context.auth_context();

@@ -15,8 +15,8 @@ namespace {
 
 constexpr char kDomain[] = "quench";
 constexpr char kTypePrefix[] = "type.googleapis.com/";
-// Of the 8 KiB that all trailers may take: grpc-message, in which a byte may become three, and the
-// details in base64.
+// Shares of the 8 KiB that all trailers may take: grpc-message, in which a byte may become three,
+// and the details in base64.
 constexpr size_t kMessageBytes = 1000;
 constexpr size_t kDetailsBytes = 3500;
 

@@ -11,7 +11,7 @@ namespace {
 
 using grpc::health::v1::HealthCheckResponse;
 
-// Who listens on every address listens on loopback.
+// A server that listens on every address listens on loopback.
 std::string OwnAddress(const std::string& listen) {
   constexpr std::pair<const char*, const char*> kAny[] = {{"0.0.0.0:", "127.0.0.1:"},
                                                           {"[::]:", "[::1]:"}};

@@ -37,9 +37,9 @@ namespace {
 constexpr size_t kChunkBytes = size_t{1} << 20;
 // Below, blobs share batches; each costs the server a flush, so that more bytes gain little.
 constexpr uint64_t kSmallBytes = uint64_t{256} << 10;
-// What servers take that do not say: gRPC's own limit of messages, less what is not data.
+// Limit of servers that state none: gRPC's own limit of messages, minus room for what is not data.
 constexpr uint64_t kUsualBatchBytes = (uint64_t{4} << 20) - (uint64_t{64} << 10);
-// What is larger may have been begun by an earlier run, which is worth a question.
+// A larger upload may have been begun by an earlier run, which is worth a question.
 constexpr uint64_t kResumedBytes = uint64_t{8} << 20;
 constexpr size_t kBatchBlobs = 1000;
 constexpr auto kStandstill = std::chrono::milliseconds(500);
@@ -55,7 +55,7 @@ std::string NewUuid() {
                      hex.substr(16, 4), hex.substr(20));
 }
 
-// Of the same bytes always the same: the next run of a program that was ended goes on where it was.
+// The same id for the same bytes: the next run of a program that was ended goes on where it was.
 std::string UploadIdOf(const std::string& instance, const BlobId& id) {
   std::string hex = Sha256Hex(fmt::format("quench upload {} {} {}", instance, id.hash, id.size));
   hex[12] = '8';  // RFC 9562: a version of our own making, and its variant
@@ -163,7 +163,7 @@ class RemoteBlobs::Transfer {
   absl::Status DownloadBatch(const std::vector<BlobId>& ids, LocalBlobStore& into,
                              const StepContext& step);
 
-  // What the server said it has not, if anything.
+  // The blobs that the server said it does not have, if any.
   absl::Status Missing() const {
     return missing_.empty() ? absl::OkStatus() : BlobsMissing(WithoutRepetitions(missing_));
   }
@@ -294,7 +294,8 @@ absl::Status RemoteBlobs::Transfer::UploadOne(const BlobId& id, const StepContex
     QUENCH_RETURN_IF_ERROR(step.Check());
     const int64_t counted = static_cast<int64_t>(position);
     if (resumed && begin > 0 && status.code() == absl::StatusCode::kInvalidArgument) {
-      // What the server kept was not what was sent, after a crash perhaps: once more from the start.
+      // The server kept other bytes than were sent, after a crash perhaps: once more from the
+      // start.
       name.upload_id = NewUuid();
       position = 0;
       resumed = false;

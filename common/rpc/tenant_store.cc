@@ -121,7 +121,7 @@ absl::StatusOr<std::shared_ptr<BlobCopies>> BlobCopies::Open(const std::filesyst
   copies->space_->SetMakeRoom(
       [self = copies.get()](uint64_t bytes) { self->Trim(std::max<uint64_t>(bytes, 1)); });
   QUENCH_RETURN_IF_ERROR(copies->Of(kDefaultTenant).status());
-  // What an earlier process left of other tenants counts too.
+  // Copies that an earlier process left for other tenants count too.
   std::error_code error;
   for (std::filesystem::directory_iterator each(root / "tenants", error), end;
        !error && each != end; each.increment(error)) {

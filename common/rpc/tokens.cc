@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kScheme = "Bearer ";
 
-// What can stand in a header, without spaces around.
+// The text that can stand in a header, without spaces around.
 absl::StatusOr<std::string> TokenIn(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \t\r\n"), end = text.find_last_not_of(" \t\r\n");
   if (begin == std::string::npos) return InvalidArgument("the file is empty, it must hold a token");

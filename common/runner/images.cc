@@ -128,7 +128,7 @@ absl::StatusOr<std::unique_ptr<Decoder>> OpenImage(std::span<const std::byte> fi
   return decoder;
 }
 
-// Of one output pixel along an axis: the first input pixel, and weights that sum to 1.
+// Sources of one output pixel along an axis: the first input pixel, and weights that sum to 1.
 struct Taps {
   int64_t first = 0;
   std::vector<float> weights;

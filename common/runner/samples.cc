@@ -124,7 +124,7 @@ class FileSamples final : public Samples {
     return {&items_[place], sample - first_[place]};
   }
 
-  // Of a .pb or .npz file.
+  // Reads a .pb or .npz file.
   absl::StatusOr<Tensor> ReadWhole(const fs::path& file, size_t input) const {
     if (file.extension() == ".npz") return FromArchive(file, input);
     if (!format_.read_pb) return Unsupported("`{}`: .pb files are not read here", Shown(file));
@@ -222,7 +222,7 @@ class FileSamples final : public Samples {
   mutable Arrays archive_;
 };
 
-// Those of an archive, which is there as long as they are.
+// Samples of an archive, which exists as long as they do.
 class ArchiveSamples final : public Samples {
  public:
   ArchiveSamples(std::unique_ptr<UnpackedArchive> archive, std::unique_ptr<Samples> samples)
@@ -330,7 +330,7 @@ absl::StatusOr<std::vector<fs::path>> Sorted(const fs::path& folder) {
   return entries;
 }
 
-// Of a folder whose entries are samples, and folders of samples: what there is to look at.
+// The entries to look at in a folder whose entries are samples, and folders of samples.
 absl::StatusOr<std::vector<fs::path>> EntriesOf(const fs::path& folder, bool images) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<fs::path> entries, Sorted(folder));
   std::vector<fs::path> all;

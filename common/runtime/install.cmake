@@ -1,4 +1,4 @@
-# What `cmake --install BUILD --component quench_rt` puts in place: the runtime, its headers, and how CMake
+# Rules for `cmake --install BUILD --component quench_rt`: the runtime, its headers, and how CMake
 # (find_package(quench_rt)) and pkg-config find them.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)

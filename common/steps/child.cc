@@ -71,8 +71,8 @@ absl::StatusOr<std::pair<Fd, Fd>> MakePipe() {
   return std::pair{Fd(ends[0]), Fd(ends[1])};
 }
 
-// What a step's program needs of its service's environment: where the loader finds its libraries, and in tests
-// how the sanitizers work.
+// Variables that a step's program needs from its service's environment: where the loader finds its
+// libraries, and in tests how the sanitizers work.
 constexpr std::array kPassedOn = {
     "LD_LIBRARY_PATH",
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -132,7 +132,7 @@ class Child {
   Usage usage() const { return usage_; }
 
  private:
-  // What the child still has to read of its order; false when it never will.
+  // Writes the part of the order that the child still has to read; false when it never will.
   bool Feed();
   bool TakeAll();
   void Take(const std::string& bytes);

@@ -78,7 +78,7 @@ absl::StatusOr<Order> ReadOrder() {
   }
 }
 
-// Whoever gave the order holds the other end of stdin as long as it wants the result.
+// The process that gave the order holds the other end of stdin as long as it wants the result.
 void EndWithStdin() {
   std::thread([] {
     char byte = 0;

@@ -19,7 +19,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kMostSeldom{1000}, kMostOften{20};
-// What a process may write in a millisecond: 4 GiB/s.
+// Bytes that a process may write in a millisecond: 4 GiB/s.
 constexpr int64_t kBytesEachMillisecond = (int64_t{4} << 30) / 1000;
 
 DiskWatch::Disk DiskOf(const std::filesystem::path& folder) {

@@ -45,7 +45,7 @@ int64_t MemoryOfMachine() {
 
 int64_t HalfOfDisk(const std::filesystem::path& folder) {
   struct statvfs disk{};
-  // What does not exist yet will lie on the disk of the folder above.
+  // A folder that does not exist yet will be on the disk of the folder above.
   for (std::filesystem::path at = folder;; at = at.parent_path()) {
     if (::statvfs(at.empty() ? "." : at.c_str(), &disk) == 0) break;
     if (at == at.parent_path()) return kUnknown;

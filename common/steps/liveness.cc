@@ -13,7 +13,7 @@
 namespace quench::steps {
 namespace {
 
-// What threads use that wake up now and then, and do nothing, is far below.
+// Threads that wake up now and then, and do nothing, use far less.
 constexpr int kLeastShareOfCpu = 50;
 
 struct Stat {
@@ -22,7 +22,7 @@ struct Stat {
   pid_t group = -1;
 };
 
-// Of a process or thread.
+// Reads the state of a process or thread.
 Stat StatOf(const std::filesystem::path& folder) {
   std::ifstream file(folder / "stat");
   std::string line;

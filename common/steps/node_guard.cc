@@ -13,7 +13,7 @@
 namespace quench::steps {
 namespace {
 
-// What another machine, or this one later, may not meet.
+// Errors that another machine, or this one later, may not have.
 constexpr std::array kOfTheNode = {ENOSPC, EDQUOT, EMFILE, ENFILE, ENOMEM, EAGAIN,
                                    EACCES, EPERM,  EROFS,  EIO,    ENXIO,  ESTALE};
 

@@ -24,7 +24,7 @@ using build::bazel::remote::execution::v2::ActionResult;
 constexpr size_t kKeyBytes = 32;
 constexpr size_t kMaxKeyBytes = 4096;
 
-// Of the record, and what is authenticated: each part behind its length.
+// The text that the record authenticates: each part behind its length.
 std::string Signed(const char* what, const std::string& tenant, const std::string& hash) {
   return fmt::format("quench library {} 1 {}:{} {}", what, tenant.size(), tenant, hash);
 }

@@ -85,7 +85,7 @@ absl::Status CheckOptions(const StepOptions& options) {
   return status;
 }
 
-// Of the CPU that libraries of this server run on.
+// Features of the CPU that libraries of this server run on.
 std::string ThisCpu() {
   std::array<char, 512> names{};
   quench_rt_cpu_feature_names(quench_rt_cpu_features(), names.data(), names.size());

@@ -17,7 +17,7 @@ namespace quench::steps {
 
 using google::protobuf::util::TimeUtil;
 
-// Of a process that enters its sandbox, and that is all.
+// Starts a process that enters its sandbox and does nothing else.
 absl::Status StepRunner::TryWalls(unsigned walls) const {
   QUENCH_ASSIGN_OR_RETURN(const TempDir scratch, scratch_.Step());
   QUENCH_ASSIGN_OR_RETURN(const TempDir drafts, scratch_.Step());

@@ -1,4 +1,4 @@
-// Which libraries steps run, and which are the services' own.
+// Libraries that steps run, and libraries that are the services' own.
 #include <spdlog/spdlog.h>
 
 #include "build/bazel/remote/execution/v2/remote_execution.pb.h"

@@ -20,9 +20,10 @@
 namespace quench::steps {
 namespace {
 
-// Calls whose arguments do not matter: they reach this process alone, or a file that Landlock has let it
-// open. What acts on files by their path without opening them (truncate, chmod, chown, utime, setxattr) or on
-// those that it may only read (fchmod, futimens) is not among them, nor is anything that names a process.
+// Calls whose arguments do not matter: they reach only this process, or a file that Landlock has
+// let it open. Calls that act on files by their path without opening them (truncate, chmod, chown,
+// utime, setxattr) or on files that it may only read (fchmod, futimens) are not among them, nor is
+// anything that names a process.
 constexpr std::array kAllowed = {
     // memory
     SCMP_SYS(brk), SCMP_SYS(mmap), SCMP_SYS(munmap), SCMP_SYS(mprotect), SCMP_SYS(mremap),
@@ -146,7 +147,7 @@ void AllowByArgument(Filter& filter) {
   for (const unsigned long request : kOfDevices) {
     filter.AllowIf(SCMP_SYS(ioctl), Equals(1, static_cast<uint32_t>(request)));
   }
-  // Of itself: process 0, or by its number.
+  // Only for the process itself: as process 0, or by its number.
   const auto self = static_cast<uint32_t>(::getpid());
   filter.AllowIf(SCMP_SYS(tgkill), Equals(0, self));
   filter.AllowIf(SCMP_SYS(prlimit64), Equals(0, 0));
@@ -173,7 +174,7 @@ absl::Status RestrictCalls(bool starts_processes) {
   Filter filter;
   for (const int call : kAllowed) filter.Allow(call);
   AllowByArgument(filter);
-  // What is written into it counts as no address space.
+  // Bytes written into it do not count as address space.
   filter.Deny(SCMP_SYS(memfd_create), ENOSYS);
   // Beyond the end of a file it takes blocks that no limit counts, and all of a disk in no time.
   filter.Deny(SCMP_SYS(fallocate), EOPNOTSUPP);

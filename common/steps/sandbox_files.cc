@@ -22,7 +22,7 @@ constexpr uint64_t kFirst =
     LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_CHAR |
     LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_SOCK |
     LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_MAKE_SYM;
-// Of later versions, which older kernel headers do not name.
+// Rights of later versions, which older kernel headers do not name.
 constexpr uint64_t kRefer = 1U << 13;        // 2: renames and links across folders
 constexpr uint64_t kTruncate = 1U << 14;     // 3
 constexpr uint64_t kDevices = 1U << 15;      // 5: ioctl of devices
@@ -34,7 +34,7 @@ struct RulesetAttributes {
   uint64_t files = 0, network = 0, scoped = 0;
 };
 
-// What is handled is refused where no rule permits it.
+// Every handled right is refused where no rule permits it.
 RulesetAttributes HandledBy(int version) {
   RulesetAttributes handled;
   handled.files = kFirst | kRefer;

@@ -20,7 +20,7 @@ const Tensor* ConstantOf(const Graph& graph, ValueId id) {
   return &graph.value(id).constant->tensor;
 }
 
-// What a QuantizeLinear or DequantizeLinear of a value of rank `rank` says.
+// Parameters of a QuantizeLinear or DequantizeLinear of a value of rank `rank`.
 std::optional<BoundaryQuantization> Read(const Graph& graph, const Node& node, int64_t rank) {
   const Tensor* scale = ConstantOf(graph, node.inputs[1]);
   const ValueId zero_id = node.inputs.size() > 2 ? node.inputs[2] : kNone;

@@ -64,7 +64,7 @@ class Checker {
   }
 
  private:
-  // What was asked may still be cancelled.
+  // The request may still be cancelled.
   absl::StatusOr<CheckReport> NotRun(const absl::Status& status) {
     QUENCH_RETURN_IF_ERROR(context_.Check());
     report_ = {};
@@ -312,7 +312,7 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // What the library's code is made of, in single nodes.
+  // The graph that the library's code computes, in single nodes.
   absl::Status Rewrite() {
     if (rewritten_) return absl::OkStatus();
     passes::PassOptions how = request_.passes;

@@ -67,7 +67,7 @@ std::optional<Mismatch> CheckJudge::JudgeIntegers(const JudgedValue& value,
   const passes::IntegerErrors errors =
       passes::JudgeElements(quantizer, value.expected, value.actual, *x, *scale, zero);
   if (errors.wrong == 0) return std::nullopt;
-  // What halves round is a part of the whole range.
+  // The rounding of halves is a part of the whole range.
   constexpr double kRange = 256;
   const double off = std::abs(static_cast<double>(errors.actual) - errors.expected);
   if (StoresHalves() && off <= 1 + kRange * passes::DefaultTolerance(passes_.store_as)) {
@@ -112,7 +112,7 @@ bool CheckJudge::SizeMayBeRounding(const JudgedValue& value) const {
 
 std::optional<Mismatch> CheckJudge::JudgeByTolerance(const JudgedValue& value) {
   const double tolerance = ToleranceOf(value.target);
-  // What cancels has the rounding of its terms, which halves have much more of.
+  // A difference that cancels has the rounding of its terms, which is much larger for halves.
   constexpr double kCancellingHalves = 25;
   const double inner = StoresHalves() ? kCancellingHalves * value.inner : value.inner;
   Comparison compared = Compare(value.actual, value.expected, tolerance, inner);

@@ -74,7 +74,7 @@ absl::Status CheckChoices(const CompileOptions& options) {
   return problems.Finish();
 }
 
-// What a run takes and gives are tensors of numbers, though nodes between may not even look at
+// Inputs and outputs of a run must be tensors of numbers, though nodes between may not even look at
 // them.
 absl::Status CheckInterface(const Graph& graph) {
   StatusCollector problems;

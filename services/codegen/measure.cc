@@ -26,7 +26,7 @@ double Since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Of times on a machine that others use too: what disturbs a run only makes it longer.
+// Robust for times on a machine that others use too: disturbances only make a run longer.
 double LowerQuartile(std::vector<double> times) {
   const auto at = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 4);
   std::nth_element(times.begin(), at, times.end());

@@ -26,7 +26,7 @@ bool AllowedAt(const Candidate& candidate, const CompileOptions& options) {
   }
 }
 
-// What the weights of a graph take as they are.
+// Bytes of the weights of a graph as they are.
 int64_t WeightBytes(const Graph& graph) {
   int64_t bytes = 0;
   for (const Value& value : graph.values) {
@@ -97,8 +97,8 @@ std::string RunnerUp(const std::vector<Candidate>& candidates, int chosen) {
   return best == nullptr ? "" : fmt::format("{} ({:.3g} us)", best->kernel->name, best->cost);
 }
 
-// Those that may take the place of `chosen`, which stays the first: every neighbour finds the layouts
-// that it was chosen for.
+// Candidates that may take the place of `chosen`, which stays the first: every neighbour finds the
+// layouts that it was chosen for.
 std::vector<int> Competitors(const std::vector<Candidate>& candidates, int chosen) {
   const Candidate& first = candidates[static_cast<size_t>(chosen)];
   std::vector<int> others;
@@ -116,7 +116,7 @@ std::vector<int> Competitors(const std::vector<Candidate>& candidates, int chose
   return others;
 }
 
-// What measurements change of `chosen`, which predicted costs chose.
+// Changes by measurement of `chosen`, which predicted costs chose.
 class MeasuredChoices {
  public:
   MeasuredChoices(const Graph& graph, const std::vector<std::vector<Candidate>>& candidates,

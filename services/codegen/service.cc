@@ -18,7 +18,8 @@ namespace pb = ::quench::codegen::v1;
 using rpc::FieldError;
 using steps::Workplace;
 
-// What is wrong with a target string, which would be taken for a name that needs nobody's CPU.
+// Errors in a target string, which would otherwise be taken for a name that needs no CPU of the
+// caller.
 absl::Status CheckStrings(const CompileOptions& options) {
   for (const auto& [field, text] : {std::pair("target.name", &options.target),
                                     std::pair("target.host_target", &options.host_target)}) {
@@ -142,7 +143,7 @@ std::string LibraryName(Emit emit) {
   return emit == Emit::kObject ? "model.o" : emit == Emit::kArchive ? "model.a" : "model.so";
 }
 
-// What is measured holds for CPUs like this one, and so does whether code could run at all.
+// Measured choices hold only for CPUs like this one, and so does whether code could run at all.
 steps::Caching CachingOf(const pb::CompileRequest& request) {
   const bool of_this_cpu =
       request.options().opt_level() == 4 || request.options().check() == pb::CHECK_FULL;

@@ -8,8 +8,8 @@
 namespace quench::codegen {
 namespace {
 
-// Where nodes of the outermost graph begin, in order: positions of steps, and nodes. Those that run in turn
-// with others are left out.
+// Beginnings of nodes of the outermost graph, in order: positions of steps, and nodes. Nodes that
+// run in turn with others are left out.
 std::vector<std::pair<int, int>> Beginnings(const Program& program) {
   std::vector<std::pair<int, int>> result;
   for (const Step& step : program.steps) {

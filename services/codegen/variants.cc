@@ -37,7 +37,7 @@ Graph WithOwnSymbols(const Graph& graph) {
 
 namespace {
 
-// What the best variant multiplies by weights without changing it.
+// The byte type that the best variant multiplies by weights without changing it.
 DataType BytesOf(const Target& target) {
   if (!target.add_products_u8.empty()) return DataType::kU8;
   if (!target.add_products_i8.empty()) return DataType::kI8;

@@ -142,7 +142,7 @@ class RoundingSearch {
   }
 
  private:
-  // What a layer read at some places.
+  // The inputs of a layer at some places.
   struct Patches {
     size_t layer;
     std::vector<float> rows;
@@ -176,7 +176,8 @@ class RoundingSearch {
       for (size_t r = 0; r < layers_[i].readers.size(); ++r)
         wanted.emplace(layers_[i].inputs[r], std::pair(i, r));
     }
-    // What layers read, until there is much of it or the run has ended: then cores share the work.
+    // Inputs of layers are collected until there are many or the run has ended: then cores share
+    // the work.
     std::vector<Patches> patches;
     int64_t waiting = 0;
     const int64_t places = (kPlaces + samples_.count() - 1) / samples_.count();
@@ -228,7 +229,7 @@ class RoundingSearch {
     const int64_t width = layer.width();
     const auto count = static_cast<int64_t>(patches.size()) / width;
     const auto finite = [](float x) { return std::isfinite(x); };
-    // What is infinite on purpose, as masks are, says nothing of rounding.
+    // Values that are infinite on purpose, such as masks, say nothing about rounding.
     if (count * width != static_cast<int64_t>(patches.size()) ||
         !std::all_of(patches.begin(), patches.end(), finite))
       return;

@@ -31,8 +31,8 @@ class Block {
       return Annotate(statistics_.values[name].Add(tensor, axis->second),
                       fmt::format("value `{}`", name));
     };
-    // What a model makes of finite inputs may be infinite on purpose, as masks of attention are; what
-    // stands for infinity may be given too.
+    // Results that a model computes from finite inputs may be infinite on purpose, as masks of
+    // attention are; inputs may contain numbers that stand for infinity, too.
     const auto take = [&](const std::string& name, const Tensor& tensor, bool given) {
       const absl::Status status = add(name, tensor);
       if (absl::IsOutOfRange(status) || (!given && absl::IsInvalidArgument(status))) {

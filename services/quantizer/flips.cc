@@ -45,7 +45,7 @@ FlipNoise& FlipNoise::operator+=(const FlipNoise& other) {
 
 namespace {
 
-// Of columns of two matrices.
+// The sum of products of columns of two matrices.
 double SumOfProducts(const Eigen::MatrixXf& a, const Eigen::Map<Eigen::MatrixXf>& b) {
   double sum = 0;
   for (Eigen::Index i = 0; i < a.cols(); ++i)

@@ -9,7 +9,7 @@
 namespace quench::quantizer {
 namespace {
 
-// What has no meaning, or another one, where activations stay in float.
+// Refuses options that have no meaning, or another one, where activations stay in float.
 void CheckWeightsOnly(const QuantizeOptions& options, StatusCollector& problems) {
   const int64_t block = options.block_size.value_or(0);
   if (block < 0 || block % 2 != 0 || block > (1 << 20)) {

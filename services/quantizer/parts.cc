@@ -52,11 +52,11 @@ bool IsProduct(const std::string& op) {
   return IsAmong(op, {"Conv", "ConvTranspose", "Gemm", "MatMul"});
 }
 
-// What has weights, a switch and a line in the report.
+// A layer has weights, a switch and a line in the report.
 bool IsLayer(const std::string& op) { return IsProduct(op) || IsRecurrent(op); }
 
-// A pointwise operation that does not turn a small error of its input into a large one. Of Div and Pow
-// that depends on the second operand.
+// A pointwise operation that does not turn a small error of its input into a large one. For Div and
+// Pow that depends on the second operand.
 bool IsTame(const Graph& graph, const Node& node) {
   const ops::OpDef* op = ops::FindOp(node.op);
   if (op == nullptr || op->kind != ops::OpKind::kPointwise) return false;
@@ -74,7 +74,7 @@ bool IsF32(const Graph& graph, ValueId id) {
 
 constexpr std::string_view kPartMark = ".part";
 
-// What PartName made a part's name of; empty if this is no such name.
+// The name that PartName made a part's name from; empty if this is not a part's name.
 std::string WholeOf(const std::string& name) {
   const size_t mark = name.rfind(kPartMark);
   if (mark == std::string::npos) return "";
@@ -289,8 +289,8 @@ void Exclude(const Graph& graph, const std::vector<bool>& selected,
 
 namespace {
 
-// How many times narrower what is cut out of a tensor may be than the whole: a bit is lost then. What
-// is joined may be narrower by more, for only some of the result suffers.
+// How many times narrower a piece cut out of a tensor may be than the whole: a bit is lost then. An
+// operand of a Concat may be narrower by more, because only some of the result suffers.
 constexpr double kNarrower = 2, kMuchNarrower = 8;
 
 double WidthOf(const TensorStatistics& seen) { return double{seen.high} - double{seen.low}; }
@@ -435,7 +435,7 @@ absl::StatusOr<Plan> PlanParts(const Graph& fused, const Statistics* statistics,
   }
   const std::vector<Part> possible = plan.parts;
   Exclude(fused, selected, options.kept, plan);
-  // Who names layers wants them, whatever they gain.
+  // Layers that the user names are quantized, whatever they gain.
   if (options.include.empty()) KeepWhatGainsNothing(fused, possible, plan);
   plan.wanted.assign(fused.values.size(), false);
   for (size_t i = fused.nodes.size(); i-- > 0;) {

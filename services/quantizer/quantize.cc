@@ -92,13 +92,15 @@ class Quantizer {
         missing.size(), fmt::join(missing, ", ")));
   }
 
-  // Of the values that have one scale; `id` is among those that there were at first.
+  // Representative of the values that share one scale; `id` is among those that there were at
+  // first.
   ValueId Representative(ValueId id) {
     ValueId& parent = parent_[static_cast<size_t>(id)];
     return parent == id ? id : parent = Representative(parent);
   }
 
-  // What only moves has one scale before and after; so have all that are joined.
+  // An operator that only moves values has one scale before and after; so have all values that are
+  // joined.
   void ShareScales() {
     for (size_t i = 0; i < graph_.values.size(); ++i) parent_.push_back(static_cast<ValueId>(i));
     std::vector<bool> moved(graph_.values.size(), false);
@@ -146,7 +148,7 @@ class Quantizer {
     });
   }
 
-  // Of a value whose range is fixed, else null.
+  // The scale of a value whose range is fixed, else null.
   const Affine* AffineOf(ValueId id) {
     const auto found = affines_.find(Representative(id));
     return found == affines_.end() || StatisticsOf(id) == nullptr ? nullptr : &found->second;

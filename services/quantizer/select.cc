@@ -29,7 +29,7 @@ std::string Words(const Cost& cost) {
   return text;
 }
 
-// What some layers in integers cost, over the samples that were added.
+// The cost of having some layers in integers, over the samples that were added.
 class Score {
  public:
   explicit Score(const std::vector<int64_t>& labels) : labels_(labels) {}
@@ -223,7 +223,7 @@ class Search {
     return absl::OkStatus();
   }
 
-  // What was found, the worst layer of those that are integers, and what would help.
+  // The error: the cost found, the worst layer of those in integers, and what would help.
   absl::Status AllNoise() {
     if (result_.layers.empty()) QUENCH_RETURN_IF_ERROR(MeasureSensitivity());
     const auto worst = std::find_if(result_.layers.begin(), result_.layers.end(),

@@ -81,7 +81,7 @@ class OutlierSplitter {
     return times;
   }
 
-  // What is left of the largest weight of the reader that gains least.
+  // The remainder of the largest weight of the reader that gains least.
   static double Largest(const std::vector<std::vector<double>>& readers,
                         const std::vector<int64_t>& times) {
     double worst = 0;

@@ -78,7 +78,7 @@ class Cutter {
     }
     return ends;
   }
-  // Of a part, ascending.
+  // Channels of a part, ascending.
   Channels ChannelsOf(int64_t begin, int64_t end) const {
     Channels channels(order_.begin() + begin, order_.begin() + end);
     std::sort(channels.begin(), channels.end());

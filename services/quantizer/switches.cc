@@ -8,7 +8,7 @@
 namespace quench::quantizer {
 namespace {
 
-// Of a module's metadata: what it was made from, and the layer of each switch.
+// Keys of a module's metadata: what it was made from, and the layer of each switch.
 constexpr char kFloatModule[] = "switches.of";
 std::string KeyOf(size_t k) { return fmt::format("switch.{}", k); }
 

@@ -35,7 +35,7 @@ bool HasWeights(const Graph& graph, const Node& node) {
   return IsRecurrent(node.op) || IsAmong(node.op, {"MatMul", "Gemm", "Conv", "ConvTranspose"});
 }
 
-// Of a module: its main graph and all bodies in it.
+// The work in a module: its main graph and all bodies in it.
 struct ModuleWork {
   explicit ModuleWork(const Graph& graph) {
     ForEachGraph(graph, [&](const Graph& each) {

@@ -115,7 +115,7 @@ int Neighbours::Step(int64_t element) const {
   if (error == 0) return 0;
   const int step = error < 0 ? 1 : -1;
   const int64_t other = nearest_.integers.IntAt(element) + step;
-  // What is clipped lies between no two integers.
+  // A clipped weight lies between no two integers.
   const bool clipped = std::abs(error) > Scale(element);
   return clipped || other < least_ || other > greatest_ ? 0 : step;
 }

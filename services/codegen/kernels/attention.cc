@@ -385,7 +385,7 @@ class AttentionEmitter {
       largest = b_.Apply(VecOp::kMax, before, largest);
       b_.Store(known, largest);
     }
-    // Of nothing but -inf all exponentials are 0.
+    // If all are -inf, all exponentials are 0.
     const Vec shift = b_.Apply(VecOp::kMax, largest, b_.F(kLowest, 1));
     const Vec shifts = b_.Splat(shift, plan_.lanes);
     const VecVar sums = b_.Variable(b_.F(0, plan_.lanes));
@@ -515,7 +515,7 @@ class AttentionEmitter {
   const int64_t vector_;  // bytes
   const ScalarFunction exponential_, inverse_;
   Int steps_, keys_;
-  // Of the task:
+  // The present task:
   Int batch_, kv_;
   Int first_tile_, last_tile_, first_row_, end_row_;
   Int offset_;  // of query 0 among the keys

@@ -71,7 +71,7 @@ Vec BytePanel::ShiftedZero(const ByteSide& side, Vec of_run) const {
   return of_run.valid() ? b_.Apply(VecOp::kAdd, of_run, known) : known;
 }
 
-// What sums numbers up when multiplied by them.
+// The factor that sums numbers up when multiplied by them.
 Vec BytePanel::Ones() const {
   return b_.Constant(DataType::kI32, widens() ? 0x00010001 : 0x01010101, lanes_);
 }
@@ -144,7 +144,7 @@ void BytePanel::Pack(Ptr from, Int stride, int vectors, Ptr to,
 void BytePanel::WidenRow(Ptr from, Ptr to) {
   const Int vectors = whole_ / lanes_;
   const int64_t vector = kFour * lanes_;
-  // What follows the last word is read by sums of the row.
+  // The bytes after the last word are read by sums of the row.
   b_.Store(to + (pitch() - vector), b_.Constant(DataType::kI32, 0, lanes_));
   const auto widen = [&](Vec read, Int at, int64_t bytes, bool one) {
     Vec x = b_.PrepareBytes(BytesForm::kSigned, read, root_.x.flip).value;

@@ -48,7 +48,7 @@ bool ReadZero(const KernelRequest& request, const Group& group, int i, ByteSide&
   return true;
 }
 
-// What the forms ask of weights.
+// Bounds of weights that decide between the byte forms.
 struct WeightBounds {
   int64_t least = 0;
   // Largest sums of one sign of neighbours along the axis that is summed over.
@@ -128,8 +128,9 @@ BytesForm FormOfComputed(const Target& target) {
   return BytesForm::kWords;
 }
 
-// Of a panel whose bytes are picked. With more than one conflict of two neighbours for all channels, a
-// group has too few orders in which no pair saturates, and what is left over costs more than it saves.
+// Largest panel whose bytes are picked. With more than one conflict between two neighbours over all
+// channels, a group has too few orders in which no pair saturates, and the entries left over cost
+// more than picking saves.
 int MostPickedVectors(const Target& target, const WeightBounds& bounds) {
   constexpr int64_t kMost = 8;
   const int64_t per_vector = bounds.conflicts * target.f32_lanes();

@@ -87,7 +87,7 @@ class ConvEmitter {
     return SourceImage(b_, plan_, b_.Buffer(buffers_.Input(group_.inputs[0])), n);
   }
 
-  // What panels of image n read.
+  // The source that panels of image n read.
   Ptr Source(Int n) {
     if (plan_.prepares()) return b_.Buffer(buffers_.Workspace()) + n * plan_.image_copy;
     return plan_.copy ? b_.Buffer(buffers_.Scratch()) : Image(n);

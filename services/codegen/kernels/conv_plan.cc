@@ -281,7 +281,7 @@ std::optional<ConvPlan> PlanConv(const KernelRequest& request, Group& group, boo
 
 int64_t RowsUnder(const ConvShape& shape, int64_t rows) {
   const int64_t last = (rows - 1) * shape.stride_h - shape.pad_top;
-  // What comes after the convolution may read the same rows of the input as it writes.
+  // The operators after the convolution may read the same rows of the input as it writes.
   return std::min(std::max(last + (shape.kernel_h - 1) * shape.dilation_h + 1, rows),
                   shape.h.value());
 }

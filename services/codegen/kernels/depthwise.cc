@@ -30,12 +30,12 @@ struct DepthwisePlan {
   Dim tasks = 1, scratch = 0;
   int64_t reach_h() const { return (shape.kernel_h - 1) * shape.dilation_h + 1; }
   int64_t reach_w() const { return (shape.kernel_w - 1) * shape.dilation_w + 1; }
-  // Of the input, which that many pixels of a row read.
+  // Columns of the input that `pixels` pixels of a row read.
   int64_t columns(int64_t pixels) const { return (pixels - 1) * shape.stride_w + reach_w(); }
   int64_t band_rows() const { return (band - 1) * shape.stride_h + reach_h(); }
 };
 
-// What the copy makes floats is always copied.
+// Inputs that are converted to floats are always copied.
 bool Widens(const ConvShape& shape) { return shape.bytes || IsHalf(shape.x_type); }
 
 // Columns of the input under a tile of pixels that lie inside of it, from the first tap's.

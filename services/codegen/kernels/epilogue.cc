@@ -15,7 +15,7 @@ bool IsTranscendental(const loops::Expr& expr) {
          expr.unary <= loops::UnaryOp::kLogistic;
 }
 
-// What the tail of a group may read and give.
+// Types that the tail of a group may read and give.
 bool IsPlain(const Type& type) {
   const bool plain = type.dtype == DataType::kF32 || type.dtype == DataType::kI32 ||
                      type.dtype == DataType::kI8 || type.dtype == DataType::kU8 ||
@@ -23,7 +23,7 @@ bool IsPlain(const Type& type) {
   return type.kind == ValueKind::kTensor && type.ranked && plain;
 }
 
-// What packs hold, and sums are kept in.
+// Types that packs hold and sums are kept in.
 bool IsWords(const Type& type) {
   return IsPlain(type) && DataTypeBits(RegisterTypeOf(type.dtype)) == 32;
 }

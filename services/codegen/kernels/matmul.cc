@@ -85,7 +85,7 @@ class MatMulEmitter {
           [&] { body(vectors, first, true); });
   }
 
-  // Those of the steps that the longest sequence has. (A length out of range is found later.)
+  // Rows of the steps that the longest sequence has. (A length out of range is found later.)
   Int UsedRows() {
     const Ptr lengths = b_.Buffer(buffers_.Input(group_.inputs[2]));
     const DataType type = *s_.lengths;
@@ -112,7 +112,7 @@ class MatMulEmitter {
     if (!s_.stored->zeros) return {};
     return b_.Buffer(buffers_.Pack(2)) + columns.first * ScaleBytes();
   }
-  // Of one vector.
+  // Bytes of the scales of one vector.
   int64_t ScaleBytes() const { return s_.stored->Blocks(s_.k.value()) * plan_.lanes * 4; }
 
   // The panel's weights as floats.
@@ -160,7 +160,7 @@ class MatMulEmitter {
     return b_.Buffer(buffers_.Pack(0)) + (batch * vectors + columns.first) * vector;
   }
 
-  // Of the packed weights of so many vectors.
+  // Bytes of the packed weights of `vectors` vectors.
   int64_t PanelBytes(int64_t vectors) const {
     const int64_t k = s_.k.value();
     const std::optional<PickedPanels> picked = plan_.picked();
@@ -212,7 +212,7 @@ class MatMulEmitter {
     const int64_t tiles = SplitEvenly(s_.m.value(), plan_.tile.x).parts();
     if (tiles < 2) return {};  // a panel that is read once is in no hurry for the next
     const int64_t k = s_.k.value();
-    // Of bodies in a row.
+    // Number of consecutive bodies.
     const int64_t run = s_.stored && s_.stored->blocked ? s_.stored->block
                         : s_.pairs == DataType::kF16    ? kWordsOfHalves
                                                         : std::max<int64_t>(k, 1);
@@ -220,7 +220,7 @@ class MatMulEmitter {
     return PanelPrefetch::Plan(PanelBytes(vectors), k / run * bodies(run) + bodies(k % run), tiles);
   }
 
-  // Of the reduction of floats.
+  // Steps of a block in a reduction of floats.
   int64_t StepsOfBlock() const {
     return s_.pairs == DataType::kF16 ? kWordsOfHalves : plan_.unroll;
   }
@@ -317,7 +317,7 @@ class MatMulEmitter {
     });
   }
 
-  // Those of a task, which begin with row `base_`.
+  // Widens the rows of a task, which begin with row `base_`.
   void WidenOnce(Int first, Int last) {
     if (!plan_.widen_once) return;
     base_ = first;
@@ -416,7 +416,7 @@ std::vector<int> AddPacks(const KernelRequest& request, const Group& group, cons
   return PackEpilogue(request, group, n, padded, candidate);
 }
 
-// What the report says of the operands.
+// The form of the operands, for the report.
 std::string FormOf(const MatMulPlan& plan) {
   const MatMulShape& s = plan.shape;
   if (s.bytes) return s.bytes->ToString() + ", ";

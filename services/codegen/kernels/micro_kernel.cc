@@ -50,7 +50,7 @@ class MicroEmitter {
   }
 
  private:
-  // Of the reduction, from coarse to fine, what is summed by itself before it is added to the
+  // Part of the reduction, from coarse to fine, that is summed by itself before it is added to the
   // accumulators.
   enum class Part { kNone, kWhole, kBlocks, kBlock, kRow, kTap };
 
@@ -125,7 +125,7 @@ class MicroEmitter {
                          block % parts * (r_.channels * RowBytes()));
   }
 
-  // Of floats: from a channel to the next.
+  // Float inputs only: bytes from a channel to the next.
   int64_t RowBytes() const {
     const int64_t row = r_.shared.used() ? r_.shared.lanes : int64_t{t_.vectors} * r_.lanes;
     return row * WeightElement();
@@ -318,7 +318,7 @@ class MicroEmitter {
       b_.KeepLoadsInOrder();
   }
 
-  // What products are added to.
+  // The sums that products are added to.
   const VecVar& Sum(size_t pixel, int vector) const {
     const std::vector<VecVar>& sums = part_ == Part::kNone ? accumulators_ : part_sums_;
     return sums[pixel * static_cast<size_t>(t_.vectors) + static_cast<size_t>(vector)];
@@ -361,7 +361,8 @@ class MicroEmitter {
     });
   }
 
-  // What picking has left over (picked_pairs.h). An entry says which of the reduction's words it is of.
+  // Multiplies the entries that picking has left over (picked_pairs.h). An entry names the words of
+  // the reduction that it belongs to.
   void Entries() {
     b_.For(b_.I(0), t_.entry_count, 1, [&](Int i) {
       const Ptr entry = t_.entries + i * r_.picked->EntryBytes();

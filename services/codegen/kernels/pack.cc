@@ -70,7 +70,7 @@ class Request {
 
 using FloatWriter = std::function<void(std::span<float>)>;
 
-// What a transform gives: its size, and how to fill it.
+// The result of a transform: its size, and a function that writes it.
 struct Packed {
   int64_t bytes = 0;
   std::function<void(std::byte*)> write;

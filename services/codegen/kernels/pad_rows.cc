@@ -95,7 +95,7 @@ class Copier {
     });
   }
 
-  // Of bytes, and of f16 and bf16, which are floats as soon as they are loaded.
+  // Converts bytes; f16 and bf16 are floats as soon as they are loaded.
   Vec Float(Vec value) { return IsFloat(value.type) ? value : b_.ToF32(value); }
 
   // Pixels of `channels` planes, side by side; missing channels become 0.

@@ -58,7 +58,7 @@ class Matcher {
       alone_ = 0;
       if (Match(all, unmatched, 0)) break;
     }
-    // Those that are alone pair among themselves, at the end.
+    // The vertices that are alone pair among themselves, at the end.
     size_t at = edges_.size() - static_cast<size_t>(std::popcount(alone_));
     for (uint32_t rest = alone_; rest != 0; rest &= rest - 1)
       order_[at++] = static_cast<int8_t>(std::countr_zero(rest));

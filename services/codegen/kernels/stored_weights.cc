@@ -5,8 +5,8 @@
 namespace quench::codegen {
 namespace {
 
-// What an integer of `dtype` is less the one that is stored for it: i8 as they are, u8 less 128, i4
-// plus 8, u4 as they are.
+// An integer of `dtype` minus the one that is stored for it: i8 are stored as they are, u8 minus
+// 128, i4 plus 8, u4 as they are.
 int64_t StoredShift(DataType dtype) {
   if (dtype == DataType::kU8) return 128;
   return dtype == DataType::kI4 ? -8 : 0;

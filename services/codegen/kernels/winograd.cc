@@ -137,8 +137,8 @@ class WinogradEmitter {
     b_.For(first, last, 1, [&](Int vector) { AllResults(tiles, vector, vector); });
   }
 
-  // What is read after a panel's weights of a point: those of the next panel, or, after the last, those
-  // of the next point for the first one.
+  // The weights that are read after those of a point of panel p: those of the next panel, or, after
+  // the last, those of the next point for the first panel.
   Ptr NextPoint(const Panels& panels, Int p, Int point) {
     const IntVar next = b_.Variable(p + 1), next_point = b_.Variable(point);
     b_.If(p == panels.last - 1, [&] {
@@ -187,7 +187,7 @@ class WinogradEmitter {
     });
   }
 
-  // Of the first point of a panel.
+  // Weights of the first point of a panel.
   struct Weights {
     Ptr at;
     int64_t point_bytes = 0;

@@ -46,7 +46,7 @@ int64_t TileBytes(const WinogradPlan& plan) {
   return plan.points() * plan.blocks * plan.vector_bytes();
 }
 
-// Of a whole image.
+// Bytes of the patches of a whole image.
 double PatchBytes(const WinogradPlan& plan) {
   return static_cast<double>(TileBytes(plan) * plan.axis.total.value());
 }

@@ -12,8 +12,9 @@
 LLD_HAS_DRIVER(elf)
 
 #if LLVM_VERSION_MAJOR < 20
-// Of lld, as far as it is used here. A link whose objects name _GLOBAL_OFFSET_TABLE_ leaves its
-// symbol behind when it frees everything else, and the next link without that name writes to it.
+// Declarations of lld, as far as it is used here. A link whose objects name _GLOBAL_OFFSET_TABLE_
+// leaves its symbol behind when it frees everything else, and the next link without that name
+// writes to it.
 namespace lld::elf {
 class Defined;
 struct ElfSym {

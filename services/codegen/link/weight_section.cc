@@ -71,7 +71,7 @@ typename E::Shdr Section(uint32_t name, uint32_t type, uint64_t offset, uint64_t
   return section;
 }
 
-// What follows the weights, which end at `end` in the file; and the header that goes in front.
+// The tables after the weights, which end at `end` in the file; and the header in front.
 template <typename E>
 std::pair<std::string, std::string> Tables(const Target& target, const std::string& symbol,
                                            uint64_t size) {

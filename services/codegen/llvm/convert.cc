@@ -14,7 +14,7 @@
 namespace quench::codegen {
 namespace {
 
-// What becomes an integer: roundeven(value) + offset, or the value itself, which is cut off.
+// A value that becomes an integer: roundeven(value) + offset, or the value itself, truncated.
 struct Rounded {
   llvm::Value* value;
   bool rounds = false;

@@ -17,7 +17,7 @@ std::string SymbolFor(ModuleState& state, const std::string& name) {
   return symbol;
 }
 
-// Of its operations in order (FNV-1a); functions of another hash are not the same.
+// Hash of a function's operations in order (FNV-1a); functions with different hashes differ.
 uint64_t HashOf(const llvm::Function& function) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const llvm::BasicBlock& block : function) {

@@ -85,8 +85,8 @@ llvm::Value* LlvmVectorBuilder::Divide(llvm::Value* a, llvm::Value* b, bool rema
     if (remainder) result = b_.CreateSub(a, b_.CreateMul(result, b));
   }
   if (!narrow) return result;
-  // Frozen, or the loop optimiser takes the division for one of 64 bits, which these targets do in a
-  // library. What is known stays known.
+  // Frozen, or the loop optimiser takes the division for one of 64 bits, which these targets do in
+  // a library. Constants stay known.
   if (!llvm::isa<llvm::Constant>(result)) result = b_.CreateFreeze(result);
   return b_.CreateZExt(result, b_.getInt64Ty());
 }

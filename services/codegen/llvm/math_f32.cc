@@ -42,9 +42,9 @@ Power PowerOf(Num x) {
   return {Fma(Polynomial(coefficients::kExpF32, r), r * r, r) + 1, shifted};
 }
 
-// 2^n is applied in two steps: results overflow and denormalise as they should. What rounds to 0, as
-// of a masked score, is not multiplied down to it: CPUs take some 90 cycles for a product below the
-// normal range.
+// 2^n is applied in two steps: results overflow and denormalize as they should. A result that
+// rounds to 0, as for a masked score, is not multiplied down to it: CPUs take some 90 cycles for a
+// product below the normal range.
 Num Exp32(Num x) {
   if (!x.state->fuses) return ExpOfBytes(x);
   const Bits none = x < -104;

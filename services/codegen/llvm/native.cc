@@ -39,7 +39,7 @@ const llvm::Function& Probe(ModuleState& state) {
   return *state.probe;
 }
 
-// What the type is split, scalarised or promoted to until registers hold it.
+// The type that registers hold after the type is split, scalarized or promoted.
 llvm::EVT LegalType(ModuleState& state, const llvm::TargetLowering& lowering, llvm::Type* type) {
   llvm::EVT value = lowering.getValueType(state.module->getDataLayout(), type);
   while (true) {

@@ -43,7 +43,8 @@ void NestEmitter::ScalarTail(const Stmt& stmt, llvm::Value* begin, llvm::Value* 
   });
 }
 
-// What is left is a mask where the target has masked memory, else narrower vectors and then scalars.
+// The remainder uses a mask where the target has masked memory, else narrower vectors and then
+// scalars.
 void NestEmitter::LanesFor(loops::StmtId id, int lanes) {
   const Stmt& stmt = StmtAt(id);
   llvm::Value* begin = Scalar(stmt.args[0]);

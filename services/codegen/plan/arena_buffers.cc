@@ -5,7 +5,7 @@
 namespace quench::codegen {
 namespace {
 
-// Of each position, the kernel that runs then: the one before, where there is none, or the first.
+// The kernel that runs at each position: the one before if there is none, or the first.
 std::vector<int> KernelsOf(const Program& program) {
   std::vector<int> kernel_at(static_cast<size_t>(program.num_positions) + 1, -1);
   ForEachStep(program.steps, [&](const Step& step) {

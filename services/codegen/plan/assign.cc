@@ -66,7 +66,7 @@ class Assigner {
     program_.storages[static_cast<size_t>(to)].end = 0;  // nobody's any more
   }
 
-  // What was to be copied is where it belongs.
+  // Removes copies of data that is already in its place.
   void RemoveCopiesInPlace(Steps& steps) {
     for (Step& step : steps)
       ForEachInner(step, [this](Steps& inner) { RemoveCopiesInPlace(inner); });

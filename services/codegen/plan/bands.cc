@@ -97,7 +97,7 @@ class BandFormer {
         if (StorageOf(next.buffers[i]) == StorageOf(OutputOf(*call))) return false;
       }
     }
-    // What it writes is nothing that the others still read.
+    // It must not write anything that the others still read.
     for (const CallStep* call : calls) {
       for (const int buffer : call->buffers) {
         if (StorageOf(buffer) == StorageOf(OutputOf(next))) return false;

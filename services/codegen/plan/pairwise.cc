@@ -53,7 +53,7 @@ class Elimination {
  private:
   static size_t At(int v) { return static_cast<size_t>(v); }
 
-  // What an eliminated variable is, by the values of those that it has costs with.
+  // The value of an eliminated variable, by the values of those that it has costs with.
   struct Step {
     int variable = 0;
     std::vector<int> scope;

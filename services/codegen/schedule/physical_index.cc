@@ -156,8 +156,8 @@ void AddFill(Function& f, BufferId buffer, const Placement& p, std::span<const E
   const ExprId size = logical[static_cast<size_t>(p.layout->blocked_axis)];
   const auto known = loops::ConstantOf(f, size);
   if (known && *known % p.layout->block == 0) return;
-  // Of the last block: for lane in [size mod block, block), in every block that begins beyond size
-  // - block.
+  // Only in the last block: for lane in [size mod block, block), in every block that begins beyond
+  // size - block.
   const auto place =
       std::find(p.order.begin(), p.order.end(), p.layout->blocked_axis) - p.order.begin();
   const auto d = static_cast<size_t>(place);

@@ -30,7 +30,7 @@ constexpr uint32_t kThisMachine = QUENCH_MACHINE_ARMV7;
 constexpr uint32_t kThisMachine = 0;
 #endif
 
-// What the runtime calls bits without a name.
+// The runtime's word for bits without a name.
 constexpr char kUnnamed[] = "others";
 
 std::string FeatureName(uint64_t bit) {

@@ -172,8 +172,8 @@ absl::StatusOr<std::vector<Asked>> Ask(const std::string& text,
   return std::vector<Asked>{{"", *std::move(spec)}};
 }
 
-// Caches decide how work is cut. What cores share, or a virtual machine makes up (4 MiB of L2, often),
-// is left out of account.
+// Cache sizes decide how work is divided. Caches that cores share, or that a virtual machine makes
+// up (4 MiB of L2, often), are ignored.
 void UseReportedCaches(const HostCpu& cpu, Target& target) {
   constexpr int64_t kLeastL1 = 16 << 10, kMostL1 = 256 << 10;
   constexpr int64_t kLeastL2 = 128 << 10, kMostL2 = 3 << 20;

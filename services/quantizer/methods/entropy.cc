@@ -24,7 +24,7 @@ constexpr size_t kCandidates = 256;
 constexpr double kOutliers = 1e-4;  // of all elements
 constexpr uint64_t kEnough = 64;    // elements in a bin that is not empty, on average
 
-// Of the first `bins` of `counts`, joined into `levels`.
+// Divergence of the first `bins` of `counts`, joined into `levels`.
 double Divergence(std::span<const uint64_t> counts, size_t bins, size_t levels) {
   double inside = 0, beyond = 0;
   size_t last = 0;
@@ -53,7 +53,7 @@ double Divergence(std::span<const uint64_t> counts, size_t bins, size_t levels) 
   return divergence;
 }
 
-// What is clipped to the first `bins`.
+// Elements that are clipped to the first `bins`.
 struct Clipped {
   double elements = 0;
   double error = 0;  // sum of squares, of centres of bins in widths of bins
